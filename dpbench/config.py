@@ -1,0 +1,226 @@
+"""From the command line to checked settings."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import itertools
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any
+
+from hydra import compose, initialize_config_dir
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from pydantic import Field, field_validator
+
+from dpbench.parameters import ConfigError, validated
+from dpbench.runner.execute import Runner
+
+__all__ = [
+    "Settings",
+    "SweepSettings",
+    "arguments",
+    "composed",
+    "conf_folder",
+    "load_plugins",
+    "multirun",
+]
+
+
+@validated
+class Settings:
+    """The top level of the configuration.
+
+    Parameters
+    ----------
+    sweep : mapping
+        What to run, see `dpbench.runner.plan.Sweep` and `dpbench.analysis.claims.Claim`.
+    seed : int
+        Names all random streams.
+    trials : int, optional
+        Instead of every part's own.
+    n_jobs : int
+        Processes; -1 for all cores. Changes no number.
+    out : str, optional
+        The run's folder; by default ``results/<sweep>`` below the working folder.
+    resume : bool
+        Reuse finished blocks in `out`.
+    runner : Runner
+    plugins : list of str
+        Modules with estimators or distributions of the user's own.
+    """
+
+    sweep: dict[str, Any]
+    seed: Annotated[int, Field(ge=0)] = 0
+    trials: Annotated[int, Field(ge=1)] | None = None
+    n_jobs: int = -1
+    out: Annotated[str, Field(min_length=1)] | None = None
+    resume: bool = True
+    runner: Runner = Runner()
+    plugins: tuple[Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*$")], ...] = ()
+
+    @field_validator("n_jobs")
+    @classmethod
+    def _some_jobs(cls, n_jobs: int) -> int:
+        if n_jobs == 0:
+            raise ValueError("give a number of processes, or -1 for all cores")
+        return n_jobs
+
+
+@validated
+class SweepSettings:
+    """A sweep as configured; its parts are checked by `Sweep` and `Claim`.
+
+    Parameters
+    ----------
+    name : str
+        Names the run's folder.
+    families, estimators, budgets, parts : mapping
+        See `dpbench.runner.plan.Sweep`.
+    claims : mapping
+        See `dpbench.analysis.claims.Claim`.
+    figures : mapping
+        See `dpbench.report.figures.FIGURES`.
+    gate : bool
+        Whether an inconsistent claim makes the run fail.
+    """
+
+    name: Annotated[str, Field(pattern=r"^[\w-]+$")]
+    families: dict[str, Any]
+    estimators: dict[str, Any]
+    budgets: dict[str, Any]
+    parts: dict[str, Any]
+    claims: dict[str, Any] = Field(default_factory=dict)
+    figures: dict[str, Any] = Field(default_factory=dict)
+    gate: bool = False
+
+
+def conf_folder() -> Path:
+    """The folder of configurations: beside this module in a wheel, else in the checkout."""
+    package = Path(__file__).resolve().parent
+    inside = package / "conf"
+    return inside if inside.is_dir() else package.parent / "conf"
+
+
+def arguments(argv: Sequence[str]) -> argparse.Namespace:
+    """Read the flags, which are a few of Hydra's; the rest are overrides.
+
+    Raises
+    ------
+    ConfigError
+        At a flag that is not known.
+    """
+    parser = argparse.ArgumentParser(prog="dpbench", add_help=False, exit_on_error=False)
+    parser.add_argument("--help", "-h", action="store_true")
+    parser.add_argument("--cfg", "-c", choices=["job"])
+    parser.add_argument("--multirun", "-m", action="store_true")
+    parser.add_argument("--config-dir", "-cd", type=Path)
+    parser.add_argument("overrides", nargs="*")
+    try:
+        found, unknown = parser.parse_known_intermixed_args(argv)
+    except argparse.ArgumentError as error:
+        raise ConfigError(str(error)) from error
+    if unknown:
+        raise ConfigError(
+            f"{unknown[0]}: no such flag; choose from --help, --cfg job, --multirun, --config-dir "
+            "DIR, or write key=value"
+        )
+    if found.config_dir is not None and not found.config_dir.is_dir():
+        raise ConfigError(f"--config-dir: '{found.config_dir}': no such folder")
+    return found
+
+
+def multirun(overrides: Sequence[str]) -> list[list[str]]:
+    """Expand ``seed=1,2`` and the like into one list of overrides per combination."""
+    try:
+        parsed = OverridesParser.create().parse_overrides(list(overrides))
+    except HydraException as error:
+        raise ConfigError(_composition_error(error)) from error
+    choices = []
+    for override in parsed:
+        if override.is_sweep_override():
+            key = override.get_key_element()
+            choices.append([f"{key}={value}" for value in override.sweep_string_iterator()])
+        else:
+            choices.append([str(override.input_line)])
+    return [list(combination) for combination in itertools.product(*choices)]
+
+
+def composed(overrides: Sequence[str], config_dir: Path | None = None) -> dict[str, Any]:
+    """Compose the configuration with Hydra; nothing that it names is run or imported.
+
+    A user's folder comes after ours, so that it adds names and replaces none.
+
+    Raises
+    ------
+    ConfigError
+        With one line for whatever is wrong.
+    """
+    for override in overrides:
+        if override.lstrip("+~").startswith("hydra"):
+            raise ConfigError(
+                f"{override}: Hydra's own settings are fixed; use out=DIR, or --config-dir DIR"
+            )
+    extra = []
+    if config_dir is not None:
+        path = str(config_dir.resolve()).replace("\\", "\\\\").replace("'", "\\'")
+        extra = [f"hydra.searchpath=['file://{path}']"]
+    try:
+        with initialize_config_dir(str(conf_folder()), version_base="1.3", job_name="dpbench"):
+            config = compose("config", overrides=[*overrides, *extra])
+        container = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ConfigError(_composition_error(error)) from error
+    assert isinstance(container, dict)
+    return {str(key): value for key, value in container.items()}
+
+
+def _composition_error(error: Exception) -> str:
+    """Hydra's and OmegaConf's messages as one line that names key, value and choices."""
+    if isinstance(error, MissingConfigException) and error.missing_cfg_file:
+        group, _, name = error.missing_cfg_file.rpartition("/")
+        options = f"; choose from {', '.join(sorted(error.options))}" if error.options else ""
+        return f"{group}: {name!r}: no such configuration{options}"
+    lines = [line.strip() for line in f"{error}\n{error.__cause__ or ''}".splitlines()]
+    lines = [line for line in lines if line]
+    if isinstance(error, OverrideParseException):
+        return f"{error.override}: {lines[0]}"
+    unknown = re.match(r"Could not override '([^']+)'", lines[0])
+    if unknown:
+        key = unknown[1]
+        if "." in key:
+            return f"{key}: no such key in this configuration; to add one write +{key}=..."
+        return f"{key}: no such key; choose from {', '.join(f.name for f in fields(Settings))}"
+    return "; ".join(lines[:2])
+
+
+def load_plugins(names: Sequence[str], config_dir: Path | None) -> tuple[Path, ...]:
+    """Import the plug-in modules and return their source files.
+
+    They are looked for in `config_dir`, then in the working folder, after everything
+    that is installed.
+
+    Raises
+    ------
+    ConfigError
+        If one cannot be found or imported.
+    """
+    for folder in (config_dir, Path.cwd()):
+        if folder is not None and str(folder.resolve()) not in sys.path:
+            sys.path.append(str(folder.resolve()))
+    files: list[Path] = []
+    for name in names:
+        try:
+            module = importlib.import_module(name)
+        except Exception as error:
+            text = str(error).splitlines()[0] if str(error) else ""
+            raise ConfigError(f"plugins: {name!r}: {type(error).__name__}: {text}") from error
+        source = Path(str(module.__file__))
+        files += sorted(source.parent.rglob("*.py")) if source.stem == "__init__" else [source]
+    return tuple(files)

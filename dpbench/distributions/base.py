@@ -1,0 +1,127 @@
+"""What data are drawn from."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from functools import cached_property
+from typing import Annotated, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from dpbench.parameters import Registered, validated
+from dpbench.samples import DenseSample, Sample
+
+__all__ = ["Distribution", "LocationScale", "MomentOrder"]
+
+MomentOrder = Annotated[float, Field(ge=2)]
+
+
+class Distribution(Registered, ABC):
+    """A law on the line, with its exact mean and moments.
+
+    Attributes
+    ----------
+    counted : bool
+        Whether samples are counts of atoms, so that n may reach 1e12.
+    d : int
+        Dimension of a record.
+    """
+
+    counted: ClassVar[bool] = False
+    d: ClassVar[int] = 1
+
+    @property
+    @abstractmethod
+    def mean(self) -> float:
+        """The exact mean of the law that is drawn from."""
+
+    @property
+    def target(self) -> float:
+        """What an estimator is asked for: the mean, unless the law is contaminated."""
+        return self.mean
+
+    @property
+    def variance(self) -> float:
+        """E(X - mean)^2, infinite where it does not exist."""
+        return self.moment(2)
+
+    @abstractmethod
+    def moment(self, k: float) -> float:
+        """E|X - mean|^k, infinite where it does not exist."""
+
+    @abstractmethod
+    def sample(self, rng: np.random.Generator, trials: int, n: int) -> Sample:
+        """Draw `trials` independent datasets of `n` records."""
+
+
+@validated
+class LocationScale(Distribution):
+    """X = location + scale (Z - centre) for a standard law Z that a subclass draws.
+
+    Parameters
+    ----------
+    location : float
+        Where the centre of Z goes; for every law here but contaminated ones that is
+        the mean of X.
+    scale : float, positive
+    unit_moment : float >= 2, optional
+        Choose the scale so that E|X - mean|^k = 1 for this k; `scale` must then be 1.
+    """
+
+    location: float = 0.0
+    scale: Annotated[float, Field(gt=0)] = 1.0
+    unit_moment: MomentOrder | None = None
+
+    @model_validator(mode="after")
+    def _one_scale(self) -> Self:
+        if self.unit_moment is not None:
+            if self.scale != 1.0:
+                raise ValueError("give scale or unit_moment, not both")
+            if not np.isfinite(self._standard_moment(self.unit_moment)):
+                raise ValueError(f"the moment of order {self.unit_moment} is infinite")
+        return self
+
+    @cached_property
+    def _scale(self) -> float:
+        k = self.unit_moment
+        return self.scale if k is None else float(self._standard_moment(k) ** (-1 / k))
+
+    @property
+    def mean(self) -> float:
+        return self.location + self._scale * (self._standard_mean - self._standard_centre)
+
+    @property
+    def target(self) -> float:
+        return self.location
+
+    def moment(self, k: float) -> float:
+        return float(self._scale**k * self._standard_moment(k))
+
+    def sample(self, rng: np.random.Generator, trials: int, n: int) -> DenseSample:
+        z = self._standard(rng, (trials, n))
+        if self._scale != 1.0:
+            z *= self._scale
+        shift = self.location - self._scale * self._standard_centre
+        if shift != 0.0:
+            z += shift
+        return DenseSample(z)
+
+    @property
+    @abstractmethod
+    def _standard_mean(self) -> float:
+        """E Z."""
+
+    @property
+    def _standard_centre(self) -> float:
+        """The point of Z that goes to `location`."""
+        return self._standard_mean
+
+    @abstractmethod
+    def _standard_moment(self, k: float) -> float:
+        """E|Z - E Z|^k."""
+
+    @abstractmethod
+    def _standard(self, rng: np.random.Generator, size: tuple[int, int]) -> NDArray[np.float64]:
+        """Draw Z."""

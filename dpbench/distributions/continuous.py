@@ -1,0 +1,141 @@
+"""Continuous laws: Gaussian, Student-t, Pareto, contaminated Gaussian."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+from scipy.special import beta, gammaln, hyp1f1, hyp2f1
+
+from dpbench.distributions.base import LocationScale
+from dpbench.parameters import validated
+
+__all__ = ["ContaminatedGaussian", "Gaussian", "Pareto", "StudentT"]
+
+
+def _gaussian_moment(k: float, mean: float = 0.0, sd: float = 1.0) -> float:
+    """E|N(mean, sd^2)|^k, by Kummer's function [1]_.
+
+    .. [1] A. Winkelbauer, "Moments and absolute moments of the normal distribution",
+       arXiv:1209.4340, eq. 17.
+    """
+    scale = sd**k * np.exp(k / 2 * np.log(2) + gammaln((k + 1) / 2)) / np.sqrt(np.pi)
+    return float(scale * hyp1f1(-k / 2, 0.5, -((mean / sd) ** 2) / 2))
+
+
+@validated
+class Gaussian(LocationScale):
+    """Normal with mean `location` and standard deviation `scale`."""
+
+    @property
+    def _standard_mean(self) -> float:
+        return 0.0
+
+    def _standard_moment(self, k: float) -> float:
+        return _gaussian_moment(k)
+
+    def _standard(self, rng: np.random.Generator, size: tuple[int, int]) -> NDArray[np.float64]:
+        return rng.standard_normal(size)
+
+
+@validated
+class StudentT(LocationScale):
+    """Student's t; moments of order below `tail_index` exist.
+
+    Parameters
+    ----------
+    tail_index : float > 1
+        Degrees of freedom, nu.
+    """
+
+    tail_index: Annotated[float, Field(gt=1)]
+
+    @property
+    def _standard_mean(self) -> float:
+        return 0.0
+
+    def _standard_moment(self, k: float) -> float:
+        nu = self.tail_index
+        if k >= nu:
+            return float("inf")
+        logs = gammaln((k + 1) / 2) + gammaln((nu - k) / 2) - gammaln(nu / 2)
+        return float(nu ** (k / 2) * np.exp(logs) / np.sqrt(np.pi))
+
+    def _standard(self, rng: np.random.Generator, size: tuple[int, int]) -> NDArray[np.float64]:
+        return rng.standard_t(self.tail_index, size)
+
+
+@validated
+class Pareto(LocationScale):
+    """Pareto of the first kind moved to mean `location`; skewed to the right.
+
+    With ``location = a/(a - 1)`` it is the textbook law on [1, infinity) of density
+    a x^-(a+1).
+
+    Parameters
+    ----------
+    tail_index : float > 1
+        The shape a; moments of order below it exist.
+    """
+
+    tail_index: Annotated[float, Field(gt=1)]
+
+    @property
+    def _standard_mean(self) -> float:
+        return 1 / (self.tail_index - 1)  # numpy draws the law that starts at 0
+
+    def _standard_moment(self, k: float) -> float:
+        """With t = x/mu, mu = a/(a-1), each side of the mean is a Beta-type integral.
+
+        Above: int_1^inf (t-1)^k t^-(a+1) dt = B(k+1, a-k). Below, with s = 1 - t:
+        int_0^(1/a) s^k (1-s)^-(a+1) ds = a^-(k+1)/(k+1) 2F1(k+1, a+1; k+2; 1/a).
+        """
+        a = self.tail_index
+        if k >= a:
+            return float("inf")
+        above = beta(k + 1, a - k)
+        below = a ** -(k + 1) / (k + 1) * hyp2f1(k + 1, a + 1, k + 2, 1 / a)
+        return float(a * (a / (a - 1)) ** (k - a) * (above + below))
+
+    def _standard(self, rng: np.random.Generator, size: tuple[int, int]) -> NDArray[np.float64]:
+        return rng.pareto(self.tail_index, size)
+
+
+@validated
+class ContaminatedGaussian(LocationScale):
+    """(1 - eta) N(location, scale^2) + eta N(location + gap scale, (spread scale)^2).
+
+    The target is the clean mean, `location`; mean and moments are the mixture's.
+
+    Parameters
+    ----------
+    eta : float in [0, 1]
+        Probability that a record is an outlier.
+    gap, spread : float
+        Centre and standard deviation of the outliers, in clean standard deviations.
+    """
+
+    eta: Annotated[float, Field(ge=0, le=1)]
+    gap: float
+    spread: Annotated[float, Field(gt=0)] = 1.0
+
+    @property
+    def _standard_mean(self) -> float:
+        return self.eta * self.gap
+
+    @property
+    def _standard_centre(self) -> float:
+        return 0.0
+
+    def _standard_moment(self, k: float) -> float:
+        m = self._standard_mean
+        clean = _gaussian_moment(k, -m)
+        return (1 - self.eta) * clean + self.eta * _gaussian_moment(k, self.gap - m, self.spread)
+
+    def _standard(self, rng: np.random.Generator, size: tuple[int, int]) -> NDArray[np.float64]:
+        z = rng.standard_normal(size)
+        outlier = rng.random(size) < self.eta
+        z[outlier] = self.gap + self.spread * z[outlier]
+        return z

@@ -1,0 +1,89 @@
+"""Laws on two points, whose samples are counts."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from dpbench.distributions.base import Distribution, MomentOrder
+from dpbench.parameters import validated
+from dpbench.samples import CountedSample
+
+__all__ = ["Bernoulli", "TwoPoint"]
+
+Probability = Annotated[float, Field(ge=0, le=1)]
+
+
+def _bernoulli_moment(p: float, k: float) -> float:
+    """E|B - p|^k for B ~ Bernoulli(p)."""
+    return p * (1 - p) * ((1 - p) ** (k - 1) + p ** (k - 1))
+
+
+@validated
+class Bernoulli(Distribution):
+    """1 with probability p, else 0.
+
+    Parameters
+    ----------
+    p : float in [0, 1]
+    """
+
+    p: Probability
+    counted: ClassVar[bool] = True
+
+    @property
+    def mean(self) -> float:
+        return self.p
+
+    def moment(self, k: float) -> float:
+        return _bernoulli_moment(self.p, k)
+
+    def sample(self, rng: np.random.Generator, trials: int, n: int) -> CountedSample:
+        ones = rng.binomial(n, self.p, trials)
+        return CountedSample([0.0, 1.0], np.stack([n - ones, ones], axis=1))
+
+
+@validated
+class TwoPoint(Distribution):
+    """0 with probability 1 - p, else sign * tau, with E|X - mean|^k = 1 exactly.
+
+    The hard instance of KSU20, Claim 3.9 (which prints p^k where p^(k-1) is meant).
+    tau solves p (1-p) tau^k ((1-p)^(k-1) + p^(k-1)) = 1.
+
+    Parameters
+    ----------
+    p : float in [0, 1)
+        With p = 0 the law is the point mass at `location`.
+    k : float >= 2
+    sign : 1 or -1
+    location : float
+        Added to every record.
+    """
+
+    p: Annotated[float, Field(ge=0, lt=1)]
+    k: MomentOrder
+    sign: Literal[-1, 1] = 1
+    location: float = 0.0
+    counted: ClassVar[bool] = True
+
+    @property
+    def tau(self) -> float:
+        """Distance of the rare point from the common one; 0 if p = 0."""
+        return _bernoulli_moment(self.p, self.k) ** (-1 / self.k) if self.p else 0.0
+
+    @property
+    def mean(self) -> float:
+        return self.location + self.sign * self.p * self.tau
+
+    def moment(self, k: float) -> float:
+        return self.tau**k * _bernoulli_moment(self.p, k)
+
+    def sample(self, rng: np.random.Generator, trials: int, n: int) -> CountedSample:
+        rare = rng.binomial(n, self.p, trials)
+        if not self.p:
+            return CountedSample([self.location], np.full((trials, 1), n))
+        atoms = [self.location, self.location + self.sign * self.tau]
+        counts = np.stack([n - rare, rare], axis=1)
+        return CountedSample(atoms[:: self.sign], counts[:, :: self.sign])

@@ -1,0 +1,133 @@
+"""What an estimator is, and how to release one estimate."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpbench.parameters import Registered
+from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP
+from dpbench.samples import DenseSample, Sample
+
+__all__ = ["Estimate", "Estimator", "release"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Estimates for all trials of a sample.
+
+    Attributes
+    ----------
+    value : (trials,) or (trials, d) array
+        What is released; NaN where the estimator declares failure.
+    before_noise : array of the same shape
+        The value before its last noise, which tells clipping bias from noise. It is for
+        the simulation's books only and is never released.
+    """
+
+    value: Floats
+    before_noise: Floats
+
+
+class Estimator(Registered, ABC):
+    """A mean estimator: a frozen dataclass with one method over a batch of trials.
+
+    A subclass is decorated with `dpbench.validated` and draws all its noise through
+    the ledger, stating the sensitivity of what it releases when one record is replaced.
+
+    Attributes
+    ----------
+    notions : tuple of Budget classes
+        The privacy notions that the estimator can honour.
+    multivariate : bool
+        Whether records may have more than one coordinate.
+    """
+
+    notions: ClassVar[tuple[type[Budget], ...]] = (PureDP, ZCDP, ApproxDP)
+    multivariate: ClassVar[bool] = False
+
+    @abstractmethod
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        """Estimate the mean of every dataset in `sample`, spending the whole ledger."""
+
+    def supports(self, budget: Budget) -> bool:
+        """Whether the estimator can honour the notion of `budget`."""
+        return isinstance(budget, self.notions)
+
+    def run(self, sample: Sample, ledger: Ledger) -> Estimate:
+        """Check that the estimator suits budget and sample, then estimate.
+
+        Raises
+        ------
+        ValueError
+            If it cannot honour the budget's notion, or takes scalars and gets vectors.
+        """
+        if not self.supports(ledger.budget):
+            allowed = ", ".join(notion.notion for notion in self.notions)
+            raise ValueError(
+                f"{type(self).__name__} cannot honour a budget of notion "
+                f"{ledger.budget.notion!r}; it supports: {allowed}"
+            )
+        if sample.d > 1 and not self.multivariate:
+            raise ValueError(f"{type(self).__name__} takes scalar records, got d = {sample.d}")
+        return self.estimate(sample, ledger)
+
+
+def release(
+    estimator: Estimator,
+    data: ArrayLike,
+    budget: Budget | None,
+    *,
+    rng: np.random.Generator,
+    repeats: int | None = None,
+) -> float | Floats:
+    """Release an estimate of the mean of `data`.
+
+    Parameters
+    ----------
+    estimator : Estimator
+    data : (n,) or (n, d) array_like
+        Finite numbers; integers become float64; never written to.
+    budget : Budget or None
+        None for an estimator that is not private.
+    rng : Generator
+    repeats : int, optional
+        Make this many independent releases on the same data; each costs the budget.
+
+    Returns
+    -------
+    float or (d,) array; (repeats,) or (repeats, d) array if `repeats` is given
+        NaN where the estimator declares failure.
+
+    Raises
+    ------
+    ValueError
+        If the data are empty, NaN or infinite, or the estimator does not suit them or
+        the budget.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbench import PureDP, release
+    >>> from dpbench.estimators import ClippedMean
+    >>> heights = np.random.default_rng(0).normal(170, 10, 10_000)
+    >>> value = release(ClippedMean(lower=0, upper=300), heights, PureDP(1.0),
+    ...                 rng=np.random.default_rng(1))
+    >>> bool(abs(value - heights.mean()) < 1)
+    True
+    """
+    array = np.asarray(data, dtype=np.float64)
+    if array.ndim not in (1, 2):
+        raise ValueError(f"expected data of shape (n,) or (n, d), got {array.shape}")
+    DenseSample(array[None])  # check the data once, not once per repeat
+    sample = DenseSample(np.broadcast_to(array, (repeats or 1, *array.shape)))
+    value = estimator.run(sample, Ledger(budget or NonPrivate(), rng)).value
+    if repeats is not None:
+        return value
+    return float(value[0]) if value.ndim == 1 else value[0]

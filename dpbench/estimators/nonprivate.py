@@ -1,0 +1,67 @@
+"""Estimators without privacy: the reference for what privacy costs."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from dpbench.estimators.base import Estimate, Estimator
+from dpbench.parameters import validated
+from dpbench.privacy import Budget, Ledger, NonPrivate
+from dpbench.samples import Sample
+
+import numpy as np
+
+__all__ = ["EmpiricalMean", "MedianOfMeans", "TrimmedMean"]
+
+
+class _NonPrivateEstimator(Estimator):
+    notions: ClassVar[tuple[type[Budget], ...]] = (NonPrivate,)
+    multivariate: ClassVar[bool] = True
+
+
+@validated
+class EmpiricalMean(_NonPrivateEstimator):
+    """The mean of the records."""
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        mean = sample.mean()
+        return Estimate(mean, mean)
+
+
+@validated
+class MedianOfMeans(_NonPrivateEstimator):
+    """The median of the means of disjoint groups, coordinate by coordinate.
+
+    Group sizes differ by at most one; the median of an even number of means is the
+    mean of the middle two. With fewer records than groups every record is a group.
+
+    Parameters
+    ----------
+    groups : int
+    """
+
+    groups: Annotated[int, Field(ge=1)] = 10
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        groups = min(self.groups, sample.n)
+        middle = np.median(sample.group_means(groups, ledger.rng), axis=1)
+        return Estimate(middle, middle)
+
+
+@validated
+class TrimmedMean(_NonPrivateEstimator):
+    """The mean without the floor(fraction n) smallest and as many largest records.
+
+    Parameters
+    ----------
+    fraction : float in [0, 0.5)
+        Share of the records cut from each end.
+    """
+
+    fraction: Annotated[float, Field(ge=0, lt=0.5)] = 0.05
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        kept = sample.trimmed_mean(self.fraction)
+        return Estimate(kept, kept)

@@ -1,0 +1,186 @@
+"""Validated parameters and the registry of names that a configuration may use.
+
+Everything that a configuration can build is a frozen dataclass whose fields are
+checked when it is made, by direct call and from YAML alike. A configuration names a
+class by its registered name (``kind: clipped_mean``) or by its path
+(``_target_: dpbench.estimators.ClippedMean``); both are looked up among the classes
+already registered, so that reading a configuration never imports or calls anything.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
+
+from pydantic import ConfigDict, Field, ValidationError
+from pydantic.dataclasses import dataclass as pydantic_dataclass
+
+__all__ = [
+    "ConfigError",
+    "Registered",
+    "canonical",
+    "from_mapping",
+    "validated",
+    "validated_positional",
+]
+
+T = TypeVar("T")
+
+UNKNOWN = "no such key"
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be run; its text is one line for the user."""
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(Field,))
+def validated(cls: type[T]) -> type[T]:
+    """Make `cls` a frozen, keyword-only dataclass that checks its fields.
+
+    Raises
+    ------
+    pydantic.ValidationError
+        On construction (a ``ValueError``), if a field is missing, unknown or invalid.
+    """
+    return _make(cls, kw_only=True)
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(Field,))
+def validated_positional(cls: type[T]) -> type[T]:
+    """Make `cls` like `validated` does, with fields that may be given by position."""
+    return _make(cls, kw_only=False)
+
+
+def _make(cls: type[T], *, kw_only: bool) -> type[T]:
+    config = ConfigDict(extra="forbid", allow_inf_nan=False)
+    make: Any = pydantic_dataclass(frozen=True, kw_only=kw_only, config=config)
+    made: type[T] = make(cls)
+    return made
+
+
+def _one_line(error: ValidationError, where: str = "") -> str:
+    """Say the first problem of `error` as ``key: value: what is allowed``."""
+    first = error.errors()[0]
+    # pydantic's own steps into a union carry brackets or a class name: they are no keys
+    path = [str(p) for p in first["loc"] if re.fullmatch(r"[a-z0-9_]+", str(p))]
+    key = ".".join([where, *path] if where else path)
+    if first["type"] in {"missing", "missing_argument"}:
+        return f"{key}: this key is required"
+    if first["type"] in {"unexpected_keyword_argument", "extra_forbidden"}:
+        return f"{key}: {UNKNOWN}"
+    message = first["msg"].removeprefix("Value error, ")
+    message = message[:1].lower() + message[1:]
+    if isinstance(first["input"], str | int | float | list | None):
+        return f"{key}: {first['input']!r}: {message}"
+    return f"{key}: {message}"
+
+
+def from_mapping(cls: type[T], spec: Any, where: str) -> T:
+    """Make a `cls` from the keys of `spec`, which stands at `where` in the configuration.
+
+    Raises
+    ------
+    ConfigError
+        If `spec` is no mapping, or a key is missing, unknown or invalid.
+    """
+    if not isinstance(spec, Mapping):
+        raise ConfigError(f"{where}: {spec!r}: expected a mapping")
+    try:
+        return cls(**{str(key): value for key, value in spec.items()})
+    except ValidationError as error:
+        text = _one_line(error, where)
+        if text.endswith(UNKNOWN):
+            text += f"; choose from {', '.join(f.name for f in dataclasses.fields(cls))}"  # type: ignore[arg-type]
+        raise ConfigError(text) from error
+
+
+def canonical(instance: Any) -> str:
+    """Name an instance by its class and parameters: equal names, equal behaviour.
+
+    Random streams are keyed by these names, so a label in a configuration can change
+    without changing a bit of the result.
+    """
+    fields = dataclasses.asdict(instance)
+    return f"{type(instance).__name__}{json.dumps(fields, sort_keys=True)}"
+
+
+class Registered:
+    """Base of the classes that a configuration can name.
+
+    A direct subclass of `Registered` opens a registry of its own; every public class
+    below it is entered there under its name in snake case.
+    """
+
+    _registry: ClassVar[dict[str, type[Any]]]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if Registered in cls.__bases__:
+            cls._registry = {}
+        elif not cls.__name__.startswith("_"):
+            name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
+            known = cls._registry.get(name)
+            if known is not None and known.__module__ != cls.__module__:
+                raise ConfigError(
+                    f"{cls.__module__}.{cls.__name__}: the name {name!r} is taken by "
+                    f"{known.__module__}.{known.__name__}"
+                )
+            cls._registry[name] = cls
+
+    @classmethod
+    def find(cls, spec: Mapping[str, Any]) -> type[Self] | None:
+        """The registered class that `spec` names, if any; nothing is imported."""
+        if "_target_" not in spec:
+            return cls._registry.get(str(spec.get("kind")))
+        for known in cls._registry.values():
+            package = known.__module__.rpartition(".")[0]
+            if spec["_target_"] in {f"{at}.{known.__name__}" for at in (known.__module__, package)}:
+                return known
+        return None
+
+    @classmethod
+    def lookup(cls, spec: Mapping[str, Any], where: str) -> type[Self]:
+        """The registered class that `spec` names.
+
+        Raises
+        ------
+        ConfigError
+            If there is none.
+        """
+        if not isinstance(spec, Mapping):
+            raise ConfigError(f"{where}: {spec!r}: expected a mapping with a key 'kind'")
+        found = cls.find(spec)
+        if found is not None:
+            return found
+        choices = ", ".join(sorted(cls._registry))
+        if "_target_" in spec:
+            raise ConfigError(
+                f"{where}._target_: {spec['_target_']!r}: refused; only classes of dpbench and of "
+                f"listed plugins may be named: {choices}"
+            )
+        if "kind" not in spec:
+            raise ConfigError(f"{where}.kind: this key is required; choose from {choices}")
+        raise ConfigError(f"{where}.kind: {spec['kind']!r}: choose from {choices}")
+
+    @classmethod
+    def build(cls, spec: Mapping[str, Any], where: str) -> Self:
+        """Make the instance that `spec` describes.
+
+        Parameters
+        ----------
+        spec : mapping
+            ``kind`` (or ``_target_``) and the parameters.
+        where : str
+            The path of `spec` in the configuration, for messages.
+
+        Raises
+        ------
+        ConfigError
+            If the name is unknown or a parameter is missing, unknown or invalid.
+        """
+        chosen = cls.lookup(spec, where)
+        given = {key: value for key, value in spec.items() if key not in {"kind", "_target_"}}
+        return from_mapping(chosen, given, where)

@@ -1,0 +1,312 @@
+"""Privacy budgets: what a release may cost, and the noise that a cost buys.
+
+Datasets have n records, n is public, and neighbours differ by replacing one record.
+All guarantees are over ideal reals: floating-point noise is not hardened.
+
+References
+----------
+.. [1] M. Bun, T. Steinke, "Concentrated differential privacy: simplifications,
+   extensions, and lower bounds", TCC 2016, Propositions 1.4 and 1.6.
+.. [2] C. Canonne, G. Kamath, T. Steinke, "The discrete Gaussian for differential
+   privacy", NeurIPS 2020, Proposition 12 of arXiv:2004.00010.
+.. [3] M. Cesar, R. Rogers, "Bounding, concentrating, and truncating: unifying privacy
+   loss composition for data analytics", ALT 2021.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from functools import cached_property
+from typing import Annotated, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+from scipy.special import ndtri
+
+from dpbench.parameters import Registered, validated_positional
+from dpbench.privacy.gaussian import analytic_sd
+
+__all__ = ["ApproxDP", "Budget", "NonPrivate", "PureDP", "ZCDP"]
+
+Floats = NDArray[np.float64]
+Positive = Annotated[float, Field(gt=0)]
+
+
+class Budget(Registered, ABC):
+    """A privacy guarantee of one notion.
+
+    Attributes
+    ----------
+    notion : str
+        Which kind of guarantee.
+    """
+
+    notion: ClassVar[str]
+
+    @property
+    def label(self) -> str:
+        """The notion, with the mechanism where it is not the default one."""
+        return self.notion
+
+    @property
+    @abstractmethod
+    def amounts(self) -> tuple[float, ...]:
+        """The quantities that add up under sequential composition."""
+
+    @abstractmethod
+    def cost_of(self, other: Budget) -> tuple[float, ...]:
+        """What a release that satisfies `other` costs in this notion.
+
+        Raises
+        ------
+        ValueError
+            If `other` implies no guarantee of this notion.
+        """
+
+    @abstractmethod
+    def fraction(self, share: float) -> Self:
+        """The part `share` of every amount, 0 < share <= 1."""
+
+    @property
+    def _sd(self) -> float | None:
+        """Standard deviation of Gaussian noise at l2 sensitivity 1; None for Laplace."""
+        return None
+
+    def noise(
+        self, rng: np.random.Generator, shape: tuple[int, ...], l1: float, l2: float, draws: int = 1
+    ) -> Floats:
+        """The average of `draws` independent noises that each cost the whole budget.
+
+        Parameters
+        ----------
+        shape : tuple of int
+            (trials,) or (trials, d).
+        l1, l2 : float
+            Sensitivities in both norms; the notion's mechanism takes the one it uses.
+        draws : int
+            1, or the number of records that each carry their own noise.
+        """
+        if self._sd is not None:
+            return np.asarray(rng.normal(0.0, self._sd * l2 / np.sqrt(draws), shape))
+        scale = l1 / self.pure_epsilon
+        if draws == 1:
+            return np.asarray(rng.laplace(0.0, scale, shape))
+        # A Laplace is the difference of two exponentials, so a sum of them is one of two gammas.
+        gammas = rng.standard_gamma(draws, shape) - rng.standard_gamma(draws, shape)
+        return np.asarray(scale / draws * gammas)
+
+    def noise_quantile(self, beta: float) -> float:
+        """The 1 - beta quantile of the absolute noise at sensitivity 1, for one number."""
+        if self._sd is not None:
+            return float(self._sd * ndtri(1 - beta / 2))
+        return float(np.log(1 / beta) / self.pure_epsilon)
+
+    @property
+    def pure_epsilon(self) -> float:
+        """The epsilon of the pure-DP mechanisms that this budget pays for."""
+        raise ValueError(f"a {self.notion} budget pays for no pure-DP mechanism")
+
+    @property
+    def exponential_epsilon(self) -> float:
+        """The epsilon at which this budget pays for the exponential mechanism."""
+        return self.pure_epsilon
+
+    @classmethod
+    def _refuse(cls, other: Budget) -> ValueError:
+        return ValueError(f"{other.notion} implies no {cls.notion} guarantee")
+
+
+@validated_positional
+class PureDP(Budget):
+    """epsilon-DP, by Laplace noise of scale l1/epsilon on each coordinate.
+
+    Parameters
+    ----------
+    epsilon : float > 0
+    """
+
+    epsilon: Positive
+    notion: ClassVar[str] = "pure"
+
+    @property
+    def amounts(self) -> tuple[float, ...]:
+        return (self.epsilon,)
+
+    def cost_of(self, other: Budget) -> tuple[float, ...]:
+        if isinstance(other, PureDP):
+            return (other.epsilon,)
+        raise self._refuse(other)
+
+    def fraction(self, share: float) -> Self:
+        return type(self)(epsilon=self.epsilon * share)
+
+    @property
+    def pure_epsilon(self) -> float:
+        return self.epsilon
+
+    def to_zcdp(self) -> ZCDP:
+        """epsilon-DP implies (epsilon^2/2)-zCDP, Proposition 1.4 of [1]_."""
+        return ZCDP(rho=self.epsilon**2 / 2)
+
+
+@validated_positional
+class ZCDP(Budget):
+    """rho-zCDP, by Gaussian noise of standard deviation l2/sqrt(2 rho).
+
+    Parameters
+    ----------
+    rho : float > 0
+    """
+
+    rho: Positive
+    notion: ClassVar[str] = "zcdp"
+
+    @property
+    def amounts(self) -> tuple[float, ...]:
+        return (self.rho,)
+
+    def cost_of(self, other: Budget) -> tuple[float, ...]:
+        if isinstance(other, PureDP):
+            return (other.to_zcdp().rho,)
+        if isinstance(other, ZCDP):
+            return (other.rho,)
+        raise self._refuse(other)
+
+    def fraction(self, share: float) -> Self:
+        return type(self)(rho=self.rho * share)
+
+    @property
+    def _sd(self) -> float:
+        return float(1 / np.sqrt(2 * self.rho))  # Proposition 1.6 of [1]_
+
+    @property
+    def pure_epsilon(self) -> float:
+        return float(np.sqrt(2 * self.rho))  # Proposition 1.4 of [1]_, for any mechanism
+
+    @property
+    def exponential_epsilon(self) -> float:
+        return float(np.sqrt(8 * self.rho))  # Lemma 3.2 of [3]_, for this mechanism
+
+    def to_approx(self, delta: float) -> ApproxDP:
+        """The smallest epsilon at which rho-zCDP implies (epsilon, delta)-DP.
+
+        epsilon = min over a > 1 of rho a + ln(1/(a delta))/(a - 1) + ln(1 - 1/a),
+        Proposition 12 of [2]_ with (a, rho a)-Renyi DP.
+        """
+        from scipy.optimize import minimize_scalar  # noqa: PLC0415, slow and rarely needed
+
+        def epsilon(log_excess: float) -> float:
+            a = 1 + np.exp(log_excess)
+            spread = -(np.log(a) + np.log(delta)) / (a - 1)
+            return float(self.rho * a + spread + np.log1p(-1 / a))
+
+        # The best order of the looser classical conversion is near 1 + sqrt(ln(1/delta)/rho).
+        start = 0.5 * np.log(np.log(1 / delta) / self.rho)
+        found = minimize_scalar(
+            epsilon, bounds=(start - 5, start + 5), method="bounded", options={"xatol": 1e-10}
+        )
+        # A small rho implies even (0, delta)-DP; an epsilon here is positive.
+        return ApproxDP(epsilon=max(float(found.fun), 1e-9), delta=delta)
+
+    @classmethod
+    def within(cls, budget: ApproxDP) -> Self:
+        """The largest rho whose conversion stays within an (epsilon, delta) budget."""
+        from scipy.optimize import brentq  # noqa: PLC0415, slow and rarely needed
+
+        def excess(log_rho: float) -> float:
+            found = cls(rho=np.exp(log_rho)).to_approx(budget.delta).epsilon
+            return found - budget.epsilon
+
+        # By the classical conversion rho <= epsilon always, and epsilon^2/(16 ln(1/delta))
+        # is enough while epsilon <= ln(1/delta).
+        low = np.log(min(budget.epsilon, 1.0) ** 2 / (100 * np.log(np.e / budget.delta)))
+        return cls(rho=float(np.exp(brentq(excess, low, np.log(budget.epsilon) + 1, xtol=1e-12))))
+
+
+@validated_positional
+class ApproxDP(Budget):
+    """(epsilon, delta)-DP.
+
+    Parameters
+    ----------
+    epsilon : float > 0
+    delta : float in (0, 1)
+    noise_by : {'analytic', 'classical', 'ksu20', 'laplace'}
+        Where the additive noise comes from. Gaussian with the smallest standard
+        deviation (Balle and Wang 2018), with sqrt(2 ln(1.25/delta)) l2/epsilon, or with
+        sqrt(2 ln(2/delta)) l2/epsilon (KSU20, Lemma 2.8); the last two hold for
+        epsilon <= 1 only. Laplace at epsilon holds with any delta.
+    """
+
+    epsilon: Positive
+    delta: Annotated[float, Field(gt=0, lt=1)]
+    noise_by: Literal["analytic", "classical", "ksu20", "laplace"] = "analytic"
+    notion: ClassVar[str] = "approx"
+
+    @property
+    def label(self) -> str:
+        return self.notion if self.noise_by == "analytic" else f"{self.notion}_{self.noise_by}"
+
+    @model_validator(mode="after")
+    def _check_range(self) -> Self:
+        if self.noise_by in ("classical", "ksu20") and self.epsilon > 1:
+            raise ValueError(
+                f"the {self.noise_by} Gaussian mechanism is private for epsilon <= 1 only, "
+                f"got {self.epsilon}; take noise_by=analytic"
+            )
+        return self
+
+    @property
+    def amounts(self) -> tuple[float, ...]:
+        return (self.epsilon, self.delta)
+
+    def cost_of(self, other: Budget) -> tuple[float, ...]:
+        if isinstance(other, PureDP):
+            return (other.epsilon, 0.0)
+        if isinstance(other, ApproxDP):
+            return (other.epsilon, other.delta)
+        raise self._refuse(other)
+
+    def fraction(self, share: float) -> Self:
+        return type(self)(
+            epsilon=self.epsilon * share, delta=self.delta * share, noise_by=self.noise_by
+        )
+
+    @cached_property
+    def _sd(self) -> float | None:
+        if self.noise_by == "laplace":
+            return None
+        if self.noise_by == "analytic":
+            return analytic_sd(self.epsilon, self.delta)
+        factor = 1.25 if self.noise_by == "classical" else 2.0
+        return float(np.sqrt(2 * np.log(factor / self.delta)) / self.epsilon)
+
+    @property
+    def pure_epsilon(self) -> float:
+        return self.epsilon
+
+
+@validated_positional
+class NonPrivate(Budget):
+    """No privacy: the reference for what privacy costs."""
+
+    notion: ClassVar[str] = "none"
+
+    @property
+    def amounts(self) -> tuple[float, ...]:
+        return ()
+
+    def cost_of(self, other: Budget) -> tuple[float, ...]:
+        return ()
+
+    def fraction(self, share: float) -> Self:
+        return self
+
+    def noise(
+        self, rng: np.random.Generator, shape: tuple[int, ...], l1: float, l2: float, draws: int = 1
+    ) -> Floats:
+        return np.zeros(shape)
+
+    def noise_quantile(self, beta: float) -> float:
+        return 0.0

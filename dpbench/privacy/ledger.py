@@ -1,0 +1,180 @@
+"""The ledger: every mechanism draws its noise here, and pays for it here."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbench.privacy.budgets import Budget
+
+__all__ = ["Ledger", "OverdraftError"]
+
+Floats = NDArray[np.float64]
+
+# Room for the rounding of sums of shares.
+SLACK = 1e-9
+
+
+class OverdraftError(RuntimeError):
+    """A release tried to spend more than its budget."""
+
+
+class Ledger:
+    """A budget, what of it is spent, and the random stream of the noise.
+
+    A mechanism spends all of its ledger. To run several, cut the budget first:
+    `split` for steps that see the same records (their costs add up), `parallel` for
+    disjoint sets of records fixed by index (the largest cost counts once). One ledger
+    serves all trials of a batch: each trial is a release of its own.
+
+    Parameters
+    ----------
+    budget : Budget
+    rng : Generator
+        Source of the noise, and of other randomness an estimator needs.
+    """
+
+    def __init__(self, budget: Budget, rng: np.random.Generator) -> None:
+        self.budget = budget
+        self.rng = rng
+        self._reserved = np.zeros(len(budget.amounts))
+        self._paid = False
+        self._groups: list[list[Ledger]] = []
+
+    @property
+    def spent(self) -> tuple[float, ...]:
+        """What mechanisms have cost so far, in the notion's amounts."""
+        return tuple(float(amount) for amount in self._cost_in(self.budget))
+
+    def _cost_in(self, notion: Budget) -> Floats:
+        if self._paid:
+            return np.asarray(notion.cost_of(self.budget))
+        total = np.zeros(len(notion.amounts))
+        for group in self._groups:
+            total += np.max([child._cost_in(notion) for child in group], axis=0)
+        return total
+
+    def split(self, *parts: float | Budget) -> list[Ledger]:
+        """Cut the budget for steps that follow each other on the same records.
+
+        Parameters
+        ----------
+        *parts : float or Budget
+            Shares of this budget, or budgets of a notion that implies this one.
+
+        Raises
+        ------
+        OverdraftError
+            If the parts together exceed what is left.
+        """
+        budgets = [p if isinstance(p, Budget) else self.budget.fraction(p) for p in parts]
+        for budget in budgets:
+            self._reserve(budget)
+        children = [Ledger(budget, self.rng) for budget in budgets]
+        self._groups.extend([child] for child in children)
+        return children
+
+    def parallel(self, parts: int) -> list[Ledger]:
+        """Give each of `parts` disjoint sets of records the whole budget.
+
+        The sets must be fixed by record index, so that replacing one record changes
+        one set. Sets chosen by value (histogram bins) do not qualify.
+        """
+        self._reserve(self.budget)
+        children = [Ledger(self.budget, self.rng) for _ in range(parts)]
+        self._groups.append(children)
+        return children
+
+    def add_noise(
+        self,
+        values: Floats,
+        sensitivity: float,
+        *,
+        l1: float | None = None,
+        draws: int = 1,
+    ) -> Floats:
+        """Release `values` with the additive noise of the budget's notion.
+
+        Parameters
+        ----------
+        values : (trials,) or (trials, d) array
+        sensitivity : float
+            Largest l2 distance between the values on neighbouring datasets.
+        l1 : float, optional
+            The same in l1; by default ``sqrt(d) * sensitivity``, which bounds it.
+        draws : int
+            Average this many independent noises: one for each record that is released
+            by itself, in the local model. Each record pays once, in parallel.
+
+        Returns
+        -------
+        array of the shape of `values`
+
+        Raises
+        ------
+        OverdraftError
+            If the budget is spent.
+        """
+        self._pay()
+        if not 0 <= sensitivity < np.inf:
+            raise ValueError(f"sensitivity {sensitivity} is not a finite number >= 0")
+        d = values.shape[1] if values.ndim == 2 else 1
+        l1 = np.sqrt(d) * sensitivity if l1 is None else l1
+        return values + self.budget.noise(self.rng, values.shape, l1, sensitivity, draws)
+
+    def add_l2_noise(self, values: Floats, sensitivity: float) -> Floats:
+        """Release vectors with noise of density proportional to exp(-eps ||z||/sensitivity).
+
+        The radius is Gamma(d, sensitivity/eps) and the direction uniform: pure eps-DP,
+        since ||z|| changes by at most `sensitivity` between neighbours (Hardt and
+        Talwar 2010, K-norm mechanism with the l2 ball).
+
+        Parameters
+        ----------
+        values : (trials, d) array
+        sensitivity : float
+            l2 sensitivity.
+        """
+        self._pay()
+        trials, d = values.shape
+        direction = self.rng.standard_normal((trials, d))
+        direction /= np.linalg.norm(direction, axis=1, keepdims=True)
+        radius = self.rng.gamma(d, sensitivity / self.budget.pure_epsilon, (trials, 1))
+        return np.asarray(values + radius * direction)
+
+    def exponential(
+        self, scores: Floats, sensitivity: float, log_weights: Floats | float = 0.0
+    ) -> NDArray[np.int64]:
+        """Choose an index with probability prop. to weight * exp(eps score/(2 sensitivity)).
+
+        Drawn as the largest of Gumbel-perturbed exponents. eps-DP (McSherry and Talwar
+        2007); under rho-zCDP eps = sqrt(8 rho).
+
+        Parameters
+        ----------
+        scores : (trials, m) array
+        sensitivity : float
+            Largest change of any score between neighbours.
+        log_weights : (m,) or (trials, m) array, optional
+            Logarithm of the base measure, which may not depend on single records.
+
+        Returns
+        -------
+        (trials,) int array
+        """
+        self._pay()
+        exponents = self.budget.exponential_epsilon * scores / (2 * sensitivity) + log_weights
+        return np.asarray(np.argmax(exponents + self.rng.gumbel(size=scores.shape), axis=1))
+
+    def _pay(self) -> None:
+        self._reserve(self.budget)
+        self._paid = True
+
+    def _reserve(self, budget: Budget) -> None:
+        cost = np.asarray(self.budget.cost_of(budget))
+        amounts = np.asarray(self.budget.amounts)
+        if np.any(self._reserved + cost > amounts * (1 + SLACK)):
+            raise OverdraftError(
+                f"{budget} exceeds what is left of {self.budget}: {tuple(self._reserved)} is taken"
+            )
+        self._reserved += cost

@@ -1,0 +1,148 @@
+"""One block: a batch of trials of one cell, the unit of work and of storage."""
+
+from __future__ import annotations
+
+import resource
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from dpbench.distributions import Distribution
+from dpbench.estimators import Estimator
+from dpbench.parameters import canonical
+from dpbench.privacy import Budget, Ledger
+from dpbench.seeds import stream
+from dpbench.samples import Sample
+
+__all__ = ["METRICS", "BlockResult", "BlockTask", "Setting", "block_trials", "run_block"]
+
+METRICS = ("error", "sampling", "bias", "noise", "private")
+
+# Numbers held at once: 32 MB of float64. Larger blocks were no faster.
+BLOCK_NUMBERS = 1 << 22
+BLOCK_TRIALS = 200
+
+
+@dataclass(frozen=True)
+class Setting:
+    """An estimator with a budget, under the estimator's label."""
+
+    label: str
+    estimator: Estimator
+    budget: Budget
+
+    @property
+    def name(self) -> str:
+        """The label and all parameters."""
+        return "|".join((self.label, canonical(self.estimator), canonical(self.budget)))
+
+
+@dataclass(frozen=True)
+class BlockTask:
+    """What to draw and what to run on it.
+
+    Attributes
+    ----------
+    members : tuple of (label, distribution)
+        Each has its own data.
+    settings : tuple of Setting
+        All run on the same data.
+    """
+
+    members: tuple[tuple[str, Distribution], ...]
+    n: int
+    settings: tuple[Setting, ...]
+    seed: int
+    index: int
+
+    @property
+    def trials(self) -> int:
+        """Trials in this block."""
+        return min(block_trials(self.n, member) for _, member in self.members)
+
+
+@dataclass
+class BlockResult:
+    """Absolute errors and their parts, in the task's order of members and settings.
+
+    Attributes
+    ----------
+    values : dict of (members, settings, trials) arrays
+        By metric. ``sampling`` is empirical mean - target, ``bias`` the value before
+        noise - empirical mean, ``noise`` the release - value before noise, ``private``
+        bias + noise, ``error`` all of them; norms of these. NaN where nothing was
+        released.
+    failures : dict of (member, setting) index to text
+        Settings that raised.
+    cpu_seconds, peak_bytes : float
+        Of this block, and of the process so far.
+    """
+
+    values: dict[str, NDArray[np.float64]]
+    failures: dict[tuple[int, int], str] = field(default_factory=dict)
+    cpu_seconds: float = 0.0
+    peak_bytes: float = 0.0
+
+
+def block_trials(n: int, distribution: Distribution) -> int:
+    """Trials in a block; depends on n, the dimension and the kind of sample only."""
+    if distribution.counted:
+        return BLOCK_TRIALS
+    return max(1, min(BLOCK_TRIALS, BLOCK_NUMBERS // (n * distribution.d)))
+
+
+def run_block(task: BlockTask) -> BlockResult:
+    """Draw the data of every member once and run every setting on them.
+
+    A setting that raises is recorded as failed and the others go on.
+    """
+    started = time.process_time()
+    shape = (len(task.members), len(task.settings), task.trials)
+    result = BlockResult({metric: np.full(shape, np.nan) for metric in METRICS})
+    # Linear algebra gives other bits with another number of threads.
+    with threadpool_limits(limits=1), np.errstate(all="ignore"):
+        for i, (_, distribution) in enumerate(task.members):
+            name = (task.seed, canonical(distribution), task.n, task.index)
+            try:
+                sample = distribution.sample(stream("data", *name), task.trials, task.n)
+            except Exception as error:  # noqa: BLE001, whatever a plug-in raises becomes a row
+                text = f"{type(error).__name__}: {error}"
+                result.failures |= {(i, j): text for j in range(len(task.settings))}
+                continue
+            for j, setting in enumerate(task.settings):
+                try:
+                    parts = _errors(setting, sample, distribution.target, name)
+                except Exception as error:  # noqa: BLE001, as above
+                    result.failures[i, j] = f"{type(error).__name__}: {error}"
+                    continue
+                for metric, part in parts.items():
+                    result.values[metric][i, j] = part
+    result.cpu_seconds = time.process_time() - started
+    result.peak_bytes = 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return result
+
+
+def _errors(
+    setting: Setting, sample: Sample, target: float, name: tuple[int, str, int, int]
+) -> dict[str, NDArray[np.float64]]:
+    rng = stream("noise", *name, canonical(setting.estimator), canonical(setting.budget))
+    estimate = setting.estimator.run(sample, Ledger(setting.budget, rng))
+    empirical = sample.mean()
+    if not estimate.value.shape == estimate.before_noise.shape == empirical.shape:
+        raise ValueError(
+            f"{setting.label} returned shapes {estimate.value.shape} and "
+            f"{estimate.before_noise.shape} for means of shape {empirical.shape}"
+        )
+    parts = {
+        "error": estimate.value - target,
+        "sampling": empirical - target,
+        "bias": estimate.before_noise - empirical,
+        "noise": estimate.value - estimate.before_noise,
+        "private": estimate.value - empirical,
+    }
+    if empirical.ndim == 2:
+        return {metric: np.linalg.norm(part, axis=1) for metric, part in parts.items()}
+    return {metric: np.abs(part) for metric, part in parts.items()}

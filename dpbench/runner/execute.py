@@ -1,0 +1,100 @@
+"""Running blocks: in this process, on local ones, or on a dask cluster."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import joblib
+from pydantic import Field
+
+from dpbench.parameters import ConfigError, validated
+from dpbench.runner.block import BlockResult, BlockTask, run_block
+
+__all__ = ["Runner", "compute"]
+
+
+@validated
+class Runner:
+    """Where blocks run.
+
+    Parameters
+    ----------
+    backend : {'local', 'dask'}
+        Processes of this machine, or joblib's dask backend.
+    address : str, optional
+        A running dask scheduler, such as ``tcp://host:8786``; by default a local
+        cluster of `n_jobs` single-threaded workers is started.
+    """
+
+    backend: Literal["local", "dask"] = "local"
+    address: Annotated[str, Field(pattern=r"^[a-z]+://")] | None = None
+
+
+def compute(
+    tasks: Sequence[BlockTask], runner: Runner, n_jobs: int, plugins: tuple[Path, ...]
+) -> Iterator[tuple[BlockTask, BlockResult]]:
+    """Run all tasks and yield each with its result as it finishes, in any order.
+
+    Parameters
+    ----------
+    tasks : sequence of BlockTask
+    runner : Runner
+    n_jobs : int
+        As joblib's: the number of processes, -1 for all cores.
+    plugins : tuple of Path
+        Source files that dask workers need.
+
+    Raises
+    ------
+    ConfigError
+        If dask is not installed or its scheduler does not answer.
+    """
+    with _backend(runner, joblib.cpu_count() if n_jobs < 0 else n_jobs, plugins):
+        # One block a task: its cost is far above the overhead, and an interrupt loses one.
+        parallel = joblib.Parallel(
+            n_jobs=n_jobs if runner.backend == "local" else -1,
+            return_as="generator_unordered",
+            batch_size=1,
+        )
+        calls = (joblib.delayed(_indexed)(i, task) for i, task in enumerate(tasks))
+        for index, result in parallel(calls):
+            yield tasks[index], result
+
+
+def _indexed(index: int, task: BlockTask) -> tuple[int, BlockResult]:
+    return index, run_block(task)
+
+
+@contextlib.contextmanager
+def _backend(runner: Runner, n_jobs: int, plugins: tuple[Path, ...]) -> Iterator[None]:
+    if runner.backend == "local":
+        yield
+        return
+    try:
+        import distributed  # noqa: PLC0415, an extra
+    except ImportError as error:
+        raise ConfigError(
+            "runner: 'dask': not installed; install the extra with pip install 'dpbench-mean[dask]'"
+        ) from error
+    with contextlib.ExitStack() as stack:
+        if runner.address is None:
+            cluster: Any = stack.enter_context(
+                distributed.LocalCluster(
+                    n_workers=n_jobs, threads_per_worker=1, dashboard_address=None
+                )
+            )
+        else:
+            cluster = runner.address
+        try:
+            client = stack.enter_context(distributed.Client(cluster, timeout="10s"))
+        except OSError as error:
+            raise ConfigError(
+                f"runner.address: {runner.address!r}: no dask scheduler answers there"
+            ) from error
+        for plugin in plugins:
+            client.upload_file(str(plugin))
+        stack.enter_context(joblib.parallel_config(backend="dask"))
+        yield

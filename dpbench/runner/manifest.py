@@ -1,0 +1,74 @@
+"""Where results come from: versions, commit, cost."""
+
+from __future__ import annotations
+
+import platform
+import resource
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import dpbench
+
+__all__ = ["Cost", "provenance"]
+
+PACKAGES = ("numpy", "scipy", "pandas", "pyarrow", "joblib", "hydra-core", "matplotlib", "seaborn")
+
+
+@dataclass
+class Cost:
+    """What a run took, counted as it goes."""
+
+    trials: int = 0
+    cells_done: int = 0
+    cells_reused: int = 0
+    blocks_done: int = 0
+    blocks_reused: int = 0
+    blocks_corrupt: list[str] = field(default_factory=list)
+    records_drawn: int = 0
+    worker_cpu_seconds: float = 0.0
+    worker_peak_bytes: float = 0.0
+    started: float = field(default_factory=time.monotonic)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The counts, with wall and CPU seconds and the largest process's peak memory."""
+        counts = {name: value for name, value in vars(self).items() if name != "started"}
+        own = resource.getrusage(resource.RUSAGE_SELF)
+        return counts | {
+            "wall_seconds": round(time.monotonic() - self.started, 3),
+            "parent_cpu_seconds": round(own.ru_utime + own.ru_stime, 3),
+            "parent_peak_bytes": own.ru_maxrss * 1024,
+        }
+
+
+def provenance() -> dict[str, Any]:
+    """Versions, commit and machine; asks git once."""
+    versions = {"python": platform.python_version(), "dpbench": dpbench.__version__}
+    for name in PACKAGES:
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            versions[name] = "unknown"
+    return {
+        "versions": versions,
+        "platform": f"{sys.platform} {platform.machine()}",
+        "commit": _git("rev-parse", "HEAD"),
+        "dirty": bool(_git("status", "--porcelain")),
+    }
+
+
+def _git(*arguments: str) -> str | None:
+    """What git says of the checkout that this package is in; None if it is in none."""
+    root = Path(dpbench.__file__).parents[1]
+    if not (root / ".git").exists():
+        return None
+    command = ["git", "-C", str(root), *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip() or None

@@ -1,0 +1,313 @@
+"""From a sweep's configuration to cells: what is to be run, before anything runs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, TypeVar
+
+import numpy as np
+from pydantic import Field
+
+from dpbench.distributions import Distribution
+from dpbench.estimators import Estimator
+from dpbench.parameters import ConfigError, Registered, from_mapping, validated
+from dpbench.privacy import Budget, NonPrivate
+from dpbench.runner.block import BLOCK_NUMBERS, BlockTask, Setting, block_trials
+from dpbench.theory.families import Family, build_family
+
+__all__ = ["Cell", "Part", "Sweep", "make_cells", "pick"]
+
+# A trial of dense data may take this many numbers: 1 GB.
+MOST_DENSE = 32 * BLOCK_NUMBERS
+
+T = TypeVar("T")
+
+Count = Annotated[int, Field(ge=1)]
+Labels = Annotated[list[str], Field(min_length=1)]
+
+
+@validated
+class Grid:
+    """Logarithmically spaced whole numbers from `low` to `high`."""
+
+    low: Count
+    high: Count
+    points: Annotated[int, Field(ge=2)]
+
+
+@validated
+class Part:
+    """A product of families, sample sizes, estimators and budgets.
+
+    Parameters
+    ----------
+    n : list of int, or Grid
+    trials : int
+    families, estimators, budgets : list of str, optional
+        Labels of the sweep, or patterns such as ``two_point_*``; by default all.
+        Estimators without privacy run once and under no budget, except on families
+        that follow a budget, where they are left out.
+    """
+
+    n: Grid | Annotated[list[Count], Field(min_length=1)]
+    trials: Count
+    families: Labels | None = None
+    estimators: Labels | None = None
+    budgets: Labels | None = None
+
+    @property
+    def sizes(self) -> list[int]:
+        """The sample sizes, increasing."""
+        if isinstance(self.n, Grid):
+            return [round(x) for x in np.geomspace(self.n.low, self.n.high, self.n.points)]
+        return sorted(set(self.n))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A family at one n, with all settings that run on its data."""
+
+    family_label: str
+    family: Family
+    n: int
+    members: tuple[tuple[str, Distribution], ...]
+    settings: tuple[Setting, ...]
+    trials: int
+
+    def tasks(self, seed: int) -> list[BlockTask]:
+        """The blocks that together hold at least `trials` trials."""
+        size = min(block_trials(self.n, member) for _, member in self.members)
+        blocks = range(-(-self.trials // size))
+        return [BlockTask(self.members, self.n, self.settings, seed, b) for b in blocks]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep's building blocks, made and checked.
+
+    Attributes
+    ----------
+    families, budgets : dict
+        Instances by label.
+    estimators : dict
+        Parameters by label; an estimator that needs a moment order k and is given none
+        takes the family's.
+    parts : dict of str to Part
+    """
+
+    families: dict[str, Family]
+    estimators: dict[str, Mapping[str, Any]]
+    budgets: dict[str, Budget]
+    parts: dict[str, Part]
+
+    @classmethod
+    def build(cls, spec: Mapping[str, Any], where: str = "sweep") -> Sweep:
+        """Make a sweep from its configuration.
+
+        Raises
+        ------
+        ConfigError
+            At the first key that cannot be used.
+        """
+        sections: dict[str, Mapping[str, Any]] = {}
+        for name in ("families", "estimators", "budgets", "parts"):
+            section = spec.get(name)
+            if not isinstance(section, Mapping) or not section:
+                raise ConfigError(f"{where}.{name}: {section!r}: at least one entry is needed")
+            sections[name] = section
+
+        def made(
+            name: str, make: Callable[[Any, str], T], *kinds: type[Registered]
+        ) -> dict[str, T]:
+            found: dict[str, T] = {}
+            for key, one in sections[name].items():
+                at = f"{where}.{name}.{key}"
+                for label, single in _expand(str(key), one, at, kinds).items():
+                    found[label] = make(single, at)
+            return found
+
+        return cls(
+            families=made("families", build_family, Family, Distribution),
+            estimators=made("estimators", _known_estimator, Estimator),
+            budgets=made("budgets", Budget.build, Budget),
+            parts=made("parts", lambda one, at: from_mapping(Part, one, at)),
+        )
+
+    def estimator(self, label: str, family: str) -> Estimator:
+        """The estimator of that label as it runs on a family.
+
+        Raises
+        ------
+        ConfigError
+            If it needs a moment order and neither it nor the family has one.
+        """
+        spec, where = self.estimators[label], f"sweep.estimators.{label}"
+        needed = {field.name for field in dataclasses.fields(Estimator.lookup(spec, where))}  # type: ignore[arg-type]
+        if "k" in needed - set(spec):
+            k = self.families[family].moment_order
+            if k is None:
+                raise ConfigError(
+                    f"{where}.k: this key is required: the family {family} has no moment order"
+                )
+            spec = {**spec, "k": k}
+        return Estimator.build(spec, where)
+
+
+def _known_estimator(spec: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    Estimator.lookup(spec, where)
+    return spec
+
+
+def _expand(
+    key: str, spec: Any, where: str, kinds: tuple[type[Registered], ...]
+) -> dict[str, Mapping[str, Any]]:
+    """One specification per value of each parameter that is given a list but takes one value.
+
+    ``k: [2, 3]`` under the key ``two_point`` gives ``two_point_k2`` and ``two_point_k3``.
+    """
+    specs = {key: spec}
+    found = [kind.find(spec) for kind in kinds] if isinstance(spec, Mapping) else []
+    for chosen in filter(None, found):
+        fields = {f.name: str(f.type) for f in dataclasses.fields(chosen)}  # type: ignore[arg-type]
+        for name, values in spec.items():
+            if not isinstance(values, list) or "list[" in fields.get(name, "list["):
+                continue
+            if not values:
+                raise ConfigError(f"{where}.{name}: []: an empty grid; give at least one value")
+            specs = {
+                f"{label}_{name}{value:g}"
+                if isinstance(value, int | float)
+                else f"{label}_{name}_{value}": {**one, name: value}
+                for label, one in specs.items()
+                for value in values
+            }
+    return specs
+
+
+def pick(patterns: Iterable[str] | None, labels: Iterable[str], where: str) -> list[str]:
+    """The labels that match a pattern, in their own order; all if `patterns` is None.
+
+    Raises
+    ------
+    ConfigError
+        If a pattern matches nothing.
+    """
+    known = list(labels)
+    if patterns is None:
+        return known
+    chosen = set()
+    for pattern in patterns:
+        found = [label for label in known if fnmatchcase(label, pattern)]
+        if not found:
+            raise ConfigError(
+                f"{where}: {pattern!r}: no such label; choose from {', '.join(known)}"
+            )
+        chosen.update(found)
+    return [label for label in known if label in chosen]
+
+
+def make_cells(sweep: Sweep, *, trials: int | None = None) -> list[Cell]:
+    """All cells of a sweep, sorted by family, n and budget.
+
+    Parts that meet at the same family and n share one draw: the cell runs the settings
+    of both, with the larger number of trials.
+
+    Parameters
+    ----------
+    sweep : Sweep
+    trials : int, optional
+        Instead of every part's own.
+
+    Raises
+    ------
+    ConfigError
+        If a label is unknown, an estimator cannot honour a budget or lacks its moment
+        order, or a cell would not fit in memory.
+    """
+    merged: dict[tuple[str, int, str], Cell] = {}
+    for label, part in sweep.parts.items():
+        for cell in _part_cells(sweep, part, f"sweep.parts.{label}"):
+            follows = cell.family.follows_budget
+            key = (cell.family_label, cell.n, str(cell.settings[0].budget) if follows else "")
+            if key in merged:
+                cell = _merge(merged[key], cell)  # noqa: PLW2901
+            merged[key] = cell
+    unused = set(sweep.estimators) - {s.label for c in merged.values() for s in c.settings}
+    if unused:
+        label = min(unused)
+        supports = ", ".join(
+            notion.notion for notion in Estimator.lookup(sweep.estimators[label], label).notions
+        )
+        raise ConfigError(
+            f"sweep.estimators.{label}: no part of the sweep runs it; it supports: {supports}"
+        )
+    return [
+        dataclasses.replace(cell, trials=trials or cell.trials)
+        for _, cell in sorted(merged.items(), key=lambda item: item[0])
+    ]
+
+
+def _merge(one: Cell, other: Cell) -> Cell:
+    settings = {s.name: s for s in (*one.settings, *other.settings)}
+    return dataclasses.replace(
+        one,
+        settings=tuple(settings[name] for name in sorted(settings)),
+        trials=max(one.trials, other.trials),
+    )
+
+
+def _part_cells(sweep: Sweep, part: Part, where: str) -> list[Cell]:
+    cells = []
+    for family_label in pick(part.families, sweep.families, f"{where}.families"):
+        family = sweep.families[family_label]
+        settings = _settings(sweep, part, where, family_label)
+        groups = [settings]
+        if family.follows_budget:
+            budgets = {setting.budget for setting in settings}
+            groups = [[s for s in settings if s.budget == budget] for budget in budgets]
+        for group in groups:
+            if not group:
+                continue
+            ordered = tuple(sorted(group, key=lambda s: s.name))
+            for n in part.sizes:
+                members = family.members(family_label, n, ordered[0].budget)
+                _check_size(members, n, f"{where}.n", family_label)
+                cells.append(
+                    Cell(family_label, family, n, tuple(members.items()), ordered, part.trials)
+                )
+    return cells
+
+
+def _check_size(members: Mapping[str, Distribution], n: int, where: str, label: str) -> None:
+    if not members:
+        raise ConfigError(f"{where}: {n}: the family {label} has no member at this n")
+    if any(not m.counted and n * m.d > MOST_DENSE for m in members.values()):
+        raise ConfigError(
+            f"{where}: {n}: {label} draws every record; at most {MOST_DENSE} numbers per trial"
+        )
+
+
+def _settings(sweep: Sweep, part: Part, where: str, family_label: str) -> list[Setting]:
+    """The estimators of a part with the budgets that they run under, for one family."""
+    family = sweep.families[family_label]
+    budgets = [sweep.budgets[b] for b in pick(part.budgets, sweep.budgets, f"{where}.budgets")]
+    settings = []
+    for label in pick(part.estimators, sweep.estimators, f"{where}.estimators"):
+        estimator = sweep.estimator(label, family_label)
+        if estimator.supports(NonPrivate()):
+            if not family.follows_budget:
+                settings.append(Setting(label, estimator, NonPrivate()))
+            continue
+        for budget in budgets:
+            if estimator.supports(budget):
+                settings.append(Setting(label, estimator, budget))
+            elif part.estimators is not None:
+                allowed = ", ".join(notion.notion for notion in estimator.notions)
+                raise ConfigError(
+                    f"{where}.budgets: {budget}: the estimator {label} cannot honour the notion "
+                    f"{budget.notion!r}; it supports: {allowed}"
+                )
+    return settings

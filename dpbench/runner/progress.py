@@ -1,0 +1,71 @@
+"""Progress on standard error: a bar on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import TimeRemainingColumn
+
+__all__ = ["BlockProgress"]
+
+SECONDS_BETWEEN_LINES = 10.0
+
+
+class BlockProgress:
+    """Counts finished blocks: done, reused, left, time.
+
+    Parameters
+    ----------
+    total, reused : int
+        Blocks to compute, and blocks found on disk.
+    """
+
+    def __init__(self, total: int, reused: int) -> None:
+        self._console = Console(stderr=True)
+        self._total, self._reused, self._done = total, reused, 0
+        self._started = self._last = time.monotonic()
+        self._bar = Progress(
+            TextColumn("blocks"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn(f"done, {reused} reused,"),
+            TimeElapsedColumn(),
+            TextColumn("elapsed,"),
+            TimeRemainingColumn(),
+            TextColumn("left"),
+            console=self._console,
+            disable=not self._console.is_terminal,
+        )
+        self._task = self._bar.add_task("blocks", total=total)
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bar.stop()
+
+    def advance(self) -> None:
+        """One block is finished."""
+        self._done += 1
+        self._bar.advance(self._task)
+        now = time.monotonic()
+        if self._console.is_terminal or now - self._last < SECONDS_BETWEEN_LINES:
+            return
+        self._last = now
+        elapsed = now - self._started
+        left = elapsed / self._done * (self._total - self._done)
+        self._console.print(
+            f"blocks: {self._done}/{self._total} done, {self._reused} reused, "
+            f"{elapsed:.0f} s elapsed, about {left:.0f} s left",
+            highlight=False,
+        )

@@ -1,0 +1,7 @@
+"""Batches of datasets and the questions that estimators ask of them."""
+
+from dpbench.samples.base import Sample
+from dpbench.samples.counted import CountedSample
+from dpbench.samples.dense import DenseSample
+
+__all__ = ["CountedSample", "DenseSample", "Sample"]

@@ -1,0 +1,104 @@
+"""Binomial and hypergeometric laws at counts up to 1e12.
+
+The library routines lose digits there (differences of log-gammas of size 1e13) or
+refuse (numpy's hypergeometric stops at 1e9).
+
+References
+----------
+.. [1] C. Loader, "Fast and accurate computation of binomial probabilities", 2000.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import gammaln, xlog1py
+
+__all__ = ["hypergeometric", "log_binomial_pmf"]
+
+Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+
+def _stirling_error(n: Floats) -> Floats:
+    """ln(n!) minus Stirling's formula; its series is exact to 1e-16 from n = 16."""
+    big = np.maximum(n, 16.0)
+    square = big * big
+    series = (1 / 12 - (1 / 360 - (1 / 1260 - 1 / 1680 / square) / square) / square) / big
+    small = np.clip(n, 1.0, 16.0)
+    exact = gammaln(small + 1) - (small + 0.5) * np.log(small) + small - 0.5 * np.log(2 * np.pi)
+    return np.where(n >= 16, series, exact)
+
+
+def _deviance(x: Floats, mean: Floats) -> Floats:
+    """x ln(x/mean) + mean - x, without cancellation near x = mean."""
+    t = (x - mean) / mean
+    return mean * (xlog1py(1 + t, t) - t)
+
+
+def log_binomial_pmf(s: ArrayLike, n: ArrayLike, p: ArrayLike) -> Floats:
+    """Log-probability that a Binomial(n, p) equals s, for n up to 1e12.
+
+    Loader's saddle-point form [1]_; absolute error about 1e-10 within 10 standard
+    deviations of the mean.
+
+    Parameters
+    ----------
+    s, n, p : array_like
+        Broadcast together; ``0 <= s <= n`` and ``0 < p < 1``.
+    """
+    s, n, p = (np.asarray(a, dtype=float) for a in (s, n, p))
+    s, n, p = np.broadcast_arrays(s, n, p)
+    inside = (s > 0) & (s < n)
+    x = np.where(inside, s, 1.0)
+    m = np.where(inside, n, 2.0)
+    middle = (
+        _stirling_error(m)
+        - _stirling_error(x)
+        - _stirling_error(m - x)
+        - _deviance(x, m * p)
+        - _deviance(m - x, m * (1 - p))
+        + 0.5 * (np.log(m) - np.log(x) - np.log(m - x) - np.log(2 * np.pi))
+    )
+    ends = np.where(s == 0, n * np.log1p(-p), n * np.log(p))
+    return np.where(inside, middle, ends)
+
+
+def hypergeometric(
+    rng: np.random.Generator, marked: Counts, total: Counts, drawn: Counts
+) -> Counts:
+    """How many of `marked` records fall among `drawn` ones of `total`, without replacement.
+
+    Rejection from Binomial(drawn, p), p = marked/total: the hypergeometric law is that
+    binomial conditioned on an independent Binomial(total - drawn, p) making up the
+    rest, so a proposal x is kept with the probability of `marked - x` under the latter
+    over its largest probability. With ``drawn <= total/2`` at least 70% are kept; the
+    other half of the cases asks for the records left behind.
+
+    Parameters
+    ----------
+    rng : Generator
+    marked, total, drawn : (m,) int arrays
+        m independent populations of up to 1e12.
+
+    Returns
+    -------
+    (m,) int array
+    """
+    behind = 2 * drawn > total
+    size = np.where(behind, total - drawn, drawn)
+    found = np.where(marked == total, size, 0)
+    pending = np.flatnonzero((marked > 0) & (marked < total) & (size > 0))
+    while pending.size:
+        p = marked[pending] / total[pending]
+        proposal = rng.binomial(size[pending], p)
+        rest = total[pending] - size[pending]
+        left = marked[pending] - proposal
+        possible = (left >= 0) & (left <= rest)
+        mode = np.floor((rest + 1) * p)
+        best = log_binomial_pmf(mode, rest, p)
+        log_keep = log_binomial_pmf(np.clip(left, 0, rest), rest, p) - best
+        keep = possible & (np.log(rng.random(pending.size)) < log_keep)
+        found[pending[keep]] = proposal[keep]
+        pending = pending[~keep]
+    return np.where(behind, marked - found, found)

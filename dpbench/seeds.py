@@ -1,0 +1,26 @@
+"""Random streams named by what they are for, never by who draws them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import numpy as np
+
+__all__ = ["digest", "stream"]
+
+
+def digest(*names: object) -> str:
+    """SHA-256 of the names, in hexadecimal."""
+    return hashlib.sha256(json.dumps(names).encode()).hexdigest()
+
+
+def stream(*names: str | int) -> np.random.Generator:
+    """The random stream of that name.
+
+    Streams of different names are independent for all purposes, so that adding,
+    removing or reordering estimators, or moving work to other processes, changes no
+    other number. SFC64 was the fastest of numpy's generators on this workload.
+    """
+    entropy = int(digest(*names), 16)
+    return np.random.Generator(np.random.SFC64(np.random.SeedSequence(entropy)))

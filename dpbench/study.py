@@ -1,0 +1,173 @@
+"""A sweep from its configuration to its verdicts, files and figures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dpbench.analysis.claims import COLUMNS, Claim, evaluate, under
+from dpbench.config import Settings, SweepSettings
+from dpbench.files import atomic
+from dpbench.parameters import ConfigError, from_mapping
+from dpbench.report import scoreboard
+from dpbench.report.figures import Figure, Results
+from dpbench.runner.collect import Collected
+from dpbench.runner.manifest import Cost, provenance
+from dpbench.runner.plan import Cell, Sweep, make_cells, pick
+from dpbench.runner.run import RunOptions, run_cells
+
+__all__ = ["Study"]
+
+
+@dataclass(frozen=True)
+class Study:
+    """A checked sweep, ready to run."""
+
+    name: str
+    sweep: Sweep
+    cells: list[Cell]
+    claims: dict[str, Claim]
+    figures: dict[str, Figure]
+    gate: bool
+    options: RunOptions
+    config: Mapping[str, Any]
+
+    @classmethod
+    def prepare(
+        cls,
+        settings: Settings,
+        spec: SweepSettings,
+        plugins: tuple[Path, ...],
+        config: Mapping[str, Any],
+    ) -> Study:
+        """Build everything that the configuration names; nothing is run or written.
+
+        Raises
+        ------
+        ConfigError
+            At the first key that cannot be used.
+        """
+        sweep = Sweep.build(settings.sweep)
+        claims = {
+            str(label): from_mapping(Claim, one, f"sweep.claims.{label}")
+            for label, one in spec.claims.items()
+        }
+        cells = make_cells(sweep, trials=settings.trials)
+        for label, claim in claims.items():
+            _check_claim(sweep, cells, claim, f"sweep.claims.{label}")
+        figures = {}
+        for label, one in spec.figures.items():
+            figures[str(label)] = figure = Figure.build(one, f"sweep.figures.{label}")
+            figure.check(sweep, claims, f"sweep.figures.{label}")
+        return cls(
+            name=spec.name,
+            sweep=sweep,
+            cells=cells,
+            claims=claims,
+            figures=figures,
+            gate=spec.gate,
+            options=RunOptions(
+                seed=settings.seed,
+                n_jobs=settings.n_jobs,
+                runner=settings.runner,
+                out=Path(settings.out or f"results/{spec.name}"),
+                resume=settings.resume,
+                plugins=plugins,
+            ),
+            config=config,
+        )
+
+    def run(self, overrides: Sequence[str]) -> int:
+        """Run the sweep, write its folder, print its verdicts.
+
+        Returns
+        -------
+        int
+            Exit code: 1 if a cell failed, or a claim is inconsistent and the sweep
+            gates on claims; else 0.
+        """
+        out = self.options.out
+        console = scoreboard.console()
+        cost = Cost()
+        metrics = sorted({claim.replicated for claim in self.claims.values()} - {"lower_bound"})
+        collected = run_cells(self.cells, self.options, metrics, cost, console.print)
+        claims = self._evaluate(collected)
+        with atomic(out / "summary.csv") as path:
+            collected.summary.to_csv(path, index=False)
+        with atomic(out / "claims.csv") as path:
+            claims.to_csv(path, index=False, columns=list(COLUMNS))
+        self._draw(Results(self.sweep, collected.summary, claims))
+        with atomic(out / "manifest.json") as path:
+            path.write_text(json.dumps(self._manifest(cost, collected), indent=2) + "\n")
+        scoreboard.print_run(collected.summary, claims, collected.failures, console)
+        scoreboard.print_next(self.name, out, cost, overrides, console)
+        gated = self.gate and bool((claims["verdict"] == "inconsistent").any())
+        return 1 if collected.failures or gated else 0
+
+    def _evaluate(self, collected: Collected) -> pd.DataFrame:
+        summary, tables = collected.summary, []
+        for label, claim in self.claims.items():
+            chosen = np.flatnonzero(_rows(summary, claim, self.sweep))
+            replicates = {name: draws[chosen] for name, draws in collected.replicates.items()}
+            rows = summary.iloc[chosen].reset_index(drop=True)
+            tables.append(evaluate(label, claim, rows, replicates))
+        return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=COLUMNS)
+
+    def _draw(self, results: Results) -> None:
+        if not self.figures:
+            return
+        from dpbench.report.style import save, use_style  # noqa: PLC0415, slow to load
+
+        use_style()
+        for label, figure in self.figures.items():
+            save(figure.draw(results), self.options.out / "figures", label)
+
+    def _manifest(self, cost: Cost, collected: Collected) -> dict[str, Any]:
+        return {
+            "sweep": self.name,
+            "configuration": self.config,
+            "seed": self.options.seed,
+            **provenance(),
+            **cost.as_dict(),
+            "failures": collected.failures,
+        }
+
+
+def _rows(summary: pd.DataFrame, claim: Claim, sweep: Sweep) -> pd.Series[bool]:
+    """Which rows of a summary a claim is about."""
+    chosen = summary["family"].isin(pick(claim.families, sweep.families, ""))
+    chosen &= summary["n"].between(claim.n_min, claim.n_max or np.inf)
+    if claim.estimators is not None:
+        chosen &= summary["estimator"].isin(pick(claim.estimators, sweep.estimators, ""))
+    if claim.budgets is None:
+        return chosen & (summary["privacy"] == "none")
+    paid = pd.Series(data=False, index=summary.index)
+    for label in pick(claim.budgets, sweep.budgets, ""):
+        paid |= under(summary, sweep.budgets[label])
+    return chosen & paid
+
+
+def _check_claim(sweep: Sweep, cells: Sequence[Cell], claim: Claim, where: str) -> None:
+    """Refuse a claim that nothing of the sweep speaks about."""
+    families = pick(claim.families, sweep.families, f"{where}.families")
+    estimators = pick(claim.estimators, sweep.estimators, f"{where}.estimators")
+    budgets = pick(claim.budgets, sweep.budgets, f"{where}.budgets")
+    about = [cell for cell in cells if cell.family_label in families]
+    run = {s.label for cell in about for s in cell.settings}
+    for label in estimators if claim.estimators else ():
+        if label not in run:
+            raise ConfigError(f"{where}.estimators: {label!r}: the sweep runs it on none of them")
+    if claim.statement.variable == "epsilon":
+        if not all(sweep.families[family].follows_budget for family in families):
+            raise ConfigError(
+                f"{where}.families: {families}: budgets share their data here, so that "
+                "no interval for an exponent in epsilon is valid"
+            )
+        if len(budgets) < 2:
+            raise ConfigError(f"{where}.budgets: {budgets}: at least two are needed")

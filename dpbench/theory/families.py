@@ -1,0 +1,138 @@
+"""Instance families: the laws over which a worst case is taken."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from dpbench.distributions import Distribution, TwoPoint
+from dpbench.distributions.base import MomentOrder
+from dpbench.parameters import ConfigError, Registered, validated
+from dpbench.privacy import Budget
+from dpbench.theory.lower_bounds import two_point_lower_bound
+
+__all__ = ["Family", "TwoPointFamily", "build_family"]
+
+
+class Family(Registered, ABC):
+    """Laws that may depend on n and the budget; an error is the worst over them.
+
+    Attributes
+    ----------
+    follows_budget : bool
+        Whether the members depend on the budget; then every budget has its own data.
+    """
+
+    follows_budget: ClassVar[bool] = False
+
+    @property
+    def moment_order(self) -> float | None:
+        """The order of the moment that is bounded by 1, if any."""
+        return None
+
+    @abstractmethod
+    def members(self, label: str, n: int, budget: Budget) -> dict[str, Distribution]:
+        """The laws at this n and budget, by label."""
+
+    def lower_bound(self, n: int, budget: Budget) -> float:  # noqa: ARG002
+        """An error that no private estimator beats over the family; NaN if not known."""
+        return float("nan")
+
+
+@validated
+class _Single(Family):
+    """A family of one."""
+
+    distribution: Any
+
+    @property
+    def moment_order(self) -> float | None:
+        for name in ("unit_moment", "k"):
+            k = getattr(self.distribution, name, None)
+            if k is not None:
+                return float(k)
+        return None
+
+    def members(self, label: str, n: int, budget: Budget) -> dict[str, Distribution]:
+        return {label: self.distribution}
+
+
+@validated
+class TwoPointFamily(Family):
+    """Two-point laws around the hardest ones, as n and the budget move.
+
+    With e = ln(1/beta)/q, where q is the 1 - beta quantile of the budget's noise at
+    sensitivity 1 (so e is epsilon for pure DP), the rare point has probability
+    p = c/(e n) for estimators that see all the data, p = c/(e sqrt(n)) in the local
+    model. The law is what KSU20, Claim 3.9, bounds from below.
+
+    Parameters
+    ----------
+    k : float >= 2
+    c : list of float
+        Members; a negative c puts the rare point at -tau. Those whose p would exceed
+        1/2 are left out.
+    scaling : {'central', 'local'}
+        With 'central' the known worst members +-2 ln(1/beta) and, where the lower bound
+        is known, +-p* of it come on top.
+    beta : float in (0, 1/2)
+        Failure probability at which worst is meant.
+    """
+
+    k: MomentOrder
+    c: list[float]
+    scaling: Literal["central", "local"] = "central"
+    beta: Annotated[float, Field(gt=0, lt=0.5)] = 0.1
+    follows_budget: ClassVar[bool] = True
+
+    @property
+    def moment_order(self) -> float:
+        return self.k
+
+    def members(self, label: str, n: int, budget: Budget) -> dict[str, Distribution]:
+        effective = np.log(1 / self.beta) / budget.noise_quantile(self.beta)
+        unit = 1 / (effective * (n if self.scaling == "central" else np.sqrt(n)))
+        signed = {f"c={c:g}": c * unit for c in self.c}
+        if self.scaling == "central":
+            known = {"worst": 2 * np.log(1 / self.beta) * unit}
+            known["p_star"] = two_point_lower_bound(n, self.k, budget, beta=self.beta).p_star
+            for name, p in known.items():
+                if np.isfinite(p):
+                    signed |= {f"+{name}": p, f"-{name}": -p}
+        # Streams are seeded by the parameters: six digits, lest the last bit of a logarithm
+        # on another machine should change the data.
+        return {
+            f"{label}/{name}": TwoPoint(p=float(f"{abs(p):.6g}"), k=self.k, sign=-1 if p < 0 else 1)
+            for name, p in signed.items()
+            if abs(p) <= 0.5
+        }
+
+    def lower_bound(self, n: int, budget: Budget) -> float:
+        """The two-sign bound of `two_point_lower_bound`.
+
+        The laws that prove it are members in the central scaling. In the local model it
+        holds too, and is far from what that model can reach.
+        """
+        return two_point_lower_bound(n, self.k, budget, beta=self.beta).alpha
+
+
+def build_family(spec: Mapping[str, Any], where: str) -> Family:
+    """Make the family that `spec` describes; a distribution is a family of one.
+
+    Raises
+    ------
+    ConfigError
+        As `Registered.build`.
+    """
+    if isinstance(spec, Mapping) and Family.find(spec) is not None:
+        return Family.build(spec, where)
+    try:
+        return _Single(distribution=Distribution.build(spec, where))
+    except ConfigError as error:
+        if ": choose from " in str(error):
+            raise ConfigError(f"{error}, {', '.join(sorted(Family._registry))}") from error
+        raise
