@@ -1,3 +1,5 @@
+"""Run ``python -m dpbench``."""
+
 from dpbench.cli import main
 
 if __name__ == "__main__":

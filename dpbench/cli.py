@@ -108,13 +108,13 @@ def _help(config_dir: Path | None) -> str:
 def _run_one(overrides: Sequence[str], config_dir: Path | None, *, show: bool) -> int:
     config = composed(overrides, config_dir)
     if show:
-        from omegaconf import OmegaConf  # noqa: PLC0415, used for this flag only
+        from omegaconf import OmegaConf  # used for this flag only
 
         print(OmegaConf.to_yaml(config), end="")
         return DONE
     settings = from_mapping(Settings, config, "")
     sweep = from_mapping(SweepSettings, settings.sweep, "sweep")
     plugins = load_plugins(settings.plugins, config_dir)
-    from dpbench.study import Study  # noqa: PLC0415, heavy imports wait for a readable command
+    from dpbench.study import Study  # heavy imports wait for a readable command
 
     return Study.prepare(settings, sweep, plugins, config).run(overrides)

@@ -10,17 +10,20 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from rich.console import Console
 
 from dpbench.analysis.claims import COLUMNS, Claim, evaluate, under
 from dpbench.config import Settings, SweepSettings
 from dpbench.files import atomic
+from dpbench.finished import fingerprint, previous, stamps
 from dpbench.parameters import ConfigError, from_mapping
 from dpbench.report import scoreboard
 from dpbench.report.figures import Figure, Results
 from dpbench.runner.collect import Collected
-from dpbench.runner.manifest import Cost, provenance
+from dpbench.runner.manifest import Cost, provenance, versions
 from dpbench.runner.plan import Cell, Sweep, make_cells, pick
 from dpbench.runner.run import RunOptions, run_cells
+from dpbench.runner.store import Store
 
 __all__ = ["Study"]
 
@@ -86,49 +89,44 @@ class Study:
     def run(self, overrides: Sequence[str]) -> int:
         """Run the sweep, write its folder, print its verdicts.
 
+        A finished run whose files are untouched is printed again and nothing else.
+
         Returns
         -------
         int
             Exit code: 1 if a cell failed, or a claim is inconsistent and the sweep
             gates on claims; else 0.
         """
+        cost, say = Cost(trials=max(cell.trials for cell in self.cells)), scoreboard.console()
+        manifest = self.options.out / "manifest.json"
+        before = previous(manifest, self._inputs(), self._outputs())
+        if before is not None and self.options.resume:
+            say.print((self.options.out / "scoreboard.txt").read_text(), end="", markup=False)
+            cost.cells_reused = len(self.cells)
+            cost.blocks_reused = sum(len(c.tasks(self.options.seed)) for c in self.cells)
+            record = {**before, **cost.as_dict()}
+        else:
+            record = self._run(cost, say)
+        with atomic(manifest) as path:
+            path.write_text(json.dumps(record, indent=2) + "\n")
+        scoreboard.print_next(self.name, self.options.out, cost, overrides, say)
+        return int(record["exit_code"])
+
+    def _run(self, cost: Cost, say: Console) -> dict[str, Any]:
+        """Compute, summarise and write all but the manifest, which is returned."""
         out = self.options.out
-        console = scoreboard.console()
-        cost = Cost()
-        metrics = sorted({claim.replicated for claim in self.claims.values()} - {"lower_bound"})
-        collected = run_cells(self.cells, self.options, metrics, cost, console.print)
+        collected = run_cells(self.cells, self.options, self._metrics(), cost, say.print)
         claims = self._evaluate(collected)
         with atomic(out / "summary.csv") as path:
             collected.summary.to_csv(path, index=False)
         with atomic(out / "claims.csv") as path:
             claims.to_csv(path, index=False, columns=list(COLUMNS))
         self._draw(Results(self.sweep, collected.summary, claims))
-        with atomic(out / "manifest.json") as path:
-            path.write_text(json.dumps(self._manifest(cost, collected), indent=2) + "\n")
-        scoreboard.print_run(collected.summary, claims, collected.failures, console)
-        scoreboard.print_next(self.name, out, cost, overrides, console)
+        text = scoreboard.render(collected.summary, claims, collected.failures)
+        with atomic(out / "scoreboard.txt") as path:
+            path.write_text(text)
+        say.print(text, end="", markup=False)
         gated = self.gate and bool((claims["verdict"] == "inconsistent").any())
-        return 1 if collected.failures or gated else 0
-
-    def _evaluate(self, collected: Collected) -> pd.DataFrame:
-        summary, tables = collected.summary, []
-        for label, claim in self.claims.items():
-            chosen = np.flatnonzero(_rows(summary, claim, self.sweep))
-            replicates = {name: draws[chosen] for name, draws in collected.replicates.items()}
-            rows = summary.iloc[chosen].reset_index(drop=True)
-            tables.append(evaluate(label, claim, rows, replicates))
-        return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=COLUMNS)
-
-    def _draw(self, results: Results) -> None:
-        if not self.figures:
-            return
-        from dpbench.report.style import save, use_style  # noqa: PLC0415, slow to load
-
-        use_style()
-        for label, figure in self.figures.items():
-            save(figure.draw(results), self.options.out / "figures", label)
-
-    def _manifest(self, cost: Cost, collected: Collected) -> dict[str, Any]:
         return {
             "sweep": self.name,
             "configuration": self.config,
@@ -136,7 +134,52 @@ class Study:
             **provenance(),
             **cost.as_dict(),
             "failures": collected.failures,
+            "exit_code": 1 if collected.failures or gated else 0,
+            "inputs": self._inputs(),
+            "outputs": stamps(self._outputs()),
         }
+
+    def _inputs(self) -> str:
+        """A digest of all that the run's files depend on, block files included."""
+        store = Store(self.options.out, self.options.plugins)
+        paths = [store.path(task) for cell in self.cells for task in cell.tasks(self.options.seed)]
+        shown = {key: self.config[key] for key in ("sweep", "seed", "trials")}
+        return fingerprint(shown, stamps(paths), versions())
+
+    def _outputs(self) -> list[Path]:
+        out = self.options.out
+        figures = [
+            out / "figures" / f"{label}.{kind}" for label in self.figures for kind in ("pdf", "png")
+        ]
+        return [out / "summary.csv", out / "claims.csv", out / "scoreboard.txt", *figures]
+
+    def _metrics(self) -> dict[str, set[str]]:
+        """The families whose errors claims need, by column."""
+        needed: dict[str, set[str]] = {}
+        for claim in self.claims.values():
+            if claim.replicated:
+                families = pick(claim.families, self.sweep.families, "")
+                needed.setdefault(claim.replicated, set()).update(families)
+        return needed
+
+    def _evaluate(self, collected: Collected) -> pd.DataFrame:
+        summary, tables = collected.summary, []
+        for label, claim in self.claims.items():
+            chosen = np.flatnonzero(_rows(summary, claim, self.sweep))
+            known = collected.errors[claim.replicated] if claim.replicated else None
+            errors = [known[i] for i in chosen] if known else None
+            rows = summary.iloc[chosen].reset_index(drop=True)
+            tables.append(evaluate(label, claim, rows, errors))
+        return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=COLUMNS)
+
+    def _draw(self, results: Results) -> None:
+        if not self.figures:
+            return
+        from dpbench.report.style import save, use_style  # slow to load
+
+        use_style()
+        for label, figure in self.figures.items():
+            save(figure.draw(results), self.options.out / "figures", label)
 
 
 def _rows(summary: pd.DataFrame, claim: Claim, sweep: Sweep) -> pd.Series[bool]:

@@ -1,0 +1,1 @@
+"""Pure functions from errors to summaries, exponents and verdicts."""

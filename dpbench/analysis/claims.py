@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Annotated, Self
 
 import numpy as np
@@ -10,7 +10,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from dpbench.analysis.exponents import Measured, alpha_exponent, epsilon_exponent, interval
+from dpbench.analysis.exponents import Measured, alpha_exponent, debiased, epsilon_exponent
+from dpbench.analysis.summary import quantile_replicates
 from dpbench.parameters import validated
 from dpbench.privacy import Budget
 from dpbench.theory.theorems import THEOREMS, Theorem
@@ -73,9 +74,9 @@ class Claim:
         return self
 
     @property
-    def replicated(self) -> str:
-        """The column whose bootstrap replicates the claim needs."""
-        return "q90" if self.statement.variable == "factor" else self.statement.metric
+    def replicated(self) -> str | None:
+        """The column of quantiles that the claim resamples, if any."""
+        return None if self.statement.metric == "lower_bound" else self.statement.metric
 
     @property
     def statement(self) -> Theorem:
@@ -149,7 +150,7 @@ def worst_case(
 
 
 def evaluate(
-    name: str, claim: Claim, summary: pd.DataFrame, replicates: Mapping[str, Floats]
+    name: str, claim: Claim, summary: pd.DataFrame, errors: Sequence[Floats] | None
 ) -> pd.DataFrame:
     """Test a claim on every curve of `summary`.
 
@@ -160,8 +161,9 @@ def evaluate(
     claim : Claim
     summary : DataFrame
         Only the rows that the claim is about.
-    replicates : dict of str to (rows, draws) array
-        Bootstrap replicates of the columns of errors, in the order of `summary`.
+    errors : sequence of (trials,) arrays, optional
+        The errors whose quantile `claim.replicated` is, one vector per row; None for
+        a claim about the lower bound, which has no error.
 
     Returns
     -------
@@ -169,8 +171,8 @@ def evaluate(
         The columns of `COLUMNS`, with ``k``, ``epsilon`` and the other amounts.
     """
     theorem = claim.statement
-    metric = claim.replicated
-    curves, draws = worst_case(summary, metric, replicates.get(metric))
+    replicates = None if errors is None else quantile_replicates(summary, errors)
+    curves, draws = worst_case(summary, claim.replicated or theorem.metric, replicates)
     by = CURVE if theorem.variable != "epsilon" else ["family", "k", "estimator", "privacy"]
     if theorem.metric == "lower_bound":
         # The bound knows no estimator: one row of each n will do.
@@ -208,7 +210,7 @@ def _measure(theorem: Theorem, curve: pd.DataFrame, draws: Floats) -> Measured:
     n, value = curve["n"].to_numpy(), curve["value"].to_numpy()
     if theorem.variable == "factor":
         bound = curve["lower_bound"].to_numpy()
-        return interval(np.max(value / bound), np.max(draws / bound[:, None], axis=0))
+        return debiased(np.max(value / bound), np.max(draws / bound[:, None], axis=0))
     if not np.all(np.isfinite(value)) or not np.all(np.isfinite(draws)) or np.any(draws <= 0):
         return Measured(np.nan, np.nan, np.nan)
     if theorem.variable == "alpha":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -9,7 +11,7 @@ from scipy.special import bdtr
 
 from dpbench.seeds import stream
 
-__all__ = ["CELL", "order_statistic", "quantile_replicates", "summarise"]
+__all__ = ["CELL", "ByCell", "order_statistic", "quantile_replicates", "summarise"]
 
 Floats = NDArray[np.float64]
 
@@ -36,12 +38,8 @@ def order_statistic(q: float, trials: int) -> int:
     return max(1, int(np.ceil(q * trials - 1e-9)))
 
 
-def summarise(rows: pd.DataFrame) -> pd.DataFrame:
-    """Summarise errors per trial.
-
-    A trial without a finite release is a failure. Quantiles and trimmed means count it
-    as an infinite error, so that a failure never improves them; `mean_error` and `rmse`
-    are over the releases there were.
+class ByCell:
+    """Errors per trial, grouped into cells.
 
     Parameters
     ----------
@@ -49,27 +47,50 @@ def summarise(rows: pd.DataFrame) -> pd.DataFrame:
         The columns of `CELL` and the absolute ``error, sampling, bias, noise, private``;
         the trials of a cell in order.
 
-    Returns
-    -------
-    DataFrame
-        One row per cell, in the order of their first rows. ``q90_low`` and ``q90_high``
-        are a distribution-free 95% interval for ``q90`` from order statistics.
+    Attributes
+    ----------
+    cells : DataFrame
+        The columns of `CELL`, one row per cell, in the order of their first rows.
     """
-    code = rows.groupby(list(CELL), sort=False, dropna=False, observed=True).ngroup().to_numpy()
-    counts = np.bincount(code)
-    order = np.argsort(code, kind="stable")
-    starts = np.cumsum(counts) - counts
-    cells = rows.iloc[order[starts]][list(CELL)].reset_index(drop=True)
-    columns: dict[str, Floats] = {}
-    for trials in np.unique(counts):
-        chosen = np.flatnonzero(counts == trials)
-        index = order[starts[chosen][:, None] + np.arange(trials)]
-        values = {m: rows[m].to_numpy()[index] for m in ("error", *PARTS)}
-        for name, column in _statistics(values).items():
-            columns.setdefault(name, np.full(len(cells), np.nan))[chosen] = column
-    table = pd.concat([cells, pd.DataFrame(columns)], axis=1)
-    table = table.astype({"trials": int, "failures": int})
-    return table[[*(c for c in table if c != "lower_bound"), "lower_bound"]]
+
+    def __init__(self, rows: pd.DataFrame) -> None:
+        groups = rows.groupby(list(CELL), sort=False, dropna=False, observed=True)
+        code = groups.ngroup().to_numpy()
+        self._rows = rows
+        self._order = np.argsort(code, kind="stable")
+        self._counts = np.bincount(code)
+        self._starts = np.cumsum(self._counts) - self._counts
+        first = rows.iloc[self._order[self._starts]]
+        self.cells = first[list(CELL)].reset_index(drop=True)
+
+    def errors(self, metric: str) -> list[Floats]:
+        """The values of one column of errors, a vector of trials per cell."""
+        values = self._rows[metric].to_numpy()[self._order]
+        return np.split(values, self._starts[1:])
+
+    def summary(self) -> pd.DataFrame:
+        """Statistics of every cell, beside its columns.
+
+        A trial without a finite release is a failure. Quantiles and trimmed means count
+        it as an infinite error, so that a failure never improves them; ``mean_error``
+        and ``rmse`` are over the releases there were. ``q90_low`` and ``q90_high`` are a
+        distribution-free 95% interval for ``q90`` from order statistics.
+        """
+        columns: dict[str, Floats] = {}
+        for trials in np.unique(self._counts):
+            chosen = np.flatnonzero(self._counts == trials)
+            index = self._order[self._starts[chosen][:, None] + np.arange(trials)]
+            values = {m: self._rows[m].to_numpy()[index] for m in ("error", *PARTS)}
+            for name, column in _statistics(values).items():
+                columns.setdefault(name, np.full(len(self.cells), np.nan))[chosen] = column
+        table = pd.concat([self.cells, pd.DataFrame(columns)], axis=1)
+        bound = table.pop("lower_bound")
+        return table.astype({"trials": int, "failures": int}).assign(lower_bound=bound)
+
+
+def summarise(rows: pd.DataFrame) -> pd.DataFrame:
+    """Summarise errors per trial: one row per cell; see `ByCell`."""
+    return ByCell(rows).summary()
 
 
 def _statistics(values: dict[str, Floats]) -> dict[str, Floats]:
@@ -133,8 +154,10 @@ def _trimmed(ordered: Floats) -> tuple[Floats, Floats]:
         return middle.mean(axis=1), spread / ((1 - 2 * TRIM) * np.sqrt(trials))
 
 
-def quantile_replicates(rows: pd.DataFrame, metric: str, *, draws: int, q: float = 0.9) -> Floats:
-    """Bootstrap replicates of the q-quantile of `metric` in every cell of `rows`.
+def quantile_replicates(
+    cells: pd.DataFrame, errors: Sequence[Floats], *, draws: int = 1000, q: float = 0.9
+) -> Floats:
+    """Bootstrap replicates of the q-quantile of the errors of every cell.
 
     Resampling N trials and taking the order statistic of rank j gives the original
     value of rank ceil(N B), where B ~ Beta(j, N - j + 1) is the j-th of N uniforms: the
@@ -143,30 +166,24 @@ def quantile_replicates(rows: pd.DataFrame, metric: str, *, draws: int, q: float
 
     Parameters
     ----------
-    rows : DataFrame
-        As for `summarise`.
-    metric : str
-        A column of errors.
+    cells : DataFrame
+        The columns of `CELL`.
+    errors : sequence of (trials,) arrays
+        One per row of `cells`.
     draws : int
         Replicates.
 
     Returns
     -------
     (cells, draws) array
-        In the order of `summarise`.
     """
-    groups = rows.groupby(list(CELL), sort=False, dropna=False, observed=True)
-    code, values = groups.ngroup().to_numpy(), rows[metric].to_numpy()
-    order, counts = np.argsort(code, kind="stable"), np.bincount(code)
-    replicates = np.empty((len(counts), draws))
-    first = rows.iloc[order[np.cumsum(counts) - counts]]
-    about = first[[c for c in CELL if c != "lower_bound"]].itertuples(index=False)
-    names = ["|".join(str(value) for value in row) for row in about]
-    for cell, (name, errors) in enumerate(
-        zip(names, np.split(values[order], np.cumsum(counts)[:-1]), strict=True)
-    ):
-        trials, rank = len(errors), order_statistic(q, len(errors))
-        uniform = stream("bootstrap", metric, name).beta(rank, trials - rank + 1, draws)
-        ordered = np.sort(np.where(np.isfinite(errors), errors, np.inf))
-        replicates[cell] = ordered[np.ceil(trials * uniform).astype(int) - 1]
+    replicates = np.empty((len(errors), draws))
+    about = cells[[c for c in CELL if c != "lower_bound"]].itertuples(index=False)
+    for i, (row, values) in enumerate(zip(about, errors, strict=True)):
+        trials = len(values)
+        rank = order_statistic(q, trials)
+        name = "|".join(str(value) for value in row)
+        uniform = stream("bootstrap", name).beta(rank, trials - rank + 1, draws)
+        ordered = np.sort(np.where(np.isfinite(values), values, np.inf))
+        replicates[i] = ordered[np.ceil(trials * uniform).astype(int) - 1]
     return replicates

@@ -18,7 +18,7 @@ Probability = Annotated[float, Field(ge=0, le=1)]
 
 def _bernoulli_moment(p: float, k: float) -> float:
     """E|B - p|^k for B ~ Bernoulli(p)."""
-    return p * (1 - p) * ((1 - p) ** (k - 1) + p ** (k - 1))
+    return float(p * (1 - p) * ((1 - p) ** (k - 1) + p ** (k - 1)))
 
 
 @validated
@@ -71,14 +71,14 @@ class TwoPoint(Distribution):
     @property
     def tau(self) -> float:
         """Distance of the rare point from the common one; 0 if p = 0."""
-        return _bernoulli_moment(self.p, self.k) ** (-1 / self.k) if self.p else 0.0
+        return float(_bernoulli_moment(self.p, self.k) ** (-1 / self.k)) if self.p else 0.0
 
     @property
     def mean(self) -> float:
         return self.location + self.sign * self.p * self.tau
 
     def moment(self, k: float) -> float:
-        return self.tau**k * _bernoulli_moment(self.p, k)
+        return float(self.tau**k * _bernoulli_moment(self.p, k))
 
     def sample(self, rng: np.random.Generator, trials: int, n: int) -> CountedSample:
         rare = rng.binomial(n, self.p, trials)

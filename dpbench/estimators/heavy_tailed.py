@@ -61,7 +61,7 @@ class HeavyTailedMean(Estimator):
         - ``all``: T = (n/beta)^(1/k), which keeps every record with probability
           1 - beta by Markov's inequality and a union bound; tau = sqrt(n) of [2]_.
     radius : float >= 0
-        R, a bound on \\|mu\\|.
+        R, a bound on abs(mu).
     beta : float in (0, 1)
         Failure probability that T is tuned for.
     c : float > 0
@@ -107,7 +107,7 @@ class LocalMean(Estimator):
     k : float >= 2
         Order of the bounded moment.
     radius : float >= 0
-        R, a bound on \\|mu\\|.
+        R, a bound on abs(mu).
     beta : float in (0, 1)
         Failure probability; under pure DP the threshold does not depend on it.
     """

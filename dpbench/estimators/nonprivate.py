@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
+import numpy as np
 from pydantic import Field
 
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.parameters import validated
 from dpbench.privacy import Budget, Ledger, NonPrivate
 from dpbench.samples import Sample
-
-import numpy as np
 
 __all__ = ["EmpiricalMean", "MedianOfMeans", "TrimmedMean"]
 

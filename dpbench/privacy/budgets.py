@@ -27,7 +27,7 @@ from scipy.special import ndtri
 from dpbench.parameters import Registered, validated_positional
 from dpbench.privacy.gaussian import analytic_sd
 
-__all__ = ["ApproxDP", "Budget", "NonPrivate", "PureDP", "ZCDP"]
+__all__ = ["ZCDP", "ApproxDP", "Budget", "NonPrivate", "PureDP"]
 
 Floats = NDArray[np.float64]
 Positive = Annotated[float, Field(gt=0)]
@@ -194,7 +194,7 @@ class ZCDP(Budget):
         epsilon = min over a > 1 of rho a + ln(1/(a delta))/(a - 1) + ln(1 - 1/a),
         Proposition 12 of [2]_ with (a, rho a)-Renyi DP.
         """
-        from scipy.optimize import minimize_scalar  # noqa: PLC0415, slow and rarely needed
+        from scipy.optimize import minimize_scalar  # slow and rarely needed
 
         def epsilon(log_excess: float) -> float:
             a = 1 + np.exp(log_excess)
@@ -212,7 +212,7 @@ class ZCDP(Budget):
     @classmethod
     def within(cls, budget: ApproxDP) -> Self:
         """The largest rho whose conversion stays within an (epsilon, delta) budget."""
-        from scipy.optimize import brentq  # noqa: PLC0415, slow and rarely needed
+        from scipy.optimize import brentq  # slow and rarely needed
 
         def excess(log_rho: float) -> float:
             found = cls(rho=np.exp(log_rho)).to_approx(budget.delta).epsilon

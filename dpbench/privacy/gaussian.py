@@ -34,7 +34,7 @@ def analytic_sd(epsilon: float, delta: float) -> float:
     1e-6 (delta is 1 there for any epsilon below 1e11) up to the classical value at the
     smaller of epsilon and 1, which suffices by Theorem A.1 of [2]_.
     """
-    from scipy.optimize import brentq  # noqa: PLC0415, a slow import that few runs need
+    from scipy.optimize import brentq  # a slow import that few runs need
 
     enough = np.sqrt(2 * np.log(1.25 / delta)) / min(epsilon, 1.0)
 

@@ -2,36 +2,37 @@
 
 from __future__ import annotations
 
+import io
 import time
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from dpbench.analysis.claims import worst_case
 from dpbench.runner.manifest import Cost
 
-__all__ = ["console", "factors", "print_next", "print_run"]
+__all__ = ["console", "factors", "print_next", "render"]
 
-STYLE = {"consistent": "green", "inconsistent": "bold red", "inconclusive": "yellow"}
+VERDICTS = ("consistent", "inconsistent", "inconclusive")
+WIDTH = 150
 
 
 def console() -> Console:
-    """Standard output; wide enough for the tables where it is no terminal."""
-    plain = Console(highlight=False)
-    return plain if plain.is_terminal else Console(highlight=False, width=150)
+    """Standard output, which wraps nothing."""
+    return Console(highlight=False, soft_wrap=True)
 
 
-def print_scoreboard(claims: pd.DataFrame, out: Console) -> None:
+def _print_claims(claims: pd.DataFrame, out: Console) -> None:
     """Print every claim with its prediction, measurement, interval and verdict."""
     table = Table(title="Claims: theory against measurement", title_justify="left")
     for name in ("claim", "source", "estimator", "distribution", "privacy"):
         table.add_column(name, overflow="fold")
-    for name in ("predicted", "measured", "95% interval", "+-"):
+    for name in ("predicted", "measured", "95% interval"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     for row in claims.to_dict("records"):
@@ -42,18 +43,17 @@ def print_scoreboard(claims: pd.DataFrame, out: Console) -> None:
             row["estimator"],
             row["distribution"],
             _budget(row),
-            f"{limit}{row['predicted']:.3f}",
+            f"{limit}{row['predicted']:.3f} +- {row['tolerance']:g}",
             f"{row['measured']:.3f}",
             f"{row['low']:.3f} .. {row['high']:.3f}",
-            f"{row['tolerance']:g}",
-            f"[{STYLE[row['verdict']]}]{row['verdict']}[/]",
+            row["verdict"],
         )
     out.print(table)
     counts = claims["verdict"].value_counts()
-    out.print(", ".join(f"{counts.get(name, 0)} {name}" for name in STYLE))
+    out.print(", ".join(f"{counts.get(name, 0)} {name}" for name in VERDICTS))
 
 
-def _budget(row: dict[str, object]) -> str:
+def _budget(row: Mapping[Hashable, Any]) -> str:
     """A budget in a few characters; blank where a claim spans several."""
     amounts = [
         f"{symbol}={row[name]:g}"
@@ -70,9 +70,11 @@ def factors(summary: pd.DataFrame) -> pd.DataFrame:
     -------
     DataFrame
         One row per estimator, budget and moment order k: ``low`` and ``high``, the
-        smallest and largest factor over n, with the ``n`` of the largest.
+        smallest and largest factor over n. Estimators that ran at one n are left out.
     """
     known = summary[summary["lower_bound"].notna()]
+    sizes = known.groupby(["family", "estimator"])["n"].transform("nunique")
+    known = known[sizes > 1]
     if known.empty:
         return pd.DataFrame()
     curves, _ = worst_case(known.reset_index(drop=True), "q90")
@@ -82,7 +84,7 @@ def factors(summary: pd.DataFrame) -> pd.DataFrame:
     return grouped.agg(low="min", high="max").reset_index()
 
 
-def print_factors(summary: pd.DataFrame, out: Console) -> None:
+def _print_factors(summary: pd.DataFrame, out: Console) -> None:
     """Print, per estimator and k, the worst error over the exact lower bound."""
     found = factors(summary)
     if found.empty:
@@ -104,30 +106,16 @@ def print_factors(summary: pd.DataFrame, out: Console) -> None:
     out.print(table)
 
 
-def print_summary(summary: pd.DataFrame, out: Console) -> None:
-    """Print the 0.9-quantile error at the largest n, the worst of each family."""
-    largest = summary[summary["n"] == summary.groupby("family")["n"].transform("max")]
-    curves, _ = worst_case(largest.reset_index(drop=True), "q90")
-    table = Table(title="Error (0.9 quantile) at the largest n", title_justify="left")
-    for name in ("family", "n", "estimator", "privacy", "error"):
-        table.add_column(name, justify="right" if name in ("n", "error") else "left")
-    for row in curves.to_dict("records"):
-        n, error = f"{row['n']:.3g}", f"{row['value']:.3g}"
-        label = f"{row['privacy']} {_budget(row)}"
-        table.add_row(row["family"], n, row["estimator"], label, error)
-    out.print(table)
-
-
-def print_run(
-    summary: pd.DataFrame, claims: pd.DataFrame, failures: Sequence[str], out: Console
-) -> None:
-    """Print errors, verdicts, factors over the lower bound and failures."""
-    print_summary(summary, out)
+def render(summary: pd.DataFrame, claims: pd.DataFrame, failures: Sequence[str]) -> str:
+    """The verdicts, the factors over the lower bound and the failures, as plain text."""
+    out = Console(highlight=False, width=WIDTH, file=io.StringIO(), color_system=None)
     if not claims.empty:
-        print_scoreboard(claims, out)
-    print_factors(summary, out)
+        _print_claims(claims, out)
+    _print_factors(summary, out)
     for text in failures:
-        out.print(f"[bold red]failed[/] {escape(text)}")
+        out.print(f"failed: {text}", markup=False, soft_wrap=True)
+    assert isinstance(out.file, io.StringIO)
+    return out.file.getvalue()
 
 
 def print_next(name: str, folder: Path, cost: Cost, overrides: Sequence[str], out: Console) -> None:

@@ -58,6 +58,10 @@ def looks(labels: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     """Write PDF and PNG whose bytes depend on what is drawn alone."""
+    layout = figure.get_layout_engine()
+    if layout is not None:  # lay out once, not once per format
+        layout.execute(figure)
+        figure.set_layout_engine("none")
     paths = [folder / f"{name}.pdf", folder / f"{name}.png"]
     with atomic(paths[0]) as path:
         figure.savefig(path, format="pdf", metadata={"CreationDate": None})

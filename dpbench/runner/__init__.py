@@ -1,0 +1,1 @@
+"""Planning, running and storing blocks of trials."""

@@ -14,8 +14,8 @@ from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
 from dpbench.parameters import canonical
 from dpbench.privacy import Budget, Ledger
-from dpbench.seeds import stream
 from dpbench.samples import Sample
+from dpbench.seeds import stream
 
 __all__ = ["METRICS", "BlockResult", "BlockTask", "Setting", "block_trials", "run_block"]
 
@@ -50,6 +50,8 @@ class BlockTask:
         Each has its own data.
     settings : tuple of Setting
         All run on the same data.
+    cell : str
+        A digest of everything else but `index`.
     """
 
     members: tuple[tuple[str, Distribution], ...]
@@ -57,6 +59,7 @@ class BlockTask:
     settings: tuple[Setting, ...]
     seed: int
     index: int
+    cell: str
 
     @property
     def trials(self) -> int:

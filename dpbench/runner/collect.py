@@ -2,42 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpbench.analysis.summary import quantile_replicates, summarise
+from dpbench.analysis.summary import ByCell
 from dpbench.runner.block import METRICS, BlockResult
 from dpbench.runner.plan import Cell
 
-__all__ = ["Collected", "cell_rows", "collect", "join"]
+__all__ = ["Collected", "Metrics", "cell_rows", "collect", "join"]
 
-DRAWS = 1000
+# The families whose errors claims need, by column of a summary that is a 0.9 quantile.
+Metrics = Mapping[str, Collection[str]]
 
 
 @dataclass
 class Collected:
-    """A summary, bootstrap replicates of its columns, and what failed.
+    """A summary, errors per trial for the claims, and what failed.
 
     Attributes
     ----------
     summary : DataFrame
-    replicates : dict of str to (rows, draws) array
-        By column of `summary`.
+    errors : dict of str to list of (trials,) arrays
+        By column of `summary`, a vector per row; empty where no claim asks.
     failures : list of str
         One line per setting that raised.
     """
 
     summary: pd.DataFrame
-    replicates: dict[str, NDArray[np.float64]]
+    errors: dict[str, list[NDArray[np.float64]]]
     failures: list[str]
 
 
 def cell_rows(cell: Cell, blocks: Sequence[BlockResult]) -> pd.DataFrame:
-    """The cell's errors per trial, cut to the trials it asks for; see `summarise`."""
+    """The cell's errors per trial, cut to the trials it asks for; see `ByCell`."""
     members, settings = len(cell.members), len(cell.settings)
     values = {
         metric: np.concatenate([block.values[metric] for block in blocks], axis=2)[
@@ -48,9 +49,10 @@ def cell_rows(cell: Cell, blocks: Sequence[BlockResult]) -> pd.DataFrame:
     member = np.repeat(np.arange(members), settings * cell.trials)
     setting = np.tile(np.repeat(np.arange(settings), cell.trials), members)
 
-    def labels(texts: list[str], code: NDArray[np.intp]) -> pd.Categorical:
+    def labels(texts: list[str], code: NDArray[np.intp]) -> pd.Categorical[str]:
         known = sorted(set(texts))
-        return pd.Categorical.from_codes(np.array([known.index(t) for t in texts])[code], known)
+        codes = np.array([known.index(text) for text in texts])[code]
+        return pd.Categorical.from_codes(codes, pd.Index(known))
 
     def per_setting(numbers: Iterable[float | None]) -> NDArray[np.float64]:
         return np.array([np.nan if x is None else x for x in numbers], dtype=float)[setting]
@@ -60,7 +62,7 @@ def cell_rows(cell: Cell, blocks: Sequence[BlockResult]) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "distribution": labels([label for label, _ in cell.members], member),
-            "family": pd.Categorical.from_codes(np.zeros(len(member), int), [cell.family_label]),
+            "family": labels([cell.family_label], np.zeros_like(member)),
             "k": np.nan if k is None else float(k),
             "estimator": labels([s.label for s in cell.settings], setting),
             "privacy": labels([b.label for b in budgets], setting),
@@ -78,20 +80,15 @@ def cell_rows(cell: Cell, blocks: Sequence[BlockResult]) -> pd.DataFrame:
     )
 
 
-def collect(cell: Cell, blocks: Sequence[BlockResult], metrics: Iterable[str]) -> Collected:
-    """Summarise a cell, with bootstrap replicates of the q90 of each of `metrics`.
-
-    Parameters
-    ----------
-    metrics : iterable of str
-        Columns of a summary that are 0.9 quantiles: ``q90``, ``private_q90``, ...
-    """
-    rows = cell_rows(cell, blocks)
-    replicates = {
-        metric: quantile_replicates(
-            rows, "error" if metric == "q90" else metric.removesuffix("_q90"), draws=DRAWS
-        )
-        for metric in metrics
+def collect(cell: Cell, blocks: Sequence[BlockResult], metrics: Metrics) -> Collected:
+    """Summarise a cell, and keep the errors that claims about its family need."""
+    grouped = ByCell(cell_rows(cell, blocks))
+    none = [np.empty(0)] * len(grouped.cells)
+    errors = {
+        metric: grouped.errors("error" if metric == "q90" else metric.removesuffix("_q90"))
+        if cell.family_label in families
+        else none
+        for metric, families in metrics.items()
     }
     texts = {
         f"{cell.settings[j].label} on {cell.members[i][0]} at n = {cell.n}, "
@@ -99,7 +96,7 @@ def collect(cell: Cell, blocks: Sequence[BlockResult], metrics: Iterable[str]) -
         for index, block in enumerate(blocks)
         for (i, j), text in block.failures.items()
     }
-    return Collected(summarise(rows), replicates, sorted(texts))
+    return Collected(grouped.summary(), errors, sorted(texts))
 
 
 def join(parts: Sequence[Collected]) -> Collected:
@@ -109,9 +106,12 @@ def join(parts: Sequence[Collected]) -> Collected:
     for column in ("distribution", "family", "estimator", "privacy"):
         summary[column] = summary[column].astype(str)
     order = summary.sort_values(by, kind="stable").index.to_numpy()
-    names = parts[0].replicates
+    errors = {}
+    for metric in parts[0].errors:
+        flat = [vector for part in parts for vector in part.errors[metric]]
+        errors[metric] = [flat[i] for i in order]
     return Collected(
         summary.iloc[order].reset_index(drop=True),
-        {name: np.concatenate([part.replicates[name] for part in parts])[order] for name in names},
+        errors,
         [text for part in parts for text in part.failures],
     )

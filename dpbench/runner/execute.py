@@ -74,11 +74,12 @@ def _backend(runner: Runner, n_jobs: int, plugins: tuple[Path, ...]) -> Iterator
         yield
         return
     try:
-        import distributed  # noqa: PLC0415, an extra
+        import distributed as dask_distributed  # an extra
     except ImportError as error:
         raise ConfigError(
             "runner: 'dask': not installed; install the extra with pip install 'dpbench-mean[dask]'"
         ) from error
+    distributed: Any = dask_distributed
     with contextlib.ExitStack() as stack:
         if runner.address is None:
             cluster: Any = stack.enter_context(

@@ -14,7 +14,7 @@ from typing import Any
 
 import dpbench
 
-__all__ = ["Cost", "provenance"]
+__all__ = ["Cost", "provenance", "versions"]
 
 PACKAGES = ("numpy", "scipy", "pandas", "pyarrow", "joblib", "hydra-core", "matplotlib", "seaborn")
 
@@ -45,16 +45,21 @@ class Cost:
         }
 
 
-def provenance() -> dict[str, Any]:
-    """Versions, commit and machine; asks git once."""
-    versions = {"python": platform.python_version(), "dpbench": dpbench.__version__}
+def versions() -> dict[str, str]:
+    """Versions of Python and of everything that results or figures depend on."""
+    found = {"python": platform.python_version(), "dpbench": dpbench.__version__}
     for name in PACKAGES:
         try:
-            versions[name] = version(name)
+            found[name] = version(name)
         except PackageNotFoundError:
-            versions[name] = "unknown"
+            found[name] = "unknown"
+    return found
+
+
+def provenance() -> dict[str, Any]:
+    """Versions, machine and commit; asks git once."""
     return {
-        "versions": versions,
+        "versions": versions(),
         "platform": f"{sys.platform} {platform.machine()}",
         "commit": _git("rev-parse", "HEAD"),
         "dirty": bool(_git("status", "--porcelain")),

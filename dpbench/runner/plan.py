@@ -13,9 +13,10 @@ from pydantic import Field
 
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
-from dpbench.parameters import ConfigError, Registered, from_mapping, validated
+from dpbench.parameters import ConfigError, Registered, canonical, from_mapping, validated
 from dpbench.privacy import Budget, NonPrivate
 from dpbench.runner.block import BLOCK_NUMBERS, BlockTask, Setting, block_trials
+from dpbench.seeds import digest
 from dpbench.theory.families import Family, build_family
 
 __all__ = ["Cell", "Part", "Sweep", "make_cells", "pick"]
@@ -81,7 +82,9 @@ class Cell:
         """The blocks that together hold at least `trials` trials."""
         size = min(block_trials(self.n, member) for _, member in self.members)
         blocks = range(-(-self.trials // size))
-        return [BlockTask(self.members, self.n, self.settings, seed, b) for b in blocks]
+        members = [(label, canonical(member)) for label, member in self.members]
+        name = digest(seed, self.n, members, [setting.name for setting in self.settings])
+        return [BlockTask(self.members, self.n, self.settings, seed, b, name) for b in blocks]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dpbench.parameters import ConfigError
 from dpbench.runner.block import BlockResult, BlockTask
-from dpbench.runner.collect import Collected, collect, join
+from dpbench.runner.collect import Collected, Metrics, collect, join
 from dpbench.runner.execute import Runner, compute
 from dpbench.runner.manifest import Cost
 from dpbench.runner.plan import Cell
@@ -64,7 +64,7 @@ def check_writable(folder: Path) -> None:
 
 
 def run_cells(
-    cells: Sequence[Cell], options: RunOptions, metrics: Sequence[str], cost: Cost, say: Say
+    cells: Sequence[Cell], options: RunOptions, metrics: Metrics, cost: Cost, say: Say
 ) -> Collected:
     """Run or reuse every block of `cells` and summarise them.
 
@@ -72,8 +72,8 @@ def run_cells(
     ----------
     cells : sequence of Cell
     options : RunOptions
-    metrics : sequence of str
-        Columns that need bootstrap replicates.
+    metrics : mapping
+        What claims need, see `collect`.
     cost : Cost
         Counts what is done.
     say : callable
@@ -101,7 +101,6 @@ def run_cells(
             found[index] = collect(cell, whole, metrics)
         cost.blocks_reused += len(whole)
         pending += missing
-    cost.trials = max(cell.trials for cell in cells)
     cost.cells_reused, cost.cells_done = len(found), len(cells) - len(found)
     _compute(pending, store, options, cost)
     for index, cell in enumerate(cells):

@@ -14,7 +14,6 @@ import scipy
 from numpy.typing import NDArray
 
 from dpbench.files import atomic
-from dpbench.parameters import canonical
 from dpbench.runner.block import METRICS, BlockResult, BlockTask
 from dpbench.seeds import digest
 
@@ -67,14 +66,7 @@ class Store:
 
     def key(self, task: BlockTask) -> str:
         """A digest of everything that the numbers of a block depend on."""
-        return digest(
-            self._source,
-            task.seed,
-            task.n,
-            task.index,
-            [(label, canonical(member)) for label, member in task.members],
-            [setting.name for setting in task.settings],
-        )
+        return digest(self._source, task.cell, task.index)
 
     def path(self, task: BlockTask) -> Path:
         """Where the block is stored."""

@@ -27,13 +27,13 @@ def _stirling_error(n: Floats) -> Floats:
     series = (1 / 12 - (1 / 360 - (1 / 1260 - 1 / 1680 / square) / square) / square) / big
     small = np.clip(n, 1.0, 16.0)
     exact = gammaln(small + 1) - (small + 0.5) * np.log(small) + small - 0.5 * np.log(2 * np.pi)
-    return np.where(n >= 16, series, exact)
+    return np.asarray(np.where(n >= 16, series, exact))
 
 
 def _deviance(x: Floats, mean: Floats) -> Floats:
-    """x ln(x/mean) + mean - x, without cancellation near x = mean."""
+    """The deviance x ln(x/mean) + mean - x, without cancellation near x = mean."""
     t = (x - mean) / mean
-    return mean * (xlog1py(1 + t, t) - t)
+    return np.asarray(mean * (xlog1py(1 + t, t) - t))
 
 
 def log_binomial_pmf(s: ArrayLike, n: ArrayLike, p: ArrayLike) -> Floats:
@@ -61,7 +61,7 @@ def log_binomial_pmf(s: ArrayLike, n: ArrayLike, p: ArrayLike) -> Floats:
         + 0.5 * (np.log(m) - np.log(x) - np.log(m - x) - np.log(2 * np.pi))
     )
     ends = np.where(s == 0, n * np.log1p(-p), n * np.log(p))
-    return np.where(inside, middle, ends)
+    return np.asarray(np.where(inside, middle, ends))
 
 
 def hypergeometric(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Self
@@ -105,9 +106,7 @@ class DenseSample(Sample):
         if sum(sizes) != self.n or min(sizes) < 1:
             raise ValueError(f"parts of {list(sizes)} records do not make up {self.n}")
         starts = np.cumsum([0, *sizes])
-        return [
-            type(self)(self._values[:, a:b]) for a, b in zip(starts[:-1], starts[1:], strict=True)
-        ]
+        return [type(self)(self._values[:, a:b]) for a, b in itertools.pairwise(starts)]
 
     def _per_trial(self, bound: Floats) -> Floats:
         """Shape a bound for broadcasting against the records."""

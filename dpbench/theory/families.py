@@ -38,7 +38,7 @@ class Family(Registered, ABC):
     def members(self, label: str, n: int, budget: Budget) -> dict[str, Distribution]:
         """The laws at this n and budget, by label."""
 
-    def lower_bound(self, n: int, budget: Budget) -> float:  # noqa: ARG002
+    def lower_bound(self, n: int, budget: Budget) -> float:
         """An error that no private estimator beats over the family; NaN if not known."""
         return float("nan")
 

@@ -107,7 +107,7 @@ def _expected_miss(
 @cache
 def _p_star(n: int, epsilon: float, delta: float, beta: float, signs: Signs) -> float:
     """Solve E miss(S) = beta for p; at most 1/2."""
-    from scipy.optimize import brentq  # noqa: PLC0415, a slow import
+    from scipy.optimize import brentq  # a slow import
 
     def excess(log_p: float) -> float:
         return _expected_miss(np.exp(log_p), n, epsilon, delta, beta, signs) - beta

@@ -35,7 +35,7 @@ class Theorem:
     at_most: bool = False
 
 
-KSU20 = "KSU20 Theorem 3.5"
+KSU20 = "KSU20 Thm 3.5"
 
 THEOREMS = {
     # n ~ 1/(epsilon alpha^(k/(k-1))), the private term of Theorem 3.5
@@ -46,14 +46,14 @@ THEOREMS = {
         KSU20, "alpha", lambda k: k / (k - 1), metric="private_q90", at_most=True
     ),
     "heavy_tail_lower_bound": Theorem(
-        "KSU20 Theorem 3.8", "alpha", lambda k: k / (k - 1), metric="lower_bound"
+        "KSU20 Thm 3.8", "alpha", lambda k: k / (k - 1), metric="lower_bound"
     ),
     # clipping at tau = n^(1/k): alpha ~ tau/(epsilon n), so n ~ (1/(alpha epsilon))^(k/(k-1))
-    "keep_all_alpha": Theorem("Lecture 15, heavy tails", "alpha", lambda k: k / (k - 1)),
-    "keep_all_epsilon": Theorem("Lecture 15, heavy tails", "epsilon", lambda k: k / (k - 1)),
-    "local_alpha": Theorem("DJW13 via KSU20 1.2", "alpha", lambda k: 2 * k / (k - 1)),
-    "local_epsilon": Theorem("DJW13 via KSU20 1.2", "epsilon", lambda _: 2.0),
-    "sampling": Theorem("Central limit theorem", "alpha", lambda _: 2.0, metric="sampling_q90"),
+    "keep_all_alpha": Theorem("Lecture 15", "alpha", lambda k: k / (k - 1)),
+    "keep_all_epsilon": Theorem("Lecture 15", "epsilon", lambda k: k / (k - 1)),
+    "local_alpha": Theorem("DJW13, KSU20 1.2", "alpha", lambda k: 2 * k / (k - 1)),
+    "local_epsilon": Theorem("DJW13, KSU20 1.2", "epsilon", lambda _: 2.0),
+    "sampling": Theorem("Central limit", "alpha", lambda _: 2.0, metric="sampling_q90"),
     # no theorem promises a constant: this is the project's own yardstick
-    "near_optimal": Theorem("Exact lower bound", "factor", lambda _: 2.5, at_most=True),
+    "near_optimal": Theorem("Lower bound", "factor", lambda _: 2.5, at_most=True),
 }
