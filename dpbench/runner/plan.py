@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, TypeVar
@@ -48,8 +48,9 @@ class Part:
     n : list of int, or Grid
     trials : int
     families, estimators, budgets : list of str, optional
-        Labels of the sweep, or patterns such as ``two_point_*``; by default all.
-        Estimators without privacy run once and under no budget, except on families
+        Labels of the sweep, or patterns, see `pick`; by default all. An estimator that
+        is named must honour all budgets; one that a pattern matches is run with those it
+        can honour. Estimators without privacy run once and under no budget, except on families
         that follow a budget, where they are left out.
     """
 
@@ -190,8 +191,17 @@ def _expand(
     return specs
 
 
-def pick(patterns: Iterable[str] | None, labels: Iterable[str], where: str) -> list[str]:
-    """The labels that match a pattern, in their own order; all if `patterns` is None.
+def pick(patterns: Sequence[str] | None, labels: Iterable[str], where: str) -> list[str]:
+    """The labels that a list of patterns chooses, in their own order.
+
+    Parameters
+    ----------
+    patterns : sequence of str, optional
+        Labels, shell patterns, and either after ``!`` to leave out what it matches; None,
+        or a list that only leaves out, starts from all.
+    labels : iterable of str
+    where : str
+        For messages.
 
     Raises
     ------
@@ -199,17 +209,17 @@ def pick(patterns: Iterable[str] | None, labels: Iterable[str], where: str) -> l
         If a pattern matches nothing.
     """
     known = list(labels)
-    if patterns is None:
-        return known
-    chosen = set()
-    for pattern in patterns:
-        found = [label for label in known if fnmatchcase(label, pattern)]
+    patterns = patterns or []
+    wanted = all(pattern.startswith("!") for pattern in patterns)
+    chosen = dict.fromkeys(known, wanted)
+    for pattern in sorted(patterns, key=lambda p: p.startswith("!")):
+        found = [label for label in known if fnmatchcase(label, pattern.removeprefix("!"))]
         if not found:
             raise ConfigError(
                 f"{where}: {pattern!r}: no such label; choose from {', '.join(known)}"
             )
-        chosen.update(found)
-    return [label for label in known if label in chosen]
+        chosen.update(dict.fromkeys(found, not pattern.startswith("!")))
+    return [label for label in known if chosen[label]]
 
 
 def make_cells(sweep: Sweep, *, trials: int | None = None) -> list[Cell]:
@@ -307,7 +317,7 @@ def _settings(sweep: Sweep, part: Part, where: str, family_label: str) -> list[S
         for budget in budgets:
             if estimator.supports(budget):
                 settings.append(Setting(label, estimator, budget))
-            elif part.estimators is not None:
+            elif label in (part.estimators or ()):
                 allowed = ", ".join(notion.notion for notion in estimator.notions)
                 raise ConfigError(
                     f"{where}.budgets: {budget}: the estimator {label} cannot honour the notion "
