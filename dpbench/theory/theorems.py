@@ -19,7 +19,9 @@ class Theorem:
         Where it is proved.
     variable : {'alpha', 'epsilon', 'factor'}
         ``alpha``: the e in n ~ (1/alpha)^e at fixed epsilon. ``epsilon``: the s in
-        n ~ (1/epsilon)^s at fixed alpha. ``factor``: the error over the lower bound.
+        n ~ (1/epsilon)^s at fixed alpha. ``factor``: the error over the lower bound,
+        averaged over n (geometrically). As the largest of noisy quantiles over a family,
+        it errs upwards.
     predicted : callable
         The number at a moment order k.
     metric : str

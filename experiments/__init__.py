@@ -1,0 +1,1 @@
+"""Scripts that regenerate figures and measurements."""

@@ -1,0 +1,211 @@
+"""How fast the harness is, as ratios within one run: ``python -m experiments.throughput``.
+
+Prints a table and writes ``results/throughput.csv``. Machines differ and are noisy, so
+that every figure is a ratio of two times taken in turn, the median over repetitions;
+the last two are seconds, for they are what a user waits.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from dpbench.distributions import Distribution, Gaussian, Pareto, StudentT, TwoPoint
+from dpbench.estimators import ClippedMean, Estimator, HeavyTailedMean
+from dpbench.files import atomic
+from dpbench.privacy import ZCDP, ApproxDP, Budget, PureDP
+from dpbench.report.scoreboard import console
+from dpbench.runner.block import BlockTask, Setting, block_trials, run_block
+from dpbench.runner.execute import Runner, compute
+
+REPEATS = 5
+RECORDS = 8_000_000
+
+ESTIMATORS: dict[str, Estimator] = {
+    "minimax": HeavyTailedMean(k=2, policy="minimax"),
+    "rate": HeavyTailedMean(k=2, policy="rate"),
+    "all": HeavyTailedMean(k=2, policy="all"),
+    "clipped": ClippedMean(lower=-20, upper=20),
+}
+BUDGETS: tuple[Budget, ...] = (PureDP(0.1), PureDP(1.0), ZCDP(0.5), ApproxDP(1.0, 1e-6))
+SETTINGS = tuple(Setting(label, e, b) for label, e in ESTIMATORS.items() for b in BUDGETS)
+
+LAWS: dict[str, tuple[Distribution, Callable[[np.random.Generator, tuple[int, int]], object]]] = {
+    "student_t": (StudentT(tail_index=2.5, unit_moment=2), lambda g, size: g.standard_t(2.5, size)),
+    "pareto": (Pareto(tail_index=2.5, unit_moment=2), lambda g, size: g.pareto(2.5, size)),
+    "gaussian": (Gaussian(), lambda g, size: g.standard_normal(size)),
+}
+
+
+def cpu(work: Callable[[], object]) -> float:
+    """CPU seconds of one call."""
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+def wall(work: Callable[[], object]) -> float:
+    """Seconds of one call."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def ratio(
+    one: Callable[[], object],
+    other: Callable[[], object],
+    clock: Callable[[Callable[[], object]], float] = cpu,
+    repeats: int = REPEATS,
+) -> float:
+    """The median over repetitions of time(one)/time(other), taken in turn."""
+    return statistics.median(clock(one) / clock(other) for _ in range(repeats))
+
+
+def blocks(law: Distribution, n: int, records: int = RECORDS) -> list[BlockTask]:
+    """Whole blocks of about that many records in all."""
+    count = max(1, round(records / (n * block_trials(n, law))))
+    members = (("law", law),)
+    return [BlockTask(members, n, SETTINGS, 0, i, "throughput") for i in range(count)]
+
+
+def run(tasks: Sequence[BlockTask]) -> None:
+    """Run blocks in this process."""
+    for task in tasks:
+        run_block(task)
+
+
+def against_drawing(name: str, n: int) -> float:
+    """(a) 16 settings on shared data over only drawing them with numpy's default generator."""
+    law, draw = LAWS[name]
+    tasks = blocks(law, n)
+    generator = np.random.default_rng(0)
+
+    def only_draw() -> None:
+        for task in tasks:
+            draw(generator, (task.trials, n))
+
+    run(tasks[:1])
+    return ratio(lambda: run(tasks), only_draw)
+
+
+def plain_loop(n: int, trials: int) -> None:
+    """What one would write: for each setting and trial draw, clip, average, add noise."""
+    generator = np.random.default_rng(0)
+    for setting in SETTINGS:
+        for _ in range(trials):
+            x = generator.standard_t(2.5, n)
+            bound = 20.0
+            if isinstance(setting.estimator, HeavyTailedMean):
+                bound = setting.estimator.clipping_threshold(n, setting.budget)
+            mean = np.mean(np.clip(x, -bound, bound))
+            mean + setting.budget.noise(generator, (1,), 2 * bound / n, 2 * bound / n)[0]
+
+
+def against_loop(n: int) -> float:
+    """(b) The plain loop over our block, for the same trials."""
+    task = blocks(LAWS["student_t"][0], n, records=1)[0]
+    return ratio(lambda: plain_loop(n, task.trials), lambda: run_block(task), repeats=3)
+
+
+def two_jobs() -> float:
+    """(c) One process over two on dense blocks, workers warm."""
+    tasks = blocks(LAWS["student_t"][0], 100_000, records=100_000_000)
+
+    def with_jobs(n_jobs: int) -> Callable[[], object]:
+        return lambda: list(compute(tasks, Runner(), n_jobs, ()))
+
+    with_jobs(2)()
+    return ratio(with_jobs(1), with_jobs(2), clock=wall, repeats=3)
+
+
+def counted_growth() -> float:
+    """(d) A counted cell at n = 1e12 over n = 1e4."""
+
+    def cell(n: int) -> list[BlockTask]:
+        members = tuple((str(c), TwoPoint(p=c / n, k=2)) for c in (10, 100, 1000))
+        return [BlockTask(members, n, SETTINGS, 0, i, "throughput") for i in range(20)]
+
+    large, small = cell(10**12), cell(10**4)
+    run(small)
+    return ratio(lambda: run(large), lambda: run(small))
+
+
+def help_seconds() -> float:
+    """(e) Seconds for --help."""
+    command = [sys.executable, "-m", "dpbench", "--help"]
+
+    def ask() -> None:
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)  # noqa: S603
+
+    return statistics.median(wall(ask) for _ in range(REPEATS))
+
+
+def first_block_seconds() -> float:
+    """(e) Seconds from the command until the first block is on disk."""
+
+    def once() -> float:
+        with tempfile.TemporaryDirectory() as folder:
+            command = [sys.executable, "-m", "dpbench", f"out={folder}"]
+            start = time.perf_counter()
+            process = subprocess.Popen(  # noqa: S603
+                command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
+            while not list(Path(folder).glob("blocks/*.parquet")):
+                time.sleep(0.005)
+            seconds = time.perf_counter() - start
+            process.wait()
+            return seconds
+
+    return statistics.median(once() for _ in range(3))
+
+
+def measurements() -> list[tuple[str, Callable[[], float], str]]:
+    """What is measured, how, and what it should be."""
+    dense = [
+        (f"16 settings over drawing, {name}, n={n:g}", name, n)
+        for name in LAWS
+        for n in (10_000, 100_000, 1_000_000)
+    ]
+    return [
+        *(
+            (
+                label,
+                lambda name=name, n=n: against_drawing(name, n),  # type: ignore[misc]
+                "<= 1.3" if name == "student_t" else "",
+            )
+            for label, name, n in dense
+        ),
+        *(
+            (f"plain loop over ours, n={n:g}", lambda n=n: against_loop(n), ">= 12")  # type: ignore[misc]
+            for n in (1_000, 10_000, 100_000)
+        ),
+        ("one process over two, dense", two_jobs, ">= 1.7"),
+        ("counted n=1e12 over n=1e4", counted_growth, "<= 1.5"),
+        ("seconds for --help", help_seconds, "< 1.5"),
+        ("seconds to the first block on disk", first_block_seconds, "< 1.5"),
+    ]
+
+
+def main() -> None:
+    """Measure, print and write the table."""
+    out, rows = console(), []
+    for label, measure, target in measurements():
+        value = measure()
+        rows.append({"measurement": label, "value": round(value, 3), "target": target})
+        out.print(f"{label:<45} {value:8.2f}   {target}")
+    path = Path("results/throughput.csv")
+    with atomic(path) as temporary:
+        pd.DataFrame(rows).to_csv(temporary, index=False)
+    out.print(f"written: {path}")
+
+
+if __name__ == "__main__":
+    main()
