@@ -178,13 +178,13 @@ def measurements() -> list[tuple[str, Callable[[], float], str]]:
         *(
             (
                 label,
-                lambda name=name, n=n: against_drawing(name, n),  # type: ignore[misc]
+                lambda name=name, n=n: against_drawing(name, n),
                 "<= 1.3" if name == "student_t" else "",
             )
             for label, name, n in dense
         ),
         *(
-            (f"plain loop over ours, n={n:g}", lambda n=n: against_loop(n), ">= 12")  # type: ignore[misc]
+            (f"plain loop over ours, n={n:g}", lambda n=n: against_loop(n), ">= 12")
             for n in (1_000, 10_000, 100_000)
         ),
         ("one process over two, dense", two_jobs, ">= 1.7"),

@@ -83,9 +83,10 @@ class ByCell:
             values = {m: self._rows[m].to_numpy()[index] for m in ("error", *PARTS)}
             for name, column in _statistics(values).items():
                 columns.setdefault(name, np.full(len(self.cells), np.nan))[chosen] = column
-        table = pd.concat([self.cells, pd.DataFrame(columns)], axis=1)
-        bound = table.pop("lower_bound")
-        return table.astype({"trials": int, "failures": int}).assign(lower_bound=bound)
+        table: pd.DataFrame = pd.concat([self.cells, pd.DataFrame(columns)], axis=1)
+        table["lower_bound"] = table.pop("lower_bound")
+        table[["trials", "failures"]] = table[["trials", "failures"]].astype(int)
+        return table
 
 
 def summarise(rows: pd.DataFrame) -> pd.DataFrame:

@@ -45,7 +45,7 @@ def test_statistics_are_those_of_a_naive_computation() -> None:
     for name, q in (("q50", 0.5), ("q90", 0.9)):
         assert row[name] == np.quantile(errors, q, method="inverted_cdf")
     assert row["trimmed_mean"] == pytest.approx(stats.trim_mean(errors, 0.1))
-    winsorised = stats.mstats.winsorize(errors, limits=0.1)
+    winsorised = np.clip(errors, ordered[35], ordered[-36])
     expected = np.std(winsorised, ddof=1) / (0.8 * np.sqrt(357))
     assert row["trimmed_mean_se"] == pytest.approx(expected)
     assert row["q90_low"] in ordered

@@ -46,7 +46,8 @@ def _best_power(
         right += [delta, math.exp(epsilon) - 1 + delta]
     goal = -np.array([alternative.get(d, 0.0) for d in datasets])
     found = linprog(goal, A_ub=np.array(rows), b_ub=right, bounds=(0, 1), method="highs")
-    return float(-found.fun)
+    assert found.fun is not None
+    return -float(found.fun)
 
 
 def _law(n: int, p: float, rare: int) -> dict[tuple[int, ...], float]:

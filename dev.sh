@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Sets up this checkout's own environment in .venv and runs something in it, from any folder:
+#   bash dev.sh bench [OVERRIDE ...]   dpbench, with results below the current folder
+#   bash dev.sh test [OPTION ...]      formatter, linter, types, then pytest with these options
+#   bash dev.sh python [ARGUMENT ...]  the environment's Python
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+venv=$here/.venv
+
+find_python() {
+    local name
+    for name in ${PYTHON:-} python3.13 python3.12 python3.11 python3 python; do
+        if "$name" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then
+            command -v "$name"
+            return
+        fi
+    done
+    echo "dev.sh: Python 3.11, 3.12 or 3.13 is needed and none was found; set PYTHON=/path/to/one" >&2
+    exit 2
+}
+
+set_up() { # $1: the extras; again only if the requirements change
+    local stamp
+    stamp="$1 $(cat "$here/pyproject.toml" "$here/constraints.txt" | cksum)"
+    if [ "$(cat "$venv/.stamp" 2>/dev/null || true)" = "$stamp" ]; then
+        return
+    fi
+    echo "dev.sh: setting up $venv" >&2
+    "$(find_python)" -m venv --clear "$venv"
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
+        --constraint "$here/constraints.txt" --editable "$here[$1]" >&2
+    echo "$stamp" >"$venv/.stamp"
+}
+
+command=${1:-}
+shift || true
+case "$command" in
+bench)
+    [ -e "$venv/.stamp" ] || set_up dask
+    exec "$venv/bin/python" -m dpbench "$@"
+    ;;
+test)
+    set_up dev
+    cd "$here"
+    "$venv/bin/ruff" format --check
+    "$venv/bin/ruff" check
+    "$venv/bin/mypy"
+    exec "$venv/bin/python" -m pytest -n auto --durations=10 "$@"
+    ;;
+python)
+    [ -e "$venv/.stamp" ] || set_up dev
+    exec "$venv/bin/python" "$@"
+    ;;
+*)
+    sed -n 's/^#   //p' "$0" >&2
+    exit 2
+    ;;
+esac

@@ -1,0 +1,50 @@
+"""The README's examples do what it says."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from dpbench.cli import run
+
+README = (Path(__file__).parents[2] / "README.md").read_text()
+
+
+def _blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+
+
+def test_library_example(capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = [block for block in _blocks("python") if "heights" in block]
+    exec(compile(example, "README", "exec"), {})
+    assert float(capsys.readouterr().out) == pytest.approx(170, abs=1.5)
+
+
+def test_plugin_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (source,) = [block for block in _blocks("python") if "class LogClip" in block]
+    (yaml,) = _blocks("yaml")
+    for text in (source, yaml):
+        path = tmp_path / text.split("\n", 1)[0].removeprefix("# ")
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    (command,) = [block for block in _blocks("sh") if "--config-dir" in block]
+    words = shlex.split(command)[3:]
+    monkeypatch.chdir(tmp_path)
+    assert run([*words, "trials=20", "n_jobs=1"]) == 0
+    summary = pd.read_csv("results/quick/summary.csv")
+    beside = summary.groupby("family")["estimator"].unique()
+    assert {"log_clip", "minimax"} <= set(beside["two_point_k2"])
+    assert {"log_clip", "minimax"} <= set(beside["student_t_k2"])
+    assert "log_clip" in Path("results/quick/scoreboard.txt").read_text()
+
+
+def test_every_shown_override_is_accepted(capsys: pytest.CaptureFixture[str]) -> None:
+    (commands,) = [block for block in _blocks("sh") if "--help" in block]
+    for line in commands.strip().splitlines():
+        words = shlex.split(line, comments=True)[3:]
+        assert run(words if "--help" in words else ["--cfg", "job", *words]) == 0
+    assert "heavy_tail" in capsys.readouterr().out
