@@ -7,6 +7,9 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from omegaconf import OmegaConf
 
 from dpbench.config import (
     Settings,
@@ -19,7 +22,10 @@ from dpbench.config import (
 )
 from dpbench.parameters import ConfigError, from_mapping
 
-__all__ = ["main", "run"]
+if TYPE_CHECKING:
+    from dpbench.study import Study
+
+__all__ = ["run"]
 
 DONE, FAILED, UNUSABLE, INTERRUPTED = 0, 1, 2, 130
 
@@ -44,11 +50,6 @@ flags: --help, --cfg job (print the configuration), --multirun (seed=1,2,3 runs 
 estimators to add with +estimator@sweep.estimators.LABEL=NAME: {estimators}
 distributions to add with +distribution@sweep.families.LABEL=NAME: {distributions}
 """
-
-
-def main() -> None:
-    """Run the command line and leave with its exit code."""
-    sys.exit(run(sys.argv[1:]))
 
 
 def run(argv: Sequence[str]) -> int:
@@ -86,10 +87,20 @@ def _run(argv: Sequence[str]) -> int:
     if flags.help:
         print(_help(flags.config_dir))
         return DONE
-    if not flags.multirun:
-        return _run_one(flags.overrides, flags.config_dir, show=flags.cfg is not None)
-    runs = multirun(flags.overrides)
-    return max(_run_one(one, flags.config_dir, show=flags.cfg is not None) for one in runs)
+    runs = multirun(flags.overrides) if flags.multirun else [flags.overrides]
+    if flags.cfg is not None:
+        for overrides in runs:
+            print(OmegaConf.to_yaml(composed(overrides, flags.config_dir)), end="")
+        return DONE
+    studies = [_prepare(overrides, flags.config_dir) for overrides in runs]
+    folders = [str(study.options.out) for study in studies]
+    for folder in folders:
+        if folders.count(folder) > 1:
+            raise ConfigError(
+                f"out: {folder!r}: two of the runs share it; give each its own, such as "
+                "'out=results/run-${seed}'"
+            )
+    return max(study.run(argv) for study in studies)
 
 
 def _help(config_dir: Path | None) -> str:
@@ -105,16 +116,12 @@ def _help(config_dir: Path | None) -> str:
     )
 
 
-def _run_one(overrides: Sequence[str], config_dir: Path | None, *, show: bool) -> int:
+def _prepare(overrides: Sequence[str], config_dir: Path | None) -> Study:
+    """Read and check everything that a run needs."""
     config = composed(overrides, config_dir)
-    if show:
-        from omegaconf import OmegaConf  # used for this flag only
-
-        print(OmegaConf.to_yaml(config), end="")
-        return DONE
     settings = from_mapping(Settings, config, "")
     sweep = from_mapping(SweepSettings, settings.sweep, "sweep")
     plugins = load_plugins(settings.plugins, config_dir)
     from dpbench.study import Study  # heavy imports wait for a readable command
 
-    return Study.prepare(settings, sweep, plugins, config).run(overrides)
+    return Study.prepare(settings, sweep, plugins, config)

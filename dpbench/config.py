@@ -18,6 +18,7 @@ from hydra.errors import HydraException, MissingConfigException, OverrideParseEx
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import Field, field_validator
+from yaml import YAMLError
 
 from dpbench.parameters import ConfigError, validated
 from dpbench.runner.execute import Runner
@@ -57,7 +58,7 @@ class Settings:
     """
 
     sweep: dict[str, Any]
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     trials: Annotated[int, Field(ge=1)] | None = None
     n_jobs: int = -1
     out: Annotated[str, Field(min_length=1)] | None = None
@@ -97,7 +98,9 @@ class SweepSettings:
     budgets: dict[str, Any]
     parts: dict[str, Any]
     claims: dict[str, Any] = Field(default_factory=dict)
-    figures: dict[str, Any] = Field(default_factory=dict)
+    figures: dict[Annotated[str, Field(pattern=r"^\w[\w.=+-]*$")], Any] = Field(
+        default_factory=dict
+    )
     gate: bool = False
 
 
@@ -175,8 +178,11 @@ def composed(overrides: Sequence[str], config_dir: Path | None = None) -> dict[s
         with initialize_config_dir(str(conf_folder()), version_base="1.3", job_name="dpbench"):
             config = compose("config", overrides=[*overrides, *extra])
         container = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
-    except (HydraException, OmegaConfBaseException) as error:
+    except (HydraException, OmegaConfBaseException, YAMLError) as error:
         raise ConfigError(_composition_error(error)) from error
+    except (ValueError, TypeError) as error:  # Hydra's plain ones name no key
+        told = _composition_error(error)
+        raise ConfigError(f"{' '.join(overrides)}: {told}") from error
     assert isinstance(container, dict)
     return {str(key): value for key, value in container.items()}
 
@@ -197,7 +203,7 @@ def _composition_error(error: Exception) -> str:
         if "." in key:
             return f"{key}: no such key in this configuration; to add one write +{key}=..."
         return f"{key}: no such key; choose from {', '.join(f.name for f in fields(Settings))}"
-    return "; ".join(lines[:2])
+    return " ".join(lines[:4])
 
 
 def load_plugins(names: Sequence[str], config_dir: Path | None) -> tuple[Path, ...]:

@@ -10,6 +10,7 @@ already registered, so that reading a configuration never imports or calls anyth
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
 import re
 from collections.abc import Mapping
@@ -66,7 +67,7 @@ def _one_line(error: ValidationError, where: str = "") -> str:
     first = error.errors()[0]
     # pydantic's own steps into a union carry brackets or a class name: they are no keys
     path = [str(p) for p in first["loc"] if re.fullmatch(r"[a-z0-9_]+", str(p))]
-    key = ".".join([where, *path] if where else path)
+    key = _path(where, *path)
     if first["type"] in {"missing", "missing_argument"}:
         return f"{key}: this key is required"
     if first["type"] in {"unexpected_keyword_argument", "extra_forbidden"}:
@@ -76,6 +77,10 @@ def _one_line(error: ValidationError, where: str = "") -> str:
     if isinstance(first["input"], str | int | float | list | None):
         return f"{key}: {first['input']!r}: {message}"
     return f"{key}: {message}"
+
+
+def _path(*keys: str) -> str:
+    return ".".join(key for key in keys if key)
 
 
 def from_mapping(cls: type[T], spec: Any, where: str) -> T:
@@ -88,6 +93,12 @@ def from_mapping(cls: type[T], spec: Any, where: str) -> T:
     """
     if not isinstance(spec, Mapping):
         raise ConfigError(f"{where}: {spec!r}: expected a mapping")
+    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+        # true would pass for 1
+        if isinstance(spec.get(field.name), bool) and "bool" not in str(field.type):
+            raise ConfigError(
+                f"{_path(where, field.name)}: {spec[field.name]}: not a number or text"
+            )
     try:
         return cls(**{str(key): value for key, value in spec.items()})
     except ValidationError as error:
@@ -131,13 +142,20 @@ class Registered:
             cls._registry[name] = cls
 
     @classmethod
+    def _kinds(cls) -> dict[str, type[Self]]:
+        """The registered classes that can be made."""
+        return {name: one for name, one in cls._registry.items() if not inspect.isabstract(one)}
+
+    @classmethod
     def find(cls, spec: Mapping[str, Any]) -> type[Self] | None:
         """The registered class that `spec` names, if any; nothing is imported."""
         if "_target_" not in spec:
-            return cls._registry.get(str(spec.get("kind")))
-        for known in cls._registry.values():
+            return cls._kinds().get(str(spec.get("kind")))
+        for known in cls._kinds().values():
             package = known.__module__.rpartition(".")[0]
-            if spec["_target_"] in {f"{at}.{known.__name__}" for at in (known.__module__, package)}:
+            if str(spec["_target_"]) in {
+                f"{at}.{known.__name__}" for at in (known.__module__, package)
+            }:
                 return known
         return None
 
@@ -155,7 +173,7 @@ class Registered:
         found = cls.find(spec)
         if found is not None:
             return found
-        choices = ", ".join(sorted(cls._registry))
+        choices = ", ".join(sorted(cls._kinds()))
         if "_target_" in spec:
             raise ConfigError(
                 f"{where}._target_: {spec['_target_']!r}: refused; only classes of dpbench and of "

@@ -17,6 +17,7 @@ from dpbench.config import Settings, SweepSettings
 from dpbench.files import atomic
 from dpbench.finished import fingerprint, previous, stamps
 from dpbench.parameters import ConfigError, from_mapping
+from dpbench.privacy import NonPrivate
 from dpbench.report import scoreboard
 from dpbench.report.figures import Figure, Results
 from dpbench.runner.collect import Collected
@@ -79,17 +80,22 @@ class Study:
                 seed=settings.seed,
                 n_jobs=settings.n_jobs,
                 runner=settings.runner,
-                out=Path(settings.out or f"results/{spec.name}"),
+                out=Path(settings.out or f"results/{spec.name}").expanduser(),
                 resume=settings.resume,
                 plugins=plugins,
             ),
             config=config,
         )
 
-    def run(self, overrides: Sequence[str]) -> int:
+    def run(self, words: Sequence[str]) -> int:
         """Run the sweep, write its folder, print its verdicts.
 
         A finished run whose files are untouched is printed again and nothing else.
+
+        Parameters
+        ----------
+        words : sequence of str
+            The command line, for the next command to type.
 
         Returns
         -------
@@ -109,7 +115,7 @@ class Study:
             record = self._run(cost, say)
         with atomic(manifest) as path:
             path.write_text(json.dumps(record, indent=2) + "\n")
-        scoreboard.print_next(self.name, self.options.out, cost, overrides, say)
+        scoreboard.print_next(self.name, self.options.out, cost, words, say)
         return int(record["exit_code"])
 
     def _run(self, cost: Cost, say: Console) -> dict[str, Any]:
@@ -143,7 +149,7 @@ class Study:
         """A digest of all that the run's files depend on, block files included."""
         store = Store(self.options.out, self.options.plugins)
         paths = [store.path(task) for cell in self.cells for task in cell.tasks(self.options.seed)]
-        shown = {key: self.config[key] for key in ("sweep", "seed", "trials")}
+        shown = {key: self.config.get(key) for key in ("sweep", "seed", "trials")}
         return fingerprint(shown, stamps(paths), versions())
 
     def _outputs(self) -> list[Path]:
@@ -201,11 +207,21 @@ def _check_claim(sweep: Sweep, cells: Sequence[Cell], claim: Claim, where: str) 
     families = pick(claim.families, sweep.families, f"{where}.families")
     estimators = pick(claim.estimators, sweep.estimators, f"{where}.estimators")
     budgets = pick(claim.budgets, sweep.budgets, f"{where}.budgets")
-    about = [cell for cell in cells if cell.family_label in families]
-    run = {s.label for cell in about for s in cell.settings}
-    for label in estimators if claim.estimators else ():
-        if label not in run:
-            raise ConfigError(f"{where}.estimators: {label!r}: the sweep runs it on none of them")
+    paid = [NonPrivate()] if claim.budgets is None else [sweep.budgets[b] for b in budgets]
+    sizes: dict[tuple[str, str, str], set[int]] = {}
+    for cell in cells:
+        if cell.family_label in families and claim.n_min <= cell.n <= (claim.n_max or cell.n):
+            for s in cell.settings:
+                if s.label in estimators and s.budget in paid:
+                    sizes.setdefault((cell.family_label, s.label, str(s.budget)), set()).add(cell.n)
+    if not sizes:
+        raise ConfigError(
+            f"{where}: the sweep runs none of {estimators} on {families} under "
+            f"{budgets if claim.budgets else 'no budget'} with n in the claim's regime"
+        )
+    few = min(len(found) for found in sizes.values())
+    if few < 2 and claim.statement.variable != "factor":
+        raise ConfigError(f"{where}: one n in the claim's regime; an exponent needs two or more")
     if claim.statement.variable == "epsilon":
         if not all(sweep.families[family].follows_budget for family in families):
             raise ConfigError(

@@ -77,10 +77,11 @@ class Pareto(LocationScale):
     Parameters
     ----------
     tail_index : float > 1
-        The shape a; moments of order below it exist.
+        The shape a; moments of order below it exist. At most 10,000, where the law is
+        exponential to four digits and the closed form of its moments still holds.
     """
 
-    tail_index: Annotated[float, Field(gt=1)]
+    tail_index: Annotated[float, Field(gt=1, le=1e4)]
 
     @property
     def _standard_mean(self) -> float:

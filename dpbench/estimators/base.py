@@ -125,8 +125,11 @@ def release(
     array = np.asarray(data, dtype=np.float64)
     if array.ndim not in (1, 2):
         raise ValueError(f"expected data of shape (n,) or (n, d), got {array.shape}")
+    if repeats is not None and repeats < 1:
+        raise ValueError(f"repeats is {repeats}; at least one is needed")
     DenseSample(array[None])  # check the data once, not once per repeat
-    sample = DenseSample(np.broadcast_to(array, (repeats or 1, *array.shape)))
+    copies = 1 if repeats is None else repeats
+    sample = DenseSample(np.broadcast_to(array, (copies, *array.shape)))
     value = estimator.run(sample, Ledger(budget or NonPrivate(), rng)).value
     if repeats is not None:
         return value

@@ -30,7 +30,7 @@ from dpbench.privacy.gaussian import analytic_sd
 __all__ = ["ZCDP", "ApproxDP", "Budget", "NonPrivate", "PureDP"]
 
 Floats = NDArray[np.float64]
-Positive = Annotated[float, Field(gt=0)]
+Positive = Annotated[float, Field(gt=0, ge=1e-100, le=1e100)]
 
 
 class Budget(Registered, ABC):
@@ -99,7 +99,7 @@ class Budget(Registered, ABC):
     def noise_quantile(self, beta: float) -> float:
         """The 1 - beta quantile of the absolute noise at sensitivity 1, for one number."""
         if self._sd is not None:
-            return float(self._sd * ndtri(1 - beta / 2))
+            return float(-self._sd * ndtri(beta / 2))
         return float(np.log(1 / beta) / self.pure_epsilon)
 
     @property
@@ -218,10 +218,13 @@ class ZCDP(Budget):
             found = cls(rho=np.exp(log_rho)).to_approx(budget.delta).epsilon
             return found - budget.epsilon
 
-        # By the classical conversion rho <= epsilon always, and epsilon^2/(16 ln(1/delta))
-        # is enough while epsilon <= ln(1/delta).
+        # By the classical conversion epsilon^2/(16 ln(1/delta)) is enough while
+        # epsilon <= ln(1/delta). The answer is near epsilon unless delta is large.
         low = np.log(min(budget.epsilon, 1.0) ** 2 / (100 * np.log(np.e / budget.delta)))
-        return cls(rho=float(np.exp(brentq(excess, low, np.log(budget.epsilon) + 1, xtol=1e-12))))
+        high = np.log(budget.epsilon)
+        while excess(high) < 0:
+            high += 1
+        return cls(rho=float(np.exp(brentq(excess, low, high, xtol=1e-12))))
 
 
 @validated_positional

@@ -80,6 +80,8 @@ class Ledger:
         The sets must be fixed by record index, so that replacing one record changes
         one set. Sets chosen by value (histogram bins) do not qualify.
         """
+        if parts < 1:
+            raise ValueError(f"parts is {parts}; at least one is needed")
         self._reserve(self.budget)
         children = [Ledger(self.budget, self.rng) for _ in range(parts)]
         self._groups.append(children)
@@ -115,11 +117,12 @@ class Ledger:
         OverdraftError
             If the budget is spent.
         """
-        self._pay()
-        if not 0 <= sensitivity < np.inf:
-            raise ValueError(f"sensitivity {sensitivity} is not a finite number >= 0")
         d = values.shape[1] if values.ndim == 2 else 1
-        l1 = np.sqrt(d) * sensitivity if l1 is None else l1
+        l1 = float(np.sqrt(d)) * sensitivity if l1 is None else l1
+        _check_sensitivities(sensitivity, l1)
+        if draws < 1:
+            raise ValueError(f"draws is {draws}; at least one is needed")
+        self._pay()
         return values + self.budget.noise(self.rng, values.shape, l1, sensitivity, draws)
 
     def add_l2_noise(self, values: Floats, sensitivity: float) -> Floats:
@@ -135,6 +138,7 @@ class Ledger:
         sensitivity : float
             l2 sensitivity.
         """
+        _check_sensitivities(sensitivity)
         self._pay()
         trials, d = values.shape
         direction = self.rng.standard_normal((trials, d))
@@ -162,6 +166,9 @@ class Ledger:
         -------
         (trials,) int array
         """
+        _check_sensitivities(sensitivity)
+        if sensitivity == 0:
+            raise ValueError("scores of sensitivity 0 do not depend on the data")
         self._pay()
         exponents = self.budget.exponential_epsilon * scores / (2 * sensitivity) + log_weights
         return np.asarray(np.argmax(exponents + self.rng.gumbel(size=scores.shape), axis=1))
@@ -178,3 +185,9 @@ class Ledger:
                 f"{budget} exceeds what is left of {self.budget}: {tuple(self._reserved)} is taken"
             )
         self._reserved += cost
+
+
+def _check_sensitivities(*sensitivities: float) -> None:
+    for sensitivity in sensitivities:
+        if not 0 <= sensitivity < np.inf:
+            raise ValueError(f"sensitivity {sensitivity} is not a finite number >= 0")

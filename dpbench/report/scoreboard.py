@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shlex
 import time
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
@@ -118,16 +119,16 @@ def render(summary: pd.DataFrame, claims: pd.DataFrame, failures: Sequence[str])
     return out.file.getvalue()
 
 
-def print_next(name: str, folder: Path, cost: Cost, overrides: Sequence[str], out: Console) -> None:
+def print_next(name: str, folder: Path, cost: Cost, words: Sequence[str], out: Console) -> None:
     """Print what was done, where the results are and what to type next."""
     out.print(
         f"{cost.blocks_done} blocks done, {cost.blocks_reused} reused, "
         f"{time.monotonic() - cost.started:.1f} s"
     )
-    out.print(f"results: {folder}/summary.csv, claims.csv, figures/, manifest.json")
+    out.print(f"results: {folder}/summary.csv, claims.csv, figures/, manifest.json", markup=False)
     if name == "quick":
         out.print("next: python -m dpbench sweep=heavy_tail")
     else:
-        kept = [o for o in overrides if not o.startswith(("trials=", "resume="))]
-        words = " ".join([*kept, f"trials={2 * cost.trials}"])
-        out.print(f"more trials, keeping these: python -m dpbench {words}")
+        kept = [word for word in words if not word.startswith(("trials=", "resume="))]
+        command = shlex.join(["python", "-m", "dpbench", *kept, f"trials={2 * cost.trials}"])
+        out.print(f"more trials, keeping these: {command}", markup=False)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import matplotlib.pyplot as plt
 import seaborn as sns
 from matplotlib.figure import Figure
 
@@ -67,4 +68,5 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
         figure.savefig(path, format="pdf", metadata={"CreationDate": None})
     with atomic(paths[1]) as path:
         figure.savefig(path, format="png", dpi=200, metadata={"Software": None})
+    plt.close(figure)
     return paths

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
@@ -54,7 +54,10 @@ class Part:
         that follow a budget, where they are left out.
     """
 
-    n: Grid | Annotated[list[Count], Field(min_length=1)]
+    n: Annotated[
+        Annotated[Grid, Tag("[grid]")] | Annotated[list[Count], Field(min_length=1), Tag("[list]")],
+        Discriminator(lambda n: "[grid]" if isinstance(n, Mapping | Grid) else "[list]"),
+    ]
     trials: Count
     families: Labels | None = None
     estimators: Labels | None = None
@@ -129,7 +132,9 @@ class Sweep:
             found: dict[str, T] = {}
             for key, one in sections[name].items():
                 at = f"{where}.{name}.{key}"
-                for label, single in _expand(str(key), one, at, kinds).items():
+                for label, single in _expand(str(key), one, at, kinds):
+                    if label in found:
+                        raise ConfigError(f"{at}: two entries would be called {label!r}")
                     found[label] = make(single, at)
             return found
 
@@ -167,12 +172,12 @@ def _known_estimator(spec: Mapping[str, Any], where: str) -> Mapping[str, Any]:
 
 def _expand(
     key: str, spec: Any, where: str, kinds: tuple[type[Registered], ...]
-) -> dict[str, Mapping[str, Any]]:
+) -> list[tuple[str, Any]]:
     """One specification per value of each parameter that is given a list but takes one value.
 
     ``k: [2, 3]`` under the key ``two_point`` gives ``two_point_k2`` and ``two_point_k3``.
     """
-    specs = {key: spec}
+    specs: list[tuple[str, Any]] = [(key, spec)]
     found = [kind.find(spec) for kind in kinds] if isinstance(spec, Mapping) else []
     for chosen in filter(None, found):
         fields = {f.name: str(f.type) for f in dataclasses.fields(chosen)}  # type: ignore[arg-type]
@@ -181,14 +186,16 @@ def _expand(
                 continue
             if not values:
                 raise ConfigError(f"{where}.{name}: []: an empty grid; give at least one value")
-            specs = {
-                f"{label}_{name}{value:g}"
-                if isinstance(value, int | float)
-                else f"{label}_{name}_{value}": {**one, name: value}
-                for label, one in specs.items()
+            specs = [
+                (f"{label}_{name}{_brief(value)}", {**one, name: value})
+                for label, one in specs
                 for value in values
-            }
+            ]
     return specs
+
+
+def _brief(value: object) -> str:
+    return f"{value:g}" if isinstance(value, int | float) else f"_{value}"
 
 
 def pick(patterns: Sequence[str] | None, labels: Iterable[str], where: str) -> list[str]:
@@ -307,20 +314,24 @@ def _settings(sweep: Sweep, part: Part, where: str, family_label: str) -> list[S
     """The estimators of a part with the budgets that they run under, for one family."""
     family = sweep.families[family_label]
     budgets = [sweep.budgets[b] for b in pick(part.budgets, sweep.budgets, f"{where}.budgets")]
-    settings = []
+    settings: dict[str, Setting] = {}  # by name: a budget under two labels runs once
+
+    def add(setting: Setting) -> None:
+        settings[setting.name] = setting
+
     for label in pick(part.estimators, sweep.estimators, f"{where}.estimators"):
         estimator = sweep.estimator(label, family_label)
         if estimator.supports(NonPrivate()):
             if not family.follows_budget:
-                settings.append(Setting(label, estimator, NonPrivate()))
+                add(Setting(label, estimator, NonPrivate()))
             continue
         for budget in budgets:
             if estimator.supports(budget):
-                settings.append(Setting(label, estimator, budget))
+                add(Setting(label, estimator, budget))
             elif label in (part.estimators or ()):
                 allowed = ", ".join(notion.notion for notion in estimator.notions)
                 raise ConfigError(
                     f"{where}.budgets: {budget}: the estimator {label} cannot honour the notion "
                     f"{budget.notion!r}; it supports: {allowed}"
                 )
-    return settings
+    return list(settings.values())

@@ -56,8 +56,8 @@ def check_writable(folder: Path) -> None:
         Naming the folder and what the system says.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
+        there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+        with tempfile.TemporaryFile(dir=there):
             pass
     except OSError as error:
         raise ConfigError(f"out: '{folder}': cannot be written to: {error.strerror}") from error

@@ -61,7 +61,7 @@ class Store:
     """
 
     def __init__(self, folder: Path, plugins: tuple[Path, ...] = ()) -> None:
-        self.folder = folder / "blocks"
+        self.folder = folder.absolute() / "blocks"  # pyarrow gives ~ a meaning
         self._source = source_digest(plugins)
 
     def key(self, task: BlockTask) -> str:

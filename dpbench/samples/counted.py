@@ -34,7 +34,9 @@ class CountedSample(Sample):
         self.counts = np.asarray(counts, dtype=np.int64)
         if not np.all(np.isfinite(self.atoms)) or np.any(np.diff(self.atoms) <= 0):
             raise ValueError(f"atoms must be finite and increasing, got {self.atoms}")
-        if self.counts.ndim != 2 or self.counts.shape[1] != self.atoms.size:
+        if not np.array_equal(self.counts, counts):
+            raise ValueError("counts must be whole numbers")
+        if self.counts.ndim != 2 or self.counts.shape[1] != self.atoms.size or not len(self.counts):
             raise ValueError(
                 f"expected counts of shape (trials, {self.atoms.size}), got {self.counts.shape}"
             )
@@ -61,6 +63,8 @@ class CountedSample(Sample):
 
     def trimmed_mean(self, fraction: float) -> Floats:
         cut = int(fraction * self.n)
+        if 2 * cut >= self.n:
+            raise ValueError(f"cutting {fraction} from each end leaves nothing")
         upto = np.clip(np.cumsum(self.counts, axis=1) - cut, 0, self.n - 2 * cut)
         kept = np.diff(upto, axis=1, prepend=0)
         return np.asarray((kept * self.atoms).sum(axis=1) / (self.n - 2 * cut))

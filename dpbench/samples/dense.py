@@ -40,12 +40,11 @@ class DenseSample(Sample):
             raise ValueError(
                 f"expected a non-empty (trials, n) or (trials, n, d) array, got {array.shape}"
             )
-        self._sums = array.sum(axis=1)
-        # A sum is finite unless a value is not or it overflows: a cheap first look.
-        if not np.all(np.isfinite(self._sums)):
+        self._mean = _mean(array)
+        # A mean is finite unless a value is not: a cheap first look.
+        if not np.all(np.isfinite(self._mean)):
             bad = int(np.count_nonzero(~np.isfinite(array)))
-            if bad:
-                raise ValueError(f"{bad} of {array.size} values are NaN or infinite")
+            raise ValueError(f"{bad} of {array.size} values are NaN or infinite")
         self._values = array.view()
         self._values.flags.writeable = False
         self.trials, self.n = array.shape[:2]
@@ -57,7 +56,7 @@ class DenseSample(Sample):
         return self._values
 
     def mean(self) -> Floats:
-        return np.asarray(self._sums / self.n)
+        return self._mean
 
     def clipped_mean(self, lower: float | Floats, upper: float | Floats) -> Floats:
         low, high = (np.asarray(b, dtype=float) for b in (lower, upper))
@@ -66,17 +65,16 @@ class DenseSample(Sample):
             if np.all(low <= core_low) and np.all(high >= core_high):
                 low, high = (b[trial] if b.ndim else b for b in (low, high))
                 starts = np.searchsorted(trial, np.arange(self.trials))
-                beyond = np.add.reduceat(np.clip(outside, low, high), starts)
-                return np.asarray((inside + beyond) / self.n)
+                return inside + np.add.reduceat(np.clip(outside, low, high) / self.n, starts)
         low, high = (self._per_trial(b) for b in (low, high))
-        return np.asarray(np.clip(self._values, low, high).mean(axis=1))
+        return _mean(np.clip(self._values, low, high))
 
     @cached_property
     def _parts(self) -> tuple[float, float, Floats, NDArray[np.intp], Floats]:
-        """A core interval, the sums of the records in it, and the few records outside.
+        """A core interval, what the records in it add to the mean, the few records outside.
 
-        Most clipping intervals contain the bulk of the data. Then the clipped sum is
-        the sum of the bulk plus the clipped sum of the few others, so that many
+        Most clipping intervals contain the bulk of the data. Then the clipped mean is
+        what the bulk adds plus what the few others add when clipped, so that many
         intervals cost little more than one, and no large numbers are ever subtracted.
         The core depends on the data alone: the answer does not depend on which
         questions came before. Every trial's first record counts as outside, so that
@@ -91,7 +89,7 @@ class DenseSample(Sample):
         beyond[:, 0] = True
         index = np.flatnonzero(beyond)
         bulk.reshape(-1)[index] = 0.0
-        return low, high, bulk.sum(axis=1), index // self.n, flat[index]
+        return low, high, _mean(bulk), index // self.n, flat[index]
 
     def count(self, lower: float | Floats, upper: float | Floats) -> Floats:
         low, high = (self._per_trial(np.asarray(b, dtype=float)) for b in (lower, upper))
@@ -105,8 +103,10 @@ class DenseSample(Sample):
     def trimmed_mean(self, fraction: float) -> Floats:
         cut = int(fraction * self.n)
         ranks = [cut, self.n - 1 - cut]
+        if 2 * cut >= self.n:
+            raise ValueError(f"cutting {fraction} from each end leaves nothing")
         middle = np.partition(self._values, ranks, axis=1)[:, cut : self.n - cut]
-        return np.asarray(middle.mean(axis=1))
+        return _mean(middle)
 
     def split(self, sizes: Sequence[int], rng: np.random.Generator) -> list[Self]:
         if sum(sizes) != self.n or min(sizes) < 1:
@@ -117,3 +117,13 @@ class DenseSample(Sample):
     def _per_trial(self, bound: Floats) -> Floats:
         """Shape a bound for broadcasting against the records."""
         return bound.reshape(bound.shape + (1,) * (self._values.ndim - 1)) if bound.ndim else bound
+
+
+def _mean(values: Floats) -> Floats:
+    """Means along the records, finite for finite values even where their sum overflows."""
+    n = values.shape[1]
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = np.asarray(values.sum(axis=1) / n)
+        if not np.all(np.isfinite(mean)):
+            mean = np.asarray((values / n).sum(axis=1))
+    return mean

@@ -97,10 +97,11 @@ def _expected_miss(
     reach = 9 * np.sqrt(n * p * (1 - p)) + 40
     s = np.arange(max(0, np.floor(n * p - reach)), min(n, np.ceil(n * p + reach)) + 1)
     weights = np.exp(log_binomial_pmf(s, n, p))
-    if signs == 1:
-        miss = miss_one_sign(s, epsilon, delta, beta)
-    else:
-        miss = miss_two_signs(s, epsilon, delta)
+    with np.errstate(over="ignore"):  # an infinite e^epsilon is as good as a large one
+        if signs == 1:
+            miss = miss_one_sign(s, epsilon, delta, beta)
+        else:
+            miss = miss_two_signs(s, epsilon, delta)
     return float(weights @ miss / weights.sum())
 
 

@@ -1,0 +1,212 @@
+"""A tiny sweep in a folder of its own, run in this process or by the real command."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpbench.cli import run
+from dpbench.distributions import Distribution
+from dpbench.estimators import Estimator
+
+TINY: dict[str, Any] = {
+    "name": "tiny",
+    "families": {
+        "two_point": {"kind": "two_point_family", "k": [2, 3], "c": [1, 3]},
+        "tails": {"kind": "student_t", "tail_index": 2.5, "unit_moment": 2},
+    },
+    "estimators": {
+        "minimax": {"kind": "heavy_tailed_mean", "policy": "minimax"},
+        "rate": {"kind": "heavy_tailed_mean", "policy": "rate"},
+        "mean": {"kind": "empirical_mean"},
+    },
+    "budgets": {"pure": {"kind": "pure_dp", "epsilon": 0.1}},
+    "parts": {
+        "worst": {"families": ["two_point_k*"], "n": [1e5, 1e8], "trials": 50},
+        "tails": {"families": ["tails"], "n": [1e3], "trials": 50},
+    },
+    "claims": {
+        "alpha": {
+            "theorem": "heavy_tail_alpha",
+            "families": ["two_point_k*"],
+            "estimators": ["minimax"],
+            "budgets": ["pure"],
+            "tolerance": 0.3,
+            "reason": "few trials",
+        }
+    },
+    "figures": {},
+}
+FIGURE = {"kind": "error_against_n", "families": ["two_point_k*"], "budget": "pure"}
+
+PLUGIN = """
+from typing import ClassVar
+import numpy as np
+from dpbench import Estimate, Estimator, PureDP
+from dpbench.parameters import validated
+
+
+@validated
+class {name}(Estimator):
+    factor: float = 1.0
+
+    def estimate(self, sample, ledger):
+        bound = np.sqrt(10 * sample.n)
+        clipped = sample.clipped_mean(-bound, bound)
+        value = ledger.add_noise(clipped, 2 * bound / sample.n)
+        {body}
+        return Estimate(value, clipped)
+"""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Bench:
+    """A working folder with configurations in ``conf/``."""
+
+    def __init__(self, folder: Path, capture: pytest.CaptureFixture[str]) -> None:
+        self.folder, self._capture = folder, capture
+        self.conf = folder / "conf"
+        (self.conf / "sweep").mkdir(parents=True)
+        self.write()
+
+    def write(
+        self, change: Callable[[dict[str, Any]], object] = lambda _: None, *, name: str = "tiny"
+    ) -> None:
+        """Write the tiny sweep, changed; JSON is YAML."""
+        spec = copy.deepcopy(TINY)
+        change(spec)
+        self.text(json.dumps(spec), name=name)
+
+    def text(self, text: str, *, name: str = "tiny") -> None:
+        (self.conf / "sweep" / f"{name}.yaml").write_text(text)
+
+    def plugin(self, name: str, body: str = "pass", module: str = "mine") -> None:
+        """Write a plug-in with one estimator, which clips far too late."""
+        (self.conf / f"{module}.py").write_text(PLUGIN.format(name=name, body=body))
+
+    def argv(self, *args: str) -> list[str]:
+        return ["--config-dir", "conf", "sweep=tiny", "out=out", "n_jobs=1", *args]
+
+    def raw(self, *argv: str) -> Result:
+        """Run in this process, with exactly these arguments."""
+        self._capture.readouterr()
+        code = run(argv)
+        return Result(code, *self._capture.readouterr())
+
+    def run(self, *args: str) -> Result:
+        """Run the tiny sweep in this process."""
+        return self.raw(*self.argv(*args))
+
+    def start(self, *args: str, **more: Any) -> subprocess.Popen[str]:
+        """Start the real command, in a process group of its own."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "dpbench", *args],
+            cwd=self.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            **more,
+        )
+
+    def command(self, *args: str, **more: Any) -> Result:
+        """Run the real command, with exactly these arguments."""
+        return finish(self.start(*args, **more))
+
+    def manifest(self, out: str = "out") -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.folder / out / "manifest.json").read_text())
+        return found
+
+    def read(self, name: str, out: str = "out") -> str:
+        return (self.folder / out / name).read_text()
+
+    def blocks(self, out: str = "out") -> list[Path]:
+        return sorted((self.folder / out / "blocks").glob("*.parquet"))
+
+    def results(self, out: str = "out") -> dict[str, bytes]:
+        """The bytes of all that must not depend on how the run was made."""
+        names = ("summary.csv", "claims.csv", "figures/*")
+        root = self.folder / out
+        return {p.relative_to(root).as_posix(): p.read_bytes() for n in names for p in root.glob(n)}
+
+    def files(self) -> dict[str, bytes | None]:
+        """Everything below the working folder."""
+        found = sorted(self.folder.rglob("*"))
+        return {str(p): p.read_bytes() if p.is_file() else None for p in found}
+
+
+def finish(process: subprocess.Popen[str], timeout: float = 90) -> Result:
+    """Wait for a command; end its process group if it hangs."""
+    try:
+        out, err = process.communicate(timeout=timeout)
+    except BaseException:
+        kill(process)
+        raise
+    return Result(process.returncode, out, err)
+
+
+def kill(process: subprocess.Popen[str], how: signal.Signals = signal.SIGKILL) -> None:
+    """Send a signal to the process group that `Bench.start` opened."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, how)
+
+
+def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    """Wait until it holds or the process ends."""
+    limit = time.monotonic() + 60
+    while not condition() and process.poll() is None:
+        assert time.monotonic() < limit
+        time.sleep(0.005)
+
+
+def unusable(result: Result, *words: str) -> None:
+    """Assert exit code 2 and one line on standard error that has the words."""
+    assert result.code == 2, result
+    assert result.err.startswith("dpbench: ")
+    assert result.err.endswith("\n")
+    assert result.err.count("\n") == 1, result.err
+    assert "Traceback" not in result.err
+    for word in words:
+        assert word in result.err
+    assert result.out == ""
+
+
+@pytest.fixture
+def bench(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Bench]:
+    """The tiny sweep; plug-ins and figures of this process are forgotten afterwards."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HYDRA_FULL_ERROR", raising=False)
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.setenv("COLUMNS", "150")
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    for kind in (Estimator, Distribution):
+        monkeypatch.setattr(kind, "_registry", dict(kind._registry))
+    yield Bench(tmp_path, capsys)
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None) or "").startswith(str(tmp_path)):
+            del sys.modules[name]
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")

@@ -1,0 +1,262 @@
+"""What mechanisms cost, and what they release."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, NonPrivate, OverdraftError, PureDP
+
+Floats = NDArray[np.float64]
+
+FALSE_ALARM = 1e-6
+BUDGETS: list[Budget] = [PureDP(0.8), ZCDP(0.1), ApproxDP(0.8, 1e-5)]
+each = pytest.mark.parametrize("budget", BUDGETS, ids=lambda b: b.notion)
+
+
+def ledger(budget: Budget, seed: int = 0) -> Ledger:
+    return Ledger(budget, np.random.default_rng(seed))
+
+
+def spend(account: Ledger) -> None:
+    account.add_noise(np.zeros(2), 1.0)
+
+
+MECHANISMS: list[Callable[[Ledger, float], object]] = [
+    lambda account, sensitivity: account.add_noise(np.zeros(2), sensitivity),
+    lambda account, sensitivity: account.add_noise(np.zeros((2, 3)), 1.0, l1=sensitivity),
+    lambda account, sensitivity: account.add_l2_noise(np.zeros((2, 3)), sensitivity),
+    lambda account, sensitivity: account.exponential(np.zeros((2, 3)), sensitivity),
+]
+NAMES = ["add_noise", "add_noise_l1", "add_l2_noise", "exponential"]
+each_mechanism = pytest.mark.parametrize("mechanism", MECHANISMS, ids=NAMES)
+
+
+@each
+@each_mechanism
+def test_a_mechanism_spends_the_budget_once(
+    budget: Budget, mechanism: Callable[[Ledger, float], object]
+) -> None:
+    account = ledger(budget)
+    assert account.spent == (0.0,) * len(budget.amounts)
+    mechanism(account, 1.0)
+    assert account.spent == budget.amounts
+    with pytest.raises(OverdraftError, match="exceeds what is left"):
+        mechanism(account, 1.0)
+    assert account.spent == budget.amounts
+
+
+@each
+@pytest.mark.parametrize("shares", [(0.5, 0.5), (0.25, 0.75), (1.0,), (0.1,) * 10, (1 / 3,) * 3])
+def test_a_sequential_split_adds_up(budget: Budget, shares: tuple[float, ...]) -> None:
+    account = ledger(budget)
+    children = account.split(*shares)
+    assert account.spent == (0.0,) * len(budget.amounts)
+    for done, child in enumerate(children, start=1):
+        spend(child)
+        wanted = [amount * sum(shares[:done]) for amount in budget.amounts]
+        assert account.spent == pytest.approx(wanted)
+    assert account.spent == pytest.approx(budget.amounts)
+
+
+@each
+def test_parallel_parts_cost_their_maximum(budget: Budget) -> None:
+    account = ledger(budget)
+    one, two, three = account.parallel(3)
+    spend(one.split(0.25)[0])
+    assert account.spent == pytest.approx([a / 4 for a in budget.amounts])
+    spend(two.split(0.75)[0])
+    assert account.spent == pytest.approx([0.75 * a for a in budget.amounts])
+    spend(three)
+    assert account.spent == budget.amounts
+
+
+@each
+def test_steps_and_parts_together(budget: Budget) -> None:
+    account = ledger(budget)
+    first, second = account.split(0.4, 0.6)
+    for part in first.parallel(5):
+        for half in part.split(0.5, 0.5):
+            spend(half)
+    spend(second)
+    assert account.spent == pytest.approx(budget.amounts)
+
+
+@each
+@pytest.mark.parametrize("shares", [(1.001,), (0.6, 0.6), (0.5, 0.5, 1e-6), (1.0, 1.0)])
+def test_a_split_of_more_than_there_is(budget: Budget, shares: tuple[float, ...]) -> None:
+    with pytest.raises(OverdraftError):
+        ledger(budget).split(*shares)
+
+
+@each
+def test_overdrafts_of_every_order(budget: Budget) -> None:
+    acts: list[Callable[[Ledger], object]] = [
+        spend,
+        lambda account: account.split(0.5),
+        lambda account: account.parallel(2),
+    ]
+    for one, two in itertools.product(acts, acts):
+        if one is two is acts[1]:
+            continue  # two halves fit
+        account = ledger(budget)
+        one(account)
+        with pytest.raises(OverdraftError):
+            two(account)
+
+
+@each
+def test_a_child_has_no_more_than_its_share(budget: Budget) -> None:
+    child, _ = ledger(budget).split(0.5, 0.5)
+    spend(child)
+    with pytest.raises(OverdraftError):
+        spend(child)
+
+
+@pytest.mark.parametrize("share", [0.0, -0.5, math.nan, math.inf])
+@each
+def test_shares_that_are_none_are_refused(budget: Budget, share: float) -> None:
+    with pytest.raises((ValueError, OverdraftError)):
+        ledger(budget).split(share)
+
+
+def test_a_pure_step_under_zcdp_and_approx() -> None:
+    account = ledger(ZCDP(0.1))
+    pure, rest = account.split(PureDP(0.2), ZCDP(0.08))
+    spend(pure)
+    assert account.spent == pytest.approx((0.02,))
+    spend(rest)
+    assert account.spent == pytest.approx((0.1,))
+    account = ledger(ApproxDP(1.0, 1e-5))
+    pure, rest = account.split(PureDP(0.4), ApproxDP(0.6, 1e-5))
+    spend(pure)
+    assert account.spent == pytest.approx((0.4, 0.0))
+    spend(rest)
+    assert account.spent == pytest.approx((1.0, 1e-5))
+
+
+def test_a_pure_step_that_is_too_dear() -> None:
+    with pytest.raises(OverdraftError):
+        ledger(ZCDP(0.1)).split(PureDP(0.45))
+    with pytest.raises(OverdraftError):
+        ledger(ApproxDP(1.0, 1e-5)).split(ApproxDP(0.5, 2e-5))
+
+
+def test_steps_of_a_notion_that_implies_nothing_are_refused() -> None:
+    for budget, other in ((PureDP(1.0), ZCDP(0.01)), (ZCDP(1.0), NonPrivate())):
+        with pytest.raises(ValueError, match="implies no"):
+            ledger(budget).split(other)
+
+
+@each_mechanism
+@pytest.mark.parametrize("sensitivity", [math.inf, math.nan, -1.0])
+def test_sensitivities_that_are_none_are_refused(
+    mechanism: Callable[[Ledger, float], object], sensitivity: float
+) -> None:
+    with pytest.raises(ValueError, match="sensitivity"):
+        mechanism(ledger(PureDP(1.0)), sensitivity)
+
+
+def test_the_l1_sensitivity_is_bounded_by_default() -> None:
+    given = ledger(PureDP(1.0), 5).add_noise(np.zeros((4, 9)), 2.0, l1=6.0)
+    default = ledger(PureDP(1.0), 5).add_noise(np.zeros((4, 9)), 2.0)
+    np.testing.assert_allclose(default, given)
+
+
+def softmax(exponents: Floats) -> Floats:
+    weights = np.exp(exponents - exponents.max())
+    return np.asarray(weights / weights.sum())
+
+
+@each
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_exponential_mechanism_is_a_softmax(budget: Budget, weighted: bool) -> None:
+    scores, sensitivity, times = np.array([0.0, -1.0, 3.0, 2.5, -8.0]), 1.7, 100_000
+    log_weights = np.log([1.0, 5.0, 0.2, 0.1, 9.0]) if weighted else np.zeros(5)
+    epsilon = math.sqrt(8 * budget.rho) if isinstance(budget, ZCDP) else 0.8
+    wanted = times * softmax(epsilon * scores / (2 * sensitivity) + log_weights)
+    rows = np.tile(scores, (times, 1))
+    chosen = ledger(budget, 7).exponential(rows, sensitivity, log_weights if weighted else 0.0)
+    found = np.bincount(chosen, minlength=5)
+    # Chi-square test with false-alarm probability 1e-6.
+    assert ((found - wanted) ** 2 / wanted).sum() <= stats.chi2.isf(FALSE_ALARM, 4)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
+@pytest.mark.parametrize("sensitivity", [0.5, 2.0])
+def test_privacy_of_the_exponential_mechanism(epsilon: float, sensitivity: float) -> None:
+    """Exact over all neighbours: each score moves by -sensitivity, 0 or +sensitivity."""
+    largest = 0.0
+    zcdp = ZCDP(epsilon**2 / 8)
+    for scores in itertools.product([0.0, 1.0, -3.0], repeat=4):
+        p = softmax(epsilon * np.array(scores) / (2 * sensitivity))
+        for moves in itertools.product([-1, 0, 1], repeat=4):
+            moved = np.array(scores) + sensitivity * np.array(moves)
+            q = softmax(zcdp.exponential_epsilon * moved / (2 * sensitivity))
+            largest = max(largest, float(np.abs(np.log(p / q)).max()))
+            for order in (1.01, 2.0, 10.0):
+                renyi = np.log((p**order * q ** (1 - order)).sum()) / (order - 1)
+                assert renyi <= zcdp.rho * order * (1 + 1e-9)
+    assert largest <= epsilon * (1 + 1e-12)
+
+
+def l2_draws(dimension: int, sensitivity: float, budget: Budget, times: int) -> Floats:
+    return ledger(budget, 8).add_l2_noise(np.zeros((times, dimension)), sensitivity)
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 3, 20])
+@each
+def test_the_radius_of_l2_noise(dimension: int, budget: Budget) -> None:
+    times, sensitivity = 20_000, 2.5
+    epsilon = math.sqrt(2 * budget.rho) if isinstance(budget, ZCDP) else 0.8
+    radius = np.linalg.norm(l2_draws(dimension, sensitivity, budget, times), axis=1)
+    law = stats.gamma(dimension, scale=sensitivity / epsilon)
+    # Kolmogorov-Smirnov and z-test, each with false-alarm probability 1e-6.
+    assert stats.kstest(radius, law.cdf).pvalue > FALSE_ALARM
+    mean = dimension * sensitivity / epsilon
+    allowed = stats.norm.isf(FALSE_ALARM / 2) * mean / math.sqrt(dimension * times)
+    assert abs(radius.mean() - mean) <= allowed
+
+
+def test_the_direction_of_l2_noise() -> None:
+    # Kolmogorov-Smirnov tests with false-alarm probability 1e-6 each.
+    z = l2_draws(2, 1.0, PureDP(1.0), 20_000)
+    angle = np.arctan2(z[:, 1], z[:, 0])
+    assert stats.kstest(angle, stats.uniform(-math.pi, 2 * math.pi).cdf).pvalue > FALSE_ALARM
+    z = l2_draws(3, 1.0, PureDP(1.0), 20_000)
+    radius = np.linalg.norm(z, axis=1)
+    for j in range(3):  # Archimedes: each coordinate is uniform on the sphere
+        assert stats.kstest(z[:, j] / radius, stats.uniform(-1, 2).cdf).pvalue > FALSE_ALARM
+    assert abs(stats.spearmanr(radius, z[:, 0] / radius).statistic) <= 5 / math.sqrt(20_000)
+
+
+def test_l2_noise_is_added_to_the_values() -> None:
+    values = np.arange(6.0).reshape(2, 3) * 1e6
+    noise = ledger(PureDP(1.0), 3).add_l2_noise(np.zeros((2, 3)), 1.0)
+    np.testing.assert_allclose(ledger(PureDP(1.0), 3).add_l2_noise(values, 1.0), values + noise)
+
+
+@pytest.mark.parametrize("dimension", [2, 5])
+def test_privacy_of_l2_noise(dimension: int) -> None:
+    """The log-density of a Gamma radius and a uniform direction, at pairs of points."""
+    epsilon, sensitivity = 0.8, 2.5
+    rng = np.random.default_rng(1)
+    z = rng.normal(scale=10.0, size=(5000, dimension))
+    step = rng.standard_normal((5000, dimension))
+    step *= sensitivity / np.linalg.norm(step, axis=1, keepdims=True)
+    step[:100] = z[:100] * sensitivity / np.linalg.norm(z[:100], axis=1, keepdims=True)
+
+    def log_density(points: Floats) -> Floats:
+        radius = np.linalg.norm(points, axis=1)
+        law = stats.gamma(dimension, scale=sensitivity / epsilon)
+        return np.asarray(law.logpdf(radius) - (dimension - 1) * np.log(radius))
+
+    ratio = np.abs(log_density(z) - log_density(z + step))
+    assert ratio.max() <= epsilon * (1 + 1e-9)
+    np.testing.assert_allclose(ratio[:100], epsilon, rtol=1e-9)  # attained along the ray

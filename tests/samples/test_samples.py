@@ -1,0 +1,314 @@
+"""Dense and counted data answer alike, and as a loop over the records does."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import ArrayLike, NDArray
+
+from dpbench.samples import CountedSample, DenseSample
+from dpbench.samples.base import part_sizes
+
+Floats = NDArray[np.float64]
+
+ATOMS = [-3.5, -1.0, 0.0, 0.25, 2.0, 50.0]
+BOUNDS = [(-1.0, 1.0), (-0.3, 0.4), (-3.5, 50.0), (-100.0, 1e9), (3.0, 4.0), (60.0, 70.0)]
+BIG = 10**12
+
+
+def counted() -> CountedSample:
+    rng = np.random.default_rng(1)
+    return CountedSample(ATOMS, rng.multinomial(200, [0.05, 0.2, 0.4, 0.2, 0.1, 0.05], 7))
+
+
+def expanded(sample: CountedSample) -> DenseSample:
+    return DenseSample(np.stack([np.repeat(sample.atoms, row) for row in sample.counts]))
+
+
+def naive(values: ArrayLike, lower: ArrayLike, upper: ArrayLike) -> Floats:
+    """Clipped means record by record, each sum exactly rounded."""
+    rows = np.asarray(values, dtype=float)
+    low, high = (np.broadcast_to(b, (len(rows),)) for b in (lower, upper))
+    return np.array(
+        [
+            math.fsum(min(max(x, a), b) for x in row) / len(row)
+            for row, a, b in zip(rows.tolist(), low.tolist(), high.tolist(), strict=True)
+        ]
+    )
+
+
+def close(found: Floats, wanted: Floats, size: float = 1.0) -> None:
+    np.testing.assert_allclose(found, wanted, rtol=1e-13, atol=1e-14 * size)
+
+
+def test_means_agree() -> None:
+    close(counted().mean(), expanded(counted()).mean())
+
+
+@pytest.mark.parametrize(("lower", "upper"), BOUNDS)
+def test_clipped_means_agree(lower: float, upper: float) -> None:
+    dense = expanded(counted())
+    wanted = naive(dense.values, lower, upper)
+    close(counted().clipped_mean(lower, upper), wanted)
+    close(dense.clipped_mean(lower, upper), wanted)
+
+
+@pytest.mark.parametrize(("narrow", "wide"), [(0.1, 60.0), (0.1, 1.0), (51.0, 60.0)])
+def test_clipped_means_agree_with_bounds_per_trial(narrow: float, wide: float) -> None:
+    low, high = np.linspace(-4, 0, 7), np.linspace(narrow, wide, 7)
+    dense = expanded(counted())
+    wanted = naive(dense.values, low, high)
+    close(counted().clipped_mean(low, high), wanted)
+    close(dense.clipped_mean(low, high), wanted)
+
+
+def test_one_bound_per_trial_and_one_for_all() -> None:
+    low = np.linspace(-4, 0, 7)
+    dense = expanded(counted())
+    close(counted().clipped_mean(low, 60.0), naive(dense.values, low, 60.0))
+    close(dense.clipped_mean(low, 60.0), naive(dense.values, low, 60.0))
+
+
+@pytest.mark.parametrize(("lower", "upper"), [*BOUNDS, (0.0, 0.25), (-1.0, 2.0), (0.25, 0.25)])
+def test_counts_agree_and_are_half_open(lower: float, upper: float) -> None:
+    dense = expanded(counted())
+    wanted = [sum(lower <= x < upper for x in row) for row in dense.values.tolist()]
+    assert dense.count(lower, upper).tolist() == wanted
+    assert counted().count(lower, upper).tolist() == wanted
+
+
+def test_counts_agree_with_bounds_per_trial() -> None:
+    low, high = np.linspace(-4, 0, 7), np.linspace(0.25, 60, 7)
+    np.testing.assert_array_equal(counted().count(low, high), expanded(counted()).count(low, high))
+
+
+@pytest.mark.parametrize("q", [1e-9, 1 / 200, 0.0625, 0.25, 0.5, 0.7, 0.75, 0.999, 1.0])
+def test_quantiles_agree_and_are_the_smallest_that_reach(q: float) -> None:
+    dense = expanded(counted())
+    for row, found in zip(dense.values, dense.quantile(q), strict=True):
+        reach = [x for x in sorted(row) if np.count_nonzero(row <= x) >= Fraction(q) * 200]
+        assert found == reach[0]
+    np.testing.assert_array_equal(counted().quantile(q), dense.quantile(q))
+
+
+@pytest.mark.parametrize("fraction", [0.0, 0.004, 0.05, 0.25, 0.333, 0.499])
+def test_trimmed_means_agree(fraction: float) -> None:
+    dense = expanded(counted())
+    cut = math.floor(Fraction(fraction) * 200)
+    wanted = np.array([math.fsum(sorted(row)[cut : 200 - cut]) for row in dense.values.tolist()])
+    close(counted().trimmed_mean(fraction), wanted / (200 - 2 * cut))
+    close(dense.trimmed_mean(fraction), wanted / (200 - 2 * cut))
+
+
+@pytest.mark.parametrize("wild", [1e150, -1e150, 1e300, -1e300])
+@pytest.mark.parametrize("half_width", [0.1, 1.0, 5.0, 1e4])
+def test_a_wild_record_swallows_no_digits(wild: float, half_width: float) -> None:
+    values = np.random.default_rng(2).normal(0.3, 1.0, (3, 20_000))
+    values[1, 7] = wild
+    found = DenseSample(values).clipped_mean(-half_width, half_width)
+    close(found, naive(values, -half_width, half_width))
+
+
+@pytest.mark.parametrize("bulk", [1e12 + 0.3, 1e150])
+def test_other_trials_swallow_no_digits(bulk: float) -> None:
+    values = np.full((100, 3), bulk)
+    values[7] = [1.2345678, 0.1, -0.7]
+    close(DenseSample(values).clipped_mean(-1e300, 1e300), naive(values, -1e300, 1e300))
+
+
+def test_narrow_and_wide_bounds_per_trial_in_one_batch() -> None:
+    values = np.random.default_rng(3).standard_cauchy((4, 3000))
+    low, high = np.array([-0.1, -1e3, -1e9, -2.0]), np.array([1e9, 0.1, 1e9, 3.0])
+    close(DenseSample(values).clipped_mean(low, high), naive(values, low, high), 1e9)
+    wide = np.array([1e2, 1e3, 1e4, 1e5])
+    close(DenseSample(values).clipped_mean(-wide, wide), naive(values, -wide, wide), 1e3)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 1000])
+@pytest.mark.parametrize("value", [0.0, 0.1, -7e150])
+def test_equal_records(n: int, value: float) -> None:
+    sample = DenseSample(np.full((3, n), value))
+    for lower, upper in [(-1.0, 1.0), (-1e300, 1e300), (5.0, 6.0)]:
+        close(sample.clipped_mean(lower, upper), np.full(3, min(max(value, lower), upper)))
+    assert sample.quantile(0.5).tolist() == [value] * 3
+
+
+@given(
+    st.lists(st.floats(-1e300, 1e300), min_size=1, max_size=60),
+    st.floats(-1e3, 1e3),
+    st.floats(0, 1e3),
+)
+@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+def test_clipped_mean_of_any_records(row: list[float], lower: float, width: float) -> None:
+    upper = lower + width
+    found = DenseSample([row]).clipped_mean(lower, upper)
+    # Each of n additions rounds a sum of at most n max(|lower|, |upper|).
+    slack = 4e-16 * len(row) * max(abs(lower), abs(upper))
+    np.testing.assert_allclose(found, naive([row], lower, upper), rtol=0, atol=slack)
+
+
+def test_order_of_queries_changes_no_bit() -> None:
+    values = np.random.default_rng(4).standard_t(2, (5, 4000))
+    one, two = DenseSample(values), DenseSample(values)
+    queries = [(-0.5, 0.5), (-3.0, 3.0), (-50.0, 50.0), (-1e6, 1e9)]
+    first = {b: one.clipped_mean(*b) for b in queries}
+    two.trimmed_mean(0.1)
+    second = {b: two.clipped_mean(*b) for b in reversed(queries)}
+    for bounds in queries:
+        np.testing.assert_array_equal(first[bounds], second[bounds])
+        np.testing.assert_array_equal(first[bounds], DenseSample(values).clipped_mean(*bounds))
+
+
+def test_vectors_answer_coordinate_by_coordinate() -> None:
+    values = np.random.default_rng(5).standard_t(3, (4, 50, 3))
+    sample = DenseSample(values)
+    assert (sample.trials, sample.n, sample.d) == (4, 50, 3)
+    for j in range(3):
+        line = DenseSample(values[..., j])
+        np.testing.assert_allclose(sample.mean()[:, j], line.mean(), rtol=1e-13)
+        close(sample.clipped_mean(-1.0, 0.5)[:, j], line.clipped_mean(-1.0, 0.5))
+        np.testing.assert_array_equal(sample.quantile(0.3)[:, j], line.quantile(0.3))
+        np.testing.assert_array_equal(sample.count(-1.0, 0.5)[:, j], line.count(-1.0, 0.5))
+        close(sample.trimmed_mean(0.1)[:, j], line.trimmed_mean(0.1))
+
+
+def test_the_callers_array_is_not_written_to() -> None:
+    values = np.random.default_rng(6).normal(size=(3, 500))
+    before = values.copy()
+    sample = DenseSample(values)
+    sample.clipped_mean(-0.1, 0.1)
+    sample.clipped_mean(-9.0, 9.0)
+    sample.quantile(0.3)
+    sample.trimmed_mean(0.2)
+    sample.group_means(4, np.random.default_rng(0))
+    np.testing.assert_array_equal(values, before)
+    assert values.flags.writeable
+    with pytest.raises(ValueError, match="read-only"):
+        sample.values[0, 0] = 1.0
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int64, np.bool_, np.float32])
+def test_numbers_become_float64(kind: type[np.generic]) -> None:
+    sample = DenseSample(np.array([[0, 1, 1]]).astype(kind))
+    assert sample.values.dtype == np.float64
+    assert sample.mean()[0] == 2 / 3
+    assert sample.clipped_mean(0.5, 2.0)[0] == 2.5 / 3
+
+
+@pytest.mark.parametrize(
+    ("bad", "count"),
+    [
+        ([np.nan], 1),
+        ([np.inf, np.inf], 2),
+        ([-np.inf], 1),
+        ([np.nan, np.inf, np.nan], 3),
+        ([np.inf, -np.inf], 2),
+    ],
+)
+def test_infinite_and_missing_values_are_refused(bad: list[float], count: int) -> None:
+    values = np.array([[*bad, *np.arange(6.0 - len(bad))]])
+    with pytest.raises(ValueError, match=f"{count} of 6"):
+        DenseSample(values)
+
+
+def test_finite_values_whose_sum_overflows_are_accepted() -> None:
+    sample = DenseSample([[1.5e308] * 10])
+    assert sample.clipped_mean(0.0, 1.0).tolist() == [1.0]
+    assert np.all(np.isfinite(sample.mean()))
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 0), (0, 3), (2, 3, 0), (1, 2, 3, 4)])
+def test_other_shapes_are_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="array, got"):
+        DenseSample(np.zeros(shape))
+
+
+@pytest.mark.parametrize(
+    ("atoms", "counts"),
+    [
+        ([0.0, 0.0], [[1, 1]]),
+        ([1.0, 0.0], [[1, 1]]),
+        ([0.0, np.inf], [[1, 1]]),
+        ([0.0, np.nan], [[1, 1]]),
+        ([0.0, 1.0], [[1, 1], [1, 2]]),
+        ([0.0, 1.0], [[-1, 2]]),
+        ([0.0, 1.0], [[0, 0]]),
+        ([0.0, 1.0], [1, 1]),
+        ([0.0, 1.0], [[1, 1, 1]]),
+    ],
+)
+def test_counts_that_are_no_dataset_are_refused(atoms: ArrayLike, counts: ArrayLike) -> None:
+    with pytest.raises(ValueError, match=r"atoms|counts"):
+        CountedSample(atoms, counts)
+
+
+@given(st.integers(1, 10**12), st.integers(1, 1000))
+@settings(max_examples=50, deadline=None, derandomize=True, database=None)
+def test_part_sizes(n: int, parts: int) -> None:
+    if parts > n:
+        with pytest.raises(ValueError, match="cannot be cut"):
+            part_sizes(n, parts)
+        return
+    sizes = part_sizes(n, parts)
+    assert len(sizes) == parts
+    assert sum(sizes) == n
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_a_dense_split_is_disjoint_and_complete() -> None:
+    values = np.arange(33.0).reshape(3, 11)
+    parts = DenseSample(values).split([4, 1, 6], np.random.default_rng(0))
+    assert [part.n for part in parts] == [4, 1, 6]
+    np.testing.assert_array_equal(np.concatenate([p.values for p in parts], axis=1), values)
+
+
+def test_a_counted_split_is_disjoint_and_complete() -> None:
+    sample = counted()
+    parts = sample.split([50, 1, 120, 29], np.random.default_rng(0))
+    assert [part.n for part in parts] == [50, 1, 120, 29]
+    np.testing.assert_array_equal(np.sum([p.counts for p in parts], axis=0), sample.counts)
+
+
+def test_a_counted_split_at_large_n() -> None:
+    sample = CountedSample([0.0, 1.0, 2.0], [[BIG - 10**6, 10**6 - 3, 3], [0, 0, BIG]])
+    sizes = part_sizes(BIG, 7)
+    parts = sample.split(sizes, np.random.default_rng(1))
+    assert [part.n for part in parts] == sizes
+    np.testing.assert_array_equal(sum(p.counts for p in parts), sample.counts)
+
+
+@pytest.mark.parametrize("sizes", [[100, 99], [200, 0], [201, -1], [150, 51]])
+def test_parts_of_other_totals_are_refused(sizes: list[int]) -> None:
+    for sample in (counted(), expanded(counted())):
+        with pytest.raises(ValueError, match="do not make up 200"):
+            sample.split(sizes, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("groups", [1, 2, 7, 11])
+@pytest.mark.parametrize("shape", [(3, 11), (3, 11, 2)])
+def test_group_means_against_a_loop(groups: int, shape: tuple[int, ...]) -> None:
+    values = np.random.default_rng(7).normal(size=shape)
+    found = DenseSample(values).group_means(groups, np.random.default_rng(0))
+    wanted = [[g.mean(axis=0) for g in np.array_split(row, groups)] for row in values]
+    np.testing.assert_allclose(found, np.array(wanted), rtol=1e-12)
+
+
+def test_counted_group_means_average_to_the_mean() -> None:
+    found = counted().group_means(8, np.random.default_rng(0))
+    assert found.shape == (7, 8)
+    close(found.mean(axis=1), counted().mean())
+
+
+@pytest.mark.parametrize("ones", [0, 1, 123_456_789, BIG // 3, BIG - 1, BIG])
+def test_a_counted_mean_is_exact_at_large_n(ones: int) -> None:
+    sample = CountedSample([0.0, 1.0], [[BIG - ones, ones]])
+    assert sample.mean()[0] == float(Fraction(ones, BIG))
+    assert sample.count(0.5, 2.0)[0] == ones
+    tau = 1234.5678
+    clipped = CountedSample([0.0, tau], [[BIG - ones, ones]]).clipped_mean(-10.25, 10.25)
+    assert clipped[0] == pytest.approx(float(Fraction(10.25) * ones / BIG), rel=4e-16, abs=0)
