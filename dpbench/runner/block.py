@@ -5,10 +5,11 @@ from __future__ import annotations
 import resource
 import time
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
@@ -106,7 +107,7 @@ def run_block(task: BlockTask) -> BlockResult:
     shape = (len(task.members), len(task.settings), task.trials)
     result = BlockResult({metric: np.full(shape, np.nan) for metric in METRICS})
     # Linear algebra gives other bits with another number of threads.
-    with threadpool_limits(limits=1), np.errstate(all="ignore"):
+    with _thread_pools().limit(limits=1), np.errstate(all="ignore"):
         for i, (_, distribution) in enumerate(task.members):
             name = (task.seed, canonical(distribution), task.n, task.index)
             try:
@@ -126,6 +127,12 @@ def run_block(task: BlockTask) -> BlockResult:
     result.cpu_seconds = time.process_time() - started
     result.peak_bytes = 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return result
+
+
+@cache
+def _thread_pools() -> ThreadpoolController:
+    """The linear algebra libraries of this process; finding them takes milliseconds."""
+    return ThreadpoolController()
 
 
 def _errors(

@@ -41,6 +41,7 @@ def compute(
     Parameters
     ----------
     tasks : sequence of BlockTask
+        At least one.
     runner : Runner
     n_jobs : int
         As joblib's: the number of processes, -1 for all cores.
@@ -59,8 +60,11 @@ def compute(
             return_as="generator_unordered",
             batch_size=1,
         )
-        calls = (joblib.delayed(_indexed)(i, task) for i, task in enumerate(tasks))
-        for index, result in parallel(calls):
+        calls = (joblib.delayed(_indexed)(i, tasks[i]) for i in range(1, len(tasks)))
+        results = parallel(calls)
+        # While the workers start, this process does the first block.
+        yield tasks[0], run_block(tasks[0])
+        for index, result in results:
             yield tasks[index], result
 
 
