@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 import time
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,10 +35,15 @@ class Setting:
     estimator: Estimator
     budget: Budget
 
+    @cached_property
+    def stream_name(self) -> tuple[str, str]:
+        """What names the noise: the parameters of the estimator and of the budget."""
+        return canonical(self.estimator), canonical(self.budget)
+
     @property
     def name(self) -> str:
         """The label and all parameters."""
-        return "|".join((self.label, canonical(self.estimator), canonical(self.budget)))
+        return "|".join((self.label, *self.stream_name))
 
 
 @dataclass(frozen=True)
@@ -138,7 +143,7 @@ def _thread_pools() -> ThreadpoolController:
 def _errors(
     setting: Setting, sample: Sample, target: float, name: tuple[int, str, int, int]
 ) -> dict[str, NDArray[np.float64]]:
-    rng = stream("noise", *name, canonical(setting.estimator), canonical(setting.budget))
+    rng = stream("noise", *name, *setting.stream_name)
     estimate = setting.estimator.run(sample, Ledger(setting.budget, rng))
     empirical = sample.mean()
     if not estimate.value.shape == estimate.before_noise.shape == empirical.shape:
