@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from dpbench.analysis.exponents import Measured, alpha_exponent, epsilon_exponent, interval
+from dpbench.analysis.exponents import Measured, alpha_exponent, debiased, epsilon_exponent
 from dpbench.analysis.summary import quantile_replicates
 from dpbench.parameters import validated
 from dpbench.privacy import Budget
@@ -214,7 +214,7 @@ def _measure(theorem: Theorem, curve: pd.DataFrame, draws: Floats) -> Measured:
         bound = curve["lower_bound"].to_numpy()
         ratios = np.log(np.concatenate([value[:, None], draws], axis=1) / bound[:, None])
         factor = np.exp(ratios.mean(axis=0))
-        return interval(factor[0], factor[1:])
+        return debiased(factor[0], factor[1:])
     if theorem.variable == "alpha":
         return alpha_exponent(n, value, draws.T)
     return epsilon_exponent(n, curve["epsilon"].to_numpy(), value, draws.T)

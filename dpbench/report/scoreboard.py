@@ -20,7 +20,7 @@ from dpbench.runner.manifest import Cost
 __all__ = ["console", "factors", "print_next", "render"]
 
 VERDICTS = ("consistent", "inconsistent", "inconclusive")
-WIDTH = 150
+WIDTH = 170
 
 
 def console() -> Console:
@@ -32,7 +32,7 @@ def _print_claims(claims: pd.DataFrame, out: Console) -> None:
     """Print every claim with its prediction, measurement, interval and verdict."""
     table = Table(title="Claims: theory against measurement", title_justify="left")
     for name in ("claim", "source", "estimator", "distribution", "privacy"):
-        table.add_column(name, overflow="fold")
+        table.add_column(name, no_wrap=True)
     for name in ("predicted", "measured", "95% interval"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
@@ -92,7 +92,8 @@ def _print_factors(summary: pd.DataFrame, out: Console) -> None:
         return
     orders = sorted(found["k"].unique())
     table = Table(
-        title="Worst-case error over the exact lower bound (range over n)", title_justify="left"
+        title="Worst-case error (0.9 quantile) over the exact lower bound, range over n",
+        title_justify="left",
     )
     table.add_column("estimator")
     table.add_column("privacy")

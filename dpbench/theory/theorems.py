@@ -20,8 +20,7 @@ class Theorem:
     variable : {'alpha', 'epsilon', 'factor'}
         ``alpha``: the e in n ~ (1/alpha)^e at fixed epsilon. ``epsilon``: the s in
         n ~ (1/epsilon)^s at fixed alpha. ``factor``: the error over the lower bound,
-        averaged over n (geometrically). As the largest of noisy quantiles over a family,
-        it errs upwards.
+        averaged over n (geometrically).
     predicted : callable
         The number at a moment order k.
     metric : str

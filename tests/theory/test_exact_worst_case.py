@@ -1,0 +1,73 @@
+"""The worst-case error of the clipped mean, computed without drawing anything."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import optimize, stats
+
+from dpbench.distributions import TwoPoint
+from dpbench.estimators import HeavyTailedMean
+from dpbench.privacy import Ledger, PureDP
+from dpbench.seeds import stream
+from dpbench.theory.families import TwoPointFamily
+
+BUDGET = PureDP(0.01)
+C = [0.0, 0.1, 0.3, 1.0, 2.0, 3.0, 10.0, 30.0, 100.0]
+
+
+def exact_q90(estimator: HeavyTailedMean, law: TwoPoint, n: int) -> float:
+    """The 0.9 quantile of |min(tau, T) S/n + Laplace - p tau|, S ~ Binomial(n, p)."""
+    threshold = estimator.clipping_threshold(n, BUDGET)
+    scale, mean = 2 * threshold / n / BUDGET.epsilon, law.p * law.tau
+    reach = 10 * np.sqrt(n * law.p) + 30
+    s = np.arange(max(0, np.floor(n * law.p - reach)), np.ceil(n * law.p + reach) + 1)
+    weights = stats.binom.pmf(s, n, law.p)
+    centre = min(law.tau, threshold) * s / n - mean
+
+    def missing(x: float) -> float:
+        inside = stats.laplace.cdf(x - centre, scale=scale)
+        return float(weights @ (inside - stats.laplace.cdf(-x - centre, scale=scale)) - 0.9)
+
+    return float(optimize.brentq(missing, 0, mean + 30 * scale))
+
+
+def exact_worst(estimator: HeavyTailedMean, k: float, n: int, c: list[float]) -> float:
+    laws = TwoPointFamily(k=k, c=c).members("f", n, BUDGET).values()
+    positive = [law for law in laws if isinstance(law, TwoPoint) and law.p and law.sign > 0]
+    return max(exact_q90(estimator, law, n) for law in positive)
+
+
+@pytest.mark.parametrize(("k", "factor"), [(2, 1.019), (3, 1.050), (4, 1.096), (6, 1.174)])
+def test_minimax_is_near_the_lower_bound(k: float, factor: float) -> None:
+    # The README quotes these; no private estimator can be below 1.
+    n, estimator = 10**8, HeavyTailedMean(k=k)
+    bound = TwoPointFamily(k=k, c=C).lower_bound(n, BUDGET)
+    worst = exact_worst(estimator, k, n, C)
+    assert worst / bound == pytest.approx(factor, abs=6e-4)
+    # The family's members hold the worst of the continuum between them.
+    between = list(np.geomspace(0.5, 30, 60))
+    assert exact_worst(estimator, k, n, between) <= worst * 1.0005
+
+
+@pytest.mark.parametrize("policy", ["minimax", "rate", "all"])
+@pytest.mark.parametrize("k", [2, 3, 4, 6])
+def test_exponent_without_sampling_error(policy: str, k: float) -> None:
+    n = np.array([10**5, 10**8, 10**11])
+    estimator = HeavyTailedMean(k=k, policy=policy)  # type: ignore[arg-type]
+    worst = [exact_worst(estimator, k, int(size), [0.3, 1.0, 3.0, 10.0]) for size in n]
+    slope = (np.log(worst[-1]) - np.log(worst[0])) / (np.log(n[-1]) - np.log(n[0]))
+    assert -1 / slope == pytest.approx(k / (k - 1), abs=0.002)
+
+
+def test_drawn_errors_have_the_exact_quantile() -> None:
+    # The number of 20,000 errors below the exact quantile is Binomial(20000, 0.9); false
+    # alarm 1e-6.
+    n, trials, estimator = 10**8, 20_000, HeavyTailedMean(k=3)
+    law = TwoPointFamily(k=3, c=[3.0]).members("f", n, BUDGET)["f/c=3"]
+    assert isinstance(law, TwoPoint)
+    sample = law.sample(stream("exact", "data"), trials, n)
+    errors = estimator.run(sample, Ledger(BUDGET, stream("exact", "noise"))).value - law.mean
+    below = int(np.sum(np.abs(errors) <= exact_q90(estimator, law, n)))
+    low, high = stats.binom.ppf([5e-7, 1 - 5e-7], trials, 0.9)
+    assert low <= below <= high
