@@ -68,12 +68,19 @@ def _panels(count: int, height: float = 2.4) -> tuple[Canvas, Iterator[Axes]]:
     return canvas, iter(axes.flat)
 
 
-def _legend(canvas: Canvas, columns: int = 4) -> None:
+def _power(n: float) -> str:
+    """A size for mathematical text: powers of ten as such."""
+    exponent = round(np.log10(n))
+    return f"10^{{{exponent}}}" if 10.0**exponent == n else f"{n:g}"
+
+
+def _legend(canvas: Canvas) -> None:
     """One legend for all panels, below them."""
     entries: dict[str, Any] = {}
     for axes in canvas.axes:
         handles, labels = axes.get_legend_handles_labels()
         entries |= {label: h for h, label in zip(handles, labels, strict=True)}
+    columns = len(entries) if sum(map(len, entries)) < 60 else 4
     canvas.legend(
         entries.values(), entries.keys(), loc="outside lower center", ncols=columns, frameon=False
     )
@@ -131,6 +138,7 @@ class ErrorAgainstN(Figure):
             self._bound(ax, panel)
             ax.set(xscale="log", yscale="log", title=f"$k = {k:g}$", xlabel="$n$")
             ax.set_ylabel(f"{METRIC_NAMES[self.metric]} (0.9 quantile)")
+            ax.minorticks_off()
         _legend(canvas)
         return canvas
 
@@ -166,10 +174,9 @@ class ErrorAgainstN(Figure):
         if bound.empty or self.metric != "q90":
             return
         ax.plot(bound.index, bound, label="exact lower bound", **BOUND)
-        ax.fill_between(
-            bound.index, bound, ax.get_ylim()[0], color="black", alpha=0.08, linewidth=0
-        )
-        ax.margins(y=0)
+        bottom, top = bound.min() / 2, 2 * rows[self.metric].max()
+        ax.fill_between(bound.index, bound, bottom, color="black", alpha=0.08, linewidth=0)
+        ax.set_ylim(bottom, top)
 
 
 @validated
@@ -231,9 +238,10 @@ class Decomposition(Figure):
             for part, name in self.PARTS.items():
                 worst = panel.groupby("threshold")[part].max()
                 ax.plot(worst.index, worst, label=name, **style[name])
-            ax.set(xscale="log", yscale="log", title=family.replace("_", " "))
-            ax.set_xlabel("threshold $T$")
-            ax.set_ylabel(f"0.9 quantile at $n$ = {self.n:g}")
+            ax.set(xscale="log", yscale="log", xlabel="threshold $T$")
+            name = family.partition("_k")[0].replace("_", " ").capitalize()
+            ax.set_title(f"{name}, $k = {panel['k'].iloc[0]:g}$", pad=14)
+            ax.set_ylabel(f"0.9 quantile at $n = {_power(self.n)}$")
             self._theory(ax, panel, budget)
             self._chosen(ax, sweep, family, budget)
         _legend(canvas)
@@ -258,15 +266,12 @@ class Decomposition(Figure):
             low, high = ax.get_xlim()
             if low < threshold < high:
                 ax.axvline(threshold, color="0.35", linewidth=0.8, zorder=1)
-                ax.annotate(
-                    label,
-                    (threshold, 0.02),
-                    xycoords=("data", "axes fraction"),
-                    rotation=90,
-                    ha="right",
-                    va="bottom",
-                    fontsize=7,
-                )
+                at: dict[str, Any] = {
+                    "xycoords": ("data", "axes fraction"),
+                    "ha": "center",
+                    "va": "bottom",
+                }
+                ax.annotate(label, (threshold, 1.01), fontsize=7, **at)
 
 
 @validated
