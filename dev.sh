@@ -37,7 +37,7 @@ shift || true
 case "$command" in
 bench)
     [ -e "$venv/.stamp" ] || set_up dask
-    exec "$venv/bin/python" -m dpbench "$@"
+    DPBENCH_COMMAND="bash $0 bench" exec "$venv/bin/python" -m dpbench "$@"
     ;;
 test)
     set_up dev

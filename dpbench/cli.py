@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from dpbench.config import (
     load_plugins,
     multirun,
 )
+from dpbench.files import command_line
 from dpbench.parameters import ConfigError, from_mapping
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def run(argv: Sequence[str]) -> int:
         0 if all is done; 1 if a cell failed, or a claim is inconsistent where the sweep
         gates on claims; 2 if the configuration cannot be used; 130 if interrupted.
     """
-    command = shlex.join(["python", "-m", "dpbench", *argv])
+    command = command_line(argv)
     try:
         return _run(argv)
     except ConfigError as error:

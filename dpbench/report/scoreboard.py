@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import shlex
 import time
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dpbench.analysis.claims import worst_case
+from dpbench.files import command_line
 from dpbench.runner.manifest import Cost
 
 __all__ = ["console", "factors", "print_next", "render"]
@@ -128,8 +128,8 @@ def print_next(name: str, folder: Path, cost: Cost, words: Sequence[str], out: C
     )
     out.print(f"results: {folder}/summary.csv, claims.csv, figures/, manifest.json", markup=False)
     if name == "quick":
-        out.print("next: python -m dpbench sweep=heavy_tail")
+        out.print(f"next: {command_line(['sweep=heavy_tail'])}", markup=False)
     else:
         kept = [word for word in words if not word.startswith(("trials=", "resume="))]
-        command = shlex.join(["python", "-m", "dpbench", *kept, f"trials={2 * cost.trials}"])
+        command = command_line([*kept, f"trials={2 * cost.trials}"])
         out.print(f"more trials, keeping these: {command}", markup=False)
