@@ -14,12 +14,12 @@ from dpbench.config import (
     Settings,
     SweepSettings,
     arguments,
+    command_line,
     composed,
     conf_folder,
     load_plugins,
     multirun,
 )
-from dpbench.files import command_line
 from dpbench.parameters import ConfigError, from_mapping
 
 if TYPE_CHECKING:

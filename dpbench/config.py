@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import importlib
 import itertools
+import os
 import re
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import fields
@@ -27,6 +29,7 @@ __all__ = [
     "Settings",
     "SweepSettings",
     "arguments",
+    "command_line",
     "composed",
     "conf_folder",
     "load_plugins",
@@ -230,3 +233,8 @@ def load_plugins(names: Sequence[str], config_dir: Path | None) -> tuple[Path, .
         source = Path(str(module.__file__))
         files += sorted(source.parent.rglob("*.py")) if source.stem == "__init__" else [source]
     return tuple(files)
+
+
+def command_line(words: Sequence[str]) -> str:
+    """What a user types to run dpbench with these words; ``dev.sh`` has its own way."""
+    return f"{os.environ.get('DPBENCH_COMMAND', 'python -m dpbench')} {shlex.join(words)}".strip()

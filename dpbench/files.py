@@ -1,15 +1,14 @@
-"""Files that are written whole or not at all, and commands to type."""
+"""Files that are written whole or not at all."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import secrets
-import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["atomic", "command_line"]
+__all__ = ["atomic"]
 
 
 @contextlib.contextmanager
@@ -22,8 +21,3 @@ def atomic(path: Path) -> Iterator[Path]:
         os.replace(temporary, path)  # noqa: PTH105
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def command_line(words: Sequence[str]) -> str:
-    """What a user types to run dpbench with these words; ``dev.sh`` has its own way."""
-    return f"{os.environ.get('DPBENCH_COMMAND', 'python -m dpbench')} {shlex.join(words)}".strip()

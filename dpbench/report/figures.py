@@ -174,7 +174,8 @@ class ErrorAgainstN(Figure):
         if bound.empty or self.metric != "q90":
             return
         ax.plot(bound.index, bound, label="exact lower bound", **BOUND)
-        bottom, top = bound.min() / 2, 2 * rows[self.metric].max()
+        errors = rows[self.metric]
+        bottom, top = bound.min() / 2, 2 * max(bound.max(), errors[np.isfinite(errors)].max())
         ax.fill_between(bound.index, bound, bottom, color="black", alpha=0.08, linewidth=0)
         ax.set_ylim(bottom, top)
 

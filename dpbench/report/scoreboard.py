@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dpbench.analysis.claims import worst_case
-from dpbench.files import command_line
+from dpbench.config import command_line
 from dpbench.runner.manifest import Cost
 
 __all__ = ["console", "factors", "print_next", "render"]
