@@ -19,24 +19,25 @@ find_python() {
     exit 2
 }
 
-set_up() { # $1: the extras; again only if the requirements change
-    local stamp
-    stamp="$1 $(cat "$here/pyproject.toml" "$here/constraints.txt" | cksum)"
-    if [ "$(cat "$venv/.stamp" 2>/dev/null || true)" = "$stamp" ]; then
+set_up() { # $1: the extras; again only if the requirements change or more is asked for
+    local wanted found
+    wanted=$(cat "$here/pyproject.toml" "$here/constraints.txt" | cksum)
+    found=$(cat "$venv/.stamp" 2>/dev/null || true)
+    if [ "$found" = "$1 $wanted" ] || [ "$found" = "dev $wanted" ]; then
         return
     fi
     echo "dev.sh: setting up $venv" >&2
     "$(find_python)" -m venv --clear "$venv"
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
         --constraint "$here/constraints.txt" --editable "$here[$1]" >&2
-    echo "$stamp" >"$venv/.stamp"
+    echo "$1 $wanted" >"$venv/.stamp"
 }
 
 command=${1:-}
 shift || true
 case "$command" in
 bench)
-    [ -e "$venv/.stamp" ] || set_up dask
+    set_up dask
     DPBENCH_COMMAND="bash $0 bench" exec "$venv/bin/python" -m dpbench "$@"
     ;;
 test)
@@ -48,7 +49,7 @@ test)
     exec "$venv/bin/python" -m pytest -n auto --durations=10 "$@"
     ;;
 python)
-    [ -e "$venv/.stamp" ] || set_up dev
+    set_up dev
     exec "$venv/bin/python" "$@"
     ;;
 *)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from concurrent.futures import BrokenExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,7 +70,7 @@ def run(argv: Sequence[str]) -> int:
             raise
         print(f"dpbench: {error}", file=sys.stderr)
         return UNUSABLE
-    except OSError as error:
+    except (OSError, BrokenExecutor, MemoryError) as error:
         if os.environ.get("HYDRA_FULL_ERROR") == "1":
             raise
         print(f"dpbench: {error}; finished blocks are kept, to go on: {command}", file=sys.stderr)
@@ -80,6 +81,11 @@ def run(argv: Sequence[str]) -> int:
             file=sys.stderr,
         )
         return INTERRUPTED
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).splitlines() or [""]
+    return f"{type(error).__name__}: {lines[0]}"
 
 
 def _run(argv: Sequence[str]) -> int:

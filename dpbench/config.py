@@ -90,7 +90,7 @@ class SweepSettings:
     claims : mapping
         See `dpbench.analysis.claims.Claim`.
     figures : mapping
-        See `dpbench.report.figures.FIGURES`.
+        See `dpbench.report.figures.Figure`.
     gate : bool
         Whether an inconsistent claim makes the run fail.
     """
@@ -210,7 +210,7 @@ def _composition_error(error: Exception) -> str:
 
 
 def load_plugins(names: Sequence[str], config_dir: Path | None) -> tuple[Path, ...]:
-    """Import the plug-in modules and return their source files.
+    """Import the plug-in modules; return their source files and their helpers'.
 
     They are looked for in `config_dir`, then in the working folder, after everything
     that is installed.
@@ -223,16 +223,26 @@ def load_plugins(names: Sequence[str], config_dir: Path | None) -> tuple[Path, .
     for folder in (config_dir, Path.cwd()):
         if folder is not None and str(folder.resolve()) not in sys.path:
             sys.path.append(str(folder.resolve()))
-    files: list[Path] = []
+    roots: set[Path] = set()
     for name in names:
         try:
-            module = importlib.import_module(name)
+            importlib.import_module(name)
         except Exception as error:
             text = str(error).splitlines()[0] if str(error) else ""
             raise ConfigError(f"plugins: {name!r}: {type(error).__name__}: {text}") from error
-        source = Path(str(module.__file__))
-        files += sorted(source.parent.rglob("*.py")) if source.stem == "__init__" else [source]
-    return tuple(files)
+        source = getattr(sys.modules[name.partition(".")[0]], "__file__", None)
+        if source is None:
+            raise ConfigError(f"plugins: {name!r}: a folder without __init__.py is no module")
+        roots.add(Path(source).resolve().parent)
+    return tuple(sorted(path for path in _loaded_files() if roots & set(path.parents)))
+
+
+def _loaded_files() -> set[Path]:
+    """The source files of all loaded modules but dpbench's own and installed ones."""
+    files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
+    paths = {Path(file).resolve() for file in files if file and file.endswith(".py")}
+    own = Path(__file__).resolve().parent
+    return {p for p in paths if own not in p.parents and "site-packages" not in p.parts}
 
 
 def command_line(words: Sequence[str]) -> str:

@@ -111,8 +111,8 @@ def from_mapping(cls: type[T], spec: Any, where: str) -> T:
 def canonical(instance: Any) -> str:
     """Name an instance by its class and parameters: equal names, equal behaviour.
 
-    Random streams are keyed by these names, so a label in a configuration can change
-    without changing a bit of the result.
+    The streams of data and noise are keyed by these names, so a label in a configuration
+    can change without changing an error.
     """
     fields = dataclasses.asdict(instance)
     return f"{type(instance).__name__}{json.dumps(fields, sort_keys=True)}"

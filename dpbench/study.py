@@ -17,7 +17,7 @@ from dpbench.config import Settings, SweepSettings
 from dpbench.files import atomic
 from dpbench.finished import fingerprint, previous, stamps
 from dpbench.parameters import ConfigError, from_mapping
-from dpbench.privacy import NonPrivate
+from dpbench.privacy import Budget, NonPrivate
 from dpbench.report import scoreboard
 from dpbench.report.figures import Figure, Results
 from dpbench.runner.collect import Collected
@@ -103,7 +103,9 @@ class Study:
             Exit code: 1 if a cell failed, or a claim is inconsistent and the sweep
             gates on claims; else 0.
         """
-        cost, say = Cost(trials=max(cell.trials for cell in self.cells)), scoreboard.console()
+        trials = {cell.trials for cell in self.cells}
+        cost = Cost(trials=trials.pop() if len(trials) == 1 else None)
+        say = scoreboard.console()
         manifest = self.options.out / "manifest.json"
         before = previous(manifest, self._inputs(), self._outputs())
         if before is not None and self.options.resume:
@@ -126,7 +128,7 @@ class Study:
         with atomic(out / "summary.csv") as path:
             collected.summary.to_csv(path, index=False)
         with atomic(out / "claims.csv") as path:
-            claims.to_csv(path, index=False, columns=list(COLUMNS))
+            scoreboard.labelled(claims).to_csv(path, index=False, columns=list(COLUMNS))
         self._draw(Results(self.sweep, collected.summary, claims))
         text = scoreboard.render(collected.summary, claims, collected.failures)
         with atomic(out / "scoreboard.txt") as path:
@@ -208,25 +210,47 @@ def _check_claim(sweep: Sweep, cells: Sequence[Cell], claim: Claim, where: str) 
     estimators = pick(claim.estimators, sweep.estimators, f"{where}.estimators")
     budgets = pick(claim.budgets, sweep.budgets, f"{where}.budgets")
     paid = [NonPrivate()] if claim.budgets is None else [sweep.budgets[b] for b in budgets]
-    sizes: dict[tuple[str, str, str], set[int]] = {}
+    grid: dict[tuple[str, str, Budget], set[int]] = {}
     for cell in cells:
         if cell.family_label in families and claim.n_min <= cell.n <= (claim.n_max or cell.n):
             for s in cell.settings:
                 if s.label in estimators and s.budget in paid:
-                    sizes.setdefault((cell.family_label, s.label, str(s.budget)), set()).add(cell.n)
-    if not sizes:
+                    grid.setdefault((cell.family_label, s.label, s.budget), set()).add(cell.n)
+    if not grid:
         raise ConfigError(
             f"{where}: the sweep runs none of {estimators} on {families} under "
             f"{budgets if claim.budgets else 'no budget'} with n in the claim's regime"
         )
-    few = min(len(found) for found in sizes.values())
-    if few < 2 and claim.statement.variable != "factor":
+    variable = claim.statement.variable
+    if variable != "factor" and min(len(sizes) for sizes in grid.values()) < 2:
         raise ConfigError(f"{where}: one n in the claim's regime; an exponent needs two or more")
-    if claim.statement.variable == "epsilon":
-        if not all(sweep.families[family].follows_budget for family in families):
+    for label in families:
+        k = sweep.families[label].moment_order
+        if not np.isfinite(claim.statement.predicted(np.nan if k is None else k)):
+            raise ConfigError(f"{where}.families: {label!r}: the theorem needs its moment order")
+    if variable == "factor" or claim.statement.metric == "lower_bound":
+        for label, _, budget in grid:
+            n = min(cell.n for cell in cells if cell.family_label == label)
+            if not np.isfinite(sweep.families[label].lower_bound(n, budget)):
+                raise ConfigError(f"{where}.families: {label!r}: no lower bound is known for it")
+    if variable == "epsilon":
+        _check_epsilons(sweep, list(grid), where)
+
+
+def _check_epsilons(sweep: Sweep, curves: list[tuple[str, str, Budget]], where: str) -> None:
+    """Refuse an exponent in epsilon without two of them, or on data that budgets share."""
+    found: dict[tuple[str, str, str], set[float]] = {}
+    for family, estimator, budget in curves:
+        if not sweep.families[family].follows_budget:
             raise ConfigError(
-                f"{where}.families: {families}: budgets share their data here, so that "
-                "no interval for an exponent in epsilon is valid"
+                f"{where}.families: {family!r}: budgets share their data here, so that no "
+                "interval for an exponent in epsilon is valid"
             )
-        if len(budgets) < 2:
-            raise ConfigError(f"{where}.budgets: {budgets}: at least two are needed")
+        amounts = found.setdefault((family, estimator, budget.label), set())
+        amounts.update({getattr(budget, "epsilon", np.nan)} - {np.nan})
+    for (family, estimator, notion), amounts in found.items():
+        if len(amounts) < 2:
+            raise ConfigError(
+                f"{where}.budgets: {estimator} on {family} has {len(amounts)} epsilon under "
+                f"{notion!r}; two or more are needed"
+            )

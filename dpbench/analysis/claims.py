@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from dpbench.analysis.exponents import Measured, alpha_exponent, debiased, epsilon_exponent
+from dpbench.analysis.exponents import Measured, alpha_exponent, epsilon_exponent, interval
 from dpbench.analysis.summary import quantile_replicates
 from dpbench.parameters import validated
 from dpbench.privacy import Budget
@@ -94,10 +94,17 @@ def under(summary: pd.DataFrame, budget: Budget) -> pd.Series[bool]:
     return same
 
 
-def verdict(measured: Measured, predicted: float, tolerance: float, *, at_most: bool) -> str:
+def verdict(
+    measured: Measured, predicted: float, tolerance: float, *, floor: float | None = None
+) -> str:
     """Compare an interval with the region predicted +- tolerance.
 
-    For an upper limit the region is everything up to predicted + tolerance.
+    Parameters
+    ----------
+    measured : Measured
+    predicted, tolerance : float
+    floor : float, optional
+        For an upper limit: the region is from floor - tolerance to predicted + tolerance.
 
     Returns
     -------
@@ -106,9 +113,9 @@ def verdict(measured: Measured, predicted: float, tolerance: float, *, at_most: 
         it and either lies inside or is narrower than twice the tolerance. Otherwise, or
         if a number is not finite, more trials are needed: ``inconclusive``.
     """
-    if not np.all(np.isfinite(measured)):
+    if not np.all(np.isfinite([*measured, predicted])):
         return "inconclusive"
-    bottom = -np.inf if at_most else predicted - tolerance
+    bottom = (predicted if floor is None else floor) - tolerance
     top = predicted + tolerance
     if measured.high < bottom or measured.low > top:
         return "inconsistent"
@@ -149,6 +156,37 @@ def worst_case(
     return curves, np.maximum.reduceat(replicates[order], starts, axis=0)
 
 
+def held_out(summary: pd.DataFrame, errors: Sequence[Floats]) -> tuple[pd.DataFrame, list[Floats]]:
+    """Choose each curve's worst member on half of the trials and keep the other half.
+
+    The largest of several noisy quantiles is too high, and no bootstrap of it covers
+    when members tie. The quantile of a member that other trials have chosen is not; it
+    may be low by as much as that member is from the worst.
+
+    Returns
+    -------
+    summary : DataFrame
+        The rows of the chosen members, with ``q90`` of the half that is kept.
+    errors : list of (trials // 2,) arrays
+    """
+    halves = [np.array_split(values, 2) for values in errors]
+    first, second = (
+        np.array(
+            [np.quantile(_failed_as_infinite(h[i]), 0.9, method="inverted_cdf") for h in halves]
+        )
+        for i in (0, 1)
+    )
+    trial = summary.assign(chosen_by=first)
+    groups = trial.groupby([*CURVE, "n"], dropna=False, observed=True)["chosen_by"]
+    kept = np.sort(groups.idxmax().to_numpy())
+    rows = summary.iloc[kept].assign(q90=second[kept]).reset_index(drop=True)
+    return rows, [halves[i][1] for i in kept]
+
+
+def _failed_as_infinite(values: Floats) -> Floats:
+    return np.where(np.isfinite(values), values, np.inf)
+
+
 def evaluate(
     name: str, claim: Claim, summary: pd.DataFrame, errors: Sequence[Floats] | None
 ) -> pd.DataFrame:
@@ -168,9 +206,11 @@ def evaluate(
     Returns
     -------
     DataFrame
-        The columns of `COLUMNS`, with ``k``, ``epsilon`` and the other amounts.
+        The columns of `COLUMNS`, with ``k``, ``at_most`` and the budget's.
     """
     theorem = claim.statement
+    if theorem.variable == "factor" and errors is not None:
+        summary, errors = held_out(summary, errors)
     replicates = None if errors is None else quantile_replicates(summary, errors)
     curves, draws = worst_case(summary, claim.replicated or theorem.metric, replicates)
     by = CURVE if theorem.variable != "epsilon" else ["family", "k", "estimator", "privacy"]
@@ -179,6 +219,8 @@ def evaluate(
         first = ~curves.duplicated(["family", "n", *BUDGET])
         curves, draws = curves[first].reset_index(drop=True), draws[first.to_numpy()]
         curves["estimator"] = "(lower bound)"
+    # A claim about epsilon spans budgets of one notion.
+    spanned = dict.fromkeys(BUDGET[1:], np.nan) if theorem.variable == "epsilon" else {}
     found = []
     for _, curve in curves.groupby(by, dropna=False, observed=True):
         about = curve.iloc[0]
@@ -197,10 +239,10 @@ def evaluate(
                 "low": measured.low,
                 "high": measured.high,
                 "tolerance": claim.tolerance,
-                "verdict": verdict(measured, predicted, claim.tolerance, at_most=theorem.at_most),
+                "verdict": verdict(measured, predicted, claim.tolerance, floor=theorem.floor),
                 "k": about["k"],
                 "at_most": theorem.at_most,
-                **({} if theorem.variable == "epsilon" else about[BUDGET].to_dict()),
+                **(about[BUDGET].to_dict() | spanned),
             }
         )
     return pd.DataFrame(found)
@@ -214,7 +256,7 @@ def _measure(theorem: Theorem, curve: pd.DataFrame, draws: Floats) -> Measured:
         bound = curve["lower_bound"].to_numpy()
         ratios = np.log(np.concatenate([value[:, None], draws], axis=1) / bound[:, None])
         factor = np.exp(ratios.mean(axis=0))
-        return debiased(factor[0], factor[1:])
+        return interval(factor[0], factor[1:])
     if theorem.variable == "alpha":
         return alpha_exponent(n, value, draws.T)
     return epsilon_exponent(n, curve["epsilon"].to_numpy(), value, draws.T)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Measured", "alpha_exponent", "debiased", "epsilon_exponent", "interval"]
+__all__ = ["Measured", "alpha_exponent", "epsilon_exponent", "interval"]
 
 Floats = NDArray[np.float64]
 LEVEL = 0.95
@@ -26,18 +26,6 @@ def interval(value: float, replicates: Floats) -> Measured:
     tail = (1 - LEVEL) / 2
     low, high = np.quantile(replicates, [tail, 1 - tail])
     return Measured(float(value), float(low), float(high))
-
-
-def debiased(value: float, replicates: Floats) -> Measured:
-    """The basic bootstrap interval around a value freed of its bias.
-
-    The largest of noisy quantiles is too high, and its replicates are higher than it by
-    about as much. An exponent has no such bias: it moves the errors at all n alike.
-    """
-    around = 2 * value - replicates
-    tail = (1 - LEVEL) / 2
-    low, high = np.quantile(around, [tail, 1 - tail])
-    return Measured(float(around.mean()), float(low), float(high))
 
 
 def _slopes(columns: list[Floats], errors: Floats) -> Floats:

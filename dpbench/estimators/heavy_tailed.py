@@ -1,9 +1,10 @@
 """Means of heavy-tailed data: clip where clipping bias and noise balance.
 
-The class is E|X - mu|^k <= 1 with mu known to lie in [-R, R]. Clipping to +-(R + T)
-biases the mean by at most E(|X - mu| - T)_+. Since (x - T)_+ <= b x^k with equality
-at x = kT/(k-1) for b = (k-1)^(k-1)/(k^k T^(k-1)), that is at most b, and two-point
-laws attain it: the worst bias is (k-1)^(k-1)/k^k T^-(k-1).
+The class is E|X - mu|^k <= 1 with mu known to lie in [-R, R]; R = 0 stands for a mean
+known up to the error that is sought. Clipping to +-(R + T) biases the mean by at most
+E(|X - mu| - T)_+. Since (x - T)_+ <= b x^k with equality at x = kT/(k-1) for
+b = (k-1)^(k-1)/(k^k T^(k-1)), that is at most b, which the bias of two-point laws
+approaches as T grows.
 
 References
 ----------

@@ -30,7 +30,7 @@ from dpbench.privacy.gaussian import analytic_sd
 __all__ = ["ZCDP", "ApproxDP", "Budget", "NonPrivate", "PureDP"]
 
 Floats = NDArray[np.float64]
-Positive = Annotated[float, Field(gt=0, ge=1e-100, le=1e100)]
+Positive = Annotated[float, Field(gt=0, ge=1e-12, le=1e6)]
 
 
 class Budget(Registered, ABC):
@@ -269,6 +269,8 @@ class ApproxDP(Budget):
             return (other.epsilon, 0.0)
         if isinstance(other, ApproxDP):
             return (other.epsilon, other.delta)
+        if isinstance(other, ZCDP):
+            return other.to_approx(self.delta).amounts
         raise self._refuse(other)
 
     def fraction(self, share: float) -> Self:

@@ -68,8 +68,7 @@ class Ledger:
             If the parts together exceed what is left.
         """
         budgets = [p if isinstance(p, Budget) else self.budget.fraction(p) for p in parts]
-        for budget in budgets:
-            self._reserve(budget)
+        self._reserve(*budgets)
         children = [Ledger(budget, self.rng) for budget in budgets]
         self._groups.extend([child] for child in children)
         return children
@@ -177,14 +176,15 @@ class Ledger:
         self._reserve(self.budget)
         self._paid = True
 
-    def _reserve(self, budget: Budget) -> None:
-        cost = np.asarray(self.budget.cost_of(budget))
+    def _reserve(self, *budgets: Budget) -> None:
+        cost = np.sum([self.budget.cost_of(budget) for budget in budgets], axis=0)
         amounts = np.asarray(self.budget.amounts)
         if np.any(self._reserved + cost > amounts * (1 + SLACK)):
+            wanted = " + ".join(str(budget) for budget in budgets)
             raise OverdraftError(
-                f"{budget} exceeds what is left of {self.budget}: {tuple(self._reserved)} is taken"
+                f"{wanted} exceeds what is left of {self.budget}: {tuple(self._reserved)} is taken"
             )
-        self._reserved += cost
+        self._reserved = self._reserved + cost
 
 
 def _check_sensitivities(*sensitivities: float) -> None:

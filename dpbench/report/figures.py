@@ -16,6 +16,7 @@ from dpbench.estimators.heavy_tailed import HeavyTailedMean, worst_clipping_bias
 from dpbench.parameters import ConfigError, Registered, validated
 from dpbench.privacy import Budget
 from dpbench.runner.plan import Sweep, pick
+from dpbench.theory.lower_bounds import BETA
 from dpbench.theory.theorems import THEOREMS
 
 if TYPE_CHECKING:  # drawing libraries load when the first figure is drawn
@@ -129,14 +130,16 @@ class ErrorAgainstN(Figure):
         from dpbench.report.style import looks
 
         style = looks(rows["estimator"])
-        panels = list(rows.groupby("k"))
+        panels = [panel for _, panel in rows.groupby("k", dropna=False)]
         canvas, axes = _panels(len(panels))
-        for (k, panel), ax in zip(panels, axes, strict=False):
+        for panel, ax in zip(panels, axes, strict=False):
             for (family, estimator), curve in panel.groupby(["family", "estimator"]):
                 self._curve(ax, curve, style[str(estimator)], str(estimator))
                 self._theory(ax, curve, results.claims, str(family), str(estimator))
             self._bound(ax, panel)
-            ax.set(xscale="log", yscale="log", title=f"$k = {k:g}$", xlabel="$n$")
+            ax.set(xscale="log", yscale="log", xlabel="$n$")
+            k = panel["k"].iloc[0]
+            ax.set_title("no moment order" if np.isnan(k) else f"$k = {k:g}$")
             ax.set_ylabel(f"{METRIC_NAMES[self.metric]} (0.9 quantile)")
             ax.minorticks_off()
         _legend(canvas)
@@ -254,7 +257,7 @@ class Decomposition(Figure):
         thresholds = np.sort(panel["threshold"].unique())
         k = panel["k"].iloc[0]
         bias = [worst_clipping_bias(t, k) for t in thresholds]
-        noise = 2 * thresholds / self.n * budget.noise_quantile(0.1)
+        noise = 2 * thresholds / self.n * budget.noise_quantile(BETA)
         ax.plot(thresholds, bias, label="worst bias, noise quantile", **THEORY)
         ax.plot(thresholds, noise, **THEORY)
         ax.set_ylim(bottom, top)

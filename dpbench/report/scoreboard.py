@@ -17,7 +17,7 @@ from dpbench.analysis.claims import worst_case
 from dpbench.config import command_line
 from dpbench.runner.manifest import Cost
 
-__all__ = ["console", "factors", "print_next", "render"]
+__all__ = ["console", "factors", "labelled", "print_next", "render"]
 
 VERDICTS = ("consistent", "inconsistent", "inconclusive")
 WIDTH = 170
@@ -62,6 +62,18 @@ def _budget(row: Mapping[Hashable, Any]) -> str:
         if pd.notna(row.get(name, np.nan))
     ]
     return " ".join(amounts)
+
+
+def labelled(claims: pd.DataFrame) -> pd.DataFrame:
+    """The claims, with the budget in the name of those that are about several."""
+    if claims.empty:
+        return claims
+    several = claims.duplicated(["claim", "estimator", "distribution"], keep=False)
+    names = [
+        f"{row['claim']} {_budget(row)}" if more else row["claim"]
+        for row, more in zip(claims.to_dict("records"), several, strict=True)
+    ]
+    return claims.assign(claim=names)
 
 
 def factors(summary: pd.DataFrame) -> pd.DataFrame:
@@ -129,7 +141,10 @@ def print_next(name: str, folder: Path, cost: Cost, words: Sequence[str], out: C
     out.print(f"results: {folder}/summary.csv, claims.csv, figures/, manifest.json", markup=False)
     if name == "quick":
         out.print(f"next: {command_line(['sweep=heavy_tail'])}", markup=False)
-    else:
+    elif cost.trials is not None:
         kept = [word for word in words if not word.startswith(("trials=", "resume="))]
         command = command_line([*kept, f"trials={2 * cost.trials}"])
         out.print(f"more trials, keeping these: {command}", markup=False)
+    else:
+        command = command_line([*words, "seed=1", f"out={folder}-seed1"])
+        out.print(f"an independent replication: {command}", markup=False)

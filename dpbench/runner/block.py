@@ -58,6 +58,8 @@ class BlockTask:
         All run on the same data.
     cell : str
         A digest of everything else but `index`.
+    data : str
+        The budget that the members follow, if they do: part of the data's name.
     """
 
     members: tuple[tuple[str, Distribution], ...]
@@ -66,6 +68,7 @@ class BlockTask:
     seed: int
     index: int
     cell: str
+    data: str = ""
 
     @property
     def trials(self) -> int:
@@ -114,9 +117,11 @@ def run_block(task: BlockTask) -> BlockResult:
     # Linear algebra gives other bits with another number of threads.
     with _thread_pools().limit(limits=1), np.errstate(all="ignore"):
         for i, (_, distribution) in enumerate(task.members):
-            name = (task.seed, canonical(distribution), task.n, task.index)
+            name = (task.seed, canonical(distribution), task.data, task.n, task.index)
             try:
                 sample = distribution.sample(stream("data", *name), task.trials, task.n)
+            except MemoryError:  # of this machine, not of the setting
+                raise
             except Exception as error:  # noqa: BLE001, whatever a plug-in raises becomes a row
                 text = f"{type(error).__name__}: {error}"
                 result.failures |= {(i, j): text for j in range(len(task.settings))}
@@ -124,6 +129,8 @@ def run_block(task: BlockTask) -> BlockResult:
             for j, setting in enumerate(task.settings):
                 try:
                     parts = _errors(setting, sample, distribution.target, name)
+                except MemoryError:
+                    raise
                 except Exception as error:  # noqa: BLE001, as above
                     result.failures[i, j] = f"{type(error).__name__}: {error}"
                     continue
@@ -141,7 +148,7 @@ def _thread_pools() -> ThreadpoolController:
 
 
 def _errors(
-    setting: Setting, sample: Sample, target: float, name: tuple[int, str, int, int]
+    setting: Setting, sample: Sample, target: float, name: tuple[int, str, str, int, int]
 ) -> dict[str, NDArray[np.float64]]:
     rng = stream("noise", *name, *setting.stream_name)
     estimate = setting.estimator.run(sample, Ledger(setting.budget, rng))

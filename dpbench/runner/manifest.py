@@ -23,7 +23,7 @@ PACKAGES = ("numpy", "scipy", "pandas", "pyarrow", "joblib", "hydra-core", "matp
 class Cost:
     """What a run took, counted as it goes."""
 
-    trials: int = 0
+    trials: int | None = None
     cells_done: int = 0
     cells_reused: int = 0
     blocks_done: int = 0

@@ -87,8 +87,9 @@ class Cell:
         size = min(block_trials(self.n, member) for _, member in self.members)
         blocks = range(-(-self.trials // size))
         members = [(label, canonical(member)) for label, member in self.members]
-        name = digest(seed, self.n, members, [setting.name for setting in self.settings])
-        return [BlockTask(self.members, self.n, self.settings, seed, b, name) for b in blocks]
+        data = canonical(self.settings[0].budget) if self.family.follows_budget else ""
+        name = digest(seed, data, self.n, members, [setting.name for setting in self.settings])
+        return [BlockTask(self.members, self.n, self.settings, seed, b, name, data) for b in blocks]
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ class DenseSample(Sample):
         probe = np.sort(flat[:: max(1, flat.size // PROBE)])
         cut = int(TAIL * probe.size)
         low, high = float(probe[cut]), float(probe[-1 - cut])
-        bulk = np.clip(self._values, low, high)
+        bulk = np.clip(self._values, low, high, order="C")  # so that reshape gives a view
         beyond = bulk != self._values
         beyond[:, 0] = True
         index = np.flatnonzero(beyond)

@@ -13,7 +13,7 @@ from dpbench.distributions import Distribution, TwoPoint
 from dpbench.distributions.base import MomentOrder
 from dpbench.parameters import ConfigError, Registered, validated
 from dpbench.privacy import Budget
-from dpbench.theory.lower_bounds import two_point_lower_bound
+from dpbench.theory.lower_bounds import BETA, two_point_lower_bound
 
 __all__ = ["Family", "TwoPointFamily", "build_family"]
 
@@ -24,7 +24,8 @@ class Family(Registered, ABC):
     Attributes
     ----------
     follows_budget : bool
-        Whether the members depend on the budget; then every budget has its own data.
+        Whether the members depend on the budget; then every budget has its own data,
+        independent of the others' even where they share a law.
     """
 
     follows_budget: ClassVar[bool] = False
@@ -65,7 +66,7 @@ class _Single(Family):
 class TwoPointFamily(Family):
     """Two-point laws around the hardest ones, as n and the budget move.
 
-    With e = ln(1/beta)/q, where q is the 1 - beta quantile of the budget's noise at
+    With beta = 0.1 and e = ln(1/beta)/q, where q is the 1 - beta quantile of the budget's noise at
     sensitivity 1 (so e is epsilon for pure DP), the rare point has probability
     p = c/(e n) for estimators that see all the data, p = c/(e sqrt(n)) in the local
     model. The law is what KSU20, Claim 3.9, bounds from below.
@@ -79,14 +80,11 @@ class TwoPointFamily(Family):
     scaling : {'central', 'local'}
         With 'central' the known worst members +-2 ln(1/beta) and, where the lower bound
         is known, +-p* of it come on top.
-    beta : float in (0, 1/2)
-        Failure probability at which worst is meant.
     """
 
     k: MomentOrder
-    c: list[float]
+    c: Annotated[list[float], Field(min_length=1)]
     scaling: Literal["central", "local"] = "central"
-    beta: Annotated[float, Field(gt=0, lt=0.5)] = 0.1
     follows_budget: ClassVar[bool] = True
 
     @property
@@ -94,12 +92,12 @@ class TwoPointFamily(Family):
         return self.k
 
     def members(self, label: str, n: int, budget: Budget) -> dict[str, Distribution]:
-        effective = np.log(1 / self.beta) / budget.noise_quantile(self.beta)
+        effective = np.log(1 / BETA) / budget.noise_quantile(BETA)
         unit = 1 / (effective * (n if self.scaling == "central" else np.sqrt(n)))
         signed = {f"c={c:g}": c * unit for c in self.c}
         if self.scaling == "central":
-            known = {"worst": 2 * np.log(1 / self.beta) * unit}
-            known["p_star"] = two_point_lower_bound(n, self.k, budget, beta=self.beta).p_star
+            known = {"worst": 2 * np.log(1 / BETA) * unit}
+            known["p_star"] = two_point_lower_bound(n, self.k, budget).p_star
             for name, p in known.items():
                 if np.isfinite(p):
                     signed |= {f"+{name}": p, f"-{name}": -p}
@@ -117,7 +115,7 @@ class TwoPointFamily(Family):
         The laws that prove it are members in the central scaling. In the local model it
         holds too, and is far from what that model can reach.
         """
-        return two_point_lower_bound(n, self.k, budget, beta=self.beta).alpha
+        return two_point_lower_bound(n, self.k, budget).alpha
 
 
 def build_family(spec: Mapping[str, Any], where: str) -> Family:

@@ -41,10 +41,13 @@ from dpbench.distributions import TwoPoint
 from dpbench.privacy import ZCDP, ApproxDP, Budget, PureDP
 from dpbench.samples.counting import log_binomial_pmf
 
-__all__ = ["LowerBound", "miss_one_sign", "miss_two_signs", "two_point_lower_bound"]
+__all__ = ["BETA", "LowerBound", "miss_one_sign", "miss_two_signs", "two_point_lower_bound"]
 
 Floats = NDArray[np.float64]
 Signs = Literal[1, 2]
+
+# Errors are compared with bounds at their 1 - BETA quantile: the q90 of a summary.
+BETA = 0.1
 
 
 class LowerBound(NamedTuple):
@@ -124,7 +127,7 @@ def _p_star(n: int, epsilon: float, delta: float, beta: float, signs: Signs) -> 
 
 
 def two_point_lower_bound(
-    n: int, k: float, budget: Budget, *, beta: float = 0.1, signs: Signs = 2
+    n: int, k: float, budget: Budget, *, beta: float = BETA, signs: Signs = 2
 ) -> LowerBound:
     """The largest error that every private estimator makes on some two-point law.
 

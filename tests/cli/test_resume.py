@@ -151,6 +151,21 @@ def test_a_changed_plugin_makes_blocks_stale(bench: Bench) -> None:
     assert bench.read("summary.csv") != before
 
 
+def test_a_changed_helper_of_a_plugin_makes_blocks_stale(bench: Bench) -> None:
+    bench.plugin("WideMean", "from helper import SHIFT; value = value + SHIFT")
+    text = (bench.conf / "mine.py").read_text()
+    (bench.conf / "mine.py").write_text(f"import helper\n{text}")
+    (bench.conf / "helper.py").write_text("SHIFT = 0.0\n")
+    bench.write(lambda spec: spec["estimators"].update(wide={"kind": "wide_mean"}))
+    command = bench.argv("plugins=[mine]")
+    assert bench.command(*command).code == 0
+    before = bench.read("summary.csv")
+    (bench.conf / "helper.py").write_text("SHIFT = 100.0\n")
+    assert bench.command(*command).code == 0
+    assert bench.manifest()["blocks_done"] == 5
+    assert bench.read("summary.csv") != before
+
+
 def test_kill_9_loses_blocks_in_flight_only(bench: Bench) -> None:
     bench.write(slow)
     assert bench.command(*COMMAND, "out=whole").code == 0

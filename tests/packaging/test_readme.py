@@ -38,7 +38,7 @@ def test_plugin_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     summary = pd.read_csv("results/quick/summary.csv")
     beside = summary.groupby("family")["estimator"].unique()
     assert {"log_clip", "minimax"} <= set(beside["two_point_k2"])
-    assert {"log_clip", "minimax"} <= set(beside["student_t_k2"])
+    assert {"log_clip", "minimax"} <= set(beside["pareto_k2"])
     assert "log_clip" in Path("results/quick/scoreboard.txt").read_text()
 
 

@@ -260,3 +260,18 @@ def test_privacy_of_l2_noise(dimension: int) -> None:
     ratio = np.abs(log_density(z) - log_density(z + step))
     assert ratio.max() <= epsilon * (1 + 1e-9)
     np.testing.assert_allclose(ratio[:100], epsilon, rtol=1e-9)  # attained along the ray
+
+
+def test_zcdp_pays_within_an_approximate_budget() -> None:
+    budget = ApproxDP(1.0, 1e-6)
+    ledger = Ledger(budget, np.random.default_rng(0))
+    (inner,) = ledger.split(ZCDP.within(budget))
+    inner.add_noise(np.zeros(3), 1.0)
+    assert ledger.spent == pytest.approx(budget.amounts)
+
+
+def test_a_refused_split_reserves_nothing() -> None:
+    ledger = Ledger(PureDP(1.0), np.random.default_rng(0))
+    with pytest.raises(OverdraftError):
+        ledger.split(0.5, 0.6)
+    assert len(ledger.split(0.5, 0.5)) == 2

@@ -49,14 +49,14 @@ def test_pdf_embeds_its_fonts_and_no_date(folder: Path) -> None:
     [
         ({"kind": "error_against_n", "families": ["x"], "budget": "pure"}, r"at\.families: 'x'"),
         (
-            {"kind": "error_against_n", "families": ["student_t_k2"], "budget": "x"},
+            {"kind": "error_against_n", "families": ["pareto_k2"], "budget": "x"},
             r"at\.budget: 'x'",
         ),
         ({"kind": "exponents", "claims": ["x"]}, r"at\.claims: 'x'"),
         (
             {
                 "kind": "decomposition",
-                "families": ["student_t_k2"],
+                "families": ["pareto_k2"],
                 "estimators": ["mean"],
                 "chosen": ["minimax"],
                 "budget": "tails",

@@ -27,7 +27,7 @@ def test_errors_come_apart() -> None:
     law = ContaminatedGaussian(eta=0.1, gap=100, location=3)
     task = _task(CLIP, law=law)
     values = run_block(task).values
-    name = (0, repr_of(law), 1000, 0)
+    name = (0, repr_of(law), "", 1000, 0)
     sample = law.sample(stream("data", *name), task.trials, 1000)
     np.testing.assert_array_equal(values["sampling"][0, 0], np.abs(sample.mean() - 3))
     clipped = sample.clipped_mean(-1, 1)

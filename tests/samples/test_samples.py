@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
@@ -312,3 +313,28 @@ def test_a_counted_mean_is_exact_at_large_n(ones: int) -> None:
     tau = 1234.5678
     clipped = CountedSample([0.0, tau], [[BIG - ones, ones]]).clipped_mean(-10.25, 10.25)
     assert clipped[0] == pytest.approx(float(Fraction(10.25) * ones / BIG), rel=4e-16, abs=0)
+
+
+@pytest.mark.parametrize("turn", [np.asfortranarray, lambda x: x[:, ::-1][:, ::-1]])
+def test_memory_order_changes_no_answer(turn: Callable[[Floats], Floats]) -> None:
+    # A batch drawn as (n, trials) and transposed is laid out in Fortran order.
+    x = np.random.default_rng(5).standard_t(2, (7, 500))
+    plain, turned = DenseSample(x), DenseSample(turn(x))
+    for bound in (0.5, 3.0, 100.0):
+        found = turned.clipped_mean(-bound, bound)
+        np.testing.assert_allclose(found, plain.clipped_mean(-bound, bound), rtol=1e-13)
+        np.testing.assert_allclose(found, np.clip(x, -bound, bound).mean(axis=1), rtol=1e-12)
+
+
+def test_a_transposed_batch_keeps_its_sensitivity() -> None:
+    # One record replaced moves the mean clipped to +-3 by at most 6/n, in any memory order.
+    x = np.random.default_rng(6).standard_normal((1000, 1))
+    y = x.copy()
+    x[10], y[10] = 50.0, -50.0
+    move = DenseSample(x.T).clipped_mean(-3, 3) - DenseSample(y.T).clipped_mean(-3, 3)
+    assert abs(move[0]) <= 6 / 1000 * (1 + 1e-9)
+    many = np.repeat(x, 3, axis=1)
+    other = many.copy()
+    other[10] = -50.0
+    moved = DenseSample(many.T).clipped_mean(-3, 3) - DenseSample(other.T).clipped_mean(-3, 3)
+    assert np.all(np.abs(moved) <= 6 / 1000 * (1 + 1e-9))
