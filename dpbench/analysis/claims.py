@@ -160,31 +160,30 @@ def held_out(summary: pd.DataFrame, errors: Sequence[Floats]) -> tuple[pd.DataFr
     """Choose each curve's worst member on half of the trials and keep the other half.
 
     The largest of several noisy quantiles is too high, and no bootstrap of it covers
-    when members tie. The quantile of a member that other trials have chosen is not; it
-    may be low by as much as that member is from the worst.
+    when members tie. The quantile of a member that other trials have chosen is not. The
+    choice is by the geometric mean over n, among the members that are there at every n.
 
     Returns
     -------
     summary : DataFrame
         The rows of the chosen members, with ``q90`` of the half that is kept.
-    errors : list of (trials // 2,) arrays
+    errors : list of arrays
+        That half.
     """
-    halves = [np.array_split(values, 2) for values in errors]
+    halves = [np.array_split(np.where(np.isfinite(e), e, np.inf), 2) for e in errors]
     first, second = (
-        np.array(
-            [np.quantile(_failed_as_infinite(h[i]), 0.9, method="inverted_cdf") for h in halves]
-        )
+        np.array([np.quantile(half[i], 0.9, method="inverted_cdf") for half in halves])
         for i in (0, 1)
     )
-    trial = summary.assign(chosen_by=first)
-    groups = trial.groupby([*CURVE, "n"], dropna=False, observed=True)["chosen_by"]
-    kept = np.sort(groups.idxmax().to_numpy())
-    rows = summary.iloc[kept].assign(q90=second[kept]).reset_index(drop=True)
-    return rows, [halves[i][1] for i in kept]
-
-
-def _failed_as_infinite(values: Floats) -> Floats:
-    return np.where(np.isfinite(values), values, np.inf)
+    member = [*CURVE, "distribution"]
+    by_member = summary.assign(chosen_by=np.log(first)).groupby(member, dropna=False, observed=True)
+    means = by_member["chosen_by"].agg(["mean", "size"]).reset_index()
+    curves = means.groupby(CURVE, dropna=False, observed=True)
+    means = means[means["size"] == curves["size"].transform("max")]
+    worst = means.loc[means.groupby(CURVE, dropna=False, observed=True)["mean"].idxmax(), member]
+    chosen = summary.reset_index().merge(worst, on=member)["index"].to_numpy()
+    rows = summary.iloc[chosen].assign(q90=second[chosen]).reset_index(drop=True)
+    return rows, [halves[i][1] for i in chosen]
 
 
 def evaluate(

@@ -69,6 +69,23 @@ def _panels(count: int, height: float = 2.4) -> tuple[Canvas, Iterator[Axes]]:
     return canvas, iter(axes.flat)
 
 
+def _two_rows(columns: int) -> tuple[Canvas, list[Axes], list[Axes]]:
+    """Panels above smaller ones that share their horizontal axes."""
+    import matplotlib.pyplot as plt
+
+    from dpbench.report.style import WIDTH
+
+    canvas, axes = plt.subplots(
+        2,
+        columns,
+        figsize=(WIDTH, 4.4),
+        height_ratios=(2, 1),
+        sharex="col",
+        squeeze=False,
+    )
+    return canvas, list(axes[0]), list(axes[1])
+
+
 def _power(n: float) -> str:
     """A size for mathematical text: powers of ten as such."""
     exponent = round(np.log10(n))
@@ -282,7 +299,8 @@ class Decomposition(Figure):
 class Exponents(Figure):
     """Measured exponents with 95% intervals against k, over the curves of theory.
 
-    Left the e of n ~ (1/alpha)^e, right the s of n ~ (1/epsilon)^s.
+    Left the e of n ~ (1/alpha)^e, right the s of n ~ (1/epsilon)^s; below, what is left
+    when theory is taken away, with the claims' tolerance in grey.
 
     Parameters
     ----------
@@ -312,22 +330,39 @@ class Exponents(Figure):
 
         style = looks(rows["label"])
         variables = [v for v in self.TITLES if v in set(rows["variable"])]
-        canvas, axes = _panels(len(variables), height=3.0)
-        for variable, ax in zip(variables, axes, strict=False):
+        canvas, above, below = _two_rows(len(variables))
+        for variable, top, bottom in zip(variables, above, below, strict=True):
             panel = rows[rows["variable"] == variable]
-            self._curves(ax, panel)
-            for i, (label, points) in enumerate(panel.groupby("label")):
-                look = {key: style[str(label)][key] for key in ("color", "marker")}
-                shift = 0.05 * (i - (panel["label"].nunique() - 1) / 2)
-                gap = np.abs(points[["low", "high"]].to_numpy().T - points["measured"].to_numpy())
-                ax.errorbar(
-                    points["k"] + shift, points["measured"], yerr=gap, label=label,
-                    linestyle="none", capsize=2, elinewidth=1, **look,
-                )  # fmt: skip
-            ax.set(xlabel="moment order $k$", ylabel=self.TITLES[variable])
-            ax.set_xticks(sorted(panel["k"].unique()))
+            self._curves(top, panel)
+            self._points(top, panel, style, panel["measured"])
+            top.set_ylabel(self.TITLES[variable])
+            tolerance = panel["tolerance"].max()
+            bottom.axhspan(-tolerance, tolerance, color="black", alpha=0.08, linewidth=0)
+            bottom.axhline(0, **THEORY)
+            self._points(bottom, panel, style, panel["measured"] - panel["predicted"])
+            bottom.set(xlabel="moment order $k$", ylabel="measured - theory")
+            bottom.set_xticks(sorted(panel["k"].unique()))
         _legend(canvas)
         return canvas
+
+    @staticmethod
+    def _points(ax: Axes, panel: pd.DataFrame, style: dict[str, Any], height: pd.Series) -> None:
+        """Draw intervals around `height`, side by side where they share a k."""
+        for i, (label, points) in enumerate(panel.groupby("label")):
+            look = {key: style[str(label)][key] for key in ("color", "marker")}
+            shift = 0.06 * (i - (panel["label"].nunique() - 1) / 2)
+            ends = points[["low", "high"]].to_numpy().T - points["measured"].to_numpy()
+            ax.errorbar(
+                points["k"] + shift,
+                height[points.index],
+                yerr=np.abs(ends),
+                label=label,
+                linestyle="none",
+                capsize=2,
+                elinewidth=1,
+                markersize=3,
+                **look,
+            )
 
     @staticmethod
     def _curves(ax: Axes, panel: pd.DataFrame) -> None:

@@ -20,7 +20,7 @@ class Theorem:
     variable : {'alpha', 'epsilon', 'factor'}
         ``alpha``: the e in n ~ (1/alpha)^e at fixed epsilon. ``epsilon``: the s in
         n ~ (1/epsilon)^s at fixed alpha. ``factor``: the error over the lower bound,
-        averaged over n (geometrically).
+        a geometric mean over n.
     predicted : callable
         The number at a moment order k.
     metric : str
