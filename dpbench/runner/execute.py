@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import signal
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -61,7 +63,8 @@ def compute(
             batch_size=1,
         )
         calls = (joblib.delayed(_indexed)(i, tasks[i]) for i in range(1, len(tasks)))
-        results = parallel(calls)
+        with _interrupts_ignored():
+            results = parallel(calls)
         # While the workers start, this process does the first block.
         yield tasks[0], run_block(tasks[0])
         for index, result in results:
@@ -70,6 +73,22 @@ def compute(
 
 def _indexed(index: int, task: BlockTask) -> tuple[int, BlockResult]:
     return index, run_block(task)
+
+
+@contextlib.contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    """Start processes that ignore Ctrl-C, which is for this one alone to answer.
+
+    They inherit that it is ignored. For the moment it takes, so does this process.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextlib.contextmanager
@@ -86,11 +105,12 @@ def _backend(runner: Runner, n_jobs: int, plugins: tuple[Path, ...]) -> Iterator
     distributed: Any = dask_distributed
     with contextlib.ExitStack() as stack:
         if runner.address is None:
-            cluster: Any = stack.enter_context(
-                distributed.LocalCluster(
-                    n_workers=n_jobs, threads_per_worker=1, dashboard_address=None
+            with _interrupts_ignored():
+                cluster: Any = stack.enter_context(
+                    distributed.LocalCluster(
+                        n_workers=n_jobs, threads_per_worker=1, dashboard_address=None
+                    )
                 )
-            )
         else:
             cluster = runner.address
         try:
