@@ -21,7 +21,7 @@ from dpbench.theory.families import Family, build_family
 
 __all__ = ["Cell", "Part", "Sweep", "make_cells", "pick"]
 
-# A trial of dense data may take this many numbers: 1 GB.
+# A trial of dense data may take this many numbers: 0.8 GB.
 MOST_DENSE = 32 * BLOCK_NUMBERS
 
 T = TypeVar("T")
