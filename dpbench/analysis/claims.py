@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -176,7 +176,9 @@ def held_out(summary: pd.DataFrame, errors: Sequence[Floats]) -> tuple[pd.DataFr
         for i in (0, 1)
     )
     member = [*CURVE, "distribution"]
-    by_member = summary.assign(chosen_by=np.log(first)).groupby(member, dropna=False, observed=True)
+    with np.errstate(divide="ignore"):
+        scored = summary.assign(chosen_by=np.log(first))
+    by_member = scored.groupby(member, dropna=False, observed=True)
     means = by_member["chosen_by"].agg(["mean", "size"]).reset_index()
     curves = means.groupby(CURVE, dropna=False, observed=True)
     means = means[means["size"] == curves["size"].transform("max")]
@@ -218,33 +220,35 @@ def evaluate(
         first = ~curves.duplicated(["family", "n", *BUDGET])
         curves, draws = curves[first].reset_index(drop=True), draws[first.to_numpy()]
         curves["estimator"] = "(lower bound)"
-    # A claim about epsilon spans budgets of one notion.
-    spanned = dict.fromkeys(BUDGET[1:], np.nan) if theorem.variable == "epsilon" else {}
     found = []
     for _, curve in curves.groupby(by, dropna=False, observed=True):
-        about = curve.iloc[0]
         measured = _measure(theorem, curve, draws[curve.index])
-        predicted = theorem.predicted(about["k"])
-        found.append(
-            {
-                "claim": name,
-                "source": theorem.source,
-                "estimator": about["estimator"],
-                "distribution": about["family"],
-                "variable": theorem.variable,
-                "metric": theorem.metric,
-                "predicted": predicted,
-                "measured": measured.value,
-                "low": measured.low,
-                "high": measured.high,
-                "tolerance": claim.tolerance,
-                "verdict": verdict(measured, predicted, claim.tolerance, floor=theorem.floor),
-                "k": about["k"],
-                "at_most": theorem.at_most,
-                **(about[BUDGET].to_dict() | spanned),
-            }
-        )
+        found.append({"claim": name, **_row(claim, curve.iloc[0], measured)})
     return pd.DataFrame(found)
+
+
+def _row(claim: Claim, about: pd.Series, measured: Measured) -> dict[str, Any]:
+    """What `evaluate` says of one curve; `about` is any point of it."""
+    theorem = claim.statement
+    predicted = theorem.predicted(about["k"])
+    # A claim about epsilon spans budgets of one notion.
+    spanned = dict.fromkeys(BUDGET[1:], np.nan) if theorem.variable == "epsilon" else {}
+    return {
+        "source": theorem.source,
+        "estimator": about["estimator"],
+        "distribution": about["family"],
+        "variable": theorem.variable,
+        "metric": theorem.metric,
+        "predicted": predicted,
+        "measured": measured.value,
+        "low": measured.low,
+        "high": measured.high,
+        "tolerance": claim.tolerance,
+        "verdict": verdict(measured, predicted, claim.tolerance, floor=theorem.floor),
+        "k": about["k"],
+        "at_most": theorem.at_most,
+        **({name: about[name] for name in BUDGET} | spanned),
+    }
 
 
 def _measure(theorem: Theorem, curve: pd.DataFrame, draws: Floats) -> Measured:
