@@ -73,7 +73,8 @@ def run(argv: Sequence[str]) -> int:
     except (OSError, BrokenExecutor, MemoryError) as error:
         if os.environ.get("HYDRA_FULL_ERROR") == "1":
             raise
-        print(f"dpbench: {error}; finished blocks are kept, to go on: {command}", file=sys.stderr)
+        told = _first_line(error)
+        print(f"dpbench: {told}; finished blocks are kept, to go on: {command}", file=sys.stderr)
         return FAILED
     except KeyboardInterrupt:
         print(

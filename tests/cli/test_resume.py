@@ -166,6 +166,21 @@ def test_a_changed_helper_of_a_plugin_makes_blocks_stale(bench: Bench) -> None:
     assert bench.read("summary.csv") != before
 
 
+def test_a_worker_that_dies_is_one_line(bench: Bench) -> None:
+    dies = (
+        "import multiprocessing as m, os; m.current_process().name != 'MainProcess' and os._exit(9)"
+    )
+    bench.plugin("WideMean", dies)
+    bench.write(lambda spec: spec["estimators"].update(wide={"kind": "wide_mean"}))
+    argv = [word for word in bench.argv("plugins=[mine]") if not word.startswith("n_jobs=")]
+    result = bench.command(*argv, "n_jobs=2")
+    assert result.code == 1, result
+    assert "Traceback" not in result.err
+    last = result.err.strip().splitlines()[-1]
+    assert last.startswith("dpbench: TerminatedWorkerError: ")
+    assert "finished blocks are kept, to go on: " in last
+
+
 def test_kill_9_loses_blocks_in_flight_only(bench: Bench) -> None:
     bench.write(slow)
     assert bench.command(*COMMAND, "out=whole").code == 0
