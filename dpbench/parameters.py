@@ -114,8 +114,23 @@ def canonical(instance: Any) -> str:
     The streams of data and noise are keyed by these names, so a label in a configuration
     can change without changing an error.
     """
-    fields = dataclasses.asdict(instance)
-    return f"{type(instance).__name__}{json.dumps(fields, sort_keys=True)}"
+    return f"{type(instance).__name__}{json.dumps(_plain(instance), sort_keys=True)}"
+
+
+def _plain(value: Any) -> Any:
+    """Parameters as JSON knows them; what a file holds stands for its path."""
+    if dataclasses.is_dataclass(value):
+        fields = {f.name: _named(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        content = getattr(value, "content", None)
+        return fields if content is None else {**fields, "path": content}
+    return value
+
+
+def _named(value: Any) -> Any:
+    """A nested instance or function under its name; anything else as it is."""
+    if dataclasses.is_dataclass(value):
+        return {type(value).__name__: _plain(value)}
+    return f"{value.__module__}.{value.__qualname__}" if callable(value) else value
 
 
 class Registered:
@@ -132,7 +147,7 @@ class Registered:
         if Registered in cls.__bases__:
             cls._registry = {}
         elif not cls.__name__.startswith("_"):
-            name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
+            name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
             known = cls._registry.get(name)
             if known is not None and known.__module__ != cls.__module__:
                 raise ConfigError(

@@ -1,18 +1,36 @@
 """Mean estimators, one module per source."""
 
 from dpbench.estimators.base import Estimate, Estimator, release
-from dpbench.estimators.clipped import ClippedMean
+from dpbench.estimators.clipped import BinaryMean, ClippedMean
+from dpbench.estimators.coinpress import CoinPressMean
+from dpbench.estimators.gaussian import ExponentialCoarseMean, NaiveGaussianMean
 from dpbench.estimators.heavy_tailed import HeavyTailedMean, LocalMean
-from dpbench.estimators.nonprivate import EmpiricalMean, MedianOfMeans, TrimmedMean
+from dpbench.estimators.karwa_vadhan import KarwaVadhanMean, LearnedGaussian
+from dpbench.estimators.ksu20 import KSU20Mean, KSU20Range
+from dpbench.estimators.nonprivate import EmpiricalMean, Median, MedianOfMeans, TrimmedMean
+from dpbench.estimators.shrinking import ShrinkingIntervals
+from dpbench.estimators.subsample import SubsampleAggregate, SubsampleTest
 
 __all__ = [
+    "BinaryMean",
     "ClippedMean",
+    "CoinPressMean",
     "EmpiricalMean",
     "Estimate",
     "Estimator",
+    "ExponentialCoarseMean",
     "HeavyTailedMean",
+    "KSU20Mean",
+    "KSU20Range",
+    "KarwaVadhanMean",
+    "LearnedGaussian",
     "LocalMean",
+    "Median",
     "MedianOfMeans",
+    "NaiveGaussianMean",
+    "ShrinkingIntervals",
+    "SubsampleAggregate",
+    "SubsampleTest",
     "TrimmedMean",
     "release",
 ]

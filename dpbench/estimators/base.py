@@ -29,10 +29,19 @@ class Estimate:
     before_noise : array of the same shape
         The value before its last noise, which tells clipping bias from noise. It is for
         the simulation's books only and is never released.
+    interval : pair of (trials,) arrays, optional
+        A released interval for the mean.
+    scale : (trials,) array, optional
+        A released standard deviation: value and scale are a learned Gaussian.
+    accuracy : float, optional
+        The error that the estimator promises to keep with probability 1 - beta.
     """
 
     value: Floats
     before_noise: Floats
+    interval: tuple[Floats, Floats] | None = None
+    scale: Floats | None = None
+    accuracy: float | None = None
 
 
 class Estimator(Registered, ABC):
@@ -56,9 +65,14 @@ class Estimator(Registered, ABC):
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         """Estimate the mean of every dataset in `sample`, spending the whole ledger."""
 
+    @property
+    def honoured(self) -> tuple[type[Budget], ...]:
+        """The notions that the estimator can honour with its parameters."""
+        return self.notions
+
     def supports(self, budget: Budget) -> bool:
         """Whether the estimator can honour the notion of `budget`."""
-        return isinstance(budget, self.notions)
+        return isinstance(budget, self.honoured)
 
     def run(self, sample: Sample, ledger: Ledger) -> Estimate:
         """Check that the estimator suits budget and sample, then estimate.
@@ -69,7 +83,7 @@ class Estimator(Registered, ABC):
             If it cannot honour the budget's notion, or takes scalars and gets vectors.
         """
         if not self.supports(ledger.budget):
-            allowed = ", ".join(notion.notion for notion in self.notions)
+            allowed = ", ".join(notion.notion for notion in self.honoured)
             raise ValueError(
                 f"{type(self).__name__} cannot honour a budget of notion "
                 f"{ledger.budget.notion!r}; it supports: {allowed}"

@@ -2,28 +2,42 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
-from pydantic import model_validator
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
 
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.parameters import validated
 from dpbench.privacy import Ledger
 from dpbench.samples import Sample
 
-__all__ = ["ClippedMean", "noisy_clipped_mean"]
+__all__ = ["BinaryMean", "ClippedMean", "noisy_clipped_mean"]
+
+Floats = NDArray[np.float64]
+Bound = Annotated[float, Field(ge=-1e300, le=1e300)] | None
 
 
-def noisy_clipped_mean(sample: Sample, lower: float, upper: float, ledger: Ledger) -> Estimate:
-    """Clip to [lower, upper], average, add noise.
+def noisy_clipped_mean(
+    sample: Sample, centre: float | Floats, half_width: float | Floats, ledger: Ledger
+) -> Estimate:
+    """Clip to centre +- half_width, average, add noise.
 
-    Replacing one record moves one clipped record by at most upper - lower in each
-    coordinate, so the mean has l1 sensitivity d (upper - lower)/n and l2 sensitivity
-    sqrt(d) (upper - lower)/n.
+    Replacing one record moves one clipped record by at most 2 half_width in each
+    coordinate, so the mean has l1 sensitivity 2 d half_width/n and l2 sensitivity
+    2 sqrt(d) half_width/n.
+
+    Parameters
+    ----------
+    sample : Sample
+    centre, half_width : float or (trials,) array
+        Public, or released before. NaN as a centre gives NaN.
+    ledger : Ledger
+        Is spent.
     """
-    clipped = sample.clipped_mean(lower, upper)
-    step = (upper - lower) / sample.n
+    clipped = sample.clipped_mean(centre - half_width, centre + half_width)
+    step = 2 * half_width / sample.n
     l1, l2 = sample.d * step, float(np.sqrt(sample.d)) * step
     return Estimate(ledger.add_noise(clipped, l2, l1=l1), clipped)
 
@@ -37,19 +51,36 @@ class ClippedMean(Estimator):
 
     Parameters
     ----------
-    lower, upper : float
-        Public bounds, ``lower < upper``; they may not depend on the data.
+    lower, upper : float or None
+        Public bounds, ``lower < upper``; they may not depend on the data. Without one of
+        them (None) the mean has no finite sensitivity: nothing is released or spent, and
+        every trial is a failure.
     """
 
-    lower: float
-    upper: float
+    lower: Bound
+    upper: Bound
     multivariate: ClassVar[bool] = True
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
-        if not self.lower < self.upper:
+        if self.lower is not None and self.upper is not None and self.lower >= self.upper:
             raise ValueError(f"upper must exceed lower, got [{self.lower}, {self.upper}]")
         return self
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
-        return noisy_clipped_mean(sample, self.lower, self.upper, ledger)
+        if self.lower is None or self.upper is None:
+            nothing = np.full_like(sample.mean(), np.nan)
+            return Estimate(nothing, nothing)
+        centre, half_width = self.lower / 2 + self.upper / 2, self.upper / 2 - self.lower / 2
+        return noisy_clipped_mean(sample, centre, half_width, ledger)
+
+
+@validated
+class BinaryMean(Estimator):
+    """The mean of records in {0, 1} with noise of sensitivity 1/n.
+
+    Lecture 15, 'Binary Mean Estimation'. Other records are clipped to [0, 1].
+    """
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        return noisy_clipped_mean(sample, 0.5, 0.5, ledger)

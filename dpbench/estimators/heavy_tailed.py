@@ -91,7 +91,7 @@ class HeavyTailedMean(Estimator):
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         bound = self.radius + self.clipping_threshold(sample.n, ledger.budget)
-        return noisy_clipped_mean(sample, -bound, bound, ledger)
+        return noisy_clipped_mean(sample, 0.0, bound, ledger)
 
 
 @validated

@@ -12,7 +12,7 @@ from dpbench.parameters import validated
 from dpbench.privacy import Budget, Ledger, NonPrivate
 from dpbench.samples import Sample
 
-__all__ = ["EmpiricalMean", "MedianOfMeans", "TrimmedMean"]
+__all__ = ["EmpiricalMean", "Median", "MedianOfMeans", "TrimmedMean"]
 
 
 class _NonPrivateEstimator(Estimator):
@@ -27,6 +27,18 @@ class EmpiricalMean(_NonPrivateEstimator):
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         mean = sample.mean()
         return Estimate(mean, mean)
+
+
+@validated
+class Median(_NonPrivateEstimator):
+    """The middle record, or the mean of the middle two; scalar records only."""
+
+    multivariate: ClassVar[bool] = False
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        values, counts = sample.ranked((sample.n - 1) // 2, sample.n // 2)
+        middle = (values * (counts / counts.sum(axis=1, keepdims=True))).sum(axis=1)
+        return Estimate(middle, middle)
 
 
 @validated
@@ -45,7 +57,8 @@ class MedianOfMeans(_NonPrivateEstimator):
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         groups = min(self.groups, sample.n)
-        middle = np.median(sample.group_means(groups, ledger.rng), axis=1)
+        means = sample.by_group(groups, ledger.rng, lambda rows: rows.mean())
+        middle = np.median(means, axis=1)
         return Estimate(middle, middle)
 
 

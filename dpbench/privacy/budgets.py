@@ -74,7 +74,12 @@ class Budget(Registered, ABC):
         return None
 
     def noise(
-        self, rng: np.random.Generator, shape: tuple[int, ...], l1: float, l2: float, draws: int = 1
+        self,
+        rng: np.random.Generator,
+        shape: tuple[int, ...],
+        l1: float | Floats,
+        l2: float | Floats,
+        draws: int = 1,
     ) -> Floats:
         """The average of `draws` independent noises that each cost the whole budget.
 
@@ -82,7 +87,7 @@ class Budget(Registered, ABC):
         ----------
         shape : tuple of int
             (trials,) or (trials, d).
-        l1, l2 : float
+        l1, l2 : float or array that broadcasts to `shape`
             Sensitivities in both norms; the notion's mechanism takes the one it uses.
         draws : int
             1, or the number of records that each carry their own noise.
@@ -98,9 +103,13 @@ class Budget(Registered, ABC):
 
     def noise_quantile(self, beta: float) -> float:
         """The 1 - beta quantile of the absolute noise at sensitivity 1, for one number."""
+        return float(self.noise_tail(np.asarray(beta) / 2, 1.0, 1.0))
+
+    def noise_tail(self, upper: Floats, l1: float, l2: float) -> Floats:
+        """The point that one number's noise exceeds with probability `upper` <= 1/2."""
         if self._sd is not None:
-            return float(-self._sd * ndtri(beta / 2))
-        return float(np.log(1 / beta) / self.pure_epsilon)
+            return np.asarray(-self._sd * l2 * ndtri(upper))
+        return np.asarray(-np.log(2 * upper) * l1 / self.pure_epsilon)
 
     @property
     def pure_epsilon(self) -> float:
@@ -309,9 +318,14 @@ class NonPrivate(Budget):
         return self
 
     def noise(
-        self, rng: np.random.Generator, shape: tuple[int, ...], l1: float, l2: float, draws: int = 1
+        self,
+        rng: np.random.Generator,
+        shape: tuple[int, ...],
+        l1: float | Floats,
+        l2: float | Floats,
+        draws: int = 1,
     ) -> Floats:
         return np.zeros(shape)
 
-    def noise_quantile(self, beta: float) -> float:
-        return 0.0
+    def noise_tail(self, upper: Floats, l1: float, l2: float) -> Floats:
+        return np.zeros_like(upper)

@@ -25,7 +25,9 @@ class Ledger:
     A mechanism spends all of its ledger. To run several, cut the budget first:
     `split` for steps that see the same records (their costs add up), `parallel` for
     disjoint sets of records fixed by index (the largest cost counts once). One ledger
-    serves all trials of a batch: each trial is a release of its own.
+    serves all trials of a batch: each trial is a release of its own. So does one ledger
+    serve all groups of records that are rows of one batch (`Sample.groups`): they are
+    disjoint, and pay in parallel.
 
     Parameters
     ----------
@@ -49,6 +51,11 @@ class Ledger:
     def _cost_in(self, notion: Budget) -> Floats:
         if self._paid:
             return np.asarray(notion.cost_of(self.budget))
+        if type(notion) is not type(self.budget) and self._groups:
+            # Parts compose in the notion that this ledger was cut in, and convert once.
+            total = self._cost_in(self.budget)
+            cost = notion.cost_of(type(self.budget)(*total)) if total.any() else ()
+            return np.asarray(cost or np.zeros(len(notion.amounts)))
         total = np.zeros(len(notion.amounts))
         for group in self._groups:
             total += np.max([child._cost_in(notion) for child in group], axis=0)
@@ -89,9 +96,9 @@ class Ledger:
     def add_noise(
         self,
         values: Floats,
-        sensitivity: float,
+        sensitivity: float | Floats,
         *,
-        l1: float | None = None,
+        l1: float | Floats | None = None,
         draws: int = 1,
     ) -> Floats:
         """Release `values` with the additive noise of the budget's notion.
@@ -99,9 +106,10 @@ class Ledger:
         Parameters
         ----------
         values : (trials,) or (trials, d) array
-        sensitivity : float
-            Largest l2 distance between the values on neighbouring datasets.
-        l1 : float, optional
+        sensitivity : float or array that broadcasts to `values`
+            Largest l2 distance between the values on neighbouring datasets. It may
+            differ between trials as far as it rests on releases already paid for.
+        l1 : float or array, optional
             The same in l1; by default ``sqrt(d) * sensitivity``, which bounds it.
         draws : int
             Average this many independent noises: one for each record that is released
@@ -121,7 +129,7 @@ class Ledger:
         _check_sensitivities(sensitivity, l1)
         if draws < 1:
             raise ValueError(f"draws is {draws}; at least one is needed")
-        self._pay()
+        self.pay()
         return values + self.budget.noise(self.rng, values.shape, l1, sensitivity, draws)
 
     def add_l2_noise(self, values: Floats, sensitivity: float) -> Floats:
@@ -138,7 +146,7 @@ class Ledger:
             l2 sensitivity.
         """
         _check_sensitivities(sensitivity)
-        self._pay()
+        self.pay()
         trials, d = values.shape
         direction = self.rng.standard_normal((trials, d))
         direction /= np.linalg.norm(direction, axis=1, keepdims=True)
@@ -168,11 +176,18 @@ class Ledger:
         _check_sensitivities(sensitivity)
         if sensitivity == 0:
             raise ValueError("scores of sensitivity 0 do not depend on the data")
-        self._pay()
+        self.pay()
         exponents = self.budget.exponential_epsilon * scores / (2 * sensitivity) + log_weights
         return np.asarray(np.argmax(exponents + self.rng.gumbel(size=scores.shape), axis=1))
 
-    def _pay(self) -> None:
+    def pay(self) -> None:
+        """Spend the whole ledger, once; for a mechanism that draws its own noise.
+
+        Raises
+        ------
+        OverdraftError
+            If the budget is spent.
+        """
         self._reserve(self.budget)
         self._paid = True
 
@@ -187,7 +202,7 @@ class Ledger:
         self._reserved = self._reserved + cost
 
 
-def _check_sensitivities(*sensitivities: float) -> None:
+def _check_sensitivities(*sensitivities: float | Floats) -> None:
     for sensitivity in sensitivities:
-        if not 0 <= sensitivity < np.inf:
+        if not np.all((np.asarray(sensitivity) >= 0) & np.isfinite(sensitivity)):
             raise ValueError(f"sensitivity {sensitivity} is not a finite number >= 0")

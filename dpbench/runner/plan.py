@@ -330,7 +330,7 @@ def _settings(sweep: Sweep, part: Part, where: str, family_label: str) -> list[S
             if estimator.supports(budget):
                 add(Setting(label, estimator, budget))
             elif label in (part.estimators or ()):
-                allowed = ", ".join(notion.notion for notion in estimator.notions)
+                allowed = ", ".join(notion.notion for notion in estimator.honoured)
                 raise ConfigError(
                     f"{where}.budgets: {budget}: the estimator {label} cannot honour the notion "
                     f"{budget.notion!r}; it supports: {allowed}"

@@ -1,7 +1,8 @@
 """Batches of datasets and the questions that estimators ask of them."""
 
 from dpbench.samples.base import Sample
+from dpbench.samples.bins import Bins, Occupied
 from dpbench.samples.counted import CountedSample
 from dpbench.samples.dense import DenseSample
 
-__all__ = ["CountedSample", "DenseSample", "Sample"]
+__all__ = ["Bins", "CountedSample", "DenseSample", "Occupied", "Sample"]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
+
+from dpbench.samples.bins import Bins, Occupied
 
 __all__ = ["Floats", "Sample", "part_sizes"]
 
@@ -78,7 +80,59 @@ class Sample(ABC):
         Records have no index in counted data; there `rng` says where each went.
         """
 
-    def group_means(self, groups: int, rng: np.random.Generator) -> Floats:
-        """The means of `groups` disjoint groups, shape (trials, groups[, d])."""
-        parts = self.split(part_sizes(self.n, groups), rng)
-        return np.stack([part.mean() for part in parts], axis=1)
+    @abstractmethod
+    def groups(self, parts: int, rng: np.random.Generator) -> list[Self]:
+        """Cut each dataset into `parts` disjoint groups whose sizes differ by at most one.
+
+        Returns
+        -------
+        list of one or two samples
+            The larger groups, then the smaller ones if sizes differ. Each row is a group:
+            those of the first trial, then those of the second, and so on. Cut by record
+            index as in `split`, the groups of a trial pay for privacy in parallel.
+
+        Raises
+        ------
+        ValueError
+            If there are fewer records than groups.
+        """
+
+    def by_group(
+        self, parts: int, rng: np.random.Generator, question: Callable[[Sample], Floats]
+    ) -> Floats:
+        """Ask every group of `groups` for a number, or a vector.
+
+        Returns
+        -------
+        (trials, parts) or (trials, parts, d) array
+        """
+        answers = [question(rows) for rows in self.groups(parts, rng)]
+        shaped = [answer.reshape(self.trials, -1, *answer.shape[1:]) for answer in answers]
+        return np.concatenate(shaped, axis=1)
+
+    @abstractmethod
+    def occupied(self, bins: Bins) -> Occupied:
+        """The bins that hold records, and how many; scalar records only."""
+
+    @abstractmethod
+    def ranked(self, first: int, last: int) -> tuple[Floats, Floats]:
+        """The records of the ranks `first` to `last`, from 0; scalar records only.
+
+        Returns
+        -------
+        values, counts : (trials, m) arrays
+            Increasing values and how many of the records of these ranks have each.
+        """
+
+    @abstractmethod
+    def half_squared_differences(self, rng: np.random.Generator) -> Self:
+        """Half the squared difference of each of floor(n/2) disjoint pairs; scalars only.
+
+        The mean of each is the variance of a record. Pairs are fixed by record index.
+        Those that overflow are set to the largest number there is.
+
+        Raises
+        ------
+        ValueError
+            If there is one record only.
+        """

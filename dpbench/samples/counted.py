@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from dpbench.samples.base import Floats, Sample
+from dpbench.samples.base import Floats, Sample, part_sizes
+from dpbench.samples.bins import Bins, Occupied
 from dpbench.samples.counting import hypergeometric
 
 __all__ = ["CountedSample"]
+
+Counts = NDArray[np.int64]
 
 
 class CountedSample(Sample):
@@ -72,26 +75,87 @@ class CountedSample(Sample):
     def split(self, sizes: Sequence[int], rng: np.random.Generator) -> list[Self]:
         if sum(sizes) != self.n or min(sizes) < 1:
             raise ValueError(f"parts of {list(sizes)} records do not make up {self.n}")
-        left = self.counts.copy()
-        parts = []
-        for size in sizes[:-1]:
-            part = self._draw(left, size, rng)
-            left = left - part
-            parts.append(type(self)(self.atoms, part))
-        return [*parts, type(self)(self.atoms, left)]
+        parts = self._cut(sizes, rng)
+        return [type(self)(self.atoms, parts[:, i]) for i in range(len(sizes))]
 
-    @staticmethod
-    def _draw(counts: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
-        """Draw `size` records of each row without replacement, atom by atom."""
-        part = np.zeros_like(counts)
-        wanted = np.full(len(counts), size, dtype=np.int64)
-        remaining = counts.sum(axis=1)
-        for atom in range(counts.shape[1] - 1):
-            part[:, atom] = hypergeometric(rng, counts[:, atom], remaining, wanted)
-            wanted = wanted - part[:, atom]
-            remaining = remaining - counts[:, atom]
-        part[:, -1] = wanted
-        return part
+    def groups(self, parts: int, rng: np.random.Generator) -> list[Self]:
+        sizes = part_sizes(self.n, parts)
+        counts = self._cut(sizes, rng)
+        large = sizes.count(sizes[0])
+        return [
+            type(self)(self.atoms, part.reshape(-1, self.atoms.size))
+            for part in (counts[:, :large], counts[:, large:])
+            if part.size
+        ]
+
+    def _cut(self, sizes: Sequence[int], rng: np.random.Generator) -> Counts:
+        """Counts of disjoint parts, (trials, parts, m): halved until each is one part.
+
+        Every level of halving is one draw for all trials and all parts of that level.
+        """
+        upto = np.concatenate([[0], np.cumsum(sizes)])
+        ends = np.array([0, len(sizes)])  # the parts that each node still holds
+        counts = self.counts[:, None]
+        while counts.shape[1] < len(sizes):
+            starts, stops = ends[:-1], ends[1:]
+            middle = (starts + stops + 1) // 2  # a single part goes to the left, whole
+            wanted = np.tile(upto[middle] - upto[starts], self.trials)
+            left = _draw(counts.reshape(-1, self.atoms.size), wanted, rng).reshape(counts.shape)
+            both = np.stack([left, counts - left], axis=2).reshape(self.trials, -1, self.atoms.size)
+            kept = np.stack([np.ones_like(starts), middle < stops], axis=1).ravel().astype(bool)
+            counts = both[:, kept]
+            ends = np.union1d(ends, middle)
+        return counts
+
+    def occupied(self, bins: Bins) -> Occupied:
+        index = bins.index(np.broadcast_to(self.atoms, self.counts.shape))
+        starts = np.ones(index.shape, dtype=bool)
+        np.not_equal(index[:, 1:], index[:, :-1], out=starts[:, 1:])
+        first = np.flatnonzero(starts)
+        count = np.add.reduceat(self.counts.ravel(), first)
+        trial = first // self.atoms.size
+        held = count > 0
+        return Occupied(trial[held], index.ravel()[first[held]], count[held].astype(float))
+
+    def ranked(self, first: int, last: int) -> tuple[Floats, Floats]:
+        upto = np.clip(np.cumsum(self.counts, axis=1), first, last + 1)
+        counts = np.diff(upto, axis=1, prepend=first)
+        return np.broadcast_to(self.atoms, counts.shape), counts.astype(float)
+
+    def half_squared_differences(self, rng: np.random.Generator) -> Self:
+        half = self.n // 2
+        if half < 1:
+            raise ValueError("one record makes no pair")
+        counts = self._cut([half, half, 1] if self.n % 2 else [half, half], rng)
+        one, other = counts[:, 0], counts[:, 1]
+        pairs = []
+        for atom in range(self.atoms.size):  # the partners of the records at this atom
+            partners = _draw(other, one[:, atom], rng)
+            other = other - partners
+            pairs.append(partners)
+        difference = self.atoms[:, None] / 2 - self.atoms / 2
+        with np.errstate(over="ignore"):
+            values = np.minimum(2 * difference**2, np.finfo(float).max)
+        atoms, where = np.unique(values, return_inverse=True)
+        table = np.zeros((self.trials, atoms.size), dtype=np.int64)
+        for code, partners in zip(
+            where.reshape(-1), np.stack(pairs, 1).reshape(self.trials, -1).T, strict=True
+        ):
+            table[:, code] += partners
+        return type(self)(atoms, table)
 
     def _average(self, atoms: Floats) -> Floats:
         return np.asarray((self.counts * atoms).sum(axis=1) / self.n)
+
+
+def _draw(counts: Counts, sizes: Counts, rng: np.random.Generator) -> Counts:
+    """Draw ``sizes[i]`` records of row i without replacement, atom by atom."""
+    part = np.zeros_like(counts)
+    wanted = sizes.copy()
+    remaining = counts.sum(axis=1)
+    for atom in range(counts.shape[1] - 1):
+        part[:, atom] = hypergeometric(rng, counts[:, atom], remaining, wanted)
+        wanted -= part[:, atom]
+        remaining -= counts[:, atom]
+    part[:, -1] = wanted
+    return part

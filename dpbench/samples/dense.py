@@ -10,7 +10,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpbench.samples.base import Floats, Sample
+from dpbench.samples.base import Floats, Sample, part_sizes
+from dpbench.samples.bins import Bins, Occupied
 
 __all__ = ["DenseSample"]
 
@@ -18,6 +19,8 @@ __all__ = ["DenseSample"]
 # place it; see `_parts`.
 TAIL = 0.01
 PROBE = 4096
+# Bins per record up to which counting into a table is cheaper than sorting.
+DENSE_BINS = 4
 
 
 class DenseSample(Sample):
@@ -113,6 +116,48 @@ class DenseSample(Sample):
             raise ValueError(f"parts of {list(sizes)} records do not make up {self.n}")
         starts = np.cumsum([0, *sizes])
         return [type(self)(self._values[:, a:b]) for a, b in itertools.pairwise(starts)]
+
+    def groups(self, parts: int, rng: np.random.Generator) -> list[Self]:
+        sizes = part_sizes(self.n, parts)
+        large = sizes.count(sizes[0])
+        cut = large * sizes[0]
+        rows = [(self._values[:, :cut], sizes[0]), (self._values[:, cut:], sizes[-1])]
+        shape = self._values.shape[2:]
+        return [type(self)(part.reshape(-1, size, *shape)) for part, size in rows if part.size]
+
+    def occupied(self, bins: Bins) -> Occupied:
+        index = bins.index(self._values)
+        low = index.min()
+        span = index.max() - low + 1
+        if span * self.trials <= DENSE_BINS * index.size:  # a table of all bins is small
+            index -= low
+            index += span * np.arange(self.trials)[:, None]
+            table = np.bincount(index.astype(np.intp).ravel(), minlength=self.trials * int(span))
+            found = np.flatnonzero(table)
+            trial, offset = np.divmod(found, int(span))
+            return Occupied(trial, low + offset, table[found].astype(float))
+        index.sort(axis=1)
+        starts = np.ones(index.shape, dtype=bool)
+        np.not_equal(index[:, 1:], index[:, :-1], out=starts[:, 1:])
+        found = np.flatnonzero(starts)
+        count = np.diff(found, append=index.size)
+        return Occupied(found // self.n, index.ravel()[found], count.astype(float))
+
+    def ranked(self, first: int, last: int) -> tuple[Floats, Floats]:
+        if last - first < self.n // 2:
+            middle = np.partition(self._values, [first, last], axis=1)[:, first : last + 1]
+        else:
+            middle = np.sort(self._values, axis=1)[:, first : last + 1]
+        values = np.sort(middle, axis=1)
+        return values, np.ones_like(values)
+
+    def half_squared_differences(self, rng: np.random.Generator) -> Self:
+        if self.n < 2:
+            raise ValueError("one record makes no pair")
+        last = self.n - self.n % 2
+        difference = self._values[:, 1:last:2] / 2 - self._values[:, :last:2] / 2
+        with np.errstate(over="ignore"):
+            return type(self)(np.minimum(2 * difference**2, np.finfo(float).max))
 
     def _per_trial(self, bound: Floats) -> Floats:
         """Shape a bound for broadcasting against the records."""

@@ -1,0 +1,243 @@
+"""The values of a data file as a population."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import warnings
+import zlib
+from decimal import Decimal
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ValidationError, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from dpbench.distributions.base import Distribution
+from dpbench.parameters import validated
+from dpbench.samples import CountedSample, DenseSample
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Empirical"]
+
+# The data sets that come with the package.
+SHIPPED = Path(__file__).parents[1] / "data"
+CSV = (".csv", ".csv.gz")
+PARQUET = (".parquet",)
+# Distinct values up to which samples are counts. Cutting a counted sample into parts takes
+# one vectorised draw per value, and matching its records in pairs one per pair of values:
+# with more values than this that is slower than the records themselves.
+MOST_ATOMS = 256
+# Columns named in a message.
+MOST_NAMES = 8
+
+
+@validated
+class Empirical(Distribution):
+    """Records drawn independently and uniformly, with replacement, from a column of a file.
+
+    The file is read once, when the instance is made; what is drawn depends on the
+    column's values alone. Integers become float64.
+
+    Parameters
+    ----------
+    path : str
+        A file ending in .csv, .csv.gz or .parquet. A relative path is looked for in the
+        working folder, then among the data sets that come with the package.
+    column : str
+        A column of finite numbers, none missing.
+    """
+
+    path: str
+    column: str
+
+    @model_validator(mode="after")
+    def _finite_variance(self) -> Self:
+        with np.errstate(over="ignore", invalid="ignore"):
+            if not math.isfinite(self.variance):
+                raise _refused("column", self.column, "the variance of its values overflows")
+        return self
+
+    @property
+    def content(self) -> str:
+        """A digest of the values in their order, by which `canonical` names the law.
+
+        The same values under another path are the same law, an edited file is another.
+        """
+        return hashlib.sha256(self._values.astype("<f8").tobytes()).hexdigest()[:16]
+
+    @property
+    def counted(self) -> bool:  # type: ignore[override]
+        """Whether the distinct values are few enough for samples to be counts of them."""
+        return self._atoms.size <= MOST_ATOMS
+
+    @property
+    def mean(self) -> float:
+        return self._centre + self._shift
+
+    def moment(self, k: float) -> float:
+        # from the centre, the deviations keep the digits that rounding the mean would cost
+        deviations = np.abs(self._atoms - self._centre - self._shift)
+        return math.fsum(deviations**k * self._weights)
+
+    def sample(
+        self, rng: np.random.Generator, trials: int, n: int
+    ) -> CountedSample | DenseSample:
+        if self.counted:
+            return CountedSample(self._atoms, rng.multinomial(n, self._weights, size=trials))
+        return DenseSample(self._values[rng.integers(self._values.size, size=(trials, n))])
+
+    @cached_property
+    def _values(self) -> NDArray[np.float64]:
+        return _read(self.path, self.column)
+
+    @cached_property
+    def _table(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        atoms, counts = np.unique(self._values, return_counts=True)
+        return atoms, counts / self._values.size
+
+    @property
+    def _atoms(self) -> NDArray[np.float64]:
+        """The distinct values, increasing."""
+        return self._table[0]
+
+    @property
+    def _weights(self) -> NDArray[np.float64]:
+        """The probabilities of the distinct values."""
+        return self._table[1]
+
+    @property
+    def _centre(self) -> float:
+        """One of the values, near the middle."""
+        return float(self._atoms[self._atoms.size // 2])
+
+    @cached_property
+    def _shift(self) -> float:
+        """E(X - centre)."""
+        return math.fsum((self._atoms - self._centre) * self._weights)
+
+
+def _refused(key: str, value: str, reason: str) -> ValidationError:
+    """An error at `key`, which a validator of the whole instance could not name."""
+    line = " ".join(reason.split())
+    problem = PydanticCustomError("refused", "{line}", {"line": line})
+    details = InitErrorDetails(type=problem, loc=(key,), input=value)
+    return ValidationError.from_exception_data(Empirical.__name__, [details])
+
+
+def _read(path: str, column: str) -> NDArray[np.float64]:
+    """The values of `column` in the file that `path` names.
+
+    Raises
+    ------
+    pydantic.ValidationError
+        If there is no such file or column, or it holds anything but finite numbers.
+    """
+    from pyarrow import ArrowException
+
+    file = _find(path)
+    try:
+        names, values = (_parquet if file.name.lower().endswith(PARQUET) else _csv)(file, column)
+    except (OSError, EOFError, ValueError, ArrowException, Warning, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise _refused("path", path, f"cannot be read: {reason}") from error
+    if values is None:
+        listed = ", ".join(names[:MOST_NAMES])
+        more = f", ... ({len(names)} in all)" if len(names) > MOST_NAMES else ""
+        reason = f"no such column in {path}; choose from {listed}{more}"
+        raise _refused("column", column, reason)
+    try:
+        return _numbers(values)
+    except ValueError as error:
+        raise _refused("column", column, f"{error} in {path}") from error
+
+
+def _find(path: str) -> Path:
+    if not path.lower().endswith((*CSV, *PARQUET)):
+        allowed = ", ".join((*CSV, *PARQUET))
+        raise _refused("path", path, f"expected a file that ends in one of {allowed}")
+    try:
+        # an absolute path stays what it is when it is joined to a folder
+        found = next((at for at in (Path(path), SHIPPED / path) if at.exists()), None)
+    except (OSError, ValueError):  # a name that no file can have
+        found = None
+    if found is None:
+        where = "" if Path(path).is_absolute() else " in the working folder, nor in dpbench/data"
+        raise _refused("path", path, f"no such file{where}")
+    if not found.is_file():
+        raise _refused("path", path, "not a file")
+    return found
+
+
+def _csv(file: Path, column: str) -> tuple[list[str], pd.Series[Any] | None]:
+    """The names of the columns and, if it is one of them, the values of `column`."""
+    import pandas as pd
+
+    with warnings.catch_warnings():
+        # rows with more fields than the header, of which the last would be dropped
+        warnings.simplefilter("error", pd.errors.ParserWarning)
+        # As text, because how pandas rounds numbers depends on its version; and a blank
+        # line of a file with one column is a missing value.
+        frame = pd.read_csv(file, dtype=str, index_col=False, skip_blank_lines=False)
+    names = [str(name) for name in frame.columns]
+    return names, frame[column].map(_number, na_action="ignore") if column in names else None
+
+
+def _number(text: str) -> float | str:
+    """The number that `text` says, or `text` itself if none."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _parquet(file: Path, column: str) -> tuple[list[str], pd.Series[Any] | None]:
+    """The names of the columns and, if it is one of them, the values of `column`."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(file) as opened:
+        names = list(opened.schema_arrow.names)
+        if column not in names:
+            return names, None
+        values = opened.read(columns=[column]).column(column)
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    return names, values.to_pandas()
+
+
+def _numbers(values: pd.Series[Any]) -> NDArray[np.float64]:
+    """All of `values` as float64.
+
+    Raises
+    ------
+    ValueError
+        If there are none, or one is missing, infinite or no number.
+    """
+    from pandas.api.types import is_bool_dtype, is_numeric_dtype
+
+    size = len(values)
+    if not size:
+        raise ValueError("no records")
+    if is_bool_dtype(values) or not is_numeric_dtype(values):
+        present = values[values.notna()].tolist()
+        # true would pass for 1
+        other = [v for v in present if isinstance(v, bool) or not isinstance(v, _NUMERIC)]
+        if other:
+            shown = repr(other[0])
+            shown = shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}..."
+            raise ValueError(f"{len(other)} of {size} values are no numbers, such as {shown},")
+    numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
+    for what, bad in (("missing", np.isnan(numbers)), ("infinite", np.isinf(numbers))):
+        if np.any(bad):
+            raise ValueError(f"{np.count_nonzero(bad)} of {size} values are {what}")
+    return numbers
+
+
+_NUMERIC = (int, float, Decimal)
+_LONGEST = 40

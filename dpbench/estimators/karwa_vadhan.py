@@ -1,0 +1,147 @@
+"""A private histogram finds a Gaussian; its mean, its variance, and both.
+
+References
+----------
+.. [1] V. Karwa, S. Vadhan, "Finite sample differentially private confidence intervals",
+   ITCS 2018 (KV18), Algorithms 1 to 4.
+.. [2] G. Kamath, lecture 15 of CS 860, Theorem 2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from dpbench.estimators.base import Estimate, Estimator
+from dpbench.estimators.clipped import noisy_clipped_mean
+from dpbench.estimators.gaussian import Positive, Probability, Radius, gaussian_tail
+from dpbench.parameters import validated
+from dpbench.privacy import ApproxDP, Budget, Ledger
+from dpbench.privacy.histogram import fullest_bin
+from dpbench.samples import Bins, Sample
+
+__all__ = ["KarwaVadhanMean", "LearnedGaussian", "PowersOfTwo"]
+
+Floats = NDArray[np.float64]
+Sigma = Annotated[float, Field(ge=1e-150, le=1e150)]
+
+
+def _histogram_mean(
+    sample: Sample, radius: float | None, sigma: float | Floats, beta: float, ledger: Ledger
+) -> Estimate:
+    """`KarwaVadhanMean`, with a sigma that may have been released for every trial."""
+    coarse, fine = ledger.split(0.5, 0.5)
+    t = sigma * gaussian_tail(sample.n, beta)
+    bins = Bins(2 * t) if radius is None else Bins(2 * t, -(radius + t), radius + t)
+    centre = fullest_bin(sample, bins, coarse) + t
+    return noisy_clipped_mean(sample, centre, 3 * t, fine)
+
+
+@validated
+class KarwaVadhanMean(Estimator):
+    """The fullest bin of a private histogram, then a clipped mean around it: Theorem 2.
+
+    Half of the budget: a histogram over bins of width 2t that cover +-(R + t), with t as
+    in `dpbench.estimators.gaussian`. If [a, b] is the fullest, all records lie in
+    [a - 2t, b + 2t] with high probability. The other half: clip to that, a width of 6t,
+    and add noise of sensitivity 6t/n.
+
+    Parameters
+    ----------
+    radius : float >= 0 or None
+        R, a bound on the mean's absolute value. None, under (epsilon, delta) only, for
+        no bound: the stability-based histogram needs none.
+    sigma : float > 0
+        Standard deviation of a record.
+    beta : float in (0, 1)
+        Probability that a record is clipped.
+    """
+
+    radius: Radius | None
+    sigma: Positive = 1.0
+    beta: Probability = 0.1
+
+    @property
+    def honoured(self) -> tuple[type[Budget], ...]:
+        return self.notions if self.radius is not None else (ApproxDP,)
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        return _histogram_mean(sample, self.radius, self.sigma, self.beta, ledger)
+
+
+@dataclass(frozen=True)
+class PowersOfTwo(Bins):
+    """Bins [2^j, 2^(j+1)) of non-negative numbers; bounds are logarithms, the width is 1."""
+
+    def index(self, values: Floats) -> Floats:
+        return super().index(np.log2(np.maximum(values, np.finfo(float).tiny)))
+
+
+@validated
+class LearnedGaussian(Estimator):
+    """A Gaussian: a private mean, and a standard deviation that is known or private.
+
+    Half squared differences y of disjoint pairs have mean sigma^2, whatever the mean is. A
+    quarter of the budget: a histogram of y over powers of two, [2^j, 2^(j+1)) the
+    fullest; the density of ln y peaks at sigma^2, so sigma^2 < 2^(j+2) with high
+    probability. A quarter: the mean of the m values y clipped to
+    [0, 2^(j+2) 2 ln(2m/beta)], where y exceeds its bound with probability beta/m, with
+    noise of that width over m; it is kept within [2^(j-2), 2^(j+3)]. Half: the mean, as
+    `KarwaVadhanMean` with that sigma. A known sigma leaves all of the budget to the mean.
+
+    Parameters
+    ----------
+    radius : float >= 0 or None
+        R, a bound on the mean's absolute value; None under (epsilon, delta) only.
+    sigma : float > 0, optional
+        The standard deviation where it is known.
+    sigma_low, sigma_high : float
+        Bounds on it where it is not, within [1e-150, 1e150].
+    beta : float in (0, 1)
+        Probability that a record is clipped.
+    """
+
+    radius: Radius | None
+    sigma: Positive | None = None
+    sigma_low: Sigma = 1e-150
+    sigma_high: Sigma = 1e150
+    beta: Probability = 0.1
+
+    @model_validator(mode="after")
+    def _bounds(self) -> Self:
+        if self.sigma_low > self.sigma_high:
+            raise ValueError(f"sigma_low is {self.sigma_low}, above sigma_high {self.sigma_high}")
+        return self
+
+    @property
+    def honoured(self) -> tuple[type[Budget], ...]:
+        return self.notions if self.radius is not None else (ApproxDP,)
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        if self.sigma is not None:
+            found = _histogram_mean(sample, self.radius, self.sigma, self.beta, ledger)
+            return replace(found, scale=np.full(sample.trials, self.sigma))
+        spread, ledger = ledger.split(0.5, 0.5)
+        variance = self._variance(sample, spread)
+        released = np.isfinite(variance)
+        sigma = np.sqrt(np.where(released, variance, 1.0))
+        found = _histogram_mean(sample, self.radius, sigma, self.beta, ledger)
+        value, before = (np.where(released, v, np.nan) for v in (found.value, found.before_noise))
+        return Estimate(value, before, scale=np.where(released, sigma, np.nan))
+
+    def _variance(self, sample: Sample, ledger: Ledger) -> Floats:
+        """The private variance; NaN where the histogram releases nothing."""
+        coarse, fine = ledger.split(0.5, 0.5)
+        squares = sample.half_squared_differences(ledger.rng)
+        low, high = 2 * np.log2(self.sigma_low), 2 * np.log2(self.sigma_high)
+        bins = PowersOfTwo(1.0, np.floor(low) - 1, np.ceil(high) + 1)
+        power = fullest_bin(squares, bins, coarse)
+        found = np.isfinite(power)
+        unit = np.exp2(np.where(found, power, 0.0))
+        half_width = 4 * unit * np.log(2 * squares.n / self.beta)
+        variance = noisy_clipped_mean(squares, half_width, half_width, fine).value
+        return np.where(found, np.clip(variance, unit / 4, 8 * unit), np.nan)

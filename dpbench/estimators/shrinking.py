@@ -1,0 +1,92 @@
+"""Confidence intervals that shrink: clip, average, draw a new interval, repeat.
+
+References
+----------
+.. [1] G. Kamath, lecture 15 of CS 860, 'Shrinking Confidence Intervals', Claim 4.
+.. [2] S. Biswas, Y. Dong, G. Kamath, J. Ullman, "CoinPress: practical private mean and
+   covariance estimation", NeurIPS 2020 (BDKU20).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+from scipy.special import ndtri
+
+from dpbench.estimators.base import Estimate, Estimator
+from dpbench.estimators.clipped import noisy_clipped_mean
+from dpbench.estimators.gaussian import Positive, Probability, Radius, gaussian_tail
+from dpbench.parameters import validated
+from dpbench.privacy import Budget, Ledger
+from dpbench.samples import Sample
+
+__all__ = ["Rounds", "ShrinkingIntervals", "shares"]
+
+Rounds = Annotated[int, Field(ge=1, le=1000)]
+
+
+def shares(rounds: int) -> list[float]:
+    """What each round spends: a quarter over all but the last, the rest on the last [2]_."""
+    return [1.0] if rounds == 1 else [1 / (4 * (rounds - 1))] * (rounds - 1) + [0.75]
+
+
+@validated
+class ShrinkingIntervals(Estimator):
+    """Rounds of a naive Gaussian mean, each within the interval of the one before.
+
+    A round knows that the mean is in c +- w. It clips to c +- (w + t), with
+    t = sigma sqrt(2 ln(2n/beta)), and adds noise of sensitivity 2 (w + t)/n to the mean:
+    the new c. The new w is a bound on the sampling error plus one on the noise, each exceeded
+    with probability beta/(2 rounds), so that all intervals hold the mean with probability
+    1 - beta as long as no record is clipped. The budget is cut as in `shares`.
+
+    Parameters
+    ----------
+    radius : float >= 0
+        R: the first interval is [-R, R].
+    rounds : int
+    sigma : float > 0
+        Standard deviation of a record.
+    beta : float in (0, 1)
+        Probability that an interval misses, and that a record is clipped.
+    report : int, optional
+        Report the mean and the interval of this round instead of the last; the later
+        rounds are paid for all the same.
+    """
+
+    radius: Radius
+    rounds: Rounds = 4
+    sigma: Positive = 1.0
+    beta: Probability = 0.1
+    report: Rounds | None = None
+
+    @model_validator(mode="after")
+    def _within(self) -> Self:
+        if self.report is not None and self.report > self.rounds:
+            raise ValueError(f"report is {self.report}, and there are {self.rounds} rounds")
+        return self
+
+    def half_widths(self, n: int, budget: Budget) -> list[float]:
+        """The w of every round, the first of which is R; no data enter."""
+        t = self.sigma * gaussian_tail(n, self.beta)
+        miss = self.beta / (2 * self.rounds)
+        sampling = -float(ndtri(miss / 2)) * self.sigma / float(np.sqrt(n))
+        widths = [self.radius]
+        for share in shares(self.rounds):
+            noise = budget.fraction(share).noise_quantile(miss)
+            widths.append(sampling + 2 * (widths[-1] + t) / n * noise)
+        return widths
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        t = self.sigma * gaussian_tail(sample.n, self.beta)
+        widths = self.half_widths(sample.n, ledger.budget)
+        centre = np.zeros(sample.trials)
+        found = []
+        for width, part in zip(widths, ledger.split(*shares(self.rounds)), strict=False):
+            found.append(noisy_clipped_mean(sample, centre, width + t, part))
+            centre = found[-1].value
+        reported = self.report or self.rounds
+        last, width = found[reported - 1], widths[reported]
+        return Estimate(last.value, last.before_noise, (last.value - width, last.value + width))

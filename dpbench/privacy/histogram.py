@@ -1,0 +1,126 @@
+"""The private histogram's fullest bin, whatever the number of bins.
+
+A replaced record leaves one bin and enters another, so the counts have l1 sensitivity
+2 and l2 sensitivity sqrt(2): Laplace noise of scale 2/epsilon on each bin, or Gaussian
+noise of variance 1/rho. (Scale 1/epsilon, as lecture 15 writes, is for records that are
+added or removed.)
+
+Only the occupied bins are held. The largest of M independent noises, those of the empty
+bins, has the distribution function F^M, and the bin that has it is uniform among them:
+one number and one bin per trial, whether M is 10 or 1e300.
+
+Under (epsilon, delta)-DP the histogram is the stability-based one [1]_, Laplace noise of
+scale 2/epsilon on the occupied bins only, of which those above a threshold are released.
+A bin that one neighbour alone fills holds one record; the threshold
+1 + (2/epsilon) ln(1/(2 delta)) is passed from 1 with probability at most delta (exactly
+delta for delta <= 1/2). All other bins change by at most one each, epsilon in all. No
+bound on the number of bins is needed; that nothing is released is one of the outcomes.
+
+References
+----------
+.. [1] V. Karwa, S. Vadhan, "Finite sample differentially private confidence intervals",
+   ITCS 2018, Lemma 2.3 (KV18); KSU20, Lemma 2.9.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbench.privacy.budgets import ApproxDP, Budget
+from dpbench.privacy.ledger import Ledger
+from dpbench.samples import Bins, Occupied, Sample
+
+__all__ = ["fullest_bin", "largest_noise", "stability_threshold"]
+
+Floats = NDArray[np.float64]
+
+L1, L2 = 2.0, float(np.sqrt(2.0))
+
+
+def fullest_bin(sample: Sample, bins: Bins, ledger: Ledger) -> Floats:
+    """The left end of the bin whose noisy count is largest.
+
+    Parameters
+    ----------
+    sample : Sample
+        Scalar records.
+    bins : Bins
+        May be infinitely many under (epsilon, delta)-DP only.
+    ledger : Ledger
+        Is spent.
+
+    Returns
+    -------
+    (trials,) array
+        NaN where the stability-based histogram releases no bin.
+
+    Raises
+    ------
+    ValueError
+        If there are infinitely many bins under another notion than (epsilon, delta).
+    """
+    budget = ledger.budget
+    stable = isinstance(budget, ApproxDP)
+    if not stable and not np.all(np.isfinite(bins.count)):
+        raise ValueError(f"a {budget.notion} histogram needs finitely many bins: give a radius")
+    ledger.pay()
+    held = sample.occupied(bins)
+    starts = np.searchsorted(held.trial, np.arange(sample.trials))
+    if stable:
+        noise = ledger.rng.laplace(0.0, L1 / budget.pure_epsilon, held.count.shape)
+    else:
+        noise = budget.noise(ledger.rng, held.count.shape, L1, L2)
+    noisy = held.count + noise
+    largest = np.maximum.reduceat(noisy, starts)
+    # The first occupied bin of each trial that attains its trial's largest count.
+    at_top = np.flatnonzero(noisy == largest[held.trial])
+    best = held.index[at_top[np.searchsorted(held.trial[at_top], np.arange(sample.trials))]]
+    if isinstance(budget, ApproxDP):
+        best = np.where(largest > stability_threshold(budget), best, np.nan)
+    else:
+        empty = bins.count - np.diff(starts, append=held.trial.size)
+        rival = largest_noise(budget, empty, ledger.rng)
+        best = np.where(rival > largest, _empty_bin(held, starts, bins, empty, ledger.rng), best)
+    return bins.left(best)
+
+
+def stability_threshold(budget: ApproxDP) -> float:
+    """What a noisy count must exceed to be released under (epsilon, delta)-DP."""
+    return float(1 + L1 / budget.pure_epsilon * np.log(1 / (2 * budget.delta)))
+
+
+def largest_noise(budget: Budget, draws: Floats, rng: np.random.Generator) -> Floats:
+    """The largest of `draws` noises of empty bins, exactly; -inf where there are none.
+
+    With U uniform, the largest is at the quantile U^(1/M): the noise's upper tail is
+    -expm1(ln(U)/M) there, while U^(1/M) itself would round to 1 from M = 1e17 on.
+
+    Parameters
+    ----------
+    budget : Budget
+    draws : (trials,) array
+        M, whole numbers up to 1e308.
+    """
+    with np.errstate(divide="ignore"):
+        log_below = -rng.standard_exponential(np.shape(draws)) / draws
+        above, below = -np.expm1(log_below), np.exp(log_below)
+        high = budget.noise_tail(np.minimum(above, 0.5), L1, L2)
+        low = -budget.noise_tail(np.minimum(below, 0.5), L1, L2)
+    largest = np.where(above < 0.5, high, low)
+    return np.where(draws > 0, largest, -np.inf)
+
+
+def _empty_bin(
+    held: Occupied, starts: NDArray[np.intp], bins: Bins, empty: Floats, rng: np.random.Generator
+) -> Floats:
+    """A uniformly random empty bin of each trial.
+
+    The r-th empty bin, from 0, comes after those occupied bins that have at most r empty
+    ones before them: the i-th occupied bin has its offset less i.
+    """
+    rank = np.floor(rng.random(empty.size) * empty)
+    first = np.broadcast_to(bins.first, empty.shape)
+    earlier = np.arange(held.trial.size) - starts[held.trial]
+    before = (held.index - first[held.trial] - earlier) <= rank[held.trial]
+    return np.asarray(first + rank + np.add.reduceat(before.astype(float), starts))

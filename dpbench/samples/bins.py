@@ -1,0 +1,86 @@
+"""Bins of equal width, as many as it takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Bins", "Occupied"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Occupied:
+    """The bins that hold records, ordered by trial and bin; every trial has one or more.
+
+    Attributes
+    ----------
+    trial : (m,) int array
+    index : (m,) array
+        Which bin; whole numbers, as floats for there may be 1e300 bins.
+    count : (m,) array
+        Records in it.
+    """
+
+    trial: NDArray[np.intp]
+    index: Floats
+    count: Floats
+
+
+@dataclass(frozen=True)
+class Bins:
+    """Half-open bins of one width that cover [lower, upper], the first from `lower` on.
+
+    The last bin may reach beyond `upper`. Records beyond the ends count in the nearest
+    bin. Bins are numbered from the one that holds 0, so that a far `lower` takes no
+    digits from records near 0: only its remainder by the width enters, which is exact.
+
+    Parameters
+    ----------
+    width : float or (trials,) array
+    lower, upper : float or (trials,) array
+        Infinite for bins without end, one of which then starts at 0.
+    """
+
+    width: float | Floats
+    lower: float | Floats = -np.inf
+    upper: float | Floats = np.inf
+
+    @property
+    def origin(self) -> Floats:
+        """The left end of bin 0."""
+        lower = np.where(np.isfinite(self.lower), self.lower, 0.0)
+        return np.asarray(np.fmod(lower, self.width))
+
+    @property
+    def first(self) -> Floats:
+        """The number of the leftmost bin."""
+        return np.asarray(np.round((self.lower - self.origin) / self.width))
+
+    @property
+    def count(self) -> Floats:
+        """How many bins there are."""
+        with np.errstate(invalid="ignore"):
+            bins = np.ceil((self.upper - self.origin) / self.width) - self.first
+        return np.asarray(np.where(np.isfinite(self.first), np.maximum(bins, 1.0), np.inf))
+
+    def index(self, values: Floats) -> Floats:
+        """The number of the bin of every record, for values of shape (trials, n)."""
+        origin, width = _columns(self.origin), _columns(np.asarray(self.width))
+        largest = np.finfo(float).max  # where the bins have no end
+        first = np.maximum(self.first, -largest)
+        last = np.where(np.isfinite(self.count), first + (self.count - 1), largest)
+        index = np.floor((values - origin) / width)
+        return np.clip(index, _columns(first), _columns(last), out=index)
+
+    def left(self, index: Floats) -> Floats:
+        """The left ends of bins, one number or one per trial."""
+        return np.asarray(self.origin + index * np.asarray(self.width))
+
+
+def _columns(values: Floats) -> Floats:
+    """Shape numbers per trial for broadcasting against records."""
+    return values[:, None] if values.ndim else values
