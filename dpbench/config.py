@@ -89,6 +89,8 @@ class SweepSettings:
         See `dpbench.runner.plan.Sweep`.
     claims : mapping
         See `dpbench.analysis.claims.Claim`.
+    sample_complexity : mapping
+        See `dpbench.complexity.SampleComplexity`.
     figures : mapping
         See `dpbench.report.figures.Figure`.
     gate : bool
@@ -101,6 +103,7 @@ class SweepSettings:
     budgets: dict[str, Any]
     parts: dict[str, Any]
     claims: dict[str, Any] = Field(default_factory=dict)
+    sample_complexity: dict[str, Any] = Field(default_factory=dict)
     figures: dict[Annotated[str, Field(pattern=r"^\w[\w.=+-]*$")], Any] = Field(
         default_factory=dict
     )

@@ -12,12 +12,12 @@ import numpy as np
 import pandas as pd
 from rich.console import Console
 
-from dpbench.analysis.claims import COLUMNS, Claim, evaluate, under
+from dpbench.analysis.claims import COLUMNS, Claim, evaluate
+from dpbench.complexity import SampleComplexity, measure
 from dpbench.config import Settings, SweepSettings
 from dpbench.files import atomic
 from dpbench.finished import fingerprint, previous, stamps
-from dpbench.parameters import ConfigError, from_mapping
-from dpbench.privacy import Budget, NonPrivate
+from dpbench.parameters import from_mapping
 from dpbench.report import scoreboard
 from dpbench.report.figures import Figure, Results
 from dpbench.runner.collect import Collected
@@ -25,6 +25,7 @@ from dpbench.runner.manifest import Cost, provenance, versions
 from dpbench.runner.plan import Cell, Sweep, make_cells, pick
 from dpbench.runner.run import RunOptions, run_cells
 from dpbench.runner.store import Store
+from dpbench.selection import check_claim, rows_about, shares_data, with_radius
 
 __all__ = ["Study"]
 
@@ -37,6 +38,7 @@ class Study:
     sweep: Sweep
     cells: list[Cell]
     claims: dict[str, Claim]
+    complexity: dict[str, SampleComplexity]
     figures: dict[str, Figure]
     gate: bool
     options: RunOptions
@@ -64,7 +66,13 @@ class Study:
         }
         cells = make_cells(sweep, trials=settings.trials)
         for label, claim in claims.items():
-            _check_claim(sweep, cells, claim, f"sweep.claims.{label}")
+            check_claim(sweep, cells, claim, f"sweep.claims.{label}")
+        complexity = {
+            str(label): from_mapping(SampleComplexity, one, f"sweep.sample_complexity.{label}")
+            for label, one in spec.sample_complexity.items()
+        }
+        for label, request in complexity.items():
+            request.check(sweep, cells, f"sweep.sample_complexity.{label}")
         figures = {}
         for label, one in spec.figures.items():
             figures[str(label)] = figure = Figure.build(one, f"sweep.figures.{label}")
@@ -74,6 +82,7 @@ class Study:
             sweep=sweep,
             cells=cells,
             claims=claims,
+            complexity=complexity,
             figures=figures,
             gate=spec.gate,
             options=RunOptions(
@@ -129,8 +138,9 @@ class Study:
             collected.summary.to_csv(path, index=False)
         with atomic(out / "claims.csv") as path:
             scoreboard.labelled(claims).to_csv(path, index=False, columns=list(COLUMNS))
-        self._draw(Results(self.sweep, collected.summary, claims))
-        text = scoreboard.render(collected.summary, claims, collected.failures)
+        samples = self._sample_complexity(collected, cost, say)
+        self._draw(Results(self.sweep, collected.summary, claims, samples))
+        text = scoreboard.render(collected.summary, claims, samples, collected.failures)
         with atomic(out / "scoreboard.txt") as path:
             path.write_text(text)
         say.print(text, end="", markup=False)
@@ -159,7 +169,9 @@ class Study:
         figures = [
             out / "figures" / f"{label}.{kind}" for label in self.figures for kind in ("pdf", "png")
         ]
-        return [out / "summary.csv", out / "claims.csv", out / "scoreboard.txt", *figures]
+        tables = ["summary.csv", "claims.csv", "scoreboard.txt"]
+        tables += ["sample_complexity.csv"] if self.complexity else []
+        return [*(out / name for name in tables), *figures]
 
     def _metrics(self) -> dict[str, set[str]]:
         """The families whose errors claims need, by column."""
@@ -168,16 +180,38 @@ class Study:
             if claim.replicated:
                 families = pick(claim.families, self.sweep.families, "")
                 needed.setdefault(claim.replicated, set()).update(families)
+        for request in self.complexity.values():
+            needed.setdefault("q90", set()).update(pick(request.families, self.sweep.families, ""))
         return needed
+
+    def _sample_complexity(self, collected: Collected, cost: Cost, say: Console) -> pd.DataFrame:
+        """Measure what the sweep asks for, and write it."""
+
+        def run(cells: list[Cell]) -> Collected:
+            metrics = {"q90": {cell.family_label for cell in cells}}
+            return run_cells(cells, self.options, metrics, cost, say.print)
+
+        tables = [
+            measure(label, request, self.sweep, self.cells, collected, run, say.print)
+            for label, request in self.complexity.items()
+        ]
+        table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+        if tables:
+            with atomic(self.options.out / "sample_complexity.csv") as path:
+                table.to_csv(path, index=False)
+        return table
 
     def _evaluate(self, collected: Collected) -> pd.DataFrame:
         summary, tables = collected.summary, []
         for label, claim in self.claims.items():
-            chosen = np.flatnonzero(_rows(summary, claim, self.sweep))
+            regime = summary["n"].between(claim.n_min, claim.n_max or np.inf)
+            chosen = np.flatnonzero(rows_about(summary, claim, self.sweep) & regime)
             known = collected.errors[claim.replicated] if claim.replicated else None
             errors = [known[i] for i in chosen] if known else None
-            rows = summary.iloc[chosen].reset_index(drop=True)
-            tables.append(evaluate(label, claim, rows, errors))
+            rows = with_radius(summary.iloc[chosen].reset_index(drop=True), self.sweep)
+            tables.append(
+                evaluate(label, claim, rows, errors, shared=shares_data(self.sweep, claim))
+            )
         return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=COLUMNS)
 
     def _draw(self, results: Results) -> None:
@@ -188,69 +222,3 @@ class Study:
         use_style()
         for label, figure in self.figures.items():
             save(figure.draw(results), self.options.out / "figures", label)
-
-
-def _rows(summary: pd.DataFrame, claim: Claim, sweep: Sweep) -> pd.Series[bool]:
-    """Which rows of a summary a claim is about."""
-    chosen = summary["family"].isin(pick(claim.families, sweep.families, ""))
-    chosen &= summary["n"].between(claim.n_min, claim.n_max or np.inf)
-    if claim.estimators is not None:
-        chosen &= summary["estimator"].isin(pick(claim.estimators, sweep.estimators, ""))
-    if claim.budgets is None:
-        return chosen & (summary["privacy"] == "none")
-    paid = pd.Series(data=False, index=summary.index)
-    for label in pick(claim.budgets, sweep.budgets, ""):
-        paid |= under(summary, sweep.budgets[label])
-    return chosen & paid
-
-
-def _check_claim(sweep: Sweep, cells: Sequence[Cell], claim: Claim, where: str) -> None:
-    """Refuse a claim that nothing of the sweep speaks about."""
-    families = pick(claim.families, sweep.families, f"{where}.families")
-    estimators = pick(claim.estimators, sweep.estimators, f"{where}.estimators")
-    budgets = pick(claim.budgets, sweep.budgets, f"{where}.budgets")
-    paid = [NonPrivate()] if claim.budgets is None else [sweep.budgets[b] for b in budgets]
-    grid: dict[tuple[str, str, Budget], set[int]] = {}
-    for cell in cells:
-        if cell.family_label in families and claim.n_min <= cell.n <= (claim.n_max or cell.n):
-            for s in cell.settings:
-                if s.label in estimators and s.budget in paid:
-                    grid.setdefault((cell.family_label, s.label, s.budget), set()).add(cell.n)
-    if not grid:
-        raise ConfigError(
-            f"{where}: the sweep runs none of {estimators} on {families} under "
-            f"{budgets if claim.budgets else 'no budget'} with n in the claim's regime"
-        )
-    variable = claim.statement.variable
-    if variable != "factor" and min(len(sizes) for sizes in grid.values()) < 2:
-        raise ConfigError(f"{where}: one n in the claim's regime; an exponent needs two or more")
-    for label in families:
-        k = sweep.families[label].moment_order
-        if not np.isfinite(claim.statement.predicted(np.nan if k is None else k)):
-            raise ConfigError(f"{where}.families: {label!r}: the theorem needs its moment order")
-    if variable == "factor" or claim.statement.metric == "lower_bound":
-        for label, _, budget in grid:
-            n = min(cell.n for cell in cells if cell.family_label == label)
-            if not np.isfinite(sweep.families[label].lower_bound(n, budget)):
-                raise ConfigError(f"{where}.families: {label!r}: no lower bound is known for it")
-    if variable == "epsilon":
-        _check_epsilons(sweep, list(grid), where)
-
-
-def _check_epsilons(sweep: Sweep, curves: list[tuple[str, str, Budget]], where: str) -> None:
-    """Refuse an exponent in epsilon without two of them, or on data that budgets share."""
-    found: dict[tuple[str, str, str], set[float]] = {}
-    for family, estimator, budget in curves:
-        if not sweep.families[family].follows_budget:
-            raise ConfigError(
-                f"{where}.families: {family!r}: budgets share their data here, so that no "
-                "interval for an exponent in epsilon is valid"
-            )
-        amounts = found.setdefault((family, estimator, budget.label), set())
-        amounts.update({getattr(budget, "epsilon", np.nan)} - {np.nan})
-    for (family, estimator, notion), amounts in found.items():
-        if len(amounts) < 2:
-            raise ConfigError(
-                f"{where}.budgets: {estimator} on {family} has {len(amounts)} epsilon under "
-                f"{notion!r}; two or more are needed"
-            )

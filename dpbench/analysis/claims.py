@@ -10,15 +10,24 @@ import pandas as pd
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from dpbench.analysis.exponents import Measured, alpha_exponent, epsilon_exponent, interval
-from dpbench.analysis.summary import quantile_replicates
+from dpbench.analysis.exponents import (
+    Measured,
+    alpha_exponent,
+    cost_exponent,
+    direct_exponent,
+    interval,
+)
+from dpbench.analysis.sample_complexity import joint_replicates, sample_complexity
+from dpbench.analysis.summary import quantile_replicates, rate_replicates
+from dpbench.analysis.worst_case import BUDGET, CURVE, held_out, worst_case
 from dpbench.parameters import validated
-from dpbench.privacy import Budget
+from dpbench.theory.lower_bounds import BETA
 from dpbench.theory.theorems import THEOREMS, Theorem
 
-__all__ = ["COLUMNS", "Claim", "evaluate", "under", "verdict", "worst_case"]
+__all__ = ["COLUMNS", "SPANNING", "Claim", "axis", "curve_columns", "evaluate", "verdict"]
 
 Floats = NDArray[np.float64]
+Alpha = Annotated[float, Field(gt=0)]
 Labels = Annotated[list[str], Field(min_length=1)]
 
 COLUMNS = (
@@ -35,8 +44,9 @@ COLUMNS = (
     "tolerance",
     "verdict",
 )
-BUDGET = ["privacy", "epsilon", "delta", "rho"]
-CURVE = ["family", "k", "estimator", *BUDGET]
+UNKNOWN = Measured(np.nan, np.nan, np.nan)
+# Variables that one curve holds several values of, other than n and alpha.
+SPANNING = ("epsilon", "rho", "delta", "radius", "log_radius")
 
 
 @validated
@@ -56,6 +66,8 @@ class Claim:
         Why this tolerance and regime.
     n_min, n_max : int
         The regime: sample sizes that take part.
+    alpha : float or list of float
+        For claims about the smallest n: at which error.
     """
 
     theorem: str
@@ -66,12 +78,26 @@ class Claim:
     budgets: Labels | None = None
     n_min: Annotated[int, Field(ge=1)] = 1
     n_max: Annotated[int, Field(ge=1)] | None = None
+    alpha: Alpha | Annotated[list[Alpha], Field(min_length=2)] | None = None
 
     @model_validator(mode="after")
     def _known(self) -> Self:
         if self.theorem not in THEOREMS:
             raise ValueError(f"no such theorem {self.theorem!r}; choose from {', '.join(THEOREMS)}")
+        if (self.statement.of == "samples") != bool(self.alphas):
+            raise ValueError("alpha belongs to claims about the smallest n, and to those only")
+        if isinstance(self.alpha, list) != (
+            self.statement.variable == "alpha" and self.alphas != []
+        ):
+            raise ValueError("several alpha belong to claims about alpha, and to those only")
         return self
+
+    @property
+    def alphas(self) -> list[float]:
+        """The errors at which the smallest n is sought."""
+        if self.alpha is None:
+            return []
+        return self.alpha if isinstance(self.alpha, list) else [self.alpha]
 
     @property
     def replicated(self) -> str | None:
@@ -82,16 +108,6 @@ class Claim:
     def statement(self) -> Theorem:
         """The theorem itself."""
         return THEOREMS[self.theorem]
-
-
-def under(summary: pd.DataFrame, budget: Budget) -> pd.Series[bool]:
-    """Which rows of `summary` are about `budget`."""
-    same = summary["privacy"] == budget.label
-    for name in ("epsilon", "delta", "rho"):
-        amount = getattr(budget, name, None)
-        if amount is not None:
-            same &= summary[name] == amount
-    return same
 
 
 def verdict(
@@ -124,72 +140,13 @@ def verdict(
     return "consistent" if inside or narrow else "inconclusive"
 
 
-def worst_case(
-    summary: pd.DataFrame, metric: str, replicates: Floats | None = None
-) -> tuple[pd.DataFrame, Floats]:
-    """The largest `metric` over the members of each family, replicate by replicate.
-
-    Parameters
-    ----------
-    summary : DataFrame
-        As from `summarise`.
-    metric : str
-        Its column.
-    replicates : (rows, draws) array, optional
-        Bootstrap replicates of that column; their maximum is taken anew in every
-        replicate.
-
-    Returns
-    -------
-    curves : DataFrame
-        One row per family, estimator, budget and n: those columns, ``value`` and
-        ``lower_bound``.
-    replicates : (rows of curves, draws) array
-    """
-    code = summary.groupby([*CURVE, "n"], dropna=False, observed=True).ngroup().to_numpy()
-    order = np.argsort(code, kind="stable")
-    starts = np.searchsorted(code[order], np.arange(code.max() + 1))
-    curves = summary.iloc[order[starts]][[*CURVE, "n", "lower_bound"]].reset_index(drop=True)
-    curves["value"] = np.maximum.reduceat(summary[metric].to_numpy()[order], starts)
-    if replicates is None:
-        replicates = np.repeat(summary[metric].to_numpy()[:, None], 2, axis=1)
-    return curves, np.maximum.reduceat(replicates[order], starts, axis=0)
-
-
-def held_out(summary: pd.DataFrame, errors: Sequence[Floats]) -> tuple[pd.DataFrame, list[Floats]]:
-    """Choose each curve's worst member on half of the trials and keep the other half.
-
-    The largest of several noisy quantiles is too high, and no bootstrap of it covers
-    when members tie. The quantile of a member that other trials have chosen is not. The
-    choice is by the geometric mean over n, among the members that are there at every n.
-
-    Returns
-    -------
-    summary : DataFrame
-        The rows of the chosen members, with ``q90`` of the half that is kept.
-    errors : list of arrays
-        That half.
-    """
-    halves = [np.array_split(np.where(np.isfinite(e), e, np.inf), 2) for e in errors]
-    first, second = (
-        np.array([np.quantile(half[i], 0.9, method="inverted_cdf") for half in halves])
-        for i in (0, 1)
-    )
-    member = [*CURVE, "distribution"]
-    with np.errstate(divide="ignore"):
-        scored = summary.assign(chosen_by=np.log(first))
-    by_member = scored.groupby(member, dropna=False, observed=True)
-    means = by_member["chosen_by"].agg(["mean", "size"]).reset_index()
-    curves = means.groupby(CURVE, dropna=False, observed=True)
-    means = means[means["size"] == curves["size"].transform("max")]
-    worst = means.loc[means.groupby(CURVE, dropna=False, observed=True)["mean"].idxmax(), member]
-    chosen = summary.reset_index().merge(worst, on=member)["index"].to_numpy()
-    rows = summary.iloc[chosen].assign(q90=second[chosen]).reset_index(drop=True)
-    return rows, [halves[i][1] for i in chosen]
-
-
 def evaluate(
-    name: str, claim: Claim, summary: pd.DataFrame, errors: Sequence[Floats] | None
+    name: str,
+    claim: Claim,
+    summary: pd.DataFrame,
+    errors: Sequence[Floats] | None,
+    *,
+    shared: bool,
 ) -> pd.DataFrame:
     """Test a claim on every curve of `summary`.
 
@@ -199,10 +156,13 @@ def evaluate(
         The claim's label.
     claim : Claim
     summary : DataFrame
-        Only the rows that the claim is about.
+        Only the rows that the claim is about; ``series`` and ``radius`` beside the
+        columns of a summary if the claim is about the radius.
     errors : sequence of (trials,) arrays, optional
-        The errors whose quantile `claim.replicated` is, one vector per row; None for
-        a claim about the lower bound, which has no error.
+        The errors whose quantile or mean `claim.replicated` is, one vector per row; None
+        for a claim about the lower bound, which has no error.
+    shared : bool
+        Whether rows of different budgets share their data.
 
     Returns
     -------
@@ -212,33 +172,64 @@ def evaluate(
     theorem = claim.statement
     if theorem.variable == "factor" and errors is not None:
         summary, errors = held_out(summary, errors)
-    replicates = None if errors is None else quantile_replicates(summary, errors)
-    curves, draws = worst_case(summary, claim.replicated or theorem.metric, replicates)
-    by = CURVE if theorem.variable != "epsilon" else ["family", "k", "estimator", "privacy"]
+    if theorem.of == "samples":
+        assert errors is not None
+        curves, draws = sample_complexity(summary, errors, claim.alphas, BETA, shared=shared)
+        curves["value"] = curves["samples"]
+    else:
+        replicates = None if errors is None else _replicates(theorem, summary, errors, shared)
+        curves, draws = worst_case(summary, claim.replicated or theorem.metric, replicates)
     if theorem.metric == "lower_bound":
         # The bound knows no estimator: one row of each n will do.
         first = ~curves.duplicated(["family", "n", *BUDGET])
         curves, draws = curves[first].reset_index(drop=True), draws[first.to_numpy()]
         curves["estimator"] = "(lower bound)"
     found = []
-    for _, curve in curves.groupby(by, dropna=False, observed=True):
+    for _, curve in curves.groupby(curve_columns(theorem), dropna=False, observed=True):
         measured = _measure(theorem, curve, draws[curve.index])
         found.append({"claim": name, **_row(claim, curve.iloc[0], measured)})
     return pd.DataFrame(found)
+
+
+def curve_columns(theorem: Theorem) -> list[str]:
+    """The columns that a claim's curves are told apart by: all but what a curve spans."""
+    if theorem.variable in {"radius", "log_radius"}:
+        return ["family", "k", "series", *BUDGET]
+    return [column for column in CURVE if column != theorem.variable]
+
+
+def axis(theorem: Theorem, points: pd.DataFrame) -> Floats:
+    """The x of n ~ x^s at every point of a curve."""
+    if theorem.variable in {"radius", "log_radius"}:
+        radius = points["radius"].to_numpy(float)
+        return np.log(radius) if theorem.variable == "log_radius" else radius
+    if theorem.variable == "delta":
+        return np.asarray(-np.log(points["delta"].to_numpy(float)))
+    return np.asarray(1 / points[theorem.variable].to_numpy(float))
+
+
+def _replicates(
+    theorem: Theorem, summary: pd.DataFrame, errors: Sequence[Floats], shared: bool
+) -> Floats:
+    if theorem.variable == "miss_rate":
+        return rate_replicates(summary, errors)
+    compares_settings = theorem.variable in SPANNING and (shared or theorem.variable == "radius")
+    if compares_settings:
+        return joint_replicates(summary, errors, shared=shared)
+    return quantile_replicates(summary, errors)
 
 
 def _row(claim: Claim, about: pd.Series, measured: Measured) -> dict[str, Any]:
     """What `evaluate` says of one curve; `about` is any point of it."""
     theorem = claim.statement
     predicted = theorem.predicted(about["k"])
-    # A claim about epsilon spans budgets of one notion.
-    spanned = dict.fromkeys(BUDGET[1:], np.nan) if theorem.variable == "epsilon" else {}
+    kept = curve_columns(theorem)
     return {
         "source": theorem.source,
-        "estimator": about["estimator"],
+        "estimator": about["estimator" if "estimator" in kept else "series"],
         "distribution": about["family"],
         "variable": theorem.variable,
-        "metric": theorem.metric,
+        "metric": theorem.metric if theorem.of != "samples" else "samples",
         "predicted": predicted,
         "measured": measured.value,
         "low": measured.low,
@@ -247,19 +238,35 @@ def _row(claim: Claim, about: pd.Series, measured: Measured) -> dict[str, Any]:
         "verdict": verdict(measured, predicted, claim.tolerance, floor=theorem.floor),
         "k": about["k"],
         "at_most": theorem.at_most,
-        **({name: about[name] for name in BUDGET} | spanned),
+        **{name: about[name] if name in kept else np.nan for name in BUDGET},
     }
 
 
 def _measure(theorem: Theorem, curve: pd.DataFrame, draws: Floats) -> Measured:
-    n, value = curve["n"].to_numpy(), curve["value"].to_numpy()
-    if not np.all(np.isfinite(value)) or not np.all(np.isfinite(draws)) or np.any(draws <= 0):
-        return Measured(np.nan, np.nan, np.nan)
+    value = curve["value"].to_numpy()
+    if not np.all(np.isfinite(value)) or not np.all(np.isfinite(draws)):
+        return UNKNOWN
+    if theorem.variable in {"promise", "miss_rate"}:
+        return interval(value.max(), draws.max(axis=0))
+    if np.any(draws <= 0):
+        return UNKNOWN
     if theorem.variable == "factor":
         bound = curve["lower_bound"].to_numpy()
         ratios = np.log(np.concatenate([value[:, None], draws], axis=1) / bound[:, None])
         factor = np.exp(ratios.mean(axis=0))
         return interval(factor[0], factor[1:])
+    return _exponent(theorem, curve, value, draws.T)
+
+
+def _exponent(theorem: Theorem, curve: pd.DataFrame, value: Floats, draws: Floats) -> Measured:
+    if theorem.of == "samples":
+        return direct_exponent(value, draws, axis(theorem, curve))
+    n = curve["n"].to_numpy(float)
     if theorem.variable == "alpha":
-        return alpha_exponent(n, value, draws.T)
-    return epsilon_exponent(n, curve["epsilon"].to_numpy(), value, draws.T)
+        return alpha_exponent(n, value, draws)
+    if theorem.variable == "n":
+        return direct_exponent(value, draws, n)
+    if theorem.of == "fixed_n":
+        others = [n] if np.ptp(n) else []
+        return direct_exponent(value, draws, *others, axis(theorem, curve))
+    return cost_exponent(n, axis(theorem, curve), value, draws)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Measured", "alpha_exponent", "epsilon_exponent", "interval"]
+__all__ = ["Measured", "alpha_exponent", "cost_exponent", "direct_exponent", "interval"]
 
 Floats = NDArray[np.float64]
 LEVEL = 0.95
@@ -59,25 +59,42 @@ def alpha_exponent(n: ArrayLike, errors: ArrayLike, replicates: ArrayLike) -> Me
     return interval(exponents[0], exponents[1:])
 
 
-def epsilon_exponent(
-    n: ArrayLike, epsilon: ArrayLike, errors: ArrayLike, replicates: ArrayLike
-) -> Measured:
-    """The s in n ~ (1/epsilon)^s at fixed alpha, from errors over a grid of both.
+def cost_exponent(n: ArrayLike, x: ArrayLike, errors: ArrayLike, replicates: ArrayLike) -> Measured:
+    """The s in n ~ x^s at fixed alpha, from errors over a grid of both; x = 1/epsilon, say.
 
-    With log alpha = a + b log n + c log epsilon, keeping alpha fixed gives s = c/b.
+    With log alpha = a + b log n + c log x, keeping alpha fixed gives s = -c/b.
 
     Parameters
     ----------
-    n, epsilon, errors : (m,) array_like
+    n, x, errors : (m,) array_like
     replicates : (draws, m) array_like
 
     Raises
     ------
     ValueError
-        If all n, or all epsilon, are equal.
+        If all n, or all x, are equal.
     """
-    columns = [np.asarray(n, dtype=float), np.asarray(epsilon, dtype=float)]
+    columns = [np.asarray(n, dtype=float), np.asarray(x, dtype=float)]
     stacked = np.concatenate([np.asarray(errors)[None], np.asarray(replicates)])
-    in_n, in_epsilon = _slopes(columns, stacked)
-    exponents = in_epsilon / in_n
+    in_n, in_x = _slopes(columns, stacked)
+    exponents = -in_x / in_n
+    return interval(exponents[0], exponents[1:])
+
+
+def direct_exponent(values: ArrayLike, replicates: ArrayLike, *columns: ArrayLike) -> Measured:
+    """The c in value ~ x^c, where x is the last of `columns` and the others are held fixed.
+
+    Parameters
+    ----------
+    values : (m,) array_like
+    replicates : (draws, m) array_like
+    *columns : (m,) array_like
+
+    Raises
+    ------
+    ValueError
+        If all values of a column are equal.
+    """
+    stacked = np.concatenate([np.asarray(values)[None], np.asarray(replicates)])
+    exponents = _slopes([np.asarray(c, dtype=float) for c in columns], stacked)[-1]
     return interval(exponents[0], exponents[1:])

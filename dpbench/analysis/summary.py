@@ -11,7 +11,14 @@ from scipy.special import bdtr
 
 from dpbench.seeds import stream
 
-__all__ = ["CELL", "ByCell", "order_statistic", "quantile_replicates", "summarise"]
+__all__ = [
+    "CELL",
+    "ByCell",
+    "order_statistic",
+    "quantile_replicates",
+    "rate_replicates",
+    "summarise",
+]
 
 Floats = NDArray[np.float64]
 
@@ -31,6 +38,14 @@ CELL = (
 )
 TRIM = 0.1
 PARTS = ("sampling", "bias", "noise", "private")
+# By what is measured in each trial: the columns of a summary, quantiles or a rate.
+EXTRA_COLUMNS = {
+    "width": ("width_q50",),
+    "missed": ("miss_rate",),
+    "outside": ("outside_q90",),
+    "tv": ("tv_q50", "tv_q90"),
+    "promise": ("promise_q90",),
+}
 
 
 def order_statistic(q: float, trials: int) -> int:
@@ -74,17 +89,26 @@ class ByCell:
         A trial without a finite release is a failure. Quantiles and trimmed means count
         it as an infinite error, so that a failure never improves them; ``mean_error``
         and ``rmse`` are over the releases there were. ``q90_low`` and ``q90_high`` are a
-        distribution-free 95% interval for ``q90`` from order statistics.
+        distribution-free 95% interval for ``q90`` from order statistics. The columns of
+        `EXTRA_COLUMNS` are NaN for estimators that release no such thing.
         """
         columns: dict[str, Floats] = {}
+        extras: dict[str, Floats] = {}
         for trials in np.unique(self._counts):
             chosen = np.flatnonzero(self._counts == trials)
             index = self._order[self._starts[chosen][:, None] + np.arange(trials)]
-            values = {m: self._rows[m].to_numpy()[index] for m in ("error", *PARTS)}
-            for name, column in _statistics(values).items():
-                columns.setdefault(name, np.full(len(self.cells), np.nan))[chosen] = column
+            values = {
+                m: self._rows[m].to_numpy()[index]
+                for m in ("error", *PARTS, *EXTRA_COLUMNS)
+                if m in self._rows
+            }
+            for found, table_of in ((_statistics(values), columns), (_extras(values), extras)):
+                for name, column in found.items():
+                    table_of.setdefault(name, np.full(len(self.cells), np.nan))[chosen] = column
         table: pd.DataFrame = pd.concat([self.cells, pd.DataFrame(columns)], axis=1)
         table["lower_bound"] = table.pop("lower_bound")
+        for name in (column for names in EXTRA_COLUMNS.values() for column in names):
+            table[name] = extras.get(name, np.nan)
         table[["trials", "failures"]] = table[["trials", "failures"]].astype(int)
         return table
 
@@ -128,6 +152,25 @@ def _statistics(values: dict[str, Floats]) -> dict[str, Floats]:
     return statistics
 
 
+def _extras(values: dict[str, Floats]) -> dict[str, Floats]:
+    """Statistics of what only some estimators release, NaN for those that do not."""
+    found = {}
+    for metric, columns in EXTRA_COLUMNS.items():
+        if metric not in values:
+            continue
+        trials = values[metric].shape[1]
+        ordered = _sorted(values[metric])
+        there = ~np.all(np.isnan(values[metric]), axis=1)
+        for column in columns:
+            if column == "miss_rate":
+                statistic = np.minimum(ordered, 1.0).mean(axis=1)
+            else:
+                rank = order_statistic(float(column[-2:]) / 100, trials)
+                statistic = ordered[:, rank - 1]
+            found[column] = np.where(there, statistic, np.nan)
+    return found
+
+
 def _sorted(values: Floats) -> Floats:
     return np.sort(np.where(np.isfinite(values), values, np.inf), axis=1)
 
@@ -153,6 +196,16 @@ def _trimmed(ordered: Floats) -> tuple[Floats, Floats]:
         winsorised = np.clip(ordered, middle[:, :1], middle[:, -1:])
         spread = winsorised.std(axis=1, ddof=1) if trials > 1 else np.full(len(ordered), np.nan)
         return middle.mean(axis=1), spread / ((1 - 2 * TRIM) * np.sqrt(trials))
+
+
+def rate_replicates(cells: pd.DataFrame, errors: Sequence[Floats], *, draws: int = 1000) -> Floats:
+    """Bootstrap replicates of the mean of 0/1 errors, (cells, draws)."""
+    found = []
+    about = cells[[c for c in CELL if c != "lower_bound"]].itertuples(index=False)
+    for row, values in zip(about, errors, strict=True):
+        rng = stream("bootstrap", "|".join(str(value) for value in row))
+        found.append(rng.binomial(len(values), values.mean(), draws) / len(values))
+    return np.stack(found)
 
 
 def quantile_replicates(

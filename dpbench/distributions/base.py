@@ -55,6 +55,12 @@ class Distribution(Registered, ABC):
     def sample(self, rng: np.random.Generator, trials: int, n: int) -> Sample:
         """Draw `trials` independent datasets of `n` records."""
 
+    def distance_to_gaussian(
+        self, mean: NDArray[np.float64], sd: NDArray[np.float64]
+    ) -> NDArray[np.float64] | None:
+        """Total-variation distances to N(mean, sd^2), (trials,); None where not known."""
+        return None
+
 
 @validated
 class LocationScale(Distribution):

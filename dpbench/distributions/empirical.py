@@ -29,12 +29,13 @@ __all__ = ["Empirical"]
 SHIPPED = Path(__file__).parents[1] / "data"
 CSV = (".csv", ".csv.gz")
 PARQUET = (".parquet",)
-# Distinct values up to which samples are counts. Cutting a counted sample into parts takes
-# one vectorised draw per value, and matching its records in pairs one per pair of values:
-# with more values than this that is slower than the records themselves.
+# Distinct values up to which samples are counts. Cutting a counted sample in two takes a
+# vectorised draw per value and pairing its records one per pair of values: for 200 trials
+# of 256 values about 0.2 s and 20 s, at any n, the latter growing with the square.
 MOST_ATOMS = 256
-# Columns named in a message.
+# Columns named in a message, and characters of a value quoted in one.
 MOST_NAMES = 8
+LONGEST = 40
 
 
 @validated
@@ -85,16 +86,16 @@ class Empirical(Distribution):
         deviations = np.abs(self._atoms - self._centre - self._shift)
         return math.fsum(deviations**k * self._weights)
 
-    def sample(
-        self, rng: np.random.Generator, trials: int, n: int
-    ) -> CountedSample | DenseSample:
+    def sample(self, rng: np.random.Generator, trials: int, n: int) -> CountedSample | DenseSample:
         if self.counted:
             return CountedSample(self._atoms, rng.multinomial(n, self._weights, size=trials))
         return DenseSample(self._values[rng.integers(self._values.size, size=(trials, n))])
 
     @cached_property
     def _values(self) -> NDArray[np.float64]:
-        return _read(self.path, self.column)
+        values = _read(self.path, self.column)
+        values.flags.writeable = False
+        return values
 
     @cached_property
     def _table(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -198,17 +199,13 @@ def _number(text: str) -> float | str:
 
 def _parquet(file: Path, column: str) -> tuple[list[str], pd.Series[Any] | None]:
     """The names of the columns and, if it is one of them, the values of `column`."""
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(file) as opened:
         names = list(opened.schema_arrow.names)
         if column not in names:
             return names, None
-        values = opened.read(columns=[column]).column(column)
-    if pa.types.is_dictionary(values.type):
-        values = values.cast(values.type.value_type)
-    return names, values.to_pandas()
+        return names, opened.read(columns=[column]).column(column).to_pandas()
 
 
 def _numbers(values: pd.Series[Any]) -> NDArray[np.float64]:
@@ -227,17 +224,15 @@ def _numbers(values: pd.Series[Any]) -> NDArray[np.float64]:
     if is_bool_dtype(values) or not is_numeric_dtype(values):
         present = values[values.notna()].tolist()
         # true would pass for 1
-        other = [v for v in present if isinstance(v, bool) or not isinstance(v, _NUMERIC)]
+        other = [
+            v for v in present if isinstance(v, bool) or not isinstance(v, int | float | Decimal)
+        ]
         if other:
             shown = repr(other[0])
-            shown = shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}..."
+            shown = shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}..."
             raise ValueError(f"{len(other)} of {size} values are no numbers, such as {shown},")
     numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
     for what, bad in (("missing", np.isnan(numbers)), ("infinite", np.isinf(numbers))):
         if np.any(bad):
             raise ValueError(f"{np.count_nonzero(bad)} of {size} values are {what}")
     return numbers
-
-
-_NUMERIC = (int, float, Decimal)
-_LONGEST = 40

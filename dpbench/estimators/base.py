@@ -74,6 +74,27 @@ class Estimator(Registered, ABC):
         """Whether the estimator can honour the notion of `budget`."""
         return isinstance(budget, self.honoured)
 
+    def private_terms(
+        self, alpha: float, beta: float, n: float, budget: Budget
+    ) -> dict[str, float]:
+        """What privacy adds to the sample complexity of error alpha, by the estimator's theorem.
+
+        Parameters
+        ----------
+        alpha, beta : float
+            The error, to be kept with probability 1 - beta.
+        n : float
+            Where logarithms of n are taken.
+        budget : Budget
+
+        Returns
+        -------
+        dict of str to float
+            Records that each suffice against one cause: ``privacy`` (the noise's 1 - beta
+            quantile is alpha) and ``range`` (the data are found). Empty if no theorem speaks.
+        """
+        return {}
+
     def run(self, sample: Sample, ledger: Ledger) -> Estimate:
         """Check that the estimator suits budget and sample, then estimate.
 

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.parameters import validated
-from dpbench.privacy import Ledger
+from dpbench.privacy import Budget, Ledger
 from dpbench.samples import Sample
 
 __all__ = ["BinaryMean", "ClippedMean", "noisy_clipped_mean"]
@@ -74,6 +74,13 @@ class ClippedMean(Estimator):
         centre, half_width = self.lower / 2 + self.upper / 2, self.upper / 2 - self.lower / 2
         return noisy_clipped_mean(sample, centre, half_width, ledger)
 
+    def private_terms(
+        self, alpha: float, beta: float, n: float, budget: Budget
+    ) -> dict[str, float]:
+        if self.lower is None or self.upper is None:
+            return {}
+        return {"privacy": (self.upper - self.lower) * budget.noise_quantile(beta) / alpha}
+
 
 @validated
 class BinaryMean(Estimator):
@@ -84,3 +91,8 @@ class BinaryMean(Estimator):
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         return noisy_clipped_mean(sample, 0.5, 0.5, ledger)
+
+    def private_terms(
+        self, alpha: float, beta: float, n: float, budget: Budget
+    ) -> dict[str, float]:
+        return {"privacy": budget.noise_quantile(beta) / alpha}

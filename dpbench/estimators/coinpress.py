@@ -32,6 +32,12 @@ class Round(NamedTuple):
     radius: float
 
 
+def _gamma(d: int, b: float) -> float:
+    """The norm that a d-dimensional standard Gaussian keeps within, with probability 1 - b."""
+    log = np.log(1 / b)
+    return float(np.sqrt(d + 2 * np.sqrt(d * log) + 2 * log))
+
+
 def schedule(n: int, d: int, radius: float, rho: float, rounds: int, b: float) -> list[Round]:
     """The rounds of CoinPress, which do not depend on the data.
 
@@ -50,8 +56,7 @@ def schedule(n: int, d: int, radius: float, rho: float, rounds: int, b: float) -
     b : float in (0, 1)
         Failure probability of one tail bound.
     """
-    log = np.log(1 / b)
-    gamma = float(np.sqrt(d + 2 * np.sqrt(d * log) + 2 * log))
+    gamma = _gamma(d, b)
     plan = []
     for share in shares(rounds):
         unit = max(radius, gamma)  # squares of 1e300 would overflow
@@ -117,3 +122,10 @@ class CoinPressMean(Estimator):
             width = step.radius * self.sigma
             found.append(Estimate(centre, clipped, (centre - width, centre + width)))
         return found[(self.report or self.rounds) - 1]
+
+    def private_terms(
+        self, alpha: float, beta: float, n: float, budget: Budget
+    ) -> dict[str, float]:
+        rho = ZCDP.within(budget) if isinstance(budget, ApproxDP) else budget
+        last = rho.fraction(shares(self.rounds)[-1])
+        return {"privacy": 2 * self.sigma * _gamma(1, self.b) * last.noise_quantile(beta) / alpha}

@@ -19,7 +19,7 @@ from pydantic import Field
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.parameters import validated
-from dpbench.privacy import Ledger
+from dpbench.privacy import Budget, Ledger
 from dpbench.privacy.quantile import private_quantile
 from dpbench.samples import Sample
 
@@ -31,7 +31,7 @@ Positive = Annotated[float, Field(gt=0, le=1e300)]
 Probability = Annotated[float, Field(gt=0, lt=1)]
 
 
-def gaussian_tail(n: int, beta: float) -> float:
+def gaussian_tail(n: float, beta: float) -> float:
     """The t that n standard Gaussians all keep within, with probability 1 - beta."""
     return float(np.sqrt(2 * np.log(2 * n / beta)))
 
@@ -60,6 +60,13 @@ class NaiveGaussianMean(Estimator):
         bound = self.radius + self.sigma * gaussian_tail(sample.n, self.beta)
         return noisy_clipped_mean(sample, 0.0, bound, ledger)
 
+    def private_terms(
+        self, alpha: float, beta: float, n: float, budget: Budget
+    ) -> dict[str, float]:
+        t = self.sigma * gaussian_tail(n, self.beta)
+        unit = 2 * budget.noise_quantile(beta) / alpha
+        return {"privacy": unit * t, "range": unit * self.radius}
+
 
 @validated
 class ExponentialCoarseMean(Estimator):
@@ -85,3 +92,15 @@ class ExponentialCoarseMean(Estimator):
         bound = self.radius + t
         centre = private_quantile(sample, 0.5, -bound, bound, self.sigma, coarse)
         return noisy_clipped_mean(sample, centre, 2 * t, fine)
+
+    def private_terms(
+        self, alpha: float, beta: float, n: float, budget: Budget
+    ) -> dict[str, float]:
+        # Points of score -n/2 fill +-(R + t), those of score 0 two sigma.
+        half = budget.fraction(0.5)
+        t = self.sigma * gaussian_tail(n, self.beta)
+        log_ratio = float(np.log((self.radius + t) / (self.sigma * beta)))
+        return {
+            "privacy": 4 * t * half.noise_quantile(beta) / alpha,
+            "range": 4 / half.exponential_epsilon * log_ratio,
+        }

@@ -93,6 +93,14 @@ class HeavyTailedMean(Estimator):
         bound = self.radius + self.clipping_threshold(sample.n, ledger.budget)
         return noisy_clipped_mean(sample, 0.0, bound, ledger)
 
+    def private_terms(
+        self, alpha: float, beta: float, n: float, budget: Budget
+    ) -> dict[str, float]:
+        # At the T of `minimax` b(T) + 2Tq/n is (n/(2q))^(-(k-1)/k).
+        if self.policy != "minimax" or self.radius or self.clip_at is not None:
+            return {}
+        return {"privacy": 2 * budget.noise_quantile(beta) * alpha ** (-self.k / (self.k - 1))}
+
 
 @validated
 class LocalMean(Estimator):

@@ -21,7 +21,7 @@ from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.estimators.gaussian import Positive, Probability, Radius, gaussian_tail
 from dpbench.parameters import validated
 from dpbench.privacy import ApproxDP, Budget, Ledger
-from dpbench.privacy.histogram import fullest_bin
+from dpbench.privacy.histogram import L1, L2, fullest_bin, stability_threshold
 from dpbench.samples import Bins, Sample
 
 __all__ = ["KarwaVadhanMean", "LearnedGaussian", "PowersOfTwo"]
@@ -71,6 +71,20 @@ class KarwaVadhanMean(Estimator):
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         return _histogram_mean(sample, self.radius, self.sigma, self.beta, ledger)
+
+    def private_terms(
+        self, alpha: float, beta: float, n: float, budget: Budget
+    ) -> dict[str, float]:
+        # The fullest bin holds about half of the records, and must beat the noise.
+        half = budget.fraction(0.5)
+        t = self.sigma * gaussian_tail(n, self.beta)
+        if isinstance(half, ApproxDP):
+            reach = stability_threshold(half) + L1 / half.epsilon * float(np.log(1 / (2 * beta)))
+        else:
+            assert self.radius is not None
+            share = beta * t / (self.radius + t)
+            reach = float(half.noise_tail(np.asarray(share / 2), L1, L2))
+        return {"privacy": 6 * t * half.noise_quantile(beta) / alpha, "range": 2 * reach}
 
 
 @dataclass(frozen=True)

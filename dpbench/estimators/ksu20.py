@@ -25,7 +25,7 @@ from dpbench.privacy import ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.histogram import L1, L2, fullest_bin, stability_threshold
 from dpbench.samples import Bins, Sample
 
-__all__ = ["KSU20Mean", "KSU20Range", "accuracy_for", "samples_for"]
+__all__ = ["KSU20Mean", "KSU20Range", "accuracy_for", "accuracy_terms", "samples_for"]
 
 Floats = NDArray[np.float64]
 Radius = Annotated[float, Field(ge=0, le=1e300)]
@@ -67,27 +67,33 @@ def _histogram_needs(n: float, alpha: float, k: float, radius: float | None, b: 
     return float(16 * b.noise_tail(np.asarray(0.05 / count), L1, L2))
 
 
-def samples_for(
+def accuracy_terms(
     alpha: float, n: float, k: float, radius: float | None, budget: Budget, constants: Constants
-) -> float:
-    """Samples that error alpha needs, its dependence on n through logarithms taken at n.
+) -> tuple[float, float, float]:
+    """What error alpha needs for sampling, noise and range; logarithms of n are taken at n.
 
-    `paper`, in one group of one half: 90/alpha^2 (Chebyshev at 0.1 for an error alpha/3), plus
+    `paper`, in one group of one half: 90/alpha^2 (Chebyshev at 0.1 for an error alpha/3),
     180 q/alpha^(k/(k-1)) (the 0.9 quantile 6r q/n of the noise at alpha/3; q is the one at
-    sensitivity 1, ln(10)/epsilon for pure DP), plus what the histogram needs.
-    `practical`: 1/alpha^2 + 1/(epsilon alpha^(k/(k-1))) + ln(1+R)/epsilon, with q/ln(10) for
+    sensitivity 1, ln(10)/epsilon for pure DP), and what the histogram needs.
+    `practical`: 1/alpha^2, 1/(epsilon alpha^(k/(k-1))), ln(1+R)/epsilon, with q/ln(10) for
     1/epsilon and the noise's tail at 1/(1+R), or at delta, for the last term.
     """
     mean_budget = _mean_budget(budget)
     q = mean_budget.noise_quantile(0.1)
-    power = alpha ** (-k / (k - 1))
+    power = float(alpha ** (-k / (k - 1)))
     if constants == "paper":
-        return float(
-            90 / alpha**2 + 180 * q * power + _histogram_needs(n, alpha, k, radius, budget)
-        )
+        needs = _histogram_needs(n, alpha, k, radius, budget)
+        return 90 / alpha**2, 180 * q * power, needs
     rare = budget.delta if isinstance(budget, ApproxDP) else 1 / (1 + (radius or 0.0))
     tail = float(mean_budget.noise_tail(np.asarray(rare / 2), 1.0, 1.0))
-    return float(1 / alpha**2 + q / np.log(10) * power + tail)
+    return 1 / alpha**2, float(q / np.log(10)) * power, tail
+
+
+def samples_for(
+    alpha: float, n: float, k: float, radius: float | None, budget: Budget, constants: Constants
+) -> float:
+    """The sum of `accuracy_terms`."""
+    return sum(accuracy_terms(alpha, n, k, radius, budget, constants))
 
 
 def accuracy_for(
@@ -220,6 +226,16 @@ class KSU20Mean(Estimator):
             before.append(found.before_noise.reshape(sample.trials, -1))
             start = stop
         return Estimate(_median(released), _median(before), accuracy=alpha)
+
+    def private_terms(
+        self, alpha: float, beta: float, n: float, budget: Budget
+    ) -> dict[str, float]:
+        # Those of `paper` are for one group of one half.
+        parts = 2 * self.groups if self.constants == "paper" else 1
+        _, privacy, reach = accuracy_terms(
+            alpha, n / parts, self.k, self.radius, budget, self.constants
+        )
+        return {"privacy": parts * privacy, "range": parts * reach}
 
     def _half_width(self, n: int, r: float, budget: Budget) -> float:
         if self.constants == "paper":

@@ -90,3 +90,10 @@ class ShrinkingIntervals(Estimator):
         reported = self.report or self.rounds
         last, width = found[reported - 1], widths[reported]
         return Estimate(last.value, last.before_noise, (last.value - width, last.value + width))
+
+    def private_terms(
+        self, alpha: float, beta: float, n: float, budget: Budget
+    ) -> dict[str, float]:
+        t = self.sigma * gaussian_tail(n, self.beta)
+        last = budget.fraction(shares(self.rounds)[-1])
+        return {"privacy": 2 * t * last.noise_quantile(beta) / alpha}

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
-from dpbench.analysis.claims import under
+from dpbench.analysis.worst_case import under
 from dpbench.estimators.heavy_tailed import HeavyTailedMean, worst_clipping_bias
 from dpbench.parameters import ConfigError, Registered, validated
 from dpbench.privacy import Budget
@@ -42,6 +42,7 @@ class Results:
     sweep: Sweep
     summary: pd.DataFrame
     claims: pd.DataFrame
+    samples: pd.DataFrame
 
 
 class Figure(Registered, ABC):

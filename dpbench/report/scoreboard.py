@@ -13,7 +13,7 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from dpbench.analysis.claims import worst_case
+from dpbench.analysis.worst_case import worst_case
 from dpbench.config import command_line
 from dpbench.runner.manifest import Cost
 
@@ -120,12 +120,66 @@ def _print_factors(summary: pd.DataFrame, out: Console) -> None:
     out.print(table)
 
 
-def render(summary: pd.DataFrame, claims: pd.DataFrame, failures: Sequence[str]) -> str:
-    """The verdicts, the factors over the lower bound and the failures, as plain text."""
+def _print_samples(samples: pd.DataFrame, out: Console) -> None:
+    """Print the sample complexities that were sought directly, beside the curves'."""
+    if samples.empty:
+        return
+    sought = samples[samples["method"] == "search"]
+    curve = samples[samples["method"] == "curve"]
+    curve = curve.merge(sought[["request", "alpha"]].drop_duplicates(), on=["request", "alpha"])
+    if sought.empty:
+        return
+    table = Table(title="Smallest n: P(error <= alpha) >= 1 - beta", title_justify="left")
+    for name in ("estimator", "distribution", "privacy"):
+        table.add_column(name, no_wrap=True)
+    for name in ("alpha", "n, direct search", "n, from the curve", "theorem's terms, added"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for one, other in zip(sought.to_dict("records"), curve.to_dict("records"), strict=True):
+        terms = [one[f"{name}_term"] for name in ("sampling", "privacy", "range")]
+        total = float(np.nansum(terms)) if np.isfinite(terms[1]) else np.nan
+        table.add_row(
+            one["estimator"],
+            one["distribution"],
+            _budget(one),
+            f"{one['alpha']:.3g}",
+            *(f"{r['samples']:.4g} ({r['low']:.4g} .. {r['high']:.4g})" for r in (one, other)),
+            f"{total:.4g}",
+        )
+    out.print(table)
+
+
+def _print_failures(summary: pd.DataFrame, out: Console) -> None:
+    """Print which estimators released nothing, and how often."""
+    failing = summary[summary["failures"] > 0]
+    if failing.empty:
+        return
+    table = Table(title="Trials without a release (counted failures)", title_justify="left")
+    for name in ("estimator", "distribution", "privacy", "n", "failure rate"):
+        table.add_column(name, no_wrap=True)
+    by = ["estimator", "family", "privacy", "epsilon", "delta", "rho"]
+    for _, rows in failing.groupby(by, dropna=False):
+        about = rows.iloc[0].to_dict()
+        sizes, rates = rows["n"], rows["failure_rate"]
+        table.add_row(
+            about["estimator"],
+            about["family"],
+            f"{about['privacy']} {_budget(about)}",
+            f"{sizes.min():.3g} .. {sizes.max():.3g}",
+            f"{rates.min():.3g} .. {rates.max():.3g}",
+        )
+    out.print(table)
+
+
+def render(
+    summary: pd.DataFrame, claims: pd.DataFrame, samples: pd.DataFrame, failures: Sequence[str]
+) -> str:
+    """Verdicts, factors over the lower bound, sample complexities, failures, as plain text."""
     out = Console(highlight=False, width=WIDTH, file=io.StringIO(), color_system=None)
     if not claims.empty:
         _print_claims(claims, out)
     _print_factors(summary, out)
+    _print_samples(samples, out)
+    _print_failures(summary, out)
     for text in failures:
         out.print(f"failed: {text}", markup=False, soft_wrap=True)
     assert isinstance(out.file, io.StringIO)

@@ -6,21 +6,24 @@ import resource
 import time
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from dpbench.distributions import Distribution
-from dpbench.estimators import Estimator
+from dpbench.estimators import Estimate, Estimator
 from dpbench.parameters import canonical
 from dpbench.privacy import Budget, Ledger
 from dpbench.samples import Sample
 from dpbench.seeds import stream
 
-__all__ = ["METRICS", "BlockResult", "BlockTask", "Setting", "block_trials", "run_block"]
+__all__ = ["EXTRAS", "METRICS", "BlockResult", "BlockTask", "Setting", "block_trials", "run_block"]
 
 METRICS = ("error", "sampling", "bias", "noise", "private")
+# What only estimators with an interval, a scale or a promised accuracy have.
+EXTRAS = ("width", "missed", "outside", "tv", "promise")
 
 # Numbers held at once: 24 MB of float64. From 32 MB on the allocator asks the system for fresh
 # pages for every array, which cost a third more time here; smaller blocks were no faster.
@@ -87,7 +90,11 @@ class BlockResult:
         By metric. ``sampling`` is empirical mean - target, ``bias`` the value before
         noise - empirical mean, ``noise`` the release - value before noise, ``private``
         bias + noise, ``error`` all of them; norms of these. NaN where nothing was
-        released.
+        released. Of a released interval ``width``, ``missed`` (1 if the target is outside) and
+        ``outside`` (the share of the records); of a learned Gaussian its total-variation
+        distance ``tv`` from the law; of a promised accuracy the error over it,
+        ``promise``. These are there if any setting has them, NaN for the settings that
+        have not, and infinite (``missed`` 1) where nothing was released.
     failures : dict of (member, setting) index to text
         Settings that raised.
     cpu_seconds, peak_bytes : float
@@ -129,14 +136,15 @@ def run_block(task: BlockTask) -> BlockResult:
                 continue
             for j, setting in enumerate(task.settings):
                 try:
-                    parts = _errors(setting, sample, distribution.target, name)
+                    parts = _errors(setting, sample, distribution, name)
                 except MemoryError:
                     raise
                 except Exception as error:  # noqa: BLE001, as above
                     result.failures[i, j] = f"{type(error).__name__}: {error}"
                     continue
                 for metric, part in parts.items():
-                    result.values[metric][i, j] = part
+                    table = result.values.setdefault(metric, np.full(shape, np.nan))
+                    table[i, j] = part
     result.cpu_seconds = time.process_time() - started
     result.peak_bytes = 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return result
@@ -149,11 +157,14 @@ def _thread_pools() -> ThreadpoolController:
 
 
 def _errors(
-    setting: Setting, sample: Sample, target: float, name: tuple[int, str, str, int, int]
+    setting: Setting,
+    sample: Sample,
+    distribution: Distribution,
+    name: tuple[int, str, str, int, int],
 ) -> dict[str, NDArray[np.float64]]:
     rng = stream("noise", *name, *setting.stream_name)
     estimate = setting.estimator.run(sample, Ledger(setting.budget, rng))
-    empirical = sample.mean()
+    empirical, target = sample.mean(), distribution.target
     if not estimate.value.shape == estimate.before_noise.shape == empirical.shape:
         raise ValueError(
             f"{setting.label} returned shapes {estimate.value.shape} and "
@@ -168,4 +179,25 @@ def _errors(
     }
     if empirical.ndim == 2:
         return {metric: np.linalg.norm(part, axis=1) for metric, part in parts.items()}
-    return {metric: np.abs(part) for metric, part in parts.items()}
+    sizes = {metric: np.abs(part) for metric, part in parts.items()}
+    return sizes | _extras(estimate, sample, distribution, sizes["error"])
+
+
+def _extras(
+    estimate: Estimate, sample: Sample, distribution: Distribution, error: NDArray[np.float64]
+) -> dict[str, NDArray[np.float64]]:
+    """What is to be said of the other things that are released."""
+    found: dict[str, NDArray[Any]] = {}
+    if estimate.interval is not None:
+        low, high = estimate.interval
+        inside = (low <= distribution.target) & (distribution.target <= high)
+        found["width"] = high - low
+        found["missed"] = 1.0 - inside
+        found["outside"] = 1 - sample.count(low, np.nextafter(high, np.inf)) / sample.n
+    if estimate.scale is not None:
+        distance = distribution.distance_to_gaussian(estimate.value, estimate.scale)
+        if distance is not None:
+            found["tv"] = distance
+    if estimate.accuracy is not None:
+        found["promise"] = error / estimate.accuracy
+    return {name: np.where(np.isnan(values), np.inf, values) for name, values in found.items()}

@@ -10,13 +10,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dpbench.analysis.summary import ByCell
-from dpbench.runner.block import METRICS, BlockResult
+from dpbench.runner.block import EXTRAS, METRICS, BlockResult
 from dpbench.runner.plan import Cell
 
 __all__ = ["Collected", "Metrics", "cell_rows", "collect", "join"]
 
-# The families whose errors claims need, by column of a summary that is a 0.9 quantile.
+# The families whose errors claims need, by column of a summary.
 Metrics = Mapping[str, Collection[str]]
+ERRORS = {"q90": "error", "miss_rate": "missed"}
 
 
 @dataclass
@@ -40,11 +41,14 @@ class Collected:
 def cell_rows(cell: Cell, blocks: Sequence[BlockResult]) -> pd.DataFrame:
     """The cell's errors per trial, cut to the trials it asks for; see `ByCell`."""
     members, settings = len(cell.members), len(cell.settings)
+    # A block whose every release failed has no extras.
+    absent = {block: np.full_like(b.values["error"], np.nan) for block, b in enumerate(blocks)}
     values = {
-        metric: np.concatenate([block.values[metric] for block in blocks], axis=2)[
-            ..., : cell.trials
-        ].ravel()
-        for metric in METRICS
+        metric: np.concatenate(
+            [block.values.get(metric, absent[i]) for i, block in enumerate(blocks)], axis=2
+        )[..., : cell.trials].ravel()
+        for metric in (*METRICS, *EXTRAS)
+        if any(metric in block.values for block in blocks)
     }
     member = np.repeat(np.arange(members), settings * cell.trials)
     setting = np.tile(np.repeat(np.arange(settings), cell.trials), members)
@@ -85,7 +89,7 @@ def collect(cell: Cell, blocks: Sequence[BlockResult], metrics: Metrics) -> Coll
     grouped = ByCell(cell_rows(cell, blocks))
     none = [np.empty(0)] * len(grouped.cells)
     errors = {
-        metric: grouped.errors("error" if metric == "q90" else metric.removesuffix("_q90"))
+        metric: grouped.errors(ERRORS.get(metric, metric.removesuffix("_q90")))
         if cell.family_label in families
         else none
         for metric, families in metrics.items()

@@ -19,10 +19,11 @@ from dpbench.runner.block import BLOCK_NUMBERS, BlockTask, Setting, block_trials
 from dpbench.seeds import digest
 from dpbench.theory.families import Family, build_family
 
-__all__ = ["Cell", "Part", "Sweep", "make_cells", "pick"]
+__all__ = ["Cell", "Part", "Sweep", "cell_at", "largest_n", "make_cells", "pick"]
 
 # A trial of dense data may take this many numbers: 0.8 GB.
 MOST_DENSE = 32 * BLOCK_NUMBERS
+MOST_COUNTED = 10**15
 
 T = TypeVar("T")
 
@@ -165,6 +166,11 @@ class Sweep:
             spec = {**spec, "k": k}
         return Estimator.build(spec, where)
 
+    def series(self, label: str) -> str:
+        """The label without the radius that an expanded list has put there."""
+        radius = self.estimators[label].get("radius")
+        return label.replace(f"_radius{_brief(radius)}", "") if radius is not None else label
+
 
 def _known_estimator(spec: Mapping[str, Any], where: str) -> Mapping[str, Any]:
     Estimator.lookup(spec, where)
@@ -294,12 +300,22 @@ def _part_cells(sweep: Sweep, part: Part, where: str) -> list[Cell]:
                 continue
             ordered = tuple(sorted(group, key=lambda s: s.name))
             for n in part.sizes:
-                members = family.members(family_label, n, ordered[0].budget)
-                _check_size(members, n, f"{where}.n", family_label)
-                cells.append(
-                    Cell(family_label, family, n, tuple(members.items()), ordered, part.trials)
-                )
+                cell = cell_at(family_label, family, n, ordered, part.trials)
+                _check_size(dict(cell.members), n, f"{where}.n", family_label)
+                cells.append(cell)
     return cells
+
+
+def cell_at(label: str, family: Family, n: int, settings: tuple[Setting, ...], trials: int) -> Cell:
+    """The cell of a family at n; the members follow the budget of the first setting."""
+    members = family.members(label, n, settings[0].budget)
+    return Cell(label, family, n, tuple(members.items()), settings, trials)
+
+
+def largest_n(family: Family, n: int, budget: Budget) -> int:
+    """The largest sample size that a family can be drawn at."""
+    counted = all(member.counted for member in family.members("", n, budget).values())
+    return MOST_COUNTED if counted else MOST_DENSE
 
 
 def _check_size(members: Mapping[str, Distribution], n: int, where: str, label: str) -> None:

@@ -101,7 +101,8 @@ def run_cells(
             found[index] = collect(cell, whole, metrics)
         cost.blocks_reused += len(whole)
         pending += missing
-    cost.cells_reused, cost.cells_done = len(found), len(cells) - len(found)
+    cost.cells_reused += len(found)
+    cost.cells_done += len(cells) - len(found)
     _compute(pending, store, options, cost)
     for index, cell in enumerate(cells):
         if index not in found:

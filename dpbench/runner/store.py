@@ -14,7 +14,7 @@ import scipy
 from numpy.typing import NDArray
 
 from dpbench.files import atomic
-from dpbench.runner.block import METRICS, BlockResult, BlockTask
+from dpbench.runner.block import EXTRAS, METRICS, BlockResult, BlockTask
 from dpbench.seeds import digest
 
 __all__ = ["CorruptBlockError", "Store", "source_digest"]
@@ -100,15 +100,14 @@ class Store:
         path = self.path(task)
         shape = (len(task.members), len(task.settings), task.trials)
         try:
-            table = pq.read_table(
-                path,
-                columns=[*METRICS, "message"],
-                read_dictionary=["message"],
-                page_checksum_verification=True,
-            )
+            with pq.ParquetFile(
+                path, read_dictionary=["message"], page_checksum_verification=True
+            ) as file:
+                known = [name for name in EXTRAS if name in file.schema_arrow.names]
+                table = file.read(columns=[*METRICS, *known, "message"])
             if (table.schema.metadata or {}).get(b"dpbench") != self.key(task).encode():
                 raise CorruptBlockError(f"{path.name}: it holds another block")
-            values = {metric: table[metric].to_numpy().reshape(shape) for metric in METRICS}
+            values = {name: table[name].to_numpy().reshape(shape) for name in (*METRICS, *known)}
             coded = table["message"].combine_chunks()
             code = coded.indices.to_numpy().reshape(shape)[..., 0]
         except (OSError, pa.ArrowException, KeyError, ValueError) as error:
@@ -146,7 +145,7 @@ def _table(task: BlockTask, result: BlockResult) -> pa.Table:
             "rho": amount("rho"),
             "n": pa.array(np.full(size, task.n)),
             "trial": pa.array(trial + task.index * trials),
-            **{metric: pa.array(result.values[metric].ravel()) for metric in METRICS},
+            **{metric: pa.array(values.ravel()) for metric, values in result.values.items()},
             "status": spread(STATUS, np.where(failed, 2, np.where(released, 0, 1)), pa.string()),
             "message": spread(messages, pair, pa.string()),
             "seed": pa.array(np.full(size, task.seed)),

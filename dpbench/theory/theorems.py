@@ -1,4 +1,4 @@
-"""What the theorems predict: exponents, and factors over a lower bound."""
+"""What the theorems predict: exponents, limits, and factors over a lower bound."""
 
 from __future__ import annotations
 
@@ -8,31 +8,43 @@ from typing import Literal
 
 __all__ = ["THEOREMS", "Theorem"]
 
+Variable = Literal[
+    "alpha", "n", "epsilon", "rho", "delta", "radius", "log_radius",
+    "factor", "promise", "miss_rate",
+]  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Theorem:
-    """A statement about n, the error alpha, epsilon and the moment order k.
+    """A statement about n, the error alpha, the budget, the radius R and the moment order k.
 
     Attributes
     ----------
     source : str
         Where it is proved.
-    variable : {'alpha', 'epsilon', 'factor'}
-        ``alpha``: the e in n ~ (1/alpha)^e at fixed epsilon. ``epsilon``: the s in
-        n ~ (1/epsilon)^s at fixed alpha. ``factor``: the error over the lower bound,
-        a geometric mean over n.
+    variable : str
+        ``alpha``: the e in n ~ (1/alpha)^e. ``epsilon``, ``rho``, ``delta``, ``radius``,
+        ``log_radius``: the s in n ~ x^s at fixed alpha, where x is 1/epsilon, 1/rho,
+        ln(1/delta), R or ln R. ``n``: the exponent of the error in n. ``factor``: the
+        error over the lower bound, a geometric mean over n. ``promise``: the error over the
+        accuracy that the estimator promises, the largest over n. ``miss_rate``: how often
+        the target is outside of the released interval, the largest over n.
     predicted : callable
         The number at a moment order k.
     metric : str
-        The column of a summary that alpha is read from, at its worst over a family.
+        The column of a summary that the error is read from, at its worst over a family.
+    of : {'error', 'samples', 'fixed_n'}
+        What an exponent is fitted to: errors at given n, the smallest n for given alpha
+        (a threshold, where alpha is coarse), or, with ``fixed_n``, the c in error ~ x^c.
     at_most : bool
         Whether the number is an upper limit rather than a value.
     """
 
     source: str
-    variable: Literal["alpha", "epsilon", "factor"]
+    variable: Variable
     predicted: Callable[[float], float]
     metric: str = "q90"
+    of: Literal["error", "samples", "fixed_n"] = "error"
     at_most: bool = False
 
     @property
@@ -41,26 +53,60 @@ class Theorem:
         return float(self.variable == "factor") if self.at_most else None
 
 
+def _rate(k: float) -> float:
+    return k / (k - 1)
+
+
+def _is(value: float) -> Callable[[float], float]:
+    return lambda _: value
+
+
 KSU20 = "KSU20 Thm 3.5"
 
 THEOREMS = {
     # n ~ 1/(epsilon alpha^(k/(k-1))), the private term of Theorem 3.5
-    "heavy_tail_alpha": Theorem(KSU20, "alpha", lambda k: k / (k - 1)),
-    "heavy_tail_epsilon": Theorem(KSU20, "epsilon", lambda _: 1.0),
+    "heavy_tail_alpha": Theorem(KSU20, "alpha", _rate),
+    "heavy_tail_epsilon": Theorem(KSU20, "epsilon", _is(1)),
+    "heavy_tail_rho": Theorem("KSU20 Thm 3.7", "rho", _is(1 / 2)),
     # the same as an upper bound on what privacy costs on one law
-    "heavy_tail_private_part": Theorem(
-        KSU20, "alpha", lambda k: k / (k - 1), metric="private_q90", at_most=True
-    ),
-    "heavy_tail_lower_bound": Theorem(
-        "KSU20 Thm 3.8", "alpha", lambda k: k / (k - 1), metric="lower_bound"
-    ),
+    "heavy_tail_private_part": Theorem(KSU20, "alpha", _rate, metric="private_q90", at_most=True),
+    "heavy_tail_lower_bound": Theorem("KSU20 Thm 3.8", "alpha", _rate, metric="lower_bound"),
+    "heavy_tail_guarantee": Theorem(KSU20, "promise", _is(1), metric="promise_q90", at_most=True),
     # clipping at tau = n^(1/k): alpha ~ tau/(epsilon n), so n ~ (1/(alpha epsilon))^(k/(k-1))
-    "keep_all_alpha": Theorem("Lecture 15", "alpha", lambda k: k / (k - 1)),
-    "keep_all_epsilon": Theorem("Lecture 15", "epsilon", lambda k: k / (k - 1)),
+    "keep_all_alpha": Theorem("Lecture 15", "alpha", _rate),
+    "keep_all_epsilon": Theorem("Lecture 15", "epsilon", _rate),
     "local_alpha": Theorem("DJW13, KSU20 1.2", "alpha", lambda k: 2 * k / (k - 1)),
-    "local_epsilon": Theorem("DJW13, KSU20 1.2", "epsilon", lambda _: 2.0),
-    "sampling": Theorem("Central limit", "alpha", lambda _: 2.0, metric="sampling_q90"),
+    "local_epsilon": Theorem("DJW13, KSU20 1.2", "epsilon", _is(2)),
+    "sampling": Theorem("Central limit", "alpha", _is(2), metric="sampling_q90"),
     # No theorem promises a constant: this is the project's own yardstick, half of 2.5 for the
     # bound with one sign. An error below the bound itself would be a broken estimator or bound.
-    "near_optimal": Theorem("Lower bound", "factor", lambda _: 1.25, at_most=True),
+    "near_optimal": Theorem("Lower bound", "factor", _is(1.25), at_most=True),
+    # n = 1/alpha^2 + 1/(alpha epsilon), in its two regimes and term by term
+    "sampling_regime": Theorem("Lecture 15", "alpha", _is(2)),
+    "private_regime": Theorem("Lecture 15", "alpha", _is(1)),
+    "bounded_private_part": Theorem("Lecture 15", "alpha", _is(1), metric="private_q90"),
+    "bounded_epsilon": Theorem("Lecture 15", "epsilon", _is(1), metric="private_q90"),
+    "bounded_rho": Theorem("Lecture 15", "rho", _is(1 / 2), metric="private_q90"),
+    # too tight a clip: a bias that no n removes
+    "clipping_bias": Theorem("Lecture 15", "n", _is(0)),
+    # Theorem 1: n ~ R/(alpha epsilon); Theorem 2: the histogram works from n ~ ln(R)/epsilon on
+    "naive_radius": Theorem("Lecture 15 Thm 1", "radius", _is(1), of="samples"),
+    "coarse_log_radius": Theorem("Lecture 15 Thm 2", "log_radius", _is(1), of="samples"),
+    "coarse_log_radius_zcdp": Theorem("Lecture 15 Thm 2", "log_radius", _is(1 / 2), of="samples"),
+    "coarse_epsilon": Theorem("Lecture 15 Thm 2", "epsilon", _is(1), of="samples"),
+    "coarse_delta": Theorem("KV18 Thm 3.1", "delta", _is(1), of="samples"),
+    # above the threshold the error does not depend on R
+    "no_radius": Theorem("Lecture 15 Thm 2", "radius", _is(0), of="fixed_n"),
+    "fine_alpha": Theorem("Lecture 15 Thm 2", "alpha", _is(1), metric="private_q90"),
+    # intervals hold the mean with probability 1 - beta, beta = 0.1
+    "coverage": Theorem("Lecture 15 Claim 4", "miss_rate", _is(0.1), "miss_rate", at_most=True),
+    "shrinking_log_radius": Theorem("Lecture 15 Claim 4", "log_radius", _is(1), of="samples"),
+    # the range works from n ~ ln(R)/epsilon, sqrt(ln(R)/rho) or ln(1/delta)/epsilon on
+    "range_log_radius": Theorem("KSU20 Thm 3.3", "log_radius", _is(1), of="samples"),
+    "range_log_radius_zcdp": Theorem("KSU20 Thm 3.4", "log_radius", _is(1 / 2), of="samples"),
+    "range_delta": Theorem("KSU20 Thm 3.4", "delta", _is(1), of="samples"),
+    "range_epsilon": Theorem("KSU20 Thm 3.3", "epsilon", _is(1), of="samples"),
+    "range_containment": Theorem("KSU20 Thm 3.3", "miss_rate", _is(0.1), "miss_rate", at_most=True),
+    # subsample and aggregate: the test decides from n ~ 1/epsilon buckets on
+    "test_epsilon": Theorem("Lecture 17", "epsilon", _is(1), of="samples"),
 }

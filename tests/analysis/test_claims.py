@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpbench.analysis.claims import COLUMNS, Claim, evaluate, under, verdict, worst_case
+from dpbench.analysis.claims import COLUMNS, Claim, evaluate, verdict
 from dpbench.analysis.exponents import Measured
+from dpbench.analysis.worst_case import under, worst_case
 from dpbench.privacy import ApproxDP, NonPrivate, PureDP
 
 
@@ -89,7 +90,7 @@ def test_alpha_claim(slope: float, expected: str) -> None:
     members = {("a", n, 0.1): n**-slope * (0.2 if i % 2 else 1) for i, n in enumerate(grid)}
     members |= {("b", n, 0.1): n**-slope * (1 if i % 2 else 0.2) for i, n in enumerate(grid)}
     summary = _summary(members)
-    table = evaluate("c", _claim("heavy_tail_alpha"), summary, _trials(summary))
+    table = evaluate("c", _claim("heavy_tail_alpha"), summary, _trials(summary), shared=False)
     assert table["verdict"].tolist() == [expected]
     assert table["measured"].iloc[0] == pytest.approx(1 / slope, rel=1e-2)
     assert set(COLUMNS) <= set(table.columns)
@@ -100,14 +101,14 @@ def test_epsilon_claim(power: float, expected: str) -> None:
     summary = _summary(
         {("a", n, e): n**-0.5 * e**-power for n in (1e8, 1e10, 1e12) for e in (1e-3, 1e-2, 1e-1)}
     )
-    table = evaluate("c", _claim("heavy_tail_epsilon"), summary, _trials(summary))
+    table = evaluate("c", _claim("heavy_tail_epsilon"), summary, _trials(summary), shared=False)
     assert table["verdict"].tolist() == [expected]
     assert table["measured"].iloc[0] == pytest.approx(2 * power, rel=1e-2)
 
 
 def test_lower_bound_claim_needs_no_trials() -> None:
     summary = _summary({("a", n, 0.1): 1.0 for n in (1e5, 1e8, 1e12)})
-    table = evaluate("c", _claim("heavy_tail_lower_bound"), summary, None)
+    table = evaluate("c", _claim("heavy_tail_lower_bound"), summary, None, shared=False)
     assert table["estimator"].tolist() == ["(lower bound)"]
     assert table[["measured", "low", "high"]].iloc[0].tolist() == pytest.approx([2.0] * 3)
 
@@ -120,7 +121,7 @@ def test_factor_claim(factor: float, expected: str) -> None:
     # Below 1 an estimator beats what no private one can: its noise is too small.
     sizes = (1e5, 1e8, 1e12)
     summary = _summary({("a", n, 0.1): factor * (n * 0.1) ** -0.5 for n in sizes})
-    table = evaluate("c", _claim("near_optimal"), summary, _trials(summary))
+    table = evaluate("c", _claim("near_optimal"), summary, _trials(summary), shared=False)
     assert table["measured"].iloc[0] == pytest.approx(factor, rel=1e-2)
     assert table["verdict"].tolist() == [expected]
 
@@ -137,7 +138,7 @@ def _factor_covered(run: int, members: int) -> bool:
     scale = 1.2 * summary["lower_bound"] / np.log(10)
     errors = [s * rng.exponential(size=600) for s in scale]
     summary["q90"] = [np.quantile(e, 0.9, method="inverted_cdf") for e in errors]
-    row = evaluate("c", _claim("near_optimal"), summary, errors).iloc[0]
+    row = evaluate("c", _claim("near_optimal"), summary, errors, shared=False).iloc[0]
     return bool(row["low"] <= 1.2 <= row["high"])
 
 
@@ -152,7 +153,7 @@ def test_intervals_of_factors_cover_when_members_tie(members: int) -> None:
 def test_failed_cells_leave_a_claim_inconclusive() -> None:
     summary = _summary({("a", n, 0.1): n**-0.5 for n in (1e5, 1e8, 1e12)})
     summary.loc[1, "q90"] = np.inf
-    table = evaluate("c", _claim("heavy_tail_alpha"), summary, _trials(summary))
+    table = evaluate("c", _claim("heavy_tail_alpha"), summary, _trials(summary), shared=False)
     assert table["verdict"].tolist() == ["inconclusive"]
 
 

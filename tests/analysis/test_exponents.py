@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpbench.analysis.exponents import alpha_exponent, epsilon_exponent
+from dpbench.analysis.exponents import alpha_exponent, cost_exponent
 from dpbench.analysis.summary import quantile_replicates
 
 N = np.logspace(5, 12, 8)
@@ -24,7 +24,7 @@ def test_exact_power_laws_are_recovered() -> None:
     assert found == pytest.approx((2.5, 2.5, 2.5))
     n, epsilon = (grid.ravel() for grid in np.meshgrid(N, EPSILON))
     errors = 7 * n**-0.5 * epsilon**-1.0
-    found = epsilon_exponent(n, epsilon, errors, np.stack([errors, errors]))
+    found = cost_exponent(n, 1 / epsilon, errors, np.stack([errors, errors]))
     assert found == pytest.approx((2.0, 2.0, 2.0))
 
 
@@ -43,7 +43,7 @@ def _covered(run: int, width: float = 1.0, trials: int = 200) -> tuple[bool, boo
     draws = quantile_replicates(_cells(n, epsilon, run), errors, draws=400).T
     one = epsilon == EPSILON[0]
     alpha = alpha_exponent(n[one], q90[one], draws[:, one])
-    both = epsilon_exponent(n, epsilon, q90, draws)
+    both = cost_exponent(n, 1 / epsilon, q90, draws)
     low, high = np.array(
         [found.value + width * (np.array(found[1:]) - found.value) for found in (alpha, both)]
     ).T

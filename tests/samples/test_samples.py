@@ -186,7 +186,7 @@ def test_the_callers_array_is_not_written_to() -> None:
     sample.clipped_mean(-9.0, 9.0)
     sample.quantile(0.3)
     sample.trimmed_mean(0.2)
-    sample.group_means(4, np.random.default_rng(0))
+    sample.by_group(4, np.random.default_rng(0), lambda rows: rows.mean())
     np.testing.assert_array_equal(values, before)
     assert values.flags.writeable
     with pytest.raises(ValueError, match="read-only"):
@@ -288,21 +288,6 @@ def test_parts_of_other_totals_are_refused(sizes: list[int]) -> None:
     for sample in (counted(), expanded(counted())):
         with pytest.raises(ValueError, match="do not make up 200"):
             sample.split(sizes, np.random.default_rng(0))
-
-
-@pytest.mark.parametrize("groups", [1, 2, 7, 11])
-@pytest.mark.parametrize("shape", [(3, 11), (3, 11, 2)])
-def test_group_means_against_a_loop(groups: int, shape: tuple[int, ...]) -> None:
-    values = np.random.default_rng(7).normal(size=shape)
-    found = DenseSample(values).group_means(groups, np.random.default_rng(0))
-    wanted = [[g.mean(axis=0) for g in np.array_split(row, groups)] for row in values]
-    np.testing.assert_allclose(found, np.array(wanted), rtol=1e-12)
-
-
-def test_counted_group_means_average_to_the_mean() -> None:
-    found = counted().group_means(8, np.random.default_rng(0))
-    assert found.shape == (7, 8)
-    close(found.mean(axis=1), counted().mean())
 
 
 @pytest.mark.parametrize("ones", [0, 1, 123_456_789, BIG // 3, BIG - 1, BIG])

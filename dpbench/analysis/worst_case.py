@@ -1,0 +1,100 @@
+"""The worst member of a family: its errors, and which rows are about what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dpbench.privacy import Budget
+
+__all__ = ["BUDGET", "CURVE", "curve_starts", "held_out", "under", "worst_case"]
+
+Floats = NDArray[np.float64]
+
+BUDGET = ["privacy", "epsilon", "delta", "rho"]
+CURVE = ["family", "k", "estimator", *BUDGET]
+# What a sweep may add: an estimator's label and parameters without its radius, and the radius.
+OPTIONAL = ("series", "radius")
+
+
+def under(summary: pd.DataFrame, budget: Budget) -> pd.Series[bool]:
+    """Which rows of `summary` are about `budget`."""
+    same = summary["privacy"] == budget.label
+    for name in ("epsilon", "delta", "rho"):
+        amount = getattr(budget, name, None)
+        if amount is not None:
+            same &= summary[name] == amount
+    return same
+
+
+def curve_starts(summary: pd.DataFrame) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The order that puts the members of each curve's points together, and where each starts."""
+    code = summary.groupby([*CURVE, "n"], dropna=False, observed=True).ngroup().to_numpy()
+    order = np.argsort(code, kind="stable")
+    return order, np.searchsorted(code[order], np.arange(code.max() + 1))
+
+
+def worst_case(
+    summary: pd.DataFrame, metric: str, replicates: Floats | None = None
+) -> tuple[pd.DataFrame, Floats]:
+    """The largest `metric` over the members of each family, replicate by replicate.
+
+    Parameters
+    ----------
+    summary : DataFrame
+        As from `summarise`.
+    metric : str
+        Its column.
+    replicates : (rows, draws) array, optional
+        Bootstrap replicates of that column; their maximum is taken anew in every
+        replicate.
+
+    Returns
+    -------
+    curves : DataFrame
+        One row per family, estimator, budget and n: those columns, ``value`` and
+        ``lower_bound``.
+    replicates : (rows of curves, draws) array
+    """
+    order, starts = curve_starts(summary)
+    kept = [*CURVE, "n", "lower_bound", *(c for c in OPTIONAL if c in summary)]
+    curves = summary.iloc[order[starts]][kept].reset_index(drop=True)
+    curves["value"] = np.maximum.reduceat(summary[metric].to_numpy()[order], starts)
+    if replicates is None:
+        replicates = np.repeat(summary[metric].to_numpy()[:, None], 2, axis=1)
+    return curves, np.maximum.reduceat(replicates[order], starts, axis=0)
+
+
+def held_out(summary: pd.DataFrame, errors: Sequence[Floats]) -> tuple[pd.DataFrame, list[Floats]]:
+    """Choose each curve's worst member on half of the trials and keep the other half.
+
+    The largest of several noisy quantiles is too high, and no bootstrap of it covers
+    when members tie. The quantile of a member that other trials have chosen is not. The
+    choice is by the geometric mean over n, among the members that are there at every n.
+
+    Returns
+    -------
+    summary : DataFrame
+        The rows of the chosen members, with ``q90`` of the half that is kept.
+    errors : list of arrays
+        That half.
+    """
+    halves = [np.array_split(np.where(np.isfinite(e), e, np.inf), 2) for e in errors]
+    first, second = (
+        np.array([np.quantile(half[i], 0.9, method="inverted_cdf") for half in halves])
+        for i in (0, 1)
+    )
+    member = [*CURVE, "distribution"]
+    with np.errstate(divide="ignore"):
+        scored = summary.assign(chosen_by=np.log(first))
+    by_member = scored.groupby(member, dropna=False, observed=True)
+    means = by_member["chosen_by"].agg(["mean", "size"]).reset_index()
+    curves = means.groupby(CURVE, dropna=False, observed=True)
+    means = means[means["size"] == curves["size"].transform("max")]
+    worst = means.loc[means.groupby(CURVE, dropna=False, observed=True)["mean"].idxmax(), member]
+    chosen = summary.reset_index().merge(worst, on=member)["index"].to_numpy()
+    rows = summary.iloc[chosen].assign(q90=second[chosen]).reset_index(drop=True)
+    return rows, [halves[i][1] for i in chosen]

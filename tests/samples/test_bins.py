@@ -1,0 +1,262 @@
+"""Records in bins and records by rank, against loops in exact arithmetic."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from dpbench.samples import Bins, CountedSample, DenseSample, Sample, dense
+
+Floats = NDArray[np.float64]
+
+INF = math.inf
+BIG = 10**12
+# Numbers with few binary digits, so that nothing rounds and edges are hit exactly.
+ROWS = [
+    [-4.0, -3.75, -2.5, -2.5, 0.0, 0.0, 0.25, 0.5, 3.0, 3.5],
+    [7.5, 7.5, -9.25, -9.25, 1.0, -1.0, 2.0, -2.0, 4.0, -4.0],
+    [0.5] * 10,
+    [-0.25, -0.25, 1e9, -1e9, 1e9, 3.25, 1.5, 1.5, -0.5, 1.0],
+]
+ENDS = [
+    (0.5, -4.0, 4.0),
+    (1.5, -4.0, 4.0),  # the last bin reaches beyond
+    (1.0, -3.5, 0.75),
+    (0.25, 0.375, 2.0),  # 0 outside
+    (0.25, -2.0, -0.625),
+    (3.0, 1.0, 1.5),  # one bin
+    (2.0, 1.0, 1.0),
+    (0.5, -INF, INF),
+    (0.75, -INF, INF),
+    (1.5, -4.0, INF),
+    (1.5, -INF, 4.0),
+    (1024.0, -(2.0**40), 2.0**40),
+]
+
+
+def number_of_bins(width: float, lower: float, upper: float) -> float:
+    if math.isinf(lower) or math.isinf(upper):
+        return INF
+    return max(1, math.ceil((Fraction(upper) - Fraction(lower)) / Fraction(width)))
+
+
+def left_end(x: float, width: float, lower: float, upper: float) -> Fraction:
+    """The left end of the bin of one record, from the definition."""
+    start = Fraction(lower) if math.isfinite(lower) else Fraction(0)
+    which = (Fraction(x) - start) // Fraction(width)
+    if math.isfinite(lower):
+        which = max(which, 0)
+    if math.isfinite(lower) and math.isfinite(upper):
+        which = min(which, int(number_of_bins(width, lower, upper)) - 1)
+    return start + which * Fraction(width)
+
+
+def naive(rows: list[list[float]], ends: list[tuple[float, float, float]]) -> list[object]:
+    """Per trial, the left ends and counts of its bins in increasing order."""
+    return [
+        sorted(Counter(left_end(x, *end) for x in row).items())
+        for row, end in zip(rows, ends, strict=True)
+    ]
+
+
+def found(sample: Sample, bins: Bins, ends: list[tuple[float, float, float]]) -> list[object]:
+    """The same from `occupied`; the left ends by bins of the trial's own."""
+    held = sample.occupied(bins)
+    assert held.trial.shape == held.index.shape == held.count.shape
+    assert np.all(np.diff(held.trial) >= 0)
+    tables = []
+    for trial, (width, lower, upper) in enumerate(ends):
+        own = held.trial == trial
+        assert np.all(np.diff(held.index[own]) > 0)
+        lefts = Bins(width, lower, upper).left(held.index[own])
+        counts = held.count[own].tolist()
+        tables.append([(Fraction(a), c) for a, c in zip(lefts.tolist(), counts, strict=True)])
+    return list(tables)
+
+
+def counted(rows: list[list[float]]) -> CountedSample:
+    atoms = sorted({x for row in rows for x in row})
+    return CountedSample(atoms, [[row.count(x) for x in atoms] for row in rows])
+
+
+@pytest.mark.parametrize(("width", "lower", "upper"), ENDS)
+@pytest.mark.parametrize("kind", [DenseSample, counted])
+def test_occupied_against_a_loop(kind: type, width: float, lower: float, upper: float) -> None:
+    bins, ends = Bins(width, lower, upper), [(width, lower, upper)] * len(ROWS)
+    assert float(bins.count) == number_of_bins(width, lower, upper)
+    assert found(kind(ROWS), bins, ends) == naive(ROWS, ends)
+
+
+@pytest.mark.parametrize("kind", [DenseSample, counted])
+def test_bins_per_trial_against_a_loop(kind: type) -> None:
+    ends = [(0.5, -4.0, 3.0), (0.25, -INF, INF), (1.5, 0.0, INF), (4.0, -5.0, -1.0)]
+    width, lower, upper = np.array(ends).T
+    bins = Bins(width, lower, upper)
+    assert bins.count.tolist() == [number_of_bins(*end) for end in ends]
+    assert found(kind(ROWS), bins, ends) == naive(ROWS, ends)
+    # One width, and ends per trial; and the other way round.
+    some = [(0.5, a, b) for _, a, b in ends]
+    assert found(kind(ROWS), Bins(0.5, lower, upper), some) == naive(ROWS, some)
+    some = [(w, -4.0, 4.0) for w in width.tolist()]
+    assert found(kind(ROWS), Bins(width, -4.0, 4.0), some) == naive(ROWS, some)
+
+
+@pytest.mark.parametrize("budget_of_bins", [0, 10**9], ids=["sort", "table"])
+@pytest.mark.parametrize(("width", "lower", "upper"), ENDS[:6])
+def test_sorting_and_a_table_agree(
+    monkeypatch: pytest.MonkeyPatch, budget_of_bins: int, width: float, lower: float, upper: float
+) -> None:
+    monkeypatch.setattr(dense, "DENSE_BINS", budget_of_bins)
+    ends = [(width, lower, upper)] * len(ROWS)
+    for rows in (np.array(ROWS), np.asfortranarray(ROWS), np.array(ROWS)[:, ::-1]):
+        assert found(DenseSample(rows), Bins(width, lower, upper), ends) == naive(ROWS, ends)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 3000), (400, 7), (5, 300)])
+@pytest.mark.parametrize("spread", [0.4, 3.0, 1e3, 1e17])
+def test_dense_and_counted_bins_of_many_records(
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int], spread: float
+) -> None:
+    values = spread * np.random.default_rng(1).standard_t(3, shape)
+    bins = Bins(0.7, -1e18, 1e18)
+    tables = []
+    for most in (4, 0, 10**9) if spread < 1e9 else (4, 0):
+        monkeypatch.setattr(dense, "DENSE_BINS", most)
+        tables.append(DenseSample(values).occupied(bins))
+    atoms, where = np.unique(values, return_inverse=True)
+    counts = np.zeros((shape[0], atoms.size), dtype=np.int64)
+    np.add.at(counts, (np.arange(shape[0])[:, None], where.reshape(shape)), 1)
+    tables.append(CountedSample(atoms, counts).occupied(bins))
+    for held in tables:
+        np.testing.assert_array_equal(np.bincount(held.trial, held.count), shape[1])
+        for one, other in zip(vars(held).values(), vars(tables[0]).values(), strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("width", [0.1, 0.3, 1.0, 2 / 3, 1e-9, 12345.678])
+@pytest.mark.parametrize("lower", [0.0, -0.05, -7.1, 7.1, -123.456, 1e6 / 3])
+def test_the_first_bin_starts_at_lower(width: float, lower: float) -> None:
+    for upper in (lower, lower + 0.9 * width, lower + 10.5 * width, 1e9):
+        bins = Bins(width, lower, upper)
+        # Origin, product and sum each round by half a unit in the last place of `lower`.
+        assert float(bins.left(bins.first)) == pytest.approx(lower, rel=4e-16, abs=4e-16 * width)
+        last = bins.first + bins.count - 1
+        assert upper <= float(bins.left(last + 1)) * (1 + np.sign(upper) * 1e-15)
+        assert bins.count == 1 or float(bins.left(last)) <= upper * (1 + np.sign(upper) * 1e-15)
+
+
+@given(
+    st.floats(1e-3, 1e3),
+    st.floats(-1e3, 1e3),
+    st.floats(0, 1e3),
+    st.lists(st.floats(-2e3, 2e3), min_size=1, max_size=20),
+)
+@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+def test_a_record_is_in_its_bin(width: float, lower: float, span: float, row: list[float]) -> None:
+    bins = Bins(width, lower, lower + span)
+    index = bins.index(np.array([row]))[0]
+    left, right = bins.left(index), bins.left(index + 1)
+    inside = np.clip(row, lower, float(bins.left(bins.first + bins.count)))
+    # Numbers up to 4e3 are off by at most a few units in the last place, 4.5e-13 each.
+    slack = 4 * 4.5e-13
+    assert np.all(left <= inside + slack)
+    assert np.all(inside <= right + slack)
+
+
+@pytest.mark.parametrize("kind", [DenseSample, counted])
+def test_records_beyond_the_ends_count_in_the_nearest_bin(kind: type) -> None:
+    held = kind([[-1e300, -5.0, -1.0, 0.5, 1.0, 5.0, 1e300]]).occupied(Bins(1.0, -1.0, 1.0))
+    assert held.index.tolist() == [-1.0, 0.0]
+    assert held.count.tolist() == [3.0, 4.0]  # upper itself is beyond the last bin
+
+
+@pytest.mark.parametrize("width", [1.0, 0.3, 2 / 3, 1e-5])
+@pytest.mark.parametrize("radius", [1e300, 1e16, 1.234e20])
+def test_a_far_lower_end_takes_no_digits_from_records_near_0(width: float, radius: float) -> None:
+    bins = Bins(width, -radius, radius)
+    x = np.random.default_rng(2).uniform(-20 * width, 20 * width, (1, 500))
+    left = bins.left(bins.index(x)[0])
+    wanted = np.array([float(left_end(v, width, -radius, radius)) for v in x[0].tolist()])
+    # Units in the last place of numbers up to 21 widths; no record is that near to an edge.
+    np.testing.assert_allclose(left, wanted, rtol=0, atol=21 * width * 2**-52)
+    assert float(bins.count) == pytest.approx(2 * radius / width, rel=1e-15)
+    assert float(bins.left(bins.first)) == pytest.approx(-radius, rel=1e-15)
+
+
+def test_bins_at_1e300_for_both_kinds_of_data() -> None:
+    rows = [[-0.5, 0.25, 0.75, 1.5, 1e299, 1e301, -1e301]]
+    held, same = (kind(rows).occupied(Bins(1.0, -1e300, 1e300)) for kind in (DenseSample, counted))
+    assert held.index.tolist() == [-1e300, -1.0, 0.0, 1.0, 1e299, 1e300]
+    assert held.count.tolist() == [1.0, 1.0, 2.0, 1.0, 1.0, 1.0]
+    assert same.index.tolist() == held.index.tolist()
+    assert same.count.tolist() == held.count.tolist()
+
+
+def test_counted_bins_at_large_n() -> None:
+    counts = [[1, 0, BIG - 11, 3, 7], [0, 0, BIG, 0, 0], [BIG // 2, 1, 0, 0, BIG - BIG // 2 - 1]]
+    held = CountedSample([-3.0, -2.75, 0.5, 0.625, 9.0], counts).occupied(Bins(1.0))
+    assert held.trial.tolist() == [0, 0, 0, 1, 2, 2]
+    assert held.index.tolist() == [-3.0, 0.0, 9.0, 0.0, -3.0, 9.0]
+    assert held.count.tolist() == [1, BIG - 8, 7, BIG, BIG // 2 + 1, BIG - BIG // 2 - 1]
+
+
+@pytest.mark.parametrize("value", [1.7e308, -1.7e308])
+def test_far_records_raise_no_warning(value: float) -> None:
+    held = DenseSample([[value, 0.0, 0.0]]).occupied(Bins(0.5, -1.0, 1.0))
+    assert sorted(held.count.tolist()) == [1.0, 2.0]
+    assert DenseSample([[value, -value]]).occupied(Bins(1.0)).count.tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("kind", [DenseSample, counted])
+@pytest.mark.parametrize(("first", "last"), [(0, 9), (0, 0), (9, 9), (3, 5), (2, 8), (0, 4)])
+def test_ranked_against_sorting(kind: type, first: int, last: int) -> None:
+    values, counts = kind(ROWS).ranked(first, last)
+    assert values.shape == counts.shape
+    assert np.all(np.diff(values, axis=1) >= 0)
+    for row, v, c in zip(ROWS, values, counts, strict=True):
+        assert np.repeat(v, c.astype(int)).tolist() == sorted(row)[first : last + 1]
+
+
+@pytest.mark.parametrize("shape", [(3, 1), (3, 2), (4, 101)])
+def test_all_ranks_of_dense_records(shape: tuple[int, int]) -> None:
+    values = np.random.default_rng(3).integers(-20, 20, shape).astype(float)
+    ordered = np.sort(values, axis=1)
+    for first in range(0, shape[1], 5):
+        for last in range(first, shape[1], 7):
+            found, counts = DenseSample(values).ranked(first, last)
+            np.testing.assert_array_equal(found, ordered[:, first : last + 1])
+            assert np.all(counts == 1)
+
+
+def test_counted_ranks_at_large_n() -> None:
+    sample = CountedSample([-1.0, 0.0, 2.0, 5.0], [[BIG // 2, 3, 0, BIG // 2 - 3], [0, 0, BIG, 0]])
+    values, counts = sample.ranked(BIG // 2 - 10, BIG // 2 + 10)
+    assert values[1].tolist() == [-1.0, 0.0, 2.0, 5.0]
+    assert counts.tolist() == [[10.0, 3.0, 0.0, 8.0], [0.0, 0.0, 21.0, 0.0]]
+
+
+@pytest.mark.parametrize("budget_of_bins", [0, 10**9], ids=["sort", "table"])
+def test_bins_and_ranks_modify_nothing(
+    monkeypatch: pytest.MonkeyPatch, budget_of_bins: int
+) -> None:
+    monkeypatch.setattr(dense, "DENSE_BINS", budget_of_bins)
+    values = np.random.default_rng(4).normal(size=(3, 50))
+    atoms = np.arange(5.0)
+    counts = np.random.default_rng(5).multinomial(50, np.full(5, 0.2), 3)
+    ends = [np.array([0.5, 0.25, 1.0]), np.array([-1.0, -2.0, -3.0]), np.full(3, 2.0)]
+    arrays = [values, atoms, counts, *ends]
+    before = [a.copy() for a in arrays]
+    for sample in (DenseSample(values), CountedSample(atoms, counts)):
+        sample.occupied(Bins(*ends))
+        sample.occupied(Bins(0.5))
+        sample.ranked(0, 49)
+        sample.ranked(20, 30)
+    for array, old in zip(arrays, before, strict=True):
+        np.testing.assert_array_equal(array, old)
