@@ -59,7 +59,7 @@ class SampleComplexity:
     budgets: Labels | None = None
     beta: Annotated[float, Field(gt=0, lt=1)] = BETA
     search: Alpha | None = None
-    trials: Annotated[int, Field(ge=1)] = 400
+    trials: Annotated[int, Field(ge=1)] = 1000
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:

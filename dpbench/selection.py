@@ -102,7 +102,7 @@ def check_claim(sweep: Sweep, cells: Sequence[Cell], claim: Claim, where: str) -
     theorem = claim.statement
     for label in {cell.family_label for cell, _ in chosen}:
         k = sweep.families[label].moment_order
-        if not np.isfinite(theorem.predicted(np.nan if k is None else k)):
+        if not np.isfinite(claim.predicted(np.nan if k is None else k)):
             raise ConfigError(f"{where}.families: {label!r}: the theorem needs its moment order")
     if theorem.variable == "factor" or theorem.metric == "lower_bound":
         for cell, setting in chosen:

@@ -18,7 +18,11 @@ from dpbench.config import Settings, SweepSettings
 from dpbench.files import atomic
 from dpbench.finished import fingerprint, previous, stamps
 from dpbench.parameters import from_mapping
-from dpbench.report import scoreboard
+from dpbench.report import (
+    error_figures,  # noqa: F401 (its figures enter the registry)
+    sample_figures,  # noqa: F401
+    scoreboard,
+)
 from dpbench.report.figures import Figure, Results
 from dpbench.runner.collect import Collected
 from dpbench.runner.manifest import Cost, provenance, versions
@@ -126,7 +130,7 @@ class Study:
             record = self._run(cost, say)
         with atomic(manifest) as path:
             path.write_text(json.dumps(record, indent=2) + "\n")
-        scoreboard.print_next(self.name, self.options.out, cost, words, say)
+        scoreboard.print_next(self.name, self.options.out, self.options.seed, cost, words, say)
         return int(record["exit_code"])
 
     def _run(self, cost: Cost, say: Console) -> dict[str, Any]:

@@ -68,6 +68,8 @@ class Claim:
         The regime: sample sizes that take part.
     alpha : float or list of float
         For claims about the smallest n: at which error.
+    limit : float, optional
+        For theorems that leave their number to the estimator's parameters.
     """
 
     theorem: str
@@ -78,6 +80,7 @@ class Claim:
     budgets: Labels | None = None
     n_min: Annotated[int, Field(ge=1)] = 1
     n_max: Annotated[int, Field(ge=1)] | None = None
+    limit: float | None = None
     alpha: Alpha | Annotated[list[Alpha], Field(min_length=2)] | None = None
 
     @model_validator(mode="after")
@@ -91,6 +94,10 @@ class Claim:
         ):
             raise ValueError("several alpha belong to claims about alpha, and to those only")
         return self
+
+    def predicted(self, k: float) -> float:
+        """The theorem's number at a moment order k."""
+        return self.statement.predicted(k) if self.limit is None else self.limit
 
     @property
     def alphas(self) -> list[float]:
@@ -167,7 +174,8 @@ def evaluate(
     Returns
     -------
     DataFrame
-        The columns of `COLUMNS`, with ``k``, ``at_most`` and the budget's.
+        The columns of `COLUMNS`, with ``k``, ``at_most``, the budget's, and the regime
+        from ``n_low`` to ``n_high``.
     """
     theorem = claim.statement
     if theorem.variable == "factor" and errors is not None:
@@ -187,7 +195,9 @@ def evaluate(
     found = []
     for _, curve in curves.groupby(curve_columns(theorem), dropna=False, observed=True):
         measured = _measure(theorem, curve, draws[curve.index])
-        found.append({"claim": name, **_row(claim, curve.iloc[0], measured)})
+        sizes = curve["n"] if "n" in curve else curve["samples"]
+        regime = {"n_low": sizes.min(), "n_high": sizes.max()}
+        found.append({"claim": name, **_row(claim, curve.iloc[0], measured), **regime})
     return pd.DataFrame(found)
 
 
@@ -211,7 +221,7 @@ def axis(theorem: Theorem, points: pd.DataFrame) -> Floats:
 def _replicates(
     theorem: Theorem, summary: pd.DataFrame, errors: Sequence[Floats], shared: bool
 ) -> Floats:
-    if theorem.variable == "miss_rate":
+    if theorem.metric == "miss_rate":
         return rate_replicates(summary, errors)
     compares_settings = theorem.variable in SPANNING and (shared or theorem.variable == "radius")
     if compares_settings:
@@ -222,7 +232,7 @@ def _replicates(
 def _row(claim: Claim, about: pd.Series, measured: Measured) -> dict[str, Any]:
     """What `evaluate` says of one curve; `about` is any point of it."""
     theorem = claim.statement
-    predicted = theorem.predicted(about["k"])
+    predicted = claim.predicted(about["k"])
     kept = curve_columns(theorem)
     return {
         "source": theorem.source,
@@ -246,7 +256,7 @@ def _measure(theorem: Theorem, curve: pd.DataFrame, draws: Floats) -> Measured:
     value = curve["value"].to_numpy()
     if not np.all(np.isfinite(value)) or not np.all(np.isfinite(draws)):
         return UNKNOWN
-    if theorem.variable in {"promise", "miss_rate"}:
+    if theorem.variable == "limit":
         return interval(value.max(), draws.max(axis=0))
     if np.any(draws <= 0):
         return UNKNOWN

@@ -20,6 +20,9 @@ DRAWS = 400
 # Exponents of n in errors are at most 4 here (local model, k = 2): an error that falls by
 # more than that power of n from one n to the next is at a threshold and follows no power law.
 STEEPEST = 4.0
+# A fall of the probability of a large error, from one n to the next, that says no more than
+# that the threshold is between them.
+UNRESOLVED = 0.8
 
 
 def resampled(
@@ -60,13 +63,16 @@ def joint_replicates(
     return np.stack(found)
 
 
-def smallest_n(n: Floats, quantiles: Floats, misses: Floats, alpha: float, beta: float) -> Floats:
+def smallest_n(
+    n: Floats, quantiles: Floats, misses: Floats, alpha: float, beta: float, between: Floats
+) -> Floats:
     """Where a curve of errors falls to alpha for good, between points of its grid.
 
     The first grid point from which on every quantile is at most alpha, and the point before it,
     interpolated log-log. At a threshold, where the error falls by more than
     n^-STEEPEST or is no positive number, the probability of an error above alpha is
-    interpolated linearly in log n instead, to beta.
+    interpolated linearly in log n instead, to beta. A jump of that probability that the grid
+    does not resolve may be anywhere between its two points: there `between` says where.
 
     Parameters
     ----------
@@ -75,6 +81,8 @@ def smallest_n(n: Floats, quantiles: Floats, misses: Floats, alpha: float, beta:
     quantiles, misses : (m, draws) arrays
         The 1 - beta quantile of the error, and the probability that it exceeds alpha.
     alpha, beta : float
+    between : (draws,) array
+        Positions in (0, 1), random but for the first, so that an interval covers the gap.
 
     Returns
     -------
@@ -90,7 +98,7 @@ def smallest_n(n: Floats, quantiles: Floats, misses: Floats, alpha: float, beta:
         high, low = np.log(quantiles[at, column]), np.log(quantiles[last, column])
         power = (high - np.log(alpha)) / (high - low)
         above, below = misses[at, column], misses[last, column]
-        jump = (above - beta) / (above - below)
+        jump = np.where(above - below > UNRESOLVED, between, (above - beta) / (above - below))
         smooth = np.isfinite(high) & np.isfinite(low) & (high - low <= STEEPEST * step)
     found = n[at] * np.exp(step * np.where(smooth, power, jump))
     return np.where(first > 0, found, np.nan)
@@ -138,7 +146,10 @@ def sample_complexity(
         at = curve.sort_values("n").index.to_numpy()
         for j, alpha in enumerate(alphas):
             n = curve.loc[at, "n"].to_numpy(float)
-            found = smallest_n(n, worst[at], missed[at, j], alpha, beta)
+            name = "|".join(str(value) for value in curve.iloc[0])
+            between = stream("bootstrap", "between", name, str(alpha)).random(DRAWS + 1)
+            between[0] = 0.5
+            found = smallest_n(n, worst[at], missed[at, j], alpha, beta, between)
             replicates.append(found[1:])
             known = interval(found[0], found[1:])._asdict()
             rows.append(

@@ -79,7 +79,9 @@ class ByCell:
         self.cells = first[list(CELL)].reset_index(drop=True)
 
     def errors(self, metric: str) -> list[Floats]:
-        """The values of one column of errors, a vector of trials per cell."""
+        """The values of one column of errors, a vector of trials per cell; NaN if there is none."""
+        if metric not in self._rows:
+            return [np.full(count, np.nan) for count in self._counts]
         values = self._rows[metric].to_numpy()[self._order]
         return np.split(values, self._starts[1:])
 
@@ -125,7 +127,7 @@ def _statistics(values: dict[str, Floats]) -> dict[str, Floats]:
     released = np.isfinite(error)
     count = released.sum(axis=1)
     kept = np.where(released, error, 0.0)
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         mean = kept.sum(axis=1) / count
         spread = np.where(released, error - mean[:, None], 0.0)
         mean_se = np.sqrt((spread**2).sum(axis=1) / (count - 1) / count)
@@ -192,7 +194,7 @@ def _trimmed(ordered: Floats) -> tuple[Floats, Floats]:
     trials = ordered.shape[1]
     cut = int(TRIM * trials)
     middle = ordered[:, cut : trials - cut]
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         winsorised = np.clip(ordered, middle[:, :1], middle[:, -1:])
         spread = winsorised.std(axis=1, ddof=1) if trials > 1 else np.full(len(ordered), np.nan)
         return middle.mean(axis=1), spread / ((1 - 2 * TRIM) * np.sqrt(trials))

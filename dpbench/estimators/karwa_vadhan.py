@@ -36,7 +36,8 @@ def _histogram_mean(
     """`KarwaVadhanMean`, with a sigma that may have been released for every trial."""
     coarse, fine = ledger.split(0.5, 0.5)
     t = sigma * gaussian_tail(sample.n, beta)
-    bins = Bins(2 * t) if radius is None else Bins(2 * t, -(radius + t), radius + t)
+    reach = np.inf if radius is None else radius + t
+    bins = Bins(2 * t, -reach, reach, aligned=0.0)
     centre = fullest_bin(sample, bins, coarse) + t
     return noisy_clipped_mean(sample, centre, 3 * t, fine)
 
@@ -45,10 +46,10 @@ def _histogram_mean(
 class KarwaVadhanMean(Estimator):
     """The fullest bin of a private histogram, then a clipped mean around it: Theorem 2.
 
-    Half of the budget: a histogram over bins of width 2t that cover +-(R + t), with t as
-    in `dpbench.estimators.gaussian`. If [a, b] is the fullest, all records lie in
-    [a - 2t, b + 2t] with high probability. The other half: clip to that, a width of 6t,
-    and add noise of sensitivity 6t/n.
+    Half of the budget: a histogram over bins of width 2t that cover +-(R + t), one of which
+    starts at 0, with t as in `dpbench.estimators.gaussian`. If [a, b] is the fullest, all
+    records lie in [a - 2t, b + 2t] with high probability. The other half: clip to that, a
+    width of 6t, and add noise of sensitivity 6t/n.
 
     Parameters
     ----------

@@ -120,8 +120,8 @@ class KSU20Range(Estimator):
 
     A private histogram over bins of width 2r, r = 10/alpha^(1/(k-1)), aligned at -R - 2r;
     if [a, b] is the fullest, the range is [a - 2r, b + 2r]. PDPRE, CDPRE and ADPRE are this
-    estimator under the three notions. Its value is the middle of the range, which is
-    within 2r of the mean exactly if the mean is at least r inside.
+    estimator under the three notions. Its value is the middle of the range, and its promise
+    that this is within 2r of the mean, which says that the mean is at least r inside.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ class KSU20Range(Estimator):
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         r = _half_bin(self.alpha, self.k, self.constants)
         middle = fullest_bin(sample, _bins(self.radius, r), ledger) + r
-        return Estimate(middle, middle, interval=(middle - 3 * r, middle + 3 * r))
+        return Estimate(middle, middle, interval=(middle - 3 * r, middle + 3 * r), accuracy=2 * r)
 
 
 @validated

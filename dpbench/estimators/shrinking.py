@@ -46,7 +46,9 @@ class ShrinkingIntervals(Estimator):
     ----------
     radius : float >= 0
         R: the first interval is [-R, R].
-    rounds : int
+    rounds : int, optional
+        By default 2 + floor(ln(1 + R/sigma)): if every round but the last shrinks the
+        interval by a factor e, these are enough.
     sigma : float > 0
         Standard deviation of a record.
     beta : float in (0, 1)
@@ -57,24 +59,29 @@ class ShrinkingIntervals(Estimator):
     """
 
     radius: Radius
-    rounds: Rounds = 4
+    rounds: Rounds | None = None
     sigma: Positive = 1.0
     beta: Probability = 0.1
     report: Rounds | None = None
 
     @model_validator(mode="after")
     def _within(self) -> Self:
-        if self.report is not None and self.report > self.rounds:
-            raise ValueError(f"report is {self.report}, and there are {self.rounds} rounds")
+        if self.report is not None and self.report > self.cuts:
+            raise ValueError(f"report is {self.report}, and there are {self.cuts} rounds")
         return self
+
+    @property
+    def cuts(self) -> int:
+        """The number of rounds."""
+        return self.rounds or 2 + int(np.log1p(self.radius / self.sigma))
 
     def half_widths(self, n: int, budget: Budget) -> list[float]:
         """The w of every round, the first of which is R; no data enter."""
         t = self.sigma * gaussian_tail(n, self.beta)
-        miss = self.beta / (2 * self.rounds)
+        miss = self.beta / (2 * self.cuts)
         sampling = -float(ndtri(miss / 2)) * self.sigma / float(np.sqrt(n))
         widths = [self.radius]
-        for share in shares(self.rounds):
+        for share in shares(self.cuts):
             noise = budget.fraction(share).noise_quantile(miss)
             widths.append(sampling + 2 * (widths[-1] + t) / n * noise)
         return widths
@@ -84,10 +91,10 @@ class ShrinkingIntervals(Estimator):
         widths = self.half_widths(sample.n, ledger.budget)
         centre = np.zeros(sample.trials)
         found = []
-        for width, part in zip(widths, ledger.split(*shares(self.rounds)), strict=False):
+        for width, part in zip(widths, ledger.split(*shares(self.cuts)), strict=False):
             found.append(noisy_clipped_mean(sample, centre, width + t, part))
             centre = found[-1].value
-        reported = self.report or self.rounds
+        reported = self.report or self.cuts
         last, width = found[reported - 1], widths[reported]
         return Estimate(last.value, last.before_noise, (last.value - width, last.value + width))
 
@@ -95,5 +102,5 @@ class ShrinkingIntervals(Estimator):
         self, alpha: float, beta: float, n: float, budget: Budget
     ) -> dict[str, float]:
         t = self.sigma * gaussian_tail(n, self.beta)
-        last = budget.fraction(shares(self.rounds)[-1])
+        last = budget.fraction(shares(self.cuts)[-1])
         return {"privacy": 2 * t * last.noise_quantile(beta) / alpha}

@@ -186,7 +186,9 @@ def render(
     return out.file.getvalue()
 
 
-def print_next(name: str, folder: Path, cost: Cost, words: Sequence[str], out: Console) -> None:
+def print_next(
+    name: str, folder: Path, seed: int, cost: Cost, words: Sequence[str], out: Console
+) -> None:
     """Print what was done, where the results are and what to type next."""
     out.print(
         f"{cost.blocks_done} blocks done, {cost.blocks_reused} reused, "
@@ -200,5 +202,6 @@ def print_next(name: str, folder: Path, cost: Cost, words: Sequence[str], out: C
         command = command_line([*kept, f"trials={2 * cost.trials}"])
         out.print(f"more trials, keeping these: {command}", markup=False)
     else:
-        command = command_line([*words, "seed=1", f"out={folder}-seed1"])
+        kept = [word for word in words if not word.startswith(("seed=", "out=", "resume="))]
+        command = command_line([*kept, f"seed={seed + 1}", f"out={folder}-seed{seed + 1}"])
         out.print(f"an independent replication: {command}", markup=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 from scipy.stats import binomtest
@@ -19,6 +20,9 @@ __all__ = ["Search", "run_searches"]
 # How close the largest n that fails and the smallest that works come.
 RATIO = 1.1
 STRIDE = 4
+# The step outwards, once they are close, until both ends are beyond doubt, and what doubt is.
+BEYOND = 1.2
+TAIL = 0.025
 
 
 @dataclass
@@ -62,14 +66,19 @@ class Search:
             return self.start
         low, high = self.bracket
         largest = largest_n(self.family, self.start, self.setting.budget)
+        wanted = None
         if high is None:
-            assert low is not None
-            return min(STRIDE * low, largest) if low < largest else None
-        if low is None:
-            return max(1, high // STRIDE) if high > 1 else None
-        if high - low <= 1 or high / low <= RATIO:
-            return None
-        return round(float(np.sqrt(float(low) * float(high))))
+            wanted = STRIDE * max(self.tried)
+        elif low is None:
+            wanted = min(self.tried) // STRIDE
+        elif high - low > 1 and high / low > RATIO:
+            wanted = round(float(np.sqrt(float(low) * float(high))))
+        elif not self._surely("less", high):
+            wanted = round(BEYOND * max(self.tried)) + 1
+        elif not self._surely("greater", low):
+            wanted = int(min(self.tried) / BEYOND)
+        wanted = wanted and min(max(wanted, 1), largest)
+        return None if wanted in self.tried else wanted
 
     def cell(self, n: int) -> Cell:
         """What runs the setting at n."""
@@ -83,24 +92,27 @@ class Search:
         errors = [collected.errors["q90"][i] for i in np.flatnonzero(rows)]
         self.tried[n] = max(float(np.mean(~(e <= self.alpha))) for e in errors)
 
+    def _surely(self, side: Literal["less", "greater"], n: int) -> list[int]:
+        """The n tried, at n or beyond it, whose P(error > alpha) is on that side of beta."""
+        return [
+            tried
+            for tried, miss in self.tried.items()
+            if (tried >= n if side == "less" else tried <= n)
+            and binomtest(round(miss * self.trials), self.trials, self.beta, side).pvalue < TAIL
+        ]
+
     def result(self) -> tuple[float, float, float]:
         """The smallest n that works, and an interval: NaN where none was found.
 
-        Outside of the interval the n that were tried fail, or work, by exact binomial
-        tests at 2.5%.
+        At the ends of the interval P(error > alpha) is above and below beta by exact
+        binomial tests at 2.5% each.
         """
         low, high = self.bracket
         if low is None or high is None:
             return np.nan, np.nan, np.nan
-        fails, works = [min(self.tried)], [max(self.tried)]
-        for n, miss in self.tried.items():
-            count = round(miss * self.trials)
-            if binomtest(count, self.trials, self.beta, alternative="greater").pvalue < 0.025:
-                fails.append(n)
-            if binomtest(count, self.trials, self.beta, alternative="less").pvalue < 0.025:
-                works.append(n)
-        first = max(n for n in fails if n <= low)
-        return float(high), float(first), float(min(n for n in works if n >= high))
+        fails = self._surely("greater", low) or [min(self.tried)]
+        works = self._surely("less", high) or [max(self.tried)]
+        return float(high), float(max(fails)), float(min(works))
 
 
 def run_searches(

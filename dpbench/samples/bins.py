@@ -32,33 +32,38 @@ class Occupied:
 
 @dataclass(frozen=True)
 class Bins:
-    """Half-open bins of one width that cover [lower, upper], the first from `lower` on.
+    """Half-open bins of one width that cover [lower, upper].
 
-    The last bin may reach beyond `upper`. Records beyond the ends count in the nearest
-    bin. Bins are numbered from the one that holds 0, so that a far `lower` takes no
-    digits from records near 0: only its remainder by the width enters, which is exact.
+    The first and the last bin may reach beyond. Records beyond the ends count in the
+    nearest bin. Bins are numbered from the one that starts at the origin, so that a far
+    `lower` takes no digits from records near 0.
 
     Parameters
     ----------
     width : float or (trials,) array
     lower, upper : float or (trials,) array
-        Infinite for bins without end, one of which then starts at 0.
+        Infinite for bins without end.
+    aligned : float or (trials,) array, optional
+        A point where a bin starts; by default `lower`, or 0 where that is infinite. Only its
+        remainder by the width enters, which is exact.
     """
 
     width: float | Floats
     lower: float | Floats = -np.inf
     upper: float | Floats = np.inf
+    aligned: float | Floats | None = None
 
     @property
     def origin(self) -> Floats:
         """The left end of bin 0."""
-        lower = np.where(np.isfinite(self.lower), self.lower, 0.0)
-        return np.asarray(np.fmod(lower, self.width))
+        start = self.lower if self.aligned is None else self.aligned
+        return np.asarray(np.fmod(np.where(np.isfinite(start), start, 0.0), self.width))
 
     @property
     def first(self) -> Floats:
         """The number of the leftmost bin."""
-        return np.asarray(np.round((self.lower - self.origin) / self.width))
+        steps = (self.lower - self.origin) / self.width
+        return np.asarray(np.round(steps) if self.aligned is None else np.floor(steps))
 
     @property
     def count(self) -> Floats:

@@ -80,11 +80,14 @@ class TwoPointFamily(Family):
     scaling : {'central', 'local'}
         With 'central' the known worst members +-2 ln(1/beta) and, where the lower bound
         is known, +-p* of it come on top.
+    location : float
+        Added to every record.
     """
 
     k: MomentOrder
     c: Annotated[list[float], Field(min_length=1)]
     scaling: Literal["central", "local"] = "central"
+    location: float = 0.0
     follows_budget: ClassVar[bool] = True
 
     @property
@@ -104,7 +107,12 @@ class TwoPointFamily(Family):
         # Streams are seeded by the parameters: six digits, lest the last bit of a logarithm
         # on another machine should change the data.
         return {
-            f"{label}/{name}": TwoPoint(p=float(f"{abs(p):.6g}"), k=self.k, sign=-1 if p < 0 else 1)
+            f"{label}/{name}": TwoPoint(
+                p=float(f"{abs(p):.6g}"),
+                k=self.k,
+                sign=-1 if p < 0 else 1,
+                location=self.location,
+            )
             for name, p in signed.items()
             if abs(p) <= 0.5
         }

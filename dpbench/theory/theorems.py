@@ -6,11 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 __all__ = ["THEOREMS", "Theorem"]
 
 Variable = Literal[
     "alpha", "n", "epsilon", "rho", "delta", "radius", "log_radius",
-    "factor", "promise", "miss_rate",
+    "factor", "limit",
 ]  # fmt: skip
 
 
@@ -26,9 +28,8 @@ class Theorem:
         ``alpha``: the e in n ~ (1/alpha)^e. ``epsilon``, ``rho``, ``delta``, ``radius``,
         ``log_radius``: the s in n ~ x^s at fixed alpha, where x is 1/epsilon, 1/rho,
         ln(1/delta), R or ln R. ``n``: the exponent of the error in n. ``factor``: the
-        error over the lower bound, a geometric mean over n. ``promise``: the error over the
-        accuracy that the estimator promises, the largest over n. ``miss_rate``: how often
-        the target is outside of the released interval, the largest over n.
+        error over the lower bound, a geometric mean over n. ``limit``: the metric itself,
+        the largest over n.
     predicted : callable
         The number at a moment order k.
     metric : str
@@ -71,7 +72,7 @@ THEOREMS = {
     # the same as an upper bound on what privacy costs on one law
     "heavy_tail_private_part": Theorem(KSU20, "alpha", _rate, metric="private_q90", at_most=True),
     "heavy_tail_lower_bound": Theorem("KSU20 Thm 3.8", "alpha", _rate, metric="lower_bound"),
-    "heavy_tail_guarantee": Theorem(KSU20, "promise", _is(1), metric="promise_q90", at_most=True),
+    "heavy_tail_guarantee": Theorem(KSU20, "limit", _is(1), metric="promise_q90", at_most=True),
     # clipping at tau = n^(1/k): alpha ~ tau/(epsilon n), so n ~ (1/(alpha epsilon))^(k/(k-1))
     "keep_all_alpha": Theorem("Lecture 15", "alpha", _rate),
     "keep_all_epsilon": Theorem("Lecture 15", "epsilon", _rate),
@@ -99,14 +100,18 @@ THEOREMS = {
     "no_radius": Theorem("Lecture 15 Thm 2", "radius", _is(0), of="fixed_n"),
     "fine_alpha": Theorem("Lecture 15 Thm 2", "alpha", _is(1), metric="private_q90"),
     # intervals hold the mean with probability 1 - beta, beta = 0.1
-    "coverage": Theorem("Lecture 15 Claim 4", "miss_rate", _is(0.1), "miss_rate", at_most=True),
+    "coverage": Theorem("Lecture 15 Claim 4", "limit", _is(0.1), "miss_rate", at_most=True),
     "shrinking_log_radius": Theorem("Lecture 15 Claim 4", "log_radius", _is(1), of="samples"),
     # the range works from n ~ ln(R)/epsilon, sqrt(ln(R)/rho) or ln(1/delta)/epsilon on
     "range_log_radius": Theorem("KSU20 Thm 3.3", "log_radius", _is(1), of="samples"),
     "range_log_radius_zcdp": Theorem("KSU20 Thm 3.4", "log_radius", _is(1 / 2), of="samples"),
     "range_delta": Theorem("KSU20 Thm 3.4", "delta", _is(1), of="samples"),
     "range_epsilon": Theorem("KSU20 Thm 3.3", "epsilon", _is(1), of="samples"),
-    "range_containment": Theorem("KSU20 Thm 3.3", "miss_rate", _is(0.1), "miss_rate", at_most=True),
-    # subsample and aggregate: the test decides from n ~ 1/epsilon buckets on
-    "test_epsilon": Theorem("Lecture 17", "epsilon", _is(1), of="samples"),
+    "range_containment": Theorem("KSU20 Thm 3.3", "limit", _is(0.1), "miss_rate", at_most=True),
+    "range_margin": Theorem("KSU20 Thm 3.3", "limit", _is(1), "promise_q90", at_most=True),
+    # at most alpha n records outside; the claim gives its alpha as the limit
+    "range_outside": Theorem("KSU20 Thm 3.3", "limit", _is(np.nan), "outside_q90", at_most=True),
+    "learned_tv": Theorem("Lecture 17, KV18", "alpha", _is(2), metric="tv_q90"),
+    # private median of means: with a fixed number of buckets all errors fall like sampling error
+    "subsample_sampling": Theorem("Lecture 17", "alpha", _is(2)),
 }

@@ -14,34 +14,83 @@ from scipy import integrate, optimize, stats
 
 from dpbench.distributions import Pareto, StudentT, TwoPoint
 from dpbench.estimators import (
+    BinaryMean,
     ClippedMean,
+    CoinPressMean,
     EmpiricalMean,
     Estimate,
     Estimator,
+    ExponentialCoarseMean,
     HeavyTailedMean,
+    KarwaVadhanMean,
+    KSU20Mean,
+    KSU20Range,
+    LearnedGaussian,
     LocalMean,
+    Median,
     MedianOfMeans,
+    NaiveGaussianMean,
+    ShrinkingIntervals,
+    SubsampleAggregate,
+    SubsampleTest,
     TrimmedMean,
 )
 from dpbench.estimators.heavy_tailed import worst_clipping_bias
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP
-from dpbench.samples import DenseSample, Sample
+from dpbench.samples import CountedSample, DenseSample, Sample
 
 Floats = NDArray[np.float64]
 FALSE_ALARM = 1e-6
 
-ESTIMATORS: list[Estimator] = [
+# One noisy mean, clipped to public bounds.
+ONE_STEP: list[Estimator] = [
+    BinaryMean(),
     ClippedMean(lower=-2.0, upper=3.0),
+    NaiveGaussianMean(radius=1.5),
+    NaiveGaussianMean(radius=0.0, sigma=0.5, beta=0.01),
     HeavyTailedMean(k=2),
     HeavyTailedMean(k=3, policy="rate", radius=1.5),
     HeavyTailedMean(k=2.5, policy="all", beta=0.05),
     HeavyTailedMean(k=4, clip_at=0.7, radius=0.2),
     LocalMean(k=2),
     LocalMean(k=3, radius=1.5, beta=0.01),
+]
+WITHOUT_PRIVACY: list[Estimator] = [
     EmpiricalMean(),
+    Median(),
     MedianOfMeans(groups=3),
     TrimmedMean(fraction=0.2),
 ]
+# Where a later step rests on what an earlier one released, or the output is a choice.
+IN_STEPS: list[Estimator] = [
+    CoinPressMean(radius=3.0),
+    CoinPressMean(radius=3.0, rounds=1, sigma=0.5),
+    CoinPressMean(radius=1e300, rounds=3, report=2),
+    ExponentialCoarseMean(radius=2.0),
+    ExponentialCoarseMean(radius=1e300, sigma=0.5),
+    KSU20Mean(k=2, radius=1.5),
+    KSU20Mean(k=3, radius=None, alpha=0.3),
+    KSU20Mean(k=2.5, radius=1e300, constants="paper", beta=0.99),
+    KSU20Mean(k=2, radius=None, alpha=0.06, constants="paper", beta=0.99),
+    KSU20Range(k=2, alpha=0.05, radius=1.5),
+    KSU20Range(k=3, alpha=0.3, radius=None, constants="practical"),
+    KarwaVadhanMean(radius=2.0),
+    KarwaVadhanMean(radius=None, sigma=0.5),
+    LearnedGaussian(radius=2.0, sigma=1.5),
+    LearnedGaussian(radius=2.0),
+    LearnedGaussian(radius=1e300, sigma_low=0.5, sigma_high=2.0),
+    LearnedGaussian(radius=None, sigma_low=0.1, sigma_high=10.0),
+    ShrinkingIntervals(radius=3.0),
+    ShrinkingIntervals(radius=3.0, rounds=1, sigma=0.5),
+    ShrinkingIntervals(radius=1e280, rounds=3, report=2),
+    SubsampleAggregate(buckets=3, lower=-4.0, upper=5.0),
+    SubsampleAggregate(buckets=4, lower=-4.0, upper=5.0, aggregate="mean", base="median"),
+    SubsampleAggregate(buckets=3, lower=-4.0, upper=5.0, aggregate="mode", resolution=0.5),
+    SubsampleTest(buckets=3),
+    SubsampleTest(buckets=4, aggregate="exponential"),
+    SubsampleTest(buckets=3, aggregate="histogram"),
+]
+ESTIMATORS = ONE_STEP + WITHOUT_PRIVACY + IN_STEPS
 BUDGETS: list[Budget] = [
     PureDP(0.5),
     ZCDP(0.1),
@@ -51,11 +100,42 @@ BUDGETS: list[Budget] = [
     ApproxDP(0.5, 1e-5, "laplace"),
     NonPrivate(),
 ]
-PAIRS = list(itertools.product(ESTIMATORS, BUDGETS))
-HONOURED = [pair for pair in PAIRS if isinstance(pair[1], pair[0].notions)]
-REFUSED = [pair for pair in PAIRS if pair not in HONOURED]
-PRIVATE = [pair for pair in HONOURED if not isinstance(pair[1], NonPrivate)]
 THREE: list[Budget] = [PureDP(0.01), ZCDP(1e-4), ApproxDP(0.01, 1e-6)]
+# At which the choices of the few records of a test are neither certain nor pure noise.
+LARGE: list[Budget] = [PureDP(6.0), ZCDP(4.0), ApproxDP(6.0, 0.01)]
+
+
+def honours(estimator: Estimator, budget: Budget) -> bool:
+    """Which notion is for whom; algorithms.md, section 2."""
+    if estimator in WITHOUT_PRIVACY or isinstance(budget, NonPrivate):
+        return estimator in WITHOUT_PRIVACY and isinstance(budget, NonPrivate)
+    if getattr(estimator, "radius", 0.0) is None:
+        return isinstance(budget, ApproxDP)
+    return not (isinstance(estimator, CoinPressMean) and isinstance(budget, PureDP))
+
+
+def pairs(estimators: list[Estimator], budgets: list[Budget]) -> list[tuple[Estimator, Budget]]:
+    return [pair for pair in itertools.product(estimators, budgets) if honours(*pair)]
+
+
+HONOURED = pairs(ESTIMATORS, BUDGETS)
+REFUSED = [pair for pair in itertools.product(ESTIMATORS, BUDGETS) if not honours(*pair)]
+
+
+def smallest(estimator: Estimator) -> int:
+    """The fewest records that an estimator takes."""
+    if isinstance(estimator, KSU20Mean):
+        return 2 * estimator.groups
+    if isinstance(estimator, SubsampleAggregate | SubsampleTest):
+        return estimator.buckets
+    return 2 if isinstance(estimator, LearnedGaussian) and estimator.sigma is None else 1
+
+
+def may_fail(estimator: Estimator, budget: Budget) -> bool:
+    """Whether nothing may be released, of a stability-based histogram."""
+    by_histogram = isinstance(estimator, KSU20Mean | KSU20Range | KarwaVadhanMean | LearnedGaussian)
+    chosen = getattr(estimator, "aggregate", "") in {"mode", "histogram"}
+    return isinstance(budget, ApproxDP) and (by_histogram or chosen)
 
 
 def name(value: object) -> str:
@@ -63,7 +143,13 @@ def name(value: object) -> str:
 
 
 each_honoured = pytest.mark.parametrize(("estimator", "budget"), HONOURED, ids=name)
-each_private = pytest.mark.parametrize(("estimator", "budget"), PRIVATE, ids=name)
+each_direct = pytest.mark.parametrize(
+    ("estimator", "budget"), pairs(ONE_STEP + WITHOUT_PRIVACY, BUDGETS), ids=name
+)
+each_one_step = pytest.mark.parametrize(("estimator", "budget"), pairs(ONE_STEP, BUDGETS), ids=name)
+each_at_large = pytest.mark.parametrize(
+    ("estimator", "budget"), pairs(IN_STEPS, LARGE) + pairs(WITHOUT_PRIVACY, BUDGETS), ids=name
+)
 each_notion = pytest.mark.parametrize("budget", THREE, ids=name)
 
 
@@ -76,22 +162,61 @@ def test_no_estimator_is_left_out() -> None:
     assert {type(estimator) for estimator in ESTIMATORS} == known
 
 
-@each_honoured
-@pytest.mark.parametrize("n", [1, 2, 7])
-def test_the_whole_budget_is_spent(estimator: Estimator, budget: Budget, n: int) -> None:
+def spends(estimator: Estimator, sample: Sample, budget: Budget) -> tuple[float, ...]:
     ledger = Ledger(budget, np.random.default_rng(0))
-    estimator.run(DenseSample(np.zeros((4, n))), ledger)
-    assert ledger.spent == budget.amounts
+    estimator.run(sample, ledger)
+    return ledger.spent
+
+
+@each_honoured
+def test_the_whole_budget_is_spent(estimator: Estimator, budget: Budget) -> None:
+    fewest = smallest(estimator)
+    for n in (fewest, fewest + 1, fewest + 6):
+        spent = spends(estimator, DenseSample(np.zeros((4, n))), budget)
+        # Shares and conversions round; Ledger.SLACK is 1e-9.
+        assert spent == pytest.approx(budget.amounts, rel=1e-9, abs=0)
+    assert spends(estimator, CountedSample([0.0, 1.0], [[n, 2 * n]]), budget) == spent
+
+
+@pytest.mark.parametrize("budget", BUDGETS[:-1], ids=name)
+@pytest.mark.parametrize("bounds", [(None, 1.0), (0.0, None), (None, None)])
+@pytest.mark.parametrize("shape", [(4, 5), (4, 5, 3)])
+def test_a_clipped_mean_without_a_bound_releases_nothing(
+    bounds: tuple[float | None, float | None], budget: Budget, shape: tuple[int, ...]
+) -> None:
+    ledger = Ledger(budget, np.random.default_rng(0))
+    found = ClippedMean(lower=bounds[0], upper=bounds[1]).run(DenseSample(np.ones(shape)), ledger)
+    assert not any(ledger.spent)
+    for part in (found.value, found.before_noise):
+        assert part.shape == (shape[0], *shape[2:])
+        assert np.all(np.isnan(part))
 
 
 @pytest.mark.parametrize(("estimator", "budget"), REFUSED, ids=name)
 def test_other_notions_are_refused(estimator: Estimator, budget: Budget) -> None:
     assert not estimator.supports(budget)
+    ledger = Ledger(budget, np.random.default_rng(0))
     with pytest.raises(ValueError, match=f"cannot honour a budget of notion '{budget.notion}'"):
-        run(estimator, np.zeros((1, 5)), budget)
+        estimator.run(DenseSample(np.zeros((1, 300))), ledger)
+    assert not any(ledger.spent)
 
 
-@each_honoured
+FEW = [
+    (estimator, budget) for estimator, budget in pairs(IN_STEPS, LARGE) if smallest(estimator) > 1
+]
+
+
+@pytest.mark.parametrize(("estimator", "budget"), FEW, ids=name)
+def test_too_few_records_are_refused(estimator: Estimator, budget: Budget) -> None:
+    for n in {1, 2, smallest(estimator) - 1} & set(range(1, smallest(estimator))):
+        for sample in (DenseSample(np.zeros((2, n))), CountedSample([0.0, 1.0], [[0, n], [n, 0]])):
+            ledger = Ledger(budget, np.random.default_rng(0))
+            with pytest.raises(ValueError, match=r"cannot (be cut|fill)|one record makes no pair"):
+                estimator.run(sample, ledger)
+            assert not any(ledger.spent)
+
+
+@each_direct
 def test_a_batch_is_many_single_runs(estimator: Estimator, budget: Budget) -> None:
     rows = np.random.default_rng(1).standard_t(3, (5, 12))
     before = rows.copy()
@@ -101,7 +226,7 @@ def test_a_batch_is_many_single_runs(estimator: Estimator, budget: Budget) -> No
     np.testing.assert_array_equal(rows, before)
 
 
-@each_honoured
+@each_direct
 def test_noise_of_a_batch_and_of_single_runs(estimator: Estimator, budget: Budget) -> None:
     row = np.random.default_rng(2).standard_t(3, (1, 12))
     batch = run(estimator, np.repeat(row, 4000, axis=0), budget, seed=3).value
@@ -114,30 +239,126 @@ def test_noise_of_a_batch_and_of_single_runs(estimator: Estimator, budget: Budge
     assert stats.ks_2samp(found[:4000], found[4000:]).pvalue > FALSE_ALARM
 
 
-@each_honoured
-@pytest.mark.parametrize("n", [1, 2, 3, 50])
-@pytest.mark.parametrize("far", [0.0, 1e150, -1e150])
-def test_adversarial_data(estimator: Estimator, budget: Budget, n: int, far: float) -> None:
-    values = np.full((6, n), 0.25)
-    values[:, 0] += far
-    found = run(estimator, values, budget)
-    for part in (found.value, found.before_noise):
-        assert part.shape == (6,)
-        assert np.all(np.isfinite(part))
+def same_law(one: Floats, two: Floats) -> bool:
+    """Two-sample Kolmogorov-Smirnov test with false-alarm probability 1e-6."""
+    found = np.nan_to_num(np.concatenate([one, two]), nan=1e9)  # stands for a failure
+    near = np.abs(found) < 1e6
+    found[near] = np.round(found[near], 9)  # ties outputs that differ in their last digits
+    return bool(stats.ks_2samp(found[: len(one)], found[len(one) :]).pvalue > FALSE_ALARM)
 
 
-@each_honoured
+@each_at_large
+def test_steps_of_a_batch_and_of_single_runs(estimator: Estimator, budget: Budget) -> None:
+    n = max(12, smallest(estimator))
+    row = np.random.default_rng(2).standard_t(3, (1, n))
+    batch = run(estimator, np.repeat(row, 1000, axis=0), budget, seed=3).value
+    ledger = Ledger(budget, np.random.default_rng(4))
+    sample = DenseSample(row)
+    single = []
+    for _ in range(100):
+        alone = Ledger(budget, ledger.rng)  # the stream moves on from run to run
+        single.append(estimator.run(sample, alone).value[0])
+    assert same_law(batch, np.array(single))
+
+
+@each_at_large
+def test_other_trials_do_not_matter(estimator: Estimator, budget: Budget) -> None:
+    n = max(12, smallest(estimator))
+    rows = np.random.default_rng(6).standard_t(3, (5, n))
+    # Equal records fill one bin wherever they are: the stream of the noise stays the same.
+    one, other = rows.copy(), rows.copy()
+    one[2], other[2] = 0.25, 1e6
+    found, again = run(estimator, one, budget), run(estimator, other, budget)
+    rest = [0, 1, 3, 4]
+    for a, b in zip(parts(found), parts(again), strict=True):
+        # Sums of a batch round alike up to their last digits.
+        np.testing.assert_allclose(a[rest], b[rest], rtol=1e-11, atol=1e-13)
+    np.testing.assert_array_equal(other[rest], rows[rest])
+    np.testing.assert_array_equal(other[2], 1e6)
+
+
+@each_at_large
+def test_dense_and_counted_data_agree(estimator: Estimator, budget: Budget) -> None:
+    atoms, counts = np.array([-1.5, 0.25, 0.5, 2.0]), np.array([3, 9, 8, 5])
+    counts = counts * -(-smallest(estimator) // counts.sum())
+    rows = np.tile(np.repeat(atoms, counts), (1500, 1))
+    # Records have an index in dense data, which counted data leave to chance.
+    shuffled = np.random.default_rng(7).permuted(rows, axis=1)
+    dense = run(estimator, shuffled, budget, seed=8).value
+    ledger = Ledger(budget, np.random.default_rng(9))
+    counted = estimator.run(CountedSample(atoms, np.tile(counts, (1500, 1))), ledger).value
+    assert same_law(dense, counted)
+
+
+@each_at_large
+def test_integers_are_numbers(estimator: Estimator, budget: Budget) -> None:
+    whole = np.random.default_rng(10).integers(-3, 4, (3, max(9, smallest(estimator))))
+    before = whole.copy()
+    ledgers = (Ledger(budget, np.random.default_rng(11)) for _ in range(2))
+    found = estimator.run(DenseSample(whole), next(ledgers)).value
+    floats = estimator.run(DenseSample(whole.astype(float)), next(ledgers)).value
+    np.testing.assert_array_equal(found, floats)
+    np.testing.assert_array_equal(whole, before)
+
+
+def parts(found: Estimate) -> list[Floats]:
+    """All arrays of an estimate."""
+    optional = [*(found.interval or ()), *(() if found.scale is None else (found.scale,))]
+    return [found.value, found.before_noise, *optional]
+
+
+def is_sound(estimator: Estimator, sample: Sample, budget: Budget) -> bool:
+    """Whether there is a number per trial, or a failure where that may happen."""
+    found = estimator.run(sample, Ledger(budget, np.random.default_rng(0)))
+    shapes = all(part.shape == (sample.trials,) for part in parts(found))
+    numbers = np.isfinite(parts(found)).all(axis=0)
+    failed = np.isnan(found.value) & may_fail(estimator, budget)
+    endless = np.isinf(parts(found)).any()
+    return bool(shapes and np.all(numbers | failed) and not endless)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "budget"),
+    pairs(ONE_STEP + WITHOUT_PRIVACY, BUDGETS) + pairs(IN_STEPS, BUDGETS[:3]),
+    ids=name,
+)
+@pytest.mark.parametrize("far", [0.0, 1e12, 1e150, -1e300, 1e300])
+def test_adversarial_data(estimator: Estimator, budget: Budget, far: float) -> None:
+    fewest = smallest(estimator)
+    for n in {fewest, fewest + 1} | {n for n in (2, 3, 50) if n > fewest}:
+        one, both = np.full((6, n), 0.25), np.full((6, n), -far)
+        one[:, 0], both[:, 1:] = far, far
+        before = one.copy()
+        for values in (one, both, np.full((6, n), far)):
+            assert is_sound(estimator, DenseSample(values), budget)
+        np.testing.assert_array_equal(one, before)
+        for atoms in ([far], [far - 1.0, far + 1.0]) if abs(far) < 1e13 else ([0.25, abs(far)],):
+            counts = np.full((6, len(atoms)), n)
+            assert is_sound(estimator, CountedSample(atoms, counts), budget)
+
+
+@each_direct
 def test_vectors(estimator: Estimator, budget: Budget) -> None:
     values = np.random.default_rng(5).normal(size=(4, 9, 3))
     if not estimator.multivariate:
-        with pytest.raises(ValueError, match="takes scalar records, got d = 3"):
-            run(estimator, values, budget)
+        takes_scalars_only(estimator, budget)
         return
     found = run(estimator, values, budget)
     assert found.value.shape == found.before_noise.shape == (4, 3)
     for j in range(3):
         alone = run(estimator, values[..., j], budget).before_noise
         np.testing.assert_allclose(found.before_noise[:, j], alone, rtol=1e-12, atol=1e-14)
+
+
+@each_at_large
+def test_no_steps_with_vectors(estimator: Estimator, budget: Budget) -> None:
+    if not estimator.multivariate:
+        takes_scalars_only(estimator, budget)
+
+
+def takes_scalars_only(estimator: Estimator, budget: Budget) -> None:
+    with pytest.raises(ValueError, match="takes scalar records, got d = 3"):
+        run(estimator, np.zeros((2, 300, 3)), budget)
 
 
 @pytest.mark.parametrize("budget", BUDGETS[:-1], ids=name)
@@ -160,7 +381,12 @@ class Spy(Ledger):
     """Keeps what is released and the sensitivities stated for it."""
 
     def add_noise(
-        self, values: Floats, sensitivity: float, *, l1: float | None = None, draws: int = 1
+        self,
+        values: Floats,
+        sensitivity: float | Floats,
+        *,
+        l1: float | Floats | None = None,
+        draws: int = 1,
     ) -> Floats:
         self.values, self.draws, self.stated = values, draws, (l1, sensitivity)
         return super().add_noise(values, sensitivity, l1=l1, draws=draws)
@@ -170,7 +396,12 @@ class Halved(Ledger):
     """Adds half of the noise that it should: a bug for the tests to find."""
 
     def add_noise(
-        self, values: Floats, sensitivity: float, *, l1: float | None = None, draws: int = 1
+        self,
+        values: Floats,
+        sensitivity: float | Floats,
+        *,
+        l1: float | Floats | None = None,
+        draws: int = 1,
     ) -> Floats:
         noisy = super().add_noise(values, sensitivity, l1=l1, draws=draws)
         return np.asarray((noisy + values) / 2)
@@ -182,6 +413,8 @@ class _NeverClips(ClippedMean):
     multivariate: ClassVar[bool] = True
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        assert self.lower is not None
+        assert self.upper is not None
         stated = (self.upper - self.lower) / sample.n
         return Estimate(ledger.add_noise(sample.mean(), stated), sample.mean())
 
@@ -206,7 +439,7 @@ def sensitivity_is_right(estimator: Estimator, budget: Budget, n: int) -> bool:
     return all(largest == pytest.approx(s, rel=1e-12, abs=0) for s in spy.stated if s is not None)
 
 
-@each_private
+@each_one_step
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_sensitivities_by_brute_force(estimator: Estimator, budget: Budget, n: int) -> None:
     assert sensitivity_is_right(estimator, budget, n)

@@ -1,0 +1,253 @@
+"""Figures of sample complexities, and of errors against a parameter of an estimator."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+import numpy as np
+import pandas as pd
+from pydantic import Field
+
+from dpbench.analysis.worst_case import under
+from dpbench.parameters import ConfigError, validated
+from dpbench.report.figures import (
+    THEORY,
+    Figure,
+    Labels,
+    Results,
+    axis_label,
+    legend,
+    number_text,
+    panels,
+)
+from dpbench.runner.plan import Sweep, pick
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
+__all__ = ["AgainstParameter", "SampleComplexityCurves", "Thresholds"]
+
+
+def _curve_title(row: pd.Series) -> str:
+    amounts = [
+        f"${symbol} = {number_text(row[name])}$"
+        for name, symbol in (
+            ("epsilon", r"\varepsilon"),
+            ("delta", r"\delta"),
+            ("rho", r"\rho"),
+        )
+        if np.isfinite(row[name])
+    ]
+    return "\n".join([str(row["estimator"]).replace("_", " "), ", ".join(amounts)])
+
+
+@validated
+class SampleComplexityCurves(Figure):
+    """The smallest n against 1/alpha, beside the theorem's formula and its terms.
+
+    A panel per curve. Points with 95% intervals are read off the curves of errors,
+    diamonds found by direct search. The black line is the sum of the terms.
+
+    Parameters
+    ----------
+    request : str
+        Label of a sample complexity of the sweep.
+    estimators, families : list of str, optional
+        Labels or patterns of those shown.
+    """
+
+    request: str
+    estimators: Labels | None = None
+    families: Labels | None = None
+    TERMS: ClassVar[dict[str, tuple[str, Any]]] = {
+        "sampling_term": ("sampling", "--"),
+        "privacy_term": ("privacy", "-."),
+        "range_term": ("range", ":"),
+    }
+
+    def check(self, sweep: Sweep, claims: Collection[str], where: str) -> None:
+        pick(self.estimators, sweep.estimators, f"{where}.estimators")
+        pick(self.families, sweep.families, f"{where}.families")
+
+    def draw(self, results: Results) -> Canvas:
+        sweep = results.sweep
+        rows = results.samples[results.samples["request"] == self.request]
+        rows = rows[rows["estimator"].isin(pick(self.estimators, sweep.estimators, ""))]
+        rows = rows[rows["distribution"].isin(pick(self.families, sweep.families, ""))]
+        by = ["distribution", "estimator", "privacy", "epsilon", "delta", "rho"]
+        curves = [curve for _, curve in rows.groupby(by, dropna=False, sort=False)]
+        canvas, axes = panels(len(curves))
+        for curve, ax in zip(curves, axes, strict=False):
+            self._draw_curve(ax, curve)
+        legend(canvas)
+        return canvas
+
+    def _draw_curve(self, ax: Axes, rows: pd.DataFrame) -> None:
+        from dpbench.report.style import looks
+
+        style = looks([name for name, _ in self.TERMS.values()])
+        curve = rows[rows["method"] == "curve"].sort_values("alpha")
+        inverse = 1 / curve["alpha"].to_numpy()
+        terms = curve[list(self.TERMS)]
+        for column, (name, dash) in self.TERMS.items():
+            if terms[column].notna().any():
+                look = {**THEORY, "linestyle": dash, "color": style[name]["color"]}
+                ax.plot(inverse, terms[column], label=f"{name} term", **look)
+        if terms["privacy_term"].notna().any():
+            ax.plot(inverse, terms.sum(axis=1), label="theory, all terms", color="black", zorder=1)
+        for method, marker in (("curve", "o"), ("search", "D")):
+            points = rows[(rows["method"] == method) & rows["samples"].notna()]
+            ends = points[["low", "high"]].to_numpy().T - points["samples"].to_numpy()
+            ax.errorbar(
+                1 / points["alpha"],
+                points["samples"],
+                yerr=np.nan_to_num(np.abs(ends)),
+                marker=marker,
+                markersize=3 if method == "curve" else 5,
+                markerfacecolor="none" if method == "search" else None,
+                linestyle="none",
+                color="0.25",
+                elinewidth=1,
+                label="measured" if method == "curve" else "direct search",
+            )
+        found = curve["samples"].dropna()
+        if not found.empty:
+            ax.set_ylim(found.min() / 5, found.max() * 5)
+        ax.set(xscale="log", yscale="log", xlabel=r"$1/\alpha$", ylabel="smallest $n$")
+        ax.set_title(_curve_title(curve.iloc[0]), fontsize=8)
+        ax.minorticks_off()
+
+
+@validated
+class Thresholds(Figure):
+    """The smallest n for a coarse alpha against R or ln(1/delta), a panel per budget.
+
+    On the logarithmic axis of R what is linear in ln R is a straight line; what is
+    linear in R leaves the frame.
+
+    Parameters
+    ----------
+    request : str
+        Label of a sample complexity of the sweep; its smallest alpha is shown.
+    against : {'radius', 'delta'}
+    estimators : list of str, optional
+        Labels or patterns of those shown.
+    leave : list of str, optional
+        Those that may leave the frame.
+    """
+
+    request: str
+    against: Literal["radius", "delta"] = "radius"
+    estimators: Labels | None = None
+    leave: Labels = Field(default_factory=list)
+
+    def check(self, sweep: Sweep, claims: Collection[str], where: str) -> None:
+        pick(self.estimators, sweep.estimators, f"{where}.estimators")
+        if self.leave:
+            pick(self.leave, sweep.estimators, f"{where}.leave")
+
+    def draw(self, results: Results) -> Canvas:
+        from dpbench.report.style import looks
+
+        sweep = results.sweep
+        rows = results.samples[results.samples["request"] == self.request]
+        rows = rows[rows["estimator"].isin(pick(self.estimators, sweep.estimators, ""))]
+        rows = rows[(rows["method"] == "curve") & (rows["alpha"] == rows["alpha"].min())]
+        rows = rows.assign(series=[sweep.series(label) for label in rows["estimator"]])
+        leaving = pick(self.leave, sweep.estimators, "") if self.leave else []
+        by = ["privacy", *(n for n in ("epsilon", "delta", "rho") if n != self.against)]
+        groups = [group for _, group in rows.groupby(by, dropna=False)]
+        style = looks(rows["series"])
+        canvas, axes = panels(len(groups))
+        for group, ax in zip(groups, axes, strict=False):
+            for (series, _), curve in group.groupby(["series", "distribution"]):
+                curve = curve.sort_values(self.against)  # noqa: PLW2901
+                x = curve["radius"] if self.against == "radius" else -np.log(curve["delta"])
+                ends = curve[["low", "high"]].to_numpy().T - curve["samples"].to_numpy()
+                ax.errorbar(
+                    x, curve["samples"], yerr=np.nan_to_num(np.abs(ends)), label=series,
+                    elinewidth=1, **style[str(series)],
+                )  # fmt: skip
+            staying = group[~group["estimator"].isin(leaving)]
+            ax.set_ylim(0, 1.15 * staying["high"].max())
+            ax.margins(x=0.02)  # wider ones would leave the range of numbers from 1e300
+            if self.against == "radius":
+                ax.set_xscale("log")
+            name = "$R$" if self.against == "radius" else r"$\ln(1/\delta)$"
+            ax.set(xlabel=name, ylabel=rf"smallest $n$ for $\alpha = {rows['alpha'].iloc[0]:.3g}$")
+            ax.set_title(_curve_title(group.iloc[0].copy()).split("\n")[1])
+        legend(canvas)
+        return canvas
+
+
+@validated
+class AgainstParameter(Figure):
+    """A column of the summary against a parameter of the estimators, a panel per family.
+
+    Parameters
+    ----------
+    families, estimators : list of str
+        Labels or patterns; the estimators have the parameter.
+    parameter : str
+    budget : str
+        Label of the budget shown.
+    n : int or list of int
+        A line for each.
+    metrics : list of str
+        Columns of the summary, a row of panels each.
+    """
+
+    families: Labels
+    estimators: Labels
+    parameter: str
+    budget: str
+    n: Annotated[int, Field(ge=1)] | list[int]
+    metrics: Labels = Field(default_factory=lambda: ["q90"])
+    logarithmic: bool = True
+
+    def check(self, sweep: Sweep, claims: Collection[str], where: str) -> None:
+        pick(self.families, sweep.families, f"{where}.families")
+        pick([self.budget], sweep.budgets, f"{where}.budget")
+        for label in pick(self.estimators, sweep.estimators, f"{where}.estimators"):
+            if self.parameter not in sweep.estimators[label]:
+                raise ConfigError(f"{where}.estimators: {label!r}: it has no {self.parameter}")
+
+    def draw(self, results: Results) -> Canvas:
+        from dpbench.report.style import looks
+
+        sweep = results.sweep
+        labels = pick(self.estimators, sweep.estimators, "figures.estimators")
+        sizes = self.n if isinstance(self.n, list) else [self.n]
+        families = pick(self.families, sweep.families, "figures.families")
+        rows = results.summary
+        rows = rows[under(rows, sweep.budgets[self.budget]) & rows["n"].isin(sizes)]
+        rows = rows[rows["estimator"].isin(labels) & rows["family"].isin(families)]
+        values = [sweep.estimators[label][self.parameter] for label in rows["estimator"]]
+        series = [
+            label.replace(f"_{self.parameter}{value:g}", "")
+            for label, value in zip(rows["estimator"], values, strict=True)
+        ]
+        several = len(sizes) > 1
+        names = [
+            f"{name}, n = {n:g}" if several else name
+            for name, n in zip(series, rows["n"], strict=True)
+        ]
+        rows = rows.assign(value=np.array(values, dtype=float), line=names)
+        style = looks(rows["line"])
+        canvas, axes = panels(len(families) * len(self.metrics))
+        for metric in self.metrics:
+            for family in families:
+                ax = next(axes)
+                for line, points in rows[rows["family"] == family].groupby("line"):
+                    worst = points.groupby("value")[metric].max().replace(np.inf, np.nan)
+                    ax.plot(worst.index, worst, label=line, **style[str(line)])
+                ax.set(xlabel=self.parameter.replace("_", " "), ylabel=axis_label(metric))
+                ax.set_title(family.replace("_", " ") if len(families) > 1 else "")
+                if self.logarithmic:
+                    ax.set_xscale("log")
+                if metric not in {"miss_rate", "failure_rate", "mean_error"}:
+                    ax.set_yscale("log")
+        legend(canvas)
+        return canvas

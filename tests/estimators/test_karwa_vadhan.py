@@ -1,0 +1,309 @@
+"""Karwa and Vadhan's mean and variance against loops over materialised histograms."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from dpbench.estimators import Estimate, Estimator, KarwaVadhanMean, LearnedGaussian, karwa_vadhan
+from dpbench.estimators.karwa_vadhan import PowersOfTwo
+from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
+from dpbench.samples import Bins, CountedSample, DenseSample, Sample
+
+Floats = NDArray[np.float64]
+FALSE_ALARM = 1e-6
+# At which a few records are found sometimes, and sometimes not.
+each_budget = pytest.mark.parametrize(
+    "budget",
+    [PureDP(1.5), ZCDP(0.15), ApproxDP(1.0, 0.4, "classical"), ApproxDP(2.0, 0.05, "laplace")],
+    ids=lambda b: b.label,
+)
+
+
+def run(estimator: Estimator, sample: Sample, budget: Budget, seed: int = 0) -> Estimate:
+    return estimator.run(sample, Ledger(budget, np.random.default_rng(seed)))
+
+
+def same_law(one: Floats, two: Floats) -> bool:
+    """Two-sample Kolmogorov-Smirnov test with false-alarm probability 1e-6."""
+    both = np.nan_to_num(np.concatenate([one, two]), nan=1e9)  # stands for a failure
+    return bool(stats.ks_2samp(both[: len(one)], both[len(one) :]).pvalue > FALSE_ALARM)
+
+
+def noise(rng: np.random.Generator, budget: Budget, share: float, sensitivity: float) -> float:
+    """One number's noise at a share of the budget, from section 1 of algorithms.md."""
+    if isinstance(budget, ZCDP):
+        return float(rng.normal(0, sensitivity / math.sqrt(2 * budget.rho * share)))
+    assert isinstance(budget, PureDP | ApproxDP)
+    epsilon = budget.epsilon * share
+    if isinstance(budget, ApproxDP) and budget.noise_by == "classical":
+        factor = math.sqrt(2 * math.log(1.25 / (budget.delta * share)))
+        return float(rng.normal(0, sensitivity * factor / epsilon))
+    return float(rng.laplace(0, sensitivity / epsilon))
+
+
+def fullest(
+    rng: np.random.Generator, counts: list[int], budget: Budget, share: float
+) -> int | None:
+    """The fullest bin of a histogram that holds every bin, or None."""
+    best, most = None, -math.inf
+    if isinstance(budget, ApproxDP):
+        epsilon, delta = budget.epsilon * share, budget.delta * share
+        most = 1 + 2 / epsilon * math.log(1 / (2 * delta))
+    for i, count in enumerate(counts):
+        if isinstance(budget, ApproxDP):
+            if not count:
+                continue
+            noisy = count + rng.laplace(0, 2 / epsilon)
+        else:  # two bins change by one: 2 in l1, the root of 2 in l2
+            apart = 2.0 if isinstance(budget, PureDP) else math.sqrt(2)
+            noisy = count + noise(rng, budget, share, apart)
+        if noisy > most:
+            best, most = i, noisy
+    return best
+
+
+def naive_mean(
+    rng: np.random.Generator,
+    row: list[float],
+    radius: float,
+    sigma: float,
+    beta: float,
+    budget: Budget,
+    shares: tuple[float, float],
+) -> float:
+    """Theorem 2 of lecture 15 as algorithms.md states it; a bin starts at 0."""
+    n = len(row)
+    t = sigma * math.sqrt(2 * math.log(2 * n / beta))
+    half = math.ceil((radius + t) / (2 * t))  # bins on either side of 0
+    counts = [0] * (2 * half)
+    for x in row:
+        counts[min(max(math.floor(x / (2 * t)) + half, 0), 2 * half - 1)] += 1
+    found = fullest(rng, counts, budget, shares[0])
+    if found is None:
+        return math.nan
+    a = 2 * t * (found - half)
+    clipped = [min(max(x, a - 2 * t), a + 4 * t) for x in row]
+    return sum(clipped) / n + noise(rng, budget, shares[1], 6 * t / n)
+
+
+ROW = np.array([-40.0, 2.1, 2.9, 3.0, 3.2, 3.3, 3.5, 60.0, 3.1, -1.0, 2.4])
+
+
+@each_budget
+def test_the_mean_against_a_loop(budget: Budget) -> None:
+    rng = np.random.default_rng(1)
+    naive = [naive_mean(rng, ROW.tolist(), 10.0, 0.5, 0.2, budget, (0.5, 0.5)) for _ in range(4000)]
+    estimator = KarwaVadhanMean(radius=10.0, sigma=0.5, beta=0.2)
+    found = run(estimator, DenseSample(np.tile(ROW, (20_000, 1))), budget).value
+    assert same_law(np.array(naive), found)
+    near = np.mean(np.abs(found - 3.0) < 3.0)
+    assert 0.05 < near < 0.95  # neither certain nor hopeless
+
+
+@each_budget
+def test_the_scale_and_the_mean_that_rests_on_it_against_a_loop(budget: Budget) -> None:
+    row, beta, low, high = [*ROW.tolist(), 3.0, 3.0], 0.1, 0.3, 20.0
+    # Bins [2^j, 2^(j+1)) over the powers of two that reach beyond both bounds on sigma^2.
+    start = math.floor(2 * math.log2(low)) - 1
+    bins = math.ceil(2 * math.log2(high)) + 1 - start
+    rng = np.random.default_rng(2)
+    scales, means = [], []
+    for _ in range(4000):
+        y = [(a - b) ** 2 / 2 for a, b in zip(row[0:-1:2], row[1::2], strict=True)]
+        counts = [0] * bins
+        for square in y:
+            j = math.floor(math.log2(square)) if square else start
+            counts[min(max(j - start, 0), bins - 1)] += 1
+        power = fullest(rng, counts, budget, 0.25)
+        if power is None:
+            scales.append(math.nan)
+            means.append(math.nan)
+            continue
+        unit = 2.0 ** (power + start)
+        width = 4 * unit * 2 * math.log(2 * len(y) / beta)
+        mean = sum(min(square, width) for square in y) / len(y)
+        variance = mean + noise(rng, budget, 0.25, width / len(y))
+        scales.append(math.sqrt(min(max(variance, unit / 4), 8 * unit)))
+        means.append(naive_mean(rng, row, 10.0, scales[-1], beta, budget, (0.25, 0.25)))
+    estimator = LearnedGaussian(radius=10.0, sigma_low=low, sigma_high=high, beta=beta)
+    found = run(estimator, DenseSample(np.tile(row, (20_000, 1))), budget)
+    assert found.scale is not None
+    assert same_law(np.array(scales), found.scale)
+    assert same_law(np.array(means), found.value)
+    np.testing.assert_array_equal(np.isnan(found.scale) <= np.isnan(found.value), True)
+
+
+@pytest.mark.parametrize("budget", [PureDP(0.5), ZCDP(0.1), ApproxDP(0.5, 1e-5)])
+@pytest.mark.parametrize("sigma", [None, 2.0])
+def test_how_the_budget_is_cut(
+    budget: Budget, sigma: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paid: list[tuple[float, ...]] = []
+    real = Ledger.pay
+
+    def pay(self: Ledger) -> None:
+        real(self)
+        paid.append(self.budget.amounts)
+
+    monkeypatch.setattr(Ledger, "pay", pay)
+    ledger = Ledger(budget, np.random.default_rng(0))
+    LearnedGaussian(radius=3.0, sigma=sigma).run(DenseSample(np.ones((2, 9))), ledger)
+    share = 0.25 if sigma is None else 0.5
+    wanted = [amount * share for amount in budget.amounts]
+    assert [pytest.approx(wanted)] * round(1 / share) == paid
+    assert ledger.spent == budget.amounts
+
+
+@pytest.mark.parametrize("budget", [PureDP(0.5), ApproxDP(0.5, 1e-5)])
+def test_a_known_sigma_is_the_scale(budget: Budget) -> None:
+    sample = DenseSample(np.random.default_rng(3).normal(1.0, 2.0, (50, 400)))
+    known = run(LearnedGaussian(radius=5.0, sigma=2.0, beta=0.2), sample, budget)
+    plain = run(KarwaVadhanMean(radius=5.0, sigma=2.0, beta=0.2), sample, budget)
+    np.testing.assert_array_equal(known.value, plain.value)
+    assert known.scale is not None
+    np.testing.assert_array_equal(known.scale, 2.0)
+
+
+def largest_moves(
+    estimator: Estimator, points: list[float], n: int, bins: list[float], patch: pytest.MonkeyPatch
+) -> list[tuple[float, float]]:
+    """How far a replaced record moves each step's mean, and what is stated, histograms frozen."""
+    grid = np.array(list(itertools.product(points, repeat=n)))
+    one, two = np.nonzero((grid[:, None] != grid[None]).sum(axis=2) == 1)
+    found: list[tuple[float, float]] = []
+    chosen = iter(bins)
+
+    def freeze(sample: Sample, bins: Bins, ledger: Ledger) -> Floats:
+        ledger.pay()
+        return np.full(sample.trials, next(chosen))
+
+    def add_noise(self: Ledger, values: Floats, sensitivity: Any, **_: Any) -> Floats:
+        self.pay()
+        found.append((float(np.abs(values[one] - values[two]).max()), float(np.max(sensitivity))))
+        return np.full(len(values), 2.0)
+
+    patch.setattr(karwa_vadhan, "fullest_bin", freeze)
+    patch.setattr(Ledger, "add_noise", add_noise)
+    run(estimator, DenseSample(grid), PureDP(1.0))
+    return found
+
+
+def test_sensitivities_by_brute_force(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = [-1e150, 0.0, 0.3, 1e150]
+    ((moved, stated),) = largest_moves(
+        KarwaVadhanMean(radius=5.0, beta=0.2), points, 3, [-1.0], monkeypatch
+    )
+    t = math.sqrt(2 * math.log(2 * 3 / 0.2))
+    assert moved == pytest.approx(6 * t / 3, rel=1e-12)
+    assert stated == pytest.approx(6 * t / 3, rel=1e-12)
+
+
+def test_sensitivities_of_the_variance_by_brute_force(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = [-1e150, 0.0, 0.3, 1e150]
+    variance, mean = largest_moves(
+        LearnedGaussian(radius=5.0, beta=0.2), points, 5, [3.0, -1.0], monkeypatch
+    )
+    wide = 2**5 * 2 * math.log(2 * 2 / 0.2)  # two pairs of five records
+    assert variance == pytest.approx((wide / 2, wide / 2), rel=1e-12)
+    t = math.sqrt(2.0) * math.sqrt(2 * math.log(2 * 5 / 0.2))  # the variance released is 2
+    assert mean == pytest.approx((6 * t / 5, 6 * t / 5), rel=1e-12)
+
+
+def test_edges_of_powers_of_two() -> None:
+    bins = PowersOfTwo(1.0, -1000.0, 1000.0)
+    j = np.arange(-1000, 1000)
+    edges = np.exp2(j.astype(float))[None]
+    np.testing.assert_array_equal(bins.index(edges)[0], j)
+    np.testing.assert_array_equal(bins.left(bins.index(edges)), j[None])
+    # A logarithm cannot tell the last few numbers below a power from it.
+    below = bins.index(edges * (1 - 1e-12))[0]
+    np.testing.assert_array_equal(below, np.maximum(j - 1, -1000))
+    np.testing.assert_array_equal(bins.index(edges * 1.999)[0], j)
+    ends = np.array([[0.0, 5e-324, 1e-310, 1.7e308]])
+    np.testing.assert_array_equal(bins.index(ends)[0], [-1000, -1000, -1000, 999])
+    assert bins.count == 2000
+
+
+@pytest.mark.parametrize("mean", [0.37, -8.0, 8.0])
+def test_errors_on_gaussian_data(mean: float) -> None:
+    trials, n, epsilon, sigma = 3000, 1500, 1.0, 2.0
+    sample = DenseSample(np.random.default_rng(4).normal(mean, sigma, (trials, n)))
+    found = run(KarwaVadhanMean(radius=8.0, sigma=sigma), sample, PureDP(epsilon)).value
+    b = 6 * sigma * math.sqrt(2 * math.log(20 * n)) / n / (epsilon / 2)
+    s = sigma / math.sqrt(n)
+
+    def cdf(x: Any) -> Any:
+        """A normal error of sampling plus a Laplace one."""
+
+        def tail(y: Any) -> Any:
+            return np.exp(s**2 / (2 * b**2) + y / b) * stats.norm.cdf(-y / s - s / b) / 2
+
+        return stats.norm.cdf(x / s) + tail(x) - tail(-x)
+
+    # Kolmogorov-Smirnov test with false-alarm probability 1e-6. Half of the records or more are
+    # in one bin, 300 more than in any that is not beside it: 75 scales of the noise.
+    assert stats.kstest(found - mean, cdf).pvalue > FALSE_ALARM
+
+
+@pytest.mark.parametrize("radius", [1e12, 1e300, None])
+@pytest.mark.parametrize("where", [-1e12, 0.0, 12345.6])
+def test_far_data_are_found(radius: float | None, where: float) -> None:
+    budgets: list[Budget] = [ApproxDP(1.0, 1e-6)]
+    budgets += [PureDP(1.0), ZCDP(0.1)] if radius is not None else []
+    counts = np.full((20, 3), 10**5)
+    sample = CountedSample([where - 1.0, where, where + 1.0], counts)
+    for budget in budgets:
+        for estimator in (
+            KarwaVadhanMean(radius=radius),
+            LearnedGaussian(radius=radius, sigma_low=1e-3, sigma_high=1e3),
+        ):
+            found = run(estimator, sample, budget)
+            # The noise's scale is below 6 t/(3e5/4) < 6e-4, and 4 times that for the analytic
+            # Gaussian at a quarter of the budget: 20 scales, false-alarm probability 1e-7.
+            assert np.all(np.abs(found.value - where) < 0.05 + 1e-15 * abs(where))
+            if found.scale is not None:
+                # Half the squared difference of a pair is 1/2 for most: [1/2, 1) is fullest.
+                np.testing.assert_allclose(found.scale, math.sqrt(2 / 3), rtol=0.02)
+
+
+def test_no_bound_is_for_approximate_dp_only() -> None:
+    for estimator in (KarwaVadhanMean(radius=None), LearnedGaussian(radius=None)):
+        assert estimator.honoured == (ApproxDP,)
+        for budget in (PureDP(1.0), ZCDP(1.0)):
+            with pytest.raises(ValueError, match="it supports: approx"):
+                run(estimator, DenseSample([[1.0, 2.0]]), budget)
+
+
+def test_nothing_released_is_a_failure() -> None:
+    sample = DenseSample(np.arange(0.0, 1e6, 1e4)[None])  # a bin for each record
+    budget = ApproxDP(1.0, 1e-12)
+    for estimator in (KarwaVadhanMean(radius=None), LearnedGaussian(radius=None, sigma=1.0)):
+        ledger = Ledger(budget, np.random.default_rng(5))
+        found = estimator.run(sample, ledger)
+        assert np.isnan(found.value)
+        assert np.isnan(found.before_noise)
+        assert ledger.spent == budget.amounts  # a failure costs what a release does
+
+
+@pytest.mark.parametrize("budget", [PureDP(1.0), ZCDP(0.1), ApproxDP(1.0, 1e-5)])
+def test_equal_records_and_a_huge_bound(budget: Budget) -> None:
+    """The scale falls to its smallest, which the bins must bear, or be refused beforehand."""
+    try:
+        estimator = LearnedGaussian(radius=1e300)
+    except ValueError:
+        return
+    found = run(estimator, DenseSample(np.full((3, 2000), 0.25)), budget)
+    assert np.all(np.isfinite(found.value))  # among 1e450 bins, if not near 0.25
+
+
+@pytest.mark.parametrize("bounds", [(2.0, 1.0), (0.0, 1.0), (1.0, math.inf)])
+def test_bounds_on_sigma_are_checked(bounds: tuple[float, float]) -> None:
+    with pytest.raises(ValueError, match="sigma_"):
+        LearnedGaussian(radius=1.0, sigma_low=bounds[0], sigma_high=bounds[1])

@@ -1,0 +1,215 @@
+"""Shrinking intervals: their widths, their coverage, and Claim 4 of lecture 15."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from dpbench.estimators import ShrinkingIntervals
+from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
+from dpbench.samples import DenseSample, Sample
+
+Floats = NDArray[np.float64]
+FALSE_ALARM = 1e-6
+BUDGETS: list[Budget] = [
+    PureDP(0.7),
+    ZCDP(0.05),
+    ApproxDP(0.7, 1e-5, "classical"),
+    ApproxDP(0.7, 1e-5, "laplace"),
+]
+
+
+def noise_law(budget: Budget, share: float, sensitivity: float) -> Any:
+    """The noise that a share of the budget buys, from section 1 of algorithms.md."""
+    if isinstance(budget, ZCDP):
+        return stats.norm(scale=sensitivity / math.sqrt(2 * budget.rho * share))
+    assert isinstance(budget, PureDP | ApproxDP)
+    epsilon = budget.epsilon * share
+    if isinstance(budget, ApproxDP) and budget.noise_by == "classical":
+        factor = math.sqrt(2 * math.log(1.25 / (budget.delta * share)))
+        return stats.norm(scale=sensitivity * factor / epsilon)
+    return stats.laplace(scale=sensitivity / epsilon)
+
+
+def rounds_of(rounds: int) -> list[float]:
+    """The shares of CoinPress: 1/(4 (t - 1)) for all but the last round, 3/4 for that."""
+    return [1.0] if rounds == 1 else [0.25 / (rounds - 1)] * (rounds - 1) + [0.75]
+
+
+def widths_by_hand(
+    n: int, radius: float, rounds: int, sigma: float, beta: float, budget: Budget
+) -> list[float]:
+    """Each new half width: 1 - miss quantiles of the sampling error and of the noise."""
+    miss, w = beta / (2 * rounds), radius
+    found = [radius]
+    for share in rounds_of(rounds):
+        clip = w + sigma * math.sqrt(2 * math.log(2 * n / beta))
+        sampling = stats.norm.isf(miss / 2, scale=sigma / math.sqrt(n))
+        w = float(sampling + noise_law(budget, share, 2 * clip / n).isf(miss / 2))
+        found.append(w)
+    return found
+
+
+@pytest.mark.parametrize("budget", BUDGETS, ids=lambda b: b.label)
+@pytest.mark.parametrize("rounds", [1, 2, 5])
+@pytest.mark.parametrize(("radius", "sigma", "beta"), [(0.0, 1.0, 0.1), (40.0, 2.5, 0.01)])
+def test_half_widths(budget: Budget, rounds: int, radius: float, sigma: float, beta: float) -> None:
+    estimator = ShrinkingIntervals(radius=radius, rounds=rounds, sigma=sigma, beta=beta)
+    for n in (1, 300, 10**12):
+        found = estimator.half_widths(n, budget)
+        wanted = widths_by_hand(n, radius, rounds, sigma, beta, budget)
+        assert found == pytest.approx(wanted, rel=1e-10, abs=0)
+
+
+def test_the_number_of_rounds_by_default() -> None:
+    for radius, sigma in ((0.0, 1.0), (1.7, 1.0), (1.72, 1.0), (1e300, 1.0), (50.0, 10.0)):
+        rounds = len(ShrinkingIntervals(radius=radius, sigma=sigma).half_widths(9, PureDP(1.0))) - 1
+        assert rounds == 2 + math.floor(math.log(1 + radius / sigma))
+
+
+def run(
+    sample: Sample, budget: Budget, monkeypatch: pytest.MonkeyPatch | None = None, **options: Any
+) -> tuple[Any, list[tuple[Budget, Floats, float, Floats]]]:
+    """An estimate, and what each round paid, averaged, stated and released."""
+    steps: list[tuple[Budget, Floats, float, Floats]] = []
+    real = Ledger.add_noise
+
+    def spy(self: Ledger, values: Floats, sensitivity: Any, **rest: Any) -> Floats:
+        released = real(self, values, sensitivity, **rest)
+        steps.append((self.budget, values, sensitivity, released))
+        return released
+
+    if monkeypatch is not None:
+        monkeypatch.setattr(Ledger, "add_noise", spy)
+    found = ShrinkingIntervals(**options).run(sample, Ledger(budget, np.random.default_rng(1)))
+    if monkeypatch is not None:
+        monkeypatch.undo()
+    return found, steps
+
+
+@pytest.mark.parametrize("budget", BUDGETS, ids=lambda b: b.label)
+def test_rounds_against_a_loop(budget: Budget, monkeypatch: pytest.MonkeyPatch) -> None:
+    n, radius, sigma = 12, 20.0, 1.5
+    values = np.random.default_rng(2).normal(5.0, 30.0, (40, n))
+    found, steps = run(
+        DenseSample(values), budget, monkeypatch, radius=radius, rounds=3, sigma=sigma, beta=0.2
+    )
+    widths = widths_by_hand(n, radius, 3, sigma, 0.2, budget)
+    t = sigma * math.sqrt(2 * math.log(2 * n / 0.2))
+    centre = np.zeros(40)
+    for j, (paid, means, sensitivity, released) in enumerate(steps):
+        reach = widths[j] + t
+        for row, c, mean in zip(values, centre, means, strict=True):
+            wanted = sum(min(max(x, c - reach), c + reach) for x in row) / n
+            assert mean == pytest.approx(wanted, rel=1e-12, abs=1e-10)
+        assert sensitivity == pytest.approx(2 * reach / n, rel=1e-12)
+        assert paid.amounts == pytest.approx([a * rounds_of(3)[j] for a in budget.amounts])
+        centre = released
+    assert len(steps) == 3
+    np.testing.assert_array_equal(found.value, centre)
+    np.testing.assert_array_equal(found.before_noise, steps[-1][1])
+
+
+def test_report_changes_nothing_but_what_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    sample = DenseSample(np.random.default_rng(3).normal(size=(6, 30)))
+    options: dict[str, Any] = {"radius": 9.0, "rounds": 3, "sigma": 1.2, "beta": 0.05}
+    _, usual = run(sample, PureDP(1.0), monkeypatch, **options)
+    widths = widths_by_hand(30, 9.0, 3, 1.2, 0.05, PureDP(1.0))
+    for report in (1, 2, 3, None):
+        found, steps = run(sample, PureDP(1.0), monkeypatch, **options, report=report)
+        assert sum(paid.amounts[0] for paid, *_ in steps) == pytest.approx(1.0, rel=1e-12)
+        for one, other in zip(steps, usual, strict=True):
+            np.testing.assert_array_equal(one[3], other[3])
+        _, mean, _, released = usual[(report or 3) - 1]
+        np.testing.assert_array_equal(found.value, released)
+        np.testing.assert_array_equal(found.before_noise, mean)
+        low, high = found.interval
+        np.testing.assert_allclose(high - low, 2 * widths[report or 3], rtol=1e-12)
+        np.testing.assert_allclose(high + low, 2 * released, rtol=1e-12)
+
+
+@pytest.mark.parametrize("report", [0, 4])
+def test_rounds_that_are_not_run_cannot_be_reported(report: int) -> None:
+    with pytest.raises(ValueError, match="report"):
+        ShrinkingIntervals(radius=1.0, rounds=3, report=report)
+
+
+def test_sensitivities_by_brute_force(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever was released before, one record moves a round's mean by what is stated."""
+    points = [-1e300, -1.0, 0.0, 0.3, 1e300]
+    grid = np.array(list(itertools.product(points, repeat=3)))
+    one, two = np.nonzero((grid[:, None] != grid[None]).sum(axis=2) == 1)
+    ratios: list[float] = []
+
+    def freeze(self: Ledger, values: Floats, sensitivity: Any, **_: Any) -> Floats:
+        self.pay()
+        ratios.append(float(np.abs(values[one] - values[two]).max() / sensitivity))
+        return np.full(len(values), 17.0 * len(ratios))
+
+    monkeypatch.setattr(Ledger, "add_noise", freeze)
+    ledger = Ledger(PureDP(1.0), np.random.default_rng(0))
+    ShrinkingIntervals(radius=5.0, rounds=4).run(DenseSample(grid), ledger)
+    assert ratios == pytest.approx([1.0] * 4, rel=1e-12)
+
+
+@pytest.mark.parametrize("budget", BUDGETS, ids=lambda b: b.label)
+def test_all_intervals_hold_the_mean(budget: Budget) -> None:
+    """At a beta so large that misses would show, with the mean at the very end."""
+    trials, n, beta, radius = 2000, 100, 0.3, 6.0
+    sample = DenseSample(np.random.default_rng(4).normal(radius, 1.0, (trials, n)))
+    missed = np.zeros(trials, dtype=bool)
+    for report in (1, 2, 3):
+        found, _ = run(sample, budget, radius=radius, rounds=3, beta=beta, report=report)
+        low, high = found.interval
+        missed |= (low > radius) | (high < radius)
+    # Binomial test with false-alarm probability 1e-6.
+    assert stats.binom.sf(int(missed.sum()) - 1, trials, beta) > FALSE_ALARM
+    assert missed.sum() > 0  # about a tenth of the trials: the bounds are near the truth
+
+
+def test_errors_of_the_last_round() -> None:
+    trials, n, epsilon = 4000, 1000, 0.5
+    sample = DenseSample(np.random.default_rng(5).normal(2.0, 1.0, (trials, n)))
+    found, _ = run(sample, PureDP(epsilon), radius=3.0, rounds=2)
+    widths = widths_by_hand(n, 3.0, 2, 1.0, 0.1, PureDP(epsilon))
+    b = 2 * (widths[1] + math.sqrt(2 * math.log(20 * n))) / n / (0.75 * epsilon)
+    s = 1 / math.sqrt(n)
+
+    def cdf(x: Any) -> Any:
+        """A normal error of sampling plus a Laplace one; hardly any record is clipped."""
+
+        def tail(y: Any) -> Any:
+            return np.exp(s**2 / (2 * b**2) + y / b) * stats.norm.cdf(-y / s - s / b) / 2
+
+        return stats.norm.cdf(x / s) + tail(x) - tail(-x)
+
+    # Kolmogorov-Smirnov test with false-alarm probability 1e-6.
+    assert stats.kstest(found.value - 2.0, cdf).pvalue > FALSE_ALARM
+
+
+@pytest.mark.parametrize("budget", BUDGETS, ids=lambda b: b.label)
+@pytest.mark.parametrize("radius", [20.0, 1e6, 1e100])
+def test_claim_4(budget: Budget, radius: float) -> None:
+    """With n = 16 noise quantiles, each round cuts a wide interval by the factor 4.
+
+    w' = sampling + 2 (w + t) q/n <= sampling + (w + t)/8, which is at most w/4 as long as
+    w >= t + 8 sampling; the claim's C sqrt(log n) is the t.
+    """
+    beta, rounds = 0.1, 400
+    estimator = ShrinkingIntervals(radius=radius, rounds=rounds, beta=beta)
+    miss = beta / (2 * rounds)
+    n = math.ceil(16 * noise_law(budget, rounds_of(rounds)[0], 1.0).isf(miss / 2))
+    t, sampling = math.sqrt(2 * math.log(2 * n / beta)), stats.norm.isf(miss / 2) / math.sqrt(n)
+    widths = estimator.half_widths(n, budget)
+    wide = [w for w in widths[:-1] if w >= t + 8 * sampling]
+    for before, after in itertools.pairwise(widths[: len(wide) + 1]):
+        assert after <= before / 4
+    assert widths[: len(wide)] == wide  # wide ones come first,
+    assert 1 <= len(wide) <= 1 + math.log(radius / t, 4)  # and ln R rounds suffice
+    assert max(widths[len(wide) :]) < t + 8 * sampling  # after which none is wide again

@@ -1,0 +1,449 @@
+"""The private histogram: exact output laws, their privacy, and the lazy empty bins."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, NonPrivate, OverdraftError, PureDP
+from dpbench.privacy.histogram import fullest_bin, largest_noise, stability_threshold
+from dpbench.samples import Bins, CountedSample, DenseSample, Sample
+
+Floats = NDArray[np.float64]
+
+FALSE_ALARM = 1e-6
+ORDERS = [1.01, 1.5, 2.0, 4.0, 16.0, 100.0]
+LISTED = 4  # bins whose counts are followed one by one; further ones are empty
+SPARE = [0.0, 6.0, 1e17]
+STABLE = [ApproxDP(1.0, 0.05), ApproxDP(0.5, 1e-3), ApproxDP(3.0, 0.2), ApproxDP(1.0, 0.7)]
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def fullest(sample: Sample, bins: Bins, budget: Budget, seed: int = 0) -> Floats:
+    return fullest_bin(sample, bins, Ledger(budget, rng(seed)))
+
+
+def noise_of(budget: Budget, factor: float = 1.0) -> Any:
+    """The noise of a count under replace-one, times `factor`: half would be add-remove's."""
+    if isinstance(budget, ZCDP):
+        return stats.norm(scale=factor / math.sqrt(budget.rho))
+    assert isinstance(budget, PureDP | ApproxDP)
+    return stats.laplace(scale=factor * 2 / budget.epsilon)
+
+
+def threshold_of(budget: ApproxDP, scale: float) -> float:
+    """The point that 1 + Laplace(scale) exceeds with probability delta, for delta <= 1/2."""
+    return 1 + scale * math.log(1 / (2 * budget.delta))
+
+
+def quadrature(kinks: list[float], scale: float, low: float, high: float) -> tuple[Floats, Floats]:
+    """Gauss-Legendre nodes and weights on pieces of a quarter of a scale between the kinks."""
+    points = [x for x in kinks if low < x < high]
+    grid = np.unique([*np.linspace(low, high, 2 + int(4 * (high - low) / scale)), *points])
+    x, w = np.polynomial.legendre.leggauss(16)
+    half, middle = np.diff(grid) / 2, (grid[1:] + grid[:-1]) / 2
+    return (middle[:, None] + half[:, None] * x).ravel(), (half[:, None] * w).ravel()
+
+
+def log_cdf(noise: Any, x: Floats) -> Floats:
+    """Accurate where the tail on either side is tiny."""
+    low = noise.logcdf(np.minimum(x, 0.0))
+    return np.asarray(np.where(x < 0, low, np.log1p(-noise.sf(np.maximum(x, 0.0)))))
+
+
+def law_of(counts: tuple[int, ...], budget: Budget, spare: float, factor: float = 1.0) -> Floats:
+    """P(bin i wins) for the listed bins, then for all spare ones, then that none does.
+
+    The integral over x of f(x - count_i) times the product of F(x - count_j) over j != i;
+    under (epsilon, delta) of the occupied bins only, from the threshold on.
+    """
+    noise = noise_of(budget, factor)
+    scale = float(noise.kwds["scale"])
+    reach = scale * (16 if isinstance(budget, ZCDP) else 40 + math.log(1 + spare))
+    low, high = min(counts) - reach, max(counts) + reach
+    stable = isinstance(budget, ApproxDP)
+    if isinstance(budget, ApproxDP):
+        low = threshold_of(budget, scale)
+    held = {i: c for i, c in enumerate(counts) if c or not stable}
+    x, w = quadrature([0.0, *map(float, counts)], scale, low, high)
+    below = {c: log_cdf(noise, x - c) for c in {0, *counts}}
+    # The logarithm that every bin is below x.
+    every = np.sum([below[c] for c in held.values()], axis=0)
+    if not stable:
+        every = every + spare * below[0]
+    wins = [
+        float(w @ np.exp(noise.logpdf(x - c) + every - below[c])) if i in held else 0.0
+        for i, c in enumerate(counts)
+    ]
+    nothing = math.prod(float(noise.cdf(low - c)) for c in held.values()) if stable else 0.0
+    lazy = 0.0 if stable else spare * float(w @ np.exp(noise.logpdf(x) + every - below[0]))
+    law = np.array([*wins, lazy, nothing])
+    assert law.sum() == pytest.approx(1.0, abs=1e-12)
+    return law
+
+
+def datasets(most: int) -> Iterator[tuple[int, ...]]:
+    for counts in itertools.product(range(most + 1), repeat=LISTED):
+        if 1 <= sum(counts) <= most:
+            yield counts
+
+
+def neighbours(
+    budget: Budget, spare: float, factor: float = 1.0, most: int = 4
+) -> Iterator[tuple[Floats, Floats]]:
+    """The laws of all datasets of at most `most` records and of those one record away."""
+    laws = {counts: law_of(counts, budget, spare, factor) for counts in datasets(most)}
+    for counts, law in laws.items():
+        for a, b in itertools.permutations(range(LISTED), 2):
+            if counts[a]:
+                other = list(counts)
+                other[a] -= 1
+                other[b] += 1
+                yield law, laws[tuple(other)]
+
+
+def largest_ratio(budget: Budget, spare: float, factor: float = 1.0) -> float:
+    """All spare bins have one ratio, that of their sum: the largest is that of an event."""
+    pairs = neighbours(budget, spare, factor)
+    return max(float((p[p > 0] / q[p > 0]).max()) for p, q in pairs)
+
+
+def largest_excess(budget: ApproxDP, factor: float = 1.0) -> float:
+    """The largest P(S) - e^epsilon Q(S) over events and neighbours."""
+    pairs = neighbours(budget, 0.0, factor)
+    return max(float(np.maximum(p - math.exp(budget.epsilon) * q, 0).sum()) for p, q in pairs)
+
+
+def renyi_per_order(budget: Budget, spare: float, factor: float = 1.0) -> float:
+    """The largest D_a(P, Q)/a over neighbours and orders a."""
+    worst = 0.0
+    for p, q in neighbours(budget, spare, factor):
+        seen = p > 0
+        for order in ORDERS:
+            terms = order * np.log(p[seen]) + (1 - order) * np.log(q[seen])
+            divergence = np.logaddexp.reduce(terms) / (order - 1)
+            worst = max(worst, float(divergence) / order)
+    return worst
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
+@pytest.mark.parametrize("spare", SPARE)
+def test_pure_privacy_by_enumeration(epsilon: float, spare: float) -> None:
+    assert largest_ratio(PureDP(epsilon), spare) <= math.exp(epsilon) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("epsilon", "spare"), [(0.1, 0.0), (1.0, 0.0), (3.0, 0.0), (3.0, 6.0)])
+def test_the_enumeration_refutes_the_scale_of_add_remove(epsilon: float, spare: float) -> None:
+    # With very many empty bins the listed ones win alone or not at all, and e^epsilon holds.
+    assert largest_ratio(PureDP(epsilon), spare, 0.5) > 1.02 * math.exp(epsilon)
+
+
+@pytest.mark.parametrize("rho", [0.01, 0.3, 2.0])
+@pytest.mark.parametrize("spare", SPARE)
+def test_concentrated_privacy_by_enumeration(rho: float, spare: float) -> None:
+    assert renyi_per_order(ZCDP(rho), spare) <= rho * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("rho", [0.01, 0.3, 2.0])
+def test_the_enumeration_refutes_the_variance_of_add_remove(rho: float) -> None:
+    # Sensitivity 1 in place of sqrt(2) is half the variance.
+    assert renyi_per_order(ZCDP(rho), 0.0, math.sqrt(0.5)) > 1.04 * rho
+
+
+@pytest.mark.parametrize("budget", STABLE, ids=str)
+def test_approximate_privacy_by_enumeration(budget: ApproxDP) -> None:
+    assert largest_excess(budget) <= budget.delta * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("budget", [ApproxDP(2.0, 0.01), ApproxDP(3.0, 1e-3)], ids=str)
+def test_the_enumeration_refutes_the_stable_scale_of_add_remove(budget: ApproxDP) -> None:
+    assert largest_excess(budget) <= budget.delta * (1 + 1e-9)
+    assert largest_excess(budget, 0.5) > 1.5 * budget.delta
+
+
+CASES: list[tuple[Budget, tuple[int, ...]]] = [
+    (PureDP(1.0), (2, 1, 0, 0)),
+    (PureDP(3.0), (1, 1, 1, 1)),
+    (PureDP(2.0), (4, 0, 0, 0)),
+    (ZCDP(0.3), (2, 0, 1, 0)),
+    (ZCDP(1.0), (3, 0, 0, 1)),
+]
+
+
+def chosen_bins(sample: Sample, bins: Bins, budget: Budget, seed: int) -> Floats:
+    """How often each listed bin, a spare one, and nothing comes out."""
+    left = fullest(sample, bins, budget, seed)
+    own = (left >= 0) & (left < LISTED)
+    found = np.bincount(left[own].astype(int), minlength=LISTED)
+    nothing = np.isnan(left)
+    return np.array([*found, np.count_nonzero(~own & ~nothing), np.count_nonzero(nothing)])
+
+
+def assert_frequencies(found: Floats, law: Floats) -> None:
+    """Chi-square test with false-alarm probability 1e-6; rare outcomes in one cell."""
+    wanted = found.sum() * law
+    rare = wanted < 25
+    cells = np.array([*found[~rare], found[rare].sum()])
+    wanted = np.array([*wanted[~rare], wanted[rare].sum()])
+    if wanted[-1] < 25:
+        # Poisson's upper tail for the cell of rare outcomes.
+        assert cells[-1] == 0 or stats.poisson.sf(cells[-1] - 1, wanted[-1]) > FALSE_ALARM
+        cells, wanted = cells[:-1], wanted[:-1]
+    statistic = float(((cells - wanted) ** 2 / wanted).sum())
+    assert statistic <= stats.chi2.isf(FALSE_ALARM, max(1, len(cells) - 1))
+
+
+def records(counts: tuple[int, ...], trials: int) -> list[Sample]:
+    """Records in the middles of bins of width 1 from 0 on, both kinds."""
+    middles = np.arange(LISTED) + 0.5
+    rows = np.tile(np.repeat(middles, counts), (trials, 1))
+    return [DenseSample(rows), CountedSample(middles, np.tile(counts, (trials, 1)))]
+
+
+@pytest.mark.parametrize(("budget", "counts"), CASES, ids=str)
+@pytest.mark.parametrize("spare", SPARE)
+def test_frequencies_are_those_of_the_exact_law(
+    budget: Budget, counts: tuple[int, ...], spare: float
+) -> None:
+    law = law_of(counts, budget, spare)
+    for seed, sample in enumerate(records(counts, 30_000)):
+        found = chosen_bins(sample, Bins(1.0, 0.0, LISTED + spare), budget, seed)
+        assert_frequencies(found, law)
+
+
+@pytest.mark.parametrize(
+    ("budget", "counts"),
+    [
+        (ApproxDP(1.0, 0.05), (2, 1, 0, 0)),
+        (ApproxDP(1.0, 0.05, "laplace"), (4, 0, 0, 0)),
+        (ApproxDP(0.9, 0.1, "classical"), (1, 1, 1, 1)),
+        (ApproxDP(2.0, 0.3), (0, 3, 0, 1)),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("end", [4.0, math.inf])
+def test_frequencies_of_the_stability_based_histogram(
+    budget: ApproxDP, counts: tuple[int, ...], end: float
+) -> None:
+    bins = Bins(1.0, 0.0 if math.isfinite(end) else -end, end)
+    law = law_of(counts, budget, 0.0)
+    for seed, sample in enumerate(records(counts, 30_000)):
+        assert_frequencies(chosen_bins(sample, bins, budget, seed), law)
+
+
+@pytest.mark.parametrize("delta", [1e-12, 1e-6, 0.01, 0.5])
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 10.0])
+def test_a_singleton_passes_the_threshold_with_probability_delta(
+    epsilon: float, delta: float
+) -> None:
+    threshold = stability_threshold(ApproxDP(epsilon, delta))
+    passed = stats.laplace.sf(threshold, loc=1, scale=2 / epsilon)
+    assert passed == pytest.approx(delta, rel=1e-9, abs=0)
+
+
+def test_a_singleton_passes_the_threshold_with_less_than_a_large_delta() -> None:
+    for delta in (0.6, 0.9, 0.999):
+        assert stats.laplace.sf(stability_threshold(ApproxDP(1.0, delta)), 1, 2) <= delta
+
+
+@pytest.mark.parametrize("delta", [0.3, 0.05, 1e-3])
+def test_a_singleton_is_released_with_probability_delta(delta: float) -> None:
+    trials = 100_000
+    left = fullest(DenseSample(np.zeros((trials, 1))), Bins(1.0), ApproxDP(1.0, delta), 1)
+    released = int(np.count_nonzero(np.isfinite(left)))
+    # Exact binomial test with false-alarm probability 1e-6.
+    assert stats.binomtest(released, trials, delta).pvalue > FALSE_ALARM
+
+
+NOISES: list[Budget] = [
+    PureDP(0.7),
+    ZCDP(0.2),
+    ApproxDP(0.7, 1e-6),
+    ApproxDP(0.7, 1e-6, "laplace"),
+    ApproxDP(0.7, 1e-6, "classical"),
+]
+each_noise = pytest.mark.parametrize("budget", NOISES, ids=lambda b: b.label)
+
+
+def count_noise(budget: Budget) -> Any:
+    """The noise at l1 sensitivity 2 and l2 sensitivity sqrt(2)."""
+    if budget.label in ("approx", "approx_classical"):
+        sd = budget.noise_quantile(2 * float(stats.norm.sf(1)))
+        return stats.norm(scale=math.sqrt(2) * sd)
+    return noise_of(budget)
+
+
+@each_noise
+@pytest.mark.parametrize("draws", [1.0, 2.0, 10.0, 1e6, 1e17, 1e300])
+def test_the_largest_noise_has_its_exact_law(budget: Budget, draws: float) -> None:
+    found = largest_noise(budget, np.full(10_000, draws), rng(1))
+    noise = count_noise(budget)
+
+    def cdf(x: Any) -> Any:
+        # F^M = exp(M ln(1 - tail)); ln(1 - tail) is -tail where the tail is tiny.
+        log_tail = noise.logsf(x)
+        tiny = -np.exp(math.log(draws) + log_tail)
+        with np.errstate(divide="ignore"):
+            exact = draws * np.log1p(-np.exp(log_tail))
+        return np.exp(np.where(log_tail < -50, tiny, exact))
+
+    # Kolmogorov-Smirnov test with false-alarm probability 1e-6.
+    assert stats.kstest(found, cdf).pvalue > FALSE_ALARM
+
+
+@each_noise
+def test_the_largest_of_ten_against_ten_draws(budget: Budget) -> None:
+    found = largest_noise(budget, np.full(20_000, 10.0), rng(2))
+    drawn = budget.noise(rng(3), (20_000, 10), 2.0, math.sqrt(2)).max(axis=1)
+    # Two-sample Kolmogorov-Smirnov test with false-alarm probability 1e-6.
+    assert stats.ks_2samp(found, drawn).pvalue > FALSE_ALARM
+
+
+@each_noise
+def test_the_largest_noise_grows_with_the_number_of_draws(budget: Budget) -> None:
+    counts = [1.0, 2.0, 3.0, 10.0, 1e3, 1e6, 1e12, 1e15, 2**53, 1e17, 1e30, 1e100, 1e300, 1.7e308]
+    found = np.array([largest_noise(budget, np.full(5000, m), rng(4)) for m in counts])
+    assert np.all(np.isfinite(found))
+    assert np.all(np.diff(found, axis=0) > 0)
+
+
+def test_no_draws_and_no_privacy() -> None:
+    for budget in NOISES:
+        mixed = largest_noise(budget, np.array([0.0, 5.0, 0.0]), rng(5))
+        assert np.isneginf(mixed).tolist() == [True, False, True]
+    assert largest_noise(NonPrivate(), np.array([1.0, 7.0, 1e300]), rng()).tolist() == [0.0] * 3
+
+
+@pytest.mark.parametrize("lower", [0.0, -4.5, 3.0])
+def test_the_empty_bins_are_equally_likely(lower: float) -> None:
+    size, trials = 12, 120_000
+    patterns = [[0, 1, 5, 11], [11], [0], [2, 3, 4, 6], list(range(11)), [0, 2, 4, 6, 8, 10]]
+    rows = np.array([(pattern * size)[:size] for pattern in patterns]) + 0.5 + lower
+    sample = DenseSample(np.tile(rows, (trials // len(patterns), 1)))
+    # Noise of scale 2000 hides 12 records: an occupied bin wins as often as an empty one,
+    # up to a factor e^(12/2000).
+    left = fullest(sample, Bins(1.0, lower, lower + size), PureDP(1e-3), 6) - lower
+    for which, pattern in enumerate(patterns):
+        found = np.bincount(left[which :: len(patterns)].astype(int), minlength=size)
+        empty = [i for i in range(size) if i not in pattern]
+        assert found.sum() == trials // len(patterns)
+        cells = found[empty]
+        wanted = cells.sum() / len(empty)
+        # Chi-square test with false-alarm probability 1e-6 for each pattern.
+        statistic = float(((cells - wanted) ** 2 / wanted).sum())
+        assert statistic <= stats.chi2.isf(FALSE_ALARM, max(1, len(empty) - 1))
+        # z-test that the empty bins win their share, false-alarm probability 1e-6.
+        share = len(empty) / size
+        gap = abs(cells.sum() - found.sum() * share) - found.sum() * share * 0.006
+        sd = math.sqrt(found.sum() * share * (1 - share))
+        assert gap <= stats.norm.isf(FALSE_ALARM / 2) * sd
+
+
+def test_empty_bins_of_a_width_and_range_per_trial() -> None:
+    width, lower = np.array([1.0, 0.5, 2.0] * 4000), np.array([0.0, -1.5, 10.0] * 4000)
+    x = lower[:, None] + width[:, None] * np.array([[1.5, 3.5]])
+    left = fullest(DenseSample(x), Bins(width, lower, lower + 5 * width), PureDP(1e-4), 7)
+    which = ((left - lower) / width).reshape(-1, 3).T
+    assert np.all(which == np.round(which))
+    # Chi-square tests with false-alarm probability 1e-6; the shift e^(2/20000) is hidden.
+    for row in which:
+        cells = np.bincount(row.astype(int), minlength=5)
+        assert ((cells - 800) ** 2 / 800).sum() <= stats.chi2.isf(FALSE_ALARM, 4)
+
+
+def test_no_empty_bin_is_chosen_where_there_is_none() -> None:
+    sample = DenseSample(np.tile([0.5, 1.5, 2.5], (2000, 1)))
+    left = fullest(sample, Bins(1.0, 0.0, 3.0), PureDP(1e-3))
+    assert set(left.tolist()) == {0.0, 1.0, 2.0}
+    assert set(fullest(sample, Bins(5.0, 0.0, 3.0), PureDP(1e-3)).tolist()) == {0.0}
+
+
+@pytest.mark.parametrize("budget", [PureDP(1.0), ZCDP(0.5)], ids=lambda b: b.label)
+def test_a_radius_of_1e300(budget: Budget) -> None:
+    bins = Bins(1.0, -1e300, 1e300)
+    full = np.tile(np.repeat([0.25, 3.25], [500, 5500]), (200, 1))
+    # The largest of 2e300 Laplace(2) is near 1383, beyond 5500/2 with probability e^-680.
+    assert fullest(DenseSample(full), bins, budget).tolist() == [3.0] * 200
+    left = fullest(DenseSample(full[:, :1].repeat(4, axis=1)), bins, budget)
+    assert np.all(np.abs(left) <= 1e300)
+    # Uniform over the range: each sign at least once but with probability 2^-199.
+    assert {-1.0, 1.0} <= set(np.sign(left).tolist())
+
+
+def test_the_position_of_the_noise_at_1e300_is_uniform() -> None:
+    left = fullest(DenseSample(np.full((20_000, 1), 0.5)), Bins(1.0, -1e300, 1e300), PureDP(1.0))
+    # Kolmogorov-Smirnov test with false-alarm probability 1e-6.
+    assert stats.kstest(left / 2e300 + 0.5, stats.uniform.cdf).pvalue > FALSE_ALARM
+
+
+@pytest.mark.parametrize("budget", [PureDP(1e3), ZCDP(1e5), ApproxDP(1e3, 1e-9)], ids=str)
+def test_with_little_noise_it_is_the_fullest_bin_of_each_trial(budget: Budget) -> None:
+    # Counts differ by one or more; noise of scale 0.002 errs with probability e^-500.
+    width = np.array([1.0, 0.5, 2.0, 1.0])
+    x = np.array(
+        [
+            [0.2, 0.4, 0.6, 1.5, 1.6, -3.0],
+            [0.2, 0.6, 0.7, 0.3, 0.9, 7.0],
+            [-0.1, -1.9, 3.0, 5.0, 1.0, 1.5],
+            [9.0, 9.5, -2.5, 9.9, -2.1, -2.2],
+        ]
+    )
+    x[3, 4] = 4.0
+    x[2, 2] = -0.5
+    for ends in ((-4.0, 10.0), *([(-math.inf, math.inf)] if isinstance(budget, ApproxDP) else [])):
+        left = fullest(DenseSample(x), Bins(width, *ends), budget)
+        assert left.tolist() == [0.0, 0.5, -2.0, 9.0]
+
+
+def test_infinitely_many_bins_need_approximate_privacy() -> None:
+    sample = DenseSample([[0.5, 1.0]])
+    for budget in (PureDP(1.0), ZCDP(1.0)):
+        for bins in (Bins(1.0), Bins(1.0, 0.0), Bins(1.0, upper=0.0)):
+            ledger = Ledger(budget, rng())
+            with pytest.raises(ValueError, match="needs finitely many bins"):
+                fullest_bin(sample, bins, ledger)
+            assert ledger.spent == (0.0,)
+        some = Bins(1.0, np.array([-1.0, -math.inf]), 1.0)
+        with pytest.raises(ValueError, match="needs finitely many bins"):
+            fullest(DenseSample([[0.5], [0.5]]), some, budget)
+
+
+def test_infinite_bins_find_a_far_mean_and_release_nothing_of_scattered_records() -> None:
+    x = np.concatenate([np.full((1, 100), 12345.5), 10.0 * np.arange(100)[None, :]])
+    left = fullest(DenseSample(x), Bins(1.0), ApproxDP(1.0, 1e-12))
+    # The threshold is 55: 100 falls below with probability e^-22, and one of 100 singletons
+    # passes it with probability 1e-10.
+    np.testing.assert_array_equal(left, [12345.0, math.nan])
+
+
+@pytest.mark.parametrize("budget", [PureDP(1.0), ZCDP(1.0), *STABLE[:1]], ids=lambda b: b.label)
+def test_the_histogram_pays_once(budget: Budget) -> None:
+    ledger, sample = Ledger(budget, rng()), DenseSample([[0.5]])
+    fullest_bin(sample, Bins(1.0, 0.0, 5.0), ledger)
+    assert ledger.spent == budget.amounts
+    with pytest.raises(OverdraftError):
+        fullest_bin(sample, Bins(1.0, 0.0, 5.0), ledger)
+
+
+def test_without_privacy_it_is_the_fullest_bin() -> None:
+    sample = DenseSample([[0.5, 3.5, 3.6], [9.0, -9.0, -8.9]])
+    assert fullest(sample, Bins(1.0, -10.0, 10.0), NonPrivate()).tolist() == [3.0, -9.0]
+
+
+def test_the_histogram_modifies_nothing() -> None:
+    x, width = rng(8).normal(size=(3, 40)), np.array([0.5, 1.0, 2.0])
+    before = x.copy()
+    for budget in (PureDP(0.1), ApproxDP(1.0, 1e-3)):
+        fullest(DenseSample(x), Bins(width, -3.0, 3.0), budget)
+    np.testing.assert_array_equal(x, before)
+    assert width.tolist() == [0.5, 1.0, 2.0]

@@ -1,0 +1,243 @@
+"""The private quantile: its density, the privacy of it, and the window of ranks."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, NonPrivate, OverdraftError, PureDP
+from dpbench.privacy.quantile import private_quantile
+from dpbench.samples import CountedSample, DenseSample, Sample
+
+Floats = NDArray[np.float64]
+
+FALSE_ALARM = 1e-6
+BIG = 10**12
+ORDERS = [1.01, 1.5, 2.0, 4.0, 16.0, 100.0]
+BUDGETS: list[Budget] = [PureDP(1.0), ZCDP(0.1), ApproxDP(1.0, 1e-6)]
+LOW, HIGH = -1.0, 1.0
+# At, inside and beyond the bounds, and within a resolution of them.
+GRID = [-5.0, -1.0, -0.9, -0.5, 0.0, 0.125, 1.0, 3.0]
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def epsilon_of(budget: Budget) -> float:
+    """Of the exponential mechanism: under zCDP sqrt(8 rho)."""
+    if isinstance(budget, ZCDP):
+        return math.sqrt(8 * budget.rho)
+    assert isinstance(budget, PureDP | ApproxDP)
+    return budget.epsilon
+
+
+def score_at(t: float, row: Sequence[float], q: float, h: float) -> float:
+    """-max(0, #{x < t - h} - q n, q n - #{x <= t + h}), one record after the other."""
+    kept = [min(max(x, LOW), HIGH) for x in row]
+    below = sum(x < t - h for x in kept)
+    within = sum(x <= t + h for x in kept)
+    return -max(0.0, below - q * len(row), q * len(row) - within)
+
+
+def cells(values: Sequence[float], h: float) -> Floats:
+    """Points of [LOW, HIGH] between which no score of these values changes."""
+    kept = np.clip(values, LOW, HIGH)
+    return np.unique(np.clip([*(kept - h), *(kept + h), LOW, HIGH], LOW, HIGH))
+
+
+def law_of(row: Sequence[float], ends: Floats, q: float, h: float, epsilon: float) -> Floats:
+    """The probabilities of cells, prop. to length times exp(epsilon score/2)."""
+    middles = (ends[1:] + ends[:-1]) / 2
+    scores = np.array([score_at(t, row, q, h) for t in middles.tolist()])
+    weights = np.diff(ends) * np.exp(epsilon * scores / 2)
+    return np.asarray(weights / weights.sum())
+
+
+@pytest.mark.parametrize("h", [0.05, 0.25, 1.5])
+@pytest.mark.parametrize("q", [0.5, 0.1, 0.75])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
+def test_privacy_by_enumeration(epsilon: float, q: float, h: float) -> None:
+    """All pairs of neighbours among 1 to 3 records of the grid, ties included."""
+    ends = cells(GRID, h)
+    rho = epsilon**2 / 8
+    largest = 0.0
+    for n in (1, 2, 3):
+        laws = {
+            row: law_of(row, ends, q, h, epsilon)
+            for row in itertools.combinations_with_replacement(GRID, n)
+        }
+        rows = np.array(list(laws.values()))
+        for row, i in itertools.product(laws, range(n)):
+            others = [tuple(sorted((*row[:i], *row[i + 1 :], x))) for x in GRID]
+            p, qs = laws[row], np.array([laws[other] for other in others])
+            # The density is constant in each cell: its ratio is that of probabilities.
+            log_ratio = np.log(p / qs)
+            largest = max(largest, float(np.abs(log_ratio).max()))
+            for order in ORDERS:
+                renyi = np.log((p * np.exp((order - 1) * log_ratio)).sum(axis=1)) / (order - 1)
+                assert renyi.max() <= order * rho * (1 + 1e-9)
+        assert np.all(rows > 0)
+    assert largest <= epsilon * (1 + 1e-9)
+    assert largest >= 0.4 * epsilon  # the enumeration is not idle
+
+
+def both_kinds(row: Sequence[float], trials: int) -> list[Sample]:
+    atoms = sorted(set(row))
+    counts = [row.count(x) for x in atoms]
+    return [
+        DenseSample(np.tile(row, (trials, 1))),
+        CountedSample(atoms, np.tile(counts, (trials, 1))),
+    ]
+
+
+def assert_frequencies(found: Floats, law: Floats) -> None:
+    """Chi-square test with false-alarm probability 1e-6; rare cells in one."""
+    wanted = len(found) * law[:-1]
+    ...
+
+
+def quantile(
+    sample: Sample, q: float, h: float, budget: Budget, seed: int = 0, ends: Any = (LOW, HIGH)
+) -> Floats:
+    return private_quantile(sample, q, *ends, h, Ledger(budget, rng(seed)))
+
+
+@pytest.mark.parametrize("budget", [PureDP(2.0), ZCDP(0.5), ApproxDP(1.0, 1e-6)], ids=str)
+@pytest.mark.parametrize(
+    ("row", "q", "h"),
+    [
+        ([0.0], 0.5, 0.25),
+        ([-5.0, -0.9, 0.125, 3.0], 0.5, 0.05),
+        ([0.125, 0.0, 0.0, 0.0, -0.5], 0.3, 0.1),
+        ([-5.0, -5.0, 3.0], 0.75, 0.2),
+        ([-1.0, 1.0], 0.5, 0.3),
+        ([0.5, -0.5, 0.25], 0.1, 1.9),
+        ([0.5, -0.5], 0.5, 100.0),
+    ],
+)
+def test_frequencies_are_those_of_the_exact_density(
+    budget: Budget, row: list[float], q: float, h: float
+) -> None:
+    # Cells of constant density, each cut in three: it is uniform within them.
+    whole = cells(row, h)
+    ends = np.unique(np.concatenate([np.linspace(a, b, 4) for a, b in itertools.pairwise(whole)]))
+    law = law_of(row, ends, q, h, epsilon_of(budget))
+    for seed, sample in enumerate(both_kinds(row, 30_000)):
+        t = quantile(sample, q, h, budget, seed)
+        assert np.all((t >= LOW) & (t <= HIGH))
+        found = np.histogram(t, ends)[0]
+        wanted = 30_000 * law
+        assert wanted.min() >= 20
+        # Chi-square test with false-alarm probability 1e-6.
+        statistic = float(((found - wanted) ** 2 / wanted).sum())
+        assert statistic <= stats.chi2.isf(FALSE_ALARM, len(law) - 1)
+
+
+def test_dense_and_counted_data_give_the_same_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = [0.0, 0.0, 0.25, -0.5, 0.5, 0.5, 0.5, 3.0, -3.0]
+    taken = [pieces(monkeypatch, sample, 0.4, 0.05, PureDP(1.0))[:2] for sample in both_kinds(row, 1)]
+    for t in rng(1).uniform(LOW, HIGH, 500).tolist():
+        assert len({value_at(t, *one) for one in taken}) == 1
+
+
+def pieces(
+    monkeypatch: pytest.MonkeyPatch,
+    sample: Sample,
+    q: float,
+    h: float,
+    budget: Budget,
+    ends: tuple[float, float] = (LOW, HIGH),
+) -> tuple[Floats, Floats]:
+    """Right ends and scores of the pieces of the first trial, as the mechanism gets them."""
+    taken: list[Floats] = []
+    real = Ledger.exponential
+
+    def spy(
+        self: Ledger, scores: Floats, sensitivity: float, log_weights: Floats
+    ) -> NDArray[np.int64]:
+        assert sensitivity == 1.0
+        taken.extend([np.exp(log_weights[0]), scores[0]])
+        return real(self, scores, sensitivity, log_weights)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "exponential", spy)
+        quantile(sample, q, h, budget, ends=ends)
+    length, scores = taken
+    assert length.sum() == pytest.approx(ends[1] - ends[0])
+    return ends[0] + np.cumsum(length), scores
+
+
+def value_at(t: float, right: Floats, scores: Floats) -> float:
+    return float(scores[np.searchsorted(right, t)])
+
+
+def assert_capped(
+    found: Sequence[float], naive: Sequence[float], cap: float, span: float, h: float, epsilon: float
+) -> None:
+    """Scores are the naive ones down to a cap below which nothing is ever chosen."""
+    # A quantile has score 0 within h of it: at least min(h, span) of length and weight.
+    assert span * math.exp(-epsilon * cap / 2) <= 2.0**-60 * min(h, span)
+    np.testing.assert_allclose(found, np.maximum(naive, -cap), rtol=1e-12, atol=1e-9)
+
+
+@pytest.mark.parametrize("budget", [PureDP(1.0), PureDP(20.0), ZCDP(0.5)], ids=str)
+@pytest.mark.parametrize("q", [0.5, 0.02, 0.9, 1 / 3])
+@pytest.mark.parametrize("ties", [0, 20, 400])
+def test_the_window_of_a_large_dense_dataset(
+    monkeypatch: pytest.MonkeyPatch, budget: Budget, q: float, ties: int
+) -> None:
+    n, h = 5000, 0.001
+    x = rng(2).normal(0.1, 0.5, n)
+    x = np.round(x * ties) / ties if ties else x
+    right, scores = pieces(monkeypatch, DenseSample(x[None]), q, h, budget)
+    assert right.size <= 2 * n
+    cap = -float(scores.min())
+    assert cap < q * n or cap < (1 - q) * n, "the window is all of the data: nothing is tested"
+    places = np.concatenate([rng(3).uniform(LOW, HIGH, 300), np.quantile(x, q) + 0.02 * rng(4).normal(size=300)])
+    places = places[(places > LOW) & (places < HIGH)]
+    kept = np.clip(x, LOW, HIGH)
+    naive = [
+        -max(0.0, int((kept < t - h).sum()) - q * n, q * n - int((kept <= t + h).sum()))
+        for t in places
+    ]
+    found = [value_at(t, right, scores) for t in places.tolist()]
+    assert len({round(s) for s in found}) > 5
+    assert_capped(found, naive, cap, HIGH - LOW, h, epsilon_of(budget))
+
+
+@pytest.mark.parametrize("q", [0.5, 0.25])
+@pytest.mark.parametrize("epsilon", [0.1, 2.0])
+def test_the_window_of_a_large_counted_dataset(
+    monkeypatch: pytest.MonkeyPatch, q: float, epsilon: float
+) -> None:
+    # 401 atoms of few records around the quantile, and all the others at five on each side.
+    near = rng(5).integers(0, 40, 401).tolist()
+    far = int(q * BIG) - sum(near) // 2
+    left = [far // 5] * 4 + [far - 4 * (far // 5)]
+    rest = BIG - sum(near) - far
+    counts = [*left, *near, *[rest // 5] * 4, rest - 4 * (rest // 5)]
+    atoms = [*np.linspace(-3, -0.5, 5), *np.linspace(-0.4, 0.4, 401), *np.linspace(0.5, 3, 5)]
+    h = 0.01
+    right, scores = pieces(
+        monkeypatch, CountedSample(atoms, [counts]), q, h, PureDP(epsilon)
+    )
+    cap = -float(scores.min())
+    target = int(q * BIG)  # q n is whole: counts compare exactly
+    places = [*rng(6).uniform(LOW, HIGH, 300).tolist(), *rng(7).uniform(-0.45, 0.45, 300).tolist()]
+    naive = []
+    for t in places:
+        pairs = [(min(max(a, LOW), HIGH), c) for a, c in zip(atoms, counts, strict=True)]
+        below = sum(c for a, c in pairs if a < t - h)
+        within = sum(c for a, c in pairs if a <= t + h)
+        naive.append(-float(max(0, below - target, target - within)))
+    found = [value_at(t, right, scores) for t in places]
+    assert_capped(found, naive, cap, HIGH - LOW, h, epsilon)
+    assert len(set(found)) > 5

@@ -1,0 +1,295 @@
+"""Datasets cut into parts, groups and pairs: by index, or exchangeably where there is none."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from dpbench.samples import CountedSample, DenseSample, Sample
+from dpbench.samples.base import part_sizes
+
+Floats = NDArray[np.float64]
+
+FALSE_ALARM = 1e-6
+BIG = 10**12
+LARGEST = float(np.finfo(float).max)
+SHAPES = [(3, 11), (1, 11), (3, 11, 2)]
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def mean(rows: Sample) -> Floats:
+    return rows.mean()
+
+
+def assert_law(seen: Sequence[Hashable], law: dict[Hashable, Fraction]) -> None:
+    """Chi-square test with false-alarm probability 1e-6; no outcome of probability 0."""
+    found = Counter(seen)
+    assert set(found) <= set(law)
+    assert sum(law.values()) == 1
+    wanted = np.array([len(seen) * float(p) for p in law.values()])
+    assert wanted.min() >= 25, "too few draws for the chi-square approximation"
+    cells = np.array([found[outcome] for outcome in law])
+    statistic = float(((cells - wanted) ** 2 / wanted).sum())
+    assert statistic <= stats.chi2.isf(FALSE_ALARM, max(1, len(law) - 1))
+
+
+def enumerated(
+    counts: Sequence[int], outcome: Callable[[tuple[int, ...]], Hashable]
+) -> dict[Hashable, Fraction]:
+    """The law of `outcome` when the records, atom numbers, come in a uniform order."""
+    records = [atom for atom, count in enumerate(counts) for _ in range(count)]
+    orders = Counter(outcome(order) for order in itertools.permutations(records))
+    return {key: Fraction(c, math.factorial(len(records))) for key, c in orders.items()}
+
+
+def table(order: tuple[int, ...], sizes: Sequence[int], atoms: int) -> Hashable:
+    """Counts of every atom in each of consecutive parts."""
+    upto = [0, *itertools.accumulate(sizes)]
+    parts = [order[a:b] for a, b in itertools.pairwise(upto)]
+    return tuple(tuple(part.count(atom) for atom in range(atoms)) for part in parts)
+
+
+def tables(parts: Sequence[NDArray[np.int64]]) -> list[Hashable]:
+    """One outcome like `table` for every trial, from the (trials, m) counts of parts."""
+    stacked = np.stack(parts, axis=1).tolist()
+    return [tuple(tuple(part) for part in trial) for trial in stacked]
+
+
+def of_trials(groups: list[CountedSample], trials: int) -> list[NDArray[np.int64]]:
+    """The (trials, m) counts of each group."""
+    parts = [g.counts.reshape(trials, -1, g.atoms.size) for g in groups]
+    return list(np.moveaxis(np.concatenate(parts, axis=1), 1, 0))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("parts", range(1, 12))
+def test_dense_groups_against_a_loop(shape: tuple[int, ...], parts: int) -> None:
+    values = rng(1).normal(size=shape)
+    for memory in (values, np.asfortranarray(values)):
+        groups = DenseSample(memory).groups(parts, rng())
+        assert len(groups) == (1 if 11 % parts == 0 else 2)
+        sizes = [size for rows in groups for size in [rows.n] * (rows.trials // shape[0])]
+        assert sizes == part_sizes(11, parts)
+        shaped = [rows.values.reshape(shape[0], -1, *rows.values.shape[1:]) for rows in groups]
+        found = [[group for part in shaped for group in part[t]] for t in range(shape[0])]
+        for t in range(shape[0]):
+            for one, other in zip(found[t], np.array_split(values[t], parts), strict=True):
+                np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("parts", [1, 2, 4, 7, 11])
+def test_questions_by_group_against_a_loop(shape: tuple[int, ...], parts: int) -> None:
+    values = rng(2).normal(size=shape)
+    wanted = [[g.mean(axis=0) for g in np.array_split(row, parts)] for row in values]
+    found = DenseSample(values).by_group(parts, rng(), mean)
+    np.testing.assert_allclose(found, np.array(wanted), rtol=1e-12)
+    sizes = DenseSample(values).by_group(parts, rng(), lambda rows: np.full(rows.trials, rows.n))
+    assert sizes.tolist() == [part_sizes(11, parts)] * shape[0]
+
+
+@pytest.mark.parametrize("parts", [2, 3, 5])
+def test_dense_groups_depend_on_the_index_alone(parts: int) -> None:
+    values = rng(3).normal(size=(1, 11))
+    before = DenseSample(values).by_group(parts, rng(0), mean)
+    for i, wild in itertools.product(range(11), (-1e9, 0.0, 1e9)):
+        other = values.copy()
+        other[0, i] = wild
+        moved = DenseSample(other).by_group(parts, rng(1), mean) != before
+        home = np.repeat(np.arange(parts), part_sizes(11, parts))[i]
+        assert np.flatnonzero(moved[0]).tolist() == [home]
+
+
+@pytest.mark.parametrize("sizes", [[11], [4, 1, 6], [1] * 11])
+def test_dense_parts_depend_on_the_index_alone(sizes: list[int]) -> None:
+    values = rng(4).permutation(11.0 * np.arange(22).reshape(2, 11), axis=1)
+    parts = DenseSample(values).split(sizes, rng())
+    np.testing.assert_array_equal(np.concatenate([p.values for p in parts], axis=1), values)
+    assert [p.n for p in parts] == sizes
+
+
+@pytest.mark.parametrize(
+    ("counts", "parts"), [((2, 2, 1), 2), ((2, 2, 1), 3), ((1, 2, 0, 2), 4), ((2, 1), 3)]
+)
+def test_counted_groups_are_exchangeable(counts: tuple[int, ...], parts: int) -> None:
+    trials = 40_000
+    atoms = np.arange(float(len(counts)))
+    groups = CountedSample(atoms, np.tile(counts, (trials, 1))).groups(parts, rng(5))
+    sizes = part_sizes(sum(counts), parts)
+    seen = tables(of_trials(groups, trials))
+    assert_law(seen, enumerated(counts, lambda order: table(order, sizes, len(counts))))
+
+
+@pytest.mark.parametrize("sizes", [[1, 3, 1], [4, 1], [1, 1, 1, 2], [1, 1, 2, 1]])
+def test_counted_parts_are_exchangeable(sizes: list[int]) -> None:
+    # Trials of two datasets in turn: none may take from another.
+    trials, both = 60_000, [(3, 0, 2), (1, 3, 1)]
+    sample = CountedSample([0.0, 1.0, 2.0], np.tile(both, (trials // 2, 1)))
+    seen = tables([part.counts for part in sample.split(sizes, rng(6))])
+    for which, counts in enumerate(both):
+        assert_law(seen[which::2], enumerated(counts, lambda order: table(order, sizes, 3)))
+
+
+def test_counted_groups_of_one_record() -> None:
+    sample = CountedSample([0.0, 1.0, 7.0], [[3, 2, 1], [0, 6, 0]])
+    (rows,) = sample.groups(6, rng(7))
+    assert (rows.trials, rows.n) == (12, 1)
+    np.testing.assert_array_equal(rows.counts.reshape(2, 6, 3).sum(axis=1), sample.counts)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 7, 8, 64, 199, 200])
+def test_counted_groups_make_up_the_whole(parts: int) -> None:
+    counts = rng(8).multinomial(200, [0.05, 0.2, 0.4, 0.2, 0.15], 7)
+    sample = CountedSample([-3.5, -1.0, 0.0, 0.25, 50.0], counts)
+    groups = sample.groups(parts, rng(9))
+    whole = of_trials(groups, 7)
+    np.testing.assert_array_equal(sum(whole), counts)
+    assert all(np.all(part >= 0) for part in whole)
+    assert [int(part.sum()) // 7 for part in whole] == part_sizes(200, parts)
+    found = sample.by_group(parts, rng(9), mean)
+    wanted = np.stack([part @ sample.atoms / part.sum(axis=1) for part in whole], axis=1)
+    np.testing.assert_allclose(found, wanted, rtol=1e-13)
+
+
+def test_six_hundred_groups_of_a_large_dataset() -> None:
+    counts = np.array([[BIG // 2, BIG // 2 - BIG // 10 - 3, BIG // 10, 3], [0, BIG, 0, 0]])
+    groups = CountedSample([0.0, 1.0, 2.0, 1e6], counts).groups(600, rng(10))
+    parts = np.stack(of_trials(groups, 2), axis=1)
+    sizes = np.array(part_sizes(BIG, 600))
+    assert [rows.n for rows in groups] == [sizes[0], sizes[-1]]
+    np.testing.assert_array_equal(parts.sum(axis=1), counts)
+    np.testing.assert_array_equal(parts.sum(axis=2), [sizes, sizes])
+    # With X the count of an atom of share p in a group of size s, sum (X - sp)^2 / (s p q)
+    # is Pearson's statistic of the 2 x 600 table with fixed margins, chi-square with 599
+    # degrees of freedom. Two-sided, false-alarm probability 1e-6 for each of three atoms.
+    for atom in range(3):
+        p = counts[0, atom] / BIG
+        statistic = float(((parts[0, :, atom] - sizes * p) ** 2 / (sizes * p * (1 - p))).sum())
+        low, high = stats.chi2(599).ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2])
+        assert low <= statistic <= high
+
+
+@pytest.mark.parametrize("parts", [0, 6, -1])
+def test_more_groups_than_records_are_refused(parts: int) -> None:
+    for sample in (DenseSample(np.zeros((2, 5))), CountedSample([0.0, 1.0], [[2, 3]])):
+        with pytest.raises(ValueError, match="5 records cannot be cut"):
+            sample.groups(parts, rng())
+
+
+@pytest.mark.parametrize("shape", [(3, 2), (3, 11), (1, 12), (2, 3)])
+def test_dense_half_squared_differences_against_a_loop(shape: tuple[int, int]) -> None:
+    values = rng(11).normal(size=shape)
+    found = DenseSample(values).half_squared_differences(rng()).values
+    wanted = [[(r[2 * j] - r[2 * j + 1]) ** 2 / 2 for j in range(shape[1] // 2)] for r in values]
+    np.testing.assert_allclose(found, wanted, rtol=1e-14)
+
+
+def test_a_replaced_record_changes_one_pair() -> None:
+    values = rng(12).normal(size=(1, 7))
+    before = DenseSample(values).half_squared_differences(rng(0)).values
+    for i in range(7):
+        other = values.copy()
+        other[0, i] = 100.0
+        after = DenseSample(other).half_squared_differences(rng(1)).values
+        assert np.flatnonzero(after != before).tolist() == ([i // 2] if i < 6 else [])
+
+
+# Differences 1 and -1 give the same value, as do the two zeros of equal records.
+@pytest.mark.parametrize("counts", [(2, 2), (2, 2, 1), (1, 1, 2), (3, 2, 2), (1, 1, 1, 1), (5, 0, 1)])
+def test_counted_half_squared_differences_are_of_a_uniform_matching(
+    counts: tuple[int, ...],
+) -> None:
+    trials = 30_000
+    atoms = np.array([0.0, 1.0, 3.0, 4.0])[: len(counts)]
+    sample = CountedSample(atoms, np.tile(counts, (trials, 1)))
+    squares = sample.half_squared_differences(rng(13))
+    assert squares.n == sum(counts) // 2
+
+    def outcome(order: tuple[int, ...]) -> Hashable:
+        pairs = zip(order[::2], order[1::2], strict=False)  # the last of an odd n is left out
+        return tuple(sorted((atoms[a] - atoms[b]) ** 2 / 2 for a, b in pairs))
+
+    seen: list[Hashable] = [
+        tuple(np.repeat(squares.atoms, row).tolist()) for row in squares.counts
+    ]
+    assert_law(seen, enumerated(counts, outcome))
+
+
+def test_trials_of_counted_pairs_do_not_mix() -> None:
+    counts = np.tile([[4, 0, 0], [0, 4, 0], [2, 0, 2]], (50, 1))
+    squares = CountedSample([0.0, 1.0, 3.0], counts).half_squared_differences(rng(14))
+    means = squares.mean().reshape(50, 3)
+    assert np.all(means[:, :2] == 0)
+    assert set(means[:, 2].tolist()) == {0.0, 4.5}
+
+
+def test_counted_pairs_of_a_large_dataset() -> None:
+    n, ones, trials = BIG + 1, BIG // 4, 200
+    sample = CountedSample([0.0, 1.0], np.tile([n - ones, ones], (trials, 1)))
+    squares = sample.half_squared_differences(rng(15))
+    assert squares.n == BIG // 2
+    assert squares.atoms.tolist() == [0.0, 0.5]
+    # Pairs of unequal records among n/2 of a uniform matching, by indicators: one pair is
+    # unequal with probability `one`, two with probability `two`.
+    zeros, pairs = n - ones, BIG // 2
+    one = Fraction(2 * ones * zeros, n * (n - 1))
+    two = one * Fraction(2 * (ones - 1) * (zeros - 1), (n - 2) * (n - 3))
+    variance = float(pairs * one + pairs * (pairs - 1) * two - (pairs * one) ** 2)
+    gaps = np.array([float(int(c) - pairs * one) for c in squares.counts[:, 1]])
+    z = gaps / math.sqrt(variance)
+    # Normal up to 1e-6: z-test and two-sided chi-square test, false alarm 1e-6 each.
+    assert abs(z.sum()) <= stats.norm.isf(FALSE_ALARM / 2) * math.sqrt(trials)
+    low, high = stats.chi2(trials).ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2])
+    assert low <= (z**2).sum() <= high
+
+
+def test_pairs_that_overflow_are_the_largest_number() -> None:
+    values = [[1e200, -1e200, 0.0, 1.0, 0.0, 0.0], [1e308, -1e308, 5.0, 1.0, 0.0, 1e153]]
+    found = DenseSample(values).half_squared_differences(rng())
+    np.testing.assert_allclose(found.values, [[LARGEST, 0.5, 0.0], [LARGEST, 8.0, 5e305]])
+    squares = CountedSample([0.0, 1e200], [[1, 1]]).half_squared_differences(rng())
+    assert squares.atoms[squares.counts[0] > 0].tolist() == [LARGEST]
+
+
+@pytest.mark.xfail(raises=ValueError, reason="a mean of the largest numbers rounds to infinity")
+@pytest.mark.parametrize("pairs", [3, 9, 12])
+def test_records_that_overflow_in_every_pair(pairs: int) -> None:
+    values = np.tile([1e200, -1e200], (1, pairs))
+    found = DenseSample(values).half_squared_differences(rng())
+    assert found.values.tolist() == [[LARGEST] * pairs]
+
+
+@pytest.mark.xfail(raises=RuntimeWarning, reason="counts times atoms overflow")
+def test_the_mean_of_counted_pairs_that_overflow() -> None:
+    squares = CountedSample([0.0, 1e200], [[20, 20]]).half_squared_differences(rng())
+    assert np.all(np.isfinite(squares.mean()))
+
+
+def test_one_record_makes_no_pair() -> None:
+    for sample in (DenseSample([[1.0], [2.0]]), CountedSample([0.0, 1.0], [[0, 1]])):
+        with pytest.raises(ValueError, match="no pair"):
+            sample.half_squared_differences(rng())
+
+
+def test_cutting_modifies_nothing() -> None:
+    values = rng(16).normal(size=(3, 50))
+    counts = rng(17).multinomial(50, np.full(5, 0.2), 3)
+    old_values, old_counts = values.copy(), counts.copy()
+    for sample in (DenseSample(values), CountedSample(np.arange(5.0), counts)):
+        sample.split([20, 30], rng())
+        sample.groups(7, rng())
+        sample.by_group(50, rng(), mean)
+        sample.half_squared_differences(rng())
+    np.testing.assert_array_equal(values, old_values)
+    np.testing.assert_array_equal(counts, old_counts)
