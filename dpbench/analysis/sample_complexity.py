@@ -100,7 +100,7 @@ def smallest_n(
         above, below = misses[at, column], misses[last, column]
         jump = np.where(above - below > UNRESOLVED, between, (above - beta) / (above - below))
         smooth = np.isfinite(high) & np.isfinite(low) & (high - low <= STEEPEST * step)
-    found = n[at] * np.exp(step * np.where(smooth, power, jump))
+    found = n[at] * np.exp(step * np.clip(np.where(smooth, power, jump), 0.0, 1.0))
     return np.where(first > 0, found, np.nan)
 
 

@@ -164,7 +164,9 @@ class Thresholds(Figure):
         for group, ax in zip(groups, axes, strict=False):
             for (series, _), curve in group.groupby(["series", "distribution"]):
                 curve = curve.sort_values(self.against)  # noqa: PLW2901
-                x = curve["radius"] if self.against == "radius" else -np.log(curve["delta"])
+                # ln R on a linear axis: the ticks of a logarithmic one overflow near 1e300
+                radius = self.against == "radius"
+                x = np.log10(curve["radius"]) if radius else -np.log(curve["delta"])
                 ends = curve[["low", "high"]].to_numpy().T - curve["samples"].to_numpy()
                 ax.errorbar(
                     x, curve["samples"], yerr=np.nan_to_num(np.abs(ends)), label=series,
@@ -172,9 +174,8 @@ class Thresholds(Figure):
                 )  # fmt: skip
             staying = group[~group["estimator"].isin(leaving)]
             ax.set_ylim(0, 1.15 * staying["high"].max())
-            ax.margins(x=0.02)  # wider ones would leave the range of numbers from 1e300
             if self.against == "radius":
-                ax.set_xscale("log")
+                ax.xaxis.set_major_formatter(lambda x, _: f"$10^{{{x:g}}}$")
             name = "$R$" if self.against == "radius" else r"$\ln(1/\delta)$"
             ax.set(xlabel=name, ylabel=rf"smallest $n$ for $\alpha = {rows['alpha'].iloc[0]:.3g}$")
             ax.set_title(_curve_title(group.iloc[0].copy()).split("\n")[1])
