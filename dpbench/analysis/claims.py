@@ -197,12 +197,19 @@ def evaluate(
         measured = _measure(theorem, curve, draws[curve.index])
         sizes = curve["n"] if "n" in curve else curve["samples"]
         regime = {"n_low": sizes.min(), "n_high": sizes.max()}
-        found.append({"claim": name, **_row(claim, curve.iloc[0], measured), **regime})
+        worst = int(np.argmax(curve["value"])) if theorem.variable == "limit" else 0
+        about = curve.iloc[worst]
+        found.append({"claim": name, **_row(claim, about, measured), **regime})
     return pd.DataFrame(found)
 
 
 def curve_columns(theorem: Theorem) -> list[str]:
-    """The columns that a claim's curves are told apart by: all but what a curve spans."""
+    """The columns that a claim's curves are told apart by: all but what a curve spans.
+
+    A limit holds for all estimators, families and n of a claim: its curve is one per budget.
+    """
+    if theorem.variable == "limit":
+        return BUDGET
     if theorem.variable in {"radius", "log_radius"}:
         return ["family", "k", "series", *BUDGET]
     return [column for column in CURVE if column != theorem.variable]
@@ -230,13 +237,13 @@ def _replicates(
 
 
 def _row(claim: Claim, about: pd.Series, measured: Measured) -> dict[str, Any]:
-    """What `evaluate` says of one curve; `about` is any point of it."""
+    """What `evaluate` says of one curve; `about` is a point of it, the worst for a limit."""
     theorem = claim.statement
     predicted = claim.predicted(about["k"])
     kept = curve_columns(theorem)
     return {
         "source": theorem.source,
-        "estimator": about["estimator" if "estimator" in kept else "series"],
+        "estimator": about["series" if "series" in kept else "estimator"],
         "distribution": about["family"],
         "variable": theorem.variable,
         "metric": theorem.metric if theorem.of != "samples" else "samples",

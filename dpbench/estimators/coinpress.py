@@ -63,7 +63,8 @@ def schedule(n: int, d: int, radius: float, rho: float, rounds: int, b: float) -
         root = unit * np.sqrt((radius / unit) ** 2 + 6 * radius / unit / unit + (gamma / unit) ** 2)
         clip = float(min(root, radius + gamma))
         sd = float(2 * clip / n / np.sqrt(2 * rho * share))
-        radius = float(gamma * np.hypot(1 / np.sqrt(n), sd))
+        # A ball that grows, as n is too small, stops short of overflow.
+        radius = min(float(gamma * np.hypot(1 / np.sqrt(n), sd)), 1e300)
         plan.append(Round(rho * share, clip, sd, radius))
     return plan
 

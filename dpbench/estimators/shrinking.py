@@ -9,6 +9,7 @@ References
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Self
 
 import numpy as np
@@ -38,7 +39,7 @@ class ShrinkingIntervals(Estimator):
 
     A round knows that the mean is in c +- w. It clips to c +- (w + t), with
     t = sigma sqrt(2 ln(2n/beta)), and adds noise of sensitivity 2 (w + t)/n to the mean:
-    the new c. The new w is a bound on the sampling error plus one on the noise, each exceeded
+    the new c. (Where n is too small for a narrower interval, the old one stays.) The new w is a bound on the sampling error plus one on the noise, each exceeded
     with probability beta/(2 rounds), so that all intervals hold the mean with probability
     1 - beta as long as no record is clipped. The budget is cut as in `shares`.
 
@@ -76,14 +77,17 @@ class ShrinkingIntervals(Estimator):
         return self.rounds or 2 + int(np.log1p(self.radius / self.sigma))
 
     def half_widths(self, n: int, budget: Budget) -> list[float]:
-        """The w of every round, the first of which is R; no data enter."""
+        """The w of every round, the first of which is R and none wider than before.
+
+        No data enter.
+        """
         t = self.sigma * gaussian_tail(n, self.beta)
         miss = self.beta / (2 * self.cuts)
         sampling = -float(ndtri(miss / 2)) * self.sigma / float(np.sqrt(n))
         widths = [self.radius]
         for share in shares(self.cuts):
             noise = budget.fraction(share).noise_quantile(miss)
-            widths.append(sampling + 2 * (widths[-1] + t) / n * noise)
+            widths.append(min(widths[-1], sampling + 2 * (widths[-1] + t) / n * noise))
         return widths
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
@@ -91,12 +95,13 @@ class ShrinkingIntervals(Estimator):
         widths = self.half_widths(sample.n, ledger.budget)
         centre = np.zeros(sample.trials)
         found = []
-        for width, part in zip(widths, ledger.split(*shares(self.cuts)), strict=False):
-            found.append(noisy_clipped_mean(sample, centre, width + t, part))
-            centre = found[-1].value
-        reported = self.report or self.cuts
-        last, width = found[reported - 1], widths[reported]
-        return Estimate(last.value, last.before_noise, (last.value - width, last.value + width))
+        for j, part in enumerate(ledger.split(*shares(self.cuts))):
+            released = noisy_clipped_mean(sample, centre, widths[j] + t, part)
+            if widths[j + 1] < widths[j]:
+                centre = released.value
+            interval = (centre - widths[j + 1], centre + widths[j + 1])
+            found.append(replace(released, interval=interval))
+        return found[(self.report or self.cuts) - 1]
 
     def private_terms(
         self, alpha: float, beta: float, n: float, budget: Budget

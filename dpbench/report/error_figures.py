@@ -82,7 +82,8 @@ class ErrorAgainstN(Figure):
         rows = {title: panel for title, panel in self._panels(results) if not panel.empty}
         style = looks(label for panel in rows.values() for label in panel["estimator"])
         canvas, axes = panels(len(rows))
-        for (title, panel), ax in zip(rows.items(), axes, strict=False):
+        for (title, whole), ax in zip(rows.items(), axes, strict=False):
+            panel = self._framed(ax, whole)
             for (family, estimator), curve in panel.groupby(["family", "estimator"]):
                 self._curve(ax, curve, style[str(estimator)], str(estimator))
                 self._theory(ax, curve, results.claims, str(family), str(estimator))
@@ -90,18 +91,21 @@ class ErrorAgainstN(Figure):
             ax.set(xscale="log", xlabel="$n$", title=title)
             if self.metric not in {"miss_rate", "mean_error"}:
                 ax.set_yscale("log")
-                self._frame(ax, panel[self.metric])
             ax.set_ylabel(axis_label(self.metric))
             ax.minorticks_off()
         legend(canvas)
         return canvas
 
-    @staticmethod
-    def _frame(ax: Axes, values: pd.Series[float]) -> None:
-        """Leave out the errors of a search that went astray, which reach 1e300."""
-        found = values[np.isfinite(values) & (values > 0)]
-        if not found.empty and found.max() > MOST_DECADES * found.min():
-            ax.set_ylim(found.min() / 2, MOST_DECADES * found.min())
+    def _framed(self, ax: Axes, rows: pd.DataFrame) -> pd.DataFrame:
+        """Let the errors of a search that went astray, which reach 1e300, leave the frame."""
+        values = rows[self.metric]
+        positive = values[np.isfinite(values) & (values > 0)]
+        if positive.empty or positive.max() <= MOST_DECADES * positive.min():
+            return rows
+        top = MOST_DECADES * positive.min()
+        ax.set_ylim(positive.min() / 2, top)
+        drawn = [self.metric, "q90_low", "q90_high"]
+        return rows.assign(**{name: rows[name].clip(upper=10 * top) for name in drawn})
 
     def _panels(self, results: Results) -> list[tuple[str, pd.DataFrame]]:
         """Titles and rows of the panels."""

@@ -21,6 +21,7 @@ __all__ = ["console", "factors", "labelled", "print_next", "render"]
 
 VERDICTS = ("consistent", "inconsistent", "inconclusive")
 WIDTH = 170
+MOST_FAILING = 12
 
 
 def console() -> Console:
@@ -157,7 +158,8 @@ def _print_failures(summary: pd.DataFrame, out: Console) -> None:
     for name in ("estimator", "distribution", "privacy", "n", "failure rate"):
         table.add_column(name, no_wrap=True)
     by = ["estimator", "family", "privacy", "epsilon", "delta", "rho"]
-    for _, rows in failing.groupby(by, dropna=False):
+    groups = [rows for _, rows in failing.groupby(by, dropna=False)]
+    for rows in groups[:MOST_FAILING]:
         about = rows.iloc[0].to_dict()
         sizes, rates = rows["n"], rows["failure_rate"]
         table.add_row(
@@ -168,6 +170,8 @@ def _print_failures(summary: pd.DataFrame, out: Console) -> None:
             f"{rates.min():.3g} .. {rates.max():.3g}",
         )
     out.print(table)
+    if len(groups) > MOST_FAILING:
+        out.print(f"and {len(groups) - MOST_FAILING} more: see failure_rate in summary.csv")
 
 
 def render(

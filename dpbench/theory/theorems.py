@@ -111,7 +111,8 @@ THEOREMS = {
     "range_margin": Theorem("KSU20 Thm 3.3", "limit", _is(1), "promise_q90", at_most=True),
     # at most alpha n records outside; the claim gives its alpha as the limit
     "range_outside": Theorem("KSU20 Thm 3.3", "limit", _is(np.nan), "outside_q90", at_most=True),
-    "learned_tv": Theorem("Lecture 17, KV18", "alpha", _is(2), metric="tv_q90"),
+    # n = 1/alpha^2 + 1/(alpha epsilon) up to logarithms: between 1 and 2
+    "learned_tv": Theorem("Lecture 17, KV18", "alpha", _is(2), metric="tv_q90", at_most=True),
     # private median of means: with a fixed number of buckets all errors fall like sampling error
     "subsample_sampling": Theorem("Lecture 17", "alpha", _is(2)),
 }

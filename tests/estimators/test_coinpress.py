@@ -63,7 +63,7 @@ def test_the_schedule_is_that_of_the_authors(d: int) -> None:
 
 
 def exact_schedule(n: int, d: int, radius: float, rho: float, rounds: int, b: float) -> list[Any]:
-    """The same in 60 digits, as algorithms.md states it."""
+    """The same in 60 digits, as algorithms.md states it; no ball grows beyond 1e300."""
     with localcontext() as context:
         context.prec, context.Emax, context.Emin = 60, 10**6, -(10**6)
         log = -Decimal(b).ln()
@@ -75,7 +75,7 @@ def exact_schedule(n: int, d: int, radius: float, rho: float, rounds: int, b: fl
                 share *= Decimal(3) / 4 if j == rounds - 1 else 1 / (Decimal(4) * (rounds - 1))
             s = min((r * r + 6 * r + gamma * gamma).sqrt(), r + gamma)
             sd = 2 * s / n / (2 * share).sqrt()
-            r = gamma * (1 / Decimal(n) + sd * sd).sqrt()
+            r = min(gamma * (1 / Decimal(n) + sd * sd).sqrt(), Decimal("1e300"))
             found.append(tuple(float(x) for x in (share, s, sd, r)))
         return found
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -13,58 +12,414 @@ from scipy import stats
 
 from dpbench.distributions import TwoPoint
 from dpbench.estimators import Estimate, Estimator, KSU20Mean, KSU20Range, ksu20
+from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.estimators.ksu20 import accuracy_for, samples_for
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
+from dpbench.privacy.histogram import fullest_bin
 from dpbench.samples import Bins, CountedSample, DenseSample, Sample
 
 Floats = NDArray[np.float64]
+Constants = Literal["paper", "practical"]
 FALSE_ALARM = 1e-6
 THREE: list[Budget] = [PureDP(1.0), ZCDP(0.5), ApproxDP(1.0, 1e-6)]
 each_notion = pytest.mark.parametrize("budget", THREE, ids=lambda b: b.label)
+# r in units of alpha^(-1/(k-1)); Algorithm 1 and section 2 of algorithms.md.
+HALF_BIN: dict[Constants, float] = {"paper": 10.0, "practical": 2.0}
 
 
 def run(estimator: Estimator, sample: Sample, budget: Budget, seed: int = 0) -> Estimate:
     return estimator.run(sample, Ledger(budget, np.random.default_rng(seed)))
 
 
-class Step:
-    """A histogram or a noisy mean: what it saw, and what it paid."""
+class Steps:
+    """All histograms and noisy means of a run, in order."""
 
-    def __init__(self, ledger: Ledger, sample: Sample | None, **seen: Any) -> None:
-        self.ledger, self.sample, self.seen = ledger, sample, seen
+    def __init__(self) -> None:
+        self.histograms: list[tuple[Any, Bins, Ledger, Floats]] = []
+        self.means: list[tuple[Any, Floats, float, Ledger, Estimate]] = []
+
+    @staticmethod
+    def rows(steps: list[Any]) -> list[Floats]:
+        """The records of every group, for one trial."""
+        return [row for sample, *_ in steps for row in sample.values]
 
 
 @pytest.fixture
-def steps(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Step]]:
-    """All histograms and noisy means of a run."""
-    found: dict[str, list[Step]] = {"bins": [], "means": []}
-    fullest, noisy = ksu20.fullest_bin, ksu20.noisy_clipped_mean
+def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
+    found = Steps()
 
-    def spy_bins(sample: Sample, bins: Bins, ledger: Ledger) -> Floats:
-        left = fullest(sample, bins, ledger)
-        found["bins"].append(Step(ledger, sample, bins=bins, left=left))
+    def spy_fullest(sample: Sample, bins: Bins, ledger: Ledger) -> Floats:
+        left = fullest_bin(sample, bins, ledger)
+        found.histograms.append((sample, bins, ledger, left))
         return left
 
-    def spy_means(sample: Sample, centre: Any, half_width: Any, ledger: Ledger) -> Estimate:
-        mean = noisy(sample, centre, half_width, ledger)
-        found["means"].append(Step(ledger, sample, centre=centre, width=half_width, mean=mean))
+    def spy_noisy(sample: Sample, centre: Floats, half: float, ledger: Ledger) -> Estimate:
+        mean = noisy_clipped_mean(sample, centre, half, ledger)
+        found.means.append((sample, centre, half, ledger, mean))
         return mean
 
-    monkeypatch.setattr(ksu20, "fullest_bin", spy_bins)
-    monkeypatch.setattr(ksu20, "noisy_clipped_mean", spy_means)
+    monkeypatch.setattr(ksu20, "fullest_bin", spy_fullest)
+    monkeypatch.setattr(ksu20, "noisy_clipped_mean", spy_noisy)
     return found
 
 
 @pytest.mark.parametrize("k", [2, 3, 4.5])
 @pytest.mark.parametrize("alpha", [0.06, 1e-3])
 @pytest.mark.parametrize("radius", [0.0, 7.0, 1e9])
-def test_the_bins_of_the_range(
-    steps: dict[str, list[Step]], k: float, alpha: float, radius: float
+@pytest.mark.parametrize("constants", ["paper", "practical"])
+def test_bins_and_range(
+    steps: Steps, k: float, alpha: float, radius: float, constants: Constants
 ) -> None:
-    for constants, c in (("paper", 10.0), ("practical", 2.0)):
-        estimator = KSU20Range.build(
-            {"kind": "ksu20_range", "k": k, "alpha": alpha, "radius": radius, "constants": constants}
-            if False
-            else {},
-            "",
-        ) if False else None
+    r = HALF_BIN[constants] / alpha ** (1 / (k - 1))
+    estimator = KSU20Range(k=k, alpha=alpha, radius=radius, constants=constants)
+    found = run(estimator, DenseSample([[0.5] * 40]), PureDP(1.0))
+    ((_, bins, _, left),) = steps.histograms
+    assert bins.width == pytest.approx(2 * r, rel=1e-12)
+    assert bins.left(bins.first) == pytest.approx(-radius - 2 * r, rel=1e-12)
+    assert bins.count == math.ceil((2 * radius + 4 * r) / (2 * r) * (1 - 1e-12))
+    assert found.interval is not None
+    low, high = found.interval
+    assert low == pytest.approx(left - 2 * r, rel=1e-12)  # [a - 2r, b + 2r], b = a + 2r
+    assert high == pytest.approx(left + 4 * r, rel=1e-12)
+    assert found.value == pytest.approx((low + high) / 2, rel=1e-12, abs=1e-12 * r)
+
+
+@pytest.mark.parametrize("budget", [PureDP(1.0), ZCDP(0.1), ApproxDP(1.0, 0.1)])
+@pytest.mark.parametrize("constants", ["paper", "practical"])
+def test_the_range_against_a_loop(budget: Budget, constants: Constants) -> None:
+    radius, trials, rng = 41.0, 5000, np.random.default_rng(1)
+    row = [-1e6, -40.0, -3.0, -3.5, -2.0, 0.0, 1.0, 1.5, 2.0, 39.9, 41.0, 45.0]
+    r = HALF_BIN[constants]  # at alpha = 1
+    counts = np.zeros(math.ceil((2 * radius + 4 * r) / (2 * r)))
+    for x in row:
+        counts[min(max(math.floor((x + radius + 2 * r) / (2 * r)), 0), len(counts) - 1)] += 1
+    if isinstance(budget, ZCDP):  # two counts change by one each
+        noisy = counts + rng.normal(0, 1 / math.sqrt(budget.rho), (trials, len(counts)))
+    else:
+        noisy = counts + rng.laplace(0, 2.0, (trials, len(counts)))
+    if isinstance(budget, ApproxDP):
+        noisy[:, counts == 0] = -np.inf
+        noisy[noisy <= 1 + 2 * math.log(1 / 0.2)] = -np.inf
+    middles = -radius - 2 * r + 2 * r * noisy.argmax(axis=1) + r
+    middles[np.isinf(noisy).all(axis=1)] = 1e9  # a failure
+    estimator = KSU20Range(k=2, alpha=1.0, radius=radius, constants=constants)
+    found = np.nan_to_num(
+        run(estimator, DenseSample(np.tile(row, (20_000, 1))), budget).value, nan=1e9
+    )
+    both = np.round(np.concatenate([middles, found]), 9)
+    # Two-sample Kolmogorov-Smirnov test with false-alarm probability 1e-6.
+    assert stats.ks_2samp(both[:trials], both[trials:], method="asymp").pvalue > FALSE_ALARM
+
+
+@pytest.mark.parametrize("beta", [0.99, 0.5, 0.1, 1e-3])
+def test_the_number_of_groups(beta: float) -> None:
+    options: dict[str, Any] = {"k": 2, "radius": 1.0, "beta": beta}
+    assert KSU20Mean(constants="practical", **options).groups == 1
+    m = math.ceil(200 * math.log(2 / beta))
+    paper = KSU20Mean(constants="paper", **options)
+    assert paper.groups == m
+    assert np.all(np.isfinite(run(paper, DenseSample(np.zeros((1, 2 * m))), PureDP(1.0)).value))
+    with pytest.raises(ValueError, match=f"{2 * m - 1} records cannot fill two halves of {m}"):
+        run(paper, DenseSample(np.zeros((1, 2 * m - 1))), PureDP(1.0))
+
+
+SETTINGS = [("paper", 1000), ("paper", 1131), ("practical", 40), ("practical", 41)]
+each_setting = pytest.mark.parametrize(("constants", "n"), SETTINGS)
+
+
+@each_notion
+@each_setting
+def test_the_mean_to_the_letter(steps: Steps, constants: Constants, n: int, budget: Budget) -> None:
+    k, alpha, beta = 3, 0.04, 0.8
+    values = 40 * np.random.default_rng(2).standard_cauchy((1, n))
+    # The histogram of a group of three records may release nothing: delta is large.
+    budget = ApproxDP(1.0, 0.4) if isinstance(budget, ApproxDP) else budget
+    estimator = KSU20Mean(k=k, radius=9.0, alpha=alpha, constants=constants, beta=beta)
+    ledger = Ledger(budget, np.random.default_rng(3))
+    found = estimator.run(DenseSample(values), ledger)
+
+    m = math.ceil(200 * math.log(2 / beta)) if constants == "paper" else 1
+    ranges, means = steps.rows(steps.histograms), steps.rows(steps.means)
+    assert len(ranges) == len(means) == m
+    # Both halves and all groups are disjoint, and together all of the records.
+    assert sorted(np.concatenate(ranges + means)) == sorted(values[0])
+    assert abs(sum(map(len, ranges)) - sum(map(len, means))) <= 1
+    for half in (ranges, means):
+        sizes = {len(row) for row in half}
+        assert max(sizes) - min(sizes) <= 1
+
+    r = HALF_BIN[constants] / math.sqrt(alpha)
+    lefts = np.concatenate([left for *_, left in steps.histograms])
+    wanted, released = [], []
+    i = 0
+    for sample, centre, half_width, _, mean in steps.means:
+        # The analogue of `minimax` for a mean within r + 4^(1/k) of the bin's middle.
+        quantile = PureDP(1.0).noise_quantile(beta)
+        if isinstance(budget, ZCDP):
+            quantile = float(stats.norm.isf(beta / 2))  # sd 1 at rho = 1/2
+        best = (k - 1) / k * (sample.n / (2 * quantile)) ** (1 / k)
+        width = 3 * r if constants == "paper" else r + 4 ** (1 / k) + best
+        assert half_width == pytest.approx(width, rel=1e-12)
+        for row, middle, value in zip(sample.values, centre, mean.value, strict=True):
+            np.testing.assert_allclose(middle, lefts[i] + r, rtol=1e-12, atol=1e-12)
+            low, high = middle - width, middle + width
+            clipped = [min(max(x, low), high) for x in row]
+            wanted.append(sum(clipped) / len(row) if np.isfinite(middle) else math.nan)
+            released.append(value)
+            i += 1
+        np.testing.assert_allclose(mean.before_noise, wanted[-len(centre) :], rtol=1e-12)
+    failed = np.isnan(lefts)
+    assert np.array_equal(failed, np.isnan(released))
+    finite = np.median(np.where(failed, np.inf, released))
+    assert found.value[0] == finite or (np.isinf(finite) and np.isnan(found.value[0]))
+    assert found.accuracy == alpha
+
+    # Groups are disjoint: every mechanism has the whole budget, and all cost it once.
+    for _, _, paid, _ in steps.histograms:
+        assert paid.budget == budget
+    for *_, paid, _ in steps.means:
+        assert paid.budget == (PureDP(1.0) if isinstance(budget, ApproxDP) else budget)
+    assert ledger.spent == pytest.approx(budget.amounts, rel=1e-12)
+
+
+@each_notion
+@pytest.mark.parametrize("constants", ["paper", "practical"])
+def test_the_noise_of_the_groups(steps: Steps, constants: Constants, budget: Budget) -> None:
+    estimator = KSU20Mean(k=2, radius=0.0, alpha=0.05, constants=constants, beta=0.9)
+    m = estimator.groups
+    trials = 20 if constants == "paper" else 3000
+    run(estimator, DenseSample(np.zeros((trials, 202 * m + 2))), budget)
+    for sample, _, half_width, _, mean in steps.means:
+        if constants == "paper":
+            assert half_width == pytest.approx(30 / 0.05, rel=1e-12)
+        noise = (mean.value - mean.before_noise) / (2 * half_width / sample.n)  # 6r/|W_i|
+        law: Any = stats.norm(scale=1.0) if isinstance(budget, ZCDP) else stats.laplace(scale=1.0)
+        # Kolmogorov-Smirnov test with false-alarm probability 1e-6.
+        assert stats.kstest(noise, law.cdf).pvalue > FALSE_ALARM
+
+
+def test_a_replaced_record_changes_one_group(steps: Steps) -> None:
+    n, rng = 700, np.random.default_rng(4)
+    estimator = KSU20Mean(k=2, radius=3.0, alpha=0.05, constants="paper", beta=0.9)
+    values = rng.standard_t(3, (1, n))
+    run(estimator, DenseSample(values), PureDP(1.0))
+    before = steps.rows(steps.histograms), steps.rows(steps.means)
+    for index in rng.integers(n, size=20):
+        other = values.copy()
+        other[0, index] = 1e300
+        steps.histograms.clear()
+        steps.means.clear()
+        run(estimator, DenseSample(other), PureDP(1.0))
+        after = steps.rows(steps.histograms), steps.rows(steps.means)
+        changed = [
+            sum(not np.array_equal(a, b) for a, b in zip(one, two, strict=True))
+            for one, two in zip(before, after, strict=True)
+        ]
+        assert sorted(changed) == [0, 1]
+        for sample, centre, half_width, _, mean in steps.means:
+            clean = DenseSample(np.where(sample.values == 1e300, -1e300, sample.values))
+            mirror = clean.clipped_mean(centre - half_width, centre + half_width)
+            # Replaced by its mirror image far away, the record moves its mean by all of 6r/|W|.
+            moved = np.abs(mirror - mean.before_noise)
+            limit = 60 / 0.05 / sample.n
+            assert np.all(moved <= limit * (1 + 1e-12))
+            if changed == [0, 1] and clean.values.min() == -1e300:
+                assert moved.max() == pytest.approx(limit, rel=1e-12)
+
+
+@pytest.mark.parametrize("missing", [0, 1, 69, 70, 71, 139])
+def test_a_group_that_releases_nothing_is_infinitely_wrong(
+    monkeypatch: pytest.MonkeyPatch, missing: int
+) -> None:
+    estimator = KSU20Mean(k=2, radius=0.0, alpha=0.05, constants="paper", beta=1 - 1e-9)
+    m = estimator.groups
+    assert m == 139
+    left = np.where(np.arange(m) < missing, np.nan, -10 / 0.05)
+    monkeypatch.setattr(ksu20, "fullest_bin", lambda sample, bins, ledger: np.tile(left, 3))
+    values = np.concatenate([np.zeros((3, m)), np.tile(np.arange(m) + 0.0, (3, 1))], axis=1)
+    found = run(estimator, DenseSample(values), PureDP(1e6))
+    # The groups missing are those of the smallest means, and count as the largest.
+    if 2 * missing > m:
+        assert np.all(np.isnan(found.value))
+        assert np.all(np.isnan(found.before_noise))
+    else:
+        np.testing.assert_allclose(found.before_noise, missing + (m - 1) / 2)
+        np.testing.assert_allclose(found.value, missing + (m - 1) / 2, atol=0.5)
+
+
+def range_needs(alpha: float, k: float, radius: float | None, budget: Budget, n: float) -> float:
+    """Records at which all of a histogram's noises are below a sixteenth of them, P = 0.9."""
+    if isinstance(budget, ApproxDP):
+        # At most n bins with Laplace noise; 3/16 of the records are above the threshold.
+        threshold = 1 + 2 / budget.epsilon * math.log(1 / (2 * budget.delta))
+        return max(16 * 2 / budget.epsilon * math.log(10 * n), 16 / 3 * threshold)
+    assert radius is not None
+    r = 10 * alpha ** (-1 / (k - 1))
+    bins = math.ceil((2 * radius + 4 * r) / (2 * r) * (1 - 1e-12))
+    if isinstance(budget, ZCDP):  # noise of sensitivity sqrt(2), on either side
+        return float(16 / math.sqrt(budget.rho) * stats.norm.isf(0.1 / bins / 2))
+    assert isinstance(budget, PureDP)
+    return 32 * math.log(10 * bins) / budget.epsilon
+
+
+@pytest.mark.parametrize("k", [2, 3.5])
+@pytest.mark.parametrize("alpha", [0.06, 1e-2, 1e-4])
+@pytest.mark.parametrize("radius", [0.0, 30.0, 1e6])
+def test_samples_for_an_error(k: float, alpha: float, radius: float) -> None:
+    """The formulas of section 2 of algorithms.md, with the notions' own tails in place."""
+    eps, rho, delta, n = 0.3, 0.02, 1e-7, 1e7
+    power, sampling = alpha ** (-k / (k - 1)), 90 / alpha**2
+    sd = 1 / math.sqrt(2 * rho)
+    budgets: list[tuple[Budget, float]] = [  # and the 0.9 quantile of their noise
+        (PureDP(eps), math.log(10) / eps),
+        (ZCDP(rho), sd * stats.norm.isf(0.05)),
+        (ApproxDP(eps, delta), math.log(10) / eps),
+        (ApproxDP(eps, delta, "classical"), math.log(10) / eps),
+    ]
+
+    def samples(budget: Budget, constants: Constants = "paper") -> float:
+        return samples_for(alpha, n, k, radius, budget, constants)
+
+    for budget, quantile in budgets:
+        needed = sampling + 180 * quantile * power + range_needs(alpha, k, radius, budget, n)
+        assert samples(budget) == pytest.approx(needed, rel=1e-9)
+    assert round(180 * math.log(10)) == 414  # over eps: as algorithms.md has it for pure DP
+
+    basic = 1 / alpha**2
+    pure = basic + power / eps + math.log(1 + radius) / eps
+    assert samples(PureDP(eps), "practical") == pytest.approx(pure, rel=1e-12)
+    quantile = sd * stats.norm.isf(0.05) / math.log(10)
+    zcdp = basic + quantile * power + sd * stats.norm.isf(0.5 / (1 + radius))
+    assert samples(ZCDP(rho), "practical") == pytest.approx(zcdp, rel=1e-9)
+    approx = basic + power / eps + math.log(1 / delta) / eps
+    assert samples(ApproxDP(eps, delta), "practical") == pytest.approx(approx, rel=1e-12)
+
+
+@each_notion
+@pytest.mark.parametrize("constants", ["paper", "practical"])
+@pytest.mark.parametrize("radius", [0.0, 1e3, 1e300])
+def test_accuracy_inverts_samples(budget: Budget, constants: Constants, radius: float) -> None:
+    largest = {"paper": 1 / 16, "practical": 1.0}[constants]
+    for k in (2, 3.0, 10):
+        for n in (1.0, 1e3, 1e6, 1e9, 1e12):
+            alpha = accuracy_for(n, k, radius, budget, constants)
+            needed = samples_for(alpha, n, k, radius, budget, constants)
+            if alpha == largest:
+                assert needed >= n
+            else:
+                assert alpha < largest
+                assert needed == pytest.approx(n, rel=1e-9)
+
+
+@each_notion
+def test_alpha_by_default_is_what_n_is_enough_for(budget: Budget) -> None:
+    law = TwoPoint(p=0.5, k=2)
+    n = 10**10
+    for constants in ("paper", "practical"):
+        estimator = KSU20Mean(k=2, radius=3.0, constants=constants)
+        sample = law.sample(np.random.default_rng(5), 2, n)
+        # One group of one half with the paper's constants, all records with the others.
+        size = n / (2 * 600) if constants == "paper" else n
+        wanted = accuracy_for(size, 2, 3.0, budget, constants)
+        assert run(estimator, sample, budget).accuracy == pytest.approx(wanted, rel=1e-12)
+
+
+def enough(alpha: float, radius: float | None, budget: Budget) -> int:
+    """Records of a group that suffice for an error alpha, with the paper's constants."""
+    n = 1e3
+    while samples_for(alpha, n, 2, radius, budget, "paper") > n:
+        n = 1.01 * samples_for(alpha, n, 2, radius, budget, "paper")
+    return math.ceil(samples_for(alpha, n, 2, radius, budget, "paper"))
+
+
+# A coin, spikes within and just beyond the range, and the worst for clipping: tau = 60/alpha.
+FACTORS = [None, 1.0, 0.3, 1 / 60]
+
+
+@each_notion
+@pytest.mark.parametrize("alpha", [0.06, 0.01, 1e-3])
+def test_the_guarantee(budget: Budget, alpha: float) -> None:
+    """P(|error| <= alpha) >= 1 - beta with 2 m groups of `samples_for` records."""
+    beta, trials, radius = 0.1, 100, 50.0
+    estimator = KSU20Mean(k=2, radius=radius, alpha=alpha, constants="paper", beta=beta)
+    n = 2 * estimator.groups * enough(alpha, radius, budget)
+    assert n <= 10**12
+    for factor, where in zip(FACTORS, (31.7, -49.9, 49.0, 0.01), strict=True):
+        law = TwoPoint(p=0.5 if factor is None else (factor * alpha) ** 2, k=2, location=where)
+        assert abs(law.mean) <= radius
+        found = run(estimator, law.sample(np.random.default_rng(6), trials, n), budget)
+        misses = int(np.sum(~(np.abs(found.value - law.mean) <= alpha)))
+        # Binomial test with false-alarm probability 1e-6.
+        assert stats.binom.sf(misses - 1, trials, beta) > FALSE_ALARM
+
+
+@each_notion
+@pytest.mark.parametrize("alpha", [0.06, 1e-3])
+def test_the_guarantee_of_one_group(steps: Steps, budget: Budget, alpha: float) -> None:
+    """What the median boosts: each group errs by more than alpha with probability < 0.3.
+
+    Range, sampling and noise fail with probability 0.1 each; the two latter are alpha/3 at
+    most. If the mean is r inside, clipping adds E(|X - mu| - r)_+ <= 1/(4r) = alpha/40.
+    """
+    radius, law = 50.0, TwoPoint(p=(alpha / 60) ** 2, k=2, location=20.0)
+    estimator = KSU20Mean(k=2, radius=radius, alpha=alpha, constants="paper", beta=0.9)
+    n = 2 * estimator.groups * enough(alpha, radius, budget)
+    run(estimator, law.sample(np.random.default_rng(7), 20, n), budget)
+    values = np.concatenate([mean.value for *_, mean in steps.means])
+    before = np.concatenate([mean.before_noise for *_, mean in steps.means])
+    misses = int(np.sum(~(np.abs(values - law.mean) <= alpha)))
+    # Binomial tests with false-alarm probability 1e-6.
+    assert stats.binom.sf(misses - 1, values.size, 0.3) > FALSE_ALARM
+    loud = int(np.sum(np.abs(values - before) > alpha / 3))
+    assert stats.binom.sf(loud - 1, values.size, 0.1) > FALSE_ALARM
+
+
+@pytest.mark.parametrize(
+    ("budget", "radius"),
+    [(budget, radius) for budget in THREE for radius in (20.0, 1e6)] + [(THREE[2], None)],
+)
+@pytest.mark.parametrize("alpha", [0.06, 0.005])
+def test_the_conditions_of_theorem_3_3(budget: Budget, alpha: float, radius: float | None) -> None:
+    """A width of 6r, at most alpha n records outside, and the mean r inside."""
+    r, trials = 10 / alpha, 300
+    estimator = KSU20Range(k=2, alpha=alpha, radius=radius)
+    # Those beyond r are Binomial(n, alpha^2/100): with 16/alpha records few exceed alpha n.
+    n = 16 / alpha
+    for _ in range(20):
+        n = max(16 / alpha, range_needs(alpha, 2, radius, budget, n))
+    n = math.ceil(n)
+    for factor, where in ((None, 19.0), (1.0, -19.9), (0.1, 0.0)):
+        law = TwoPoint(p=0.5 if factor is None else (factor * alpha) ** 2, k=2, location=where)
+        sample = law.sample(np.random.default_rng(8), trials, n)
+        found = run(estimator, sample, budget)
+        assert found.interval is not None
+        low, high = found.interval
+        right = np.isfinite(low)
+        np.testing.assert_allclose((high - low)[right], 6 * r, rtol=1e-6)
+        inside = sample.count(np.nan_to_num(low), np.nan_to_num(high))
+        right &= n - inside <= alpha * n
+        right &= (law.mean - low >= r) & (high - law.mean >= r)
+        # Binomial test with false-alarm probability 1e-6.
+        assert stats.binom.sf(int(np.sum(~right)) - 1, trials, 0.1) > FALSE_ALARM
+
+
+def test_no_bound_is_for_approximate_dp_only() -> None:
+    sample = CountedSample([1e12, 1e12 + 2.0], [[5 * 10**6, 5 * 10**6]])
+    for estimator in (KSU20Mean(k=2, radius=None), KSU20Range(k=2, alpha=0.05, radius=None)):
+        assert estimator.honoured == (ApproxDP,)
+        for budget in (PureDP(1.0), ZCDP(1.0)):
+            with pytest.raises(ValueError, match="it supports: approx"):
+                run(estimator, sample, budget)
+    mean, middle = (
+        e.run(sample, Ledger(THREE[2], np.random.default_rng(9)))
+        for e in (KSU20Mean(k=2, radius=None), KSU20Range(k=2, alpha=0.05, radius=None))
+    )
+    assert abs(mean.value[0] - 1e12 - 1) < 0.1
+    assert abs(middle.value[0] - 1e12) < 2 * 200
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1.5, math.nan])
+def test_alpha_is_checked(alpha: float) -> None:
+    for make in (KSU20Mean, KSU20Range):
+        with pytest.raises(ValueError, match="alpha"):
+            make(k=2, radius=1.0, alpha=alpha)

@@ -45,13 +45,16 @@ def rounds_of(rounds: int) -> list[float]:
 def widths_by_hand(
     n: int, radius: float, rounds: int, sigma: float, beta: float, budget: Budget
 ) -> list[float]:
-    """Each new half width: 1 - miss quantiles of the sampling error and of the noise."""
+    """Each new half width: 1 - miss quantiles of the sampling error and of the noise.
+
+    An interval that would not be narrower is not drawn anew.
+    """
     miss, w = beta / (2 * rounds), radius
     found = [radius]
     for share in rounds_of(rounds):
         clip = w + sigma * math.sqrt(2 * math.log(2 * n / beta))
         sampling = stats.norm.isf(miss / 2, scale=sigma / math.sqrt(n))
-        w = float(sampling + noise_law(budget, share, 2 * clip / n).isf(miss / 2))
+        w = min(w, float(sampling + noise_law(budget, share, 2 * clip / n).isf(miss / 2)))
         found.append(w)
     return found
 
@@ -94,8 +97,9 @@ def run(
 
 
 @pytest.mark.parametrize("budget", BUDGETS, ids=lambda b: b.label)
-def test_rounds_against_a_loop(budget: Budget, monkeypatch: pytest.MonkeyPatch) -> None:
-    n, radius, sigma = 12, 20.0, 1.5
+@pytest.mark.parametrize("n", [3, 60, 900])  # no round, some or all of them shrink the interval
+def test_rounds_against_a_loop(budget: Budget, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    radius, sigma = 20.0, 1.5
     values = np.random.default_rng(2).normal(5.0, 30.0, (40, n))
     found, steps = run(
         DenseSample(values), budget, monkeypatch, radius=radius, rounds=3, sigma=sigma, beta=0.2
@@ -110,17 +114,20 @@ def test_rounds_against_a_loop(budget: Budget, monkeypatch: pytest.MonkeyPatch) 
             assert mean == pytest.approx(wanted, rel=1e-12, abs=1e-10)
         assert sensitivity == pytest.approx(2 * reach / n, rel=1e-12)
         assert paid.amounts == pytest.approx([a * rounds_of(3)[j] for a in budget.amounts])
-        centre = released
+        centre = released if widths[j + 1] < widths[j] else centre
     assert len(steps) == 3
-    np.testing.assert_array_equal(found.value, centre)
+    np.testing.assert_array_equal(found.value, steps[-1][3])
     np.testing.assert_array_equal(found.before_noise, steps[-1][1])
+    np.testing.assert_allclose(found.interval[0], centre - widths[3], rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(found.interval[1], centre + widths[3], rtol=1e-10, atol=1e-10)
 
 
 def test_report_changes_nothing_but_what_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    sample = DenseSample(np.random.default_rng(3).normal(size=(6, 30)))
+    sample = DenseSample(np.random.default_rng(3).normal(size=(6, 300)))
     options: dict[str, Any] = {"radius": 9.0, "rounds": 3, "sigma": 1.2, "beta": 0.05}
     _, usual = run(sample, PureDP(1.0), monkeypatch, **options)
-    widths = widths_by_hand(30, 9.0, 3, 1.2, 0.05, PureDP(1.0))
+    widths = widths_by_hand(300, 9.0, 3, 1.2, 0.05, PureDP(1.0))
+    assert widths == sorted(widths, reverse=True)
     for report in (1, 2, 3, None):
         found, steps = run(sample, PureDP(1.0), monkeypatch, **options, report=report)
         assert sum(paid.amounts[0] for paid, *_ in steps) == pytest.approx(1.0, rel=1e-12)

@@ -160,6 +160,32 @@ def test_noise_quantiles_at_tiny_probabilities(budget: Budget) -> None:
 
 
 @each
+def test_the_tail_of_the_noise(budget: Budget) -> None:
+    l1, l2 = 2.0, math.sqrt(2)
+    upper = np.array([0.5, 0.4, 1e-3, 1e-9, 1e-17, 1e-100, 1e-300])
+    found = budget.noise_tail(upper, l1, l2)
+    assert found.shape == upper.shape
+    assert found[0] == 0.0
+    # A tail is off by its relative slope, up to x^2 = 1400 for a Gaussian, times 1e-16.
+    np.testing.assert_allclose(noise_law(budget, l1, l2).sf(found), upper, rtol=1e-11)
+    grid = budget.noise_tail(upper.reshape(-1, 1), l1, l2)
+    np.testing.assert_array_equal(grid[:, 0], found)
+
+
+@each
+def test_the_tail_of_the_noise_at_its_ends(budget: Budget) -> None:
+    ends = budget.noise_tail(np.array([5e-324, 1e-310, 0.5]), 1.0, 1.0)
+    assert np.all(np.isfinite(ends))
+    assert np.all(np.diff(ends) < 0)
+    # One number's quantile of the absolute noise is half of its probability on each side.
+    assert budget.noise_tail(np.array(0.05), 1.0, 1.0) == budget.noise_quantile(0.1)
+
+
+def test_the_tail_of_no_noise() -> None:
+    assert NonPrivate().noise_tail(np.array([1e-9, 0.5]), 2.0, 1.0).tolist() == [0.0, 0.0]
+
+
+@each
 def test_noise_takes_its_own_sensitivity(budget: Budget) -> None:
     l1, l2 = 0.7, 0.4
     for shape in ((30_000,), (10_000, 3)):

@@ -98,11 +98,20 @@ def datasets(most: int) -> Iterator[tuple[int, ...]]:
             yield counts
 
 
+def sorted_of(counts: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(sorted(counts))
+
+
 def neighbours(
     budget: Budget, spare: float, factor: float = 1.0, most: int = 4
 ) -> Iterator[tuple[Floats, Floats]]:
     """The laws of all datasets of at most `most` records and of those one record away."""
-    laws = {counts: law_of(counts, budget, spare, factor) for counts in datasets(most)}
+    ordered = {c: law_of(c, budget, spare, factor) for c in datasets(most) if c == sorted_of(c)}
+    laws = {}
+    for counts in datasets(most):  # bins are exchangeable: one law per set of counts
+        law = ordered[sorted_of(counts)].copy()
+        law[np.argsort(counts, kind="stable")] = law[:LISTED].copy()
+        laws[counts] = law
     for counts, law in laws.items():
         for a, b in itertools.permutations(range(LISTED), 2):
             if counts[a]:

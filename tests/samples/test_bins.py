@@ -25,7 +25,8 @@ ROWS = [
     [0.5] * 10,
     [-0.25, -0.25, 1e9, -1e9, 1e9, 3.25, 1.5, 1.5, -0.5, 1.0],
 ]
-ENDS = [
+End = tuple[float, float, float] | tuple[float, float, float, float]
+ENDS: list[End] = [
     (0.5, -4.0, 4.0),
     (1.5, -4.0, 4.0),  # the last bin reaches beyond
     (1.0, -3.5, 0.75),
@@ -38,44 +39,59 @@ ENDS = [
     (1.5, -4.0, INF),
     (1.5, -INF, 4.0),
     (1024.0, -(2.0**40), 2.0**40),
+    (1.5, -4.0, 4.0, 0.0),  # aligned elsewhere: the first bin reaches beyond as well
+    (1.5, -4.0, 4.0, 0.5),
+    (0.5, -3.5, 2.0, -100.25),
+    (2.0, 0.25, 0.5, 7.0),
+    (0.75, -INF, INF, 0.25),
+    (1.5, -INF, 4.0, 1.0),
+    (1.5, -4.0, INF, -INF),  # no point: 0
 ]
 
 
-def number_of_bins(width: float, lower: float, upper: float) -> float:
-    if math.isinf(lower) or math.isinf(upper):
-        return INF
-    return max(1, math.ceil((Fraction(upper) - Fraction(lower)) / Fraction(width)))
-
-
-def left_end(x: float, width: float, lower: float, upper: float) -> Fraction:
-    """The left end of the bin of one record, from the definition."""
-    start = Fraction(lower) if math.isfinite(lower) else Fraction(0)
-    which = (Fraction(x) - start) // Fraction(width)
+def first_and_last(end: End) -> tuple[Fraction, float, float]:
+    """Where bin 0 of the definition starts, and the numbers of the outer bins from there."""
+    width, lower, upper, *aligned = end
+    point = aligned[0] if aligned else lower
+    start = Fraction(point) if math.isfinite(point) else Fraction(0)
+    first = last = INF
     if math.isfinite(lower):
-        which = max(which, 0)
+        first = (Fraction(lower) - start) // Fraction(width)
     if math.isfinite(lower) and math.isfinite(upper):
-        which = min(which, int(number_of_bins(width, lower, upper)) - 1)
-    return start + which * Fraction(width)
+        last = max(first, math.ceil((Fraction(upper) - start) / Fraction(width)) - 1)
+    return start, -INF if math.isinf(lower) else first, last
 
 
-def naive(rows: list[list[float]], ends: list[tuple[float, float, float]]) -> list[object]:
+def number_of_bins(end: End) -> float:
+    _, first, last = first_and_last(end)
+    return last - first + 1
+
+
+def left_end(x: float, end: End) -> Fraction:
+    """The left end of the bin of one record, from the definition."""
+    start, first, last = first_and_last(end)
+    which = (Fraction(x) - start) // Fraction(end[0])
+    return start + Fraction(min(max(which, first), last)) * Fraction(end[0])
+
+
+def naive(rows: list[list[float]], ends: list[End]) -> list[object]:
     """Per trial, the left ends and counts of its bins in increasing order."""
     return [
-        sorted(Counter(left_end(x, *end) for x in row).items())
+        sorted(Counter(left_end(x, end) for x in row).items())
         for row, end in zip(rows, ends, strict=True)
     ]
 
 
-def found(sample: Sample, bins: Bins, ends: list[tuple[float, float, float]]) -> list[object]:
+def found(sample: Sample, bins: Bins, ends: list[End]) -> list[object]:
     """The same from `occupied`; the left ends by bins of the trial's own."""
     held = sample.occupied(bins)
     assert held.trial.shape == held.index.shape == held.count.shape
     assert np.all(np.diff(held.trial) >= 0)
     tables = []
-    for trial, (width, lower, upper) in enumerate(ends):
+    for trial, end in enumerate(ends):
         own = held.trial == trial
         assert np.all(np.diff(held.index[own]) > 0)
-        lefts = Bins(width, lower, upper).left(held.index[own])
+        lefts = Bins(*end).left(held.index[own])
         counts = held.count[own].tolist()
         tables.append([(Fraction(a), c) for a, c in zip(lefts.tolist(), counts, strict=True)])
     return list(tables)
@@ -86,37 +102,36 @@ def counted(rows: list[list[float]]) -> CountedSample:
     return CountedSample(atoms, [[row.count(x) for x in atoms] for row in rows])
 
 
-@pytest.mark.parametrize(("width", "lower", "upper"), ENDS)
+@pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("kind", [DenseSample, counted])
-def test_occupied_against_a_loop(kind: type, width: float, lower: float, upper: float) -> None:
-    bins, ends = Bins(width, lower, upper), [(width, lower, upper)] * len(ROWS)
-    assert float(bins.count) == number_of_bins(width, lower, upper)
-    assert found(kind(ROWS), bins, ends) == naive(ROWS, ends)
+def test_occupied_against_a_loop(kind: type, end: End) -> None:
+    assert float(Bins(*end).count) == number_of_bins(end)
+    assert found(kind(ROWS), Bins(*end), [end] * len(ROWS)) == naive(ROWS, [end] * len(ROWS))
 
 
 @pytest.mark.parametrize("kind", [DenseSample, counted])
 def test_bins_per_trial_against_a_loop(kind: type) -> None:
-    ends = [(0.5, -4.0, 3.0), (0.25, -INF, INF), (1.5, 0.0, INF), (4.0, -5.0, -1.0)]
+    ends: list[End] = [(0.5, -4.0, 3.0), (0.25, -INF, INF), (1.5, 0.0, INF), (4.0, -5.0, -1.0)]
     width, lower, upper = np.array(ends).T
     bins = Bins(width, lower, upper)
-    assert bins.count.tolist() == [number_of_bins(*end) for end in ends]
+    assert bins.count.tolist() == [number_of_bins(end) for end in ends]
     assert found(kind(ROWS), bins, ends) == naive(ROWS, ends)
-    # One width, and ends per trial; and the other way round.
-    some = [(0.5, a, b) for _, a, b in ends]
+    # One width and ends per trial, the other way round, and a point of alignment per trial.
+    some: list[End] = [(0.5, a, b) for a, b in zip(lower.tolist(), upper.tolist(), strict=True)]
     assert found(kind(ROWS), Bins(0.5, lower, upper), some) == naive(ROWS, some)
     some = [(w, -4.0, 4.0) for w in width.tolist()]
     assert found(kind(ROWS), Bins(width, -4.0, 4.0), some) == naive(ROWS, some)
+    points = [0.0, 0.125, -7.0, 1e6]
+    some = [(w, -4.0, 4.0, point) for w, point in zip(width.tolist(), points, strict=True)]
+    assert found(kind(ROWS), Bins(width, -4.0, 4.0, np.array(points)), some) == naive(ROWS, some)
 
 
-@pytest.mark.parametrize("budget_of_bins", [0, 10**9], ids=["sort", "table"])
-@pytest.mark.parametrize(("width", "lower", "upper"), ENDS[:6])
-def test_sorting_and_a_table_agree(
-    monkeypatch: pytest.MonkeyPatch, budget_of_bins: int, width: float, lower: float, upper: float
-) -> None:
-    monkeypatch.setattr(dense, "DENSE_BINS", budget_of_bins)
-    ends = [(width, lower, upper)] * len(ROWS)
+@pytest.mark.parametrize("most", [0, 10**9], ids=["sort", "table"])
+@pytest.mark.parametrize("end", ENDS[:6])
+def test_sorting_and_a_table_agree(monkeypatch: pytest.MonkeyPatch, most: int, end: End) -> None:
+    monkeypatch.setattr(dense, "DENSE_BINS", most)
     for rows in (np.array(ROWS), np.asfortranarray(ROWS), np.array(ROWS)[:, ::-1]):
-        assert found(DenseSample(rows), Bins(width, lower, upper), ends) == naive(ROWS, ends)
+        assert found(DenseSample(rows), Bins(*end), [end] * 4) == naive(ROWS, [end] * 4)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 3000), (400, 7), (5, 300)])
@@ -183,7 +198,7 @@ def test_a_far_lower_end_takes_no_digits_from_records_near_0(width: float, radiu
     bins = Bins(width, -radius, radius)
     x = np.random.default_rng(2).uniform(-20 * width, 20 * width, (1, 500))
     left = bins.left(bins.index(x)[0])
-    wanted = np.array([float(left_end(v, width, -radius, radius)) for v in x[0].tolist()])
+    wanted = np.array([float(left_end(v, (width, -radius, radius))) for v in x[0].tolist()])
     # Units in the last place of numbers up to 21 widths; no record is that near to an edge.
     np.testing.assert_allclose(left, wanted, rtol=0, atol=21 * width * 2**-52)
     assert float(bins.count) == pytest.approx(2 * radius / width, rel=1e-15)
@@ -225,12 +240,12 @@ def test_ranked_against_sorting(kind: type, first: int, last: int) -> None:
         assert np.repeat(v, c.astype(int)).tolist() == sorted(row)[first : last + 1]
 
 
-@pytest.mark.parametrize("shape", [(3, 1), (3, 2), (4, 101)])
+@pytest.mark.parametrize("shape", [(3, 1), (3, 2), (4, 101), (2, 1000)])
 def test_all_ranks_of_dense_records(shape: tuple[int, int]) -> None:
     values = np.random.default_rng(3).integers(-20, 20, shape).astype(float)
     ordered = np.sort(values, axis=1)
-    for first in range(0, shape[1], 5):
-        for last in range(first, shape[1], 7):
+    for first in range(0, shape[1], 1 + shape[1] // 20):
+        for last in range(first, shape[1], 1 + shape[1] // 14):
             found, counts = DenseSample(values).ranked(first, last)
             np.testing.assert_array_equal(found, ordered[:, first : last + 1])
             assert np.all(counts == 1)
@@ -243,11 +258,9 @@ def test_counted_ranks_at_large_n() -> None:
     assert counts.tolist() == [[10.0, 3.0, 0.0, 8.0], [0.0, 0.0, 21.0, 0.0]]
 
 
-@pytest.mark.parametrize("budget_of_bins", [0, 10**9], ids=["sort", "table"])
-def test_bins_and_ranks_modify_nothing(
-    monkeypatch: pytest.MonkeyPatch, budget_of_bins: int
-) -> None:
-    monkeypatch.setattr(dense, "DENSE_BINS", budget_of_bins)
+@pytest.mark.parametrize("most", [0, 10**9], ids=["sort", "table"])
+def test_bins_and_ranks_modify_nothing(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    monkeypatch.setattr(dense, "DENSE_BINS", most)
     values = np.random.default_rng(4).normal(size=(3, 50))
     atoms = np.arange(5.0)
     counts = np.random.default_rng(5).multinomial(50, np.full(5, 0.2), 3)

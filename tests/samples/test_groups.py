@@ -206,7 +206,9 @@ def test_a_replaced_record_changes_one_pair() -> None:
 
 
 # Differences 1 and -1 give the same value, as do the two zeros of equal records.
-@pytest.mark.parametrize("counts", [(2, 2), (2, 2, 1), (1, 1, 2), (3, 2, 2), (1, 1, 1, 1), (5, 0, 1)])
+@pytest.mark.parametrize(
+    "counts", [(2, 2), (2, 2, 1), (1, 1, 2), (3, 2, 2), (1, 1, 1, 1), (5, 0, 1)]
+)
 def test_counted_half_squared_differences_are_of_a_uniform_matching(
     counts: tuple[int, ...],
 ) -> None:
@@ -220,9 +222,7 @@ def test_counted_half_squared_differences_are_of_a_uniform_matching(
         pairs = zip(order[::2], order[1::2], strict=False)  # the last of an odd n is left out
         return tuple(sorted((atoms[a] - atoms[b]) ** 2 / 2 for a, b in pairs))
 
-    seen: list[Hashable] = [
-        tuple(np.repeat(squares.atoms, row).tolist()) for row in squares.counts
-    ]
+    seen: list[Hashable] = [tuple(np.repeat(squares.atoms, row).tolist()) for row in squares.counts]
     assert_law(seen, enumerated(counts, outcome))
 
 

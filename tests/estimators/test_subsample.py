@@ -1,0 +1,413 @@
+"""Subsample and aggregate: against loops, and the test of hypotheses against exact laws."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import integrate, stats
+
+from dpbench.estimators import (
+    ClippedMean,
+    EmpiricalMean,
+    Estimate,
+    Estimator,
+    Median,
+    MedianOfMeans,
+    SubsampleAggregate,
+    SubsampleTest,
+    TrimmedMean,
+)
+from dpbench.parameters import ConfigError
+from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
+from dpbench.samples import CountedSample, DenseSample, Sample
+
+Floats = NDArray[np.float64]
+Vote = Literal["count", "exponential", "histogram"]
+FALSE_ALARM = 1e-6
+VOTES: tuple[Vote, ...] = ("count", "exponential", "histogram")
+BUDGETS: list[Budget] = [
+    PureDP(0.9),
+    ZCDP(0.3),
+    ApproxDP(0.9, 0.02, "classical"),
+    ApproxDP(0.9, 0.02, "laplace"),
+]
+each_budget = pytest.mark.parametrize("budget", BUDGETS, ids=lambda b: b.label)
+each_vote = pytest.mark.parametrize("vote", VOTES)
+
+
+def run(estimator: Estimator, sample: Sample, budget: Budget, seed: int = 0) -> Estimate:
+    return estimator.run(sample, Ledger(budget, np.random.default_rng(seed)))
+
+
+def buckets_of(row: Floats, k: int) -> list[Floats]:
+    """k runs of records, the first n mod k of them with one more."""
+    sizes = [len(row) // k + (i < len(row) % k) for i in range(k)]
+    ends = np.cumsum(sizes)
+    return [row[end - size : end] for size, end in zip(sizes, ends, strict=True)]
+
+
+def spread(values: Floats) -> float:
+    """What `spreads` is for one bucket."""
+    ordered: list[float] = sorted(values.tolist())
+    return ordered[-1] - ordered[0]
+
+
+def spreads(rows: Floats) -> Floats:
+    return np.asarray(rows.max(axis=1) - rows.min(axis=1))
+
+
+def middle(values: Floats) -> float:
+    """The middle value, or the mean of the middle two."""
+    ordered, n = sorted(values.tolist()), len(values)
+    return float((ordered[(n - 1) // 2] + ordered[n // 2]) / 2)
+
+
+def trimmed(values: Floats) -> float:
+    """The mean without three tenths from each end."""
+    cut = int(0.3 * len(values))
+    kept: list[float] = sorted(values.tolist())[cut : len(values) - cut]
+    return sum(kept) / len(kept)
+
+
+BASES: list[tuple[Any, Any]] = [
+    ("empirical_mean", np.mean),
+    ({"kind": "trimmed_mean", "fraction": 0.3}, trimmed),
+    (Median(), middle),
+    (MedianOfMeans(groups=1), np.mean),
+    (spreads, spread),
+]
+
+
+@pytest.mark.parametrize(("base", "alone"), BASES)
+@pytest.mark.parametrize(("n", "k"), [(12, 4), (14, 4), (5, 5), (9, 1), (23, 8)])
+def test_the_clipped_mean_of_outputs_against_a_loop(base: Any, alone: Any, n: int, k: int) -> None:
+    values = np.random.default_rng(1).standard_t(2, (6, n))
+    estimator = SubsampleAggregate(buckets=k, lower=-0.5, upper=0.75, base=base, aggregate="mean")
+    found = run(estimator, DenseSample(values), PureDP(1.0)).before_noise
+    wanted = [
+        sum(min(max(alone(bucket), -0.5), 0.75) for bucket in buckets_of(row, k)) / k
+        for row in values
+    ]
+    np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize(("base", "alone"), BASES)
+@pytest.mark.parametrize(("n", "k"), [(12, 4), (14, 4), (23, 7)])
+def test_median_and_mode_against_a_loop(base: Any, alone: Any, n: int, k: int) -> None:
+    """Before the noise; and with hardly any, after it too."""
+    values, budget = np.random.default_rng(2).standard_t(2, (6, n)), PureDP(1e6)
+    for row in values:
+        outputs = [float(alone(bucket)) for bucket in buckets_of(row, k)]
+        options: dict[str, Any] = {"buckets": k, "lower": -100.0, "upper": 100.0, "base": base}
+        found = run(SubsampleAggregate(**options, resolution=1e-3), DenseSample([row]), budget)
+        assert found.before_noise[0] == pytest.approx(middle(np.array(outputs)), abs=1e-12)
+        # Within the resolution of a median: between the middle two.
+        ordered = sorted(outputs)
+        assert ordered[(k - 1) // 2] - 1e-3 <= found.value[0] <= ordered[k // 2] + 1e-3
+
+        # Bins of width 2 * 0.25 from -1 to 3; those beyond count in the nearest.
+        options.update(lower=-1.0, upper=3.0)
+        bins = [min(max(math.floor((x + 1.0) / 0.5), 0), 7) for x in outputs]
+        modes = [i for i in set(bins) if bins.count(i) == max(map(bins.count, bins))]
+        mode = SubsampleAggregate(**options, resolution=0.25, aggregate="mode")
+        found = run(mode, DenseSample([row]), budget)
+        centres = [-1.0 + 0.5 * i + 0.25 for i in modes]
+        for value in (found.value[0], found.before_noise[0]):
+            assert min(abs(value - centre) for centre in centres) < 1e-12
+
+
+@each_budget
+def test_the_noise_of_the_mean_of_outputs(budget: Budget) -> None:
+    estimator = SubsampleAggregate(buckets=5, lower=-1.0, upper=2.0, aggregate="mean")
+    found = run(estimator, DenseSample(np.zeros((5000, 10))), budget).value
+    law = count_noise(budget, scale=3.0 / 5)  # the sensitivity of one output of five
+    # Kolmogorov-Smirnov test with false-alarm probability 1e-6.
+    assert stats.kstest(found, law.cdf).pvalue > FALSE_ALARM
+
+
+def test_the_private_median_of_means() -> None:
+    """The exponential mechanism over pieces of constant score, by hand."""
+    means, h, epsilon, k = np.array([0.2, 0.5, 0.55, 0.9, 3.0]), 0.05, 1.2, 5
+    estimator = SubsampleAggregate(buckets=k, lower=-1.0, upper=2.0, resolution=h)
+    row = np.stack([means - 1, means + 1], axis=1).ravel()
+    found = run(estimator, DenseSample(np.tile(row, (50_000, 1))), PureDP(epsilon)).value
+    assert -1 <= found.min() <= found.max() <= 2
+    capped = np.clip(means, -1.0, 2.0)
+    edges = np.unique(np.clip([-1.0, 2.0, *(capped - h), *(capped + h)], -1.0, 2.0))
+    weights = []
+    for left, right in itertools.pairwise(edges):
+        t = (left + right) / 2
+        below, upto = np.sum(capped < t - h), np.sum(capped <= t + h)
+        score = -max(0.0, below - k / 2, k / 2 - upto)
+        weights.append((right - left) * math.exp(epsilon * score / 2))
+    counts, _ = np.histogram(found, edges)
+    # Chi-squared test with false-alarm probability 1e-6.
+    expected = np.array(weights) / sum(weights) * len(found)
+    assert stats.chisquare(counts, expected).pvalue > FALSE_ALARM
+
+
+@pytest.mark.parametrize("aggregate", ["median", "mean", "mode"])
+def test_counted_data(aggregate: Literal["median", "mean", "mode"]) -> None:
+    sample = CountedSample([0.0, 1.0], np.tile([7 * 10**11, 3 * 10**11], (20, 1)))
+    estimator = SubsampleAggregate(
+        buckets=100, lower=-10.0, upper=10.0, aggregate=aggregate, resolution=1e-3
+    )
+    found = run(estimator, sample, PureDP(10.0)).value
+    # Means of 1e10 records are within 5e-5 of 0.3; the scale of the mean's noise is 0.02, and
+    # the others are within a few resolutions. The false-alarm probability is below 1e-6.
+    assert np.all(np.abs(found - 0.3) < {"mean": 0.5, "median": 2e-3, "mode": 2e-3}[aggregate])
+
+
+def test_a_function_needs_records_and_returns_a_number_per_bucket() -> None:
+    options: dict[str, Any] = {"buckets": 2, "lower": 0.0, "upper": 1.0}
+    with pytest.raises(ValueError, match="needs records"):
+        run(SubsampleAggregate(base=np.max, **options), CountedSample([0.5], [[9]]), PureDP(1.0))
+    for wrong in (lambda rows: rows, lambda rows: rows.mean(), lambda rows: rows[0]):
+        with pytest.raises(ValueError, match="the base function returned"):
+            run(SubsampleAggregate(base=wrong, **options), DenseSample(np.ones((3, 9))), PureDP(1))
+
+
+def test_a_function_cannot_write_to_the_records() -> None:
+    def clears(rows: Floats) -> Floats:
+        rows[:] = 0.0
+        return spreads(rows)
+
+    values = np.ones((3, 9))
+    with pytest.raises(ValueError, match="read-only"):
+        run(
+            SubsampleAggregate(buckets=2, lower=0.0, upper=1.0, base=clears),
+            DenseSample(values),
+            PureDP(1.0),
+        )
+    assert np.all(values == 1.0)
+
+
+@pytest.mark.parametrize("aggregate", ["median", "mean", "mode"])
+@pytest.mark.parametrize("extreme", [math.inf, -math.inf, math.nan])
+def test_an_output_that_is_no_number_is_no_signal(aggregate: Any, extreme: float) -> None:
+    """One wild record may drive a function to infinity: the release may not say so.
+
+    An error would tell two neighbours apart, whatever the budget.
+    """
+
+    def wild(rows: Floats) -> Floats:
+        return np.where(rows.max(axis=1) > 100.0, extreme, rows.mean(axis=1))
+
+    estimator = SubsampleAggregate(
+        buckets=5, lower=-1.0, upper=1.0, base=wild, aggregate=aggregate, resolution=0.1
+    )
+    values = np.full((50, 10), 0.25)
+    values[:, 3] = 1e3
+    found = run(estimator, DenseSample(values), PureDP(1.0)).value
+    assert found.shape == (50,)
+    assert np.all(np.isfinite(found))
+
+
+@pytest.mark.parametrize(
+    ("base", "reason"),
+    [
+        (ClippedMean(lower=0.0, upper=1.0), "lippedMean is private"),
+        ({"kind": "clipped_mean", "lower": 0.0, "upper": 1.0}, "lippedMean is private"),
+        ("binary_mean", "inaryMean is private"),
+        ("no_such_mean", "choose from .*empirical_mean"),
+        ({"kind": "trimmed_mean", "fraction": 0.7}, "fraction: 0.7"),
+        (3, "give an estimator without privacy or a function"),
+        (None, "give an estimator without privacy or a function"),
+    ],
+)
+def test_other_bases_are_refused_in_one_line(base: Any, reason: str) -> None:
+    options: dict[str, Any] = {"buckets": 3, "lower": 0.0, "upper": 1.0, "base": base}
+    with pytest.raises(ValueError, match=reason):
+        SubsampleAggregate(**options)
+    with pytest.raises(ConfigError, match=rf"^estimator\.sub\.base.*{reason}") as caught:
+        Estimator.build({"kind": "subsample_aggregate", **options}, "estimator.sub")
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_bases_by_name_by_mapping_and_by_instance_are_the_same() -> None:
+    options: dict[str, Any] = {"buckets": 3, "lower": 0.0, "upper": 1.0}
+    default = SubsampleAggregate(**options)
+    for base in ("empirical_mean", {"kind": "empirical_mean"}, EmpiricalMean()):
+        assert SubsampleAggregate(**options, base=base) == default
+    named = SubsampleAggregate(**options, base={"kind": "trimmed_mean", "fraction": 0.3})
+    assert named.base == TrimmedMean(fraction=0.3)
+
+
+@pytest.mark.parametrize("bounds", [(1.0, 1.0), (2.0, 1.0)])
+def test_bounds_are_checked(bounds: tuple[float, float]) -> None:
+    with pytest.raises(ValueError, match="upper must exceed lower"):
+        SubsampleAggregate(buckets=3, lower=bounds[0], upper=bounds[1])
+
+
+@pytest.mark.parametrize(("n", "k"), [(12, 4), (14, 4), (23, 7)])
+def test_a_replaced_record_changes_one_output(n: int, k: int) -> None:
+    seen: list[Floats] = []
+
+    def spy(rows: Floats) -> Floats:
+        seen.append(rows.copy())
+        return spreads(rows)
+
+    estimator = SubsampleAggregate(buckets=k, lower=-9.0, upper=9.0, base=spy, aggregate="mean")
+    values = np.random.default_rng(3).normal(size=(1, n))
+
+    def outputs(row: Floats) -> tuple[list[tuple[float, ...]], float]:
+        seen.clear()
+        before = run(estimator, DenseSample(row), PureDP(1.0)).before_noise[0]
+        return [tuple(bucket) for rows in seen for bucket in rows], float(before)
+
+    buckets, mean = outputs(values)
+    assert sorted(itertools.chain(*buckets)) == sorted(values[0])  # disjoint, and all of them
+    for i in range(n):
+        other = values.copy()
+        other[0, i] = 1e300
+        changed, moved = outputs(other)
+        assert sum(a != b for a, b in zip(buckets, changed, strict=True)) == 1
+        assert abs(moved - mean) <= 18.0 / k
+
+
+# The test of hypotheses.
+
+
+def count_noise(budget: Budget, scale: float = 1.0) -> Any:
+    """Noise at sensitivity `scale`, from section 1 of algorithms.md."""
+    if isinstance(budget, ZCDP):
+        return stats.norm(scale=scale / math.sqrt(2 * budget.rho))
+    assert isinstance(budget, PureDP | ApproxDP)
+    if isinstance(budget, ApproxDP) and budget.noise_by == "classical":
+        sd = math.sqrt(2 * math.log(1.25 / budget.delta)) / budget.epsilon
+        return stats.norm(scale=scale * sd)
+    return stats.laplace(scale=scale / budget.epsilon)
+
+
+def output_law(votes: int, k: int, vote: Vote, budget: Budget) -> tuple[float, float, float]:
+    """Probabilities of the outputs 0, 1 and 'nothing released', given the votes for 1."""
+    lead = 2 * votes - k
+    if vote == "count":  # votes + noise > k/2
+        one = float(count_noise(budget).sf(-lead / 2))
+    elif vote == "exponential":  # weights exp(eps/2 votes)
+        assert isinstance(budget, PureDP | ZCDP | ApproxDP)
+        eps = math.sqrt(8 * budget.rho) if isinstance(budget, ZCDP) else budget.epsilon
+        one = 1 / (1 + math.exp(-eps * lead / 2))
+    elif isinstance(budget, ZCDP):  # the noises of two bins differ by N(0, 2/rho)
+        one = float(stats.norm.cdf(lead / math.sqrt(2 / budget.rho)))
+    elif isinstance(budget, PureDP):  # two Laplace noises of scale b: tail e^(-x/b) (2 + x/b)/4
+        x = abs(lead) * budget.epsilon / 2
+        tail = math.exp(-x) * (2 + x) / 4
+        one = 1 - tail if lead > 0 else tail
+    else:
+        assert isinstance(budget, ApproxDP)
+        return stable_law(votes, k, budget)
+    return 1 - one, one, 0.0
+
+
+def stable_law(votes: int, k: int, budget: ApproxDP) -> tuple[float, float, float]:
+    """The stability-based histogram: occupied bins only, above the threshold."""
+    b = 2 / budget.epsilon
+    threshold = 1 + b * math.log(1 / (2 * budget.delta))
+    laws: list[Any] = [stats.laplace(loc=count, scale=b) for count in (k - votes, votes)]
+    none = [float(law.cdf(threshold)) for law in laws]
+    if votes in {0, k}:  # the other bin is empty
+        alone = 1 - none[votes == k]
+        return (alone, 0.0, 1 - alone) if votes == 0 else (0.0, alone, 1 - alone)
+
+    def wins(i: int) -> float:
+        """Noisy count i is above the threshold and above the other."""
+        top = max(threshold, k) + 60 * b
+        kinks = sorted({min(max(float(c), threshold), top) for c in (votes, k - votes)})
+        return float(
+            integrate.quad(
+                lambda x: laws[i].pdf(x) * laws[1 - i].cdf(x), threshold, top, points=kinks
+            )[0]
+        )
+
+    return wins(0), wins(1), none[0] * none[1]
+
+
+def frequencies(found: Floats) -> list[int]:
+    return [int(np.sum(found == 0)), int(np.sum(found == 1)), int(np.sum(np.isnan(found)))]
+
+
+def agrees(found: Floats, law: tuple[float, float, float]) -> bool:
+    """Binomial tests of three frequencies with false-alarm probability 1e-6 in all."""
+    assert sum(frequencies(found)) == len(found)
+    pairs = zip(frequencies(found), law, strict=True)
+    return all(
+        stats.binomtest(seen, len(found), min(max(p, 0.0), 1.0)).pvalue > FALSE_ALARM / 3
+        for seen, p in pairs
+    )
+
+
+@each_vote
+@each_budget
+@pytest.mark.parametrize("k", [1, 4, 7])
+def test_outputs_given_the_votes(vote: Vote, budget: Budget, k: int) -> None:
+    for votes in range(k + 1):
+        # Buckets of two records, of mean 1 or 0; 1/2 itself is no vote for 1.
+        row = np.repeat([1.0] * votes + [0.5] * (k - votes), 2)
+        sample = DenseSample(np.tile(row, (4000, 1)))
+        found = run(SubsampleTest(buckets=k, aggregate=vote), sample, budget, seed=votes)
+        assert agrees(found.value, output_law(votes, k, vote, budget))
+        assert np.all(found.before_noise == float(2 * votes > k))
+
+
+@each_vote
+@each_budget
+@pytest.mark.parametrize("truth", [0, 1])
+@pytest.mark.parametrize(("k", "size", "s"), [(6, 4, 1.5), (9, 1, 0.8)])
+def test_the_probability_of_an_error(
+    vote: Vote, budget: Budget, truth: int, k: int, size: int, s: float
+) -> None:
+    """A bucket is wrong if its mean N(0 or 1, s^2/size) is on the wrong side of 1/2."""
+    wrong = float(stats.norm.cdf(-math.sqrt(size) / (2 * s)))
+    p = 1 - wrong if truth else wrong
+    weights = stats.binom.pmf(np.arange(k + 1), k, p)
+    laws = np.array([output_law(votes, k, vote, budget) for votes in range(k + 1)])
+    zero, one, nothing = (weights @ laws).tolist()
+    sample = DenseSample(np.random.default_rng(4).normal(truth, s, (20_000, k * size)))
+    found = run(SubsampleTest(buckets=k, aggregate=vote), sample, budget)
+    assert agrees(found.value, (zero, one, nothing))
+    majority = float(weights[np.arange(k + 1) > k / 2].sum())
+    assert agrees(found.before_noise, (1 - majority, majority, 0.0))
+
+
+def is_private(p: Floats, q: Floats, budget: Budget) -> bool:
+    """Whether output probabilities p and q are as close as the budget says; one direction."""
+    if isinstance(budget, ZCDP):
+        # Renyi divergences of some orders a are at most a rho.
+        a = np.array([[1.01], [1.5], [2.0], [5.0], [20.0], [100.0]])
+        both = (p > 1e-300) & (q > 1e-300)
+        moments = np.exp(np.log(p[both]) * a - np.log(q[both]) * (a - 1)).sum(axis=1)
+        return bool(np.all(np.log(moments) / (a.T - 1) <= budget.rho * a.T * (1 + 1e-9) + 1e-12))
+    assert isinstance(budget, PureDP | ApproxDP)
+    excess = float(np.maximum(p - math.exp(budget.epsilon) * q, 0).sum())
+    return excess <= (budget.delta * (1 + 1e-6) if isinstance(budget, ApproxDP) else 1e-12)
+
+
+@pytest.mark.parametrize("k", range(1, 9))
+@each_vote
+def test_privacy_of_the_votes(vote: Vote, k: int) -> None:
+    """One record changes one vote: exact output probabilities of all neighbouring counts."""
+    for eps, rho, delta in ((0.05, 0.001, 1e-6), (1.0, 0.5, 0.01)):
+        budgets: list[Budget] = [
+            PureDP(eps),
+            ZCDP(rho),
+            ApproxDP(eps, delta, "classical"),
+            ApproxDP(eps, delta, "laplace"),
+        ]
+        for budget in budgets:
+            laws = [np.array(output_law(votes, k, vote, budget)) for votes in range(k + 1)]
+            neighbours = list(itertools.pairwise(laws))
+            for p, q in neighbours + [(q, p) for p, q in neighbours]:
+                assert is_private(p, q, budget)
+
+
+def test_the_exponential_mechanism_is_tight() -> None:
+    """A vote moves the log-odds by eps: half the noise would break the guarantee."""
+    p, q = (output_law(v, 5, "exponential", PureDP(0.7)) for v in (2, 3))
+    odds = math.log(q[1] / q[0]) - math.log(p[1] / p[0])
+    assert odds == pytest.approx(0.7, rel=1e-12)
