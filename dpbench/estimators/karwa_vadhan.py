@@ -27,6 +27,7 @@ from dpbench.samples import Bins, Sample
 __all__ = ["KarwaVadhanMean", "LearnedGaussian", "PowersOfTwo"]
 
 Floats = NDArray[np.float64]
+MOST_BINS = 1e300
 Sigma = Annotated[float, Field(ge=1e-150, le=1e150)]
 
 
@@ -36,6 +37,8 @@ def _histogram_mean(
     """`KarwaVadhanMean`, with a sigma that may have been released for every trial."""
     coarse, fine = ledger.split(0.5, 0.5)
     t = sigma * gaussian_tail(sample.n, beta)
+    if radius is not None:
+        t = np.maximum(t, radius / MOST_BINS)
     reach = np.inf if radius is None else radius + t
     bins = Bins(2 * t, -reach, reach, aligned=0.0)
     centre = fullest_bin(sample, bins, coarse) + t

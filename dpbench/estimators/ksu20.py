@@ -29,7 +29,7 @@ __all__ = ["KSU20Mean", "KSU20Range", "accuracy_for", "accuracy_terms", "samples
 
 Floats = NDArray[np.float64]
 Radius = Annotated[float, Field(ge=0, le=1e300)]
-Alpha = Annotated[float, Field(gt=0, le=1)]
+Alpha = Annotated[float, Field(ge=1e-100, le=1)]
 Probability = Annotated[float, Field(gt=0, lt=1)]
 Constants = Literal["paper", "practical"]
 
@@ -199,8 +199,19 @@ class KSU20Mean(Estimator):
         """The error sought with n records, both halves together."""
         if self.alpha is not None:
             return self.alpha
-        size = n / (2 * self.groups) if self.constants == "paper" else n
-        return accuracy_for(size, self.k, self.radius, budget, self.constants)
+        return accuracy_for(self._enough_for(n), self.k, self.radius, budget, self.constants)
+
+    def _enough_for(self, n: int) -> float:
+        """The n that `samples_for` counts, of n records in all."""
+        return n / (2 * self.groups) if self.constants == "paper" else n
+
+    def promise(self, n: int, budget: Budget) -> float | None:
+        """The error that Theorem 3.5 promises with n records; None if it promises nothing."""
+        alpha = self.accuracy(n, budget)
+        size = self._enough_for(n)
+        needed = samples_for(alpha, size, self.k, self.radius, budget, self.constants)
+        kept = self.constants == "paper" and alpha < LARGEST_ALPHA["paper"]
+        return alpha if kept and needed <= size * (1 + 1e-9) else None
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         half = sample.n // 2
@@ -225,7 +236,9 @@ class KSU20Mean(Estimator):
             released.append(found.value.reshape(sample.trials, -1))
             before.append(found.before_noise.reshape(sample.trials, -1))
             start = stop
-        return Estimate(_median(released), _median(before), accuracy=alpha)
+        return Estimate(
+            _median(released), _median(before), accuracy=self.promise(sample.n, ledger.budget)
+        )
 
     def private_terms(
         self, alpha: float, beta: float, n: float, budget: Budget

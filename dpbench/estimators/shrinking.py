@@ -9,7 +9,6 @@ References
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated, Self
 
 import numpy as np
@@ -39,9 +38,10 @@ class ShrinkingIntervals(Estimator):
 
     A round knows that the mean is in c +- w. It clips to c +- (w + t), with
     t = sigma sqrt(2 ln(2n/beta)), and adds noise of sensitivity 2 (w + t)/n to the mean:
-    the new c. (Where n is too small for a narrower interval, the old one stays.) The new w is a bound on the sampling error plus one on the noise, each exceeded
-    with probability beta/(2 rounds), so that all intervals hold the mean with probability
-    1 - beta as long as no record is clipped. The budget is cut as in `shares`.
+    the new c. The new w is a bound on the sampling error plus one on the noise, each
+    exceeded with probability beta/(2 rounds), so that all intervals hold the mean with
+    probability 1 - beta as long as no record is clipped. Where n is too small for a
+    narrower interval the old one stays. The budget is cut as in `shares`.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class ShrinkingIntervals(Estimator):
     @property
     def cuts(self) -> int:
         """The number of rounds."""
-        return self.rounds or 2 + int(np.log1p(self.radius / self.sigma))
+        return self.rounds or 2 + int(np.log1p(min(self.radius / self.sigma, 1e300)))
 
     def half_widths(self, n: int, budget: Budget) -> list[float]:
         """The w of every round, the first of which is R and none wider than before.
@@ -100,7 +100,9 @@ class ShrinkingIntervals(Estimator):
             if widths[j + 1] < widths[j]:
                 centre = released.value
             interval = (centre - widths[j + 1], centre + widths[j + 1])
-            found.append(replace(released, interval=interval))
+            found.append(
+                Estimate(np.clip(released.value, *interval), released.before_noise, interval)
+            )
         return found[(self.report or self.cuts) - 1]
 
     def private_terms(

@@ -45,9 +45,10 @@ class SubsampleAggregate(Estimator):
     ----------
     buckets : int
     lower, upper : float
-        Public bounds on the outputs; those outside count at the ends.
+        Public bounds on the outputs; those outside count at the ends, NaN at the lower.
     base : estimator without privacy, its name or its configuration, or a function
-        A function takes a (buckets, size) array and returns a number per bucket.
+        A function takes a (buckets, size) array and returns a number per bucket, which
+        depends on that bucket's row alone: the privacy rests on it.
     aggregate : {'median', 'mean', 'mode'}
         ``median``: `private_quantile`. ``mean``: the outputs clipped to the bounds, with
         noise of sensitivity (upper - lower)/buckets. ``mode``: the middle of the fullest
@@ -61,7 +62,7 @@ class SubsampleAggregate(Estimator):
     upper: Bound
     base: Any = Field(default="empirical_mean", validate_default=True)
     aggregate: Literal["median", "mean", "mode"] = "median"
-    resolution: Annotated[float, Field(gt=0)] = 0.01
+    resolution: Annotated[float, Field(ge=1e-100, le=1e100)] = 0.01
 
     @field_validator("base")
     @classmethod
@@ -70,8 +71,8 @@ class SubsampleAggregate(Estimator):
         made = Estimator.build(spec, "base") if isinstance(spec, Mapping) else spec
         if isinstance(made, Estimator):
             if not made.supports(NonPrivate()):
-                raise ValueError(f"{type(made).__name__} is private; take one without privacy")
-        elif not callable(made):
+                raise ValueError(f"take an estimator without privacy, not {type(made).__name__}")
+        elif not callable(made) or isinstance(made, type):
             raise ValueError("give an estimator without privacy or a function of a batch")
         return made
 
@@ -82,20 +83,26 @@ class SubsampleAggregate(Estimator):
         return self
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
-        outputs = DenseSample(
-            sample.by_group(self.buckets, ledger.rng, lambda rows: self._output(rows, ledger.rng))
+        found = sample.by_group(
+            self.buckets, ledger.rng, lambda rows: self._output(rows, ledger.rng)
         )
+        # Nothing that one bucket returns may stop the release.
+        found = np.where(np.isnan(found), self.lower, found)
+        outputs = DenseSample(np.clip(found, self.lower, self.upper))
         if self.aggregate == "mean":
             centre = self.lower / 2 + self.upper / 2
             return noisy_clipped_mean(outputs, centre, self.upper / 2 - self.lower / 2, ledger)
         if self.aggregate == "median":
             bounds = (self.lower, self.upper)
             value = private_quantile(outputs, 0.5, *bounds, self.resolution, ledger)
-            return Estimate(value, np.clip(np.median(outputs.values, axis=1), *bounds))
+            return Estimate(value, np.median(outputs.values, axis=1))
         bins = Bins(2 * self.resolution, self.lower, self.upper)
-        value = fullest_bin(outputs, bins, ledger)
+        left = fullest_bin(outputs, bins, ledger)
         before = fullest_bin(outputs, bins, Ledger(NonPrivate(), ledger.rng))
-        return Estimate(value + self.resolution, before + self.resolution)
+        value, before = (
+            np.clip(bin_ + self.resolution, self.lower, self.upper) for bin_ in (left, before)
+        )
+        return Estimate(value, before)
 
     def _output(self, rows: Sample, rng: np.random.Generator) -> Floats:
         if isinstance(self.base, Estimator):

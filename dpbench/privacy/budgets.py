@@ -30,7 +30,8 @@ from dpbench.privacy.gaussian import analytic_sd
 __all__ = ["ZCDP", "ApproxDP", "Budget", "NonPrivate", "PureDP"]
 
 Floats = NDArray[np.float64]
-Positive = Annotated[float, Field(gt=0, ge=1e-12, le=1e6)]
+LEAST = 1e-12
+Positive = Annotated[float, Field(gt=0, ge=LEAST, le=1e6)]
 
 
 class Budget(Registered, ABC):
@@ -233,6 +234,9 @@ class ZCDP(Budget):
         high = np.log(budget.epsilon)
         while excess(high) < 0:
             high += 1
+        low = max(low, np.log(LEAST))
+        if excess(low) > 0:
+            raise ValueError(f"no rho >= {LEAST:g} is within {budget}")
         return cls(rho=float(np.exp(brentq(excess, low, high, xtol=1e-12))))
 
 

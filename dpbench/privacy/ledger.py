@@ -51,15 +51,15 @@ class Ledger:
     def _cost_in(self, notion: Budget) -> Floats:
         if self._paid:
             return np.asarray(notion.cost_of(self.budget))
-        if type(notion) is not type(self.budget) and self._groups:
-            # Parts compose in the notion that this ledger was cut in, and convert once.
-            total = self._cost_in(self.budget)
-            cost = notion.cost_of(type(self.budget)(*total)) if total.any() else ()
-            return np.asarray(cost or np.zeros(len(notion.amounts)))
-        total = np.zeros(len(notion.amounts))
+        # Parts compose in the notion that this ledger was cut in, and convert once.
+        total = np.zeros(len(self.budget.amounts))
         for group in self._groups:
-            total += np.max([child._cost_in(notion) for child in group], axis=0)
-        return total
+            total += np.max([child._cost_in(self.budget) for child in group], axis=0)
+        if type(notion) is type(self.budget):
+            return total
+        if not total.any():
+            return np.zeros(len(notion.amounts))
+        return np.asarray(notion.cost_of(type(self.budget)(*total)))
 
     def split(self, *parts: float | Budget) -> list[Ledger]:
         """Cut the budget for steps that follow each other on the same records.

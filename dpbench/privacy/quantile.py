@@ -57,9 +57,9 @@ def private_quantile(
     ValueError
         If bounds or resolution are not as above.
     """
-    if not (lower < upper and 0 < resolution < np.inf and 0 < q < 1):
+    if not (-np.inf < lower < upper < np.inf and 0 < resolution < np.inf and 0 < q < 1):
         raise ValueError(
-            f"needs lower < upper, resolution > 0 and 0 < q < 1; got [{lower}, {upper}], "
+            f"needs finite lower < upper, resolution > 0 and 0 < q < 1; got [{lower}, {upper}], "
             f"{resolution}, {q}"
         )
     log_ratio = max(0.0, np.log(upper / 2 - lower / 2) - np.log(resolution / 2))

@@ -36,6 +36,7 @@ if TYPE_CHECKING:  # drawing libraries load when the first figure is drawn
 
 # Between the largest and the smallest error of a panel, at most.
 MOST_DECADES = 1e9
+MOST_MARKERS = 15
 
 __all__ = ["Decomposition", "ErrorAgainstN", "Exponents"]
 
@@ -52,8 +53,8 @@ class ErrorAgainstN(Figure):
     ----------
     families, estimators : list of str
         Labels or patterns.
-    budget : str
-        Label or pattern of the budgets shown.
+    budget : str or list of str
+        Labels or patterns of the budgets shown: one, or a panel for each with ``by: budget``.
     metric : str
         A column of the summary.
     by : {'k', 'family', 'budget'}
@@ -61,7 +62,7 @@ class ErrorAgainstN(Figure):
     """
 
     families: Labels
-    budget: str
+    budget: str | Labels
     estimators: Labels | None = None
     metric: Literal[
         "q90", "private_q90", "sampling_q90", "mean_error", "width_q50", "miss_rate",
@@ -72,9 +73,13 @@ class ErrorAgainstN(Figure):
     def check(self, sweep: Sweep, claims: Collection[str], where: str) -> None:
         pick(self.families, sweep.families, f"{where}.families")
         pick(self.estimators, sweep.estimators, f"{where}.estimators")
-        budgets = pick([self.budget], sweep.budgets, f"{where}.budget")
+        budgets = pick(self._budgets, sweep.budgets, f"{where}.budget")
         if self.by != "budget" and len(budgets) > 1:
             raise ConfigError(f"{where}.budget: {self.budget!r}: one budget, or by: budget")
+
+    @property
+    def _budgets(self) -> list[str]:
+        return [self.budget] if isinstance(self.budget, str) else self.budget
 
     def draw(self, results: Results) -> Canvas:
         from dpbench.report.style import looks
@@ -115,7 +120,7 @@ class ErrorAgainstN(Figure):
         summary = results.summary
         rows = summary[summary["family"].isin(families) & summary["estimator"].isin(estimators)]
         rows = rows[rows[self.metric].notna()]
-        budgets = pick([self.budget], sweep.budgets, "figures.budget")
+        budgets = pick(self._budgets, sweep.budgets, "figures.budget")
         if self.by == "budget":
             return [(budget_text(sweep.budgets[b]), shown(rows, sweep.budgets[b])) for b in budgets]
         rows = shown(rows, sweep.budgets[budgets[0]])
@@ -130,7 +135,9 @@ class ErrorAgainstN(Figure):
 
     def _curve(self, ax: Axes, rows: pd.DataFrame, style: dict[str, Any], label: str) -> None:
         worst = rows.loc[rows.groupby("n")[self.metric].idxmax()]
-        ax.plot(worst["n"], worst[self.metric].replace(np.inf, np.nan), label=label, **style)
+        shown_values = worst[self.metric].replace(np.inf, np.nan)
+        every = -(-len(worst) // MOST_MARKERS)
+        ax.plot(worst["n"], shown_values, label=label, markevery=every, **style)
         if self.metric == "q90":
             ax.fill_between(
                 worst["n"], worst["q90_low"], worst["q90_high"], color=style["color"], alpha=0.2

@@ -27,10 +27,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
+RATES = ("miss_rate", "failure_rate", "mean_error", "outside_q90")
+
 __all__ = ["AgainstParameter", "SampleComplexityCurves", "Thresholds"]
 
 
-def _curve_title(row: pd.Series) -> str:
+def _curve_title(row: pd.Series, sweep: Sweep) -> str:
+    """An estimator with its radius, and on a second line its budget."""
+    name = sweep.series(row["estimator"]).replace("_", " ")
+    if np.isfinite(row["radius"]):
+        name += f", $R = {number_text(row['radius'])}$"
     amounts = [
         f"${symbol} = {number_text(row[name])}$"
         for name, symbol in (
@@ -40,7 +46,7 @@ def _curve_title(row: pd.Series) -> str:
         )
         if np.isfinite(row[name])
     ]
-    return "\n".join([str(row["estimator"]).replace("_", " "), ", ".join(amounts)])
+    return "\n".join([name, ", ".join(amounts)])
 
 
 @validated
@@ -81,6 +87,7 @@ class SampleComplexityCurves(Figure):
         canvas, axes = panels(len(curves))
         for curve, ax in zip(curves, axes, strict=False):
             self._draw_curve(ax, curve)
+            ax.set_title(_curve_title(curve.iloc[0], sweep), fontsize=8)
         legend(canvas)
         return canvas
 
@@ -112,11 +119,10 @@ class SampleComplexityCurves(Figure):
                 elinewidth=1,
                 label="measured" if method == "curve" else "direct search",
             )
-        found = curve["samples"].dropna()
+        found = rows["samples"].dropna()
         if not found.empty:
             ax.set_ylim(found.min() / 5, found.max() * 5)
         ax.set(xscale="log", yscale="log", xlabel=r"$1/\alpha$", ylabel="smallest $n$")
-        ax.set_title(_curve_title(curve.iloc[0]), fontsize=8)
         ax.minorticks_off()
 
 
@@ -178,7 +184,7 @@ class Thresholds(Figure):
                 ax.xaxis.set_major_formatter(lambda x, _: f"$10^{{{x:g}}}$")
             name = "$R$" if self.against == "radius" else r"$\ln(1/\delta)$"
             ax.set(xlabel=name, ylabel=rf"smallest $n$ for $\alpha = {rows['alpha'].iloc[0]:.3g}$")
-            ax.set_title(_curve_title(group.iloc[0].copy()).split("\n")[1])
+            ax.set_title(_curve_title(group.iloc[0], sweep).split("\n")[1])
         legend(canvas)
         return canvas
 
@@ -244,11 +250,13 @@ class AgainstParameter(Figure):
                 for line, points in rows[rows["family"] == family].groupby("line"):
                     worst = points.groupby("value")[metric].max().replace(np.inf, np.nan)
                     ax.plot(worst.index, worst, label=line, **style[str(line)])
-                ax.set(xlabel=self.parameter.replace("_", " "), ylabel=axis_label(metric))
+                greek = {"alpha": r"$\alpha$"}.get(self.parameter)
+                ax.set(xlabel=greek or self.parameter.replace("_", " "), ylabel=axis_label(metric))
                 ax.set_title(family.replace("_", " ") if len(families) > 1 else "")
                 if self.logarithmic:
                     ax.set_xscale("log")
-                if metric not in {"miss_rate", "failure_rate", "mean_error"}:
+                if metric not in RATES:
                     ax.set_yscale("log")
+                ax.minorticks_off()
         legend(canvas)
         return canvas

@@ -42,7 +42,7 @@ class Bins:
     ----------
     width : float or (trials,) array
     lower, upper : float or (trials,) array
-        Infinite for bins without end.
+        Both infinite for bins without end.
     aligned : float or (trials,) array, optional
         A point where a bin starts; by default `lower`, or 0 where that is infinite. Only its
         remainder by the width enters, which is exact.
@@ -68,7 +68,7 @@ class Bins:
     @property
     def count(self) -> Floats:
         """How many bins there are."""
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
             bins = np.ceil((self.upper - self.origin) / self.width) - self.first
         return np.asarray(np.where(np.isfinite(self.first), np.maximum(bins, 1.0), np.inf))
 
@@ -78,7 +78,8 @@ class Bins:
         largest = np.finfo(float).max  # where the bins have no end
         first = np.maximum(self.first, -largest)
         last = np.where(np.isfinite(self.count), first + (self.count - 1), largest)
-        index = np.floor((values - origin) / width)
+        with np.errstate(over="ignore"):
+            index = np.floor((values - origin) / width)
         return np.clip(index, _columns(first), _columns(last), out=index)
 
     def left(self, index: Floats) -> Floats:

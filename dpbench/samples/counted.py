@@ -35,7 +35,7 @@ class CountedSample(Sample):
     def __init__(self, atoms: ArrayLike, counts: ArrayLike) -> None:
         self.atoms = np.asarray(atoms, dtype=float)
         self.counts = np.asarray(counts, dtype=np.int64)
-        if not np.all(np.isfinite(self.atoms)) or np.any(np.diff(self.atoms) <= 0):
+        if not np.all(np.isfinite(self.atoms)) or np.any(self.atoms[1:] <= self.atoms[:-1]):
             raise ValueError(f"atoms must be finite and increasing, got {self.atoms}")
         if not np.array_equal(self.counts, counts):
             raise ValueError("counts must be whole numbers")
@@ -145,7 +145,11 @@ class CountedSample(Sample):
         return type(self)(atoms, table)
 
     def _average(self, atoms: Floats) -> Floats:
-        return np.asarray((self.counts * atoms).sum(axis=1) / self.n)
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean = (self.counts * atoms).sum(axis=1) / self.n
+        if not np.all(np.isfinite(mean)):
+            mean = (self.counts / self.n * atoms).sum(axis=1)
+        return np.asarray(mean)
 
 
 def _draw(counts: Counts, sizes: Counts, rng: np.random.Generator) -> Counts:

@@ -18,6 +18,7 @@ __all__ = ["hypergeometric", "log_binomial_pmf"]
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
+NUMPY_LIMIT = 10**9
 
 
 def _stirling_error(n: Floats) -> Floats:
@@ -73,7 +74,8 @@ def hypergeometric(
     binomial conditioned on an independent Binomial(total - drawn, p) making up the
     rest, so a proposal x is kept with the probability of `marked - x` under the latter
     over its largest probability. With ``drawn <= total/2`` at least 70% are kept; the
-    other half of the cases asks for the records left behind.
+    other half of the cases asks for the records left behind. Where numpy's own sampler
+    reaches, below 1e9 records, it is used.
 
     Parameters
     ----------
@@ -88,7 +90,10 @@ def hypergeometric(
     behind = 2 * drawn > total
     size = np.where(behind, total - drawn, drawn)
     found = np.where(marked == total, size, 0)
-    pending = np.flatnonzero((marked > 0) & (marked < total) & (size > 0))
+    open_ = (marked > 0) & (marked < total) & (size > 0)
+    small = np.flatnonzero(open_ & (total < NUMPY_LIMIT))
+    found[small] = rng.hypergeometric(marked[small], (total - marked)[small], size[small])
+    pending = np.flatnonzero(open_ & (total >= NUMPY_LIMIT))
     while pending.size:
         p = marked[pending] / total[pending]
         proposal = rng.binomial(size[pending], p)

@@ -58,6 +58,12 @@ class DenseSample(Sample):
         """The records, read-only, (trials, n) or (trials, n, d)."""
         return self._values
 
+    @property
+    def _scalars(self) -> Floats:
+        if self.d > 1 or self._values.ndim > 2:
+            raise ValueError(f"this takes scalar records, got d = {self.d}")
+        return self._values
+
     def mean(self) -> Floats:
         return self._mean
 
@@ -126,9 +132,10 @@ class DenseSample(Sample):
         return [type(self)(part.reshape(-1, size, *shape)) for part, size in rows if part.size]
 
     def occupied(self, bins: Bins) -> Occupied:
-        index = bins.index(self._values)
+        index = bins.index(self._scalars)
         low = index.min()
-        span = index.max() - low + 1
+        with np.errstate(over="ignore"):
+            span = index.max() - low + 1
         if span * self.trials <= DENSE_BINS * index.size:  # a table of all bins is small
             index -= low
             index += span * np.arange(self.trials)[:, None]
@@ -145,9 +152,9 @@ class DenseSample(Sample):
 
     def ranked(self, first: int, last: int) -> tuple[Floats, Floats]:
         if last - first < self.n // 2:
-            middle = np.partition(self._values, [first, last], axis=1)[:, first : last + 1]
+            middle = np.partition(self._scalars, [first, last], axis=1)[:, first : last + 1]
         else:
-            middle = np.sort(self._values, axis=1)[:, first : last + 1]
+            middle = np.sort(self._scalars, axis=1)[:, first : last + 1]
         values = np.sort(middle, axis=1)
         return values, np.ones_like(values)
 
@@ -155,7 +162,7 @@ class DenseSample(Sample):
         if self.n < 2:
             raise ValueError("one record makes no pair")
         last = self.n - self.n % 2
-        difference = self._values[:, 1:last:2] / 2 - self._values[:, :last:2] / 2
+        difference = self._scalars[:, 1:last:2] / 2 - self._scalars[:, :last:2] / 2
         with np.errstate(over="ignore"):
             return type(self)(np.minimum(2 * difference**2, np.finfo(float).max))
 
@@ -171,4 +178,7 @@ def _mean(values: Floats) -> Floats:
         mean = np.asarray(values.sum(axis=1) / n)
         if not np.all(np.isfinite(mean)):
             mean = np.asarray((values / n).sum(axis=1))
+            if np.all(np.isfinite(values)):  # the largest numbers there are, rounded up
+                largest = np.finfo(float).max
+                mean = np.clip(mean, -largest, largest)
     return mean

@@ -101,8 +101,8 @@ ROW = np.array([-40.0, 2.1, 2.9, 3.0, 3.2, 3.3, 3.5, 60.0, 3.1, -1.0, 2.4])
 @each_budget
 def test_the_mean_against_a_loop(budget: Budget) -> None:
     rng = np.random.default_rng(1)
-    naive = [naive_mean(rng, ROW.tolist(), 10.0, 0.5, 0.2, budget, (0.5, 0.5)) for _ in range(4000)]
-    estimator = KarwaVadhanMean(radius=10.0, sigma=0.5, beta=0.2)
+    naive = [naive_mean(rng, ROW.tolist(), 9.0, 0.5, 0.2, budget, (0.5, 0.5)) for _ in range(4000)]
+    estimator = KarwaVadhanMean(radius=9.0, sigma=0.5, beta=0.2)
     found = run(estimator, DenseSample(np.tile(ROW, (20_000, 1))), budget).value
     assert same_law(np.array(naive), found)
     near = np.mean(np.abs(found - 3.0) < 3.0)

@@ -420,7 +420,6 @@ def test_pure_steps_under_zcdp_add_up_before_they_convert() -> None:
         assert account.spent == pytest.approx(((done / 10) ** 2 / 2,), rel=1e-12)
 
 
-@pytest.mark.xfail(reason="converted at the delta of the outermost budget")
 @pytest.mark.parametrize("shares", [(1.0,), (0.5, 0.5)])
 def test_zcdp_inside_a_share_of_an_approximate_budget(shares: tuple[float, ...]) -> None:
     budget = ApproxDP(1.0, 1e-6)
