@@ -44,7 +44,7 @@ METRIC_NAMES = {
     "mean_error": "mean error",
     "private_q90": "bias + noise (0.9 quantile)",
     "sampling_q90": "sampling error\n(0.9 quantile)",
-    "width_q50": "interval width (median)",
+    "width_q50": "interval width\n(median)",
     "miss_rate": "share of intervals\nthat miss",
     "outside_q90": "share of records outside\n(0.9 quantile)",
     "tv_q90": "total variation\n(0.9 quantile)",
@@ -143,7 +143,9 @@ def legend(canvas: Canvas) -> None:
     for axes in canvas.axes:
         handles, labels = axes.get_legend_handles_labels()
         entries |= {label: h for h, label in zip(handles, labels, strict=True)}
-    columns = len(entries) if sum(map(len, entries)) < 60 else 4
+    # at this size a letter takes 0.065 inches, the line beside it 0.6
+    width = 0.6 + 0.065 * max(map(len, entries), default=1)
+    columns = max(1, min(len(entries), int(canvas.get_figwidth() / width)))
     canvas.legend(
         entries.values(), entries.keys(), loc="outside lower center", ncols=columns, frameon=False
     )
