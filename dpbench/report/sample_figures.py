@@ -106,6 +106,8 @@ class SampleComplexityCurves(Figure):
             ax.plot(inverse, terms.sum(axis=1), label="theory, all terms", color="black", zorder=1)
         for method, marker in (("curve", "o"), ("search", "D")):
             points = rows[(rows["method"] == method) & rows["samples"].notna()]
+            if points.empty:
+                continue
             ends = points[["low", "high"]].to_numpy().T - points["samples"].to_numpy()
             ax.errorbar(
                 1 / points["alpha"],
@@ -250,8 +252,8 @@ class AgainstParameter(Figure):
                 for line, points in rows[rows["family"] == family].groupby("line"):
                     worst = points.groupby("value")[metric].max().replace(np.inf, np.nan)
                     ax.plot(worst.index, worst, label=line, **style[str(line)])
-                greek = {"alpha": r"$\alpha$"}.get(self.parameter)
-                ax.set(xlabel=greek or self.parameter.replace("_", " "), ylabel=axis_label(metric))
+                name = {"alpha": r"$\alpha$", "report": "round"}.get(self.parameter)
+                ax.set(xlabel=name or self.parameter.replace("_", " "), ylabel=axis_label(metric))
                 ax.set_title(family.replace("_", " ") if len(families) > 1 else "")
                 if self.logarithmic:
                     ax.set_xscale("log")

@@ -198,7 +198,10 @@ def print_next(
         f"{cost.blocks_done} blocks done, {cost.blocks_reused} reused, "
         f"{time.monotonic() - cost.started:.1f} s"
     )
-    out.print(f"results: {folder}/summary.csv, claims.csv, figures/, manifest.json", markup=False)
+    more = ", sample_complexity.csv" if (folder / "sample_complexity.csv").exists() else ""
+    out.print(
+        f"results: {folder}/summary.csv, claims.csv{more}, figures/, manifest.json", markup=False
+    )
     if name == "quick":
         out.print(f"next: {command_line(['sweep=heavy_tail'])}", markup=False)
     elif cost.trials is not None:

@@ -172,7 +172,8 @@ def test_the_mean_to_the_letter(steps: Steps, constants: Constants, n: int, budg
     assert np.array_equal(failed, np.isnan(released))
     finite = np.median(np.where(failed, np.inf, released))
     assert found.value[0] == finite or (np.isinf(finite) and np.isnan(found.value[0]))
-    assert found.accuracy == alpha
+    assert estimator.accuracy(n, budget) == alpha  # what is aimed at,
+    assert found.accuracy is None  # and so few records promise nothing
 
     # Groups are disjoint: every mechanism has the whole budget, and all cost it once.
     for _, _, paid, _ in steps.histograms:
@@ -321,7 +322,13 @@ def test_alpha_by_default_is_what_n_is_enough_for(budget: Budget) -> None:
         # One group of one half with the paper's constants, all records with the others.
         size = n / (2 * 600) if constants == "paper" else n
         wanted = accuracy_for(size, 2, 3.0, budget, constants)
-        assert run(estimator, sample, budget).accuracy == pytest.approx(wanted, rel=1e-12)
+        assert estimator.accuracy(n, budget) == pytest.approx(wanted, rel=1e-12)
+        assert wanted < 1 / 16
+        promised = run(estimator, sample, budget).accuracy
+        if constants == "paper":
+            assert promised == pytest.approx(wanted, rel=1e-12)
+        else:
+            assert promised is None
 
 
 def enough(alpha: float, radius: float | None, budget: Budget) -> int:
@@ -330,6 +337,36 @@ def enough(alpha: float, radius: float | None, budget: Budget) -> int:
     while samples_for(alpha, n, 2, radius, budget, "paper") > n:
         n = 1.01 * samples_for(alpha, n, 2, radius, budget, "paper")
     return math.ceil(samples_for(alpha, n, 2, radius, budget, "paper"))
+
+
+@each_notion
+@pytest.mark.parametrize("alpha", [0.0624, 0.01])
+def test_what_theorem_3_5_promises(budget: Budget, alpha: float) -> None:
+    """An error below 1/16, the paper's constants, and `samples_for` records in every group."""
+    options: dict[str, Any] = {"k": 2, "radius": 50.0, "beta": 0.5}
+    paper = KSU20Mean(**options, alpha=alpha, constants="paper")
+    n = 2 * paper.groups * enough(alpha, 50.0, budget)
+    assert paper.promise(n, budget) == alpha
+    assert paper.promise(10 * n, budget) == alpha
+    assert paper.promise(int(0.999 * n), budget) is None
+    # A larger error is easier, but the lemmas are for alpha below 1/16 only.
+    for large in (1 / 16, 0.07, 1.0):
+        assert KSU20Mean(**options, alpha=large, constants="paper").promise(n, budget) is None
+    assert KSU20Mean(**options, alpha=alpha, constants="practical").promise(10 * n, budget) is None
+
+    # By default alpha is the smallest that n is enough for; n too small for 1/16 promises nothing.
+    default = KSU20Mean(**options, constants="paper")
+    promised = default.promise(n, budget)
+    assert promised == pytest.approx(alpha, rel=1e-2)
+    assert promised == default.accuracy(n, budget)
+    few = 2 * default.groups * 100
+    assert default.accuracy(few, budget) == 1 / 16
+    assert default.promise(few, budget) is None
+
+    law = TwoPoint(p=0.5, k=2)
+    for size, wanted in ((n, alpha), (n // 2, None)):
+        sample = law.sample(np.random.default_rng(0), 1, size)
+        assert run(paper, sample, budget).accuracy == wanted
 
 
 # A coin, spikes within and just beyond the range, and the worst for clipping: tau = 60/alpha.

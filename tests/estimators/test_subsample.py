@@ -211,13 +211,15 @@ def test_an_output_that_is_no_number_is_no_signal(aggregate: Any, extreme: float
 @pytest.mark.parametrize(
     ("base", "reason"),
     [
-        (ClippedMean(lower=0.0, upper=1.0), "lippedMean is private"),
-        ({"kind": "clipped_mean", "lower": 0.0, "upper": 1.0}, "lippedMean is private"),
-        ("binary_mean", "inaryMean is private"),
+        (ClippedMean(lower=0.0, upper=1.0), "take an estimator without privacy, not ClippedMean"),
+        ({"kind": "clipped_mean", "lower": 0.0, "upper": 1.0}, "take an estimator without privacy, not ClippedMean"),
+        ("binary_mean", "take an estimator without privacy, not BinaryMean"),
         ("no_such_mean", "choose from .*empirical_mean"),
         ({"kind": "trimmed_mean", "fraction": 0.7}, "fraction: 0.7"),
         (3, "give an estimator without privacy or a function"),
         (None, "give an estimator without privacy or a function"),
+        (EmpiricalMean, "give an estimator without privacy or a function"),  # a class
+        (float, "give an estimator without privacy or a function"),
     ],
 )
 def test_other_bases_are_refused_in_one_line(base: Any, reason: str) -> None:
