@@ -23,7 +23,7 @@ from dpbench.report import (
     sample_figures,  # noqa: F401
     scoreboard,
 )
-from dpbench.report.figures import Figure, Results
+from dpbench.report.figures import Asked, Figure, Results
 from dpbench.runner.collect import Collected
 from dpbench.runner.manifest import Cost, provenance, versions
 from dpbench.runner.plan import Cell, Sweep, make_cells, pick
@@ -80,7 +80,7 @@ class Study:
         figures = {}
         for label, one in spec.figures.items():
             figures[str(label)] = figure = Figure.build(one, f"sweep.figures.{label}")
-            figure.check(sweep, claims, f"sweep.figures.{label}")
+            figure.check(sweep, Asked(claims, complexity), f"sweep.figures.{label}")
         return cls(
             name=spec.name,
             sweep=sweep,

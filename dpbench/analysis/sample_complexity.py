@@ -99,7 +99,9 @@ def smallest_n(
         power = (high - np.log(alpha)) / (high - low)
         above, below = misses[at, column], misses[last, column]
         jump = np.where(above - below > UNRESOLVED, between, (above - beta) / (above - below))
-        smooth = np.isfinite(high) & np.isfinite(low) & (high - low <= STEEPEST * step)
+        smooth = high - low <= STEEPEST * step
+        # Between the same two points all replicates are read off as the curve itself is.
+        smooth = np.where(at == at[0], smooth[0], smooth) & np.isfinite(high) & np.isfinite(low)
     found = n[at] * np.exp(step * np.clip(np.where(smooth, power, jump), 0.0, 1.0))
     return np.where(first > 0, found, np.nan)
 

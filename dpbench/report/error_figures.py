@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -15,6 +14,7 @@ from dpbench.privacy import Budget
 from dpbench.report.figures import (
     BOUND,
     THEORY,
+    Asked,
     Figure,
     Labels,
     Results,
@@ -70,7 +70,7 @@ class ErrorAgainstN(Figure):
     ] = "q90"  # fmt: skip
     by: Literal["k", "family", "budget"] = "k"
 
-    def check(self, sweep: Sweep, claims: Collection[str], where: str) -> None:
+    def check(self, sweep: Sweep, known: Asked, where: str) -> None:
         pick(self.families, sweep.families, f"{where}.families")
         pick(self.estimators, sweep.estimators, f"{where}.estimators")
         budgets = pick(self._budgets, sweep.budgets, f"{where}.budget")
@@ -208,7 +208,7 @@ class Decomposition(Figure):
         "sampling_q90": "sampling",
     }
 
-    def check(self, sweep: Sweep, claims: Collection[str], where: str) -> None:
+    def check(self, sweep: Sweep, known: Asked, where: str) -> None:
         for family in pick(self.families, sweep.families, f"{where}.families"):
             for label in pick(self.chosen, sweep.estimators, f"{where}.chosen"):
                 if not isinstance(sweep.estimator(label, family), HeavyTailedMean):
@@ -291,8 +291,8 @@ class Exponents(Figure):
         "epsilon": r"$s$ in $n \sim (1/\varepsilon)^s$",
     }
 
-    def check(self, sweep: Sweep, claims: Collection[str], where: str) -> None:
-        pick(self.claims, claims, f"{where}.claims")
+    def check(self, sweep: Sweep, known: Asked, where: str) -> None:
+        pick(self.claims, known.claims, f"{where}.claims")
 
     def draw(self, results: Results) -> Canvas:
         names = pick(self.claims, results.claims["claim"].unique(), "figures.claims")

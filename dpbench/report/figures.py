@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # drawing libraries load when the first figure is drawn
 __all__ = [
     "BOUND",
     "THEORY",
+    "Asked",
     "Figure",
     "Labels",
     "Results",
@@ -88,11 +89,19 @@ class Results:
     samples: pd.DataFrame
 
 
+@dataclass(frozen=True)
+class Asked:
+    """The labels of a sweep's claims and sample complexities."""
+
+    claims: Collection[str] = ()
+    requests: Collection[str] = ()
+
+
 class Figure(Registered, ABC):
     """A figure of a sweep, as configured."""
 
     @abstractmethod
-    def check(self, sweep: Sweep, claims: Collection[str], where: str) -> None:
+    def check(self, sweep: Sweep, known: Asked, where: str) -> None:
         """Raise ConfigError if a label is unknown."""
 
     @abstractmethod

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -13,6 +12,7 @@ from dpbench.analysis.worst_case import under
 from dpbench.parameters import ConfigError, validated
 from dpbench.report.figures import (
     THEORY,
+    Asked,
     Figure,
     Labels,
     Results,
@@ -73,7 +73,8 @@ class SampleComplexityCurves(Figure):
         "range_term": ("range", ":"),
     }
 
-    def check(self, sweep: Sweep, claims: Collection[str], where: str) -> None:
+    def check(self, sweep: Sweep, known: Asked, where: str) -> None:
+        pick([self.request], known.requests, f"{where}.request")
         pick(self.estimators, sweep.estimators, f"{where}.estimators")
         pick(self.families, sweep.families, f"{where}.families")
 
@@ -151,7 +152,8 @@ class Thresholds(Figure):
     estimators: Labels | None = None
     leave: Labels = Field(default_factory=list)
 
-    def check(self, sweep: Sweep, claims: Collection[str], where: str) -> None:
+    def check(self, sweep: Sweep, known: Asked, where: str) -> None:
+        pick([self.request], known.requests, f"{where}.request")
         pick(self.estimators, sweep.estimators, f"{where}.estimators")
         if self.leave:
             pick(self.leave, sweep.estimators, f"{where}.leave")
@@ -216,7 +218,7 @@ class AgainstParameter(Figure):
     metrics: Labels = Field(default_factory=lambda: ["q90"])
     logarithmic: bool = True
 
-    def check(self, sweep: Sweep, claims: Collection[str], where: str) -> None:
+    def check(self, sweep: Sweep, known: Asked, where: str) -> None:
         pick(self.families, sweep.families, f"{where}.families")
         pick([self.budget], sweep.budgets, f"{where}.budget")
         for label in pick(self.estimators, sweep.estimators, f"{where}.estimators"):

@@ -203,16 +203,52 @@ def test_an_output_that_is_no_number_is_no_signal(aggregate: Any, extreme: float
     )
     values = np.full((50, 10), 0.25)
     values[:, 3] = 1e3
-    found = run(estimator, DenseSample(values), PureDP(1.0)).value
-    assert found.shape == (50,)
-    assert np.all(np.isfinite(found))
+    found = run(estimator, DenseSample(values), PureDP(1.0))
+    assert found.value.shape == (50,)
+    assert np.all(np.isfinite(found.value))
+    # One output of five counts as a bound, NaN as the lower one; the others are 1/4.
+    end = 1.0 if extreme > 0 else -1.0
+    wanted = {"median": 0.25, "mean": 0.2 + end / 5, "mode": 0.3}[aggregate]
+    np.testing.assert_allclose(found.before_noise, wanted, rtol=1e-12)
+
+
+@pytest.mark.parametrize("outside", [-5.0, 5.0, math.inf, -math.inf, math.nan])
+def test_outputs_outside_of_the_bounds_count_at_the_ends(outside: float) -> None:
+    """Half of the outputs and one more are outside: median and mode are at an end."""
+    base = lambda rows: np.where(rows[:, 0] > 0, outside, 0.0)  # noqa: E731
+    row = np.repeat([1.0, 1.0, 1.0, -1.0, -1.0], 2)
+    end, lower, upper = (2.0 if outside > 0 else -1.0), -1.0, 2.0
+    for aggregate in ("median", "mode"):
+        estimator = SubsampleAggregate(
+            buckets=5, lower=lower, upper=upper, base=base, aggregate=aggregate, resolution=0.4
+        )
+        found = run(estimator, DenseSample(np.tile(row, (200, 1))), PureDP(50.0))
+        # Bins of width 0.8 from -1; the middle of the last, 1.8, is within the bounds.
+        at = {"median": end, "mode": 1.8 if outside > 0 else -0.6}[aggregate]
+        np.testing.assert_allclose(found.before_noise, at, rtol=1e-12)
+        assert np.mean(np.abs(found.value - at) <= 0.4 + 1e-12) > 0.9
+        assert lower <= found.value.min() <= found.value.max() <= upper
+
+
+def test_the_mode_is_within_the_bounds() -> None:
+    """Bins of width 2 from 0 to 2.5: the middle of the second, 3, is beyond the bounds."""
+    for bound, output in ((2.5, 2.2), (2.5, 99.0)):
+        estimator = SubsampleAggregate(
+            buckets=3, lower=0.0, upper=bound, aggregate="mode", resolution=1.0
+        )
+        found = run(estimator, DenseSample(np.full((100, 6), output)), PureDP(1e3))
+        assert np.all(found.value == bound)
+        assert np.all(found.before_noise == bound)
 
 
 @pytest.mark.parametrize(
     ("base", "reason"),
     [
         (ClippedMean(lower=0.0, upper=1.0), "take an estimator without privacy, not ClippedMean"),
-        ({"kind": "clipped_mean", "lower": 0.0, "upper": 1.0}, "take an estimator without privacy, not ClippedMean"),
+        (
+            {"kind": "clipped_mean", "lower": 0.0, "upper": 1.0},
+            "take an estimator without privacy, not ClippedMean",
+        ),
         ("binary_mean", "take an estimator without privacy, not BinaryMean"),
         ("no_such_mean", "choose from .*empirical_mean"),
         ({"kind": "trimmed_mean", "fraction": 0.7}, "fraction: 0.7"),

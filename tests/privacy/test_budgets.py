@@ -146,6 +146,23 @@ def test_the_largest_rho_within_a_budget(epsilon: float, delta: float) -> None:
     assert ZCDP(rho * 1.001).to_approx(delta).epsilon > epsilon
 
 
+@pytest.mark.parametrize("epsilon", [1e-12, 1e-9, 1e-7, 1e-6, 3e-6, 1e-5, 3e-5])
+@pytest.mark.parametrize("delta", [1e-300, 1e-50, 1e-12, 1e-6, 0.1])
+def test_a_budget_too_small_for_any_rho_is_refused(epsilon: float, delta: float) -> None:
+    """A rho is at least 1e-12: refused if and only if even that costs more than the budget."""
+    a = 1 + np.exp(np.linspace(-15, 35, 5001))
+    least = float((1e-12 * a - (np.log(a) + math.log(delta)) / (a - 1) + np.log1p(-1 / a)).min())
+    if least <= epsilon and epsilon >= 1e-9:
+        rho = ZCDP.within(ApproxDP(epsilon, delta)).rho
+        assert rho >= 1e-12
+        assert ZCDP(rho).to_approx(delta).epsilon <= epsilon * (1 + 1e-6)
+    else:
+        with pytest.raises(ValueError, match=r"^no rho >= 1e-12 is within ApproxDP") as caught:
+            ZCDP.within(ApproxDP(epsilon, delta))
+        assert len(str(caught.value).splitlines()) == 1
+        assert str(epsilon) in str(caught.value)
+
+
 @each
 @pytest.mark.parametrize("beta", [0.5, 0.1, 1e-3, 1e-9])
 def test_noise_quantiles(budget: Budget, beta: float) -> None:

@@ -8,7 +8,7 @@ import pytest
 from dpbench.cli import run
 from dpbench.config import composed
 from dpbench.parameters import ConfigError
-from dpbench.report.figures import Figure
+from dpbench.report.figures import Asked, Figure
 from dpbench.report.style import looks
 from dpbench.runner.plan import Sweep
 
@@ -70,4 +70,4 @@ def test_unknown_labels_are_refused(spec: dict[str, Any], message: str) -> None:
     config = composed([])
     sweep = Sweep.build(config["sweep"])
     with pytest.raises(ConfigError, match=message):
-        Figure.build(spec, "at").check(sweep, list(config["sweep"]["claims"]), "at")
+        Figure.build(spec, "at").check(sweep, Asked(claims=list(config["sweep"]["claims"])), "at")

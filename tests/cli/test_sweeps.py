@@ -1,0 +1,137 @@
+"""The shipped sweeps can be run, and sample complexities are measured, written and resumed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dpbench.cli import _prepare
+from dpbench.config import conf_folder
+from dpbench.distributions import Distribution
+from dpbench.estimators import Estimator
+
+from .conftest import Bench, unusable
+
+SWEEPS = sorted(path.stem for path in (conf_folder() / "sweep").glob("*.yaml"))
+REQUEST: dict[str, Any] = {
+    "families": ["tails"],
+    "estimators": ["minimax"],
+    "budgets": ["pure"],
+    "low": 0.3,
+    "high": 0.6,
+    "points": 3,
+    "search": 0.4,
+    "trials": 50,
+}
+
+
+@pytest.mark.parametrize("name", SWEEPS)
+def test_a_shipped_sweep_is_usable(name: str) -> None:
+    study = _prepare([f"sweep={name}"], None)
+    assert study.name == name
+    assert study.claims
+    assert study.figures
+
+
+@pytest.mark.parametrize("group", ["estimator", "distribution"])
+def test_every_kind_has_a_configuration(group: str) -> None:
+    texts = [path.read_text() for path in (conf_folder() / group).glob("*.yaml")]
+    kinds = Estimator._kinds() if group == "estimator" else Distribution._kinds()
+    own = {name for name, kind in kinds.items() if kind.__module__.startswith("dpbench.")}
+    assert {name for name in own if not any(f"kind: {name}\n" in text for text in texts)} == set()
+
+
+def with_request(bench: Bench, **changes: Any) -> None:
+    def write(spec: dict[str, Any]) -> None:
+        spec["parts"]["tails"].update(n=[10, 100, 1000, 10000])
+        spec["sample_complexity"] = {"accuracy": {**REQUEST, **changes}}
+        spec["figures"] = {"curves": {"kind": "sample_complexity_curves", "request": "accuracy"}}
+
+    bench.write(write)
+
+
+def test_sample_complexities_are_written_and_found_again(bench: Bench) -> None:
+    with_request(bench)
+    result = bench.run()
+    assert result.code == 0, result
+    assert "Smallest n" in result.out
+    table = pd.read_csv(bench.folder / "out" / "sample_complexity.csv")
+    assert table["method"].tolist().count("search") == 1
+    curve, search = (table[table["method"] == m] for m in ("curve", "search"))
+    assert np.allclose(curve["alpha"], sorted({*np.geomspace(0.3, 0.6, 3), 0.4}))
+    assert (curve["samples"].diff().dropna() < 0).all()  # a smaller alpha needs more
+    at = curve[curve["alpha"] == 0.4].iloc[0]
+    # 50 trials: the two agree within a factor; the exact laws are tested elsewhere.
+    assert 0.3 < search["samples"].iloc[0] / at["samples"] < 3
+    before = bench.read("sample_complexity.csv")
+    blocks = len(bench.blocks())
+    (bench.folder / "out" / "manifest.json").unlink()
+    assert bench.run().code == 0
+    assert bench.read("sample_complexity.csv") == before
+    assert len(bench.blocks()) == blocks
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"families": ["nope"]}, ["sample_complexity.accuracy.families", "'nope'", "tails"]),
+        ({"estimators": ["nope"]}, ["sample_complexity.accuracy.estimators", "'nope'"]),
+        ({"low": 0}, ["sample_complexity.accuracy.low: 0"]),
+        ({"low": 1}, ["sample_complexity.accuracy", "above high"]),
+        ({"beta": 1}, ["sample_complexity.accuracy.beta: 1"]),
+        ({"points": 0}, ["sample_complexity.accuracy.points: 0"]),
+        ({"search": -1}, ["sample_complexity.accuracy.search", "-1"]),
+        ({"nope": 1}, ["sample_complexity.accuracy.nope", "no such key", "beta"]),
+        ({"budgets": None}, ["sample_complexity.accuracy", "no budget"]),
+    ],
+)
+def test_an_unusable_request(bench: Bench, change: dict[str, Any], words: list[str]) -> None:
+    with_request(bench, **change)
+    before = bench.files()
+    unusable(bench.run(), *words)
+    assert bench.files() == before
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"theorem": "naive_radius"}, ["claims.alpha", "alpha belongs"]),
+        ({"alpha": 1.0}, ["claims.alpha", "alpha belongs"]),
+        ({"theorem": "naive_radius", "alpha": 1.0}, ["claims.alpha", "fewer than two", "radius"]),
+        ({"theorem": "naive_radius", "alpha": [1.0, 2.0]}, ["claims.alpha", "several alpha"]),
+        ({"theorem": "naive_radius", "alpha": 0}, ["claims.alpha.alpha"]),
+    ],
+)
+def test_an_unusable_claim(bench: Bench, change: dict[str, Any], words: list[str]) -> None:
+    bench.write(lambda spec: spec["claims"]["alpha"].update(change))
+    before = bench.files()
+    unusable(bench.run(), *words)
+    assert bench.files() == before
+
+
+@pytest.mark.parametrize(
+    ("figure", "words"),
+    [
+        ({"kind": "sample_complexity_curves", "request": "nope"}, ["request", "'nope'"]),
+        ({"kind": "thresholds", "request": "nope"}, ["request", "'nope'"]),
+        (
+            {
+                "kind": "against_parameter",
+                "families": ["tails"],
+                "estimators": ["mean"],
+                "parameter": "groups",
+                "budget": "pure",
+                "n": 1000,
+            },
+            ["estimators", "'mean'", "groups"],
+        ),
+    ],
+)
+def test_an_unusable_figure(bench: Bench, figure: dict[str, Any], words: list[str]) -> None:
+    bench.write(lambda spec: spec["figures"].update(odd=figure))
+    before = bench.files()
+    unusable(bench.run(), "sweep.figures.odd", *words)
+    assert bench.files() == before
