@@ -153,15 +153,16 @@ def sample_complexity(
             between[0] = 0.5
             found = smallest_n(n, worst[at], missed[at, j], alpha, beta, between)
             replicates.append(found[1:])
-            known = interval(found[0], found[1:])._asdict()
+            known = interval(found[0], found[1:])
             rows.append(
                 {
                     **curve.iloc[0].drop("n").to_dict(),
                     "alpha": alpha,
                     "beta": beta,
-                    "samples": known["value"],
-                    "low": known["low"],
-                    "high": known["high"],
+                    "samples": known.value,
+                    # The largest of several members resamples too high, which may leave it out.
+                    "low": np.minimum(known.low, known.value),
+                    "high": np.maximum(known.high, known.value),
                 }
             )
     return pd.DataFrame(rows), np.stack(replicates)
