@@ -19,7 +19,18 @@ import numpy as np
 import pandas as pd
 
 from dpbench.distributions import Distribution, Gaussian, Pareto, StudentT, TwoPoint
-from dpbench.estimators import ClippedMean, Estimator, HeavyTailedMean
+from dpbench.estimators import (
+    ClippedMean,
+    CoinPressMean,
+    Estimator,
+    ExponentialCoarseMean,
+    HeavyTailedMean,
+    KarwaVadhanMean,
+    KSU20Mean,
+    LearnedGaussian,
+    ShrinkingIntervals,
+    SubsampleAggregate,
+)
 from dpbench.files import atomic
 from dpbench.privacy import ZCDP, ApproxDP, Budget, PureDP
 from dpbench.report.scoreboard import console
@@ -36,6 +47,16 @@ ESTIMATORS: dict[str, Estimator] = {
     "clipped": ClippedMean(lower=-20, upper=20),
 }
 BUDGETS: tuple[Budget, ...] = (PureDP(0.1), PureDP(1.0), ZCDP(0.5), ApproxDP(1.0, 1e-6))
+# Each by itself, over drawing Gaussian data.
+SINGLE: dict[str, tuple[Estimator, Budget]] = {
+    "histogram, R = 1e300": (KarwaVadhanMean(radius=1e300), PureDP(1.0)),
+    "exponential, R = 1e6": (ExponentialCoarseMean(radius=1e6), PureDP(1.0)),
+    "learned Gaussian": (LearnedGaussian(radius=1e6), PureDP(1.0)),
+    "shrinking, 4 rounds": (ShrinkingIntervals(radius=100, rounds=4), PureDP(1.0)),
+    "CoinPress, 4 rounds": (CoinPressMean(radius=100, rounds=4), ZCDP(0.5)),
+    "KSU20 practical": (KSU20Mean(k=2, radius=10), PureDP(1.0)),
+    "median of 100 means": (SubsampleAggregate(buckets=100, lower=-10, upper=10), PureDP(1.0)),
+}
 SETTINGS = tuple(Setting(label, e, b) for label, e in ESTIMATORS.items() for b in BUDGETS)
 
 LAWS: dict[str, tuple[Distribution, Callable[[np.random.Generator, tuple[int, int]], object]]] = {
@@ -69,11 +90,13 @@ def ratio(
     return statistics.median(clock(one) / clock(other) for _ in range(repeats))
 
 
-def blocks(law: Distribution, n: int, records: int = RECORDS) -> list[BlockTask]:
+def blocks(
+    law: Distribution, n: int, records: int = RECORDS, settings: tuple[Setting, ...] = SETTINGS
+) -> list[BlockTask]:
     """Whole blocks of about that many records in all."""
     count = max(1, round(records / (n * block_trials(n, law))))
     members = (("law", law),)
-    return [BlockTask(members, n, SETTINGS, 0, i, "throughput") for i in range(count)]
+    return [BlockTask(members, n, settings, 0, i, "throughput") for i in range(count)]
 
 
 def run(tasks: Sequence[BlockTask]) -> None:
@@ -82,10 +105,10 @@ def run(tasks: Sequence[BlockTask]) -> None:
         run_block(task)
 
 
-def against_drawing(name: str, n: int) -> float:
-    """(a) 16 settings on shared data over only drawing them with numpy's default generator."""
+def against_drawing(name: str, n: int, settings: tuple[Setting, ...] = SETTINGS) -> float:
+    """(a) All settings on shared data over only drawing them with numpy's default generator."""
     law, draw = LAWS[name]
-    tasks = blocks(law, n)
+    tasks = blocks(law, n, settings=settings)
     generator = np.random.default_rng(0)
 
     def only_draw() -> None:
@@ -188,6 +211,14 @@ def measurements() -> list[tuple[str, Callable[[], float], str]]:
         *(
             (f"plain loop over ours, n={n:g}", lambda n=n: against_loop(n), ">= 12")
             for n in (1_000, 10_000, 100_000)
+        ),
+        *(
+            (
+                f"{label} over drawing, n=10000",
+                lambda one=Setting(label, *pair): against_drawing("gaussian", 10_000, (one,)),
+                "",
+            )
+            for label, pair in SINGLE.items()
         ),
         ("one process over two, dense", two_jobs, ">= 1.7"),
         ("counted n=1e12 over n=1e4", counted_growth, "<= 1.5"),

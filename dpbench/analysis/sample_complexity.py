@@ -22,7 +22,7 @@ DRAWS = 400
 STEEPEST = 4.0
 # A fall of the probability of a large error, from one n to the next, that says no more than
 # that the threshold is between them.
-UNRESOLVED = 0.8
+UNRESOLVED = 0.5
 
 
 def resampled(
