@@ -214,11 +214,11 @@ def measurements() -> list[tuple[str, Callable[[], float], str]]:
         ),
         *(
             (
-                f"{label} over drawing, n=10000",
-                lambda one=Setting(label, *pair): against_drawing("gaussian", 10_000, (one,)),
+                f"{one.label} over drawing, n=10000",
+                lambda one=one: against_drawing("gaussian", 10_000, (one,)),
                 "",
             )
-            for label, pair in SINGLE.items()
+            for one in (Setting(label, *pair) for label, pair in SINGLE.items())
         ),
         ("one process over two, dense", two_jobs, ">= 1.7"),
         ("counted n=1e12 over n=1e4", counted_growth, "<= 1.5"),
