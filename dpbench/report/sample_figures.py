@@ -182,13 +182,15 @@ class Thresholds(Figure):
                     x, curve["samples"], yerr=np.nan_to_num(np.abs(ends)), label=series,
                     elinewidth=1, **style[str(series)],
                 )  # fmt: skip
+            about = group.iloc[0].copy()
+            about[self.against] = np.nan
             staying = group[~group["estimator"].isin(leaving)]
             ax.set_ylim(0, 1.15 * staying["high"].max())
             if self.against == "radius":
                 ax.xaxis.set_major_formatter(lambda x, _: f"$10^{{{x:g}}}$")
             name = "$R$" if self.against == "radius" else r"$\ln(1/\delta)$"
             ax.set(xlabel=name, ylabel=rf"smallest $n$ for $\alpha = {rows['alpha'].iloc[0]:.3g}$")
-            ax.set_title(_curve_title(group.iloc[0], sweep).split("\n")[1])
+            ax.set_title(_curve_title(about, sweep).split("\n")[1])
         legend(canvas)
         return canvas
 

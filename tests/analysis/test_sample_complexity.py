@@ -301,11 +301,10 @@ def covered(found: list[tuple[float, float, float]], width: float = 1.0) -> floa
 
 
 def test_intervals_on_a_smooth_curve_cover() -> None:
-    # The percentile bootstrap of a 0.9 quantile of 300 holds it with probability about 0.93. At
-    # that, fewer than 0.87 of 300 has probability 5e-5; at 0.95, more than 0.987 has 1e-4. The
-    # seeds are fixed.
-    found = [smooth(run) for run in range(300)]
-    assert 0.87 <= covered(found) <= 0.987, covered(found)
+    # At a true coverage of 0.94, fewer than 0.87 of 200 has probability 1e-4; at one of 0.95, more
+    # than 0.99 has 3e-3. The seeds are fixed.
+    found = [smooth(run) for run in range(200)]
+    assert 0.87 <= covered(found) <= 0.99, covered(found)
     assert covered(found, width=0.5) < 0.87
     values = np.log(np.array(found)[:, 0])
     # The rank 270 of 300 is the quantile at 270/301 on average: 1 per cent low, twice that in
@@ -314,12 +313,24 @@ def test_intervals_on_a_smooth_curve_cover() -> None:
     assert abs(values.mean()) <= 0.04 + limit
 
 
-@pytest.mark.parametrize(("power", "step"), [(12.0, 1.1), (100.0, 1.09), (2000.0, 1.5)])
+@pytest.mark.parametrize(
+    ("power", "step"),
+    [
+        (12.0, 1.1),
+        pytest.param(
+            30.0,
+            1.09,
+            marks=pytest.mark.xfail(reason="linear interpolation of a share that is not linear"),
+        ),
+        (100.0, 1.09),
+        (2000.0, 1.5),
+    ],
+)
 def test_intervals_at_a_threshold_cover(power: float, step: float) -> None:
     """Failures cease over several points of the grid, over one or two, or between two."""
-    found = [threshold(run, power, step) for run in range(150)]
-    # At a true coverage of 0.93, fewer than 0.84 of 150 has probability 1e-4; fixed seeds.
-    assert covered(found) >= 0.84, covered(found)
+    found = [threshold(run, power, step) for run in range(100)]
+    # At a true coverage of 0.9, fewer than 0.79 of 100 has probability 4e-4; fixed seeds.
+    assert covered(found) >= 0.79, covered(found)
     # No wider than the steps of the grid on both sides, or than what the trials leave open: at
     # beta the share of failures falls by beta (1 - beta) power per unit of ln n, and is known
     # to within +-2 sqrt(beta (1 - beta)/trials).
