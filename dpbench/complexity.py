@@ -15,8 +15,8 @@ from dpbench.analysis.worst_case import BUDGET
 from dpbench.parameters import ConfigError, validated
 from dpbench.runner.block import Setting
 from dpbench.runner.collect import Collected
-from dpbench.runner.plan import Cell, Sweep
-from dpbench.runner.search import Search, run_searches
+from dpbench.runner.plan import Cell, Sweep, largest_n
+from dpbench.runner.search import TAIL, Search, run_searches
 from dpbench.selection import chosen_settings, rows_about, shares_data, with_radius
 from dpbench.theory.lower_bounds import BETA
 
@@ -25,6 +25,8 @@ __all__ = ["SampleComplexity", "measure"]
 Alpha = Annotated[float, Field(gt=0)]
 Labels = Annotated[list[str], Field(min_length=1)]
 
+# How far beyond the largest n of a curve a direct search may go.
+BEYOND_GRID = 10
 TERMS = ("sampling", "privacy", "range")
 COLUMNS = (
     "request", "distribution", "k", "estimator", *BUDGET, "radius", "alpha", "beta", "method",
@@ -48,7 +50,7 @@ class SampleComplexity:
     search : float, optional
         An alpha whose n is sought directly, too: at n of its own, one after another.
     trials : int
-        Of the direct search.
+        Of the direct search, at every n that it tries; the command line does not change it.
     """
 
     families: Labels
@@ -65,6 +67,11 @@ class SampleComplexity:
     def _ordered(self) -> Self:
         if self.low > self.high:
             raise ValueError(f"low is {self.low}, above high {self.high}")
+        least = int(np.ceil(np.log(TAIL) / np.log1p(-self.beta)))
+        if self.search is not None and self.trials < least:
+            raise ValueError(
+                f"trials is {self.trials}; a search at beta = {self.beta:g} needs {least} to end"
+            )
         return self
 
     @property
@@ -158,11 +165,14 @@ def _searched(
     searches = []
     for row in rows:
         cell, setting = _setting_of(row, pairs)
-        start = round(row["samples"]) if np.isfinite(row["samples"]) else cell.n
+        sizes = [c.n for c, s in pairs if (c.family, s) == (cell.family, setting)]
+        # Half of the curve's n, so that the search finds its own.
+        start = row["samples"] / 2 if np.isfinite(row["samples"]) else np.median(sizes)
+        largest = min(BEYOND_GRID * max(sizes), largest_n(cell.family, cell.n, setting.budget))
         searches.append(
             Search(
-                cell.family_label, cell.family, setting, row["alpha"], request.beta, start,
-                request.trials,
+                cell.family_label, cell.family, setting, row["alpha"], request.beta,
+                max(1, round(start)), request.trials, largest,
             )
         )  # fmt: skip
     run_searches(searches, run, say)

@@ -137,7 +137,10 @@ def _check_grid(
                 f"{where}: one n in the claim's regime; an exponent needs two or more"
             )
         if theorem.variable in SPANNING:
-            values = axis(theorem, curve)
+            with np.errstate(divide="ignore"):
+                values = axis(theorem, curve)
+            if np.any(values <= 0):
+                raise ConfigError(f"{where}: {at} has a {theorem.variable} that is not above 0")
             if np.unique(values[np.isfinite(values)]).size < 2:
                 raise ConfigError(
                     f"{where}: {at} has fewer than two values of {theorem.variable} on "

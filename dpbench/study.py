@@ -137,9 +137,9 @@ class Study:
         """Compute, summarise and write all but the manifest, which is returned."""
         out = self.options.out
         collected = run_cells(self.cells, self.options, self._metrics(), cost, say.print)
-        claims = self._evaluate(collected)
         with atomic(out / "summary.csv") as path:
             collected.summary.to_csv(path, index=False)
+        claims = self._evaluate(collected)
         with atomic(out / "claims.csv") as path:
             scoreboard.labelled(claims).to_csv(path, index=False, columns=list(COLUMNS))
         samples = self._sample_complexity(collected, cost, say)
@@ -193,7 +193,9 @@ class Study:
 
         def run(cells: list[Cell]) -> Collected:
             metrics = {"q90": {cell.family_label for cell in cells}}
-            return run_cells(cells, self.options, metrics, cost, say.print)
+            found = run_cells(cells, self.options, metrics, cost, say.print)
+            collected.failures.extend(found.failures)
+            return found
 
         tables = [
             measure(label, request, self.sweep, self.cells, collected, run, say.print)

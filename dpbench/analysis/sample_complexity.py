@@ -20,9 +20,6 @@ DRAWS = 400
 # Exponents of n in errors are at most 4 here (local model, k = 2): an error that falls by
 # more than that power of n from one n to the next is at a threshold and follows no power law.
 STEEPEST = 4.0
-# A fall of the probability of a large error, from one n to the next, that says no more than
-# that the threshold is between them.
-UNRESOLVED = 0.5
 
 
 def resampled(
@@ -63,24 +60,21 @@ def joint_replicates(
     return np.stack(found)
 
 
-def smallest_n(
-    n: Floats, quantiles: Floats, misses: Floats, alpha: float, beta: float, between: Floats
-) -> Floats:
+def smallest_n(n: Floats, quantiles: Floats, alpha: float, between: Floats) -> Floats:
     """Where a curve of errors falls to alpha for good, between points of its grid.
 
-    The first grid point from which on every quantile is at most alpha, and the point before it,
-    interpolated log-log. At a threshold, where the error falls by more than
-    n^-STEEPEST or is no positive number, the probability of an error above alpha is
-    interpolated linearly in log n instead, to beta. A jump of that probability that the grid
-    does not resolve may be anywhere between its two points: there `between` says where.
+    The first grid point from which on every quantile is at most alpha, and the point before
+    it, interpolated log-log. At a threshold, where the error falls by more than
+    n^-STEEPEST or is no positive number, n may be anywhere between the two points:
+    there `between` says where.
 
     Parameters
     ----------
     n : (m,) array
         Increasing.
-    quantiles, misses : (m, draws) arrays
-        The 1 - beta quantile of the error, and the probability that it exceeds alpha.
-    alpha, beta : float
+    quantiles : (m, draws) array
+        The 1 - beta quantile of the error.
+    alpha : float
     between : (draws,) array
         Positions in (0, 1), random but for the first, so that an interval covers the gap.
 
@@ -97,12 +91,10 @@ def smallest_n(
     with np.errstate(divide="ignore", invalid="ignore"):
         high, low = np.log(quantiles[at, column]), np.log(quantiles[last, column])
         power = (high - np.log(alpha)) / (high - low)
-        above, below = misses[at, column], misses[last, column]
-        jump = np.where(above - below > UNRESOLVED, between, (above - beta) / (above - below))
         smooth = high - low <= STEEPEST * step
         # Between the same two points all replicates are read off as the curve itself is.
         smooth = np.where(at == at[0], smooth[0], smooth) & np.isfinite(high) & np.isfinite(low)
-    found = n[at] * np.exp(step * np.clip(np.where(smooth, power, jump), 0.0, 1.0))
+    found = n[at] * np.exp(step * np.clip(np.where(smooth, power, between), 0.0, 1.0))
     return np.where(first > 0, found, np.nan)
 
 
@@ -134,24 +126,20 @@ def sample_complexity(
         high``, the last three NaN where the grid does not reach.
     replicates : (rows of table, draws) array
     """
-    quantiles, misses = [], []
-    for drawn in resampled(summary, errors, shared=shared):
-        quantiles.append(_quantile(drawn, 1 - beta))
-        misses.append([(drawn > alpha).mean(axis=1) for alpha in alphas])
+    quantiles = [_quantile(e, 1 - beta) for e in resampled(summary, errors, shared=shared)]
     order, starts = curve_starts(summary)
     worst = np.maximum.reduceat(np.stack(quantiles)[order], starts, axis=0)
-    missed = np.maximum.reduceat(np.array(misses)[order], starts, axis=0)
     kept = [*CURVE, "n", *(c for c in OPTIONAL if c in summary)]
     points = summary.iloc[order[starts]][kept].reset_index(drop=True)
     rows, replicates = [], []
     for _, curve in points.groupby(CURVE, dropna=False, observed=True):
         at = curve.sort_values("n").index.to_numpy()
-        for j, alpha in enumerate(alphas):
+        for alpha in alphas:
             n = curve.loc[at, "n"].to_numpy(float)
             name = "|".join(str(value) for value in curve.iloc[0])
             between = stream("bootstrap", "between", name, str(alpha)).random(DRAWS + 1)
             between[0] = 0.5
-            found = smallest_n(n, worst[at], missed[at, j], alpha, beta, between)
+            found = smallest_n(n, worst[at], alpha, between)
             replicates.append(found[1:])
             known = interval(found[0], found[1:])
             rows.append(

@@ -201,12 +201,19 @@ def _trimmed(ordered: Floats) -> tuple[Floats, Floats]:
 
 
 def rate_replicates(cells: pd.DataFrame, errors: Sequence[Floats], *, draws: int = 1000) -> Floats:
-    """Bootstrap replicates of the mean of 0/1 errors, (cells, draws)."""
+    """Replicates of the mean of 0/1 errors, (cells, draws); NaN where there are none.
+
+    From Beta(k + 1/2, N - k + 1/2), whose quantiles are Jeffreys' interval: a bootstrap of
+    no miss in N trials would be certain that there never is one.
+    """
     found = []
     about = cells[[c for c in CELL if c != "lower_bound"]].itertuples(index=False)
     for row, values in zip(about, errors, strict=True):
         rng = stream("bootstrap", "|".join(str(value) for value in row))
-        found.append(rng.binomial(len(values), values.mean(), draws) / len(values))
+        misses = values.sum()
+        known = np.isfinite(misses)
+        a, b = (misses + 0.5, len(values) - misses + 0.5) if known else (1.0, 1.0)
+        found.append(np.where(known, rng.beta(a, b, draws), np.nan))
     return np.stack(found)
 
 

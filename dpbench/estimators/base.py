@@ -101,7 +101,8 @@ class Estimator(Registered, ABC):
         Raises
         ------
         ValueError
-            If it cannot honour the budget's notion, or takes scalars and gets vectors.
+            If it cannot honour the budget's notion, takes scalars and gets vectors (of
+            one coordinate, too), or returns another shape than that of the means.
         """
         if not self.supports(ledger.budget):
             allowed = ", ".join(notion.notion for notion in self.honoured)
@@ -109,9 +110,18 @@ class Estimator(Registered, ABC):
                 f"{type(self).__name__} cannot honour a budget of notion "
                 f"{ledger.budget.notion!r}; it supports: {allowed}"
             )
-        if sample.d > 1 and not self.multivariate:
-            raise ValueError(f"{type(self).__name__} takes scalar records, got d = {sample.d}")
-        return self.estimate(sample, ledger)
+        means = sample.mean().shape
+        if len(means) > 1 and not self.multivariate:
+            raise ValueError(
+                f"{type(self).__name__} takes scalar records, got vectors of {sample.d} coordinates"
+            )
+        estimate = self.estimate(sample, ledger)
+        if not estimate.value.shape == estimate.before_noise.shape == means:
+            raise ValueError(
+                f"{type(self).__name__} returned shapes {estimate.value.shape} and "
+                f"{estimate.before_noise.shape} for means of shape {means}"
+            )
+        return estimate
 
 
 def release(

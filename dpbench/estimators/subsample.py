@@ -2,7 +2,8 @@
 
 A record sits in one bucket, so replacing it changes one of the buckets' outputs: an
 aggregator that is private for the outputs is private for the records, whatever the base
-estimator does. Buckets differ in size by at most one.
+estimator returns; one that stops the release, by an error, on some records is not covered.
+Buckets differ in size by at most one.
 
 References
 ----------

@@ -167,7 +167,9 @@ class Ledger:
         sensitivity : float
             Largest change of any score between neighbours.
         log_weights : (m,) or (trials, m) array, optional
-            Logarithm of the base measure, which may not depend on single records.
+            Logarithm of the base measure. It may not depend on single records, unless the
+            indices stand for the pieces of a range that the records cut up: then the
+            measure is the lengths of these, and the mechanism the continuous one.
 
         Returns
         -------

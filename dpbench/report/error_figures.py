@@ -17,6 +17,7 @@ from dpbench.report.figures import (
     Asked,
     Figure,
     Labels,
+    Metric,
     Results,
     axis_label,
     budget_text,
@@ -64,10 +65,7 @@ class ErrorAgainstN(Figure):
     families: Labels
     budget: str | Labels
     estimators: Labels | None = None
-    metric: Literal[
-        "q90", "private_q90", "sampling_q90", "mean_error", "width_q50", "miss_rate",
-        "outside_q90", "tv_q50", "tv_q90",
-    ] = "q90"  # fmt: skip
+    metric: Metric = "q90"
     by: Literal["k", "family", "budget"] = "k"
 
     def check(self, sweep: Sweep, known: Asked, where: str) -> None:

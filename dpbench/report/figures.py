@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 import numpy as np
 import pandas as pd
@@ -26,6 +26,7 @@ __all__ = [
     "Asked",
     "Figure",
     "Labels",
+    "Metric",
     "Results",
     "axis_label",
     "budget_text",
@@ -38,6 +39,10 @@ __all__ = [
 ]
 
 Labels = Annotated[list[str], Field(min_length=1)]
+Metric = Literal[
+    "q90", "private_q90", "sampling_q90", "mean_error", "failure_rate", "width_q50", "miss_rate",
+    "outside_q90", "tv_q50", "tv_q90",
+]  # fmt: skip
 THEORY: dict[str, Any] = {"color": "black", "linestyle": ":", "linewidth": 0.9, "zorder": 1}
 BOUND: dict[str, Any] = {"color": "black", "linewidth": 1.2, "zorder": 3}
 METRIC_NAMES = {
@@ -89,12 +94,24 @@ class Results:
     samples: pd.DataFrame
 
 
+class Request(Protocol):
+    """What of a sample complexity a figure has to know; see `dpbench.complexity`."""
+
+    @property
+    def families(self) -> list[str]:
+        """Labels or patterns."""
+
+    @property
+    def estimators(self) -> list[str] | None:
+        """Labels or patterns; all by default."""
+
+
 @dataclass(frozen=True)
 class Asked:
-    """The labels of a sweep's claims and sample complexities."""
+    """A sweep's claims and sample complexities, by label."""
 
     claims: Collection[str] = ()
-    requests: Collection[str] = ()
+    requests: Mapping[str, Request] = field(default_factory=dict)
 
 
 class Figure(Registered, ABC):
@@ -115,6 +132,7 @@ def panels(count: int, height: float = 2.4) -> tuple[Canvas, Iterator[Axes]]:
 
     from dpbench.report.style import WIDTH
 
+    count = max(count, 1)
     columns = count if count <= 3 else 2 if count == 4 else 3
     rows = -(-count // columns)
     canvas, axes = plt.subplots(rows, columns, figsize=(WIDTH, height * rows), squeeze=False)

@@ -15,6 +15,7 @@ from dpbench.report.figures import (
     Asked,
     Figure,
     Labels,
+    Metric,
     Results,
     axis_label,
     legend,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
+Size = Annotated[int, Field(ge=1)]
 RATES = ("miss_rate", "failure_rate", "mean_error", "outside_q90")
 
 __all__ = ["AgainstParameter", "SampleComplexityCurves", "Thresholds"]
@@ -47,6 +49,19 @@ def _curve_title(row: pd.Series, sweep: Sweep) -> str:
         if np.isfinite(row[name])
     ]
     return "\n".join([name, ", ".join(amounts)])
+
+
+def _check_request(
+    label: str, estimators: list[str] | None, sweep: Sweep, known: Asked, where: str
+) -> None:
+    """Raise ConfigError if a request is unknown or not about any of the estimators."""
+    (found,) = pick([label], known.requests, f"{where}.request")
+    chosen = pick(estimators, sweep.estimators, f"{where}.estimators")
+    about = pick(known.requests[found].estimators, sweep.estimators, "")
+    if not set(chosen) & set(about):
+        raise ConfigError(
+            f"{where}.estimators: {estimators}: the request {found!r} has none of them"
+        )
 
 
 @validated
@@ -74,8 +89,7 @@ class SampleComplexityCurves(Figure):
     }
 
     def check(self, sweep: Sweep, known: Asked, where: str) -> None:
-        pick([self.request], known.requests, f"{where}.request")
-        pick(self.estimators, sweep.estimators, f"{where}.estimators")
+        _check_request(self.request, self.estimators, sweep, known, where)
         pick(self.families, sweep.families, f"{where}.families")
 
     def draw(self, results: Results) -> Canvas:
@@ -153,8 +167,7 @@ class Thresholds(Figure):
     leave: Labels = Field(default_factory=list)
 
     def check(self, sweep: Sweep, known: Asked, where: str) -> None:
-        pick([self.request], known.requests, f"{where}.request")
-        pick(self.estimators, sweep.estimators, f"{where}.estimators")
+        _check_request(self.request, self.estimators, sweep, known, where)
         if self.leave:
             pick(self.leave, sweep.estimators, f"{where}.leave")
 
@@ -195,6 +208,10 @@ class Thresholds(Figure):
         return canvas
 
 
+def _error() -> list[Metric]:
+    return ["q90"]
+
+
 @validated
 class AgainstParameter(Figure):
     """A column of the summary against a parameter of the estimators, a panel per family.
@@ -216,33 +233,42 @@ class AgainstParameter(Figure):
     estimators: Labels
     parameter: str
     budget: str
-    n: Annotated[int, Field(ge=1)] | list[int]
-    metrics: Labels = Field(default_factory=lambda: ["q90"])
+    n: Size | Annotated[list[Size], Field(min_length=1)]
+    metrics: Annotated[list[Metric], Field(min_length=1)] = Field(default_factory=_error)
     logarithmic: bool = True
 
     def check(self, sweep: Sweep, known: Asked, where: str) -> None:
         pick(self.families, sweep.families, f"{where}.families")
-        pick([self.budget], sweep.budgets, f"{where}.budget")
+        if self.budget not in sweep.budgets:
+            choices = ", ".join(sweep.budgets)
+            raise ConfigError(f"{where}.budget: {self.budget!r}: choose from {choices}")
         for label in pick(self.estimators, sweep.estimators, f"{where}.estimators"):
-            if self.parameter not in sweep.estimators[label]:
-                raise ConfigError(f"{where}.estimators: {label!r}: it has no {self.parameter}")
+            value = sweep.estimators[label].get(self.parameter)
+            if not isinstance(value, int | float):
+                raise ConfigError(
+                    f"{where}.estimators: {label!r}: it has no number as {self.parameter}"
+                )
+        run = {n for part in sweep.parts.values() for n in part.sizes}
+        for n in self._sizes:
+            if n not in run:
+                raise ConfigError(f"{where}.n: {n}: no part of the sweep runs it")
+
+    @property
+    def _sizes(self) -> list[int]:
+        return self.n if isinstance(self.n, list) else [self.n]
 
     def draw(self, results: Results) -> Canvas:
         from dpbench.report.style import looks
 
         sweep = results.sweep
         labels = pick(self.estimators, sweep.estimators, "figures.estimators")
-        sizes = self.n if isinstance(self.n, list) else [self.n]
         families = pick(self.families, sweep.families, "figures.families")
         rows = results.summary
-        rows = rows[under(rows, sweep.budgets[self.budget]) & rows["n"].isin(sizes)]
+        rows = rows[under(rows, sweep.budgets[self.budget]) & rows["n"].isin(self._sizes)]
         rows = rows[rows["estimator"].isin(labels) & rows["family"].isin(families)]
         values = [sweep.estimators[label][self.parameter] for label in rows["estimator"]]
-        series = [
-            label.replace(f"_{self.parameter}{value:g}", "")
-            for label, value in zip(rows["estimator"], values, strict=True)
-        ]
-        several = len(sizes) > 1
+        series = [sweep.series(label, self.parameter) for label in rows["estimator"]]
+        several = len(self._sizes) > 1
         names = [
             f"{name}, n = {n:g}" if several else name
             for name, n in zip(series, rows["n"], strict=True)

@@ -46,13 +46,18 @@ def _print_claims(claims: pd.DataFrame, out: Console) -> None:
             row["distribution"],
             _budget(row),
             f"{limit}{row['predicted']:.3f} +- {row['tolerance']:g}",
-            f"{row['measured']:.3f}",
-            f"{row['low']:.3f} .. {row['high']:.3f}",
+            _digits(row["measured"]),
+            f"{_digits(row['low'])} .. {_digits(row['high'])}",
             row["verdict"],
         )
     out.print(table)
     counts = claims["verdict"].value_counts()
     out.print(", ".join(f"{counts.get(name, 0)} {name}" for name in VERDICTS))
+
+
+def _digits(value: float) -> str:
+    """Three decimals, or two digits of what they would hide."""
+    return f"{value:.3f}" if abs(value) >= 5e-3 or value == 0 or np.isnan(value) else f"{value:.1e}"
 
 
 def _budget(row: Mapping[Hashable, Any]) -> str:

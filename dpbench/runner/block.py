@@ -165,11 +165,6 @@ def _errors(
     rng = stream("noise", *name, *setting.stream_name)
     estimate = setting.estimator.run(sample, Ledger(setting.budget, rng))
     empirical, target = sample.mean(), distribution.target
-    if not estimate.value.shape == estimate.before_noise.shape == empirical.shape:
-        raise ValueError(
-            f"{setting.label} returned shapes {estimate.value.shape} and "
-            f"{estimate.before_noise.shape} for means of shape {empirical.shape}"
-        )
     parts = {
         "error": estimate.value - target,
         "sampling": empirical - target,

@@ -166,10 +166,10 @@ class Sweep:
             spec = {**spec, "k": k}
         return Estimator.build(spec, where)
 
-    def series(self, label: str) -> str:
-        """The label without the radius that an expanded list has put there."""
-        radius = self.estimators[label].get("radius")
-        return label.replace(f"_radius{_brief(radius)}", "") if radius is not None else label
+    def series(self, label: str, parameter: str = "radius") -> str:
+        """The label without the value of a parameter that an expanded list has put there."""
+        value = self.estimators[label].get(parameter)
+        return label.replace(f"_{parameter}{_brief(value)}", "") if value is not None else label
 
 
 def _known_estimator(spec: Mapping[str, Any], where: str) -> Mapping[str, Any]:

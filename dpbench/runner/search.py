@@ -12,7 +12,7 @@ from scipy.stats import binomtest
 from dpbench.analysis.worst_case import under
 from dpbench.runner.block import Setting
 from dpbench.runner.collect import Collected
-from dpbench.runner.plan import Cell, cell_at, largest_n
+from dpbench.runner.plan import Cell, cell_at
 from dpbench.theory.families import Family
 
 __all__ = ["Search", "run_searches"]
@@ -39,6 +39,8 @@ class Search:
     start : int
         The first n.
     trials : int
+    largest : int
+        No n beyond it is tried.
     tried : dict of int to float
         By n, the largest share of trials above alpha over the members.
     """
@@ -50,6 +52,7 @@ class Search:
     beta: float
     start: int
     trials: int
+    largest: int
     tried: dict[int, float] = field(default_factory=dict)
 
     @property
@@ -65,7 +68,6 @@ class Search:
         if not self.tried:
             return self.start
         low, high = self.bracket
-        largest = largest_n(self.family, self.start, self.setting.budget)
         wanted = None
         if high is None:
             wanted = STRIDE * max(self.tried)
@@ -77,7 +79,9 @@ class Search:
             wanted = round(BEYOND * max(self.tried)) + 1
         elif not self._surely("greater", low):
             wanted = int(min(self.tried) / BEYOND)
-        wanted = wanted and min(max(wanted, 1), largest)
+        if wanted is None:
+            return None
+        wanted = min(max(wanted, 1), self.largest)
         return None if wanted in self.tried else wanted
 
     def cell(self, n: int) -> Cell:
@@ -105,7 +109,8 @@ class Search:
         """The smallest n that works, and an interval: NaN where none was found.
 
         At the ends of the interval P(error > alpha) is above and below beta by exact
-        binomial tests at 2.5% each.
+        binomial tests at 2.5% each; or they are the smallest and the largest n tried, where
+        no n is beyond doubt.
         """
         low, high = self.bracket
         if low is None or high is None:

@@ -168,6 +168,8 @@ class DenseSample(Sample):
 
     def _per_trial(self, bound: Floats) -> Floats:
         """Shape a bound for broadcasting against the records."""
+        if bound.shape not in {(), (self.trials,)}:
+            raise ValueError(f"a bound is one number or one per trial, got shape {bound.shape}")
         return bound.reshape(bound.shape + (1,) * (self._values.ndim - 1)) if bound.ndim else bound
 
 

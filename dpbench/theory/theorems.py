@@ -39,6 +39,8 @@ class Theorem:
         (a threshold, where alpha is coarse), or, with ``fixed_n``, the c in error ~ x^c.
     at_most : bool
         Whether the number is an upper limit rather than a value.
+    lowest : float
+        What an upper limit's number exceeds all the same.
     """
 
     source: str
@@ -47,11 +49,12 @@ class Theorem:
     metric: str = "q90"
     of: Literal["error", "samples", "fixed_n"] = "error"
     at_most: bool = False
+    lowest: float = 0.0
 
     @property
     def floor(self) -> float | None:
-        """What an upper limit's number exceeds: 0, or 1 for a factor over a lower bound."""
-        return float(self.variable == "factor") if self.at_most else None
+        """Where the region of an upper limit begins; None for a value."""
+        return self.lowest if self.at_most else None
 
 
 def _rate(k: float) -> float:
@@ -81,7 +84,7 @@ THEOREMS = {
     "sampling": Theorem("Central limit", "alpha", _is(2), metric="sampling_q90"),
     # No theorem promises a constant: this is the project's own yardstick, half of 2.5 for the
     # bound with one sign. An error below the bound itself would be a broken estimator or bound.
-    "near_optimal": Theorem("Lower bound", "factor", _is(1.25), at_most=True),
+    "near_optimal": Theorem("Lower bound", "factor", _is(1.25), at_most=True, lowest=1.0),
     # n = 1/alpha^2 + 1/(alpha epsilon), in its two regimes and term by term
     "sampling_regime": Theorem("Lecture 15", "alpha", _is(2)),
     "private_regime": Theorem("Lecture 15", "alpha", _is(1)),
@@ -100,6 +103,7 @@ THEOREMS = {
     "no_radius": Theorem("Lecture 15 Thm 2", "radius", _is(0), of="fixed_n"),
     "fine_alpha": Theorem("Lecture 15 Thm 2", "alpha", _is(1), metric="private_q90"),
     # intervals hold the mean with probability 1 - beta, beta = 0.1
+    "coinpress_coverage": Theorem("BDKU20", "limit", _is(0.01), "miss_rate", at_most=True),
     "coverage": Theorem("Lecture 15 Claim 4", "limit", _is(0.1), "miss_rate", at_most=True),
     "shrinking_log_radius": Theorem("Lecture 15 Claim 4", "log_radius", _is(1), of="samples"),
     # the range works from n ~ ln(R)/epsilon, sqrt(ln(R)/rho) or ln(1/delta)/epsilon on
@@ -112,7 +116,7 @@ THEOREMS = {
     # at most alpha n records outside; the claim gives its alpha as the limit
     "range_outside": Theorem("KSU20 Thm 3.3", "limit", _is(np.nan), "outside_q90", at_most=True),
     # n = 1/alpha^2 + 1/(alpha epsilon) up to logarithms: between 1 and 2
-    "learned_tv": Theorem("Lecture 17, KV18", "alpha", _is(2), metric="tv_q90", at_most=True),
+    "learned_tv": Theorem("Lecture 17, KV18", "alpha", _is(2), "tv_q90", at_most=True, lowest=1.0),
     # private median of means: with a fixed number of buckets all errors fall like sampling error
     "subsample_sampling": Theorem("Lecture 17", "alpha", _is(2)),
 }

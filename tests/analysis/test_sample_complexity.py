@@ -301,11 +301,11 @@ def covered(found: list[tuple[float, float, float]], width: float = 1.0) -> floa
 
 
 def test_intervals_on_a_smooth_curve_cover() -> None:
-    # At a true coverage of 0.94, fewer than 0.87 of 200 has probability 1e-4; at one of 0.95, more
-    # than 0.99 has 3e-3. The seeds are fixed.
-    found = [smooth(run) for run in range(200)]
-    assert 0.87 <= covered(found) <= 0.99, covered(found)
-    assert covered(found, width=0.5) < 0.87
+    # At a true coverage of 0.94, fewer than 0.86 of 120 has probability 3e-4; at one of 0.95, all
+    # of them have 2e-3. The seeds are fixed.
+    found = [smooth(run) for run in range(120)]
+    assert 0.86 <= covered(found) < 1, covered(found)
+    assert covered(found, width=0.5) < 0.86
     values = np.log(np.array(found)[:, 0])
     # The rank 270 of 300 is the quantile at 270/301 on average: 1 per cent low, twice that in
     # n. A z-test with false-alarm probability 1e-6 of a bias beyond another 2 per cent.
@@ -328,9 +328,9 @@ def test_intervals_on_a_smooth_curve_cover() -> None:
 )
 def test_intervals_at_a_threshold_cover(power: float, step: float) -> None:
     """Failures cease over several points of the grid, over one or two, or between two."""
-    found = [threshold(run, power, step) for run in range(100)]
-    # At a true coverage of 0.9, fewer than 0.79 of 100 has probability 4e-4; fixed seeds.
-    assert covered(found) >= 0.79, covered(found)
+    found = [threshold(run, power, step) for run in range(60)]
+    # At a true coverage of 0.9, fewer than 0.77 of 60 has probability 1e-3; fixed seeds.
+    assert covered(found) >= 0.77, covered(found)
     # No wider than the steps of the grid on both sides, or than what the trials leave open: at
     # beta the share of failures falls by beta (1 - beta) power per unit of ln n, and is known
     # to within +-2 sqrt(beta (1 - beta)/trials).
