@@ -14,13 +14,16 @@ import inspect
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
+from typing import Annotated, Any, ClassVar, Self, TypeVar, dataclass_transform
 
 from pydantic import ConfigDict, Field, ValidationError
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 __all__ = [
     "ConfigError",
+    "MomentOrder",
+    "Probability",
+    "Radius",
     "Registered",
     "canonical",
     "from_mapping",
@@ -29,6 +32,11 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+# Order of a bounded moment; a probability; a bound R on a mean, which 1e300 may be.
+MomentOrder = Annotated[float, Field(ge=2)]
+Probability = Annotated[float, Field(gt=0, lt=1)]
+Radius = Annotated[float, Field(ge=0, le=1e300)]
 
 UNKNOWN = "no such key"
 

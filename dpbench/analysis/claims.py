@@ -273,7 +273,9 @@ def _measure(theorem: Theorem, curve: pd.DataFrame, draws: Floats) -> Measured:
     if not np.all(np.isfinite(value)) or not np.all(np.isfinite(draws)):
         return UNKNOWN
     if theorem.variable == "limit":
-        return interval(value.max(), draws.max(axis=0))
+        # The largest of several resamples too high, which may leave the measured one out.
+        found = interval(value.max(), draws.max(axis=0))
+        return found._replace(low=min(found.low, found.value))
     if np.any(draws <= 0):
         return UNKNOWN
     if theorem.variable == "factor":

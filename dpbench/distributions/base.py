@@ -10,12 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from dpbench.parameters import Registered, validated
+from dpbench.parameters import MomentOrder, Registered, validated
 from dpbench.samples import DenseSample, Sample
 
-__all__ = ["Distribution", "LocationScale", "MomentOrder"]
-
-MomentOrder = Annotated[float, Field(ge=2)]
+__all__ = ["Distribution", "LocationScale"]
 
 
 class Distribution(Registered, ABC):

@@ -7,8 +7,8 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from dpbench.distributions.base import Distribution, MomentOrder
-from dpbench.parameters import validated
+from dpbench.distributions.base import Distribution
+from dpbench.parameters import MomentOrder, validated
 from dpbench.samples import CountedSample
 
 __all__ = ["Bernoulli", "TwoPoint"]

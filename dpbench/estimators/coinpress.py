@@ -14,9 +14,9 @@ import numpy as np
 from pydantic import model_validator
 
 from dpbench.estimators.base import Estimate, Estimator
-from dpbench.estimators.gaussian import Positive, Probability, Radius
+from dpbench.estimators.gaussian import Positive
 from dpbench.estimators.shrinking import Rounds, shares
-from dpbench.parameters import validated
+from dpbench.parameters import Probability, Radius, validated
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger
 from dpbench.samples import Sample
 

@@ -18,7 +18,7 @@ from pydantic import Field
 
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.clipped import noisy_clipped_mean
-from dpbench.parameters import validated
+from dpbench.parameters import Probability, Radius, validated
 from dpbench.privacy import Budget, Ledger
 from dpbench.privacy.quantile import private_quantile
 from dpbench.samples import Sample
@@ -26,9 +26,7 @@ from dpbench.samples import Sample
 __all__ = ["ExponentialCoarseMean", "NaiveGaussianMean", "gaussian_tail"]
 
 Floats = NDArray[np.float64]
-Radius = Annotated[float, Field(ge=0, le=1e300)]
 Positive = Annotated[float, Field(gt=0, le=1e300)]
-Probability = Annotated[float, Field(gt=0, lt=1)]
 
 
 def gaussian_tail(n: float, beta: float) -> float:

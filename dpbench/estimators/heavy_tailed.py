@@ -24,15 +24,11 @@ from pydantic import Field
 
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.clipped import noisy_clipped_mean
-from dpbench.parameters import validated
+from dpbench.parameters import MomentOrder, Probability, Radius, validated
 from dpbench.privacy import Budget, Ledger
 from dpbench.samples import Sample
 
 __all__ = ["HeavyTailedMean", "LocalMean", "worst_clipping_bias"]
-
-MomentOrder = Annotated[float, Field(ge=2)]
-NonNegative = Annotated[float, Field(ge=0)]
-Probability = Annotated[float, Field(gt=0, lt=1)]
 
 
 def worst_clipping_bias(threshold: float, k: float) -> float:
@@ -73,7 +69,7 @@ class HeavyTailedMean(Estimator):
 
     k: MomentOrder
     policy: Literal["minimax", "rate", "all"] = "minimax"
-    radius: NonNegative = 0.0
+    radius: Radius = 0.0
     beta: Probability = 0.1
     c: Annotated[float, Field(gt=0)] = 0.7
     clip_at: Annotated[float, Field(gt=0)] | None = None
@@ -122,7 +118,7 @@ class LocalMean(Estimator):
     """
 
     k: MomentOrder
-    radius: NonNegative = 0.0
+    radius: Radius = 0.0
     beta: Probability = 0.1
 
     def clipping_threshold(self, n: int, budget: Budget) -> float:

@@ -19,8 +19,7 @@ from scipy.optimize import brentq
 
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.clipped import noisy_clipped_mean
-from dpbench.estimators.heavy_tailed import MomentOrder
-from dpbench.parameters import validated
+from dpbench.parameters import MomentOrder, Probability, Radius, validated
 from dpbench.privacy import ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.histogram import L1, L2, fullest_bin, stability_threshold
 from dpbench.samples import Bins, Sample
@@ -28,9 +27,7 @@ from dpbench.samples import Bins, Sample
 __all__ = ["KSU20Mean", "KSU20Range", "accuracy_for", "accuracy_terms", "samples_for"]
 
 Floats = NDArray[np.float64]
-Radius = Annotated[float, Field(ge=0, le=1e300)]
 Alpha = Annotated[float, Field(ge=1e-100, le=1)]
-Probability = Annotated[float, Field(gt=0, lt=1)]
 Constants = Literal["paper", "practical"]
 
 # In units of alpha^(-1/(k-1)): half the width of a bin, r.

@@ -10,8 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from dpbench.distributions import Distribution, TwoPoint
-from dpbench.distributions.base import MomentOrder
-from dpbench.parameters import ConfigError, Registered, validated
+from dpbench.parameters import ConfigError, MomentOrder, Registered, validated
 from dpbench.privacy import Budget
 from dpbench.theory.lower_bounds import BETA, two_point_lower_bound
 

@@ -13,7 +13,7 @@ from scipy import optimize, special, stats
 from dpbench.analysis.claims import Claim, evaluate
 from dpbench.analysis.exponents import Measured, alpha_exponent, cost_exponent
 from dpbench.analysis.summary import quantile_replicates
-from dpbench.estimators import ShrinkingIntervals
+from dpbench.estimators import CoinPressMean, ShrinkingIntervals
 from dpbench.runner.block import EXTRAS, METRICS
 from dpbench.runner.collect import ERRORS
 from dpbench.theory.theorems import THEOREMS
@@ -200,8 +200,9 @@ def test_an_exponent_of_a_threshold_in_the_logarithm_of_the_radius(power: float)
     covers = np.mean([one.low <= 1.0 <= one.high for one in found])
     # At a true coverage of 0.93, below 0.77 of 40 has probability 4e-4; the seeds are fixed.
     assert covers >= 0.77, covers
-    # A step of 9 per cent over a factor 3.75 in ln R, on both sides: 0.13 at most.
-    assert np.mean([one.high - one.low for one in found]) <= 0.13
+    # What two steps of 9 per cent leave open over a factor 3.75 in ln R; where failures cease over
+    # many points, what 150 trials leave open, too.
+    assert np.mean([one.high - one.low for one in found]) <= (0.13 if power > 100 else 0.25)
 
 
 # What the theorems predict, from their formulas.
@@ -319,6 +320,7 @@ DERIVED: dict[str, Callable[[float], float]] = {
     "no_radius": lambda k: _slope(lambda radius: _naive(3.0)(1e4) + 0 * radius, 1e6),
     "fine_alpha": lambda k: _in_alpha(lambda n: _naive(3.0)(n)),
     "coverage": lambda k: ShrinkingIntervals(radius=1.0).beta,
+    "coinpress_coverage": lambda k: CoinPressMean(radius=1.0).b,  # of one tail bound
     "shrinking_log_radius": lambda k: _slope(lambda x: _shrinking(x, 0.1), HUGE),
     "range_log_radius": lambda k: _slope(lambda log_r: _histogram(log_r, 0.1), HUGE),
     "range_log_radius_zcdp": lambda k: _slope(lambda x: _gaussian_histogram(x, 0.1), HUGE),

@@ -256,7 +256,12 @@ def test_help_lists_the_choices(bench: Bench) -> None:
     for flag in ("--help", "-h"):
         result = bench.raw(flag, "--config-dir", "conf")
         assert result.code == 0
-        for word in ("heavy_tail, heavy_tail_location,", "dask, local", "clipped_mean", "student_t"):
+        for word in (
+            "heavy_tail, heavy_tail_location,",
+            "dask, local",
+            "clipped_mean",
+            "student_t",
+        ):
             assert word in result.out
     assert not (bench.folder / "results").exists()
 
