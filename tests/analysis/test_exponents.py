@@ -318,7 +318,7 @@ DERIVED: dict[str, Callable[[float], float]] = {
     "coarse_delta": lambda k: _slope(lambda x: _stable_histogram(x, 0.1), HUGE),
     # once the bin is right: clipped to its width and t
     "no_radius": lambda k: _slope(lambda radius: _naive(3.0)(1e4) + 0 * radius, 1e6),
-    "fine_alpha": lambda k: _in_alpha(lambda n: _naive(3.0)(n)),
+    "fine_alpha": lambda k: _in_alpha(_naive(3.0)),
     "coverage": lambda k: ShrinkingIntervals(radius=1.0).beta,
     "coinpress_coverage": lambda k: CoinPressMean(radius=1.0).b,  # of one tail bound
     "shrinking_log_radius": lambda k: _slope(lambda x: _shrinking(x, 0.1), HUGE),

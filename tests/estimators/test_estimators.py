@@ -359,7 +359,7 @@ def test_no_steps_with_vectors(estimator: Estimator, budget: Budget) -> None:
 
 
 def takes_scalars_only(estimator: Estimator, budget: Budget) -> None:
-    with pytest.raises(ValueError, match="takes scalar records, got d = 3"):
+    with pytest.raises(ValueError, match="takes scalar records, got vectors of 3"):
         run(estimator, np.zeros((2, 300, 3)), budget)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import doctest
+import functools
 import importlib
 from typing import Any
 
@@ -152,7 +154,7 @@ def test_other_shapes_are_refused(data: ArrayLike) -> None:
 
 
 def test_vectors_for_a_scalar_estimator_are_refused() -> None:
-    with pytest.raises(ValueError, match="takes scalar records, got d = 2"):
+    with pytest.raises(ValueError, match="takes scalar records, got vectors of 2"):
         once(HeavyTailedMean(k=2), np.zeros((5, 2)), PureDP(1.0))
 
 
@@ -172,3 +174,28 @@ def test_the_example_of_release_runs() -> None:
     result = doctest.testmod(module)
     assert result.attempted >= 4
     assert result.failed == 0
+
+
+@pytest.mark.parametrize("repeats", [None, 3])
+@pytest.mark.parametrize("kind", sorted(Estimator._kinds()))
+def test_vectors_of_one_coordinate_are_no_scalars(kind: str, repeats: int | None) -> None:
+    # A released centre per trial would broadcast against such records and release them all.
+    known: dict[str, Any] = {
+        "k": 2, "radius": 10.0, "lower": -1.0, "upper": 1.0, "buckets": 2, "alpha": 0.05,
+    }  # fmt: skip
+    cls = Estimator._kinds()[kind]
+    if not cls.__module__.startswith("dpbench."):
+        return
+    fields = {f.name for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    estimator = cls(**{name: value for name, value in known.items() if name in fields})
+    data = np.random.default_rng(0).normal(size=(1000, 1))
+    budget = next(b for b in (NonPrivate(), PureDP(1.0), ZCDP(0.5)) if estimator.supports(b))
+    given = None if isinstance(budget, NonPrivate) else budget
+    ask = functools.partial(
+        release, estimator, data, given, rng=np.random.default_rng(1), repeats=repeats
+    )
+    if estimator.multivariate:
+        assert np.shape(ask()) == ((1,) if repeats is None else (3, 1))
+    else:
+        with pytest.raises(ValueError, match="takes scalar records"):
+            ask()
