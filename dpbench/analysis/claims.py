@@ -19,7 +19,7 @@ from dpbench.analysis.exponents import (
 )
 from dpbench.analysis.sample_complexity import joint_replicates, sample_complexity
 from dpbench.analysis.summary import quantile_replicates, rate_replicates
-from dpbench.analysis.worst_case import BUDGET, CURVE, held_out, worst_case
+from dpbench.analysis.worst_case import BUDGET, CURVE, held_out, held_out_cell, worst_case
 from dpbench.parameters import validated
 from dpbench.theory.lower_bounds import BETA
 from dpbench.theory.theorems import THEOREMS, Theorem
@@ -186,9 +186,11 @@ def evaluate(
         from ``n_low`` to ``n_high``.
     """
     theorem = claim.statement
-    enough = errors is None or min(map(len, errors)) >= LEAST_TRIALS
     if theorem.variable == "factor" and errors is not None:
         summary, errors = held_out(summary, errors)
+    if theorem.variable == "limit" and errors is not None:
+        summary, errors = held_out_cell(summary, errors, theorem.metric)
+    enough = errors is None or min(map(len, errors)) >= LEAST_TRIALS
     if theorem.of == "samples":
         assert errors is not None
         curves, draws = sample_complexity(summary, errors, claim.alphas, BETA, shared=shared)
@@ -206,9 +208,7 @@ def evaluate(
         measured = _measure(theorem, curve, draws[curve.index]) if enough else UNKNOWN
         sizes = curve["n"] if "n" in curve else curve["samples"]
         regime = {"n_low": sizes.min(), "n_high": sizes.max()}
-        worst = int(np.argmax(curve["value"])) if theorem.variable == "limit" else 0
-        about = curve.iloc[worst]
-        found.append({"claim": name, **_row(claim, about, measured), **regime})
+        found.append({"claim": name, **_row(claim, curve.iloc[0], measured), **regime})
     return pd.DataFrame(found)
 
 
@@ -246,7 +246,7 @@ def _replicates(
 
 
 def _row(claim: Claim, about: pd.Series, measured: Measured) -> dict[str, Any]:
-    """What `evaluate` says of one curve; `about` is a point of it, the worst for a limit."""
+    """What `evaluate` says of one curve; `about` is any point of it."""
     theorem = claim.statement
     predicted = claim.predicted(about["k"])
     kept = curve_columns(theorem)
@@ -273,9 +273,7 @@ def _measure(theorem: Theorem, curve: pd.DataFrame, draws: Floats) -> Measured:
     if not np.all(np.isfinite(value)) or not np.all(np.isfinite(draws)):
         return UNKNOWN
     if theorem.variable == "limit":
-        # The largest of several resamples too high, which may leave the measured one out.
-        found = interval(value.max(), draws.max(axis=0))
-        return found._replace(low=min(found.low, found.value))
+        return interval(value[0], draws[0])
     if np.any(draws <= 0):
         return UNKNOWN
     if theorem.variable == "factor":

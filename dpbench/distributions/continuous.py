@@ -48,7 +48,9 @@ class Gaussian(LocationScale):
         z^2 - ((z - delta)/r)^2 = 2 ln r; the distance is the difference of the two
         probabilities between the crossings (one of which is infinite if r = 1).
         """
-        delta, r = (mean - self.location) / self._scale, sd / self._scale
+        # Beyond 1e50 either way the distance is 1 to all digits, and squares would overflow.
+        delta = np.clip((mean - self.location) / self._scale, -1e50, 1e50)
+        r = np.clip(sd / self._scale, 1e-50, 1e50)
         with np.errstate(divide="ignore", invalid="ignore"):
             a, b = 1 - 1 / r**2, 2 * delta / r**2
             c = -(delta**2) / r**2 - 2 * np.log(r)

@@ -188,7 +188,8 @@ def _extras(
         inside = (low <= distribution.target) & (distribution.target <= high)
         found["width"] = high - low
         found["missed"] = 1.0 - inside
-        found["outside"] = 1 - sample.count(low, np.nextafter(high, np.inf)) / sample.n
+        share = 1 - sample.count(low, np.nextafter(high, np.inf)) / sample.n
+        found["outside"] = np.where(np.isnan(low), np.nan, share)
     if estimate.scale is not None:
         distance = distribution.distance_to_gaussian(estimate.value, estimate.scale)
         if distance is not None:

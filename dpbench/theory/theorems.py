@@ -29,7 +29,8 @@ class Theorem:
         ``log_radius``: the s in n ~ x^s at fixed alpha, where x is 1/epsilon, 1/rho,
         ln(1/delta), R or ln R. ``n``: the exponent of the error in n. ``factor``: the
         error over the lower bound, a geometric mean over n. ``limit``: the metric itself,
-        the largest over n.
+        at its worst over estimators, families and n, chosen on half of the trials and
+        measured on the other.
     predicted : callable
         The number at a moment order k.
     metric : str

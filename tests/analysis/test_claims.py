@@ -374,7 +374,7 @@ def test_claims_about_limits(theorem: str, predicted: float, limit: float | None
         assert row["measured"] == pytest.approx(worst, rel=1e-9)
         assert row["low"] <= row["measured"] <= row["high"]
         assert row["estimator"].startswith("b")
-        assert (row["n_low"], row["n_high"]) == (100, 1000)
+        assert row["n_low"] == row["n_high"]  # of the worst cell
         if metric == "miss_rate":  # the interval of a binomial rate at 4000 trials
             sd = math.sqrt(worst * (1 - worst) / 4000)
             assert row["high"] - row["low"] == pytest.approx(2 * 1.96 * sd, rel=0.15)
@@ -397,7 +397,6 @@ def test_a_rate_that_is_not_known_leaves_a_claim_inconclusive() -> None:
         assert _judge("coverage", table)["verdict"].tolist() != ["inconsistent"]
 
 
-@pytest.mark.xfail(reason="the largest of noisy numbers is too high, and so is its bootstrap")
 def test_a_limit_that_is_just_kept_is_not_found_broken() -> None:
     """Intervals that miss with probability 0.1 exactly, in 20 settings of 400 trials."""
     rng = np.random.default_rng(21)

@@ -195,7 +195,6 @@ def test_the_extra_metrics_of_known_releases() -> None:
     np.testing.assert_allclose(values["outside"][there], outside[there], atol=1e-12)
 
 
-@pytest.mark.xfail(reason="NaN is not counted as inside: `outside` is 1, not infinite")
 def test_all_records_are_infinitely_outside_of_no_interval() -> None:
     values = run_block(_task(_preset(), law=LAW, n=40)).values
     assert np.all(np.isinf(values["outside"][0, 0, 4::5]))
