@@ -44,17 +44,21 @@ class Gaussian(LocationScale):
     ) -> NDArray[np.float64]:
         """Total-variation distance, in closed form.
 
-        In units of this law the densities of N(0, 1) and N(delta, r^2) cross where
-        z^2 - ((z - delta)/r)^2 = 2 ln r; the distance is the difference of the two
-        probabilities between the crossings (one of which is infinite if r = 1).
+        In units of the narrower law the densities of N(0, 1) and N(delta, r^2), r >= 1,
+        cross where a z^2 + b z + c = 0 with a = 1 - 1/r^2, b = 2 delta/r^2 and
+        c = -(delta/r)^2 - 2 ln r; the distance is the difference of the two probabilities
+        between the crossings, one of which is infinite if r = 1. The root of the
+        discriminant is (2/r) sqrt(delta^2 + 2 (r^2 - 1) ln r).
         """
         # Beyond 1e50 either way the distance is 1 to all digits, and squares would overflow.
         delta = np.clip((mean - self.location) / self._scale, -1e50, 1e50)
         r = np.clip(sd / self._scale, 1e-50, 1e50)
+        delta, r = np.where(r < 1, -delta / r, delta), np.where(r < 1, 1 / r, r)
         with np.errstate(divide="ignore", invalid="ignore"):
             a, b = 1 - 1 / r**2, 2 * delta / r**2
-            c = -(delta**2) / r**2 - 2 * np.log(r)
-            q = -(b + np.copysign(np.sqrt(np.maximum(b * b - 4 * a * c, 0)), b)) / 2
+            c = -((delta / r) ** 2) - 2 * np.log(r)
+            root = 2 / r * np.sqrt(delta**2 + 2 * (r**2 - 1) * np.log(r))
+            q = -(b + np.copysign(root, b)) / 2
             ends = np.stack([q / a, c / q])
             inside = ndtr(ends) - ndtr((ends - delta) / r)
         return np.asarray(np.where((delta == 0) & (r == 1), 0.0, np.abs(inside[0] - inside[1])))
