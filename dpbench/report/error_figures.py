@@ -170,7 +170,9 @@ class ErrorAgainstN(Figure):
             return
         ax.plot(bound.index, bound, label="exact lower bound", **BOUND)
         errors = rows[self.metric]
-        bottom, top = bound.min() / 2, 2 * max(bound.max(), errors[np.isfinite(errors)].max())
+        errors = errors[np.isfinite(errors) & (errors > 0)]
+        largest = min(errors.max(), MOST_DECADES * errors.min())
+        bottom, top = bound.min() / 2, 2 * max(bound.max(), largest)
         ax.fill_between(bound.index, bound, bottom, color="black", alpha=0.08, linewidth=0)
         ax.set_ylim(bottom, top)
 

@@ -55,12 +55,14 @@ def _check_request(
     label: str, estimators: list[str] | None, sweep: Sweep, known: Asked, where: str
 ) -> None:
     """Raise ConfigError if a request is unknown or not about any of the estimators."""
-    (found,) = pick([label], known.requests, f"{where}.request")
+    if label not in known.requests:
+        choices = ", ".join(known.requests) or "none: the sweep asks for no sample complexity"
+        raise ConfigError(f"{where}.request: {label!r}: choose from {choices}")
     chosen = pick(estimators, sweep.estimators, f"{where}.estimators")
-    about = pick(known.requests[found].estimators, sweep.estimators, "")
+    about = pick(known.requests[label].estimators, sweep.estimators, "")
     if not set(chosen) & set(about):
         raise ConfigError(
-            f"{where}.estimators: {estimators}: the request {found!r} has none of them"
+            f"{where}.estimators: {estimators}: the request {label!r} has none of them"
         )
 
 
