@@ -77,10 +77,7 @@ class Study:
         }
         for label, request in complexity.items():
             request.check(sweep, cells, f"sweep.sample_complexity.{label}")
-        figures = {}
-        for label, one in spec.figures.items():
-            figures[str(label)] = figure = Figure.build(one, f"sweep.figures.{label}")
-            figure.check(sweep, Asked(claims, complexity), f"sweep.figures.{label}")
+        figures = _figures(spec.figures, sweep, Asked(claims, complexity))
         return cls(
             name=spec.name,
             sweep=sweep,
@@ -228,3 +225,12 @@ class Study:
         use_style()
         for label, figure in self.figures.items():
             save(figure.draw(results), self.options.out / "figures", label)
+
+
+def _figures(specs: Mapping[str, Any], sweep: Sweep, asked: Asked) -> dict[str, Figure]:
+    """Make and check the figures of a sweep."""
+    figures = {}
+    for label, one in specs.items():
+        figures[str(label)] = figure = Figure.build(one, f"sweep.figures.{label}")
+        figure.check(sweep, asked, f"sweep.figures.{label}")
+    return figures

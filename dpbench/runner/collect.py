@@ -41,15 +41,7 @@ class Collected:
 def cell_rows(cell: Cell, blocks: Sequence[BlockResult]) -> pd.DataFrame:
     """The cell's errors per trial, cut to the trials it asks for; see `ByCell`."""
     members, settings = len(cell.members), len(cell.settings)
-    # A block whose every release failed has no extras.
-    absent = {block: np.full_like(b.values["error"], np.nan) for block, b in enumerate(blocks)}
-    values = {
-        metric: np.concatenate(
-            [block.values.get(metric, absent[i]) for i, block in enumerate(blocks)], axis=2
-        )[..., : cell.trials].ravel()
-        for metric in (*METRICS, *EXTRAS)
-        if any(metric in block.values for block in blocks)
-    }
+    values = _joined(cell, blocks)
     member = np.repeat(np.arange(members), settings * cell.trials)
     setting = np.tile(np.repeat(np.arange(settings), cell.trials), members)
 
@@ -82,6 +74,19 @@ def cell_rows(cell: Cell, blocks: Sequence[BlockResult]) -> pd.DataFrame:
             **values,
         }
     )
+
+
+def _joined(cell: Cell, blocks: Sequence[BlockResult]) -> dict[str, NDArray[np.float64]]:
+    """The blocks' values one after another, flat, as many trials as the cell asks for."""
+    # A block whose every release failed has no extras.
+    absent = {block: np.full_like(b.values["error"], np.nan) for block, b in enumerate(blocks)}
+    return {
+        metric: np.concatenate(
+            [block.values.get(metric, absent[i]) for i, block in enumerate(blocks)], axis=2
+        )[..., : cell.trials].ravel()
+        for metric in (*METRICS, *EXTRAS)
+        if any(metric in block.values for block in blocks)
+    }
 
 
 def collect(cell: Cell, blocks: Sequence[BlockResult], metrics: Metrics) -> Collected:
