@@ -4,6 +4,14 @@ from dpbench.distributions.base import Distribution
 from dpbench.distributions.continuous import ContaminatedGaussian, Gaussian, Pareto, StudentT
 from dpbench.distributions.discrete import Bernoulli, TwoPoint
 from dpbench.distributions.empirical import Empirical
+from dpbench.distributions.multivariate import (
+    Hypercube,
+    MultivariateContaminatedGaussian,
+    MultivariateGaussian,
+    MultivariateStudentT,
+    Product,
+)
+from dpbench.distributions.sparse import ProductTwoPoint, SignedTwoPoint
 
 __all__ = [
     "Bernoulli",
@@ -11,7 +19,14 @@ __all__ = [
     "Distribution",
     "Empirical",
     "Gaussian",
+    "Hypercube",
+    "MultivariateContaminatedGaussian",
+    "MultivariateGaussian",
+    "MultivariateStudentT",
     "Pareto",
+    "Product",
+    "ProductTwoPoint",
+    "SignedTwoPoint",
     "StudentT",
     "TwoPoint",
 ]

@@ -7,22 +7,22 @@ from functools import cached_property
 from typing import Annotated, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from dpbench.parameters import MomentOrder, Registered, validated
 from dpbench.samples import DenseSample, Sample
+from dpbench.samples.base import Floats
 
 __all__ = ["Distribution", "LocationScale"]
 
 
 class Distribution(Registered, ABC):
-    """A law on the line, with its exact mean and moments.
+    """A law of numbers or vectors, with its exact mean and moments.
 
     Attributes
     ----------
     counted : bool
-        Whether samples are counts of atoms, so that n may reach 1e12.
+        Whether samples hold counts, of atoms or of zero vectors, so that n may reach 1e12.
     d : int
         Dimension of a record.
     """
@@ -32,30 +32,51 @@ class Distribution(Registered, ABC):
 
     @property
     @abstractmethod
-    def mean(self) -> float:
-        """The exact mean of the law that is drawn from."""
+    def mean(self) -> float | Floats:
+        """The exact mean of the law that is drawn from, a number or a (d,) array."""
 
     @property
-    def target(self) -> float:
+    def target(self) -> float | Floats:
         """What an estimator is asked for: the mean, unless the law is contaminated."""
         return self.mean
 
+    def target_of(self, sample: Sample) -> float | Floats:
+        """`target`, or for a fixed dataset, which has no sampling error, its own means."""
+        return self.target
+
     @property
     def variance(self) -> float:
-        """E(X - mean)^2, infinite where it does not exist."""
+        """E(X - mean)^2, infinite where it does not exist; of vectors E ||X - mean||^2."""
         return self.moment(2)
 
     @abstractmethod
     def moment(self, k: float) -> float:
-        """E|X - mean|^k, infinite where it does not exist."""
+        """E|X - mean|^k, infinite where it does not exist.
+
+        Of vectors E|<v, X - mean>|^k, or a bound on it, for the worst unit vector v; NaN where
+        none is known.
+        """
+
+    @property
+    def covariance(self) -> Floats:
+        """The (d, d) covariance matrix.
+
+        Raises
+        ------
+        ValueError
+            If it is not known.
+        """
+        raise ValueError(f"the covariance of {type(self).__name__} is not known")
+
+    def held(self, n: int) -> float:
+        """How many numbers a dataset of n records holds, about."""
+        return 1.0 if self.counted else float(n * self.d)
 
     @abstractmethod
     def sample(self, rng: np.random.Generator, trials: int, n: int) -> Sample:
         """Draw `trials` independent datasets of `n` records."""
 
-    def distance_to_gaussian(
-        self, mean: NDArray[np.float64], sd: NDArray[np.float64]
-    ) -> NDArray[np.float64] | None:
+    def distance_to_gaussian(self, mean: Floats, sd: Floats) -> Floats | None:
         """Total-variation distances to N(mean, sd^2), (trials,); None where not known."""
         return None
 
@@ -127,5 +148,5 @@ class LocationScale(Distribution):
         """E|Z - E Z|^k."""
 
     @abstractmethod
-    def _standard(self, rng: np.random.Generator, size: tuple[int, int]) -> NDArray[np.float64]:
+    def _standard(self, rng: np.random.Generator, size: tuple[int, int]) -> Floats:
         """Draw Z."""

@@ -284,6 +284,8 @@ class ApproxDP(Budget):
             return (other.epsilon, other.delta)
         if isinstance(other, ZCDP):
             return other.to_approx(self.delta).amounts
+        if isinstance(other, _BadEvent):
+            return (0.0, other.delta)
         raise self._refuse(other)
 
     def fraction(self, share: float) -> Self:
@@ -303,6 +305,24 @@ class ApproxDP(Budget):
     @property
     def pure_epsilon(self) -> float:
         return self.epsilon
+
+
+@validated_positional
+class _BadEvent(Budget):
+    """No release, but an event of probability delta under which nothing is promised."""
+
+    delta: Annotated[float, Field(gt=0, lt=1)]
+    notion: ClassVar[str] = "bad_event"
+
+    @property
+    def amounts(self) -> tuple[float, ...]:
+        return (self.delta,)
+
+    def cost_of(self, other: Budget) -> tuple[float, ...]:
+        raise self._refuse(other)
+
+    def fraction(self, share: float) -> Self:
+        return type(self)(delta=self.delta * share)
 
 
 @validated_positional

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbench.privacy.budgets import Budget
+from dpbench.privacy.budgets import Budget, _BadEvent
 
 __all__ = ["Ledger", "OverdraftError"]
 
@@ -92,6 +92,38 @@ class Ledger:
         children = [Ledger(self.budget, self.rng) for _ in range(parts)]
         self._groups.append(children)
         return children
+
+    def allow_failure(self, delta: float) -> None:
+        """Pay for an event of probability at most `delta` under which a later bound is wrong.
+
+        If, given all earlier releases, later steps cost (eps, delta') unless that event
+        occurs, the whole costs delta + delta'. Only (eps, delta) budgets can pay for it.
+
+        Raises
+        ------
+        ValueError
+            If the budget's notion has no delta.
+        OverdraftError
+            If `delta` exceeds what is left.
+        """
+        event = _BadEvent(delta)
+        self._reserve(event)
+        paid = Ledger(event, self.rng)
+        paid._paid = True
+        self._groups.append([paid])
+
+    def repeated(self, times: int) -> Ledger:
+        """One ledger for `times` releases on the same records, the rows of one batch.
+
+        Each row pays the share 1/times of the budget, and the costs of the rows add up: for
+        the coordinates of vectors, which `Sample.columns` puts in rows.
+        """
+        if times < 1:
+            raise ValueError(f"times is {times}; at least one is needed")
+        child = Ledger(self.budget.fraction(1 / times), self.rng)
+        self._reserve(*[child.budget] * times)
+        self._groups.extend([child] for _ in range(times))
+        return child
 
     def add_noise(
         self,

@@ -4,5 +4,7 @@ from dpbench.samples.base import Sample
 from dpbench.samples.bins import Bins, Occupied
 from dpbench.samples.counted import CountedSample
 from dpbench.samples.dense import DenseSample
+from dpbench.samples.rows import Rows
+from dpbench.samples.sparse import SparseSample
 
-__all__ = ["Bins", "CountedSample", "DenseSample", "Occupied", "Sample"]
+__all__ = ["Bins", "CountedSample", "DenseSample", "Occupied", "Rows", "Sample", "SparseSample"]

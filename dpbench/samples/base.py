@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbench.samples.bins import Bins, Occupied
+from dpbench.samples.rows import Rows
 
 __all__ = ["Floats", "Sample", "part_sizes"]
 
@@ -109,6 +110,54 @@ class Sample(ABC):
         answers = [question(rows) for rows in self.groups(parts, rng)]
         shaped = [answer.reshape(self.trials, -1, *answer.shape[1:]) for answer in answers]
         return np.concatenate(shaped, axis=1)
+
+    def columns(self) -> Sample:
+        """The coordinates of vectors as scalar datasets: trial by trial, one after another.
+
+        Coordinate j of trial i is row i d + j of the answer.
+
+        Raises
+        ------
+        ValueError
+            If the records are scalars.
+        """
+        raise ValueError("this takes vectors, got scalar records")
+
+    def second_moment(self) -> Floats:
+        """The mean of x x' over each dataset of vectors x, (trials, d, d).
+
+        Raises
+        ------
+        ValueError
+            If the records are scalars, or not held one by one.
+        """
+        raise ValueError("this takes vectors, record by record")
+
+    def rows(self) -> Rows:
+        """The vectors of every trial, to be asked about balls.
+
+        Raises
+        ------
+        ValueError
+            If the records are scalars.
+        """
+        raise ValueError("this takes vectors, got scalar records")
+
+    def listed(self) -> tuple[Floats, Floats]:
+        """Vectors one by one, and how many there are of each.
+
+        Returns
+        -------
+        rows : (trials, m, d) array
+        counts : (trials, m) array
+            May be 0, where a trial has fewer rows than others.
+
+        Raises
+        ------
+        ValueError
+            If the records are scalars.
+        """
+        raise ValueError("this takes vectors, got scalar records")
 
     @abstractmethod
     def occupied(self, bins: Bins) -> Occupied:

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpbench.samples.base import Floats, Sample, part_sizes
 from dpbench.samples.bins import Bins, Occupied
+from dpbench.samples.rows import Rows
 
 __all__ = ["DenseSample"]
 
@@ -62,6 +63,12 @@ class DenseSample(Sample):
     def _scalars(self) -> Floats:
         if self.d > 1 or self._values.ndim > 2:
             raise ValueError(f"this takes scalar records, got d = {self.d}")
+        return self._values
+
+    @property
+    def _vectors(self) -> Floats:
+        if self._values.ndim == 2:
+            raise ValueError("this takes vectors, got scalar records")
         return self._values
 
     def mean(self) -> Floats:
@@ -130,6 +137,26 @@ class DenseSample(Sample):
         rows = [(self._values[:, :cut], sizes[0]), (self._values[:, cut:], sizes[-1])]
         shape = self._values.shape[2:]
         return [type(self)(part.reshape(-1, size, *shape)) for part, size in rows if part.size]
+
+    def columns(self) -> DenseSample:
+        return self._columns
+
+    @cached_property
+    def _columns(self) -> DenseSample:
+        return DenseSample(self._vectors.transpose(0, 2, 1).reshape(-1, self.n))
+
+    def second_moment(self) -> Floats:
+        return np.asarray(self._vectors.transpose(0, 2, 1) @ self._vectors / self.n)
+
+    def rows(self) -> Rows:
+        return self._rows
+
+    @cached_property
+    def _rows(self) -> Rows:
+        return Rows.of(self._vectors, self._mean)
+
+    def listed(self) -> tuple[Floats, Floats]:
+        return self._vectors, np.ones((self.trials, self.n))
 
     def occupied(self, bins: Bins) -> Occupied:
         index = bins.index(self._scalars)

@@ -1,0 +1,340 @@
+"""Laws of vectors, held record by record.
+
+All but the hypercube are made of `standard_normal` draws or of a law of numbers: a library's
+multivariate normal took three to five times as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Annotated, Any, Self
+
+import numpy as np
+from pydantic import Field, field_validator, model_validator
+from scipy.fft import dct
+
+from dpbench.distributions.base import Distribution, LocationScale
+from dpbench.distributions.continuous import StudentT
+from dpbench.parameters import MomentOrder, validated
+from dpbench.samples import DenseSample, Sample
+from dpbench.samples.base import Floats
+from dpbench.seeds import stream
+
+__all__ = [
+    "Dimension",
+    "Hypercube",
+    "MultivariateContaminatedGaussian",
+    "MultivariateGaussian",
+    "MultivariateStudentT",
+    "Product",
+]
+
+Dimension = Annotated[int, Field(ge=1, le=100_000)]
+Positive = Annotated[float, Field(gt=0, le=1e150)]
+
+
+@validated
+class _Vectors(Distribution):
+    """Vectors around a mean of a given norm.
+
+    Parameters
+    ----------
+    d : int
+        Coordinates.
+    norm : float
+        Norm of the mean, which lies along (1, ..., 1).
+    """
+
+    d: Dimension = Field()  # type: ignore[misc]  # scalar laws have no such parameter
+    norm: Annotated[float, Field(ge=0, le=1e150)] = 0.0
+
+    @property
+    def _diagonal(self) -> Floats:
+        return np.full(self.d, self.d**-0.5)
+
+    @property
+    def mean(self) -> Floats:
+        return self.norm * self._diagonal
+
+    def sample(self, rng: np.random.Generator, trials: int, n: int) -> DenseSample:
+        x = self._centred(rng, (trials, n, self.d))
+        if self.norm:
+            x += self.target
+        return DenseSample(x)
+
+    def _centred(self, rng: np.random.Generator, size: tuple[int, int, int]) -> Floats:
+        """Draw X - target."""
+        raise NotImplementedError
+
+
+@validated
+class MultivariateGaussian(_Vectors):
+    """N(mean, covariance), isotropic by default.
+
+    Parameters
+    ----------
+    d, norm
+        As for all vectors: dimension, and the norm of the mean.
+    scale : float > 0
+        The largest standard deviation over directions.
+    condition : float >= 1
+        The largest variance over the smallest. Variances are spaced geometrically along the
+        vectors of the discrete cosine transform, so that no coordinate axis is special.
+    matrix : (d, d) list of lists, optional
+        Another covariance, times scale squared; symmetric and positive definite.
+    """
+
+    scale: Positive = 1.0
+    condition: Annotated[float, Field(ge=1, le=1e12)] = 1.0
+    matrix: list[list[float]] | None = None
+
+    @model_validator(mode="after")
+    def _one_covariance(self) -> Self:
+        if self.matrix is None:
+            return self
+        if self.condition != 1:
+            raise ValueError("give condition or matrix, not both")
+        if {len(self.matrix), *map(len, self.matrix)} != {self.d}:
+            raise ValueError(f"matrix must have {self.d} rows of {self.d} numbers")
+        given = np.asarray(self.matrix)
+        if not np.array_equal(given, given.T) or np.linalg.eigvalsh(given)[0] <= 0:
+            raise ValueError("matrix must be symmetric and positive definite")
+        return self
+
+    @cached_property
+    def _unit_covariance(self) -> Floats | None:
+        """The covariance at scale 1; None for the identity."""
+        if self.matrix is not None:
+            return np.asarray(self.matrix)
+        if self.condition == 1 or self.d == 1:
+            return None
+        variances = np.geomspace(1, 1 / self.condition, self.d)
+        directions = dct(np.eye(self.d), norm="ortho", axis=0)
+        return np.asarray(directions.T * variances @ directions)
+
+    @property
+    def covariance(self) -> Floats:
+        unit = self._unit_covariance
+        return np.asarray(self.scale**2 * (np.eye(self.d) if unit is None else unit))
+
+    @property
+    def variance(self) -> float:
+        return float(np.trace(self.covariance))
+
+    def moment(self, k: float) -> float:
+        from dpbench.distributions.continuous import Gaussian
+
+        unit = self._unit_covariance
+        largest = 1.0 if unit is None else float(np.linalg.eigvalsh(unit)[-1])
+        return float((self.scale**2 * largest) ** (k / 2) * Gaussian().moment(k))
+
+    def _centred(self, rng: np.random.Generator, size: tuple[int, int, int]) -> Floats:
+        x = rng.standard_normal(size)
+        if self._unit_covariance is not None:
+            x = x @ np.linalg.cholesky(self._unit_covariance).T
+        if self.scale != 1:
+            x *= self.scale
+        return np.asarray(x)
+
+
+@validated
+class MultivariateStudentT(_Vectors):
+    """A Gaussian vector over the root of an independent chi-square: every direction is Student's t.
+
+    Parameters
+    ----------
+    d, norm
+        As for all vectors.
+    tail_index : float > 1
+        Degrees of freedom, nu.
+    unit_moment : float >= 2, optional
+        Scale it so that E|<v, X - mean>|^k = 1 for this k and every unit vector v.
+    """
+
+    tail_index: Annotated[float, Field(gt=1)]
+    unit_moment: MomentOrder | None = None
+
+    @cached_property
+    def _direction(self) -> StudentT:
+        return StudentT(tail_index=self.tail_index, unit_moment=self.unit_moment)
+
+    @property
+    def variance(self) -> float:
+        return self.d * self.moment(2)
+
+    def moment(self, k: float) -> float:
+        return self._direction.moment(k)
+
+    def _centred(self, rng: np.random.Generator, size: tuple[int, int, int]) -> Floats:
+        x = rng.standard_normal(size)
+        chi = rng.chisquare(self.tail_index, size[:2])
+        x *= (self._direction._scale * np.sqrt(self.tail_index / chi))[..., None]
+        return x
+
+
+@validated
+class Product(_Vectors):
+    """Independent coordinates, all of one law of numbers, moved to the mean.
+
+    For a unit vector v and independent coordinates Y_i of mean 0, variance s^2 and k-th
+    absolute moment m_k the k-th moment of <v, Y> is s^2 for k = 2, at most
+    max(m_4, 3 s^4 + (m_4 - 3 s^4)/d) for k = 4, and for symmetric laws and 2 <= k <= 4 at most
+    m_k + (k-1) s^k. The last follows from
+
+        (|a+b|^k + |a-b|^k)/2 <= |a|^k + |b|^k + k(k-1)/2 |a|^(k-2) b^2,   2 <= k <= 4,
+
+    coordinate by coordinate: with S_j the partial sums and V_j their variances,
+    E|S_j|^k <= E|S_(j-1)|^k + E|v_j Y_j|^k + k(k-1)/2 (V_j - V_(j-1)) V_(j-1)^((k-2)/2), whose
+    last terms add up to at most k(k-1)/2 times the integral of t^((k-2)/2) up to s^2.
+
+    Parameters
+    ----------
+    d, norm
+        As for all vectors.
+    of : distribution of numbers, its configuration
+        The law of every coordinate; its mean is taken away.
+    unit_moment : 2, 4 or, for symmetric laws, between, optional
+        Scale it so that the bound above is 1 for this k.
+    """
+
+    of: Any
+    unit_moment: Annotated[float, Field(ge=2, le=4)] | None = None
+
+    @field_validator("of")
+    @classmethod
+    def _known_law(cls, of: Any) -> Distribution:
+        made = Distribution.build(of, "of") if isinstance(of, Mapping) else of
+        if not isinstance(made, LocationScale):
+            raise ValueError("give a continuous law of numbers")
+        return made
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Self:
+        if self.unit_moment is not None and not np.isfinite(self._bound(self.unit_moment)):
+            raise ValueError(f"no finite moment of order {self.unit_moment:g} is known")
+        return self
+
+    def _bound(self, k: float) -> float:
+        """The bound on the k-th moment of a direction before scaling; NaN where none is known."""
+        square = self.of.variance
+        if k == 2:
+            return float(square)
+        moment = self.of.moment(k)
+        if k == 4:
+            excess = moment - 3 * square**2
+            return float(max(moment, 3 * square**2 + excess / self.d))
+        symmetric = isinstance(self.of, StudentT)
+        return float(moment + (k - 1) * square ** (k / 2)) if symmetric and k < 4 else float("nan")
+
+    @cached_property
+    def _scale(self) -> float:
+        k = self.unit_moment
+        return 1.0 if k is None else self._bound(k) ** (-1 / k)
+
+    @property
+    def variance(self) -> float:
+        return self.d * self.moment(2)
+
+    def moment(self, k: float) -> float:
+        return float(self._scale**k * self._bound(k))
+
+    @property
+    def covariance(self) -> Floats:
+        return self.moment(2) * np.eye(self.d)
+
+    def _centred(self, rng: np.random.Generator, size: tuple[int, int, int]) -> Floats:
+        trials, n, d = size
+        drawn: Sample = self.of.sample(rng, trials, n * d)
+        assert isinstance(drawn, DenseSample)
+        return np.asarray(self._scale * (drawn.values.reshape(size) - self.of.mean))
+
+
+@validated
+class MultivariateContaminatedGaussian(_Vectors):
+    """(1 - eta) N(m, I) + eta N(m + gap u, spread^2 I), u = (1, -1, 1, ...)/sqrt(d).
+
+    The target is the clean mean m; mean and variance are the mixture's.
+
+    Parameters
+    ----------
+    d, norm
+        As for all vectors; the norm is that of the clean mean.
+    eta : float in [0, 1]
+        Probability that a record is an outlier.
+    gap, spread : float
+        Distance and standard deviation of the outliers.
+    """
+
+    eta: Annotated[float, Field(ge=0, le=1)]
+    gap: Annotated[float, Field(ge=0, le=1e150)]
+    spread: Positive = 1.0
+
+    @property
+    def _away(self) -> Floats:
+        return np.asarray(self.gap * self._diagonal * (-1.0) ** np.arange(self.d))
+
+    @property
+    def target(self) -> Floats:
+        return self.norm * self._diagonal
+
+    @property
+    def mean(self) -> Floats:
+        return self.target + self.eta * self._away
+
+    @property
+    def variance(self) -> float:
+        return float(np.trace(self.covariance))
+
+    @property
+    def covariance(self) -> Floats:
+        width = 1 - self.eta + self.eta * self.spread**2
+        between = self.eta * (1 - self.eta) * np.outer(self._away, self._away)
+        return np.asarray(width * np.eye(self.d) + between)
+
+    def moment(self, k: float) -> float:
+        return float(np.linalg.eigvalsh(self.covariance)[-1]) if k == 2 else float("nan")
+
+    def _centred(self, rng: np.random.Generator, size: tuple[int, int, int]) -> Floats:
+        x = rng.standard_normal(size)
+        outlier = rng.random(size[:2]) < self.eta
+        x[outlier] = self._away + self.spread * x[outlier]
+        return x
+
+
+@validated
+class Hypercube(Distribution):
+    """One fixed dataset of vertices {+-L/sqrt(d)}^d: nothing is sampled but the noise.
+
+    Every n has its own, drawn uniformly once and for all; all trials see the same. The
+    target is its own mean (Zhou, 'Private mean estimation: pure vs approximate DP (I)').
+
+    Parameters
+    ----------
+    d : int
+    length : float > 0
+        L, the norm of every record.
+    """
+
+    d: Dimension = Field()  # type: ignore[misc]  # as above
+    length: Positive = 1.0
+
+    @property
+    def mean(self) -> Floats:
+        """That of a uniform vertex."""
+        return np.zeros(self.d)
+
+    def target_of(self, sample: Sample) -> Floats:
+        return sample.mean()
+
+    @property
+    def variance(self) -> float:
+        return self.length**2
+
+    def moment(self, k: float) -> float:
+        return self.length**2 / self.d if k == 2 else float("nan")
+
+    def sample(self, rng: np.random.Generator, trials: int, n: int) -> DenseSample:
+        side = self.length / np.sqrt(self.d)
+        vertices = side * stream("hypercube", self.d, n).choice([-1.0, 1.0], (n, self.d))
+        return DenseSample(np.broadcast_to(vertices, (trials, n, self.d)))

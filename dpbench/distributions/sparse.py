@@ -1,0 +1,178 @@
+"""Lower-bound instances in many dimensions: vectors that are nearly always zero."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from functools import cache, cached_property
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from dpbench.distributions.base import Distribution
+from dpbench.distributions.continuous import Gaussian
+from dpbench.distributions.multivariate import Dimension
+from dpbench.parameters import MomentOrder, validated
+from dpbench.samples import SparseSample
+from dpbench.samples.base import Floats
+from dpbench.seeds import stream
+
+__all__ = ["ProductTwoPoint", "SignedTwoPoint", "code_word"]
+
+Probability = Annotated[float, Field(ge=0, lt=1)]
+# Code words that a dimension is asked for, at most, and how often one is drawn anew.
+MOST_WORDS = 64
+MOST_DRAWS = 100_000
+
+
+@cache
+def code_word(d: int, index: int) -> tuple[int, ...]:
+    """The positions of the ones of a code word of weight floor(d/2), at least 1.
+
+    Words are drawn at random, one after another, and those kept that differ in at least d/4
+    places from all before: a code of relative distance 1/4 or more.
+
+    Raises
+    ------
+    ValueError
+        If no such word is found.
+    """
+    rng = stream("code word", d, index)
+    earlier = [set(code_word(d, i)) for i in range(index)]
+    for _ in range(MOST_DRAWS):
+        word = rng.permutation(d)[: max(1, d // 2)].tolist()
+        if all(4 * len(set(word) ^ other) >= d for other in earlier):
+            return tuple(sorted(word))
+    raise ValueError(f"no code word {index} for d = {d}: there are too few at that distance")
+
+
+@validated
+class _Sparse(Distribution):
+    """Zero, or with a small probability a vector that a subclass draws."""
+
+    d: Dimension = Field()  # type: ignore[misc]  # scalar laws have no such parameter
+    p: Probability
+    counted: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def _rare(self) -> float:
+        """The probability of a vector other than zero."""
+
+    @abstractmethod
+    def _draw(self, rng: np.random.Generator, m: int) -> Floats:
+        """Draw m vectors other than zero."""
+
+    def held(self, n: int) -> float:
+        return float(self.d * (1 + n * self._rare))
+
+    def sample(self, rng: np.random.Generator, trials: int, n: int) -> SparseSample:
+        held = rng.binomial(n, self._rare, trials)
+        return SparseSample(self._draw(rng, int(held.sum())), held, n)
+
+
+@validated
+class ProductTwoPoint(_Sparse):
+    """Independent coordinates: 0, or where a code word has a one p^(-1/2) with probability p.
+
+    KSU20, Theorem 6.1, with p = alpha^2/d. In every direction the variance is at most 1.
+
+    Parameters
+    ----------
+    d : int
+    p : float in [0, 1)
+    word : int
+        Number of the code word, see `code_word`.
+    """
+
+    word: Annotated[int, Field(ge=0, lt=MOST_WORDS)] = 0
+
+    @cached_property
+    def _ones(self) -> NDArray[np.intp]:
+        return np.asarray(code_word(self.d, self.word), dtype=np.intp)
+
+    @property
+    def mean(self) -> Floats:
+        mean = np.zeros(self.d)
+        mean[self._ones] = np.sqrt(self.p)
+        return mean
+
+    @property
+    def variance(self) -> float:
+        return self._ones.size * self.moment(2)
+
+    def moment(self, k: float) -> float:
+        return (1 - self.p if self.p else 0.0) if k == 2 else float("nan")
+
+    @property
+    def _rare(self) -> float:
+        return float(-np.expm1(self._ones.size * np.log1p(-self.p)))
+
+    def _draw(self, rng: np.random.Generator, m: int) -> Floats:
+        """The first one is at a geometric place, cut off; those behind it are independent."""
+        rows = np.zeros((m, self.d))
+        if not m:
+            return rows
+        first = np.floor(np.log1p(-rng.random(m) * self._rare) / np.log1p(-self.p))
+        first = np.minimum(first, self._ones.size - 1)[:, None]
+        place = np.arange(self._ones.size)
+        hit = (place == first) | ((place > first) & (rng.random((m, place.size)) < self.p))
+        rows[:, self._ones] = hit * self.p**-0.5
+        return rows
+
+
+@validated
+class SignedTwoPoint(_Sparse):
+    """0 with probability 1 - p, else tau (sign, +-1, ..., +-1) with random signs.
+
+    The law that a ball clips worst: where it is not zero it has norm tau sqrt(d), and its
+    whole mean p tau lies along the first axis. By Khintchine's inequality with the best
+    constant (Haagerup 1981) the k-th absolute moment of <v, (sign, +-1, ...)> is at most
+    g = E|N(0,1)|^k for every unit vector v, and by Minkowski's
+    E|<v, X - mean>|^k <= (1-p) (p tau)^k + p tau^k (g^(1/k) + p)^k, which tau makes 1.
+
+    Parameters
+    ----------
+    d : int
+    p : float in [0, 1)
+    k : float >= 2
+        Order of the moment that is at most 1 in every direction.
+    sign : 1 or -1
+    """
+
+    k: MomentOrder
+    sign: Literal[-1, 1] = 1
+
+    @property
+    def tau(self) -> float:
+        """The size of a coordinate that is not zero."""
+        if not self.p:
+            return 0.0
+        p, k = self.p, self.k
+        gaussian = Gaussian().moment(k) ** (1 / k)
+        return float(((1 - p) * p**k + p * (gaussian + p) ** k) ** (-1 / k))
+
+    @property
+    def mean(self) -> Floats:
+        mean = np.zeros(self.d)
+        mean[0] = self.sign * self.p * self.tau
+        return mean
+
+    @property
+    def variance(self) -> float:
+        return float(self.p * self.tau**2 * (self.d - self.p))
+
+    def moment(self, k: float) -> float:
+        if k == 2:
+            return float(self.p * self.tau**2 * (1 if self.d > 1 else 1 - self.p))
+        return 1.0 if k == self.k and self.p else float("nan")
+
+    @property
+    def _rare(self) -> float:
+        return self.p
+
+    def _draw(self, rng: np.random.Generator, m: int) -> Floats:
+        rows = self.tau * rng.choice([-1.0, 1.0], (m, self.d))
+        rows[:, 0] = self.sign * self.tau
+        return rows

@@ -1,0 +1,161 @@
+"""Datasets of vectors most of which are zero."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbench.samples.base import Floats, Sample, part_sizes
+from dpbench.samples.bins import Bins, Occupied
+from dpbench.samples.counted import CountedSample
+from dpbench.samples.counting import hypergeometric
+from dpbench.samples.rows import Rows
+
+__all__ = ["SparseSample"]
+
+# Distinct values of a coordinate that `columns` will count.
+MOST_ATOMS = 64
+
+
+class SparseSample(Sample):
+    """Vectors of which only those other than zero are held, so that n may reach 1e12.
+
+    Counting how often each coordinate has each value would lose the norms of the rows.
+    The rows have no index among the n records; in a trial they are exchangeable.
+
+    Parameters
+    ----------
+    rows : (m, d) array of finite numbers
+        The rows of the first trial, then those of the second, and so on.
+    held : (trials,) int array
+        How many rows each trial has; they add up to m.
+    n : int
+        Records of a trial.
+
+    Raises
+    ------
+    ValueError
+        If the rows are not finite or do not add up, or a trial has more than n.
+    """
+
+    def __init__(self, rows: Floats, held: NDArray[np.int64], n: int) -> None:
+        self.rows_held = np.asarray(rows, dtype=float)
+        self.held = np.asarray(held, dtype=np.int64)
+        if self.rows_held.ndim != 2 or not np.all(np.isfinite(self.rows_held)):
+            raise ValueError("rows must be a finite (m, d) array")
+        if self.held.sum() != len(self.rows_held) or np.any((self.held < 0) | (self.held > n)):
+            raise ValueError(f"{len(self.rows_held)} rows in all, of at most {n} a trial, expected")
+        self.trials, self.n, self.d = len(self.held), n, self.rows_held.shape[1]
+
+    @property
+    def _trial(self) -> NDArray[np.intp]:
+        return np.repeat(np.arange(self.trials), self.held)
+
+    def _sum(self, values: Floats) -> Floats:
+        """Add up rows of values in every trial."""
+        total = np.zeros((self.trials, values.shape[1]))
+        some = self.held > 0
+        starts = (np.cumsum(self.held) - self.held)[some]
+        if starts.size:
+            total[some] = np.add.reduceat(values, starts, axis=0)
+        return total
+
+    def mean(self) -> Floats:
+        return self._mean
+
+    @cached_property
+    def _mean(self) -> Floats:
+        return self._sum(self.rows_held / self.n)
+
+    def clipped_mean(self, lower: float | Floats, upper: float | Floats) -> Floats:
+        low, high = (np.broadcast_to(np.asarray(b, float), self.trials) for b in (lower, upper))
+        low, high = low[:, None], high[:, None]
+        moved = np.clip(self.rows_held, low[self._trial], high[self._trial])
+        zeros = (self.n - self.held)[:, None] / self.n
+        return np.asarray(self._sum(moved / self.n) + zeros * np.clip(0.0, low, high))
+
+    def columns(self) -> CountedSample:
+        return self._columns
+
+    @cached_property
+    def _columns(self) -> CountedSample:
+        atoms, code = np.unique(np.append(self.rows_held.ravel(), 0.0), return_inverse=True)
+        if atoms.size > MOST_ATOMS:
+            raise ValueError(f"coordinates have {atoms.size} distinct values, above {MOST_ATOMS}")
+        column = self._trial[:, None] * self.d + np.arange(self.d)
+        cell = column.ravel() * atoms.size + code[:-1]
+        counts = np.bincount(cell, minlength=self.trials * self.d * atoms.size)
+        counts = counts.reshape(-1, atoms.size)
+        counts[:, code[-1]] += self.n - np.repeat(self.held, self.d)
+        return CountedSample(atoms, counts)
+
+    def rows(self) -> Rows:
+        zeros = np.zeros((self.trials, self.d))
+        trial = np.concatenate([self._trial, np.arange(self.trials)])
+        order = np.argsort(trial, kind="stable")
+        counts = np.concatenate([np.ones(len(self.rows_held)), self.n - self.held])
+        return Rows(
+            self.n, trial[order], np.concatenate([self.rows_held, zeros])[order], counts[order]
+        )
+
+    def listed(self) -> tuple[Floats, Floats]:
+        rows = np.zeros((self.trials, self.held.max() + 1, self.d))
+        counts = np.zeros(rows.shape[:2])
+        counts[:, 0] = self.n - self.held
+        trial = self._trial
+        place = 1 + np.arange(trial.size) - (np.cumsum(self.held) - self.held)[trial]
+        rows[trial, place] = self.rows_held
+        counts[trial, place] = 1
+        return rows, counts
+
+    def split(self, sizes: Sequence[int], rng: np.random.Generator) -> list[Self]:
+        if sum(sizes) != self.n or min(sizes) < 1:
+            raise ValueError(f"parts of {list(sizes)} records do not make up {self.n}")
+        parts = []
+        left, total, start = self.held, self.n, np.cumsum(self.held) - self.held
+        for size in sizes:
+            whole = np.full(self.trials, total)
+            taken = hypergeometric(rng, left, whole, np.full(self.trials, size))
+            place = np.arange(taken.sum()) - np.repeat(np.cumsum(taken) - taken, taken)
+            index = np.repeat(start, taken) + place
+            parts.append(type(self)(self.rows_held[index], taken, size))
+            left, total, start = left - taken, total - size, start + taken
+        return parts
+
+    def groups(self, parts: int, rng: np.random.Generator) -> list[Self]:
+        sizes = part_sizes(self.n, parts)
+        cut = self.split(sizes, rng)
+        large = sizes.count(sizes[0])
+        return [self._interleaved(some) for some in (cut[:large], cut[large:]) if some]
+
+    def _interleaved(self, groups: Sequence[Self]) -> Self:
+        """Groups of one size as rows of one sample: those of the first trial come first."""
+        trial = np.concatenate([group._trial for group in groups])
+        order = np.argsort(trial, kind="stable")
+        rows = np.concatenate([group.rows_held for group in groups])[order]
+        return type(self)(rows, np.stack([g.held for g in groups], axis=1).ravel(), groups[0].n)
+
+    def count(self, lower: float | Floats, upper: float | Floats) -> Floats:
+        raise self._takes_scalars()
+
+    def quantile(self, q: float) -> Floats:
+        raise self._takes_scalars()
+
+    def trimmed_mean(self, fraction: float) -> Floats:
+        raise self._takes_scalars()
+
+    def occupied(self, bins: Bins) -> Occupied:
+        raise self._takes_scalars()
+
+    def ranked(self, first: int, last: int) -> tuple[Floats, Floats]:
+        raise self._takes_scalars()
+
+    def half_squared_differences(self, rng: np.random.Generator) -> Self:
+        raise self._takes_scalars()
+
+    def _takes_scalars(self) -> ValueError:
+        return ValueError(f"this takes scalar records, got d = {self.d}; see columns()")
