@@ -8,7 +8,7 @@ from typing import Annotated, Any, Self
 import numpy as np
 import pandas as pd
 from pydantic import Field, model_validator
-from scipy.special import ndtri
+from scipy.special import chdtri
 
 from dpbench.analysis.sample_complexity import sample_complexity
 from dpbench.analysis.worst_case import BUDGET
@@ -184,11 +184,16 @@ def _searched(
 
 
 def _terms(row: Mapping[Hashable, Any], cell: Cell, setting: Setting) -> dict[str, float]:
-    """The theorem's terms, logarithms of n taken at the measured n."""
+    """The theorem's terms, logarithms of n taken at the measured n.
+
+    The sampling term is for errors like N(0, variance/n), in d dimensions isotropic. Those
+    for privacy are stated for numbers.
+    """
     n = row["samples"] if np.isfinite(row["samples"]) else cell.n
     variance = max(member.variance for _, member in cell.members)
+    d = cell.members[0][1].d
     alpha, beta = row["alpha"], row["beta"]
-    terms = {"sampling": float(ndtri(beta / 2) ** 2 * variance / alpha**2)}
-    if setting.budget.amounts:
+    terms = {"sampling": float(chdtri(d, beta) / d * variance / alpha**2)}
+    if setting.budget.amounts and d == 1:
         terms |= setting.estimator.private_terms(alpha, beta, n, setting.budget)
     return {f"{name}_term": terms.get(name, np.nan) for name in TERMS}

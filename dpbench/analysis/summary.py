@@ -45,6 +45,7 @@ EXTRA_COLUMNS = {
     "outside": ("outside_q90",),
     "tv": ("tv_q50", "tv_q90"),
     "promise": ("promise_q90",),
+    "core": ("core_q50",),
 }
 
 

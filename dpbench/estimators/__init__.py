@@ -1,25 +1,32 @@
 """Mean estimators, one module per source."""
 
 from dpbench.estimators.base import Estimate, Estimator, release
+from dpbench.estimators.bounded import BoundedMean, CoordinateWise
 from dpbench.estimators.clipped import BinaryMean, ClippedMean
 from dpbench.estimators.coinpress import CoinPressMean
+from dpbench.estimators.covariance import CoinPressCovariance, WhitenedCoinPressMean
 from dpbench.estimators.gaussian import ExponentialCoarseMean, NaiveGaussianMean
 from dpbench.estimators.heavy_tailed import HeavyTailedMean, LocalMean
 from dpbench.estimators.karwa_vadhan import KarwaVadhanMean, LearnedGaussian
 from dpbench.estimators.ksu20 import KSU20Mean, KSU20Range
+from dpbench.estimators.ksu20_ball import KSU20BallMean
 from dpbench.estimators.nonprivate import EmpiricalMean, Median, MedianOfMeans, TrimmedMean
 from dpbench.estimators.shrinking import ShrinkingIntervals
 from dpbench.estimators.subsample import SubsampleAggregate, SubsampleTest
 
 __all__ = [
     "BinaryMean",
+    "BoundedMean",
     "ClippedMean",
+    "CoinPressCovariance",
     "CoinPressMean",
+    "CoordinateWise",
     "EmpiricalMean",
     "Estimate",
     "Estimator",
     "ExponentialCoarseMean",
     "HeavyTailedMean",
+    "KSU20BallMean",
     "KSU20Mean",
     "KSU20Range",
     "KarwaVadhanMean",
@@ -32,5 +39,6 @@ __all__ = [
     "SubsampleAggregate",
     "SubsampleTest",
     "TrimmedMean",
+    "WhitenedCoinPressMean",
     "release",
 ]

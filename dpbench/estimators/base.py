@@ -25,7 +25,8 @@ class Estimate:
     Attributes
     ----------
     value : (trials,) or (trials, d) array
-        What is released; NaN where the estimator declares failure.
+        What is released; NaN where the estimator declares failure. Of a covariance
+        (trials, d, d).
     before_noise : array of the same shape
         The value before its last noise, which tells clipping bias from noise. It is for
         the simulation's books only and is never released.
@@ -35,6 +36,8 @@ class Estimate:
         A released standard deviation: value and scale are a learned Gaussian.
     accuracy : float, optional
         The error that the estimator promises to keep with probability 1 - beta.
+    core : (trials,) array, optional
+        The share of the records that a filter keeps; for the books only, like `before_noise`.
     """
 
     value: Floats
@@ -42,6 +45,7 @@ class Estimate:
     interval: tuple[Floats, Floats] | None = None
     scale: Floats | None = None
     accuracy: float | None = None
+    core: Floats | None = None
 
 
 class Estimator(Registered, ABC):
@@ -56,10 +60,13 @@ class Estimator(Registered, ABC):
         The privacy notions that the estimator can honour.
     multivariate : bool
         Whether records may have more than one coordinate.
+    estimand : {'mean', 'covariance'}
+        What is estimated; a covariance of vectors of mean 0.
     """
 
     notions: ClassVar[tuple[type[Budget], ...]] = (PureDP, ZCDP, ApproxDP)
     multivariate: ClassVar[bool] = False
+    estimand: ClassVar[str] = "mean"
 
     @abstractmethod
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
@@ -116,10 +123,11 @@ class Estimator(Registered, ABC):
                 f"{type(self).__name__} takes scalar records, got vectors of {sample.d} coordinates"
             )
         estimate = self.estimate(sample, ledger)
-        if not estimate.value.shape == estimate.before_noise.shape == means:
+        expected = means if self.estimand == "mean" else (*means, sample.d)
+        if not estimate.value.shape == estimate.before_noise.shape == expected:
             raise ValueError(
                 f"{type(self).__name__} returned shapes {estimate.value.shape} and "
-                f"{estimate.before_noise.shape} for means of shape {means}"
+                f"{estimate.before_noise.shape} for {self.estimand}s of shape {expected}"
             )
         return estimate
 
@@ -148,7 +156,7 @@ def release(
     Returns
     -------
     float or (d,) array; (repeats,) or (repeats, d) array if `repeats` is given
-        NaN where the estimator declares failure.
+        NaN where the estimator declares failure. Of a covariance a (d, d) array for each.
 
     Raises
     ------

@@ -22,8 +22,8 @@ from dpbench.seeds import stream
 __all__ = ["EXTRAS", "METRICS", "BlockResult", "BlockTask", "Setting", "block_trials", "run_block"]
 
 METRICS = ("error", "sampling", "bias", "noise", "private")
-# What only estimators with an interval, a scale or a promised accuracy have.
-EXTRAS = ("width", "missed", "outside", "tv", "promise")
+# What only estimators with an interval, a scale, a promised accuracy or a filter have.
+EXTRAS = ("width", "missed", "outside", "tv", "promise", "core")
 
 # Numbers held at once: 24 MB of float64. From 32 MB on the allocator asks the system for fresh
 # pages for every array, which cost a third more time here; smaller blocks were no faster.
@@ -93,8 +93,9 @@ class BlockResult:
         released. Of a released interval ``width``, ``missed`` (1 if the target is outside) and
         ``outside`` (the share of the records); of a learned Gaussian its total-variation
         distance ``tv`` from the law; of a promised accuracy the error over it,
-        ``promise``. These are there if any setting has them, NaN for the settings that
-        have not, and infinite (``missed`` 1) where nothing was released.
+        ``promise``; of a filter the share of the records that it keeps, ``core``. These are
+        there if any setting has them, NaN for the settings that have not, and infinite
+        (``missed`` 1) where nothing was released.
     failures : dict of (member, setting) index to text
         Settings that raised.
     cpu_seconds, peak_bytes : float
@@ -108,10 +109,8 @@ class BlockResult:
 
 
 def block_trials(n: int, distribution: Distribution) -> int:
-    """Trials in a block; depends on n, the dimension and the kind of sample only."""
-    if distribution.counted:
-        return BLOCK_TRIALS
-    return max(1, min(BLOCK_TRIALS, BLOCK_NUMBERS // (n * distribution.d)))
+    """Trials in a block; depends on n and the distribution only."""
+    return max(1, min(BLOCK_TRIALS, int(BLOCK_NUMBERS // distribution.held(n))))
 
 
 def run_block(task: BlockTask) -> BlockResult:
@@ -164,7 +163,9 @@ def _errors(
 ) -> dict[str, NDArray[np.float64]]:
     rng = stream("noise", *name, *setting.stream_name)
     estimate = setting.estimator.run(sample, Ledger(setting.budget, rng))
-    empirical, target = sample.mean(), distribution.target
+    empirical, target = sample.mean(), distribution.target_of(sample)
+    if setting.estimator.estimand == "covariance":
+        empirical, target = sample.second_moment(), distribution.covariance
     parts = {
         "error": estimate.value - target,
         "sampling": empirical - target,
@@ -172,9 +173,14 @@ def _errors(
         "noise": estimate.value - estimate.before_noise,
         "private": estimate.value - empirical,
     }
-    if empirical.ndim == 2:
-        return {metric: np.linalg.norm(part, axis=1) for metric, part in parts.items()}
-    sizes = {metric: np.abs(part) for metric, part in parts.items()}
+    if empirical.ndim == 3:
+        # |S^(-1/2) M S^(-1/2)|_F is the same for every root of S
+        root = np.linalg.inv(np.linalg.cholesky(distribution.covariance))
+        sizes = {m: np.linalg.norm(root @ p @ root.T, axis=(1, 2)) for m, p in parts.items()}
+    elif empirical.ndim == 2:
+        sizes = {metric: np.linalg.norm(part, axis=1) for metric, part in parts.items()}
+    else:
+        sizes = {metric: np.abs(part) for metric, part in parts.items()}
     return sizes | _extras(estimate, sample, distribution, sizes["error"])
 
 
@@ -196,4 +202,6 @@ def _extras(
             found["tv"] = distance
     if estimate.accuracy is not None:
         found["promise"] = error / estimate.accuracy
+    if estimate.core is not None:
+        found["core"] = estimate.core
     return {name: np.where(np.isnan(values), np.inf, values) for name, values in found.items()}

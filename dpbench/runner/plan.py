@@ -314,14 +314,16 @@ def cell_at(label: str, family: Family, n: int, settings: tuple[Setting, ...], t
 
 def largest_n(family: Family, n: int, budget: Budget) -> int:
     """The largest sample size that a family can be drawn at."""
-    counted = all(member.counted for member in family.members("", n, budget).values())
-    return MOST_COUNTED if counted else MOST_DENSE
+    members = family.members("", n, budget).values()
+    if all(member.counted for member in members):
+        return MOST_COUNTED
+    return MOST_DENSE // max(member.d for member in members)
 
 
 def _check_size(members: Mapping[str, Distribution], n: int, where: str, label: str) -> None:
     if not members:
         raise ConfigError(f"{where}: {n}: the family {label} has no member at this n")
-    if any(not m.counted and n * m.d > MOST_DENSE for m in members.values()):
+    if any(m.held(n) > MOST_DENSE for m in members.values()):
         raise ConfigError(
             f"{where}: {n}: {label} draws every record; at most {MOST_DENSE} numbers per trial"
         )

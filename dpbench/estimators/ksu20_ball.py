@@ -1,0 +1,160 @@
+"""Heavy tails in many dimensions: find each coordinate, discard what is far, average.
+
+The class is E|<v, X - mu>|^k <= 1 for every unit vector v. Then E||X - mu||^k <= d^(k/2), so
+that for a ball of radius sqrt(d) T around mu, by Hölder's inequality,
+
+- rows outside, if put at mu, bias the mean by at most P(outside)^((k-1)/k) <= T^-(k-1) in
+  any direction, and if discarded by that over P(inside);
+- rows outside, if projected, by at most sup_x ((1 - T/x)_+ (T/x)^(k-1)) T^-(k-1), which is
+  `worst_clipping_bias` at T: the same as for numbers.
+
+References
+----------
+.. [1] G. Kamath, V. Singhal, J. Ullman, "Private mean estimation of heavy-tailed
+   distributions", COLT 2020 (KSU20), Algorithm 3, Theorems 4.6 and 4.7.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import chdtri
+
+from dpbench.estimators.base import Estimate, Estimator
+from dpbench.estimators.coinpress import under_zcdp
+from dpbench.estimators.heavy_tailed import worst_clipping_bias
+from dpbench.estimators.ksu20 import Alpha, Constants, KSU20Mean
+from dpbench.parameters import MomentOrder, Probability, Radius, validated
+from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger
+from dpbench.samples import Sample
+
+__all__ = ["KSU20BallMean"]
+
+Floats = NDArray[np.float64]
+LARGEST_ALPHA = 1 / 16
+# In units of sqrt(d) alpha^(-1/(k-1)): the radius of the ball.
+PAPER_RADIUS = 4.0
+# What the coarse step is asked for, in every coordinate.
+COARSE_ALPHA, COARSE_BETA = 1.0, 0.1
+
+
+@validated
+class KSU20BallMean(Estimator):
+    """A centre coordinate by coordinate, then the mean of the rows near it: Algorithm 3 of [1]_.
+
+    The records are halved; halves are disjoint, so each pays the whole budget. One half gives
+    a centre c: `KSU20Mean` on every coordinate with 1/d of the budget, alpha = 1 and
+    beta = 0.1/d. Of the other half, of n records, those outside the ball B(c, r) are
+    discarded and the rest, with c taken away, averaged: their sum over
+    l = max(their number, 3n/4).
+
+    Replacing a record that is inside by another moves that mean by at most 2r/l <= 8r/(3n);
+    if one of the two is outside and l changes, the sum S of norm at most (l-1) r that stays
+    and the row y give |(S + y)/l - S/(l-1)| <= |y|/l + |S|/(l (l-1)) <= 2r/l, the same; if l
+    stays 3n/4, by r/l. With noise of that sensitivity it is released and c added.
+
+    Under (epsilon, delta) and with a finite radius R all runs with the largest rho whose
+    conversion stays within the budget; with R infinite each coordinate has epsilon/d, delta/d.
+    In few dimensions, d <= 44, the authors would rather run `KSU20Mean` on each coordinate
+    (Remark 4.1).
+
+    Parameters
+    ----------
+    k : float >= 2
+        Order of the moment that is at most 1 in every direction.
+    radius : float >= 0 or None
+        R, a bound on the mean's coordinates; None under (epsilon, delta) only.
+    outside : {'discard', 'project'}
+        ``project``: records outside are moved to the ball's surface instead, l = n, and the
+        sensitivity is 2r/n.
+    constants : {'paper', 'practical'}
+        ``paper``: r = 4 sqrt(d)/alpha^(1/(k-1)), and the paper's constants for the centre.
+        ``practical``: r = sqrt(d) (1 + T), where 1 is what the centre may be off, and the
+        bias is at most alpha by the module's bounds at T.
+    alpha : float in (0, 1], optional
+        The error sought. By default, in ``practical``, the T that minimises the bias bound
+        plus the 1 - beta quantile of the noise's norm (as ``minimax`` does for numbers); in
+        ``paper`` the alpha that Theorem 4.6 asks n = 16 d sd sqrt(2/3)/alpha^(k/(k-1)) for,
+        where sd is the noise's standard deviation at sensitivity 1, 1/sqrt(2 rho).
+    beta : float in (0, 1)
+        Failure probability that T is tuned for.
+    """
+
+    k: MomentOrder
+    radius: Radius | None
+    outside: Literal["discard", "project"] = "discard"
+    constants: Constants = "practical"
+    alpha: Alpha | None = None
+    beta: Probability = 0.1
+    notions: ClassVar[tuple[type[Budget], ...]] = (ZCDP, ApproxDP)
+    multivariate: ClassVar[bool] = True
+
+    @property
+    def honoured(self) -> tuple[type[Budget], ...]:
+        return self.notions if self.radius is not None else (ApproxDP,)
+
+    @property
+    def _step(self) -> float:
+        """The sensitivity in units of r/n."""
+        return 8 / 3 if self.outside == "discard" else 2.0
+
+    @property
+    def _bias(self) -> float:
+        """The bias bound at T = 1."""
+        return 1.0 if self.outside == "discard" else worst_clipping_bias(1.0, self.k)
+
+    def ball_radius(self, n: int, d: int, budget: Budget) -> float:
+        """The radius r for n records in the second half.
+
+        Parameters
+        ----------
+        n, d : int
+        budget : ZCDP or ApproxDP
+        """
+        root = float(np.sqrt(d))
+        sd = budget.noise_quantile(self.beta) / float(np.sqrt(chdtri(1, self.beta)))
+        if self.constants == "paper":
+            alpha = self.alpha or self._paper_alpha(n, d, sd)
+            return float(PAPER_RADIUS * root * alpha ** (-1 / (self.k - 1)))
+        if self.alpha is not None:
+            return float(root * (1 + (self._bias / self.alpha) ** (1 / (self.k - 1))))
+        norm = sd * float(np.sqrt(chdtri(d, self.beta)))
+        noise = self._step * root * norm / n  # at T = 1
+        return root * (1 + float(((self.k - 1) * self._bias / noise) ** (1 / self.k)))
+
+    def _paper_alpha(self, n: int, d: int, sd: float) -> float:
+        needed = 16 * d * sd * np.sqrt(2 / 3) / n
+        return float(min(LARGEST_ALPHA, needed ** ((self.k - 1) / self.k)))
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        if sample.mean().ndim == 1:
+            raise ValueError("KSU20BallMean takes vectors; for numbers there is KSU20Mean")
+        if sample.n < 2:
+            raise ValueError("one record makes no two halves")
+        if self.radius is not None:
+            ledger = under_zcdp(ledger)
+        half = sample.n // 2
+        first, second = sample.split([sample.n - half, half], ledger.rng)
+        coarse, fine = ledger.parallel(2)
+        centre = self._centre(first, coarse)
+        r = self.ball_radius(half, sample.d, fine.budget)
+        rows = second.rows()
+        if self.outside == "project":
+            mean = rows.projected(centre, r).mean()
+        else:
+            total, count = rows.within(centre, r)
+            mean = centre + total / np.maximum(count, 0.75 * half)[:, None]
+        return Estimate(fine.add_noise(mean, self._step * r / half), mean)
+
+    def _centre(self, sample: Sample, ledger: Ledger) -> Floats:
+        one = KSU20Mean(
+            k=self.k,
+            radius=self.radius,
+            alpha=COARSE_ALPHA,
+            beta=COARSE_BETA / sample.d,
+            constants=self.constants,
+        )
+        found = one.run(sample.columns(), ledger.repeated(sample.d))
+        return found.value.reshape(sample.trials, sample.d)
