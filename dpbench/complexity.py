@@ -17,7 +17,7 @@ from dpbench.runner.block import Setting
 from dpbench.runner.collect import Collected
 from dpbench.runner.plan import Cell, Sweep, largest_n
 from dpbench.runner.search import TAIL, Search, run_searches
-from dpbench.selection import chosen_settings, rows_about, shares_data, with_radius
+from dpbench.selection import chosen_settings, rows_about, shares_data, with_parameters
 from dpbench.theory.lower_bounds import BETA
 
 __all__ = ["SampleComplexity", "measure"]
@@ -122,7 +122,7 @@ def measure(
         terms ``sampling_term, privacy_term, range_term``, NaN where it has none.
     """
     chosen = np.flatnonzero(rows_about(collected.summary, request, sweep))
-    rows = with_radius(collected.summary.iloc[chosen].reset_index(drop=True), sweep)
+    rows = with_parameters(collected.summary.iloc[chosen].reset_index(drop=True), sweep)
     errors = [collected.errors["q90"][i] for i in chosen]
     alphas = sorted({*request.alphas, *([request.search] if request.search else [])})
     shared = shares_data(sweep, request)

@@ -15,7 +15,7 @@ from dpbench.privacy import NonPrivate
 from dpbench.runner.block import Setting
 from dpbench.runner.plan import Cell, Sweep, pick
 
-__all__ = ["check_claim", "chosen_settings", "rows_about", "shares_data", "with_radius"]
+__all__ = ["check_claim", "chosen_settings", "rows_about", "shares_data", "with_parameters"]
 
 
 class Selection(Protocol):
@@ -100,6 +100,8 @@ def check_claim(sweep: Sweep, cells: Sequence[Cell], claim: Claim, where: str) -
             f"{where}.n_min: {claim.n_min}: the sweep runs no n in the claim's regime"
         )
     theorem = claim.statement
+    if claim.over is not None and claim.over not in {setting.label for _, setting in chosen}:
+        raise ConfigError(f"{where}.over: {claim.over!r}: not among the claim's estimators")
     for label in {cell.family_label for cell, _ in chosen}:
         k = sweep.families[label].moment_order
         if not np.isfinite(claim.predicted(np.nan if k is None else k)):
@@ -125,10 +127,11 @@ def _check_grid(
             "privacy": setting.budget.label,
             **{name: getattr(setting.budget, name, np.nan) for name in BUDGET[1:]},
             "n": float(cell.n),
+            "d": cell.members[0][1].d,
         }
         for cell, setting in chosen
     )
-    points = with_radius(points, sweep)
+    points = with_parameters(points, sweep)
     exponent = theorem.variable in {"alpha", "n", *SPANNING}
     for _, curve in points.groupby(curve_columns(theorem), dropna=False):
         at = curve.iloc[0]["estimator"]
@@ -148,11 +151,18 @@ def _check_grid(
                 )
 
 
-def with_radius(summary: pd.DataFrame, sweep: Sweep) -> pd.DataFrame:
-    """The rows with their estimator's radius, and its label without it as ``series``."""
-    labels = summary["estimator"]
+def with_parameters(summary: pd.DataFrame, sweep: Sweep) -> pd.DataFrame:
+    """The rows with what claims may span besides n and the budget.
+
+    Columns ``radius``, of the estimator, and ``norm``, of the mean; ``series`` and ``law``, the
+    labels of estimator and family without radius, norm and d.
+    """
+    labels, families = summary["estimator"], summary["family"]
     radius = [sweep.estimators[label].get("radius") for label in labels]
-    series = [sweep.series(label) for label in labels]
+    norm = [sweep.family_value(label, "norm") for label in families]
     return summary.assign(
-        radius=np.array([np.nan if r is None else r for r in radius], dtype=float), series=series
+        series=[sweep.series(label) for label in labels],
+        radius=np.array([np.nan if r is None else r for r in radius], dtype=float),
+        law=[sweep.law(label, "d", "norm") for label in families],
+        norm=np.array([np.nan if r is None else r for r in norm], dtype=float),
     )

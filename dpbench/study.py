@@ -20,6 +20,7 @@ from dpbench.finished import fingerprint, previous, stamps
 from dpbench.parameters import from_mapping
 from dpbench.report import (
     error_figures,  # noqa: F401 (its figures enter the registry)
+    parameter_figures,  # noqa: F401
     sample_figures,  # noqa: F401
     scoreboard,
 )
@@ -29,7 +30,7 @@ from dpbench.runner.manifest import Cost, provenance, versions
 from dpbench.runner.plan import Cell, Sweep, make_cells, pick
 from dpbench.runner.run import RunOptions, run_cells
 from dpbench.runner.store import Store
-from dpbench.selection import check_claim, rows_about, shares_data, with_radius
+from dpbench.selection import check_claim, rows_about, shares_data, with_parameters
 
 __all__ = ["Study"]
 
@@ -211,7 +212,7 @@ class Study:
             chosen = np.flatnonzero(rows_about(summary, claim, self.sweep) & regime)
             known = collected.errors[claim.replicated] if claim.replicated else None
             errors = [known[i] for i in chosen] if known else None
-            rows = with_radius(summary.iloc[chosen].reset_index(drop=True), self.sweep)
+            rows = with_parameters(summary.iloc[chosen].reset_index(drop=True), self.sweep)
             tables.append(
                 evaluate(label, claim, rows, errors, shared=shares_data(self.sweep, claim))
             )

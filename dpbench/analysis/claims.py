@@ -18,7 +18,12 @@ from dpbench.analysis.exponents import (
     interval,
 )
 from dpbench.analysis.sample_complexity import joint_replicates, sample_complexity
-from dpbench.analysis.summary import quantile_replicates, rate_replicates
+from dpbench.analysis.summary import (
+    level,
+    mean_replicates,
+    quantile_replicates,
+    rate_replicates,
+)
 from dpbench.analysis.worst_case import BUDGET, CURVE, held_out, held_out_cell, worst_case
 from dpbench.parameters import validated
 from dpbench.theory.lower_bounds import BETA
@@ -48,8 +53,10 @@ UNKNOWN = Measured(np.nan, np.nan, np.nan)
 # With fewer trials the largest error is below the 0.9 quantile with probability above 2.5%: no
 # interval for it has an upper end.
 LEAST_TRIALS = 36
+# Columns of a summary that claims read as they are.
+SUMMARISED = ("lower_bound", "mean_error")
 # Variables that one curve holds several values of, other than n and alpha.
-SPANNING = ("epsilon", "rho", "delta", "radius", "log_radius")
+SPANNING = ("epsilon", "rho", "delta", "radius", "log_radius", "d", "norm")
 
 
 @validated
@@ -72,7 +79,10 @@ class Claim:
     alpha : float or list of float
         For claims about the smallest n: at which error.
     limit : float, optional
-        For theorems that leave their number to the estimator's parameters.
+        For theorems that leave their number to the estimator's or the law's parameters.
+    over : str, optional
+        For claims about ratios: the label of the estimator in the denominator, which is
+        one of `estimators`.
     """
 
     theorem: str
@@ -84,6 +94,7 @@ class Claim:
     n_min: Annotated[int, Field(ge=1)] = 1
     n_max: Annotated[int, Field(ge=1)] | None = None
     limit: float | None = None
+    over: str | None = None
     alpha: Alpha | Annotated[list[Alpha], Field(min_length=2)] | None = None
 
     @model_validator(mode="after")
@@ -97,10 +108,13 @@ class Claim:
         ):
             raise ValueError("several alpha belong to claims about alpha, and to those only")
         if (self.limit is not None) != bool(np.isnan(self.statement.predicted(2.0))):
+            open_ = [name for name, one in THEOREMS.items() if np.isnan(one.predicted(2.0))]
             raise ValueError(
                 "limit belongs to theorems that leave their number to the estimator, and to all of "
-                "these: range_outside"
+                f"these: {', '.join(open_)}"
             )
+        if (self.over is not None) != (self.statement.variable == "ratio"):
+            raise ValueError("over belongs to claims about ratios, and to those only")
         return self
 
     def predicted(self, k: float) -> float:
@@ -117,7 +131,7 @@ class Claim:
     @property
     def replicated(self) -> str | None:
         """The column of quantiles that the claim resamples, if any."""
-        return None if self.statement.metric == "lower_bound" else self.statement.metric
+        return None if self.statement.metric in SUMMARISED else self.statement.metric
 
     @property
     def statement(self) -> Theorem:
@@ -175,7 +189,7 @@ def evaluate(
         columns of a summary if the claim is about the radius.
     errors : sequence of (trials,) arrays, optional
         The errors whose quantile or mean `claim.replicated` is, one vector per row; None
-        for a claim about the lower bound, which has no error.
+        for a claim about the lower bound, which has no error, and for one about mean errors.
     shared : bool
         Whether rows of different budgets share their data.
 
@@ -196,13 +210,15 @@ def evaluate(
         curves, draws = sample_complexity(summary, errors, claim.alphas, BETA, shared=shared)
         curves["value"] = curves["samples"]
     else:
-        replicates = None if errors is None else _replicates(theorem, summary, errors, shared)
-        curves, draws = worst_case(summary, claim.replicated or theorem.metric, replicates)
+        replicates = _replicates(theorem, summary, errors, shared)
+        curves, draws = worst_case(summary, theorem.metric, replicates)
     if theorem.metric == "lower_bound":
         # The bound knows no estimator: one row of each n will do.
         first = ~curves.duplicated(["family", "n", *BUDGET])
         curves, draws = curves[first].reset_index(drop=True), draws[first.to_numpy()]
         curves["estimator"] = "(lower bound)"
+    if claim.over is not None:
+        curves, draws = _ratios(curves, draws, claim.over)
     found = []
     for _, curve in curves.groupby(curve_columns(theorem), dropna=False, observed=True):
         measured = _measure(theorem, curve, draws[curve.index]) if enough else UNKNOWN
@@ -221,6 +237,8 @@ def curve_columns(theorem: Theorem) -> list[str]:
         return BUDGET
     if theorem.variable in {"radius", "log_radius"}:
         return ["family", "k", "series", *BUDGET]
+    if theorem.variable in {"d", "norm"}:
+        return ["law", "k", "series", *BUDGET]
     return [column for column in CURVE if column != theorem.variable]
 
 
@@ -229,20 +247,35 @@ def axis(theorem: Theorem, points: pd.DataFrame) -> Floats:
     if theorem.variable in {"radius", "log_radius"}:
         radius = points["radius"].to_numpy(float)
         return np.log(radius) if theorem.variable == "log_radius" else radius
+    if theorem.variable in {"d", "norm"}:
+        return points[theorem.variable].to_numpy(float)
     if theorem.variable == "delta":
         return np.asarray(-np.log(points["delta"].to_numpy(float)))
     return np.asarray(1 / points[theorem.variable].to_numpy(float))
 
 
+def _ratios(curves: pd.DataFrame, draws: Floats, over: str) -> tuple[pd.DataFrame, Floats]:
+    """Each estimator's values over those of the estimator `over` at the same family and n."""
+    at = ["family", "n", *BUDGET]
+    below = curves[curves["estimator"] == over][at].reset_index(names="below")
+    above = curves[curves["estimator"] != over].reset_index(names="above").merge(below, on=at)
+    value = curves["value"].to_numpy()
+    ratio = value[above["above"]] / value[above["below"]]
+    pairs = above.drop(columns=["above", "below"]).assign(value=ratio)
+    return pairs, draws[above["above"]] / draws[above["below"]]
+
+
 def _replicates(
-    theorem: Theorem, summary: pd.DataFrame, errors: Sequence[Floats], shared: bool
-) -> Floats:
+    theorem: Theorem, summary: pd.DataFrame, errors: Sequence[Floats] | None, shared: bool
+) -> Floats | None:
+    if errors is None:
+        return mean_replicates(summary) if theorem.metric == "mean_error" else None
     if theorem.metric == "miss_rate":
         return rate_replicates(summary, errors)
     compares_settings = theorem.variable in SPANNING and (shared or theorem.variable == "radius")
     if compares_settings:
         return joint_replicates(summary, errors, shared=shared)
-    return quantile_replicates(summary, errors)
+    return quantile_replicates(summary, errors, q=level(theorem.metric))
 
 
 def _row(claim: Claim, about: pd.Series, measured: Measured) -> dict[str, Any]:
@@ -253,7 +286,7 @@ def _row(claim: Claim, about: pd.Series, measured: Measured) -> dict[str, Any]:
     return {
         "source": theorem.source,
         "estimator": about["series" if "series" in kept else "estimator"],
-        "distribution": about["family"],
+        "distribution": about["law" if "law" in kept else "family"],
         "variable": theorem.variable,
         "metric": theorem.metric if theorem.of != "samples" else "samples",
         "predicted": predicted,
@@ -276,8 +309,8 @@ def _measure(theorem: Theorem, curve: pd.DataFrame, draws: Floats) -> Measured:
         return interval(value[0], draws[0])
     if np.any(draws <= 0):
         return UNKNOWN
-    if theorem.variable == "factor":
-        bound = curve["lower_bound"].to_numpy()
+    if theorem.variable in {"factor", "ratio"}:
+        bound = curve["lower_bound"].to_numpy() if theorem.variable == "factor" else np.ones(1)
         ratios = np.log(np.concatenate([value[:, None], draws], axis=1) / bound[:, None])
         factor = np.exp(ratios.mean(axis=0))
         return interval(factor[0], factor[1:])

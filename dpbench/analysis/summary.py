@@ -14,6 +14,8 @@ from dpbench.seeds import stream
 __all__ = [
     "CELL",
     "ByCell",
+    "level",
+    "mean_replicates",
     "order_statistic",
     "quantile_replicates",
     "rate_replicates",
@@ -52,6 +54,11 @@ EXTRA_COLUMNS = {
 def order_statistic(q: float, trials: int) -> int:
     """The rank, from 1, of the sample quantile: the smallest value with q of all below or at it."""
     return max(1, int(np.ceil(q * trials - 1e-9)))
+
+
+def level(metric: str) -> float:
+    """The q of a column of quantiles, such as ``error_q90``."""
+    return float(metric[-2:]) / 100
 
 
 class ByCell:
@@ -168,7 +175,7 @@ def _extras(values: dict[str, Floats]) -> dict[str, Floats]:
             if column == "miss_rate":
                 statistic = np.minimum(ordered, 1.0).mean(axis=1)
             else:
-                rank = order_statistic(float(column[-2:]) / 100, trials)
+                rank = order_statistic(level(column), trials)
                 statistic = ordered[:, rank - 1]
             found[column] = np.where(there, statistic, np.nan)
     return found
@@ -215,6 +222,16 @@ def rate_replicates(cells: pd.DataFrame, errors: Sequence[Floats], *, draws: int
         known = np.isfinite(misses)
         a, b = (misses + 0.5, len(values) - misses + 0.5) if known else (1.0, 1.0)
         found.append(np.where(known, rng.beta(a, b, draws), np.nan))
+    return np.stack(found)
+
+
+def mean_replicates(summary: pd.DataFrame, *, draws: int = 1000) -> Floats:
+    """Replicates of ``mean_error``, (cells, draws), by the central limit theorem."""
+    found = []
+    about = summary[[*(c for c in CELL if c != "lower_bound"), "mean_error", "mean_error_se"]]
+    for *names, mean, error in about.itertuples(index=False):
+        rng = stream("bootstrap", "mean", "|".join(str(name) for name in names))
+        found.append(mean + error * rng.standard_normal(draws))
     return np.stack(found)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from dpbench.analysis.summary import level
 from dpbench.privacy import Budget
 
 __all__ = [
@@ -24,8 +25,9 @@ Floats = NDArray[np.float64]
 
 BUDGET = ["privacy", "epsilon", "delta", "rho"]
 CURVE = ["family", "k", "estimator", *BUDGET]
-# What a sweep may add: an estimator's label and parameters without its radius, and the radius.
-OPTIONAL = ("series", "radius")
+# What a sweep may add: labels of estimator and family without the parameters that claims span,
+# and these parameters.
+OPTIONAL = ("series", "radius", "law", "d", "norm")
 
 
 def under(summary: pd.DataFrame, budget: Budget) -> pd.Series[bool]:
@@ -119,7 +121,7 @@ def held_out_cell(
     ----------
     summary : DataFrame
     errors : sequence of (trials,) arrays
-        One per row; `metric` is their 0.9 quantile, or their mean if it is a rate.
+        One per row; `metric` is a quantile of them, or their mean if it is a rate.
     metric : str
         A column of `summary`.
 
@@ -142,4 +144,4 @@ def held_out_cell(
 def _statistic(values: Floats, metric: str) -> float:
     if metric == "miss_rate" or np.any(np.isnan(values)):
         return float(values.mean())
-    return float(np.quantile(values, 0.9, method="inverted_cdf"))
+    return float(np.quantile(values, level(metric), method="inverted_cdf"))

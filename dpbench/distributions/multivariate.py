@@ -334,7 +334,12 @@ class Hypercube(Distribution):
     def moment(self, k: float) -> float:
         return self.length**2 / self.d if k == 2 else float("nan")
 
+    def held(self, n: int) -> float:
+        # The dataset once for all trials of a block, a part of it for each.
+        return max(self.d, n * self.d / 50)
+
     def sample(self, rng: np.random.Generator, trials: int, n: int) -> DenseSample:
         side = self.length / np.sqrt(self.d)
-        vertices = side * stream("hypercube", self.d, n).choice([-1.0, 1.0], (n, self.d))
+        signs = stream("hypercube", self.d, n).integers(0, 2, (n, self.d), dtype=np.int8)
+        vertices = side * (2.0 * signs - 1)
         return DenseSample(np.broadcast_to(vertices, (trials, n, self.d)))

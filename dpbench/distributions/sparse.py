@@ -173,6 +173,6 @@ class SignedTwoPoint(_Sparse):
         return self.p
 
     def _draw(self, rng: np.random.Generator, m: int) -> Floats:
-        rows = self.tau * rng.choice([-1.0, 1.0], (m, self.d))
+        rows = self.tau * (2.0 * rng.integers(0, 2, (m, self.d), dtype=np.int8) - 1)
         rows[:, 0] = self.sign * self.tau
         return rows

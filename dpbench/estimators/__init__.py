@@ -5,6 +5,7 @@ from dpbench.estimators.bounded import BoundedMean, CoordinateWise
 from dpbench.estimators.clipped import BinaryMean, ClippedMean
 from dpbench.estimators.coinpress import CoinPressMean
 from dpbench.estimators.covariance import CoinPressCovariance, WhitenedCoinPressMean
+from dpbench.estimators.friendly_core import FriendlyCoreMean
 from dpbench.estimators.gaussian import ExponentialCoarseMean, NaiveGaussianMean
 from dpbench.estimators.heavy_tailed import HeavyTailedMean, LocalMean
 from dpbench.estimators.karwa_vadhan import KarwaVadhanMean, LearnedGaussian
@@ -25,6 +26,7 @@ __all__ = [
     "Estimate",
     "Estimator",
     "ExponentialCoarseMean",
+    "FriendlyCoreMean",
     "HeavyTailedMean",
     "KSU20BallMean",
     "KSU20Mean",

@@ -15,7 +15,7 @@ References
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +23,9 @@ from pydantic import Field, field_validator, model_validator
 
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.clipped import noisy_clipped_mean
+from dpbench.estimators.friendly_core import friendly_mean
 from dpbench.parameters import validated
-from dpbench.privacy import Ledger, NonPrivate
+from dpbench.privacy import ApproxDP, Budget, Ledger, NonPrivate
 from dpbench.privacy.histogram import fullest_bin
 from dpbench.privacy.quantile import private_quantile
 from dpbench.samples import Bins, DenseSample, Sample
@@ -34,6 +35,7 @@ __all__ = ["SubsampleAggregate", "SubsampleTest"]
 Floats = NDArray[np.float64]
 Bound = Annotated[float, Field(ge=-1e300, le=1e300)]
 Buckets = Annotated[int, Field(ge=1)]
+LARGEST = 1e300
 
 
 @validated
@@ -41,29 +43,38 @@ class SubsampleAggregate(Estimator):
     """An estimator without privacy on every bucket, and a private average of the outputs.
 
     With base ``empirical_mean`` and aggregate ``median`` it is the private median of means.
+    Outputs that are vectors are aggregated coordinate by coordinate, each with 1/d of the
+    budget, but for ``mean``, whose noise is for all of them, and ``friendly_core``.
 
     Parameters
     ----------
     buckets : int
-    lower, upper : float
+    lower, upper : float, optional
         Public bounds on the outputs; those outside count at the ends, NaN at the lower.
+        ``friendly_core`` needs none: without them, NaN counts as 0.
     base : estimator without privacy, its name or its configuration, or a function
-        A function takes a (buckets, size) array and returns a number per bucket, which
-        depends on that bucket's row alone: the privacy rests on it.
-    aggregate : {'median', 'mean', 'mode'}
+        A function takes a (buckets, size) array and returns a number per bucket, or
+        (buckets, size, d) and returns a vector, which depends on that bucket's row alone:
+        the privacy rests on it.
+    aggregate : {'median', 'mean', 'mode', 'friendly_core'}
         ``median``: `private_quantile`. ``mean``: the outputs clipped to the bounds, with
         noise of sensitivity (upper - lower)/buckets. ``mode``: the middle of the fullest
-        bin of a private histogram with bins of width 2 resolution.
+        bin of a private histogram with bins of width 2 resolution. ``friendly_core``:
+        `friendly_mean`, under (epsilon, delta) only.
     resolution : float > 0
         To what accuracy an output is wanted, for median and mode.
+    friends_within : float > 0, optional
+        For ``friendly_core``: the distance of outputs that are friends.
     """
 
     buckets: Buckets
-    lower: Bound
-    upper: Bound
+    lower: Bound | None = None
+    upper: Bound | None = None
     base: Any = Field(default="empirical_mean", validate_default=True)
-    aggregate: Literal["median", "mean", "mode"] = "median"
+    aggregate: Literal["median", "mean", "mode", "friendly_core"] = "median"
     resolution: Annotated[float, Field(ge=1e-100, le=1e100)] = 0.01
+    friends_within: Annotated[float, Field(gt=0, le=1e150)] | None = None
+    multivariate: ClassVar[bool] = True
 
     @field_validator("base")
     @classmethod
@@ -78,32 +89,60 @@ class SubsampleAggregate(Estimator):
         return made
 
     @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if not self.lower < self.upper:
+    def _complete(self) -> Self:
+        friendly = self.aggregate == "friendly_core"
+        if friendly != (self.friends_within is not None):
+            raise ValueError("friends_within belongs to the aggregate friendly_core")
+        if not friendly and (self.lower is None or self.upper is None):
+            raise ValueError(f"the aggregate {self.aggregate} needs lower and upper")
+        if not self._bounds[0] < self._bounds[1]:
             raise ValueError(f"upper must exceed lower, got [{self.lower}, {self.upper}]")
         return self
 
+    @property
+    def _bounds(self) -> tuple[float, float]:
+        low = -LARGEST if self.lower is None else self.lower
+        return low, LARGEST if self.upper is None else self.upper
+
+    @property
+    def honoured(self) -> tuple[type[Budget], ...]:
+        return (ApproxDP,) if self.aggregate == "friendly_core" else self.notions
+
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
-        found = sample.by_group(
-            self.buckets, ledger.rng, lambda rows: self._output(rows, ledger.rng)
-        )
-        # Nothing that one bucket returns may stop the release.
-        found = np.where(np.isnan(found), self.lower, found)
-        outputs = DenseSample(np.clip(found, self.lower, self.upper))
+        outputs = self._outputs(sample, ledger.rng)
+        shape = sample.mean().shape
         if self.aggregate == "mean":
-            centre = self.lower / 2 + self.upper / 2
-            return noisy_clipped_mean(outputs, centre, self.upper / 2 - self.lower / 2, ledger)
+            low, high = self._bounds
+            return noisy_clipped_mean(outputs, low / 2 + high / 2, high / 2 - low / 2, ledger)
+        if self.aggregate == "friendly_core":
+            assert self.friends_within is not None
+            rows = outputs.values.reshape(sample.trials, self.buckets, -1)
+            found = friendly_mean(rows, self.friends_within, ledger)
+            value, before = found.value.reshape(shape), found.before_noise.reshape(shape)
+            return Estimate(value, before, core=found.core)
+        if len(shape) > 1:
+            outputs, ledger = outputs.columns(), ledger.repeated(sample.d)
+        value, before = self._middle(outputs, ledger)
+        return Estimate(value.reshape(shape), before.reshape(shape))
+
+    def _outputs(self, sample: Sample, rng: np.random.Generator) -> DenseSample:
+        """What the base estimator says of each bucket, made finite and put within bounds."""
+        found = sample.by_group(self.buckets, rng, lambda rows: self._output(rows, rng))
+        # Nothing that one bucket returns may stop the release.
+        found = np.where(np.isnan(found), 0.0 if self.lower is None else self.lower, found)
+        return DenseSample(np.clip(found, *self._bounds))
+
+    def _middle(self, outputs: DenseSample, ledger: Ledger) -> tuple[Floats, Floats]:
+        """The private median or mode of scalar outputs, and the one without noise."""
+        low, high = self._bounds
         if self.aggregate == "median":
-            bounds = (self.lower, self.upper)
-            value = private_quantile(outputs, 0.5, *bounds, self.resolution, ledger)
-            return Estimate(value, np.median(outputs.values, axis=1))
-        bins = Bins(2 * self.resolution, self.lower, self.upper)
+            value = private_quantile(outputs, 0.5, low, high, self.resolution, ledger)
+            return value, np.median(outputs.values, axis=1)
+        bins = Bins(2 * self.resolution, low, high)
         left = fullest_bin(outputs, bins, ledger)
         before = fullest_bin(outputs, bins, Ledger(NonPrivate(), ledger.rng))
-        value, before = (
-            np.clip(bin_ + self.resolution, self.lower, self.upper) for bin_ in (left, before)
-        )
-        return Estimate(value, before)
+        value, before = (np.clip(bin_ + self.resolution, low, high) for bin_ in (left, before))
+        return value, before
 
     def _output(self, rows: Sample, rng: np.random.Generator) -> Floats:
         if isinstance(self.base, Estimator):
@@ -111,7 +150,7 @@ class SubsampleAggregate(Estimator):
         if not isinstance(rows, DenseSample):
             raise ValueError("a function of a batch needs records, and these are counts")
         found = np.asarray(self.base(rows.values), dtype=float)
-        if found.shape != (rows.trials,):
+        if found.shape != rows.mean().shape:
             raise ValueError(f"the base function returned {found.shape} for {rows.trials} buckets")
         return found
 

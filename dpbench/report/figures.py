@@ -41,7 +41,7 @@ __all__ = [
 Labels = Annotated[list[str], Field(min_length=1)]
 Metric = Literal[
     "q90", "private_q90", "sampling_q90", "mean_error", "failure_rate", "width_q50", "miss_rate",
-    "outside_q90", "tv_q50", "tv_q90",
+    "outside_q90", "tv_q50", "tv_q90", "trimmed_mean", "core_q50", "noise_q90", "bias_q90",
 ]  # fmt: skip
 THEORY: dict[str, Any] = {"color": "black", "linestyle": ":", "linewidth": 0.9, "zorder": 1}
 BOUND: dict[str, Any] = {"color": "black", "linewidth": 1.2, "zorder": 3}
@@ -56,6 +56,10 @@ METRIC_NAMES = {
     "tv_q90": "total variation\n(0.9 quantile)",
     "tv_q50": "total variation (median)",
     "failure_rate": "failure rate",
+    "trimmed_mean": "error (10% trimmed mean)",
+    "core_q50": "core's share of\nthe records (median)",
+    "noise_q90": "noise (0.9 quantile)",
+    "bias_q90": "bias (0.9 quantile)",
 }
 
 
@@ -133,6 +137,7 @@ def panels(count: int, height: float = 2.4) -> tuple[Canvas, Iterator[Axes]]:
     from dpbench.report.style import WIDTH
 
     count = max(count, 1)
+    height = 3.2 if count == 1 else height  # a wide panel needs it
     columns = count if count <= 3 else 2 if count == 4 else 3
     rows = -(-count // columns)
     canvas, axes = plt.subplots(rows, columns, figsize=(WIDTH, height * rows), squeeze=False)

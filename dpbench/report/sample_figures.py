@@ -1,23 +1,20 @@
-"""Figures of sample complexities, and of errors against a parameter of an estimator."""
+"""Figures of sample complexities."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
 from pydantic import Field
 
-from dpbench.analysis.worst_case import under
 from dpbench.parameters import ConfigError, validated
 from dpbench.report.figures import (
     THEORY,
     Asked,
     Figure,
     Labels,
-    Metric,
     Results,
-    axis_label,
     legend,
     number_text,
     panels,
@@ -28,10 +25,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-Size = Annotated[int, Field(ge=1)]
-RATES = ("miss_rate", "failure_rate", "mean_error", "outside_q90")
 
-__all__ = ["AgainstParameter", "SampleComplexityCurves", "Thresholds"]
+__all__ = ["SampleComplexityCurves", "Thresholds"]
 
 
 def _curve_title(row: pd.Series, sweep: Sweep) -> str:
@@ -206,91 +201,5 @@ class Thresholds(Figure):
             name = "$R$" if self.against == "radius" else r"$\ln(1/\delta)$"
             ax.set(xlabel=name, ylabel=rf"smallest $n$ for $\alpha = {rows['alpha'].iloc[0]:.3g}$")
             ax.set_title(_curve_title(about, sweep).split("\n")[1])
-        legend(canvas)
-        return canvas
-
-
-def _error() -> list[Metric]:
-    return ["q90"]
-
-
-@validated
-class AgainstParameter(Figure):
-    """A column of the summary against a parameter of the estimators, a panel per family.
-
-    Parameters
-    ----------
-    families, estimators : list of str
-        Labels or patterns; the estimators have the parameter.
-    parameter : str
-    budget : str
-        Label of the budget shown.
-    n : int or list of int
-        A line for each.
-    metrics : list of str
-        Columns of the summary, a row of panels each.
-    """
-
-    families: Labels
-    estimators: Labels
-    parameter: str
-    budget: str
-    n: Size | Annotated[list[Size], Field(min_length=1)]
-    metrics: Annotated[list[Metric], Field(min_length=1)] = Field(default_factory=_error)
-    logarithmic: bool = True
-
-    def check(self, sweep: Sweep, known: Asked, where: str) -> None:
-        pick(self.families, sweep.families, f"{where}.families")
-        if self.budget not in sweep.budgets:
-            choices = ", ".join(sweep.budgets)
-            raise ConfigError(f"{where}.budget: {self.budget!r}: choose from {choices}")
-        for label in pick(self.estimators, sweep.estimators, f"{where}.estimators"):
-            value = sweep.estimators[label].get(self.parameter)
-            if not isinstance(value, int | float):
-                raise ConfigError(
-                    f"{where}.estimators: {label!r}: it has no number as {self.parameter}"
-                )
-        run = {n for part in sweep.parts.values() for n in part.sizes}
-        for n in self._sizes:
-            if n not in run:
-                raise ConfigError(f"{where}.n: {n}: no part of the sweep runs it")
-
-    @property
-    def _sizes(self) -> list[int]:
-        return self.n if isinstance(self.n, list) else [self.n]
-
-    def draw(self, results: Results) -> Canvas:
-        from dpbench.report.style import looks
-
-        sweep = results.sweep
-        labels = pick(self.estimators, sweep.estimators, "figures.estimators")
-        families = pick(self.families, sweep.families, "figures.families")
-        rows = results.summary
-        rows = rows[under(rows, sweep.budgets[self.budget]) & rows["n"].isin(self._sizes)]
-        rows = rows[rows["estimator"].isin(labels) & rows["family"].isin(families)]
-        values = [sweep.estimators[label][self.parameter] for label in rows["estimator"]]
-        series = [sweep.series(label, self.parameter) for label in rows["estimator"]]
-        several = len(self._sizes) > 1
-        names = [
-            f"{name}, n = {n:g}" if several else name
-            for name, n in zip(series, rows["n"], strict=True)
-        ]
-        rows = rows.assign(value=np.array(values, dtype=float), line=names)
-        style = looks(rows["line"])
-        canvas, axes = panels(len(families) * len(self.metrics))
-        for metric in self.metrics:
-            for family in families:
-                ax = next(axes)
-                for line, points in rows[rows["family"] == family].groupby("line"):
-                    worst = points.groupby("value")[metric].max().replace(np.inf, np.nan)
-                    ax.plot(worst.index, worst, label=line, **style[str(line)])
-                name = {"alpha": r"$\alpha$", "report": "round"}.get(self.parameter)
-                ax.set(xlabel=name or self.parameter.replace("_", " "), ylabel=axis_label(metric))
-                ax.set_title(family.replace("_", " ") if len(families) > 1 else "")
-                if self.logarithmic:
-                    ax.set_xscale("log")
-                if metric not in RATES:
-                    ax.set_yscale("log")
-                ax.minorticks_off()
         legend(canvas)
         return canvas

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -94,7 +95,7 @@ def collect(cell: Cell, blocks: Sequence[BlockResult], metrics: Metrics) -> Coll
     grouped = ByCell(cell_rows(cell, blocks))
     none = [np.empty(0)] * len(grouped.cells)
     errors = {
-        metric: grouped.errors(ERRORS.get(metric, metric.removesuffix("_q90")))
+        metric: grouped.errors(ERRORS.get(metric, re.sub(r"_q\d\d$", "", metric)))
         if cell.family_label in families
         else none
         for metric, families in metrics.items()

@@ -168,8 +168,23 @@ class Sweep:
 
     def series(self, label: str, parameter: str = "radius") -> str:
         """The label without the value of a parameter that an expanded list has put there."""
-        value = self.estimators[label].get(parameter)
-        return label.replace(f"_{parameter}{_brief(value)}", "") if value is not None else label
+        return _without(label, parameter, self.estimators[label].get(parameter))
+
+    def law(self, label: str, *parameters: str) -> str:
+        """A family's label without the values of these parameters, likewise."""
+        bare = label
+        for parameter in parameters:
+            bare = _without(bare, parameter, self.family_value(label, parameter))
+        return bare
+
+    def family_value(self, label: str, parameter: str) -> Any:
+        """A parameter of a family, or of the law if it is a family of one; None if it has none."""
+        family = self.families[label]
+        return getattr(getattr(family, "distribution", family), parameter, None)
+
+
+def _without(label: str, parameter: str, value: Any) -> str:
+    return label if value is None else label.replace(f"_{parameter}{_brief(value)}", "")
 
 
 def _known_estimator(spec: Mapping[str, Any], where: str) -> Mapping[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Self
 
@@ -30,7 +31,7 @@ class DenseSample(Sample):
     Parameters
     ----------
     values : (trials, n) or (trials, n, d) array_like of finite numbers
-        Integers become float64.
+        Integers become float64. One dataset that is broadcast to all trials is held once.
 
     Raises
     ------
@@ -44,11 +45,14 @@ class DenseSample(Sample):
             raise ValueError(
                 f"expected a non-empty (trials, n) or (trials, n, d) array, got {array.shape}"
             )
-        self._mean = _mean(array)
+        self._alike = array.strides[0] == 0
+        once = array[:1] if self._alike else array
+        mean = _mean(once)
         # A mean is finite unless a value is not: a cheap first look.
-        if not np.all(np.isfinite(self._mean)):
-            bad = int(np.count_nonzero(~np.isfinite(array)))
-            raise ValueError(f"{bad} of {array.size} values are NaN or infinite")
+        if not np.all(np.isfinite(mean)):
+            bad = int(np.count_nonzero(~np.isfinite(once)))
+            raise ValueError(f"{bad} of {once.size} values are NaN or infinite")
+        self._mean = np.broadcast_to(mean, (len(array), *mean.shape[1:]))
         self._values = array.view()
         self._values.flags.writeable = False
         self.trials, self.n = array.shape[:2]
@@ -153,6 +157,8 @@ class DenseSample(Sample):
 
     @cached_property
     def _rows(self) -> Rows:
+        if self._alike:
+            return replace(Rows.of(self._vectors[:1], self._mean[:1]), copies=self.trials)
         return Rows.of(self._vectors, self._mean)
 
     def listed(self) -> tuple[Floats, Floats]:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 __all__ = ["Core", "Rows", "norms"]
 
 Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
 # Share of the rows outside the core: fewer are cheaper to move, more make a smaller core.
 OUTSIDE = 0.05
@@ -44,6 +45,8 @@ class Core:
     ----------
     values : (trials, n, d) array
         All rows, moved or not.
+    squares : (trials, n) array
+        Their squared norms.
     held : (trials, n) bool array
         Which of them are in the core.
     centre : (trials, d) array
@@ -51,40 +54,63 @@ class Core:
         The core's rows are within this of the centre.
     mean : (trials, d) array
         Their sum over n.
-    intact : (trials,) bool array
-        Whether the core is still held as a whole; else its rows are among those held one
-        by one.
     """
 
     values: Floats
-    held: NDArray[np.bool_]
+    squares: Floats
+    held: Bools
     centre: Floats
     radius: Floats
     mean: Floats
-    intact: NDArray[np.bool_]
 
     @classmethod
     def of(cls, values: Floats, centre: Floats) -> Self:
         """The rows nearest to `centre`, but for the farthest few, at least one, of each trial."""
-        _, n, d = values.shape
-        with np.errstate(over="ignore", invalid="ignore"):
-            # By a product, which needs no copy of the data; rounded up for what it loses.
+        _, n, _ = values.shape
+        with np.errstate(over="ignore"):
             squares = np.einsum("tnd,tnd->tn", values, values)
-            square = np.einsum("td,td->t", centre, centre)[:, None]
-            product = np.matmul(values, centre[:, :, None])[..., 0]
-            distance = squares - 2 * product + square + ROUNDING * (d + 4) * (squares + square)
-        distance = np.sqrt(np.where(np.isnan(distance), np.inf, np.maximum(distance, 0)))
+        distance = _distances(values, squares, centre)
         rank = max(0, int((1 - OUTSIDE) * n) - 1)
         radius = np.partition(distance, rank, axis=1)[:, rank]
         held = distance < radius[:, None]
-        mean = np.matmul((held / n)[:, None, :], values)[:, 0]
-        return cls(values, held, centre, radius, mean, np.isfinite(radius))
+        return cls(values, squares, held, centre, radius, _share(values, held))
 
-    def within(self, centre: Floats, radius: float | Floats) -> NDArray[np.bool_]:
-        """Whether a ball contains the core, (trials,)."""
+    def leaving(self, centre: Floats, radius: float | Floats) -> Bools | None:
+        """The core's rows that a ball may not contain, (trials, n); None if it contains all."""
         # Room for rounding: a row that is outside by that little may stay.
-        reach = norms(centre - self.centre) + self.radius
-        return np.asarray(reach <= np.asarray(radius) * (1 - 1e-12))
+        bound = np.broadcast_to(np.asarray(radius) * (1 - 1e-12), self.radius.shape)
+        sure = norms(centre - self.centre) + self.radius <= bound
+        if np.all(sure):
+            return None
+        inside = _distances(self.values, self.squares, centre) <= bound[:, None]
+        leaving: Bools = self.held & ~(inside | np.asarray(sure)[:, None])
+        return leaving if leaving.any() else None
+
+    def without(self, leaving: Bools) -> Self:
+        """The core without these rows."""
+        held = self.held & ~leaving
+        changed = leaving.any(axis=1)[:, None]
+        mean = np.where(changed, _share(self.values, held), self.mean)
+        return replace(self, held=held, mean=mean)
+
+
+def _distances(values: Floats, squares: Floats, centre: Floats) -> Floats:
+    """Upper bounds on the rows' distances from the centres, (trials, n), without a copy of them.
+
+    From squared norms and a product, rounded up for what these lose; infinite where they
+    overflow.
+    """
+    d = values.shape[2]
+    with np.errstate(over="ignore", invalid="ignore"):
+        square = np.einsum("td,td->t", centre, centre)[:, None]
+        product = np.matmul(values, centre[:, :, None])[..., 0]
+        found = squares - 2 * product + square + ROUNDING * (d + 4) * (squares + square)
+        return np.asarray(np.sqrt(np.where(np.isnan(found), np.inf, np.maximum(found, 0))))
+
+
+def _share(values: Floats, held: Bools) -> Floats:
+    """The sum of the rows that are held, over n."""
+    return np.asarray(np.matmul((held / held.shape[1])[:, None, :], values)[:, 0])
 
 
 @dataclass(frozen=True)
@@ -102,6 +128,8 @@ class Rows:
         How many there are of each.
     core : Core, optional
         The other rows.
+    copies : int
+        If there is one trial only: how many trials see it.
     """
 
     n: int
@@ -109,12 +137,13 @@ class Rows:
     rows: Floats
     counts: Floats
     core: Core | None = None
+    copies: int = 1
 
     @classmethod
     def of(cls, values: Floats, centre: Floats) -> Self:
         """All rows of a (trials, n, d) array, with a core around the (trials, d) centre."""
         core = Core.of(values, centre)
-        apart = ~core.held | ~core.intact[:, None]
+        apart = ~core.held
         trial, _ = np.nonzero(apart)
         return cls(values.shape[1], trial, values[apart], np.ones(trial.size), core)
 
@@ -122,8 +151,8 @@ class Rows:
         """The mean of each trial's rows, (trials, d)."""
         mean = self._sum(self.rows * (self.counts / self.n)[:, None])
         if self.core is not None:
-            mean += np.where(self.core.intact[:, None], self.core.mean, 0.0)
-        return mean
+            mean += self.core.mean
+        return np.repeat(mean, self.copies, axis=0)
 
     def projected(self, centre: Floats, radius: float | Floats) -> Self:
         """The rows moved to the nearest points of a ball.
@@ -133,7 +162,10 @@ class Rows:
         centre : (trials, d) array
         radius : float or (trials,) array
         """
-        opened = self._open_unless_within(centre, radius)
+        if self.copies > 1 and np.all(centre == centre[0]) and np.ndim(radius) == 0:
+            once = replace(self, copies=1).projected(centre[:1], radius)
+            return replace(once, copies=self.copies)
+        opened = self._expanded()._opened(centre, radius)
         middle = centre[opened.trial]
         bound = np.broadcast_to(radius, len(centre))[opened.trial]
         offset = opened.rows - middle
@@ -151,7 +183,7 @@ class Rows:
         sums : (trials, d) array
         counts : (trials,) array
         """
-        opened = self._open_unless_within(centre, radius)
+        opened = self._expanded()._opened(centre, radius)
         offset = opened.rows - centre[opened.trial]
         inside = norms(offset) <= np.broadcast_to(radius, len(centre))[opened.trial]
         counts = inside * opened.counts
@@ -159,35 +191,43 @@ class Rows:
         number = opened._sum(counts)
         core = opened.core
         if core is not None:
-            bulk = np.where(core.intact, core.held.sum(axis=1), 0)
-            whole = self.n * core.mean - bulk[:, None] * centre
-            sums += np.where(core.intact[:, None], whole, 0.0)
+            bulk = core.held.sum(axis=1)
+            # Where nothing is held the centre may be far, or no number.
+            sums += np.where(bulk[:, None] > 0, self.n * core.mean - bulk[:, None] * centre, 0.0)
             number += bulk
         return sums, number
+
+    def _expanded(self) -> Self:
+        """Every trial by itself."""
+        trials, core = self.copies, self.core
+        if trials == 1:
+            return self
+        if core is not None:
+            fields = vars(core).items()
+            core = Core(**{k: np.broadcast_to(a, (trials, *a.shape[1:])) for k, a in fields})
+        trial = np.repeat(np.arange(trials), len(self.rows))
+        rows, counts = np.tile(self.rows, (trials, 1)), np.tile(self.counts, trials)
+        return replace(self, trial=trial, rows=rows, counts=counts, core=core, copies=1)
 
     def _sum(self, values: Floats) -> Floats:
         """Add up what belongs to each trial."""
         starts = np.flatnonzero(np.diff(self.trial, prepend=-1))
         return np.asarray(np.add.reduceat(values, starts, axis=0))
 
-    def _open_unless_within(self, centre: Floats, radius: float | Floats) -> Self:
-        """Hold the core's rows one by one in those trials whose core leaves the ball."""
+    def _opened(self, centre: Floats, radius: float | Floats) -> Self:
+        """Hold those rows of the core one by one that a ball may not contain."""
         core = self.core
-        if core is None:
+        leaving = core.leaving(centre, radius) if core is not None else None
+        if core is None or leaving is None:
             return self
-        leaving = core.intact & ~core.within(centre, radius)
-        if not leaving.any():
-            return self
-        index = np.flatnonzero(leaving)
-        which = core.held[index]
-        trial = np.concatenate([self.trial, index[np.nonzero(which)[0]]])
-        rows = np.concatenate([self.rows, core.values[index][which]])
-        order = np.argsort(trial, kind="stable")
+        trial = np.concatenate([self.trial, np.nonzero(leaving)[0]])
+        rows = np.concatenate([self.rows, core.values[leaving]])
         counts = np.concatenate([self.counts, np.ones(trial.size - self.trial.size)])
+        order = np.argsort(trial, kind="stable")
         return replace(
             self,
             trial=trial[order],
             rows=rows[order],
             counts=counts[order],
-            core=replace(core, intact=core.intact & ~leaving),
+            core=core.without(leaving),
         )

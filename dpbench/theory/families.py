@@ -9,12 +9,20 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from dpbench.distributions import Distribution, TwoPoint
+from dpbench.distributions import Distribution, ProductTwoPoint, SignedTwoPoint, TwoPoint
+from dpbench.distributions.multivariate import Dimension
 from dpbench.parameters import ConfigError, MomentOrder, Registered, validated
 from dpbench.privacy import Budget
 from dpbench.theory.lower_bounds import BETA, two_point_lower_bound
+from dpbench.theory.packing import packing_lower_bound
 
-__all__ = ["Family", "TwoPointFamily", "build_family"]
+__all__ = [
+    "Family",
+    "ProductTwoPointFamily",
+    "SignedTwoPointFamily",
+    "TwoPointFamily",
+    "build_family",
+]
 
 
 class Family(Registered, ABC):
@@ -123,6 +131,84 @@ class TwoPointFamily(Family):
         holds too, and is far from what that model can reach.
         """
         return two_point_lower_bound(n, self.k, budget).alpha
+
+
+@validated
+class SignedTwoPointFamily(Family):
+    """The laws that a ball clips worst, `SignedTwoPoint`, as n and the budget move.
+
+    With q the 1 - beta quantile of the budget's noise at sensitivity 1, beta = 0.1, a vector
+    other than zero has probability p = c d q/n: a ball of radius sqrt(d) T around the mean is
+    best at T^k ~ n/(d q), and the worst law for it puts its vectors just outside.
+
+    Parameters
+    ----------
+    d : int
+    k : float >= 2
+    c : list of float
+        Members; a negative c turns the mean around, 0 is the point mass. Those whose p would
+        exceed 1/2 are left out.
+    """
+
+    d: Dimension
+    k: MomentOrder
+    c: Annotated[list[float], Field(min_length=1)]
+    follows_budget: ClassVar[bool] = True
+
+    @property
+    def moment_order(self) -> float:
+        return self.k
+
+    def members(self, label: str, n: int, budget: Budget) -> dict[str, Distribution]:
+        unit = self.d * budget.noise_quantile(BETA) / n
+        return {
+            f"{label}/c={c:g}": SignedTwoPoint(
+                d=self.d, p=float(f"{abs(c) * unit:.6g}"), k=self.k, sign=-1 if c < 0 else 1
+            )
+            for c in self.c
+            if abs(c) * unit <= 0.5
+        }
+
+
+@validated
+class ProductTwoPointFamily(Family):
+    """Product two-point laws of KSU20, Theorem 6.1, as n and the budget move.
+
+    A coordinate in the code word is not zero with probability p = c q/n, q as in
+    `SignedTwoPointFamily`; alpha^2 = p d.
+
+    Parameters
+    ----------
+    d : int
+    c : list of float
+        Members; c = 0 is the point mass. Those whose p would exceed 1/2 are left out.
+    words : int
+        Code words for each.
+    """
+
+    d: Dimension
+    c: Annotated[list[Annotated[float, Field(ge=0)]], Field(min_length=1)]
+    words: Annotated[int, Field(ge=1, le=8)] = 1
+    follows_budget: ClassVar[bool] = True
+
+    @property
+    def moment_order(self) -> float:
+        return 2.0
+
+    def members(self, label: str, n: int, budget: Budget) -> dict[str, Distribution]:
+        unit = budget.noise_quantile(BETA) / n
+        return {
+            f"{label}/c={c:g},{word}": ProductTwoPoint(
+                d=self.d, p=float(f"{c * unit:.6g}"), word=word
+            )
+            for c in self.c
+            if c * unit <= 0.5
+            for word in range(self.words if c else 1)
+        }
+
+    def lower_bound(self, n: int, budget: Budget) -> float:
+        """`packing_lower_bound`, over all code words and not only those that are drawn."""
+        return packing_lower_bound(n, self.d, budget)
 
 
 def build_family(spec: Mapping[str, Any], where: str) -> Family:

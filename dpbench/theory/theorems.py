@@ -11,8 +11,8 @@ import numpy as np
 __all__ = ["THEOREMS", "Theorem"]
 
 Variable = Literal[
-    "alpha", "n", "epsilon", "rho", "delta", "radius", "log_radius",
-    "factor", "limit",
+    "alpha", "n", "epsilon", "rho", "delta", "radius", "log_radius", "d", "norm",
+    "factor", "ratio", "limit",
 ]  # fmt: skip
 
 
@@ -26,11 +26,12 @@ class Theorem:
         Where it is proved.
     variable : str
         ``alpha``: the e in n ~ (1/alpha)^e. ``epsilon``, ``rho``, ``delta``, ``radius``,
-        ``log_radius``: the s in n ~ x^s at fixed alpha, where x is 1/epsilon, 1/rho,
-        ln(1/delta), R or ln R. ``n``: the exponent of the error in n. ``factor``: the
-        error over the lower bound, a geometric mean over n. ``limit``: the metric itself,
-        at its worst over estimators, families and n, chosen on half of the trials and
-        measured on the other.
+        ``log_radius``, ``d``, ``norm``: the s in n ~ x^s at fixed alpha, where x is 1/epsilon,
+        1/rho, ln(1/delta), R, ln R, the dimension or the norm of the mean. ``n``: the
+        exponent of the error in n. ``factor``: the error over the lower bound, a geometric
+        mean over n. ``ratio``: one estimator's error over another's, likewise. ``limit``:
+        the metric itself, at its worst over estimators, families and n, chosen on half of
+        the trials and measured on the other.
     predicted : callable
         The number at a moment order k.
     metric : str
@@ -118,6 +119,33 @@ THEOREMS = {
     "range_outside": Theorem("KSU20 Thm 3.3", "limit", _is(np.nan), "outside_q90", at_most=True),
     # n = 1/alpha^2 + 1/(alpha epsilon) up to logarithms: between 1 and 2
     "learned_tv": Theorem("Lecture 17, KV18", "alpha", _is(2), "tv_q90", at_most=True, lowest=1.0),
+    # error = L d/(n epsilon), or L sqrt(d ln(1/delta))/(n epsilon) by a Gaussian whose standard
+    # deviation is classical; the smallest one's exponent in delta is not 1/2 at epsilon = 1
+    "pure_dimension": Theorem("PVA (1.2)", "d", _is(1), "mean_error", "fixed_n"),
+    "gaussian_dimension": Theorem("PVA (1.4)", "d", _is(1 / 2), "mean_error", "fixed_n"),
+    "bounded_n": Theorem("PVA (1.2), (1.4)", "n", _is(-1)),
+    "ball_radius": Theorem("PVA, remark", "radius", _is(1), of="fixed_n"),
+    "classical_delta": Theorem("PVA (1.4)", "delta", _is(1 / 2), of="fixed_n"),
+    "analytic_delta": Theorem("Balle, Wang 2018", "delta", _is(np.nan), of="fixed_n"),
+    "noise_ratio": Theorem("Hardt, Talwar 2010", "ratio", _is(np.nan), "mean_error"),
+    # n = d/alpha^2 + d/(alpha sqrt(rho)) + sqrt(d ln(R)/rho): its private term, and the sampling
+    "ball_dimension": Theorem("Lecture 15 Thm 5", "d", _is(1), "private_q90"),
+    "sampling_dimension": Theorem("Lecture 15 Thm 5", "d", _is(1), "sampling_q90"),
+    "naive_ball": Theorem("Lecture 15 Thm 5", "radius", _is(1), "private_q90", "fixed_n"),
+    "shrinking_ball": Theorem("Lecture 15 Thm 5", "radius", _is(0), "q90", "fixed_n"),
+    # sampling n = d^2/alpha^2, privacy n = d^2/(alpha sqrt(rho)): between the two
+    "covariance_alpha": Theorem("BDKU20 Thm 3.3", "alpha", _is(2), at_most=True, lowest=1.0),
+    # n = d/(alpha^(k/(k-1)) sqrt(rho)), the private term of Theorems 4.6 and 4.7
+    "heavy_ball_alpha": Theorem("KSU20 Thm 4.6", "alpha", _rate, "private_q90"),
+    "heavy_ball_dimension": Theorem("KSU20 Thm 4.6", "d", _is(1), "private_q90"),
+    "heavy_ball_rho": Theorem("KSU20 Thm 4.6", "rho", _is(1 / 2), "private_q90"),
+    "discard_ratio": Theorem("KSU20 Lemma 4.3", "ratio", _is(np.nan), "mean_error"),
+    "cover_alpha": Theorem("KSU20 Thm 5.8", "alpha", _rate),
+    # the core does not know where it is; a share eta of far outliers leaves (1-eta)(1-2 eta) of it
+    "core_norm": Theorem("Lecture 17, TCKMS22", "norm", _is(0), of="fixed_n"),
+    "core_weight": Theorem("Lecture 17, TCKMS22", "limit", _is(np.nan), "core_q50"),
+    "core_epsilon": Theorem("Lecture 17, TCKMS22", "epsilon", _is(1), of="samples"),
+    "core_delta": Theorem("Lecture 17, TCKMS22", "delta", _is(1), of="samples"),
     # private median of means: with a fixed number of buckets all errors fall like sampling error
     "subsample_sampling": Theorem("Lecture 17", "alpha", _is(2)),
 }

@@ -12,6 +12,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
+import dpbench.study  # noqa: F401  (its figures enter the registry)
 from dpbench.cli import run
 from dpbench.complexity import SampleComplexity, measure
 from dpbench.config import composed

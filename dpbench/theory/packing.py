@@ -1,0 +1,78 @@
+"""A lower bound in many dimensions: a packing of laws that a private estimator must tell apart.
+
+Lemma (KSU20, Lemma 6.2, with constants). Let M laws have total-variation distance at most tau
+from each other, and let an epsilon-DP procedure name the right one with probability 1 - beta
+from n records. Then n >= ln((M-1)(1-beta)/beta)/ln(1 + tau (e^epsilon - 1)).
+
+Proof. Change one record's law from P to Q, the others staying as they are. The probability of
+an answer, given that record, is some phi with phi(x) <= e^epsilon phi(y); P and Q share a part of
+mass 1 - tau, so the probability grows by a factor of at most
+((1-tau) m + tau e^epsilon m)/m = 1 + tau (e^epsilon - 1). After n records the law of the answer
+under P_j is at most that to the n times the law under P_i. So under P_i the M - 1 wrong answers
+have a total probability of at least (M-1)(1-beta)(1 + tau (e^epsilon - 1))^-n, which is at
+most beta.
+
+Laws (KSU20, Theorem 6.1): where a code word has a one a coordinate is p^(-1/2) with
+probability p = alpha^2/d, else 0. Words at distance d/4 or more have means sqrt(d/4) sqrt(p)
+= alpha/2 apart, so that an error below alpha/4 names the word; tau <= 1 - (1-p)^d. By Gilbert
+and Varshamov there are at least 2^d/sum_(i < d/4) C(d, i) such words, above 2^(0.188 d).
+
+References
+----------
+.. [1] G. Kamath, V. Singhal, J. Ullman, "Private mean estimation of heavy-tailed
+   distributions", COLT 2020 (KSU20), section 6.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import gammaln, logsumexp
+
+from dpbench.privacy import Budget, PureDP
+from dpbench.theory.lower_bounds import BETA
+
+__all__ = ["code_size", "packing_lower_bound", "packing_samples"]
+
+LARGEST_P = 0.5
+
+
+def code_size(d: int) -> float:
+    """The logarithm of Gilbert's and Varshamov's bound on binary words d/4 apart."""
+    i = np.arange(-(-d // 4))
+    log_choose = gammaln(d + 1) - gammaln(i + 1) - gammaln(d - i + 1)
+    return float(d * np.log(2) - logsumexp(log_choose))
+
+
+def _log_odds(d: int) -> float:
+    """The logarithm of (M-1)(1-beta)/beta; not positive if there are too few words."""
+    words = np.floor(np.exp(min(code_size(d), 700.0)) + 1e-9)
+    return float(np.log(max(words - 1, 1e-300)) + np.log(1 / BETA - 1))
+
+
+def packing_samples(alpha: float, d: int, epsilon: float) -> float:
+    """What an epsilon-DP estimator needs for errors below alpha/4 with probability 0.9."""
+    tau = -np.expm1(d * np.log1p(-(alpha**2) / d))
+    return max(0.0, _log_odds(d) / float(np.log1p(tau * np.expm1(epsilon))))
+
+
+def packing_lower_bound(n: int, d: int, budget: Budget) -> float:
+    """An error that every estimator exceeds with probability 0.1 on one of the laws.
+
+    alpha/4 for the largest alpha at which `packing_samples` is above n, p being at most 1/2.
+
+    Parameters
+    ----------
+    n, d : int
+    budget : Budget
+
+    Returns
+    -------
+    float
+        NaN but for pure DP, and where d has too few code words.
+    """
+    odds = _log_odds(d)
+    if not isinstance(budget, PureDP) or odds <= 0:
+        return float("nan")
+    tau = np.expm1(odds / n) / np.expm1(budget.epsilon)
+    p = -np.expm1(np.log1p(-tau) / d) if tau < 1 else LARGEST_P
+    return float(np.sqrt(d * min(p, LARGEST_P)) / 4)
