@@ -196,7 +196,7 @@ def evaluate(
     Returns
     -------
     DataFrame
-        The columns of `COLUMNS`, with ``k``, ``at_most``, the budget's, and the regime
+        The columns of `COLUMNS`, with ``k``, ``at_most``, ``of``, the budget's, and the regime
         from ``n_low`` to ``n_high``.
     """
     theorem = claim.statement
@@ -297,6 +297,7 @@ def _row(claim: Claim, about: pd.Series, measured: Measured) -> dict[str, Any]:
         "verdict": verdict(measured, predicted, claim.tolerance, floor=theorem.floor),
         "k": about["k"],
         "at_most": theorem.at_most,
+        "of": theorem.of,
         **{name: about[name] if name in kept else np.nan for name in BUDGET},
     }
 

@@ -173,6 +173,7 @@ class SignedTwoPoint(_Sparse):
         return self.p
 
     def _draw(self, rng: np.random.Generator, m: int) -> Floats:
-        rows = self.tau * (2.0 * rng.integers(0, 2, (m, self.d), dtype=np.int8) - 1)
+        signs = 2.0 * rng.integers(0, 2, (m, self.d), dtype=np.int8) - 1
+        rows = np.asarray(self.tau * signs)
         rows[:, 0] = self.sign * self.tau
         return rows

@@ -8,7 +8,7 @@ References
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,17 +22,39 @@ from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger
 from dpbench.samples import DenseSample, Sample
 from dpbench.samples.rows import norms
 
-__all__ = ["CoinPressCovariance", "WhitenedCoinPressMean", "covariance_rounds"]
+__all__ = ["CoinPressCovariance", "WhitenedCoinPressMean", "covariance_rounds", "fit_covariance"]
 
 Floats = NDArray[np.float64]
 # Numbers beyond this are moved to it, so that sums of products with them do not overflow.
 LARGEST = 1e150
+# Probability that a record is projected, in the authors' code.
+COVARIANCE_B = 0.1
 
 
-def covariance_rounds(
-    x: Floats, bound: float, rounds: int, b: float, ledger: Ledger
-) -> tuple[Floats, Floats]:
-    """The covariances of Gaussian vectors of mean 0, round by round finer.
+class Fit(NamedTuple):
+    """What the last round of a covariance knows.
+
+    Attributes
+    ----------
+    transform : (trials, d, d) array
+        A: the round looked at w = xA.
+    values, vectors : (trials, d), (trials, d, d) arrays
+        Eigenvalues, at least 0, and eigenvectors of the released second moment of w.
+    clean : (trials, d, d) array
+        That second moment without noise.
+    slack : float
+        What its eigenvalues may be off, by sampling and by noise.
+    """
+
+    transform: Floats
+    values: Floats
+    vectors: Floats
+    clean: Floats
+    slack: float
+
+
+def fit_covariance(x: Floats, bound: float, rounds: int, b: float, ledger: Ledger) -> Fit:
+    """Look at Gaussian vectors of mean 0 round by round, more and more like N(0, I).
 
     With A = I/sqrt(u) at first, a round looks at w = xA, whose covariance is at most I, projects
     it on the ball of radius gamma, and releases Z = W'W/n. One record changes W'W by
@@ -41,6 +63,10 @@ def covariance_rounds(
     0, and the next A is A (Z + eta I)^(-1/2), which makes the covariance of w nearly I; eta
     bounds the sampling error. (The authors' code multiplies from the other side, which is
     wrong from the third round on, and takes absolute values of eigenvalues.)
+
+    A symmetric matrix of N(0, s^2) entries has a norm above s (2 sqrt(d) + t) with probability
+    about e^(-t^2/4), as it is sqrt(2) s-Lipschitz in them: with t^2 = 4 ln(100) the slack of
+    the last round is eta plus that.
 
     Parameters
     ----------
@@ -52,32 +78,45 @@ def covariance_rounds(
         Probability that a Gaussian vector is longer than gamma.
     ledger : Ledger
         Under zCDP; is spent.
+    """
+    trials, n, d = x.shape
+    x = np.clip(x, -LARGEST, LARGEST)
+    gamma = gaussian_norm(d, b)
+    eta = float(np.sqrt(d / n) + d / n / 2)
+    sensitivity = np.sqrt(2) * gamma**2 / n
+    upper = np.triu_indices(d)
+    after = np.broadcast_to(np.eye(d) / np.sqrt(bound), (trials, d, d))
+    for part in ledger.split(*shares(rounds)):
+        transform = after
+        w = x @ transform
+        w *= np.minimum(1, gamma / np.maximum(norms(w), gamma))[..., None]
+        clean = w.transpose(0, 2, 1) @ w / n
+        noisy = np.empty_like(clean)
+        noisy[:, *upper] = part.add_noise(clean[:, *upper], sensitivity)
+        noisy[:, *upper[::-1]] = noisy[:, *upper]
+        values, vectors = np.linalg.eigh(noisy)
+        values = np.maximum(values, 0)
+        after = transform @ _rebuilt((values + eta) ** -0.5, vectors)
+    assert isinstance(part.budget, ZCDP)
+    sd = sensitivity / np.sqrt(2 * part.budget.rho)
+    slack = eta + float(sd * 2 * (np.sqrt(d) + np.sqrt(np.log(100))))
+    return Fit(transform, values, vectors, clean, slack)
+
+
+def covariance_rounds(
+    x: Floats, bound: float, rounds: int, b: float, ledger: Ledger
+) -> tuple[Floats, Floats]:
+    """The covariances that `fit_covariance` comes to, with and without the last round's noise.
 
     Returns
     -------
     value, before_noise : (trials, d, d) arrays
         Symmetric; `value` is positive semidefinite.
     """
-    trials, n, d = x.shape
-    x = np.clip(x, -LARGEST, LARGEST)
-    gamma = gaussian_norm(d, b)
-    eta = np.sqrt(d / n) + d / n / 2
-    upper = np.triu_indices(d)
-    transform = np.broadcast_to(np.eye(d) / np.sqrt(bound), (trials, d, d))
-    for part in ledger.split(*shares(rounds)):
-        w = x @ transform
-        w *= np.minimum(1, gamma / np.maximum(norms(w), gamma))[..., None]
-        clean = w.transpose(0, 2, 1) @ w / n
-        noisy = np.empty_like(clean)
-        noisy[:, *upper] = part.add_noise(clean[:, *upper], np.sqrt(2) * gamma**2 / n)
-        noisy[:, *upper[::-1]] = noisy[:, *upper]
-        values, vectors = np.linalg.eigh(noisy)
-        values = np.maximum(values, 0)
-        before = transform
-        transform = transform @ _rebuilt((values + eta) ** -0.5, vectors)
-    back = np.linalg.inv(before)
+    fit = fit_covariance(x, bound, rounds, b, ledger)
+    back = np.linalg.inv(fit.transform)
     released, clean = (
-        back.transpose(0, 2, 1) @ z @ back for z in (_rebuilt(values, vectors), clean)
+        back.transpose(0, 2, 1) @ z @ back for z in (_rebuilt(fit.values, fit.vectors), fit.clean)
     )
     return (released + released.transpose(0, 2, 1)) / 2, clean
 
@@ -95,7 +134,7 @@ def _records(sample: Sample, what: str) -> Floats:
 
 @validated
 class CoinPressCovariance(Estimator):
-    """The covariance of Gaussian vectors of mean 0; see `covariance_rounds`.
+    """The covariance of Gaussian vectors of mean 0; see `fit_covariance`.
 
     Under (epsilon, delta)-DP it runs with the largest rho whose conversion stays within the
     budget. Its error is ||S^(-1/2) (estimate - S) S^(-1/2)||_F, S the covariance.
@@ -111,7 +150,7 @@ class CoinPressCovariance(Estimator):
 
     bound: Annotated[float, Field(gt=0, le=1e100)]
     rounds: Rounds = 3
-    b: Probability = 0.1
+    b: Probability = COVARIANCE_B
     notions: ClassVar[tuple[type[Budget], ...]] = (ZCDP, ApproxDP)
     multivariate: ClassVar[bool] = True
     estimand: ClassVar[str] = "covariance"
@@ -126,11 +165,12 @@ class WhitenedCoinPressMean(Estimator):
     """The mean of a Gaussian whose covariance is not known: covariance first, then mean.
 
     Of disjoint pairs of records the half differences (x - y)/sqrt(2) have mean 0 and the
-    records' covariance; replacing one record changes one of them. From the share of rho that
-    `covariance_share` says `covariance_rounds` makes an estimate S of it; with the rest the
-    records times S^(-1/2), whose covariance is about I, go through the rounds of
-    `CoinPressMean` from radius R ||S^(-1/2)||, and the result goes back. That makes the noise
-    as wide as the data in every direction.
+    records' covariance; replacing one record changes one of them. The share of the budget that
+    `covariance_share` says goes to `fit_covariance` on them. Its last A and Z give
+    B = A (Z + slack I)^(-1/2), and the records times B have a covariance of at most I, with
+    high probability, and near it where Z exceeds the slack. With the rest they go through the
+    rounds of `CoinPressMean` from radius R ||B||, and the result goes back. That makes the noise
+    as wide as the data in every direction that the covariance's noise lets it see.
 
     Parameters
     ----------
@@ -144,9 +184,6 @@ class WhitenedCoinPressMean(Estimator):
         Of the budget.
     b : float in (0, 1)
         Failure probability of one tail bound of the mean.
-    least : float > 0
-        A lower bound on the covariance's eigenvalues over u: smaller ones of the estimate are
-        set to it.
     """
 
     radius: Radius
@@ -155,7 +192,6 @@ class WhitenedCoinPressMean(Estimator):
     covariance_rounds: Rounds = 3
     covariance_share: Probability = 0.5
     b: Probability = 0.01
-    least: Annotated[float, Field(gt=0, le=1)] = 1e-6
     notions: ClassVar[tuple[type[Budget], ...]] = (ZCDP, ApproxDP)
     multivariate: ClassVar[bool] = True
 
@@ -163,15 +199,15 @@ class WhitenedCoinPressMean(Estimator):
         x = np.clip(_records(sample, "an unknown covariance"), -LARGEST, LARGEST)
         spread, fine = under_zcdp(ledger).split(self.covariance_share, 1 - self.covariance_share)
         pairs = (x[:, 1 : sample.n - sample.n % 2 : 2] - x[:, : sample.n - 1 : 2]) / np.sqrt(2)
-        found, _ = covariance_rounds(pairs, self.bound, self.covariance_rounds, 0.1, spread)
-        values, vectors = np.linalg.eigh(found)
-        root = np.sqrt(np.maximum(values, self.least * self.bound))
-        whiten, colour = (_rebuilt(r, vectors) for r in (1 / root, root))
+        fit = fit_covariance(pairs, self.bound, self.covariance_rounds, COVARIANCE_B, spread)
+        whiten = fit.transform @ _rebuilt((fit.values + fit.slack) ** -0.5, fit.vectors)
         assert isinstance(fine.budget, ZCDP)
-        radius = np.minimum(self.radius / root[:, 0], 1e300)
+        largest = np.linalg.norm(whiten, ord=2, axis=(1, 2))
+        radius = np.minimum(self.radius * largest, 1e300)
         plan = schedule(sample.n, sample.d, radius, fine.budget.rho, self.rounds, self.b)
         last = shrinking_balls(DenseSample(x @ whiten), plan, 1.0, fine)[-1]
         value, before = (
-            (vector[:, None] @ colour)[:, 0] for vector in (last.value, last.before_noise)
+            np.asarray(np.linalg.solve(whiten.transpose(0, 2, 1), v[..., None])[..., 0], float)
+            for v in (last.value, last.before_noise)
         )
         return Estimate(value, before)

@@ -21,6 +21,7 @@ from dpbench.report.figures import (
     Results,
     axis_label,
     budget_text,
+    frame,
     legend,
     panels,
     power_text,
@@ -92,10 +93,10 @@ class ErrorAgainstN(Figure):
                 self._theory(ax, curve, results.claims, str(family), str(estimator))
             self._bound(ax, panel)
             ax.set(xscale="log", xlabel="$n$", title=title)
-            if self.metric not in {"miss_rate", "mean_error"}:
+            if self.metric not in {"miss_rate", "mean_error", "failure_rate"}:
                 ax.set_yscale("log")
             ax.set_ylabel(axis_label(self.metric))
-            ax.minorticks_off()
+            frame(ax, panel["n"])
         legend(canvas)
         return canvas
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
@@ -30,6 +30,7 @@ __all__ = [
     "Results",
     "axis_label",
     "budget_text",
+    "frame",
     "legend",
     "number_text",
     "panels",
@@ -43,12 +44,14 @@ Metric = Literal[
     "q90", "private_q90", "sampling_q90", "mean_error", "failure_rate", "width_q50", "miss_rate",
     "outside_q90", "tv_q50", "tv_q90", "trimmed_mean", "core_q50", "noise_q90", "bias_q90",
 ]  # fmt: skip
+MOST_TICKS = 6
+FEW_DECADES = 1.7
 THEORY: dict[str, Any] = {"color": "black", "linestyle": ":", "linewidth": 0.9, "zorder": 1}
 BOUND: dict[str, Any] = {"color": "black", "linewidth": 1.2, "zorder": 3}
 METRIC_NAMES = {
     "q90": "error (0.9 quantile)",
     "mean_error": "mean error",
-    "private_q90": "bias + noise (0.9 quantile)",
+    "private_q90": "bias + noise\n(0.9 quantile)",
     "sampling_q90": "sampling error\n(0.9 quantile)",
     "width_q50": "interval width\n(median)",
     "miss_rate": "share of intervals\nthat miss",
@@ -56,7 +59,7 @@ METRIC_NAMES = {
     "tv_q90": "total variation\n(0.9 quantile)",
     "tv_q50": "total variation (median)",
     "failure_rate": "failure rate",
-    "trimmed_mean": "error (10% trimmed mean)",
+    "trimmed_mean": "error\n(10% trimmed mean)",
     "core_q50": "core's share of\nthe records (median)",
     "noise_q90": "noise (0.9 quantile)",
     "bias_q90": "bias (0.9 quantile)",
@@ -161,6 +164,25 @@ def two_rows(columns: int) -> tuple[Canvas, list[Axes], list[Axes]]:
         squeeze=False,
     )
     return canvas, list(axes[0]), list(axes[1])
+
+
+def frame(ax: Axes, values: Iterable[float]) -> None:
+    """Ticks of logarithmic axes: powers of ten, and where few of them fit other numbers.
+
+    On the horizontal axis those are `values`, the places of points; on the vertical one 1, 2
+    and 5 times powers of ten.
+    """
+    from matplotlib.ticker import LogLocator
+
+    known = np.unique(np.fromiter(values, float))
+    if known.size and known[0] > 0 and np.log10(known[-1] / known[0]) < FEW_DECADES:
+        every = -(-known.size // MOST_TICKS)
+        ax.set_xticks(known[::every], [f"${number_text(value)}$" for value in known[::every]])
+    low, high = ax.get_ylim()
+    if ax.get_yscale() == "log" and 0 < low < high < low * 10**FEW_DECADES:
+        ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        ax.yaxis.set_major_formatter(lambda value, _: f"${number_text(value)}$")
+    ax.minorticks_off()
 
 
 def power_text(n: float) -> str:

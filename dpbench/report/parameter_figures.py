@@ -18,6 +18,7 @@ from dpbench.report.figures import (
     Metric,
     Results,
     axis_label,
+    frame,
     legend,
     panels,
 )
@@ -53,8 +54,8 @@ def _error() -> list[Metric]:
 class AgainstParameter(Figure):
     """Columns of the summary against a parameter, a panel per column and law.
 
-    Dotted lines have the slope that a claim of the sweep predicts in the parameter, through
-    the geometric mean of what is measured.
+    Dotted lines have the slope that a claim of the sweep predicts in the parameter at fixed
+    n, through the geometric mean of what is measured.
 
     Parameters
     ----------
@@ -137,13 +138,22 @@ class AgainstParameter(Figure):
                 name = NAMES.get(self.parameter, self.parameter.replace("_", " "))
                 ax.set(xlabel=name, ylabel=axis_label(metric))
                 ax.set_title(law.replace("_", " ") if len(laws) > 1 else "")
-                if self.logarithmic:
-                    ax.set_xscale("log")
-                if metric not in RATES and np.all(panel[metric].dropna() > 0):
-                    ax.set_yscale("log")
-                ax.minorticks_off()
+                self._scale(ax, panel, metric)
         legend(canvas)
         return canvas
+
+    def _scale(self, ax: Axes, panel: pd.DataFrame, metric: str) -> None:
+        values = panel["value"]
+        # A mean of errors 0 and 1 is a rate; other errors of 0 are of estimators without privacy.
+        if metric not in RATES and not (metric == "mean_error" and (panel[metric] == 0).any()):
+            ax.set_yscale("log")
+        if self.logarithmic:
+            ax.set_xscale("log")
+            frame(ax, values)
+            return
+        frame(ax, [])
+        if np.all(values == np.round(values)):
+            ax.set_xticks(np.unique(values))
 
     def _rows(self, results: Results) -> pd.DataFrame:
         """The rows shown, with ``value`` of the parameter, ``law`` of the panel and ``line``."""
@@ -192,6 +202,7 @@ class AgainstParameter(Figure):
         ]
         about = claims[
             (claims["variable"] == self.parameter)
+            & (claims["of"] == "fixed_n")
             & (claims["metric"] == metric)
             & ~claims["at_most"].astype(bool)
             & (claims["privacy"].isna() | (claims["privacy"] == row["privacy"]))

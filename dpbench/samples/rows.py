@@ -79,17 +79,17 @@ class Core:
         """The core's rows that a ball may not contain, (trials, n); None if it contains all."""
         # Room for rounding: a row that is outside by that little may stay.
         bound = np.broadcast_to(np.asarray(radius) * (1 - 1e-12), self.radius.shape)
-        sure = norms(centre - self.centre) + self.radius <= bound
+        sure = np.asarray(norms(centre - self.centre) + self.radius <= bound)
         if np.all(sure):
             return None
         inside = _distances(self.values, self.squares, centre) <= bound[:, None]
-        leaving: Bools = self.held & ~(inside | np.asarray(sure)[:, None])
+        leaving: Bools = self.held & ~(inside | sure[:, None])
         return leaving if leaving.any() else None
 
     def without(self, leaving: Bools) -> Self:
         """The core without these rows."""
         held = self.held & ~leaving
-        changed = leaving.any(axis=1)[:, None]
+        changed = np.asarray(leaving.any(axis=1))[:, None]
         mean = np.where(changed, _share(self.values, held), self.mean)
         return replace(self, held=held, mean=mean)
 

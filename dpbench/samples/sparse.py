@@ -19,6 +19,7 @@ __all__ = ["SparseSample"]
 
 # Distinct values of a coordinate that `columns` will count.
 MOST_ATOMS = 64
+PROBE = 4096
 
 
 class SparseSample(Sample):
@@ -83,14 +84,14 @@ class SparseSample(Sample):
 
     @cached_property
     def _columns(self) -> CountedSample:
-        atoms, code = np.unique(np.append(self.rows_held.ravel(), 0.0), return_inverse=True)
+        atoms, code = _atoms(self.rows_held.ravel())
         if atoms.size > MOST_ATOMS:
             raise ValueError(f"coordinates have {atoms.size} distinct values, above {MOST_ATOMS}")
         column = self._trial[:, None] * self.d + np.arange(self.d)
-        cell = column.ravel() * atoms.size + code[:-1]
+        cell = column.ravel() * atoms.size + code
         counts = np.bincount(cell, minlength=self.trials * self.d * atoms.size)
         counts = counts.reshape(-1, atoms.size)
-        counts[:, code[-1]] += self.n - np.repeat(self.held, self.d)
+        counts[:, np.searchsorted(atoms, 0.0)] += self.n - np.repeat(self.held, self.d)
         return CountedSample(atoms, counts)
 
     def rows(self) -> Rows:
@@ -159,3 +160,14 @@ class SparseSample(Sample):
 
     def _takes_scalars(self) -> ValueError:
         return ValueError(f"this takes scalar records, got d = {self.d}; see columns()")
+
+
+def _atoms(values: Floats) -> tuple[Floats, NDArray[np.intp]]:
+    """The distinct values, 0 among them, and which of them each is."""
+    # Sorting a few of many equal values is cheaper than sorting all.
+    atoms = np.unique(np.append(values[:PROBE], 0.0))
+    code = np.minimum(np.searchsorted(atoms, values), atoms.size - 1)
+    if np.array_equal(atoms[code], values):
+        return atoms, code
+    atoms, code = np.unique(np.append(values, 0.0), return_inverse=True)
+    return atoms, code[:-1]
