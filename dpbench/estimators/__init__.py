@@ -11,6 +11,7 @@ from dpbench.estimators.heavy_tailed import HeavyTailedMean, LocalMean
 from dpbench.estimators.karwa_vadhan import KarwaVadhanMean, LearnedGaussian
 from dpbench.estimators.ksu20 import KSU20Mean, KSU20Range
 from dpbench.estimators.ksu20_ball import KSU20BallMean
+from dpbench.estimators.ksu20_cover import KSU20CoverMean
 from dpbench.estimators.nonprivate import EmpiricalMean, Median, MedianOfMeans, TrimmedMean
 from dpbench.estimators.shrinking import ShrinkingIntervals
 from dpbench.estimators.subsample import SubsampleAggregate, SubsampleTest
@@ -29,6 +30,7 @@ __all__ = [
     "FriendlyCoreMean",
     "HeavyTailedMean",
     "KSU20BallMean",
+    "KSU20CoverMean",
     "KSU20Mean",
     "KSU20Range",
     "KarwaVadhanMean",
