@@ -371,12 +371,6 @@ class KSU20CoverMean(Estimator):
         low, high = -0.5 * np.log(n) - 1, np.log(ksu20.LARGEST_ALPHA[self.constants])
         return float(np.exp(high if missing(high) >= 0 else brentq(missing, low, high, xtol=1e-12)))
 
-    def private_terms(
-        self, alpha: float, beta: float, n: float, budget: Budget, d: int = 1
-    ) -> dict[str, float]:
-        _, privacy, reach = self.terms(alpha, n, d, budget)
-        return {"privacy": float(privacy), "range": float(reach)}
-
     def promise(self, n: int, d: int, budget: Budget) -> float | None:
         """20 alpha in ``paper``, if n is enough for the centre; else nothing is promised."""
         alpha = self.accuracy(n, d, budget)

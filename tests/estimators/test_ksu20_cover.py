@@ -1,0 +1,642 @@
+"""KSU20's cover: the score by its definition, its sensitivity by brute force, and the choice."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from numpy.typing import NDArray
+from scipy import stats
+
+from dpbench.distributions.multivariate import MultivariateGaussian
+from dpbench.distributions.sparse import ProductTwoPoint, SignedTwoPoint
+from dpbench.estimators import Estimate, Estimator, ksu20, ksu20_cover, release
+from dpbench.estimators.ksu20_cover import Cover, KSU20CoverMean, Records, scores
+from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP
+from dpbench.privacy.histogram import fullest_bin
+from dpbench.samples import Bins, DenseSample, Sample, SparseSample
+from dpbench.samples.base import part_sizes
+
+Floats = NDArray[np.float64]
+FALSE_ALARM = 1e-6
+EPS = PureDP(1.0)
+
+
+def run(estimator: Estimator, sample: Sample, budget: Budget = EPS, seed: int = 0) -> Estimate:
+    return estimator.run(sample, Ledger(budget, np.random.default_rng(seed)))
+
+
+def of(values: Floats, groups: int = 1) -> Records:
+    """Records of a (trials, n, d) array."""
+    return Records.of(DenseSample(values), groups, np.random.default_rng(0))
+
+
+def axis(d: int, box: float) -> Floats:
+    """The points of an axis in units of alpha: a step of 1/sqrt(d), +-box reached or passed."""
+    steps = 1
+    while steps / math.sqrt(d) < 2 * box * (1 - 1e-9):
+        steps += 1
+    return np.asarray((np.arange(steps + 1) - steps / 2) / math.sqrt(d))
+
+
+def points(cover: Cover) -> Floats:
+    return np.array(list(itertools.product(axis(cover.d, cover.box), repeat=cover.d)))
+
+
+def naive_scores(
+    rows: Floats, groups: int, centre: Floats, cover: Cover, alpha: float, xi: float
+) -> Floats:
+    """By the definition: try all subsets of the records for every pair of points."""
+    n = len(rows)
+    ends = np.cumsum([0, *part_sizes(n, groups)])
+    subsets = np.array(list(itertools.product([False, True], repeat=n)))
+    grid = centre + alpha * points(cover)
+    found = []
+    for p in grid:
+        fewest = n * alpha
+        for q in grid:
+            distance = np.linalg.norm(q - p)
+            if distance <= cover.tie * alpha * (1 + 1e-9):
+                continue
+            y = np.clip(np.clip(rows - p, -1e200, 1e200) @ ((q - p) / distance), -xi, xi)
+            changed = np.where(subsets, xi, y)
+            means = [changed[:, a:b].mean(axis=1) for a, b in itertools.pairwise(ends)]
+            lost = np.median(means, axis=0) >= distance / 2
+            if lost.any():
+                fewest = min(fewest, subsets[lost].sum(axis=1).min())
+        found.append(fewest)
+    return np.array(found)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 4])
+@pytest.mark.parametrize("box", [0.4, 1.0, 1.3])
+def test_the_grid(d: int, box: float) -> None:
+    cover = Cover(d, box, 2.0)
+    np.testing.assert_allclose(cover.offsets, points(cover), atol=1e-12)
+    assert cover.offsets.max() >= box * (1 - 1e-12)
+    assert cover.offsets.max() - 0.5 / math.sqrt(d) < box
+    assert math.exp(cover.log_size) == pytest.approx(len(cover.offsets))
+    assert np.linalg.norm(cover.offsets[0]) == pytest.approx(cover.half_diagonal)
+    # Whatever is in the box is within 1/2 of a point.
+    some = np.random.default_rng(0).uniform(-box, box, (200, 1, d))
+    nearest = np.linalg.norm(some - cover.offsets, axis=2).min(axis=1)
+    assert nearest.max() <= 0.5 * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("d", "box", "tie"),
+    [(1, 3, 2), (1, 3, 2.5), (2, 3, 2), (2, 2, 0.1), (3, 1, 1), (3, 1.2, 0.9), (4, 0.5, 0.7)],
+)
+def test_the_nearest_rival_of_every_direction(d: int, box: float, tie: float) -> None:
+    cover = Cover(d, box, tie)
+    nearest: dict[tuple[int, ...], tuple[int, ...]] = {}
+    for step in itertools.product(range(1 - cover.per_axis, cover.per_axis), repeat=d):
+        square = sum(x * x for x in step)
+        if square <= tie**2 * d * (1 + 1e-9):
+            continue
+        divisor = math.gcd(*step)
+        direction = tuple(x // divisor for x in step)
+        before = nearest.get(direction)
+        if before is None or square < sum(x * x for x in before):
+            nearest[direction] = step
+    rivals = [tuple(rival) for rival in cover.rivals.tolist()]
+    assert sorted(rivals) == sorted(nearest.values())
+    lengths = [sum(x * x for x in rival) for rival in rivals]
+    assert lengths == sorted(lengths)
+
+
+# (cover, alpha, xi); in the third and the last some D/2 exceed xi: nobody loses so far away.
+SETTINGS = [
+    (Cover(1, 3.0, 2.0), 0.7, 3.0),
+    (Cover(2, 1.0, 0.8), 1.0, 2.0),
+    (Cover(2, 1.0, 0.8), 1.0, 0.8),
+    (Cover(2, 1.5, 1.5), 0.3, 5.0),
+    (Cover(3, 0.5, 0.5), 0.9, 1.1),
+    (Cover(3, 0.5, 0.5), 0.9, 0.4),
+]
+SHAPES = [(1, 1), (7, 1), (6, 3), (7, 3), (5, 5)]
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize(("n", "groups"), SHAPES)
+def test_the_score_by_its_definition(
+    monkeypatch: pytest.MonkeyPatch, setting: tuple[Cover, float, float], n: int, groups: int
+) -> None:
+    cover, alpha, xi = setting
+    rng = np.random.default_rng(1)
+    values = alpha * rng.standard_normal((6, n, cover.d))
+    values[1] = alpha * rng.standard_t(1.5, (n, cover.d))
+    values[2, 0] = [1e6, -2e6, 3e5][: cover.d]
+    values[3, -1] = [-1e150, 3e149, 1e100][: cover.d]
+    values[4] = values[4, 0]  # all rows equal
+    values[5] = values[5, :1] * np.linspace(0.1, 2, n)[:, None]  # collinear
+    centre = alpha * rng.standard_normal((6, cover.d))
+    cap = scores(of(values, groups), centre, cover, alpha, xi)
+    wanted = [
+        naive_scores(v, groups, c, cover, alpha, xi) for v, c in zip(values, centre, strict=True)
+    ]
+    np.testing.assert_array_equal(cap, wanted)
+    assert cap.max() <= n * alpha
+    # In small pieces, and trial by trial.
+    monkeypatch.setattr(ksu20_cover, "MOST_NUMBERS", 5)
+    np.testing.assert_array_equal(scores(of(values, groups), centre, cover, alpha, xi), wanted)
+
+
+def test_the_cap_binds() -> None:
+    """Ten records at 0; every rival is at D = 3 alpha: each sum must reach 15 alpha."""
+    zeros, centre, cover = of(np.zeros((1, 10, 1))), np.zeros((1, 1)), Cover(1, 3.0, 2.0)
+    # At alpha = 1 ceil(15/5) changes for 0, and for +-1, where y = 1 already, ceil(5/4).
+    found = scores(zeros, centre, cover, 1.0, 5.0)
+    np.testing.assert_array_equal(found, [[0, 0, 2, 3, 2, 0, 0]])
+    # At alpha = 0.3 it would be 9 for 0 and 8 for +-0.3; n alpha is 3.
+    found = scores(zeros, centre, cover, 0.3, 0.5)
+    np.testing.assert_array_equal(found, [[0, 0, 3, 3, 3, 0, 0]])
+    # With xi < D/2 nobody can lose, wherever the records are.
+    for far in (5.0, -5.0):
+        found = scores(of(np.array([[[0.0]] + [[far]] * 9])), centre, cover, 1.0, 1.2)
+        np.testing.assert_array_equal(found, [[10.0] * 7])
+
+
+def neighbours(values: Floats, n: int, groups: int, cover: Cover, alpha: float, xi: float) -> float:
+    """The largest change of any score over all datasets of n of the values, and all neighbours."""
+    index = np.indices((len(values),) * n).reshape(n, -1).T
+    centre = np.zeros((len(index), cover.d))
+    found = scores(of(values[index], groups), centre, cover, alpha, xi)
+    table = found.reshape(*[len(values)] * n, -1)
+    return max(float(np.ptp(table, axis=i).max()) for i in range(n))
+
+
+LINE = np.array([[-1e150], [-3.0], [-1.5], [0.0], [0.1], [1.5], [3.0], [1e6]])
+ROOT = math.sqrt(2)
+DIAGONAL = 0.1 * np.array([(0, 0), (1, 1), (3, 0), (-1, 2), (2, 2), (7, 5)])
+SQUARE = 0.1 + np.array([*itertools.product([-2.0, 0.0, 1.0], repeat=2), [1e6, -3e6], [-1e150, 1]])
+
+
+@pytest.mark.parametrize(
+    ("values", "n", "groups", "cover", "alpha", "xi"),
+    [
+        (LINE, 3, 1, Cover(1, 3.0, 2.0), 1.0, 3.0),
+        (LINE, 4, 1, Cover(1, 2.0, 0.9), 1.0, 1.5),
+        (LINE, 3, 3, Cover(1, 3.0, 2.0), 1.0, 3.0),
+        (LINE[1:-1], 5, 3, Cover(1, 2.0, 1.0), 2.0, 4.0),
+        (SQUARE, 2, 1, Cover(2, 2.0, 1.2), 1.0, 3.0),
+        (SQUARE, 3, 1, Cover(2, 1.0, 0.6), 2.0, 4.0),
+        (SQUARE, 3, 3, Cover(2, 1.5, 0.6), 1.0, 2.0),
+        (SQUARE[1:8], 4, 3, Cover(2, 1.0, 0.9), 1.0, 1.6),
+        # Sums along diagonals tie in the reals, where rounding errors could differ.
+        (DIAGONAL, 4, 1, Cover(2, 2.0, 0.9), 0.2 * ROOT, 0.6 * ROOT),
+        (DIAGONAL, 5, 1, Cover(2, 1.0, 0.9), 0.2 * ROOT, 0.6 * ROOT),
+        (DIAGONAL, 5, 3, Cover(2, 1.0, 0.9), 0.2 * ROOT, 0.6 * ROOT),
+    ],
+)
+def test_replacing_a_record_moves_every_score_by_at_most_one(
+    values: Floats, n: int, groups: int, cover: Cover, alpha: float, xi: float
+) -> None:
+    """All datasets over a few values, where sums tie exactly, and all their neighbours."""
+    assert neighbours(values, n, groups, cover, alpha, xi) == 1
+
+
+@pytest.mark.parametrize("d", [2, 3])
+@pytest.mark.parametrize("groups", [1, 3, 5])
+@pytest.mark.parametrize("n", [10, 29])
+def test_the_sensitivity_on_random_data(d: int, groups: int, n: int) -> None:
+    rng = np.random.default_rng(2)
+    cover, alpha = Cover(d, 1.2 if d == 2 else 0.8, 0.7), 0.4
+    largest = 0.0
+    for xi in (0.9, 6.0):
+        values = np.tile(rng.choice([0.2, 1.0, 30.0]) * rng.standard_t(3, (n, d)), (300, 1, 1))
+        values = np.round(values, 1)
+        base = scores(of(values[:1], groups), np.zeros((1, d)), cover, alpha, xi)
+        where = rng.integers(n, size=300)
+        spread = 10.0 ** rng.choice([-1, 0, 1, 6, 150], (300, 1))
+        values[np.arange(300), where] = spread * rng.standard_normal((300, d))
+        some = rng.integers(len(cover.places), size=100)
+        values[np.arange(100), where[:100]] = alpha * cover.offsets[some] + xi
+        found = scores(of(values, groups), np.zeros((300, d)), cover, alpha, xi)
+        assert np.abs(found - base).max() <= 1
+        largest = max(largest, float(np.abs(found - base).max()))
+    assert largest == 1
+
+
+def sparse_and_dense(d: int, n: int, held: list[int]) -> tuple[SparseSample, DenseSample]:
+    rng = np.random.default_rng(3)
+    rows = np.round(rng.standard_normal((sum(held), d)), 1)
+    dense = np.zeros((len(held), n, d))
+    for i, part in enumerate(np.split(rows, np.cumsum(held)[:-1])):
+        dense[i, : len(part)] = part
+    return SparseSample(rows, np.array(held), n), DenseSample(dense)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_sparse_and_dense_samples_have_the_same_scores(d: int) -> None:
+    cover, alpha, xi = Cover(d, 1.0, 0.7), 1.0, 1.3
+    centre = 0.1 * np.random.default_rng(4).standard_normal((4, d))
+    both = [
+        scores(Records.of(sample, 1, np.random.default_rng(0)), centre, cover, alpha, xi)
+        for sample in sparse_and_dense(d, 40, [30, 0, 7, 39])
+    ]
+    np.testing.assert_array_equal(both[0], both[1])
+    assert len(np.unique(both[0])) > 3
+
+    # In groups: rows that stand for many records, and the same one by one, in groups of two sizes.
+    rng = np.random.default_rng(5)
+    rows = np.round(rng.standard_normal((2, 3, 4, d)), 1)
+    weights = np.array([[5.0, 0, 3, 1], [1, 1, 6, 1], [2, 0, 0, 6]])
+    single = [
+        [np.repeat(r, w.astype(int), axis=0) for r, w in zip(t, weights, strict=True)] for t in rows
+    ]
+    dense = np.array([np.concatenate(trial) for trial in single])
+    many = Records(rows, np.tile(weights, (2, 1, 1)), weights.sum(axis=1))
+    np.testing.assert_array_equal(
+        scores(many, centre[:2], cover, alpha, xi),
+        scores(of(dense, 3), centre[:2], cover, alpha, xi),
+    )
+
+
+def greedy(y: Floats, weights: Floats, target: float, xi: float) -> float:
+    """Weighted records at the smallest y first."""
+    missing, count = target - float(y @ weights), 0.0
+    for value, weight in sorted(zip(y, weights, strict=True)):
+        if missing <= 0 or xi <= value:
+            break
+        taken = min(weight, math.ceil(missing / (xi - value)))
+        count, missing = count + taken, missing - taken * (xi - value)
+    return count if missing <= 1e-9 * abs(target) else math.inf
+
+
+@pytest.mark.parametrize("d", [1, 2])
+def test_the_scores_of_a_billion_records(d: int) -> None:
+    n, alpha, rng = 10**9, 0.01, np.random.default_rng(6)
+    xi = 2 / alpha
+    rows = rng.choice([-1.0, 0.0, 1.0, 5.0], (200, d)) / alpha
+    cover = Cover(d, 3.0, 2.0)
+    records = Records.of(SparseSample(rows, np.array([200]), n), 1, rng)
+    assert records.weights is not None
+    centre = rng.uniform(-alpha, alpha, (1, d))
+    found = scores(records, centre, cover, alpha, xi)[0]
+    grid = centre[0] + alpha * points(cover)
+    for i in rng.choice(len(grid), min(len(grid), 40), replace=False):
+        fewest = n * alpha
+        for q in grid:
+            distance = float(np.linalg.norm(q - grid[i]))
+            if distance > 2 * alpha * (1 + 1e-9):
+                y = np.clip((records.rows[0, 0] - grid[i]) @ ((q - grid[i]) / distance), -xi, xi)
+                fewest = min(fewest, greedy(y, records.weights[0, 0], n * distance / 2, xi))
+        # Projections are rounded to alpha/4096 here: n alpha/(8192 xi) records.
+        assert found[i] == pytest.approx(fewest, rel=1e-9, abs=1 + n * alpha / 4096 / xi)
+    assert found.max() > 1e4
+
+
+class Fixed:
+    """A coarse step that finds what it is told."""
+
+    def __init__(self, centre: Floats) -> None:
+        self.centre = centre
+
+    def run(self, sample: Sample, ledger: Ledger) -> Estimate:
+        ledger.pay()
+        value = np.tile(self.centre, sample.trials // self.centre.size)
+        return Estimate(value, value)
+
+    def promise(self, n: int, budget: Budget) -> None:
+        return None
+
+
+@pytest.mark.parametrize("epsilon", [0.6, 2.5])
+@pytest.mark.parametrize(("d", "groups"), [(1, 1), (2, 1), (2, 3)])
+def test_the_choice(monkeypatch: pytest.MonkeyPatch, epsilon: float, d: int, groups: int) -> None:
+    """Probabilities proportional to exp(epsilon score/2), by a chi-square test at 1e-6."""
+    trials, alpha, rng = 30_000, 1.0, np.random.default_rng(7)
+    centre = rng.uniform(-0.2, 0.2, d)
+    monkeypatch.setattr(KSU20CoverMean, "coarse", lambda *_: Fixed(centre))
+    values = 0.4 * rng.standard_normal((16, d))
+    box, tie = (3.0, 2.0) if d == 1 else (1.0, 0.8)
+    estimator = KSU20CoverMean(
+        k=2, radius=1.0, alpha=alpha, groups=groups, box=box, tie=tie, xi=2.0
+    )
+    sample = DenseSample(np.broadcast_to(values, (trials, 16, d)))
+    ledger = Ledger(PureDP(epsilon), rng)
+    found = estimator.run(sample, ledger)
+    cover = estimator.cover(d)
+    score = naive_scores(values[8:], groups, centre, cover, alpha, 2.0)
+    assert len(np.unique(score)) >= 3
+    weight = np.exp(epsilon * score / 2)
+    grid = centre + alpha * points(cover)
+    hit = np.linalg.norm(found.value[:, None] - grid, axis=2).argmin(axis=1)
+    np.testing.assert_allclose(found.value, grid[hit], atol=1e-12)
+    counts = np.bincount(hit, minlength=len(grid))
+    expected = trials * weight / weight.sum()
+    assert expected.min() > 5
+    assert stats.chisquare(counts, expected).pvalue > FALSE_ALARM
+    # For the books: the first of the highest score.
+    np.testing.assert_allclose(found.before_noise, np.tile(grid[score.argmax()], (trials, 1)))
+    assert ledger.spent == pytest.approx((epsilon,), rel=1e-12)
+
+
+@pytest.mark.parametrize("n", [60, 61])
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_the_steps_and_what_they_pay(monkeypatch: pytest.MonkeyPatch, d: int, n: int) -> None:
+    seen: dict[str, Any] = {}
+    score = ksu20_cover.scores
+
+    def spy_fullest(sample: Sample, bins: Bins, ledger: Ledger) -> Floats:
+        seen["coarse"] = (sample, bins, ledger)
+        return fullest_bin(sample, bins, ledger)
+
+    def spy_scores(records: Records, *args: Any) -> Floats:
+        seen["fine"] = (records, *args)
+        return score(records, *args)
+
+    monkeypatch.setattr(ksu20, "fullest_bin", spy_fullest)
+    monkeypatch.setattr(ksu20_cover, "scores", spy_scores)
+    values = np.random.default_rng(8).standard_normal((2, n, d))
+    kept = values.copy()
+    budget = PureDP(0.8)
+    ledger = Ledger(budget, np.random.default_rng(9))
+    estimator = KSU20CoverMean(k=3, radius=5.0, alpha=0.5, groups=3)
+    found = estimator.run(DenseSample(values), ledger)
+    np.testing.assert_array_equal(values, kept)
+    assert ledger.spent == pytest.approx(budget.amounts, rel=1e-12)
+    assert found.accuracy is None
+
+    # One half for the centre, coordinate by coordinate with 1/d of the budget, and bins for 1.
+    sample, bins, paid = seen["coarse"]
+    first = n - n // 2
+    quarter = first - first // 2
+    wanted = values[:, :quarter].transpose(0, 2, 1).reshape(2 * d, quarter)
+    np.testing.assert_array_equal(sample.values, wanted)
+    assert bins.width == 4
+    assert paid.budget.epsilon == pytest.approx(0.8 / d, rel=1e-12)
+    # The other half for the matches, in groups by index.
+    records, centre, cover, alpha, xi = seen["fine"]
+    assert alpha == 0.5
+    assert xi == pytest.approx(2 / 0.5**0.5 + 0.5 * cover.half_diagonal, rel=1e-12)
+    assert (cover.box, cover.tie) == (3.0, 2.0)
+    second = np.concatenate(
+        [r[: int(s)] for r, s in zip(records.rows[0], records.sizes, strict=True)]
+    )
+    np.testing.assert_array_equal(second, values[0, first:])
+    assert records.sizes.tolist() == part_sizes(n // 2, 3)
+    assert np.abs(found.value - centre).max() <= alpha * cover.offsets.max() * (1 + 1e-12)
+
+
+def test_a_large_budget_takes_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Floats] = []
+    score = ksu20_cover.scores
+
+    def spy(*args: Any) -> Floats:
+        seen.append(score(*args))
+        return seen[-1]
+
+    monkeypatch.setattr(ksu20_cover, "scores", spy)
+    sample = MultivariateGaussian(d=2, norm=3.0).sample(np.random.default_rng(10), 50, 2000)
+    estimator = KSU20CoverMean(k=2, radius=10.0, alpha=0.2)
+    found = run(estimator, sample, PureDP(1e6))
+    first = seen[0].argmax(axis=1)
+    offsets = estimator.cover(2).offsets
+    step = found.value - found.before_noise + 0.2 * offsets[first]
+    chosen = np.abs(step[:, None] - 0.2 * offsets).sum(axis=2).argmin(axis=1)
+    np.testing.assert_array_equal(seen[0][np.arange(50), chosen], seen[0].max(axis=1))
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 4])
+def test_as_printed_all_points_tie(monkeypatch: pytest.MonkeyPatch, d: int) -> None:
+    """Then the choice is uniform on the grid: a chi-square test at 1e-6."""
+    monkeypatch.setattr(KSU20CoverMean, "coarse", lambda *_: Fixed(np.zeros(d)))
+    estimator = KSU20CoverMean(k=2, radius=1.0, alpha=0.05, constants="paper", groups=3)
+    cover = estimator.cover(d)
+    assert (cover.box, cover.tie) == (1.0, 20.0)
+    assert estimator.half_clip(0.05, d) == pytest.approx(60 / 0.05, rel=1e-12)
+    assert len(cover.rivals) == 0
+    trials = 20 * len(cover.places)
+    values = np.broadcast_to(np.random.default_rng(11).standard_cauchy((12, d)), (trials, 12, d))
+    found = run(estimator, DenseSample(values), PureDP(5.0), seed=12)
+    assert np.all(found.before_noise == 0.05 * cover.offsets[0])
+    step = np.rint((found.value - found.before_noise) * math.sqrt(d) / 0.05)
+    index = np.ravel_multi_index(tuple(step.T.astype(int)), (cover.per_axis,) * d)
+    counts = np.bincount(index, minlength=len(cover.places))
+    assert stats.chisquare(counts).pvalue > FALSE_ALARM
+
+
+def test_as_printed_all_points_tie_up_to_a_hundred_dimensions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ksu20_cover, "MOST_POINTS", 1e300)
+    diagonals = [
+        2 * KSU20CoverMean(k=2, radius=1, constants="paper").cover(d).half_diagonal
+        for d in range(1, 102)
+    ]
+    assert max(diagonals[:100]) == 20
+    assert diagonals[100] > 20
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 4])
+@pytest.mark.parametrize("beta", [0.1, 0.5])
+def test_the_groups_of_a_match(d: int, beta: float) -> None:
+    paper = KSU20CoverMean(k=2, radius=1.0, constants="paper", beta=beta).match_groups(d)
+    least = 400 * d * math.log(8 * math.sqrt(d) / beta)
+    assert paper % 2 == 1
+    assert least <= paper < least + 2
+    assert KSU20CoverMean(k=2, radius=1.0, beta=beta).match_groups(d) == 1
+    assert KSU20CoverMean(k=2, radius=1.0, groups=5).match_groups(d) == 5
+    with pytest.raises(ValueError, match="groups is 4"):
+        KSU20CoverMean(k=2, radius=1.0, groups=4)
+
+
+def test_the_promise_of_the_paper() -> None:
+    """20 alpha with probability 0.9 where n is enough for the centre: binomial test at 1e-6."""
+    d, trials = 2, 100
+    estimator = KSU20CoverMean(k=2, radius=50.0, alpha=0.06, constants="paper", groups=1)
+    n = math.ceil(estimator.terms(0.06, 1e9, d, EPS).sum())
+    assert n <= 10**12
+    assert estimator.promise(n, d, EPS) == pytest.approx(1.2)
+    assert estimator.promise(int(0.99 * n), d, EPS) is None
+    assert KSU20CoverMean(k=2, radius=50.0, alpha=0.06).promise(n, d, EPS) is None
+    law = ProductTwoPoint(d=d, p=10 / n)
+    found = run(estimator, law.sample(np.random.default_rng(13), trials, n), EPS)
+    assert found.accuracy == pytest.approx(1.2)
+    misses = int(np.sum(np.linalg.norm(found.value - law.mean, axis=1) > 1.2))
+    assert stats.binom.sf(misses - 1, trials, 0.1) > FALSE_ALARM
+
+
+@pytest.mark.parametrize("k", [2.0, 3.5])
+@pytest.mark.parametrize("d", [1, 2, 3])
+@pytest.mark.parametrize("alpha", [0.8, 0.01])
+def test_the_records_that_an_error_asks_for(k: float, d: int, alpha: float) -> None:
+    """The formulas of the class, each third of beta at its place."""
+    eps, beta, radius = 0.3, 0.2, 30.0
+    estimator = KSU20CoverMean(k=k, radius=radius, beta=beta)
+    cover = estimator.cover(d)
+    sampling, privacy, reach = estimator.terms(alpha, 1e6, d, PureDP(eps))
+    norm = math.sqrt(d) + math.sqrt(2 * math.log(3 / beta))
+    assert norm / math.sqrt(sampling / 2) == pytest.approx(alpha, rel=1e-12)
+    # At N = privacy/2 the score of a good point is 2 ln(3 points/beta)/eps.
+    xi = estimator.half_clip(alpha, d)
+    assert xi == pytest.approx(2 * alpha ** (-1 / (k - 1)) + alpha * cover.half_diagonal, rel=1e-12)
+    bias = (k - 1) ** (k - 1) / k**k / 2 ** (k - 1)
+    least = privacy / 2 * (0.5 - bias) * alpha / (2 * xi)
+    assert least == pytest.approx(2 / eps * math.log(3 * len(cover.places) / beta), rel=1e-9)
+    # A quarter of the records fills the histogram; its noise is 2 d/eps.
+    bins = math.ceil((2 * radius + 8) / 4)
+    noise = 2 * d / eps * math.log(3 * d * bins / beta)
+    assert noise == pytest.approx(reach / 4 / 16, rel=1e-12)
+
+    paper = KSU20CoverMean(k=k, radius=radius, beta=beta, constants="paper")
+    one = ksu20.KSU20Mean(k=k, radius=radius, beta=beta / d, constants="paper")
+    asked = ksu20.samples_for(alpha, 1e6, k, radius, PureDP(eps / d), "paper")
+    assert paper.coarse(alpha, d).groups == one.groups
+    total = paper.terms(alpha, 1e6, d, PureDP(eps)).sum()
+    assert total == pytest.approx(4 * one.groups * asked, rel=1e-9)
+
+
+@pytest.mark.parametrize("constants", ["paper", "practical"])
+@pytest.mark.parametrize("d", [1, 3])
+def test_accuracy_inverts_the_terms(constants: ksu20.Constants, d: int) -> None:
+    largest = {"paper": 1 / 16, "practical": 1.0}[constants]
+    for k in (2, 3.0, 10):
+        for radius in (0.0, 1e6, 1e300):
+            estimator = KSU20CoverMean(k=k, radius=radius, constants=constants)
+            for n in (1, 10**3, 10**6, 10**9, 10**12):
+                alpha = estimator.accuracy(n, d, EPS)
+                needed = estimator.terms(alpha, n, d, EPS).sum()
+                if alpha == largest:
+                    assert needed >= n
+                else:
+                    assert alpha < largest
+                    assert needed == pytest.approx(n, rel=1e-9)
+    assert KSU20CoverMean(k=2, radius=1.0, alpha=0.3).accuracy(1, d, EPS) == 0.3
+    with pytest.raises(ValueError, match=r"tie = 1\.0 .* is too small: give alpha"):
+        run(KSU20CoverMean(k=2, radius=1.0, tie=1.0), DenseSample(np.zeros((1, 9, d))))
+
+
+ASKED = [(1, 0.3), (1, 0.02), (2, 0.3), (2, 0.02), (3, 0.5)]
+
+
+@pytest.mark.parametrize(("d", "alpha"), ASKED)
+@pytest.mark.parametrize("k", [2, 4])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0])
+def test_enough_records(
+    monkeypatch: pytest.MonkeyPatch, d: int, alpha: float, k: float, epsilon: float
+) -> None:
+    """At the n of the formula the box holds the mean, and the error is within alpha.
+
+    Both with probability 0.9: binomial tests with false-alarm probability 1e-6 each.
+    """
+    centres = []
+    score = ksu20_cover.scores
+
+    def spy(records: Records, centre: Floats, *args: Any) -> Floats:
+        centres.append(centre)
+        return score(records, centre, *args)
+
+    monkeypatch.setattr(ksu20_cover, "scores", spy)
+    estimator = KSU20CoverMean(k=k, radius=10.0)
+    budget, trials = PureDP(epsilon), 100 if d < 3 else 10
+    n = math.ceil(estimator.terms(alpha, 1.0, d, budget).sum())
+    assert estimator.accuracy(n, d, budget) == pytest.approx(alpha, rel=1e-3)
+    rare = alpha ** (k / (k - 1))
+    for p in (0.05 * rare, 0.5 * rare):
+        law = SignedTwoPoint(d=d, p=p, k=k, sign=-1)
+        found = run(estimator, law.sample(np.random.default_rng(14), trials, n), budget, seed=15)
+        outside = np.any(np.abs(centres[-1] - law.mean) > 3 * alpha, axis=1)
+        wrong = ~(np.linalg.norm(found.value - law.mean, axis=1) <= alpha)
+        for misses in (outside, wrong):
+            assert stats.binom.sf(int(misses.sum()) - 1, trials, 0.1) > FALSE_ALARM
+    assert centres
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_a_gaussian_far_out(d: int) -> None:
+    """The error is within alpha with probability 0.9: binomial test at 1e-6."""
+    estimator, law = KSU20CoverMean(k=2, radius=100.0), MultivariateGaussian(d=d, norm=95.0)
+    n, trials = 12_000, 40 if d < 3 else 5
+    alpha = estimator.accuracy(n, d, EPS)
+    assert alpha < 0.5
+    found = run(estimator, law.sample(np.random.default_rng(16), trials, n), seed=17)
+    misses = int(np.sum(~(np.linalg.norm(found.value - law.mean, axis=1) <= alpha)))
+    assert stats.binom.sf(misses - 1, trials, 0.1) > FALSE_ALARM
+
+
+def test_too_many_points_are_refused() -> None:
+    estimator = KSU20CoverMean(k=2, radius=1.0)
+    for d, text in (
+        (4, "d = 4 with 13 points per axis makes 28561 points"),
+        (50, r"44\^50 points"),
+    ):
+        ledger = Ledger(EPS, np.random.default_rng(0))
+        with pytest.raises(ValueError, match=text + ".* above the limit of 5000"):
+            estimator.run(DenseSample(np.zeros((1, 9, d))), ledger)
+        assert ledger.spent == (0.0,)
+    for d, box in ((1, 2499.5), (4, 1.75), (12, 0.14)):
+        assert len(Cover(d, box, 2.0).places) <= 5000
+    for d, box in ((1, 2500.0), (4, 1.76), (13, 0.1)):
+        with pytest.raises(ValueError, match="above the limit"):
+            Cover(d, box, 2.0)
+
+
+@pytest.mark.parametrize("budget", [ZCDP(1.0), ApproxDP(1.0, 1e-6), NonPrivate()])
+def test_pure_dp_only(budget: Budget) -> None:
+    with pytest.raises(ValueError, match="it supports: pure"):
+        run(KSU20CoverMean(k=2, radius=1.0), DenseSample(np.zeros((1, 9, 2))), budget)
+
+
+def test_too_few_records_and_scalars() -> None:
+    for n, groups in ((1, 1), (5, 3)):
+        with pytest.raises(ValueError, match=f"{n} records cannot fill two halves of {groups}"):
+            run(KSU20CoverMean(k=2, radius=1.0, groups=groups), DenseSample(np.zeros((1, n, 2))))
+    with pytest.raises(ValueError, match="takes vectors"):
+        run(KSU20CoverMean(k=2, radius=1.0), DenseSample(np.zeros((1, 9))))
+
+
+def hostile(n: int, d: int) -> list[Floats]:
+    rng = np.random.default_rng(18)
+    line = rng.standard_normal((n, 1))
+    far = rng.standard_normal((n, d))
+    far[: n // 2] *= 10.0 ** rng.integers(-300, 300, (n // 2, 1))
+    largest = np.finfo(float).max
+    return [
+        np.zeros((n, d)),
+        np.full((n, d), 7.3),
+        np.full((n, d), -largest),
+        rng.choice([-largest, largest], (n, d)),
+        np.where(np.arange(n) % 2, 1e150, -1e150)[:, None] * np.ones(d),
+        far,
+        line * np.arange(1, d + 1),  # collinear
+        np.round(rng.standard_normal((n, d))),  # duplicates
+        np.full((n, d), 5e-324),
+        1e15 + rng.standard_normal((n, d)),
+    ]
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+@pytest.mark.parametrize("n", [3, 4, 31])
+@pytest.mark.parametrize("radius", [0.0, 10.0, 1e300])
+def test_hostile_data(d: int, n: int, radius: float) -> None:
+    data = np.stack(hostile(n, d))
+    kept = data.copy()
+    groups = 3 if n > 30 else 1
+    for alpha in (1.0, None, 1e-6) if d < 3 else (1.0,):
+        box = None if d < 3 else 1.5
+        estimator = KSU20CoverMean(k=2, radius=radius, alpha=alpha, groups=groups, box=box)
+        found = run(estimator, DenseSample(data))
+        assert np.all(np.isfinite(found.value))
+        np.testing.assert_array_equal(data, kept)
+    assert np.shape(release(estimator, data[5], EPS, rng=np.random.default_rng(0))) == (d,)
+
+
+def test_the_smallest_error_is_no_problem() -> None:
+    for k in (2, 6):
+        sample = DenseSample(np.random.default_rng(19).standard_normal((2, 20, 2)))
+        estimator = KSU20CoverMean(k=k, radius=1.0, alpha=1e-100, xi=1e-6)
+        assert np.all(np.isfinite(run(estimator, sample).value))
+
+
+def test_the_configuration() -> None:
+    path = Path(__file__).parents[2] / "conf/estimator/ksu20_cover_mean.yaml"
+    made = Estimator.build({**yaml.safe_load(path.read_text()), "k": 2}, "estimator")
+    assert made == KSU20CoverMean(k=2, radius=10.0)
