@@ -14,6 +14,8 @@ from dpbench.parameters import ConfigError
 from dpbench.privacy import NonPrivate
 from dpbench.runner.block import Setting
 from dpbench.runner.plan import Cell, Sweep, pick
+from dpbench.samples.base import Floats
+from dpbench.theory.theorems import Theorem
 
 __all__ = ["check_claim", "chosen_settings", "rows_about", "shares_data", "with_parameters"]
 
@@ -100,8 +102,8 @@ def check_claim(sweep: Sweep, cells: Sequence[Cell], claim: Claim, where: str) -
             f"{where}.n_min: {claim.n_min}: the sweep runs no n in the claim's regime"
         )
     theorem = claim.statement
-    if claim.over is not None and claim.over not in {setting.label for _, setting in chosen}:
-        raise ConfigError(f"{where}.over: {claim.over!r}: not among the claim's estimators")
+    if claim.over is not None:
+        _check_pairs(chosen, claim.over, f"{where}.over")
     for label in {cell.family_label for cell, _ in chosen}:
         k = sweep.families[label].moment_order
         if not np.isfinite(claim.predicted(np.nan if k is None else k)):
@@ -112,6 +114,23 @@ def check_claim(sweep: Sweep, cells: Sequence[Cell], claim: Claim, where: str) -
                 label = cell.family_label
                 raise ConfigError(f"{where}.families: {label!r}: no lower bound is known for it")
     _check_grid(sweep, chosen, claim, where)
+
+
+def _check_pairs(chosen: Sequence[tuple[Cell, Setting]], over: str, where: str) -> None:
+    """Refuse a ratio that has no numerator, or lacks a denominator somewhere."""
+    at = [((cell.family_label, cell.n, setting.budget), setting.label) for cell, setting in chosen]
+    below = {place for place, label in at if label == over}
+    above = [(place, label) for place, label in at if label != over]
+    if not below:
+        raise ConfigError(f"{where}: {over!r}: not among the claim's estimators")
+    if not above:
+        raise ConfigError(f"{where}: {over!r}: no other estimator to put over it")
+    for (family, n, budget), label in above:
+        if (family, n, budget) not in below:
+            raise ConfigError(
+                f"{where}: {over!r}: it does not run on {family} at n = {n} under {budget}, "
+                f"as {label} does"
+            )
 
 
 def _check_grid(
@@ -149,6 +168,19 @@ def _check_grid(
                     f"{where}: {at} has fewer than two values of {theorem.variable} on "
                     f"{curve.iloc[0]['family']}; an exponent needs two or more"
                 )
+            _check_separate(theorem, curve, values, f"{where}: {at}")
+
+
+def _check_separate(theorem: Theorem, curve: pd.DataFrame, values: Floats, where: str) -> None:
+    """Refuse a grid on which n and the variable of an exponent cannot be told apart."""
+    if theorem.of == "samples":
+        if curve.groupby(values)["n"].nunique().min() < 2:
+            raise ConfigError(f"{where} runs at one n for a {theorem.variable}; two are needed")
+        return
+    n = np.log(curve["n"].to_numpy(float))
+    columns = [np.ones_like(n), np.log(values), *([n] if np.ptp(n) else [])]
+    if np.linalg.matrix_rank(np.stack(columns)) < len(columns):
+        raise ConfigError(f"{where}: n and {theorem.variable} change together on its grid")
 
 
 def with_parameters(summary: pd.DataFrame, sweep: Sweep) -> pd.DataFrame:

@@ -204,7 +204,11 @@ def evaluate(
         summary, errors = held_out(summary, errors)
     if theorem.variable == "limit" and errors is not None:
         summary, errors = held_out_cell(summary, errors, theorem.metric)
-    enough = errors is None or min(map(len, errors)) >= LEAST_TRIALS
+    enough = True
+    if errors is not None:
+        enough = min(map(len, errors)) >= LEAST_TRIALS
+    elif theorem.metric == "mean_error":
+        enough = bool(summary["trials"].min() >= LEAST_TRIALS)
     if theorem.of == "samples":
         assert errors is not None
         curves, draws = sample_complexity(summary, errors, claim.alphas, BETA, shared=shared)
@@ -238,7 +242,8 @@ def curve_columns(theorem: Theorem) -> list[str]:
     if theorem.variable in {"radius", "log_radius"}:
         return ["family", "k", "series", *BUDGET]
     if theorem.variable in {"d", "norm"}:
-        return ["law", "k", "series", *BUDGET]
+        other = "norm" if theorem.variable == "d" else "d"
+        return ["law", other, "k", "estimator", *BUDGET]
     return [column for column in CURVE if column != theorem.variable]
 
 
@@ -260,9 +265,10 @@ def _ratios(curves: pd.DataFrame, draws: Floats, over: str) -> tuple[pd.DataFram
     below = curves[curves["estimator"] == over][at].reset_index(names="below")
     above = curves[curves["estimator"] != over].reset_index(names="above").merge(below, on=at)
     value = curves["value"].to_numpy()
-    ratio = value[above["above"]] / value[above["below"]]
-    pairs = above.drop(columns=["above", "below"]).assign(value=ratio)
-    return pairs, draws[above["above"]] / draws[above["below"]]
+    with np.errstate(divide="ignore", invalid="ignore"):  # where nothing errs
+        ratio = value[above["above"]] / value[above["below"]]
+        draws = draws[above["above"]] / draws[above["below"]]
+    return above.drop(columns=["above", "below"]).assign(value=ratio), draws
 
 
 def _replicates(

@@ -126,11 +126,11 @@ class ProductTwoPoint(_Sparse):
 class SignedTwoPoint(_Sparse):
     """0 with probability 1 - p, else tau (sign, +-1, ..., +-1) with random signs.
 
-    The law that a ball clips worst: where it is not zero it has norm tau sqrt(d), and its
-    whole mean p tau lies along the first axis. By Khintchine's inequality with the best
-    constant (Haagerup 1981) the k-th absolute moment of <v, (sign, +-1, ...)> is at most
-    g = E|N(0,1)|^k for every unit vector v, and by Minkowski's
-    E|<v, X - mean>|^k <= (1-p) (p tau)^k + p tau^k (g^(1/k) + p)^k, which tau makes 1.
+    Hard for estimators that clip to a ball, and for k = 2 the worst law there is: where it is
+    not zero it has norm tau sqrt(d), and its whole mean p tau lies along the first axis. By
+    Khintchine's inequality with the best constant (Haagerup 1981) the k-th absolute moment of <v,
+    (sign, +-1, ...)> is at most g = E|N(0,1)|^k for every unit vector v, and by Minkowski's E|<v,
+    X - mean>|^k <= (1-p) (p tau)^k + p tau^k (g^(1/k) + p)^k, which tau makes 1.
 
     Parameters
     ----------

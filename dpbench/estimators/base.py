@@ -37,7 +37,8 @@ class Estimate:
     accuracy : float, optional
         The error that the estimator promises to keep with probability 1 - beta.
     core : (trials,) array, optional
-        The share of the records that a filter keeps; for the books only, like `before_noise`.
+        The mean weight that a filter gives to the records; for the books only, like
+        `before_noise`.
     """
 
     value: Floats

@@ -25,6 +25,7 @@ from dpbench.samples.rows import norms
 __all__ = ["CoinPressCovariance", "WhitenedCoinPressMean", "covariance_rounds", "fit_covariance"]
 
 Floats = NDArray[np.float64]
+Bound = Annotated[float, Field(ge=1e-100, le=1e100)]
 # Numbers beyond this are moved to it, so that sums of products with them do not overflow.
 LARGEST = 1e150
 # Probability that a record is projected, in the authors' code.
@@ -148,7 +149,7 @@ class CoinPressCovariance(Estimator):
         Probability that a record is projected; 0.1 in the authors' code.
     """
 
-    bound: Annotated[float, Field(gt=0, le=1e100)]
+    bound: Bound
     rounds: Rounds = 3
     b: Probability = COVARIANCE_B
     notions: ClassVar[tuple[type[Budget], ...]] = (ZCDP, ApproxDP)
@@ -187,7 +188,7 @@ class WhitenedCoinPressMean(Estimator):
     """
 
     radius: Radius
-    bound: Annotated[float, Field(gt=0, le=1e100)]
+    bound: Bound
     rounds: Rounds = 4
     covariance_rounds: Rounds = 3
     covariance_share: Probability = 0.5

@@ -215,10 +215,11 @@ def friendly_mean(
 class FriendlyCoreMean(Estimator):
     """The mean of the records that have many friends: those within a distance r.
 
-    The module proves that it is (epsilon, delta)-DP. No bound on the mean is needed, and up
-    to half of the records may lie anywhere: if a fraction eta is far off, and the others
-    are friends, W/n is near (1 - eta)(1 - 2 eta). With W = n and threshold 1/4 a release
-    succeeds with probability 0.99 from about n = 142 records (epsilon = 1, delta = 1e-6).
+    The module proves that it is (epsilon, delta)-DP. No bound on the mean is needed, and some
+    records may lie anywhere: if a fraction eta < 1/2 is far off, and the others are friends, W/n
+    is near (1 - eta)(1 - 2 eta), which is above the default threshold while eta < 0.31.
+    With W = n and threshold 1/4 a release succeeds with probability 0.99 from about n = 142
+    records (epsilon = 1, delta = 1e-6).
 
     Parameters
     ----------

@@ -52,8 +52,9 @@ class KSU20BallMean(Estimator):
 
     Replacing a record that is inside by another moves that mean by at most 2r/l <= 8r/(3n);
     if one of the two is outside and l changes, the sum S of norm at most (l-1) r that stays
-    and the row y give |(S + y)/l - S/(l-1)| <= |y|/l + |S|/(l (l-1)) <= 2r/l, the same; if l
-    stays 3n/4, by r/l. With noise of that sensitivity it is released and c added.
+    and the row y give |(S + y)/l - S/l'| <= |y|/l + |S| (1/l' - 1/l) <= 2r/l, the same, where
+    l' >= l - 1 is l - 1 or 3n/4; if l stays 3n/4, by r/l. With noise of that sensitivity it
+    is released and c added.
 
     Under (epsilon, delta) and with a finite radius R all runs with the largest rho whose
     conversion stays within the budget; with R infinite each coordinate has epsilon/d, delta/d.
@@ -71,13 +72,15 @@ class KSU20BallMean(Estimator):
         sensitivity is 2r/n.
     constants : {'paper', 'practical'}
         ``paper``: r = 4 sqrt(d)/alpha^(1/(k-1)), and the paper's constants for the centre.
-        ``practical``: r = sqrt(d) (1 + T), where 1 is what the centre may be off, and the
-        bias is at most alpha by the module's bounds at T.
+        ``practical``: r = sqrt(d) (1 + T), where 1 is what the centre may be off in every
+        coordinate.
     alpha : float in (0, 1], optional
-        The error sought. By default, in ``practical``, the T that minimises the bias bound
-        plus the 1 - beta quantile of the noise's norm (as ``minimax`` does for numbers); in
-        ``paper`` the alpha that Theorem 4.6 asks n = 16 d sd sqrt(2/3)/alpha^(k/(k-1)) for,
-        where sd is the noise's standard deviation at sensitivity 1, 1/sqrt(2 rho).
+        The error sought; in ``practical`` the module's bound on the bias at T is alpha (it is for
+        a ball around mu; one around a centre that is off may add a little). By default, in
+        ``practical``, the T that minimises the bias bound plus the 1 - beta quantile of the
+        noise's norm (as ``minimax`` does for numbers); in ``paper`` the alpha that Theorem 4.6
+        asks n = 16 d sd sqrt(2/3)/alpha^(k/(k-1)) for, where sd is the noise's standard deviation
+        at sensitivity 1, 1/sqrt(2 rho).
     beta : float in (0, 1)
         Failure probability that T is tuned for.
     """

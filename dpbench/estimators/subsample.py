@@ -58,9 +58,9 @@ class SubsampleAggregate(Estimator):
         the privacy rests on it.
     aggregate : {'median', 'mean', 'mode', 'friendly_core'}
         ``median``: `private_quantile`. ``mean``: the outputs clipped to the bounds, with
-        noise of sensitivity (upper - lower)/buckets. ``mode``: the middle of the fullest
-        bin of a private histogram with bins of width 2 resolution. ``friendly_core``:
-        `friendly_mean`, under (epsilon, delta) only.
+        noise of sensitivity (upper - lower)/buckets in every coordinate. ``mode``: the
+        middle of the fullest bin of a private histogram with bins of width 2 resolution.
+        ``friendly_core``: `friendly_mean`, under (epsilon, delta) only.
     resolution : float > 0
         To what accuracy an output is wanted, for median and mode.
     friends_within : float > 0, optional
@@ -91,12 +91,14 @@ class SubsampleAggregate(Estimator):
     @model_validator(mode="after")
     def _complete(self) -> Self:
         friendly = self.aggregate == "friendly_core"
-        if friendly != (self.friends_within is not None):
-            raise ValueError("friends_within belongs to the aggregate friendly_core")
+        if friendly and self.friends_within is None:
+            raise ValueError("the aggregate friendly_core needs friends_within")
+        if not friendly and self.friends_within is not None:
+            raise ValueError(f"the aggregate {self.aggregate} takes no friends_within")
         if not friendly and (self.lower is None or self.upper is None):
             raise ValueError(f"the aggregate {self.aggregate} needs lower and upper")
         if not self._bounds[0] < self._bounds[1]:
-            raise ValueError(f"upper must exceed lower, got [{self.lower}, {self.upper}]")
+            raise ValueError("upper must exceed lower, got [{:g}, {:g}]".format(*self._bounds))
         return self
 
     @property

@@ -27,7 +27,8 @@ class Ledger:
     disjoint sets of records fixed by index (the largest cost counts once). One ledger
     serves all trials of a batch: each trial is a release of its own. So does one ledger
     serve all groups of records that are rows of one batch (`Sample.groups`): they are
-    disjoint, and pay in parallel.
+    disjoint, and pay in parallel. The coordinates of vectors (`Sample.columns`) are not: for
+    them there is `repeated`.
 
     Parameters
     ----------

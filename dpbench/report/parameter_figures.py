@@ -99,6 +99,13 @@ class AgainstParameter(Figure):
             if guide not in GUIDES:
                 choices = ", ".join(GUIDES)
                 raise ConfigError(f"{where}.guides: {guide!r}: choose from {choices}")
+            needs = set(GUIDES[guide].needs)
+            if self.parameter not in needs or needs - {self.parameter, "d", "n", *BUDGET}:
+                raise ConfigError(f"{where}.guides: {guide!r}: it is about {', '.join(needs)}")
+        if self.parameter in BUDGET[1:]:
+            for label in pick(self._budgets, sweep.budgets, f"{where}.budget"):
+                if not hasattr(sweep.budgets[label], self.parameter):
+                    raise ConfigError(f"{where}.budget: {label!r}: it has no {self.parameter}")
         run = {n for part in sweep.parts.values() for n in part.sizes}
         for n in self._sizes:
             if n not in run:
@@ -133,7 +140,7 @@ class AgainstParameter(Figure):
                 for line, points in panel.groupby("line"):
                     worst = points.groupby("value")[metric].max().replace(np.inf, np.nan)
                     ax.plot(worst.index, worst, label=line, **style[str(line)])
-                    self._theory(ax, points, worst, results.claims, metric)
+                    self._theory(ax, points, worst, results, metric)
                 self._guides(ax, panel)
                 name = NAMES.get(self.parameter, self.parameter.replace("_", " "))
                 ax.set(xlabel=name, ylabel=axis_label(metric))
@@ -192,22 +199,22 @@ class AgainstParameter(Figure):
         return names
 
     def _theory(
-        self, ax: Axes, points: pd.DataFrame, worst: pd.Series, claims: pd.DataFrame, metric: str
+        self, ax: Axes, points: pd.DataFrame, worst: pd.Series, results: Results, metric: str
     ) -> None:
+        claims, row = results.claims, points.iloc[0]
         if claims.empty:
             return
-        row = points.iloc[0]
-        mine = [
-            str(row["estimator"]).startswith(label) for label in claims["estimator"].astype(str)
-        ]
+        names = {row["estimator"], results.sweep.series(row["estimator"])}
+        laws = {row["family"], results.sweep.law(row["family"], "d", "norm")}
         about = claims[
             (claims["variable"] == self.parameter)
             & (claims["of"] == "fixed_n")
             & (claims["metric"] == metric)
-            & ~claims["at_most"].astype(bool)
-            & (claims["privacy"].isna() | (claims["privacy"] == row["privacy"]))
-            & np.array(mine)
+            & claims["estimator"].isin(names)
+            & claims["distribution"].isin(laws)
         ]
+        for name in BUDGET:
+            about = about[about[name].isna() | (about[name] == row[name])]
         for predicted in about["predicted"].unique()[:1]:
             x = worst.index.to_numpy(float)
             shape = x**predicted

@@ -67,7 +67,8 @@ def _budget(row: Mapping[Hashable, Any]) -> str:
         for name, symbol in (("epsilon", "eps"), ("delta", "delta"), ("rho", "rho"))
         if pd.notna(row.get(name, np.nan))
     ]
-    return " ".join(amounts)
+    mechanism = str(row.get("privacy")).partition("_")[2]  # where it is not the default one
+    return " ".join([*amounts, *([mechanism] if mechanism else [])])
 
 
 def labelled(claims: pd.DataFrame) -> pd.DataFrame:

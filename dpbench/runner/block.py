@@ -93,9 +93,9 @@ class BlockResult:
         released. Of a released interval ``width``, ``missed`` (1 if the target is outside) and
         ``outside`` (the share of the records); of a learned Gaussian its total-variation
         distance ``tv`` from the law; of a promised accuracy the error over it,
-        ``promise``; of a filter the share of the records that it keeps, ``core``. These are
-        there if any setting has them, NaN for the settings that have not, and infinite
-        (``missed`` 1) where nothing was released.
+        ``promise``; of a filter the mean weight that it gives to the records, ``core``. These
+        are there if any setting has them, NaN for the settings that have not, and infinite
+        (``missed`` 1) where nothing was released, but for ``core``.
     failures : dict of (member, setting) index to text
         Settings that raised.
     cpu_seconds, peak_bytes : float

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -180,11 +181,15 @@ class Sweep:
     def family_value(self, label: str, parameter: str) -> Any:
         """A parameter of a family, or of the law if it is a family of one; None if it has none."""
         family = self.families[label]
-        return getattr(getattr(family, "distribution", family), parameter, None)
+        law = getattr(family, "distribution", family)
+        fields = {field.name for field in dataclasses.fields(law)}  # type: ignore[arg-type]
+        return getattr(law, parameter) if parameter in fields else None
 
 
 def _without(label: str, parameter: str, value: Any) -> str:
-    return label if value is None else label.replace(f"_{parameter}{_brief(value)}", "")
+    if value is None:
+        return label
+    return re.sub(rf"_{parameter}{re.escape(_brief(value))}(?=_|$)", "", label)
 
 
 def _known_estimator(spec: Mapping[str, Any], where: str) -> Mapping[str, Any]:
@@ -318,6 +323,7 @@ def _part_cells(sweep: Sweep, part: Part, where: str) -> list[Cell]:
                 cell = cell_at(family_label, family, n, ordered, part.trials)
                 _check_size(dict(cell.members), n, f"{where}.n", family_label)
                 cells.append(cell)
+            _check_covariance(cells[-1], f"{where}.families")
     return cells
 
 
@@ -329,16 +335,22 @@ def cell_at(label: str, family: Family, n: int, settings: tuple[Setting, ...], t
 
 def largest_n(family: Family, n: int, budget: Budget) -> int:
     """The largest sample size that a family can be drawn at."""
-    members = family.members("", n, budget).values()
-    if all(member.counted for member in members):
+    far = family.members("", MOST_COUNTED, budget).values()
+    if all(_numbers(member, MOST_COUNTED) <= MOST_DENSE for member in far):
         return MOST_COUNTED
-    return MOST_DENSE // max(member.d for member in members)
+    here = family.members("", n, budget).values()
+    return int(MOST_DENSE / max(_numbers(member, n) / n for member in here))
+
+
+def _numbers(law: Distribution, n: int) -> float:
+    """How many numbers the data of a trial take."""
+    return law.held(n) if law.counted else float(n * law.d)
 
 
 def _check_size(members: Mapping[str, Distribution], n: int, where: str, label: str) -> None:
     if not members:
         raise ConfigError(f"{where}: {n}: the family {label} has no member at this n")
-    if any(m.held(n) > MOST_DENSE for m in members.values()):
+    if any(_numbers(m, n) > MOST_DENSE for m in members.values()):
         raise ConfigError(
             f"{where}: {n}: {label} draws every record; at most {MOST_DENSE} numbers per trial"
         )

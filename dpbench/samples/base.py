@@ -114,7 +114,8 @@ class Sample(ABC):
     def columns(self) -> Sample:
         """The coordinates of vectors as scalar datasets: trial by trial, one after another.
 
-        Coordinate j of trial i is row i d + j of the answer.
+        Coordinate j of trial i is row i d + j of the answer. A record has a part in all of
+        them, so their privacy costs add up: draw the noise from `Ledger.repeated`.
 
         Raises
         ------

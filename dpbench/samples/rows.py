@@ -24,17 +24,22 @@ Bools = NDArray[np.bool_]
 OUTSIDE = 0.05
 # Relative error of a squared distance from squared norms and a product, per coordinate.
 ROUNDING = 2e-15
+# Squares of smaller numbers vanish. Larger ones are moved to the other, so that no offset from
+# the centre of a ball overflows.
+TINY, LARGEST = 1e-150, 1e300
 
 
 def norms(rows: Floats) -> Floats:
     """Euclidean norms along the last axis, for numbers whose squares overflow, too."""
     with np.errstate(over="ignore"):
-        found = np.sqrt(np.einsum("...j,...j->...", rows, rows))
-    if np.all((found > 1e-150) & np.isfinite(found)):
-        return np.asarray(found)
-    largest = np.abs(rows).max(axis=-1, keepdims=True)
-    unit = np.where(largest > 0, largest, 1.0)
-    return np.asarray(unit[..., 0] * np.sqrt(((rows / unit) ** 2).sum(axis=-1)))
+        found = np.asarray(np.sqrt(np.einsum("...j,...j->...", rows, rows)))
+    doubtful = ~((found > TINY) & np.isfinite(found))
+    if doubtful.any():
+        some = rows[doubtful]
+        largest = np.abs(some).max(axis=-1, keepdims=True)
+        unit = np.where(largest > 0, largest, 1.0)
+        found[doubtful] = unit[..., 0] * np.sqrt(((some / unit) ** 2).sum(axis=-1))
+    return found
 
 
 @dataclass(frozen=True)
@@ -97,15 +102,15 @@ class Core:
 def _distances(values: Floats, squares: Floats, centre: Floats) -> Floats:
     """Upper bounds on the rows' distances from the centres, (trials, n), without a copy of them.
 
-    From squared norms and a product, rounded up for what these lose; infinite where they
-    overflow.
+    From squared norms and a product, rounded up for what these lose, by underflow too; infinite
+    where they overflow.
     """
     d = values.shape[2]
     with np.errstate(over="ignore", invalid="ignore"):
         square = np.einsum("td,td->t", centre, centre)[:, None]
         product = np.matmul(values, centre[:, :, None])[..., 0]
         found = squares - 2 * product + square + ROUNDING * (d + 4) * (squares + square)
-        return np.asarray(np.sqrt(np.where(np.isnan(found), np.inf, np.maximum(found, 0))))
+        return np.asarray(TINY + np.sqrt(np.where(np.isnan(found), np.inf, np.maximum(found, 0))))
 
 
 def _share(values: Floats, held: Bools) -> Floats:
@@ -145,7 +150,8 @@ class Rows:
         core = Core.of(values, centre)
         apart = ~core.held
         trial, _ = np.nonzero(apart)
-        return cls(values.shape[1], trial, values[apart], np.ones(trial.size), core)
+        rows = np.clip(values[apart], -LARGEST, LARGEST)  # the core has no such numbers
+        return cls(values.shape[1], trial, rows, np.ones(trial.size), core)
 
     def mean(self) -> Floats:
         """The mean of each trial's rows, (trials, d)."""
@@ -160,6 +166,7 @@ class Rows:
         Parameters
         ----------
         centre : (trials, d) array
+            Where it is no number, so is all that comes of the trial.
         radius : float or (trials,) array
         """
         if self.copies > 1 and np.all(centre == centre[0]) and np.ndim(radius) == 0:
@@ -172,7 +179,7 @@ class Rows:
         distance = norms(offset)
         with np.errstate(divide="ignore", invalid="ignore"):
             moved = middle + offset * (bound / distance)[:, None]
-        outside = (distance > bound)[:, None]
+        outside = ~(distance <= bound)[:, None]  # also where the centre is NaN
         return replace(opened, rows=np.where(outside, moved, opened.rows))
 
     def within(self, centre: Floats, radius: float | Floats) -> tuple[Floats, Floats]:

@@ -13,7 +13,7 @@ from dpbench.samples.base import Floats, Sample, part_sizes
 from dpbench.samples.bins import Bins, Occupied
 from dpbench.samples.counted import CountedSample
 from dpbench.samples.counting import hypergeometric
-from dpbench.samples.rows import Rows
+from dpbench.samples.rows import LARGEST, Rows
 
 __all__ = ["SparseSample"]
 
@@ -26,7 +26,9 @@ class SparseSample(Sample):
     """Vectors of which only those other than zero are held, so that n may reach 1e12.
 
     Counting how often each coordinate has each value would lose the norms of the rows.
-    The rows have no index among the n records; in a trial they are exchangeable.
+    The rows have no index among the n records; in a trial they must come in exchangeable order,
+    as independent draws do: parts take them as they come. `columns` counts each coordinate by
+    itself, so that cutting these further cuts coordinates of one record apart.
 
     Parameters
     ----------
@@ -99,9 +101,8 @@ class SparseSample(Sample):
         trial = np.concatenate([self._trial, np.arange(self.trials)])
         order = np.argsort(trial, kind="stable")
         counts = np.concatenate([np.ones(len(self.rows_held)), self.n - self.held])
-        return Rows(
-            self.n, trial[order], np.concatenate([self.rows_held, zeros])[order], counts[order]
-        )
+        rows = np.clip(np.concatenate([self.rows_held, zeros])[order], -LARGEST, LARGEST)
+        return Rows(self.n, trial[order], rows, counts[order])
 
     def listed(self) -> tuple[Floats, Floats]:
         rows = np.zeros((self.trials, self.held.max() + 1, self.d))

@@ -135,11 +135,11 @@ class TwoPointFamily(Family):
 
 @validated
 class SignedTwoPointFamily(Family):
-    """The laws that a ball clips worst, `SignedTwoPoint`, as n and the budget move.
+    """Laws that are hard for a ball to clip, `SignedTwoPoint`, as n and the budget move.
 
     With q the 1 - beta quantile of the budget's noise at sensitivity 1, beta = 0.1, a vector
     other than zero has probability p = c d q/n: a ball of radius sqrt(d) T around the mean is
-    best at T^k ~ n/(d q), and the worst law for it puts its vectors just outside.
+    best at T^k ~ n/(d q), and is misled most by a law whose vectors are outside of it.
 
     Parameters
     ----------

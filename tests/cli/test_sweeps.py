@@ -28,12 +28,42 @@ REQUEST: dict[str, Any] = {
 }
 
 
+AGAINST: dict[str, Any] = {
+    "kind": "against_parameter",
+    "families": ["tails"],
+    "estimators": ["minimax"],
+    "parameter": "epsilon",
+    "budget": "pure",
+    "n": 1000,
+}
+
+
 @pytest.mark.parametrize("name", SWEEPS)
 def test_a_shipped_sweep_is_usable(name: str) -> None:
     study = _prepare([f"sweep={name}"], None)
     assert study.name == name
     assert study.claims
     assert study.figures
+
+
+def test_a_sweep_in_many_dimensions_runs(bench: Bench) -> None:
+    """With few trials: every claim has a row, every figure is drawn, and quantiles say nothing."""
+    result = bench.raw("sweep=pure_vs_approx", "trials=8", "out=out", "n_jobs=1")
+    assert result.code == 0, result
+    assert bench.manifest()["failures"] == []
+    study = _prepare(["sweep=pure_vs_approx", "trials=8"], None)
+    claims = pd.read_csv(bench.folder / "out" / "claims.csv")
+    for label, claim in study.claims.items():
+        about = claims[[name.split(" ")[0] == label for name in claims["claim"]]]
+        assert len(about) >= len(claim.budgets or [])
+        assert (about["metric"] == claim.statement.metric).all()
+    assert set(claims.loc[claims["metric"] == "q90", "verdict"]) == {"inconclusive"}
+    drawn = {path.stem for path in (bench.folder / "out" / "figures").glob("*.png")}
+    assert drawn == set(study.figures)
+    summary = pd.read_csv(bench.folder / "out" / "summary.csv")
+    assert sorted(summary["d"].unique()) == [4, 16, 64, 256, 1024]
+    assert (summary["sampling_q90"] == 0).all()  # fixed data
+    assert (summary.loc[summary["estimator"] == "mean", "q90"] == 0).all()
 
 
 @pytest.mark.parametrize("group", ["estimator", "distribution"])
@@ -103,6 +133,15 @@ def test_an_unusable_request(bench: Bench, change: dict[str, Any], words: list[s
         ({"theorem": "naive_radius", "alpha": 1.0}, ["claims.alpha", "fewer than two", "radius"]),
         ({"theorem": "naive_radius", "alpha": [1.0, 2.0]}, ["claims.alpha", "several alpha"]),
         ({"theorem": "naive_radius", "alpha": 0}, ["claims.alpha.alpha"]),
+        ({"theorem": "pure_dimension"}, ["claims.alpha", "fewer than two", "of d on two_point"]),
+        ({"theorem": "core_norm"}, ["claims.alpha", "fewer than two", "of norm on two_point"]),
+        ({"over": "mean"}, ["claims.alpha", "over belongs to claims about ratios"]),
+        ({"theorem": "noise_ratio", "limit": 1.0}, ["claims.alpha", "over belongs"]),
+        ({"theorem": "noise_ratio", "over": "minimax"}, ["claims.alpha", "limit belongs"]),
+        (
+            {"theorem": "noise_ratio", "limit": 1.0, "over": "rate"},
+            ["claims.alpha.over", "'rate'", "not among"],
+        ),
     ],
 )
 def test_an_unusable_claim(bench: Bench, change: dict[str, Any], words: list[str]) -> None:
@@ -128,6 +167,8 @@ def test_an_unusable_claim(bench: Bench, change: dict[str, Any], words: list[str
             },
             ["estimators", "'mean'", "groups"],
         ),
+        ({**AGAINST, "guides": ["nope"]}, ["guides", "'nope'", "pure, approx, core"]),
+        ({**AGAINST, "budget": ["pure", "nope"]}, ["budget", "'nope'"]),
     ],
 )
 def test_an_unusable_figure(bench: Bench, figure: dict[str, Any], words: list[str]) -> None:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, NonPrivate, OverdraftError, PureDP
+from dpbench.privacy.budgets import _BadEvent
 
 Floats = NDArray[np.float64]
 
@@ -438,3 +439,246 @@ def test_a_refused_split_reserves_nothing() -> None:
     with pytest.raises(OverdraftError):
         ledger.split(0.5, 0.6)
     assert len(ledger.split(0.5, 0.5)) == 2
+
+
+# One ledger for the coordinates of vectors.
+
+
+@each
+@pytest.mark.parametrize("times", [1, 2, 3, 7, 10, 100, 1000, 1024])
+def test_repeated_releases_add_up(budget: Budget, times: int) -> None:
+    account = ledger(budget)
+    child = account.repeated(times)
+    assert child.budget.amounts == pytest.approx([a / times for a in budget.amounts], rel=1e-12)
+    assert account.spent == (0.0,) * len(budget.amounts)
+    child.add_noise(np.zeros(times), 1.0)  # the rows of one batch
+    assert account.spent == pytest.approx(budget.amounts, rel=1e-12, abs=0)
+    assert child.spent == child.budget.amounts
+    for act in (child.pay, account.pay, lambda: account.repeated(times), lambda: spend(child)):
+        with pytest.raises(OverdraftError, match="exceeds what is left"):
+            act()
+    with pytest.raises(OverdraftError):
+        account.split(1e-3)
+
+
+@each
+def test_what_repeated_releases_spend_so_far(budget: Budget) -> None:
+    account = ledger(budget)
+    first, second = account.split(0.25, 0.75)
+    child = first.repeated(6)
+    half, rest = child.split(0.5, 0.5)
+    spend(half)
+    assert account.spent == pytest.approx([a / 8 for a in budget.amounts])
+    spend(rest)
+    assert account.spent == pytest.approx([a / 4 for a in budget.amounts])
+    for part in second.repeated(3).parallel(5):
+        spend(part)
+    assert account.spent == pytest.approx(budget.amounts)
+
+
+@each
+def test_repeated_releases_of_a_part_cost_its_maximum(budget: Budget) -> None:
+    account = ledger(budget)
+    one, two = account.parallel(2)
+    spend(one.repeated(4))
+    assert account.spent == pytest.approx(budget.amounts)
+    spend(two.repeated(9))
+    assert account.spent == pytest.approx(budget.amounts)
+
+
+@each
+def test_repeated_releases_need_what_is_left(budget: Budget) -> None:
+    account = ledger(budget)
+    account.split(1e-3)
+    with pytest.raises(OverdraftError):
+        account.repeated(2)
+    account = ledger(budget)
+    spend(account)
+    with pytest.raises(OverdraftError):
+        account.repeated(1)
+
+
+@each
+@pytest.mark.parametrize("times", [0, -3])
+def test_no_releases_are_refused(budget: Budget, times: int) -> None:
+    account = ledger(budget)
+    with pytest.raises(ValueError, match="at least one is needed"):
+        account.repeated(times)
+    account.pay()  # nothing was reserved
+
+
+def test_repeated_noise_is_that_of_a_share() -> None:
+    for budget, scale in ((PureDP(0.8), 10 / 0.8), (ZCDP(0.2), math.sqrt(10 / 0.4))):
+        noise = ledger(budget, 9).repeated(10).add_noise(np.zeros(20_000), 1.0)
+        law: Any = stats.norm if isinstance(budget, ZCDP) else stats.laplace
+        # Kolmogorov-Smirnov test with false-alarm probability 1e-6.
+        assert stats.kstest(noise, law(scale=scale).cdf).pvalue > FALSE_ALARM
+
+
+def test_repeated_releases_of_no_privacy() -> None:
+    account = ledger(NonPrivate())
+    spend(account.repeated(5))
+    assert account.spent == ()
+
+
+def test_repeated_releases_under_zcdp_compose_there_and_convert_once() -> None:
+    budget = ApproxDP(1.0, 1e-6)
+    account = ledger(budget)
+    (inner,) = account.split(ZCDP.within(budget))
+    one, two = inner.split(0.5, 0.5)
+    spend(one.repeated(50))
+    half = ZCDP(inner.budget.amounts[0] / 2).to_approx(1e-6).amounts
+    assert account.spent == pytest.approx(half, rel=1e-9, abs=0)
+    spend(two.repeated(3))
+    assert account.spent == pytest.approx(budget.amounts, rel=1e-9, abs=0)
+
+
+def test_zcdp_in_each_of_repeated_releases_converts_in_each() -> None:
+    """A row's share is of (epsilon, delta): rows add up there, which is dearer."""
+    budget = ApproxDP(1.0, 1e-6)
+    account = ledger(budget)
+    child = account.repeated(4)
+    (inner,) = child.split(ZCDP.within(ApproxDP(0.25, 2.5e-7)))
+    one, two = inner.split(0.5, 0.5)
+    spend(one)
+    each_row = ZCDP(inner.budget.amounts[0] / 2).to_approx(2.5e-7).amounts
+    assert account.spent == pytest.approx([4 * a for a in each_row], rel=1e-9, abs=0)
+    spend(two)
+    assert account.spent == pytest.approx(budget.amounts, rel=1e-9, abs=0)
+
+
+# An event of small probability under which nothing is promised.
+
+
+def test_a_failure_that_is_allowed_costs_delta() -> None:
+    account = ledger(ApproxDP(1.0, 1e-5))
+    account.allow_failure(2e-6)
+    assert account.spent == (0.0, 2e-6)
+    account.allow_failure(3e-6)
+    assert account.spent == pytest.approx((0.0, 5e-6), rel=1e-12)
+    (rest,) = account.split(ApproxDP(1.0, 5e-6))
+    assert account.spent == pytest.approx((0.0, 5e-6), rel=1e-12)
+    spend(rest)
+    assert account.spent == pytest.approx((1.0, 1e-5), rel=1e-12)
+
+
+@pytest.mark.parametrize("delta", [1e-5, 9e-6])
+def test_no_more_failure_than_there_is(delta: float) -> None:
+    account = ledger(ApproxDP(1.0, 1e-5))
+    account.allow_failure(delta)
+    for act in (
+        account.pay,
+        lambda: spend(account),
+        lambda: account.allow_failure(2e-6),
+        lambda: account.split(0.5),
+        lambda: account.parallel(2),
+        lambda: account.repeated(2),
+    ):
+        with pytest.raises(OverdraftError, match="exceeds what is left"):
+            act()
+    assert account.spent == (0.0, delta)
+    pure, *_ = account.split(PureDP(0.25), PureDP(0.75))  # costs no delta
+    spend(pure)
+    assert account.spent == pytest.approx((0.25, delta), rel=1e-12)
+
+
+def test_failure_that_exceeds_the_whole() -> None:
+    account = ledger(ApproxDP(1.0, 1e-5))
+    with pytest.raises(OverdraftError, match="exceeds what is left"):
+        account.allow_failure(1.01e-5)
+    assert account.spent == (0.0, 0.0)
+    account.pay()
+    with pytest.raises(OverdraftError):
+        account.allow_failure(1e-9)
+
+
+@pytest.mark.parametrize("budget", [PureDP(1.0), ZCDP(0.5)])
+def test_notions_without_delta_allow_no_failure(budget: Budget) -> None:
+    account = ledger(budget)
+    with pytest.raises(ValueError, match=f"bad_event implies no {budget.notion} guarantee"):
+        account.allow_failure(1e-9)
+    assert account.spent == (0.0,)
+    account.pay()
+
+
+@pytest.mark.parametrize("delta", [0.0, -1e-6, 1.0, math.nan, math.inf])
+def test_probabilities_that_are_none_are_refused(delta: float) -> None:
+    account = ledger(ApproxDP(1.0, 1e-5))
+    with pytest.raises(ValueError, match="Input should be"):
+        account.allow_failure(delta)
+    assert account.spent == (0.0, 0.0)
+    account.pay()
+
+
+def test_a_failure_under_no_privacy() -> None:
+    account = ledger(NonPrivate())
+    account.allow_failure(0.1)
+    assert account.spent == ()
+
+
+def test_no_mechanism_is_paid_for_by_an_event() -> None:
+    """It buys no noise, and is no step of a split of another notion."""
+    event = _BadEvent(1e-6)
+    with pytest.raises(ValueError, match="bad_event"):
+        ledger(event).add_noise(np.zeros(2), 1.0)
+    for budget in (PureDP(1.0), ZCDP(1.0)):
+        with pytest.raises(ValueError, match="implies no"):
+            ledger(budget).split(event)
+
+
+def test_the_event_and_two_steps_as_a_friendly_core_pays() -> None:
+    """delta/2 for the bound; then epsilon/2, and epsilon/2 with the other delta/2."""
+    budget = ApproxDP(0.8, 1e-6)
+    account = ledger(budget)
+    account.allow_failure(5e-7)
+    first, last = account.split(PureDP(0.4), budget.fraction(0.5))
+    assert account.spent == (0.0, 5e-7)
+    spend(first)
+    assert account.spent == pytest.approx((0.4, 5e-7), rel=1e-12)
+    spend(last)
+    assert account.spent == pytest.approx((0.8, 1e-6), rel=1e-12)
+    with pytest.raises(OverdraftError):
+        account.allow_failure(1e-9)
+    with pytest.raises(OverdraftError):
+        account.split(PureDP(1e-3))
+
+
+def test_the_event_and_two_steps_under_zcdp() -> None:
+    budget = ApproxDP(0.8, 1e-6)
+    account = ledger(budget)
+    account.allow_failure(5e-7)
+    (rest,) = account.split(ApproxDP(0.8, 5e-7))
+    (whole,) = rest.split(ZCDP.within(ApproxDP(0.8, 5e-7)))
+    first, last = whole.split(0.5, 0.5)
+    spend(first)
+    epsilon, delta = ZCDP(whole.budget.amounts[0] / 2).to_approx(5e-7).amounts
+    assert account.spent == pytest.approx((epsilon, 5e-7 + delta), rel=1e-9)
+    spend(last)
+    assert account.spent == pytest.approx((0.8, 1e-6), rel=1e-9)
+
+
+def test_events_of_parts_and_of_repeated_releases() -> None:
+    """Parts pay their maximum of each amount, repeated releases as often as they are."""
+    account = ledger(ApproxDP(1.0, 1e-5))
+    one, two = account.parallel(2)
+    one.allow_failure(4e-6)
+    two.allow_failure(1e-6)
+    assert account.spent == pytest.approx((0.0, 4e-6), rel=1e-12)
+    account = ledger(ApproxDP(1.0, 1e-5))
+    child = account.repeated(5)
+    child.allow_failure(1e-6)
+    assert account.spent == pytest.approx((0.0, 5e-6), rel=1e-12)
+    (rest,) = child.split(ApproxDP(0.2, 1e-6))
+    spend(rest)
+    assert account.spent == pytest.approx((1.0, 1e-5), rel=1e-12)
+
+
+def test_an_event_of_a_step_counts_for_the_whole() -> None:
+    account = ledger(ApproxDP(1.0, 1e-5))
+    first, second = account.split(0.5, 0.5)
+    first.allow_failure(2e-6)
+    assert account.spent == pytest.approx((0.0, 2e-6), rel=1e-12)
+    with pytest.raises(OverdraftError):
+        first.allow_failure(4e-6)  # more than that step has
+    spend(second)
+    assert account.spent == pytest.approx((0.5, 7e-6), rel=1e-12)

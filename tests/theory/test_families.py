@@ -1,14 +1,24 @@
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
+from typing import Any
 
+import numpy as np
 import pytest
 
-from dpbench.distributions import TwoPoint
+from dpbench.distributions import ProductTwoPoint, SignedTwoPoint, TwoPoint
 from dpbench.parameters import ConfigError
 from dpbench.privacy import ZCDP, ApproxDP, PureDP
-from dpbench.theory.families import TwoPointFamily, build_family
+from dpbench.theory.families import (
+    ProductTwoPointFamily,
+    SignedTwoPointFamily,
+    TwoPointFamily,
+    build_family,
+)
+from dpbench.theory.guides import GUIDES
 from dpbench.theory.lower_bounds import two_point_lower_bound
+from dpbench.theory.packing import packing_lower_bound
 from dpbench.theory.theorems import THEOREMS
 
 
@@ -72,3 +82,140 @@ def test_predicted_exponents(k: float) -> None:
     assert predicted["local_alpha"] == 2 * k / (k - 1)
     assert predicted["heavy_tail_epsilon"] == 1
     assert predicted["local_epsilon"] == 2
+
+
+UNITS = [
+    (PureDP(0.5), math.log(10) / 0.5),
+    (ZCDP(0.02), 5 * NormalDist().inv_cdf(0.95)),  # 1/sqrt(2 rho) = 5
+]
+each_unit = pytest.mark.parametrize(("budget", "q"), UNITS, ids=["pure", "zcdp"])
+
+
+@each_unit
+def test_signed_members_scale_with_d_and_the_noise(budget: PureDP | ZCDP, q: float) -> None:
+    d, n, c = 6, 10_000, [0.0, 0.25, -1.0, 3.0]
+    family = SignedTwoPointFamily(d=d, k=3, c=c)
+    members = family.members("f", n, budget)
+    assert list(members) == ["f/c=0", "f/c=0.25", "f/c=-1", "f/c=3"]
+    for size, law in zip(c, members.values(), strict=True):
+        assert isinstance(law, SignedTwoPoint)
+        assert (law.d, law.k, law.sign) == (d, 3, -1 if size < 0 else 1)
+        assert law.p == pytest.approx(abs(size) * d * q / n, rel=1e-5)
+        assert law.p == float(f"{law.p:.6g}")
+    assert family.moment_order == 3
+    assert family.follows_budget
+    assert math.isnan(family.lower_bound(n, budget))
+
+
+@each_unit
+def test_product_members_scale_with_the_noise(budget: PureDP | ZCDP, q: float) -> None:
+    d, n = 20, 10_000
+    family = ProductTwoPointFamily(d=d, c=[0.0, 0.5, 4.0], words=3)
+    members = family.members("f", n, budget)
+    labels = [f"f/c={c},{w}" for c in ("0.5", "4") for w in range(3)]
+    assert list(members) == ["f/c=0,0", *labels]
+    for label, law in members.items():
+        assert isinstance(law, ProductTwoPoint)
+        size, word = label.removeprefix("f/c=").split(",")
+        assert (law.d, law.word) == (d, int(word))
+        assert law.p == pytest.approx(float(size) * q / n, rel=1e-5)
+        assert law.p == float(f"{law.p:.6g}")
+    assert len({tuple(law.mean.tolist()) for law in members.values()}) == 7  # type: ignore[union-attr]
+    assert family.moment_order == 2
+    assert family.follows_budget
+
+
+def test_members_of_vectors_beyond_one_half_are_left_out() -> None:
+    budget = PureDP(math.log(10))  # q = 1
+    signed = SignedTwoPointFamily(d=4, k=2, c=[12, -12, 13, -13, 0])
+    assert list(signed.members("f", 100, budget)) == ["f/c=12", "f/c=-12", "f/c=0"]
+    product = ProductTwoPointFamily(d=4, c=[0, 49, 51], words=2)
+    assert list(product.members("f", 100, budget)) == ["f/c=0,0", "f/c=49,0", "f/c=49,1"]
+    assert list(product.members("f", 1, budget)) == ["f/c=0,0"]
+
+
+def test_members_of_a_family_are_in_its_class() -> None:
+    """The moment that the family bounds by 1."""
+    budget = PureDP(0.1)
+    for family in (
+        SignedTwoPointFamily(d=5, k=4, c=[0.1, -2.0]),
+        ProductTwoPointFamily(d=5, c=[0.1, 2.0]),
+    ):
+        order = family.moment_order
+        assert order is not None
+        for law in family.members("f", 10**5, budget).values():
+            assert 0 < law.moment(order) <= 1
+
+
+def test_the_lower_bound_of_product_members() -> None:
+    family = ProductTwoPointFamily(d=50, c=[1.0])
+    for n, budget in ((1000, PureDP(0.1)), (10**9, PureDP(1.0))):
+        assert family.lower_bound(n, budget) == packing_lower_bound(n, 50, budget) > 0
+    assert math.isnan(family.lower_bound(1000, ZCDP(0.1)))
+
+
+def test_a_member_near_the_bound() -> None:
+    """Means of two words are the bound's alpha/2 apart at the p that it comes from."""
+    n, d, budget = 10**6, 16, PureDP(0.5)
+    bound = packing_lower_bound(n, d, budget)
+    p = (4 * bound) ** 2 / d
+    one, two = (ProductTwoPoint(d=d, p=p, word=w) for w in (0, 1))
+    assert np.linalg.norm(one.mean - two.mean) >= 2 * bound * (1 - 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"kind": "signed_two_point_family", "k": 2, "c": [1]}, r"^here\.d: this key is required"),
+        ({"kind": "signed_two_point_family", "d": 2, "c": [1]}, r"^here\.k: this key is required"),
+        ({"kind": "signed_two_point_family", "d": 2, "k": 1, "c": [1]}, r"^here\.k: 1: "),
+        ({"kind": "signed_two_point_family", "d": 2, "k": 2, "c": []}, r"^here\.c: \[\]: "),
+        ({"kind": "product_two_point_family", "d": 0, "c": [1]}, r"^here\.d: 0: "),
+        ({"kind": "product_two_point_family", "d": 2, "c": [-1]}, r"^here\.c\S*: -1: "),
+        ({"kind": "product_two_point_family", "d": 2, "c": []}, r"^here\.c: \[\]: "),
+        ({"kind": "product_two_point_family", "d": 2, "c": [1], "words": 9}, r"^here\.words: 9: "),
+        ({"kind": "product_two_point_family", "d": 2, "c": [1], "k": 2}, r"^here\.k: no such key"),
+    ],
+)
+def test_refusals_of_families_name_the_key(spec: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        build_family(spec, "here")
+
+
+def test_families_of_vectors_are_built_by_name() -> None:
+    built = build_family({"kind": "signed_two_point_family", "d": 3, "k": 2, "c": [1, -1]}, "here")
+    assert built == SignedTwoPointFamily(d=3, k=2, c=[1, -1])
+    built = build_family({"kind": "product_two_point_family", "d": 3, "c": [1]}, "here")
+    assert built == ProductTwoPointFamily(d=3, c=[1], words=1)
+
+
+def test_the_order_of_a_family_of_one() -> None:
+    for spec, order in (
+        ({"kind": "signed_two_point", "d": 2, "p": 0.1, "k": 3}, 3),
+        ({"kind": "multivariate_student_t", "d": 2, "tail_index": 5, "unit_moment": 4}, 4),
+        ({"kind": "multivariate_gaussian", "d": 2}, None),
+        ({"kind": "product_two_point", "d": 2, "p": 0.1}, None),
+    ):
+        assert build_family(spec, "here").moment_order == order
+
+
+# Formulas that figures draw.
+
+
+def test_guides() -> None:
+    d, n, epsilon, delta = 9.0, 100.0, 0.5, 1e-6
+    assert GUIDES["pure"].formula(d, n, epsilon) == pytest.approx(9 / 50)
+    wanted = math.sqrt(9 * math.log(1e6)) / 50
+    assert GUIDES["approx"].formula(d, n, epsilon, delta) == pytest.approx(wanted)
+    assert GUIDES["approx"].needs == ("d", "n", "epsilon", "delta")
+    assert GUIDES["pure"].needs == ("d", "n", "epsilon")
+
+
+@pytest.mark.parametrize("far", [0, 10, 30, 50, 70])
+def test_the_share_of_a_core(far: int) -> None:
+    """Of n records 100 - far% are friends: each has the weight (2c - n)/n, c their number."""
+    n = 100
+    kept = n - far
+    weight = max(2 * kept - n, 0) / n
+    share = GUIDES["core"].formula(np.array([far / n]))
+    np.testing.assert_allclose(share, [kept * weight / n], atol=1e-15)

@@ -1,0 +1,103 @@
+"""Numbers that theorems leave to the shipped claims, computed anew."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import integrate, optimize, special
+
+from dpbench.config import composed
+from dpbench.theory.theorems import THEOREMS
+
+
+def _laplace_over_l2(d: int) -> float:
+    """Mean norms of d Laplace numbers of scale sqrt(d), and of density exp(-||z||), which is d.
+
+    E sqrt(S) = integral of (1 - E exp(-t S)) t^(-3/2)/(2 sqrt(pi)), and S is a sum of squares.
+    """
+
+    def missing(t: float) -> float:  # 1 - E exp(-t X^2), |X| exponential: of moments 2 and 24
+        if t < 1e-6:
+            return 2 * t - 12 * t**2
+        return float(1 - math.sqrt(math.pi / t) / 2 * special.erfcx(1 / (2 * math.sqrt(t))))
+
+    def integrand(log_t: float) -> float:
+        t = math.exp(log_t)
+        return -math.expm1(d * math.log1p(-missing(t))) / math.sqrt(t)
+
+    found = integrate.quad(integrand, -60, 60, limit=500)[0] / (2 * math.sqrt(math.pi))
+    return float(math.sqrt(d) * found / d)
+
+
+def test_the_ratio_in_one_dimension_is_1_and_tends_to_the_root_of_2() -> None:
+    assert _laplace_over_l2(1) == pytest.approx(1, abs=1e-6)
+    assert _laplace_over_l2(100_000) == pytest.approx(math.sqrt(2), abs=1e-4)
+
+
+def _delta_exponent(deltas: list[float]) -> float:
+    """The slope of the smallest Gaussian noise at epsilon = 1 in ln(1/delta), by bisection."""
+
+    def delta_of(sd: float) -> float:  # Balle and Wang, Theorem 8, at sensitivity 1
+        a, b = 1 / (2 * sd) - sd, -1 / (2 * sd) - sd
+        return float(special.ndtr(a) - math.exp(1 + special.log_ndtr(b)))
+
+    def noise(delta: float) -> float:
+        return float(optimize.brentq(lambda sd: math.log(delta_of(sd) / delta), 0.5, 20))
+
+    sizes = [noise(delta) for delta in deltas]
+    assert sizes[1] == pytest.approx(4.224679, abs=1e-6)  # at delta = 1e-6
+    return float(np.polyfit(np.log(-np.log(deltas)), np.log(sizes), 1)[0])
+
+
+def _discard_over_project() -> float:
+    """k = 2, at the best T each: bias b/T and noise s T give 2 sqrt(b s).
+
+    A record further out than T is a loss of its whole length, at most 1/T in the mean, or of
+    what is beyond T, max (x - T)/x^2 = 1/(4T). Sensitivities 8/3 T and 2T.
+    """
+    x = np.linspace(1, 10, 90_001)
+    beyond = float(((x - 1) / x**2).max())
+    return math.sqrt(1 * 8 / 3) / math.sqrt(beyond * 2)
+
+
+def _core(eta: float) -> float:
+    """Records of c = (1-eta) n friends weigh (2c - n)/n each."""
+    return (1 - eta) * (2 * (1 - eta) - 1)
+
+
+LIMITS: dict[tuple[str, str], Callable[[], float]] = {
+    ("pure_vs_approx", "laplace_over_l2"): lambda: _laplace_over_l2(512),
+    ("pure_vs_approx", "laplace_over_l2_at_4"): lambda: _laplace_over_l2(4),
+    ("pure_vs_approx", "analytic_delta"): lambda: _delta_exponent([1e-4, 1e-6, 1e-9, 1e-12]),
+    ("heavy_tail_multivariate", "discard_over_project"): _discard_over_project,
+    ("friendly_core", "weight_10"): lambda: _core(0.1),
+    ("friendly_core", "weight_20"): lambda: _core(0.2),
+    ("friendly_core", "weight_30"): lambda: _core(0.3),
+    ("friendly_core", "weight_40"): lambda: _core(0.4),
+}
+
+
+def _claims(sweep: str) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = composed([f"sweep={sweep}"])["sweep"]["claims"]
+    return found
+
+
+@pytest.mark.parametrize("sweep", sorted({sweep for sweep, _ in LIMITS}))
+def test_every_limit_of_a_sweep_is_computed_here(sweep: str) -> None:
+    given = {
+        label
+        for label, claim in _claims(sweep).items()
+        if np.isnan(THEOREMS[claim["theorem"]].predicted(2.0))
+    }
+    assert given == {label for name, label in LIMITS if name == sweep}
+
+
+@pytest.mark.parametrize(("sweep", "label"), list(LIMITS))
+def test_limits_are_what_their_formulas_give(sweep: str, label: str) -> None:
+    claim = _claims(sweep)[label]
+    wanted = LIMITS[sweep, label]()
+    assert claim["limit"] == pytest.approx(wanted, abs=0.25 * claim["tolerance"])

@@ -1,0 +1,725 @@
+"""Laws of vectors: means, covariances, moments of directions, and samples of them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import special, stats
+
+from dpbench.distributions import (
+    ContaminatedGaussian,
+    Distribution,
+    Gaussian,
+    Hypercube,
+    MultivariateContaminatedGaussian,
+    MultivariateGaussian,
+    MultivariateStudentT,
+    Pareto,
+    Product,
+    ProductTwoPoint,
+    SignedTwoPoint,
+    StudentT,
+)
+from dpbench.distributions.sparse import MOST_WORDS, code_word
+from dpbench.parameters import ConfigError
+from dpbench.samples import DenseSample, SparseSample
+
+Floats = NDArray[np.float64]
+
+FALSE_ALARM = 1e-6
+BIG = 10**12
+MATRIX = [[2.0, 0.5, -0.25], [0.5, 1.0, 0.125], [-0.25, 0.125, 4.0]]
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def unit_vectors(d: int, many: int, seed: int = 0) -> list[Floats]:
+    """The first axis, the diagonal, an alternating one, and random ones."""
+    special_ones = [np.eye(d)[0], np.full(d, d**-0.5), d**-0.5 * (-1.0) ** np.arange(d)]
+    drawn = rng(seed).normal(size=(many, d))
+    return [*special_ones, *(drawn / np.linalg.norm(drawn, axis=1, keepdims=True))]
+
+
+def records(law: Distribution, trials: int, n: int, seed: int) -> Floats:
+    sample = law.sample(rng(seed), trials, n)
+    assert isinstance(sample, DenseSample)
+    assert (sample.trials, sample.n, sample.d) == (trials, n, law.d)
+    return sample.values.reshape(-1, law.d)
+
+
+def assert_follows(x: Floats, law: Any) -> None:
+    """Kolmogorov-Smirnov test with false-alarm probability 1e-6."""
+    assert stats.kstest(x, law.cdf if hasattr(law, "cdf") else law).pvalue > FALSE_ALARM
+
+
+def assert_frequencies(found: Sequence[float], wanted: Sequence[float]) -> None:
+    """Chi-square test with false-alarm probability 1e-6; rare cells are joined."""
+    cells = [(f, w) for f, w in zip(found, wanted, strict=True) if w >= 25]
+    rest = [(f, w) for f, w in zip(found, wanted, strict=True) if w < 25]
+    if sum(w for _, w in rest) >= 10:
+        cells.append((sum(f for f, _ in rest), sum(w for _, w in rest)))
+    assert len(cells) >= 2
+    statistic = sum((f - w) ** 2 / w for f, w in cells)
+    assert statistic <= stats.chi2.isf(FALSE_ALARM, len(cells) - 1)
+
+
+LAWS: list[Distribution] = [
+    MultivariateGaussian(d=3, norm=5.0, scale=2.0, condition=50.0),
+    MultivariateGaussian(d=3, norm=1e6, matrix=MATRIX, scale=0.5),
+    MultivariateStudentT(d=4, norm=2.0, tail_index=6.0),
+    Product(d=5, norm=3.0, of=Pareto(tail_index=6.0, location=7.0)),
+    MultivariateContaminatedGaussian(d=4, norm=2.0, eta=0.2, gap=6.0, spread=0.5),
+    Hypercube(d=6, length=3.0),
+    ProductTwoPoint(d=6, p=0.3),
+    SignedTwoPoint(d=5, p=0.2, k=3),
+]
+each = pytest.mark.parametrize("law", LAWS, ids=lambda law: type(law).__name__)
+
+
+@each
+def test_shapes_and_sizes(law: Distribution) -> None:
+    sample = law.sample(rng(1), 3, 7)
+    assert (sample.trials, sample.n, sample.d) == (3, 7, law.d)
+    assert sample.mean().shape == (3, law.d)
+    assert np.shape(law.mean) == np.shape(law.target) == (law.d,)
+    for n in (1, 10, 10**6):
+        assert law.held(n) > 0
+        assert law.held(10 * n) >= law.held(n)
+
+
+def test_what_is_held() -> None:
+    assert LAWS[0].held(100) == 300
+    assert Hypercube(d=6).held(1) == 6
+    assert Hypercube(d=6).held(10**6) == pytest.approx(6e6 / 50)
+    assert ProductTwoPoint(d=6, p=0.0).held(BIG) == 6
+    rare = 1 - 0.999**3
+    assert ProductTwoPoint(d=6, p=0.001).held(1000) == pytest.approx(6 * (1 + 1000 * rare))
+    assert ProductTwoPoint(d=6, p=1e-15).held(10**18) == pytest.approx(6 * 3001, rel=1e-12)
+    assert SignedTwoPoint(d=6, p=0.001, k=2).held(1000) == pytest.approx(12)
+
+
+@pytest.mark.parametrize("d", [1, 2, 7, 100])
+@pytest.mark.parametrize("norm", [0.0, 3.0, 1e100])
+def test_the_mean_lies_along_the_diagonal(d: int, norm: float) -> None:
+    for law in (
+        MultivariateGaussian(d=d, norm=norm),
+        MultivariateStudentT(d=d, norm=norm, tail_index=3.0),
+        Product(d=d, norm=norm, of=Pareto(tail_index=3.0)),
+    ):
+        wanted = np.full(d, norm / math.sqrt(d))
+        np.testing.assert_allclose(law.mean, wanted, rtol=1e-14)
+        np.testing.assert_allclose(law.target, wanted, rtol=1e-14)
+        sample = law.sample(rng(2), 2, 3)
+        np.testing.assert_array_equal(law.target_of(sample), law.target)
+
+
+def test_the_norm_moves_the_records_and_nothing_else() -> None:
+    for here, there in (
+        (
+            MultivariateGaussian(d=3, condition=5.0),
+            MultivariateGaussian(d=3, condition=5.0, norm=9),
+        ),
+        (
+            MultivariateContaminatedGaussian(d=3, eta=0.3, gap=4.0),
+            MultivariateContaminatedGaussian(d=3, eta=0.3, gap=4.0, norm=9),
+        ),
+    ):
+        step = records(there, 2, 50, 3) - records(here, 2, 50, 3)
+        np.testing.assert_allclose(step, 9 / math.sqrt(3), rtol=1e-12)
+        np.testing.assert_array_equal(here.covariance, there.covariance)
+
+
+def cosines(d: int) -> Floats:
+    """The vectors of the discrete cosine transform, row by row."""
+    rows = [[math.cos(math.pi * (i + 0.5) * j / d) for i in range(d)] for j in range(d)]
+    return np.array([np.array(row) / np.linalg.norm(row) for row in rows])
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 8, 50])
+@pytest.mark.parametrize("condition", [1.0, 4.0, 1e6])
+@pytest.mark.parametrize("scale", [1.0, 0.3])
+def test_the_covariance_of_a_condition(d: int, condition: float, scale: float) -> None:
+    law = MultivariateGaussian(d=d, condition=condition, scale=scale)
+    variances = [condition ** -(j / max(1, d - 1)) for j in range(d)]
+    wanted = sum(scale**2 * v * np.outer(u, u) for v, u in zip(variances, cosines(d), strict=True))
+    np.testing.assert_allclose(law.covariance, wanted, rtol=1e-11, atol=1e-13 * scale**2)
+    assert law.variance == pytest.approx(scale**2 * sum(variances), rel=1e-11)
+    for k, unit in ((2, 1.0), (3, 2 * math.sqrt(2 / math.pi)), (4, 3.0)):
+        assert law.moment(k) == pytest.approx(scale**k * unit, rel=1e-9)
+    found = np.linalg.eigvalsh(law.covariance)
+    assert found[-1] / found[0] == pytest.approx(condition if d > 1 else 1.0, rel=1e-6)
+
+
+def test_a_given_covariance() -> None:
+    law = MultivariateGaussian(d=3, matrix=MATRIX, scale=0.5)
+    np.testing.assert_allclose(law.covariance, 0.25 * np.array(MATRIX), rtol=1e-15)
+    assert law.variance == pytest.approx(0.25 * 7)
+    largest = max(np.roots(np.poly(np.array(MATRIX))).real)
+    assert law.moment(4) == pytest.approx(3 * (0.25 * largest) ** 2, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        MultivariateGaussian(d=1, scale=3.0),
+        MultivariateGaussian(d=3, norm=5.0, scale=2.0),
+        MultivariateGaussian(d=3, norm=5.0, condition=50.0, scale=0.1),
+        MultivariateGaussian(d=5, condition=1e8),
+        MultivariateGaussian(d=3, matrix=MATRIX, scale=0.5),
+    ],
+)
+def test_gaussian_samples(law: MultivariateGaussian) -> None:
+    x = records(law, 4, 5000, 4) - law.mean
+    covariance = law.covariance
+    # Tests with false-alarm probability 1e-6 each. The first is exact: chi-square.
+    whole = float((x @ np.linalg.inv(covariance) * x).sum())
+    low, high = stats.chi2(x.size).ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2])
+    assert low <= whole <= high
+    # A covariance is known by the variances of enough directions.
+    pairs = [np.eye(law.d)[i] + np.eye(law.d)[j] for i in range(law.d) for j in range(i + 1)]
+    for v in (*pairs, *unit_vectors(law.d, 3)):
+        assert_follows(x @ v, stats.norm(scale=math.sqrt(v @ covariance @ v)))
+
+
+def absolute_t(nu: float, k: float) -> float:
+    """E|T|^k of Student's t."""
+    gammas = special.gamma((k + 1) / 2) * special.gamma((nu - k) / 2) / special.gamma(nu / 2)
+    return float(nu ** (k / 2) * gammas / math.sqrt(math.pi))
+
+
+@pytest.mark.parametrize("d", [1, 2, 4])
+@pytest.mark.parametrize(("nu", "unit"), [(2.5, None), (6.0, None), (4.3, 3.0), (5.0, 2.0)])
+def test_student_samples(d: int, nu: float, unit: float | None) -> None:
+    law = MultivariateStudentT(d=d, norm=2.0, tail_index=nu, unit_moment=unit)
+    scale = 1.0 if unit is None else absolute_t(nu, unit) ** (-1 / unit)
+    x = records(law, 4, 5000, 5) - law.mean
+    # False-alarm probability 1e-6 each: directions, the radius, and the direction of a record.
+    for v in unit_vectors(d, 3):
+        assert_follows(x @ v, stats.t(nu, scale=scale))
+    square = (x**2).sum(axis=1)
+    assert_follows(square / d, stats.f(d, nu, scale=scale**2))
+    if d > 1:
+        part = x[:, 0] ** 2 / square
+        assert_follows(part, stats.beta(0.5, (d - 1) / 2))
+
+
+@pytest.mark.parametrize("d", [1, 4])
+def test_student_moments(d: int) -> None:
+    law = MultivariateStudentT(d=d, tail_index=6.0)
+    assert law.variance == pytest.approx(d * 1.5)
+    assert law.moment(4) == pytest.approx(13.5)  # 3 nu^2/((nu-2)(nu-4))
+    assert law.moment(6.0) == math.inf
+    for k in (2.0, 3.0, 5.5):
+        scaled = MultivariateStudentT(d=d, tail_index=6.0, unit_moment=k)
+        assert scaled.moment(k) == pytest.approx(1.0, rel=1e-12)
+    assert MultivariateStudentT(d=d, tail_index=2.0).variance == math.inf
+
+
+def test_a_moment_that_student_vectors_lack_is_refused() -> None:
+    with pytest.raises(ValueError, match="the moment of order 3"):
+        MultivariateStudentT(d=2, tail_index=2.5, unit_moment=3.0).sample(rng(), 2, 3)
+
+
+# Products.
+
+
+@pytest.mark.parametrize("k", [2.0, 2.1, 2.5, 3.0, 3.3, 3.9, 4.0])
+def test_the_inequality_behind_products(k: float) -> None:
+    """With a = 1, as both sides are homogeneous, and with a = 0; equality at k = 4."""
+    b = np.concatenate([[0.0], np.geomspace(1e-4, 1e4, 4001), np.linspace(0.5, 2, 2001)])
+    left = (np.abs(1 + b) ** k + np.abs(1 - b) ** k) / 2
+    right = 1 + b**k + k * (k - 1) / 2 * b**2
+    assert np.all(left <= right * (1 + 1e-13))
+    if k == 4:
+        np.testing.assert_allclose(left, right, rtol=1e-13)
+
+
+def test_the_inequality_fails_beyond_four() -> None:
+    """So that a bound there would need another proof."""
+    k, b = 5.0, 1.0
+    assert (1 + b) ** k / 2 > 1 + b**k + k * (k - 1) / 2 * b**2
+
+
+def fourth_moment(v: Floats, m2: float, m3: float, m4: float) -> float:
+    """E<v, Y>^4 of independent Y_i, term by term of the product."""
+    m = [1.0, 0.0, m2, m3, m4]
+    total = 0.0
+    for places in itertools.product(range(v.size), repeat=4):
+        powers = Counter(places)
+        total += math.prod(v[i] ** e * m[e] for i, e in powers.items())
+    return total
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 5])
+@pytest.mark.parametrize(
+    "of",
+    [
+        StudentT(tail_index=6.0, scale=2.0),  # heavier than a Gaussian
+        Gaussian(scale=0.5),
+        Pareto(tail_index=7.0),  # skewed
+        ContaminatedGaussian(eta=0.5, gap=4.0),  # two clouds: lighter
+    ],
+    ids=lambda of: type(of).__name__,
+)
+def test_the_fourth_moment_of_a_product(d: int, of: Any) -> None:
+    """The formula is the largest over directions, at an axis or at the diagonal."""
+    law = Product(d=d, of=of)
+    m2, m4 = of.variance, of.moment(4)
+    m3 = 0.7  # it drops out
+    vectors = unit_vectors(d, 20)
+    found = [fourth_moment(v, m2, m3, m4) for v in vectors]
+    assert max(found) <= law.moment(4) * (1 + 1e-12)
+    assert max(found[:2]) == pytest.approx(law.moment(4), rel=1e-12)
+    assert law.moment(2) == pytest.approx(m2, rel=1e-14)
+    assert law.variance == pytest.approx(d * m2, rel=1e-14)
+    np.testing.assert_allclose(law.covariance, m2 * np.eye(d))
+    for k in (2.0, 4.0):
+        scaled = Product(d=d, of=of, unit_moment=k)
+        assert scaled.moment(k) == pytest.approx(1.0, rel=1e-12)
+        ratio = scaled.moment(2) / law.moment(2)
+        assert scaled.moment(4) / law.moment(4) == pytest.approx(ratio**2, rel=1e-12)
+
+
+def direction_moment(v: Floats, k: float, nu: float) -> float:
+    """E|<v, Y>|^k of two independent Student's t: Gaussian given both chi-squares.
+
+    By Gauss-Laguerre quadrature over these.
+    """
+    at, weight = special.roots_genlaguerre(120, nu / 2 - 1)
+    weight = weight / weight.sum()
+    width = (v[0] ** 2 / at[:, None] + v[1] ** 2 / at) * nu / 2
+    gaussian = 2 ** (k / 2) * special.gamma((k + 1) / 2) / math.sqrt(math.pi)
+    return float(gaussian * (weight @ width ** (k / 2) @ weight))
+
+
+@pytest.mark.parametrize("nu", [8.0, 12.0, 40.0])
+@pytest.mark.parametrize("k", [2.0, 2.5, 3.0, 3.5, 3.99, 4.0])
+def test_moments_of_a_product_of_student_laws(nu: float, k: float) -> None:
+    """The bound holds in every direction of two dimensions, and is not far off."""
+    law = Product(d=2, of=StudentT(tail_index=nu))
+    angles = np.linspace(0, math.pi / 4, 30)
+    found = [direction_moment(np.array([math.cos(a), math.sin(a)]), k, nu) for a in angles]
+    assert found[0] == pytest.approx(StudentT(tail_index=nu).moment(k), rel=2e-3)
+    assert max(found) <= law.moment(k) * (1 + 2e-3)
+    assert max(found) >= law.moment(k) * (0.3 if k not in (2, 4) else 1 - 2e-3)
+    scaled = Product(d=2, of=StudentT(tail_index=nu), unit_moment=k)
+    assert scaled.moment(k) == pytest.approx(1.0, rel=1e-12)
+
+
+@pytest.mark.parametrize("k", [2.5, 3.0, 3.7])
+def test_the_bound_in_between_is_the_sum_of_both_parts(k: float) -> None:
+    of = StudentT(tail_index=5.0, scale=1.7)
+    wanted = of.moment(k) + (k - 1) * of.variance ** (k / 2)
+    for d in (1, 3, 50):
+        assert Product(d=d, of=of).moment(k) == pytest.approx(wanted, rel=1e-13)
+
+
+def test_orders_without_a_bound() -> None:
+    for of in (Pareto(tail_index=6.0), ContaminatedGaussian(eta=0.1, gap=3.0)):
+        assert math.isnan(Product(d=3, of=of).moment(3))
+        with pytest.raises(ValueError, match="no finite moment of order 3 is known"):
+            Product(d=3, of=of, unit_moment=3)
+    assert math.isnan(Product(d=3, of=StudentT(tail_index=9.0)).moment(5))
+    for tail, k in ((1.5, 2), (2.5, 3), (3.5, 4)):
+        assert Product(d=3, of=StudentT(tail_index=tail)).moment(k) == math.inf
+        with pytest.raises(ValueError, match=f"no finite moment of order {k} is known"):
+            Product(d=3, of=StudentT(tail_index=tail), unit_moment=k)
+
+
+@pytest.mark.parametrize("unit", [None, 2.0])
+def test_product_samples(unit: float | None) -> None:
+    """Skewed coordinates of mean 5, which is taken away; independent of each other."""
+    of = Pareto(tail_index=6.0, location=5.0)
+    law = Product(d=3, norm=2.0, of=of, unit_moment=unit)
+    scale = 1.0 if unit is None else 1 / stats.pareto(6.0).std()
+    x = records(law, 5, 4000, 6) - law.mean
+    pareto = stats.pareto(6.0, loc=-scale * 6 / 5, scale=scale)
+    ranks = pareto.cdf(x)
+    # False-alarm probability 1e-6 each: laws of the coordinates, and pairs of them by cells.
+    for j in range(3):
+        assert_follows(x[:, j], pareto)
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        cells = (4 * ranks[:, i]).astype(int) * 4 + (4 * ranks[:, j]).astype(int)
+        assert_frequencies(np.bincount(cells, minlength=16).tolist(), [len(x) / 16] * 16)
+
+
+# Contaminated vectors.
+
+
+CONTAMINATED = [
+    MultivariateContaminatedGaussian(d=4, norm=2.0, eta=0.2, gap=6.0, spread=0.5),
+    MultivariateContaminatedGaussian(d=1, norm=1.0, eta=0.1, gap=3.0, spread=2.0),
+    MultivariateContaminatedGaussian(d=3, eta=0.5, gap=0.0, spread=3.0),
+    MultivariateContaminatedGaussian(d=5, norm=1.0, eta=1.0, gap=10.0),
+    MultivariateContaminatedGaussian(d=5, norm=1.0, eta=0.0, gap=10.0),
+]
+
+
+@pytest.mark.parametrize("law", CONTAMINATED)
+def test_contaminated_vectors(law: MultivariateContaminatedGaussian) -> None:
+    d, eta = law.d, law.eta
+    clean = np.full(d, law.norm / math.sqrt(d))
+    away = law.gap / math.sqrt(d) * np.array([(-1) ** j for j in range(d)])
+    np.testing.assert_allclose(law.target, clean)
+    np.testing.assert_allclose(law.mean, clean + eta * away)
+    second = (1 - eta) * (np.eye(d) + np.outer(clean, clean)) + eta * (
+        law.spread**2 * np.eye(d) + np.outer(clean + away, clean + away)
+    )
+    covariance = second - np.outer(law.mean, law.mean)
+    np.testing.assert_allclose(law.covariance, covariance, rtol=1e-12, atol=1e-12)
+    assert law.variance == pytest.approx(np.trace(covariance))
+    largest = max(v @ covariance @ v for v in unit_vectors(d, 50))
+    assert law.moment(2) == pytest.approx(largest, rel=1e-9)  # at the outliers, or anywhere
+    assert math.isnan(law.moment(3))
+    x = records(law, 4, 5000, 7) - clean
+    # Kolmogorov-Smirnov tests with false-alarm probability 1e-6 each.
+    for v in unit_vectors(d, 3):
+        far = stats.norm(v @ away, law.spread)
+        assert_follows(x @ v, lambda t, far=far: (1 - eta) * stats.norm.cdf(t) + eta * far.cdf(t))
+
+
+def test_outliers_are_whole_records() -> None:
+    law = MultivariateContaminatedGaussian(d=4, eta=0.3, gap=1000.0)
+    x = records(law, 4, 5000, 8)
+    far = np.abs(x) > 250
+    assert np.all(far.all(axis=1) == far.any(axis=1))
+    count = int(far[:, 0].sum())
+    assert stats.binomtest(count, len(x), 0.3).pvalue > FALSE_ALARM
+
+
+# A fixed dataset.
+
+
+@pytest.mark.parametrize("d", [1, 3, 50])
+@pytest.mark.parametrize("length", [1.0, 7.5])
+def test_vertices_of_a_hypercube(d: int, length: float) -> None:
+    law = Hypercube(d=d, length=length)
+    sample = law.sample(rng(9), 5, 400)
+    np.testing.assert_allclose(np.abs(sample.values), length / math.sqrt(d), rtol=1e-15)
+    np.testing.assert_allclose(np.linalg.norm(sample.values, axis=2), length, rtol=1e-13)
+    for t in range(1, 5):
+        np.testing.assert_array_equal(sample.values[t], sample.values[0])
+    # The same whatever the seed, the trials and the length: nothing is sampled.
+    other = Hypercube(d=d, length=2 * length).sample(rng(10), 2, 400)
+    np.testing.assert_array_equal(other.values[0], 2 * sample.values[0])
+    np.testing.assert_array_equal(law.target_of(sample), sample.mean())
+    np.testing.assert_allclose(sample.mean()[0], sample.values[0].mean(axis=0), atol=1e-14)
+    assert np.all(law.mean == 0)
+    assert law.variance == pytest.approx(length**2)
+    assert law.moment(2) == pytest.approx(length**2 / d)
+    assert math.isnan(law.moment(3))
+
+
+def test_vertices_are_uniform() -> None:
+    """Every n has its own, drawn with a seed that is its own."""
+    first = Hypercube(d=4, length=2.0).sample(rng(), 1, 16_000).values[0]
+    code = (first > 0) @ np.array([8, 4, 2, 1])
+    # Chi-square test with false-alarm probability 1e-6.
+    assert_frequencies(np.bincount(code, minlength=16).tolist(), [1000.0] * 16)
+    second = Hypercube(d=4, length=2.0).sample(rng(), 1, 16_001).values[0]
+    assert not np.array_equal(first[:100], second[:100])
+
+
+def test_one_dataset_is_held_once() -> None:
+    values = Hypercube(d=10).sample(rng(), 10**5, 10**4).values  # 80 GB if copied
+    assert values.strides[0] == 0
+
+
+# Sparse laws.
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 4, 5, 8, 17, 64, 200])
+def test_code_words(d: int) -> None:
+    many = {1: 1, 2: 2, 3: 3, 4: 6}.get(d, 8)  # all there are of that weight
+    words = [code_word(d, i) for i in range(many)]
+    for word in words:
+        assert len(word) == len(set(word)) == max(1, d // 2)
+        assert set(word) <= set(range(d))
+        assert list(word) == sorted(word)
+    for one, other in itertools.combinations(words, 2):
+        assert 4 * len(set(one) ^ set(other)) >= d
+    code_word.cache_clear()
+    assert [code_word(d, i) for i in reversed(range(many))] == words[::-1]
+
+
+@pytest.mark.parametrize(("d", "many"), [(5, 8), (9, 8), (10, 12), (13, 20), (16, 20)])
+def test_code_words_are_drawn_anew_until_they_are_far_enough(d: int, many: int) -> None:
+    """So many in so few places that the first ones drawn are too near."""
+    words = [set(code_word(d, i)) for i in range(many)]
+    assert min(len(a ^ b) for a, b in itertools.combinations(words, 2)) >= d / 4
+
+
+def test_too_many_code_words_are_refused() -> None:
+    with pytest.raises(ValueError, match="no code word 1 for d = 1: there are too few"):
+        code_word(1, 1)
+
+
+def binomial(trials: int, n: int, p: float) -> list[float]:
+    """How often each of 0..n is expected."""
+    return [trials * float(stats.binom.pmf(s, n, p)) for s in range(n + 1)]
+
+
+def sparse(law: Distribution, trials: int, n: int, seed: int) -> SparseSample:
+    sample = law.sample(rng(seed), trials, n)
+    assert isinstance(sample, SparseSample)
+    return sample
+
+
+@pytest.mark.parametrize("p", [0.02, 0.3, 0.9])
+@pytest.mark.parametrize("d", [1, 4, 7])
+def test_rows_of_a_product_two_point_law(d: int, p: float) -> None:
+    """All patterns but zero, enumerated; how many rows are not zero is binomial."""
+    law = ProductTwoPoint(d=d, p=p, word=0)
+    ones = list(code_word(d, 0))
+    rare = 1 - (1 - p) ** len(ones)
+    trials, n = 4000, 20
+    sample = sparse(law, trials, n, 11)
+    rows = sample.rows_held
+    assert np.all(rows[:, [j for j in range(d) if j not in ones]] == 0)
+    hit = rows[:, ones] != 0
+    np.testing.assert_allclose(rows[:, ones][hit], p**-0.5, rtol=1e-15)
+    patterns = [bits for bits in itertools.product((0, 1), repeat=len(ones)) if any(bits)]
+    chance = [math.prod(p if bit else 1 - p for bit in bits) / rare for bits in patterns]
+    assert sum(chance) == pytest.approx(1)
+    seen = Counter(tuple(row) for row in hit.astype(int).tolist())
+    # Chi-square tests with false-alarm probability 1e-6 each.
+    if len(patterns) > 1:
+        assert_frequencies([seen[b] for b in patterns], [len(rows) * c for c in chance])
+    assert set(seen) <= set(patterns)
+    number = np.bincount(sample.held, minlength=n + 1)
+    assert_frequencies(number.tolist(), binomial(trials, n, rare))
+
+
+def test_rare_rows_have_their_one_anywhere() -> None:
+    """p = 1e-12 and 1e12 records: the place of the one is uniform over the word."""
+    law = ProductTwoPoint(d=20, p=1e-12)
+    sample = sparse(law, 2000, BIG, 12)
+    assert np.all((sample.rows_held != 0).sum(axis=1) == 1)
+    wanted = 2000 * 10
+    count = len(sample.rows_held)
+    # Poisson: z-test; chi-square test. False-alarm probability 1e-6 each.
+    assert abs(count - wanted) <= stats.norm.isf(FALSE_ALARM / 2) * math.sqrt(wanted) + 1
+    found = (sample.rows_held != 0).sum(axis=0)[list(code_word(20, 0))]
+    assert_frequencies(found.tolist(), [count / 10] * 10)
+
+
+@pytest.mark.parametrize("d", [1, 2, 6])
+@pytest.mark.parametrize("p", [1e-9, 0.3, 0.8])
+def test_moments_of_a_product_two_point_law(d: int, p: float) -> None:
+    law = ProductTwoPoint(d=d, p=p)
+    ones = list(code_word(d, 0))
+    mean, square = np.zeros(d), np.zeros((d, d))
+    for bits in itertools.product((0, 1), repeat=len(ones)):
+        x = np.zeros(d)
+        x[ones] = np.array(bits) * p**-0.5
+        weight = math.prod(p if bit else 1 - p for bit in bits)
+        mean += weight * x
+        square += weight * np.outer(x, x)
+    np.testing.assert_allclose(law.mean, mean, rtol=1e-12, atol=1e-15)
+    covariance = square - np.outer(mean, mean)
+    assert law.moment(2) == pytest.approx(np.linalg.eigvalsh(covariance)[-1], rel=1e-9)
+    assert law.moment(2) <= 1
+    assert law.variance == pytest.approx(np.trace(covariance), rel=1e-9)
+    assert math.isnan(law.moment(3))
+
+
+def test_different_words_have_different_means() -> None:
+    one, two = (ProductTwoPoint(d=16, p=0.01, word=w) for w in (0, 1))
+    apart = float(np.linalg.norm(one.mean - two.mean))
+    alpha = math.sqrt(0.01 * 16)
+    assert apart >= alpha / 2 * (1 - 1e-12)  # as the lower bound asks for
+
+
+@pytest.mark.parametrize("p", [1e-9, 1e-3, 0.1, 0.5, 0.9])
+@pytest.mark.parametrize("k", [2.0, 2.5, 3.0, 4.0, 6.0])
+@pytest.mark.parametrize("d", [1, 2, 3, 8])
+def test_directions_of_a_signed_two_point_law(d: int, k: float, p: float) -> None:
+    """E|<v, X - mean>|^k by enumeration of the signs, for many v: at most 1."""
+    law = SignedTwoPoint(d=d, p=p, k=k)
+    signs = np.array([(1, *rest) for rest in itertools.product((-1, 1), repeat=d - 1)], float)
+    mean = law.tau * p * np.eye(d)[0]
+    np.testing.assert_allclose(law.mean, mean, rtol=1e-14)
+    vectors = unit_vectors(d, 200, 13)
+    vectors += [v / np.linalg.norm(v) for v in np.eye(d)[0] + 0.3 * np.array(vectors[3:])]
+    if d > 2:
+        vectors.append(np.append(0.0, np.full(d - 1, (d - 1) ** -0.5)))
+    v = np.array(vectors)
+    rare, zero = np.abs(law.tau * signs @ v.T - v @ mean), np.abs(v @ mean)
+    found = (1 - p) * zero**k + p * (rare**k).mean(axis=0)
+    squares = (1 - p) * zero**2 + p * (rare**2).mean(axis=0)
+    assert max(found) <= 1 + 1e-12
+    if d == 8 and p <= 0.1 and k <= 4:  # and not far from it
+        assert max(found) >= 0.6
+    assert law.moment(2) == pytest.approx(max(squares), rel=1e-2)
+    assert max(squares) <= law.moment(2) * (1 + 1e-12)
+    trace = p * law.tau**2 * d - float(mean @ mean)
+    assert law.variance == pytest.approx(trace, rel=1e-12)
+    if k != 2:
+        assert law.moment(k) == 1
+    assert math.isnan(law.moment(k + 0.5))
+
+
+@pytest.mark.parametrize(("k", "gaussian"), [(2, 1), (4, 3), (6, 15)])
+@pytest.mark.parametrize("p", [1e-9, 0.1, 0.9])
+def test_the_size_of_a_signed_two_point_law(k: int, gaussian: int, p: float) -> None:
+    """Its bound by Khintchine's and Minkowski's inequalities is 1."""
+    tau = SignedTwoPoint(d=3, p=p, k=k).tau
+    rare = tau * (gaussian ** (1 / k) + p)
+    assert (1 - p) * (p * tau) ** k + p * rare**k == pytest.approx(1, rel=1e-12)
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_rows_of_a_signed_two_point_law(sign: Any) -> None:
+    law = SignedTwoPoint(d=5, p=0.2, k=3, sign=sign)
+    trials, n = 3000, 20
+    sample = sparse(law, trials, n, 14)
+    np.testing.assert_array_equal(np.abs(sample.rows_held), law.tau)
+    assert np.all(sample.rows_held[:, 0] == sign * law.tau)
+    assert sign * law.mean[0] > 0
+    code = (sample.rows_held[:, 1:] > 0) @ np.array([8, 4, 2, 1])
+    # Chi-square tests with false-alarm probability 1e-6 each.
+    assert_frequencies(np.bincount(code, minlength=16).tolist(), [len(code) / 16] * 16)
+    number = np.bincount(sample.held, minlength=n + 1)
+    assert_frequencies(number.tolist(), binomial(trials, n, 0.2))
+
+
+@pytest.mark.parametrize("law", [ProductTwoPoint(d=6, p=1e-9), SignedTwoPoint(d=6, p=1e-9, k=2)])
+def test_sparse_laws_at_large_n(law: Distribution) -> None:
+    sample = sparse(law, 50, BIG, 15)
+    z = (sample.mean() - law.mean).sum() / math.sqrt(50)
+    variance = np.ones(6) @ _covariance(law) @ np.ones(6) / BIG
+    # z-test with false-alarm probability 1e-6: 50 000 rare records.
+    assert abs(z) <= stats.norm.isf(FALSE_ALARM / 2) * math.sqrt(variance)
+
+
+def _covariance(law: Distribution) -> Floats:
+    if isinstance(law, ProductTwoPoint):
+        return np.diag([1 - law.p if j in code_word(6, law.word) else 0.0 for j in range(6)])
+    assert isinstance(law, SignedTwoPoint)
+    return np.asarray(law.p * law.tau**2 * np.eye(6) - np.outer(law.mean, law.mean))
+
+
+@pytest.mark.parametrize(
+    "law", [ProductTwoPoint(d=6, p=0.0), SignedTwoPoint(d=6, p=0.0, k=3, sign=-1)]
+)
+def test_laws_that_are_a_point(law: Distribution) -> None:
+    sample = sparse(law, 4, BIG, 16)
+    assert np.all(sample.held == 0)
+    assert np.all(sample.mean() == 0)
+    assert np.all(law.mean == 0)
+    assert (law.variance, law.moment(2)) == (0, 0)
+    assert sample.columns().counts.tolist() == [[BIG]] * 24
+
+
+# What is refused.
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"kind": "multivariate_gaussian"}, r"^here\.d: this key is required"),
+        ({"kind": "multivariate_gaussian", "d": 0}, r"^here\.d: 0: "),
+        ({"kind": "multivariate_gaussian", "d": 100_001}, r"^here\.d: 100001: "),
+        ({"kind": "multivariate_gaussian", "d": 2, "norm": -1}, r"^here\.norm: -1: "),
+        ({"kind": "multivariate_gaussian", "d": 2, "scale": 0}, r"^here\.scale: 0: "),
+        ({"kind": "multivariate_gaussian", "d": 2, "condition": 0.5}, r"^here\.condition: 0\.5: "),
+        (
+            {"kind": "multivariate_gaussian", "d": 2, "condition": 3, "matrix": [[1, 0], [0, 1]]},
+            "^here: give condition or matrix",
+        ),
+        (
+            {"kind": "multivariate_gaussian", "d": 3, "matrix": [[1, 0], [0, 1]]},
+            "^here: matrix must have 3 rows of 3 numbers",
+        ),
+        (
+            {"kind": "multivariate_gaussian", "d": 2, "matrix": [[1, 0], [0, 1, 2]]},
+            "^here: matrix must have 2 rows of 2 numbers",
+        ),
+        (
+            {"kind": "multivariate_gaussian", "d": 2, "matrix": [[1, 0.5], [0, 1]]},
+            "^here: matrix must be symmetric and positive definite",
+        ),
+        (
+            {"kind": "multivariate_gaussian", "d": 2, "matrix": [[1, 2], [2, 1]]},
+            "^here: matrix must be symmetric and positive definite",
+        ),
+        ({"kind": "multivariate_gaussian", "d": 1, "matrix": [["x"]]}, r"^here\.matrix\S*: 'x': "),
+        ({"kind": "multivariate_student_t", "d": 2}, r"^here\.tail_index: this key is required"),
+        ({"kind": "multivariate_student_t", "d": 2, "tail_index": 1}, r"^here\.tail_index: 1: "),
+        (
+            {"kind": "multivariate_student_t", "d": 2, "tail_index": 3, "unit_moment": 1.5},
+            r"^here\.unit_moment: 1\.5: ",
+        ),
+        ({"kind": "product", "d": 2}, r"^here\.of: this key is required"),
+        ({"kind": "product", "d": 2, "of": "gaussian"}, r"^here\.of: .*continuous law"),
+        ({"kind": "product", "d": 2, "of": {"kind": "bernoulli", "p": 0.5}}, r"^here\.of: "),
+        ({"kind": "product", "d": 2, "of": {"kind": "pareto"}}, r"^here\.of: .*tail_index"),
+        (
+            {"kind": "product", "d": 2, "of": {"kind": "hypercube", "d": 2}},
+            r"^here\.of: .*continuous law",
+        ),
+        (
+            {"kind": "product", "d": 2, "of": {"kind": "gaussian"}, "unit_moment": 5},
+            r"^here\.unit_moment: 5: ",
+        ),
+        (
+            {"kind": "multivariate_contaminated_gaussian", "d": 2, "eta": 1.5, "gap": 1},
+            r"^here\.eta: 1\.5: ",
+        ),
+        (
+            {"kind": "multivariate_contaminated_gaussian", "d": 2, "eta": 0.5, "gap": -1},
+            r"^here\.gap: -1: ",
+        ),
+        ({"kind": "hypercube", "d": 2, "length": 0}, r"^here\.length: 0: "),
+        ({"kind": "hypercube", "d": 2, "norm": 1}, r"^here\.norm: no such key"),
+        ({"kind": "product_two_point", "d": 2}, r"^here\.p: this key is required"),
+        ({"kind": "product_two_point", "d": 2, "p": 1.0}, r"^here\.p: 1\.0: "),
+        ({"kind": "product_two_point", "d": 2, "p": 0.1, "word": -1}, r"^here\.word: -1: "),
+        (
+            {"kind": "product_two_point", "d": 2, "p": 0.1, "word": MOST_WORDS},
+            r"^here\.word: 64: ",
+        ),
+        ({"kind": "signed_two_point", "d": 2, "p": 0.1}, r"^here\.k: this key is required"),
+        ({"kind": "signed_two_point", "d": 2, "p": 0.1, "k": 1}, r"^here\.k: 1: "),
+        ({"kind": "signed_two_point", "d": 2, "p": 0.1, "k": 2, "sign": 0}, r"^here\.sign: 0: "),
+    ],
+)
+def test_refusals_name_the_key(spec: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Distribution.build(spec, "here")
+
+
+BUILT: list[tuple[dict[str, Any], Callable[[], Distribution]]] = [
+    (
+        {"kind": "multivariate_gaussian", "d": 2, "matrix": [[1, 0.5], [0.5, 1]]},
+        lambda: MultivariateGaussian(d=2, matrix=[[1, 0.5], [0.5, 1]]),
+    ),
+    (
+        {"kind": "product", "d": 2, "of": {"kind": "pareto", "tail_index": 3}},
+        lambda: Product(d=2, of=Pareto(tail_index=3)),
+    ),
+    ({"kind": "hypercube", "d": 2}, lambda: Hypercube(d=2)),
+    (
+        {"kind": "signed_two_point", "d": 2, "p": 0.1, "k": 2, "sign": -1},
+        lambda: SignedTwoPoint(d=2, p=0.1, k=2, sign=-1),
+    ),
+]
+
+
+@pytest.mark.parametrize(("spec", "law"), BUILT)
+def test_laws_are_built_by_name(spec: dict[str, Any], law: Callable[[], Distribution]) -> None:
+    assert Distribution.build(spec, "here") == law()
+
+
+def test_covariances_that_are_not_known() -> None:
+    with pytest.raises(ValueError, match="covariance of SignedTwoPoint is not known"):
+        _ = SignedTwoPoint(d=2, p=0.1, k=2).covariance

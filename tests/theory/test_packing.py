@@ -1,0 +1,248 @@
+"""The packing lower bound against linear programs over all private procedures."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.optimize import linprog
+
+from dpbench.privacy import ZCDP, ApproxDP, NonPrivate, PureDP
+from dpbench.theory.packing import code_size, packing_lower_bound, packing_samples
+
+Floats = NDArray[np.float64]
+Law = tuple[float, ...]
+
+
+def best_naming(laws: Sequence[Law], n: int, epsilon: float) -> float:
+    """The largest t with which an epsilon-DP procedure names every law from n records.
+
+    By linear programming: the probability of each answer on each dataset. Laws are on a finite
+    alphabet; by symmetry an answer may depend on the sorted records alone.
+    """
+    letters, many = range(len(laws[0])), len(laws)
+    datasets = list(itertools.combinations_with_replacement(letters, n))
+    index = {data: i for i, data in enumerate(datasets)}
+    size = len(datasets) * many + 1  # the last variable is t
+    rows: list[dict[int, float]] = []
+    for data in datasets:
+        near = {
+            tuple(sorted((*data[:i], *data[i + 1 :], letter)))
+            for i in range(n)
+            for letter in letters
+        }
+        for other, answer in itertools.product(near - {data}, range(many)):
+            mine, theirs = index[data] * many + answer, index[other] * many + answer
+            rows.append({mine: 1.0, theirs: -math.exp(epsilon)})
+    for j, law in enumerate(laws):
+        row = {size - 1: 1.0}
+        for data in datasets:
+            orders = math.factorial(n)
+            for count in Counter(data).values():
+                orders //= math.factorial(count)
+            row[index[data] * many + j] = -orders * math.prod(law[x] for x in data)
+        rows.append(row)
+    places = [(r, c, v) for r, row in enumerate(rows) for c, v in row.items()]
+    r, c, v = zip(*places, strict=True)
+    upper: Any = sparse.csr_array((v, (r, c)), shape=(len(rows), size))
+    one: Any = sparse.csr_array(
+        np.hstack([np.kron(np.eye(len(datasets)), np.ones(many)), np.zeros((len(datasets), 1))])
+    )
+    found = linprog(
+        -np.eye(size)[-1],
+        A_ub=upper,
+        b_ub=np.zeros(len(rows)),
+        A_eq=one,
+        b_eq=np.ones(len(datasets)),
+        bounds=(0, 1),
+        method="highs",
+    )
+    assert found.fun is not None
+    return -float(found.fun)
+
+
+def variation(one: Law, other: Law) -> float:
+    return sum(abs(a - b) for a, b in zip(one, other, strict=True)) / 2
+
+
+def needed(laws: Sequence[Law], epsilon: float, success: float) -> float:
+    """The lemma: how many records naming with probability `success` takes."""
+    tau = max(variation(a, b) for a, b in itertools.combinations(laws, 2))
+    odds = (len(laws) - 1) * success / (1 - success)
+    return math.log(odds) / math.log(1 + tau * (math.exp(epsilon) - 1))
+
+
+@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize("letters", [2, 3])
+@pytest.mark.parametrize("many", [2, 3, 5])
+@pytest.mark.parametrize("epsilon", [0.2, 1.0, 3.0])
+def test_no_private_procedure_needs_less(n: int, letters: int, many: int, epsilon: float) -> None:
+    rng = np.random.default_rng([n, letters, many])
+    for concentration in (0.2, 1.0, 10.0):
+        laws = [tuple(rng.dirichlet(np.full(letters, concentration))) for _ in range(many)]
+        success = best_naming(laws, n, epsilon)
+        assert success >= 1 / many - 1e-9  # one may guess
+        assert needed(laws, epsilon, success) <= n * (1 + 1e-7)
+
+
+@pytest.mark.parametrize("letters", [2, 3, 6])
+@pytest.mark.parametrize("epsilon", [0.2, 1.0, 3.0])
+def test_one_record_of_disjoint_laws_is_enough_for_just_that(letters: int, epsilon: float) -> None:
+    """There the lemma is sharp: randomised response is best."""
+    laws = [tuple(row) for row in np.eye(letters).tolist()]
+    success = best_naming(laws, 1, epsilon)
+    wanted = math.exp(epsilon) / (math.exp(epsilon) + letters - 1)
+    assert success == pytest.approx(wanted, rel=1e-7)
+    assert needed(laws, epsilon, success) == pytest.approx(1, rel=1e-5)
+    # Two records of two laws: the mixed dataset answers by a coin, each step is e^epsilon.
+    two = best_naming([(1.0, 0.0), (0.0, 1.0)], 2, epsilon)
+    assert two == pytest.approx(1 - math.exp(-epsilon) / 2, rel=1e-7)
+
+
+@pytest.mark.parametrize("tau", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("epsilon", [0.2, 1.0, 3.0])
+def test_one_record_of_laws_that_overlap(tau: float, epsilon: float) -> None:
+    """Each has tau on a letter of its own and the rest on one that all share.
+
+    A procedure that answers at random there reaches the first bound, the lemma is the second.
+    """
+    for many in (2, 3, 4):
+        laws = [tuple([1 - tau] + [tau * (i == j) for i in range(many)]) for j in range(many)]
+        success = best_naming(laws, 1, epsilon)
+        factor = 1 + tau * (math.exp(epsilon) - 1)
+        # On letter j say j with e^epsilon/(e^epsilon + M - 1).
+        own = math.exp(epsilon) / (math.exp(epsilon) + many - 1)
+        assert success >= (1 - tau) / many + tau * own - 1e-9
+        assert success <= factor / (factor + many - 1) + 1e-9
+
+
+def words_law(word: Sequence[int], p: float) -> Law:
+    """The law of a record of a code word, over which coordinates are not zero."""
+    return tuple(
+        math.prod(
+            (p if bit else 1 - p) if one else 1.0 - bit for one, bit in zip(word, bits, strict=True)
+        )
+        for bits in itertools.product((0, 1), repeat=len(word))
+    )
+
+
+@pytest.mark.parametrize(("d", "n"), [(1, 1), (1, 2), (1, 5), (2, 1), (2, 2), (3, 1)])
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 5.0])
+def test_the_laws_of_the_theorem_cannot_be_named(d: int, n: int, epsilon: float) -> None:
+    """All words of d <= 3 letters are d/4 apart: there `packing_samples` speaks of 2^d laws."""
+    words = list(itertools.product((0, 1), repeat=d))
+    assert math.exp(code_size(d)) == pytest.approx(len(words))
+    for p in (0.05, 0.3, 0.6, 0.9):
+        laws = [words_law(word, p) for word in words]
+        tau = max(variation(a, b) for a, b in itertools.combinations(laws, 2))
+        assert tau <= 1 - (1 - p) ** d + 1e-12
+        success = best_naming(laws, n, epsilon)
+        odds = math.log((len(words) - 1) * success / (1 - success))
+        assert odds <= n * math.log(1 + (1 - (1 - p) ** d) * (math.exp(epsilon) - 1)) + 1e-6
+        if packing_samples(math.sqrt(p * d), d, epsilon) > n:
+            assert success < 0.9
+        else:
+            assert odds > -1  # it says nothing
+
+
+def test_one_letter_can_be_named_as_soon_as_allowed() -> None:
+    """d = 1, p near 1: two laws, 0.9 from one record at epsilon = ln(9) or a bit more."""
+    p = 0.999
+    for epsilon in (2.0, 2.19, 2.21, 3.0):
+        success = best_naming([(1.0, 0.0), (1 - p, p)], 1, epsilon)
+        assert (success >= 0.9) == (epsilon > math.log(9))
+        assert (packing_samples(math.sqrt(p), 1, epsilon) <= 1) == (epsilon > math.log(9))
+
+
+@pytest.mark.parametrize(("alpha", "d", "epsilon"), [(0.5, 1, 1.0), (0.1, 8, 0.3), (1.0, 40, 2.0)])
+def test_samples_in_closed_form(alpha: float, d: int, epsilon: float) -> None:
+    words = Fraction(2**d, sum(math.comb(d, i) for i in range(d) if 4 * i < d))
+    tau = 1 - (1 - alpha**2 / d) ** d
+    wanted = math.log((math.floor(words) - 1) * 9) / math.log(1 + tau * (math.exp(epsilon) - 1))
+    assert packing_samples(alpha, d, epsilon) == pytest.approx(wanted, rel=1e-9)
+
+
+def exact_code_size(d: int) -> float:
+    ball = sum(math.comb(d, i) for i in range(d) if 4 * i < d)
+    whole = Fraction(2**d, ball)
+    return math.log(whole.numerator) - math.log(whole.denominator)
+
+
+@pytest.mark.parametrize("d", [*range(1, 130), 1000, 1001, 4096])
+def test_code_sizes_against_whole_numbers(d: int) -> None:
+    assert code_size(d) == pytest.approx(exact_code_size(d), rel=1e-9, abs=1e-12)
+
+
+def test_code_sizes_grow() -> None:
+    """By four letters at a time, as the distance does; 0.188 d bits or more."""
+    sizes = np.array([code_size(d) for d in range(1, 400)])
+    assert np.all(sizes[4:] > sizes[:-4])
+    assert np.all(sizes >= 0.188 * math.log(2) * np.arange(1, 400))
+    rate = 1 + 0.25 * math.log2(0.25) + 0.75 * math.log2(0.75)  # 1 - H(1/4)
+    assert code_size(50_000) / (50_000 * math.log(2)) == pytest.approx(rate, rel=1e-3)
+
+
+@pytest.mark.parametrize("d", [4, 5, 6, 7, 8, 9])
+def test_so_many_words_there_are(d: int) -> None:
+    """Taken one after another, each far enough from those before: Gilbert's proof."""
+    words: list[int] = []
+    for word in range(2**d):
+        if all(4 * (word ^ other).bit_count() >= d for other in words):
+            words.append(word)
+    assert len(words) >= math.exp(code_size(d)) * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("d", [1, 4, 30, 100, 1000])
+@pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 10.0])
+def test_the_bound_and_the_samples_are_inverse(d: int, epsilon: float) -> None:
+    """Unless p would be above 1/2: then p is 1/2, and more records are needed than there are."""
+    capped = 0
+    for n in (10, 1000, 10**6, 10**12):
+        alpha = 4 * packing_lower_bound(n, d, PureDP(epsilon))
+        assert alpha > 0
+        found = packing_samples(alpha, d, epsilon)
+        if alpha**2 / d < 0.5 * (1 - 1e-9):
+            assert found == pytest.approx(n, rel=1e-6)
+        else:
+            capped += 1
+            assert alpha**2 / d == pytest.approx(0.5)
+            assert found >= n * (1 - 1e-9)
+    assert capped < 4
+
+
+def test_the_bound_falls_with_n_and_epsilon_and_grows_with_the_code() -> None:
+    bounds = [
+        packing_lower_bound(n, 64, PureDP(0.1)) for n in np.geomspace(1, 1e12, 40).astype(int)
+    ]
+    assert np.all(np.diff(bounds) <= 0)
+    assert bounds[0] == pytest.approx(math.sqrt(32) / 4)
+    bounds = [packing_lower_bound(10**4, 64, PureDP(e)) for e in np.geomspace(1e-6, 100, 40)]
+    assert np.all(np.diff(bounds) <= 0)
+    bounds = [packing_lower_bound(10**6, d, PureDP(0.1)) for d in range(4, 400, 4)]
+    assert np.all(np.diff(bounds) > 0)
+
+
+def test_the_rate_of_the_bound() -> None:
+    """alpha^2 = ln(9 (M-1))/(n epsilon) where all is small: the root of d/(n epsilon)."""
+    n, d, epsilon = 10**10, 200, 1e-3
+    odds = math.log(9) + exact_code_size(d)
+    wanted = math.sqrt(odds / (n * epsilon)) / 4
+    assert packing_lower_bound(n, d, PureDP(epsilon)) == pytest.approx(wanted, rel=1e-3)
+
+
+def test_other_notions_have_no_such_bound() -> None:
+    for budget in (ZCDP(0.1), ApproxDP(1.0, 1e-6), NonPrivate()):
+        assert math.isnan(packing_lower_bound(1000, 50, budget))
+
+
+def test_samples_are_no_fewer_than_none() -> None:
+    assert packing_samples(0.5, 64, 50.0) > 0
+    assert packing_samples(0.9, 1, 100.0) < 1
