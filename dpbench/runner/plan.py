@@ -356,6 +356,21 @@ def _check_size(members: Mapping[str, Distribution], n: int, where: str, label: 
         )
 
 
+def _check_covariance(cell: Cell, where: str) -> None:
+    """Refuse laws whose covariance is not what an estimator of covariances estimates."""
+    for setting in cell.settings:
+        for label, law in cell.members if setting.estimator.estimand == "covariance" else ():
+            try:
+                known = np.all(law.mean == 0) and law.covariance.size > 0
+            except ValueError:
+                known = False
+            if not known:
+                raise ConfigError(
+                    f"{where}: {label!r}: {setting.label} needs vectors of mean 0 and a known "
+                    "covariance"
+                )
+
+
 def _settings(sweep: Sweep, part: Part, where: str, family_label: str) -> list[Setting]:
     """The estimators of a part with the budgets that they run under, for one family."""
     family = sweep.families[family_label]
