@@ -25,6 +25,7 @@ from dpbench.samples.rows import norms
 __all__ = ["CoinPressCovariance", "WhitenedCoinPressMean", "covariance_rounds", "fit_covariance"]
 
 Floats = NDArray[np.float64]
+FewRounds = Annotated[int, Field(ge=1, le=10)]  # the transforms of more may overflow
 Bound = Annotated[float, Field(ge=1e-100, le=1e100)]
 # Numbers beyond this are moved to it, so that sums of products with them do not overflow.
 LARGEST = 1e150
@@ -37,8 +38,8 @@ class Fit(NamedTuple):
 
     Attributes
     ----------
-    transform : (trials, d, d) array
-        A: the round looked at w = xA.
+    transform, back : (trials, d, d) arrays
+        A, for the round looked at w = xA, and its inverse.
     values, vectors : (trials, d), (trials, d, d) arrays
         Eigenvalues, at least 0, and eigenvectors of the released second moment of w.
     clean : (trials, d, d) array
@@ -48,6 +49,7 @@ class Fit(NamedTuple):
     """
 
     transform: Floats
+    back: Floats
     values: Floats
     vectors: Floats
     clean: Floats
@@ -87,8 +89,9 @@ def fit_covariance(x: Floats, bound: float, rounds: int, b: float, ledger: Ledge
     sensitivity = np.sqrt(2) * gamma**2 / n
     upper = np.triu_indices(d)
     after = np.broadcast_to(np.eye(d) / np.sqrt(bound), (trials, d, d))
+    inverse = np.broadcast_to(np.eye(d) * np.sqrt(bound), (trials, d, d))
     for part in ledger.split(*shares(rounds)):
-        transform = after
+        transform, back = after, inverse
         w = x @ transform
         w *= np.minimum(1, gamma / np.maximum(norms(w), gamma))[..., None]
         clean = w.transpose(0, 2, 1) @ w / n
@@ -98,10 +101,12 @@ def fit_covariance(x: Floats, bound: float, rounds: int, b: float, ledger: Ledge
         values, vectors = np.linalg.eigh(noisy)
         values = np.maximum(values, 0)
         after = transform @ _rebuilt((values + eta) ** -0.5, vectors)
+        # By inverting what may be nearly singular, data could stop the release.
+        inverse = _rebuilt((values + eta) ** 0.5, vectors) @ back
     assert isinstance(part.budget, ZCDP)
     sd = sensitivity / np.sqrt(2 * part.budget.rho)
     slack = eta + float(sd * 2 * (np.sqrt(d) + np.sqrt(np.log(100))))
-    return Fit(transform, values, vectors, clean, slack)
+    return Fit(transform, back, values, vectors, clean, slack)
 
 
 def covariance_rounds(
@@ -115,7 +120,7 @@ def covariance_rounds(
         Symmetric; `value` is positive semidefinite.
     """
     fit = fit_covariance(x, bound, rounds, b, ledger)
-    back = np.linalg.inv(fit.transform)
+    back = fit.back
     released, clean = (
         back.transpose(0, 2, 1) @ z @ back for z in (_rebuilt(fit.values, fit.vectors), fit.clean)
     )
@@ -150,7 +155,7 @@ class CoinPressCovariance(Estimator):
     """
 
     bound: Bound
-    rounds: Rounds = 3
+    rounds: FewRounds = 3
     b: Probability = COVARIANCE_B
     notions: ClassVar[tuple[type[Budget], ...]] = (ZCDP, ApproxDP)
     multivariate: ClassVar[bool] = True
@@ -190,7 +195,7 @@ class WhitenedCoinPressMean(Estimator):
     radius: Radius
     bound: Bound
     rounds: Rounds = 4
-    covariance_rounds: Rounds = 3
+    covariance_rounds: FewRounds = 3
     covariance_share: Probability = 0.5
     b: Probability = 0.01
     notions: ClassVar[tuple[type[Budget], ...]] = (ZCDP, ApproxDP)
@@ -198,17 +203,18 @@ class WhitenedCoinPressMean(Estimator):
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         x = np.clip(_records(sample, "an unknown covariance"), -LARGEST, LARGEST)
+        if sample.n < 2:
+            raise ValueError("one record makes no pair")
         spread, fine = under_zcdp(ledger).split(self.covariance_share, 1 - self.covariance_share)
         pairs = (x[:, 1 : sample.n - sample.n % 2 : 2] - x[:, : sample.n - 1 : 2]) / np.sqrt(2)
         fit = fit_covariance(pairs, self.bound, self.covariance_rounds, COVARIANCE_B, spread)
-        whiten = fit.transform @ _rebuilt((fit.values + fit.slack) ** -0.5, fit.vectors)
+        root = np.sqrt(fit.values + fit.slack)
+        whiten = fit.transform @ _rebuilt(1 / root, fit.vectors)
+        colour = _rebuilt(root, fit.vectors) @ fit.back
         assert isinstance(fine.budget, ZCDP)
         largest = np.linalg.norm(whiten, ord=2, axis=(1, 2))
         radius = np.minimum(self.radius * largest, 1e300)
         plan = schedule(sample.n, sample.d, radius, fine.budget.rho, self.rounds, self.b)
         last = shrinking_balls(DenseSample(x @ whiten), plan, 1.0, fine)[-1]
-        value, before = (
-            np.asarray(np.linalg.solve(whiten.transpose(0, 2, 1), v[..., None])[..., 0], float)
-            for v in (last.value, last.before_noise)
-        )
+        value, before = ((v[:, None] @ colour)[:, 0] for v in (last.value, last.before_noise))
         return Estimate(value, before)

@@ -75,8 +75,9 @@ class KSU20BallMean(Estimator):
         ``practical``: r = sqrt(d) (1 + T), where 1 is what the centre may be off in every
         coordinate.
     alpha : float in (0, 1], optional
-        The error sought; in ``practical`` the module's bound on the bias at T is alpha (it is for
-        a ball around mu; one around a centre that is off may add a little). By default, in
+        The error sought; in ``practical`` the module's bound on the bias at T is alpha. It is for
+        a ball around mu: projecting on one whose centre is off by sqrt(d) may add as much as
+        sqrt(d) E(1 - r/|X - c|)_+, of order sqrt(d) T^-k. By default, in
         ``practical``, the T that minimises the bias bound plus the 1 - beta quantile of the
         noise's norm (as ``minimax`` does for numbers); in ``paper`` the alpha that Theorem 4.6
         asks n = 16 d sd sqrt(2/3)/alpha^(k/(k-1)) for, where sd is the noise's standard deviation
@@ -160,4 +161,6 @@ class KSU20BallMean(Estimator):
             constants=self.constants,
         )
         found = one.run(sample.columns(), ledger.repeated(sample.d))
-        return found.value.reshape(sample.trials, sample.d)
+        centre = found.value.reshape(sample.trials, sample.d)
+        # Where one coordinate is not released, nothing is.
+        return np.where(np.isnan(centre).any(axis=1, keepdims=True), np.nan, centre)

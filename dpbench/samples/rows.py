@@ -38,7 +38,8 @@ def norms(rows: Floats) -> Floats:
         some = rows[doubtful]
         largest = np.abs(some).max(axis=-1, keepdims=True)
         unit = np.where(largest > 0, largest, 1.0)
-        found[doubtful] = unit[..., 0] * np.sqrt(((some / unit) ** 2).sum(axis=-1))
+        with np.errstate(over="ignore"):
+            found[doubtful] = unit[..., 0] * np.sqrt(((some / unit) ** 2).sum(axis=-1))
     return found
 
 

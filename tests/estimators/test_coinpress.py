@@ -1,8 +1,9 @@
-"""CoinPress in one dimension: the authors' schedule, cumulative clipping, the last ball."""
+"""CoinPress: the authors' schedule, cumulative clipping, the last ball, and their errors."""
 
 from __future__ import annotations
 
 import itertools
+import math
 from decimal import Decimal, localcontext
 from pathlib import Path
 from typing import Any
@@ -237,3 +238,148 @@ def test_counted_data() -> None:
     found = CoinPressMean(radius=100.0).run(sample, ledger).value
     sd = exact_schedule(10**12, 1, 100.0, 0.1, 4, 0.01)[-1][2]
     assert abs(found[0] - 0.7) < 6 * sd  # false-alarm probability 2e-9
+
+
+# Vectors.
+
+
+def norm(row: Floats) -> float:
+    """The Euclidean norm, for coordinates whose squares overflow too."""
+    largest = max(abs(x) for x in row.tolist())
+    return largest * math.sqrt(sum((x / largest) ** 2 for x in row.tolist())) if largest else 0.0
+
+
+def in_ball(row: Floats, centre: Floats, radius: float) -> Floats:
+    """The point of a ball that is nearest to a row."""
+    length = norm(row - centre)
+    return row if length <= radius else centre + (row - centre) / length * radius
+
+
+def hard_vectors(rng: np.random.Generator, n: int, d: int) -> Floats:
+    """Datasets of n rows: ordinary, wide, far off, equal, collinear, and with one wild row."""
+    x = rng.normal(1.0, 2.0, (12, n, d))
+    x[1] *= 30
+    x[2] += 1e3
+    x[3] = x[3, 0]
+    x[4] = x[4, :, :1] * np.arange(1, d + 1)
+    x[5] = 0.0
+    for trial, far in zip(range(6, 10), (1e12, 1e150, -1e300, 1e300), strict=True):
+        x[trial, trial % n] = far
+    x[10, ::2] = 1e150  # half of the rows
+    x[11, ::2, 0] = -1e300
+    return np.asarray(x)
+
+
+@pytest.mark.parametrize("budget", [ZCDP(0.02), ZCDP(50.0), ApproxDP(0.5, 1e-6)])
+@pytest.mark.parametrize(("n", "d"), [(1, 2), (2, 3), (3, 1), (9, 2), (60, 5), (4, 30)])
+@pytest.mark.parametrize("rounds", [1, 3, 5])
+def test_balls_against_a_loop_over_rows(
+    steps: list[Step], budget: Budget, n: int, d: int, rounds: int
+) -> None:
+    sigma = 1.7
+    values = hard_vectors(np.random.default_rng(7), n, d)
+    before = values.copy()
+    found = run(CoinPressMean(radius=6.0, rounds=rounds, sigma=sigma), values, budget)
+    np.testing.assert_array_equal(values, before)
+    rho = budget.rho if isinstance(budget, ZCDP) else ZCDP.within(ApproxDP(0.5, 1e-6)).rho
+    plan = exact_schedule(n, d, 6.0 / sigma, rho, rounds, 0.01)
+    assert len(steps) == rounds
+    assert found.interval is None
+    differ = 0.0
+    for trial, rows in enumerate(values):
+        moved, centre = rows.copy(), np.zeros(d)
+        for step, (_, clip, sd, _) in zip(steps, plan, strict=True):
+            anew = np.array([in_ball(row, centre, clip * sigma) for row in rows])
+            moved = np.array([in_ball(row, centre, clip * sigma) for row in moved])
+            differ += norm(anew.mean(axis=0) - moved.mean(axis=0))
+            scale = 1 + clip * sigma
+            np.testing.assert_allclose(step.values[trial], moved.mean(axis=0), atol=1e-12 * scale)
+            assert isinstance(step.budget, ZCDP)
+            noise = step.sensitivity / np.sqrt(2 * step.budget.rho)
+            assert noise == pytest.approx(sd * sigma, rel=1e-9, abs=0)
+            centre = step.released[trial]
+        np.testing.assert_array_equal(found.value[trial], centre)
+        np.testing.assert_array_equal(found.before_noise[trial], steps[-1].values[trial])
+    assert (differ > 1.0) == (rounds > 1)  # rounds do move what earlier ones have moved
+
+
+@pytest.mark.parametrize("budget", [ZCDP(0.05), ApproxDP(1.0, 1e-6)])
+@pytest.mark.parametrize("n", [1, 2, 3, 50])
+def test_vectors_of_one_coordinate_are_numbers(budget: Budget, n: int) -> None:
+    values = hard_vectors(np.random.default_rng(8), n, 1)
+    for estimator in (CoinPressMean(radius=5.0), CoinPressMean(radius=1e300, rounds=2, sigma=0.3)):
+        one, many = (run(estimator, x, budget) for x in (values[..., 0], values))
+        for a, b in ((one.value, many.value), (one.before_noise, many.before_noise)):
+            assert b.shape == (12, 1)
+            scale = 1e-12 * np.abs(a).max()
+            np.testing.assert_allclose(b[:, 0], a, rtol=1e-12, atol=scale)
+
+
+@pytest.mark.parametrize(("n", "d"), [(1, 2), (2, 2), (3, 5), (20, 3), (100, 2)])
+def test_sensitivities_of_balls_by_brute_force(
+    monkeypatch: pytest.MonkeyPatch, n: int, d: int
+) -> None:
+    """Whatever balls were released before, one row moves a round by 2s/n in norm at most."""
+    rng = np.random.default_rng(9)
+    ends = np.concatenate([np.eye(d), -np.eye(d), np.ones((1, d)), np.zeros((1, d))])
+    sizes = (0.3, 3.0, 1e6, 1e150, 1e300)
+    wild = np.concatenate([size * ends for size in sizes] + [rng.normal(0, 5, (20, d))])
+    pole = np.tile(1e300 * ends[0], (1, n, 1))
+    bases = np.concatenate([hard_vectors(rng, n, d), pole])
+    for centres in ((0.0, 0.0, 0.0), (50.0, -3.0, 1.0), (1e100, 0.0, 7.0)):
+        sharp = []
+        for base in bases:
+            others = np.tile(base, (len(wild) + 1, 1, 1))
+            index = rng.integers(n, size=len(wild)) if n > 1 else np.zeros(len(wild), dtype=int)
+            others[np.arange(len(wild)) + 1, index] = wild
+            ratios: list[float] = []
+            found = iter(centres)
+
+            def freeze(self: Ledger, values: Floats, sensitivity: Any, **_: Any) -> Floats:
+                self.pay()
+                moves = [norm(x) for x in values[1:] - values[0]]
+                ratios.append(max(moves) / float(sensitivity))  # noqa: B023
+                return np.full(values.shape, next(found))  # noqa: B023
+
+            with monkeypatch.context() as patch:
+                patch.setattr(Ledger, "add_noise", freeze)
+                run(CoinPressMean(radius=5.0, rounds=3), others, ZCDP(0.1))
+            assert len(ratios) == 3
+            assert max(ratios) <= 1 + 1e-9
+            sharp.append(ratios[0])
+        # Attained in the first round, where a row at one pole goes to the other.
+        assert max(sharp) == pytest.approx(1, rel=1e-9)
+
+
+def norms_of_errors(rounds: int) -> Floats:
+    """400 errors in the authors' setting: d = 50, n = 1000, rho = 0.5, R = 10 sqrt(50)."""
+    found = []
+    for part in range(4):
+        values = np.random.default_rng([10, part]).standard_normal((100, 1000, 50))
+        estimator = CoinPressMean(radius=10 * math.sqrt(50), rounds=rounds)
+        found.append(np.linalg.norm(run(estimator, values, ZCDP(0.5), seed=part).value, axis=1))
+    return np.concatenate(found)
+
+
+@pytest.mark.parametrize(("rounds", "theirs", "error"), [(2, 0.2814, 0.0025), (4, 0.2724, 0.0021)])
+def test_errors_are_those_of_the_authors(rounds: int, theirs: float, error: float) -> None:
+    """Their code's mean error without the tenth at each end, and its standard error."""
+    errors = norms_of_errors(rounds)
+    ours = float(stats.trim_mean(errors, 0.1))
+    both = math.hypot(error, float(errors.std(ddof=1)) / math.sqrt(len(errors)))
+    # z-test with false-alarm probability 5.8e-7 (5 standard errors); trimming makes the
+    # standard error of a nearly normal sample larger by 3 per cent at most.
+    assert abs(ours - theirs) <= 5 * both
+    # A hundredth of the rows is projected, and that hardly: the error is N(0, v I).
+    sd = exact_schedule(1000, 50, 10 * math.sqrt(50), 0.5, rounds, 0.01)[-1][2]
+    law = stats.chi2(50, scale=1 / 1000 + sd**2)
+    # Kolmogorov-Smirnov test with false-alarm probability 1e-6.
+    assert stats.kstest(errors**2, law.cdf).pvalue > FALSE_ALARM
+
+
+def test_vectors_are_found_in_a_ball_of_radius_1e300() -> None:
+    values = 3.0 + np.random.default_rng(11).standard_normal((5, 4000, 3))
+    # Balls shrink by the order of n in a round: these reach the data, all of them but with
+    # probability 5 trials * 110 rounds * b < 1e-6; 0.2 is then 12 standard errors.
+    found = run(CoinPressMean(radius=1e300, rounds=110, b=1e-10), values, ZCDP(1e5))
+    assert np.all(np.abs(found.value - 3.0) < 0.2)

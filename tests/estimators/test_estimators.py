@@ -15,14 +15,20 @@ from scipy import integrate, optimize, stats
 from dpbench.distributions import Pareto, StudentT, TwoPoint
 from dpbench.estimators import (
     BinaryMean,
+    BoundedMean,
     ClippedMean,
+    CoinPressCovariance,
     CoinPressMean,
+    CoordinateWise,
     EmpiricalMean,
     Estimate,
     Estimator,
     ExponentialCoarseMean,
+    FriendlyCoreMean,
     HeavyTailedMean,
     KarwaVadhanMean,
+    KSU20BallMean,
+    KSU20CoverMean,
     KSU20Mean,
     KSU20Range,
     LearnedGaussian,
@@ -34,6 +40,7 @@ from dpbench.estimators import (
     SubsampleAggregate,
     SubsampleTest,
     TrimmedMean,
+    WhitenedCoinPressMean,
 )
 from dpbench.estimators.heavy_tailed import worst_clipping_bias
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP
@@ -45,7 +52,9 @@ FALSE_ALARM = 1e-6
 # One noisy mean, clipped to public bounds.
 ONE_STEP: list[Estimator] = [
     BinaryMean(),
+    BoundedMean(radius=2.5),
     ClippedMean(lower=-2.0, upper=3.0),
+    CoordinateWise(base=ClippedMean(lower=-2.0, upper=3.0)),
     NaiveGaussianMean(radius=1.5),
     NaiveGaussianMean(radius=0.0, sigma=0.5, beta=0.01),
     HeavyTailedMean(k=2),
@@ -63,6 +72,10 @@ WITHOUT_PRIVACY: list[Estimator] = [
 ]
 # Where a later step rests on what an earlier one released, or the output is a choice.
 IN_STEPS: list[Estimator] = [
+    BoundedMean(radius=2.5, mechanism="l2"),
+    CoordinateWise(base=KarwaVadhanMean(radius=2.0)),
+    FriendlyCoreMean(radius=3.0),
+    FriendlyCoreMean(sigma=0.5, composition="zcdp", threshold=0.1),
     CoinPressMean(radius=3.0),
     CoinPressMean(radius=3.0, rounds=1, sigma=0.5),
     CoinPressMean(radius=1e300, rounds=3, report=2),
@@ -86,11 +99,19 @@ IN_STEPS: list[Estimator] = [
     SubsampleAggregate(buckets=3, lower=-4.0, upper=5.0),
     SubsampleAggregate(buckets=4, lower=-4.0, upper=5.0, aggregate="mean", base="median"),
     SubsampleAggregate(buckets=3, lower=-4.0, upper=5.0, aggregate="mode", resolution=0.5),
+    SubsampleAggregate(buckets=9, aggregate="friendly_core", friends_within=2.0),
     SubsampleTest(buckets=3),
     SubsampleTest(buckets=4, aggregate="exponential"),
     SubsampleTest(buckets=3, aggregate="histogram"),
 ]
 ESTIMATORS = ONE_STEP + WITHOUT_PRIVACY + IN_STEPS
+# What takes no numbers: see test_multivariate.py, test_covariance.py and test_ksu20_cover.py.
+OF_VECTORS: list[Estimator] = [
+    CoinPressCovariance(bound=4.0),
+    KSU20BallMean(k=2, radius=3.0),
+    KSU20CoverMean(k=2, radius=3.0),
+    WhitenedCoinPressMean(radius=3.0, bound=4.0),
+]
 BUDGETS: list[Budget] = [
     PureDP(0.5),
     ZCDP(0.1),
@@ -105,12 +126,22 @@ THREE: list[Budget] = [PureDP(0.01), ZCDP(1e-4), ApproxDP(0.01, 1e-6)]
 LARGE: list[Budget] = [PureDP(6.0), ZCDP(4.0), ApproxDP(6.0, 0.01)]
 
 
+def filters(estimator: Estimator) -> bool:
+    """Whether a FriendlyCore is in it."""
+    chosen = getattr(estimator, "aggregate", "") == "friendly_core"
+    return chosen or isinstance(estimator, FriendlyCoreMean)
+
+
 def honours(estimator: Estimator, budget: Budget) -> bool:
-    """Which notion is for whom; algorithms.md, section 2."""
+    """Which notion is for whom; algorithms.md, sections 2 to 4."""
     if estimator in WITHOUT_PRIVACY or isinstance(budget, NonPrivate):
         return estimator in WITHOUT_PRIVACY and isinstance(budget, NonPrivate)
-    if getattr(estimator, "radius", 0.0) is None:
+    if isinstance(estimator, CoordinateWise):
+        return honours(estimator.base, budget)
+    if filters(estimator) or getattr(estimator, "radius", 0.0) is None:
         return isinstance(budget, ApproxDP)
+    if getattr(estimator, "mechanism", "") == "l2":
+        return isinstance(budget, PureDP)
     return not (isinstance(estimator, CoinPressMean) and isinstance(budget, PureDP))
 
 
@@ -128,14 +159,18 @@ def smallest(estimator: Estimator) -> int:
         return 2 * estimator.groups
     if isinstance(estimator, SubsampleAggregate | SubsampleTest):
         return estimator.buckets
+    if isinstance(estimator, FriendlyCoreMean):
+        return 3
     return 2 if isinstance(estimator, LearnedGaussian) and estimator.sigma is None else 1
 
 
 def may_fail(estimator: Estimator, budget: Budget) -> bool:
-    """Whether nothing may be released, of a stability-based histogram."""
+    """Whether nothing may be released, of a stability-based histogram or of a core."""
+    if isinstance(estimator, CoordinateWise):
+        return may_fail(estimator.base, budget)
     by_histogram = isinstance(estimator, KSU20Mean | KSU20Range | KarwaVadhanMean | LearnedGaussian)
     chosen = getattr(estimator, "aggregate", "") in {"mode", "histogram"}
-    return isinstance(budget, ApproxDP) and (by_histogram or chosen)
+    return isinstance(budget, ApproxDP) and (by_histogram or chosen or filters(estimator))
 
 
 def name(value: object) -> str:
@@ -159,7 +194,7 @@ def run(estimator: Estimator, values: Floats, budget: Budget, seed: int = 0) -> 
 
 def test_no_estimator_is_left_out() -> None:
     known = {c for c in Estimator._registry.values() if c.__module__.startswith("dpbench.")}
-    assert {type(estimator) for estimator in ESTIMATORS} == known
+    assert {type(estimator) for estimator in ESTIMATORS + OF_VECTORS} == known
 
 
 def spends(estimator: Estimator, sample: Sample, budget: Budget) -> tuple[float, ...]:
@@ -201,6 +236,7 @@ def test_other_notions_are_refused(estimator: Estimator, budget: Budget) -> None
     assert not any(ledger.spent)
 
 
+TOO_FEW = r"cannot (be cut|fill)|one record makes no pair|at least 3 records"
 FEW = [
     (estimator, budget) for estimator, budget in pairs(IN_STEPS, LARGE) if smallest(estimator) > 1
 ]
@@ -211,7 +247,7 @@ def test_too_few_records_are_refused(estimator: Estimator, budget: Budget) -> No
     for n in {1, 2, smallest(estimator) - 1} & set(range(1, smallest(estimator))):
         for sample in (DenseSample(np.zeros((2, n))), CountedSample([0.0, 1.0], [[0, n], [n, 0]])):
             ledger = Ledger(budget, np.random.default_rng(0))
-            with pytest.raises(ValueError, match=r"cannot (be cut|fill)|one record makes no pair"):
+            with pytest.raises(ValueError, match=TOO_FEW):
                 estimator.run(sample, ledger)
             assert not any(ledger.spent)
 
@@ -347,15 +383,28 @@ def test_vectors(estimator: Estimator, budget: Budget) -> None:
         return
     found = run(estimator, values, budget)
     assert found.value.shape == found.before_noise.shape == (4, 3)
+    if isinstance(estimator, BoundedMean):
+        return  # a ball is no box
     for j in range(3):
         alone = run(estimator, values[..., j], budget).before_noise
         np.testing.assert_allclose(found.before_noise[:, j], alone, rtol=1e-12, atol=1e-14)
 
 
 @each_at_large
-def test_no_steps_with_vectors(estimator: Estimator, budget: Budget) -> None:
-    if not estimator.multivariate:
+def test_steps_with_vectors(estimator: Estimator, budget: Budget) -> None:
+    if not estimator.multivariate or isinstance(getattr(estimator, "base", None), Median):
         takes_scalars_only(estimator, budget)
+        return
+    values = np.random.default_rng(5).normal(size=(4, max(12, smallest(estimator)), 3))
+    found = run(estimator, values, budget)
+    assert found.value.shape == found.before_noise.shape == (4, 3)
+
+
+@pytest.mark.parametrize("estimator", OF_VECTORS, ids=name)
+def test_numbers_are_refused_by_estimators_of_vectors(estimator: Estimator) -> None:
+    budget = next(b for b in BUDGETS if estimator.supports(b))
+    with pytest.raises(ValueError, match="vectors"):
+        run(estimator, np.zeros((2, 300)), budget)
 
 
 def takes_scalars_only(estimator: Estimator, budget: Budget) -> None:

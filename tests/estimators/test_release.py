@@ -15,13 +15,21 @@ from numpy.typing import ArrayLike, NDArray
 import dpbench
 from dpbench import ZCDP, ApproxDP, PureDP, release
 from dpbench.estimators import (
+    BoundedMean,
     ClippedMean,
+    CoinPressCovariance,
+    CoinPressMean,
+    CoordinateWise,
     EmpiricalMean,
     Estimator,
+    FriendlyCoreMean,
     HeavyTailedMean,
+    KSU20BallMean,
     LocalMean,
     MedianOfMeans,
+    SubsampleAggregate,
     TrimmedMean,
+    WhitenedCoinPressMean,
 )
 from dpbench.privacy import Budget, NonPrivate
 
@@ -176,26 +184,77 @@ def test_the_example_of_release_runs() -> None:
     assert result.failed == 0
 
 
+BASE_OF: dict[str, Any] = {
+    "coordinate_wise": ClippedMean(lower=-1.0, upper=1.0),
+    "subsample_aggregate": EmpiricalMean(),
+}
+
+
 @pytest.mark.parametrize("repeats", [None, 3])
 @pytest.mark.parametrize("kind", sorted(Estimator._kinds()))
 def test_vectors_of_one_coordinate_are_no_scalars(kind: str, repeats: int | None) -> None:
     # A released centre per trial would broadcast against such records and release them all.
     known: dict[str, Any] = {
         "k": 2, "radius": 10.0, "lower": -1.0, "upper": 1.0, "buckets": 2, "alpha": 0.05,
+        "bound": 4.0, "base": BASE_OF.get(kind),
     }  # fmt: skip
     cls = Estimator._kinds()[kind]
     if not cls.__module__.startswith("dpbench."):
         return
     fields = {f.name for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
-    estimator = cls(**{name: value for name, value in known.items() if name in fields})
+    given_fields = {name: known[name] for name in fields & known.keys() if known[name] is not None}
+    estimator = cls(**given_fields)
     data = np.random.default_rng(0).normal(size=(1000, 1))
-    budget = next(b for b in (NonPrivate(), PureDP(1.0), ZCDP(0.5)) if estimator.supports(b))
+    budgets = (NonPrivate(), PureDP(1.0), ZCDP(0.5), ApproxDP(1.0, 1e-6))
+    budget = next(b for b in budgets if estimator.supports(b))
     given = None if isinstance(budget, NonPrivate) else budget
     ask = functools.partial(
         release, estimator, data, given, rng=np.random.default_rng(1), repeats=repeats
     )
     if estimator.multivariate:
-        assert np.shape(ask()) == ((1,) if repeats is None else (3, 1))
+        shape = (1, 1) if estimator.estimand == "covariance" else (1,)
+        assert np.shape(ask()) == (shape if repeats is None else (3, *shape))
     else:
         with pytest.raises(ValueError, match="takes scalar records"):
             ask()
+
+
+VECTOR_RELEASES: list[tuple[Estimator, Budget, tuple[int, ...]]] = [
+    (BoundedMean(radius=1.0), PureDP(1.0), (3,)),
+    (BoundedMean(radius=1.0, mechanism="l2"), PureDP(1.0), (3,)),
+    (CoordinateWise(base=CLIPPED), ApproxDP(1.0, 1e-6), (3,)),
+    (CoinPressMean(radius=5.0), ZCDP(0.5), (3,)),
+    (CoinPressCovariance(bound=4.0), ZCDP(0.5), (3, 3)),
+    (WhitenedCoinPressMean(radius=5.0, bound=4.0), ApproxDP(1.0, 1e-6), (3,)),
+    (KSU20BallMean(k=2, radius=5.0), ZCDP(0.5), (3,)),
+    (FriendlyCoreMean(radius=9.0), ApproxDP(9.0, 1e-3), (3,)),
+    (SubsampleAggregate(buckets=5, lower=-1.0, upper=1.0), PureDP(1.0), (3,)),
+]
+
+
+@pytest.mark.parametrize(
+    ("estimator", "budget", "shape"), VECTOR_RELEASES, ids=lambda v: type(v).__name__
+)
+def test_releases_of_vectors(estimator: Estimator, budget: Budget, shape: tuple[int, ...]) -> None:
+    data = np.random.default_rng(2).normal(0.5, 1, (200, 3))
+    data.flags.writeable = False
+    before = data.copy()
+    one = once(estimator, data, budget)
+    many = once(estimator, data, budget, 5)
+    assert isinstance(one, np.ndarray)
+    assert one.shape == shape
+    assert isinstance(many, np.ndarray)
+    assert many.shape == (5, *shape)
+    assert np.isfinite(one).all()
+    assert len(np.unique(many.reshape(5, -1)[:, 0])) == 5
+    np.testing.assert_allclose(once(estimator, data.tolist(), budget), one, rtol=1e-9)
+    # With one repeat the stream of the noise is that of a single release.
+    np.testing.assert_allclose(np.asarray(once(estimator, data, budget, 1))[0], one, rtol=1e-9)
+    np.testing.assert_array_equal(data, before)
+
+
+@pytest.mark.parametrize("kind", [CoinPressCovariance, WhitenedCoinPressMean, KSU20BallMean])
+def test_numbers_for_an_estimator_of_vectors_are_refused(kind: type[Estimator]) -> None:
+    estimator = next(e for e, _, _ in VECTOR_RELEASES if type(e) is kind)
+    with pytest.raises(ValueError, match="vectors"):
+        once(estimator, DATA, ZCDP(0.5))
