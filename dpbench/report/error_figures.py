@@ -169,7 +169,7 @@ class ErrorAgainstN(Figure):
         bound = rows.groupby("n")["lower_bound"].max().dropna()
         if bound.empty or self.metric != "q90":
             return
-        ax.plot(bound.index, bound, label="exact lower bound", **BOUND)
+        ax.plot(bound.index, bound, label="lower bound", **BOUND)
         errors = rows[self.metric]
         errors = errors[np.isfinite(errors) & (errors > 0)]
         largest = min(errors.max(), MOST_DECADES * errors.min())

@@ -169,19 +169,24 @@ def two_rows(columns: int) -> tuple[Canvas, list[Axes], list[Axes]]:
 def frame(ax: Axes, values: Iterable[float]) -> None:
     """Ticks of logarithmic axes: powers of ten, and where few of them fit other numbers.
 
-    On the horizontal axis those are `values`, the places of points; on the vertical one 1, 2
-    and 5 times powers of ten.
+    On the horizontal axis those are `values`, the places of points, if they are few; else, and
+    on the vertical one, 1, 2 and 5 times powers of ten.
     """
     from matplotlib.ticker import LogLocator
 
     known = np.unique(np.fromiter(values, float))
+    plain: list[Any] = []
     if known.size and known[0] > 0 and np.log10(known[-1] / known[0]) < FEW_DECADES:
-        every = -(-known.size // MOST_TICKS)
-        ax.set_xticks(known[::every], [f"${number_text(value)}$" for value in known[::every]])
+        if known.size <= MOST_TICKS:
+            ax.set_xticks(known, [f"${number_text(value)}$" for value in known])
+        else:
+            plain.append(ax.xaxis)
     low, high = ax.get_ylim()
     if ax.get_yscale() == "log" and 0 < low < high < low * 10**FEW_DECADES:
-        ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        ax.yaxis.set_major_formatter(lambda value, _: f"${number_text(value)}$")
+        plain.append(ax.yaxis)
+    for axis in plain:
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter(lambda value, _: f"${number_text(value)}$")
     ax.minorticks_off()
 
 

@@ -181,6 +181,7 @@ class Thresholds(Figure):
         groups = [group for _, group in rows.groupby(by, dropna=False)]
         style = looks(rows["series"])
         canvas, axes = panels(len(groups))
+        alpha = number_text(rows["alpha"].iloc[0])
         for group, ax in zip(groups, axes, strict=False):
             for (series, _), curve in group.groupby(["series", "distribution"]):
                 curve = curve.sort_values(self.against)  # noqa: PLW2901
@@ -199,7 +200,7 @@ class Thresholds(Figure):
             if self.against == "radius":
                 ax.xaxis.set_major_formatter(lambda x, _: f"$10^{{{x:g}}}$")
             name = "$R$" if self.against == "radius" else r"$\ln(1/\delta)$"
-            ax.set(xlabel=name, ylabel=rf"smallest $n$ for $\alpha = {rows['alpha'].iloc[0]:.3g}$")
+            ax.set(xlabel=name, ylabel=rf"smallest $n$ for $\alpha = {alpha}$")
             ax.set_title(_curve_title(about, sweep).split("\n")[1])
         legend(canvas)
         return canvas

@@ -84,7 +84,7 @@ def labelled(claims: pd.DataFrame) -> pd.DataFrame:
 
 
 def factors(summary: pd.DataFrame) -> pd.DataFrame:
-    """The worst q90 of each family over its exact lower bound.
+    """The worst q90 of each family over its lower bound.
 
     Returns
     -------
@@ -105,13 +105,13 @@ def factors(summary: pd.DataFrame) -> pd.DataFrame:
 
 
 def _print_factors(summary: pd.DataFrame, out: Console) -> None:
-    """Print, per estimator and k, the worst error over the exact lower bound."""
+    """Print, per estimator and k, the worst error over the lower bound."""
     found = factors(summary)
     if found.empty:
         return
     orders = sorted(found["k"].unique())
     table = Table(
-        title="Worst-case error (0.9 quantile) over the exact lower bound, range over n",
+        title="Worst-case error (0.9 quantile) over the lower bound, range over n",
         title_justify="left",
     )
     table.add_column("estimator")

@@ -260,7 +260,7 @@ def test_panels_for_moment_orders_with_a_bound(results: Results) -> None:
     rows = results.summary[results.summary["family"] == "pair"]
     rows = rows[rows["estimator"] == "minimax"]
     rows = rows[(rows["privacy"] == "pure") & (rows["epsilon"] == 1)]
-    assert lines(ax)["exact lower bound"][1] == rows.groupby("n")["lower_bound"].max().tolist()
+    assert lines(ax)["lower bound"][1] == rows.groupby("n")["lower_bound"].max().tolist()
     # The worst of the members.
     assert lines(ax)["minimax"][1] == rows.groupby("n")["q90"].max().tolist()
 
