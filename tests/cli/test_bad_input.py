@@ -12,7 +12,7 @@ from .conftest import FIGURE, Bench, unusable
 
 # What is given, and what the line must name.
 OVERRIDES = [
-    (["sweep=nope"], ["sweep", "'nope'", "heavy_tail, heavy_tail_location,"]),
+    (["sweep=nope"], ["sweep", "'nope'", "heavy_tail, heavy_tail_cover, heavy_tail_location,"]),
     (["runner=nope"], ["runner", "'nope'", "dask, local"]),
     (["runner.backend=nope"], ["runner.backend", "'nope'", "'local' or 'dask'"]),
     (["+runner.address=nope"], ["runner.address", "'nope'"]),

@@ -17,7 +17,7 @@ SUMMARY = (
     "sampling_q90 bias_q90 noise_q90 private_q90 lower_bound"
 )
 # of estimators that release an interval, a scale or a promised accuracy
-EXTRAS = "width_q50 miss_rate outside_q90 tv_q50 tv_q90 promise_q90"
+EXTRAS = "width_q50 miss_rate outside_q90 tv_q50 tv_q90 promise_q90 core_q50"
 CLAIMS = (
     "claim source estimator distribution variable metric predicted measured low high tolerance "
     "verdict"
@@ -257,7 +257,7 @@ def test_help_lists_the_choices(bench: Bench) -> None:
         result = bench.raw(flag, "--config-dir", "conf")
         assert result.code == 0
         for word in (
-            "heavy_tail, heavy_tail_location,",
+            "heavy_tail, heavy_tail_cover, heavy_tail_location,",
             "dask, local",
             "clipped_mean",
             "student_t",

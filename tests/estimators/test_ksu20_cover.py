@@ -514,12 +514,10 @@ def test_accuracy_inverts_the_terms(constants: ksu20.Constants, d: int) -> None:
         run(KSU20CoverMean(k=2, radius=1.0, tie=1.0), DenseSample(np.zeros((1, 9, d))))
 
 
-ASKED = [(1, 0.3), (1, 0.02), (2, 0.3), (2, 0.02), (3, 0.5)]
+ASKED = [*itertools.product([1, 2], [0.3, 0.02], [2, 4], [0.1, 1.0]), (3, 0.5, 2, 1.0)]
 
 
-@pytest.mark.parametrize(("d", "alpha"), ASKED)
-@pytest.mark.parametrize("k", [2, 4])
-@pytest.mark.parametrize("epsilon", [0.1, 1.0])
+@pytest.mark.parametrize(("d", "alpha", "k", "epsilon"), ASKED)
 def test_enough_records(
     monkeypatch: pytest.MonkeyPatch, d: int, alpha: float, k: float, epsilon: float
 ) -> None:
