@@ -224,6 +224,30 @@ def first_block_seconds() -> float:
     return statistics.median(once() for _ in range(3))
 
 
+def vectors() -> list[tuple[str, Callable[[], float], str]]:
+    """The measurements in 50 dimensions."""
+    return [
+        (
+            "CoinPress, d=50, 2 rounds, over drawing, n=2000",
+            lambda: against_drawing("vectors", 2_000, BALLS[2:3]),
+            "<= 1.6",
+        ),
+        (
+            "8 settings over drawing, d=50, n=2000",
+            lambda: against_drawing("vectors", 2_000, BALLS),
+            "<= 4",
+        ),
+        *(
+            (
+                f"FriendlyCore over its product of rows, d=50, n={n}",
+                lambda n=n: friendly_over_product(n, 8_000 // n),
+                "<= 3",
+            )
+            for n in (500, 1_000, 2_000)
+        ),
+    ]
+
+
 def measurements() -> list[tuple[str, Callable[[], float], str]]:
     """What is measured, how, and what it should be."""
     dense = [
@@ -252,24 +276,7 @@ def measurements() -> list[tuple[str, Callable[[], float], str]]:
             )
             for one in (Setting(label, *pair) for label, pair in SINGLE.items())
         ),
-        (
-            "CoinPress, d=50, 2 rounds, over drawing, n=2000",
-            lambda: against_drawing("vectors", 2_000, BALLS[2:3]),
-            "<= 1.6",
-        ),
-        (
-            "8 settings over drawing, d=50, n=2000",
-            lambda: against_drawing("vectors", 2_000, BALLS),
-            "<= 4",
-        ),
-        *(
-            (
-                f"FriendlyCore over its product of rows, d=50, n={n}",
-                lambda n=n: friendly_over_product(n, 8_000 // n),
-                "<= 3",
-            )
-            for n in (500, 1_000, 2_000)
-        ),
+        *vectors(),
         ("one process over two, dense", two_jobs, ">= 1.7"),
         ("counted n=1e12 over n=1e4", counted_growth, "<= 1.5"),
         ("seconds for --help", help_seconds, "< 1.5"),
