@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -58,6 +58,14 @@ class Settings:
     runner : Runner
     plugins : list of str
         Modules with estimators or distributions of the user's own.
+    replay : str, optional
+        Run only the failure of this name again, for its traceback.
+    track : {'check', 'update'}, optional
+        Compare the errors of all trials with the stored baseline, or store them as the new one.
+    baseline : str, optional
+        The baseline's file; by default ``results/baselines/<sweep>.parquet`` of the checkout.
+    report : {'all'}, optional
+        Instead of running a sweep, put all finished runs on one page.
     """
 
     sweep: dict[str, Any]
@@ -68,6 +76,10 @@ class Settings:
     resume: bool = True
     runner: Runner = Runner()
     plugins: tuple[Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*$")], ...] = ()
+    replay: Annotated[str, Field(pattern=r"^f[0-9a-f]{10}$")] | None = None
+    track: Literal["check", "update"] | None = None
+    baseline: Annotated[str, Field(min_length=1)] | None = None
+    report: Literal["all"] | None = None
 
     @field_validator("n_jobs")
     @classmethod

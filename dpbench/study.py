@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +15,10 @@ from rich.console import Console
 
 from dpbench.analysis.claims import COLUMNS, Claim, evaluate
 from dpbench.complexity import SampleComplexity, measure
-from dpbench.config import Settings, SweepSettings
+from dpbench.config import Settings, SweepSettings, command_line
 from dpbench.files import atomic
 from dpbench.finished import fingerprint, previous, stamps
-from dpbench.parameters import from_mapping
+from dpbench.parameters import ConfigError, from_mapping
 from dpbench.report import (
     error_figures,  # noqa: F401 (its figures enter the registry)
     parameter_figures,  # noqa: F401
@@ -25,6 +26,7 @@ from dpbench.report import (
     scoreboard,
 )
 from dpbench.report.figures import Asked, Figure, Results
+from dpbench.runner.block import replay
 from dpbench.runner.collect import Collected
 from dpbench.runner.manifest import Cost, provenance, versions
 from dpbench.runner.plan import Cell, Sweep, make_cells, pick
@@ -48,6 +50,7 @@ class Study:
     gate: bool
     options: RunOptions
     config: Mapping[str, Any]
+    replay: str | None = None
 
     @classmethod
     def prepare(
@@ -96,6 +99,7 @@ class Study:
                 plugins=plugins,
             ),
             config=config,
+            replay=settings.replay,
         )
 
     def run(self, words: Sequence[str]) -> int:
@@ -114,6 +118,8 @@ class Study:
             Exit code: 1 if a cell failed, or a claim is inconsistent and the sweep
             gates on claims; else 0.
         """
+        if self.replay is not None:
+            return self._replay(self.replay)
         trials = {cell.trials for cell in self.cells}
         cost = Cost(trials=trials.pop() if len(trials) == 1 else None)
         say = scoreboard.console()
@@ -125,13 +131,13 @@ class Study:
             cost.blocks_reused = sum(len(c.tasks(self.options.seed)) for c in self.cells)
             record = {**before, **cost.as_dict()}
         else:
-            record = self._run(cost, say)
+            record = self._run(cost, say, words)
         with atomic(manifest) as path:
             path.write_text(json.dumps(record, indent=2) + "\n")
         scoreboard.print_next(self.name, self.options.out, self.options.seed, cost, words, say)
         return int(record["exit_code"])
 
-    def _run(self, cost: Cost, say: Console) -> dict[str, Any]:
+    def _run(self, cost: Cost, say: Console, words: Sequence[str]) -> dict[str, Any]:
         """Compute, summarise and write all but the manifest, which is returned."""
         out = self.options.out
         collected = run_cells(self.cells, self.options, self._metrics(), cost, say.print)
@@ -149,15 +155,34 @@ class Study:
         gated = self.gate and bool((claims["verdict"] == "inconsistent").any())
         return {
             "sweep": self.name,
+            "command": command_line(words),
             "configuration": self.config,
             "seed": self.options.seed,
             **provenance(),
             **cost.as_dict(),
-            "failures": collected.failures,
+            "failures": [
+                {"failure": one.text, "replay": command_line([*words, f"replay={one.replay}"])}
+                for one in collected.failures
+            ],
             "exit_code": 1 if collected.failures or gated else 0,
             "inputs": self._inputs(),
             "outputs": stamps(self._outputs()),
         }
+
+    def _replay(self, name: str) -> int:
+        """Run the failure of that name again and show its traceback; nothing is written."""
+        tasks = (task for cell in self.cells for task in cell.tasks(self.options.seed))
+        try:
+            found = next((e for e in (replay(task, name) for task in tasks) if e), None)
+        except Exception:  # noqa: BLE001, whatever a plug-in raises is what was asked for
+            traceback.print_exc()
+            return 1
+        if found is None:
+            raise ConfigError(
+                f"replay: {name!r}: no block of this sweep has a failure of that name"
+            )
+        print(f"released {np.isfinite(found.value).mean():.0%} of {len(found.value)} trials")
+        return 0
 
     def _inputs(self) -> str:
         """A digest of all that the run's files depend on, block files included."""
@@ -169,7 +194,9 @@ class Study:
     def _outputs(self) -> list[Path]:
         out = self.options.out
         figures = [
-            out / "figures" / f"{label}.{kind}" for label in self.figures for kind in ("pdf", "png")
+            out / "figures" / f"{label}.{kind}"
+            for label in self.figures
+            for kind in ("pdf", "svg", "png")
         ]
         tables = ["summary.csv", "claims.csv", "scoreboard.txt"]
         tables += ["sample_complexity.csv"] if self.complexity else []

@@ -15,6 +15,7 @@ from rich.table import Table
 
 from dpbench.analysis.worst_case import worst_case
 from dpbench.config import command_line
+from dpbench.runner.collect import Failure
 from dpbench.runner.manifest import Cost
 
 __all__ = ["console", "factors", "labelled", "print_next", "render"]
@@ -181,7 +182,7 @@ def _print_failures(summary: pd.DataFrame, out: Console) -> None:
 
 
 def render(
-    summary: pd.DataFrame, claims: pd.DataFrame, samples: pd.DataFrame, failures: Sequence[str]
+    summary: pd.DataFrame, claims: pd.DataFrame, samples: pd.DataFrame, failures: Sequence[Failure]
 ) -> str:
     """Verdicts, factors over the lower bound, sample complexities, failures, as plain text."""
     out = Console(highlight=False, width=WIDTH, file=io.StringIO(), color_system=None)
@@ -190,8 +191,8 @@ def render(
     _print_factors(summary, out)
     _print_samples(samples, out)
     _print_failures(summary, out)
-    for text in failures:
-        out.print(f"failed: {text}", markup=False, soft_wrap=True)
+    for failure in failures:
+        out.print(f"failed: {failure.text}", markup=False, soft_wrap=True)
     assert isinstance(out.file, io.StringIO)
     return out.file.getvalue()
 

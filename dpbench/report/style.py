@@ -58,15 +58,19 @@ def looks(labels: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """Write PDF and PNG whose bytes depend on what is drawn alone."""
+    """Write PDF, SVG and PNG whose bytes depend on what is drawn alone."""
     layout = figure.get_layout_engine()
     if layout is not None:  # lay out once, not once per format
         layout.execute(figure)
         figure.set_layout_engine("none")
-    paths = [folder / f"{name}.pdf", folder / f"{name}.png"]
-    with atomic(paths[0]) as path:
-        figure.savefig(path, format="pdf", metadata={"CreationDate": None})
-    with atomic(paths[1]) as path:
-        figure.savefig(path, format="png", dpi=200, metadata={"Software": None})
+    undated: dict[str, dict[str, Any]] = {
+        "pdf": {"metadata": {"CreationDate": None}},
+        "svg": {"metadata": {"Date": None}},
+        "png": {"metadata": {"Software": None}, "dpi": 200},
+    }
+    paths = [folder / f"{name}.{kind}" for kind in undated]
+    for path, (kind, options) in zip(paths, undated.items(), strict=True):
+        with atomic(path) as temporary:
+            figure.savefig(temporary, format=kind, **options)
     plt.close(figure)
     return paths

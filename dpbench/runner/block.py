@@ -17,9 +17,19 @@ from dpbench.estimators import Estimate, Estimator
 from dpbench.parameters import canonical
 from dpbench.privacy import Budget, Ledger
 from dpbench.samples import Sample
-from dpbench.seeds import stream
+from dpbench.seeds import digest, stream
 
-__all__ = ["EXTRAS", "METRICS", "BlockResult", "BlockTask", "Setting", "block_trials", "run_block"]
+__all__ = [
+    "EXTRAS",
+    "METRICS",
+    "BlockResult",
+    "BlockTask",
+    "Setting",
+    "block_trials",
+    "replay",
+    "replay_name",
+    "run_block",
+]
 
 METRICS = ("error", "sampling", "bias", "noise", "private")
 # What only estimators with an interval, a scale, a promised accuracy or a filter have.
@@ -124,9 +134,8 @@ def run_block(task: BlockTask) -> BlockResult:
     # Linear algebra gives other bits with another number of threads.
     with _thread_pools().limit(limits=1), np.errstate(all="ignore"):
         for i, (_, distribution) in enumerate(task.members):
-            name = (task.seed, canonical(distribution), task.data, task.n, task.index)
             try:
-                sample = distribution.sample(stream("data", *name), task.trials, task.n)
+                sample = _drawn(task, distribution)
             except MemoryError:  # of this machine, not of the setting
                 raise
             except Exception as error:  # noqa: BLE001, whatever a plug-in raises becomes a row
@@ -135,7 +144,7 @@ def run_block(task: BlockTask) -> BlockResult:
                 continue
             for j, setting in enumerate(task.settings):
                 try:
-                    parts = _errors(setting, sample, distribution, name)
+                    parts = _errors(setting, sample, distribution, task)
                 except MemoryError:
                     raise
                 except Exception as error:  # noqa: BLE001, as above
@@ -149,6 +158,45 @@ def run_block(task: BlockTask) -> BlockResult:
     return result
 
 
+def replay_name(member: str, n: int, setting: Setting, index: int) -> str:
+    """A word that names one setting on one member's block."""
+    return f"f{digest(member, n, setting.name, index)[:10]}"
+
+
+def replay(task: BlockTask, name: str) -> Estimate | None:
+    """Run the setting of that name on its data again, letting through what it raises.
+
+    Returns
+    -------
+    Estimate or None
+        None if the block holds no setting of that name.
+    """
+    for label, distribution in task.members:
+        for setting in task.settings:
+            if replay_name(label, task.n, setting, task.index) != name:
+                continue
+            with _thread_pools().limit(limits=1), np.errstate(all="ignore"):
+                sample = _drawn(task, distribution)
+                return _released(setting, sample, distribution, task)
+    return None
+
+
+def _stream_name(task: BlockTask, distribution: Distribution) -> tuple[int, str, str, int, int]:
+    return task.seed, canonical(distribution), task.data, task.n, task.index
+
+
+def _drawn(task: BlockTask, distribution: Distribution) -> Sample:
+    rng = stream("data", *_stream_name(task, distribution))
+    return distribution.sample(rng, task.trials, task.n)
+
+
+def _released(
+    setting: Setting, sample: Sample, distribution: Distribution, task: BlockTask
+) -> Estimate:
+    rng = stream("noise", *_stream_name(task, distribution), *setting.stream_name)
+    return setting.estimator.run(sample, Ledger(setting.budget, rng))
+
+
 @cache
 def _thread_pools() -> ThreadpoolController:
     """The linear algebra libraries of this process; finding them takes milliseconds."""
@@ -156,13 +204,9 @@ def _thread_pools() -> ThreadpoolController:
 
 
 def _errors(
-    setting: Setting,
-    sample: Sample,
-    distribution: Distribution,
-    name: tuple[int, str, str, int, int],
+    setting: Setting, sample: Sample, distribution: Distribution, task: BlockTask
 ) -> dict[str, NDArray[np.float64]]:
-    rng = stream("noise", *name, *setting.stream_name)
-    estimate = setting.estimator.run(sample, Ledger(setting.budget, rng))
+    estimate = _released(setting, sample, distribution, task)
     empirical, target = sample.mean(), distribution.target_of(sample)
     if setting.estimator.estimand == "covariance":
         empirical, target = sample.second_moment(), distribution.covariance

@@ -5,20 +5,36 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from dpbench.analysis.summary import ByCell
-from dpbench.runner.block import EXTRAS, METRICS, BlockResult
+from dpbench.runner.block import EXTRAS, METRICS, BlockResult, replay_name
 from dpbench.runner.plan import Cell
 
-__all__ = ["Collected", "Metrics", "cell_rows", "collect", "join"]
+__all__ = ["Collected", "Failure", "Metrics", "cell_rows", "collect", "join"]
 
 # The families whose errors claims need, by column of a summary.
 Metrics = Mapping[str, Collection[str]]
 ERRORS = {"q90": "error", "miss_rate": "missed"}
+
+
+class Failure(NamedTuple):
+    """A setting that raised in a block.
+
+    Attributes
+    ----------
+    text : str
+        What raised, where, and what it said.
+    replay : str
+        The name of the block and the setting, see `dpbench.runner.block.replay_name`.
+    """
+
+    text: str
+    replay: str
 
 
 @dataclass
@@ -30,13 +46,13 @@ class Collected:
     summary : DataFrame
     errors : dict of str to list of (trials,) arrays
         By column of `summary`, a vector per row; empty where no claim asks.
-    failures : list of str
-        One line per setting that raised.
+    failures : list of Failure
+        One per setting that raised.
     """
 
     summary: pd.DataFrame
     errors: dict[str, list[NDArray[np.float64]]]
-    failures: list[str]
+    failures: list[Failure]
 
 
 def cell_rows(cell: Cell, blocks: Sequence[BlockResult]) -> pd.DataFrame:
@@ -100,13 +116,16 @@ def collect(cell: Cell, blocks: Sequence[BlockResult], metrics: Metrics) -> Coll
         else none
         for metric, families in metrics.items()
     }
-    texts = {
-        f"{cell.settings[j].label} on {cell.members[i][0]} at n = {cell.n}, "
-        f"{cell.settings[j].budget}, block {index}: {text}"
+    failures = {
+        Failure(
+            f"{cell.settings[j].label} on {cell.members[i][0]} at n = {cell.n}, "
+            f"{cell.settings[j].budget}, block {index}: {text}",
+            replay_name(cell.members[i][0], cell.n, cell.settings[j], index),
+        )
         for index, block in enumerate(blocks)
         for (i, j), text in block.failures.items()
     }
-    return Collected(grouped.summary(), errors, sorted(texts))
+    return Collected(grouped.summary(), errors, sorted(failures))
 
 
 def join(parts: Sequence[Collected]) -> Collected:
@@ -123,5 +142,5 @@ def join(parts: Sequence[Collected]) -> Collected:
     return Collected(
         summary.iloc[order].reset_index(drop=True),
         errors,
-        [text for part in parts for text in part.failures],
+        [failure for part in parts for failure in part.failures],
     )
