@@ -24,6 +24,7 @@ from dpbench.config import (
 from dpbench.parameters import ConfigError, from_mapping
 
 if TYPE_CHECKING:
+    from dpbench.auditing import Audit
     from dpbench.study import Study
 
 __all__ = ["run"]
@@ -123,12 +124,17 @@ def _help(config_dir: Path | None) -> str:
     )
 
 
-def _prepare(overrides: Sequence[str], config_dir: Path | None) -> Study:
+def _prepare(overrides: Sequence[str], config_dir: Path | None) -> Study | Audit:
     """Read and check everything that a run needs."""
     config = composed(overrides, config_dir)
     settings = from_mapping(Settings, config, "")
+    if "audit" in settings.sweep:
+        plugins = load_plugins(settings.plugins, config_dir)
+        from dpbench.auditing import Audit  # heavy imports wait for a readable command
+
+        return Audit.prepare(settings, plugins, config)
     sweep = from_mapping(SweepSettings, settings.sweep, "sweep")
     plugins = load_plugins(settings.plugins, config_dir)
-    from dpbench.study import Study  # heavy imports wait for a readable command
+    from dpbench.study import Study
 
     return Study.prepare(settings, sweep, plugins, config)

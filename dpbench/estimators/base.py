@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpbench.parameters import Registered
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP
+from dpbench.privacy.neighbours import Pair
 from dpbench.samples import DenseSample, Sample
 
 __all__ = ["Estimate", "Estimator", "release"]
@@ -102,6 +103,26 @@ class Estimator(Registered, ABC):
             quantile is alpha) and ``range`` (the data are found). Empty if no theorem speaks.
         """
         return {}
+
+    def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
+        """Neighbouring datasets that strain this estimator, beside the audit's catalogue.
+
+        Where a step that looks at the data turns over: a record across a bin's edge, or on
+        either side of a ball's surface.
+
+        Parameters
+        ----------
+        n : int
+            Records.
+        d : int or None
+            Coordinates of vectors; None for numbers.
+        budget : Budget
+
+        Returns
+        -------
+        list of Pair
+        """
+        return []
 
     def run(self, sample: Sample, ledger: Ledger) -> Estimate:
         """Check that the estimator suits budget and sample, then estimate.

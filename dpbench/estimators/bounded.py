@@ -17,6 +17,7 @@ from pydantic import Field, field_validator
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.parameters import validated
 from dpbench.privacy import Budget, Ledger, NonPrivate, PureDP
+from dpbench.privacy.neighbours import Pair
 from dpbench.samples import Sample
 
 __all__ = ["BoundedMean", "CoordinateWise"]
@@ -96,3 +97,10 @@ class CoordinateWise(Estimator):
             return self.base.run(sample, ledger)  # type: ignore[no-any-return]
         found = self.base.run(sample.columns(), ledger.repeated(sample.d))
         return Estimate(found.value.reshape(mean.shape), found.before_noise.reshape(mean.shape))
+
+    def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
+        if d is None:
+            return self.base.audit_pairs(n, d, budget)  # type: ignore[no-any-return]
+        # What strains one coordinate, in all of them at once.
+        own = self.base.audit_pairs(n, None, budget.fraction(1 / d))
+        return [pair.along(np.ones(d)) for pair in own]

@@ -65,6 +65,7 @@ from dpbench.estimators.friends import clusters_match, count_friends, count_with
 from dpbench.estimators.gaussian import Positive
 from dpbench.parameters import Probability, validated
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
+from dpbench.privacy.neighbours import Pair
 from dpbench.samples import DenseSample, Sample
 
 __all__ = [
@@ -263,6 +264,25 @@ class FriendlyCoreMean(Estimator):
         shape = sample.mean().shape
         value, before = found.value.reshape(shape), found.before_noise.reshape(shape)
         return Estimate(value, before, core=found.core)
+
+    def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
+        r, m = self.friend_radius(n, d or 1), np.arange(1, n + 1)
+        # The first m records are friends, the others alone: W = m (2m - n - 1)/(n - 1).
+        first, _ = _cut(Ledger(budget, np.random.default_rng(0)), self.composition)
+        assert isinstance(budget, ApproxDP)
+        bound = float(first.budget.noise_tail(np.asarray(budget.delta / 2), 3.0, 3.0))
+        total = m * (2 * m - n - 1) / (n - 1) - bound
+        held = int(m[np.argmin(np.abs(total - max(3.0, self.threshold * n)))])
+        scattered = np.where(m <= held, 0.0, 10.0 * r * m)
+        friends = np.where(m % 2 == 0, 0.0, 0.9 * r)
+        halves = np.where(m <= n // 2, 0.0, 100.0 * r)
+        made = {
+            "at_the_threshold": (scattered, 0, 10.0 * r * (n + 1)),
+            "across_the_core": (friends, 1, 0.9 * r),
+            "two_camps": (halves, 0, 100.0 * r),
+        }
+        pairs = [Pair.replacing(name, *what) for name, what in made.items()]
+        return pairs if d is None else [pair.along(np.eye(d)[0]) for pair in pairs]
 
 
 def _listed(sample: Sample) -> tuple[Floats, Floats | None]:

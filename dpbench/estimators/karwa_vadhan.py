@@ -21,7 +21,8 @@ from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.estimators.gaussian import Positive, gaussian_tail
 from dpbench.parameters import Probability, Radius, validated
 from dpbench.privacy import ApproxDP, Budget, Ledger
-from dpbench.privacy.histogram import L1, L2, fullest_bin, stability_threshold
+from dpbench.privacy.histogram import L1, L2, audit_pairs, fullest_bin, stability_threshold
+from dpbench.privacy.neighbours import Pair
 from dpbench.samples import Bins, Sample
 
 __all__ = ["KarwaVadhanMean", "LearnedGaussian", "PowersOfTwo"]
@@ -36,13 +37,20 @@ def _histogram_mean(
 ) -> Estimate:
     """`KarwaVadhanMean`, with a sigma that may have been released for every trial."""
     coarse, fine = ledger.split(0.5, 0.5)
-    t = sigma * gaussian_tail(sample.n, beta)
+    bins, t = _bins(sample.n, radius, sigma, beta)
+    centre = fullest_bin(sample, bins, coarse) + t
+    return noisy_clipped_mean(sample, centre, 3 * t, fine)
+
+
+def _bins(
+    n: int, radius: float | None, sigma: float | Floats, beta: float
+) -> tuple[Bins, float | Floats]:
+    """The bins, and half of their width."""
+    t = sigma * gaussian_tail(n, beta)
     if radius is not None:
         t = np.maximum(t, radius / MOST_BINS)
     reach = np.inf if radius is None else radius + t
-    bins = Bins(2 * t, -reach, reach, aligned=0.0)
-    centre = fullest_bin(sample, bins, coarse) + t
-    return noisy_clipped_mean(sample, centre, 3 * t, fine)
+    return Bins(2 * t, -reach, reach, aligned=0.0), t
 
 
 @validated
@@ -75,6 +83,10 @@ class KarwaVadhanMean(Estimator):
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         return _histogram_mean(sample, self.radius, self.sigma, self.beta, ledger)
+
+    def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
+        bins, _ = _bins(n, self.radius, self.sigma, self.beta)
+        return audit_pairs(n, bins, budget.fraction(0.5))
 
     def private_terms(
         self, alpha: float, beta: float, n: float, budget: Budget
@@ -150,6 +162,13 @@ class LearnedGaussian(Estimator):
         found = _histogram_mean(sample, self.radius, sigma, self.beta, ledger)
         value, before = (np.where(released, v, np.nan) for v in (found.value, found.before_noise))
         return Estimate(value, before, scale=np.where(released, sigma, np.nan))
+
+    def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
+        # With a private sigma: at 1, where half of the pairs differ by 1 and the others by 2.
+        bins, _ = _bins(n, self.radius, self.sigma or 1.0, self.beta)
+        apart = np.where(np.arange(n) % 2, np.where(np.arange(n) % 4 == 1, 1.0, 2.0), 0.0)
+        found = audit_pairs(n, bins, budget.fraction(0.5 if self.sigma else 0.25))
+        return [*found, Pair.replacing("across_a_power_of_two", apart, 1, 2.0)]
 
     def _variance(self, sample: Sample, ledger: Ledger) -> Floats:
         """The private variance; NaN where the histogram releases nothing."""

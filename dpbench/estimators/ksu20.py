@@ -21,7 +21,8 @@ from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.parameters import MomentOrder, Probability, Radius, validated
 from dpbench.privacy import ApproxDP, Budget, Ledger, PureDP
-from dpbench.privacy.histogram import L1, L2, fullest_bin, stability_threshold
+from dpbench.privacy.histogram import L1, L2, audit_pairs, fullest_bin, stability_threshold
+from dpbench.privacy.neighbours import Pair
 from dpbench.samples import Bins, Sample
 
 __all__ = ["KSU20Mean", "KSU20Range", "accuracy_for", "accuracy_terms", "samples_for"]
@@ -146,6 +147,10 @@ class KSU20Range(Estimator):
         middle = fullest_bin(sample, _bins(self.radius, r), ledger) + r
         return Estimate(middle, middle, interval=(middle - 3 * r, middle + 3 * r), accuracy=2 * r)
 
+    def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
+        r = _half_bin(self.alpha, self.k, self.constants)
+        return audit_pairs(n, _bins(self.radius, r), budget)
+
 
 @validated
 class KSU20Mean(Estimator):
@@ -236,6 +241,10 @@ class KSU20Mean(Estimator):
         return Estimate(
             _median(released), _median(before), accuracy=self.promise(sample.n, ledger.budget)
         )
+
+    def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
+        r = _half_bin(self.accuracy(n, budget), self.k, self.constants)
+        return audit_pairs(n, _bins(self.radius, r), budget)
 
     def private_terms(
         self, alpha: float, beta: float, n: float, budget: Budget

@@ -28,6 +28,7 @@ from dpbench.estimators.heavy_tailed import worst_clipping_bias
 from dpbench.estimators.ksu20 import Alpha, Constants, KSU20Mean
 from dpbench.parameters import MomentOrder, Probability, Radius, validated
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger
+from dpbench.privacy.neighbours import Pair
 from dpbench.samples import Sample
 
 __all__ = ["KSU20BallMean"]
@@ -151,6 +152,22 @@ class KSU20BallMean(Estimator):
             total, count = rows.within(centre, r)
             mean = centre + total / np.maximum(count, 0.75 * half)[:, None]
         return Estimate(fine.add_noise(mean, self._step * r / half), mean)
+
+    def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
+        if d is None:
+            return []
+        if isinstance(budget, ApproxDP) and self.radius is not None:
+            budget = ZCDP.within(budget)
+        half = n // 2
+        r, axis = self.ball_radius(half, d, budget), np.eye(d)[0]
+        # Of the half that is averaged three quarters are inside, on one side, and one joins them.
+        inside = np.arange(n) - (n - half) < 0.75 * half
+        rows = np.where(inside & (np.arange(n) >= n - half), -0.9 * r, 0.0)[:, None] * axis
+        rows[~inside] = 2 * r * axis
+        return [
+            Pair.replacing("across_the_surface", np.zeros((n, d)) * axis, n - 1, 1.1 * r * axis),
+            Pair.replacing("into_the_ball", rows, n - 1, 0.9 * r * axis),
+        ]
 
     def _centre(self, sample: Sample, ledger: Ledger) -> Floats:
         one = KSU20Mean(

@@ -29,9 +29,10 @@ from numpy.typing import NDArray
 
 from dpbench.privacy.budgets import ApproxDP, Budget
 from dpbench.privacy.ledger import Ledger
+from dpbench.privacy.neighbours import Pair
 from dpbench.samples import Bins, Occupied, Sample
 
-__all__ = ["fullest_bin", "largest_noise", "stability_threshold"]
+__all__ = ["audit_pairs", "fullest_bin", "largest_noise", "stability_threshold"]
 
 Floats = NDArray[np.float64]
 
@@ -88,6 +89,23 @@ def fullest_bin(sample: Sample, bins: Bins, ledger: Ledger) -> Floats:
 def stability_threshold(budget: ApproxDP) -> float:
     """What a noisy count must exceed to be released under (epsilon, delta)-DP."""
     return float(1 + L1 / budget.pure_epsilon * np.log(1 / (2 * budget.delta)))
+
+
+def audit_pairs(n: int, bins: Bins, budget: Budget) -> list[Pair]:
+    """Datasets where a record turns `fullest_bin` over.
+
+    Two bins that share the records, in turn, and one that goes over the edge between them. Under
+    (epsilon, delta), a bin that holds as many as the threshold, and one of them that leaves.
+    """
+    edge, width = float(bins.origin), float(np.asarray(bins.width))
+    sides = np.where(np.arange(n) % 2 == 0, edge - width / 2, edge + width / 2)
+    pairs = [Pair.replacing("across_a_bin_edge", sides, 0, edge + width / 2)]
+    if isinstance(budget, ApproxDP):
+        held = min(round(stability_threshold(budget)), n)
+        alone = edge + width * (np.arange(n) + 1.5)
+        alone[:held] = edge + width / 2
+        pairs.append(Pair.replacing("at_the_threshold", alone, 0, edge + width * (n + 1.5)))
+    return pairs
 
 
 def largest_noise(budget: Budget, draws: Floats, rng: np.random.Generator) -> Floats:

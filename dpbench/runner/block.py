@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import resource
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any
@@ -29,6 +31,7 @@ __all__ = [
     "replay",
     "replay_name",
     "run_block",
+    "steady",
 ]
 
 METRICS = ("error", "sampling", "bias", "noise", "private")
@@ -131,8 +134,7 @@ def run_block(task: BlockTask) -> BlockResult:
     started = time.process_time()
     shape = (len(task.members), len(task.settings), task.trials)
     result = BlockResult({metric: np.full(shape, np.nan) for metric in METRICS})
-    # Linear algebra gives other bits with another number of threads.
-    with _thread_pools().limit(limits=1), np.errstate(all="ignore"):
+    with steady():
         for i, (_, distribution) in enumerate(task.members):
             try:
                 sample = _drawn(task, distribution)
@@ -175,7 +177,7 @@ def replay(task: BlockTask, name: str) -> Estimate | None:
         for setting in task.settings:
             if replay_name(label, task.n, setting, task.index) != name:
                 continue
-            with _thread_pools().limit(limits=1), np.errstate(all="ignore"):
+            with steady():
                 sample = _drawn(task, distribution)
                 return _released(setting, sample, distribution, task)
     return None
@@ -195,6 +197,13 @@ def _released(
 ) -> Estimate:
     rng = stream("noise", *_stream_name(task, distribution), *setting.stream_name)
     return setting.estimator.run(sample, Ledger(setting.budget, rng))
+
+
+@contextlib.contextmanager
+def steady() -> Iterator[None]:
+    """Numbers that do not depend on how many threads linear algebra has; no warnings."""
+    with _thread_pools().limit(limits=1), np.errstate(all="ignore"):
+        yield
 
 
 @cache

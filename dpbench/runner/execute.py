@@ -5,17 +5,19 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import joblib
 from pydantic import Field
 
 from dpbench.parameters import ConfigError, validated
-from dpbench.runner.block import BlockResult, BlockTask, run_block
 
 __all__ = ["Runner", "compute"]
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
 
 
 @validated
@@ -36,13 +38,19 @@ class Runner:
 
 
 def compute(
-    tasks: Sequence[BlockTask], runner: Runner, n_jobs: int, plugins: tuple[Path, ...]
-) -> Iterator[tuple[BlockTask, BlockResult]]:
+    run: Callable[[Task], Result],
+    tasks: Sequence[Task],
+    runner: Runner,
+    n_jobs: int,
+    plugins: tuple[Path, ...],
+) -> Iterator[tuple[Task, Result]]:
     """Run all tasks and yield each with its result as it finishes, in any order.
 
     Parameters
     ----------
-    tasks : sequence of BlockTask
+    run : callable
+        A function of a module, for a task.
+    tasks : sequence
         At least one.
     runner : Runner
     n_jobs : int
@@ -62,17 +70,17 @@ def compute(
             return_as="generator_unordered",
             batch_size=1,
         )
-        calls = (joblib.delayed(_indexed)(i, tasks[i]) for i in range(1, len(tasks)))
+        calls = (joblib.delayed(_indexed)(run, i, tasks[i]) for i in range(1, len(tasks)))
         with _interrupts_ignored():
             results = parallel(calls)
         # While the workers start, this process does the first block.
-        yield tasks[0], run_block(tasks[0])
+        yield tasks[0], run(tasks[0])
         for index, result in results:
             yield tasks[index], result
 
 
-def _indexed(index: int, task: BlockTask) -> tuple[int, BlockResult]:
-    return index, run_block(task)
+def _indexed(run: Callable[[Task], Result], index: int, task: Task) -> tuple[int, Result]:
+    return index, run(task)
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ from dpbench.runner.block import BLOCK_NUMBERS, BlockTask, Setting, block_trials
 from dpbench.seeds import digest
 from dpbench.theory.families import Family, build_family
 
-__all__ = ["Cell", "Part", "Sweep", "cell_at", "largest_n", "make_cells", "pick"]
+__all__ = ["Cell", "Part", "Sweep", "cell_at", "largest_n", "make_cells", "pick", "section"]
 
 # A trial of dense data may take this many numbers: 0.8 GB.
 MOST_DENSE = 32 * BLOCK_NUMBERS
@@ -122,31 +122,18 @@ class Sweep:
         ConfigError
             At the first key that cannot be used.
         """
-        sections: dict[str, Mapping[str, Any]] = {}
-        for name in ("families", "estimators", "budgets", "parts"):
-            section = spec.get(name)
-            if not isinstance(section, Mapping) or not section:
-                raise ConfigError(f"{where}.{name}: {section!r}: at least one entry is needed")
-            sections[name] = section
-
-        def made(
-            name: str, make: Callable[[Any, str], T], *kinds: type[Registered]
-        ) -> dict[str, T]:
-            found: dict[str, T] = {}
-            for key, one in sections[name].items():
-                at = f"{where}.{name}.{key}"
-                for label, single in _expand(str(key), one, at, kinds):
-                    if label in found:
-                        raise ConfigError(f"{at}: two entries would be called {label!r}")
-                    found[label] = make(single, at)
-            return found
-
-        return cls(
-            families=made("families", build_family, Family, Distribution),
-            estimators=made("estimators", _known_estimator, Estimator),
-            budgets=made("budgets", Budget.build, Budget),
-            parts=made("parts", lambda one, at: from_mapping(Part, one, at)),
-        )
+        makers: dict[str, tuple[Any, ...]] = {
+            "families": (build_family, Family, Distribution),
+            "estimators": (_known_estimator, Estimator),
+            "budgets": (Budget.build, Budget),
+            "parts": (lambda one, at: from_mapping(Part, one, at),),
+        }
+        for name in makers:
+            if not isinstance(spec.get(name), Mapping) or not spec[name]:
+                raise ConfigError(
+                    f"{where}.{name}: {spec.get(name)!r}: at least one entry is needed"
+                )
+        return cls(**{n: section(spec[n], f"{where}.{n}", *make) for n, make in makers.items()})
 
     def estimator(self, label: str, family: str) -> Estimator:
         """The estimator of that label as it runs on a family.
@@ -184,6 +171,23 @@ class Sweep:
         law = getattr(family, "distribution", family)
         fields = {field.name for field in dataclasses.fields(law)}  # type: ignore[arg-type]
         return getattr(law, parameter) if parameter in fields else None
+
+
+def section(
+    entries: Mapping[str, Any],
+    where: str,
+    make: Callable[[Any, str], T],
+    *kinds: type[Registered],
+) -> dict[str, T]:
+    """Make the entries of a section, one for each value of a parameter that is given a list."""
+    found: dict[str, T] = {}
+    for key, one in entries.items():
+        at = f"{where}.{key}"
+        for label, single in _expand(str(key), one, at, kinds):
+            if label in found:
+                raise ConfigError(f"{at}: two entries would be called {label!r}")
+            found[label] = make(single, at)
+    return found
 
 
 def _without(label: str, parameter: str, value: Any) -> str:

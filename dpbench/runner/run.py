@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpbench.parameters import ConfigError
-from dpbench.runner.block import BlockResult, BlockTask
+from dpbench.runner.block import BlockResult, BlockTask, run_block
 from dpbench.runner.collect import Collected, Metrics, collect, join
 from dpbench.runner.execute import Runner, compute
 from dpbench.runner.manifest import Cost
@@ -127,7 +127,9 @@ def _compute(pending: list[BlockTask], store: Store, options: RunOptions, cost: 
     if not pending:
         return
     with BlockProgress(len(pending), cost.blocks_reused) as progress:
-        for task, result in compute(pending, options.runner, options.n_jobs, options.plugins):
+        for task, result in compute(
+            run_block, pending, options.runner, options.n_jobs, options.plugins
+        ):
             store.write(task, result)
             cost.blocks_done += 1
             cost.records_drawn += task.n * task.trials * len(task.members)

@@ -1,0 +1,1 @@
+"""Empirical lower bounds on privacy parameters: they can falsify a claim, never prove it."""

@@ -1,0 +1,55 @@
+"""Neighbouring datasets on which a mistake shows.
+
+Random neighbours show nothing. In each of these pairs one record goes where it moves a release
+most, or where a step that looks at the data turns over.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import ndtri
+
+from dpbench.privacy.neighbours import Pair
+
+__all__ = ["catalogue"]
+
+FAR = 1e6  # beyond every bound
+NEAR_EQUAL = 1e-9
+
+
+def catalogue(n: int, d: int | None = None) -> list[Pair]:
+    """The pairs that every estimator is audited on; a record's natural scale is 1.
+
+    Parameters
+    ----------
+    n : int
+        Records, at least 4.
+    d : int, optional
+        Coordinates; numbers lie along the first of them and, for d > 1, along the diagonal too.
+    """
+    numbers = _of_numbers(n)
+    if d is None:
+        return numbers
+    axis, diagonal = np.eye(d)[0], np.full(d, d**-0.5)
+    pairs = [pair.along(axis) for pair in numbers]
+    return pairs if d == 1 else pairs + [pair.along(diagonal, "_diagonal") for pair in numbers]
+
+
+def _of_numbers(n: int) -> list[Pair]:
+    zeros, low = np.zeros(n), np.full(n, -FAR)
+    one_far = np.append(np.zeros(n - 1), FAR)
+    halves = np.where(np.arange(n) % 2 == 0, -1.0, 1.0)
+    almost = NEAR_EQUAL * np.linspace(-1, 1, n)
+    spread = ndtri((np.arange(n) + 0.5) / n)  # a Gaussian's quantiles
+    made = {
+        "one_to_the_far_end": (zeros, 0, FAR),
+        "all_equal_but_one": (zeros, 0, 1.0),
+        "ends_of_the_clip": (np.append(np.zeros(n - 1), -FAR), n - 1, FAR),
+        "all_low_but_one": (low, 0, FAR),
+        "two_clusters": (halves, 0, 1.0),
+        "two_far_clusters": (FAR * halves, 0, FAR),
+        "almost_constant": (almost, 0, 1.0),
+        "far_outlier": (spread, n // 2, FAR),
+        "outlier_in_both": (one_far, 0, 1.0),
+    }
+    return [Pair.replacing(name, *what) for name, what in made.items()]

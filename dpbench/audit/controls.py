@@ -1,0 +1,182 @@
+"""Estimators that are broken on purpose: an audit that misses one of them shows nothing.
+
+Each has a mistake that published code has made, and is audited on the catalogue like any other.
+They stand in a registry of their own, which no sweep can name.
+"""
+
+from __future__ import annotations
+
+from abc import ABC
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbench.estimators import Estimate, Estimator
+from dpbench.parameters import Registered, validated
+from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
+from dpbench.privacy.neighbours import Pair
+from dpbench.samples import DenseSample, Sample
+
+__all__ = ["CONTROLS", "Control"]
+
+Floats = NDArray[np.float64]
+
+
+class Control(Estimator, Registered, ABC):
+    """A broken estimator, which must be refuted.
+
+    Attributes
+    ----------
+    budgets : tuple of Budget
+        What it claims.
+    n, d : int, int or None
+        Records and coordinates; no d for numbers.
+    runs : int
+        Releases on each dataset, at least: more than the default where that does not show it.
+    """
+
+    budgets: ClassVar[tuple[Budget, ...]] = (PureDP(1.0), ZCDP(0.5))
+    n: ClassVar[int] = 50
+    d: ClassVar[int | None] = None
+    runs: ClassVar[int] = 1000
+    multivariate: ClassVar[bool] = True
+
+    @property
+    def label(self) -> str:
+        """Its name in the tables."""
+        return next(name for name, kind in self._registry.items() if kind is type(self))
+
+
+def _dense(sample: Sample) -> Floats:
+    assert isinstance(sample, DenseSample)
+    return sample.values
+
+
+@validated
+class HalvedSensitivity(Control):
+    """The mean of records in [-1, 1] with noise of sensitivity 1/n; it is 2/n."""
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        clipped = sample.clipped_mean(-1.0, 1.0)
+        return Estimate(ledger.add_noise(clipped, 1 / sample.n), clipped)
+
+
+@validated
+class HalvedDeviation(HalvedSensitivity):
+    """The same under (epsilon, delta), where Gaussian noise hides it from few runs."""
+
+    budgets: ClassVar[tuple[Budget, ...]] = (ApproxDP(1.0, 1e-6),)
+    n: ClassVar[int] = 4
+    runs: ClassVar[int] = 400_000
+
+
+@validated
+class RangeOfTheData(Control):
+    """Clipping to the smallest and the largest record, with noise of that width over n."""
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        values = _dense(sample)
+        width = np.ptp(values, axis=1)
+        return Estimate(ledger.add_noise(sample.mean(), width / sample.n), sample.mean())
+
+
+@validated
+class EmpiricalQuantiles(Control):
+    """Clipping to the 5% and the 95% quantiles of the records."""
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        low, high = np.quantile(_dense(sample), (0.05, 0.95), axis=1)
+        clipped = sample.clipped_mean(low, high)
+        return Estimate(ledger.add_noise(clipped, (high - low) / sample.n), clipped)
+
+    def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
+        # One record more at 1 and the upper quantile is there.
+        ones = np.where(np.arange(n) < n // 20, 1.0, 0.0)
+        return [Pair.replacing("at_the_quantile", ones, n - 1, 1.0)]
+
+
+@validated
+class FailsOnSpread(Control):
+    """The mean of records in [-1, 1], and nothing where they spread over more than 10."""
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        clipped = sample.clipped_mean(-1.0, 1.0)
+        released = ledger.add_noise(clipped, 2 / sample.n)
+        return Estimate(np.where(np.ptp(_dense(sample), axis=1) > 10, np.nan, released), clipped)
+
+
+@validated
+class NoClipping(Control):
+    """The mean as it is, with the noise of records in [-1, 1]."""
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        return Estimate(ledger.add_noise(sample.mean(), 2 / sample.n), sample.mean())
+
+
+@validated
+class ScaleAsLocation(Control):
+    """Laplace noise whose scale is given as its location; the sum of records in [-1, 1].
+
+    The scale is then 1, and 2/epsilon would be right.
+    """
+
+    budgets: ClassVar[tuple[Budget, ...]] = (PureDP(1.0),)
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        total = sample.n * sample.clipped_mean(-1.0, 1.0)
+        ledger.pay()
+        noise = ledger.rng.laplace(2 / ledger.budget.pure_epsilon, size=total.shape)
+        return Estimate(total + noise, total)
+
+
+@validated
+class AddRemoveHistogram(Control):
+    """Counts with noise of sensitivity 1, for records that come or go; one is replaced here.
+
+    A record counts in the coordinate that is its largest.
+    """
+
+    budgets: ClassVar[tuple[Budget, ...]] = (PureDP(1.0),)
+    d: ClassVar[int | None] = 5
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        values = _dense(sample)
+        one_hot = values.argmax(axis=2)[..., None] == np.arange(sample.d)
+        counts = one_hot.sum(axis=1).astype(float)
+        return Estimate(ledger.add_noise(counts, 1.0, l1=1.0), counts)
+
+    def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
+        assert d is not None
+        rows = np.eye(d)[np.arange(n) % d]
+        return [Pair.replacing("to_another_bin", rows, 0, np.eye(d)[1])]
+
+
+@validated
+class ReusedNoise(Control):
+    """The means of two coordinates in [-1, 1], half of the budget each, with the same noise."""
+
+    d: ClassVar[int | None] = 2
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        clipped = np.clip(_dense(sample), -1.0, 1.0).mean(axis=1)
+        first, second = ledger.split(0.5, 0.5)
+        second.pay()
+        zero = np.zeros(len(clipped))
+        return Estimate(clipped + first.add_noise(zero, 2 / sample.n)[:, None], clipped)
+
+
+CONTROLS: tuple[Control, ...] = tuple(
+    control()
+    for control in (
+        HalvedSensitivity,
+        HalvedDeviation,
+        RangeOfTheData,
+        EmpiricalQuantiles,
+        FailsOnSpread,
+        NoClipping,
+        ScaleAsLocation,
+        AddRemoveHistogram,
+        ReusedNoise,
+    )
+)
