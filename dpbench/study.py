@@ -26,6 +26,7 @@ from dpbench.report import (
     scoreboard,
 )
 from dpbench.report.figures import Asked, Figure, Results
+from dpbench.report.page import write_page
 from dpbench.runner.block import replay
 from dpbench.runner.collect import Collected
 from dpbench.runner.manifest import Cost, provenance, versions
@@ -33,6 +34,8 @@ from dpbench.runner.plan import Cell, Sweep, make_cells, pick
 from dpbench.runner.run import RunOptions, run_cells
 from dpbench.runner.store import Store
 from dpbench.selection import check_claim, rows_about, shares_data, with_parameters
+from dpbench.tracking import FILES as TRACKED
+from dpbench.tracking import Tracking
 
 __all__ = ["Study"]
 
@@ -51,6 +54,7 @@ class Study:
     options: RunOptions
     config: Mapping[str, Any]
     replay: str | None = None
+    tracking: Tracking | None = None
 
     @classmethod
     def prepare(
@@ -100,6 +104,7 @@ class Study:
             ),
             config=config,
             replay=settings.replay,
+            tracking=Tracking.prepare(settings, spec.name),
         )
 
     def run(self, words: Sequence[str]) -> int:
@@ -115,8 +120,8 @@ class Study:
         Returns
         -------
         int
-            Exit code: 1 if a cell failed, or a claim is inconsistent and the sweep
-            gates on claims; else 0.
+            Exit code: 1 if a cell failed, a claim is inconsistent and the sweep gates on
+            claims, or errors have become worse than the baseline's; else 0.
         """
         if self.replay is not None:
             return self._replay(self.replay)
@@ -134,12 +139,21 @@ class Study:
             record = self._run(cost, say, words)
         with atomic(manifest) as path:
             path.write_text(json.dumps(record, indent=2) + "\n")
+        code = int(record["exit_code"])
+        page = self.options.out / "report.html"
+        if self.tracking is not None:
+            failed = bool(record["failures"])
+            code = max(code, self.tracking.run(self.cells, self.options, failed, say))
+        if before is None or self.tracking is not None or not page.exists():
+            write_page([self.options.out], page)
         scoreboard.print_next(self.name, self.options.out, self.options.seed, cost, words, say)
-        return int(record["exit_code"])
+        return code
 
     def _run(self, cost: Cost, say: Console, words: Sequence[str]) -> dict[str, Any]:
         """Compute, summarise and write all but the manifest, which is returned."""
         out = self.options.out
+        for name in TRACKED:  # of an earlier run
+            (out / name).unlink(missing_ok=True)
         collected = run_cells(self.cells, self.options, self._metrics(), cost, say.print)
         with atomic(out / "summary.csv") as path:
             collected.summary.to_csv(path, index=False)

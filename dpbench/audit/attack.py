@@ -8,7 +8,8 @@ chooses, the bound that the rest gives is valid.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -164,9 +165,12 @@ def _by_events(
 
 def _outcomes() -> Iterator[Event]:
     """Nothing released, and infinities."""
-    yield lambda released: np.isnan(released).any(axis=1)
-    yield lambda released: np.isposinf(released).any(axis=1)
-    yield lambda released: np.isneginf(released).any(axis=1)
+    for kind in (np.isnan, np.isposinf, np.isneginf):
+        yield partial(_any_number, kind)
+
+
+def _any_number(kind: Callable[..., Any], released: Floats) -> Bools:
+    return np.asarray(kind(released).any(axis=1))
 
 
 def _events(pilot: Released, score: Score) -> Iterator[Event]:
@@ -177,15 +181,12 @@ def _events(pilot: Released, score: Score) -> Iterator[Event]:
     if pooled.size == 0:
         return
 
-    def tail(compare: np.ufunc, at: float) -> Event:
-        return lambda released: np.asarray(compare(score(released), at))
-
     for at in np.unique(np.quantile(pooled, LEVELS, method="inverted_cdf")):
-        yield tail(np.less_equal, at)
-        yield tail(np.greater_equal, at)
+        yield partial(_compares, np.less_equal, score, at)
+        yield partial(_compares, np.greater_equal, score, at)
     atoms, counts = np.unique(pooled, return_counts=True)
     for atom in atoms[np.argsort(-counts, kind="stable")][:MOST_ATOMS]:
-        yield tail(np.equal, atom)
+        yield partial(_compares, np.equal, score, atom)
     edges = np.unique(np.quantile(pooled, np.linspace(0, 1, LIKELIHOOD_BINS + 1)[1:-1]))
     left, right = (_counts(side, edges) + 0.5 for side in values)
     order = np.argsort(-left / right, kind="stable")
@@ -195,6 +196,10 @@ def _events(pilot: Released, score: Score) -> Iterator[Event]:
 
     for size in range(1, len(order)):
         yield superlevel(order[:size])
+
+
+def _compares(how: Callable[..., Any], score: Score, at: float, released: Floats) -> Bools:
+    return np.asarray(how(score(released), at))
 
 
 def _bins(values: Floats, edges: Floats) -> NDArray[np.intp]:

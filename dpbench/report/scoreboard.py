@@ -207,7 +207,8 @@ def print_next(
     )
     more = ", sample_complexity.csv" if (folder / "sample_complexity.csv").exists() else ""
     out.print(
-        f"results: {folder}/summary.csv, claims.csv{more}, figures/, manifest.json", markup=False
+        f"results: {folder}/report.html, summary.csv, claims.csv{more}, figures/, manifest.json",
+        markup=False,
     )
     if name == "quick":
         out.print(f"next: {command_line(['sweep=heavy_tail'])}", markup=False)

@@ -47,7 +47,7 @@ class RunOptions:
     plugins: tuple[Path, ...] = ()
 
 
-def check_writable(folder: Path) -> None:
+def check_writable(folder: Path, key: str = "out") -> None:
     """Refuse a folder that cannot be written to, before anything is computed.
 
     Raises
@@ -60,7 +60,7 @@ def check_writable(folder: Path) -> None:
         with tempfile.TemporaryFile(dir=there):
             pass
     except OSError as error:
-        raise ConfigError(f"out: '{folder}': cannot be written to: {error.strerror}") from error
+        raise ConfigError(f"{key}: '{folder}': cannot be written to: {error.strerror}") from error
 
 
 def run_cells(

@@ -1,0 +1,163 @@
+"""Stored errors of a sweep, and what a run shows against them."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dpbench.analysis.tracking import KEY
+from dpbench.config import conf_folder
+from dpbench.files import atomic
+from dpbench.parameters import ConfigError, canonical
+from dpbench.runner.manifest import provenance
+from dpbench.runner.plan import Cell
+from dpbench.runner.store import Store, source_digest
+from dpbench.seeds import digest
+
+__all__ = ["Baseline", "Origin", "baseline_path", "errors_of"]
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where errors come from.
+
+    Attributes
+    ----------
+    sweep : str
+    seed : int
+    source : str
+        A digest of the numerical source and of numpy's and scipy's versions.
+    machine : str
+        The processor, as far as numpy's arithmetic depends on it.
+    about : dict
+        Versions and commit, for people.
+    """
+
+    sweep: str
+    seed: int
+    source: str
+    machine: str
+    about: Mapping[str, Any]
+
+    @classmethod
+    def here(cls, sweep: str, seed: int, plugins: tuple[Path, ...]) -> Origin:
+        """Of errors that are computed now."""
+        found = provenance()
+        about = {"commit": found["commit"], "dirty": found["dirty"], **found["versions"]}
+        return cls(sweep, seed, source_digest(plugins), _machine(), about)
+
+    def same_bits(self, other: Origin) -> bool:
+        """Whether equal streams must give equal bits."""
+        return self.source == other.source and self.machine == other.machine
+
+
+def _machine() -> str:
+    config: Any = np.show_config(mode="dicts")
+    found = config.get("SIMD Extensions", {}).get("found", [])
+    return " ".join([platform.machine(), *found])
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The errors of every trial, and where they come from.
+
+    Attributes
+    ----------
+    rows : DataFrame
+        See `dpbench.analysis.tracking.compare`.
+    origin : Origin
+    """
+
+    rows: pd.DataFrame
+    origin: Origin
+
+    @classmethod
+    def read(cls, path: Path, sweep: str) -> Baseline:
+        """Read the baseline of a sweep.
+
+        Raises
+        ------
+        ConfigError
+            If there is no such file, or it is damaged, no baseline, of another format or of
+            another sweep.
+        """
+        again = "make one with track=update"
+        if not path.exists():
+            raise ConfigError(f"baseline: '{path}': no such file; {again}")
+        try:
+            with pq.ParquetFile(path, page_checksum_verification=True) as file:
+                table = file.read()
+            about = json.loads((table.schema.metadata or {})[b"dpbench"])
+            if about.pop("format") != FORMAT:
+                raise ConfigError(f"baseline: '{path}': written by another version; {again}")
+            origin, rows = Origin(**about), table.to_pandas()
+            rows = rows[[*KEY, "stream", "errors"]]
+        except (OSError, pa.ArrowException, KeyError, ValueError, TypeError) as error:
+            if isinstance(error, ConfigError):
+                raise
+            raise ConfigError(f"baseline: '{path}': not a baseline of dpbench; {again}") from error
+        if origin.sweep != sweep:
+            raise ConfigError(
+                f"baseline: '{path}': it is of the sweep {origin.sweep!r}, not {sweep!r}"
+            )
+        return cls(rows, origin)
+
+    def write(self, path: Path) -> None:
+        """Store it, whole or not at all."""
+        errors = pa.array(list(self.rows["errors"]), pa.list_(pa.float64()))
+        table = pa.table({name: pa.array(self.rows[name]) for name in (*KEY, "stream")})
+        about = json.dumps({"format": FORMAT, **asdict(self.origin)}, sort_keys=True)
+        table = table.append_column("errors", errors).replace_schema_metadata({"dpbench": about})
+        with atomic(path) as temporary:
+            pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
+
+
+def baseline_path(given: str | None, sweep: str) -> Path:
+    """The file of a sweep's baseline: the one given, else the checkout's.
+
+    In an installed package there is none: then below the working folder.
+    """
+    if given is not None:
+        return Path(given).expanduser()
+    checkout = conf_folder().parent
+    root = checkout if (checkout / "pyproject.toml").exists() else Path()
+    return root / "results" / "baselines" / f"{sweep}.parquet"
+
+
+def errors_of(cells: Iterable[Cell], store: Store, seed: int) -> pd.DataFrame:
+    """The errors of a finished run, read from its blocks, with the names of their streams."""
+    found = []
+    for cell in cells:
+        tasks = cell.tasks(seed)
+        errors = np.concatenate([store.read(t).values["error"] for t in tasks], axis=2)
+        for i, (label, law) in enumerate(cell.members):
+            for j, setting in enumerate(cell.settings):
+                amounts = [
+                    getattr(setting.budget, name, None) for name in ("epsilon", "delta", "rho")
+                ]
+                key = (setting.label, label, setting.budget.label, *amounts, cell.n)
+                drawn = digest(
+                    seed,
+                    canonical(law),
+                    tasks[0].data,
+                    cell.n,
+                    tasks[0].trials,
+                    *setting.stream_name,
+                )
+                row = dict(zip(KEY, key, strict=True))
+                found.append({**row, "stream": drawn, "errors": errors[i, j, : cell.trials]})
+    table = pd.DataFrame(found)
+    for name in ("epsilon", "delta", "rho"):
+        table[name] = table[name].astype(float)
+    return table.sort_values(list(KEY), kind="stable", ignore_index=True)

@@ -1,0 +1,115 @@
+"""What a comparison with a baseline prints: Markdown for people, JUnit XML for machines."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+from xml.etree import ElementTree as Xml
+
+import numpy as np
+import pandas as pd
+
+from dpbench.analysis.tracking import LEVEL, METRICS, SMALLEST, VERDICTS
+
+__all__ = ["FAILING", "junit", "markdown"]
+
+FAILING = ("worse", "gone")
+METRIC_NAMES = {"trimmed_mean": "trimmed mean", "q50": "median", "q90": "0.9 quantile"}
+
+
+def markdown(table: pd.DataFrame, sweep: str, notes: list[str]) -> str:
+    """A table fit for a pull request, worst rows first; those whose bits are equal are folded.
+
+    Parameters
+    ----------
+    table : DataFrame
+        See `dpbench.analysis.tracking.compare`.
+    sweep : str
+    notes : list of str
+        Sentences about the baseline.
+    """
+    counts = table["verdict"].value_counts()
+    summary = ", ".join(f"{counts.get(name, 0)} {name}" for name in VERDICTS)
+    lines = [
+        f"### Accuracy of `{sweep}` against its baseline",
+        "",
+        f"{len(table)} rows: {summary}.",
+    ]
+    lines += ["", *notes, ""]
+    same = table["verdict"] == "same"
+    order = table["verdict"].map(VERDICTS.index)
+    changed = table[~same].iloc[np.argsort(order[~same], kind="stable")]
+    if not changed.empty:
+        lines += [
+            "Ratios new/old with 95% bootstrap intervals. A row is worse or better if one is beyond "
+            f"1 ± {SMALLEST:g} for sure: false discovery rate {LEVEL:g} over the table. *Visible* "
+            "is the smallest change that the row would show with probability 0.9.",
+            "",
+            *_rows(changed),
+            "",
+        ]
+    if same.any():
+        listed = [f"- {_name(row)}" for row in table[same].to_dict("records")]
+        lines += ["<details><summary>Equal bits</summary>", "", *listed, "", "</details>", ""]
+    return "\n".join(lines)
+
+
+def _rows(table: pd.DataFrame) -> list[str]:
+    heads = ["verdict", "row", *(METRIC_NAMES[m] for m in METRICS), "visible", "compared"]
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    for row in table.to_dict("records"):
+        ratios = [_ratio(row, metric) for metric in METRICS]
+        visible = row["smallest_visible"]
+        cells = [
+            f"**{row['verdict']}**" if row["verdict"] in FAILING else row["verdict"],
+            _escaped(_name(row)),
+            *ratios,
+            "" if pd.isna(visible) else f"{visible:.1%}",
+            "" if pd.isna(row["comparison"]) else row["comparison"],
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def _ratio(row: Mapping[Hashable, Any], metric: str) -> str:
+    if pd.isna(row[metric]):
+        return ""
+    if pd.isna(row[f"{metric}_low"]):
+        return f"{row[metric]:.3f}"
+    return f"{row[metric]:.3f} ({row[f'{metric}_low']:.3f} .. {row[f'{metric}_high']:.3f})"
+
+
+def _escaped(text: str) -> str:
+    for mark in "\\|<>`*_[]":
+        text = text.replace(mark, f"\\{mark}")
+    return text
+
+
+def _name(row: Mapping[Hashable, Any]) -> str:
+    """A row in words: estimator on distribution, budget, n."""
+    amounts = [
+        f"{symbol}={row[name]:g}"
+        for name, symbol in (("epsilon", "eps"), ("delta", "delta"), ("rho", "rho"))
+        if pd.notna(row[name])
+    ]
+    return " ".join(
+        [f"{row['estimator']} on {row['distribution']},", row["privacy"], *amounts, f"n={row['n']}"]
+    )
+
+
+def junit(table: pd.DataFrame, sweep: str) -> str:
+    """A test case for every row; those that are worse or gone fail."""
+    failing = table["verdict"].isin(FAILING)
+    suite = Xml.Element(
+        "testsuite",
+        {"name": f"dpbench {sweep}", "tests": str(len(table)), "failures": str(failing.sum())},
+    )
+    for row, failed in zip(table.to_dict("records"), failing, strict=True):
+        about = {"classname": f"dpbench.{sweep}.{row['estimator']}", "name": _name(row)}
+        case = Xml.SubElement(suite, "testcase", about)
+        if failed:
+            ratios = [f"{METRIC_NAMES[m]} {_ratio(row, m)}" for m in METRICS if _ratio(row, m)]
+            told = {"type": row["verdict"], "message": "; ".join([row["verdict"], *ratios])}
+            Xml.SubElement(case, "failure", told)
+    Xml.indent(suite)
+    return Xml.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"

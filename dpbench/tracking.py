@@ -1,0 +1,124 @@
+"""``track=check`` and ``track=update``: a sweep's errors against its stored baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import pandas as pd
+from rich.console import Console
+
+from dpbench.analysis.tracking import compare
+from dpbench.baseline import Baseline, Origin, baseline_path, errors_of
+from dpbench.config import Settings
+from dpbench.files import atomic
+from dpbench.report.tracking_text import FAILING, junit, markdown
+from dpbench.runner.plan import Cell
+from dpbench.runner.run import RunOptions, check_writable
+from dpbench.runner.store import Store
+
+__all__ = ["FILES", "Tracking"]
+
+FILES = ("tracking.csv", "tracking.md", "junit.xml")
+
+
+@dataclass(frozen=True)
+class Tracking:
+    """What to do with the errors of a sweep.
+
+    Attributes
+    ----------
+    sweep : str
+    path : Path
+        The baseline's file.
+    stored : Baseline or None
+        What to compare with; None to store a new one.
+    """
+
+    sweep: str
+    path: Path
+    stored: Baseline | None
+
+    @classmethod
+    def prepare(cls, settings: Settings, sweep: str) -> Self | None:
+        """Read the baseline, before anything is computed; None if nothing is to be tracked.
+
+        Raises
+        ------
+        ConfigError
+            If the baseline cannot be read, or a new one not be written.
+        """
+        if settings.track is None:
+            return None
+        path = baseline_path(settings.baseline, sweep)
+        if settings.track == "check":
+            return cls(sweep, path, Baseline.read(path, sweep))
+        check_writable(path.parent, "baseline")
+        return cls(sweep, path, None)
+
+    def run(self, cells: Sequence[Cell], options: RunOptions, failed: bool, say: Console) -> int:
+        """Compare a finished run with the baseline, or store it as the new one.
+
+        Returns
+        -------
+        int
+            1 if a row is worse or gone, if bits differ that must not, or if a run with
+            failures was to be stored; else 0.
+        """
+        origin = Origin.here(self.sweep, options.seed, options.plugins)
+        rows = errors_of(cells, Store(options.out, options.plugins), options.seed)
+        if self.stored is not None:
+            return self._check(rows, origin, options.out, say)
+        if failed:
+            say.print(f"baseline: '{self.path}': not stored, as estimators failed", markup=False)
+            return 1
+        Baseline(rows, origin).write(self.path)
+        say.print(f"baseline of {len(rows)} rows: {self.path}", markup=False)
+        return 0
+
+    def _check(self, rows: pd.DataFrame, origin: Origin, out: Path, say: Console) -> int:
+        assert self.stored is not None
+        table = compare(self.stored.rows, rows)
+        compared = table["comparison"].isin(["paired", "unpaired"])
+        broken = origin.same_bits(self.stored.origin) and bool(
+            (table["comparison"] == "paired").any()
+        )
+        notes = self._notes(origin)
+        if broken:
+            notes.append(
+                f"**{(table['comparison'] == 'paired').sum()} rows have other bits all the same: "
+                "they depend on more than their seed.**"
+            )
+        text = markdown(table, self.sweep, notes)
+        written = (table.to_csv(index=False), text, junit(table, self.sweep))
+        for name, content in zip(FILES, written, strict=True):
+            with atomic(out / name) as path:
+                path.write_text(content)
+        say.print(text, markup=False)
+        if compared.any():
+            say.print("to take these errors as the new baseline: track=update", markup=False)
+        return int(broken or bool(table["verdict"].isin(FAILING).any()))
+
+    def _notes(self, origin: Origin) -> list[str]:
+        """What the baseline is, and how far it can be compared."""
+        assert self.stored is not None
+        old = self.stored.origin
+        commit = str(old.about.get("commit") or "unknown")[:12]
+        edited = " with uncommitted changes" if old.about.get("dirty") else ""
+        notes = [
+            f"Baseline of commit {commit}{edited}: dpbench {old.about.get('dpbench')}, numpy "
+            f"{old.about.get('numpy')}, scipy {old.about.get('scipy')}, seed {old.seed}."
+        ]
+        if old.seed != origin.seed:
+            notes.append(
+                f"This run has seed {origin.seed}: all rows are compared as independent samples."
+            )
+        if old.source != origin.source:
+            notes.append("The numerical source, numpy or scipy has changed since.")
+        elif old.machine != origin.machine:
+            notes.append("The source is the same; the processor is another, and so may bits be.")
+        else:
+            notes.append("Source, numpy, scipy and processor are the same: bits must be equal.")
+        return notes
