@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from omegaconf import OmegaConf
 
@@ -23,13 +23,17 @@ from dpbench.config import (
 )
 from dpbench.parameters import ConfigError, from_mapping
 
-if TYPE_CHECKING:
-    from dpbench.auditing import Audit
-    from dpbench.study import Study
-
 __all__ = ["run"]
 
 DONE, FAILED, UNUSABLE, INTERRUPTED = 0, 1, 2, 130
+
+
+class _Prepared(NamedTuple):
+    """A checked run: where it writes, and what runs it, given the command's words."""
+
+    folder: Path
+    run: Callable[[Sequence[str]], int]
+
 
 HELP = """\
 dpbench: benchmarks of differentially private mean estimation.
@@ -42,6 +46,10 @@ usage: python -m dpbench [sweep=NAME] [key=value ...]
   n_jobs=-1         processes; -1 for all cores; changes no number
   out=DIR           the run's folder; by default results/<sweep>
   resume=false      compute finished blocks again
+  track=check       compare the errors with the stored baseline; track=update stores a new one
+  baseline=FILE     by default results/baselines/<sweep>.parquet
+  replay=NAME       run one failure again, for its traceback
+  report=all        put all finished runs below out=DIR (results) on one page, and run nothing
   runner=NAME       where to run: {runners}
   plugins=[MODULE]  modules with your own estimators and distributions
   sweep.KEY=VALUE   any key of the sweep, in Hydra's override grammar
@@ -60,8 +68,9 @@ def run(argv: Sequence[str]) -> int:
     Returns
     -------
     int
-        0 if all is done; 1 if a cell failed, or a claim is inconsistent where the sweep
-        gates on claims; 2 if the configuration cannot be used; 130 if interrupted.
+        0 if all is done; 1 if a cell failed, a claim is inconsistent where the sweep gates on
+        claims, errors are worse than the baseline's, or a privacy claim is refuted; 2 if the
+        configuration cannot be used; 130 if interrupted.
     """
     command = command_line(argv)
     try:
@@ -100,15 +109,15 @@ def _run(argv: Sequence[str]) -> int:
         for overrides in runs:
             print(OmegaConf.to_yaml(composed(overrides, flags.config_dir)), end="")
         return DONE
-    studies = [_prepare(overrides, flags.config_dir) for overrides in runs]
-    folders = [str(study.options.out) for study in studies]
+    prepared = [_prepare(overrides, flags.config_dir) for overrides in runs]
+    folders = [str(one.folder) for one in prepared]
     for folder in folders:
         if folders.count(folder) > 1:
             raise ConfigError(
                 f"out: {folder!r}: two of the runs share it; give each its own, such as "
                 "'out=results/run-${seed}'"
             )
-    return max(study.run(argv) for study in studies)
+    return max(one.run(argv) for one in prepared)
 
 
 def _help(config_dir: Path | None) -> str:
@@ -124,17 +133,38 @@ def _help(config_dir: Path | None) -> str:
     )
 
 
-def _prepare(overrides: Sequence[str], config_dir: Path | None) -> Study | Audit:
+def _prepare(overrides: Sequence[str], config_dir: Path | None) -> _Prepared:
     """Read and check everything that a run needs."""
     config = composed(overrides, config_dir)
     settings = from_mapping(Settings, config, "")
+    if settings.report is not None:
+        return _report(Path(settings.out or "results").expanduser())
     if "audit" in settings.sweep:
         plugins = load_plugins(settings.plugins, config_dir)
         from dpbench.auditing import Audit  # heavy imports wait for a readable command
 
-        return Audit.prepare(settings, plugins, config)
+        audit = Audit.prepare(settings, plugins, config)
+        return _Prepared(audit.options.out, audit.run)
     sweep = from_mapping(SweepSettings, settings.sweep, "sweep")
     plugins = load_plugins(settings.plugins, config_dir)
     from dpbench.study import Study
 
-    return Study.prepare(settings, sweep, plugins, config)
+    study = Study.prepare(settings, sweep, plugins, config)
+    return _Prepared(study.options.out, study.run)
+
+
+def _report(root: Path) -> _Prepared:
+    """All finished runs below a folder on one page."""
+    from dpbench.report.page import finished_runs, write_page
+
+    folders = finished_runs(root)
+    if not folders:
+        raise ConfigError(
+            f"report: 'all': there is no finished run in '{root}'; out=DIR says where"
+        )
+
+    def run(_: Sequence[str]) -> int:
+        print(f"{len(folders)} runs on one page: {write_page(folders, root / 'report.html')}")
+        return DONE
+
+    return _Prepared(root, run)

@@ -152,9 +152,9 @@ class Study:
     def _run(self, cost: Cost, say: Console, words: Sequence[str]) -> dict[str, Any]:
         """Compute, summarise and write all but the manifest, which is returned."""
         out = self.options.out
+        collected = run_cells(self.cells, self.options, self._metrics(), cost, say.print)
         for name in TRACKED:  # of an earlier run
             (out / name).unlink(missing_ok=True)
-        collected = run_cells(self.cells, self.options, self._metrics(), cost, say.print)
         with atomic(out / "summary.csv") as path:
             collected.summary.to_csv(path, index=False)
         claims = self._evaluate(collected)

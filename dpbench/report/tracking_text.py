@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from typing import Any
-from xml.etree import ElementTree as Xml
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import pandas as pd
@@ -41,9 +41,9 @@ def markdown(table: pd.DataFrame, sweep: str, notes: list[str]) -> str:
     changed = table[~same].iloc[np.argsort(order[~same], kind="stable")]
     if not changed.empty:
         lines += [
-            "Ratios new/old with 95% bootstrap intervals. A row is worse or better if one is beyond "
-            f"1 ± {SMALLEST:g} for sure: false discovery rate {LEVEL:g} over the table. *Visible* "
-            "is the smallest change that the row would show with probability 0.9.",
+            "Ratios new/old with 95% bootstrap intervals. A row is worse or better if one is "
+            f"beyond 1 ± {SMALLEST:g}, at a false discovery rate of {LEVEL:g} over the table. "
+            "*Visible* is the smallest change that the row would show with probability 0.9.",
             "",
             *_rows(changed),
             "",
@@ -100,16 +100,16 @@ def _name(row: Mapping[Hashable, Any]) -> str:
 def junit(table: pd.DataFrame, sweep: str) -> str:
     """A test case for every row; those that are worse or gone fail."""
     failing = table["verdict"].isin(FAILING)
-    suite = Xml.Element(
+    suite = ET.Element(
         "testsuite",
         {"name": f"dpbench {sweep}", "tests": str(len(table)), "failures": str(failing.sum())},
     )
     for row, failed in zip(table.to_dict("records"), failing, strict=True):
         about = {"classname": f"dpbench.{sweep}.{row['estimator']}", "name": _name(row)}
-        case = Xml.SubElement(suite, "testcase", about)
+        case = ET.SubElement(suite, "testcase", about)
         if failed:
             ratios = [f"{METRIC_NAMES[m]} {_ratio(row, m)}" for m in METRICS if _ratio(row, m)]
             told = {"type": row["verdict"], "message": "; ".join([row["verdict"], *ratios])}
-            Xml.SubElement(case, "failure", told)
-    Xml.indent(suite)
-    return Xml.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+            ET.SubElement(case, "failure", told)
+    ET.indent(suite)
+    return ET.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"

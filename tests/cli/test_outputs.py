@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import shlex
 import sys
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from .conftest import FIGURE, Bench
+from .conftest import FIGURE, Bench, unusable
 
 SUMMARY = (
     "distribution family k estimator privacy epsilon delta rho n d trials failures failure_rate "
@@ -60,7 +61,7 @@ def test_the_files_of_a_run(bench: Bench) -> None:
     assert bench.run().code == 0
     names = {p.name for p in (bench.folder / "out").rglob("*") if p.suffix != ".parquet"}
     assert names == {
-        "blocks", "figures", "errors.pdf", "errors.png",
+        "blocks", "figures", "errors.pdf", "errors.svg", "errors.png", "report.html",
         "summary.csv", "claims.csv", "scoreboard.txt", "manifest.json",
     }  # fmt: skip
     assert {p.name for p in bench.folder.iterdir()} == {"conf", "out"}
@@ -161,6 +162,28 @@ def test_an_estimator_that_raises(bench: Bench, jobs: int) -> None:
     assert set(failed["message"]) == {"ArithmeticError: no luck [today]"}
     assert set(rows.loc[rows["estimator"] != "odd", "status"]) == {"released"}
     assert len(bench.manifest()["failures"]) == len(lines)
+
+
+def test_a_failure_is_replayed_by_the_command_that_the_manifest_has(bench: Bench) -> None:
+    with_plugin(bench, "raise ArithmeticError('no luck')")
+    assert bench.run("plugins=[mine]").code == 1
+    failures = bench.manifest()["failures"]
+    command = next(f["replay"] for f in failures if f["failure"].startswith("odd on tails"))
+    before = bench.files()
+    replayed = bench.command(*shlex.split(command)[3:])
+    assert replayed.code == 1
+    assert replayed.err.endswith("ArithmeticError: no luck\n")
+    assert 'mine.py", line' in replayed.err
+    assert bench.files() == before
+    with_plugin(bench, "pass")
+    mended = bench.command(*shlex.split(command)[3:])
+    assert mended.code == 0
+    assert mended.out == "released 100% of 200 trials\n"
+
+
+def test_a_failure_of_another_name_cannot_be_replayed(bench: Bench) -> None:
+    unusable(bench.run("replay=f0123456789"), "replay: 'f0123456789'", "no block")
+    unusable(bench.run("replay=odd"), "replay", "'odd'")
 
 
 def test_a_failed_run_stays_failed(bench: Bench) -> None:

@@ -41,7 +41,7 @@ def test_figures_are_byte_identical_when_drawn_again(folder: Path) -> None:
     assert set(before) == {
         f"{name}.{kind}"
         for name in ("worst_case", "exponents", "thresholds")
-        for kind in ("pdf", "png")
+        for kind in ("pdf", "svg", "png")
     }
     (folder / "manifest.json").unlink()
     assert run([f"out={folder}", "trials=40", "n_jobs=1"]) == 0
