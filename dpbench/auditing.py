@@ -132,6 +132,11 @@ class Audit:
             config=config,
         )
 
+    @property
+    def folder(self) -> Path:
+        """Where all is written."""
+        return self.options.out
+
     def run(self, words: Sequence[str]) -> int:
         """Audit, write the tables, print what was found.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import BrokenExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 from omegaconf import OmegaConf
 
@@ -23,17 +23,13 @@ from dpbench.config import (
 )
 from dpbench.parameters import ConfigError, from_mapping
 
+if TYPE_CHECKING:
+    from dpbench.auditing import Audit
+    from dpbench.study import Study
+
 __all__ = ["run"]
 
 DONE, FAILED, UNUSABLE, INTERRUPTED = 0, 1, 2, 130
-
-
-class _Prepared(NamedTuple):
-    """A checked run: where it writes, and what runs it, given the command's words."""
-
-    folder: Path
-    run: Callable[[Sequence[str]], int]
-
 
 HELP = """\
 dpbench: benchmarks of differentially private mean estimation.
@@ -133,38 +129,39 @@ def _help(config_dir: Path | None) -> str:
     )
 
 
-def _prepare(overrides: Sequence[str], config_dir: Path | None) -> _Prepared:
+def _prepare(overrides: Sequence[str], config_dir: Path | None) -> Study | Audit | _Report:
     """Read and check everything that a run needs."""
     config = composed(overrides, config_dir)
     settings = from_mapping(Settings, config, "")
     if settings.report is not None:
-        return _report(Path(settings.out or "results").expanduser())
+        return _Report(Path(settings.out or "results").expanduser())
     if "audit" in settings.sweep:
         plugins = load_plugins(settings.plugins, config_dir)
         from dpbench.auditing import Audit  # heavy imports wait for a readable command
 
-        audit = Audit.prepare(settings, plugins, config)
-        return _Prepared(audit.options.out, audit.run)
+        return Audit.prepare(settings, plugins, config)
     sweep = from_mapping(SweepSettings, settings.sweep, "sweep")
     plugins = load_plugins(settings.plugins, config_dir)
     from dpbench.study import Study
 
-    study = Study.prepare(settings, sweep, plugins, config)
-    return _Prepared(study.options.out, study.run)
+    return Study.prepare(settings, sweep, plugins, config)
 
 
-def _report(root: Path) -> _Prepared:
-    """All finished runs below a folder on one page."""
-    from dpbench.report.page import finished_runs, write_page
+class _Report:
+    """All finished runs below a folder, on one page."""
 
-    folders = finished_runs(root)
-    if not folders:
-        raise ConfigError(
-            f"report: 'all': there is no finished run in '{root}'; out=DIR says where"
-        )
+    def __init__(self, folder: Path) -> None:
+        from dpbench.report.page import finished_runs
 
-    def run(_: Sequence[str]) -> int:
-        print(f"{len(folders)} runs on one page: {write_page(folders, root / 'report.html')}")
+        self.folder, self.runs = folder, finished_runs(folder)
+        if not self.runs:
+            raise ConfigError(
+                f"report: 'all': there is no finished run in '{folder}'; out=DIR says where"
+            )
+
+    def run(self, words: Sequence[str]) -> int:
+        from dpbench.report.page import write_page
+
+        page = write_page(self.runs, self.folder / "report.html")
+        print(f"{len(self.runs)} runs on one page: {page}")
         return DONE
-
-    return _Prepared(root, run)

@@ -107,6 +107,11 @@ class Study:
             tracking=Tracking.prepare(settings, spec.name),
         )
 
+    @property
+    def folder(self) -> Path:
+        """Where all is written."""
+        return self.options.out
+
     def run(self, words: Sequence[str]) -> int:
         """Run the sweep, write its folder, print its verdicts.
 

@@ -1,6 +1,6 @@
 """Laws that data are drawn from."""
 
-from dpbench.distributions.base import Distribution
+from dpbench.distributions.base import Distribution, LocationScale
 from dpbench.distributions.continuous import ContaminatedGaussian, Gaussian, Pareto, StudentT
 from dpbench.distributions.discrete import Bernoulli, TwoPoint
 from dpbench.distributions.empirical import Empirical
@@ -20,6 +20,7 @@ __all__ = [
     "Empirical",
     "Gaussian",
     "Hypercube",
+    "LocationScale",
     "MultivariateContaminatedGaussian",
     "MultivariateGaussian",
     "MultivariateStudentT",

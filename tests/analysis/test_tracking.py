@@ -78,12 +78,12 @@ def test_unpaired_trials_do_not_see_five_per_cent_and_say_what_they_see() -> Non
 def test_what_is_said_to_be_visible_is_seen_nine_times_out_of_ten() -> None:
     """Of 60 comparisons of independent trials; fewer than 40 hits have probability below 1e-6."""
     size = compare(table(row("a", draws(0))), table(row("a", draws(1), stream="t")))
-    factor = 1 + float(size.loc[0, "smallest_visible"])
+    factor = 1 + size["smallest_visible"].iloc[0]
     hits = 0
     for seed in range(60):
         one = table(row("a", draws(2 * seed + 10)))
         other = table(row("a", factor * draws(2 * seed + 11), stream="t"))
-        hits += compare(one, other).loc[0, "verdict"] == "worse"
+        hits += compare(one, other)["verdict"].iloc[0] == "worse"
     assert binom.cdf(40, 60, 0.9) < 1e-5
     assert hits >= 40
 
@@ -112,7 +112,7 @@ def test_another_key_is_another_row(changed: dict[str, Any]) -> None:
 
 def test_a_budget_without_amounts_is_one_key() -> None:
     """NaN equals NaN in keys."""
-    plain = {"privacy": "none", "epsilon": np.nan}
+    plain: dict[str, Any] = {"privacy": "none", "epsilon": np.nan}
     old = table(row("a", draws(0), **plain))
     assert verdicts(old, table(row("a", draws(0), **plain))) == {"a": "same"}
 

@@ -11,11 +11,21 @@ import pytest
 
 from dpbench.cli import run
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
 
 
-def _blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+def _blocks(language: str, page: str = README) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page, flags=re.DOTALL)
+
+
+def _write(texts: list[str]) -> None:
+    """Write files whose first line names them."""
+    for text in texts:
+        path = Path(text.split("\n", 1)[0].removeprefix("# "))
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
 
 
 def test_library_example(capsys: pytest.CaptureFixture[str]) -> None:
@@ -27,13 +37,10 @@ def test_library_example(capsys: pytest.CaptureFixture[str]) -> None:
 def test_plugin_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (source,) = [block for block in _blocks("python") if "class LogClip" in block]
     (yaml,) = _blocks("yaml")
-    for text in (source, yaml):
-        path = tmp_path / text.split("\n", 1)[0].removeprefix("# ")
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text)
+    monkeypatch.chdir(tmp_path)
+    _write([source, yaml])
     (command,) = [block for block in _blocks("sh") if "--config-dir" in block]
     words = shlex.split(command)[3:]
-    monkeypatch.chdir(tmp_path)
     assert run([*words, "trials=20", "n_jobs=1"]) == 0
     summary = pd.read_csv("results/quick/summary.csv")
     beside = summary.groupby("family")["estimator"].unique()
@@ -48,3 +55,19 @@ def test_every_shown_override_is_accepted(capsys: pytest.CaptureFixture[str]) ->
         words = shlex.split(line, comments=True)[3:]
         assert run(words if "--help" in words else ["--cfg", "job", *words]) == 0
     assert "heavy_tail" in capsys.readouterr().out
+
+
+def test_contributing_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sweep agrees with its theorem; the audit refutes nothing."""
+    monkeypatch.chdir(tmp_path)
+    _write([text for language in ("python", "yaml") for text in _blocks(language, CONTRIBUTING)])
+    sweep, audit = [shlex.split(block)[3:] for block in _blocks("sh", CONTRIBUTING)]
+    assert run([*sweep, "n_jobs=1"]) == 0
+    claim = pd.read_csv("results/quantiles/claims.csv").iloc[0]
+    assert claim["verdict"] == "consistent"
+    assert claim["predicted"] == 1
+    assert run([*audit, "n_jobs=1"]) == 0
+    table = pd.read_csv("results/quantiles_audit/audit.csv")
+    assert set(table["notion"]) == {"pure", "zcdp"}
+    assert "at_the_quantile" in set(table["pair"])
+    assert set(table["verdict"]) == {"not refuted"}

@@ -1,0 +1,78 @@
+"""The page of a run, or of several: one HTML file that needs nothing else."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from dpbench.files import atomic
+from dpbench.report.page_marks import HEIGHT, WIDTH
+from dpbench.report.page_run import CLAIM_TONES, Run, read_manifest, read_run
+
+__all__ = ["finished_runs", "write_page"]
+
+
+def finished_runs(root: Path) -> list[Path]:
+    """The folders below `root` that hold a finished run, by name."""
+    folders = sorted(path.parent for path in root.glob("*/manifest.json"))
+    return [folder for folder in folders if "sweep" in read_manifest(folder)]
+
+
+def write_page(folders: Sequence[Path], target: Path) -> Path:
+    """Write the page of the runs in `folders` to `target`.
+
+    The page depends on the files in the folders alone, and not on what a rerun changes in
+    them: times, memory, what was reused.
+
+    Parameters
+    ----------
+    folders : sequence of Path
+        One for the page of a run; several are shown below each other after an overview.
+    target : Path
+
+    Returns
+    -------
+    Path
+        `target`.
+    """
+    runs = [read_run(folder, f"run{i}") for i, folder in enumerate(folders, 1)]
+    text = _render(runs)
+    with atomic(target) as path:
+        # half of a surrogate pair, which JSON can hold, becomes a question mark
+        path.write_bytes(text.encode("utf-8", "replace"))
+    return target
+
+
+def _render(runs: Sequence[Run]) -> str:
+    """Fill the template, with the digests that let its own style and script pass."""
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    style, script = _file("page.css"), _file("page.js")
+    return environment.from_string(_file("page.html")).render(
+        runs=runs,
+        verdicts=CLAIM_TONES,
+        width=WIDTH,
+        height=HEIGHT,
+        style=Markup(style),  # noqa: S704
+        script=Markup(script),  # noqa: S704
+        policy=(
+            "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
+            f"style-src '{_digest(style)}'; script-src '{_digest(script)}'"
+        ),
+    )
+
+
+def _file(name: str) -> str:
+    return (files("dpbench.report") / name).read_text(encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    """The source expression of the Content Security Policy that allows `text` inline."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")

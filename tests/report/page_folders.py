@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+HOSTILE = (
+    "</script><script>window.hacked = 1</script><!--<img src=x onerror='window.hacked = 2'>"
+    '" &lt;b&gt; \u202egnirts\u202c \u2028 🎲'
+)
+SVG = (
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 70 40">'
+    '<circle cx="9" cy="9" r="5"/></svg>'
+)
+CLAIM = {
+    "claim": "rate", "source": "KSU20", "estimator": "minimax", "distribution": "two_point",
+    "variable": "alpha", "metric": "q90", "predicted": 2.0, "measured": 1.99, "low": 1.98,
+    "high": 2.01, "tolerance": 0.02, "verdict": "consistent",
+}  # fmt: skip
+PAIR = {
+    "estimator": "clipped", "notion": "pure", "claimed": 1.0, "pair": "edge", "runs": 1000,
+    "lower_bound": 0.5, "verdict": "not refuted", "seconds": 1.5,
+}  # fmt: skip
+MANIFEST: dict[str, Any] = {
+    "sweep": "example",
+    "command": "python -m dpbench sweep=example",
+    "configuration": {
+        "sweep": {
+            "name": "example",
+            "claims": {
+                "rate": {"theorem": "heavy_tail_alpha", "reason": "n is finite"},
+                "near_optimal": {"theorem": "near_optimal", "reason": "members may be missed"},
+            },
+            "figures": {"curves": {"kind": "error_against_n", "families": ["two_point*"]}},
+        },
+        "seed": 7,
+    },
+    "seed": 7,
+    "versions": {"python": "3.11.0", "numpy": "2.4.6"},
+    "platform": "linux x86_64",
+    "commit": "0123abc",
+    "dirty": True,
+    "failures": [{"failure": "ValueError: too few", "replay": "python -m dpbench replay=ab"}],
+    "exit_code": 1,
+    "wall_seconds": 1.0,
+}
+
+
+def write_table(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        table = csv.DictWriter(file, fieldnames=list(rows[0]))
+        table.writeheader()
+        table.writerows(rows)
+
+
+def summary_rows(count: int) -> list[dict[str, object]]:
+    return [
+        {
+            "distribution": f"two_point_c{i % 4}", "family": "two_point", "k": 2.0,
+            "estimator": ("minimax", "rate", "all")[i % 3], "privacy": "pure", "epsilon": 0.01,
+            "rho": "", "n": 10 ** (i % 13), "trials": 100, "q90": "" if i == 5 else (i + 1) / 3,
+            "rmse": "inf" if i == 6 else i,
+        }
+        for i in range(count)
+    ]  # fmt: skip
+
+
+def write_run(
+    folder: Path, *, rows: int = 250, manifest: Mapping[str, Any] = MANIFEST, label: str = ""
+) -> Path:
+    """A folder with something of every kind; `label` is put into all of its labels."""
+    (folder / "figures").mkdir(parents=True)
+    (folder / "figures" / "curves.svg").write_text(SVG)
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    limit = {**CLAIM, "claim": "near_optimal eps=1", "variable": "factor", "predicted": 1.25}
+    labelled = {"estimator": f"minimax{label}", "distribution": f"two_point{label}"}
+    claims = [CLAIM | labelled, limit | {"measured": 1.0, "low": 0.99, "high": 1.02}]
+    write_table(folder / "claims.csv", claims)
+    summary = [row | {"estimator": f"{row['estimator']}{label}"} for row in summary_rows(rows)]
+    write_table(folder / "summary.csv", summary)
+    sample = {"request": f"accuracy{label}", "alpha": 0.1, "samples": 100.5, "low": 90, "high": 110}
+    write_table(folder / "sample_complexity.csv", [sample])
+    pair = PAIR | {"pair": f"edge{label}"}
+    refuted = pair | {"lower_bound": 1.5, "verdict": "refuted", "notion": "zcdp"}
+    strongest = pair | {"lower_bound": 0.9, "pair": f"far{label}"}
+    write_table(folder / "audit.csv", [pair, strongest, refuted])
+    write_table(folder / "controls.csv", [refuted, pair | {"estimator": "no_noise"}])
+    ratio = {"estimator": f"rate{label}", "trimmed_mean": 1.0, "verdict": "same"}
+    worse = ratio | {"trimmed_mean": 1.3, "verdict": "worse"}
+    write_table(folder / "tracking.csv", [ratio, worse])
+    return folder

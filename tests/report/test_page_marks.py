@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpbench.report.page_marks import WIDTH, Mark, bound_mark, claim_mark
+from dpbench.report.page_tables import as_number, digits, make_grid
+
+INFINITY = float("inf")
+NAN = float("nan")
+
+
+def test_numbers_reach_the_browser_as_json_can_say_them(tmp_path: Path) -> None:
+    rows = [
+        {"estimator": "1e3", "n": "1234567890123", "q90": "0.123456789", "rho": "", "x": "inf"},
+        {"estimator": "07", "n": "10.0", "q90": "", "rho": "", "x": "-inf"},
+    ]
+    grid = make_grid("id", "caption", tmp_path / "summary.csv", rows, main=["n"])
+    columns = {column["name"]: column for column in json.loads(grid.data)["columns"]}
+    assert columns["estimator"]["labels"] == ["1e3", "07"]
+    assert columns["n"]["values"] == [1234567890123, 10]
+    assert columns["q90"]["values"] == [0.1234568, None]
+    assert columns["x"]["values"] == ["Infinity", "-Infinity"]
+    assert "rho" not in columns
+    assert [name for name, column in columns.items() if column["main"]] == ["n"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(2, "2.000"), (0.0123456, "0.01235"), (NAN, ""), (INFINITY, "∞"), (-INFINITY, "-∞")],
+)
+def test_four_digits(value: float, text: str) -> None:
+    assert digits(value) == text
+
+
+def test_cells_that_are_no_numbers_are_nan() -> None:
+    assert as_number("1e-3") == 1e-3
+    assert as_number("inf") == INFINITY
+    for text in ("", None, "two"):
+        assert digits(as_number(text)) == ""
+
+
+LEFT, RIGHT, MIDDLE = 10, WIDTH - 10, WIDTH / 2
+
+
+def test_a_mark_is_centred_on_the_prediction() -> None:
+    # the axis reaches two tolerances to each side
+    mark = claim_mark(2.0, 0.02, 2.01, 1.98, 2.02)
+    assert mark is not None
+    quarter = (RIGHT - LEFT) / 4
+    assert mark.tick == MIDDLE
+    assert mark.band == (LEFT + quarter, RIGHT - quarter)
+    assert mark.line == mark.band
+    assert mark.dot == round(MIDDLE + quarter / 2, 1)
+    assert not mark.left
+    assert not mark.right
+
+
+def test_what_is_far_off_is_an_arrow_not_a_dot() -> None:
+    mark = claim_mark(2.0, 0.02, 3.0, 1.99, 3.1)
+    assert mark is not None
+    assert mark.dot is None
+    assert mark.right
+    assert not mark.left
+    assert mark.line is not None
+    assert mark.line[1] == RIGHT
+    assert mark.band is not None
+    assert mark.band[1] - mark.band[0] >= (RIGHT - LEFT) / 12 - 0.1
+
+
+def test_the_region_of_an_upper_limit_reaches_down_to_its_floor() -> None:
+    mark = claim_mark(1.25, 0.05, 1.0, 0.99, 1.01, floor=1.0)
+    value = claim_mark(1.25, 0.05, 1.0, 0.99, 1.01)
+    assert mark is not None
+    assert value is not None
+    assert mark.band is not None
+    assert value.band is not None
+    assert mark.dot is not None
+    assert mark.band[0] < mark.dot < mark.band[1]
+    assert mark.dot < value.band[0]
+    assert mark.band[1] == value.band[1]
+
+
+@pytest.mark.parametrize(
+    ("measured", "low", "high", "line", "arrows"),
+    [
+        (NAN, NAN, NAN, None, (False, False)),
+        (2.0, NAN, 2.01, None, (False, False)),
+        (2.0, -INFINITY, INFINITY, (LEFT, RIGHT), (True, True)),
+        (INFINITY, 2.0, INFINITY, (MIDDLE, RIGHT), (False, True)),
+    ],
+)
+def test_unknown_and_infinite_ends(
+    measured: float,
+    low: float,
+    high: float,
+    line: tuple[float, float] | None,
+    arrows: tuple[bool, bool],
+) -> None:
+    mark = claim_mark(2.0, 0.02, measured, low, high)
+    assert mark is not None
+    assert mark.line == line
+    assert (mark.left, mark.right) == arrows
+    assert mark.dot == (MIDDLE if measured == 2.0 else None)
+    assert ("unknown" in mark.words) == np.isnan(low)
+    assert ("infinity" in mark.words) == (high == INFINITY)
+
+
+@pytest.mark.parametrize(
+    ("predicted", "tolerance"), [(NAN, 0.1), (INFINITY, 0.1), (1.0, 0.0), (1.0, NAN), (1e300, 0.1)]
+)
+def test_without_a_region_there_is_no_mark(predicted: float, tolerance: float) -> None:
+    assert claim_mark(predicted, tolerance, 1.0, 0.9, 1.1) is None
+
+
+def test_bounds_are_bars_from_nothing_on() -> None:
+    mark = bound_mark(1.0, 0.5)
+    assert mark is not None
+    assert mark.band == (LEFT, LEFT + 0.8 * (RIGHT - LEFT))
+    assert mark.line == (LEFT, LEFT + 0.4 * (RIGHT - LEFT))
+    assert mark.tick == LEFT + 0.8 * (RIGHT - LEFT)
+    above = bound_mark(1.0, 4.0)
+    assert above is not None
+    assert above.dot is not None
+    assert above.tick is not None
+    assert above.dot > above.tick
+    assert bound_mark(NAN, 1.0) is None
+    failed, unlimited = bound_mark(1.0, NAN), bound_mark(INFINITY, 2.0)
+    assert failed is not None
+    assert (failed.line, failed.dot) == (None, None)
+    assert isinstance(unlimited, Mark)
+    assert unlimited.tick is None
