@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,7 @@ from dpbench.files import atomic
 from dpbench.parameters import ConfigError, from_mapping, validated
 from dpbench.privacy import Budget
 from dpbench.privacy.neighbours import Pair
+from dpbench.report.audit_figures import bounds_figure
 from dpbench.report.audit_text import render, strongest
 from dpbench.report.page import write_page
 from dpbench.report.scoreboard import console
@@ -38,7 +40,7 @@ from dpbench.seeds import digest
 __all__ = ["Audit", "AuditSettings", "Case"]
 
 Labels = Annotated[list[str], Field(min_length=1)]
-Runs = Annotated[int, Field(ge=100, le=10**8)]
+LEAST_RUNS = 100
 # Of the estimators, and of those that are broken on purpose.
 TABLES = ("audit.csv", "controls.csv")
 
@@ -72,14 +74,14 @@ class AuditSettings:
     ----------
     cases : mapping of label to Case
     runs : int
-        Releases on each dataset of a pair.
+        Releases on each dataset of a pair; ``trials=`` on the command line says another number.
     error : float
         Probability that any bound of the audit exceeds the truth. The controls have as much
         of their own.
     """
 
     cases: Annotated[dict[str, Any], Field(min_length=1)]
-    runs: Runs = 1000
+    runs: Annotated[int, Field(ge=LEAST_RUNS)] = 1000
     error: Annotated[float, Field(gt=0, lt=1)] = 1e-5
 
 
@@ -113,10 +115,16 @@ class Audit:
             At the first key that cannot be used.
         """
         spec = from_mapping(_Spec, settings.sweep, "sweep")
-        for key in ("trials", "track", "replay"):
+        for key in ("track", "replay"):
             if getattr(settings, key) is not None:
-                raise ConfigError(f"{key}: an audit has none; its size is sweep.audit.runs")
+                raise ConfigError(f"{key}: {getattr(settings, key)!r}: not for an audit")
         how = from_mapping(AuditSettings, spec.audit, "sweep.audit")
+        if settings.trials is not None:
+            if settings.trials < LEAST_RUNS:
+                raise ConfigError(
+                    f"trials: {settings.trials}: an audit takes {LEAST_RUNS} or more a dataset"
+                )
+            how = dataclasses.replace(how, runs=settings.trials)
         return cls(
             name=spec.name,
             tasks=_tasks(settings.sweep, how, settings.seed),
@@ -173,10 +181,18 @@ class Audit:
         }
         with atomic(out / "manifest.json") as path:
             path.write_text(json.dumps(record, indent=2) + "\n")
+        self._draw(tables)
         write_page([out], out / "report.html")
         say.print(text, end="", markup=False)
         self._print_next(words, cost, say)
         return int(record["exit_code"])
+
+    def _draw(self, tables: Sequence[pd.DataFrame]) -> None:
+        from dpbench.report.style import save, use_style  # slow to load
+
+        use_style()
+        for name, table in zip(("estimators", "controls"), tables, strict=True):
+            save(bounds_figure(table), self.options.out / "figures", name)
 
     def _rows(self, cost: Cost) -> dict[str, list[dict[str, Any]]]:
         """The rows of every task by its name, computed or read back."""
@@ -212,8 +228,8 @@ class Audit:
         )
         say.print(f"results: {out}/audit.csv, controls.csv, report.html", markup=False)
         runs = 10 * max(task.runs for task in self.tasks)
-        kept = [word for word in words if not word.startswith("sweep.audit.runs=")]
-        say.print(f"more runs: {command_line([*kept, f'sweep.audit.runs={runs}'])}", markup=False)
+        kept = [word for word in words if not word.startswith("trials=")]
+        say.print(f"more runs: {command_line([*kept, f'trials={runs}'])}", markup=False)
 
 
 @cache

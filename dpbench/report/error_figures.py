@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -20,13 +21,16 @@ from dpbench.report.figures import (
     Metric,
     Results,
     axis_label,
+    band,
     budget_text,
     frame,
     legend,
     panels,
     power_text,
     shown,
+    spread,
     two_rows,
+    with_interval,
 )
 from dpbench.runner.plan import Sweep, pick
 from dpbench.theory.lower_bounds import BETA
@@ -49,7 +53,7 @@ class ErrorAgainstN(Figure):
 
     Dotted lines have the slope that a claim of the sweep predicts, through the
     geometric mean of the measured errors. Bands are 95% intervals of the member that is
-    worst. Below the black line no private estimator can be.
+    worst, where the metric has one. Below the black line no private estimator can be.
 
     Parameters
     ----------
@@ -80,16 +84,21 @@ class ErrorAgainstN(Figure):
     def _budgets(self) -> list[str]:
         return [self.budget] if isinstance(self.budget, str) else self.budget
 
+    @property
+    def intervals(self) -> str:
+        return spread([self.metric])
+
     def draw(self, results: Results) -> Canvas:
         from dpbench.report.style import looks
 
         rows = {title: panel for title, panel in self._panels(results) if not panel.empty}
-        style = looks(label for panel in rows.values() for label in panel["estimator"])
+        style = looks(results.words(e) for panel in rows.values() for e in panel["estimator"])
         canvas, axes = panels(len(rows))
         for (title, whole), ax in zip(rows.items(), axes, strict=False):
             panel = self._framed(ax, whole)
             for (family, estimator), curve in panel.groupby(["family", "estimator"]):
-                self._curve(ax, curve, style[str(estimator)], str(estimator))
+                name = results.words(str(estimator))
+                self._curve(ax, curve, style[name], name)
                 self._theory(ax, curve, results.claims, str(family), str(estimator))
             self._bound(ax, panel)
             ax.set(xscale="log", xlabel="$n$", title=title)
@@ -108,7 +117,7 @@ class ErrorAgainstN(Figure):
             return rows
         top = MOST_DECADES * positive.min()
         ax.set_ylim(positive.min() / 2, top)
-        drawn = [self.metric, "q90_low", "q90_high"]
+        drawn = [self.metric, "low", "high"]
         return rows.assign(**{name: rows[name].clip(upper=10 * top) for name in drawn})
 
     def _panels(self, results: Results) -> list[tuple[str, pd.DataFrame]]:
@@ -118,14 +127,16 @@ class ErrorAgainstN(Figure):
         families = pick(self.families, sweep.families, "figures.families")
         summary = results.summary
         rows = summary[summary["family"].isin(families) & summary["estimator"].isin(estimators)]
-        rows = rows[rows[self.metric].notna()]
+        rows = with_interval(rows[rows[self.metric].notna()], self.metric)
         budgets = pick(self._budgets, sweep.budgets, "figures.budget")
         if self.by == "budget":
-            return [(budget_text(sweep.budgets[b]), shown(rows, sweep.budgets[b])) for b in budgets]
+            paid = [sweep.budgets[label] for label in budgets]
+            return [(budget_text(one, results.words), shown(rows, one)) for one in paid]
         rows = shown(rows, sweep.budgets[budgets[0]])
         if self.by == "family":
             return [
-                (str(family).replace("_", " "), panel) for family, panel in rows.groupby("family")
+                (results.words(str(family)).replace("_", " "), panel)
+                for family, panel in rows.groupby("family")
             ]
         return [
             ("no moment order" if np.isnan(k) else f"$k = {k:g}$", panel)
@@ -137,10 +148,7 @@ class ErrorAgainstN(Figure):
         shown_values = worst[self.metric].replace(np.inf, np.nan)
         every = -(-len(worst) // MOST_MARKERS)
         ax.plot(worst["n"], shown_values, label=label, markevery=every, **style)
-        if self.metric == "q90":
-            ax.fill_between(
-                worst["n"], worst["q90_low"], worst["q90_high"], color=style["color"], alpha=0.2
-            )
+        band(ax, worst, "n", style["color"])
 
     def _theory(
         self, ax: Axes, rows: pd.DataFrame, claims: pd.DataFrame, family: str, estimator: str
@@ -151,7 +159,7 @@ class ErrorAgainstN(Figure):
         about = claims[
             (claims["distribution"] == family)
             & (claims["estimator"] == estimator)
-            & (claims["variable"] == "alpha")
+            & claims["variable"].isin(["alpha", "n"])
             & (claims["metric"] == self.metric)
             & (claims["privacy"] == rows["privacy"].iloc[0])
         ]
@@ -161,9 +169,11 @@ class ErrorAgainstN(Figure):
             regime = rows[rows["n"].between(claim["n_low"], claim["n_high"])]
             value = regime.groupby("n")[self.metric].max()
             n = value.index.to_numpy(float)
-            shape = n ** (-1 / claim["predicted"])
+            predicted = claim["predicted"]
+            shape = n ** (predicted if claim["variable"] == "n" else -1 / predicted)
             scale = np.exp(np.mean(np.log(value.to_numpy() / shape)))
-            ax.plot(n, scale * shape, label="slope by theory", **THEORY)
+            label = "slowest slope by theory" if claim["at_most"] else "slope by theory"
+            ax.plot(n, scale * shape, label=label, **THEORY)
 
     def _bound(self, ax: Axes, rows: pd.DataFrame) -> None:
         bound = rows.groupby("n")["lower_bound"].max().dropna()
@@ -219,6 +229,10 @@ class Decomposition(Figure):
                 raise ConfigError(f"{where}.estimators: {label!r}: it has no clip_at")
         pick([self.budget], sweep.budgets, f"{where}.budget")
 
+    @property
+    def intervals(self) -> str:
+        return spread([])
+
     def draw(self, results: Results) -> Canvas:
         sweep = results.sweep
         budget = sweep.budgets[self.budget]
@@ -238,11 +252,12 @@ class Decomposition(Figure):
                 worst = panel.groupby("threshold")[part].max()
                 ax.plot(worst.index, worst, label=name, **style[name])
             ax.set(xscale="log", yscale="log", xlabel="threshold $T$")
+            ax.minorticks_off()
             name = family.partition("_k")[0].replace("_", " ").capitalize()
             ax.set_title(f"{name}, $k = {panel['k'].iloc[0]:g}$", pad=14)
             ax.set_ylabel(f"0.9 quantile at $n = {power_text(self.n)}$")
             self._theory(ax, panel, budget)
-            self._chosen(ax, sweep, family, budget)
+            self._chosen(ax, results, family, budget)
         legend(canvas)
         return canvas
 
@@ -253,11 +268,12 @@ class Decomposition(Figure):
         k = panel["k"].iloc[0]
         bias = [worst_clipping_bias(t, k) for t in thresholds]
         noise = 2 * thresholds / self.n * budget.noise_quantile(BETA)
-        ax.plot(thresholds, bias, label="worst bias, noise quantile", **THEORY)
+        ax.plot(thresholds, bias, label="theory", **THEORY)
         ax.plot(thresholds, noise, **THEORY)
         ax.set_ylim(bottom, top)
 
-    def _chosen(self, ax: Axes, sweep: Sweep, family: str, budget: Budget) -> None:
+    def _chosen(self, ax: Axes, results: Results, family: str, budget: Budget) -> None:
+        sweep = results.sweep
         for label in pick(self.chosen, sweep.estimators, "figures.chosen"):
             estimator = sweep.estimator(label, family)
             assert isinstance(estimator, HeavyTailedMean)
@@ -270,7 +286,7 @@ class Decomposition(Figure):
                     "ha": "center",
                     "va": "bottom",
                 }
-                ax.annotate(label, (threshold, 1.01), fontsize=7, **at)
+                ax.annotate(results.words(label), (threshold, 1.01), fontsize=7, **at)
 
 
 @validated
@@ -312,29 +328,37 @@ class Exponents(Figure):
         for variable, top, bottom in zip(variables, above, below, strict=True):
             panel = rows[rows["variable"] == variable]
             self._curves(top, panel)
-            self._points(top, panel, style, panel["measured"])
+            self._points(top, panel, style, panel["measured"], results.words)
             top.set_ylabel(self.TITLES[variable])
             tolerance = panel["tolerance"].max()
             bottom.axhspan(-tolerance, tolerance, color="black", alpha=0.08, linewidth=0)
             bottom.axhline(0, **THEORY)
-            self._points(bottom, panel, style, panel["measured"] - panel["predicted"])
+            left = panel["measured"] - panel["predicted"]
+            self._points(bottom, panel, style, left, results.words)
             bottom.set(xlabel="moment order $k$", ylabel="measured - theory")
             bottom.set_xticks(sorted(panel["k"].unique()))
         legend(canvas)
         return canvas
 
     @staticmethod
-    def _points(ax: Axes, panel: pd.DataFrame, style: dict[str, Any], height: pd.Series) -> None:
+    def _points(
+        ax: Axes,
+        panel: pd.DataFrame,
+        style: dict[str, Any],
+        height: pd.Series,
+        words: Callable[[str], str],
+    ) -> None:
         """Draw intervals around `height`, side by side where they share a k."""
         for i, (label, points) in enumerate(panel.groupby("label")):
             look = {key: style[str(label)][key] for key in ("color", "marker")}
-            shift = 0.06 * (i - (panel["label"].nunique() - 1) / 2)
+            apart = 0.42 / ax.get_figure().get_figwidth()  # type: ignore[union-attr]
+            shift = apart * (i - (panel["label"].nunique() - 1) / 2)
             ends = points[["low", "high"]].to_numpy().T - points["measured"].to_numpy()
             ax.errorbar(
                 points["k"] + shift,
                 height[points.index],
                 yerr=np.abs(ends),
-                label=label,
+                label=words(str(label)),
                 linestyle="none",
                 capsize=2,
                 elinewidth=1,
@@ -349,7 +373,10 @@ class Exponents(Figure):
         drawn = set()
         for theorem in THEOREMS.values():
             about = panel[panel["source"] == theorem.source]
-            if about.empty or theorem.variable != panel["variable"].iloc[0]:
+            # a source has several theorems: of these, the ones that the claims are about
+            right = np.isclose(about["predicted"], about["k"].map(theorem.predicted))
+            known = pd.Series(right, about.index).groupby(about["claim"]).all().any()
+            if not known or theorem.variable != panel["variable"].iloc[0]:
                 continue
             curve = np.array([theorem.predicted(x) for x in k])
             if tuple(curve) not in drawn:

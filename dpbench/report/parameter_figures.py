@@ -11,6 +11,8 @@ from pydantic import Field
 from dpbench.analysis.worst_case import BUDGET, under
 from dpbench.parameters import ConfigError, validated
 from dpbench.report.figures import (
+    GUIDE,
+    GUIDE_DASHES,
     THEORY,
     Asked,
     Figure,
@@ -18,9 +20,12 @@ from dpbench.report.figures import (
     Metric,
     Results,
     axis_label,
+    band,
     frame,
     legend,
     panels,
+    spread,
+    with_interval,
 )
 from dpbench.runner.plan import Sweep, pick
 from dpbench.theory.guides import GUIDES
@@ -126,6 +131,10 @@ class AgainstParameter(Figure):
         value = sweep.estimators[estimator].get(self.parameter)
         return sweep.family_value(family, self.parameter) if value is None else value
 
+    @property
+    def intervals(self) -> str:
+        return spread(self.metrics)
+
     def draw(self, results: Results) -> Canvas:
         from dpbench.report.style import looks
 
@@ -140,11 +149,15 @@ class AgainstParameter(Figure):
                 for line, points in panel.groupby("line"):
                     worst = points.groupby("value")[metric].max().replace(np.inf, np.nan)
                     ax.plot(worst.index, worst, label=line, **style[str(line)])
+                    known = with_interval(points, metric).dropna(subset=[metric])
+                    highest = known.loc[known.groupby("value")[metric].idxmax()]
+                    band(ax, highest, "value", style[str(line)]["color"])
                     self._theory(ax, points, worst, results, metric)
                 self._guides(ax, panel)
                 name = NAMES.get(self.parameter, self.parameter.replace("_", " "))
                 ax.set(xlabel=name, ylabel=axis_label(metric))
-                ax.set_title(law.replace("_", " ") if len(laws) > 1 else "")
+                title = results.words(law).replace("_", " ")
+                ax.set_title(title if len(laws) > 1 else "")
                 self._scale(ax, panel, metric)
         legend(canvas)
         return canvas
@@ -180,20 +193,23 @@ class AgainstParameter(Figure):
             value=-np.log(values) if self.parameter == "delta" else values,
             law=[sweep.law(label, self.parameter) for label in rows["family"]],
         )
-        named: pd.DataFrame = rows.assign(line=self._lines(rows, sweep))
+        named: pd.DataFrame = rows.assign(line=self._lines(rows, results))
         return named.dropna(subset=["value"])
 
-    def _lines(self, rows: pd.DataFrame, sweep: Sweep) -> list[str]:
+    def _lines(self, rows: pd.DataFrame, results: Results) -> list[str]:
         """Name each row by what tells it from others: estimator, budget and n."""
         held = [name for name in BUDGET if name != self.parameter]
         several = rows.loc[rows["privacy"] != "none", held].drop_duplicates()
         shown = [name for name in held if several[name].nunique() > 1]
         names = []
         for row in rows[["estimator", "n", *BUDGET]].to_dict("records"):
-            parts = [sweep.series(row["estimator"], self.parameter).replace("_", " ")]
+            label = results.sweep.series(row["estimator"], self.parameter)
+            parts = [results.words(label).replace("_", " ")]
             if row["privacy"] != "none":
                 amounts = [row[name] for name in shown if pd.notna(row[name])]
-                parts += [f"{v:g}" if isinstance(v, float) else str(v) for v in amounts]
+                parts += [
+                    f"{v:g}" if isinstance(v, float) else results.words(str(v)) for v in amounts
+                ]
             parts += [f"n = {row['n']:g}"] if len(self._sizes) > 1 else []
             names.append(", ".join(parts))
         return names
@@ -228,13 +244,7 @@ class AgainstParameter(Figure):
             if self.parameter == "delta":
                 table["delta"] = np.exp(-panel["value"])
             needed = table.dropna(subset=list(guide.needs)).drop_duplicates(list(guide.needs))
-            dash = ("-", (0, (4, 1)), (0, (1, 1)))[self.guides.index(name) % 3]
-            look: dict[str, Any] = {
-                "color": "0.7",
-                "linestyle": dash,
-                "linewidth": 2.5,
-                "zorder": 0,
-            }
+            look = {**GUIDE, "linestyle": GUIDE_DASHES[self.guides.index(name) % 3]}
             others = [column for column in guide.needs if column != self.parameter]
             for _, line in needed.groupby(others) if others else [((), needed)]:
                 points = line.sort_values("value")

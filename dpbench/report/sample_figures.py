@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
 from pydantic import Field
 
+from dpbench.analysis.worst_case import under
 from dpbench.parameters import ConfigError, validated
 from dpbench.report.figures import (
+    GUIDE,
+    GUIDE_DASHES,
     THEORY,
     Asked,
     Figure,
     Labels,
     Results,
+    frame,
     legend,
     number_text,
     panels,
@@ -29,9 +33,9 @@ if TYPE_CHECKING:
 __all__ = ["SampleComplexityCurves", "Thresholds"]
 
 
-def _curve_title(row: pd.Series, sweep: Sweep) -> str:
+def _curve_title(row: pd.Series, results: Results) -> str:
     """An estimator with its radius, and on a second line its budget."""
-    name = sweep.series(row["estimator"]).replace("_", " ")
+    name = results.words(results.sweep.series(row["estimator"])).replace("_", " ")
     if np.isfinite(row["radius"]):
         name += f", $R = {number_text(row['radius'])}$"
     amounts = [
@@ -66,56 +70,57 @@ class SampleComplexityCurves(Figure):
     """The smallest n against 1/alpha, beside the theorem's formula and its terms.
 
     A panel per curve. Points with 95% intervals are read off the curves of errors,
-    diamonds found by direct search. The black line is the sum of the terms.
+    diamonds found by direct search. The dotted line is the sum of the terms, which are grey.
 
     Parameters
     ----------
     request : str
         Label of a sample complexity of the sweep.
-    estimators, families : list of str, optional
+    estimators, families, budgets : list of str, optional
         Labels or patterns of those shown.
     """
 
     request: str
     estimators: Labels | None = None
     families: Labels | None = None
-    TERMS: ClassVar[dict[str, tuple[str, Any]]] = {
-        "sampling_term": ("sampling", "--"),
-        "privacy_term": ("privacy", "-."),
-        "range_term": ("range", ":"),
+    budgets: Labels | None = None
+    TERMS: ClassVar[dict[str, str]] = {
+        "sampling_term": "sampling",
+        "privacy_term": "privacy",
+        "range_term": "range",
     }
 
     def check(self, sweep: Sweep, known: Asked, where: str) -> None:
         _check_request(self.request, self.estimators, sweep, known, where)
         pick(self.families, sweep.families, f"{where}.families")
+        pick(self.budgets, sweep.budgets, f"{where}.budgets")
 
     def draw(self, results: Results) -> Canvas:
         sweep = results.sweep
         rows = results.samples[results.samples["request"] == self.request]
         rows = rows[rows["estimator"].isin(pick(self.estimators, sweep.estimators, ""))]
         rows = rows[rows["distribution"].isin(pick(self.families, sweep.families, ""))]
+        budgets = [sweep.budgets[label] for label in pick(self.budgets, sweep.budgets, "")]
+        rows = rows[np.any([under(rows, budget) for budget in budgets], axis=0)]
         by = ["distribution", "estimator", "privacy", "epsilon", "delta", "rho"]
         curves = [curve for _, curve in rows.groupby(by, dropna=False, sort=False)]
         canvas, axes = panels(len(curves))
         for curve, ax in zip(curves, axes, strict=False):
             self._draw_curve(ax, curve)
-            ax.set_title(_curve_title(curve.iloc[0], sweep), fontsize=8)
+            ax.set_title(_curve_title(curve.iloc[0], results), fontsize=8)
         legend(canvas)
         return canvas
 
     def _draw_curve(self, ax: Axes, rows: pd.DataFrame) -> None:
-        from dpbench.report.style import looks
-
-        style = looks([name for name, _ in self.TERMS.values()])
         curve = rows[rows["method"] == "curve"].sort_values("alpha")
         inverse = 1 / curve["alpha"].to_numpy()
         terms = curve[list(self.TERMS)]
-        for column, (name, dash) in self.TERMS.items():
+        for (column, name), dash in zip(self.TERMS.items(), GUIDE_DASHES, strict=True):
             if terms[column].notna().any():
-                look = {**THEORY, "linestyle": dash, "color": style[name]["color"]}
+                look = {**GUIDE, "linestyle": dash}
                 ax.plot(inverse, terms[column], label=f"{name} term", **look)
         if terms["privacy_term"].notna().any():
-            ax.plot(inverse, terms.sum(axis=1), label="theory, all terms", color="black", zorder=1)
+            ax.plot(inverse, terms.sum(axis=1), label="theory, all terms", **THEORY)
         for method, marker in (("curve", "o"), ("search", "D")):
             points = rows[(rows["method"] == method) & rows["samples"].notna()]
             if points.empty:
@@ -137,7 +142,7 @@ class SampleComplexityCurves(Figure):
         shown_n = [*rows["samples"].dropna(), *terms.sum(axis=1)]
         ax.set_ylim(min(shown_n) / 4, max(shown_n) * 4)
         ax.set(xscale="log", yscale="log", xlabel=r"$1/\alpha$", ylabel="smallest $n$")
-        ax.minorticks_off()
+        frame(ax, [])
 
 
 @validated
@@ -190,8 +195,8 @@ class Thresholds(Figure):
                 x = np.log10(curve["radius"]) if radius else -np.log(curve["delta"])
                 ends = curve[["low", "high"]].to_numpy().T - curve["samples"].to_numpy()
                 ax.errorbar(
-                    x, curve["samples"], yerr=np.nan_to_num(np.abs(ends)), label=series,
-                    elinewidth=1, **style[str(series)],
+                    x, curve["samples"], yerr=np.nan_to_num(np.abs(ends)),
+                    label=results.words(str(series)), elinewidth=1, **style[str(series)],
                 )  # fmt: skip
             about = group.iloc[0].copy()
             about[self.against] = np.nan
@@ -201,6 +206,6 @@ class Thresholds(Figure):
                 ax.xaxis.set_major_formatter(lambda x, _: f"$10^{{{x:g}}}$")
             name = "$R$" if self.against == "radius" else r"$\ln(1/\delta)$"
             ax.set(xlabel=name, ylabel=rf"smallest $n$ for $\alpha = {alpha}$")
-            ax.set_title(_curve_title(about, sweep).split("\n")[1])
+            ax.set_title(_curve_title(about, results).split("\n")[1])
         legend(canvas)
         return canvas

@@ -1,0 +1,109 @@
+"""The scoreboard as a LaTeX table."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dpbench.runner.plan import pick
+from experiments.captions import Run
+
+__all__ = ["escaped", "scoreboard", "tabular"]
+
+HEADER = ("Claim", "Estimator", "Law", "Predicted", "Measured", r"95\% interval", "Verdict")
+COLUMNS = "lllrrll"
+# A longer table would not fit on a page and has to break.
+MOST_ROWS = 45
+SPECIAL = {
+    "\\": r"\textbackslash{}",
+    **{character: f"\\{character}" for character in "&%$#_{}"},
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+}
+
+
+def escaped(text: str) -> str:
+    """Text as LaTeX prints it."""
+    return "".join(SPECIAL.get(character, character) for character in text)
+
+
+def scoreboard(runs: Sequence[tuple[Run, Sequence[str]]]) -> str:
+    """The claims of several runs in one table with the rules of booktabs.
+
+    Parameters
+    ----------
+    runs : sequence of (Run, labels)
+        Runs and the labels or patterns of the claims wanted of each.
+
+    Returns
+    -------
+    str
+        See `tabular`.
+    """
+    rows = []
+    for run, wanted in runs:
+        labels = pick(wanted, list(dict.fromkeys(run.claims["claim"])), "claims")
+        chosen = run.claims[run.claims["claim"].isin(labels)]
+        rows += [_row(row) for row in chosen.to_dict("records")]
+    return tabular(COLUMNS, HEADER, rows)
+
+
+def tabular(columns: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table with the rules of booktabs.
+
+    Parameters
+    ----------
+    columns : str
+        As LaTeX takes them, such as ``llr``.
+    header, rows : sequences of str
+        Cells, escaped.
+
+    Returns
+    -------
+    str
+        A tabular, or a longtable where one page does not hold it.
+    """
+    kind = "longtable" if len(rows) > MOST_ROWS else "tabular"
+    packages = "booktabs and longtable" if kind == "longtable" else "booktabs"
+    head = [r"\toprule", _line(header), r"\midrule"]
+    head += [r"\endhead", r"\bottomrule", r"\endfoot"] if kind == "longtable" else []
+    foot = [] if kind == "longtable" else [r"\bottomrule"]
+    lines = [
+        f"% needs the packages {packages}",
+        rf"\begin{{{kind}}}{{{columns}}}",
+        *head,
+        *map(_line, rows),
+        *foot,
+        rf"\end{{{kind}}}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return " & ".join(cells) + r" \\"
+
+
+def _row(row: Mapping[Hashable, Any]) -> list[str]:
+    limit = r"\leq " if row["at_most"] else ""
+    known = bool(np.all(np.isfinite([row["measured"], row["low"], row["high"]])))
+    return [
+        escaped(str(row["full"])),
+        escaped(str(row["estimator"])),
+        escaped(str(row["distribution"])),
+        rf"${limit}{row['predicted']:.3f} \pm {row['tolerance']:g}$",
+        f"${_digits(row['measured'])}$" if known else "--",
+        rf"$[{_digits(row['low'])}, {_digits(row['high'])}]$" if known else "--",
+        str(row["verdict"]),
+    ]
+
+
+def _digits(value: float) -> str:
+    """Three decimals, or two digits of what they would hide."""
+    if abs(value) >= 5e-3 or value == 0:
+        return f"{value:.3f}"
+    mantissa, _, exponent = f"{value:.1e}".partition("e")
+    return rf"{mantissa} \times 10^{{{int(exponent)}}}"
