@@ -235,6 +235,8 @@ def load_plugins(names: Sequence[str], config_dir: Path | None) -> tuple[Path, .
     ConfigError
         If one cannot be found or imported.
     """
+    if not names:
+        return ()
     for folder in (config_dir, Path.cwd()):
         if folder is not None and str(folder.resolve()) not in sys.path:
             sys.path.append(str(folder.resolve()))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
 from dpbench.files import atomic
@@ -51,11 +52,8 @@ def write_page(folders: Sequence[Path], target: Path) -> Path:
 
 def _render(runs: Sequence[Run]) -> str:
     """Fill the template, with the digests that let its own style and script pass."""
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
     style, script = _file("page.css"), _file("page.js")
-    return environment.from_string(_file("page.html")).render(
+    return _template().render(
         runs=runs,
         verdicts=CLAIM_TONES,
         width=WIDTH,
@@ -67,6 +65,15 @@ def _render(runs: Sequence[Run]) -> str:
             f"style-src '{_digest(style)}'; script-src '{_digest(script)}'"
         ),
     )
+
+
+@cache
+def _template() -> Template:
+    """The template; to compile it takes longer than to fill it."""
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.from_string(_file("page.html"))
 
 
 def _file(name: str) -> str:

@@ -54,7 +54,7 @@ def test_the_number_of_processes(bench: Bench) -> None:
     bench.write(drawn)
     assert bench.run("out=one").code == 0
     expected = bench.results("one")
-    assert len(expected) == 2 + 3 * 2
+    assert len(expected) == 2 + 3 * 3
     blocks = {p.name: p.read_bytes() for p in bench.blocks("one")}
     for jobs in (2, 3):
         result = bench.command(*bench.argv(f"n_jobs={jobs}", f"out=jobs{jobs}"))
