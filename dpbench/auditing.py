@@ -129,14 +129,7 @@ class Audit:
             name=spec.name,
             tasks=_tasks(settings.sweep, how, settings.seed),
             controls=_control_tasks(how, settings.seed),
-            options=RunOptions(
-                seed=settings.seed,
-                n_jobs=settings.n_jobs,
-                runner=settings.runner,
-                out=Path(settings.out or f"results/{spec.name}").expanduser(),
-                resume=settings.resume,
-                plugins=plugins,
-            ),
+            options=RunOptions.configured(settings, spec.name, plugins),
             config=config,
         )
 

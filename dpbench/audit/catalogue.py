@@ -15,6 +15,7 @@ __all__ = ["catalogue"]
 
 FAR = 1e6  # beyond every bound
 NEAR_EQUAL = 1e-9
+GOLDEN = (5**0.5 - 1) / 2
 
 
 def catalogue(n: int, d: int | None = None) -> list[Pair]:
@@ -40,7 +41,10 @@ def _of_numbers(n: int) -> list[Pair]:
     one_far = np.append(np.zeros(n - 1), FAR)
     halves = np.where(np.arange(n) % 2 == 0, -1.0, 1.0)
     almost = NEAR_EQUAL * np.linspace(-1, 1, n)
-    spread = ndtri((np.arange(n) + 0.5) / n)  # a Gaussian's quantiles
+    # A Gaussian's quantiles, well mixed, and an outlier.
+    mixed = np.argsort(np.arange(n) * GOLDEN % 1)
+    spread = ndtri((mixed + 0.5) / n)
+    spread[-1] = -FAR
     made = {
         "one_to_the_far_end": (zeros, 0, FAR),
         "all_equal_but_one": (zeros, 0, 1.0),
@@ -49,7 +53,7 @@ def _of_numbers(n: int) -> list[Pair]:
         "two_clusters": (halves, 0, 1.0),
         "two_far_clusters": (FAR * halves, 0, FAR),
         "almost_constant": (almost, 0, 1.0),
-        "far_outlier": (spread, n // 2, FAR),
+        "far_outlier": (spread, n - 1, FAR),
         "outlier_in_both": (one_far, 0, 1.0),
     }
     return [Pair.replacing(name, *what) for name, what in made.items()]

@@ -18,7 +18,7 @@ from dpbench.config import command_line
 from dpbench.runner.collect import Failure
 from dpbench.runner.manifest import Cost
 
-__all__ = ["console", "factors", "labelled", "print_next", "render"]
+__all__ = ["amounts", "console", "factors", "labelled", "print_next", "render"]
 
 VERDICTS = ("consistent", "inconsistent", "inconclusive")
 WIDTH = 170
@@ -61,15 +61,19 @@ def _digits(value: float) -> str:
     return f"{value:.3f}" if abs(value) >= 5e-3 or value == 0 or np.isnan(value) else f"{value:.1e}"
 
 
-def _budget(row: Mapping[Hashable, Any]) -> str:
-    """A budget in a few characters; blank where a claim spans several."""
-    amounts = [
+def amounts(row: Mapping[Hashable, Any]) -> list[str]:
+    """The numbers of a budget in a few characters."""
+    return [
         f"{symbol}={row[name]:g}"
         for name, symbol in (("epsilon", "eps"), ("delta", "delta"), ("rho", "rho"))
         if pd.notna(row.get(name, np.nan))
     ]
+
+
+def _budget(row: Mapping[Hashable, Any]) -> str:
+    """A budget; blank where a claim spans several."""
     mechanism = str(row.get("privacy")).partition("_")[2]  # where it is not the default one
-    return " ".join([*amounts, *([mechanism] if mechanism else [])])
+    return " ".join([*amounts(row), *([mechanism] if mechanism else [])])
 
 
 def labelled(claims: pd.DataFrame) -> pd.DataFrame:

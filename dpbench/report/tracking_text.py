@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from dpbench.analysis.tracking import LEVEL, METRICS, SMALLEST, VERDICTS
+from dpbench.report.scoreboard import amounts
 
 __all__ = ["FAILING", "junit", "markdown"]
 
@@ -87,14 +88,8 @@ def _escaped(text: str) -> str:
 
 def _name(row: Mapping[Hashable, Any]) -> str:
     """A row in words: estimator on distribution, budget, n."""
-    amounts = [
-        f"{symbol}={row[name]:g}"
-        for name, symbol in (("epsilon", "eps"), ("delta", "delta"), ("rho", "rho"))
-        if pd.notna(row[name])
-    ]
-    return " ".join(
-        [f"{row['estimator']} on {row['distribution']},", row["privacy"], *amounts, f"n={row['n']}"]
-    )
+    about = f"{row['estimator']} on {row['distribution']},"
+    return " ".join([about, row["privacy"], *amounts(row), f"n={row['n']}"])
 
 
 def junit(table: pd.DataFrame, sweep: str) -> str:

@@ -6,7 +6,9 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
+from dpbench.config import Settings
 from dpbench.parameters import ConfigError
 from dpbench.runner.block import BlockResult, BlockTask, run_block
 from dpbench.runner.collect import Collected, Metrics, collect, join
@@ -45,6 +47,18 @@ class RunOptions:
     out: Path
     resume: bool = True
     plugins: tuple[Path, ...] = ()
+
+    @classmethod
+    def configured(cls, settings: Settings, name: str, plugins: tuple[Path, ...]) -> Self:
+        """As the configuration of a sweep of that name says."""
+        return cls(
+            seed=settings.seed,
+            n_jobs=settings.n_jobs,
+            runner=settings.runner,
+            out=Path(settings.out or f"results/{name}").expanduser(),
+            resume=settings.resume,
+            plugins=plugins,
+        )
 
 
 def check_writable(folder: Path, key: str = "out") -> None:
