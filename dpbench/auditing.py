@@ -245,6 +245,8 @@ def _tasks(spec: Mapping[str, Any], how: AuditSettings, seed: int) -> list[Audit
             estimator = estimators[name]
             for key in pick(case.budgets, budgets, f"{at}.budgets"):
                 if estimator.supports(budgets[key]):
+                    if (name, key) in found:
+                        raise ConfigError(f"{at}: {name} under {key} is in another case, too")
                     pairs = _pairs(estimator, budgets[key], case, f"{where}.{name}")
                     found[name, key] = (estimator, budgets[key], pairs)
     for name in sorted(set(estimators) - {name for name, _ in found}):
@@ -257,10 +259,17 @@ def _tasks(spec: Mapping[str, Any], how: AuditSettings, seed: int) -> list[Audit
 
 
 def _pairs(estimator: Estimator, budget: Budget, case: Case, where: str) -> tuple[Pair, ...]:
+    shape = (case.n,) if case.d is None else (case.n, case.d)
     try:
-        own = estimator.audit_pairs(case.n, case.d, budget)
-    except ValueError as error:
-        raise ConfigError(f"{where}: audit_pairs: {error}") from error
+        own = tuple(estimator.audit_pairs(case.n, case.d, budget))
+        for pair in own:
+            if not isinstance(pair, Pair) or pair.left.shape != shape:
+                raise ValueError(f"a Pair of records of shape {shape} is wanted")
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever a plug-in raises
+        told = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ConfigError(f"{where}: audit_pairs: {told}") from error
     return (*catalogue(case.n, case.d), *own)
 
 

@@ -196,6 +196,7 @@ def _events(pilot: Released, score: Score) -> Iterator[Event]:
 
     for size in range(1, len(order)):
         yield superlevel(order[:size])
+        yield superlevel(order[size:])  # for the other way round
 
 
 def _compares(how: Callable[..., Any], score: Score, at: float, released: Floats) -> Bools:

@@ -105,33 +105,53 @@ def _audited(task: AuditTask, pair: Pair) -> float | None:
     pilot = int(PILOT * len(coins))
     counts = int(coins.sum()), int((~coins).sum())
     early = int(coins[:pilot].sum()), int((~coins[:pilot]).sum())
-    sides = [
-        _releases(task, data, runs, stream("audit", side, *name))
-        for side, data, runs in zip(("left", "right"), (pair.left, pair.right), counts, strict=True)
-    ]
-    if all(side is None for side in sides):
+    both = _both_sides(task, pair, counts, name)
+    if both is None:
         return None
-    width = next(side.shape[1] for side in sides if side is not None)
-    left, right = (
-        np.full((runs, width), np.nan) if side is None else side
-        for side, runs in zip(sides, counts, strict=True)
-    )
+    left, right = both
     return lower_bound(
         Released(left[: early[0]], right[: early[1]]),
         Released(left[early[0] :], right[early[1] :]),
         _direction(task.estimator, pair),
         task.budget,
-        task.error,
+        task.error / 2,  # a half for each try of `_both_sides`
     )
 
 
-def _releases(task: AuditTask, data: Floats, runs: int, rng: np.random.Generator) -> Floats | None:
-    """Independent releases on a dataset, (runs, numbers); None if the estimator raises.
+def _both_sides(
+    task: AuditTask, pair: Pair, counts: tuple[int, int], name: tuple[str | int, ...]
+) -> tuple[Floats, Floats] | None:
+    """Independent releases on both datasets, (runs, numbers); None if all of them failed.
 
-    To raise on one of two neighbours is a release like any other.
+    Many at once, where none fails. To fail is a release like any other, but an exception ends
+    all releases of a batch: then they are made anew, one by one, and those that fail are NaN.
     """
-    size = max(1, min(MOST_RUNS, BLOCK_NUMBERS // data.size))
-    found = []
+    size = max(1, min(MOST_RUNS, BLOCK_NUMBERS // pair.left.size))
+    for tried, batch in (("audit", size), ("audit one by one", 1)):
+        found = [
+            _releases(task, data, runs, batch, stream(tried, side, *name))
+            for side, data, runs in zip(
+                ("left", "right"), (pair.left, pair.right), counts, strict=True
+            )
+        ]
+        widths = {rows.shape[1] for side in found for rows in side if rows is not None}
+        failed = any(rows is None for side in found for rows in side)
+        if not failed:
+            break
+    if not widths:
+        return None
+    nothing = np.full((1, widths.pop()), np.nan)
+    left, right = (
+        np.concatenate([nothing if rows is None else rows for rows in side]) for side in found
+    )
+    return left, right
+
+
+def _releases(
+    task: AuditTask, data: Floats, runs: int, size: int, rng: np.random.Generator
+) -> list[Floats | None]:
+    """Batches of `size` releases; None where the estimator raises."""
+    found: list[Floats | None] = []
     for start in range(0, runs, size):
         count = min(size, runs - start)
         sample = DenseSample(np.broadcast_to(data, (count, *data.shape)))
@@ -140,9 +160,10 @@ def _releases(task: AuditTask, data: Floats, runs: int, rng: np.random.Generator
         except MemoryError:
             raise
         except Exception:  # noqa: BLE001, whatever a plug-in raises
-            return None
-        found.append(value.reshape(count, -1))
-    return np.concatenate(found)
+            found.append(None)
+        else:
+            found.append(value.reshape(count, -1))
+    return found
 
 
 def _direction(estimator: Estimator, pair: Pair) -> Floats:

@@ -102,9 +102,12 @@ def audit_pairs(n: int, bins: Bins, budget: Budget) -> list[Pair]:
     pairs = [Pair.replacing("across_a_bin_edge", sides, 0, edge + width / 2)]
     if isinstance(budget, ApproxDP):
         held = min(round(stability_threshold(budget)), n)
-        alone = edge + width * (np.arange(n) + 1.5)
-        alone[:held] = edge + width / 2
-        pairs.append(Pair.replacing("at_the_threshold", alone, 0, edge + width * (n + 1.5)))
+        # The others over all bins on the right; beyond the last they would fill it.
+        few = bool(np.isfinite(bins.count))
+        right = max(1.0, float(bins.first + bins.count - 1)) if few else np.inf
+        places = edge + width * (1.5 + np.arange(n + 1) % right)
+        places[:held] = edge + width / 2
+        pairs.append(Pair.replacing("at_the_threshold", places[:n], 0, places[n]))
     return pairs
 
 
