@@ -96,6 +96,7 @@ def _audited(task: AuditTask, pair: Pair) -> float | None:
     """The lower bound; None if the estimator raised on both datasets."""
     name = (
         task.seed,
+        task.runs,  # more runs are another look, not these and some more
         canonical(task.estimator),
         canonical(task.budget),
         pair.name,
