@@ -27,7 +27,7 @@ from dpbench.privacy import Budget
 from dpbench.privacy.neighbours import Pair
 from dpbench.report.audit_figures import bounds_figure
 from dpbench.report.audit_text import render, strongest
-from dpbench.report.page import write_page
+from dpbench.report.page import PAGE, write_page
 from dpbench.report.scoreboard import console
 from dpbench.runner.execute import compute
 from dpbench.runner.manifest import Cost, provenance
@@ -138,6 +138,11 @@ class Audit:
         """Where all is written."""
         return self.options.out
 
+    @property
+    def stores(self) -> Path | None:
+        """An audit replaces no baseline."""
+        return None
+
     def run(self, words: Sequence[str]) -> int:
         """Audit, write the tables, print what was found.
 
@@ -175,7 +180,7 @@ class Audit:
         with atomic(out / "manifest.json") as path:
             path.write_text(json.dumps(record, indent=2) + "\n")
         self._draw(tables)
-        write_page([out], out / "report.html")
+        write_page([out], out / PAGE)
         say.print(text, end="", markup=False)
         self._print_next(words, cost, say)
         return int(record["exit_code"])
@@ -192,8 +197,10 @@ class Audit:
         found: dict[str, list[dict[str, Any]]] = {}
         tasks = {task.name: task for task in (*self.tasks, *self.controls)}
         for name in tasks if self.options.resume else ():
-            with contextlib.suppress(OSError, ValueError):
-                found[name] = json.loads(self._path(name).read_text())
+            with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+                rows = json.loads(self._path(name).read_text())
+                if [row["pair"] for row in rows] == [pair.name for pair in tasks[name].pairs]:
+                    found[name] = rows
         pending = [task for name, task in tasks.items() if name not in found]
         cost.blocks_reused = cost.cells_reused = len(found)
         if pending:

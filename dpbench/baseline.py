@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+from threadpoolctl import threadpool_info
 
 from dpbench.analysis.tracking import KEY
 from dpbench.config import conf_folder
@@ -39,7 +40,7 @@ class Origin:
     source : str
         A digest of the numerical source and of numpy's and scipy's versions.
     machine : str
-        The processor, as far as numpy's arithmetic depends on it.
+        The processor and the libraries that arithmetic depends on.
     about : dict
         Versions and commit, for people.
     """
@@ -63,9 +64,15 @@ class Origin:
 
 
 def _machine() -> str:
+    """Names what arithmetic is done by: the processor's extensions, linear algebra, libm."""
     config: Any = np.show_config(mode="dicts")
     found = config.get("SIMD Extensions", {}).get("found", [])
-    return " ".join([platform.machine(), *found])
+    kernels = sorted(
+        f"{pool['internal_api']} {pool['version']} {pool.get('architecture')}"
+        for pool in threadpool_info()
+    )
+    system = (platform.system(), platform.machine(), *platform.libc_ver())
+    return " ".join([*system, *found, *dict.fromkeys(kernels)])
 
 
 @dataclass(frozen=True)

@@ -107,12 +107,14 @@ def _run(argv: Sequence[str]) -> int:
         return DONE
     prepared = [_prepare(overrides, flags.config_dir) for overrides in runs]
     folders = [str(one.folder) for one in prepared]
-    for folder in folders:
-        if folders.count(folder) > 1:
-            raise ConfigError(
-                f"out: {folder!r}: two of the runs share it; give each its own, such as "
-                "'out=results/run-${seed}'"
-            )
+    stored = [str(one.stores) for one in prepared if one.stores is not None]
+    for key, paths in (("out", folders), ("baseline", stored)):
+        for path in paths:
+            if paths.count(path) > 1:
+                raise ConfigError(
+                    f"{key}: {path!r}: two of the runs share it; give each its own, such as "
+                    f"'{key}=results/run-${{seed}}'"
+                )
     return max(one.run(argv) for one in prepared)
 
 
@@ -134,6 +136,9 @@ def _prepare(overrides: Sequence[str], config_dir: Path | None) -> Study | Audit
     config = composed(overrides, config_dir)
     settings = from_mapping(Settings, config, "")
     if settings.report is not None:
+        for key in ("track", "replay", "trials"):
+            if getattr(settings, key) is not None:
+                raise ConfigError(f"{key}: {getattr(settings, key)!r}: report=all runs nothing")
         return _Report(Path(settings.out or "results").expanduser())
     if "audit" in settings.sweep:
         plugins = load_plugins(settings.plugins, config_dir)
@@ -150,6 +155,8 @@ def _prepare(overrides: Sequence[str], config_dir: Path | None) -> Study | Audit
 class _Report:
     """All finished runs below a folder, on one page."""
 
+    stores = None
+
     def __init__(self, folder: Path) -> None:
         from dpbench.report.page import finished_runs
 
@@ -160,8 +167,8 @@ class _Report:
             )
 
     def run(self, words: Sequence[str]) -> int:
-        from dpbench.report.page import write_page
+        from dpbench.report.page import PAGE, write_page
 
-        page = write_page(self.runs, self.folder / "report.html")
+        page = write_page(self.runs, self.folder / PAGE)
         print(f"{len(self.runs)} runs on one page: {page}")
         return DONE

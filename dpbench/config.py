@@ -76,7 +76,7 @@ class Settings:
     resume: bool = True
     runner: Runner = Runner()
     plugins: tuple[Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*$")], ...] = ()
-    replay: Annotated[str, Field(pattern=r"^f[0-9a-f]{10}$")] | None = None
+    replay: Annotated[str, Field(pattern=r"^f[0-9a-f]{10}n[0-9]{1,18}$")] | None = None
     track: Literal["check", "update"] | None = None
     baseline: Annotated[str, Field(min_length=1)] | None = None
     report: Literal["all"] | None = None

@@ -30,7 +30,8 @@ def fingerprint(*inputs: object) -> str:
     """A digest of `inputs` and of all of dpbench's source."""
     texts = [
         (path.relative_to(PACKAGE).as_posix(), path.read_text())
-        for path in sorted(PACKAGE.rglob("*.py"))
+        for path in sorted(PACKAGE.rglob("*"))
+        if path.suffix in {".py", ".html", ".css", ".js"}
     ]
     return digest(texts, inputs)
 

@@ -26,11 +26,11 @@ from dpbench.report import (
     scoreboard,
 )
 from dpbench.report.figures import Asked, Figure, Results
-from dpbench.report.page import write_page
+from dpbench.report.page import PAGE, write_page
 from dpbench.runner.block import replay
 from dpbench.runner.collect import Collected
 from dpbench.runner.manifest import Cost, provenance, versions
-from dpbench.runner.plan import Cell, Sweep, make_cells, pick
+from dpbench.runner.plan import Cell, Sweep, cell_at, make_cells, pick
 from dpbench.runner.run import RunOptions, run_cells
 from dpbench.runner.store import Store
 from dpbench.selection import check_claim, rows_about, shares_data, with_parameters
@@ -71,6 +71,8 @@ class Study:
         ConfigError
             At the first key that cannot be used.
         """
+        if settings.replay is not None and settings.track is not None:
+            raise ConfigError(f"replay: {settings.replay!r}: nothing is tracked")
         sweep = Sweep.build(settings.sweep)
         claims = {
             str(label): from_mapping(Claim, one, f"sweep.claims.{label}")
@@ -97,13 +99,18 @@ class Study:
             options=RunOptions.configured(settings, spec.name, plugins),
             config=config,
             replay=settings.replay,
-            tracking=Tracking.prepare(settings, spec.name),
+            tracking=Tracking.prepare(settings, spec.name, min(cell.trials for cell in cells)),
         )
 
     @property
     def folder(self) -> Path:
         """Where all is written."""
         return self.options.out
+
+    @property
+    def stores(self) -> Path | None:
+        """The baseline that the run replaces, if it does."""
+        return self.tracking.path if self.tracking and self.tracking.stored is None else None
 
     def run(self, words: Sequence[str]) -> int:
         """Run the sweep, write its folder, print its verdicts.
@@ -138,7 +145,7 @@ class Study:
         with atomic(manifest) as path:
             path.write_text(json.dumps(record, indent=2) + "\n")
         code = int(record["exit_code"])
-        page = self.options.out / "report.html"
+        page = self.options.out / PAGE
         if self.tracking is not None:
             failed = bool(record["failures"])
             code = max(code, self.tracking.run(self.cells, self.options, failed, say))
@@ -151,7 +158,7 @@ class Study:
         """Compute, summarise and write all but the manifest, which is returned."""
         out = self.options.out
         collected = run_cells(self.cells, self.options, self._metrics(), cost, say.print)
-        for name in TRACKED:  # of an earlier run
+        for name in (PAGE, *TRACKED):  # of an earlier run
             (out / name).unlink(missing_ok=True)
         with atomic(out / "summary.csv") as path:
             collected.summary.to_csv(path, index=False)
@@ -183,7 +190,13 @@ class Study:
 
     def _replay(self, name: str) -> int:
         """Run the failure of that name again and show its traceback; nothing is written."""
-        tasks = (task for cell in self.cells for task in cell.tasks(self.options.seed))
+        n = int(name.partition("n")[2])  # a direct search goes beyond the grid
+        trials = [request.trials or 0 for request in self.complexity.values()]
+        cells = (
+            cell_at(c.family_label, c.family, n, c.settings, max(c.trials, *trials, 0))
+            for c in self.cells
+        )
+        tasks = (task for cell in cells for task in cell.tasks(self.options.seed))
         try:
             found = next((e for e in (replay(task, name) for task in tasks) if e), None)
         except Exception:  # noqa: BLE001, whatever a plug-in raises is what was asked for

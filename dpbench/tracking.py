@@ -10,10 +10,11 @@ from typing import Self
 import pandas as pd
 from rich.console import Console
 
-from dpbench.analysis.tracking import compare
+from dpbench.analysis.tracking import LEAST_TRIALS, compare
 from dpbench.baseline import Baseline, Origin, baseline_path, errors_of
 from dpbench.config import Settings
 from dpbench.files import atomic
+from dpbench.parameters import ConfigError
 from dpbench.report.tracking_text import FAILING, junit, markdown
 from dpbench.runner.plan import Cell
 from dpbench.runner.run import RunOptions, check_writable
@@ -42,17 +43,28 @@ class Tracking:
     stored: Baseline | None
 
     @classmethod
-    def prepare(cls, settings: Settings, sweep: str) -> Self | None:
+    def prepare(cls, settings: Settings, sweep: str, trials: int) -> Self | None:
         """Read the baseline, before anything is computed; None if nothing is to be tracked.
+
+        Parameters
+        ----------
+        settings : Settings
+        sweep : str
+        trials : int
+            Of the row that has fewest.
 
         Raises
         ------
         ConfigError
-            If the baseline cannot be read, or a new one not be written.
+            If the baseline cannot be read, a new one not be written, or trials are few.
         """
         if settings.track is None:
             return None
+        if trials < LEAST_TRIALS:
+            raise ConfigError(f"track: {trials} trials: {LEAST_TRIALS} or more are needed")
         path = baseline_path(settings.baseline, sweep)
+        if path.is_dir():
+            raise ConfigError(f"baseline: '{path}': is a folder")
         if settings.track == "check":
             return cls(sweep, path, Baseline.read(path, sweep))
         check_writable(path.parent, "baseline")
@@ -75,6 +87,8 @@ class Tracking:
             say.print(f"baseline: '{self.path}': not stored, as estimators failed", markup=False)
             return 1
         Baseline(rows, origin).write(self.path)
+        for name in FILES:  # of a comparison with the one before
+            (options.out / name).unlink(missing_ok=True)
         say.print(f"baseline of {len(rows)} rows: {self.path}", markup=False)
         return 0
 
@@ -115,7 +129,7 @@ class Tracking:
             notes.append(
                 f"This run has seed {origin.seed}: all rows are compared as independent samples."
             )
-        if old.source != origin.source:
+        elif old.source != origin.source:
             notes.append("The numerical source, numpy or scipy has changed since.")
         elif old.machine != origin.machine:
             notes.append("The source is the same; the processor is another, and so may bits be.")

@@ -33,6 +33,7 @@ __all__ = ["RESULTS", "Drawn", "PaperFigure", "Source", "draw_all", "main", "pre
 
 DONE, FAILED, UNUSABLE, INTERRUPTED = 0, 1, 2, 130
 RESULTS = Path("results")
+FIXED = ("-", "sweep=", "out=", "report=", "replay=", "track=")
 # What figures write for the parameters in labels, and for the notions of privacy.
 WORDS = {
     "radius": "$R = {}$",
@@ -156,7 +157,7 @@ def draw_all(sources: Sequence[Drawn], argv: Sequence[str]) -> int:
     if {"--help", "-h"} & set(argv):
         print(_help(sources))
         return DONE
-    fixed = [word for word in argv if word.startswith(("sweep=", "out="))]
+    fixed = [word for word in argv if word.startswith(FIXED)]
     if fixed:
         print(f"experiments: {fixed[0]}: each source has its own sweeps, in results/<sweep>",
               file=sys.stderr)  # fmt: skip

@@ -13,6 +13,8 @@ References
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -22,7 +24,7 @@ from scipy.stats import binomtest, false_discovery_control, fisher_exact
 from dpbench.analysis.summary import TRIM, level, order_statistic
 from dpbench.seeds import stream
 
-__all__ = ["COLUMNS", "KEY", "LEVEL", "SMALLEST", "VERDICTS", "compare"]
+__all__ = ["COLUMNS", "KEY", "LEAST_TRIALS", "LEVEL", "METRICS", "SMALLEST", "VERDICTS", "compare"]
 
 Floats = NDArray[np.float64]
 
@@ -40,20 +42,32 @@ VERDICTS = ("worse", "gone", "better", "new", "changed-within-noise", "same")
 
 # Of all rows that are called better or worse, the expected share that is neither.
 LEVEL = 0.01
+# With fewer trials a bootstrap's spread says too little; only exact tests are made.
+LEAST_TRIALS = 100
 # Changes of less do not matter.
 SMALLEST = 0.02
 DRAWS = 1000
 POWER = 0.9
 
 
+class _Test(NamedTuple):
+    """A p-value, and whether a rejection means worse."""
+
+    p: float
+    worse: bool
+
+
 def compare(old: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
     """Compare two tables of errors, row by row.
 
-    A row is worse (better) if one of the trimmed mean, the median, the 0.9 quantile and the rate
-    of failures is, by more than `SMALLEST`: the null hypothesis is a ratio within
-    1 +- SMALLEST. The ratio's logarithm is taken as normal with the standard deviation of its
-    bootstrap [1]_; failures are compared by exact tests. All p-values of the table enter one
-    control of the false discovery rate, at `LEVEL`, under any dependence [2]_.
+    A row is worse (better) if the trimmed mean, the median or the 0.9 quantile is, by more than
+    `SMALLEST`: the null hypothesis is a ratio within 1 +- SMALLEST, and the ratio's
+    logarithm is taken as normal with the standard deviation of its bootstrap [1]_. Failures
+    count as infinite errors; a metric that they make infinite is of the trials without. The
+    rate of failures, and of errors that are not 0 where some are, are compared by exact tests
+    of no change, made where the rates differ by more than SMALLEST. A row's p-value is its
+    smallest times their number, and over the table the false discovery rate is controlled
+    at `LEVEL`, under any dependence [2]_.
 
     Parameters
     ----------
@@ -70,15 +84,17 @@ def compare(old: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
         of `VERDICTS`.
     """
     before, after = _by_key(old), _by_key(new)
-    rows, tests = [], []
+    rows: list[dict[str, object]] = []
+    tests: dict[int, list[_Test]] = {}
     for key in {**before, **after}:
         one, other = before.get(key), after.get(key)
         row = dict(zip(KEY, key, strict=True))
         if one is None or other is None:
             rows.append(row | {"verdict": "new" if one is None else "gone"})
             continue
-        found, p_values = _compared(one, other, "|".join(map(str, key)))
-        tests += [(len(rows), p, worse) for p, worse in p_values]
+        found, made = _compared(one, other, "|".join(map(str, key)))
+        if made:
+            tests[len(rows)] = made
         rows.append(row | found)
     _judge(rows, tests)
     return pd.DataFrame(rows, columns=list(COLUMNS))
@@ -92,38 +108,58 @@ def _by_key(table: pd.DataFrame) -> dict[tuple[object, ...], tuple[str, Floats]]
 
 def _compared(
     one: tuple[str, Floats], other: tuple[str, Floats], name: str
-) -> tuple[dict[str, object], list[tuple[float, bool]]]:
-    """A row's ratios, and p-values with whether they are for worse."""
+) -> tuple[dict[str, object], list[_Test]]:
+    """A row's ratios, and the tests of it; none if all bits are equal."""
     (stream_one, old), (stream_other, new) = one, other
     paired = stream_one == stream_other
     if paired:
         old, new = old[: len(new)], new[: len(old)]
         if np.array_equal(old, new, equal_nan=True):
             return {"comparison": "bits", "verdict": "same"}, []
+    row: dict[str, object] = {"comparison": "paired" if paired else "unpaired"}
+    tests = [_rates(~np.isfinite(old), ~np.isfinite(new), paired=paired)]
+    if (old == 0).any() or (new == 0).any():  # decisions: right, or wrong
+        tests.append(_rates(old != 0, new != 0, paired=paired))
+    whole = _log_ratios(old, new, name, paired=paired)
+    kept = _finite(old, new, paired=paired)
+    for metric in METRICS:
+        logs = whole[metric]
+        if not np.isfinite(logs).all() and len(kept[0]) < len(old):
+            logs = _log_ratios(*kept, name, paired=paired)[metric]
+        if not np.isfinite(logs).all():
+            continue
+        estimate, replicates = float(logs[0]), logs[1:]
+        ends = np.quantile(replicates, (0.025, 0.975))
+        names = (metric, f"{metric}_low", f"{metric}_high")
+        row |= dict(zip(names, np.exp((estimate, *ends)), strict=True))
+        spread = float(replicates.std(ddof=1))
+        tests.append(_ratio_test(estimate, spread))
+        if metric == METRICS[0]:
+            row["smallest_visible"] = spread
+    return row, tests
+
+
+def _finite(old: Floats, new: Floats, *, paired: bool) -> tuple[Floats, Floats]:
+    """The errors of trials with a release, of both if they are paired."""
+    one, other = np.isfinite(old), np.isfinite(new)
+    if paired:
+        one = other = one & other
+    return old[one], new[other]
+
+
+def _log_ratios(old: Floats, new: Floats, name: str, *, paired: bool) -> dict[str, Floats]:
+    """Logarithms of new/old by metric, of the errors themselves and of every resample.
+
+    NaN where there are too few trials.
+    """
+    if min(len(old), len(new)) < LEAST_TRIALS:
+        return dict.fromkeys(METRICS, np.full(1, np.nan))
     rng = stream("tracking", name)
     draws = rng.integers(len(old), size=(DRAWS, len(old)))
     others = draws if paired else rng.integers(len(new), size=(DRAWS, len(new)))
     before, after = _statistics(old, draws), _statistics(new, others)
-    row: dict[str, object] = {"comparison": "paired" if paired else "unpaired"}
-    tests = [_failures(old, new, paired=paired)]
-    for metric in METRICS:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            logs = np.log(after[metric]) - np.log(before[metric])
-        estimate, replicates = logs[0], logs[1:]
-        low, high = np.nanquantile(replicates, (0.025, 0.975)) if _known(logs) else (np.nan,) * 2
-        names, ratios = (metric, f"{metric}_low", f"{metric}_high"), np.exp((estimate, low, high))
-        row |= dict(zip(names, ratios, strict=True))
-        if _known(logs):
-            spread = float(replicates.std(ddof=1))
-            tests.append(_test(float(estimate), spread))
-            if metric == METRICS[0]:
-                row["smallest_visible"] = spread
-    return row, tests
-
-
-def _known(logs: Floats) -> bool:
-    """Whether no resample has a quantile that is 0 or infinite: else failures speak."""
-    return bool(np.isfinite(logs).all())
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return {metric: np.log(after[metric]) - np.log(before[metric]) for metric in METRICS}
 
 
 def _statistics(errors: Floats, draws: NDArray[np.int64]) -> dict[str, Floats]:
@@ -138,44 +174,41 @@ def _statistics(errors: Floats, draws: NDArray[np.int64]) -> dict[str, Floats]:
     }
 
 
-def _test(estimate: float, spread: float) -> tuple[float, bool]:
-    """A two-sided p-value for a ratio within 1 +- SMALLEST, and whether it is above 1."""
+def _ratio_test(estimate: float, spread: float) -> _Test:
+    """A two-sided test of a ratio within 1 +- SMALLEST."""
     beyond = abs(estimate) - np.log1p(SMALLEST)
     if spread == 0:
-        return (0.0 if beyond > 0 else 1.0), estimate > 0
-    return min(1.0, 2 * float(ndtr(-beyond / spread))), estimate > 0
+        return _Test(0.0 if beyond > 0 else 1.0, estimate > 0)
+    return _Test(min(1.0, 2 * float(ndtr(-beyond / spread))), estimate > 0)
 
 
-def _failures(old: Floats, new: Floats, *, paired: bool) -> tuple[float, bool]:
-    """An exact test of the failures' rate: McNemar's, or Fisher's where trials are not paired."""
-    before, after = ~np.isfinite(old), ~np.isfinite(new)
+def _rates(before: NDArray[np.bool_], after: NDArray[np.bool_], *, paired: bool) -> _Test:
+    """An exact test of equal rates: McNemar's, or Fisher's where trials are not paired."""
     difference = float(after.mean() - before.mean())
     if abs(difference) <= SMALLEST:
-        return 1.0, False
+        return _Test(1.0, worse=False)
     if paired:
         gained, lost = int((after & ~before).sum()), int((before & ~after).sum())
         p = binomtest(gained, gained + lost).pvalue
     else:
-        table = np.array([[m.sum(), (~m).sum()] for m in (before, after)])
-        p = fisher_exact(table).pvalue
-    return float(p), difference > 0
+        p = fisher_exact(np.array([[m.sum(), (~m).sum()] for m in (before, after)])).pvalue
+    return _Test(float(p), difference > 0)
 
 
-def _judge(rows: list[dict[str, object]], tests: list[tuple[int, float, bool]]) -> None:
+def _judge(rows: list[dict[str, object]], tests: dict[int, list[_Test]]) -> None:
     """Fill in the verdicts of compared rows, and what change they could have shown."""
-    p_values = np.array([p for _, p, _ in tests])
-    adjusted = false_discovery_control(p_values, method="by") if tests else p_values
-    found: dict[int, set[bool]] = {}
-    for (index, _, worse), p in zip(tests, adjusted, strict=True):
-        found.setdefault(index, set())
-        if p <= LEVEL:
-            found[index].add(worse)
-    # What the smallest of the p-values has to be below, if it is alone.
-    alone = LEVEL / (len(tests) * sum(1 / i for i in range(1, len(tests) + 1))) if tests else LEVEL
-    reach = float(ndtri(POWER) - ndtri(alone / 2))
-    for index, kinds in found.items():
+    if not tests:
+        return
+    p_values = np.array([min(1.0, len(t) * min(one.p for one in t)) for t in tests.values()])
+    rejected = false_discovery_control(p_values, method="by") <= LEVEL
+    limit = p_values[rejected].max() if rejected.any() else -1.0
+    # What a p-value has to be below, if it is the only one that is small.
+    alone = LEVEL / (len(tests) * sum(1 / i for i in range(1, len(tests) + 1)))
+    for index, made in tests.items():
         row = rows[index]
+        kinds = {one.worse for one in made if len(made) * one.p <= limit}
         row["verdict"] = "worse" if True in kinds else "better" if kinds else "changed-within-noise"
         spread = row.get("smallest_visible")
         if isinstance(spread, float):
+            reach = float(ndtri(POWER) - ndtri(alone / len(made) / 2))
             row["smallest_visible"] = float((1 + SMALLEST) * np.exp(reach * spread) - 1)

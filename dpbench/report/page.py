@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import csv
 import hashlib
 from collections.abc import Sequence
 from functools import cache
@@ -13,10 +14,13 @@ from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
 from dpbench.files import atomic
+from dpbench.parameters import ConfigError
 from dpbench.report.page_marks import HEIGHT, WIDTH
 from dpbench.report.page_run import CLAIM_TONES, Run, read_manifest, read_run
 
-__all__ = ["finished_runs", "write_page"]
+__all__ = ["PAGE", "finished_runs", "write_page"]
+
+PAGE = "report.html"
 
 
 def finished_runs(root: Path) -> list[Path]:
@@ -41,8 +45,21 @@ def write_page(folders: Sequence[Path], target: Path) -> Path:
     -------
     Path
         `target`.
+
+    Raises
+    ------
+    ConfigError
+        If a folder holds other files than a run leaves.
     """
-    runs = [read_run(folder, f"run{i}") for i, folder in enumerate(folders, 1)]
+    runs = []
+    for i, folder in enumerate(folders, 1):
+        try:
+            runs.append(read_run(folder, f"run{i}"))
+        except (KeyError, ValueError, TypeError, AttributeError, csv.Error) as error:
+            raise ConfigError(
+                f"report: '{folder}': cannot be read, another version may have written it; run it "
+                f"again or move it away ({type(error).__name__}: {error})"
+            ) from error
     text = _render(runs)
     with atomic(target) as path:
         # half of a surrogate pair, which JSON can hold, becomes a question mark

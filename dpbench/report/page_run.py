@@ -138,13 +138,8 @@ def read_run(folder: Path, name: str) -> Run:
     manifest = read_manifest(folder)
     sweep = _mapping(_mapping(manifest.get("configuration")).get("sweep"))
     audit, controls = read_rows(folder / "audit.csv"), read_rows(folder / "controls.csv")
-    tracking = read_rows(folder / "tracking.csv")
+    tracking = _worst_first(read_rows(folder / "tracking.csv"))
     claims = _mapping(sweep.get("claims"))
-
-    def grid(file: str, rows: Sequence[Row], caption: str, **more: Any) -> Grid | None:
-        path = folder / file
-        return make_grid(f"{name}-{path.stem}", caption, path, rows, **more) if rows else None
-
     return Run(
         id=name,
         name=str(manifest.get("sweep", folder.resolve().name)),
@@ -159,33 +154,51 @@ def read_run(folder: Path, name: str) -> Run:
             if isinstance(claim, Mapping)
         ],
         pictures=_pictures(folder / "figures", _mapping(sweep.get("figures"))),
-        samples=grid(
+        audit=_strongest(audit, AUDIT_TONES),
+        controls=_strongest(controls, CONTROL_TONES),
+        tracked=dict(Counter(row.get("verdict", "") for row in tracking)),
+        failures=[one for one in manifest.get("failures") or [] if {*one} >= {"failure", "replay"}],
+        **_grids(folder, name, audit, controls, tracking),
+    )
+
+
+def _grids(
+    folder: Path,
+    name: str,
+    audit: Sequence[Row],
+    controls: Sequence[Row],
+    tracking: Sequence[Row],
+) -> dict[str, Grid | None]:
+    """The tables that can be sorted and filtered; None where a file has no rows."""
+
+    def grid(file: str, rows: Sequence[Row], caption: str, **more: Any) -> Grid | None:
+        path = folder / file
+        return make_grid(f"{name}-{path.stem}", caption, path, rows, **more) if rows else None
+
+    return {
+        "samples": grid(
             "sample_complexity.csv",
             read_rows(folder / "sample_complexity.csv"),
             "The smallest n with P(error ≤ α) ≥ 1 - β",  # noqa: RUF001
         ),
-        summary=grid(
+        "summary": grid(
             "summary.csv",
             read_rows(folder / "summary.csv"),
             "Errors, a row per distribution, estimator, budget and n",
             main=SUMMARY,
         ),
-        audit=_strongest(audit, AUDIT_TONES),
-        pairs=grid("audit.csv", audit, "All pairs", tones=AUDIT_TONES),
-        controls=_strongest(controls, CONTROL_TONES),
-        control_pairs=grid(
+        "pairs": grid("audit.csv", audit, "All pairs", tones=AUDIT_TONES),
+        "control_pairs": grid(
             "controls.csv", controls, "All pairs of the controls", tones=CONTROL_TONES
         ),
-        tracking=grid(
+        "tracking": grid(
             "tracking.csv",
-            _worst_first(tracking),
+            tracking,
             "Errors of this run over those of the baseline",
             main=TRACKING,
             tones=TRACKING_TONES,
         ),
-        tracked=dict(Counter(row.get("verdict", "") for row in _worst_first(tracking))),
-        failures=[one for one in manifest.get("failures") or [] if isinstance(one, Mapping)],
-    )
+    }
 
 
 def _mapping(found: object) -> dict[str, Any]:

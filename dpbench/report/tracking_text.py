@@ -50,7 +50,7 @@ def markdown(table: pd.DataFrame, sweep: str, notes: list[str]) -> str:
             "",
         ]
     if same.any():
-        listed = [f"- {_name(row)}" for row in table[same].to_dict("records")]
+        listed = [f"- {_escaped(_name(row))}" for row in table[same].to_dict("records")]
         lines += ["<details><summary>Equal bits</summary>", "", *listed, "", "</details>", ""]
     return "\n".join(lines)
 
@@ -81,6 +81,7 @@ def _ratio(row: Mapping[Hashable, Any], metric: str) -> str:
 
 
 def _escaped(text: str) -> str:
+    text = text.replace("&", "&amp;")
     for mark in "\\|<>`*_[]":
         text = text.replace(mark, f"\\{mark}")
     return text
@@ -89,7 +90,8 @@ def _escaped(text: str) -> str:
 def _name(row: Mapping[Hashable, Any]) -> str:
     """A row in words: estimator on distribution, budget, n."""
     about = f"{row['estimator']} on {row['distribution']},"
-    return " ".join([about, row["privacy"], *amounts(row), f"n={row['n']}"])
+    text = " ".join([about, row["privacy"], *amounts(row), f"n={row['n']}"])
+    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def junit(table: pd.DataFrame, sweep: str) -> str:
@@ -100,7 +102,7 @@ def junit(table: pd.DataFrame, sweep: str) -> str:
         {"name": f"dpbench {sweep}", "tests": str(len(table)), "failures": str(failing.sum())},
     )
     for row, failed in zip(table.to_dict("records"), failing, strict=True):
-        about = {"classname": f"dpbench.{sweep}.{row['estimator']}", "name": _name(row)}
+        about = {"classname": f"dpbench.{sweep}", "name": _name(row)}
         case = ET.SubElement(suite, "testcase", about)
         if failed:
             ratios = [f"{METRIC_NAMES[m]} {_ratio(row, m)}" for m in METRICS if _ratio(row, m)]

@@ -161,8 +161,8 @@ def run_block(task: BlockTask) -> BlockResult:
 
 
 def replay_name(member: str, n: int, setting: Setting, index: int) -> str:
-    """A word that names one setting on one member's block."""
-    return f"f{digest(member, n, setting.name, index)[:10]}"
+    """A word that names one setting on one member's block, and ends in n."""
+    return f"f{digest(member, n, setting.name, index)[:10]}n{n}"
 
 
 def replay(task: BlockTask, name: str) -> Estimate | None:

@@ -129,10 +129,9 @@ class Sweep:
             "parts": (lambda one, at: from_mapping(Part, one, at),),
         }
         for name in makers:
-            if not isinstance(spec.get(name), Mapping) or not spec[name]:
-                raise ConfigError(
-                    f"{where}.{name}: {spec.get(name)!r}: at least one entry is needed"
-                )
+            found = spec.get(name)
+            if not isinstance(found, Mapping) or not found:
+                raise ConfigError(f"{where}.{name}: {found!r}: at least one entry is needed")
         return cls(**{n: section(spec[n], f"{where}.{n}", *make) for n, make in makers.items()})
 
     def estimator(self, label: str, family: str) -> Estimator:
@@ -174,10 +173,7 @@ class Sweep:
 
 
 def section(
-    entries: Mapping[str, Any],
-    where: str,
-    make: Callable[[Any, str], T],
-    *kinds: type[Registered],
+    entries: Mapping[str, Any], where: str, make: Callable[[Any, str], T], *kinds: type[Registered]
 ) -> dict[str, T]:
     """Make the entries of a section, one for each value of a parameter that is given a list."""
     found: dict[str, T] = {}

@@ -175,7 +175,7 @@ def test_a_second_run_reads_what_is_there(audits: Bench) -> None:
     assert {path: path.stat().st_mtime_ns for path in _shards(audits)} == shards
 
 
-@pytest.mark.parametrize("text", ["", '[{"estimator": "cl'])
+@pytest.mark.parametrize("text", ["", '[{"estimator": "cl', "[]", "null", '[{"pair": "x"}]'])
 def test_half_a_shard_is_made_again(audits: Bench, text: str) -> None:
     audits.run()
     before = _table(audits)

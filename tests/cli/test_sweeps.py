@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import numpy as np
@@ -182,3 +183,29 @@ def test_an_unusable_figure(bench: Bench, figure: dict[str, Any], words: list[st
     before = bench.files()
     unusable(bench.run(), "sweep.figures.odd", *words)
     assert bench.files() == before
+
+
+FAILS_OFF_THE_GRID = "if sample.n not in (10, 100, 1000, 10000): raise ArithmeticError('odd n')"
+
+
+def test_a_failure_of_a_direct_search_can_be_replayed(bench: Bench) -> None:
+    """It fails at sample sizes that no part of the sweep has."""
+    bench.plugin("Odd", FAILS_OFF_THE_GRID)
+
+    def write(spec: dict[str, Any]) -> None:
+        spec["estimators"] = {"odd": {"_target_": "mine.Odd"}}
+        spec["parts"] = {
+            "tails": {"families": ["tails"], "n": [10, 100, 1000, 10000], "trials": 50}
+        }
+        spec["claims"] = {}
+        del spec["families"]["two_point"]
+        request = {**REQUEST, "estimators": ["odd"], "low": 50, "high": 500, "search": 100}
+        spec["sample_complexity"] = {"accuracy": request}
+
+    bench.write(write)
+    assert bench.run("plugins=[mine]").code == 1
+    failures = bench.manifest()["failures"]
+    assert failures
+    replayed = bench.raw(*shlex.split(failures[0]["replay"])[3:])
+    assert replayed.code == 1
+    assert "ArithmeticError: odd n" in replayed.err

@@ -25,7 +25,7 @@ FILE = "base.parquet"
 
 
 def track(bench: Bench, how: str, *more: str) -> Result:
-    return bench.run(f"track={how}", f"baseline={FILE}", *more)
+    return bench.run(f"track={how}", f"baseline={FILE}", "trials=100", *more)
 
 
 def verdicts(bench: Bench) -> pd.Series[str]:
@@ -67,13 +67,13 @@ def test_a_baseline_holds_the_error_of_every_trial(bench: Bench) -> None:
     for row in rows.to_dict("records"):
         about = (summary["distribution"] == row["distribution"]) & (summary["n"] == row["n"])
         one = summary[about & (summary["estimator"] == row["estimator"])].iloc[0]
-        assert len(row["errors"]) == 50
+        assert len(row["errors"]) == 100
         assert np.mean(row["errors"]) == pytest.approx(one["mean_error"])
 
 
 def test_an_estimator_made_five_per_cent_worse_is_flagged_alone(bench: Bench) -> None:
-    """Its noise is multiplied by 1.05 in the source: 50 pairs show it."""
-    argv = [*bench.argv("plugins=[mine]", f"baseline={FILE}")]
+    """Its noise is multiplied by 1.05 in the source: 100 pairs show it."""
+    argv = [*bench.argv("plugins=[mine]", f"baseline={FILE}", "trials=100")]
     bench.write(lambda spec: spec["estimators"].update(odd={"_target_": "mine.Odd"}))
     bench.plugin("Odd")
     assert bench.command(*argv, "track=update").code == 0
@@ -193,6 +193,69 @@ def test_a_baseline_of_another_format(bench: Bench) -> None:
     refuse(bench, "another version", "track=update")
 
 
+def test_a_folder_is_no_baseline(bench: Bench) -> None:
+    (bench.folder / FILE).mkdir()
+    refuse(bench, FILE, "is a folder")
+    unusable(track(bench, "update", "out=fresh"), "baseline", FILE, "is a folder")
+    assert not (bench.folder / "fresh").exists()
+
+
+@pytest.mark.parametrize("how", ["check", "update"])
+def test_few_trials_are_not_tracked(bench: Bench, how: str) -> None:
+    track(bench, "update")
+    before = bench.files()
+    unusable(track(bench, how, "trials=99", "out=fresh"), "track", "99 trials", "100")
+    assert bench.files() == before
+
+
+def test_two_runs_do_not_share_a_new_baseline(bench: Bench) -> None:
+    argv = bench.argv("-m", "seed=1,2", "track=update", f"baseline={FILE}", "trials=100")
+    argv[argv.index("out=out")] = "out=run-${seed}"
+    unusable(bench.raw(*argv), "baseline", FILE, "two of the runs")
+    assert not (bench.folder / FILE).exists()
+
+
+def test_an_update_takes_old_comparisons_away(bench: Bench) -> None:
+    track(bench, "update")
+    track(bench, "check")
+    assert "Tracking" in bench.read("report.html")
+    track(bench, "update")
+    assert not (bench.folder / "out" / "tracking.csv").exists()
+    assert "Tracking" not in bench.read("report.html")
+
+
+def test_a_page_is_never_of_another_run(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interrupted between the tables and the page, the next run makes the page."""
+    track(bench, "update")
+    track(bench, "check")
+    bench.run("trials=100", "resume=false")
+    assert "Tracking" not in bench.read("report.html")
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("dpbench.study.write_page", interrupted)
+        assert bench.run("trials=150").code == 130
+    assert bench.run("trials=150").code == 0
+    page = bench.read("report.html")
+    bench.run("trials=150", "resume=false")
+    assert bench.read("report.html") == page
+
+
+def test_hostile_labels_are_text_in_every_file(bench: Bench) -> None:
+    label = "b\x08\x1b[31m\n\n<img src=x onerror=alert(1)>\n# H | `x`"
+    bench.write(lambda spec: spec["estimators"].update({label: {"kind": "empirical_mean"}}))
+    assert track(bench, "update").code == 0
+    assert track(bench, "check").code == 0
+    text = bench.read("tracking.md")
+    assert "\n# H" not in text
+    assert "<img" not in text.replace("\\<img", "")
+    assert "\x1b" not in text
+    names = [case.get("name", "") for case in ET.fromstring(bench.read("junit.xml"))]
+    assert any("<img src=x" in name for name in names)
+
+
 def test_unknown_ways_to_track(bench: Bench) -> None:
     unusable(track(bench, "chekc"), "track", "'chekc'", "check", "update")
 
@@ -201,7 +264,7 @@ def test_failed_runs_are_not_stored(bench: Bench) -> None:
     bench.write(lambda spec: spec["estimators"].update(odd={"_target_": "mine.Odd"}))
     bench.plugin("Odd", "raise ArithmeticError('no luck')")
     (bench.folder / FILE).write_text("what was there")
-    result = bench.run("plugins=[mine]", "track=update", f"baseline={FILE}")
+    result = bench.run("plugins=[mine]", "track=update", f"baseline={FILE}", "trials=100")
     assert result.code == 1
     assert "not stored" in result.out
     assert (bench.folder / FILE).read_text() == "what was there"
