@@ -150,10 +150,10 @@ def _factor_covered(run: int, members: int) -> bool:
 
 @pytest.mark.parametrize("members", [1, 4])
 def test_intervals_of_factors_cover_when_members_tie(members: int) -> None:
-    # At a true coverage of 95%, below 88% of 200 has probability 3e-5; the seeds are fixed. A
+    # At a true coverage of 95%, below 84 of 100 has probability 5e-5; the seeds are fixed. A
     # bootstrap of the maximum over four tied members covers none of them.
-    hits = np.mean([_factor_covered(run, members) for run in range(200)])
-    assert hits >= 0.88, hits
+    hits = sum(_factor_covered(run, members) for run in range(100))
+    assert hits >= 84, hits
 
 
 def test_failed_cells_leave_a_claim_inconclusive() -> None:

@@ -308,9 +308,9 @@ def test_intervals_on_a_smooth_curve_cover() -> None:
 )
 def test_intervals_at_a_threshold_cover(power: float, step: float) -> None:
     """Failures cease over several points of the grid, over one or two, or between two."""
-    found = [threshold(run, power, step) for run in range(60)]
-    # At a true coverage of 0.95, fewer than 0.85 of 60 has probability 6e-4; fixed seeds.
-    assert covered(found) >= 0.85, covered(found)
+    found = [threshold(run, power, step) for run in range(40)]
+    # At a true coverage of 0.95, fewer than 33 of 40 has probability 7e-4; fixed seeds.
+    assert covered(found) >= 33 / 40, covered(found)
     # No wider than the steps of the grid on both sides, or than what the trials leave open: at
     # beta the share of failures falls by beta (1 - beta) power per unit of ln n, and is known
     # to within +-2 sqrt(beta (1 - beta)/trials).

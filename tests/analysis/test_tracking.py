@@ -179,16 +179,22 @@ SUBSET = {
 COMPARISONS = 200
 
 
-def errors_with(seed: int) -> dict[str, Floats]:
+@pytest.fixture(scope="module")
+def errors_by_seed() -> list[dict[str, Floats]]:
     """Errors of clipped and karwa_vadhan under pure DP, 200 trials."""
     (cell,) = make_cells(Sweep.build(SUBSET))
-    (task,) = cell.tasks(seed)
-    found = run_block(task).values["error"][0]
-    return {s.label: found[j] for j, s in enumerate(cell.settings)}
+    found = []
+    for seed in range(2 * COMPARISONS):
+        (task,) = cell.tasks(seed)
+        errors = run_block(task).values["error"][0]
+        found.append({s.label: errors[j] for j, s in enumerate(cell.settings)})
+    return found
 
 
 @pytest.mark.parametrize("stream", ["s", "t"])
-def test_false_alarms_on_identical_code(stream: str) -> None:
+def test_false_alarms_on_identical_code(
+    errors_by_seed: list[dict[str, Floats]], stream: str
+) -> None:
     """200 comparisons of two seeds of two estimators, as pairs and as independent trials.
 
     The false discovery rate bounds the probability of an alarm where nothing has changed, by
@@ -196,8 +202,7 @@ def test_false_alarms_on_identical_code(stream: str) -> None:
     """
     assert binom.sf(12, COMPARISONS, LEVEL) < 1e-6
     alarms = 0
-    for seed in range(COMPARISONS):
-        old, new = errors_with(2 * seed), errors_with(2 * seed + 1)
+    for old, new in zip(errors_by_seed[::2], errors_by_seed[1::2], strict=True):
         found = compare(
             table(*(row(name, e) for name, e in old.items())),
             table(*(row(name, e, stream=stream) for name, e in new.items())),

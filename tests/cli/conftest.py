@@ -20,6 +20,7 @@ import pytest
 from dpbench.cli import run
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
+from dpbench.runner import store
 
 TINY: dict[str, Any] = {
     "name": "tiny",
@@ -85,6 +86,7 @@ class Bench:
 
     def __init__(self, folder: Path, capture: pytest.CaptureFixture[str]) -> None:
         self.folder, self._capture = folder, capture
+        self._known = {kind: dict(kind._registry) for kind in (Estimator, Distribution)}
         self.conf = folder / "conf"
         (self.conf / "sweep").mkdir(parents=True)
         self.write()
@@ -117,6 +119,15 @@ class Bench:
         """Run the tiny sweep in this process."""
         return self.raw(*self.argv(*args))
 
+    def forget(self) -> None:
+        """Forget plug-ins and the digest of the source, as a new process would."""
+        store.source_digest.cache_clear()
+        for kind, known in self._known.items():
+            kind._registry = dict(known)
+        for name, module in list(sys.modules.items()):
+            if str(getattr(module, "__file__", None) or "").startswith(str(self.folder)):
+                del sys.modules[name]
+
     def start(self, *args: str, **more: Any) -> subprocess.Popen[str]:
         """Start the real command, in a process group of its own."""
         return subprocess.Popen(
@@ -126,6 +137,7 @@ class Bench:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            preexec_fn=_answer_interrupts,  # noqa: PLW1509 (nothing else runs between the two)
             **more,
         )
 
@@ -153,6 +165,11 @@ class Bench:
         """Everything below the working folder."""
         found = sorted(self.folder.rglob("*"))
         return {str(p): p.read_bytes() if p.is_file() else None for p in found}
+
+
+def _answer_interrupts() -> None:
+    """Undo what is inherited where a shell runs the tests in the background: ignoring Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def finish(process: subprocess.Popen[str], timeout: float = 90) -> Result:
@@ -202,11 +219,8 @@ def bench(
     monkeypatch.setenv("COLUMNS", "150")
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    for kind in (Estimator, Distribution):
-        monkeypatch.setattr(kind, "_registry", dict(kind._registry))
-    yield Bench(tmp_path, capsys)
-    for name, module in list(sys.modules.items()):
-        if str(getattr(module, "__file__", None) or "").startswith(str(tmp_path)):
-            del sys.modules[name]
+    found = Bench(tmp_path, capsys)
+    yield found
+    found.forget()
     if "matplotlib.pyplot" in sys.modules:
         sys.modules["matplotlib.pyplot"].close("all")

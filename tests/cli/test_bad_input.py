@@ -220,9 +220,7 @@ def test_a_plugin_may_not_take_a_name_of_ours(bench: Bench) -> None:
     ("given", "named"),
     [
         (["sweep=nope"], "'nope'"),
-        (["trials=abc"], "trials"),
         (["sweep.budgets.pure.epsilon=0"], "epsilon"),
-        (["--flag"], "--flag"),
     ],
 )
 def test_the_real_command(bench: Bench, given: list[str], named: str) -> None:

@@ -40,7 +40,21 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def _verdicts(kind: str, claim: str, theorem: str, folder: Path) -> list[str]:
+HEALTHY = {"near": "heavy_tailed_mean", "slope": "heavy_tailed_mean"}
+BROKEN = {"near": "halved_noise", "slope": "never_clips"}
+
+
+@pytest.mark.parametrize(("kinds", "caught"), [(HEALTHY, False), (BROKEN, True)])
+def test_claims_catch_broken_estimators(
+    folder: Path, kinds: dict[str, str], *, caught: bool
+) -> None:
+    """One by a claim about the error, the other by one about its exponent in epsilon."""
+    claims = [
+        f"+sweep.claims.{label}={{theorem: {theorem}, families: [two_point_*], "
+        f"estimators: [{label}], budgets: [pure_*], tolerance: 0.05, reason: test}}"
+        for label, theorem in (("near", "near_optimal"), ("slope", "heavy_tail_epsilon"))
+    ]
+    estimators = ", ".join(f"{label}: {{kind: {kind}}}" for label, kind in kinds.items())
     words = [
         "~sweep.figures",
         "~sweep.claims",
@@ -49,33 +63,16 @@ def _verdicts(kind: str, claim: str, theorem: str, folder: Path) -> list[str]:
         "~sweep.estimators",
         "sweep.budgets.pure.epsilon=[0.001,0.01]",
         "sweep.parts.worst_case.budgets=[pure_*]",
-        "sweep.parts.worst_case.estimators=[tested]",
-        f"+sweep.estimators={{tested: {{kind: {kind}}}}}",
-        f"+sweep.claims.{claim}={{theorem: {theorem}, families: [two_point_*], "
-        "estimators: [tested], budgets: [pure_*], tolerance: 0.05, reason: test}",
+        "sweep.parts.worst_case.estimators=[near,slope]",
+        f"+sweep.estimators={{{estimators}}}",
+        *claims,
         "+sweep.gate=true",
         "trials=400",
         "n_jobs=1",
         "out=out",
     ]
-    code = run(words)
-    verdicts = list(pd.read_csv(folder / "out" / "claims.csv")["verdict"])
-    assert code == ("inconsistent" in verdicts)
-    return verdicts
-
-
-@pytest.mark.parametrize(
-    ("kind", "theorem", "caught"),
-    [
-        ("heavy_tailed_mean", "near_optimal", False),
-        ("halved_noise", "near_optimal", True),
-        ("heavy_tailed_mean", "heavy_tail_epsilon", False),
-        ("never_clips", "heavy_tail_epsilon", True),
-    ],
-)
-def test_claims_catch_broken_estimators(
-    folder: Path, kind: str, theorem: str, *, caught: bool
-) -> None:
-    verdicts = _verdicts(kind, "test", theorem, folder)
-    assert verdicts
-    assert set(verdicts) == {"inconsistent"} if caught else "inconsistent" not in verdicts
+    assert run(words) == caught
+    found = pd.read_csv(folder / "out" / "claims.csv").groupby("estimator")["verdict"].unique()
+    assert set(found.index) == {"near", "slope"}
+    for verdicts in found:
+        assert set(verdicts) == {"inconsistent"} if caught else "inconsistent" not in verdicts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import pickle
 import shutil
@@ -11,7 +12,9 @@ from typing import Any
 
 import pytest
 
-from .conftest import FIGURE, Bench, Result, unusable
+from dpbench.config import composed
+
+from .conftest import FIGURE, TINY, Bench, Result, unusable
 
 TARGETS = [
     "os.system",
@@ -81,8 +84,7 @@ def test_the_bomb_would_go_off(marker: Path, pickled: Path) -> None:
     assert marker.exists()
 
 
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("place", "target"), list(zip(PLACES, TARGETS, strict=True)))
 def test_a_target_that_is_no_class_of_ours(
     bench: Bench, marker: Path, pickled: Path, target: str, place: str
 ) -> None:
@@ -91,6 +93,22 @@ def test_a_target_that_is_no_class_of_ours(
     unusable(bench.run(), "sweep")
     assert bench.files() == before
     assert not marker.exists()
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_every_target_at_every_place(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, marker: Path, pickled: Path, place: str
+) -> None:
+    """Composed once, by Hydra; the rest of the command is as always."""
+    whole = composed(bench.argv()[2:], bench.conf)
+    before = bench.files()
+    for target in TARGETS:
+        spec = copy.deepcopy(TINY)
+        PLACES[place](spec, evil(target, marker, pickled))
+        monkeypatch.setattr("dpbench.cli.composed", lambda *_, spec=spec: {**whole, "sweep": spec})
+        unusable(bench.run(), "sweep")
+        assert bench.files() == before, target
+        assert not marker.exists(), target
 
 
 @pytest.mark.parametrize("target", ["os.system", "subprocess.run"])
@@ -139,7 +157,7 @@ def test_a_config_of_the_users_own(bench: Bench, marker: Path) -> None:
         "defaults: [sweep: tiny]\nhydra: {searchpath: ['pkg://evil_module']}\n"
         "seed: 99\nplugins: [evil_module]\n"
     )
-    result = bench.command(*bench.argv())
+    result = bench.run()
     assert result.code == 0, result.err
     assert bench.manifest()["seed"] == 0
     assert not marker.exists()

@@ -56,7 +56,8 @@ def with_plugin(bench: Bench, body: str, **changes: Any) -> None:
     bench.write(lambda sweep: (sweep["estimators"].update(odd=spec), sweep.update(changes)))
 
 
-def test_the_files_of_a_run(bench: Bench) -> None:
+def test_the_files_of_a_run_and_its_closed_figures(bench: Bench) -> None:
+    """Twenty open figures make matplotlib warn, and each keeps its memory."""
     bench.write(lambda spec: spec["figures"].update(errors=FIGURE))
     assert bench.run().code == 0
     names = {p.name for p in (bench.folder / "out").rglob("*") if p.suffix != ".parquet"}
@@ -65,6 +66,9 @@ def test_the_files_of_a_run(bench: Bench) -> None:
         "summary.csv", "claims.csv", "scoreboard.txt", "manifest.json",
     }  # fmt: skip
     assert {p.name for p in bench.folder.iterdir()} == {"conf", "out"}
+    from matplotlib import pyplot as plt
+
+    assert plt.get_fignums() == []
 
 
 def test_columns(bench: Bench) -> None:
@@ -170,19 +174,20 @@ def test_a_failure_is_replayed_by_the_command_that_the_manifest_has(bench: Bench
     failures = bench.manifest()["failures"]
     command = next(f["replay"] for f in failures if f["failure"].startswith("odd on tails"))
     before = bench.files()
-    replayed = bench.command(*shlex.split(command)[3:])
+    replayed = bench.raw(*shlex.split(command)[3:])
     assert replayed.code == 1
     assert replayed.err.endswith("ArithmeticError: no luck\n")
     assert 'mine.py", line' in replayed.err
     assert bench.files() == before
     with_plugin(bench, "pass")
-    mended = bench.command(*shlex.split(command)[3:])
+    bench.forget()
+    mended = bench.raw(*shlex.split(command)[3:])
     assert mended.code == 0
     assert mended.out == "released 100% of 200 trials\n"
 
 
 def test_a_failure_of_another_name_cannot_be_replayed(bench: Bench) -> None:
-    unusable(bench.run("replay=f0123456789"), "replay: 'f0123456789'", "no block")
+    unusable(bench.run("replay=f0123456789n1000"), "replay: 'f0123456789n1000'", "no block")
     unusable(bench.run("replay=odd"), "replay", "'odd'")
 
 
@@ -266,15 +271,6 @@ def test_a_gate(bench: Bench, *, gate: bool) -> None:
     assert bench.run("plugins=[mine]").code == (1 if gate else 0)
 
 
-def test_figures_are_closed(bench: Bench) -> None:
-    """Twenty open ones make matplotlib warn, and each keeps its memory."""
-    bench.write(lambda spec: spec["figures"].update(errors=FIGURE))
-    assert bench.run().code == 0
-    from matplotlib import pyplot as plt
-
-    assert plt.get_fignums() == []
-
-
 def test_help_lists_the_choices(bench: Bench) -> None:
     for flag in ("--help", "-h"):
         result = bench.raw(flag, "--config-dir", "conf")
@@ -290,7 +286,7 @@ def test_help_lists_the_choices(bench: Bench) -> None:
 
 
 def test_showing_the_configuration_runs_nothing(bench: Bench) -> None:
-    result = bench.command(*bench.argv("--cfg", "job", "trials=7"))
+    result = bench.run("--cfg", "job", "trials=7")
     assert result.code == 0
     assert "trials: 7" in result.out
     assert "kind: two_point_family" in result.out
@@ -306,3 +302,34 @@ def test_the_default_sweep_is_quick(bench: Bench) -> None:
 def test_the_default_folder_is_named_by_the_sweep(bench: Bench) -> None:
     assert bench.raw("--config-dir", "conf", "sweep=tiny", "n_jobs=1").code == 0
     assert table(bench, out="results/tiny").shape[0] > 0
+
+
+def test_all_runs_on_one_page(bench: Bench) -> None:
+    unusable(bench.raw("report=all", "out=runs"), "report: 'all'", "'runs'")
+    for seed in (1, 2):
+        bench.run(f"seed={seed}", f"out=runs/seed{seed}")
+    found = bench.raw("report=all", "out=runs")
+    assert found.code == 0
+    assert found.out == "2 runs on one page: runs/report.html\n"
+    page = (bench.folder / "runs" / "report.html").read_bytes()
+    (bench.folder / "runs" / "notes").mkdir()  # is no run
+    assert bench.raw("report=all", "out=runs").code == 0
+    assert (bench.folder / "runs" / "report.html").read_bytes() == page
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("claims.csv", b"a,b\n1,2\n"), ("claims.csv", b"claim\n\xff\n"), ("audit.csv", b"a\n1\n")],
+)
+def test_a_folder_that_no_run_of_ours_left(bench: Bench, name: str, content: bytes) -> None:
+    bench.run("out=runs/good")
+    bench.run("out=runs/odd")
+    (bench.folder / "runs" / "odd" / name).write_bytes(content)
+    before = bench.files()
+    unusable(bench.raw("report=all", "out=runs"), "report: 'runs/odd'", "cannot be read")
+    assert bench.files() == before
+
+
+@pytest.mark.parametrize("word", ["track=check", "trials=5", "replay=f0123456789n10"])
+def test_a_page_of_all_runs_runs_nothing(bench: Bench, word: str) -> None:
+    unusable(bench.raw("report=all", word), word.partition("=")[0], "runs nothing")

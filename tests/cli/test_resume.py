@@ -2,27 +2,59 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import resource
 import shlex
 import shutil
 import signal
-from collections.abc import Callable
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
+import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 import dpbench
+from dpbench.distributions import TwoPoint
+from dpbench.estimators import EmpiricalMean
+from dpbench.privacy import NonPrivate
+from dpbench.runner import store
+from dpbench.runner.block import BlockTask, Setting, run_block
+from dpbench.runner.store import CorruptBlockError, Store
 
 from .conftest import FIGURE, Bench, finish, kill, unusable, wait_for
 
-COMMAND = ["--config-dir", "conf", "sweep=tiny", "n_jobs=2"]
+COMMAND = ["--config-dir", "conf", "sweep=tiny", "n_jobs=2", "plugins=[mine]", "out=out"]
+# From three finished blocks on, all others wait for as long as there is a file of that name.
+WAIT = """
+        import pathlib, time
+        while pathlib.Path("wait").exists() and len(list(pathlib.Path("out/blocks").glob("*"))) > 2:
+            time.sleep(0.01)
+"""
+# Two processes wait for each other, again and again.
+MEET = """
+        import os, pathlib, time
+        here, pid = pathlib.Path("meet"), os.getpid()
+        times = len(list(here.glob(f"*.{pid}")))
+        (here / f"{times}.{pid}").touch()
+        for _ in range(10_000):
+            if len(list(here.glob(f"{times}.*"))) > 1:
+                break
+            time.sleep(0.001)
+"""
 
 
-def slow(spec: dict[str, Any]) -> None:
-    """Six blocks of a quarter of a second, four fast ones and a figure."""
-    spec["parts"]["tails"] = {"families": ["tails"], "n": [1e4], "trials": 1200}
-    spec["figures"] = {"errors": FIGURE}
+def with_plugin(bench: Bench, body: str) -> None:
+    """Ten blocks, with an estimator that does this first."""
+    bench.plugin("WideMean", body)
+    bench.write(
+        lambda spec: (
+            spec["parts"]["tails"].update(trials=1200),
+            spec["estimators"].update(wide={"kind": "wide_mean"}),
+        )
+    )
 
 
 def damage_truncate(path: Path, _: Path) -> None:
@@ -55,24 +87,22 @@ def test_a_second_run_computes_nothing(bench: Bench) -> None:
     assert bench.results() == results
 
 
-@pytest.mark.parametrize("lost", ["manifest.json", "summary.csv", "claims.csv", "scoreboard.txt"])
-def test_a_lost_file_is_made_again_from_the_blocks(bench: Bench, lost: str) -> None:
+def test_a_lost_or_edited_file_is_made_again_from_the_blocks(bench: Bench) -> None:
     bench.run()
     results = bench.results()
-    (bench.folder / "out" / lost).unlink()
-    assert bench.run().code == 0
-    assert bench.manifest()["blocks_done"] == 0
-    assert bench.manifest()["blocks_reused"] == 5
-    assert bench.results() == results
-    assert (bench.folder / "out" / lost).exists()
 
+    def again() -> None:
+        assert bench.run().code == 0
+        assert bench.manifest()["blocks_done"] == 0
+        assert bench.manifest()["blocks_reused"] == 5
+        assert bench.results() == results
 
-def test_an_edited_summary_is_made_again(bench: Bench) -> None:
-    bench.run()
-    results = bench.results()
+    for lost in ("manifest.json", "summary.csv", "claims.csv", "scoreboard.txt"):
+        (bench.folder / "out" / lost).unlink()
+        again()
+        assert (bench.folder / "out" / lost).exists()
     (bench.folder / "out" / "summary.csv").write_text("edited")
-    assert bench.run().code == 0
-    assert bench.results() == results
+    again()
 
 
 def test_resume_false_computes_all_again(bench: Bench) -> None:
@@ -83,58 +113,61 @@ def test_resume_false_computes_all_again(bench: Bench) -> None:
     assert bench.results() == results
 
 
-@pytest.mark.parametrize("keep_manifest", [True, False])
-@pytest.mark.parametrize("damage", [damage_truncate, damage_flip, damage_empty, damage_swap])
-def test_a_damaged_block(
-    bench: Bench, damage: Callable[[Path, Path], None], *, keep_manifest: bool
-) -> None:
+def test_a_damaged_block(bench: Bench) -> None:
     bench.run()
     results, shards = bench.results(), {p: p.read_bytes() for p in bench.blocks()}
     first, second = bench.blocks()[1:3]
-    damage(first, second)
-    if not keep_manifest:
-        (bench.folder / "out" / "manifest.json").unlink()
-    result = bench.run()
-    assert result.code == 0
-    assert first.name in result.out + result.err
-    assert bench.manifest()["blocks_corrupt"] == [first.name]
-    assert bench.manifest()["blocks_done"] == 1
-    assert bench.manifest()["blocks_reused"] == 4
-    assert bench.results() == results
-    assert {p: p.read_bytes() for p in bench.blocks()} == shards
+    damages = (damage_truncate, damage_flip, damage_empty, damage_swap)
+    for damage, keep_manifest in itertools.product(damages, [True, False]):
+        damage(first, second)
+        if not keep_manifest:
+            (bench.folder / "out" / "manifest.json").unlink()
+        result = bench.run()
+        assert result.code == 0, damage
+        assert first.name in result.out + result.err, damage
+        assert bench.manifest()["blocks_corrupt"] == [first.name]
+        assert bench.manifest()["blocks_done"] == 1
+        assert bench.manifest()["blocks_reused"] == 4
+        assert bench.results() == results, damage
+        assert {p: p.read_bytes() for p in bench.blocks()} == shards, damage
 
 
-def test_a_byte_flipped_anywhere_changes_no_result(bench: Bench) -> None:
-    bench.run()
-    results, path = bench.results(), bench.blocks()[0]
-    whole = path.read_bytes()
-    for at in range(0, len(whole), len(whole) // 20):
+def test_a_byte_flipped_anywhere_is_seen_or_changes_nothing(tmp_path: Path) -> None:
+    setting = Setting("mean", EmpiricalMean(), NonPrivate())
+    task = BlockTask((("law", TwoPoint(p=0.1, k=2)),), 10**6, (setting,), 0, 0, "cell")
+    blocks, result = Store(tmp_path), run_block(task)
+    blocks.write(task, result)
+    whole, seen = blocks.path(task).read_bytes(), 0
+    columns = pq.ParquetFile(blocks.path(task)).metadata.row_group(0)
+    texts = next(c for i in range(99) if (c := columns.column(i)).path_in_schema == "message")
+    message = range(texts.dictionary_page_offset, texts.data_page_offset + 200)
+    for at in {*range(0, len(whole), 9), *message}:
         data = bytearray(whole)
-        data[at] ^= 0x10
-        path.write_bytes(data)
-        assert bench.run().code == 0
-        assert bench.results() == results, at
-
-
-def edited_copy(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the package that the commands of this test run."""
-    source, root = Path(dpbench.__file__).parent, bench.folder / "copy"
-    ignore = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(source, root / "dpbench", ignore=ignore)
-    if not (source / "conf").is_dir():
-        shutil.copytree(source.parent / "conf", root / "conf")
-    monkeypatch.setenv("PYTHONPATH", str(root))
-    return root / "dpbench"
+        data[at] ^= 1 << at % 8
+        blocks.path(task).write_bytes(data)
+        try:
+            values = blocks.read(task).values
+        except CorruptBlockError:
+            seen += 1
+            continue
+        for metric, expected in result.values.items():
+            np.testing.assert_array_equal(values[metric], expected, err_msg=f"byte {at}")
+    assert seen > len(whole) / 20
 
 
 def test_a_changed_helper_makes_blocks_stale(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    package, command = edited_copy(bench, monkeypatch), bench.argv()
-    assert bench.command(*command).code == 0
+    assert Path(dpbench.__file__).parent == store.PACKAGE
+    package = bench.folder / "copy"
+    shutil.copytree(store.PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(store, "PACKAGE", package)
+    bench.forget()
+    assert bench.run().code == 0
     results = bench.results()
     for name, done in [("analysis/claims.py", 0), ("privacy/budgets.py", 5)]:
         path = package / name
         path.write_text(path.read_text() + "\n# changed\n")
-        assert bench.command(*command).code == 0
+        bench.forget()
+        assert bench.run().code == 0
         assert bench.manifest()["blocks_done"] == done
         assert bench.results() == results
 
@@ -142,11 +175,11 @@ def test_a_changed_helper_makes_blocks_stale(bench: Bench, monkeypatch: pytest.M
 def test_a_changed_plugin_makes_blocks_stale(bench: Bench) -> None:
     bench.plugin("WideMean")
     bench.write(lambda spec: spec["estimators"].update(wide={"kind": "wide_mean"}))
-    command = bench.argv("plugins=[mine]")
-    assert bench.command(*command).code == 0
+    assert bench.run("plugins=[mine]").code == 0
     before = bench.read("summary.csv")
     bench.plugin("WideMean", "value = value + 1")
-    assert bench.command(*command).code == 0
+    bench.forget()
+    assert bench.run("plugins=[mine]").code == 0
     assert bench.manifest()["blocks_done"] == 5
     assert bench.read("summary.csv") != before
 
@@ -157,11 +190,11 @@ def test_a_changed_helper_of_a_plugin_makes_blocks_stale(bench: Bench) -> None:
     (bench.conf / "mine.py").write_text(f"import helper\n{text}")
     (bench.conf / "helper.py").write_text("SHIFT = 0.0\n")
     bench.write(lambda spec: spec["estimators"].update(wide={"kind": "wide_mean"}))
-    command = bench.argv("plugins=[mine]")
-    assert bench.command(*command).code == 0
+    assert bench.run("plugins=[mine]").code == 0
     before = bench.read("summary.csv")
     (bench.conf / "helper.py").write_text("SHIFT = 100.0\n")
-    assert bench.command(*command).code == 0
+    bench.forget()
+    assert bench.run("plugins=[mine]").code == 0
     assert bench.manifest()["blocks_done"] == 5
     assert bench.read("summary.csv") != before
 
@@ -181,57 +214,64 @@ def test_a_worker_that_dies_is_one_line(bench: Bench) -> None:
     assert "finished blocks are kept, to go on: " in last
 
 
-def test_kill_9_loses_blocks_in_flight_only(bench: Bench) -> None:
-    bench.write(slow)
-    assert bench.command(*COMMAND, "out=whole").code == 0
-    for moment in (1, 4, 8):
-        process = bench.start(*COMMAND, "out=out")
-        wait_for(
-            lambda m=moment: (bench.folder / "out").exists() and len(bench.blocks()) >= m,  # type: ignore[misc]
-            process,
-        )
-        kill(process)
-        process.communicate()
+@pytest.fixture
+def stuck(bench: Bench) -> Iterator[subprocess.Popen[str]]:
+    """A run on two processes that goes no further than a few blocks, of which there are ten."""
+    with_plugin(bench, WAIT)
+    assert bench.run("plugins=[mine]", "out=whole").code == 0
+    assert len(bench.blocks("whole")) == 10
+    wait = bench.folder / "wait"
+    wait.touch()
+    process = bench.start(*COMMAND)
+    wait_for(lambda: len(bench.blocks()) >= 3, process)
+    yield process
+    kill(process)
+    process.communicate()
+
+
+def resumed(bench: Bench) -> None:
+    """Nothing that was finished is computed again, and all is as if done at once."""
+    (bench.folder / "wait").unlink()
     kept = len(bench.blocks())
-    assert kept >= 8
-    result = bench.command(*COMMAND, "out=out")
+    assert 3 <= kept < 10
+    result = bench.run("plugins=[mine]")
     assert result.code == 0
-    assert bench.manifest()["blocks_reused"] >= kept
     assert "damaged" not in result.out
+    assert bench.manifest()["blocks_reused"] == kept
     assert bench.results() == bench.results("whole")
 
 
-def test_ctrl_c_keeps_what_is_finished(bench: Bench) -> None:
-    bench.write(slow)
-    process = bench.start(*COMMAND, "out=out")
-    wait_for(lambda: len(bench.blocks()) >= 3, process)
-    kill(process, signal.SIGINT)
-    result = finish(process)
+def test_kill_9_loses_blocks_in_flight_only(bench: Bench, stuck: subprocess.Popen[str]) -> None:
+    kill(stuck)
+    stuck.communicate()
+    resumed(bench)
+
+
+def test_ctrl_c_keeps_what_is_finished(bench: Bench, stuck: subprocess.Popen[str]) -> None:
+    kill(stuck, signal.SIGINT)
+    result = finish(stuck)
     assert result.code == 130, result
     assert "Traceback" not in result.err
     assert [line for line in result.err.splitlines() if line][-1:] == [
         line for line in result.err.splitlines() if "interrupted" in line
     ]
-    kept = len(bench.blocks())
-    assert 3 <= kept < 10
     assert not list((bench.folder / "out").rglob("*.tmp"))
-    resume = shlex.split(result.err.strip().rpartition("python -m dpbench ")[2])
-    assert resume == [*COMMAND, "out=out"]
-    assert bench.command(*resume).code == 0
-    assert bench.manifest()["blocks_reused"] == kept
+    assert shlex.split(result.err.strip().rpartition("python -m dpbench ")[2]) == COMMAND
+    resumed(bench)
 
 
 def test_two_runs_at_once(bench: Bench) -> None:
-    bench.write(slow)
-    command = ["--config-dir", "conf", "sweep=tiny", "n_jobs=1", "out=out"]
-    both = [bench.start(*command) for _ in range(2)]
-    for process in both:
+    """Which write all blocks at the same moments."""
+    with_plugin(bench, MEET)
+    (bench.folder / "meet").mkdir()
+    for process in [bench.start(*bench.argv("plugins=[mine]")) for _ in range(2)]:
         result = finish(process)
         assert result.code == 0, result.err
-    results = bench.results()
     assert not list((bench.folder / "out").rglob("*.tmp"))
-    assert bench.command(*command, "out=alone").code == 0
-    assert results == bench.results("alone")
+    assert len(bench.blocks()) == 10
+    with_plugin(bench, "pass")
+    assert bench.run("plugins=[mine]", "out=alone").code == 0
+    assert bench.results() == bench.results("alone")
 
 
 def test_more_trials_keep_the_earlier_ones(bench: Bench) -> None:
@@ -259,32 +299,40 @@ def test_the_printed_command_adds_trials(bench: Bench, out: str) -> None:
     assert bench.manifest(out)["blocks_reused"] == 5
 
 
-@pytest.mark.parametrize("blocks_fit", [True, False])
-def test_a_full_disk(bench: Bench, *, blocks_fit: bool) -> None:
+@contextlib.contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """Writing more than `size` bytes to a file fails."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk(bench: Bench) -> None:
     bench.write(lambda spec: spec["figures"].update(errors=FIGURE))
     assert bench.run("out=whole").code == 0
     largest = max(path.stat().st_size for path in bench.blocks("whole"))
     assert largest < (bench.folder / "whole" / "figures" / "errors.png").stat().st_size
-    most = largest if blocks_fit else 2048
-
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
-
-    result = bench.command(*bench.argv(), preexec_fn=limit)
-    assert result.code == 1, result
-    assert result.err.count("\n") == 1, result.err
-    assert "finished blocks are kept" in result.err
-    assert not list((bench.folder / "out").rglob("*.tmp"))
-    assert len(bench.blocks()) == (5 if blocks_fit else 0)
+    # No block fits; then all but the figure; then, of what is made again from them, nothing.
+    for size, fit in ((2048, 0), (largest, 5), (2048, 5)):
+        with largest_file(size):
+            result = bench.run()
+        assert result.code == 1, result
+        assert "finished blocks are kept" in result.err.splitlines()[-1]
+        assert not list((bench.folder / "out").rglob("*.tmp"))
+        assert len(bench.blocks()) == fit
+        assert bench.results().items() <= bench.results("whole").items()  # nothing in part
     assert bench.run().code == 0
-    assert bench.manifest()["blocks_reused"] == (5 if blocks_fit else 0)
+    assert bench.manifest()["blocks_reused"] == 5
     assert bench.results() == bench.results("whole")
 
 
 @pytest.mark.parametrize("out", ["file/x", "/proc/x"])
 def test_an_out_that_cannot_be_made(bench: Bench, out: str) -> None:
     (bench.folder / "file").write_text("")
-    unusable(bench.command(*bench.argv(f"out={out}")), "out", out)
+    unusable(bench.run(f"out={out}"), "out", out)
 
 
 @pytest.mark.parametrize("out", ["a b/c", "é", "x=1,[2]", "a%20b", "~/tilde"])

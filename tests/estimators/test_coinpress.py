@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import Step
 from numpy.typing import NDArray
 from scipy import stats
 
@@ -23,29 +24,6 @@ Floats = NDArray[np.float64]
 FALSE_ALARM = 1e-6
 # Every round that the authors' code runs for these settings.
 TABLES = Path(__file__).parents[1] / "data"
-
-
-class Step:
-    """One noisy mean: what was paid, stated and released."""
-
-    def __init__(self, ledger: Ledger, values: Floats, sensitivity: Any, released: Floats) -> None:
-        self.budget, self.values = ledger.budget, values
-        self.sensitivity, self.released = sensitivity, released
-
-
-@pytest.fixture
-def steps(monkeypatch: pytest.MonkeyPatch) -> list[Step]:
-    """The noisy means of a run, one by one."""
-    found: list[Step] = []
-    real = Ledger.add_noise
-
-    def spy(self: Ledger, values: Floats, sensitivity: Any, **options: Any) -> Floats:
-        released = real(self, values, sensitivity, **options)
-        found.append(Step(self, values, sensitivity, released))
-        return released
-
-    monkeypatch.setattr(Ledger, "add_noise", spy)
-    return found
 
 
 def run(estimator: CoinPressMean, values: Floats, budget: Budget, seed: int = 0) -> Estimate:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import Step
 from numpy.typing import NDArray
 from scipy import linalg, stats
 
@@ -29,29 +30,6 @@ from dpbench.seeds import stream
 
 Floats = NDArray[np.float64]
 FALSE_ALARM = 1e-6
-
-
-class Step:
-    """One noisy release: what was paid, stated and released."""
-
-    def __init__(self, ledger: Ledger, values: Floats, sensitivity: Any, released: Floats) -> None:
-        self.budget, self.values = ledger.budget, values.copy()
-        self.sensitivity, self.released = sensitivity, released.copy()
-
-
-@pytest.fixture
-def steps(monkeypatch: pytest.MonkeyPatch) -> list[Step]:
-    """The noisy releases of a run, one by one."""
-    found: list[Step] = []
-    real = Ledger.add_noise
-
-    def spy(self: Ledger, values: Floats, sensitivity: Any, **options: Any) -> Floats:
-        released = real(self, values, sensitivity, **options)
-        found.append(Step(self, values, sensitivity, released))
-        return released
-
-    monkeypatch.setattr(Ledger, "add_noise", spy)
-    return found
 
 
 def without_noise(self: Ledger, values: Floats, sensitivity: Any, **_: Any) -> Floats:

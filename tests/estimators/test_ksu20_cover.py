@@ -64,9 +64,9 @@ def naive_scores(
             if distance <= cover.tie * alpha * (1 + 1e-9):
                 continue
             y = np.clip(np.clip(rows - p, -1e200, 1e200) @ ((q - p) / distance), -xi, xi)
-            changed = np.where(subsets, xi, y)
-            means = [changed[:, a:b].mean(axis=1) for a, b in itertools.pairwise(ends)]
-            lost = np.median(means, axis=0) >= distance / 2
+            sums = np.add.reduceat(np.where(subsets, xi, y), ends[:-1], axis=1)
+            medians = np.sort(sums / np.diff(ends), axis=1)[:, groups // 2]
+            lost = medians >= distance / 2
             if lost.any():
                 fewest = min(fewest, subsets[lost].sum(axis=1).min())
         found.append(fewest)
@@ -119,7 +119,7 @@ SETTINGS = [
     (Cover(3, 0.5, 0.5), 0.9, 1.1),
     (Cover(3, 0.5, 0.5), 0.9, 0.4),
 ]
-SHAPES = [(1, 1), (7, 1), (6, 3), (7, 3), (5, 5)]
+SHAPES = [(1, 1), (7, 1), (7, 3), (5, 5)]
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
@@ -548,11 +548,11 @@ def test_enough_records(
     assert centres
 
 
-@pytest.mark.parametrize("d", [1, 2, 3])
+@pytest.mark.parametrize("d", [1, 2])
 def test_a_gaussian_far_out(d: int) -> None:
     """The error is within alpha with probability 0.9: binomial test at 1e-6."""
     estimator, law = KSU20CoverMean(k=2, radius=100.0), MultivariateGaussian(d=d, norm=95.0)
-    n, trials = 12_000, 40 if d < 3 else 5
+    n, trials = 12_000, 40
     alpha = estimator.accuracy(n, d, EPS)
     assert alpha < 0.5
     found = run(estimator, law.sample(np.random.default_rng(16), trials, n), seed=17)
@@ -619,7 +619,7 @@ def test_hostile_data(d: int, n: int, radius: float) -> None:
     kept = data.copy()
     groups = 3 if n > 30 else 1
     for alpha in (1.0, None, 1e-6) if d < 3 else (1.0,):
-        box = None if d < 3 else 1.5
+        box = None if d < 3 else 1.0
         estimator = KSU20CoverMean(k=2, radius=radius, alpha=alpha, groups=groups, box=box)
         found = run(estimator, DenseSample(data))
         assert np.all(np.isfinite(found.value))

@@ -41,7 +41,7 @@ def test_plugin_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     _write([source, yaml])
     (command,) = [block for block in _blocks("sh") if "--config-dir" in block]
     words = shlex.split(command)[3:]
-    assert run([*words, "trials=20", "n_jobs=1"]) == 0
+    assert run([*words, "trials=20", "n_jobs=1", "~sweep.figures"]) == 0
     summary = pd.read_csv("results/quick/summary.csv")
     beside = summary.groupby("family")["estimator"].unique()
     assert {"log_clip", "minimax"} <= set(beside["two_point_k2"])

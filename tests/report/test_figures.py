@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,28 +30,22 @@ def test_looks_do_not_depend_on_the_order() -> None:
     assert len({str(look) for look in looks("abcdef").values()}) == 6
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("run")
-    assert run([f"out={out}", "trials=40", "n_jobs=1"]) == 0
-    return out
+def test_figures_are_byte_identical_when_drawn_again(quick: Path, tmp_path: Path) -> None:
+    """One of each format."""
+    before = {path.name: path.read_bytes() for path in (quick / "figures").iterdir()}
+    kinds = ("pdf", "svg", "png")
+    names = ("worst_case", "exponents", "thresholds")
+    assert set(before) == {f"{name}.{kind}" for name in names for kind in kinds}
+    shutil.copytree(quick / "blocks", tmp_path / "blocks")
+    words = ["~sweep.figures.exponents", "~sweep.figures.thresholds"]
+    assert run([f"out={tmp_path}", "trials=40", "n_jobs=1", *words]) == 0
+    for kind in kinds:
+        name = f"worst_case.{kind}"
+        assert (tmp_path / "figures" / name).read_bytes() == before[name]
 
 
-def test_figures_are_byte_identical_when_drawn_again(folder: Path) -> None:
-    before = {path.name: path.read_bytes() for path in (folder / "figures").iterdir()}
-    assert set(before) == {
-        f"{name}.{kind}"
-        for name in ("worst_case", "exponents", "thresholds")
-        for kind in ("pdf", "svg", "png")
-    }
-    (folder / "manifest.json").unlink()
-    assert run([f"out={folder}", "trials=40", "n_jobs=1"]) == 0
-    after = {path.name: path.read_bytes() for path in (folder / "figures").iterdir()}
-    assert before == after
-
-
-def test_pdf_embeds_its_fonts_and_no_date(folder: Path) -> None:
-    pdf = (folder / "figures" / "worst_case.pdf").read_bytes()
+def test_pdf_embeds_its_fonts_and_no_date(quick: Path) -> None:
+    pdf = (quick / "figures" / "worst_case.pdf").read_bytes()
     assert b"/FontFile2" in pdf
     assert b"CreationDate" not in pdf
 
@@ -287,7 +282,7 @@ def test_errors_up_to_1e300_leave_the_frame(
         assert 0 < low < high < 1e30
         heights = np.concatenate([y for _, y in lines(ax).values()])
         assert high < np.nanmax(heights) < 1e40
-    if by == "k":  # neither does writing it overflow
+    if by == "k" and families == ["pair"]:  # neither does writing it overflow
         for path in save(Figure.build(spec, "at").draw(wild), tmp_path, "wild"):
             assert path.stat().st_size > 1000
 

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from page_folders import HOSTILE, MANIFEST, PAIR, write_run, write_table
 
-from dpbench.cli import run
 from dpbench.report.page import finished_runs, write_page
 from dpbench.report.page_marks import HEIGHT, WIDTH
 
@@ -330,14 +329,13 @@ def test_text_can_be_read_in_both_schemes(dark: bool) -> None:
             assert (pair[1] + 0.05) / (pair[0] + 0.05) >= 4.5, (name, paper)
 
 
-def test_the_page_of_a_real_run(tmp_path: Path) -> None:
-    assert run([f"out={tmp_path / 'quick'}", "trials=40", "n_jobs=1"]) == 0
-    target = write_page([tmp_path / "quick"], tmp_path / "page.html")
+def test_the_page_of_a_real_run(quick: Path, tmp_path: Path) -> None:
+    target = write_page([quick], tmp_path / "page.html")
     assert target.stat().st_size < 1_500_000
     page = Page(target)
     assert len(page.all("svg")) == 20
     assert len(page.all("img")) == 3
-    rows = len((tmp_path / "quick" / "summary.csv").read_text().splitlines()) - 1
+    rows = len((quick / "summary.csv").read_text().splitlines()) - 1
     assert page.data("run1-summary-data")["size"] == rows
 
 

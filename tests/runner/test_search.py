@@ -231,7 +231,7 @@ def test_noise_does_not_go_on_for_ever(trials: int) -> None:
     """A curve that is BETA everywhere, or nearly, says next to nothing: it ends all the same."""
     rng = np.random.default_rng(5)
     for curve in (lambda n: BETA, falling(1e4, 0.02), falling(1e4, 0.2)):
-        for _ in range(6):
+        for _ in range(3):
             # Below 100 nothing works: it is the way up that may be long.
             machine = Machine(lambda n, curve=curve: curve(n) if n >= 100 else 1.0, rng=rng)  # type: ignore[misc]
             search = searched(machine, start=10_000, trials=trials, largest=10**6)
@@ -245,12 +245,12 @@ def test_noise_does_not_go_on_for_ever(trials: int) -> None:
 def test_intervals_of_noisy_searches_cover() -> None:
     """The ends are the first n whose tests reject: looking again and again costs coverage."""
     rng = np.random.default_rng(6)
-    truth, hits, runs = 5000.0, 0, 120
+    truth, hits, runs = 5000.0, 0, 80
     for _ in range(runs):
         machine = Machine(falling(truth, 1.0), rng=rng)
         search = searched(machine, start=4000, trials=400)
         value, lower, upper = search.result()
         assert lower < value <= upper
         hits += lower <= truth <= upper
-    # At a true coverage of 0.92, fewer than 0.82 of 120 has probability 2e-4; the seed is fixed.
-    assert hits >= 0.82 * runs, hits / runs
+    # At a true coverage of 0.92, fewer than 64 of 80 has probability 2e-4; the seed is fixed.
+    assert hits >= 64, hits

@@ -1,0 +1,49 @@
+"""What tests of several folders or files share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dpbench.cli import run
+from dpbench.privacy import Budget, Ledger
+
+Floats = NDArray[np.float64]
+
+
+@dataclass
+class Step:
+    """One noisy release: what was paid, stated and released."""
+
+    budget: Budget
+    values: Floats
+    sensitivity: Any
+    released: Floats
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[Step]:
+    """The noisy releases of a test, one by one."""
+    found: list[Step] = []
+    real = Ledger.add_noise
+
+    def spy(self: Ledger, values: Floats, sensitivity: Any, **options: Any) -> Floats:
+        released = real(self, values, sensitivity, **options)
+        found.append(Step(self.budget, values.copy(), sensitivity, released.copy()))
+        return released
+
+    monkeypatch.setattr(Ledger, "add_noise", spy)
+    return found
+
+
+@pytest.fixture(scope="session")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished run of the sweep that runs by default, for tests to read."""
+    out = tmp_path_factory.mktemp("run") / "quick"
+    assert run([f"out={out}", "trials=40", "n_jobs=1"]) == 0
+    return out
