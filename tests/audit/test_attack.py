@@ -8,6 +8,7 @@ from itertools import islice
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.special import expit
 from scipy.stats import binom
 
 from dpbench.audit import attack
@@ -59,7 +60,7 @@ def _laplace_in_all_coordinates(rng: np.random.Generator, runs: int, side: int) 
 
 
 def _randomised_response(rng: np.random.Generator, runs: int, side: int) -> Floats:
-    told = rng.random(runs) < np.e / (1 + np.e)
+    told = rng.random(runs) < expit(1)
     return np.where(told, side, 1 - side).astype(float)
 
 
