@@ -46,7 +46,7 @@ test)
     "$venv/bin/ruff" format --check
     "$venv/bin/ruff" check
     "$venv/bin/mypy"
-    exec "$venv/bin/python" -m pytest -n auto --durations=10 "$@"
+    exec "$venv/bin/python" -m pytest -n auto --dist worksteal --durations=10 "$@"
     ;;
 python)
     set_up dev

@@ -110,10 +110,10 @@ class Store:
             values = {name: table[name].to_numpy().reshape(shape) for name in (*METRICS, *known)}
             coded = table["message"].combine_chunks()
             code = coded.indices.to_numpy().reshape(shape)[..., 0]
-        except (OSError, pa.ArrowException, KeyError, ValueError) as error:
+            texts = coded.dictionary.to_pylist()
+            failed = {(int(i), int(j)): texts[code[i, j]] for i, j in np.ndindex(shape[:2])}
+        except (OSError, pa.ArrowException, LookupError, ValueError) as error:
             raise CorruptBlockError(f"{path.name}: {str(error).splitlines()[0]}") from error
-        texts = coded.dictionary.to_pylist()
-        failed = {(int(i), int(j)): texts[code[i, j]] for i, j in np.ndindex(shape[:2])}
         return BlockResult(values, {index: text for index, text in failed.items() if text})
 
 
