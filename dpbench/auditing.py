@@ -88,8 +88,8 @@ class AuditSettings:
 @validated
 class _Spec:
     name: Annotated[str, Field(pattern=r"^[\w-]+$")]
-    estimators: dict[str, Any]
-    budgets: dict[str, Any]
+    estimators: Annotated[dict[str, Any], Field(min_length=1)]
+    budgets: Annotated[dict[str, Any], Field(min_length=1)]
     audit: dict[str, Any]
 
 

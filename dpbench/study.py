@@ -191,9 +191,9 @@ class Study:
     def _replay(self, name: str) -> int:
         """Run the failure of that name again and show its traceback; nothing is written."""
         n = int(name.partition("n")[2])  # a direct search goes beyond the grid
-        trials = [request.trials or 0 for request in self.complexity.values()]
+        trials = [request.trials for request in self.complexity.values()]
         cells = (
-            cell_at(c.family_label, c.family, n, c.settings, max(c.trials, *trials, 0))
+            cell_at(c.family_label, c.family, n, c.settings, max([c.trials, *trials]))
             for c in self.cells
         )
         tasks = (task for cell in cells for task in cell.tasks(self.options.seed))

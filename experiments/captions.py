@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from dpbench.complexity import SampleComplexity
-from dpbench.report.figures import Figure, axis_label
+from dpbench.report.figures import NOTIONS, Figure, axis_label
 from dpbench.runner.plan import Sweep, pick
 from dpbench.selection import rows_about
 
@@ -39,7 +39,6 @@ AXES = {
     "rounds": "the number of rounds",
     "buckets": "the number of buckets",
 }
-NOTIONS = {"pure": "pure DP", "zcdp": "zCDP", "approx": "approximate DP"}
 
 
 @dataclass(frozen=True)

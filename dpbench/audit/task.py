@@ -74,7 +74,7 @@ def audit(task: AuditTask) -> list[dict[str, Any]]:
     list of dict
         A row of `COLUMNS` for each pair. ``claimed`` and ``lower_bound`` are epsilon, rho under
         zCDP. The verdict is ``refuted`` if the bound exceeds the claim, else ``not refuted``;
-        ``failed`` if the estimator raised on both datasets.
+        ``failed`` if it raised in every run, on both datasets.
     """
     claimed = task.budget.amounts[0]
     rows = []
@@ -93,7 +93,7 @@ def audit(task: AuditTask) -> list[dict[str, Any]]:
 
 
 def _audited(task: AuditTask, pair: Pair) -> float | None:
-    """The lower bound; None if the estimator raised on both datasets."""
+    """The lower bound; None if the estimator raised in every run."""
     name = (
         task.seed,
         task.runs,  # more runs are another look, not these and some more

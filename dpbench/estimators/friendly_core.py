@@ -270,7 +270,8 @@ class FriendlyCoreMean(Estimator):
         # The first m records are friends, the others alone: W = m (2m - n - 1)/(n - 1).
         first, _ = _cut(Ledger(budget, np.random.default_rng(0)), self.composition)
         assert isinstance(budget, ApproxDP)
-        bound = float(first.budget.noise_tail(np.asarray(budget.delta / 2), 3.0, 3.0))
+        upper = np.asarray(budget.delta / 2)
+        bound = float(first.budget.noise_tail(upper, WEIGHT_STEP, WEIGHT_STEP))
         total = m * (2 * m - n - 1) / (n - 1) - bound
         held = int(m[np.argmin(np.abs(total - max(3.0, self.threshold * n)))])
         scattered = np.where(m <= held, 0.0, 10.0 * r * m)

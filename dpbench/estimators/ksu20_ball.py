@@ -165,7 +165,7 @@ class KSU20BallMean(Estimator):
         rows = np.where(inside & (np.arange(n) >= n - half), -0.9 * r, 0.0)[:, None] * axis
         rows[~inside] = 2 * r * axis
         return [
-            Pair.replacing("across_the_surface", np.zeros((n, d)) * axis, n - 1, 1.1 * r * axis),
+            Pair.replacing("across_the_surface", np.zeros((n, d)), n - 1, 1.1 * r * axis),
             Pair.replacing("into_the_ball", rows, n - 1, 0.9 * r * axis),
         ]
 

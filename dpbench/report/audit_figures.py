@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dpbench.report.audit_text import strongest
-from dpbench.report.figures import legend
+from dpbench.report.figures import NOTIONS, legend
 
 if TYPE_CHECKING:  # drawing libraries load when the first figure is drawn
     from matplotlib.figure import Figure as Canvas
@@ -18,7 +18,6 @@ __all__ = ["bounds_figure", "spaced"]
 
 # Inches for a row, and for everything else.
 ROW, FRAME = 0.155, 0.95
-NOTIONS = {"pure": "pure DP", "zcdp": "zCDP", "approx": "approximate DP"}
 
 
 def spaced(label: str) -> str:

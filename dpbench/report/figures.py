@@ -26,6 +26,7 @@ __all__ = [
     "BOUND",
     "GUIDE",
     "GUIDE_DASHES",
+    "NOTIONS",
     "THEORY",
     "Asked",
     "Figure",
@@ -71,6 +72,7 @@ INTERVALS = {
     "trimmed_mean": "95 per cent intervals of the trimmed mean, 1.96 standard errors to each side",
     **dict.fromkeys(("miss_rate", "failure_rate"), "Jeffreys' 95 per cent intervals of the share"),
 }
+NOTIONS = {"pure": "pure DP", "zcdp": "zCDP", "approx": "approximate DP"}
 NORMAL = 1.96  # the 0.975 quantile of a normal law
 METRIC_NAMES = {
     "q90": "error (0.9 quantile)",
