@@ -41,7 +41,7 @@ TINY_AUDIT: dict[str, Any] = {
 PLUGIN = """
 import numpy as np
 from typing import ClassVar
-from dpbench import Estimate, Estimator, Pair_, validated
+from dpbench import Estimate, Estimator, validated
 
 
 @validated
@@ -57,7 +57,7 @@ class Mine(Estimator):
 
     def audit_pairs(self, n, d, budget):
         {pairs}
-""".replace(", Pair_", "")
+"""
 
 
 def _plugin(bench: Bench, pairs: str = "return []") -> None:
@@ -237,6 +237,7 @@ BAD: list[tuple[list[str], list[str]]] = [
     (["+sweep.estimators.free={kind: empirical_mean}"], ["sweep.estimators.free", "no case"]),
     (["+sweep.families={}"], ["sweep.families", "choose from"]),
     (["sweep.budgets.pure.epsilon=0"], ["sweep.budgets.pure.epsilon: 0"]),
+    (["~sweep.estimators.clipped", "~sweep.estimators.binary"], ["sweep.estimators"]),
     (["trials=99"], ["trials: 99", "100"]),
     (["track=check"], ["track"]),
 ]
