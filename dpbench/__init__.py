@@ -1,7 +1,7 @@
 """dpbench: reproducible benchmarks of differentially private mean estimation."""
 
 from dpbench.estimators import Estimate, Estimator, release
-from dpbench.parameters import ConfigError, validated
+from dpbench.registry import ConfigError, validated
 from dpbench.privacy import ZCDP, ApproxDP, Ledger, NonPrivate, PureDP
 
 __version__ = "0.1.0"

@@ -22,7 +22,7 @@ from dpbench.audit.task import COLUMNS, AuditTask, audit
 from dpbench.config import Settings, command_line
 from dpbench.estimators import Estimator
 from dpbench.files import atomic
-from dpbench.parameters import ConfigError, from_mapping, validated
+from dpbench.registry import ConfigError, from_mapping, validated
 from dpbench.privacy import Budget
 from dpbench.privacy.neighbours import Pair
 from dpbench.report.audit_figures import bounds_figure

@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_info
 from dpbench.analysis.tracking import KEY
 from dpbench.config import conf_folder
 from dpbench.files import atomic
-from dpbench.parameters import ConfigError, canonical
+from dpbench.registry import ConfigError, canonical
 from dpbench.runner.manifest import provenance
 from dpbench.runner.plan import Cell
 from dpbench.runner.store import Store, source_digest

@@ -21,7 +21,7 @@ from dpbench.config import (
     load_plugins,
     multirun,
 )
-from dpbench.parameters import ConfigError, from_mapping
+from dpbench.registry import ConfigError, from_mapping
 
 if TYPE_CHECKING:
     from dpbench.auditing import Audit

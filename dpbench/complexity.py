@@ -12,7 +12,7 @@ from scipy.special import chdtri
 
 from dpbench.analysis.sample_complexity import sample_complexity
 from dpbench.analysis.worst_case import BUDGET
-from dpbench.parameters import ConfigError, validated
+from dpbench.registry import ConfigError, validated
 from dpbench.runner.block import Setting
 from dpbench.runner.collect import Collected
 from dpbench.runner.plan import Cell, Sweep, largest_n

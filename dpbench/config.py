@@ -22,7 +22,7 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import Field, field_validator
 from yaml import YAMLError
 
-from dpbench.parameters import ConfigError, validated
+from dpbench.registry import ConfigError, validated
 from dpbench.runner.execute import Runner
 
 __all__ = [

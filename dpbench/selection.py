@@ -10,7 +10,7 @@ import pandas as pd
 
 from dpbench.analysis.claims import SPANNING, Claim, axis, curve_columns
 from dpbench.analysis.worst_case import BUDGET, under
-from dpbench.parameters import ConfigError
+from dpbench.registry import ConfigError
 from dpbench.privacy import NonPrivate
 from dpbench.runner.block import Setting
 from dpbench.runner.plan import Cell, Sweep, pick

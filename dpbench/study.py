@@ -18,7 +18,7 @@ from dpbench.complexity import SampleComplexity, measure
 from dpbench.config import Settings, SweepSettings, command_line
 from dpbench.files import atomic
 from dpbench.finished import fingerprint, previous, stamps
-from dpbench.parameters import ConfigError, from_mapping
+from dpbench.registry import ConfigError, from_mapping
 from dpbench.report import (
     error_figures,  # noqa: F401 (its figures enter the registry)
     parameter_figures,  # noqa: F401

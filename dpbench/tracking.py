@@ -14,7 +14,7 @@ from dpbench.analysis.tracking import LEAST_TRIALS, compare
 from dpbench.baseline import Baseline, Origin, baseline_path, errors_of
 from dpbench.config import Settings
 from dpbench.files import atomic
-from dpbench.parameters import ConfigError
+from dpbench.registry import ConfigError
 from dpbench.report.tracking_text import FAILING, junit, markdown
 from dpbench.runner.plan import Cell
 from dpbench.runner.run import RunOptions, check_writable

@@ -22,7 +22,7 @@ from dpbench.analysis.claims import Claim, evaluate
 from dpbench.cli import run
 from dpbench.complexity import SampleComplexity
 from dpbench.files import atomic
-from dpbench.parameters import ConfigError, from_mapping
+from dpbench.registry import ConfigError, from_mapping
 from dpbench.report.figures import Asked, Figure, Results, number_text
 from dpbench.runner.plan import Sweep
 from dpbench.selection import rows_about, shares_data, with_parameters

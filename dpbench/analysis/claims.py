@@ -25,7 +25,7 @@ from dpbench.analysis.summary import (
     rate_replicates,
 )
 from dpbench.analysis.worst_case import BUDGET, CURVE, held_out, held_out_cell, worst_case
-from dpbench.parameters import validated
+from dpbench.registry import validated
 from dpbench.theory.lower_bounds import BETA
 from dpbench.theory.theorems import THEOREMS, Theorem
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbench.estimators import Estimate, Estimator
-from dpbench.parameters import Registered, validated
+from dpbench.registry import Registered, validated
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.neighbours import Pair
 from dpbench.samples import DenseSample, Sample

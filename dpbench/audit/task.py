@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpbench.audit.attack import PILOT, Released, lower_bound
 from dpbench.estimators import Estimator
-from dpbench.parameters import canonical
+from dpbench.registry import canonical
 from dpbench.privacy import Budget, Ledger
 from dpbench.privacy.neighbours import Pair
 from dpbench.runner.block import BLOCK_NUMBERS, steady

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from dpbench.parameters import MomentOrder, Registered, validated
+from dpbench.registry import MomentOrder, Registered, validated
 from dpbench.samples import DenseSample, Sample
 from dpbench.samples.base import Floats
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from scipy.special import beta, gammaln, hyp1f1, hyp2f1, ndtr
 
 from dpbench.distributions.base import LocationScale
-from dpbench.parameters import validated
+from dpbench.registry import validated
 
 __all__ = ["ContaminatedGaussian", "Gaussian", "Pareto", "StudentT"]
 

@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from dpbench.distributions.base import Distribution
-from dpbench.parameters import MomentOrder, validated
+from dpbench.registry import MomentOrder, validated
 from dpbench.samples import CountedSample
 
 __all__ = ["Bernoulli", "TwoPoint"]

@@ -17,7 +17,7 @@ from pydantic import ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from dpbench.distributions.base import Distribution
-from dpbench.parameters import validated
+from dpbench.registry import validated
 from dpbench.samples import CountedSample, DenseSample
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from scipy.fft import dct
 
 from dpbench.distributions.base import Distribution, LocationScale
 from dpbench.distributions.continuous import StudentT
-from dpbench.parameters import MomentOrder, validated
+from dpbench.registry import MomentOrder, validated
 from dpbench.samples import DenseSample, Sample
 from dpbench.samples.base import Floats
 from dpbench.seeds import stream

@@ -13,7 +13,7 @@ from pydantic import Field
 from dpbench.distributions.base import Distribution
 from dpbench.distributions.continuous import Gaussian
 from dpbench.distributions.multivariate import Dimension
-from dpbench.parameters import MomentOrder, validated
+from dpbench.registry import MomentOrder, validated
 from dpbench.samples import SparseSample
 from dpbench.samples.base import Floats
 from dpbench.seeds import stream

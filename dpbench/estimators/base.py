@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpbench.parameters import Registered
+from dpbench.registry import Registered
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP
 from dpbench.privacy.neighbours import Pair
 from dpbench.samples import DenseSample, Sample

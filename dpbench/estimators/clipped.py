@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from dpbench.estimators.base import Estimate, Estimator
-from dpbench.parameters import validated
+from dpbench.registry import validated
 from dpbench.privacy import Budget, Ledger
 from dpbench.samples import Sample
 

@@ -17,7 +17,7 @@ from pydantic import model_validator
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.gaussian import Positive
 from dpbench.estimators.shrinking import Rounds, shares
-from dpbench.parameters import Probability, Radius, validated
+from dpbench.registry import Probability, Radius, validated
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger
 from dpbench.samples import Sample
 

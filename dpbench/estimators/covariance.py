@@ -17,7 +17,7 @@ from pydantic import Field
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.coinpress import gaussian_norm, schedule, shrinking_balls, under_zcdp
 from dpbench.estimators.shrinking import Rounds, shares
-from dpbench.parameters import Probability, Radius, validated
+from dpbench.registry import Probability, Radius, validated
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger
 from dpbench.samples import DenseSample, Sample
 from dpbench.samples.rows import norms

@@ -63,7 +63,7 @@ from pydantic import Field
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.friends import clusters_match, count_friends, count_within
 from dpbench.estimators.gaussian import Positive
-from dpbench.parameters import Probability, validated
+from dpbench.registry import Probability, validated
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.neighbours import Pair
 from dpbench.samples import DenseSample, Sample

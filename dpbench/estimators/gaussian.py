@@ -18,7 +18,7 @@ from pydantic import Field
 
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.clipped import noisy_clipped_mean
-from dpbench.parameters import Probability, Radius, validated
+from dpbench.registry import Probability, Radius, validated
 from dpbench.privacy import Budget, Ledger
 from dpbench.privacy.quantile import private_quantile
 from dpbench.samples import Sample

@@ -24,7 +24,7 @@ from pydantic import Field
 
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.clipped import noisy_clipped_mean
-from dpbench.parameters import MomentOrder, Probability, Radius, validated
+from dpbench.registry import MomentOrder, Probability, Radius, validated
 from dpbench.privacy import Budget, Ledger
 from dpbench.samples import Sample
 

@@ -19,7 +19,7 @@ from pydantic import Field, model_validator
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.estimators.gaussian import Positive, gaussian_tail
-from dpbench.parameters import Probability, Radius, validated
+from dpbench.registry import Probability, Radius, validated
 from dpbench.privacy import ApproxDP, Budget, Ledger
 from dpbench.privacy.histogram import L1, L2, audit_pairs, fullest_bin, stability_threshold
 from dpbench.privacy.neighbours import Pair

@@ -19,7 +19,7 @@ from scipy.optimize import brentq
 
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.clipped import noisy_clipped_mean
-from dpbench.parameters import MomentOrder, Probability, Radius, validated
+from dpbench.registry import MomentOrder, Probability, Radius, validated
 from dpbench.privacy import ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.histogram import L1, L2, audit_pairs, fullest_bin, stability_threshold
 from dpbench.privacy.neighbours import Pair

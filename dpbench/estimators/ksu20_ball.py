@@ -26,7 +26,7 @@ from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.coinpress import under_zcdp
 from dpbench.estimators.heavy_tailed import worst_clipping_bias
 from dpbench.estimators.ksu20 import Alpha, Constants, KSU20Mean
-from dpbench.parameters import MomentOrder, Probability, Radius, validated
+from dpbench.registry import MomentOrder, Probability, Radius, validated
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger
 from dpbench.privacy.neighbours import Pair
 from dpbench.samples import Sample

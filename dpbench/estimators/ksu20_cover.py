@@ -35,7 +35,7 @@ from scipy.optimize import brentq
 from dpbench.estimators import ksu20
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.heavy_tailed import worst_clipping_bias
-from dpbench.parameters import MomentOrder, Probability, Radius, validated
+from dpbench.registry import MomentOrder, Probability, Radius, validated
 from dpbench.privacy import Budget, Ledger, PureDP
 from dpbench.samples import Sample
 

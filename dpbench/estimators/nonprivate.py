@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from dpbench.estimators.base import Estimate, Estimator
-from dpbench.parameters import validated
+from dpbench.registry import validated
 from dpbench.privacy import Budget, Ledger, NonPrivate
 from dpbench.samples import Sample
 

@@ -24,7 +24,7 @@ from pydantic import Field, field_validator, model_validator
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.estimators.friendly_core import friendly_mean
-from dpbench.parameters import validated
+from dpbench.registry import validated
 from dpbench.privacy import ApproxDP, Budget, Ledger, NonPrivate
 from dpbench.privacy.histogram import fullest_bin
 from dpbench.privacy.quantile import private_quantile

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 from scipy.special import ndtri
 
-from dpbench.parameters import Registered, validated_positional
+from dpbench.registry import Registered, validated_positional
 from dpbench.privacy.gaussian import analytic_sd
 
 __all__ = ["ZCDP", "ApproxDP", "Budget", "NonPrivate", "PureDP"]

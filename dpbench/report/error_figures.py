@@ -10,7 +10,7 @@ import pandas as pd
 from pydantic import Field
 
 from dpbench.estimators.heavy_tailed import HeavyTailedMean, worst_clipping_bias
-from dpbench.parameters import ConfigError, validated
+from dpbench.registry import ConfigError, validated
 from dpbench.privacy import Budget
 from dpbench.report.figures import (
     BOUND,

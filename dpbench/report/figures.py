@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from dpbench.analysis.worst_case import under
-from dpbench.parameters import Registered
+from dpbench.registry import Registered
 from dpbench.privacy import Budget
 from dpbench.runner.plan import Sweep
 

@@ -14,7 +14,7 @@ from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
 from dpbench.files import atomic
-from dpbench.parameters import ConfigError
+from dpbench.registry import ConfigError
 from dpbench.report.page_marks import HEIGHT, WIDTH
 from dpbench.report.page_run import CLAIM_TONES, Run, read_manifest, read_run
 

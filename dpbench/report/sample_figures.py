@@ -9,7 +9,7 @@ import pandas as pd
 from pydantic import Field
 
 from dpbench.analysis.worst_case import under
-from dpbench.parameters import ConfigError, validated
+from dpbench.registry import ConfigError, validated
 from dpbench.report.figures import (
     GUIDE,
     GUIDE_DASHES,

@@ -16,7 +16,7 @@ from threadpoolctl import ThreadpoolController
 
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimate, Estimator
-from dpbench.parameters import canonical
+from dpbench.registry import canonical
 from dpbench.privacy import Budget, Ledger
 from dpbench.samples import Sample
 from dpbench.seeds import digest, stream

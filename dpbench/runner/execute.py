@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import joblib
 from pydantic import Field
 
-from dpbench.parameters import ConfigError, validated
+from dpbench.registry import ConfigError, validated
 
 __all__ = ["Runner", "compute"]
 

@@ -14,7 +14,7 @@ from pydantic import Discriminator, Field, Tag
 
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
-from dpbench.parameters import ConfigError, Registered, canonical, from_mapping, validated
+from dpbench.registry import ConfigError, Registered, canonical, from_mapping, validated
 from dpbench.privacy import Budget, NonPrivate
 from dpbench.runner.block import BLOCK_NUMBERS, BlockTask, Setting, block_trials
 from dpbench.seeds import digest

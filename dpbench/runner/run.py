@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Self
 
 from dpbench.config import Settings
-from dpbench.parameters import ConfigError
+from dpbench.registry import ConfigError
 from dpbench.runner.block import BlockResult, BlockTask, run_block
 from dpbench.runner.collect import Collected, Metrics, collect, join
 from dpbench.runner.execute import Runner, compute

@@ -27,7 +27,7 @@ NUMERICAL = (
     "privacy",
     "estimators",
     "seeds.py",
-    "parameters.py",
+    "registry.py",
     "runner/block.py",
 )
 

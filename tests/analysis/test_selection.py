@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from dpbench.analysis.claims import Claim
-from dpbench.parameters import ConfigError
+from dpbench.registry import ConfigError
 from dpbench.runner.plan import Sweep, make_cells
 from dpbench.selection import check_claim, with_parameters
 

@@ -20,7 +20,7 @@ from dpbench.estimators import (
     KSU20Range,
     SubsampleAggregate,
 )
-from dpbench.parameters import Registered
+from dpbench.registry import Registered
 from dpbench.privacy import ZCDP, ApproxDP, Budget, PureDP, budgets, histogram
 from dpbench.privacy.neighbours import Pair
 from dpbench.samples import Sample

@@ -56,7 +56,7 @@ PLUGIN = """
 from typing import ClassVar
 import numpy as np
 from dpbench import Estimate, Estimator, PureDP
-from dpbench.parameters import validated
+from dpbench.registry import validated
 
 
 @validated

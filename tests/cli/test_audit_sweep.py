@@ -20,7 +20,7 @@ from dpbench.audit.task import COLUMNS
 from dpbench.auditing import AuditSettings, _tasks
 from dpbench.config import conf_folder
 from dpbench.estimators import Estimate, Estimator
-from dpbench.parameters import ConfigError, from_mapping
+from dpbench.registry import ConfigError, from_mapping
 from dpbench.privacy import ZCDP, ApproxDP, NonPrivate, PureDP
 
 from .conftest import Bench, unusable

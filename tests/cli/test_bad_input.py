@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dpbench.parameters import ConfigError
+from dpbench.registry import ConfigError
 
 from .conftest import FIGURE, Bench, unusable
 

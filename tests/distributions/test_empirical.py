@@ -25,7 +25,7 @@ from scipy import stats
 import dpbench
 from dpbench.distributions import Distribution, Empirical
 from dpbench.distributions.empirical import MOST_ATOMS
-from dpbench.parameters import ConfigError
+from dpbench.registry import ConfigError
 from dpbench.samples import CountedSample, DenseSample
 
 BIG = 10**12

@@ -28,7 +28,7 @@ from dpbench.distributions import (
     StudentT,
 )
 from dpbench.distributions.sparse import MOST_WORDS, code_word
-from dpbench.parameters import ConfigError
+from dpbench.registry import ConfigError
 from dpbench.samples import DenseSample, SparseSample
 
 Floats = NDArray[np.float64]

@@ -22,7 +22,7 @@ from dpbench.estimators import (
     covariance,
 )
 from dpbench.estimators.coinpress import schedule
-from dpbench.parameters import canonical
+from dpbench.registry import canonical
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger
 from dpbench.runner.block import BlockTask, Setting, run_block
 from dpbench.samples import DenseSample

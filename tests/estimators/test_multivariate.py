@@ -35,7 +35,7 @@ from dpbench.estimators import (
 from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.estimators.friendly_core import friendly_mean
 from dpbench.estimators.heavy_tailed import worst_clipping_bias
-from dpbench.parameters import ConfigError
+from dpbench.registry import ConfigError
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP
 from dpbench.privacy.histogram import fullest_bin
 from dpbench.privacy.quantile import private_quantile

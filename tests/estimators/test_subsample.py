@@ -22,7 +22,7 @@ from dpbench.estimators import (
     SubsampleTest,
     TrimmedMean,
 )
-from dpbench.parameters import ConfigError
+from dpbench.registry import ConfigError
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.samples import CountedSample, DenseSample, Sample
 

@@ -17,7 +17,7 @@ import dpbench.study  # noqa: F401  (its figures enter the registry)
 from dpbench.cli import run
 from dpbench.complexity import SampleComplexity, measure
 from dpbench.config import composed
-from dpbench.parameters import ConfigError, from_mapping
+from dpbench.registry import ConfigError, from_mapping
 from dpbench.report.figures import Asked, Figure, Results
 from dpbench.report.style import looks, save, use_style
 from dpbench.runner.block import run_block

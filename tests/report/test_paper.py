@@ -15,7 +15,7 @@ import pytest
 from matplotlib.image import imread
 
 from dpbench.config import composed
-from dpbench.parameters import ConfigError
+from dpbench.registry import ConfigError
 from dpbench.report.figures import Figure
 from dpbench.report.style import natural
 from dpbench.runner.plan import Sweep, pick

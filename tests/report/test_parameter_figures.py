@@ -15,7 +15,7 @@ from matplotlib.figure import Figure as Canvas
 
 import dpbench.study  # noqa: F401  (its figures enter the registry)
 from dpbench.analysis.claims import Claim, evaluate
-from dpbench.parameters import ConfigError
+from dpbench.registry import ConfigError
 from dpbench.report.figures import Asked, Figure, Results
 from dpbench.report.style import use_style
 from dpbench.runner.block import run_block

@@ -27,7 +27,7 @@ from dpbench.estimators import (
     LearnedGaussian,
     ShrinkingIntervals,
 )
-from dpbench.parameters import validated
+from dpbench.registry import validated
 from dpbench.privacy import ApproxDP, Ledger, NonPrivate, PureDP
 from dpbench.runner.block import (
     EXTRAS,
@@ -71,7 +71,7 @@ def test_errors_come_apart() -> None:
 
 def repr_of(law: Distribution) -> str:
     """The name that seeds the law's data."""
-    from dpbench.parameters import canonical
+    from dpbench.registry import canonical
 
     return canonical(law)
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dpbench.parameters import ConfigError
+from dpbench.registry import ConfigError
 from dpbench.runner.block import BLOCK_TRIALS
 from dpbench.runner.plan import Cell, Grid, Part, Sweep, make_cells, pick
 

@@ -30,7 +30,7 @@ from dpbench.estimators import (
     Estimator,
     FriendlyCoreMean,
 )
-from dpbench.parameters import ConfigError, canonical, from_mapping, validated
+from dpbench.registry import ConfigError, canonical, from_mapping, validated
 from dpbench.privacy import ZCDP, ApproxDP, Ledger, NonPrivate, PureDP
 from dpbench.runner.block import (
     BLOCK_NUMBERS,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpbench.distributions import ProductTwoPoint, SignedTwoPoint, TwoPoint
-from dpbench.parameters import ConfigError
+from dpbench.registry import ConfigError
 from dpbench.privacy import ZCDP, ApproxDP, PureDP
 from dpbench.theory.families import (
     ProductTwoPointFamily,
