@@ -13,10 +13,10 @@ import dataclasses
 import inspect
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, Self, TypeVar, dataclass_transform
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import PlainValidator, ConfigDict, Field, ValidationError
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "Registered",
     "canonical",
     "from_mapping",
+    "named",
     "validated",
     "validated_positional",
 ]
@@ -76,6 +77,9 @@ def _one_line(error: ValidationError, where: str = "") -> str:
     # pydantic's own steps into a union carry brackets or a class name: they are no keys
     path = [str(p) for p in first["loc"] if re.fullmatch(r"[a-z0-9_]+", str(p))]
     key = _path(where, *path)
+    inner = first.get("ctx", {}).get("error")
+    if isinstance(inner, ConfigError):  # of something that is built inside: it begins with its key
+        return f"{key}.{inner}"
     if first["type"] in {"missing", "missing_argument"}:
         return f"{key}: this key is required"
     if first["type"] in {"unexpected_keyword_argument", "extra_forbidden"}:
@@ -94,11 +98,15 @@ def _path(*keys: str) -> str:
 def from_mapping(cls: type[T], spec: Any, where: str) -> T:
     """Make a `cls` from the keys of `spec`, which stands at `where` in the configuration.
 
+    What is one already is taken as it is.
+
     Raises
     ------
     ConfigError
         If `spec` is no mapping, or a key is missing, unknown or invalid.
     """
+    if isinstance(spec, cls):
+        return spec
     if not isinstance(spec, Mapping):
         raise ConfigError(f"{where}: {spec!r}: expected a mapping")
     for field in dataclasses.fields(cls):  # type: ignore[arg-type]
@@ -114,6 +122,28 @@ def from_mapping(cls: type[T], spec: Any, where: str) -> T:
         if text.endswith(UNKNOWN):
             text += f"; choose from {', '.join(f.name for f in dataclasses.fields(cls))}"  # type: ignore[arg-type]
         raise ConfigError(text) from error
+
+
+def named(make: Callable[[Any, str], Any], pattern: str = "") -> Any:
+    """A validator for a mapping of names to what `make` makes of their entries.
+
+    Parameters
+    ----------
+    make : callable
+        Of an entry and of its key, for messages.
+    pattern : str
+        What a name begins with; it may be a file's.
+    """
+
+    def build(entries: Any) -> Any:
+        if not isinstance(entries, Mapping):
+            raise ValueError("expected a mapping of names")  # noqa: TRY004, pydantic's
+        for name in entries:
+            if not re.match(pattern, str(name)):
+                raise ValueError(f"{name!r}: a name should match {pattern!r}")
+        return {str(name): make(one, str(name)) for name, one in entries.items()}
+
+    return PlainValidator(build)
 
 
 def canonical(instance: Any) -> str:
@@ -145,36 +175,37 @@ class Registered:
     """Base of the classes that a configuration can name.
 
     A direct subclass of `Registered` opens a registry of its own; every public class
-    below it is entered there under its name in snake case.
+    below it is entered there under its name in snake case, or under the `kind` that it gives.
     """
 
     _registry: ClassVar[dict[str, type[Any]]]
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, kind: str | None = None, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if Registered in cls.__bases__:
             cls._registry = {}
         elif not cls.__name__.startswith("_"):
-            name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
+            name = kind or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
             known = cls._registry.get(name)
             if known is not None and known.__module__ != cls.__module__:
                 raise ConfigError(
                     f"{cls.__module__}.{cls.__name__}: the name {name!r} is taken by "
-                    f"{known.__module__}.{known.__name__}"
+                    f"{known.__module__}.{known.__name__}; write class {cls.__name__}(..., "
+                    f"kind='another_name')"
                 )
             cls._registry[name] = cls
 
     @classmethod
-    def _kinds(cls) -> dict[str, type[Self]]:
-        """The registered classes that can be made."""
+    def kinds(cls) -> dict[str, type[Self]]:
+        """The registered classes that can be made, by name."""
         return {name: one for name, one in cls._registry.items() if not inspect.isabstract(one)}
 
     @classmethod
     def find(cls, spec: Mapping[str, Any]) -> type[Self] | None:
         """The registered class that `spec` names, if any; nothing is imported."""
         if "_target_" not in spec:
-            return cls._kinds().get(str(spec.get("kind")))
-        for known in cls._kinds().values():
+            return cls.kinds().get(str(spec.get("kind")))
+        for known in cls.kinds().values():
             package = known.__module__.rpartition(".")[0]
             if str(spec["_target_"]) in {
                 f"{at}.{known.__name__}" for at in (known.__module__, package)
@@ -195,8 +226,13 @@ class Registered:
             raise ConfigError(f"{where}: {spec!r}: expected a mapping with a key 'kind'")
         found = cls.find(spec)
         if found is not None:
+            if "__dataclass_fields__" not in vars(found):
+                raise ConfigError(
+                    f"{where}: {found.__module__}.{found.__name__} does not check its parameters; "
+                    "write @validated above the class"
+                )
             return found
-        choices = ", ".join(sorted(cls._kinds()))
+        choices = ", ".join(sorted(cls.kinds()))
         if "_target_" in spec:
             raise ConfigError(
                 f"{where}._target_: {spec['_target_']!r}: refused; only classes of dpbench and of "
@@ -207,13 +243,13 @@ class Registered:
         raise ConfigError(f"{where}.kind: {spec['kind']!r}: choose from {choices}")
 
     @classmethod
-    def build(cls, spec: Mapping[str, Any], where: str) -> Self:
+    def build(cls, spec: Any, where: str) -> Self:
         """Make the instance that `spec` describes.
 
         Parameters
         ----------
-        spec : mapping
-            ``kind`` (or ``_target_``) and the parameters.
+        spec : mapping or instance
+            ``kind`` (or ``_target_``) and the parameters; an instance is taken as it is.
         where : str
             The path of `spec` in the configuration, for messages.
 
@@ -222,6 +258,8 @@ class Registered:
         ConfigError
             If the name is unknown or a parameter is missing, unknown or invalid.
         """
+        if isinstance(spec, cls):  # made in Python
+            return spec
         chosen = cls.lookup(spec, where)
         given = {key: value for key, value in spec.items() if key not in {"kind", "_target_"}}
         return from_mapping(chosen, given, where)

@@ -1,8 +1,9 @@
-"""Claims: what a theorem predicts against what was measured."""
+"""Claims: what a theorem predicts against what was measured. One class for each kind."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -17,126 +18,195 @@ from dpbench.analysis.exponents import (
     direct_exponent,
     interval,
 )
-from dpbench.analysis.sample_complexity import joint_replicates, sample_complexity
-from dpbench.analysis.summary import (
-    level,
-    mean_replicates,
-    quantile_replicates,
-    rate_replicates,
-)
-from dpbench.analysis.worst_case import BUDGET, CURVE, held_out, held_out_cell, worst_case
-from dpbench.registry import validated
+from dpbench.analysis.resample import replicates
+from dpbench.analysis.results import Results
+from dpbench.analysis.smallest_n import smallest_n
+from dpbench.analysis.worst_case import CURVE, held_out_key, held_out_member, worst_case
+from dpbench.columns import BUDGET, Selection
+from dpbench.metrics import METRICS, VARIABLES
+from dpbench.registry import ConfigError, from_mapping, validated
+from dpbench.runner.plan import Sweep
 from dpbench.theory.lower_bounds import BETA
 from dpbench.theory.theorems import THEOREMS, Theorem
 
-__all__ = ["COLUMNS", "SPANNING", "Claim", "axis", "curve_columns", "evaluate", "verdict"]
+__all__ = ["COLUMNS", "Claim", "Exponent", "Factor", "Limit", "Ratio", "SmallestN", "build_claim"]
 
 Floats = NDArray[np.float64]
 Alpha = Annotated[float, Field(gt=0)]
-Labels = Annotated[list[str], Field(min_length=1)]
+Curves = tuple[pd.DataFrame, Floats]
 
-COLUMNS = (
-    "claim",
-    "source",
-    "estimator",
-    "distribution",
-    "variable",
-    "metric",
-    "predicted",
-    "measured",
-    "low",
-    "high",
-    "tolerance",
-    "verdict",
-)
+COLUMNS = [
+    "claim", "source", "estimator", "distribution", "variable", "metric", "predicted", "measured",
+    "low", "high", "tolerance", "verdict", *BUDGET, "n_low", "n_high",
+]  # fmt: skip
 UNKNOWN = Measured(np.nan, np.nan, np.nan)
 # With fewer trials the largest error is below the 0.9 quantile with probability above 2.5%: no
 # interval for it has an upper end.
 LEAST_TRIALS = 36
-# Columns of a summary that claims read as they are.
-SUMMARISED = ("lower_bound", "mean_error")
-# Variables that one curve holds several values of, other than n and alpha.
-SPANNING = ("epsilon", "rho", "delta", "radius", "log_radius", "d", "norm")
 
 
 @validated
-class Claim:
+class Claim(Selection, ABC):
     """A theorem, and the estimators, families and regime that it is tested on.
 
     Parameters
     ----------
     theorem : str
         A name in `dpbench.theory.theorems.THEOREMS`.
-    families, estimators, budgets : list of str
-        Labels of the sweep, or patterns. No estimators for a claim about the lower
-        bound; no budgets for estimators without privacy.
+    families, estimators, budgets : optional
+        See `Selection`.
     tolerance : float > 0
         How far a finite experiment may be from the asymptotic prediction.
     reason : str
         Why this tolerance and regime.
     n_min, n_max : int
         The regime: sample sizes that take part.
-    alpha : float or list of float
-        For claims about the smallest n: at which error.
-    limit : float, optional
+    predicted : float, optional
         For theorems that leave their number to the estimator's or the law's parameters.
-    over : str, optional
-        For claims about ratios: the label of the estimator in the denominator, which is
-        one of `estimators`.
     """
 
     theorem: str
-    families: Labels
     tolerance: Annotated[float, Field(gt=0)]
     reason: Annotated[str, Field(min_length=1)]
-    estimators: Labels | None = None
-    budgets: Labels | None = None
     n_min: Annotated[int, Field(ge=1)] = 1
     n_max: Annotated[int, Field(ge=1)] | None = None
-    limit: float | None = None
-    over: str | None = None
-    alpha: Alpha | Annotated[list[Alpha], Field(min_length=2)] | None = None
+    predicted: float | None = None
 
     @model_validator(mode="after")
-    def _known(self) -> Self:
-        if self.theorem not in THEOREMS:
-            raise ValueError(f"no such theorem {self.theorem!r}; choose from {', '.join(THEOREMS)}")
-        if (self.statement.of == "samples") != bool(self.alphas):
-            raise ValueError("alpha belongs to claims about the smallest n, and to those only")
-        if isinstance(self.alpha, list) != (
-            self.statement.variable == "alpha" and self.alphas != []
-        ):
-            raise ValueError("several alpha belong to claims about alpha, and to those only")
-        if (self.limit is not None) != bool(np.isnan(self.statement.predicted(2.0))):
-            open_ = [name for name, one in THEOREMS.items() if np.isnan(one.predicted(2.0))]
+    def _one_prediction(self) -> Self:
+        if (self.predicted is not None) != _leaves_open(self.statement):
+            names = [name for name, one in THEOREMS.items() if _leaves_open(one)]
             raise ValueError(
-                "limit belongs to theorems that leave their number to the estimator, and to all of "
-                f"these: {', '.join(open_)}"
+                "predicted belongs to theorems that leave their number to the estimator, and to "
+                f"all of these: {', '.join(names)}"
             )
-        if (self.over is not None) != (self.statement.variable == "ratio"):
-            raise ValueError("over belongs to claims about ratios, and to those only")
         return self
-
-    def predicted(self, k: float) -> float:
-        """The theorem's number at a moment order k."""
-        return self.statement.predicted(k) if self.limit is None else self.limit
-
-    @property
-    def alphas(self) -> list[float]:
-        """The errors at which the smallest n is sought."""
-        if self.alpha is None:
-            return []
-        return self.alpha if isinstance(self.alpha, list) else [self.alpha]
-
-    @property
-    def replicated(self) -> str | None:
-        """The column of quantiles that the claim resamples, if any."""
-        return None if self.statement.metric in SUMMARISED else self.statement.metric
 
     @property
     def statement(self) -> Theorem:
         """The theorem itself."""
         return THEOREMS[self.theorem]
+
+    @property
+    def measures(self) -> str | None:
+        """What of every trial the claim resamples, if anything."""
+        metric = METRICS.get(self.statement.metric)
+        return None if metric is None or metric.statistic == "mean" else metric.of
+
+    def prediction(self, k: float) -> float:
+        """The theorem's number at a moment order k."""
+        return self.statement.predicted(k) if self.predicted is None else self.predicted
+
+    def check(self, sweep: Sweep, keys: pd.DataFrame, where: str) -> None:
+        """Refuse a claim that the sweep's keys cannot answer.
+
+        Raises
+        ------
+        ConfigError
+            Naming the key.
+        """
+        chosen = keys[sweep.about(self, keys, where)]
+        if chosen.empty:
+            raise ConfigError(f"{where}: the sweep runs nothing of what the claim is about")
+        chosen = chosen[self._regime(chosen)]
+        if chosen.empty:
+            raise ConfigError(
+                f"{where}.n_min: {self.n_min}: the sweep runs no n in the claim's regime"
+            )
+        for family, k in chosen[["family", "k"]].drop_duplicates().itertuples(index=False):
+            if not np.isfinite(self.prediction(k)):
+                raise ConfigError(f"{where}.families: {family!r}: the theorem needs its moment order")
+        if self.statement.metric == "lower_bound" or self.statement.variable == "factor":
+            for family in chosen["family"][chosen["lower_bound"].isna()]:
+                raise ConfigError(f"{where}.families: {family!r}: no lower bound is known for it")
+        self._check(chosen, sweep, where)
+
+    def _check(self, chosen: pd.DataFrame, sweep: Sweep, where: str) -> None:
+        """Refuse keys that this kind of claim cannot be tested on."""
+
+    def evaluate(self, label: str, results: Results, sweep: Sweep) -> pd.DataFrame:
+        """Test the claim on each of its curves.
+
+        Parameters
+        ----------
+        label : str
+            The claim's.
+        results : Results
+            With the values that `measures` names.
+        sweep : Sweep
+
+        Returns
+        -------
+        DataFrame
+            The columns of `COLUMNS`, and ``k``.
+        """
+        rows = sweep.about(self, results.summary) & self._regime(results.summary)
+        chosen = self._kept(results.chosen(rows))
+        curves, draws = self._curves(chosen, sweep)
+        trials = chosen.summary["trials"]
+        if self.measures is not None:
+            trials = pd.Series([len(values) for values in chosen.values[self.measures]])
+        enough = self.statement.metric == "lower_bound" or trials.min() >= LEAST_TRIALS
+        found = []
+        for _, curve in curves.groupby(self._apart, dropna=False, observed=True):
+            measured = self._measure(curve, draws[curve.index]) if enough else UNKNOWN
+            found.append({"claim": label, **self._row(curve, measured)})
+        return pd.DataFrame(found)
+
+    def _regime(self, table: pd.DataFrame) -> pd.Series[bool]:
+        return table["n"].between(self.n_min, self.n_max or np.inf)
+
+    def _kept(self, chosen: Results) -> Results:
+        """The rows that are measured, where others choose them."""
+        return chosen
+
+    def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
+        """The worst values over members, with replicates."""
+        column = self.statement.metric
+        values = chosen.values.get(self.measures or "")
+        return worst_case(chosen.summary, column, replicates(chosen.summary, values, column))
+
+    @property
+    def _apart(self) -> list[str]:
+        """What the curves are told apart by."""
+        return CURVE
+
+    def _measure(self, curve: pd.DataFrame, draws: Floats) -> Measured:
+        """The number of one curve, NaN where errors are not finite or 0."""
+        value = curve["value"].to_numpy(float)
+        if not np.all(np.isfinite(value)) or not np.all(np.isfinite(draws)) or np.any(draws <= 0):
+            return UNKNOWN
+        return self._number(curve, value, draws.T)
+
+    @abstractmethod
+    def _number(self, curve: pd.DataFrame, value: Floats, draws: Floats) -> Measured:
+        """The number of a curve of positive values, and of (draws, values) replicates."""
+
+    def _row(self, curve: pd.DataFrame, measured: Measured) -> dict[str, Any]:
+        theorem, about, apart = self.statement, curve.iloc[0], self._apart
+        predicted = self.prediction(about["k"])
+        sizes = curve["samples" if "samples" in curve else "n"]
+        return {
+            "source": theorem.source,
+            "estimator": about["series" if "series" in apart else "estimator"],
+            "distribution": about["law" if "law" in apart else "family"],
+            "variable": theorem.variable,
+            "metric": "samples" if "samples" in curve else theorem.metric,
+            "predicted": predicted,
+            "measured": measured.value,
+            "low": measured.low,
+            "high": measured.high,
+            "tolerance": self.tolerance,
+            "verdict": verdict(measured, predicted, self.tolerance, floor=theorem.floor),
+            **{name: about[name] if name in apart else np.nan for name in BUDGET},
+            "n_low": sizes.min(),
+            "n_high": sizes.max(),
+            "k": about["k"],
+        }
+
+
+def _leaves_open(theorem: Theorem) -> bool:
+    return bool(np.isnan(theorem.predicted(2.0)))
 
 
 def verdict(
@@ -169,170 +239,247 @@ def verdict(
     return "consistent" if inside or narrow else "inconclusive"
 
 
-def evaluate(
-    name: str,
-    claim: Claim,
-    summary: pd.DataFrame,
-    errors: Sequence[Floats] | None,
-    *,
-    shared: bool,
-) -> pd.DataFrame:
-    """Test a claim on every curve of `summary`.
+@validated
+class _Spanning(Claim):
+    """An exponent: one curve holds several values of what it is an exponent in."""
+
+    @property
+    def _column(self) -> str:
+        """Of what the exponent is in."""
+        return VARIABLES[self.statement.variable].column
+
+    @property
+    def _apart(self) -> list[str]:
+        """The columns of `CURVE`, with labels that leave out what a curve spans."""
+        labels = {"family": "law", "estimator": "series"}
+        return [labels.get(name, name) for name in CURVE if name != self._column]
+
+    def _labelled(self, table: pd.DataFrame, sweep: Sweep) -> pd.DataFrame:
+        return table.assign(
+            law=[sweep.families[label].label(self._column) for label in table["family"]],
+            series=[sweep.estimators[label].label(self._column) for label in table["estimator"]],
+        )
+
+    def _x(self, curve: pd.DataFrame) -> Floats:
+        with np.errstate(divide="ignore"):
+            return VARIABLES[self.statement.variable].x(curve[self._column].to_numpy(float))
+
+    def _check(self, chosen: pd.DataFrame, sweep: Sweep, where: str) -> None:
+        if self._column not in chosen and self._column != "alpha":
+            raise ConfigError(f"{where}: the sweep gives no list of values for {self._column}")
+        for _, curve in self._labelled(chosen, sweep).groupby(self._apart, dropna=False):
+            self._check_curve(curve, where)
+
+    def _check_curve(self, curve: pd.DataFrame, where: str) -> None:
+        theorem, at = self.statement, curve.iloc[0]
+        if theorem.of != "fixed_n" and curve["n"].nunique() < 2:
+            raise ConfigError(
+                f"{where}: one n in the claim's regime; an exponent needs two or more"
+            )
+        if self._column in {"n", "alpha"}:
+            return
+        values = self._x(curve)
+        if np.any(values <= 0):
+            raise ConfigError(
+                f"{where}: {at['estimator']} has a {theorem.variable} that is not above 0"
+            )
+        if np.unique(values[np.isfinite(values)]).size < 2:
+            raise ConfigError(
+                f"{where}: {at['estimator']} has fewer than two values of {theorem.variable} on "
+                f"{at['family']}; an exponent needs two or more"
+            )
+        self._check_separate(curve, values, f"{where}: {at['estimator']}")
+
+    def _check_separate(self, curve: pd.DataFrame, values: Floats, where: str) -> None:
+        """Refuse a grid on which n and the variable of an exponent cannot be told apart."""
+
+
+@validated
+class Exponent(_Spanning):
+    """The exponent of an error at given n: in n, or in what moves along with it at fixed n."""
+
+    def _check_separate(self, curve: pd.DataFrame, values: Floats, where: str) -> None:
+        n = np.log(curve["n"].to_numpy(float))
+        columns = [np.ones_like(n), np.log(values), *([n] if np.ptp(n) else [])]
+        if np.linalg.matrix_rank(np.stack(columns)) < len(columns):
+            raise ConfigError(f"{where}: n and {self.statement.variable} change together on its grid")
+
+    def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
+        theorem = self.statement
+        shared = sweep.shares_data(chosen.summary["family"].unique())
+        # Rows of one curve whose data are the same keep what they have in common.
+        joint = self._column not in {"n", "alpha"} and (shared or self._column == "radius")
+        values = chosen.values.get(self.measures or "")
+        draws = replicates(chosen.summary, values, theorem.metric, joint=joint, shared=shared)
+        curves, draws = worst_case(chosen.summary, theorem.metric, draws)
+        curves = self._labelled(curves, sweep)
+        if theorem.metric != "lower_bound":
+            return curves, draws
+        # The bound knows no estimator: one row of each n will do.
+        first = ~curves.duplicated(["family", "n", *BUDGET])
+        named = curves[first].reset_index(drop=True).assign(series="(lower bound)")
+        return named, draws[first.to_numpy()]
+
+    def _number(self, curve: pd.DataFrame, value: Floats, draws: Floats) -> Measured:
+        theorem, n = self.statement, curve["n"].to_numpy(float)
+        if theorem.variable == "alpha":
+            return alpha_exponent(n, value, draws)
+        if theorem.of == "fixed_n":
+            return direct_exponent(value, draws, *([n] if np.ptp(n) else []), self._x(curve))
+        if theorem.variable == "n":
+            return direct_exponent(value, draws, n)
+        return cost_exponent(n, self._x(curve), value, draws)
+
+
+@validated
+class SmallestN(_Spanning):
+    """The exponent of the smallest n for error alpha.
 
     Parameters
     ----------
-    name : str
-        The claim's label.
-    claim : Claim
-    summary : DataFrame
-        Only the rows that the claim is about; ``series`` and ``radius`` beside the
-        columns of a summary if the claim is about the radius.
-    errors : sequence of (trials,) arrays, optional
-        The errors whose quantile or mean `claim.replicated` is, one vector per row; None
-        for a claim about the lower bound, which has no error, and for one about mean errors.
-    shared : bool
-        Whether rows of different budgets share their data.
-
-    Returns
-    -------
-    DataFrame
-        The columns of `COLUMNS`, with ``k``, ``at_most``, ``of``, the budget's, and the regime
-        from ``n_low`` to ``n_high``.
+    alpha : float or list of float
+        At which error; several for an exponent in alpha itself.
     """
-    theorem = claim.statement
-    if theorem.variable == "factor" and errors is not None:
-        summary, errors = held_out(summary, errors)
-    if theorem.variable == "limit" and errors is not None:
-        summary, errors = held_out_cell(summary, errors, theorem.metric)
-    enough = True
-    if errors is not None:
-        enough = min(map(len, errors)) >= LEAST_TRIALS
-    elif theorem.metric == "mean_error":
-        enough = bool(summary["trials"].min() >= LEAST_TRIALS)
-    if theorem.of == "samples":
-        assert errors is not None
-        curves, draws = sample_complexity(summary, errors, claim.alphas, BETA, shared=shared)
-        curves["value"] = curves["samples"]
-    else:
-        replicates = _replicates(theorem, summary, errors, shared)
-        curves, draws = worst_case(summary, theorem.metric, replicates)
-    if theorem.metric == "lower_bound":
-        # The bound knows no estimator: one row of each n will do.
-        first = ~curves.duplicated(["family", "n", *BUDGET])
-        curves, draws = curves[first].reset_index(drop=True), draws[first.to_numpy()]
-        curves["estimator"] = "(lower bound)"
-    if claim.over is not None:
-        curves, draws = _ratios(curves, draws, claim.over)
-    found = []
-    for _, curve in curves.groupby(curve_columns(theorem), dropna=False, observed=True):
-        measured = _measure(theorem, curve, draws[curve.index]) if enough else UNKNOWN
-        sizes = curve["n"] if "n" in curve else curve["samples"]
-        regime = {"n_low": sizes.min(), "n_high": sizes.max()}
-        found.append({"claim": name, **_row(claim, curve.iloc[0], measured), **regime})
-    return pd.DataFrame(found)
+
+    alpha: Alpha | Annotated[list[Alpha], Field(min_length=2)]
+
+    @model_validator(mode="after")
+    def _alphas(self) -> Self:
+        if isinstance(self.alpha, list) != (self.statement.variable == "alpha"):
+            raise ValueError("several alpha belong to claims about alpha, and to those only")
+        return self
+
+    def _check_separate(self, curve: pd.DataFrame, values: Floats, where: str) -> None:
+        if curve.groupby(values)["n"].nunique().min() < 2:
+            raise ConfigError(
+                f"{where} runs at one n for a {self.statement.variable}; two are needed"
+            )
+
+    def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
+        alphas = self.alpha if isinstance(self.alpha, list) else [self.alpha]
+        curves, draws = smallest_n(chosen, sweep, alphas, BETA)
+        return self._labelled(curves.assign(value=curves["samples"]), sweep), draws
+
+    def _number(self, curve: pd.DataFrame, value: Floats, draws: Floats) -> Measured:
+        return direct_exponent(value, draws, self._x(curve))
 
 
-def curve_columns(theorem: Theorem) -> list[str]:
-    """The columns that a claim's curves are told apart by: all but what a curve spans.
+@validated
+class Factor(Claim):
+    """The error over the lower bound, a geometric mean over n.
 
-    A limit holds for all estimators, families and n of a claim: its curve is one per budget.
+    The worst member is chosen on half of the trials and measured on the other.
     """
-    if theorem.variable == "limit":
+
+    def _kept(self, chosen: Results) -> Results:
+        return held_out_member(chosen, self.statement.metric)
+
+    def _number(self, curve: pd.DataFrame, value: Floats, draws: Floats) -> Measured:
+        bound = curve["lower_bound"].to_numpy()
+        return _geometric_mean(value / bound, draws / bound)
+
+
+@validated
+class Ratio(Claim):
+    """An estimator's error over another's at the same family and n, a geometric mean over n.
+
+    Parameters
+    ----------
+    over : str
+        The name of the estimator in the denominator, which is one of `estimators`.
+    """
+
+    over: str
+
+    def _check(self, chosen: pd.DataFrame, sweep: Sweep, where: str) -> None:
+        at, where = ["family", "n", *BUDGET], f"{where}.over"
+        below, above = (chosen[side][[*at, "estimator"]] for side in self._sides(chosen, sweep))
+        if below.empty:
+            raise ConfigError(f"{where}: {self.over!r}: not among the claim's estimators")
+        if above.empty:
+            raise ConfigError(f"{where}: {self.over!r}: no other estimator to put over it")
+        both = above.merge(below[at].drop_duplicates(), on=at, how="left", indicator=True)
+        for row in both[both["_merge"] == "left_only"].to_dict("records"):
+            raise ConfigError(
+                f"{where}: {self.over!r}: it does not run on {row['family']} at n = {row['n']} "
+                f"under {row['privacy']}, as {row['estimator']} does"
+            )
+
+    def _sides(self, table: pd.DataFrame, sweep: Sweep) -> tuple[pd.Series[bool], pd.Series[bool]]:
+        """Which rows are the denominator's, and which are others'."""
+        names = table["estimator"].map(lambda label: sweep.estimators[label].name)
+        return names == self.over, names != self.over
+
+    def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
+        curves, draws = super()._curves(chosen, sweep)
+        at = ["family", "n", *BUDGET]
+        is_below, is_above = self._sides(curves, sweep)
+        below = curves[is_below][at].reset_index(names="below")
+        above = curves[is_above].reset_index(names="above").merge(below, on=at)
+        value = curves["value"].to_numpy()
+        with np.errstate(divide="ignore", invalid="ignore"):  # where nothing errs
+            ratio = value[above["above"]] / value[above["below"]]
+            draws = draws[above["above"]] / draws[above["below"]]
+        return above.drop(columns=["above", "below"]).assign(value=ratio), draws
+
+    def _number(self, curve: pd.DataFrame, value: Floats, draws: Floats) -> Measured:
+        return _geometric_mean(value, draws)
+
+
+@validated
+class Limit(Claim):
+    """The metric itself, at its worst over estimators, families and n under each budget.
+
+    The worst is chosen on half of the trials and measured on the other.
+    """
+
+    @property
+    def _apart(self) -> list[str]:
         return BUDGET
-    if theorem.variable in {"radius", "log_radius"}:
-        return ["family", "k", "series", *BUDGET]
-    if theorem.variable in {"d", "norm"}:
-        other = "norm" if theorem.variable == "d" else "d"
-        return ["law", other, "k", "estimator", *BUDGET]
-    return [column for column in CURVE if column != theorem.variable]
+
+    def _kept(self, chosen: Results) -> Results:
+        return held_out_key(chosen, self.statement.metric)
+
+    def _measure(self, curve: pd.DataFrame, draws: Floats) -> Measured:
+        value = curve["value"].to_numpy(float)
+        if not np.all(np.isfinite(value)) or not np.all(np.isfinite(draws)):
+            return UNKNOWN
+        return self._number(curve, value, draws.T)
+
+    def _number(self, curve: pd.DataFrame, value: Floats, draws: Floats) -> Measured:
+        return interval(value[0], draws[:, 0])
 
 
-def axis(theorem: Theorem, points: pd.DataFrame) -> Floats:
-    """The x of n ~ x^s at every point of a curve."""
-    if theorem.variable in {"radius", "log_radius"}:
-        radius = points["radius"].to_numpy(float)
-        return np.log(radius) if theorem.variable == "log_radius" else radius
-    if theorem.variable in {"d", "norm"}:
-        return points[theorem.variable].to_numpy(float)
-    if theorem.variable == "delta":
-        return np.asarray(-np.log(points["delta"].to_numpy(float)))
-    return np.asarray(1 / points[theorem.variable].to_numpy(float))
+def _geometric_mean(value: Floats, draws: Floats) -> Measured:
+    logs = np.log(np.concatenate([value[:, None], draws.T], axis=1))
+    means = np.exp(logs.mean(axis=0))
+    return interval(means[0], means[1:])
 
 
-def _ratios(curves: pd.DataFrame, draws: Floats, over: str) -> tuple[pd.DataFrame, Floats]:
-    """Each estimator's values over those of the estimator `over` at the same family and n."""
-    at = ["family", "n", *BUDGET]
-    below = curves[curves["estimator"] == over][at].reset_index(names="below")
-    above = curves[curves["estimator"] != over].reset_index(names="above").merge(below, on=at)
-    value = curves["value"].to_numpy()
-    with np.errstate(divide="ignore", invalid="ignore"):  # where nothing errs
-        ratio = value[above["above"]] / value[above["below"]]
-        draws = draws[above["above"]] / draws[above["below"]]
-    return above.drop(columns=["above", "below"]).assign(value=ratio), draws
+KINDS: dict[str, type[Claim]] = {
+    "exponent": Exponent,
+    "smallest_n": SmallestN,
+    "factor": Factor,
+    "ratio": Ratio,
+    "limit": Limit,
+}
 
 
-def _replicates(
-    theorem: Theorem, summary: pd.DataFrame, errors: Sequence[Floats] | None, shared: bool
-) -> Floats | None:
-    if errors is None:
-        return mean_replicates(summary) if theorem.metric == "mean_error" else None
-    if theorem.metric == "miss_rate":
-        return rate_replicates(summary, errors)
-    compares_settings = theorem.variable in SPANNING and (shared or theorem.variable == "radius")
-    if compares_settings:
-        return joint_replicates(summary, errors, shared=shared)
-    return quantile_replicates(summary, errors, q=level(theorem.metric))
+def build_claim(spec: Any, where: str) -> Claim:
+    """Make the claim that `spec` describes: its theorem says of which kind.
 
-
-def _row(claim: Claim, about: pd.Series, measured: Measured) -> dict[str, Any]:
-    """What `evaluate` says of one curve; `about` is any point of it."""
-    theorem = claim.statement
-    predicted = claim.predicted(about["k"])
-    kept = curve_columns(theorem)
-    return {
-        "source": theorem.source,
-        "estimator": about["series" if "series" in kept else "estimator"],
-        "distribution": about["law" if "law" in kept else "family"],
-        "variable": theorem.variable,
-        "metric": theorem.metric if theorem.of != "samples" else "samples",
-        "predicted": predicted,
-        "measured": measured.value,
-        "low": measured.low,
-        "high": measured.high,
-        "tolerance": claim.tolerance,
-        "verdict": verdict(measured, predicted, claim.tolerance, floor=theorem.floor),
-        "k": about["k"],
-        "at_most": theorem.at_most,
-        "of": theorem.of,
-        **{name: about[name] if name in kept else np.nan for name in BUDGET},
-    }
-
-
-def _measure(theorem: Theorem, curve: pd.DataFrame, draws: Floats) -> Measured:
-    value = curve["value"].to_numpy()
-    if not np.all(np.isfinite(value)) or not np.all(np.isfinite(draws)):
-        return UNKNOWN
-    if theorem.variable == "limit":
-        return interval(value[0], draws[0])
-    if np.any(draws <= 0):
-        return UNKNOWN
-    if theorem.variable in {"factor", "ratio"}:
-        bound = curve["lower_bound"].to_numpy() if theorem.variable == "factor" else np.ones(1)
-        ratios = np.log(np.concatenate([value[:, None], draws], axis=1) / bound[:, None])
-        factor = np.exp(ratios.mean(axis=0))
-        return interval(factor[0], factor[1:])
-    return _exponent(theorem, curve, value, draws.T)
-
-
-def _exponent(theorem: Theorem, curve: pd.DataFrame, value: Floats, draws: Floats) -> Measured:
-    if theorem.of == "samples":
-        return direct_exponent(value, draws, axis(theorem, curve))
-    n = curve["n"].to_numpy(float)
-    if theorem.variable == "alpha":
-        return alpha_exponent(n, value, draws)
-    if theorem.variable == "n":
-        return direct_exponent(value, draws, n)
-    if theorem.of == "fixed_n":
-        others = [n] if np.ptp(n) else []
-        return direct_exponent(value, draws, *others, axis(theorem, curve))
-    return cost_exponent(n, axis(theorem, curve), value, draws)
+    Raises
+    ------
+    ConfigError
+        If there is no such theorem, or a key is missing, unknown or invalid.
+    """
+    if isinstance(spec, Claim):
+        return spec
+    name = spec.get("theorem") if isinstance(spec, Mapping) else None
+    if not isinstance(spec, Mapping) or name is None:
+        return from_mapping(Exponent, spec, where)
+    if name not in THEOREMS:
+        raise ConfigError(
+            f"{where}.theorem: {name!r}: no such theorem; choose from {', '.join(THEOREMS)}"
+        )
+    return from_mapping(KINDS[THEOREMS[name].kind], spec, where)

@@ -1,54 +1,21 @@
-"""From errors per trial to one row per distribution, estimator, budget and n."""
+"""Statistics over the trials of many keys at once."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import bdtr
 
-from dpbench.seeds import stream
+from dpbench.metrics import EXTRAS, METRICS
 
-__all__ = [
-    "CELL",
-    "ByCell",
-    "level",
-    "mean_replicates",
-    "order_statistic",
-    "quantile_replicates",
-    "rate_replicates",
-    "summarise",
-]
+__all__ = ["TRIM", "extra_statistics", "order_statistic", "quantile", "statistics"]
 
 Floats = NDArray[np.float64]
 
-# What a row of a summary is about; distribution labels are those of the configuration.
-CELL = (
-    "distribution",
-    "family",
-    "k",
-    "estimator",
-    "privacy",
-    "epsilon",
-    "delta",
-    "rho",
-    "n",
-    "d",
-    "lower_bound",
-)
 TRIM = 0.1
 PARTS = ("sampling", "bias", "noise", "private")
-# By what is measured in each trial: the columns of a summary, quantiles or a rate.
-EXTRA_COLUMNS = {
-    "width": ("width_q50",),
-    "missed": ("miss_rate",),
-    "outside": ("outside_q90",),
-    "tv": ("tv_q50", "tv_q90"),
-    "promise": ("promise_q90",),
-    "core": ("core_q50",),
-}
 
 
 def order_statistic(q: float, trials: int) -> int:
@@ -56,80 +23,26 @@ def order_statistic(q: float, trials: int) -> int:
     return max(1, int(np.ceil(q * trials - 1e-9)))
 
 
-def level(metric: str) -> float:
-    """The q of a column of quantiles, such as ``error_q90``."""
-    return float(metric[-2:]) / 100
+def quantile(errors: Floats, q: float) -> Floats:
+    """The sample q-quantile along the last axis; what is not finite is infinite."""
+    rank = order_statistic(q, errors.shape[-1]) - 1
+    known = np.where(np.isfinite(errors), errors, np.inf)
+    return np.asarray(np.partition(known, rank, axis=-1)[..., rank])
 
 
-class ByCell:
-    """Errors per trial, grouped into cells.
+def statistics(values: Mapping[str, Floats]) -> dict[str, Floats]:
+    """Statistics along the last axis of (keys, trials) arrays, by column of a summary.
+
+    A trial without a finite release is a failure. Quantiles and trimmed means count it as an
+    infinite error, so that a failure never improves them; ``mean_error`` and ``rmse`` are over
+    the releases there were. ``q90_low`` and ``q90_high`` are a distribution-free 95% interval for
+    ``q90`` from order statistics.
 
     Parameters
     ----------
-    rows : DataFrame
-        The columns of `CELL` and the absolute ``error, sampling, bias, noise, private``;
-        the trials of a cell in order.
-
-    Attributes
-    ----------
-    cells : DataFrame
-        The columns of `CELL`, one row per cell, in the order of their first rows.
+    values : dict of (keys, trials) arrays
+        ``error`` and its parts.
     """
-
-    def __init__(self, rows: pd.DataFrame) -> None:
-        groups = rows.groupby(list(CELL), sort=False, dropna=False, observed=True)
-        code = groups.ngroup().to_numpy()
-        self._rows = rows
-        self._order = np.argsort(code, kind="stable")
-        self._counts = np.bincount(code)
-        self._starts = np.cumsum(self._counts) - self._counts
-        first = rows.iloc[self._order[self._starts]]
-        self.cells = first[list(CELL)].reset_index(drop=True)
-
-    def errors(self, metric: str) -> list[Floats]:
-        """The values of one column of errors, a vector of trials per cell; NaN if there is none."""
-        if metric not in self._rows:
-            return [np.full(count, np.nan) for count in self._counts]
-        values = self._rows[metric].to_numpy()[self._order]
-        return np.split(values, self._starts[1:])
-
-    def summary(self) -> pd.DataFrame:
-        """Statistics of every cell, beside its columns.
-
-        A trial without a finite release is a failure. Quantiles and trimmed means count
-        it as an infinite error, so that a failure never improves them; ``mean_error``
-        and ``rmse`` are over the releases there were. ``q90_low`` and ``q90_high`` are a
-        distribution-free 95% interval for ``q90`` from order statistics. The columns of
-        `EXTRA_COLUMNS` are NaN for estimators that release no such thing.
-        """
-        columns: dict[str, Floats] = {}
-        extras: dict[str, Floats] = {}
-        for trials in np.unique(self._counts):
-            chosen = np.flatnonzero(self._counts == trials)
-            index = self._order[self._starts[chosen][:, None] + np.arange(trials)]
-            values = {
-                m: self._rows[m].to_numpy()[index]
-                for m in ("error", *PARTS, *EXTRA_COLUMNS)
-                if m in self._rows
-            }
-            for found, table_of in ((_statistics(values), columns), (_extras(values), extras)):
-                for name, column in found.items():
-                    table_of.setdefault(name, np.full(len(self.cells), np.nan))[chosen] = column
-        table: pd.DataFrame = pd.concat([self.cells, pd.DataFrame(columns)], axis=1)
-        table["lower_bound"] = table.pop("lower_bound")
-        for name in (column for names in EXTRA_COLUMNS.values() for column in names):
-            table[name] = extras.get(name, np.nan)
-        table[["trials", "failures"]] = table[["trials", "failures"]].astype(int)
-        return table
-
-
-def summarise(rows: pd.DataFrame) -> pd.DataFrame:
-    """Summarise errors per trial: one row per cell; see `ByCell`."""
-    return ByCell(rows).summary()
-
-
-def _statistics(values: dict[str, Floats]) -> dict[str, Floats]:
-    """Statistics along the last axis of (cells, trials) arrays."""
     error = values["error"]
     trials = error.shape[1]
     released = np.isfinite(error)
@@ -162,22 +75,22 @@ def _statistics(values: dict[str, Floats]) -> dict[str, Floats]:
     return statistics
 
 
-def _extras(values: dict[str, Floats]) -> dict[str, Floats]:
+def extra_statistics(values: Mapping[str, Floats]) -> dict[str, Floats]:
     """Statistics of what only some estimators release, NaN for those that do not."""
     found = {}
-    for metric, columns in EXTRA_COLUMNS.items():
-        if metric not in values:
+    for column, metric in METRICS.items():
+        if metric.of not in EXTRAS:
             continue
-        trials = values[metric].shape[1]
-        ordered = _sorted(values[metric])
-        there = ~np.all(np.isnan(values[metric]), axis=1)
-        for column in columns:
-            if column == "miss_rate":
-                statistic = np.minimum(ordered, 1.0).mean(axis=1)
-            else:
-                rank = order_statistic(level(column), trials)
-                statistic = ordered[:, rank - 1]
-            found[column] = np.where(there, statistic, np.nan)
+        if metric.of not in values:
+            found[column] = np.full(len(values["error"]), np.nan)
+            continue
+        measured = values[metric.of]
+        ordered = _sorted(measured)
+        if metric.statistic == "rate":
+            statistic = np.minimum(ordered, 1.0).mean(axis=1)
+        else:
+            statistic = ordered[:, order_statistic(metric.q, measured.shape[1]) - 1]
+        found[column] = np.where(np.all(np.isnan(measured), axis=1), np.nan, statistic)
     return found
 
 
@@ -208,63 +121,3 @@ def _trimmed(ordered: Floats) -> tuple[Floats, Floats]:
         return middle.mean(axis=1), spread / ((1 - 2 * TRIM) * np.sqrt(trials))
 
 
-def rate_replicates(cells: pd.DataFrame, errors: Sequence[Floats], *, draws: int = 1000) -> Floats:
-    """Replicates of the mean of 0/1 errors, (cells, draws); NaN where there are none.
-
-    From Beta(k + 1/2, N - k + 1/2), whose quantiles are Jeffreys' interval: a bootstrap of
-    no miss in N trials would be certain that there never is one.
-    """
-    found = []
-    about = cells[[c for c in CELL if c != "lower_bound"]].itertuples(index=False)
-    for row, values in zip(about, errors, strict=True):
-        rng = stream("bootstrap", "|".join(str(value) for value in row))
-        misses = values.sum()
-        known = np.isfinite(misses)
-        a, b = (misses + 0.5, len(values) - misses + 0.5) if known else (1.0, 1.0)
-        found.append(np.where(known, rng.beta(a, b, draws), np.nan))
-    return np.stack(found)
-
-
-def mean_replicates(summary: pd.DataFrame, *, draws: int = 1000) -> Floats:
-    """Replicates of ``mean_error``, (cells, draws), by the central limit theorem."""
-    found = []
-    about = summary[[*(c for c in CELL if c != "lower_bound"), "mean_error", "mean_error_se"]]
-    for *names, mean, error in about.itertuples(index=False):
-        rng = stream("bootstrap", "mean", "|".join(str(name) for name in names))
-        found.append(mean + error * rng.standard_normal(draws))
-    return np.stack(found)
-
-
-def quantile_replicates(
-    cells: pd.DataFrame, errors: Sequence[Floats], *, draws: int = 1000, q: float = 0.9
-) -> Floats:
-    """Bootstrap replicates of the q-quantile of the errors of every cell.
-
-    Resampling N trials and taking the order statistic of rank j gives the original
-    value of rank ceil(N B), where B ~ Beta(j, N - j + 1) is the j-th of N uniforms: the
-    bootstrap over trials, without drawing N indices. Each cell has its own stream, so
-    that other cells change nothing.
-
-    Parameters
-    ----------
-    cells : DataFrame
-        The columns of `CELL`.
-    errors : sequence of (trials,) arrays
-        One per row of `cells`.
-    draws : int
-        Replicates.
-
-    Returns
-    -------
-    (cells, draws) array
-    """
-    replicates = np.empty((len(errors), draws))
-    about = cells[[c for c in CELL if c != "lower_bound"]].itertuples(index=False)
-    for i, (row, values) in enumerate(zip(about, errors, strict=True)):
-        trials = len(values)
-        rank = order_statistic(q, trials)
-        name = "|".join(str(value) for value in row)
-        uniform = stream("bootstrap", name).beta(rank, trials - rank + 1, draws)
-        ordered = np.sort(np.where(np.isfinite(values), values, np.inf))
-        replicates[i] = ordered[np.ceil(trials * uniform).astype(int) - 1]
-    return replicates

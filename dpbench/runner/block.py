@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import resource
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,15 +16,14 @@ from threadpoolctl import ThreadpoolController
 
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimate, Estimator
-from dpbench.registry import canonical
+from dpbench.metrics import ERRORS
 from dpbench.privacy import Budget, Ledger
+from dpbench.registry import canonical
 from dpbench.samples import Sample
 from dpbench.seeds import digest, stream
 
 __all__ = [
-    "EXTRAS",
-    "METRICS",
-    "BlockResult",
+    "Block",
     "BlockTask",
     "Setting",
     "block_trials",
@@ -34,9 +33,8 @@ __all__ = [
     "steady",
 ]
 
-METRICS = ("error", "sampling", "bias", "noise", "private")
-# What only estimators with an interval, a scale, a promised accuracy or a filter have.
-EXTRAS = ("width", "missed", "outside", "tv", "promise", "core")
+Floats = NDArray[np.float64]
+T = TypeVar("T")
 
 # Numbers held at once: 24 MB of float64. From 32 MB on the allocator asks the system for fresh
 # pages for every array, which cost a third more time here; smaller blocks were no faster.
@@ -70,12 +68,14 @@ class BlockTask:
     Attributes
     ----------
     members : tuple of (label, distribution)
-        Each has its own data.
+        Of the family; each has its own data.
+    n : int
     settings : tuple of Setting
         All run on the same data.
-    cell : str
+    seed, index : int
+    name : str
         A digest of everything else but `index`.
-    data : str
+    followed : str
         The budget that the members follow, if they do: part of the data's name.
     """
 
@@ -84,39 +84,46 @@ class BlockTask:
     settings: tuple[Setting, ...]
     seed: int
     index: int
-    cell: str
-    data: str = ""
+    name: str
+    followed: str = ""
 
     @property
     def trials(self) -> int:
         """Trials in this block."""
         return min(block_trials(self.n, member) for _, member in self.members)
 
+    @property
+    def keys(self) -> list[tuple[str, Distribution, Setting]]:
+        """What the rows of the block's arrays are about, by member, then by setting."""
+        return [(label, law, one) for label, law in self.members for one in self.settings]
+
 
 @dataclass
-class BlockResult:
-    """Absolute errors and their parts, in the task's order of members and settings.
+class Block:
+    """Absolute errors and their parts, in (keys, trials) arrays; see `BlockTask.keys`.
 
     Attributes
     ----------
-    values : dict of (members, settings, trials) arrays
-        By metric. ``sampling`` is empirical mean - target, ``bias`` the value before
-        noise - empirical mean, ``noise`` the release - value before noise, ``private``
-        bias + noise, ``error`` all of them; norms of these. NaN where nothing was
-        released. Of a released interval ``width``, ``missed`` (1 if the target is outside) and
-        ``outside`` (the share of the records); of a learned Gaussian its total-variation
-        distance ``tv`` from the law; of a promised accuracy the error over it,
-        ``promise``; of a filter the mean weight that it gives to the records, ``core``. These
-        are there if any setting has them, NaN for the settings that have not, and infinite
-        (``missed`` 1) where nothing was released, but for ``core``.
-    failures : dict of (member, setting) index to text
+    values : dict of (keys, trials) arrays
+        ``sampling`` is empirical mean - target, ``bias`` the value before noise - empirical mean,
+        ``noise`` the release - value before noise, ``private`` bias + noise, ``error`` all of
+        them; norms of these. NaN where nothing was released. Of a released interval ``width``,
+        ``missed`` (1 if the target is outside) and ``outside`` (the share of the records); of a
+        learned Gaussian its total-variation distance ``tv`` from the law; of a promised accuracy
+        the error over it, ``promise``; of a filter the mean weight that it gives to the records,
+        ``core``. These are there if any setting has them, NaN for the settings that have not, and
+        infinite (``missed`` 1) where nothing was released, but for ``core``.
+    failures : dict of key's index to text
         Settings that raised.
+    seconds : dict of str to float
+        Processor time of the releases, by the estimator's label.
     cpu_seconds, peak_bytes : float
         Of this block, and of the process so far.
     """
 
-    values: dict[str, NDArray[np.float64]]
-    failures: dict[tuple[int, int], str] = field(default_factory=dict)
+    values: dict[str, Floats]
+    failures: dict[int, str] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
     cpu_seconds: float = 0.0
     peak_bytes: float = 0.0
 
@@ -126,38 +133,49 @@ def block_trials(n: int, distribution: Distribution) -> int:
     return max(1, min(BLOCK_TRIALS, int(BLOCK_NUMBERS // distribution.held(n))))
 
 
-def run_block(task: BlockTask) -> BlockResult:
+def run_block(task: BlockTask) -> Block:
     """Draw the data of every member once and run every setting on them.
 
     A setting that raises is recorded as failed and the others go on.
     """
     started = time.process_time()
-    shape = (len(task.members), len(task.settings), task.trials)
-    result = BlockResult({metric: np.full(shape, np.nan) for metric in METRICS})
+    shape = (len(task.members) * len(task.settings), task.trials)
+    block = Block({name: np.full(shape, np.nan) for name in ERRORS})
     with steady():
         for i, (_, distribution) in enumerate(task.members):
-            try:
-                sample = _drawn(task, distribution)
-            except MemoryError:  # of this machine, not of the setting
-                raise
-            except Exception as error:  # noqa: BLE001, whatever a plug-in raises becomes a row
-                text = f"{type(error).__name__}: {error}"
-                result.failures |= {(i, j): text for j in range(len(task.settings))}
+            first = i * len(task.settings)
+            drawn, failed = _attempt(lambda law=distribution: _drawn(task, law))
+            if drawn is None:
+                block.failures |= {first + j: failed for j in range(len(task.settings))}
                 continue
             for j, setting in enumerate(task.settings):
-                try:
-                    parts = _errors(setting, sample, distribution, task)
-                except MemoryError:
-                    raise
-                except Exception as error:  # noqa: BLE001, as above
-                    result.failures[i, j] = f"{type(error).__name__}: {error}"
+                began = time.process_time()
+                found, failed = _attempt(
+                    lambda one=setting, law=distribution, sample=drawn: _errors(
+                        one, sample, law, task
+                    )
+                )
+                spent = block.seconds.get(setting.label, 0.0)
+                block.seconds[setting.label] = spent + time.process_time() - began
+                if found is None:
+                    block.failures[first + j] = failed
                     continue
-                for metric, part in parts.items():
-                    table = result.values.setdefault(metric, np.full(shape, np.nan))
-                    table[i, j] = part
-    result.cpu_seconds = time.process_time() - started
-    result.peak_bytes = 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return result
+                for name, values in found.items():
+                    table = block.values.setdefault(name, np.full(shape, np.nan))
+                    table[first + j] = values
+    block.cpu_seconds = time.process_time() - started
+    block.peak_bytes = 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return block
+
+
+def _attempt(work: Callable[[], T]) -> tuple[T | None, str]:
+    """The result of `work`, or what it raised as text."""
+    try:
+        return work(), ""
+    except MemoryError:  # of this machine, not of the setting
+        raise
+    except Exception as error:  # noqa: BLE001, whatever a plug-in raises becomes a row
+        return None, f"{type(error).__name__}: {error}"
 
 
 def replay_name(member: str, n: int, setting: Setting, index: int) -> str:
@@ -184,7 +202,7 @@ def replay(task: BlockTask, name: str) -> Estimate | None:
 
 
 def _stream_name(task: BlockTask, distribution: Distribution) -> tuple[int, str, str, int, int]:
-    return task.seed, canonical(distribution), task.data, task.n, task.index
+    return task.seed, canonical(distribution), task.followed, task.n, task.index
 
 
 def _drawn(task: BlockTask, distribution: Distribution) -> Sample:
@@ -214,7 +232,7 @@ def _thread_pools() -> ThreadpoolController:
 
 def _errors(
     setting: Setting, sample: Sample, distribution: Distribution, task: BlockTask
-) -> dict[str, NDArray[np.float64]]:
+) -> dict[str, Floats]:
     estimate = _released(setting, sample, distribution, task)
     empirical, target = sample.mean(), distribution.target_of(sample)
     if setting.estimator.estimand == "covariance":
@@ -229,25 +247,25 @@ def _errors(
     if empirical.ndim == 3:
         # |S^(-1/2) M S^(-1/2)|_F is the same for every root of S
         root = np.linalg.inv(np.linalg.cholesky(distribution.covariance))
-        sizes = {m: np.linalg.norm(root @ p @ root.T, axis=(1, 2)) for m, p in parts.items()}
+        sizes = {name: np.linalg.norm(root @ p @ root.T, axis=(1, 2)) for name, p in parts.items()}
     elif empirical.ndim == 2:
-        sizes = {metric: np.linalg.norm(part, axis=1) for metric, part in parts.items()}
+        sizes = {name: np.linalg.norm(part, axis=1) for name, part in parts.items()}
     else:
-        sizes = {metric: np.abs(part) for metric, part in parts.items()}
+        sizes = {name: np.abs(part) for name, part in parts.items()}
     return sizes | _extras(estimate, sample, distribution, sizes["error"])
 
 
 def _extras(
-    estimate: Estimate, sample: Sample, distribution: Distribution, error: NDArray[np.float64]
-) -> dict[str, NDArray[np.float64]]:
-    """What is to be said of the other things that are released."""
-    found: dict[str, NDArray[Any]] = {}
+    estimate: Estimate, sample: Sample, distribution: Distribution, error: Floats
+) -> dict[str, Floats]:
+    """What is to be said of the other things that some estimators release; see `Block`."""
+    found: dict[str, Floats] = {}
     if estimate.interval is not None:
         low, high = estimate.interval
         inside = (low <= distribution.target) & (distribution.target <= high)
-        found["width"] = high - low
-        found["missed"] = 1.0 - inside
         share = 1 - sample.count(low, np.nextafter(high, np.inf)) / sample.n
+        found["width"] = high - low
+        found["missed"] = 1.0 - np.asarray(inside)
         found["outside"] = np.where(np.isnan(low), np.nan, share)
     if estimate.scale is not None:
         distance = distribution.distance_to_gaussian(estimate.value, estimate.scale)

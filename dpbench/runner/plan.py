@@ -1,35 +1,57 @@
-"""From a sweep's configuration to cells: what is to be run, before anything runs."""
+"""From a sweep's configuration to cells: what is to be run, before anything runs.
+
+The words, here and everywhere after:
+
+    sweep ── part         families x n x estimators x budgets, as configured
+             │
+             └─ cell      one family at one n; if the family follows a budget, under that budget
+                ├─ members   the family's laws, each with its own data
+                ├─ settings  estimators with budgets, all run on the same data
+                └─ blocks    batches of its trials: the unit of work and of storage
+
+    variant   one of those that an entry stands for whose parameter has a list of values
+    key       what one row of results is about: a member, a setting, n and the swept parameters
+    curve     the keys that differ in n (or in what an exponent is of), worst over members
+    claim     what a theorem says of curves, beside what was measured
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import numpy as np
-from pydantic import Discriminator, Field, Tag
+import pandas as pd
+from pydantic import Discriminator, Field, PlainValidator, Tag
 
+from dpbench.columns import Key, Selection, Variant, choose, expanded, swept_columns, under
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
-from dpbench.registry import ConfigError, Registered, canonical, from_mapping, validated
 from dpbench.privacy import Budget, NonPrivate
+from dpbench.registry import ConfigError, Registered, canonical, from_mapping, named, validated
 from dpbench.runner.block import BLOCK_NUMBERS, BlockTask, Setting, block_trials
 from dpbench.seeds import digest
 from dpbench.theory.families import Family, build_family
 
-__all__ = ["Cell", "Part", "Sweep", "cell_at", "largest_n", "make_cells", "pick", "section"]
+__all__ = [
+    "Budgets",
+    "Cell",
+    "Estimators",
+    "Part",
+    "Sweep",
+    "cell_at",
+    "key_table",
+    "largest_n",
+    "make_cells",
+]
 
 # A trial of dense data may take this many numbers: 0.8 GB.
 MOST_DENSE = 32 * BLOCK_NUMBERS
 MOST_COUNTED = 10**15
 
-T = TypeVar("T")
-
 Count = Annotated[int, Field(ge=1)]
-Labels = Annotated[list[str], Field(min_length=1)]
 
 
 @validated
@@ -42,18 +64,17 @@ class Grid:
 
 
 @validated
-class Part:
+class Part(Selection):
     """A product of families, sample sizes, estimators and budgets.
 
     Parameters
     ----------
     n : list of int, or Grid
     trials : int
-    families, estimators, budgets : list of str, optional
-        Labels of the sweep, or patterns, see `pick`; by default all. An estimator that
-        is named must honour all budgets; one that a pattern matches is run with those it
-        can honour. Estimators without privacy run once and under no budget, except on families
-        that follow a budget, where they are left out.
+    families, estimators, budgets : optional
+        See `Selection`. An estimator that is named must honour all budgets; one that a pattern
+        matches is run with those it can honour. Estimators without privacy run once and under no
+        budget, except on families that follow a budget, where they are left out.
     """
 
     n: Annotated[
@@ -61,9 +82,6 @@ class Part:
         Discriminator(lambda n: "[grid]" if isinstance(n, Mapping | Grid) else "[list]"),
     ]
     trials: Count
-    families: Labels | None = None
-    estimators: Labels | None = None
-    budgets: Labels | None = None
 
     @property
     def sizes(self) -> list[int]:
@@ -89,50 +107,78 @@ class Cell:
         size = min(block_trials(self.n, member) for _, member in self.members)
         blocks = range(-(-self.trials // size))
         members = [(label, canonical(member)) for label, member in self.members]
-        data = canonical(self.settings[0].budget) if self.family.follows_budget else ""
-        name = digest(seed, data, self.n, members, [setting.name for setting in self.settings])
-        return [BlockTask(self.members, self.n, self.settings, seed, b, name, data) for b in blocks]
+        followed = canonical(self.settings[0].budget) if self.family.follows_budget else ""
+        name = digest(seed, followed, self.n, members, [setting.name for setting in self.settings])
+        return [
+            BlockTask(self.members, self.n, self.settings, seed, index, name, followed)
+            for index in blocks
+        ]
 
 
-@dataclass(frozen=True)
-class Sweep:
-    """A sweep's building blocks, made and checked.
+def _variants(make: Callable[[Any, str], Any], *kinds: type[Registered]) -> Any:
+    """A validator for the entries of a section: their variants by label.
 
-    Attributes
-    ----------
-    families, budgets : dict
-        Instances by label.
-    estimators : dict
-        Parameters by label; an estimator that needs a moment order k and is given none
-        takes the family's.
-    parts : dict of str to Part
+    An entry is a mapping with a ``kind`` and parameters, or what such a mapping would make.
     """
 
-    families: dict[str, Family]
-    estimators: dict[str, Mapping[str, Any]]
-    budgets: dict[str, Budget]
-    parts: dict[str, Part]
+    def build(entries: Any) -> dict[str, Variant[Any]]:
+        if not isinstance(entries, Mapping) or not entries:
+            raise ValueError("at least one entry is needed")
+        found: dict[str, Variant[Any]] = {}
+        for key, entry in entries.items():
+            name = str(key)
+            alone = [(entry, ())]
+            specs = expanded(name, entry, kinds) if isinstance(entry, Mapping) else alone
+            for spec, swept in specs:
+                made = make(spec, name)
+                one = Variant(name, made, _parameters(made), swept)
+                if one.label() in found:
+                    raise ConfigError(f"{name}: two entries would be called {one.label()!r}")
+                found[one.label()] = one
+        return found
 
-    @classmethod
-    def build(cls, spec: Mapping[str, Any], where: str = "sweep") -> Sweep:
-        """Make a sweep from its configuration.
+    return PlainValidator(build)
 
-        Raises
-        ------
-        ConfigError
-            At the first key that cannot be used.
-        """
-        makers: dict[str, tuple[Any, ...]] = {
-            "families": (build_family, Family, Distribution),
-            "estimators": (_known_estimator, Estimator),
-            "budgets": (Budget.build, Budget),
-            "parts": (lambda one, at: from_mapping(Part, one, at),),
-        }
-        for name in makers:
-            found = spec.get(name)
-            if not isinstance(found, Mapping) or not found:
-                raise ConfigError(f"{where}.{name}: {found!r}: at least one entry is needed")
-        return cls(**{n: section(spec[n], f"{where}.{n}", *make) for n, make in makers.items()})
+
+def _parameters(made: Any) -> Mapping[str, Any]:
+    """What a variant is given: a specification as it is, or the fields of an instance."""
+    if isinstance(made, Mapping):
+        return made
+    law = getattr(made, "distribution", made)  # of a family of one
+    return {field.name: getattr(law, field.name) for field in dataclasses.fields(law)}
+
+
+def _estimator(spec: Any, where: str) -> Any:
+    """An estimator as specified: it is made for every family, whose moment order it may take."""
+    if not isinstance(spec, Estimator):
+        Estimator.lookup(spec, where)
+    return spec
+
+
+Families = Annotated[dict[str, Variant[Family]], _variants(build_family, Family, Distribution)]
+Estimators = Annotated[dict[str, Variant[Any]], _variants(_estimator, Estimator)]
+Budgets = Annotated[dict[str, Variant[Budget]], _variants(Budget.build, Budget)]
+
+
+@validated
+class Sweep:
+    """What to run, made and checked.
+
+    Parameters
+    ----------
+    name : str
+        Names the run's folder.
+    families, estimators, budgets : mapping
+        By name a ``kind`` with its parameters, where a list of values stands for one variant
+        each. An estimator that needs a moment order k and is given none takes the family's.
+    parts : mapping of str to Part
+    """
+
+    name: Annotated[str, Field(pattern=r"^[\w-]+$")] = "sweep"
+    families: Families
+    estimators: Estimators
+    budgets: Budgets
+    parts: Annotated[dict[str, Part], named(lambda one, at: from_mapping(Part, one, at))]
 
     def estimator(self, label: str, family: str) -> Estimator:
         """The estimator of that label as it runs on a family.
@@ -142,10 +188,13 @@ class Sweep:
         ConfigError
             If it needs a moment order and neither it nor the family has one.
         """
-        spec, where = self.estimators[label], f"sweep.estimators.{label}"
+        one = self.estimators[label]
+        spec, where = one.value, f"sweep.estimators.{one.name}"
+        if isinstance(spec, Estimator):
+            return spec
         needed = {field.name for field in dataclasses.fields(Estimator.lookup(spec, where))}  # type: ignore[arg-type]
         if "k" in needed - set(spec):
-            k = self.families[family].moment_order
+            k = self.families[family].value.moment_order
             if k is None:
                 raise ConfigError(
                     f"{where}.k: this key is required: the family {family} has no moment order"
@@ -153,107 +202,59 @@ class Sweep:
             spec = {**spec, "k": k}
         return Estimator.build(spec, where)
 
-    def series(self, label: str, parameter: str = "radius") -> str:
-        """The label without the value of a parameter that an expanded list has put there."""
-        return _without(label, parameter, self.estimators[label].get(parameter))
+    def about(self, what: Selection, table: pd.DataFrame, where: str = "") -> pd.Series[bool]:
+        """Which rows of a table a selection is about.
 
-    def law(self, label: str, *parameters: str) -> str:
-        """A family's label without the values of these parameters, likewise."""
-        bare = label
-        for parameter in parameters:
-            bare = _without(bare, parameter, self.family_value(label, parameter))
-        return bare
+        Raises
+        ------
+        ConfigError
+            If a name or a value is none of the sweep's.
+        """
+        budgets = choose(what.budgets, self.budgets, f"{where}.budgets")
+        paid = table["privacy"] == "none"
+        for label in budgets:
+            paid |= under(table, self.budgets[label].value)
+        rows = paid & table["family"].isin(choose(what.families, self.families, f"{where}.families"))
+        chosen = choose(what.estimators, self.estimators, f"{where}.estimators")
+        return rows & table["estimator"].isin(chosen)
 
-    def family_value(self, label: str, parameter: str) -> Any:
-        """A parameter of a family, or of the law if it is a family of one; None if it has none."""
-        family = self.families[label]
-        law = getattr(family, "distribution", family)
-        fields = {field.name for field in dataclasses.fields(law)}  # type: ignore[arg-type]
-        return getattr(law, parameter) if parameter in fields else None
-
-
-def section(
-    entries: Mapping[str, Any], where: str, make: Callable[[Any, str], T], *kinds: type[Registered]
-) -> dict[str, T]:
-    """Make the entries of a section, one for each value of a parameter that is given a list."""
-    found: dict[str, T] = {}
-    for key, one in entries.items():
-        at = f"{where}.{key}"
-        for label, single in _expand(str(key), one, at, kinds):
-            if label in found:
-                raise ConfigError(f"{at}: two entries would be called {label!r}")
-            found[label] = make(single, at)
-    return found
+    def shares_data(self, families: Iterable[str]) -> bool:
+        """Whether budgets share their data on any of these families."""
+        return any(not self.families[label].value.follows_budget for label in families)
 
 
-def _without(label: str, parameter: str, value: Any) -> str:
-    if value is None:
-        return label
-    return re.sub(rf"_{parameter}{re.escape(_brief(value))}(?=_|$)", "", label)
-
-
-def _known_estimator(spec: Mapping[str, Any], where: str) -> Mapping[str, Any]:
-    Estimator.lookup(spec, where)
-    return spec
-
-
-def _expand(
-    key: str, spec: Any, where: str, kinds: tuple[type[Registered], ...]
-) -> list[tuple[str, Any]]:
-    """One specification per value of each parameter that is given a list but takes one value.
-
-    ``k: [2, 3]`` under the key ``two_point`` gives ``two_point_k2`` and ``two_point_k3``.
-    """
-    specs: list[tuple[str, Any]] = [(key, spec)]
-    found = [kind.find(spec) for kind in kinds] if isinstance(spec, Mapping) else []
-    for chosen in filter(None, found):
-        fields = {f.name: str(f.type) for f in dataclasses.fields(chosen)}  # type: ignore[arg-type]
-        for name, values in spec.items():
-            if not isinstance(values, list) or "list[" in fields.get(name, "list["):
-                continue
-            if not values:
-                raise ConfigError(f"{where}.{name}: []: an empty grid; give at least one value")
-            specs = [
-                (f"{label}_{name}{_brief(value)}", {**one, name: value})
-                for label, one in specs
-                for value in values
-            ]
-    return specs
-
-
-def _brief(value: object) -> str:
-    return f"{value:g}" if isinstance(value, int | float) else f"_{value}"
-
-
-def pick(patterns: Sequence[str] | None, labels: Iterable[str], where: str) -> list[str]:
-    """The labels that a list of patterns chooses, in their own order.
-
-    Parameters
-    ----------
-    patterns : sequence of str, optional
-        Labels, shell patterns, and either after ``!`` to leave out what it matches; None,
-        or a list that only leaves out, starts from all.
-    labels : iterable of str
-    where : str
-        For messages.
-
-    Raises
-    ------
-    ConfigError
-        If a pattern matches nothing.
-    """
-    known = list(labels)
-    patterns = patterns or []
-    wanted = all(pattern.startswith("!") for pattern in patterns)
-    chosen = dict.fromkeys(known, wanted)
-    for pattern in sorted(patterns, key=lambda p: p.startswith("!")):
-        found = [label for label in known if fnmatchcase(label, pattern.removeprefix("!"))]
-        if not found:
-            raise ConfigError(
-                f"{where}: {pattern!r}: no such label; choose from {', '.join(known)}"
-            )
-        chosen.update(dict.fromkeys(found, not pattern.startswith("!")))
-    return [label for label in known if chosen[label]]
+def key_table(sweep: Sweep, cells: Sequence[Cell]) -> pd.DataFrame:
+    """The keys of all cells, a row each, in the order of `BlockTask.keys`."""
+    families, estimators = swept_columns(sweep.families.values(), sweep.estimators.values())
+    rows = []
+    for cell in cells:
+        known = sweep.families[cell.family_label].parameters
+        of_family = {column: known.get(name) for name, column in families.items()}
+        k, d = cell.family.moment_order, cell.members[0][1].d
+        settings = []
+        for one in cell.settings:
+            given = sweep.estimators[one.label].parameters
+            swept = {column: given.get(name) for name, column in estimators.items()}
+            bound = np.nan
+            if cell.family.follows_budget:
+                bound = cell.family.lower_bound(cell.n, one.budget)
+            settings.append((one.label, one.budget, {**of_family, **swept}, bound))
+        rows += [
+            Key(
+                distribution=member,
+                family=cell.family_label,
+                k=np.nan if k is None else float(k),
+                estimator=label,
+                budget=budget,
+                n=cell.n,
+                d=d,
+                swept=swept,
+                lower_bound=bound,
+            ).columns
+            for member, _ in cell.members
+            for label, budget, swept, bound in settings
+        ]
+    return pd.DataFrame(rows)
 
 
 def make_cells(sweep: Sweep, *, trials: int | None = None) -> list[Cell]:
@@ -282,15 +283,14 @@ def make_cells(sweep: Sweep, *, trials: int | None = None) -> list[Cell]:
             if key in merged:
                 cell = _merge(merged[key], cell)  # noqa: PLW2901
             merged[key] = cell
-    unused = set(sweep.estimators) - {s.label for c in merged.values() for s in c.settings}
-    if unused:
-        label = min(unused)
-        supports = ", ".join(
-            notion.notion for notion in Estimator.lookup(sweep.estimators[label], label).notions
-        )
-        raise ConfigError(
-            f"sweep.estimators.{label}: no part of the sweep runs it; it supports: {supports}"
-        )
+    run = {setting.label for cell in merged.values() for setting in cell.settings}
+    for label, one in sweep.estimators.items():
+        if label not in run:
+            kind = one.value if isinstance(one.value, Estimator) else Estimator.lookup(one.value, label)
+            supports = ", ".join(notion.notion for notion in kind.notions)
+            raise ConfigError(
+                f"sweep.estimators.{label}: no part of the sweep runs it; it supports: {supports}"
+            )
     return [
         dataclasses.replace(cell, trials=trials or cell.trials)
         for _, cell in sorted(merged.items(), key=lambda item: item[0])
@@ -308,8 +308,8 @@ def _merge(one: Cell, other: Cell) -> Cell:
 
 def _part_cells(sweep: Sweep, part: Part, where: str) -> list[Cell]:
     cells = []
-    for family_label in pick(part.families, sweep.families, f"{where}.families"):
-        family = sweep.families[family_label]
+    for family_label in choose(part.families, sweep.families, f"{where}.families"):
+        family = sweep.families[family_label].value
         settings = _settings(sweep, part, where, family_label)
         groups = [settings]
         if family.follows_budget:
@@ -373,23 +373,23 @@ def _check_covariance(cell: Cell, where: str) -> None:
 
 def _settings(sweep: Sweep, part: Part, where: str, family_label: str) -> list[Setting]:
     """The estimators of a part with the budgets that they run under, for one family."""
-    family = sweep.families[family_label]
-    budgets = [sweep.budgets[b] for b in pick(part.budgets, sweep.budgets, f"{where}.budgets")]
+    follows = sweep.families[family_label].value.follows_budget
+    budgets = choose(part.budgets, sweep.budgets, f"{where}.budgets")
     settings: dict[str, Setting] = {}  # by name: a budget under two labels runs once
 
     def add(setting: Setting) -> None:
         settings[setting.name] = setting
 
-    for label in pick(part.estimators, sweep.estimators, f"{where}.estimators"):
+    for label in choose(part.estimators, sweep.estimators, f"{where}.estimators"):
         estimator = sweep.estimator(label, family_label)
         if estimator.supports(NonPrivate()):
-            if not family.follows_budget:
+            if not follows:
                 add(Setting(label, estimator, NonPrivate()))
             continue
-        for budget in budgets:
+        for budget in (sweep.budgets[one].value for one in budgets):
             if estimator.supports(budget):
                 add(Setting(label, estimator, budget))
-            elif label in (part.estimators or ()):
+            elif sweep.estimators[label].name in (part.estimators or ()):
                 allowed = ", ".join(notion.notion for notion in estimator.honoured)
                 raise ConfigError(
                     f"{where}.budgets: {budget}: the estimator {label} cannot honour the notion "

@@ -1,24 +1,21 @@
-"""A sweep from its cells to its summary: reuse what is stored, compute what is not."""
+"""From cells to blocks: reuse what is stored, compute what is not."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
-from dpbench.config import Settings
 from dpbench.registry import ConfigError
-from dpbench.runner.block import BlockResult, BlockTask, run_block
-from dpbench.runner.collect import Collected, Metrics, collect, join
+from dpbench.runner.block import Block, BlockTask, run_block
 from dpbench.runner.execute import Runner, compute
-from dpbench.runner.manifest import Cost
 from dpbench.runner.plan import Cell
 from dpbench.runner.progress import BlockProgress
-from dpbench.runner.store import CorruptBlockError, Store
+from dpbench.runner.provenance import Cost
+from dpbench.runner.store import CorruptBlockError, Memory, Store, source_digest
 
-__all__ = ["RunOptions", "run_cells"]
+__all__ = ["RunOptions", "check_writable", "run_cells"]
 
 Say = Callable[[str], None]
 
@@ -33,32 +30,29 @@ class RunOptions:
         The exception: it names all random streams.
     n_jobs : int
     runner : Runner
-    out : Path
-        The run's folder.
+    out : Path or None
+        The run's folder; None to keep everything in memory.
     resume : bool
         Whether to reuse blocks in `out`.
     plugins : tuple of Path
         Source files of plug-ins.
     """
 
-    seed: int
-    n_jobs: int
-    runner: Runner
-    out: Path
+    seed: int = 0
+    n_jobs: int = -1
+    runner: Runner = Runner()
+    out: Path | None = None
     resume: bool = True
     plugins: tuple[Path, ...] = ()
 
-    @classmethod
-    def configured(cls, settings: Settings, name: str, plugins: tuple[Path, ...]) -> Self:
-        """As the configuration of a sweep of that name says."""
-        return cls(
-            seed=settings.seed,
-            n_jobs=settings.n_jobs,
-            runner=settings.runner,
-            out=Path(settings.out or f"results/{name}").expanduser(),
-            resume=settings.resume,
-            plugins=plugins,
-        )
+    @property
+    def source(self) -> str:
+        """What computes the numbers; see `source_digest`."""
+        return source_digest(self.plugins)
+
+    def store(self) -> Store | Memory:
+        """Where blocks are kept."""
+        return Memory() if self.out is None else Store(self.out, self.source)
 
 
 def check_writable(folder: Path, key: str = "out") -> None:
@@ -78,20 +72,26 @@ def check_writable(folder: Path, key: str = "out") -> None:
 
 
 def run_cells(
-    cells: Sequence[Cell], options: RunOptions, metrics: Metrics, cost: Cost, say: Say
-) -> Collected:
-    """Run or reuse every block of `cells` and summarise them.
+    cells: Sequence[Cell], options: RunOptions, store: Store | Memory, cost: Cost, say: Say
+) -> Iterator[tuple[int, list[Block]]]:
+    """Run or reuse every block of `cells`.
 
     Parameters
     ----------
     cells : sequence of Cell
     options : RunOptions
-    metrics : mapping
-        What claims need, see `collect`.
+    store : Store or Memory
+        Keeps what is computed.
     cost : Cost
         Counts what is done.
     say : callable
         Told, in one line each, what a user should know.
+
+    Yields
+    ------
+    index : int
+        Of a cell; those whose blocks were all there come first.
+    blocks : list of Block
 
     Raises
     ------
@@ -102,51 +102,47 @@ def run_cells(
     KeyboardInterrupt
         Likewise.
     """
-    check_writable(options.out)
-    store = Store(options.out, options.plugins)
-    found: dict[int, Collected] = {}
-    pending: list[BlockTask] = []
+    if options.out is not None:
+        check_writable(options.out)
+    pending: dict[int, list[BlockTask]] = {}
     for index, cell in enumerate(cells):
         tasks = cell.tasks(options.seed)
         blocks = [_stored(store, task, cost, say) if options.resume else None for task in tasks]
-        missing = [task for task, block in zip(tasks, blocks, strict=True) if block is None]
         whole = [block for block in blocks if block is not None]
-        if not missing:
-            found[index] = collect(cell, whole, metrics)
         cost.blocks_reused += len(whole)
-        pending += missing
-    cost.cells_reused += len(found)
-    cost.cells_done += len(cells) - len(found)
-    _compute(pending, store, options, cost)
-    for index, cell in enumerate(cells):
-        if index not in found:
-            blocks_of_cell = [store.read(task) for task in cell.tasks(options.seed)]
-            found[index] = collect(cell, blocks_of_cell, metrics)
-    return join([found[index] for index in range(len(cells))])
+        if len(whole) == len(tasks):
+            cost.cells_reused += 1
+            yield index, whole
+        else:
+            cost.cells_done += 1
+            missing = zip(tasks, blocks, strict=True)
+            pending[index] = [task for task, block in missing if block is None]
+    _compute([task for tasks in pending.values() for task in tasks], store, options, cost)
+    for index in pending:
+        yield index, [store.read(task) for task in cells[index].tasks(options.seed)]
 
 
-def _stored(store: Store, task: BlockTask, cost: Cost, say: Say) -> BlockResult | None:
+def _stored(store: Store | Memory, task: BlockTask, cost: Cost, say: Say) -> Block | None:
     """The stored block; None if it is absent or damaged."""
     if not store.has(task):
         return None
     try:
         return store.read(task)
     except CorruptBlockError as error:
-        cost.blocks_corrupt.append(store.path(task).name)
+        cost.blocks_corrupt.append(str(error).partition(":")[0])
         say(f"damaged block, computing it again: {error}")
         return None
 
 
-def _compute(pending: list[BlockTask], store: Store, options: RunOptions, cost: Cost) -> None:
+def _compute(
+    pending: list[BlockTask], store: Store | Memory, options: RunOptions, cost: Cost
+) -> None:
     if not pending:
         return
     with BlockProgress(len(pending), cost.blocks_reused) as progress:
-        for task, result in compute(
+        for task, block in compute(
             run_block, pending, options.runner, options.n_jobs, options.plugins
         ):
-            store.write(task, result)
-            cost.blocks_done += 1
-            cost.records_drawn += task.n * task.trials * len(task.members)
-            cost.worker_cpu_seconds += result.cpu_seconds
-            cost.worker_peak_bytes = max(cost.worker_peak_bytes, result.peak_bytes)
+            store.write(task, block)
+            cost.add(block, task.n * task.trials * len(task.members))
             progress.advance()

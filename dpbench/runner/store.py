@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
-from collections.abc import Sequence
+import secrets
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -13,12 +16,14 @@ import pyarrow.parquet as pq
 import scipy
 from numpy.typing import NDArray
 
-from dpbench.files import atomic
-from dpbench.runner.block import EXTRAS, METRICS, BlockResult, BlockTask
+from dpbench.columns import AMOUNTS, budget_of
+from dpbench.metrics import ERRORS, EXTRAS
+from dpbench.runner.block import Block, BlockTask
 from dpbench.seeds import digest
 
-__all__ = ["CorruptBlockError", "Store", "source_digest"]
+__all__ = ["CorruptBlockError", "Memory", "Store", "atomic", "source_digest"]
 
+Ints = NDArray[np.intp]
 STATUS = ("released", "nothing released", "failed")
 PACKAGE = Path(__file__).parents[1]
 NUMERICAL = (
@@ -30,6 +35,18 @@ NUMERICAL = (
     "registry.py",
     "runner/block.py",
 )
+
+
+@contextlib.contextmanager
+def atomic(path: Path) -> Iterator[Path]:
+    """Give a temporary path to write to; move it to `path` if all goes well."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        yield temporary
+        os.replace(temporary, path)  # noqa: PTH105
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 class CorruptBlockError(Exception):
@@ -56,17 +73,17 @@ class Store:
     Parameters
     ----------
     folder : Path
-    plugins : tuple of Path
-        Source files of the plug-ins in use.
+    source : str
+        What computed the blocks, see `source_digest`.
     """
 
-    def __init__(self, folder: Path, plugins: tuple[Path, ...] = ()) -> None:
+    def __init__(self, folder: Path, source: str) -> None:
         self.folder = folder.absolute() / "blocks"  # pyarrow gives ~ a meaning
-        self._source = source_digest(plugins)
+        self._source = source
 
     def key(self, task: BlockTask) -> str:
         """A digest of everything that the numbers of a block depend on."""
-        return digest(self._source, task.cell, task.index)
+        return digest(self._source, task.name, task.index)
 
     def path(self, task: BlockTask) -> Path:
         """Where the block is stored."""
@@ -77,7 +94,7 @@ class Store:
         """Whether a file of the block's name is there; `read` tells whether it is whole."""
         return self.path(task).exists()
 
-    def write(self, task: BlockTask, result: BlockResult) -> None:
+    def write(self, task: BlockTask, result: Block) -> None:
         """Store a block.
 
         Raises
@@ -89,7 +106,7 @@ class Store:
         with atomic(self.path(task)) as temporary:
             pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
 
-    def read(self, task: BlockTask) -> BlockResult:
+    def read(self, task: BlockTask) -> Block:
         """Read a block back.
 
         Raises
@@ -98,56 +115,71 @@ class Store:
             If the file is truncated, damaged or holds another block.
         """
         path = self.path(task)
-        shape = (len(task.members), len(task.settings), task.trials)
+        shape = (len(task.keys), task.trials)
         try:
             with pq.ParquetFile(
                 path, read_dictionary=["message"], page_checksum_verification=True
             ) as file:
                 known = [name for name in EXTRAS if name in file.schema_arrow.names]
-                table = file.read(columns=[*METRICS, *known, "message"])
+                table = file.read(columns=[*ERRORS, *known, "message"])
             if (table.schema.metadata or {}).get(b"dpbench") != self.key(task).encode():
                 raise CorruptBlockError(f"{path.name}: it holds another block")
-            values = {name: table[name].to_numpy().reshape(shape) for name in (*METRICS, *known)}
+            values = {name: table[name].to_numpy().reshape(shape) for name in (*ERRORS, *known)}
             coded = table["message"].combine_chunks()
-            code = coded.indices.to_numpy().reshape(shape)[..., 0]
             texts = coded.dictionary.to_pylist()
-            failed = {(int(i), int(j)): texts[code[i, j]] for i, j in np.ndindex(shape[:2])}
+            code = coded.indices.to_numpy().reshape(shape)[:, 0]
+            failed = {key: texts[i] for key, i in enumerate(code) if texts[i]}
         except (OSError, pa.ArrowException, LookupError, ValueError) as error:
             raise CorruptBlockError(f"{path.name}: {str(error).splitlines()[0]}") from error
-        return BlockResult(values, {index: text for index, text in failed.items() if text})
+        return Block(values, failed)
 
 
-def _table(task: BlockTask, result: BlockResult) -> pa.Table:
-    """One row per member, setting and trial, in that order."""
-    members, settings, trials = len(task.members), len(task.settings), task.trials
-    size = members * settings * trials
+class Memory:
+    """Blocks that are kept for this process alone, as `Store` keeps them on disk."""
 
-    def spread(values: Sequence[object], index: NDArray[np.intp], kind: pa.DataType) -> pa.Array:
+    def __init__(self) -> None:
+        self._blocks: dict[tuple[str, int], Block] = {}
+
+    def has(self, task: BlockTask) -> bool:
+        """Whether the block is there."""
+        return (task.name, task.index) in self._blocks
+
+    def write(self, task: BlockTask, result: Block) -> None:
+        """Keep a block."""
+        self._blocks[task.name, task.index] = result
+
+    def read(self, task: BlockTask) -> Block:
+        """Give it back."""
+        return self._blocks[task.name, task.index]
+
+
+def _table(task: BlockTask, block: Block) -> pa.Table:
+    """One row per key and trial, in that order."""
+    keys, trials = task.keys, task.trials
+    key, trial = np.repeat(np.arange(len(keys)), trials), np.tile(np.arange(trials), len(keys))
+
+    def repeated(values: Sequence[object], kind: pa.DataType, index: Ints = key) -> pa.Array:
         return pa.array(values, kind).take(pa.array(index))
 
-    def amount(name: str) -> pa.Array:
-        values = [getattr(s.budget, name, None) for s in task.settings]
-        return spread(values, setting, pa.float64())
-
-    pairs = [(i, j) for i in range(members) for j in range(settings)]
-    messages = [result.failures.get(pair, "") for pair in pairs]
-    pair, trial = np.repeat(np.arange(len(pairs)), trials), np.tile(np.arange(trials), len(pairs))
-    member, setting = pair // settings, pair % settings
-    failed = np.array([bool(message) for message in messages])[pair]
-    released = np.isfinite(result.values["error"].ravel())
+    budgets = [budget_of(setting.budget) for *_, setting in keys]
+    messages = [block.failures.get(i, "") for i in range(len(keys))]
+    failed = np.array([bool(message) for message in messages])[key]
+    released = np.isfinite(block.values["error"].ravel())
+    status = np.where(failed, 2, np.where(released, 0, 1))
     return pa.table(
         {
-            "distribution": spread([label for label, _ in task.members], member, pa.string()),
-            "estimator": spread([s.label for s in task.settings], setting, pa.string()),
-            "privacy": spread([s.budget.label for s in task.settings], setting, pa.string()),
-            "epsilon": amount("epsilon"),
-            "delta": amount("delta"),
-            "rho": amount("rho"),
-            "n": pa.array(np.full(size, task.n)),
+            "distribution": repeated([label for label, *_ in keys], pa.string()),
+            "estimator": repeated([setting.label for *_, setting in keys], pa.string()),
+            "privacy": repeated([budget["privacy"] for budget in budgets], pa.string()),
+            **{
+                name: repeated([None if np.isnan(b[name]) else b[name] for b in budgets], pa.float64())
+                for name in AMOUNTS
+            },
+            "n": pa.array(np.full(len(key), task.n)),
             "trial": pa.array(trial + task.index * trials),
-            **{metric: pa.array(values.ravel()) for metric, values in result.values.items()},
-            "status": spread(STATUS, np.where(failed, 2, np.where(released, 0, 1)), pa.string()),
-            "message": spread(messages, pair, pa.string()),
-            "seed": pa.array(np.full(size, task.seed)),
+            **{name: pa.array(values.ravel()) for name, values in block.values.items()},
+            "status": repeated(STATUS, pa.string(), status),
+            "message": repeated(messages, pa.string()),
+            "seed": pa.array(np.full(len(key), task.seed)),
         }
     )

@@ -225,5 +225,5 @@ def build_family(spec: Mapping[str, Any], where: str) -> Family:
         return _Single(distribution=Distribution.build(spec, where))
     except ConfigError as error:
         if ": choose from " in str(error):
-            raise ConfigError(f"{error}, {', '.join(sorted(Family._kinds()))}") from error
+            raise ConfigError(f"{error}, {', '.join(sorted(Family.kinds()))}") from error
         raise

@@ -54,6 +54,13 @@ class Theorem:
     lowest: float = 0.0
 
     @property
+    def kind(self) -> Literal["exponent", "smallest_n", "factor", "ratio", "limit"]:
+        """What kind of claim tests it."""
+        if self.variable in ("factor", "ratio", "limit"):
+            return self.variable
+        return "smallest_n" if self.of == "samples" else "exponent"
+
+    @property
     def floor(self) -> float | None:
         """Where the region of an upper limit begins; None for a value."""
         return self.lowest if self.at_most else None

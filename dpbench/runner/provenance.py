@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import dpbench
+from dpbench.runner.block import Block
 
 __all__ = ["Cost", "provenance", "versions"]
 
@@ -32,7 +33,17 @@ class Cost:
     records_drawn: int = 0
     worker_cpu_seconds: float = 0.0
     worker_peak_bytes: float = 0.0
+    estimator_seconds: dict[str, float] = field(default_factory=dict)
     started: float = field(default_factory=time.monotonic)
+
+    def add(self, block: Block, records: int) -> None:
+        """Count a block that was computed, of so many records."""
+        self.blocks_done += 1
+        self.records_drawn += records
+        self.worker_cpu_seconds += block.cpu_seconds
+        self.worker_peak_bytes = max(self.worker_peak_bytes, block.peak_bytes)
+        for label, seconds in block.seconds.items():
+            self.estimator_seconds[label] = self.estimator_seconds.get(label, 0.0) + seconds
 
     def as_dict(self) -> dict[str, Any]:
         """The counts, with wall and CPU seconds and the largest process's peak memory."""

@@ -9,9 +9,9 @@ from typing import Literal
 import numpy as np
 from scipy.stats import binomtest
 
-from dpbench.analysis.worst_case import under
+from dpbench.analysis.results import Results
+from dpbench.columns import under
 from dpbench.runner.block import Setting
-from dpbench.runner.collect import Collected
 from dpbench.runner.plan import Cell, cell_at
 from dpbench.theory.families import Family
 
@@ -88,12 +88,12 @@ class Search:
         """What runs the setting at n."""
         return cell_at(self.family_label, self.family, n, (self.setting,), self.trials)
 
-    def take(self, n: int, collected: Collected) -> None:
+    def take(self, n: int, results: Results) -> None:
         """Note how the setting fares at n, of all that was run."""
-        rows = under(collected.summary, self.setting.budget) & (collected.summary["n"] == n)
-        rows &= collected.summary["family"] == self.family_label
-        rows &= collected.summary["estimator"] == self.setting.label
-        errors = [collected.errors["q90"][i] for i in np.flatnonzero(rows)]
+        rows = under(results.summary, self.setting.budget) & (results.summary["n"] == n)
+        rows &= results.summary["family"] == self.family_label
+        rows &= results.summary["estimator"] == self.setting.label
+        errors = [results.values["error"][i] for i in np.flatnonzero(rows)]
         self.tried[n] = max(float(np.mean(~(e <= self.alpha))) for e in errors)
 
     def _surely(self, side: Literal["less", "greater"], n: int) -> list[int]:
@@ -122,7 +122,7 @@ class Search:
 
 def run_searches(
     searches: Sequence[Search],
-    run: Callable[[list[Cell]], Collected],
+    run: Callable[[list[Cell]], Results],
     say: Callable[[str], None],
 ) -> None:
     """Carry all searches to their ends, in rounds that run one n of each.
@@ -132,7 +132,7 @@ def run_searches(
     searches : sequence of Search
         Their `tried` is filled.
     run : callable
-        Runs cells and keeps their errors in column ``q90``.
+        Runs cells and keeps their errors.
     say : callable
         Told what goes on.
     """
@@ -140,6 +140,6 @@ def run_searches(
     while wanted := [(search, n) for search in searches if (n := search.next()) is not None]:
         round_number += 1
         say(f"direct search, round {round_number}: {len(wanted)} of {len(searches)} still open")
-        collected = run([search.cell(n) for search, n in wanted])
+        results = run([search.cell(n) for search, n in wanted])
         for search, n in wanted:
-            search.take(n, collected)
+            search.take(n, results)

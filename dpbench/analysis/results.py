@@ -1,0 +1,134 @@
+"""From blocks to a table: one row per key, with the statistics of its trials."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dpbench.analysis.summary import extra_statistics, statistics
+from dpbench.columns import KEY
+from dpbench.metrics import EXTRAS, METRICS
+from dpbench.runner.block import Block, replay_name
+from dpbench.runner.plan import Cell, Sweep, key_table
+
+__all__ = ["Failure", "Results", "collect"]
+
+Floats = NDArray[np.float64]
+ORDER = ["family", "distribution", "estimator", "privacy", "epsilon", "delta", "rho", "n"]
+
+
+class Failure(NamedTuple):
+    """A setting that raised in a block.
+
+    Attributes
+    ----------
+    text : str
+        What raised, where, and what it said.
+    replay : str
+        The name of the block and the setting, see `dpbench.runner.block.replay_name`.
+    """
+
+    text: str
+    replay: str
+
+
+@dataclass
+class Results:
+    """A summary, what was measured in every trial, and what failed.
+
+    Attributes
+    ----------
+    summary : DataFrame
+        A row per key: the columns of `KEY`, statistics, ``lower_bound``, statistics of what only
+        some estimators release, and the swept parameters.
+    values : dict of str to list of (trials,) arrays
+        By what blocks hold, as far as it was kept: a vector per row, NaN where there is none.
+    failures : list of Failure
+        One per setting and block that raised.
+    """
+
+    summary: pd.DataFrame
+    values: dict[str, list[Floats]]
+    failures: list[Failure]
+
+    def chosen(self, rows: pd.Series[bool]) -> Results:
+        """The rows of a mask alone."""
+        at = np.flatnonzero(rows)
+        values = {name: [vectors[i] for i in at] for name, vectors in self.values.items()}
+        return Results(self.summary.iloc[at].reset_index(drop=True), values, self.failures)
+
+
+def collect(
+    sweep: Sweep,
+    cells: Sequence[Cell],
+    found: Iterable[tuple[int, Sequence[Block]]],
+    keep: Collection[str],
+) -> Results:
+    """Summarise cells as their blocks come, and keep some of what was measured in every trial.
+
+    The order of the rows does not depend on that of the cells.
+
+    Parameters
+    ----------
+    sweep : Sweep
+    cells : sequence of Cell
+    found : iterable of (index of a cell, its blocks)
+        As from `dpbench.runner.run.run_cells`.
+    keep : collection of str
+        What of `Block.values` to keep.
+    """
+    tables: dict[int, dict[str, Floats]] = {}
+    kept: dict[int, dict[str, Floats]] = {}
+    failures: dict[int, list[Failure]] = {}
+    for index, blocks in found:
+        values = _joined(blocks, cells[index].trials)
+        tables[index] = statistics(values) | extra_statistics(values)
+        none = np.full_like(values["error"], np.nan)
+        kept[index] = {name: values.get(name, none) for name in keep}
+        failures[index] = _failures(cells[index], blocks)
+    columns = [pd.DataFrame(tables[index]) for index in range(len(cells))]
+    keys = key_table(sweep, cells)
+    swept = [name for name in keys if name not in {*KEY, "lower_bound"}]
+    table = pd.concat([keys, pd.concat(columns, ignore_index=True)], axis=1)
+    extras = [name for name, metric in METRICS.items() if metric.of in EXTRAS]
+    plain = [name for name in columns[0] if name not in extras]
+    table = table[[*KEY, *plain, "lower_bound", *extras, *swept]]
+    table[["trials", "failures"]] = table[["trials", "failures"]].astype(int)
+    order = table.sort_values(ORDER, kind="stable").index.to_numpy()
+    flat = {name: [row for i in range(len(cells)) for row in kept[i][name]] for name in keep}
+    return Results(
+        table.iloc[order].reset_index(drop=True),
+        {name: [rows[i] for i in order] for name, rows in flat.items()},
+        [failure for index in range(len(cells)) for failure in failures[index]],
+    )
+
+
+def _joined(blocks: Sequence[Block], trials: int) -> dict[str, Floats]:
+    """The blocks' arrays side by side, cut to the trials that are asked for."""
+    names = dict.fromkeys(name for block in blocks for name in block.values)
+    # A block whose every release failed has nothing of what only some estimators release.
+    absent = [np.full_like(block.values["error"], np.nan) for block in blocks]
+    return {
+        name: np.concatenate(
+            [b.values.get(name, none) for b, none in zip(blocks, absent, strict=True)], axis=1
+        )[:, :trials]
+        for name in names
+    }
+
+
+def _failures(cell: Cell, blocks: Sequence[Block]) -> list[Failure]:
+    keys = [(label, one) for label, _ in cell.members for one in cell.settings]
+    found = {
+        Failure(
+            f"{setting.label} on {member} at n = {cell.n}, {setting.budget}, block {i}: {text}",
+            replay_name(member, cell.n, setting, i),
+        )
+        for i, block in enumerate(blocks)
+        for (member, setting), text in ((keys[key], text) for key, text in block.failures.items())
+    }
+    return sorted(found)

@@ -1,0 +1,310 @@
+"""The smallest n that gives error alpha with probability 1 - beta: from curves on a grid, and by
+direct search, beside the theorem's terms.
+"""  # noqa: D205
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Annotated, Any, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+from scipy.special import chdtri
+
+from dpbench.analysis.exponents import interval
+from dpbench.analysis.resample import JOINT_DRAWS, resampled
+from dpbench.analysis.results import Results
+from dpbench.analysis.search import TAIL, Search, run_searches
+from dpbench.analysis.summary import quantile
+from dpbench.analysis.worst_case import CURVE, worst_case
+from dpbench.columns import BUDGET, Selection, under
+from dpbench.registry import ConfigError, validated
+from dpbench.runner.block import Setting
+from dpbench.runner.plan import Cell, Sweep, largest_n
+from dpbench.seeds import stream
+from dpbench.theory.lower_bounds import BETA
+
+__all__ = ["SampleComplexity", "crossing", "measure", "smallest_n"]
+
+Floats = NDArray[np.float64]
+Alpha = Annotated[float, Field(gt=0)]
+
+# Exponents of n in errors are at most 4 here (local model, k = 2): an error that falls by
+# more than that power of n from one n to the next is at a threshold and follows no power law.
+STEEPEST = 4.0
+# How far beyond the largest n of a curve a direct search may go.
+BEYOND_GRID = 10
+TERMS = ("sampling", "privacy", "range")
+COLUMNS = [
+    "request", "distribution", "k", "estimator", *BUDGET, "radius", "alpha", "beta", "method",
+    "samples", "low", "high", "sampling_term", "privacy_term", "range_term",
+]  # fmt: skip
+
+
+def crossing(n: Floats, quantiles: Floats, alpha: float, between: Floats) -> Floats:
+    """Where a curve of errors falls to alpha for good, between points of its grid.
+
+    The first grid point from which on every quantile is at most alpha, and the point before
+    it, interpolated log-log. At a threshold, where the error falls by more than
+    n^-STEEPEST or is no positive number, n may be anywhere between the two points:
+    there `between` says where.
+
+    Parameters
+    ----------
+    n : (m,) array
+        Increasing.
+    quantiles : (m, draws) array
+        The 1 - beta quantile of the error.
+    alpha : float
+    between : (draws,) array
+        Positions in (0, 1), random but for the first, so that an interval covers the gap.
+
+    Returns
+    -------
+    (draws,) array
+        NaN where the answer is outside of the grid.
+    """
+    good = np.logical_and.accumulate((quantiles <= alpha)[::-1], axis=0)[::-1]
+    first = np.where(good.any(axis=0), good.argmax(axis=0), 0)
+    column = np.arange(quantiles.shape[1])
+    last, at = np.maximum(first, 1), np.maximum(first, 1) - 1
+    step = np.log(n[last] / n[at])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        high, low = np.log(quantiles[at, column]), np.log(quantiles[last, column])
+        power = (high - np.log(alpha)) / (high - low)
+        smooth = high - low <= STEEPEST * step
+        # Between the same two points all replicates are read off as the curve itself is.
+        smooth = np.where(at == at[0], smooth[0], smooth) & np.isfinite(high) & np.isfinite(low)
+    found = n[at] * np.exp(step * np.clip(np.where(smooth, power, between), 0.0, 1.0))
+    return np.where(first > 0, found, np.nan)
+
+
+def smallest_n(
+    results: Results, sweep: Sweep, alphas: Sequence[float], beta: float
+) -> tuple[pd.DataFrame, Floats]:
+    """The smallest n for each alpha on every curve, worst over the family's members.
+
+    Parameters
+    ----------
+    results : Results
+        The rows that this is about, with their errors.
+    sweep : Sweep
+    alphas : sequence of float
+    beta : float in (0, 1)
+
+    Returns
+    -------
+    table : DataFrame
+        A row per curve and alpha: one of the curve's, with ``alpha, beta, samples, low, high``,
+        the last three NaN where the grid does not reach.
+    replicates : (rows of table, draws) array
+    """
+    table, errors = results.summary, results.values["error"]
+    shared = sweep.shares_data(table["family"].unique())
+    draws = np.stack([quantile(e, 1 - beta) for e in resampled(table, errors, shared=shared)])
+    points, worst = worst_case(table.assign(value=draws[:, 0]), "value", draws)
+    rows, replicates = [], []
+    for _, curve in points.groupby(CURVE, dropna=False, observed=True):
+        at = curve.sort_values("n").index.to_numpy()
+        n, about = curve.loc[at, "n"].to_numpy(float), curve.iloc[0]
+        for alpha in alphas:
+            rng = stream("bootstrap", "between", _name(about, sweep), str(alpha))
+            between = rng.random(JOINT_DRAWS + 1)
+            between[0] = 0.5
+            found = crossing(n, worst[at], alpha, between)
+            replicates.append(found[1:])
+            known = interval(found[0], found[1:])
+            rows.append(
+                {
+                    **about.to_dict(),
+                    "alpha": alpha,
+                    "beta": beta,
+                    "samples": known.value,
+                    # The largest of several members resamples too high, which may leave it out.
+                    "low": np.minimum(known.low, known.value),
+                    "high": np.maximum(known.high, known.value),
+                }
+            )
+    return pd.DataFrame(rows), np.stack(replicates)
+
+
+def _name(about: Mapping[Hashable, Any], sweep: Sweep) -> str:
+    """What names the stream of a curve."""
+    family, estimator = sweep.families[about["family"]], sweep.estimators[about["estimator"]]
+    radius, norm = estimator.parameters.get("radius"), family.parameters.get("norm")
+    parts = [
+        *(about[name] for name in (*CURVE, "n")),
+        estimator.label("radius"),
+        np.nan if radius is None else float(radius),
+        family.label("d", "norm"),
+        about["d"],
+        np.nan if norm is None else float(norm),
+    ]
+    return "|".join(map(str, parts))
+
+
+@validated
+class SampleComplexity(Selection):
+    """The smallest n with P(error <= alpha) >= 1 - beta, for several alpha.
+
+    Parameters
+    ----------
+    families, estimators, budgets : optional
+        See `Selection`.
+    low, high : float
+        The largest and smallest alpha lie between these.
+    points : int
+        Logarithmically spaced alpha.
+    beta : float in (0, 1)
+    search : float, optional
+        An alpha whose n is sought directly, too: at n of its own, one after another.
+    trials : int
+        Of the direct search, at every n that it tries; the command line does not change it.
+    """
+
+    low: Alpha
+    high: Alpha
+    points: Annotated[int, Field(ge=1)] = 8
+    beta: Annotated[float, Field(gt=0, lt=1)] = BETA
+    search: Alpha | None = None
+    trials: Annotated[int, Field(ge=1)] = 1000
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.low > self.high:
+            raise ValueError(f"low is {self.low}, above high {self.high}")
+        least = int(np.ceil(np.log(TAIL) / np.log1p(-self.beta)))
+        if self.search is not None and self.trials < least:
+            raise ValueError(
+                f"trials is {self.trials}; a search at beta = {self.beta:g} needs {least} to end"
+            )
+        return self
+
+    @property
+    def alphas(self) -> list[float]:
+        """The alpha of the curves, and of the search."""
+        grid = {float(alpha) for alpha in np.geomspace(self.low, self.high, self.points)}
+        return sorted(grid | ({self.search} if self.search else set()))
+
+    def check(self, sweep: Sweep, keys: pd.DataFrame, where: str) -> None:
+        """Raise ConfigError if the sweep runs too little of what this is about."""
+        chosen = keys[sweep.about(self, keys, where)]
+        if chosen.empty:
+            raise ConfigError(f"{where}: the sweep runs nothing of what it is about")
+        for curve, sizes in chosen.groupby(CURVE, dropna=False)["n"]:
+            if sizes.nunique() < 2:
+                raise ConfigError(f"{where}: {curve[2]} runs at one n on {curve[0]}; two are needed")
+
+
+def measure(
+    label: str,
+    request: SampleComplexity,
+    sweep: Sweep,
+    cells: Sequence[Cell],
+    results: Results,
+    run: Callable[[list[Cell]], Results],
+    say: Callable[[str], None],
+) -> pd.DataFrame:
+    """The table of a request.
+
+    Parameters
+    ----------
+    label : str
+        The request's.
+    request, sweep, cells
+        What is asked for, of what.
+    results : Results
+        Of `cells`, with their errors.
+    run : callable
+        Runs more cells, for a direct search.
+    say : callable
+        Told what goes on.
+
+    Returns
+    -------
+    DataFrame
+        ``request``, the columns of a curve with the family as ``distribution``, ``radius``,
+        ``alpha, beta, method`` (curve or search), ``samples, low, high``, and the theorem's
+        terms ``sampling_term, privacy_term, range_term``, NaN where it has none.
+    """
+    chosen = results.chosen(sweep.about(request, results.summary))
+    table, _ = smallest_n(chosen, sweep, request.alphas, request.beta)
+    rows: list[dict[Hashable, Any]] = table.assign(method="curve").to_dict("records")
+    known = [_setting_of(row, cells) for row in rows]
+    if request.search is not None:
+        starts = [i for i, row in enumerate(rows) if row["alpha"] == request.search]
+        found = _searched(request, [(rows[i], *known[i]) for i in starts], cells, sweep, run, say)
+        rows += found
+        known += [known[i] for i in starts]
+    pairs = zip(rows, known, strict=True)
+    table = pd.DataFrame([{**row, **_terms(row, *pair)} for row, pair in pairs])
+    radius = [sweep.estimators[name].parameters.get("radius") for name in table["estimator"]]
+    table = table.assign(
+        request=label,
+        distribution=table["family"],
+        radius=np.array([np.nan if r is None else r for r in radius], dtype=float),
+    )
+    return table[COLUMNS]
+
+
+def _setting_of(row: Mapping[Hashable, Any], cells: Sequence[Cell]) -> tuple[Cell, Setting]:
+    """A cell of the row's curve, and the curve's setting."""
+    about = pd.DataFrame([row])
+    return next(
+        (cell, one)
+        for cell in cells
+        if cell.family_label == row["family"]
+        for one in cell.settings
+        if one.label == row["estimator"] and under(about, one.budget).all()
+    )
+
+
+def _searched(
+    request: SampleComplexity,
+    rows: Sequence[tuple[dict[Hashable, Any], Cell, Setting]],
+    cells: Sequence[Cell],
+    sweep: Sweep,
+    run: Callable[[list[Cell]], Results],
+    say: Callable[[str], None],
+) -> list[dict[Hashable, Any]]:
+    """The rows with their n sought directly, from where the curves have it."""
+    searches = []
+    for row, cell, setting in rows:
+        family = cell.family_label
+        sizes = [c.n for c in cells if c.family_label == family and setting in c.settings]
+        # Half of the curve's n, so that the search finds its own.
+        start = row["samples"] / 2 if np.isfinite(row["samples"]) else np.median(sizes)
+        largest = min(BEYOND_GRID * max(sizes), largest_n(cell.family, cell.n, setting.budget))
+        searches.append(
+            Search(
+                family, cell.family, setting, row["alpha"], request.beta, max(1, round(start)),
+                request.trials, largest,
+            )
+        )  # fmt: skip
+    run_searches(searches, run, say)
+    return [
+        {
+            **row,
+            **dict(zip(("samples", "low", "high"), search.result(), strict=True)),
+            "method": "search",
+        }
+        for (row, *_), search in zip(rows, searches, strict=True)
+    ]
+
+
+def _terms(row: Mapping[Hashable, Any], cell: Cell, setting: Setting) -> dict[str, float]:
+    """The theorem's terms, logarithms of n taken at the measured n.
+
+    The sampling term is for errors like N(0, variance/n), in d dimensions isotropic. Those
+    for privacy are stated for numbers.
+    """
+    n = row["samples"] if np.isfinite(row["samples"]) else cell.n
+    variance = max(member.variance for _, member in cell.members)
+    d = cell.members[0][1].d
+    alpha, beta = row["alpha"], row["beta"]
+    terms = {"sampling": float(chdtri(d, beta) / d * variance / alpha**2)}
+    if setting.budget.amounts and d == 1:
+        terms |= setting.estimator.private_terms(alpha, beta, n, setting.budget)
+    return {f"{name}_term": terms.get(name, np.nan) for name in TERMS}

@@ -1,0 +1,131 @@
+"""What is measured in every trial, which columns of a summary say it, and what exponents are of.
+
+A new metric is a line in `METRICS`; one of something new that estimators release is measured in
+`dpbench.runner.block`, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import AfterValidator
+
+__all__ = ["ERRORS", "EXTRAS", "METRICS", "VARIABLES", "Metric", "MetricName", "Variable"]
+
+Floats = NDArray[np.float64]
+
+# What blocks hold of every trial: the error, and its parts as in `dpbench.runner.block.Block`.
+ERRORS = ("error", "sampling", "bias", "noise", "private")
+
+# What intervals a column has, in words.
+ORDER = "95 per cent intervals of the quantile from order statistics"
+NORMAL = "95 per cent intervals of the mean, 1.96 standard errors to each side"
+TRIMMED = "95 per cent intervals of the trimmed mean, 1.96 standard errors to each side"
+JEFFREYS = "Jeffreys' 95 per cent intervals of the share"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A column of a summary: a statistic over the trials.
+
+    Attributes
+    ----------
+    of : str
+        What blocks hold of every trial.
+    words : str
+        For an axis.
+    statistic : {'quantile', 'rate', 'mean', 'trimmed_mean'}
+    q : float
+        Of a quantile.
+    interval : str, optional
+        How the summary knows an interval for it.
+    share : bool
+        Whether it is one, from 0 to 1, so that its axis is not logarithmic.
+    """
+
+    of: str
+    words: str
+    statistic: Literal["quantile", "rate", "mean", "trimmed_mean"] = "quantile"
+    q: float = 0.9
+    interval: str | None = None
+    share: bool = False
+
+
+METRICS = {
+    "mean_error": Metric("error", "mean error", "mean", interval=NORMAL),
+    "q50": Metric("error", "error (median)", q=0.5),
+    "q90": Metric("error", "error (0.9 quantile)", interval=ORDER),
+    "trimmed_mean": Metric("error", "error\n(10% trimmed mean)", "trimmed_mean", interval=TRIMMED),
+    "failure_rate": Metric("error", "failure rate", "rate", interval=JEFFREYS, share=True),
+    "sampling_q90": Metric("sampling", "sampling error\n(0.9 quantile)"),
+    "bias_q90": Metric("bias", "bias (0.9 quantile)"),
+    "noise_q90": Metric("noise", "noise (0.9 quantile)"),
+    "private_q90": Metric("private", "bias + noise\n(0.9 quantile)"),
+    "width_q50": Metric("width", "interval width\n(median)", q=0.5),
+    "miss_rate": Metric(
+        "missed", "share of intervals\nthat miss", "rate", interval=JEFFREYS, share=True
+    ),
+    "outside_q90": Metric("outside", "share of records outside\n(0.9 quantile)", share=True),
+    "tv_q50": Metric("tv", "total variation (median)", q=0.5),
+    "tv_q90": Metric("tv", "total variation\n(0.9 quantile)"),
+    "promise_q90": Metric("promise", "error over the\npromised one (0.9 quantile)"),
+    "core_q50": Metric("core", "core's share of\nthe records (median)", q=0.5, share=True),
+}
+# What only estimators with an interval, a scale, a promised accuracy or a filter have, in blocks.
+EXTRAS = tuple(dict.fromkeys(m.of for m in METRICS.values() if m.of not in ERRORS))
+
+
+def _known(name: str) -> str:
+    if name not in METRICS:
+        raise ValueError(f"choose from {', '.join(METRICS)}")
+    return name
+
+
+MetricName = Annotated[str, AfterValidator(_known)]
+
+
+@dataclass(frozen=True)
+class Variable:
+    """What an exponent can be in: the x of n ~ x^s.
+
+    Attributes
+    ----------
+    column : str
+        Where its amounts are in a table of results.
+    x : callable
+        From an amount to x.
+    base : str
+        x in a formula of plain text.
+    axis : str
+        The amount, or x where that is what is drawn, in mathematical text.
+    """
+
+    column: str
+    x: Callable[[Floats], Floats]
+    base: str
+    axis: str
+
+
+def _same(amount: Floats) -> Floats:
+    return amount
+
+
+def _inverse(amount: Floats) -> Floats:
+    return 1 / amount
+
+
+VARIABLES = {
+    "alpha": Variable("alpha", _inverse, "(1/α)", r"$\alpha$"),  # noqa: RUF001
+    "n": Variable("n", _same, "n", "$n$"),
+    "epsilon": Variable("epsilon", _inverse, "(1/ε)", r"$\varepsilon$"),
+    "rho": Variable("rho", _inverse, "(1/ρ)", r"$\rho$"),  # noqa: RUF001
+    "delta": Variable("delta", lambda delta: -np.log(delta), "ln(1/δ)", r"$\ln(1/\delta)$"),
+    "radius": Variable("radius", _same, "R", "$R$"),
+    "log_radius": Variable("radius", np.log, "(ln R)", r"$\ln R$"),
+    "d": Variable("d", _same, "d", "dimension $d$"),
+    "norm": Variable("norm", _same, "‖μ‖", r"$\|\mu\|$"),
+}
