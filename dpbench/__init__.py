@@ -1,8 +1,9 @@
 """dpbench: reproducible benchmarks of differentially private mean estimation."""
 
 from dpbench.estimators import Estimate, Estimator, release
-from dpbench.registry import ConfigError, validated
+from dpbench.library import load, run
 from dpbench.privacy import ZCDP, ApproxDP, Ledger, NonPrivate, PureDP
+from dpbench.registry import ConfigError, validated
 
 __version__ = "0.1.0"
 
@@ -15,6 +16,8 @@ __all__ = [
     "Ledger",
     "NonPrivate",
     "PureDP",
+    "load",
     "release",
+    "run",
     "validated",
 ]

@@ -13,7 +13,6 @@ from omegaconf import OmegaConf
 
 from dpbench.config import (
     Settings,
-    SweepSettings,
     arguments,
     command_line,
     composed,
@@ -24,8 +23,8 @@ from dpbench.config import (
 from dpbench.registry import ConfigError, from_mapping
 
 if TYPE_CHECKING:
-    from dpbench.auditing import Audit
-    from dpbench.study import Study
+    from dpbench.audit.run import Audit
+    from dpbench.job import Job
 
 __all__ = ["run"]
 
@@ -131,7 +130,7 @@ def _help(config_dir: Path | None) -> str:
     )
 
 
-def _prepare(overrides: Sequence[str], config_dir: Path | None) -> Study | Audit | _Report:
+def _prepare(overrides: Sequence[str], config_dir: Path | None) -> Job | Audit | _Report:
     """Read and check everything that a run needs."""
     config = composed(overrides, config_dir)
     settings = from_mapping(Settings, config, "")
@@ -140,16 +139,22 @@ def _prepare(overrides: Sequence[str], config_dir: Path | None) -> Study | Audit
             if getattr(settings, key) is not None:
                 raise ConfigError(f"{key}: {getattr(settings, key)!r}: report=all runs nothing")
         return _Report(Path(settings.out or "results").expanduser())
-    if "audit" in settings.sweep:
-        plugins = load_plugins(settings.plugins, config_dir)
-        from dpbench.auditing import Audit  # heavy imports wait for a readable command
-
-        return Audit.prepare(settings, plugins, config)
-    sweep = from_mapping(SweepSettings, settings.sweep, "sweep")
     plugins = load_plugins(settings.plugins, config_dir)
-    from dpbench.study import Study
+    from dpbench.audit.run import Audit  # heavy imports wait for a readable command
+    from dpbench.job import Job
+    from dpbench.runner.run import RunOptions
 
-    return Study.prepare(settings, sweep, plugins, config)
+    name = settings.sweep.get("name", "sweep")
+    options = RunOptions(
+        seed=settings.seed,
+        n_jobs=settings.n_jobs,
+        runner=settings.runner,
+        out=Path(settings.out or f"results/{name}").expanduser(),
+        resume=settings.resume,
+        plugins=plugins,
+    )
+    kind = Audit if "audit" in settings.sweep else Job
+    return kind.prepare(settings, options, config)
 
 
 class _Report:

@@ -9,7 +9,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -27,7 +27,6 @@ from dpbench.runner.execute import Runner
 
 __all__ = [
     "Settings",
-    "SweepSettings",
     "arguments",
     "command_line",
     "composed",
@@ -44,7 +43,7 @@ class Settings:
     Parameters
     ----------
     sweep : mapping
-        What to run, see `dpbench.runner.plan.Sweep` and `dpbench.analysis.claims.Claim`.
+        What to run: a `dpbench.study.Study`, or a `dpbench.audit.AuditSweep`.
     seed : int
         Names all random streams.
     trials : int, optional
@@ -68,7 +67,7 @@ class Settings:
         Instead of running a sweep, put all finished runs on one page.
     """
 
-    sweep: dict[str, Any]
+    sweep: Mapping[str, Any]
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     trials: Annotated[int, Field(ge=1)] | None = None
     n_jobs: int = -1
@@ -87,39 +86,6 @@ class Settings:
         if n_jobs == 0:
             raise ValueError("give a number of processes, or -1 for all cores")
         return n_jobs
-
-
-@validated
-class SweepSettings:
-    """A sweep as configured; its parts are checked by `Sweep` and `Claim`.
-
-    Parameters
-    ----------
-    name : str
-        Names the run's folder.
-    families, estimators, budgets, parts : mapping
-        See `dpbench.runner.plan.Sweep`.
-    claims : mapping
-        See `dpbench.analysis.claims.Claim`.
-    sample_complexity : mapping
-        See `dpbench.complexity.SampleComplexity`.
-    figures : mapping
-        See `dpbench.report.figures.Figure`.
-    gate : bool
-        Whether an inconsistent claim makes the run fail.
-    """
-
-    name: Annotated[str, Field(pattern=r"^[\w-]+$")]
-    families: dict[str, Any]
-    estimators: dict[str, Any]
-    budgets: dict[str, Any]
-    parts: dict[str, Any]
-    claims: dict[str, Any] = Field(default_factory=dict)
-    sample_complexity: dict[str, Any] = Field(default_factory=dict)
-    figures: dict[Annotated[str, Field(pattern=r"^\w[\w.=+-]*$")], Any] = Field(
-        default_factory=dict
-    )
-    gate: bool = False
 
 
 def conf_folder() -> Path:

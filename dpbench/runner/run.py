@@ -36,6 +36,8 @@ class RunOptions:
         Whether to reuse blocks in `out`.
     plugins : tuple of Path
         Source files of plug-ins.
+    own : tuple of str
+        The source of other classes that numbers depend on.
     """
 
     seed: int = 0
@@ -44,11 +46,12 @@ class RunOptions:
     out: Path | None = None
     resume: bool = True
     plugins: tuple[Path, ...] = ()
+    own: tuple[str, ...] = ()
 
     @property
     def source(self) -> str:
         """What computes the numbers; see `source_digest`."""
-        return source_digest(self.plugins)
+        return source_digest(self.plugins, self.own)
 
     def store(self) -> Store | Memory:
         """Where blocks are kept."""

@@ -54,16 +54,17 @@ class CorruptBlockError(Exception):
 
 
 @cache
-def source_digest(plugins: tuple[Path, ...] = ()) -> str:
+def source_digest(plugins: tuple[Path, ...] = (), own: tuple[str, ...] = ()) -> str:
     """A digest of everything that numbers depend on but the parameters.
 
-    The source of distributions, samples, privacy, estimators, seeding and plug-ins, and
+    The source of distributions, samples, privacy, estimators, seeding, plug-ins and `own`, and
     the versions of numpy and scipy. A stored block of another digest is not reused.
     """
     files = [f for name in NUMERICAL for f in sorted((PACKAGE / name).rglob("*.py"))]
     files += [PACKAGE / name for name in NUMERICAL if name.endswith(".py")]
     texts = [(f.relative_to(PACKAGE).as_posix(), f.read_text()) for f in files]
     texts += [(f.name, f.read_text()) for f in plugins]
+    texts += [("", text) for text in own]
     return digest(sorted(texts), np.__version__, scipy.__version__)
 
 

@@ -1,0 +1,149 @@
+"""What the command does, as functions."""
+
+from __future__ import annotations
+
+import inspect
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpbench.registry import ConfigError, Registered, from_mapping
+
+if TYPE_CHECKING:  # slow to load
+    from dpbench.result import Result
+
+__all__ = ["load", "run"]
+
+
+def run(
+    sweep: str | Mapping[str, Any],
+    *,
+    out: str | Path | None = None,
+    seed: int = 0,
+    trials: int | None = None,
+    n_jobs: int = -1,
+    resume: bool = True,
+    plugins: Sequence[str] = (),
+    config_dir: str | Path | None = None,
+    overrides: Sequence[str] = (),
+) -> Result:
+    """Run a sweep.
+
+    Parameters
+    ----------
+    sweep : str or mapping
+        A shipped sweep, or one of `config_dir`, by name; or the keys of a `dpbench.study.Study`,
+        in which families, estimators and budgets may be objects.
+    out : str or Path, optional
+        A folder to write to and to resume from; by default everything is kept in memory.
+    seed, trials, n_jobs, resume, plugins
+        As on the command line; see `dpbench.config.Settings`.
+    config_dir : str or Path, optional
+        A folder of your own configurations.
+    overrides : sequence of str
+        Of keys of a sweep with a name, as on the command line: ``sweep.budgets.pure.epsilon=1``.
+
+    Raises
+    ------
+    ConfigError
+        If anything cannot be used; nothing is run then.
+
+    Examples
+    --------
+    >>> import dpbench
+    >>> from dpbench.distributions import Gaussian
+    >>> from dpbench.estimators import ClippedMean
+    >>> result = dpbench.run({
+    ...     "families": {"gaussian": Gaussian()},
+    ...     "estimators": {"clipped": ClippedMean(lower=-4, upper=4)},
+    ...     "budgets": {"pure": dpbench.PureDP(1.0)},
+    ...     "parts": {"all": {"n": [100, 1000], "trials": 50}},
+    ... }, n_jobs=1)
+    >>> list(result.summary["n"])
+    [100, 1000]
+    """
+    from dpbench.config import Settings, composed, load_plugins
+    from dpbench.job import Job
+    from dpbench.runner.provenance import Cost
+    from dpbench.runner.run import RunOptions
+
+    folder = None if config_dir is None else Path(config_dir)
+    if isinstance(sweep, str):
+        words = [f"sweep={sweep}", *overrides]
+        config = composed(words, folder)
+    else:
+        if overrides:
+            raise ConfigError("overrides: they are for a sweep with a name; change the mapping")
+        config = {"sweep": sweep}
+    config |= {"seed": seed, "trials": trials, "n_jobs": n_jobs, "resume": resume}
+    config |= {"plugins": [*config.get("plugins", []), *plugins]}
+    settings = from_mapping(Settings, config, "")
+    found = load_plugins(settings.plugins, folder)
+    if "audit" in settings.sweep:
+        raise ConfigError("sweep: an audit is run by the command, or pair by pair by audit_pair")
+    options = RunOptions(
+        seed=settings.seed,
+        n_jobs=settings.n_jobs,
+        runner=settings.runner,
+        out=None if out is None else Path(out).expanduser(),
+        resume=settings.resume,
+        plugins=found,
+        own=_own_source(settings.sweep),
+    )
+    job = Job.prepare(settings, options, {**config, "sweep": _plain(settings.sweep)})
+    return job.result([], Cost())
+
+
+def load(folder: str | Path) -> Result:
+    """Read the result of a finished run.
+
+    Parameters
+    ----------
+    folder : str or Path
+        Where the run was written to, ``results/<sweep>`` by default.
+
+    Raises
+    ------
+    ConfigError
+        If there is no finished run, or it names a class that was not imported yet.
+    """
+    from dpbench.config import Settings, load_plugins
+    from dpbench.result import read_manifest, read_result
+    from dpbench.study import Study
+
+    path = Path(folder).expanduser()
+    manifest = read_manifest(path)
+    if not (path / "summary.csv").exists():
+        raise ConfigError(f"'{path}': holds an audit; its tables are audit.csv and controls.csv")
+    settings = from_mapping(Settings, {**manifest["configuration"], "out": None}, "")
+    load_plugins(settings.plugins, None)
+    return read_result(from_mapping(Study, settings.sweep, "sweep"), path, manifest)
+
+
+def _plain(spec: Any) -> Any:
+    """A configuration with objects, as one that JSON can hold and `load` can read."""
+    if isinstance(spec, Mapping):
+        return {str(key): _plain(value) for key, value in spec.items()}
+    if isinstance(spec, list | tuple):
+        return [_plain(value) for value in spec]
+    if is_dataclass(spec):
+        kind = type(spec)
+        target = {"_target_": f"{kind.__module__}.{kind.__qualname__}"}
+        named = target if isinstance(spec, Registered) else {}
+        return named | {field.name: _plain(getattr(spec, field.name)) for field in fields(spec)}
+    return spec
+
+
+def _own_source(spec: Any) -> tuple[str, ...]:
+    """The source of the objects' classes: blocks of another source are not reused."""
+    if isinstance(spec, Mapping):
+        return tuple(text for value in spec.values() for text in _own_source(value))
+    if not isinstance(spec, Registered) or type(spec).__module__.startswith("dpbench."):
+        return ()
+    try:
+        module = inspect.getmodule(type(spec))
+        return (inspect.getsource(module if getattr(module, "__file__", None) else type(spec)),)
+    except (OSError, TypeError):
+        return (secrets.token_hex(16),)

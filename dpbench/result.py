@@ -1,0 +1,232 @@
+"""What a run found: tables, errors of every trial, figures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from dpbench.analysis.claims import COLUMNS
+from dpbench.analysis.results import Failure, Results, collect
+from dpbench.analysis.smallest_n import measure
+from dpbench.columns import KEY
+from dpbench.registry import ConfigError
+from dpbench.report.figures import Figure
+from dpbench.report.scoreboard import render
+from dpbench.runner.plan import Cell, key_table
+from dpbench.runner.provenance import Cost
+from dpbench.runner.run import RunOptions, run_cells
+from dpbench.runner.store import Memory, Store
+from dpbench.study import Plan, Study
+
+if TYPE_CHECKING:  # drawing libraries load when the first figure is drawn
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
+__all__ = ["Result", "compute", "read_manifest", "read_result"]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run found.
+
+    Attributes
+    ----------
+    study : Study
+        What was run and asked.
+    summary, claims, samples : DataFrame
+        The tables ``summary.csv``, ``claims.csv`` and ``sample_complexity.csv``.
+    failures : list of Failure
+        The settings that raised.
+    cells : list of Cell
+        What was run.
+    blocks : Store or Memory
+        Where the errors of every trial are.
+    seed : int
+    """
+
+    study: Study
+    summary: pd.DataFrame
+    claims: pd.DataFrame
+    samples: pd.DataFrame
+    failures: Sequence[Failure] = field(repr=False)
+    cells: Sequence[Cell] = field(repr=False)
+    blocks: Store | Memory = field(repr=False)
+    seed: int = 0
+
+    def errors(self, **about: Any) -> pd.DataFrame:
+        """The errors of every trial and their parts.
+
+        Parameters
+        ----------
+        **about
+            Columns of the summary with the value, or the list of values, that is wanted:
+            ``estimator="minimax", n=1000, epsilon=0.1``.
+
+        Returns
+        -------
+        DataFrame
+            A row per key and trial: the columns of a key, ``trial``, ``error, sampling, bias,
+            noise, private``, and what else blocks hold; see `dpbench.runner.block.Block`.
+
+        Raises
+        ------
+        KeyError
+            If there is no such column.
+        """
+        keys = key_table(self.study, self.cells).drop(columns="lower_bound")
+        wanted = pd.Series(data=True, index=keys.index)
+        for name, value in about.items():
+            if name not in keys:
+                raise KeyError(f"{name!r}: no such column; choose from {', '.join(keys)}")
+            wanted &= keys[name].isin(value if isinstance(value, list | tuple) else [value])
+        tables, first = [keys.iloc[:0].assign(trial=0)], 0
+        for cell in self.cells:
+            last = first + len(cell.members) * len(cell.settings)
+            at = np.flatnonzero(wanted.iloc[first:last])
+            for index, task in enumerate(cell.tasks(self.seed) if at.size else ()):
+                block = self.blocks.read(task)
+                trials = np.arange(task.trials) + index * task.trials
+                kept = trials < cell.trials
+                table = keys.iloc[np.repeat(first + at, kept.sum())].reset_index(drop=True)
+                values = {name: v[at][:, kept].ravel() for name, v in block.values.items()}
+                tables.append(table.assign(trial=np.tile(trials[kept], at.size), **values))
+            first = last
+        return pd.concat(tables[1:] or tables, ignore_index=True)
+
+    def figure(self, name: str | Mapping[str, Any], *, width: Literal["page", "column"] = "page") -> Canvas:
+        """A figure of the study, or one that is described as in a sweep, on a canvas of its own.
+
+        Raises
+        ------
+        ConfigError
+            If there is none of that name, or it is about what was not run.
+        """
+        from dpbench.drawing import style  # slow to load
+
+        with style(width):
+            return self._figure(name).figure(self)
+
+    def plot(self, name: str | Mapping[str, Any], ax: Axes | None = None, *, panel: int | None = None) -> Axes:
+        """The same on the caller's axes, in the caller's style.
+
+        Parameters
+        ----------
+        name : str or mapping
+            As for `figure`.
+        ax : Axes, optional
+            By default pyplot's current axes. If the figure has several panels, they are drawn
+            in a grid in its place.
+        panel : int, optional
+            Only this one, from 0.
+
+        Returns
+        -------
+        Axes
+            `ax`.
+        """
+        if ax is None:
+            import matplotlib.pyplot as plt
+
+            ax = plt.gca()
+        self._figure(name).plot(self, ax, panel=panel)
+        return ax
+
+    def _figure(self, name: str | Mapping[str, Any]) -> Figure:
+        if isinstance(name, str):
+            known = self.study.all_figures
+            if name not in known:
+                choices = ", ".join(known) or "none: the sweep asks for no figure"
+                raise ConfigError(f"figure: {name!r}: no such figure; choose from {choices}")
+            return known[name]
+        figure = Figure.build(name, "figure")
+        figure.check(self.study, key_table(self.study, self.cells), "figure")
+        return figure
+
+    @property
+    def scoreboard(self) -> str:
+        """Verdicts, factors over lower bounds, sample complexities and failures as text."""
+        return render(self.summary, self.claims, self.samples, self.failures, self.study)
+
+    def __str__(self) -> str:
+        return self.scoreboard
+
+
+def compute(
+    plan: Plan, options: RunOptions, cost: Cost, say: Callable[[str], None] = lambda _: None
+) -> Result:
+    """Run a plan, or what is missing of it, and test its claims."""
+    study, blocks = plan.study, options.store()
+
+    def run(cells: Sequence[Cell], keep: set[str]) -> Results:
+        found = run_cells(cells, options, blocks, cost, say)
+        return collect(study, cells, found, keep)
+
+    results = run(plan.cells, plan.measures)
+    claims = [
+        claim.evaluate(label, results, study)[COLUMNS] for label, claim in study.all_claims.items()
+    ]
+
+    def search(cells: Sequence[Cell]) -> Results:
+        found = run(cells, {"error"})
+        results.failures.extend(found.failures)
+        return found
+
+    samples = [
+        measure(label, request, study, plan.cells, results, search, say)
+        for label, request in study.sample_complexity.items()
+    ]
+    return Result(
+        study=study,
+        summary=results.summary,
+        claims=pd.concat(claims, ignore_index=True) if claims else pd.DataFrame(columns=COLUMNS),
+        samples=pd.concat(samples, ignore_index=True) if samples else pd.DataFrame(),
+        failures=results.failures,
+        cells=plan.cells,
+        blocks=blocks,
+        seed=options.seed,
+    )
+
+
+def read_result(study: Study, folder: Path, manifest: Mapping[str, Any]) -> Result:
+    """The result that a finished run of a study has written."""
+    failures = [Failure(one["failure"], one["replay"]) for one in manifest["failures"]]
+    return Result(
+        study=study,
+        summary=_table(folder / "summary.csv"),
+        claims=_table(folder / "claims.csv"),
+        samples=_table(folder / "sample_complexity.csv"),
+        failures=failures,
+        cells=study.plan(manifest["configuration"].get("trials")).cells,
+        blocks=Store(folder, manifest["source"]),
+        seed=manifest["seed"],
+    )
+
+
+def _table(path: Path) -> pd.DataFrame:
+    """A table of a run; only empty cells are missing values, 'none' is a label."""
+    if not path.exists():
+        return pd.DataFrame()
+    return pd.read_csv(path, keep_default_na=False, na_values=[""], float_precision="round_trip")
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of a finished run.
+
+    Raises
+    ------
+    ConfigError
+        If there is none.
+    """
+    try:
+        found = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        assert isinstance(found, dict)
+        assert {"sweep", "configuration", "source", "seed", "failures"} <= set(found)
+    except (OSError, ValueError, AssertionError) as error:
+        raise ConfigError(f"'{folder}': holds no finished run of this version") from error
+    return found
