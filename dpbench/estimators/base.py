@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from dpbench.registry import Registered
+from dpbench.arrays import Floats
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP
 from dpbench.privacy.neighbours import Pair
+from dpbench.registry import Registered
 from dpbench.samples import DenseSample, Sample
 
 __all__ = ["Estimate", "Estimator", "release"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -20,16 +20,15 @@ from functools import cached_property
 from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 from scipy.special import ndtri
 
-from dpbench.registry import Registered, validated_positional
+from dpbench.arrays import Floats
 from dpbench.privacy.gaussian import analytic_sd
+from dpbench.registry import Registered, validated_positional
 
 __all__ = ["ZCDP", "ApproxDP", "Budget", "NonPrivate", "PureDP"]
 
-Floats = NDArray[np.float64]
 LEAST = 1e-12
 Positive = Annotated[float, Field(gt=0, ge=LEAST, le=1e6)]
 

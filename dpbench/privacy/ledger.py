@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpbench.arrays import Floats, Ints
 from dpbench.privacy.budgets import Budget, _BadEvent
 
 __all__ = ["Ledger", "OverdraftError"]
 
-Floats = NDArray[np.float64]
 
 # Room for the rounding of sums of shares.
 SLACK = 1e-9
@@ -188,7 +187,7 @@ class Ledger:
 
     def exponential(
         self, scores: Floats, sensitivity: float, log_weights: Floats | float = 0.0
-    ) -> NDArray[np.int64]:
+    ) -> Ints:
         """Choose an index with probability prop. to weight * exp(eps score/(2 sensitivity)).
 
         Drawn as the largest of Gumbel-perturbed exponents. eps-DP (McSherry and Talwar

@@ -7,14 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpbench.arrays import Floats
 from dpbench.samples.bins import Bins, Occupied
 from dpbench.samples.rows import Rows
 
-__all__ = ["Floats", "Sample", "part_sizes"]
-
-Floats = NDArray[np.float64]
+__all__ = ["Sample", "part_sizes"]
 
 
 def part_sizes(n: int, parts: int) -> list[int]:

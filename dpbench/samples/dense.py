@@ -11,7 +11,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpbench.samples.base import Floats, Sample, part_sizes
+from dpbench.arrays import Floats
+from dpbench.samples.base import Sample, part_sizes
 from dpbench.samples.bins import Bins, Occupied
 from dpbench.samples.rows import Rows
 

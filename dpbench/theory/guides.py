@@ -6,11 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+
+from dpbench.arrays import Floats
 
 __all__ = ["GUIDES", "Guide"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
