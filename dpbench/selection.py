@@ -10,11 +10,11 @@ import pandas as pd
 
 from dpbench.analysis.claims import SPANNING, Claim, axis, curve_columns
 from dpbench.analysis.worst_case import BUDGET, under
-from dpbench.registry import ConfigError
+from dpbench.arrays import Floats
 from dpbench.privacy import NonPrivate
+from dpbench.registry import ConfigError
 from dpbench.runner.block import Setting
 from dpbench.runner.plan import Cell, Sweep, pick
-from dpbench.samples.base import Floats
 from dpbench.theory.theorems import Theorem
 
 __all__ = ["check_claim", "chosen_settings", "rows_about", "shares_data", "with_parameters"]

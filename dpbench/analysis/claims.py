@@ -7,7 +7,6 @@ from typing import Annotated, Any, Self
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from dpbench.analysis.exponents import (
@@ -25,13 +24,13 @@ from dpbench.analysis.summary import (
     rate_replicates,
 )
 from dpbench.analysis.worst_case import BUDGET, CURVE, held_out, held_out_cell, worst_case
+from dpbench.arrays import Floats
 from dpbench.registry import validated
 from dpbench.theory.lower_bounds import BETA
 from dpbench.theory.theorems import THEOREMS, Theorem
 
 __all__ = ["COLUMNS", "SPANNING", "Claim", "axis", "curve_columns", "evaluate", "verdict"]
 
-Floats = NDArray[np.float64]
 Alpha = Annotated[float, Field(gt=0)]
 Labels = Annotated[list[str], Field(min_length=1)]
 

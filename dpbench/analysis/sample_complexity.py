@@ -6,16 +6,15 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from dpbench.analysis.exponents import interval
 from dpbench.analysis.summary import order_statistic
 from dpbench.analysis.worst_case import CURVE, OPTIONAL, curve_starts
+from dpbench.arrays import Floats
 from dpbench.seeds import stream
 
 __all__ = ["joint_replicates", "sample_complexity", "smallest_n"]
 
-Floats = NDArray[np.float64]
 DRAWS = 400
 # Exponents of n in errors are at most 4 here (local model, k = 2): an error that falls by
 # more than that power of n from one n to the next is at a threshold and follows no power law.

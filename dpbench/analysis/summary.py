@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.special import bdtr
 
+from dpbench.arrays import Floats
 from dpbench.seeds import stream
 
 __all__ = [
@@ -22,7 +22,6 @@ __all__ = [
     "summarise",
 ]
 
-Floats = NDArray[np.float64]
 
 # What a row of a summary is about; distribution labels are those of the configuration.
 CELL = (

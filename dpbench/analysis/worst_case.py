@@ -9,6 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dpbench.analysis.summary import level
+from dpbench.arrays import Floats
 from dpbench.privacy import Budget
 
 __all__ = [
@@ -21,7 +22,6 @@ __all__ = [
     "worst_case",
 ]
 
-Floats = NDArray[np.float64]
 
 BUDGET = ["privacy", "epsilon", "delta", "rho"]
 CURVE = ["family", "k", "estimator", *BUDGET]
