@@ -24,7 +24,7 @@ from pydantic import Field, model_validator
 from scipy.special import ndtri
 
 from dpbench.arrays import Floats
-from dpbench.privacy.gaussian import analytic_sd
+from dpbench.privacy.analytic_gaussian import analytic_sd
 from dpbench.registry import Registered, validated_positional
 
 __all__ = ["ZCDP", "ApproxDP", "Budget", "NonPrivate", "PureDP"]

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from dpbench.arrays import Floats, Ints
 from dpbench.samples.base import Sample, part_sizes
 from dpbench.samples.bins import Bins, Occupied
-from dpbench.samples.counting import hypergeometric
+from dpbench.samples.hypergeometric import hypergeometric
 
 __all__ = ["CountedSample"]
 

@@ -13,7 +13,7 @@ from dpbench.arrays import Floats, Ints
 from dpbench.samples.base import Sample, part_sizes
 from dpbench.samples.bins import Bins, Occupied
 from dpbench.samples.counted import CountedSample
-from dpbench.samples.counting import hypergeometric
+from dpbench.samples.hypergeometric import hypergeometric
 from dpbench.samples.rows import LARGEST, Rows
 
 __all__ = ["SparseSample"]

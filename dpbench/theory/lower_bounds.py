@@ -39,7 +39,7 @@ import numpy as np
 from dpbench.arrays import Floats
 from dpbench.distributions import TwoPoint
 from dpbench.privacy import ZCDP, ApproxDP, Budget, PureDP
-from dpbench.samples.counting import log_binomial_pmf
+from dpbench.samples.hypergeometric import log_binomial_pmf
 
 __all__ = ["BETA", "LowerBound", "miss_one_sign", "miss_two_signs", "two_point_lower_bound"]
 
