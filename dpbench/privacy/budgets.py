@@ -27,7 +27,10 @@ from dpbench.arrays import Floats
 from dpbench.privacy.analytic_gaussian import analytic_sd
 from dpbench.registry import Registered, validated_positional
 
-__all__ = ["ZCDP", "ApproxDP", "Budget", "NonPrivate", "PureDP"]
+__all__ = ["AMOUNTS", "ZCDP", "ApproxDP", "Budget", "NonPrivate", "PureDP"]
+
+# The columns that hold what a budget allows.
+AMOUNTS = ("epsilon", "delta", "rho")
 
 LEAST = 1e-12
 Positive = Annotated[float, Field(gt=0, ge=LEAST, le=1e6)]
@@ -48,6 +51,12 @@ class Budget(Registered, ABC):
     def label(self) -> str:
         """The notion, with the mechanism where it is not the default one."""
         return self.notion
+
+    @property
+    def columns(self) -> dict[str, str | float]:
+        """The budget in a table: its label as ``privacy``, then `AMOUNTS`, NaN where it has none."""
+        amounts = {name: float(getattr(self, name, np.nan)) for name in AMOUNTS}
+        return {"privacy": self.label, **amounts}
 
     @property
     @abstractmethod

@@ -65,7 +65,7 @@ def fullest_bin(sample: Sample, bins: Bins, ledger: Ledger) -> Floats:
     stable = isinstance(budget, ApproxDP)
     if not stable and not np.all(np.isfinite(bins.count)):
         raise ValueError(f"a {budget.notion} histogram needs finitely many bins: give a radius")
-    ledger.pay()
+    ledger.pay("fullest bin of a noisy histogram")
     held = sample.occupied(bins)
     starts = np.searchsorted(held.trial, np.arange(sample.trials))
     if stable:
