@@ -144,13 +144,28 @@ class Estimator(Registered, ABC):
                 f"{type(self).__name__} takes scalar records, got vectors of {sample.d} coordinates"
             )
         estimate = self.estimate(sample, ledger)
-        expected = means if self.estimand == "mean" else (*means, sample.d)
+        self._check(estimate, means if self.estimand == "mean" else (*means, sample.d))
+        return estimate
+
+    def _check(self, estimate: object, expected: tuple[int, ...]) -> None:
+        """Refuse what is no estimate of the expected shape."""
+        name = type(self).__name__
+        if not isinstance(estimate, Estimate):
+            kind = type(estimate).__name__
+            article = "an" if kind[0] in "aeion" else "a"
+            raise ValueError(
+                f"{name}.estimate returned {article} {kind}; "
+                "write: return Estimate(value, before_noise)"
+            )
+        parts = (estimate.value, estimate.before_noise)
+        if not all(isinstance(part, np.ndarray) for part in parts):
+            kinds = " and ".join(type(part).__name__ for part in parts)
+            raise ValueError(f"{name}.estimate returned an Estimate of {kinds}; give two arrays")
         if not estimate.value.shape == estimate.before_noise.shape == expected:
             raise ValueError(
-                f"{type(self).__name__} returned shapes {estimate.value.shape} and "
+                f"{name} returned shapes {estimate.value.shape} and "
                 f"{estimate.before_noise.shape} for {self.estimand}s of shape {expected}"
             )
-        return estimate
 
 
 def release(
