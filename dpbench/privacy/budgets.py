@@ -54,7 +54,7 @@ class Budget(Registered, ABC):
 
     @property
     def columns(self) -> dict[str, str | float]:
-        """The budget in a table: its label as ``privacy``, then `AMOUNTS`, NaN where it has none."""
+        """The budget in a table: its label, ``privacy``, and `AMOUNTS`, NaN where it has none."""
         amounts = {name: float(getattr(self, name, np.nan)) for name in AMOUNTS}
         return {"privacy": self.label, **amounts}
 

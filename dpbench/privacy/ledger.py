@@ -264,8 +264,8 @@ class Ledger:
         """What was spent on what, a line for each part, and what is left."""
         amounts = np.asarray(self.budget.amounts)
         left = amounts - self.spent
-        left = _written(self.budget, np.where(left > SLACK * amounts, left, 0.0))
-        return "\n".join([*self._lines(), f"left: {left or 'nothing'}"])
+        text = _written(self.budget, np.where(left > SLACK * amounts, left, 0.0))
+        return "\n".join([*self._lines(), f"left: {text or 'nothing'}"])
 
     __str__ = receipt
 
@@ -278,9 +278,8 @@ class Ledger:
         lines = [name]
         for _, same in itertools.groupby(self._groups, key=lambda group: id(group[0])):
             group, *again = same
-            note = (
-                "in parallel: " if len(group) > 1 else f"{1 + len(again)} times: " if again else ""
-            )
+            times = f"{1 + len(again)} times: " if again else ""
+            note = "in parallel: " if len(group) > 1 else times
             lines += [f"  {line}" for part in group for line in part._lines(note)]
         return lines
 
