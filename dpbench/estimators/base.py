@@ -28,8 +28,9 @@ class Estimate:
         What is released; NaN where the estimator declares failure. Of a covariance
         (trials, d, d).
     before_noise : array of the same shape
-        The value before its last noise, which tells clipping bias from noise. It is for
-        the simulation's books only and is never released.
+        The value before its last noise, which tells clipping bias from noise; NaN where it
+        is not known, and neither are these then. It is for the simulation's books only and
+        is never released.
     interval : pair of (trials,) arrays, optional
         A released interval for the mean.
     scale : (trials,) array, optional
@@ -63,11 +64,16 @@ class Estimator(Registered, ABC):
         Whether records may have more than one coordinate.
     estimand : {'mean', 'covariance'}
         What is estimated; a covariance of vectors of mean 0.
+    seeded : bool
+        Whether all randomness comes from the ledger's stream, so that a run can be repeated bit
+        for bit. False for code that draws entropy of its own: its results are then compared
+        as samples only.
     """
 
     notions: ClassVar[tuple[type[Budget], ...]] = (PureDP, ZCDP, ApproxDP)
     multivariate: ClassVar[bool] = False
     estimand: ClassVar[str] = "mean"
+    seeded: ClassVar[bool] = True
 
     @abstractmethod
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:

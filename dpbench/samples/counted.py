@@ -47,6 +47,12 @@ class CountedSample(Sample):
             raise ValueError("counts must be non-negative, with the same positive total per trial")
         self.trials, self.n, self.d = len(totals), int(totals[0]), 1
 
+    def records(self, trial: int, rng: np.random.Generator) -> Floats:
+        self._check_held()
+        values = np.repeat(self.atoms, self.counts[trial])
+        rng.shuffle(values)
+        return values
+
     def mean(self) -> Floats:
         return self._average(self.atoms)
 

@@ -76,6 +76,9 @@ class DenseSample(Sample):
             raise ValueError("this takes vectors, got scalar records")
         return self._values
 
+    def records(self, trial: int, rng: np.random.Generator) -> Floats:
+        return np.array(self._values[trial], order="C")
+
     def mean(self) -> Floats:
         return self._mean
 

@@ -68,6 +68,14 @@ class SparseSample(Sample):
             total[some] = np.add.reduceat(values, starts, axis=0)
         return total
 
+    def records(self, trial: int, rng: np.random.Generator) -> Floats:
+        self._check_held()
+        rows = np.zeros((self.n, self.d))
+        places = rng.choice(self.n, self.held[trial], replace=False)
+        start = self.held[:trial].sum()
+        rows[places] = self.rows_held[start : start + places.size]
+        return rows
+
     def mean(self) -> Floats:
         return self._mean
 
