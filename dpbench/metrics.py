@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import AfterValidator
+from dpbench.arrays import Floats
 
 __all__ = ["ERRORS", "EXTRAS", "METRICS", "VARIABLES", "Metric", "MetricName", "Variable"]
 
-Floats = NDArray[np.float64]
 
 # What blocks hold of every trial: the error, and its parts as in `dpbench.runner.block.Block`.
 ERRORS = ("error", "sampling", "bias", "noise", "private")

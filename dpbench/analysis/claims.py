@@ -8,9 +8,9 @@ from typing import Annotated, Any, Self
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from dpbench.arrays import Floats
 from dpbench.analysis.exponents import (
     Measured,
     alpha_exponent,
@@ -31,7 +31,6 @@ from dpbench.theory.theorems import THEOREMS, Theorem
 
 __all__ = ["COLUMNS", "Claim", "Exponent", "Factor", "Limit", "Ratio", "SmallestN", "build_claim"]
 
-Floats = NDArray[np.float64]
 Alpha = Annotated[float, Field(gt=0)]
 Curves = tuple[pd.DataFrame, Floats]
 

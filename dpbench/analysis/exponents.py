@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from dpbench.arrays import Floats
 
 __all__ = ["Measured", "alpha_exponent", "cost_exponent", "direct_exponent", "interval"]
 
-Floats = NDArray[np.float64]
 LEVEL = 0.95
 
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from dpbench.arrays import Floats
 from dpbench.analysis.summary import order_statistic, quantile
 from dpbench.columns import BUDGET, KEY
 from dpbench.metrics import METRICS
@@ -18,7 +18,6 @@ from dpbench.seeds import stream
 
 __all__ = ["JOINT_DRAWS", "replicates", "resampled"]
 
-Floats = NDArray[np.float64]
 
 DRAWS = 1000
 JOINT_DRAWS = 400

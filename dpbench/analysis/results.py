@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from dpbench.arrays import Floats
 from dpbench.analysis.summary import extra_statistics, statistics
 from dpbench.columns import KEY
 from dpbench.metrics import EXTRAS, METRICS
@@ -18,7 +18,6 @@ from dpbench.runner.plan import Cell, Sweep, key_table
 
 __all__ = ["Failure", "Results", "collect"]
 
-Floats = NDArray[np.float64]
 ORDER = ["family", "distribution", "estimator", "privacy", "epsilon", "delta", "rho", "n"]
 
 

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Self
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 from scipy.special import chdtri
 
+from dpbench.arrays import Floats
 from dpbench.analysis.exponents import interval
 from dpbench.analysis.resample import JOINT_DRAWS, resampled
 from dpbench.analysis.results import Results
@@ -28,7 +28,6 @@ from dpbench.theory.lower_bounds import BETA
 
 __all__ = ["SampleComplexity", "crossing", "measure", "smallest_n"]
 
-Floats = NDArray[np.float64]
 Alpha = Annotated[float, Field(gt=0)]
 
 # Exponents of n in errors are at most 4 here (local model, k = 2): an error that falls by

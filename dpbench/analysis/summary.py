@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import bdtr
 
+from dpbench.arrays import Floats
 from dpbench.metrics import EXTRAS, METRICS
 
 __all__ = ["TRIM", "extra_statistics", "order_statistic", "quantile", "statistics"]
 
-Floats = NDArray[np.float64]
 
 TRIM = 0.1
 PARTS = ("sampling", "bias", "noise", "private")

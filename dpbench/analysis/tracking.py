@@ -22,11 +22,11 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import binomtest, false_discovery_control, fisher_exact
 
 from dpbench.analysis.summary import TRIM, level, order_statistic
+from dpbench.arrays import Floats
 from dpbench.seeds import stream
 
 __all__ = ["COLUMNS", "KEY", "LEAST_TRIALS", "LEVEL", "METRICS", "SMALLEST", "VERDICTS", "compare"]
 
-Floats = NDArray[np.float64]
 
 # What a row is about, and what is compared: ratios new/old with 95% intervals.
 KEY = ("estimator", "distribution", "privacy", "epsilon", "delta", "rho", "n")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from dpbench.arrays import Floats
 from dpbench.analysis.results import Results
 from dpbench.analysis.summary import quantile
 from dpbench.columns import BUDGET
@@ -13,7 +13,6 @@ from dpbench.metrics import METRICS
 
 __all__ = ["CURVE", "held_out_key", "held_out_member", "worst_case"]
 
-Floats = NDArray[np.float64]
 
 CURVE = ["family", "k", "estimator", *BUDGET]
 

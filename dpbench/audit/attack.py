@@ -15,13 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from dpbench.arrays import Bools, Floats
 from dpbench.audit.bounds import event_bound, guess_bound
 from dpbench.privacy import Budget, PureDP
 
 __all__ = ["PILOT", "Released", "lower_bound"]
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 Score = Callable[[Floats], Floats]
 Event = Callable[[Floats], Bools]
 

@@ -15,14 +15,14 @@ References
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import betaincinv, logit, xlogy
 
+from dpbench.arrays import Floats
 from dpbench.privacy import ZCDP, ApproxDP, Budget, PureDP
 
 __all__ = ["event_bound", "guess_bound", "highest", "lowest", "parameter_of_event"]
 
-Floats = NDArray[np.float64]
 
 # Orders of Renyi divergences that are tried; a valid bound holds for each of them.
 ORDERS = np.concatenate([1 + np.geomspace(1e-2, 1, 12), np.geomspace(2.2, 100, 24)])

@@ -10,17 +10,15 @@ from abc import ABC
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpbench.arrays import Floats
 from dpbench.estimators import Estimate, Estimator
-from dpbench.registry import Registered, validated
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.neighbours import Pair
+from dpbench.registry import Registered, validated
 from dpbench.samples import DenseSample, Sample
 
 __all__ = ["CONTROLS", "Control"]
-
-Floats = NDArray[np.float64]
 
 
 class Control(Estimator, Registered, ABC):

@@ -9,20 +9,19 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpbench.arrays import Floats
 from dpbench.audit.attack import PILOT, Released, lower_bound
 from dpbench.estimators import Estimator
-from dpbench.registry import canonical
 from dpbench.privacy import Budget, Ledger
 from dpbench.privacy.neighbours import Pair
+from dpbench.registry import canonical
 from dpbench.runner.block import BLOCK_NUMBERS, steady
 from dpbench.samples import DenseSample
 from dpbench.seeds import digest, stream
 
 __all__ = ["COLUMNS", "AuditTask", "audit"]
 
-Floats = NDArray[np.float64]
 
 COLUMNS = ("estimator", "notion", "claimed", "pair", "runs", "lower_bound", "verdict", "seconds")
 # Held at once by estimators that copy their records.

@@ -9,9 +9,9 @@ from typing import Annotated, ClassVar, Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from dpbench.arrays import Floats
 from dpbench.registry import MomentOrder, Registered, validated
 from dpbench.samples import DenseSample, Sample
-from dpbench.samples.base import Floats
 
 __all__ = ["Distribution", "LocationScale"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 from scipy.special import beta, gammaln, hyp1f1, hyp2f1, ndtr
 
+from dpbench.arrays import Floats
 from dpbench.distributions.base import LocationScale
 from dpbench.registry import validated
 
@@ -36,12 +36,10 @@ class Gaussian(LocationScale):
     def _standard_moment(self, k: float) -> float:
         return _gaussian_moment(k)
 
-    def _standard(self, rng: np.random.Generator, size: tuple[int, int]) -> NDArray[np.float64]:
+    def _standard(self, rng: np.random.Generator, size: tuple[int, int]) -> Floats:
         return rng.standard_normal(size)
 
-    def distance_to_gaussian(
-        self, mean: NDArray[np.float64], sd: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def distance_to_gaussian(self, mean: Floats, sd: Floats) -> Floats:
         """Total-variation distance, in closed form.
 
         In units of the narrower law the densities of N(0, 1) and N(delta, r^2), r >= 1,
@@ -87,7 +85,7 @@ class StudentT(LocationScale):
         logs = gammaln((k + 1) / 2) + gammaln((nu - k) / 2) - gammaln(nu / 2)
         return float(nu ** (k / 2) * np.exp(logs) / np.sqrt(np.pi))
 
-    def _standard(self, rng: np.random.Generator, size: tuple[int, int]) -> NDArray[np.float64]:
+    def _standard(self, rng: np.random.Generator, size: tuple[int, int]) -> Floats:
         return rng.standard_t(self.tail_index, size)
 
 
@@ -124,7 +122,7 @@ class Pareto(LocationScale):
         below = a ** -(k + 1) / (k + 1) * hyp2f1(k + 1, a + 1, k + 2, 1 / a)
         return float(a * (a / (a - 1)) ** (k - a) * (above + below))
 
-    def _standard(self, rng: np.random.Generator, size: tuple[int, int]) -> NDArray[np.float64]:
+    def _standard(self, rng: np.random.Generator, size: tuple[int, int]) -> Floats:
         return rng.pareto(self.tail_index, size)
 
 
@@ -159,7 +157,7 @@ class ContaminatedGaussian(LocationScale):
         clean = _gaussian_moment(k, -m)
         return (1 - self.eta) * clean + self.eta * _gaussian_moment(k, self.gap - m, self.spread)
 
-    def _standard(self, rng: np.random.Generator, size: tuple[int, int]) -> NDArray[np.float64]:
+    def _standard(self, rng: np.random.Generator, size: tuple[int, int]) -> Floats:
         z = rng.standard_normal(size)
         outlier = rng.random(size) < self.eta
         z[outlier] = self.gap + self.spread * z[outlier]

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
+from dpbench.arrays import Floats
 from dpbench.distributions.base import Distribution
 from dpbench.registry import validated
 from dpbench.samples import CountedSample, DenseSample
@@ -92,23 +92,23 @@ class Empirical(Distribution):
         return DenseSample(self._values[rng.integers(self._values.size, size=(trials, n))])
 
     @cached_property
-    def _values(self) -> NDArray[np.float64]:
+    def _values(self) -> Floats:
         values = _read(self.path, self.column)
         values.flags.writeable = False
         return values
 
     @cached_property
-    def _table(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _table(self) -> tuple[Floats, Floats]:
         atoms, counts = np.unique(self._values, return_counts=True)
         return atoms, counts / self._values.size
 
     @property
-    def _atoms(self) -> NDArray[np.float64]:
+    def _atoms(self) -> Floats:
         """The distinct values, increasing."""
         return self._table[0]
 
     @property
-    def _weights(self) -> NDArray[np.float64]:
+    def _weights(self) -> Floats:
         """The probabilities of the distinct values."""
         return self._table[1]
 
@@ -131,7 +131,7 @@ def _refused(key: str, value: str, reason: str) -> ValidationError:
     return ValidationError.from_exception_data(Empirical.__name__, [details])
 
 
-def _read(path: str, column: str) -> NDArray[np.float64]:
+def _read(path: str, column: str) -> Floats:
     """The values of `column` in the file that `path` names.
 
     Raises
@@ -208,7 +208,7 @@ def _parquet(file: Path, column: str) -> tuple[list[str], pd.Series[Any] | None]
         return names, opened.read(columns=[column]).column(column).to_pandas()
 
 
-def _numbers(values: pd.Series[Any]) -> NDArray[np.float64]:
+def _numbers(values: pd.Series[Any]) -> Floats:
     """All of `values` as float64.
 
     Raises

@@ -14,11 +14,11 @@ import numpy as np
 from pydantic import Field, field_validator, model_validator
 from scipy.fft import dct
 
+from dpbench.arrays import Floats
 from dpbench.distributions.base import Distribution, LocationScale
 from dpbench.distributions.continuous import StudentT
 from dpbench.registry import MomentOrder, validated
 from dpbench.samples import DenseSample, Sample
-from dpbench.samples.base import Floats
 from dpbench.seeds import stream
 
 __all__ = [

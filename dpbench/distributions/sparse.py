@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from dpbench.arrays import Floats
 from dpbench.distributions.base import Distribution
 from dpbench.distributions.continuous import Gaussian
 from dpbench.distributions.multivariate import Dimension
 from dpbench.registry import MomentOrder, validated
 from dpbench.samples import SparseSample
-from dpbench.samples.base import Floats
 from dpbench.seeds import stream
 
 __all__ = ["ProductTwoPoint", "SignedTwoPoint", "code_word"]

@@ -13,6 +13,7 @@ from dpbench.estimators.ksu20 import KSU20Mean, KSU20Range
 from dpbench.estimators.ksu20_ball import KSU20BallMean
 from dpbench.estimators.ksu20_cover import KSU20CoverMean
 from dpbench.estimators.nonprivate import EmpiricalMean, Median, MedianOfMeans, TrimmedMean
+from dpbench.estimators.outside import OneDataset
 from dpbench.estimators.shrinking import ShrinkingIntervals
 from dpbench.estimators.subsample import SubsampleAggregate, SubsampleTest
 
@@ -39,6 +40,7 @@ __all__ = [
     "Median",
     "MedianOfMeans",
     "NaiveGaussianMean",
+    "OneDataset",
     "ShrinkingIntervals",
     "SubsampleAggregate",
     "SubsampleTest",

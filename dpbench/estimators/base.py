@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from dpbench.registry import Registered
+from dpbench.arrays import Floats
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP
 from dpbench.privacy.neighbours import Pair
+from dpbench.registry import Registered
 from dpbench.samples import DenseSample, Sample
 
 __all__ = ["Estimate", "Estimator", "release"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -29,8 +28,9 @@ class Estimate:
         What is released; NaN where the estimator declares failure. Of a covariance
         (trials, d, d).
     before_noise : array of the same shape
-        The value before its last noise, which tells clipping bias from noise. It is for
-        the simulation's books only and is never released.
+        The value before its last noise, which tells clipping bias from noise; NaN where it
+        is not known, and neither are these then. It is for the simulation's books only and
+        is never released.
     interval : pair of (trials,) arrays, optional
         A released interval for the mean.
     scale : (trials,) array, optional
@@ -64,11 +64,16 @@ class Estimator(Registered, ABC):
         Whether records may have more than one coordinate.
     estimand : {'mean', 'covariance'}
         What is estimated; a covariance of vectors of mean 0.
+    seeded : bool
+        Whether all randomness comes from the ledger's stream, so that a run can be repeated bit
+        for bit. False for code that draws entropy of its own: its results are then compared
+        as samples only.
     """
 
     notions: ClassVar[tuple[type[Budget], ...]] = (PureDP, ZCDP, ApproxDP)
     multivariate: ClassVar[bool] = False
     estimand: ClassVar[str] = "mean"
+    seeded: ClassVar[bool] = True
 
     @abstractmethod
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
@@ -145,13 +150,28 @@ class Estimator(Registered, ABC):
                 f"{type(self).__name__} takes scalar records, got vectors of {sample.d} coordinates"
             )
         estimate = self.estimate(sample, ledger)
-        expected = means if self.estimand == "mean" else (*means, sample.d)
+        self._check(estimate, means if self.estimand == "mean" else (*means, sample.d))
+        return estimate
+
+    def _check(self, estimate: object, expected: tuple[int, ...]) -> None:
+        """Refuse what is no estimate of the expected shape."""
+        name = type(self).__name__
+        if not isinstance(estimate, Estimate):
+            kind = type(estimate).__name__
+            article = "an" if kind[0] in "aeion" else "a"
+            raise ValueError(
+                f"{name}.estimate returned {article} {kind}; "
+                "write: return Estimate(value, before_noise)"
+            )
+        parts = (estimate.value, estimate.before_noise)
+        if not all(isinstance(part, np.ndarray) for part in parts):
+            kinds = " and ".join(type(part).__name__ for part in parts)
+            raise ValueError(f"{name}.estimate returned an Estimate of {kinds}; give two arrays")
         if not estimate.value.shape == estimate.before_noise.shape == expected:
             raise ValueError(
-                f"{type(self).__name__} returned shapes {estimate.value.shape} and "
+                f"{name} returned shapes {estimate.value.shape} and "
                 f"{estimate.before_noise.shape} for {self.estimand}s of shape {expected}"
             )
-        return estimate
 
 
 def release(

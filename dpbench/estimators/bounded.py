@@ -15,9 +15,9 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from dpbench.estimators.base import Estimate, Estimator
-from dpbench.registry import validated
 from dpbench.privacy import Budget, Ledger, NonPrivate, PureDP
 from dpbench.privacy.neighbours import Pair
+from dpbench.registry import validated
 from dpbench.samples import Sample
 
 __all__ = ["BoundedMean", "CoordinateWise"]

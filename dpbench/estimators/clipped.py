@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import Annotated, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from dpbench.arrays import Floats
 from dpbench.estimators.base import Estimate, Estimator
-from dpbench.registry import validated
 from dpbench.privacy import Budget, Ledger
+from dpbench.registry import validated
 from dpbench.samples import Sample
 
 __all__ = ["BinaryMean", "ClippedMean", "noisy_clipped_mean"]
 
-Floats = NDArray[np.float64]
 Bound = Annotated[float, Field(ge=-1e300, le=1e300)] | None
 
 

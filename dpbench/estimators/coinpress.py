@@ -11,19 +11,18 @@ from __future__ import annotations
 from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import model_validator
 
+from dpbench.arrays import Floats
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.gaussian import Positive
 from dpbench.estimators.shrinking import Rounds, shares
-from dpbench.registry import Probability, Radius, validated
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger
+from dpbench.registry import Probability, Radius, validated
 from dpbench.samples import Sample
 
 __all__ = ["CoinPressMean", "Round", "gaussian_norm", "schedule", "shrinking_balls", "under_zcdp"]
 
-Floats = NDArray[np.float64]
 LARGEST = 1e300
 
 

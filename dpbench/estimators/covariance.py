@@ -11,20 +11,19 @@ from __future__ import annotations
 from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
+from dpbench.arrays import Floats
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.coinpress import gaussian_norm, schedule, shrinking_balls, under_zcdp
 from dpbench.estimators.shrinking import Rounds, shares
-from dpbench.registry import Probability, Radius, validated
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger
+from dpbench.registry import Probability, Radius, validated
 from dpbench.samples import DenseSample, Sample
 from dpbench.samples.rows import norms
 
 __all__ = ["CoinPressCovariance", "WhitenedCoinPressMean", "covariance_rounds", "fit_covariance"]
 
-Floats = NDArray[np.float64]
 FewRounds = Annotated[int, Field(ge=1, le=10)]  # the transforms of more may overflow
 Bound = Annotated[float, Field(ge=1e-100, le=1e100)]
 # Numbers beyond this are moved to it, so that sums of products with them do not overflow.

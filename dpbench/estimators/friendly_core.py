@@ -57,15 +57,16 @@ from __future__ import annotations
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from pydantic import Field
 
+from dpbench.arrays import Floats
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.friends import clusters_match, count_friends, count_within
 from dpbench.estimators.gaussian import Positive
-from dpbench.registry import Probability, validated
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.neighbours import Pair
+from dpbench.registry import Probability, validated
 from dpbench.samples import DenseSample, Sample
 
 __all__ = [
@@ -78,7 +79,6 @@ __all__ = [
     "gaussian_diameter",
 ]
 
-Floats = NDArray[np.float64]
 Composition = Literal["basic", "zcdp"]
 Share = Annotated[float, Field(ge=0, lt=1)]
 

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpbench.arrays import Bools, Floats
+
 __all__ = ["clusters_match", "count_friends", "count_within"]
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 # Distances held at a time; sides of tiles must fit into 16 bits.
 CHUNK = 250_000

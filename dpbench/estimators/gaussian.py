@@ -13,19 +13,17 @@ from __future__ import annotations
 from typing import Annotated
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.clipped import noisy_clipped_mean
-from dpbench.registry import Probability, Radius, validated
 from dpbench.privacy import Budget, Ledger
 from dpbench.privacy.quantile import private_quantile
+from dpbench.registry import Probability, Radius, validated
 from dpbench.samples import Sample
 
 __all__ = ["ExponentialCoarseMean", "NaiveGaussianMean", "gaussian_tail"]
 
-Floats = NDArray[np.float64]
 Positive = Annotated[float, Field(gt=0, le=1e300)]
 
 

@@ -24,8 +24,8 @@ from pydantic import Field
 
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.clipped import noisy_clipped_mean
-from dpbench.registry import MomentOrder, Probability, Radius, validated
 from dpbench.privacy import Budget, Ledger
+from dpbench.registry import MomentOrder, Probability, Radius, validated
 from dpbench.samples import Sample
 
 __all__ = ["HeavyTailedMean", "LocalMean", "worst_clipping_bias"]

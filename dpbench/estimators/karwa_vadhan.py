@@ -13,21 +13,20 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from dpbench.arrays import Floats
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.estimators.gaussian import Positive, gaussian_tail
-from dpbench.registry import Probability, Radius, validated
 from dpbench.privacy import ApproxDP, Budget, Ledger
 from dpbench.privacy.histogram import L1, L2, audit_pairs, fullest_bin, stability_threshold
 from dpbench.privacy.neighbours import Pair
+from dpbench.registry import Probability, Radius, validated
 from dpbench.samples import Bins, Sample
 
 __all__ = ["KarwaVadhanMean", "LearnedGaussian", "PowersOfTwo"]
 
-Floats = NDArray[np.float64]
 MOST_BINS = 1e300
 Sigma = Annotated[float, Field(ge=1e-150, le=1e150)]
 

@@ -13,21 +13,20 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 from scipy.optimize import brentq
 
+from dpbench.arrays import Floats
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.clipped import noisy_clipped_mean
-from dpbench.registry import MomentOrder, Probability, Radius, validated
 from dpbench.privacy import ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.histogram import L1, L2, audit_pairs, fullest_bin, stability_threshold
 from dpbench.privacy.neighbours import Pair
+from dpbench.registry import MomentOrder, Probability, Radius, validated
 from dpbench.samples import Bins, Sample
 
 __all__ = ["KSU20Mean", "KSU20Range", "accuracy_for", "accuracy_terms", "samples_for"]
 
-Floats = NDArray[np.float64]
 Alpha = Annotated[float, Field(ge=1e-100, le=1)]
 Constants = Literal["paper", "practical"]
 

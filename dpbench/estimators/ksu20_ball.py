@@ -19,21 +19,20 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import chdtri
 
+from dpbench.arrays import Floats
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.coinpress import under_zcdp
 from dpbench.estimators.heavy_tailed import worst_clipping_bias
 from dpbench.estimators.ksu20 import Alpha, Constants, KSU20Mean
-from dpbench.registry import MomentOrder, Probability, Radius, validated
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger
 from dpbench.privacy.neighbours import Pair
+from dpbench.registry import MomentOrder, Probability, Radius, validated
 from dpbench.samples import Sample
 
 __all__ = ["KSU20BallMean"]
 
-Floats = NDArray[np.float64]
 LARGEST_ALPHA = 1 / 16
 # In units of sqrt(d) alpha^(-1/(k-1)): the radius of the ball.
 PAPER_RADIUS = 4.0

@@ -28,21 +28,19 @@ from functools import cached_property
 from typing import Annotated, ClassVar, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 from scipy.optimize import brentq
 
+from dpbench.arrays import Floats, Ints
 from dpbench.estimators import ksu20
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.heavy_tailed import worst_clipping_bias
-from dpbench.registry import MomentOrder, Probability, Radius, validated
 from dpbench.privacy import Budget, Ledger, PureDP
+from dpbench.registry import MomentOrder, Probability, Radius, validated
 from dpbench.samples import Sample
 
 __all__ = ["MOST_POINTS", "Cover", "KSU20CoverMean", "Records", "scores"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Weights = Floats | None
 Units = Annotated[float, Field(gt=0, le=1e6)]
 

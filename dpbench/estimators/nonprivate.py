@@ -8,8 +8,8 @@ import numpy as np
 from pydantic import Field
 
 from dpbench.estimators.base import Estimate, Estimator
-from dpbench.registry import validated
 from dpbench.privacy import Budget, Ledger, NonPrivate
+from dpbench.registry import validated
 from dpbench.samples import Sample
 
 __all__ = ["EmpiricalMean", "Median", "MedianOfMeans", "TrimmedMean"]

@@ -18,8 +18,8 @@ from scipy.special import ndtri
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.estimators.gaussian import Positive, gaussian_tail
-from dpbench.registry import Probability, Radius, validated
 from dpbench.privacy import Budget, Ledger
+from dpbench.registry import Probability, Radius, validated
 from dpbench.samples import Sample
 
 __all__ = ["Rounds", "ShrinkingIntervals", "shares"]

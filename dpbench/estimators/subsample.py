@@ -18,21 +18,20 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 
+from dpbench.arrays import Floats
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.estimators.friendly_core import friendly_mean
-from dpbench.registry import validated
 from dpbench.privacy import ApproxDP, Budget, Ledger, NonPrivate
 from dpbench.privacy.histogram import fullest_bin
 from dpbench.privacy.quantile import private_quantile
+from dpbench.registry import validated
 from dpbench.samples import Bins, DenseSample, Sample
 
 __all__ = ["SubsampleAggregate", "SubsampleTest"]
 
-Floats = NDArray[np.float64]
 Bound = Annotated[float, Field(ge=-1e300, le=1e300)]
 Buckets = Annotated[int, Field(ge=1)]
 LARGEST = 1e300

@@ -1,6 +1,15 @@
 """Privacy budgets, mechanisms and the ledger that counts what they cost."""
 
-from dpbench.privacy.budgets import ZCDP, ApproxDP, Budget, NonPrivate, PureDP
+from dpbench.privacy.budgets import AMOUNTS, ZCDP, ApproxDP, Budget, NonPrivate, PureDP
 from dpbench.privacy.ledger import Ledger, OverdraftError
 
-__all__ = ["ZCDP", "ApproxDP", "Budget", "Ledger", "NonPrivate", "OverdraftError", "PureDP"]
+__all__ = [
+    "AMOUNTS",
+    "ZCDP",
+    "ApproxDP",
+    "Budget",
+    "Ledger",
+    "NonPrivate",
+    "OverdraftError",
+    "PureDP",
+]

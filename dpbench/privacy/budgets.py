@@ -20,16 +20,18 @@ from functools import cached_property
 from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 from scipy.special import ndtri
 
+from dpbench.arrays import Floats
+from dpbench.privacy.analytic_gaussian import analytic_sd
 from dpbench.registry import Registered, validated_positional
-from dpbench.privacy.gaussian import analytic_sd
 
-__all__ = ["ZCDP", "ApproxDP", "Budget", "NonPrivate", "PureDP"]
+__all__ = ["AMOUNTS", "ZCDP", "ApproxDP", "Budget", "NonPrivate", "PureDP"]
 
-Floats = NDArray[np.float64]
+# The columns that hold what a budget allows.
+AMOUNTS = ("epsilon", "delta", "rho")
+
 LEAST = 1e-12
 Positive = Annotated[float, Field(gt=0, ge=LEAST, le=1e6)]
 
@@ -49,6 +51,12 @@ class Budget(Registered, ABC):
     def label(self) -> str:
         """The notion, with the mechanism where it is not the default one."""
         return self.notion
+
+    @property
+    def columns(self) -> dict[str, str | float]:
+        """The budget in a table: its label, ``privacy``, and `AMOUNTS`, NaN where it has none."""
+        amounts = {name: float(getattr(self, name, np.nan)) for name in AMOUNTS}
+        return {"privacy": self.label, **amounts}
 
     @property
     @abstractmethod

@@ -27,6 +27,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from dpbench.arrays import Floats
 from dpbench.privacy.budgets import ApproxDP, Budget
 from dpbench.privacy.ledger import Ledger
 from dpbench.privacy.neighbours import Pair
@@ -34,7 +35,6 @@ from dpbench.samples import Bins, Occupied, Sample
 
 __all__ = ["audit_pairs", "fullest_bin", "largest_noise", "stability_threshold"]
 
-Floats = NDArray[np.float64]
 
 L1, L2 = 2.0, float(np.sqrt(2.0))
 
@@ -65,7 +65,7 @@ def fullest_bin(sample: Sample, bins: Bins, ledger: Ledger) -> Floats:
     stable = isinstance(budget, ApproxDP)
     if not stable and not np.all(np.isfinite(bins.count)):
         raise ValueError(f"a {budget.notion} histogram needs finitely many bins: give a radius")
-    ledger.pay()
+    ledger.pay("fullest bin of a noisy histogram")
     held = sample.occupied(bins)
     starts = np.searchsorted(held.trial, np.arange(sample.trials))
     if stable:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+import itertools
+from collections.abc import Iterable
 
-from dpbench.privacy.budgets import Budget, _BadEvent
+import numpy as np
+
+from dpbench.arrays import Floats, Ints
+from dpbench.privacy.budgets import AMOUNTS, Budget, _BadEvent
 
 __all__ = ["Ledger", "OverdraftError"]
 
-Floats = NDArray[np.float64]
 
 # Room for the rounding of sums of shares.
 SLACK = 1e-9
+
+
+# What spent a ledger, and the sensitivity stated to it.
+_Mechanism = tuple[str, float | Floats | None]
 
 
 class OverdraftError(RuntimeError):
@@ -35,13 +41,30 @@ class Ledger:
     budget : Budget
     rng : Generator
         Source of the noise, and of other randomness an estimator needs.
+
+    Examples
+    --------
+    What a release spent, and on what:
+
+    >>> from dpbench.estimators import KarwaVadhanMean
+    >>> from dpbench.privacy import PureDP
+    >>> from dpbench.samples import DenseSample
+    >>> rng = np.random.default_rng(0)
+    >>> sample = DenseSample(rng.normal(size=(1, 20_000)))
+    >>> ledger = Ledger(PureDP(1.0), rng)
+    >>> estimate = KarwaVadhanMean(radius=10).run(sample, ledger)
+    >>> print(ledger.receipt())
+    pure epsilon 1
+      pure epsilon 0.5: fullest bin of a noisy histogram
+      pure epsilon 0.5: additive noise, sensitivity 0.00152376
+    left: epsilon 0
     """
 
     def __init__(self, budget: Budget, rng: np.random.Generator) -> None:
         self.budget = budget
         self.rng = rng
         self._reserved = np.zeros(len(budget.amounts))
-        self._paid = False
+        self._mechanism: _Mechanism | None = None  # what spent it
         self._groups: list[list[Ledger]] = []
 
     @property
@@ -50,7 +73,7 @@ class Ledger:
         return tuple(float(amount) for amount in self._cost_in(self.budget))
 
     def _cost_in(self, notion: Budget) -> Floats:
-        if self._paid:
+        if self._mechanism is not None:
             return np.asarray(notion.cost_of(self.budget))
         # Parts compose in the notion that this ledger was cut in, and convert once.
         total = np.zeros(len(self.budget.amounts))
@@ -110,7 +133,7 @@ class Ledger:
         event = _BadEvent(delta)
         self._reserve(event)
         paid = Ledger(event, self.rng)
-        paid._paid = True
+        paid._mechanism = ("an event under which a later bound is wrong", None)
         self._groups.append([paid])
 
     def repeated(self, times: int) -> Ledger:
@@ -162,7 +185,7 @@ class Ledger:
         _check_sensitivities(sensitivity, l1)
         if draws < 1:
             raise ValueError(f"draws is {draws}; at least one is needed")
-        self.pay()
+        self.pay("additive noise", sensitivity)
         return values + self.budget.noise(self.rng, values.shape, l1, sensitivity, draws)
 
     def add_l2_noise(self, values: Floats, sensitivity: float) -> Floats:
@@ -179,7 +202,7 @@ class Ledger:
             l2 sensitivity.
         """
         _check_sensitivities(sensitivity)
-        self.pay()
+        self.pay("noise in l2", sensitivity)
         trials, d = values.shape
         direction = self.rng.standard_normal((trials, d))
         direction /= np.linalg.norm(direction, axis=1, keepdims=True)
@@ -188,7 +211,7 @@ class Ledger:
 
     def exponential(
         self, scores: Floats, sensitivity: float, log_weights: Floats | float = 0.0
-    ) -> NDArray[np.int64]:
+    ) -> Ints:
         """Choose an index with probability prop. to weight * exp(eps score/(2 sensitivity)).
 
         Drawn as the largest of Gumbel-perturbed exponents. eps-DP (McSherry and Talwar
@@ -211,12 +234,23 @@ class Ledger:
         _check_sensitivities(sensitivity)
         if sensitivity == 0:
             raise ValueError("scores of sensitivity 0 do not depend on the data")
-        self.pay()
+        self.pay("exponential mechanism", sensitivity)
         exponents = self.budget.exponential_epsilon * scores / (2 * sensitivity) + log_weights
         return np.asarray(np.argmax(exponents + self.rng.gumbel(size=scores.shape), axis=1))
 
-    def pay(self) -> None:
+    def pay(
+        self,
+        mechanism: str = "a mechanism of its own",
+        sensitivity: float | Floats | None = None,
+    ) -> None:
         """Spend the whole ledger, once; for a mechanism that draws its own noise.
+
+        Parameters
+        ----------
+        mechanism : str
+            What spends it, for the receipt.
+        sensitivity : float or array, optional
+            The one stated to it.
 
         Raises
         ------
@@ -224,7 +258,30 @@ class Ledger:
             If the budget is spent.
         """
         self._reserve(self.budget)
-        self._paid = True
+        self._mechanism = (mechanism, sensitivity)
+
+    def receipt(self) -> str:
+        """What was spent on what, a line for each part, and what is left."""
+        amounts = np.asarray(self.budget.amounts)
+        left = amounts - self.spent
+        text = _written(self.budget, np.where(left > SLACK * amounts, left, 0.0))
+        return "\n".join([*self._lines(), f"left: {text or 'nothing'}"])
+
+    __str__ = receipt
+
+    def _lines(self, note: str = "") -> list[str]:
+        name = f"{note}{self.budget.label} {_written(self.budget, self.budget.amounts)}".rstrip()
+        if self._mechanism is not None:
+            return [f"{name}: {_described(*self._mechanism)}"]
+        if not self._groups:
+            return [f"{name}: not spent"]
+        lines = [name]
+        for _, same in itertools.groupby(self._groups, key=lambda group: id(group[0])):
+            group, *again = same
+            times = f"{1 + len(again)} times: " if again else ""
+            note = "in parallel: " if len(group) > 1 else times
+            lines += [f"  {line}" for part in group for line in part._lines(note)]
+        return lines
 
     def _reserve(self, *budgets: Budget) -> None:
         cost = np.sum([self.budget.cost_of(budget) for budget in budgets], axis=0)
@@ -235,6 +292,18 @@ class Ledger:
                 f"{wanted} exceeds what is left of {self.budget}: {tuple(self._reserved)} is taken"
             )
         self._reserved = self._reserved + cost
+
+
+def _written(budget: Budget, amounts: Iterable[float]) -> str:
+    names = (name for name in AMOUNTS if hasattr(budget, name))
+    return ", ".join(f"{name} {a:.6g}" for name, a in zip(names, amounts, strict=True))
+
+
+def _described(mechanism: str, sensitivity: float | Floats | None) -> str:
+    if sensitivity is None:
+        return mechanism
+    low, high = np.min(sensitivity), np.max(sensitivity)
+    return f"{mechanism}, sensitivity {low:.6g}" + (f" to {high:.6g}" if high > low else "")
 
 
 def _check_sensitivities(*sensitivities: float | Floats) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from dpbench.arrays import Floats
 
 __all__ = ["Pair"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

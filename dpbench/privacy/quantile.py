@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpbench.arrays import Floats
 from dpbench.privacy.ledger import Ledger
 from dpbench.samples import Sample
 
 __all__ = ["private_quantile"]
 
-Floats = NDArray[np.float64]
 
 # Scores are capped where all points below the cap together weigh less than 2^-60.
 NEGLIGIBLE = 60 * np.log(2)

@@ -11,9 +11,9 @@ from functools import cache, cached_property
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
+from dpbench.arrays import Floats
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimate, Estimator
 from dpbench.metrics import ERRORS
@@ -33,7 +33,6 @@ __all__ = [
     "steady",
 ]
 
-Floats = NDArray[np.float64]
 T = TypeVar("T")
 
 # Numbers held at once: 24 MB of float64. From 32 MB on the allocator asks the system for fresh

@@ -7,14 +7,15 @@ from collections.abc import Callable, Sequence
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpbench.arrays import Floats
 from dpbench.samples.bins import Bins, Occupied
 from dpbench.samples.rows import Rows
 
-__all__ = ["Floats", "Sample", "part_sizes"]
+__all__ = ["Sample", "part_sizes"]
 
-Floats = NDArray[np.float64]
+# Numbers of one dataset that `Sample.records` will hold: 0.8 GB.
+MOST_HELD = 10**8
 
 
 def part_sizes(n: int, parts: int) -> list[int]:
@@ -47,6 +48,27 @@ class Sample(ABC):
     trials: int
     n: int
     d: int
+
+    @abstractmethod
+    def records(self, trial: int, rng: np.random.Generator) -> Floats:
+        """The records of one dataset, one by one: a new array of shape (n,) or (n, d).
+
+        In the order of their index. Where they have none, as in counted data, `rng` draws one
+        at random, for who reads them may depend on it.
+
+        Raises
+        ------
+        ValueError
+            If they are too many to be held.
+        """
+
+    def _check_held(self) -> None:
+        """Refuse to hold the records of a dataset one by one where they are too many."""
+        if self.n * self.d > MOST_HELD:
+            raise ValueError(
+                f"{self.n * self.d:.3g} numbers of one dataset are too many to hold one by one; "
+                f"at most {MOST_HELD:.0e}"
+            )
 
     @abstractmethod
     def mean(self) -> Floats:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Bins", "Occupied"]
+from dpbench.arrays import Floats
 
-Floats = NDArray[np.float64]
+__all__ = ["Bins", "Occupied"]
 
 
 @dataclass(frozen=True)

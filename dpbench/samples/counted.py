@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from dpbench.samples.base import Floats, Sample, part_sizes
+from dpbench.arrays import Floats, Ints
+from dpbench.samples.base import Sample, part_sizes
 from dpbench.samples.bins import Bins, Occupied
-from dpbench.samples.counting import hypergeometric
+from dpbench.samples.hypergeometric import hypergeometric
 
 __all__ = ["CountedSample"]
-
-Counts = NDArray[np.int64]
 
 
 class CountedSample(Sample):
@@ -47,6 +46,12 @@ class CountedSample(Sample):
         if np.any(self.counts < 0) or np.any(totals != totals[0]) or totals[0] < 1:
             raise ValueError("counts must be non-negative, with the same positive total per trial")
         self.trials, self.n, self.d = len(totals), int(totals[0]), 1
+
+    def records(self, trial: int, rng: np.random.Generator) -> Floats:
+        self._check_held()
+        values = np.repeat(self.atoms, self.counts[trial])
+        rng.shuffle(values)
+        return values
 
     def mean(self) -> Floats:
         return self._average(self.atoms)
@@ -88,7 +93,7 @@ class CountedSample(Sample):
             if part.size
         ]
 
-    def _cut(self, sizes: Sequence[int], rng: np.random.Generator) -> Counts:
+    def _cut(self, sizes: Sequence[int], rng: np.random.Generator) -> Ints:
         """Counts of disjoint parts, (trials, parts, m): halved until each is one part.
 
         Every level of halving is one draw for all trials and all parts of that level.
@@ -152,7 +157,7 @@ class CountedSample(Sample):
         return np.asarray(mean)
 
 
-def _draw(counts: Counts, sizes: Counts, rng: np.random.Generator) -> Counts:
+def _draw(counts: Ints, sizes: Ints, rng: np.random.Generator) -> Ints:
     """Draw ``sizes[i]`` records of row i without replacement, atom by atom."""
     part = np.zeros_like(counts)
     wanted = sizes.copy()

@@ -11,7 +11,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpbench.samples.base import Floats, Sample, part_sizes
+from dpbench.arrays import Floats
+from dpbench.samples.base import Sample, part_sizes
 from dpbench.samples.bins import Bins, Occupied
 from dpbench.samples.rows import Rows
 
@@ -74,6 +75,9 @@ class DenseSample(Sample):
         if self._values.ndim == 2:
             raise ValueError("this takes vectors, got scalar records")
         return self._values
+
+    def records(self, trial: int, rng: np.random.Generator) -> Floats:
+        return np.array(self._values[trial], order="C")
 
     def mean(self) -> Floats:
         return self._mean

@@ -15,10 +15,10 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from dpbench.arrays import Bools, Floats
+
 __all__ = ["Core", "Rows", "norms"]
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 # Share of the rows outside the core: fewer are cheaper to move, more make a smaller core.
 OUTSIDE = 0.05

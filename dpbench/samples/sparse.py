@@ -9,10 +9,11 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbench.samples.base import Floats, Sample, part_sizes
+from dpbench.arrays import Floats, Ints
+from dpbench.samples.base import Sample, part_sizes
 from dpbench.samples.bins import Bins, Occupied
 from dpbench.samples.counted import CountedSample
-from dpbench.samples.counting import hypergeometric
+from dpbench.samples.hypergeometric import hypergeometric
 from dpbench.samples.rows import LARGEST, Rows
 
 __all__ = ["SparseSample"]
@@ -45,7 +46,7 @@ class SparseSample(Sample):
         If the rows are not finite or do not add up, or a trial has more than n.
     """
 
-    def __init__(self, rows: Floats, held: NDArray[np.int64], n: int) -> None:
+    def __init__(self, rows: Floats, held: Ints, n: int) -> None:
         self.rows_held = np.asarray(rows, dtype=float)
         self.held = np.asarray(held, dtype=np.int64)
         if self.rows_held.ndim != 2 or not np.all(np.isfinite(self.rows_held)):
@@ -66,6 +67,14 @@ class SparseSample(Sample):
         if starts.size:
             total[some] = np.add.reduceat(values, starts, axis=0)
         return total
+
+    def records(self, trial: int, rng: np.random.Generator) -> Floats:
+        self._check_held()
+        rows = np.zeros((self.n, self.d))
+        places = rng.choice(self.n, self.held[trial], replace=False)
+        start = self.held[:trial].sum()
+        rows[places] = self.rows_held[start : start + places.size]
+        return rows
 
     def mean(self) -> Floats:
         return self._mean

@@ -11,8 +11,8 @@ from pydantic import Field
 
 from dpbench.distributions import Distribution, ProductTwoPoint, SignedTwoPoint, TwoPoint
 from dpbench.distributions.multivariate import Dimension
-from dpbench.registry import ConfigError, MomentOrder, Registered, validated
 from dpbench.privacy import Budget
+from dpbench.registry import ConfigError, MomentOrder, Registered, validated
 from dpbench.theory.lower_bounds import BETA, two_point_lower_bound
 from dpbench.theory.packing import packing_lower_bound
 

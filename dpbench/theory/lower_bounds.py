@@ -35,15 +35,14 @@ from functools import cache
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpbench.arrays import Floats
 from dpbench.distributions import TwoPoint
 from dpbench.privacy import ZCDP, ApproxDP, Budget, PureDP
-from dpbench.samples.counting import log_binomial_pmf
+from dpbench.samples.hypergeometric import log_binomial_pmf
 
 __all__ = ["BETA", "LowerBound", "miss_one_sign", "miss_two_signs", "two_point_lower_bound"]
 
-Floats = NDArray[np.float64]
 Signs = Literal[1, 2]
 
 # Errors are compared with bounds at their 1 - BETA quantile: the q90 of a summary.

@@ -11,7 +11,7 @@ import pytest
 from scipy import integrate, stats
 
 from dpbench.privacy import ZCDP, ApproxDP, Budget, NonPrivate, PureDP
-from dpbench.privacy.gaussian import analytic_sd, gaussian_delta
+from dpbench.privacy.analytic_gaussian import analytic_sd, gaussian_delta
 
 FALSE_ALARM = 1e-6
 EPSILONS = [1e-3, 0.01, 0.1, 0.5, 1.0, 3.0, 10.0, 50.0]

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from dpbench.samples.counting import hypergeometric, log_binomial_pmf
+from dpbench.samples.hypergeometric import hypergeometric, log_binomial_pmf
 
 Counts = NDArray[np.int64]
 

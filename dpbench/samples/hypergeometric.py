@@ -11,13 +11,13 @@ References
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import gammaln, xlog1py
+
+from dpbench.arrays import Floats, Ints
 
 __all__ = ["hypergeometric", "log_binomial_pmf"]
 
-Floats = NDArray[np.float64]
-Counts = NDArray[np.int64]
 NUMPY_LIMIT = 10**9
 
 
@@ -65,9 +65,7 @@ def log_binomial_pmf(s: ArrayLike, n: ArrayLike, p: ArrayLike) -> Floats:
     return np.asarray(np.where(inside, middle, ends))
 
 
-def hypergeometric(
-    rng: np.random.Generator, marked: Counts, total: Counts, drawn: Counts
-) -> Counts:
+def hypergeometric(rng: np.random.Generator, marked: Ints, total: Ints, drawn: Ints) -> Ints:
     """How many of `marked` records fall among `drawn` ones of `total`, without replacement.
 
     Rejection from Binomial(drawn, p), p = marked/total: the hypergeometric law is that
