@@ -24,7 +24,7 @@ from dpbench.config import (
 from dpbench.registry import ConfigError, from_mapping
 
 if TYPE_CHECKING:
-    from dpbench.auditing import Audit
+    from dpbench.audit.run import Audit
     from dpbench.study import Study
 
 __all__ = ["run"]
@@ -115,7 +115,18 @@ def _run(argv: Sequence[str]) -> int:
                     f"{key}: {path!r}: two of the runs share it; give each its own, such as "
                     f"'{key}=results/run-${{seed}}'"
                 )
-    return max(one.run(argv) for one in prepared)
+    return max(_finished(one, argv) for one in prepared)
+
+
+def _finished(job: Study | Audit | _Report, words: Sequence[str]) -> int:
+    """Run it; of an audit, which knows no page, write the page here."""
+    code = job.run(words)
+    from dpbench.audit.run import Audit
+    from dpbench.report.page import PAGE, write_page
+
+    if isinstance(job, Audit):
+        write_page([job.folder], job.folder / PAGE)
+    return code
 
 
 def _help(config_dir: Path | None) -> str:
@@ -142,7 +153,7 @@ def _prepare(overrides: Sequence[str], config_dir: Path | None) -> Study | Audit
         return _Report(Path(settings.out or "results").expanduser())
     if "audit" in settings.sweep:
         plugins = load_plugins(settings.plugins, config_dir)
-        from dpbench.auditing import Audit  # heavy imports wait for a readable command
+        from dpbench.audit.run import Audit  # heavy imports wait for a readable command
 
         return Audit.prepare(settings, plugins, config)
     sweep = from_mapping(SweepSettings, settings.sweep, "sweep")

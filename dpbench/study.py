@@ -16,6 +16,7 @@ from rich.console import Console
 from dpbench.analysis.claims import COLUMNS, Claim, evaluate
 from dpbench.complexity import SampleComplexity, measure
 from dpbench.config import Settings, SweepSettings, command_line
+from dpbench.drawing import save, style
 from dpbench.files import atomic
 from dpbench.finished import fingerprint, previous, stamps
 from dpbench.registry import ConfigError, from_mapping
@@ -34,8 +35,8 @@ from dpbench.runner.plan import Cell, Sweep, cell_at, make_cells, pick
 from dpbench.runner.run import RunOptions, run_cells
 from dpbench.runner.store import Store
 from dpbench.selection import check_claim, rows_about, shares_data, with_parameters
-from dpbench.tracking import FILES as TRACKED
-from dpbench.tracking import Tracking
+from dpbench.tracking.command import FILES as TRACKED
+from dpbench.tracking.command import Tracking
 
 __all__ = ["Study"]
 
@@ -273,11 +274,9 @@ class Study:
     def _draw(self, results: Results) -> None:
         if not self.figures:
             return
-        from dpbench.report.style import save, use_style  # slow to load
-
-        use_style()
-        for label, figure in self.figures.items():
-            save(figure.draw(results), self.options.out / "figures", label)
+        with style():
+            for label, figure in self.figures.items():
+                save(figure.draw(results), self.options.out / "figures", label)
 
 
 def _figures(specs: Mapping[str, Any], sweep: Sweep, asked: Asked) -> dict[str, Figure]:

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbench.estimators import Estimate, Estimator
-from dpbench.registry import Registered, validated
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.neighbours import Pair
+from dpbench.registry import Registered, validated
 from dpbench.samples import DenseSample, Sample
 
 __all__ = ["CONTROLS", "Control"]

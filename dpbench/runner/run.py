@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Self
 
 from dpbench.config import Settings
+from dpbench.console import BlockProgress
 from dpbench.registry import ConfigError
 from dpbench.runner.block import BlockResult, BlockTask, run_block
 from dpbench.runner.collect import Collected, Metrics, collect, join
 from dpbench.runner.execute import Runner, compute
 from dpbench.runner.manifest import Cost
 from dpbench.runner.plan import Cell
-from dpbench.runner.progress import BlockProgress
 from dpbench.runner.store import CorruptBlockError, Store
 
 __all__ = ["RunOptions", "run_cells"]

@@ -16,73 +16,24 @@ import pandas as pd
 from pydantic import Field
 from rich.console import Console
 
-from dpbench.audit.catalogue import catalogue
-from dpbench.audit.controls import CONTROLS
-from dpbench.audit.task import COLUMNS, AuditTask, audit
+from dpbench.audit.cases import AuditSettings, control_tasks, tasks
+from dpbench.audit.releases import COLUMNS, LEAST_RUNS, AuditTask, audit
+from dpbench.audit.report import bounds_figure, render, strongest
 from dpbench.config import Settings, command_line
-from dpbench.estimators import Estimator
+from dpbench.console import BlockProgress, console
+from dpbench.drawing import save, style
 from dpbench.files import atomic
 from dpbench.registry import ConfigError, from_mapping, validated
-from dpbench.privacy import Budget
-from dpbench.privacy.neighbours import Pair
-from dpbench.report.audit_figures import bounds_figure
-from dpbench.report.audit_text import render, strongest
-from dpbench.report.page import PAGE, write_page
-from dpbench.report.scoreboard import console
 from dpbench.runner.execute import compute
 from dpbench.runner.manifest import Cost, provenance
-from dpbench.runner.plan import pick, section
-from dpbench.runner.progress import BlockProgress
 from dpbench.runner.run import RunOptions, check_writable
 from dpbench.runner.store import source_digest
 from dpbench.seeds import digest
 
-__all__ = ["Audit", "AuditSettings", "Case"]
+__all__ = ["Audit"]
 
-Labels = Annotated[list[str], Field(min_length=1)]
-LEAST_RUNS = 100
 # Of the estimators, and of those that are broken on purpose.
 TABLES = ("audit.csv", "controls.csv")
-
-
-@validated
-class Case:
-    """Estimators that are audited on data of one shape.
-
-    Parameters
-    ----------
-    estimators, budgets : list of str
-        Labels of the sweep, or patterns; by default all. An estimator runs under the notions
-        that it honours.
-    n : int
-        Records.
-    d : int, optional
-        Coordinates of vectors; by default the records are numbers.
-    """
-
-    estimators: Labels | None = None
-    budgets: Labels | None = None
-    n: Annotated[int, Field(ge=4)]
-    d: Annotated[int, Field(ge=1)] | None = None
-
-
-@validated
-class AuditSettings:
-    """How to audit.
-
-    Parameters
-    ----------
-    cases : mapping of label to Case
-    runs : int
-        Releases on each dataset of a pair; ``trials=`` on the command line says another number.
-    error : float
-        Probability that any bound of the audit exceeds the truth. The controls have as much
-        of their own.
-    """
-
-    cases: Annotated[dict[str, Any], Field(min_length=1)]
-    runs: Annotated[int, Field(ge=LEAST_RUNS)] = 1000
-    error: Annotated[float, Field(gt=0, lt=1)] = 1e-5
 
 
 @validated
@@ -127,8 +78,8 @@ class Audit:
             how = dataclasses.replace(how, runs=settings.trials)
         return cls(
             name=spec.name,
-            tasks=_tasks(settings.sweep, how, settings.seed),
-            controls=_control_tasks(how, settings.seed),
+            tasks=tasks(settings.sweep, how, settings.seed),
+            controls=control_tasks(how, settings.seed),
             options=RunOptions.configured(settings, spec.name, plugins),
             config=config,
         )
@@ -180,17 +131,14 @@ class Audit:
         with atomic(out / "manifest.json") as path:
             path.write_text(json.dumps(record, indent=2) + "\n")
         self._draw(tables)
-        write_page([out], out / PAGE)
         say.print(text, end="", markup=False)
         self._print_next(words, cost, say)
         return int(record["exit_code"])
 
     def _draw(self, tables: Sequence[pd.DataFrame]) -> None:
-        from dpbench.report.style import save, use_style  # slow to load
-
-        use_style()
-        for name, table in zip(("estimators", "controls"), tables, strict=True):
-            save(bounds_figure(table), self.options.out / "figures", name)
+        with style():
+            for name, table in zip(("estimators", "controls"), tables, strict=True):
+                save(bounds_figure(table), self.options.out / "figures", name)
 
     def _rows(self, cost: Cost) -> dict[str, list[dict[str, Any]]]:
         """The rows of every task by its name, computed or read back."""
@@ -235,59 +183,5 @@ class Audit:
 @cache
 def _source() -> str:
     """The source of the audit itself."""
-    folder = Path(__file__).parent / "audit"
-    return digest([path.read_text() for path in sorted(folder.glob("*.py"))])
-
-
-def _tasks(spec: Mapping[str, Any], how: AuditSettings, seed: int) -> list[AuditTask]:
-    """All that the sweep's cases ask for; the error is divided over their pairs."""
-    where = "sweep.estimators"
-    estimators = section(spec["estimators"], where, Estimator.build, Estimator)
-    budgets = section(spec["budgets"], "sweep.budgets", Budget.build, Budget)
-    found: dict[tuple[str, str], tuple[Estimator, Budget, tuple[Pair, ...]]] = {}
-    for label, one in how.cases.items():
-        at = f"sweep.audit.cases.{label}"
-        case = from_mapping(Case, one, at)
-        for name in pick(case.estimators, estimators, f"{at}.estimators"):
-            estimator = estimators[name]
-            for key in pick(case.budgets, budgets, f"{at}.budgets"):
-                if estimator.supports(budgets[key]):
-                    if (name, key) in found:
-                        raise ConfigError(f"{at}: {name} under {key} is in another case, too")
-                    pairs = _pairs(estimator, budgets[key], case, f"{where}.{name}")
-                    found[name, key] = (estimator, budgets[key], pairs)
-    for name in sorted(set(estimators) - {name for name, _ in found}):
-        raise ConfigError(f"{where}.{name}: no case audits it under a notion that it honours")
-    total = sum(len(pairs) for *_, pairs in found.values())
-    return [
-        AuditTask(name, estimator, budget, pairs, how.runs, how.error / total, seed)
-        for (name, _), (estimator, budget, pairs) in found.items()
-    ]
-
-
-def _pairs(estimator: Estimator, budget: Budget, case: Case, where: str) -> tuple[Pair, ...]:
-    shape = (case.n,) if case.d is None else (case.n, case.d)
-    try:
-        own = tuple(estimator.audit_pairs(case.n, case.d, budget))
-        for pair in own:
-            if not isinstance(pair, Pair) or pair.left.shape != shape:
-                raise ValueError(f"a Pair of records of shape {shape} is wanted")
-    except MemoryError:
-        raise
-    except Exception as error:  # whatever a plug-in raises
-        told = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ConfigError(f"{where}: audit_pairs: {told}") from error
-    return (*catalogue(case.n, case.d), *own)
-
-
-def _control_tasks(how: AuditSettings, seed: int) -> list[AuditTask]:
-    asked = [
-        (c, budget, (*catalogue(c.n, c.d), *c.audit_pairs(c.n, c.d, budget)))
-        for c in CONTROLS
-        for budget in c.budgets
-    ]
-    total = sum(len(pairs) for *_, pairs in asked)
-    return [
-        AuditTask(c.label, c, budget, pairs, max(how.runs, c.runs), how.error / total, seed)
-        for c, budget, pairs in asked
-    ]
+    files = sorted(Path(__file__).parent.glob("*.py"))
+    return digest([path.read_text() for path in files])

@@ -10,15 +10,15 @@ from typing import Self
 import pandas as pd
 from rich.console import Console
 
-from dpbench.analysis.tracking import LEAST_TRIALS, compare
-from dpbench.baseline import Baseline, Origin, baseline_path, errors_of
 from dpbench.config import Settings
 from dpbench.files import atomic
 from dpbench.registry import ConfigError
-from dpbench.report.tracking_text import FAILING, junit, markdown
 from dpbench.runner.plan import Cell
 from dpbench.runner.run import RunOptions, check_writable
 from dpbench.runner.store import Store
+from dpbench.tracking.baseline import Baseline, Origin, baseline_path, errors_of
+from dpbench.tracking.comparison import LEAST_TRIALS, compare
+from dpbench.tracking.report import FAILING, junit, markdown
 
 __all__ = ["FILES", "Tracking"]
 

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from threadpoolctl import threadpool_info
 
-from dpbench.analysis.tracking import KEY
 from dpbench.config import conf_folder
 from dpbench.files import atomic
 from dpbench.registry import ConfigError, canonical
@@ -23,6 +22,7 @@ from dpbench.runner.manifest import provenance
 from dpbench.runner.plan import Cell
 from dpbench.runner.store import Store, source_digest
 from dpbench.seeds import digest
+from dpbench.tracking.comparison import KEY
 
 __all__ = ["Baseline", "Origin", "baseline_path", "errors_of"]
 
@@ -82,7 +82,7 @@ class Baseline:
     Attributes
     ----------
     rows : DataFrame
-        See `dpbench.analysis.tracking.compare`.
+        See `dpbench.tracking.compare`.
     origin : Origin
     """
 
@@ -143,7 +143,10 @@ def baseline_path(given: str | None, sweep: str) -> Path:
 
 
 def errors_of(cells: Iterable[Cell], store: Store, seed: int) -> pd.DataFrame:
-    """The errors of a finished run, read from its blocks, with the names of their streams."""
+    """The errors of a finished run, read from its blocks, with the names of their streams.
+
+    A stream without a name is one that the estimator draws by its own entropy.
+    """
     found = []
     for cell in cells:
         tasks = cell.tasks(seed)
@@ -162,8 +165,9 @@ def errors_of(cells: Iterable[Cell], store: Store, seed: int) -> pd.DataFrame:
                     tasks[0].trials,
                     *setting.stream_name,
                 )
-                row = dict(zip(KEY, key, strict=True))
-                found.append({**row, "stream": drawn, "errors": errors[i, j, : cell.trials]})
+                seeded = getattr(setting.estimator, "seeded", True)
+                row = {**dict(zip(KEY, key, strict=True)), "stream": drawn if seeded else ""}
+                found.append({**row, "errors": errors[i, j, : cell.trials]})
     table = pd.DataFrame(found)
     for name in ("epsilon", "delta", "rho"):
         table[name] = table[name].astype(float)
