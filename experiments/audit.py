@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from dpbench.report.audit_figures import bounds_figure, spaced
-from dpbench.report.audit_text import strongest
+from dpbench.audit.report import bounds_figure, spaced, strongest
+from dpbench.drawing import save, style
 from experiments.paper import DONE, RESULTS, main, write
 from experiments.tables import escaped, tabular
 
@@ -40,15 +40,13 @@ class AuditSource:
     title: str = "Lower bounds on every privacy parameter"
     sweeps: tuple[str, ...] = ("audit",)
 
+    @style("column")
     def draw(self, codes: Mapping[str, int]) -> int:
         """Draw the strongest pair of each estimator and of each control."""
-        from dpbench.report.style import save, use_style  # slow to load
-
         if codes["audit"] != DONE:
             return DONE
         folder = RESULTS / "paper" / self.name
         manifest = json.loads((RESULTS / "audit" / "manifest.json").read_text())
-        use_style("column")
         for name, (file, says) in FIGURES.items():
             table = pd.read_csv(RESULTS / "audit" / file)
             save(bounds_figure(table, printed), folder, name, ("pdf", "png"))

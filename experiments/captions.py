@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 
 from dpbench.complexity import SampleComplexity
-from dpbench.report.figures import NOTIONS, Figure, axis_label
+from dpbench.drawing import NOTIONS
+from dpbench.report.figures import Figure, axis_label
 from dpbench.runner.plan import Sweep, pick
 from dpbench.selection import rows_about
 

@@ -21,9 +21,10 @@ import dpbench.study  # noqa: F401 (its figures enter the registry)
 from dpbench.analysis.claims import Claim, evaluate
 from dpbench.cli import run
 from dpbench.complexity import SampleComplexity
+from dpbench.drawing import number_text, save, style
 from dpbench.files import atomic
 from dpbench.registry import ConfigError, from_mapping
-from dpbench.report.figures import Asked, Figure, Results, number_text
+from dpbench.report.figures import Asked, Figure, Results
 from dpbench.runner.plan import Sweep
 from dpbench.selection import rows_about, shares_data, with_parameters
 from experiments.captions import Run, caption
@@ -191,12 +192,10 @@ def _help(sources: Sequence[Drawn]) -> str:
     )
 
 
+@style("column")
 def _draw(source: Source, codes: Mapping[str, int]) -> int:
-    from dpbench.report.style import save, use_style  # slow to load
-
     runs = {sweep: _read(sweep) for sweep in source.sweeps if codes[sweep] == DONE}
     folder, code = RESULTS / "paper" / source.name, DONE
-    use_style("column")
     for one in source.figures:
         if one.sweep not in runs:
             continue

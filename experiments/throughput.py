@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
+from dpbench.console import console
 from dpbench.distributions import (
     Distribution,
     Gaussian,
@@ -42,7 +43,6 @@ from dpbench.estimators import (
 )
 from dpbench.files import atomic
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
-from dpbench.report.scoreboard import console
 from dpbench.runner.block import BlockTask, Setting, block_trials, run_block
 from dpbench.runner.execute import Runner, compute
 from dpbench.samples import DenseSample

@@ -1,1 +1,12 @@
-"""Empirical lower bounds on privacy parameters: they can falsify a claim, never prove it."""
+"""Empirical lower bounds on privacy parameters: they can falsify a claim, never prove it.
+
+- `audit_pair` (releases.py) releases on two neighbouring datasets many times, and needs no sweep.
+- pairs.py has the datasets on which mistakes show; estimators add their own (`audit_pairs`).
+- attack.py tells the releases apart; bounds.py makes its counts a bound on the parameter.
+- controls.py has broken estimators: an audit that does not refute them shows nothing.
+- run.py is ``sweep=audit``, cases.py its configuration, report.py what it prints and draws.
+"""
+
+from dpbench.audit.releases import Bound, audit_pair
+
+__all__ = ["Bound", "audit_pair"]

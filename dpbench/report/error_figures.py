@@ -9,27 +9,30 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
-from dpbench.estimators.heavy_tailed import HeavyTailedMean, worst_clipping_bias
-from dpbench.registry import ConfigError, validated
-from dpbench.privacy import Budget
-from dpbench.report.figures import (
+from dpbench.drawing import (
     BOUND,
     THEORY,
+    band,
+    legend,
+    line_styles,
+    panels,
+    power_text,
+    ticks,
+    two_rows,
+)
+from dpbench.estimators.heavy_tailed import HeavyTailedMean, worst_clipping_bias
+from dpbench.privacy import Budget
+from dpbench.registry import ConfigError, validated
+from dpbench.report.figures import (
     Asked,
     Figure,
     Labels,
     Metric,
     Results,
     axis_label,
-    band,
     budget_text,
-    frame,
-    legend,
-    panels,
-    power_text,
     shown,
     spread,
-    two_rows,
     with_interval,
 )
 from dpbench.runner.plan import Sweep, pick
@@ -89,10 +92,8 @@ class ErrorAgainstN(Figure):
         return spread([self.metric])
 
     def draw(self, results: Results) -> Canvas:
-        from dpbench.report.style import looks
-
         rows = {title: panel for title, panel in self._panels(results) if not panel.empty}
-        style = looks(results.words(e) for panel in rows.values() for e in panel["estimator"])
+        style = line_styles(results.words(e) for panel in rows.values() for e in panel["estimator"])
         canvas, axes = panels(len(rows))
         for (title, whole), ax in zip(rows.items(), axes, strict=False):
             panel = self._framed(ax, whole)
@@ -105,7 +106,7 @@ class ErrorAgainstN(Figure):
             if self.metric not in {"miss_rate", "mean_error", "failure_rate"}:
                 ax.set_yscale("log")
             ax.set_ylabel(axis_label(self.metric))
-            frame(ax, panel["n"])
+            ticks(ax, panel["n"])
         legend(canvas)
         return canvas
 
@@ -242,9 +243,7 @@ class Decomposition(Figure):
         rows = rows[(rows["n"] == self.n) & rows["estimator"].isin(labels)].assign(
             threshold=lambda frame: [sweep.estimators[e]["clip_at"] for e in frame["estimator"]]
         )
-        from dpbench.report.style import looks
-
-        style = looks(self.PARTS.values())
+        style = line_styles(self.PARTS.values())
         canvas, axes = panels(len(families), height=2.8)
         for family, ax in zip(families, axes, strict=False):
             panel = rows[rows["family"] == family]
@@ -320,9 +319,7 @@ class Exponents(Figure):
                 rows["estimator"] + " (" + rows["privacy"].astype(str) + ")",
             )
         )
-        from dpbench.report.style import looks
-
-        style = looks(rows["label"])
+        style = line_styles(rows["label"])
         variables = [v for v in self.TITLES if v in set(rows["variable"])]
         canvas, above, below = two_rows(len(variables))
         for variable, top, bottom in zip(variables, above, below, strict=True):

@@ -9,21 +9,24 @@ import pandas as pd
 from pydantic import Field
 
 from dpbench.analysis.worst_case import BUDGET, under
-from dpbench.registry import ConfigError, validated
-from dpbench.report.figures import (
+from dpbench.drawing import (
     GUIDE,
     GUIDE_DASHES,
     THEORY,
+    band,
+    legend,
+    line_styles,
+    panels,
+    ticks,
+)
+from dpbench.registry import ConfigError, validated
+from dpbench.report.figures import (
     Asked,
     Figure,
     Labels,
     Metric,
     Results,
     axis_label,
-    band,
-    frame,
-    legend,
-    panels,
     spread,
     with_interval,
 )
@@ -136,10 +139,8 @@ class AgainstParameter(Figure):
         return spread(self.metrics)
 
     def draw(self, results: Results) -> Canvas:
-        from dpbench.report.style import looks
-
         rows = self._rows(results)
-        style = looks(rows["line"])
+        style = line_styles(rows["line"])
         laws = list(dict.fromkeys(rows["law"]))
         canvas, axes = panels(len(laws) * len(self.metrics))
         for metric in self.metrics:
@@ -169,9 +170,9 @@ class AgainstParameter(Figure):
             ax.set_yscale("log")
         if self.logarithmic:
             ax.set_xscale("log")
-            frame(ax, values)
+            ticks(ax, values)
             return
-        frame(ax, [])
+        ticks(ax, [])
         if np.all(values == np.round(values)):
             ax.set_xticks(np.unique(values))
 

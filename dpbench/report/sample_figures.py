@@ -9,19 +9,22 @@ import pandas as pd
 from pydantic import Field
 
 from dpbench.analysis.worst_case import under
-from dpbench.registry import ConfigError, validated
-from dpbench.report.figures import (
+from dpbench.drawing import (
     GUIDE,
     GUIDE_DASHES,
     THEORY,
+    legend,
+    line_styles,
+    number_text,
+    panels,
+    ticks,
+)
+from dpbench.registry import ConfigError, validated
+from dpbench.report.figures import (
     Asked,
     Figure,
     Labels,
     Results,
-    frame,
-    legend,
-    number_text,
-    panels,
 )
 from dpbench.runner.plan import Sweep, pick
 
@@ -142,7 +145,7 @@ class SampleComplexityCurves(Figure):
         shown_n = [*rows["samples"].dropna(), *terms.sum(axis=1)]
         ax.set_ylim(min(shown_n) / 4, max(shown_n) * 4)
         ax.set(xscale="log", yscale="log", xlabel=r"$1/\alpha$", ylabel="smallest $n$")
-        frame(ax, [])
+        ticks(ax, [])
 
 
 @validated
@@ -174,8 +177,6 @@ class Thresholds(Figure):
             pick(self.leave, sweep.estimators, f"{where}.leave")
 
     def draw(self, results: Results) -> Canvas:
-        from dpbench.report.style import looks
-
         sweep = results.sweep
         rows = results.samples[results.samples["request"] == self.request]
         rows = rows[rows["estimator"].isin(pick(self.estimators, sweep.estimators, ""))]
@@ -184,7 +185,7 @@ class Thresholds(Figure):
         leaving = pick(self.leave, sweep.estimators, "") if self.leave else []
         by = ["privacy", *(n for n in ("epsilon", "delta", "rho") if n != self.against)]
         groups = [group for _, group in rows.groupby(by, dropna=False)]
-        style = looks(rows["series"])
+        style = line_styles(rows["series"])
         canvas, axes = panels(len(groups))
         alpha = number_text(rows["alpha"].iloc[0])
         for group, ax in zip(groups, axes, strict=False):

@@ -15,19 +15,14 @@ from rich.table import Table
 
 from dpbench.analysis.worst_case import worst_case
 from dpbench.config import command_line
+from dpbench.console import WIDTH, amounts, console
 from dpbench.runner.collect import Failure
 from dpbench.runner.manifest import Cost
 
-__all__ = ["amounts", "console", "factors", "labelled", "print_next", "render"]
+__all__ = ["console", "factors", "labelled", "print_next", "render"]
 
 VERDICTS = ("consistent", "inconsistent", "inconclusive")
-WIDTH = 170
 MOST_FAILING = 12
-
-
-def console() -> Console:
-    """Standard output, which wraps nothing."""
-    return Console(highlight=False, soft_wrap=True)
 
 
 def _print_claims(claims: pd.DataFrame, out: Console) -> None:
@@ -59,15 +54,6 @@ def _print_claims(claims: pd.DataFrame, out: Console) -> None:
 def _digits(value: float) -> str:
     """Three decimals, or two digits of what they would hide."""
     return f"{value:.3f}" if abs(value) >= 5e-3 or value == 0 or np.isnan(value) else f"{value:.1e}"
-
-
-def amounts(row: Mapping[Hashable, Any]) -> list[str]:
-    """The numbers of a budget in a few characters."""
-    return [
-        f"{symbol}={row[name]:g}"
-        for name, symbol in (("epsilon", "eps"), ("delta", "delta"), ("rho", "rho"))
-        if pd.notna(row.get(name, np.nan))
-    ]
 
 
 def _budget(row: Mapping[Hashable, Any]) -> str:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dpbench.console import BlockProgress
 from dpbench.registry import ConfigError
 from dpbench.runner.block import Block, BlockTask, run_block
 from dpbench.runner.execute import Runner, compute
 from dpbench.runner.plan import Cell
-from dpbench.runner.progress import BlockProgress
 from dpbench.runner.provenance import Cost
 from dpbench.runner.store import CorruptBlockError, Memory, Store, source_digest
 

@@ -10,9 +10,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from dpbench.analysis.tracking import COLUMNS, KEY, LEVEL, compare
 from dpbench.runner.block import run_block
 from dpbench.runner.plan import Sweep, make_cells
+from dpbench.tracking.comparison import COLUMNS, KEY, LEVEL, compare
 
 Floats = NDArray[np.float64]
 TRIALS = 400

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
-from dpbench.analysis.tracking import LEAST_TRIALS, compare
+from dpbench.tracking.comparison import LEAST_TRIALS, compare
 
 Floats = NDArray[np.float64]
 TRIALS = 400

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from dpbench import Estimate, Ledger, validated
-from dpbench.audit.catalogue import catalogue
 from dpbench.audit.controls import CONTROLS, Control
-from dpbench.audit.task import COLUMNS, AuditTask, audit
+from dpbench.audit.pairs import catalogue
+from dpbench.audit.releases import COLUMNS, AuditTask, audit
 from dpbench.estimators import (
     BoundedMean,
     ClippedMean,
@@ -20,9 +20,9 @@ from dpbench.estimators import (
     KSU20Range,
     SubsampleAggregate,
 )
-from dpbench.registry import Registered
 from dpbench.privacy import ZCDP, ApproxDP, Budget, PureDP, budgets, histogram
 from dpbench.privacy.neighbours import Pair
+from dpbench.registry import Registered
 from dpbench.samples import Sample
 
 # That of one pair: the default error over as many pairs as the shipped audit has.

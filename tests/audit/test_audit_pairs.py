@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import dpbench
 from dpbench import release
-from dpbench.audit.catalogue import FAR, catalogue
+from dpbench.audit.pairs import FAR, catalogue
 from dpbench.config import conf_folder
 from dpbench.estimators import (
     CoordinateWise,

@@ -13,15 +13,17 @@ import pytest
 import yaml
 
 import dpbench.estimators  # noqa: F401, which registers them
-from dpbench import auditing
+from dpbench.audit import cases as auditing
 from dpbench.audit import controls
-from dpbench.audit.catalogue import catalogue
-from dpbench.audit.task import COLUMNS
-from dpbench.auditing import AuditSettings, _tasks
+from dpbench.audit import run as audit_run
+from dpbench.audit.cases import AuditSettings
+from dpbench.audit.cases import tasks as _tasks
+from dpbench.audit.pairs import catalogue
+from dpbench.audit.releases import COLUMNS
 from dpbench.config import conf_folder
 from dpbench.estimators import Estimate, Estimator
-from dpbench.registry import ConfigError, from_mapping
 from dpbench.privacy import ZCDP, ApproxDP, NonPrivate, PureDP
+from dpbench.registry import ConfigError, from_mapping
 
 from .conftest import Bench, unusable
 
@@ -82,7 +84,7 @@ def audits(bench: Bench, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtur
     monkeypatch.setattr(auditing, "catalogue", lambda n, d: catalogue(n, d)[:3])
     monkeypatch.setattr(auditing, "CONTROLS", (controls.NoClipping(),))
     if "tables" not in request.node.name:  # a figure takes longer than the audit
-        monkeypatch.setattr(auditing.Audit, "_draw", lambda *_: None)
+        monkeypatch.setattr(audit_run.Audit, "_draw", lambda *_: None)
     _write(bench)
     return bench
 

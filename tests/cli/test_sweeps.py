@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpbench.auditing import Audit
+from dpbench.audit.run import Audit
 from dpbench.cli import _prepare
 from dpbench.config import conf_folder
 from dpbench.distributions import Distribution

@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpbench.estimators  # noqa: F401 (fills the registry)
-from dpbench.baseline import Baseline
 from dpbench.config import composed
 from dpbench.estimators import Estimator
 from dpbench.runner.plan import Sweep, make_cells
+from dpbench.tracking.baseline import Baseline
 
 from .conftest import Bench, Result, unusable
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -17,17 +16,12 @@ import dpbench.study  # noqa: F401  (its figures enter the registry)
 from dpbench.cli import run
 from dpbench.complexity import SampleComplexity, measure
 from dpbench.config import composed
+from dpbench.drawing import save, style
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.report.figures import Asked, Figure, Results
-from dpbench.report.style import looks, save, use_style
 from dpbench.runner.block import run_block
 from dpbench.runner.collect import Collected, collect, join
 from dpbench.runner.plan import Cell, Sweep, make_cells
-
-
-def test_looks_do_not_depend_on_the_order() -> None:
-    assert looks(["b", "a", "c"]) == looks(["c", "b", "a", "a"])
-    assert len({str(look) for look in looks("abcdef").values()}) == 6
 
 
 def test_figures_are_byte_identical_when_drawn_again(quick: Path, tmp_path: Path) -> None:
@@ -181,10 +175,9 @@ def results() -> Results:
 
 
 @pytest.fixture(autouse=True)
-def _closed() -> Iterator[None]:
-    use_style()
-    yield
-    plt.close("all")
+def _styled() -> Iterator[None]:
+    with style():
+        yield
 
 
 def drawn(spec: dict[str, Any], results: Results) -> list[Axes]:

@@ -15,9 +15,9 @@ import pytest
 from matplotlib.image import imread
 
 from dpbench.config import composed
+from dpbench.drawing import natural
 from dpbench.registry import ConfigError
 from dpbench.report.figures import Figure
-from dpbench.report.style import natural
 from dpbench.runner.plan import Sweep, pick
 from experiments.__main__ import NAMES, sources
 from experiments.captions import Run

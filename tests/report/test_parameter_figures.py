@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,9 +14,9 @@ from matplotlib.figure import Figure as Canvas
 
 import dpbench.study  # noqa: F401  (its figures enter the registry)
 from dpbench.analysis.claims import Claim, evaluate
+from dpbench.drawing import style
 from dpbench.registry import ConfigError
 from dpbench.report.figures import Asked, Figure, Results
-from dpbench.report.style import use_style
 from dpbench.runner.block import run_block
 from dpbench.runner.collect import collect, join
 from dpbench.runner.plan import Sweep, make_cells
@@ -128,10 +127,9 @@ def results() -> Results:
 
 
 @pytest.fixture(autouse=True)
-def _closed() -> Iterator[None]:
-    use_style()
-    yield
-    plt.close("all")
+def _styled() -> Iterator[None]:
+    with style():
+        yield
 
 
 def drawn(spec: dict[str, Any], results: Results) -> list[Axes]:

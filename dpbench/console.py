@@ -1,11 +1,14 @@
-"""Progress on standard error: a bar on a terminal, a line now and then elsewhere."""
+"""What commands write on a terminal: text on standard output, progress on standard error."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Hashable, Mapping
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
+import numpy as np
+import pandas as pd
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -16,13 +19,28 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-__all__ = ["BlockProgress"]
+__all__ = ["WIDTH", "BlockProgress", "amounts", "console"]
 
+WIDTH = 170  # of tables, whatever the terminal's
 SECONDS_BETWEEN_LINES = 10.0
 
 
+def console() -> Console:
+    """Standard output, which wraps nothing."""
+    return Console(highlight=False, soft_wrap=True)
+
+
+def amounts(row: Mapping[Hashable, Any]) -> list[str]:
+    """The numbers of a budget in a few characters."""
+    return [
+        f"{symbol}={row[name]:g}"
+        for name, symbol in (("epsilon", "eps"), ("delta", "delta"), ("rho", "rho"))
+        if pd.notna(row.get(name, np.nan))
+    ]
+
+
 class BlockProgress:
-    """Counts finished blocks: done, reused, left, time.
+    """A bar on a terminal, a line now and then elsewhere: blocks done, reused, left, time.
 
     Parameters
     ----------

@@ -9,8 +9,8 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pandas as pd
 
-from dpbench.analysis.tracking import LEVEL, METRICS, SMALLEST, VERDICTS
-from dpbench.report.scoreboard import amounts
+from dpbench.console import amounts
+from dpbench.tracking.comparison import LEVEL, METRICS, SMALLEST, VERDICTS
 
 __all__ = ["FAILING", "junit", "markdown"]
 
@@ -24,7 +24,7 @@ def markdown(table: pd.DataFrame, sweep: str, notes: list[str]) -> str:
     Parameters
     ----------
     table : DataFrame
-        See `dpbench.analysis.tracking.compare`.
+        See `dpbench.tracking.compare`.
     sweep : str
     notes : list of str
         Sentences about the baseline.

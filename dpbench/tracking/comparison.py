@@ -2,7 +2,8 @@
 
 Rows whose streams of data and noise are the same are compared trial by trial: common random
 numbers show a change of a few per cent exactly, where independent trials would need ten thousand.
-Other rows are compared as independent samples.
+Other rows are compared as independent samples, as are those of estimators that draw by their own
+entropy, whose errors nothing repeats.
 
 References
 ----------
@@ -72,8 +73,8 @@ def compare(old: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     old, new : DataFrame
-        The columns of `KEY`; ``stream``, a name of the random streams; ``errors``, an array of
-        absolute errors, not finite where nothing was released.
+        The columns of `KEY`; ``stream``, a name of the random streams, empty where they have
+        none; ``errors``, an array of absolute errors, not finite where nothing was released.
 
     Returns
     -------
@@ -111,7 +112,7 @@ def _compared(
 ) -> tuple[dict[str, object], list[_Test]]:
     """A row's ratios, and the tests of it; none if all bits are equal."""
     (stream_one, old), (stream_other, new) = one, other
-    paired = stream_one == stream_other
+    paired = stream_one == stream_other != ""
     if paired:
         old, new = old[: len(new)], new[: len(old)]
         if np.array_equal(old, new, equal_nan=True):

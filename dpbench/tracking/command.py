@@ -10,15 +10,14 @@ from typing import Self
 import pandas as pd
 from rich.console import Console
 
-from dpbench.analysis.tracking import LEAST_TRIALS, compare
-from dpbench.baseline import Baseline, Origin, baseline_path, errors_of
 from dpbench.config import Settings
-from dpbench.files import atomic
 from dpbench.registry import ConfigError
-from dpbench.report.tracking_text import FAILING, junit, markdown
 from dpbench.runner.plan import Cell
 from dpbench.runner.run import RunOptions, check_writable
-from dpbench.runner.store import Store
+from dpbench.runner.store import atomic
+from dpbench.tracking.baseline import Baseline, Origin, baseline_path, errors_of
+from dpbench.tracking.comparison import LEAST_TRIALS, compare
+from dpbench.tracking.report import FAILING, junit, markdown
 
 __all__ = ["FILES", "Tracking"]
 
@@ -79,8 +78,9 @@ class Tracking:
             1 if a row is worse or gone, if bits differ that must not, or if a run with
             failures was to be stored; else 0.
         """
-        origin = Origin.here(self.sweep, options.seed, options.plugins)
-        rows = errors_of(cells, Store(options.out, options.plugins), options.seed)
+        assert options.out is not None
+        origin = Origin.here(self.sweep, options.seed, options.source)
+        rows = errors_of(cells, options.store(), options.seed)
         if self.stored is not None:
             return self._check(rows, origin, options.out, say)
         if failed:

@@ -15,14 +15,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from threadpoolctl import threadpool_info
 
-from dpbench.analysis.tracking import KEY
+from dpbench.columns import budget_of
 from dpbench.config import conf_folder
-from dpbench.files import atomic
 from dpbench.registry import ConfigError, canonical
-from dpbench.runner.manifest import provenance
+from dpbench.runner.provenance import provenance
 from dpbench.runner.plan import Cell
-from dpbench.runner.store import Store, source_digest
+from dpbench.runner.store import Memory, Store, atomic
 from dpbench.seeds import digest
+from dpbench.tracking.comparison import KEY
 
 __all__ = ["Baseline", "Origin", "baseline_path", "errors_of"]
 
@@ -52,11 +52,11 @@ class Origin:
     about: Mapping[str, Any]
 
     @classmethod
-    def here(cls, sweep: str, seed: int, plugins: tuple[Path, ...]) -> Origin:
-        """Of errors that are computed now."""
+    def here(cls, sweep: str, seed: int, source: str) -> Origin:
+        """Of errors that are computed now, by that source."""
         found = provenance()
         about = {"commit": found["commit"], "dirty": found["dirty"], **found["versions"]}
-        return cls(sweep, seed, source_digest(plugins), _machine(), about)
+        return cls(sweep, seed, source, _machine(), about)
 
     def same_bits(self, other: Origin) -> bool:
         """Whether equal streams must give equal bits."""
@@ -82,7 +82,7 @@ class Baseline:
     Attributes
     ----------
     rows : DataFrame
-        See `dpbench.analysis.tracking.compare`.
+        See `dpbench.tracking.compare`.
     origin : Origin
     """
 
@@ -142,29 +142,32 @@ def baseline_path(given: str | None, sweep: str) -> Path:
     return root / "results" / "baselines" / f"{sweep}.parquet"
 
 
-def errors_of(cells: Iterable[Cell], store: Store, seed: int) -> pd.DataFrame:
-    """The errors of a finished run, read from its blocks, with the names of their streams."""
+def errors_of(cells: Iterable[Cell], store: Store | Memory, seed: int) -> pd.DataFrame:
+    """The errors of a finished run, read from its blocks, with the names of their streams.
+
+    A stream without a name is one that the estimator draws by its own entropy.
+    """
     found = []
     for cell in cells:
         tasks = cell.tasks(seed)
-        errors = np.concatenate([store.read(t).values["error"] for t in tasks], axis=2)
-        for i, (label, law) in enumerate(cell.members):
-            for j, setting in enumerate(cell.settings):
-                amounts = [
-                    getattr(setting.budget, name, None) for name in ("epsilon", "delta", "rho")
-                ]
-                key = (setting.label, label, setting.budget.label, *amounts, cell.n)
-                drawn = digest(
-                    seed,
-                    canonical(law),
-                    tasks[0].data,
-                    cell.n,
-                    tasks[0].trials,
-                    *setting.stream_name,
-                )
-                row = dict(zip(KEY, key, strict=True))
-                found.append({**row, "stream": drawn, "errors": errors[i, j, : cell.trials]})
-    table = pd.DataFrame(found)
-    for name in ("epsilon", "delta", "rho"):
-        table[name] = table[name].astype(float)
-    return table.sort_values(list(KEY), kind="stable", ignore_index=True)
+        errors = np.concatenate([store.read(task).values["error"] for task in tasks], axis=1)
+        for i, (label, law, setting) in enumerate(tasks[0].keys):
+            drawn = digest(
+                seed,
+                canonical(law),
+                tasks[0].followed,
+                cell.n,
+                tasks[0].trials,
+                *setting.stream_name,
+            )
+            found.append(
+                {
+                    "estimator": setting.label,
+                    "distribution": label,
+                    **budget_of(setting.budget),
+                    "n": cell.n,
+                    "stream": drawn if setting.estimator.seeded else "",
+                    "errors": errors[i, : cell.trials],
+                }
+            )
+    return pd.DataFrame(found).sort_values(list(KEY), kind="stable", ignore_index=True)

@@ -1,0 +1,148 @@
+"""What a sweep audits: its cases, made into tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from pydantic import Field, PlainValidator, field_validator
+
+from dpbench.audit.controls import CONTROLS, Control
+from dpbench.audit.pairs import catalogue
+from dpbench.audit.releases import LEAST_RUNS, AuditTask
+from dpbench.columns import Selection, choose
+from dpbench.estimators import Estimator
+from dpbench.privacy import Budget
+from dpbench.privacy.neighbours import Pair
+from dpbench.registry import ConfigError, from_mapping, named, validated
+from dpbench.runner.plan import Budgets, Estimators
+
+__all__ = ["AuditSettings", "AuditSweep", "Case", "control_tasks"]
+
+
+@validated
+class Case(Selection):
+    """Estimators that are audited on data of one shape.
+
+    Parameters
+    ----------
+    estimators, budgets : optional
+        See `Selection`. An estimator runs under the notions that it honours.
+    n : int
+        Records.
+    d : int, optional
+        Coordinates of vectors; by default the records are numbers.
+    """
+
+    n: Annotated[int, Field(ge=4)]
+    d: Annotated[int, Field(ge=1)] | None = None
+
+    @field_validator("families", mode="before")
+    @classmethod
+    def _none(cls, families: object) -> None:
+        raise ValueError("an audit has pairs of datasets and no families")
+
+
+@validated
+class AuditSettings:
+    """How to audit.
+
+    Parameters
+    ----------
+    cases : mapping of label to Case
+    runs : int
+        Releases on each dataset of a pair; ``trials=`` on the command line says another number.
+    error : float
+        Probability that any bound of the audit exceeds the truth. The controls have as much
+        of their own.
+    """
+
+    cases: Annotated[dict[str, Case], named(lambda one, at: from_mapping(Case, one, at))]
+    runs: Annotated[int, Field(ge=LEAST_RUNS)] = 1000
+    error: Annotated[float, Field(gt=0, lt=1)] = 1e-5
+
+
+@validated
+class AuditSweep:
+    """What to audit, made and checked.
+
+    Parameters
+    ----------
+    name : str
+        Names the run's folder.
+    estimators, budgets : mapping
+        As in a `dpbench.runner.plan.Sweep`.
+    audit : AuditSettings
+    """
+
+    name: Annotated[str, Field(pattern=r"^[\w-]+$")]
+    estimators: Estimators
+    budgets: Budgets
+    audit: Annotated[
+        AuditSettings, PlainValidator(lambda spec: from_mapping(AuditSettings, spec, ""))
+    ]
+
+    def tasks(self, seed: int) -> list[AuditTask]:
+        """All that the cases ask for; the error is divided over their pairs.
+
+        Raises
+        ------
+        ConfigError
+            If an estimator is in no case, or in two under one budget.
+        """
+        found: dict[tuple[str, str], tuple[Estimator, Budget, tuple[Pair, ...]]] = {}
+        made = {
+            label: Estimator.build(one.value, f"sweep.estimators.{one.name}")
+            for label, one in self.estimators.items()
+        }
+        for key, case in self.audit.cases.items():
+            at = f"sweep.audit.cases.{key}"
+            budgets = choose(case.budgets, self.budgets, f"{at}.budgets")
+            for name in choose(case.estimators, self.estimators, f"{at}.estimators"):
+                for budget in (self.budgets[label].value for label in budgets):
+                    if made[name].supports(budget):
+                        if (name, str(budget)) in found:
+                            raise ConfigError(f"{at}: {name} under {budget} is in another case, too")
+                        pairs = _pairs(made[name], budget, case, f"sweep.estimators.{name}")
+                        found[name, str(budget)] = (made[name], budget, pairs)
+        for name in sorted(set(made) - {name for name, _ in found}):
+            raise ConfigError(
+                f"sweep.estimators.{name}: no case audits it under a notion that it honours"
+            )
+        return _tasks([(name, *what) for (name, _), what in found.items()], self.audit, seed)
+
+
+def _pairs(estimator: Estimator, budget: Budget, case: Case, where: str) -> tuple[Pair, ...]:
+    shape = (case.n,) if case.d is None else (case.n, case.d)
+    try:
+        own = tuple(estimator.audit_pairs(case.n, case.d, budget))
+        for pair in own:
+            if not isinstance(pair, Pair) or pair.left.shape != shape:
+                raise ValueError(f"a Pair of records of shape {shape} is wanted")
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever a plug-in raises
+        told = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ConfigError(f"{where}: audit_pairs: {told}") from error
+    return (*catalogue(case.n, case.d), *own)
+
+
+def control_tasks(how: AuditSettings, seed: int) -> list[AuditTask]:
+    """What is broken on purpose, with as much of the error."""
+    asked = [
+        (c.label, c, budget, (*catalogue(c.n, c.d), *c.audit_pairs(c.n, c.d, budget)))
+        for c in CONTROLS
+        for budget in c.budgets
+    ]
+    return _tasks(asked, how, seed)
+
+
+def _tasks(
+    asked: Sequence[tuple[str, Estimator, Budget, tuple[Pair, ...]]], how: AuditSettings, seed: int
+) -> list[AuditTask]:
+    error = how.error / sum(len(pairs) for *_, pairs in asked)
+    found = []
+    for label, one, budget, pairs in asked:
+        runs = max(how.runs, one.runs) if isinstance(one, Control) else how.runs
+        found.append(AuditTask(label, one, budget, pairs, runs, error, seed))
+    return found

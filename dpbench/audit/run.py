@@ -1,0 +1,172 @@
+"""The sweep ``audit``: every estimator under every notion, attacked on neighbouring datasets."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from rich.console import Console
+
+from dpbench.audit.cases import AuditSweep, control_tasks
+from dpbench.audit.releases import COLUMNS, LEAST_RUNS, AuditTask, audit
+from dpbench.audit.report import bounds_figure, render, strongest
+from dpbench.config import Settings, command_line
+from dpbench.console import BlockProgress, console
+from dpbench.drawing import save, style
+from dpbench.registry import ConfigError, from_mapping
+from dpbench.runner.execute import compute
+from dpbench.runner.provenance import Cost, provenance
+from dpbench.runner.run import RunOptions, check_writable
+from dpbench.runner.store import atomic
+from dpbench.seeds import digest
+
+__all__ = ["Audit"]
+
+# Of the estimators, and of those that are broken on purpose.
+TABLES = ("audit.csv", "controls.csv")
+
+
+@dataclass(frozen=True)
+class Audit:
+    """A checked audit, ready to run."""
+
+    name: str
+    tasks: list[AuditTask]
+    controls: list[AuditTask]
+    options: RunOptions
+    config: Mapping[str, Any]
+
+    @classmethod
+    def prepare(cls, settings: Settings, options: RunOptions, config: Mapping[str, Any]) -> Audit:
+        """Build everything that the configuration names; nothing is run or written.
+
+        Raises
+        ------
+        ConfigError
+            At the first key that cannot be used.
+        """
+        sweep = from_mapping(AuditSweep, settings.sweep, "sweep")
+        for key in ("track", "replay"):
+            if getattr(settings, key) is not None:
+                raise ConfigError(f"{key}: {getattr(settings, key)!r}: not for an audit")
+        if settings.trials is not None:
+            if settings.trials < LEAST_RUNS:
+                raise ConfigError(
+                    f"trials: {settings.trials}: an audit takes {LEAST_RUNS} or more a dataset"
+                )
+            how = dataclasses.replace(sweep.audit, runs=settings.trials)
+            sweep = dataclasses.replace(sweep, audit=how)
+        tasks, controls = sweep.tasks(settings.seed), control_tasks(sweep.audit, settings.seed)
+        return cls(sweep.name, tasks, controls, options, config)
+
+    @property
+    def folder(self) -> Path:
+        """Where all is written."""
+        assert self.options.out is not None
+        return self.options.out
+
+    @property
+    def stores(self) -> Path | None:
+        """An audit replaces no baseline."""
+        return None
+
+    def run(self, words: Sequence[str]) -> int:
+        """Audit, write the tables, print what was found.
+
+        Returns
+        -------
+        int
+            1 if an estimator is refuted or failed, or a control is not refuted; else 0.
+        """
+        out, cost = self.folder, Cost()
+        say = console()
+        check_writable(out)
+        found = self._rows(cost)
+        tables = [
+            pd.DataFrame([row for task in tasks for row in found[task.name]], columns=list(COLUMNS))
+            for tasks in (self.tasks, self.controls)
+        ]
+        for name, table in zip(TABLES, tables, strict=True):
+            with atomic(out / name) as path:
+                table.to_csv(path, index=False)
+        text = render(*tables)
+        with atomic(out / "scoreboard.txt") as path:
+            path.write_text(text)
+        passed = bool((tables[0]["verdict"] == "not refuted").all())
+        caught = bool((strongest(tables[1])["verdict"] == "refuted").all())
+        record = {
+            "sweep": self.name,
+            "command": command_line(words),
+            "configuration": self.config,
+            "seed": self.options.seed,
+            "source": self.options.source,
+            **provenance(),
+            **cost.as_dict(),
+            "failures": [],
+            "exit_code": 0 if passed and caught else 1,
+        }
+        with atomic(out / "manifest.json") as path:
+            path.write_text(json.dumps(record, indent=2) + "\n")
+        self._draw(tables)
+        say.print(text, end="", markup=False)
+        self._print_next(words, cost, say)
+        return int(record["exit_code"])
+
+    def _draw(self, tables: Sequence[pd.DataFrame]) -> None:
+        with style():
+            for name, table in zip(("estimators", "controls"), tables, strict=True):
+                save(bounds_figure(table), self.folder / "figures", name)
+
+    def _rows(self, cost: Cost) -> dict[str, list[dict[str, Any]]]:
+        """The rows of every task by its name, computed or read back."""
+        found: dict[str, list[dict[str, Any]]] = {}
+        tasks = {task.name: task for task in (*self.tasks, *self.controls)}
+        for name in tasks if self.options.resume else ():
+            with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+                rows = json.loads(self._path(name).read_text())
+                if [row["pair"] for row in rows] == [pair.name for pair in tasks[name].pairs]:
+                    found[name] = rows
+        pending = [task for name, task in tasks.items() if name not in found]
+        cost.blocks_reused = cost.cells_reused = len(found)
+        if pending:
+            o = self.options
+            with BlockProgress(len(pending), len(found)) as progress:
+                for task, rows in compute(audit, pending, o.runner, o.n_jobs, o.plugins):
+                    with atomic(self._path(task.name)) as path:
+                        path.write_text(json.dumps(rows))
+                    found[task.name] = rows
+                    cost.blocks_done += 1
+                    progress.advance()
+            cost.cells_done = cost.blocks_done
+        return found
+
+    def _path(self, name: str) -> Path:
+        """Where the rows of a task are kept, under a name that its numbers depend on."""
+        key = digest(self.options.source, _source(), name)
+        return self.folder / "blocks" / f"audit_{key[:16]}.json"
+
+    def _print_next(self, words: Sequence[str], cost: Cost, say: Console) -> None:
+        out = self.folder
+        say.print(
+            f"{cost.blocks_done} audits done, {cost.blocks_reused} reused, "
+            f"{time.monotonic() - cost.started:.1f} s"
+        )
+        say.print(f"results: {out}/audit.csv, controls.csv, report.html", markup=False)
+        runs = 10 * max(task.runs for task in self.tasks)
+        kept = [word for word in words if not word.startswith("trials=")]
+        say.print(f"more runs: {command_line([*kept, f'trials={runs}'])}", markup=False)
+
+
+@cache
+def _source() -> str:
+    """The source of the audit itself."""
+    files = sorted(Path(__file__).parent.glob("*.py"))
+    return digest([path.read_text() for path in files])
