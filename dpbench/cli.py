@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -49,8 +51,9 @@ usage: python -m dpbench [sweep=NAME] [key=value ...]
   plugins=[MODULE]  modules with your own estimators and distributions
   sweep.KEY=VALUE   any key of the sweep, in Hydra's override grammar
 
-flags: --help, --cfg job (print the configuration), --multirun (seed=1,2,3 runs three),
---config-dir DIR (your own folder of configurations)
+flags: --help, --help sweep|kind|figure [NAME] (keys, types, defaults), --schema (the same for
+editors), --cfg job (print the configuration), --multirun (seed=1,2,3 runs three), --config-dir DIR
+(your own folder of configurations)
 
 estimators to add with +estimator@sweep.estimators.LABEL=NAME: {estimators}
 distributions to add with +distribution@sweep.families.LABEL=NAME: {distributions}
@@ -96,8 +99,8 @@ def _first_line(error: BaseException) -> str:
 
 def _run(argv: Sequence[str]) -> int:
     flags = arguments(argv)
-    if flags.help:
-        print(_help(flags.config_dir))
+    if flags.help is not None or flags.schema:
+        print(_told(flags))
         return DONE
     runs = multirun(flags.overrides) if flags.multirun else [flags.overrides]
     if flags.cfg is not None:
@@ -114,7 +117,35 @@ def _run(argv: Sequence[str]) -> int:
                     f"{key}: {path!r}: two of the runs share it; give each its own, such as "
                     f"'{key}=results/run-${{seed}}'"
                 )
-    return max(one.run(argv) for one in prepared)
+    return max(_finished(one, argv) for one in prepared)
+
+
+def _finished(job: Job | Audit | _Report, words: Sequence[str]) -> int:
+    """Run it; an audit knows no page, which is written here."""
+    from dpbench.audit.run import Audit
+
+    code = job.run(words)
+    if isinstance(job, Audit):
+        from dpbench.report.page import PAGE, write_page
+
+        write_page([job.folder], job.folder / PAGE)
+    return code
+
+
+def _told(flags: argparse.Namespace) -> str:
+    """What is asked for by ``--help [TOPIC [NAME]]`` or ``--schema``."""
+    if not flags.schema and not flags.help:
+        return _help(flags.config_dir)
+    if flags.overrides:
+        settings = from_mapping(Settings, composed(flags.overrides, flags.config_dir), "")
+        load_plugins(settings.plugins, flags.config_dir)
+    from dpbench.describe import help_on, schema  # slow to load
+
+    if flags.schema:
+        return json.dumps(schema(), separators=(",", ":"))
+    topic, name, *_ = [*flags.help, None]
+    folders = [conf_folder(), *([flags.config_dir] if flags.config_dir else [])]
+    return help_on(topic, name, folders)
 
 
 def _help(config_dir: Path | None) -> str:

@@ -104,7 +104,8 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
         At a flag that is not known.
     """
     parser = argparse.ArgumentParser(prog="dpbench", add_help=False, exit_on_error=False)
-    parser.add_argument("--help", "-h", action="store_true")
+    parser.add_argument("--help", "-h", nargs="*")
+    parser.add_argument("--schema", action="store_true")
     parser.add_argument("--cfg", "-c", choices=["job"])
     parser.add_argument("--multirun", "-m", action="store_true")
     parser.add_argument("--config-dir", "-cd", type=Path)
@@ -115,9 +116,12 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
         raise ConfigError(str(error)) from error
     if unknown:
         raise ConfigError(
-            f"{unknown[0]}: no such flag; choose from --help, --cfg job, --multirun, --config-dir "
-            "DIR, or write key=value"
+            f"{unknown[0]}: no such flag; choose from --help, --schema, --cfg job, --multirun, "
+            "--config-dir DIR, or write key=value"
         )
+    if found.help is not None:  # it takes all words; overrides are none of its own
+        found.overrides += [word for word in found.help if "=" in word]
+        found.help = [word for word in found.help if "=" not in word]
     if found.config_dir is not None and not found.config_dir.is_dir():
         raise ConfigError(f"--config-dir: '{found.config_dir}': no such folder")
     return found

@@ -212,7 +212,7 @@ def _table(path: Path) -> pd.DataFrame:
     """A table of a run; only empty cells are missing values, 'none' is a label."""
     if not path.exists():
         return pd.DataFrame()
-    return pd.read_csv(path, keep_default_na=False, na_values=[""], float_precision="round_trip")
+    return pd.read_csv(path, keep_default_na=False, na_values=[""])
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
