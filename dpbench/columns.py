@@ -7,7 +7,7 @@ a `Selection`. A label is made from a key for print, and is never taken apart ag
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Generic, TypeVar
@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from pydantic import BeforeValidator, Field
 
-from dpbench.privacy import Budget
+from dpbench.privacy import AMOUNTS, Budget
 from dpbench.registry import ConfigError, Registered, validated
 
 __all__ = [
@@ -26,17 +26,10 @@ __all__ = [
 
 T = TypeVar("T")
 
-AMOUNTS = ("epsilon", "delta", "rho")
 BUDGET = ["privacy", *AMOUNTS]
 # The columns that a table of results begins with. After the statistics it ends with the parameters
 # that the sweep gives several values.
 KEY = ["distribution", "family", "k", "estimator", *BUDGET, "n", "d"]
-
-
-def budget_of(budget: Budget) -> dict[str, Any]:
-    """A budget as columns: its label, and its amounts, NaN where it has none of a kind."""
-    amounts = {name: float(getattr(budget, name, np.nan)) for name in AMOUNTS}
-    return {"privacy": budget.label, **amounts}
 
 
 def amounts_of(row: Mapping[Any, Any]) -> dict[str, float]:
@@ -47,7 +40,7 @@ def amounts_of(row: Mapping[Any, Any]) -> dict[str, float]:
 def under(table: pd.DataFrame, budget: Budget) -> pd.Series[bool]:
     """Which rows of a table are about a budget."""
     same = table["privacy"] == budget.label
-    for name, amount in amounts_of(budget_of(budget)).items():
+    for name, amount in amounts_of(budget.columns).items():
         same &= table[name] == amount
     return same
 
@@ -89,7 +82,7 @@ class Key:
             "family": self.family,
             "k": self.k,
             "estimator": self.estimator,
-            **budget_of(self.budget),
+            **self.budget.columns,
             "n": self.n,
             "d": self.d,
             "lower_bound": self.lower_bound,
@@ -263,7 +256,9 @@ def _with_values(
         one_by_one = wanted if isinstance(wanted, list) else [wanted]
         for value in one_by_one:
             if not any(_matches(has, value) for has in known.values()):
-                texts = dict.fromkeys(f"{has:g}" if isinstance(has, float) else str(has) for has in known.values())
+                texts = dict.fromkeys(
+                    f"{has:g}" if isinstance(has, float) else str(has) for has in known.values()
+                )
                 raise ConfigError(
                     f"{where}.{name}.{parameter}: {value!r}: no such value; choose from "
                     f"{', '.join(texts)}"

@@ -15,7 +15,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 import dpbench.distributions
 import dpbench.estimators  # noqa: F401 (their kinds enter the registry)
-from dpbench.analysis.claims import KINDS
+from dpbench.analysis.claim_kinds import KINDS
 from dpbench.analysis.smallest_n import SampleComplexity
 from dpbench.audit.cases import AuditSettings, Case
 from dpbench.distributions import Distribution
@@ -154,7 +154,9 @@ def schema() -> dict[str, Any]:
 
     def of(one: type[Any], name: str, **fixed: Any) -> dict[str, Any]:
         """Define the mapping that makes a class, and refer to it."""
-        found = TypeAdapter(one).json_schema(ref_template="#/$defs/{model}", schema_generator=_Schema)
+        found = TypeAdapter(one).json_schema(
+            ref_template="#/$defs/{model}", schema_generator=_Schema
+        )
         definitions.update(found.pop("$defs", {}))
         told = _parameters(one)
         for key, value in found.get("properties", {}).items():

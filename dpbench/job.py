@@ -55,9 +55,7 @@ class Job:
     tracking: Tracking | None = None
 
     @classmethod
-    def prepare(
-        cls, settings: Settings, options: RunOptions, config: Mapping[str, Any]
-    ) -> Job:
+    def prepare(cls, settings: Settings, options: RunOptions, config: Mapping[str, Any]) -> Job:
         """Build everything that the configuration names; nothing is run or written.
 
         Raises

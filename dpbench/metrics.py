@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import AfterValidator
+
 from dpbench.arrays import Floats
 
 __all__ = ["ERRORS", "EXTRAS", "METRICS", "VARIABLES", "Metric", "MetricName", "Variable"]

@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, Self, TypeVar, dataclass_transform
 
-from pydantic import PlainValidator, ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, PlainValidator, ValidationError
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 __all__ = [
@@ -137,7 +137,7 @@ def named(make: Callable[[Any, str], Any], pattern: str = "") -> Any:
 
     def build(entries: Any) -> Any:
         if not isinstance(entries, Mapping):
-            raise ValueError("expected a mapping of names")  # noqa: TRY004, pydantic's
+            raise ValueError("expected a mapping of names")
         for name in entries:
             if not re.match(pattern, str(name)):
                 raise ValueError(f"{name!r}: a name should match {pattern!r}")

@@ -14,7 +14,6 @@ import pandas as pd
 from dpbench.analysis.claims import COLUMNS
 from dpbench.analysis.results import Failure, Results, collect
 from dpbench.analysis.smallest_n import measure
-from dpbench.columns import KEY
 from dpbench.registry import ConfigError
 from dpbench.report.figures import Figure
 from dpbench.report.scoreboard import render
@@ -99,7 +98,9 @@ class Result:
             first = last
         return pd.concat(tables[1:] or tables, ignore_index=True)
 
-    def figure(self, name: str | Mapping[str, Any], *, width: Literal["page", "column"] = "page") -> Canvas:
+    def figure(
+        self, name: str | Mapping[str, Any], *, width: Literal["page", "column"] = "page"
+    ) -> Canvas:
         """A figure of the study, or one that is described as in a sweep, on a canvas of its own.
 
         Raises
@@ -112,7 +113,9 @@ class Result:
         with style(width):
             return self._figure(name).figure(self)
 
-    def plot(self, name: str | Mapping[str, Any], ax: Axes | None = None, *, panel: int | None = None) -> Axes:
+    def plot(
+        self, name: str | Mapping[str, Any], ax: Axes | None = None, *, panel: int | None = None
+    ) -> Axes:
         """The same on the caller's axes, in the caller's style.
 
         Parameters

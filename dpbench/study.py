@@ -10,7 +10,8 @@ from typing import Annotated, Any
 import pandas as pd
 from pydantic import Field
 
-from dpbench.analysis.claims import Claim, build_claim
+from dpbench.analysis.claim_kinds import build_claim
+from dpbench.analysis.claims import Claim
 from dpbench.analysis.smallest_n import SampleComplexity
 from dpbench.registry import ConfigError, from_mapping, named, validated
 from dpbench.report.figures import Figure
@@ -165,4 +166,6 @@ class Plan:
     def measures(self) -> set[str]:
         """What of every trial the claims and requests resample."""
         found = {claim.measures for claim in self.study.all_claims.values()}
-        return {one for one in found if one} | ({"error"} if self.study.sample_complexity else set())
+        return {one for one in found if one} | (
+            {"error"} if self.study.sample_complexity else set()
+        )

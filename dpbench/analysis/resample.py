@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from dpbench.arrays import Floats
 from dpbench.analysis.summary import order_statistic, quantile
+from dpbench.arrays import Floats
 from dpbench.columns import BUDGET, KEY
 from dpbench.metrics import METRICS
 from dpbench.seeds import stream
@@ -94,9 +94,7 @@ def _of_quantile(name: str, errors: Floats, q: float) -> Floats:
     return np.asarray(ordered[np.ceil(trials * uniform).astype(int) - 1])
 
 
-def resampled(
-    table: pd.DataFrame, values: Sequence[Floats], *, shared: bool
-) -> Iterator[Floats]:
+def resampled(table: pd.DataFrame, values: Sequence[Floats], *, shared: bool) -> Iterator[Floats]:
     """The values of every row, then bootstrap resamples of them: (JOINT_DRAWS + 1, trials) arrays.
 
     Rows that share data resample the same trials, so that comparisons between them keep

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from dpbench.arrays import Floats
 from dpbench.analysis.summary import extra_statistics, statistics
+from dpbench.arrays import Floats
 from dpbench.columns import KEY
 from dpbench.metrics import EXTRAS, METRICS
 from dpbench.runner.block import Block, replay_name

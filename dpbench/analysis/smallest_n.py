@@ -12,13 +12,13 @@ import pandas as pd
 from pydantic import Field, model_validator
 from scipy.special import chdtri
 
-from dpbench.arrays import Floats
 from dpbench.analysis.exponents import interval
 from dpbench.analysis.resample import JOINT_DRAWS, resampled
 from dpbench.analysis.results import Results
 from dpbench.analysis.search import TAIL, Search, run_searches
 from dpbench.analysis.summary import quantile
 from dpbench.analysis.worst_case import CURVE, worst_case
+from dpbench.arrays import Floats
 from dpbench.columns import BUDGET, Selection, under
 from dpbench.registry import ConfigError, validated
 from dpbench.runner.block import Setting
@@ -194,7 +194,9 @@ class SampleComplexity(Selection):
             raise ConfigError(f"{where}: the sweep runs nothing of what it is about")
         for curve, sizes in chosen.groupby(CURVE, dropna=False)["n"]:
             if sizes.nunique() < 2:
-                raise ConfigError(f"{where}: {curve[2]} runs at one n on {curve[0]}; two are needed")
+                raise ConfigError(
+                    f"{where}: {curve[2]} runs at one n on {curve[0]}; two are needed"
+                )
 
 
 def measure(

@@ -12,7 +12,6 @@ from dpbench.metrics import EXTRAS, METRICS
 
 __all__ = ["TRIM", "extra_statistics", "order_statistic", "quantile", "statistics"]
 
-
 TRIM = 0.1
 PARTS = ("sampling", "bias", "noise", "private")
 
@@ -69,8 +68,11 @@ def statistics(values: Mapping[str, Floats]) -> dict[str, Floats]:
         "trimmed_mean": trimmed,
         "trimmed_mean_se": trimmed_se,
     }
+    rank = order_statistic(0.9, trials) - 1
     for part in PARTS:
-        statistics[f"{part}_q90"] = _sorted(values[part])[:, order_statistic(0.9, trials) - 1]
+        # Of code that draws its own noise the parts are not known where the error is.
+        unknown = np.isnan(values[part]).all(axis=1) & (count > 0)
+        statistics[f"{part}_q90"] = np.where(unknown, np.nan, _sorted(values[part])[:, rank])
     return statistics
 
 
@@ -118,5 +120,3 @@ def _trimmed(ordered: Floats) -> tuple[Floats, Floats]:
         winsorised = np.clip(ordered, middle[:, :1], middle[:, -1:])
         spread = winsorised.std(axis=1, ddof=1) if trials > 1 else np.full(len(ordered), np.nan)
         return middle.mean(axis=1), spread / ((1 - 2 * TRIM) * np.sqrt(trials))
-
-

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from dpbench.arrays import Floats
 from dpbench.analysis.results import Results
 from dpbench.analysis.summary import quantile
+from dpbench.arrays import Floats
 from dpbench.columns import BUDGET
 from dpbench.metrics import METRICS
 

@@ -102,7 +102,9 @@ class AuditSweep:
                 for budget in (self.budgets[label].value for label in budgets):
                     if made[name].supports(budget):
                         if (name, str(budget)) in found:
-                            raise ConfigError(f"{at}: {name} under {budget} is in another case, too")
+                            raise ConfigError(
+                                f"{at}: {name} under {budget} is in another case, too"
+                            )
                         pairs = _pairs(made[name], budget, case, f"sweep.estimators.{name}")
                         found[name, str(budget)] = (made[name], budget, pairs)
         for name in sorted(set(made) - {name for name, _ in found}):

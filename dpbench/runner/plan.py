@@ -214,7 +214,9 @@ class Sweep:
         paid = table["privacy"] == "none"
         for label in budgets:
             paid |= under(table, self.budgets[label].value)
-        rows = paid & table["family"].isin(choose(what.families, self.families, f"{where}.families"))
+        rows = paid & table["family"].isin(
+            choose(what.families, self.families, f"{where}.families")
+        )
         chosen = choose(what.estimators, self.estimators, f"{where}.estimators")
         return rows & table["estimator"].isin(chosen)
 
@@ -286,7 +288,11 @@ def make_cells(sweep: Sweep, *, trials: int | None = None) -> list[Cell]:
     run = {setting.label for cell in merged.values() for setting in cell.settings}
     for label, one in sweep.estimators.items():
         if label not in run:
-            kind = one.value if isinstance(one.value, Estimator) else Estimator.lookup(one.value, label)
+            kind = (
+                one.value
+                if isinstance(one.value, Estimator)
+                else Estimator.lookup(one.value, label)
+            )
             supports = ", ".join(notion.notion for notion in kind.notions)
             raise ConfigError(
                 f"sweep.estimators.{label}: no part of the sweep runs it; it supports: {supports}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from dpbench.console import BlockProgress
@@ -42,7 +42,7 @@ class RunOptions:
 
     seed: int = 0
     n_jobs: int = -1
-    runner: Runner = Runner()
+    runner: Runner = field(default_factory=Runner)
     out: Path | None = None
     resume: bool = True
     plugins: tuple[Path, ...] = ()

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import scipy
 from numpy.typing import NDArray
 
-from dpbench.columns import AMOUNTS, budget_of
 from dpbench.metrics import ERRORS, EXTRAS
+from dpbench.privacy import AMOUNTS
 from dpbench.runner.block import Block, BlockTask
 from dpbench.seeds import digest
 
@@ -162,7 +162,7 @@ def _table(task: BlockTask, block: Block) -> pa.Table:
     def repeated(values: Sequence[object], kind: pa.DataType, index: Ints = key) -> pa.Array:
         return pa.array(values, kind).take(pa.array(index))
 
-    budgets = [budget_of(setting.budget) for *_, setting in keys]
+    budgets = [setting.budget.columns for *_, setting in keys]
     messages = [block.failures.get(i, "") for i in range(len(keys))]
     failed = np.array([bool(message) for message in messages])[key]
     released = np.isfinite(block.values["error"].ravel())
@@ -173,7 +173,9 @@ def _table(task: BlockTask, block: Block) -> pa.Table:
             "estimator": repeated([setting.label for *_, setting in keys], pa.string()),
             "privacy": repeated([budget["privacy"] for budget in budgets], pa.string()),
             **{
-                name: repeated([None if np.isnan(b[name]) else b[name] for b in budgets], pa.float64())
+                name: repeated(
+                    [None if np.isnan(b[name]) else b[name] for b in budgets], pa.float64()
+                )
                 for name in AMOUNTS
             },
             "n": pa.array(np.full(len(key), task.n)),

@@ -15,11 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from threadpoolctl import threadpool_info
 
-from dpbench.columns import budget_of
 from dpbench.config import conf_folder
 from dpbench.registry import ConfigError, canonical
-from dpbench.runner.provenance import provenance
 from dpbench.runner.plan import Cell
+from dpbench.runner.provenance import provenance
 from dpbench.runner.store import Memory, Store, atomic
 from dpbench.seeds import digest
 from dpbench.tracking.comparison import KEY
@@ -164,7 +163,7 @@ def errors_of(cells: Iterable[Cell], store: Store | Memory, seed: int) -> pd.Dat
                 {
                     "estimator": setting.label,
                     "distribution": label,
-                    **budget_of(setting.budget),
+                    **setting.budget.columns,
                     "n": cell.n,
                     "stream": drawn if setting.estimator.seeded else "",
                     "errors": errors[i, : cell.trials],
