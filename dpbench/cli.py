@@ -143,9 +143,9 @@ def _told(flags: argparse.Namespace) -> str:
 
     if flags.schema:
         return json.dumps(schema(), separators=(",", ":"))
-    topic, name, *_ = [*flags.help, None]
+    words: list[str] = flags.help
     folders = [conf_folder(), *([flags.config_dir] if flags.config_dir else [])]
-    return help_on(topic, name, folders)
+    return help_on(words[0], words[1] if len(words) > 1 else None, folders)
 
 
 def _help(config_dir: Path | None) -> str:

@@ -20,8 +20,8 @@ from dpbench.privacy import AMOUNTS, Budget
 from dpbench.registry import ConfigError, Registered, validated
 
 __all__ = [
-    "AMOUNTS", "BUDGET", "KEY", "Choice", "Key", "Selection", "Variant", "amounts_of", "budget_of",
-    "expanded", "swept_columns", "under",
+    "BUDGET", "KEY", "Choice", "Key", "Selection", "Variant", "amounts_of", "choose", "expanded",
+    "swept_columns", "under",
 ]  # fmt: skip
 
 T = TypeVar("T")

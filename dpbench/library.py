@@ -130,9 +130,10 @@ def _plain(spec: Any) -> Any:
         return [_plain(value) for value in spec]
     if is_dataclass(spec):
         kind = type(spec)
-        target = {"_target_": f"{kind.__module__}.{kind.__qualname__}"}
-        named = target if isinstance(spec, Registered) else {}
-        return named | {field.name: _plain(getattr(spec, field.name)) for field in fields(spec)}
+        found = {field.name: _plain(getattr(spec, field.name)) for field in fields(spec)}
+        if isinstance(spec, Registered):
+            found["_target_"] = f"{kind.__module__}.{kind.__qualname__}"
+        return found
     return spec
 
 
@@ -144,6 +145,7 @@ def _own_source(spec: Any) -> tuple[str, ...]:
         return ()
     try:
         module = inspect.getmodule(type(spec))
-        return (inspect.getsource(module if getattr(module, "__file__", None) else type(spec)),)
+        whole = module is not None and getattr(module, "__file__", None) is not None
+        return (inspect.getsource(module if whole and module else type(spec)),)
     except (OSError, TypeError):
         return (secrets.token_hex(16),)

@@ -82,7 +82,7 @@ class Result:
         wanted = pd.Series(data=True, index=keys.index)
         for name, value in about.items():
             if name not in keys:
-                raise KeyError(f"{name!r}: no such column; choose from {', '.join(keys)}")
+                raise KeyError(f"{name!r}: no such column; choose from {', '.join(map(str, keys))}")
             wanted &= keys[name].isin(value if isinstance(value, list | tuple) else [value])
         tables, first = [keys.iloc[:0].assign(trial=0)], 0
         for cell in self.cells:

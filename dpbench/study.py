@@ -89,7 +89,7 @@ class Study(Sweep):
         Whether an inconsistent claim makes the run fail.
     """
 
-    parts: Annotated[dict[str, StudyPart], named(_part)]
+    parts: Annotated[Mapping[str, StudyPart], named(_part)]
     claims: Claims = Field(default_factory=dict)
     sample_complexity: Requests = Field(default_factory=dict)
     figures: Figures = Field(default_factory=dict)

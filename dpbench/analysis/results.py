@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from dpbench.analysis.summary import extra_statistics, statistics
-from dpbench.arrays import Floats
+from dpbench.arrays import Bools, Floats
 from dpbench.columns import KEY
 from dpbench.metrics import EXTRAS, METRICS
 from dpbench.runner.block import Block, replay_name
@@ -55,7 +55,7 @@ class Results:
     values: dict[str, list[Floats]]
     failures: list[Failure]
 
-    def chosen(self, rows: pd.Series[bool]) -> Results:
+    def chosen(self, rows: pd.Series[bool] | Bools) -> Results:
         """The rows of a mask alone."""
         at = np.flatnonzero(rows)
         values = {name: [vectors[i] for i in at] for name, vectors in self.values.items()}

@@ -129,7 +129,7 @@ def smallest_n(
     return pd.DataFrame(rows), np.stack(replicates)
 
 
-def _name(about: Mapping[Hashable, Any], sweep: Sweep) -> str:
+def _name(about: pd.Series, sweep: Sweep) -> str:
     """What names the stream of a curve."""
     family, estimator = sweep.families[about["family"]], sweep.estimators[about["estimator"]]
     radius, norm = estimator.parameters.get("radius"), family.parameters.get("norm")
@@ -236,7 +236,7 @@ def measure(
     known = [_setting_of(row, cells) for row in rows]
     if request.search is not None:
         starts = [i for i, row in enumerate(rows) if row["alpha"] == request.search]
-        found = _searched(request, [(rows[i], *known[i]) for i in starts], cells, sweep, run, say)
+        found = _searched(request, [(rows[i], *known[i]) for i in starts], cells, run, say)
         rows += found
         known += [known[i] for i in starts]
     pairs = zip(rows, known, strict=True)
@@ -266,7 +266,6 @@ def _searched(
     request: SampleComplexity,
     rows: Sequence[tuple[dict[Hashable, Any], Cell, Setting]],
     cells: Sequence[Cell],
-    sweep: Sweep,
     run: Callable[[list[Cell]], Results],
     say: Callable[[str], None],
 ) -> list[dict[Hashable, Any]]:

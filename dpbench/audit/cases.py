@@ -39,8 +39,9 @@ class Case(Selection):
 
     @field_validator("families", mode="before")
     @classmethod
-    def _none(cls, families: object) -> None:
-        raise ValueError("an audit has pairs of datasets and no families")
+    def _no_families(cls, families: None) -> None:
+        if families is not None:
+            raise ValueError("an audit has pairs of datasets, and no families")
 
 
 @validated

@@ -7,7 +7,7 @@ import resource
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import TypeVar
 
 import numpy as np
@@ -143,17 +143,13 @@ def run_block(task: BlockTask) -> Block:
     with steady():
         for i, (_, distribution) in enumerate(task.members):
             first = i * len(task.settings)
-            drawn, failed = _attempt(lambda law=distribution: _drawn(task, law))
+            drawn, failed = _attempt(partial(_drawn, task, distribution))
             if drawn is None:
                 block.failures |= {first + j: failed for j in range(len(task.settings))}
                 continue
             for j, setting in enumerate(task.settings):
                 began = time.process_time()
-                found, failed = _attempt(
-                    lambda one=setting, law=distribution, sample=drawn: _errors(
-                        one, sample, law, task
-                    )
-                )
+                found, failed = _attempt(partial(_errors, setting, drawn, distribution, task))
                 spent = block.seconds.get(setting.label, 0.0)
                 block.seconds[setting.label] = spent + time.process_time() - began
                 if found is None:
@@ -264,7 +260,7 @@ def _extras(
         inside = (low <= distribution.target) & (distribution.target <= high)
         share = 1 - sample.count(low, np.nextafter(high, np.inf)) / sample.n
         found["width"] = high - low
-        found["missed"] = 1.0 - np.asarray(inside)
+        found["missed"] = 1.0 - np.asarray(inside, dtype=float)
         found["outside"] = np.where(np.isnan(low), np.nan, share)
     if estimate.scale is not None:
         distance = distribution.distance_to_gaussian(estimate.value, estimate.scale)

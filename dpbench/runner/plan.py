@@ -178,7 +178,7 @@ class Sweep:
     families: Families
     estimators: Estimators
     budgets: Budgets
-    parts: Annotated[dict[str, Part], named(lambda one, at: from_mapping(Part, one, at))]
+    parts: Annotated[Mapping[str, Part], named(lambda one, at: from_mapping(Part, one, at))]
 
     def estimator(self, label: str, family: str) -> Estimator:
         """The estimator of that label as it runs on a family.

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 from scipy.stats import binomtest, false_discovery_control, fisher_exact
 
-from dpbench.analysis.summary import TRIM, level, order_statistic
+from dpbench import metrics
+from dpbench.analysis.summary import TRIM, order_statistic
 from dpbench.arrays import Floats
 from dpbench.seeds import stream
 
@@ -171,7 +172,7 @@ def _statistics(errors: Floats, draws: NDArray[np.int64]) -> dict[str, Floats]:
     cut = int(TRIM * trials)
     found = {"trimmed_mean": ordered[:, cut : trials - cut].mean(axis=1)}
     return found | {
-        metric: ordered[:, order_statistic(level(metric), trials) - 1] for metric in METRICS[1:]
+        metric: ordered[:, order_statistic(metrics.METRICS[metric].q, trials) - 1] for metric in METRICS[1:]
     }
 
 
