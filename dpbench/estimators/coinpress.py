@@ -140,7 +140,7 @@ def shrinking_balls(
 
 
 @validated
-class CoinPressMean(Estimator):
+class CoinPressMean(Estimator, kind="coinpress_mean"):
     """Rounds of clipping to a ball, averaging and adding Gaussian noise; see `schedule`.
 
     Later rounds see records that earlier ones have clipped. A clipped record moves by at

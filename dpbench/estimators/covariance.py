@@ -138,7 +138,7 @@ def _records(sample: Sample, what: str) -> Floats:
 
 
 @validated
-class CoinPressCovariance(Estimator):
+class CoinPressCovariance(Estimator, kind="coinpress_covariance"):
     """The covariance of Gaussian vectors of mean 0; see `fit_covariance`.
 
     Under (epsilon, delta)-DP it runs with the largest rho whose conversion stays within the
@@ -166,7 +166,7 @@ class CoinPressCovariance(Estimator):
 
 
 @validated
-class WhitenedCoinPressMean(Estimator):
+class WhitenedCoinPressMean(Estimator, kind="whitened_coinpress_mean"):
     """The mean of a Gaussian whose covariance is not known: covariance first, then mean.
 
     Of disjoint pairs of records the half differences (x - y)/sqrt(2) have mean 0 and the
