@@ -1,6 +1,6 @@
 """dpbench: reproducible benchmarks of differentially private mean estimation."""
 
-from dpbench.estimators import Estimate, Estimator, release
+from dpbench.estimators import Estimate, Estimator, OneDataset, release
 from dpbench.library import load, run
 from dpbench.privacy import ZCDP, ApproxDP, Ledger, NonPrivate, PureDP
 from dpbench.registry import ConfigError, validated
@@ -15,6 +15,7 @@ __all__ = [
     "Estimator",
     "Ledger",
     "NonPrivate",
+    "OneDataset",
     "PureDP",
     "load",
     "release",

@@ -172,7 +172,8 @@ def _statistics(errors: Floats, draws: NDArray[np.int64]) -> dict[str, Floats]:
     cut = int(TRIM * trials)
     found = {"trimmed_mean": ordered[:, cut : trials - cut].mean(axis=1)}
     return found | {
-        metric: ordered[:, order_statistic(metrics.METRICS[metric].q, trials) - 1] for metric in METRICS[1:]
+        metric: ordered[:, order_statistic(metrics.METRICS[metric].q, trials) - 1]
+        for metric in METRICS[1:]
     }
 
 
