@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 COPIED = ("conf", "dpbench", "tests", "pyproject.toml")
-SECONDS = 300.0
+SECONDS = 900.0
 
 
 @dataclass(frozen=True)
