@@ -71,7 +71,9 @@ def assert_law(seen: Sequence[Hashable], law: dict[Hashable, Fraction]) -> None:
     assert_frequencies([found[outcome] for outcome in law], [float(p) for p in law.values()])
 
 
-def assert_frequencies(found: Sequence[float] | Floats, law: Sequence[float] | Floats) -> None:
+def assert_frequencies(
+    found: Sequence[float] | NDArray[Any], law: Sequence[float] | Floats
+) -> None:
     """Chi-square test of counts against probabilities; rare ones, in order, together."""
     total, cells, at = sum(found), [[0.0, 0.0]], 0
     for count, p in zip(found, law, strict=True):
@@ -117,7 +119,8 @@ def noise_law(budget: Budget, l1: float, l2: float) -> Any:
         def excess(sd: float) -> float:
             return hockey_stick(sd, budget.epsilon) - budget.delta
 
-        return stats.norm(scale=l2 * float(brentq(excess, 1e-2, 1e4)))
+        root = float(brentq(excess, 1e-2, 1e4, xtol=1e-14, rtol=1e-14))
+        return stats.norm(scale=l2 * root)
     factor = 1.25 if budget.noise_by == "classical" else 2.0
     return stats.norm(scale=l2 * math.sqrt(2 * math.log(factor / budget.delta)) / budget.epsilon)
 
