@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
 from scipy import stats
+from support import BIG, FALSE_ALARM, assert_frequencies
 
 import dpbench
 from dpbench.distributions import Distribution, Empirical
@@ -28,8 +28,6 @@ from dpbench.distributions.empirical import MOST_ATOMS
 from dpbench.registry import ConfigError
 from dpbench.samples import CountedSample, DenseSample
 
-BIG = 10**12
-FALSE_ALARM = 1e-6
 WHERE = "sweep.families.x"
 SKEWED = [3.5, -1.0, 3.5, 0.1, 7.0, 3.5, 0.1, 1000.25]
 DATA = Path(dpbench.__file__).parent / "data"
@@ -79,7 +77,7 @@ POPULATIONS = {
 
 
 @pytest.mark.parametrize("name", POPULATIONS)
-@pytest.mark.parametrize("k", [2, 2.5, 3, 4, 6])
+@pytest.mark.parametrize("k", [2, 2.5, 6])
 def test_mean_and_moments_against_a_naive_loop(name: str, k: float) -> None:
     values = POPULATIONS[name]
     found = law(values)
@@ -109,13 +107,7 @@ def test_counted_records_follow_the_population() -> None:
     assert (sample.trials, sample.n) == (trials, n)
     tables, found = np.unique(sample.counts, axis=0, return_counts=True)
     pmf = np.asarray(stats.multinomial(n, [1 / 6, 1 / 2, 1 / 3]).pmf(tables))
-    wanted = trials * pmf
-    large = wanted >= 25
-    cells = np.append(found[large], trials - found[large].sum())
-    expected = np.append(wanted[large], trials - wanted[large].sum())
-    # Chi-square test of the joint counts, with false-alarm probability 1e-6.
-    statistic = ((cells - expected) ** 2 / expected).sum()
-    assert statistic <= stats.chi2.isf(FALSE_ALARM, len(cells) - 1)
+    assert_frequencies([*found, 0], [*pmf, 1 - pmf.sum()])  # none of the tables not seen
 
 
 def test_dense_records_follow_the_population() -> None:
@@ -125,12 +117,9 @@ def test_dense_records_follow_the_population() -> None:
     sample = found.sample(np.random.default_rng(4), trials, n)
     assert isinstance(sample, DenseSample)
     assert (sample.trials, sample.n) == (trials, n)
-    expected = np.bincount(values) * (trials * n / len(values))
     cells = np.bincount(sample.values.astype(int).ravel(), minlength=400)
-    # Chi-square test of the values, with false-alarm probability 1e-6.
-    limit = stats.chi2.isf(FALSE_ALARM, 399)
-    assert ((cells - expected) ** 2 / expected).sum() <= limit
-    # z-test of the trials' independence, by the variance of their means, likewise.
+    assert_frequencies(cells, np.bincount(values) / len(values))
+    # Test of the trials' independence, by the variance of their means, likewise.
     z = (sample.mean() - found.mean) / math.sqrt(found.variance / n)
     assert stats.chi2.sf((z**2).sum(), trials) > FALSE_ALARM
     assert stats.chi2.cdf((z**2).sum(), trials) > FALSE_ALARM
@@ -155,7 +144,7 @@ def test_counts_at_large_n() -> None:
         assert stats.chi2.cdf((each**2).sum(), trials) > FALSE_ALARM / (4 * (MOST_ATOMS + 1))
 
 
-@pytest.mark.parametrize("values", [[0.1], [0.1] * 3, [-2.7] * 49])
+@pytest.mark.parametrize("values", [[0.1], [-2.7] * 49])
 def test_a_population_of_one_value(values: list[float]) -> None:
     found = law(values)
     assert (found.mean, found.variance, found.moment(3.5)) == (values[0], 0.0, 0.0)
@@ -262,15 +251,6 @@ def test_the_heights_that_come_with_the_package() -> None:
     assert float(sum(inches)) / 934 == pytest.approx(66.74593, abs=5e-6)
     digest = hashlib.sha256(HEIGHTS.read_bytes()).hexdigest()
     assert f"`{digest}`" in (DATA / "README.md").read_text(encoding="utf-8")
-
-
-def test_the_configuration_of_the_heights() -> None:
-    path = Path(__file__).parents[2] / "conf" / "distribution" / "galton_heights.yaml"
-    found = Distribution.build(yaml.safe_load(path.read_text(encoding="utf-8")), WHERE)
-    assert isinstance(found, Empirical)
-    assert not found.counted  # 67 distinct heights
-    assert found.mean == pytest.approx(2.54 * 66.745931, abs=5e-6)
-    assert math.sqrt(found.variance) == pytest.approx(2.54 * 3.579251, rel=1e-3)
 
 
 def _raw(text: str | bytes, path: str = "p.csv") -> None:
