@@ -11,8 +11,18 @@ import pandas as pd
 from pydantic import Field
 
 from dpbench.analysis.claims import Claim
-from dpbench.columns import BUDGET, Choice, Variant, budget_of, choose, under
-from dpbench.drawing import BOUND, THEORY, band, legend, line_styles, panels, power_text, ticks, two_rows
+from dpbench.columns import BUDGET, Choice, Variant, choose, under
+from dpbench.drawing import (
+    BOUND,
+    THEORY,
+    band,
+    legend,
+    line_styles,
+    panels,
+    power_text,
+    ticks,
+    two_rows,
+)
 from dpbench.estimators.heavy_tailed import HeavyTailedMean, worst_clipping_bias
 from dpbench.metrics import METRICS, VARIABLES, MetricName
 from dpbench.privacy import Budget
@@ -101,7 +111,7 @@ class ErrorAgainstN(SelectingFigure):
                 paid = under(rows, budget)
                 if paid.any():
                     shown = rows[paid | (rows["privacy"] == "none")]
-                    yield words.budget(budget_of(budget)), shown.reset_index(drop=True)
+                    yield words.budget(budget.columns), shown.reset_index(drop=True)
         elif self.by == "family":
             for family, panel in rows.groupby("family"):
                 yield words.family(str(family)), panel
@@ -186,9 +196,9 @@ class Decomposition(SelectingFigure):
 
     Parameters
     ----------
-    estimators
-        Those with several `clip_at`.
-    chosen : names or a mapping
+    estimators : optional
+        Those with a list of `clip_at`.
+    chosen : names, or values by name
         Estimators whose own T is marked, as in a `Selection`.
     n : int
     """

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import pandas as pd
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, Field
 
 from dpbench.arrays import Floats
-from dpbench.columns import AMOUNTS, BUDGET, KEY, swept_columns
+from dpbench.columns import BUDGET, KEY, swept_columns
 from dpbench.drawing import GUIDE, GUIDE_DASHES, band, line_styles, number_text, ticks
 from dpbench.metrics import METRICS, VARIABLES, MetricName
+from dpbench.privacy import AMOUNTS
 from dpbench.registry import ConfigError, validated
 from dpbench.report.figures import (
     Panel,
@@ -75,10 +76,6 @@ def _known(name: str) -> str:
     return name
 
 
-def _as_list(given: Any) -> Any:
-    return given if isinstance(given, list) else [given]
-
-
 Size = Annotated[int, Field(ge=1)]
 
 
@@ -105,13 +102,17 @@ class AgainstParameter(SelectingFigure):
     """
 
     parameter: str
-    n: Annotated[list[Size], Field(min_length=1), BeforeValidator(_as_list)]
-    metrics: Annotated[list[MetricName], Field(min_length=1)] = Field(default_factory=lambda: ["q90"])
+    n: Size | Annotated[list[Size], Field(min_length=1)]
+    metrics: Annotated[list[MetricName], Field(min_length=1)] = Field(
+        default_factory=lambda: ["q90"]
+    )
     logarithmic: bool = True
     guides: list[Annotated[str, AfterValidator(_known)]] = Field(default_factory=list)
 
     def _check(self, rows: pd.DataFrame, study: Study, where: str) -> None:
-        known = [name for name in rows if name in ("d", *AMOUNTS) or name not in (*KEY, "lower_bound")]
+        known = [
+            name for name in rows if name in ("d", *AMOUNTS) or name not in (*KEY, "lower_bound")
+        ]
         if self.parameter not in known:
             choices = ", ".join(map(str, known))
             raise ConfigError(f"{where}.parameter: {self.parameter!r}: choose from {choices}")
@@ -127,13 +128,17 @@ class AgainstParameter(SelectingFigure):
         if self.parameter in AMOUNTS and not numbers.all():
             privacy = rows["privacy"][~numbers].iloc[0]
             raise ConfigError(f"{where}.budgets: {privacy!r}: it has no {self.parameter}")
-        for n in self.n:
+        for n in self._sizes:
             if n not in set(rows["n"]):
                 raise ConfigError(f"{where}.n: {n}: the sweep does not run it")
         for name in self.guides:
             needs = GUIDES[name].needs
             if self.parameter not in needs or set(needs) - {self.parameter, "d", "n", *BUDGET}:
                 raise ConfigError(f"{where}.guides: {name!r}: it is about {', '.join(needs)}")
+
+    @property
+    def _sizes(self) -> list[int]:
+        return self.n if isinstance(self.n, list) else [self.n]
 
     @property
     def shows(self) -> str:
@@ -146,7 +151,7 @@ class AgainstParameter(SelectingFigure):
 
     def rows(self, result: Result) -> pd.DataFrame:
         rows = super().rows(result)
-        rows = rows[rows["n"].isin(self.n)].astype({self.parameter: float})
+        rows = rows[rows["n"].isin(self._sizes)].astype({self.parameter: float})
         return rows.dropna(subset=[self.parameter])
 
     def _panels(self, result: Result, words: Words) -> list[Panel]:
@@ -167,10 +172,12 @@ class AgainstParameter(SelectingFigure):
         """The rows with ``x`` on the axis, ``law`` of the panel, and ``line`` for the legend."""
         study = words.study
         columns = swept_columns(study.families.values(), study.estimators.values())[1]
-        swept = {column: name for name, column in columns.items()}.get(self.parameter, self.parameter)
+        swept = {column: name for name, column in columns.items()}.get(
+            self.parameter, self.parameter
+        )
         names = rows["estimator"].map(lambda label: words.estimator(label, swept))
         budgets = words.budgets(rows, self.parameter)
-        sizes = [f"$n = {number_text(n)}$" if len(self.n) > 1 else "" for n in rows["n"]]
+        sizes = [f"$n = {number_text(n)}$" if len(self._sizes) > 1 else "" for n in rows["n"]]
         parts = zip(names, budgets, sizes, strict=True)
         return rows.assign(
             x=_position(self.parameter, rows[self.parameter].to_numpy()),

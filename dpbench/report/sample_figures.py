@@ -136,7 +136,7 @@ class Thresholds(_OfRequest):
     Parameters
     ----------
     against : {'radius', 'delta'}
-    leave : names or a mapping, optional
+    leave : names, or values by name, optional
         Estimators that may leave the frame, as in a `Selection`.
     """
 
@@ -160,7 +160,9 @@ class Thresholds(_OfRequest):
         held = [name for name in BUDGET if name != self.against]
         style = line_styles(rows["series"])
         return [
-            partial(self._draw_panel, title=words.budget(panel.iloc[0], held), rows=panel, style=style)
+            partial(
+                self._draw_panel, title=words.budget(panel.iloc[0], held), rows=panel, style=style
+            )
             for _, panel in rows.groupby(held, dropna=False)
         ]
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from dpbench.columns import AMOUNTS, BUDGET, Variant
+from dpbench.columns import BUDGET, Variant
 from dpbench.drawing import NOTIONS, number_text
 from dpbench.metrics import METRICS, VARIABLES
+from dpbench.privacy import AMOUNTS
 from dpbench.theory.theorems import Theorem
 
 if TYPE_CHECKING:
@@ -109,7 +110,9 @@ class Words:
             if one.name in self.names:
                 return self.names[one.name]
         notion = entries[0].value.notion
-        return f"{NOTIONS[notion]} {spaced(privacy.removeprefix(notion))}".replace("  ", " ").strip()
+        return f"{NOTIONS[notion]} {spaced(privacy.removeprefix(notion))}".replace(
+            "  ", " "
+        ).strip()
 
     def budget(self, about: Mapping[Any, Any], columns: list[str] = BUDGET) -> str:
         """These columns of a row's budget; blank without privacy."""
