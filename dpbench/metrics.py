@@ -102,12 +102,15 @@ class Variable:
         x in a formula of plain text.
     axis : str
         The amount, or x where that is what is drawn, in mathematical text.
+    shows_x : bool
+        Whether it is.
     """
 
     column: str
     x: Callable[[Floats], Floats]
     base: str
     axis: str
+    shows_x: bool = False
 
 
 def _same(amount: Floats) -> Floats:
@@ -123,7 +126,7 @@ VARIABLES = {
     "n": Variable("n", _same, "n", "$n$"),
     "epsilon": Variable("epsilon", _inverse, "(1/ε)", r"$\varepsilon$"),
     "rho": Variable("rho", _inverse, "(1/ρ)", r"$\rho$"),  # noqa: RUF001
-    "delta": Variable("delta", lambda delta: -np.log(delta), "ln(1/δ)", r"$\ln(1/\delta)$"),
+    "delta": Variable("delta", lambda delta: -np.log(delta), "ln(1/δ)", r"$\ln(1/\delta)$", True),
     "radius": Variable("radius", _same, "R", "$R$"),
     "log_radius": Variable("radius", np.log, "(ln R)", r"$\ln R$"),
     "d": Variable("d", _same, "d", "dimension $d$"),

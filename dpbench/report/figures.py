@@ -1,153 +1,181 @@
-"""What a sweep's figures are, and what they say of metrics, budgets and intervals."""
+"""What a figure is: what it is about, its panels, and how they come on a canvas or on axes."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Literal, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from pydantic import Field
 
-from dpbench.analysis.worst_case import under
-from dpbench.drawing import number_text
-from dpbench.privacy import Budget
-from dpbench.registry import Registered
-from dpbench.runner.plan import Sweep
+from dpbench.columns import BUDGET, Selection
+from dpbench.drawing import THEORY, legend, panels
+from dpbench.metrics import METRICS
+from dpbench.registry import ConfigError, Registered, validated
+from dpbench.report.words import Words
 
 if TYPE_CHECKING:  # drawing libraries load when the first figure is drawn
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
+    from dpbench.result import Result
+    from dpbench.study import Study
+
 __all__ = [
-    "Asked",
-    "Figure",
-    "Labels",
-    "Metric",
-    "Results",
-    "axis_label",
-    "budget_text",
-    "shown",
-    "spread",
+    "Figure", "Panel", "SelectingFigure", "check_one_budget", "linear", "slope_by_theory", "spread",
     "with_interval",
-]
-
-Labels = Annotated[list[str], Field(min_length=1)]
-Metric = Literal[
-    "q90", "private_q90", "sampling_q90", "mean_error", "failure_rate", "width_q50", "miss_rate",
-    "outside_q90", "tv_q50", "tv_q90", "trimmed_mean", "core_q50", "noise_q90", "bias_q90",
 ]  # fmt: skip
-INTERVALS = {
-    "q90": "95 per cent intervals of the quantile from order statistics",
-    "mean_error": "95 per cent intervals of the mean, 1.96 standard errors to each side",
-    "trimmed_mean": "95 per cent intervals of the trimmed mean, 1.96 standard errors to each side",
-    **dict.fromkeys(("miss_rate", "failure_rate"), "Jeffreys' 95 per cent intervals of the share"),
-}
+
+Panel = Callable[["Axes"], None]
+
 NORMAL = 1.96  # the 0.975 quantile of a normal law
-METRIC_NAMES = {
-    "q90": "error (0.9 quantile)",
-    "mean_error": "mean error",
-    "private_q90": "bias + noise\n(0.9 quantile)",
-    "sampling_q90": "sampling error\n(0.9 quantile)",
-    "width_q50": "interval width\n(median)",
-    "miss_rate": "share of intervals\nthat miss",
-    "outside_q90": "share of records outside\n(0.9 quantile)",
-    "tv_q90": "total variation\n(0.9 quantile)",
-    "tv_q50": "total variation (median)",
-    "failure_rate": "failure rate",
-    "trimmed_mean": "error\n(10% trimmed mean)",
-    "core_q50": "core's share of\nthe records (median)",
-    "noise_q90": "noise (0.9 quantile)",
-    "bias_q90": "bias (0.9 quantile)",
-}
 
 
-def budget_text(budget: Budget, words: Callable[[str], str] = str) -> str:
-    """A budget for a title, its notion in these words."""
-    symbols = {"epsilon": r"\varepsilon", "delta": r"\delta", "rho": r"\rho"}
-    amounts = [
-        f"${symbol} = {number_text(getattr(budget, name))}$"
-        for name, symbol in symbols.items()
-        if hasattr(budget, name)
-    ]
-    return ", ".join([words(budget.label), *amounts])
+@validated
+class Figure(Registered, ABC):
+    """A figure of a study, as configured. A subclass says what its panels draw.
 
-
-def axis_label(metric: str) -> str:
-    """A column of a summary in words."""
-    return METRIC_NAMES.get(metric, metric)
-
-
-@dataclass(frozen=True)
-class Results:
-    """What figures are drawn from.
-
-    Attributes
+    Parameters
     ----------
-    sweep : Sweep
-    summary, claims, samples : DataFrame
-    words : callable
-        What a figure writes for a label of the sweep; the label itself, by which its user
-        knows it, if nothing else is said.
+    caption : str
+        A sentence or two.
+    ylabel : str
+        What the vertical axes say, with the unit, where the metric's words do not.
     """
 
-    sweep: Sweep
-    summary: pd.DataFrame
-    claims: pd.DataFrame
-    samples: pd.DataFrame
-    words: Callable[[str], str] = str
-
-
-class Request(Protocol):
-    """What of a sample complexity a figure has to know; see `dpbench.complexity`."""
-
-    @property
-    def families(self) -> list[str]:
-        """Labels or patterns."""
-
-    @property
-    def estimators(self) -> list[str] | None:
-        """Labels or patterns; all by default."""
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A sweep's claims and sample complexities, by label."""
-
-    claims: Collection[str] = ()
-    requests: Mapping[str, Request] = field(default_factory=dict)
-
-
-class Figure(Registered, ABC):
-    """A figure of a sweep, as configured."""
+    caption: str = ""
+    ylabel: str = ""
 
     @abstractmethod
-    def check(self, sweep: Sweep, known: Asked, where: str) -> None:
-        """Raise ConfigError if a label is unknown."""
+    def check(self, study: Study, keys: pd.DataFrame, where: str) -> None:
+        """Raise ConfigError if the plan has nothing of what this is about.
+
+        Parameters
+        ----------
+        study : Study
+        keys : DataFrame
+            See `dpbench.runner.plan.key_table`.
+        where : str
+            The figure's key, for messages.
+        """
 
     @abstractmethod
-    def draw(self, results: Results) -> Canvas:
-        """Draw the figure."""
+    def rows(self, result: Result) -> pd.DataFrame:
+        """The rows of the summary that this is drawn from."""
+
+    @abstractmethod
+    def _panels(self, result: Result, words: Words) -> list[Panel]:
+        """What draws each panel on its axes."""
+
+    @property
+    @abstractmethod
+    def shows(self) -> str:
+        """What is drawn against what, in plain words."""
 
     @property
     def intervals(self) -> str:
-        """What the figure's intervals are, for a caption."""
+        """What the intervals are, in words."""
         return "bars: 95 per cent intervals, bootstrap over trials"
+
+    def figure(self, result: Result, names: Mapping[str, str] | None = None) -> Canvas:
+        """Draw on a canvas of its own, inside `dpbench.drawing.style`.
+
+        Parameters
+        ----------
+        result : Result
+        names : mapping, optional
+            See `dpbench.report.words.Words`.
+        """
+        drawn = self._panels(result, Words(result.study, names or {}))
+        canvas, axes = self._laid_out(len(drawn), None)
+        self._draw(drawn, axes)
+        legend(canvas)
+        return canvas
+
+    def plot(
+        self,
+        result: Result,
+        ax: Axes,
+        names: Mapping[str, str] | None = None,
+        panel: int | None = None,
+    ) -> None:
+        """Draw in the place of a caller's axes, in the caller's style.
+
+        Parameters
+        ----------
+        result, names
+            As for `figure`.
+        ax : Axes
+        panel : int, optional
+            Only this one, from 0.
+
+        Raises
+        ------
+        ConfigError
+            If there is no such panel.
+        """
+        drawn = self._panels(result, Words(result.study, names or {}))
+        if panel is None:
+            _, axes = self._laid_out(len(drawn), ax)
+        elif 0 <= panel < len(drawn):
+            drawn, axes = [drawn[panel]], iter([ax])
+        else:
+            raise ConfigError(f"panel: {panel}: the figure has panels 0 to {len(drawn) - 1}")
+        self._draw(drawn, axes)
+        legend(ax.figure.figure, on=ax)
+
+    def _laid_out(self, count: int, on: Axes | None) -> tuple[Canvas, Iterator[Axes]]:
+        """Axes for so many panels."""
+        return panels(count, on=on)
+
+    def _draw(self, drawn: Iterable[Panel], axes: Iterator[Axes]) -> None:
+        for panel, ax in zip(drawn, axes, strict=False):
+            panel(ax)
+            if self.ylabel:
+                ax.set_ylabel(self.ylabel)
+
+
+@validated
+class SelectingFigure(Selection, Figure, ABC):
+    """A figure of the rows that it selects."""
+
+    def check(self, study: Study, keys: pd.DataFrame, where: str) -> None:
+        rows = keys[study.about(self, keys, where)]
+        if rows.empty:
+            raise ConfigError(f"{where}: the sweep runs nothing of what the figure is about")
+        self._check(rows, study, where)
+
+    def _check(self, rows: pd.DataFrame, study: Study, where: str) -> None:
+        """Refuse keys that this kind of figure cannot show."""
+
+    def rows(self, result: Result) -> pd.DataFrame:
+        summary = result.summary
+        return summary[result.study.about(self, summary)].reset_index(drop=True)
+
+
+def check_one_budget(rows: pd.DataFrame, where: str, way_out: str = "") -> None:
+    """Refuse rows under several budgets."""
+    budgets = rows.loc[rows["privacy"] != "none", BUDGET].drop_duplicates()
+    if len(budgets) > 1:
+        raise ConfigError(f"{where}.budgets: {len(budgets)} budgets; choose one{way_out}")
 
 
 def with_interval(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
     """The rows with ``low`` and ``high``, a 95% interval for `metric`, or NaN if none is known."""
-    low, high = pd.Series(np.nan, rows.index), pd.Series(np.nan, rows.index)
-    if metric == "q90":
-        low, high = rows["q90_low"], rows["q90_high"]
-    elif metric in {"miss_rate", "failure_rate"}:
+    about = METRICS[metric]
+    low = high = pd.Series(np.nan, rows.index)
+    if about.interval is None:
+        pass
+    elif about.statistic == "quantile":
+        low, high = rows[f"{metric}_low"], rows[f"{metric}_high"]
+    elif about.statistic == "rate":
         from scipy.stats import beta
 
         hits, trials = rows[metric] * rows["trials"], rows["trials"]
         ends = np.asarray(beta.ppf([[0.025], [0.975]], hits + 0.5, trials - hits + 0.5))
         low, high = (pd.Series(end, rows.index) for end in ends)
-    elif metric in INTERVALS:
+    else:
         half = NORMAL * rows[f"{metric}_se"]
         low, high = rows[metric] - half, rows[metric] + half
     # no axis reaches infinity, which is where failures are
@@ -156,11 +184,30 @@ def with_interval(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 def spread(metrics: Iterable[str]) -> str:
     """What `with_interval` gives, in words."""
-    known = dict.fromkeys(INTERVALS[metric] for metric in metrics if metric in INTERVALS)
-    return f"bands: {'; '.join(known)}" if known else "no intervals are drawn"
+    known = dict.fromkeys(METRICS[metric].interval for metric in metrics)
+    told = [words for words in known if words]
+    return f"bands: {'; '.join(told)}" if told else "no intervals are drawn"
 
 
-def shown(summary: pd.DataFrame, budget: Budget) -> pd.DataFrame:
-    """The rows under `budget`, and those without privacy."""
-    chosen = under(summary, budget) | (summary["privacy"] == "none")
-    return summary[chosen].reset_index(drop=True)
+def linear(rows: pd.DataFrame, metric: str) -> bool:
+    """Whether the axis of a metric is: of shares, and of the mean of errors that are 0 or 1.
+
+    Other errors of 0 are of estimators without privacy.
+    """
+    about = METRICS[metric]
+    return about.share or (about.statistic == "mean" and bool((rows[metric] == 0).any()))
+
+
+def slope_by_theory(
+    ax: Axes,
+    x: Iterable[float],
+    values: Iterable[float],
+    shape: Iterable[float],
+    label: str = "slope by theory",
+) -> None:
+    """Draw a shape through the geometric mean of the values that are positive and finite."""
+    table = pd.DataFrame({"x": x, "value": values, "shape": shape})
+    table = table[np.isfinite(table["value"]) & (table["value"] > 0)]
+    if not table.empty:
+        scale = np.exp(np.mean(np.log(table["value"] / table["shape"])))
+        ax.plot(table["x"], scale * table["shape"], label=label, **THEORY)

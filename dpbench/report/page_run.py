@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,30 +13,23 @@ from typing import Any
 
 import yaml
 
-from dpbench.report import (
-    error_figures,  # noqa: F401 (its figures enter the registry)
-    parameter_figures,  # noqa: F401
-    sample_figures,  # noqa: F401
-)
-from dpbench.report.figures import Figure, axis_label
+from dpbench.metrics import VARIABLES
 from dpbench.report.page_marks import Mark, bound_mark, claim_mark
 from dpbench.report.page_tables import Grid, Row, as_number, digits, make_grid, read_rows
+from dpbench.report.words import exponent_text, metric_text, spaced
+from dpbench.study import gathered
 from dpbench.theory.theorems import THEOREMS, Theorem
 
 __all__ = ["Bound", "Claimed", "Picture", "Run", "read_manifest", "read_run"]
 
-# What x stands for in n ~ x^s.
-BASES = {
-    "epsilon": "(1/ε)", "rho": "(1/ρ)", "delta": "ln(1/δ)", "radius": "R", "log_radius": "(ln R)",  # noqa: RUF001
-    "d": "d", "norm": "‖μ‖",
-}  # fmt: skip
+# What is measured where it is no exponent.
 MEASURED = {
-    "alpha": "e in n ~ (1/α)ᵉ",  # noqa: RUF001
-    "n": "c in error ~ nᶜ",
     "factor": "error over the lower bound",
     "ratio": "error over another estimator's",
     "limit": "worst value",
 }
+SUPERSCRIPTS = {"c": "ᶜ", "s": "ˢ"}
+AMOUNTS = {"epsilon": "ε", "delta": "δ", "rho": "ρ"}  # noqa: RUF001
 SUMMARY = (
     "distribution", "k", "estimator", "privacy", "epsilon", "delta", "rho", "n", "failure_rate",
     "trimmed_mean", "q90", "q90_low", "q90_high", "lower_bound",
@@ -62,6 +56,7 @@ class Claimed:
     """A row of the scoreboard."""
 
     row: Row
+    budget: str
     what: str
     metric: str
     predicted: str
@@ -78,7 +73,7 @@ class Picture:
 
     label: str
     kind: str
-    about: str
+    caption: str
     settings: list[tuple[str, str]]
     data: str
 
@@ -139,7 +134,7 @@ def read_run(folder: Path, name: str) -> Run:
     sweep = _mapping(_mapping(manifest.get("configuration")).get("sweep"))
     audit, controls = read_rows(folder / "audit.csv"), read_rows(folder / "controls.csv")
     tracking = _worst_first(read_rows(folder / "tracking.csv"))
-    claims = _mapping(sweep.get("claims"))
+    claims = _gathered(sweep, "claims")
     return Run(
         id=name,
         name=str(manifest.get("sweep", folder.resolve().name)),
@@ -149,11 +144,10 @@ def read_run(folder: Path, name: str) -> Run:
         configuration=_as_yaml(manifest.get("configuration")),
         claims=[_claimed(row, claims) for row in read_rows(folder / "claims.csv")],
         reasons=[
-            (str(label), str(claim.get("theorem", "")), str(claim.get("reason", "")))
+            (label, str(claim.get("theorem", "")), str(claim.get("reason", "")))
             for label, claim in claims.items()
-            if isinstance(claim, Mapping)
         ],
-        pictures=_pictures(folder / "figures", _mapping(sweep.get("figures"))),
+        pictures=_pictures(folder / "figures", _gathered(sweep, "figures")),
         audit=_strongest(audit, AUDIT_TONES),
         controls=_strongest(controls, CONTROL_TONES),
         tracked=dict(Counter(row.get("verdict", "") for row in tracking)),
@@ -205,6 +199,11 @@ def _mapping(found: object) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def _gathered(sweep: dict[str, Any], section: str) -> dict[str, dict[str, Any]]:
+    """The claims or figures of a sweep, also those under its parts."""
+    return {str(label): _mapping(one) for label, one in gathered(sweep, section).items()}
+
+
 def _origin(manifest: Mapping[str, Any]) -> dict[str, Any]:
     found = {key: manifest[key] for key in ORIGIN if manifest.get(key) is not None}
     if "commit" in found and manifest.get("dirty"):
@@ -219,11 +218,9 @@ def _as_yaml(configuration: object) -> str:
     return str(yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, width=100))
 
 
-def _claimed(row: Row, claims: Mapping[str, Any]) -> Claimed:
+def _claimed(row: Row, claims: Mapping[str, dict[str, Any]]) -> Claimed:
     """A row of claims.csv with what the configuration and the theorem say about it."""
-    # a claim that is about several budgets has one in its name, after its label
-    labels = [one for one in claims if row["claim"] == one or row["claim"].startswith(f"{one} ")]
-    spec = _mapping(claims.get(max(labels, key=len, default="")))
+    spec = claims.get(row["claim"], {})
     theorem = THEOREMS.get(str(spec.get("theorem")))
     names = ("predicted", "tolerance", "measured", "low", "high")
     predicted, tolerance, measured, low, high = (as_number(row[name]) for name in names)
@@ -231,8 +228,9 @@ def _claimed(row: Row, claims: Mapping[str, Any]) -> Claimed:
     limit = "≤ " if floor is not None else ""
     return Claimed(
         row=row,
+        budget=_budget(row),
         what=_what(row["variable"], theorem),
-        metric=axis_label(row["metric"]).replace("\n", " "),
+        metric=metric_text(row["metric"]),
         predicted=f"{limit}{digits(predicted)} ± {digits(tolerance, trailing=False)}",
         measured=digits(measured),
         interval=" … ".join(filter(None, (digits(low), digits(high)))),
@@ -242,41 +240,47 @@ def _claimed(row: Row, claims: Mapping[str, Any]) -> Claimed:
     )
 
 
+def _budget(row: Row) -> str:
+    """A budget in a few characters."""
+    amounts = {sign: as_number(row.get(name)) for name, sign in AMOUNTS.items()}
+    known = [f"{sign} = {value:g}" for sign, value in amounts.items() if not math.isnan(value)]
+    return ", ".join(filter(None, [spaced(row.get("privacy", "")), *known]))
+
+
 def _what(variable: str, theorem: Theorem | None) -> str:
     """The number that a claim is about."""
-    if variable not in BASES:
+    if theorem is None or variable not in VARIABLES:
         return MEASURED.get(variable, variable)
-    if theorem is not None and theorem.of == "fixed_n":
-        return f"c in error ~ {BASES[variable]}ᶜ"
-    return f"s in n ~ {BASES[variable]}ˢ"
+    what, base, sign = exponent_text(theorem)
+    return f"{sign} in {what} ~ {base}{SUPERSCRIPTS[sign]}"
 
 
-def _pictures(folder: Path, specs: Mapping[str, Any]) -> list[Picture]:
+def _pictures(folder: Path, specs: Mapping[str, dict[str, Any]]) -> list[Picture]:
     """The figures in the configuration's order, then others that lie in the folder."""
     others = [path.stem for path in sorted(folder.glob("*.svg")) if path.stem not in specs]
     found = []
-    for label in (*map(str, specs), *others):
+    for label in (*specs, *others):
         path = folder / f"{label}.svg"
         if not path.is_file():
             continue
-        spec = _mapping(specs.get(label))
-        kind = Figure.find(spec)
-        about = (kind.__doc__ or "").strip().partition("\n")[0] if kind else ""
+        spec = specs.get(label, {})
         settings = [
-            (str(key).replace("_", " "), _listed(value))
+            (spaced(str(key)), _listed(value))
             for key, value in spec.items()
-            if key not in {"kind", "_target_"} and value is not None
+            if key not in {"kind", "_target_", "caption", "ylabel"} and value is not None
         ]
-        name = str(spec.get("kind") or spec.get("_target_") or "").replace("_", " ")
+        kind = spaced(str(spec.get("kind") or spec.get("_target_") or ""))
         data = base64.b64encode(path.read_bytes()).decode("ascii")
-        found.append(Picture(label, name, about, settings, data))
+        found.append(Picture(label, kind, str(spec.get("caption", "")), settings, data))
     return found
 
 
 def _listed(value: object) -> str:
     if isinstance(value, float):
         return f"{value:g}"
-    return ", ".join(map(_listed, value)) if isinstance(value, list) else str(value)
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_listed(one)}".strip() for key, one in value.items())
+    return ", ".join(map(_listed, value)) if isinstance(value, list) else str(value or "")
 
 
 def _strongest(rows: Sequence[Row], tones: Mapping[str, str]) -> list[Bound]:

@@ -6,26 +6,31 @@ import io
 import time
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from dpbench.analysis.worst_case import worst_case
+from dpbench.analysis.results import Failure
+from dpbench.analysis.worst_case import CURVE, worst_case
+from dpbench.columns import BUDGET
 from dpbench.config import command_line
-from dpbench.console import WIDTH, amounts, console
-from dpbench.runner.collect import Failure
-from dpbench.runner.manifest import Cost
+from dpbench.console import WIDTH, amounts
+from dpbench.drawing import NOTIONS
+from dpbench.runner.provenance import Cost
 
-__all__ = ["console", "factors", "labelled", "print_next", "render"]
+if TYPE_CHECKING:
+    from dpbench.study import Study
+
+__all__ = ["factors", "print_next", "render"]
 
 VERDICTS = ("consistent", "inconsistent", "inconclusive")
 MOST_FAILING = 12
 
 
-def _print_claims(claims: pd.DataFrame, out: Console) -> None:
+def _print_claims(claims: pd.DataFrame, study: Study, out: Console) -> None:
     """Print every claim with its prediction, measurement, interval and verdict."""
     table = Table(title="Claims: theory against measurement", title_justify="left")
     for name in ("claim", "source", "estimator", "distribution", "privacy"):
@@ -34,7 +39,7 @@ def _print_claims(claims: pd.DataFrame, out: Console) -> None:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     for row in claims.to_dict("records"):
-        limit = "<= " if row["at_most"] else ""
+        limit = "<= " if study.all_claims[row["claim"]].statement.at_most else ""
         table.add_row(
             row["claim"],
             row["source"],
@@ -57,21 +62,13 @@ def _digits(value: float) -> str:
 
 
 def _budget(row: Mapping[Hashable, Any]) -> str:
-    """A budget; blank where a claim spans several."""
-    mechanism = str(row.get("privacy")).partition("_")[2]  # where it is not the default one
-    return " ".join([*amounts(row), *([mechanism] if mechanism else [])])
+    """A budget: its amounts, and its label where that says more than the notion."""
+    known = row["privacy"] in {*NOTIONS, "none"} or pd.isna(row["privacy"])
+    return " ".join([*amounts(row), *([] if known else [row["privacy"]])])
 
 
-def labelled(claims: pd.DataFrame) -> pd.DataFrame:
-    """The claims, with the budget in the name of those that are about several."""
-    if claims.empty:
-        return claims
-    several = claims.duplicated(["claim", "estimator", "distribution"], keep=False)
-    names = [
-        f"{row['claim']} {_budget(row)}" if more else row["claim"]
-        for row, more in zip(claims.to_dict("records"), several, strict=True)
-    ]
-    return claims.assign(claim=names)
+def _whole_budget(row: Mapping[Hashable, Any]) -> str:
+    return " ".join([row["privacy"], *amounts(row)])
 
 
 def factors(summary: pd.DataFrame) -> pd.DataFrame:
@@ -90,8 +87,7 @@ def factors(summary: pd.DataFrame) -> pd.DataFrame:
         return pd.DataFrame()
     curves, _ = worst_case(known.reset_index(drop=True), "q90")
     curves["factor"] = curves["value"] / curves["lower_bound"]
-    by = ["family", "k", "estimator", "privacy", "epsilon", "delta", "rho"]
-    grouped = curves.groupby(by, dropna=False, observed=True)["factor"]
+    grouped = curves.groupby(CURVE, dropna=False, observed=True)["factor"]
     return grouped.agg(low="min", high="max").reset_index()
 
 
@@ -109,12 +105,10 @@ def _print_factors(summary: pd.DataFrame, out: Console) -> None:
     table.add_column("privacy")
     for k in orders:
         table.add_column(f"k = {k:g}", justify="right", no_wrap=True)
-    by = ["estimator", "privacy", "epsilon", "delta", "rho"]
-    for _, rows in found.groupby(by, dropna=False):
+    for _, rows in found.groupby(["estimator", *BUDGET], dropna=False):
         about = rows.iloc[0].to_dict()
         cells = {row["k"]: f"{row['low']:.3g} .. {row['high']:.3g}" for _, row in rows.iterrows()}
-        label = f"{about['privacy']} {_budget(about)}"
-        table.add_row(about["estimator"], label, *(cells.get(k, "") for k in orders))
+        table.add_row(about["estimator"], _whole_budget(about), *(cells.get(k, "") for k in orders))
     out.print(table)
 
 
@@ -154,15 +148,15 @@ def _print_failures(summary: pd.DataFrame, out: Console) -> None:
     table = Table(title="Trials without a release (counted failures)", title_justify="left")
     for name in ("estimator", "distribution", "privacy", "n", "failure rate"):
         table.add_column(name, no_wrap=True)
-    by = ["estimator", "family", "privacy", "epsilon", "delta", "rho"]
-    groups = [rows for _, rows in failing.groupby(by, dropna=False)]
+    by_curve = failing.groupby(["estimator", "family", *BUDGET], dropna=False)
+    groups = [rows for _, rows in by_curve]
     for rows in groups[:MOST_FAILING]:
         about = rows.iloc[0].to_dict()
         sizes, rates = rows["n"], rows["failure_rate"]
         table.add_row(
             about["estimator"],
             about["family"],
-            f"{about['privacy']} {_budget(about)}",
+            _whole_budget(about),
             f"{sizes.min():.3g} .. {sizes.max():.3g}",
             f"{rates.min():.3g} .. {rates.max():.3g}",
         )
@@ -172,12 +166,16 @@ def _print_failures(summary: pd.DataFrame, out: Console) -> None:
 
 
 def render(
-    summary: pd.DataFrame, claims: pd.DataFrame, samples: pd.DataFrame, failures: Sequence[Failure]
+    summary: pd.DataFrame,
+    claims: pd.DataFrame,
+    samples: pd.DataFrame,
+    failures: Sequence[Failure],
+    study: Study,
 ) -> str:
     """Verdicts, factors over the lower bound, sample complexities, failures, as plain text."""
     out = Console(highlight=False, width=WIDTH, file=io.StringIO(), color_system=None)
     if not claims.empty:
-        _print_claims(claims, out)
+        _print_claims(claims, study, out)
     _print_factors(summary, out)
     _print_samples(samples, out)
     _print_failures(summary, out)

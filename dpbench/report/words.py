@@ -1,0 +1,129 @@
+"""What figures, captions and pages write for a sweep's entries, parameters and budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from dpbench.columns import BUDGET, Variant
+from dpbench.drawing import NOTIONS, number_text
+from dpbench.metrics import METRICS, VARIABLES
+from dpbench.privacy import AMOUNTS
+from dpbench.theory.theorems import Theorem
+
+if TYPE_CHECKING:
+    from dpbench.study import Study
+
+__all__ = ["Words", "axis", "exponent_text", "metric_text", "parameter_text", "plain", "spaced"]
+
+# In mathematical text; a parameter that is not here goes by its name.
+SYMBOLS = {
+    "d": "d", "delta": r"\delta", "epsilon": r"\varepsilon", "eta": r"\eta", "k": "k", "n": "n",
+    "norm": r"\|\mu\|", "radius": "R", "rho": r"\rho", "rounds": "t",
+}  # fmt: skip
+# On an axis, where it is none of `VARIABLES`, and in plain text.
+AXES = {"eta": r"share of outliers $\eta$", "report": "round"}
+PLAIN = {
+    "delta": "ln(1/delta)",
+    "eta": "the share eta of outliers",
+    "norm": "the norm of the mean",
+    "radius": "R",
+    "report": "the round",
+    "rounds": "the number of rounds",
+    "buckets": "the number of buckets",
+}
+
+
+def spaced(label: str) -> str:
+    """A name in print."""
+    return label.replace("_", " ")
+
+
+def parameter_text(name: str, value: Any) -> str:
+    """A parameter with its value, in mathematical text."""
+    if not isinstance(value, int | float):
+        return spaced(str(value))
+    number = number_text(value)
+    return f"${SYMBOLS[name]} = {number}$" if name in SYMBOLS else f"{spaced(name)} = ${number}$"
+
+
+def axis(parameter: str) -> str:
+    """What the axis of a parameter says, in mathematical text."""
+    if parameter in VARIABLES:
+        return VARIABLES[parameter].axis
+    return AXES.get(parameter, spaced(parameter))
+
+
+def metric_text(column: str) -> str:
+    """A column of a summary in words, on one line."""
+    words = METRICS[column].words if column in METRICS else spaced(column)
+    return words.replace("\n", " ")
+
+
+def plain(text: str) -> str:
+    """A parameter, or words of a metric, without a character that means anything to LaTeX."""
+    return PLAIN.get(text, spaced(text)).replace("%", " per cent")
+
+
+def exponent_text(theorem: Theorem) -> tuple[str, str, str]:
+    """The formula that a theorem's exponent stands in: what grows, in what, the exponent."""
+    base = VARIABLES[theorem.variable].base
+    error = theorem.of == "fixed_n" or base == "n"
+    return ("error", base, "c") if error else ("n", base, "s")
+
+
+@dataclass(frozen=True)
+class Words:
+    """What is written for the entries of a study.
+
+    Parameters
+    ----------
+    study : Study
+    names : mapping
+        What to print for the name of an entry; by default the name with spaces.
+    """
+
+    study: Study
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    def variant(self, one: Variant[Any], *without: str) -> str:
+        """An entry with the values of what is swept, but for some parameters."""
+        shown = [name for name in one.swept if name not in without]
+        name = self.names.get(one.name, spaced(one.name))
+        return ", ".join([name, *(parameter_text(p, one.parameters[p]) for p in shown)])
+
+    def family(self, label: str, *without: str) -> str:
+        """See `variant`."""
+        return self.variant(self.study.families[label], *without)
+
+    def estimator(self, label: str, *without: str) -> str:
+        """See `variant`."""
+        return self.variant(self.study.estimators[label], *without)
+
+    def notion(self, privacy: str) -> str:
+        """What a budget promises; its entry's name in print if it has one."""
+        entries = [one for one in self.study.budgets.values() if one.value.label == privacy]
+        for one in entries:
+            if one.name in self.names:
+                return self.names[one.name]
+        notion = entries[0].value.notion
+        return f"{NOTIONS[notion]} {spaced(privacy.removeprefix(notion))}".replace(
+            "  ", " "
+        ).strip()
+
+    def budget(self, about: Mapping[Any, Any], columns: list[str] = BUDGET) -> str:
+        """These columns of a row's budget; blank without privacy."""
+        if about["privacy"] == "none" or pd.isna(about["privacy"]):
+            return ""
+        known = [name for name in AMOUNTS if name in columns and pd.notna(about[name])]
+        notion = [self.notion(about["privacy"])] if "privacy" in columns else []
+        return ", ".join([*notion, *(parameter_text(name, about[name]) for name in known)])
+
+    def budgets(self, rows: pd.DataFrame, *without: str) -> list[str]:
+        """What of every row's budget tells it from other rows', but for some columns."""
+        paid = rows[rows["privacy"] != "none"]
+        apart = [name for name in BUDGET if name not in without and paid[name].nunique() > 1]
+        return [self.budget(row, apart) for row in rows[BUDGET].to_dict("records")]
