@@ -195,7 +195,7 @@ def core_weights(friends: ArrayLike, n: float | None = None) -> Floats:
     counts = np.asarray(friends, dtype=float)
     n = counts.shape[-1] if n is None else n
     if n <= 2:
-        raise ValueError(f"a core needs at least 3 records, got {n}")
+        raise ValueError(f"a core needs at least 3 records, got {n:g}")
     return np.asarray(np.clip((2 * counts - (n + 1)) / (n - 1), 0.0, 1.0))
 
 
@@ -238,8 +238,6 @@ def _weighted_mean(rows: Floats, weights: Floats, total: Floats, radius: float) 
 def _filtered(rows: Floats, radius: float, counts: Floats | None) -> tuple[Floats, Floats, float]:
     """The weighted means of the trials, the sums of weights, and n."""
     n = float(rows.shape[1] if counts is None else counts[0].sum())
-    if n <= 2:
-        raise ValueError(f"a core needs at least 3 records, got {n:g}")
     if counts is None and rows.strides[0] == 0:  # repeated releases on the same data
         rows, copies = rows[:1], len(rows)
     else:
