@@ -14,8 +14,8 @@ The laws are {0 w.p. 1-p, tau w.p. p} and its mirror image, whose means are 2 p 
 S of the n records are not 0. Given S = s, datasets with s pluses and with s minuses are
 joined by a path of s replacements, so phi(s pluses) <= g^s(phi(s minuses)) with g^s the
 s-fold composition. S has the same law under both. Maximise E g^s(x_S) - E x_S over x: g^s
-is concave, and its graph is symmetric under (x, y) -> (1-y, 1-x), so the maximum at each s is at the
-point x_s = 1 - g^s(x_s), and no test has size beta and power 1 - beta while
+is concave, and its graph is symmetric under (x, y) -> (1-y, 1-x), so the maximum at each s
+is at the point x_s = 1 - g^s(x_s), and no test has size beta and power 1 - beta while
 E x_S > beta. Solving the recursion backwards from the middle, with
 D = delta/(e^epsilon - 1):
 
