@@ -130,19 +130,19 @@ def _count(rows: Floats, radius: float, held: Floats, peels: int = 3) -> Floats:
     near = square < 0.25 * (1 - 1e-9)  # within radius/2, whatever rounding does
     found = np.where(near, (held * near).sum(axis=1, keepdims=True), 0.0)
     for trial in np.flatnonzero(~near.all(axis=1)):
-        data, one, count = rows[trial], held[trial], found[trial]
+        data, weight, count = rows[trial], held[trial], found[trial]
         # Beyond 3/2 of the radius none has a friend among the near ones.
         far = (square[trial] > 2.3) & (peels > 0) & near[trial].any()
         if far.any():
-            count[far] = _count(data[None, far], radius, one[None, far], peels - 1)[0]
+            count[far] = _count(data[None, far], radius, weight[None, far], peels - 1)[0]
         between = np.flatnonzero(~near[trial] & ~far)
         step = max(1, CHUNK // data.size)
         blocks = np.split(between, range(step, between.size, step))
         own = []
         for block in blocks:
             friends = _friends(data[block], data, radius)
-            count += one[block] @ friends
-            own.append(friends @ one)
+            count += weight[block] @ friends
+            own.append(friends @ weight)
         count[between] = np.concatenate(own)
     return found
 
@@ -195,7 +195,7 @@ def core_weights(friends: ArrayLike, n: float | None = None) -> Floats:
     counts = np.asarray(friends, dtype=float)
     n = counts.shape[-1] if n is None else n
     if n <= 2:
-        raise ValueError(f"a core needs at least 3 records, got {n}")
+        raise ValueError(f"a core needs at least 3 records, got {n:g}")
     return np.asarray(np.clip((2 * counts - (n + 1)) / (n - 1), 0.0, 1.0))
 
 
@@ -238,8 +238,6 @@ def _weighted_mean(rows: Floats, weights: Floats, total: Floats, radius: float) 
 def _filtered(rows: Floats, radius: float, counts: Floats | None) -> tuple[Floats, Floats, float]:
     """The weighted means of the trials, the sums of weights, and n."""
     n = float(rows.shape[1] if counts is None else counts[0].sum())
-    if n <= 2:
-        raise ValueError(f"a core needs at least 3 records, got {n:g}")
     if counts is None and rows.strides[0] == 0:  # repeated releases on the same data
         rows, copies = rows[:1], len(rows)
     else:
