@@ -59,8 +59,7 @@ def _law(n: int, p: float, rare: int) -> dict[tuple[int, ...], float]:
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
-@pytest.mark.parametrize("n", [1, 3, 5])
-@pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize(("n", "p"), [(1, 0.5), (3, 0.9), (5, 0.1)])
 def test_one_sign_is_the_best_of_all_private_tests(
     n: int, p: float, epsilon: float, delta: float
 ) -> None:
@@ -71,8 +70,7 @@ def test_one_sign_is_the_best_of_all_private_tests(
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
-@pytest.mark.parametrize("n", [1, 2, 3, 4])
-@pytest.mark.parametrize("p", [0.2, 0.5, 0.8])
+@pytest.mark.parametrize(("n", "p"), [(1, 0.5), (2, 0.8), (3, 0.2), (4, 0.5)])
 def test_two_signs_is_the_best_of_all_private_tests(
     n: int, p: float, epsilon: float, delta: float
 ) -> None:
@@ -93,7 +91,7 @@ def _recursion(steps: int, epsilon: float, delta: float, start: float) -> list[f
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [*BUDGETS, (1e-3, 0.0), (1e-3, 1e-6)])
-@pytest.mark.parametrize("beta", [0.01, 0.1, 0.3])
+@pytest.mark.parametrize("beta", [0.01, 0.3])
 def test_one_sign_closed_form_is_the_recursion(epsilon: float, delta: float, beta: float) -> None:
     closed = miss_one_sign(np.arange(301.0), epsilon, delta, beta)
     naive = 1 - np.array(_recursion(300, epsilon, delta, beta))
@@ -126,12 +124,11 @@ def test_reference_values_with_one_sign(
     assert found.p_star == pytest.approx(p_star, rel=2e-6)
 
 
-@pytest.mark.parametrize("signs", [1, 2])
-@pytest.mark.parametrize("beta", [0.01, 0.1, 0.3])
+@pytest.mark.parametrize(("signs", "beta"), [(1, 0.1), (2, 0.3)])
 def test_small_epsilon_limit(signs: int, beta: float) -> None:
-    epsilon, n = 1e-6, 10**12
+    epsilon, n = 1e-4, 10**10
     p = two_point_lower_bound(n, 2, PureDP(epsilon), beta=beta, signs=signs).p_star  # type: ignore[arg-type]
-    assert n * epsilon * p == pytest.approx(2 * math.log(1 / (2 * beta)), rel=1e-5)
+    assert n * epsilon * p == pytest.approx(2 * math.log(1 / (2 * beta)), rel=1e-3)
 
 
 @pytest.mark.parametrize("n", [10**5, 10**8])
