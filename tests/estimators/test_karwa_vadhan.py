@@ -7,12 +7,12 @@ from functools import cache
 
 import numpy as np
 import pytest
-from support import name, noise_law, same_law
+from support import name, noise_law, run, same_law
 
-from dpbench.estimators import Estimate, Estimator, KarwaVadhanMean, LearnedGaussian
+from dpbench.estimators import KarwaVadhanMean, LearnedGaussian
 from dpbench.estimators.karwa_vadhan import PowersOfTwo
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
-from dpbench.samples import CountedSample, DenseSample, Sample
+from dpbench.samples import CountedSample, DenseSample
 
 # At which a few records are found sometimes, and sometimes not.
 each_budget = pytest.mark.parametrize(
@@ -20,10 +20,6 @@ each_budget = pytest.mark.parametrize(
     [PureDP(1.5), ZCDP(0.15), ApproxDP(1.0, 0.4, "classical"), ApproxDP(2.0, 0.05, "laplace")],
     ids=name,
 )
-
-
-def run(estimator: Estimator, sample: Sample, budget: Budget, seed: int = 0) -> Estimate:
-    return estimator.run(sample, Ledger(budget, np.random.default_rng(seed)))
 
 
 @cache

@@ -8,10 +8,10 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 from scipy import stats
-from support import FALSE_ALARM, Floats, assert_follows, name, same_law
+from support import FALSE_ALARM, Floats, assert_follows, name, run, same_law
 
 from dpbench.distributions import TwoPoint
-from dpbench.estimators import Estimate, Estimator, KSU20Mean, KSU20Range, ksu20
+from dpbench.estimators import Estimate, KSU20Mean, KSU20Range, ksu20
 from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.estimators.ksu20 import accuracy_for, samples_for
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
@@ -23,10 +23,6 @@ THREE: list[Budget] = [PureDP(1.0), ZCDP(0.5), ApproxDP(1.0, 1e-6)]
 each_notion = pytest.mark.parametrize("budget", THREE, ids=name)
 # r in units of alpha^(-1/(k-1)); Algorithm 1 and section 2 of algorithms.md.
 HALF_BIN: dict[Constants, float] = {"paper": 10.0, "practical": 2.0}
-
-
-def run(estimator: Estimator, sample: Sample, budget: Budget, seed: int = 0) -> Estimate:
-    return estimator.run(sample, Ledger(budget, np.random.default_rng(seed)))
 
 
 class Steps:

@@ -9,8 +9,20 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
+from conftest import Step
 from scipy import optimize, stats
-from support import FALSE_ALARM, Floats, assert_follows, name, noise_law, row_norms, run
+from support import (
+    FALSE_ALARM,
+    Floats,
+    assert_follows,
+    buckets_of,
+    middle,
+    name,
+    noise_law,
+    row_norms,
+    run,
+    spreads,
+)
 
 from dpbench.distributions.sparse import SignedTwoPoint
 from dpbench.estimators import (
@@ -48,10 +60,6 @@ BUDGETS: list[Budget] = [
     ApproxDP(0.5, 1e-5, "laplace"),
     NonPrivate(),
 ]
-
-
-def spreads(rows: Floats) -> Floats:
-    return np.asarray(rows.max(axis=1) - rows.min(axis=1))
 
 
 OUTPUTS: dict[str, Any] = {"buckets": 3, "lower": -4.0, "upper": 5.0}
@@ -191,24 +199,9 @@ Outside = Literal["discard", "project"]
 each_outside = pytest.mark.parametrize("outside", ["discard", "project"])
 
 
-# Budget, values, sensitivity and release of a noisy vector.
-Release = tuple[Budget, Floats, Any, Floats]
-
-
-@pytest.fixture
-def noisy(monkeypatch: pytest.MonkeyPatch) -> list[Release]:
-    """Every noisy vector of a run."""
-    seen: list[Release] = []
-    real = Ledger.add_noise
-
-    def spy(self: Ledger, values: Floats, sensitivity: Any, **options: Any) -> Floats:
-        released = real(self, values, sensitivity, **options)
-        if values.ndim == 2:
-            seen.append((self.budget, values, sensitivity, released))
-        return released
-
-    monkeypatch.setattr(Ledger, "add_noise", spy)
-    return seen
+def of_vectors(steps: list[Step]) -> list[tuple[Budget, Floats, Any, Floats]]:
+    """Budget, values, sensitivity and release of every noisy vector."""
+    return [(s.budget, s.values, s.sensitivity, s.released) for s in steps if s.values.ndim == 2]
 
 
 def given_centre(monkeypatch: pytest.MonkeyPatch, centre: Floats) -> list[Sample]:
@@ -250,7 +243,7 @@ def near_mean(rows: Floats, centre: Floats, r: float, outside: str) -> Floats:
 )
 def test_the_ball_against_a_loop(
     monkeypatch: pytest.MonkeyPatch,
-    noisy: list[Release],
+    steps: list[Step],
     outside: Outside,
     budget: Budget,
     n: int,
@@ -271,7 +264,7 @@ def test_the_ball_against_a_loop(
     (first,) = seen
     assert isinstance(first, DenseSample)
     np.testing.assert_array_equal(first.values, values[:, : n - half])
-    ((paid, before, sensitivity, released),) = noisy
+    ((paid, before, sensitivity, released),) = of_vectors(steps)
     rho = budget.rho if isinstance(budget, ZCDP) else ZCDP.within(ApproxDP(2.0, 1e-5)).rho
     assert isinstance(paid, ZCDP)
     assert paid.rho == pytest.approx(rho, rel=1e-9)  # halves in parallel
@@ -293,7 +286,7 @@ def test_the_ball_against_a_loop(
 @pytest.mark.parametrize("radius", [9.0, None])
 def test_the_centre_is_that_of_numbers(
     monkeypatch: pytest.MonkeyPatch,
-    noisy: list[Release],
+    steps: list[Step],
     constants: Any,
     budget: Budget,
     radius: float | None,
@@ -322,7 +315,7 @@ def test_the_centre_is_that_of_numbers(
     halves = [row[:2001, j] for row in values for j in range(d)]
     np.testing.assert_array_equal(columns.values, halves)
     amounts = paid.budget.amounts
-    ((fine, before, _, _),) = noisy
+    ((fine, before, _, _),) = of_vectors(steps)
     if radius is None:
         assert amounts == pytest.approx((1.0, 5e-6), rel=1e-9)
         assert fine == budget
@@ -343,7 +336,7 @@ def test_the_centre_is_that_of_numbers(
 @pytest.mark.parametrize(("half", "d"), [(1, 1), (2, 3), (3, 1), (4, 3), (12, 1), (30, 3)])
 def test_sensitivity_in_the_ball_by_brute_force(
     monkeypatch: pytest.MonkeyPatch,
-    noisy: list[Release],
+    steps: list[Step],
     outside: Outside,
     half: int,
     d: int,
@@ -369,9 +362,9 @@ def test_sensitivity_in_the_ball_by_brute_force(
             second = np.tile(base, (len(wild), 1, 1))
             second[:, -1] = wild
             values = np.concatenate([np.zeros_like(second), second], axis=1)
-            noisy.clear()
+            steps.clear()
             run(estimator, values, ZCDP(0.3))
-            ((_, before, sensitivity, _),) = noisy
+            ((_, before, sensitivity, _),) = of_vectors(steps)
             stated = {"discard": 8 * r / (3 * half), "project": 2 * r / half}[outside]
             assert sensitivity == pytest.approx(stated, rel=1e-12)
             moves = row_norms(before[:, None] - before[None])
@@ -502,19 +495,6 @@ def test_sparse_rows_are_records(estimator: Estimator, budget: Budget) -> None:
 # Subsample and aggregate.
 
 
-def buckets_of(rows: Floats, k: int) -> list[Floats]:
-    """k runs of records, the first n mod k of them with one more."""
-    sizes = [len(rows) // k + (i < len(rows) % k) for i in range(k)]
-    ends = np.cumsum(sizes)
-    return [rows[end - size : end] for size, end in zip(sizes, ends, strict=True)]
-
-
-def middle(values: list[float]) -> float:
-    """The middle value, or the mean of the middle two."""
-    ordered, n = sorted(values), len(values)
-    return (ordered[(n - 1) // 2] + ordered[n // 2]) / 2
-
-
 BASES: list[tuple[Any, Callable[[Floats], Floats]]] = [
     ("empirical_mean", lambda rows: np.array([sum(column) / len(rows) for column in rows.T])),
     (spreads, lambda rows: np.array([max(column) - min(column) for column in rows.T])),
@@ -539,7 +519,7 @@ def test_aggregates_of_vectors_against_a_loop(
         np.testing.assert_allclose(mean.before_noise[trial], capped.mean(axis=0), atol=1e-12)
         for j in range(d):
             one: list[float] = capped[:, j].tolist()
-            assert medians.before_noise[trial, j] == pytest.approx(middle(one), abs=1e-12)
+            assert medians.before_noise[trial, j] == pytest.approx(middle(capped[:, j]), abs=1e-12)
             low, high = sorted(one)[(k - 1) // 2], sorted(one)[k // 2]
             assert low - 1e-3 <= medians.value[trial, j] <= high + 1e-3
             # Bins of width 0.5 from -0.5; the last is cut at 1.25, and its middle is 1.25.

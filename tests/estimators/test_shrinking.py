@@ -8,18 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import Step
 from scipy import stats
-from support import (
-    FALSE_ALARM,
-    Floats,
-    name,
-    noise_law,
-    round_shares,
-)
+from support import FALSE_ALARM, name, noise_law, round_shares, run
 
 from dpbench.estimators import ShrinkingIntervals
-from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
-from dpbench.samples import DenseSample, Sample
+from dpbench.privacy import ZCDP, ApproxDP, Budget, PureDP
+from dpbench.samples import DenseSample
 
 BUDGETS: list[Budget] = [
     PureDP(0.7),
@@ -65,74 +60,58 @@ def test_the_number_of_rounds_by_default() -> None:
         assert rounds == 2 + math.floor(math.log(1 + radius / sigma))
 
 
-def run(
-    sample: Sample, budget: Budget, monkeypatch: pytest.MonkeyPatch | None = None, **options: Any
-) -> tuple[Any, list[tuple[Budget, Floats, float, Floats]]]:
-    """An estimate, and what each round paid, averaged, stated and released."""
-    steps: list[tuple[Budget, Floats, float, Floats]] = []
-    real = Ledger.add_noise
-
-    def spy(self: Ledger, values: Floats, sensitivity: Any, **rest: Any) -> Floats:
-        released = real(self, values, sensitivity, **rest)
-        steps.append((self.budget, values, sensitivity, released))
-        return released
-
-    if monkeypatch is not None:
-        monkeypatch.setattr(Ledger, "add_noise", spy)
-    found = ShrinkingIntervals(**options).run(sample, Ledger(budget, np.random.default_rng(1)))
-    if monkeypatch is not None:
-        monkeypatch.undo()
-    return found, steps
-
-
 @pytest.mark.parametrize("budget", BUDGETS, ids=name)
 @pytest.mark.parametrize("n", [3, 60, 900])  # no round, some or all of them shrink the interval
-def test_rounds_against_a_loop(budget: Budget, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rounds_against_a_loop(steps: list[Step], budget: Budget, n: int) -> None:
     radius, sigma = 20.0, 1.5
     values = np.random.default_rng(2).normal(5.0, 30.0, (40, n))
-    found, steps = run(
-        DenseSample(values), budget, monkeypatch, radius=radius, rounds=3, sigma=sigma, beta=0.2
-    )
+    estimator = ShrinkingIntervals(radius=radius, rounds=3, sigma=sigma, beta=0.2)
+    found = run(estimator, values, budget, seed=1)
     widths = widths_by_hand(n, radius, 3, sigma, 0.2, budget)
     t = sigma * math.sqrt(2 * math.log(2 * n / 0.2))
     centre = np.zeros(40)
-    for j, (paid, means, sensitivity, released) in enumerate(steps):
+    for j, step in enumerate(steps):
         reach = widths[j] + t
-        for row, c, mean in zip(values, centre, means, strict=True):
+        for row, c, mean in zip(values, centre, step.values, strict=True):
             wanted = sum(min(max(x, c - reach), c + reach) for x in row) / n
             assert mean == pytest.approx(wanted, rel=1e-12, abs=1e-10)
-        assert sensitivity == pytest.approx(2 * reach / n, rel=1e-12)
-        assert paid.amounts == pytest.approx([a * round_shares(3)[j] for a in budget.amounts])
-        centre = released if widths[j + 1] < widths[j] else centre
+        assert step.sensitivity == pytest.approx(2 * reach / n, rel=1e-12)
+        assert step.budget.amounts == pytest.approx(
+            [a * round_shares(3)[j] for a in budget.amounts]
+        )
+        centre = step.released if widths[j + 1] < widths[j] else centre
     assert len(steps) == 3
     # Where no round shrinks the interval, the mean may be released outside of it.
     low, high = centre - widths[3], centre + widths[3]
-    wanted = [min(max(x, a), b) for x, a, b in zip(steps[-1][3], low, high, strict=True)]
+    wanted = [min(max(x, a), b) for x, a, b in zip(steps[-1].released, low, high, strict=True)]
     np.testing.assert_allclose(found.value, wanted, rtol=1e-12)
-    assert (n == 3) == (wanted != steps[-1][3].tolist())
-    assert np.all((found.interval[0] <= found.value) & (found.value <= found.interval[1]))
-    np.testing.assert_array_equal(found.before_noise, steps[-1][1])
+    assert (n == 3) == (wanted != steps[-1].released.tolist())
+    np.testing.assert_array_equal(found.before_noise, steps[-1].values)
+    assert found.interval is not None
     np.testing.assert_allclose(found.interval[0], centre - widths[3], rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(found.interval[1], centre + widths[3], rtol=1e-10, atol=1e-10)
 
 
-def test_report_changes_nothing_but_what_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_report_changes_nothing_but_what_is_reported(steps: list[Step]) -> None:
     sample = DenseSample(np.random.default_rng(3).normal(size=(6, 300)))
     options: dict[str, Any] = {"radius": 9.0, "rounds": 3, "sigma": 1.2, "beta": 0.05}
-    _, usual = run(sample, PureDP(1.0), monkeypatch, **options)
     widths = widths_by_hand(300, 9.0, 3, 1.2, 0.05, PureDP(1.0))
     assert widths == sorted(widths, reverse=True)
+    usual: list[Step] = []
     for report in (1, 2, 3, None):
-        found, steps = run(sample, PureDP(1.0), monkeypatch, **options, report=report)
-        assert sum(paid.amounts[0] for paid, *_ in steps) == pytest.approx(1.0, rel=1e-12)
+        steps.clear()
+        found = run(ShrinkingIntervals(**options, report=report), sample, PureDP(1.0))
+        usual = usual or list(steps)
+        assert sum(step.budget.amounts[0] for step in steps) == pytest.approx(1.0, rel=1e-12)
         for one, other in zip(steps, usual, strict=True):
-            np.testing.assert_array_equal(one[3], other[3])
-        _, mean, _, released = usual[(report or 3) - 1]
-        np.testing.assert_array_equal(found.value, released)
-        np.testing.assert_array_equal(found.before_noise, mean)
+            np.testing.assert_array_equal(one.released, other.released)
+        step = usual[(report or 3) - 1]
+        np.testing.assert_array_equal(found.value, step.released)
+        np.testing.assert_array_equal(found.before_noise, step.values)
+        assert found.interval is not None
         low, high = found.interval
         np.testing.assert_allclose(high - low, 2 * widths[report or 3], rtol=1e-12)
-        np.testing.assert_allclose(high + low, 2 * released, rtol=1e-12)
+        np.testing.assert_allclose(high + low, 2 * step.released, rtol=1e-12)
 
 
 @pytest.mark.parametrize("report", [0, 4])
@@ -148,7 +127,9 @@ def test_all_intervals_hold_the_mean(budget: Budget) -> None:
     sample = DenseSample(np.random.default_rng(4).normal(radius, 1.0, (trials, n)))
     missed = np.zeros(trials, dtype=bool)
     for report in (1, 2, 3):
-        found, _ = run(sample, budget, radius=radius, rounds=3, beta=beta, report=report)
+        estimator = ShrinkingIntervals(radius=radius, rounds=3, beta=beta, report=report)
+        found = run(estimator, sample, budget)
+        assert found.interval is not None
         low, high = found.interval
         missed |= (low > radius) | (high < radius)
     # Binomial test with false-alarm probability 1e-6.

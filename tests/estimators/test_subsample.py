@@ -9,21 +9,30 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 from scipy import integrate, stats
-from support import FALSE_ALARM, Floats, assert_frequencies, name, noise_law
+from support import (
+    FALSE_ALARM,
+    Floats,
+    assert_frequencies,
+    buckets_of,
+    middle,
+    name,
+    noise_law,
+    run,
+    spreads,
+)
 
 from dpbench.estimators import (
     ClippedMean,
     EmpiricalMean,
-    Estimate,
     Estimator,
     Median,
     MedianOfMeans,
     SubsampleAggregate,
     SubsampleTest,
 )
-from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
+from dpbench.privacy import ZCDP, ApproxDP, Budget, PureDP
 from dpbench.registry import ConfigError
-from dpbench.samples import CountedSample, DenseSample, Sample
+from dpbench.samples import CountedSample, DenseSample
 
 Vote = Literal["count", "exponential", "histogram"]
 VOTES: tuple[Vote, ...] = ("count", "exponential", "histogram")
@@ -37,31 +46,10 @@ each_budget = pytest.mark.parametrize("budget", BUDGETS, ids=name)
 each_vote = pytest.mark.parametrize("vote", VOTES)
 
 
-def run(estimator: Estimator, sample: Sample, budget: Budget, seed: int = 0) -> Estimate:
-    return estimator.run(sample, Ledger(budget, np.random.default_rng(seed)))
-
-
-def buckets_of(row: Floats, k: int) -> list[Floats]:
-    """k runs of records, the first n mod k of them with one more."""
-    sizes = [len(row) // k + (i < len(row) % k) for i in range(k)]
-    ends = np.cumsum(sizes)
-    return [row[end - size : end] for size, end in zip(sizes, ends, strict=True)]
-
-
 def spread(values: Floats) -> float:
     """What `spreads` is for one bucket."""
     ordered: list[float] = sorted(values.tolist())
     return ordered[-1] - ordered[0]
-
-
-def spreads(rows: Floats) -> Floats:
-    return np.asarray(rows.max(axis=1) - rows.min(axis=1))
-
-
-def middle(values: Floats) -> float:
-    """The middle value, or the mean of the middle two."""
-    ordered, n = sorted(values.tolist()), len(values)
-    return float((ordered[(n - 1) // 2] + ordered[n // 2]) / 2)
 
 
 def trimmed(values: Floats) -> float:
