@@ -90,7 +90,7 @@ def _kind(made: Any) -> str:
     if isinstance(made, Mapping):
         return str(made.get("kind") or made["_target_"])
     law = type(getattr(made, "distribution", made))  # of a family of one
-    return next(name for name, kind in law.kinds().items() if kind is law)
+    return next(str(name) for name, kind in law.kinds().items() if kind is law)
 
 
 def _budgets(rows: pd.DataFrame, words: Words) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
-from dpbench.console import amounts
+from dpbench.report.scoreboard import short_budget
 from dpbench.result import Result
 
 __all__ = ["claim_rows", "escaped", "scoreboard", "tabular"]
@@ -39,14 +38,23 @@ def claim_rows(result: Result, labels: Sequence[str]) -> list[list[str]]:
     """The claims of these labels, a row each; with the budget where it tells two apart."""
     chosen = result.claims[result.claims["claim"].isin(labels)]
     several = chosen.duplicated(["claim", "estimator", "distribution"], keep=False)
-    return [
-        _row(
-            row,
-            result.study.all_claims[row["claim"]].statement.at_most,
-            amounts(row) if more else [],
+    rows = []
+    for row, more in zip(chosen.to_dict("records"), several, strict=True):
+        at_most = result.study.all_claims[row["claim"]].statement.at_most
+        limit = r"\leq " if at_most else ""
+        known = bool(np.all(np.isfinite([row["measured"], row["low"], row["high"]])))
+        rows.append(
+            [
+                escaped(f"{row['claim']} {short_budget(row)}" if more else row["claim"]),
+                escaped(row["estimator"]),
+                escaped(row["distribution"]),
+                rf"${limit}{row['predicted']:.3f} \pm {row['tolerance']:g}$",
+                f"${_digits(row['measured'])}$" if known else "--",
+                rf"$[{_digits(row['low'])}, {_digits(row['high'])}]$" if known else "--",
+                row["verdict"],
+            ]
         )
-        for row, more in zip(chosen.to_dict("records"), several, strict=True)
-    ]
+    return rows
 
 
 def scoreboard(rows: Sequence[Sequence[str]]) -> str:
@@ -87,20 +95,6 @@ def tabular(columns: str, header: Sequence[str], rows: Sequence[Sequence[str]]) 
 
 def _line(cells: Sequence[str]) -> str:
     return " & ".join(cells) + r" \\"
-
-
-def _row(row: Mapping[Hashable, Any], at_most: bool, budget: Sequence[str]) -> list[str]:
-    limit = r"\leq " if at_most else ""
-    known = bool(np.all(np.isfinite([row["measured"], row["low"], row["high"]])))
-    return [
-        escaped(" ".join([row["claim"], *budget])),
-        escaped(row["estimator"]),
-        escaped(row["distribution"]),
-        rf"${limit}{row['predicted']:.3f} \pm {row['tolerance']:g}$",
-        f"${_digits(row['measured'])}$" if known else "--",
-        rf"$[{_digits(row['low'])}, {_digits(row['high'])}]$" if known else "--",
-        row["verdict"],
-    ]
 
 
 def _digits(value: float) -> str:

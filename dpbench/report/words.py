@@ -124,9 +124,8 @@ class Words:
             if one.name in self.names:
                 return self.names[one.name]
         notion = entries[0].value.notion
-        return f"{NOTIONS[notion]} {spaced(privacy.removeprefix(notion))}".replace(
-            "  ", " "
-        ).strip()
+        mechanism = spaced(privacy.removeprefix(notion)).strip()
+        return ", ".join(filter(None, [NOTIONS[notion], mechanism]))
 
     def budget(self, about: Mapping[Any, Any], columns: list[str] = BUDGET) -> str:
         """These columns of a row's budget; blank without privacy."""
