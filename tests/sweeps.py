@@ -57,7 +57,12 @@ class Made:
     def blocks(self, cell: Cell, error: Errors, *names: str) -> list[Block]:
         """One block of a cell, whose errors, parts and values of these names are all `error`."""
         rows = key_table(self.sweep, [cell]).to_dict("records")
-        given = [np.asarray(error(SimpleNamespace(**row)), dtype=float) for row in rows]
+        given = [
+            np.asarray(
+                error(SimpleNamespace(**{str(name): one for name, one in row.items()})), dtype=float
+            )
+            for row in rows
+        ]
         values = np.stack([np.broadcast_to(one, (cell.trials,)) for one in given])
         return [Block({name: values.copy() for name in (*ERRORS, *names)})]
 

@@ -77,6 +77,7 @@ def test_what_matches_nothing_is_refused(choice: Any, line: str) -> None:
 
 def test_a_selection_takes_a_word_for_a_list() -> None:
     assert from_mapping(Selection, {"families": "a*"}, "s").families == ["a*"]
+    wrong: Any
     for wrong in ([], {}, 3):
         with pytest.raises(ConfigError, match=r"^s\.budgets: "):
             from_mapping(Selection, {"budgets": wrong}, "s")

@@ -122,6 +122,7 @@ def test_an_estimator_that_a_pattern_matches_runs_where_it_can() -> None:
     for chosen in ({}, {"estimators": ["clip_*"]}):
         (cell,) = _cells(**vectors, parts=part(**chosen))
         assert [s.label for s in cell.settings] == ["clip_all", "clip_all", "clip_l2"]
+    named: Any
     for named in (["clip_all", "clip_l2"], {"clip_l2": {}, "clip_all": {}}):
         with pytest.raises(ConfigError) as caught:
             _cells(**vectors, parts=part(estimators=named))
