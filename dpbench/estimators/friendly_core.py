@@ -88,6 +88,9 @@ MEAN_STEP = 8.0
 CHUNK = 250_000
 # Records that place the origin of the distances.
 PROBE = 64
+# Records up to which all pairs of many trials are asked at once. Rounding may differ from that
+# of `cdist`, and n is public: neighbours are asked alike.
+FEW = 16
 
 
 def count_within(rows: ArrayLike, radius: float, counts: Floats | None = None) -> Floats:
@@ -113,13 +116,15 @@ def count_within(rows: ArrayLike, radius: float, counts: Floats | None = None) -
     if not 0 < radius < np.inf:
         raise ValueError(f"radius {radius} is not a finite number > 0")
     held = np.ones(data.shape[:2]) if counts is None else counts
-    step = max(1, CHUNK // data[0].size)
+    few = data.shape[1] <= FEW
+    step = max(1, CHUNK // (data[0].size * (data.shape[1] if few else 1)))
+    parts = [slice(start, start + step) for start in range(0, len(data), step)]
     with np.errstate(over="ignore"):
-        found = [
-            _count(data[start : start + step], radius, held[start : start + step])
-            for start in range(0, len(data), step)
-        ]
-    return np.concatenate(found)
+        if not few:
+            return np.concatenate([_count(data[some], radius, held[some]) for some in parts])
+        near = (_direct(data[some, :, None], data[some, None], radius) for some in parts)
+        found = [one @ held[some, :, None] for one, some in zip(near, parts, strict=True)]
+        return np.concatenate(found)[..., 0]
 
 
 def _count(rows: Floats, radius: float, held: Floats, peels: int = 3) -> Floats:
@@ -165,9 +170,14 @@ def _friends(one: Floats, other: Floats, radius: float) -> Bools:
     """Which rows of the one are friends of which of the other."""
     if 1e-140 < radius < 1e140:
         return np.asarray(cdist(one, other, "sqeuclidean") <= radius**2)
-    # Such squares vanish or overflow; a power of two scales differences without rounding.
+    return _direct(one[:, None], other, radius)  # such squares vanish or overflow
+
+
+def _direct(one: Floats, other: Floats, radius: float) -> Bools:
+    """Whether rows are friends; a power of two scales their difference without rounding."""
     unit = np.ldexp(1.0, max(int(np.frexp(radius)[1]), -1000))
-    return np.asarray(np.square((one[:, None] - other) / unit).sum(axis=2) <= (radius / unit) ** 2)
+    difference = (one - other) / unit
+    return np.asarray(np.square(difference).sum(axis=-1) <= (radius / unit) ** 2)
 
 
 def core_weights(friends: ArrayLike, n: float | None = None) -> Floats:
