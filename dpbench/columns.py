@@ -144,8 +144,9 @@ def expanded(
         If a list is empty.
     """
     chosen = next(filter(None, (kind.find(spec) for kind in kinds)), None)
-    takes = {f.name: str(f.type) for f in vars(chosen)["__dataclass_fields__"].values()} \
-        if chosen is not None else {}  # fmt: skip
+    # of a class that does not check its parameters there are none: it is refused when it is made
+    fields = vars(chosen).get("__dataclass_fields__", {}) if chosen is not None else {}
+    takes = {name: str(one.type) for name, one in fields.items()}
     specs, swept = [dict(spec)], []
     for key, values in spec.items():
         if not isinstance(values, list) or "list[" in takes.get(key, "list["):

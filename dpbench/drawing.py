@@ -22,6 +22,7 @@ from dpbench.runner.store import atomic
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
+    from matplotlib.transforms import Transform
 
 __all__ = [
     "BOUND",
@@ -127,8 +128,7 @@ def save(
     figure: Canvas, folder: Path, name: str, kinds: Iterable[str] = ("pdf", "svg", "png")
 ) -> list[Path]:
     """Write files whose bytes depend on what is drawn alone; inside `style`, as drawing is."""
-    layout = figure.get_layout_engine()
-    if layout is not None:  # lay out once, not once per format
+    if layout := figure.get_layout_engine():  # lay out once, not once per format
         layout.execute(figure)
         figure.set_layout_engine("none")
     undated: dict[str, dict[str, Any]] = {
@@ -267,15 +267,13 @@ def _insets(
     found: list[list[Axes]] = []
     top = 1.0
     for ratio in ratios:
-        places = [(width + across) * j for j in range(columns)]
+        top -= unit * ratio
         above = found[0] if share and found else [None] * columns
+        boxes = [((width + across) * j, top, width, unit * ratio) for j in range(columns)]
         found.append(
-            [
-                ax.inset_axes((left, top - unit * ratio, width, unit * ratio), sharex=other)
-                for left, other in zip(places, above, strict=True)
-            ]
+            [ax.inset_axes(box, sharex=one) for box, one in zip(boxes, above, strict=True)]
         )
-        top -= unit * ratio + between
+        top -= between
     for panel in itertools.chain(*found[:-1]) if share else ():
         panel.tick_params(labelbottom=False)
     return found
@@ -350,9 +348,8 @@ def legend(canvas: Canvas, on: Axes | None = None) -> None:
     known = sorted(entries, key=lambda label: (_is_theory(entries[label]), natural(label)))
     place: dict[str, Any] = {"loc": "outside lower center"}
     if on is not None:
-        lowest = min(box.y0 for ax in axes if (box := ax.get_tightbbox()))
-        bottom = on.transAxes.inverted().transform((0, lowest))[1]
-        place = {"loc": "upper center", "bbox_to_anchor": (0.5, bottom)}
+        place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0)}
+        place["bbox_transform"] = on.transAxes + _below(on, axes)
     owner, columns = canvas if on is None else on, 1
     for columns in range(len(known), 0, -1):
         shown = owner.legend(
@@ -366,6 +363,15 @@ def legend(canvas: Canvas, on: Axes | None = None) -> None:
         more = max(0, -(-len(known) // columns) - 2)
         canvas.set_figheight(canvas.get_figheight() + LEGEND_ROW * more)
     _tidy(axes)
+
+
+def _below(on: Axes, axes: Iterable[Axes]) -> Transform:
+    """From the bottom of a caller's axes to below the labels of the panels in its place."""
+    from matplotlib.transforms import ScaledTranslation
+
+    lowest = min(box.y0 for ax in axes if (box := ax.get_tightbbox()))
+    inches = (lowest - on.bbox.y0) / on.figure.dpi
+    return ScaledTranslation(0, inches, on.figure.dpi_scale_trans)
 
 
 def _tidy(axes: Sequence[Axes]) -> None:

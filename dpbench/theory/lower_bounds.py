@@ -1,7 +1,7 @@
-"""Exact lower bounds for one dimension: what no private estimator can beat.
+"""An exact lower bound for one dimension: what no private estimator can beat.
 
-Both bounds test two-point laws (KSU20, Claim 3.9) against each other. A test phi of
-datasets is (epsilon, delta)-DP if, for all neighbours D and D',
+It tests two-point laws (KSU20, Claim 3.9) against each other. A test phi of datasets is
+(epsilon, delta)-DP if, for all neighbours D and D',
 
     phi(D) <= g(phi(D')),  g(x) = min(e^epsilon x + delta, 1 - e^-epsilon (1 - delta - x), 1).
 
@@ -10,29 +10,23 @@ probability above 1 - beta under both laws, would be a test of size below beta a
 power above 1 - beta. Where no private test has those, every estimator errs by half
 that distance with probability at least beta under one of the two laws.
 
-*One sign.* The point mass at 0 against {0 w.p. 1-p, tau w.p. p}. The test depends on
-the number S of nonzero records, phi(0) = beta, and phi(s) = g(phi(s-1)) is the most
-powerful. The means are p tau apart.
-
-*Two signs.* {0 w.p. 1-p, tau w.p. p} against its mirror image, whose means are 2 p tau
-apart. Given S = s, datasets with s pluses and with s minuses are joined by a path of s
-replacements, so phi(s pluses) <= g^s(phi(s minuses)) with g^s the s-fold composition.
-S has the same law under both. Maximise E g^s(x_S) - E x_S over x: g^s is concave, and
-its graph is symmetric under (x, y) -> (1-y, 1-x), so the maximum at each s is at the
-point x_s = 1 - g^s(x_s), and no test has size beta and power 1 - beta while
+The laws are {0 w.p. 1-p, tau w.p. p} and its mirror image, whose means are 2 p tau apart.
+S of the n records are not 0. Given S = s, datasets with s pluses and with s minuses are
+joined by a path of s replacements, so phi(s pluses) <= g^s(phi(s minuses)) with g^s the
+s-fold composition. S has the same law under both. Maximise E g^s(x_S) - E x_S over x: g^s
+is concave, and its graph is symmetric under (x, y) -> (1-y, 1-x), so the maximum at each s
+is at the point x_s = 1 - g^s(x_s), and no test has size beta and power 1 - beta while
 E x_S > beta. Solving the recursion backwards from the middle, with
 D = delta/(e^epsilon - 1):
 
     s even: x_s = ((1/2 + D) e^(-epsilon s/2) - D)_+
     s odd:  x_s = (((1 - delta)/(1 + e^epsilon) + D) e^(-epsilon (s-1)/2) - D)_+
-
-For small epsilon p* is the same for both, so the second bound is twice the first.
 """
 
 from __future__ import annotations
 
 from functools import cache
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -41,9 +35,7 @@ from dpbench.distributions import TwoPoint
 from dpbench.privacy import ZCDP, ApproxDP, Budget, PureDP
 from dpbench.samples.hypergeometric import log_binomial_pmf
 
-__all__ = ["BETA", "LowerBound", "miss_one_sign", "miss_two_signs", "two_point_lower_bound"]
-
-Signs = Literal[1, 2]
+__all__ = ["BETA", "LowerBound", "miss_two_signs", "two_point_lower_bound"]
 
 # Errors are compared with bounds at their 1 - BETA quantile: the q90 of a summary.
 BETA = 0.1
@@ -64,22 +56,6 @@ class LowerBound(NamedTuple):
     p_star: float
 
 
-def miss_one_sign(s: Floats, epsilon: float, delta: float, beta: float) -> Floats:
-    """1 - phi(s) of the most powerful private test of size `beta` with one sign.
-
-    The recursion phi(s) = g(phi(s-1)) follows its first branch up to the point
-    v = (1 - delta)/(1 + e^epsilon) where the branches meet, then the second; both are
-    geometric.
-    """
-    offset = delta / np.expm1(epsilon)
-    meet = (1 - delta) / (1 + np.exp(epsilon))
-    steps = np.log((meet + offset) / (beta + offset)) / epsilon
-    turn = max(0.0, np.floor(steps) + 1)
-    rise = (beta + offset) * np.exp(epsilon * np.minimum(s, turn)) - offset
-    fall = (1 - rise + offset) * np.exp(-epsilon * np.maximum(s - turn, 0)) - offset
-    return np.asarray(np.maximum(np.where(s <= turn, 1 - rise, fall), 0.0))
-
-
 def miss_two_signs(s: Floats, epsilon: float, delta: float) -> Floats:
     """x_s: both error probabilities of the best private test at s signed records."""
     offset = delta / np.expm1(epsilon)
@@ -88,9 +64,7 @@ def miss_two_signs(s: Floats, epsilon: float, delta: float) -> Floats:
     return np.asarray(np.maximum((start + offset) * np.exp(-epsilon * (s - odd) / 2) - offset, 0.0))
 
 
-def _expected_miss(
-    p: float, n: int, epsilon: float, delta: float, beta: float, signs: Signs
-) -> float:
+def _expected_miss(p: float, n: int, epsilon: float, delta: float) -> float:
     """The mean of the miss over S ~ Binomial(n, p).
 
     The sum runs over 9 standard deviations and 40 counts around the mean; what it
@@ -100,20 +74,17 @@ def _expected_miss(
     s = np.arange(max(0, np.floor(n * p - reach)), min(n, np.ceil(n * p + reach)) + 1)
     weights = np.exp(log_binomial_pmf(s, n, p))
     with np.errstate(over="ignore"):  # an infinite e^epsilon is as good as a large one
-        if signs == 1:
-            miss = miss_one_sign(s, epsilon, delta, beta)
-        else:
-            miss = miss_two_signs(s, epsilon, delta)
+        miss = miss_two_signs(s, epsilon, delta)
     return float(weights @ miss / weights.sum())
 
 
 @cache
-def _p_star(n: int, epsilon: float, delta: float, beta: float, signs: Signs) -> float:
+def _p_star(n: int, epsilon: float, delta: float, beta: float) -> float:
     """Solve E miss(S) = beta for p; at most 1/2."""
     from scipy.optimize import brentq  # a slow import
 
     def excess(log_p: float) -> float:
-        return _expected_miss(np.exp(log_p), n, epsilon, delta, beta, signs) - beta
+        return _expected_miss(np.exp(log_p), n, epsilon, delta) - beta
 
     # The miss falls as p grows. Double p from where S is nearly always 0: the sums are
     # short there, and never longer than about the answer's own.
@@ -125,9 +96,7 @@ def _p_star(n: int, epsilon: float, delta: float, beta: float, signs: Signs) -> 
     return float(np.exp(brentq(excess, low, high, xtol=1e-13, rtol=1e-13)))
 
 
-def two_point_lower_bound(
-    n: int, k: float, budget: Budget, *, beta: float = BETA, signs: Signs = 2
-) -> LowerBound:
+def two_point_lower_bound(n: int, k: float, budget: Budget, *, beta: float = BETA) -> LowerBound:
     """The largest error that every private estimator makes on some two-point law.
 
     Parameters
@@ -141,8 +110,6 @@ def two_point_lower_bound(
         that it implies. Otherwise no bound is known.
     beta : float in (0, 1/2)
         Failure probability.
-    signs : {1, 2}
-        Which pair of laws; see the module's text.
 
     Returns
     -------
@@ -150,10 +117,10 @@ def two_point_lower_bound(
     """
     if isinstance(budget, ZCDP):
         options = (budget.to_approx(delta) for delta in 10.0 ** -np.arange(1, 8))
-        bounds = (two_point_lower_bound(n, k, b, beta=beta, signs=signs) for b in options)
+        bounds = (two_point_lower_bound(n, k, b, beta=beta) for b in options)
         return max(bounds, key=lambda bound: bound.alpha)
     if not isinstance(budget, PureDP | ApproxDP):
         return LowerBound(float("nan"), float("nan"))
     delta = budget.delta if isinstance(budget, ApproxDP) else 0.0
-    p = _p_star(n, budget.epsilon, delta, beta, signs)
-    return LowerBound(p * TwoPoint(p=p, k=k).tau * signs / 2, p)
+    p = _p_star(n, budget.epsilon, delta, beta)
+    return LowerBound(p * TwoPoint(p=p, k=k).tau, p)

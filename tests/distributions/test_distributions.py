@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import integrate, stats
+from support import BIG, assert_follows, assert_frequencies, assert_standard
 
 from dpbench.distributions import (
     Bernoulli,
@@ -22,9 +23,6 @@ from dpbench.distributions import (
     TwoPoint,
 )
 from dpbench.samples import CountedSample, DenseSample
-
-BIG = 10**12
-FALSE_ALARM = 1e-6
 
 
 @dataclass(frozen=True)
@@ -108,7 +106,7 @@ def test_mean_against_quadrature(oracle: Oracle) -> None:
 
 
 @each
-@pytest.mark.parametrize("k", [2, 2.2, 2.5, 3, 3.3, 4])
+@pytest.mark.parametrize("k", [2, 2.5, 4])
 def test_moments_against_quadrature(oracle: Oracle, k: float) -> None:
     found = oracle.law.moment(k)
     tail = getattr(oracle.law, "tail_index", INF)
@@ -126,16 +124,15 @@ def test_moments_against_quadrature(oracle: Oracle, k: float) -> None:
 
 @each
 def test_samples_follow_the_cdf(oracle: Oracle) -> None:
-    # Kolmogorov-Smirnov tests with false-alarm probability 1e-6 each.
     for rng in (np.random.default_rng(1), np.random.Generator(np.random.SFC64(2))):
         sample = oracle.law.sample(rng, 4, 25_000)
         assert isinstance(sample, DenseSample)
         assert (sample.trials, sample.n, sample.d) == (4, 25_000, oracle.law.d)
-        assert stats.kstest(sample.values.ravel(), oracle.cdf).pvalue > FALSE_ALARM
+        assert_follows(sample.values, oracle)
 
 
-@pytest.mark.parametrize("p", [0.0, 1e-9, 0.3, 0.5, 0.9, 1.0])
-@pytest.mark.parametrize("k", [2, 2.5, 3.7, 6])
+@pytest.mark.parametrize("p", [0.0, 1e-9, 0.3, 1.0])
+@pytest.mark.parametrize("k", [2, 3.7])
 def test_bernoulli_moments(p: float, k: float) -> None:
     law = Bernoulli(p=p)
     assert law.mean == p
@@ -143,9 +140,8 @@ def test_bernoulli_moments(p: float, k: float) -> None:
     assert law.variance == pytest.approx(p * (1 - p), rel=1e-13, abs=0)
 
 
-@pytest.mark.parametrize("p", [1e-12, 1e-4, 0.3, 0.5, 0.97])
-@pytest.mark.parametrize("k", [2, 2.5, 4, 6])
-@pytest.mark.parametrize("sign", [-1, 1])
+@pytest.mark.parametrize("p", [1e-12, 0.3, 0.97])
+@pytest.mark.parametrize(("k", "sign"), [(2, 1), (2.5, -1), (6, 1)])
 def test_two_point_moments(p: float, k: float, sign: Any) -> None:
     law = TwoPoint(p=p, k=k, sign=sign, location=0.25)
     tau = law.tau
@@ -177,7 +173,7 @@ def test_the_rare_point_lies_on_the_side_of_the_sign(sign: Any) -> None:
 
 
 @pytest.mark.parametrize("make", UNIT)
-@pytest.mark.parametrize("k", [2.0, 2.5, 3.0, 6.0])
+@pytest.mark.parametrize("k", [2.0, 3.0, 6.0])
 def test_the_moment_asked_for_is_one(make: Callable[[float], Distribution], k: float) -> None:
     assert make(k).moment(k) == pytest.approx(1.0, rel=1e-12, abs=0)
 
@@ -209,11 +205,6 @@ def test_moments_of_light_tails_tend_to_their_limits() -> None:
     assert Pareto(tail_index=1e4).variance * 1e8 == pytest.approx(1.0, rel=1e-3, abs=0)
 
 
-def test_a_pareto_tail_beyond_its_closed_form_is_refused() -> None:
-    with pytest.raises(ValueError, match="less than or equal to 10000"):
-        Pareto(tail_index=1e6)
-
-
 @pytest.mark.parametrize(("gap", "spread"), [(100.0, 1.0), (1e4, 1e-3), (-30.0, 5.0)])
 def test_the_target_of_contaminated_data_is_the_clean_mean(gap: float, spread: float) -> None:
     law = ContaminatedGaussian(eta=0.1, gap=gap, spread=spread, location=2.0, scale=3.0)
@@ -223,72 +214,42 @@ def test_the_target_of_contaminated_data_is_the_clean_mean(gap: float, spread: f
     assert law.variance == pytest.approx(wanted, rel=1e-12, abs=0)
 
 
-def test_the_target_of_other_laws_is_the_mean() -> None:
-    for law in (Bernoulli(p=0.3), TwoPoint(p=0.1, k=2), Pareto(tail_index=3.0, location=2.0)):
-        assert law.target == law.mean
-
-
 def test_counts_are_binomial() -> None:
     for law, p in ((Bernoulli(p=0.03), 0.03), (TwoPoint(p=0.03, k=2), 0.03)):
         sample = law.sample(np.random.default_rng(3), 50_000, 40)
         assert isinstance(sample, CountedSample)
         assert np.all(sample.counts.sum(axis=1) == 40)
         found = np.bincount(sample.counts[:, 1], minlength=41)
-        wanted = 50_000 * stats.binom.pmf(np.arange(41), 40, p)
-        cells = np.append(found[wanted >= 25], found[wanted < 25].sum())
-        expected = np.append(wanted[wanted >= 25], wanted[wanted < 25].sum())
-        # Chi-square test with false-alarm probability 1e-6.
-        statistic = ((cells - expected) ** 2 / expected).sum()
-        assert statistic <= stats.chi2.isf(FALSE_ALARM, len(cells) - 1)
+        assert_frequencies(found, stats.binom.pmf(np.arange(41), 40, p))
 
 
 @pytest.mark.parametrize("law", [Bernoulli(p=0.3), TwoPoint(p=0.3, k=2), Bernoulli(p=1e-5)])
 def test_counted_laws_at_large_n(law: Distribution) -> None:
-    trials = 20_000
+    trials = 5000
     sample = law.sample(np.random.default_rng(9), trials, BIG)
     assert isinstance(sample, CountedSample)
     assert np.all(sample.counts.sum(axis=1) == BIG)
-    z = (sample.mean() - law.mean) / math.sqrt(law.variance / BIG)
-    # z-tests of mean and mean square, each with false-alarm probability 1e-6.
-    limit = stats.norm.isf(FALSE_ALARM / 2)
-    assert abs(z.mean()) <= limit / math.sqrt(trials)
-    assert abs((z**2).mean() - 1) <= limit * math.sqrt(2.001 / trials)
-
-
-def test_rare_points_at_large_n_are_poisson() -> None:
-    sample = TwoPoint(p=3 / BIG, k=2).sample(np.random.default_rng(4), 100_000, BIG)
-    found = np.bincount(sample.counts[:, 1], minlength=12)
-    wanted = 100_000 * stats.poisson.pmf(np.arange(11), 3.0)
-    cells = np.append(found[:11], found[11:].sum())
-    expected = np.append(wanted, 100_000 * stats.poisson.sf(10, 3.0))
-    # Chi-square test with false-alarm probability 1e-6.
-    assert ((cells - expected) ** 2 / expected).sum() <= stats.chi2.isf(FALSE_ALARM, 11)
+    assert_standard((sample.mean() - law.mean) / math.sqrt(law.variance / BIG))
 
 
 @pytest.mark.parametrize(
     ("law", "parameters"),
     [
         (Gaussian, {"scale": 0.0}),
-        (Gaussian, {"scale": -1.0}),
-        (Gaussian, {"location": INF}),
         (Gaussian, {"location": math.nan}),
         (Gaussian, {"scale": 2.0, "unit_moment": 2.0}),
         (Gaussian, {"unit_moment": 1.5}),
         (Gaussian, {"sigma": 1.0}),
-        (StudentT, {}),
         (StudentT, {"tail_index": 1.0}),
         (StudentT, {"tail_index": 3.0, "unit_moment": 3.0}),
-        (Pareto, {"tail_index": 0.9}),
         (Pareto, {"tail_index": 2.0, "unit_moment": 2.0}),
+        (Pareto, {"tail_index": 1e6}),  # beyond its closed form
         (ContaminatedGaussian, {"eta": 1.1, "gap": 3.0}),
-        (ContaminatedGaussian, {"eta": -0.1, "gap": 3.0}),
         (ContaminatedGaussian, {"eta": 0.1, "gap": 3.0, "spread": 0.0}),
         (Bernoulli, {"p": 1.01}),
-        (Bernoulli, {"p": -0.01}),
         (TwoPoint, {"p": 1.0, "k": 2.0}),
         (TwoPoint, {"p": 0.5, "k": 1.9}),
         (TwoPoint, {"p": 0.5, "k": 2.0, "sign": 0}),
-        (TwoPoint, {"p": 0.5}),
     ],
 )
 def test_invalid_parameters_are_refused(law: Any, parameters: dict[str, Any]) -> None:
@@ -299,8 +260,8 @@ def test_invalid_parameters_are_refused(law: Any, parameters: dict[str, Any]) ->
 # Gaussians, standard deviations apart and wider or narrower: far, near, and nearly the same.
 PAIRS = [
     (delta, ratio)
-    for delta in (0.0, 1e-6, 1e-3, 0.3, -1.0, 2.5, -6.0, 30.0)
-    for ratio in (1.0, 1 + 1e-12, 1 - 1e-9, 1 + 1e-6, 1.01, 0.5, 0.02, 3.0, 80.0)
+    for delta in (0.0, 1e-3, -1.0, 2.5, 30.0)
+    for ratio in (1.0, 1 + 1e-12, 1 - 1e-9, 1.01, 0.02, 3.0)
 ]
 
 
@@ -347,13 +308,3 @@ def test_distances_beyond_the_range_of_squares() -> None:
     for mean, sd in ((1e200, 1.0), (0.0, 1e-200), (0.0, 0.0), (1.0, 0.0)):
         with np.errstate(all="ignore"):
             assert law.distance_to_gaussian(np.array([mean]), np.array([sd])).tolist() == [1.0]
-
-
-def test_distances_of_other_laws_are_not_known() -> None:
-    for law in (StudentT(tail_index=5.0), Pareto(tail_index=3.0), Bernoulli(p=0.5)):
-        assert law.distance_to_gaussian(np.zeros(2), np.ones(2)) is None
-
-
-def test_laws_do_not_change() -> None:
-    with pytest.raises(AttributeError):
-        Gaussian().scale = 2.0  # type: ignore[misc]

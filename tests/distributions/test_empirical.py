@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
 from scipy import stats
+from support import BIG, FALSE_ALARM, assert_frequencies
 
 import dpbench
 from dpbench.distributions import Distribution, Empirical
@@ -28,8 +28,6 @@ from dpbench.distributions.empirical import MOST_ATOMS
 from dpbench.registry import ConfigError
 from dpbench.samples import CountedSample, DenseSample
 
-BIG = 10**12
-FALSE_ALARM = 1e-6
 WHERE = "sweep.families.x"
 SKEWED = [3.5, -1.0, 3.5, 0.1, 7.0, 3.5, 0.1, 1000.25]
 DATA = Path(dpbench.__file__).parent / "data"
@@ -79,7 +77,7 @@ POPULATIONS = {
 
 
 @pytest.mark.parametrize("name", POPULATIONS)
-@pytest.mark.parametrize("k", [2, 2.5, 3, 4, 6])
+@pytest.mark.parametrize("k", [2, 2.5, 6])
 def test_mean_and_moments_against_a_naive_loop(name: str, k: float) -> None:
     values = POPULATIONS[name]
     found = law(values)
@@ -109,13 +107,7 @@ def test_counted_records_follow_the_population() -> None:
     assert (sample.trials, sample.n) == (trials, n)
     tables, found = np.unique(sample.counts, axis=0, return_counts=True)
     pmf = np.asarray(stats.multinomial(n, [1 / 6, 1 / 2, 1 / 3]).pmf(tables))
-    wanted = trials * pmf
-    large = wanted >= 25
-    cells = np.append(found[large], trials - found[large].sum())
-    expected = np.append(wanted[large], trials - wanted[large].sum())
-    # Chi-square test of the joint counts, with false-alarm probability 1e-6.
-    statistic = ((cells - expected) ** 2 / expected).sum()
-    assert statistic <= stats.chi2.isf(FALSE_ALARM, len(cells) - 1)
+    assert_frequencies([*found, 0], [*pmf, 1 - pmf.sum()])  # none of the tables not seen
 
 
 def test_dense_records_follow_the_population() -> None:
@@ -125,12 +117,9 @@ def test_dense_records_follow_the_population() -> None:
     sample = found.sample(np.random.default_rng(4), trials, n)
     assert isinstance(sample, DenseSample)
     assert (sample.trials, sample.n) == (trials, n)
-    expected = np.bincount(values) * (trials * n / len(values))
     cells = np.bincount(sample.values.astype(int).ravel(), minlength=400)
-    # Chi-square test of the values, with false-alarm probability 1e-6.
-    limit = stats.chi2.isf(FALSE_ALARM, 399)
-    assert ((cells - expected) ** 2 / expected).sum() <= limit
-    # z-test of the trials' independence, by the variance of their means, likewise.
+    assert_frequencies(cells, np.bincount(values) / len(values))
+    # Test of the trials' independence, by the variance of their means, likewise.
     z = (sample.mean() - found.mean) / math.sqrt(found.variance / n)
     assert stats.chi2.sf((z**2).sum(), trials) > FALSE_ALARM
     assert stats.chi2.cdf((z**2).sum(), trials) > FALSE_ALARM
@@ -155,7 +144,7 @@ def test_counts_at_large_n() -> None:
         assert stats.chi2.cdf((each**2).sum(), trials) > FALSE_ALARM / (4 * (MOST_ATOMS + 1))
 
 
-@pytest.mark.parametrize("values", [[0.1], [0.1] * 3, [-2.7] * 49])
+@pytest.mark.parametrize("values", [[0.1], [-2.7] * 49])
 def test_a_population_of_one_value(values: list[float]) -> None:
     found = law(values)
     assert (found.mean, found.variance, found.moment(3.5)) == (values[0], 0.0, 0.0)
@@ -264,15 +253,6 @@ def test_the_heights_that_come_with_the_package() -> None:
     assert f"`{digest}`" in (DATA / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_configuration_of_the_heights() -> None:
-    path = Path(__file__).parents[2] / "conf" / "distribution" / "galton_heights.yaml"
-    found = Distribution.build(yaml.safe_load(path.read_text(encoding="utf-8")), WHERE)
-    assert isinstance(found, Empirical)
-    assert not found.counted  # 67 distinct heights
-    assert found.mean == pytest.approx(2.54 * 66.745931, abs=5e-6)
-    assert math.sqrt(found.variance) == pytest.approx(2.54 * 3.579251, rel=1e-3)
-
-
 def _raw(text: str | bytes, path: str = "p.csv") -> None:
     Path(path).write_bytes(text if isinstance(text, bytes) else text.encode())
 
@@ -290,7 +270,6 @@ BAD_FILES: dict[str, tuple[str, Callable[[], object], str]] = {
     "zero bytes": ("p.csv", lambda: _raw(""), "cannot be read: No columns to parse from file"),
     "not text": ("p.csv", lambda: _raw(b"\x89PNG\r\n\x1a\n\xff\xfe"), "cannot be read: 'utf-8' "),
     "open quote": ("p.csv", lambda: _raw('x\n"1\n2\n'), "cannot be read: Error tokenizing data."),
-    "long row": ("p.csv", lambda: _raw("x,y\n1,2\n1,2,3\n"), "cannot be read: Error tokenizing"),
     "long rows": ("p.csv", lambda: _raw("x,y\n1,2,3\n4,5,6\n"), "cannot be read: Length of header"),
     "no gzip": ("p.csv.gz", lambda: _raw("x\n1\n", "p.csv.gz"), "cannot be read: Not a gzipped"),
     "cut gzip": (
@@ -298,16 +277,8 @@ BAD_FILES: dict[str, tuple[str, Callable[[], object], str]] = {
         lambda: _raw(gzip.compress(b"x\n" + b"1\n" * 999)[:-12], "p.csv.gz"),
         "cannot be read: Compressed file ended",
     ),
-    "bent gzip": (
-        "p.csv.gz",
-        lambda: _raw(gzip.compress(b"x\n1\n")[:10] + b"\xff" * 30, "p.csv.gz"),
-        "cannot be read: Error -3",
-    ),
     "no parquet": ("p.parquet", lambda: _raw("x\n1\n", "p.parquet"), "cannot be read: "),
-    "empty parquet": ("p.parquet", lambda: _raw("", "p.parquet"), "cannot be read: "),
     "null byte": ("p\0.csv", lambda: None, "no such file in the working folder"),
-    "long name": (f"{'p' * 5000}.csv", lambda: None, "no such file in the working folder"),
-    "below a file": ("p.csv/q.csv", lambda: _raw("x\n1\n"), "no such file in the working folder"),
 }
 
 
@@ -344,62 +315,28 @@ BAD_COLUMNS: dict[str, tuple[Callable[[], object], str]] = {
         lambda: _raw('x\n"a\nb"\n'),
         r"1 of 1 values are no numbers, such as 'a\nb',",
     ),
-    "thousands": (
-        lambda: _raw('x\n"1,000"\n2\n'),
-        "1 of 2 values are no numbers, such as '1,000',",
-    ),
-    "text and missing": (
-        lambda: _raw("x,y\n1,1\n,1\ntall,1\n"),
-        "1 of 3 values are no numbers, such as 'tall',",
-    ),
     "missing": (lambda: _raw("x,y\n1,1\n,1\nNA,1\nnan,1\n"), "3 of 4 values are missing"),
-    "spaced nan": (lambda: _raw("y,x\n1, nan\n1, 2\n"), "1 of 2 values are missing"),
-    "all missing": (lambda: _raw("x,y\n,1\n,1\n"), "2 of 2 values are missing"),
-    "short row": (lambda: _raw("y,x\n1,1\n1\n"), "1 of 2 values are missing"),
     "blank line": (lambda: _raw("x\n1\n\n2\n"), "1 of 3 values are missing"),
     "infinite": (lambda: _raw("x\n1\ninf\n-inf\n1e999\n"), "3 of 4 values are infinite"),
     "no rows": (lambda: _raw("x,y\n"), "no records"),
     "truth": (lambda: _raw("x\nTrue\nFalse\n"), "2 of 2 values are no numbers, such as 'True',"),
     "overflow": (lambda: _raw("x\n1e200\n-1e200\n"), "the variance of its values overflows"),
-    "span overflow": (lambda: _raw("x\n1.7e308\n-1.7e308\n"), "the variance of its values overf"),
-    "parquet text": (
-        lambda: _parquet(["1", "2"]),
-        "2 of 2 values are no numbers, such as '1',",
-    ),
     "parquet truth": (
         lambda: _parquet([True, False, False]),
         "3 of 3 values are no numbers, such as True,",
-    ),
-    "parquet truth, missing": (
-        lambda: _parquet([True, None]),
-        "1 of 2 values are no numbers, such as True,",
     ),
     "parquet dates": (
         lambda: _parquet(pd.to_datetime(["2020-01-01"])),
         "1 of 1 values are no numbers, such as Timestamp(",
     ),
-    "parquet times": (
-        lambda: _parquet(pd.to_timedelta([1, 2], unit="s")),
-        "2 of 2 values are no numbers, such as Timedelta(",
-    ),
-    "parquet lists": (lambda: _parquet([[1.0], [2.0]]), "2 of 2 values are no numbers, such as"),
-    "parquet text categories": (
-        lambda: _parquet(pd.Series(["a", "b"], dtype="category")),
-        "2 of 2 values are no numbers, such as 'a',",
-    ),
     "parquet missing": (
         lambda: _parquet(pd.array([1, None, 3], dtype="Int64")),
-        "1 of 3 values are missing",
-    ),
-    "parquet missing category": (
-        lambda: _parquet(pd.Series([1.5, None, 3.0], dtype="category")),
         "1 of 3 values are missing",
     ),
     "parquet missing decimal": (
         lambda: _parquet([Decimal(1), None, None]),
         "2 of 3 values are missing",
     ),
-    "parquet all missing": (lambda: _parquet([None, None]), "2 of 2 values are missing"),
     "parquet infinite": (lambda: _parquet([1.0, math.inf]), "1 of 2 values are infinite"),
     "parquet no rows": (lambda: _parquet(np.zeros(0)), "no records"),
 }

@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy import special, stats
+from support import BIG, FALSE_ALARM, Floats, assert_follows, assert_frequencies, rng
 
 from dpbench.distributions import (
     ContaminatedGaussian,
@@ -27,19 +27,11 @@ from dpbench.distributions import (
     SignedTwoPoint,
     StudentT,
 )
-from dpbench.distributions.sparse import MOST_WORDS, code_word
+from dpbench.distributions.sparse import code_word
 from dpbench.registry import ConfigError
 from dpbench.samples import DenseSample, SparseSample
 
-Floats = NDArray[np.float64]
-
-FALSE_ALARM = 1e-6
-BIG = 10**12
 MATRIX = [[2.0, 0.5, -0.25], [0.5, 1.0, 0.125], [-0.25, 0.125, 4.0]]
-
-
-def rng(seed: int = 0) -> np.random.Generator:
-    return np.random.default_rng(seed)
 
 
 def unit_vectors(d: int, many: int, seed: int = 0) -> list[Floats]:
@@ -54,22 +46,6 @@ def records(law: Distribution, trials: int, n: int, seed: int) -> Floats:
     assert isinstance(sample, DenseSample)
     assert (sample.trials, sample.n, sample.d) == (trials, n, law.d)
     return sample.values.reshape(-1, law.d)
-
-
-def assert_follows(x: Floats, law: Any) -> None:
-    """Kolmogorov-Smirnov test with false-alarm probability 1e-6."""
-    assert stats.kstest(x, law.cdf if hasattr(law, "cdf") else law).pvalue > FALSE_ALARM
-
-
-def assert_frequencies(found: Sequence[float], wanted: Sequence[float]) -> None:
-    """Chi-square test with false-alarm probability 1e-6; rare cells are joined."""
-    cells = [(f, w) for f, w in zip(found, wanted, strict=True) if w >= 25]
-    rest = [(f, w) for f, w in zip(found, wanted, strict=True) if w < 25]
-    if sum(w for _, w in rest) >= 10:
-        cells.append((sum(f for f, _ in rest), sum(w for _, w in rest)))
-    assert len(cells) >= 2
-    statistic = sum((f - w) ** 2 / w for f, w in cells)
-    assert statistic <= stats.chi2.isf(FALSE_ALARM, len(cells) - 1)
 
 
 LAWS: list[Distribution] = [
@@ -107,8 +83,8 @@ def test_what_is_held() -> None:
     assert SignedTwoPoint(d=6, p=0.001, k=2).held(1000) == pytest.approx(12)
 
 
-@pytest.mark.parametrize("d", [1, 2, 7, 100])
-@pytest.mark.parametrize("norm", [0.0, 3.0, 1e100])
+@pytest.mark.parametrize("d", [1, 7])
+@pytest.mark.parametrize("norm", [0.0, 1e100])
 def test_the_mean_lies_along_the_diagonal(d: int, norm: float) -> None:
     for law in (
         MultivariateGaussian(d=d, norm=norm),
@@ -144,9 +120,8 @@ def cosines(d: int) -> Floats:
     return np.array([np.array(row) / np.linalg.norm(row) for row in rows])
 
 
-@pytest.mark.parametrize("d", [1, 2, 3, 8, 50])
-@pytest.mark.parametrize("condition", [1.0, 4.0, 1e6])
-@pytest.mark.parametrize("scale", [1.0, 0.3])
+@pytest.mark.parametrize("d", [1, 3, 50])
+@pytest.mark.parametrize(("condition", "scale"), [(1.0, 0.3), (4.0, 1.0), (1e6, 0.3)])
 def test_the_covariance_of_a_condition(d: int, condition: float, scale: float) -> None:
     law = MultivariateGaussian(d=d, condition=condition, scale=scale)
     variances = [condition ** -(j / max(1, d - 1)) for j in range(d)]
@@ -196,8 +171,10 @@ def absolute_t(nu: float, k: float) -> float:
     return float(nu ** (k / 2) * gammas / math.sqrt(math.pi))
 
 
-@pytest.mark.parametrize("d", [1, 2, 4])
-@pytest.mark.parametrize(("nu", "unit"), [(2.5, None), (6.0, None), (4.3, 3.0), (5.0, 2.0)])
+# At nu = 1.1 one chi-square of eleven is below 0.02: an error there shows.
+@pytest.mark.parametrize(
+    ("d", "nu", "unit"), [(1, 1.1, None), (4, 1.1, None), (2, 6.0, None), (4, 4.3, 3.0)]
+)
 def test_student_samples(d: int, nu: float, unit: float | None) -> None:
     law = MultivariateStudentT(d=d, norm=2.0, tail_index=nu, unit_moment=unit)
     scale = 1.0 if unit is None else absolute_t(nu, unit) ** (-1 / unit)
@@ -232,23 +209,6 @@ def test_a_moment_that_student_vectors_lack_is_refused() -> None:
 # Products.
 
 
-@pytest.mark.parametrize("k", [2.0, 2.1, 2.5, 3.0, 3.3, 3.9, 4.0])
-def test_the_inequality_behind_products(k: float) -> None:
-    """With a = 1, as both sides are homogeneous, and with a = 0; equality at k = 4."""
-    b = np.concatenate([[0.0], np.geomspace(1e-4, 1e4, 4001), np.linspace(0.5, 2, 2001)])
-    left = (np.abs(1 + b) ** k + np.abs(1 - b) ** k) / 2
-    right = 1 + b**k + k * (k - 1) / 2 * b**2
-    assert np.all(left <= right * (1 + 1e-13))
-    if k == 4:
-        np.testing.assert_allclose(left, right, rtol=1e-13)
-
-
-def test_the_inequality_fails_beyond_four() -> None:
-    """So that a bound there would need another proof."""
-    k, b = 5.0, 1.0
-    assert (1 + b) ** k / 2 > 1 + b**k + k * (k - 1) / 2 * b**2
-
-
 def fourth_moment(v: Floats, m2: float, m3: float, m4: float) -> float:
     """E<v, Y>^4 of independent Y_i, term by term of the product."""
     m = [1.0, 0.0, m2, m3, m4]
@@ -259,7 +219,7 @@ def fourth_moment(v: Floats, m2: float, m3: float, m4: float) -> float:
     return total
 
 
-@pytest.mark.parametrize("d", [1, 2, 3, 5])
+@pytest.mark.parametrize("d", [1, 2, 4])
 @pytest.mark.parametrize(
     "of",
     [
@@ -301,8 +261,7 @@ def direction_moment(v: Floats, k: float, nu: float) -> float:
     return float(gaussian * (weight @ width ** (k / 2) @ weight))
 
 
-@pytest.mark.parametrize("nu", [8.0, 12.0, 40.0])
-@pytest.mark.parametrize("k", [2.0, 2.5, 3.0, 3.5, 3.99, 4.0])
+@pytest.mark.parametrize(("nu", "k"), [(8.0, 2.0), (8.0, 3.99), (40.0, 3.0), (12.0, 4.0)])
 def test_moments_of_a_product_of_student_laws(nu: float, k: float) -> None:
     """The bound holds in every direction of two dimensions, and is not far off."""
     law = Product(d=2, of=StudentT(tail_index=nu))
@@ -313,14 +272,6 @@ def test_moments_of_a_product_of_student_laws(nu: float, k: float) -> None:
     assert max(found) >= law.moment(k) * (0.3 if k not in (2, 4) else 1 - 2e-3)
     scaled = Product(d=2, of=StudentT(tail_index=nu), unit_moment=k)
     assert scaled.moment(k) == pytest.approx(1.0, rel=1e-12)
-
-
-@pytest.mark.parametrize("k", [2.5, 3.0, 3.7])
-def test_the_bound_in_between_is_the_sum_of_both_parts(k: float) -> None:
-    of = StudentT(tail_index=5.0, scale=1.7)
-    wanted = of.moment(k) + (k - 1) * of.variance ** (k / 2)
-    for d in (1, 3, 50):
-        assert Product(d=d, of=of).moment(k) == pytest.approx(wanted, rel=1e-13)
 
 
 def test_orders_without_a_bound() -> None:
@@ -349,7 +300,7 @@ def test_product_samples(unit: float | None) -> None:
         assert_follows(x[:, j], pareto)
     for i, j in ((0, 1), (0, 2), (1, 2)):
         cells = (4 * ranks[:, i]).astype(int) * 4 + (4 * ranks[:, j]).astype(int)
-        assert_frequencies(np.bincount(cells, minlength=16).tolist(), [len(x) / 16] * 16)
+        assert_frequencies(np.bincount(cells, minlength=16), [1 / 16] * 16)
 
 
 # Contaminated vectors.
@@ -381,10 +332,12 @@ def test_contaminated_vectors(law: MultivariateContaminatedGaussian) -> None:
     assert law.moment(2) == pytest.approx(largest, rel=1e-9)  # at the outliers, or anywhere
     assert math.isnan(law.moment(3))
     x = records(law, 4, 5000, 7) - clean
-    # Kolmogorov-Smirnov tests with false-alarm probability 1e-6 each.
     for v in unit_vectors(d, 3):
         far = stats.norm(v @ away, law.spread)
-        assert_follows(x @ v, lambda t, far=far: (1 - eta) * stats.norm.cdf(t) + eta * far.cdf(t))
+        mixed = SimpleNamespace(
+            cdf=lambda t, far=far: (1 - eta) * stats.norm.cdf(t) + eta * far.cdf(t)
+        )
+        assert_follows(x @ v, mixed)
 
 
 def test_outliers_are_whole_records() -> None:
@@ -399,8 +352,7 @@ def test_outliers_are_whole_records() -> None:
 # A fixed dataset.
 
 
-@pytest.mark.parametrize("d", [1, 3, 50])
-@pytest.mark.parametrize("length", [1.0, 7.5])
+@pytest.mark.parametrize(("d", "length"), [(1, 7.5), (3, 1.0), (50, 7.5)])
 def test_vertices_of_a_hypercube(d: int, length: float) -> None:
     law = Hypercube(d=d, length=length)
     sample = law.sample(rng(9), 5, 400)
@@ -423,13 +375,9 @@ def test_vertices_are_uniform() -> None:
     """Every n has its own, drawn with a seed that is its own."""
     first = Hypercube(d=4, length=2.0).sample(rng(), 1, 16_000).values[0]
     code = (first > 0) @ np.array([8, 4, 2, 1])
-    # Chi-square test with false-alarm probability 1e-6.
-    assert_frequencies(np.bincount(code, minlength=16).tolist(), [1000.0] * 16)
+    assert_frequencies(np.bincount(code, minlength=16), [1 / 16] * 16)
     second = Hypercube(d=4, length=2.0).sample(rng(), 1, 16_001).values[0]
     assert not np.array_equal(first[:100], second[:100])
-
-
-def test_one_dataset_is_held_once() -> None:
     values = Hypercube(d=10).sample(rng(), 10**5, 10**4).values  # 80 GB if copied
     assert values.strides[0] == 0
 
@@ -437,7 +385,7 @@ def test_one_dataset_is_held_once() -> None:
 # Sparse laws.
 
 
-@pytest.mark.parametrize("d", [1, 2, 3, 4, 5, 8, 17, 64, 200])
+@pytest.mark.parametrize("d", [1, 2, 4, 5, 17, 200])
 def test_code_words(d: int) -> None:
     many = {1: 1, 2: 2, 3: 3, 4: 6}.get(d, 8)  # all there are of that weight
     words = [code_word(d, i) for i in range(many)]
@@ -451,7 +399,7 @@ def test_code_words(d: int) -> None:
     assert [code_word(d, i) for i in reversed(range(many))] == words[::-1]
 
 
-@pytest.mark.parametrize(("d", "many"), [(5, 8), (9, 8), (10, 12), (13, 20), (16, 20)])
+@pytest.mark.parametrize(("d", "many"), [(5, 8), (10, 12), (16, 20)])
 def test_code_words_are_drawn_anew_until_they_are_far_enough(d: int, many: int) -> None:
     """So many in so few places that the first ones drawn are too near."""
     words = [set(code_word(d, i)) for i in range(many)]
@@ -463,19 +411,13 @@ def test_too_many_code_words_are_refused() -> None:
         code_word(1, 1)
 
 
-def binomial(trials: int, n: int, p: float) -> list[float]:
-    """How often each of 0..n is expected."""
-    return [trials * float(stats.binom.pmf(s, n, p)) for s in range(n + 1)]
-
-
 def sparse(law: Distribution, trials: int, n: int, seed: int) -> SparseSample:
     sample = law.sample(rng(seed), trials, n)
     assert isinstance(sample, SparseSample)
     return sample
 
 
-@pytest.mark.parametrize("p", [0.02, 0.3, 0.9])
-@pytest.mark.parametrize("d", [1, 4, 7])
+@pytest.mark.parametrize(("d", "p"), [(1, 0.3), (4, 0.02), (7, 0.3), (7, 0.9)])
 def test_rows_of_a_product_two_point_law(d: int, p: float) -> None:
     """All patterns but zero, enumerated; how many rows are not zero is binomial."""
     law = ProductTwoPoint(d=d, p=p, word=0)
@@ -491,12 +433,10 @@ def test_rows_of_a_product_two_point_law(d: int, p: float) -> None:
     chance = [math.prod(p if bit else 1 - p for bit in bits) / rare for bits in patterns]
     assert sum(chance) == pytest.approx(1)
     seen = Counter(tuple(row) for row in hit.astype(int).tolist())
-    # Chi-square tests with false-alarm probability 1e-6 each.
-    if len(patterns) > 1:
-        assert_frequencies([seen[b] for b in patterns], [len(rows) * c for c in chance])
+    assert_frequencies([seen[b] for b in patterns], chance)
     assert set(seen) <= set(patterns)
     number = np.bincount(sample.held, minlength=n + 1)
-    assert_frequencies(number.tolist(), binomial(trials, n, rare))
+    assert_frequencies(number, stats.binom.pmf(np.arange(n + 1), n, rare))
 
 
 def test_rare_rows_have_their_one_anywhere() -> None:
@@ -506,14 +446,13 @@ def test_rare_rows_have_their_one_anywhere() -> None:
     assert np.all((sample.rows_held != 0).sum(axis=1) == 1)
     wanted = 2000 * 10
     count = len(sample.rows_held)
-    # Poisson: z-test; chi-square test. False-alarm probability 1e-6 each.
+    # Poisson: z-test with false-alarm probability 1e-6.
     assert abs(count - wanted) <= stats.norm.isf(FALSE_ALARM / 2) * math.sqrt(wanted) + 1
     found = (sample.rows_held != 0).sum(axis=0)[list(code_word(20, 0))]
-    assert_frequencies(found.tolist(), [count / 10] * 10)
+    assert_frequencies(found, [0.1] * 10)
 
 
-@pytest.mark.parametrize("d", [1, 2, 6])
-@pytest.mark.parametrize("p", [1e-9, 0.3, 0.8])
+@pytest.mark.parametrize(("d", "p"), [(1, 0.3), (2, 0.8), (6, 1e-9), (6, 0.3)])
 def test_moments_of_a_product_two_point_law(d: int, p: float) -> None:
     law = ProductTwoPoint(d=d, p=p)
     ones = list(code_word(d, 0))
@@ -532,16 +471,8 @@ def test_moments_of_a_product_two_point_law(d: int, p: float) -> None:
     assert math.isnan(law.moment(3))
 
 
-def test_different_words_have_different_means() -> None:
-    one, two = (ProductTwoPoint(d=16, p=0.01, word=w) for w in (0, 1))
-    apart = float(np.linalg.norm(one.mean - two.mean))
-    alpha = math.sqrt(0.01 * 16)
-    assert apart >= alpha / 2 * (1 - 1e-12)  # as the lower bound asks for
-
-
-@pytest.mark.parametrize("p", [1e-9, 1e-3, 0.1, 0.5, 0.9])
-@pytest.mark.parametrize("k", [2.0, 2.5, 3.0, 4.0, 6.0])
-@pytest.mark.parametrize("d", [1, 2, 3, 8])
+@pytest.mark.parametrize("p", [1e-9, 0.1, 0.9])
+@pytest.mark.parametrize(("d", "k"), [(1, 3.0), (2, 2.5), (3, 6.0), (8, 2.0), (8, 4.0)])
 def test_directions_of_a_signed_two_point_law(d: int, k: float, p: float) -> None:
     """E|<v, X - mean>|^k by enumeration of the signs, for many v: at most 1."""
     law = SignedTwoPoint(d=d, p=p, k=k)
@@ -586,26 +517,9 @@ def test_rows_of_a_signed_two_point_law(sign: Any) -> None:
     assert np.all(sample.rows_held[:, 0] == sign * law.tau)
     assert sign * law.mean[0] > 0
     code = (sample.rows_held[:, 1:] > 0) @ np.array([8, 4, 2, 1])
-    # Chi-square tests with false-alarm probability 1e-6 each.
-    assert_frequencies(np.bincount(code, minlength=16).tolist(), [len(code) / 16] * 16)
+    assert_frequencies(np.bincount(code, minlength=16), [1 / 16] * 16)
     number = np.bincount(sample.held, minlength=n + 1)
-    assert_frequencies(number.tolist(), binomial(trials, n, 0.2))
-
-
-@pytest.mark.parametrize("law", [ProductTwoPoint(d=6, p=1e-9), SignedTwoPoint(d=6, p=1e-9, k=2)])
-def test_sparse_laws_at_large_n(law: Distribution) -> None:
-    sample = sparse(law, 50, BIG, 15)
-    z = (sample.mean() - law.mean).sum() / math.sqrt(50)
-    variance = np.ones(6) @ _covariance(law) @ np.ones(6) / BIG
-    # z-test with false-alarm probability 1e-6: 50 000 rare records.
-    assert abs(z) <= stats.norm.isf(FALSE_ALARM / 2) * math.sqrt(variance)
-
-
-def _covariance(law: Distribution) -> Floats:
-    if isinstance(law, ProductTwoPoint):
-        return np.diag([1 - law.p if j in code_word(6, law.word) else 0.0 for j in range(6)])
-    assert isinstance(law, SignedTwoPoint)
-    return np.asarray(law.p * law.tau**2 * np.eye(6) - np.outer(law.mean, law.mean))
+    assert_frequencies(number, stats.binom.pmf(np.arange(n + 1), n, 0.2))
 
 
 @pytest.mark.parametrize(
@@ -628,17 +542,10 @@ def test_laws_that_are_a_point(law: Distribution) -> None:
     [
         ({"kind": "multivariate_gaussian"}, r"^here\.d: this key is required"),
         ({"kind": "multivariate_gaussian", "d": 0}, r"^here\.d: 0: "),
-        ({"kind": "multivariate_gaussian", "d": 100_001}, r"^here\.d: 100001: "),
-        ({"kind": "multivariate_gaussian", "d": 2, "norm": -1}, r"^here\.norm: -1: "),
-        ({"kind": "multivariate_gaussian", "d": 2, "scale": 0}, r"^here\.scale: 0: "),
         ({"kind": "multivariate_gaussian", "d": 2, "condition": 0.5}, r"^here\.condition: 0\.5: "),
         (
             {"kind": "multivariate_gaussian", "d": 2, "condition": 3, "matrix": [[1, 0], [0, 1]]},
             "^here: give condition or matrix",
-        ),
-        (
-            {"kind": "multivariate_gaussian", "d": 3, "matrix": [[1, 0], [0, 1]]},
-            "^here: matrix must have 3 rows of 3 numbers",
         ),
         (
             {"kind": "multivariate_gaussian", "d": 2, "matrix": [[1, 0], [0, 1, 2]]},
@@ -652,72 +559,23 @@ def test_laws_that_are_a_point(law: Distribution) -> None:
             {"kind": "multivariate_gaussian", "d": 2, "matrix": [[1, 2], [2, 1]]},
             "^here: matrix must be symmetric and positive definite",
         ),
-        ({"kind": "multivariate_gaussian", "d": 1, "matrix": [["x"]]}, r"^here\.matrix\S*: 'x': "),
-        ({"kind": "multivariate_student_t", "d": 2}, r"^here\.tail_index: this key is required"),
         ({"kind": "multivariate_student_t", "d": 2, "tail_index": 1}, r"^here\.tail_index: 1: "),
-        (
-            {"kind": "multivariate_student_t", "d": 2, "tail_index": 3, "unit_moment": 1.5},
-            r"^here\.unit_moment: 1\.5: ",
-        ),
         ({"kind": "product", "d": 2}, r"^here\.of: this key is required"),
-        ({"kind": "product", "d": 2, "of": "gaussian"}, r"^here\.of: .*continuous law"),
         ({"kind": "product", "d": 2, "of": {"kind": "bernoulli", "p": 0.5}}, r"^here\.of: "),
         ({"kind": "product", "d": 2, "of": {"kind": "pareto"}}, r"^here\.of: .*tail_index"),
-        (
-            {"kind": "product", "d": 2, "of": {"kind": "hypercube", "d": 2}},
-            r"^here\.of: .*continuous law",
-        ),
-        (
-            {"kind": "product", "d": 2, "of": {"kind": "gaussian"}, "unit_moment": 5},
-            r"^here\.unit_moment: 5: ",
-        ),
-        (
-            {"kind": "multivariate_contaminated_gaussian", "d": 2, "eta": 1.5, "gap": 1},
-            r"^here\.eta: 1\.5: ",
-        ),
         (
             {"kind": "multivariate_contaminated_gaussian", "d": 2, "eta": 0.5, "gap": -1},
             r"^here\.gap: -1: ",
         ),
-        ({"kind": "hypercube", "d": 2, "length": 0}, r"^here\.length: 0: "),
         ({"kind": "hypercube", "d": 2, "norm": 1}, r"^here\.norm: no such key"),
-        ({"kind": "product_two_point", "d": 2}, r"^here\.p: this key is required"),
         ({"kind": "product_two_point", "d": 2, "p": 1.0}, r"^here\.p: 1\.0: "),
-        ({"kind": "product_two_point", "d": 2, "p": 0.1, "word": -1}, r"^here\.word: -1: "),
-        (
-            {"kind": "product_two_point", "d": 2, "p": 0.1, "word": MOST_WORDS},
-            r"^here\.word: 64: ",
-        ),
-        ({"kind": "signed_two_point", "d": 2, "p": 0.1}, r"^here\.k: this key is required"),
-        ({"kind": "signed_two_point", "d": 2, "p": 0.1, "k": 1}, r"^here\.k: 1: "),
+        ({"kind": "product_two_point", "d": 2, "p": 0.1, "word": 64}, r"^here\.word: 64: "),
         ({"kind": "signed_two_point", "d": 2, "p": 0.1, "k": 2, "sign": 0}, r"^here\.sign: 0: "),
     ],
 )
 def test_refusals_name_the_key(spec: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Distribution.build(spec, "here")
-
-
-BUILT: list[tuple[dict[str, Any], Callable[[], Distribution]]] = [
-    (
-        {"kind": "multivariate_gaussian", "d": 2, "matrix": [[1, 0.5], [0.5, 1]]},
-        lambda: MultivariateGaussian(d=2, matrix=[[1, 0.5], [0.5, 1]]),
-    ),
-    (
-        {"kind": "product", "d": 2, "of": {"kind": "pareto", "tail_index": 3}},
-        lambda: Product(d=2, of=Pareto(tail_index=3)),
-    ),
-    ({"kind": "hypercube", "d": 2}, lambda: Hypercube(d=2)),
-    (
-        {"kind": "signed_two_point", "d": 2, "p": 0.1, "k": 2, "sign": -1},
-        lambda: SignedTwoPoint(d=2, p=0.1, k=2, sign=-1),
-    ),
-]
-
-
-@pytest.mark.parametrize(("spec", "law"), BUILT)
-def test_laws_are_built_by_name(spec: dict[str, Any], law: Callable[[], Distribution]) -> None:
-    assert Distribution.build(spec, "here") == law()
 
 
 def test_covariances_that_are_not_known() -> None:

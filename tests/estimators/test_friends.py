@@ -1,18 +1,16 @@
-"""Friends: counts against exact fractions, whatever the scale; matches of clusterings."""
+"""Friends: counts against exact fractions, whatever the scale."""
 
 from __future__ import annotations
 
-import itertools
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
 
-from dpbench.estimators import friends
-from dpbench.estimators.friends import clusters_match, count_friends, count_within
-
-Floats = NDArray[np.float64]
+from dpbench.arrays import Floats
+from dpbench.estimators import friendly_core
+from dpbench.estimators.friendly_core import count_within
 
 
 def exact_counts(rows: Floats, radius: float) -> list[int]:
@@ -70,7 +68,7 @@ def test_counts_against_exact_fractions(name: str) -> None:
     rng = np.random.default_rng(1)
     assert count_within(rows[None], radius)[0].tolist() == wanted  # one trial may be split
     orders = np.array([rng.permutation(len(rows)) for _ in range(5)])
-    found = count_within(rows[orders], np.full(5, radius))
+    found = count_within(rows[orders], radius)
     assert found.tolist() == np.array(wanted)[orders].tolist()
 
 
@@ -80,8 +78,8 @@ def test_random_counts_against_exact_fractions() -> None:
         n, d = int(rng.integers(2, 25)), int(rng.integers(1, 6))
         rows = rng.standard_normal((3, n, d)) * 10 ** rng.uniform(-3, 3, (3, n, 1))
         rows += 10 ** rng.uniform(-3, 12)
-        radius = 10 ** rng.uniform(-3, 3, 3)
-        wanted = [exact_counts(x, r) for x, r in zip(rows, radius, strict=True)]
+        radius = float(10 ** rng.uniform(-3, 3))
+        wanted = [exact_counts(x, radius) for x in rows]
         assert count_within(rows, radius).tolist() == wanted
 
 
@@ -113,9 +111,9 @@ def test_chunks_do_not_change_counts(monkeypatch: pytest.MonkeyPatch, chunk: int
     rows[1:3, ::4] += 1e13
     rows[4, 5] = 1e300
     counts = rng.integers(0, 4, (6, 37)).astype(float)
-    radius = rng.uniform(1, 3, 6)
+    radius = 2.0
     plain, held = count_within(rows, radius), count_within(rows, radius, counts)
-    monkeypatch.setattr(friends, "CHUNK", chunk)
+    monkeypatch.setattr(friendly_core, "CHUNK", chunk)
     np.testing.assert_array_equal(count_within(rows, radius), plain)
     np.testing.assert_array_equal(count_within(rows, radius, counts), held)
 
@@ -135,7 +133,7 @@ def test_counts_of_many_rows() -> None:
 @pytest.mark.parametrize("radius", [0.0, -1.0, np.inf, np.nan])
 def test_radii_are_checked(radius: float) -> None:
     with pytest.raises(ValueError, match="radius"):
-        count_within(np.zeros((2, 3, 1)), np.array([1.0, radius]))
+        count_within(np.zeros((2, 3, 1)), radius)
 
 
 @pytest.mark.parametrize("shape", [(3, 4), (0, 3, 1), (2, 0, 1), (2, 3, 0)])
@@ -144,36 +142,13 @@ def test_shapes_are_checked(shape: tuple[int, ...]) -> None:
         count_within(np.zeros(shape), 1.0)
 
 
-def test_any_predicate_is_asked_once_for_two() -> None:
-    asked = []
-
-    def divides(one: int, other: int) -> bool:
-        asked.append((one, other))
-        return one % other == 0 or other % one == 0
-
-    records = [1, 2, 3, 4, 5, 6]
-    assert count_friends(records, divides).tolist() == [6, 4, 3, 3, 2, 4]
-    assert len(asked) == len(set(asked)) == 15
-    rows = adversarial()["lattice"][0]
-    found = count_friends(rows, lambda a, b: bool(np.sum((a - b) ** 2) <= 25))
-    assert found.tolist() == count_within(rows[None], 5.0)[0].tolist()
-
-
-def test_clusters_match_against_all_permutations() -> None:
-    rng = np.random.default_rng(6)
-    seen = set()
-    for _ in range(600):
-        m, c = int(rng.integers(1, 6)), int(rng.integers(1, 3))
-        one, other = rng.integers(0, 9, (2, m, c)).astype(float)
-        radius = float(rng.integers(1, 6))
-        near = np.sum((one[:, None] - other[None]) ** 2, axis=2) <= radius**2
-        wanted = any(
-            all(near[i, j] for i, j in enumerate(order))
-            for order in itertools.permutations(range(m))
-        )
-        assert clusters_match(one, other, radius) == wanted == clusters_match(other, one, radius)
-        seen.add((m, wanted))
-    assert len(seen) == 10
-    assert not clusters_match([[0.0], [1e300]], [[1e300], [-1.7e308]], 1e3)
-    with pytest.raises(ValueError, match="two"):
-        clusters_match([[0.0]], [[0.0], [1.0]], 1.0)
+@pytest.mark.parametrize("d", [1, 2, 3, 4, 5, 7, 8, 16, 17, 65])
+def test_a_distance_is_the_same_whatever_it_is_computed_with(d: int) -> None:
+    """Bit for bit, else the records around two could decide whether they are friends."""
+    rows = np.random.default_rng(6).standard_normal((19, d))
+    among = cdist(rows, rows, "sqeuclidean")
+    for i, j in np.ndindex(19, 19):
+        one, other = rows[i, None], rows[j, None]
+        assert cdist(one, other, "sqeuclidean")[0, 0] == among[i, j] == among[j, i]
+        some = cdist(rows[i:], rows[: j + 1], "sqeuclidean")
+        assert some[0, j] == among[i, j]

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import integrate, stats
+from support import FALSE_ALARM, assert_follows, name, noise_law
 
 from dpbench.privacy import ZCDP, ApproxDP, Budget, NonPrivate, PureDP
 from dpbench.privacy.analytic_gaussian import analytic_sd, gaussian_delta
 
-FALSE_ALARM = 1e-6
-EPSILONS = [1e-3, 0.01, 0.1, 0.5, 1.0, 3.0, 10.0, 50.0]
-DELTAS = [1e-12, 1e-9, 1e-6, 1e-3, 0.1]
+EPSILONS = [1e-3, 0.1, 1.0, 10.0, 50.0]
+DELTAS = [1e-12, 1e-6, 0.1]
 PRIVATE: list[Budget] = [
     PureDP(0.3),
     PureDP(2.0),
@@ -25,27 +25,12 @@ PRIVATE: list[Budget] = [
     ApproxDP(0.7, 1e-6, "ksu20"),
     ApproxDP(0.7, 1e-6, "laplace"),
 ]
-each = pytest.mark.parametrize("budget", PRIVATE, ids=lambda b: b.label)
+each = pytest.mark.parametrize("budget", PRIVATE, ids=name)
 
 
 def sd_of(budget: Budget) -> float:
     """The standard deviation of Gaussian noise, from its quantile at one of them."""
     return budget.noise_quantile(2 * float(stats.norm.sf(1)))
-
-
-def noise_law(budget: Budget, l1: float, l2: float) -> Any:
-    """The law that the noise should have, from the formulas of the literature."""
-    match budget:
-        case PureDP(epsilon=epsilon) | ApproxDP(epsilon=epsilon, noise_by="laplace"):
-            return stats.laplace(scale=l1 / epsilon)
-        case ZCDP(rho=rho):
-            return stats.norm(scale=l2 / math.sqrt(2 * rho))
-        case ApproxDP(epsilon=epsilon, delta=delta, noise_by="analytic"):
-            return stats.norm(scale=l2 * analytic_sd(epsilon, delta))
-        case ApproxDP(epsilon=epsilon, delta=delta, noise_by=by):
-            factor = {"classical": 1.25, "ksu20": 2.0}[by]
-            return stats.norm(scale=l2 * math.sqrt(2 * math.log(factor / delta)) / epsilon)
-    raise AssertionError(budget)
 
 
 def hockey_stick(sd: float, epsilon: float) -> float:
@@ -106,13 +91,6 @@ def test_the_classical_gaussian_at_fifty_would_not_be_private() -> None:
         assert gaussian_delta(sd, 50.0) > 100 * 1e-6
 
 
-@pytest.mark.parametrize("rho", [1e-6, 0.05, 3.0])
-def test_the_gaussian_of_zcdp(rho: float) -> None:
-    assert sd_of(ZCDP(rho)) == pytest.approx(1 / math.sqrt(2 * rho))
-    # rho-zCDP of a Gaussian: order a costs a/(2 sd^2) = a rho
-    assert 1 / (2 * sd_of(ZCDP(rho)) ** 2) == pytest.approx(rho)
-
-
 @pytest.mark.parametrize("epsilon", [1e-4, 0.3, 5.0])
 def test_pure_to_zcdp(epsilon: float) -> None:
     assert PureDP(epsilon).to_zcdp().rho == pytest.approx(epsilon**2 / 2, rel=1e-15, abs=0)
@@ -125,8 +103,8 @@ def test_zcdp_to_approx_at_a_known_point() -> None:
     assert found.delta == 1e-6
 
 
-@pytest.mark.parametrize("rho", [1e-8, 1e-4, 0.01, 0.1, 1.0, 30.0, 1e4])
-@pytest.mark.parametrize("delta", [1e-12, 1e-6, 1e-3, 0.1, 0.5])
+@pytest.mark.parametrize("rho", [1e-8, 0.01, 1.0, 1e4])
+@pytest.mark.parametrize("delta", [1e-12, 1e-3, 0.5])
 def test_zcdp_to_approx_is_the_minimum_over_orders(rho: float, delta: float) -> None:
     a = 1 + np.exp(np.linspace(-15, 25, 40_001))
     grid = rho * a - (np.log(a) + math.log(delta)) / (a - 1) + np.log1p(-1 / a)
@@ -146,8 +124,8 @@ def test_the_largest_rho_within_a_budget(epsilon: float, delta: float) -> None:
     assert ZCDP(rho * 1.001).to_approx(delta).epsilon > epsilon
 
 
-@pytest.mark.parametrize("epsilon", [1e-12, 1e-9, 1e-7, 1e-6, 3e-6, 1e-5, 3e-5])
-@pytest.mark.parametrize("delta", [1e-300, 1e-50, 1e-12, 1e-6, 0.1])
+@pytest.mark.parametrize("epsilon", [1e-12, 1e-7, 3e-6, 3e-5])
+@pytest.mark.parametrize("delta", [1e-300, 1e-12, 0.1])
 def test_a_budget_too_small_for_any_rho_is_refused(epsilon: float, delta: float) -> None:
     """A rho is at least 1e-12: refused if and only if even that costs more than the budget."""
     a = 1 + np.exp(np.linspace(-15, 35, 5001))
@@ -164,16 +142,10 @@ def test_a_budget_too_small_for_any_rho_is_refused(epsilon: float, delta: float)
 
 
 @each
-@pytest.mark.parametrize("beta", [0.5, 0.1, 1e-3, 1e-9])
+@pytest.mark.parametrize("beta", [0.5, 1e-9])
 def test_noise_quantiles(budget: Budget, beta: float) -> None:
     law = noise_law(budget, 1.0, 1.0)
     assert 2 * law.sf(budget.noise_quantile(beta)) == pytest.approx(beta, rel=1e-6, abs=0)
-
-
-@pytest.mark.parametrize("budget", [PureDP(1.0), ZCDP(0.5)], ids=lambda b: b.label)
-def test_noise_quantiles_at_tiny_probabilities(budget: Budget) -> None:
-    law = noise_law(budget, 1.0, 1.0)
-    assert 2 * law.sf(budget.noise_quantile(1e-20)) == pytest.approx(1e-20, rel=1e-6, abs=0)
 
 
 @each
@@ -183,8 +155,8 @@ def test_the_tail_of_the_noise(budget: Budget) -> None:
     found = budget.noise_tail(upper, l1, l2)
     assert found.shape == upper.shape
     assert found[0] == 0.0
-    # A tail is off by its relative slope, up to x^2 = 1400 for a Gaussian, times 1e-16.
-    np.testing.assert_allclose(noise_law(budget, l1, l2).sf(found), upper, rtol=1e-11)
+    # A tail is off by its relative slope, up to x^2 = 1400 for a Gaussian, times 1e-14.
+    np.testing.assert_allclose(noise_law(budget, l1, l2).sf(found), upper, rtol=1e-10)
     grid = budget.noise_tail(upper.reshape(-1, 1), l1, l2)
     np.testing.assert_array_equal(grid[:, 0], found)
 
@@ -198,22 +170,17 @@ def test_the_tail_of_the_noise_at_its_ends(budget: Budget) -> None:
     assert budget.noise_tail(np.array(0.05), 1.0, 1.0) == budget.noise_quantile(0.1)
 
 
-def test_the_tail_of_no_noise() -> None:
-    assert NonPrivate().noise_tail(np.array([1e-9, 0.5]), 2.0, 1.0).tolist() == [0.0, 0.0]
-
-
 @each
 def test_noise_takes_its_own_sensitivity(budget: Budget) -> None:
     l1, l2 = 0.7, 0.4
     for shape in ((30_000,), (10_000, 3)):
         noise = budget.noise(np.random.default_rng(1), shape, l1, l2)
         assert noise.shape == shape
-        # Kolmogorov-Smirnov test with false-alarm probability 1e-6.
-        assert stats.kstest(noise.ravel(), noise_law(budget, l1, l2).cdf).pvalue > FALSE_ALARM
+        assert_follows(noise, noise_law(budget, l1, l2))
 
 
 @each
-@pytest.mark.parametrize("draws", [2, 3, 10])
+@pytest.mark.parametrize("draws", [3])
 def test_averages_of_draws_against_explicit_ones(budget: Budget, draws: int) -> None:
     found = budget.noise(np.random.default_rng(2), (30_000,), 0.7, 0.4, draws)
     law = noise_law(budget, 0.7, 0.4)
@@ -227,9 +194,7 @@ def test_averages_of_very_many_draws_are_normal(budget: Budget) -> None:
     draws = 10**12
     found = budget.noise(np.random.default_rng(4), (30_000,), 0.7, 0.4, draws)
     sd = noise_law(budget, 0.7, 0.4).std() / math.sqrt(draws)
-    # Kolmogorov-Smirnov test with false-alarm probability 1e-6; the distance of the
-    # average of 1e12 draws from its normal limit is of order 1e-12.
-    assert stats.kstest(found, stats.norm(scale=sd).cdf).pvalue > FALSE_ALARM
+    assert_follows(found, stats.norm(scale=sd))  # at a distance of order 1e-12
 
 
 def test_which_notion_implies_which() -> None:
@@ -277,6 +242,7 @@ def test_no_privacy_is_no_noise() -> None:
     noise = NonPrivate().noise(np.random.default_rng(0), (3, 2), 1.0, 1.0)
     assert noise.tolist() == [[0.0, 0.0]] * 3
     assert NonPrivate().noise_quantile(0.1) == 0.0
+    assert NonPrivate().noise_tail(np.array([1e-9, 0.5]), 2.0, 1.0).tolist() == [0.0, 0.0]
 
 
 def test_labels_name_a_mechanism_that_is_not_the_default() -> None:

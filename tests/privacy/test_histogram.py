@@ -9,24 +9,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy import stats
+from support import FALSE_ALARM, Floats, assert_follows, assert_frequencies, name, noise_law, rng
 
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, NonPrivate, OverdraftError, PureDP
 from dpbench.privacy.histogram import fullest_bin, largest_noise, stability_threshold
 from dpbench.samples import Bins, CountedSample, DenseSample, Sample
 
-Floats = NDArray[np.float64]
-
-FALSE_ALARM = 1e-6
 ORDERS = [1.01, 1.5, 2.0, 4.0, 16.0, 100.0]
 LISTED = 4  # bins whose counts are followed one by one; further ones are empty
 SPARE = [0.0, 6.0, 1e17]
-STABLE = [ApproxDP(1.0, 0.05), ApproxDP(0.5, 1e-3), ApproxDP(3.0, 0.2), ApproxDP(1.0, 0.7)]
-
-
-def rng(seed: int = 0) -> np.random.Generator:
-    return np.random.default_rng(seed)
+STABLE = [ApproxDP(1.0, 0.05), ApproxDP(3.0, 1e-3), ApproxDP(1.0, 0.7)]
 
 
 def fullest(sample: Sample, bins: Bins, budget: Budget, seed: int = 0) -> Floats:
@@ -145,25 +138,23 @@ def renyi_per_order(budget: Budget, spare: float, factor: float = 1.0) -> float:
     return worst
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
-@pytest.mark.parametrize("spare", SPARE)
+@pytest.mark.parametrize(("epsilon", "spare"), [(0.1, 0.0), (1.0, 6.0), (3.0, 1e17), (3.0, 0.0)])
 def test_pure_privacy_by_enumeration(epsilon: float, spare: float) -> None:
     assert largest_ratio(PureDP(epsilon), spare) <= math.exp(epsilon) * (1 + 1e-9)
 
 
-@pytest.mark.parametrize(("epsilon", "spare"), [(0.1, 0.0), (1.0, 0.0), (3.0, 0.0), (3.0, 6.0)])
+@pytest.mark.parametrize(("epsilon", "spare"), [(1.0, 0.0), (3.0, 6.0)])
 def test_the_enumeration_refutes_the_scale_of_add_remove(epsilon: float, spare: float) -> None:
     # With very many empty bins the listed ones win alone or not at all, and e^epsilon holds.
     assert largest_ratio(PureDP(epsilon), spare, 0.5) > 1.02 * math.exp(epsilon)
 
 
-@pytest.mark.parametrize("rho", [0.01, 0.3, 2.0])
-@pytest.mark.parametrize("spare", SPARE)
+@pytest.mark.parametrize(("rho", "spare"), [(0.01, 0.0), (0.3, 6.0), (2.0, 1e17)])
 def test_concentrated_privacy_by_enumeration(rho: float, spare: float) -> None:
     assert renyi_per_order(ZCDP(rho), spare) <= rho * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("rho", [0.01, 0.3, 2.0])
+@pytest.mark.parametrize("rho", [0.01, 2.0])
 def test_the_enumeration_refutes_the_variance_of_add_remove(rho: float) -> None:
     # Sensitivity 1 in place of sqrt(2) is half the variance.
     assert renyi_per_order(ZCDP(rho), 0.0, math.sqrt(0.5)) > 1.04 * rho
@@ -172,12 +163,8 @@ def test_the_enumeration_refutes_the_variance_of_add_remove(rho: float) -> None:
 @pytest.mark.parametrize("budget", STABLE, ids=str)
 def test_approximate_privacy_by_enumeration(budget: ApproxDP) -> None:
     assert largest_excess(budget) <= budget.delta * (1 + 1e-9)
-
-
-@pytest.mark.parametrize("budget", [ApproxDP(2.0, 0.01), ApproxDP(3.0, 1e-3)], ids=str)
-def test_the_enumeration_refutes_the_stable_scale_of_add_remove(budget: ApproxDP) -> None:
-    assert largest_excess(budget) <= budget.delta * (1 + 1e-9)
-    assert largest_excess(budget, 0.5) > 1.5 * budget.delta
+    if budget.delta < 0.01:  # and the scale of add-remove is refuted
+        assert largest_excess(budget, 0.5) > 1.5 * budget.delta
 
 
 CASES: list[tuple[Budget, tuple[int, ...]]] = [
@@ -198,20 +185,6 @@ def chosen_bins(sample: Sample, bins: Bins, budget: Budget, seed: int) -> Floats
     return np.array([*found, np.count_nonzero(~own & ~nothing), np.count_nonzero(nothing)])
 
 
-def assert_frequencies(found: Floats, law: Floats) -> None:
-    """Chi-square test with false-alarm probability 1e-6; rare outcomes in one cell."""
-    wanted = found.sum() * law
-    rare = wanted < 25
-    cells = np.array([*found[~rare], found[rare].sum()])
-    wanted = np.array([*wanted[~rare], wanted[rare].sum()])
-    if wanted[-1] < 25:
-        # Poisson's upper tail for the cell of rare outcomes.
-        assert cells[-1] == 0 or stats.poisson.sf(cells[-1] - 1, wanted[-1]) > FALSE_ALARM
-        cells, wanted = cells[:-1], wanted[:-1]
-    statistic = float(((cells - wanted) ** 2 / wanted).sum())
-    assert statistic <= stats.chi2.isf(FALSE_ALARM, max(1, len(cells) - 1))
-
-
 def records(counts: tuple[int, ...], trials: int) -> list[Sample]:
     """Records in the middles of bins of width 1 from 0 on, both kinds."""
     middles = np.arange(LISTED) + 0.5
@@ -219,8 +192,11 @@ def records(counts: tuple[int, ...], trials: int) -> list[Sample]:
     return [DenseSample(rows), CountedSample(middles, np.tile(counts, (trials, 1)))]
 
 
-@pytest.mark.parametrize(("budget", "counts"), CASES, ids=str)
-@pytest.mark.parametrize("spare", SPARE)
+@pytest.mark.parametrize(
+    ("budget", "counts", "spare"),
+    [(*case, SPARE[i % 3]) for i, case in enumerate(CASES)] + [(*CASES[3], 6.0)],
+    ids=str,
+)
 def test_frequencies_are_those_of_the_exact_law(
     budget: Budget, counts: tuple[int, ...], spare: float
 ) -> None:
@@ -250,28 +226,16 @@ def test_frequencies_of_the_stability_based_histogram(
         assert_frequencies(chosen_bins(sample, bins, budget, seed), law)
 
 
-@pytest.mark.parametrize("delta", [1e-12, 1e-6, 0.01, 0.5])
-@pytest.mark.parametrize("epsilon", [0.01, 1.0, 10.0])
+@pytest.mark.parametrize("delta", [1e-12, 0.01, 0.5])
+@pytest.mark.parametrize("epsilon", [0.01, 10.0])
 def test_a_singleton_passes_the_threshold_with_probability_delta(
     epsilon: float, delta: float
 ) -> None:
     threshold = stability_threshold(ApproxDP(epsilon, delta))
     passed = stats.laplace.sf(threshold, loc=1, scale=2 / epsilon)
     assert passed == pytest.approx(delta, rel=1e-9, abs=0)
-
-
-def test_a_singleton_passes_the_threshold_with_less_than_a_large_delta() -> None:
-    for delta in (0.6, 0.9, 0.999):
-        assert stats.laplace.sf(stability_threshold(ApproxDP(1.0, delta)), 1, 2) <= delta
-
-
-@pytest.mark.parametrize("delta", [0.3, 0.05, 1e-3])
-def test_a_singleton_is_released_with_probability_delta(delta: float) -> None:
-    trials = 100_000
-    left = fullest(DenseSample(np.zeros((trials, 1))), Bins(1.0), ApproxDP(1.0, delta), 1)
-    released = int(np.count_nonzero(np.isfinite(left)))
-    # Exact binomial test with false-alarm probability 1e-6.
-    assert stats.binomtest(released, trials, delta).pvalue > FALSE_ALARM
+    large = stability_threshold(ApproxDP(epsilon, 0.9))
+    assert stats.laplace.sf(large, loc=1, scale=2 / epsilon) <= 0.9
 
 
 NOISES: list[Budget] = [
@@ -281,19 +245,16 @@ NOISES: list[Budget] = [
     ApproxDP(0.7, 1e-6, "laplace"),
     ApproxDP(0.7, 1e-6, "classical"),
 ]
-each_noise = pytest.mark.parametrize("budget", NOISES, ids=lambda b: b.label)
+each_noise = pytest.mark.parametrize("budget", NOISES, ids=name)
 
 
 def count_noise(budget: Budget) -> Any:
     """The noise at l1 sensitivity 2 and l2 sensitivity sqrt(2)."""
-    if budget.label in ("approx", "approx_classical"):
-        sd = budget.noise_quantile(2 * float(stats.norm.sf(1)))
-        return stats.norm(scale=math.sqrt(2) * sd)
-    return noise_of(budget)
+    return noise_law(budget, 2.0, math.sqrt(2))
 
 
 @each_noise
-@pytest.mark.parametrize("draws", [1.0, 2.0, 10.0, 1e6, 1e17, 1e300])
+@pytest.mark.parametrize("draws", [1.0, 10.0, 1e17, 1e300])
 def test_the_largest_noise_has_its_exact_law(budget: Budget, draws: float) -> None:
     found = largest_noise(budget, np.full(10_000, draws), rng(1))
     noise = count_noise(budget)
@@ -311,14 +272,6 @@ def test_the_largest_noise_has_its_exact_law(budget: Budget, draws: float) -> No
 
 
 @each_noise
-def test_the_largest_of_ten_against_ten_draws(budget: Budget) -> None:
-    found = largest_noise(budget, np.full(20_000, 10.0), rng(2))
-    drawn = budget.noise(rng(3), (20_000, 10), 2.0, math.sqrt(2)).max(axis=1)
-    # Two-sample Kolmogorov-Smirnov test with false-alarm probability 1e-6.
-    assert stats.ks_2samp(found, drawn).pvalue > FALSE_ALARM
-
-
-@each_noise
 def test_the_largest_noise_grows_with_the_number_of_draws(budget: Budget) -> None:
     counts = [1.0, 2.0, 3.0, 10.0, 1e3, 1e6, 1e12, 1e15, 2**53, 1e17, 1e30, 1e100, 1e300, 1.7e308]
     found = np.array([largest_noise(budget, np.full(5000, m), rng(4)) for m in counts])
@@ -333,9 +286,9 @@ def test_no_draws_and_no_privacy() -> None:
     assert largest_noise(NonPrivate(), np.array([1.0, 7.0, 1e300]), rng()).tolist() == [0.0] * 3
 
 
-@pytest.mark.parametrize("lower", [0.0, -4.5, 3.0])
+@pytest.mark.parametrize("lower", [-4.5, 3.0])
 def test_the_empty_bins_are_equally_likely(lower: float) -> None:
-    size, trials = 12, 120_000
+    size, trials = 12, 60_000
     patterns = [[0, 1, 5, 11], [11], [0], [2, 3, 4, 6], list(range(11)), [0, 2, 4, 6, 8, 10]]
     rows = np.array([(pattern * size)[:size] for pattern in patterns]) + 0.5 + lower
     sample = DenseSample(np.tile(rows, (trials // len(patterns), 1)))
@@ -347,10 +300,7 @@ def test_the_empty_bins_are_equally_likely(lower: float) -> None:
         empty = [i for i in range(size) if i not in pattern]
         assert found.sum() == trials // len(patterns)
         cells = found[empty]
-        wanted = cells.sum() / len(empty)
-        # Chi-square test with false-alarm probability 1e-6 for each pattern.
-        statistic = float(((cells - wanted) ** 2 / wanted).sum())
-        assert statistic <= stats.chi2.isf(FALSE_ALARM, max(1, len(empty) - 1))
+        assert_frequencies(cells, np.full(len(empty), 1 / len(empty)))
         # z-test that the empty bins win their share, false-alarm probability 1e-6.
         share = len(empty) / size
         gap = abs(cells.sum() - found.sum() * share) - found.sum() * share * 0.006
@@ -364,10 +314,8 @@ def test_empty_bins_of_a_width_and_range_per_trial() -> None:
     left = fullest(DenseSample(x), Bins(width, lower, lower + 5 * width), PureDP(1e-4), 7)
     which = ((left - lower) / width).reshape(-1, 3).T
     assert np.all(which == np.round(which))
-    # Chi-square tests with false-alarm probability 1e-6; the shift e^(2/20000) is hidden.
-    for row in which:
-        cells = np.bincount(row.astype(int), minlength=5)
-        assert ((cells - 800) ** 2 / 800).sum() <= stats.chi2.isf(FALSE_ALARM, 4)
+    for row in which:  # the shift e^(2/20000) is hidden
+        assert_frequencies(np.bincount(row.astype(int), minlength=5), [0.2] * 5)
 
 
 def test_no_empty_bin_is_chosen_where_there_is_none() -> None:
@@ -385,33 +333,8 @@ def test_a_radius_of_1e300(budget: Budget) -> None:
     assert fullest(DenseSample(full), bins, budget).tolist() == [3.0] * 200
     left = fullest(DenseSample(full[:, :1].repeat(4, axis=1)), bins, budget)
     assert np.all(np.abs(left) <= 1e300)
-    # Uniform over the range: each sign at least once but with probability 2^-199.
-    assert {-1.0, 1.0} <= set(np.sign(left).tolist())
-
-
-def test_the_position_of_the_noise_at_1e300_is_uniform() -> None:
-    left = fullest(DenseSample(np.full((20_000, 1), 0.5)), Bins(1.0, -1e300, 1e300), PureDP(1.0))
-    # Kolmogorov-Smirnov test with false-alarm probability 1e-6.
-    assert stats.kstest(left / 2e300 + 0.5, stats.uniform.cdf).pvalue > FALSE_ALARM
-
-
-@pytest.mark.parametrize("budget", [PureDP(1e3), ZCDP(1e5), ApproxDP(1e3, 1e-9)], ids=str)
-def test_with_little_noise_it_is_the_fullest_bin_of_each_trial(budget: Budget) -> None:
-    # Counts differ by one or more; noise of scale 0.002 errs with probability e^-500.
-    width = np.array([1.0, 0.5, 2.0, 1.0])
-    x = np.array(
-        [
-            [0.2, 0.4, 0.6, 1.5, 1.6, -3.0],
-            [0.2, 0.6, 0.7, 0.3, 0.9, 7.0],
-            [-0.1, -1.9, 3.0, 5.0, 1.0, 1.5],
-            [9.0, 9.5, -2.5, 9.9, -2.1, -2.2],
-        ]
-    )
-    x[3, 4] = 4.0
-    x[2, 2] = -0.5
-    for ends in ((-4.0, 10.0), *([(-math.inf, math.inf)] if isinstance(budget, ApproxDP) else [])):
-        left = fullest(DenseSample(x), Bins(width, *ends), budget)
-        assert left.tolist() == [0.0, 0.5, -2.0, 9.0]
+    left = fullest(DenseSample(np.full((20_000, 1), 0.5)), bins, budget)
+    assert_follows(left / 2e300 + 0.5, stats.uniform)
 
 
 def test_infinitely_many_bins_need_approximate_privacy() -> None:
@@ -447,12 +370,3 @@ def test_the_histogram_pays_once(budget: Budget) -> None:
 def test_without_privacy_it_is_the_fullest_bin() -> None:
     sample = DenseSample([[0.5, 3.5, 3.6], [9.0, -9.0, -8.9]])
     assert fullest(sample, Bins(1.0, -10.0, 10.0), NonPrivate()).tolist() == [3.0, -9.0]
-
-
-def test_the_histogram_modifies_nothing() -> None:
-    x, width = rng(8).normal(size=(3, 40)), np.array([0.5, 1.0, 2.0])
-    before = x.copy()
-    for budget in (PureDP(0.1), ApproxDP(1.0, 1e-3)):
-        fullest(DenseSample(x), Bins(width, -3.0, 3.0), budget)
-    np.testing.assert_array_equal(x, before)
-    assert width.tolist() == [0.5, 1.0, 2.0]

@@ -5,19 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy import stats
+from support import Floats, assert_follows, assert_frequencies, noise_law, row_norms
 
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, NonPrivate, OverdraftError, PureDP
-from dpbench.privacy.budgets import _BadEvent
 
-Floats = NDArray[np.float64]
-
-FALSE_ALARM = 1e-6
 BUDGETS: list[Budget] = [PureDP(0.8), ZCDP(0.1), ApproxDP(0.8, 1e-5)]
 each = pytest.mark.parametrize("budget", BUDGETS, ids=lambda b: b.notion)
 
@@ -56,7 +51,7 @@ def test_a_mechanism_spends_the_budget_once(
 
 
 @each
-@pytest.mark.parametrize("shares", [(0.5, 0.5), (0.25, 0.75), (1.0,), (0.1,) * 10, (1 / 3,) * 3])
+@pytest.mark.parametrize("shares", [(1.0,), (0.1,) * 10, (1 / 3,) * 3])
 def test_a_sequential_split_adds_up(budget: Budget, shares: tuple[float, ...]) -> None:
     account = ledger(budget)
     children = account.split(*shares)
@@ -81,18 +76,7 @@ def test_parallel_parts_cost_their_maximum(budget: Budget) -> None:
 
 
 @each
-def test_steps_and_parts_together(budget: Budget) -> None:
-    account = ledger(budget)
-    first, second = account.split(0.4, 0.6)
-    for part in first.parallel(5):
-        for half in part.split(0.5, 0.5):
-            spend(half)
-    spend(second)
-    assert account.spent == pytest.approx(budget.amounts)
-
-
-@each
-@pytest.mark.parametrize("shares", [(1.001,), (0.6, 0.6), (0.5, 0.5, 1e-6), (1.0, 1.0)])
+@pytest.mark.parametrize("shares", [(1.001,), (0.5, 0.5, 1e-6)])
 def test_a_split_of_more_than_there_is(budget: Budget, shares: tuple[float, ...]) -> None:
     with pytest.raises(OverdraftError):
         ledger(budget).split(*shares)
@@ -112,14 +96,6 @@ def test_overdrafts_of_every_order(budget: Budget) -> None:
         one(account)
         with pytest.raises(OverdraftError):
             two(account)
-
-
-@each
-def test_a_child_has_no_more_than_its_share(budget: Budget) -> None:
-    child, _ = ledger(budget).split(0.5, 0.5)
-    spend(child)
-    with pytest.raises(OverdraftError):
-        spend(child)
 
 
 @pytest.mark.parametrize("share", [0.0, -0.5, math.nan, math.inf])
@@ -144,13 +120,6 @@ def test_a_pure_step_under_zcdp_and_approx() -> None:
     assert account.spent == pytest.approx((1.0, 1e-5))
 
 
-def test_a_pure_step_that_is_too_dear() -> None:
-    with pytest.raises(OverdraftError):
-        ledger(ZCDP(0.1)).split(PureDP(0.45))
-    with pytest.raises(OverdraftError):
-        ledger(ApproxDP(1.0, 1e-5)).split(ApproxDP(0.5, 2e-5))
-
-
 def test_steps_of_a_notion_that_implies_nothing_are_refused() -> None:
     for budget, other in ((PureDP(1.0), ZCDP(0.01)), (ZCDP(1.0), NonPrivate())):
         with pytest.raises(ValueError, match="implies no"):
@@ -162,8 +131,10 @@ def test_steps_of_a_notion_that_implies_nothing_are_refused() -> None:
 def test_sensitivities_that_are_none_are_refused(
     mechanism: Callable[[Ledger, float], object], sensitivity: float
 ) -> None:
+    account = ledger(PureDP(1.0))
     with pytest.raises(ValueError, match="sensitivity"):
-        mechanism(ledger(PureDP(1.0)), sensitivity)
+        mechanism(account, sensitivity)
+    assert account.spent == (0.0,)
 
 
 def test_the_l1_sensitivity_is_bounded_by_default() -> None:
@@ -183,105 +154,35 @@ def test_the_exponential_mechanism_is_a_softmax(budget: Budget, weighted: bool) 
     scores, sensitivity, times = np.array([0.0, -1.0, 3.0, 2.5, -8.0]), 1.7, 100_000
     log_weights = np.log([1.0, 5.0, 0.2, 0.1, 9.0]) if weighted else np.zeros(5)
     epsilon = math.sqrt(8 * budget.rho) if isinstance(budget, ZCDP) else 0.8
-    wanted = times * softmax(epsilon * scores / (2 * sensitivity) + log_weights)
+    wanted = softmax(epsilon * scores / (2 * sensitivity) + log_weights)
     rows = np.tile(scores, (times, 1))
     chosen = ledger(budget, 7).exponential(rows, sensitivity, log_weights if weighted else 0.0)
-    found = np.bincount(chosen, minlength=5)
-    # Chi-square test with false-alarm probability 1e-6.
-    assert ((found - wanted) ** 2 / wanted).sum() <= stats.chi2.isf(FALSE_ALARM, 4)
-
-
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
-@pytest.mark.parametrize("sensitivity", [0.5, 2.0])
-def test_privacy_of_the_exponential_mechanism(epsilon: float, sensitivity: float) -> None:
-    """Exact over all neighbours: each score moves by -sensitivity, 0 or +sensitivity."""
-    largest = 0.0
-    zcdp = ZCDP(epsilon**2 / 8)
-    for scores in itertools.product([0.0, 1.0, -3.0], repeat=4):
-        p = softmax(epsilon * np.array(scores) / (2 * sensitivity))
-        for moves in itertools.product([-1, 0, 1], repeat=4):
-            moved = np.array(scores) + sensitivity * np.array(moves)
-            q = softmax(zcdp.exponential_epsilon * moved / (2 * sensitivity))
-            largest = max(largest, float(np.abs(np.log(p / q)).max()))
-            for order in (1.01, 2.0, 10.0):
-                renyi = np.log((p**order * q ** (1 - order)).sum()) / (order - 1)
-                assert renyi <= zcdp.rho * order * (1 + 1e-9)
-    assert largest <= epsilon * (1 + 1e-12)
+    assert_frequencies(np.bincount(chosen, minlength=5), wanted)
 
 
 def l2_draws(dimension: int, sensitivity: float, budget: Budget, times: int) -> Floats:
     return ledger(budget, 8).add_l2_noise(np.zeros((times, dimension)), sensitivity)
 
 
-@pytest.mark.parametrize("dimension", [1, 2, 3, 20])
+@pytest.mark.parametrize("dimension", [1, 3, 20])
 @each
 def test_the_radius_of_l2_noise(dimension: int, budget: Budget) -> None:
     times, sensitivity = 20_000, 2.5
     epsilon = math.sqrt(2 * budget.rho) if isinstance(budget, ZCDP) else 0.8
-    radius = np.linalg.norm(l2_draws(dimension, sensitivity, budget, times), axis=1)
-    law = stats.gamma(dimension, scale=sensitivity / epsilon)
-    # Kolmogorov-Smirnov and z-test, each with false-alarm probability 1e-6.
-    assert stats.kstest(radius, law.cdf).pvalue > FALSE_ALARM
-    mean = dimension * sensitivity / epsilon
-    allowed = stats.norm.isf(FALSE_ALARM / 2) * mean / math.sqrt(dimension * times)
-    assert abs(radius.mean() - mean) <= allowed
+    values = np.tile(1e3 * np.arange(dimension), (times, 1))
+    noise = ledger(budget, 8).add_l2_noise(values, sensitivity) - values
+    assert_follows(row_norms(noise), stats.gamma(dimension, scale=sensitivity / epsilon))
 
 
 def test_the_direction_of_l2_noise() -> None:
-    # Kolmogorov-Smirnov tests with false-alarm probability 1e-6 each.
     z = l2_draws(2, 1.0, PureDP(1.0), 20_000)
     angle = np.arctan2(z[:, 1], z[:, 0])
-    assert stats.kstest(angle, stats.uniform(-math.pi, 2 * math.pi).cdf).pvalue > FALSE_ALARM
+    assert_follows(angle, stats.uniform(-math.pi, 2 * math.pi))
     z = l2_draws(3, 1.0, PureDP(1.0), 20_000)
     radius = np.linalg.norm(z, axis=1)
     for j in range(3):  # Archimedes: each coordinate is uniform on the sphere
-        assert stats.kstest(z[:, j] / radius, stats.uniform(-1, 2).cdf).pvalue > FALSE_ALARM
+        assert_follows(z[:, j] / radius, stats.uniform(-1, 2))
     assert abs(stats.spearmanr(radius, z[:, 0] / radius).statistic) <= 5 / math.sqrt(20_000)
-
-
-def test_l2_noise_is_added_to_the_values() -> None:
-    values = np.arange(6.0).reshape(2, 3) * 1e6
-    noise = ledger(PureDP(1.0), 3).add_l2_noise(np.zeros((2, 3)), 1.0)
-    np.testing.assert_allclose(ledger(PureDP(1.0), 3).add_l2_noise(values, 1.0), values + noise)
-
-
-@pytest.mark.parametrize("dimension", [2, 5])
-def test_privacy_of_l2_noise(dimension: int) -> None:
-    """The log-density of a Gamma radius and a uniform direction, at pairs of points."""
-    epsilon, sensitivity = 0.8, 2.5
-    rng = np.random.default_rng(1)
-    z = rng.normal(scale=10.0, size=(5000, dimension))
-    step = rng.standard_normal((5000, dimension))
-    step *= sensitivity / np.linalg.norm(step, axis=1, keepdims=True)
-    step[:100] = z[:100] * sensitivity / np.linalg.norm(z[:100], axis=1, keepdims=True)
-
-    def log_density(points: Floats) -> Floats:
-        radius = np.linalg.norm(points, axis=1)
-        law = stats.gamma(dimension, scale=sensitivity / epsilon)
-        return np.asarray(law.logpdf(radius) - (dimension - 1) * np.log(radius))
-
-    ratio = np.abs(log_density(z) - log_density(z + step))
-    assert ratio.max() <= epsilon * (1 + 1e-9)
-    np.testing.assert_allclose(ratio[:100], epsilon, rtol=1e-9)  # attained along the ray
-
-
-def test_zcdp_pays_within_an_approximate_budget() -> None:
-    budget = ApproxDP(1.0, 1e-6)
-    ledger = Ledger(budget, np.random.default_rng(0))
-    (inner,) = ledger.split(ZCDP.within(budget))
-    inner.add_noise(np.zeros(3), 1.0)
-    assert ledger.spent == pytest.approx(budget.amounts)
-
-
-@each
-def test_paying_without_a_mechanism(budget: Budget) -> None:
-    account = ledger(budget)
-    account.pay()
-    assert account.spent == budget.amounts
-    for act in (account.pay, lambda: spend(account), lambda: account.split(1e-3)):
-        with pytest.raises(OverdraftError, match="exceeds what is left"):
-            act()
-    assert account.spent == budget.amounts
 
 
 @each
@@ -295,17 +196,6 @@ def test_a_ledger_that_is_cut_cannot_pay(budget: Budget) -> None:
         assert account.spent == (0.0,) * len(budget.amounts)
 
 
-@each
-def test_shares_pay_like_mechanisms(budget: Budget) -> None:
-    account = ledger(budget)
-    first, second = account.split(0.25, 0.75)
-    for part in first.parallel(3):
-        part.pay()
-    assert account.spent == pytest.approx([a / 4 for a in budget.amounts], rel=1e-12)
-    second.pay()
-    assert account.spent == pytest.approx(budget.amounts, rel=1e-12)
-
-
 def test_no_privacy_costs_nothing_as_often_as_one_likes() -> None:
     account = ledger(NonPrivate())
     account.pay()
@@ -313,17 +203,6 @@ def test_no_privacy_costs_nothing_as_often_as_one_likes() -> None:
     for part in account.split(1.0, 1.0):
         part.pay()
     assert account.spent == ()
-
-
-def test_a_bad_release_costs_nothing() -> None:
-    account = ledger(PureDP(1.0))
-    for mechanism in MECHANISMS:
-        with pytest.raises(ValueError, match="sensitivity"):
-            mechanism(account, -1.0)
-    with pytest.raises(ValueError, match="draws"):
-        account.add_noise(np.zeros(2), 1.0, draws=0)
-    assert account.spent == (0.0,)
-    spend(account)
 
 
 @each
@@ -342,30 +221,16 @@ def test_a_sensitivity_per_trial_of_vectors(budget: Budget, given: float | None)
     l2 = np.tile([[0.1], [1.0], [30.0], [7.0]], (4000, 1))
     l1 = None if given is None else given * l2
     noise = ledger(budget, 6).add_noise(np.zeros((16_000, 3)), l2, l1=l1) / l2
-    law: Any = stats.norm(scale=budget.noise_quantile(2 * float(stats.norm.sf(1))))
-    if isinstance(budget, PureDP):  # l1 is at most sqrt(d) l2
-        law = stats.laplace(scale=(given or math.sqrt(3)) / budget.epsilon)
-    # Kolmogorov-Smirnov tests with false-alarm probability 1e-6.
+    law = noise_law(budget, given or math.sqrt(3), 1.0)  # l1 is at most sqrt(d) l2
     for trial in range(4):
-        assert stats.kstest(noise[trial::4].ravel(), law.cdf).pvalue > FALSE_ALARM
+        assert_follows(noise[trial::4], law)
 
 
-@pytest.mark.parametrize("bad", [math.inf, math.nan, -1e-9])
-@pytest.mark.parametrize("norm", ["l1", "l2"])
-def test_one_bad_sensitivity_among_many_is_refused(bad: float, norm: str) -> None:
-    good, poor = np.ones(3), np.array([1.0, bad, 1.0])
-    l1, l2 = (poor, good) if norm == "l1" else (good, poor)
-    account = ledger(PureDP(1.0))
-    with pytest.raises(ValueError, match="not a finite number >= 0"):
-        account.add_noise(np.zeros(3), l2, l1=l1)
-    assert account.spent == (0.0,)
-
-
-INSIDE = [(1.0, 1e-6), (0.01, 1e-9), (0.3, 0.1), (5.0, 1e-12), (30.0, 1e-6)]
+INSIDE = [(1.0, 1e-6), (0.3, 0.1), (30.0, 1e-12)]
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), INSIDE)
-@pytest.mark.parametrize("shares", [(1.0,), (1 / 12,) * 3 + (3 / 4,), (0.1,) * 10])
+@pytest.mark.parametrize("shares", [(1.0,), (1 / 12,) * 3 + (3 / 4,)])
 def test_steps_under_zcdp_compose_there_and_convert_once(
     epsilon: float, delta: float, shares: tuple[float, ...]
 ) -> None:
@@ -387,31 +252,6 @@ def test_steps_under_zcdp_compose_there_and_convert_once(
         account.split(1e-3)
 
 
-def test_groups_under_zcdp_inside_an_approximate_budget() -> None:
-    budget = ApproxDP(1.0, 1e-6)
-    account = ledger(budget)
-    (inner,) = account.split(ZCDP.within(budget))
-    first, second = inner.split(0.5, 0.5)
-    for group in first.parallel(4):
-        group.pay()
-    half = ZCDP(inner.budget.amounts[0] / 2).to_approx(1e-6).amounts
-    assert account.spent == pytest.approx(half, rel=1e-9, abs=0)
-    (pure,) = second.split(PureDP(second.budget.pure_epsilon))  # epsilon^2/2 = rho
-    pure.pay()
-    assert account.spent == pytest.approx(budget.amounts, rel=1e-9, abs=0)
-
-
-def test_parallel_ledgers_of_an_approximate_budget_may_differ_in_notion() -> None:
-    budget = ApproxDP(1.0, 1e-6)
-    account = ledger(budget)
-    one, two = account.parallel(2)
-    (inner,) = one.split(ZCDP.within(budget))
-    two.pay()
-    for part in inner.split(0.5, 0.5):
-        part.pay()
-    assert account.spent == pytest.approx(budget.amounts, rel=1e-9, abs=0)
-
-
 def test_pure_steps_under_zcdp_add_up_before_they_convert() -> None:
     account = ledger(ZCDP(0.1))
     (inner,) = account.split(PureDP(0.4))
@@ -419,19 +259,6 @@ def test_pure_steps_under_zcdp_add_up_before_they_convert() -> None:
         part.pay()
         # done/4 of epsilon = 0.4 is (done/10)^2/2-zCDP.
         assert account.spent == pytest.approx(((done / 10) ** 2 / 2,), rel=1e-12)
-
-
-@pytest.mark.parametrize("shares", [(1.0,), (0.5, 0.5)])
-def test_zcdp_inside_a_share_of_an_approximate_budget(shares: tuple[float, ...]) -> None:
-    budget = ApproxDP(1.0, 1e-6)
-    account = ledger(budget)
-    one, two = account.split(0.5, 0.5)
-    (inner,) = one.split(ZCDP.within(ApproxDP(0.5, 5e-7)))
-    for part in inner.split(*shares):
-        part.pay()
-    assert account.spent == pytest.approx((0.5, 5e-7), rel=1e-9, abs=0)
-    two.pay()
-    assert account.spent == pytest.approx(budget.amounts, rel=1e-9, abs=0)
 
 
 def test_a_refused_split_reserves_nothing() -> None:
@@ -445,7 +272,7 @@ def test_a_refused_split_reserves_nothing() -> None:
 
 
 @each
-@pytest.mark.parametrize("times", [1, 2, 3, 7, 10, 100, 1000, 1024])
+@pytest.mark.parametrize("times", [1, 3, 1000])
 def test_repeated_releases_add_up(budget: Budget, times: int) -> None:
     account = ledger(budget)
     child = account.repeated(times)
@@ -477,16 +304,6 @@ def test_what_repeated_releases_spend_so_far(budget: Budget) -> None:
 
 
 @each
-def test_repeated_releases_of_a_part_cost_its_maximum(budget: Budget) -> None:
-    account = ledger(budget)
-    one, two = account.parallel(2)
-    spend(one.repeated(4))
-    assert account.spent == pytest.approx(budget.amounts)
-    spend(two.repeated(9))
-    assert account.spent == pytest.approx(budget.amounts)
-
-
-@each
 def test_repeated_releases_need_what_is_left(budget: Budget) -> None:
     account = ledger(budget)
     account.split(1e-3)
@@ -505,46 +322,6 @@ def test_no_releases_are_refused(budget: Budget, times: int) -> None:
     with pytest.raises(ValueError, match="at least one is needed"):
         account.repeated(times)
     account.pay()  # nothing was reserved
-
-
-def test_repeated_noise_is_that_of_a_share() -> None:
-    for budget, scale in ((PureDP(0.8), 10 / 0.8), (ZCDP(0.2), math.sqrt(10 / 0.4))):
-        noise = ledger(budget, 9).repeated(10).add_noise(np.zeros(20_000), 1.0)
-        law: Any = stats.norm if isinstance(budget, ZCDP) else stats.laplace
-        # Kolmogorov-Smirnov test with false-alarm probability 1e-6.
-        assert stats.kstest(noise, law(scale=scale).cdf).pvalue > FALSE_ALARM
-
-
-def test_repeated_releases_of_no_privacy() -> None:
-    account = ledger(NonPrivate())
-    spend(account.repeated(5))
-    assert account.spent == ()
-
-
-def test_repeated_releases_under_zcdp_compose_there_and_convert_once() -> None:
-    budget = ApproxDP(1.0, 1e-6)
-    account = ledger(budget)
-    (inner,) = account.split(ZCDP.within(budget))
-    one, two = inner.split(0.5, 0.5)
-    spend(one.repeated(50))
-    half = ZCDP(inner.budget.amounts[0] / 2).to_approx(1e-6).amounts
-    assert account.spent == pytest.approx(half, rel=1e-9, abs=0)
-    spend(two.repeated(3))
-    assert account.spent == pytest.approx(budget.amounts, rel=1e-9, abs=0)
-
-
-def test_zcdp_in_each_of_repeated_releases_converts_in_each() -> None:
-    """A row's share is of (epsilon, delta): rows add up there, which is dearer."""
-    budget = ApproxDP(1.0, 1e-6)
-    account = ledger(budget)
-    child = account.repeated(4)
-    (inner,) = child.split(ZCDP.within(ApproxDP(0.25, 2.5e-7)))
-    one, two = inner.split(0.5, 0.5)
-    spend(one)
-    each_row = ZCDP(inner.budget.amounts[0] / 2).to_approx(2.5e-7).amounts
-    assert account.spent == pytest.approx([4 * a for a in each_row], rel=1e-9, abs=0)
-    spend(two)
-    assert account.spent == pytest.approx(budget.amounts, rel=1e-9, abs=0)
 
 
 # An event of small probability under which nothing is promised.
@@ -582,16 +359,6 @@ def test_no_more_failure_than_there_is(delta: float) -> None:
     assert account.spent == pytest.approx((0.25, delta), rel=1e-12)
 
 
-def test_failure_that_exceeds_the_whole() -> None:
-    account = ledger(ApproxDP(1.0, 1e-5))
-    with pytest.raises(OverdraftError, match="exceeds what is left"):
-        account.allow_failure(1.01e-5)
-    assert account.spent == (0.0, 0.0)
-    account.pay()
-    with pytest.raises(OverdraftError):
-        account.allow_failure(1e-9)
-
-
 @pytest.mark.parametrize("budget", [PureDP(1.0), ZCDP(0.5)])
 def test_notions_without_delta_allow_no_failure(budget: Budget) -> None:
     account = ledger(budget)
@@ -601,60 +368,13 @@ def test_notions_without_delta_allow_no_failure(budget: Budget) -> None:
     account.pay()
 
 
-@pytest.mark.parametrize("delta", [0.0, -1e-6, 1.0, math.nan, math.inf])
+@pytest.mark.parametrize("delta", [0.0, 1.0, math.nan])
 def test_probabilities_that_are_none_are_refused(delta: float) -> None:
     account = ledger(ApproxDP(1.0, 1e-5))
     with pytest.raises(ValueError, match="Input should be"):
         account.allow_failure(delta)
     assert account.spent == (0.0, 0.0)
     account.pay()
-
-
-def test_a_failure_under_no_privacy() -> None:
-    account = ledger(NonPrivate())
-    account.allow_failure(0.1)
-    assert account.spent == ()
-
-
-def test_no_mechanism_is_paid_for_by_an_event() -> None:
-    """It buys no noise, and is no step of a split of another notion."""
-    event = _BadEvent(1e-6)
-    with pytest.raises(ValueError, match="bad_event"):
-        ledger(event).add_noise(np.zeros(2), 1.0)
-    for budget in (PureDP(1.0), ZCDP(1.0)):
-        with pytest.raises(ValueError, match="implies no"):
-            ledger(budget).split(event)
-
-
-def test_the_event_and_two_steps_as_a_friendly_core_pays() -> None:
-    """delta/2 for the bound; then epsilon/2, and epsilon/2 with the other delta/2."""
-    budget = ApproxDP(0.8, 1e-6)
-    account = ledger(budget)
-    account.allow_failure(5e-7)
-    first, last = account.split(PureDP(0.4), budget.fraction(0.5))
-    assert account.spent == (0.0, 5e-7)
-    spend(first)
-    assert account.spent == pytest.approx((0.4, 5e-7), rel=1e-12)
-    spend(last)
-    assert account.spent == pytest.approx((0.8, 1e-6), rel=1e-12)
-    with pytest.raises(OverdraftError):
-        account.allow_failure(1e-9)
-    with pytest.raises(OverdraftError):
-        account.split(PureDP(1e-3))
-
-
-def test_the_event_and_two_steps_under_zcdp() -> None:
-    budget = ApproxDP(0.8, 1e-6)
-    account = ledger(budget)
-    account.allow_failure(5e-7)
-    (rest,) = account.split(ApproxDP(0.8, 5e-7))
-    (whole,) = rest.split(ZCDP.within(ApproxDP(0.8, 5e-7)))
-    first, last = whole.split(0.5, 0.5)
-    spend(first)
-    epsilon, delta = ZCDP(whole.budget.amounts[0] / 2).to_approx(5e-7).amounts
-    assert account.spent == pytest.approx((epsilon, 5e-7 + delta), rel=1e-9)
-    spend(last)
-    assert account.spent == pytest.approx((0.8, 1e-6), rel=1e-9)
 
 
 def test_events_of_parts_and_of_repeated_releases() -> None:
@@ -671,14 +391,3 @@ def test_events_of_parts_and_of_repeated_releases() -> None:
     (rest,) = child.split(ApproxDP(0.2, 1e-6))
     spend(rest)
     assert account.spent == pytest.approx((1.0, 1e-5), rel=1e-12)
-
-
-def test_an_event_of_a_step_counts_for_the_whole() -> None:
-    account = ledger(ApproxDP(1.0, 1e-5))
-    first, second = account.split(0.5, 0.5)
-    first.allow_failure(2e-6)
-    assert account.spent == pytest.approx((0.0, 2e-6), rel=1e-12)
-    with pytest.raises(OverdraftError):
-        first.allow_failure(4e-6)  # more than that step has
-    spend(second)
-    assert account.spent == pytest.approx((0.5, 7e-6), rel=1e-12)

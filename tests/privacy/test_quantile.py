@@ -10,24 +10,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import stats
+from support import BIG, FALSE_ALARM, Floats, assert_follows, assert_frequencies, rng
 
-from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, NonPrivate, OverdraftError, PureDP
+from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP
 from dpbench.privacy.quantile import private_quantile
 from dpbench.samples import CountedSample, DenseSample, Sample
 
-Floats = NDArray[np.float64]
-
-FALSE_ALARM = 1e-6
-BIG = 10**12
 ORDERS = [1.01, 1.5, 2.0, 4.0, 16.0, 100.0]
 BUDGETS: list[Budget] = [PureDP(1.0), ZCDP(0.1), ApproxDP(1.0, 1e-6)]
 LOW, HIGH = -1.0, 1.0
 # At, inside and beyond the bounds, and within a resolution of them.
 GRID = [-5.0, -1.0, -0.9, -0.5, 0.0, 0.125, 1.0, 3.0]
-
-
-def rng(seed: int = 0) -> np.random.Generator:
-    return np.random.default_rng(seed)
 
 
 def epsilon_of(budget: Budget) -> float:
@@ -60,9 +53,9 @@ def law_of(row: Sequence[float], ends: Floats, q: float, h: float, epsilon: floa
     return np.asarray(weights / weights.sum())
 
 
-@pytest.mark.parametrize("h", [0.05, 0.25, 1.5])
-@pytest.mark.parametrize("q", [0.5, 0.1, 0.75])
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
+@pytest.mark.parametrize(
+    ("epsilon", "q", "h"), [(0.1, 0.5, 0.05), (1.0, 0.1, 0.25), (5.0, 0.75, 1.5)]
+)
 def test_privacy_by_enumeration(epsilon: float, q: float, h: float) -> None:
     """All pairs of neighbours among 1 to 3 records of the grid, ties included."""
     ends = cells(GRID, h)
@@ -113,10 +106,8 @@ def quantile(
         ([0.0], 0.5, 0.25),
         ([-5.0, -0.875, 0.125, 3.0], 0.5, 0.0625),
         ([0.125, 0.0, 0.0, 0.0, -0.5], 0.3, 0.1),
-        ([-5.0, -5.0, 3.0], 0.75, 0.2),
         ([-1.0, 1.0], 0.5, 0.3),
         ([0.5, -0.5, 0.25], 0.1, 1.9),
-        ([0.5, -0.5], 0.5, 100.0),
     ],
 )
 def test_frequencies_are_those_of_the_exact_density(
@@ -129,12 +120,7 @@ def test_frequencies_are_those_of_the_exact_density(
     for seed, sample in enumerate(both_kinds(row, 30_000)):
         t = quantile(sample, q, h, budget, seed)
         assert np.all((t >= LOW) & (t <= HIGH))
-        found = np.histogram(t, ends)[0]
-        wanted = 30_000 * law
-        assert wanted.min() >= 20
-        # Chi-square test with false-alarm probability 1e-6.
-        statistic = float(((found - wanted) ** 2 / wanted).sum())
-        assert statistic <= stats.chi2.isf(FALSE_ALARM, len(law) - 1)
+        assert_frequencies(np.histogram(t, ends)[0], law)
 
 
 def pieces(
@@ -168,15 +154,6 @@ def value_at(t: float, right: Floats, scores: Floats) -> float:
     return float(scores[np.searchsorted(right, t)])
 
 
-def test_dense_and_counted_data_give_the_same_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    row = [0.0, 0.0, 0.25, -0.5, 0.5, 0.5, 0.5, 3.0, -3.0]
-    taken = [
-        pieces(monkeypatch, sample, 0.4, 0.05, PureDP(1.0))[:2] for sample in both_kinds(row, 1)
-    ]
-    for t in rng(1).uniform(LOW, HIGH, 500).tolist():
-        assert len({value_at(t, *one) for one in taken}) == 1
-
-
 def assert_capped(
     found: Sequence[float],
     naive: Sequence[float],
@@ -192,8 +169,7 @@ def assert_capped(
 
 
 @pytest.mark.parametrize("budget", [PureDP(1.0), PureDP(20.0), ZCDP(0.5)], ids=str)
-@pytest.mark.parametrize("q", [0.5, 0.02, 0.9, 1 / 3])
-@pytest.mark.parametrize("ties", [0, 20, 400])
+@pytest.mark.parametrize(("q", "ties"), [(0.5, 0), (0.02, 20), (0.9, 400), (1 / 3, 20)])
 def test_the_window_of_a_large_dense_dataset(
     monkeypatch: pytest.MonkeyPatch, budget: Budget, q: float, ties: int
 ) -> None:
@@ -218,8 +194,7 @@ def test_the_window_of_a_large_dense_dataset(
     assert_capped(found, naive, cap, HIGH - LOW, h, epsilon_of(budget))
 
 
-@pytest.mark.parametrize("q", [0.5, 0.25])
-@pytest.mark.parametrize("epsilon", [0.1, 2.0])
+@pytest.mark.parametrize(("q", "epsilon"), [(0.5, 0.1), (0.25, 2.0)])
 def test_the_window_of_a_large_counted_dataset(
     monkeypatch: pytest.MonkeyPatch, q: float, epsilon: float
 ) -> None:
@@ -256,12 +231,7 @@ def test_a_value_that_all_records_share_is_found(budget: Budget) -> None:
         t = quantile(sample, 0.5, h, budget, ends=(-100.0, 100.0))
         # Elsewhere the score is -500.5: probability below 1e4 e^(-0.89 * 250) in each trial.
         assert np.all(np.abs(t - 3.0) <= h)
-        assert stats.kstest((t - 3.0) / h, stats.uniform(-1, 2).cdf).pvalue > FALSE_ALARM
-
-
-def test_without_a_resolution_it_would_not_be_found() -> None:
-    # -|#{x <= t} - n/2| is -500.5 on both sides of 1001 records at 3: a uniform release.
-    assert {-abs(count - 1001 / 2) for count in (0, 1001)} == {-500.5}
+        assert_follows((t - 3.0) / h, stats.uniform(-1, 2))
 
 
 @pytest.mark.parametrize(("place", "end"), [(-7.0, LOW), (7.0, HIGH), (1e300, HIGH)])
@@ -280,7 +250,7 @@ def tail_rank(epsilon: float, span: float, h: float, probability: float) -> floa
     return 2 / epsilon * (math.log(span) - math.log(h) - math.log(probability))
 
 
-@pytest.mark.parametrize("q", [0.001, 0.1, 0.3, 0.5, 0.99])
+@pytest.mark.parametrize("q", [0.001, 0.5, 0.99])
 @pytest.mark.parametrize("budget", BUDGETS, ids=lambda b: b.notion)
 def test_ranks_near_the_target(budget: Budget, q: float) -> None:
     trials, n, h = 50, 20_000, 1e-6
@@ -295,33 +265,9 @@ def test_ranks_near_the_target(budget: Budget, q: float) -> None:
     assert np.all(q * n - within <= k)
 
 
-@pytest.mark.parametrize("radius", [1e6, 1e300])
-@pytest.mark.parametrize("budget", BUDGETS, ids=lambda b: b.notion)
-def test_a_far_range(budget: Budget, radius: float) -> None:
-    trials, n, h = 20, 20_001, 0.1
-    x = rng(9).normal(5.0, 1.0, (trials, n))
-    t = quantile(DenseSample(x), 0.5, h, budget, ends=(-radius, radius))
-    k = tail_rank(epsilon_of(budget), 2 * radius, h, FALSE_ALARM / trials)
-    ranks = (
-        np.count_nonzero(x < t[:, None] - h, axis=1),
-        np.count_nonzero(x <= t[:, None] + h, axis=1),
-    )
-    assert 2 * k < n / 4
-    assert np.all(ranks[0] - n / 2 <= k)
-    assert np.all(n / 2 - ranks[1] <= k)
-
-
 def test_the_noise_wins_in_a_far_range_of_few_records() -> None:
     t = quantile(DenseSample(np.zeros((20_000, 3))), 0.5, 1.0, PureDP(1.0), ends=(-1e300, 1e300))
-    # Uniform up to e^300: Kolmogorov-Smirnov test with false-alarm probability 1e-6.
-    assert stats.kstest(t / 1e300, stats.uniform(-1, 2).cdf).pvalue > FALSE_ALARM
-
-
-def test_the_median_of_a_large_counted_dataset() -> None:
-    counts = [[BIG // 2 - 500, 1000, BIG // 2 - 500], [BIG, 0, 0], [0, BIG // 4, BIG - BIG // 4]]
-    t = quantile(CountedSample([-0.5, 0.125, 0.75], counts), 0.5, 0.01, PureDP(1.0))
-    # The middle atom is the median by 500 records: else, probability below 100 e^-250.
-    np.testing.assert_allclose(t, [0.125, -0.5, 0.75], atol=0.01)
+    assert_follows(t / 1e300, stats.uniform(-1, 2))  # up to e^300
 
 
 @pytest.mark.parametrize(
@@ -331,6 +277,7 @@ def test_the_median_of_a_large_counted_dataset() -> None:
         (1.0, -1.0, 1.0, 0.1),
         (math.nan, -1.0, 1.0, 0.1),
         (0.5, 1.0, 1.0, 0.1),
+        (0.5, 0.0, math.inf, 0.1),
         (0.5, 1.0, -1.0, 0.1),
         (0.5, math.nan, 1.0, 0.1),
         (0.5, -1.0, 1.0, 0.0),
@@ -348,31 +295,6 @@ def test_bad_arguments_are_refused_and_cost_nothing(
     assert ledger.spent == (0.0,)
 
 
-@pytest.mark.parametrize("ends", [(0.0, math.inf), (-math.inf, 0.0), (-math.inf, math.inf)])
-def test_infinite_bounds_are_refused(ends: tuple[float, float]) -> None:
-    with pytest.raises(ValueError, match="needs"):
-        quantile(DenseSample([[0.0, 0.5]]), 0.5, 0.1, PureDP(1.0), ends=ends)
-
-
 def test_without_privacy_there_is_no_private_quantile() -> None:
     with pytest.raises(ValueError, match="none"):
         quantile(DenseSample([[0.0, 0.5]]), 0.5, 0.1, NonPrivate())
-
-
-@pytest.mark.parametrize("budget", BUDGETS, ids=lambda b: b.notion)
-def test_the_quantile_pays_once(budget: Budget) -> None:
-    ledger, sample = Ledger(budget, rng()), DenseSample([[0.0, 0.5]])
-    private_quantile(sample, 0.5, LOW, HIGH, 0.1, ledger)
-    assert ledger.spent == budget.amounts
-    with pytest.raises(OverdraftError):
-        private_quantile(sample, 0.5, LOW, HIGH, 0.1, ledger)
-
-
-def test_the_quantile_modifies_nothing() -> None:
-    x, atoms, counts = rng(10).normal(size=(3, 40)), np.array([-3.0, 0.0, 3.0]), np.ones((2, 3))
-    before = x.copy()
-    quantile(DenseSample(x), 0.5, 0.1, PureDP(1.0))
-    quantile(CountedSample(atoms, counts), 0.5, 0.1, PureDP(1.0))
-    np.testing.assert_array_equal(x, before)
-    assert atoms.tolist() == [-3.0, 0.0, 3.0]
-    assert np.all(counts == 1)

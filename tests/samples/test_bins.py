@@ -10,14 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
+from support import BIG, unchanged
 
 from dpbench.samples import Bins, CountedSample, DenseSample, Sample, dense
 
-Floats = NDArray[np.float64]
-
 INF = math.inf
-BIG = 10**12
 # Numbers with few binary digits, so that nothing rounds and edges are hit exactly.
 ROWS = [
     [-4.0, -3.75, -2.5, -2.5, 0.0, 0.0, 0.25, 0.5, 3.0, 3.5],
@@ -127,15 +124,17 @@ def test_bins_per_trial_against_a_loop(kind: type) -> None:
 
 
 @pytest.mark.parametrize("most", [0, 10**9], ids=["sort", "table"])
-@pytest.mark.parametrize("end", ENDS[:6])
-def test_sorting_and_a_table_agree(monkeypatch: pytest.MonkeyPatch, most: int, end: End) -> None:
+def test_sorting_and_a_table_agree(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     monkeypatch.setattr(dense, "DENSE_BINS", most)
-    for rows in (np.array(ROWS), np.asfortranarray(ROWS), np.array(ROWS)[:, ::-1]):
-        assert found(DenseSample(rows), Bins(*end), [end] * 4) == naive(ROWS, [end] * 4)
+    for end in ENDS[:6]:
+        for rows in (np.array(ROWS), np.asfortranarray(ROWS), np.array(ROWS)[:, ::-1]):
+            with unchanged(rows):
+                seen = found(DenseSample(rows), Bins(*end), [end] * 4)
+            assert seen == naive(ROWS, [end] * 4)
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (1, 3000), (400, 7), (5, 300)])
-@pytest.mark.parametrize("spread", [0.4, 3.0, 1e3, 1e17])
+@pytest.mark.parametrize("shape", [(1, 1), (400, 7), (5, 300)])
+@pytest.mark.parametrize("spread", [0.4, 1e3, 1e17])
 def test_dense_and_counted_bins_of_many_records(
     monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int], spread: float
 ) -> None:
@@ -155,8 +154,8 @@ def test_dense_and_counted_bins_of_many_records(
             np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("width", [0.1, 0.3, 1.0, 2 / 3, 1e-9, 12345.678])
-@pytest.mark.parametrize("lower", [0.0, -0.05, -7.1, 7.1, -123.456, 1e6 / 3])
+@pytest.mark.parametrize("width", [0.3, 2 / 3, 1e-9, 12345.678])
+@pytest.mark.parametrize("lower", [-0.05, 7.1, 1e6 / 3])
 def test_the_first_bin_starts_at_lower(width: float, lower: float) -> None:
     for upper in (lower, lower + 0.9 * width, lower + 10.5 * width, 1e9):
         bins = Bins(width, lower, upper)
@@ -173,7 +172,7 @@ def test_the_first_bin_starts_at_lower(width: float, lower: float) -> None:
     st.floats(0, 1e3),
     st.lists(st.floats(-2e3, 2e3), min_size=1, max_size=20),
 )
-@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@settings(max_examples=60, deadline=None, derandomize=True, database=None)
 def test_a_record_is_in_its_bin(width: float, lower: float, span: float, row: list[float]) -> None:
     bins = Bins(width, lower, lower + span)
     index = bins.index(np.array([row]))[0]
@@ -192,8 +191,8 @@ def test_records_beyond_the_ends_count_in_the_nearest_bin(kind: type) -> None:
     assert held.count.tolist() == [3.0, 4.0]  # upper itself is beyond the last bin
 
 
-@pytest.mark.parametrize("width", [1.0, 0.3, 2 / 3, 1e-5])
-@pytest.mark.parametrize("radius", [1e300, 1e16, 1.234e20])
+@pytest.mark.parametrize("width", [0.3, 1e-5])
+@pytest.mark.parametrize("radius", [1e300, 1.234e20])
 def test_a_far_lower_end_takes_no_digits_from_records_near_0(width: float, radius: float) -> None:
     bins = Bins(width, -radius, radius)
     x = np.random.default_rng(2).uniform(-20 * width, 20 * width, (1, 500))
@@ -222,15 +221,8 @@ def test_counted_bins_at_large_n() -> None:
     assert held.count.tolist() == [1, BIG - 8, 7, BIG, BIG // 2 + 1, BIG - BIG // 2 - 1]
 
 
-@pytest.mark.parametrize("value", [1.7e308, -1.7e308])
-def test_far_records_raise_no_warning(value: float) -> None:
-    held = DenseSample([[value, 0.0, 0.0]]).occupied(Bins(0.5, -1.0, 1.0))
-    assert sorted(held.count.tolist()) == [1.0, 2.0]
-    assert DenseSample([[value, -value]]).occupied(Bins(1.0)).count.tolist() == [1.0, 1.0]
-
-
 @pytest.mark.parametrize("kind", [DenseSample, counted])
-@pytest.mark.parametrize(("first", "last"), [(0, 9), (0, 0), (9, 9), (3, 5), (2, 8), (0, 4)])
+@pytest.mark.parametrize(("first", "last"), [(0, 9), (0, 0), (9, 9), (3, 5), (0, 4)])
 def test_ranked_against_sorting(kind: type, first: int, last: int) -> None:
     values, counts = kind(ROWS).ranked(first, last)
     assert values.shape == counts.shape
@@ -239,37 +231,8 @@ def test_ranked_against_sorting(kind: type, first: int, last: int) -> None:
         assert np.repeat(v, c.astype(int)).tolist() == sorted(row)[first : last + 1]
 
 
-@pytest.mark.parametrize("shape", [(3, 1), (3, 2), (4, 101), (2, 1000)])
-def test_all_ranks_of_dense_records(shape: tuple[int, int]) -> None:
-    values = np.random.default_rng(3).integers(-20, 20, shape).astype(float)
-    ordered = np.sort(values, axis=1)
-    for first in range(0, shape[1], 1 + shape[1] // 20):
-        for last in range(first, shape[1], 1 + shape[1] // 14):
-            found, counts = DenseSample(values).ranked(first, last)
-            np.testing.assert_array_equal(found, ordered[:, first : last + 1])
-            assert np.all(counts == 1)
-
-
 def test_counted_ranks_at_large_n() -> None:
     sample = CountedSample([-1.0, 0.0, 2.0, 5.0], [[BIG // 2, 3, 0, BIG // 2 - 3], [0, 0, BIG, 0]])
     values, counts = sample.ranked(BIG // 2 - 10, BIG // 2 + 10)
     assert values[1].tolist() == [-1.0, 0.0, 2.0, 5.0]
     assert counts.tolist() == [[10.0, 3.0, 0.0, 8.0], [0.0, 0.0, 21.0, 0.0]]
-
-
-@pytest.mark.parametrize("most", [0, 10**9], ids=["sort", "table"])
-def test_bins_and_ranks_modify_nothing(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
-    monkeypatch.setattr(dense, "DENSE_BINS", most)
-    values = np.random.default_rng(4).normal(size=(3, 50))
-    atoms = np.arange(5.0)
-    counts = np.random.default_rng(5).multinomial(50, np.full(5, 0.2), 3)
-    ends = [np.array([0.5, 0.25, 1.0]), np.array([-1.0, -2.0, -3.0]), np.full(3, 2.0)]
-    arrays = [values, atoms, counts, *ends]
-    before = [a.copy() for a in arrays]
-    for sample in (DenseSample(values), CountedSample(atoms, counts)):
-        sample.occupied(Bins(*ends))
-        sample.occupied(Bins(0.5))
-        sample.ranked(0, 49)
-        sample.ranked(20, 30)
-    for array, old in zip(arrays, before, strict=True):
-        np.testing.assert_array_equal(array, old)

@@ -12,36 +12,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import stats
+from support import BIG, FALSE_ALARM, LARGEST, Floats, assert_law, assert_standard, rng
 
 from dpbench.samples import CountedSample, DenseSample, Sample
 from dpbench.samples.base import part_sizes
 
-Floats = NDArray[np.float64]
-
-FALSE_ALARM = 1e-6
-BIG = 10**12
-LARGEST = float(np.finfo(float).max)
 SHAPES = [(3, 11), (1, 11), (3, 11, 2)]
-
-
-def rng(seed: int = 0) -> np.random.Generator:
-    return np.random.default_rng(seed)
 
 
 def mean(rows: Sample) -> Floats:
     return rows.mean()
-
-
-def assert_law(seen: Sequence[Hashable], law: dict[Hashable, Fraction]) -> None:
-    """Chi-square test with false-alarm probability 1e-6; no outcome of probability 0."""
-    found = Counter(seen)
-    assert set(found) <= set(law)
-    assert sum(law.values()) == 1
-    wanted = np.array([len(seen) * float(p) for p in law.values()])
-    assert wanted.min() >= 25, "too few draws for the chi-square approximation"
-    cells = np.array([found[outcome] for outcome in law])
-    statistic = float(((cells - wanted) ** 2 / wanted).sum())
-    assert statistic <= stats.chi2.isf(FALSE_ALARM, max(1, len(law) - 1))
 
 
 def enumerated(
@@ -73,7 +53,7 @@ def of_trials(groups: list[CountedSample], trials: int) -> list[NDArray[np.int64
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("parts", range(1, 12))
+@pytest.mark.parametrize("parts", [1, 2, 4, 7, 11])
 def test_dense_groups_against_a_loop(shape: tuple[int, ...], parts: int) -> None:
     values = rng(1).normal(size=shape)
     for memory in (values, np.asfortranarray(values)):
@@ -88,17 +68,6 @@ def test_dense_groups_against_a_loop(shape: tuple[int, ...], parts: int) -> None
                 np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("parts", [1, 2, 4, 7, 11])
-def test_questions_by_group_against_a_loop(shape: tuple[int, ...], parts: int) -> None:
-    values = rng(2).normal(size=shape)
-    wanted = [[g.mean(axis=0) for g in np.array_split(row, parts)] for row in values]
-    found = DenseSample(values).by_group(parts, rng(), mean)
-    np.testing.assert_allclose(found, np.array(wanted), rtol=1e-12)
-    sizes = DenseSample(values).by_group(parts, rng(), lambda rows: np.full(rows.trials, rows.n))
-    assert sizes.tolist() == [part_sizes(11, parts)] * shape[0]
-
-
 @pytest.mark.parametrize("parts", [2, 3, 5])
 def test_dense_groups_depend_on_the_index_alone(parts: int) -> None:
     values = rng(3).normal(size=(1, 11))
@@ -111,19 +80,9 @@ def test_dense_groups_depend_on_the_index_alone(parts: int) -> None:
         assert np.flatnonzero(moved[0]).tolist() == [home]
 
 
-@pytest.mark.parametrize("sizes", [[11], [4, 1, 6], [1] * 11])
-def test_dense_parts_depend_on_the_index_alone(sizes: list[int]) -> None:
-    values = rng(4).permutation(11.0 * np.arange(22).reshape(2, 11), axis=1)
-    parts = DenseSample(values).split(sizes, rng())
-    np.testing.assert_array_equal(np.concatenate([p.values for p in parts], axis=1), values)
-    assert [p.n for p in parts] == sizes
-
-
-@pytest.mark.parametrize(
-    ("counts", "parts"), [((2, 2, 1), 2), ((2, 2, 1), 3), ((1, 2, 0, 2), 4), ((2, 1), 3)]
-)
+@pytest.mark.parametrize(("counts", "parts"), [((2, 2, 1), 3), ((1, 2, 0, 2), 4)])
 def test_counted_groups_are_exchangeable(counts: tuple[int, ...], parts: int) -> None:
-    trials = 40_000
+    trials = 10_000
     atoms = np.arange(float(len(counts)))
     groups = CountedSample(atoms, np.tile(counts, (trials, 1))).groups(parts, rng(5))
     sizes = part_sizes(sum(counts), parts)
@@ -131,24 +90,17 @@ def test_counted_groups_are_exchangeable(counts: tuple[int, ...], parts: int) ->
     assert_law(seen, enumerated(counts, lambda order: table(order, sizes, len(counts))))
 
 
-@pytest.mark.parametrize("sizes", [[1, 3, 1], [4, 1], [1, 1, 1, 2], [1, 1, 2, 1]])
+@pytest.mark.parametrize("sizes", [[1, 3, 1], [1, 1, 2, 1]])
 def test_counted_parts_are_exchangeable(sizes: list[int]) -> None:
     # Trials of two datasets in turn: none may take from another.
-    trials, both = 60_000, [(3, 0, 2), (1, 3, 1)]
+    trials, both = 20_000, [(3, 0, 2), (1, 3, 1)]
     sample = CountedSample([0.0, 1.0, 2.0], np.tile(both, (trials // 2, 1)))
     seen = tables([part.counts for part in sample.split(sizes, rng(6))])
     for which, counts in enumerate(both):
         assert_law(seen[which::2], enumerated(counts, lambda order: table(order, sizes, 3)))
 
 
-def test_counted_groups_of_one_record() -> None:
-    sample = CountedSample([0.0, 1.0, 7.0], [[3, 2, 1], [0, 6, 0]])
-    (rows,) = sample.groups(6, rng(7))
-    assert (rows.trials, rows.n) == (12, 1)
-    np.testing.assert_array_equal(rows.counts.reshape(2, 6, 3).sum(axis=1), sample.counts)
-
-
-@pytest.mark.parametrize("parts", [1, 2, 3, 7, 8, 64, 199, 200])
+@pytest.mark.parametrize("parts", [1, 7, 64, 199, 200])
 def test_counted_groups_make_up_the_whole(parts: int) -> None:
     counts = rng(8).multinomial(200, [0.05, 0.2, 0.4, 0.2, 0.15], 7)
     sample = CountedSample([-3.5, -1.0, 0.0, 0.25, 50.0], counts)
@@ -206,13 +158,11 @@ def test_a_replaced_record_changes_one_pair() -> None:
 
 
 # Differences 1 and -1 give the same value, as do the two zeros of equal records.
-@pytest.mark.parametrize(
-    "counts", [(2, 2), (2, 2, 1), (1, 1, 2), (3, 2, 2), (1, 1, 1, 1), (5, 0, 1)]
-)
+@pytest.mark.parametrize("counts", [(2, 2, 1), (3, 2, 2), (1, 1, 1, 1)])
 def test_counted_half_squared_differences_are_of_a_uniform_matching(
     counts: tuple[int, ...],
 ) -> None:
-    trials = 30_000
+    trials = 10_000
     atoms = np.array([0.0, 1.0, 3.0, 4.0])[: len(counts)]
     sample = CountedSample(atoms, np.tile(counts, (trials, 1)))
     squares = sample.half_squared_differences(rng(13))
@@ -248,10 +198,7 @@ def test_counted_pairs_of_a_large_dataset() -> None:
     variance = float(pairs * one + pairs * (pairs - 1) * two - (pairs * one) ** 2)
     gaps = np.array([float(int(c) - pairs * one) for c in squares.counts[:, 1]])
     z = gaps / math.sqrt(variance)
-    # Normal up to 1e-6: z-test and two-sided chi-square test, false alarm 1e-6 each.
-    assert abs(z.sum()) <= stats.norm.isf(FALSE_ALARM / 2) * math.sqrt(trials)
-    low, high = stats.chi2(trials).ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2])
-    assert low <= (z**2).sum() <= high
+    assert_standard(z)  # normal up to 1e-6
 
 
 def test_pairs_that_overflow_are_the_largest_number() -> None:
@@ -260,34 +207,11 @@ def test_pairs_that_overflow_are_the_largest_number() -> None:
     np.testing.assert_allclose(found.values, [[LARGEST, 0.5, 0.0], [LARGEST, 8.0, 5e305]])
     squares = CountedSample([0.0, 1e200], [[1, 1]]).half_squared_differences(rng())
     assert squares.atoms[squares.counts[0] > 0].tolist() == [LARGEST]
-
-
-@pytest.mark.parametrize("pairs", [3, 9, 12])
-def test_records_that_overflow_in_every_pair(pairs: int) -> None:
-    values = np.tile([1e200, -1e200], (1, pairs))
-    found = DenseSample(values).half_squared_differences(rng())
-    assert found.values.tolist() == [[LARGEST] * pairs]
-
-
-def test_the_mean_of_counted_pairs_that_overflow() -> None:
-    squares = CountedSample([0.0, 1e200], [[20, 20]]).half_squared_differences(rng())
-    assert np.all(np.isfinite(squares.mean()))
+    many = CountedSample([0.0, 1e200], [[20, 20]]).half_squared_differences(rng())
+    assert np.all(np.isfinite(many.mean()))
 
 
 def test_one_record_makes_no_pair() -> None:
     for sample in (DenseSample([[1.0], [2.0]]), CountedSample([0.0, 1.0], [[0, 1]])):
         with pytest.raises(ValueError, match="no pair"):
             sample.half_squared_differences(rng())
-
-
-def test_cutting_modifies_nothing() -> None:
-    values = rng(16).normal(size=(3, 50))
-    counts = rng(17).multinomial(50, np.full(5, 0.2), 3)
-    old_values, old_counts = values.copy(), counts.copy()
-    for sample in (DenseSample(values), CountedSample(np.arange(5.0), counts)):
-        sample.split([20, 30], rng())
-        sample.groups(7, rng())
-        sample.by_group(50, rng(), mean)
-        sample.half_squared_differences(rng())
-    np.testing.assert_array_equal(values, old_values)
-    np.testing.assert_array_equal(counts, old_counts)

@@ -9,22 +9,14 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
+from support import BIG, Floats, rng, unchanged
 
 from dpbench.samples import DenseSample, SparseSample
 from dpbench.samples.base import Sample
 from dpbench.samples.rows import norms
 
-Floats = NDArray[np.float64]
 Ball = tuple[Floats, float | Floats]
 Make = Callable[[Floats], Sample]
-
-BIG = 10**12
-WILD = [1e150, -1e150, 1e300, -1e300]
-
-
-def rng(seed: int = 0) -> np.random.Generator:
-    return np.random.default_rng(seed)
 
 
 def dense(values: Floats) -> DenseSample:
@@ -149,17 +141,19 @@ def close(found: Floats, wanted: Floats, size: float) -> None:
 
 @each
 @data
-@pytest.mark.parametrize("seed", [1, 2])
-def test_balls_one_after_another_against_a_loop(make: Make, values: Floats, seed: int) -> None:
-    balls = shrinking(values, seed)
+def test_balls_one_after_another_against_a_loop(make: Make, values: Floats) -> None:
+    balls = shrinking(values, 1)
     size = float(np.abs(values).max())
-    for found, wanted in zip(answers(make(values), balls), naive(values, balls), strict=True):
-        close(found, wanted, size)
+    arrays = [values, *(np.asarray(a) for ball in balls for a in ball)]
+    with unchanged(*arrays):
+        found = answers(make(values), balls)
+    for one, wanted in zip(found, naive(values, balls), strict=True):
+        close(one, wanted, size)
 
 
 @each
 @data
-@pytest.mark.parametrize("radius", [0.0, 1e-3, 1.0, 5.0, 1e300])
+@pytest.mark.parametrize("radius", [0.0, 1.0, 1e300])
 def test_one_radius_for_all_trials(make: Make, values: Floats, radius: float) -> None:
     trials, _, d = values.shape
     size = float(np.abs(values).max())
@@ -213,14 +207,6 @@ def test_rows_on_the_surface_are_inside(make: Make) -> None:
     assert on_surface > 20
 
 
-@each
-def test_the_same_ball_twice_moves_nothing(make: Make) -> None:
-    values = DATA["heavy"]
-    ball = shrinking(values, 4)[3]
-    one, two = answers(make(values), [ball, ball])
-    np.testing.assert_allclose(two, one, rtol=1e-13)
-
-
 def test_the_core_is_opened_in_some_trials_only() -> None:
     """What the speed rests on: the bulk is held while the balls contain it."""
     values = rng(13).normal(size=(4, 400, 3))
@@ -238,46 +224,11 @@ def test_the_core_is_opened_in_some_trials_only() -> None:
     assert 0 < held[1] < 200  # those within 1 of the centre stay
     for ball, found in (((centre, 1e3), wide), ((centre, np.array([1e3, 1, 1e3, 1e3])), part)):
         close(found.mean(), naive(values, [ball])[0], 1.0)
-    # A centre that is off in one trial, then in another: rows leave at different rounds.
-    balls: list[Ball] = []
-    for trial, radius in ((2, 12.0), (0, 9.0), (1, 6.0), (3, 5.5)):
-        off = np.zeros((4, 3))
-        off[trial] = [4.0, -3.0, 1.0]
-        balls.append((off, np.where(np.arange(4) == trial, radius / 2, 100.0 * radius)))
-    for found_mean, wanted in zip(
-        answers(DenseSample(values), balls), naive(values, balls), strict=True
-    ):
-        close(found_mean, wanted, 50.0)
 
 
 @each
-@pytest.mark.parametrize("size", WILD)
-@pytest.mark.parametrize("trial", [0, 2])
-def test_a_wild_row_takes_no_digits(make: Make, size: float, trial: int) -> None:
-    values = rng(14).normal(size=(3, 50, 3))
-    other = wild_rows(values, trial, [size])
-    balls: list[Ball] = [
-        (np.full((3, 3), 0.3), 4.0),
-        (np.full((3, 3), -0.2), np.array([2.0, 1.5, 1.0])),
-    ]
-    before, after = naive(values, balls), naive(other, balls)
-    for which, (found, wanted) in enumerate(zip(answers(make(other), balls), after, strict=True)):
-        close(found, wanted, 1.0)
-        same = np.arange(3) != trial
-        close(found[same], before[which][same], 1.0)
-        # Without that row: the mean moves by 2s/n at most.
-        step = np.linalg.norm(found[trial] - before[which][trial])
-        bound = float(np.broadcast_to(balls[which][1], 3)[trial])
-        assert step <= 2 * bound / 50 * (1 + 1e-9)
-    inside = naive_within(other, balls[0])
-    sums, counts = make(other).rows().within(*balls[0])
-    np.testing.assert_array_equal(counts, inside[1])
-    close(sums, inside[0], 50.0)
-
-
-@each
-@pytest.mark.parametrize("size", WILD)
-@pytest.mark.parametrize("many", [3, 20, 39])
+@pytest.mark.parametrize("size", [1e150, -1e300])
+@pytest.mark.parametrize("many", [1, 20, 39])
 @pytest.mark.parametrize("signs", [(1.0,), (1.0, -1.0)])
 def test_many_wild_rows_take_no_digits(
     make: Make, size: float, many: int, signs: tuple[float, ...]
@@ -299,8 +250,8 @@ def test_many_wild_rows_take_no_digits(
     close(found, naive(other, [ball])[0], abs(size))
 
 
-@pytest.mark.parametrize("at", [1e4, 1e7, 1e9])
-@pytest.mark.parametrize("d", [1, 2, 8])
+@pytest.mark.parametrize("at", [1e4, 1e9])
+@pytest.mark.parametrize("d", [1, 8])
 def test_rows_far_from_the_origin(at: float, d: int) -> None:
     """There squared norms cannot tell which rows are near; who leaves must not rest on them."""
     values = at + rng(16).normal(size=(3, 80, d))
@@ -336,7 +287,7 @@ def test_far_centres(make: Make, at: float) -> None:
 
 
 @pytest.mark.parametrize("make", [dense, sparse, broadcast])
-@pytest.mark.parametrize("outside", [0.1, 1.0, 50.0])
+@pytest.mark.parametrize("outside", [0.1, 50.0])
 def test_a_centre_that_is_no_number(make: Make, outside: float) -> None:
     """Nothing was released where to put the ball: unmoved rows would be released instead."""
     values = np.tile(rng(18).normal(size=(1, 30, 3)), (4, 1, 1))
@@ -360,13 +311,6 @@ def test_a_centre_that_is_no_number(make: Make, outside: float) -> None:
         assert np.all(np.isnan(centre + sums)[[1, 2]].any(axis=1))
 
 
-def test_a_centre_that_is_no_number_in_all_trials() -> None:
-    values = np.tile(rng(19).normal(size=(1, 30, 3)), (2, 1, 1))
-    for make in (dense, sparse, broadcast):
-        found = make(values).rows().projected(np.full((2, 3), np.nan), 1.0).mean()
-        assert np.all(np.isnan(found))
-
-
 def test_a_trial_does_not_depend_on_the_others() -> None:
     """Bit for bit, unless a square overflows or vanishes in one: then to 1e-12."""
     values = DATA["uneven"]
@@ -383,76 +327,6 @@ def test_a_trial_does_not_depend_on_the_others() -> None:
         assert own[1][0] == counts[t]
 
 
-@each
-@pytest.mark.parametrize("wild", [[1e300], [1e300, 1e-300], [-1e150] * 30])
-def test_a_trial_hardly_depends_on_wild_others(make: Make, wild: list[float]) -> None:
-    values = DATA["gaussian"]
-    balls = shrinking(values, 6)
-    for t in range(4):
-        other = wild_rows(values, t, wild)
-        rest = [u for u in range(4) if u != t]
-        kept = [(centre[rest], np.asarray(radius)[rest]) for centre, radius in balls]
-        for alone, batch in zip(
-            answers(make(values[rest]), kept), answers(make(other), balls), strict=True
-        ):
-            np.testing.assert_allclose(batch[rest], alone, rtol=1e-12, atol=1e-14)
-
-
-@pytest.mark.parametrize("make", [dense, sparse, broadcast])
-def test_answers_do_not_depend_on_questions_before(make: Make) -> None:
-    values = np.tile(DATA["one trial"], (3, 1, 1))
-    balls = shrinking(values, 7)
-    fresh = [make(values).rows().projected(*ball).mean() for ball in balls]
-    inside = [make(values).rows().within(*ball) for ball in balls]
-    sample = make(values)
-    for which in (6, 0, 3, 3, 1, 5, 2, 4, 6):
-        rows = sample.rows()
-        sums, counts = rows.within(*balls[which])
-        np.testing.assert_array_equal(sums, inside[which][0])
-        np.testing.assert_array_equal(counts, inside[which][1])
-        np.testing.assert_array_equal(rows.projected(*balls[which]).mean(), fresh[which])
-        one, *_, last = answers(sample, balls)
-        np.testing.assert_array_equal(one, fresh[0])
-        assert np.abs(last - fresh[6]).max() > 0  # moved seven times, not once
-    np.testing.assert_allclose(sample.rows().mean(), values.mean(axis=1), rtol=1e-12)
-
-
-@each
-def test_nothing_of_the_caller_is_written_to(make: Make) -> None:
-    values = DATA["rare"].copy()
-    balls = [(c.copy(), np.asarray(r).copy()) for c, r in shrinking(values, 8)]
-    kept = [values.copy(), *[a.copy() for ball in balls for a in ball]]
-    given = [values, *[a for ball in balls for a in ball]]
-    for writeable in (True, False):
-        for array in given:
-            array.flags.writeable = writeable
-        sample = make(values)
-        listed = sample.listed()[0].copy()
-        answers(sample, balls)
-        for ball in balls:
-            sample.rows().within(*ball)
-        for now, old in zip(given, kept, strict=True):
-            np.testing.assert_array_equal(now, old)
-        np.testing.assert_array_equal(sample.listed()[0], listed)
-
-
-def test_means_are_the_caller_s_to_change() -> None:
-    """An answer is no view of what later answers are made of."""
-    values = np.tile(DATA["one trial"], (3, 1, 1))
-    for make in (dense, sparse, broadcast):
-        rows = make(values).rows()
-        wanted = rows.mean().copy()
-        found = rows.mean()
-        found += 1.0
-        np.testing.assert_array_equal(rows.mean(), wanted)
-        sums, counts = rows.within(np.zeros((3, 3)), 2.0)
-        kept = sums.copy(), counts.copy()
-        sums += 1.0
-        counts += 1.0
-        for now, old in zip(rows.within(np.zeros((3, 3)), 2.0), kept, strict=True):
-            np.testing.assert_array_equal(now, old)
-
-
 COMMON: list[Ball] = [
     (np.zeros((4, 3)), 30.0),
     (np.full((4, 3), 0.2), 2.5),
@@ -464,7 +338,7 @@ APART: list[Ball] = [
 ]
 
 
-@pytest.mark.parametrize("order", list(itertools.permutations(range(5), 3)))
+@pytest.mark.parametrize("order", list(itertools.combinations(range(5), 3)))
 def test_data_held_once_are_like_copies(order: tuple[int, ...]) -> None:
     values = np.tile(rng(22).normal(size=(1, 70, 3)) * [1.0, 1.5, 0.1], (4, 1, 1))
     balls = [[*COMMON, *APART][i] for i in order]
@@ -481,16 +355,8 @@ def test_data_held_once_are_like_copies(order: tuple[int, ...]) -> None:
             np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-11)
 
 
-def test_data_held_once_are_moved_once() -> None:
-    """A ball that all trials share costs what one trial does."""
-    values = np.tile(rng(23).normal(size=(1, 500, 3)), (50, 1, 1))
-    rows = broadcast(values).rows().projected(np.zeros((50, 3)), 1.0)
-    assert len(rows.rows) <= 500
-    assert rows.mean().shape == (50, 3)
-
-
 @each
-@pytest.mark.parametrize(("n", "d"), [(1, 1), (2, 3), (30, 1), (30, 3), (5, 20)])
+@pytest.mark.parametrize(("n", "d"), [(1, 1), (30, 1), (30, 3), (5, 20)])
 def test_sensitivity_by_brute_force(make: Make, n: int, d: int) -> None:
     """Neighbours differ in one row, which may be anything; the balls are the same.
 
@@ -517,20 +383,6 @@ def test_sensitivity_by_brute_force(make: Make, n: int, d: int) -> None:
             worst = max(worst, float(step.max()))
     assert worst <= 1 + 1e-9
     assert worst >= 0.5  # the test reaches near the bound
-
-
-@pytest.mark.parametrize("make", [dense, sparse])
-def test_sensitivity_of_data_apart_from_each_other(make: Make) -> None:
-    """As before, each neighbour in a sample of its own, whose core is its own."""
-    draw = rng(25)
-    base = draw.normal(size=(1, 60, 2))
-    balls: list[Ball] = [(np.array([[0.1, 0.2]]), 2.5), (np.array([[0.0, 0.1]]), 1.2)]
-    before = answers(make(base), balls)
-    for wild in itertools.product([0.0, 2.0, 1e9, -1e150, 1e300], repeat=2):
-        other = base.copy()
-        other[0, draw.integers(60)] = wild
-        for one, two, (_, radius) in zip(before, answers(make(other), balls), balls, strict=True):
-            assert np.linalg.norm(one - two) <= 2 * radius / 60 * (1 + 1e-9)
 
 
 def test_counted_rows_at_large_n() -> None:
@@ -560,7 +412,7 @@ def test_counted_rows_at_large_n() -> None:
         assert counts[t] == number
 
 
-@pytest.mark.parametrize("size", [1e-300, 1e-160, 1.0, 1e160, 1e300])
+@pytest.mark.parametrize("size", [1e-300, 1.0, 1e300])
 def test_norms_of_any_size(size: float) -> None:
     draw = rng(26).normal(size=(7, 4))
     rows = size * np.concatenate([draw, np.zeros((1, 4))])

@@ -10,16 +10,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+from support import BIG, Floats, unchanged
 
-from dpbench.samples import CountedSample, DenseSample
+from dpbench.samples import CountedSample, DenseSample, SparseSample
 from dpbench.samples.base import part_sizes
 
-Floats = NDArray[np.float64]
-
 ATOMS = [-3.5, -1.0, 0.0, 0.25, 2.0, 50.0]
-BOUNDS = [(-1.0, 1.0), (-0.3, 0.4), (-3.5, 50.0), (-100.0, 1e9), (3.0, 4.0), (60.0, 70.0)]
-BIG = 10**12
+BOUNDS = [(-0.3, 0.4), (-3.5, 50.0), (-100.0, 1e9), (3.0, 4.0), (60.0, 70.0)]
 
 
 def counted() -> CountedSample:
@@ -47,10 +45,6 @@ def close(found: Floats, wanted: Floats, size: float = 1.0) -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-13, atol=1e-14 * size)
 
 
-def test_means_agree() -> None:
-    close(counted().mean(), expanded(counted()).mean())
-
-
 @pytest.mark.parametrize(("lower", "upper"), BOUNDS)
 def test_clipped_means_agree(lower: float, upper: float) -> None:
     dense = expanded(counted())
@@ -59,20 +53,14 @@ def test_clipped_means_agree(lower: float, upper: float) -> None:
     close(dense.clipped_mean(lower, upper), wanted)
 
 
-@pytest.mark.parametrize(("narrow", "wide"), [(0.1, 60.0), (0.1, 1.0), (51.0, 60.0)])
-def test_clipped_means_agree_with_bounds_per_trial(narrow: float, wide: float) -> None:
-    low, high = np.linspace(-4, 0, 7), np.linspace(narrow, wide, 7)
+@pytest.mark.parametrize("high", [60.0, np.linspace(0.1, 60.0, 7), np.linspace(51.0, 60.0, 7)])
+def test_answers_agree_with_bounds_per_trial(high: float | Floats) -> None:
+    low = np.linspace(-4, 0, 7)
     dense = expanded(counted())
     wanted = naive(dense.values, low, high)
     close(counted().clipped_mean(low, high), wanted)
     close(dense.clipped_mean(low, high), wanted)
-
-
-def test_one_bound_per_trial_and_one_for_all() -> None:
-    low = np.linspace(-4, 0, 7)
-    dense = expanded(counted())
-    close(counted().clipped_mean(low, 60.0), naive(dense.values, low, 60.0))
-    close(dense.clipped_mean(low, 60.0), naive(dense.values, low, 60.0))
+    np.testing.assert_array_equal(counted().count(low, high), dense.count(low, high))
 
 
 @pytest.mark.parametrize(("lower", "upper"), [*BOUNDS, (0.0, 0.25), (-1.0, 2.0), (0.25, 0.25)])
@@ -83,12 +71,7 @@ def test_counts_agree_and_are_half_open(lower: float, upper: float) -> None:
     assert counted().count(lower, upper).tolist() == wanted
 
 
-def test_counts_agree_with_bounds_per_trial() -> None:
-    low, high = np.linspace(-4, 0, 7), np.linspace(0.25, 60, 7)
-    np.testing.assert_array_equal(counted().count(low, high), expanded(counted()).count(low, high))
-
-
-@pytest.mark.parametrize("q", [1e-9, 1 / 200, 0.0625, 0.25, 0.5, 0.7, 0.75, 0.999, 1.0])
+@pytest.mark.parametrize("q", [1e-9, 0.0625, 0.25, 0.7, 0.999, 1.0])
 def test_quantiles_agree_and_are_the_smallest_that_reach(q: float) -> None:
     dense = expanded(counted())
     for row, found in zip(dense.values, dense.quantile(q), strict=True):
@@ -97,7 +80,7 @@ def test_quantiles_agree_and_are_the_smallest_that_reach(q: float) -> None:
     np.testing.assert_array_equal(counted().quantile(q), dense.quantile(q))
 
 
-@pytest.mark.parametrize("fraction", [0.0, 0.004, 0.05, 0.25, 0.333, 0.499])
+@pytest.mark.parametrize("fraction", [0.0, 0.004, 0.05, 0.499])
 def test_trimmed_means_agree(fraction: float) -> None:
     dense = expanded(counted())
     cut = math.floor(Fraction(fraction) * 200)
@@ -106,8 +89,8 @@ def test_trimmed_means_agree(fraction: float) -> None:
     close(dense.trimmed_mean(fraction), wanted / (200 - 2 * cut))
 
 
-@pytest.mark.parametrize("wild", [1e150, -1e150, 1e300, -1e300])
-@pytest.mark.parametrize("half_width", [0.1, 1.0, 5.0, 1e4])
+@pytest.mark.parametrize("wild", [1e150, -1e300])
+@pytest.mark.parametrize("half_width", [0.1, 5.0])
 def test_a_wild_record_swallows_no_digits(wild: float, half_width: float) -> None:
     values = np.random.default_rng(2).normal(0.3, 1.0, (3, 20_000))
     values[1, 7] = wild
@@ -122,15 +105,7 @@ def test_other_trials_swallow_no_digits(bulk: float) -> None:
     close(DenseSample(values).clipped_mean(-1e300, 1e300), naive(values, -1e300, 1e300))
 
 
-def test_narrow_and_wide_bounds_per_trial_in_one_batch() -> None:
-    values = np.random.default_rng(3).standard_cauchy((4, 3000))
-    low, high = np.array([-0.1, -1e3, -1e9, -2.0]), np.array([1e9, 0.1, 1e9, 3.0])
-    close(DenseSample(values).clipped_mean(low, high), naive(values, low, high), 1e9)
-    wide = np.array([1e2, 1e3, 1e4, 1e5])
-    close(DenseSample(values).clipped_mean(-wide, wide), naive(values, -wide, wide), 1e3)
-
-
-@pytest.mark.parametrize("n", [1, 2, 3, 1000])
+@pytest.mark.parametrize("n", [1, 2, 1000])
 @pytest.mark.parametrize("value", [0.0, 0.1, -7e150])
 def test_equal_records(n: int, value: float) -> None:
     sample = DenseSample(np.full((3, n), value))
@@ -144,7 +119,7 @@ def test_equal_records(n: int, value: float) -> None:
     st.floats(-1e3, 1e3),
     st.floats(0, 1e3),
 )
-@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@settings(max_examples=60, deadline=None, derandomize=True, database=None)
 def test_clipped_mean_of_any_records(row: list[float], lower: float, width: float) -> None:
     upper = lower + width
     found = DenseSample([row]).clipped_mean(lower, upper)
@@ -178,22 +153,32 @@ def test_vectors_answer_coordinate_by_coordinate() -> None:
         close(sample.trimmed_mean(0.1)[:, j], line.trimmed_mean(0.1))
 
 
-def test_the_callers_array_is_not_written_to() -> None:
-    values = np.random.default_rng(6).normal(size=(3, 500))
-    before = values.copy()
-    sample = DenseSample(values)
-    sample.clipped_mean(-0.1, 0.1)
-    sample.clipped_mean(-9.0, 9.0)
-    sample.quantile(0.3)
-    sample.trimmed_mean(0.2)
-    sample.by_group(4, np.random.default_rng(0), lambda rows: rows.mean())
-    np.testing.assert_array_equal(values, before)
+def test_the_callers_arrays_are_not_written_to() -> None:
+    rng = np.random.default_rng(6)
+    values, counts = rng.normal(size=(3, 50)), rng.multinomial(50, np.full(5, 0.2), 3)
+    rows, held = rng.choice([1.0, 2.0], (10, 2)), np.array([4, 0, 6])
+    with unchanged(values, counts, rows, held):
+        for sample in (DenseSample(values), CountedSample(np.arange(5.0), counts)):
+            sample.clipped_mean(-0.1, 0.1)
+            sample.clipped_mean(-9.0, 9.0)
+            sample.quantile(0.3)
+            sample.trimmed_mean(0.2)
+            sample.split([20, 30], rng)
+            sample.by_group(7, rng, lambda part: part.mean())
+            sample.half_squared_differences(rng)
+            sample.ranked(20, 30)
+        sparse = SparseSample(rows, held, 50)
+        sparse.clipped_mean(-1.0, 1.0)
+        sparse.columns()
+        sparse.listed()
+        sparse.split([5, 45], rng)
+        sparse.groups(3, rng)
     assert values.flags.writeable
     with pytest.raises(ValueError, match="read-only"):
-        sample.values[0, 0] = 1.0
+        DenseSample(values).values[0, 0] = 1.0
 
 
-@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int64, np.bool_, np.float32])
+@pytest.mark.parametrize("kind", [np.uint8, np.bool_, np.float32])
 def test_numbers_become_float64(kind: type[np.generic]) -> None:
     sample = DenseSample(np.array([[0, 1, 1]]).astype(kind))
     assert sample.values.dtype == np.float64
@@ -261,28 +246,6 @@ def test_part_sizes(n: int, parts: int) -> None:
     assert max(sizes) - min(sizes) <= 1
 
 
-def test_a_dense_split_is_disjoint_and_complete() -> None:
-    values = np.arange(33.0).reshape(3, 11)
-    parts = DenseSample(values).split([4, 1, 6], np.random.default_rng(0))
-    assert [part.n for part in parts] == [4, 1, 6]
-    np.testing.assert_array_equal(np.concatenate([p.values for p in parts], axis=1), values)
-
-
-def test_a_counted_split_is_disjoint_and_complete() -> None:
-    sample = counted()
-    parts = sample.split([50, 1, 120, 29], np.random.default_rng(0))
-    assert [part.n for part in parts] == [50, 1, 120, 29]
-    np.testing.assert_array_equal(np.sum([p.counts for p in parts], axis=0), sample.counts)
-
-
-def test_a_counted_split_at_large_n() -> None:
-    sample = CountedSample([0.0, 1.0, 2.0], [[BIG - 10**6, 10**6 - 3, 3], [0, 0, BIG]])
-    sizes = part_sizes(BIG, 7)
-    parts = sample.split(sizes, np.random.default_rng(1))
-    assert [part.n for part in parts] == sizes
-    np.testing.assert_array_equal(sum(p.counts for p in parts), sample.counts)
-
-
 @pytest.mark.parametrize("sizes", [[100, 99], [200, 0], [201, -1], [150, 51]])
 def test_parts_of_other_totals_are_refused(sizes: list[int]) -> None:
     for sample in (counted(), expanded(counted())):
@@ -290,7 +253,7 @@ def test_parts_of_other_totals_are_refused(sizes: list[int]) -> None:
             sample.split(sizes, np.random.default_rng(0))
 
 
-@pytest.mark.parametrize("ones", [0, 1, 123_456_789, BIG // 3, BIG - 1, BIG])
+@pytest.mark.parametrize("ones", [0, 1, BIG // 3, BIG])
 def test_a_counted_mean_is_exact_at_large_n(ones: int) -> None:
     sample = CountedSample([0.0, 1.0], [[BIG - ones, ones]])
     assert sample.mean()[0] == float(Fraction(ones, BIG))

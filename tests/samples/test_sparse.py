@@ -11,24 +11,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
-from scipy import stats
+from support import BIG, Floats, assert_law, assert_standard, rng
 
 from dpbench.samples import CountedSample, DenseSample, Sample, SparseSample
 from dpbench.samples.base import part_sizes
 from dpbench.samples.bins import Bins
 
-Floats = NDArray[np.float64]
-
-FALSE_ALARM = 1e-6
-BIG = 10**12
 N, D = 12, 3
 # No row but zeros; some; a row that is zero but held; all n.
 HELD = [0, 4, 1, N, 5]
-
-
-def rng(seed: int = 0) -> np.random.Generator:
-    return np.random.default_rng(seed)
 
 
 def sample() -> SparseSample:
@@ -52,29 +43,9 @@ def by_trial(given: SparseSample) -> list[list[tuple[float, ...]]]:
     return [[tuple(row) for row in part.tolist()] for part in np.split(given.rows_held, cuts)]
 
 
-def assert_law(seen: Sequence[Hashable], law: dict[Hashable, Fraction]) -> None:
-    """Chi-square test with false-alarm probability 1e-6; no outcome of probability 0."""
-    found = Counter(seen)
-    assert set(found) <= {outcome for outcome, p in law.items() if p}
-    assert sum(law.values()) == 1
-    cells = [(found[outcome], len(seen) * float(p)) for outcome, p in law.items()]
-    large = [cell for cell in cells if cell[1] >= 25]
-    small = [cell for cell in cells if cell[1] < 25]
-    if small:
-        large.append((sum(f for f, _ in small), sum(w for _, w in small)))
-    assert large[-1][1] >= 10, "too few draws for the chi-square approximation"
-    statistic = sum((f - w) ** 2 / w for f, w in large)
-    assert statistic <= stats.chi2.isf(FALSE_ALARM, len(large) - 1)
-
-
 def close(found: Floats, wanted: Floats) -> None:
     assert found.shape == wanted.shape
     np.testing.assert_allclose(found, wanted, rtol=1e-13, atol=1e-13)
-
-
-def test_shapes() -> None:
-    given = sample()
-    assert (given.trials, given.n, given.d) == (len(HELD), N, D)
 
 
 def test_the_mean_agrees_and_is_of_n_records() -> None:
@@ -84,18 +55,14 @@ def test_the_mean_agrees_and_is_of_n_records() -> None:
         np.testing.assert_allclose(found, [float(x) for x in wanted] or [0.0] * D, rtol=1e-14)
 
 
-@pytest.mark.parametrize("low", [-1.0, 0.1, -9.0, np.linspace(-1, 0.5, 5)])
-@pytest.mark.parametrize("high", [0.5, 2.0, np.linspace(0.6, 4.0, 5)])
+@pytest.mark.parametrize("low", [-1.0, 0.1, np.linspace(-1, 0.5, 5)])
+@pytest.mark.parametrize("high", [2.0, np.linspace(0.6, 4.0, 5)])
 def test_clipped_means_agree(low: Any, high: Any) -> None:
     """With bounds on one side of 0, too: then zeros move."""
     found = sample().clipped_mean(low, high)
     close(found, expanded(sample()).clipped_mean(low, high))
     per_trial = (np.broadcast_to(b, 5)[:, None, None] for b in (low, high))
     close(found, np.clip(expanded(sample()).values, *per_trial).mean(axis=1))
-
-
-def test_clipped_means_below_zero() -> None:
-    close(sample().clipped_mean(-3.0, -1.0), expanded(sample()).clipped_mean(-3.0, -1.0))
 
 
 def test_columns_are_exact() -> None:
@@ -121,12 +88,6 @@ def test_both_zeros_are_one_atom(negative_zero: float) -> None:
     assert columns.counts.tolist() == [[3, 0], [2, 1]]
 
 
-def test_columns_of_nothing_but_zeros() -> None:
-    columns = SparseSample(np.zeros((0, 2)), np.array([0, 0, 0]), BIG).columns()
-    assert columns.atoms.tolist() == [0.0]
-    assert columns.counts.tolist() == [[BIG]] * 6
-
-
 def test_columns_of_many_values_are_refused() -> None:
     values = np.arange(1.0, 64.0)[:, None]
     columns = SparseSample(values, np.array([63]), 100).columns()
@@ -136,7 +97,7 @@ def test_columns_of_many_values_are_refused() -> None:
         more.columns()
 
 
-@pytest.mark.parametrize("late", [1.0, -3.0, 0.5, 9.0])
+@pytest.mark.parametrize("late", [1.0, -3.0, 9.0])
 def test_columns_of_many_rows(late: float) -> None:
     """A value that comes late, known or not, below, between or above the others."""
     rows = rng(18).choice([-1.0, 0.0, 1.0, 2.0], (3000, 4))
@@ -158,29 +119,6 @@ def test_listed_rows_are_exact() -> None:
         for row, count in zip(rows[t].tolist(), counts[t].tolist(), strict=True):
             found[tuple(row)] += int(count)
         assert +found == Counter(tuple(row) for row in trial.tolist())
-
-
-def test_listed_rows_of_dense_data_are_the_records() -> None:
-    dense = expanded(sample())
-    rows, counts = dense.listed()
-    np.testing.assert_array_equal(rows, dense.values)
-    assert counts.shape == (len(HELD), N)
-    assert np.all(counts == 1)
-
-
-def test_balls_agree() -> None:
-    centre = rng(2).normal(size=(len(HELD), D))
-    radius = np.array([0.1, 1.0, 2.0, 0.7, 5.0])
-    one, two = sample().rows(), expanded(sample()).rows()
-    close(one.mean(), two.mean())
-    for _ in range(3):
-        one, two = one.projected(centre, radius), two.projected(centre, radius)
-        close(one.mean(), two.mean())
-        for a, b in zip(
-            one.within(centre / 2, radius), two.within(centre / 2, radius), strict=True
-        ):
-            close(a, b)
-        centre, radius = centre / 3, radius * 0.8
 
 
 SCALAR: list[Callable[[Sample], object]] = [
@@ -257,22 +195,20 @@ def labelled(held: Sequence[int], n: int) -> SparseSample:
     return SparseSample(np.array(rows).reshape(-1, 2), np.array(held), n)
 
 
-@pytest.mark.parametrize("sizes", [[12], [5, 7], [1] * 12, [1, 10, 1], [3, 3, 3, 3]])
-@pytest.mark.parametrize("seed", range(5))
-def test_parts_are_disjoint_and_make_up_the_whole(sizes: list[int], seed: int) -> None:
+@pytest.mark.parametrize("sizes", [[12], [5, 7], [1] * 12, [3, 3, 3, 3]])
+def test_parts_are_disjoint_and_make_up_the_whole(sizes: list[int]) -> None:
     given = labelled(HELD, N)
-    parts = given.split(sizes, rng(seed))
+    parts = given.split(sizes, rng(1))
     assert [part.n for part in parts] == sizes
     assert [part.trials for part in parts] == [len(HELD)] * len(sizes)
     found = [sorted(itertools.chain(*rows)) for rows in zip(*map(by_trial, parts), strict=True)]
     assert found == [sorted(rows) for rows in by_trial(given)]
 
 
-@pytest.mark.parametrize("parts", [1, 2, 5, 6, 7, 12])
-@pytest.mark.parametrize("seed", range(5))
-def test_groups_are_disjoint_and_make_up_the_whole(parts: int, seed: int) -> None:
+@pytest.mark.parametrize("parts", [1, 5, 6, 12])
+def test_groups_are_disjoint_and_make_up_the_whole(parts: int) -> None:
     given = labelled(HELD, N)
-    groups = given.groups(parts, rng(seed))
+    groups = given.groups(parts, rng(1))
     sizes = [g.n for g in groups for _ in range(g.trials // len(HELD))]
     assert sizes == part_sizes(N, parts)
     assert len(groups) == len(set(sizes))
@@ -282,7 +218,7 @@ def test_groups_are_disjoint_and_make_up_the_whole(parts: int, seed: int) -> Non
         for t in range(len(HELD)):  # those of the first trial come first
             found[t] += itertools.chain(*rows[t * many : (t + 1) * many])
     assert [sorted(rows) for rows in found] == [sorted(rows) for rows in by_trial(given)]
-    means = given.by_group(parts, rng(seed), lambda rows: rows.mean())
+    means = given.by_group(parts, rng(1), lambda rows: rows.mean())
     assert means.shape == (len(HELD), parts, 2)
     np.testing.assert_allclose(
         (means * np.array(sizes)[:, None]).mean(axis=1) * parts / N, given.mean(), rtol=1e-12
@@ -299,8 +235,7 @@ def table_law(held: int, sizes: Sequence[int]) -> dict[Hashable, Fraction]:
     }
 
 
-@pytest.mark.parametrize("sizes", [[3, 4], [1, 3, 3], [2, 2, 2, 1], [6, 1]])
-@pytest.mark.parametrize("held", [1, 3, 6])
+@pytest.mark.parametrize(("sizes", "held"), [([3, 4], 6), ([1, 3, 3], 3), ([2, 2, 2, 1], 3)])
 def test_parts_are_hypergeometric(sizes: list[int], held: int) -> None:
     # Every second trial is of another size: none may take from another.
     trials = 20_000
@@ -310,7 +245,7 @@ def test_parts_are_hypergeometric(sizes: list[int], held: int) -> None:
     assert_law([tuple(p) for p in parts[1::2]], table_law(2, sizes))
 
 
-@pytest.mark.parametrize("parts", [2, 3, 5])
+@pytest.mark.parametrize("parts", [2, 5])
 def test_groups_are_hypergeometric(parts: int) -> None:
     trials, n = 20_000, 8
     given = SparseSample(np.ones((3 * trials, 2)), np.full(trials, 3), n)
@@ -319,10 +254,10 @@ def test_groups_are_hypergeometric(parts: int) -> None:
     assert_law(seen, table_law(3, part_sizes(n, parts)))
 
 
-@pytest.mark.parametrize("sizes", [[2, 4], [1, 2, 3]])
+@pytest.mark.parametrize("sizes", [[1, 2, 3]])
 def test_parts_are_exchangeable(sizes: list[int]) -> None:
     """Rows in a uniform order, as laws draw them: which falls where is uniform, too."""
-    trials, held, n = 40_000, 3, 6
+    trials, held, n = 20_000, 3, 6
     order = rng(5).permuted(np.tile(np.arange(1.0, held + 1), (trials, 1)), axis=1)
     given = SparseSample(order.reshape(-1, 1), np.full(trials, held), n)
     found = np.zeros((trials, held), dtype=int)  # the part of each label
@@ -338,78 +273,15 @@ def test_parts_are_exchangeable(sizes: list[int]) -> None:
     )
 
 
-def test_a_trillion_records() -> None:
-    held = [3, 0, 5]
-    rows = rng(7).integers(1, 4, (8, 2)).astype(float)
-    given = SparseSample(rows, np.array(held), BIG)
-    exact = [rows[:3].sum(axis=0) / BIG, np.zeros(2), rows[3:].sum(axis=0) / BIG]
-    np.testing.assert_allclose(given.mean(), exact, rtol=1e-14)
-    columns = given.columns()
-    assert (columns.n, columns.trials) == (BIG, 6)
-    assert columns.counts[2:4, 0].tolist() == [BIG, BIG]
-    for row, j in ((0, 0), (1, 1)):
-        wanted = [BIG - 3, *(int((rows[:3, j] == a).sum()) for a in columns.atoms[1:])]
-        assert columns.counts[row].tolist() == wanted
-    counts = given.listed()[1]
-    assert counts[:, 0].tolist() == [BIG - m for m in held]
-    assert counts.sum(axis=1).tolist() == [BIG] * 3
-    # A mean of records moved to [1, 2] from 0.
-    clipped = given.clipped_mean(1.0, 2.0)
-    np.testing.assert_allclose(
-        clipped - 1,
-        [
-            [np.sum(np.clip(r, 1, 2) - 1) / BIG for r in part.T]
-            for part in (rows[:3], rows[:0], rows[3:])
-        ],
-        atol=2e-16,
-    )
-    groups = given.groups(600, rng(8))
-    assert [g.n for g in groups] == [BIG // 600 + 1, BIG // 600]
-    assert [sum(g.held.reshape(3, -1).sum(axis=1)[t] for g in groups) for t in range(3)] == held
-
-
-@pytest.mark.parametrize("share", [0.25, 0.5, 0.9])
+@pytest.mark.parametrize("share", [0.25, 0.9])
 def test_parts_of_a_trillion_records_are_hypergeometric(share: float) -> None:
     trials, held, first = 2000, 400, int(share * BIG)
     given = SparseSample(np.ones((trials * held, 1)), np.full(trials, held), BIG)
     one, two = given.split([first, BIG - first], rng(9))
     assert np.all(one.held + two.held == held)
-    # To 1e-9 binomial. z-test and two-sided chi-square test (kurtosis changes the variance of
-    # the statistic by less than 1%), false-alarm probability 1e-6 each.
+    # To 1e-9 binomial; kurtosis changes the variance of the square by less than 1%.
     z = (one.held - held * share) / math.sqrt(held * share * (1 - share))
-    assert abs(z.sum()) <= stats.norm.isf(FALSE_ALARM / 2) * math.sqrt(trials)
-    low, high = stats.chi2(trials).ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2])
-    assert 0.99 * low <= (z**2).sum() <= 1.01 * high
-
-
-def test_groups_of_a_trillion_records_are_uniform() -> None:
-    trials, held, parts = 400, 600, 7
-    given = SparseSample(np.ones((trials * held, 1)), np.full(trials, held), BIG)
-    counts = np.concatenate([g.held.reshape(trials, -1) for g in given.groups(parts, rng(10))], 1)
-    assert np.all(counts.sum(axis=1) == held)
-    # Chi-square tests of the groups' totals and of the spread over trials, two-sided, with
-    # false-alarm probability 1e-6 each.
-    total = counts.sum(axis=0)
-    statistic = float(((total - trials * held / parts) ** 2).sum() / (trials * held / parts))
-    assert statistic <= stats.chi2.isf(FALSE_ALARM, parts - 1)
-    spread = float(((counts - held / parts) ** 2).sum() / (held / parts))
-    low, high = stats.chi2(trials * (parts - 1)).ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2])
-    assert low <= spread <= high
-
-
-def test_nothing_of_the_caller_is_written_to() -> None:
-    rows, held = rng(11).choice([1.0, 2.0], (10, 2)), np.array([4, 0, 6])
-    kept = rows.copy(), held.copy()
-    rows.flags.writeable = held.flags.writeable = False
-    given = SparseSample(rows, held, 20)
-    given.mean()
-    given.clipped_mean(-1.0, 1.0)
-    given.columns()
-    given.listed()
-    given.split([5, 15], rng())
-    given.groups(3, rng())
-    np.testing.assert_array_equal(rows, kept[0])
-    np.testing.assert_array_equal(held, kept[1])
+    assert_standard(z, 0.01)
 
 
 # What dense data were given for vectors.
@@ -446,14 +318,6 @@ def test_broadcast_data_are_held_once() -> None:
     np.testing.assert_array_equal(one.columns().values, other.columns().values)
     np.testing.assert_array_equal(one.second_moment(), other.second_moment())
     np.testing.assert_array_equal(one.clipped_mean(-1, 0.5), other.clipped_mean(-1, 0.5))
-
-
-def test_broadcast_numbers() -> None:
-    once = rng(15).normal(size=(1, 30))
-    one, other = DenseSample(np.broadcast_to(once, (9, 30))), DenseSample(np.tile(once, (9, 1)))
-    np.testing.assert_array_equal(one.mean(), other.mean())
-    np.testing.assert_array_equal(one.clipped_mean(-1, 0.5), other.clipped_mean(-1, 0.5))
-    np.testing.assert_array_equal(one.quantile(0.3), other.quantile(0.3))
 
 
 def test_broadcast_data_that_are_no_numbers_are_refused() -> None:

@@ -1,0 +1,396 @@
+"""Checks that every estimator should pass, for the author of one.
+
+`check_estimator` asks of an estimator what the base class promises of all of them. It cannot
+prove privacy: it sees the mechanisms of the ledger, and what an estimator states for them, on
+data that strain it. What it passes over is for an estimator's own tests and for the audit.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpbench.estimators.base import Estimate, Estimator, release
+from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP
+from dpbench.samples import DenseSample
+
+__all__ = ["check_estimator"]
+
+Floats = NDArray[np.float64]
+Stated = float | Floats
+Run = tuple[Estimate, Ledger]
+
+NOTIONS: tuple[Budget, ...] = (NonPrivate(), PureDP(1.0), ZCDP(0.5), ApproxDP(1.0, 1e-5))
+# So large that steps with noise of their own choose alike on neighbouring data; so small that
+# all noise shows.
+LARGE = {"pure": PureDP(1e4), "zcdp": ZCDP(1e4), "approx": ApproxDP(1e4, 1e-5)}
+SMALL = {"pure": PureDP(0.01), "zcdp": ZCDP(1e-5), "approx": ApproxDP(0.01, 1e-5)}
+# Where a record is replaced to, and where many of them are.
+NEAR, WILD = 1e6, 1e150
+FAR = (1e12, 1e150, -1e300, 1e300)
+RECORDS, TRIALS, DIMENSION = 60, 4, 3
+# Shares of a budget and conversions round; sums of a batch round alike up to their last digits.
+ROUNDING = 1e-9
+
+
+def check_estimator(
+    estimator: Estimator,
+    *,
+    records: ArrayLike | None = None,
+    d: int | None = None,
+    budgets: Sequence[Budget] | None = None,
+    translation: bool = False,
+    scale: bool = False,
+) -> None:
+    """Check that `estimator` keeps the promises of its base class.
+
+    Shapes; that the whole ledger is spent, and notions that are not honoured are refused; that
+    no noisy release moves by more than its stated sensitivity when a record goes far away, that
+    being the same on both datasets; that a release is a finite number or NaN, whatever the
+    records; that trials do not mix, the same stream gives the same bits, and nothing is written
+    to the caller's array.
+
+    Parameters
+    ----------
+    estimator : Estimator
+    records : (n,) or (n, d) array_like, optional
+        A dataset that the estimator suits, as many records as it needs; by default 60
+        Gaussian ones, of numbers and, if it takes them, of vectors.
+    d : int, optional
+        Check it on vectors of d coordinates only.
+    budgets : sequence of Budget, optional
+        By default one of every notion; those that it does not support must be refused.
+    translation, scale : bool
+        Whether the estimate must move with the records, or grow with them; a covariance by
+        the square.
+
+    Raises
+    ------
+    AssertionError
+        At the first promise that is not kept, in one line.
+
+    Examples
+    --------
+    >>> from dpbench.estimators import ClippedMean, EmpiricalMean
+    >>> from dpbench.testing import check_estimator
+    >>> check_estimator(ClippedMean(lower=0, upper=300))
+    >>> check_estimator(EmpiricalMean(), translation=True, scale=True)
+    >>> check_estimator(ClippedMean(lower=0, upper=300), translation=True)
+    Traceback (most recent call last):
+        ...
+    AssertionError: ClippedMean under pure on numbers: the estimate does not move with the records
+    """
+    budgets = NOTIONS if budgets is None else budgets
+    honoured = [budget for budget in budgets if estimator.supports(budget)]
+    if not honoured:
+        raise AssertionError(f"{type(estimator).__name__} honours none of the notions")
+    for data in _datasets(estimator, records, d):
+        for budget in budgets:
+            case = _Case(estimator, budget, data)
+            if budget not in honoured:
+                case.refused()
+                continue
+            case.shapes()
+            case.spending()
+            case.failures()
+            if case.given is not None:
+                case.sensitivity()
+                case.noise()
+            case.trials()
+            case.caller()
+            if translation:
+                case.follows("move", shift=4.0)
+            if scale:
+                case.follows("grow", factor=4.0)
+
+
+def _datasets(estimator: Estimator, records: ArrayLike | None, d: int | None) -> list[Floats]:
+    """The datasets to check on, (n,) and (n, d)."""
+    rng = _rng()
+    if records is not None:
+        found = [np.array(records, dtype=float)]
+    elif d is not None:
+        found = [rng.standard_normal((RECORDS, d))]
+    else:
+        found = [rng.standard_normal(RECORDS), rng.standard_normal((RECORDS, DIMENSION))]
+        found = found if estimator.multivariate else found[:1]
+    for data in found:
+        data.flags.writeable = False  # every check sees the same
+    return found
+
+
+@dataclass
+class _Step:
+    """What one mechanism was given and what it released."""
+
+    mechanism: str
+    values: Floats
+    stated: dict[str, Stated]  # by norm
+    released: Any
+    weights: Stated = 0.0
+    draws: int = 1
+
+    def like(self, other: _Step) -> bool:
+        """Whether it is the same mechanism with the same range of outputs."""
+        same = self.mechanism == other.mechanism and self.values.shape == other.values.shape
+        return same and np.array_equal(self.weights, other.weights)
+
+
+@contextmanager
+def _taped(earlier: Sequence[_Step] = ()) -> Iterator[list[_Step]]:
+    """Keep the steps of a run, which release what the `earlier` ones of another run did."""
+    tape: list[_Step] = []
+    additive, ball = Ledger.add_noise, Ledger.add_l2_noise
+    choice, spend = Ledger.exponential, Ledger.pay
+
+    def keep(step: _Step) -> Any:
+        at = len(tape)
+        tape.append(step)
+        same = at < len(earlier) and step.like(earlier[at])
+        return earlier[at].released if same else step.released
+
+    def add_noise(
+        self: Ledger, values: Floats, sensitivity: Any, *, l1: Any = None, draws: int = 1
+    ) -> Any:
+        released = additive(self, values, sensitivity, l1=l1, draws=draws)
+        stated = {"l2": sensitivity} if l1 is None else {"l2": sensitivity, "l1": l1}
+        return keep(_Step("add_noise", values.copy(), stated, released, draws=draws))
+
+    def add_l2_noise(self: Ledger, values: Floats, sensitivity: float) -> Any:
+        released = ball(self, values, sensitivity)
+        return keep(_Step("add_l2_noise", values.copy(), {"l2": sensitivity}, released))
+
+    def exponential(self: Ledger, scores: Floats, sensitivity: float, weights: Any = 0.0) -> Any:
+        released = choice(self, scores, sensitivity, weights)
+        return keep(_Step("exponential", scores.copy(), {"max": sensitivity}, released, weights))
+
+    def pay(self: Ledger) -> None:
+        spend(self)
+        tape.append(_Step("pay", np.zeros(0), {}, None))
+
+    with mock.patch.multiple(
+        Ledger, add_noise=add_noise, add_l2_noise=add_l2_noise, exponential=exponential, pay=pay
+    ):
+        yield tape
+
+
+@dataclass(frozen=True)
+class _Case:
+    """An estimator, a budget and a dataset."""
+
+    estimator: Estimator
+    budget: Budget
+    data: Floats
+
+    def fail(self, what: str) -> AssertionError:
+        where = f"under {self.budget.label} on {('numbers', 'vectors')[self.data.ndim - 1]}"
+        return AssertionError(f"{type(self.estimator).__name__} {where}: {what}")
+
+    def run(self, values: Floats, seed: int = 0, budget: Budget | None = None) -> Run:
+        """An estimate of (trials, n) or (trials, n, d) records, and its ledger."""
+        ledger = Ledger(budget or self.budget, np.random.default_rng(seed))
+        try:
+            return self.estimator.run(DenseSample(values), ledger), ledger
+        except Exception as error:
+            text = " ".join(str(error).split())
+            raise self.fail(f"a run raised {type(error).__name__}: {text}") from error
+
+    @property
+    def given(self) -> Budget | None:
+        """The budget that `release` is given."""
+        return None if isinstance(self.budget, NonPrivate) else self.budget
+
+    @property
+    def batch(self) -> Floats:
+        """Datasets of records of the given one, (TRIALS, n) or (TRIALS, n, d)."""
+        n = len(self.data)
+        return np.asarray(self.data[np.random.default_rng(1).integers(n, size=(TRIALS, n))])
+
+    @property
+    def flat(self) -> Floats:
+        """As many records, all like the first."""
+        return np.repeat(self.data[:1], len(self.data), axis=0)
+
+    def refused(self) -> None:
+        ledger = Ledger(self.budget, _rng())
+        if not _refuses(self.estimator.run, DenseSample(self.batch), ledger):
+            raise self.fail("a notion that it does not support is not refused")
+        if any(ledger.spent):
+            raise self.fail("spends before it refuses a notion")
+
+    def shapes(self) -> None:
+        expected = self.data.shape[1:] * (1 if self.estimator.estimand == "mean" else 2)
+        found, _ = self.run(self.batch)
+        optional = [part for part in (*(found.interval or ()), found.scale) if part is not None]
+        if any(part.shape != (TRIALS,) for part in optional):
+            raise self.fail("an interval or a scale is not one number per trial")
+        value = release(self.estimator, self.data, self.given, rng=_rng())
+        if np.shape(value) != expected:
+            raise self.fail(f"a release has shape {np.shape(value)}, not {expected}")
+        if self.data.ndim == 1:
+            self.one_coordinate()
+
+    def one_coordinate(self) -> None:
+        """Vectors of one coordinate are like numbers, or refused."""
+        sample, ledger = DenseSample(self.batch[..., None]), Ledger(self.budget, _rng())
+        if not self.estimator.multivariate:
+            if not _refuses(self.estimator.run, sample, ledger):
+                raise self.fail("takes vectors, and multivariate is False")
+            return
+        one, many = self.run(self.batch)[0], self.run(self.batch[..., None])[0]
+        if not _close(one.before_noise, many.before_noise.reshape(TRIALS)):
+            raise self.fail("vectors of one coordinate have another value than numbers")
+
+    def spending(self) -> None:
+        found, ledger = self.run(self.batch)
+        if not any(ledger.spent) and np.isnan(found.value).all():
+            return  # nothing is released
+        if not np.allclose(ledger.spent, self.budget.amounts, rtol=ROUNDING, atol=0):
+            raise self.fail(f"spends {ledger.spent} of a budget of {self.budget.amounts}")
+
+    def sensitivity(self) -> None:
+        budget = LARGE[self.budget.notion]
+        n, tail = len(self.data), self.data.shape[1:]
+        near, far = np.eye(*tail)[0] if tail else np.ones(()), np.ones(tail)
+        places = [NEAR * near, -NEAR * near, WILD * far, -WILD * far]
+        for record in {0, n - 1}:
+            with _taped() as first:
+                self.run(self.flat[None], budget=budget)
+            tapes = []
+            for place in places:
+                neighbour = self.flat
+                neighbour[record] = place
+                with _taped(first) as tape:
+                    self.run(neighbour[None], budget=budget)
+                tapes.append(tape)
+            for one, other in itertools.combinations([*tapes, first], 2):
+                self.compare(one, other, record)
+
+    def compare(self, one: list[_Step], other: list[_Step], record: int) -> None:
+        """Compare the steps of runs on neighbouring datasets, given the same releases."""
+        if [step.mechanism for step in one] != [step.mechanism for step in other]:
+            raise self.fail(f"which mechanisms it runs depends on record {record}")
+        for a, b in zip(one, other, strict=True):
+            if not a.like(b):
+                continue  # a choice among pieces that the records cut up
+            for norm, limit in a.stated.items():
+                if not _close(np.asarray(limit), np.asarray(b.stated[norm])):
+                    raise self.fail(f"the sensitivity of {a.mechanism} depends on record {record}")
+                moved, allowed = _move(a.values, b.values, norm) * a.draws, _per_row(limit, a)
+                digits = 1e-14 * max(_size(a.values), _size(b.values))
+                beyond = ~(moved <= allowed * (1 + ROUNDING) + digits)
+                if beyond.any():
+                    raise self.fail(
+                        f"replacing record {record} moves {a.mechanism} by {moved[beyond][0]:.6g}, "
+                        f"above its {norm} sensitivity {allowed[beyond][0]:.6g}"
+                    )
+
+    def noise(self) -> None:
+        copies = np.broadcast_to(self.data, (50, *self.data.shape))
+        value = self.run(copies, budget=SMALL[self.budget.notion])[0].value
+        if np.isfinite(value).all() and np.all(value == value[0]):
+            raise self.fail("50 releases of a small budget are equal: there is no noise")
+
+    def failures(self) -> None:
+        spread = np.arange(len(self.data), dtype=float)
+        ones = np.ones_like(spread)
+        shapes = [ones, (-1) ** spread, np.where(spread == 0, 1, 0), spread / len(spread)]
+        wild = np.array([far * shape for far in FAR for shape in shapes])
+        wild = wild.reshape(wild.shape + (1,) * (self.data.ndim - 1))
+        self.number_or_nan(self.run(np.broadcast_to(wild, (len(wild), *self.data.shape)))[0])
+
+    def number_or_nan(self, found: Estimate) -> None:
+        optional = [*(found.interval or ()), found.scale]
+        parts = [found.value, found.before_noise, *(p for p in optional if p is not None)]
+        if any(np.isinf(part).any() for part in parts):
+            raise self.fail("an estimate of far records is infinite; NaN declares failure")
+        if np.any(np.isfinite(found.value) & np.isnan(found.before_noise)):
+            raise self.fail("a number is released where the value before noise is NaN")
+
+    def trials(self) -> None:
+        one, other = self.batch, self.batch
+        # Equal records fill one bin wherever they are: the noise has the same stream.
+        one[1], other[1] = 0.25, 1e6
+        (found, _), (again, _), (changed, _) = (self.run(x) for x in (one, one, other))
+        if not np.array_equal(found.value, again.value, equal_nan=True):
+            raise self.fail("the same stream gives other bits: all chance is the ledger's rng's")
+        rest = [i for i in range(TRIALS) if i != 1]
+        if not _close(found.before_noise[rest], changed.before_noise[rest]):
+            raise self.fail("the records of one trial change the value of another")
+        self.alone(one, found)
+        tiled = np.tile(self.data, (TRIALS,) + (1,) * self.data.ndim)
+        copies = np.broadcast_to(self.data, tiled.shape)
+        if not _close(self.run(tiled)[0].value, self.run(copies)[0].value):
+            raise self.fail("one dataset for all trials has another value than its copies")
+
+    def alone(self, batch: Floats, found: Estimate) -> None:
+        """Where the value before noise is not itself of chance."""
+        with _taped() as tape:
+            one, other = (self.run(batch[-1:], seed)[0].before_noise[0] for seed in (0, 1))
+        chosen = [step for step in tape if step.mechanism != "pay"]
+        direct = len(chosen) == len(tape) - len(chosen) <= 2 and _close(one, other)
+        if direct and not _close(one, found.before_noise[-1]):
+            raise self.fail("a trial has another value in a batch than alone")
+
+    def caller(self) -> None:
+        values = self.batch
+        self.run(values)
+        if not np.array_equal(values, self.batch):
+            raise self.fail("the caller's array is written to")
+        for bad in (np.nan, np.inf):
+            records = self.data.copy()
+            records[0] = bad
+            if not _refuses(release, self.estimator, records, self.given, rng=_rng()):
+                raise self.fail(f"a record that is {bad} is not refused")
+
+    def follows(self, how: str, factor: float = 1.0, shift: float = 0.0) -> None:
+        one, other = self.run(self.batch)[0], self.run(factor * self.batch + shift)[0]
+        power = 1 if self.estimator.estimand == "mean" else 2
+        for a, b in ((one.value, other.value), (one.before_noise, other.before_noise)):
+            if not _close(factor**power * a + shift, b):
+                raise self.fail(f"the estimate does not {how} with the records")
+
+
+def _rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+def _refuses(ask: Callable[..., object], *given: Any, **options: Any) -> bool:
+    try:
+        ask(*given, **options)
+    except ValueError:
+        return True
+    return False
+
+
+def _close(one: Floats, other: Floats) -> bool:
+    return np.allclose(one, other, rtol=ROUNDING, atol=1e-11 * max(1.0, _size(one)), equal_nan=True)
+
+
+def _size(values: Floats) -> float:
+    return float(np.abs(np.nan_to_num(values)).max())
+
+
+def _move(one: Floats, other: Floats, norm: str) -> Floats:
+    """How far apart two batches of numbers or vectors are, row by row."""
+    both = np.isnan(one) & np.isnan(other)
+    gaps = np.where(both, 0.0, np.abs(one - other))
+    if gaps.ndim == 1:
+        return gaps
+    largest = gaps.max(axis=1)
+    unit = np.where(largest > 0, largest, 1.0)  # squares may overflow
+    order = {"l1": 1, "l2": 2, "max": np.inf}[norm]
+    return np.asarray(unit * np.linalg.norm(gaps / unit[:, None], order, axis=1))
+
+
+def _per_row(limit: float | Floats, step: _Step) -> Floats:
+    """What is stated for each row of the values."""
+    wide = np.broadcast_to(np.asarray(limit, dtype=float), step.values.shape)
+    return np.asarray(wide if wide.ndim == 1 else wide.max(axis=1))
