@@ -253,6 +253,11 @@ def _with_values(
     """The labels of a name whose parameters have one of the values each."""
     found = _named(name, section, where)
     for parameter, wanted in values.items():
+        if not any(parameter in section[label].parameters for label in found):
+            names = dict.fromkeys(key for label in found for key in section[label].parameters)
+            raise ConfigError(
+                f"{where}.{name}.{parameter}: no such parameter; choose from {', '.join(names)}"
+            )
         known = {label: section[label].parameters.get(parameter) for label in found}
         one_by_one = wanted if isinstance(wanted, list) else [wanted]
         for value in one_by_one:

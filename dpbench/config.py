@@ -22,7 +22,7 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import Field, field_validator
 from yaml import YAMLError
 
-from dpbench.registry import ConfigError, validated
+from dpbench.registry import ConfigError, keyed, validated
 from dpbench.runner.execute import Runner
 
 __all__ = [
@@ -73,7 +73,7 @@ class Settings:
     n_jobs: int = -1
     out: Annotated[str, Field(min_length=1)] | None = None
     resume: bool = True
-    runner: Runner = Runner()
+    runner: Annotated[Runner, keyed(Runner)] = Runner()
     plugins: tuple[Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*$")], ...] = ()
     replay: Annotated[str, Field(pattern=r"^f[0-9a-f]{10}n[0-9]{1,18}$")] | None = None
     track: Literal["check", "update"] | None = None

@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, Self, TypeVar, dataclass_transform
 
-from pydantic import ConfigDict, Field, PlainValidator, ValidationError
+from pydantic import BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "Registered",
     "canonical",
     "from_mapping",
+    "keyed",
     "named",
     "validated",
     "validated_positional",
@@ -122,6 +123,13 @@ def from_mapping(cls: type[T], spec: Any, where: str) -> T:
         if text.endswith(UNKNOWN):
             text += f"; choose from {', '.join(f.name for f in dataclasses.fields(cls))}"  # type: ignore[arg-type]
         raise ConfigError(text) from error
+
+
+def keyed(cls: type[Any]) -> Any:
+    """A validator that makes a `cls` of a mapping, and names its keys where one is wrong."""
+    return BeforeValidator(
+        lambda one: from_mapping(cls, one, "") if isinstance(one, Mapping) else one
+    )
 
 
 def named(make: Callable[[Any, str], Any], pattern: str = "") -> Any:

@@ -30,7 +30,15 @@ from dpbench.columns import Key, Selection, Variant, choose, expanded, swept_col
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
 from dpbench.privacy import Budget, NonPrivate
-from dpbench.registry import ConfigError, Registered, canonical, from_mapping, named, validated
+from dpbench.registry import (
+    ConfigError,
+    Registered,
+    canonical,
+    from_mapping,
+    keyed,
+    named,
+    validated,
+)
 from dpbench.runner.block import BLOCK_NUMBERS, BlockTask, Setting, block_trials
 from dpbench.seeds import digest
 from dpbench.theory.families import Family, build_family
@@ -80,6 +88,7 @@ class Part(Selection):
     n: Annotated[
         Annotated[Grid, Tag("[grid]")] | Annotated[list[Count], Field(min_length=1), Tag("[list]")],
         Discriminator(lambda n: "[grid]" if isinstance(n, Mapping | Grid) else "[list]"),
+        keyed(Grid),
     ]
     trials: Count
 
@@ -277,6 +286,8 @@ def make_cells(sweep: Sweep, *, trials: int | None = None) -> list[Cell]:
         If a label is unknown, an estimator cannot honour a budget or lacks its moment
         order, or a cell would not fit in memory.
     """
+    if not sweep.parts:
+        raise ConfigError("sweep.parts: at least one is needed")
     merged: dict[tuple[str, int, str], Cell] = {}
     for label, part in sweep.parts.items():
         for cell in _part_cells(sweep, part, f"sweep.parts.{label}"):
