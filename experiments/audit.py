@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
+from dpbench.audit.cases import AuditSweep
 from dpbench.audit.report import bounds_figure, spaced, strongest
-from dpbench.drawing import save, style
-from experiments.paper import DONE, RESULTS, main, write
+from dpbench.drawing import save
+from dpbench.registry import from_mapping
+from dpbench.report.words import variant_text
+from dpbench.result import read_manifest
 from experiments.tables import escaped, tabular
 
-# Parameters that stand in labels before their value.
-PARAMETERS = r"_(policy|mechanism|aggregate|outside|composition)(?=_)"
+__all__ = ["draw_audit"]
+
 FIGURES = {
     "estimators": (
         "audit.csv",
@@ -32,63 +34,63 @@ UNITS = {"approx": "epsilon (approximate DP)", "pure": "epsilon (pure DP)", "zcd
 HEADER = ("Estimator", "Notion", "Pair", "Runs", "Claimed", "Lower bound", "Verdict")
 
 
-@dataclass(frozen=True)
-class AuditSource:
-    """The audit, which has tables of its own."""
+def draw_audit(folder: Path, target: Path) -> dict[str, str]:
+    """Draw the strongest pair of each estimator and of each control.
 
-    name: str = "audit"
-    title: str = "Lower bounds on every privacy parameter"
-    sweeps: tuple[str, ...] = ("audit",)
+    Parameters
+    ----------
+    folder : Path
+        Of a finished audit.
+    target : Path
+        Where the figures are written.
 
-    @style("column")
-    def draw(self, codes: Mapping[str, int]) -> int:
-        """Draw the strongest pair of each estimator and of each control."""
-        if codes["audit"] != DONE:
-            return DONE
-        folder = RESULTS / "paper" / self.name
-        manifest = json.loads((RESULTS / "audit" / "manifest.json").read_text())
-        for name, (file, says) in FIGURES.items():
-            table = pd.read_csv(RESULTS / "audit" / file)
-            save(bounds_figure(table, printed), folder, name, ("pdf", "png"))
-            write(folder / f"{name}.txt", _caption(says, table, manifest))
-            rows = [_row(row) for row in strongest(table).to_dict("records")]
-            write(folder / f"{name}.tex", tabular("lllrrrl", HEADER, rows))
-        print(f"figures: {folder}/", flush=True)
-        return DONE
+    Returns
+    -------
+    dict of str to str
+        Captions and tables, by file.
+    """
+    manifest = read_manifest(folder)
+    sweep = from_mapping(AuditSweep, manifest["configuration"]["sweep"], "sweep")
+    known = {label: variant_text(one, {}) for label, one in sweep.estimators.items()}
+
+    def printed(label: str) -> str:
+        return known.get(label, spaced(label))  # controls have labels of their own
+
+    texts = {}
+    for name, (file, says) in FIGURES.items():
+        table = pd.read_csv(folder / file)
+        save(bounds_figure(table, printed), target, name, ("pdf", "png"))
+        texts[f"{name}.txt"] = _caption(says, table, sweep, manifest["seed"])
+        rows = [_row(row, printed) for row in strongest(table).to_dict("records")]
+        texts[f"{name}.tex"] = tabular("lllrrrl", HEADER, rows)
+    return texts
 
 
-def printed(label: str) -> str:
-    """A label without names of parameters: ``heavy_tailed_policy_all`` as 'heavy tailed all'."""
-    return spaced(re.sub(PARAMETERS, "", label))
-
-
-def _caption(says: str, table: pd.DataFrame, manifest: Mapping[str, object]) -> str:
-    configuration = manifest["configuration"]
-    assert isinstance(configuration, dict)
-    error = configuration["sweep"]["audit"]["error"]
-    runs = sorted(table["runs"].unique())
-    claimed = table.groupby(table["notion"].str.split("_").str[0])["claimed"].first()
+def _caption(says: str, table: pd.DataFrame, sweep: AuditSweep, seed: int) -> str:
+    runs = ", ".join(map(str, sorted(table["runs"].unique())))
+    notions = {one.value.label: one.value.notion for one in sweep.budgets.values()}
+    claimed = table.groupby(table["notion"].map(notions))["claimed"].first()
     claims = ", ".join(f"{UNITS[str(name)]} = {value:g}" for name, value in claimed.items())
     return (
         f"{says}. {len(table)} pairs of neighbouring datasets; claimed: {claims}; releases on each "
-        f"dataset: {', '.join(map(str, runs))}; seed {manifest['seed']}. All bounds of the table "
-        f"hold together with probability 1 - {error:g}.\n"
+        f"dataset: {runs}; seed {seed}. All bounds of the table hold together with probability 1 - "
+        f"{sweep.audit.error:g}.\n"
     )
 
 
-def _row(row: Mapping[object, object]) -> list[str]:
+def _row(row: Mapping[Any, Any], printed: Callable[[str], str]) -> list[str]:
     return [
-        escaped(printed(str(row["estimator"]))),
-        escaped(str(row["notion"])),
-        escaped(spaced(str(row["pair"]))),
+        escaped(printed(row["estimator"])),
+        escaped(row["notion"]),
+        escaped(spaced(row["pair"])),
         str(row["runs"]),
         f"{row['claimed']:g}",
         f"{row['lower_bound']:.3f}",
-        str(row["verdict"]),
+        row["verdict"],
     ]
 
 
-SOURCE = AuditSource()
-
 if __name__ == "__main__":
-    raise SystemExit(main(SOURCE))
+    from experiments.paper import main
+
+    raise SystemExit(main("audit"))

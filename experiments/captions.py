@@ -1,27 +1,25 @@
-"""Captions: what a figure shows and the setting, read off the run that it is drawn from.
+"""Captions: what a figure shows and the setting, read off the result that it is drawn from.
 
 No character of a caption means anything to LaTeX, so that it can be pasted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
 
-from dpbench.complexity import SampleComplexity
-from dpbench.drawing import NOTIONS
-from dpbench.report.figures import Figure, axis_label
-from dpbench.runner.plan import Sweep, pick
-from dpbench.selection import rows_about
+from dpbench.columns import Variant
+from dpbench.privacy import AMOUNTS
+from dpbench.report.figures import Figure
+from dpbench.report.words import Words, spaced
+from dpbench.result import Result
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-__all__ = ["Run", "caption", "drawn"]
+__all__ = ["caption"]
 
 # What a legend says of lines that are no measurement.
 LINES = {
@@ -29,175 +27,85 @@ LINES = {
     "slowest slope by theory": "dotted: the slowest decrease that theory allows",
     "theory": "dotted: theory",
     "theory, all terms": "dotted: the theorem's terms added, in grey each by itself",
+    "direct search": "diamonds: found by direct search",
     "lower bound": "solid black: the lower bound, below which (shaded) no private estimator is",
 }
-AXES = {
-    "delta": "ln(1/delta)",
-    "eta": "the share eta of outliers",
-    "norm": "the norm of the mean",
-    "radius": "R",
-    "report": "the round",
-    "rounds": "the number of rounds",
-    "buckets": "the number of buckets",
-}
 
 
-@dataclass(frozen=True)
-class Run:
-    """A finished run of a sweep, read back.
+def caption(figure: Figure, result: Result, canvas: Canvas, names: Mapping[str, str]) -> str:
+    """A paragraph: the figure's caption, what is drawn, the setting, trials, seed and intervals.
 
-    Attributes
+    Parameters
     ----------
-    config : mapping
-        The sweep's configuration.
-    sweep : Sweep
-        Made from it.
-    seed : int
-    summary, claims, samples : DataFrame
-        Claims are named by their label; ``full`` has the budget, too.
+    figure : Figure
+    result : Result
+        What it is drawn from.
+    canvas : matplotlib Figure
+        Where it is drawn.
+    names : mapping
+        What it writes for entries.
     """
-
-    config: Mapping[str, Any]
-    sweep: Sweep
-    seed: int
-    summary: pd.DataFrame
-    claims: pd.DataFrame
-    samples: pd.DataFrame
-
-
-@dataclass(frozen=True)
-class Selection:
-    """What a figure is about; see `dpbench.selection.rows_about`."""
-
-    families: list[str]
-    estimators: list[str] | None
-    budgets: list[str] | None
-
-
-def drawn(spec: Mapping[str, Any], run: Run) -> pd.DataFrame:
-    """The rows of the summary that a figure is drawn from."""
-    if "claims" in spec:
-        labels = pick(spec["claims"], list(run.config["claims"]), "claims")
-        wanted: list[Mapping[str, Any]] = [run.config["claims"][label] for label in labels]
-    elif "request" in spec:
-        wanted = [{**run.config["sample_complexity"][spec["request"]], **spec}]
-    else:
-        budget = spec["budget"]
-        wanted = [{**spec, "budgets": [budget] if isinstance(budget, str) else budget}]
-    chosen = pd.Series(data=False, index=run.summary.index)
-    for one in wanted:
-        families, estimators = one.get("families", ["*"]), one.get("estimators")
-        about = rows_about(
-            run.summary, Selection(families, estimators, one.get("budgets")), run.sweep
-        )
-        if "request" not in spec:  # estimators without privacy are drawn beside the others
-            about |= rows_about(run.summary, Selection(families, estimators, None), run.sweep)
-        low, high = one.get("n_min") or 1, one.get("n_max") or np.inf
-        chosen |= about & run.summary["n"].between(low, high)
-    rows = run.summary[chosen]
-    return rows[rows["n"].isin(np.atleast_1d(spec["n"]))] if "n" in spec else rows
-
-
-def caption(
-    says: str,
-    spec: Mapping[str, Any],
-    figure: Figure,
-    run: Run,
-    canvas: Canvas,
-    names: Mapping[str, str],
-) -> str:
-    """A paragraph: the sentence, what is drawn, the setting, trials, seed and intervals."""
-    rows = drawn(spec, run)
+    rows, study = figure.rows(result), result.study
     entries = {text.get_text() for legend in canvas.legends for text in legend.get_texts()}
     lines = [text for label, text in LINES.items() if label in entries]
-    if "direct search" in entries:
-        request = run.config["sample_complexity"][spec["request"]]
-        trials = request.get("trials", SampleComplexity.trials)
-        lines.append(f"diamonds: found by direct search, {trials} trials at every n")
-
-    def called(label: str) -> str:
-        return names.get(label, label.replace("_", " "))
-
-    families = _described(
-        run.config["families"], rows["family"].unique(), run.sweep.family_value, called
-    )
-    estimators = _described(
-        run.config["estimators"],
-        rows["estimator"].unique(),
-        lambda label, name: run.sweep.estimators[label].get(name),
-        called,
-    )
+    families = [study.families[label] for label in rows["family"].unique()]
+    estimators = [study.estimators[label] for label in rows["estimator"].unique()]
     sentences = [
-        f"{says}. Shown: {_what(spec)}",
-        f"Data: {families}",
-        f"Estimators: {estimators}",
-        f"Budgets: {_budgets(rows)}",
-        f"{_range('n', rows['n'])}; {_range('trials per point', rows['trials'])}; seed {run.seed}",
+        figure.caption.rstrip("."),
+        f"Shown: {figure.shows}",
+        f"Data: {_described(families, names)}",
+        f"Estimators: {_described(estimators, names)}",
+        f"Budgets: {_budgets(rows, Words(study))}",
+        f"{_range('n', rows['n'])}; {_range('trials per point', rows['trials'])}; "
+        f"seed {result.seed}",
         "; ".join([figure.intervals[0].upper() + figure.intervals[1:], *lines]),
     ]
-    return ". ".join(sentences) + ".\n"
+    return ". ".join(filter(None, sentences)) + ".\n"
 
 
-def _what(spec: Mapping[str, Any]) -> str:
-    """The axes in words."""
-    metrics = spec.get("metrics", [spec.get("metric", "q90")])
-    measured = " and ".join(axis_label(metric) for metric in metrics)
-    measured = measured.replace("\n", " ").replace("%", " per cent")
-    across = spec.get("parameter", spec.get("against", "radius"))
-    across = AXES.get(across, across)
-    return {
-        "error_against_n": f"{measured} against n",
-        "against_parameter": f"{measured} against {across}",
-        "decomposition": "0.9 quantiles of the error and its parts against the clipping threshold",
-        "exponents": "fitted exponents against the moment order k, and measured minus theory",
-        "sample_complexity_curves": "the smallest n with error at most alpha in 0.9 of the trials",
-        "thresholds": f"the smallest n with a coarse error against {across}",
-    }[spec["kind"]]
-
-
-def _described(
-    section: Mapping[str, Any],
-    labels: Iterable[str],
-    value_of: Callable[[str, str], Any],
-    called: Callable[[str], str],
-) -> str:
-    """The entries of a section that `labels` come from, with class and parameters."""
-    found: dict[str, list[str]] = {}
-    for label in labels:
-        keys = [key for key in section if label == key or label.startswith(f"{key}_")]
-        found.setdefault(max(keys, key=len), []).append(label)
+def _described(variants: Iterable[Variant[Any]], names: Mapping[str, str]) -> str:
+    """Entries with their kind and all parameters that are numbers or words."""
+    entries: dict[str, list[Variant[Any]]] = {}
+    for one in variants:
+        entries.setdefault(one.name, []).append(one)
     texts = []
-    for key, members in found.items():
-        kind = str(section[key].get("_target_", section[key].get("kind"))).rpartition(".")[2]
-        known = []
-        for name in section[key]:
-            values = [value_of(label, name) for label in members]
-            if name != "kind" and all(isinstance(value, int | float | str) for value in values):
-                several = ", ".join(map(_plain, sorted(set(values))))
-                known.append(f"{name.replace('_', ' ')} = {several}")
-        texts.append(f"{called(key)} ({'; '.join([kind.replace('_', ' '), *known])})")
+    for name, ones in entries.items():
+        told = [spaced(_kind(ones[0].value))]
+        for parameter in ones[0].parameters:
+            values = {one.parameters[parameter] for one in ones if _plain(one, parameter)}
+            if values:
+                shown = (spaced(v) if isinstance(v, str) else f"{v:g}" for v in sorted(values))
+                told.append(f"{spaced(parameter)} = {', '.join(shown)}")
+        texts.append(f"{names.get(name, spaced(name))} ({'; '.join(told)})")
     return ", ".join(texts)
 
 
-def _plain(value: float | str) -> str:
-    return value.replace("_", " ") if isinstance(value, str) else f"{value:g}"
+def _plain(one: Variant[Any], parameter: str) -> bool:
+    known = isinstance(one.parameters[parameter], int | float | str)
+    return known and parameter not in {"kind", "_target_"}
 
 
-def _budgets(rows: pd.DataFrame) -> str:
+def _kind(made: Any) -> str:
+    """The name that a specification gives, or that an instance's class goes by."""
+    if isinstance(made, Mapping):
+        return str(made.get("kind") or made["_target_"])
+    law = type(getattr(made, "distribution", made))  # of a family of one
+    return next(str(name) for name, kind in law.kinds().items() if kind is law)
+
+
+def _budgets(rows: pd.DataFrame, words: Words) -> str:
     """Notions, each with its amounts."""
     texts = []
     for label, paid in rows[rows["privacy"] != "none"].groupby("privacy"):
-        notion, _, mechanism = str(label).partition("_")
         amounts = [
             f"{name} = {', '.join(f'{value:g}' for value in sorted(paid[name].unique()))}"
-            for name in ("epsilon", "delta", "rho")
+            for name in AMOUNTS
             if paid[name].notna().all()
         ]
-        called = f"{NOTIONS.get(notion, notion)} {mechanism}".strip()
-        texts.append(f"{called}, {', '.join(amounts)}")
+        texts.append(", ".join([words.notion(str(label)), *amounts]))
     return "; ".join(texts) or "none"
 
 
-def _range(name: str, values: pd.Series) -> str:
+def _range(name: str, values: pd.Series[float]) -> str:
     low, high = values.min(), values.max()
     return f"{name} {low:g} to {high:g}" if low < high else f"{name} {low:g}"

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
-from dpbench.runner.plan import pick
-from experiments.captions import Run
+from dpbench.report.scoreboard import short_budget
+from dpbench.result import Result
 
-__all__ = ["escaped", "scoreboard", "tabular"]
+__all__ = ["claim_rows", "escaped", "scoreboard", "tabular"]
 
 HEADER = ("Claim", "Estimator", "Law", "Predicted", "Measured", r"95\% interval", "Verdict")
 COLUMNS = "lllrrll"
@@ -18,7 +17,7 @@ COLUMNS = "lllrrll"
 MOST_ROWS = 45
 SPECIAL = {
     "\\": r"\textbackslash{}",
-    **{character: f"\\{character}" for character in "&%$#_{}"},
+    **{character: f"\\{character}" for character in "&%#_{}"},
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     "<": r"\textless{}",
@@ -27,28 +26,39 @@ SPECIAL = {
 
 
 def escaped(text: str) -> str:
-    """Text as LaTeX prints it."""
-    return "".join(SPECIAL.get(character, character) for character in text)
+    """Text as LaTeX prints it, but for its mathematics, which stands between dollar signs."""
+    parts = text.split("$")
+    return "$".join(
+        part if i % 2 else "".join(SPECIAL.get(character, character) for character in part)
+        for i, part in enumerate(parts)
+    )
 
 
-def scoreboard(runs: Sequence[tuple[Run, Sequence[str]]]) -> str:
-    """The claims of several runs in one table with the rules of booktabs.
-
-    Parameters
-    ----------
-    runs : sequence of (Run, labels)
-        Runs and the labels or patterns of the claims wanted of each.
-
-    Returns
-    -------
-    str
-        See `tabular`.
-    """
+def claim_rows(result: Result, labels: Sequence[str]) -> list[list[str]]:
+    """The claims of these labels, a row each; with the budget where it tells two apart."""
+    chosen = result.claims[result.claims["claim"].isin(labels)]
+    several = chosen.duplicated(["claim", "estimator", "distribution"], keep=False)
     rows = []
-    for run, wanted in runs:
-        labels = pick(wanted, list(dict.fromkeys(run.claims["claim"])), "claims")
-        chosen = run.claims[run.claims["claim"].isin(labels)]
-        rows += [_row(row) for row in chosen.to_dict("records")]
+    for row, more in zip(chosen.to_dict("records"), several, strict=True):
+        at_most = result.study.all_claims[row["claim"]].statement.at_most
+        limit = r"\leq " if at_most else ""
+        known = bool(np.all(np.isfinite([row["measured"], row["low"], row["high"]])))
+        rows.append(
+            [
+                escaped(f"{row['claim']} {short_budget(row)}" if more else row["claim"]),
+                escaped(row["estimator"]),
+                escaped(row["distribution"]),
+                rf"${limit}{row['predicted']:.3f} \pm {row['tolerance']:g}$",
+                f"${_digits(row['measured'])}$" if known else "--",
+                rf"$[{_digits(row['low'])}, {_digits(row['high'])}]$" if known else "--",
+                row["verdict"],
+            ]
+        )
+    return rows
+
+
+def scoreboard(rows: Sequence[Sequence[str]]) -> str:
+    """Claims as a table, see `tabular`."""
     return tabular(COLUMNS, HEADER, rows)
 
 
@@ -85,20 +95,6 @@ def tabular(columns: str, header: Sequence[str], rows: Sequence[Sequence[str]]) 
 
 def _line(cells: Sequence[str]) -> str:
     return " & ".join(cells) + r" \\"
-
-
-def _row(row: Mapping[Hashable, Any]) -> list[str]:
-    limit = r"\leq " if row["at_most"] else ""
-    known = bool(np.all(np.isfinite([row["measured"], row["low"], row["high"]])))
-    return [
-        escaped(str(row["full"])),
-        escaped(str(row["estimator"])),
-        escaped(str(row["distribution"])),
-        rf"${limit}{row['predicted']:.3f} \pm {row['tolerance']:g}$",
-        f"${_digits(row['measured'])}$" if known else "--",
-        rf"$[{_digits(row['low'])}, {_digits(row['high'])}]$" if known else "--",
-        str(row["verdict"]),
-    ]
 
 
 def _digits(value: float) -> str:

@@ -41,10 +41,10 @@ from dpbench.estimators import (
     ShrinkingIntervals,
     SubsampleAggregate,
 )
-from dpbench.files import atomic
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.runner.block import BlockTask, Setting, block_trials, run_block
 from dpbench.runner.execute import Runner, compute
+from dpbench.runner.store import atomic
 from dpbench.samples import DenseSample
 
 REPEATS = 5

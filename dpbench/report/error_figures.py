@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -11,14 +11,12 @@ import pandas as pd
 from pydantic import Field
 
 from dpbench.analysis.claims import Claim
-from dpbench.columns import BUDGET, Choice, Variant, choose, under
+from dpbench.columns import BUDGET, Choice, choose, under
 from dpbench.drawing import (
     BOUND,
     THEORY,
     band,
-    legend,
     line_styles,
-    panels,
     power_text,
     ticks,
     two_rows,
@@ -32,6 +30,7 @@ from dpbench.report.figures import (
     Panel,
     SelectingFigure,
     check_one_budget,
+    chosen_labels,
     linear,
     slope_by_theory,
     spread,
@@ -55,7 +54,7 @@ MOST_MARKERS = 15
 # The column that lower bounds are about.
 BOUNDED = "q90"
 # The exponent of n in an error, from a theorem's number.
-SLOPES = {"n": lambda c: c, "alpha": lambda e: -1 / e}
+SLOPES: dict[str, Callable[[float], float]] = {"n": lambda c: c, "alpha": lambda e: -1 / e}
 
 
 @validated
@@ -89,7 +88,7 @@ class ErrorAgainstN(SelectingFigure):
     def intervals(self) -> str:
         return spread([self.metric])
 
-    def _panels(self, result: Result, words: Words) -> list[Panel]:
+    def _panels(self, result: Result, words: Words) -> Sequence[Panel]:
         rows = with_interval(self.rows(result).dropna(subset=[self.metric]), self.metric)
         style = line_styles(map(words.estimator, rows["estimator"].unique()))
         scale = "linear" if linear(rows, self.metric) else "log"
@@ -116,7 +115,8 @@ class ErrorAgainstN(SelectingFigure):
             for family, panel in rows.groupby("family"):
                 yield words.family(str(family)), panel
         else:
-            for k, panel in rows.groupby("k", dropna=False):
+            for _, panel in rows.groupby("k", dropna=False):
+                k = panel["k"].iloc[0]
                 yield "no moment order" if pd.isna(k) else f"$k = {k:g}$", panel
 
     def _draw_panel(
@@ -236,7 +236,7 @@ class Decomposition(SelectingFigure):
         rows = super().rows(result)
         return rows[rows["n"] == self.n]
 
-    def _panels(self, result: Result, words: Words) -> list[Panel]:
+    def _panels(self, result: Result, words: Words) -> Sequence[Panel]:
         return [
             partial(self._draw_panel, family=str(family), rows=rows, words=words)
             for family, rows in self.rows(result).groupby("family", sort=False)
@@ -302,8 +302,7 @@ class Exponents(Figure):
 
     def _claims(self, study: Study, where: str = "") -> dict[str, Claim]:
         known = study.all_claims
-        section = {label: Variant(label, claim, {}) for label, claim in known.items()}
-        return {label: known[label] for label in choose(self.claims, section, where)}
+        return {label: known[label] for label in chosen_labels(self.claims, known, where)}
 
     @property
     def shows(self) -> str:
@@ -317,7 +316,7 @@ class Exponents(Figure):
             shown |= result.study.about(claim, summary) & regime
         return summary[shown]
 
-    def _panels(self, result: Result, words: Words) -> list[Panel]:
+    def _panels(self, result: Result, words: Words) -> Sequence[Panel]:
         rows = self._measured(result, words)
         style = line_styles(rows["label"])
         groups = [panel for _, panel in rows.groupby("variable", sort=False)]
@@ -345,7 +344,7 @@ class Exponents(Figure):
             one = series.get(row["estimator"])  # none of a lower bound
             name = words.variant(one, spanned) if one else row["estimator"].strip("()")
             labels.append(", ".join(filter(None, [name, budget])))
-        return rows.assign(k=orders, label=labels)
+        return rows.assign(k=np.array(orders, dtype=float), label=labels)
 
     def _draw_above(
         self, ax: Axes, *, rows: pd.DataFrame, style: Mapping[str, dict[str, Any]], study: Study
@@ -356,7 +355,7 @@ class Exponents(Figure):
             ax.plot(k, curve, label="theory", **THEORY)
         self._points(ax, rows, style, rows["measured"])
         what, base, sign = exponent_text(claims[0].statement)
-        ax.set_ylabel(rf"${sign}$ in $\mathrm{{{what}}} \sim {base}^{sign}$")
+        ax.set_ylabel(rf"${sign}$ in $\mathit{{{what}}} \sim {base}^{sign}$")
 
     def _draw_below(
         self, ax: Axes, *, rows: pd.DataFrame, style: Mapping[str, dict[str, Any]], study: Study

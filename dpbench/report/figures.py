@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from dpbench.columns import BUDGET, Selection
+from dpbench.columns import BUDGET, Choice, Selection, Variant, choose
 from dpbench.drawing import THEORY, legend, panels
 from dpbench.metrics import METRICS
 from dpbench.registry import ConfigError, Registered, validated
@@ -23,8 +23,8 @@ if TYPE_CHECKING:  # drawing libraries load when the first figure is drawn
     from dpbench.study import Study
 
 __all__ = [
-    "Figure", "Panel", "SelectingFigure", "check_one_budget", "linear", "slope_by_theory", "spread",
-    "with_interval",
+    "Figure", "Panel", "SelectingFigure", "check_one_budget", "chosen_labels", "linear",
+    "slope_by_theory", "spread", "with_interval",
 ]  # fmt: skip
 
 Panel = Callable[["Axes"], None]
@@ -65,7 +65,7 @@ class Figure(Registered, ABC):
         """The rows of the summary that this is drawn from."""
 
     @abstractmethod
-    def _panels(self, result: Result, words: Words) -> list[Panel]:
+    def _panels(self, result: Result, words: Words) -> Sequence[Panel]:
         """What draws each panel on its axes."""
 
     @property
@@ -159,6 +159,11 @@ def check_one_budget(rows: pd.DataFrame, where: str, way_out: str = "") -> None:
     budgets = rows.loc[rows["privacy"] != "none", BUDGET].drop_duplicates()
     if len(budgets) > 1:
         raise ConfigError(f"{where}.budgets: {len(budgets)} budgets; choose one{way_out}")
+
+
+def chosen_labels(choice: Choice | None, labels: Iterable[str], where: str) -> list[str]:
+    """Those of some labels that are chosen by name or pattern, as entries are."""
+    return choose(choice, {label: Variant(label, None, {}) for label in labels}, where)
 
 
 def with_interval(rows: pd.DataFrame, metric: str) -> pd.DataFrame:

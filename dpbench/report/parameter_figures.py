@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -154,7 +154,7 @@ class AgainstParameter(SelectingFigure):
         rows = rows[rows["n"].isin(self._sizes)].astype({self.parameter: float})
         return rows.dropna(subset=[self.parameter])
 
-    def _panels(self, result: Result, words: Words) -> list[Panel]:
+    def _panels(self, result: Result, words: Words) -> Sequence[Panel]:
         rows = self._told(self.rows(result), words)
         style = line_styles(rows["line"])
         laws = list(rows.groupby("law", sort=False))

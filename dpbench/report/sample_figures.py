@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -42,7 +42,6 @@ class _OfRequest(SelectingFigure):
         if self.request not in study.sample_complexity:
             choices = ", ".join(study.sample_complexity) or "none: the sweep asks for none"
             raise ConfigError(f"{where}.request: {self.request!r}: choose from {choices}")
-        about = study.about(study.sample_complexity[self.request], keys)
         super().check(study, keys[study.about(self.asked(study), keys)], where)
 
     def asked(self, study: Study) -> SampleComplexity:
@@ -78,7 +77,7 @@ class SampleComplexityCurves(_OfRequest):
     def shows(self) -> str:
         return "the smallest n with error at most alpha in 0.9 of the trials"
 
-    def _panels(self, result: Result, words: Words) -> list[Panel]:
+    def _panels(self, result: Result, words: Words) -> Sequence[Panel]:
         rows = self._found(result)
         several = rows["family"].nunique() > 1
         found = []
@@ -86,7 +85,7 @@ class SampleComplexityCurves(_OfRequest):
             row = curve.iloc[0]
             law = words.family(row["family"]) if several else ""
             name = ", ".join(filter(None, [law, words.estimator(row["estimator"])]))
-            title = f"{name}\n{words.budget(row)}".strip()
+            title = f"{name}\n{words.budget(row.to_dict())}".strip()
             found.append(partial(self._draw_panel, title=title, rows=curve))
         return found
 
@@ -151,7 +150,7 @@ class Thresholds(_OfRequest):
     def shows(self) -> str:
         return f"the smallest n with a coarse error against {plain(self.against)}"
 
-    def _panels(self, result: Result, words: Words) -> list[Panel]:
+    def _panels(self, result: Result, words: Words) -> Sequence[Panel]:
         rows = self._found(result)
         rows = rows[(rows["method"] == "curve") & (rows["alpha"] == rows["alpha"].min())]
         names = rows["estimator"].map(lambda label: words.estimator(label, self.against))
@@ -161,7 +160,10 @@ class Thresholds(_OfRequest):
         style = line_styles(rows["series"])
         return [
             partial(
-                self._draw_panel, title=words.budget(panel.iloc[0], held), rows=panel, style=style
+                self._draw_panel,
+                title=words.budget(panel.iloc[0].to_dict(), held),
+                rows=panel,
+                style=style,
             )
             for _, panel in rows.groupby(held, dropna=False)
         ]

@@ -24,7 +24,7 @@ from dpbench.runner.provenance import Cost
 if TYPE_CHECKING:
     from dpbench.study import Study
 
-__all__ = ["factors", "print_next", "render"]
+__all__ = ["factors", "print_next", "render", "short_budget"]
 
 VERDICTS = ("consistent", "inconsistent", "inconclusive")
 MOST_FAILING = 12
@@ -45,7 +45,7 @@ def _print_claims(claims: pd.DataFrame, study: Study, out: Console) -> None:
             row["source"],
             row["estimator"],
             row["distribution"],
-            _budget(row),
+            short_budget(row),
             f"{limit}{row['predicted']:.3f} +- {row['tolerance']:g}",
             _digits(row["measured"]),
             f"{_digits(row['low'])} .. {_digits(row['high'])}",
@@ -61,7 +61,7 @@ def _digits(value: float) -> str:
     return f"{value:.3f}" if abs(value) >= 5e-3 or value == 0 or np.isnan(value) else f"{value:.1e}"
 
 
-def _budget(row: Mapping[Hashable, Any]) -> str:
+def short_budget(row: Mapping[Hashable, Any]) -> str:
     """A budget: its amounts, and its label where that says more than the notion."""
     known = row["privacy"] in {*NOTIONS, "none"} or pd.isna(row["privacy"])
     return " ".join([*amounts(row), *([] if known else [row["privacy"]])])
@@ -132,7 +132,7 @@ def _print_samples(samples: pd.DataFrame, out: Console) -> None:
         table.add_row(
             one["estimator"],
             one["distribution"],
-            _budget(one),
+            short_budget(one),
             f"{one['alpha']:.3g}",
             *(f"{r['samples']:.4g} ({r['low']:.4g} .. {r['high']:.4g})" for r in (one, other)),
             f"{total:.4g}",

@@ -17,7 +17,16 @@ from dpbench.theory.theorems import Theorem
 if TYPE_CHECKING:
     from dpbench.study import Study
 
-__all__ = ["Words", "axis", "exponent_text", "metric_text", "parameter_text", "plain", "spaced"]
+__all__ = [
+    "Words",
+    "axis",
+    "exponent_text",
+    "metric_text",
+    "parameter_text",
+    "plain",
+    "spaced",
+    "variant_text",
+]
 
 # In mathematical text; a parameter that is not here goes by its name.
 SYMBOLS = {
@@ -48,6 +57,13 @@ def parameter_text(name: str, value: Any) -> str:
         return spaced(str(value))
     number = number_text(value)
     return f"${SYMBOLS[name]} = {number}$" if name in SYMBOLS else f"{spaced(name)} = ${number}$"
+
+
+def variant_text(one: Variant[Any], names: Mapping[str, str], *without: str) -> str:
+    """An entry with the values of what is swept, but for some parameters."""
+    shown = [name for name in one.swept if name not in without]
+    name = names.get(one.name, spaced(one.name))
+    return ", ".join([name, *(parameter_text(p, one.parameters[p]) for p in shown)])
 
 
 def axis(parameter: str) -> str:
@@ -90,10 +106,8 @@ class Words:
     names: Mapping[str, str] = field(default_factory=dict)
 
     def variant(self, one: Variant[Any], *without: str) -> str:
-        """An entry with the values of what is swept, but for some parameters."""
-        shown = [name for name in one.swept if name not in without]
-        name = self.names.get(one.name, spaced(one.name))
-        return ", ".join([name, *(parameter_text(p, one.parameters[p]) for p in shown)])
+        """See `variant_text`."""
+        return variant_text(one, self.names, *without)
 
     def family(self, label: str, *without: str) -> str:
         """See `variant`."""
@@ -110,9 +124,8 @@ class Words:
             if one.name in self.names:
                 return self.names[one.name]
         notion = entries[0].value.notion
-        return f"{NOTIONS[notion]} {spaced(privacy.removeprefix(notion))}".replace(
-            "  ", " "
-        ).strip()
+        mechanism = spaced(privacy.removeprefix(notion)).strip()
+        return ", ".join(filter(None, [NOTIONS[notion], mechanism]))
 
     def budget(self, about: Mapping[Any, Any], columns: list[str] = BUDGET) -> str:
         """These columns of a row's budget; blank without privacy."""
