@@ -280,7 +280,9 @@ def _listed(value: object) -> str:
         return f"{value:g}"
     if isinstance(value, dict):
         return ", ".join(f"{key} {_listed(one)}".strip() for key, one in value.items())
-    return ", ".join(map(_listed, value)) if isinstance(value, list) else str(value or "")
+    if isinstance(value, list):
+        return ", ".join(map(_listed, value))
+    return "" if value is None else str(value)
 
 
 def _strongest(rows: Sequence[Row], tones: Mapping[str, str]) -> list[Bound]:
