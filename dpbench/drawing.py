@@ -291,10 +291,13 @@ def ticks(ax: Axes, values: Iterable[float]) -> None:
     """Ticks of logarithmic axes: powers of ten, and where few of them fit other numbers.
 
     On the horizontal axis those are `values`, the places of points, if they are few; else, and
-    on the vertical one, 1, 2 and 5 times powers of ten.
+    on the vertical one, 1, 2 and 5 times powers of ten. Axes without a point are linear.
     """
     from matplotlib.ticker import LogLocator
 
+    if not np.all(np.isfinite(ax.dataLim.minpos)):  # a logarithmic axis could not be drawn
+        ax.set(xscale="linear", yscale="linear")
+        return
     known = np.unique(np.fromiter(values, float))
     plain: list[Any] = []
     if known.size and known[0] > 0 and np.log10(known[-1] / known[0]) < FEW_DECADES:

@@ -171,3 +171,15 @@ def test_an_empty_legend_and_few_numbers_are_no_error() -> None:
         canvas.canvas.draw()
         written = [re.sub(r"\D", "", label.get_text()) for label in first.get_xticklabels()]
     np.testing.assert_array_equal(written, ["2", "", "20"])
+
+
+def test_axes_on_which_nothing_was_measured_can_be_drawn() -> None:
+    """Every estimator failed: all is NaN, which has no place on a logarithmic axis."""
+    with style():
+        canvas, axes = panels(1)
+        ax = next(axes)
+        ax.plot([10, 100], [np.nan, np.nan], label="failed")
+        ax.set(xscale="log", yscale="log")
+        ticks(ax, [10, 100])
+        legend(canvas)
+        canvas.canvas.draw()
