@@ -530,6 +530,18 @@ def test_what_no_list_gives_is_no_column() -> None:
         _check(one, theorem="no_radius")
 
 
+@pytest.mark.parametrize("theorem", ["no_radius", "naive_radius"])
+def test_a_variant_without_a_radius_is_refused(theorem: str) -> None:
+    free = {"free": {"kind": "karwa_vadhan_mean", "radius": [None, 10, 1000]}}
+    approx = {"approx": {"kind": "approx_dp", "epsilon": 1, "delta": 1e-6}}
+    one = Made(families={"numbers": FAMILIES["numbers"]}, estimators=free, budgets=approx)
+    options = {"alpha": 1.0} if theorem == "naive_radius" else {}
+    about = {"families": "numbers", "budgets": "approx", **options}
+    with pytest.raises(ConfigError, match=r"c: free_radius_None has no radius; leave it out$"):
+        _check(one, theorem=theorem, estimators="free", **about)
+    _check(one, theorem=theorem, estimators={"free": {"radius": {"low": 1}}}, **about)
+
+
 @pytest.mark.parametrize("theorem", ["pure_dimension", "ball_dimension"])
 def test_a_dimension_that_goes_with_n_is_refused(theorem: str) -> None:
     """d = 4 at n = 100 and d = 16 at n = 1000: no fit can tell one from the other."""
