@@ -197,6 +197,11 @@ class Ratio(Claim):
         below, above = (chosen[side][[*at, "estimator"]] for side in self._sides(chosen, sweep))
         if below.empty:
             raise ConfigError(f"{where}: {self.over!r}: not among the claim's estimators")
+        if below.drop_duplicates().duplicated(at).any():
+            labels = ", ".join(sorted(below["estimator"].unique()))
+            raise ConfigError(
+                f"{where}: {self.over!r}: {labels}: choose one of these by its values"
+            )
         if above.empty:
             raise ConfigError(f"{where}: {self.over!r}: no other estimator to put over it")
         both = above.merge(below[at].drop_duplicates(), on=at, how="left", indicator=True)

@@ -542,6 +542,18 @@ def test_a_variant_without_a_radius_is_refused(theorem: str) -> None:
     _check(one, theorem=theorem, estimators={"free": {"radius": {"low": 1}}}, **about)
 
 
+def test_a_ratio_has_one_denominator() -> None:
+    two = {"clip": CLIP, "over": {**CLIP, "upper": [1, 2]}}
+    one = Made(estimators=two)
+    about = {**RATIO, "families": "coin", "over": "over"}
+    with pytest.raises(ConfigError) as caught:
+        _check(one, **{**about, "estimators": None})
+    assert str(caught.value) == (
+        "sweep.claims.c.over: 'over': over_upper1, over_upper2: choose one of these by its values"
+    )
+    _check(one, **{**about, "estimators": {"clip": {}, "over": {"upper": 2}}})
+
+
 @pytest.mark.parametrize("theorem", ["pure_dimension", "ball_dimension"])
 def test_a_dimension_that_goes_with_n_is_refused(theorem: str) -> None:
     """d = 4 at n = 100 and d = 16 at n = 1000: no fit can tell one from the other."""
