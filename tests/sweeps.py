@@ -51,24 +51,31 @@ class Made:
 
     def __init__(self, **sections: Any) -> None:
         self.sweep = sweep_of(**sections)
-        self.cells = make_cells(self.sweep)
-        self.keys = key_table(self.sweep, self.cells)
+        self._take(make_cells(self.sweep))
 
-    def blocks(self, cell: Cell, error: Errors, *names: str) -> list[Block]:
-        """One block of a cell, whose errors, parts and values of these names are all `error`."""
-        rows = key_table(self.sweep, [cell]).to_dict("records")
-        given = [
-            np.asarray(
-                error(SimpleNamespace(**{str(name): one for name, one in row.items()})), dtype=float
-            )
-            for row in rows
+    @classmethod
+    def of(cls, sweep: Sweep, cells: list[Cell]) -> Made:
+        """The same of other cells, such as a search tries."""
+        made = cls.__new__(cls)
+        made.sweep = sweep
+        made._take(cells)
+        return made
+
+    def _take(self, cells: list[Cell]) -> None:
+        self.cells = cells
+        self.keys = key_table(self.sweep, cells)
+        self._rows = [
+            [SimpleNamespace(**row) for row in _rows(key_table(self.sweep, [cell]))]
+            for cell in cells
         ]
-        values = np.stack([np.broadcast_to(one, (cell.trials,)) for one in given])
-        return [Block({name: values.copy() for name in (*ERRORS, *names)})]
 
     def results(self, error: Errors, *keep: str) -> Results:
-        """Results with all `error`, and of the values those that are to be kept."""
-        found = [(i, self.blocks(cell, error, *keep)) for i, cell in enumerate(self.cells)]
+        """Results whose errors, parts and values that are to be kept are all `error`."""
+        found = []
+        for index, (cell, rows) in enumerate(zip(self.cells, self._rows, strict=True)):
+            given = [np.broadcast_to(np.asarray(error(row), float), cell.trials) for row in rows]
+            values = dict.fromkeys((*ERRORS, *keep), np.stack(given))
+            found.append((index, [Block(values)]))
         return collect(self.sweep, self.cells, found, keep)
 
     def judge(self, theorem: str, error: Errors, **options: Any) -> pd.DataFrame:
@@ -78,3 +85,7 @@ class Made:
         claim.check(self.sweep, self.keys, "claims.c")
         keep = [claim.measures] if claim.measures else []
         return claim.evaluate("c", self.results(error, *keep), self.sweep)
+
+
+def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+    return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]

@@ -78,11 +78,15 @@ class _Spanning(Claim):
             raise ConfigError(
                 f"{where}: {at['estimator']} has a {theorem.variable} that is not above 0"
             )
-        if np.unique(values[np.isfinite(values)]).size < 2:
+        known = np.isfinite(values)
+        if np.unique(values[known]).size < 2:
             raise ConfigError(
                 f"{where}: {at['estimator']} has fewer than two values of {theorem.variable} on "
                 f"{at['family']}; an exponent needs two or more"
             )
+        if not np.all(known):
+            odd = curve[~known].iloc[0]["estimator"]
+            raise ConfigError(f"{where}: {odd} has no {theorem.variable}; leave it out")
         self._check_separate(curve, values, f"{where}: {at['estimator']}")
 
     def _check_separate(self, curve: pd.DataFrame, values: Floats, where: str) -> None:
@@ -193,6 +197,11 @@ class Ratio(Claim):
         below, above = (chosen[side][[*at, "estimator"]] for side in self._sides(chosen, sweep))
         if below.empty:
             raise ConfigError(f"{where}: {self.over!r}: not among the claim's estimators")
+        if below.drop_duplicates().duplicated(at).any():
+            labels = ", ".join(sorted(below["estimator"].unique()))
+            raise ConfigError(
+                f"{where}: {self.over!r}: {labels}: choose one of these by its values"
+            )
         if above.empty:
             raise ConfigError(f"{where}: {self.over!r}: no other estimator to put over it")
         both = above.merge(below[at].drop_duplicates(), on=at, how="left", indicator=True)
