@@ -120,11 +120,11 @@ def _run(argv: Sequence[str]) -> int:
     return max(_finished(one, argv) for one in prepared)
 
 
-def _finished(job: Job | Audit | _Report, words: Sequence[str]) -> int:
+def _finished(job: Job | Audit | _Report, argv: Sequence[str]) -> int:
     """Run it; an audit knows no page, which is written here."""
     from dpbench.audit.run import Audit
 
-    code = job.run(words)
+    code = job.run(argv)
     if isinstance(job, Audit):
         from dpbench.report.page import PAGE, write_page
 
@@ -202,7 +202,7 @@ class _Report:
                 f"report: 'all': there is no finished run in '{folder}'; out=DIR says where"
             )
 
-    def run(self, words: Sequence[str]) -> int:
+    def run(self, argv: Sequence[str]) -> int:
         from dpbench.report.page import PAGE, write_page
 
         page = write_page(self.runs, self.folder / PAGE)

@@ -83,22 +83,22 @@ class Job:
         return self.tracking.path if self.tracking and self.tracking.stored is None else None
 
     def result(
-        self, words: Sequence[str], cost: Cost, say: Callable[[str], None] = lambda _: None
+        self, argv: Sequence[str], cost: Cost, say: Callable[[str], None] = lambda _: None
     ) -> Result:
         """Compute; if there is a folder, write all to it."""
         result = compute(self.plan, self.options, cost, say)
         if self.options.out is not None:
-            write_manifest(self.folder, self._write(result, words, cost))
+            write_manifest(self.folder, self._write(result, argv, cost))
         return result
 
-    def run(self, words: Sequence[str]) -> int:
+    def run(self, argv: Sequence[str]) -> int:
         """Run the study, write its folder, print its verdicts.
 
         A finished run whose files are untouched is printed again and nothing else.
 
         Parameters
         ----------
-        words : sequence of str
+        argv : sequence of str
             The command line, for the next command to type.
 
         Returns
@@ -118,7 +118,7 @@ class Job:
             cost.blocks_reused = sum(len(c.tasks(self.options.seed)) for c in self.plan.cells)
             write_manifest(self.folder, {**before, **cost.as_dict()})
         else:
-            self.result(words, cost, say.print)
+            self.result(argv, cost, say.print)
         say.print((self.folder / "scoreboard.txt").read_text(), end="", markup=False)
         record = read_manifest(self.folder)
         code, page = int(record["exit_code"]), self.folder / PAGE
@@ -128,10 +128,10 @@ class Job:
         if before is None or self.tracking is not None or not page.exists():
             write_page([self.folder], page)
         name, seed = self.plan.study.name, self.options.seed
-        scoreboard.print_next(name, self.folder, seed, cost, words, say)
+        scoreboard.print_next(name, self.folder, seed, cost, argv, say)
         return code
 
-    def _write(self, result: Result, words: Sequence[str], cost: Cost) -> dict[str, Any]:
+    def _write(self, result: Result, argv: Sequence[str], cost: Cost) -> dict[str, Any]:
         """Write all but the manifest, which is returned."""
         for name in (PAGE, *TRACKED):  # of an earlier run
             (self.folder / name).unlink(missing_ok=True)
@@ -146,14 +146,14 @@ class Job:
         gated = self.plan.study.gate and bool((result.claims["verdict"] == "inconsistent").any())
         return {
             "sweep": self.plan.study.name,
-            "command": command_line(words),
+            "command": command_line(argv),
             "configuration": self.config,
             "seed": self.options.seed,
             "source": self.options.source,
             **provenance(),
             **cost.as_dict(),
             "failures": [
-                {"failure": one.text, "replay": command_line([*words, f"replay={one.replay}"])}
+                {"failure": one.text, "replay": command_line([*argv, f"replay={one.replay}"])}
                 for one in result.failures
             ],
             "exit_code": 1 if result.failures or gated else 0,

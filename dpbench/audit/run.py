@@ -78,7 +78,7 @@ class Audit:
         """An audit replaces no baseline."""
         return None
 
-    def run(self, words: Sequence[str]) -> int:
+    def run(self, argv: Sequence[str]) -> int:
         """Audit, write the tables, print what was found.
 
         Returns
@@ -104,7 +104,7 @@ class Audit:
         caught = bool((strongest(tables[1])["verdict"] == "refuted").all())
         record = {
             "sweep": self.name,
-            "command": command_line(words),
+            "command": command_line(argv),
             "configuration": self.config,
             "seed": self.options.seed,
             "source": self.options.source,
@@ -117,7 +117,7 @@ class Audit:
             path.write_text(json.dumps(record, indent=2) + "\n")
         self._draw(tables)
         say.print(text, end="", markup=False)
-        self._print_next(words, cost, say)
+        self._print_next(argv, cost, say)
         return int(record["exit_code"])
 
     def _draw(self, tables: Sequence[pd.DataFrame]) -> None:
@@ -153,7 +153,7 @@ class Audit:
         key = digest(self.options.source, _source(), name)
         return self.folder / "blocks" / f"audit_{key[:16]}.json"
 
-    def _print_next(self, words: Sequence[str], cost: Cost, say: Console) -> None:
+    def _print_next(self, argv: Sequence[str], cost: Cost, say: Console) -> None:
         out = self.folder
         say.print(
             f"{cost.blocks_done} audits done, {cost.blocks_reused} reused, "
@@ -161,7 +161,7 @@ class Audit:
         )
         say.print(f"results: {out}/audit.csv, controls.csv, report.html", markup=False)
         runs = 10 * max(task.runs for task in self.tasks)
-        kept = [word for word in words if not word.startswith("trials=")]
+        kept = [word for word in argv if not word.startswith("trials=")]
         say.print(f"more runs: {command_line([*kept, f'trials={runs}'])}", markup=False)
 
 

@@ -189,7 +189,7 @@ def render(
 
 
 def print_next(
-    name: str, folder: Path, seed: int, cost: Cost, words: Sequence[str], out: Console
+    name: str, folder: Path, seed: int, cost: Cost, argv: Sequence[str], out: Console
 ) -> None:
     """Print what was done, where the results are and what to type next."""
     out.print(
@@ -204,10 +204,10 @@ def print_next(
     if name == "quick":
         out.print(f"next: {command_line(['sweep=heavy_tail'])}", markup=False)
     elif cost.trials is not None:
-        kept = [word for word in words if not word.startswith(("trials=", "resume="))]
+        kept = [word for word in argv if not word.startswith(("trials=", "resume="))]
         command = command_line([*kept, f"trials={2 * cost.trials}"])
         out.print(f"more trials, keeping these: {command}", markup=False)
     else:
-        kept = [word for word in words if not word.startswith(("seed=", "out=", "resume="))]
+        kept = [word for word in argv if not word.startswith(("seed=", "out=", "resume="))]
         command = command_line([*kept, f"seed={seed + 1}", f"out={folder}-seed{seed + 1}"])
         out.print(f"an independent replication: {command}", markup=False)

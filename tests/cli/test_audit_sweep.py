@@ -242,7 +242,7 @@ def test_the_shipped_audit_has_every_private_estimator_under_every_notion(
     for task in found:
         audited.setdefault(type(task.estimator).__name__, set()).add(task.budget.notion)
     budgets = (PureDP(1.0), ZCDP(0.5), ApproxDP(1.0, 1e-6))
-    for name, kind in Estimator._kinds().items():
+    for name, kind in Estimator.kinds().items():
         if not kind.__module__.startswith("dpbench.estimators"):
             continue
         notions = {b.notion for b in budgets if isinstance(b, kind.notions)}

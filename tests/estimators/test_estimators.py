@@ -86,7 +86,7 @@ def run(estimator: Estimator, values: Floats, budget: Budget, seed: int = 0) -> 
 
 
 def test_no_estimator_is_left_out() -> None:
-    known = {c for c in Estimator._kinds().values() if c.__module__.startswith("dpbench.")}
+    known = {c for c in Estimator.kinds().values() if c.__module__.startswith("dpbench.")}
     assert {type(estimator) for estimator in ESTIMATORS + OF_VECTORS} == known
 
 

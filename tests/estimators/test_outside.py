@@ -139,7 +139,7 @@ def test_repeated_releases_by_the_front_door() -> None:
 
 
 def test_the_base_is_no_kind_and_its_example_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "one_dataset" not in Estimator._kinds()
+    assert "one_dataset" not in Estimator.kinds()
     assert Estimator.seeded
     monkeypatch.setattr(Estimator, "_registry", dict(Estimator._registry))  # the example enters it
     result = doctest.testmod(outside)
