@@ -14,7 +14,8 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 
 import dpbench.distributions
-import dpbench.estimators  # noqa: F401 (their kinds enter the registry)
+import dpbench.estimators
+import dpbench.report  # noqa: F401 (their kinds enter the registry)
 from dpbench.analysis.claim_kinds import KINDS
 from dpbench.analysis.smallest_n import SampleComplexity
 from dpbench.audit.cases import AuditSettings, Case
@@ -22,8 +23,7 @@ from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
 from dpbench.privacy import Budget
 from dpbench.registry import ConfigError, Registered
-from dpbench.report.figures import Figure
-from dpbench.study import Study, StudyPart
+from dpbench.study import Figure, Study, StudyPart
 from dpbench.theory.families import Family
 from dpbench.theory.theorems import THEOREMS
 

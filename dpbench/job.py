@@ -14,7 +14,6 @@ import numpy as np
 from dpbench.config import Settings, command_line
 from dpbench.console import console
 from dpbench.registry import ConfigError, from_mapping
-from dpbench.report import scoreboard
 from dpbench.report.page import PAGE, write_page
 from dpbench.result import Result, compute, read_manifest
 from dpbench.runner.block import replay
@@ -22,6 +21,7 @@ from dpbench.runner.plan import cell_at
 from dpbench.runner.provenance import Cost, provenance, versions
 from dpbench.runner.run import RunOptions
 from dpbench.runner.store import Store, atomic
+from dpbench.scoreboard import print_next
 from dpbench.seeds import digest
 from dpbench.study import Plan, Study
 from dpbench.tracking.command import FILES as TRACKED
@@ -128,7 +128,7 @@ class Job:
         if before is None or self.tracking is not None or not page.exists():
             write_page([self.folder], page)
         name, seed = self.plan.study.name, self.options.seed
-        scoreboard.print_next(name, self.folder, seed, cost, argv, say)
+        print_next(name, self.folder, seed, cost, argv, say)
         return code
 
     def _write(self, result: Result, argv: Sequence[str], cost: Cost) -> dict[str, Any]:

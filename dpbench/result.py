@@ -15,13 +15,12 @@ from dpbench.analysis.claims import COLUMNS
 from dpbench.analysis.results import Failure, Results, collect
 from dpbench.analysis.smallest_n import measure
 from dpbench.registry import ConfigError
-from dpbench.report.figures import Figure
-from dpbench.report.scoreboard import render
 from dpbench.runner.plan import Cell, key_table
 from dpbench.runner.provenance import Cost
 from dpbench.runner.run import RunOptions, run_cells
 from dpbench.runner.store import Memory, Store
-from dpbench.study import Plan, Study
+from dpbench.scoreboard import render
+from dpbench.study import Figure, Plan, Study
 
 if TYPE_CHECKING:  # drawing libraries load when the first figure is drawn
     from matplotlib.axes import Axes
@@ -111,7 +110,8 @@ class Result:
         from dpbench.drawing import style  # slow to load
 
         with style(width):
-            return self._figure(name).figure(self)
+            canvas: Canvas = self._figure(name).figure(self)
+        return canvas
 
     def plot(
         self, name: str | Mapping[str, Any], ax: Axes | None = None, *, panel: int | None = None

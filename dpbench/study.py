@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,14 +14,66 @@ from pydantic import Field
 from dpbench.analysis.claim_kinds import build_claim
 from dpbench.analysis.claims import Claim
 from dpbench.analysis.smallest_n import SampleComplexity
-from dpbench.registry import ConfigError, from_mapping, named, validated
-from dpbench.report.figures import Figure
+from dpbench.registry import ConfigError, Registered, from_mapping, named, validated
 from dpbench.runner.plan import Cell, Part, Sweep, key_table, make_cells
 
-__all__ = ["Plan", "Study", "StudyPart", "gathered"]
+__all__ = ["Figure", "Plan", "Study", "StudyPart", "gathered"]
 
 SELECTED = ("families", "estimators", "budgets")
 UNDER_PARTS = ("claims", "figures")
+
+
+class Figure(Registered, ABC):
+    """A figure that is asked of a study; `dpbench.report` has the kinds."""
+
+    @abstractmethod
+    def check(self, study: Study, keys: pd.DataFrame, where: str) -> None:
+        """Raise ConfigError if the plan has nothing of what this is about.
+
+        Parameters
+        ----------
+        study : Study
+        keys : DataFrame
+            See `dpbench.runner.plan.key_table`.
+        where : str
+            The figure's key, for messages.
+        """
+
+    @abstractmethod
+    def figure(self, result: Any, names: Mapping[str, str] | None = None) -> Any:
+        """Draw a `dpbench.result.Result` on a canvas of its own, inside `dpbench.drawing.style`.
+
+        Parameters
+        ----------
+        result : Result
+        names : mapping, optional
+            What to print for the name of an entry; by default the name with spaces.
+        """
+
+    @abstractmethod
+    def plot(
+        self,
+        result: Any,
+        ax: Any,
+        names: Mapping[str, str] | None = None,
+        panel: int | None = None,
+    ) -> None:
+        """Draw in the place of a caller's axes, in the caller's style.
+
+        Parameters
+        ----------
+        result, names
+            As for `figure`.
+        ax : Axes
+        panel : int, optional
+            Only this one, from 0.
+
+        Raises
+        ------
+        ConfigError
+            If there is no such panel.
+        """
+
 
 Claims = Annotated[dict[str, Claim], named(build_claim)]
 Requests = Annotated[

@@ -12,7 +12,7 @@ import pandas as pd
 
 from dpbench.columns import Variant
 from dpbench.privacy import AMOUNTS
-from dpbench.report.figures import Figure
+from dpbench.report.figures import DrawnFigure
 from dpbench.report.words import Words, spaced
 from dpbench.result import Result
 
@@ -32,7 +32,7 @@ LINES = {
 }
 
 
-def caption(figure: Figure, result: Result, canvas: Canvas, names: Mapping[str, str]) -> str:
+def caption(figure: DrawnFigure, result: Result, canvas: Canvas, names: Mapping[str, str]) -> str:
     """A paragraph: the figure's caption, what is drawn, the setting, trials, seed and intervals.
 
     Parameters

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpbench.report.scoreboard import short_budget
 from dpbench.result import Result
+from dpbench.scoreboard import short_budget
 
 __all__ = ["claim_rows", "escaped", "scoreboard", "tabular"]
 

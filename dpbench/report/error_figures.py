@@ -26,7 +26,7 @@ from dpbench.metrics import METRICS, VARIABLES, MetricName
 from dpbench.privacy import Budget
 from dpbench.registry import ConfigError, validated
 from dpbench.report.figures import (
-    Figure,
+    DrawnFigure,
     Panel,
     SelectingFigure,
     check_one_budget,
@@ -37,14 +37,14 @@ from dpbench.report.figures import (
     with_interval,
 )
 from dpbench.report.words import Words, exponent_text, metric_text, plain
+from dpbench.result import Result
+from dpbench.study import Study
 from dpbench.theory.lower_bounds import BETA
 
 if TYPE_CHECKING:  # drawing libraries load when the first figure is drawn
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-    from dpbench.result import Result
-    from dpbench.study import Study
 
 __all__ = ["Decomposition", "ErrorAgainstN", "Exponents"]
 
@@ -279,7 +279,7 @@ class Decomposition(SelectingFigure):
 
 
 @validated
-class Exponents(Figure):
+class Exponents(DrawnFigure):
     """Measured exponents with 95% intervals against k, over the curves of theory.
 
     A panel for each variable; below, what is left when theory is taken away, with the claims'

@@ -12,18 +12,17 @@ import pandas as pd
 from dpbench.columns import BUDGET, Choice, Selection, Variant, choose
 from dpbench.drawing import THEORY, legend, panels
 from dpbench.metrics import METRICS
-from dpbench.registry import ConfigError, Registered, validated
+from dpbench.registry import ConfigError, validated
 from dpbench.report.words import Words
+from dpbench.result import Result
+from dpbench.study import Figure, Study
 
 if TYPE_CHECKING:  # drawing libraries load when the first figure is drawn
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-    from dpbench.result import Result
-    from dpbench.study import Study
-
 __all__ = [
-    "Figure", "Panel", "SelectingFigure", "check_one_budget", "chosen_labels", "linear",
+    "DrawnFigure", "Panel", "SelectingFigure", "check_one_budget", "chosen_labels", "linear",
     "slope_by_theory", "spread", "with_interval",
 ]  # fmt: skip
 
@@ -33,8 +32,8 @@ NORMAL = 1.96  # the 0.975 quantile of a normal law
 
 
 @validated
-class Figure(Registered, ABC):
-    """A figure of a study, as configured. A subclass says what its panels draw.
+class DrawnFigure(Figure, ABC):
+    """A figure with a caption. A subclass says what its panels draw.
 
     Parameters
     ----------
@@ -46,19 +45,6 @@ class Figure(Registered, ABC):
 
     caption: str = ""
     ylabel: str = ""
-
-    @abstractmethod
-    def check(self, study: Study, keys: pd.DataFrame, where: str) -> None:
-        """Raise ConfigError if the plan has nothing of what this is about.
-
-        Parameters
-        ----------
-        study : Study
-        keys : DataFrame
-            See `dpbench.runner.plan.key_table`.
-        where : str
-            The figure's key, for messages.
-        """
 
     @abstractmethod
     def rows(self, result: Result) -> pd.DataFrame:
@@ -79,14 +65,6 @@ class Figure(Registered, ABC):
         return "bars: 95 per cent intervals, bootstrap over trials"
 
     def figure(self, result: Result, names: Mapping[str, str] | None = None) -> Canvas:
-        """Draw on a canvas of its own, inside `dpbench.drawing.style`.
-
-        Parameters
-        ----------
-        result : Result
-        names : mapping, optional
-            See `dpbench.report.words.Words`.
-        """
         drawn = self._panels(result, Words(result.study, names or {}))
         canvas, axes = self._laid_out(len(drawn), None)
         self._draw(drawn, axes)
@@ -100,21 +78,6 @@ class Figure(Registered, ABC):
         names: Mapping[str, str] | None = None,
         panel: int | None = None,
     ) -> None:
-        """Draw in the place of a caller's axes, in the caller's style.
-
-        Parameters
-        ----------
-        result, names
-            As for `figure`.
-        ax : Axes
-        panel : int, optional
-            Only this one, from 0.
-
-        Raises
-        ------
-        ConfigError
-            If there is no such panel.
-        """
         drawn = self._panels(result, Words(result.study, names or {}))
         if panel is None:
             _, axes = self._laid_out(len(drawn), ax)
@@ -137,7 +100,7 @@ class Figure(Registered, ABC):
 
 
 @validated
-class SelectingFigure(Selection, Figure, ABC):
+class SelectingFigure(Selection, DrawnFigure, ABC):
     """A figure of the rows that it selects."""
 
     def check(self, study: Study, keys: pd.DataFrame, where: str) -> None:

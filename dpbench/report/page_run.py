@@ -15,11 +15,10 @@ from typing import Any
 import yaml
 
 from dpbench.metrics import VARIABLES
-from dpbench.report.figures import Figure
 from dpbench.report.page_marks import Mark, bound_mark, claim_mark
 from dpbench.report.page_tables import Grid, Row, as_number, digits, make_grid, read_rows
 from dpbench.report.words import exponent_text, metric_text, spaced
-from dpbench.study import gathered
+from dpbench.study import Figure, gathered
 from dpbench.theory.theorems import THEOREMS, Theorem
 
 __all__ = ["Bound", "Claimed", "Picture", "Run", "read_manifest", "read_run"]

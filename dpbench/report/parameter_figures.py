@@ -27,12 +27,11 @@ from dpbench.report.figures import (
     with_interval,
 )
 from dpbench.report.words import Words, axis, metric_text, plain
+from dpbench.result import Result
+from dpbench.study import Study
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from dpbench.result import Result
-    from dpbench.study import Study
 
 __all__ = ["GUIDES", "AgainstParameter", "Guide"]
 

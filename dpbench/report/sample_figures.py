@@ -16,12 +16,11 @@ from dpbench.metrics import VARIABLES
 from dpbench.registry import ConfigError, validated
 from dpbench.report.figures import Panel, SelectingFigure
 from dpbench.report.words import Words, plain
+from dpbench.result import Result
+from dpbench.study import Study
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from dpbench.result import Result
-    from dpbench.study import Study
 
 __all__ = ["SampleComplexityCurves", "Thresholds"]
 

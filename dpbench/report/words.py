@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
@@ -12,10 +12,8 @@ from dpbench.columns import BUDGET, Variant
 from dpbench.drawing import NOTIONS, number_text
 from dpbench.metrics import METRICS, VARIABLES
 from dpbench.privacy import AMOUNTS
+from dpbench.study import Study
 from dpbench.theory.theorems import Theorem
-
-if TYPE_CHECKING:
-    from dpbench.study import Study
 
 __all__ = [
     "Words",

@@ -6,7 +6,7 @@ import io
 import time
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,9 +21,7 @@ from dpbench.config import command_line
 from dpbench.console import WIDTH, amounts
 from dpbench.drawing import NOTIONS
 from dpbench.runner.provenance import Cost
-
-if TYPE_CHECKING:
-    from dpbench.study import Study
+from dpbench.study import Study
 
 __all__ = ["factors", "print_next", "render", "short_budget"]
 
