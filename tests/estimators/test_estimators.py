@@ -162,6 +162,11 @@ def test_dense_and_counted_data_agree(estimator: Estimator, budget: Budget) -> N
         assert not np.isinf(value).any()
 
 
+def test_the_median_of_an_even_number_is_between_the_middle_two() -> None:
+    for sample in (DenseSample([[3.0, 1.0, 2.0, 10.0]]), CountedSample([2.0, 3.0], [[2, 2]])):
+        assert run(Median(), sample, NONE).value.tolist() == [2.5]
+
+
 @pytest.mark.parametrize("estimator", [ClippedMean(lower=-2.0, upper=3.0), MedianOfMeans(groups=3)])
 def test_vectors_coordinate_by_coordinate(estimator: Estimator) -> None:
     budget = PURE if estimator.supports(PURE) else NONE

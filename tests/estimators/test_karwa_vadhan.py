@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
-from support import name, noise_law, run, same_law
+from support import Floats, name, noise_law, run, same_law
 
-from dpbench.estimators import KarwaVadhanMean, LearnedGaussian
+from dpbench.estimators import KarwaVadhanMean, LearnedGaussian, karwa_vadhan
 from dpbench.estimators.karwa_vadhan import PowersOfTwo
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.samples import CountedSample, DenseSample
@@ -156,6 +157,18 @@ def test_a_known_sigma_is_the_scale(budget: Budget) -> None:
     np.testing.assert_array_equal(known.value, plain.value)
     assert known.scale is not None
     np.testing.assert_array_equal(known.scale, 2.0)
+
+
+def test_the_variance_is_kept_near_its_bin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within [2^(j-2), 2^(j+3)] if [2^j, 2^(j+1)) is the fullest, whatever the noise; j = 3."""
+
+    def given(self: Ledger, values: Floats, sensitivity: Any, **_: Any) -> Floats:
+        return np.array([-1e9, 5.0, 1e9])
+
+    monkeypatch.setattr(karwa_vadhan, "fullest_bin", lambda sample, *_: np.full(sample.trials, 3.0))
+    monkeypatch.setattr(Ledger, "add_noise", given)
+    found = run(LearnedGaussian(radius=5.0), np.zeros((3, 9)), PureDP(1.0))
+    assert found.scale == pytest.approx([math.sqrt(2), math.sqrt(5), 8], rel=1e-12)
 
 
 def test_edges_of_powers_of_two() -> None:
