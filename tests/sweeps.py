@@ -64,10 +64,9 @@ class Made:
     def _take(self, cells: list[Cell]) -> None:
         self.cells = cells
         self.keys = key_table(self.sweep, cells)
-        self._rows = [
-            [SimpleNamespace(**row) for row in _rows(key_table(self.sweep, [cell]))]
-            for cell in cells
-        ]
+        rows = [SimpleNamespace(**_named(row)) for row in self.keys.to_dict("records")]
+        ends = np.cumsum([len(cell.members) * len(cell.settings) for cell in cells])
+        self._rows = [rows[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
     def results(self, error: Errors, *keep: str) -> Results:
         """Results whose errors, parts and values that are to be kept are all `error`."""
@@ -87,5 +86,5 @@ class Made:
         return claim.evaluate("c", self.results(error, *keep), self.sweep)
 
 
-def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
-    return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
+def _named(row: Mapping[Any, Any]) -> dict[str, Any]:
+    return {str(name): value for name, value in row.items()}

@@ -58,80 +58,94 @@ def test_one_value_is_refused(fit: Callable[[], Measured]) -> None:
         fit()
 
 
-def _quality(found: list[Any], truth: float) -> tuple[int, float]:
-    """How many intervals hold the truth, and their length over what it should be."""
-    value, low, high = np.array([[row["measured"], row["low"], row["high"]] for row in found]).T
-    needed = 2 * stats.norm.isf(0.025) * value.std()
-    return int(np.sum((low <= truth) & (truth <= high))), float(np.mean(high - low) / needed)
+RUNS = 60
 
 
-Draw = Callable[[np.random.Generator], Callable[[Any], Floats]]
+def _runs(*radius: float) -> dict[str, Any]:
+    """Estimators, one for each run."""
+    sigma = list(range(1, RUNS + 1))
+    return {"run": {"kind": "naive_gaussian_mean", "sigma": sigma, "radius": list(radius)}}
 
 
-def _in_alpha(rng: np.random.Generator) -> Callable[[Any], Floats]:
-    """Errors of their own at every n, as n^(-2/3)."""
-    return lambda at: at.n ** (-2 / 3) * rng.exponential(size=200)
+class Data:
+    """Records' errors, the same ones wherever run and n are."""
+
+    def __init__(self, seed: int, law: str) -> None:
+        self.rng, self.law = np.random.default_rng(seed), law
+        self._known: dict[tuple[int, int], Floats] = {}
+
+    def own(self) -> Floats:
+        """A row's own."""
+        return np.asarray(getattr(self.rng, self.law)(size=200))
+
+    def mixed(self, at: Any, own: float) -> Floats:
+        """Mostly those of its run and n."""
+        key = at.sigma, at.n
+        if key not in self._known:
+            self._known[key] = self.own()
+        return np.abs(self._known[key] + own * self.own())
 
 
-def _in_epsilon(rng: np.random.Generator) -> Callable[[Any], Floats]:
+def _in_alpha() -> Callable[[Any], Floats]:
+    data = Data(7, "standard_exponential")
+    return lambda at: at.n ** (-2 / 3) * data.own()
+
+
+def _in_epsilon() -> Callable[[Any], Floats]:
     """|z|/(epsilon sqrt(n)); most of z is the data's, which all epsilon share: n ~ epsilon^-2."""
-    data = {n: rng.normal(size=200) for n in (10**4, 10**8, 10**12)}
-    return lambda at: (
-        np.abs(data[at.n] + 0.2 * rng.normal(size=200)) / (at.epsilon * float(at.n) ** 0.5)
-    )
+    data = Data(8, "normal")
+    return lambda at: data.mixed(at, 0.2) / (at.epsilon * at.n**0.5)
 
 
-def _in_radius(rng: np.random.Generator) -> Callable[[Any], Floats]:
+def _in_radius() -> Callable[[Any], Floats]:
     """The error of the same records at the same n, times R^0.02."""
-    data = {n: rng.normal(size=200) for n in (1000, 10_000)}
-    return lambda at: np.abs(data[at.n] + 0.1 * rng.normal(size=200)) * at.radius**0.02 / at.n
+    data = Data(9, "normal")
+    return lambda at: data.mixed(at, 0.1) * at.radius**0.02 / at.n
 
 
-def _smallest_n(rng: np.random.Generator) -> Callable[[Any], Floats]:
-    """Errors R |z|/n on the same records for every R: n ~ R."""
-    data = {n: rng.laplace(size=200) for n in SIZES}
-    return lambda at: at.radius / at.n * np.abs(data[at.n] + 0.3 * rng.laplace(size=200))
+def _smallest_n() -> Callable[[Any], Floats]:
+    """R |z|/n on the same records for every R: n ~ R."""
+    data = Data(10, "laplace")
+    return lambda at: data.mixed(at, 0.3) * at.radius / at.n
 
 
-SIZES = [round(n) for n in np.geomspace(30, 3e4, 12)]
-RADII = {"naive": {"kind": "naive_gaussian_mean", "radius": [10, 1e6, 1e100]}}
-NEAR = {"naive": {"kind": "naive_gaussian_mean", "radius": [100, 300, 1000, 3000]}}
+SIZES = [round(n) for n in np.geomspace(30, 3e4, 9)]
 PURE = {"pure": {"kind": "pure_dp", "epsilon": [0.5, 0.7, 1]}}
-TAILS = {"t": {"kind": "two_point", "k": 2, "p": 0.1}}
-CASES: dict[str, tuple[dict[str, Any], Draw, float, int, int, dict[str, Any]]] = {
-    # Runs, and how many intervals at least hold the truth: at a true coverage of 0.94 fewer do so
-    # with probability below 1e-6. A standard deviation of 60 is known to 9 per cent.
+CASES: dict[str, tuple[dict[str, Any], Callable[[], Callable[[Any], Floats]], float]] = {
     "heavy_tail_alpha": (
-        {"n": [10**i for i in range(5, 13)], "families": TAILS}, _in_alpha, 1.5, 60, 45, {}),
+        {"n": [10**i for i in range(5, 13)], "estimators": _runs(1)}, _in_alpha, 1.5),
     "heavy_tail_epsilon": (
-        {"n": [10**4, 10**8, 10**12], "budgets": PURE, "families": TAILS},
-        _in_epsilon, 2.0, 60, 45, {}),
-    "no_radius": ({"n": [1000, 10_000], "estimators": RADII}, _in_radius, 0.02, 60, 45, {}),
-    "naive_radius": ({"n": SIZES, "estimators": NEAR}, _smallest_n, 1.0, 30, 20, {"alpha": 1.0}),
+        {"n": [10**4, 10**8, 10**12], "estimators": _runs(1), "budgets": PURE}, _in_epsilon, 2.0),
+    "no_radius": ({"n": [1000, 10_000], "estimators": _runs(10, 1e6, 1e100)}, _in_radius, 0.02),
+    "naive_radius": ({"n": SIZES, "estimators": _runs(100, 600, 3000)}, _smallest_n, 1.0),
 }  # fmt: skip
+PAIR = {"kind": "two_point", "k": 2, "p": 0.1}
 
 
 @pytest.mark.parametrize("theorem", CASES)
 def test_intervals_of_exponents_cover(theorem: str) -> None:
     """Also where settings share their data, which their replicates keep in common."""
-    sections, draw, truth, runs, least, options = CASES[theorem]
-    made, found = Made(trials=200, **sections), []
-    for run in range(runs):
-        errors = draw(np.random.default_rng([7, run]))
-        found.append(made.judge(theorem, errors, **options).iloc[0])
-    covers, length = _quality(found, truth)
-    assert covers >= least, covers
-    # Far from what it would be if the data were independent, or had more in common than they do.
-    assert 0.75 <= length <= 1.35, length
+    sections, errors, truth = CASES[theorem]
+    options = {"alpha": 1.0} if theorem == "naive_radius" else {}
+    made = Made(trials=200, families={"pair": PAIR}, **sections)
+    found = made.judge(theorem, errors(), **options)
+    assert len(found) == RUNS
+    # At a true coverage of 0.94 fewer than 45 of 60 have probability 4e-7.
+    covers = (found["low"] <= truth) & (truth <= found["high"])
+    assert covers.sum() >= 45, covers.sum()
+    # Of a length that fits the spread, known to 9 per cent: far from what it would be if the data
+    # were independent, or had more in common than they do.
+    needed = 2 * stats.norm.isf(0.025) * found["measured"].std()
+    assert 0.75 <= (found["high"] - found["low"]).mean() / needed <= 1.35
 
 
 def test_budgets_with_data_of_their_own_have_nothing_in_common() -> None:
-    """The same errors on families that follow their budget: intervals are far wider."""
-    pair = {"pair": {"kind": "two_point_family", "k": 2, "c": [1], "scaling": "local"}}
+    """The same errors on a family that follows its budget: intervals are far wider."""
+    follows = {"kind": "two_point_family", "k": 2, "c": [1], "scaling": "local"}
+    sections, errors, _ = CASES["heavy_tail_epsilon"]
     widths = []
-    for families in (TAILS, pair):
-        made = Made(n=[10**4, 10**8, 10**12], budgets=PURE, families=families, trials=200)
-        rows = [made.judge("heavy_tail_epsilon", _in_epsilon(np.random.default_rng([23, run])))
-                for run in range(10)]  # fmt: skip
-        widths.append(np.mean([row["high"].iloc[0] - row["low"].iloc[0] for row in rows]))
+    for family in (PAIR, follows):
+        made = Made(families={"pair": family}, trials=200, **sections)
+        found = made.judge("heavy_tail_epsilon", errors())
+        widths.append((found["high"] - found["low"]).mean())
     assert widths[1] > 1.5 * widths[0], widths

@@ -166,57 +166,61 @@ def test_other_curves_change_no_number() -> None:
     np.testing.assert_array_equal(more[rows], draws)
 
 
-def _covered(found: list[tuple[float, float, float]], width: float = 1.0) -> int:
-    """How many intervals, times `width` on the scale of ln n, hold the truth."""
-    value, low, high = np.log(np.array(found)).T
-    hits = (value + width * (low - value) <= 0) & (value + width * (high - value) >= 0)
-    return int(hits.sum())
+# An estimator for each run.
+RUNS = 60
+MANY = {"run": {**CLIP, "upper": list(range(1, RUNS + 1))}}
+
+
+def _over_truth(table: pd.DataFrame, truth: dict[str, float]) -> Floats:
+    """Estimates and intervals, as logarithms of what they are over the truth."""
+    found = table[["samples", "low", "high"]].div(table["estimator"].map(truth), axis=0)
+    assert len(found) == RUNS
+    return np.asarray(np.log(found.to_numpy()).T)
+
+
+def _covered(value: Floats, low: Floats, high: Floats, width: float = 1.0) -> int:
+    """How many intervals, times `width`, hold the truth."""
+    return int(((value + width * (low - value) <= 0) & (value + width * (high - value) >= 0)).sum())
 
 
 def test_intervals_on_a_smooth_curve_cover() -> None:
     """An exponential error of scale n^(-1/2), whose 0.9 quantile is 1 at the truth."""
-    made, found = Made(n=[100, 300, 1000, 3000, 10_000], trials=300), []
-    for run in range(60):
-        rng = np.random.default_rng([13, run])
-        truth = rng.uniform(500, 2000)
-        table, _ = _smallest(
-            made,
-            lambda at, r=rng, t=truth: r.exponential(size=300) / math.log(10) * math.sqrt(t / at.n),
-            [1.0],
-        )
-        row = table.iloc[0]
-        found.append(tuple(row[name] / truth for name in ("samples", "low", "high")))
+    rng = np.random.default_rng(13)
+    made = Made(estimators=MANY, n=[100, 300, 1000, 3000, 10_000], trials=300)
+    truth = {label: rng.uniform(500, 2000) for label in made.sweep.estimators}
+
+    def error(at: Any) -> Floats:
+        scale = math.sqrt(truth[at.estimator] / at.n) / math.log(10)
+        return rng.exponential(scale, size=300)
+
+    value, low, high = _over_truth(_smallest(made, error, [1.0])[0], truth)
     # At a true coverage of 0.94, fewer than 45 of 60 has probability 4e-7; intervals half as
-    # long, which hold the truth with probability 0.67, are told apart by the fixed seeds.
-    assert _covered(found) >= 45
-    assert _covered(found, width=0.5) < 45
+    # long, which hold the truth with probability 0.67, are told apart by the fixed seed.
+    assert _covered(value, low, high) >= 45
+    assert _covered(value, low, high, width=0.5) < 45
     # The rank 270 of 300 is the quantile at 270/301 on average: 1 per cent low, twice that in
     # n. A z-test with false-alarm probability 1e-6 of a bias beyond another 2 per cent.
-    values = np.log(np.array(found)[:, 0])
-    assert abs(values.mean()) <= 0.04 + stats.norm.isf(1e-6) * values.std() / math.sqrt(60)
+    assert abs(value.mean()) <= 0.04 + stats.norm.isf(1e-6) * value.std() / math.sqrt(RUNS)
 
 
 @pytest.mark.parametrize(("power", "step"), [(12.0, 1.1), (100.0, 1.09), (2000.0, 1.5)])
 def test_intervals_at_a_threshold_cover(power: float, step: float) -> None:
     """P(failure) is 1/(1 + 9 (n/n*)^power): over several points of the grid, or between two."""
-    made = Made(n=sorted({round(1000 * step**i) for i in range(-4, 5)}), trials=150)
-    found = []
-    for run in range(30):
-        rng = np.random.default_rng([17, run])
-        truth = rng.uniform(1000 / step, 1000 * step)
+    rng = np.random.default_rng(17)
+    sizes = sorted({round(1000 * step**i) for i in range(-4, 5)})
+    made = Made(estimators=MANY, n=sizes, trials=150)
+    truth = {label: rng.uniform(1000 / step, 1000 * step) for label in made.sweep.estimators}
 
-        def error(at: Any, rng: Any = rng, truth: float = truth) -> Floats:
-            fails = special.expit(-math.log(9) - power * math.log(at.n / truth))
-            return np.where(rng.random(150) < fails, 1e9, 0.01)
+    def error(at: Any) -> Floats:
+        fails = special.expit(-math.log(9) - power * math.log(at.n / truth[at.estimator]))
+        return np.where(rng.random(150) < fails, 1e9, 0.01)
 
-        row = _smallest(made, error, [1.0])[0].iloc[0]
-        found.append(tuple(row[name] / truth for name in ("samples", "low", "high")))
-    # At a true coverage of 0.94, fewer than 20 of 30 has probability 7e-7.
-    assert _covered(found) >= 20
+    value, low, high = _over_truth(_smallest(made, error, [1.0])[0], truth)
+    # At a true coverage of 0.94, fewer than 45 of 60 has probability 4e-7.
+    assert _covered(value, low, high) >= 45
     # No wider than the steps of the grid on both sides, or than what the trials leave open: at
     # beta the share of failures falls by beta (1 - beta) power per unit of ln n, and is known
     # to within +-2 sqrt(beta (1 - beta)/trials).
-    low, high = np.log(np.array(found))[:, 1:].T
     unknown = 4 / math.sqrt(BETA * (1 - BETA) * 150) / power
     assert np.median(high - low) <= 2 * math.log(step) + unknown
 

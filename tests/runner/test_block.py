@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from scipy import linalg, stats
+from scipy import linalg
 
 from dpbench.arrays import Floats
 from dpbench.distributions import (
@@ -27,7 +27,6 @@ from dpbench.distributions import (
 from dpbench.estimators import (
     BoundedMean,
     ClippedMean,
-    CoinPressCovariance,
     EmpiricalMean,
     Estimate,
     Estimator,
@@ -38,7 +37,7 @@ from dpbench.estimators import (
     ShrinkingIntervals,
 )
 from dpbench.metrics import ERRORS, EXTRAS
-from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP
+from dpbench.privacy import ApproxDP, Budget, Ledger, NonPrivate, PureDP
 from dpbench.registry import canonical, validated
 from dpbench.runner.block import (
     BLOCK_NUMBERS,
@@ -50,7 +49,7 @@ from dpbench.runner.block import (
     replay_name,
     run_block,
 )
-from dpbench.samples import DenseSample, Sample, SparseSample
+from dpbench.samples import DenseSample, Sample
 from dpbench.seeds import stream
 
 T = StudentT(tail_index=2.5, unit_moment=2)
@@ -200,19 +199,6 @@ def test_block_sizes(law: Distribution, n: int, trials: int) -> None:
     )
 
 
-SPARSE = [(SignedTwoPoint(d=64, p=1e-6, k=2), 10**9), (ProductTwoPoint(d=16, p=0.1), 10_000)]
-
-
-@pytest.mark.parametrize(("law", "n"), SPARSE)
-def test_a_block_of_sparse_data_holds_what_it_says(law: Distribution, n: int) -> None:
-    """Rows other than zero are binomial: within 6 deviations but with probability 1e-8."""
-    trials = block_trials(n, law)
-    sample = law.sample(np.random.default_rng(12), trials, n)
-    assert isinstance(sample, SparseSample)
-    expected = trials * (law.held(n) - law.d)  # less what every trial has
-    assert abs(sample.rows_held.size - expected) < 6 * math.sqrt(law.d * expected)
-
-
 # Intervals, learned Gaussians, promises and cores.
 
 
@@ -315,16 +301,6 @@ def test_no_distance_is_known_of_a_law_that_is_not_gaussian() -> None:
     assert "tv" not in run_block(_task(Setting("p", Preset(), PureDP(1.0)))).values
 
 
-def test_a_range_that_is_not_found_is_a_miss_and_a_broken_promise() -> None:
-    """Too few records for the stability-based histogram to release anything."""
-    estimator = KSU20Range(k=2, alpha=0.05, radius=None)
-    values = run_block(_task(Setting("range", estimator, ApproxDP(1.0, 1e-9)), law=LAW, n=5)).values
-    assert np.all(np.isnan(values["error"]))
-    assert np.all(values["missed"] == 1)
-    assert np.all(values["width"] == np.inf)
-    assert np.all(values["promise"] == np.inf)
-
-
 def _weights(rows: Floats, radius: float) -> float:
     """W/n of one dataset, record by record: (2c - n - 1)/(n - 1) between 0 and 1."""
     n = len(rows)
@@ -387,16 +363,6 @@ def test_the_errors_of_a_covariance() -> None:
     for name, part in wanted.items():
         size = np.sqrt(((root @ part @ root) ** 2).sum(axis=(1, 2)))
         np.testing.assert_allclose(values[name][0], size, rtol=1e-9)
-
-
-def test_errors_of_covariances_do_not_depend_on_the_scale() -> None:
-    """Other parameters, other streams: the laws of the errors are compared."""
-    errors = []
-    for scale in (1.0, 8.0):
-        law = MultivariateGaussian(d=3, scale=scale, condition=9.0)
-        setting = Setting("e", CoinPressCovariance(bound=4.0 * scale**2, rounds=2), ZCDP(0.5))
-        errors.append(run_block(_task(setting, law=law, n=2000)).values["error"][0])
-    assert stats.ks_2samp(*errors).pvalue > 1e-6  # its false-alarm probability
 
 
 def test_a_law_without_a_known_covariance_fails_in_words() -> None:
