@@ -163,7 +163,7 @@ def schema() -> dict[str, Any]:
             if key in told:
                 value["description"] = " ".join(filter(None, told[key]))
         found["properties"] = {**fixed, **found.get("properties", {})}
-        found["required"] = [*fixed, *found.get("required", [])]
+        found["required"] = list(dict.fromkeys([*fixed, *found.get("required", [])]))
         definitions[name] = {**found, "description": _first_line(one)}
         return {"$ref": f"#/$defs/{name}"}
 
