@@ -176,7 +176,9 @@ def schema() -> dict[str, Any]:
             properties = definitions[f"kind.{name}"]["properties"]
             for key, value in properties.items() if swept else ():
                 if key != "kind":
-                    properties[key] = {"anyOf": [value, {"type": "array", "items": value}]}
+                    about = value.pop("description", "")
+                    lists = {"type": "array", "items": value}
+                    properties[key] = {"description": about, "anyOf": [value, lists]}
             if "k" in properties and registries == (Estimator,):  # the family's by default
                 required = definitions[f"kind.{name}"]["required"]
                 definitions[f"kind.{name}"]["required"] = [key for key in required if key != "k"]

@@ -135,7 +135,7 @@ def test_a_damaged_block(bench: Bench) -> None:
 def test_a_byte_flipped_anywhere_is_seen_or_changes_nothing(tmp_path: Path) -> None:
     setting = Setting("mean", EmpiricalMean(), NonPrivate())
     task = BlockTask((("law", TwoPoint(p=0.1, k=2)),), 10**6, (setting,), 0, 0, "cell")
-    blocks, result = Store(tmp_path), run_block(task)
+    blocks, result = Store(tmp_path, "source"), run_block(task)
     blocks.write(task, result)
     whole, seen = blocks.path(task).read_bytes(), 0
     columns = pq.ParquetFile(blocks.path(task)).metadata.row_group(0)
