@@ -144,6 +144,8 @@ def _told(flags: argparse.Namespace) -> str:
     if flags.schema:
         return json.dumps(schema(), separators=(",", ":"))
     words: list[str] = flags.help
+    if len(words) > 2:
+        raise ConfigError(f"--help: {words[2]!r}: give a topic and one name")
     folders = [conf_folder(), *([flags.config_dir] if flags.config_dir else [])]
     return help_on(words[0], words[1] if len(words) > 1 else None, folders)
 

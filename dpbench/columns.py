@@ -178,10 +178,10 @@ def _as_choice(given: Any) -> Any:
 
 
 # Names or patterns, ``!`` before what is left out; or names with the values of their parameters.
+Names = Annotated[list[str], Field(min_length=1)]
+Values = Annotated[dict[str, dict[str, Any] | None], Field(min_length=1)]
 Choice = Annotated[
-    Annotated[list[str], Field(min_length=1)]
-    | Annotated[dict[str, dict[str, Any] | None], Field(min_length=1)],
-    BeforeValidator(_as_choice),
+    Names | Values, BeforeValidator(_as_choice, json_schema_input_type=str | Names | Values)
 ]
 
 

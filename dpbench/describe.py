@@ -163,7 +163,7 @@ def schema() -> dict[str, Any]:
             if key in told:
                 value["description"] = " ".join(filter(None, told[key]))
         found["properties"] = {**fixed, **found.get("properties", {})}
-        found["required"] = [*fixed, *found.get("required", [])]
+        found["required"] = list(dict.fromkeys([*fixed, *found.get("required", [])]))
         definitions[name] = {**found, "description": _first_line(one)}
         return {"$ref": f"#/$defs/{name}"}
 
@@ -176,7 +176,9 @@ def schema() -> dict[str, Any]:
             properties = definitions[f"kind.{name}"]["properties"]
             for key, value in properties.items() if swept else ():
                 if key != "kind":
-                    properties[key] = {"anyOf": [value, {"type": "array", "items": value}]}
+                    about = value.pop("description", "")
+                    lists = {"type": "array", "items": value}
+                    properties[key] = {"description": about, "anyOf": [value, lists]}
             if "k" in properties and registries == (Estimator,):  # the family's by default
                 required = definitions[f"kind.{name}"]["required"]
                 definitions[f"kind.{name}"]["required"] = [key for key in required if key != "k"]

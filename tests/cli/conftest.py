@@ -83,12 +83,13 @@ class Result:
 class Bench:
     """A working folder with configurations in ``conf/``."""
 
-    def __init__(self, folder: Path, capture: pytest.CaptureFixture[str]) -> None:
+    def __init__(self, folder: Path, capture: pytest.CaptureFixture[str] | None = None) -> None:
         self.folder, self._capture = folder, capture
-        self._known = {kind: dict(kind._registry) for kind in (Estimator, Distribution)}
         self.conf = folder / "conf"
-        (self.conf / "sweep").mkdir(parents=True)
-        self.write()
+        self._known = {kind: dict(kind._registry) for kind in (Estimator, Distribution)}
+        if capture is not None:  # else it is there, to be read
+            (self.conf / "sweep").mkdir(parents=True)
+            self.write()
 
     def write(
         self, change: Callable[[dict[str, Any]], object] = lambda _: None, *, name: str = "tiny"
@@ -110,6 +111,7 @@ class Bench:
 
     def raw(self, *argv: str) -> Result:
         """Run in this process, with exactly these arguments."""
+        assert self._capture is not None
         self._capture.readouterr()
         code = run(argv)
         return Result(code, *self._capture.readouterr())
@@ -205,6 +207,18 @@ def unusable(result: Result, *words: str) -> None:
     for word in words:
         assert word in result.err
     assert result.out == ""
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished run of the tiny sweep with a figure, in `out`; to be read only."""
+    folder = tmp_path_factory.mktemp("finished")
+    (folder / "conf" / "sweep").mkdir(parents=True)
+    spec = {**TINY, "figures": {"errors": FIGURE}}
+    (folder / "conf" / "sweep" / "tiny.yaml").write_text(json.dumps(spec))
+    words = ["--config-dir", f"{folder}/conf", "sweep=tiny", "n_jobs=1", "seed=3"]
+    assert run([*words, f"out={folder}/out"]) == 0
+    return folder
 
 
 @pytest.fixture

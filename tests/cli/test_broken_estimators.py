@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
-import pandas as pd
 import pytest
 
-from dpbench.cli import run
-
-PLUGIN = '''
-from dpbench import Estimate, Ledger, validated
+import dpbench
+from dpbench import Estimate, Ledger, PureDP, validated
 from dpbench.estimators import HeavyTailedMean
+from dpbench.privacy import Budget
 from dpbench.samples import Sample
 
 
 @validated
-class HalvedNoise(HeavyTailedMean):
+class _HalvedNoise(HeavyTailedMean):
     """Half the noise that its privacy needs."""
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
@@ -25,54 +23,44 @@ class HalvedNoise(HeavyTailedMean):
 
 
 @validated
-class NeverClips(HeavyTailedMean):
+class _NeverClips(HeavyTailedMean):
     """A threshold that no record reaches, with noise for one that does."""
 
-    def clipping_threshold(self, n, budget) -> float:
+    def clipping_threshold(self, n: int, budget: Budget) -> float:
         return 10.0 * n ** (1 / self.k)
-'''
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "broken_plugin.py").write_text(PLUGIN)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-HEALTHY = {"near": "heavy_tailed_mean", "slope": "heavy_tailed_mean"}
-BROKEN = {"near": "halved_noise", "slope": "never_clips"}
-
-
-@pytest.mark.parametrize(("kinds", "caught"), [(HEALTHY, False), (BROKEN, True)])
+@pytest.mark.parametrize(
+    ("near", "slope", "caught"),
+    [(HeavyTailedMean, HeavyTailedMean, False), (_HalvedNoise, _NeverClips, True)],
+)
 def test_claims_catch_broken_estimators(
-    folder: Path, kinds: dict[str, str], *, caught: bool
+    near: type[HeavyTailedMean], slope: type[HeavyTailedMean], *, caught: bool
 ) -> None:
     """One by a claim about the error, the other by one about its exponent in epsilon."""
-    claims = [
-        f"+sweep.claims.{label}={{theorem: {theorem}, families: [two_point_*], "
-        f"estimators: [{label}], budgets: [pure_*], tolerance: 0.05, reason: test}}"
-        for label, theorem in (("near", "near_optimal"), ("slope", "heavy_tail_epsilon"))
-    ]
-    estimators = ", ".join(f"{label}: {{kind: {kind}}}" for label, kind in kinds.items())
-    words = [
-        "~sweep.figures",
-        "~sweep.claims",
-        "plugins=[broken_plugin]",
-        "~sweep.parts.real_tails",
-        "~sweep.estimators",
-        "sweep.budgets.pure.epsilon=[0.001,0.01]",
-        "sweep.parts.worst_case.budgets=[pure_*]",
-        "sweep.parts.worst_case.estimators=[near,slope]",
-        f"+sweep.estimators={{{estimators}}}",
-        *claims,
-        "+sweep.gate=true",
-        "trials=400",
-        "n_jobs=1",
-        "out=out",
-    ]
-    assert run(words) == caught
-    found = pd.read_csv(folder / "out" / "claims.csv").groupby("estimator")["verdict"].unique()
-    assert set(found.index) == {"near", "slope"}
-    for verdicts in found:
-        assert set(verdicts) == {"inconsistent"} if caught else "inconsistent" not in verdicts
+    about: dict[str, Any] = {"tolerance": 0.05, "reason": "as in the shipped sweep"}
+    claims = {
+        "near": {"theorem": "near_optimal", "estimators": "near", **about},
+        "slope": {"theorem": "heavy_tail_epsilon", "estimators": "slope", **about},
+    }
+    members = [0, 0.1, 0.3, 1, 2, 3, 10, 30, 100]
+    found = dpbench.run(
+        {
+            "families": {"two_point": {"kind": "two_point_family", "k": [2, 3], "c": members}},
+            "estimators": {"near": near(k=2), "slope": slope(k=2)},
+            "budgets": {"low": PureDP(0.001), "high": PureDP(0.01)},
+            "parts": {
+                "all": {
+                    "families": {"two_point": {"k": 2}},
+                    "n": {"low": 1e5, "high": 1e12, "points": 4},
+                    "trials": 400,
+                    "claims": claims,
+                }
+            },
+        },
+        n_jobs=1,
+    ).claims
+    verdicts = found.groupby("estimator")["verdict"].unique()
+    assert set(verdicts.index) == {"near", "slope"}
+    for verdict in verdicts:
+        assert set(verdict) == {"inconsistent"} if caught else "inconsistent" not in verdict

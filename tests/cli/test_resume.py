@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import resource
 import shlex
 import shutil
@@ -24,7 +23,7 @@ from dpbench.runner import store
 from dpbench.runner.block import BlockTask, Setting, run_block
 from dpbench.runner.store import CorruptBlockError, Store
 
-from .conftest import FIGURE, Bench, finish, kill, unusable, wait_for
+from .conftest import FIGURE, Bench, finish, kill, wait_for
 
 COMMAND = ["--config-dir", "conf", "sweep=tiny", "n_jobs=2", "plugins=[mine]", "out=out"]
 # From three finished blocks on, all others wait for as long as there is a file of that name.
@@ -97,10 +96,11 @@ def test_a_lost_or_edited_file_is_made_again_from_the_blocks(bench: Bench) -> No
         assert bench.manifest()["blocks_reused"] == 5
         assert bench.results() == results
 
-    for lost in ("manifest.json", "summary.csv", "claims.csv", "scoreboard.txt"):
-        (bench.folder / "out" / lost).unlink()
+    for lost in (["manifest.json"], ["summary.csv", "claims.csv", "scoreboard.txt"]):
+        for name in lost:
+            (bench.folder / "out" / name).unlink()
         again()
-        assert (bench.folder / "out" / lost).exists()
+        assert all((bench.folder / "out" / name).exists() for name in lost)
     (bench.folder / "out" / "summary.csv").write_text("edited")
     again()
 
@@ -118,7 +118,7 @@ def test_a_damaged_block(bench: Bench) -> None:
     results, shards = bench.results(), {p: p.read_bytes() for p in bench.blocks()}
     first, second = bench.blocks()[1:3]
     damages = (damage_truncate, damage_flip, damage_empty, damage_swap)
-    for damage, keep_manifest in itertools.product(damages, [True, False]):
+    for damage, keep_manifest in zip(damages, [True, False] * 2, strict=True):
         damage(first, second)
         if not keep_manifest:
             (bench.folder / "out" / "manifest.json").unlink()
@@ -135,13 +135,13 @@ def test_a_damaged_block(bench: Bench) -> None:
 def test_a_byte_flipped_anywhere_is_seen_or_changes_nothing(tmp_path: Path) -> None:
     setting = Setting("mean", EmpiricalMean(), NonPrivate())
     task = BlockTask((("law", TwoPoint(p=0.1, k=2)),), 10**6, (setting,), 0, 0, "cell")
-    blocks, result = Store(tmp_path), run_block(task)
+    blocks, result = Store(tmp_path, "source"), run_block(task)
     blocks.write(task, result)
     whole, seen = blocks.path(task).read_bytes(), 0
     columns = pq.ParquetFile(blocks.path(task)).metadata.row_group(0)
     texts = next(c for i in range(99) if (c := columns.column(i)).path_in_schema == "message")
-    message = range(texts.dictionary_page_offset, texts.data_page_offset + 200)
-    for at in {*range(0, len(whole), 9), *message}:
+    message = range(texts.dictionary_page_offset, texts.data_page_offset + 200, 3)
+    for at in {*range(0, len(whole), 29), *message}:
         data = bytearray(whole)
         data[at] ^= 1 << at % 8
         blocks.path(task).write_bytes(data)
@@ -173,30 +173,19 @@ def test_a_changed_helper_makes_blocks_stale(bench: Bench, monkeypatch: pytest.M
 
 
 def test_a_changed_plugin_makes_blocks_stale(bench: Bench) -> None:
-    bench.plugin("WideMean")
+    """Or a changed module beside it, that it imports."""
     bench.write(lambda spec: spec["estimators"].update(wide={"kind": "wide_mean"}))
-    assert bench.run("plugins=[mine]").code == 0
-    before = bench.read("summary.csv")
-    bench.plugin("WideMean", "value = value + 1")
-    bench.forget()
-    assert bench.run("plugins=[mine]").code == 0
-    assert bench.manifest()["blocks_done"] == 5
-    assert bench.read("summary.csv") != before
-
-
-def test_a_changed_helper_of_a_plugin_makes_blocks_stale(bench: Bench) -> None:
-    bench.plugin("WideMean", "from helper import SHIFT; value = value + SHIFT")
-    text = (bench.conf / "mine.py").read_text()
-    (bench.conf / "mine.py").write_text(f"import helper\n{text}")
-    (bench.conf / "helper.py").write_text("SHIFT = 0.0\n")
-    bench.write(lambda spec: spec["estimators"].update(wide={"kind": "wide_mean"}))
-    assert bench.run("plugins=[mine]").code == 0
-    before = bench.read("summary.csv")
-    (bench.conf / "helper.py").write_text("SHIFT = 100.0\n")
-    bench.forget()
-    assert bench.run("plugins=[mine]").code == 0
-    assert bench.manifest()["blocks_done"] == 5
-    assert bench.read("summary.csv") != before
+    found = []
+    for shift, body in (("0.0", "pass"), ("100.0", "pass"), ("100.0", "value = value + 1")):
+        (bench.conf / "helper.py").write_text(f"SHIFT = {shift}\n")
+        bench.plugin("WideMean", f"{body}; value = value + helper.SHIFT")
+        path = bench.conf / "mine.py"
+        path.write_text(f"import helper\n{path.read_text()}")
+        bench.forget()
+        assert bench.run("plugins=[mine]", "trials=4").code == 0
+        assert bench.manifest()["blocks_done"] == 5
+        found.append(bench.read("summary.csv"))
+    assert len(set(found)) == 3
 
 
 def test_a_worker_that_dies_is_one_line(bench: Bench) -> None:
@@ -275,27 +264,27 @@ def test_two_runs_at_once(bench: Bench) -> None:
 
 
 def test_more_trials_keep_the_earlier_ones(bench: Bench) -> None:
-    bench.run("trials=30")
+    bench.run("trials=20")
     first = bench.manifest()["blocks_done"]
-    assert bench.run("trials=300").code == 0
+    assert bench.run("trials=220").code == 0
     assert bench.manifest()["blocks_reused"] == first
-    bench.run("trials=300", "out=once")
+    bench.run("trials=220", "out=once")
     assert bench.results() == bench.results("once")
-    bench.run("trials=30")
-    bench.run("trials=30", "out=few")
+    bench.run("trials=20")
+    bench.run("trials=20", "out=few")
     assert bench.results() == bench.results("few")
 
 
-@pytest.mark.parametrize("out", ["out", "my results"])
-def test_the_printed_command_adds_trials(bench: Bench, out: str) -> None:
+def test_the_printed_command_adds_trials(bench: Bench) -> None:
     """What a run tells the user to type must work as it stands."""
+    out = "my results"
     bench.plugin("WideMean")
     bench.write(lambda spec: spec["estimators"].update(wide={"kind": "wide_mean"}))
     printed = bench.run("plugins=[mine]", f"out={out}").out.splitlines()[-1]
     words = shlex.split(printed.partition("python -m dpbench ")[2])
     result = bench.raw(*words)
     assert result.code == 0, result.err
-    assert bench.manifest(out)["trials"] == 100
+    assert bench.manifest(out)["trials"] == 80
     assert bench.manifest(out)["blocks_reused"] == 5
 
 
@@ -329,16 +318,10 @@ def test_a_full_disk(bench: Bench) -> None:
     assert bench.results() == bench.results("whole")
 
 
-@pytest.mark.parametrize("out", ["file/x", "/proc/x"])
-def test_an_out_that_cannot_be_made(bench: Bench, out: str) -> None:
-    (bench.folder / "file").write_text("")
-    unusable(bench.run(f"out={out}"), "out", out)
-
-
-@pytest.mark.parametrize("out", ["a b/c", "é", "x=1,[2]", "a%20b", "~/tilde"])
+@pytest.mark.parametrize("out", ["a b/x=1,[2] a%20b é", "~/tilde"])
 def test_an_out_of_any_name(bench: Bench, monkeypatch: pytest.MonkeyPatch, out: str) -> None:
     """Python, pyarrow and matplotlib must agree on where it is."""
     monkeypatch.setenv("HOME", str(bench.folder / "home"))
-    result = bench.run(f"out='{out}'")
+    result = bench.run(f"out='{out}'", "trials=4")
     assert result.code == 0, result.err
     assert [len(bench.blocks(at)) for at in (out, out.replace("~", "home", 1))].count(5) >= 1

@@ -1,0 +1,193 @@
+"""What a configuration may say: for people by --help, for editors by the committed schema."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from omegaconf import OmegaConf
+
+from dpbench.cli import run
+from dpbench.config import conf_folder
+
+SCHEMA = conf_folder() / "sweep.schema.json"
+SWEEPS = sorted((conf_folder() / "sweep").glob("*.yaml"))
+
+
+def told(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert run(words) == 0
+    found = capsys.readouterr()
+    assert found.err == ""
+    return found.out
+
+
+def test_the_committed_schema_is_what_the_command_prints(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """If not: python -m dpbench --schema > conf/sweep.schema.json."""
+    assert told(capsys, "--schema") == SCHEMA.read_text()
+    Draft202012Validator.check_schema(json.loads(SCHEMA.read_text()))
+
+
+@pytest.fixture(scope="module")
+def validator() -> Draft202012Validator:
+    return Draft202012Validator(json.loads(SCHEMA.read_text()))
+
+
+def read(path: Path) -> Any:
+    """A sweep's file as it stands: an editor sees no other."""
+    return OmegaConf.to_container(OmegaConf.load(path), resolve=True)
+
+
+@pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
+def test_a_shipped_sweep_keeps_to_the_schema_and_names_it(
+    validator: Draft202012Validator, path: Path
+) -> None:
+    first = path.read_text().splitlines()[0]
+    named = first.removeprefix("# yaml-language-server: $schema=")
+    assert (path.parent / named).resolve() == SCHEMA.resolve()
+    assert not list(validator.iter_errors(read(path)))
+
+
+WRONG: dict[str, Callable[[dict[str, Any]], object]] = {
+    "key": lambda s: s.update(gates=True),
+    "key of a part": lambda s: s["parts"]["worst_case"].update(trails=3),
+    "key of a kind": lambda s: s["budgets"]["pure"].update(eps=3),
+    "key of a claim": lambda s: claim(s).update(n_mim=3),
+    "key of a figure": lambda s: figure(s).update(captoin="x"),
+    "kind": lambda s: s["estimators"]["mean"].update(kind="nope"),
+    "kind of a figure": lambda s: figure(s).update(kind="nope"),
+    "no kind": lambda s: s["families"]["pareto_k2"].pop("kind"),
+    "theorem": lambda s: claim(s).update(theorem="nope"),
+    "key of another claim's": lambda s: claim(s).update(over="rate"),
+    "type": lambda s: s["budgets"]["pure"].update(epsilon="small"),
+    "type of a list": lambda s: s["families"]["two_point"].update(c="wide"),
+    "type of n": lambda s: s["parts"]["worst_case"].update(n="many"),
+    "choice": lambda s: s["estimators"]["rate"].update(policy="nope"),
+    "range": lambda s: s["parts"]["worst_case"].update(trials=0),
+    "selection": lambda s: s["parts"]["worst_case"].update(families=3),
+    "missing": lambda s: s.pop("estimators"),
+    "tolerance missing": lambda s: claim(s).pop("tolerance"),
+}
+
+
+def claim(spec: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = spec["parts"]["worst_case"]["claims"]["ksu20_alpha"]
+    return found
+
+
+def figure(spec: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = spec["parts"]["worst_case"]["figures"]["worst_case"]
+    return found
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_mistake_is_underlined(validator: Draft202012Validator, what: str) -> None:
+    spec = copy.deepcopy(read(conf_folder() / "sweep" / "quick.yaml"))
+    assert validator.is_valid(spec)
+    WRONG[what](spec)
+    assert not validator.is_valid(spec)
+
+
+@pytest.mark.parametrize(
+    ("change", "value"),
+    [("epsilon", [0.1, 1]), ("epsilon", 0.1)],
+)
+def test_a_list_of_values_and_families_k(
+    validator: Draft202012Validator, change: str, value: object
+) -> None:
+    """A list stands for one variant each; estimators take the family's k."""
+    spec = read(conf_folder() / "sweep" / "quick.yaml")
+    spec["budgets"]["pure"][change] = value
+    spec["estimators"]["mine"] = {"_target_": "mine.Mine", "anything": 1}
+    assert validator.is_valid(spec)
+
+
+def test_help_on_sweeps(capsys: pytest.CaptureFixture[str]) -> None:
+    keys = told(capsys, "--help", "sweep")
+    for words in ("gate: bool = False", "n: list of int, or Grid (required)", "== a claim",
+                  "theorem: str (required)", "tolerance: float > 0 (required)",
+                  "== an audit"):  # fmt: skip
+        assert words in keys, words
+    for path in SWEEPS:
+        about = told(capsys, "--help", "sweep", path.stem)
+        assert about.endswith(f"file: {path}\n")
+        assert "schema" not in about
+        assert len(about.splitlines()) >= 2
+
+
+def test_help_on_kinds_and_figures(capsys: pytest.CaptureFixture[str]) -> None:
+    listed = told(capsys, "--help", "kind").splitlines()
+    names = [line.split()[0] for line in listed]
+    assert names == sorted(names)
+    assert {"clipped_mean", "two_point_family", "gaussian", "zcdp"} <= set(names)
+    assert all(len(line.split(maxsplit=1)) == 2 for line in listed)  # each has a line about it
+    about = told(capsys, "--help", "kind", "ksu20_mean")
+    assert about.startswith("kind: ksu20_mean\n")
+    assert "radius: " in about
+    assert "(required)" in about
+    assert "constants: " in about
+    assert "metric: str = q90" in told(capsys, "--help", "figure", "error_against_n")
+
+
+PLUGIN = '''
+from dpbench import Estimator, validated
+
+
+@validated
+class Mine(Estimator):
+    """A line about it.
+
+    Parameters
+    ----------
+    width : float
+        How wide.
+    """
+
+    width: float = 3.0
+
+    def estimate(self, sample, ledger):
+        raise NotImplementedError
+'''
+
+
+def test_help_on_a_plugins_kind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from dpbench.estimators import Estimator
+
+    monkeypatch.setattr(Estimator, "_registry", dict(Estimator._registry))
+    monkeypatch.setattr("sys.path", [*__import__("sys").path])
+    (tmp_path / "described_plugin.py").write_text(PLUGIN)
+    (tmp_path / "sweep").mkdir()
+    (tmp_path / "sweep" / "own.yaml").write_text("# Of my own.\nname: own\n")
+    words = ["--config-dir", str(tmp_path), "plugins=[described_plugin]"]
+    found = told(capsys, "--help", "kind", "mine", *words)
+    assert found == "kind: mine\nA line about it.\n  width: float = 3.0\n      How wide.\n"
+    assert "Of my own.\n" in told(capsys, *words, "--help", "sweep", "own")
+    schema = json.loads(told(capsys, "--schema", *words))
+    assert schema["$defs"]["kind.mine"]["properties"]["width"]["description"] == "float How wide."
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["nope"], "--help: 'nope': choose from sweep, kind, figure"),
+        (["sweep", "nope"], "--help sweep: 'nope': no such sweep; choose from audit, binary_mean,"),
+        (["kind", "nope"], "--help kind: 'nope': no such kind; choose from approx_dp, "),
+        (["figure", "nope"], "--help figure: 'nope': no such figure; choose from against_param"),
+        (["kind", "mine", "plugins=[no_such]"], "plugins: 'no_such': ModuleNotFoundError"),
+        (["kind", "gaussian", "sweep"], "--help: 'sweep': "),
+    ],
+)
+def test_help_on_nothing(capsys: pytest.CaptureFixture[str], words: list[str], line: str) -> None:
+    assert run(["--help", *words]) == 2
+    found = capsys.readouterr()
+    assert found.out == ""
+    assert found.err.startswith(f"dpbench: {line}")
+    assert found.err.count("\n") == 1
