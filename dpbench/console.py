@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Hashable, Mapping
+from importlib.util import find_spec
 from types import TracebackType
 from typing import Any, Self
 
@@ -40,7 +41,7 @@ def amounts(row: Mapping[Hashable, Any]) -> list[str]:
 
 
 class BlockProgress:
-    """A bar on a terminal, a line now and then elsewhere: blocks done, reused, left, time.
+    """A bar on a terminal or in a notebook, else a line now and then: blocks done, left, time.
 
     Parameters
     ----------
@@ -50,6 +51,9 @@ class BlockProgress:
 
     def __init__(self, total: int, reused: int) -> None:
         self._console = Console(stderr=True)
+        # in a notebook rich draws with ipywidgets
+        widgets = self._console.is_jupyter and find_spec("ipywidgets") is not None
+        self._drawn = self._console.is_terminal or widgets
         self._total, self._reused, self._done = total, reused, 0
         self._started = self._last = time.monotonic()
         self._bar = Progress(
@@ -62,7 +66,7 @@ class BlockProgress:
             TimeRemainingColumn(),
             TextColumn("left"),
             console=self._console,
-            disable=not self._console.is_terminal,
+            disable=not self._drawn,
         )
         self._task = self._bar.add_task("blocks", total=total)
 
@@ -83,7 +87,7 @@ class BlockProgress:
         self._done += 1
         self._bar.advance(self._task)
         now = time.monotonic()
-        if self._console.is_terminal or now - self._last < SECONDS_BETWEEN_LINES:
+        if self._drawn or now - self._last < SECONDS_BETWEEN_LINES:
             return
         self._last = now
         elapsed = now - self._started

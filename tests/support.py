@@ -15,7 +15,7 @@ from scipy import stats
 
 from dpbench.estimators import Estimate, Estimator
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
-from dpbench.samples import DenseSample
+from dpbench.samples import DenseSample, Sample
 
 Floats = NDArray[np.float64]
 
@@ -33,8 +33,29 @@ def name(value: object) -> str:
     return value.label if isinstance(value, Budget) else type(value).__name__
 
 
-def run(estimator: Estimator, values: NDArray[Any], budget: Budget, seed: int = 0) -> Estimate:
-    return estimator.run(DenseSample(values), Ledger(budget, rng(seed)))
+def run(
+    estimator: Estimator, data: NDArray[Any] | Sample, budget: Budget, seed: int = 0
+) -> Estimate:
+    sample = data if isinstance(data, Sample) else DenseSample(data)
+    return estimator.run(sample, Ledger(budget, rng(seed)))
+
+
+def buckets_of(rows: Floats, k: int) -> list[Floats]:
+    """k runs of records, the first n mod k of them with one more."""
+    sizes = [len(rows) // k + (i < len(rows) % k) for i in range(k)]
+    ends = np.cumsum(sizes)
+    return [rows[end - size : end] for size, end in zip(sizes, ends, strict=True)]
+
+
+def middle(values: Floats) -> float:
+    """The middle value, or the mean of the middle two."""
+    ordered, n = sorted(values.tolist()), len(values)
+    return float((ordered[(n - 1) // 2] + ordered[n // 2]) / 2)
+
+
+def spreads(rows: Floats) -> Floats:
+    """The range of the records of each bucket, as a base estimator."""
+    return np.asarray(rows.max(axis=1) - rows.min(axis=1))
 
 
 @contextmanager

@@ -71,7 +71,8 @@ def held_out_member(results: Results, column: str) -> Results:
     with np.errstate(divide="ignore"):
         scored = results.summary.assign(chosen_by=np.log(first))
     by_member = scored.groupby(member, dropna=False, observed=True)
-    means = by_member["chosen_by"].agg(["mean", "size"]).reset_index()
+    # An error of 0 at one n and a failure at another give NaN: a failure is the worst of all.
+    means = by_member["chosen_by"].agg(["mean", "size"]).reset_index().fillna({"mean": np.inf})
     curves = means.groupby(CURVE, dropna=False, observed=True)
     means = means[means["size"] == curves["size"].transform("max")]
     worst = means.loc[means.groupby(CURVE, dropna=False, observed=True)["mean"].idxmax(), member]

@@ -364,7 +364,7 @@ class Exponents(Figure):
         ax.axhspan(-tolerance, tolerance, color="black", alpha=0.08, linewidth=0)
         ax.axhline(0, **THEORY)
         self._points(ax, rows, style, rows["measured"] - rows["predicted"])
-        ax.set(xlabel="moment order $k$", ylabel="measured - theory")
+        ax.set_ylabel("measured - theory")
 
     @staticmethod
     def _points(
@@ -381,3 +381,5 @@ class Exponents(Figure):
                 linestyle="none", capsize=2, elinewidth=1, markersize=3, **look,
             )  # fmt: skip
         ax.set_xticks(sorted(rows["k"].unique()))
+        if ax.xaxis.get_tick_params()["labelbottom"]:  # unless another panel is below
+            ax.set_xlabel("moment order $k$")

@@ -197,10 +197,11 @@ def spread(metrics: Iterable[str]) -> str:
 def linear(rows: pd.DataFrame, metric: str) -> bool:
     """Whether the axis of a metric is: of shares, and of the mean of errors that are 0 or 1.
 
-    Other errors of 0 are of estimators without privacy.
+    Those are their own squares.
     """
     about = METRICS[metric]
-    return about.share or (about.statistic == "mean" and bool((rows[metric] == 0).any()))
+    rate = about.statistic == "mean" and np.allclose(rows["rmse"] ** 2, rows[metric])
+    return about.share or bool(rate)
 
 
 def slope_by_theory(

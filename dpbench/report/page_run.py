@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import inspect
 import json
 import math
 from collections import Counter
@@ -14,6 +15,7 @@ from typing import Any
 import yaml
 
 from dpbench.metrics import VARIABLES
+from dpbench.report.figures import Figure
 from dpbench.report.page_marks import Mark, bound_mark, claim_mark
 from dpbench.report.page_tables import Grid, Row, as_number, digits, make_grid, read_rows
 from dpbench.report.words import exponent_text, metric_text, spaced
@@ -270,8 +272,11 @@ def _pictures(folder: Path, specs: Mapping[str, dict[str, Any]]) -> list[Picture
             if key not in {"kind", "_target_", "caption", "ylabel"} and value is not None
         ]
         kind = spaced(str(spec.get("kind") or spec.get("_target_") or ""))
+        known = Figure.find(spec)
+        about = (inspect.getdoc(known) or "").partition("\n")[0] if known else ""
+        caption = str(spec.get("caption") or about).rstrip(".")
         data = base64.b64encode(path.read_bytes()).decode("ascii")
-        found.append(Picture(label, kind, str(spec.get("caption", "")), settings, data))
+        found.append(Picture(label, kind, caption, settings, data))
     return found
 
 

@@ -76,6 +76,9 @@ def _known(name: str) -> str:
     return name
 
 
+# Columns of a key that may be a figure's parameter.
+OF_KEYS = ("k", "d", *AMOUNTS)
+
 Size = Annotated[int, Field(ge=1)]
 
 
@@ -89,8 +92,8 @@ class AgainstParameter(SelectingFigure):
     Parameters
     ----------
     parameter : str
-        A column of the summary: ``d``, an amount of the budgets (``delta`` as ln(1/delta)), or a
-        parameter that is given a list of values.
+        A column of the summary: ``k``, ``d``, an amount of the budgets (``delta`` as
+        ln(1/delta)), or a parameter that is given a list of values.
     n : int or list of int
         A line for each.
     metrics : list of str
@@ -110,24 +113,11 @@ class AgainstParameter(SelectingFigure):
     guides: list[Annotated[str, AfterValidator(_known)]] = Field(default_factory=list)
 
     def _check(self, rows: pd.DataFrame, study: Study, where: str) -> None:
-        known = [
-            name for name in rows if name in ("d", *AMOUNTS) or name not in (*KEY, "lower_bound")
-        ]
+        known = [str(name) for name in rows if name in OF_KEYS or name not in (*KEY, "lower_bound")]
         if self.parameter not in known:
-            choices = ", ".join(map(str, known))
+            choices = ", ".join(known)
             raise ConfigError(f"{where}.parameter: {self.parameter!r}: choose from {choices}")
-        if self.parameter in AMOUNTS:
-            rows = rows[rows["privacy"] != "none"]
-        numbers = pd.to_numeric(rows[self.parameter], errors="coerce").notna()
-        for section, column in (("estimators", "estimator"), ("families", "family")):
-            for label, found in numbers.groupby(rows[column]):
-                if not found.any():
-                    raise ConfigError(
-                        f"{where}.{section}: {label!r}: it has no number as {self.parameter}"
-                    )
-        if self.parameter in AMOUNTS and not numbers.all():
-            privacy = rows["privacy"][~numbers].iloc[0]
-            raise ConfigError(f"{where}.budgets: {privacy!r}: it has no {self.parameter}")
+        self._check_numbers(rows, where)
         for n in self._sizes:
             if n not in set(rows["n"]):
                 raise ConfigError(f"{where}.n: {n}: the sweep does not run it")
@@ -135,6 +125,19 @@ class AgainstParameter(SelectingFigure):
             needs = GUIDES[name].needs
             if self.parameter not in needs or set(needs) - {self.parameter, "d", "n", *BUDGET}:
                 raise ConfigError(f"{where}.guides: {name!r}: it is about {', '.join(needs)}")
+
+    def _check_numbers(self, rows: pd.DataFrame, where: str) -> None:
+        """Refuse what has no number as the parameter."""
+        sections = {"estimators": "estimator", "families": "family"}
+        if self.parameter in AMOUNTS:
+            rows, sections = rows[rows["privacy"] != "none"], {"budgets": "privacy"}
+        numbers = pd.to_numeric(rows[self.parameter], errors="coerce").notna()
+        for section, column in sections.items():
+            for label, found in numbers.groupby(rows[column]):
+                if not found.any():
+                    raise ConfigError(
+                        f"{where}.{section}: {label!r}: it has no number as {self.parameter}"
+                    )
 
     @property
     def _sizes(self) -> list[int]:

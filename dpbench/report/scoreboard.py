@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dpbench.analysis.results import Failure
+from dpbench.analysis.smallest_n import TERMS
 from dpbench.analysis.worst_case import CURVE, worst_case
 from dpbench.columns import BUDGET
 from dpbench.config import command_line
@@ -30,28 +31,35 @@ VERDICTS = ("consistent", "inconsistent", "inconclusive")
 MOST_FAILING = 12
 
 
+def _print_table(
+    title: str, rows: Sequence[Mapping[str, str]], numbers: Collection[str], out: Console
+) -> None:
+    """Print rows with the same keys, which are the columns; these stand at the right."""
+    table = Table(title=title, title_justify="left")
+    for name in rows[0]:
+        table.add_column(name, justify="right" if name in numbers else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*row.values())
+    out.print(table)
+
+
 def _print_claims(claims: pd.DataFrame, study: Study, out: Console) -> None:
     """Print every claim with its prediction, measurement, interval and verdict."""
-    table = Table(title="Claims: theory against measurement", title_justify="left")
-    for name in ("claim", "source", "estimator", "distribution", "privacy"):
-        table.add_column(name, no_wrap=True)
-    for name in ("predicted", "measured", "95% interval"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
+    rows = []
     for row in claims.to_dict("records"):
         limit = "<= " if study.all_claims[row["claim"]].statement.at_most else ""
-        table.add_row(
-            row["claim"],
-            row["source"],
-            row["estimator"],
-            row["distribution"],
-            short_budget(row),
-            f"{limit}{row['predicted']:.3f} +- {row['tolerance']:g}",
-            _digits(row["measured"]),
-            f"{_digits(row['low'])} .. {_digits(row['high'])}",
-            row["verdict"],
+        rows.append(
+            {
+                **{name: row[name] for name in ("claim", "source", "estimator", "distribution")},
+                "privacy": short_budget(row),
+                "predicted": f"{limit}{row['predicted']:.3f} +- {row['tolerance']:g}",
+                "measured": _digits(row["measured"]),
+                "95% interval": f"{_digits(row['low'])} .. {_digits(row['high'])}",
+                "verdict": row["verdict"],
+            }
         )
-    out.print(table)
+    numbers = ("predicted", "measured", "95% interval")
+    _print_table("Claims: theory against measurement", rows, numbers, out)
     counts = claims["verdict"].value_counts()
     out.print(", ".join(f"{counts.get(name, 0)} {name}" for name in VERDICTS))
 
@@ -96,48 +104,46 @@ def _print_factors(summary: pd.DataFrame, out: Console) -> None:
     found = factors(summary)
     if found.empty:
         return
-    orders = sorted(found["k"].unique())
-    table = Table(
-        title="Worst-case error (0.9 quantile) over the lower bound, range over n",
-        title_justify="left",
-    )
-    table.add_column("estimator")
-    table.add_column("privacy")
-    for k in orders:
-        table.add_column(f"k = {k:g}", justify="right", no_wrap=True)
-    for _, rows in found.groupby(["estimator", *BUDGET], dropna=False):
-        about = rows.iloc[0].to_dict()
-        cells = {row["k"]: f"{row['low']:.3g} .. {row['high']:.3g}" for _, row in rows.iterrows()}
-        table.add_row(about["estimator"], _whole_budget(about), *(cells.get(k, "") for k in orders))
-    out.print(table)
+    orders = {k: f"k = {k:g}" for k in sorted(found["k"].unique())}
+    rows = []
+    for _, curves in found.groupby(["estimator", *BUDGET], dropna=False):
+        about = curves.iloc[0].to_dict()
+        row = {"estimator": about["estimator"], "privacy": _whole_budget(about)}
+        ranges = {
+            one["k"]: f"{one['low']:.3g} .. {one['high']:.3g}" for _, one in curves.iterrows()
+        }
+        rows.append(row | {name: ranges.get(k, "") for k, name in orders.items()})
+    title = "Worst-case error (0.9 quantile) over the lower bound, range over n"
+    _print_table(title, rows, orders.values(), out)
 
 
 def _print_samples(samples: pd.DataFrame, out: Console) -> None:
     """Print the sample complexities that were sought directly, beside the curves'."""
-    if samples.empty:
+    if samples.empty or not (samples["method"] == "search").any():
         return
     sought = samples[samples["method"] == "search"]
     curve = samples[samples["method"] == "curve"]
     curve = curve.merge(sought[["request", "alpha"]].drop_duplicates(), on=["request", "alpha"])
-    if sought.empty:
-        return
-    table = Table(title="Smallest n: P(error <= alpha) >= 1 - beta", title_justify="left")
-    for name in ("estimator", "distribution", "privacy"):
-        table.add_column(name, no_wrap=True)
-    for name in ("alpha", "n, direct search", "n, from the curve", "theorem's terms, added"):
-        table.add_column(name, justify="right", no_wrap=True)
+    rows = []
     for one, other in zip(sought.to_dict("records"), curve.to_dict("records"), strict=True):
-        terms = [one[f"{name}_term"] for name in ("sampling", "privacy", "range")]
-        total = float(np.nansum(terms)) if np.isfinite(terms[1]) else np.nan
-        table.add_row(
-            one["estimator"],
-            one["distribution"],
-            short_budget(one),
-            f"{one['alpha']:.3g}",
-            *(f"{r['samples']:.4g} ({r['low']:.4g} .. {r['high']:.4g})" for r in (one, other)),
-            f"{total:.4g}",
+        terms = [one[f"{name}_term"] for name in TERMS]
+        total = float(np.nansum(terms)) if np.isfinite(one["privacy_term"]) else np.nan
+        direct, read = (
+            f"{r['samples']:.4g} ({r['low']:.4g} .. {r['high']:.4g})" for r in (one, other)
         )
-    out.print(table)
+        rows.append(
+            {
+                "estimator": one["estimator"],
+                "distribution": one["distribution"],
+                "privacy": short_budget(one),
+                "alpha": f"{one['alpha']:.3g}",
+                "n, direct search": direct,
+                "n, from the curve": read,
+                "theorem's terms, added": f"{total:.4g}",
+            }
+        )
+    numbers = list(rows[0])[3:]
+    _print_table("Smallest n: P(error <= alpha) >= 1 - beta", rows, numbers, out)
 
 
 def _print_failures(summary: pd.DataFrame, out: Console) -> None:
@@ -145,24 +151,21 @@ def _print_failures(summary: pd.DataFrame, out: Console) -> None:
     failing = summary[summary["failures"] > 0]
     if failing.empty:
         return
-    table = Table(title="Trials without a release (counted failures)", title_justify="left")
-    for name in ("estimator", "distribution", "privacy", "n", "failure rate"):
-        table.add_column(name, no_wrap=True)
-    by_curve = failing.groupby(["estimator", "family", *BUDGET], dropna=False)
-    groups = [rows for _, rows in by_curve]
-    for rows in groups[:MOST_FAILING]:
-        about = rows.iloc[0].to_dict()
-        sizes, rates = rows["n"], rows["failure_rate"]
-        table.add_row(
-            about["estimator"],
-            about["family"],
-            _whole_budget(about),
-            f"{sizes.min():.3g} .. {sizes.max():.3g}",
-            f"{rates.min():.3g} .. {rates.max():.3g}",
+    rows = []
+    for _, found in failing.groupby(["estimator", "family", *BUDGET], dropna=False):
+        about, sizes, rates = found.iloc[0].to_dict(), found["n"], found["failure_rate"]
+        rows.append(
+            {
+                "estimator": about["estimator"],
+                "distribution": about["family"],
+                "privacy": _whole_budget(about),
+                "n": f"{sizes.min():.3g} .. {sizes.max():.3g}",
+                "failure rate": f"{rates.min():.3g} .. {rates.max():.3g}",
+            }
         )
-    out.print(table)
-    if len(groups) > MOST_FAILING:
-        out.print(f"and {len(groups) - MOST_FAILING} more: see failure_rate in summary.csv")
+    _print_table("Trials without a release (counted failures)", rows[:MOST_FAILING], (), out)
+    if len(rows) > MOST_FAILING:
+        out.print(f"and {len(rows) - MOST_FAILING} more: see failure_rate in summary.csv")
 
 
 def render(

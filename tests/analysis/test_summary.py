@@ -1,62 +1,53 @@
+"""Statistics over trials, and bootstrap replicates of them."""
+
 from __future__ import annotations
+
+import math
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
+from sweeps import Made
 
-from dpbench.analysis.summary import (
-    CELL,
-    ByCell,
-    order_statistic,
-    quantile_replicates,
-    summarise,
-)
+from dpbench.analysis.resample import DRAWS, JOINT_DRAWS, replicates, resampled
+from dpbench.analysis.summary import extra_statistics, order_statistic, quantile, statistics
+from dpbench.arrays import Floats
+from dpbench.metrics import ERRORS, EXTRAS, METRICS, VARIABLES
 
 
-def _rows(errors: np.ndarray, **labels: object) -> pd.DataFrame:
-    """Rows of one cell whose parts are all the error."""
-    cell = {
-        "distribution": "d",
-        "family": "f",
-        "k": 2.0,
-        "estimator": "e",
-        "privacy": "pure",
-        "epsilon": 1.0,
-        "delta": np.nan,
-        "rho": np.nan,
-        "n": 10,
-        "d": 1,
-        "lower_bound": np.nan,
-    }
-    metrics = dict.fromkeys(("error", "sampling", "bias", "noise", "private"), errors)
-    return pd.DataFrame({**cell, **labels, **metrics})
+def _row(errors: Floats, **parts: Floats) -> dict[str, float]:
+    values = {**dict.fromkeys(ERRORS, errors), **parts}
+    found = statistics({name: one[None] for name, one in values.items()})
+    return {name: float(column[0]) for name, column in found.items()}
 
 
 def test_statistics_are_those_of_a_naive_computation() -> None:
-    errors = np.abs(np.random.default_rng(0).standard_t(2, 357))
-    row = summarise(_rows(errors)).iloc[0]
-    ordered = np.sort(errors)
-    assert row["trials"] == 357
-    assert row["failures"] == 0
+    rng = np.random.default_rng(0)
+    errors, sampling = np.abs(rng.standard_t(2, (2, 357)))
+    row, ordered = _row(errors, sampling=sampling), np.sort(errors)
+    assert (row["trials"], row["failures"], row["failure_rate"]) == (357, 0, 0)
     assert row["mean_error"] == pytest.approx(errors.mean())
     assert row["mean_error_se"] == pytest.approx(stats.sem(errors))
     assert row["rmse"] == pytest.approx(np.sqrt(np.mean(errors**2)))
-    for name, q in (("q50", 0.5), ("q90", 0.9)):
-        assert row[name] == np.quantile(errors, q, method="inverted_cdf")
+    for name, of, q in (
+        ("q50", errors, 0.5),
+        ("q90", errors, 0.9),
+        ("sampling_q90", sampling, 0.9),
+    ):
+        assert row[name] == np.quantile(of, q, method="inverted_cdf")
     assert row["trimmed_mean"] == pytest.approx(stats.trim_mean(errors, 0.1))
     winsorised = np.clip(errors, ordered[35], ordered[-36])
     expected = np.std(winsorised, ddof=1) / (0.8 * np.sqrt(357))
     assert row["trimmed_mean_se"] == pytest.approx(expected)
-    assert row["q90_low"] in ordered
-    assert row["q90_low"] < row["q90"] < row["q90_high"]
 
 
 @pytest.mark.parametrize("trials", [1, 5, 50, 200, 1400])
 def test_q90_interval_covers(trials: int) -> None:
     # Exact: the ranks of the ends have binomial probabilities. Uniform errors in order.
-    row = summarise(_rows(np.arange(1.0, trials + 1))).iloc[0]
-    low = 0 if row["q90_low"] == 0 else int(row["q90_low"])
+    row = _row(np.arange(1.0, trials + 1))
+    low = int(row["q90_low"])
     high = trials + 1 if np.isinf(row["q90_high"]) else int(row["q90_high"])
     assert stats.binom.cdf(low - 1, trials, 0.9) <= 0.025
     assert stats.binom.cdf(high - 1, trials, 0.9) >= 0.975
@@ -65,62 +56,169 @@ def test_q90_interval_covers(trials: int) -> None:
     assert high == 1 or stats.binom.cdf(high - 2, trials, 0.9) < 0.975
 
 
-def test_failures_are_counted_and_never_improve_a_quantile() -> None:
+@pytest.mark.parametrize("mark", [np.nan, np.inf])
+def test_failures_are_counted_and_never_improve_a_quantile(mark: float) -> None:
     errors = np.linspace(1, 2, 100)
-    broken = errors.copy()
-    broken[:15] = np.nan
-    row, whole = summarise(_rows(broken)).iloc[0], summarise(_rows(errors)).iloc[0]
-    assert row["failures"] == 15
-    assert row["failure_rate"] == pytest.approx(0.15)
-    assert np.isinf(row["q90"])
-    assert np.isinf(row["trimmed_mean"])
+    broken = np.where(np.arange(100) < 15, mark, errors)
+    row, whole = _row(broken), _row(errors)
+    assert (row["failures"], row["failure_rate"]) == (15, pytest.approx(0.15))
+    assert np.isinf([row["q90"], row["trimmed_mean"], row["bias_q90"]]).all()
     assert row["q50"] > whole["q50"]
     assert row["mean_error"] == pytest.approx(errors[15:].mean())
+    nothing = _row(np.full(100, mark))
+    assert np.isnan(nothing["mean_error"])
+    assert np.isinf(nothing["noise_q90"])
 
 
-def test_cells_of_different_size_and_mixed_order() -> None:
-    a, b = np.arange(1.0, 31), np.arange(101.0, 111)
-    rows = pd.concat([_rows(a, estimator="x"), _rows(b, estimator="y")]).sample(
-        frac=1, random_state=0
+def test_parts_that_are_not_known_are_not_infinite() -> None:
+    """Of code that draws its own noise: the error is known, bias and noise are not."""
+    errors, unknown = np.linspace(1, 2, 100), np.full(100, np.nan)
+    row = _row(errors, bias=unknown, noise=unknown)
+    assert np.isnan([row["bias_q90"], row["noise_q90"]]).all()
+    assert row["private_q90"] == row["q90"] == errors[89]
+
+
+@pytest.mark.parametrize(
+    ("q", "trials", "rank"),
+    [(0.9, 10, 9), (0.9, 200, 180), (0.9, 1, 1), (0.9, 201, 181), (0.5, 9, 5), (0.98, 50, 49)],
+)
+def test_rank_of_the_quantile(q: float, trials: int, rank: int) -> None:
+    assert order_statistic(q, trials) == rank
+    values = np.random.default_rng(rank).permutation(trials).astype(float)
+    assert quantile(np.stack([values, values]), q).tolist() == [rank - 1] * 2
+
+
+def test_extra_statistics() -> None:
+    values = np.random.default_rng(1).random((3, 50))
+    values[1, :10] = np.inf  # nothing released
+    values[2] = np.nan  # a setting without intervals
+    values[0, :2] = np.nan  # a block that raised
+    missed = np.where(np.isfinite(values), values < 0.3, values)
+    found = extra_statistics(
+        {"error": values, "width": values, "missed": missed, "tv": values, "core": values}
     )
-    table = summarise(rows).set_index("estimator")
-    assert table.loc["x", "trials"] == 30
-    assert table.loc["y", "trials"] == 10
-    assert table.loc["x", "q90"] == 27
-    assert table.loc["y", "q90"] == 109
+    known = np.sort(np.where(np.isfinite(values), values, np.inf))
+    for column, rank in (("width_q50", 25), ("tv_q50", 25), ("tv_q90", 45), ("core_q50", 25)):
+        np.testing.assert_array_equal(found[column], [*known[:2, rank - 1], np.nan])
+    rates = [((values[0] < 0.3).sum() + 2) / 50, ((values[1] < 0.3).sum() + 10) / 50]
+    np.testing.assert_allclose(found["miss_rate"], [*rates, np.nan])
+    assert np.isnan([found["promise_q90"], found["outside_q90"]]).all()
+    assert set(found) == {name for name, one in METRICS.items() if one.of in EXTRAS}
 
 
-def test_columns_keep_the_contract() -> None:
-    columns = list(summarise(_rows(np.ones(5))).columns)
-    assert columns[:10] == list(CELL)[:10]
-    assert columns.index("lower_bound") == columns.index("private_q90") + 1
+@pytest.mark.parametrize(
+    ("name", "amount", "x"),
+    [
+        ("alpha", 0.1, 10.0),
+        ("n", 50.0, 50.0),
+        ("epsilon", 0.1, 10.0),
+        ("rho", 1e-4, 1e4),
+        ("delta", 1e-6, 6 * math.log(10)),
+        ("radius", 1e300, 1e300),
+        ("log_radius", 1e300, 300 * math.log(10)),
+        ("d", 1024.0, 1024.0),
+        ("norm", 1e12, 1e12),
+    ],
+)
+def test_what_exponents_are_in(name: str, amount: float, x: float) -> None:
+    assert VARIABLES[name].x(np.array([amount])) == pytest.approx([x], rel=1e-12)
 
 
-@pytest.mark.parametrize(("trials", "rank"), [(10, 9), (200, 180), (1, 1), (201, 181)])
-def test_rank_of_the_quantile(trials: int, rank: int) -> None:
-    assert order_statistic(0.9, trials) == rank
+# Replicates.
+
+CLIPS = {"a": {"kind": "clipped_mean", "lower": 0, "upper": 1},
+         "b": {"kind": "clipped_mean", "lower": 0, "upper": 2}}  # fmt: skip
+BUDGETS = {"pure": {"kind": "pure_dp", "epsilon": [0.1, 1]}}
 
 
-def test_replicates_have_the_law_of_the_bootstrap() -> None:
+def _replicates(column: str, values: list[Floats], **options: Any) -> Floats:
+    keys = Made(n=range(100, 100 + len(values))).keys
+    return replicates(keys, values, column, **options)
+
+
+@pytest.mark.parametrize("joint", [False, True])
+def test_replicates_of_a_quantile_have_the_law_of_the_bootstrap(joint: bool) -> None:
     # Resampling indices and sorting gives rank r with probability P(Bin(N, r/N) >= j) -
     # P(Bin(N, (r-1)/N) >= j). Chi-square over ranks; false alarm 1e-6.
-    trials, draws = 20, 20_000
-    rows = _rows(np.arange(1.0, trials + 1))
-    grouped = ByCell(rows)
-    found = quantile_replicates(grouped.cells, grouped.errors("error"), draws=draws)[0]
-    share = np.arange(trials + 1) / trials
-    at_most = stats.binom.sf(order_statistic(0.9, trials) - 1, trials, share)
-    expected = draws * np.diff(at_most)
-    counts = np.bincount(found.astype(int), minlength=trials + 1)[1:]
+    trials, rows = 20, 30
+    shuffled = np.random.default_rng(2).permutation(np.arange(1.0, trials + 1))
+    found = _replicates("q90", [shuffled] * rows, joint=joint)
+    assert found.shape == (rows, JOINT_DRAWS if joint else DRAWS)
+    at_most = stats.binom.sf(order_statistic(0.9, trials) - 1, trials, np.arange(21) / trials)
+    expected = found.size * np.diff(at_most)
+    counts = np.bincount(found.astype(int).ravel(), minlength=trials + 1)[1:]
     large = expected >= 5
     statistic = np.sum((counts[large] - expected[large]) ** 2 / expected[large])
     assert statistic < stats.chi2.isf(1e-6, large.sum())
+    assert counts[~large].sum() < expected[~large].sum() + 30
 
 
-def test_replicates_of_a_cell_do_not_depend_on_others() -> None:
-    errors = np.random.default_rng(1).random(50)
-    one = ByCell(_rows(errors, estimator="x"))
-    two = ByCell(pd.concat([_rows(errors + 1, estimator="a"), _rows(errors, estimator="x")]))
-    alone = quantile_replicates(one.cells, one.errors("error"), draws=100)
-    beside = quantile_replicates(two.cells, two.errors("error"), draws=100)
-    np.testing.assert_array_equal(alone[0], beside[1])
+def test_replicates_of_a_rate_have_the_law_of_jeffreys() -> None:
+    misses = [np.arange(400) % 10 == 0, np.zeros(400), np.ones(400)]
+    found = _replicates("miss_rate", [m.astype(float) for m in misses])
+    for one, hits in zip(found, (40, 0, 400), strict=True):
+        assert stats.kstest(one, stats.beta(hits + 0.5, 400.5 - hits).cdf).pvalue > 1e-7
+    assert np.isnan(_replicates("miss_rate", [np.where(misses[0], np.nan, 0.0)])).all()
+
+
+def test_replicates_of_means_have_the_summarys_error() -> None:
+    table = Made(n=[10, 20, 30, 40]).keys.assign(
+        mean_error=[1.0, 2.0, 5.0, 3.0], mean_error_se=[0.1, 0.01, 2.0, 1e-3]
+    )
+    found = replicates(table, None, "mean_error")
+    z = (found - table[["mean_error"]].to_numpy()) / table[["mean_error_se"]].to_numpy()
+    assert all(stats.kstest(row, "norm").pvalue > 1e-7 for row in z)
+    # Independent: six correlations, each beyond this with probability 1e-7.
+    correlation = np.corrcoef(z)[np.triu_indices(4, 1)]
+    assert np.all(np.abs(correlation) < stats.norm.isf(5e-8) / math.sqrt(DRAWS))
+    bound = replicates(table.assign(lower_bound=[1.0, 2.0, 3.0, 4.0]), None, "lower_bound")
+    assert bound.tolist() == [[x, x] for x in (1.0, 2.0, 3.0, 4.0)]
+
+
+@pytest.mark.parametrize("column", ["q90", "miss_rate", "mean_error", "joint"])
+def test_replicates_of_a_row_do_not_depend_on_others(column: str) -> None:
+    made = Made(estimators=CLIPS, budgets=BUDGETS)
+    rng = np.random.default_rng(3)
+    values = [(rng.random(50) < 0.3).astype(float) for _ in range(len(made.keys))]
+    options = {"joint": column == "joint", "shared": True}
+    column = "q90" if column == "joint" else column
+    if column == "q90":
+        values = [v + rng.random(50) for v in values]
+    table = made.keys.assign(mean_error=rng.random(8), mean_error_se=1.0)
+    whole = replicates(table, values, column, **options)
+    turned = replicates(table[::-1], values[::-1], column, **options)
+    np.testing.assert_array_equal(turned, whole[::-1])
+    np.testing.assert_array_equal(
+        replicates(table[3:4], values[3:4], column, **options), whole[3:4]
+    )
+    if not options["joint"]:
+        assert len(np.unique(whole[:, 0])) == 8  # and none is another's
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_rows_on_the_same_data_resample_the_same_trials(shared: bool) -> None:
+    made = Made(estimators=CLIPS, budgets=BUDGETS)
+    noise = np.random.default_rng(1).permutation(200).astype(float)
+    drawn = np.stack(list(resampled(made.keys, [noise] * 8, shared=shared)))
+    assert drawn.shape == (8, JOINT_DRAWS + 1, 200)
+    assert np.all(drawn[:, 0] == noise)
+    about = made.keys[["n"] if shared else ["n", "epsilon"]]
+    names = list(about.itertuples(index=False, name=None))
+    for i, j in np.ndindex(8, 8):
+        assert np.array_equal(drawn[i, 1:], drawn[j, 1:]) == (names[i] == names[j])
+    # Every trial is drawn as often as any other. A chi-squared test of all counts with
+    # false-alarm probability 1e-6; rows that share their draws count once.
+    once = drawn[[names.index(name) for name in sorted(set(names))], 1:]
+    assert stats.chisquare(np.bincount(once.astype(int).ravel(), minlength=200)).pvalue > 1e-6
+    joint = replicates(made.keys, [noise] * 8, "q50", joint=True, shared=shared)
+    wanted = np.quantile(drawn[:, 1:], 0.5, axis=2, method="inverted_cdf")
+    np.testing.assert_array_equal(joint, wanted)
+
+
+def test_failures_stay_failures_in_resamples() -> None:
+    errors = [np.array([1.0, np.nan, np.inf, -np.inf, 2.0] * 20)]
+    keys: pd.DataFrame = Made(n=[10]).keys
+    drawn = next(resampled(keys, errors, shared=True))
+    assert set(np.unique(drawn)) == {1.0, 2.0, np.inf}
+    # 40,000 draws at 0.6: within 6 deviations.
+    assert abs(np.isinf(drawn[1:]).mean() - 0.6) < 6 * math.sqrt(0.24 / drawn[1:].size)

@@ -16,79 +16,101 @@ import pytest
 import dpbench.estimators  # noqa: F401 (fills the registry)
 from dpbench.config import composed
 from dpbench.estimators import Estimator
-from dpbench.runner.plan import Sweep, make_cells
-from dpbench.tracking.baseline import Baseline
+from dpbench.runner.plan import Cell, Sweep, make_cells
+from dpbench.tracking.baseline import Baseline, Origin
+from dpbench.tracking.comparison import KEY
 
 from .conftest import Bench, Result, unusable
 
 FILE = "base.parquet"
+FILES = ("tracking.csv", "tracking.md", "junit.xml", "report.html")
 
 
 def track(bench: Bench, how: str, *more: str) -> Result:
     return bench.run(f"track={how}", f"baseline={FILE}", "trials=100", *more)
 
 
-def verdicts(bench: Bench) -> pd.Series[str]:
-    found = pd.read_csv(bench.folder / "out" / "tracking.csv")
-    return found.set_index(["estimator", "distribution", "n"])["verdict"]
+def table(bench: Bench, out: str = "out") -> pd.DataFrame:
+    return pd.read_csv(bench.folder / out / "tracking.csv").set_index(["estimator", "distribution"])
 
 
-def rewrite(bench: Bench, **origin: Any) -> Baseline:
-    """Store the baseline again, with another origin."""
+def rewrite(bench: Bench, errors: Any = None, **origin: Any) -> None:
+    """Store the baseline again, with other errors or another origin."""
     path = bench.folder / FILE
     old = Baseline.read(path, "tiny")
-    new = Baseline(old.rows, dataclasses.replace(old.origin, **origin))
-    new.write(path)
-    return new
+    rows = old.rows if errors is None else old.rows.assign(errors=pd.Series(errors))
+    Baseline(rows, dataclasses.replace(old.origin, **origin)).write(path)
 
 
 def test_nothing_has_changed(bench: Bench) -> None:
     updated = track(bench, "update")
     assert updated.code == 0
-    rows = len(pd.read_csv(bench.folder / "out" / "summary.csv"))
-    assert f"baseline of {rows} rows: {FILE}" in updated.out
+    summary = pd.read_csv(bench.folder / "out" / "summary.csv").set_index(
+        ["estimator", "distribution", "n"]
+    )
+    assert f"baseline of {len(summary)} rows: {FILE}" in updated.out
+    # It holds the error of every trial.
+    for row in Baseline.read(bench.folder / FILE, "tiny").rows.to_dict("records"):
+        assert len(row["errors"]) == 100
+        wanted = summary.loc[(row["estimator"], row["distribution"], row["n"]), "mean_error"]
+        assert np.mean(row["errors"]) == pytest.approx(wanted)
     checked = track(bench, "check")
     assert checked.code == 0
-    assert (
-        f"{rows} rows: 0 worse, 0 gone, 0 better, 0 new, 0 changed-within-noise, {rows} same"
-        in checked.out
-    )
+    none = "0 worse, 0 gone, 0 better, 0 new, 0 changed-within-noise"
+    assert f"{len(summary)} rows: {none}, {len(summary)} same" in checked.out
     assert "bits must be equal" in checked.out
-    assert set(verdicts(bench)) == {"same"}
-    assert "<summary>Equal bits</summary>" in bench.read("tracking.md")
-    suite = ET.fromstring(bench.read("junit.xml"))
-    assert (suite.get("tests"), suite.get("failures")) == (str(rows), "0")
-
-
-def test_a_baseline_holds_the_error_of_every_trial(bench: Bench) -> None:
+    assert set(table(bench)["verdict"]) == {"same"}
+    written = [bench.read(name) for name in FILES]
+    assert "<summary>Equal bits</summary>" in written[1]
+    suite = ET.fromstring(written[2])
+    assert (suite.get("tests"), suite.get("failures")) == (str(len(summary)), "0")
+    assert "Tracking" in written[3]
+    assert track(bench, "check").code == 0
+    assert [bench.read(name) for name in FILES] == written
+    # A new baseline takes the comparison with the old one away.
     track(bench, "update")
-    rows = Baseline.read(bench.folder / FILE, "tiny").rows
-    summary = pd.read_csv(bench.folder / "out" / "summary.csv")
-    for row in rows.to_dict("records"):
-        about = (summary["distribution"] == row["distribution"]) & (summary["n"] == row["n"])
-        one = summary[about & (summary["estimator"] == row["estimator"])].iloc[0]
-        assert len(row["errors"]) == 100
-        assert np.mean(row["errors"]) == pytest.approx(one["mean_error"])
+    assert not any((bench.folder / "out" / name).exists() for name in FILES[:3])
+    assert "Tracking" not in bench.read("report.html")
 
 
 def test_an_estimator_made_five_per_cent_worse_is_flagged_alone(bench: Bench) -> None:
     """Its noise is multiplied by 1.05 in the source: 100 pairs show it."""
-    argv = [*bench.argv("plugins=[mine]", f"baseline={FILE}", "trials=100")]
     bench.write(lambda spec: spec["estimators"].update(odd={"_target_": "mine.Odd"}))
     bench.plugin("Odd")
-    assert bench.command(*argv, "track=update").code == 0
+    assert track(bench, "update", "plugins=[mine]").code == 0
+    bench.forget()
     bench.plugin("Odd", "value = clipped + 1.05 * (value - clipped)")
-    checked = bench.command(*argv, "track=check")
+    checked = track(bench, "check", "plugins=[mine]")
     assert checked.code == 1
-    found = verdicts(bench)
-    assert set(found[found == "worse"].index.get_level_values("estimator")) == {"odd"}
-    assert "tails" in found[found == "worse"].index.get_level_values("distribution")
-    assert set(found[found.index.get_level_values("estimator") != "odd"]) == {"same"}
+    found = table(bench)["verdict"]
+    assert ("odd", "tails") in found[found == "worse"]
+    assert set(found.drop("odd")) == {"same"}
     assert "| **worse** | odd on tails, pure eps=0.1 n=1000 |" in checked.out
     assert "source, numpy or scipy has changed" in checked.out
     failed = ET.fromstring(bench.read("junit.xml")).findall("testcase/failure")
     assert len(failed) == (found == "worse").sum()
     assert "trimmed mean 1.0" in str(failed[0].get("message"))
+
+
+@pytest.mark.parametrize("seeded", [True, False])
+def test_an_estimator_that_draws_by_its_own_entropy(bench: Bench, seeded: bool) -> None:
+    bench.write(lambda spec: spec["estimators"].update(odd={"_target_": "mine.Odd"}))
+    bench.plugin("Odd", "value = clipped + np.random.default_rng().laplace(size=value.shape)")
+    with (bench.conf / "mine.py").open("a") as file:
+        file.write(f"\n\nOdd.seeded = {seeded}\n")
+    assert track(bench, "update", "plugins=[mine]").code == 0
+    found = [track(bench, "check", "plugins=[mine]")]
+    kinds = [set(table(bench)["comparison"].loc["odd"])]
+    found.append(track(bench, "check", "plugins=[mine]", "resume=false"))
+    kinds.append(set(table(bench)["comparison"].loc["odd"]))
+    assert set(table(bench).drop("odd")["verdict"]) == {"same"}
+    if seeded:  # or so it says
+        assert kinds == [{"bits"}, {"paired"}]
+        assert [one.code for one in found] == [0, 1]
+    else:  # never pairs, not even with themselves
+        assert kinds == [{"unpaired"}, {"unpaired"}]
+        assert set(table(bench)["verdict"].loc["odd"]) == {"changed-within-noise"}
+        assert [one.code for one in found] == [0, 0]
 
 
 def test_a_removed_estimator_is_gone_and_an_added_one_is_new(bench: Bench) -> None:
@@ -99,15 +121,10 @@ def test_a_removed_estimator_is_gone_and_an_added_one_is_new(bench: Bench) -> No
         del spec["estimators"]["rate"]
 
     bench.write(change)
-    checked = track(bench, "check")
-    assert checked.code == 1
-    found = verdicts(bench).groupby("estimator").unique().map(list)
-    assert found.to_dict() == {
-        "all": ["new"],
-        "mean": ["same"],
-        "minimax": ["same"],
-        "rate": ["gone"],
-    }
+    assert track(bench, "check").code == 1
+    found = table(bench)["verdict"].groupby("estimator").unique().map(list)
+    wanted = {"all": ["new"], "mean": ["same"], "minimax": ["same"], "rate": ["gone"]}
+    assert found.to_dict() == wanted
     bench.write(lambda spec: spec["estimators"].update(all=spec["estimators"]["rate"]))
     assert track(bench, "check").code == 0
 
@@ -117,118 +134,79 @@ def test_another_seed_is_named_and_compared_unpaired(bench: Bench) -> None:
     checked = track(bench, "check", "seed=7", "out=other")
     assert checked.code == 0
     assert "This run has seed 7" in checked.out
-    found = pd.read_csv(bench.folder / "other" / "tracking.csv")
+    found = table(bench, "other")
     assert set(found["comparison"]) == {"unpaired"}
     assert found["smallest_visible"].notna().any()
 
 
 def test_bits_that_differ_without_a_reason_fail(bench: Bench) -> None:
     track(bench, "update")
-    path = bench.folder / FILE
-    old = Baseline.read(path, "tiny")
-    errors = [np.array(row) for row in old.rows["errors"]]
+    errors = [np.array(row) for row in Baseline.read(bench.folder / FILE, "tiny").rows["errors"]]
     errors[0][3] = np.nextafter(errors[0][3], np.inf)
-    Baseline(old.rows.assign(errors=pd.Series(errors)), old.origin).write(path)
+    rewrite(bench, errors)
     checked = track(bench, "check")
     assert checked.code == 1
     assert "1 rows have other bits all the same" in checked.out
-    rewrite(bench, machine="another")
-    checked = track(bench, "check")
-    assert checked.code == 0
-    assert "the processor is another" in checked.out
+    for name, words in (
+        ("machine", "the processor is another"),
+        ("source", "source, numpy or scipy has changed"),
+    ):
+        rewrite(bench, **{name: "another"})
+        checked = track(bench, "check")
+        assert checked.code == 0
+        assert words in checked.out
 
 
-def test_a_check_that_is_repeated_says_the_same(bench: Bench) -> None:
-    track(bench, "update")
-    names = ("tracking.csv", "tracking.md", "junit.xml", "report.html")
-    assert track(bench, "check").code == 0
-    first = [bench.read(name) for name in names]
-    assert track(bench, "check").code == 0
-    assert [bench.read(name) for name in names] == first
+def of_another_format(path: Path) -> None:
+    found = pq.read_table(path)
+    about = json.loads(found.schema.metadata[b"dpbench"]) | {"format": 0}
+    pq.write_table(found.replace_schema_metadata({"dpbench": json.dumps(about)}), path)
 
 
-def test_a_run_that_is_not_tracked_leaves_no_old_comparison(bench: Bench) -> None:
-    track(bench, "update")
-    track(bench, "check")
-    bench.run("seed=3")
-    assert not (bench.folder / "out" / "tracking.csv").exists()
+# What is done to a file that would be a baseline, and what is told.
+DAMAGES: dict[str, tuple[Any, list[str]]] = {
+    "gone": (Path.unlink, ["no such file", "track=update"]),
+    "text": (lambda path: path.write_text("PAR1 nonsense"), ["not a baseline"]),
+    "table": (lambda path: pd.DataFrame({"a": [1]}).to_parquet(path), ["not a baseline"]),
+    "cut": (lambda path: path.write_bytes(path.read_bytes()[:-100]), ["not a baseline"]),
+    "format": (of_another_format, ["another version", "track=update"]),
+    "folder": (lambda path: (path.unlink(), path.mkdir()), ["is a folder"]),
+    "sweep": (None, ["'heavy_tail'", "'tiny'"]),
+}
 
 
-def refuse(bench: Bench, *words: str) -> None:
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_what_is_no_baseline_of_this_sweep(bench: Bench, damage: str) -> None:
+    row = dict(zip(KEY, ("a", "b", "pure", 1.0, np.nan, np.nan, 10), strict=True))
+    rows = pd.DataFrame([{**row, "stream": "s", "errors": np.ones(100)}])
+    origin = Origin.here("tiny" if DAMAGES[damage][0] else "heavy_tail", 0, ())
+    Baseline(rows, origin).write(bench.folder / FILE)
+    if DAMAGES[damage][0]:
+        DAMAGES[damage][0](bench.folder / FILE)
     before = bench.files()
-    unusable(track(bench, "check", "out=fresh"), "baseline: ", *words)
+    unusable(track(bench, "check"), "baseline: ", FILE, *DAMAGES[damage][1])
+    if damage == "folder":
+        unusable(track(bench, "update"), "baseline: ", FILE, "is a folder")
     assert bench.files() == before
 
 
-def test_a_missing_baseline(bench: Bench) -> None:
-    refuse(bench, FILE, "no such file", "track=update")
-
-
-def test_a_file_that_is_no_baseline(bench: Bench) -> None:
-    (bench.folder / FILE).write_text("PAR1 nonsense")
-    refuse(bench, FILE, "not a baseline")
-    pd.DataFrame({"a": [1]}).to_parquet(bench.folder / FILE)
-    refuse(bench, FILE, "not a baseline")
-
-
-def test_a_truncated_baseline(bench: Bench) -> None:
-    track(bench, "update")
-    path = bench.folder / FILE
-    path.write_bytes(path.read_bytes()[:-100])
-    refuse(bench, FILE, "not a baseline")
-
-
-def test_the_baseline_of_another_sweep(bench: Bench) -> None:
-    track(bench, "update")
-    rewrite(bench, sweep="heavy_tail")
-    refuse(bench, "'heavy_tail'", "'tiny'")
-
-
-def test_a_baseline_of_another_format(bench: Bench) -> None:
-    track(bench, "update")
-    path = bench.folder / FILE
-    table = pq.read_table(path)
-    about = json.loads(table.schema.metadata[b"dpbench"]) | {"format": 0}
-    pq.write_table(table.replace_schema_metadata({"dpbench": json.dumps(about)}), path)
-    refuse(bench, "another version", "track=update")
-
-
-def test_a_folder_is_no_baseline(bench: Bench) -> None:
-    (bench.folder / FILE).mkdir()
-    refuse(bench, FILE, "is a folder")
-    unusable(track(bench, "update", "out=fresh"), "baseline", FILE, "is a folder")
-    assert not (bench.folder / "fresh").exists()
-
-
-@pytest.mark.parametrize("how", ["check", "update"])
-def test_few_trials_are_not_tracked(bench: Bench, how: str) -> None:
-    track(bench, "update")
+def test_what_cannot_be_tracked(bench: Bench) -> None:
     before = bench.files()
-    unusable(track(bench, how, "trials=99", "out=fresh"), "track", "99 trials", "100")
-    assert bench.files() == before
-
-
-def test_two_runs_do_not_share_a_new_baseline(bench: Bench) -> None:
+    for how in ("check", "update"):
+        unusable(track(bench, how, "trials=99"), "track", "99 trials", "100")
+    unusable(track(bench, "chekc"), "track", "'chekc'", "check", "update")
     argv = bench.argv("-m", "seed=1,2", "track=update", f"baseline={FILE}", "trials=100")
     argv[argv.index("out=out")] = "out=run-${seed}"
     unusable(bench.raw(*argv), "baseline", FILE, "two of the runs")
-    assert not (bench.folder / FILE).exists()
-
-
-def test_an_update_takes_old_comparisons_away(bench: Bench) -> None:
-    track(bench, "update")
-    track(bench, "check")
-    assert "Tracking" in bench.read("report.html")
-    track(bench, "update")
-    assert not (bench.folder / "out" / "tracking.csv").exists()
-    assert "Tracking" not in bench.read("report.html")
+    assert bench.files() == before
 
 
 def test_a_page_is_never_of_another_run(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Interrupted between the tables and the page, the next run makes the page."""
     track(bench, "update")
     track(bench, "check")
-    bench.run("trials=100", "resume=false")
+    bench.run("trials=100", "resume=false")  # which is not tracked
+    assert not (bench.folder / "out" / "tracking.csv").exists()
     assert "Tracking" not in bench.read("report.html")
 
     def interrupted(*_: object) -> None:
@@ -256,41 +234,35 @@ def test_hostile_labels_are_text_in_every_file(bench: Bench) -> None:
     assert any("<img src=x" in name for name in names)
 
 
-def test_unknown_ways_to_track(bench: Bench) -> None:
-    unusable(track(bench, "chekc"), "track", "'chekc'", "check", "update")
-
-
 def test_failed_runs_are_not_stored(bench: Bench) -> None:
     bench.write(lambda spec: spec["estimators"].update(odd={"_target_": "mine.Odd"}))
     bench.plugin("Odd", "raise ArithmeticError('no luck')")
     (bench.folder / FILE).write_text("what was there")
-    result = bench.run("plugins=[mine]", "track=update", f"baseline={FILE}", "trials=100")
+    result = track(bench, "update", "plugins=[mine]")
     assert result.code == 1
     assert "not stored" in result.out
     assert (bench.folder / FILE).read_text() == "what was there"
 
 
-def test_ci_covers_every_estimator_and_notion() -> None:
-    config = composed(["sweep=ci"])
-    cells = make_cells(Sweep.build(config["sweep"]))
-    run = {(type(s.estimator), s.budget.notion) for cell in cells for s in cell.settings}
+@pytest.fixture(scope="module")
+def ci() -> list[Cell]:
+    return make_cells(Sweep.build(composed(["sweep=ci"])["sweep"]))
+
+
+def test_ci_covers_every_estimator_and_notion(ci: list[Cell]) -> None:
+    run = {(type(s.estimator), s.budget.notion) for cell in ci for s in cell.settings}
     shipped = [k for k in Estimator._kinds().values() if k.__module__.startswith("dpbench.")]
-    wanted = {(kind, notion.notion) for kind in shipped for notion in kind.notions}
-    assert wanted <= run
+    assert {(kind, notion.notion) for kind in shipped for notion in kind.notions} <= run
 
 
-def test_the_stored_baseline_is_of_this_sweep() -> None:
+def test_the_stored_baseline_is_of_this_sweep(ci: list[Cell]) -> None:
     path = Path(__file__).parents[2] / "results" / "baselines" / "ci.parquet"
-    rows = Baseline.read(path, "ci").rows
     assert path.stat().st_size < 2_000_000
-    cells = make_cells(Sweep.build(composed(["sweep=ci"])["sweep"]))
     expected = {
         (s.label, label, s.budget.label, cell.n)
-        for cell in cells
+        for cell in ci
         for label, _ in cell.members
         for s in cell.settings
     }
-    found = set(
-        rows[["estimator", "distribution", "privacy", "n"]].itertuples(index=False, name=None)
-    )
-    assert found == expected
+    rows = Baseline.read(path, "ci").rows[["estimator", "distribution", "privacy", "n"]]
+    assert set(rows.itertuples(index=False, name=None)) == expected

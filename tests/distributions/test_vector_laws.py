@@ -522,22 +522,6 @@ def test_rows_of_a_signed_two_point_law(sign: Any) -> None:
     assert_frequencies(number, stats.binom.pmf(np.arange(n + 1), n, 0.2))
 
 
-@pytest.mark.parametrize("law", [ProductTwoPoint(d=6, p=1e-9), SignedTwoPoint(d=6, p=1e-9, k=2)])
-def test_sparse_laws_at_large_n(law: Distribution) -> None:
-    sample = sparse(law, 50, BIG, 15)
-    z = (sample.mean() - law.mean).sum() / math.sqrt(50)
-    variance = np.ones(6) @ _covariance(law) @ np.ones(6) / BIG
-    # z-test with false-alarm probability 1e-6: 50 000 rare records.
-    assert abs(z) <= stats.norm.isf(FALSE_ALARM / 2) * math.sqrt(variance)
-
-
-def _covariance(law: Distribution) -> Floats:
-    if isinstance(law, ProductTwoPoint):
-        return np.diag([1 - law.p if j in code_word(6, law.word) else 0.0 for j in range(6)])
-    assert isinstance(law, SignedTwoPoint)
-    return np.asarray(law.p * law.tau**2 * np.eye(6) - np.outer(law.mean, law.mean))
-
-
 @pytest.mark.parametrize(
     "law", [ProductTwoPoint(d=6, p=0.0), SignedTwoPoint(d=6, p=0.0, k=3, sign=-1)]
 )

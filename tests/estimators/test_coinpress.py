@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from decimal import Decimal, localcontext
 from pathlib import Path
@@ -12,22 +11,16 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import Step
-from numpy.typing import NDArray
 from scipy import stats
+from support import Floats, assert_follows, row_norms, run
 
-from dpbench.estimators import CoinPressMean, Estimate
+from dpbench.estimators import CoinPressMean
 from dpbench.estimators.coinpress import schedule
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger
-from dpbench.samples import CountedSample, DenseSample
+from dpbench.samples import CountedSample
 
-Floats = NDArray[np.float64]
-FALSE_ALARM = 1e-6
 # Every round that the authors' code runs for these settings.
 TABLES = Path(__file__).parents[1] / "data"
-
-
-def run(estimator: CoinPressMean, values: Floats, budget: Budget, seed: int = 0) -> Estimate:
-    return estimator.run(DenseSample(values), Ledger(budget, np.random.default_rng(seed)))
 
 
 @pytest.mark.parametrize("d", [1, 50])
@@ -59,9 +52,8 @@ def exact_schedule(n: int, d: int, radius: float, rho: float, rounds: int, b: fl
         return found
 
 
-@pytest.mark.parametrize("radius", [0.0, 1e-200, 0.3, 4.0, 1e8, 1e160, 1e300])
-@pytest.mark.parametrize(("n", "d", "rho"), [(1, 1, 0.5), (1000, 1, 1e-3), (10**12, 50, 2.0)])
-@pytest.mark.parametrize("b", [0.01, 0.3])
+@pytest.mark.parametrize("radius", [0.0, 0.3, 1e8, 1e300])
+@pytest.mark.parametrize(("n", "d", "rho", "b"), [(1, 1, 0.5, 0.3), (10**12, 50, 2.0, 0.01)])
 def test_the_schedule_in_sixty_digits(radius: float, n: int, d: int, rho: float, b: float) -> None:
     for rounds in (1, 2, 5):
         plan = schedule(n, d, radius, rho, rounds, b)
@@ -69,8 +61,9 @@ def test_the_schedule_in_sixty_digits(radius: float, n: int, d: int, rho: float,
             assert tuple(step) == pytest.approx(wanted, rel=1e-12, abs=0)
 
 
-@pytest.mark.parametrize("budget", [ZCDP(0.02), ApproxDP(0.5, 1e-6)])
-@pytest.mark.parametrize("rounds", [1, 2, 3, 6])
+@pytest.mark.parametrize(
+    ("budget", "rounds"), [(ZCDP(0.02), 1), (ZCDP(0.02), 6), (ApproxDP(0.5, 1e-6), 3)]
+)
 def test_rounds_against_a_loop_that_clips_the_records(
     steps: list[Step], budget: Budget, rounds: int
 ) -> None:
@@ -124,45 +117,6 @@ def test_rounds_that_are_not_run_cannot_be_reported(report: int) -> None:
         CoinPressMean(radius=1.0, rounds=4, report=report)
 
 
-@pytest.mark.parametrize("epsilon", [0.01, 0.5, 5.0])
-@pytest.mark.parametrize("delta", [1e-9, 1e-3])
-def test_approximate_dp_is_by_the_largest_rho(
-    steps: list[Step], epsilon: float, delta: float
-) -> None:
-    run(CoinPressMean(radius=1.0), np.zeros((1, 10)), ApproxDP(epsilon, delta))
-    rho = sum(step.budget.amounts[0] for step in steps)
-    assert all(isinstance(step.budget, ZCDP) for step in steps)
-    assert ZCDP(rho).to_approx(delta).epsilon <= epsilon * (1 + 1e-9)
-    assert ZCDP(rho * (1 + 1e-6)).to_approx(delta).epsilon > epsilon
-
-
-@pytest.mark.parametrize("epsilon", [1e-3, 1e-5])
-def test_a_small_budget_is_enough(epsilon: float) -> None:
-    budget = ApproxDP(epsilon, 1e-6)
-    assert np.all(np.isfinite(run(CoinPressMean(radius=1.0), np.zeros((2, 10)), budget).value))
-
-
-def test_sensitivities_by_brute_force(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever balls were released before, one record moves a round by 2s/n at most."""
-    points, n = [-1e300, -3.0, 0.0, 0.4, 1e6], 3
-    grid = np.array(list(itertools.product(points, repeat=n)))
-    one, two = np.nonzero((grid[:, None] != grid[None]).sum(axis=2) == 1)
-    for centres in ((0.0, 0.0, 0.0), (50.0, -3.0, 1.0), (1e200, 0.0, 7.0)):
-        ratios: list[float] = []
-        steps = iter(centres)
-
-        def freeze(self: Ledger, values: Floats, sensitivity: Any, **_: Any) -> Floats:
-            self.pay()
-            ratios.append(float(np.abs(values[one] - values[two]).max() / sensitivity))  # noqa: B023
-            return np.full(len(values), next(steps))  # noqa: B023
-
-        monkeypatch.setattr(Ledger, "add_noise", freeze)
-        run(CoinPressMean(radius=5.0, rounds=3), grid, ZCDP(0.1))
-        assert ratios[0] == pytest.approx(1, rel=1e-12)  # attained, where nothing was clipped yet
-        assert max(ratios) <= 1 + 1e-12
-        assert len(ratios) == 3
-
-
 @pytest.mark.parametrize("budget", [ZCDP(0.05), ApproxDP(1.0, 1e-6)])
 def test_far_away_radii(budget: Budget) -> None:
     estimator = CoinPressMean(radius=1e300, rounds=3)
@@ -183,33 +137,6 @@ def test_far_away_radii(budget: Budget) -> None:
 MEAN, N = 2.5, 2000
 
 
-def gaussian_errors(budget: ZCDP, report: int | None) -> tuple[Estimate, Floats]:
-    values = np.random.default_rng(3).normal(MEAN, 2.0, (2000, N))
-    estimator = CoinPressMean(radius=6.0, rounds=3, sigma=2.0, report=report)
-    found = run(estimator, values, budget, seed=4)
-    return found, found.value - MEAN
-
-
-def test_errors_on_gaussian_data() -> None:
-    budget = ZCDP(0.01)
-    _, errors = gaussian_errors(budget, None)
-    sd = exact_schedule(N, 1, 3.0, 0.01, 3, 0.01)[-1][2]
-    # Records beyond s > 3.8 standard deviations move the mean by less than 1e-4 of these.
-    law = stats.norm(scale=2.0 * np.hypot(1 / np.sqrt(N), sd))
-    # Kolmogorov-Smirnov test with false-alarm probability 1e-6.
-    assert stats.kstest(errors, law.cdf).pvalue > FALSE_ALARM
-
-
-def test_coverage_of_every_ball() -> None:
-    for report in (1, 2, 3):
-        found, _ = gaussian_errors(ZCDP(0.01), report)
-        assert found.interval is not None
-        missed = int(np.sum((found.interval[0] > MEAN) | (found.interval[1] < MEAN)))
-        # Each ball misses with probability b = 0.01 at most, and so may those before it;
-        # binomial test with false-alarm probability 1e-6.
-        assert stats.binom.sf(missed - 1, 2000, 0.01 * report) > FALSE_ALARM
-
-
 def test_counted_data() -> None:
     sample = CountedSample([0.0, 1.0], [[3 * 10**11, 7 * 10**11]])
     ledger = Ledger(ZCDP(0.1), np.random.default_rng(5))
@@ -221,15 +148,9 @@ def test_counted_data() -> None:
 # Vectors.
 
 
-def norm(row: Floats) -> float:
-    """The Euclidean norm, for coordinates whose squares overflow too."""
-    largest = max(abs(x) for x in row.tolist())
-    return largest * math.sqrt(sum((x / largest) ** 2 for x in row.tolist())) if largest else 0.0
-
-
 def in_ball(row: Floats, centre: Floats, radius: float) -> Floats:
     """The point of a ball that is nearest to a row."""
-    length = norm(row - centre)
+    length = float(row_norms(row - centre))
     return row if length <= radius else centre + (row - centre) / length * radius
 
 
@@ -248,9 +169,16 @@ def hard_vectors(rng: np.random.Generator, n: int, d: int) -> Floats:
     return np.asarray(x)
 
 
-@pytest.mark.parametrize("budget", [ZCDP(0.02), ZCDP(50.0), ApproxDP(0.5, 1e-6)])
-@pytest.mark.parametrize(("n", "d"), [(1, 2), (2, 3), (3, 1), (9, 2), (60, 5), (4, 30)])
-@pytest.mark.parametrize("rounds", [1, 3, 5])
+@pytest.mark.parametrize(
+    ("budget", "n", "d", "rounds"),
+    [
+        (ZCDP(0.02), 1, 2, 3),
+        (ApproxDP(0.5, 1e-6), 3, 1, 5),
+        (ZCDP(50.0), 9, 2, 1),
+        (ZCDP(50.0), 60, 5, 5),
+        (ZCDP(0.02), 4, 30, 3),
+    ],
+)
 def test_balls_against_a_loop_over_rows(
     steps: list[Step], budget: Budget, n: int, d: int, rounds: int
 ) -> None:
@@ -269,7 +197,7 @@ def test_balls_against_a_loop_over_rows(
         for step, (_, clip, sd, _) in zip(steps, plan, strict=True):
             anew = np.array([in_ball(row, centre, clip * sigma) for row in rows])
             moved = np.array([in_ball(row, centre, clip * sigma) for row in moved])
-            differ += norm(anew.mean(axis=0) - moved.mean(axis=0))
+            differ += float(row_norms(anew.mean(axis=0) - moved.mean(axis=0)))
             scale = 1 + clip * sigma
             np.testing.assert_allclose(step.values[trial], moved.mean(axis=0), atol=1e-12 * scale)
             assert isinstance(step.budget, ZCDP)
@@ -281,19 +209,7 @@ def test_balls_against_a_loop_over_rows(
     assert (differ > 1.0) == (rounds > 1)  # rounds do move what earlier ones have moved
 
 
-@pytest.mark.parametrize("budget", [ZCDP(0.05), ApproxDP(1.0, 1e-6)])
-@pytest.mark.parametrize("n", [1, 2, 3, 50])
-def test_vectors_of_one_coordinate_are_numbers(budget: Budget, n: int) -> None:
-    values = hard_vectors(np.random.default_rng(8), n, 1)
-    for estimator in (CoinPressMean(radius=5.0), CoinPressMean(radius=1e300, rounds=2, sigma=0.3)):
-        one, many = (run(estimator, x, budget) for x in (values[..., 0], values))
-        for a, b in ((one.value, many.value), (one.before_noise, many.before_noise)):
-            assert b.shape == (12, 1)
-            scale = 1e-12 * np.abs(a).max()
-            np.testing.assert_allclose(b[:, 0], a, rtol=1e-12, atol=scale)
-
-
-@pytest.mark.parametrize(("n", "d"), [(1, 2), (2, 2), (3, 5), (20, 3), (100, 2)])
+@pytest.mark.parametrize(("n", "d"), [(1, 2), (3, 5), (100, 2)])
 def test_sensitivities_of_balls_by_brute_force(
     monkeypatch: pytest.MonkeyPatch, n: int, d: int
 ) -> None:
@@ -315,8 +231,8 @@ def test_sensitivities_of_balls_by_brute_force(
 
             def freeze(self: Ledger, values: Floats, sensitivity: Any, **_: Any) -> Floats:
                 self.pay()
-                moves = [norm(x) for x in values[1:] - values[0]]
-                ratios.append(max(moves) / float(sensitivity))  # noqa: B023
+                moves = row_norms(values[1:] - values[0])
+                ratios.append(float(moves.max()) / float(sensitivity))  # noqa: B023
                 return np.full(values.shape, next(found))  # noqa: B023
 
             with monkeypatch.context() as patch:
@@ -351,13 +267,4 @@ def test_errors_are_those_of_the_authors(rounds: int, theirs: float, error: floa
     # A hundredth of the rows is projected, and that hardly: the error is N(0, v I).
     sd = exact_schedule(1000, 50, 10 * math.sqrt(50), 0.5, rounds, 0.01)[-1][2]
     law = stats.chi2(50, scale=1 / 1000 + sd**2)
-    # Kolmogorov-Smirnov test with false-alarm probability 1e-6.
-    assert stats.kstest(errors**2, law.cdf).pvalue > FALSE_ALARM
-
-
-def test_vectors_are_found_in_a_ball_of_radius_1e300() -> None:
-    values = 3.0 + np.random.default_rng(11).standard_normal((5, 4000, 3))
-    # Balls shrink by the order of n in a round: these reach the data, all of them but with
-    # probability 5 trials * 110 rounds * b < 1e-6; 0.2 is then 12 standard errors.
-    found = run(CoinPressMean(radius=1e300, rounds=110, b=1e-10), values, ZCDP(1e5))
-    assert np.all(np.abs(found.value - 3.0) < 0.2)
+    assert_follows(errors**2, law)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from support import spreads
 
 from dpbench import testing, validated
 from dpbench.estimators import (
@@ -46,10 +47,6 @@ from dpbench.samples import Bins, DenseSample, Sample
 from dpbench.testing import check_estimator
 
 Floats = NDArray[np.float64]
-
-
-def spreads(rows: Floats) -> Floats:
-    return np.asarray(rows.max(axis=1) - rows.min(axis=1))
 
 
 @dataclass

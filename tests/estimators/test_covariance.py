@@ -9,27 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import Step
-from numpy.typing import NDArray
 from scipy import linalg, stats
+from support import FALSE_ALARM, Floats, assert_follows, round_shares, run
 
 from dpbench.distributions.multivariate import MultivariateGaussian
 from dpbench.estimators import (
     CoinPressCovariance,
-    CoinPressMean,
-    Estimate,
-    Estimator,
     WhitenedCoinPressMean,
     covariance,
 )
 from dpbench.estimators.coinpress import schedule
-from dpbench.registry import canonical
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger
-from dpbench.runner.block import BlockTask, Setting, run_block
-from dpbench.samples import DenseSample
-from dpbench.seeds import stream
-
-Floats = NDArray[np.float64]
-FALSE_ALARM = 1e-6
 
 
 def without_noise(self: Ledger, values: Floats, sensitivity: Any, **_: Any) -> Floats:
@@ -37,18 +27,10 @@ def without_noise(self: Ledger, values: Floats, sensitivity: Any, **_: Any) -> F
     return values
 
 
-def run(estimator: Estimator, values: Floats, budget: Budget, seed: int = 0) -> Estimate:
-    return estimator.run(DenseSample(values), Ledger(budget, np.random.default_rng(seed)))
-
-
 def gamma(d: int, b: float = 0.1) -> float:
     """algorithms.md, section 2: what a Gaussian vector is longer than with probability b."""
     log = math.log(1 / b)
     return math.sqrt(d + 2 * math.sqrt(d * log) + 2 * log)
-
-
-def shares(rounds: int) -> list[float]:
-    return [1.0] if rounds == 1 else [1 / (4 * (rounds - 1))] * (rounds - 1) + [0.75]
 
 
 def root(matrix: Floats) -> Floats:
@@ -80,9 +62,16 @@ def second_moment(rows: Floats, transform: Floats, radius: float) -> Floats:
     return total / len(rows)
 
 
-@pytest.mark.parametrize("budget", [ZCDP(0.5), ApproxDP(2.0, 1e-6)])
-@pytest.mark.parametrize(("n", "d"), [(40, 1), (300, 3), (9, 4), (2, 5), (1, 2)])
-@pytest.mark.parametrize("rounds", [1, 2, 3, 5])
+@pytest.mark.parametrize(
+    ("budget", "n", "d", "rounds"),
+    [
+        (ZCDP(0.5), 40, 1, 5),
+        (ZCDP(0.5), 300, 3, 3),
+        (ApproxDP(2.0, 1e-6), 9, 4, 2),
+        (ZCDP(0.5), 2, 5, 1),
+        (ApproxDP(2.0, 1e-6), 1, 2, 3),
+    ],
+)
 def test_rounds_against_a_loop(
     steps: list[Step], budget: Budget, n: int, d: int, rounds: int
 ) -> None:
@@ -97,7 +86,7 @@ def test_rounds_against_a_loop(
     assert len(steps) == rounds
     for trial, rows in enumerate(x):
         transform = np.eye(d) / math.sqrt(u)
-        for j, (step, share) in enumerate(zip(steps, shares(rounds), strict=True)):
+        for j, (step, share) in enumerate(zip(steps, round_shares(rounds), strict=True)):
             assert isinstance(step.budget, ZCDP)
             assert step.budget.rho == pytest.approx(rho * share, rel=1e-9, abs=0)
             # Entry variance gamma^4/(rho_j n^2), which is sensitivity^2/(2 rho_j).
@@ -132,7 +121,7 @@ def test_noise_of_the_matrix() -> None:
     entries = list(itertools.combinations_with_replacement(range(d), 2))
     for i, j in entries:  # the diagonal too
         # Kolmogorov-Smirnov tests with false-alarm probability 1e-6 in all.
-        assert stats.kstest(noise[:, i, j], law.cdf).pvalue > FALSE_ALARM / len(entries)
+        assert_follows(noise[:, i, j], law, FALSE_ALARM / len(entries))
     z = np.stack([noise[:, i, j] for i, j in entries], axis=1) / law.std()
     pairs = list(itertools.combinations(range(len(entries)), 2))
     limit = stats.norm.isf(FALSE_ALARM / 2 / len(pairs)) / math.sqrt(4000)
@@ -140,7 +129,7 @@ def test_noise_of_the_matrix() -> None:
         assert abs(float((z[:, a] * z[:, b]).mean())) <= limit
 
 
-@pytest.mark.parametrize(("n", "d"), [(1, 1), (1, 2), (2, 3), (5, 6), (50, 2)])
+@pytest.mark.parametrize(("n", "d"), [(1, 2), (5, 6), (50, 2)])
 def test_sensitivity_of_the_upper_triangle_by_brute_force(
     steps: list[Step], n: int, d: int
 ) -> None:
@@ -206,9 +195,10 @@ NAMES = ["collinear", "equal", "zero", "integers", "wide", "1e12", "1e150", "-1e
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize(("n", "d"), [(1, 1), (2, 3), (3, 2), (60, 1), (60, 4)])
-@pytest.mark.parametrize("rounds", [1, 3, 8])
-@pytest.mark.parametrize("rho", [1e-3, 1e3])
+@pytest.mark.parametrize(
+    ("n", "d", "rounds", "rho"),
+    [(1, 1, 3, 1e3), (2, 3, 10, 1e-3), (60, 4, 1, 1e-3), (60, 4, 8, 1e3)],
+)
 def test_the_release_is_positive_semidefinite(
     name: str, n: int, d: int, rounds: int, rho: float
 ) -> None:
@@ -251,39 +241,6 @@ def symmetric(rng: np.random.Generator, shape: tuple[int, int, int], sd: float) 
     return np.asarray(np.triu(drawn) + np.triu(drawn, 1).transpose(0, 2, 1))
 
 
-def errors(found: Floats, sigma: Floats) -> Floats:
-    """||S^(-1/2) (estimate - S) S^(-1/2)||_F, as its definition says."""
-    half = np.linalg.inv(root(sigma))
-    return np.asarray(np.linalg.norm(half @ (found - sigma) @ half, axis=(1, 2)))
-
-
-@pytest.mark.parametrize(
-    ("condition", "rounds", "right", "at_most"),
-    [(1, 3, 0.25, 0.9), (1, 5, 0.23, 0.7), (100, 3, 0.25, 0.35), (100, 5, 0.23, 0.15)],
-)
-def test_the_authors_code_is_worse(
-    condition: float, rounds: int, right: float, at_most: float
-) -> None:
-    """At d = 10, n = 3000, rho = 0.5; with covariance I and a bound 10 sqrt(10) times it."""
-    trials, d, n, rho = 100, 10, 3000, 0.5
-    law = MultivariateGaussian(d=d, condition=condition)
-    u = 10 * math.sqrt(10) if condition == 1 else 1.0
-    x = law.sample(np.random.default_rng(5), trials, n).values
-    found = run(CoinPressCovariance(bound=u, rounds=rounds), x, ZCDP(rho)).value
-    ours, rng = errors(found, law.covariance), np.random.default_rng(6)
-    sds = [gamma(d) ** 2 / (math.sqrt(rho * share) * n) for share in shares(rounds)]
-    noises = [symmetric(rng, (trials, d, d), sd) for sd in sds]
-    other = errors(theirs(x, u, noises), law.covariance)
-    # Binomial tests of the median of algorithms.md with false-alarm probability 1e-6: of 100
-    # errors more than 25 and fewer than 75 are below it. It is rounded, and of I: 0.02.
-    assert np.sum(ours < right + 0.02) > 25
-    assert np.sum(ours < right - 0.02) < 75
-    # Theirs: a pair is won with probability 0.96 at least, and 75 of 100 are but with 1e-9.
-    assert np.sum(ours < other) >= 75
-    # The ratio of medians is 5 standard errors or more below.
-    assert np.median(ours) < at_most * np.median(other)
-
-
 def test_the_side_matters_from_the_third_round_on() -> None:
     """The same data and noise: two rounds agree, three do not."""
     rng, n, d = np.random.default_rng(7), 4000, 3
@@ -307,50 +264,6 @@ def test_the_side_matters_from_the_third_round_on() -> None:
         np.testing.assert_allclose(*both(rounds), rtol=1e-9, atol=1e-12)
     ours, other = both(3)
     assert np.abs(ours - other).max() > 1e-3
-
-
-def test_a_skewed_covariance_is_recovered() -> None:
-    law = MultivariateGaussian(d=5, condition=100)
-    sigma = law.covariance
-    assert np.linalg.cond(sigma) == pytest.approx(100)
-    x = law.sample(np.random.default_rng(8), 40, 20_000).values
-    one, five = (
-        errors(run(CoinPressCovariance(bound=1.0, rounds=t), x, ZCDP(0.5)).value, sigma)
-        for t in (1, 5)
-    )
-    # Of other seeds the errors have mean 0.043 and standard deviation 0.008; the mean of 40 is
-    # within 10 standard errors, 0.013, but with probability below 1e-20, and all are below 0.1.
-    assert abs(five.mean() - 0.043) < 0.013
-    assert five.max() < 0.1
-    # One round has errors of mean 0.18 +- 0.07.
-    assert one.mean() > 2 * five.mean()
-
-
-def test_the_error_of_a_block() -> None:
-    law = MultivariateGaussian(d=3, condition=20, scale=2.0)
-    estimator, budget = CoinPressCovariance(bound=4.0), ZCDP(0.2)
-    setting = Setting("covariance", estimator, budget)
-    task = BlockTask((("law", law),), 500, (setting,), 3, 1, "cell")
-    values = run_block(task).values
-    name = (3, canonical(law), "", 500, 1)
-    sample = law.sample(stream("data", *name), task.trials, 500)
-    found = estimator.run(sample, Ledger(budget, stream("noise", *name, *setting.stream_name)))
-    half = np.linalg.inv(root(law.covariance))
-    for trial in range(0, task.trials, 7):
-        rows = sample.values[trial]
-        empirical = np.zeros((3, 3))
-        for row in rows:
-            empirical += np.outer(row, row) / 500
-        parts = {
-            "error": found.value[trial] - law.covariance,
-            "sampling": empirical - law.covariance,
-            "bias": found.before_noise[trial] - empirical,
-            "noise": found.value[trial] - found.before_noise[trial],
-            "private": found.value[trial] - empirical,
-        }
-        for metric, part in parts.items():
-            direct = np.linalg.norm(half @ part @ half)
-            assert values[metric][0, 0, trial] == pytest.approx(direct, rel=1e-9)
 
 
 # Whitening.
@@ -393,8 +306,7 @@ def test_one_record_makes_no_pair() -> None:
         run(WhitenedCoinPressMean(radius=2.0, bound=4.0), np.zeros((1, 1, 2)), ZCDP(0.5))
 
 
-@pytest.mark.parametrize("budget", [ZCDP(0.4), ApproxDP(3.0, 1e-6)])
-@pytest.mark.parametrize("share", [0.5, 0.2])
+@pytest.mark.parametrize(("budget", "share"), [(ZCDP(0.4), 0.2), (ApproxDP(3.0, 1e-6), 0.5)])
 def test_covariance_first_then_mean(
     monkeypatch: pytest.MonkeyPatch, steps: list[Step], budget: Budget, share: float
 ) -> None:
@@ -415,7 +327,9 @@ def test_covariance_first_then_mean(
     )
     found = run(estimator, x, budget)
     rho = budget.rho if isinstance(budget, ZCDP) else ZCDP.within(ApproxDP(3.0, 1e-6)).rho
-    paid = [rho * share * s for s in shares(2)] + [rho * (1 - share) * s for s in shares(3)]
+    paid = [rho * share * s for s in round_shares(2)] + [
+        rho * (1 - share) * s for s in round_shares(3)
+    ]
     assert [s.budget.amounts[0] for s in steps] == pytest.approx(paid, rel=1e-9)
     (fit,) = fits
     for trial, rows in enumerate(x):
@@ -452,28 +366,7 @@ def test_covariance_first_then_mean(
             )
 
 
-def test_whitening_is_better_on_skewed_data() -> None:
-    """In units of the standard deviations; paired over trials."""
-    law = MultivariateGaussian(d=10, condition=1000)
-    sample = law.sample(np.random.default_rng(11), 30, 20_000)
-    half = np.linalg.inv(root(law.covariance))
-    ratio = []
-    for estimator in (
-        CoinPressMean(radius=10.0),
-        WhitenedCoinPressMean(radius=10.0, bound=1.0),
-    ):
-        ledger = Ledger(ZCDP(0.05), np.random.default_rng(12))
-        value = estimator.run(sample, ledger).value
-        ratio.append(np.log(np.linalg.norm(value @ half, axis=1)))
-    gain = ratio[0] - ratio[1]
-    # The log of the ratio of errors has mean 1.3 and standard deviation 0.43: a mean of 30 is
-    # 10 standard errors above 0.5.
-    assert gain.mean() > 0.5
-    # Were it no better, 28 wins of 30 would have probability 4e-7.
-    assert np.sum(gain > 0) >= 28
-
-
-@pytest.mark.parametrize("factor", [2.0**-40, 8.0, 2.0**60])
+@pytest.mark.parametrize("factor", [2.0**-40, 8.0])
 def test_units_do_not_matter(factor: float) -> None:
     x = MultivariateGaussian(d=3, condition=10).sample(np.random.default_rng(13), 5, 200).values
     one = run(WhitenedCoinPressMean(radius=2.0, bound=1.0), x, ZCDP(0.5))
@@ -496,19 +389,3 @@ def test_axes_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     mean = WhitenedCoinPressMean(radius=2.0, bound=1.0)
     one, two = (run(mean, rows, ZCDP(0.5)).value for rows in (x, x @ turn))
     np.testing.assert_allclose(two, one @ turn, rtol=1e-8, atol=1e-8)
-
-
-@pytest.mark.parametrize("rounds", [1, 10])
-def test_collinear_data_do_not_stop_the_release(rounds: int) -> None:
-    """The transforms of many rounds are nearly singular; nothing inverts them."""
-    line = np.random.default_rng(0).normal(size=(2, 20000, 1)) * np.ones(3)
-    for values in (line, np.zeros_like(line)):
-        for seed in range(3):
-            ledger = Ledger(ZCDP(100.0), np.random.default_rng(seed))
-            found = CoinPressCovariance(bound=1.0, rounds=rounds).run(DenseSample(values), ledger)
-            assert np.all(np.isfinite(found.value))
-
-
-def test_rounds_are_few() -> None:
-    with pytest.raises(ValueError, match="rounds"):
-        CoinPressCovariance(bound=1.0, rounds=11)

@@ -1,4 +1,4 @@
-"""Every estimator pays its budget, adds the right noise, and has the right bias."""
+"""One noisy mean: the right noise, the right sensitivity, the right bias."""
 
 from __future__ import annotations
 
@@ -9,16 +9,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy import integrate, optimize, stats
+from support import FALSE_ALARM, Floats, assert_follows, name, noise_law, run, same_law
 
 from dpbench.distributions import Pareto, StudentT, TwoPoint
 from dpbench.estimators import (
     BinaryMean,
     BoundedMean,
     ClippedMean,
-    CoinPressCovariance,
-    CoinPressMean,
     CoordinateWise,
     EmpiricalMean,
     Estimate,
@@ -27,10 +25,7 @@ from dpbench.estimators import (
     FriendlyCoreMean,
     HeavyTailedMean,
     KarwaVadhanMean,
-    KSU20BallMean,
-    KSU20CoverMean,
     KSU20Mean,
-    KSU20Range,
     LearnedGaussian,
     LocalMean,
     Median,
@@ -40,16 +35,11 @@ from dpbench.estimators import (
     SubsampleAggregate,
     SubsampleTest,
     TrimmedMean,
-    WhitenedCoinPressMean,
 )
 from dpbench.estimators.heavy_tailed import worst_clipping_bias
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP
 from dpbench.samples import CountedSample, DenseSample, Sample
 
-Floats = NDArray[np.float64]
-FALSE_ALARM = 1e-6
-
-# One noisy mean, clipped to public bounds.
 ONE_STEP: list[Estimator] = [
     BinaryMean(),
     BoundedMean(radius=2.5),
@@ -64,130 +54,33 @@ ONE_STEP: list[Estimator] = [
     LocalMean(k=2),
     LocalMean(k=3, radius=1.5, beta=0.01),
 ]
-WITHOUT_PRIVACY: list[Estimator] = [
-    EmpiricalMean(),
-    Median(),
-    MedianOfMeans(groups=3),
-    TrimmedMean(fraction=0.2),
-]
-# Where a later step rests on what an earlier one released, or the output is a choice.
-IN_STEPS: list[Estimator] = [
-    BoundedMean(radius=2.5, mechanism="l2"),
-    CoordinateWise(base=KarwaVadhanMean(radius=2.0)),
-    FriendlyCoreMean(radius=3.0),
-    FriendlyCoreMean(sigma=0.5, composition="zcdp", threshold=0.1),
-    CoinPressMean(radius=3.0),
-    CoinPressMean(radius=3.0, rounds=1, sigma=0.5),
-    CoinPressMean(radius=1e300, rounds=3, report=2),
-    ExponentialCoarseMean(radius=2.0),
-    ExponentialCoarseMean(radius=1e300, sigma=0.5),
-    KSU20Mean(k=2, radius=1.5),
-    KSU20Mean(k=3, radius=None, alpha=0.3),
-    KSU20Mean(k=2.5, radius=1e300, constants="paper", beta=0.99),
-    KSU20Mean(k=2, radius=None, alpha=0.06, constants="paper", beta=0.99),
-    KSU20Range(k=2, alpha=0.05, radius=1.5),
-    KSU20Range(k=3, alpha=0.3, radius=None, constants="practical"),
-    KarwaVadhanMean(radius=2.0),
-    KarwaVadhanMean(radius=None, sigma=0.5),
-    LearnedGaussian(radius=2.0, sigma=1.5),
-    LearnedGaussian(radius=2.0),
-    LearnedGaussian(radius=1e300, sigma_low=0.5, sigma_high=2.0),
-    LearnedGaussian(radius=None, sigma_low=0.1, sigma_high=10.0),
-    ShrinkingIntervals(radius=3.0),
-    ShrinkingIntervals(radius=3.0, rounds=1, sigma=0.5),
-    ShrinkingIntervals(radius=1e280, rounds=3, report=2),
-    SubsampleAggregate(buckets=3, lower=-4.0, upper=5.0),
-    SubsampleAggregate(buckets=4, lower=-4.0, upper=5.0, aggregate="mean", base="median"),
-    SubsampleAggregate(buckets=3, lower=-4.0, upper=5.0, aggregate="mode", resolution=0.5),
-    SubsampleAggregate(buckets=9, aggregate="friendly_core", friends_within=2.0),
-    SubsampleTest(buckets=3),
-    SubsampleTest(buckets=4, aggregate="exponential"),
-    SubsampleTest(buckets=3, aggregate="histogram"),
-]
-ESTIMATORS = ONE_STEP + WITHOUT_PRIVACY + IN_STEPS
-# What takes no numbers: see test_multivariate.py, test_covariance.py and test_ksu20_cover.py.
-OF_VECTORS: list[Estimator] = [
-    CoinPressCovariance(bound=4.0),
-    KSU20BallMean(k=2, radius=3.0),
-    KSU20CoverMean(k=2, radius=3.0),
-    WhitenedCoinPressMean(radius=3.0, bound=4.0),
-]
-BUDGETS: list[Budget] = [
-    PureDP(0.5),
-    ZCDP(0.1),
-    ApproxDP(0.5, 1e-5),
-    ApproxDP(0.5, 1e-5, "classical"),
-    ApproxDP(0.5, 1e-5, "ksu20"),
-    ApproxDP(0.5, 1e-5, "laplace"),
-    NonPrivate(),
+# Whatever kind of data it is asked of, at a budget whose choices are neither certain nor noise.
+NONE, PURE, GAUSS, APPROX = NonPrivate(), PureDP(6.0), ZCDP(4.0), ApproxDP(6.0, 0.01)
+OUTPUTS: dict[str, Any] = {"buckets": 3, "lower": -4.0, "upper": 5.0}
+AT_LARGE: list[tuple[Estimator, Budget]] = [
+    (EmpiricalMean(), NONE),
+    (Median(), NONE),
+    (MedianOfMeans(groups=3), NONE),
+    (TrimmedMean(fraction=0.2), NONE),
+    (ExponentialCoarseMean(radius=2.0), PURE),
+    (FriendlyCoreMean(radius=3.0), APPROX),
+    (KSU20Mean(k=2, radius=1.5), GAUSS),
+    (KSU20Mean(k=2.5, radius=1e300, constants="paper", beta=0.99), PURE),
+    (KarwaVadhanMean(radius=2.0), APPROX),
+    (LearnedGaussian(radius=1e300, sigma_low=0.5, sigma_high=2.0), GAUSS),
+    (LocalMean(k=2), PURE),
+    (ShrinkingIntervals(radius=3.0), PURE),
+    (SubsampleAggregate(**OUTPUTS), PURE),
+    (SubsampleAggregate(**OUTPUTS, aggregate="mean", base="median"), GAUSS),
+    (SubsampleAggregate(**OUTPUTS, aggregate="mode", resolution=0.5), APPROX),
+    (SubsampleTest(buckets=4, aggregate="exponential"), GAUSS),
+    (SubsampleTest(buckets=3, aggregate="histogram"), PURE),
 ]
 THREE: list[Budget] = [PureDP(0.01), ZCDP(1e-4), ApproxDP(0.01, 1e-6)]
-# At which the choices of the few records of a test are neither certain nor pure noise.
-LARGE: list[Budget] = [PureDP(6.0), ZCDP(4.0), ApproxDP(6.0, 0.01)]
-
-
-def filters(estimator: Estimator) -> bool:
-    """Whether a FriendlyCore is in it."""
-    chosen = getattr(estimator, "aggregate", "") == "friendly_core"
-    return chosen or isinstance(estimator, FriendlyCoreMean)
-
-
-def honours(estimator: Estimator, budget: Budget) -> bool:
-    """Which notion is for whom; algorithms.md, sections 2 to 4."""
-    if estimator in WITHOUT_PRIVACY or isinstance(budget, NonPrivate):
-        return estimator in WITHOUT_PRIVACY and isinstance(budget, NonPrivate)
-    if isinstance(estimator, CoordinateWise):
-        return honours(estimator.base, budget)
-    if filters(estimator) or getattr(estimator, "radius", 0.0) is None:
-        return isinstance(budget, ApproxDP)
-    if getattr(estimator, "mechanism", "") == "l2":
-        return isinstance(budget, PureDP)
-    return not (isinstance(estimator, CoinPressMean) and isinstance(budget, PureDP))
-
-
-def pairs(estimators: list[Estimator], budgets: list[Budget]) -> list[tuple[Estimator, Budget]]:
-    return [pair for pair in itertools.product(estimators, budgets) if honours(*pair)]
-
-
-HONOURED = pairs(ESTIMATORS, BUDGETS)
-REFUSED = [pair for pair in itertools.product(ESTIMATORS, BUDGETS) if not honours(*pair)]
-
-
-def smallest(estimator: Estimator) -> int:
-    """The fewest records that an estimator takes."""
-    if isinstance(estimator, KSU20Mean):
-        return 2 * estimator.groups
-    if isinstance(estimator, SubsampleAggregate | SubsampleTest):
-        return estimator.buckets
-    if isinstance(estimator, FriendlyCoreMean):
-        return 3
-    return 2 if isinstance(estimator, LearnedGaussian) and estimator.sigma is None else 1
-
-
-def may_fail(estimator: Estimator, budget: Budget) -> bool:
-    """Whether nothing may be released, of a stability-based histogram or of a core."""
-    if isinstance(estimator, CoordinateWise):
-        return may_fail(estimator.base, budget)
-    by_histogram = isinstance(estimator, KSU20Mean | KSU20Range | KarwaVadhanMean | LearnedGaussian)
-    chosen = getattr(estimator, "aggregate", "") in {"mode", "histogram"}
-    return isinstance(budget, ApproxDP) and (by_histogram or chosen or filters(estimator))
-
-
-def name(value: object) -> str:
-    return value.label if isinstance(value, Budget) else type(value).__name__
-
-
-each_honoured = pytest.mark.parametrize(("estimator", "budget"), HONOURED, ids=name)
-each_direct = pytest.mark.parametrize(
-    ("estimator", "budget"), pairs(ONE_STEP + WITHOUT_PRIVACY, BUDGETS), ids=name
-)
-each_one_step = pytest.mark.parametrize(("estimator", "budget"), pairs(ONE_STEP, BUDGETS), ids=name)
-each_at_large = pytest.mark.parametrize(
-    ("estimator", "budget"), pairs(IN_STEPS, LARGE) + pairs(WITHOUT_PRIVACY, BUDGETS), ids=name
-)
 each_notion = pytest.mark.parametrize("budget", THREE, ids=name)
 
 
+<<<<<<< HEAD
 def run(estimator: Estimator, values: Floats, budget: Budget, seed: int = 0) -> Estimate:
     return estimator.run(DenseSample(values), Ledger(budget, np.random.default_rng(seed)))
 
@@ -214,12 +107,14 @@ def test_the_whole_budget_is_spent(estimator: Estimator, budget: Budget) -> None
 
 
 @pytest.mark.parametrize("budget", BUDGETS[:-1], ids=name)
+=======
+>>>>>>> e30ce8927d6b3e42783725ac2d263e0e3ee378e2
 @pytest.mark.parametrize("bounds", [(None, 1.0), (0.0, None), (None, None)])
 @pytest.mark.parametrize("shape", [(4, 5), (4, 5, 3)])
 def test_a_clipped_mean_without_a_bound_releases_nothing(
-    bounds: tuple[float | None, float | None], budget: Budget, shape: tuple[int, ...]
+    bounds: tuple[float | None, float | None], shape: tuple[int, ...]
 ) -> None:
-    ledger = Ledger(budget, np.random.default_rng(0))
+    ledger = Ledger(PureDP(0.5), np.random.default_rng(0))
     found = ClippedMean(lower=bounds[0], upper=bounds[1]).run(DenseSample(np.ones(shape)), ledger)
     assert not any(ledger.spent)
     for part in (found.value, found.before_noise):
@@ -227,205 +122,65 @@ def test_a_clipped_mean_without_a_bound_releases_nothing(
         assert np.all(np.isnan(part))
 
 
-@pytest.mark.parametrize(("estimator", "budget"), REFUSED, ids=name)
-def test_other_notions_are_refused(estimator: Estimator, budget: Budget) -> None:
-    assert not estimator.supports(budget)
-    ledger = Ledger(budget, np.random.default_rng(0))
-    with pytest.raises(ValueError, match=f"cannot honour a budget of notion '{budget.notion}'"):
-        estimator.run(DenseSample(np.zeros((1, 300))), ledger)
-    assert not any(ledger.spent)
-
-
-TOO_FEW = r"cannot (be cut|fill)|one record makes no pair|at least 3 records"
-FEW = [
-    (estimator, budget) for estimator, budget in pairs(IN_STEPS, LARGE) if smallest(estimator) > 1
+FEW: list[tuple[Estimator, Budget, int]] = [
+    (FriendlyCoreMean(radius=3.0), APPROX, 3),
+    (KSU20Mean(k=2, radius=1.5), PURE, 2),
+    (KSU20Mean(k=2, radius=1.5, constants="paper", beta=0.99), PURE, 282),
+    (LearnedGaussian(radius=2.0), GAUSS, 2),
+    (SubsampleAggregate(**OUTPUTS), PURE, 3),
+    (SubsampleTest(buckets=4), PURE, 4),
 ]
 
 
-@pytest.mark.parametrize(("estimator", "budget"), FEW, ids=name)
-def test_too_few_records_are_refused(estimator: Estimator, budget: Budget) -> None:
-    for n in {1, 2, smallest(estimator) - 1} & set(range(1, smallest(estimator))):
+@pytest.mark.parametrize(("estimator", "budget", "fewest"), FEW, ids=name)
+def test_too_few_records_are_refused(estimator: Estimator, budget: Budget, fewest: int) -> None:
+    few = r"cannot (be cut|fill)|one record makes no pair|at least 3 records"
+    for n in {1, fewest - 1}:
         for sample in (DenseSample(np.zeros((2, n))), CountedSample([0.0, 1.0], [[0, n], [n, 0]])):
             ledger = Ledger(budget, np.random.default_rng(0))
-            with pytest.raises(ValueError, match=TOO_FEW):
+            with pytest.raises(ValueError, match=few):
                 estimator.run(sample, ledger)
             assert not any(ledger.spent)
+    assert run(estimator, np.zeros((2, fewest)), budget).value.shape == (2,)
 
 
-@each_direct
-def test_a_batch_is_many_single_runs(estimator: Estimator, budget: Budget) -> None:
-    rows = np.random.default_rng(1).standard_t(3, (5, 12))
-    before = rows.copy()
-    batch = run(estimator, rows, budget).before_noise
-    single = [run(estimator, row[None], budget).before_noise[0] for row in rows]
-    np.testing.assert_allclose(batch, single, rtol=1e-12, atol=1e-14)
-    np.testing.assert_array_equal(rows, before)
-
-
-@each_direct
-def test_noise_of_a_batch_and_of_single_runs(estimator: Estimator, budget: Budget) -> None:
-    row = np.random.default_rng(2).standard_t(3, (1, 12))
-    batch = run(estimator, np.repeat(row, 4000, axis=0), budget, seed=3).value
-    ledgers = (Ledger(budget, np.random.default_rng([4, i])) for i in range(200))
-    sample = DenseSample(row)
-    single = [estimator.run(sample, ledger).value[0] for ledger in ledgers]
-    assert batch.shape == (4000,)
-    # Two-sample Kolmogorov-Smirnov test with false-alarm probability 1e-6.
-    found = np.round(np.concatenate([batch, single]), 12)  # ties of estimators without noise
-    assert stats.ks_2samp(found[:4000], found[4000:], method="asymp").pvalue > FALSE_ALARM
-
-
-def same_law(one: Floats, two: Floats) -> bool:
-    """Two-sample Kolmogorov-Smirnov test with false-alarm probability 1e-6."""
-    found = np.nan_to_num(np.concatenate([one, two]), nan=1e9)  # stands for a failure
-    near = np.abs(found) < 1e6
-    found[near] = np.round(found[near], 9)  # ties outputs that differ in their last digits
-    return bool(
-        stats.ks_2samp(found[: len(one)], found[len(one) :], method="asymp").pvalue > FALSE_ALARM
-    )
-
-
-@each_at_large
-def test_steps_of_a_batch_and_of_single_runs(estimator: Estimator, budget: Budget) -> None:
-    n = max(12, smallest(estimator))
-    row = np.random.default_rng(2).standard_t(3, (1, n))
-    batch = run(estimator, np.repeat(row, 1000, axis=0), budget, seed=3).value
-    ledger = Ledger(budget, np.random.default_rng(4))
-    sample = DenseSample(row)
-    single = []
-    for _ in range(100):
-        alone = Ledger(budget, ledger.rng)  # the stream moves on from run to run
-        single.append(estimator.run(sample, alone).value[0])
-    assert same_law(batch, np.array(single))
-
-
-@each_at_large
-def test_other_trials_do_not_matter(estimator: Estimator, budget: Budget) -> None:
-    n = max(12, smallest(estimator))
-    rows = np.random.default_rng(6).standard_t(3, (5, n))
-    # Equal records fill one bin wherever they are: the stream of the noise stays the same.
-    one, other = rows.copy(), rows.copy()
-    one[2], other[2] = 0.25, 1e6
-    found, again = run(estimator, one, budget), run(estimator, other, budget)
-    rest = [0, 1, 3, 4]
-    for a, b in zip(parts(found), parts(again), strict=True):
-        # Sums of a batch round alike up to their last digits.
-        np.testing.assert_allclose(a[rest], b[rest], rtol=1e-11, atol=1e-13)
-    np.testing.assert_array_equal(other[rest], rows[rest])
-    np.testing.assert_array_equal(other[2], 1e6)
-
-
-@each_at_large
+@pytest.mark.parametrize(("estimator", "budget"), AT_LARGE, ids=name)
 def test_dense_and_counted_data_agree(estimator: Estimator, budget: Budget) -> None:
     atoms, counts = np.array([-1.5, 0.25, 0.5, 2.0]), np.array([3, 9, 8, 5])
-    counts = counts * -(-smallest(estimator) // counts.sum())
+    counts = counts * (12 if isinstance(estimator, KSU20Mean) else 1)
     rows = np.tile(np.repeat(atoms, counts), (800, 1))
     # Records have an index in dense data, which counted data leave to chance.
     shuffled = np.random.default_rng(7).permuted(rows, axis=1)
     dense = run(estimator, shuffled, budget, seed=8).value
     ledger = Ledger(budget, np.random.default_rng(9))
-    counted = estimator.run(CountedSample(atoms, np.tile(counts, (800, 1))), ledger).value
-    assert same_law(dense, counted)
+    counted = estimator.run(CountedSample(atoms, np.tile(counts, (800, 1))), ledger)
+    assert same_law(dense, counted.value)
+    assert ledger.spent == pytest.approx(budget.amounts, rel=1e-9, abs=0)
+    for far in (1e12, 1e300):
+        sample = CountedSample([0.25, far], np.full((6, 2), counts.sum()))
+        value = estimator.run(sample, Ledger(budget, np.random.default_rng(0))).value
+        assert not np.isinf(value).any()
 
 
-@each_at_large
-def test_integers_are_numbers(estimator: Estimator, budget: Budget) -> None:
-    whole = np.random.default_rng(10).integers(-3, 4, (3, max(9, smallest(estimator))))
-    before = whole.copy()
-    ledgers = (Ledger(budget, np.random.default_rng(11)) for _ in range(2))
-    found = estimator.run(DenseSample(whole), next(ledgers)).value
-    floats = estimator.run(DenseSample(whole.astype(float)), next(ledgers)).value
-    np.testing.assert_array_equal(found, floats)
-    np.testing.assert_array_equal(whole, before)
-
-
-def parts(found: Estimate) -> list[Floats]:
-    """All arrays of an estimate."""
-    optional = [*(found.interval or ()), *(() if found.scale is None else (found.scale,))]
-    return [found.value, found.before_noise, *optional]
-
-
-def is_sound(estimator: Estimator, sample: Sample, budget: Budget) -> bool:
-    """Whether there is a number per trial, or a failure where that may happen."""
-    found = estimator.run(sample, Ledger(budget, np.random.default_rng(0)))
-    shapes = all(part.shape == (sample.trials,) for part in parts(found))
-    numbers = np.isfinite(parts(found)).all(axis=0)
-    failed = np.isnan(found.value) & may_fail(estimator, budget)
-    endless = np.isinf(parts(found)).any()
-    return bool(shapes and np.all(numbers | failed) and not endless)
+@pytest.mark.parametrize("estimator", [ClippedMean(lower=-2.0, upper=3.0), MedianOfMeans(groups=3)])
+def test_vectors_coordinate_by_coordinate(estimator: Estimator) -> None:
+    budget = PURE if estimator.supports(PURE) else NONE
+    values = np.random.default_rng(5).normal(size=(4, 9, 3))
+    found = run(estimator, values, budget).before_noise
+    for j in range(3):
+        alone = run(estimator, values[..., j], budget).before_noise
+        np.testing.assert_allclose(found[:, j], alone, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize(
-    ("estimator", "budget"),
-    pairs(ONE_STEP + WITHOUT_PRIVACY, BUDGETS) + pairs(IN_STEPS, BUDGETS[:3]),
+    "budget",
+    [PureDP(0.5), ZCDP(0.1), ApproxDP(0.5, 1e-5), ApproxDP(0.5, 1e-5, "laplace")],
     ids=name,
 )
-def test_adversarial_data(estimator: Estimator, budget: Budget) -> None:
-    fewest = smallest(estimator)
-    sizes = {fewest, fewest + 1} | {n for n in (2, 3, 50) if n > fewest}
-    for n, far in itertools.product(sizes, [0.0, 1e12, 1e150, -1e300, 1e300]):
-        one, both = np.full((6, n), 0.25), np.full((6, n), -far)
-        one[:, 0], both[:, 1:] = far, far
-        before = one.copy()
-        for values in (one, both, np.full((6, n), far)):
-            assert is_sound(estimator, DenseSample(values), budget), (n, far)
-        np.testing.assert_array_equal(one, before)
-        for atoms in ([far], [far - 1.0, far + 1.0]) if abs(far) < 1e13 else ([0.25, abs(far)],):
-            counts = np.full((6, len(atoms)), n)
-            assert is_sound(estimator, CountedSample(atoms, counts), budget), (n, far)
-
-
-@each_direct
-def test_vectors(estimator: Estimator, budget: Budget) -> None:
-    values = np.random.default_rng(5).normal(size=(4, 9, 3))
-    if not estimator.multivariate:
-        takes_scalars_only(estimator, budget)
-        return
-    found = run(estimator, values, budget)
-    assert found.value.shape == found.before_noise.shape == (4, 3)
-    if isinstance(estimator, BoundedMean):
-        return  # a ball is no box
-    for j in range(3):
-        alone = run(estimator, values[..., j], budget).before_noise
-        np.testing.assert_allclose(found.before_noise[:, j], alone, rtol=1e-12, atol=1e-14)
-
-
-@each_at_large
-def test_steps_with_vectors(estimator: Estimator, budget: Budget) -> None:
-    if not estimator.multivariate or isinstance(getattr(estimator, "base", None), Median):
-        takes_scalars_only(estimator, budget)
-        return
-    values = np.random.default_rng(5).normal(size=(4, max(12, smallest(estimator)), 3))
-    found = run(estimator, values, budget)
-    assert found.value.shape == found.before_noise.shape == (4, 3)
-
-
-@pytest.mark.parametrize("estimator", OF_VECTORS, ids=name)
-def test_numbers_are_refused_by_estimators_of_vectors(estimator: Estimator) -> None:
-    budget = next(b for b in BUDGETS if estimator.supports(b))
-    with pytest.raises(ValueError, match="vectors"):
-        run(estimator, np.zeros((2, 300)), budget)
-
-
-def takes_scalars_only(estimator: Estimator, budget: Budget) -> None:
-    with pytest.raises(ValueError, match="takes scalar records, got vectors of 3"):
-        run(estimator, np.zeros((2, 300, 3)), budget)
-
-
-@pytest.mark.parametrize("budget", BUDGETS[:-1], ids=name)
-@pytest.mark.parametrize("d", [1, 5])
-def test_the_noise_of_clipped_vectors(budget: Budget, d: int) -> None:
-    n, trials, width = 3, 6000, 5.0
-    found = run(ClippedMean(lower=-2.0, upper=3.0), np.zeros((trials, n, d)), budget).value
-    assert found.shape == (trials, d)
-    law: Any
-    if isinstance(budget, PureDP) or "laplace" in budget.label:
-        law = stats.laplace(scale=d * width / (n * 0.5))
-    else:  # the noise quantile at sensitivity 1, tested with the budgets, gives the sd
-        sd = budget.noise_quantile(2 * float(stats.norm.sf(1)))
-        law = stats.norm(scale=sd * math.sqrt(d) * width / n)
-    # Kolmogorov-Smirnov test with false-alarm probability 1e-6.
-    assert stats.kstest(found.ravel(), law.cdf).pvalue > FALSE_ALARM
+def test_the_noise_of_clipped_vectors(budget: Budget) -> None:
+    n, d, width = 3, 5, 5.0
+    found = run(ClippedMean(lower=-2.0, upper=3.0), np.zeros((3000, n, d)), budget).value
+    assert_follows(found, noise_law(budget, d * width / n, math.sqrt(d) * width / n))
 
 
 class Spy(Ledger):
@@ -490,8 +245,8 @@ def sensitivity_is_right(estimator: Estimator, budget: Budget, n: int) -> bool:
     return all(largest == pytest.approx(s, rel=1e-12, abs=0) for s in spy.stated if s is not None)
 
 
-@each_one_step
-@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("estimator", ONE_STEP, ids=name)
+@pytest.mark.parametrize(("budget", "n"), [(PureDP(0.5), 1), (ZCDP(0.1), 3)], ids=["1", "3"])
 def test_sensitivities_by_brute_force(estimator: Estimator, budget: Budget, n: int) -> None:
     assert sensitivity_is_right(estimator, budget, n)
 
@@ -526,7 +281,7 @@ LAW = TwoPoint(p=0.02, k=2, location=0.5)
 def laplace_errors(make: type[Ledger]) -> Floats:
     estimator, n = ClippedMean(lower=-1.0, upper=4.0), 300
     rng = np.random.default_rng(6)
-    sample = LAW.sample(rng, 50_000, n)
+    sample = LAW.sample(rng, 20_000, n)
     return estimator.run(sample, make(PureDP(0.5), rng)).value - LAW.mean
 
 
@@ -564,9 +319,8 @@ BIASED: list[tuple[Any, Any]] = [
 
 
 @pytest.mark.parametrize(("law", "oracle"), BIASED)
-@pytest.mark.parametrize("policy", ["minimax", "rate"])
-def test_clipping_bias_against_quadrature(law: Any, oracle: Any, policy: Any) -> None:
-    estimator = HeavyTailedMean(k=2, policy=policy, radius=0.8)
+def test_clipping_bias_against_quadrature(law: Any, oracle: Any) -> None:
+    estimator = HeavyTailedMean(k=2, radius=0.8)
     n, budget = 200, PureDP(0.3)
     bound = 0.8 + estimator.clipping_threshold(n, budget)
 
@@ -584,8 +338,7 @@ def test_clipping_bias_against_quadrature(law: Any, oracle: Any, policy: Any) ->
 
 
 @each_notion
-@pytest.mark.parametrize("k", [2, 2.5, 4, 6])
-@pytest.mark.parametrize("n", [1000, 10**12])
+@pytest.mark.parametrize(("k", "n"), [(2, 10**12), (2.5, 1000), (6, 1000)])
 def test_the_minimax_threshold_is_the_minimiser(budget: Budget, k: float, n: int) -> None:
     found = HeavyTailedMean(k=k, beta=0.05).clipping_threshold(n, budget)
     noise = budget.noise_quantile(0.05)
@@ -617,8 +370,7 @@ def test_thresholds_of_the_other_policies() -> None:
     assert local.clipping_threshold(n, pure) == pytest.approx((n * eps**2) ** 0.25)
 
 
-@pytest.mark.parametrize("k", [2, 2.5, 3, 6])
-@pytest.mark.parametrize("threshold", [0.9, 1.0, 5.0, 1e4])
+@pytest.mark.parametrize(("k", "threshold"), [(2, 0.9), (3, 5.0), (6, 1e4)])
 def test_the_worst_bias_is_attained_and_never_exceeded(threshold: float, k: float) -> None:
     worst = worst_clipping_bias(threshold, k)
 
@@ -632,8 +384,7 @@ def test_the_worst_bias_is_attained_and_never_exceeded(threshold: float, k: floa
     assert max(bias(at * f) for f in np.geomspace(0.1, 10, 2001)) <= worst * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("k", [2, 3, 6])
-@pytest.mark.parametrize("threshold", [0.2, 1.0, 5.0, 100.0])
+@pytest.mark.parametrize(("k", "threshold"), [(2, 0.2), (3, 5.0), (6, 100.0)])
 def test_no_two_point_law_has_a_larger_bias(threshold: float, k: float) -> None:
     worst = worst_clipping_bias(threshold, k)
     for p in np.geomspace(1e-12, 0.999, 400):

@@ -2,52 +2,37 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from typing import Any
+from functools import cache
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
-from scipy import stats
+from support import name, noise_law, run, same_law
 
-from dpbench.estimators import Estimate, Estimator, KarwaVadhanMean, LearnedGaussian, karwa_vadhan
+from dpbench.estimators import KarwaVadhanMean, LearnedGaussian
 from dpbench.estimators.karwa_vadhan import PowersOfTwo
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
-from dpbench.samples import Bins, CountedSample, DenseSample, Sample
+from dpbench.samples import CountedSample, DenseSample
 
-Floats = NDArray[np.float64]
-FALSE_ALARM = 1e-6
 # At which a few records are found sometimes, and sometimes not.
 each_budget = pytest.mark.parametrize(
     "budget",
     [PureDP(1.5), ZCDP(0.15), ApproxDP(1.0, 0.4, "classical"), ApproxDP(2.0, 0.05, "laplace")],
-    ids=lambda b: b.label,
+    ids=name,
 )
 
 
-def run(estimator: Estimator, sample: Sample, budget: Budget, seed: int = 0) -> Estimate:
-    return estimator.run(sample, Ledger(budget, np.random.default_rng(seed)))
-
-
-def same_law(one: Floats, two: Floats) -> bool:
-    """Two-sample Kolmogorov-Smirnov test with false-alarm probability 1e-6."""
-    both = np.nan_to_num(np.concatenate([one, two]), nan=1e9)  # stands for a failure
-    return bool(
-        stats.ks_2samp(both[: len(one)], both[len(one) :], method="asymp").pvalue > FALSE_ALARM
-    )
+@cache
+def unit_scale(budget: Budget, share: float) -> tuple[str, float]:
+    law = noise_law(budget.fraction(share), 1.0, 1.0)
+    return law.dist.name, float(law.kwds["scale"])
 
 
 def noise(rng: np.random.Generator, budget: Budget, share: float, sensitivity: float) -> float:
-    """One number's noise at a share of the budget, from section 1 of algorithms.md."""
-    if isinstance(budget, ZCDP):
-        return float(rng.normal(0, sensitivity / math.sqrt(2 * budget.rho * share)))
-    assert isinstance(budget, PureDP | ApproxDP)
-    epsilon = budget.epsilon * share
-    if isinstance(budget, ApproxDP) and budget.noise_by == "classical":
-        factor = math.sqrt(2 * math.log(1.25 / (budget.delta * share)))
-        return float(rng.normal(0, sensitivity * factor / epsilon))
-    return float(rng.laplace(0, sensitivity / epsilon))
+    """One number's noise at a share of the budget."""
+    kind, scale = unit_scale(budget, share)
+    draw = rng.normal if kind == "norm" else rng.laplace
+    return float(draw(0.0, scale * sensitivity))
 
 
 def fullest(
@@ -101,9 +86,9 @@ ROW = np.array([-40.0, 2.1, 2.9, 3.0, 3.2, 3.3, 3.5, 60.0, 3.1, -1.0, 2.4])
 @each_budget
 def test_the_mean_against_a_loop(budget: Budget) -> None:
     rng = np.random.default_rng(1)
-    naive = [naive_mean(rng, ROW.tolist(), 9.0, 0.5, 0.2, budget, (0.5, 0.5)) for _ in range(4000)]
+    naive = [naive_mean(rng, ROW.tolist(), 9.0, 0.5, 0.2, budget, (0.5, 0.5)) for _ in range(2000)]
     estimator = KarwaVadhanMean(radius=9.0, sigma=0.5, beta=0.2)
-    found = run(estimator, DenseSample(np.tile(ROW, (20_000, 1))), budget).value
+    found = run(estimator, DenseSample(np.tile(ROW, (10_000, 1))), budget).value
     assert same_law(np.array(naive), found)
     near = np.mean(np.abs(found - 3.0) < 3.0)
     assert 0.05 < near < 0.95  # neither certain nor hopeless
@@ -117,7 +102,7 @@ def test_the_scale_and_the_mean_that_rests_on_it_against_a_loop(budget: Budget) 
     bins = math.ceil(2 * math.log2(high)) + 1 - start
     rng = np.random.default_rng(2)
     scales, means = [], []
-    for _ in range(4000):
+    for _ in range(2000):
         y = [(a - b) ** 2 / 2 for a, b in zip(row[0:-1:2], row[1::2], strict=True)]
         counts = [0] * bins
         for square in y:
@@ -135,7 +120,7 @@ def test_the_scale_and_the_mean_that_rests_on_it_against_a_loop(budget: Budget) 
         scales.append(math.sqrt(min(max(variance, unit / 4), 8 * unit)))
         means.append(naive_mean(rng, row, 10.0, scales[-1], beta, budget, (0.25, 0.25)))
     estimator = LearnedGaussian(radius=10.0, sigma_low=low, sigma_high=high, beta=beta)
-    found = run(estimator, DenseSample(np.tile(row, (20_000, 1))), budget)
+    found = run(estimator, DenseSample(np.tile(row, (10_000, 1))), budget)
     assert found.scale is not None
     assert same_law(np.array(scales), found.scale)
     assert same_law(np.array(means), found.value)
@@ -173,51 +158,6 @@ def test_a_known_sigma_is_the_scale(budget: Budget) -> None:
     np.testing.assert_array_equal(known.scale, 2.0)
 
 
-def largest_moves(
-    estimator: Estimator, points: list[float], n: int, bins: list[float], patch: pytest.MonkeyPatch
-) -> list[tuple[float, float]]:
-    """How far a replaced record moves each step's mean, and what is stated, histograms frozen."""
-    grid = np.array(list(itertools.product(points, repeat=n)))
-    one, two = np.nonzero((grid[:, None] != grid[None]).sum(axis=2) == 1)
-    found: list[tuple[float, float]] = []
-    chosen = iter(bins)
-
-    def freeze(sample: Sample, bins: Bins, ledger: Ledger) -> Floats:
-        ledger.pay()
-        return np.full(sample.trials, next(chosen))
-
-    def add_noise(self: Ledger, values: Floats, sensitivity: Any, **_: Any) -> Floats:
-        self.pay()
-        found.append((float(np.abs(values[one] - values[two]).max()), float(np.max(sensitivity))))
-        return np.full(len(values), 2.0)
-
-    patch.setattr(karwa_vadhan, "fullest_bin", freeze)
-    patch.setattr(Ledger, "add_noise", add_noise)
-    run(estimator, DenseSample(grid), PureDP(1.0))
-    return found
-
-
-def test_sensitivities_by_brute_force(monkeypatch: pytest.MonkeyPatch) -> None:
-    points = [-1e150, 0.0, 0.3, 1e150]
-    ((moved, stated),) = largest_moves(
-        KarwaVadhanMean(radius=5.0, beta=0.2), points, 3, [-1.0], monkeypatch
-    )
-    t = math.sqrt(2 * math.log(2 * 3 / 0.2))
-    assert moved == pytest.approx(6 * t / 3, rel=1e-12)
-    assert stated == pytest.approx(6 * t / 3, rel=1e-12)
-
-
-def test_sensitivities_of_the_variance_by_brute_force(monkeypatch: pytest.MonkeyPatch) -> None:
-    points = [-1e150, 0.0, 0.3, 1e150]
-    variance, mean = largest_moves(
-        LearnedGaussian(radius=5.0, beta=0.2), points, 5, [3.0, -1.0], monkeypatch
-    )
-    wide = 2**5 * 2 * math.log(2 * 2 / 0.2)  # two pairs of five records
-    assert variance == pytest.approx((wide / 2, wide / 2), rel=1e-12)
-    t = math.sqrt(2.0) * math.sqrt(2 * math.log(2 * 5 / 0.2))  # the variance released is 2
-    assert mean == pytest.approx((6 * t / 5, 6 * t / 5), rel=1e-12)
-
-
 def test_edges_of_powers_of_two() -> None:
     bins = PowersOfTwo(1.0, -1000.0, 1000.0)
     j = np.arange(-1000, 1000)
@@ -233,29 +173,7 @@ def test_edges_of_powers_of_two() -> None:
     assert bins.count == 2000
 
 
-@pytest.mark.parametrize("mean", [0.37, -8.0, 8.0])
-def test_errors_on_gaussian_data(mean: float) -> None:
-    trials, n, epsilon, sigma = 3000, 1500, 1.0, 2.0
-    sample = DenseSample(np.random.default_rng(4).normal(mean, sigma, (trials, n)))
-    found = run(KarwaVadhanMean(radius=8.0, sigma=sigma), sample, PureDP(epsilon)).value
-    b = 6 * sigma * math.sqrt(2 * math.log(20 * n)) / n / (epsilon / 2)
-    s = sigma / math.sqrt(n)
-
-    def cdf(x: Any) -> Any:
-        """A normal error of sampling plus a Laplace one."""
-
-        def tail(y: Any) -> Any:
-            return np.exp(s**2 / (2 * b**2) + y / b) * stats.norm.cdf(-y / s - s / b) / 2
-
-        return stats.norm.cdf(x / s) + tail(x) - tail(-x)
-
-    # Kolmogorov-Smirnov test with false-alarm probability 1e-6. Half of the records or more are
-    # in one bin, 300 more than in any that is not beside it: 75 scales of the noise.
-    assert stats.kstest(found - mean, cdf).pvalue > FALSE_ALARM
-
-
-@pytest.mark.parametrize("radius", [1e12, 1e300, None])
-@pytest.mark.parametrize("where", [-1e12, 0.0, 12345.6])
+@pytest.mark.parametrize(("radius", "where"), [(1e12, -1e12), (1e300, 12345.6), (None, 12345.6)])
 def test_far_data_are_found(radius: float | None, where: float) -> None:
     budgets: list[Budget] = [ApproxDP(1.0, 1e-6)]
     budgets += [PureDP(1.0), ZCDP(0.1)] if radius is not None else []
@@ -275,14 +193,6 @@ def test_far_data_are_found(radius: float | None, where: float) -> None:
                 np.testing.assert_allclose(found.scale, math.sqrt(2 / 3), rtol=0.02)
 
 
-def test_no_bound_is_for_approximate_dp_only() -> None:
-    for estimator in (KarwaVadhanMean(radius=None), LearnedGaussian(radius=None)):
-        assert estimator.honoured == (ApproxDP,)
-        for budget in (PureDP(1.0), ZCDP(1.0)):
-            with pytest.raises(ValueError, match="it supports: approx"):
-                run(estimator, DenseSample([[1.0, 2.0]]), budget)
-
-
 def test_nothing_released_is_a_failure() -> None:
     sample = DenseSample(np.arange(0.0, 1e6, 1e4)[None])  # a bin for each record
     budget = ApproxDP(1.0, 1e-12)
@@ -292,17 +202,6 @@ def test_nothing_released_is_a_failure() -> None:
         assert np.isnan(found.value)
         assert np.isnan(found.before_noise)
         assert ledger.spent == budget.amounts  # a failure costs what a release does
-
-
-@pytest.mark.parametrize("budget", [PureDP(1.0), ZCDP(0.1), ApproxDP(1.0, 1e-5)])
-def test_equal_records_and_a_huge_bound(budget: Budget) -> None:
-    """The scale falls to its smallest, which the bins must bear, or be refused beforehand."""
-    try:
-        estimator = LearnedGaussian(radius=1e300)
-    except ValueError:
-        return
-    found = run(estimator, DenseSample(np.full((3, 2000), 0.25)), budget)
-    assert np.all(np.isfinite(found.value))  # among 1e450 bins, if not near 0.25
 
 
 @pytest.mark.parametrize("bounds", [(2.0, 1.0), (0.0, 1.0), (1.0, math.inf)])

@@ -7,28 +7,22 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy import stats
+from support import FALSE_ALARM, Floats, assert_follows, name, run, same_law
 
 from dpbench.distributions import TwoPoint
-from dpbench.estimators import Estimate, Estimator, KSU20Mean, KSU20Range, ksu20
+from dpbench.estimators import Estimate, KSU20Mean, KSU20Range, ksu20
 from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.estimators.ksu20 import accuracy_for, samples_for
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.histogram import fullest_bin
-from dpbench.samples import Bins, CountedSample, DenseSample, Sample
+from dpbench.samples import Bins, DenseSample, Sample
 
-Floats = NDArray[np.float64]
 Constants = Literal["paper", "practical"]
-FALSE_ALARM = 1e-6
 THREE: list[Budget] = [PureDP(1.0), ZCDP(0.5), ApproxDP(1.0, 1e-6)]
-each_notion = pytest.mark.parametrize("budget", THREE, ids=lambda b: b.label)
+each_notion = pytest.mark.parametrize("budget", THREE, ids=name)
 # r in units of alpha^(-1/(k-1)); Algorithm 1 and section 2 of algorithms.md.
 HALF_BIN: dict[Constants, float] = {"paper": 10.0, "practical": 2.0}
-
-
-def run(estimator: Estimator, sample: Sample, budget: Budget, seed: int = 0) -> Estimate:
-    return estimator.run(sample, Ledger(budget, np.random.default_rng(seed)))
 
 
 class Steps:
@@ -63,9 +57,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
     return found
 
 
-@pytest.mark.parametrize("k", [2, 3, 4.5])
-@pytest.mark.parametrize("alpha", [0.06, 1e-3])
-@pytest.mark.parametrize("radius", [0.0, 7.0, 1e9])
+@pytest.mark.parametrize(("k", "alpha", "radius"), [(2, 0.06, 0.0), (4.5, 1e-3, 1e9)])
 @pytest.mark.parametrize("constants", ["paper", "practical"])
 def test_bins_and_range(
     steps: Steps, k: float, alpha: float, radius: float, constants: Constants
@@ -101,17 +93,13 @@ def test_the_range_against_a_loop(budget: Budget, constants: Constants) -> None:
         noisy[:, counts == 0] = -np.inf
         noisy[noisy <= 1 + 2 * math.log(1 / 0.2)] = -np.inf
     middles = -radius - 2 * r + 2 * r * noisy.argmax(axis=1) + r
-    middles[np.isinf(noisy).all(axis=1)] = 1e9  # a failure
+    middles[np.isinf(noisy).all(axis=1)] = np.nan
     estimator = KSU20Range(k=2, alpha=1.0, radius=radius, constants=constants)
-    found = np.nan_to_num(
-        run(estimator, DenseSample(np.tile(row, (20_000, 1))), budget).value, nan=1e9
-    )
-    both = np.round(np.concatenate([middles, found]), 9)
-    # Two-sample Kolmogorov-Smirnov test with false-alarm probability 1e-6.
-    assert stats.ks_2samp(both[:trials], both[trials:], method="asymp").pvalue > FALSE_ALARM
+    found = run(estimator, DenseSample(np.tile(row, (20_000, 1))), budget).value
+    assert same_law(middles, found)
 
 
-@pytest.mark.parametrize("beta", [0.99, 0.5, 0.1, 1e-3])
+@pytest.mark.parametrize("beta", [0.99, 1e-3])
 def test_the_number_of_groups(beta: float) -> None:
     options: dict[str, Any] = {"k": 2, "radius": 1.0, "beta": beta}
     assert KSU20Mean(constants="practical", **options).groups == 1
@@ -195,8 +183,7 @@ def test_the_noise_of_the_groups(steps: Steps, constants: Constants, budget: Bud
             assert half_width == pytest.approx(30 / 0.05, rel=1e-12)
         noise = (mean.value - mean.before_noise) / (2 * half_width / sample.n)  # 6r/|W_i|
         law: Any = stats.norm(scale=1.0) if isinstance(budget, ZCDP) else stats.laplace(scale=1.0)
-        # Kolmogorov-Smirnov test with false-alarm probability 1e-6.
-        assert stats.kstest(noise, law.cdf).pvalue > FALSE_ALARM
+        assert_follows(noise, law)
 
 
 def test_a_replaced_record_changes_one_group(steps: Steps) -> None:
@@ -205,7 +192,7 @@ def test_a_replaced_record_changes_one_group(steps: Steps) -> None:
     values = rng.standard_t(3, (1, n))
     run(estimator, DenseSample(values), PureDP(1.0))
     before = steps.rows(steps.histograms), steps.rows(steps.means)
-    for index in rng.integers(n, size=20):
+    for index in rng.integers(n, size=8):
         other = values.copy()
         other[0, index] = 1e300
         steps.histograms.clear()
@@ -228,7 +215,7 @@ def test_a_replaced_record_changes_one_group(steps: Steps) -> None:
                 assert moved.max() == pytest.approx(limit, rel=1e-12)
 
 
-@pytest.mark.parametrize("missing", [0, 1, 69, 70, 71, 139])
+@pytest.mark.parametrize("missing", [0, 69, 70, 139])
 def test_a_group_that_releases_nothing_is_infinitely_wrong(
     monkeypatch: pytest.MonkeyPatch, missing: int
 ) -> None:
@@ -263,9 +250,7 @@ def range_needs(alpha: float, k: float, radius: float | None, budget: Budget, n:
     return 32 * math.log(10 * bins) / budget.epsilon
 
 
-@pytest.mark.parametrize("k", [2, 3.5])
-@pytest.mark.parametrize("alpha", [0.06, 1e-2, 1e-4])
-@pytest.mark.parametrize("radius", [0.0, 30.0, 1e6])
+@pytest.mark.parametrize(("k", "alpha", "radius"), [(2, 0.06, 0.0), (3.5, 1e-2, 1e6)])
 def test_samples_for_an_error(k: float, alpha: float, radius: float) -> None:
     """The formulas of section 2 of algorithms.md, with the notions' own tails in place."""
     eps, rho, delta, n = 0.3, 0.02, 1e-7, 1e7
@@ -298,7 +283,7 @@ def test_samples_for_an_error(k: float, alpha: float, radius: float) -> None:
 
 @each_notion
 @pytest.mark.parametrize("constants", ["paper", "practical"])
-@pytest.mark.parametrize("radius", [0.0, 1e3, 1e300])
+@pytest.mark.parametrize("radius", [0.0, 1e300])
 def test_accuracy_inverts_samples(budget: Budget, constants: Constants, radius: float) -> None:
     largest = {"paper": 1 / 16, "practical": 1.0}[constants]
     for k in (2, 3.0, 10):
@@ -340,7 +325,7 @@ def enough(alpha: float, radius: float | None, budget: Budget) -> int:
 
 
 @each_notion
-@pytest.mark.parametrize("alpha", [0.0624, 0.01])
+@pytest.mark.parametrize("alpha", [0.01])
 def test_what_theorem_3_5_promises(budget: Budget, alpha: float) -> None:
     """An error below 1/16, the paper's constants, and `samples_for` records in every group."""
     options: dict[str, Any] = {"k": 2, "radius": 50.0, "beta": 0.5}
@@ -374,7 +359,7 @@ FACTORS = [None, 1.0, 0.3, 1 / 60]
 
 
 @each_notion
-@pytest.mark.parametrize("alpha", [0.06, 0.01, 1e-3])
+@pytest.mark.parametrize("alpha", [0.06, 0.01])
 def test_the_guarantee(budget: Budget, alpha: float) -> None:
     """P(|error| <= alpha) >= 1 - beta with 2 m groups of `samples_for` records."""
     beta, trials, radius = 0.1, 100, 50.0
@@ -388,71 +373,6 @@ def test_the_guarantee(budget: Budget, alpha: float) -> None:
         misses = int(np.sum(~(np.abs(found.value - law.mean) <= alpha)))
         # Binomial test with false-alarm probability 1e-6.
         assert stats.binom.sf(misses - 1, trials, beta) > FALSE_ALARM
-
-
-@each_notion
-@pytest.mark.parametrize("alpha", [0.06, 1e-3])
-def test_the_guarantee_of_one_group(steps: Steps, budget: Budget, alpha: float) -> None:
-    """What the median boosts: each group errs by more than alpha with probability < 0.3.
-
-    Range, sampling and noise fail with probability 0.1 each; the two latter are alpha/3 at
-    most. If the mean is r inside, clipping adds E(|X - mu| - r)_+ <= 1/(4r) = alpha/40.
-    """
-    radius, law = 50.0, TwoPoint(p=(alpha / 60) ** 2, k=2, location=20.0)
-    estimator = KSU20Mean(k=2, radius=radius, alpha=alpha, constants="paper", beta=0.9)
-    n = 2 * estimator.groups * enough(alpha, radius, budget)
-    run(estimator, law.sample(np.random.default_rng(7), 20, n), budget)
-    values = np.concatenate([mean.value for *_, mean in steps.means])
-    before = np.concatenate([mean.before_noise for *_, mean in steps.means])
-    misses = int(np.sum(~(np.abs(values - law.mean) <= alpha)))
-    # Binomial tests with false-alarm probability 1e-6.
-    assert stats.binom.sf(misses - 1, values.size, 0.3) > FALSE_ALARM
-    loud = int(np.sum(np.abs(values - before) > alpha / 3))
-    assert stats.binom.sf(loud - 1, values.size, 0.1) > FALSE_ALARM
-
-
-@pytest.mark.parametrize(
-    ("budget", "radius"),
-    [(budget, radius) for budget in THREE for radius in (20.0, 1e6)] + [(THREE[2], None)],
-)
-@pytest.mark.parametrize("alpha", [0.06, 0.005])
-def test_the_conditions_of_theorem_3_3(budget: Budget, alpha: float, radius: float | None) -> None:
-    """A width of 6r, at most alpha n records outside, and the mean r inside."""
-    r, trials = 10 / alpha, 300
-    estimator = KSU20Range(k=2, alpha=alpha, radius=radius)
-    # Those beyond r are Binomial(n, alpha^2/100): with 16/alpha records few exceed alpha n.
-    n = 16 / alpha
-    for _ in range(20):
-        n = max(16 / alpha, range_needs(alpha, 2, radius, budget, n))
-    n = math.ceil(n)
-    for factor, where in ((None, 19.0), (1.0, -19.9), (0.1, 0.0)):
-        law = TwoPoint(p=0.5 if factor is None else (factor * alpha) ** 2, k=2, location=where)
-        sample = law.sample(np.random.default_rng(8), trials, n)
-        found = run(estimator, sample, budget)
-        assert found.interval is not None
-        low, high = found.interval
-        right = np.isfinite(low)
-        np.testing.assert_allclose((high - low)[right], 6 * r, rtol=1e-6)
-        inside = sample.count(np.nan_to_num(low), np.nan_to_num(high))
-        right &= n - inside <= alpha * n
-        right &= (law.mean - low >= r) & (high - law.mean >= r)
-        # Binomial test with false-alarm probability 1e-6.
-        assert stats.binom.sf(int(np.sum(~right)) - 1, trials, 0.1) > FALSE_ALARM
-
-
-def test_no_bound_is_for_approximate_dp_only() -> None:
-    sample = CountedSample([1e12, 1e12 + 2.0], [[5 * 10**6, 5 * 10**6]])
-    for estimator in (KSU20Mean(k=2, radius=None), KSU20Range(k=2, alpha=0.05, radius=None)):
-        assert estimator.honoured == (ApproxDP,)
-        for budget in (PureDP(1.0), ZCDP(1.0)):
-            with pytest.raises(ValueError, match="it supports: approx"):
-                run(estimator, sample, budget)
-    mean, middle = (
-        e.run(sample, Ledger(THREE[2], np.random.default_rng(9)))
-        for e in (KSU20Mean(k=2, radius=None), KSU20Range(k=2, alpha=0.05, radius=None))
-    )
-    assert abs(mean.value[0] - 1e12 - 1) < 0.1
-    assert abs(middle.value[0] - 1e12) < 2 * 200
 
 
 @pytest.mark.parametrize("alpha", [0.0, 1.5, math.nan])

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import itertools
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import yaml
-from numpy.typing import NDArray
 from scipy import stats
+from support import FALSE_ALARM, Floats, assert_frequencies
 
-from dpbench.distributions.multivariate import MultivariateGaussian
 from dpbench.distributions.sparse import ProductTwoPoint, SignedTwoPoint
-from dpbench.estimators import Estimate, Estimator, ksu20, ksu20_cover, release
+from dpbench.estimators import Estimate, Estimator, ksu20, ksu20_cover
 from dpbench.estimators.ksu20_cover import Cover, KSU20CoverMean, Records, scores
-from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP
+from dpbench.privacy import Budget, Ledger, PureDP
 from dpbench.privacy.histogram import fullest_bin
 from dpbench.samples import Bins, DenseSample, Sample, SparseSample
 from dpbench.samples.base import part_sizes
 
-Floats = NDArray[np.float64]
-FALSE_ALARM = 1e-6
 EPS = PureDP(1.0)
 
 
@@ -73,8 +68,7 @@ def naive_scores(
     return np.array(found)
 
 
-@pytest.mark.parametrize("d", [1, 2, 3, 4])
-@pytest.mark.parametrize("box", [0.4, 1.0, 1.3])
+@pytest.mark.parametrize(("d", "box"), [(1, 1.3), (2, 0.4), (3, 1.0), (4, 1.3)])
 def test_the_grid(d: int, box: float) -> None:
     cover = Cover(d, box, 2.0)
     np.testing.assert_allclose(cover.offsets, points(cover), atol=1e-12)
@@ -90,7 +84,7 @@ def test_the_grid(d: int, box: float) -> None:
 
 @pytest.mark.parametrize(
     ("d", "box", "tie"),
-    [(1, 3, 2), (1, 3, 2.5), (2, 3, 2), (2, 2, 0.1), (3, 1, 1), (3, 1.2, 0.9), (4, 0.5, 0.7)],
+    [(1, 3, 2.5), (2, 3, 2), (2, 2, 0.1), (3, 1.2, 0.9), (4, 0.5, 0.7)],
 )
 def test_the_nearest_rival_of_every_direction(d: int, box: float, tie: float) -> None:
     cover = Cover(d, box, tie)
@@ -119,11 +113,12 @@ SETTINGS = [
     (Cover(3, 0.5, 0.5), 0.9, 1.1),
     (Cover(3, 0.5, 0.5), 0.9, 0.4),
 ]
-SHAPES = [(1, 1), (7, 1), (7, 3), (5, 5)]
+SHAPES = [(7, 1), (7, 3), (1, 1), (5, 5), (5, 1), (5, 3)]
 
 
-@pytest.mark.parametrize("setting", SETTINGS)
-@pytest.mark.parametrize(("n", "groups"), SHAPES)
+@pytest.mark.parametrize(
+    ("setting", "n", "groups"), [(s, *shape) for s, shape in zip(SETTINGS, SHAPES, strict=True)]
+)
 def test_the_score_by_its_definition(
     monkeypatch: pytest.MonkeyPatch, setting: tuple[Cover, float, float], n: int, groups: int
 ) -> None:
@@ -181,15 +176,11 @@ SQUARE = 0.1 + np.array([*itertools.product([-2.0, 0.0, 1.0], repeat=2), [1e6, -
     ("values", "n", "groups", "cover", "alpha", "xi"),
     [
         (LINE, 3, 1, Cover(1, 3.0, 2.0), 1.0, 3.0),
-        (LINE, 4, 1, Cover(1, 2.0, 0.9), 1.0, 1.5),
         (LINE, 3, 3, Cover(1, 3.0, 2.0), 1.0, 3.0),
         (LINE[1:-1], 5, 3, Cover(1, 2.0, 1.0), 2.0, 4.0),
-        (SQUARE, 2, 1, Cover(2, 2.0, 1.2), 1.0, 3.0),
         (SQUARE, 3, 1, Cover(2, 1.0, 0.6), 2.0, 4.0),
-        (SQUARE, 3, 3, Cover(2, 1.5, 0.6), 1.0, 2.0),
         (SQUARE[1:8], 4, 3, Cover(2, 1.0, 0.9), 1.0, 1.6),
         # Sums along diagonals tie in the reals, where rounding errors could differ.
-        (DIAGONAL, 4, 1, Cover(2, 2.0, 0.9), 0.2 * ROOT, 0.6 * ROOT),
         (DIAGONAL, 5, 1, Cover(2, 1.0, 0.9), 0.2 * ROOT, 0.6 * ROOT),
         (DIAGONAL, 5, 3, Cover(2, 1.0, 0.9), 0.2 * ROOT, 0.6 * ROOT),
     ],
@@ -199,28 +190,6 @@ def test_replacing_a_record_moves_every_score_by_at_most_one(
 ) -> None:
     """All datasets over a few values, where sums tie exactly, and all their neighbours."""
     assert neighbours(values, n, groups, cover, alpha, xi) == 1
-
-
-@pytest.mark.parametrize("d", [2, 3])
-@pytest.mark.parametrize("groups", [1, 3, 5])
-@pytest.mark.parametrize("n", [10, 29])
-def test_the_sensitivity_on_random_data(d: int, groups: int, n: int) -> None:
-    rng = np.random.default_rng(2)
-    cover, alpha = Cover(d, 1.2 if d == 2 else 0.8, 0.7), 0.4
-    largest = 0.0
-    for xi in (0.9, 6.0):
-        values = np.tile(rng.choice([0.2, 1.0, 30.0]) * rng.standard_t(3, (n, d)), (300, 1, 1))
-        values = np.round(values, 1)
-        base = scores(of(values[:1], groups), np.zeros((1, d)), cover, alpha, xi)
-        where = rng.integers(n, size=300)
-        spread = 10.0 ** rng.choice([-1, 0, 1, 6, 150], (300, 1))
-        values[np.arange(300), where] = spread * rng.standard_normal((300, d))
-        some = rng.integers(len(cover.places), size=100)
-        values[np.arange(100), where[:100]] = alpha * cover.offsets[some] + xi
-        found = scores(of(values, groups), np.zeros((300, d)), cover, alpha, xi)
-        assert np.abs(found - base).max() <= 1
-        largest = max(largest, float(np.abs(found - base).max()))
-    assert largest == 1
 
 
 def sparse_and_dense(d: int, n: int, held: list[int]) -> tuple[SparseSample, DenseSample]:
@@ -307,11 +276,10 @@ class Fixed:
         return None
 
 
-@pytest.mark.parametrize("epsilon", [0.6, 2.5])
-@pytest.mark.parametrize(("d", "groups"), [(1, 1), (2, 1), (2, 3)])
+@pytest.mark.parametrize(("epsilon", "d", "groups"), [(0.6, 1, 1), (2.5, 2, 3)])
 def test_the_choice(monkeypatch: pytest.MonkeyPatch, epsilon: float, d: int, groups: int) -> None:
-    """Probabilities proportional to exp(epsilon score/2), by a chi-square test at 1e-6."""
-    trials, alpha, rng = 30_000, 1.0, np.random.default_rng(7)
+    """Probabilities proportional to exp(epsilon score/2)."""
+    trials, alpha, rng = 10_000, 1.0, np.random.default_rng(7)
     centre = rng.uniform(-0.2, 0.2, d)
     monkeypatch.setattr(KSU20CoverMean, "coarse", lambda *_: Fixed(centre))
     values = 0.4 * rng.standard_normal((16, d))
@@ -330,16 +298,13 @@ def test_the_choice(monkeypatch: pytest.MonkeyPatch, epsilon: float, d: int, gro
     hit = np.linalg.norm(found.value[:, None] - grid, axis=2).argmin(axis=1)
     np.testing.assert_allclose(found.value, grid[hit], atol=1e-12)
     counts = np.bincount(hit, minlength=len(grid))
-    expected = trials * weight / weight.sum()
-    assert expected.min() > 5
-    assert stats.chisquare(counts, expected).pvalue > FALSE_ALARM
+    assert_frequencies(counts, weight / weight.sum())
     # For the books: the first of the highest score.
     np.testing.assert_allclose(found.before_noise, np.tile(grid[score.argmax()], (trials, 1)))
     assert ledger.spent == pytest.approx((epsilon,), rel=1e-12)
 
 
-@pytest.mark.parametrize("n", [60, 61])
-@pytest.mark.parametrize("d", [1, 2, 3])
+@pytest.mark.parametrize(("n", "d"), [(60, 1), (61, 2), (60, 3)])
 def test_the_steps_and_what_they_pay(monkeypatch: pytest.MonkeyPatch, d: int, n: int) -> None:
     seen: dict[str, Any] = {}
     score = ksu20_cover.scores
@@ -385,58 +350,26 @@ def test_the_steps_and_what_they_pay(monkeypatch: pytest.MonkeyPatch, d: int, n:
     assert np.abs(found.value - centre).max() <= alpha * cover.offsets.max() * (1 + 1e-12)
 
 
-def test_a_large_budget_takes_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Floats] = []
-    score = ksu20_cover.scores
-
-    def spy(*args: Any) -> Floats:
-        seen.append(score(*args))
-        return seen[-1]
-
-    monkeypatch.setattr(ksu20_cover, "scores", spy)
-    sample = MultivariateGaussian(d=2, norm=3.0).sample(np.random.default_rng(10), 50, 2000)
-    estimator = KSU20CoverMean(k=2, radius=10.0, alpha=0.2)
-    found = run(estimator, sample, PureDP(1e6))
-    first = seen[0].argmax(axis=1)
-    offsets = estimator.cover(2).offsets
-    step = found.value - found.before_noise + 0.2 * offsets[first]
-    chosen = np.abs(step[:, None] - 0.2 * offsets).sum(axis=2).argmin(axis=1)
-    np.testing.assert_array_equal(seen[0][np.arange(50), chosen], seen[0].max(axis=1))
-
-
-@pytest.mark.parametrize("d", [1, 2, 3, 4])
+@pytest.mark.parametrize("d", [1, 3])
 def test_as_printed_all_points_tie(monkeypatch: pytest.MonkeyPatch, d: int) -> None:
-    """Then the choice is uniform on the grid: a chi-square test at 1e-6."""
+    """Then the choice is uniform on the grid."""
     monkeypatch.setattr(KSU20CoverMean, "coarse", lambda *_: Fixed(np.zeros(d)))
     estimator = KSU20CoverMean(k=2, radius=1.0, alpha=0.05, constants="paper", groups=3)
     cover = estimator.cover(d)
     assert (cover.box, cover.tie) == (1.0, 20.0)
     assert estimator.half_clip(0.05, d) == pytest.approx(60 / 0.05, rel=1e-12)
     assert len(cover.rivals) == 0
-    trials = 20 * len(cover.places)
+    trials = 40 * len(cover.places)
     values = np.broadcast_to(np.random.default_rng(11).standard_cauchy((12, d)), (trials, 12, d))
     found = run(estimator, DenseSample(values), PureDP(5.0), seed=12)
     assert np.all(found.before_noise == 0.05 * cover.offsets[0])
     step = np.rint((found.value - found.before_noise) * math.sqrt(d) / 0.05)
     index = np.ravel_multi_index(tuple(step.T.astype(int)), (cover.per_axis,) * d)
-    counts = np.bincount(index, minlength=len(cover.places))
-    assert stats.chisquare(counts).pvalue > FALSE_ALARM
+    size = len(cover.places)
+    assert_frequencies(np.bincount(index, minlength=size), np.full(size, 1 / size))
 
 
-def test_as_printed_all_points_tie_up_to_a_hundred_dimensions(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(ksu20_cover, "MOST_POINTS", 1e300)
-    diagonals = [
-        2 * KSU20CoverMean(k=2, radius=1, constants="paper").cover(d).half_diagonal
-        for d in range(1, 102)
-    ]
-    assert max(diagonals[:100]) == 20
-    assert diagonals[100] > 20
-
-
-@pytest.mark.parametrize("d", [1, 2, 3, 4])
-@pytest.mark.parametrize("beta", [0.1, 0.5])
+@pytest.mark.parametrize(("d", "beta"), [(1, 0.1), (4, 0.5)])
 def test_the_groups_of_a_match(d: int, beta: float) -> None:
     paper = KSU20CoverMean(k=2, radius=1.0, constants="paper", beta=beta).match_groups(d)
     least = 400 * d * math.log(8 * math.sqrt(d) / beta)
@@ -464,9 +397,7 @@ def test_the_promise_of_the_paper() -> None:
     assert stats.binom.sf(misses - 1, trials, 0.1) > FALSE_ALARM
 
 
-@pytest.mark.parametrize("k", [2.0, 3.5])
-@pytest.mark.parametrize("d", [1, 2, 3])
-@pytest.mark.parametrize("alpha", [0.8, 0.01])
+@pytest.mark.parametrize(("k", "d", "alpha"), [(2.0, 1, 0.8), (3.5, 2, 0.01), (2.0, 3, 0.01)])
 def test_the_records_that_an_error_asks_for(k: float, d: int, alpha: float) -> None:
     """The formulas of the class, each third of beta at its place."""
     eps, beta, radius = 0.3, 0.2, 30.0
@@ -514,7 +445,7 @@ def test_accuracy_inverts_the_terms(constants: ksu20.Constants, d: int) -> None:
         run(KSU20CoverMean(k=2, radius=1.0, tie=1.0), DenseSample(np.zeros((1, 9, d))))
 
 
-ASKED = [*itertools.product([1, 2], [0.3, 0.02], [2, 4], [0.1, 1.0]), (3, 0.5, 2, 1.0)]
+ASKED = [(1, 0.3, 4, 0.1), (1, 0.02, 2, 1.0), (2, 0.3, 2, 1.0), (2, 0.02, 4, 0.1)]
 
 
 @pytest.mark.parametrize(("d", "alpha", "k", "epsilon"), ASKED)
@@ -534,7 +465,7 @@ def test_enough_records(
 
     monkeypatch.setattr(ksu20_cover, "scores", spy)
     estimator = KSU20CoverMean(k=k, radius=10.0)
-    budget, trials = PureDP(epsilon), 100 if d < 3 else 10
+    budget, trials = PureDP(epsilon), 100
     n = math.ceil(estimator.terms(alpha, 1.0, d, budget).sum())
     assert estimator.accuracy(n, d, budget) == pytest.approx(alpha, rel=1e-3)
     rare = alpha ** (k / (k - 1))
@@ -546,18 +477,6 @@ def test_enough_records(
         for misses in (outside, wrong):
             assert stats.binom.sf(int(misses.sum()) - 1, trials, 0.1) > FALSE_ALARM
     assert centres
-
-
-@pytest.mark.parametrize("d", [1, 2])
-def test_a_gaussian_far_out(d: int) -> None:
-    """The error is within alpha with probability 0.9: binomial test at 1e-6."""
-    estimator, law = KSU20CoverMean(k=2, radius=100.0), MultivariateGaussian(d=d, norm=95.0)
-    n, trials = 12_000, 40
-    alpha = estimator.accuracy(n, d, EPS)
-    assert alpha < 0.5
-    found = run(estimator, law.sample(np.random.default_rng(16), trials, n), seed=17)
-    misses = int(np.sum(~(np.linalg.norm(found.value - law.mean, axis=1) <= alpha)))
-    assert stats.binom.sf(misses - 1, trials, 0.1) > FALSE_ALARM
 
 
 def test_too_many_points_are_refused() -> None:
@@ -577,64 +496,9 @@ def test_too_many_points_are_refused() -> None:
             Cover(d, box, 2.0)
 
 
-@pytest.mark.parametrize("budget", [ZCDP(1.0), ApproxDP(1.0, 1e-6), NonPrivate()])
-def test_pure_dp_only(budget: Budget) -> None:
-    with pytest.raises(ValueError, match="it supports: pure"):
-        run(KSU20CoverMean(k=2, radius=1.0), DenseSample(np.zeros((1, 9, 2))), budget)
-
-
 def test_too_few_records_and_scalars() -> None:
     for n, groups in ((1, 1), (5, 3)):
         with pytest.raises(ValueError, match=f"{n} records cannot fill two halves of {groups}"):
             run(KSU20CoverMean(k=2, radius=1.0, groups=groups), DenseSample(np.zeros((1, n, 2))))
     with pytest.raises(ValueError, match="takes vectors"):
         run(KSU20CoverMean(k=2, radius=1.0), DenseSample(np.zeros((1, 9))))
-
-
-def hostile(n: int, d: int) -> list[Floats]:
-    rng = np.random.default_rng(18)
-    line = rng.standard_normal((n, 1))
-    far = rng.standard_normal((n, d))
-    far[: n // 2] *= 10.0 ** rng.integers(-300, 300, (n // 2, 1))
-    largest = np.finfo(float).max
-    return [
-        np.zeros((n, d)),
-        np.full((n, d), 7.3),
-        np.full((n, d), -largest),
-        rng.choice([-largest, largest], (n, d)),
-        np.where(np.arange(n) % 2, 1e150, -1e150)[:, None] * np.ones(d),
-        far,
-        line * np.arange(1, d + 1),  # collinear
-        np.round(rng.standard_normal((n, d))),  # duplicates
-        np.full((n, d), 5e-324),
-        1e15 + rng.standard_normal((n, d)),
-    ]
-
-
-@pytest.mark.parametrize("d", [1, 2, 3])
-@pytest.mark.parametrize("n", [3, 4, 31])
-@pytest.mark.parametrize("radius", [0.0, 10.0, 1e300])
-def test_hostile_data(d: int, n: int, radius: float) -> None:
-    data = np.stack(hostile(n, d))
-    kept = data.copy()
-    groups = 3 if n > 30 else 1
-    for alpha in (1.0, None, 1e-6) if d < 3 else (1.0,):
-        box = None if d < 3 else 1.0
-        estimator = KSU20CoverMean(k=2, radius=radius, alpha=alpha, groups=groups, box=box)
-        found = run(estimator, DenseSample(data))
-        assert np.all(np.isfinite(found.value))
-        np.testing.assert_array_equal(data, kept)
-    assert np.shape(release(estimator, data[5], EPS, rng=np.random.default_rng(0))) == (d,)
-
-
-def test_the_smallest_error_is_no_problem() -> None:
-    for k in (2, 6):
-        sample = DenseSample(np.random.default_rng(19).standard_normal((2, 20, 2)))
-        estimator = KSU20CoverMean(k=k, radius=1.0, alpha=1e-100, xi=1e-6)
-        assert np.all(np.isfinite(run(estimator, sample).value))
-
-
-def test_the_configuration() -> None:
-    path = Path(__file__).parents[2] / "conf/estimator/ksu20_cover_mean.yaml"
-    made = Estimator.build({**yaml.safe_load(path.read_text()), "k": 2}, "estimator")
-    assert made == KSU20CoverMean(k=2, radius=10.0)

@@ -9,8 +9,20 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
+from conftest import Step
 from scipy import optimize, stats
+from support import (
+    FALSE_ALARM,
+    Floats,
+    assert_follows,
+    buckets_of,
+    middle,
+    name,
+    noise_law,
+    row_norms,
+    run,
+    spreads,
+)
 
 from dpbench.distributions.sparse import SignedTwoPoint
 from dpbench.estimators import (
@@ -27,7 +39,6 @@ from dpbench.estimators import (
     KSU20BallMean,
     KSU20Mean,
     Median,
-    MedianOfMeans,
     SubsampleAggregate,
     WhitenedCoinPressMean,
     subsample,
@@ -35,14 +46,12 @@ from dpbench.estimators import (
 from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.estimators.friendly_core import friendly_mean
 from dpbench.estimators.heavy_tailed import worst_clipping_bias
-from dpbench.registry import ConfigError
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP
 from dpbench.privacy.histogram import fullest_bin
 from dpbench.privacy.quantile import private_quantile
+from dpbench.registry import ConfigError
 from dpbench.samples import DenseSample, Sample, SparseSample
 
-Floats = NDArray[np.float64]
-FALSE_ALARM = 1e-6
 BUDGETS: list[Budget] = [
     PureDP(0.5),
     ZCDP(0.1),
@@ -51,221 +60,25 @@ BUDGETS: list[Budget] = [
     ApproxDP(0.5, 1e-5, "laplace"),
     NonPrivate(),
 ]
-PURE: tuple[type[Budget], ...] = (PureDP,)
-ZERO: tuple[type[Budget], ...] = (ZCDP, ApproxDP)
-APPROX: tuple[type[Budget], ...] = (ApproxDP,)
-ALL: tuple[type[Budget], ...] = (PureDP, ZCDP, ApproxDP)
-
-
-def spreads(rows: Floats) -> Floats:
-    return np.asarray(rows.max(axis=1) - rows.min(axis=1))
 
 
 OUTPUTS: dict[str, Any] = {"buckets": 3, "lower": -4.0, "upper": 5.0}
-# Which notions are for an estimator of vectors; algorithms.md, sections 2 to 4. Of
-# KSU20CoverMean, exponential in d, is test_ksu20_cover.py.
-VECTORS: list[tuple[Estimator, tuple[type[Budget], ...]]] = [
-    (BoundedMean(radius=2.0), ALL),
-    (BoundedMean(radius=2.0, mechanism="l2"), PURE),
-    (ClippedMean(lower=-2.0, upper=3.0), ALL),
-    (CoordinateWise(base=ClippedMean(lower=-2.0, upper=3.0)), ALL),
-    (CoordinateWise(base={"kind": "coin_press_mean", "radius": 3.0}), ZERO),
-    (CoordinateWise(base=KarwaVadhanMean(radius=2.0)), ALL),
-    (CoordinateWise(base=KSU20Mean(k=2, radius=None)), APPROX),
-    (CoordinateWise(base=KSU20Mean(k=2, radius=1e300)), ALL),
-    (CoinPressMean(radius=3.0), ZERO),
-    (CoinPressMean(radius=1e300, rounds=3, report=2), ZERO),
-    (CoinPressCovariance(bound=4.0), ZERO),
-    (WhitenedCoinPressMean(radius=3.0, bound=4.0), ZERO),
-    (KSU20BallMean(k=2, radius=3.0), ZERO),
-    (KSU20BallMean(k=3, radius=1e300, outside="project"), ZERO),
-    (KSU20BallMean(k=2.5, radius=3.0, alpha=0.2), ZERO),
-    (KSU20BallMean(k=2, radius=None), APPROX),
-    (FriendlyCoreMean(radius=3.0), APPROX),
-    (SubsampleAggregate(**OUTPUTS), ALL),
-    (SubsampleAggregate(**OUTPUTS, aggregate="mean", base=spreads), ALL),
-    (SubsampleAggregate(**OUTPUTS, aggregate="mode", base=MedianOfMeans(groups=2)), ALL),
-    (SubsampleAggregate(buckets=4, aggregate="friendly_core", friends_within=1.0), APPROX),
-]
-ONLY_VECTORS = (CoinPressCovariance, WhitenedCoinPressMean, KSU20BallMean)
-# Those that must have records one by one.
-ONLY_DENSE = (CoinPressCovariance, WhitenedCoinPressMean)
 
 
-def name(value: object) -> str:
-    return value.label if isinstance(value, Budget) else type(value).__name__
+# What must have vectors, and those that must have them one by one.
+DENSE = [CoinPressCovariance(bound=4.0), WhitenedCoinPressMean(radius=3.0, bound=4.0)]
 
 
-HONOURED = [(e, b) for e, notions in VECTORS for b in BUDGETS if isinstance(b, notions)]
-REFUSED = [(e, b) for e, notions in VECTORS for b in BUDGETS if not isinstance(b, notions)]
-each = pytest.mark.parametrize(("estimator", "budget"), HONOURED, ids=name)
-
-
-def run(estimator: Estimator, values: NDArray[Any], budget: Budget, seed: int = 0) -> Estimate:
-    return estimator.run(DenseSample(values), Ledger(budget, np.random.default_rng(seed)))
-
-
-def smallest(estimator: Estimator) -> int:
-    """The fewest records that an estimator takes."""
-    if isinstance(estimator, CoordinateWise):
-        return 2 if isinstance(estimator.base, KSU20Mean) else 1
-    if isinstance(estimator, SubsampleAggregate):
-        return estimator.buckets * (2 if estimator.base == MedianOfMeans(groups=2) else 1)
-    known = {WhitenedCoinPressMean: 2, KSU20BallMean: 3, FriendlyCoreMean: 3}
-    return known.get(type(estimator), 1)
-
-
-def may_fail(estimator: Estimator, budget: Budget) -> bool:
-    """Whether a NaN may be released: of a stability-based histogram, and of a core."""
-    if isinstance(estimator, CoordinateWise):
-        return isinstance(budget, ApproxDP) and isinstance(
-            estimator.base, KarwaVadhanMean | KSU20Mean
-        )
-    chosen = getattr(estimator, "aggregate", "") in {"mode", "friendly_core"}
-    endless = isinstance(estimator, KSU20BallMean) and estimator.radius is None
-    return isinstance(budget, ApproxDP) and (
-        chosen or endless or isinstance(estimator, FriendlyCoreMean)
-    )
-
-
-def shape_of(estimator: Estimator, trials: int, d: int) -> tuple[int, ...]:
-    return (trials, d, d) if isinstance(estimator, CoinPressCovariance) else (trials, d)
-
-
-@each
-@pytest.mark.parametrize("d", [1, 2, 7])
-def test_the_whole_budget_is_spent(estimator: Estimator, budget: Budget, d: int) -> None:
-    fewest = smallest(estimator)
-    samples: list[Sample] = [DenseSample(np.zeros((4, n, d))) for n in (fewest, fewest + 5)]
-    if not isinstance(estimator, ONLY_DENSE):
-        held = np.array([3, 0, fewest + 5, 1])
-        held = np.minimum(held, fewest + 5)
-        samples.append(SparseSample(np.ones((int(held.sum()), d)), held, fewest + 5))
-    if getattr(estimator, "base", None) is spreads:  # a function needs records
-        samples.pop()
-    for sample in samples:
-        ledger = Ledger(budget, np.random.default_rng(0))
-        found = estimator.run(sample, ledger)
-        assert found.value.shape == found.before_noise.shape == shape_of(estimator, 4, d)
-        # Shares and conversions round; Ledger.SLACK is 1e-9.
-        assert ledger.spent == pytest.approx(budget.amounts, rel=1e-9, abs=0)
-
-
-@pytest.mark.parametrize(("estimator", "budget"), REFUSED, ids=name)
-def test_other_notions_are_refused(estimator: Estimator, budget: Budget) -> None:
-    assert not estimator.supports(budget)
-    ledger = Ledger(budget, np.random.default_rng(0))
-    with pytest.raises(ValueError, match=f"cannot honour a budget of notion '{budget.notion}'"):
-        estimator.run(DenseSample(np.zeros((1, 300, 2))), ledger)
-    assert not any(ledger.spent)
-
-
-@pytest.mark.parametrize("kind", ONLY_VECTORS)
-def test_numbers_are_refused_where_vectors_are_needed(kind: type[Estimator]) -> None:
-    (estimator, notions) = next(pair for pair in VECTORS if type(pair[0]) is kind)
-    ledger = Ledger(ZCDP(0.1), np.random.default_rng(0))
-    assert ZCDP in notions
-    with pytest.raises(ValueError, match="vectors"):
-        estimator.run(DenseSample(np.zeros((2, 50))), ledger)
-    assert not any(ledger.spent)
-
-
-@pytest.mark.parametrize("kind", ONLY_DENSE)
-def test_sparse_data_are_refused_where_records_are_needed(kind: type[Estimator]) -> None:
-    estimator = next(e for e, _ in VECTORS if type(e) is kind)
-    sample = SparseSample(np.ones((2, 3)), np.array([1, 1]), 50)
-    ledger = Ledger(ZCDP(0.1), np.random.default_rng(0))
-    with pytest.raises(ValueError, match="record by record"):
-        estimator.run(sample, ledger)
-    assert not any(ledger.spent)
-
-
-@each
-def test_vectors_of_one_coordinate_are_numbers(estimator: Estimator, budget: Budget) -> None:
-    if isinstance(estimator, ONLY_VECTORS) or getattr(estimator, "base", None) is spreads:
-        return
-    rng = np.random.default_rng(1)
-    for n in (smallest(estimator), 12, 60):
-        values = rng.standard_t(2, (6, n))
-        values[0, 0], values[1] = 1e150, 0.25
-        one, many = run(estimator, values, budget), run(estimator, values[..., None], budget)
-        for a, b in ((one.value, many.value), (one.before_noise, many.before_noise)):
-            assert b.shape == (6, 1)
-            largest = np.nanmax(np.abs(a), initial=1.0)
-            np.testing.assert_allclose(b[:, 0], a, rtol=1e-12, atol=1e-12 * largest)
-
-
-@each
-def test_repeats_are_releases_on_copies(estimator: Estimator, budget: Budget) -> None:
-    """One dataset that is broadcast to all trials, as `release` does."""
-    n = max(40, smallest(estimator))
-    data = np.random.default_rng(2).standard_t(2, (n, 3))
-    data[0] = 1e12
-    one = run(estimator, np.broadcast_to(data, (4, n, 3)), budget)
-    two = run(estimator, np.tile(data, (4, 1, 1)), budget)
-    for a, b in ((one.value, two.value), (one.before_noise, two.before_noise)):
-        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9 * np.nanmax(np.abs(b), initial=1.0))
-    released = one.value.reshape(4, -1)[:, 0]
-    released = released[np.isfinite(released)]
-    if getattr(estimator, "aggregate", "") != "mode":  # modes may well be the same
-        assert len(np.unique(released)) == len(released)
-
-
-@each
-def test_integers_are_numbers(estimator: Estimator, budget: Budget) -> None:
-    whole = np.random.default_rng(3).integers(-3, 4, (3, 12, 2))
-    before = whole.copy()
-    found, floats = (run(estimator, x, budget).value for x in (whole, whole.astype(float)))
-    np.testing.assert_array_equal(found, floats)
-    np.testing.assert_array_equal(whole, before)
-
-
-@each
-def test_other_trials_do_not_matter(estimator: Estimator, budget: Budget) -> None:
-    rows = np.random.default_rng(4).standard_t(3, (5, 24, 3))
-    # Equal records fill one bin wherever they are: the stream of the noise stays the same.
-    one, other = rows.copy(), rows.copy()
-    one[2], other[2] = 0.25, 1e6
-    found, again = run(estimator, one, budget), run(estimator, other, budget)
-    rest = [0, 1, 3, 4]
-    for a, b in ((found.value, again.value), (found.before_noise, again.before_noise)):
-        scale = np.nanmax(np.abs(a[rest]), initial=1.0)
-        np.testing.assert_allclose(a[rest], b[rest], rtol=1e-9, atol=1e-11 * scale)
-    np.testing.assert_array_equal(other[rest], rows[rest])
-    np.testing.assert_array_equal(other[2], 1e6)
-
-
-def hostile(n: int, d: int) -> list[Floats]:
-    """Collinear and equal rows, rows far away, and rows that cancel."""
-    rng = np.random.default_rng(5)
-    line = rng.standard_normal((2, n, 1)) * np.arange(1, d + 1)
-    twice = np.repeat(rng.standard_normal((2, n, d)), 2, axis=1)[:, :n]
-    found = [line, twice, np.zeros((2, n, d)), np.full((2, n, d), 1e300)]
-    for far in (1e12, 1e150, -1e300, 1e300):
-        one = np.full((2, n, d), 0.25)
-        one[0, 0], one[1, 0, 0] = far, far
-        both = np.full((2, n, d), far)
-        both[:, ::2] = -far
-        found += [one, both]
-    return found
-
-
-@pytest.mark.parametrize(
-    ("estimator", "budget"), [(e, b) for e, b in HONOURED if b in BUDGETS[:3]], ids=name
-)
-def test_hostile_data(estimator: Estimator, budget: Budget) -> None:
-    fewest = smallest(estimator)
-    sizes = [(fewest, 1), (fewest, 4), (fewest + 1, 2)]
-    for n, d in sizes + [(n, 3) for n in (2, 3, 50) if n > fewest + 1]:
-        for values in hostile(n, d):
-            before = values.copy()
-            values.flags.writeable = False
-            found = run(estimator, values, budget)
-            np.testing.assert_array_equal(values, before)
-            for part in (found.value, found.before_noise):
-                assert part.shape == shape_of(estimator, 2, d)
-                assert not np.any(np.isinf(part))
-                assert may_fail(estimator, budget) or np.all(np.isfinite(part))
+@pytest.mark.parametrize("estimator", [*DENSE, KSU20BallMean(k=2, radius=3.0)], ids=name)
+def test_data_of_another_kind_are_refused(estimator: Estimator) -> None:
+    kinds = {"vectors": DenseSample(np.zeros((2, 50)))}
+    if estimator in DENSE:
+        kinds["record by record"] = SparseSample(np.ones((2, 3)), np.array([1, 1]), 50)  # type: ignore[assignment]
+    for message, sample in kinds.items():
+        ledger = Ledger(ZCDP(0.1), np.random.default_rng(0))
+        with pytest.raises(ValueError, match=message):
+            estimator.run(sample, ledger)
+        assert not any(ledger.spent)
 
 
 # Noise, and what it is stated for.
@@ -292,16 +105,8 @@ class Spy(Ledger):
         return super().add_l2_noise(values, sensitivity)
 
 
-def norms(rows: Floats) -> Floats:
-    """Euclidean norms of rows, for coordinates whose squares overflow, too."""
-    largest = np.maximum(np.abs(rows).max(axis=-1, keepdims=True), 1e-300)
-    return np.asarray(
-        (largest * np.sqrt(((rows / largest) ** 2).sum(axis=-1, keepdims=True)))[..., 0]
-    )
-
-
 @pytest.mark.parametrize("mechanism", ["additive", "l2"])
-@pytest.mark.parametrize(("n", "d"), [(1, 1), (1, 3), (2, 2), (3, 4), (20, 2), (100, 3)])
+@pytest.mark.parametrize(("n", "d"), [(1, 3), (2, 2), (100, 3)])
 @pytest.mark.parametrize("radius", [0.5, 1e200])
 def test_the_sensitivity_of_the_bounded_mean(
     mechanism: Literal["additive", "l2"], n: int, d: int, radius: float
@@ -321,82 +126,26 @@ def test_the_sensitivity_of_the_bounded_mean(
             assert spy.kind == mechanism
             assert spy.l2 == pytest.approx(2 * radius / n, rel=1e-12)
             assert mechanism == "l2" or spy.l1 is None  # sqrt(d) times the other
-            moves = norms(found.before_noise[:, None] - found.before_noise[None])
+            moves = row_norms(found.before_noise[:, None] - found.before_noise[None])
             assert moves.max() <= 2 * radius / n * (1 + 1e-12)
             if radius < 1:
                 assert moves.max() == pytest.approx(2 * radius / n, rel=1e-12)
 
 
-def test_the_bounded_mean_against_a_loop() -> None:
-    rng = np.random.default_rng(7)
-    for n, d, radius in ((1, 3, 1.0), (5, 2, 0.7), (50, 4, 2.0)):
-        values = rng.normal(0.3, 1, (6, n, d))
-        values[1, 0] = -1e300
-        found = run(BoundedMean(radius=radius), values, PureDP(1.0)).before_noise
-        for trial, rows in enumerate(values):
-            total = np.zeros(d)
-            for row in rows:
-                size = float(norms(row[None])[0])
-                total += row * min(1.0, radius / size)
-            np.testing.assert_allclose(found[trial], total / n, rtol=1e-12, atol=1e-15)
-
-
 @pytest.mark.parametrize("budget", [*BUDGETS[:-1], ApproxDP(0.5, 1e-5, "ksu20")], ids=name)
-@pytest.mark.parametrize("d", [1, 4])
+@pytest.mark.parametrize("d", [4])
 def test_additive_noise_of_the_bounded_mean(budget: Budget, d: int) -> None:
     """algorithms.md, sections 1 and 3: Delta_1 = 2L sqrt(d)/n, Delta_2 = 2L/n."""
-    n, length, eps, delta = 5, 3.0, 0.5, 1e-5
+    n, length = 5, 3.0
     values = np.tile(np.linspace(-1, 1, n * d).reshape(n, d), (4000, 1, 1))
     found = run(BoundedMean(radius=length), values, budget)
     noise = (found.value - found.before_noise).ravel()
-    law: Any
-    if isinstance(budget, PureDP) or "laplace" in budget.label:
-        law = stats.laplace(scale=2 * length * math.sqrt(d) / (n * eps))
-    elif isinstance(budget, ZCDP):
-        law = stats.norm(scale=2 * length / n / math.sqrt(2 * budget.rho))
-    elif budget.label == "approx":  # the smallest sd of a Gaussian that is private
-        assert isinstance(budget, ApproxDP)
-
-        def excess(sd: float) -> float:
-            one = stats.norm.sf(eps * sd - 0.5 / sd)
-            return float(one - math.exp(eps) * stats.norm.sf(eps * sd + 0.5 / sd)) - delta
-
-        law = stats.norm(scale=2 * length / n * float(optimize.brentq(excess, 1, 100)))
-    else:
-        factor = 1.25 if "classical" in budget.label else 2.0
-        variance = 8 * length**2 * math.log(factor / delta) / (n * eps) ** 2
-        law = stats.norm(scale=math.sqrt(variance))
-    # Kolmogorov-Smirnov test with false-alarm probability 1e-6.
-    assert stats.kstest(noise, law.cdf).pvalue > FALSE_ALARM
+    law = noise_law(budget, 2 * length * math.sqrt(d) / n, 2 * length / n)
+    assert_follows(noise, law)
     if d > 1:  # z-test with false-alarm probability 1e-6: coordinates are independent
         z = noise.reshape(-1, d) / law.std()
         limit = stats.norm.isf(FALSE_ALARM / 2) / math.sqrt(len(z))
         assert abs(float((z[:, 0] * z[:, 1]).mean())) <= limit
-
-
-@pytest.mark.parametrize("d", [1, 2, 5])
-def test_l2_noise_of_the_bounded_mean(d: int) -> None:
-    """The radius is Gamma(d, 2L/(n eps)), the direction uniform and independent of it."""
-    n, length, eps, trials = 5, 3.0, 0.5, 6000
-    values = np.tile(np.linspace(-1, 1, n * d).reshape(n, d), (trials, 1, 1))
-    found = run(BoundedMean(radius=length, mechanism="l2"), values, PureDP(eps))
-    noise = found.value - found.before_noise
-    radius = np.linalg.norm(noise, axis=1)
-    # Kolmogorov-Smirnov tests with false-alarm probability 1e-6 each.
-    law = stats.gamma(d, scale=2 * length / (n * eps))
-    assert stats.kstest(radius, law.cdf).pvalue > FALSE_ALARM
-    direction = noise / radius[:, None]
-    if d == 1:
-        heads = int(np.sum(direction > 0))
-        assert stats.binomtest(heads, trials).pvalue > FALSE_ALARM
-        return
-    turn = np.asarray(stats.ortho_group(d, seed=1).rvs())
-    for side in (np.eye(d)[0], turn[0], turn[1]):  # (1 + <u, v>)/2 is Beta((d-1)/2, (d-1)/2)
-        share = (1 + direction @ side) / 2
-        assert stats.kstest(share, stats.beta((d - 1) / 2, (d - 1) / 2).cdf).pvalue > FALSE_ALARM
-    near = radius < np.median(radius)
-    halves = stats.ks_2samp(direction[near, 0], direction[~near, 0], method="asymp")
-    assert halves.pvalue > FALSE_ALARM
 
 
 # Coordinate by coordinate.
@@ -413,7 +162,7 @@ def test_l2_noise_of_the_bounded_mean(d: int) -> None:
     ],
     ids=name,
 )
-@pytest.mark.parametrize("d", [1, 2, 5])
+@pytest.mark.parametrize("d", [1, 5])
 def test_coordinates_against_the_base_alone(base: Estimator, budget: Budget, d: int) -> None:
     values = np.random.default_rng(8).normal(1, 2, (7, 30, d))
     found = run(CoordinateWise(base=base), values, budget)
@@ -450,24 +199,9 @@ Outside = Literal["discard", "project"]
 each_outside = pytest.mark.parametrize("outside", ["discard", "project"])
 
 
-# Budget, values, sensitivity and release of a noisy vector.
-Release = tuple[Budget, Floats, Any, Floats]
-
-
-@pytest.fixture
-def noisy(monkeypatch: pytest.MonkeyPatch) -> list[Release]:
-    """Every noisy vector of a run."""
-    seen: list[Release] = []
-    real = Ledger.add_noise
-
-    def spy(self: Ledger, values: Floats, sensitivity: Any, **options: Any) -> Floats:
-        released = real(self, values, sensitivity, **options)
-        if values.ndim == 2:
-            seen.append((self.budget, values, sensitivity, released))
-        return released
-
-    monkeypatch.setattr(Ledger, "add_noise", spy)
-    return seen
+def of_vectors(steps: list[Step]) -> list[tuple[Budget, Floats, Any, Floats]]:
+    """Budget, values, sensitivity and release of every noisy vector."""
+    return [(s.budget, s.values, s.sensitivity, s.released) for s in steps if s.values.ndim == 2]
 
 
 def given_centre(monkeypatch: pytest.MonkeyPatch, centre: Floats) -> list[Sample]:
@@ -492,7 +226,7 @@ def near_mean(rows: Floats, centre: Floats, r: float, outside: str) -> Floats:
     n, total, count = len(rows), np.zeros(len(centre)), 0
     for row in rows:
         off = row - centre
-        size = float(norms(off[None])[0])
+        size = float(row_norms(off[None])[0])
         if outside == "project":
             total += off if size <= r else off / size * r
         elif size <= r:
@@ -503,11 +237,13 @@ def near_mean(rows: Floats, centre: Floats, r: float, outside: str) -> Floats:
 
 
 @each_outside
-@pytest.mark.parametrize("budget", ZCDP_OR_NOT, ids=name)
-@pytest.mark.parametrize(("n", "d"), [(3, 2), (4, 1), (9, 3), (80, 2), (201, 5)])
+@pytest.mark.parametrize(
+    ("budget", "n", "d"),
+    [(ZCDP_OR_NOT[0], 3, 2), (ZCDP_OR_NOT[1], 4, 1), (ZCDP_OR_NOT[0], 201, 5)],
+)
 def test_the_ball_against_a_loop(
     monkeypatch: pytest.MonkeyPatch,
-    noisy: list[Release],
+    steps: list[Step],
     outside: Outside,
     budget: Budget,
     n: int,
@@ -528,7 +264,7 @@ def test_the_ball_against_a_loop(
     (first,) = seen
     assert isinstance(first, DenseSample)
     np.testing.assert_array_equal(first.values, values[:, : n - half])
-    ((paid, before, sensitivity, released),) = noisy
+    ((paid, before, sensitivity, released),) = of_vectors(steps)
     rho = budget.rho if isinstance(budget, ZCDP) else ZCDP.within(ApproxDP(2.0, 1e-5)).rho
     assert isinstance(paid, ZCDP)
     assert paid.rho == pytest.approx(rho, rel=1e-9)  # halves in parallel
@@ -550,7 +286,7 @@ def test_the_ball_against_a_loop(
 @pytest.mark.parametrize("radius", [9.0, None])
 def test_the_centre_is_that_of_numbers(
     monkeypatch: pytest.MonkeyPatch,
-    noisy: list[Release],
+    steps: list[Step],
     constants: Any,
     budget: Budget,
     radius: float | None,
@@ -579,7 +315,7 @@ def test_the_centre_is_that_of_numbers(
     halves = [row[:2001, j] for row in values for j in range(d)]
     np.testing.assert_array_equal(columns.values, halves)
     amounts = paid.budget.amounts
-    ((fine, before, _, _),) = noisy
+    ((fine, before, _, _),) = of_vectors(steps)
     if radius is None:
         assert amounts == pytest.approx((1.0, 5e-6), rel=1e-9)
         assert fine == budget
@@ -597,11 +333,10 @@ def test_the_centre_is_that_of_numbers(
 
 
 @each_outside
-@pytest.mark.parametrize("half", [1, 2, 3, 4, 5, 7, 8, 12, 30, 100])
-@pytest.mark.parametrize("d", [1, 3])
+@pytest.mark.parametrize(("half", "d"), [(1, 1), (2, 3), (3, 1), (4, 3), (12, 1), (30, 3)])
 def test_sensitivity_in_the_ball_by_brute_force(
     monkeypatch: pytest.MonkeyPatch,
-    noisy: list[Release],
+    steps: list[Step],
     outside: Outside,
     half: int,
     d: int,
@@ -627,12 +362,12 @@ def test_sensitivity_in_the_ball_by_brute_force(
             second = np.tile(base, (len(wild), 1, 1))
             second[:, -1] = wild
             values = np.concatenate([np.zeros_like(second), second], axis=1)
-            noisy.clear()
+            steps.clear()
             run(estimator, values, ZCDP(0.3))
-            ((_, before, sensitivity, _),) = noisy
+            ((_, before, sensitivity, _),) = of_vectors(steps)
             stated = {"discard": 8 * r / (3 * half), "project": 2 * r / half}[outside]
             assert sensitivity == pytest.approx(stated, rel=1e-12)
-            moves = norms(before[:, None] - before[None])
+            moves = row_norms(before[:, None] - before[None])
             largest = max(largest, float(moves.max()) / stated)
     assert largest <= 1 + 1e-9
     if outside == "project" or half % 4 == 0:
@@ -641,8 +376,7 @@ def test_sensitivity_in_the_ball_by_brute_force(
 
 @each_outside
 @pytest.mark.parametrize("budget", ZCDP_OR_NOT, ids=name)
-@pytest.mark.parametrize("k", [2, 2.5, 4, 6])
-@pytest.mark.parametrize(("n", "d"), [(1000, 3), (10**9, 45)])
+@pytest.mark.parametrize(("k", "n", "d"), [(2, 1000, 3), (2.5, 10**9, 45), (6, 1000, 45)])
 def test_the_ball_balances_bias_and_noise(
     outside: Outside, budget: Budget, k: float, n: int, d: int
 ) -> None:
@@ -674,8 +408,7 @@ def test_the_ball_balances_bias_and_noise(
         assert bias == pytest.approx(alpha, rel=1e-9)
 
 
-@pytest.mark.parametrize("k", [2, 3, 6])
-@pytest.mark.parametrize("d", [1, 45])
+@pytest.mark.parametrize(("k", "d"), [(2, 45), (6, 1)])
 def test_the_radius_of_the_paper(k: float, d: int) -> None:
     """r = 4 sqrt(d)/alpha^(1/(k-1)); by default alpha is what Theorem 4.6 needs n for."""
     options: dict[str, Any] = {"k": k, "radius": 1.0, "constants": "paper"}
@@ -720,8 +453,7 @@ def bounds_hold(
     return first, second
 
 
-@pytest.mark.parametrize("k", [2, 3, 4])
-@pytest.mark.parametrize("d", [1, 2, 5])
+@pytest.mark.parametrize(("k", "d"), [(2, 5), (3, 1), (4, 2)])
 def test_bias_on_signed_two_point_laws(monkeypatch: pytest.MonkeyPatch, k: float, d: int) -> None:
     """All sign patterns equally often: the exact law as a dataset."""
     signs = np.array([(1.0, *s) for s in itertools.product([-1.0, 1.0], repeat=d - 1)])
@@ -734,60 +466,6 @@ def test_bias_on_signed_two_point_laws(monkeypatch: pytest.MonkeyPatch, k: float
         for t in law.tau * np.array([0.3, 0.5, (k - 1) / k, 0.8, 0.95, 1.1]):
             best = np.maximum(best, bounds_hold(monkeypatch, rows, k, float(t)))
     assert np.all(best > 0.25)  # laws of this kind come near the bounds
-
-
-@pytest.mark.parametrize("k", [2, 4])
-def test_bias_on_random_laws_of_the_class(monkeypatch: pytest.MonkeyPatch, k: int) -> None:
-    """Scaled so that the largest k-th moment of a direction is 1, over 4000 directions."""
-    rng = np.random.default_rng(12)
-    angle = np.linspace(0, np.pi, 4000)
-    circle = np.stack([np.cos(angle), np.sin(angle)])
-    for _ in range(60):
-        n, power = int(rng.integers(4, 40)), rng.uniform(0.2, 3)
-        rows = rng.standard_normal((n, 2)) * rng.pareto(power, (n, 1)) * rng.uniform(0.1, 1, 2)
-        rows += rng.uniform(0, 3) * (rng.random((n, 1)) < 0.2) * rows.std()
-        rows -= rows.mean(axis=0)
-        rows /= (np.abs(rows @ circle) ** k).mean(axis=0).max() ** (1 / k)
-        rows *= 1 - 1e-5  # directions between those of the grid
-        if k == 2:
-            assert np.linalg.eigvalsh(rows.T @ rows / n)[-1] <= 1
-        for t in (0.2, 0.5, 1.0, 2.0, 4.0):
-            bounds_hold(monkeypatch, rows + rng.normal(0, 1, 2), k, t)
-
-
-class Halved(SparseSample):
-    """Sparse data cut by index, the rows that are held before the zeros of each half."""
-
-    halves: tuple[SparseSample, SparseSample]
-
-    def split(self, sizes: Any, rng: Any) -> Any:
-        assert list(sizes) == [half.n for half in self.halves]
-        return list(self.halves)
-
-
-@each_outside
-def test_sparse_and_dense_data_agree(monkeypatch: pytest.MonkeyPatch, outside: Outside) -> None:
-    """The same halves and the same noise."""
-    rng, n, d = np.random.default_rng(13), 41, 3
-    held = [np.array([4, 0, 20]), np.array([7, 20, 0])]
-    rows = [rng.normal(0, 3, (int(h.sum()), d)) for h in held]
-    rows[1][0] = 1e300
-    sample = Halved(np.concatenate(rows), held[0] + held[1], n)
-    first, second = (SparseSample(x, h, m) for x, h, m in zip(rows, held, (21, 20), strict=True))
-    sample.halves = (first, second)
-    dense = np.zeros((3, n, d))
-    for start, x, h in zip((0, 21), rows, held, strict=True):
-        ends = np.cumsum(h)
-        for trial, (end, count) in enumerate(zip(ends, h, strict=True)):
-            dense[trial, start : start + count] = x[end - count : end]
-    given_centre(monkeypatch, np.array([0.5, -1.0, 0.0]))
-    estimator = KSU20BallMean(k=2, radius=9.0, outside=outside)
-    one, two = (
-        estimator.run(x, Ledger(ZCDP(0.3), np.random.default_rng(1)))
-        for x in (sample, DenseSample(dense))
-    )
-    np.testing.assert_allclose(one.before_noise, two.before_noise, rtol=1e-12, atol=1e-13)
-    np.testing.assert_allclose(one.value, two.value, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -814,72 +492,7 @@ def test_sparse_rows_are_records(estimator: Estimator, budget: Budget) -> None:
     np.testing.assert_allclose(one.value, two.value, rtol=1e-9, atol=1e-12)
 
 
-@each_outside
-def test_the_largest_numbers_are_moved_like_others(
-    monkeypatch: pytest.MonkeyPatch, outside: Outside
-) -> None:
-    """A centre at 1e300 is that of a huge radius R; the offset of a far row overflows."""
-    values = np.zeros((6, 8, 2))
-    values[1, -1], values[2, -1] = np.finfo(float).max, -np.finfo(float).max
-    values[3, -1, 0], values[4, -1] = np.finfo(float).max, 1e300
-    given_centre(monkeypatch, np.full(2, -1e300))
-    for r in (3.0, 1e299):
-        given_radius(monkeypatch, r)
-        estimator = KSU20BallMean(k=2, radius=1e300, outside=outside)
-        before = run(estimator, values, ZCDP(0.3)).before_noise
-        stated = {"discard": 8 * r / 12, "project": 2 * r / 4}[outside]
-        # Numbers of 1e300 have 16 digits.
-        assert norms(before[1:] - before[0]).max() <= stated + 1e285
-
-
-def test_sparse_halves_have_the_law_of_dense_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which half a row is in is left to chance in sparse data; 12 of 40 rows are not zero."""
-    rng, n, d, trials = np.random.default_rng(15), 40, 2, 3000
-    rows = rng.normal(0, 3, (12, d))
-    full = np.concatenate([rows, np.zeros((n - 12, d))])
-    order = np.argsort(rng.random((trials, n)), axis=1)
-    # In a sparse split the first rows held go to the first half: the order is for chance, too.
-    sparse = SparseSample(
-        np.concatenate([rows[rng.permutation(12)] for _ in range(trials)]),
-        np.full(trials, 12),
-        n,
-    )
-    given_centre(monkeypatch, np.array([1.0, 0.5]))
-    estimator = KSU20BallMean(k=2, radius=9.0, alpha=1.0)
-    one, two = (
-        estimator.run(x, Ledger(ZCDP(0.3), rng)).before_noise
-        for x in (sparse, DenseSample(full[order]))
-    )
-    for side in (np.array([1.0, 0.0]), np.array([0.6, 0.8])):
-        found = np.round(np.concatenate([one @ side, two @ side]), 9)
-        # Two-sample Kolmogorov-Smirnov tests with false-alarm probability 1e-6 each.
-        test = stats.ks_2samp(found[:trials], found[trials:], method="asymp")
-        assert test.pvalue > FALSE_ALARM
-
-
-def test_a_centre_that_is_not_found_is_a_failure() -> None:
-    """Coordinate 0 is spread over bins: its stability-based histogram releases nothing."""
-    values = np.zeros((5, 60, 2))
-    values[..., 0] = np.arange(60) * 1e6
-    found = run(KSU20BallMean(k=2, radius=None), values, ApproxDP(4.0, 1e-4))
-    assert np.all(np.isnan(found.value[:, 0]))
-    assert not np.any(np.isinf(found.value))
-
-
 # Subsample and aggregate.
-
-
-def buckets_of(rows: Floats, k: int) -> list[Floats]:
-    """k runs of records, the first n mod k of them with one more."""
-    sizes = [len(rows) // k + (i < len(rows) % k) for i in range(k)]
-    ends = np.cumsum(sizes)
-    return [rows[end - size : end] for size, end in zip(sizes, ends, strict=True)]
-
-
-def middle(values: list[float]) -> float:
-    """The middle value, or the mean of the middle two."""
-    ordered, n = sorted(values), len(values)
-    return (ordered[(n - 1) // 2] + ordered[n // 2]) / 2
 
 
 BASES: list[tuple[Any, Callable[[Floats], Floats]]] = [
@@ -887,9 +500,7 @@ BASES: list[tuple[Any, Callable[[Floats], Floats]]] = [
     (spreads, lambda rows: np.array([max(column) - min(column) for column in rows.T])),
 ]
 each_base = pytest.mark.parametrize(("base", "alone"), BASES)
-each_size = pytest.mark.parametrize(
-    ("n", "k", "d"), [(12, 4, 2), (14, 4, 3), (23, 7, 1), (5, 5, 6)]
-)
+each_size = pytest.mark.parametrize(("n", "k", "d"), [(14, 4, 3), (23, 7, 1)])
 
 
 @each_base
@@ -908,7 +519,7 @@ def test_aggregates_of_vectors_against_a_loop(
         np.testing.assert_allclose(mean.before_noise[trial], capped.mean(axis=0), atol=1e-12)
         for j in range(d):
             one: list[float] = capped[:, j].tolist()
-            assert medians.before_noise[trial, j] == pytest.approx(middle(one), abs=1e-12)
+            assert medians.before_noise[trial, j] == pytest.approx(middle(capped[:, j]), abs=1e-12)
             low, high = sorted(one)[(k - 1) // 2], sorted(one)[k // 2]
             assert low - 1e-3 <= medians.value[trial, j] <= high + 1e-3
             # Bins of width 0.5 from -0.5; the last is cut at 1.25, and its middle is 1.25.
@@ -979,12 +590,11 @@ def test_the_noise_of_a_mean_of_outputs() -> None:
     ]
     for budget, law in laws:
         found = run(estimator, np.zeros((2000, 10, 4)), budget).value
-        # Kolmogorov-Smirnov test with false-alarm probability 1e-6.
-        assert stats.kstest(found.ravel(), law.cdf).pvalue > FALSE_ALARM
+        assert_follows(found, law)
 
 
 @pytest.mark.parametrize("aggregate", ["median", "mean", "mode", "friendly_core"])
-@pytest.mark.parametrize("extreme", [math.inf, -math.inf, math.nan, 1e308])
+@pytest.mark.parametrize("extreme", [-math.inf, math.nan, 1e308])
 @pytest.mark.parametrize("whole", [True, False])
 def test_an_output_that_is_no_number_is_no_signal(
     aggregate: Any, extreme: float, whole: bool
@@ -1043,31 +653,6 @@ def test_aggregates_that_do_not_fit_are_refused() -> None:
             SparseSample(np.ones((1, 2)), np.array([1]), 9),
             Ledger(PureDP(1.0), np.random.default_rng(0)),
         )
-
-
-@pytest.mark.parametrize("aggregate", ["median", "mean", "mode", "friendly_core"])
-def test_a_replaced_row_changes_one_output(aggregate: Any) -> None:
-    seen: list[Floats] = []
-
-    def spy(rows: Floats) -> Floats:
-        seen.append(rows.copy())
-        return spreads(rows)
-
-    friendly = {"friends_within": 1.0} if aggregate == "friendly_core" else {}
-    estimator = SubsampleAggregate(**OUTPUTS | friendly, base=spy, aggregate=aggregate)
-    values = np.random.default_rng(18).normal(size=(1, 11, 2))
-
-    def buckets(rows: Floats) -> list[bytes]:
-        seen.clear()
-        run(estimator, rows, ApproxDP(1.0, 1e-3))
-        return [bucket.tobytes() for group in seen for bucket in group]
-
-    before = buckets(values)
-    assert len(before) == 3
-    for i in range(11):
-        other = values.copy()
-        other[0, i] = 1e300
-        assert sum(a != b for a, b in zip(before, buckets(other), strict=True)) == 1
 
 
 @pytest.mark.parametrize("outside", ["discard", "project"])

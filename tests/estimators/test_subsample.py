@@ -8,27 +8,33 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy import integrate, stats
+from support import (
+    FALSE_ALARM,
+    Floats,
+    assert_frequencies,
+    buckets_of,
+    middle,
+    name,
+    noise_law,
+    run,
+    spreads,
+)
 
 from dpbench.estimators import (
     ClippedMean,
     EmpiricalMean,
-    Estimate,
     Estimator,
     Median,
     MedianOfMeans,
     SubsampleAggregate,
     SubsampleTest,
-    TrimmedMean,
 )
+from dpbench.privacy import ZCDP, ApproxDP, Budget, PureDP
 from dpbench.registry import ConfigError
-from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
-from dpbench.samples import CountedSample, DenseSample, Sample
+from dpbench.samples import CountedSample, DenseSample
 
-Floats = NDArray[np.float64]
 Vote = Literal["count", "exponential", "histogram"]
-FALSE_ALARM = 1e-6
 VOTES: tuple[Vote, ...] = ("count", "exponential", "histogram")
 BUDGETS: list[Budget] = [
     PureDP(0.9),
@@ -36,35 +42,14 @@ BUDGETS: list[Budget] = [
     ApproxDP(0.9, 0.02, "classical"),
     ApproxDP(0.9, 0.02, "laplace"),
 ]
-each_budget = pytest.mark.parametrize("budget", BUDGETS, ids=lambda b: b.label)
+each_budget = pytest.mark.parametrize("budget", BUDGETS, ids=name)
 each_vote = pytest.mark.parametrize("vote", VOTES)
-
-
-def run(estimator: Estimator, sample: Sample, budget: Budget, seed: int = 0) -> Estimate:
-    return estimator.run(sample, Ledger(budget, np.random.default_rng(seed)))
-
-
-def buckets_of(row: Floats, k: int) -> list[Floats]:
-    """k runs of records, the first n mod k of them with one more."""
-    sizes = [len(row) // k + (i < len(row) % k) for i in range(k)]
-    ends = np.cumsum(sizes)
-    return [row[end - size : end] for size, end in zip(sizes, ends, strict=True)]
 
 
 def spread(values: Floats) -> float:
     """What `spreads` is for one bucket."""
     ordered: list[float] = sorted(values.tolist())
     return ordered[-1] - ordered[0]
-
-
-def spreads(rows: Floats) -> Floats:
-    return np.asarray(rows.max(axis=1) - rows.min(axis=1))
-
-
-def middle(values: Floats) -> float:
-    """The middle value, or the mean of the middle two."""
-    ordered, n = sorted(values.tolist()), len(values)
-    return float((ordered[(n - 1) // 2] + ordered[n // 2]) / 2)
 
 
 def trimmed(values: Floats) -> float:
@@ -84,7 +69,7 @@ BASES: list[tuple[Any, Any]] = [
 
 
 @pytest.mark.parametrize(("base", "alone"), BASES)
-@pytest.mark.parametrize(("n", "k"), [(12, 4), (14, 4), (5, 5), (9, 1), (23, 8)])
+@pytest.mark.parametrize(("n", "k"), [(14, 4), (5, 5), (9, 1)])
 def test_the_clipped_mean_of_outputs_against_a_loop(base: Any, alone: Any, n: int, k: int) -> None:
     values = np.random.default_rng(1).standard_t(2, (6, n))
     estimator = SubsampleAggregate(buckets=k, lower=-0.5, upper=0.75, base=base, aggregate="mean")
@@ -97,7 +82,7 @@ def test_the_clipped_mean_of_outputs_against_a_loop(base: Any, alone: Any, n: in
 
 
 @pytest.mark.parametrize(("base", "alone"), BASES)
-@pytest.mark.parametrize(("n", "k"), [(12, 4), (14, 4), (23, 7)])
+@pytest.mark.parametrize(("n", "k"), [(14, 4), (23, 7)])
 def test_median_and_mode_against_a_loop(base: Any, alone: Any, n: int, k: int) -> None:
     """Before the noise; and with hardly any, after it too."""
     values, budget = np.random.default_rng(2).standard_t(2, (6, n)), PureDP(1e6)
@@ -121,21 +106,12 @@ def test_median_and_mode_against_a_loop(base: Any, alone: Any, n: int, k: int) -
             assert min(abs(value - centre) for centre in centres) < 1e-12
 
 
-@each_budget
-def test_the_noise_of_the_mean_of_outputs(budget: Budget) -> None:
-    estimator = SubsampleAggregate(buckets=5, lower=-1.0, upper=2.0, aggregate="mean")
-    found = run(estimator, DenseSample(np.zeros((5000, 10))), budget).value
-    law = count_noise(budget, scale=3.0 / 5)  # the sensitivity of one output of five
-    # Kolmogorov-Smirnov test with false-alarm probability 1e-6.
-    assert stats.kstest(found, law.cdf).pvalue > FALSE_ALARM
-
-
 def test_the_private_median_of_means() -> None:
     """The exponential mechanism over pieces of constant score, by hand."""
     means, h, epsilon, k = np.array([0.2, 0.5, 0.55, 0.9, 3.0]), 0.05, 1.2, 5
     estimator = SubsampleAggregate(buckets=k, lower=-1.0, upper=2.0, resolution=h)
     row = np.stack([means - 1, means + 1], axis=1).ravel()
-    found = run(estimator, DenseSample(np.tile(row, (50_000, 1))), PureDP(epsilon)).value
+    found = run(estimator, DenseSample(np.tile(row, (20_000, 1))), PureDP(epsilon)).value
     assert -1 <= found.min() <= found.max() <= 2
     capped = np.clip(means, -1.0, 2.0)
     edges = np.unique(np.clip([-1.0, 2.0, *(capped - h), *(capped + h)], -1.0, 2.0))
@@ -145,22 +121,7 @@ def test_the_private_median_of_means() -> None:
         below, upto = np.sum(capped < t - h), np.sum(capped <= t + h)
         score = -max(0.0, below - k / 2, k / 2 - upto)
         weights.append((right - left) * math.exp(epsilon * score / 2))
-    counts, _ = np.histogram(found, edges)
-    # Chi-squared test with false-alarm probability 1e-6.
-    expected = np.array(weights) / sum(weights) * len(found)
-    assert stats.chisquare(counts, expected).pvalue > FALSE_ALARM
-
-
-@pytest.mark.parametrize("aggregate", ["median", "mean", "mode"])
-def test_counted_data(aggregate: Literal["median", "mean", "mode"]) -> None:
-    sample = CountedSample([0.0, 1.0], np.tile([7 * 10**11, 3 * 10**11], (20, 1)))
-    estimator = SubsampleAggregate(
-        buckets=100, lower=-10.0, upper=10.0, aggregate=aggregate, resolution=1e-3
-    )
-    found = run(estimator, sample, PureDP(10.0)).value
-    # Means of 1e10 records are within 5e-5 of 0.3; the scale of the mean's noise is 0.02, and
-    # the others are within a few resolutions. The false-alarm probability is below 1e-6.
-    assert np.all(np.abs(found - 0.3) < {"mean": 0.5, "median": 2e-3, "mode": 2e-3}[aggregate])
+    assert_frequencies(np.histogram(found, edges)[0], np.array(weights) / sum(weights))
 
 
 def test_a_function_needs_records_and_returns_a_number_per_bucket() -> None:
@@ -172,47 +133,7 @@ def test_a_function_needs_records_and_returns_a_number_per_bucket() -> None:
             run(SubsampleAggregate(base=wrong, **options), DenseSample(np.ones((3, 9))), PureDP(1))
 
 
-def test_a_function_cannot_write_to_the_records() -> None:
-    def clears(rows: Floats) -> Floats:
-        rows[:] = 0.0
-        return spreads(rows)
-
-    values = np.ones((3, 9))
-    with pytest.raises(ValueError, match="read-only"):
-        run(
-            SubsampleAggregate(buckets=2, lower=0.0, upper=1.0, base=clears),
-            DenseSample(values),
-            PureDP(1.0),
-        )
-    assert np.all(values == 1.0)
-
-
-@pytest.mark.parametrize("aggregate", ["median", "mean", "mode"])
-@pytest.mark.parametrize("extreme", [math.inf, -math.inf, math.nan])
-def test_an_output_that_is_no_number_is_no_signal(aggregate: Any, extreme: float) -> None:
-    """One wild record may drive a function to infinity: the release may not say so.
-
-    An error would tell two neighbours apart, whatever the budget.
-    """
-
-    def wild(rows: Floats) -> Floats:
-        return np.where(rows.max(axis=1) > 100.0, extreme, rows.mean(axis=1))
-
-    estimator = SubsampleAggregate(
-        buckets=5, lower=-1.0, upper=1.0, base=wild, aggregate=aggregate, resolution=0.1
-    )
-    values = np.full((50, 10), 0.25)
-    values[:, 3] = 1e3
-    found = run(estimator, DenseSample(values), PureDP(1.0))
-    assert found.value.shape == (50,)
-    assert np.all(np.isfinite(found.value))
-    # One output of five counts as a bound, NaN as the lower one; the others are 1/4.
-    end = 1.0 if extreme > 0 else -1.0
-    wanted = {"median": 0.25, "mean": 0.2 + end / 5, "mode": 0.3}[aggregate]
-    np.testing.assert_allclose(found.before_noise, wanted, rtol=1e-12)
-
-
-@pytest.mark.parametrize("outside", [-5.0, 5.0, math.inf, -math.inf, math.nan])
+@pytest.mark.parametrize("outside", [5.0, -math.inf, math.nan])
 def test_outputs_outside_of_the_bounds_count_at_the_ends(outside: float) -> None:
     """Half of the outputs and one more are outside: median and mode are at an end."""
     base = lambda rows: np.where(rows[:, 0] > 0, outside, 0.0)  # noqa: E731
@@ -267,22 +188,13 @@ def test_other_bases_are_refused_in_one_line(base: Any, reason: str) -> None:
     assert len(str(caught.value).splitlines()) == 1
 
 
-def test_bases_by_name_by_mapping_and_by_instance_are_the_same() -> None:
-    options: dict[str, Any] = {"buckets": 3, "lower": 0.0, "upper": 1.0}
-    default = SubsampleAggregate(**options)
-    for base in ("empirical_mean", {"kind": "empirical_mean"}, EmpiricalMean()):
-        assert SubsampleAggregate(**options, base=base) == default
-    named = SubsampleAggregate(**options, base={"kind": "trimmed_mean", "fraction": 0.3})
-    assert named.base == TrimmedMean(fraction=0.3)
-
-
 @pytest.mark.parametrize("bounds", [(1.0, 1.0), (2.0, 1.0)])
 def test_bounds_are_checked(bounds: tuple[float, float]) -> None:
     with pytest.raises(ValueError, match="upper must exceed lower"):
         SubsampleAggregate(buckets=3, lower=bounds[0], upper=bounds[1])
 
 
-@pytest.mark.parametrize(("n", "k"), [(12, 4), (14, 4), (23, 7)])
+@pytest.mark.parametrize(("n", "k"), [(14, 4)])
 def test_a_replaced_record_changes_one_output(n: int, k: int) -> None:
     seen: list[Floats] = []
 
@@ -311,22 +223,11 @@ def test_a_replaced_record_changes_one_output(n: int, k: int) -> None:
 # The test of hypotheses.
 
 
-def count_noise(budget: Budget, scale: float = 1.0) -> Any:
-    """Noise at sensitivity `scale`, from section 1 of algorithms.md."""
-    if isinstance(budget, ZCDP):
-        return stats.norm(scale=scale / math.sqrt(2 * budget.rho))
-    assert isinstance(budget, PureDP | ApproxDP)
-    if isinstance(budget, ApproxDP) and budget.noise_by == "classical":
-        sd = math.sqrt(2 * math.log(1.25 / budget.delta)) / budget.epsilon
-        return stats.norm(scale=scale * sd)
-    return stats.laplace(scale=scale / budget.epsilon)
-
-
 def output_law(votes: int, k: int, vote: Vote, budget: Budget) -> tuple[float, float, float]:
     """Probabilities of the outputs 0, 1 and 'nothing released', given the votes for 1."""
     lead = 2 * votes - k
     if vote == "count":  # votes + noise > k/2
-        one = float(count_noise(budget).sf(-lead / 2))
+        one = float(noise_law(budget, 1.0, 1.0).sf(-lead / 2))
     elif vote == "exponential":  # weights exp(eps/2 votes)
         assert isinstance(budget, PureDP | ZCDP | ApproxDP)
         eps = math.sqrt(8 * budget.rho) if isinstance(budget, ZCDP) else budget.epsilon
@@ -382,7 +283,7 @@ def agrees(found: Floats, law: tuple[float, float, float]) -> bool:
 
 @each_vote
 @each_budget
-@pytest.mark.parametrize("k", [1, 4, 7])
+@pytest.mark.parametrize("k", [1, 4])
 def test_outputs_given_the_votes(vote: Vote, budget: Budget, k: int) -> None:
     for votes in range(k + 1):
         # Buckets of two records, of mean 1 or 0; 1/2 itself is no vote for 1.
@@ -391,61 +292,3 @@ def test_outputs_given_the_votes(vote: Vote, budget: Budget, k: int) -> None:
         found = run(SubsampleTest(buckets=k, aggregate=vote), sample, budget, seed=votes)
         assert agrees(found.value, output_law(votes, k, vote, budget))
         assert np.all(found.before_noise == float(2 * votes > k))
-
-
-@each_vote
-@each_budget
-@pytest.mark.parametrize("truth", [0, 1])
-@pytest.mark.parametrize(("k", "size", "s"), [(6, 4, 1.5), (9, 1, 0.8)])
-def test_the_probability_of_an_error(
-    vote: Vote, budget: Budget, truth: int, k: int, size: int, s: float
-) -> None:
-    """A bucket is wrong if its mean N(0 or 1, s^2/size) is on the wrong side of 1/2."""
-    wrong = float(stats.norm.cdf(-math.sqrt(size) / (2 * s)))
-    p = 1 - wrong if truth else wrong
-    weights = stats.binom.pmf(np.arange(k + 1), k, p)
-    laws = np.array([output_law(votes, k, vote, budget) for votes in range(k + 1)])
-    zero, one, nothing = (weights @ laws).tolist()
-    sample = DenseSample(np.random.default_rng(4).normal(truth, s, (20_000, k * size)))
-    found = run(SubsampleTest(buckets=k, aggregate=vote), sample, budget)
-    assert agrees(found.value, (zero, one, nothing))
-    majority = float(weights[np.arange(k + 1) > k / 2].sum())
-    assert agrees(found.before_noise, (1 - majority, majority, 0.0))
-
-
-def is_private(p: Floats, q: Floats, budget: Budget) -> bool:
-    """Whether output probabilities p and q are as close as the budget says; one direction."""
-    if isinstance(budget, ZCDP):
-        # Renyi divergences of some orders a are at most a rho.
-        a = np.array([[1.01], [1.5], [2.0], [5.0], [20.0], [100.0]])
-        both = (p > 1e-300) & (q > 1e-300)
-        moments = np.exp(np.log(p[both]) * a - np.log(q[both]) * (a - 1)).sum(axis=1)
-        return bool(np.all(np.log(moments) / (a.T - 1) <= budget.rho * a.T * (1 + 1e-9) + 1e-12))
-    assert isinstance(budget, PureDP | ApproxDP)
-    excess = float(np.maximum(p - math.exp(budget.epsilon) * q, 0).sum())
-    return excess <= (budget.delta * (1 + 1e-6) if isinstance(budget, ApproxDP) else 1e-12)
-
-
-@pytest.mark.parametrize("k", range(1, 9))
-@each_vote
-def test_privacy_of_the_votes(vote: Vote, k: int) -> None:
-    """One record changes one vote: exact output probabilities of all neighbouring counts."""
-    for eps, rho, delta in ((0.05, 0.001, 1e-6), (1.0, 0.5, 0.01)):
-        budgets: list[Budget] = [
-            PureDP(eps),
-            ZCDP(rho),
-            ApproxDP(eps, delta, "classical"),
-            ApproxDP(eps, delta, "laplace"),
-        ]
-        for budget in budgets:
-            laws = [np.array(output_law(votes, k, vote, budget)) for votes in range(k + 1)]
-            neighbours = list(itertools.pairwise(laws))
-            for p, q in neighbours + [(q, p) for p, q in neighbours]:
-                assert is_private(p, q, budget)
-
-
-def test_the_exponential_mechanism_is_tight() -> None:
-    """A vote moves the log-odds by eps: half the noise would break the guarantee."""
-    p, q = (output_law(v, 5, "exponential", PureDP(0.7)) for v in (2, 3))
-    odds = math.log(q[1] / q[0]) - math.log(p[1] / p[0])
-    assert odds == pytest.approx(0.7, rel=1e-12)

@@ -12,7 +12,6 @@ from scipy import stats
 from support import Floats, assert_follows, assert_frequencies, noise_law, row_norms
 
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, NonPrivate, OverdraftError, PureDP
-from dpbench.privacy.budgets import _BadEvent
 
 BUDGETS: list[Budget] = [PureDP(0.8), ZCDP(0.1), ApproxDP(0.8, 1e-5)]
 each = pytest.mark.parametrize("budget", BUDGETS, ids=lambda b: b.notion)
@@ -119,13 +118,6 @@ def test_a_pure_step_under_zcdp_and_approx() -> None:
     assert account.spent == pytest.approx((0.4, 0.0))
     spend(rest)
     assert account.spent == pytest.approx((1.0, 1e-5))
-
-
-def test_a_pure_step_that_is_too_dear() -> None:
-    with pytest.raises(OverdraftError):
-        ledger(ZCDP(0.1)).split(PureDP(0.45))
-    with pytest.raises(OverdraftError):
-        ledger(ApproxDP(1.0, 1e-5)).split(ApproxDP(0.5, 2e-5))
 
 
 def test_steps_of_a_notion_that_implies_nothing_are_refused() -> None:
@@ -260,20 +252,6 @@ def test_steps_under_zcdp_compose_there_and_convert_once(
         account.split(1e-3)
 
 
-def test_groups_under_zcdp_inside_an_approximate_budget() -> None:
-    budget = ApproxDP(1.0, 1e-6)
-    account = ledger(budget)
-    (inner,) = account.split(ZCDP.within(budget))
-    first, second = inner.split(0.5, 0.5)
-    for group in first.parallel(4):
-        group.pay()
-    half = ZCDP(inner.budget.amounts[0] / 2).to_approx(1e-6).amounts
-    assert account.spent == pytest.approx(half, rel=1e-9, abs=0)
-    (pure,) = second.split(PureDP(second.budget.pure_epsilon))  # epsilon^2/2 = rho
-    pure.pay()
-    assert account.spent == pytest.approx(budget.amounts, rel=1e-9, abs=0)
-
-
 def test_pure_steps_under_zcdp_add_up_before_they_convert() -> None:
     account = ledger(ZCDP(0.1))
     (inner,) = account.split(PureDP(0.4))
@@ -346,20 +324,6 @@ def test_no_releases_are_refused(budget: Budget, times: int) -> None:
     account.pay()  # nothing was reserved
 
 
-def test_zcdp_in_each_of_repeated_releases_converts_in_each() -> None:
-    """A row's share is of (epsilon, delta): rows add up there, which is dearer."""
-    budget = ApproxDP(1.0, 1e-6)
-    account = ledger(budget)
-    child = account.repeated(4)
-    (inner,) = child.split(ZCDP.within(ApproxDP(0.25, 2.5e-7)))
-    one, two = inner.split(0.5, 0.5)
-    spend(one)
-    each_row = ZCDP(inner.budget.amounts[0] / 2).to_approx(2.5e-7).amounts
-    assert account.spent == pytest.approx([4 * a for a in each_row], rel=1e-9, abs=0)
-    spend(two)
-    assert account.spent == pytest.approx(budget.amounts, rel=1e-9, abs=0)
-
-
 # An event of small probability under which nothing is promised.
 
 
@@ -395,16 +359,6 @@ def test_no_more_failure_than_there_is(delta: float) -> None:
     assert account.spent == pytest.approx((0.25, delta), rel=1e-12)
 
 
-def test_failure_that_exceeds_the_whole() -> None:
-    account = ledger(ApproxDP(1.0, 1e-5))
-    with pytest.raises(OverdraftError, match="exceeds what is left"):
-        account.allow_failure(1.01e-5)
-    assert account.spent == (0.0, 0.0)
-    account.pay()
-    with pytest.raises(OverdraftError):
-        account.allow_failure(1e-9)
-
-
 @pytest.mark.parametrize("budget", [PureDP(1.0), ZCDP(0.5)])
 def test_notions_without_delta_allow_no_failure(budget: Budget) -> None:
     account = ledger(budget)
@@ -421,33 +375,6 @@ def test_probabilities_that_are_none_are_refused(delta: float) -> None:
         account.allow_failure(delta)
     assert account.spent == (0.0, 0.0)
     account.pay()
-
-
-def test_no_mechanism_is_paid_for_by_an_event() -> None:
-    """It buys no noise, and is no step of a split of another notion."""
-    event = _BadEvent(1e-6)
-    with pytest.raises(ValueError, match="bad_event"):
-        ledger(event).add_noise(np.zeros(2), 1.0)
-    for budget in (PureDP(1.0), ZCDP(1.0)):
-        with pytest.raises(ValueError, match="implies no"):
-            ledger(budget).split(event)
-
-
-def test_the_event_and_two_steps_as_a_friendly_core_pays() -> None:
-    """delta/2 for the bound; then epsilon/2, and epsilon/2 with the other delta/2."""
-    budget = ApproxDP(0.8, 1e-6)
-    account = ledger(budget)
-    account.allow_failure(5e-7)
-    first, last = account.split(PureDP(0.4), budget.fraction(0.5))
-    assert account.spent == (0.0, 5e-7)
-    spend(first)
-    assert account.spent == pytest.approx((0.4, 5e-7), rel=1e-12)
-    spend(last)
-    assert account.spent == pytest.approx((0.8, 1e-6), rel=1e-12)
-    with pytest.raises(OverdraftError):
-        account.allow_failure(1e-9)
-    with pytest.raises(OverdraftError):
-        account.split(PureDP(1e-3))
 
 
 def test_events_of_parts_and_of_repeated_releases() -> None:

@@ -1,50 +1,60 @@
+"""One block: errors and their parts, streams, failures, and what else is released."""
+
 from __future__ import annotations
 
 import dataclasses
 import math
-from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
-import pandas as pd
 import pytest
-from numpy.typing import NDArray
+from scipy import linalg, stats
 
-from dpbench.analysis.summary import EXTRA_COLUMNS
+from dpbench.arrays import Floats
 from dpbench.distributions import (
     ContaminatedGaussian,
     Distribution,
     Gaussian,
+    Hypercube,
+    MultivariateContaminatedGaussian,
+    MultivariateGaussian,
+    MultivariateStudentT,
+    ProductTwoPoint,
+    SignedTwoPoint,
     StudentT,
     TwoPoint,
 )
 from dpbench.estimators import (
+    BoundedMean,
     ClippedMean,
+    CoinPressCovariance,
     EmpiricalMean,
     Estimate,
     Estimator,
+    FriendlyCoreMean,
     KSU20Mean,
     KSU20Range,
     LearnedGaussian,
     ShrinkingIntervals,
 )
-from dpbench.registry import validated
-from dpbench.privacy import ApproxDP, Ledger, NonPrivate, PureDP
+from dpbench.metrics import ERRORS, EXTRAS
+from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP
+from dpbench.registry import canonical, validated
 from dpbench.runner.block import (
-    EXTRAS,
-    METRICS,
-    BlockResult,
+    BLOCK_NUMBERS,
+    BLOCK_TRIALS,
     BlockTask,
     Setting,
     block_trials,
+    replay,
+    replay_name,
     run_block,
 )
-from dpbench.runner.collect import collect
-from dpbench.runner.plan import Cell
-from dpbench.runner.store import Store
-from dpbench.samples import DenseSample, Sample
+from dpbench.samples import DenseSample, Sample, SparseSample
 from dpbench.seeds import stream
 
 T = StudentT(tail_index=2.5, unit_moment=2)
+LAW = Gaussian(location=0.5, scale=2.0)
 CLIP = Setting("clip", ClippedMean(lower=-1, upper=1), PureDP(1.0))
 MEAN = Setting("mean", EmpiricalMean(), NonPrivate())
 
@@ -53,56 +63,64 @@ def _task(*settings: Setting, law: Distribution = T, n: int = 1000, index: int =
     return BlockTask((("law", law),), n, settings, 0, index, "cell")
 
 
+def _data(task: BlockTask, law: Distribution) -> Sample:
+    """The data of a block, drawn again: from the stream of the law's name, and of no label's."""
+    rng = stream("data", task.seed, canonical(law), task.followed, task.n, task.index)
+    return law.sample(rng, task.trials, task.n)
+
+
 def test_errors_come_apart() -> None:
     # The clean mean is the target, not the mixture's: its distance is part of `sampling`.
     law = ContaminatedGaussian(eta=0.1, gap=100, location=3)
     task = _task(CLIP, law=law)
-    values = run_block(task).values
-    name = (0, repr_of(law), "", 1000, 0)
-    sample = law.sample(stream("data", *name), task.trials, 1000)
-    np.testing.assert_array_equal(values["sampling"][0, 0], np.abs(sample.mean() - 3))
-    clipped = sample.clipped_mean(-1, 1)
-    np.testing.assert_array_equal(values["bias"][0, 0], np.abs(clipped - sample.mean()))
-    signed = np.array(list(np.ndindex(2, 2, 2))) * 2 - 1
-    parts = np.stack([values[m][0, 0] for m in ("sampling", "bias", "noise")])
-    gap = np.abs(np.abs(signed @ parts) - values["error"][0, 0]).min(axis=0)
-    np.testing.assert_allclose(gap, 0, atol=1e-9)
+    values, sample = run_block(task).values, _data(task, law)
+    empirical, clipped = sample.mean(), sample.clipped_mean(-1, 1)
+    # The noise has a stream of its own, named by the parameters of estimator and budget.
+    name = (0, canonical(law), "", 1000, 0, canonical(CLIP.estimator), canonical(CLIP.budget))
+    noise = stream("noise", *name).laplace(0.0, 2 / 1000, task.trials)
+    wanted = {
+        "error": clipped + noise - 3,
+        "sampling": empirical - 3,
+        "bias": clipped - empirical,
+        "noise": noise,
+        "private": clipped + noise - empirical,
+    }
+    assert set(values) == set(wanted) == set(ERRORS)
+    for part, signed in wanted.items():
+        np.testing.assert_allclose(values[part][0], np.abs(signed), rtol=1e-12, atol=1e-15)
 
 
-def repr_of(law: Distribution) -> str:
-    """The name that seeds the law's data."""
-    from dpbench.registry import canonical
-
-    return canonical(law)
-
-
-def test_bits_do_not_depend_on_the_other_settings() -> None:
+def test_bits_depend_on_parameters_alone() -> None:
+    """Not on labels, on the order of settings and members, or on what else runs."""
+    other = dataclasses.replace(CLIP, label="other")
+    weak = Setting("clip", CLIP.estimator, PureDP(0.5))
     alone = run_block(_task(CLIP)).values
-    beside = run_block(_task(MEAN, CLIP)).values
-    for metric in METRICS:
-        np.testing.assert_array_equal(alone[metric][0, 0], beside[metric][0, 1])
-
-
-def test_noise_and_data_differ_between_blocks_and_seeds() -> None:
-    base = run_block(_task(CLIP)).values
-    for other in (_task(CLIP, index=1), dataclasses.replace(_task(CLIP), seed=1)):
-        values = run_block(other).values
-        assert not np.any(values["sampling"] == base["sampling"])
-        assert not np.any(values["noise"] == base["noise"])
-
-
-def test_renaming_a_label_changes_no_bit() -> None:
-    renamed = dataclasses.replace(CLIP, label="other")
-    one, two = run_block(_task(CLIP)).values, run_block(_task(renamed)).values
-    np.testing.assert_array_equal(one["error"], two["error"])
+    beside = run_block(
+        BlockTask((("a", LAW), ("b", T)), 1000, (MEAN, weak, other), 0, 0, "another")
+    ).values
+    for part in ERRORS:  # by member, then by setting
+        np.testing.assert_array_equal(alone[part][0], beside[part][5])
+    assert not np.any(beside["noise"][4] == beside["noise"][5])
+    np.testing.assert_array_equal(beside["sampling"][3], beside["sampling"][5])
+    for task in (
+        _task(CLIP, index=1),
+        dataclasses.replace(_task(CLIP), seed=1),
+        dataclasses.replace(_task(CLIP), followed="budget"),
+    ):
+        values = run_block(task).values
+        assert not np.any(values["sampling"] == alone["sampling"])
+        assert not np.any(values["noise"] == alone["noise"])
 
 
 @validated
 class Breaks(Estimator):
-    """Raises."""
+    """Raises on the second law."""
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
-        raise RuntimeError("on purpose")
+        if isinstance(sample, DenseSample) and np.any(np.abs(sample.mean() - 0.5) > 1):
+            raise RuntimeError("on purpose")
+        ledger.pay("nothing")
+        return Estimate(sample.mean(), sample.mean())
 
 
 @validated
@@ -113,27 +131,89 @@ class WrongShape(Estimator):
         return Estimate(np.zeros(1), np.zeros(1))
 
 
-@pytest.mark.parametrize(
-    ("estimator", "message"),
-    [(Breaks(), "RuntimeError: on purpose"), (WrongShape(), "returned shapes")],
-)
-def test_a_failure_is_recorded_and_the_others_go_on(estimator: Estimator, message: str) -> None:
-    result = run_block(_task(Setting("broken", estimator, PureDP(1.0)), CLIP))
-    assert message in result.failures[0, 0]
-    assert np.all(np.isnan(result.values["error"][0, 0]))
-    assert np.all(np.isfinite(result.values["error"][0, 1]))
+def test_failures_are_recorded_by_key_and_the_others_go_on() -> None:
+    far = Gaussian(location=50)
+    settings = (
+        Setting("breaks", Breaks(), PureDP(1.0)),
+        CLIP,
+        Setting("shape", WrongShape(), PureDP(1.0)),
+    )
+    task = BlockTask((("near", LAW), ("far", far)), 1000, settings, 0, 0, "cell")
+    result = run_block(task)
+    assert set(result.failures) == {2, 3, 5}
+    assert result.failures[3] == "RuntimeError: on purpose"
+    assert result.failures[5].startswith("ValueError: WrongShape returned shapes (1,)")
+    failed = np.isnan(result.values["error"]).all(axis=1)
+    assert np.flatnonzero(failed).tolist() == [2, 3, 5]
+    assert np.isfinite(result.values["error"][~failed]).all()
+    assert set(result.seconds) == {"breaks", "clip", "shape"}
+    # The failure alone, by its name, with its traceback; and what does not fail.
+    with pytest.raises(RuntimeError, match="on purpose"):
+        replay(task, replay_name("far", 1000, settings[0], 0))
+    found = replay(task, replay_name("far", 1000, CLIP, 0))
+    assert found is not None
+    np.testing.assert_array_equal(np.abs(found.value - 50), result.values["error"][4])
+    assert replay(task, replay_name("far", 1000, CLIP, 1)) is None
+    names = [replay_name(m, n, s, i) for m in ("a", "b") for n in (1, 2) for s in settings for i in (0, 1)]  # fmt: skip  # noqa: E501
+    assert len(set(names)) == 24
+    assert all(name.endswith("n2") for name in names[6:12])
 
 
-@pytest.mark.parametrize(("n", "trials"), [(10, 200), (10**5, 31), (10**6, 3), (10**8, 1)])
-def test_block_size(n: int, trials: int) -> None:
-    assert block_trials(n, T) == trials
-    assert block_trials(n, TwoPoint(p=0.1, k=2)) == 200
+def test_data_that_cannot_be_drawn_fail_every_setting() -> None:
+    @validated
+    class Undrawn(Gaussian):
+        """Raises."""
+
+        def sample(self, rng: np.random.Generator, trials: int, n: int) -> DenseSample:
+            raise OSError("no such data")
+
+    task = BlockTask((("a", Undrawn()), ("b", LAW)), 40, (CLIP, MEAN), 0, 0, "cell")
+    result = run_block(task)
+    assert result.failures == dict.fromkeys((0, 1), "OSError: no such data")
+    assert np.isnan(result.values["error"]).all(axis=1).tolist() == [True, True, False, False]
 
 
-# Intervals, learned Gaussians and promises.
+LAWS: list[tuple[Distribution, int, int]] = [
+    # Whatever is held is held once per trial, but by the hypercube.
+    (T, 10, 200),
+    (T, 10**5, 31),
+    (T, 10**8, 1),
+    (TwoPoint(p=0.1, k=2), 10**12, 200),
+    (MultivariateGaussian(d=50), 1000, 62),
+    (Hypercube(d=4), 10, 200),
+    (SignedTwoPoint(d=64, p=1e-6, k=2), 10**9, 49),  # 1001 records of 64 numbers
+    (SignedTwoPoint(d=64, p=0.0, k=2), 10**12, 200),
+    # One of 8 ones is there with probability 1 - 0.9^8 = 0.57: 57.95 records of 16.
+    (ProductTwoPoint(d=16, p=0.1), 10_000, 34),
+]
 
-Floats = NDArray[np.float64]
-LAW = Gaussian(location=0.5, scale=2.0)
+
+@pytest.mark.parametrize(("law", "n", "trials"), LAWS)
+def test_block_sizes(law: Distribution, n: int, trials: int) -> None:
+    assert block_trials(n, law) == trials
+    assert trials == 1 or trials * law.held(n) <= BLOCK_NUMBERS
+    # No smaller than it has to be.
+    assert trials == BLOCK_TRIALS or (trials + 1) * law.held(n) > BLOCK_NUMBERS
+    # All members of a cell have as many trials.
+    assert BlockTask((("a", LAW), ("b", law)), n, (MEAN,), 0, 0, "").trials == min(
+        trials, block_trials(n, LAW)
+    )
+
+
+SPARSE = [(SignedTwoPoint(d=64, p=1e-6, k=2), 10**9), (ProductTwoPoint(d=16, p=0.1), 10_000)]
+
+
+@pytest.mark.parametrize(("law", "n"), SPARSE)
+def test_a_block_of_sparse_data_holds_what_it_says(law: Distribution, n: int) -> None:
+    """Rows other than zero are binomial: within 6 deviations but with probability 1e-8."""
+    trials = block_trials(n, law)
+    sample = law.sample(np.random.default_rng(12), trials, n)
+    assert isinstance(sample, SparseSample)
+    expected = trials * (law.held(n) - law.d)  # less what every trial has
+    assert abs(sample.rows_held.size - expected) < 6 * math.sqrt(law.d * expected)
+
+
+# Intervals, learned Gaussians, promises and cores.
 
 
 @validated
@@ -144,64 +224,49 @@ class Preset(Estimator):
     scale: bool = True
     accuracy: float | None = 0.25
 
-    LOW = np.array([-1.0, 0.5, 0.6, -np.inf, np.nan])
-    HIGH = np.array([0.5, 3.0, 3.0, np.inf, np.nan])
-    VALUE = np.array([0.0, 0.5, 1.5, -2.5, np.nan])
-    SCALE = np.array([2.0, 1.0, 3.0, 2.0, np.nan])
+    LOW: ClassVar[Floats] = np.array([-1.0, 0.5, 0.6, -np.inf, np.nan])
+    HIGH: ClassVar[Floats] = np.array([0.5, 3.0, 3.0, np.inf, np.nan])
+    VALUE: ClassVar[Floats] = np.array([0.0, 0.5, 1.5, -2.5, np.nan])
+    SCALE: ClassVar[Floats] = np.array([2.0, 1.0, 3.0, 2.0, np.nan])
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
-        def cycle(numbers: Floats) -> Floats:
-            return np.resize(numbers, sample.trials)
-
-        value = cycle(self.VALUE)
+        low, high, value, scale = (
+            np.resize(one, sample.trials) for one in (self.LOW, self.HIGH, self.VALUE, self.SCALE)
+        )
         return Estimate(
             value,
             value,
-            interval=(cycle(self.LOW), cycle(self.HIGH)) if self.interval else None,
-            scale=cycle(self.SCALE) if self.scale else None,
+            interval=(low, high) if self.interval else None,
+            scale=scale if self.scale else None,
             accuracy=self.accuracy,
         )
 
 
-# The core is for the books only; see test_vectors.
-RELEASED = tuple(metric for metric in EXTRAS if metric != "core")
-
-
-def _preset(**options: bool | float | None) -> Setting:
-    return Setting("preset", Preset(**options), PureDP(1.0))  # type: ignore[arg-type]
-
-
-def test_the_extra_metrics_of_known_releases() -> None:
-    task = _task(_preset(), CLIP, law=LAW, n=40)
-    values = {metric: table[0, 0] for metric, table in run_block(task).values.items()}
-    width = np.resize([1.5, 2.5, 2.4, np.inf, np.inf], 200)
-    np.testing.assert_array_equal(values["width"], width)
+def test_the_extra_values_of_known_releases() -> None:
+    task = _task(Setting("preset", Preset(), PureDP(1.0)), CLIP, law=LAW, n=40)
+    block = run_block(task)
+    assert set(block.values) == {*ERRORS, *EXTRAS} - {"core"}
+    values = {name: table[0] for name, table in block.values.items()}
+    np.testing.assert_array_equal(values["width"], np.resize([1.5, 2.5, 2.4, np.inf, np.inf], 200))
     # The target, 0.5, is at an end of the first two: it is in them.
     np.testing.assert_array_equal(values["missed"], np.resize([0.0, 0, 1, 0, 1], 200))
     np.testing.assert_array_equal(values["promise"], np.resize([2.0, 0.0, 4.0, 12.0, np.inf], 200))
     # N(0, 2) and N(-2.5, 2) beside N(0.5, 2): the densities cross half-way between the means.
-    one, three = math.erf(0.125 / math.sqrt(2)), math.erf(0.75 / math.sqrt(2))
-    tv = values["tv"].reshape(-1, 5)
-    np.testing.assert_allclose(tv[:, 0], one, rtol=1e-9)
-    np.testing.assert_allclose(tv[:, 3], three, rtol=1e-9)
-    np.testing.assert_array_equal(tv[:, 4], np.inf)
     # Against N(0.5, 1), crossing at +-c: 2 Phi(c) - 2 Phi(c/2) with c = sqrt(8/3 ln 2).
     c = math.sqrt(8 / 3 * math.log(2))
-    wanted = math.erf(c / math.sqrt(2)) - math.erf(c / 2 / math.sqrt(2))
-    np.testing.assert_allclose(tv[:, 1], wanted, rtol=1e-9)
-
-    name = (0, repr_of(LAW), "", 40, 0)
-    sample = LAW.sample(stream("data", *name), 200, 40)
+    crossing = math.erf(c / math.sqrt(2)) - math.erf(c / 2 / math.sqrt(2))
+    wanted = [math.erf(0.125 / math.sqrt(2)), crossing, np.nan, math.erf(0.75 / math.sqrt(2))]
+    tv = values["tv"].reshape(-1, 5)
+    np.testing.assert_allclose(tv[:, [0, 1, 3]], [np.take(wanted, [0, 1, 3])] * 40, rtol=1e-9)
+    assert np.isinf(tv[:, 4]).all()
+    sample = _data(task, LAW)
     assert isinstance(sample, DenseSample)
     low, high = np.resize(Preset.LOW, 200)[:, None], np.resize(Preset.HIGH, 200)[:, None]
     outside = ((sample.values < low) | (sample.values > high)).mean(axis=1)
-    there = np.arange(200) % 5 != 4
-    np.testing.assert_allclose(values["outside"][there], outside[there], atol=1e-12)
-
-
-def test_all_records_are_infinitely_outside_of_no_interval() -> None:
-    values = run_block(_task(_preset(), law=LAW, n=40)).values
-    assert np.all(np.isinf(values["outside"][0, 0, 4::5]))
+    outside[4::5] = np.inf  # of no interval
+    np.testing.assert_allclose(values["outside"], outside, atol=1e-12)
+    # The other setting has none of these.
+    assert all(np.isnan(block.values[name][1]).all() for name in EXTRAS if name in block.values)
 
 
 def test_ends_of_an_interval_are_inside_of_it() -> None:
@@ -220,58 +285,34 @@ def test_ends_of_an_interval_are_inside_of_it() -> None:
     law = TwoPoint(p=0.25, k=2)
     for tau, share in ((law.tau, 0.0), (np.nextafter(law.tau, 0), 0.25)):
         task = _task(Setting("ends", Ends(tau=float(tau)), PureDP(1.0)), law=law, n=10**6)
-        outside = run_block(task).values["outside"][0, 0]
-        assert np.all(np.abs(outside - share) < 0.01)
-        assert share > 0 or np.all(outside == 0)
+        assert np.all(np.abs(run_block(task).values["outside"] - share) < (0.01 if share else 1e-9))
 
 
-@pytest.mark.parametrize(
-    ("options", "metrics"),
-    [
-        ({}, RELEASED),
-        ({"interval": False}, ("tv", "promise")),
-        ({"scale": False}, ("width", "missed", "outside", "promise")),
-        ({"accuracy": None}, ("width", "missed", "outside", "tv")),
-        ({"interval": False, "scale": False, "accuracy": None}, ()),
-    ],
-)
-def test_extra_metrics_are_there_if_any_setting_has_them(
-    options: dict[str, bool | None], metrics: tuple[str, ...]
-) -> None:
-    alone = run_block(_task(_preset(**options), law=LAW, n=40)).values
-    assert set(alone) == {*METRICS, *metrics}
-    beside = run_block(_task(CLIP, _preset(**options), MEAN, law=LAW, n=40)).values
-    assert set(beside) == {*METRICS, *metrics}
-    for metric in metrics:
-        np.testing.assert_array_equal(beside[metric][0, 1], alone[metric][0, 0])
-        assert np.all(np.isnan(beside[metric][0, [0, 2]]))
-
-
-def test_settings_without_extras_have_none() -> None:
-    assert set(run_block(_task(CLIP, MEAN)).values) == set(METRICS)
-    # No distance to a Gaussian is known for another law.
-    assert "tv" not in run_block(_task(_preset())).values
-
-
-REAL = [
+REAL: list[tuple[Estimator, Budget, tuple[str, ...]]] = [
     (ShrinkingIntervals(radius=10.0), PureDP(1.0), ("width", "missed", "outside")),
-    (KSU20Range(k=2, alpha=0.05, radius=10.0), PureDP(1.0), (*EXTRAS[:3], "promise")),
+    (KSU20Range(k=2, alpha=0.05, radius=10.0), PureDP(1.0),
+     ("width", "missed", "outside", "promise")),
     (LearnedGaussian(radius=100.0), PureDP(1.0), ("tv",)),
-    # Aims at an error that so few records do not promise.
-    (KSU20Mean(k=2, radius=10.0), PureDP(1.0), ()),
-    (KSU20Mean(k=2, radius=10.0, constants="paper"), PureDP(1.0), ()),
-]
+    (KSU20Mean(k=2, radius=10.0), PureDP(1.0), ()),  # few records do not promise what it aims at
+    (Preset(interval=False), PureDP(1.0), ("tv", "promise")),
+    (Preset(scale=False, accuracy=None), PureDP(1.0), ("width", "missed", "outside")),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("estimator", "budget", "metrics"), REAL)
+@pytest.mark.parametrize(("estimator", "budget", "extras"), REAL)
 def test_which_estimators_have_which(
-    estimator: Estimator, budget: PureDP, metrics: tuple[str, ...]
+    estimator: Estimator, budget: Budget, extras: tuple[str, ...]
 ) -> None:
-    found = run_block(_task(Setting("e", estimator, budget), law=LAW, n=2000))
+    found = run_block(_task(MEAN, Setting("e", estimator, budget), law=LAW, n=2000))
     assert not found.failures
-    assert set(found.values) == {*METRICS, *metrics}
-    for metric in metrics:
-        assert np.all(found.values[metric] >= 0)
+    assert set(found.values) == {*ERRORS, *extras}
+    for name in extras:
+        assert np.all(found.values[name][1] >= 0)
+        assert np.isnan(found.values[name][0]).all()
+
+
+def test_no_distance_is_known_of_a_law_that_is_not_gaussian() -> None:
+    assert "tv" not in run_block(_task(Setting("p", Preset(), PureDP(1.0)))).values
 
 
 def test_a_range_that_is_not_found_is_a_miss_and_a_broken_promise() -> None:
@@ -280,85 +321,104 @@ def test_a_range_that_is_not_found_is_a_miss_and_a_broken_promise() -> None:
     values = run_block(_task(Setting("range", estimator, ApproxDP(1.0, 1e-9)), law=LAW, n=5)).values
     assert np.all(np.isnan(values["error"]))
     assert np.all(values["missed"] == 1)
-    for metric in ("width", "promise"):
-        assert np.all(values[metric] == np.inf)
+    assert np.all(values["width"] == np.inf)
+    assert np.all(values["promise"] == np.inf)
 
 
-def test_the_store_keeps_extra_metrics(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    tasks = [
-        _task(_preset(), CLIP, law=LAW, n=40),
-        _task(CLIP, _preset(scale=False), law=LAW, n=40, index=1),
-        _task(CLIP, MEAN, law=LAW, n=40, index=2),
-        _task(Setting("broken", Breaks(), PureDP(1.0)), _preset(), law=LAW, n=40, index=3),
-    ]
-    for task in tasks:
-        result = run_block(task)
-        store.write(task, result)
-        found = store.read(task)
-        assert set(found.values) == set(result.values)
-        for metric, table in result.values.items():
-            np.testing.assert_array_equal(found.values[metric], table)
-        assert found.failures == result.failures
+def _weights(rows: Floats, radius: float) -> float:
+    """W/n of one dataset, record by record: (2c - n - 1)/(n - 1) between 0 and 1."""
+    n = len(rows)
+    friends = (np.linalg.norm(rows[:, None] - rows, axis=2) <= radius).sum(axis=1)
+    return float(np.clip((2 * friends - n - 1) / (n - 1), 0, 1).mean())
 
 
-def _cell(*settings: Setting, n: int = 40, trials: int = 300) -> Cell:
-    class One:
-        moment_order = None
-        follows_budget = False
-
-    return Cell("f", One(), n, (("law", LAW),), settings, trials)  # type: ignore[arg-type]
-
-
-def test_the_summary_of_extra_metrics() -> None:
-    cell = _cell(_preset(), CLIP)
-    blocks = [run_block(task) for task in cell.tasks(0)]
-    metrics = {"miss_rate": {"f"}, "promise_q90": {"f"}, "outside_q90": {"f"}, "q90": {"other"}}
-    collected = collect(cell, blocks, metrics)
-    table = collected.summary.set_index("estimator")
-    columns = [column for names in EXTRA_COLUMNS.values() for column in names]
-    assert table.loc["clip", columns].isna().all()
-    values = {m: np.concatenate([b.values[m][0, 0] for b in blocks])[:300] for m in RELEASED}
-    assert table.loc["preset", "width_q50"] == np.quantile(
-        values["width"], 0.5, method="inverted_cdf"
-    )
-    assert table.loc["preset", "miss_rate"] == pytest.approx(values["missed"].mean()) == 0.4
-    for metric, q, column in (
-        ("outside", 0.9, "outside_q90"), ("tv", 0.5, "tv_q50"), ("tv", 0.9, "tv_q90"),
-        ("promise", 0.9, "promise_q90"),
-    ):  # fmt: skip
-        wanted = np.quantile(values[metric], q, method="inverted_cdf")
-        assert table.loc["preset", column] == wanted
-    # A fifth of the trials releases nothing.
-    assert np.isinf(table.loc["preset", ["tv_q90", "promise_q90"]].to_numpy(float)).all()
-
-    # What claims get: the values of every trial, in the order of the rows.
-    row = collected.summary["estimator"].tolist().index("preset")
-    np.testing.assert_array_equal(collected.errors["miss_rate"][row], values["missed"])
-    np.testing.assert_array_equal(collected.errors["promise_q90"][row], values["promise"])
-    np.testing.assert_array_equal(collected.errors["outside_q90"][row], values["outside"])
-    assert np.all(np.isnan(collected.errors["promise_q90"][1 - row]))
-    assert all(errors.size == 0 for errors in collected.errors["q90"])
+@pytest.mark.parametrize("threshold", [0.25, 0.99])
+def test_the_core_is_its_share_of_the_records(threshold: float) -> None:
+    """Also where nothing is released, which is in some or in all trials."""
+    law = MultivariateContaminatedGaussian(d=3, eta=0.3, gap=1e3)
+    core = FriendlyCoreMean(radius=4.0, threshold=threshold)
+    task = _task(MEAN, Setting("core", core, ApproxDP(4.0, 1e-3)), law=law, n=30)
+    values, sample = run_block(task).values, _data(task, law)
+    assert isinstance(sample, DenseSample)
+    wanted = [_weights(rows, 4.0) for rows in sample.values]
+    np.testing.assert_allclose(values["core"][1], wanted, rtol=1e-12, atol=1e-12)
+    assert np.ptp(wanted) > 0.1  # they differ
+    failed = np.isnan(values["error"][1])
+    assert failed.any()
+    assert failed.all() == (threshold > 0.5)
 
 
-def test_a_summary_without_extras_has_their_columns_all_the_same() -> None:
-    cell = _cell(CLIP, MEAN)
-    table = collect(cell, [run_block(task) for task in cell.tasks(0)], {}).summary
-    for names in EXTRA_COLUMNS.values():
-        assert table[list(names)].isna().all(axis=None)
-    with_extras = _cell(CLIP, MEAN, _preset())
-    other = collect(with_extras, [run_block(task) for task in with_extras.tasks(0)], {}).summary
-    pd.testing.assert_index_equal(other.columns, table.columns)
+# Vectors and covariances.
 
 
-@pytest.mark.parametrize("broken", [0, 1])
-def test_blocks_that_raised_count_against_an_estimator(broken: int) -> None:
-    """Of two blocks one has no extras; its trials are misses and infinitely wide."""
-    cell = _cell(_preset(), trials=400)
-    blocks = [run_block(task) for task in cell.tasks(0)]
-    nan = {metric: np.full((1, 1, 200), np.nan) for metric in METRICS}
-    blocks[broken] = BlockResult(nan, {(0, 0): "RuntimeError: on purpose"})
-    row = collect(cell, blocks, {}).summary.iloc[0]
-    assert row["miss_rate"] == pytest.approx((0.4 * 200 + 200) / 400)
-    assert row["width_q50"] == np.inf
-    assert row["failures"] == 200 + 40
+@validated
+class KnownCovariance(Estimator):
+    """A covariance that is known beforehand, and nothing in every fifth trial."""
+
+    multivariate = True
+    estimand = "covariance"
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        value, before = np.random.default_rng(5).standard_normal(
+            (2, sample.trials, sample.d, sample.d)
+        )
+        value[::5] = np.nan
+        return Estimate(value, before)
+
+
+def test_the_errors_of_a_covariance() -> None:
+    """|S^(-1/2) (A - B) S^(-1/2)|_F with the symmetric root."""
+    law = MultivariateGaussian(d=4, scale=3.0, condition=50.0)
+    task = _task(Setting("known", KnownCovariance(), PureDP(1.0)), law=law, n=20)
+    values, sample = run_block(task).values, _data(task, law)
+    assert isinstance(sample, DenseSample)
+    value, before = np.random.default_rng(5).standard_normal((2, task.trials, 4, 4))
+    value[::5] = np.nan
+    root = np.linalg.inv(np.real(linalg.sqrtm(law.covariance)))
+    second = np.array([rows.T @ rows / 20 for rows in sample.values])
+    wanted = {
+        "error": value - law.covariance,
+        "sampling": second - law.covariance,
+        "bias": before - second,
+        "noise": value - before,
+        "private": value - second,
+    }
+    assert set(values) == set(wanted)
+    for name, part in wanted.items():
+        size = np.sqrt(((root @ part @ root) ** 2).sum(axis=(1, 2)))
+        np.testing.assert_allclose(values[name][0], size, rtol=1e-9)
+
+
+def test_errors_of_covariances_do_not_depend_on_the_scale() -> None:
+    """Other parameters, other streams: the laws of the errors are compared."""
+    errors = []
+    for scale in (1.0, 8.0):
+        law = MultivariateGaussian(d=3, scale=scale, condition=9.0)
+        setting = Setting("e", CoinPressCovariance(bound=4.0 * scale**2, rounds=2), ZCDP(0.5))
+        errors.append(run_block(_task(setting, law=law, n=2000)).values["error"][0])
+    assert stats.ks_2samp(*errors).pvalue > 1e-6  # its false-alarm probability
+
+
+def test_a_law_without_a_known_covariance_fails_in_words() -> None:
+    law = MultivariateStudentT(d=3, tail_index=3)
+    result = run_block(_task(Setting("e", KnownCovariance(), PureDP(1.0)), MEAN, law=law, n=20))
+    assert "covariance of MultivariateStudentT is not known" in result.failures[0]
+    assert np.all(np.isfinite(result.values["error"][1]))
+
+
+def test_fixed_data_have_no_sampling_error() -> None:
+    law = Hypercube(d=16, length=2.0)
+    private = Setting("e", BoundedMean(radius=2.0), PureDP(1.0))
+    clipped = Setting("c", BoundedMean(radius=1.0), PureDP(1.0))
+    task = _task(MEAN, private, clipped, law=law, n=50)
+    values, sample = run_block(task).values, _data(task, law)
+    assert np.all(values["sampling"] == 0)
+    assert np.all(values["error"][0] == 0)
+    np.testing.assert_array_equal(values["error"], values["private"])
+    # All records have norm 2: a ball half as large halves the mean, in every trial alike.
+    np.testing.assert_allclose(values["bias"][1], 0, atol=1e-12)
+    mean = np.linalg.norm(sample.mean()[0])
+    assert mean > 0
+    np.testing.assert_allclose(values["bias"][2], mean / 2, rtol=1e-9)
+    assert isinstance(sample, DenseSample)
+    assert sample.values.strides[0] == 0  # held once

@@ -1,121 +1,219 @@
+"""From a sweep to cells and keys."""
+
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
+from sweeps import CLIP, COIN, PURE, sweep_of
 
-from dpbench.registry import ConfigError
+from dpbench.privacy import ZCDP, PureDP
+from dpbench.registry import ConfigError, from_mapping
 from dpbench.runner.block import BLOCK_TRIALS
-from dpbench.runner.plan import Cell, Grid, Part, Sweep, make_cells, pick
-
-LABELS = ["ab_1", "ab_2", "c"]
-
-
-@pytest.mark.parametrize(
-    ("patterns", "expected"),
-    [
-        (None, LABELS),
-        (["c", "ab_1"], ["ab_1", "c"]),
-        (["ab_*"], ["ab_1", "ab_2"]),
-        (["!ab_*"], ["c"]),
-        (["ab_*", "!ab_2"], ["ab_1"]),
-        (["!ab_2", "ab_*"], ["ab_1"]),
-    ],
+from dpbench.runner.plan import (
+    MOST_COUNTED,
+    MOST_DENSE,
+    Cell,
+    Grid,
+    Part,
+    key_table,
+    largest_n,
+    make_cells,
 )
-def test_pick(patterns: list[str] | None, expected: list[str]) -> None:
-    assert pick(patterns, LABELS, "here") == expected
+from dpbench.theory.families import build_family
+from dpbench.theory.lower_bounds import two_point_lower_bound
+
+PAIR = {"kind": "two_point_family", "k": [2, 3], "c": [0, 1]}
+T = {"kind": "student_t", "tail_index": 2.5, "unit_moment": 2}
+SPEC: dict[str, Any] = {
+    "families": {"pair": PAIR, "t": T},
+    "estimators": {"minimax": {"kind": "heavy_tailed_mean"}, "mean": {"kind": "empirical_mean"}},
+    "budgets": {"pure": {"kind": "pure_dp", "epsilon": [0.1, 1.0]}},
+    "parts": {"all": {"n": [1000], "trials": 250}},
+}
 
 
-@pytest.mark.parametrize("pattern", ["d", "d*", "!d"])
-def test_pick_names_a_pattern_without_match(pattern: str) -> None:
-    with pytest.raises(ConfigError, match=r"^here: '!?d\*?': no such label; choose from ab_1"):
-        pick([pattern], LABELS, "here")
+def _cells(**changes: Any) -> list[Cell]:
+    return make_cells(sweep_of(**{**SPEC, **changes}))
 
 
-def test_grid_is_logarithmic() -> None:
+def test_sizes_of_a_part() -> None:
     part = Part(n=Grid(low=1000, high=10**6, points=4), trials=1)
     assert part.sizes == [1000, 10_000, 100_000, 1_000_000]
     assert Part(n=[30, 10, 10], trials=1).sizes == [10, 30]
 
 
-def _spec(**changes: Any) -> dict[str, Any]:
-    return {
-        "families": {
-            "pair": {"kind": "two_point_family", "k": [2, 3], "c": [0, 1]},
-            "t": {"kind": "student_t", "tail_index": 2.5, "unit_moment": 2},
-        },
-        "estimators": {
-            "minimax": {"kind": "heavy_tailed_mean"},
-            "mean": {"kind": "empirical_mean"},
-        },
-        "budgets": {"pure": {"kind": "pure_dp", "epsilon": [0.1, 1.0]}},
-        "parts": {"all": {"n": [1000], "trials": 250}},
-    } | changes
-
-
-def _cells(**changes: Any) -> list[Cell]:
-    return make_cells(Sweep.build(_spec(**changes)))
-
-
 def test_families_that_follow_the_budget_get_a_cell_for_each() -> None:
     cells = _cells()
     assert [cell.family_label for cell in cells] == ["pair_k2"] * 2 + ["pair_k3"] * 2 + ["t"]
-    assert {len(cell.settings) for cell in cells[:4]} == {1}
-    assert sorted(s.label for s in cells[-1].settings) == ["mean", "minimax", "minimax"]
+    for cell, epsilon in zip(cells[:4], [0.1, 1.0] * 2, strict=True):
+        (setting,) = cell.settings
+        assert setting.budget == PureDP(epsilon)
+        assert len(cell.members) == 6  # 0, 1, and the worst ones of both signs
+        # An estimator takes the moment order of its family.
+        assert getattr(setting.estimator, "k", None) == cell.family.moment_order
+    # On data that follow no budget all run together, and without privacy once.
+    assert [s.label for s in cells[-1].settings] == ["mean", "minimax", "minimax"]
+    # Data that follow a budget are named by it.
+    followed = [cell.tasks(0)[0].followed for cell in cells]
+    assert [bool(name) for name in followed] == [True] * 4 + [False]
+    assert followed[0] != followed[1]
 
 
-def test_an_estimator_takes_the_moment_order_of_its_family() -> None:
-    orders = {
-        cell.family_label: getattr(cell.settings[0].estimator, "k", None) for cell in _cells()
-    }
-    assert orders["pair_k2"] == 2
-    assert orders["pair_k3"] == 3
+def test_the_keys_of_families_with_a_lower_bound() -> None:
+    sweep = sweep_of(**SPEC)
+    cells = make_cells(sweep)
+    keys = key_table(sweep, cells)
+    pair = keys[keys["family"] == "pair_k3"]
+    wanted = {e: two_point_lower_bound(1000, 3.0, PureDP(e)).alpha for e in (0.1, 1.0)}
+    assert pair["lower_bound"].tolist() == [wanted[e] for e in pair["epsilon"]]
+    assert set(pair["k"]) == {3.0}
+    assert keys[keys["family"] == "t"]["lower_bound"].isna().all()
+    assert set(keys[keys["family"] == "t"]["k"]) == {2.0}
 
 
 def test_parts_that_meet_share_one_draw() -> None:
+    two = {"mean": {"kind": "empirical_mean"}, "clip": CLIP}
     parts = {
-        "a": {"n": [1000], "trials": 10, "families": ["t"], "estimators": ["mean"]},
-        "b": {"n": [1000], "trials": 30, "families": ["t"], "estimators": ["minimax"]},
+        "a": {"n": [1000, 10], "trials": 10, "estimators": ["mean"]},
+        "b": {"n": [1000], "trials": 30, "estimators": ["clip"]},
+        "c": {"n": [1000], "trials": 20},
     }
-    (cell,) = _cells(parts=parts)
-    assert sorted(s.label for s in cell.settings) == ["mean", "minimax", "minimax"]
-    assert cell.trials == 30
+    small, cell = _cells(families={"coin": COIN}, estimators=two, parts=parts)
+    assert (small.n, small.trials) == (10, 10)
+    assert [s.label for s in cell.settings] == ["clip", "clip", "mean"]
+    assert (cell.n, cell.trials) == (1000, 30)
+    # Budgets apart stay apart where the family follows them.
+    parts = {
+        str(e): {"n": [1000], "trials": 1, "budgets": {"pure": {"epsilon": e}}} for e in (1.0, 0.1)
+    }
+    minimax = {"minimax": SPEC["estimators"]["minimax"]}
+    cells = _cells(parts=parts, estimators=minimax, families={"pair": {**PAIR, "k": 2}})
+    assert [cell.settings[0].budget for cell in cells] == [PureDP(0.1), PureDP(1.0)]
+    # One budget under two names runs once.
+    (cell,) = _cells(families={"t": T}, budgets={"a": PURE, "b": PURE}, estimators={"clip": CLIP})
+    assert len(cell.settings) == 1
 
 
-def test_blocks_do_not_depend_on_trials() -> None:
-    sweep = Sweep.build(_spec())
-    few = make_cells(sweep, trials=10)[-1].tasks(0)
-    many = make_cells(sweep, trials=1000)[-1].tasks(0)
+def test_blocks_do_not_depend_on_trials_or_on_order() -> None:
+    few, many = (make_cells(sweep_of(**SPEC), trials=t)[-1].tasks(0) for t in (10, 1001))
     assert len(few) == 1
-    assert len(many) == 1000 // BLOCK_TRIALS
+    assert len(many) == -(-1001 // BLOCK_TRIALS)
     assert few[0] == many[0]
-
-
-def test_order_of_estimators_does_not_matter() -> None:
-    turned = dict(reversed(list(_spec()["estimators"].items())))
+    assert len({task.name for task in many}) == 1
+    turned = dict(reversed(list(SPEC["estimators"].items())))
     assert [c.tasks(0) for c in _cells()] == [c.tasks(0) for c in _cells(estimators=turned)]
+    # A block's name is of all that its numbers depend on.
+    other = _cells(estimators={**SPEC["estimators"], "clip": CLIP})
+    names = {c.tasks(seed)[0].name for c in (*_cells(), *other) for seed in (0, 1)}
+    assert len(names) == 20
+
+
+def test_an_estimator_that_a_pattern_matches_runs_where_it_can() -> None:
+    two = {"clip_all": CLIP, "clip_l2": {"kind": "bounded_mean", "radius": 1, "mechanism": "l2"}}
+    budgets = {"pure": PURE, "zcdp": {"kind": "zcdp", "rho": 0.5}}
+    vectors = {"families": {"cube": {"kind": "hypercube", "d": 4}}, "estimators": two,
+               "budgets": budgets}  # fmt: skip
+
+    def part(**more: Any) -> dict[str, Any]:
+        return {"p": {"n": [10], "trials": 1, **more}}
+
+    for chosen in ({}, {"estimators": ["clip_*"]}):
+        (cell,) = _cells(**vectors, parts=part(**chosen))
+        assert [s.label for s in cell.settings] == ["clip_all", "clip_all", "clip_l2"]
+    named: Any
+    for named in (["clip_all", "clip_l2"], {"clip_l2": {}, "clip_all": {}}):
+        with pytest.raises(ConfigError) as caught:
+            _cells(**vectors, parts=part(estimators=named))
+        assert str(caught.value) == (
+            "sweep.parts.p.budgets: ZCDP(rho=0.5): the estimator clip_l2 cannot honour the notion "
+            "'zcdp'; it supports: pure"
+        )
+
+
+GAUSSIAN = {"g": {"kind": "gaussian"}}
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "line"),
     [
-        ({"estimators": {"m": {"kind": "x"}}}, r"sweep\.estimators\.m\.kind: 'x': choose from"),
-        ({"estimators": {}}, r"sweep\.estimators: \{\}: at least one entry"),
-        (
-            {"budgets": {"b": {"kind": "zcdp", "rho": []}}},
-            r"sweep\.budgets\.b\.rho: \[\]: an empty",
-        ),
-        ({"parts": {"p": {"n": [0], "trials": 1}}}, r"sweep\.parts\.p\.n"),
-        ({"parts": {"p": {"n": [10**9], "trials": 1}}}, r"sweep\.parts\.p\.n: 1000000000: t draws"),
-        ({"families": {"g": {"kind": "gaussian"}}}, r"sweep\.estimators\.minimax\.k: .*required"),
+        ({"estimators": {"m": {"kind": "x"}}}, r"sweep\.estimators\.m\.kind: 'x': choose from .*"),
+        ({"estimators": {}}, r"sweep\.estimators: at least one entry is needed"),
+        ({"budgets": {"b": {"kind": "zcdp", "rho": []}}},
+         r"sweep\.budgets\.b\.rho: \[\]: an empty grid; give at least one value"),
+        ({"budgets": {"b": {"kind": "zcdp", "rho": [1, 1.0]}}},
+         r"sweep\.budgets\.b: two entries would be called 'b_rho1'"),
+        ({"parts": {"p": {"n": [0], "trials": 1}}}, r"sweep\.parts\.p\.n\.0: 0: .*"),
+        ({"parts": {"p": {"n": [10**9], "trials": 1}}},
+         rf"sweep\.parts\.p\.n: 1000000000: t draws every record; at most {MOST_DENSE} .*"),
+        ({"parts": {"p": {"n": [9], "trials": 1, "families": ["x"]}}},
+         r"sweep\.parts\.p\.families: 'x': no such name; choose from pair, t"),
+        ({"families": GAUSSIAN},
+         r"sweep\.estimators\.minimax\.k: this key is required: the family g has no moment order"),
+        ({"families": {"f": {**PAIR, "k": 2, "c": [1], "scaling": "local"}},
+          "parts": {"p": {"n": [1], "trials": 1}}},
+         r"sweep\.parts\.p\.n: 1: the family f has no member at this n"),
+        ({"parts": {"p": {"n": [1000], "trials": 1, "families": {"pair": {"k": 2}}}}},
+         r"sweep\.estimators\.mean: no part of the sweep runs it; it supports: none"),
+        ({"families": {"v": {"kind": "multivariate_student_t", "d": 3, "tail_index": 3}},
+          "estimators": {"c": {"kind": "coinpress_covariance", "bound": 1}},
+          "budgets": {"z": {"kind": "zcdp", "rho": 1}}},
+         r"sweep\.parts\.all\.families: 'v': c needs vectors of mean 0 and a known covariance"),
+    ],
+)  # fmt: skip
+def test_refusals(changes: dict[str, Any], line: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        _cells(**changes)
+    assert re.fullmatch(line, str(caught.value)), str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("family", "fits", "large"),
+    [
+        ({"kind": "multivariate_gaussian", "d": 1000}, 10**5, 10**6),
+        ({"kind": "signed_two_point", "d": 1000, "p": 1e-6, "k": 2}, 10**10, 10**12),
+        ({"kind": "product_two_point", "d": 1000, "p": 1e-9}, 10**10, 10**12),
+        ({"kind": "hypercube", "d": 1000}, 10**4, 10**6),
     ],
 )
-def test_refusals(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        _cells(**changes)
+def test_data_beyond_memory_are_refused(family: dict[str, Any], fits: int, large: int) -> None:
+    mean = {"mean": {"kind": "empirical_mean"}}
+    (cell,) = make_cells(sweep_of(families={"f": family}, estimators=mean, n=[fits]))
+    assert cell.n == fits
+    with pytest.raises(ConfigError, match=rf"^sweep\.parts\.all\.n: {large}: f draws every"):
+        make_cells(sweep_of(families={"f": family}, estimators=mean, n=[large]))
 
 
-def test_an_estimator_that_nothing_runs_is_refused() -> None:
-    parts = {"p": {"n": [1000], "trials": 1, "families": ["pair_k2"]}}
-    with pytest.raises(ConfigError, match=r"sweep\.estimators\.mean: no part .* supports: none"):
-        _cells(parts=parts)
+@pytest.mark.parametrize("d", [1, 7, 1024])
+def test_the_largest_n_of_dense_vectors(d: int) -> None:
+    family = build_family({"kind": "multivariate_gaussian", "d": d}, "f")
+    n = largest_n(family, 10, PureDP(1.0))
+    assert n * d <= MOST_DENSE < (n + 1) * d
+
+
+def test_the_largest_n_of_counted_laws() -> None:
+    spec = {"kind": "signed_two_point_family", "d": 16, "k": 2, "c": [0, 1, 5]}
+    for one in (spec, COIN, {**PAIR, "k": 2}):  # as many records other than zero at any n
+        assert largest_n(build_family(one, "f"), 1000, ZCDP(0.5)) == MOST_COUNTED
+    for one in (
+        {"kind": "signed_two_point", "d": 16, "k": 2, "p": 0.01},
+        {"kind": "product_two_point", "d": 16, "p": 0.01},
+    ):
+        family = build_family(one, "f")
+        n = largest_n(family, 1000, ZCDP(0.5))
+        (law,) = family.members("f", n, ZCDP(0.5)).values()
+        assert 1000 < n < MOST_COUNTED
+        assert law.held(n) <= MOST_DENSE
+
+
+def test_budgets_share_data_unless_a_family_follows_them() -> None:
+    sweep = sweep_of(**SPEC)
+    assert sweep.shares_data(["t"])
+    assert sweep.shares_data(["pair_k2", "t"])
+    assert not sweep.shares_data(["pair_k2", "pair_k3"])
+
+
+def test_a_part_takes_nothing_else() -> None:
+    with pytest.raises(ConfigError, match=r"^p\.limit: no such key; choose from families, est"):
+        from_mapping(Part, {"n": [1], "trials": 1, "limit": 3}, "p")

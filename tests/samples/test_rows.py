@@ -224,16 +224,6 @@ def test_the_core_is_opened_in_some_trials_only() -> None:
     assert 0 < held[1] < 200  # those within 1 of the centre stay
     for ball, found in (((centre, 1e3), wide), ((centre, np.array([1e3, 1, 1e3, 1e3])), part)):
         close(found.mean(), naive(values, [ball])[0], 1.0)
-    # A centre that is off in one trial, then in another: rows leave at different rounds.
-    balls: list[Ball] = []
-    for trial, radius in ((2, 12.0), (0, 9.0), (1, 6.0), (3, 5.5)):
-        off = np.zeros((4, 3))
-        off[trial] = [4.0, -3.0, 1.0]
-        balls.append((off, np.where(np.arange(4) == trial, radius / 2, 100.0 * radius)))
-    for found_mean, wanted in zip(
-        answers(DenseSample(values), balls), naive(values, balls), strict=True
-    ):
-        close(found_mean, wanted, 50.0)
 
 
 @each
@@ -335,40 +325,6 @@ def test_a_trial_does_not_depend_on_the_others() -> None:
         own = alone.rows().within(*one[3])
         np.testing.assert_array_equal(own[0][0], sums[t])
         assert own[1][0] == counts[t]
-
-
-@each
-@pytest.mark.parametrize("wild", [[1e300, 1e-300], [-1e150] * 30])
-def test_a_trial_hardly_depends_on_wild_others(make: Make, wild: list[float]) -> None:
-    values = DATA["gaussian"]
-    balls = shrinking(values, 6)
-    for t in range(4):
-        other = wild_rows(values, t, wild)
-        rest = [u for u in range(4) if u != t]
-        kept = [(centre[rest], np.asarray(radius)[rest]) for centre, radius in balls]
-        for alone, batch in zip(
-            answers(make(values[rest]), kept), answers(make(other), balls), strict=True
-        ):
-            np.testing.assert_allclose(batch[rest], alone, rtol=1e-12, atol=1e-14)
-
-
-@pytest.mark.parametrize("make", [dense, sparse, broadcast])
-def test_answers_do_not_depend_on_questions_before(make: Make) -> None:
-    values = np.tile(DATA["one trial"], (3, 1, 1))
-    balls = shrinking(values, 7)
-    fresh = [make(values).rows().projected(*ball).mean() for ball in balls]
-    inside = [make(values).rows().within(*ball) for ball in balls]
-    sample = make(values)
-    for which in (6, 0, 3, 3, 1, 5, 2, 4, 6):
-        rows = sample.rows()
-        sums, counts = rows.within(*balls[which])
-        np.testing.assert_array_equal(sums, inside[which][0])
-        np.testing.assert_array_equal(counts, inside[which][1])
-        np.testing.assert_array_equal(rows.projected(*balls[which]).mean(), fresh[which])
-        one, *_, last = answers(sample, balls)
-        np.testing.assert_array_equal(one, fresh[0])
-        assert np.abs(last - fresh[6]).max() > 0  # moved seven times, not once
-    np.testing.assert_allclose(sample.rows().mean(), values.mean(axis=1), rtol=1e-12)
 
 
 COMMON: list[Ball] = [

@@ -121,21 +121,6 @@ def test_listed_rows_are_exact() -> None:
         assert +found == Counter(tuple(row) for row in trial.tolist())
 
 
-def test_balls_agree() -> None:
-    centre = rng(2).normal(size=(len(HELD), D))
-    radius = np.array([0.1, 1.0, 2.0, 0.7, 5.0])
-    one, two = sample().rows(), expanded(sample()).rows()
-    close(one.mean(), two.mean())
-    for _ in range(3):
-        one, two = one.projected(centre, radius), two.projected(centre, radius)
-        close(one.mean(), two.mean())
-        for a, b in zip(
-            one.within(centre / 2, radius), two.within(centre / 2, radius), strict=True
-        ):
-            close(a, b)
-        centre, radius = centre / 3, radius * 0.8
-
-
 SCALAR: list[Callable[[Sample], object]] = [
     lambda given: given.count(0.0, 1.0),
     lambda given: given.quantile(0.5),
@@ -286,36 +271,6 @@ def test_parts_are_exchangeable(sizes: list[int]) -> None:
         [tuple(row) for row in found.tolist()],
         {key: Fraction(count, len(places)) for key, count in law.items()},
     )
-
-
-def test_a_trillion_records() -> None:
-    held = [3, 0, 5]
-    rows = rng(7).integers(1, 4, (8, 2)).astype(float)
-    given = SparseSample(rows, np.array(held), BIG)
-    exact = [rows[:3].sum(axis=0) / BIG, np.zeros(2), rows[3:].sum(axis=0) / BIG]
-    np.testing.assert_allclose(given.mean(), exact, rtol=1e-14)
-    columns = given.columns()
-    assert (columns.n, columns.trials) == (BIG, 6)
-    assert columns.counts[2:4, 0].tolist() == [BIG, BIG]
-    for row, j in ((0, 0), (1, 1)):
-        wanted = [BIG - 3, *(int((rows[:3, j] == a).sum()) for a in columns.atoms[1:])]
-        assert columns.counts[row].tolist() == wanted
-    counts = given.listed()[1]
-    assert counts[:, 0].tolist() == [BIG - m for m in held]
-    assert counts.sum(axis=1).tolist() == [BIG] * 3
-    # A mean of records moved to [1, 2] from 0.
-    clipped = given.clipped_mean(1.0, 2.0)
-    np.testing.assert_allclose(
-        clipped - 1,
-        [
-            [np.sum(np.clip(r, 1, 2) - 1) / BIG for r in part.T]
-            for part in (rows[:3], rows[:0], rows[3:])
-        ],
-        atol=2e-16,
-    )
-    groups = given.groups(600, rng(8))
-    assert [g.n for g in groups] == [BIG // 600 + 1, BIG // 600]
-    assert [sum(g.held.reshape(3, -1).sum(axis=1)[t] for g in groups) for t in range(3)] == held
 
 
 @pytest.mark.parametrize("share", [0.25, 0.9])

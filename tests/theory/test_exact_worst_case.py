@@ -46,12 +46,11 @@ def test_minimax_is_near_the_lower_bound(k: float, factor: float) -> None:
     worst = exact_worst(estimator, k, n, C)
     assert worst / bound == pytest.approx(factor, abs=6e-4)
     # The family's members hold the worst of the continuum between them.
-    between = list(np.geomspace(0.5, 30, 60))
+    between = list(np.geomspace(0.5, 30, 20))
     assert exact_worst(estimator, k, n, between) <= worst * 1.0005
 
 
-@pytest.mark.parametrize("policy", ["minimax", "rate", "all"])
-@pytest.mark.parametrize("k", [2, 3, 4, 6])
+@pytest.mark.parametrize(("policy", "k"), [("minimax", 2), ("rate", 4), ("all", 6)])
 def test_exponent_without_sampling_error(policy: str, k: float) -> None:
     n = np.array([10**5, 10**8, 10**11])
     estimator = HeavyTailedMean(k=k, policy=policy)  # type: ignore[arg-type]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dpbench.distributions import ProductTwoPoint, SignedTwoPoint, TwoPoint
-from dpbench.registry import ConfigError
 from dpbench.privacy import ZCDP, ApproxDP, PureDP
+from dpbench.registry import ConfigError
 from dpbench.theory.families import (
     ProductTwoPointFamily,
     SignedTwoPointFamily,

@@ -11,14 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import linprog
 
 from dpbench.privacy import ZCDP, ApproxDP, NonPrivate, PureDP
 from dpbench.theory.packing import code_size, packing_lower_bound, packing_samples
 
-Floats = NDArray[np.float64]
 Law = tuple[float, ...]
 
 
@@ -80,10 +78,8 @@ def needed(laws: Sequence[Law], epsilon: float, success: float) -> float:
     return math.log(odds) / math.log(1 + tau * (math.exp(epsilon) - 1))
 
 
-@pytest.mark.parametrize("n", [1, 2])
-@pytest.mark.parametrize("letters", [2, 3])
-@pytest.mark.parametrize("many", [2, 3, 5])
-@pytest.mark.parametrize("epsilon", [0.2, 1.0, 3.0])
+@pytest.mark.parametrize("epsilon", [0.2, 3.0])
+@pytest.mark.parametrize(("n", "letters", "many"), [(1, 2, 5), (2, 3, 2), (2, 2, 3)])
 def test_no_private_procedure_needs_less(n: int, letters: int, many: int, epsilon: float) -> None:
     rng = np.random.default_rng([n, letters, many])
     for concentration in (0.2, 1.0, 10.0):
@@ -93,8 +89,7 @@ def test_no_private_procedure_needs_less(n: int, letters: int, many: int, epsilo
         assert needed(laws, epsilon, success) <= n * (1 + 1e-7)
 
 
-@pytest.mark.parametrize("letters", [2, 3, 6])
-@pytest.mark.parametrize("epsilon", [0.2, 1.0, 3.0])
+@pytest.mark.parametrize(("letters", "epsilon"), [(2, 0.2), (3, 3.0), (6, 1.0)])
 def test_one_record_of_disjoint_laws_is_enough_for_just_that(letters: int, epsilon: float) -> None:
     """There the lemma is sharp: randomised response is best."""
     laws = [tuple(row) for row in np.eye(letters).tolist()]
@@ -107,23 +102,6 @@ def test_one_record_of_disjoint_laws_is_enough_for_just_that(letters: int, epsil
     assert two == pytest.approx(1 - math.exp(-epsilon) / 2, rel=1e-7)
 
 
-@pytest.mark.parametrize("tau", [0.1, 0.5, 0.9])
-@pytest.mark.parametrize("epsilon", [0.2, 1.0, 3.0])
-def test_one_record_of_laws_that_overlap(tau: float, epsilon: float) -> None:
-    """Each has tau on a letter of its own and the rest on one that all share.
-
-    A procedure that answers at random there reaches the first bound, the lemma is the second.
-    """
-    for many in (2, 3, 4):
-        laws = [tuple([1 - tau] + [tau * (i == j) for i in range(many)]) for j in range(many)]
-        success = best_naming(laws, 1, epsilon)
-        factor = 1 + tau * (math.exp(epsilon) - 1)
-        # On letter j say j with e^epsilon/(e^epsilon + M - 1).
-        own = math.exp(epsilon) / (math.exp(epsilon) + many - 1)
-        assert success >= (1 - tau) / many + tau * own - 1e-9
-        assert success <= factor / (factor + many - 1) + 1e-9
-
-
 def words_law(word: Sequence[int], p: float) -> Law:
     """The law of a record of a code word, over which coordinates are not zero."""
     return tuple(
@@ -134,8 +112,8 @@ def words_law(word: Sequence[int], p: float) -> Law:
     )
 
 
-@pytest.mark.parametrize(("d", "n"), [(1, 1), (1, 2), (1, 5), (2, 1), (2, 2), (3, 1)])
-@pytest.mark.parametrize("epsilon", [0.5, 2.0, 5.0])
+@pytest.mark.parametrize(("d", "n"), [(1, 5), (2, 2), (3, 1)])
+@pytest.mark.parametrize("epsilon", [0.5, 5.0])
 def test_the_laws_of_the_theorem_cannot_be_named(d: int, n: int, epsilon: float) -> None:
     """All words of d <= 3 letters are d/4 apart: there `packing_samples` speaks of 2^d laws."""
     words = list(itertools.product((0, 1), repeat=d))
@@ -176,32 +154,13 @@ def exact_code_size(d: int) -> float:
     return math.log(whole.numerator) - math.log(whole.denominator)
 
 
-@pytest.mark.parametrize("d", [*range(1, 130), 1000, 1001, 4096])
+@pytest.mark.parametrize("d", [*range(1, 18), 129, 1001, 4096])
 def test_code_sizes_against_whole_numbers(d: int) -> None:
     assert code_size(d) == pytest.approx(exact_code_size(d), rel=1e-9, abs=1e-12)
 
 
-def test_code_sizes_grow() -> None:
-    """By four letters at a time, as the distance does; 0.188 d bits or more."""
-    sizes = np.array([code_size(d) for d in range(1, 400)])
-    assert np.all(sizes[4:] > sizes[:-4])
-    assert np.all(sizes >= 0.188 * math.log(2) * np.arange(1, 400))
-    rate = 1 + 0.25 * math.log2(0.25) + 0.75 * math.log2(0.75)  # 1 - H(1/4)
-    assert code_size(50_000) / (50_000 * math.log(2)) == pytest.approx(rate, rel=1e-3)
-
-
-@pytest.mark.parametrize("d", [4, 5, 6, 7, 8, 9])
-def test_so_many_words_there_are(d: int) -> None:
-    """Taken one after another, each far enough from those before: Gilbert's proof."""
-    words: list[int] = []
-    for word in range(2**d):
-        if all(4 * (word ^ other).bit_count() >= d for other in words):
-            words.append(word)
-    assert len(words) >= math.exp(code_size(d)) * (1 - 1e-12)
-
-
-@pytest.mark.parametrize("d", [1, 4, 30, 100, 1000])
-@pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 10.0])
+@pytest.mark.parametrize("d", [1, 30, 1000])
+@pytest.mark.parametrize("epsilon", [1e-3, 1.0, 10.0])
 def test_the_bound_and_the_samples_are_inverse(d: int, epsilon: float) -> None:
     """Unless p would be above 1/2: then p is 1/2, and more records are needed than there are."""
     capped = 0
@@ -230,19 +189,6 @@ def test_the_bound_falls_with_n_and_epsilon_and_grows_with_the_code() -> None:
     assert np.all(np.diff(bounds) > 0)
 
 
-def test_the_rate_of_the_bound() -> None:
-    """alpha^2 = ln(9 (M-1))/(n epsilon) where all is small: the root of d/(n epsilon)."""
-    n, d, epsilon = 10**10, 200, 1e-3
-    odds = math.log(9) + exact_code_size(d)
-    wanted = math.sqrt(odds / (n * epsilon)) / 4
-    assert packing_lower_bound(n, d, PureDP(epsilon)) == pytest.approx(wanted, rel=1e-3)
-
-
 def test_other_notions_have_no_such_bound() -> None:
     for budget in (ZCDP(0.1), ApproxDP(1.0, 1e-6), NonPrivate()):
         assert math.isnan(packing_lower_bound(1000, 50, budget))
-
-
-def test_samples_are_no_fewer_than_none() -> None:
-    assert packing_samples(0.5, 64, 50.0) > 0
-    assert packing_samples(0.9, 1, 100.0) < 1

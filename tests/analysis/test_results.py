@@ -1,0 +1,211 @@
+"""From blocks to a table, and the worst of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sweeps import CLIP, COIN, Made
+
+from dpbench.analysis.results import Results, collect
+from dpbench.analysis.summary import quantile
+from dpbench.analysis.worst_case import CURVE, held_out_key, held_out_member, worst_case
+from dpbench.columns import KEY
+from dpbench.metrics import ERRORS
+from dpbench.runner.block import Block, replay_name
+
+MADE = Made(
+    families={
+        "pair": {"kind": "two_point_family", "k": [2, 3], "c": [1, 3]},
+        "coin": COIN,
+    },
+    estimators={"clip": {**CLIP, "upper": [1, 2]}, "mean": {"kind": "empirical_mean"}},
+    budgets={"pure": {"kind": "pure_dp", "epsilon": [0.1, 1]}, "zcdp": {"kind": "zcdp", "rho": 1}},
+    parts={
+        "pairs": {"n": [1000, 100], "trials": 300, "families": ["pair"]},
+        "coins": {"n": [1000, 100], "trials": 230, "families": ["coin"]},
+    },
+)
+
+
+def _blocks(index: int) -> list[Block]:
+    """The blocks of a cell, of numbers that no other has; the last lacks `width`."""
+    tasks = MADE.cells[index].tasks(0)
+    found = []
+    for i, task in enumerate(tasks):
+        rng = np.random.default_rng([index, i])
+        names = (*ERRORS, "width") if i < len(tasks) - 1 else ERRORS
+        values = {n: rng.standard_exponential((len(task.keys), task.trials)) for n in names}
+        found.append(Block(values, {1: f"RuntimeError: {index}"} if i else {}))
+    return found
+
+
+def _collected(order: list[int], *keep: str) -> Results:
+    return collect(MADE.sweep, MADE.cells, ((i, _blocks(i)) for i in order), keep)
+
+
+@pytest.fixture(scope="module")
+def results() -> Results:
+    return _collected(list(range(len(MADE.cells))), "error", "bias", "width", "core")
+
+
+def test_the_columns_of_a_summary(results: Results) -> None:
+    columns = list(results.summary)
+    assert columns[: len(KEY)] == KEY
+    assert columns[len(KEY) : len(KEY) + 3] == ["trials", "failures", "failure_rate"]
+    extras = ["outside_q90", "tv_q50", "tv_q90", "promise_q90", "core_q50"]
+    assert columns[-8:] == ["width_q50", "miss_rate", *extras, "upper"]
+    assert columns.index("lower_bound") == columns.index("private_q90") + 1
+    assert results.summary["trials"].dtype == int
+
+
+def test_rows_are_sorted_whatever_the_order_of_cells(results: Results) -> None:
+    table = results.summary
+    about = ["family", "distribution", "estimator", "privacy", "epsilon", "delta", "rho", "n"]
+    pd.testing.assert_frame_equal(table, table.sort_values(about).reset_index(drop=True))
+    order = np.random.default_rng(0).permutation(len(MADE.cells)).tolist()
+    other = _collected(order, "error")
+    pd.testing.assert_frame_equal(other.summary, table)
+    np.testing.assert_array_equal(
+        np.concatenate(other.values["error"]), np.concatenate(results.values["error"])
+    )
+    assert other.failures == results.failures
+
+
+def test_rows_hold_what_blocks_say_of_their_keys(results: Results) -> None:
+    at = ["distribution", "estimator", "privacy", "epsilon", "rho", "n"]
+    rows = {tuple(map(str, row)): i for i, row in enumerate(results.summary[at].to_numpy())}
+    for index, cell in enumerate(MADE.cells):
+        blocks = _blocks(index)
+        for key, (member, _, one) in enumerate(cell.tasks(0)[0].keys):
+            b = one.budget.columns
+            row = rows[tuple(map(str, (member, one.label, *(b[x] for x in at[2:5]), cell.n)))]
+            for name in ("error", "bias"):
+                wanted = np.concatenate([block.values[name][key] for block in blocks])
+                # Cut to the trials that are asked for, the last block is larger.
+                np.testing.assert_array_equal(results.values[name][row], wanted[: cell.trials])
+            said = results.summary.iloc[row]
+            errors = results.values["error"][row]
+            assert said["trials"] == cell.trials == len(errors)
+            assert said["q90"] == np.quantile(errors, 0.9, method="inverted_cdf")
+            assert said["bias_q90"] == quantile(results.values["bias"][row], 0.9)
+            # A block without widths counts as infinite; NaN where there are none at all.
+            width = results.values["width"][row]
+            assert np.isnan(width[200:]).all()
+            assert said["width_q50"] == quantile(width, 0.5)
+            assert np.isnan(results.values["core"][row]).all()
+            assert np.isnan(said["core_q50"])
+            upper = {"clip_upper1": 1, "clip_upper2": 2}.get(one.label, np.nan)
+            assert said["upper"] == pytest.approx(upper, nan_ok=True)
+
+
+def test_failures_say_where_and_how_to_see_them_again(results: Results) -> None:
+    assert len(results.failures) == len(MADE.cells)  # of one key, in the second block
+    index = next(i for i, cell in enumerate(MADE.cells) if cell.family_label == "coin")
+    cell = MADE.cells[index]
+    setting = cell.settings[1]
+    (found,) = (f for f in results.failures if f.text.endswith(f"RuntimeError: {index}"))
+    assert found.text == (
+        f"{setting.label} on coin at n = {cell.n}, {setting.budget}, block 1: RuntimeError: {index}"
+    )
+    assert found.replay == replay_name("coin", cell.n, setting, 1)
+
+
+def test_results_of_chosen_rows(results: Results) -> None:
+    rows = results.summary["n"] == 100
+    found = results.chosen(rows)
+    pd.testing.assert_frame_equal(found.summary, results.summary[rows].reset_index(drop=True))
+    for i, at in enumerate(np.flatnonzero(rows)):
+        assert found.values["error"][i] is results.values["error"][at]
+
+
+# The worst.
+
+
+def test_the_worst_case_is_taken_anew_in_every_replicate(results: Results) -> None:
+    draws = np.random.default_rng(1).random((len(results.summary), 7))
+    curves, worst = worst_case(results.summary, "q90", draws)
+    at = [*CURVE, "n"]
+    groups = results.summary.groupby(at, dropna=False)
+    assert len(curves) == len(worst) == groups.ngroups < len(results.summary)
+    for (_, rows), found, maxima in zip(groups, curves.to_dict("records"), worst, strict=True):
+        assert [str(found[name]) for name in at] == [str(rows.iloc[0][name]) for name in at]
+        assert found["value"] == rows["q90"].max()
+        np.testing.assert_array_equal(maxima, draws[rows.index].max(axis=0))
+    # Without replicates the values are their own.
+    curves, worst = worst_case(results.summary, "q50")
+    np.testing.assert_array_equal(worst[:, 0], curves["value"])
+
+
+MANY = Made(
+    families={"pair": {"kind": "two_point_family", "k": 2, "c": [1, 2, 3], "scaling": "local"}},
+    n=[100, 1000, 10_000],
+    trials=81,
+    estimators={"clip": {**CLIP, "upper": [1, 2]}},
+)
+
+
+def _halves(row: Any, first: dict[str, list[float]], second: float) -> list[float]:
+    """41 trials that say one thing, and 40 that say another."""
+    member, at = row.distribution.partition("/")[2], [100, 1000, 10_000].index(row.n)
+    return [first[member][at]] * 41 + [second * (1 + at) + float(member[2:])] * 40
+
+
+@pytest.mark.parametrize(
+    ("first", "worst"),
+    [
+        # By the geometric mean over n, where each is the largest somewhere.
+        ({"c=1": [9, 1, 1], "c=2": [1, 5, 5], "c=3": [4, 4, 1]}, "c=2"),
+        ({"c=1": [1, 1, 1], "c=2": [2, 2, 2], "c=3": [1, 1, 9]}, "c=3"),
+        ({"c=1": [1, np.inf, 1], "c=2": [9, 9, 9], "c=3": [4, 4, 1]}, "c=1"),
+        ({"c=1": [1, np.nan, 1], "c=2": [9, 9, 9], "c=3": [4, 4, 1]}, "c=1"),
+        ({"c=1": [0, 0, 1], "c=2": [0, 9, 9], "c=3": [1e-9, 1e-9, 1e-9]}, "c=3"),
+        # A failure is not made up for by an error of zero elsewhere.
+        ({"c=1": [0, np.inf, 1], "c=2": [2, 2, 2], "c=3": [1, 1, 1]}, "c=1"),
+        ({"c=1": [0, np.inf, 1], "c=2": [0, np.nan, 1], "c=3": [0, np.inf, 1]}, "c=1"),
+    ],
+)
+def test_a_member_is_chosen_on_one_half_and_measured_on_the_other(
+    first: dict[str, list[float]], worst: str
+) -> None:
+    kept = held_out_member(MANY.results(lambda row: _halves(row, first, 7.0), "error"), "q90")
+    assert set(kept.summary["distribution"]) == {f"pair/{worst}"}
+    assert len(kept.summary) == 2 * 3  # of every estimator and n
+    for row, values in zip(kept.summary.to_dict("records"), kept.values["error"], strict=True):
+        wanted = 7.0 * (1 + [100, 1000, 10_000].index(row["n"])) + float(worst[2:])
+        assert row["q90"] == wanted
+        assert values.tolist() == [wanted] * 40
+
+
+def test_the_members_that_are_there_at_every_n_are_chosen_from() -> None:
+    results = MANY.results(lambda row: {"1": 1, "2": 2, "3": 9}[row.distribution[-1]], "error")
+    there = ~((results.summary["distribution"] == "pair/c=3") & (results.summary["n"] == 100))
+    kept = held_out_member(results.chosen(there), "q90")
+    assert set(kept.summary["distribution"]) == {"pair/c=2"}
+
+
+@pytest.mark.parametrize("column", ["miss_rate", "promise_q90"])
+def test_a_row_is_chosen_on_one_half_under_each_budget(column: str) -> None:
+    made = Made(budgets={"pure": {"kind": "pure_dp", "epsilon": [0.1, 1]}}, trials=81,
+                estimators={"clip": {**CLIP, "upper": [1, 2]}})  # fmt: skip
+    of = {"miss_rate": "missed", "promise_q90": "promise"}[column]
+
+    def halves(row: Any) -> list[float]:
+        worst = (row.n, row.upper) == ((100, 2) if row.epsilon == 1 else (1000, 1))
+        return [0.75 if worst else 0.5] * 41 + [0.1 if worst else 1.0] * 40
+
+    kept = held_out_key(made.results(halves, of), column)
+    found = kept.summary.set_index("epsilon")
+    assert found[["n", "upper"]].to_numpy().tolist() == [[1000, 1], [100, 2]]
+    assert found[column].tolist() == pytest.approx([0.1, 0.1])
+    assert [len(one) for one in kept.values[of]] == [40, 40]
+
+    # A row that is not all known is chosen before others.
+    def unknown(row: Any) -> Any:
+        odd = (row.n, row.upper) == (100, 1)
+        return np.where((np.arange(81) == 5) & odd, np.nan, halves(row))
+
+    kept = held_out_key(made.results(unknown, of), column)
+    assert kept.summary[["n", "upper"]].to_numpy().tolist() == [[100, 1]] * 2

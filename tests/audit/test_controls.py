@@ -1,0 +1,314 @@
+"""What must be refuted is, and what is correct is not."""
+
+from __future__ import annotations
+
+import doctest
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dpbench import Estimate, Ledger, NonPrivate, validated
+from dpbench.audit import Bound, audit_pair, releases
+from dpbench.audit.attack import PILOT, Released
+from dpbench.audit.controls import CONTROLS, Control
+from dpbench.audit.pairs import catalogue
+from dpbench.audit.releases import COLUMNS, AuditTask, audit
+from dpbench.estimators import (
+    BoundedMean,
+    ClippedMean,
+    EmpiricalMean,
+    Estimator,
+    KarwaVadhanMean,
+    KSU20Range,
+    SubsampleAggregate,
+)
+from dpbench.privacy import ZCDP, ApproxDP, Budget, PureDP, budgets, histogram
+from dpbench.privacy.neighbours import Pair
+from dpbench.samples import Sample
+
+Floats = NDArray[np.float64]
+# That of one pair: the default error over as many pairs as the shipped audit has.
+ERROR = 1e-5 / 1250
+PURE, RHO, APPROX = PureDP(1.0), ZCDP(0.5), ApproxDP(1.0, 1e-6)
+CLIPPED = ClippedMean(lower=-1, upper=1)
+
+
+def _rows(
+    estimator: Estimator, budget: Budget, pairs: Sequence[Pair], *,
+    runs: int = 1000, error: float = ERROR, seed: int = 0,
+) -> list[dict[str, Any]]:  # fmt: skip
+    return audit(AuditTask("it", estimator, budget, tuple(pairs), runs, error, seed))
+
+
+def _verdicts(
+    estimator: Estimator, budget: Budget, pairs: Sequence[Pair], **more: Any
+) -> set[object]:
+    return {row["verdict"] for row in _rows(estimator, budget, pairs, **more)}
+
+
+def _some(pairs: Sequence[Pair], *names: str) -> list[Pair]:
+    found = [pair for pair in pairs if pair.name in names]
+    assert len(found) == len(names)
+    return found
+
+
+def _pairs(estimator: Estimator, n: int, d: int | None, budget: Budget) -> list[Pair]:
+    return [*catalogue(n, d), *estimator.audit_pairs(n, d, budget)]
+
+
+# The pair that shows each of them best.
+BEST = {
+    "halved_sensitivity": "ends_of_the_clip",
+    "halved_deviation": "two_far_clusters",
+    "range_of_the_data": "all_equal_but_one",
+    "empirical_quantiles": "at_the_quantile",
+    "fails_on_spread": "one_to_the_far_end",
+    "no_clipping": "one_to_the_far_end",
+    "scale_as_location": "ends_of_the_clip",
+    "add_remove_histogram": "two_far_clusters",
+    "reused_noise": "two_clusters",
+}
+CLAIMS = [(control, budget) for control in CONTROLS for budget in control.budgets]
+
+
+@pytest.mark.parametrize(
+    ("control", "budget"), CLAIMS, ids=[f"{c.label}-{b.label}" for c, b in CLAIMS]
+)
+def test_a_control_is_refuted_at_its_size(control: Control, budget: Budget) -> None:
+    one = _some(_pairs(control, control.n, control.d, budget), BEST[control.label])
+    (row,) = _rows(control, budget, one, runs=control.runs, error=1e-5 / 200)
+    assert tuple(row) == COLUMNS
+    assert row["verdict"] == "refuted", row
+    assert row["runs"] == control.runs
+
+
+def test_every_control_is_tested() -> None:
+    assert set(BEST) == {control.label for control in CONTROLS} == set(Control._registry)
+    assert not set(BEST) & set(Estimator._registry)  # no sweep can name them
+
+
+# What each control would be without its mistake.
+TWINS: list[tuple[Estimator, tuple[Budget, ...], int | None]] = [
+    (CLIPPED, (PURE, RHO, APPROX), None),
+    (CLIPPED, (PURE, RHO), 2),
+    (BoundedMean(radius=1), (PURE,), 5),
+    (KarwaVadhanMean(radius=50), (PURE, RHO, APPROX), None),
+]
+
+
+@pytest.mark.parametrize(("estimator", "claims", "d"), TWINS)
+def test_a_control_without_its_mistake_is_not_refuted(
+    estimator: Estimator, claims: Sequence[Budget], d: int | None
+) -> None:
+    for budget in claims:
+        assert _verdicts(estimator, budget, _pairs(estimator, 50, d, budget)) == {"not refuted"}
+
+
+# Mistakes in the source.
+
+
+def _halve_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    noise = budgets.Budget.noise
+    halved = lambda self, *args, **more: noise(self, *args, **more) / 2  # noqa: E731
+    monkeypatch.setattr(budgets.Budget, "noise", halved)
+
+
+@pytest.mark.parametrize("d", [None, 2])
+@pytest.mark.parametrize("budget", [PURE, RHO])
+def test_a_pair_refutes_half_of_the_noise(
+    budget: Budget, d: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left, right = np.zeros((2, 50) if d is None else (2, 50, d))
+    left[7], right[7] = -5, 5  # along the diagonal of vectors, which moves a box most
+
+    def found(pair: Any) -> Bound:
+        rng = np.random.default_rng(0)
+        return audit_pair(CLIPPED, budget, pair, runs=2000, error=ERROR, rng=rng)
+
+    bound = found((left.tolist(), right.tolist()))
+    assert bound == found(Pair("mine", left, right))
+    assert bound.verdict == "not refuted"
+    assert bound.claimed / 10 < bound.lower_bound < bound.claimed == budget.amounts[0]
+    _halve_the_noise(monkeypatch)
+    bound = found((left, right))
+    assert bound.verdict == "refuted"
+    told = f"refuted: claimed {bound.claimed:g}, lower bound {bound.lower_bound:.3f}"
+    assert str(bound) == f"{told} (2000 runs on each dataset)"
+
+
+RANGE = {"k": 2, "alpha": 0.5, "constants": "practical"}
+MISTAKES: dict[str, tuple[Estimator, Budget, str, int, object]] = {
+    # Behind a choice among bins a factor 2 takes 10,000 runs: at 4000 the bound is below 1.
+    "L1": (KSU20Range(**RANGE, radius=50), PURE, "across_a_bin_edge", 20_000, 1.0),  # type: ignore[arg-type]
+    # A bin that one record fills is released on one dataset, at any distance.
+    "stability_threshold": (KSU20Range(**RANGE, radius=None), APPROX, "alone", 1000, lambda _: 0.0),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_in_histograms(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    estimator, budget, label, runs, wrong = MISTAKES[name]
+    alone = Pair.replacing("alone", 1000.0 * np.arange(4), 0, -1e6)
+    pair = _some([*estimator.audit_pairs(20, None, budget), alone], label)
+    assert _verdicts(estimator, budget, pair, runs=runs) == {"not refuted"}
+    monkeypatch.setattr(histogram, name, wrong)
+    assert _verdicts(estimator, budget, pair, runs=runs) == {"refuted"}
+
+
+# The same mechanism on both sides of its claim, many times.
+
+MEDIAN = SubsampleAggregate(aggregate="median", buckets=20, lower=-1, upper=1, resolution=0.1)
+AGAIN: list[tuple[Estimator, Budget, str]] = [
+    (CLIPPED, RHO, "ends_of_the_clip"),
+    (KarwaVadhanMean(radius=50), PURE, "across_a_bin_edge"),
+    (MEDIAN, PURE, "two_far_clusters"),
+]
+
+
+@pytest.mark.parametrize(("estimator", "budget", "name"), AGAIN)
+def test_no_correct_mechanism_is_refuted_in_200_seeds(
+    estimator: Estimator, budget: Budget, name: str
+) -> None:
+    """At the default error a false alarm in any of 200 has probability 200e-5 = 2e-3 at most."""
+    one = _some(_pairs(estimator, 20, None, budget), name)
+    for seed in range(200):
+        (row,) = _rows(estimator, budget, one, runs=100, error=1e-5, seed=seed)
+        assert row["verdict"] == "not refuted", row
+
+
+# Failures.
+
+
+@validated
+class _Raises(ClippedMean):
+    """Raises where records spread, with this chance elsewhere, or always."""
+
+    chance: float = 0.0
+    at_spread: float = np.finfo(float).max
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        values = np.asarray(sample.values)  # type: ignore[attr-defined]
+        if np.ptp(values) >= self.at_spread:
+            raise ValueError("spread")
+        found = super().estimate(sample, ledger)
+        if (ledger.rng.random(sample.trials) < self.chance).any():
+            raise np.linalg.LinAlgError("by chance")
+        return found
+
+
+@pytest.fixture(autouse=True)
+def _registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Estimator, "_registry", dict(Estimator._registry))
+
+
+@pytest.mark.parametrize("budget", [PURE, RHO, APPROX])
+def test_to_raise_on_one_dataset_only_tells_it(budget: Budget) -> None:
+    estimator = _Raises(lower=-1, upper=1, at_spread=1e5)
+    pairs = _some(catalogue(50), "one_to_the_far_end", "two_far_clusters")
+    first, second = _rows(estimator, budget, pairs)
+    assert {first["verdict"], second["verdict"]} == {"refuted", "failed"}
+
+
+@pytest.mark.parametrize("chance", [2e-3, 0.3, 1.0])
+def test_to_raise_by_chance_tells_nothing(chance: float) -> None:
+    """An exception ends a batch of releases, of which only one need have failed."""
+    estimator = _Raises(lower=-1, upper=1, chance=chance)
+    (pair,) = _some(catalogue(50), "two_clusters")
+    for seed in range(3):
+        (row,) = _rows(estimator, PURE, [pair], runs=500, seed=seed)
+        rng = np.random.default_rng(seed)
+        found = audit_pair(estimator, PURE, pair, runs=500, error=ERROR, rng=rng)
+        assert {row["verdict"], found.verdict} == {"failed" if chance == 1 else "not refuted"}
+        assert np.isnan(row["lower_bound"]) == np.isnan(found.lower_bound) == (chance == 1)
+
+
+# Numbers.
+
+
+def test_the_example() -> None:
+    result = doctest.testmod(releases)
+    assert result.attempted > 5
+    assert result.failed == 0
+
+
+def test_a_coin_deals_out_the_runs_and_no_run_of_the_pilot_is_judged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[tuple[Released, Released, float]] = []
+
+    def spy(pilot: Released, rest: Released, *others: Any) -> float:
+        told.append((pilot, rest, others[-1]))
+        return 0.0
+
+    monkeypatch.setattr(releases, "lower_bound", spy)
+    data = np.zeros(9), np.append(np.zeros(8), 1.0)
+    rng = np.random.default_rng(3)
+    found = audit_pair(CLIPPED, PureDP(1e6), data, runs=500, error=1e-3, rng=rng)
+    assert found == Bound(1e6, 0.0, 500)
+    ((pilot, rest, error),) = told
+    coins = np.random.default_rng(3).random(1000) < 0.5
+    early = coins[: int(PILOT * 1000)]
+    assert [len(side) for side in pilot] == [early.sum(), (~early).sum()]
+    assert [len(pilot[i]) + len(rest[i]) for i in (0, 1)] == [coins.sum(), (~coins).sum()]
+    for i, mean in enumerate((0, 1 / 9)):
+        assert np.abs(np.concatenate([pilot[i], rest[i]]) - mean).max() < 1e-3
+        assert not set(pilot[i].ravel()) & set(rest[i].ravel())
+    assert error == 1e-3 / 2  # releases that failed are tried again
+
+
+def test_a_bound_depends_on_its_name_and_seed_only() -> None:
+    pairs = catalogue(30)
+    before = [(pair.left.copy(), pair.right.copy()) for pair in pairs]
+    task = AuditTask("a", CLIPPED, PURE, tuple(pairs), 200, 1e-3, 5)
+    bounds = [row["lower_bound"] for row in audit(task)]
+    alone = [audit(replace(task, label="b", pairs=(p,)))[0]["lower_bound"] for p in reversed(pairs)]
+    assert bounds == alone[::-1]
+    assert bounds != [row["lower_bound"] for row in audit(replace(task, seed=6))]
+    for pair, (left, right) in zip(pairs, before, strict=True):  # records are not written to
+        np.testing.assert_array_equal(pair.left, left)
+        np.testing.assert_array_equal(pair.right, right)
+
+
+def test_a_task_s_name_tells_all_of_it() -> None:
+    pair = Pair.replacing("p", np.zeros(9), 0, 1.0)
+    task = AuditTask("a", CLIPPED, PURE, (pair,), 200, 1e-3, 5)
+    changes: list[dict[str, Any]] = [
+        {"label": "b"},
+        {"estimator": ClippedMean(lower=-1, upper=2)},
+        {"budget": PureDP(2.0)},
+        {"pairs": (Pair.replacing("p", np.zeros(9), 1, 1.0),)},
+        {"pairs": (Pair("q", pair.left, pair.right),)},
+        {"runs": 201},
+        {"error": 1e-4},
+        {"seed": 6},
+    ]
+    names = {task.name, *(replace(task, **change).name for change in changes)}
+    assert len(names) == len(changes) + 1
+    assert replace(task, seed=5).name == task.name
+
+
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"pair": (np.zeros(4), np.ones(4))}, "4 records differ; neighbours differ in one"),
+    ({"pair": (np.zeros(4), np.zeros(4))}, "0 records differ"),
+    ({"pair": (np.zeros(4), np.append(np.zeros(4), 1))}, r"shapes \(4,\) and \(5,\)"),
+    ({"pair": (np.zeros(2), np.array([0, np.nan]))}, "finite"),
+    ({"budget": NonPrivate()}, "ClippedMean claims nothing .* 'none'"),
+    ({"estimator": EmpiricalMean()}, "EmpiricalMean claims nothing .* 'pure'"),
+    ({"estimator": KarwaVadhanMean(radius=50), "pair": np.eye(2)[:, :, None]}, "differ"),
+    ({"estimator": KarwaVadhanMean(radius=50), "pair": ([[0.0]], [[1.0]])}, "scalar records"),
+    ({"runs": 99}, "99 runs"),
+    ({"error": 0.0}, "error 0"),
+]
+
+
+@pytest.mark.parametrize(("change", "told"), BAD)
+def test_what_cannot_be_audited(change: dict[str, Any], told: str) -> None:
+    asked: dict[str, Any] = {
+        "estimator": CLIPPED, "budget": PURE, "pair": (np.zeros(4), np.eye(4)[0]),
+    }  # fmt: skip
+    with pytest.raises(ValueError, match=told):
+        audit_pair(**{**asked, **change}, rng=np.random.default_rng(0))

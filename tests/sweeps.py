@@ -1,0 +1,80 @@
+"""Small sweeps, and results of them whose errors a test makes itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from dpbench.analysis.claim_kinds import build_claim
+from dpbench.analysis.results import Results, collect
+from dpbench.metrics import ERRORS
+from dpbench.registry import from_mapping
+from dpbench.runner.block import Block
+from dpbench.runner.plan import Cell, Sweep, key_table, make_cells
+
+COIN = {"kind": "bernoulli", "p": 0.5}
+CLIP = {"kind": "clipped_mean", "lower": 0, "upper": 1}
+PURE = {"kind": "pure_dp", "epsilon": 1}
+
+# An error, or those of all trials, of a row of the key table: row.n, row.epsilon, row.radius.
+Errors = Callable[[Any], ArrayLike]
+
+
+def sweep_of(
+    *,
+    families: Mapping[str, Any] | None = None,
+    estimators: Mapping[str, Any] | None = None,
+    budgets: Mapping[str, Any] | None = None,
+    parts: Mapping[str, Any] | None = None,
+    n: Sequence[int] = (100, 1000),
+    trials: int = 50,
+) -> Sweep:
+    """A sweep of one coin, one clipped mean and epsilon = 1, but for what is given."""
+    spec: dict[str, Any] = {
+        "families": {"coin": COIN},
+        "estimators": {"clip": CLIP},
+        "budgets": {"pure": PURE},
+        "parts": {"all": {"n": list(n), "trials": trials}},
+    }
+    given = {"families": families, "estimators": estimators, "budgets": budgets, "parts": parts}
+    spec |= {name: section for name, section in given.items() if section is not None}
+    return from_mapping(Sweep, spec, "sweep")
+
+
+class Made:
+    """A small sweep that is not run: a test says what its trials give."""
+
+    def __init__(self, **sections: Any) -> None:
+        self.sweep = sweep_of(**sections)
+        self.cells = make_cells(self.sweep)
+        self.keys = key_table(self.sweep, self.cells)
+
+    def blocks(self, cell: Cell, error: Errors, *names: str) -> list[Block]:
+        """One block of a cell, whose errors, parts and values of these names are all `error`."""
+        rows = key_table(self.sweep, [cell]).to_dict("records")
+        given = [
+            np.asarray(
+                error(SimpleNamespace(**{str(name): one for name, one in row.items()})), dtype=float
+            )
+            for row in rows
+        ]
+        values = np.stack([np.broadcast_to(one, (cell.trials,)) for one in given])
+        return [Block({name: values.copy() for name in (*ERRORS, *names)})]
+
+    def results(self, error: Errors, *keep: str) -> Results:
+        """Results with all `error`, and of the values those that are to be kept."""
+        found = [(i, self.blocks(cell, error, *keep)) for i, cell in enumerate(self.cells)]
+        return collect(self.sweep, self.cells, found, keep)
+
+    def judge(self, theorem: str, error: Errors, **options: Any) -> pd.DataFrame:
+        """What a claim that can be tested here says of such results."""
+        about = {"theorem": theorem, "tolerance": 0.05, "reason": "test", **options}
+        claim = build_claim(about, "claims.c")
+        claim.check(self.sweep, self.keys, "claims.c")
+        keep = [claim.measures] if claim.measures else []
+        return claim.evaluate("c", self.results(error, *keep), self.sweep)

@@ -1,0 +1,253 @@
+"""Comparing errors with a baseline: verdicts on known changes, false alarms on none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import binom
+
+from dpbench.runner.block import run_block
+from dpbench.runner.plan import Sweep, make_cells
+from dpbench.tracking import compare
+from dpbench.tracking.comparison import COLUMNS, KEY, LEAST_TRIALS, LEVEL
+
+Floats = NDArray[np.float64]
+TRIALS = 400
+NAN = np.nan
+# As pairs, and as independent trials.
+STREAMS = pytest.mark.parametrize("stream", ["s", "t"])
+
+
+def table(errors: Floats | dict[str, Floats], stream: str = "s", **key: Any) -> pd.DataFrame:
+    about: dict[str, Any] = {"distribution": "gaussian", "privacy": "pure", "n": 100}
+    about |= {"epsilon": 1.0, "delta": NAN, "rho": NAN, **key, "stream": stream}
+    rows = errors if isinstance(errors, dict) else {"a": errors}
+    return pd.DataFrame([{"estimator": a, **about, "errors": e} for a, e in rows.items()])
+
+
+def verdicts(old: pd.DataFrame, new: pd.DataFrame) -> dict[str, str]:
+    found = compare(old, new)
+    assert tuple(found.columns) == COLUMNS
+    return dict(zip(found["estimator"], found["verdict"], strict=True))
+
+
+def verdict(old: Floats, new: Floats, stream: str = "s") -> str:
+    return verdicts(table(old), table(new, stream))["a"]
+
+
+def draws(seed: int, trials: int = TRIALS) -> Floats:
+    return np.abs(np.random.default_rng(seed).standard_normal(trials))
+
+
+def decisions(wrong: float, seed: int = 0) -> Floats:
+    return (np.random.default_rng(seed).random(TRIALS) < wrong).astype(float)
+
+
+def test_equal_bits_are_the_same_and_nothing_is_computed() -> None:
+    errors = draws(0)
+    errors[3] = NAN
+    found = compare(table(errors), table(errors.copy()))
+    assert (found["comparison"][0], found["verdict"][0]) == ("bits", "same")
+    assert found.loc[0, ["trimmed_mean", "q50", "q90", "smallest_visible"]].isna().all()
+    # Of streams without a name equal errors are a coincidence.
+    found = compare(table(errors, ""), table(errors.copy(), ""))
+    assert (found["comparison"][0], found["verdict"][0]) == ("unpaired", "changed-within-noise")
+
+
+@pytest.mark.parametrize(
+    ("factor", "kind"), [(1.5, "worse"), (1.021, "worse"), (1.019, "changed-within-noise")]
+)
+def test_pairs_see_a_few_per_cent_exactly(factor: float, kind: str) -> None:
+    """All ratios are the factor, and so are the ends of their intervals; below 2% is no matter."""
+    old, new = table(draws(0)), table(factor * draws(0))
+    found = compare(old, new).iloc[0]
+    for metric in ("trimmed_mean", "q50", "q90"):
+        for end in ("", "_low", "_high"):
+            assert found[metric + end] == pytest.approx(factor, rel=1e-12)
+    assert (found["comparison"], found["verdict"]) == ("paired", kind)
+    assert verdicts(new, old) == {"a": "better" if kind == "worse" else kind}
+
+
+def test_unpaired_trials_do_not_see_five_per_cent_and_say_what_they_see() -> None:
+    for stream in ("t", ""):
+        found = compare(
+            table(draws(0), "" if stream == "" else "s"), table(1.05 * draws(1), stream)
+        ).iloc[0]
+        assert (found["comparison"], found["verdict"]) == ("unpaired", "changed-within-noise")
+        # The trimmed mean of 400 half-normals is known to about 4%, the ratio of two to 5%.
+        assert 0.1 < found["smallest_visible"] < 0.5
+
+
+def test_what_is_said_to_be_visible_is_seen_nine_times_out_of_ten() -> None:
+    """Of 60 comparisons of independent trials; fewer than 40 hits have probability below 1e-6."""
+    size = compare(table(draws(0)), table(draws(1), "t"))["smallest_visible"].iloc[0]
+    hits = sum(
+        verdict(draws(2 * seed + 10), (1 + size) * draws(2 * seed + 11), "t") == "worse"
+        for seed in range(60)
+    )
+    assert binom.cdf(40, 60, 0.9) < 1e-5
+    assert hits >= 40
+
+
+def test_what_is_said_to_be_visible_by_its_formula() -> None:
+    """One row, three tests: a p-value below LEVEL, with probability 0.9."""
+    found = compare(table(draws(0)), table(draws(1), "t")).iloc[0]
+    ends = np.log(found[["trimmed_mean_low", "trimmed_mean_high"]].to_numpy(float))
+    # 90% and 1 - 0.01/4/2 of a normal law; the interval has 2 * 1.96 deviations, about.
+    reach = 1.2816 + 3.0233
+    wanted = 1.02 * np.exp(reach * np.diff(ends)[0] / 3.92) - 1
+    assert found["smallest_visible"] == pytest.approx(wanted, rel=0.05)
+
+
+def test_only_the_changed_row_is_flagged() -> None:
+    errors = {name: draws(i) for i, name in enumerate("abcd")}
+    found = verdicts(table(errors), table(errors | {"b": 1.05 * errors["b"]}))
+    assert found == {"a": "same", "b": "worse", "c": "same", "d": "same"}
+
+
+def test_rows_that_come_and_go() -> None:
+    old, new = table({"a": draws(0), "b": draws(1)}), table({"b": draws(1), "c": draws(2)})
+    assert verdicts(old, new) == {"a": "gone", "b": "same", "c": "new"}
+    changes: list[dict[str, Any]] = [{"epsilon": 2.0}, {"n": 200}, {"distribution": "other"}]
+    for change in changes:
+        found = compare(table(draws(0)), table(draws(0), **change))
+        assert sorted(found["verdict"]) == ["gone", "new"]
+    none: dict[str, Any] = {"privacy": "none", "epsilon": NAN}  # NaN equals NaN in keys
+    assert verdicts(table(draws(0), **none), table(draws(0), **none)) == {"a": "same"}
+    assert set(KEY) < set(old.columns)
+
+
+def test_fewer_trials_are_compared_with_the_first_of_the_others() -> None:
+    assert verdict(draws(0), draws(0)[:100]) == verdict(draws(0)[:100], draws(0)) == "same"
+
+
+@pytest.mark.parametrize("trials", [1, 2, LEAST_TRIALS - 1])
+def test_few_trials_say_nothing_of_ratios(trials: int) -> None:
+    found = compare(table(draws(2, trials)), table(1.5 * draws(2, trials))).iloc[0]
+    assert found["verdict"] == "changed-within-noise"
+    assert found[["trimmed_mean", "smallest_visible"]].isna().all()
+
+
+@STREAMS
+def test_more_failures_are_worse(stream: str) -> None:
+    """Of 400 trials 60 more fail; the other errors are the same."""
+    failing = draws(0)
+    failing[:60] = NAN
+    assert verdict(draws(0), failing, stream) == "worse"
+    assert verdict(failing, draws(0), stream) == "better"
+    # Where the largest fail, the errors that are left are smaller: that is no gain.
+    old = draws(0)
+    failing = np.where(old > np.quantile(old, 0.8), NAN, old)
+    assert verdict(old, failing, stream) == "worse"
+
+
+@STREAMS
+def test_errors_beside_many_failures(stream: str) -> None:
+    """More than half fail before and after, the same trials; the others double."""
+    failing = np.random.default_rng(9).random(2000) < 0.55
+    old = np.where(failing, NAN, draws(1, 2000))
+    assert verdict(old, 2 * old, stream) == "worse"
+    assert verdict(2 * old, old, stream) == "better"
+
+
+def test_other_trials_that_fail_leave_the_pairs_of_both() -> None:
+    """Errors of both are 1.05 to one wherever there are two; half of either fail."""
+    errors, draw = draws(4, 2000), np.random.default_rng(5).random((2, 2000)) < 0.5
+    old, new = (
+        np.where(fail, NAN, e) for fail, e in zip(draw, (errors, 1.05 * errors), strict=True)
+    )
+    found = compare(table(old), table(new)).iloc[0]
+    assert found["trimmed_mean_low"] == pytest.approx(found["trimmed_mean_high"])
+    assert (found["trimmed_mean"], found["verdict"]) == (pytest.approx(1.05), "worse")
+
+
+def test_all_failing_before_and_after() -> None:
+    nothing = np.full(TRIALS, NAN)
+    assert verdict(nothing, nothing) == "same"
+    assert verdict(nothing, np.full(TRIALS, np.inf)) == "changed-within-noise"
+
+
+@STREAMS
+def test_decisions_that_are_wrong_more_often(stream: str) -> None:
+    """Most errors are 0 before and after, and so is the median."""
+    assert verdict(decisions(0.15), decisions(0.4, 1), stream) == "worse"
+    assert verdict(decisions(0.4), decisions(0.15, 1), stream) == "better"
+    assert verdict(decisions(0.0), np.ones(TRIALS), stream) == "worse"
+    assert verdict(decisions(0.15), decisions(0.15, 1), stream) == "changed-within-noise"
+
+
+def test_a_tail_that_grows_is_worse() -> None:
+    """The largest sixth of the errors, in which the 0.9 quantile is; the median stays or falls."""
+    old = draws(0)
+    new = np.where(old >= np.quantile(old, 5 / 6), 1.5 * old, old)
+    found = compare(table(old), table(new)).iloc[0]
+    assert (found["q50"], found["q90"]) == (1, pytest.approx(1.5))
+    assert found["verdict"] == "worse"
+    assert verdict(old, np.where(new > old, new, 0.9 * new)) == "worse"  # though most are better
+
+
+def test_the_rate_counts_rows_not_tests() -> None:
+    """Rows that changed for sure do not carry along one that did not."""
+    old = {str(i): draws(i) for i in range(50)}
+    new = {str(i): 1.5 * draws(i) if i < 40 else draws(100 + i) for i in range(50)}
+    found = list(verdicts(table(old), table(new)).values())
+    assert found == ["worse"] * 40 + ["changed-within-noise"] * 10
+
+
+def test_any_dependence_costs_a_logarithm() -> None:
+    """Of 100 rows one fails more often, by McNemar's test, the only one made of so few trials.
+
+    15 failures in place of none have p = 2^-14 = 6e-5, which is below LEVEL / 100; only the
+    1.5e-5 of 17 are below that over the sum of 1/i, 5.2.
+    """
+    rows = {str(i): draws(i, LEAST_TRIALS - 1) for i in range(100)}
+    changed = {name: 1.001 * errors for name, errors in rows.items()}
+    for count, kind in ((15, "changed-within-noise"), (17, "worse")):
+        changed["7"][:count] = NAN
+        assert verdicts(table(rows), table(changed))["7"] == kind
+
+
+SUBSET = {
+    "families": {"gaussian": {"kind": "gaussian", "location": 1, "scale": 1}},
+    "estimators": {
+        "clipped": {"kind": "clipped_mean", "lower": -4, "upper": 6},
+        "karwa_vadhan": {"kind": "karwa_vadhan_mean", "radius": 50},
+    },
+    "budgets": {"pure": {"kind": "pure_dp", "epsilon": 1}},
+    "parts": {"all": {"n": [100], "trials": LEAST_TRIALS}},
+}
+COMPARISONS = 200
+
+
+@pytest.fixture(scope="module")
+def errors_by_seed() -> list[dict[str, Floats]]:
+    """Errors of clipped and karwa_vadhan under pure DP, of as few trials as may be."""
+    (cell,) = make_cells(Sweep.build(SUBSET))
+    found = []
+    for seed in range(2 * COMPARISONS):
+        (task,) = cell.tasks(seed)
+        errors = run_block(task).values["error"][0]
+        found.append({s.label: errors[j] for j, s in enumerate(cell.settings)})
+    return found
+
+
+@STREAMS
+def test_false_alarms_on_identical_code(
+    errors_by_seed: list[dict[str, Floats]], stream: str
+) -> None:
+    """200 comparisons of two seeds of two estimators.
+
+    The false discovery rate bounds the probability of an alarm where nothing has changed, by
+    LEVEL = 0.01 a comparison: more than 12 of 200 have probability below 1e-6.
+    """
+    assert binom.sf(12, COMPARISONS, LEVEL) < 1e-6
+    alarms = 0
+    for old, new in zip(errors_by_seed[::2], errors_by_seed[1::2], strict=True):
+        found = compare(table(old), table(new, stream))
+        assert set(found["comparison"]) == {"paired" if stream == "s" else "unpaired"}
+        alarms += bool(found["verdict"].isin(["worse", "better"]).any())
+    assert alarms <= 12
