@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.axes import Axes
 from scipy.stats import beta
 
 from dpbench.drawing import save, style
 from dpbench.registry import ConfigError
+from dpbench.report.figures import linear
 from dpbench.result import Result
 
 from .conftest import TRIALS, curves, drawn, lines, rows
@@ -287,6 +289,17 @@ def test_thresholds_against_delta(numbers: Result) -> None:
         at = table[table["distribution"] == family].sort_values("delta", ascending=False)
         assert x == pytest.approx([6 * np.log(10), 100 * np.log(10)])
         assert y == at["samples"].tolist()
+
+
+@pytest.mark.parametrize("size", [1e-10, 1.0])
+def test_only_rates_and_shares_have_a_linear_axis(size: float) -> None:
+    """The mean of errors that are 0 or 1 is one, small errors are none."""
+    rates = pd.DataFrame({"mean_error": [0.25, 0.0], "rmse": [0.5, 0.0]})
+    errors = pd.DataFrame({"mean_error": [0.25 * size, 0.0], "rmse": [0.3 * size, 0.0]})
+    assert linear(rates, "mean_error")
+    assert not linear(errors, "mean_error")
+    assert linear(errors, "miss_rate")
+    assert not linear(rates, "q90")
 
 
 # What cannot be drawn.

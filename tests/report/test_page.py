@@ -205,7 +205,7 @@ def test_figures_are_embedded_with_words(example: Path) -> None:
     assert base64.b64decode(data) == (example / "figures" / "curves.svg").read_bytes()
     assert str(first["alt"]).startswith("curves: The <worst>.")
     caption = page.texts("figcaption")[0]
-    assert caption == "curves (error against n). The <worst> families: two_point*"
+    assert caption == "curves (error against n). The <worst>. families: two_point*"
     assert str(second["alt"]).startswith("another: a figure.")
 
 
@@ -348,9 +348,9 @@ def test_the_page_of_a_real_run(numbers: Result, folder: Path, tmp_path: Path) -
         one.partition(" theorem: ")[0] for one in page.texts("dd") if " theorem" in one
     ] == reasons
     captions = page.texts("figcaption")
-    assert captions[0].startswith("worst (error against n). The worst of <two> ")
+    assert captions[0].startswith("worst (error against n). The worst of <two>. ")
     assert "families: pair; estimators: minimax; budgets: pure, zcdp; by: budget" in captions[0]
-    assert captions[1] == "exponents (exponents). Exponents against k claims: rate"
+    assert captions[1] == "exponents (exponents). Exponents against k. claims: rate"
 
 
 def test_a_table_may_lack_what_only_some_runs_have(example: Path) -> None:
