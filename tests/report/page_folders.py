@@ -17,7 +17,8 @@ SVG = (
 CLAIM = {
     "claim": "rate", "source": "KSU20", "estimator": "minimax", "distribution": "two_point",
     "variable": "alpha", "metric": "q90", "predicted": 2.0, "measured": 1.99, "low": 1.98,
-    "high": 2.01, "tolerance": 0.02, "verdict": "consistent",
+    "high": 2.01, "tolerance": 0.02, "verdict": "consistent", "privacy": "pure",
+    "epsilon": 0.01,
 }  # fmt: skip
 PAIR = {
     "estimator": "clipped", "notion": "pure", "claimed": 1.0, "pair": "edge", "runs": 1000,
@@ -29,11 +30,14 @@ MANIFEST: dict[str, Any] = {
     "configuration": {
         "sweep": {
             "name": "example",
-            "claims": {
-                "rate": {"theorem": "heavy_tail_alpha", "reason": "n is finite"},
-                "near_optimal": {"theorem": "near_optimal", "reason": "members may be missed"},
+            "claims": {"rate": {"theorem": "heavy_tail_alpha", "reason": "n is finite"}},
+            "parts": {
+                "worst": {
+                    "families": ["two_point*"],
+                    "claims": {"near": {"theorem": "near_optimal", "reason": "few members"}},
+                    "figures": {"curves": {"kind": "error_against_n", "caption": "The <worst>"}},
+                }
             },
-            "figures": {"curves": {"kind": "error_against_n", "families": ["two_point*"]}},
         },
         "seed": 7,
     },
@@ -74,7 +78,7 @@ def write_run(
     (folder / "figures").mkdir(parents=True)
     (folder / "figures" / "curves.svg").write_text(SVG)
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    limit = {**CLAIM, "claim": "near_optimal eps=1", "variable": "factor", "predicted": 1.25}
+    limit = {**CLAIM, "claim": "near", "variable": "factor", "predicted": 1.25}
     labelled = {"estimator": f"minimax{label}", "distribution": f"two_point{label}"}
     claims = [CLAIM | labelled, limit | {"measured": 1.0, "low": 0.99, "high": 1.02}]
     write_table(folder / "claims.csv", claims)

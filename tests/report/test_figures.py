@@ -1,8 +1,8 @@
+"""Figures of errors against n, of their parts and exponents, and of sample complexities."""
+
 from __future__ import annotations
 
 import dataclasses
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,419 +10,333 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure as Canvas
+from scipy.stats import beta
 
-import dpbench.study  # noqa: F401  (its figures enter the registry)
-from dpbench.cli import run
-from dpbench.complexity import SampleComplexity, measure
-from dpbench.config import composed
 from dpbench.drawing import save, style
-from dpbench.registry import ConfigError, from_mapping
-from dpbench.report.figures import Asked, Figure, Results
-from dpbench.runner.block import run_block
-from dpbench.runner.collect import Collected, collect, join
-from dpbench.runner.plan import Cell, Sweep, make_cells
+from dpbench.registry import ConfigError
+from dpbench.report.figures import linear
+from dpbench.result import Result
+
+from .conftest import TRIALS, curves, drawn, lines, rows
+
+PAID = {"pure": {"epsilon": 1}}
+ERROR = {"kind": "error_against_n", "families": ["gaussian", "student"], "budgets": PAID}
+BUDGETS = {"pure": {}, "approx": {"delta": 1e-6}}
+ACCURACY = {"kind": "sample_complexity_curves", "request": "accuracy"}
+THRESHOLD = {"kind": "thresholds", "request": "threshold"}
+CLIP = {
+    "kind": "decomposition", "families": "pair", "estimators": "clip", "chosen": "minimax",
+    "budgets": PAID, "n": 1e6,
+}  # fmt: skip
 
 
-def test_figures_are_byte_identical_when_drawn_again(quick: Path, tmp_path: Path) -> None:
-    """One of each format."""
-    before = {path.name: path.read_bytes() for path in (quick / "figures").iterdir()}
-    kinds = ("pdf", "svg", "png")
-    names = ("worst_case", "exponents", "thresholds")
-    assert set(before) == {f"{name}.{kind}" for name in names for kind in kinds}
-    shutil.copytree(quick / "blocks", tmp_path / "blocks")
-    words = ["~sweep.figures.exponents", "~sweep.figures.thresholds"]
-    assert run([f"out={tmp_path}", "trials=40", "n_jobs=1", *words]) == 0
-    for kind in kinds:
-        name = f"worst_case.{kind}"
-        assert (tmp_path / "figures" / name).read_bytes() == before[name]
-
-
-def test_pdf_embeds_its_fonts_and_no_date(quick: Path) -> None:
-    pdf = (quick / "figures" / "worst_case.pdf").read_bytes()
-    assert b"/FontFile2" in pdf
-    assert b"CreationDate" not in pdf
-
-
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        ({"kind": "error_against_n", "families": ["x"], "budget": "pure"}, r"at\.families: 'x'"),
-        (
-            {"kind": "error_against_n", "families": ["pareto_k2"], "budget": "x"},
-            r"at\.budget: 'x'",
-        ),
-        ({"kind": "exponents", "claims": ["x"]}, r"at\.claims: 'x'"),
-        (
-            {
-                "kind": "decomposition",
-                "families": ["pareto_k2"],
-                "estimators": ["mean"],
-                "chosen": ["minimax"],
-                "budget": "tails",
-                "n": 100,
-            },
-            r"at\.estimators: 'mean': it has no clip_at",
-        ),
-    ],
-)
-def test_unknown_labels_are_refused(spec: dict[str, Any], message: str) -> None:
-    config = composed([])
-    sweep = Sweep.build(config["sweep"])
-    with pytest.raises(ConfigError, match=message):
-        Figure.build(spec, "at").check(sweep, Asked(claims=list(config["sweep"]["claims"])), "at")
-
-
-# The other kinds of figures, from a tiny sweep.
-
-SPEC: dict[str, Any] = {
-    "families": {
-        "gaussian": {"kind": "gaussian", "location": 0.3},
-        "student": {"kind": "student_t", "tail_index": 5},
-        "pair": {"kind": "two_point_family", "k": 2, "c": [0, 1]},
-    },
-    "estimators": {
-        "naive": {"kind": "naive_gaussian_mean", "radius": [10, 1000]},
-        "free": {"kind": "karwa_vadhan_mean", "radius": None},
-        "histogram": {"kind": "karwa_vadhan_mean", "radius": [10, 1e6, 1e300]},
-        "shrinking": {"kind": "shrinking_intervals", "radius": 100, "rounds": [1, 2, 4]},
-        "minimax": {"kind": "heavy_tailed_mean"},
-        "clip": {"kind": "heavy_tailed_mean", "clip_at": [3, 30, 300]},
-        "mean": {"kind": "empirical_mean"},
-    },
-    "budgets": {
-        "pure": {"kind": "pure_dp", "epsilon": [0.5, 1]},
-        "zcdp": {"kind": "zcdp", "rho": 0.5},
-        "approx": {"kind": "approx_dp", "epsilon": 1, "delta": [1e-6, 1e-100]},
-    },
-    "parts": {
-        "all": {
-            "families": ["gaussian", "student"],
-            "estimators": ["!minimax", "!clip_*"],
-            "n": [30, 100, 300, 1000, 3000],
-            "trials": 40,
-        },
-        "pair": {
-            "families": ["pair"],
-            "estimators": ["minimax", "clip_*"],
-            "n": [1000, 10**6],
-            "trials": 40,
-        },
-    },
-}
-REQUESTS: dict[str, dict[str, Any]] = {
-    "accuracy": {
-        "families": ["gaussian"],
-        "estimators": ["naive_*", "histogram_radius1e+06"],
-        "budgets": ["pure_epsilon1", "zcdp"],
-        "low": 0.05,
-        "high": 3,
-        "points": 5,
-        "search": 1.0,
-        "trials": 40,
-    },
-    "threshold": {
-        "families": ["gaussian"],
-        "estimators": ["naive_*", "histogram_*"],
-        "budgets": ["pure_*", "zcdp"],
-        "low": 2,
-        "high": 2,
-        "points": 1,
-    },
-    "deltas": {
-        "families": ["gaussian", "student"],
-        "estimators": ["free"],
-        "budgets": ["approx_*"],
-        "low": 2,
-        "high": 2,
-        "points": 1,
-    },
-}
-ERROR: dict[str, Any] = {
-    "kind": "error_against_n",
-    "families": ["gaussian", "student"],
-    "budget": "pure_epsilon1",
-}
-PARAMETER: dict[str, Any] = {
-    "kind": "against_parameter",
-    "families": ["gaussian", "student"],
-    "estimators": ["shrinking_*"],
-    "parameter": "rounds",
-    "budget": "zcdp",
-    "n": [300, 1000],
-    "metrics": ["q90", "width_q50", "miss_rate"],
-}
-
-
-def collected_of(cells: list[Cell]) -> Collected:
-    metrics = {"q90": {"gaussian", "student", "pair"}}
-    blocks = [[run_block(task) for task in cell.tasks(0)] for cell in cells]
-    return join([collect(cell, found, metrics) for cell, found in zip(cells, blocks, strict=True)])
-
-
-@pytest.fixture(scope="module")
-def results() -> Results:
-    sweep = Sweep.build(SPEC)
-    cells = make_cells(sweep)
-    collected = collected_of(cells)
-    asked = {label: from_mapping(SampleComplexity, one, label) for label, one in REQUESTS.items()}
-    samples = [
-        measure(label, request, sweep, cells, collected, collected_of, lambda _: None)
-        for label, request in asked.items()
-    ]
-    table = pd.concat(samples, ignore_index=True)
-    return Results(sweep, collected.summary, pd.DataFrame(), table)
-
-
-@pytest.fixture(autouse=True)
-def _styled() -> Iterator[None]:
-    with style():
-        yield
-
-
-def drawn(spec: dict[str, Any], results: Results) -> list[Axes]:
-    """The panels of a figure, after it was laid out: warnings are errors here."""
-    figure = Figure.build(spec, "at")
-    requests = {name: from_mapping(SampleComplexity, one, name) for name, one in REQUESTS.items()}
-    figure.check(results.sweep, Asked((), requests), "at")
-    canvas: Canvas = figure.draw(results)
-    canvas.canvas.draw()
-    return [ax for ax in canvas.axes if ax.get_visible()]
-
-
-def lines(ax: Axes) -> dict[str, tuple[list[float], list[float]]]:
-    """The points of every line with a label."""
-    handles, labels = ax.get_legend_handles_labels()
+def bands(ax: Axes) -> dict[tuple[float, ...], tuple[list[float], list[float]]]:
+    """The lower and upper ends of every band, by its colour."""
     found = {}
-    for handle, label in zip(handles, labels, strict=True):
-        line: Any = handle[0] if isinstance(handle, tuple) else handle  # of an errorbar
-        if label not in found:
-            found[label] = (list(line.get_xdata()), list(line.get_ydata()))
+    for band in ax.collections:
+        points = np.asarray(band.get_paths()[0].vertices)
+        x = np.unique(points[:, 0])
+        ends = [[f(points[points[:, 0] == one, 1]) for one in x] for f in (np.min, np.max)]
+        found[tuple(np.ravel(band.get_facecolor())[:3].tolist())] = (ends[0], ends[1])
     return found
 
 
-def test_panels_for_budgets(results: Results) -> None:
-    budgets = ["pure_*", "approx_delta1e-06"]
-    axes = drawn({**ERROR, "families": ["gaussian"], "budget": budgets, "by": "budget"}, results)
-    titles = [ax.get_title() for ax in axes]
-    assert titles == [
-        r"pure, $\varepsilon = 0.5$",
-        r"pure, $\varepsilon = 1$",
-        r"approx, $\varepsilon = 1$, $\delta = 10^{-6}$",
+# Errors against n.
+
+
+def test_a_panel_for_each_budget(numbers: Result) -> None:
+    axes = drawn(numbers, {**ERROR, "families": "gaussian", "budgets": BUDGETS, "by": "budget"})
+    assert [ax.get_title() for ax in axes] == [
+        r"pure DP, $\varepsilon = 0.5$",
+        r"pure DP, $\varepsilon = 1$",
+        "approximate DP, $\\varepsilon = 1$,\n$\\delta = 10^{-6}$",
     ]
-    summary = results.summary
-    for ax, epsilon, privacy in zip(axes, (0.5, 1, 1), ("pure", "pure", "approx"), strict=True):
-        curves = lines(ax)
-        # Without privacy in all of them; what needs delta in one.
-        assert ("free" in curves) == (privacy == "approx")
-        assert "mean" in curves
-        rows = summary[(summary["estimator"] == "naive_radius10") & (summary["n"] > 0)]
-        rows = rows[(rows["family"] == "gaussian") & (rows["privacy"] == privacy)]
-        rows = rows[(rows["epsilon"] == epsilon) & ~(rows["delta"] < 1e-6)]
-        n, error = curves["naive_radius10"]
-        assert n == rows["n"].tolist()
-        assert error == rows["q90"].tolist()
+    cases: list[dict[str, Any]] = [
+        {"privacy": "pure", "epsilon": 0.5},
+        {"privacy": "pure", "epsilon": 1.0},
+        {"privacy": "approx", "delta": 1e-6},
+    ]
+    for ax, about in zip(axes, cases, strict=True):
+        found = curves(ax)
+        # What has no privacy is in all of them; what needs delta in one.
+        assert ("free" in found) == (about["privacy"] == "approx")
+        mean = rows(numbers, family="gaussian", estimator="mean")
+        assert found["mean"] == (mean["n"].tolist(), mean["q90"].tolist())
+        at = rows(numbers, family="gaussian", estimator="naive_radius10", **about)
+        assert found["naive, $R = 10$"] == (at["n"].tolist(), at["q90"].tolist())
 
 
-@pytest.mark.parametrize("metric", ["q90", "private_q90", "mean_error", "width_q50", "miss_rate"])
-def test_panels_for_families(results: Results, metric: str) -> None:
-    axes = drawn({**ERROR, "by": "family", "metric": metric}, results)
+@pytest.mark.parametrize("metric", ["q90", "private_q90", "mean_error", "miss_rate"])
+def test_a_panel_for_each_family(numbers: Result, metric: str) -> None:
+    axes = drawn(numbers, {**ERROR, "by": "family", "metric": metric})
     assert [ax.get_title() for ax in axes] == ["gaussian", "student"]
-    with_interval = {f"shrinking_rounds{k}" for k in (1, 2, 4)}
+    with_interval = {f"shrinking, $t = {k}$" for k in (1, 2, 4)}
     for ax, family in zip(axes, ("gaussian", "student"), strict=True):
-        curves = lines(ax)
-        if metric in {"width_q50", "miss_rate"}:  # the others have none
-            assert set(curves) == with_interval
-        else:
-            assert with_interval < set(curves)
-        rows = results.summary[results.summary["family"] == family]
-        rows = rows[(rows["estimator"] == "shrinking_rounds2") & (rows["epsilon"] == 1)]
-        rows = rows[rows["privacy"] == "pure"]
-        found = lines(ax)["shrinking_rounds2"][1]
-        np.testing.assert_array_equal(found, rows[metric].replace(np.inf, np.nan))
+        found = curves(ax)
+        assert with_interval <= set(found)
+        assert (metric == "miss_rate") == (set(found) == with_interval)  # the others have none
+        at = rows(numbers, family=family, estimator="shrinking_rounds2", privacy="pure", epsilon=1)
+        np.testing.assert_array_equal(
+            found["shrinking, $t = 2$"][1], at[metric].replace(np.inf, np.nan)
+        )
+        assert ax.get_yscale() == ("linear" if metric == "miss_rate" else "log")
 
 
-def test_panels_for_moment_orders_with_a_bound(results: Results) -> None:
-    (ax,) = drawn({**ERROR, "families": ["pair"], "estimators": ["minimax"]}, results)
-    assert ax.get_title() == "$k = 2$"
-    rows = results.summary[results.summary["family"] == "pair"]
-    rows = rows[rows["estimator"] == "minimax"]
-    rows = rows[(rows["privacy"] == "pure") & (rows["epsilon"] == 1)]
-    assert lines(ax)["lower bound"][1] == rows.groupby("n")["lower_bound"].max().tolist()
-    # The worst of the members.
-    assert lines(ax)["minimax"][1] == rows.groupby("n")["q90"].max().tolist()
+def test_a_panel_for_each_moment_order_with_its_bound(numbers: Result) -> None:
+    """What is measured is the worst member's, with its band and the slope of theory."""
+    axes = drawn(numbers, {**ERROR, "families": "pair", "estimators": "minimax"})
+    for ax, k in zip(axes, (2, 3), strict=True):
+        assert ax.get_title() == f"$k = {k}$"
+        about = {"family": f"pair_k{k}", "estimator": "minimax", "privacy": "pure", "epsilon": 1}
+        at = rows(numbers, **about)
+        worst = at.loc[at.groupby("n")["q90"].idxmax()]
+        assert len(worst) == 3 < len(at)
+        assert curves(ax) == {"minimax": (worst["n"].tolist(), worst["q90"].tolist())}
+        ((_, x, bound),) = lines(ax, "lower bound")
+        assert (x, bound) == (worst["n"].tolist(), at.groupby("n")["lower_bound"].max().tolist())
+        colour = tuple(
+            next(one for one in ax.get_lines() if one.get_label() == "minimax").get_color()
+        )
+        assert bands(ax)[colour] == (worst["q90_low"].tolist(), worst["q90_high"].tolist())
+        # The claim is about n >= 1e6: n ~ (1/alpha)^(k/(k-1)).
+        ((_, x, theory),) = lines(ax, "slope by theory")
+        assert x == [1e6, 1e8]
+        assert np.log(theory[1] / theory[0]) == pytest.approx(-np.log(100) * (k - 1) / k)
+        inside = np.log(worst["q90"][worst["n"] >= 1e6])
+        assert np.mean(np.log(theory)) == pytest.approx(inside.mean())
+        low, high = ax.get_ylim()
+        assert low < min(bound)
+        assert high > worst["q90"].max()
+
+
+def test_intervals_are_those_of_the_statistic(numbers: Result) -> None:
+    spec = {**ERROR, "families": "gaussian", "estimators": {"shrinking": {"rounds": 1}}}
+    at = rows(numbers, family="gaussian", estimator="shrinking_rounds1", privacy="pure", epsilon=1)
+    (ax,) = drawn(numbers, {**spec, "metric": "mean_error"})
+    ((low, high),) = bands(ax).values()
+    half = 1.96 * at["mean_error_se"]
+    np.testing.assert_allclose(low, at["mean_error"] - half, rtol=1e-12)
+    np.testing.assert_allclose(high, at["mean_error"] + half, rtol=1e-12)
+    (ax,) = drawn(numbers, {**spec, "metric": "miss_rate"})
+    ((low, high),) = bands(ax).values()
+    missed = at["miss_rate"] * TRIALS
+    for found, share in ((low, 0.025), (high, 0.975)):  # Jeffreys: Beta(hits + 1/2, misses + 1/2)
+        wanted = beta.ppf(share, missed + 0.5, TRIALS - missed + 0.5)
+        np.testing.assert_allclose(found, wanted, rtol=1e-12)
+    (ax,) = drawn(numbers, {**spec, "metric": "private_q90"})
+    assert not bands(ax)
+
+
+def test_an_upper_limit_is_called_one_and_other_budgets_have_no_slope(numbers: Result) -> None:
+    spec = {**ERROR, "families": "gaussian", "estimators": {"naive": {"radius": 10}}}
+    pure, zcdp = drawn(numbers, {**spec, "budgets": {**PAID, "zcdp": {}}, "by": "budget"})
+    assert {label for label, _, _ in lines(pure)} == {"naive, $R = 10$"}
+    ((_, n, theory),) = lines(zcdp, "slowest slope by theory")
+    assert n == [300, 1000, 3000]
+    assert np.diff(np.log(theory)) == pytest.approx(-np.diff(np.log(n)) / 2)
+
+
+@pytest.mark.parametrize(("by", "metric"), [("k", "q90"), ("family", "private_q90")])
+def test_errors_up_to_1e300_leave_the_frame(
+    numbers: Result, by: str, metric: str, tmp_path: Path
+) -> None:
+    """A search that went astray, failures, and an exact answer beside them."""
+    summary = numbers.summary.copy()
+    for estimator in ("histogram_radius1e+300", "minimax"):
+        at = summary.index[summary["estimator"] == estimator]
+        summary.loc[at[::2], ["q90", "q90_high", "private_q90"]] = 1e300
+        summary.loc[at[1::4], ["q90", "q90_high"]] = np.inf
+    summary.loc[summary.index[summary["estimator"] == "mean"][0], ["q90", "q90_low"]] = 0.0
+    wild = dataclasses.replace(numbers, summary=summary)
+    spec = {**ERROR, "families": ["gaussian", "pair"], "by": by, "metric": metric}
+    for ax in drawn(wild, spec):
+        low, high = ax.get_ylim()
+        assert 0 < low < high < 1e30
+        heights = np.concatenate([y for _, _, y in lines(ax)])
+        assert high < np.nanmax(heights) < 1e40
+    with style():  # neither does writing it overflow
+        save(wild.figure(spec), tmp_path, "wild", ["pdf"])
+
+
+# The parts of the error, and exponents.
+
+
+def test_parts_of_the_error_against_the_threshold(numbers: Result) -> None:
+    axes = drawn(numbers, CLIP)
+    for ax, k in zip(axes, (2, 3), strict=True):
+        assert ax.get_title() == f"pair, $k = {k}$"
+        about = {"family": f"pair_k{k}", "n": 10**6, "privacy": "pure", "epsilon": 1}
+        at = rows(numbers, **about)
+        worst = at[at["clip_at"].notna()].groupby("clip_at").max(numeric_only=True)
+        parts = {
+            "error": "q90", "clipping bias": "bias_q90", "noise": "noise_q90",
+            "sampling": "sampling_q90",
+        }  # fmt: skip
+        found = curves(ax)
+        assert set(found) == set(parts)
+        for label, column in parts.items():
+            assert found[label] == ([3, 30, 300], worst[column].tolist())
+        # Of a law with E|X|^k <= 1 at most (k-1)^(k-1)/k^k T^(1-k) is clipped away, and
+        # Laplace noise exceeds (2 T/(epsilon n)) ln(10) with probability 0.1.
+        t = np.array([3, 30, 300])
+        bias, noise = (one.get_ydata() for one in ax.get_lines() if one.get_linestyle() == ":")
+        np.testing.assert_allclose(bias, (k - 1) ** (k - 1) / k**k * t ** (1.0 - k), rtol=1e-9)
+        np.testing.assert_allclose(noise, 2 * t / 1e6 * np.log(10), rtol=1e-9)
+        (chosen,) = ax.texts
+        assert chosen.get_text() == "minimax"
+        threshold = numbers.study.estimator("minimax", f"pair_k{k}").clipping_threshold(  # type: ignore[attr-defined]
+            10**6, numbers.study.budgets["pure_epsilon1"].value
+        )
+        assert chosen.xy[0] == threshold
+        assert [one.get_xdata() for one in ax.get_lines()][-1] == [threshold, threshold]
+
+
+def test_exponents_of_several_budgets(numbers: Result) -> None:
+    """Those of claims.csv, with intervals, beside the curve of theory and without it."""
+    above, below = drawn(numbers, "exponents")
+    claims = numbers.claims[numbers.claims["claim"] == "rate"]
+    assert above.get_ylabel() == r"$s$ in $\mathit{n} \sim (1/α)^s$"  # noqa: RUF001
+    (theory,) = {label: (x, y) for label, x, y in lines(above, "theory")}.values()
+    np.testing.assert_allclose(theory[1], np.array(theory[0]) / (np.array(theory[0]) - 1))
+    labels = {
+        r"minimax, pure DP, $\varepsilon = 0.5$": 0.5,
+        r"minimax, pure DP, $\varepsilon = 1$": 1.0,
+        "minimax, zCDP": np.nan,
+    }
+    for ax, height in (
+        (above, claims["measured"]),
+        (below, claims["measured"] - claims["predicted"]),
+    ):
+        found = {label: (x, y) for label, x, y in lines(ax) if label != "theory"}
+        assert set(found) == set(labels)
+        for label, epsilon in labels.items():
+            at = claims["epsilon"].eq(epsilon) | (claims["epsilon"].isna() & np.isnan(epsilon))
+            assert np.round(found[label][0]).tolist() == [2, 3]
+            assert found[label][1] == height[at].tolist()
+        ends = [
+            bar[:, 1] - middle
+            for container, middle in zip(
+                ax.containers, [found[one][1] for one in labels], strict=True
+            )
+            for bar, middle in zip(container[2][0].get_segments(), middle, strict=True)
+        ]
+        wanted = claims.sort_values("epsilon", kind="stable")
+        wanted_ends = wanted[["low", "high"]].sub(wanted["measured"], axis=0)
+        np.testing.assert_allclose(ends, wanted_ends, atol=1e-12)
+
+
+# Sample complexities.
+
+
+def test_sample_complexity_beside_its_terms(numbers: Result) -> None:
+    axes = drawn(numbers, ACCURACY)
+    titles = [ax.get_title() for ax in axes]
+    assert titles[0] == "histogram, $R = 10^{6}$\npure DP, $\\varepsilon = 1$"
+    assert len(set(titles)) == len(titles) == 6  # three estimators under two budgets
+    ax = axes[titles.index("naive, $R = 10$\nzCDP, $\\rho = 0.5$")]
+    table = numbers.samples[numbers.samples["request"] == "accuracy"]
+    table = table[(table["estimator"] == "naive_radius10") & (table["privacy"] == "zcdp")]
+    curve, search = (table[table["method"] == method] for method in ("curve", "search"))
+    found = {label: (x, y) for label, x, y in lines(ax)}
+    for label, points in (("measured", curve.dropna(subset="samples")), ("direct search", search)):
+        assert found[label] == ((1 / points["alpha"]).tolist(), points["samples"].tolist())
+    terms = curve.sort_values("alpha")[["sampling_term", "privacy_term", "range_term"]]
+    np.testing.assert_allclose(found["theory, all terms"][1], terms.sum(axis=1), rtol=1e-12)
+    for name in ("sampling", "privacy", "range"):
+        assert found[f"{name} term"][1] == terms[f"{name}_term"].tolist()
+    low, high = ax.get_ylim()
+    shown = [*curve["samples"].dropna(), *terms.sum(axis=1)]
+    assert low < min(shown) < max(shown) < high
+
+
+def test_theory_alone_where_no_n_was_found(numbers: Result) -> None:
+    samples = numbers.samples.assign(samples=np.nan, low=np.nan, high=np.nan)
+    for ax in drawn(dataclasses.replace(numbers, samples=samples), ACCURACY):
+        assert len(lines(ax, "theory, all terms")) == 1
+        assert not lines(ax, "measured")
 
 
 @pytest.mark.parametrize(
-    ("by", "metric"), [("k", "q90"), ("family", "private_q90"), ("budget", "q90")]
+    ("leave", "away"),
+    [
+        (None, []),
+        (["naive"], ["naive_radius10", "naive_radius1000"]),
+        ({"naive": {"radius": 1000}}, ["naive_radius1000"]),
+    ],
 )
-@pytest.mark.parametrize("families", [["gaussian", "student"], ["pair"]])
-def test_errors_up_to_1e300_leave_the_frame(
-    results: Results, by: str, metric: str, families: list[str], tmp_path: Path
-) -> None:
-    """A search that went astray, failures, and an exact answer beside them."""
-    summary = results.summary.copy()
-    for estimator in ("histogram_radius1e+300", "minimax"):
-        rows = summary.index[summary["estimator"] == estimator]
-        for column in ("q90", "q90_high", "mean_error", "private_q90"):
-            summary.loc[rows[::2], column] = 1e300
-        summary.loc[rows[1::4], ["q90", "q90_high"]] = np.inf
-    summary.loc[summary.index[summary["estimator"] == "mean"][0], ["q90", "q90_low"]] = 0.0
-    wild = dataclasses.replace(results, summary=summary)
-    spec = {**ERROR, "families": families, "by": by, "metric": metric}
-    for ax in drawn(spec, wild):
-        low, high = ax.get_ylim()
-        assert 0 < low < high < 1e30
-        heights = np.concatenate([y for _, y in lines(ax).values()])
-        assert high < np.nanmax(heights) < 1e40
-    if by == "k" and families == ["pair"]:  # neither does writing it overflow
-        for path in save(Figure.build(spec, "at").draw(wild), tmp_path, "wild"):
-            assert path.stat().st_size > 1000
-
-
-def test_sample_complexity_curves(results: Results) -> None:
-    axes = drawn({"kind": "sample_complexity_curves", "request": "accuracy"}, results)
-    assert len(axes) == 6  # three estimators under two budgets
-    titles = [ax.get_title() for ax in axes]
-    assert sum("\n" in title for title in titles) == 6
-    assert sum(r"$R = 10^{6}$" in title for title in titles) == 2
-    table = results.samples
-    table = table[(table["request"] == "accuracy") & (table["estimator"] == "naive_radius10")]
-    table = table[table["privacy"] == "pure"]
-    ax = next(ax for ax in axes if "$R = 10$" in ax.get_title() and "varepsilon" in ax.get_title())
-    curves = lines(ax)
-    curve = table[table["method"] == "curve"].sort_values("alpha")
-    known = curve.dropna(subset="samples")
-    assert sorted(curves["measured"][1]) == sorted(known["samples"])
-    np.testing.assert_allclose(sorted(curves["measured"][0]), sorted(1 / known["alpha"]))
-    search = table[table["method"] == "search"]
-    assert curves["direct search"][1] == search["samples"].tolist()
-    total = curve[["sampling_term", "privacy_term", "range_term"]].sum(axis=1)
-    np.testing.assert_allclose(curves["theory, all terms"][1], total)
-    low, high = ax.get_ylim()
-    assert low < min(known["samples"].min(), total.min())
-    assert high > max(known["samples"].max(), total.max())
-    one = {
-        "kind": "sample_complexity_curves", "request": "accuracy", "estimators": ["naive_radius10"],
-        "families": ["gaussian"],
-    }  # fmt: skip
-    assert len(drawn(one, results)) == 2
-
-
-def test_curves_that_the_grid_does_not_reach(results: Results) -> None:
-    """No n found at all: the theory alone is drawn."""
-    samples = results.samples.copy()
-    samples[["samples", "low", "high"]] = np.nan
-    empty = dataclasses.replace(results, samples=samples)
-    for ax in drawn({"kind": "sample_complexity_curves", "request": "accuracy"}, empty):
-        assert "theory, all terms" in lines(ax)
-
-
-def test_thresholds_against_the_radius(results: Results) -> None:
-    axes = drawn({"kind": "thresholds", "request": "threshold"}, results)
-    assert len(axes) == 3  # epsilon = 0.5 and 1, and rho
-    table = results.samples[results.samples["request"] == "threshold"]
-    for ax in axes:
+def test_thresholds_against_the_radius(numbers: Result, leave: Any, away: list[str]) -> None:
+    axes = drawn(numbers, {**THRESHOLD, "leave": leave})
+    table = numbers.samples[numbers.samples["request"] == "threshold"]
+    pure = table["privacy"] == "pure"
+    chosen = [pure & (table["epsilon"] == 0.5), pure & (table["epsilon"] == 1), ~pure]
+    for ax, at in zip(axes, (table[mask] for mask in chosen), strict=True):
         assert ax.get_xlabel() == "$R$"
-        assert set(lines(ax)) == {"histogram", "naive"}
-        assert lines(ax)["histogram"][0] == pytest.approx([1, 6, 300])  # log10 R
-    rows = table[(table["privacy"] == "zcdp") & table["estimator"].str.startswith("histogram")]
-    wanted = rows.sort_values("radius")["samples"].tolist()
-    found = [lines(ax)["histogram"][1] for ax in axes]
-    assert any(np.array_equal(one, wanted, equal_nan=True) for one in found)
-    # What may leave the frame does not set it.
-    free = drawn({"kind": "thresholds", "request": "threshold", "leave": ["naive_*"]}, results)
-    for ax, group in zip(free, ("pure", "pure", "zcdp"), strict=True):
-        rows = table[(table["privacy"] == group) & table["estimator"].str.startswith("histogram")]
-        assert ax.get_ylim()[1] <= 1.15 * rows["high"].max()
+        found = {label: (x, y) for label, x, y in lines(ax)}
+        assert set(found) == {"histogram", "naive"}
+        for label, (x, y) in found.items():
+            points = at[at["estimator"].str.startswith(label)].sort_values("radius")
+            assert x == pytest.approx(np.log10(points["radius"]))
+            np.testing.assert_array_equal(y, points["samples"])
+        kept = at[~at["estimator"].isin(away)]  # what may leave the frame does not set it
+        assert ax.get_ylim() == pytest.approx((0, 1.15 * kept[["samples", "high"]].max().max()))
 
 
-def test_thresholds_against_delta(results: Results) -> None:
-    spec = {"kind": "thresholds", "request": "deltas", "against": "delta"}
-    (ax,) = drawn(spec, results)
+def test_thresholds_against_delta(numbers: Result) -> None:
+    (ax,) = drawn(numbers, {"kind": "thresholds", "request": "deltas", "against": "delta"})
     assert ax.get_xlabel() == r"$\ln(1/\delta)$"
-    assert sorted(lines(ax)["free"][0]) == pytest.approx([6 * np.log(10), 100 * np.log(10)])
+    table = numbers.samples[numbers.samples["request"] == "deltas"]
+    for (_, x, y), family in zip(lines(ax, "free"), ("gaussian", "student"), strict=True):
+        at = table[table["distribution"] == family].sort_values("delta", ascending=False)
+        assert x == pytest.approx([6 * np.log(10), 100 * np.log(10)])
+        assert y == at["samples"].tolist()
 
 
-@pytest.mark.parametrize("logarithmic", [True, False])
-def test_columns_against_a_parameter(results: Results, logarithmic: bool) -> None:
-    axes = drawn({**PARAMETER, "logarithmic": logarithmic}, results)
-    assert len(axes) == 6  # three metrics on two families
-    summary = results.summary
-    cases = [(m, f) for m in PARAMETER["metrics"] for f in PARAMETER["families"]]
-    for ax, (metric, family) in zip(axes, cases, strict=True):
-        assert ax.get_title() == family
-        assert ax.get_xscale() == ("log" if logarithmic else "linear")
-        assert ax.get_yscale() == ("linear" if metric == "miss_rate" else "log")
-        curves = lines(ax)
-        assert set(curves) == {"shrinking, n = 300", "shrinking, n = 1000"}
-        rows = summary[(summary["privacy"] == "zcdp") & (summary["family"] == family)]
-        for n in (300, 1000):
-            at = rows[rows["n"] == n].set_index("estimator")[metric]
-            wanted = [at[f"shrinking_rounds{k}"] for k in (1, 2, 4)]
-            assert curves[f"shrinking, n = {n}"] == ([1, 2, 4], wanted)
-    (ax,) = drawn({**PARAMETER, "families": ["student"], "n": 300, "metrics": ["q90"]}, results)
-    assert set(lines(ax)) == {"shrinking"}
+@pytest.mark.parametrize("size", [1e-10, 1.0])
+def test_only_rates_and_shares_have_a_linear_axis(size: float) -> None:
+    """The mean of errors that are 0 or 1 is one, small errors are none."""
+    rates = pd.DataFrame({"mean_error": [0.25, 0.0], "rmse": [0.5, 0.0]})
+    errors = pd.DataFrame({"mean_error": [0.25 * size, 0.0], "rmse": [0.3 * size, 0.0]})
+    assert linear(rates, "mean_error")
+    assert not linear(errors, "mean_error")
+    assert linear(errors, "miss_rate")
+    assert not linear(rates, "q90")
 
 
-def test_the_worst_member_against_a_parameter(results: Results) -> None:
-    spec = {"estimators": ["clip_*"], "parameter": "clip_at", "n": 1000, "metrics": ["q90"]}
-    (ax,) = drawn({**PARAMETER, **spec, "families": ["pair"]}, results)
-    rows = results.summary[(results.summary["n"] == 1000) & (results.summary["privacy"] == "zcdp")]
-    worst = rows[rows["family"] == "pair"].groupby("estimator")["q90"].agg(["max", "min"])
-    assert (worst["max"] > worst["min"]).all()
-    wanted = [worst.loc[f"clip_clip_at{t}", "max"] for t in (3, 30, 300)]
-    assert lines(ax)["clip"] == ([3, 30, 300], wanted)
+# What cannot be drawn.
 
 
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ({**ERROR, "families": ["x"]}, ["at.families", "'x'", "gaussian, student"]),
-        ({**ERROR, "estimators": ["x"]}, ["at.estimators", "'x'"]),
-        ({**ERROR, "budget": ["pure_*"]}, ["at.budget", "one budget", "by: budget"]),
-        ({**ERROR, "budget": ["x"], "by": "budget"}, ["at.budget", "'x'", "zcdp"]),
-        ({**ERROR, "by": "x"}, ["at.by", "'x'", "family"]),
-        ({**ERROR, "metric": "x"}, ["at.metric", "'x'", "q90"]),
-        ({"kind": "sample_complexity_curves"}, ["at.request", "required"]),
-        ({"kind": "sample_complexity_curves", "request": "x"}, ["at.request", "'x'", "accuracy"]),
-        (
-            {"kind": "sample_complexity_curves", "request": "accuracy", "estimators": ["x"]},
-            ["at.estimators", "'x'"],
-        ),
-        (
-            {"kind": "sample_complexity_curves", "request": "accuracy", "families": ["x"]},
-            ["at.families", "'x'"],
-        ),
-        ({"kind": "thresholds", "request": "x"}, ["at.request", "'x'", "threshold"]),
-        ({"kind": "thresholds", "request": "threshold", "leave": ["x"]}, ["at.leave", "'x'"]),
-        ({"kind": "thresholds", "request": "threshold", "against": "x"}, ["at.against", "'x'"]),
-        ({**PARAMETER, "families": ["x"]}, ["at.families", "'x'"]),
-        ({**PARAMETER, "estimators": ["x"]}, ["at.estimators", "'x'"]),
-        ({**PARAMETER, "estimators": ["naive_*"]}, ["at.estimators", "naive_radius10", "rounds"]),
-        ({**PARAMETER, "budget": "x"}, ["at.budget", "'x'"]),
-        ({**PARAMETER, "budget": ["zcdp", "x"]}, ["at.budget", "'x'"]),
-        ({**PARAMETER, "budget": []}, ["at.budget"]),
-        ({**PARAMETER, "n": 0}, ["at.n", "0"]),
-        ({**PARAMETER, "metrics": ["x"]}, ["at.metrics", "'x'"]),
-        ({**PARAMETER, "parameter": "x"}, ["at.estimators", "x"]),
+        ({"kind": "x"}, ["figure.kind", "'x'", "error_against_n"]),
+        ({**ERROR, "families": "x"}, ["figure.families", "'x'", "gaussian, student"]),
+        ({**ERROR, "estimators": "x*"}, ["figure.estimators", "'x*'"]),
+        ({**ERROR, "budgets": "pure"}, ["figure.budgets", "2 budgets", "by: budget"]),
+        ({**ERROR, "budgets": {"pure": {"epsilon": 7}}}, ["figure.budgets.pure.epsilon", "0.5, 1"]),
+        ({**ERROR, "families": "student", "estimators": "minimax"}, ["figure: the sweep runs no"]),
+        ({**ERROR, "by": "x"}, ["figure.by", "'x'", "family"]),
+        ({**ERROR, "metric": "x"}, ["figure.metric", "'x'", "q90"]),
+        ({**ERROR, "ylable": "x"}, ["figure.ylable", "ylabel"]),
+        ({**CLIP, "n": 7}, ["figure.n", "7"]),
+        ({**CLIP, "budgets": "pure"}, ["figure.budgets", "2 budgets"]),
+        ({**CLIP, "estimators": "minimax"}, ["figure.estimators", "no list of clip_at"]),
+        ({**CLIP, "chosen": "x"}, ["figure.chosen", "'x'"]),
+        ({**CLIP, "chosen": "mean"}, ["figure.chosen", "'mean'", "no threshold"]),
+        ({"kind": "exponents", "claims": "x"}, ["figure.claims", "'x'", "rate, near, limit"]),
+        ({"kind": "exponents", "claims": "near"}, ["figure.claims", "'near'", "no exponent"]),
+        ({"kind": "exponents", "claims": "limit"}, ["figure.claims", "'limit'", "moment order"]),
+        ({"kind": "thresholds"}, ["figure.request", "required"]),
+        ({**ACCURACY, "request": "*"}, ["figure.request", "'*'", "accuracy, threshold, deltas"]),
+        ({**ACCURACY, "estimators": "free"}, ["figure: the sweep runs nothing"]),
+        ({**THRESHOLD, "leave": "x"}, ["figure.leave", "'x'"]),
+        ({**THRESHOLD, "against": "x"}, ["figure.against", "'x'"]),
     ],
-)
-def test_unknown_labels_of_the_other_kinds_are_refused(
-    spec: dict[str, Any], words: list[str]
+)  # fmt: skip
+def test_what_cannot_be_drawn_is_refused(
+    numbers: Result, spec: dict[str, Any], words: list[str]
 ) -> None:
-    sweep = Sweep.build(SPEC)
-    requests = {name: from_mapping(SampleComplexity, one, name) for name, one in REQUESTS.items()}
     with pytest.raises(ConfigError) as caught:
-        Figure.build(spec, "at").check(sweep, Asked((), requests), "at")
+        numbers.figure(spec)
     assert len(str(caught.value).splitlines()) == 1
     for word in words:
         assert word in str(caught.value)
-
-
-@pytest.mark.parametrize("kind", ["sample_complexity_curves", "thresholds"])
-def test_a_pattern_for_a_request_is_refused(kind: str) -> None:
-    sweep = Sweep.build(SPEC)
-    requests = {name: from_mapping(SampleComplexity, one, name) for name, one in REQUESTS.items()}
-    with pytest.raises(ConfigError, match=r"^at\.request"):
-        Figure.build({"kind": kind, "request": "*"}, "at").check(sweep, Asked((), requests), "at")

@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from page_folders import HOSTILE, MANIFEST, PAIR, write_run, write_table
 
+from dpbench.registry import ConfigError
 from dpbench.report.page import finished_runs, write_page
 from dpbench.report.page_marks import HEIGHT, WIDTH
+from dpbench.result import Result
+
+from .page_folders import HOSTILE, MANIFEST, PAIR, write_run, write_table
 
 PARTS = {
     "claims.csv": "scoreboard",
@@ -71,7 +74,7 @@ class Page(HTMLParser):
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def example(tmp_path: Path) -> Path:
     return write_run(tmp_path / "example")
 
 
@@ -79,19 +82,19 @@ def page_of(*folders: Path) -> Page:
     return Page(write_page(folders, folders[0].parent / "page.html"))
 
 
-def test_the_same_files_give_the_same_bytes_whatever_a_rerun_changes(folder: Path) -> None:
-    before = write_page([folder], folder / "report.html").read_bytes()
+def test_the_same_files_give_the_same_bytes_whatever_a_rerun_changes(example: Path) -> None:
+    before = write_page([example], example / "report.html").read_bytes()
     rerun = MANIFEST | {"wall_seconds": 99.5, "inputs": "f00", "cells_reused": 3, "outputs": {}}
-    (folder / "manifest.json").write_text(json.dumps(rerun))
-    table = (folder / "audit.csv").read_text()
-    (folder / "audit.csv").write_text(table.replace(",1.5\n", ",2.5\n"))
-    assert (folder / "audit.csv").read_text() != table
-    assert write_page([folder], folder / "report.html").read_bytes() == before
-    assert [path.name for path in folder.glob(".*")] == []
+    (example / "manifest.json").write_text(json.dumps(rerun))
+    table = (example / "audit.csv").read_text()
+    (example / "audit.csv").write_text(table.replace(",1.5\n", ",2.5\n"))
+    assert (example / "audit.csv").read_text() != table
+    assert write_page([example], example / "report.html").read_bytes() == before
+    assert [path.name for path in example.glob(".*")] == []
 
 
-def test_sections_stand_in_their_order(folder: Path) -> None:
-    page = page_of(folder)
+def test_sections_stand_in_their_order(example: Path) -> None:
+    page = page_of(example)
     order = ["scoreboard", "figures", "samples", "errors", "audit", "tracking", "failures"]
     order.append("origin")
     assert [name for name in page.ids() if name in {f"run1-{part}" for part in order}] == [
@@ -102,26 +105,24 @@ def test_sections_stand_in_their_order(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("file", PARTS)
-def test_a_missing_file_leaves_its_part_out_alone(folder: Path, file: str) -> None:
-    before = page_of(folder).ids()
-    (folder / file).unlink()
+def test_a_missing_file_leaves_its_part_out_alone(example: Path, file: str) -> None:
+    before = page_of(example).ids()
+    (example / file).unlink()
     gone = f"run1-{PARTS[file]}"
-    after = page_of(folder).ids()
-    assert gone in before
+    lost = set(before) - set(page_of(example).ids())
     stem = Path(file).stem.replace("claims", "scoreboard")
-    assert set(before) - set(after) <= {gone, f"{gone}-heading", f"run1-{stem}-data"}
-    assert gone not in after
+    assert {gone} <= lost <= {gone, f"{gone}-heading", f"run1-{stem}-data"}
 
 
 @pytest.mark.parametrize("file", [*TABLES, "audit.csv", "controls.csv"])
-def test_an_empty_table_is_as_good_as_none(folder: Path, file: str) -> None:
-    path = folder / file
+def test_an_empty_table_is_as_good_as_none(example: Path, file: str) -> None:
+    path = example / file
     path.write_text(path.read_text().splitlines()[0] + "\n")
-    with_header = write_page([folder], folder / "a.html").read_bytes()
+    with_header = write_page([example], example / "a.html").read_bytes()
     path.write_text("\n")
-    assert write_page([folder], folder / "b.html").read_bytes() == with_header
+    assert write_page([example], example / "b.html").read_bytes() == with_header
     path.unlink()
-    assert write_page([folder], folder / "c.html").read_bytes() == with_header
+    assert write_page([example], example / "c.html").read_bytes() == with_header
 
 
 def test_a_folder_of_nothing_and_an_unreadable_manifest_give_a_page(tmp_path: Path) -> None:
@@ -133,7 +134,12 @@ def test_a_folder_of_nothing_and_an_unreadable_manifest_give_a_page(tmp_path: Pa
 def hostile_run(folder: Path) -> Path:
     sweep = {
         "claims": {f"rate{HOSTILE}": {"theorem": HOSTILE, "reason": HOSTILE}},
-        "figures": {"curves": {"kind": HOSTILE, "families": [HOSTILE]}},
+        "parts": {
+            HOSTILE: {
+                "families": HOSTILE,
+                "figures": {"curves": {"kind": HOSTILE, "caption": HOSTILE, "metric": HOSTILE}},
+            }
+        },
     }
     manifest = {
         "sweep": HOSTILE,
@@ -151,8 +157,8 @@ def hostile_run(folder: Path) -> Path:
     return folder
 
 
-def test_labels_are_text_and_nothing_else(folder: Path, tmp_path: Path) -> None:
-    clean, page = page_of(folder), page_of(hostile_run(tmp_path / "hostile"))
+def test_labels_are_text_and_nothing_else(example: Path, tmp_path: Path) -> None:
+    clean, page = page_of(example), page_of(hostile_run(tmp_path / "hostile"))
     assert [tag for tag, _, _ in page.elements if tag in {"script", "img", "style", "a"}] == [
         tag for tag, _, _ in clean.elements if tag in {"script", "img", "style", "a"}
     ]
@@ -166,13 +172,13 @@ def test_labels_are_text_and_nothing_else(folder: Path, tmp_path: Path) -> None:
         assert any(HOSTILE in label for column in labels for label in column), name
 
 
-def test_half_a_surrogate_pair_does_no_harm(folder: Path) -> None:
-    (folder / "manifest.json").write_text('{"sweep": "a\\ud800b"}')
-    assert page_of(folder).texts("h1") == ["a?b"]
+def test_half_a_surrogate_pair_does_no_harm(example: Path) -> None:
+    (example / "manifest.json").write_text('{"sweep": "a\\ud800b"}')
+    assert page_of(example).texts("h1") == ["a?b"]
 
 
-def test_nothing_is_loaded_and_only_own_style_and_script_pass(folder: Path) -> None:
-    page = page_of(folder)
+def test_nothing_is_loaded_and_only_own_style_and_script_pass(example: Path) -> None:
+    page = page_of(example)
     for _, attrs, _ in page.elements:
         assert "style" not in attrs  # the policy would drop it
         for name in ("src", "href", "srcset", "data", "action", "poster"):
@@ -190,47 +196,42 @@ def test_nothing_is_loaded_and_only_own_style_and_script_pass(folder: Path) -> N
     assert "unsafe" not in policy
 
 
-def test_figures_are_embedded_with_words(folder: Path) -> None:
-    (folder / "figures" / "another.svg").write_text("<svg/>")
-    page = page_of(folder)
+def test_figures_are_embedded_with_words(example: Path) -> None:
+    """With the caption, and with what they are about, which the part may say."""
+    (example / "figures" / "another.svg").write_text("<svg/>")
+    page = page_of(example)
     first, second = (attrs for attrs, _ in page.all("img"))
     data = str(first["src"]).removeprefix("data:image/svg+xml;base64,")
-    assert base64.b64decode(data) == (folder / "figures" / "curves.svg").read_bytes()
-    assert "The worst error over each family against n" in str(first["alt"])
-    assert "error against n" in page.texts("figcaption")[0]
-    assert "families: two_point*" in page.texts("figcaption")[0]
-    assert str(second["alt"]).startswith("another: ")
+    assert base64.b64decode(data) == (example / "figures" / "curves.svg").read_bytes()
+    assert str(first["alt"]).startswith("curves: The <worst>.")
+    caption = page.texts("figcaption")[0]
+    assert caption == "curves (error against n). The <worst>. families: two_point*"
+    assert str(second["alt"]).startswith("another: a figure.")
 
 
-def test_upper_limits_have_a_sign_and_a_region_that_begins_below(folder: Path) -> None:
-    rows = [row for row in page_of(folder).texts("tr") if "KSU20" in row]
+def test_claims_with_their_budget_and_region(example: Path) -> None:
+    """Also those under parts; upper limits have a sign and a region that begins below."""
+    page = page_of(example)
+    rows = [row for row in page.texts("tr") if "KSU20" in row]
+    start = "rateKSU20 minimax two_pointpure, ε = 0.01 s in n ~ (1/α)ˢ"  # noqa: RUF001
+    assert rows[0].startswith(start)
     assert "2.000 ± 0.02" in rows[0]
     assert "≤" not in rows[0]
     assert "≤ 1.250 ± 0.02" in rows[1]
-    words = [str(attrs["aria-label"]) for attrs, _ in page_of(folder).all("svg")]
+    words = [str(attrs["aria-label"]) for attrs, _ in page.all("svg")]
     assert words[0] == (
         "measured 1.99, 95% interval 1.98 to 2.01, predicted 2 plus or minus 0.02: consistent"
     )
     assert "predicted at most 1.25 plus" in words[1]
+    titles = [attrs["title"] for attrs, _ in page.all("td") if "title" in attrs]
+    assert titles == ["n is finite", "few members"]
+    reasons = [text for text in page.texts("dd") if "theorem: " in text]
+    assert reasons == ["few members theorem: near_optimal", "n is finite theorem: heavy_tail_alpha"]
 
 
-@pytest.mark.parametrize("at_most", [True, False])
-def test_a_claim_belongs_to_the_longest_label_that_its_name_begins_with(
-    folder: Path, at_most: bool
-) -> None:
-    manifest = json.loads(json.dumps(MANIFEST))
-    limit, value = {"theorem": "near_optimal"}, {"theorem": "heavy_tail_alpha"}
-    shorter, longer = (value, limit) if at_most else (limit, value)
-    claims = {"near_opt": shorter, "near_optimal": shorter, "near_optimal eps=1": longer}
-    manifest["configuration"]["sweep"]["claims"] = claims
-    (folder / "manifest.json").write_text(json.dumps(manifest))
-    row = next(row for row in page_of(folder).texts("tr") if "near_optimal eps=1" in row)
-    assert ("≤" in row) == at_most
-
-
-def test_several_runs_have_an_overview_and_no_id_twice(folder: Path, tmp_path: Path) -> None:
+def test_several_runs_have_an_overview_and_no_id_twice(example: Path, tmp_path: Path) -> None:
     other = write_run(tmp_path / "elsewhere", rows=3)
-    page = page_of(folder, other)
+    page = page_of(example, other)
     ids = page.ids()
     assert len(ids) == len(set(ids))
     links = {str(attrs["href"])[1:] for attrs, _ in page.all("a")}
@@ -243,24 +244,24 @@ def test_several_runs_have_an_overview_and_no_id_twice(folder: Path, tmp_path: P
     assert "1 worse or gone" in overview[0]
 
 
-@pytest.mark.parametrize("count", [1, 2])
 def test_headings_step_down_one_at_a_time_and_name_their_sections(
-    folder: Path, tmp_path: Path, count: int
+    example: Path, tmp_path: Path
 ) -> None:
-    page = page_of(*[folder, write_run(tmp_path / "second", rows=3)][:count])
-    levels = [int(tag[1]) for tag, _, _ in page.elements if re.fullmatch(r"h\d", tag)]
-    assert levels[0] == 1
-    assert levels.count(1) == 1
-    assert all(after <= before + 1 for before, after in pairwise(levels))
-    labels = [str(attrs["aria-labelledby"]) for attrs, _ in page.all("section")]
-    assert set(labels) <= set(page.ids())
-    assert all("scope" in attrs for attrs, _ in page.all("th"))
-    assert len(page.all("table")) == len(page.all("caption"))
-    assert page.all("html")[0][0] == {"lang": "en"}
+    other = write_run(tmp_path / "second", rows=3)
+    for page in (page_of(example), page_of(example, other)):
+        levels = [int(tag[1]) for tag, _, _ in page.elements if re.fullmatch(r"h\d", tag)]
+        assert levels[0] == 1
+        assert levels.count(1) == 1
+        assert all(after <= before + 1 for before, after in pairwise(levels))
+        labels = [str(attrs["aria-labelledby"]) for attrs, _ in page.all("section")]
+        assert set(labels) <= set(page.ids())
+        assert all("scope" in attrs for attrs, _ in page.all("th"))
+        assert len(page.all("table")) == len(page.all("caption"))
+        assert page.all("html")[0][0] == {"lang": "en"}
 
 
-def test_audits_say_what_they_cannot_and_show_the_strongest_pair(folder: Path) -> None:
-    page = page_of(folder)
+def test_audits_say_what_they_cannot_and_show_the_strongest_pair(example: Path) -> None:
+    page = page_of(example)
     assert any("can falsify a claim of privacy, never prove one" in p for p in page.texts("p"))
     rows = [row for row in page.texts("tr") if row.startswith(("clipped", "no_noise"))]
     assert rows[0].startswith("clipped zcdp edge 1 1000 1.0 1.500")
@@ -272,25 +273,24 @@ def test_audits_say_what_they_cannot_and_show_the_strongest_pair(folder: Path) -
     assert columns == [name for name in PAIR if name != "seconds"]
 
 
-def test_what_is_worse_comes_first_in_tracking(folder: Path) -> None:
-    columns = page_of(folder).data("run1-tracking-data")["columns"]
+def test_what_is_worse_comes_first_in_tracking(example: Path) -> None:
+    columns = page_of(example).data("run1-tracking-data")["columns"]
     verdicts = next(column for column in columns if column["name"] == "verdict")
     assert [verdicts["labels"][i] for i in verdicts["places"]] == ["worse", "same"]
 
 
-def test_failures_come_with_their_command_and_results_with_their_origin(folder: Path) -> None:
-    page = page_of(folder)
+def test_failures_come_with_their_command_and_results_with_their_origin(example: Path) -> None:
+    page = page_of(example)
     assert page.texts("li")[-1] == "ValueError: too few python -m dpbench replay=ab"
     assert "python -m dpbench replay=ab" in page.texts("code")
     facts = page.texts("dd")
     assert "0123abc with uncommitted changes" in facts
     assert "python 3.11.0, numpy 2.4.6" in facts
     assert any("theorem: near_optimal" in text for text in page.texts("code"))
-    assert any(text.startswith("n is finite") for text in facts)
 
 
-def test_drawings_stay_inside_their_box(folder: Path) -> None:
-    shapes = [attrs for tag in ("rect", "line", "circle") for attrs, _ in page_of(folder).all(tag)]
+def test_drawings_stay_inside_their_box(example: Path) -> None:
+    shapes = [attrs for tag in ("rect", "line", "circle") for attrs, _ in page_of(example).all(tag)]
     assert len(shapes) > 10
     for attrs in shapes:
         across = [float(str(attrs[name])) for name in ("x", "x1", "x2", "cx") if name in attrs]
@@ -307,7 +307,7 @@ def test_finished_runs_have_a_manifest_of_a_sweep(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         (tmp_path / name / "manifest.json").write_text(text)
     (tmp_path / "without").mkdir()
-    (tmp_path / "manifest.json").write_text('{"sweep": "not in a folder"}')
+    (tmp_path / "manifest.json").write_text('{"sweep": "not in a example"}')
     assert finished_runs(tmp_path) == [tmp_path / "a", tmp_path / "b"]
     assert finished_runs(tmp_path / "nowhere") == []
 
@@ -329,16 +329,37 @@ def test_text_can_be_read_in_both_schemes(dark: bool) -> None:
             assert (pair[1] + 0.05) / (pair[0] + 0.05) >= 4.5, (name, paper)
 
 
-def test_the_page_of_a_real_run(quick: Path, tmp_path: Path) -> None:
-    target = write_page([quick], tmp_path / "page.html")
-    assert target.stat().st_size < 1_500_000
-    page = Page(target)
-    assert len(page.all("svg")) == 20
-    assert len(page.all("img")) == 3
-    rows = len((quick / "summary.csv").read_text().splitlines()) - 1
-    assert page.data("run1-summary-data")["size"] == rows
+def test_the_page_of_a_real_run(numbers: Result, folder: Path, tmp_path: Path) -> None:
+    """Every row of its tables; reasons and captions of its parts, and every budget of a claim."""
+    page = Page(write_page([folder], tmp_path / "page.html"))
+    assert (tmp_path / "page.html").stat().st_size < 1_500_000
+    claims = numbers.claims
+    assert len(page.all("svg")) == len(claims)
+    for name, table in (("summary", numbers.summary), ("sample_complexity", numbers.samples)):
+        assert page.data(f"run1-{name}-data")["size"] == len(table)
+    shown = [row for row in page.texts("tr") if row.startswith("rate")]
+    budgets = ("pure, ε = 0.5", "pure, ε = 1", "zcdp, ρ = 0.5")  # noqa: RUF001
+    wanted = [f"rateKSU20 Thm 3.5 minimax pair_k{k}{one} " for k in (2, 3) for one in budgets]
+    assert all(row.startswith(one) for row, one in zip(shown, wanted, strict=True))
+    for row, measured in zip(shown, claims["measured"][claims["claim"] == "rate"], strict=True):
+        assert f"± 0.5 {measured:#.4g} " in row
+    reasons = ["few trials", "two <members>", "few trials"]
+    assert [
+        one.partition(" theorem: ")[0] for one in page.texts("dd") if " theorem" in one
+    ] == reasons
+    captions = page.texts("figcaption")
+    assert captions[0].startswith("worst (error against n). The worst of <two>. ")
+    assert "families: pair; estimators: minimax; budgets: pure, zcdp; by: budget" in captions[0]
+    assert captions[1] == "exponents (exponents). Exponents against k. claims: rate"
 
 
-def test_a_table_may_lack_what_only_some_runs_have(folder: Path) -> None:
-    write_table(folder / "tracking.csv", [{"estimator": "rate", "verdict": "new"}])
-    assert page_of(folder).data("run1-tracking-data")["size"] == 1
+def test_a_table_may_lack_what_only_some_runs_have(example: Path) -> None:
+    write_table(example / "tracking.csv", [{"estimator": "rate", "verdict": "new"}])
+    assert page_of(example).data("run1-tracking-data")["size"] == 1
+
+
+def test_what_cannot_be_read_is_told_in_one_line(example: Path) -> None:
+    (example / "claims.csv").write_text("claim,odd\na,1\n")
+    with pytest.raises(ConfigError, match=f"^report: '{example}': cannot be read") as caught:
+        page_of(example)
+    assert "\n" not in str(caught.value)

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from page_folders import HOSTILE, MANIFEST, summary_rows, write_run
 
 from dpbench.report.page import write_page
+
+from .page_folders import HOSTILE, MANIFEST, summary_rows, write_run
 
 pytest.importorskip("selenium", reason="selenium is not installed")
 

@@ -1,302 +1,149 @@
-"""Figures against the dimension, a budget, a norm, a share of outliers: lines, guides, slopes."""
+"""Figures against the dimension, a budget, a norm, rounds: lines, guides, slopes of theory."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure as Canvas
 
-import dpbench.study  # noqa: F401  (its figures enter the registry)
-from dpbench.analysis.claims import Claim, evaluate
-from dpbench.drawing import style
 from dpbench.registry import ConfigError
-from dpbench.report.figures import Asked, Figure, Results
-from dpbench.runner.block import run_block
-from dpbench.runner.collect import collect, join
-from dpbench.runner.plan import Sweep, make_cells
-from dpbench.selection import rows_about, with_parameters
-from dpbench.theory.guides import GUIDES
+from dpbench.report.parameter_figures import GUIDES
+from dpbench.result import Result
 
-DELTAS = [1e-4, 1e-6, 1e-9]
-SPEC: dict[str, Any] = {
-    "families": {
-        "cube": {"kind": "hypercube", "d": [4, 16, 64]},
-        "gaussian": {"kind": "multivariate_gaussian", "d": 3, "norm": [1, 1e3, 1e6]},
-        "cluster": {
-            "kind": "multivariate_contaminated_gaussian",
-            "d": [2, 3],
-            "gap": 1e3,
-            "eta": [0, 0.1, 0.2, 0.6],
-        },
-    },
-    "estimators": {
-        "additive": {"kind": "bounded_mean", "radius": 1},
-        "scaled": {"kind": "bounded_mean", "radius": [1, 10, 100]},
-        "l2": {"kind": "bounded_mean", "radius": 1, "mechanism": "l2"},
-        "friendly": {"kind": "friendly_core_mean"},
-        "friendly_low": {"kind": "friendly_core_mean", "threshold": 0.05},
-        "mean": {"kind": "empirical_mean"},
-    },
-    "budgets": {
-        "pure": {"kind": "pure_dp", "epsilon": [0.5, 1]},
-        "zcdp": {"kind": "zcdp", "rho": 0.5},
-        "approx": {"kind": "approx_dp", "epsilon": 1, "delta": DELTAS},
-        "classical": {
-            "kind": "approx_dp",
-            "epsilon": 1,
-            "delta": DELTAS,
-            "noise_by": "classical",
-        },
-    },
-    "parts": {
-        "cube": {
-            "families": ["cube_*"],
-            "estimators": ["!friendly*"],
-            "n": [100, 300],
-            "trials": 40,
-        },
-        "friends": {
-            "families": ["!cube_*"],
-            "estimators": ["friendly*", "mean"],
-            "budgets": ["approx_*"],
-            "n": [300],
-            "trials": 40,
-        },
-    },
-}
+from .conftest import curves, drawn, lines, rows
+
 CUBE: dict[str, Any] = {
-    "kind": "against_parameter",
-    "parameter": "d",
-    "families": ["cube_*"],
-    "estimators": ["additive"],
-    "budget": "pure_epsilon1",
-    "n": 300,
-}
-FAR: dict[str, Any] = {
-    **CUBE,
-    "parameter": "eta",
-    "families": ["cluster_d3_*"],
-    "estimators": ["friendly"],
-    "budget": "approx_delta1e-06",
-    "logarithmic": False,
-}
-CLAIMS: dict[str, dict[str, Any]] = {
-    "pure": {"theorem": "pure_dimension", "estimators": ["additive"], "budgets": ["pure_*"]},
-    "approx": {"theorem": "gaussian_dimension", "estimators": ["additive"], "budgets": ["zcdp"]},
-    "private": {"theorem": "ball_dimension", "estimators": ["additive"], "budgets": ["pure_*"]},
-    "radius": {"theorem": "ball_radius", "estimators": ["scaled_*"], "budgets": ["zcdp"]},
-    "delta": {
-        "theorem": "classical_delta",
-        "estimators": ["additive"],
-        "budgets": ["classical_*"],
-    },
-    "norm": {
-        "theorem": "core_norm",
-        "estimators": ["friendly"],
-        "families": ["gaussian_*"],
-        "budgets": ["approx_delta1e-06"],
-    },
-}
+    "kind": "against_parameter", "parameter": "d", "families": "cube", "estimators": "additive",
+    "budgets": {"pure": {"epsilon": 1}}, "n": 300,
+}  # fmt: skip
+DELTAS = [1e-4, 1e-6, 1e-9]
+D3 = {"cluster": {"d": 3}}
+FAR = {**CUBE, "parameter": "eta", "families": D3, "estimators": "friendly", "logarithmic": False}
+FAR |= {"budgets": {"approx": {"delta": 1e-6}}}
+NORM = {**FAR, "parameter": "norm", "families": "gaussian", "logarithmic": True}
+RADIUS = {**CUBE, "parameter": "radius", "estimators": "scaled", "budgets": "zcdp"}
+DELTA = {**CUBE, "parameter": "delta", "families": {"cube": {"d": 16}}}
+ROUNDS = {**CUBE, "parameter": "rounds", "families": ["gaussian", "student"]}
+ROUNDS |= {"estimators": "shrinking", "budgets": "zcdp", "n": [300, 1000]}
 
 
-@pytest.fixture(scope="module")
-def results() -> Results:
-    sweep = Sweep.build(SPEC)
-    cells = make_cells(sweep)
-    metrics = {metric: set(sweep.families) for metric in ("q90", "private_q90")}
-    collected = join(
-        [collect(cell, [run_block(task) for task in cell.tasks(0)], metrics) for cell in cells]
-    )
-    assert not collected.failures
-    tables = []
-    for label, one in CLAIMS.items():
-        claim = Claim(**{"families": ["cube_*"], "tolerance": 0.1, "reason": "test", **one})
-        chosen = np.flatnonzero(rows_about(collected.summary, claim, sweep))
-        rows = with_parameters(collected.summary.iloc[chosen].reset_index(drop=True), sweep)
-        known = collected.errors[claim.replicated] if claim.replicated else None
-        errors = [known[i] for i in chosen] if known else None
-        tables.append(evaluate(label, claim, rows, errors, shared=True))
-    claims = pd.concat(tables, ignore_index=True)
-    return Results(sweep, collected.summary, claims, pd.DataFrame())
+def ordered(table: pd.DataFrame, by: str, metric: str = "q90") -> tuple[list[float], list[float]]:
+    """What a line has to show: a column against a parameter, failures as gaps."""
+    points = table.sort_values(by)
+    return points[by].tolist(), points[metric].replace(np.inf, np.nan).tolist()
 
 
-@pytest.fixture(autouse=True)
-def _styled() -> Iterator[None]:
-    with style():
-        yield
+def test_errors_against_the_dimension(vectors: Result) -> None:
+    axes = drawn(vectors, {**CUBE, "metrics": ["mean_error", "private_q90"]})
+    at = rows(vectors, estimator="additive", epsilon=1, privacy="pure", n=300)
+    for ax, metric in zip(axes, ("mean_error", "private_q90"), strict=True):
+        assert curves(ax) == {"additive": ordered(at, "d", metric)}
+        assert ax.get_xlabel() == "dimension $d$"
+        assert (ax.get_xscale(), ax.get_yscale(), ax.get_title()) == ("log", "log", "")
 
 
-def drawn(spec: dict[str, Any], results: Results) -> list[Axes]:
-    """The panels of a figure, after it was laid out: warnings are errors here."""
-    figure = Figure.build(spec, "at")
-    figure.check(results.sweep, Asked(), "at")
-    canvas: Canvas = figure.draw(results)
-    canvas.canvas.draw()
-    return [ax for ax in canvas.axes if ax.get_visible()]
-
-
-def lines(ax: Axes, label: str | None = None) -> list[tuple[str, list[float], list[float]]]:
-    """Label and points of every line; of those with a label, if one is given."""
-    found = []
-    for line in ax.get_lines():
-        x, y = (np.asarray(data, dtype=float).tolist() for data in line.get_data())
-        found.append((str(line.get_label()), x, y))
-    return [one for one in found if label in {None, one[0]}]
-
-
-def curves(ax: Axes) -> dict[str, tuple[list[float], list[float]]]:
-    """What is measured: all but guides and slopes."""
-    others = {"slope by theory", *(guide.label for guide in GUIDES.values())}
-    measured = [one for one in lines(ax) if one[0] not in others]
-    assert len({label for label, _, _ in measured}) == len(measured)  # one label, one line
-    return {label: (x, y) for label, x, y in measured}
-
-
-def rows_of(results: Results, **about: Any) -> pd.DataFrame:
-    rows = results.summary
-    for name, value in about.items():
-        rows = rows[rows[name] == value]
-    return rows
-
-
-# Lines.
-
-
-@pytest.mark.parametrize("metric", ["q90", "mean_error", "private_q90"])
-def test_errors_against_the_dimension(results: Results, metric: str) -> None:
-    (ax,) = drawn({**CUBE, "metrics": [metric]}, results)
-    ((label, (x, y)),) = curves(ax).items()
-    assert label == "additive"
-    assert x == [4, 16, 64]
-    about = {"estimator": "additive", "epsilon": 1, "privacy": "pure", "n": 300}
-    at = rows_of(results, **about).set_index("family")[metric]
-    assert y == [at[f"cube_d{d}"] for d in (4, 16, 64)]
-    assert ax.get_xlabel() == "dimension $d$"
-    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
-    assert ax.get_title() == ""
-
-
-def test_several_budgets_and_sizes_have_a_line_each(results: Results) -> None:
+def test_several_budgets_and_sizes_have_a_line_each(vectors: Result) -> None:
     """Their labels tell them apart, and say nothing that they share."""
-    budgets = ["pure_*", "zcdp", "approx_delta1e-06", "classical_delta1e-06"]
-    spec = {**CUBE, "budget": budgets, "n": [100, 300], "estimators": ["additive", "mean"]}
-    (ax,) = drawn({**spec, "metrics": ["mean_error"]}, results)
-    found = curves(ax)
-    assert len(found) == 5 * 2 + 2
-    assert {label for label in found if label.startswith("mean")} == {
-        "mean, n = 100",
-        "mean, n = 300",
-    }
-    cases: list[tuple[list[str], dict[str, Any]]] = [
-        (["pure", "0.5"], {"privacy": "pure", "epsilon": 0.5}),
-        (["pure", "1"], {"privacy": "pure", "epsilon": 1.0}),
-        (["zcdp"], {"privacy": "zcdp"}),
-        (["approx", "1"], {"privacy": "approx", "delta": 1e-6}),
-        (["approx_classical", "1"], {"privacy": "approx_classical", "delta": 1e-6}),
-    ]
-    for n in (100, 300):
-        for words, about in cases:
-            x, y = found[", ".join(["additive", *words, f"n = {n}"])]
-            rows = rows_of(results, estimator="additive", n=n, **about).sort_values("d")
-            assert (x, y) == (rows["d"].tolist(), rows["mean_error"].tolist())
-    # One n and one budget: the estimator's name will do.
-    (ax,) = drawn({**CUBE, "budget": ["zcdp"], "n": [100]}, results)
-    assert set(curves(ax)) == {"additive"}
+    budgets = {"pure": {}, "zcdp": {}, "approx": {"delta": 1e-6}, "classical": {"delta": 1e-6}}
+    spec = {**CUBE, "budgets": budgets, "n": [100, 300], "estimators": ["additive", "mean"]}
+    (ax,) = drawn(vectors, {**spec, "metrics": ["mean_error"], "guides": ["pure"]})
+    cases: dict[str, dict[str, Any]] = {
+        r"additive, pure DP, $\varepsilon = 0.5$": {"privacy": "pure", "epsilon": 0.5},
+        r"additive, pure DP, $\varepsilon = 1$": {"privacy": "pure", "epsilon": 1.0},
+        "additive, zCDP": {"privacy": "zcdp"},
+        r"additive, approximate DP, $\varepsilon = 1$": {"privacy": "approx", "delta": 1e-6},
+        r"additive, approximate DP, classical, $\varepsilon = 1$": {
+            "privacy": "approx_classical", "delta": 1e-6,
+        },
+        "mean": {"privacy": "none"},
+    }  # fmt: skip
+    cube = dataclasses.replace(
+        vectors, summary=vectors.summary[vectors.summary["family"].str.startswith("cube")]
+    )
+    wanted = {}
+    for words, about in cases.items():
+        for n in (100, 300):
+            at = rows(cube, estimator=words.partition(",")[0], n=n, **about)
+            wanted[f"{words}, $n = {n}$"] = ordered(at, "d", "mean_error")
+    assert curves(ax) == wanted
+    assert ax.get_yscale() == "log"  # though the empirical mean of these data is exact
+    assert curves(ax)["mean, $n = 100$"][1] == [0, 0, 0]
+    (shown,) = ax.figure.legends
+    texts = [text.get_text() for text in shown.get_texts()]
+    assert sorted(texts) == sorted({*wanted, "slope by theory", GUIDES["pure"].label})
 
 
-def test_errors_against_delta(results: Results) -> None:
-    budgets = ["approx_*", "classical_*"]
-    spec = {**CUBE, "parameter": "delta", "families": ["cube_d16"], "budget": budgets}
-    (ax,) = drawn({**spec, "estimators": ["additive", "mean"]}, results)
+def test_errors_against_delta(vectors: Result) -> None:
+    spec = {**DELTA, "budgets": ["approx", "classical"], "estimators": ["additive", "mean"]}
+    (ax,) = drawn(vectors, spec)
     assert ax.get_xlabel() == r"$\ln(1/\delta)$"
-    found = curves(ax)
-    assert set(found) == {"additive, approx", "additive, approx_classical"}  # the mean has no delta
-    for privacy in ("approx", "approx_classical"):
-        about = {"family": "cube_d16", "estimator": "additive", "privacy": privacy, "n": 300}
-        at = rows_of(results, **about).set_index("delta")["q90"]
-        x, y = found[f"additive, {privacy}"]
-        assert x == pytest.approx([-np.log(delta) for delta in DELTAS])
-        assert y == [at[delta] for delta in DELTAS]
+    found = curves(ax)  # the mean has no delta
+    assert set(found) == {"additive, approximate DP", "additive, approximate DP, classical"}
+    for label, privacy in zip(sorted(found), ("approx", "approx_classical"), strict=True):
+        at = rows(vectors, family="cube_d16", estimator="additive", privacy=privacy, n=300)
+        x, y = found[label]
+        by_delta = dict(zip(*ordered(at, "delta"), strict=True))
+        assert dict(zip(x, y, strict=True)) == {-np.log(d): e for d, e in by_delta.items()}
 
 
-def test_errors_against_the_radius(results: Results) -> None:
-    """An estimator's parameter, a panel for each family."""
-    spec = {**CUBE, "parameter": "radius", "estimators": ["scaled_*"], "budget": "zcdp"}
-    axes = drawn({**spec, "families": ["cube_d4", "cube_d64"]}, results)
-    assert [ax.get_title() for ax in axes] == ["cube d4", "cube d64"]
-    for ax, family in zip(axes, ("cube_d4", "cube_d64"), strict=True):
-        assert ax.get_xlabel() == "$R$"
-        rows = rows_of(results, family=family, privacy="zcdp", n=300).set_index("estimator")
-        wanted = [rows.loc[f"scaled_radius{r}", "q90"] for r in (1, 10, 100)]
-        assert curves(ax) == {"scaled": ([1, 10, 100], wanted)}
-
-
-def test_errors_against_a_parameter_of_the_families(results: Results) -> None:
-    spec = {**FAR, "parameter": "norm", "families": ["gaussian_*"], "logarithmic": True}
-    (ax,) = drawn({**spec, "estimators": ["friendly", "mean"]}, results)
+def test_a_parameter_of_estimators_or_of_families(vectors: Result) -> None:
+    """A panel for each family that differs otherwise."""
+    axes = drawn(vectors, {**RADIUS, "families": {"cube": {"d": [4, 64]}}})
+    for ax, d in zip(axes, (4, 64), strict=True):
+        assert (ax.get_title(), ax.get_xlabel()) == (f"cube, $d = {d}$", "$R$")
+        at = rows(vectors, d=d, privacy="zcdp", n=300).query("estimator != 'additive'")
+        assert curves(ax) == {"scaled": ordered(at, "radius")}
+    (ax,) = drawn(vectors, {**NORM, "estimators": ["friendly", "mean"]})
     assert ax.get_xlabel() == r"$\|\mu\|$"
-    found = curves(ax)
-    assert set(found) == {"friendly", "mean"}
-    for estimator, privacy in (("friendly", "approx"), ("mean", "none")):
-        rows = rows_of(results, estimator=estimator, privacy=privacy)
-        rows = rows[(rows["delta"] == 1e-6) | (privacy == "none")].set_index("family")
-        names = ["gaussian_norm1", "gaussian_norm1000", "gaussian_norm1e+06"]
-        assert found[estimator] == ([1, 1e3, 1e6], [rows.loc[name, "q90"] for name in names])
+    of_law = vectors.summary[vectors.summary["norm"].notna()]
+    paid = of_law[(of_law["estimator"] == "friendly") & (of_law["delta"] == 1e-6)]
+    free = of_law[of_law["estimator"] == "mean"]
+    assert curves(ax) == {"friendly": ordered(paid, "norm"), "mean": ordered(free, "norm")}
+    axes = drawn(vectors, {**FAR, "parameter": "d", "families": "cluster"})
+    titles = [rf"cluster, $\eta = {eta}$" for eta in (0, 0.1, 0.2, 0.6)]
+    assert [ax.get_title() for ax in axes] == titles
 
 
-def test_families_that_differ_otherwise_have_panels(results: Results) -> None:
-    axes = drawn({**FAR, "families": ["cluster_*"]}, results)
-    assert [ax.get_title() for ax in axes] == ["cluster d2", "cluster d3"]
-    axes = drawn({**FAR, "parameter": "d", "families": ["cluster_*"]}, results)
-    assert [ax.get_title() for ax in axes] == [f"cluster eta{eta}" for eta in (0, 0.1, 0.2, 0.6)]
-    for ax in axes:
-        assert curves(ax)["friendly"][0] == [2, 3]
+def test_failures_are_gaps_and_shares_have_a_linear_axis(vectors: Result) -> None:
+    """Without outliers all is released, with a share 0.6 of them hardly anything."""
+    errors, core, failures = drawn(vectors, {**FAR, "metrics": ["q90", "core_q50", "failure_rate"]})
+    at = rows(vectors, estimator="friendly", delta=1e-6, d=3).dropna(subset="eta")
+    x, y = curves(errors)["friendly"]
+    np.testing.assert_array_equal([x, y], ordered(at, "eta"))
+    assert not np.isnan(y[0])
+    assert np.isnan(y[3])
+    assert errors.get_yscale() == "log"
+    for ax, metric in ((core, "core_q50"), (failures, "failure_rate")):
+        known = at.dropna(subset=metric)
+        assert curves(ax) == {"friendly": ordered(known, "eta", metric)}
+        assert (ax.get_xscale(), ax.get_yscale()) == ("linear", "linear")
 
 
-def test_failures_are_gaps(results: Results) -> None:
-    """Without outliers all is released, with a share 0.6 hardly anything."""
-    rows = rows_of(results, estimator="friendly", delta=1e-6).set_index("family")["q90"]
-    broken = [bool(np.isinf(rows[f"cluster_d3_eta{eta}"])) for eta in (0, 0.1, 0.2, 0.6)]
-    assert not broken[0]
-    assert broken[3]
-    (ax,) = drawn(FAR, results)
-    x, y = curves(ax)["friendly"]
-    assert x == [0, 0.1, 0.2, 0.6]
-    assert np.isnan(y).tolist() == broken
+def test_rounds_of_intervals(numbers: Result) -> None:
+    """Columns that only some estimators have: three metrics on two families at two n."""
+    metrics = ["q90", "width_q50", "miss_rate"]
+    axes = drawn(numbers, {**ROUNDS, "metrics": metrics, "logarithmic": False})
+    cases = [(metric, family) for metric in metrics for family in ("gaussian", "student")]
+    for ax, (metric, family) in zip(axes, cases, strict=True):
+        assert ax.get_title() == family
+        assert ax.get_xticks().tolist() == [1, 2, 4]
+        assert ax.get_yscale() == ("linear" if metric == "miss_rate" else "log")
+        at = rows(numbers, family=family, privacy="zcdp").dropna(subset="rounds")
+        wanted = {f"shrinking, $n = {n}$": ordered(at[at["n"] == n], "rounds", metric)
+                  for n in (300, 1000)}  # fmt: skip
+        assert curves(ax) == wanted
 
 
-@pytest.mark.parametrize("metric", ["core_q50", "failure_rate"])
-@pytest.mark.parametrize("logarithmic", [True, False])
-def test_rates_have_a_linear_axis(results: Results, metric: str, logarithmic: bool) -> None:
-    (ax,) = drawn({**FAR, "metrics": [metric], "logarithmic": logarithmic}, results)
-    assert ax.get_yscale() == "linear"
-    assert ax.get_xscale() == ("log" if logarithmic else "linear")
-
-
-def test_means_of_zero_have_a_linear_axis(results: Results) -> None:
-    """The empirical mean of fixed data is exact."""
-    spec = {**CUBE, "metrics": ["mean_error"]}
-    (ax,) = drawn({**spec, "estimators": ["additive", "mean"]}, results)
-    assert ax.get_yscale() == "linear"
-    assert curves(ax)["mean"][1] == [0, 0, 0]
-    (ax,) = drawn(spec, results)
-    assert ax.get_yscale() == "log"
-
-
-def test_labels_are_in_the_legend_once(results: Results) -> None:
-    spec = {**CUBE, "budget": ["pure_*", "zcdp"], "n": [100, 300], "guides": ["pure"]}
-    figure = Figure.build({**spec, "metrics": ["mean_error", "private_q90", "q90"]}, "at")
-    canvas = figure.draw(results)
-    (legend,) = canvas.legends
-    texts = [text.get_text() for text in legend.get_texts()]
-    assert len(set(texts)) == len(texts) == 3 * 2 + 1 + 1
-    assert {"slope by theory", GUIDES["pure"].label} < set(texts)
+def test_the_worst_member_against_a_parameter(numbers: Result) -> None:
+    spec = {**ROUNDS, "estimators": "clip", "parameter": "clip_at", "n": 10**6}
+    (ax,) = drawn(numbers, {**spec, "families": {"pair": {"k": 2}}, "metrics": ["q90"]})
+    at = rows(numbers, family="pair_k2", n=10**6, privacy="zcdp").dropna(subset="clip_at")
+    worst = at.groupby("clip_at")["q90"].agg(["max", "min"])
+    assert (worst["max"] > worst["min"]).all()
+    assert curves(ax) == {"clip": ([3, 30, 300], worst["max"].tolist())}
 
 
 # Guides.
@@ -312,37 +159,26 @@ def test_the_guides_formulas() -> None:
     np.testing.assert_allclose(GUIDES["core"].formula(eta), [1, 0.75 * 0.5, 0, 0], atol=1e-15)
 
 
-def test_guides_follow_their_formulas(results: Results) -> None:
-    """A line for each epsilon and n that is shown, and each once."""
-    spec = {**CUBE, "budget": ["pure_*"], "n": [100, 300], "guides": ["pure", "approx"]}
-    (ax,) = drawn(spec, results)
-    found = lines(ax, GUIDES["pure"].label)
-    wanted = {
-        (n, epsilon): [d / (n * epsilon) for d in (4, 16, 64)]
-        for n in (100, 300)
-        for epsilon in (0.5, 1)
-    }
-    np.testing.assert_allclose(sorted(y for _, _, y in found), sorted(wanted.values()), rtol=1e-12)
-    assert all(x == [4, 16, 64] for _, x, _ in found)
-    assert lines(ax, GUIDES["approx"].label) == []  # no delta here
-
-    (ax,) = drawn({**spec, "budget": ["approx_*", "classical_*"], "n": 100}, results)
-    found = lines(ax, GUIDES["approx"].label)
-    wanted_d = [[np.sqrt(-d * np.log(x)) / 100 for d in (4, 16, 64)] for x in DELTAS]
-    np.testing.assert_allclose(sorted(y for _, _, y in found), sorted(wanted_d), rtol=1e-12)
-
-
-def test_a_guide_against_delta(results: Results) -> None:
-    spec = {**CUBE, "parameter": "delta", "families": ["cube_d16"], "guides": ["approx"]}
-    (ax,) = drawn({**spec, "budget": ["approx_*"]}, results)
+def test_guides_follow_their_formulas(vectors: Result) -> None:
+    """A line for each epsilon, delta and n that is shown, and each once."""
+    spec = {**CUBE, "budgets": ["pure", "approx", "classical"], "n": [100, 300]}
+    (ax,) = drawn(vectors, {**spec, "guides": ["pure", "approx"]})
+    sizes, ds = (100, 300), (4, 16, 64)
+    pure = [[d / (n * epsilon) for d in ds] for n in sizes for epsilon in (0.5, 1)]
+    approx = [[np.sqrt(-d * np.log(x)) / n for d in ds] for n in sizes for x in DELTAS]
+    for name, wanted in (("pure", pure), ("approx", approx)):
+        found = lines(ax, GUIDES[name].label)
+        assert all(x == [4, 16, 64] for _, x, _ in found)
+        np.testing.assert_allclose(sorted(y for *_, y in found), sorted(wanted), rtol=1e-12)
+    (ax,) = drawn(vectors, {**DELTA, "budgets": "approx", "guides": ["approx"]})
     ((_, x, y),) = lines(ax, GUIDES["approx"].label)
-    assert x == pytest.approx([-np.log(delta) for delta in DELTAS])
+    assert sorted(x) == pytest.approx(sorted(-np.log(DELTAS)))
     assert y == pytest.approx([4 * np.sqrt(value) / 300 for value in x])
 
 
-def test_a_guide_for_the_core(results: Results) -> None:
+def test_a_guide_for_the_core(vectors: Result) -> None:
     """Of 300 records, at most 120 outliers: what is measured is near, and no guide is."""
-    (ax,) = drawn({**FAR, "metrics": ["core_q50"], "guides": ["core"]}, results)
+    (ax,) = drawn(vectors, {**FAR, "metrics": ["core_q50"], "guides": ["core"]})
     ((_, x, y),) = lines(ax, GUIDES["core"].label)
     assert x == [0, 0.1, 0.2, 0.6]
     assert y == pytest.approx([1, 0.9 * 0.8, 0.8 * 0.6, 0])
@@ -356,59 +192,50 @@ def test_a_guide_for_the_core(results: Results) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"guides": ["x"]}, ["at.guides", "'x'", "pure, approx, core"]),
-        ({"guides": ["pure", "Pure"]}, ["at.guides", "'Pure'"]),
-        ({"parameter": "norm"}, ["at.estimators", "'additive'", "cube_d4", "norm"]),
-        (
-            {"parameter": "norm", "families": ["gaussian_*", "cube_d4"]},
-            ["at.estimators", "cube_d4"],
-        ),
-        ({"parameter": "sample"}, ["at.estimators", "'additive'", "sample"]),
-        ({"budget": ["pure_*", "nope"]}, ["at.budget", "'nope'"]),
-        ({"n": [100, 200]}, ["at.n", "200"]),
+        ({"guides": ["x"]}, ["figure.guides", "'x'", "pure, approx, core"]),
+        ({"guides": ["core"]}, ["figure.guides", "'core'", "eta"]),
+        ({**RADIUS, "guides": ["pure"]}, ["figure.guides", "'pure'", "d, n, epsilon"]),
+        ({"parameter": "x"}, ["figure.parameter", "'x'", "norm"]),
+        ({"parameter": "norm"}, ["figure.estimators", "'additive'", "norm"]),
+        ({"parameter": "rho"}, ["figure", "rho"]),  # no budget has one: an empty figure
+        ({"parameter": "delta", "budgets": ["pure", "approx"]}, ["figure.budgets", "'pure'"]),
+        ({"budgets": ["pure", "x"]}, ["figure.budgets", "'x'"]),
+        ({"budgets": []}, ["figure.budgets"]),
+        ({"n": [100, 200]}, ["figure.n", "200"]),
+        ({"n": 0}, ["figure.n", "0"]),
+        ({"metrics": ["x"]}, ["figure.metrics", "'x'"]),
     ],
 )
-def test_what_cannot_be_drawn_is_refused(changes: dict[str, Any], words: list[str]) -> None:
+def test_what_cannot_be_drawn_is_refused(
+    vectors: Result, changes: dict[str, Any], words: list[str]
+) -> None:
     with pytest.raises(ConfigError) as caught:
-        Figure.build({**CUBE, **changes}, "at").check(Sweep.build(SPEC), Asked(), "at")
+        vectors.figure({**CUBE, **changes})
     assert len(str(caught.value).splitlines()) == 1
     for word in words:
         assert word in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("changes", "key"),
-    [
-        ({"guides": ["core"]}, "at.guides"),  # there is no eta: KeyError
-        ({"parameter": "rho"}, "at.budget"),  # no budget has one: an empty figure
-        ({"parameter": "radius", "estimators": ["scaled_*"], "guides": ["pure"]}, "at.guides"),
-    ],
-)
-def test_what_is_not_in_the_summary_is_refused(changes: dict[str, Any], key: str) -> None:
-    with pytest.raises(ConfigError, match=key):
-        Figure.build({**CUBE, **changes}, "at").check(Sweep.build(SPEC), Asked(), "at")
-
-
 # Slopes.
 
+MEAN = {"metrics": ["mean_error"]}
+
 
 @pytest.mark.parametrize(
-    ("changes", "slope"),
+    ("spec", "slope"),
     [
-        ({"metrics": ["mean_error"], "budget": ["pure_epsilon0.5"]}, 1.0),
-        ({"metrics": ["mean_error"], "budget": ["zcdp"]}, 0.5),
-        ({"parameter": "radius", "estimators": ["scaled_*"], "families": ["cube_d4"],
-          "budget": ["zcdp"]}, 1.0),
-        ({"parameter": "delta", "families": ["cube_d16"], "budget": ["classical_*"]}, 0.5),
-        ({"parameter": "norm", "families": ["gaussian_*"], "estimators": ["friendly"],
-          "budget": ["approx_delta1e-06"]}, 0.0),
+        ({**CUBE, **MEAN, "budgets": {"pure": {"epsilon": 0.5}}}, 1.0),
+        ({**CUBE, **MEAN, "budgets": "zcdp"}, 0.5),
+        ({**RADIUS, "families": {"cube": {"d": 4}}}, 1.0),
+        ({**DELTA, "budgets": "classical"}, 0.5),
+        (NORM, 0.0),
     ],
-)  # fmt: skip
+)
 def test_slopes_go_through_the_geometric_mean(
-    results: Results, changes: dict[str, Any], slope: float
+    vectors: Result, spec: dict[str, Any], slope: float
 ) -> None:
-    (ax,) = drawn({**CUBE, **changes}, results)
-    ((_, (x, y)),) = curves(ax).items()
+    (ax,) = drawn(vectors, spec)
+    ((x, y),) = curves(ax).values()
     ((_, at, theory),) = lines(ax, "slope by theory")
     assert at == x
     steps = np.diff(np.log(theory)) / np.diff(np.log(x))
@@ -416,9 +243,8 @@ def test_slopes_go_through_the_geometric_mean(
     assert np.mean(np.log(theory)) == pytest.approx(np.mean(np.log(y)), abs=1e-9)
 
 
-def test_every_line_has_a_slope_of_its_own(results: Results) -> None:
-    spec = {**CUBE, "metrics": ["mean_error"], "n": [100, 300]}
-    (ax,) = drawn({**spec, "budget": ["pure_*", "zcdp"]}, results)
+def test_every_line_has_a_slope_of_its_own(vectors: Result) -> None:
+    (ax,) = drawn(vectors, {**CUBE, **MEAN, "n": [100, 300], "budgets": ["pure", "zcdp"]})
     found = lines(ax, "slope by theory")
     assert len(found) == len(curves(ax)) == 6
     ends = sorted(round(np.log(y[-1] / y[0]) / np.log(16), 9) for _, _, y in found)
@@ -426,38 +252,28 @@ def test_every_line_has_a_slope_of_its_own(results: Results) -> None:
 
 
 @pytest.mark.parametrize(
-    "changes",
+    "spec",
     [
-        {"metrics": ["q90"]},  # the claim is about the mean error
-        {"metrics": ["private_q90"]},  # this claim's exponent is n's, not the error's
-        {"metrics": ["mean_error"], "estimators": ["l2"]},
-        {"metrics": ["mean_error"], "budget": ["approx_delta1e-06"]},
-        {"parameter": "radius", "estimators": ["scaled_*"], "metrics": ["mean_error"],
-         "budget": ["zcdp"]},
+        CUBE,  # the claim is about the mean error
+        {**CUBE, "metrics": ["private_q90"]},  # this claim's exponent is n's, not the error's
+        {**CUBE, **MEAN, "budgets": {"approx": {"delta": 1e-6}}},
+        {**RADIUS, **MEAN},
+        {**NORM, "estimators": "friendly_low"},  # it is not `friendly`
     ],
-)  # fmt: skip
-def test_no_slope_is_drawn_that_no_claim_predicts(
-    results: Results, changes: dict[str, Any]
-) -> None:
-    for ax in drawn({**CUBE, **changes}, results):
+)
+def test_no_slope_is_drawn_that_no_claim_predicts(vectors: Result, spec: dict[str, Any]) -> None:
+    for ax in drawn(vectors, spec):
         assert curves(ax)
         assert lines(ax, "slope by theory") == []
 
 
-def test_a_claim_is_about_estimators_of_its_name(results: Results) -> None:
-    """`friendly` is not `friendly_low`."""
-    spec = {**FAR, "parameter": "norm", "families": ["gaussian_*"], "logarithmic": True}
-    (ax,) = drawn({**spec, "estimators": ["friendly_low"]}, results)
-    assert lines(ax, "slope by theory") == []
-
-
-def test_a_slope_passes_over_failures(results: Results) -> None:
-    summary = results.summary.copy()
-    rows = summary["family"].eq("gaussian_norm1000") & summary["estimator"].eq("friendly")
-    summary.loc[rows, "q90"] = np.inf
-    spec = {**FAR, "parameter": "norm", "families": ["gaussian_*"], "logarithmic": True}
-    (ax,) = drawn(spec, dataclasses.replace(results, summary=summary))
+def test_a_slope_passes_over_failures(vectors: Result) -> None:
+    summary = vectors.summary.copy()
+    at = summary["family"].eq("gaussian_norm1000") & summary["estimator"].eq("friendly")
+    summary.loc[at, "q90"] = np.inf
+    (ax,) = drawn(dataclasses.replace(vectors, summary=summary), NORM)
     _, y = curves(ax)["friendly"]
     assert np.isnan(y).tolist() == [False, True, False]
-    ((_, _, theory),) = lines(ax, "slope by theory")
-    assert theory == pytest.approx([np.sqrt(y[0] * y[2])] * 3)
+    ((_, x, theory),) = lines(ax, "slope by theory")
+    assert x == [1, 1e6]
+    assert theory == pytest.approx([np.sqrt(y[0] * y[2])] * 2)

@@ -1,0 +1,165 @@
+"""Figures on a caller's axes, of a run that was loaded, and what they write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure as Canvas
+from matplotlib.image import imread
+
+import dpbench
+from dpbench.drawing import save, style
+from dpbench.registry import ConfigError
+from dpbench.report.figures import Figure
+from dpbench.report.words import Words, exponent_text, parameter_text
+from dpbench.result import Result
+from dpbench.theory.theorems import THEOREMS
+
+from .test_figures import ACCURACY, CLIP, ERROR, PAID, THRESHOLD
+from .test_parameter_figures import ROUNDS
+
+ONE_CURVE = {"estimators": {"histogram": {}}, "budgets": PAID}
+# Of every kind a figure with one panel and one with several, and how many these are.
+CASES: list[tuple[str | dict[str, Any], int]] = [
+    ({**ERROR, "families": "gaussian"}, 1),
+    ("worst", 3),
+    ({**CLIP, "families": {"pair": {"k": 2}}}, 1),
+    (CLIP, 2),
+    ("exponents", 2),  # one above the other
+    ({**ACCURACY, **ONE_CURVE}, 1),
+    (ACCURACY, 6),
+    ({**THRESHOLD, "budgets": "zcdp"}, 1),
+    (THRESHOLD, 3),
+    ({**ROUNDS, "families": "student"}, 1),
+    ({**ROUNDS, "metrics": ["q90", "width_q50"]}, 4),
+]
+
+
+def shown(ax: Axes) -> dict[str, Any]:
+    """What a panel says and draws, but for how it looks."""
+    data = [np.asarray(line.get_xydata(), dtype=float).tolist() for line in ax.get_lines()]
+    data += [np.asarray(c.get_paths()[0].vertices).tolist() for c in ax.collections]
+    words = (ax.get_title().replace("\n", " "), ax.get_xlabel(), ax.get_ylabel())
+    return {"data": repr(data), "words": words, "scales": (ax.get_xscale(), ax.get_yscale())}
+
+
+def axes_of(figure: Canvas) -> Axes:
+    FigureCanvasAgg(figure)
+    return figure.add_subplot()
+
+
+def test_every_kind_is_among_the_cases(numbers: Result) -> None:
+    kinds = {spec["kind"] if isinstance(spec, dict) else spec for spec, _ in CASES}
+    assert kinds - {"worst"} == set(Figure.kinds())
+
+
+@pytest.mark.parametrize(("spec", "count"), CASES)
+def test_a_callers_axes_hold_what_a_canvas_does(
+    numbers: Result, spec: str | dict[str, Any], count: int
+) -> None:
+    canvas = numbers.figure(spec)
+    wanted = [shown(ax) for ax in canvas.axes if ax.get_visible()]
+    assert len(wanted) == count
+    mine = plt.figure()
+    try:
+        with mpl.rc_context({"lines.linewidth": 9, "font.family": "serif"}):
+            before = dict(mpl.rcParams)
+            ax = axes_of(Canvas((7, 5)))
+            assert numbers.plot(spec, ax) is ax
+            last = axes_of(Canvas((7, 5)))
+            assert numbers.plot(spec, last, panel=count - 1) is last
+            assert dict(mpl.rcParams) == before
+        assert plt.gcf() is mine
+        assert plt.get_fignums() == [mine.number]
+        assert mine.axes == []
+    finally:
+        plt.close(mine)
+    assert [shown(one) for one in ax.child_axes or [ax]] == wanted
+    assert not last.child_axes
+    assert shown(last) == wanted[-1]
+    (legend,) = canvas.legends or [None]
+    found = ax.get_legend()
+    texts = [text.get_text() for text in legend.get_texts()] if legend else []
+    assert [text.get_text() for text in found.get_texts()] == texts if found else not texts
+    ax.figure.figure.canvas.draw()  # warnings are errors here
+
+
+def test_axes_and_panels_by_default(numbers: Result) -> None:
+    try:
+        _, (_, ax) = plt.subplots(1, 2)
+        assert numbers.plot({**ERROR, "families": "gaussian", "ylabel": "error (cm)"}) is ax
+        assert ax.get_ylabel() == "error (cm)"
+        for panel in (-1, 3):
+            with pytest.raises(ConfigError, match=f"panel: {panel}: .* panels 0 to 2"):
+                numbers.plot("worst", ax, panel=panel)
+    finally:
+        plt.close("all")
+    with pytest.raises(ConfigError, match=r"^figure: 'x': no such figure; .* worst, exponents$"):
+        numbers.plot("x")
+
+
+@pytest.mark.parametrize("name", ["worst", "exponents"])
+def test_a_loaded_run_draws_the_same_bytes(name: str, folder: Path, tmp_path: Path) -> None:
+    """Whatever was drawn before, at which width and in which style."""
+    loaded, kinds = dpbench.load(folder), ("pdf", "svg", "png")
+    with mpl.rc_context({"lines.linewidth": 9}):
+        with style("column"):
+            (narrow,) = save(loaded.figure(name, width="column"), tmp_path, "narrow", ["png"])
+        with style("page"):
+            wide = save(loaded.figure(name), tmp_path, name, kinds)
+    assert (imread(narrow).shape[1], imread(wide[2]).shape[1]) == (680, 1400)
+    for path in wide:
+        assert path.read_bytes() == (folder / "figures" / path.name).read_bytes()
+    assert b"/FontFile2" in wide[0].read_bytes()
+    assert b"CreationDate" not in wide[0].read_bytes()
+
+
+@pytest.mark.parametrize("spec", [ERROR, CLIP, ACCURACY, THRESHOLD, ROUNDS])
+def test_a_loaded_run_draws_the_same_numbers(
+    spec: dict[str, Any], numbers: Result, folder: Path
+) -> None:
+    one, other = (result.figure(spec).axes for result in (numbers, dpbench.load(folder)))
+    assert [shown(ax) for ax in one] == [shown(ax) for ax in other]
+
+
+# Words.
+
+
+def test_words_of_entries_are_their_name_and_values(numbers: Result, vectors: Result) -> None:
+    words = Words(numbers.study, {"histogram": "KV18", "pure": "Laplace", "gaussian_": "x"})
+    assert words.estimator("histogram_radius1e+300") == "KV18, $R = 10^{300}$"
+    assert words.estimator("histogram_radius1e+300", "radius") == "KV18"
+    assert words.estimator("shrinking_rounds2") == "shrinking, $t = 2$"
+    assert words.estimator("clip_clip_at30") == "clip, clip at = $30$"
+    assert (words.estimator("free"), words.family("pair_k3")) == ("free", "pair, $k = 3$")
+    assert words.family("gaussian") == "gaussian"
+    budgets = [one.value.columns for one in numbers.study.budgets.values()]
+    assert words.budget(budgets[0]) == r"Laplace, $\varepsilon = 0.5$"
+    assert words.budget(budgets[2]) == r"zCDP, $\rho = 0.5$"
+    many = r"approximate DP, $\varepsilon = 1$, $\delta = 10^{-100}$"
+    assert words.budget(budgets[4]) == many
+    assert words.budget(budgets[4], ["delta"]) == r"$\delta = 10^{-100}$"
+    assert words.budget({"privacy": "none"}) == ""
+    table = numbers.summary.drop_duplicates(["privacy", "epsilon"])
+    apart = words.budgets(table[table["privacy"].isin(["pure", "none"])])
+    assert sorted(apart) == ["", r"$\varepsilon = 0.5$", r"$\varepsilon = 1$"]
+    other = Words(vectors.study)
+    assert other.notion("approx_classical") == "approximate DP, classical"
+    assert other.family("cluster_d3_eta0.1", "d") == r"cluster, $\eta = 0.1$"
+    assert other.estimator("friendly_low") == "friendly low"
+
+
+def test_words_of_parameters_and_exponents() -> None:
+    assert parameter_text("radius", 70.71) == "$R = 70.7$"
+    assert parameter_text("radius", 2e6) == r"$R = 2 \times 10^{6}$"
+    assert parameter_text("policy", "keep_all") == "keep all"
+    assert exponent_text(THEOREMS["heavy_tail_epsilon"]) == ("n", "(1/ε)", "s")
+    assert exponent_text(THEOREMS["bounded_n"]) == ("error", "n", "c")
+    assert exponent_text(THEOREMS["ball_radius"]) == ("error", "R", "c")
