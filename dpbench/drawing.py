@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpbench.runner.store import atomic
+from dpbench.output import atomic
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dpbench.config import Settings, command_line
-from dpbench.console import console
+from dpbench.output import atomic, console
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.report.page import PAGE, write_page
 from dpbench.result import Result, compute, read_manifest
@@ -20,7 +20,7 @@ from dpbench.runner.block import replay
 from dpbench.runner.plan import cell_at
 from dpbench.runner.provenance import Cost, provenance, versions
 from dpbench.runner.run import RunOptions
-from dpbench.runner.store import Store, atomic
+from dpbench.runner.store import Store
 from dpbench.scoreboard import print_next
 from dpbench.seeds import digest
 from dpbench.study import Plan, Study

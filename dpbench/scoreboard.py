@@ -18,8 +18,8 @@ from dpbench.analysis.smallest_n import TERMS
 from dpbench.analysis.worst_case import CURVE, worst_case
 from dpbench.columns import BUDGET
 from dpbench.config import command_line
-from dpbench.console import WIDTH, amounts
 from dpbench.drawing import NOTIONS
+from dpbench.output import WIDTH, amounts
 from dpbench.runner.provenance import Cost
 from dpbench.study import Study
 

@@ -18,10 +18,10 @@ import dpbench
 from dpbench.cli import DONE, INTERRUPTED, UNUSABLE, run
 from dpbench.columns import Choice
 from dpbench.drawing import save, style
+from dpbench.output import atomic
 from dpbench.registry import ConfigError, from_mapping, named, validated
 from dpbench.report.figures import chosen_labels
 from dpbench.result import Result
-from dpbench.runner.store import atomic
 from experiments.audit import draw_audit
 from experiments.captions import caption
 from experiments.tables import claim_rows, scoreboard

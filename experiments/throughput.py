@@ -19,7 +19,6 @@ import numpy as np
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
-from dpbench.console import console
 from dpbench.distributions import (
     Distribution,
     Gaussian,
@@ -41,10 +40,10 @@ from dpbench.estimators import (
     ShrinkingIntervals,
     SubsampleAggregate,
 )
+from dpbench.output import atomic, console
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.runner.block import BlockTask, Setting, block_trials, run_block
 from dpbench.runner.execute import Runner, compute
-from dpbench.runner.store import atomic
 from dpbench.samples import DenseSample
 
 REPEATS = 5

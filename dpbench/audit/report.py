@@ -11,8 +11,8 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from dpbench.console import WIDTH
 from dpbench.drawing import NOTIONS, legend, line_styles, new_canvas
+from dpbench.output import WIDTH
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas

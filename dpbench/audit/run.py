@@ -19,13 +19,12 @@ from dpbench.audit.cases import AuditSweep, control_tasks
 from dpbench.audit.releases import COLUMNS, LEAST_RUNS, AuditTask, audit
 from dpbench.audit.report import bounds_figure, render, strongest
 from dpbench.config import Settings, command_line
-from dpbench.console import BlockProgress, console
 from dpbench.drawing import save, style
+from dpbench.output import BlockProgress, atomic, console
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.runner.execute import compute
 from dpbench.runner.provenance import Cost, provenance
 from dpbench.runner.run import RunOptions, check_writable
-from dpbench.runner.store import atomic
 from dpbench.seeds import digest
 
 __all__ = ["Audit"]

@@ -13,10 +13,10 @@ from pathlib import Path
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
+from dpbench.output import atomic
 from dpbench.registry import ConfigError
 from dpbench.report.page_marks import HEIGHT, WIDTH
 from dpbench.report.page_run import CLAIM_TONES, Run, read_manifest, read_run
-from dpbench.runner.store import atomic
 
 __all__ = ["PAGE", "finished_runs", "write_page"]
 

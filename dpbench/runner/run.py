@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dpbench.console import BlockProgress
+from dpbench.output import BlockProgress
 from dpbench.registry import ConfigError
 from dpbench.runner.block import Block, BlockTask, run_block
 from dpbench.runner.execute import Runner, compute

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
-import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -17,11 +14,12 @@ import scipy
 from numpy.typing import NDArray
 
 from dpbench.metrics import ERRORS, EXTRAS
+from dpbench.output import atomic
 from dpbench.privacy import AMOUNTS
 from dpbench.runner.block import Block, BlockTask
 from dpbench.seeds import digest
 
-__all__ = ["CorruptBlockError", "Memory", "Store", "atomic", "source_digest"]
+__all__ = ["CorruptBlockError", "Memory", "Store", "source_digest"]
 
 Ints = NDArray[np.intp]
 STATUS = ("released", "nothing released", "failed")
@@ -35,18 +33,6 @@ NUMERICAL = (
     "registry.py",
     "runner/block.py",
 )
-
-
-@contextlib.contextmanager
-def atomic(path: Path) -> Iterator[Path]:
-    """Give a temporary path to write to; move it to `path` if all goes well."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        yield temporary
-        os.replace(temporary, path)  # noqa: PTH105
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 class CorruptBlockError(Exception):

@@ -16,10 +16,11 @@ import pyarrow.parquet as pq
 from threadpoolctl import threadpool_info
 
 from dpbench.config import conf_folder
+from dpbench.output import atomic
 from dpbench.registry import ConfigError, canonical
 from dpbench.runner.plan import Cell
 from dpbench.runner.provenance import provenance
-from dpbench.runner.store import Memory, Store, atomic
+from dpbench.runner.store import Memory, Store
 from dpbench.seeds import digest
 from dpbench.tracking.comparison import KEY
 

@@ -11,10 +11,10 @@ import pandas as pd
 from rich.console import Console
 
 from dpbench.config import Settings
+from dpbench.output import atomic
 from dpbench.registry import ConfigError
 from dpbench.runner.plan import Cell
 from dpbench.runner.run import RunOptions, check_writable
-from dpbench.runner.store import atomic
 from dpbench.tracking.baseline import Baseline, Origin, baseline_path, errors_of
 from dpbench.tracking.comparison import LEAST_TRIALS, compare
 from dpbench.tracking.report import FAILING, junit, markdown

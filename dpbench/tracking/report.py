@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pandas as pd
 
-from dpbench.console import amounts
+from dpbench.output import amounts
 from dpbench.tracking.comparison import LEVEL, METRICS, SMALLEST, VERDICTS
 
 __all__ = ["FAILING", "junit", "markdown"]

@@ -80,35 +80,6 @@ THREE: list[Budget] = [PureDP(0.01), ZCDP(1e-4), ApproxDP(0.01, 1e-6)]
 each_notion = pytest.mark.parametrize("budget", THREE, ids=name)
 
 
-<<<<<<< HEAD
-def run(estimator: Estimator, values: Floats, budget: Budget, seed: int = 0) -> Estimate:
-    return estimator.run(DenseSample(values), Ledger(budget, np.random.default_rng(seed)))
-
-
-def test_no_estimator_is_left_out() -> None:
-    known = {c for c in Estimator.kinds().values() if c.__module__.startswith("dpbench.")}
-    assert {type(estimator) for estimator in ESTIMATORS + OF_VECTORS} == known
-
-
-def spends(estimator: Estimator, sample: Sample, budget: Budget) -> tuple[float, ...]:
-    ledger = Ledger(budget, np.random.default_rng(0))
-    estimator.run(sample, ledger)
-    return ledger.spent
-
-
-@each_honoured
-def test_the_whole_budget_is_spent(estimator: Estimator, budget: Budget) -> None:
-    fewest = smallest(estimator)
-    for n in (fewest, fewest + 1, fewest + 6):
-        spent = spends(estimator, DenseSample(np.zeros((4, n))), budget)
-        # Shares and conversions round; Ledger.SLACK is 1e-9.
-        assert spent == pytest.approx(budget.amounts, rel=1e-9, abs=0)
-    assert spends(estimator, CountedSample([0.0, 1.0], [[n, 2 * n]]), budget) == spent
-
-
-@pytest.mark.parametrize("budget", BUDGETS[:-1], ids=name)
-=======
->>>>>>> e30ce8927d6b3e42783725ac2d263e0e3ee378e2
 @pytest.mark.parametrize("bounds", [(None, 1.0), (0.0, None), (None, None)])
 @pytest.mark.parametrize("shape", [(4, 5), (4, 5, 3)])
 def test_a_clipped_mean_without_a_bound_releases_nothing(

@@ -13,13 +13,14 @@ import pytest
 from sweeps import CLIP, COIN, Made
 
 from dpbench.metrics import ERRORS
+from dpbench.output import atomic
 from dpbench.registry import ConfigError
 from dpbench.runner import run
 from dpbench.runner.block import Block, BlockTask
 from dpbench.runner.plan import Cell
 from dpbench.runner.provenance import Cost
 from dpbench.runner.run import RunOptions, check_writable, run_cells
-from dpbench.runner.store import CorruptBlockError, Memory, Store, atomic
+from dpbench.runner.store import CorruptBlockError, Memory, Store
 
 MADE = Made(
     families={"coin": COIN, "numbers": {"kind": "gaussian"}},

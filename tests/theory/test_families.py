@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dpbench.theory.guides import GUIDES
 
 from dpbench.distributions import ProductTwoPoint, SignedTwoPoint, TwoPoint
 from dpbench.privacy import ZCDP, ApproxDP, PureDP
@@ -16,7 +17,6 @@ from dpbench.theory.families import (
     TwoPointFamily,
     build_family,
 )
-from dpbench.theory.guides import GUIDES
 from dpbench.theory.lower_bounds import two_point_lower_bound
 from dpbench.theory.packing import packing_lower_bound
 from dpbench.theory.theorems import THEOREMS

@@ -1,10 +1,14 @@
-"""What commands write on a terminal: text on standard output, progress on standard error."""
+"""Where things are written: text on a terminal, progress beside it, files whole or not at all."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import secrets
 import time
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from importlib.util import find_spec
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -20,7 +24,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-__all__ = ["WIDTH", "BlockProgress", "amounts", "console"]
+__all__ = ["WIDTH", "BlockProgress", "amounts", "atomic", "console"]
 
 WIDTH = 170  # of tables, whatever the terminal's
 SECONDS_BETWEEN_LINES = 10.0
@@ -97,3 +101,15 @@ class BlockProgress:
             f"{elapsed:.0f} s elapsed, about {left:.0f} s left",
             highlight=False,
         )
+
+
+@contextlib.contextmanager
+def atomic(path: Path) -> Iterator[Path]:
+    """Give a temporary path to write to; move it to `path` if all goes well."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        yield temporary
+        os.replace(temporary, path)  # noqa: PTH105
+    finally:
+        temporary.unlink(missing_ok=True)
