@@ -20,7 +20,7 @@ from dpbench.columns import Choice
 from dpbench.drawing import save, style
 from dpbench.output import atomic
 from dpbench.registry import ConfigError, from_mapping, named, validated
-from dpbench.report.figures import chosen_labels
+from dpbench.report.figures import DrawnFigure, chosen_labels
 from dpbench.result import Result
 from experiments.audit import draw_audit
 from experiments.captions import caption
@@ -159,6 +159,7 @@ def _draw_one(
     result: Result, label: str, target: Path, file: str, names: Mapping[str, str]
 ) -> None:
     figure = result.study.all_figures[label]
+    assert isinstance(figure, DrawnFigure)
     canvas = figure.figure(result, names)
     text = caption(figure, result, canvas, names)
     save(canvas, target, file, ("pdf", "png"))
