@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,8 +48,10 @@ LEFT, RIGHT, MIDDLE = 10, WIDTH - 10, WIDTH / 2
 QUARTER = (RIGHT - LEFT) / 4
 
 
-def claimed(*numbers: float, floor: float | None = None) -> Mark:
-    mark = claim_mark(*numbers, floor=floor)
+def claimed(
+    predicted: float, tolerance: float, measured: float, low: float, high: float, floor: Any = None
+) -> Mark:
+    mark = claim_mark(predicted, tolerance, measured, low, high, floor)
     assert mark is not None
     assert mark.band is not None
     return mark
