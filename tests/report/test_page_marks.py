@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -44,44 +45,41 @@ def test_cells_that_are_no_numbers_are_nan() -> None:
 
 
 LEFT, RIGHT, MIDDLE = 10, WIDTH - 10, WIDTH / 2
+QUARTER = (RIGHT - LEFT) / 4
+
+
+def claimed(
+    predicted: float, tolerance: float, measured: float, low: float, high: float, floor: Any = None
+) -> Mark:
+    mark = claim_mark(predicted, tolerance, measured, low, high, floor)
+    assert mark is not None
+    assert mark.band is not None
+    return mark
 
 
 def test_a_mark_is_centred_on_the_prediction() -> None:
-    # the axis reaches two tolerances to each side
-    mark = claim_mark(2.0, 0.02, 2.01, 1.98, 2.02)
-    assert mark is not None
-    quarter = (RIGHT - LEFT) / 4
+    """The axis reaches two tolerances to each side; what is far off is an arrow, not a dot."""
+    mark = claimed(2.0, 0.02, 2.01, 1.98, 2.02)
     assert mark.tick == MIDDLE
-    assert mark.band == (LEFT + quarter, RIGHT - quarter)
-    assert mark.line == mark.band
-    assert mark.dot == round(MIDDLE + quarter / 2, 1)
+    assert mark.band == mark.line == (LEFT + QUARTER, RIGHT - QUARTER)
+    assert mark.dot == round(MIDDLE + QUARTER / 2, 1)
     assert not mark.left
     assert not mark.right
-
-
-def test_what_is_far_off_is_an_arrow_not_a_dot() -> None:
-    mark = claim_mark(2.0, 0.02, 3.0, 1.99, 3.1)
-    assert mark is not None
-    assert mark.dot is None
-    assert mark.right
-    assert not mark.left
-    assert mark.line is not None
-    assert mark.line[1] == RIGHT
-    assert mark.band is not None
-    assert mark.band[1] - mark.band[0] >= (RIGHT - LEFT) / 12 - 0.1
+    far = claimed(2.0, 0.02, 3.0, 1.99, 3.1)
+    assert (far.dot, far.left, far.right) == (None, False, True)
+    assert far.line is not None
+    assert far.line[1] == RIGHT
+    assert far.band is not None
+    assert far.band[1] - far.band[0] >= (RIGHT - LEFT) / 12 - 0.1
 
 
 def test_the_region_of_an_upper_limit_reaches_down_to_its_floor() -> None:
-    mark = claim_mark(1.25, 0.05, 1.0, 0.99, 1.01, floor=1.0)
-    value = claim_mark(1.25, 0.05, 1.0, 0.99, 1.01)
-    assert mark is not None
-    assert value is not None
-    assert mark.band is not None
+    limit = claimed(1.25, 0.05, 1.0, 0.99, 1.01, floor=1.0)
+    value = claimed(1.25, 0.05, 1.0, 0.99, 1.01)
+    assert limit.band is not None
     assert value.band is not None
-    assert mark.dot is not None
-    assert mark.band[0] < mark.dot < mark.band[1]
-    assert mark.dot < value.band[0]
-    assert mark.band[1] == value.band[1]
+    assert limit.dot is not None
+    assert limit.band[0] < limit.dot < value.band[0] < value.band[1] == limit.band[1]
 
 
 @pytest.mark.parametrize(
@@ -94,14 +92,9 @@ def test_the_region_of_an_upper_limit_reaches_down_to_its_floor() -> None:
     ],
 )
 def test_unknown_and_infinite_ends(
-    measured: float,
-    low: float,
-    high: float,
-    line: tuple[float, float] | None,
-    arrows: tuple[bool, bool],
+    measured: float, low: float, high: float, line: object, arrows: tuple[bool, bool]
 ) -> None:
-    mark = claim_mark(2.0, 0.02, measured, low, high)
-    assert mark is not None
+    mark = claimed(2.0, 0.02, measured, low, high)
     assert mark.line == line
     assert (mark.left, mark.right) == arrows
     assert mark.dot == (MIDDLE if measured == 2.0 else None)
@@ -117,19 +110,14 @@ def test_without_a_region_there_is_no_mark(predicted: float, tolerance: float) -
 
 
 def test_bounds_are_bars_from_nothing_on() -> None:
-    mark = bound_mark(1.0, 0.5)
-    assert mark is not None
-    assert mark.band == (LEFT, LEFT + 0.8 * (RIGHT - LEFT))
-    assert mark.line == (LEFT, LEFT + 0.4 * (RIGHT - LEFT))
-    assert mark.tick == LEFT + 0.8 * (RIGHT - LEFT)
-    above = bound_mark(1.0, 4.0)
-    assert above is not None
-    assert above.dot is not None
-    assert above.tick is not None
-    assert above.dot > above.tick
-    assert bound_mark(NAN, 1.0) is None
-    failed, unlimited = bound_mark(1.0, NAN), bound_mark(INFINITY, 2.0)
-    assert failed is not None
+    marks = [bound_mark(1.0, 0.5), bound_mark(1.0, 4.0), bound_mark(1.0, NAN)]
+    within, above, failed = (mark for mark in marks if mark)
+    end = LEFT + 0.8 * (RIGHT - LEFT)
+    assert (within.band, within.tick) == ((LEFT, end), end)
+    assert within.line == (LEFT, LEFT + 0.4 * (RIGHT - LEFT))
+    assert (above.tick, above.dot) == (LEFT + 0.2 * (RIGHT - LEFT), end)
     assert (failed.line, failed.dot) == (None, None)
-    assert isinstance(unlimited, Mark)
+    unlimited = bound_mark(INFINITY, 2.0)
+    assert unlimited is not None
     assert unlimited.tick is None
+    assert bound_mark(NAN, 1.0) is None

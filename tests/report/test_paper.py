@@ -229,7 +229,12 @@ def test_what_fails_is_left_out_and_told(
     tiny: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked: list[list[str]] = []
-    monkeypatch.setattr(paper, "run", lambda argv: asked.append(argv) or 1)
+
+    def fails(argv: list[str]) -> int:
+        asked.append(argv)
+        return 1
+
+    monkeypatch.setattr(paper, "run", fails)
     assert main(argv=["trials=5"]) == 1
     assert asked == [["sweep=binary_mean", "trials=5"]]  # once for both
     told = capsys.readouterr()
