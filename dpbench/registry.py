@@ -179,6 +179,16 @@ def _named(value: Any) -> Any:
     return f"{value.__module__}.{value.__qualname__}" if callable(value) else value
 
 
+def _checked(kind: type[T], where: str) -> type[T]:
+    """Refuse a class whose own parameters are not its fields: streams are named by these."""
+    if "__dataclass_fields__" not in vars(kind):
+        raise ConfigError(
+            f"{where}: {kind.__module__}.{kind.__name__} does not check its parameters; "
+            "write @validated above the class"
+        )
+    return kind
+
+
 class Registered:
     """Base of the classes that a configuration can name.
 
@@ -234,12 +244,7 @@ class Registered:
             raise ConfigError(f"{where}: {spec!r}: expected a mapping with a key 'kind'")
         found = cls.find(spec)
         if found is not None:
-            if "__dataclass_fields__" not in vars(found):
-                raise ConfigError(
-                    f"{where}: {found.__module__}.{found.__name__} does not check its parameters; "
-                    "write @validated above the class"
-                )
-            return found
+            return _checked(found, where)
         choices = ", ".join(sorted(cls.kinds()))
         if "_target_" in spec:
             raise ConfigError(
@@ -267,6 +272,7 @@ class Registered:
             If the name is unknown or a parameter is missing, unknown or invalid.
         """
         if isinstance(spec, cls):  # made in Python
+            _checked(type(spec), where)
             return spec
         chosen = cls.lookup(spec, where)
         given = {key: value for key, value in spec.items() if key not in {"kind", "_target_"}}
