@@ -75,15 +75,18 @@ def _make(cls: type[T], *, kw_only: bool) -> type[T]:
 def _one_line(error: ValidationError, where: str = "") -> str:
     """Say the first problem of `error` as ``key: value: what is allowed``."""
     first = error.errors()[0]
+    steps = [str(step) for step in first["loc"]]
+    unknown = first["type"] in {"unexpected_keyword_argument", "extra_forbidden"}
+    last = [steps.pop()] if unknown else []  # as the user wrote it
     # pydantic's own steps into a union carry brackets or a class name: they are no keys
-    path = [str(p) for p in first["loc"] if re.fullmatch(r"[a-z0-9_]+", str(p))]
+    path = [step for step in steps if re.fullmatch(r"[a-z0-9_]+", step)] + last
     key = _path(where, *path)
     inner = first.get("ctx", {}).get("error")
     if isinstance(inner, ConfigError):  # of something that is built inside: it begins with its key
         return f"{key}.{inner}"
     if first["type"] in {"missing", "missing_argument"}:
         return f"{key}: this key is required"
-    if first["type"] in {"unexpected_keyword_argument", "extra_forbidden"}:
+    if unknown:
         return f"{key}: {UNKNOWN}"
     message = first["msg"].removeprefix("Value error, ")
     message = message[:1].lower() + message[1:]

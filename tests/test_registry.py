@@ -142,11 +142,12 @@ def test_equal_names_are_equal_parameters() -> None:
 
 def section() -> dict[str, Variant[Any]]:
     found = {}
-    for name, spec in {
+    given: dict[str, dict[str, Any]] = {
         "pure": {"kind": "pure_dp", "epsilon": [0.1, 1, 10]},
         "pure_low": {"kind": "pure_dp", "epsilon": 0.1},
         "zcdp": {"kind": "zcdp", "rho": [0.5, 2]},
-    }.items():
+    }
+    for name, spec in given.items():
         for one, swept in expanded(name, spec, [Budget]):
             made: Variant[Any] = Variant(name, one, one, swept)
             found[made.label()] = made
