@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import inspect
 import secrets
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from dpbench.registry import ConfigError, Registered, from_mapping
 
@@ -66,6 +69,7 @@ def run(
     """
     from dpbench.config import Settings, composed, load_plugins
     from dpbench.job import Job
+    from dpbench.report.page import PAGE, write_page
     from dpbench.runner.provenance import Cost
     from dpbench.runner.run import RunOptions
 
@@ -92,8 +96,11 @@ def run(
         plugins=found,
         own=_own_source(settings.sweep),
     )
-    job = Job.prepare(settings, options, {**config, "sweep": _plain(settings.sweep)})
-    return job.result([], Cost())
+    job = Job.prepare(settings, options, _plain({**config, "sweep": settings.sweep}))
+    result = job.result([], Cost())
+    if options.out is not None:
+        write_page([options.out], options.out / PAGE)
+    return result
 
 
 def load(folder: str | Path) -> Result:
@@ -128,24 +135,34 @@ def _plain(spec: Any) -> Any:
         return {str(key): _plain(value) for key, value in spec.items()}
     if isinstance(spec, list | tuple):
         return [_plain(value) for value in spec]
-    if is_dataclass(spec):
+    if isinstance(spec, np.generic):  # a whole number of an array
+        return spec.item()
+    if is_dataclass(spec) and not isinstance(spec, type):
         kind = type(spec)
         found = {field.name: _plain(getattr(spec, field.name)) for field in fields(spec)}
         if isinstance(spec, Registered):
-            found["_target_"] = f"{kind.__module__}.{kind.__qualname__}"
+            found["_target_"] = f"{kind.__module__}.{kind.__name__}"
         return found
     return spec
 
 
 def _own_source(spec: Any) -> tuple[str, ...]:
-    """The source of the objects' classes: blocks of another source are not reused."""
+    """The source of the objects' classes and of their bases: blocks of another are not reused."""
     if isinstance(spec, Mapping):
         return tuple(text for value in spec.values() for text in _own_source(value))
-    if not isinstance(spec, Registered) or type(spec).__module__.startswith("dpbench."):
+    if not isinstance(spec, Registered) or not is_dataclass(spec):
         return ()
+    known = {"dpbench", *sys.stdlib_module_names}
+    kinds = [one for one in type(spec).__mro__ if one.__module__.partition(".")[0] not in known]
+    inside = {field.name: getattr(spec, field.name) for field in fields(spec)}
+    return (*map(_source, kinds), *_own_source(inside))
+
+
+def _source(kind: type[Any]) -> str:
+    """The source of a class's module; what nobody can read may be another at any time."""
     try:
-        module = inspect.getmodule(type(spec))
+        module = inspect.getmodule(kind)
         whole = module is not None and getattr(module, "__file__", None) is not None
-        return (inspect.getsource(module if whole and module else type(spec)),)
+        return inspect.getsource(module if whole and module else kind)
     except (OSError, TypeError):
-        return (secrets.token_hex(16),)
+        return secrets.token_hex(16)

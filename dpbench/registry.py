@@ -75,15 +75,18 @@ def _make(cls: type[T], *, kw_only: bool) -> type[T]:
 def _one_line(error: ValidationError, where: str = "") -> str:
     """Say the first problem of `error` as ``key: value: what is allowed``."""
     first = error.errors()[0]
+    steps = [str(step) for step in first["loc"]]
+    unknown = first["type"] in {"unexpected_keyword_argument", "extra_forbidden"}
+    last = [steps.pop()] if unknown else []  # as the user wrote it
     # pydantic's own steps into a union carry brackets or a class name: they are no keys
-    path = [str(p) for p in first["loc"] if re.fullmatch(r"[a-z0-9_]+", str(p))]
+    path = [step for step in steps if re.fullmatch(r"[a-z0-9_]+", step)] + last
     key = _path(where, *path)
     inner = first.get("ctx", {}).get("error")
     if isinstance(inner, ConfigError):  # of something that is built inside: it begins with its key
         return f"{key}.{inner}"
     if first["type"] in {"missing", "missing_argument"}:
         return f"{key}: this key is required"
-    if first["type"] in {"unexpected_keyword_argument", "extra_forbidden"}:
+    if unknown:
         return f"{key}: {UNKNOWN}"
     message = first["msg"].removeprefix("Value error, ")
     message = message[:1].lower() + message[1:]
@@ -179,6 +182,16 @@ def _named(value: Any) -> Any:
     return f"{value.__module__}.{value.__qualname__}" if callable(value) else value
 
 
+def _checked(kind: type[T], where: str) -> type[T]:
+    """Refuse a class whose own parameters are not its fields: streams are named by these."""
+    if "__dataclass_fields__" not in vars(kind):
+        raise ConfigError(
+            f"{where}: {kind.__module__}.{kind.__name__} does not check its parameters; "
+            "write @validated above the class"
+        )
+    return kind
+
+
 class Registered:
     """Base of the classes that a configuration can name.
 
@@ -234,12 +247,7 @@ class Registered:
             raise ConfigError(f"{where}: {spec!r}: expected a mapping with a key 'kind'")
         found = cls.find(spec)
         if found is not None:
-            if "__dataclass_fields__" not in vars(found):
-                raise ConfigError(
-                    f"{where}: {found.__module__}.{found.__name__} does not check its parameters; "
-                    "write @validated above the class"
-                )
-            return found
+            return _checked(found, where)
         choices = ", ".join(sorted(cls.kinds()))
         if "_target_" in spec:
             raise ConfigError(
@@ -267,6 +275,7 @@ class Registered:
             If the name is unknown or a parameter is missing, unknown or invalid.
         """
         if isinstance(spec, cls):  # made in Python
+            _checked(type(spec), where)
             return spec
         chosen = cls.lookup(spec, where)
         given = {key: value for key, value in spec.items() if key not in {"kind", "_target_"}}

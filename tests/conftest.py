@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,3 +48,17 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("run") / "quick"
     assert run([f"out={out}", "trials=40", "n_jobs=1"]) == 0
     return out
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished run of the tiny sweep with a figure, in `out`; to be read only."""
+    from cli.conftest import FIGURE, TINY
+
+    folder = tmp_path_factory.mktemp("finished")
+    (folder / "conf" / "sweep").mkdir(parents=True)
+    spec = {**TINY, "figures": {"errors": FIGURE}}
+    (folder / "conf" / "sweep" / "tiny.yaml").write_text(json.dumps(spec))
+    words = ["--config-dir", f"{folder}/conf", "sweep=tiny", "n_jobs=1", "seed=3"]
+    assert run([*words, f"out={folder}/out"]) == 0
+    return folder

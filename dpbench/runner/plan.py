@@ -159,8 +159,9 @@ def _parameters(made: Any) -> Mapping[str, Any]:
 
 def _estimator(spec: Any, where: str) -> Any:
     """An estimator as specified: it is made for every family, whose moment order it may take."""
-    if not isinstance(spec, Estimator):
-        Estimator.lookup(spec, where)
+    if isinstance(spec, Estimator):
+        return Estimator.build(spec, where)
+    Estimator.lookup(spec, where)
     return spec
 
 

@@ -219,7 +219,7 @@ def build_family(spec: Mapping[str, Any], where: str) -> Family:
     ConfigError
         As `Registered.build`.
     """
-    if isinstance(spec, Mapping) and Family.find(spec) is not None:
+    if isinstance(spec, Family) or (isinstance(spec, Mapping) and Family.find(spec) is not None):
         return Family.build(spec, where)
     try:
         return _Single(distribution=Distribution.build(spec, where))

@@ -209,18 +209,6 @@ def unusable(result: Result, *words: str) -> None:
     assert result.out == ""
 
 
-@pytest.fixture(scope="session")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a finished run of the tiny sweep with a figure, in `out`; to be read only."""
-    folder = tmp_path_factory.mktemp("finished")
-    (folder / "conf" / "sweep").mkdir(parents=True)
-    spec = {**TINY, "figures": {"errors": FIGURE}}
-    (folder / "conf" / "sweep" / "tiny.yaml").write_text(json.dumps(spec))
-    words = ["--config-dir", f"{folder}/conf", "sweep=tiny", "n_jobs=1", "seed=3"]
-    assert run([*words, f"out={folder}/out"]) == 0
-    return folder
-
-
 @pytest.fixture
 def bench(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -66,6 +66,7 @@ STUDIES: list[tuple[str, Any, str, list[str]]] = [
     ("parts", {}, ": at least one", []),
     ("parts", [1], ": [1]: ", ["mapping"]),
     ("parts.worst.trails", 3, ": no such key", ["choose from", "trials"]),
+    ("parts.worst.or a Clip", None, ": no such key", ["choose from", "trials"]),
     ("parts.worst.trials", 0, ": 0: ", []),
     ("parts.worst.n", [0], ".0: 0: ", []),
     ("parts.worst.n", [1.5], ".0: 1.5: ", ["integer"]),
@@ -177,6 +178,24 @@ def test_every_key_of_a_study_but_the_name_is_needed_or_has_a_default() -> None:
     for key in ("families", "estimators", "budgets", "parts"):
         spec = {name: one for name, one in TINY.items() if name != key}
         assert refused(spec) == f"sweep.{key}: this key is required"
+
+
+def test_what_a_part_asks_is_about_what_it_runs() -> None:
+    """Where it names nothing else itself."""
+    claim = {**NESTED, "tolerance": 0.3, "estimators": "minimax"}
+    spec = changed("parts.worst.claims", {"b": claim})
+    spec["parts"]["worst"]["figures"] = {"c": {"kind": "error_against_n"}, "d": {**FIGURE}}
+    spec["parts"]["worst"] |= {"estimators": ["minimax", "rate"], "budgets": {"pure": {}}}
+    spec["parts"]["tails"]["estimators"] = "!rate"
+    study = from_mapping(Study, spec, "sweep").plan().study
+    assert list(study.all_claims) == ["b", "alpha"]
+    about = study.all_claims["b"]
+    assert (about.families, about.estimators) == (["two_point"], ["minimax"])
+    assert about.budgets == {"pure": {}}
+    drawn: dict[str, Any] = study.all_figures
+    assert drawn["c"].families == ["two_point"]
+    assert drawn["c"].estimators == drawn["d"].estimators == ["minimax", "rate"]
+    assert drawn["d"].budgets == ["pure"]
 
 
 def test_a_budget_whose_notion_an_estimator_cannot_honour() -> None:

@@ -27,7 +27,7 @@ class _NeverClips(HeavyTailedMean):
     """A threshold that no record reaches, with noise for one that does."""
 
     def clipping_threshold(self, n: int, budget: Budget) -> float:
-        return 10.0 * n ** (1 / self.k)
+        return float(10.0 * n ** (1 / self.k))
 
 
 @pytest.mark.parametrize(

@@ -141,7 +141,8 @@ def test_a_byte_flipped_anywhere_is_seen_or_changes_nothing(tmp_path: Path) -> N
     columns = pq.ParquetFile(blocks.path(task)).metadata.row_group(0)
     texts = next(c for i in range(99) if (c := columns.column(i)).path_in_schema == "message")
     message = range(texts.dictionary_page_offset, texts.data_page_offset + 200, 3)
-    for at in {*range(0, len(whole), 29), *message}:
+    tried = {*range(0, len(whole), 29), *message}
+    for at in tried:
         data = bytearray(whole)
         data[at] ^= 1 << at % 8
         blocks.path(task).write_bytes(data)
@@ -152,7 +153,7 @@ def test_a_byte_flipped_anywhere_is_seen_or_changes_nothing(tmp_path: Path) -> N
             continue
         for metric, expected in result.values.items():
             np.testing.assert_array_equal(values[metric], expected, err_msg=f"byte {at}")
-    assert seen > len(whole) / 20
+    assert seen > len(tried) / 3
 
 
 def test_a_changed_helper_makes_blocks_stale(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

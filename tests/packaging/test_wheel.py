@@ -39,6 +39,7 @@ def test_wheel_and_sdist_hold_the_configurations(built: Path) -> None:
     assert wheel.name.startswith("dpbench_mean-")
     names = zipfile.ZipFile(wheel).namelist()
     assert "dpbench/conf/sweep/heavy_tail.yaml" in names
+    assert "dpbench/conf/sweep.schema.json" in names
     assert "dpbench/__main__.py" in names
     assert not [name for name in names if name.startswith(("tests/", "experiments/"))]
     assert len(list(built.glob("*.tar.gz"))) == 1
@@ -56,7 +57,7 @@ def test_wheel_runs_by_module_and_by_script_from_another_folder(
         PYTHONPATH=str(target),
     )  # fmt: skip
     assert where.startswith(str(target))
-    words = ("trials=20", "~sweep.figures")
+    words = ("trials=4", "sweep.parts.worst_case.n.points=2")
     for command in ((sys.executable, "-m", "dpbench"), (target / "bin" / "dpbench",)):
         told = _do(*command, *words, cwd=work, PYTHONPATH=str(target))
         assert "heavy_tail" in told

@@ -1,0 +1,390 @@
+"""What the command does, as functions: run, load and what a result answers."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpbench
+from dpbench import ConfigError, Estimate, Estimator, Ledger, OneDataset, PureDP, validated
+from dpbench.analysis.summary import quantile
+from dpbench.arrays import Floats
+from dpbench.cli import run as command
+from dpbench.distributions import Empirical, Gaussian, MultivariateGaussian, TwoPoint
+from dpbench.estimators import ClippedMean, CoordinateWise, EmpiricalMean
+from dpbench.privacy import Budget
+from dpbench.result import Result
+from dpbench.runner.store import Memory
+from dpbench.samples import Sample
+from dpbench.theory.families import TwoPointFamily
+
+KNOWN = dict(Estimator._registry)
+
+
+@validated
+class Shifted(Estimator):
+    """An estimator of this file: workers get it by name."""
+
+    shift: float = 0.0
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        clipped = sample.clipped_mean(-4, 4)
+        return Estimate(ledger.add_noise(clipped, 8 / sample.n) + self.shift, clipped)
+
+
+@validated
+class _Plain(OneDataset):
+    """Another library's mean."""
+
+    multivariate = True
+
+    def one(self, x: Floats, budget: Budget, rng: np.random.Generator) -> Any:
+        assert isinstance(budget, PureDP)
+        centre = np.clip(x, -3, 3).mean(axis=0)
+        return centre + rng.laplace(0, 6 * np.size(centre) / (budget.epsilon * len(x)))
+
+
+Estimator._registry = KNOWN  # what all kinds are asked about is about ours
+
+OWN: dict[str, Any] = {
+    "families": {"gaussian": Gaussian(location=1), "tails": {"kind": "student_t", "tail_index": 3}},
+    "estimators": {
+        "clipped": ClippedMean(lower=-4, upper=4),
+        "mine": Shifted(shift=0.5),
+        "mean": EmpiricalMean(),
+    },
+    "budgets": {"pure": PureDP(1.0), "more": {"kind": "zcdp", "rho": [0.1, 1]}},
+    "parts": {
+        "all": {
+            "n": [100, 400],
+            "trials": 40,
+            "figures": {"errors": {"kind": "error_against_n", "budgets": "pure", "caption": "E"}},
+            "claims": {
+                "rate": {
+                    "theorem": "sampling", "estimators": "mean", "families": "gaussian",
+                    "tolerance": 1, "reason": "few trials",
+                }
+            },
+        }
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def result() -> Result:
+    """A run in memory, to be read only."""
+    return dpbench.run(OWN, n_jobs=1)
+
+
+def files(folder: Path) -> dict[str, bytes | None]:
+    return {str(p): p.read_bytes() if p.is_file() else None for p in sorted(folder.rglob("*"))}
+
+
+def assert_same(one: Result, two: Result) -> None:
+    """Bit for bit: tables, errors, figures' rows, text."""
+    for name in ("summary", "claims", "samples"):
+        pd.testing.assert_frame_equal(
+            getattr(one, name), getattr(two, name), check_dtype=False, check_exact=True
+        )
+    pd.testing.assert_frame_equal(one.errors(), two.errors(), check_exact=True)
+    assert str(one) == str(two)
+
+
+def test_nothing_is_written_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    spec = {**OWN, "parts": {"all": {"n": [10], "trials": 4}}}
+    found = dpbench.run(spec, n_jobs=1, seed=5)
+    assert isinstance(found.blocks, Memory)
+    assert found.seed == 5
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_sweep_by_name_is_the_commands(finished: Path, tmp_path: Path) -> None:
+    """The same bits and files; a second run in the folder computes no block."""
+    conf, out = finished / "conf", tmp_path / "out"
+    inside = dpbench.run("tiny", config_dir=conf, seed=3, n_jobs=1)
+    written = (finished / "out" / "summary.csv").read_text()
+    assert inside.summary.to_csv(index=False) == written
+    assert inside.claims.to_csv(index=False) == (finished / "out" / "claims.csv").read_text()
+    assert str(inside) == (finished / "out" / "scoreboard.txt").read_text()
+    for done, reused in ((5, 0), (0, 5)):
+        outside = dpbench.run("tiny", config_dir=conf, seed=3, n_jobs=1, out=out)
+        manifest = json.loads((out / "manifest.json").read_text())
+        assert (manifest["blocks_done"], manifest["blocks_reused"]) == (done, reused)
+        for path in sorted((finished / "out").rglob("*")):
+            there = out / path.relative_to(finished / "out")
+            assert there.exists(), path.name
+            if path.is_file() and path.name not in {"manifest.json", "report.html"}:
+                assert there.read_bytes() == path.read_bytes()
+    assert_same(inside, outside)
+    assert_same(inside, dpbench.load(finished / "out"))
+    assert command([f"--config-dir={conf}", "sweep=tiny", "seed=3", "n_jobs=1", f"out={out}"]) == 0
+    assert json.loads((out / "manifest.json").read_text())["blocks_done"] == 0
+
+
+def test_overrides_and_trials(finished: Path) -> None:
+    found = dpbench.run(
+        "tiny", config_dir=finished / "conf", trials=4, n_jobs=1, seed=3,
+        overrides=["sweep.budgets.pure.epsilon=0.5", "sweep.parts.worst.n=[1e5,1e6]"],
+    )  # fmt: skip
+    assert set(found.summary["epsilon"].dropna()) == {0.5}
+    assert set(found.summary["n"]) == {1000, 10**5, 10**6}
+    assert set(found.summary["trials"]) == {4}
+    assert set(found.claims["verdict"]) == {"inconclusive"}
+
+
+@pytest.mark.parametrize(
+    ("sweep", "more", "line"),
+    [
+        ("nope", {}, "sweep: 'nope': no such configuration; choose from audit,"),
+        ("quick", {"trials": 0}, "trials: 0: "),
+        ("quick", {"overrides": ["sweep.budgts=1"]}, "sweep.budgts: no such key"),
+        ("audit", {}, "sweep: an audit is run by the command"),
+        (OWN, {"overrides": ["seed=1"]}, "overrides: they are for a sweep with a name"),
+        (OWN, {"plugins": ["no_such"]}, "plugins: 'no_such': ModuleNotFoundError"),
+        (OWN, {"out": "/proc/1/x"}, "out: '/proc/1/x': cannot be written to"),
+        ({**OWN, "parts": {"a": {"n": [10], "trials": 0}}}, {}, "sweep.parts.a.trials: 0: "),
+        ({**OWN, "budgets": {"pure": 1.0}}, {}, "sweep.budgets.pure: 1.0: "),
+        ({**OWN, "estimators": {"a": ClippedMean}}, {}, "sweep.estimators.a: "),
+    ],
+)
+def test_what_cannot_be_run_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sweep: Any, more: dict[str, Any], line: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError) as error:
+        dpbench.run(sweep, **{"out": "out", **more})
+    assert str(error.value).startswith(line)
+    assert "\n" not in str(error.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_own_objects_in_a_folder(
+    result: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Estimator, "_registry", {**KNOWN, "shifted": Shifted})
+    written = dpbench.run(OWN, n_jobs=2, out=tmp_path / "out")  # on two processes, too
+    assert_same(written, result)
+    assert_same(dpbench.load(tmp_path / "out"), result)
+    monkeypatch.setattr(Estimator, "_registry", KNOWN)  # as if the class were not imported
+    with pytest.raises(ConfigError, match=r"mine\._target_: '.*test_library.Shifted': refused"):
+        dpbench.load(tmp_path / "out")
+
+
+def test_whole_numbers_of_numpy_and_a_class_of_a_function(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Estimator, "_registry", dict(KNOWN))
+
+    @validated
+    class Local(Estimator):
+        def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+            clipped = sample.clipped_mean(-1, 1)
+            return Estimate(ledger.add_noise(clipped, 2 / sample.n), clipped)
+
+    spec = {
+        "families": {"gaussian": Gaussian()},
+        "estimators": {"local": Local()},
+        "budgets": {"pure": PureDP(np.float64(1.0))},
+        "parts": {"all": {"n": list(np.array([10, 20])), "trials": np.int64(4)}},
+    }
+    written = dpbench.run(spec, n_jobs=1, out=tmp_path / "out")
+    assert_same(written, dpbench.load(tmp_path / "out"))
+
+
+SOURCE = """
+from dpbench import Estimate, Estimator, validated
+from {base} import Base
+
+
+@validated
+class Mine(Base):
+    def estimate(self, sample, ledger):
+        clipped = sample.clipped_mean(-4, 4)
+        return Estimate(ledger.add_noise(clipped, 8 / sample.n) + self.moved + {shift}, clipped)
+"""
+BASE = "from dpbench import Estimator\n\n\nclass Base(Estimator):\n    moved = {moved}\n"
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_blocks_of_another_source_are_not_reused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, inside: bool
+) -> None:
+    """Neither of the class, be it inside another, nor of one that it derives from."""
+    monkeypatch.setattr(Estimator, "_registry", dict(KNOWN))
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    own, base = f"own_{inside}", f"base_{inside}"
+    done, medians = [], []
+    for shift, moved in ((0, 0), (0, 0), (9, 0), (9, 90)):
+        (tmp_path / f"{own}.py").write_text(SOURCE.format(base=base, shift=shift))
+        (tmp_path / f"{base}.py").write_text(BASE.format(moved=moved))
+        importlib.invalidate_caches()
+        for name in (base, own):
+            sys.modules.pop(name, None)
+        mine = importlib.import_module(own).Mine()
+        spec = {
+            "families": {"gaussian": Gaussian()},
+            "estimators": {"mine": CoordinateWise(base=mine) if inside else mine},
+            "budgets": {"pure": PureDP(1.0)},
+            "parts": {"all": {"n": [100], "trials": 4}},
+        }
+        found = dpbench.run(spec, n_jobs=1, out=tmp_path / "out")
+        manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+        done.append(manifest["blocks_done"])
+        medians.append(round(found.summary["q50"].iloc[0]))
+    assert done == [1, 0, 1, 1]
+    assert medians == [0, 0, 9, 99]
+
+
+SCRIPT = """
+import sys
+
+import dpbench
+from dpbench.distributions import Gaussian
+
+
+@dpbench.validated
+class Mine(dpbench.Estimator):
+    def estimate(self, sample, ledger):
+        clipped = sample.clipped_mean(-4, 4)
+        return dpbench.Estimate(ledger.add_noise(clipped, 8 / sample.n), clipped)
+
+
+if __name__ == "__main__":
+    found = dpbench.run({
+        "families": {"gaussian": Gaussian()}, "estimators": {"mine": Mine()},
+        "budgets": {"pure": dpbench.PureDP(1.0)}, "parts": {"all": {"n": [10, 20], "trials": 4}},
+    }, n_jobs=int(sys.argv[1]))
+    assert not found.failures, found.failures
+    print(found.summary.to_csv())
+"""
+
+
+def test_a_class_of_main_on_two_processes(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    told = [
+        subprocess.run(
+            [sys.executable, "script.py", jobs], cwd=tmp_path, capture_output=True, text=True,
+            check=False,
+        )
+        for jobs in ("1", "2")
+    ]  # fmt: skip
+    assert [one.returncode for one in told] == [0, 0], told
+    assert told[0].stdout == told[1].stdout
+    assert "gaussian,gaussian,,mine,pure" in told[0].stdout
+
+
+def test_the_errors_of_every_trial(result: Result) -> None:
+    """Cut to what was asked; the summary's quantiles are theirs."""
+    found = result.errors(estimator="clipped", n=[100, 400], family="gaussian", privacy="pure")
+    assert len(found) == 2 * 40
+    assert set(found["trial"]) == set(range(40))
+    assert {"error", "sampling", "bias", "noise", "private", "distribution", "k"} <= set(found)
+    np.testing.assert_allclose(
+        found["error"].to_numpy() <= found["sampling"] + found["private"] + 1e-12, 1
+    )
+    whole = result.errors()
+    keys = ["distribution", "estimator", "privacy", "epsilon", "rho", "n"]
+    grouped = whole.groupby(keys, dropna=False)["error"]
+    assert set(grouped.size()) == {40}
+    assert len(whole) == 40 * len(result.summary)
+    for _, row in result.summary.iterrows():
+        one = grouped.get_group(tuple(row[key] for key in keys)).to_numpy()
+        for q, column in ((0.5, "q50"), (0.9, "q90")):
+            assert row[column] == quantile(one[None], q)[0] == np.sort(one)[int(q * 40) - 1]
+    assert result.errors(rho=[0.1, 1])["privacy"].eq("zcdp").all()
+    assert result.errors(n=7).empty
+    assert list(result.errors(n=7))[: len(keys)] == list(whole)[: len(keys)]
+    with pytest.raises(KeyError, match="'nope': no such column; choose from distribution, family"):
+        result.errors(nope=1)
+
+
+def test_figures_on_a_callers_axes(result: Result) -> None:
+    before = dict(mpl.rcParams)
+    canvas = plt.figure()
+    ax = canvas.add_subplot()
+    try:
+        assert result.plot("errors", ax=ax, panel=0) is ax
+        assert ax.lines
+        assert plt.get_fignums() == [canvas.number]
+        own = result.figure("errors")
+        described = result.figure({"kind": "error_against_n", "families": "gaussian",
+                                   "budgets": "pure"}, width="column")  # fmt: skip
+        assert len(described.axes) >= 1
+        assert own is not described
+        assert plt.get_fignums() == [canvas.number]
+        assert dict(mpl.rcParams) == before
+        assert result.plot("errors") is plt.gca() is ax
+        for name, line in (
+            ("nope", "figure: 'nope': no such figure; choose from errors"),
+            ({"kind": "nope"}, "figure.kind: 'nope': choose from"),
+            ({"kind": "error_against_n", "families": "nope"}, "figure.families: 'nope': no such"),
+        ):
+            with pytest.raises(ConfigError, match=line):
+                result.plot(name, ax=ax)
+            with pytest.raises(ConfigError, match=line):
+                result.figure(name)
+        with pytest.raises(ConfigError, match="panel: 9: "):
+            result.plot("errors", ax=ax, panel=9)
+    finally:
+        plt.close(canvas)
+
+
+def test_the_text_of_a_result(result: Result) -> None:
+    assert str(result) == result.scoreboard
+    assert "rate" in str(result)
+    assert result.samples.empty
+    assert list(result.claims["claim"]) == ["rate"]
+
+
+def test_folders_that_cannot_be_loaded(tmp_path: Path) -> None:
+    (tmp_path / "audit").mkdir()
+    manifest = {"sweep": "a", "configuration": {}, "source": "", "seed": 0, "failures": []}
+    (tmp_path / "audit" / "manifest.json").write_text(json.dumps(manifest))
+    for name, line in (("nowhere", "holds no finished run"), ("audit", "holds an audit")):
+        with pytest.raises(ConfigError) as error:
+            dpbench.load(tmp_path / name)
+        assert str(error.value).startswith(f"'{tmp_path / name}': {line}")
+        assert "\n" not in str(error.value)
+
+
+def test_one_dataset_at_a_time_on_every_kind_of_sample(tmp_path: Path) -> None:
+    """Counted laws, few values of a file, records, vectors, sparse vectors: none fails."""
+    (tmp_path / "few.csv").write_text("x\n" + "0\n1\n1\n2\n" * 5)
+    found = dpbench.run(
+        {
+            "families": {
+                "counted": TwoPoint(p=0.1, k=2),
+                "family": TwoPointFamily(k=2, c=[0, 1]),
+                "few": Empirical(path=str(tmp_path / "few.csv"), column="x"),
+                "records": Gaussian(),
+                "vectors": MultivariateGaussian(d=3),
+                "sparse": {"kind": "product_two_point", "d": 4, "p": 0.1},
+                "cube": {"kind": "hypercube", "d": 4},
+            },
+            "estimators": {"mine": _Plain()},
+            "budgets": {"pure": PureDP(1.0)},
+            "parts": {"all": {"n": [400], "trials": 4}},
+        },
+        n_jobs=1,
+        out=tmp_path / "out",
+    )
+    assert list(found.failures) == []
+    assert set(found.summary["family"]) == {
+        "counted", "family", "few", "records", "vectors", "sparse", "cube",
+    }  # fmt: skip
+    assert (found.summary["failures"] == 0).all()
+    assert (found.summary["q50"] < 1).all()
+    assert found.summary["bias_q90"].isna().all()
+    assert found.summary["private_q90"].notna().all()

@@ -1,0 +1,188 @@
+"""Names of kinds, and mistakes in a plug-in: one line that says what to write."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpbench
+from dpbench import ConfigError, Estimate, Estimator, Ledger, PureDP
+from dpbench.cli import run
+from dpbench.columns import Variant, choose, expanded
+from dpbench.distributions import Distribution, Gaussian
+from dpbench.estimators import ClippedMean
+from dpbench.privacy import Budget
+from dpbench.registry import canonical, from_mapping
+from dpbench.samples import Sample
+from dpbench.study import Study
+from dpbench.theory.families import Family
+
+
+@pytest.fixture(autouse=True)
+def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kinds of a test are forgotten after it."""
+    for kind in (Estimator, Distribution):
+        monkeypatch.setattr(kind, "_registry", dict(kind._registry))
+
+
+def study(estimators: Any) -> Study:
+    spec = {
+        "families": {"gaussian": {"kind": "gaussian"}},
+        "estimators": estimators,
+        "budgets": {"pure": {"kind": "pure_dp", "epsilon": 1}},
+        "parts": {"all": {"n": [10], "trials": 4}},
+    }
+    return from_mapping(Study, spec, "sweep")
+
+
+class Unchecked(ClippedMean):
+    """Its own parameter is no field: validated is forgotten."""
+
+    width: float = 1.0
+
+
+UNCHECKED = Estimator._registry.pop("unchecked")
+
+
+@pytest.mark.parametrize("how", ["kind", "_target_", "object"])
+def test_validated_is_forgotten(tmp_path: Path, how: str) -> None:
+    """Streams are named by fields: a parameter that is none would share another's noise."""
+    Estimator._registry["unchecked"] = UNCHECKED
+    spec: Any = {
+        "kind": {"kind": "unchecked", "lower": 0, "upper": 1, "width": [1, 2]},
+        "_target_": {"_target_": f"{__name__}.Unchecked", "lower": 0, "upper": 1},
+        "object": Unchecked(lower=0, upper=1),
+    }[how]
+    line = f"sweep.estimators.mine: {__name__}.Unchecked does not check its parameters; write"
+    with pytest.raises(ConfigError, match=f"{line} @validated above the class"):
+        study({"mine": spec})
+    with pytest.raises(ConfigError, match="write @validated above the class"):
+        dpbench.run(
+            {
+                "families": {"gaussian": Gaussian()},
+                "estimators": {"mine": spec},
+                "budgets": {"pure": PureDP(1.0)},
+                "parts": {"all": {"n": [10], "trials": 4}},
+            },
+            out=tmp_path / "out",
+        )
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_name_that_is_taken() -> None:
+    with pytest.raises(ConfigError) as error:
+        type("ClippedMean", (Estimator,), {"__module__": "mine"})
+    assert str(error.value) == (
+        "mine.ClippedMean: the name 'clipped_mean' is taken by dpbench.estimators.clipped."
+        "ClippedMean; write class ClippedMean(..., kind='another_name')"
+    )
+    assert Estimator.kinds()["clipped_mean"] is ClippedMean
+
+    class Other(Estimator, kind="another_name"):
+        def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+            raise NotImplementedError
+
+    assert Estimator.kinds()["another_name"] is Other
+    again = type("Other", (Other,), {"__module__": Other.__module__})  # as a cell that is run again
+    assert Estimator.kinds()["other"] is again
+
+
+def test_two_plugins_with_one_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    source = "from dpbench import Estimator\n\n\nclass Twice(Estimator):\n    pass\n"
+    for name in ("first_twice", "second_twice"):
+        (tmp_path / f"{name}.py").write_text(source)
+    words = ["--config-dir", str(tmp_path), "plugins=[first_twice,second_twice]"]
+    assert run([*words, f"out={tmp_path}/out"]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith(
+        "dpbench: plugins: 'second_twice': ConfigError: second_twice.Twice: the name 'twice' is "
+        "taken by first_twice.Twice; write class Twice(..., kind='another_name')"
+    )
+    assert told.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_abstract_and_private_classes_have_no_name() -> None:
+    class _Private(ClippedMean):
+        pass
+
+    class Abstract(Estimator):
+        pass
+
+    assert not {"abstract", "_private", "private", "one_dataset"} & set(Estimator.kinds())
+    assert "location_scale" not in Distribution.kinds()
+    assert issubclass(_Private, ClippedMean)
+    assert issubclass(Abstract, Estimator)
+
+
+@pytest.mark.parametrize(
+    "target", ["dpbench.estimators.ClippedMean", "dpbench.estimators.clipped.ClippedMean"]
+)
+def test_a_class_by_its_path(target: str) -> None:
+    assert Estimator.find({"_target_": target}) is ClippedMean
+    assert Estimator.find({"_target_": target.replace("estimators", "estimator")}) is None
+    assert Distribution.find({"_target_": target}) is None
+
+
+def test_equal_names_are_equal_parameters() -> None:
+    one = ClippedMean(lower=0, upper=1)
+    assert canonical(one) == canonical(ClippedMean(lower=0.0, upper=np.float64(1)))
+    assert canonical(one) != canonical(ClippedMean(lower=0, upper=2))
+    assert canonical(one) == 'ClippedMean{"lower": 0.0, "upper": 1.0}'
+    with pytest.raises(AttributeError, match="assign"):
+        one.lower = 5.0  # type: ignore[misc]
+
+
+def section() -> dict[str, Variant[Any]]:
+    found = {}
+    given: dict[str, dict[str, Any]] = {
+        "pure": {"kind": "pure_dp", "epsilon": [0.1, 1, 10]},
+        "pure_low": {"kind": "pure_dp", "epsilon": 0.1},
+        "zcdp": {"kind": "zcdp", "rho": [0.5, 2]},
+    }
+    for name, spec in given.items():
+        for one, swept in expanded(name, spec, [Budget]):
+            made: Variant[Any] = Variant(name, one, one, swept)
+            found[made.label()] = made
+    return found
+
+
+ALL = ["pure_epsilon0.1", "pure_epsilon1", "pure_epsilon10", "pure_low", "zcdp_rho0.5", "zcdp_rho2"]
+
+
+@pytest.mark.parametrize(
+    ("choice", "chosen"),
+    [
+        (None, ALL),
+        (["pure"], ALL[:3]),
+        (["pure*"], ALL[:4]),
+        (["!pure"], ALL[3:]),
+        (["pure*", "!pure_low"], ALL[:3]),
+        (["!pure_low", "pure*"], ALL[:3]),
+        (["zcdp", "pure_low"], ALL[3:]),  # in the section's order
+        ({"pure": {"epsilon": 1}}, ALL[1:2]),
+        ({"pure": {"epsilon": [0.1, 10]}}, [ALL[0], ALL[2]]),
+        ({"pure": {"epsilon": {"low": 0.5}}}, ALL[1:3]),
+        ({"pure": {"epsilon": {"low": 0.5, "high": 5}}, "zcdp": {}}, [ALL[1], *ALL[4:]]),
+        ({"zcdp": None}, ALL[4:]),
+    ],
+)
+def test_selections(choice: Any, chosen: list[str]) -> None:
+    assert list(section()) == ALL
+    assert choose(choice, section()) == chosen
+
+
+def test_a_list_that_a_parameter_takes_is_one_value() -> None:
+    assert expanded("clip", {"kind": "clipped_mean", "lower": [0, 1], "upper": 2}, [Estimator]) == [
+        ({"kind": "clipped_mean", "lower": 0, "upper": 2}, ("lower",)),
+        ({"kind": "clipped_mean", "lower": 1, "upper": 2}, ("lower",)),
+    ]
+    spec = {"kind": "two_point_family", "k": 2, "c": [1, 2]}
+    assert expanded("two", spec, [Family]) == [(spec, ())]
