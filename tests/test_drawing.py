@@ -165,6 +165,7 @@ def test_an_empty_legend_and_few_numbers_are_no_error() -> None:
     with style():
         canvas, axes = panels(3)
         first = next(axes)
+        first.plot([2.0, 2.2, 20.0], [2.0, 2.2, 20.0], label="_none")
         first.set(xscale="log", yscale="log", xlim=(1, 30), ylim=(1, 30))
         ticks(first, [2.0, 2.2, 20.0])
         legend(canvas)

@@ -63,7 +63,7 @@ def test_what_a_choice_means(choice: Any, labels: list[str]) -> None:
             {"ab": {"k": {"from": 1}}},
             "here.ab.k: {'from': 1}: no such value; choose from 1, 2, 10",
         ),
-        ({"ab": {"r": 3}}, "here.ab.r: 3: no such value; choose from None"),
+        ({"ab": {"r": 3}}, "here.ab.r: no such parameter; choose from k, mode"),
         # Of those that the values before have left.
         ({"ab*": {"mode": "x", "k": 1}, "abc": {"mode": "x"}},
          "here.abc.mode: 'x': no such value; choose from y"),

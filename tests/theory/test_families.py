@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dpbench.theory.guides import GUIDES
 
 from dpbench.distributions import ProductTwoPoint, SignedTwoPoint, TwoPoint
 from dpbench.privacy import ZCDP, ApproxDP, PureDP
 from dpbench.registry import ConfigError
+from dpbench.report.parameter_figures import GUIDES
 from dpbench.theory.families import (
     ProductTwoPointFamily,
     SignedTwoPointFamily,

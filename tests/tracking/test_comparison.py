@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom
 
+from dpbench.registry import from_mapping
 from dpbench.runner.block import run_block
 from dpbench.runner.plan import Sweep, make_cells
 from dpbench.tracking import compare
@@ -226,11 +227,11 @@ COMPARISONS = 200
 @pytest.fixture(scope="module")
 def errors_by_seed() -> list[dict[str, Floats]]:
     """Errors of clipped and karwa_vadhan under pure DP, of as few trials as may be."""
-    (cell,) = make_cells(Sweep.build(SUBSET))
+    (cell,) = make_cells(from_mapping(Sweep, SUBSET, "sweep"))
     found = []
     for seed in range(2 * COMPARISONS):
         (task,) = cell.tasks(seed)
-        errors = run_block(task).values["error"][0]
+        errors = run_block(task).values["error"]
         found.append({s.label: errors[j] for j, s in enumerate(cell.settings)})
     return found
 
