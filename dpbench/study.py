@@ -26,6 +26,8 @@ UNDER_PARTS = ("claims", "figures")
 class Figure(Registered, ABC):
     """A figure that is asked of a study; `dpbench.report` has the kinds."""
 
+    caption: str
+
     @abstractmethod
     def check(self, study: Study, keys: pd.DataFrame, where: str) -> None:
         """Raise ConfigError if the plan has nothing of what this is about.

@@ -100,14 +100,13 @@ class AuditSweep:
             at = f"sweep.audit.cases.{key}"
             budgets = choose(case.budgets, self.budgets, f"{at}.budgets")
             for name in choose(case.estimators, self.estimators, f"{at}.estimators"):
-                for budget in (self.budgets[label].value for label in budgets):
+                for label in budgets:
+                    budget = self.budgets[label].value
                     if made[name].supports(budget):
-                        if (name, str(budget)) in found:
-                            raise ConfigError(
-                                f"{at}: {name} under {budget} is in another case, too"
-                            )
+                        if (name, label) in found:
+                            raise ConfigError(f"{at}: {name} under {label} is in another case, too")
                         pairs = _pairs(made[name], budget, case, f"sweep.estimators.{name}")
-                        found[name, str(budget)] = (made[name], budget, pairs)
+                        found[name, label] = (made[name], budget, pairs)
         for name in sorted(set(made) - {name for name, _ in found}):
             raise ConfigError(
                 f"sweep.estimators.{name}: no case audits it under a notion that it honours"

@@ -11,6 +11,7 @@ import yaml
 from numpy.typing import NDArray
 
 from dpbench import release
+from dpbench.audit.cases import AuditSweep
 from dpbench.audit.pairs import FAR, catalogue
 from dpbench.config import conf_folder
 from dpbench.estimators import (
@@ -29,7 +30,7 @@ from dpbench.estimators import (
 from dpbench.privacy import ZCDP, ApproxDP, Budget, PureDP
 from dpbench.privacy.histogram import audit_pairs, stability_threshold
 from dpbench.privacy.neighbours import Pair
-from dpbench.runner.plan import section
+from dpbench.registry import from_mapping
 from dpbench.samples import Bins, DenseSample
 
 Floats = NDArray[np.float64]
@@ -97,7 +98,8 @@ def test_the_catalogues_pairs_are_what_they_are_called() -> None:
 
 def _shipped() -> dict[str, Estimator]:
     spec = yaml.safe_load((Path(conf_folder()) / "sweep" / "audit.yaml").read_text())
-    return section(spec["estimators"], "sweep.estimators", Estimator.build, Estimator)
+    variants = from_mapping(AuditSweep, spec, "sweep").estimators
+    return {label: Estimator.build(one.value, label) for label, one in variants.items()}
 
 
 @pytest.mark.parametrize("estimator", _shipped().values(), ids=_shipped())

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from dpbench.audit import cases, controls
-from dpbench.audit.cases import AuditSettings, tasks
+from dpbench.audit.cases import AuditSweep
 from dpbench.audit.pairs import catalogue
 from dpbench.audit.releases import COLUMNS
 from dpbench.audit.report import render, strongest
@@ -233,8 +233,7 @@ def shipped() -> dict[str, Any]:
 def test_the_shipped_audit_has_every_private_estimator_under_every_notion(
     shipped: dict[str, Any],
 ) -> None:
-    how = from_mapping(AuditSettings, shipped["audit"], "sweep.audit")
-    found = tasks(shipped, how, 0)
+    found = from_mapping(AuditSweep, shipped, "sweep").tasks(0)
     # All pairs share the error.
     assert sum(task.error * len(task.pairs) for task in found) == pytest.approx(1e-5)
     assert len({task.name for task in found}) == len(found)
@@ -253,6 +252,6 @@ def test_the_shipped_audit_has_every_private_estimator_under_every_notion(
 def test_two_cases_of_one_estimator(shipped: dict[str, Any]) -> None:
     spec = copy.deepcopy(shipped)
     spec["audit"]["cases"]["again"] = {"estimators": ["clipped"], "budgets": ["pure"], "n": 60}
-    how = from_mapping(AuditSettings, spec["audit"], "sweep.audit")
+    sweep = from_mapping(AuditSweep, spec, "sweep")
     with pytest.raises(ConfigError, match="clipped under pure"):  # not the last one silently
-        tasks(spec, how, 0)
+        sweep.tasks(0)

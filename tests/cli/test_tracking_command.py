@@ -16,6 +16,7 @@ import pytest
 import dpbench.estimators  # noqa: F401 (fills the registry)
 from dpbench.config import composed
 from dpbench.estimators import Estimator
+from dpbench.registry import from_mapping
 from dpbench.runner.plan import Cell, Sweep, make_cells
 from dpbench.tracking.baseline import Baseline, Origin
 from dpbench.tracking.comparison import KEY
@@ -179,7 +180,7 @@ DAMAGES: dict[str, tuple[Any, list[str]]] = {
 def test_what_is_no_baseline_of_this_sweep(bench: Bench, damage: str) -> None:
     row = dict(zip(KEY, ("a", "b", "pure", 1.0, np.nan, np.nan, 10), strict=True))
     rows = pd.DataFrame([{**row, "stream": "s", "errors": np.ones(100)}])
-    origin = Origin.here("tiny" if DAMAGES[damage][0] else "heavy_tail", 0, ())
+    origin = Origin.here("tiny" if DAMAGES[damage][0] else "heavy_tail", 0, "source")
     Baseline(rows, origin).write(bench.folder / FILE)
     if DAMAGES[damage][0]:
         DAMAGES[damage][0](bench.folder / FILE)
@@ -246,7 +247,7 @@ def test_failed_runs_are_not_stored(bench: Bench) -> None:
 
 @pytest.fixture(scope="module")
 def ci() -> list[Cell]:
-    return make_cells(Sweep.build(composed(["sweep=ci"])["sweep"]))
+    return make_cells(from_mapping(Sweep, composed(["sweep=ci"])["sweep"], "sweep"))
 
 
 def test_ci_covers_every_estimator_and_notion(ci: list[Cell]) -> None:

@@ -71,7 +71,7 @@ ROWS = [
     Row(CoinPressMean(radius=3.0, rounds=1, sigma=0.5), "za"),
     Row(CoinPressMean(radius=1e300, rounds=3, report=2), "za"),
     Row(CoordinateWise(base=ClippedMean(lower=-2.0, upper=3.0)), "pza"),
-    Row(CoordinateWise(base={"kind": "coin_press_mean", "radius": 3.0}), "za"),
+    Row(CoordinateWise(base={"kind": "coinpress_mean", "radius": 3.0}), "za"),
     Row(CoordinateWise(base=KarwaVadhanMean(radius=2.0)), "pza"),
     Row(CoordinateWise(base=KSU20Mean(k=2, radius=None)), "a"),
     Row(EmpiricalMean(), "n", {"translation": True, "scale": True}),

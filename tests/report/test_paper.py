@@ -17,7 +17,7 @@ from matplotlib.image import imread
 import dpbench
 from dpbench.config import composed
 from dpbench.registry import ConfigError, from_mapping
-from dpbench.report.figures import chosen_labels
+from dpbench.report.figures import DrawnFigure, chosen_labels
 from dpbench.result import Result
 from dpbench.study import Study
 from experiments import paper
@@ -151,6 +151,7 @@ def test_captions_of_every_kind(numbers: Result) -> None:
     ]  # fmt: skip
     for spec, parts in cases:
         figure = numbers._figure(spec)
+        assert isinstance(figure, DrawnFigure)
         text = caption(figure, numbers, numbers.figure(spec), {})
         assert not SPECIAL.search(text)
         assert "trials per point 40; seed 0" in text

@@ -18,9 +18,9 @@ from matplotlib.image import imread
 import dpbench
 from dpbench.drawing import save, style
 from dpbench.registry import ConfigError
-from dpbench.report.figures import Figure
 from dpbench.report.words import Words, exponent_text, parameter_text
 from dpbench.result import Result
+from dpbench.study import Figure
 from dpbench.theory.theorems import THEOREMS
 
 from .conftest import drawn
