@@ -17,10 +17,10 @@ import pandas as pd
 from pydantic import BeforeValidator, Field
 
 from dpbench.privacy import AMOUNTS, Budget
-from dpbench.registry import ConfigError, Registered, validated
+from dpbench.registry import ConfigError, validated
 
 __all__ = [
-    "BUDGET", "KEY", "Choice", "Key", "Selection", "Variant", "amounts_of", "choose", "expanded",
+    "BUDGET", "KEY", "Choice", "Key", "Selection", "Variant", "amounts_of", "choose",
     "swept_columns", "under",
 ]  # fmt: skip
 
@@ -119,43 +119,6 @@ class Variant(Generic[T]):
 
 def _brief(value: object) -> str:
     return f"{value:g}" if isinstance(value, int | float) else f"_{value}"
-
-
-def expanded(
-    name: str, spec: Mapping[str, Any], kinds: Iterable[type[Registered]]
-) -> list[tuple[Mapping[str, Any], tuple[str, ...]]]:
-    """A specification for each value of the parameters that are given a list but take one value.
-
-    Parameters
-    ----------
-    name : str
-        The entry's key, for messages.
-    spec : mapping
-    kinds : iterable of Registered
-        Where its kind is looked up.
-
-    Returns
-    -------
-    list of (specification, names of the parameters that were given a list)
-
-    Raises
-    ------
-    ConfigError
-        If a list is empty.
-    """
-    chosen = next(filter(None, (kind.find(spec) for kind in kinds)), None)
-    # of a class that does not check its parameters there are none: it is refused when it is made
-    fields = vars(chosen).get("__dataclass_fields__", {}) if chosen is not None else {}
-    takes = {name: str(one.type) for name, one in fields.items()}
-    specs, swept = [dict(spec)], []
-    for key, values in spec.items():
-        if not isinstance(values, list) or "list[" in takes.get(key, "list["):
-            continue
-        if not values:
-            raise ConfigError(f"{name}.{key}: []: an empty grid; give at least one value")
-        specs = [{**one, key: value} for one in specs for value in values]
-        swept.append(key)
-    return [(one, tuple(swept)) for one in specs]
 
 
 def swept_columns(

@@ -12,11 +12,12 @@ import pytest
 import dpbench
 from dpbench import ConfigError, Estimate, Estimator, Ledger, PureDP
 from dpbench.cli import run
-from dpbench.columns import Variant, choose, expanded
+from dpbench.columns import Variant, choose
 from dpbench.distributions import Distribution, Gaussian
 from dpbench.estimators import ClippedMean
 from dpbench.privacy import Budget
 from dpbench.registry import canonical, from_mapping
+from dpbench.runner.entries import expanded
 from dpbench.samples import Sample
 from dpbench.study import Study
 from dpbench.theory.families import Family

@@ -15,7 +15,7 @@ from dpbench.estimators import Estimator
 from dpbench.privacy import Budget
 from dpbench.privacy.neighbours import Pair
 from dpbench.registry import ConfigError, from_mapping, named, validated
-from dpbench.runner.plan import Budgets, Estimators
+from dpbench.runner.entries import Budgets, Estimators
 
 __all__ = ["AuditSettings", "AuditSweep", "Case", "control_tasks"]
 

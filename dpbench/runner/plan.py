@@ -18,21 +18,20 @@ The words, here and everywhere after:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
-from pydantic import Discriminator, Field, PlainValidator, Tag
+from pydantic import Discriminator, Field, Tag
 
-from dpbench.columns import Key, Selection, Variant, choose, expanded, swept_columns, under
+from dpbench.columns import Key, Selection, choose, swept_columns, under
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
 from dpbench.privacy import Budget, NonPrivate
 from dpbench.registry import (
     ConfigError,
-    Registered,
     canonical,
     from_mapping,
     keyed,
@@ -40,13 +39,12 @@ from dpbench.registry import (
     validated,
 )
 from dpbench.runner.block import BLOCK_NUMBERS, BlockTask, Setting, block_trials
+from dpbench.runner.entries import Budgets, Estimators, Families
 from dpbench.seeds import digest
-from dpbench.theory.families import Family, build_family
+from dpbench.theory.families import Family
 
 __all__ = [
-    "Budgets",
     "Cell",
-    "Estimators",
     "Part",
     "Sweep",
     "cell_at",
@@ -122,52 +120,6 @@ class Cell:
             BlockTask(self.members, self.n, self.settings, seed, index, name, followed)
             for index in blocks
         ]
-
-
-def _variants(make: Callable[[Any, str], Any], *kinds: type[Registered]) -> Any:
-    """A validator for the entries of a section: their variants by label.
-
-    An entry is a mapping with a ``kind`` and parameters, or what such a mapping would make.
-    """
-
-    def build(entries: Any) -> dict[str, Variant[Any]]:
-        if not isinstance(entries, Mapping) or not entries:
-            raise ValueError("at least one entry is needed")
-        found: dict[str, Variant[Any]] = {}
-        for key, entry in entries.items():
-            name = str(key)
-            alone = [(entry, ())]
-            specs = expanded(name, entry, kinds) if isinstance(entry, Mapping) else alone
-            for spec, swept in specs:
-                made = make(spec, name)
-                one = Variant(name, made, _parameters(made), swept)
-                if one.label() in found:
-                    raise ConfigError(f"{name}: two entries would be called {one.label()!r}")
-                found[one.label()] = one
-        return found
-
-    return PlainValidator(build)
-
-
-def _parameters(made: Any) -> Mapping[str, Any]:
-    """What a variant is given: a specification as it is, or the fields of an instance."""
-    if isinstance(made, Mapping):
-        return made
-    law = getattr(made, "distribution", made)  # of a family of one
-    return {field.name: getattr(law, field.name) for field in dataclasses.fields(law)}
-
-
-def _estimator(spec: Any, where: str) -> Any:
-    """An estimator as specified: it is made for every family, whose moment order it may take."""
-    if isinstance(spec, Estimator):
-        return Estimator.build(spec, where)
-    Estimator.lookup(spec, where)
-    return spec
-
-
-Families = Annotated[dict[str, Variant[Family]], _variants(build_family, Family, Distribution)]
-Estimators = Annotated[dict[str, Variant[Any]], _variants(_estimator, Estimator)]
-Budgets = Annotated[dict[str, Variant[Budget]], _variants(Budget.build, Budget)]
 
 
 @validated

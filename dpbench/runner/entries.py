@@ -1,0 +1,103 @@
+"""The entries of a sweep's sections, made into variants: families, estimators, budgets."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any
+
+from pydantic import PlainValidator
+
+from dpbench.columns import Variant
+from dpbench.distributions import Distribution
+from dpbench.estimators import Estimator
+from dpbench.privacy import Budget
+from dpbench.registry import ConfigError, Registered
+from dpbench.theory.families import Family, build_family
+
+__all__ = ["Budgets", "Estimators", "Families", "expanded"]
+
+
+def expanded(
+    name: str, spec: Mapping[str, Any], kinds: Iterable[type[Registered]]
+) -> list[tuple[Mapping[str, Any], tuple[str, ...]]]:
+    """A specification for each value of the parameters that are given a list but take one value.
+
+    Parameters
+    ----------
+    name : str
+        The entry's key, for messages.
+    spec : mapping
+    kinds : iterable of Registered
+        Where its kind is looked up.
+
+    Returns
+    -------
+    list of (specification, names of the parameters that were given a list)
+
+    Raises
+    ------
+    ConfigError
+        If a list is empty.
+    """
+    chosen = next(filter(None, (kind.find(spec) for kind in kinds)), None)
+    # of a class that does not check its parameters there are none: it is refused when it is made
+    fields = vars(chosen).get("__dataclass_fields__", {}) if chosen is not None else {}
+    takes = {name: str(one.type) for name, one in fields.items()}
+    specs, swept = [dict(spec)], []
+    for key, values in spec.items():
+        if not isinstance(values, list) or "list[" in takes.get(key, "list["):
+            continue
+        if not values:
+            raise ConfigError(f"{name}.{key}: []: an empty grid; give at least one value")
+        specs = [{**one, key: value} for one in specs for value in values]
+        swept.append(key)
+    return [(one, tuple(swept)) for one in specs]
+
+
+def _variants(make: Callable[[Any, str], Any], *kinds: type[Registered]) -> Any:
+    """A validator for the entries of a section: their variants by label.
+
+    An entry is a mapping with a ``kind`` and parameters, or what such a mapping would make.
+    """
+
+    def build(entries: Any) -> dict[str, Variant[Any]]:
+        if not isinstance(entries, Mapping) or not entries:
+            raise ValueError("at least one entry is needed")
+        found: dict[str, Variant[Any]] = {}
+        for key, entry in entries.items():
+            name = str(key)
+            alone = [(entry, ())]
+            specs = expanded(name, entry, kinds) if isinstance(entry, Mapping) else alone
+            for spec, swept in specs:
+                made = make(spec, name)
+                one = Variant(name, made, _parameters(made), swept)
+                if one.label() in found:
+                    raise ConfigError(f"{name}: two entries would be called {one.label()!r}")
+                found[one.label()] = one
+        return found
+
+    return PlainValidator(build)
+
+
+def _parameters(made: Any) -> Mapping[str, Any]:
+    """What a variant is given, or has by default: of a specification, or of an instance."""
+    if isinstance(made, Mapping):
+        known = vars(Estimator.lookup(made, ""))["__pydantic_fields__"]
+        defaults = {name: one.default for name, one in known.items() if not one.is_required()}
+        return {**defaults, **made}
+    law = getattr(made, "distribution", made)  # of a family of one
+    return {field.name: getattr(law, field.name) for field in dataclasses.fields(law)}
+
+
+def _estimator(spec: Any, where: str) -> Any:
+    """An estimator as specified: it is made for every family, whose moment order it may take."""
+    if isinstance(spec, Estimator):
+        return Estimator.build(spec, where)
+    Estimator.lookup(spec, where)
+    return spec
+
+
+Families = Annotated[dict[str, Variant[Family]], _variants(build_family, Family, Distribution)]
+Estimators = Annotated[dict[str, Variant[Any]], _variants(_estimator, Estimator)]
+Budgets = Annotated[dict[str, Variant[Budget]], _variants(Budget.build, Budget)]
