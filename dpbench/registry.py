@@ -135,7 +135,7 @@ def keyed(cls: type[Any]) -> Any:
     )
 
 
-def named(make: Callable[[Any, str], Any], pattern: str = "") -> Any:
+def named(make: Callable[[Any, str], Any], pattern: str = "", least: int = 0) -> Any:
     """A validator for a mapping of names to what `make` makes of their entries.
 
     Parameters
@@ -144,11 +144,15 @@ def named(make: Callable[[Any, str], Any], pattern: str = "") -> Any:
         Of an entry and of its key, for messages.
     pattern : str
         What a name begins with; it may be a file's.
+    least : int
+        How many entries are needed.
     """
 
     def build(entries: Any) -> Any:
         if not isinstance(entries, Mapping):
             raise ValueError("expected a mapping of names")
+        if len(entries) < least:
+            raise ValueError("at least one entry is needed")
         for name in entries:
             if not re.match(pattern, str(name)):
                 raise ValueError(f"{name!r}: a name should match {pattern!r}")
@@ -251,12 +255,14 @@ class Registered:
         choices = ", ".join(sorted(cls.kinds()))
         if "_target_" in spec:
             raise ConfigError(
-                f"{where}._target_: {spec['_target_']!r}: refused; only classes of dpbench and of "
+                f"{_path(where, '_target_')}: {spec['_target_']!r}: refused; only classes of dpbench and of "
                 f"listed plugins may be named: {choices}"
             )
         if "kind" not in spec:
-            raise ConfigError(f"{where}.kind: this key is required; choose from {choices}")
-        raise ConfigError(f"{where}.kind: {spec['kind']!r}: choose from {choices}")
+            raise ConfigError(
+                f"{_path(where, 'kind')}: this key is required; choose from {choices}"
+            )
+        raise ConfigError(f"{_path(where, 'kind')}: {spec['kind']!r}: choose from {choices}")
 
     @classmethod
     def build(cls, spec: Any, where: str) -> Self:

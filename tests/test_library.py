@@ -311,6 +311,7 @@ def test_the_errors_of_every_trial(result: Result) -> None:
 
 
 def test_figures_on_a_callers_axes(result: Result) -> None:
+    plt.close("all")
     before = dict(mpl.rcParams)
     canvas = plt.figure()
     ax = canvas.add_subplot()

@@ -58,7 +58,7 @@ class AuditSettings:
         of their own.
     """
 
-    cases: Annotated[dict[str, Case], named(lambda one, at: from_mapping(Case, one, at))]
+    cases: Annotated[dict[str, Case], named(lambda one, at: from_mapping(Case, one, at), least=1)]
     runs: Annotated[int, Field(ge=LEAST_RUNS)] = 1000
     error: Annotated[float, Field(gt=0, lt=1)] = 1e-5
 

@@ -204,7 +204,7 @@ class Product(_Vectors):
     @field_validator("of")
     @classmethod
     def _known_law(cls, of: Any) -> Distribution:
-        made = Distribution.build(of, "of") if isinstance(of, Mapping) else of
+        made = Distribution.build(of, "") if isinstance(of, Mapping) else of
         if not isinstance(made, LocationScale):
             raise ValueError("give a continuous law of numbers")
         return made

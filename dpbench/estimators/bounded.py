@@ -81,7 +81,7 @@ class CoordinateWise(Estimator):
     @classmethod
     def _known_base(cls, base: Any) -> Estimator:
         spec = {"kind": base} if isinstance(base, str) else base
-        made = Estimator.build(spec, "base") if isinstance(spec, Mapping) else spec
+        made = Estimator.build(spec, "") if isinstance(spec, Mapping) else spec
         if not isinstance(made, Estimator) or made.supports(NonPrivate()):
             raise ValueError("give a private estimator of scalars")
         return made

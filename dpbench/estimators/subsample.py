@@ -79,7 +79,7 @@ class SubsampleAggregate(Estimator):
     @classmethod
     def _known_base(cls, base: Any) -> Estimator | Callable[[Floats], Floats]:
         spec = {"kind": base} if isinstance(base, str) else base
-        made = Estimator.build(spec, "base") if isinstance(spec, Mapping) else spec
+        made = Estimator.build(spec, "") if isinstance(spec, Mapping) else spec
         if isinstance(made, Estimator):
             if not made.supports(NonPrivate()):
                 raise ValueError(f"take an estimator without privacy, not {type(made).__name__}")

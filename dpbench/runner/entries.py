@@ -64,6 +64,8 @@ def _variants(make: Callable[[Any, str], Any], *kinds: type[Registered]) -> Any:
     def build(entries: Any) -> dict[str, Variant[Any]]:
         if not isinstance(entries, Mapping) or not entries:
             raise ValueError("at least one entry is needed")
+        if all(isinstance(one, Variant) for one in entries.values()):  # made before
+            return dict(entries)
         found: dict[str, Variant[Any]] = {}
         for key, entry in entries.items():
             name = str(key)

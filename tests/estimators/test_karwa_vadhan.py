@@ -136,8 +136,8 @@ def test_how_the_budget_is_cut(
     paid: list[tuple[float, ...]] = []
     real = Ledger.pay
 
-    def pay(self: Ledger) -> None:
-        real(self)
+    def pay(self: Ledger, *what: Any) -> None:
+        real(self, *what)
         paid.append(self.budget.amounts)
 
     monkeypatch.setattr(Ledger, "pay", pay)

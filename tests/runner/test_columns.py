@@ -137,7 +137,7 @@ def test_swept_parameters_are_the_last_columns() -> None:
     row = keys[(keys["estimator"] == "minimax_k3") & (keys["family"] == "coin_p0.1")].iloc[0]
     assert (row["p"], row["estimator_k"], row["d"]) == (0.1, 3, 1)
     assert np.isnan(row["k"])
-    assert np.isnan(row["radius"])
+    assert row["radius"] == 0.0  # by default
     numbers = keys[(keys["family"] == "numbers") & (keys["estimator"] == "naive_radius1e+06")]
     assert set(numbers["radius"]) == {1e6}
     assert numbers["p"].isna().all()
