@@ -255,14 +255,13 @@ class Registered:
         choices = ", ".join(sorted(cls.kinds()))
         if "_target_" in spec:
             raise ConfigError(
-                f"{_path(where, '_target_')}: {spec['_target_']!r}: refused; only classes of dpbench and of "
-                f"listed plugins may be named: {choices}"
+                f"{_path(where, '_target_')}: {spec['_target_']!r}: refused; only classes of "
+                f"dpbench and of listed plugins may be named: {choices}"
             )
+        key = _path(where, "kind")
         if "kind" not in spec:
-            raise ConfigError(
-                f"{_path(where, 'kind')}: this key is required; choose from {choices}"
-            )
-        raise ConfigError(f"{_path(where, 'kind')}: {spec['kind']!r}: choose from {choices}")
+            raise ConfigError(f"{key}: this key is required; choose from {choices}")
+        raise ConfigError(f"{key}: {spec['kind']!r}: choose from {choices}")
 
     @classmethod
     def build(cls, spec: Any, where: str) -> Self:

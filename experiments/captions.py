@@ -64,14 +64,15 @@ def caption(figure: DrawnFigure, result: Result, canvas: Canvas, names: Mapping[
 
 
 def _described(variants: Iterable[Variant[Any]], names: Mapping[str, str]) -> str:
-    """Entries with their kind and all parameters that are numbers or words."""
+    """Entries with their kind and what they are given: parameters that are numbers or words."""
     entries: dict[str, list[Variant[Any]]] = {}
     for one in variants:
         entries.setdefault(one.name, []).append(one)
     texts = []
     for name, ones in entries.items():
         told = [spaced(_kind(ones[0].value))]
-        for parameter in ones[0].parameters:
+        value = ones[0].value
+        for parameter in value if isinstance(value, Mapping) else ones[0].parameters:
             values = {one.parameters[parameter] for one in ones if _plain(one, parameter)}
             if values:
                 shown = (spaced(v) if isinstance(v, str) else f"{v:g}" for v in sorted(values))

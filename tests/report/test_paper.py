@@ -123,8 +123,8 @@ def test_captions_of_every_kind(numbers: Result) -> None:
     cases: list[tuple[str | dict[str, Any], list[str]]] = [
         (
             {**ERROR, "budgets": {"approx": {"delta": 1e-6}}},
-            ["shrinking (shrinking intervals; rounds = 1, 2, 4; sigma = 1; beta = 0.1; radius = 100)",
-             "free (karwa vadhan mean; sigma = 1; beta = 0.1)", "Budgets: approximate DP, epsilon = 1, delta = 1e-06.",
+            ["shrinking (shrinking intervals; radius = 100; rounds = 1, 2, 4)",
+             "free (karwa vadhan mean)", "Budgets: approximate DP, epsilon = 1, delta = 1e-06.",
              "Data: gaussian (gaussian; location = 0.3; scale = 1), student (student t; "],
         ),
         (
