@@ -75,7 +75,7 @@ class Settings:
     resume: bool = True
     runner: Annotated[Runner, keyed(Runner)] = Runner()
     plugins: tuple[Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*$")], ...] = ()
-    replay: Annotated[str, Field(pattern=r"^f[0-9a-f]{10}n[0-9]{1,18}$")] | None = None
+    replay: Annotated[str, Field(pattern=r"^f[0-9a-f]{10}n[1-9][0-9]{0,17}$")] | None = None
     track: Literal["check", "update"] | None = None
     baseline: Annotated[str, Field(min_length=1)] | None = None
     report: Literal["all"] | None = None

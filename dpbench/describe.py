@@ -60,7 +60,8 @@ def help_on(topic: str, name: str | None, folders: Iterable[Path]) -> str:
     if topic not in TOPICS:
         raise ConfigError(f"--help: {topic!r}: choose from {', '.join(TOPICS)}")
     registries = (Figure,) if topic == "figure" else tuple(k for s in SECTIONS.values() for k in s)
-    kinds = {label: one for registry in registries for label, one in registry.kinds().items()}
+    known = {label: one for registry in registries for label, one in registry.kinds().items()}
+    kinds = {label: one for label, one in known.items() if label not in HIDDEN}
     if name is None:
         return "\n".join(f"{label:36} {_first_line(one)}" for label, one in sorted(kinds.items()))
     if name not in kinds:

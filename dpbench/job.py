@@ -83,7 +83,7 @@ class Job:
         return self.tracking.path if self.tracking and self.tracking.stored is None else None
 
     def result(
-        self, argv: Sequence[str], cost: Cost, say: Callable[[str], None] = lambda _: None
+        self, argv: Sequence[str] | None, cost: Cost, say: Callable[[str], None] = lambda _: None
     ) -> Result:
         """Compute; if there is a folder, write all to it."""
         result = compute(self.plan, self.options, cost, say)
@@ -131,9 +131,10 @@ class Job:
         print_next(name, self.folder, seed, cost, argv, say)
         return code
 
-    def _write(self, result: Result, argv: Sequence[str], cost: Cost) -> dict[str, Any]:
+    def _write(self, result: Result, argv: Sequence[str] | None, cost: Cost) -> dict[str, Any]:
         """Write all but the manifest, which is returned."""
-        for name in (PAGE, *TRACKED):  # of an earlier run
+        # of an earlier run; the manifest, which says that all is there, goes first
+        for name in ("manifest.json", PAGE, "sample_complexity.csv", *TRACKED):
             (self.folder / name).unlink(missing_ok=True)
         tables = {"summary.csv": result.summary, "claims.csv": result.claims}
         tables |= {} if result.samples.empty else {"sample_complexity.csv": result.samples}
@@ -146,14 +147,14 @@ class Job:
         gated = self.plan.study.gate and bool((result.claims["verdict"] == "inconsistent").any())
         return {
             "sweep": self.plan.study.name,
-            "command": command_line(argv),
+            "command": None if argv is None else command_line(argv),
             "configuration": self.config,
             "seed": self.options.seed,
             "source": self.options.source,
             **provenance(),
             **cost.as_dict(),
             "failures": [
-                {"failure": one.text, "replay": command_line([*argv, f"replay={one.replay}"])}
+                {"failure": one.text, "name": one.replay, "replay": _replayed(argv, one.replay)}
                 for one in result.failures
             ],
             "exit_code": 1 if result.failures or gated else 0,
@@ -222,6 +223,11 @@ class Job:
         kinds = ("pdf", "svg", "png")
         figures = [f"figures/{label}.{kind}" for label in study.all_figures for kind in kinds]
         return [out / name for name in (*tables, *figures)]
+
+
+def _replayed(argv: Sequence[str] | None, name: str) -> str:
+    """The command that runs a failure again; what was run from Python has none."""
+    return "" if argv is None else command_line([*argv, f"replay={name}"])
 
 
 def write_manifest(folder: Path, record: Mapping[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import secrets
 import sys
 from collections.abc import Mapping, Sequence
@@ -75,6 +76,9 @@ def run(
 
     folder = None if config_dir is None else Path(config_dir)
     if isinstance(sweep, str):
+        for one in overrides:
+            if not re.match(r"[+~]*(sweep\.|estimator@sweep\.|distribution@sweep\.|runner)", one):
+                raise ConfigError(f"overrides: {one!r}: only keys of the sweep and of the runner")
         words = [f"sweep={sweep}", *overrides]
         config = composed(words, folder)
     else:
@@ -97,25 +101,28 @@ def run(
         own=_own_source(settings.sweep),
     )
     job = Job.prepare(settings, options, _plain({**config, "sweep": settings.sweep}))
-    result = job.result([], Cost())
+    result = job.result(None, Cost())
     if options.out is not None:
         write_page([options.out], options.out / PAGE)
     return result
 
 
-def load(folder: str | Path) -> Result:
+def load(folder: str | Path, *, config_dir: str | Path | None = None) -> Result:
     """Read the result of a finished run.
 
     Parameters
     ----------
     folder : str or Path
         Where the run was written to, ``results/<sweep>`` by default.
+    config_dir : str or Path, optional
+        The folder that the run's plug-ins were found in, if that was not the working folder.
 
     Raises
     ------
     ConfigError
         If there is no finished run, or it names a class that was not imported yet.
     """
+    import dpbench.report  # noqa: F401 (the figures enter the registry)
     from dpbench.config import Settings, load_plugins
     from dpbench.result import read_manifest, read_result
     from dpbench.study import Study
@@ -125,7 +132,7 @@ def load(folder: str | Path) -> Result:
     if not (path / "summary.csv").exists():
         raise ConfigError(f"'{path}': holds an audit; its tables are audit.csv and controls.csv")
     settings = from_mapping(Settings, {**manifest["configuration"], "out": None}, "")
-    load_plugins(settings.plugins, None)
+    load_plugins(settings.plugins, None if config_dir is None else Path(config_dir))
     return read_result(from_mapping(Study, settings.sweep, "sweep"), path, manifest)
 
 

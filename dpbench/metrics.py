@@ -1,7 +1,7 @@
 """What is measured in every trial, which columns of a summary say it, and what exponents are of.
 
-A new metric is a line in `METRICS`; one of something new that estimators release is measured in
-`dpbench.runner.block`, too.
+Something new that estimators release is measured in `dpbench.runner.block`, and what a summary says
+of it is a line in `METRICS`. Columns of the error itself are made in `dpbench.analysis.summary`.
 """
 
 from __future__ import annotations
@@ -53,6 +53,11 @@ class Metric:
     q: float = 0.9
     interval: str | None = None
     share: bool = False
+
+    @property
+    def resampled(self) -> bool:
+        """Whether claims can be about it: the resampler knows its statistic."""
+        return self.statistic != "trimmed_mean" and (self.statistic, self.of) != ("rate", "error")
 
 
 METRICS = {

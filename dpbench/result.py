@@ -14,6 +14,7 @@ import pandas as pd
 from dpbench.analysis.claims import COLUMNS
 from dpbench.analysis.results import Failure, Results, collect
 from dpbench.analysis.smallest_n import measure
+from dpbench.metrics import ERRORS
 from dpbench.registry import ConfigError
 from dpbench.runner.plan import Cell, key_table
 from dpbench.runner.provenance import Cost
@@ -82,8 +83,9 @@ class Result:
         for name, value in about.items():
             if name not in keys:
                 raise KeyError(f"{name!r}: no such column; choose from {', '.join(map(str, keys))}")
-            wanted &= keys[name].isin(value if isinstance(value, list | tuple) else [value])
-        tables, first = [keys.iloc[:0].assign(trial=0)], 0
+            alone = value is None or np.isscalar(value)
+            wanted &= keys[name].isin([value] if alone else list(value))
+        tables, first = [keys.iloc[:0].assign(trial=0, **dict.fromkeys(ERRORS, np.nan))], 0
         for cell in self.cells:
             last = first + len(cell.members) * len(cell.settings)
             at = np.flatnonzero(wanted.iloc[first:last])
@@ -198,7 +200,7 @@ def compute(
 
 def read_result(study: Study, folder: Path, manifest: Mapping[str, Any]) -> Result:
     """The result that a finished run of a study has written."""
-    failures = [Failure(one["failure"], one["replay"]) for one in manifest["failures"]]
+    failures = [Failure(one["failure"], one["name"]) for one in manifest["failures"]]
     return Result(
         study=study,
         summary=_table(folder / "summary.csv"),
@@ -215,7 +217,9 @@ def _table(path: Path) -> pd.DataFrame:
     """A table of a run; only empty cells are missing values, 'none' is a label."""
     if not path.exists():
         return pd.DataFrame()
-    return pd.read_csv(path, keep_default_na=False, na_values=[""])
+    labels = ("claim", "request", "distribution", "family", "estimator", "privacy")
+    known = dict.fromkeys(labels, str)  # which may look like numbers
+    return pd.read_csv(path, keep_default_na=False, na_values=[""], dtype=known)
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any
 
@@ -14,6 +14,7 @@ from pydantic import Field
 from dpbench.analysis.claim_kinds import build_claim
 from dpbench.analysis.claims import Claim
 from dpbench.analysis.smallest_n import SampleComplexity
+from dpbench.columns import Selection
 from dpbench.registry import ConfigError, Registered, from_mapping, named, validated
 from dpbench.runner.plan import Cell, Part, Sweep, key_table, make_cells
 
@@ -99,32 +100,30 @@ class StudyPart(Part):
 
 
 def _part(spec: Any, where: str) -> StudyPart:
-    return from_mapping(StudyPart, _with_selection(spec), where)
+    """A part, whose claims and figures select what it selects where they say nothing."""
+    part = from_mapping(StudyPart, spec, where)
 
+    def selected(one: Any) -> Any:
+        if not isinstance(one, Selection):
+            return one
+        missing = {key: getattr(part, key) for key in SELECTED if getattr(one, key) is None}
+        return replace(one, **missing)
 
-def _with_selection(part: Any) -> Any:
-    """A part as configured, whose claims and figures say what they are about."""
-    if not isinstance(part, Mapping):
-        return part
-    shared = {key: part[key] for key in SELECTED if key in part}
-    nested = {
-        section: {
-            label: {**shared, **one} if isinstance(one, Mapping) else one
-            for label, one in part[section].items()
-        }
+    nested: dict[str, Any] = {
+        section: {label: selected(one) for label, one in getattr(part, section).items()}
         for section in UNDER_PARTS
-        if isinstance(part.get(section), Mapping)
     }
-    return {**part, **nested}
+    return replace(part, **nested)
 
 
 def gathered(sweep: Mapping[str, Any], section: str) -> dict[str, Any]:
     """The claims or figures of a sweep as configured: those under its parts, then the others."""
-    parts = [_with_selection(part) for part in sweep.get("parts", {}).values()]
     found: dict[str, Any] = {}
-    for one in (*parts, sweep):
-        found |= one.get(section) or {}
-    return found
+    for part in sweep.get("parts", {}).values():
+        shared = {key: part[key] for key in SELECTED if key in part}
+        for label, one in (part.get(section) or {}).items():
+            found[label] = {**shared, **one}
+    return found | (sweep.get(section) or {})
 
 
 @validated

@@ -17,6 +17,7 @@ import pytest
 
 import dpbench
 from dpbench import ConfigError, Estimate, Estimator, Ledger, OneDataset, PureDP, validated
+from dpbench.analysis.claim_kinds import build_claim
 from dpbench.analysis.summary import quantile
 from dpbench.arrays import Floats
 from dpbench.cli import run as command
@@ -148,6 +149,7 @@ def test_overrides_and_trials(finished: Path) -> None:
     [
         ("nope", {}, "sweep: 'nope': no such configuration; choose from audit,"),
         ("quick", {"trials": 0}, "trials: 0: "),
+        ("quick", {"overrides": ["seed=3"]}, "overrides: 'seed=3': only keys of the sweep"),
         ("quick", {"overrides": ["sweep.budgts=1"]}, "sweep.budgts: no such key"),
         ("audit", {}, "sweep: an audit is run by the command"),
         (OWN, {"overrides": ["seed=1"]}, "overrides: they are for a sweep with a name"),
@@ -340,6 +342,71 @@ def test_figures_on_a_callers_axes(result: Result) -> None:
             result.plot("errors", ax=ax, panel=9)
     finally:
         plt.close(canvas)
+
+
+def test_errors_are_chosen_by_arrays_too(result: Result) -> None:
+    pd.testing.assert_frame_equal(result.errors(n=np.array([100, 400])), result.errors())
+    assert result.errors(estimator="nope")["error"].empty
+
+
+def test_a_folder_is_loaded_where_nothing_ran(tmp_path: Path) -> None:
+    """Figures, labels that look like numbers, and no table of an earlier run."""
+    spec = {
+        "families": {1: Gaussian(location=1)},
+        "estimators": {2: ClippedMean(lower=-4, upper=4)},
+        "budgets": OWN["budgets"],
+        "parts": {3: {**OWN["parts"]["all"], "claims": {}}},
+        "sample_complexity": {4: {"low": 1, "high": 1, "points": 1}},
+    }
+    dpbench.run(spec, n_jobs=1, out=tmp_path)
+    assert (tmp_path / "sample_complexity.csv").exists()
+    del spec["sample_complexity"]
+    found = dpbench.run(spec, n_jobs=1, out=tmp_path)
+    code = (
+        f"import dpbench; r = dpbench.load({str(tmp_path)!r}); print(r)\n"
+        "print(len(r.samples), len(r.figure('errors').axes[0].lines))"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert loaded.stdout == f"{found}\n0 1\n"
+
+
+def test_what_stands_under_a_part_is_about_it() -> None:
+    """Mappings and objects alike; a figure of claims selects nothing."""
+    sampling = {"theorem": "sampling", "estimators": "mean", "tolerance": 1, "reason": "few"}
+    made = build_claim(sampling, "")
+    tails = {"kind": "two_point", "k": 2, "p": 0.1}
+    parts = {
+        "one": {"families": ["gaussian"], "n": [10, 100], "trials": 40,
+                "claims": {"a": sampling, "b": made}},
+        "two": {"families": ["coin"], "n": [10, 100], "trials": 40, "claims": {"c": sampling},
+                "figures": {"f": {"kind": "exponents", "claims": "c"}}},
+    }  # fmt: skip
+    spec = {**OWN, "families": {"gaussian": Gaussian(), "coin": tails}, "parts": parts}
+    claims = dpbench.run(spec, n_jobs=1).claims
+    assert dict(zip(claims["claim"], claims["distribution"], strict=True)) == {
+        "a": "gaussian", "b": "gaussian", "c": "coin",
+    }  # fmt: skip
+
+
+def test_one_trial_says_nothing_of_a_claim() -> None:
+    claims = {
+        "factor": {"theorem": "near_optimal", "tolerance": 1, "reason": "few"},
+        "exponent": {"theorem": "heavy_tail_alpha", "tolerance": 1, "reason": "few"},
+    }
+    found = dpbench.run(
+        {
+            "families": {"laws": TwoPointFamily(k=2, c=[1])},
+            "estimators": {"minimax": {"kind": "heavy_tailed_mean"}},
+            "budgets": {"pure": PureDP(0.01)},
+            "parts": {"all": {"n": [10**5, 10**6], "trials": 1, "claims": claims}},
+        },
+        n_jobs=1,
+    ).claims
+    assert dict(zip(found["claim"], found["verdict"], strict=True)) == dict.fromkeys(
+        claims, "inconclusive"
+    )
 
 
 def test_the_text_of_a_result(result: Result) -> None:

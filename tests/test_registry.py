@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import dpbench
+import dpbench.report
 from dpbench import ConfigError, Estimate, Estimator, Ledger, PureDP
 from dpbench.cli import run
 from dpbench.columns import Variant, choose

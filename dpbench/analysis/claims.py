@@ -94,6 +94,11 @@ class Claim(Selection, ABC):
         ConfigError
             Naming the key.
         """
+        metric = METRICS.get(self.statement.metric)
+        if metric is not None and not metric.resampled:
+            raise ConfigError(
+                f"{where}.theorem: {self.theorem!r}: no claim can be about {self.statement.metric}"
+            )
         chosen = keys[sweep.about(self, keys, where)]
         if chosen.empty:
             raise ConfigError(f"{where}: the sweep runs nothing of what the claim is about")

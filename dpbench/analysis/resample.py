@@ -88,6 +88,8 @@ def _of_quantile(name: str, errors: Floats, q: float) -> Floats:
     trials, without drawing N indices.
     """  # noqa: D205
     trials = len(errors)
+    if not trials:
+        return np.full(DRAWS, np.nan)
     rank = order_statistic(q, trials)
     uniform = stream("bootstrap", name).beta(rank, trials - rank + 1, DRAWS)
     ordered = np.sort(np.where(np.isfinite(errors), errors, np.inf))

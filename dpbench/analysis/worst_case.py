@@ -103,6 +103,8 @@ def _halves(results: Results, column: str) -> tuple[Floats, Results]:
 
 def _value(values: Floats, column: str) -> float:
     metric = METRICS[column]
+    if not values.size:
+        return np.inf  # half of one trial: of that nothing is said
     if metric.statistic == "rate" or np.any(np.isnan(values)):
         return float(values.mean())
     return float(quantile(values, metric.q))

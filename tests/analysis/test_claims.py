@@ -15,7 +15,7 @@ from dpbench.analysis.claim_kinds import build_claim
 from dpbench.analysis.claims import COLUMNS, verdict
 from dpbench.analysis.exponents import Measured
 from dpbench.registry import ConfigError
-from dpbench.theory.theorems import THEOREMS
+from dpbench.theory.theorems import THEOREMS, Theorem
 
 
 @pytest.mark.parametrize(
@@ -539,6 +539,14 @@ def test_a_variant_without_a_radius_is_refused(theorem: str) -> None:
     with pytest.raises(ConfigError, match=r"c: free_radius_None has no radius; leave it out$"):
         _check(one, theorem=theorem, estimators="free", **about)
     _check(one, theorem=theorem, estimators={"free": {"radius": {"low": 1}}}, **about)
+
+
+@pytest.mark.parametrize("metric", ["failure_rate", "trimmed_mean"])
+def test_what_cannot_be_resampled_is_no_claim(monkeypatch: pytest.MonkeyPatch, metric: str) -> None:
+    theorem = Theorem("here", "limit", lambda k: 0.1, metric, at_most=True)
+    monkeypatch.setitem(THEOREMS, "own", theorem)
+    with pytest.raises(ConfigError, match=f"c.theorem: 'own': no claim can be about {metric}$"):
+        _check(Made(estimators={"clip": CLIP}), theorem="own", families="coin")
 
 
 def test_a_ratio_has_one_denominator() -> None:

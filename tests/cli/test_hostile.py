@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import dpbench.report  # noqa: F401 (the figures enter the registry)
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.study import Study
 
