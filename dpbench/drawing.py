@@ -25,27 +25,10 @@ if TYPE_CHECKING:
     from matplotlib.transforms import Transform
 
 __all__ = [
-    "BOUND",
-    "COLUMN",
-    "GUIDE",
-    "GUIDE_DASHES",
-    "NOTIONS",
-    "PAGE",
-    "THEORY",
-    "band",
-    "divided",
-    "legend",
-    "line_styles",
-    "natural",
-    "new_canvas",
-    "number_text",
-    "panels",
-    "power_text",
-    "save",
-    "style",
-    "ticks",
-    "two_rows",
-]
+    "BOUND", "COLUMN", "GUIDE", "GUIDE_DASHES", "NOTIONS", "PAGE", "THEORY", "band", "divided",
+    "legend", "line_styles", "natural", "new_canvas", "number_text", "panels", "power_text", "save",
+    "style", "ticks", "two_rows",
+]  # fmt: skip
 
 # Widths in inches: both columns of a page with two, and one of them.
 PAGE, COLUMN = 7.0, 3.4

@@ -68,23 +68,14 @@ def run(
     >>> list(result.summary["n"])
     [100, 1000]
     """
-    from dpbench.config import Settings, composed, load_plugins
+    from dpbench.config import Settings, load_plugins
     from dpbench.job import Job
     from dpbench.report.page import PAGE, write_page
     from dpbench.runner.provenance import Cost
     from dpbench.runner.run import RunOptions
 
     folder = None if config_dir is None else Path(config_dir)
-    if isinstance(sweep, str):
-        for one in overrides:
-            if not re.match(r"[+~]*(sweep\.|estimator@sweep\.|distribution@sweep\.|runner)", one):
-                raise ConfigError(f"overrides: {one!r}: only keys of the sweep and of the runner")
-        words = [f"sweep={sweep}", *overrides]
-        config = composed(words, folder)
-    else:
-        if overrides:
-            raise ConfigError("overrides: they are for a sweep with a name; change the mapping")
-        config = {"sweep": sweep}
+    config = _configured(sweep, overrides, folder)
     config |= {"seed": seed, "trials": trials, "n_jobs": n_jobs, "resume": resume}
     config |= {"plugins": [*config.get("plugins", []), *plugins]}
     settings = from_mapping(Settings, config, "")
@@ -105,6 +96,22 @@ def run(
     if options.out is not None:
         write_page([options.out], options.out / PAGE)
     return result
+
+
+def _configured(
+    sweep: str | Mapping[str, Any], overrides: Sequence[str], folder: Path | None
+) -> dict[str, Any]:
+    """The configuration of a sweep by name, with overrides, or of one that is given whole."""
+    from dpbench.config import composed
+
+    if not isinstance(sweep, str):
+        if overrides:
+            raise ConfigError("overrides: they are for a sweep with a name; change the mapping")
+        return {"sweep": sweep}
+    for one in overrides:
+        if not re.match(r"[+~]*(sweep\.|estimator@sweep\.|distribution@sweep\.|runner)", one):
+            raise ConfigError(f"overrides: {one!r}: only keys of the sweep and of the runner")
+    return composed([f"sweep={sweep}", *overrides], folder)
 
 
 def load(folder: str | Path, *, config_dir: str | Path | None = None) -> Result:
