@@ -10,13 +10,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from dpbench.arrays import Floats
 from dpbench.estimators.base import Estimate, Estimator, release
 from dpbench.estimators.outside import OneDataset
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP
@@ -24,8 +25,6 @@ from dpbench.samples import DenseSample
 
 __all__ = ["check_estimator"]
 
-Floats = NDArray[np.float64]
-Stated = float | Floats
 Run = tuple[Estimate, Ledger]
 
 NOTIONS: tuple[Budget, ...] = (NonPrivate(), PureDP(1.0), ZCDP(0.5), ApproxDP(1.0, 1e-5))
@@ -120,8 +119,9 @@ def _datasets(estimator: Estimator, records: ArrayLike | None, d: int | None) ->
     elif d is not None:
         found = [rng.standard_normal((RECORDS, d))]
     else:
-        found = [rng.standard_normal(RECORDS), rng.standard_normal((RECORDS, DIMENSION))]
-        found = found if estimator.multivariate else found[:1]
+        found = [rng.standard_normal(RECORDS)]
+        if estimator.multivariate:
+            found.append(rng.standard_normal((RECORDS, DIMENSION)))
     for data in found:
         data.flags.writeable = False  # every check sees the same
     return found
@@ -132,10 +132,10 @@ class _Step:
     """What one mechanism was given and what it released."""
 
     mechanism: str
-    values: Floats
-    stated: dict[str, Stated]  # by norm
-    released: Any
-    weights: Stated = 0.0
+    values: Floats = field(default_factory=lambda: np.zeros(0))
+    stated: dict[str, Any] = field(default_factory=dict)  # sensitivities by norm
+    released: Any = None
+    weights: Any = 0.0
     draws: int = 1
 
     def like(self, other: _Step) -> bool:
@@ -148,37 +148,36 @@ class _Step:
 def _taped(earlier: Sequence[_Step] = ()) -> Iterator[list[_Step]]:
     """Keep the steps of a run, which release what the `earlier` ones of another run did."""
     tape: list[_Step] = []
-    additive, ball = Ledger.add_noise, Ledger.add_l2_noise
-    choice, spend = Ledger.exponential, Ledger.pay
 
-    def keep(step: _Step) -> Any:
-        at = len(tape)
-        tape.append(step)
-        same = at < len(earlier) and step.like(earlier[at])
-        return earlier[at].released if same else step.released
+    def taped(mechanism: str, norm: str) -> Callable[..., Any]:
+        released_by = getattr(Ledger, mechanism)
 
-    def add_noise(
-        self: Ledger, values: Floats, sensitivity: Any, *, l1: Any = None, draws: int = 1
-    ) -> Any:
-        released = additive(self, values, sensitivity, l1=l1, draws=draws)
-        stated = {"l2": sensitivity} if l1 is None else {"l2": sensitivity, "l1": l1}
-        return keep(_Step("add_noise", values.copy(), stated, released, draws=draws))
+        def release(
+            self: Ledger, values: Floats, sensitivity: Any, *weights: Any, **options: Any
+        ) -> Any:
+            released = released_by(self, values, sensitivity, *weights, **options)
+            stated = {norm: sensitivity}
+            if options.get("l1") is not None:
+                stated["l1"] = options["l1"]
+            measure = weights[0] if weights else options.get("log_weights", 0.0)
+            step = _Step(
+                mechanism, values.copy(), stated, released, measure, options.get("draws", 1)
+            )
+            at = len(tape)
+            tape.append(step)
+            same = at < len(earlier) and step.like(earlier[at])
+            return earlier[at].released if same else released
 
-    def add_l2_noise(self: Ledger, values: Floats, sensitivity: float) -> Any:
-        released = ball(self, values, sensitivity)
-        return keep(_Step("add_l2_noise", values.copy(), {"l2": sensitivity}, released))
-
-    def exponential(self: Ledger, scores: Floats, sensitivity: float, weights: Any = 0.0) -> Any:
-        released = choice(self, scores, sensitivity, weights)
-        return keep(_Step("exponential", scores.copy(), {"max": sensitivity}, released, weights))
+        return release
 
     def pay(self: Ledger, *about: Any) -> None:
         spend(self, *about)
-        tape.append(_Step("pay", np.zeros(0), {}, None))
+        tape.append(_Step("pay"))
 
-    with mock.patch.multiple(
-        Ledger, add_noise=add_noise, add_l2_noise=add_l2_noise, exponential=exponential, pay=pay
-    ):
+    spend = Ledger.pay
+    norms = {"add_noise": "l2", "add_l2_noise": "l2", "exponential": "max"}
+    releases: dict[str, Any] = {name: taped(name, norm) for name, norm in norms.items()}
+    with mock.patch.multiple(Ledger, pay=pay, **releases):
         yield tape
 
 
@@ -284,7 +283,10 @@ class _Case:
             for norm, limit in a.stated.items():
                 if not _close(np.asarray(limit), np.asarray(b.stated[norm])):
                     raise self.fail(f"the sensitivity of {a.mechanism} depends on record {record}")
-                moved, allowed = _move(a.values, b.values, norm) * a.draws, _per_row(limit, a)
+                moved = _move(a.values, b.values, norm) * a.draws
+                # One limit may be stated for each coordinate: the largest bounds a row's.
+                wide = np.broadcast_to(np.asarray(limit, dtype=float), a.values.shape)
+                allowed = wide.reshape(len(wide), -1).max(axis=1)
                 digits = 1e-14 * max(_size(a.values), _size(b.values))
                 beyond = ~(moved <= allowed * (1 + ROUNDING) + digits)
                 if beyond.any():
@@ -390,9 +392,3 @@ def _move(one: Floats, other: Floats, norm: str) -> Floats:
     unit = np.where(largest > 0, largest, 1.0)  # squares may overflow
     order = {"l1": 1, "l2": 2, "max": np.inf}[norm]
     return np.asarray(unit * np.linalg.norm(gaps / unit[:, None], order, axis=1))
-
-
-def _per_row(limit: float | Floats, step: _Step) -> Floats:
-    """What is stated for each row of the values."""
-    wide = np.broadcast_to(np.asarray(limit, dtype=float), step.values.shape)
-    return np.asarray(wide if wide.ndim == 1 else wide.max(axis=1))
