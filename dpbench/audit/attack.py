@@ -1,13 +1,14 @@
 """Telling neighbouring datasets apart by what is released on them.
 
-The first fifth of the runs, the pilot, chooses how the rest is judged: what number to read off a
-release (a score), which rule guesses the dataset, and which events are counted. Whatever it
-chooses, the bound that the rest gives is valid.
+A pilot chooses how other runs are judged: what number to read off a release (a score), and what
+is counted of it (an attack). Whatever it chooses, the bound that the other runs give is valid.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,19 +17,22 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from dpbench.arrays import Bools, Floats
-from dpbench.audit.bounds import event_bound, guess_bound
-from dpbench.privacy import Budget, PureDP
+from dpbench.audit.bounds import Bets, event_bound, guess_bound
+from dpbench.privacy import ZCDP, Budget, PureDP
 
-__all__ = ["PILOT", "Released", "lower_bound"]
+__all__ = ["Attack", "Released", "attacks"]
 
 Score = Callable[[Floats], Floats]
 Event = Callable[[Floats], Bools]
 
-PILOT = 0.2
 EVENTS = 4
 LEVELS = expit(np.linspace(-7, 7, 57))  # from one in a thousand to all but one
 MOST_ATOMS = 8
 LIKELIHOOD_BINS = 16
+ORDERS = (1.1, 1.3, 1.5)
+CLIPS = (0.5, 1.0, 2.0, 4.0)
+# Of a score's range: below lie the last digits of floats, which depend on the data by rounding.
+QUANTUM = 1e-9
 
 
 class Released(NamedTuple):
@@ -38,30 +42,52 @@ class Released(NamedTuple):
     right: Floats
 
 
-def lower_bound(
-    pilot: Released, rest: Released, direction: Floats, budget: Budget, error: float
-) -> float:
-    """A lower bound on the parameter of the budget's notion.
+@dataclass(frozen=True)
+class Attack:
+    """A way to judge releases, chosen from a pilot.
 
-    It exceeds the true parameter with probability at most `error`. Under pure DP half of
-    that is for guesses, half for events; else all is for events.
+    Attributes
+    ----------
+    promise : float
+        The bound that runs like the pilot's would give.
+    bound : callable
+        Of a `Released` that is not the pilot, and an error: a lower bound on the parameter of
+        the budget's notion, which exceeds the true one with at most that probability.
+    """
+
+    promise: float
+    bound: Callable[[Released, float], float]
+
+
+def attacks(
+    pilot: Released, direction: Floats, budget: Budget, runs: int, error: float
+) -> list[tuple[Attack, float]]:
+    """The attacks that promise most, and the share of the error that each has.
 
     Parameters
     ----------
-    pilot, rest : Released
-        The dataset of every run was chosen by a fair coin.
+    pilot : Released
     direction : (numbers of a release,) array
         Along which the pair's means differ.
     budget : Budget
+    runs : int
+        How many there will be on each dataset, about.
     error : float
+        The probability that any of their bounds is wrong. Under pure DP half of it is for
+        guesses and half for events, under zCDP half for a divergence; else all is for events.
     """
-    scores = list(_scores(pilot, direction))
-    guessing = isinstance(budget, PureDP)
-    shared = error / 2 if guessing else error
-    found = [_by_events(pilot, rest, scores, budget, shared)]
-    if guessing:
-        found.append(_by_guesses(pilot, rest, scores, shared))
-    return max(found)
+    # One half finds what may tell, the other compares it: a score can fit the noise of a half.
+    first, second = (Released(*(side[half::2] for side in pilot)) for half in (0, 1))
+    scores = [_coarse(score, first) for score in _scores(first, direction)]
+    one: Attack | None = None
+    if isinstance(budget, PureDP):
+        one = _guess(first, second, scores, runs, error / 2)
+    elif isinstance(budget, ZCDP):
+        one = _divergence(first, second, scores, runs, error / 2)
+    events = _best_events(first, second, scores, budget, runs, error / 2 if one else error)
+    shared = 0.5 if one else 1.0
+    found = [(attack, shared / EVENTS) for attack in events]
+    return [*found, (one, shared)] if one else found
 
 
 def _scores(pilot: Released, direction: Floats) -> Iterator[Score]:
@@ -106,31 +132,53 @@ def _likelihood_ratios(
     yield lambda released: released[:, chosen] @ normal
 
 
-def _by_guesses(pilot: Released, rest: Released, scores: list[Score], error: float) -> float:
+def _coarse(score: Score, pilot: Released) -> Score:
+    """The score in steps of `QUANTUM` of its range.
+
+    What is claimed holds for real numbers. In floats a score that is constant over many releases
+    splits by its last digit, and which way tells the datasets apart.
+    """
+    pooled = _finite(np.concatenate([score(side) for side in pilot]))
+    step = QUANTUM * float(np.ptp(pooled)) if pooled.size else 0.0
+    if step == 0 or not np.isfinite(step):
+        return score
+    return lambda released: np.round(score(released) / step) * step
+
+
+def _finite(values: Floats) -> Floats:
+    return values[np.isfinite(values)]
+
+
+def _medians(pilot: Released, score: Score) -> tuple[float, float] | None:
+    """The medians on both sides, if they differ."""
+    both = [_finite(score(side)) for side in pilot]
+    if not all(side.size for side in both):
+        return None
+    m0, m1 = (float(np.median(side)) for side in both)
+    return (m0, m1) if m0 != m1 else None
+
+
+def _guess(
+    first: Released, second: Released, scores: list[Score], runs: int, error: float
+) -> Attack | None:
     """Guess the dataset of the nearer median beyond the pilot's medians; between them abstain."""
-    size = len(rest.left) + len(rest.right)
-    share = size / (len(pilot.left) + len(pilot.right))
-    best: float = 0.0
-    chosen: tuple[Score, float, float] | None = None
+    size = sum(map(len, second))
+    best: Attack | None = None
     for score in scores:
-        m0, m1 = (_median(score(side)) for side in pilot)
-        if not np.isfinite([m0, m1]).all() or m0 == m1:
+        medians = _medians(first, score)
+        if medians is None:
             continue
-        right, guesses = _guessed(pilot, score, m0, m1)
+        right, guesses = _guessed(score, *medians, second)
         # A perfect pilot is no perfect rest.
         likely = (right + 0.5) / (guesses + 1) * guesses
-        bound = guess_bound(int(likely * share), int(guesses * share), error)
-        if bound > best:
-            best, chosen = bound, (score, m0, m1)
-    return guess_bound(*_guessed(rest, *chosen), error) if chosen else 0.0
+        share = 2 * runs / size
+        promise = guess_bound(int(likely * share), int(guesses * share), error)
+        if best is None or promise > best.promise:
+            best = Attack(promise, partial(_judge_guesses, score, *medians))
+    return best
 
 
-def _median(values: Floats) -> float:
-    finite = values[np.isfinite(values)]
-    return float(np.median(finite)) if finite.size else np.nan
-
-
-def _guessed(released: Released, score: Score, m0: float, m1: float) -> tuple[int, int]:
+def _guessed(score: Score, m0: float, m1: float, released: Released) -> tuple[int, int]:
     """Right guesses, and guesses."""
     sign = 1.0 if m1 > m0 else -1.0
     left, right = (sign * score(side) for side in released)
@@ -139,27 +187,82 @@ def _guessed(released: Released, score: Score, m0: float, m1: float) -> tuple[in
     return int(for_left + against_right), int(for_left + for_right + against_left + against_right)
 
 
-def _by_events(
-    pilot: Released, rest: Released, scores: list[Score], budget: Budget, error: float
-) -> float:
-    """The largest bound of the events that promise most in the pilot, each way round."""
+def _judge_guesses(score: Score, m0: float, m1: float, rest: Released, error: float) -> float:
+    return guess_bound(*_guessed(score, m0, m1, rest), error)
+
+
+def _divergence(
+    first: Released, second: Released, scores: list[Score], runs: int, error: float
+) -> Attack | None:
+    """The log-likelihood ratio of a score, clipped, and the order that promise most."""
+    best: Attack | None = None
+    ratios = [ratio for score in scores for ratio in _ratios(first, score)]
+    for ratio, swapped, clip, order in itertools.product(ratios, (False, True), CLIPS, ORDERS):
+        g, others = _clipped_ratios(ratio, swapped, clip, second)
+        bets = Bets.placed(g, others, order, clip, runs, error)
+        promise = bets.promise(g, others, runs, error)
+        if best is None or promise > best.promise:
+            best = Attack(promise, partial(_judge_ratios, ratio, swapped, bets))
+    return best
+
+
+def _clipped_ratios(ratio: Score, swapped: bool, clip: float, released: Released) -> list[Floats]:
+    """ln(P/Q) on P and on Q; P is on the left, or on the right where swapped."""
+    left, right = (np.clip(ratio(side), -clip, clip) for side in released)
+    return [-right, -left] if swapped else [left, right]
+
+
+def _ratios(pilot: Released, score: Score) -> Iterator[Score]:
+    """ln(left/right) of a score: as of two Gaussians, and from counts in bins; 0 if not finite."""
+    values = [_finite(score(side)) for side in pilot]
+    if min(side.size for side in values) < 2:
+        return
+    m0, m1 = (float(side.mean()) for side in values)
+    variance = float(np.mean([side.var() for side in values]))
+    if 0 < variance < np.inf:
+        yield lambda released: np.nan_to_num(
+            (score(released) - (m0 + m1) / 2) * (m0 - m1) / variance, posinf=0.0, neginf=0.0
+        )
+    edges = _edges(np.concatenate(values))
+    left, right = (_counts(side, edges) + 0.5 for side in values)
+    ratios = np.append(np.log(left / left.sum()) - np.log(right / right.sum()), 0.0)
+    yield lambda released: ratios[_bins(score(released), edges)]
+
+
+def _judge_ratios(ratio: Score, swapped: bool, bets: Bets, rest: Released, error: float) -> float:
+    g, others = _clipped_ratios(ratio, swapped, bets.clip, rest)
+    return bets.bound(g, others, error)
+
+
+def _best_events(
+    first: Released,
+    second: Released,
+    scores: list[Score],
+    budget: Budget,
+    runs: int,
+    error: float,
+) -> Iterator[Attack]:
+    """The events that promise most, each way round."""
     share = error / EVENTS
-    events = [*_outcomes(), *(event for score in scores for event in _events(pilot, score))]
-    m0, m1 = len(pilot.left), len(pilot.right)
-    n0, n1 = len(rest.left), len(rest.right)
-    k0, k1 = np.array([[event(side).sum() for side in pilot] for event in events]).T
+    events = [*_outcomes(), *(event for score in scores for event in _events(first, score))]
+    m0, m1 = len(second.left), len(second.right)
+    k0, k1 = np.array([[event(side).sum() for side in second] for event in events]).T
     # What the rest would show if it were as the pilot, which is not certain of its extremes.
-    e0, e1 = np.floor((k0 + 0.5) / (m0 + 1) * n0), np.floor((k1 + 0.5) / (m1 + 1) * n1)
+    e0, e1 = np.floor((k0 + 0.5) / (m0 + 1) * runs), np.floor((k1 + 0.5) / (m1 + 1) * runs)
     promise = np.concatenate(
-        [event_bound(e0, n0, e1, n1, budget, share), event_bound(e1, n1, e0, n0, budget, share)]
+        [event_bound(a, runs, b, runs, budget, share) for a, b in ((e0, e1), (e1, e0))]
     )
-    found = []
     for index in np.argsort(-promise, kind="stable")[:EVENTS]:
         event, swapped = events[index % len(events)], index >= len(events)
-        one, other = (rest.right, rest.left) if swapped else (rest.left, rest.right)
-        counts = event(one).sum(), len(one), event(other).sum(), len(other)
-        found.append(float(event_bound(*counts, budget, share)))
-    return max(found)
+        yield Attack(float(promise[index]), partial(_judge_event, event, bool(swapped), budget))
+
+
+def _judge_event(
+    event: Event, swapped: bool, budget: Budget, rest: Released, error: float
+) -> float:
+    one, other = (rest.right, rest.left) if swapped else (rest.left, rest.right)
+    counts = event(one).sum(), len(one), event(other).sum(), len(other)
+    return float(event_bound(*counts, budget, error))
 
 
 def _outcomes() -> Iterator[Event]:
@@ -175,18 +278,16 @@ def _any_number(kind: Callable[..., Any], released: Floats) -> Bools:
 def _events(pilot: Released, score: Score) -> Iterator[Event]:
     """Tails at pooled quantiles, atoms, and sets where the likelihood ratio is large."""
     values = [score(side) for side in pilot]
-    pooled = np.concatenate(values)
-    pooled = pooled[np.isfinite(pooled)]
+    pooled = _finite(np.concatenate(values))
     if pooled.size == 0:
         return
-
     for at in np.unique(np.quantile(pooled, LEVELS, method="inverted_cdf")):
         yield partial(_compares, np.less_equal, score, at)
         yield partial(_compares, np.greater_equal, score, at)
     atoms, counts = np.unique(pooled, return_counts=True)
     for atom in atoms[np.argsort(-counts, kind="stable")][:MOST_ATOMS]:
         yield partial(_compares, np.equal, score, atom)
-    edges = np.unique(np.quantile(pooled, np.linspace(0, 1, LIKELIHOOD_BINS + 1)[1:-1]))
+    edges = _edges(pooled)
     left, right = (_counts(side, edges) + 0.5 for side in values)
     order = np.argsort(-left / right, kind="stable")
 
@@ -200,6 +301,10 @@ def _events(pilot: Released, score: Score) -> Iterator[Event]:
 
 def _compares(how: Callable[..., Any], score: Score, at: float, released: Floats) -> Bools:
     return np.asarray(how(score(released), at))
+
+
+def _edges(pooled: Floats) -> Floats:
+    return np.unique(np.quantile(pooled, np.linspace(0, 1, LIKELIHOOD_BINS + 1)[1:-1]))
 
 
 def _bins(values: Floats, edges: Floats) -> NDArray[np.intp]:

@@ -10,18 +10,25 @@ References
 .. [2] C. Clopper, E. Pearson, "The use of confidence or fiducial limits illustrated in the case
    of the binomial", Biometrika 1934.
 .. [3] M. Bun, T. Steinke, "Concentrated differential privacy", TCC 2016, Definition 1.1.
+.. [4] J. Birrell et al., "Variational representations and neural network estimation of Renyi
+   divergences", SIMODS 2021, Theorem 3.
+.. [5] I. Waudby-Smith, A. Ramdas, "Estimating means of bounded random variables by betting",
+   JRSS B 2024.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.optimize import brentq
 from scipy.special import betaincinv, logit, xlogy
 
 from dpbench.arrays import Floats
 from dpbench.privacy import ZCDP, ApproxDP, Budget, PureDP
 
-__all__ = ["event_bound", "guess_bound", "highest", "lowest", "parameter_of_event"]
+__all__ = ["Bets", "event_bound", "guess_bound", "highest", "lowest", "parameter_of_event"]
 
 
 # Orders of Renyi divergences that are tried; a valid bound holds for each of them.
@@ -103,3 +110,68 @@ def event_bound(
     """
     p = lowest(hits, runs, error / 2)
     return parameter_of_event(p, highest(others, other_runs, error / 2), budget)
+
+
+@dataclass(frozen=True)
+class Bets:
+    """A test of zCDP by a function g of a release, clipped at +-`clip`, at one order a.
+
+    By Hoelder's inequality D_a(P || Q) >= a/(a-1) ln E_P e^((a-1)g) - ln E_Q e^(a g), with
+    equality at g = ln(dP/dQ) [4]_, and rho >= D_a/a. Both means are bounded by betting [5]_: at
+    the true mean m the product of 1 +- bet (x - m) over independent runs has mean 1, so it
+    exceeds 1/error with probability at most the error (Markov); a mean at which it does is out.
+
+    Attributes
+    ----------
+    order, clip : float
+        a > 1, and the bound on g.
+    low, high : float
+        Bets for a lower bound on the first mean and an upper one on the second, chosen from
+        other runs; `high` is below e^(-a clip).
+    """
+
+    order: float
+    clip: float
+    low: float
+    high: float
+
+    @classmethod
+    def placed(
+        cls, g: Floats, others: Floats, order: float, clip: float, runs: int, error: float
+    ) -> Bets:
+        """The bets that suit such values of g best, for so many other runs a side."""
+        p, q = np.exp((order - 1) * g), np.exp(order * others)
+        growth = np.sqrt(2 * np.log(2 / error) / runs)
+        low = min(growth / max(p.std(), 1e-9), 0.5 / p.mean())
+        high = min(growth / max(q.std(), 1e-9), 0.9 * np.exp(-order * clip))
+        return cls(order, clip, low, high)
+
+    def promise(self, g: Floats, others: Floats, runs: int, error: float) -> float:
+        """About the bound of so many runs a side whose values are like these."""
+        p, q = np.exp((self.order - 1) * g), np.exp(self.order * others)
+        least = np.log(2 / error) / runs
+        # ln(1 + b(x - m)) has mean b(E x - m) - b^2 Var(x)/2, about.
+        mean = p.mean() - least / self.low - self.low * p.var() / 2
+        other = q.mean() + least / self.high + self.high * q.var() / 2
+        return self._rho(mean, other) if mean > 0 else 0.0
+
+    def bound(self, g: Floats, others: Floats, error: float) -> float:
+        """The rho that these runs show, g on one dataset and on the other; 0 for none."""
+        p, q = np.exp((self.order - 1) * g), np.exp(self.order * others)
+        least = np.log(2 / error)  # half of the error for each mean
+
+        def short(m: float) -> float:
+            return float(least - np.log1p(self.low * (p - m)).sum())
+
+        def beyond(m: float) -> float:
+            return float(np.log1p(self.high * (m - q)).sum() - least)
+
+        top = min(p.mean(), 0.99 / self.low)
+        most = np.exp(self.order * self.clip)
+        if short(0.0) >= 0 or beyond(most) <= 0:
+            return 0.0
+        mean = brentq(short, 0.0, top) if short(top) > 0 else top
+        return self._rho(mean, brentq(beyond, q.mean(), most))
+
+    def _rho(self, mean: float, other: float) -> float:
+        return max(0.0, float(np.log(mean) / (self.order - 1) - np.log(other) / self.order))

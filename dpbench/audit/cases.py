@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field, PlainValidator, field_validator
 
-from dpbench.audit.controls import CONTROLS, Control
+from dpbench.audit.controls import CONTROLS
 from dpbench.audit.pairs import catalogue
 from dpbench.audit.releases import LEAST_RUNS, AuditTask
 from dpbench.columns import Selection, choose
@@ -34,7 +34,7 @@ class Case(Selection):
         Coordinates of vectors; by default the records are numbers.
     """
 
-    n: Annotated[int, Field(ge=4)]
+    n: Annotated[int, Field(ge=2)]
     d: Annotated[int, Field(ge=1)] | None = None
 
     @field_validator("families", mode="before")
@@ -59,7 +59,7 @@ class AuditSettings:
     """
 
     cases: Annotated[dict[str, Case], named(lambda one, at: from_mapping(Case, one, at), least=1)]
-    runs: Annotated[int, Field(ge=LEAST_RUNS)] = 1000
+    runs: Annotated[int, Field(ge=LEAST_RUNS)] = 10_000
     error: Annotated[float, Field(gt=0, lt=1)] = 1e-5
 
 
@@ -84,7 +84,7 @@ class AuditSweep:
     ]
 
     def tasks(self, seed: int) -> list[AuditTask]:
-        """All that the cases ask for; the error is divided over their pairs.
+        """All that the cases ask for, which share the error.
 
         Raises
         ------
@@ -130,7 +130,7 @@ def _pairs(estimator: Estimator, budget: Budget, case: Case, where: str) -> tupl
 
 
 def control_tasks(how: AuditSettings, seed: int) -> list[AuditTask]:
-    """What is broken on purpose, with as much of the error."""
+    """What is broken on purpose, in as many runs as the others, with as much of the error."""
     asked = [
         (c.label, c, budget, (*catalogue(c.n, c.d), *c.audit_pairs(c.n, c.d, budget)))
         for c in CONTROLS
@@ -142,9 +142,5 @@ def control_tasks(how: AuditSettings, seed: int) -> list[AuditTask]:
 def _tasks(
     asked: Sequence[tuple[str, Estimator, Budget, tuple[Pair, ...]]], how: AuditSettings, seed: int
 ) -> list[AuditTask]:
-    error = how.error / sum(len(pairs) for *_, pairs in asked)
-    found = []
-    for label, one, budget, pairs in asked:
-        runs = max(how.runs, one.runs) if isinstance(one, Control) else how.runs
-        found.append(AuditTask(label, one, budget, pairs, runs, error, seed))
-    return found
+    """The tasks, which share the error."""
+    return [AuditTask(*about, how.runs, how.error / len(asked), seed) for about in asked]

@@ -33,7 +33,13 @@ def catalogue(n: int, d: int | None = None) -> list[Pair]:
         return numbers
     axis, diagonal = np.eye(d)[0], np.full(d, d**-0.5)
     pairs = [pair.along(axis) for pair in numbers]
-    return pairs if d == 1 else pairs + [pair.along(diagonal, "_diagonal") for pair in numbers]
+    if d == 1:
+        return pairs
+    # The squares of records at a right angle differ most.
+    corner = Pair.replacing(
+        "around_a_corner", np.outer(np.arange(n) == 0, FAR * axis), 0, FAR * np.eye(d)[1]
+    )
+    return [*pairs, *(pair.along(diagonal, "_diagonal") for pair in numbers), corner]
 
 
 def _of_numbers(n: int) -> list[Pair]:

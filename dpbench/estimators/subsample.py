@@ -26,7 +26,8 @@ from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.estimators.friendly_core import friendly_mean
 from dpbench.privacy import ApproxDP, Budget, Ledger, NonPrivate
 from dpbench.privacy.histogram import fullest_bin
-from dpbench.privacy.quantile import private_quantile
+from dpbench.privacy.neighbours import Pair
+from dpbench.privacy.quantile import audit_pairs, private_quantile
 from dpbench.registry import validated
 from dpbench.samples import Bins, DenseSample, Sample
 
@@ -125,6 +126,12 @@ class SubsampleAggregate(Estimator):
             outputs, ledger = outputs.columns(), ledger.repeated(sample.d)
         value, before = self._middle(outputs, ledger)
         return Estimate(value.reshape(shape), before.reshape(shape))
+
+    def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
+        if self.aggregate != "median" or self.buckets != n:
+            return []
+        pairs = audit_pairs(n, 0.5, *self._bounds, self.resolution)
+        return pairs if d is None else [pair.along(np.ones(d)) for pair in pairs]
 
     def _outputs(self, sample: Sample, rng: np.random.Generator) -> DenseSample:
         """What the base estimator says of each bucket, made finite and put within bounds."""

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbench.arrays import Floats
-from dpbench.privacy.budgets import ApproxDP, Budget
+from dpbench.privacy.budgets import ApproxDP, Budget, PureDP
 from dpbench.privacy.ledger import Ledger
 from dpbench.privacy.neighbours import Pair
 from dpbench.samples import Bins, Occupied, Sample
@@ -69,7 +69,7 @@ def fullest_bin(sample: Sample, bins: Bins, ledger: Ledger) -> Floats:
     held = sample.occupied(bins)
     starts = np.searchsorted(held.trial, np.arange(sample.trials))
     if stable:
-        noise = ledger.rng.laplace(0.0, L1 / budget.pure_epsilon, held.count.shape)
+        noise = PureDP(budget.pure_epsilon).noise(ledger.rng, held.count.shape, L1, L2)
     else:
         noise = budget.noise(ledger.rng, held.count.shape, L1, L2)
     noisy = held.count + noise

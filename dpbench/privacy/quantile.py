@@ -6,9 +6,10 @@ import numpy as np
 
 from dpbench.arrays import Floats
 from dpbench.privacy.ledger import Ledger
+from dpbench.privacy.neighbours import Pair
 from dpbench.samples import Sample
 
-__all__ = ["private_quantile"]
+__all__ = ["audit_pairs", "private_quantile"]
 
 
 # Scores are capped where all points below the cap together weigh less than 2^-60.
@@ -84,3 +85,18 @@ def private_quantile(
         chosen = ledger.exponential(scores, 1.0, np.log(length))
     rows = np.arange(sample.trials)
     return np.asarray(left[rows, chosen] + length[rows, chosen] * ledger.rng.random(sample.trials))
+
+
+def audit_pairs(n: int, q: float, lower: float, upper: float, resolution: float) -> list[Pair]:
+    """Datasets on which a record raises the score of one piece by 1 and lowers all others'.
+
+    Two records are left alone by a short piece, whose rank is one too low, and a long one, whose
+    rank is one too high; a record goes from the upper end to the lower.
+    """
+    short = (upper - lower) / 20
+    below = int(np.ceil(q * n)) - 1
+    if below < 1 or below + 3 > n:
+        return []
+    alone = lower + 2 * resolution + short
+    records = np.repeat([lower, alone, upper], [below, 2, n - below - 2])
+    return [Pair.replacing("around_the_quantile", records, n - 1, lower)]

@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 
 from dpbench import Estimate, Ledger, NonPrivate, validated
 from dpbench.audit import Bound, audit_pair, releases
-from dpbench.audit.attack import PILOT, Released
+from dpbench.audit.attack import Attack, Released
 from dpbench.audit.controls import CONTROLS, Control
+from dpbench.audit.injection import noise_times
 from dpbench.audit.pairs import catalogue
-from dpbench.audit.releases import COLUMNS, AuditTask, audit
+from dpbench.audit.releases import COLUMNS, FACTORS, PILOT, AuditTask, audit
+from dpbench.audit.run import TELLING_RUNS
 from dpbench.estimators import (
     BoundedMean,
     ClippedMean,
@@ -24,9 +26,10 @@ from dpbench.estimators import (
     Estimator,
     KarwaVadhanMean,
     KSU20Range,
+    OneDataset,
     SubsampleAggregate,
 )
-from dpbench.privacy import ZCDP, ApproxDP, Budget, PureDP, budgets, histogram
+from dpbench.privacy import ZCDP, ApproxDP, Budget, PureDP, histogram
 from dpbench.privacy.neighbours import Pair
 from dpbench.samples import Sample
 
@@ -80,10 +83,10 @@ CLAIMS = [(control, budget) for control in CONTROLS for budget in control.budget
 )
 def test_a_control_is_refuted_at_its_size(control: Control, budget: Budget) -> None:
     one = _some(_pairs(control, control.n, control.d, budget), BEST[control.label])
-    (row,) = _rows(control, budget, one, runs=control.runs, error=1e-5 / 200)
+    (row,) = _rows(control, budget, one, runs=TELLING_RUNS, error=1e-5 / len(CLAIMS))
     assert tuple(row) == COLUMNS
     assert row["verdict"] == "refuted", row
-    assert row["runs"] == control.runs
+    assert row["runs"] == TELLING_RUNS
 
 
 def test_every_control_is_tested() -> None:
@@ -111,17 +114,9 @@ def test_a_control_without_its_mistake_is_not_refuted(
 # Mistakes in the source.
 
 
-def _halve_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    noise = budgets.Budget.noise
-    halved = lambda self, *args, **more: noise(self, *args, **more) / 2  # noqa: E731
-    monkeypatch.setattr(budgets.Budget, "noise", halved)
-
-
 @pytest.mark.parametrize("d", [None, 2])
 @pytest.mark.parametrize("budget", [PURE, RHO])
-def test_a_pair_refutes_half_of_the_noise(
-    budget: Budget, d: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pair_refutes_half_of_the_noise(budget: Budget, d: int | None) -> None:
     left, right = np.zeros((2, 50) if d is None else (2, 50, d))
     left[7], right[7] = -5, 5  # along the diagonal of vectors, which moves a box most
 
@@ -133,8 +128,8 @@ def test_a_pair_refutes_half_of_the_noise(
     assert bound == found(Pair("mine", left, right))
     assert bound.verdict == "not refuted"
     assert bound.claimed / 10 < bound.lower_bound < bound.claimed == budget.amounts[0]
-    _halve_the_noise(monkeypatch)
-    bound = found((left, right))
+    with noise_times(0.5):
+        bound = found((left, right))
     assert bound.verdict == "refuted"
     told = f"refuted: claimed {bound.claimed:g}, lower bound {bound.lower_bound:.3f}"
     assert str(bound) == f"{told} (2000 runs on each dataset)"
@@ -176,8 +171,8 @@ def test_no_correct_mechanism_is_refuted_in_200_seeds(
     """At the default error a false alarm in any of 200 has probability 200e-5 = 2e-3 at most."""
     one = _some(_pairs(estimator, 20, None, budget), name)
     for seed in range(200):
-        (row,) = _rows(estimator, budget, one, runs=100, error=1e-5, seed=seed)
-        assert row["verdict"] == "not refuted", row
+        found = AuditTask("it", estimator, budget, tuple(one), 100, 2e-5, seed).bound(one[0])
+        assert found.verdict == "not refuted", found
 
 
 # Failures.
@@ -238,18 +233,22 @@ def test_the_example() -> None:
 def test_a_coin_deals_out_the_runs_and_no_run_of_the_pilot_is_judged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    told: list[tuple[Released, Released, float]] = []
+    told: list[Any] = []
 
-    def spy(pilot: Released, rest: Released, *others: Any) -> float:
-        told.append((pilot, rest, others[-1]))
+    def judge(rest: Released, error: float) -> float:
+        told.extend([rest, error])
         return 0.0
 
-    monkeypatch.setattr(releases, "lower_bound", spy)
+    def spy(pilot: Released, direction: Floats, budget: Budget, runs: int, error: float) -> Any:
+        told.extend([pilot, runs, error])
+        return [(Attack(0.0, judge), 0.25)]
+
+    monkeypatch.setattr(releases, "attacks", spy)
     data = np.zeros(9), np.append(np.zeros(8), 1.0)
     rng = np.random.default_rng(3)
     found = audit_pair(CLIPPED, PureDP(1e6), data, runs=500, error=1e-3, rng=rng)
     assert found == Bound(1e6, 0.0, 500)
-    ((pilot, rest, error),) = told
+    pilot, runs, error, rest, share = told
     coins = np.random.default_rng(3).random(1000) < 0.5
     early = coins[: int(PILOT * 1000)]
     assert [len(side) for side in pilot] == [early.sum(), (~early).sum()]
@@ -257,20 +256,59 @@ def test_a_coin_deals_out_the_runs_and_no_run_of_the_pilot_is_judged(
     for i, mean in enumerate((0, 1 / 9)):
         assert np.abs(np.concatenate([pilot[i], rest[i]]) - mean).max() < 1e-3
         assert not set(pilot[i].ravel()) & set(rest[i].ravel())
+    assert runs == min(len(rest.left), len(rest.right))
     assert error == 1e-3 / 2  # releases that failed are tried again
+    assert share == error / 4
 
 
 def test_a_bound_depends_on_its_name_and_seed_only() -> None:
     pairs = catalogue(30)
     before = [(pair.left.copy(), pair.right.copy()) for pair in pairs]
     task = AuditTask("a", CLIPPED, PURE, tuple(pairs), 200, 1e-3, 5)
-    bounds = [row["lower_bound"] for row in audit(task)]
-    alone = [audit(replace(task, label="b", pairs=(p,)))[0]["lower_bound"] for p in reversed(pairs)]
-    assert bounds == alone[::-1]
-    assert bounds != [row["lower_bound"] for row in audit(replace(task, seed=6))]
+    rows = audit(task)
+    assert [row["pairs"] for row in rows] == [len(pairs)] * 2
+    by_name = {pair.name: pair for pair in pairs}
+    for row in rows:
+        (alone,) = audit(replace(task, label="b", pairs=(by_name[row["pair"]],)))
+        assert alone["lower_bound"] == row["lower_bound"]
+    assert rows != audit(replace(task, seed=6))
     for pair, (left, right) in zip(pairs, before, strict=True):  # records are not written to
         np.testing.assert_array_equal(pair.left, left)
         np.testing.assert_array_equal(pair.right, right)
+
+
+def test_the_pairs_that_promise_most_are_audited() -> None:
+    far = _some(catalogue(20), "all_low_but_one", "ends_of_the_clip")
+    same = [Pair.replacing(f"inside_{i}", np.zeros(20), 0, 0.01 * i) for i in (1, 2, 3)]
+    rows = _rows(CLIPPED, PURE, [*same, *far], runs=1000)
+    assert {row["pair"] for row in rows} == {pair.name for pair in far}
+
+
+@pytest.mark.parametrize("budget", [PURE, RHO])
+def test_what_is_visible_is_refuted_in_95_of_100_audits(budget: Budget) -> None:
+    (pair,) = _some(catalogue(20), "ends_of_the_clip")
+    task = AuditTask("it", CLIPPED, budget, (pair,), 1000, 1e-5, 0)
+    visible = task.visible(pair)
+    assert 0.3 < visible < 1
+    above = FACTORS[FACTORS.index(visible) - 1]
+
+    def refuted(factor: float) -> int:
+        with noise_times(factor):
+            found = [replace(task, seed=seed).bound(pair) for seed in range(40)]
+        return sum(one.verdict == "refuted" for one in found)
+
+    assert refuted(visible) >= 30  # fewer of 40 have a chance of 1e-6 at 95%
+    assert refuted(above) < 40
+
+
+def test_noise_that_is_drawn_elsewhere_is_not_known_to_be_visible() -> None:
+    @validated
+    class Outside(OneDataset):
+        def one(self, x: Floats, budget: Budget, rng: np.random.Generator) -> float:
+            return float(np.clip(x, -1, 1).mean() + rng.laplace(0, 2 / len(x)))
+
+    (row,) = _rows(Outside(), PURE, _some(catalogue(20), "two_clusters"), runs=100)
+    assert np.isnan(row["visible"])
 
 
 def test_a_task_s_name_tells_all_of_it() -> None:

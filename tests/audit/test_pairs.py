@@ -69,9 +69,13 @@ def test_the_catalogue_along_an_axis_and_the_diagonal(n: int, d: int | None) -> 
     pairs = catalogue(n, d)
     _check(pairs, n, d)
     numbers = {pair.name: pair for pair in catalogue(n)}
-    assert len(pairs) == (18 if d is not None and d > 1 else 9)
+    assert len(pairs) == (19 if d is not None and d > 1 else 9)
     if d is None:
         return
+    if d > 1:  # a record goes from one axis to the next
+        corner = pairs.pop()
+        assert (corner.left[0, 0], corner.right[0, 1]) == (FAR, FAR)
+        assert np.abs(corner.left).sum() == np.abs(corner.right).sum() == FAR
     for pair in pairs:
         name = pair.name.removesuffix("_diagonal")
         direction = np.full(d, d**-0.5) if name != pair.name else np.eye(d)[0]
