@@ -9,11 +9,13 @@ from math import comb
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 from scipy.special import expit, ndtr
 from scipy.stats import binomtest
 
 from dpbench.audit.bounds import (
     ORDERS,
+    Bets,
     event_bound,
     guess_bound,
     highest,
@@ -166,3 +168,31 @@ def test_guesses_show_too_much_no_oftener_than_the_error(epsilon: float, error: 
 def test_guesses_that_are_worse_than_a_coin_show_nothing() -> None:
     assert guess_bound(0, 0, 0.4) == guess_bound(500, 1000, 0.4) == guess_bound(3, 1000, 0.4) == 0
     assert guess_bound(1000, 1000, 1e-5) == pytest.approx(np.log(1 / (1e5 ** (1e-3) - 1)))
+
+
+@pytest.mark.parametrize("order", [1.1, 1.5])
+def test_a_divergence_is_bounded_by_bets_that_lose_at_the_ends(order: float) -> None:
+    """At both ends of what is left of the means, the product of the bets is 2/error."""
+    error, clip, one = 0.01, 1.0, np.repeat([1.0, -1.0], [450, 50])
+    bets = Bets.placed(one, -one, order, clip, 500, error)
+    assert 0 < bets.promise(one, -one, 500, error) < 2
+    p, q = np.exp((order - 1) * one), np.exp(-order * one)
+    low = brentq(lambda m: np.prod(1 + bets.low * (p - m)) - 2 / error, 0, p.mean())
+    high = brentq(lambda m: np.prod(1 - bets.high * (q - m)) - 2 / error, q.mean(), np.exp(order))
+    wanted = np.log(low) / (order - 1) - np.log(high) / order
+    assert wanted > 0
+    assert bets.bound(one, -one, error) == pytest.approx(wanted, rel=1e-6)
+    assert bets.bound(one, one, error) == 0
+    assert bets.bound(one, -one, 1e-40) == 0
+
+
+def test_a_divergence_shows_too_much_no_oftener_than_the_error() -> None:
+    """A bit that is kept with probability p, exactly: g = ln(p/(1 - p)) attains the divergence."""
+    m, p, error = 30, 0.75, 0.2
+    g = float(np.log(p / (1 - p)))
+    truth = _naive_rho(p, 1 - p, np.array([1.5]))
+    bits = [np.repeat([g, -g], [k, m - k]) for k in range(m + 1)]
+    bets = Bets.placed(bits[22], bits[8], 1.5, g, m, error)
+    bounds = np.array([[bets.bound(one, other, error) for other in bits] for one in bits])
+    wrong = np.outer(_pmf(m, p), _pmf(m, 1 - p))[bounds > truth].sum()
+    assert 0 < wrong <= error

@@ -277,11 +277,19 @@ def test_a_bound_depends_on_its_name_and_seed_only() -> None:
         np.testing.assert_array_equal(pair.right, right)
 
 
-def test_the_pairs_that_promise_most_are_audited() -> None:
+def test_the_pairs_that_promise_most_are_audited(monkeypatch: pytest.MonkeyPatch) -> None:
     far = _some(catalogue(20), "all_low_but_one", "ends_of_the_clip")
     same = [Pair.replacing(f"inside_{i}", np.zeros(20), 0, 0.01 * i) for i in (1, 2, 3)]
-    rows = _rows(CLIPPED, PURE, [*same, *far], runs=1000)
+    errors = []
+
+    def spy(*given: Any) -> Bound:
+        errors.append(given[4])
+        return Bound(1.0, 0.0, 1000)
+
+    monkeypatch.setattr(releases, "_bound", spy)
+    rows = _rows(CLIPPED, PURE, [*same, *far], runs=1000, error=1e-5)
     assert {row["pair"] for row in rows} == {pair.name for pair in far}
+    assert errors[:2] == [1e-5 / 2] * 2  # all hold together
 
 
 @pytest.mark.parametrize("budget", [PURE, RHO])
