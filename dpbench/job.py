@@ -68,7 +68,7 @@ class Job:
         study = from_mapping(Study, settings.sweep, "sweep")
         plan = study.plan(settings.trials)
         trials = min(cell.trials for cell in plan.cells)
-        tracking = Tracking.prepare(settings, study.name, trials)
+        tracking = Tracking.prepare(settings, study.name, trials, study.gate)
         return cls(plan, options, config, settings.replay, tracking)
 
     @property
@@ -80,7 +80,7 @@ class Job:
     @property
     def stores(self) -> Path | None:
         """The baseline that the run replaces, if it does."""
-        return self.tracking.path if self.tracking and self.tracking.stored is None else None
+        return self.tracking.path if self.tracking and self.tracking.update else None
 
     def result(
         self, argv: Sequence[str] | None, cost: Cost, say: Callable[[str], None] = lambda _: None

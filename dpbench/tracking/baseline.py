@@ -22,7 +22,7 @@ from dpbench.runner.plan import Cell
 from dpbench.runner.provenance import provenance
 from dpbench.runner.store import Memory, Store
 from dpbench.seeds import digest
-from dpbench.tracking.comparison import KEY
+from dpbench.tracking.comparison import KEY, trimmed_mean
 
 __all__ = ["Baseline", "Origin", "baseline_path", "errors_of"]
 
@@ -82,7 +82,8 @@ class Baseline:
     Attributes
     ----------
     rows : DataFrame
-        See `dpbench.tracking.compare`.
+        See `dpbench.tracking.compare`; and ``first``, the trimmed mean of a row's errors in the
+        first baseline that had it.
     origin : Origin
     """
 
@@ -109,7 +110,7 @@ class Baseline:
             if about.pop("format") != FORMAT:
                 raise ConfigError(f"baseline: '{path}': written by another version; {again}")
             origin, rows = Origin(**about), table.to_pandas()
-            rows = rows[[*KEY, "stream", "errors"]]
+            rows = _with_first(rows)[[*KEY, "stream", "errors", "first"]]
         except (OSError, pa.ArrowException, KeyError, ValueError, TypeError) as error:
             if isinstance(error, ConfigError):
                 raise
@@ -120,14 +121,35 @@ class Baseline:
             )
         return cls(rows, origin)
 
+    @classmethod
+    def after(cls, before: Baseline | None, rows: pd.DataFrame, origin: Origin) -> Baseline:
+        """A new one, of a table of errors, which knows the first errors of those before."""
+        rows = _with_first(rows)
+        if before is not None:
+            known = rows[list(KEY)].merge(before.rows, "left", list(KEY))["first"]
+            rows["first"] = known.fillna(rows["first"]).to_numpy()
+        return cls(rows, origin)
+
+    @property
+    def drift(self) -> pd.Series[float]:
+        """The trimmed mean of every row over that of the row's first baseline."""
+        now = self.rows["errors"].map(trimmed_mean)
+        return (now / self.rows["first"]).where(now != self.rows["first"], 1.0)
+
     def write(self, path: Path) -> None:
         """Store it, whole or not at all."""
-        errors = pa.array(list(self.rows["errors"]), pa.list_(pa.float64()))
-        table = pa.table({name: pa.array(self.rows[name]) for name in (*KEY, "stream")})
+        rows = _with_first(self.rows)
+        errors = pa.array(list(rows["errors"]), pa.list_(pa.float64()))
+        table = pa.table({name: pa.array(rows[name]) for name in (*KEY, "stream", "first")})
         about = json.dumps({"format": FORMAT, **asdict(self.origin)}, sort_keys=True)
         table = table.append_column("errors", errors).replace_schema_metadata({"dpbench": about})
         with atomic(path) as temporary:
             pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
+
+
+def _with_first(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows that have no first errors are the first."""
+    return rows if "first" in rows else rows.assign(first=rows["errors"].map(trimmed_mean))
 
 
 def baseline_path(given: str | None, sweep: str) -> Path:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+import numpy as np
 import pandas as pd
 from rich.console import Console
 
@@ -16,12 +18,14 @@ from dpbench.registry import ConfigError
 from dpbench.runner.plan import Cell
 from dpbench.runner.run import RunOptions, check_writable
 from dpbench.tracking.baseline import Baseline, Origin, baseline_path, errors_of
-from dpbench.tracking.comparison import LEAST_TRIALS, compare
-from dpbench.tracking.report import FAILING, junit, markdown
+from dpbench.tracking.comparison import LEAST_TRIALS, SMALLEST, compare
+from dpbench.tracking.report import FAILING, junit, markdown, row_name
 
 __all__ = ["FILES", "Tracking"]
 
 FILES = ("tracking.csv", "tracking.md", "junit.xml")
+# A private row that is better by more: it may be private no longer.
+TOO_GOOD = 0.05
 
 
 @dataclass(frozen=True)
@@ -34,15 +38,21 @@ class Tracking:
     path : Path
         The baseline's file.
     stored : Baseline or None
-        What to compare with; None to store a new one.
+        What to compare with, if there is one.
+    update : bool
+        Whether to store a new one in its place.
+    gate : bool
+        Whether a private row that became better fails the run.
     """
 
     sweep: str
     path: Path
     stored: Baseline | None
+    update: bool
+    gate: bool
 
     @classmethod
-    def prepare(cls, settings: Settings, sweep: str, trials: int) -> Self | None:
+    def prepare(cls, settings: Settings, sweep: str, trials: int, gate: bool) -> Self | None:
         """Read the baseline, before anything is computed; None if nothing is to be tracked.
 
         Parameters
@@ -51,6 +61,8 @@ class Tracking:
         sweep : str
         trials : int
             Of the row that has fewest.
+        gate : bool
+            The sweep's.
 
         Raises
         ------
@@ -65,55 +77,81 @@ class Tracking:
         if path.is_dir():
             raise ConfigError(f"baseline: '{path}': is a folder")
         if settings.track == "check":
-            return cls(sweep, path, Baseline.read(path, sweep))
+            return cls(sweep, path, Baseline.read(path, sweep), False, gate)
         check_writable(path.parent, "baseline")
-        return cls(sweep, path, None)
+        stored = None
+        with contextlib.suppress(ConfigError):  # what is replaced may be anything
+            stored = Baseline.read(path, sweep)
+        return cls(sweep, path, stored, True, gate)
 
     def run(self, cells: Sequence[Cell], options: RunOptions, failed: bool, say: Console) -> int:
-        """Compare a finished run with the baseline, or store it as the new one.
+        """Compare a finished run with the baseline; store it as the new one, or fail.
 
         Returns
         -------
         int
-            1 if a row is worse or gone, if bits differ that must not, or if a run with
-            failures was to be stored; else 0.
+            1 if a row is worse or gone, or private and better where the sweep gates, if bits
+            differ that must not, or if a run with failures was to be stored; else 0.
         """
         assert options.out is not None
         origin = Origin.here(self.sweep, options.seed, options.source)
         rows = errors_of(cells, options.store(), options.seed)
-        if self.stored is not None:
-            return self._check(rows, origin, options.out, say)
-        if failed:
+        if self.update and failed:
             say.print(f"baseline: '{self.path}': not stored, as estimators failed", markup=False)
             return 1
-        Baseline(rows, origin).write(self.path)
+        code = 0 if self.stored is None else self._check(rows, origin, options.out, say)
+        if not self.update:
+            return code
+        new = Baseline.after(self.stored, rows, origin)
+        new.write(self.path)
         for name in FILES:  # of a comparison with the one before
             (options.out / name).unlink(missing_ok=True)
+        drifted = (new.drift - 1).abs() > SMALLEST
+        if drifted.any():
+            say.print(f"{drifted.sum()} rows have drifted since their first baseline:")
+            for row, drift in zip(
+                new.rows[drifted].to_dict("records"), new.drift[drifted], strict=True
+            ):
+                say.print(f"  {drift:.3f} {row_name(row)}", markup=False)
         say.print(f"baseline of {len(rows)} rows: {self.path}", markup=False)
         return 0
 
     def _check(self, rows: pd.DataFrame, origin: Origin, out: Path, say: Console) -> int:
         assert self.stored is not None
         table = compare(self.stored.rows, rows)
-        compared = table["comparison"].isin(["paired", "unpaired"])
-        broken = origin.same_bits(self.stored.origin) and bool(
-            (table["comparison"] == "paired").any()
-        )
-        notes = self._notes(origin)
-        if broken:
+        paired = table["comparison"] == "paired"
+        notes, reasons = self._notes(origin), dict[int, str]()
+        if origin.same_bits(self.stored.origin) and paired.any():
             notes.append(
-                f"**{(table['comparison'] == 'paired').sum()} rows have other bits all the same: "
+                f"**{paired.sum()} rows have other bits all the same: "
                 "they depend on more than their seed.**"
             )
+            reasons = dict.fromkeys(
+                np.flatnonzero(paired).tolist(), "other bits from the same seed"
+            )
+        suspect = np.flatnonzero(
+            (table["verdict"] == "better")
+            & (table["privacy"] != "none")
+            & (table["trimmed_mean_high"] < 1 - TOO_GOOD)
+        ).tolist()
+        if len(suspect):
+            notes.append(
+                f"**{len(suspect)} private rows are better by more than {TOO_GOOD:.0%}: are they "
+                "as private as before? Who has looked takes them by track=update.**"
+            )
+            if self.gate:
+                reasons |= dict.fromkeys(suspect, "better, and as private?")
+        for place in np.flatnonzero(table["verdict"].isin(FAILING)).tolist():
+            reasons[place] = str(table["verdict"][place])
         text = markdown(table, self.sweep, notes)
-        written = (table.to_csv(index=False), text, junit(table, self.sweep))
+        written = (table.to_csv(index=False), text, junit(table, self.sweep, reasons))
         for name, content in zip(FILES, written, strict=True):
             with atomic(out / name) as path:
                 path.write_text(content)
         say.print(text, markup=False)
-        if compared.any():
+        if not self.update and table["comparison"].isin(["paired", "unpaired"]).any():
             say.print("to take these errors as the new baseline: track=update", markup=False)
-        return int(broken or bool(table["verdict"].isin(FAILING).any()))
+        return int(bool(reasons))
 
     def _notes(self, origin: Origin) -> list[str]:
         """What the baseline is, and how far it can be compared."""

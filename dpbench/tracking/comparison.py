@@ -27,8 +27,8 @@ from dpbench.analysis.summary import TRIM, order_statistic
 from dpbench.arrays import Floats
 from dpbench.seeds import stream
 
-__all__ = ["COLUMNS", "KEY", "LEAST_TRIALS", "LEVEL", "METRICS", "SMALLEST", "VERDICTS", "compare"]
-
+__all__ = ["COLUMNS", "KEY", "LEAST_TRIALS", "LEVEL", "METRICS", "SMALLEST", "VERDICTS"]
+__all__ += ["compare", "trimmed_mean"]
 
 # What a row is about, and what is compared: ratios new/old with 95% intervals.
 KEY = ("estimator", "distribution", "privacy", "epsilon", "delta", "rho", "n")
@@ -69,7 +69,8 @@ def compare(old: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
     rate of failures, and of errors that are not 0 where some are, are compared by exact tests
     of no change, made where the rates differ by more than SMALLEST. A row's p-value is its
     smallest times their number, and over the table the false discovery rate is controlled
-    at `LEVEL`, under any dependence [2]_.
+    at `LEVEL`, under any dependence [2]_. New failures are tested once more over all paired rows
+    together: a few in each of many rows, or in one where all rows changed, are worse as well.
 
     Parameters
     ----------
@@ -88,6 +89,7 @@ def compare(old: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
     before, after = _by_key(old), _by_key(new)
     rows: list[dict[str, object]] = []
     tests: dict[int, list[_Test]] = {}
+    failures: dict[int, tuple[int, int]] = {}
     for key in {**before, **after}:
         one, other = before.get(key), after.get(key)
         row = dict(zip(KEY, key, strict=True))
@@ -97,8 +99,15 @@ def compare(old: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
         found, made = _compared(one, other, "|".join(map(str, key)))
         if made:
             tests[len(rows)] = made
+        if found["comparison"] == "paired":
+            failures[len(rows)] = _failures(one[1], other[1])
         rows.append(row | found)
     _judge(rows, tests)
+    gained, lost = np.sum([*failures.values(), (0, 0)], axis=0)
+    if gained > lost and binomtest(gained, gained + lost).pvalue <= LEVEL:
+        for index, (more, fewer) in failures.items():
+            if more > fewer:
+                rows[index]["verdict"] = "worse"
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
@@ -141,6 +150,13 @@ def _compared(
     return row, tests
 
 
+def _failures(old: Floats, new: Floats) -> tuple[int, int]:
+    """How many of the pairs failed in the new only, and in the old only."""
+    trials = min(len(old), len(new))
+    before, after = (np.isfinite(errors[:trials]) for errors in (old, new))
+    return int((before & ~after).sum()), int((after & ~before).sum())
+
+
 def _finite(old: Floats, new: Floats, *, paired: bool) -> tuple[Floats, Floats]:
     """The errors of trials with a release, of both if they are paired."""
     one, other = np.isfinite(old), np.isfinite(new)
@@ -162,6 +178,11 @@ def _log_ratios(old: Floats, new: Floats, name: str, *, paired: bool) -> dict[st
     before, after = _statistics(old, draws), _statistics(new, others)
     with np.errstate(divide="ignore", invalid="ignore"):
         return {metric: np.log(after[metric]) - np.log(before[metric]) for metric in METRICS}
+
+
+def trimmed_mean(errors: Floats) -> float:
+    """The trimmed mean of errors; a failure is infinite."""
+    return float(_statistics(errors, np.arange(len(errors))[None])["trimmed_mean"][0])
 
 
 def _statistics(errors: Floats, draws: NDArray[np.int64]) -> dict[str, Floats]:
