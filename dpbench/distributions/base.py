@@ -59,13 +59,7 @@ class Distribution(Registered, ABC):
 
     @property
     def covariance(self) -> Floats:
-        """The (d, d) covariance matrix.
-
-        Raises
-        ------
-        ValueError
-            If it is not known.
-        """
+        """The (d, d) covariance matrix; a ValueError where it is not known."""
         raise ValueError(f"the covariance of {type(self).__name__} is not known")
 
     def held(self, n: int) -> float:

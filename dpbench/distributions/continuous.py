@@ -29,9 +29,7 @@ def _gaussian_moment(k: float, mean: float = 0.0, sd: float = 1.0) -> float:
 class Gaussian(LocationScale):
     """Normal with mean `location` and standard deviation `scale`."""
 
-    @property
-    def _standard_mean(self) -> float:
-        return 0.0
+    _standard_mean = 0.0
 
     def _standard_moment(self, k: float) -> float:
         return _gaussian_moment(k)
@@ -73,10 +71,7 @@ class StudentT(LocationScale):
     """
 
     tail_index: Annotated[float, Field(gt=1)]
-
-    @property
-    def _standard_mean(self) -> float:
-        return 0.0
+    _standard_mean = 0.0
 
     def _standard_moment(self, k: float) -> float:
         nu = self.tail_index
@@ -93,8 +88,7 @@ class StudentT(LocationScale):
 class Pareto(LocationScale):
     """Pareto of the first kind moved to mean `location`; skewed to the right.
 
-    With ``location = a/(a - 1)`` it is the textbook law on [1, infinity) of density
-    a x^-(a+1).
+    With ``location = a/(a - 1)`` it has the textbook's density a x^-(a+1) on [1, infinity).
 
     Parameters
     ----------
@@ -143,14 +137,11 @@ class ContaminatedGaussian(LocationScale):
     eta: Annotated[float, Field(ge=0, le=1)]
     gap: float
     spread: Annotated[float, Field(gt=0)] = 1.0
+    _standard_centre = 0.0
 
     @property
     def _standard_mean(self) -> float:
         return self.eta * self.gap
-
-    @property
-    def _standard_centre(self) -> float:
-        return 0.0
 
     def _standard_moment(self, k: float) -> float:
         m = self._standard_mean

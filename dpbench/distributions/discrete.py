@@ -13,8 +13,6 @@ from dpbench.samples import CountedSample
 
 __all__ = ["Bernoulli", "TwoPoint"]
 
-Probability = Annotated[float, Field(ge=0, le=1)]
-
 
 def _bernoulli_moment(p: float, k: float) -> float:
     """E|B - p|^k for B ~ Bernoulli(p)."""
@@ -30,7 +28,7 @@ class Bernoulli(Distribution):
     p : float in [0, 1]
     """
 
-    p: Probability
+    p: Annotated[float, Field(ge=0, le=1)]
     counted: ClassVar[bool] = True
 
     @property
@@ -81,9 +79,9 @@ class TwoPoint(Distribution):
         return float(self.tau**k * _bernoulli_moment(self.p, k))
 
     def sample(self, rng: np.random.Generator, trials: int, n: int) -> CountedSample:
-        rare = rng.binomial(n, self.p, trials)
         if not self.p:
             return CountedSample([self.location], np.full((trials, 1), n))
+        rare = rng.binomial(n, self.p, trials)
         atoms = [self.location, self.location + self.sign * self.tau]
         counts = np.stack([n - rare, rare], axis=1)
         return CountedSample(atoms[:: self.sign], counts[:, :: self.sign])

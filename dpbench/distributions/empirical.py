@@ -23,27 +23,27 @@ from dpbench.samples import CountedSample, DenseSample
 if TYPE_CHECKING:
     import pandas as pd
 
+    # The names of a file's columns and, if it is one of them, the values of the one wanted.
+    _Read = tuple[list[str], pd.Series[Any] | None]
+
 __all__ = ["Empirical"]
 
 # The data sets that come with the package.
 SHIPPED = Path(__file__).parents[1] / "data"
 CSV = (".csv", ".csv.gz")
 PARQUET = (".parquet",)
-# Distinct values up to which samples are counts. Cutting a counted sample in two takes a
-# vectorised draw per value and pairing its records one per pair of values: for 200 trials
-# of 64 values about 0.05 s and 2 s, at any n, the latter growing with the square.
+# Distinct values up to which samples are counts. Pairing the records of 200 trials takes 2 s
+# then, at any n, and grows with the square.
 MOST_ATOMS = 64
 # Columns named in a message, and characters of a value quoted in one.
-MOST_NAMES = 8
-LONGEST = 40
+MOST_NAMES, LONGEST = 8, 40
 
 
 @validated
 class Empirical(Distribution):
     """Records drawn independently and uniformly, with replacement, from a column of a file.
 
-    The file is read once, when the instance is made; what is drawn depends on the
-    column's values alone. Integers become float64.
+    The file is read once, when the instance is made. Integers become float64.
 
     Parameters
     ----------
@@ -75,20 +75,21 @@ class Empirical(Distribution):
     @property
     def counted(self) -> bool:  # type: ignore[override]
         """Whether the distinct values are few enough for samples to be counts of them."""
-        return self._atoms.size <= MOST_ATOMS
+        return self._table[0].size <= MOST_ATOMS
 
     @property
     def mean(self) -> float:
-        return self._centre + self._shift
+        return sum(self._middle)
 
     def moment(self, k: float) -> float:
-        # from the centre, the deviations keep the digits that rounding the mean would cost
-        deviations = np.abs(self._atoms - self._centre - self._shift)
-        return math.fsum(deviations**k * self._weights)
+        atoms, weights = self._table
+        centre, shift = self._middle  # which keep the digits that rounding the mean would cost
+        return math.fsum(np.abs(atoms - centre - shift) ** k * weights)
 
     def sample(self, rng: np.random.Generator, trials: int, n: int) -> CountedSample | DenseSample:
         if self.counted:
-            return CountedSample(self._atoms, rng.multinomial(n, self._weights, size=trials))
+            atoms, weights = self._table
+            return CountedSample(atoms, rng.multinomial(n, weights, size=trials))
         return DenseSample(self._values[rng.integers(self._values.size, size=(trials, n))])
 
     @cached_property
@@ -99,28 +100,16 @@ class Empirical(Distribution):
 
     @cached_property
     def _table(self) -> tuple[Floats, Floats]:
+        """The distinct values, increasing, and their probabilities."""
         atoms, counts = np.unique(self._values, return_counts=True)
         return atoms, counts / self._values.size
 
-    @property
-    def _atoms(self) -> Floats:
-        """The distinct values, increasing."""
-        return self._table[0]
-
-    @property
-    def _weights(self) -> Floats:
-        """The probabilities of the distinct values."""
-        return self._table[1]
-
-    @property
-    def _centre(self) -> float:
-        """One of the values, near the middle."""
-        return float(self._atoms[self._atoms.size // 2])
-
     @cached_property
-    def _shift(self) -> float:
-        """E(X - centre)."""
-        return math.fsum((self._atoms - self._centre) * self._weights)
+    def _middle(self) -> tuple[float, float]:
+        """One of the values, near the middle, and how far the mean is from it."""
+        atoms, weights = self._table
+        centre = float(atoms[atoms.size // 2])
+        return centre, math.fsum((atoms - centre) * weights)
 
 
 def _refused(key: str, value: str, reason: str) -> ValidationError:
@@ -132,13 +121,7 @@ def _refused(key: str, value: str, reason: str) -> ValidationError:
 
 
 def _read(path: str, column: str) -> Floats:
-    """The values of `column` in the file that `path` names.
-
-    Raises
-    ------
-    pydantic.ValidationError
-        If there is no such file or column, or it holds anything but finite numbers.
-    """
+    """The values of a column, refused if there is none or one is no finite number."""
     from pyarrow import ArrowException
 
     file = _find(path)
@@ -175,8 +158,7 @@ def _find(path: str) -> Path:
     return found
 
 
-def _csv(file: Path, column: str) -> tuple[list[str], pd.Series[Any] | None]:
-    """The names of the columns and, if it is one of them, the values of `column`."""
+def _csv(file: Path, column: str) -> _Read:
     import pandas as pd
 
     with warnings.catch_warnings():
@@ -197,8 +179,7 @@ def _number(text: str) -> float | str:
         return text
 
 
-def _parquet(file: Path, column: str) -> tuple[list[str], pd.Series[Any] | None]:
-    """The names of the columns and, if it is one of them, the values of `column`."""
+def _parquet(file: Path, column: str) -> _Read:
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(file) as opened:
@@ -209,13 +190,7 @@ def _parquet(file: Path, column: str) -> tuple[list[str], pd.Series[Any] | None]
 
 
 def _numbers(values: pd.Series[Any]) -> Floats:
-    """All of `values` as float64.
-
-    Raises
-    ------
-    ValueError
-        If there are none, or one is missing, infinite or no number.
-    """
+    """All of `values` as float64; a ValueError if one is missing, infinite or no number."""
     from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
     size = len(values)
@@ -223,10 +198,9 @@ def _numbers(values: pd.Series[Any]) -> Floats:
         raise ValueError("no records")
     if is_bool_dtype(values) or not is_numeric_dtype(values):
         present = values[values.notna()].tolist()
+        numeric = (int, float, Decimal)
         # true would pass for 1
-        other = [
-            v for v in present if isinstance(v, bool) or not isinstance(v, int | float | Decimal)
-        ]
+        other = [v for v in present if isinstance(v, bool) or not isinstance(v, numeric)]
         if other:
             shown = repr(other[0])
             shown = shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}..."

@@ -20,7 +20,6 @@ from dpbench.seeds import stream
 
 __all__ = ["ProductTwoPoint", "SignedTwoPoint", "code_word"]
 
-Probability = Annotated[float, Field(ge=0, lt=1)]
 # Code words that a dimension is asked for, at most, and how often one is drawn anew.
 MOST_WORDS = 64
 MOST_DRAWS = 100_000
@@ -31,12 +30,8 @@ def code_word(d: int, index: int) -> tuple[int, ...]:
     """The positions of the ones of a code word of weight floor(d/2), at least 1.
 
     Words are drawn at random, one after another, and those kept that differ in at least d/4
-    places from all before: a code of relative distance 1/4 or more.
-
-    Raises
-    ------
-    ValueError
-        If no such word is found.
+    places from all before: a code of relative distance 1/4 or more. A ValueError says that no
+    more are found.
     """
     rng = stream("code word", d, index)
     earlier = [set(code_word(d, i)) for i in range(index)]
@@ -49,10 +44,16 @@ def code_word(d: int, index: int) -> tuple[int, ...]:
 
 @validated
 class _Sparse(Distribution):
-    """Zero, or with a small probability a vector that a subclass draws."""
+    """Zero, or with a small probability a vector that a subclass draws.
+
+    Parameters
+    ----------
+    d : int
+    p : float in [0, 1)
+    """
 
     d: Dimension = Field()  # type: ignore[misc]  # scalar laws have no such parameter
-    p: Probability
+    p: Annotated[float, Field(ge=0, lt=1)]
     counted: ClassVar[bool] = True
 
     @property
@@ -80,8 +81,6 @@ class ProductTwoPoint(_Sparse):
 
     Parameters
     ----------
-    d : int
-    p : float in [0, 1)
     word : int
         Number of the code word, see `code_word`.
     """
@@ -134,8 +133,6 @@ class SignedTwoPoint(_Sparse):
 
     Parameters
     ----------
-    d : int
-    p : float in [0, 1)
     k : float >= 2
         Order of the moment that is at most 1 in every direction.
     sign : 1 or -1

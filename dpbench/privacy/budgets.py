@@ -15,7 +15,8 @@ References
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABC
+from dataclasses import replace
 from functools import cached_property
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -37,7 +38,7 @@ Positive = Annotated[float, Field(gt=0, ge=LEAST, le=1e6)]
 
 
 class Budget(Registered, ABC):
-    """A privacy guarantee of one notion.
+    """A privacy guarantee of one notion, a dataclass of its `AMOUNTS`.
 
     Attributes
     ----------
@@ -55,15 +56,19 @@ class Budget(Registered, ABC):
     @property
     def columns(self) -> dict[str, str | float]:
         """The budget in a table: its label, ``privacy``, and `AMOUNTS`, NaN where it has none."""
-        amounts = {name: float(getattr(self, name, np.nan)) for name in AMOUNTS}
-        return {"privacy": self.label, **amounts}
+        none = dict.fromkeys(AMOUNTS, np.nan)
+        return {"privacy": self.label, **none, **self.named_amounts}
 
     @property
-    @abstractmethod
+    def named_amounts(self) -> dict[str, float]:
+        """The quantities that add up under sequential composition, by name."""
+        return {name: getattr(self, name) for name in AMOUNTS if hasattr(self, name)}
+
+    @property
     def amounts(self) -> tuple[float, ...]:
         """The quantities that add up under sequential composition."""
+        return tuple(self.named_amounts.values())
 
-    @abstractmethod
     def cost_of(self, other: Budget) -> tuple[float, ...]:
         """What a release that satisfies `other` costs in this notion.
 
@@ -72,10 +77,14 @@ class Budget(Registered, ABC):
         ValueError
             If `other` implies no guarantee of this notion.
         """
+        if isinstance(other, type(self)):
+            return other.amounts
+        raise ValueError(f"{other.notion} implies no {self.notion} guarantee")
 
-    @abstractmethod
     def fraction(self, share: float) -> Self:
         """The part `share` of every amount, 0 < share <= 1."""
+        parts = {name: amount * share for name, amount in self.named_amounts.items()}
+        return replace(self, **parts)  # type: ignore[type-var]  # all subclasses are dataclasses
 
     @property
     def _sd(self) -> float | None:
@@ -94,8 +103,7 @@ class Budget(Registered, ABC):
 
         Parameters
         ----------
-        shape : tuple of int
-            (trials,) or (trials, d).
+        shape : (trials,) or (trials, d)
         l1, l2 : float or array that broadcasts to `shape`
             Sensitivities in both norms; the notion's mechanism takes the one it uses.
         draws : int
@@ -130,10 +138,6 @@ class Budget(Registered, ABC):
         """The epsilon at which this budget pays for the exponential mechanism."""
         return self.pure_epsilon
 
-    @classmethod
-    def _refuse(cls, other: Budget) -> ValueError:
-        return ValueError(f"{other.notion} implies no {cls.notion} guarantee")
-
 
 @validated_positional
 class PureDP(Budget):
@@ -148,24 +152,8 @@ class PureDP(Budget):
     notion: ClassVar[str] = "pure"
 
     @property
-    def amounts(self) -> tuple[float, ...]:
-        return (self.epsilon,)
-
-    def cost_of(self, other: Budget) -> tuple[float, ...]:
-        if isinstance(other, PureDP):
-            return (other.epsilon,)
-        raise self._refuse(other)
-
-    def fraction(self, share: float) -> Self:
-        return type(self)(epsilon=self.epsilon * share)
-
-    @property
     def pure_epsilon(self) -> float:
         return self.epsilon
-
-    def to_zcdp(self) -> ZCDP:
-        """epsilon-DP implies (epsilon^2/2)-zCDP, Proposition 1.4 of [1]_."""
-        return ZCDP(rho=self.epsilon**2 / 2)
 
 
 @validated_positional
@@ -180,19 +168,10 @@ class ZCDP(Budget):
     rho: Positive
     notion: ClassVar[str] = "zcdp"
 
-    @property
-    def amounts(self) -> tuple[float, ...]:
-        return (self.rho,)
-
     def cost_of(self, other: Budget) -> tuple[float, ...]:
         if isinstance(other, PureDP):
-            return (other.to_zcdp().rho,)
-        if isinstance(other, ZCDP):
-            return (other.rho,)
-        raise self._refuse(other)
-
-    def fraction(self, share: float) -> Self:
-        return type(self)(rho=self.rho * share)
+            return (other.epsilon**2 / 2,)  # Proposition 1.4 of [1]_
+        return super().cost_of(other)
 
     @property
     def _sd(self) -> float:
@@ -281,25 +260,12 @@ class ApproxDP(Budget):
             )
         return self
 
-    @property
-    def amounts(self) -> tuple[float, ...]:
-        return (self.epsilon, self.delta)
-
     def cost_of(self, other: Budget) -> tuple[float, ...]:
         if isinstance(other, PureDP):
             return (other.epsilon, 0.0)
-        if isinstance(other, ApproxDP):
-            return (other.epsilon, other.delta)
-        if isinstance(other, ZCDP):
-            return other.to_approx(self.delta).amounts
         if isinstance(other, _BadEvent):
             return (0.0, other.delta)
-        raise self._refuse(other)
-
-    def fraction(self, share: float) -> Self:
-        return type(self)(
-            epsilon=self.epsilon * share, delta=self.delta * share, noise_by=self.noise_by
-        )
+        return super().cost_of(other.to_approx(self.delta) if isinstance(other, ZCDP) else other)
 
     @cached_property
     def _sd(self) -> float | None:
@@ -322,16 +288,6 @@ class _BadEvent(Budget):
     delta: Annotated[float, Field(gt=0, lt=1)]
     notion: ClassVar[str] = "bad_event"
 
-    @property
-    def amounts(self) -> tuple[float, ...]:
-        return (self.delta,)
-
-    def cost_of(self, other: Budget) -> tuple[float, ...]:
-        raise self._refuse(other)
-
-    def fraction(self, share: float) -> Self:
-        return type(self)(delta=self.delta * share)
-
 
 @validated_positional
 class NonPrivate(Budget):
@@ -339,15 +295,8 @@ class NonPrivate(Budget):
 
     notion: ClassVar[str] = "none"
 
-    @property
-    def amounts(self) -> tuple[float, ...]:
-        return ()
-
     def cost_of(self, other: Budget) -> tuple[float, ...]:
         return ()
-
-    def fraction(self, share: float) -> Self:
-        return self
 
     def noise(
         self,

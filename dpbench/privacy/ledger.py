@@ -8,17 +8,12 @@ from collections.abc import Iterable
 import numpy as np
 
 from dpbench.arrays import Floats, Ints
-from dpbench.privacy.budgets import AMOUNTS, Budget, _BadEvent
+from dpbench.privacy.budgets import Budget, _BadEvent
 
 __all__ = ["Ledger", "OverdraftError"]
 
-
 # Room for the rounding of sums of shares.
 SLACK = 1e-9
-
-
-# What spent a ledger, and the sensitivity stated to it.
-_Mechanism = tuple[str, float | Floats | None]
 
 
 class OverdraftError(RuntimeError):
@@ -26,26 +21,18 @@ class OverdraftError(RuntimeError):
 
 
 class Ledger:
-    """A budget, what of it is spent, and the random stream of the noise.
+    """A budget, what of it is spent, and the random stream of noise and other chance.
 
     A mechanism spends all of its ledger. To run several, cut the budget first:
     `split` for steps that see the same records (their costs add up), `parallel` for
     disjoint sets of records fixed by index (the largest cost counts once). One ledger
-    serves all trials of a batch: each trial is a release of its own. So does one ledger
+    serves all trials of a batch: each is a release of its own. So does one ledger
     serve all groups of records that are rows of one batch (`Sample.groups`): they are
     disjoint, and pay in parallel. The coordinates of vectors (`Sample.columns`) are not: for
     them there is `repeated`.
 
-    Parameters
-    ----------
-    budget : Budget
-    rng : Generator
-        Source of the noise, and of other randomness an estimator needs.
-
     Examples
     --------
-    What a release spent, and on what:
-
     >>> from dpbench.estimators import KarwaVadhanMean
     >>> from dpbench.privacy import PureDP
     >>> from dpbench.samples import DenseSample
@@ -64,8 +51,8 @@ class Ledger:
         self.budget = budget
         self.rng = rng
         self._reserved = np.zeros(len(budget.amounts))
-        self._mechanism: _Mechanism | None = None  # what spent it
-        self._groups: list[list[Ledger]] = []
+        self._mechanism = ""  # what spent it
+        self._groups: list[list[Ledger]] = []  # parts, those of a group in parallel
 
     @property
     def spent(self) -> tuple[float, ...]:
@@ -73,7 +60,7 @@ class Ledger:
         return tuple(float(amount) for amount in self._cost_in(self.budget))
 
     def _cost_in(self, notion: Budget) -> Floats:
-        if self._mechanism is not None:
+        if self._mechanism:
             return np.asarray(notion.cost_of(self.budget))
         # Parts compose in the notion that this ledger was cut in, and convert once.
         total = np.zeros(len(self.budget.amounts))
@@ -88,10 +75,7 @@ class Ledger:
     def split(self, *parts: float | Budget) -> list[Ledger]:
         """Cut the budget for steps that follow each other on the same records.
 
-        Parameters
-        ----------
-        *parts : float or Budget
-            Shares of this budget, or budgets of a notion that implies this one.
+        The parts are shares of this budget, or budgets of a notion that implies this one.
 
         Raises
         ------
@@ -110,8 +94,7 @@ class Ledger:
         The sets must be fixed by record index, so that replacing one record changes
         one set. Sets chosen by value (histogram bins) do not qualify.
         """
-        if parts < 1:
-            raise ValueError(f"parts is {parts}; at least one is needed")
+        _check_number(parts=parts)
         self._reserve(self.budget)
         children = [Ledger(self.budget, self.rng) for _ in range(parts)]
         self._groups.append(children)
@@ -133,7 +116,7 @@ class Ledger:
         event = _BadEvent(delta)
         self._reserve(event)
         paid = Ledger(event, self.rng)
-        paid._mechanism = ("an event under which a later bound is wrong", None)
+        paid._mechanism = "an event under which a later bound is wrong"
         self._groups.append([paid])
 
     def repeated(self, times: int) -> Ledger:
@@ -142,8 +125,7 @@ class Ledger:
         Each row pays the share 1/times of the budget, and the costs of the rows add up: for
         the coordinates of vectors, which `Sample.columns` puts in rows.
         """
-        if times < 1:
-            raise ValueError(f"times is {times}; at least one is needed")
+        _check_number(times=times)
         child = Ledger(self.budget.fraction(1 / times), self.rng)
         self._reserve(*[child.budget] * times)
         self._groups.extend([child] for _ in range(times))
@@ -171,10 +153,6 @@ class Ledger:
             Average this many independent noises: one for each record that is released
             by itself, in the local model. Each record pays once, in parallel.
 
-        Returns
-        -------
-        array of the shape of `values`
-
         Raises
         ------
         OverdraftError
@@ -183,8 +161,7 @@ class Ledger:
         d = values.shape[1] if values.ndim == 2 else 1
         l1 = float(np.sqrt(d)) * sensitivity if l1 is None else l1
         _check_sensitivities(sensitivity, l1)
-        if draws < 1:
-            raise ValueError(f"draws is {draws}; at least one is needed")
+        _check_number(draws=draws)
         self.pay("additive noise", sensitivity)
         return values + self.budget.noise(self.rng, values.shape, l1, sensitivity, draws)
 
@@ -192,14 +169,8 @@ class Ledger:
         """Release vectors with noise of density proportional to exp(-eps ||z||/sensitivity).
 
         The radius is Gamma(d, sensitivity/eps) and the direction uniform: pure eps-DP,
-        since ||z|| changes by at most `sensitivity` between neighbours (Hardt and
-        Talwar 2010, K-norm mechanism with the l2 ball).
-
-        Parameters
-        ----------
-        values : (trials, d) array
-        sensitivity : float
-            l2 sensitivity.
+        since ||z|| changes by at most `sensitivity`, in l2, between neighbours (Hardt and
+        Talwar 2010, K-norm mechanism with the l2 ball). The values are (trials, d).
         """
         _check_sensitivities(sensitivity)
         self.pay("noise in l2", sensitivity)
@@ -226,10 +197,6 @@ class Ledger:
             Logarithm of the base measure. It may not depend on single records, unless the
             indices stand for the pieces of a range that the records cut up: then the
             measure is the lengths of these, and the mechanism the continuous one.
-
-        Returns
-        -------
-        (trials,) int array
         """
         _check_sensitivities(sensitivity)
         if sensitivity == 0:
@@ -245,12 +212,7 @@ class Ledger:
     ) -> None:
         """Spend the whole ledger, once; for a mechanism that draws its own noise.
 
-        Parameters
-        ----------
-        mechanism : str
-            What spends it, for the receipt.
-        sensitivity : float or array, optional
-            The one stated to it.
+        What it is and its sensitivity are for the receipt.
 
         Raises
         ------
@@ -258,7 +220,10 @@ class Ledger:
             If the budget is spent.
         """
         self._reserve(self.budget)
-        self._mechanism = (mechanism, sensitivity)
+        if sensitivity is not None:
+            low, high = np.min(sensitivity), np.max(sensitivity)
+            mechanism += f", sensitivity {low:.6g}" + (f" to {high:.6g}" if high > low else "")
+        self._mechanism = mechanism
 
     def receipt(self) -> str:
         """What was spent on what, a line for each part, and what is left."""
@@ -271,10 +236,8 @@ class Ledger:
 
     def _lines(self, note: str = "") -> list[str]:
         name = f"{note}{self.budget.label} {_written(self.budget, self.budget.amounts)}".rstrip()
-        if self._mechanism is not None:
-            return [f"{name}: {_described(*self._mechanism)}"]
-        if not self._groups:
-            return [f"{name}: not spent"]
+        if self._mechanism or not self._groups:
+            return [f"{name}: {self._mechanism or 'not spent'}"]
         lines = [name]
         for _, same in itertools.groupby(self._groups, key=lambda group: id(group[0])):
             group, *again = same
@@ -295,15 +258,14 @@ class Ledger:
 
 
 def _written(budget: Budget, amounts: Iterable[float]) -> str:
-    names = (name for name in AMOUNTS if hasattr(budget, name))
-    return ", ".join(f"{name} {a:.6g}" for name, a in zip(names, amounts, strict=True))
+    named = zip(budget.named_amounts, amounts, strict=True)
+    return ", ".join(f"{name} {amount:.6g}" for name, amount in named)
 
 
-def _described(mechanism: str, sensitivity: float | Floats | None) -> str:
-    if sensitivity is None:
-        return mechanism
-    low, high = np.min(sensitivity), np.max(sensitivity)
-    return f"{mechanism}, sensitivity {low:.6g}" + (f" to {high:.6g}" if high > low else "")
+def _check_number(**given: int) -> None:
+    for name, number in given.items():
+        if number < 1:
+            raise ValueError(f"{name} is {number}; at least one is needed")
 
 
 def _check_sensitivities(*sensitivities: float | Floats) -> None:

@@ -12,54 +12,67 @@ from dpbench.arrays import Floats
 from dpbench.samples.bins import Bins, Occupied
 from dpbench.samples.rows import Rows
 
-__all__ = ["Sample", "part_sizes"]
+__all__ = ["Sample", "half_squares", "part_sizes"]
 
 # Numbers of one dataset that `Sample.records` will hold: 0.8 GB.
 MOST_HELD = 10**8
 
 
 def part_sizes(n: int, parts: int) -> list[int]:
-    """Sizes of `parts` parts of n records that differ by at most one.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer records than parts.
-    """
+    """Sizes of `parts` parts of n records that differ by at most one; a ValueError if n < parts."""
     if not 1 <= parts <= n:
         raise ValueError(f"{n} records cannot be cut into {parts} parts of at least one")
     return [n // parts + (i < n % parts) for i in range(parts)]
+
+
+def half_squares(one: Floats, other: Floats) -> Floats:
+    """(one - other)^2/2, or the largest number there is where that overflows."""
+    difference = one / 2 - other / 2
+    with np.errstate(over="ignore"):
+        return np.minimum(2 * difference**2, np.finfo(float).max)
 
 
 class Sample(ABC):
     """Independent datasets of n records each, one per trial.
 
     All questions are answered for all trials at once. With one-dimensional records
-    an answer has shape (trials,), with d-dimensional ones (trials, d).
+    an answer has shape (trials,), with d-dimensional ones (trials, d). A question about
+    numbers is refused for vectors, and the other way round, with a ValueError.
 
     Attributes
     ----------
-    trials, n : int
-        Datasets, and records in each.
-    d : int
-        Dimension of a record.
+    trials, n, d : int
+        Datasets, records in each, and coordinates of a record.
+    vectors : bool
+        Whether records are vectors, be it of one coordinate.
     """
 
     trials: int
     n: int
     d: int
+    vectors: bool = False
+
+    def _unfit(self) -> ValueError:
+        """The refusal of a question about numbers, or vectors, where records are the other."""
+        if self.vectors:
+            return ValueError(f"this takes scalar records, got d = {self.d}; see columns()")
+        return ValueError("this takes vectors, got scalar records")
+
+    def _ends(self, *bounds: float | Floats, axes: int = 1) -> list[Floats]:
+        """Bounds, each one number or one per trial, as arrays of shape (trials, 1, ...)."""
+        arrays = [np.asarray(bound, dtype=float) for bound in bounds]
+        for array in arrays:
+            if array.shape not in {(), (self.trials,)}:
+                raise ValueError(f"a bound is one number or one per trial, got shape {array.shape}")
+        shape = (self.trials,) + (1,) * axes
+        return [np.broadcast_to(a, self.trials).reshape(shape) for a in arrays]
 
     @abstractmethod
     def records(self, trial: int, rng: np.random.Generator) -> Floats:
         """The records of one dataset, one by one: a new array of shape (n,) or (n, d).
 
         In the order of their index. Where they have none, as in counted data, `rng` draws one
-        at random, for who reads them may depend on it.
-
-        Raises
-        ------
-        ValueError
-            If they are too many to be held.
+        at random, for who reads them may depend on it. A ValueError says they are too many.
         """
 
     def _check_held(self) -> None:
@@ -82,19 +95,6 @@ class Sample(ABC):
         a record at 1e150 takes no digits from the others.
         """
 
-    @abstractmethod
-    def count(self, lower: float | Floats, upper: float | Floats) -> Floats:
-        """How many records of each dataset lie in [lower, upper)."""
-
-    @abstractmethod
-    def quantile(self, q: float) -> Floats:
-        """The smallest record with at least q n records at or below it, 0 < q <= 1."""
-
-    @abstractmethod
-    def trimmed_mean(self, fraction: float) -> Floats:
-        """The mean without the floor(fraction n) smallest and as many largest records."""
-
-    @abstractmethod
     def split(self, sizes: Sequence[int], rng: np.random.Generator) -> list[Self]:
         """Cut each dataset into disjoint datasets of the given sizes.
 
@@ -102,109 +102,89 @@ class Sample(ABC):
         changes one part only and the parts' privacy costs compose in parallel.
         Records have no index in counted data; there `rng` says where each went.
         """
+        if sum(sizes) != self.n or min(sizes) < 1:
+            raise ValueError(f"parts of {list(sizes)} records do not make up {self.n}")
+        return self._split(sizes, rng)
+
+    @abstractmethod
+    def _split(self, sizes: Sequence[int], rng: np.random.Generator) -> list[Self]:
+        """The parts, of sizes that add up to n."""
 
     @abstractmethod
     def groups(self, parts: int, rng: np.random.Generator) -> list[Self]:
         """Cut each dataset into `parts` disjoint groups whose sizes differ by at most one.
 
+        Cut by record index as in `split`, the groups of a trial pay for privacy in parallel.
+
         Returns
         -------
         list of one or two samples
             The larger groups, then the smaller ones if sizes differ. Each row is a group:
-            those of the first trial, then those of the second, and so on. Cut by record
-            index as in `split`, the groups of a trial pay for privacy in parallel.
-
-        Raises
-        ------
-        ValueError
-            If there are fewer records than groups.
+            those of the first trial, then those of the second, and so on.
         """
 
     def by_group(
         self, parts: int, rng: np.random.Generator, question: Callable[[Sample], Floats]
     ) -> Floats:
-        """Ask every group of `groups` for a number, or a vector.
-
-        Returns
-        -------
-        (trials, parts) or (trials, parts, d) array
-        """
+        """Ask every group of `groups` for a number, or a vector: (trials, parts[, d])."""
         answers = [question(rows) for rows in self.groups(parts, rng)]
         shaped = [answer.reshape(self.trials, -1, *answer.shape[1:]) for answer in answers]
         return np.concatenate(shaped, axis=1)
+
+    # About numbers; vectors that are held one by one answer the first three by coordinate.
+
+    def count(self, lower: float | Floats, upper: float | Floats) -> Floats:
+        """How many records of each dataset lie in [lower, upper)."""
+        raise self._unfit()
+
+    def quantile(self, q: float) -> Floats:
+        """The smallest record with at least q n records at or below it, 0 < q <= 1."""
+        raise self._unfit()
+
+    def trimmed_mean(self, fraction: float) -> Floats:
+        """The mean without the floor(fraction n) smallest and as many largest records."""
+        raise self._unfit()
+
+    def occupied(self, bins: Bins) -> Occupied:
+        """The bins that hold records, and how many."""
+        raise self._unfit()
+
+    def ranked(self, first: int, last: int) -> tuple[Floats, Floats]:
+        """Increasing values and how many of the records of ranks `first` to `last` have each.
+
+        Both are (trials, m) arrays. Ranks are from 0.
+        """
+        raise self._unfit()
+
+    def half_squared_differences(self, rng: np.random.Generator) -> Self:
+        """Half the squared difference of each of floor(n/2) disjoint pairs.
+
+        The mean of each is the variance of a record. Pairs are fixed by record index.
+        Those that overflow are set to the largest number there is.
+        """
+        raise self._unfit()
+
+    # About vectors.
 
     def columns(self) -> Sample:
         """The coordinates of vectors as scalar datasets: trial by trial, one after another.
 
         Coordinate j of trial i is row i d + j of the answer. A record has a part in all of
         them, so their privacy costs add up: draw the noise from `Ledger.repeated`.
-
-        Raises
-        ------
-        ValueError
-            If the records are scalars.
         """
-        raise ValueError("this takes vectors, got scalar records")
-
-    def second_moment(self) -> Floats:
-        """The mean of x x' over each dataset of vectors x, (trials, d, d).
-
-        Raises
-        ------
-        ValueError
-            If the records are scalars, or not held one by one.
-        """
-        raise ValueError("this takes vectors, record by record")
+        raise self._unfit()
 
     def rows(self) -> Rows:
-        """The vectors of every trial, to be asked about balls.
-
-        Raises
-        ------
-        ValueError
-            If the records are scalars.
-        """
-        raise ValueError("this takes vectors, got scalar records")
+        """The vectors of every trial, to be asked about balls."""
+        raise self._unfit()
 
     def listed(self) -> tuple[Floats, Floats]:
-        """Vectors one by one, and how many there are of each.
+        """Vectors one by one, (trials, m, d), and how many there are of each, (trials, m).
 
-        Returns
-        -------
-        rows : (trials, m, d) array
-        counts : (trials, m) array
-            May be 0, where a trial has fewer rows than others.
-
-        Raises
-        ------
-        ValueError
-            If the records are scalars.
+        There may be 0 of them, where a trial has fewer rows than others.
         """
-        raise ValueError("this takes vectors, got scalar records")
+        raise self._unfit()
 
-    @abstractmethod
-    def occupied(self, bins: Bins) -> Occupied:
-        """The bins that hold records, and how many; scalar records only."""
-
-    @abstractmethod
-    def ranked(self, first: int, last: int) -> tuple[Floats, Floats]:
-        """The records of the ranks `first` to `last`, from 0; scalar records only.
-
-        Returns
-        -------
-        values, counts : (trials, m) arrays
-            Increasing values and how many of the records of these ranks have each.
-        """
-
-    @abstractmethod
-    def half_squared_differences(self, rng: np.random.Generator) -> Self:
-        """Half the squared difference of each of floor(n/2) disjoint pairs; scalars only.
-
-        The mean of each is the variance of a record. Pairs are fixed by record index.
-        Those that overflow are set to the largest number there is.
-
-        Raises
-        ------
-        ValueError
-            If there is one record only.
-        """
+    def second_moment(self) -> Floats:
+        """The mean of x x' over each dataset of vectors x, (trials, d, d)."""
+        raise ValueError("this takes vectors, record by record")

@@ -9,7 +9,14 @@ from numpy.typing import NDArray
 
 from dpbench.arrays import Floats
 
-__all__ = ["Bins", "Occupied"]
+__all__ = ["Bins", "Occupied", "run_starts"]
+
+
+def run_starts(rows: Floats) -> NDArray[np.intp]:
+    """Where runs of equal numbers begin in sorted rows, as places in the flattened array."""
+    starts = np.ones(rows.shape, dtype=bool)
+    np.not_equal(rows[:, 1:], rows[:, :-1], out=starts[:, 1:])
+    return np.flatnonzero(starts)
 
 
 @dataclass(frozen=True)
@@ -18,11 +25,8 @@ class Occupied:
 
     Attributes
     ----------
-    trial : (m,) int array
-    index : (m,) array
-        Which bin; whole numbers, as floats for there may be 1e300 bins.
-    count : (m,) array
-        Records in it.
+    trial, index, count : (m,) arrays
+        Whose bin, which (whole numbers, as floats for there may be 1e300), and its records.
     """
 
     trial: NDArray[np.intp]
@@ -40,9 +44,8 @@ class Bins:
 
     Parameters
     ----------
-    width : float or (trials,) array
-    lower, upper : float or (trials,) array
-        Both infinite for bins without end.
+    width, lower, upper : float or (trials,) array
+        Both ends may be infinite.
     aligned : float or (trials,) array, optional
         A point where a bin starts; by default `lower`, or 0 where that is infinite. Only its
         remainder by the width enters, which is exact.

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpbench.arrays import Floats, Ints
-from dpbench.samples.base import Sample, part_sizes
-from dpbench.samples.bins import Bins, Occupied
+from dpbench.samples.base import Sample, half_squares, part_sizes
+from dpbench.samples.bins import Bins, Occupied, run_starts
 from dpbench.samples.hypergeometric import hypergeometric
 
 __all__ = ["CountedSample"]
@@ -57,11 +57,10 @@ class CountedSample(Sample):
         return self._average(self.atoms)
 
     def clipped_mean(self, lower: float | Floats, upper: float | Floats) -> Floats:
-        low, high = (np.asarray(b, dtype=float)[..., None] for b in (lower, upper))
-        return self._average(np.clip(self.atoms, low, high))
+        return self._average(np.clip(self.atoms, *self._ends(lower, upper)))
 
     def count(self, lower: float | Floats, upper: float | Floats) -> Floats:
-        low, high = (np.asarray(b, dtype=float)[..., None] for b in (lower, upper))
+        low, high = self._ends(lower, upper)
         inside = (self.atoms >= low) & (self.atoms < high)
         return np.asarray((self.counts * inside).sum(axis=1), dtype=float)
 
@@ -77,9 +76,7 @@ class CountedSample(Sample):
         kept = np.diff(upto, axis=1, prepend=0)
         return np.asarray((kept * self.atoms).sum(axis=1) / (self.n - 2 * cut))
 
-    def split(self, sizes: Sequence[int], rng: np.random.Generator) -> list[Self]:
-        if sum(sizes) != self.n or min(sizes) < 1:
-            raise ValueError(f"parts of {list(sizes)} records do not make up {self.n}")
+    def _split(self, sizes: Sequence[int], rng: np.random.Generator) -> list[Self]:
         parts = self._cut(sizes, rng)
         return [type(self)(self.atoms, parts[:, i]) for i in range(len(sizes))]
 
@@ -114,9 +111,7 @@ class CountedSample(Sample):
 
     def occupied(self, bins: Bins) -> Occupied:
         index = bins.index(np.broadcast_to(self.atoms, self.counts.shape))
-        starts = np.ones(index.shape, dtype=bool)
-        np.not_equal(index[:, 1:], index[:, :-1], out=starts[:, 1:])
-        first = np.flatnonzero(starts)
+        first = run_starts(index)
         count = np.add.reduceat(self.counts.ravel(), first)
         trial = first // self.atoms.size
         held = count > 0
@@ -128,9 +123,9 @@ class CountedSample(Sample):
         return np.broadcast_to(self.atoms, counts.shape), counts.astype(float)
 
     def half_squared_differences(self, rng: np.random.Generator) -> Self:
-        half = self.n // 2
-        if half < 1:
+        if self.n < 2:
             raise ValueError("one record makes no pair")
+        half = self.n // 2
         counts = self._cut([half, half, 1] if self.n % 2 else [half, half], rng)
         one, other = counts[:, 0], counts[:, 1]
         pairs = []
@@ -138,14 +133,10 @@ class CountedSample(Sample):
             partners = _draw(other, one[:, atom], rng)
             other = other - partners
             pairs.append(partners)
-        difference = self.atoms[:, None] / 2 - self.atoms / 2
-        with np.errstate(over="ignore"):
-            values = np.minimum(2 * difference**2, np.finfo(float).max)
-        atoms, where = np.unique(values, return_inverse=True)
+        squares = half_squares(self.atoms[:, None], self.atoms)
+        atoms, where = np.unique(squares.ravel(), return_inverse=True)
         table = np.zeros((self.trials, atoms.size), dtype=np.int64)
-        for code, partners in zip(
-            where.reshape(-1), np.stack(pairs, 1).reshape(self.trials, -1).T, strict=True
-        ):
+        for code, partners in zip(where, np.concatenate(pairs, axis=1).T, strict=True):
             table[:, code] += partners
         return type(self)(atoms, table)
 

@@ -12,22 +12,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpbench.arrays import Floats
-from dpbench.samples.base import Sample, part_sizes
-from dpbench.samples.bins import Bins, Occupied
+from dpbench.samples.base import Sample, half_squares, part_sizes
+from dpbench.samples.bins import Bins, Occupied, run_starts
 from dpbench.samples.rows import Rows
 
 __all__ = ["DenseSample"]
 
-# Share of the records left outside the core on each side, and how many are looked at to
-# place it; see `_parts`.
-TAIL = 0.01
-PROBE = 4096
+# Share of the records outside the core of `_parts` on each side, and how many place it.
+TAIL, PROBE = 0.01, 4096
 # Bins per record up to which counting into a table is cheaper than sorting.
 DENSE_BINS = 4
 
 
 class DenseSample(Sample):
-    """Records as an array, which is never written to.
+    """Records as an array, `values`, which is never written to.
 
     Parameters
     ----------
@@ -49,49 +47,38 @@ class DenseSample(Sample):
         self._alike = array.strides[0] == 0
         once = array[:1] if self._alike else array
         mean = _mean(once)
-        # A mean is finite unless a value is not: a cheap first look.
+        # A mean is finite unless a value is not, which is cheap to see.
         if not np.all(np.isfinite(mean)):
             bad = int(np.count_nonzero(~np.isfinite(once)))
             raise ValueError(f"{bad} of {once.size} values are NaN or infinite")
         self._mean = np.broadcast_to(mean, (len(array), *mean.shape[1:]))
-        self._values = array.view()
-        self._values.flags.writeable = False
+        self.values = array.view()
+        self.values.flags.writeable = False
         self.trials, self.n = array.shape[:2]
-        self.d = 1 if array.ndim == 2 else array.shape[2]
+        self.vectors = array.ndim == 3
+        self.d = array.shape[2] if self.vectors else 1
 
-    @property
-    def values(self) -> Floats:
-        """The records, read-only, (trials, n) or (trials, n, d)."""
-        return self._values
-
-    @property
-    def _scalars(self) -> Floats:
-        if self.d > 1 or self._values.ndim > 2:
-            raise ValueError(f"this takes scalar records, got d = {self.d}")
-        return self._values
-
-    @property
-    def _vectors(self) -> Floats:
-        if self._values.ndim == 2:
-            raise ValueError("this takes vectors, got scalar records")
-        return self._values
+    def _take(self, vectors: bool) -> Floats:
+        """The records, where they are vectors, or numbers, as they should be."""
+        if self.vectors != vectors:
+            raise self._unfit()
+        return self.values
 
     def records(self, trial: int, rng: np.random.Generator) -> Floats:
-        return np.array(self._values[trial], order="C")
+        return np.array(self.values[trial], order="C")
 
     def mean(self) -> Floats:
         return self._mean
 
     def clipped_mean(self, lower: float | Floats, upper: float | Floats) -> Floats:
-        low, high = (np.asarray(b, dtype=float) for b in (lower, upper))
-        if self._values.ndim == 2:
+        low, high = self._ends(lower, upper, axes=self.values.ndim - 1)
+        if not self.vectors:
             core_low, core_high, inside, trial, outside = self._parts
             if np.all(low <= core_low) and np.all(high >= core_high):
-                low, high = (b[trial] if b.ndim else b for b in (low, high))
+                clipped = np.clip(outside, low[trial, 0], high[trial, 0])
                 starts = np.searchsorted(trial, np.arange(self.trials))
-                return inside + np.add.reduceat(np.clip(outside, low, high) / self.n, starts)
-        low, high = (self._per_trial(b) for b in (low, high))
-        return _mean(np.clip(self._values, low, high))
+                return inside + np.add.reduceat(clipped / self.n, starts)
+        return _mean(np.clip(self.values, low, high))
 
     @cached_property
     def _parts(self) -> tuple[float, float, Floats, NDArray[np.intp], Floats]:
@@ -100,50 +87,47 @@ class DenseSample(Sample):
         Most clipping intervals contain the bulk of the data. Then the clipped mean is
         what the bulk adds plus what the few others add when clipped, so that many
         intervals cost little more than one, and no large numbers are ever subtracted.
-        The core depends on the data alone: the answer does not depend on which
-        questions came before. Every trial's first record counts as outside, so that
-        none is without one.
+        The core depends on the data alone, not on earlier questions. Every trial's
+        first record counts as outside, so that none is without one.
         """
-        flat = self._values.reshape(-1)
+        flat = self.values.reshape(-1)
         probe = np.sort(flat[:: max(1, flat.size // PROBE)])
         cut = int(TAIL * probe.size)
         low, high = float(probe[cut]), float(probe[-1 - cut])
-        bulk = np.clip(self._values, low, high, order="C")  # so that reshape gives a view
-        beyond = bulk != self._values
+        bulk = np.clip(self.values, low, high, order="C")  # so that reshape gives a view
+        beyond = bulk != self.values
         beyond[:, 0] = True
         index = np.flatnonzero(beyond)
         bulk.reshape(-1)[index] = 0.0
         return low, high, _mean(bulk), index // self.n, flat[index]
 
     def count(self, lower: float | Floats, upper: float | Floats) -> Floats:
-        low, high = (self._per_trial(np.asarray(b, dtype=float)) for b in (lower, upper))
-        inside = (self._values >= low) & (self._values < high)
+        low, high = self._ends(lower, upper, axes=self.values.ndim - 1)
+        inside = (self.values >= low) & (self.values < high)
         return np.asarray(np.count_nonzero(inside, axis=1), dtype=float)
 
     def quantile(self, q: float) -> Floats:
         rank = max(0, int(np.ceil(q * self.n)) - 1)
-        return np.asarray(np.partition(self._values, rank, axis=1)[:, rank])
+        return np.asarray(np.partition(self.values, rank, axis=1)[:, rank])
 
     def trimmed_mean(self, fraction: float) -> Floats:
         cut = int(fraction * self.n)
         ranks = [cut, self.n - 1 - cut]
         if 2 * cut >= self.n:
             raise ValueError(f"cutting {fraction} from each end leaves nothing")
-        middle = np.partition(self._values, ranks, axis=1)[:, cut : self.n - cut]
+        middle = np.partition(self.values, ranks, axis=1)[:, cut : self.n - cut]
         return _mean(middle)
 
-    def split(self, sizes: Sequence[int], rng: np.random.Generator) -> list[Self]:
-        if sum(sizes) != self.n or min(sizes) < 1:
-            raise ValueError(f"parts of {list(sizes)} records do not make up {self.n}")
+    def _split(self, sizes: Sequence[int], rng: np.random.Generator) -> list[Self]:
         starts = np.cumsum([0, *sizes])
-        return [type(self)(self._values[:, a:b]) for a, b in itertools.pairwise(starts)]
+        return [type(self)(self.values[:, a:b]) for a, b in itertools.pairwise(starts)]
 
     def groups(self, parts: int, rng: np.random.Generator) -> list[Self]:
         sizes = part_sizes(self.n, parts)
         large = sizes.count(sizes[0])
         cut = large * sizes[0]
-        rows = [(self._values[:, :cut], sizes[0]), (self._values[:, cut:], sizes[-1])]
-        shape = self._values.shape[2:]
+        rows = [(self.values[:, :cut], sizes[0]), (self.values[:, cut:], sizes[-1])]
+        shape = self.values.shape[2:]
         return [type(self)(part.reshape(-1, size, *shape)) for part, size in rows if part.size]
 
     def columns(self) -> DenseSample:
@@ -151,25 +135,27 @@ class DenseSample(Sample):
 
     @cached_property
     def _columns(self) -> DenseSample:
-        return DenseSample(self._vectors.transpose(0, 2, 1).reshape(-1, self.n))
+        return DenseSample(self._take(vectors=True).transpose(0, 2, 1).reshape(-1, self.n))
 
     def second_moment(self) -> Floats:
-        return np.asarray(self._vectors.transpose(0, 2, 1) @ self._vectors / self.n)
+        x = self._take(vectors=True)
+        return np.asarray(x.transpose(0, 2, 1) @ x / self.n)
 
     def rows(self) -> Rows:
         return self._rows
 
     @cached_property
     def _rows(self) -> Rows:
+        x = self._take(vectors=True)
         if self._alike:
-            return replace(Rows.of(self._vectors[:1], self._mean[:1]), copies=self.trials)
-        return Rows.of(self._vectors, self._mean)
+            return replace(Rows.of(x[:1], self._mean[:1]), copies=self.trials)
+        return Rows.of(x, self._mean)
 
     def listed(self) -> tuple[Floats, Floats]:
-        return self._vectors, np.ones((self.trials, self.n))
+        return self._take(vectors=True), np.ones((self.trials, self.n))
 
     def occupied(self, bins: Bins) -> Occupied:
-        index = bins.index(self._scalars)
+        index = bins.index(self._take(vectors=False))
         low = index.min()
         with np.errstate(over="ignore"):
             span = index.max() - low + 1
@@ -181,33 +167,24 @@ class DenseSample(Sample):
             trial, offset = np.divmod(found, int(span))
             return Occupied(trial, low + offset, table[found].astype(float))
         index.sort(axis=1)
-        starts = np.ones(index.shape, dtype=bool)
-        np.not_equal(index[:, 1:], index[:, :-1], out=starts[:, 1:])
-        found = np.flatnonzero(starts)
+        found = run_starts(index)
         count = np.diff(found, append=index.size)
         return Occupied(found // self.n, index.ravel()[found], count.astype(float))
 
     def ranked(self, first: int, last: int) -> tuple[Floats, Floats]:
+        x = self._take(vectors=False)
         if last - first < self.n // 2:
-            middle = np.partition(self._scalars, [first, last], axis=1)[:, first : last + 1]
+            x = np.partition(x, [first, last], axis=1)[:, first : last + 1]
+            values = np.sort(x, axis=1)
         else:
-            middle = np.sort(self._scalars, axis=1)[:, first : last + 1]
-        values = np.sort(middle, axis=1)
+            values = np.sort(x, axis=1)[:, first : last + 1]
         return values, np.ones_like(values)
 
     def half_squared_differences(self, rng: np.random.Generator) -> Self:
         if self.n < 2:
             raise ValueError("one record makes no pair")
-        last = self.n - self.n % 2
-        difference = self._scalars[:, 1:last:2] / 2 - self._scalars[:, :last:2] / 2
-        with np.errstate(over="ignore"):
-            return type(self)(np.minimum(2 * difference**2, np.finfo(float).max))
-
-    def _per_trial(self, bound: Floats) -> Floats:
-        """Shape a bound for broadcasting against the records."""
-        if bound.shape not in {(), (self.trials,)}:
-            raise ValueError(f"a bound is one number or one per trial, got shape {bound.shape}")
-        return bound.reshape(bound.shape + (1,) * (self._values.ndim - 1)) if bound.ndim else bound
+        x, last = self._take(vectors=False), self.n - self.n % 2
+        return type(self)(half_squares(x[:, 1:last:2], x[:, :last:2]))
 
 
 def _mean(values: Floats) -> Floats:

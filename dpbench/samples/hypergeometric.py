@@ -53,14 +53,10 @@ def log_binomial_pmf(s: ArrayLike, n: ArrayLike, p: ArrayLike) -> Floats:
     inside = (s > 0) & (s < n)
     x = np.where(inside, s, 1.0)
     m = np.where(inside, n, 2.0)
-    middle = (
-        _stirling_error(m)
-        - _stirling_error(x)
-        - _stirling_error(m - x)
-        - _deviance(x, m * p)
-        - _deviance(m - x, m * (1 - p))
-        + 0.5 * (np.log(m) - np.log(x) - np.log(m - x) - np.log(2 * np.pi))
-    )
+    # In this order: terms up to 1e13 cancel.
+    middle = _stirling_error(m) - _stirling_error(x) - _stirling_error(m - x)
+    middle = middle - _deviance(x, m * p) - _deviance(m - x, m * (1 - p))
+    middle += 0.5 * (np.log(m) - np.log(x) - np.log(m - x) - np.log(2 * np.pi))
     ends = np.where(s == 0, n * np.log1p(-p), n * np.log(p))
     return np.asarray(np.where(inside, middle, ends))
 
@@ -72,18 +68,13 @@ def hypergeometric(rng: np.random.Generator, marked: Ints, total: Ints, drawn: I
     binomial conditioned on an independent Binomial(total - drawn, p) making up the
     rest, so a proposal x is kept with the probability of `marked - x` under the latter
     over its largest probability. With ``drawn <= total/2`` at least 70% are kept; the
-    other half of the cases asks for the records left behind. Where numpy's own sampler
-    reaches, below 1e9 records, it is used.
+    other half of the cases asks for the records left behind. Below 1e9 records numpy's
+    own sampler is used.
 
     Parameters
     ----------
-    rng : Generator
     marked, total, drawn : (m,) int arrays
-        m independent populations of up to 1e12.
-
-    Returns
-    -------
-    (m,) int array
+        m independent populations of up to 1e12; so many numbers are returned.
     """
     behind = 2 * drawn > total
     size = np.where(behind, total - drawn, drawn)

@@ -19,7 +19,6 @@ from dpbench.arrays import Bools, Floats
 
 __all__ = ["Core", "Rows", "norms"]
 
-
 # Share of the rows outside the core: fewer are cheaper to move, more make a smaller core.
 OUTSIDE = 0.05
 # Relative error of a squared distance from squared norms and a product, per coordinate.
@@ -45,29 +44,14 @@ def norms(rows: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Core:
-    """The bulk of the rows of every trial, unmoved.
+    """The bulk of the rows of every trial, unmoved."""
 
-    Attributes
-    ----------
-    values : (trials, n, d) array
-        All rows, moved or not.
-    squares : (trials, n) array
-        Their squared norms.
-    held : (trials, n) bool array
-        Which of them are in the core.
-    centre : (trials, d) array
-    radius : (trials,) array
-        The core's rows are within this of the centre.
-    mean : (trials, d) array
-        Their sum over n.
-    """
-
-    values: Floats
-    squares: Floats
-    held: Bools
-    centre: Floats
-    radius: Floats
-    mean: Floats
+    values: Floats  # (trials, n, d): all rows, moved or not
+    squares: Floats  # (trials, n): their squared norms
+    held: Bools  # (trials, n): which of them are in the core,
+    centre: Floats  # (trials, d)
+    radius: Floats  # (trials,): and so within this of the centre
+    mean: Floats  # (trials, d): the sum of these over n
 
     @classmethod
     def of(cls, values: Floats, centre: Floats) -> Self:
@@ -103,8 +87,8 @@ class Core:
 def _distances(values: Floats, squares: Floats, centre: Floats) -> Floats:
     """Upper bounds on the rows' distances from the centres, (trials, n), without a copy of them.
 
-    From squared norms and a product, rounded up for what these lose, by underflow too; infinite
-    where they overflow.
+    From squared norms and a product, rounded up for what these lose, by underflow too;
+    infinite where they overflow.
     """
     d = values.shape[2]
     with np.errstate(over="ignore", invalid="ignore"):
@@ -121,29 +105,14 @@ def _share(values: Floats, held: Bools) -> Floats:
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of every trial: some held one by one, with multiplicity, the rest in a core.
+    """The rows of every trial: some held one by one, with multiplicity, the rest in a core."""
 
-    Attributes
-    ----------
-    n : int
-        Rows of a trial.
-    trial : (m,) int array
-        Increasing; every trial is there.
-    rows : (m, d) array
-    counts : (m,) array
-        How many there are of each.
-    core : Core, optional
-        The other rows.
-    copies : int
-        If there is one trial only: how many trials see it.
-    """
-
-    n: int
-    trial: NDArray[np.intp]
-    rows: Floats
-    counts: Floats
-    core: Core | None = None
-    copies: int = 1
+    n: int  # rows of a trial
+    trial: NDArray[np.intp]  # (m,): increasing; every trial is there
+    rows: Floats  # (m, d)
+    counts: Floats  # (m,): how many there are of each
+    core: Core | None = None  # the other rows
+    copies: int = 1  # if there is one trial only: how many trials see it
 
     @classmethod
     def of(cls, values: Floats, centre: Floats) -> Self:
@@ -162,13 +131,9 @@ class Rows:
         return np.repeat(mean, self.copies, axis=0)
 
     def projected(self, centre: Floats, radius: float | Floats) -> Self:
-        """The rows moved to the nearest points of a ball.
+        """The rows moved to the nearest points of a ball, its radius one or one per trial.
 
-        Parameters
-        ----------
-        centre : (trials, d) array
-            Where it is no number, so is all that comes of the trial.
-        radius : float or (trials,) array
+        Where the (trials, d) centre is no number, neither is what comes of the trial.
         """
         if self.copies > 1 and np.all(centre == centre[0]) and np.ndim(radius) == 0:
             once = replace(self, copies=1).projected(centre[:1], radius)
@@ -184,13 +149,7 @@ class Rows:
         return replace(opened, rows=np.where(outside, moved, opened.rows))
 
     def within(self, centre: Floats, radius: float | Floats) -> tuple[Floats, Floats]:
-        """The rows within a ball: the sum of what they are off its centre, and how many.
-
-        Returns
-        -------
-        sums : (trials, d) array
-        counts : (trials,) array
-        """
+        """The rows within a ball: sums of what they are off its centre, and how many."""
         opened = self._expanded()._opened(centre, radius)
         offset = opened.rows - centre[opened.trial]
         inside = norms(offset) <= np.broadcast_to(radius, len(centre))[opened.trial]
@@ -232,10 +191,5 @@ class Rows:
         rows = np.concatenate([self.rows, core.values[leaving]])
         counts = np.concatenate([self.counts, np.ones(trial.size - self.trial.size)])
         order = np.argsort(trial, kind="stable")
-        return replace(
-            self,
-            trial=trial[order],
-            rows=rows[order],
-            counts=counts[order],
-            core=core.without(leaving),
-        )
+        trial, rows, counts = trial[order], rows[order], counts[order]
+        return replace(self, trial=trial, rows=rows, counts=counts, core=core.without(leaving))

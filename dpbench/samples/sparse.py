@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from dpbench.arrays import Floats, Ints
 from dpbench.samples.base import Sample, part_sizes
-from dpbench.samples.bins import Bins, Occupied
 from dpbench.samples.counted import CountedSample
 from dpbench.samples.hypergeometric import hypergeometric
 from dpbench.samples.rows import LARGEST, Rows
@@ -26,7 +25,6 @@ PROBE = 4096
 class SparseSample(Sample):
     """Vectors of which only those other than zero are held, so that n may reach 1e12.
 
-    Counting how often each coordinate has each value would lose the norms of the rows.
     The rows have no index among the n records; in a trial they must come in exchangeable order,
     as independent draws do: parts take them as they come. `columns` counts each coordinate by
     itself, so that cutting these further cuts coordinates of one record apart.
@@ -46,6 +44,8 @@ class SparseSample(Sample):
         If the rows are not finite or do not add up, or a trial has more than n.
     """
 
+    vectors = True
+
     def __init__(self, rows: Floats, held: Ints, n: int) -> None:
         self.rows_held = np.asarray(rows, dtype=float)
         self.held = np.asarray(held, dtype=np.int64)
@@ -57,22 +57,27 @@ class SparseSample(Sample):
 
     @property
     def _trial(self) -> NDArray[np.intp]:
+        """Whose each row is."""
         return np.repeat(np.arange(self.trials), self.held)
+
+    @property
+    def _start(self) -> Ints:
+        """Where the rows of each trial begin."""
+        return np.asarray(np.cumsum(self.held) - self.held)
 
     def _sum(self, values: Floats) -> Floats:
         """Add up rows of values in every trial."""
         total = np.zeros((self.trials, values.shape[1]))
         some = self.held > 0
-        starts = (np.cumsum(self.held) - self.held)[some]
-        if starts.size:
-            total[some] = np.add.reduceat(values, starts, axis=0)
+        if some.any():
+            total[some] = np.add.reduceat(values, self._start[some], axis=0)
         return total
 
     def records(self, trial: int, rng: np.random.Generator) -> Floats:
         self._check_held()
         rows = np.zeros((self.n, self.d))
         places = rng.choice(self.n, self.held[trial], replace=False)
-        start = self.held[:trial].sum()
+        start = self._start[trial]
         rows[places] = self.rows_held[start : start + places.size]
         return rows
 
@@ -84,8 +89,7 @@ class SparseSample(Sample):
         return self._sum(self.rows_held / self.n)
 
     def clipped_mean(self, lower: float | Floats, upper: float | Floats) -> Floats:
-        low, high = (np.broadcast_to(np.asarray(b, float), self.trials) for b in (lower, upper))
-        low, high = low[:, None], high[:, None]
+        low, high = self._ends(lower, upper)
         moved = np.clip(self.rows_held, low[self._trial], high[self._trial])
         zeros = (self.n - self.held)[:, None] / self.n
         return np.asarray(self._sum(moved / self.n) + zeros * np.clip(0.0, low, high))
@@ -118,16 +122,14 @@ class SparseSample(Sample):
         counts = np.zeros(rows.shape[:2])
         counts[:, 0] = self.n - self.held
         trial = self._trial
-        place = 1 + np.arange(trial.size) - (np.cumsum(self.held) - self.held)[trial]
+        place = 1 + np.arange(trial.size) - self._start[trial]
         rows[trial, place] = self.rows_held
         counts[trial, place] = 1
         return rows, counts
 
-    def split(self, sizes: Sequence[int], rng: np.random.Generator) -> list[Self]:
-        if sum(sizes) != self.n or min(sizes) < 1:
-            raise ValueError(f"parts of {list(sizes)} records do not make up {self.n}")
+    def _split(self, sizes: Sequence[int], rng: np.random.Generator) -> list[Self]:
         parts = []
-        left, total, start = self.held, self.n, np.cumsum(self.held) - self.held
+        left, total, start = self.held, self.n, self._start
         for size in sizes:
             whole = np.full(self.trials, total)
             taken = hypergeometric(rng, left, whole, np.full(self.trials, size))
@@ -149,27 +151,6 @@ class SparseSample(Sample):
         order = np.argsort(trial, kind="stable")
         rows = np.concatenate([group.rows_held for group in groups])[order]
         return type(self)(rows, np.stack([g.held for g in groups], axis=1).ravel(), groups[0].n)
-
-    def count(self, lower: float | Floats, upper: float | Floats) -> Floats:
-        raise self._takes_scalars()
-
-    def quantile(self, q: float) -> Floats:
-        raise self._takes_scalars()
-
-    def trimmed_mean(self, fraction: float) -> Floats:
-        raise self._takes_scalars()
-
-    def occupied(self, bins: Bins) -> Occupied:
-        raise self._takes_scalars()
-
-    def ranked(self, first: int, last: int) -> tuple[Floats, Floats]:
-        raise self._takes_scalars()
-
-    def half_squared_differences(self, rng: np.random.Generator) -> Self:
-        raise self._takes_scalars()
-
-    def _takes_scalars(self) -> ValueError:
-        return ValueError(f"this takes scalar records, got d = {self.d}; see columns()")
 
 
 def _atoms(values: Floats) -> tuple[Floats, NDArray[np.intp]]:
