@@ -30,9 +30,9 @@ def gaussian_delta(sd: float, epsilon: float) -> float:
 def analytic_sd(epsilon: float, delta: float) -> float:
     """The smallest standard deviation at sensitivity 1 that is (epsilon, delta)-DP.
 
-    `gaussian_delta` falls as the standard deviation grows; its root is bracketed from
-    1e-6 (delta is 1 there for any epsilon below 1e11) up to the classical value at the
-    smaller of epsilon and 1, which suffices by Theorem A.1 of [2]_.
+    `gaussian_delta` falls as it grows; the root is bracketed from 1e-6 (delta is 1 there
+    for any epsilon below 1e11) up to the classical value at the smaller of epsilon and 1,
+    which suffices by Theorem A.1 of [2]_.
     """
     from scipy.optimize import brentq  # a slow import that few runs need
 

@@ -15,7 +15,6 @@ References
 
 from __future__ import annotations
 
-from abc import ABC
 from dataclasses import replace
 from functools import cached_property
 from typing import Annotated, ClassVar, Literal, Self
@@ -37,7 +36,7 @@ LEAST = 1e-12
 Positive = Annotated[float, Field(gt=0, ge=LEAST, le=1e6)]
 
 
-class Budget(Registered, ABC):
+class Budget(Registered):
     """A privacy guarantee of one notion, a dataclass of its `AMOUNTS`.
 
     Attributes
@@ -70,13 +69,7 @@ class Budget(Registered, ABC):
         return tuple(self.named_amounts.values())
 
     def cost_of(self, other: Budget) -> tuple[float, ...]:
-        """What a release that satisfies `other` costs in this notion.
-
-        Raises
-        ------
-        ValueError
-            If `other` implies no guarantee of this notion.
-        """
+        """What a release that satisfies `other` costs in this notion, if that implies it."""
         if isinstance(other, type(self)):
             return other.amounts
         raise ValueError(f"{other.notion} implies no {self.notion} guarantee")

@@ -35,12 +35,11 @@ from dpbench.samples import Bins, Occupied, Sample
 
 __all__ = ["audit_pairs", "fullest_bin", "largest_noise", "stability_threshold"]
 
-
 L1, L2 = 2.0, float(np.sqrt(2.0))
 
 
 def fullest_bin(sample: Sample, bins: Bins, ledger: Ledger) -> Floats:
-    """The left end of the bin whose noisy count is largest.
+    """The left end of the bin whose noisy count is largest; the whole ledger is spent.
 
     Parameters
     ----------
@@ -48,18 +47,11 @@ def fullest_bin(sample: Sample, bins: Bins, ledger: Ledger) -> Floats:
         Scalar records.
     bins : Bins
         May be infinitely many under (epsilon, delta)-DP only.
-    ledger : Ledger
-        Is spent.
 
     Returns
     -------
     (trials,) array
         NaN where the stability-based histogram releases no bin.
-
-    Raises
-    ------
-    ValueError
-        If there are infinitely many bins under another notion than (epsilon, delta).
     """
     budget = ledger.budget
     stable = isinstance(budget, ApproxDP)
@@ -114,14 +106,8 @@ def audit_pairs(n: int, bins: Bins, budget: Budget) -> list[Pair]:
 def largest_noise(budget: Budget, draws: Floats, rng: np.random.Generator) -> Floats:
     """The largest of `draws` noises of empty bins, exactly; -inf where there are none.
 
-    With U uniform, the largest is at the quantile U^(1/M): the noise's upper tail is
+    With U uniform, the largest of M `draws` is at the quantile U^(1/M): the noise's upper tail is
     -expm1(ln(U)/M) there, while U^(1/M) itself would round to 1 from M = 1e17 on.
-
-    Parameters
-    ----------
-    budget : Budget
-    draws : (trials,) array
-        M, whole numbers up to 1e308.
     """
     with np.errstate(divide="ignore"):
         log_below = -rng.standard_exponential(np.shape(draws)) / draws

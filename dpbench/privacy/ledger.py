@@ -29,7 +29,7 @@ class Ledger:
     serves all trials of a batch: each is a release of its own. So does one ledger
     serve all groups of records that are rows of one batch (`Sample.groups`): they are
     disjoint, and pay in parallel. The coordinates of vectors (`Sample.columns`) are not: for
-    them there is `repeated`.
+    them there is `repeated`. What costs more than is left raises `OverdraftError`.
 
     Examples
     --------
@@ -51,7 +51,7 @@ class Ledger:
         self.budget = budget
         self.rng = rng
         self._reserved = np.zeros(len(budget.amounts))
-        self._mechanism = ""  # what spent it
+        self._mechanism: str | None = None  # what spent it
         self._groups: list[list[Ledger]] = []  # parts, those of a group in parallel
 
     @property
@@ -60,7 +60,7 @@ class Ledger:
         return tuple(float(amount) for amount in self._cost_in(self.budget))
 
     def _cost_in(self, notion: Budget) -> Floats:
-        if self._mechanism:
+        if self._mechanism is not None:
             return np.asarray(notion.cost_of(self.budget))
         # Parts compose in the notion that this ledger was cut in, and convert once.
         total = np.zeros(len(self.budget.amounts))
@@ -76,11 +76,6 @@ class Ledger:
         """Cut the budget for steps that follow each other on the same records.
 
         The parts are shares of this budget, or budgets of a notion that implies this one.
-
-        Raises
-        ------
-        OverdraftError
-            If the parts together exceed what is left.
         """
         budgets = [p if isinstance(p, Budget) else self.budget.fraction(p) for p in parts]
         self._reserve(*budgets)
@@ -105,19 +100,9 @@ class Ledger:
 
         If, given all earlier releases, later steps cost (eps, delta') unless that event
         occurs, the whole costs delta + delta'. Only (eps, delta) budgets can pay for it.
-
-        Raises
-        ------
-        ValueError
-            If the budget's notion has no delta.
-        OverdraftError
-            If `delta` exceeds what is left.
         """
-        event = _BadEvent(delta)
-        self._reserve(event)
-        paid = Ledger(event, self.rng)
-        paid._mechanism = "an event under which a later bound is wrong"
-        self._groups.append([paid])
+        (event,) = self.split(_BadEvent(delta))
+        event.pay("an event under which a later bound is wrong")
 
     def repeated(self, times: int) -> Ledger:
         """One ledger for `times` releases on the same records, the rows of one batch.
@@ -152,11 +137,6 @@ class Ledger:
         draws : int
             Average this many independent noises: one for each record that is released
             by itself, in the local model. Each record pays once, in parallel.
-
-        Raises
-        ------
-        OverdraftError
-            If the budget is spent.
         """
         d = values.shape[1] if values.ndim == 2 else 1
         l1 = float(np.sqrt(d)) * sensitivity if l1 is None else l1
@@ -206,18 +186,11 @@ class Ledger:
         return np.asarray(np.argmax(exponents + self.rng.gumbel(size=scores.shape), axis=1))
 
     def pay(
-        self,
-        mechanism: str = "a mechanism of its own",
-        sensitivity: float | Floats | None = None,
+        self, mechanism: str = "a mechanism of its own", sensitivity: float | Floats | None = None
     ) -> None:
         """Spend the whole ledger, once; for a mechanism that draws its own noise.
 
         What it is and its sensitivity are for the receipt.
-
-        Raises
-        ------
-        OverdraftError
-            If the budget is spent.
         """
         self._reserve(self.budget)
         if sensitivity is not None:
@@ -236,7 +209,7 @@ class Ledger:
 
     def _lines(self, note: str = "") -> list[str]:
         name = f"{note}{self.budget.label} {_written(self.budget, self.budget.amounts)}".rstrip()
-        if self._mechanism or not self._groups:
+        if not self._groups:
             return [f"{name}: {self._mechanism or 'not spent'}"]
         lines = [name]
         for _, same in itertools.groupby(self._groups, key=lambda group: id(group[0])):

@@ -14,18 +14,7 @@ __all__ = ["Pair"]
 
 @dataclass(frozen=True)
 class Pair:
-    """Two datasets of n records that differ in one of them.
-
-    Attributes
-    ----------
-    name : str
-    left, right : (n,) or (n, d) arrays
-
-    Raises
-    ------
-    ValueError
-        If they do not differ in exactly one record, or a number is not finite.
-    """
+    """Two datasets of n finite records, (n,) or (n, d), that differ in exactly one."""
 
     name: str
     left: Floats

@@ -11,7 +11,6 @@ from dpbench.samples import Sample
 
 __all__ = ["audit_pairs", "private_quantile"]
 
-
 # Scores are capped where all points below the cap together weigh less than 2^-60.
 NEGLIGIBLE = 60 * np.log(2)
 
@@ -19,7 +18,7 @@ NEGLIGIBLE = 60 * np.log(2)
 def private_quantile(
     sample: Sample, q: float, lower: float, upper: float, resolution: float, ledger: Ledger
 ) -> Floats:
-    """Release a q-quantile of each dataset in [lower, upper], up to `resolution`.
+    """Release a q-quantile of each dataset in [lower, upper], up to `resolution`; spend the ledger.
 
     The exponential mechanism with score
 
@@ -45,17 +44,10 @@ def private_quantile(
     lower, upper : float
         Public bounds, ``lower < upper``.
     resolution : float > 0
-    ledger : Ledger
-        Is spent.
 
     Returns
     -------
     (trials,) array
-
-    Raises
-    ------
-    ValueError
-        If bounds or resolution are not as above.
     """
     if not (-np.inf < lower < upper < np.inf and 0 < resolution < np.inf and 0 < q < 1):
         raise ValueError(
