@@ -14,10 +14,8 @@ from numpy.typing import ArrayLike
 from support import BIG, Floats, unchanged
 
 from dpbench.samples import CountedSample, DenseSample, SparseSample
-from dpbench.samples.base import part_sizes
 
 ATOMS = [-3.5, -1.0, 0.0, 0.25, 2.0, 50.0]
-BOUNDS = [(-0.3, 0.4), (-3.5, 50.0), (-100.0, 1e9), (3.0, 4.0), (60.0, 70.0)]
 
 
 def counted() -> CountedSample:
@@ -45,39 +43,43 @@ def close(found: Floats, wanted: Floats, size: float = 1.0) -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-13, atol=1e-14 * size)
 
 
-@pytest.mark.parametrize(("lower", "upper"), BOUNDS)
-def test_clipped_means_agree(lower: float, upper: float) -> None:
+EVEN = np.linspace(-4, 0, 7)
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper"),
+    [
+        (-0.3, 0.4),
+        (-3.5, 50.0),
+        (-100.0, 1e9),
+        (60.0, 70.0),
+        (0.25, 0.25),
+        (EVEN, 60.0),
+        (EVEN, np.linspace(0.1, 60.0, 7)),
+        (EVEN, np.linspace(51.0, 60.0, 7)),
+    ],
+)
+def test_clipped_means_and_counts_agree(lower: float | Floats, upper: float | Floats) -> None:
     dense = expanded(counted())
     wanted = naive(dense.values, lower, upper)
-    close(counted().clipped_mean(lower, upper), wanted)
-    close(dense.clipped_mean(lower, upper), wanted)
+    low, high = (np.broadcast_to(b, 7)[:, None] for b in (lower, upper))
+    inside = ((dense.values >= low) & (dense.values < high)).sum(axis=1)
+    for sample in (dense, counted()):
+        close(sample.clipped_mean(lower, upper), wanted)
+        np.testing.assert_array_equal(sample.count(lower, upper), inside)
+        with pytest.raises(ValueError, match=r"one number or one per trial, got shape \(3,\)"):
+            sample.clipped_mean(np.zeros(3), upper)
 
 
-@pytest.mark.parametrize("high", [60.0, np.linspace(0.1, 60.0, 7), np.linspace(51.0, 60.0, 7)])
-def test_answers_agree_with_bounds_per_trial(high: float | Floats) -> None:
-    low = np.linspace(-4, 0, 7)
+@pytest.mark.parametrize("q", [1e-9, 0.0625, 0.25, 0.7, 1.0])
+def test_quantiles_are_the_smallest_that_reach(q: float) -> None:
     dense = expanded(counted())
-    wanted = naive(dense.values, low, high)
-    close(counted().clipped_mean(low, high), wanted)
-    close(dense.clipped_mean(low, high), wanted)
-    np.testing.assert_array_equal(counted().count(low, high), dense.count(low, high))
-
-
-@pytest.mark.parametrize(("lower", "upper"), [*BOUNDS, (0.0, 0.25), (-1.0, 2.0), (0.25, 0.25)])
-def test_counts_agree_and_are_half_open(lower: float, upper: float) -> None:
-    dense = expanded(counted())
-    wanted = [sum(lower <= x < upper for x in row) for row in dense.values.tolist()]
-    assert dense.count(lower, upper).tolist() == wanted
-    assert counted().count(lower, upper).tolist() == wanted
-
-
-@pytest.mark.parametrize("q", [1e-9, 0.0625, 0.25, 0.7, 0.999, 1.0])
-def test_quantiles_agree_and_are_the_smallest_that_reach(q: float) -> None:
-    dense = expanded(counted())
-    for row, found in zip(dense.values, dense.quantile(q), strict=True):
-        reach = [x for x in sorted(row) if np.count_nonzero(row <= x) >= Fraction(q) * 200]
-        assert found == reach[0]
-    np.testing.assert_array_equal(counted().quantile(q), dense.quantile(q))
+    wanted = [
+        next(x for x in sorted(row) if np.count_nonzero(row <= x) >= Fraction(q) * 200)
+        for row in dense.values
+    ]
+    for sample in (dense, counted()):
+        assert sample.quantile(q).tolist() == wanted
 
 
 @pytest.mark.parametrize("fraction", [0.0, 0.004, 0.05, 0.499])
@@ -85,33 +87,31 @@ def test_trimmed_means_agree(fraction: float) -> None:
     dense = expanded(counted())
     cut = math.floor(Fraction(fraction) * 200)
     wanted = np.array([math.fsum(sorted(row)[cut : 200 - cut]) for row in dense.values.tolist()])
-    close(counted().trimmed_mean(fraction), wanted / (200 - 2 * cut))
-    close(dense.trimmed_mean(fraction), wanted / (200 - 2 * cut))
+    for sample in (dense, counted()):
+        close(sample.trimmed_mean(fraction), wanted / (200 - 2 * cut))
 
 
-@pytest.mark.parametrize("wild", [1e150, -1e300])
-@pytest.mark.parametrize("half_width", [0.1, 5.0])
-def test_a_wild_record_swallows_no_digits(wild: float, half_width: float) -> None:
-    values = np.random.default_rng(2).normal(0.3, 1.0, (3, 20_000))
-    values[1, 7] = wild
-    found = DenseSample(values).clipped_mean(-half_width, half_width)
-    close(found, naive(values, -half_width, half_width))
+def drawn(kind: str) -> Floats:
+    """Datasets whose clipped means may lose digits."""
+    values = np.random.default_rng(2).normal(0.3, 1.0, (3, 5000))
+    if kind == "other trials":
+        values[:] = 1e150
+        values[1, :4000] = np.linspace(-2, 3, 4000)
+    elif kind == "equal":
+        values[:] = [[0.1], [-7e150], [0.0]]
+    else:
+        values[1, 7] = float(kind)
+    return values
 
 
-@pytest.mark.parametrize("bulk", [1e12 + 0.3, 1e150])
-def test_other_trials_swallow_no_digits(bulk: float) -> None:
-    values = np.full((100, 3), bulk)
-    values[7] = [1.2345678, 0.1, -0.7]
-    close(DenseSample(values).clipped_mean(-1e300, 1e300), naive(values, -1e300, 1e300))
-
-
-@pytest.mark.parametrize("n", [1, 2, 1000])
-@pytest.mark.parametrize("value", [0.0, 0.1, -7e150])
-def test_equal_records(n: int, value: float) -> None:
-    sample = DenseSample(np.full((3, n), value))
-    for lower, upper in [(-1.0, 1.0), (-1e300, 1e300), (5.0, 6.0)]:
-        close(sample.clipped_mean(lower, upper), np.full(3, min(max(value, lower), upper)))
-    assert sample.quantile(0.5).tolist() == [value] * 3
+@pytest.mark.parametrize("kind", ["1e150", "-1e300", "other trials", "equal"])
+@pytest.mark.parametrize("turn", [np.ascontiguousarray, np.asfortranarray])
+def test_far_records_swallow_no_digits(kind: str, turn: Callable[[Floats], Floats]) -> None:
+    """In any memory order: a batch drawn as (n, trials) and transposed is in Fortran's."""
+    values = drawn(kind)
+    for lower, upper in ((-0.1, 0.1), (-5.0, 5.0), (-1e300, 1e300), (5.0, 6.0)):
+        found = DenseSample(turn(values)).clipped_mean(lower, upper)
+        np.testing.assert_allclose(found, naive(values, lower, upper), rtol=4e-13, atol=1e-14)
 
 
 @given(
@@ -119,7 +119,7 @@ def test_equal_records(n: int, value: float) -> None:
     st.floats(-1e3, 1e3),
     st.floats(0, 1e3),
 )
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@settings(max_examples=40, deadline=None, derandomize=True, database=None)
 def test_clipped_mean_of_any_records(row: list[float], lower: float, width: float) -> None:
     upper = lower + width
     found = DenseSample([row]).clipped_mean(lower, upper)
@@ -178,27 +178,24 @@ def test_the_callers_arrays_are_not_written_to() -> None:
         DenseSample(values).values[0, 0] = 1.0
 
 
-@pytest.mark.parametrize("kind", [np.uint8, np.bool_, np.float32])
-def test_numbers_become_float64(kind: type[np.generic]) -> None:
-    sample = DenseSample(np.array([[0, 1, 1]]).astype(kind))
+def test_numbers_become_float64() -> None:
+    sample = DenseSample(np.array([[0, 1, 1]], dtype=np.uint8))
     assert sample.values.dtype == np.float64
-    assert sample.mean()[0] == 2 / 3
     assert sample.clipped_mean(0.5, 2.0)[0] == 2.5 / 3
 
 
 @pytest.mark.parametrize(
-    ("bad", "count"),
+    ("values", "message"),
     [
-        ([np.nan], 1),
-        ([np.inf, np.inf], 2),
-        ([-np.inf], 1),
-        ([np.nan, np.inf, np.nan], 3),
-        ([np.inf, -np.inf], 2),
+        ([[np.nan, 0, 1, 2, 3, 4]], "1 of 6 values are NaN or infinite"),
+        ([[np.inf, -np.inf, 1, 2, 3, 4]], "2 of 6 values are NaN or infinite"),
+        (np.zeros(3), r"array, got \(3,\)"),
+        (np.zeros((2, 0)), "array, got"),
+        (np.zeros((1, 2, 3, 4)), "array, got"),
     ],
 )
-def test_infinite_and_missing_values_are_refused(bad: list[float], count: int) -> None:
-    values = np.array([[*bad, *np.arange(6.0 - len(bad))]])
-    with pytest.raises(ValueError, match=f"{count} of 6"):
+def test_records_that_are_no_dataset_are_refused(values: ArrayLike, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         DenseSample(values)
 
 
@@ -208,22 +205,16 @@ def test_finite_values_whose_sum_overflows_are_accepted() -> None:
     assert np.all(np.isfinite(sample.mean()))
 
 
-@pytest.mark.parametrize("shape", [(3,), (2, 0), (0, 3), (2, 3, 0), (1, 2, 3, 4)])
-def test_other_shapes_are_refused(shape: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match="array, got"):
-        DenseSample(np.zeros(shape))
-
-
 @pytest.mark.parametrize(
     ("atoms", "counts"),
     [
         ([0.0, 0.0], [[1, 1]]),
         ([1.0, 0.0], [[1, 1]]),
-        ([0.0, np.inf], [[1, 1]]),
         ([0.0, np.nan], [[1, 1]]),
         ([0.0, 1.0], [[1, 1], [1, 2]]),
         ([0.0, 1.0], [[-1, 2]]),
         ([0.0, 1.0], [[0, 0]]),
+        ([0.0, 1.0], [[0.5, 0.5]]),
         ([0.0, 1.0], [1, 1]),
         ([0.0, 1.0], [[1, 1, 1]]),
     ],
@@ -233,22 +224,9 @@ def test_counts_that_are_no_dataset_are_refused(atoms: ArrayLike, counts: ArrayL
         CountedSample(atoms, counts)
 
 
-@given(st.integers(1, 10**12), st.integers(1, 1000))
-@settings(max_examples=50, deadline=None, derandomize=True, database=None)
-def test_part_sizes(n: int, parts: int) -> None:
-    if parts > n:
-        with pytest.raises(ValueError, match="cannot be cut"):
-            part_sizes(n, parts)
-        return
-    sizes = part_sizes(n, parts)
-    assert len(sizes) == parts
-    assert sum(sizes) == n
-    assert max(sizes) - min(sizes) <= 1
-
-
 @pytest.mark.parametrize("sizes", [[100, 99], [200, 0], [201, -1], [150, 51]])
 def test_parts_of_other_totals_are_refused(sizes: list[int]) -> None:
-    for sample in (counted(), expanded(counted())):
+    for sample in (counted(), expanded(counted()), SparseSample(np.ones((1, 2)), np.ones(1), 200)):
         with pytest.raises(ValueError, match="do not make up 200"):
             sample.split(sizes, np.random.default_rng(0))
 
@@ -261,28 +239,3 @@ def test_a_counted_mean_is_exact_at_large_n(ones: int) -> None:
     tau = 1234.5678
     clipped = CountedSample([0.0, tau], [[BIG - ones, ones]]).clipped_mean(-10.25, 10.25)
     assert clipped[0] == pytest.approx(float(Fraction(10.25) * ones / BIG), rel=4e-16, abs=0)
-
-
-@pytest.mark.parametrize("turn", [np.asfortranarray, lambda x: x[:, ::-1][:, ::-1]])
-def test_memory_order_changes_no_answer(turn: Callable[[Floats], Floats]) -> None:
-    # A batch drawn as (n, trials) and transposed is laid out in Fortran order.
-    x = np.random.default_rng(5).standard_t(2, (7, 500))
-    plain, turned = DenseSample(x), DenseSample(turn(x))
-    for bound in (0.5, 3.0, 100.0):
-        found = turned.clipped_mean(-bound, bound)
-        np.testing.assert_allclose(found, plain.clipped_mean(-bound, bound), rtol=1e-13)
-        np.testing.assert_allclose(found, np.clip(x, -bound, bound).mean(axis=1), rtol=1e-12)
-
-
-def test_a_transposed_batch_keeps_its_sensitivity() -> None:
-    # One record replaced moves the mean clipped to +-3 by at most 6/n, in any memory order.
-    x = np.random.default_rng(6).standard_normal((1000, 1))
-    y = x.copy()
-    x[10], y[10] = 50.0, -50.0
-    move = DenseSample(x.T).clipped_mean(-3, 3) - DenseSample(y.T).clipped_mean(-3, 3)
-    assert abs(move[0]) <= 6 / 1000 * (1 + 1e-9)
-    many = np.repeat(x, 3, axis=1)
-    other = many.copy()
-    other[10] = -50.0
-    moved = DenseSample(many.T).clipped_mean(-3, 3) - DenseSample(other.T).clipped_mean(-3, 3)
-    assert np.all(np.abs(moved) <= 6 / 1000 * (1 + 1e-9))
