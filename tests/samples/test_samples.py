@@ -226,7 +226,11 @@ def test_counts_that_are_no_dataset_are_refused(atoms: ArrayLike, counts: ArrayL
 
 @pytest.mark.parametrize("sizes", [[100, 99], [200, 0], [201, -1], [150, 51]])
 def test_parts_of_other_totals_are_refused(sizes: list[int]) -> None:
-    for sample in (counted(), expanded(counted()), SparseSample(np.ones((1, 2)), np.ones(1), 200)):
+    for sample in (
+        counted(),
+        expanded(counted()),
+        SparseSample(np.ones((1, 2)), np.array([1]), 200),
+    ):
         with pytest.raises(ValueError, match="do not make up 200"):
             sample.split(sizes, np.random.default_rng(0))
 
