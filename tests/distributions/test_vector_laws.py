@@ -11,7 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import special, stats
-from support import BIG, FALSE_ALARM, Floats, assert_follows, assert_frequencies, rng
+from support import (
+    BIG,
+    FALSE_ALARM,
+    Floats,
+    assert_follows,
+    assert_frequencies,
+    assert_standard,
+    rng,
+)
 
 from dpbench.distributions import (
     ContaminatedGaussian,
@@ -48,70 +56,28 @@ def records(law: Distribution, trials: int, n: int, seed: int) -> Floats:
     return sample.values.reshape(-1, law.d)
 
 
-LAWS: list[Distribution] = [
-    MultivariateGaussian(d=3, norm=5.0, scale=2.0, condition=50.0),
-    MultivariateGaussian(d=3, norm=1e6, matrix=MATRIX, scale=0.5),
-    MultivariateStudentT(d=4, norm=2.0, tail_index=6.0),
-    Product(d=5, norm=3.0, of=Pareto(tail_index=6.0, location=7.0)),
-    MultivariateContaminatedGaussian(d=4, norm=2.0, eta=0.2, gap=6.0, spread=0.5),
-    Hypercube(d=6, length=3.0),
-    ProductTwoPoint(d=6, p=0.3),
-    SignedTwoPoint(d=5, p=0.2, k=3),
-]
-each = pytest.mark.parametrize("law", LAWS, ids=lambda law: type(law).__name__)
-
-
-@each
-def test_shapes_and_sizes(law: Distribution) -> None:
+@pytest.mark.parametrize(
+    ("law", "held"),
+    [
+        (MultivariateGaussian(d=3, norm=1e6, matrix=MATRIX), {100: 300}),
+        (MultivariateStudentT(d=4, norm=2.0, tail_index=6.0), {100: 400}),
+        (Product(d=5, norm=3.0, of=Pareto(tail_index=6.0, location=7.0)), {100: 500}),
+        (Hypercube(d=6), {1: 6, 10**6: 6e6 / 50}),
+        (ProductTwoPoint(d=6, p=1e-15), {10**18: 6 * 3001}),
+        (ProductTwoPoint(d=6, p=0.001), {1000: 6 * (1 + 1000 * (1 - 0.999**3))}),
+        (SignedTwoPoint(d=6, p=0.001, k=3), {1000: 12}),
+    ],
+    ids=lambda law: type(law).__name__,
+)
+def test_shapes_and_sizes(law: Distribution, held: dict[int, float]) -> None:
     sample = law.sample(rng(1), 3, 7)
     assert (sample.trials, sample.n, sample.d) == (3, 7, law.d)
     assert sample.mean().shape == (3, law.d)
     assert np.shape(law.mean) == np.shape(law.target) == (law.d,)
-    for n in (1, 10, 10**6):
-        assert law.held(n) > 0
-        assert law.held(10 * n) >= law.held(n)
-
-
-def test_what_is_held() -> None:
-    assert LAWS[0].held(100) == 300
-    assert Hypercube(d=6).held(1) == 6
-    assert Hypercube(d=6).held(10**6) == pytest.approx(6e6 / 50)
-    assert ProductTwoPoint(d=6, p=0.0).held(BIG) == 6
-    rare = 1 - 0.999**3
-    assert ProductTwoPoint(d=6, p=0.001).held(1000) == pytest.approx(6 * (1 + 1000 * rare))
-    assert ProductTwoPoint(d=6, p=1e-15).held(10**18) == pytest.approx(6 * 3001, rel=1e-12)
-    assert SignedTwoPoint(d=6, p=0.001, k=2).held(1000) == pytest.approx(12)
-
-
-@pytest.mark.parametrize("d", [1, 7])
-@pytest.mark.parametrize("norm", [0.0, 1e100])
-def test_the_mean_lies_along_the_diagonal(d: int, norm: float) -> None:
-    for law in (
-        MultivariateGaussian(d=d, norm=norm),
-        MultivariateStudentT(d=d, norm=norm, tail_index=3.0),
-        Product(d=d, norm=norm, of=Pareto(tail_index=3.0)),
-    ):
-        wanted = np.full(d, norm / math.sqrt(d))
-        np.testing.assert_allclose(law.mean, wanted, rtol=1e-14)
-        np.testing.assert_allclose(law.target, wanted, rtol=1e-14)
-        sample = law.sample(rng(2), 2, 3)
-        np.testing.assert_array_equal(law.target_of(sample), law.target)
-
-
-def test_the_norm_moves_the_records_and_nothing_else() -> None:
-    for here, there in (
-        (
-            MultivariateGaussian(d=3, condition=5.0),
-            MultivariateGaussian(d=3, condition=5.0, norm=9),
-        ),
-        (
-            MultivariateContaminatedGaussian(d=3, eta=0.3, gap=4.0),
-            MultivariateContaminatedGaussian(d=3, eta=0.3, gap=4.0, norm=9),
-        ),
-    ):
-        step = records(there, 2, 50, 3) - records(here, 2, 50, 3)
-        np.testing.assert_allclose(step, 9 / math.sqrt(3), rtol=1e-12)
-        np.testing.assert_array_equal(here.covariance, there.covariance)
+    assert {n: law.held(n) for n in held} == pytest.approx(held)
+    if isinstance(law, MultivariateGaussian | MultivariateStudentT | Product):
+        np.testing.assert_allclose(law.mean, law.norm / math.sqrt(law.d), rtol=1e-14)
+        np.testing.assert_array_equal(law.target_of(sample), law.mean)
 
 
 def cosines(d: int) -> Floats:
@@ -121,7 +87,7 @@ def cosines(d: int) -> Floats:
 
 
 @pytest.mark.parametrize("d", [1, 3, 50])
-@pytest.mark.parametrize(("condition", "scale"), [(1.0, 0.3), (4.0, 1.0), (1e6, 0.3)])
+@pytest.mark.parametrize(("condition", "scale"), [(1.0, 0.3), (1e6, 0.3)])
 def test_the_covariance_of_a_condition(d: int, condition: float, scale: float) -> None:
     law = MultivariateGaussian(d=d, condition=condition, scale=scale)
     variances = [condition ** -(j / max(1, d - 1)) for j in range(d)]
@@ -130,23 +96,12 @@ def test_the_covariance_of_a_condition(d: int, condition: float, scale: float) -
     assert law.variance == pytest.approx(scale**2 * sum(variances), rel=1e-11)
     for k, unit in ((2, 1.0), (3, 2 * math.sqrt(2 / math.pi)), (4, 3.0)):
         assert law.moment(k) == pytest.approx(scale**k * unit, rel=1e-9)
-    found = np.linalg.eigvalsh(law.covariance)
-    assert found[-1] / found[0] == pytest.approx(condition if d > 1 else 1.0, rel=1e-6)
-
-
-def test_a_given_covariance() -> None:
-    law = MultivariateGaussian(d=3, matrix=MATRIX, scale=0.5)
-    np.testing.assert_allclose(law.covariance, 0.25 * np.array(MATRIX), rtol=1e-15)
-    assert law.variance == pytest.approx(0.25 * 7)
-    largest = max(np.roots(np.poly(np.array(MATRIX))).real)
-    assert law.moment(4) == pytest.approx(3 * (0.25 * largest) ** 2, rel=1e-9)
 
 
 @pytest.mark.parametrize(
     "law",
     [
-        MultivariateGaussian(d=1, scale=3.0),
-        MultivariateGaussian(d=3, norm=5.0, scale=2.0),
+        MultivariateGaussian(d=1, norm=2.0, scale=3.0),
         MultivariateGaussian(d=3, norm=5.0, condition=50.0, scale=0.1),
         MultivariateGaussian(d=5, condition=1e8),
         MultivariateGaussian(d=3, matrix=MATRIX, scale=0.5),
@@ -155,10 +110,11 @@ def test_a_given_covariance() -> None:
 def test_gaussian_samples(law: MultivariateGaussian) -> None:
     x = records(law, 4, 5000, 4) - law.mean
     covariance = law.covariance
+    if law.matrix is not None:
+        np.testing.assert_allclose(covariance, 0.25 * np.array(MATRIX), rtol=1e-15)
+        assert law.moment(4) == pytest.approx(3 * np.linalg.norm(covariance, 2) ** 2, rel=1e-9)
     # Tests with false-alarm probability 1e-6 each. The first is exact: chi-square.
-    whole = float((x @ np.linalg.inv(covariance) * x).sum())
-    low, high = stats.chi2(x.size).ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2])
-    assert low <= whole <= high
+    assert_standard(np.linalg.solve(np.linalg.cholesky(covariance), x.T))
     # A covariance is known by the variances of enough directions.
     pairs = [np.eye(law.d)[i] + np.eye(law.d)[j] for i in range(law.d) for j in range(i + 1)]
     for v in (*pairs, *unit_vectors(law.d, 3)):
@@ -189,19 +145,13 @@ def test_student_samples(d: int, nu: float, unit: float | None) -> None:
         assert_follows(part, stats.beta(0.5, (d - 1) / 2))
 
 
-@pytest.mark.parametrize("d", [1, 4])
-def test_student_moments(d: int) -> None:
-    law = MultivariateStudentT(d=d, tail_index=6.0)
-    assert law.variance == pytest.approx(d * 1.5)
-    assert law.moment(4) == pytest.approx(13.5)  # 3 nu^2/((nu-2)(nu-4))
+def test_student_moments() -> None:
+    law = MultivariateStudentT(d=4, tail_index=6.0)
+    assert law.variance == pytest.approx(6.0)
     assert law.moment(6.0) == math.inf
-    for k in (2.0, 3.0, 5.5):
-        scaled = MultivariateStudentT(d=d, tail_index=6.0, unit_moment=k)
-        assert scaled.moment(k) == pytest.approx(1.0, rel=1e-12)
-    assert MultivariateStudentT(d=d, tail_index=2.0).variance == math.inf
-
-
-def test_a_moment_that_student_vectors_lack_is_refused() -> None:
+    assert law.moment(4) == pytest.approx(13.5)  # 3 nu^2/((nu-2)(nu-4))
+    scaled = MultivariateStudentT(d=4, tail_index=6.0, unit_moment=5.5)
+    assert scaled.moment(5.5) == pytest.approx(1.0, rel=1e-12)
     with pytest.raises(ValueError, match="the moment of order 3"):
         MultivariateStudentT(d=2, tail_index=2.5, unit_moment=3.0).sample(rng(), 2, 3)
 
@@ -306,30 +256,26 @@ def test_product_samples(unit: float | None) -> None:
 # Contaminated vectors.
 
 
-CONTAMINATED = [
-    MultivariateContaminatedGaussian(d=4, norm=2.0, eta=0.2, gap=6.0, spread=0.5),
-    MultivariateContaminatedGaussian(d=1, norm=1.0, eta=0.1, gap=3.0, spread=2.0),
-    MultivariateContaminatedGaussian(d=3, eta=0.5, gap=0.0, spread=3.0),
-    MultivariateContaminatedGaussian(d=5, norm=1.0, eta=1.0, gap=10.0),
-    MultivariateContaminatedGaussian(d=5, norm=1.0, eta=0.0, gap=10.0),
-]
-
-
-@pytest.mark.parametrize("law", CONTAMINATED)
+@pytest.mark.parametrize(
+    "law",
+    [
+        MultivariateContaminatedGaussian(d=4, norm=2.0, eta=0.2, gap=6.0, spread=0.5),
+        MultivariateContaminatedGaussian(d=1, norm=1.0, eta=0.1, gap=3.0, spread=2.0),
+        MultivariateContaminatedGaussian(d=3, eta=0.5, gap=0.0, spread=3.0),
+        MultivariateContaminatedGaussian(d=4, eta=0.3, gap=1000.0),
+    ],
+)
 def test_contaminated_vectors(law: MultivariateContaminatedGaussian) -> None:
     d, eta = law.d, law.eta
     clean = np.full(d, law.norm / math.sqrt(d))
     away = law.gap / math.sqrt(d) * np.array([(-1) ** j for j in range(d)])
     np.testing.assert_allclose(law.target, clean)
     np.testing.assert_allclose(law.mean, clean + eta * away)
-    second = (1 - eta) * (np.eye(d) + np.outer(clean, clean)) + eta * (
-        law.spread**2 * np.eye(d) + np.outer(clean + away, clean + away)
-    )
-    covariance = second - np.outer(law.mean, law.mean)
-    np.testing.assert_allclose(law.covariance, covariance, rtol=1e-12, atol=1e-12)
+    second = (1 - eta) * np.eye(d) + eta * (law.spread**2 * np.eye(d) + np.outer(away, away))
+    covariance = second - eta**2 * np.outer(away, away)
+    np.testing.assert_allclose(law.covariance, covariance, rtol=1e-9)
     assert law.variance == pytest.approx(np.trace(covariance))
-    largest = max(v @ covariance @ v for v in unit_vectors(d, 50))
-    assert law.moment(2) == pytest.approx(largest, rel=1e-9)  # at the outliers, or anywhere
+    assert law.moment(2) == pytest.approx(np.linalg.norm(covariance, 2), rel=1e-9)
     assert math.isnan(law.moment(3))
     x = records(law, 4, 5000, 7) - clean
     for v in unit_vectors(d, 3):
@@ -338,77 +284,51 @@ def test_contaminated_vectors(law: MultivariateContaminatedGaussian) -> None:
             cdf=lambda t, far=far: (1 - eta) * stats.norm.cdf(t) + eta * far.cdf(t)
         )
         assert_follows(x @ v, mixed)
-
-
-def test_outliers_are_whole_records() -> None:
-    law = MultivariateContaminatedGaussian(d=4, eta=0.3, gap=1000.0)
-    x = records(law, 4, 5000, 8)
-    far = np.abs(x) > 250
-    assert np.all(far.all(axis=1) == far.any(axis=1))
-    count = int(far[:, 0].sum())
-    assert stats.binomtest(count, len(x), 0.3).pvalue > FALSE_ALARM
+    if law.gap > 100:  # whole records are far
+        assert np.all((np.abs(x) > 250).sum(axis=1) % d == 0)
 
 
 # A fixed dataset.
 
 
-@pytest.mark.parametrize(("d", "length"), [(1, 7.5), (3, 1.0), (50, 7.5)])
-def test_vertices_of_a_hypercube(d: int, length: float) -> None:
-    law = Hypercube(d=d, length=length)
-    sample = law.sample(rng(9), 5, 400)
-    np.testing.assert_allclose(np.abs(sample.values), length / math.sqrt(d), rtol=1e-15)
-    np.testing.assert_allclose(np.linalg.norm(sample.values, axis=2), length, rtol=1e-13)
-    for t in range(1, 5):
-        np.testing.assert_array_equal(sample.values[t], sample.values[0])
-    # The same whatever the seed, the trials and the length: nothing is sampled.
-    other = Hypercube(d=d, length=2 * length).sample(rng(10), 2, 400)
+def test_vertices_of_a_hypercube() -> None:
+    law = Hypercube(d=4, length=7.5)
+    sample = law.sample(rng(9), 5, 16_000)
+    np.testing.assert_allclose(np.abs(sample.values), 7.5 / 2, rtol=1e-15)
+    # The same in all trials and whatever the seed and the length: nothing is sampled.
+    assert sample.values.strides[0] == 0
+    other = Hypercube(d=4, length=15).sample(rng(10), 2, 16_000)
     np.testing.assert_array_equal(other.values[0], 2 * sample.values[0])
     np.testing.assert_array_equal(law.target_of(sample), sample.mean())
-    np.testing.assert_allclose(sample.mean()[0], sample.values[0].mean(axis=0), atol=1e-14)
+    assert (law.variance, law.moment(2)) == (7.5**2, 7.5**2 / 4)
     assert np.all(law.mean == 0)
-    assert law.variance == pytest.approx(length**2)
-    assert law.moment(2) == pytest.approx(length**2 / d)
-    assert math.isnan(law.moment(3))
-
-
-def test_vertices_are_uniform() -> None:
-    """Every n has its own, drawn with a seed that is its own."""
-    first = Hypercube(d=4, length=2.0).sample(rng(), 1, 16_000).values[0]
-    code = (first > 0) @ np.array([8, 4, 2, 1])
+    # Uniform, and another for every n.
+    code = (sample.values[0] > 0) @ np.array([8, 4, 2, 1])
     assert_frequencies(np.bincount(code, minlength=16), [1 / 16] * 16)
-    second = Hypercube(d=4, length=2.0).sample(rng(), 1, 16_001).values[0]
-    assert not np.array_equal(first[:100], second[:100])
-    values = Hypercube(d=10).sample(rng(), 10**5, 10**4).values  # 80 GB if copied
-    assert values.strides[0] == 0
+    second = law.sample(rng(9), 1, 16_001).values[0]
+    assert not np.array_equal(sample.values[0, :100], second[:100])
 
 
 # Sparse laws.
 
 
-@pytest.mark.parametrize("d", [1, 2, 4, 5, 17, 200])
-def test_code_words(d: int) -> None:
-    many = {1: 1, 2: 2, 3: 3, 4: 6}.get(d, 8)  # all there are of that weight
+@pytest.mark.parametrize(
+    ("d", "many"), [(1, 1), (2, 2), (3, 3), (4, 6), (5, 8), (10, 12), (16, 20), (200, 8)]
+)
+def test_code_words(d: int, many: int) -> None:
+    """As many as there are, or so many that the first ones drawn are too near."""
     words = [code_word(d, i) for i in range(many)]
     for word in words:
-        assert len(word) == len(set(word)) == max(1, d // 2)
-        assert set(word) <= set(range(d))
+        assert len(set(word)) == len(word) == max(1, d // 2)
         assert list(word) == sorted(word)
+        assert set(word) <= set(range(d))
     for one, other in itertools.combinations(words, 2):
         assert 4 * len(set(one) ^ set(other)) >= d
     code_word.cache_clear()
     assert [code_word(d, i) for i in reversed(range(many))] == words[::-1]
-
-
-@pytest.mark.parametrize(("d", "many"), [(5, 8), (10, 12), (16, 20)])
-def test_code_words_are_drawn_anew_until_they_are_far_enough(d: int, many: int) -> None:
-    """So many in so few places that the first ones drawn are too near."""
-    words = [set(code_word(d, i)) for i in range(many)]
-    assert min(len(a ^ b) for a, b in itertools.combinations(words, 2)) >= d / 4
-
-
-def test_too_many_code_words_are_refused() -> None:
-    with pytest.raises(ValueError, match="no code word 1 for d = 1: there are too few"):
-        code_word(1, 1)
+    if d == 1:
+        with pytest.raises(ValueError, match="no code word 1 for d = 1: there are too few"):
+            code_word(1, 1)
 
 
 def sparse(law: Distribution, trials: int, n: int, seed: int) -> SparseSample:
@@ -500,7 +420,7 @@ def test_directions_of_a_signed_two_point_law(d: int, k: float, p: float) -> Non
 
 
 @pytest.mark.parametrize(("k", "gaussian"), [(2, 1), (4, 3), (6, 15)])
-@pytest.mark.parametrize("p", [1e-9, 0.1, 0.9])
+@pytest.mark.parametrize("p", [1e-9, 0.9])
 def test_the_size_of_a_signed_two_point_law(k: int, gaussian: int, p: float) -> None:
     """Its bound by Khintchine's and Minkowski's inequalities is 1."""
     tau = SignedTwoPoint(d=3, p=p, k=k).tau
@@ -527,58 +447,41 @@ def test_rows_of_a_signed_two_point_law(sign: Any) -> None:
 )
 def test_laws_that_are_a_point(law: Distribution) -> None:
     sample = sparse(law, 4, BIG, 16)
-    assert np.all(sample.held == 0)
-    assert np.all(sample.mean() == 0)
+    assert sample.columns().counts.tolist() == [[BIG]] * 24
     assert np.all(law.mean == 0)
     assert (law.variance, law.moment(2)) == (0, 0)
-    assert sample.columns().counts.tolist() == [[BIG]] * 24
-
-
-# What is refused.
 
 
 @pytest.mark.parametrize(
-    ("spec", "message"),
+    ("kind", "parameters", "message"),
     [
-        ({"kind": "multivariate_gaussian"}, r"^here\.d: this key is required"),
-        ({"kind": "multivariate_gaussian", "d": 0}, r"^here\.d: 0: "),
-        ({"kind": "multivariate_gaussian", "d": 2, "condition": 0.5}, r"^here\.condition: 0\.5: "),
+        ("multivariate_gaussian", {"d": 0}, r"^here\.d: 0: "),
+        ("multivariate_gaussian", {"condition": 0.5}, r"^here\.condition: 0\.5: "),
         (
-            {"kind": "multivariate_gaussian", "d": 2, "condition": 3, "matrix": [[1, 0], [0, 1]]},
+            "multivariate_gaussian",
+            {"condition": 3, "matrix": [[1, 0], [0, 1]]},
             "^here: give condition or matrix",
         ),
         (
-            {"kind": "multivariate_gaussian", "d": 2, "matrix": [[1, 0], [0, 1, 2]]},
-            "^here: matrix must have 2 rows of 2 numbers",
+            "multivariate_gaussian",
+            {"matrix": [[1, 0], [0, 1, 2]]},
+            "^here: matrix must have 2 rows",
         ),
-        (
-            {"kind": "multivariate_gaussian", "d": 2, "matrix": [[1, 0.5], [0, 1]]},
-            "^here: matrix must be symmetric and positive definite",
-        ),
-        (
-            {"kind": "multivariate_gaussian", "d": 2, "matrix": [[1, 2], [2, 1]]},
-            "^here: matrix must be symmetric and positive definite",
-        ),
-        ({"kind": "multivariate_student_t", "d": 2, "tail_index": 1}, r"^here\.tail_index: 1: "),
-        ({"kind": "product", "d": 2}, r"^here\.of: this key is required"),
-        ({"kind": "product", "d": 2, "of": {"kind": "bernoulli", "p": 0.5}}, r"^here\.of: "),
-        (
-            {"kind": "product", "d": 2, "of": {"kind": "pareto"}},
-            r"^here\.of\.tail_index: this key is required",
-        ),
-        (
-            {"kind": "multivariate_contaminated_gaussian", "d": 2, "eta": 0.5, "gap": -1},
-            r"^here\.gap: -1: ",
-        ),
-        ({"kind": "hypercube", "d": 2, "norm": 1}, r"^here\.norm: no such key"),
-        ({"kind": "product_two_point", "d": 2, "p": 1.0}, r"^here\.p: 1\.0: "),
-        ({"kind": "product_two_point", "d": 2, "p": 0.1, "word": 64}, r"^here\.word: 64: "),
-        ({"kind": "signed_two_point", "d": 2, "p": 0.1, "k": 2, "sign": 0}, r"^here\.sign: 0: "),
+        ("multivariate_gaussian", {"matrix": [[1, 0.5], [0, 1]]}, "^here: matrix must be symm"),
+        ("multivariate_gaussian", {"matrix": [[1, 2], [2, 1]]}, "^here: matrix must be symm"),
+        ("multivariate_student_t", {"tail_index": 1}, r"^here\.tail_index: 1: "),
+        ("product", {}, r"^here\.of: this key is required"),
+        ("product", {"of": {"kind": "bernoulli", "p": 0.5}}, r"^here\.of: "),
+        ("product", {"of": {"kind": "pareto"}}, r"^here\.of\.tail_index: this key is required"),
+        ("multivariate_contaminated_gaussian", {"eta": 0.5, "gap": -1}, r"^here\.gap: -1: "),
+        ("product_two_point", {"p": 1.0}, r"^here\.p: 1\.0: "),
+        ("product_two_point", {"p": 0.1, "word": 64}, r"^here\.word: 64: "),
+        ("signed_two_point", {"p": 0.1, "k": 2, "sign": 0}, r"^here\.sign: 0: "),
     ],
 )
-def test_refusals_name_the_key(spec: dict[str, Any], message: str) -> None:
+def test_refusals_name_the_key(kind: str, parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        Distribution.build(spec, "here")
+        Distribution.build({"kind": kind, "d": 2, **parameters}, "here")
 
 
 def test_covariances_that_are_not_known() -> None:
