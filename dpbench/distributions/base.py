@@ -24,7 +24,7 @@ class Distribution(Registered, ABC):
     counted : bool
         Whether samples hold counts, of atoms or of zero vectors, so that n may reach 1e12.
     d : int
-        Dimension of a record.
+        Coordinates of a record.
     """
 
     counted: ClassVar[bool] = False

@@ -30,8 +30,7 @@ __all__ = ["Empirical"]
 
 # The data sets that come with the package.
 SHIPPED = Path(__file__).parents[1] / "data"
-CSV = (".csv", ".csv.gz")
-PARQUET = (".parquet",)
+FORMATS = (".csv", ".csv.gz", ".parquet")
 # Distinct values up to which samples are counts. Pairing the records of 200 trials takes 2 s
 # then, at any n, and grows with the square.
 MOST_ATOMS = 64
@@ -126,7 +125,7 @@ def _read(path: str, column: str) -> Floats:
 
     file = _find(path)
     try:
-        names, values = (_parquet if file.name.lower().endswith(PARQUET) else _csv)(file, column)
+        names, values = (_parquet if path.lower().endswith(FORMATS[-1]) else _csv)(file, column)
     except (OSError, EOFError, ValueError, ArrowException, Warning, zlib.error) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise _refused("path", path, f"cannot be read: {reason}") from error
@@ -142,9 +141,8 @@ def _read(path: str, column: str) -> Floats:
 
 
 def _find(path: str) -> Path:
-    if not path.lower().endswith((*CSV, *PARQUET)):
-        allowed = ", ".join((*CSV, *PARQUET))
-        raise _refused("path", path, f"expected a file that ends in one of {allowed}")
+    if not path.lower().endswith(FORMATS):
+        raise _refused("path", path, f"expected a file that ends in one of {', '.join(FORMATS)}")
     try:
         # an absolute path stays what it is when it is joined to a folder
         found = next((at for at in (Path(path), SHIPPED / path) if at.exists()), None)

@@ -37,13 +37,7 @@ Positive = Annotated[float, Field(gt=0, ge=LEAST, le=1e6)]
 
 
 class Budget(Registered):
-    """A privacy guarantee of one notion, a dataclass of its `AMOUNTS`.
-
-    Attributes
-    ----------
-    notion : str
-        Which kind of guarantee.
-    """
+    """A privacy guarantee of one `notion`, a dataclass of its `AMOUNTS`."""
 
     notion: ClassVar[str]
 
@@ -65,7 +59,7 @@ class Budget(Registered):
 
     @property
     def amounts(self) -> tuple[float, ...]:
-        """The quantities that add up under sequential composition."""
+        """Without their names."""
         return tuple(self.named_amounts.values())
 
     def cost_of(self, other: Budget) -> tuple[float, ...]:
@@ -94,13 +88,8 @@ class Budget(Registered):
     ) -> Floats:
         """The average of `draws` independent noises that each cost the whole budget.
 
-        Parameters
-        ----------
-        shape : (trials,) or (trials, d)
-        l1, l2 : float or array that broadcasts to `shape`
-            Sensitivities in both norms; the notion's mechanism takes the one it uses.
-        draws : int
-            1, or the number of records that each carry their own noise.
+        The sensitivities `l1` and `l2` broadcast to `shape`; the notion's mechanism takes the
+        one that it uses. Of several draws every record carries its own.
         """
         if self._sd is not None:
             return np.asarray(rng.normal(0.0, self._sd * l2 / np.sqrt(draws), shape))

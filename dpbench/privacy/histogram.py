@@ -54,17 +54,14 @@ def fullest_bin(sample: Sample, bins: Bins, ledger: Ledger) -> Floats:
         NaN where the stability-based histogram releases no bin.
     """
     budget = ledger.budget
-    stable = isinstance(budget, ApproxDP)
-    if not stable and not np.all(np.isfinite(bins.count)):
+    # The stability-based histogram has Laplace noise whatever else the budget would draw.
+    added = PureDP(budget.epsilon) if isinstance(budget, ApproxDP) else budget
+    if added is budget and not np.all(np.isfinite(bins.count)):
         raise ValueError(f"a {budget.notion} histogram needs finitely many bins: give a radius")
     ledger.pay("fullest bin of a noisy histogram")
     held = sample.occupied(bins)
     starts = np.searchsorted(held.trial, np.arange(sample.trials))
-    if stable:
-        noise = PureDP(budget.pure_epsilon).noise(ledger.rng, held.count.shape, L1, L2)
-    else:
-        noise = budget.noise(ledger.rng, held.count.shape, L1, L2)
-    noisy = held.count + noise
+    noisy = held.count + added.noise(ledger.rng, held.count.shape, L1, L2)
     largest = np.maximum.reduceat(noisy, starts)
     # The first occupied bin of each trial that attains its trial's largest count.
     at_top = np.flatnonzero(noisy == largest[held.trial])

@@ -25,8 +25,8 @@ class Pair:
             raise ValueError(f"{self.name}: shapes {self.left.shape} and {self.right.shape}")
         if not (np.isfinite(self.left).all() and np.isfinite(self.right).all()):
             raise ValueError(f"{self.name}: records must be finite numbers")
-        changed = self.left != self.right
-        records = int((changed.any(axis=1) if changed.ndim == 2 else changed).sum())
+        changed = (self.left != self.right).reshape(len(self.left), -1)
+        records = int(changed.any(axis=1).sum())
         if records != 1:
             raise ValueError(f"{self.name}: {records} records differ; neighbours differ in one")
 

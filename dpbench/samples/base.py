@@ -37,7 +37,8 @@ class Sample(ABC):
 
     All questions are answered for all trials at once. With one-dimensional records
     an answer has shape (trials,), with d-dimensional ones (trials, d). A question about
-    numbers is refused for vectors, and the other way round, with a ValueError.
+    numbers is refused for vectors, and the other way round, with a ValueError, as are data
+    that are no such datasets.
 
     Attributes
     ----------

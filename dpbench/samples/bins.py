@@ -21,17 +21,11 @@ def run_starts(rows: Floats) -> NDArray[np.intp]:
 
 @dataclass(frozen=True)
 class Occupied:
-    """The bins that hold records, ordered by trial and bin; every trial has one or more.
+    """The bins that hold records, ordered by trial and bin; every trial has one or more."""
 
-    Attributes
-    ----------
-    trial, index, count : (m,) arrays
-        Whose bin, which (whole numbers, as floats for there may be 1e300), and its records.
-    """
-
-    trial: NDArray[np.intp]
-    index: Floats
-    count: Floats
+    trial: NDArray[np.intp]  # (m,)
+    index: Floats  # (m,): which bin; whole numbers, as floats for there may be 1e300 bins
+    count: Floats  # (m,): records in it
 
 
 @dataclass(frozen=True)

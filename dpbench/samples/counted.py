@@ -24,11 +24,6 @@ class CountedSample(Sample):
     atoms : (m,) array_like of finite, increasing numbers
     counts : (trials, m) array_like of non-negative integers
         Every row adds up to the same n.
-
-    Raises
-    ------
-    ValueError
-        If atoms are not finite and increasing, or the rows do not add up alike.
     """
 
     def __init__(self, atoms: ArrayLike, counts: ArrayLike) -> None:

@@ -31,11 +31,6 @@ class DenseSample(Sample):
     ----------
     values : (trials, n) or (trials, n, d) array_like of finite numbers
         Integers become float64. One dataset that is broadcast to all trials is held once.
-
-    Raises
-    ------
-    ValueError
-        If the shape is another, there is no record, or a value is NaN or infinite.
     """
 
     def __init__(self, values: ArrayLike) -> None:

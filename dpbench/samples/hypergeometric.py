@@ -2,10 +2,6 @@
 
 The library routines lose digits there (differences of log-gammas of size 1e13) or
 refuse (numpy's hypergeometric stops at 1e9).
-
-References
-----------
-.. [1] C. Loader, "Fast and accurate computation of binomial probabilities", 2000.
 """
 
 from __future__ import annotations
@@ -40,16 +36,11 @@ def _deviance(x: Floats, mean: Floats) -> Floats:
 def log_binomial_pmf(s: ArrayLike, n: ArrayLike, p: ArrayLike) -> Floats:
     """Log-probability that a Binomial(n, p) equals s, for n up to 1e12.
 
-    Loader's saddle-point form [1]_; absolute error below 1e-9 within 10 standard
-    deviations of the mean.
-
-    Parameters
-    ----------
-    s, n, p : array_like
-        Broadcast together; ``0 <= s <= n`` and ``0 < p < 1``.
+    By Loader's saddle-point form ("Fast and accurate computation of binomial probabilities",
+    2000); absolute error below 1e-9 within 10 standard deviations of the mean. The arguments
+    broadcast; ``0 <= s <= n`` and ``0 < p < 1``.
     """
-    s, n, p = (np.asarray(a, dtype=float) for a in (s, n, p))
-    s, n, p = np.broadcast_arrays(s, n, p)
+    s, n, p = np.broadcast_arrays(*(np.asarray(a, dtype=float) for a in (s, n, p)))
     inside = (s > 0) & (s < n)
     x = np.where(inside, s, 1.0)
     m = np.where(inside, n, 2.0)
@@ -69,12 +60,7 @@ def hypergeometric(rng: np.random.Generator, marked: Ints, total: Ints, drawn: I
     rest, so a proposal x is kept with the probability of `marked - x` under the latter
     over its largest probability. With ``drawn <= total/2`` at least 70% are kept; the
     other half of the cases asks for the records left behind. Below 1e9 records numpy's
-    own sampler is used.
-
-    Parameters
-    ----------
-    marked, total, drawn : (m,) int arrays
-        m independent populations of up to 1e12; so many numbers are returned.
+    own sampler is used. All arrays are (m,), of independent populations of up to 1e12.
     """
     behind = 2 * drawn > total
     size = np.where(behind, total - drawn, drawn)

@@ -37,11 +37,6 @@ class SparseSample(Sample):
         How many rows each trial has; they add up to m.
     n : int
         Records of a trial.
-
-    Raises
-    ------
-    ValueError
-        If the rows are not finite or do not add up, or a trial has more than n.
     """
 
     vectors = True
