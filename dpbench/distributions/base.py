@@ -17,18 +17,11 @@ __all__ = ["Distribution", "LocationScale"]
 
 
 class Distribution(Registered, ABC):
-    """A law of numbers or vectors, with its exact mean and moments.
+    """A law of numbers or vectors, with its exact mean and moments."""
 
-    Attributes
-    ----------
-    counted : bool
-        Whether samples hold counts, of atoms or of zero vectors, so that n may reach 1e12.
-    d : int
-        Coordinates of a record.
-    """
-
+    # Whether samples hold counts, of atoms or of zero vectors, so that n may reach 1e12.
     counted: ClassVar[bool] = False
-    d: ClassVar[int] = 1
+    d: ClassVar[int] = 1  # coordinates of a record
 
     @property
     @abstractmethod

@@ -65,15 +65,11 @@ class Empirical(Distribution):
 
     @property
     def content(self) -> str:
-        """A digest of the values in their order, by which `canonical` names the law.
-
-        The same values under another path are the same law, an edited file is another.
-        """
+        """A digest of the values in their order, by which `canonical` names the law."""
         return hashlib.sha256(self._values.astype("<f8").tobytes()).hexdigest()[:16]
 
     @property
     def counted(self) -> bool:  # type: ignore[override]
-        """Whether the distinct values are few enough for samples to be counts of them."""
         return self._table[0].size <= MOST_ATOMS
 
     @property

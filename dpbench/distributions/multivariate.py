@@ -172,10 +172,9 @@ class MultivariateStudentT(_Vectors):
 class Product(_Vectors):
     """Independent coordinates, all of one law of numbers, moved to the mean.
 
-    For a unit vector v and independent coordinates Y_i of mean 0, variance s^2 and k-th
-    absolute moment m_k the k-th moment of <v, Y> is s^2 for k = 2, at most
-    max(m_4, 3 s^4 + (m_4 - 3 s^4)/d) for k = 4, and for symmetric laws and 2 <= k <= 4 at most
-    m_k + (k-1) s^k. The last follows from
+    For a unit vector v and coordinates Y_i of mean 0, variance s^2 and k-th absolute moment m_k
+    the k-th moment of <v, Y> is s^2 for k = 2, at most max(m_4, 3 s^4 + (m_4 - 3 s^4)/d) for
+    k = 4, and for symmetric laws and 2 <= k <= 4 at most m_k + (k-1) s^k. The last follows from
 
         (|a+b|^k + |a-b|^k)/2 <= |a|^k + |b|^k + k(k-1)/2 |a|^(k-2) b^2,   2 <= k <= 4,
 
@@ -210,10 +209,9 @@ class Product(_Vectors):
 
     def _bound(self, k: float) -> float:
         """The bound on the k-th moment of a direction before scaling; NaN where none is known."""
-        square = self.of.variance
+        square, moment = self.of.variance, self.of.moment(k)
         if k == 2:
             return float(square)
-        moment = self.of.moment(k)
         if k == 4:
             excess = moment - 3 * square**2
             return float(max(moment, 3 * square**2 + excess / self.d))
@@ -308,8 +306,7 @@ class Hypercube(Distribution):
 
     @property
     def mean(self) -> Floats:
-        """That of a uniform vertex."""
-        return np.zeros(self.d)
+        return np.zeros(self.d)  # of a uniform vertex
 
     def target_of(self, sample: Sample) -> Floats:
         return sample.mean()

@@ -1,11 +1,7 @@
 """Standard deviations that make Gaussian noise (epsilon, delta)-DP.
 
-References
-----------
-.. [1] B. Balle, Y.-X. Wang, "Improving the Gaussian mechanism for differential
-   privacy: analytical calibration and optimal denoising", ICML 2018, Theorem 8.
-.. [2] C. Dwork, A. Roth, "The algorithmic foundations of differential privacy", 2014,
-   Theorem A.1.
+.. [1] B. Balle, Y.-X. Wang, "Improving the Gaussian mechanism", ICML 2018.
+.. [2] C. Dwork, A. Roth, "The algorithmic foundations of differential privacy", 2014.
 """
 
 from __future__ import annotations

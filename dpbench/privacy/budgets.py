@@ -5,12 +5,9 @@ All guarantees are over ideal reals: floating-point noise is not hardened.
 
 References
 ----------
-.. [1] M. Bun, T. Steinke, "Concentrated differential privacy: simplifications,
-   extensions, and lower bounds", TCC 2016, Propositions 1.4 and 1.6.
-.. [2] C. Canonne, G. Kamath, T. Steinke, "The discrete Gaussian for differential
-   privacy", NeurIPS 2020, Proposition 12 of arXiv:2004.00010.
-.. [3] M. Cesar, R. Rogers, "Bounding, concentrating, and truncating: unifying privacy
-   loss composition for data analytics", ALT 2021.
+.. [1] M. Bun, T. Steinke, "Concentrated differential privacy", TCC 2016.
+.. [2] C. Canonne, G. Kamath, T. Steinke, "The discrete Gaussian", arXiv:2004.00010, 2020.
+.. [3] M. Cesar, R. Rogers, "Bounding, concentrating, and truncating", ALT 2021.
 """
 
 from __future__ import annotations
@@ -113,7 +110,9 @@ class Budget(Registered):
     @property
     def pure_epsilon(self) -> float:
         """The epsilon of the pure-DP mechanisms that this budget pays for."""
-        raise ValueError(f"a {self.notion} budget pays for no pure-DP mechanism")
+        if "epsilon" not in self.named_amounts:
+            raise ValueError(f"a {self.notion} budget pays for no pure-DP mechanism")
+        return self.named_amounts["epsilon"]
 
     @property
     def exponential_epsilon(self) -> float:
@@ -132,10 +131,6 @@ class PureDP(Budget):
 
     epsilon: Positive
     notion: ClassVar[str] = "pure"
-
-    @property
-    def pure_epsilon(self) -> float:
-        return self.epsilon
 
 
 @validated_positional
@@ -257,10 +252,6 @@ class ApproxDP(Budget):
             return analytic_sd(self.epsilon, self.delta)
         factor = 1.25 if self.noise_by == "classical" else 2.0
         return float(np.sqrt(2 * np.log(factor / self.delta)) / self.epsilon)
-
-    @property
-    def pure_epsilon(self) -> float:
-        return self.epsilon
 
 
 @validated_positional

@@ -16,10 +16,7 @@ A bin that one neighbour alone fills holds one record; the threshold
 delta for delta <= 1/2). All other bins change by at most one each, epsilon in all. No
 bound on the number of bins is needed; that nothing is released is one of the outcomes.
 
-References
-----------
-.. [1] V. Karwa, S. Vadhan, "Finite sample differentially private confidence intervals",
-   ITCS 2018, Lemma 2.3 (KV18); KSU20, Lemma 2.9.
+.. [1] KV18 (V. Karwa, S. Vadhan, ITCS 2018), Lemma 2.3; KSU20, Lemma 2.9.
 """
 
 from __future__ import annotations
@@ -41,17 +38,8 @@ L1, L2 = 2.0, float(np.sqrt(2.0))
 def fullest_bin(sample: Sample, bins: Bins, ledger: Ledger) -> Floats:
     """The left end of the bin whose noisy count is largest; the whole ledger is spent.
 
-    Parameters
-    ----------
-    sample : Sample
-        Scalar records.
-    bins : Bins
-        May be infinitely many under (epsilon, delta)-DP only.
-
-    Returns
-    -------
-    (trials,) array
-        NaN where the stability-based histogram releases no bin.
+    There may be infinitely many bins under (epsilon, delta)-DP only, where NaN says that the
+    stability-based histogram releases none.
     """
     budget = ledger.budget
     # The stability-based histogram has Laplace noise whatever else the budget would draw.
@@ -120,8 +108,8 @@ def _empty_bin(
 ) -> Floats:
     """A uniformly random empty bin of each trial.
 
-    The r-th empty bin, from 0, comes after those occupied bins that have at most r empty
-    ones before them: the i-th occupied bin has its offset less i.
+    The r-th, from 0, comes after those occupied bins that have at most r empty ones before
+    them: the i-th occupied bin has its offset less i.
     """
     rank = np.floor(rng.random(empty.size) * empty)
     first = np.broadcast_to(bins.first, empty.shape)

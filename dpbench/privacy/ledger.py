@@ -15,6 +15,8 @@ __all__ = ["Ledger", "OverdraftError"]
 # Room for the rounding of sums of shares.
 SLACK = 1e-9
 
+Stated = float | Floats  # a sensitivity, of all trials or of each
+
 
 class OverdraftError(RuntimeError):
     """A release tried to spend more than its budget."""
@@ -26,10 +28,10 @@ class Ledger:
     A mechanism spends all of its ledger. To run several, cut the budget first:
     `split` for steps that see the same records (their costs add up), `parallel` for
     disjoint sets of records fixed by index (the largest cost counts once). One ledger
-    serves all trials of a batch: each is a release of its own. So does one ledger
-    serve all groups of records that are rows of one batch (`Sample.groups`): they are
-    disjoint, and pay in parallel. The coordinates of vectors (`Sample.columns`) are not: for
-    them there is `repeated`. What costs more than is left raises `OverdraftError`.
+    serves all trials of a batch, each a release of its own, and all groups of records that
+    are rows of one batch (`Sample.groups`): they are disjoint, and pay in parallel. The
+    coordinates of vectors (`Sample.columns`) are not: for them there is `repeated`. What
+    costs more than is left raises `OverdraftError`.
 
     Examples
     --------
@@ -80,14 +82,14 @@ class Ledger:
         budgets = [p if isinstance(p, Budget) else self.budget.fraction(p) for p in parts]
         self._reserve(*budgets)
         children = [Ledger(budget, self.rng) for budget in budgets]
-        self._groups.extend([child] for child in children)
+        self._groups += [[child] for child in children]
         return children
 
     def parallel(self, parts: int) -> list[Ledger]:
         """Give each of `parts` disjoint sets of records the whole budget.
 
-        The sets must be fixed by record index, so that replacing one record changes
-        one set. Sets chosen by value (histogram bins) do not qualify.
+        They must be fixed by record index, so that replacing one record changes one set.
+        Sets chosen by value (histogram bins) do not qualify.
         """
         _check_number(parts=parts)
         self._reserve(self.budget)
@@ -117,12 +119,7 @@ class Ledger:
         return child
 
     def add_noise(
-        self,
-        values: Floats,
-        sensitivity: float | Floats,
-        *,
-        l1: float | Floats | None = None,
-        draws: int = 1,
+        self, values: Floats, sensitivity: Stated, *, l1: Stated | None = None, draws: int = 1
     ) -> Floats:
         """Release `values` with the additive noise of the budget's notion.
 
@@ -174,9 +171,9 @@ class Ledger:
         sensitivity : float
             Largest change of any score between neighbours.
         log_weights : (m,) or (trials, m) array, optional
-            Logarithm of the base measure. It may not depend on single records, unless the
-            indices stand for the pieces of a range that the records cut up: then the
-            measure is the lengths of these, and the mechanism the continuous one.
+            Of a base measure that may not depend on single records, unless the indices stand
+            for the pieces of a range that the records cut up: then the measure is the lengths
+            of these, and the mechanism the continuous one.
         """
         _check_sensitivities(sensitivity)
         if sensitivity == 0:
@@ -186,7 +183,7 @@ class Ledger:
         return np.asarray(np.argmax(exponents + self.rng.gumbel(size=scores.shape), axis=1))
 
     def pay(
-        self, mechanism: str = "a mechanism of its own", sensitivity: float | Floats | None = None
+        self, mechanism: str = "a mechanism of its own", sensitivity: Stated | None = None
     ) -> None:
         """Spend the whole ledger, once; for a mechanism that draws its own noise.
 
@@ -241,7 +238,7 @@ def _check_number(**given: int) -> None:
             raise ValueError(f"{name} is {number}; at least one is needed")
 
 
-def _check_sensitivities(*sensitivities: float | Floats) -> None:
+def _check_sensitivities(*sensitivities: Stated) -> None:
     for sensitivity in sensitivities:
         if not np.all((np.asarray(sensitivity) >= 0) & np.isfinite(sensitivity)):
             raise ValueError(f"sensitivity {sensitivity} is not a finite number >= 0")

@@ -39,15 +39,11 @@ def private_quantile(
     Parameters
     ----------
     sample : Sample
-        Scalar records; those outside [lower, upper] count at its ends.
+        Numbers; those outside [lower, upper] count at its ends.
     q : float in (0, 1)
     lower, upper : float
         Public bounds, ``lower < upper``.
     resolution : float > 0
-
-    Returns
-    -------
-    (trials,) array
     """
     if not (-np.inf < lower < upper < np.inf and 0 < resolution < np.inf and 0 < q < 1):
         raise ValueError(

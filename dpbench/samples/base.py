@@ -39,19 +39,12 @@ class Sample(ABC):
     an answer has shape (trials,), with d-dimensional ones (trials, d). A question about
     numbers is refused for vectors, and the other way round, with a ValueError, as are data
     that are no such datasets.
-
-    Attributes
-    ----------
-    trials, n, d : int
-        Datasets, records in each, and coordinates of a record.
-    vectors : bool
-        Whether records are vectors, be it of one coordinate.
     """
 
     trials: int
-    n: int
-    d: int
-    vectors: bool = False
+    n: int  # records in each
+    d: int  # coordinates of a record
+    vectors: bool = False  # whether records are vectors, be it of one coordinate
 
     def _unfit(self) -> ValueError:
         """The refusal of a question about numbers, or vectors, where records are the other."""
@@ -168,10 +161,10 @@ class Sample(ABC):
     # About vectors.
 
     def columns(self) -> Sample:
-        """The coordinates of vectors as scalar datasets: trial by trial, one after another.
+        """The coordinates of vectors as datasets of numbers: j of trial i is row i d + j.
 
-        Coordinate j of trial i is row i d + j of the answer. A record has a part in all of
-        them, so their privacy costs add up: draw the noise from `Ledger.repeated`.
+        A record has a part in all of them, so their privacy costs add up: draw the noise
+        from `Ledger.repeated`.
         """
         raise self._unfit()
 
@@ -180,10 +173,7 @@ class Sample(ABC):
         raise self._unfit()
 
     def listed(self) -> tuple[Floats, Floats]:
-        """Vectors one by one, (trials, m, d), and how many there are of each, (trials, m).
-
-        There may be 0 of them, where a trial has fewer rows than others.
-        """
+        """Vectors one by one, (trials, m, d), and how many of each, perhaps 0, (trials, m)."""
         raise self._unfit()
 
     def second_moment(self) -> Floats:

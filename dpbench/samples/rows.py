@@ -65,16 +65,15 @@ class Core:
         held = distance < radius[:, None]
         return cls(values, squares, held, centre, radius, _share(values, held))
 
-    def leaving(self, centre: Floats, radius: float | Floats) -> Bools | None:
-        """The core's rows that a ball may not contain, (trials, n); None if it contains all."""
+    def leaving(self, centre: Floats, radius: float | Floats) -> Bools:
+        """The core's rows that a ball may not contain, (trials, n)."""
         # Room for rounding: a row that is outside by that little may stay.
         bound = np.broadcast_to(np.asarray(radius) * (1 - 1e-12), self.radius.shape)
         sure = np.asarray(norms(centre - self.centre) + self.radius <= bound)
         if np.all(sure):
-            return None
+            return np.zeros_like(self.held)
         inside = _distances(self.values, self.squares, centre) <= bound[:, None]
-        leaving: Bools = self.held & ~(inside | sure[:, None])
-        return leaving if leaving.any() else None
+        return np.asarray(self.held & ~(inside | sure[:, None]))
 
     def without(self, leaving: Bools) -> Self:
         """The core without these rows."""
@@ -184,8 +183,7 @@ class Rows:
     def _opened(self, centre: Floats, radius: float | Floats) -> Self:
         """Hold those rows of the core one by one that a ball may not contain."""
         core = self.core
-        leaving = core.leaving(centre, radius) if core is not None else None
-        if core is None or leaving is None:
+        if core is None or not (leaving := core.leaving(centre, radius)).any():
             return self
         trial = np.concatenate([self.trial, np.nonzero(leaving)[0]])
         rows = np.concatenate([self.rows, core.values[leaving]])
