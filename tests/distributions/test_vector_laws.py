@@ -419,15 +419,6 @@ def test_directions_of_a_signed_two_point_law(d: int, k: float, p: float) -> Non
     assert math.isnan(law.moment(k + 0.5))
 
 
-@pytest.mark.parametrize(("k", "gaussian"), [(2, 1), (4, 3), (6, 15)])
-@pytest.mark.parametrize("p", [1e-9, 0.9])
-def test_the_size_of_a_signed_two_point_law(k: int, gaussian: int, p: float) -> None:
-    """Its bound by Khintchine's and Minkowski's inequalities is 1."""
-    tau = SignedTwoPoint(d=3, p=p, k=k).tau
-    rare = tau * (gaussian ** (1 / k) + p)
-    assert (1 - p) * (p * tau) ** k + p * rare**k == pytest.approx(1, rel=1e-12)
-
-
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_rows_of_a_signed_two_point_law(sign: Any) -> None:
     law = SignedTwoPoint(d=5, p=0.2, k=3, sign=sign)
@@ -482,8 +473,3 @@ def test_laws_that_are_a_point(law: Distribution) -> None:
 def test_refusals_name_the_key(kind: str, parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Distribution.build({"kind": kind, "d": 2, **parameters}, "here")
-
-
-def test_covariances_that_are_not_known() -> None:
-    with pytest.raises(ValueError, match="covariance of SignedTwoPoint is not known"):
-        _ = SignedTwoPoint(d=2, p=0.1, k=2).covariance

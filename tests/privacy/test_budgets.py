@@ -173,14 +173,6 @@ def test_fractions() -> None:
         )
 
 
-def test_the_exponential_mechanism_under_each_notion() -> None:
-    assert PureDP(0.3).exponential_epsilon == 0.3
-    assert ZCDP(0.02).exponential_epsilon == pytest.approx(0.4)
-    assert ApproxDP(0.3, 1e-6).exponential_epsilon == 0.3
-    with pytest.raises(ValueError, match="none"):
-        _ = NonPrivate().exponential_epsilon
-
-
 def test_no_privacy_is_no_noise() -> None:
     assert NONE.noise(rng(), (3, 2), 1.0, 1.0).tolist() == [[0.0, 0.0]] * 3
     assert NONE.noise_quantile(0.1) == 0.0

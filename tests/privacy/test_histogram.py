@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 from support import Floats, assert_follows, assert_frequencies, name, noise_law, rng
 
-from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, NonPrivate, OverdraftError, PureDP
+from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP
 from dpbench.privacy.histogram import fullest_bin, largest_noise, stability_threshold
 from dpbench.samples import Bins, CountedSample, DenseSample, Sample
 
@@ -269,15 +269,6 @@ def test_infinitely_many_bins() -> None:
     # The threshold is 55: 100 falls below with probability e^-22, and one of 100 singletons
     # passes it with probability 1e-10.
     np.testing.assert_array_equal(left, [12345.0, math.nan])
-
-
-@pytest.mark.parametrize("budget", NOISES, ids=name)
-def test_the_histogram_pays_once(budget: Budget) -> None:
-    ledger, sample = Ledger(budget, rng()), DenseSample([[0.5]])
-    fullest_bin(sample, Bins(1.0, 0.0, 5.0), ledger)
-    assert ledger.spent == budget.amounts
-    with pytest.raises(OverdraftError):
-        fullest_bin(sample, Bins(1.0, 0.0, 5.0), ledger)
 
 
 def test_without_privacy_it_is_the_fullest_bin() -> None:
