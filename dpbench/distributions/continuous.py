@@ -16,11 +16,7 @@ __all__ = ["ContaminatedGaussian", "Gaussian", "Pareto", "StudentT"]
 
 
 def _gaussian_moment(k: float, mean: float = 0.0, sd: float = 1.0) -> float:
-    """E|N(mean, sd^2)|^k, by Kummer's function [1]_.
-
-    .. [1] A. Winkelbauer, "Moments and absolute moments of the normal distribution",
-       arXiv:1209.4340, eq. 17.
-    """
+    """E|N(mean, sd^2)|^k, by Kummer's function: Winkelbauer, arXiv:1209.4340, eq. 17."""
     scale = sd**k * np.exp(k / 2 * np.log(2) + gammaln((k + 1) / 2)) / np.sqrt(np.pi)
     return float(scale * hyp1f1(-k / 2, 0.5, -((mean / sd) ** 2) / 2))
 
@@ -38,7 +34,7 @@ class Gaussian(LocationScale):
         return rng.standard_normal(size)
 
     def distance_to_gaussian(self, mean: Floats, sd: Floats) -> Floats:
-        """Total-variation distance, in closed form.
+        """In closed form.
 
         In units of the narrower law the densities of N(0, 1) and N(delta, r^2), r >= 1,
         cross where a z^2 + b z + c = 0 with a = 1 - 1/r^2, b = 2 delta/r^2 and

@@ -1,10 +1,9 @@
 """Vectors and balls: projecting rows on a ball, averaging them, adding up those inside.
 
 A mean of projected rows has the sensitivity that the ball allows only if no large numbers
-are subtracted, as a row at 1e150 would take the digits of all the others. So rows that a
-ball may move are held one by one. The bulk of the rows lies in a core ball, and while
-balls contain the core all that is asked of the bulk is its sum: many balls then cost
-little more than one.
+are subtracted, as a row at 1e150 would take the digits of all the others: rows that a ball
+may move are held one by one. While balls contain the core, where the bulk of the rows lies,
+only its sum is asked for: many balls then cost little more than one.
 """
 
 from __future__ import annotations

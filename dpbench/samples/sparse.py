@@ -32,11 +32,10 @@ class SparseSample(Sample):
     Parameters
     ----------
     rows : (m, d) array of finite numbers
-        The rows of the first trial, then those of the second, and so on.
+        Those of the first trial, then those of the second, and so on.
     held : (trials,) int array
         How many rows each trial has; they add up to m.
     n : int
-        Records of a trial.
     """
 
     vectors = True

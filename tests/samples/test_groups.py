@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import stats
-from support import BIG, FALSE_ALARM, LARGEST, assert_law, assert_standard, rng
+from support import BIG, FALSE_ALARM, LARGEST, assert_law, rng
 
 from dpbench.samples import CountedSample, DenseSample
 from dpbench.samples.base import part_sizes
@@ -128,23 +128,6 @@ def test_counted_pairs_are_a_uniform_matching(counts: tuple[int, ...]) -> None:
 
     seen = [tuple(np.repeat(squares.atoms, row).tolist()) for row in squares.counts[::2]]
     assert_law(seen, enumerated(counts, outcome))
-
-
-def test_counted_pairs_of_a_large_dataset() -> None:
-    n, ones, trials = BIG + 1, BIG // 4, 200
-    sample = CountedSample([0.0, 1.0], np.tile([n - ones, ones], (trials, 1)))
-    squares = sample.half_squared_differences(rng(15))
-    assert squares.n == BIG // 2
-    assert squares.atoms.tolist() == [0.0, 0.5]
-    # Pairs of unequal records among n/2 of a uniform matching, by indicators: one pair is
-    # unequal with probability `one`, two with probability `two`.
-    zeros, pairs = n - ones, BIG // 2
-    one = Fraction(2 * ones * zeros, n * (n - 1))
-    two = one * Fraction(2 * (ones - 1) * (zeros - 1), (n - 2) * (n - 3))
-    variance = float(pairs * one + pairs * (pairs - 1) * two - (pairs * one) ** 2)
-    gaps = np.array([float(int(c) - pairs * one) for c in squares.counts[:, 1]])
-    z = gaps / math.sqrt(variance)
-    assert_standard(z)  # normal up to 1e-6
 
 
 def test_pairs_that_overflow_are_the_largest_number() -> None:

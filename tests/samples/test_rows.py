@@ -233,23 +233,6 @@ def test_data_held_once_are_like_copies(order: tuple[int, ...]) -> None:
             np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-11)
 
 
-def test_the_core_is_opened_in_some_trials_only() -> None:
-    """What the speed rests on: the bulk is held while the balls contain it."""
-    values = rng(13).normal(size=(4, 400, 3))
-    values[3] *= 50
-    rows = DenseSample(values).rows()
-    assert rows.core is not None
-    assert np.all(rows.core.held.sum(axis=1) >= 370)
-    centre = np.zeros((4, 3))
-    wide = rows.projected(centre, 1e3)
-    assert wide.core is rows.core
-    part = rows.projected(centre, np.array([1e3, 1.0, 1e3, 1e3]))
-    assert part.core is not None
-    held = part.core.held.sum(axis=1)
-    np.testing.assert_array_equal(held[[0, 2, 3]], rows.core.held.sum(axis=1)[[0, 2, 3]])
-    assert 0 < held[1] < 200  # those within 1 of the centre stay
-
-
 @pytest.mark.parametrize("make", [dense, sparse, broadcast])
 @pytest.mark.parametrize("outside", [0.1, 50.0])
 def test_a_centre_that_is_no_number(make: Make, outside: float) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import BIG, Floats, assert_law, assert_standard, rng
+from support import Floats, assert_law, rng
 
 from dpbench.samples import CountedSample, DenseSample, Sample, SparseSample
 from dpbench.samples.bins import Bins
@@ -206,17 +206,6 @@ def test_parts_are_exchangeable(sizes: list[int]) -> None:
         [tuple(row) for row in found.tolist()],
         {key: Fraction(count, len(places)) for key, count in law.items()},
     )
-
-
-@pytest.mark.parametrize("share", [0.25, 0.9])
-def test_parts_of_a_trillion_records_are_hypergeometric(share: float) -> None:
-    trials, held, first = 2000, 400, int(share * BIG)
-    given = SparseSample(np.ones((trials * held, 1)), np.full(trials, held), BIG)
-    one, two = given.split([first, BIG - first], rng(9))
-    assert np.all(one.held + two.held == held)
-    # To 1e-9 binomial; kurtosis changes the variance of the square by less than 1%.
-    z = (one.held - held * share) / math.sqrt(held * share * (1 - share))
-    assert_standard(z, 0.01)
 
 
 # What dense data were given for vectors.
