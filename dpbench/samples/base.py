@@ -53,13 +53,12 @@ class Sample(ABC):
         return ValueError("this takes vectors, got scalar records")
 
     def _ends(self, *bounds: float | Floats, axes: int = 1) -> list[Floats]:
-        """Bounds, each one number or one per trial, as arrays of shape (trials, 1, ...)."""
+        """Bounds that broadcast to (trials, ...): numbers as they are, others (trials, 1, ...)."""
         arrays = [np.asarray(bound, dtype=float) for bound in bounds]
         for array in arrays:
             if array.shape not in {(), (self.trials,)}:
                 raise ValueError(f"a bound is one number or one per trial, got shape {array.shape}")
-        shape = (self.trials,) + (1,) * axes
-        return [np.broadcast_to(a, self.trials).reshape(shape) for a in arrays]
+        return [a.reshape(-1, *(1,) * axes) if a.ndim else a for a in arrays]
 
     @abstractmethod
     def records(self, trial: int, rng: np.random.Generator) -> Floats:

@@ -70,9 +70,9 @@ class DenseSample(Sample):
         if not self.vectors:
             core_low, core_high, inside, trial, outside = self._parts
             if np.all(low <= core_low) and np.all(high >= core_high):
-                clipped = np.clip(outside, low[trial, 0], high[trial, 0])
+                low, high = (b[trial, 0] if b.ndim else b for b in (low, high))
                 starts = np.searchsorted(trial, np.arange(self.trials))
-                return inside + np.add.reduceat(clipped / self.n, starts)
+                return inside + np.add.reduceat(np.clip(outside, low, high) / self.n, starts)
         return _mean(np.clip(self.values, low, high))
 
     @cached_property

@@ -83,7 +83,7 @@ class SparseSample(Sample):
         return self._sum(self.rows_held / self.n)
 
     def clipped_mean(self, lower: float | Floats, upper: float | Floats) -> Floats:
-        low, high = self._ends(lower, upper)
+        low, high = (np.broadcast_to(b, (self.trials, 1)) for b in self._ends(lower, upper))
         moved = np.clip(self.rows_held, low[self._trial], high[self._trial])
         zeros = (self.n - self.held)[:, None] / self.n
         return np.asarray(self._sum(moved / self.n) + zeros * np.clip(0.0, low, high))
