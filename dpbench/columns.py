@@ -1,8 +1,8 @@
 """The one schema: what a row of results is about, and how rows are chosen.
 
-A `Key` is made in planning, and its fields are the columns of every table after it. Whatever is
-selected later (by a part, a claim, a figure, an audit) is selected by these columns, in one way:
-a `Selection`. A label is made from a key for print, and is never taken apart again.
+A `Key` is made in planning, and its fields are the columns of every table after it. What is
+selected later (by a part, a claim, a figure, an audit) is so in one way, a `Selection`. A label is
+made for print, and is never taken apart again.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def amounts_of(row: Mapping[Any, Any]) -> dict[str, float]:
     return {name: row[name] for name in AMOUNTS if pd.notna(row.get(name, np.nan))}
 
 
-def under(table: pd.DataFrame, budget: Budget) -> pd.Series[bool]:
-    """Which rows of a table are about a budget."""
+def under(table: pd.DataFrame | Mapping[Any, Any], budget: Budget) -> Any:
+    """Which rows of a table are about a budget, or whether a row is."""
     same = table["privacy"] == budget.label
     for name, amount in amounts_of(budget.columns).items():
         same &= table[name] == amount
@@ -77,17 +77,8 @@ class Key:
     @property
     def columns(self) -> dict[str, Any]:
         """The row's first columns, and its last."""
-        return {
-            "distribution": self.distribution,
-            "family": self.family,
-            "k": self.k,
-            "estimator": self.estimator,
-            **self.budget.columns,
-            "n": self.n,
-            "d": self.d,
-            "lower_bound": self.lower_bound,
-            **self.swept,
-        }
+        known = {**vars(self), **self.budget.columns}
+        return {name: known[name] for name in (*KEY, "lower_bound")} | dict(self.swept)
 
 
 @dataclass(frozen=True)
@@ -113,12 +104,13 @@ class Variant(Generic[T]):
 
     def label(self, *without: str) -> str:
         """For print: the name with the values that are swept, but for those of some parameters."""
-        shown = [name for name in self.swept if name not in without]
-        return "_".join([self.name, *(f"{name}{_brief(self.parameters[name])}" for name in shown)])
-
-
-def _brief(value: object) -> str:
-    return f"{value:g}" if isinstance(value, int | float) else f"_{value}"
+        text = self.name
+        for name in self.swept:
+            if name not in without:
+                value = self.parameters[name]
+                brief = f"{value:g}" if isinstance(value, int | float) else f"_{value}"
+                text += f"_{name}{brief}"
+        return text
 
 
 def swept_columns(
@@ -129,22 +121,19 @@ def swept_columns(
     An estimator's is named ``estimator_k`` where ``k`` alone is another column.
     """
     of_families = {p: p for one in families for p in one.swept if p not in KEY}
-    taken = {*KEY, *of_families}
-    of_estimators = {
-        p: f"estimator_{p}" if p in taken else p for one in estimators for p in one.swept
-    }
-    return of_families, of_estimators
-
-
-def _as_choice(given: Any) -> Any:
-    return [given] if isinstance(given, str) else given
+    taken, swept = {*KEY, *of_families}, [p for one in estimators for p in one.swept]
+    return of_families, {p: f"estimator_{p}" if p in taken else p for p in swept}
 
 
 # Names or patterns, ``!`` before what is left out; or names with the values of their parameters.
 Names = Annotated[list[str], Field(min_length=1)]
 Values = Annotated[dict[str, dict[str, Any] | None], Field(min_length=1)]
 Choice = Annotated[
-    Names | Values, BeforeValidator(_as_choice, json_schema_input_type=str | Names | Values)
+    Names | Values,
+    BeforeValidator(
+        lambda given: [given] if isinstance(given, str) else given,
+        json_schema_input_type=str | Names | Values,
+    ),
 ]
 
 
@@ -172,34 +161,25 @@ def choose(
     section: Mapping[str, Variant[Any]],
     where: str = "",
 ) -> list[str]:
-    """The labels that a choice means, in the section's order.
-
-    Parameters
-    ----------
-    choice : see `Selection`
-    section : mapping of label to Variant
-    where : str
-        For messages.
+    """The labels of a section that a choice means, in the section's order; see `Selection`.
 
     Raises
     ------
     ConfigError
-        If a name or a value matches nothing.
+        If a name or a value matches nothing; it begins with `where`.
     """
     if choice is None:
         return list(section)
     if isinstance(choice, Mapping):
-        wanted = [
-            label
-            for name, values in choice.items()
-            for label in _with_values(name, values or {}, section, where)
-        ]
-        return [label for label in section if label in set(wanted)]
+        wanted: set[str] = set()
+        for name, values in choice.items():
+            wanted.update(_with_values(name, values or {}, section, where))
+        return [label for label in section if label in wanted]
     chosen = dict.fromkeys(section, all(pattern.startswith("!") for pattern in choice))
     for pattern in sorted(choice, key=lambda p: p.startswith("!")):
         for label in _named(pattern.removeprefix("!"), section, where):
             chosen[label] = not pattern.startswith("!")
-    return [label for label, wanted_ in chosen.items() if wanted_]
+    return [label for label, meant in chosen.items() if meant]
 
 
 def _named(pattern: str, section: Mapping[str, Variant[Any]], where: str) -> list[str]:
@@ -216,29 +196,25 @@ def _with_values(
     """The labels of a name whose parameters have one of the values each."""
     found = _named(name, section, where)
     for parameter, wanted in values.items():
-        if not any(parameter in section[label].parameters for label in found):
-            names = dict.fromkeys(key for label in found for key in section[label].parameters)
-            raise ConfigError(
-                f"{where}.{name}.{parameter}: no such parameter; choose from {', '.join(names)}"
-            )
-        known = {label: section[label].parameters.get(parameter) for label in found}
-        one_by_one = wanted if isinstance(wanted, list) else [wanted]
-        for value in one_by_one:
+        at = f"{where}.{name}.{parameter}"
+        given = {label: section[label].parameters for label in found}
+        if not any(parameter in one for one in given.values()):
+            names = dict.fromkeys(key for one in given.values() for key in one)
+            raise ConfigError(f"{at}: no such parameter; choose from {', '.join(names)}")
+        known = {label: one.get(parameter) for label, one in given.items()}
+        values_of_it = wanted if isinstance(wanted, list) else [wanted]
+        for value in values_of_it:
             if not any(_matches(has, value) for has in known.values()):
-                texts = dict.fromkeys(
-                    f"{has:g}" if isinstance(has, float) else str(has) for has in known.values()
-                )
-                raise ConfigError(
-                    f"{where}.{name}.{parameter}: {value!r}: no such value; choose from "
-                    f"{', '.join(texts)}"
-                )
-        found = [label for label in found if any(_matches(known[label], v) for v in one_by_one)]
+                texts = [f"{v:g}" if isinstance(v, float) else str(v) for v in known.values()]
+                choices = ", ".join(dict.fromkeys(texts))
+                raise ConfigError(f"{at}: {value!r}: no such value; choose from {choices}")
+        found = [label for label in found if any(_matches(known[label], v) for v in values_of_it)]
     return found
 
 
 def _matches(has: Any, wanted: Any) -> bool:
-    if isinstance(wanted, Mapping):
-        if not isinstance(has, int | float) or not set(wanted) <= {"low", "high"}:
-            return False
-        return bool(wanted.get("low", -np.inf) <= has <= wanted.get("high", np.inf))
-    return bool(has == wanted)
+    if not isinstance(wanted, Mapping):
+        return bool(has == wanted)
+    if not isinstance(has, int | float) or not set(wanted) <= {"low", "high"}:
+        return False
+    return bool(wanted.get("low", -np.inf) <= has <= wanted.get("high", np.inf))

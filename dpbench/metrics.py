@@ -30,15 +30,12 @@ JEFFREYS = "Jeffreys' 95 per cent intervals of the share"
 
 @dataclass(frozen=True)
 class Metric:
-    """A column of a summary: a statistic over the trials.
+    """A column of a summary: a statistic, over the trials, `of` what blocks hold of every trial.
 
     Attributes
     ----------
-    of : str
-        What blocks hold of every trial.
     words : str
         For an axis.
-    statistic : {'quantile', 'rate', 'mean', 'trimmed_mean'}
     q : float
         Of a quantile.
     interval : str, optional
@@ -106,9 +103,9 @@ class Variable:
     base : str
         x in a formula of plain text.
     axis : str
-        The amount, or x where that is what is drawn, in mathematical text.
+        What is drawn, in mathematical text.
     shows_x : bool
-        Whether it is.
+        Whether that is x, or the amount.
     """
 
     column: str
@@ -118,22 +115,14 @@ class Variable:
     shows_x: bool = False
 
 
-def _same(amount: Floats) -> Floats:
-    return amount
-
-
-def _inverse(amount: Floats) -> Floats:
-    return 1 / amount
-
-
 VARIABLES = {
-    "alpha": Variable("alpha", _inverse, "(1/α)", r"$\alpha$"),  # noqa: RUF001
-    "n": Variable("n", _same, "n", "$n$"),
-    "epsilon": Variable("epsilon", _inverse, "(1/ε)", r"$\varepsilon$"),
-    "rho": Variable("rho", _inverse, "(1/ρ)", r"$\rho$"),  # noqa: RUF001
+    "alpha": Variable("alpha", np.reciprocal, "(1/α)", r"$\alpha$"),  # noqa: RUF001
+    "n": Variable("n", np.positive, "n", "$n$"),
+    "epsilon": Variable("epsilon", np.reciprocal, "(1/ε)", r"$\varepsilon$"),
+    "rho": Variable("rho", np.reciprocal, "(1/ρ)", r"$\rho$"),  # noqa: RUF001
     "delta": Variable("delta", lambda delta: -np.log(delta), "ln(1/δ)", r"$\ln(1/\delta)$", True),
-    "radius": Variable("radius", _same, "R", "$R$"),
+    "radius": Variable("radius", np.positive, "R", "$R$"),
     "log_radius": Variable("radius", np.log, "(ln R)", r"$\ln R$"),
-    "d": Variable("d", _same, "d", "dimension $d$"),
-    "norm": Variable("norm", _same, "‖μ‖", r"$\|\mu\|$"),
+    "d": Variable("d", np.positive, "d", "dimension $d$"),
+    "norm": Variable("norm", np.positive, "‖μ‖", r"$\|\mu\|$"),
 }

@@ -91,8 +91,8 @@ def factors(summary: pd.DataFrame) -> pd.DataFrame:
     known = known[sizes > 1]
     if known.empty:
         return pd.DataFrame()
-    curves, _ = worst_case(known.reset_index(drop=True), "q90")
-    curves["factor"] = curves["value"] / curves["lower_bound"]
+    curves, worst = worst_case(known, known[["q90"]].to_numpy())
+    curves["factor"] = worst[:, 0] / curves["lower_bound"]
     grouped = curves.groupby(CURVE, dropna=False, observed=True)["factor"]
     return grouped.agg(low="min", high="max").reset_index()
 

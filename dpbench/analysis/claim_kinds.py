@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from dpbench.analysis.claims import UNKNOWN, Claim, Curves
-from dpbench.analysis.exponents import (
-    Measured,
-    alpha_exponent,
-    cost_exponent,
-    direct_exponent,
-    interval,
-)
-from dpbench.analysis.resample import replicates
+from dpbench.analysis.claims import Claim, Curves
+from dpbench.analysis.exponents import slopes
 from dpbench.analysis.results import Results
 from dpbench.analysis.smallest_n import smallest_n
-from dpbench.analysis.worst_case import CURVE, held_out_key, held_out_member, worst_case
+from dpbench.analysis.worst_case import CURVE, held_out
 from dpbench.arrays import Floats
 from dpbench.columns import BUDGET
 from dpbench.metrics import VARIABLES
@@ -31,138 +24,92 @@ from dpbench.theory.theorems import THEOREMS
 
 __all__ = ["KINDS", "Exponent", "Factor", "Limit", "Ratio", "SmallestN", "build_claim"]
 
-Alpha = Annotated[float, Field(gt=0)]
-
 
 @validated
-class _Spanning(Claim):
-    """An exponent: one curve holds several values of what it is an exponent in."""
-
-    @property
-    def _column(self) -> str:
-        """Of what the exponent is in."""
-        return VARIABLES[self.statement.variable].column
-
-    @property
-    def _apart(self) -> list[str]:
-        """The columns of `CURVE`, with labels that leave out what a curve spans."""
-        labels = {"family": "law", "estimator": "series"}
-        return [labels.get(name, name) for name in CURVE if name != self._column]
-
-    def _labelled(self, table: pd.DataFrame, sweep: Sweep) -> pd.DataFrame:
-        return table.assign(
-            law=[sweep.families[label].label(self._column) for label in table["family"]],
-            series=[sweep.estimators[label].label(self._column) for label in table["estimator"]],
-        )
+class Exponent(Claim):
+    """The exponent of an error at given n: in n, or in what moves along with it at fixed n."""
 
     def _x(self, curve: pd.DataFrame) -> Floats:
+        variable = VARIABLES[self.statement.variable]
         with np.errstate(divide="ignore"):
-            return VARIABLES[self.statement.variable].x(curve[self._column].to_numpy(float))
+            return variable.x(curve[variable.column].to_numpy(float))
 
     def _check(self, chosen: pd.DataFrame, sweep: Sweep, where: str) -> None:
         if self._column not in chosen and self._column != "alpha":
             raise ConfigError(f"{where}: the sweep gives no list of values for {self._column}")
-        for _, curve in self._labelled(chosen, sweep).groupby(self._apart, dropna=False):
-            self._check_curve(curve, where)
+        for _, curve in chosen.groupby(self._apart, dropna=False):
+            if self.statement.of != "fixed_n" and curve["n"].nunique() < 2:
+                raise ConfigError(
+                    f"{where}: one n in the claim's regime; an exponent needs two or more"
+                )
+            if self._column not in {"n", "alpha"}:
+                self._check_values(curve, where)
 
-    def _check_curve(self, curve: pd.DataFrame, where: str) -> None:
-        theorem, at = self.statement, curve.iloc[0]
-        if theorem.of != "fixed_n" and curve["n"].nunique() < 2:
+    def _check_values(self, curve: pd.DataFrame, where: str) -> None:
+        at, variable, x = curve.iloc[0], self.statement.variable, self._x(curve)
+        if np.any(x <= 0):
+            raise ConfigError(f"{where}: {at['estimator']} has a {variable} that is not above 0")
+        known = np.isfinite(x)
+        if np.unique(x[known]).size < 2:
             raise ConfigError(
-                f"{where}: one n in the claim's regime; an exponent needs two or more"
-            )
-        if self._column in {"n", "alpha"}:
-            return
-        values = self._x(curve)
-        if np.any(values <= 0):
-            raise ConfigError(
-                f"{where}: {at['estimator']} has a {theorem.variable} that is not above 0"
-            )
-        known = np.isfinite(values)
-        if np.unique(values[known]).size < 2:
-            raise ConfigError(
-                f"{where}: {at['estimator']} has fewer than two values of {theorem.variable} on "
+                f"{where}: {at['estimator']} has fewer than two values of {variable} on "
                 f"{at['family']}; an exponent needs two or more"
             )
-        if not np.all(known):
-            odd = curve[~known].iloc[0]["estimator"]
-            raise ConfigError(f"{where}: {odd} has no {theorem.variable}; leave it out")
-        self._check_separate(curve, values, f"{where}: {at['estimator']}")
+        for odd in curve["estimator"][~known]:
+            raise ConfigError(f"{where}: {odd} has no {variable}; leave it out")
+        self._check_apart(curve, x, f"{where}: {at['estimator']}")
 
-    def _check_separate(self, curve: pd.DataFrame, values: Floats, where: str) -> None:
-        """Refuse a grid on which n and the variable of an exponent cannot be told apart."""
-
-
-@validated
-class Exponent(_Spanning):
-    """The exponent of an error at given n: in n, or in what moves along with it at fixed n."""
-
-    def _check_separate(self, curve: pd.DataFrame, values: Floats, where: str) -> None:
+    def _check_apart(self, curve: pd.DataFrame, x: Floats, where: str) -> None:
+        """Refuse a grid on which n and the variable cannot be told apart."""
         n = np.log(curve["n"].to_numpy(float))
-        columns = [np.ones_like(n), np.log(values), *([n] if np.ptp(n) else [])]
+        columns = [np.ones_like(n), np.log(x), *([n] if np.ptp(n) else [])]
         if np.linalg.matrix_rank(np.stack(columns)) < len(columns):
             raise ConfigError(
                 f"{where}: n and {self.statement.variable} change together on its grid"
             )
 
     def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
-        theorem = self.statement
+        if self.statement.metric == "lower_bound":  # knows no estimator: one row of each n will do
+            chosen = chosen.chosen(~chosen.summary.duplicated(["family", "n", *BUDGET]))
+            chosen.summary["series"] = "(lower bound)"
         shared = sweep.shares_data(chosen.summary["family"].unique())
         # Rows of one curve whose data are the same keep what they have in common.
         joint = self._column not in {"n", "alpha"} and (shared or self._column == "radius")
-        values = chosen.values.get(self.measures or "")
-        draws = replicates(chosen.summary, values, theorem.metric, joint=joint, shared=shared)
-        curves, draws = worst_case(chosen.summary, theorem.metric, draws)
-        curves = self._labelled(curves, sweep)
-        if theorem.metric != "lower_bound":
-            return curves, draws
-        # The bound knows no estimator: one row of each n will do.
-        first = ~curves.duplicated(["family", "n", *BUDGET])
-        named = curves[first].reset_index(drop=True).assign(series="(lower bound)")
-        return named, draws[first.to_numpy()]
+        return self._worst(chosen, joint=joint, shared=shared)
 
-    def _number(self, curve: pd.DataFrame, value: Floats, draws: Floats) -> Measured:
-        theorem, n = self.statement, curve["n"].to_numpy(float)
-        if theorem.variable == "alpha":
-            return alpha_exponent(n, value, draws)
-        if theorem.of == "fixed_n":
-            return direct_exponent(value, draws, *([n] if np.ptp(n) else []), self._x(curve))
-        if theorem.variable == "n":
-            return direct_exponent(value, draws, n)
-        return cost_exponent(n, self._x(curve), value, draws)
+    def _number(self, curve: pd.DataFrame, draws: Floats) -> Floats:
+        # With log alpha = a + b log n + c log x: n ~ (1/alpha)^(-1/b), and x^(-c/b) at fixed alpha.
+        n = curve["n"].to_numpy(float)
+        if self._column in {"n", "alpha"}:
+            (in_n,) = slopes(draws, n)
+            return in_n if self._column == "n" else -1 / in_n
+        *others, in_x = slopes(draws, *([n] if np.ptp(n) else []), self._x(curve))
+        return in_x if self.statement.of == "fixed_n" else -in_x / others[0]
 
 
 @validated
-class SmallestN(_Spanning):
+class SmallestN(Exponent):
     """The exponent of the smallest n for error alpha.
 
     Parameters
     ----------
-    alpha : float or list of float
-        At which error; several for an exponent in alpha itself.
+    alpha : float
+        At which error.
     """
 
-    alpha: Alpha | Annotated[list[Alpha], Field(min_length=2)]
+    alpha: Annotated[float, Field(gt=0)]
 
-    @model_validator(mode="after")
-    def _alphas(self) -> Self:
-        if isinstance(self.alpha, list) != (self.statement.variable == "alpha"):
-            raise ValueError("several alpha belong to claims about alpha, and to those only")
-        return self
-
-    def _check_separate(self, curve: pd.DataFrame, values: Floats, where: str) -> None:
-        if curve.groupby(values)["n"].nunique().min() < 2:
+    def _check_apart(self, curve: pd.DataFrame, x: Floats, where: str) -> None:
+        if curve.groupby(x)["n"].nunique().min() < 2:
             raise ConfigError(
                 f"{where} runs at one n for a {self.statement.variable}; two are needed"
             )
 
     def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
-        alphas = self.alpha if isinstance(self.alpha, list) else [self.alpha]
-        curves, draws = smallest_n(chosen, sweep, alphas, BETA)
-        return self._labelled(curves.assign(value=curves["samples"]), sweep), draws
+        return smallest_n(chosen, sweep, [self.alpha], BETA)
 
-    def _number(self, curve: pd.DataFrame, value: Floats, draws: Floats) -> Measured:
-        return direct_exponent(value, draws, self._x(curve))
+    def _number(self, curve: pd.DataFrame, draws: Floats) -> Floats:
+        return slopes(draws, self._x(curve))[0]
 
 
 @validated
@@ -173,11 +120,10 @@ class Factor(Claim):
     """
 
     def _kept(self, chosen: Results) -> Results:
-        return held_out_member(chosen, self.statement.metric)
+        return held_out(chosen, self.statement.metric, CURVE, [*CURVE, "distribution"])
 
-    def _number(self, curve: pd.DataFrame, value: Floats, draws: Floats) -> Measured:
-        bound = curve["lower_bound"].to_numpy()
-        return _geometric_mean(value / bound, draws / bound)
+    def _number(self, curve: pd.DataFrame, draws: Floats) -> Floats:
+        return _geometric_mean(draws / curve["lower_bound"].to_numpy()[:, None])
 
 
 @validated
@@ -222,14 +168,11 @@ class Ratio(Claim):
         is_below, is_above = self._sides(curves, sweep)
         below = curves[is_below][at].reset_index(names="below")
         above = curves[is_above].reset_index(names="above").merge(below, on=at)
-        value = curves["value"].to_numpy()
         with np.errstate(divide="ignore", invalid="ignore"):  # where nothing errs
-            ratio = value[above["above"]] / value[above["below"]]
-            draws = draws[above["above"]] / draws[above["below"]]
-        return above.drop(columns=["above", "below"]).assign(value=ratio), draws
+            return above, draws[above["above"]] / draws[above["below"]]
 
-    def _number(self, curve: pd.DataFrame, value: Floats, draws: Floats) -> Measured:
-        return _geometric_mean(value, draws)
+    def _number(self, curve: pd.DataFrame, draws: Floats) -> Floats:
+        return _geometric_mean(draws)
 
 
 @validated
@@ -244,22 +187,14 @@ class Limit(Claim):
         return BUDGET
 
     def _kept(self, chosen: Results) -> Results:
-        return held_out_key(chosen, self.statement.metric)
+        return held_out(chosen, self.statement.metric, BUDGET, [*CURVE, "distribution", "n"])
 
-    def _measure(self, curve: pd.DataFrame, draws: Floats) -> Measured:
-        value = curve["value"].to_numpy(float)
-        if not np.all(np.isfinite(value)) or not np.all(np.isfinite(draws)):
-            return UNKNOWN
-        return self._number(curve, value, draws.T)
-
-    def _number(self, curve: pd.DataFrame, value: Floats, draws: Floats) -> Measured:
-        return interval(value[0], draws[:, 0])
+    def _number(self, curve: pd.DataFrame, draws: Floats) -> Floats:
+        return np.asarray(draws[0])
 
 
-def _geometric_mean(value: Floats, draws: Floats) -> Measured:
-    logs = np.log(np.concatenate([value[:, None], draws.T], axis=1))
-    means = np.exp(logs.mean(axis=0))
-    return interval(means[0], means[1:])
+def _geometric_mean(draws: Floats) -> Floats:
+    return np.asarray(np.exp(np.log(draws).mean(axis=0)))
 
 
 KINDS: dict[str, type[Claim]] = {

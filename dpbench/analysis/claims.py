@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import Annotated, Any, Self
 
 import numpy as np
 import pandas as pd
 from pydantic import Field, model_validator
 
-from dpbench.analysis.exponents import Measured
+from dpbench.analysis.exponents import Measured, interval
 from dpbench.analysis.resample import replicates
 from dpbench.analysis.results import Results
-from dpbench.analysis.worst_case import CURVE, worst_case
+from dpbench.analysis.worst_case import worst_case
 from dpbench.arrays import Floats
 from dpbench.columns import BUDGET, Selection
-from dpbench.metrics import METRICS
+from dpbench.metrics import METRICS, VARIABLES
 from dpbench.registry import ConfigError, validated
 from dpbench.runner.plan import Sweep
 from dpbench.theory.theorems import THEOREMS, Theorem
 
 __all__ = ["COLUMNS", "Claim", "Curves", "verdict"]
 
+# Rows, and (rows, 1 + draws) values with their replicates.
 Curves = tuple[pd.DataFrame, Floats]
 
 COLUMNS = [
@@ -73,7 +75,7 @@ class Claim(Selection, ABC):
 
     @property
     def statement(self) -> Theorem:
-        """The theorem itself."""
+        """The theorem."""
         return THEOREMS[self.theorem]
 
     @property
@@ -87,13 +89,7 @@ class Claim(Selection, ABC):
         return self.statement.predicted(k) if self.predicted is None else self.predicted
 
     def check(self, sweep: Sweep, keys: pd.DataFrame, where: str) -> None:
-        """Refuse a claim that the sweep's keys cannot answer.
-
-        Raises
-        ------
-        ConfigError
-            Naming the key.
-        """
+        """Raise ConfigError, naming the key, if the sweep's keys cannot answer the claim."""
         metric = METRICS.get(self.statement.metric)
         if metric is not None and not metric.resampled:
             raise ConfigError(
@@ -104,47 +100,33 @@ class Claim(Selection, ABC):
             raise ConfigError(f"{where}: the sweep runs nothing of what the claim is about")
         chosen = chosen[self._regime(chosen)]
         if chosen.empty:
-            raise ConfigError(
-                f"{where}.n_min: {self.n_min}: the sweep runs no n in the claim's regime"
-            )
+            at = f"{where}.n_min: {self.n_min}"
+            raise ConfigError(f"{at}: the sweep runs no n in the claim's regime")
         for family, k in chosen[["family", "k"]].drop_duplicates().itertuples(index=False):
             if not np.isfinite(self.prediction(k)):
-                raise ConfigError(
-                    f"{where}.families: {family!r}: the theorem needs its moment order"
-                )
+                at = f"{where}.families: {family!r}"
+                raise ConfigError(f"{at}: the theorem needs its moment order")
         if self.statement.metric == "lower_bound" or self.statement.variable == "factor":
             for family in chosen["family"][chosen["lower_bound"].isna()]:
                 raise ConfigError(f"{where}.families: {family!r}: no lower bound is known for it")
-        self._check(chosen, sweep, where)
+        self._check(self._named(chosen, sweep), sweep, where)
 
     def _check(self, chosen: pd.DataFrame, sweep: Sweep, where: str) -> None:
         """Refuse keys that this kind of claim cannot be tested on."""
 
     def evaluate(self, label: str, results: Results, sweep: Sweep) -> pd.DataFrame:
-        """Test the claim on each of its curves.
+        """Test the claim of that label: a row of `COLUMNS` for each of its curves.
 
-        Parameters
-        ----------
-        label : str
-            The claim's.
-        results : Results
-            With the values that `measures` names.
-        sweep : Sweep
-
-        Returns
-        -------
-        DataFrame
-            The columns of `COLUMNS`, and ``k``.
+        The results must hold the values that `measures` names.
         """
         rows = sweep.about(self, results.summary) & self._regime(results.summary)
         chosen = self._kept(results.chosen(rows))
+        chosen = replace(chosen, summary=self._named(chosen.summary, sweep))
         curves, draws = self._curves(chosen, sweep)
-        trials = chosen.summary["trials"]
-        if self.measures is not None:
-            trials = pd.Series([len(values) for values in chosen.values[self.measures]])
-        enough = self.statement.metric == "lower_bound" or trials.min() >= LEAST_TRIALS
+        computed = self.statement.metric == "lower_bound"
+        enough = computed or chosen.summary["trials"].min() >= LEAST_TRIALS
         found = []
-        for _, curve in curves.groupby(self._apart, dropna=False, observed=True):
+        for _, curve in curves.groupby(self._apart, dropna=False):
             measured = self._measure(curve, draws[curve.index]) if enough else UNKNOWN
             found.append({"claim": label, **self._row(curve, measured)})
         return pd.DataFrame(found)
@@ -152,52 +134,67 @@ class Claim(Selection, ABC):
     def _regime(self, table: pd.DataFrame) -> pd.Series[bool]:
         return table["n"].between(self.n_min, self.n_max or np.inf)
 
+    @property
+    def _column(self) -> str | None:
+        """Of what an exponent is in, if it is one: a curve holds several values of it."""
+        variable = VARIABLES.get(self.statement.variable)
+        return variable.column if variable else None
+
+    @property
+    def _apart(self) -> list[str]:
+        """The columns that tell curves apart."""
+        return [name for name in ("law", "k", "series", *BUDGET) if name != self._column]
+
+    def _named(self, table: pd.DataFrame, sweep: Sweep) -> pd.DataFrame:
+        """The table with names of families and estimators that leave out what a curve spans."""
+        without = (self._column,) if self._column else ()
+        return table.assign(
+            law=[sweep.families[label].label(*without) for label in table["family"]],
+            series=[sweep.estimators[label].label(*without) for label in table["estimator"]],
+        )
+
     def _kept(self, chosen: Results) -> Results:
         """The rows that are measured, where others choose them."""
         return chosen
 
     def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
-        """The worst values over members, with replicates."""
-        column = self.statement.metric
-        values = chosen.values.get(self.measures or "")
-        return worst_case(chosen.summary, column, replicates(chosen.summary, values, column))
+        return self._worst(chosen)
 
-    @property
-    def _apart(self) -> list[str]:
-        """What the curves are told apart by."""
-        return CURVE
+    def _worst(self, chosen: Results, **options: bool) -> Curves:
+        """The metric at its worst over members, and its replicates."""
+        values = chosen.values.get(self.measures or "")
+        draws = replicates(chosen.summary, values, self.statement.metric, **options)
+        return worst_case(chosen.summary, draws)
 
     def _measure(self, curve: pd.DataFrame, draws: Floats) -> Measured:
-        """The number of one curve, NaN where errors are not finite or 0."""
-        value = curve["value"].to_numpy(float)
-        if not np.all(np.isfinite(value)) or not np.all(np.isfinite(draws)) or np.any(draws <= 0):
+        positive = self.statement.kind == "limit" or np.all(draws > 0)
+        if not np.all(np.isfinite(draws)) or not positive:
             return UNKNOWN
-        return self._number(curve, value, draws.T)
+        return interval(self._number(curve, draws))
 
     @abstractmethod
-    def _number(self, curve: pd.DataFrame, value: Floats, draws: Floats) -> Measured:
-        """The number of a curve of positive values, and of (draws, values) replicates."""
+    def _number(self, curve: pd.DataFrame, draws: Floats) -> Floats:
+        """The number of a curve, and its replicates, from those of its rows."""
 
     def _row(self, curve: pd.DataFrame, measured: Measured) -> dict[str, Any]:
-        theorem, about, apart = self.statement, curve.iloc[0], self._apart
+        theorem, about = self.statement, curve.iloc[0]
         predicted = self.prediction(about["k"])
-        sizes = curve["samples" if "samples" in curve else "n"]
+        sizes = curve["samples" if theorem.of == "samples" else "n"]
         return {
             "source": theorem.source,
-            "estimator": about["series" if "series" in apart else "estimator"],
-            "distribution": about["law" if "law" in apart else "family"],
+            "estimator": about["series"],
+            "distribution": about["law"],
             "variable": theorem.variable,
-            "metric": "samples" if "samples" in curve else theorem.metric,
+            "metric": "samples" if theorem.of == "samples" else theorem.metric,
             "predicted": predicted,
             "measured": measured.value,
             "low": measured.low,
             "high": measured.high,
             "tolerance": self.tolerance,
             "verdict": verdict(measured, predicted, self.tolerance, floor=theorem.floor),
-            **{name: about[name] if name in apart else np.nan for name in BUDGET},
+            **{name: about[name] if name in self._apart else np.nan for name in BUDGET},
             "n_low": sizes.min(),
             "n_high": sizes.max(),
-            "k": about["k"],
         }
 
 
@@ -210,19 +207,14 @@ def verdict(
 ) -> str:
     """Compare an interval with the region predicted +- tolerance.
 
-    Parameters
-    ----------
-    measured : Measured
-    predicted, tolerance : float
-    floor : float, optional
-        For an upper limit: the region is from floor - tolerance to predicted + tolerance.
+    For an upper limit the region begins at floor - tolerance.
 
     Returns
     -------
     {'consistent', 'inconsistent', 'inconclusive'}
-        ``inconsistent`` if the interval misses the region. ``consistent`` if it meets
-        it and either lies inside or is narrower than twice the tolerance. Otherwise, or
-        if a number is not finite, more trials are needed: ``inconclusive``.
+        ``inconsistent`` if the interval misses the region. ``consistent`` if it meets it and
+        either lies inside or is narrower than twice the tolerance. Otherwise, or if a number is
+        not finite, more trials are needed: ``inconclusive``.
     """
     if not np.all(np.isfinite([*measured, predicted])):
         return "inconclusive"

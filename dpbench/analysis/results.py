@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from dpbench.analysis.summary import extra_statistics, statistics
+from dpbench.analysis.summary import statistics
 from dpbench.arrays import Bools, Floats
 from dpbench.columns import KEY
 from dpbench.metrics import EXTRAS, METRICS
@@ -22,14 +22,13 @@ ORDER = ["family", "distribution", "estimator", "privacy", "epsilon", "delta", "
 
 
 class Failure(NamedTuple):
-    """A setting that raised in a block.
+    """A setting that raised in a block: what it said, and its name, for `replay`.
 
     Attributes
     ----------
     text : str
-        What raised, where, and what it said.
     replay : str
-        The name of the block and the setting, see `dpbench.runner.block.replay_name`.
+        See `dpbench.runner.block.replay_name`.
     """
 
     text: str
@@ -81,29 +80,26 @@ def collect(
     keep : collection of str
         What of `Block.values` to keep.
     """
-    tables: dict[int, dict[str, Floats]] = {}
-    kept: dict[int, dict[str, Floats]] = {}
-    failures: dict[int, list[Failure]] = {}
+    done: dict[int, tuple[pd.DataFrame, dict[str, Floats], list[Failure]]] = {}
     for index, blocks in found:
         values = _joined(blocks, cells[index].trials)
-        tables[index] = statistics(values) | extra_statistics(values)
         none = np.full_like(values["error"], np.nan)
-        kept[index] = {name: values.get(name, none) for name in keep}
-        failures[index] = _failures(cells[index], blocks)
-    columns = [pd.DataFrame(tables[index]) for index in range(len(cells))]
+        kept = {name: values.get(name, none) for name in keep}
+        done[index] = pd.DataFrame(statistics(values)), kept, _failures(cells[index], blocks)
+    tables, by_cell, failures = zip(*(done[index] for index in range(len(cells))), strict=True)
     keys = key_table(sweep, cells)
+    table = pd.concat([keys, pd.concat(tables, ignore_index=True)], axis=1)
     swept = [name for name in keys if name not in {*KEY, "lower_bound"}]
-    table = pd.concat([keys, pd.concat(columns, ignore_index=True)], axis=1)
     extras = [name for name, metric in METRICS.items() if metric.of in EXTRAS]
-    plain = [name for name in columns[0] if name not in extras]
+    plain = [name for name in tables[0] if name not in extras]
     table = table[[*KEY, *plain, "lower_bound", *extras, *swept]]
-    table[["trials", "failures"]] = table[["trials", "failures"]].astype(int)
+    table = table.astype({"trials": int, "failures": int})
     order = table.sort_values(ORDER, kind="stable").index.to_numpy()
-    flat = {name: [row for i in range(len(cells)) for row in kept[i][name]] for name in keep}
+    flat = {name: [row for kept in by_cell for row in kept[name]] for name in keep}
     return Results(
         table.iloc[order].reset_index(drop=True),
         {name: [rows[i] for i in order] for name, rows in flat.items()},
-        [failure for index in range(len(cells)) for failure in failures[index]],
+        [failure for of_cell in failures for failure in of_cell],
     )
 
 
@@ -122,12 +118,10 @@ def _joined(blocks: Sequence[Block], trials: int) -> dict[str, Floats]:
 
 def _failures(cell: Cell, blocks: Sequence[Block]) -> list[Failure]:
     keys = [(label, one) for label, _ in cell.members for one in cell.settings]
-    found = {
-        Failure(
-            f"{setting.label} on {member} at n = {cell.n}, {setting.budget}, block {i}: {text}",
-            replay_name(member, cell.n, setting, i),
-        )
-        for i, block in enumerate(blocks)
-        for (member, setting), text in ((keys[key], text) for key, text in block.failures.items())
-    }
+    found = []
+    for i, block in enumerate(blocks):
+        for key, text in block.failures.items():
+            member, setting = keys[key]
+            at = f"{setting.label} on {member} at n = {cell.n}, {setting.budget}, block {i}"
+            found.append(Failure(f"{at}: {text}", replay_name(member, cell.n, setting, i)))
     return sorted(found)

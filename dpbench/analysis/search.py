@@ -11,9 +11,7 @@ from scipy.stats import binomtest
 
 from dpbench.analysis.results import Results
 from dpbench.columns import under
-from dpbench.runner.block import Setting
 from dpbench.runner.plan import Cell, cell_at
-from dpbench.theory.families import Family
 
 __all__ = ["Search", "run_searches"]
 
@@ -31,44 +29,34 @@ class Search:
 
     Attributes
     ----------
-    family_label : str
-    family : Family
-    setting : Setting
+    like : Cell
+        Its family, one setting and the trials are run at every n.
     alpha, beta : float
         An n works if P(error > alpha) <= beta.
-    start : int
-        The first n.
-    trials : int
-    largest : int
-        No n beyond it is tried.
+    start, largest : int
+        The first n, and the last that may be tried.
     tried : dict of int to float
         By n, the largest share of trials above alpha over the members.
     """
 
-    family_label: str
-    family: Family
-    setting: Setting
+    like: Cell
     alpha: float
     beta: float
     start: int
-    trials: int
     largest: int
     tried: dict[int, float] = field(default_factory=dict)
 
     @property
     def bracket(self) -> tuple[int | None, int | None]:
         """The largest n that fails, and the smallest above it that works."""
-        failed = [n for n, miss in self.tried.items() if miss > self.beta]
-        low = max(failed, default=None)
-        worked = [n for n in self.tried if n not in failed and (low is None or n > low)]
-        return low, min(worked, default=None)
+        low = max((n for n, miss in self.tried.items() if miss > self.beta), default=None)
+        return low, min((n for n in self.tried if low is None or n > low), default=None)
 
     def next(self) -> int | None:
         """The n to try now; None when the search is over."""
         if not self.tried:
             return self.start
         low, high = self.bracket
-        wanted = None
         if high is None:
             wanted = STRIDE * max(self.tried)
         elif low is None:
@@ -79,38 +67,37 @@ class Search:
             wanted = round(BEYOND * max(self.tried)) + 1
         elif not self._surely("greater", low):
             wanted = int(min(self.tried) / BEYOND)
-        if wanted is None:
+        else:
             return None
         wanted = min(max(wanted, 1), self.largest)
         return None if wanted in self.tried else wanted
 
     def cell(self, n: int) -> Cell:
-        """What runs the setting at n."""
-        return cell_at(self.family_label, self.family, n, (self.setting,), self.trials)
+        """What is run at n."""
+        one = self.like
+        return cell_at(one.family_label, one.family, n, one.settings, one.trials)
 
     def take(self, n: int, results: Results) -> None:
         """Note how the setting fares at n, of all that was run."""
-        rows = under(results.summary, self.setting.budget) & (results.summary["n"] == n)
-        rows &= results.summary["family"] == self.family_label
-        rows &= results.summary["estimator"] == self.setting.label
-        errors = [results.values["error"][i] for i in np.flatnonzero(rows)]
+        table, (setting,) = results.summary, self.like.settings
+        rows = under(table, setting.budget) & (table["n"] == n)
+        rows &= (table["family"] == self.like.family_label) & (table["estimator"] == setting.label)
+        errors = results.chosen(rows).values["error"]
         self.tried[n] = max(float(np.mean(~(e <= self.alpha))) for e in errors)
 
     def _surely(self, side: Literal["less", "greater"], n: int) -> list[int]:
         """The n tried, at n or beyond it, whose P(error > alpha) is on that side of beta."""
-        return [
-            tried
-            for tried, miss in self.tried.items()
-            if (tried >= n if side == "less" else tried <= n)
-            and binomtest(round(miss * self.trials), self.trials, self.beta, side).pvalue < TAIL
-        ]
+        trials = self.like.trials
+        beyond = [tried for tried in self.tried if (tried >= n if side == "less" else tried <= n)]
+        counts = {tried: round(self.tried[tried] * trials) for tried in beyond}
+        return [t for t in beyond if binomtest(counts[t], trials, self.beta, side).pvalue < TAIL]
 
     def result(self) -> tuple[float, float, float]:
         """The smallest n that works, and an interval: NaN where none was found.
 
-        At the ends of the interval P(error > alpha) is above and below beta by exact
-        binomial tests at 2.5% each; or they are the smallest and the largest n tried, where
-        no n is beyond doubt.
+        At the ends of the interval P(error > alpha) is above and below beta by exact binomial
+        tests at 2.5% each; or they are the smallest and the largest n tried, where no n is beyond
+        doubt.
         """
         low, high = self.bracket
         if low is None or high is None:
@@ -130,7 +117,6 @@ def run_searches(
     Parameters
     ----------
     searches : sequence of Search
-        Their `tried` is filled.
     run : callable
         Runs cells and keeps their errors.
     say : callable

@@ -4,7 +4,8 @@ direct search, beside the theorem's terms.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -21,7 +22,6 @@ from dpbench.analysis.worst_case import CURVE, worst_case
 from dpbench.arrays import Floats
 from dpbench.columns import BUDGET, Selection, under
 from dpbench.registry import ConfigError, validated
-from dpbench.runner.block import Setting
 from dpbench.runner.plan import Cell, Sweep, largest_n
 from dpbench.seeds import stream
 from dpbench.theory.lower_bounds import BETA
@@ -29,6 +29,7 @@ from dpbench.theory.lower_bounds import BETA
 __all__ = ["SampleComplexity", "crossing", "measure", "smallest_n"]
 
 Alpha = Annotated[float, Field(gt=0)]
+Row = dict[Any, Any]
 
 # Exponents of n in errors are at most 4 here (local model, k = 2): an error that falls by
 # more than that power of n from one n to the next is at a threshold and follows no power law.
@@ -38,7 +39,7 @@ BEYOND_GRID = 10
 TERMS = ("sampling", "privacy", "range")
 COLUMNS = [
     "request", "distribution", "k", "estimator", *BUDGET, "radius", "alpha", "beta", "method",
-    "samples", "low", "high", "sampling_term", "privacy_term", "range_term",
+    "samples", "low", "high", *(f"{name}_term" for name in TERMS),
 ]  # fmt: skip
 
 
@@ -46,9 +47,8 @@ def crossing(n: Floats, quantiles: Floats, alpha: float, between: Floats) -> Flo
     """Where a curve of errors falls to alpha for good, between points of its grid.
 
     The first grid point from which on every quantile is at most alpha, and the point before
-    it, interpolated log-log. At a threshold, where the error falls by more than
-    n^-STEEPEST or is no positive number, n may be anywhere between the two points:
-    there `between` says where.
+    it, interpolated log-log. At a threshold, where the error falls by more than n^-STEEPEST or is
+    no positive number, n may be anywhere between the two points: there `between` says where.
 
     Parameters
     ----------
@@ -98,50 +98,45 @@ def smallest_n(
     table : DataFrame
         A row per curve and alpha: one of the curve's, with ``alpha, beta, samples, low, high``,
         the last three NaN where the grid does not reach.
-    replicates : (rows of table, draws) array
+    draws : (rows of table, 1 + draws) array
+        ``samples`` and its replicates.
     """
     table, errors = results.summary, results.values["error"]
     shared = sweep.shares_data(table["family"].unique())
     draws = np.stack([quantile(e, 1 - beta) for e in resampled(table, errors, shared=shared)])
-    points, worst = worst_case(table.assign(value=draws[:, 0]), "value", draws)
-    rows, replicates = [], []
-    for _, curve in points.groupby(CURVE, dropna=False, observed=True):
-        at = curve.sort_values("n").index.to_numpy()
-        n, about = curve.loc[at, "n"].to_numpy(float), curve.iloc[0]
+    points, worst = worst_case(table, draws)
+    found, rows = [], list[Row]()
+    for _, curve in points.groupby(CURVE, dropna=False):
+        n, about = curve["n"].to_numpy(float), curve.iloc[0]
         for alpha in alphas:
             rng = stream("bootstrap", "between", _name(about, sweep), str(alpha))
             between = rng.random(JOINT_DRAWS + 1)
             between[0] = 0.5
-            found = crossing(n, worst[at], alpha, between)
-            replicates.append(found[1:])
-            known = interval(found[0], found[1:])
-            rows.append(
-                {
-                    **about.to_dict(),
-                    "alpha": alpha,
-                    "beta": beta,
-                    "samples": known.value,
-                    # The largest of several members resamples too high, which may leave it out.
-                    "low": np.minimum(known.low, known.value),
-                    "high": np.maximum(known.high, known.value),
-                }
-            )
-    return pd.DataFrame(rows), np.stack(replicates)
+            found.append(crossing(n, worst[curve.index], alpha, between))
+            value, low, high = interval(found[-1])
+            # The largest of several members resamples too high, which may leave the value out.
+            low, high = np.minimum(low, value), np.maximum(high, value)
+            known = {"alpha": alpha, "beta": beta, "samples": value, "low": low, "high": high}
+            rows.append({**about.to_dict(), **known})
+    return pd.DataFrame(rows), np.stack(found)
 
 
 def _name(about: pd.Series, sweep: Sweep) -> str:
     """What names the stream of a curve."""
     family, estimator = sweep.families[about["family"]], sweep.estimators[about["estimator"]]
-    radius, norm = estimator.parameters.get("radius"), family.parameters.get("norm")
     parts = [
-        *(about[name] for name in (*CURVE, "n")),
+        *about[[*CURVE, "n"]],
         estimator.label("radius"),
-        np.nan if radius is None else float(radius),
+        _or_nan(estimator.parameters.get("radius")),
         family.label("d", "norm"),
         about["d"],
-        np.nan if norm is None else float(norm),
+        _or_nan(family.parameters.get("norm")),
     ]
     return "|".join(map(str, parts))
+
+
+def _or_nan(value: float | None) -> float:
+    return np.nan if value is None else float(value)
 
 
 @validated
@@ -226,75 +221,52 @@ def measure(
     Returns
     -------
     DataFrame
-        ``request``, the columns of a curve with the family as ``distribution``, ``radius``,
-        ``alpha, beta, method`` (curve or search), ``samples, low, high``, and the theorem's
-        terms ``sampling_term, privacy_term, range_term``, NaN where it has none.
+        The columns of `COLUMNS`: a curve's, with the family as ``distribution``; ``method`` is
+        curve or search; NaN for a term that the theorem does not have.
     """
     chosen = results.chosen(sweep.about(request, results.summary))
     table, _ = smallest_n(chosen, sweep, request.alphas, request.beta)
-    rows: list[dict[Hashable, Any]] = table.assign(method="curve").to_dict("records")
-    known = [_setting_of(row, cells) for row in rows]
-    if request.search is not None:
-        starts = [i for i, row in enumerate(rows) if row["alpha"] == request.search]
-        found = _searched(request, [(rows[i], *known[i]) for i in starts], cells, run, say)
-        rows += found
-        known += [known[i] for i in starts]
-    pairs = zip(rows, known, strict=True)
-    table = pd.DataFrame([{**row, **_terms(row, *pair)} for row, pair in pairs])
-    radius = [sweep.estimators[name].parameters.get("radius") for name in table["estimator"]]
-    table = table.assign(
-        request=label,
-        distribution=table["family"],
-        radius=np.array([np.nan if r is None else r for r in radius], dtype=float),
-    )
-    return table[COLUMNS]
+    rows: list[Row] = table.assign(method="curve").to_dict("records")
+    sought = [row for row in rows if row["alpha"] == request.search]
+    searches = [_search(row, _curve(row, cells), request.trials) for row in sought]
+    run_searches(searches, run, say)
+    for row, search in zip(sought, searches, strict=True):
+        value, low, high = search.result()
+        rows.append({**row, "method": "search", "samples": value, "low": low, "high": high})
+    finished = []
+    for row in rows:
+        radius = _or_nan(sweep.estimators[row["estimator"]].parameters.get("radius"))
+        about = {"request": label, "distribution": row["family"], "radius": radius}
+        finished.append({**row, **about, **_terms(row, _curve(row, cells)[0])})
+    return pd.DataFrame(finished)[COLUMNS]
 
 
-def _setting_of(row: Mapping[Hashable, Any], cells: Sequence[Cell]) -> tuple[Cell, Setting]:
-    """A cell of the row's curve, and the curve's setting."""
-    about = pd.DataFrame([row])
-    return next(
-        (cell, one)
+def _curve(row: Row, cells: Sequence[Cell]) -> list[Cell]:
+    """The cells of a row's curve, with its setting alone."""
+    return [
+        replace(cell, settings=(one,))
         for cell in cells
         if cell.family_label == row["family"]
         for one in cell.settings
-        if one.label == row["estimator"] and under(about, one.budget).all()
-    )
-
-
-def _searched(
-    request: SampleComplexity,
-    rows: Sequence[tuple[dict[Hashable, Any], Cell, Setting]],
-    cells: Sequence[Cell],
-    run: Callable[[list[Cell]], Results],
-    say: Callable[[str], None],
-) -> list[dict[Hashable, Any]]:
-    """The rows with their n sought directly, from where the curves have it."""
-    searches = []
-    for row, cell, setting in rows:
-        family = cell.family_label
-        sizes = [c.n for c in cells if c.family_label == family and setting in c.settings]
-        # Half of the curve's n, so that the search finds its own.
-        start = row["samples"] / 2 if np.isfinite(row["samples"]) else np.median(sizes)
-        largest = min(BEYOND_GRID * max(sizes), largest_n(cell.family, cell.n, setting.budget))
-        searches.append(
-            Search(
-                family, cell.family, setting, row["alpha"], request.beta, max(1, round(start)),
-                request.trials, largest,
-            )
-        )  # fmt: skip
-    run_searches(searches, run, say)
-    return [
-        {
-            **row,
-            **dict(zip(("samples", "low", "high"), search.result(), strict=True)),
-            "method": "search",
-        }
-        for (row, *_), search in zip(rows, searches, strict=True)
+        if one.label == row["estimator"] and under(row, one.budget)
     ]
 
 
-def _terms(row: Mapping[Hashable, Any], cell: Cell, setting: Setting) -> dict[str, float]:
+def _search(row: Row, curve: Sequence[Cell], trials: int) -> Search:
+    cell, sizes = curve[0], [cell.n for cell in curve]
+    # Half of the curve's n, so that the search finds its own.
+    start = row["samples"] / 2 if np.isfinite(row["samples"]) else np.median(sizes)
+    largest = largest_n(cell.family, cell.n, cell.settings[0].budget)
+    return Search(
+        like=replace(cell, trials=trials),
+        alpha=row["alpha"],
+        beta=row["beta"],
+        start=max(1, round(start)),
+        largest=min(BEYOND_GRID * max(sizes), largest),
+    )
+
+
+def _terms(row: Row, cell: Cell) -> dict[str, float]:
     """The theorem's terms, logarithms of n taken at the measured n.
 
     The sampling term is for errors like N(0, variance/n), in d dimensions isotropic. Those
@@ -302,7 +274,7 @@ def _terms(row: Mapping[Hashable, Any], cell: Cell, setting: Setting) -> dict[st
     """
     n = row["samples"] if np.isfinite(row["samples"]) else cell.n
     variance = max(member.variance for _, member in cell.members)
-    d = cell.members[0][1].d
+    d, setting = cell.members[0][1].d, cell.settings[0]
     alpha, beta = row["alpha"], row["beta"]
     terms = {"sampling": float(chdtri(d, beta) / d * variance / alpha**2)}
     if setting.budget.amounts and d == 1:

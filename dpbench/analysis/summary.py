@@ -8,12 +8,11 @@ import numpy as np
 from scipy.special import bdtr
 
 from dpbench.arrays import Floats
-from dpbench.metrics import EXTRAS, METRICS
+from dpbench.metrics import ERRORS, METRICS
 
-__all__ = ["TRIM", "extra_statistics", "order_statistic", "quantile", "statistics"]
+__all__ = ["TRIM", "order_statistic", "quantile", "statistics"]
 
 TRIM = 0.1
-PARTS = ("sampling", "bias", "noise", "private")
 
 
 def order_statistic(q: float, trials: int) -> int:
@@ -34,12 +33,12 @@ def statistics(values: Mapping[str, Floats]) -> dict[str, Floats]:
     A trial without a finite release is a failure. Quantiles and trimmed means count it as an
     infinite error, so that a failure never improves them; ``mean_error`` and ``rmse`` are over
     the releases there were. ``q90_low`` and ``q90_high`` are a distribution-free 95% interval for
-    ``q90`` from order statistics.
+    ``q90`` from order statistics. What is not known of any trial has NaN.
 
     Parameters
     ----------
     values : dict of (keys, trials) arrays
-        ``error`` and its parts.
+        ``error``, its parts, and what else blocks hold.
     """
     error = values["error"]
     trials = error.shape[1]
@@ -54,7 +53,7 @@ def statistics(values: Mapping[str, Floats]) -> dict[str, Floats]:
     ordered = _sorted(error)
     low, high = _q90_ranks(trials)
     trimmed, trimmed_se = _trimmed(ordered)
-    statistics = {
+    found = {
         "trials": np.full(len(error), float(trials)),
         "failures": (trials - count).astype(float),
         "failure_rate": 1 - count / trials,
@@ -68,30 +67,19 @@ def statistics(values: Mapping[str, Floats]) -> dict[str, Floats]:
         "trimmed_mean": trimmed,
         "trimmed_mean_se": trimmed_se,
     }
-    rank = order_statistic(0.9, trials) - 1
-    for part in PARTS:
-        # Of code that draws its own noise the parts are not known where the error is.
-        unknown = np.isnan(values[part]).all(axis=1) & (count > 0)
-        statistics[f"{part}_q90"] = np.where(unknown, np.nan, _sorted(values[part])[:, rank])
-    return statistics
-
-
-def extra_statistics(values: Mapping[str, Floats]) -> dict[str, Floats]:
-    """Statistics of what only some estimators release, NaN for those that do not."""
-    found = {}
     for column, metric in METRICS.items():
-        if metric.of not in EXTRAS:
+        if metric.of == "error":
             continue
-        if metric.of not in values:
-            found[column] = np.full(len(values["error"]), np.nan)
-            continue
-        measured = values[metric.of]
+        measured = values.get(metric.of, np.full_like(error, np.nan))
+        unknown = np.isnan(measured).all(axis=1)
+        if metric.of in ERRORS:  # NaN where nothing was released, and where code draws its noise
+            unknown &= count > 0
         ordered = _sorted(measured)
         if metric.statistic == "rate":
             statistic = np.minimum(ordered, 1.0).mean(axis=1)
         else:
-            statistic = ordered[:, order_statistic(metric.q, measured.shape[1]) - 1]
-        found[column] = np.where(np.all(np.isnan(measured), axis=1), np.nan, statistic)
+            statistic = ordered[:, order_statistic(metric.q, trials) - 1]
+        found[column] = np.where(unknown, np.nan, statistic)
     return found
 
 
@@ -102,8 +90,8 @@ def _sorted(values: Floats) -> Floats:
 def _q90_ranks(trials: int) -> tuple[int, int]:
     """Ranks whose order statistics hold the 0.9 quantile with probability >= 95%.
 
-    The number of trials below it is Binomial(trials, 0.9); each end misses with at most
-    2.5%. Rank 0 stands for no lower end, rank trials + 1 for no upper one.
+    The number of trials below it is Binomial(trials, 0.9); each end misses with at most 2.5%.
+    Rank 0 stands for no lower end, rank trials + 1 for no upper one.
     """
     below = bdtr(np.arange(trials + 1), trials, 0.9)
     low = int(np.searchsorted(below, 0.025, side="right"))
