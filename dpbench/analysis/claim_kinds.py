@@ -25,6 +25,9 @@ from dpbench.theory.theorems import THEOREMS
 __all__ = ["KINDS", "Exponent", "Factor", "Limit", "Ratio", "SmallestN", "build_claim"]
 
 
+POINT = ["family", "n", *BUDGET]
+
+
 @validated
 class Exponent(Claim):
     """The exponent of an error at given n: in n, or in what moves along with it at fixed n."""
@@ -38,10 +41,9 @@ class Exponent(Claim):
         if self._column not in chosen and self._column != "alpha":
             raise ConfigError(f"{where}: the sweep gives no list of values for {self._column}")
         for _, curve in chosen.groupby(self._apart, dropna=False):
-            if self.statement.of != "fixed_n" and curve["n"].nunique() < 2:
-                raise ConfigError(
-                    f"{where}: one n in the claim's regime; an exponent needs two or more"
-                )
+            if self.statement.of != "fixed_n" and not self._others(curve):
+                two = "an exponent needs two or more"
+                raise ConfigError(f"{where}: one n in the claim's regime; {two}")
             if self._column not in {"n", "alpha"}:
                 self._check_values(curve, where)
 
@@ -51,26 +53,28 @@ class Exponent(Claim):
             raise ConfigError(f"{where}: {at['estimator']} has a {variable} that is not above 0")
         known = np.isfinite(x)
         if np.unique(x[known]).size < 2:
-            raise ConfigError(
-                f"{where}: {at['estimator']} has fewer than two values of {variable} on "
-                f"{at['family']}; an exponent needs two or more"
-            )
+            few = f"{at['estimator']} has fewer than two values of {variable} on {at['family']}"
+            raise ConfigError(f"{where}: {few}; an exponent needs two or more")
         for odd in curve["estimator"][~known]:
             raise ConfigError(f"{where}: {odd} has no {variable}; leave it out")
         self._check_apart(curve, x, f"{where}: {at['estimator']}")
 
     def _check_apart(self, curve: pd.DataFrame, x: Floats, where: str) -> None:
         """Refuse a grid on which n and the variable cannot be told apart."""
-        n = np.log(curve["n"].to_numpy(float))
-        columns = [np.ones_like(n), np.log(x), *([n] if np.ptp(n) else [])]
-        if np.linalg.matrix_rank(np.stack(columns)) < len(columns):
-            raise ConfigError(
-                f"{where}: n and {self.statement.variable} change together on its grid"
-            )
+        try:
+            slopes(np.ones((len(curve), 1)), *self._others(curve), x)
+        except ValueError:
+            both = f"n and {self.statement.variable}"
+            raise ConfigError(f"{where}: {both} change together on its grid") from None
+
+    def _others(self, curve: pd.DataFrame) -> list[Floats]:
+        """What else errors follow: n, unless it is the same everywhere."""
+        n = curve["n"].to_numpy(float)
+        return [n] if np.ptp(n) else []
 
     def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
         if self.statement.metric == "lower_bound":  # knows no estimator: one row of each n will do
-            chosen = chosen.chosen(~chosen.summary.duplicated(["family", "n", *BUDGET]))
+            chosen = chosen.chosen(~chosen.summary.duplicated(POINT))
             chosen.summary["series"] = "(lower bound)"
         shared = sweep.shares_data(chosen.summary["family"].unique())
         # Rows of one curve whose data are the same keep what they have in common.
@@ -79,11 +83,10 @@ class Exponent(Claim):
 
     def _number(self, curve: pd.DataFrame, draws: Floats) -> Floats:
         # With log alpha = a + b log n + c log x: n ~ (1/alpha)^(-1/b), and x^(-c/b) at fixed alpha.
-        n = curve["n"].to_numpy(float)
         if self._column in {"n", "alpha"}:
-            (in_n,) = slopes(draws, n)
+            (in_n,) = slopes(draws, *self._others(curve))
             return in_n if self._column == "n" else -1 / in_n
-        *others, in_x = slopes(draws, *([n] if np.ptp(n) else []), self._x(curve))
+        *others, in_x = slopes(draws, *self._others(curve), self._x(curve))
         return in_x if self.statement.of == "fixed_n" else -in_x / others[0]
 
 
@@ -101,9 +104,8 @@ class SmallestN(Exponent):
 
     def _check_apart(self, curve: pd.DataFrame, x: Floats, where: str) -> None:
         if curve.groupby(x)["n"].nunique().min() < 2:
-            raise ConfigError(
-                f"{where} runs at one n for a {self.statement.variable}; two are needed"
-            )
+            what = self.statement.variable
+            raise ConfigError(f"{where} runs at one n for a {what}; two are needed")
 
     def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
         return smallest_n(chosen, sweep, [self.alpha], BETA)
@@ -139,35 +141,29 @@ class Ratio(Claim):
     over: str
 
     def _check(self, chosen: pd.DataFrame, sweep: Sweep, where: str) -> None:
-        at, where = ["family", "n", *BUDGET], f"{where}.over"
-        below, above = (chosen[side][[*at, "estimator"]] for side in self._sides(chosen, sweep))
+        where, is_below = f"{where}.over: {self.over!r}", self._is_below(chosen, sweep)
+        below = chosen[is_below][[*POINT, "estimator"]].drop_duplicates()
         if below.empty:
-            raise ConfigError(f"{where}: {self.over!r}: not among the claim's estimators")
-        if below.drop_duplicates().duplicated(at).any():
+            raise ConfigError(f"{where}: not among the claim's estimators")
+        if below.duplicated(POINT).any():
             labels = ", ".join(sorted(below["estimator"].unique()))
-            raise ConfigError(
-                f"{where}: {self.over!r}: {labels}: choose one of these by its values"
-            )
-        if above.empty:
-            raise ConfigError(f"{where}: {self.over!r}: no other estimator to put over it")
-        both = above.merge(below[at].drop_duplicates(), on=at, how="left", indicator=True)
+            raise ConfigError(f"{where}: {labels}: choose one of these by its values")
+        if is_below.all():
+            raise ConfigError(f"{where}: no other estimator to put over it")
+        both = chosen[~is_below].merge(below[POINT], on=POINT, how="left", indicator=True)
         for row in both[both["_merge"] == "left_only"].to_dict("records"):
-            raise ConfigError(
-                f"{where}: {self.over!r}: it does not run on {row['family']} at n = {row['n']} "
-                f"under {row['privacy']}, as {row['estimator']} does"
-            )
+            at = f"on {row['family']} at n = {row['n']} under {row['privacy']}"
+            raise ConfigError(f"{where}: it does not run {at}, as {row['estimator']} does")
 
-    def _sides(self, table: pd.DataFrame, sweep: Sweep) -> tuple[pd.Series[bool], pd.Series[bool]]:
-        """Which rows are the denominator's, and which are others'."""
-        names = table["estimator"].map(lambda label: sweep.estimators[label].name)
-        return names == self.over, names != self.over
+    def _is_below(self, table: pd.DataFrame, sweep: Sweep) -> pd.Series[bool]:
+        """Which rows are the denominator's."""
+        return table["estimator"].map(lambda label: sweep.estimators[label].name) == self.over
 
     def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
         curves, draws = super()._curves(chosen, sweep)
-        at = ["family", "n", *BUDGET]
-        is_below, is_above = self._sides(curves, sweep)
-        below = curves[is_below][at].reset_index(names="below")
-        above = curves[is_above].reset_index(names="above").merge(below, on=at)
+        is_below = self._is_below(curves, sweep)
+        below = curves[is_below][POINT].reset_index(names="below")
+        above = curves[~is_below].reset_index(names="above").merge(below, on=POINT)
         with np.errstate(divide="ignore", invalid="ignore"):  # where nothing errs
             return above, draws[above["above"]] / draws[above["below"]]
 
@@ -217,10 +213,9 @@ def build_claim(spec: Any, where: str) -> Claim:
     if isinstance(spec, Claim):
         return spec
     name = spec.get("theorem") if isinstance(spec, Mapping) else None
-    if not isinstance(spec, Mapping) or name is None:
-        return from_mapping(Exponent, spec, where)
+    if name is None:
+        return from_mapping(Exponent, spec, where)  # which says what is missing
     if name not in THEOREMS:
-        raise ConfigError(
-            f"{where}.theorem: {name!r}: no such theorem; choose from {', '.join(THEOREMS)}"
-        )
+        choices = ", ".join(THEOREMS)
+        raise ConfigError(f"{where}.theorem: {name!r}: no such theorem; choose from {choices}")
     return from_mapping(KINDS[THEOREMS[name].kind], spec, where)

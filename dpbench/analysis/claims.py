@@ -66,10 +66,10 @@ class Claim(Selection, ABC):
     @model_validator(mode="after")
     def _one_prediction(self) -> Self:
         if (self.predicted is not None) != _leaves_open(self.statement):
-            names = [name for name, one in THEOREMS.items() if _leaves_open(one)]
+            names = ", ".join(name for name, one in THEOREMS.items() if _leaves_open(one))
             raise ValueError(
                 "predicted belongs to theorems that leave their number to the estimator, and to "
-                f"all of these: {', '.join(names)}"
+                f"all of these: {names}"
             )
         return self
 

@@ -41,10 +41,8 @@ def replicates(
         by the central limit theorem.
     column : str
         In `METRICS`, or ``lower_bound``, which is computed and has no error: two equal replicates.
-    joint : bool
+    joint, shared : bool
         Resample the same trials of rows on the same data, see `resampled`; for quantiles.
-    shared : bool
-        Whether rows of different budgets share their data, then.
     """
     known = table[column].to_numpy(float)
     if column == "lower_bound":
@@ -96,17 +94,8 @@ def _of_trials(name: str, values: Floats, metric: Metric) -> Floats:
 def resampled(table: pd.DataFrame, values: Sequence[Floats], *, shared: bool) -> Iterator[Floats]:
     """The values of every row, then bootstrap resamples of them: (JOINT_DRAWS + 1, trials) arrays.
 
-    Rows that share data resample the same trials, so that comparisons between them keep what
-    they have in common.
-
-    Parameters
-    ----------
-    table : DataFrame
-        The columns of `KEY`.
-    values : sequence of (trials,) arrays
-        One per row.
-    shared : bool
-        Whether rows of different budgets share their data.
+    Rows on the same data resample the same trials, so that comparisons between them keep what they
+    have in common; `shared` says whether rows of different budgets are on the same data.
     """
     about = ["distribution", "n", *([] if shared else BUDGET)]
     for row, vector in zip(table[about].itertuples(index=False), values, strict=True):

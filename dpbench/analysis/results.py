@@ -22,14 +22,7 @@ ORDER = ["family", "distribution", "estimator", "privacy", "epsilon", "delta", "
 
 
 class Failure(NamedTuple):
-    """A setting that raised in a block: what it said, and its name, for `replay`.
-
-    Attributes
-    ----------
-    text : str
-    replay : str
-        See `dpbench.runner.block.replay_name`.
-    """
+    """A setting that raised in a block: what it said, and its `replay_name`."""
 
     text: str
     replay: str
@@ -69,14 +62,12 @@ def collect(
 ) -> Results:
     """Summarise cells as their blocks come, and keep some of what was measured in every trial.
 
-    The order of the rows does not depend on that of the cells.
-
     Parameters
     ----------
     sweep : Sweep
     cells : sequence of Cell
     found : iterable of (index of a cell, its blocks)
-        As from `dpbench.runner.run.run_cells`.
+        In any order, which changes nothing; see `dpbench.runner.run.run_cells`.
     keep : collection of str
         What of `Block.values` to keep.
     """
@@ -89,11 +80,9 @@ def collect(
     tables, by_cell, failures = zip(*(done[index] for index in range(len(cells))), strict=True)
     keys = key_table(sweep, cells)
     table = pd.concat([keys, pd.concat(tables, ignore_index=True)], axis=1)
-    swept = [name for name in keys if name not in {*KEY, "lower_bound"}]
     extras = [name for name, metric in METRICS.items() if metric.of in EXTRAS]
     plain = [name for name in tables[0] if name not in extras]
-    table = table[[*KEY, *plain, "lower_bound", *extras, *swept]]
-    table = table.astype({"trials": int, "failures": int})
+    table = table[[*dict.fromkeys([*KEY, *plain, "lower_bound", *extras, *keys])]]
     order = table.sort_values(ORDER, kind="stable").index.to_numpy()
     flat = {name: [row for kept in by_cell for row in kept[name]] for name in keep}
     return Results(
@@ -105,15 +94,12 @@ def collect(
 
 def _joined(blocks: Sequence[Block], trials: int) -> dict[str, Floats]:
     """The blocks' arrays side by side, cut to the trials that are asked for."""
-    names = dict.fromkeys(name for block in blocks for name in block.values)
-    # A block whose every release failed has nothing of what only some estimators release.
-    absent = [np.full_like(block.values["error"], np.nan) for block in blocks]
-    return {
-        name: np.concatenate(
-            [b.values.get(name, none) for b, none in zip(blocks, absent, strict=True)], axis=1
-        )[:, :trials]
-        for name in names
-    }
+    joined = {}
+    for name in dict.fromkeys(name for block in blocks for name in block.values):
+        # A block whose every release failed has nothing of what only some estimators release.
+        parts = [b.values.get(name, np.full_like(b.values["error"], np.nan)) for b in blocks]
+        joined[name] = np.concatenate(parts, axis=1)[:, :trials]
+    return joined
 
 
 def _failures(cell: Cell, blocks: Sequence[Block]) -> list[Failure]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -34,7 +35,7 @@ class Search:
     alpha, beta : float
         An n works if P(error > alpha) <= beta.
     start, largest : int
-        The first n, and the last that may be tried.
+        The first n, and the largest that may be tried.
     tried : dict of int to float
         By n, the largest share of trials above alpha over the members.
     """
@@ -95,9 +96,8 @@ class Search:
     def result(self) -> tuple[float, float, float]:
         """The smallest n that works, and an interval: NaN where none was found.
 
-        At the ends of the interval P(error > alpha) is above and below beta by exact binomial
-        tests at 2.5% each; or they are the smallest and the largest n tried, where no n is beyond
-        doubt.
+        At its ends P(error > alpha) is above and below beta by exact binomial tests at 2.5% each;
+        where no n is beyond doubt they are the smallest and the largest n tried.
         """
         low, high = self.bracket
         if low is None or high is None:
@@ -108,24 +108,14 @@ class Search:
 
 
 def run_searches(
-    searches: Sequence[Search],
-    run: Callable[[list[Cell]], Results],
-    say: Callable[[str], None],
+    searches: Sequence[Search], run: Callable[[list[Cell]], Results], say: Callable[[str], None]
 ) -> None:
-    """Carry all searches to their ends, in rounds that run one n of each.
-
-    Parameters
-    ----------
-    searches : sequence of Search
-    run : callable
-        Runs cells and keeps their errors.
-    say : callable
-        Told what goes on.
-    """
-    round_number = 0
-    while wanted := [(search, n) for search in searches if (n := search.next()) is not None]:
-        round_number += 1
-        say(f"direct search, round {round_number}: {len(wanted)} of {len(searches)} still open")
+    """Carry all searches to their ends, in rounds that `run` one n of each and `say` so."""
+    for number in itertools.count(1):
+        wanted = [(search, n) for search in searches if (n := search.next()) is not None]
+        if not wanted:
+            return
+        say(f"direct search, round {number}: {len(wanted)} of {len(searches)} still open")
         results = run([search.cell(n) for search, n in wanted])
         for search, n in wanted:
             search.take(n, results)

@@ -1,6 +1,4 @@
-"""The smallest n that gives error alpha with probability 1 - beta: from curves on a grid, and by
-direct search, beside the theorem's terms.
-"""  # noqa: D205
+"""The smallest n for error alpha with probability 1 - beta: from curves, and by direct search."""
 
 from __future__ import annotations
 
@@ -44,7 +42,7 @@ COLUMNS = [
 
 
 def crossing(n: Floats, quantiles: Floats, alpha: float, between: Floats) -> Floats:
-    """Where a curve of errors falls to alpha for good, between points of its grid.
+    """Where a curve of errors falls to alpha for good, (draws,); NaN outside of its grid.
 
     The first grid point from which on every quantile is at most alpha, and the point before
     it, interpolated log-log. At a threshold, where the error falls by more than n^-STEEPEST or is
@@ -59,11 +57,6 @@ def crossing(n: Floats, quantiles: Floats, alpha: float, between: Floats) -> Flo
     alpha : float
     between : (draws,) array
         Positions in (0, 1), random but for the first, so that an interval covers the gap.
-
-    Returns
-    -------
-    (draws,) array
-        NaN where the answer is outside of the grid.
     """
     good = np.logical_and.accumulate((quantiles <= alpha)[::-1], axis=0)[::-1]
     first = np.where(good.any(axis=0), good.argmax(axis=0), 0)
@@ -83,15 +76,7 @@ def crossing(n: Floats, quantiles: Floats, alpha: float, between: Floats) -> Flo
 def smallest_n(
     results: Results, sweep: Sweep, alphas: Sequence[float], beta: float
 ) -> tuple[pd.DataFrame, Floats]:
-    """The smallest n for each alpha on every curve, worst over the family's members.
-
-    Parameters
-    ----------
-    results : Results
-        The rows that this is about, with their errors.
-    sweep : Sweep
-    alphas : sequence of float
-    beta : float in (0, 1)
+    """The smallest n for each alpha on every curve of the results, worst over members.
 
     Returns
     -------
@@ -171,9 +156,8 @@ class SampleComplexity(Selection):
             raise ValueError(f"low is {self.low}, above high {self.high}")
         least = int(np.ceil(np.log(TAIL) / np.log1p(-self.beta)))
         if self.search is not None and self.trials < least:
-            raise ValueError(
-                f"trials is {self.trials}; a search at beta = {self.beta:g} needs {least} to end"
-            )
+            needed = f"a search at beta = {self.beta:g} needs {least} to end"
+            raise ValueError(f"trials is {self.trials}; {needed}")
         return self
 
     @property
@@ -187,11 +171,9 @@ class SampleComplexity(Selection):
         chosen = keys[sweep.about(self, keys, where)]
         if chosen.empty:
             raise ConfigError(f"{where}: the sweep runs nothing of what it is about")
-        for curve, sizes in chosen.groupby(CURVE, dropna=False)["n"]:
+        for (family, _, estimator, *_), sizes in chosen.groupby(CURVE, dropna=False)["n"]:
             if sizes.nunique() < 2:
-                raise ConfigError(
-                    f"{where}: {curve[2]} runs at one n on {curve[0]}; two are needed"
-                )
+                raise ConfigError(f"{where}: {estimator} runs at one n on {family}; two are needed")
 
 
 def measure(
@@ -203,26 +185,20 @@ def measure(
     run: Callable[[list[Cell]], Results],
     say: Callable[[str], None],
 ) -> pd.DataFrame:
-    """The table of a request.
+    """The table of the request of that label.
 
     Parameters
     ----------
-    label : str
-        The request's.
-    request, sweep, cells
-        What is asked for, of what.
     results : Results
         Of `cells`, with their errors.
-    run : callable
-        Runs more cells, for a direct search.
-    say : callable
-        Told what goes on.
+    run, say : callable
+        Runs more cells, for a direct search, and is told what goes on.
 
     Returns
     -------
     DataFrame
-        The columns of `COLUMNS`: a curve's, with the family as ``distribution``; ``method`` is
-        curve or search; NaN for a term that the theorem does not have.
+        The columns of `COLUMNS`; ``method`` is curve or search, and a term NaN where the theorem
+        has none.
     """
     chosen = results.chosen(sweep.about(request, results.summary))
     table, _ = smallest_n(chosen, sweep, request.alphas, request.beta)
@@ -253,24 +229,19 @@ def _curve(row: Row, cells: Sequence[Cell]) -> list[Cell]:
 
 
 def _search(row: Row, curve: Sequence[Cell], trials: int) -> Search:
-    cell, sizes = curve[0], [cell.n for cell in curve]
+    cell, sizes = replace(curve[0], trials=trials), [cell.n for cell in curve]
     # Half of the curve's n, so that the search finds its own.
     start = row["samples"] / 2 if np.isfinite(row["samples"]) else np.median(sizes)
     largest = largest_n(cell.family, cell.n, cell.settings[0].budget)
-    return Search(
-        like=replace(cell, trials=trials),
-        alpha=row["alpha"],
-        beta=row["beta"],
-        start=max(1, round(start)),
-        largest=min(BEYOND_GRID * max(sizes), largest),
-    )
+    largest = min(BEYOND_GRID * max(sizes), largest)
+    return Search(cell, row["alpha"], row["beta"], max(1, round(start)), largest)
 
 
 def _terms(row: Row, cell: Cell) -> dict[str, float]:
     """The theorem's terms, logarithms of n taken at the measured n.
 
-    The sampling term is for errors like N(0, variance/n), in d dimensions isotropic. Those
-    for privacy are stated for numbers.
+    That of sampling is for errors like N(0, variance/n), in d dimensions isotropic; those of
+    privacy are stated for numbers.
     """
     n = row["samples"] if np.isfinite(row["samples"]) else cell.n
     variance = max(member.variance for _, member in cell.members)

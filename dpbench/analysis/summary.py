@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from scipy.special import bdtr
 
-from dpbench.arrays import Floats
+from dpbench.arrays import Floats, Ints
 from dpbench.metrics import ERRORS, METRICS
 
 __all__ = ["TRIM", "order_statistic", "quantile", "statistics"]
@@ -27,7 +27,7 @@ def quantile(errors: Floats, q: float) -> Floats:
     return np.asarray(np.partition(known, rank, axis=-1)[..., rank])
 
 
-def statistics(values: Mapping[str, Floats]) -> dict[str, Floats]:
+def statistics(values: Mapping[str, Floats]) -> dict[str, Floats | Ints]:
     """Statistics along the last axis of (keys, trials) arrays, by column of a summary.
 
     A trial without a finite release is a failure. Quantiles and trimmed means count it as an
@@ -53,9 +53,9 @@ def statistics(values: Mapping[str, Floats]) -> dict[str, Floats]:
     ordered = _sorted(error)
     low, high = _q90_ranks(trials)
     trimmed, trimmed_se = _trimmed(ordered)
-    found = {
-        "trials": np.full(len(error), float(trials)),
-        "failures": (trials - count).astype(float),
+    found: dict[str, Floats | Ints] = {
+        "trials": np.full(len(error), trials),
+        "failures": trials - count,
         "failure_rate": 1 - count / trials,
         "mean_error": mean,
         "mean_error_se": mean_se,
@@ -88,9 +88,8 @@ def _sorted(values: Floats) -> Floats:
 
 
 def _q90_ranks(trials: int) -> tuple[int, int]:
-    """Ranks whose order statistics hold the 0.9 quantile with probability >= 95%.
+    """Ranks whose order statistics hold the 0.9 quantile; each end misses with at most 2.5%.
 
-    The number of trials below it is Binomial(trials, 0.9); each end misses with at most 2.5%.
     Rank 0 stands for no lower end, rank trials + 1 for no upper one.
     """
     below = bdtr(np.arange(trials + 1), trials, 0.9)

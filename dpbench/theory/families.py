@@ -17,12 +17,8 @@ from dpbench.theory.lower_bounds import BETA, two_point_lower_bound
 from dpbench.theory.packing import packing_lower_bound
 
 __all__ = [
-    "Family",
-    "ProductTwoPointFamily",
-    "SignedTwoPointFamily",
-    "TwoPointFamily",
-    "build_family",
-]
+    "Family", "ProductTwoPointFamily", "SignedTwoPointFamily", "TwoPointFamily", "build_family",
+]  # fmt: skip
 
 
 class Family(Registered, ABC):
@@ -59,14 +55,17 @@ class _Single(Family):
 
     @property
     def moment_order(self) -> float | None:
-        for name in ("unit_moment", "k"):
-            k = getattr(self.distribution, name, None)
-            if k is not None:
-                return float(k)
-        return None
+        k = getattr(self.distribution, "unit_moment", None)
+        k = getattr(self.distribution, "k", None) if k is None else k
+        return None if k is None else float(k)
 
     def members(self, label: str, n: int, budget: Budget) -> dict[str, Distribution]:
         return {label: self.distribution}
+
+
+def _digits(p: float) -> float:
+    # Streams are seeded by parameters: the last bit of a logarithm should not change the data.
+    return float(f"{abs(p):.6g}")
 
 
 @validated
@@ -111,25 +110,15 @@ class TwoPointFamily(Family):
             for name, p in known.items():
                 if np.isfinite(p):
                     signed |= {f"+{name}": p, f"-{name}": -p}
-        # Streams are seeded by the parameters: six digits, lest the last bit of a logarithm
-        # on another machine should change the data.
+        options: dict[str, Any] = {"k": self.k, "location": self.location}
         return {
-            f"{label}/{name}": TwoPoint(
-                p=float(f"{abs(p):.6g}"),
-                k=self.k,
-                sign=-1 if p < 0 else 1,
-                location=self.location,
-            )
+            f"{label}/{name}": TwoPoint(p=_digits(p), sign=-1 if p < 0 else 1, **options)
             for name, p in signed.items()
             if abs(p) <= 0.5
         }
 
     def lower_bound(self, n: int, budget: Budget) -> float:
-        """The two-sign bound of `two_point_lower_bound`.
-
-        The laws that prove it are members in the central scaling. In the local model it
-        holds too, and is far from what that model can reach.
-        """
+        """`two_point_lower_bound`, far below what the local model can reach."""
         return two_point_lower_bound(n, self.k, budget).alpha
 
 
@@ -163,7 +152,7 @@ class SignedTwoPointFamily(Family):
         unit = self.d * budget.noise_quantile(BETA) / n
         return {
             f"{label}/c={c:g}": SignedTwoPoint(
-                d=self.d, p=float(f"{abs(c) * unit:.6g}"), k=self.k, sign=-1 if c < 0 else 1
+                d=self.d, p=_digits(c * unit), k=self.k, sign=-1 if c < 0 else 1
             )
             for c in self.c
             if abs(c) * unit <= 0.5
@@ -198,9 +187,7 @@ class ProductTwoPointFamily(Family):
     def members(self, label: str, n: int, budget: Budget) -> dict[str, Distribution]:
         unit = budget.noise_quantile(BETA) / n
         return {
-            f"{label}/c={c:g},{word}": ProductTwoPoint(
-                d=self.d, p=float(f"{c * unit:.6g}"), word=word
-            )
+            f"{label}/c={c:g},{word}": ProductTwoPoint(d=self.d, p=_digits(c * unit), word=word)
             for c in self.c
             if c * unit <= 0.5
             for word in range(self.words if c else 1)

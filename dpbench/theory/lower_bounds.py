@@ -44,12 +44,8 @@ BETA = 0.1
 class LowerBound(NamedTuple):
     """Every private estimator errs by `alpha` or more with probability >= beta.
 
-    Attributes
-    ----------
-    alpha : float
-        The error; NaN where no bound is known.
-    p_star : float
-        The largest p at which no private test tells the two laws apart.
+    `p_star` is the largest p at which no private test tells the two laws apart. NaN where no bound
+    is known.
     """
 
     alpha: float
@@ -65,11 +61,7 @@ def miss_two_signs(s: Floats, epsilon: float, delta: float) -> Floats:
 
 
 def _expected_miss(p: float, n: int, epsilon: float, delta: float) -> float:
-    """The mean of the miss over S ~ Binomial(n, p).
-
-    The sum runs over 9 standard deviations and 40 counts around the mean; what it
-    leaves out is below 1e-15.
-    """
+    """The mean of the miss over S ~ Binomial(n, p), but for counts of probability 1e-15."""
     reach = 9 * np.sqrt(n * p * (1 - p)) + 40
     s = np.arange(max(0, np.floor(n * p - reach)), min(n, np.ceil(n * p + reach)) + 1)
     weights = np.exp(log_binomial_pmf(s, n, p))
@@ -106,14 +98,10 @@ def two_point_lower_bound(n: int, k: float, budget: Budget, *, beta: float = BET
     k : float >= 2
         The laws have E|X - mean|^k = 1 exactly.
     budget : Budget
-        PureDP or ApproxDP. Under ZCDP the best of the bounds for the (epsilon, delta)
-        that it implies. Otherwise no bound is known.
+        PureDP or ApproxDP. Under ZCDP the best of the bounds for the (epsilon, delta) that it
+        implies. Otherwise no bound is known.
     beta : float in (0, 1/2)
         Failure probability.
-
-    Returns
-    -------
-    LowerBound
     """
     if isinstance(budget, ZCDP):
         options = (budget.to_approx(delta) for delta in 10.0 ** -np.arange(1, 8))

@@ -58,17 +58,8 @@ def packing_samples(alpha: float, d: int, epsilon: float) -> float:
 def packing_lower_bound(n: int, d: int, budget: Budget) -> float:
     """An error that every estimator exceeds with probability 0.1 on one of the laws.
 
-    alpha/4 for the largest alpha at which `packing_samples` is above n, p being at most 1/2.
-
-    Parameters
-    ----------
-    n, d : int
-    budget : Budget
-
-    Returns
-    -------
-    float
-        NaN but for pure DP, and where d has too few code words.
+    alpha/4 for the largest alpha at which `packing_samples` is above n, p being at most 1/2. NaN
+    but for pure DP, and where d has too few code words.
     """
     odds = _log_odds(d)
     if not isinstance(budget, PureDP) or odds <= 0:
