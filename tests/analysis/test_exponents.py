@@ -10,52 +10,26 @@ import pytest
 from scipy import stats
 from sweeps import Made
 
-from dpbench.analysis.exponents import (
-    Measured,
-    alpha_exponent,
-    cost_exponent,
-    direct_exponent,
-    interval,
-)
+from dpbench.analysis.exponents import interval, slopes
 from dpbench.arrays import Floats
-
-N, EPSILON = (
-    grid.ravel() for grid in np.meshgrid(np.logspace(5, 12, 8), np.array([1e-3, 1e-2, 1e-1]))
-)
 
 
 def test_exact_power_laws_are_recovered() -> None:
-    one = 3 * N[:8] ** -0.4
-    twice = np.stack([one, one**2])  # the second replicate has another exponent
-    wanted = interval(2.5, np.array([2.5, 1.25]))
-    assert alpha_exponent(N[:8], one, twice) == pytest.approx(wanted)
-    errors = 7 * N**-0.5 / EPSILON
-    found = cost_exponent(N, 1 / EPSILON, errors, np.stack([errors, errors]))
-    assert found == pytest.approx((2.0, 2.0, 2.0))
-    found = direct_exponent(errors, np.stack([errors, errors]), N, 1 / EPSILON)
-    assert found == pytest.approx((1.0, 1.0, 1.0))
-    # n is held fixed wherever it is not the same at all x.
-    some = N * EPSILON < 1e8
-    found = direct_exponent(errors[some], errors[None, some], N[some], 1 / EPSILON[some])
-    assert found == pytest.approx((1.0, 1.0, 1.0))
+    n, x = (grid.ravel() for grid in np.meshgrid(np.logspace(5, 12, 8), [10.0, 100.0, 1000.0]))
+    errors = 7 * n**-0.5 * x
+    # Each draw has its own exponents, and n is held fixed wherever it is not the same at all x.
+    in_n, in_x = slopes(np.stack([errors, errors**2], axis=1), n, x)
+    np.testing.assert_allclose([in_n, in_x], [[-0.5, -1], [1, 2]])
+    some = n < 1e8 * x
+    np.testing.assert_allclose(slopes(errors[some, None], n[some], x[some]), [[-0.5], [1]])
+    for columns in ([n, np.full_like(n, 3)], [np.full_like(n, 3)], [x, x**2]):
+        with pytest.raises(ValueError, match="at least two distinct values"):
+            slopes(errors[:, None], *columns)
 
 
 def test_the_interval_is_of_percentiles() -> None:
     draws = np.random.default_rng(0).permutation(np.arange(1001.0))
-    assert interval(3.0, draws) == pytest.approx((3.0, 25.0, 975.0))
-
-
-@pytest.mark.parametrize(
-    "fit",
-    [
-        lambda: alpha_exponent([10, 10], [1, 2], [[1, 2]]),
-        lambda: cost_exponent([10, 20], [3, 3], [1, 2], [[1, 2]]),
-        lambda: direct_exponent([1, 2], [[1, 2]], [3, 3]),
-    ],
-)
-def test_one_value_is_refused(fit: Callable[[], Measured]) -> None:
-    with pytest.raises(ValueError, match="at least two distinct values"):
-        fit()
+    assert interval(np.array([3.0, *draws])) == pytest.approx((3.0, 25.0, 975.0))
 
 
 RUNS = 60

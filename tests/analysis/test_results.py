@@ -11,8 +11,8 @@ from sweeps import CLIP, COIN, Made
 
 from dpbench.analysis.results import Results, collect
 from dpbench.analysis.summary import quantile
-from dpbench.analysis.worst_case import CURVE, held_out_key, held_out_member, worst_case
-from dpbench.columns import KEY
+from dpbench.analysis.worst_case import CURVE, held_out, worst_case
+from dpbench.columns import BUDGET, KEY
 from dpbench.metrics import ERRORS
 from dpbench.runner.block import Block, replay_name
 
@@ -53,8 +53,7 @@ def results() -> Results:
 
 def test_the_columns_of_a_summary(results: Results) -> None:
     columns = list(results.summary)
-    assert columns[: len(KEY)] == KEY
-    assert columns[len(KEY) : len(KEY) + 3] == ["trials", "failures", "failure_rate"]
+    assert columns[: len(KEY) + 3] == [*KEY, "trials", "failures", "failure_rate"]
     extras = ["outside_q90", "tv_q50", "tv_q90", "promise_q90", "core_q50"]
     assert columns[-8:] == ["width_q50", "miss_rate", *extras, "upper"]
     assert columns.index("lower_bound") == columns.index("private_q90") + 1
@@ -113,30 +112,18 @@ def test_failures_say_where_and_how_to_see_them_again(results: Results) -> None:
     assert found.replay == replay_name("coin", cell.n, setting, 1)
 
 
-def test_results_of_chosen_rows(results: Results) -> None:
-    rows = results.summary["n"] == 100
-    found = results.chosen(rows)
-    pd.testing.assert_frame_equal(found.summary, results.summary[rows].reset_index(drop=True))
-    for i, at in enumerate(np.flatnonzero(rows)):
-        assert found.values["error"][i] is results.values["error"][at]
-
-
 # The worst.
 
 
 def test_the_worst_case_is_taken_anew_in_every_replicate(results: Results) -> None:
     draws = np.random.default_rng(1).random((len(results.summary), 7))
-    curves, worst = worst_case(results.summary, "q90", draws)
+    curves, worst = worst_case(results.summary, draws)
     at = [*CURVE, "n"]
     groups = results.summary.groupby(at, dropna=False)
     assert len(curves) == len(worst) == groups.ngroups < len(results.summary)
     for (_, rows), found, maxima in zip(groups, curves.to_dict("records"), worst, strict=True):
         assert [str(found[name]) for name in at] == [str(rows.iloc[0][name]) for name in at]
-        assert found["value"] == rows["q90"].max()
         np.testing.assert_array_equal(maxima, draws[rows.index].max(axis=0))
-    # Without replicates the values are their own.
-    curves, worst = worst_case(results.summary, "q50")
-    np.testing.assert_array_equal(worst[:, 0], curves["value"])
 
 
 MANY = Made(
@@ -145,6 +132,9 @@ MANY = Made(
     trials=81,
     estimators={"clip": {**CLIP, "upper": [1, 2]}},
 )
+
+
+MEMBER = [*CURVE, "distribution"]
 
 
 def _halves(row: Any, first: dict[str, list[float]], second: float) -> list[float]:
@@ -170,7 +160,9 @@ def _halves(row: Any, first: dict[str, list[float]], second: float) -> list[floa
 def test_a_member_is_chosen_on_one_half_and_measured_on_the_other(
     first: dict[str, list[float]], worst: str
 ) -> None:
-    kept = held_out_member(MANY.results(lambda row: _halves(row, first, 7.0), "error"), "q90")
+    kept = held_out(
+        MANY.results(lambda row: _halves(row, first, 7.0), "error"), "q90", CURVE, MEMBER
+    )
     assert set(kept.summary["distribution"]) == {f"pair/{worst}"}
     assert len(kept.summary) == 2 * 3  # of every estimator and n
     for row, values in zip(kept.summary.to_dict("records"), kept.values["error"], strict=True):
@@ -182,7 +174,7 @@ def test_a_member_is_chosen_on_one_half_and_measured_on_the_other(
 def test_the_members_that_are_there_at_every_n_are_chosen_from() -> None:
     results = MANY.results(lambda row: {"1": 1, "2": 2, "3": 9}[row.distribution[-1]], "error")
     there = ~((results.summary["distribution"] == "pair/c=3") & (results.summary["n"] == 100))
-    kept = held_out_member(results.chosen(there), "q90")
+    kept = held_out(results.chosen(there), "q90", CURVE, MEMBER)
     assert set(kept.summary["distribution"]) == {"pair/c=2"}
 
 
@@ -196,7 +188,7 @@ def test_a_row_is_chosen_on_one_half_under_each_budget(column: str) -> None:
         worst = (row.n, row.upper) == ((100, 2) if row.epsilon == 1 else (1000, 1))
         return [0.75 if worst else 0.5] * 41 + [0.1 if worst else 1.0] * 40
 
-    kept = held_out_key(made.results(halves, of), column)
+    kept = held_out(made.results(halves, of), column, BUDGET, [*MEMBER, "n"])
     found = kept.summary.set_index("epsilon")
     assert found[["n", "upper"]].to_numpy().tolist() == [[1000, 1], [100, 2]]
     assert found[column].tolist() == pytest.approx([0.1, 0.1])
@@ -207,5 +199,6 @@ def test_a_row_is_chosen_on_one_half_under_each_budget(column: str) -> None:
         odd = (row.n, row.upper) == (100, 1)
         return np.where((np.arange(81) == 5) & odd, np.nan, halves(row))
 
-    kept = held_out_key(made.results(unknown, of), column)
+    kept = held_out(made.results(unknown, of), column, BUDGET, [*MEMBER, "n"])
+    assert kept.summary["trials"].tolist() == [40, 40]
     assert kept.summary[["n", "upper"]].to_numpy().tolist() == [[100, 1]] * 2
