@@ -23,8 +23,7 @@ from dpbench.theory.theorems import THEOREMS, Theorem
     [
         (1.97, 2.03, None, "consistent"),
         (1.9375, 2.0625, None, "consistent"),  # all of the region
-        (2.03, 2.09, None, "consistent"),  # meets the region and is narrow
-        (2.0625, 2.09, None, "consistent"),  # at its edge
+        (2.0625, 2.09, None, "consistent"),  # narrow, and at its edge
         (1.91, 1.9375, None, "consistent"),
         (2.07, 2.09, None, "inconsistent"),
         (1.80, 1.93, None, "inconsistent"),
@@ -61,24 +60,15 @@ def _radii(*radius: float) -> dict[str, Any]:
     return {"naive": {"kind": "naive_gaussian_mean", "radius": list(radius)}}
 
 
-def _vectors(**options: Any) -> dict[str, Any]:
-    return {"families": {"g": {"kind": "multivariate_gaussian", **options}},
-            "estimators": {"ball": {"kind": "bounded_mean", "radius": 1}}}  # fmt: skip
-
-
 LOCAL = {"pair": {"kind": "two_point_family", "k": 2, "c": [1, 2, 3, 4], "scaling": "local"}}
 LARGE = _sizes(1e5, 1e12, 8)
 GRID = _sizes(100, 1e6, 33)
 RADII = _radii(1e3, 1e30, 1e100, 1e300)
+VECTORS = {"families": {"g": {"kind": "multivariate_gaussian", "d": [4, 16, 64]}},
+           "estimators": {"ball": {"kind": "bounded_mean", "radius": 1}}}  # fmt: skip
 DELTAS = {"approx": {"kind": "approx_dp", "epsilon": 1, "delta": [1e-6, 1e-25, 1e-200]}}
-RHOS = {"zcdp": {"kind": "zcdp", "rho": [1e-6, 1e-4, 1e-2]}}
 TWO = {"clip": CLIP, "over": {**CLIP, "upper": 2}}
 TRIALS = 80
-
-
-def member(row: Any) -> int:
-    """Which of its family's members a row is about."""
-    return int(row.distribution[-1]) - 1
 
 
 # What is run, and an error such that the number is s, as a function of the row of a key.
@@ -86,7 +76,8 @@ LAWS: dict[str, tuple[dict[str, Any], Callable[[Any, float], float], dict[str, A
     # The worst member changes with n; each alone would give another slope.
     "heavy_tail_alpha": (
         {"families": LOCAL, "n": LARGE},
-        lambda row, s: row.n ** (-1 / s) * (1 if member(row) == LARGE.index(row.n) % 4 else 0.2),
+        lambda row, s: row.n ** (-1 / s)
+        * (1 if int(row.distribution[-1]) == LARGE.index(row.n) % 4 + 1 else 0.2),
         {},
     ),
     "heavy_tail_epsilon": (
@@ -94,39 +85,22 @@ LAWS: dict[str, tuple[dict[str, Any], Callable[[Any, float], float], dict[str, A
         lambda row, s: row.n**-0.5 * row.epsilon ** (-s / 2),
         {},
     ),
-    "heavy_tail_rho": (
-        {"n": GRID[::8], "budgets": RHOS}, lambda row, s: (row.n * row.rho**s) ** -0.7, {},
-    ),
     "clipping_bias": ({"n": GRID[::8]}, lambda row, s: 0.3 * row.n**s, {}),
     "no_radius": (
         {"n": [1000, 3000], "estimators": RADII},
         lambda row, s: row.n**-0.7 * row.radius**s, {"tolerance": 1e-3},
     ),
-    "pure_dimension": (
-        {**_vectors(d=[4, 16, 64]), "n": [1000]}, lambda row, s: 5 * row.d**s / row.n, {},
-    ),
+    "pure_dimension": ({**VECTORS, "n": [1000]}, lambda row, s: 5 * row.d**s / row.n, {}),
     "ball_dimension": (
-        {**_vectors(d=[4, 16, 64]), "n": [4000, 8000]},
-        lambda row, s: (row.d**s / row.n) ** 0.5, {},
-    ),
-    "core_norm": (
-        {**_vectors(d=4, norm=[1, 1e6, 1e12]), "n": [1000]}, lambda row, s: 0.3 * row.norm**s, {},
+        {**VECTORS, "n": [4000, 8000]}, lambda row, s: (row.d**s / row.n) ** 0.5, {},
     ),
     "naive_radius": (
         {"n": GRID, "estimators": _radii(10, 100, 1000)},
         lambda row, s: 600 * (row.radius / 10) ** s / row.n, {"alpha": 3.0},
     ),
-    "coarse_log_radius": (
-        {"n": GRID, "estimators": RADII},
-        lambda row, s: 600 * math.log(row.radius) ** s / row.n, {"alpha": 3.0},
-    ),
     "coarse_delta": (
         {"n": GRID, "budgets": DELTAS},
         lambda row, s: 30 * math.log(1 / row.delta) ** s / row.n, {"alpha": 0.2},
-    ),
-    "coarse_epsilon": (
-        {"n": GRID, "budgets": _pure(0.01, 0.1, 1.0)},
-        lambda row, s: 600 * row.epsilon**-s / row.n, {"alpha": 3.0},
     ),
     "near_optimal": ({"families": LOCAL, "n": LARGE[::2]}, lambda row, s: s * row.lower_bound, {}),
     "noise_ratio": (
@@ -169,7 +143,7 @@ def test_claims_of_all_kinds(theorem: str, made: Callable[[str], Made]) -> None:
         (predicted + 1.2 * tolerance, "inconsistent"),
     ):
         row = made(theorem).judge(theorem, _following(theorem, power), **options)
-        assert set(COLUMNS) <= set(row)
+        assert list(row) == COLUMNS
         (one,) = row.to_dict("records")
         assert one["measured"] == pytest.approx(power, abs=1e-9)
         assert one["low"] - 1e-9 <= one["measured"] <= one["high"] + 1e-9
@@ -330,9 +304,9 @@ def test_ratios_are_of_each_estimator_at_the_same_family_n_and_budget() -> None:
         assert (row["n_low"], row["n_high"]) == (100, 10_000)
 
 
-@pytest.mark.parametrize("sizes", [[100], [100, 200, 300, 400]])
-def test_the_interval_of_a_ratio_has_the_errors_of_both(sizes: list[int]) -> None:
+def test_the_interval_of_a_ratio_has_the_errors_of_both() -> None:
     """ln of a ratio has variance 2 s^2 at each n, s the relative standard error of a mean."""
+    sizes = [100, 200, 300, 400]
     values = 1 + 0.01 * math.sqrt(49) * np.resize([-1.0, 1.0], 50)  # a standard error of 0.01
     row = Made(n=sizes, estimators=TWO, trials=50).judge(
         "noise_ratio", lambda at: values * (2 if at.estimator == "clip" else 1),
@@ -349,36 +323,25 @@ def test_the_interval_of_a_ratio_has_the_errors_of_both(sizes: list[int]) -> Non
     assert zero["verdict"].tolist() == ["inconclusive"]
 
 
-def test_one_trial_says_nothing_of_a_mean() -> None:
-    for trials, expected in ((1, "inconclusive"), (36, "consistent")):
-        one = Made(n=[100], estimators=TWO, trials=trials)
-        found = one.judge("noise_ratio", lambda at: 1.0, over="over", predicted=1.0)
-        assert found["verdict"].tolist() == [expected]
-
-
 # Limits.
 
 
-@pytest.mark.parametrize("theorem", ["coverage", "range_containment", "coinpress_coverage"])
-def test_limits_of_rates(theorem: str) -> None:
-    predicted = THEOREMS[theorem].predicted(2.0)
+@pytest.mark.parametrize(
+    ("worst", "expected"), [(0.08, "consistent"), (0.1, "consistent"), (0.22, "inconsistent")]
+)
+def test_limits_of_rates(worst: float, expected: str) -> None:
+    def missed(at: Any) -> Any:
+        level = worst if (at.estimator, at.n) == ("over", 300) else 0.2 * worst
+        return np.diff(np.floor(np.arange(4001) * level + 1e-9))  # evenly spread ones
+
     one = Made(n=[100, 300, 1000], estimators=TWO, trials=4000)
-    for worst, expected in (
-        (0.8 * predicted, "consistent"), (predicted, "consistent"),
-        (2.2 * predicted, "inconsistent"),
-    ):  # fmt: skip
-
-        def missed(at: Any, worst: float = worst) -> Any:
-            level = worst if (at.estimator, at.n) == ("over", 300) else 0.2 * worst
-            return np.diff(np.floor(np.arange(4001) * level + 1e-9))  # evenly spread ones
-
-        row = one.judge(theorem, missed, tolerance=0.6 * predicted).iloc[0]
-        assert row["measured"] == pytest.approx(worst, rel=1e-9)
-        assert row["verdict"] == expected
-        assert (row["estimator"], row["n_low"], row["n_high"]) == ("over", 300, 300)
-        # The interval of a binomial rate on half of the 4000 trials.
-        sd = math.sqrt(worst * (1 - worst) / 2000)
-        assert row["high"] - row["low"] == pytest.approx(2 * 1.96 * sd, rel=0.2)
+    row = one.judge("coverage", missed, tolerance=0.06).iloc[0]
+    assert row["measured"] == pytest.approx(worst, rel=1e-9)
+    assert row["verdict"] == expected
+    assert (row["estimator"], row["n_low"], row["n_high"]) == ("over", 300, 300)
+    # The interval of a binomial rate on half of the 4000 trials.
+    sd = math.sqrt(worst * (1 - worst) / 2000)
+    assert row["high"] - row["low"] == pytest.approx(2 * 1.96 * sd, rel=0.2)
 
 
 def test_a_limit_that_is_not_known_is_inconclusive() -> None:
@@ -422,8 +385,10 @@ def test_intervals_of_factors_cover_when_members_tie() -> None:
     assert hits >= 45, hits
 
 
-@pytest.mark.parametrize(("theorem", "least"), [("heavy_tail_rho", 36), ("near_optimal", 71),
-                                                ("core_weight", 71)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("theorem", "least"),
+    [("clipping_bias", 36), ("noise_ratio", 36), ("near_optimal", 72), ("core_weight", 72)],
+)
 def test_too_few_trials_say_nothing(theorem: str, least: int) -> None:
     """Of 35 trials the largest is below the 0.9 quantile with probability 0.9^35 > 2.5%.
 
@@ -431,8 +396,7 @@ def test_too_few_trials_say_nothing(theorem: str, least: int) -> None:
     """
     sections, error, options = LAWS[theorem]
     predicted = options.get("predicted", THEOREMS[theorem].predicted(2.0))
-    for trials, expected in ((least, "inconclusive"), (least + 1, "consistent")):
-        trials -= least == 36  # noqa: PLW2901
+    for trials, expected in ((least - 1, "inconclusive"), (least, "consistent")):
         found = Made(trials=trials, **sections).judge(
             theorem, lambda at: error(at, predicted), **options
         )
@@ -466,19 +430,12 @@ def _check(made: Made, **changes: Any) -> None:
     claim.check(made.sweep, made.keys, "sweep.claims.c")
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"theorem": "ball_dimension"},
-        {"theorem": "core_norm", "families": "gaussian"},
-        {"theorem": "ball_radius", "estimators": ["scaled"]},
-        {**RATIO, "over": "l2"},
-        {**RATIO, "over": "additive", "families": "zero", "n_min": 1000},
-    ],
-)
-def test_claims_that_can_be_tested_are_let_pass(changes: dict[str, Any]) -> None:
-    _check(ALL, **changes)
+def test_claims_that_can_be_tested_are_let_pass() -> None:
+    _check(ALL)
+    _check(ALL, theorem="core_norm", families="gaussian")
+    _check(ALL, theorem="ball_radius", estimators=["scaled"])
+    _check(ALL, **RATIO, over="l2")
+    _check(ALL, **RATIO, over="additive", families="zero", n_min=1000)
 
 
 @pytest.mark.parametrize(
@@ -488,13 +445,8 @@ def test_claims_that_can_be_tested_are_let_pass(changes: dict[str, Any]) -> None
          ".families: 'x': no such name; choose from cube, gaussian, zero, numbers"),
         ({"families": {"cube": {"d": 4}}},
          ": additive has fewer than two values of d on cube_d4; an exponent needs two or more"),
-        ({"families": ["cube", "zero"]},
-         ": additive has fewer than two values of d on zero; an exponent needs two or more"),
         ({"theorem": "core_norm", "families": ["zero"]},
          ": additive has a norm that is not above 0"),
-        ({"theorem": "no_radius"},
-         ": additive has fewer than two values of radius on cube_d16; an exponent needs two or "
-         "more"),
         ({"theorem": "coarse_log_radius", "estimators": "scaled", "alpha": 1},
          ": scaled_radius0.5 has a log_radius that is not above 0"),
         ({"theorem": "ball_dimension", "n_min": 500},
@@ -505,10 +457,7 @@ def test_claims_that_can_be_tested_are_let_pass(changes: dict[str, Any]) -> None
         ({"theorem": "heavy_tail_alpha"},
          ".families: 'cube_d16': the theorem needs its moment order"),
         ({"theorem": "near_optimal"}, ".families: 'cube_d16': no lower bound is known for it"),
-        ({"theorem": "heavy_tail_rho"},
-         ": additive has fewer than two values of rho on cube_d16; an exponent needs two or more"),
         ({**RATIO, "over": "nope"}, ".over: 'nope': not among the claim's estimators"),
-        ({**RATIO, "over": "mean"}, ".over: 'mean': not among the claim's estimators"),
         ({**RATIO, "over": "l2", "estimators": "l2"},
          ".over: 'l2': no other estimator to put over it"),
         ({**RATIO, "over": "l2", "budgets": None},
@@ -529,16 +478,13 @@ def test_what_no_list_gives_is_no_column() -> None:
         _check(one, theorem="no_radius")
 
 
-@pytest.mark.parametrize("theorem", ["no_radius", "naive_radius"])
-def test_a_variant_without_a_radius_is_refused(theorem: str) -> None:
+def test_a_variant_without_a_radius_is_refused() -> None:
     free = {"free": {"kind": "karwa_vadhan_mean", "radius": [None, 10, 1000]}}
-    approx = {"approx": {"kind": "approx_dp", "epsilon": 1, "delta": 1e-6}}
-    one = Made(families={"numbers": FAMILIES["numbers"]}, estimators=free, budgets=approx)
-    options = {"alpha": 1.0} if theorem == "naive_radius" else {}
-    about = {"families": "numbers", "budgets": "approx", **options}
+    one = Made(families={"numbers": FAMILIES["numbers"]}, estimators=free, budgets=DELTAS)
+    about = {"theorem": "naive_radius", "alpha": 1.0, "families": "numbers", "budgets": "approx"}
     with pytest.raises(ConfigError, match=r"c: free_radius_None has no radius; leave it out$"):
-        _check(one, theorem=theorem, estimators="free", **about)
-    _check(one, theorem=theorem, estimators={"free": {"radius": {"low": 1}}}, **about)
+        _check(one, **about, estimators="free")
+    _check(one, **about, estimators={"free": {"radius": {"low": 1}}})
 
 
 @pytest.mark.parametrize("metric", ["failure_rate", "trimmed_mean"])
@@ -561,15 +507,14 @@ def test_a_ratio_has_one_denominator() -> None:
     _check(one, **{**about, "estimators": {"clip": {}, "over": {"upper": 2}}})
 
 
-@pytest.mark.parametrize("theorem", ["pure_dimension", "ball_dimension"])
-def test_a_dimension_that_goes_with_n_is_refused(theorem: str) -> None:
+def test_a_dimension_that_goes_with_n_is_refused() -> None:
     """d = 4 at n = 100 and d = 16 at n = 1000: no fit can tell one from the other."""
     parts = {f"d{d}": {"trials": 10, "families": {"cube": {"d": d}}, "n": [n]}
              for d, n in ((4, 100), (16, 1000))}  # fmt: skip
     one = Made(families={"cube": FAMILIES["cube"]},
                estimators={"additive": ESTIMATORS["additive"]}, parts=parts)  # fmt: skip
     with pytest.raises(ConfigError, match="additive: n and d change together on its grid"):
-        _check(one, theorem=theorem)
+        _check(one, theorem="ball_dimension")
 
 
 def test_a_smallest_n_needs_two_sizes_of_every_value() -> None:
@@ -590,7 +535,7 @@ def test_a_smallest_n_needs_two_sizes_of_every_value() -> None:
         ({"theorem": "near_optimal", "over": "e"}, r"c\.over: no such key; .*"),
         ({"theorem": "noise_ratio", "predicted": 1.0}, r"c\.over: this key is required"),
         ({"theorem": "naive_radius"}, r"c\.alpha: this key is required"),
-        ({"theorem": "coarse_delta", "alpha": [1.0, 2.0]}, r"c: several alpha belong to claims .*"),
+        ({"theorem": "coarse_delta", "alpha": [1.0, 2.0]}, r"c\.alpha: .*"),
         ({"theorem": "coarse_delta", "alpha": 0.0}, r"c\.alpha: 0\.0: .*"),
         ({"tolerance": 0.0}, r"c\.tolerance: 0\.0: .*"),
         ({"reason": ""}, r"c\.reason: '': .*"),

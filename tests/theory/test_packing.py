@@ -6,7 +6,6 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -32,11 +31,8 @@ def best_naming(laws: Sequence[Law], n: int, epsilon: float) -> float:
     size = len(datasets) * many + 1  # the last variable is t
     rows: list[dict[int, float]] = []
     for data in datasets:
-        near = {
-            tuple(sorted((*data[:i], *data[i + 1 :], letter)))
-            for i in range(n)
-            for letter in letters
-        }
+        changes = itertools.product(range(n), letters)
+        near = {tuple(sorted((*data[:i], *data[i + 1 :], letter))) for i, letter in changes}
         for other, answer in itertools.product(near - {data}, range(many)):
             mine, theirs = index[data] * many + answer, index[other] * many + answer
             rows.append({mine: 1.0, theirs: -math.exp(epsilon)})
@@ -54,15 +50,9 @@ def best_naming(laws: Sequence[Law], n: int, epsilon: float) -> float:
     one: Any = sparse.csr_array(
         np.hstack([np.kron(np.eye(len(datasets)), np.ones(many)), np.zeros((len(datasets), 1))])
     )
-    found = linprog(
-        -np.eye(size)[-1],
-        A_ub=upper,
-        b_ub=np.zeros(len(rows)),
-        A_eq=one,
-        b_eq=np.ones(len(datasets)),
-        bounds=(0, 1),
-        method="highs",
-    )
+    equal = {"A_eq": one, "b_eq": np.ones(len(datasets))}
+    goal, right = -np.eye(size)[-1], np.zeros(len(rows))
+    found = linprog(goal, A_ub=upper, b_ub=right, **equal, bounds=(0, 1), method="highs")
     assert found.fun is not None
     return -float(found.fun)
 
@@ -140,27 +130,13 @@ def test_one_letter_can_be_named_as_soon_as_allowed() -> None:
         assert (packing_samples(math.sqrt(p), 1, epsilon) <= 1) == (epsilon > math.log(9))
 
 
-@pytest.mark.parametrize(("alpha", "d", "epsilon"), [(0.5, 1, 1.0), (0.1, 8, 0.3), (1.0, 40, 2.0)])
-def test_samples_in_closed_form(alpha: float, d: int, epsilon: float) -> None:
-    words = Fraction(2**d, sum(math.comb(d, i) for i in range(d) if 4 * i < d))
-    tau = 1 - (1 - alpha**2 / d) ** d
-    wanted = math.log((math.floor(words) - 1) * 9) / math.log(1 + tau * (math.exp(epsilon) - 1))
-    assert packing_samples(alpha, d, epsilon) == pytest.approx(wanted, rel=1e-9)
+def test_code_sizes_against_whole_numbers() -> None:
+    for d in (*range(1, 18), 129, 1001, 4096):
+        ball = sum(math.comb(d, i) for i in range(d) if 4 * i < d)
+        assert code_size(d) == pytest.approx(math.log(2**d) - math.log(ball), rel=1e-9, abs=1e-12)
 
 
-def exact_code_size(d: int) -> float:
-    ball = sum(math.comb(d, i) for i in range(d) if 4 * i < d)
-    whole = Fraction(2**d, ball)
-    return math.log(whole.numerator) - math.log(whole.denominator)
-
-
-@pytest.mark.parametrize("d", [*range(1, 18), 129, 1001, 4096])
-def test_code_sizes_against_whole_numbers(d: int) -> None:
-    assert code_size(d) == pytest.approx(exact_code_size(d), rel=1e-9, abs=1e-12)
-
-
-@pytest.mark.parametrize("d", [1, 30, 1000])
-@pytest.mark.parametrize("epsilon", [1e-3, 1.0, 10.0])
+@pytest.mark.parametrize(("d", "epsilon"), [(1, 10.0), (30, 1e-3), (30, 1.0), (1000, 1e-3)])
 def test_the_bound_and_the_samples_are_inverse(d: int, epsilon: float) -> None:
     """Unless p would be above 1/2: then p is 1/2, and more records are needed than there are."""
     capped = 0
@@ -175,18 +151,6 @@ def test_the_bound_and_the_samples_are_inverse(d: int, epsilon: float) -> None:
             assert alpha**2 / d == pytest.approx(0.5)
             assert found >= n * (1 - 1e-9)
     assert capped < 4
-
-
-def test_the_bound_falls_with_n_and_epsilon_and_grows_with_the_code() -> None:
-    bounds = [
-        packing_lower_bound(n, 64, PureDP(0.1)) for n in np.geomspace(1, 1e12, 40).astype(int)
-    ]
-    assert np.all(np.diff(bounds) <= 0)
-    assert bounds[0] == pytest.approx(math.sqrt(32) / 4)
-    bounds = [packing_lower_bound(10**4, 64, PureDP(e)) for e in np.geomspace(1e-6, 100, 40)]
-    assert np.all(np.diff(bounds) <= 0)
-    bounds = [packing_lower_bound(10**6, d, PureDP(0.1)) for d in range(4, 400, 4)]
-    assert np.all(np.diff(bounds) > 0)
 
 
 def test_other_notions_have_no_such_bound() -> None:
