@@ -30,15 +30,14 @@ def read_off(n: Any, quantiles: Any, alpha: float = 1.0, between: Any = 0.5) -> 
     return [float(x) for x in crossing(np.asarray(n, float), q, alpha, where)]
 
 
-@pytest.mark.parametrize("slope", [0.05, 0.5, 1.0, 3.9])
+@pytest.mark.parametrize("slope", [0.05, 3.9])
 def test_power_laws_are_read_off_exactly(slope: float) -> None:
     """error = (n/n*)^-slope reaches 1 at n*, wherever that is between points of the grid."""
     truth = np.geomspace(10.001, 0.999e7, 57)
     curves = (GRID[:, None] / truth) ** -slope
-    np.testing.assert_allclose(read_off(GRID, curves), truth, rtol=1e-9)
-    # The same in other units of the error.
-    found = read_off(GRID, 1e-200 * curves, alpha=1e-200)
-    np.testing.assert_allclose(found, truth, rtol=1e-9)
+    for unit in (1.0, 1e-200):
+        found = read_off(GRID, unit * curves, alpha=unit)
+        np.testing.assert_allclose(found, truth, rtol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -114,24 +113,15 @@ def test_the_table_of_exact_curves() -> None:
 def test_the_worst_member_counts() -> None:
     """Of two members each is the worst somewhere: the curve is the larger error's."""
     pair = {"kind": "two_point_family", "k": 2, "c": [1, 2], "scaling": "local"}
-    made = Made(families={"pair": pair}, n=[100, 1000, 10_000, 100_000], trials=30)
-    quantiles = {"pair/c=1": [9.0, 1.5, 0.1, 0.2], "pair/c=2": [2.0, 3.0, 0.4, 0.1]}
     sizes = [100, 1000, 10_000, 100_000]
+    made = Made(families={"pair": pair}, n=sizes, trials=30)
+    quantiles = {"pair/c=1": [9.0, 1.5, 0.1, 0.2], "pair/c=2": [2.0, 3.0, 0.4, 0.1]}
     table, _ = _smallest(made, lambda at: quantiles[at.distribution][sizes.index(at.n)], [1.0])
     wanted = 1000 * 10 ** (math.log(3) / math.log(3 / 0.4))  # from 3 at 1000 to 0.4 at 10,000
     assert table["samples"].tolist() == pytest.approx([wanted])
-    # At a threshold, too: only the second fails at 1000, in 4 of 10 trials.
-    counts = {"pair/c=1": [9, 1, 0, 0], "pair/c=2": [9, 4, 0, 0]}
-
-    def fails(at: Any) -> Floats:
-        failed = counts[at.distribution][sizes.index(at.n)]
-        return np.where(np.arange(30) < 3 * failed, np.nan, 0.1)
-
-    table, _ = _smallest(made, fails, [1.0])
-    assert table["samples"].tolist() == pytest.approx([10**3.5])
 
 
-@pytest.mark.parametrize("beta", [0.5, 0.1, 0.02])
+@pytest.mark.parametrize("beta", [0.5, 0.02])
 def test_the_quantile_is_that_of_beta(beta: float) -> None:
     """Errors (i + 1/2)/trials / n: the smallest n has at most a share beta above alpha."""
     trials, alpha = 200, 1e-3
@@ -150,7 +140,7 @@ def test_an_unresolved_jump_is_covered_by_the_interval() -> None:
     assert row["low"] < 20 * 2**0.05
     assert row["high"] > 20 * 2**0.95
     # Uniform in ln n. Kolmogorov-Smirnov test with false-alarm probability 1e-6.
-    assert stats.kstest(np.log2(draws[0] / 20), "uniform").pvalue > 1e-6
+    assert stats.kstest(np.log2(draws[0, 1:] / 20), "uniform").pvalue > 1e-6
 
 
 def test_other_curves_change_no_number() -> None:
@@ -203,7 +193,7 @@ def test_intervals_on_a_smooth_curve_cover() -> None:
     assert abs(value.mean()) <= 0.04 + stats.norm.isf(1e-6) * value.std() / math.sqrt(RUNS)
 
 
-@pytest.mark.parametrize(("power", "step"), [(12.0, 1.1), (100.0, 1.09), (2000.0, 1.5)])
+@pytest.mark.parametrize(("power", "step"), [(12.0, 1.1), (2000.0, 1.5)])
 def test_intervals_at_a_threshold_cover(power: float, step: float) -> None:
     """P(failure) is 1/(1 + 9 (n/n*)^power): over several points of the grid, or between two."""
     rng = np.random.default_rng(17)
@@ -232,19 +222,12 @@ def _request(**options: Any) -> SampleComplexity:
     return from_mapping(SampleComplexity, {"low": 0.01, "high": 0.1, **options}, "r")
 
 
-def test_the_alphas_of_a_request() -> None:
-    assert _request(points=3).alphas == pytest.approx([0.01, math.sqrt(1e-3), 0.1])
-    assert _request(points=2, search=0.05).alphas == pytest.approx([0.01, 0.05, 0.1])
-    assert _request(points=2, search=0.01).alphas == pytest.approx([0.01, 0.1])
-
-
 @pytest.mark.parametrize(
     ("options", "line"),
     [
         ({"low": 0.2}, r"r: low is 0\.2, above high 0\.1"),
         ({"search": 0.05, "trials": 35},
          r"r: trials is 35; a search at beta = 0\.1 needs 36 to end"),
-        ({"search": 0.05, "beta": 0.5, "trials": 5}, r"r: .* at beta = 0\.5 needs 6 to end"),
         ({"alpha": 3}, r"r\.alpha: no such key; choose from families, .*"),
         ({"beta": 1.0}, r"r\.beta: 1\.0: .*"),
     ],
@@ -252,18 +235,16 @@ def test_the_alphas_of_a_request() -> None:
 def test_requests_that_cannot_be_met_are_refused(options: dict[str, Any], line: str) -> None:
     with pytest.raises(ConfigError, match=f"^{line}$"):
         _request(**options)
-    _request(search=0.05, trials=36)
     _request(trials=1)
+    assert _request(points=3).alphas == pytest.approx([0.01, math.sqrt(1e-3), 0.1])
+    assert _request(points=2, search=0.05, trials=36).alphas == pytest.approx([0.01, 0.05, 0.1])
+    assert _request(points=2, search=0.01).alphas == pytest.approx([0.01, 0.1])
 
 
 def test_requests_that_nothing_answers_are_refused() -> None:
-    made = Made(estimators={"clip": CLIP, "mean": {"kind": "empirical_mean"}}, n=[100])
-    for options, line in (
-        ({}, r"r: (clip|mean) runs at one n on coin; two are needed"),
-        ({"families": "x"}, r"r\.families: 'x': no such name; choose from coin"),
-    ):
-        with pytest.raises(ConfigError, match=f"^{line}$"):
-            _request(**options).check(made.sweep, made.keys, "r")
+    made = Made(n=[100])
+    with pytest.raises(ConfigError, match=r"^r: clip runs at one n on coin; two are needed$"):
+        _request().check(made.sweep, made.keys, "r")
 
 
 def test_a_request_is_met_by_curve_and_by_search() -> None:
@@ -302,15 +283,13 @@ def test_a_request_is_met_by_curve_and_by_search() -> None:
 
 
 @pytest.mark.parametrize(
-    ("family", "d", "variance"),
+    ("family", "d", "variance", "beta"),
     [
-        ({"kind": "gaussian", "scale": 2.0}, 1, 4.0),
-        ({"kind": "multivariate_gaussian", "d": 1, "scale": 2.0}, 1, 4.0),
-        ({"kind": "multivariate_gaussian", "d": 2, "scale": 3.0}, 2, 18.0),
-        ({"kind": "multivariate_student_t", "d": 5, "tail_index": 4}, 5, 10.0),
+        ({"kind": "gaussian", "scale": 2.0}, 1, 4.0, 0.01),
+        ({"kind": "two_point", "p": 0.1, "k": 2}, 1, 1.0, 0.1),
+        ({"kind": "multivariate_student_t", "d": 5, "tail_index": 4}, 5, 10.0, 0.1),
     ],
 )
-@pytest.mark.parametrize("beta", [0.1, 0.01])
 def test_the_terms_of_a_theorem(
     family: dict[str, Any], d: int, variance: float, beta: float
 ) -> None:
@@ -336,8 +315,7 @@ def test_the_largest_variance_of_a_family_counts() -> None:
     made = Made(families={"pair": pair}, n=[100, 1000])
     results = made.results(lambda at: 1 / at.n, "error")
     asked = _request(low=0.002, high=0.002, points=1)
-    (row,) = measure("r", asked, made.sweep, made.cells, results, lambda _: results, print).to_dict(
-        "records"
-    )
+    table = measure("r", asked, made.sweep, made.cells, results, lambda _: results, print)
     largest = max(law.variance for _, law in made.cells[0].members)
-    assert row["sampling_term"] == pytest.approx(stats.norm.isf(0.05) ** 2 * largest / 0.002**2)
+    wanted = stats.norm.isf(0.05) ** 2 * largest / 0.002**2
+    assert table["sampling_term"].tolist() == pytest.approx([wanted])
