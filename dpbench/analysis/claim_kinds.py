@@ -57,14 +57,14 @@ class Exponent(Claim):
             raise ConfigError(f"{where}: {few}; an exponent needs two or more")
         for odd in curve["estimator"][~known]:
             raise ConfigError(f"{where}: {odd} has no {variable}; leave it out")
-        self._check_apart(curve, x, f"{where}: {at['estimator']}")
+        self._check_apart(curve, x, where)
 
     def _check_apart(self, curve: pd.DataFrame, x: Floats, where: str) -> None:
         """Refuse a grid on which n and the variable cannot be told apart."""
         try:
             slopes(np.ones((len(curve), 1)), *self._others(curve), x)
         except ValueError:
-            both = f"n and {self.statement.variable}"
+            both = f"{curve['estimator'].iloc[0]}: n and {self.statement.variable}"
             raise ConfigError(f"{where}: {both} change together on its grid") from None
 
     def _others(self, curve: pd.DataFrame) -> list[Floats]:
@@ -103,9 +103,9 @@ class SmallestN(Exponent):
     alpha: Annotated[float, Field(gt=0)]
 
     def _check_apart(self, curve: pd.DataFrame, x: Floats, where: str) -> None:
-        if curve.groupby(x)["n"].nunique().min() < 2:
-            what = self.statement.variable
-            raise ConfigError(f"{where} runs at one n for a {what}; two are needed")
+        sizes, what = curve.groupby(x)["n"].transform("nunique"), self.statement.variable
+        for odd in curve["estimator"][sizes < 2]:
+            raise ConfigError(f"{where}: {odd} runs at one n for a {what}; two are needed")
 
     def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
         return smallest_n(chosen, sweep, [self.alpha], BETA)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from functools import cache
@@ -180,10 +181,8 @@ def test_a_factor_below_one_is_no_good_either(made: Callable[[str], Made]) -> No
 
 
 def test_a_lower_bound_needs_no_trials() -> None:
-    pair = {"pair": {"kind": "two_point_family", "k": 2, "c": [1]}}
-    found = Made(families=pair, n=LARGE, trials=1, estimators=TWO).judge(
-        "heavy_tail_lower_bound", lambda at: 1.0
-    )
+    one = Made(families=LOCAL, n=LARGE, trials=1, estimators=TWO)
+    found = one.judge("heavy_tail_lower_bound", lambda at: 1.0)
     assert found["estimator"].tolist() == ["(lower bound)"]
     assert found[["measured", "low", "high"]].to_numpy()[0] == pytest.approx([2.0] * 3, abs=0.01)
     assert found["verdict"].tolist() == ["consistent"]
@@ -225,9 +224,7 @@ def test_the_alpha_of_a_claim_is_where_n_is_read_off() -> None:
 
 def test_curves_are_told_apart() -> None:
     """By law, estimator and budget; what a curve spans is not its own."""
-    slopes = {("a", "x", 0.5): 0.2, ("a", "x", 1.0): 0.4, ("a", "y", 0.5): 0.6,
-              ("a", "y", 1.0): 0.8, ("b", "x", 0.5): 1.0, ("b", "x", 1.0): 1.2,
-              ("b", "y", 0.5): 1.4, ("b", "y", 1.0): 1.6}  # fmt: skip
+    slopes = {at: 0.2 * i for i, at in enumerate(itertools.product("ab", "xy", (0.5, 1.0)), 1)}
     ball = {"kind": "bounded_mean", "radius": [1, 10]}
     law = {"kind": "multivariate_gaussian", "d": [2, 5, 50], "norm": [1, 100]}
     one = Made(n=[100], families={"a": law, "b": {**law, "scale": 2}},
@@ -286,7 +283,6 @@ def test_ratios_are_of_each_estimator_at_the_same_family_n_and_budget() -> None:
             wanted *= 1000**0.1  # the middle of three sizes
         assert row["measured"] == pytest.approx(wanted, rel=1e-9)
         assert row["verdict"] == ("consistent" if wanted == 3 else "inconsistent")
-        assert (row["n_low"], row["n_high"]) == (100, 10_000)
 
 
 def test_the_interval_of_a_ratio_has_the_errors_of_both() -> None:
@@ -426,8 +422,6 @@ def test_claims_that_can_be_tested_are_let_pass() -> None:
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({"families": "x"},
-         ".families: 'x': no such name; choose from cube, gaussian, zero, numbers"),
         ({"families": {"cube": {"d": 4}}},
          ": additive has fewer than two values of d on cube_d4; an exponent needs two or more"),
         ({"theorem": "core_norm", "families": ["zero"]},
@@ -507,7 +501,7 @@ def test_a_smallest_n_needs_two_sizes_of_every_value() -> None:
     parts = {f"r{r}": {"trials": 10, "estimators": {"naive": {"radius": r}}, "n": n}
              for r, n in ((10, [100]), (1000, [100, 1000]))}  # fmt: skip
     one = Made(families={"numbers": FAMILIES["numbers"]}, estimators={"naive": naive}, parts=parts)
-    with pytest.raises(ConfigError, match=r"naive_radius10+ runs at one n for a radius; two are"):
+    with pytest.raises(ConfigError, match="c: naive_radius10 runs at one n for a radius; two are"):
         _check(one, theorem="naive_radius", families="numbers", estimators="naive", alpha=1)
 
 
@@ -517,12 +511,9 @@ def test_a_smallest_n_needs_two_sizes_of_every_value() -> None:
         ({"theorem": "x"}, r"c\.theorem: 'x': no such theorem; choose from heavy_tail_alpha, .*"),
         ({"theorem": None}, r"c\.theorem: .*"),
         ({"alpha": 1.0}, r"c\.alpha: no such key; choose from .*tolerance.*"),
-        ({"theorem": "near_optimal", "over": "e"}, r"c\.over: no such key; .*"),
         ({"theorem": "noise_ratio", "predicted": 1.0}, r"c\.over: this key is required"),
         ({"theorem": "naive_radius"}, r"c\.alpha: this key is required"),
         ({"theorem": "coarse_delta", "alpha": [1.0, 2.0]}, r"c\.alpha: .*"),
-        ({"theorem": "coarse_delta", "alpha": 0.0}, r"c\.alpha: 0\.0: .*"),
-        ({"tolerance": 0.0}, r"c\.tolerance: 0\.0: .*"),
         ({"reason": ""}, r"c\.reason: '': .*"),
         ({"predicted": 3.0}, r"c: predicted belongs to theorems that leave their number .*"),
         ({"theorem": "range_outside", "predicted": math.nan}, r"c\.predicted: nan: .*"),

@@ -177,21 +177,6 @@ def test_searches_go_on_side_by_side() -> None:
     assert len(machine.rounds) == longest
 
 
-@pytest.mark.parametrize("trials", [40, 1000])
-def test_noise_does_not_go_on_for_ever(trials: int) -> None:
-    """A curve that is BETA everywhere, or nearly, says next to nothing: it ends all the same."""
-    rng = np.random.default_rng(5)
-    for curve in (lambda row: BETA, _falling(1e4, 0.02)):
-        # Below 100 nothing works: it is the way up that may be long.
-        machine = Machine(lambda row, c=curve: c(row) if row.n >= 100 else 1.0, rng)  # type: ignore[misc]
-        search = _searched(machine, start=10_000, trials=trials, most=10**6)
-        assert max(machine.sizes) <= 10**6
-        assert len(machine.rounds) <= 60
-        assert len(set(machine.sizes)) == len(machine.sizes)
-        value, lower, upper = search.result()
-        assert np.isnan(value) or lower < value <= upper
-
-
 def test_intervals_of_noisy_searches_cover() -> None:
     """The ends are the first n whose tests reject: looking again and again costs coverage."""
     rng, hits = np.random.default_rng(6), 0

@@ -8,8 +8,7 @@ from scipy import optimize, stats
 
 from dpbench.distributions import TwoPoint
 from dpbench.estimators import HeavyTailedMean
-from dpbench.privacy import Ledger, PureDP
-from dpbench.seeds import stream
+from dpbench.privacy import PureDP
 from dpbench.theory.families import TwoPointFamily
 
 BUDGET = PureDP(0.01)
@@ -57,16 +56,3 @@ def test_exponent_without_sampling_error(policy: str, k: float) -> None:
     worst = [exact_worst(estimator, k, int(size), [0.3, 1.0, 3.0, 10.0]) for size in n]
     slope = (np.log(worst[-1]) - np.log(worst[0])) / (np.log(n[-1]) - np.log(n[0]))
     assert -1 / slope == pytest.approx(k / (k - 1), abs=0.002)
-
-
-def test_drawn_errors_have_the_exact_quantile() -> None:
-    # The number of 20,000 errors below the exact quantile is Binomial(20000, 0.9); false
-    # alarm 1e-6.
-    n, trials, estimator = 10**8, 20_000, HeavyTailedMean(k=3)
-    law = TwoPointFamily(k=3, c=[3.0]).members("f", n, BUDGET)["f/c=3"]
-    assert isinstance(law, TwoPoint)
-    sample = law.sample(stream("exact", "data"), trials, n)
-    errors = estimator.run(sample, Ledger(BUDGET, stream("exact", "noise"))).value - law.mean
-    below = int(np.sum(np.abs(errors) <= exact_q90(estimator, law, n)))
-    tails = (stats.binom.ppf(q, trials, 0.9) for q in (5e-7, 1 - 5e-7))
-    assert next(tails) <= below <= next(tails)

@@ -10,7 +10,7 @@ import pytest
 from scipy.optimize import linprog
 
 from dpbench.privacy import ZCDP, ApproxDP, NonPrivate, PureDP
-from dpbench.theory.lower_bounds import _expected_miss, miss_two_signs, two_point_lower_bound
+from dpbench.theory.lower_bounds import _expected_miss, two_point_lower_bound
 
 BUDGETS = [(0.3, 0.0), (1.0, 0.0), (2.0, 0.0), (0.5, 0.01), (1.0, 0.05), (0.2, 0.1)]
 
@@ -61,25 +61,6 @@ def test_two_signs_is_the_best_of_all_private_tests(
     beta = _expected_miss(p, n, epsilon, delta)
     best = _best_power(_law(n, p, -1), _law(n, p, 1), epsilon, delta, beta)
     assert best == pytest.approx(1 - beta, abs=1e-8)
-
-
-def _recursion(steps: int, epsilon: float, delta: float, start: float) -> list[float]:
-    phi = [start]
-    for _ in range(steps):
-        x = phi[-1]
-        falls = 1 - math.exp(-epsilon) * (1 - delta - x)
-        phi.append(min(math.exp(epsilon) * x + delta, falls, 1.0))
-    return phi
-
-
-@pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
-def test_two_signs_closed_form_maximises_power_minus_size(epsilon: float, delta: float) -> None:
-    starts = np.linspace(0, 1, 2001)
-    for s in range(8):
-        gain = max(_recursion(s, epsilon, delta, x)[s] - x for x in starts)
-        miss = float(miss_two_signs(np.array([float(s)]), epsilon, delta)[0])
-        assert 1 - 2 * miss >= gain - 1e-12
-        assert _recursion(s, epsilon, delta, miss)[s] == pytest.approx(1 - miss, abs=1e-12)
 
 
 @pytest.mark.parametrize(("n", "epsilon", "beta"), [(1000, 0.5, 0.1), (10**12, 1e-6, 0.01)])

@@ -121,15 +121,6 @@ def test_the_laws_of_the_theorem_cannot_be_named(d: int, n: int, epsilon: float)
             assert odds > -1  # it says nothing
 
 
-def test_one_letter_can_be_named_as_soon_as_allowed() -> None:
-    """d = 1, p near 1: two laws, 0.9 from one record at epsilon = ln(9) or a bit more."""
-    p = 0.999
-    for epsilon in (2.0, 2.19, 2.21, 3.0):
-        success = best_naming([(1.0, 0.0), (1 - p, p)], 1, epsilon)
-        assert (success >= 0.9) == (epsilon > math.log(9))
-        assert (packing_samples(math.sqrt(p), 1, epsilon) <= 1) == (epsilon > math.log(9))
-
-
 def test_code_sizes_against_whole_numbers() -> None:
     for d in (*range(1, 18), 129, 1001, 4096):
         ball = sum(math.comb(d, i) for i in range(d) if 4 * i < d)
