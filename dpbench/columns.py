@@ -25,7 +25,6 @@ __all__ = [
 ]  # fmt: skip
 
 T = TypeVar("T")
-
 BUDGET = ["privacy", *AMOUNTS]
 # The columns that a table of results begins with. After the statistics it ends with the parameters
 # that the sweep gives several values.
@@ -52,10 +51,9 @@ class Key:
     Attributes
     ----------
     distribution, family, estimator : str
-        Labels; the family's, over whose members (distributions) a worst case is taken.
+        Labels; a worst case is taken over the distributions of a family, its members.
     k : float
         The order of the family's bounded moment; NaN if none is known.
-    budget : Budget
     n, d : int
         Records in a dataset, coordinates in a record.
     swept : mapping

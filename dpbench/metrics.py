@@ -1,7 +1,7 @@
 """What is measured in every trial, which columns of a summary say it, and what exponents are of.
 
 Something new that estimators release is measured in `dpbench.runner.block`, and what a summary says
-of it is a line in `METRICS`. Columns of the error itself are made in `dpbench.analysis.summary`.
+of it is a line in `METRICS`.
 """
 
 from __future__ import annotations

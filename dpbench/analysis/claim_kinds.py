@@ -121,8 +121,9 @@ class Factor(Claim):
     The worst member is chosen on half of the trials and measured on the other.
     """
 
-    def _kept(self, chosen: Results) -> Results:
-        return held_out(chosen, self.statement.metric, CURVE, [*CURVE, "distribution"])
+    def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
+        member = [*CURVE, "distribution"]
+        return self._worst(held_out(chosen, self.statement.metric, CURVE, member))
 
     def _number(self, curve: pd.DataFrame, draws: Floats) -> Floats:
         return _geometric_mean(draws / curve["lower_bound"].to_numpy()[:, None])
@@ -182,8 +183,9 @@ class Limit(Claim):
     def _apart(self) -> list[str]:
         return BUDGET
 
-    def _kept(self, chosen: Results) -> Results:
-        return held_out(chosen, self.statement.metric, BUDGET, [*CURVE, "distribution", "n"])
+    def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
+        row = [*CURVE, "distribution", "n"]
+        return self._worst(held_out(chosen, self.statement.metric, BUDGET, row))
 
     def _number(self, curve: pd.DataFrame, draws: Floats) -> Floats:
         return np.asarray(draws[0])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import replace
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -120,11 +119,11 @@ class Claim(Selection, ABC):
         The results must hold the values that `measures` names.
         """
         rows = sweep.about(self, results.summary) & self._regime(results.summary)
-        chosen = self._kept(results.chosen(rows))
-        chosen = replace(chosen, summary=self._named(chosen.summary, sweep))
+        chosen = results.chosen(rows)
+        chosen.summary = self._named(chosen.summary, sweep)
         curves, draws = self._curves(chosen, sweep)
         computed = self.statement.metric == "lower_bound"
-        enough = computed or chosen.summary["trials"].min() >= LEAST_TRIALS
+        enough = computed or curves["trials"].min() >= LEAST_TRIALS
         found = []
         for _, curve in curves.groupby(self._apart, dropna=False):
             measured = self._measure(curve, draws[curve.index]) if enough else UNKNOWN
@@ -152,10 +151,6 @@ class Claim(Selection, ABC):
             law=[sweep.families[label].label(*without) for label in table["family"]],
             series=[sweep.estimators[label].label(*without) for label in table["estimator"]],
         )
-
-    def _kept(self, chosen: Results) -> Results:
-        """The rows that are measured, where others choose them."""
-        return chosen
 
     def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
         return self._worst(chosen)

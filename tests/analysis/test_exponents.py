@@ -18,10 +18,11 @@ def test_exact_power_laws_are_recovered() -> None:
     n, x = (grid.ravel() for grid in np.meshgrid(np.logspace(5, 12, 8), [10.0, 100.0, 1000.0]))
     errors = 7 * n**-0.5 * x
     # Each draw has its own exponents, and n is held fixed wherever it is not the same at all x.
-    in_n, in_x = slopes(np.stack([errors, errors**2], axis=1), n, x)
-    np.testing.assert_allclose([in_n, in_x], [[-0.5, -1], [1, 2]])
+    found = np.stack(slopes(np.stack([errors, errors**2], axis=1), n, x))
+    np.testing.assert_allclose(found, np.array([[-0.5, -1], [1, 2]]))
     some = n < 1e8 * x
-    np.testing.assert_allclose(slopes(errors[some, None], n[some], x[some]), [[-0.5], [1]])
+    found = np.stack(slopes(errors[some, None], n[some], x[some]))
+    np.testing.assert_allclose(found, np.array([[-0.5], [1]]))
     for columns in ([n, np.full_like(n, 3)], [np.full_like(n, 3)], [x, x**2]):
         with pytest.raises(ValueError, match="at least two distinct values"):
             slopes(errors[:, None], *columns)
