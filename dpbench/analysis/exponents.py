@@ -29,17 +29,12 @@ def interval(numbers: Floats) -> Measured:
 
 
 def slopes(errors: Floats, *columns: Floats) -> list[Floats]:
-    """Least-squares slopes of log error on log columns: for each the slopes of all draws.
-
-    Parameters
-    ----------
-    errors : (m, draws) array
-    *columns : (m,) arrays
+    """Least-squares slopes of log errors, (m, draws), on the logarithms of columns, (m,) each.
 
     Raises
     ------
     ValueError
-        If all values of a column are equal.
+        If all values of a column are equal, or follow from those of others.
     """
     design = np.stack([np.ones_like(columns[0]), *map(np.log, columns)], axis=1)
     if np.linalg.matrix_rank(design) < design.shape[1]:

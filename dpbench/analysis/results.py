@@ -64,8 +64,6 @@ def collect(
 
     Parameters
     ----------
-    sweep : Sweep
-    cells : sequence of Cell
     found : iterable of (index of a cell, its blocks)
         In any order, which changes nothing; see `dpbench.runner.run.run_cells`.
     keep : collection of str

@@ -34,11 +34,6 @@ def statistics(values: Mapping[str, Floats]) -> dict[str, Floats | Ints]:
     infinite error, so that a failure never improves them; ``mean_error`` and ``rmse`` are over
     the releases there were. ``q90_low`` and ``q90_high`` are a distribution-free 95% interval for
     ``q90`` from order statistics. What is not known of any trial has NaN.
-
-    Parameters
-    ----------
-    values : dict of (keys, trials) arrays
-        ``error``, its parts, and what else blocks hold.
     """
     error = values["error"]
     trials = error.shape[1]
@@ -88,7 +83,7 @@ def _sorted(values: Floats) -> Floats:
 
 
 def _q90_ranks(trials: int) -> tuple[int, int]:
-    """Ranks whose order statistics hold the 0.9 quantile; each end misses with at most 2.5%.
+    """Ranks whose order statistics hold the 0.9 quantile; each misses with probability 2.5%.
 
     Rank 0 stands for no lower end, rank trials + 1 for no upper one.
     """

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pandas as pd
 
@@ -30,9 +28,8 @@ def worst_case(table: pd.DataFrame, draws: Floats) -> tuple[pd.DataFrame, Floats
 
     Returns
     -------
-    curves : DataFrame
-        One row per family, estimator, budget and n: a row of the table.
-    draws : (rows of curves, draws) array
+    DataFrame and (its rows, draws) array
+        A row of the table per family, estimator, budget and n, sorted.
     """
     code = table.groupby([*CURVE, "n"], dropna=False).ngroup().to_numpy()
     order = np.argsort(code, kind="stable")
@@ -41,8 +38,8 @@ def worst_case(table: pd.DataFrame, draws: Floats) -> tuple[pd.DataFrame, Floats
     return curves, np.maximum.reduceat(draws[order], starts, axis=0)
 
 
-def held_out(results: Results, column: str, apart: Sequence[str], one: Sequence[str]) -> Results:
-    """Choose the worst on half of the trials and keep the other half.
+def held_out(results: Results, column: str, apart: list[str], one: list[str]) -> Results:
+    """Choose the worst on half of the trials, and keep its rows with those of the other half.
 
     The largest of several noisy numbers is too high, and no bootstrap of it covers when they
     tie. A number that other trials have chosen is not. The choice is by the geometric mean over
@@ -53,23 +50,15 @@ def held_out(results: Results, column: str, apart: Sequence[str], one: Sequence[
     results : Results
     column : str
         A quantile or a rate.
-    apart : sequence of str
-        The columns in which the choices are told apart.
-    one : sequence of str
-        The columns in which the rows of what is chosen agree.
-
-    Returns
-    -------
-    Results
-        The rows that are chosen, with the column and the trials of the half that is kept.
+    apart, one : list of str
+        The columns that tell the choices apart, and those in which the rows of one thing agree.
     """
     of, table = METRICS[column].of, results.summary
     halves = [np.array_split(values, 2) for values in results.values[of]]
     first, second = (np.array([_value(half[i], column) for half in halves]) for i in (0, 1))
     kept = [half[1] for half in halves]
     table = table.assign(**{column: second}, trials=[len(values) for values in kept])
-    choice = table.groupby(list(apart), dropna=False).ngroup()
-    code = table.groupby(list(one), dropna=False).ngroup()
+    choice, code = (table.groupby(names, dropna=False).ngroup() for names in (apart, one))
     with np.errstate(divide="ignore"):
         scores = pd.Series(np.log(np.where(np.isnan(first), np.inf, first))).groupby(code)
     # An error of 0 at one n and a failure at another give NaN: a failure is the worst of all.
@@ -84,7 +73,6 @@ def _value(values: Floats, column: str) -> float:
     metric = METRICS[column]
     if not values.size:
         return np.inf  # half of one trial: of that nothing is said
-    unknown = metric.of not in ERRORS and np.any(np.isnan(values))
-    if metric.statistic == "rate" or unknown:
+    if metric.statistic == "rate" or (metric.of not in ERRORS and np.isnan(values).any()):
         return float(values.mean())
     return float(quantile(values, metric.q))

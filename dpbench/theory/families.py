@@ -199,13 +199,7 @@ class ProductTwoPointFamily(Family):
 
 
 def build_family(spec: Mapping[str, Any], where: str) -> Family:
-    """Make the family that `spec` describes; a distribution is a family of one.
-
-    Raises
-    ------
-    ConfigError
-        As `Registered.build`.
-    """
+    """Make the family that `spec` describes, see `Registered.build`, or one of a distribution."""
     if isinstance(spec, Family) or (isinstance(spec, Mapping) and Family.find(spec) is not None):
         return Family.build(spec, where)
     try:

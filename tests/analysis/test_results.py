@@ -149,20 +149,17 @@ def _halves(row: Any, first: dict[str, list[float]], second: float) -> list[floa
         # By the geometric mean over n, where each is the largest somewhere.
         ({"c=1": [9, 1, 1], "c=2": [1, 5, 5], "c=3": [4, 4, 1]}, "c=2"),
         ({"c=1": [1, 1, 1], "c=2": [2, 2, 2], "c=3": [1, 1, 9]}, "c=3"),
-        ({"c=1": [1, np.inf, 1], "c=2": [9, 9, 9], "c=3": [4, 4, 1]}, "c=1"),
         ({"c=1": [1, np.nan, 1], "c=2": [9, 9, 9], "c=3": [4, 4, 1]}, "c=1"),
         ({"c=1": [0, 0, 1], "c=2": [0, 9, 9], "c=3": [1e-9, 1e-9, 1e-9]}, "c=3"),
         # A failure is not made up for by an error of zero elsewhere.
         ({"c=1": [0, np.inf, 1], "c=2": [2, 2, 2], "c=3": [1, 1, 1]}, "c=1"),
-        ({"c=1": [0, np.inf, 1], "c=2": [0, np.nan, 1], "c=3": [0, np.inf, 1]}, "c=1"),
     ],
 )
 def test_a_member_is_chosen_on_one_half_and_measured_on_the_other(
     first: dict[str, list[float]], worst: str
 ) -> None:
-    kept = held_out(
-        MANY.results(lambda row: _halves(row, first, 7.0), "error"), "q90", CURVE, MEMBER
-    )
+    results = MANY.results(lambda row: _halves(row, first, 7.0), "error")
+    kept = held_out(results, "q90", CURVE, MEMBER)
     assert set(kept.summary["distribution"]) == {f"pair/{worst}"}
     assert len(kept.summary) == 2 * 3  # of every estimator and n
     for row, values in zip(kept.summary.to_dict("records"), kept.values["error"], strict=True):

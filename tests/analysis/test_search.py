@@ -60,11 +60,7 @@ class Machine:
 def _search(
     start: int, *, family: str = "coin", setting: int = 0, trials: int = TRIALS, most: int = 10**15
 ) -> Search:
-    cell = next(
-        one
-        for one in MADE.cells
-        if one.family_label == family and SETTINGS[setting] in one.settings
-    )
+    cell = next(one for one in MADE.cells if one.family_label == family)
     like = replace(cell, settings=(SETTINGS[setting],), trials=trials)
     return Search(like, ALPHA, BETA, start, most)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 from scipy import integrate, optimize, special
 
 from dpbench.config import composed
+from dpbench.study import gathered
 from dpbench.theory.theorems import THEOREMS
 
 
@@ -81,20 +81,10 @@ LIMITS: dict[tuple[str, str], Callable[[], float]] = {
 }
 
 
-@pytest.fixture(scope="module", params=sorted({sweep for sweep, _ in LIMITS}))
-def claims(request: pytest.FixtureRequest) -> tuple[str, dict[str, dict[str, Any]]]:
-    """A shipped sweep, and its claims that give a number, under its parts or not."""
-    sweep = composed([f"sweep={request.param}"])["sweep"]
-    found: dict[str, dict[str, Any]] = {}
-    for holder in (*sweep["parts"].values(), sweep):
-        found |= holder.get("claims") or {}
-    return request.param, {label: one for label, one in found.items() if "predicted" in one}
-
-
-def test_limits_are_what_their_formulas_give(
-    claims: tuple[str, dict[str, dict[str, Any]]],
-) -> None:
-    sweep, given = claims
+@pytest.mark.parametrize("sweep", sorted({sweep for sweep, _ in LIMITS}))
+def test_limits_are_what_their_formulas_give(sweep: str) -> None:
+    claims = gathered(composed([f"sweep={sweep}"])["sweep"], "claims")
+    given = {label: claim for label, claim in claims.items() if "predicted" in claim}
     assert set(given) == {label for name, label in LIMITS if name == sweep}
     for label, claim in given.items():
         assert np.isnan(THEOREMS[claim["theorem"]].predicted(2.0))
