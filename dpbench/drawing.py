@@ -1,7 +1,7 @@
 """How all figures look: widths, fonts, colours, panels, ticks and legends.
 
-Colour-blind safe, and legible in grey. Drawing libraries load with the first figure, and none of
-their global state is touched: a figure has a canvas of its own, and settings hold inside `style`.
+Drawing libraries load with the first figure, and none of their global state is touched: a figure
+has a canvas of its own, and settings hold inside `style`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
 
+from dpbench.arrays import Floats
 from dpbench.output import atomic
 
 if TYPE_CHECKING:
@@ -25,9 +24,8 @@ if TYPE_CHECKING:
     from matplotlib.transforms import Transform
 
 __all__ = [
-    "BOUND", "COLUMN", "GUIDE", "GUIDE_DASHES", "NOTIONS", "PAGE", "THEORY", "band", "divided",
-    "legend", "line_styles", "natural", "new_canvas", "number_text", "panels", "power_text", "save",
-    "style", "ticks", "two_rows",
+    "BOUND", "COLUMN", "GUIDE", "GUIDE_DASHES", "NOTIONS", "PAGE", "THEORY", "legend",
+    "line_styles", "natural", "new_canvas", "number_text", "panels", "save", "style", "ticks",
 ]  # fmt: skip
 
 # Widths in inches: both columns of a page with two, and one of them.
@@ -36,39 +34,28 @@ PAGE, COLUMN = 7.0, 3.4
 SIZES: dict[float, dict[Any, float]] = {
     PAGE: {"axes.titlesize": 9, "lines.linewidth": 1.3, "lines.markersize": 3.5},
     COLUMN: {
-        "axes.labelsize": 8,
-        "axes.labelpad": 2,
-        "axes.linewidth": 0.8,
-        "axes.titlesize": 8,
-        "axes.titlepad": 3,
-        "legend.columnspacing": 1.0,
-        "legend.handlelength": 2.2,
-        "legend.labelspacing": 0.3,
-        "lines.linewidth": 1.1,
-        "lines.markersize": 3,
-        "xtick.labelsize": 7.5,
-        "xtick.major.pad": 2,
-        "xtick.major.size": 3,
-        "xtick.major.width": 0.8,
-        "ytick.labelsize": 7.5,
-        "ytick.major.pad": 2,
-        "ytick.major.size": 3,
-        "ytick.major.width": 0.8,
+        "axes.labelsize": 8, "axes.labelpad": 2, "axes.linewidth": 0.8, "axes.titlesize": 8,
+        "axes.titlepad": 3, "legend.columnspacing": 1.0, "legend.handlelength": 2.2,
+        "legend.labelspacing": 0.3, "lines.linewidth": 1.1, "lines.markersize": 3,
+        "xtick.labelsize": 7.5, "xtick.major.pad": 2, "xtick.major.size": 3,
+        "xtick.major.width": 0.8, "ytick.labelsize": 7.5, "ytick.major.pad": 2,
+        "ytick.major.size": 3, "ytick.major.width": 0.8,
     },
-}
+}  # fmt: skip
 MARKERS = "osD^vPX<>hp*"
 DASHES = ("-", "--", "-.", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 MOST_TICKS = 6
 FEW_DECADES = 1.7
+# Of the letters of a title, before it takes two lines instead.
+SMALLEST = 0.8
 # Inches.
 NARROWEST = 1.6
 LABEL_WIDTH = 0.33
 LEGEND_ROW = 0.14
 BESIDE = 0.5  # what labels take of a panel's width
 ABOVE = 0.6  # and what they and a title take between two insets
-# One style each in all figures: what theory predicts, seen on top of what agrees with it; what
-# no private estimator can beat; and formulas to compare with, terms of a theorem or rates
-# without their constants.
+# What theory predicts, seen on top of what agrees with it; what no private estimator can beat;
+# and formulas to compare with, terms of a theorem or rates without their constants.
 THEORY: dict[str, Any] = {"color": "black", "linestyle": ":", "linewidth": 0.9, "zorder": 2.5}
 BOUND: dict[str, Any] = {"color": "black", "linewidth": 1.2, "zorder": 3}
 GUIDE: dict[str, Any] = {"color": "0.7", "linewidth": 2.5, "zorder": 0}
@@ -87,23 +74,14 @@ def style(width: Literal["page", "column"] = "page") -> Iterator[None]:
         mpl.rcdefaults()
         # Colour codes are no settings: to change what "b" means would outlast this.
         sns.set_theme(context="paper", style="ticks", palette="colorblind", color_codes=False)
-        mpl.rcParams.update(
-            {
-                "axes.grid": True,
-                "figure.constrained_layout.use": True,
-                "figure.dpi": 100,
-                "figure.figsize": (inches, 3.2),
-                "font.family": "DejaVu Sans",
-                "font.size": 8,
-                "grid.alpha": 0.4,
-                "grid.linewidth": 0.4,
-                "legend.fontsize": 8,
-                "pdf.fonttype": 42,
-                "svg.hashsalt": "dpbench",
-                "text.hinting": "none",  # else text is wider in print than it is laid out for
-                **SIZES[inches],
-            }
-        )
+        # without hinting, as text is else wider in print than it is laid out for
+        settings: dict[Any, Any] = {
+            "axes.grid": True, "figure.constrained_layout.use": True, "figure.dpi": 100,
+            "figure.figsize": (inches, 3.2), "font.family": "DejaVu Sans", "font.size": 8,
+            "grid.alpha": 0.4, "grid.linewidth": 0.4, "legend.fontsize": 8, "pdf.fonttype": 42,
+            "svg.hashsalt": "dpbench", "text.hinting": "none",
+        }  # fmt: skip
+        mpl.rcParams.update({**settings, **SIZES[inches]})
         yield
 
 
@@ -142,12 +120,10 @@ def line_styles(labels: Iterable[str]) -> dict[str, dict[str, Any]]:
     known = sorted(set(labels), key=natural)
     colours = sns.color_palette("colorblind", max(len(known), 1))
     return {
-        label: {
-            "color": colours[i],
-            "marker": MARKERS[i % len(MARKERS)],
-            "linestyle": DASHES[i % len(DASHES)],
-        }
-        for i, label in enumerate(known)
+        label: {"color": colour, "marker": marker, "linestyle": dash}
+        for label, colour, marker, dash in zip(
+            known, colours, itertools.cycle(MARKERS), itertools.cycle(DASHES), strict=False
+        )
     }
 
 
@@ -162,102 +138,68 @@ def number_text(value: float) -> str:
     return power if mantissa == "1" else rf"{mantissa} \times {power}"
 
 
-def power_text(n: float) -> str:
-    """A size for mathematical text: powers of ten as such."""
-    exponent = round(np.log10(n))
-    return f"10^{{{exponent}}}" if 10.0**exponent == n else f"{n:g}"
-
-
-def _width() -> float:
-    """The width of a canvas in inches, as the style says."""
-    import matplotlib as mpl
-
-    return float(mpl.rcParams["figure.figsize"][0])
-
-
 def new_canvas(
     height: float, rows: int = 1, columns: int = 1, **more: Any
 ) -> tuple[Canvas, list[list[Axes]]]:
     """A canvas as wide as the style says, so many inches high, and rows of axes on it."""
+    import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    canvas = Figure(figsize=(_width(), height))
+    canvas = Figure(figsize=(mpl.rcParams["figure.figsize"][0], height))
     FigureCanvasAgg(canvas)
     axes = canvas.subplots(rows, columns, squeeze=False, **more)
     return canvas, [list(row) for row in axes]
 
 
 def panels(
-    count: int, height: float = 2.4, on: Axes | None = None
-) -> tuple[Canvas, Iterator[Axes]]:
+    count: int, on: Axes | None = None, ratios: Sequence[float] = ()
+) -> tuple[Canvas, list[Axes]]:
     """`count` panels, up to three beside each other, two in a narrow column.
 
-    They are on a canvas of their own, or take the place of a caller's axes, `on`.
+    They are on a canvas of their own, or take the place of a caller's axes, `on`: one is these
+    axes, several are insets. With `ratios` there are rows of these heights, and the panels of a
+    column share their horizontal axis.
     """
-    count = max(count, 1)
+    import matplotlib as mpl
+
+    width = mpl.rcParams["figure.figsize"][0] if on is None else _inches(on)
+    columns = max(1, min(count, 2 if count == 4 else 3, int(width / NARROWEST)))
+    heights = ratios or (1,) * max(1, -(-count // columns))
+    if ratios:
+        columns, height = count // len(ratios), min(4.4, width)
+    elif count <= 1:  # a wide panel needs to be higher, a narrow one must not be
+        height = min(3.2, 0.72 * width)
+    else:
+        height = len(heights) * min(2.4, width / columns + 0.4)
     if on is not None:
-        return on.figure.figure, iter(divided(on, count))
-    width = _width()
-    rows, columns = _grid(count, width)
-    # a wide panel needs to be higher, a narrow one must not be
-    height = min(3.2, 0.72 * width) if count == 1 else min(height, width / columns + 0.4)
-    canvas, axes = new_canvas(height * rows, rows, columns)
-    every = list(itertools.chain(*axes))
-    for spare in every[count:]:
-        spare.set_visible(False)
-    return canvas, iter(every)
-
-
-def _grid(count: int, width: float) -> tuple[int, int]:
-    """Rows and columns for so many panels."""
-    most = max(1, min(3, int(width / NARROWEST)))
-    columns = min(count, 2 if count == 4 else 3, most)
-    return -(-count // columns), columns
-
-
-def two_rows(columns: int, on: Axes | None = None) -> tuple[Canvas, list[Axes], list[Axes]]:
-    """Panels above smaller ones that share their horizontal axes."""
-    ratios = (2, 1)
-    if on is not None:
-        above, below = _insets(on, columns, ratios, share=True)
-        return on.figure.figure, above, below
-    canvas, (above, below) = new_canvas(
-        min(4.4, _width()), 2, columns, height_ratios=ratios, sharex="col"
-    )
-    return canvas, above, below
-
-
-def divided(ax: Axes, count: int) -> list[Axes]:
-    """As many axes as asked for in the place of one: itself, or insets that stand in a grid."""
-    if count == 1:
-        return [ax]
-    rows, columns = _grid(count, _inches(ax))
-    return list(itertools.chain(*_insets(ax, columns, (1,) * rows)))[:count]
+        insets = [on] if count <= 1 else _insets(on, count, columns, heights, share=bool(ratios))
+        return on.figure.figure, insets
+    sharex: Any = "col" if ratios else False
+    canvas, _ = new_canvas(height, len(heights), columns, height_ratios=heights, sharex=sharex)
+    for spare in canvas.axes[max(count, 1) :]:
+        spare.remove()
+    return canvas, canvas.axes
 
 
 def _insets(
-    ax: Axes, columns: int, ratios: Sequence[float], *, share: bool = False
-) -> list[list[Axes]]:
-    """Rows of insets whose heights have these ratios, on axes that are switched off."""
+    ax: Axes, count: int, columns: int, heights: Sequence[float], *, share: bool
+) -> list[Axes]:
+    """Insets in rows of these heights, on axes that are switched off."""
     ax.set_axis_off()
     box, dpi = ax.get_window_extent(), ax.figure.dpi
     # labels keep their size, but take no more than half of small axes
     across = min(BESIDE * dpi / box.width, 0.5 / columns)
-    between = min(ABOVE * dpi / box.height, 0.5 / len(ratios))
+    between = min(ABOVE * dpi / box.height, 0.5 / len(heights))
     width = (1 + across) / columns - across
-    unit = (1 - between * (len(ratios) - 1)) / sum(ratios)
-    found: list[list[Axes]] = []
-    top = 1.0
-    for ratio in ratios:
-        top -= unit * ratio
-        above = found[0] if share and found else [None] * columns
-        boxes = [((width + across) * j, top, width, unit * ratio) for j in range(columns)]
-        found.append(
-            [ax.inset_axes(box, sharex=one) for box, one in zip(boxes, above, strict=True)]
-        )
-        top -= between
-    for panel in itertools.chain(*found[:-1]) if share else ():
+    unit = (1 - between * (len(heights) - 1)) / sum(heights)
+    found: list[Axes] = []
+    for i in range(count):
+        row, column = divmod(i, columns)
+        bottom = 1 - unit * sum(heights[: row + 1]) - between * row
+        place = ((width + across) * column, bottom, width, unit * heights[row])
+        found.append(ax.inset_axes(place, sharex=found[column] if share and row else None))
+    for panel in found[:-columns] if share else ():
         panel.tick_params(labelbottom=False)
     return found
 
@@ -298,7 +240,7 @@ def ticks(ax: Axes, values: Iterable[float]) -> None:
     ax.minorticks_off()
 
 
-def _labels(ax: Axes, values: NDArray[np.float64]) -> list[str]:
+def _labels(ax: Axes, values: Floats) -> list[str]:
     """Numbers below the ticks of a logarithmic axis; blank where they would run together."""
     inches = _inches(ax)
     whole = np.log(values[-1] / values[0]) or 1.0
@@ -310,28 +252,23 @@ def _labels(ax: Axes, values: NDArray[np.float64]) -> list[str]:
     return labels
 
 
-def band(ax: Axes, rows: pd.DataFrame, across: str, color: Any) -> None:
-    """Draw the intervals from ``low`` to ``high`` against a column, if there are any."""
-    if rows["low"].notna().any():  # else an axis without points would have a range
-        ax.fill_between(
-            rows[across], rows["low"], rows["high"], color=color, alpha=0.2, linewidth=0
-        )
-
-
 def legend(canvas: Canvas, on: Axes | None = None) -> None:
-    """One legend for all panels, below them; a label that neighbours share is written once.
+    """One legend for all panels, below them: what is measured, then theory and bounds.
 
-    What is measured comes first, then theory and bounds. Of a caller's axes, `on`, the panels
-    are those that stand in its place.
+    Titles are fitted, and a label that neighbours share is written once. Of a caller's axes, `on`,
+    the panels are those that stand in its place.
     """
-    axes: list[Axes] = canvas.axes
-    if on is not None:
-        axes = cast("list[Axes]", on.child_axes) or [on]
+    axes = canvas.axes if on is None else cast("list[Axes]", on.child_axes) or [on]
     entries: dict[str, Any] = {}
     for ax in axes:
         handles, labels = ax.get_legend_handles_labels()
         entries |= {label: h for h, label in zip(handles, labels, strict=True)}
-    known = sorted(entries, key=lambda label: (_is_theory(entries[label]), natural(label)))
+    # black and grey is what nothing measured has
+    theory = {
+        label: getattr(handle, "get_color", str)() in {"black", GUIDE["color"]}
+        for label, handle in entries.items()
+    }
+    known = sorted(entries, key=lambda label: (theory[label], natural(label)))
     place: dict[str, Any] = {"loc": "outside lower center"}
     if on is not None:
         place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0)}
@@ -348,7 +285,11 @@ def legend(canvas: Canvas, on: Axes | None = None) -> None:
         # what a long legend takes is given back to the panels
         more = max(0, -(-len(known) // columns) - 2)
         canvas.set_figheight(canvas.get_figheight() + LEGEND_ROW * more)
-    _tidy(axes)
+    _fit_titles(axes)
+    for left, right in itertools.pairwise(axes):
+        beside = right.get_position().x0 > left.get_position().x0
+        if beside and left.get_ylabel() == right.get_ylabel():
+            right.yaxis.label.set_visible(False)
 
 
 def _below(on: Axes, axes: Iterable[Axes]) -> Transform:
@@ -360,27 +301,13 @@ def _below(on: Axes, axes: Iterable[Axes]) -> Transform:
     return ScaledTranslation(0, inches, on.figure.dpi_scale_trans)
 
 
-def _tidy(axes: Sequence[Axes]) -> None:
-    """Titles as wide as their panels, and no label that the panel to the left has, too."""
-    for ax in axes:
-        _fit_title(ax)
-    for left, right in itertools.pairwise(axes):
-        beside = right.get_position().x0 > left.get_position().x0
-        if beside and _said(left) == _said(right):
-            right.yaxis.label.set_visible(False)
-
-
-def _fit_title(ax: Axes) -> None:
-    """Break a title in two that is wider than its panel."""
-    head, _, tail = ax.get_title().rpartition(", ")
-    if head and ax.title.get_window_extent().width > _inches(ax) * ax.figure.dpi:
-        ax.set_title(f"{head},\n{tail}")
-
-
-def _is_theory(handle: Any) -> bool:
-    """Whether a line is drawn in one of the styles that nothing measured has."""
-    return getattr(handle, "get_color", str)() in {"black", GUIDE["color"]}
-
-
-def _said(ax: Axes) -> str:
-    return ax.get_ylabel() if ax.get_visible() else ""
+def _fit_titles(axes: Sequence[Axes]) -> None:
+    """Make titles fit above their panels: all of them smaller, or in two lines where too small."""
+    needed = [ax.title.get_window_extent().width / (_inches(ax) * ax.figure.dpi) for ax in axes]
+    widest = max(needed)
+    for ax, width in zip(axes, needed, strict=True):
+        head, _, tail = ax.get_title().rpartition(", ")
+        if 1 < widest <= 1 / SMALLEST:
+            ax.title.set_fontsize(float(ax.title.get_fontsize()) / widest)
+        elif head and width > 1:
+            ax.set_title(f"{head},\n{tail}")

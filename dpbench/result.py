@@ -139,7 +139,7 @@ class Result:
             import matplotlib.pyplot as plt
 
             ax = plt.gca()
-        self._figure(name).plot(self, ax, panel=panel)
+        self._figure(name).figure(self, ax=ax, panel=panel)
         return ax
 
     def _figure(self, name: str | Mapping[str, Any]) -> Figure:

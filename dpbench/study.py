@@ -43,31 +43,22 @@ class Figure(Registered, ABC):
         """
 
     @abstractmethod
-    def figure(self, result: Any, names: Mapping[str, str] | None = None) -> Any:
-        """Draw a `dpbench.result.Result` on a canvas of its own, inside `dpbench.drawing.style`.
-
-        Parameters
-        ----------
-        result : Result
-        names : mapping, optional
-            What to print for the name of an entry; by default the name with spaces.
-        """
-
-    @abstractmethod
-    def plot(
+    def figure(
         self,
         result: Any,
-        ax: Any,
         names: Mapping[str, str] | None = None,
+        ax: Any = None,
         panel: int | None = None,
-    ) -> None:
-        """Draw in the place of a caller's axes, in the caller's style.
+    ) -> Any:
+        """Draw on a canvas of its own, inside `dpbench.drawing.style`, and return it.
 
         Parameters
         ----------
-        result, names
-            As for `figure`.
-        ax : Axes
+        result : dpbench.result.Result
+        names : mapping, optional
+            What to print for the name of an entry; by default the name with spaces.
+        ax : Axes, optional
+            Draw in their place instead, in the caller's style.
         panel : int, optional
             Only this one, from 0.
 

@@ -16,18 +16,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from dpbench.drawing import (
-    GUIDE,
-    THEORY,
-    divided,
-    legend,
-    line_styles,
-    panels,
-    save,
-    style,
-    ticks,
-    two_rows,
-)
+from dpbench.drawing import GUIDE, THEORY, legend, line_styles, panels, save, style, ticks
 
 
 def _draw(width: Literal["page", "column"], folder: Path, *kinds: str) -> dict[str, bytes]:
@@ -38,45 +27,29 @@ def _draw(width: Literal["page", "column"], folder: Path, *kinds: str) -> dict[s
             ax.set(xscale="log", yscale="log", xlabel="$n$", ylabel="error", title="title")
             ticks(ax, [1, 10, 1000])
         legend(canvas)
-        return {
-            path.suffix: path.read_bytes()
-            for path in save(canvas, folder, width, kinds or ("pdf", "svg", "png"))
-        }
+        return {path.suffix: path.read_bytes() for path in save(canvas, folder, width, kinds)}
 
 
 def test_bytes_do_not_depend_on_what_was_drawn_before(tmp_path: Path) -> None:
-    page, column = (_draw(width, tmp_path / "first") for width in ("page", "column"))
-    assert page.keys() == {".pdf", ".svg", ".png"}
-    assert page[".png"] != column[".png"]
+    page, column = _draw("page", tmp_path, "png"), _draw("column", tmp_path, "pdf", "svg")
+    assert (*page, *column) == (".png", ".pdf", ".svg")
     with mpl.rc_context({"lines.linewidth": 9, "axes.labelpad": 30, "figure.figsize": (1, 1)}):
-        assert _draw("page", tmp_path / "again") == page
-        assert _draw("column", tmp_path / "again") == column
-
-
-def _settings() -> dict[str, Any]:
-    return {key: mpl.rcParams[key] for key in mpl.rcParams if key != "backend"}
+        assert _draw("page", tmp_path, "png") == page
+        assert _draw("column", tmp_path, "pdf", "svg") == column
 
 
 def test_a_callers_settings_stay(tmp_path: Path) -> None:
+    backend = mpl.get_backend()
+    mpl.use("svg")
     with mpl.rc_context({"lines.linewidth": 9, "font.family": "serif"}):
-        before, blue, figures = _settings(), to_rgb("b"), plt.get_fignums()
+        before, blue, figures = dict(mpl.rcParams), to_rgb("b"), plt.get_fignums()
         with pytest.raises(KeyError), style("column"):
             raise KeyError(mpl.rcParams["lines.linewidth"])
         _draw("page", tmp_path, "png")
-        assert _settings() == before
+        assert dict(mpl.rcParams) == before
         assert to_rgb("b") == blue
         assert plt.get_fignums() == figures
-
-
-@pytest.mark.parametrize("name", ["agg", "svg"])
-def test_a_callers_backend_stays(name: str, tmp_path: Path) -> None:
-    before = mpl.get_backend()
-    mpl.use(name)
-    try:
-        _draw("page", tmp_path, "png")
-        assert mpl.get_backend() == name
-    finally:
-        mpl.use(before)
+    mpl.use(backend)
 
 
 def test_line_styles_do_not_depend_on_the_order() -> None:
@@ -95,13 +68,14 @@ def _boxes(axes: list[Axes]) -> list[Any]:
     return [ax.get_window_extent() for ax in axes]
 
 
-# A page, half of one, and less than a panel is wide.
-@pytest.mark.parametrize("width", [7.0, 3.4, 1.2])
-@pytest.mark.parametrize("count", range(1, 8))
+# On a page, half of one, and less than a panel is wide.
+@pytest.mark.parametrize(
+    ("count", "width"), [(1, 7.0), (4, 7.0), (7, 7.0), (5, 3.4), (1, 1.2), (3, 1.2)]
+)
 def test_a_callers_axes_are_divided(count: int, width: float) -> None:
     ax = _figure(width).add_axes((0.0, 0.0, 1.0, 1.0))
-    found = divided(ax, count)
-    assert len(found) == count
+    _, found = panels(count, ax)
+    assert len(found) == len(ax.child_axes or [ax]) == count
     assert (found == [ax]) == ax.axison == (count == 1)
     whole, boxes = ax.get_window_extent(), _boxes(found)
     for box in boxes:
@@ -119,8 +93,9 @@ def test_a_callers_axes_are_divided(count: int, width: float) -> None:
 
 def test_two_rows_on_a_callers_axes() -> None:
     ax = _figure(7.0).add_subplot()
-    canvas, above, below = two_rows(2, on=ax)
+    canvas, (*above, left, right) = panels(4, ax, ratios=(2, 1))
     assert canvas is ax.figure
+    below = [left, right]
     above[1].set_xlim(3, 4)
     assert below[1].get_xlim() == (3, 4)
     assert below[0].get_xlim() != (3, 4)
@@ -163,8 +138,7 @@ def test_a_legend_of_a_callers_axes(count: int, layout: Any) -> None:
 
 def test_an_empty_legend_and_few_numbers_are_no_error() -> None:
     with style():
-        canvas, axes = panels(3)
-        first = next(axes)
+        canvas, (first, *_) = panels(3)
         first.plot([2.0, 2.2, 20.0], [2.0, 2.2, 20.0], label="_none")
         first.set(xscale="log", yscale="log", xlim=(1, 30), ylim=(1, 30))
         ticks(first, [2.0, 2.2, 20.0])
@@ -174,11 +148,23 @@ def test_an_empty_legend_and_few_numbers_are_no_error() -> None:
     np.testing.assert_array_equal(written, ["2", "", "20"])
 
 
+def test_titles_fit_their_panels() -> None:
+    """In smaller letters, or in two lines where these would be too small."""
+    title = r"approximate DP, $\varepsilon = 1$, $\delta = 10^{-6}$"
+    found = []
+    for count, width in ((1, "page"), (3, "page"), (2, "column")):
+        with style("page" if width == "page" else "column"):
+            canvas, axes = panels(count)
+            axes[0].set_title(title)
+            legend(canvas)
+        found.append((axes[0].get_title().count("\n"), float(axes[0].title.get_fontsize())))
+    assert found == [(0, 9), (0, pytest.approx(8.3, abs=0.5)), (1, 8)]
+
+
 def test_axes_on_which_nothing_was_measured_can_be_drawn() -> None:
     """Every estimator failed: all is NaN, which has no place on a logarithmic axis."""
     with style():
-        canvas, axes = panels(1)
-        ax = next(axes)
+        canvas, (ax,) = panels(1)
         ax.plot([10, 100], [np.nan, np.nan], label="failed")
         ax.set(xscale="log", yscale="log")
         ticks(ax, [10, 100])

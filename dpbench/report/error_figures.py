@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -11,50 +11,40 @@ import pandas as pd
 from pydantic import Field
 
 from dpbench.analysis.claims import Claim
-from dpbench.columns import BUDGET, Choice, choose, under
-from dpbench.drawing import (
-    BOUND,
-    THEORY,
-    band,
-    line_styles,
-    power_text,
-    ticks,
-    two_rows,
-)
+from dpbench.columns import Choice, choose, under
+from dpbench.drawing import BOUND, THEORY, line_styles, number_text, ticks
 from dpbench.estimators.heavy_tailed import HeavyTailedMean, worst_clipping_bias
 from dpbench.metrics import METRICS, VARIABLES, MetricName
-from dpbench.privacy import Budget
 from dpbench.registry import ConfigError, validated
 from dpbench.report.figures import (
     DrawnFigure,
+    Looks,
     Panel,
     SelectingFigure,
     check_one_budget,
+    check_sizes,
     chosen_labels,
+    draw_curve,
+    draw_slopes,
     linear,
-    slope_by_theory,
+    reach,
     spread,
     with_interval,
 )
-from dpbench.report.words import Words, exponent_text, metric_text, plain
+from dpbench.report.words import Words, exponent_text, metric_text, plain, variant_text
 from dpbench.result import Result
 from dpbench.study import Study
 from dpbench.theory.lower_bounds import BETA
 
 if TYPE_CHECKING:  # drawing libraries load when the first figure is drawn
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Canvas
-
 
 __all__ = ["Decomposition", "ErrorAgainstN", "Exponents"]
 
 # Between the largest and the smallest error of a panel, at most.
 MOST_DECADES = 1e9
-MOST_MARKERS = 15
 # The column that lower bounds are about.
 BOUNDED = "q90"
-# The exponent of n in an error, from a theorem's number.
-SLOPES: dict[str, Callable[[float], float]] = {"n": lambda c: c, "alpha": lambda e: -1 / e}
 
 
 @validated
@@ -88,29 +78,24 @@ class ErrorAgainstN(SelectingFigure):
     def intervals(self) -> str:
         return spread([self.metric])
 
-    def _panels(self, result: Result, words: Words) -> Sequence[Panel]:
+    def _panels(self, result: Result, words: Words) -> Iterator[Panel]:
         rows = with_interval(self.rows(result).dropna(subset=[self.metric]), self.metric)
-        style = line_styles(map(words.estimator, rows["estimator"].unique()))
+        lines = {label: words.estimator(label) for label in rows["estimator"].unique()}
+        styles = line_styles(lines.values())
+        looks = {label: {"label": line, **styles[line]} for label, line in lines.items()}
         scale = "linear" if linear(rows, self.metric) else "log"
-        return [
-            partial(
-                self._draw_panel, title=title, rows=panel, scale=scale, style=style, words=words,
-                claims=result.claims,
-            )
-            for title, panel in self._parts(rows, words)
-            if not panel.empty
-        ]  # fmt: skip
+        for title, panel in self._parts(rows, words):
+            yield partial(self._panel, panel, {"title": title, "yscale": scale}, looks, result)
 
     def _parts(self, rows: pd.DataFrame, words: Words) -> Iterator[tuple[str, pd.DataFrame]]:
         """Titles and rows of the panels."""
-        study = words.study
         if self.by == "budget":
-            for label in choose(self.budgets, study.budgets):
-                budget = study.budgets[label].value
+            free = rows["privacy"] == "none"
+            for label in choose(self.budgets, words.study.budgets):
+                budget = words.study.budgets[label].value
                 paid = under(rows, budget)
                 if paid.any():
-                    shown = rows[paid | (rows["privacy"] == "none")]
-                    yield words.budget(budget.columns), shown.reset_index(drop=True)
+                    yield words.budget(budget.columns), rows[paid | free]
         elif self.by == "family":
             for family, panel in rows.groupby("family"):
                 yield words.family(str(family)), panel
@@ -119,72 +104,26 @@ class ErrorAgainstN(SelectingFigure):
                 k = panel["k"].iloc[0]
                 yield "no moment order" if pd.isna(k) else f"$k = {k:g}$", panel
 
-    def _draw_panel(
-        self,
-        ax: Axes,
-        *,
-        title: str,
-        rows: pd.DataFrame,
-        scale: str,
-        style: Mapping[str, dict[str, Any]],
-        words: Words,
-        claims: pd.DataFrame,
+    def _panel(
+        self, rows: pd.DataFrame, about: dict[str, str], looks: Looks, result: Result, ax: Axes
     ) -> None:
-        rows = self._framed(ax, rows)
-        for (_, estimator), curve in rows.groupby(["family", "estimator"]):
-            name = words.estimator(str(estimator))
-            self._curve(ax, curve, style[name], name)
-            self._theory(ax, curve, claims, words.study)
-        self._bound(ax, rows)
-        ax.set(xscale="log", yscale=scale, xlabel="$n$", title=title)
-        ax.set_ylabel(METRICS[self.metric].words)
-        ticks(ax, rows["n"])
-
-    def _framed(self, ax: Axes, rows: pd.DataFrame) -> pd.DataFrame:
-        """Let the errors of a search that went astray, which reach 1e300, leave the frame."""
-        values = rows[self.metric]
-        positive = values[np.isfinite(values) & (values > 0)]
-        if positive.empty or positive.max() <= MOST_DECADES * positive.min():
-            return rows
+        positive = rows.loc[np.isfinite(rows[self.metric]) & (rows[self.metric] > 0), self.metric]
         top = MOST_DECADES * positive.min()
-        ax.set_ylim(positive.min() / 2, top)
-        drawn = [self.metric, "low", "high"]
-        return rows.assign(**{name: rows[name].clip(upper=10 * top) for name in drawn})
-
-    def _curve(self, ax: Axes, rows: pd.DataFrame, style: dict[str, Any], label: str) -> None:
-        worst = rows.loc[rows.groupby("n")[self.metric].idxmax()]
-        shown = worst[self.metric].replace(np.inf, np.nan)
-        every = -(-len(worst) // MOST_MARKERS)
-        ax.plot(worst["n"], shown, label=label, markevery=every, **style)
-        band(ax, worst, "n", style["color"])
-
-    def _theory(self, ax: Axes, rows: pd.DataFrame, claims: pd.DataFrame, study: Study) -> None:
-        """Draw the slope of every claim about these rows, over the claim's regime."""
-        about = claims[claims["variable"].isin(list(SLOPES)) & (claims["metric"] == self.metric)]
-        row = rows.iloc[0]
-        for claim in about.to_dict("records"):
-            names = {"distribution": row["family"], "estimator": row["estimator"]}
-            names |= {name: row[name] for name in BUDGET if pd.notna(row[name])}
-            if any(claim[name] != value for name, value in names.items()):
-                continue
-            regime = rows[rows["n"].between(claim["n_low"], claim["n_high"])]
-            value = regime.groupby("n")[self.metric].max()
-            n = value.index.to_numpy(float)
-            at_most = study.all_claims[claim["claim"]].statement.at_most
-            label = "slowest slope by theory" if at_most else "slope by theory"
-            slope_by_theory(ax, n, value, n ** SLOPES[claim["variable"]](claim["predicted"]), label)
-
-    def _bound(self, ax: Axes, rows: pd.DataFrame) -> None:
+        if positive.max() > top:  # a search that went astray reaches 1e300 and leaves the frame
+            ax.set_ylim(positive.min() / 2, top)
+            drawn = [self.metric, "low", "high"]
+            rows = rows.assign(**{name: rows[name].clip(upper=10 * top) for name in drawn})
+        for (_, estimator), curve in rows.groupby(["family", "estimator"]):
+            worst = draw_curve(ax, curve, "n", self.metric, looks[str(estimator)])
+            draw_slopes(ax, worst, "n", self.metric, "n", result)
         bound = rows.groupby("n")["lower_bound"].max().dropna()
-        if bound.empty or self.metric != BOUNDED:
-            return
-        ax.plot(bound.index, bound, label="lower bound", **BOUND)
-        errors = rows[self.metric]
-        errors = errors[np.isfinite(errors) & (errors > 0)]
-        largest = min(errors.max(), MOST_DECADES * errors.min())
-        bottom, top = bound.min() / 2, 2 * max(bound.max(), largest)
-        ax.fill_between(bound.index, bound, bottom, color="black", alpha=0.08, linewidth=0)
-        ax.set_ylim(bottom, top)
+        if self.metric == BOUNDED and not bound.empty:
+            ax.plot(bound.index, bound, label="lower bound", **BOUND)
+            bottom = bound.min() / 2
+            ax.fill_between(bound.index, bound, bottom, color="black", alpha=0.08, linewidth=0)
+            ax.set_ylim(bottom, 2 * max(bound.max(), min(positive.max(), top)))
+        ax.set(xscale="log", xlabel="$n$", ylabel=METRICS[self.metric].words, **about)
+        ticks(ax, rows["n"])
 
 
 @validated
@@ -206,15 +145,12 @@ class Decomposition(SelectingFigure):
     chosen: Choice
     n: Annotated[int, Field(ge=1)]
     PARTS: ClassVar[dict[str, str]] = {
-        "q90": "error",
-        "bias_q90": "clipping bias",
-        "noise_q90": "noise",
+        "q90": "error", "bias_q90": "clipping bias", "noise_q90": "noise",
         "sampling_q90": "sampling",
-    }
+    }  # fmt: skip
 
     def _check(self, rows: pd.DataFrame, study: Study, where: str) -> None:
-        if self.n not in set(rows["n"]):
-            raise ConfigError(f"{where}.n: {self.n}: the sweep does not run it")
+        check_sizes(rows, [self.n], where)
         check_one_budget(rows, where)
         for label in rows["estimator"].unique():
             if "clip_at" not in study.estimators[label].swept:
@@ -236,46 +172,37 @@ class Decomposition(SelectingFigure):
         rows = super().rows(result)
         return rows[rows["n"] == self.n]
 
-    def _panels(self, result: Result, words: Words) -> Sequence[Panel]:
-        return [
-            partial(self._draw_panel, family=str(family), rows=rows, words=words)
-            for family, rows in self.rows(result).groupby("family", sort=False)
-        ]
+    def _panels(self, result: Result, words: Words) -> Iterator[Panel]:
+        for family, rows in self.rows(result).groupby("family", sort=False):
+            yield partial(self._panel, str(family), rows, words)
 
-    def _draw_panel(self, ax: Axes, *, family: str, rows: pd.DataFrame, words: Words) -> None:
+    def _panel(self, family: str, rows: pd.DataFrame, words: Words, ax: Axes) -> None:
+        looks, study = line_styles(self.PARTS.values()), words.study
         for part, name in self.PARTS.items():
             worst = rows.groupby("clip_at")[part].max()
-            ax.plot(worst.index, worst, label=name, **line_styles(self.PARTS.values())[name])
+            ax.plot(worst.index, worst, label=name, **looks[name])
         ax.set(xscale="log", yscale="log", xlabel="threshold $T$")
         ax.minorticks_off()
         ax.set_title(words.family(family), pad=14)
-        ax.set_ylabel(f"0.9 quantile at $n = {power_text(self.n)}$")
-        budgets = (one.value for one in words.study.budgets.values())
-        budget = next(one for one in budgets if under(rows, one).any())
-        self._theory(ax, rows, budget)
-        self._chosen(ax, family, budget, words)
-
-    def _theory(self, ax: Axes, rows: pd.DataFrame, budget: Budget) -> None:
-        # A bias of zero is a rounding error on the page: leave it below the frame.
-        bottom, top = rows["noise_q90"].min() / 3, 3 * rows["q90"].max()
+        ax.set_ylabel(f"0.9 quantile at $n = {number_text(self.n)}$")
+        known = (one.value for one in study.budgets.values())
+        budget = next(one for one in known if under(rows, one).any())
         thresholds = np.sort(rows["clip_at"].unique())
         bias = [worst_clipping_bias(t, rows["k"].iloc[0]) for t in thresholds]
-        noise = 2 * thresholds / self.n * budget.noise_quantile(BETA)
         ax.plot(thresholds, bias, label="theory", **THEORY)
-        ax.plot(thresholds, noise, **THEORY)
-        ax.set_ylim(bottom, top)
-
-    def _chosen(self, ax: Axes, family: str, budget: Budget, words: Words) -> None:
-        for label in choose(self.chosen, words.study.estimators):
-            estimator = words.study.estimator(label, family)
+        ax.plot(thresholds, 2 * thresholds / self.n * budget.noise_quantile(BETA), **THEORY)
+        # a bias of zero is a rounding error on the page: leave it below the frame
+        ax.set_ylim(rows["noise_q90"].min() / 3, 3 * rows["q90"].max())
+        for label in choose(self.chosen, study.estimators):
+            estimator = study.estimator(label, family)
             assert isinstance(estimator, HeavyTailedMean)
             threshold = estimator.clipping_threshold(self.n, budget)
             low, high = ax.get_xlim()
             if low < threshold < high:
                 ax.axvline(threshold, color="0.35", linewidth=0.8, zorder=1)
-                at: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "ha": "center"}
-                at |= {"va": "bottom", "fontsize": 7}
-                ax.annotate(words.estimator(label), (threshold, 1.01), **at)
+                at: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "fontsize": 7}
+                name = words.estimator(label)
+                ax.annotate(name, (threshold, 1.01), ha="center", va="bottom", **at)
 
 
 @validated
@@ -292,6 +219,7 @@ class Exponents(DrawnFigure):
     """
 
     claims: Choice
+    HEIGHTS: ClassVar[tuple[float, ...]] = (2, 1)
 
     def check(self, study: Study, keys: pd.DataFrame, where: str) -> None:
         for label, claim in self._claims(study, f"{where}.claims").items():
@@ -316,69 +244,54 @@ class Exponents(DrawnFigure):
             shown |= result.study.about(claim, summary) & regime
         return summary[shown]
 
-    def _panels(self, result: Result, words: Words) -> Sequence[Panel]:
+    def _panels(self, result: Result, words: Words) -> Iterator[Panel]:
         rows = self._measured(result, words)
-        style = line_styles(rows["label"])
-        groups = [panel for _, panel in rows.groupby("variable", sort=False)]
-        return [
-            partial(draw, rows=panel, style=style, study=result.study)
-            for draw in (self._draw_above, self._draw_below)
-            for panel in groups
-        ]
-
-    def _laid_out(self, count: int, on: Axes | None) -> tuple[Canvas, Iterator[Axes]]:
-        canvas, above, below = two_rows(count // 2, on=on)
-        return canvas, iter([*above, *below])
+        looks = line_styles(rows["label"])
+        for draw in (self._above, self._below):
+            for _, panel in rows.groupby("variable", sort=False):
+                yield partial(draw, panel, looks, result.study)
 
     def _measured(self, result: Result, words: Words) -> pd.DataFrame:
         """The rows of the claims with the moment order ``k`` and a ``label`` for the legend."""
         study = result.study
         rows = result.claims[result.claims["claim"].isin(list(self._claims(study)))]
         orders, labels = [], []
-        budgets = words.budgets(rows)
-        for row, budget in zip(rows.to_dict("records"), budgets, strict=True):
+        for row, budget in zip(rows.to_dict("records"), words.budgets(rows), strict=True):
             spanned = VARIABLES[row["variable"]].column
             laws = {one.label(spanned): one.value for one in study.families.values()}
             series = {one.label(spanned): one for one in study.estimators.values()}
             orders.append(laws[row["distribution"]].moment_order)
             one = series.get(row["estimator"])  # none of a lower bound
-            name = words.variant(one, spanned) if one else row["estimator"].strip("()")
+            name = variant_text(one, words.names, spanned) if one else row["estimator"].strip("()")
             labels.append(", ".join(filter(None, [name, budget])))
         return rows.assign(k=np.array(orders, dtype=float), label=labels)
 
-    def _draw_above(
-        self, ax: Axes, *, rows: pd.DataFrame, style: Mapping[str, dict[str, Any]], study: Study
-    ) -> None:
+    def _above(self, rows: pd.DataFrame, looks: Looks, study: Study, ax: Axes) -> None:
         k = np.linspace(rows["k"].min() - 0.1, rows["k"].max() + 0.1, 200)
         claims = [study.all_claims[label] for label in rows["claim"].unique()]
         for curve in dict.fromkeys(tuple(claim.prediction(x) for x in k) for claim in claims):
             ax.plot(k, curve, label="theory", **THEORY)
-        self._points(ax, rows, style, rows["measured"])
+        self._points(ax, rows, looks, rows["measured"])
         what, base, sign = exponent_text(claims[0].statement)
         ax.set_ylabel(rf"${sign}$ in $\mathit{{{what}}} \sim {base}^{sign}$")
 
-    def _draw_below(
-        self, ax: Axes, *, rows: pd.DataFrame, style: Mapping[str, dict[str, Any]], study: Study
-    ) -> None:
+    def _below(self, rows: pd.DataFrame, looks: Looks, study: Study, ax: Axes) -> None:
         tolerance = rows["tolerance"].max()
         ax.axhspan(-tolerance, tolerance, color="black", alpha=0.08, linewidth=0)
         ax.axhline(0, **THEORY)
-        self._points(ax, rows, style, rows["measured"] - rows["predicted"])
+        self._points(ax, rows, looks, rows["measured"] - rows["predicted"])
         ax.set_ylabel("measured - theory")
 
     @staticmethod
-    def _points(
-        ax: Axes, rows: pd.DataFrame, style: Mapping[str, dict[str, Any]], height: pd.Series[float]
-    ) -> None:
+    def _points(ax: Axes, rows: pd.DataFrame, looks: Looks, height: pd.Series[float]) -> None:
         """Draw intervals around `height`, side by side where they share a k."""
+        apart = 0.42 / ax.figure.figure.get_figwidth()
         for i, (label, points) in enumerate(rows.groupby("label")):
-            look = {key: style[str(label)][key] for key in ("color", "marker")}
-            apart = 0.42 / ax.figure.figure.get_figwidth()
+            look = {key: looks[str(label)][key] for key in ("color", "marker")}
             shift = apart * (i - (rows["label"].nunique() - 1) / 2)
-            ends = points[["low", "high"]].to_numpy().T - points["measured"].to_numpy()
             ax.errorbar(
-                points["k"] + shift, height[points.index], yerr=np.abs(ends), label=str(label),
-                linestyle="none", capsize=2, elinewidth=1, markersize=3, **look,
+                points["k"] + shift, height[points.index], yerr=reach(points, "measured"),
+                label=str(label), linestyle="none", capsize=2, elinewidth=1, markersize=3, **look,
             )  # fmt: skip
         ax.set_xticks(sorted(rows["k"].unique()))
         if ax.xaxis.get_tick_params()["labelbottom"]:  # unless another panel is below

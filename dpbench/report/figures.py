@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
+from dpbench.arrays import Floats
 from dpbench.columns import BUDGET, Choice, Selection, Variant, choose
 from dpbench.drawing import THEORY, legend, panels
-from dpbench.metrics import METRICS
+from dpbench.metrics import METRICS, VARIABLES
 from dpbench.registry import ConfigError, validated
 from dpbench.report.words import Words
 from dpbench.result import Result
@@ -22,13 +23,15 @@ if TYPE_CHECKING:  # drawing libraries load when the first figure is drawn
     from matplotlib.figure import Figure as Canvas
 
 __all__ = [
-    "DrawnFigure", "Panel", "SelectingFigure", "check_one_budget", "chosen_labels", "linear",
-    "slope_by_theory", "spread", "with_interval",
+    "DrawnFigure", "Looks", "Panel", "SelectingFigure", "check_one_budget", "check_sizes",
+    "chosen_labels", "draw_curve", "draw_slopes", "linear", "reach", "spread", "with_interval",
 ]  # fmt: skip
 
 Panel = Callable[["Axes"], None]
+Looks = Mapping[str, dict[str, Any]]
 
 NORMAL = 1.96  # the 0.975 quantile of a normal law
+MOST_MARKERS = 15
 
 
 @validated
@@ -45,13 +48,15 @@ class DrawnFigure(Figure, ABC):
 
     caption: str = ""
     ylabel: str = ""
+    # of rows of panels that share horizontal axes, if they do
+    HEIGHTS: ClassVar[tuple[float, ...]] = ()
 
     @abstractmethod
     def rows(self, result: Result) -> pd.DataFrame:
         """The rows of the summary that this is drawn from."""
 
     @abstractmethod
-    def _panels(self, result: Result, words: Words) -> Sequence[Panel]:
+    def _panels(self, result: Result, words: Words) -> Iterable[Panel]:
         """What draws each panel on its axes."""
 
     @property
@@ -64,39 +69,25 @@ class DrawnFigure(Figure, ABC):
         """What the intervals are, in words."""
         return "bars: 95 per cent intervals, bootstrap over trials"
 
-    def figure(self, result: Result, names: Mapping[str, str] | None = None) -> Canvas:
-        drawn = self._panels(result, Words(result.study, names or {}))
-        canvas, axes = self._laid_out(len(drawn), None)
-        self._draw(drawn, axes)
-        legend(canvas)
-        return canvas
-
-    def plot(
+    def figure(
         self,
         result: Result,
-        ax: Axes,
         names: Mapping[str, str] | None = None,
+        ax: Axes | None = None,
         panel: int | None = None,
-    ) -> None:
-        drawn = self._panels(result, Words(result.study, names or {}))
-        if panel is None:
-            _, axes = self._laid_out(len(drawn), ax)
-        elif 0 <= panel < len(drawn):
-            drawn, axes = [drawn[panel]], iter([ax])
-        else:
-            raise ConfigError(f"panel: {panel}: the figure has panels 0 to {len(drawn) - 1}")
-        self._draw(drawn, axes)
-        legend(ax.figure.figure, on=ax)
-
-    def _laid_out(self, count: int, on: Axes | None) -> tuple[Canvas, Iterator[Axes]]:
-        """Axes for so many panels."""
-        return panels(count, on=on)
-
-    def _draw(self, drawn: Iterable[Panel], axes: Iterator[Axes]) -> None:
-        for panel, ax in zip(drawn, axes, strict=False):
-            panel(ax)
+    ) -> Canvas:
+        drawn, heights = list(self._panels(result, Words(result.study, names or {}))), self.HEIGHTS
+        if panel is not None:
+            if not 0 <= panel < len(drawn):
+                raise ConfigError(f"panel: {panel}: the figure has panels 0 to {len(drawn) - 1}")
+            drawn, heights = [drawn[panel]], ()
+        canvas, axes = panels(len(drawn), ax, heights)
+        for draw, on in zip(drawn, axes, strict=False):  # without a panel there are axes, too
+            draw(on)
             if self.ylabel:
-                ax.set_ylabel(self.ylabel)
+                on.set_ylabel(self.ylabel)
+        legend(canvas, ax)
+        return canvas
 
 
 @validated
@@ -122,6 +113,13 @@ def check_one_budget(rows: pd.DataFrame, where: str, way_out: str = "") -> None:
     budgets = rows.loc[rows["privacy"] != "none", BUDGET].drop_duplicates()
     if len(budgets) > 1:
         raise ConfigError(f"{where}.budgets: {len(budgets)} budgets; choose one{way_out}")
+
+
+def check_sizes(rows: pd.DataFrame, sizes: Iterable[int], where: str) -> None:
+    """Refuse an n that no row has."""
+    for n in sizes:
+        if n not in set(rows["n"]):
+            raise ConfigError(f"{where}.n: {n}: the sweep does not run it")
 
 
 def chosen_labels(choice: Choice | None, labels: Iterable[str], where: str) -> list[str]:
@@ -150,6 +148,12 @@ def with_interval(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
     return rows.assign(low=low.replace(np.inf, np.nan), high=high.replace(np.inf, np.nan))
 
 
+def reach(rows: pd.DataFrame, column: str) -> Floats:
+    """How far intervals reach below and above a column."""
+    ends = rows[["low", "high"]].to_numpy(float).T
+    return np.asarray(np.abs(ends - rows[column].to_numpy(float)))
+
+
 def spread(metrics: Iterable[str]) -> str:
     """What `with_interval` gives, in words."""
     known = dict.fromkeys(METRICS[metric].interval for metric in metrics)
@@ -167,16 +171,57 @@ def linear(rows: pd.DataFrame, metric: str) -> bool:
     return about.share or bool(rate)
 
 
-def slope_by_theory(
-    ax: Axes,
-    x: Iterable[float],
-    values: Iterable[float],
-    shape: Iterable[float],
-    label: str = "slope by theory",
+def draw_curve(
+    ax: Axes, rows: pd.DataFrame, across: str, metric: str, look: Mapping[str, Any]
+) -> pd.DataFrame:
+    """Draw the worst of a metric at each place, failures as gaps, with intervals; those rows."""
+    worst = rows.loc[rows.groupby(across)[metric].idxmax()]
+    shown, every = worst[metric].replace(np.inf, np.nan), -(-len(worst) // MOST_MARKERS)
+    ax.plot(worst[across], shown, markevery=every, **look)
+    if worst["low"].notna().any():  # else an axis without points would have a range
+        band = {"color": look["color"], "alpha": 0.2, "linewidth": 0}
+        ax.fill_between(worst[across], worst["low"], worst["high"], **band)
+    return worst
+
+
+def draw_slopes(
+    ax: Axes, curve: pd.DataFrame, across: str, metric: str, parameter: str, result: Result
 ) -> None:
-    """Draw a shape through the geometric mean of the values that are positive and finite."""
-    table = pd.DataFrame({"x": x, "value": values, "shape": shape})
-    table = table[np.isfinite(table["value"]) & (table["value"] > 0)]
-    if not table.empty:
-        scale = np.exp(np.mean(np.log(table["value"] / table["shape"])))
-        ax.plot(table["x"], scale * table["shape"], label=label, **THEORY)
+    """Draw the slopes that claims predict, through the geometric mean of a curve.
+
+    Parameters
+    ----------
+    ax : Axes
+    curve : DataFrame
+        Rows of a summary of one family, estimator and budget.
+    across, metric : str
+        The columns that it is drawn in.
+    parameter : str
+        The column that differs: ``n``, where a slope is drawn over its claim's regime, or what
+        claims at fixed n can be about.
+    result : Result
+    """
+    study, row = result.study, curve.iloc[0]
+    about = {
+        "metric": metric,
+        "distribution": study.families[row["family"]].label(parameter),
+        "estimator": study.estimators[row["estimator"]].label(parameter),
+        **{name: row[name] for name in BUDGET if name != parameter and pd.notna(row[name])},
+    }
+    for claim in result.claims.to_dict("records"):
+        variable = VARIABLES.get("n" if claim["variable"] == "alpha" else claim["variable"])
+        theorem = study.all_claims[claim["claim"]].statement
+        if any(claim[name] != value for name, value in about.items()) or variable is None:
+            continue
+        if variable.column != parameter or (parameter != "n" and theorem.of != "fixed_n"):
+            continue
+        shown = curve[np.isfinite(curve[metric]) & (curve[metric] > 0)]
+        if parameter == "n":
+            shown = shown[shown["n"].between(claim["n_low"], claim["n_high"])]
+        # of alpha it is the s in n ~ (1/alpha)^s
+        exponent = -1 / claim["predicted"] if claim["variable"] == "alpha" else claim["predicted"]
+        shape = variable.x(shown[parameter].to_numpy(float)) ** exponent
+        if shape.size:
+            scale = np.exp(np.mean(np.log(shown[metric] / shape)))
+            label = "slowest slope by theory" if theorem.at_most else "slope by theory"
+            ax.plot(shown[across], scale * shape, label=label, **THEORY)

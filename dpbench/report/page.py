@@ -16,7 +16,7 @@ from markupsafe import Markup
 from dpbench.output import atomic
 from dpbench.registry import ConfigError
 from dpbench.report.page_marks import HEIGHT, WIDTH
-from dpbench.report.page_run import CLAIM_TONES, Run, read_manifest, read_run
+from dpbench.report.page_run import CLAIM_TONES, read_manifest, read_run
 
 __all__ = ["PAGE", "finished_runs", "write_page"]
 
@@ -60,17 +60,8 @@ def write_page(folders: Sequence[Path], target: Path) -> Path:
                 f"report: '{folder}': cannot be read, another version may have written it; run it "
                 f"again or move it away ({type(error).__name__}: {error})"
             ) from error
-    text = _render(runs)
-    with atomic(target) as path:
-        # half of a surrogate pair, which JSON can hold, becomes a question mark
-        path.write_bytes(text.encode("utf-8", "replace"))
-    return target
-
-
-def _render(runs: Sequence[Run]) -> str:
-    """Fill the template, with the digests that let its own style and script pass."""
     style, script = _file("page.css"), _file("page.js")
-    return _template().render(
+    text = _template().render(
         runs=runs,
         verdicts=CLAIM_TONES,
         width=WIDTH,
@@ -82,6 +73,10 @@ def _render(runs: Sequence[Run]) -> str:
             f"style-src '{_digest(style)}'; script-src '{_digest(script)}'"
         ),
     )
+    with atomic(target) as path:
+        # half of a surrogate pair, which JSON can hold, becomes a question mark
+        path.write_bytes(text.encode("utf-8", "replace"))
+    return target
 
 
 @cache
@@ -90,6 +85,7 @@ def _template() -> Template:
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
     return environment.from_string(_file("page.html"))
 
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import csv
-import json
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
-
-__all__ = ["Grid", "Row", "as_number", "digits", "make_grid", "read_rows", "script_json"]
+__all__ = ["Row", "as_number", "digits", "make_grid", "read_rows"]
 
 Row = Mapping[str, str]
 
@@ -23,27 +19,6 @@ TEXT = {
 }  # fmt: skip
 # What the browser keeps of a number; the files have all digits.
 DIGITS = 7
-
-
-@dataclass(frozen=True)
-class Grid:
-    """A table that the browser draws, sorts and filters.
-
-    Attributes
-    ----------
-    id : str
-        Unique on the page.
-    caption : str
-    file : str
-        Where the numbers are for those without scripts.
-    data : Markup
-        JSON that is safe inside a script element.
-    """
-
-    id: str
-    caption: str
-    file: str
-    data: Markup
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -73,25 +48,19 @@ def digits(value: float, *, trailing: bool = True) -> str:
 
 
 def make_grid(
-    name: str,
-    caption: str,
-    path: Path,
     rows: Sequence[Row],
+    caption: str,
     main: Collection[str] = (),
     tones: Mapping[str, str] | None = None,
-) -> Grid:
-    """A table of `rows` for the browser.
+) -> dict[str, Any] | None:
+    """A table for the browser to draw, sort and filter, as JSON can say it; None without rows.
 
     Parameters
     ----------
-    name : str
-        The id on the page.
-    caption : str
-    path : Path
-        The file that the rows come from.
     rows : sequence of dict
         Columns that are empty everywhere and `seconds`, which differ from run to run, are
         left out.
+    caption : str
     main : collection of str
         The columns shown at first; all by default.
     tones : dict, optional
@@ -99,11 +68,11 @@ def make_grid(
     """
     columns = [
         _column(column, [row[column] for row in rows]) | {"main": not main or column in main}
-        for column in rows[0]
+        for column in (rows[0] if rows else ())
         if column != "seconds" and any(row[column] for row in rows)
     ]
     data = {"caption": caption, "size": len(rows), "columns": columns, "tones": tones or {}}
-    return Grid(name, caption, path.name, script_json(data))
+    return data if rows else None
 
 
 def _column(name: str, cells: Sequence[str]) -> dict[str, Any]:
@@ -124,11 +93,3 @@ def _shortened(value: float) -> float | str | None:
     if math.isinf(value):
         return "Infinity" if value > 0 else "-Infinity"
     return int(value) if value.is_integer() and abs(value) < 2**53 else float(f"{value:.{DIGITS}g}")
-
-
-def script_json(data: object) -> Markup:
-    """JSON that can neither end the script element it stands in nor open a comment there."""
-    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    for sign in "<>&":
-        text = text.replace(sign, f"\\u{ord(sign):04x}")
-    return Markup(text)  # noqa: S704

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import pandas as pd
@@ -14,15 +14,18 @@ from pydantic import AfterValidator, Field
 
 from dpbench.arrays import Floats
 from dpbench.columns import BUDGET, KEY, swept_columns
-from dpbench.drawing import GUIDE, GUIDE_DASHES, band, line_styles, number_text, ticks
+from dpbench.drawing import GUIDE, GUIDE_DASHES, line_styles, number_text, ticks
 from dpbench.metrics import METRICS, VARIABLES, MetricName
 from dpbench.privacy import AMOUNTS
 from dpbench.registry import ConfigError, validated
 from dpbench.report.figures import (
+    Looks,
     Panel,
     SelectingFigure,
+    check_sizes,
+    draw_curve,
+    draw_slopes,
     linear,
-    slope_by_theory,
     spread,
     with_interval,
 )
@@ -117,9 +120,7 @@ class AgainstParameter(SelectingFigure):
             choices = ", ".join(known)
             raise ConfigError(f"{where}.parameter: {self.parameter!r}: choose from {choices}")
         self._check_numbers(rows, where)
-        for n in self._sizes:
-            if n not in set(rows["n"]):
-                raise ConfigError(f"{where}.n: {n}: the sweep does not run it")
+        check_sizes(rows, self._sizes, where)
         for name in self.guides:
             needs = GUIDES[name].needs
             if self.parameter not in needs or set(needs) - {self.parameter, "d", "n", *BUDGET}:
@@ -156,84 +157,54 @@ class AgainstParameter(SelectingFigure):
         rows = rows[rows["n"].isin(self._sizes)].astype({self.parameter: float})
         return rows.dropna(subset=[self.parameter])
 
-    def _panels(self, result: Result, words: Words) -> Sequence[Panel]:
+    def _panels(self, result: Result, words: Words) -> Iterator[Panel]:
         rows = self._told(self.rows(result), words)
-        style = line_styles(rows["line"])
+        looks = line_styles(rows["line"])
         laws = list(rows.groupby("law", sort=False))
-        return [
-            partial(
-                self._draw_panel, title=str(law) if len(laws) > 1 else "", rows=panel,
-                metric=metric, scale="linear" if linear(rows, metric) else "log", style=style,
-                claims=result.claims, study=result.study,
-            )
-            for metric in self.metrics
-            for law, panel in laws
-        ]  # fmt: skip
+        for metric in self.metrics:
+            scale = "linear" if linear(rows, metric) else "log"
+            for law, panel in laws:
+                about = {"title": str(law) if len(laws) > 1 else "", "yscale": scale}
+                yield partial(self._panel, panel, metric, about, looks, result)
 
     def _told(self, rows: pd.DataFrame, words: Words) -> pd.DataFrame:
         """The rows with ``x`` on the axis, ``law`` of the panel, and ``line`` for the legend."""
         study = words.study
         columns = swept_columns(study.families.values(), study.estimators.values())[1]
-        swept = {column: name for name, column in columns.items()}.get(
-            self.parameter, self.parameter
-        )
+        own = {column: name for name, column in columns.items()}  # as estimators call it
+        swept = own.get(self.parameter, self.parameter)
         names = rows["estimator"].map(lambda label: words.estimator(label, swept))
         budgets = words.budgets(rows, self.parameter)
         sizes = [f"$n = {number_text(n)}$" if len(self._sizes) > 1 else "" for n in rows["n"]]
         parts = zip(names, budgets, sizes, strict=True)
+        variable, x = VARIABLES.get(self.parameter), rows[self.parameter].to_numpy()
         return rows.assign(
-            x=_position(self.parameter, rows[self.parameter].to_numpy()),
+            x=variable.x(x) if variable and variable.shows_x else x,
             law=rows["family"].map(lambda label: words.family(label, self.parameter)),
             line=[", ".join(filter(None, part)) for part in parts],
         )
 
-    def _draw_panel(
+    def _panel(
         self,
-        ax: Axes,
-        *,
-        title: str,
         rows: pd.DataFrame,
         metric: str,
-        scale: str,
-        style: Mapping[str, dict[str, Any]],
-        claims: pd.DataFrame,
-        study: Study,
+        about: dict[str, str],
+        looks: Looks,
+        result: Result,
+        ax: Axes,
     ) -> None:
         known = with_interval(rows, metric).dropna(subset=[metric])
         for line, points in known.groupby("line"):
-            worst = points.loc[points.groupby("x")[metric].idxmax()]
-            shown = worst[metric].replace(np.inf, np.nan)
-            ax.plot(worst["x"], shown, label=line, **style[str(line)])
-            band(ax, worst, "x", style[str(line)]["color"])
-            self._theory(ax, worst, metric, claims, study)
+            look = {"label": line, **looks[str(line)]}
+            worst = draw_curve(ax, points, "x", metric, look)
+            draw_slopes(ax, worst, "x", metric, self.parameter, result)
         self._guides(ax, rows)
-        ax.set(yscale=scale, xlabel=axis(self.parameter), ylabel=METRICS[metric].words, title=title)
+        ax.set(xlabel=axis(self.parameter), ylabel=METRICS[metric].words, **about)
         if self.logarithmic:
             ax.set_xscale("log")
         ticks(ax, rows["x"] if self.logarithmic else [])
         if not self.logarithmic and np.all(rows["x"] == np.round(rows["x"])):
             ax.set_xticks(np.unique(rows["x"]))
-
-    def _theory(
-        self, ax: Axes, worst: pd.DataFrame, metric: str, claims: pd.DataFrame, study: Study
-    ) -> None:
-        """Draw the slope at fixed n of the first claim about these rows."""
-        row = worst.iloc[0]
-        for claim in claims[claims["metric"] == metric].to_dict("records"):
-            variable = VARIABLES.get(claim["variable"])
-            if variable is None or variable.column != self.parameter:
-                continue
-            if study.all_claims[claim["claim"]].statement.of != "fixed_n":
-                continue
-            about = {
-                "distribution": study.families[row["family"]].label(self.parameter),
-                "estimator": study.estimators[row["estimator"]].label(self.parameter),
-                **{name: row[name] for name in BUDGET if name != self.parameter},
-            }
-            if all(claim[name] == value or pd.isna(value) for name, value in about.items()):
-                shape = variable.x(worst[self.parameter].to_numpy()) ** claim["predicted"]
-                slope_by_theory(ax, worst["x"], worst[metric], shape)
-                return
 
     def _guides(self, ax: Axes, rows: pd.DataFrame) -> None:
         for name, dash in zip(self.guides, itertools.cycle(GUIDE_DASHES)):
@@ -243,12 +214,6 @@ class AgainstParameter(SelectingFigure):
             others = [column for column in needs if column != self.parameter]
             for _, line in needed.groupby(others) if others else [((), needed)]:
                 points = line.sort_values("x")
-                columns = [points[column].to_numpy(float) for column in needs]
+                height = guide.formula(*(points[column].to_numpy(float) for column in needs))
                 look = {**GUIDE, "linestyle": dash}
-                ax.plot(points["x"], guide.formula(*columns), label=guide.label, **look)
-
-
-def _position(parameter: str, amounts: Floats) -> Floats:
-    """Where amounts of a parameter stand on its axis."""
-    variable = VARIABLES.get(parameter)
-    return variable.x(amounts) if variable and variable.shows_x else amounts
+                ax.plot(points["x"], height, label=guide.label, **look)

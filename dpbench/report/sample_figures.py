@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
 
-from dpbench.analysis.smallest_n import SampleComplexity
+from dpbench.analysis.smallest_n import TERMS, SampleComplexity
 from dpbench.columns import BUDGET, Choice, choose
 from dpbench.drawing import GUIDE, GUIDE_DASHES, THEORY, line_styles, number_text, ticks
 from dpbench.metrics import VARIABLES
 from dpbench.registry import ConfigError, validated
-from dpbench.report.figures import Panel, SelectingFigure
+from dpbench.report.figures import Looks, Panel, SelectingFigure, reach
 from dpbench.report.words import Words, plain
 from dpbench.result import Result
 from dpbench.study import Study
@@ -66,43 +66,39 @@ class SampleComplexityCurves(_OfRequest):
     diamonds found by direct search. The dotted line is the sum of the terms, which are grey.
     """
 
-    TERMS: ClassVar[dict[str, str]] = {
-        "sampling_term": "sampling",
-        "privacy_term": "privacy",
-        "range_term": "range",
-    }
-
     @property
     def shows(self) -> str:
         return "the smallest n with error at most alpha in 0.9 of the trials"
 
-    def _panels(self, result: Result, words: Words) -> Sequence[Panel]:
+    def _panels(self, result: Result, words: Words) -> Iterator[Panel]:
         rows = self._found(result)
         several = rows["family"].nunique() > 1
-        found = []
         for _, curve in rows.groupby(["family", "estimator", *BUDGET], dropna=False, sort=False):
             row = curve.iloc[0]
             law = words.family(row["family"]) if several else ""
             name = ", ".join(filter(None, [law, words.estimator(row["estimator"])]))
-            title = f"{name}\n{words.budget(row.to_dict())}".strip()
-            found.append(partial(self._draw_panel, title=title, rows=curve))
-        return found
+            yield partial(self._panel, curve, f"{name}\n{words.budget(row.to_dict())}".strip())
 
-    def _draw_panel(self, ax: Axes, *, title: str, rows: pd.DataFrame) -> None:
+    def _panel(self, rows: pd.DataFrame, title: str, ax: Axes) -> None:
         curve = rows[rows["method"] == "curve"].sort_values("alpha")
+        search = rows[rows["method"] == "search"]
         inverse = 1 / curve["alpha"].to_numpy()
-        terms = curve[list(self.TERMS)]
-        for (column, name), dash in zip(self.TERMS.items(), GUIDE_DASHES, strict=True):
-            if terms[column].notna().any():
+        terms = curve[[f"{name}_term" for name in TERMS]]
+        for name, dash in zip(TERMS, GUIDE_DASHES, strict=True):
+            if terms[f"{name}_term"].notna().any():
                 look = {**GUIDE, "linestyle": dash}
-                ax.plot(inverse, terms[column], label=f"{name} term", **look)
+                ax.plot(inverse, terms[f"{name}_term"], label=f"{name} term", **look)
         if terms["privacy_term"].notna().any():
             ax.plot(inverse, terms.sum(axis=1), label="theory, all terms", **THEORY)
-        _points(ax, rows[rows["method"] == "curve"], label="measured", marker="o", markersize=3)
-        _points(
-            ax, rows[rows["method"] == "search"], label="direct search", marker="D", markersize=5,
-            markerfacecolor="none",
-        )  # fmt: skip
+        hollow = {"marker": "D", "markersize": 5, "markerfacecolor": "none"}
+        for label, found, look in (
+            ("measured", curve, {"marker": "o", "markersize": 3}),
+            ("direct search", search, hollow),
+        ):
+            points = found.dropna(subset=["samples"])
+            if not points.empty:
+                look |= {"linestyle": "none", "color": "0.25"}
+                _errorbar(ax, 1 / points["alpha"], points, label=label, **look)
         # The sum stays in the frame; a term that hardly counts may leave it.
         shown = [*rows["samples"].dropna(), *terms.sum(axis=1)]
         ax.set_ylim(min(shown) / 4, max(shown) * 4)
@@ -111,17 +107,10 @@ class SampleComplexityCurves(_OfRequest):
         ticks(ax, [])
 
 
-def _points(ax: Axes, rows: pd.DataFrame, **look: Any) -> None:
-    points = rows.dropna(subset=["samples"])
-    if not points.empty:
-        drawn = {"linestyle": "none", "color": "0.25", "elinewidth": 1, **look}
-        ax.errorbar(1 / points["alpha"], points["samples"], yerr=_ends(points), **drawn)
-
-
-def _ends(points: pd.DataFrame) -> Any:
-    """How far the intervals reach to both sides."""
-    ends = points[["low", "high"]].to_numpy().T - points["samples"].to_numpy()
-    return np.nan_to_num(np.abs(ends))
+def _errorbar(ax: Axes, x: Any, points: pd.DataFrame, **look: Any) -> None:
+    """Draw samples with their intervals."""
+    yerr = np.nan_to_num(reach(points, "samples"))
+    ax.errorbar(x, points["samples"], yerr=yerr, elinewidth=1, **look)
 
 
 @validated
@@ -149,37 +138,26 @@ class Thresholds(_OfRequest):
     def shows(self) -> str:
         return f"the smallest n with a coarse error against {plain(self.against)}"
 
-    def _panels(self, result: Result, words: Words) -> Sequence[Panel]:
+    def _panels(self, result: Result, words: Words) -> Iterator[Panel]:
         rows = self._found(result)
         rows = rows[(rows["method"] == "curve") & (rows["alpha"] == rows["alpha"].min())]
         names = rows["estimator"].map(lambda label: words.estimator(label, self.against))
         leave = choose(self.leave, result.study.estimators) if self.leave is not None else []
         rows = rows.assign(series=names, stays=~rows["estimator"].isin(leave))
         held = [name for name in BUDGET if name != self.against]
-        style = line_styles(rows["series"])
-        return [
-            partial(
-                self._draw_panel,
-                title=words.budget(panel.iloc[0].to_dict(), held),
-                rows=panel,
-                style=style,
-            )
-            for _, panel in rows.groupby(held, dropna=False)
-        ]
+        looks = line_styles(rows["series"])
+        for _, panel in rows.groupby(held, dropna=False):
+            title = words.budget(panel.iloc[0].to_dict(), held)
+            yield partial(self._panel, panel, title, looks)
 
-    def _draw_panel(
-        self, ax: Axes, *, title: str, rows: pd.DataFrame, style: Mapping[str, dict[str, Any]]
-    ) -> None:
+    def _panel(self, rows: pd.DataFrame, title: str, looks: Looks, ax: Axes) -> None:
         variable = VARIABLES[self.against]
         amounts = rows[self.against].to_numpy(float)
         # ln R on a linear axis: the ticks of a logarithmic one overflow near 1e300
         x = variable.x(amounts) if variable.shows_x else np.log10(amounts)
         for (series, _), curve in rows.assign(x=x).groupby(["series", "distribution"]):
             points = curve.sort_values("x")
-            ax.errorbar(
-                points["x"], points["samples"], yerr=_ends(points), label=str(series),
-                elinewidth=1, **style[str(series)],
-            )  # fmt: skip
+            _errorbar(ax, points["x"], points, label=str(series), **looks[str(series)])
         top = rows.loc[rows["stays"], ["samples", "high"]].max().max()
         ax.set_ylim(0, 1.15 * top if np.isfinite(top) else None)
         if not variable.shows_x:

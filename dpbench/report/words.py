@@ -16,15 +16,9 @@ from dpbench.study import Study
 from dpbench.theory.theorems import Theorem
 
 __all__ = [
-    "Words",
-    "axis",
-    "exponent_text",
-    "metric_text",
-    "parameter_text",
-    "plain",
-    "spaced",
+    "Words", "axis", "exponent_text", "metric_text", "parameter_text", "plain", "spaced",
     "variant_text",
-]
+]  # fmt: skip
 
 # In mathematical text; a parameter that is not here goes by its name.
 SYMBOLS = {
@@ -34,14 +28,10 @@ SYMBOLS = {
 # On an axis, where it is none of `VARIABLES`, and in plain text.
 AXES = {"eta": r"share of outliers $\eta$", "report": "round"}
 PLAIN = {
-    "delta": "ln(1/delta)",
-    "eta": "the share eta of outliers",
-    "norm": "the norm of the mean",
-    "radius": "R",
-    "report": "the round",
-    "rounds": "the number of rounds",
+    "delta": "ln(1/delta)", "eta": "the share eta of outliers", "norm": "the norm of the mean",
+    "radius": "R", "report": "the round", "rounds": "the number of rounds",
     "buckets": "the number of buckets",
-}
+}  # fmt: skip
 
 
 def spaced(label: str) -> str:
@@ -91,36 +81,24 @@ def exponent_text(theorem: Theorem) -> tuple[str, str, str]:
 
 @dataclass(frozen=True)
 class Words:
-    """What is written for the entries of a study.
-
-    Parameters
-    ----------
-    study : Study
-    names : mapping
-        What to print for the name of an entry; by default the name with spaces.
-    """
+    """What is written for a study's entries: their `names` in print, by default with spaces."""
 
     study: Study
     names: Mapping[str, str] = field(default_factory=dict)
 
-    def variant(self, one: Variant[Any], *without: str) -> str:
-        """See `variant_text`."""
-        return variant_text(one, self.names, *without)
-
     def family(self, label: str, *without: str) -> str:
-        """See `variant`."""
-        return self.variant(self.study.families[label], *without)
+        """See `variant_text`."""
+        return variant_text(self.study.families[label], self.names, *without)
 
     def estimator(self, label: str, *without: str) -> str:
-        """See `variant`."""
-        return self.variant(self.study.estimators[label], *without)
+        """See `variant_text`."""
+        return variant_text(self.study.estimators[label], self.names, *without)
 
     def notion(self, privacy: str) -> str:
         """What a budget promises; its entry's name in print if it has one."""
         entries = [one for one in self.study.budgets.values() if one.value.label == privacy]
-        for one in entries:
-            if one.name in self.names:
-                return self.names[one.name]
+        if named := [self.names[one.name] for one in entries if one.name in self.names]:
+            return named[0]
         notion = entries[0].value.notion
         mechanism = spaced(privacy.removeprefix(notion)).strip()
         return ", ".join(filter(None, [NOTIONS[notion], mechanism]))

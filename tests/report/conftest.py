@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 import dpbench
+from dpbench.registry import ConfigError
 from dpbench.report.parameter_figures import GUIDES
 from dpbench.result import Result
 from dpbench.runner.store import Store
@@ -73,3 +74,12 @@ def rows(result: Result, **about: Any) -> pd.DataFrame:
         table = table[table[name] == value]
     assert not table.empty
     return table
+
+
+def assert_refused(result: Result, spec: Mapping[str, Any], words: list[str]) -> None:
+    """A figure cannot be drawn, which one line says that names all of `words`."""
+    with pytest.raises(ConfigError) as caught:
+        result.figure(spec)
+    text = str(caught.value)
+    assert "\n" not in text
+    assert [word for word in words if word not in text] == []

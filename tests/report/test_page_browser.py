@@ -1,3 +1,5 @@
+"""What a browser makes of the page."""
+
 from __future__ import annotations
 
 import os
@@ -18,10 +20,39 @@ from selenium.webdriver import Chrome, ChromeOptions, Keys
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
-from selenium.webdriver.support.select import Select
 
 ROWS = 250
 SUMMARY = "#run1-errors .grid"
+# Takes steps in the summary's table (presses buttons, filters), and tells what it shows then.
+ACT = """
+    const grid = document.querySelector('#run1-errors .grid');
+    const set = (element, value, event) => {
+      element.value = value;
+      element.dispatchEvent(new Event(event));
+    };
+    const named = (selector, text) =>
+      [...grid.querySelectorAll(selector)].find((found) => found.textContent === text);
+    const steps = {
+      more: () => grid.querySelector('.more').click(),
+      sort: (name) => named('thead button', name).click(),
+      all: () => grid.querySelector('input[type=checkbox]').click(),
+      search: (text) => set(grid.querySelector('input[type=search]'), text, 'input'),
+      choose: (text) => set(
+        named('option', text).parentNode, named('option', text).value, 'change'),
+    };
+    arguments[0].forEach(([name, text]) => steps[name](text));
+    const heads = [...grid.querySelectorAll('thead th')];
+    const rows = [...grid.querySelectorAll('tbody tr')];
+    const column = (i) => rows.map((row) => row.cells[i].textContent);
+    return {
+      names: heads.map((head) => head.textContent),
+      columns: Object.fromEntries(heads.map((head, i) => [head.textContent, column(i)])),
+      sorted: heads.filter((th) => th.ariaSort).map((th) => [th.textContent, th.ariaSort]),
+      count: grid.querySelector('output').textContent,
+      more: grid.querySelector('.more').hidden ? '' : grid.querySelector('.more').textContent,
+      titles: [...grid.querySelectorAll('td[title]')].map((td) => [td.textContent, td.title]),
+    };
+"""
 
 
 @pytest.fixture(scope="module")
@@ -67,126 +98,79 @@ def find(page: Chrome, selector: str) -> WebElement:
     return page.find_element(By.CSS_SELECTOR, selector)
 
 
-def header(page: Chrome, name: str) -> WebElement:
-    return find(page, SUMMARY).find_element(By.XPATH, f".//thead//button[text()='{name}']")
-
-
-def column(page: Chrome, name: str, selector: str = SUMMARY) -> list[str]:
-    script = """
-        const table = document.querySelector(arguments[0]);
-        const names = [...table.querySelectorAll('thead button')].map((b) => b.textContent);
-        const place = names.indexOf(arguments[1]);
-        return [...table.querySelectorAll('tbody tr')].map((row) => row.cells[place].textContent);
-    """
-    found: list[str] = page.execute_script(script, selector, name)
+def act(page: Chrome, *steps: tuple[str, ...]) -> dict[str, Any]:
+    """What the summary's table shows after some steps."""
+    found: dict[str, Any] = page.execute_script(ACT, steps)
     return found
 
 
-def names(page: Chrome) -> list[str]:
-    found = find(page, SUMMARY).find_elements(By.CSS_SELECTOR, "thead button")
-    return [button.text for button in found]
+def style(page: Chrome, selector: str, name: str) -> str:
+    return find(page, selector).value_of_css_property(name)
 
 
-def sort_of(page: Chrome, name: str) -> str | None:
-    return header(page, name).find_element(By.XPATH, "..").get_attribute("aria-sort")
-
-
-def count(page: Chrome) -> str:
-    return find(page, f"{SUMMARY} output").text
-
-
-def test_the_first_rows_are_drawn_and_more_on_demand(page: Chrome) -> None:
-    more = find(page, f"{SUMMARY} .more")
-    for shown, text in ((100, "show 100 more of 150"), (200, "show 50 more of 50")):
-        assert len(column(page, "n")) == shown
-        assert more.text == text
-        more.click()
-    assert len(column(page, "n")) == ROWS
-    assert not more.is_displayed()
-
-
-def test_numbers_sort_as_numbers_both_ways_and_blanks_come_last(page: Chrome) -> None:
-    while (more := find(page, f"{SUMMARY} .more")).is_displayed():
-        more.click()
-    header(page, "q90").click()
+def test_rows_are_drawn_on_demand_and_sort_as_numbers_with_blanks_last(page: Chrome) -> None:
+    for steps, shown, more in (
+        ([], 100, "show 100 more of 150"),
+        ([("more",)], 200, "show 50 more of 50"),
+        ([("more",)], ROWS, ""),
+    ):
+        found = act(page, *steps)
+        assert (len(found["columns"]["n"]), found["more"]) == (shown, more)
     for sign, name in ((1, "ascending"), (-1, "descending")):
-        assert sort_of(page, "q90") == name
-        while (more := find(page, f"{SUMMARY} .more")).is_displayed():
-            more.click()
-        texts = column(page, "q90")
-        values = [float(text) for text in texts[:-1]]
-        assert values == sorted(values, reverse=sign < 0)
-        assert len(set(values)) == ROWS - 1
-        assert texts[-1] == ""
-        header(page, "q90").click()
-    header(page, "estimator").click()
-    assert sort_of(page, "q90") is None
-    assert set(column(page, "estimator")[:80]) == {"all"}
+        found = act(page, ("sort", "q90"), ("more",), ("more",))
+        assert found["sorted"] == [["q90", name]]
+        *texts, last = found["columns"]["q90"]
+        values = [float(text) for text in texts]
+        assert values == sorted(set(values), reverse=sign < 0)
+        assert (len(values), last) == (ROWS - 1, "")
+    found = act(page, ("sort", "estimator"))
+    assert found["sorted"] == [["estimator", "ascending"]]
+    assert set(found["columns"]["estimator"][:80]) == {"all"}
 
 
 def test_numbers_have_four_digits_and_infinity_its_sign(page: Chrome) -> None:
-    assert column(page, "q90")[:6] == ["0.3333", "0.6667", "1", "1.333", "1.667", ""]
-    assert column(page, "n")[5:8] == ["100000", "1e6", "1e7"]
-    assert "rmse" not in names(page)  # until the box shows all columns
-    header(page, "n").click()
-    header(page, "n").click()
-    find(page, f"{SUMMARY} input[type=checkbox]").click()
-    assert names(page) == [name for name in summary_rows(1)[0] if name != "rho"]
-    assert sort_of(page, "n") == "descending"
-    find(page, f"{SUMMARY} input[type=search]").send_keys("∞")
-    assert column(page, "rmse") == ["∞"]
-    cells = find(page, SUMMARY).find_elements(By.CSS_SELECTOR, "td[title]")
-    titles = {cell.text: cell.get_attribute("title") for cell in cells}
-    assert titles == {"1e6": "1000000", "2.333": "2.333333"}
+    columns = act(page)["columns"]
+    assert columns["q90"][:6] == ["0.3333", "0.6667", "1", "1.333", "1.667", ""]
+    assert columns["n"][5:8] == ["100000", "1e6", "1e7"]
+    assert "rmse" not in columns  # until the box shows all columns
+    found = act(page, ("sort", "n"), ("sort", "n"), ("all",), ("search", "∞"))
+    assert found["names"] == [name for name in summary_rows(1)[0] if name != "rho"]
+    assert found["sorted"] == [["n", "descending"]]
+    assert found["columns"]["rmse"] == ["∞"]
+    assert found["titles"] == [["1e6", "1000000"], ["2.333", "2.333333"]]
 
 
 def test_filters_count_what_they_leave(page: Chrome) -> None:
-    assert count(page) == f"{ROWS} of {ROWS} rows"
-    box = find(page, f"{SUMMARY} input[type=search]")
-    box.send_keys("MINIMAX c2")
+    assert act(page)["count"] == f"{ROWS} of {ROWS} rows"
+    find(page, f"{SUMMARY} input[type=search]").send_keys("MINIMAX c2")
+    found = act(page)
     kept = [i for i in range(ROWS) if i % 3 == 0 and i % 4 == 2]
-    assert count(page) == f"{len(kept)} of {ROWS} rows"
-    assert set(column(page, "distribution")) == {"two_point_c2"}
-    box.clear()
-    box.send_keys("nothing like that")
-    assert count(page) == f"0 of {ROWS} rows"
-    assert column(page, "n") == []
-    box.clear()
-    box.send_keys(" ", Keys.BACKSPACE)
-    label = find(page, SUMMARY).find_element(By.XPATH, ".//label[starts-with(., 'estimator')]")
-    Select(label.find_element(By.TAG_NAME, "select")).select_by_visible_text("rate")
-    assert count(page) == f"{len(range(1, ROWS, 3))} of {ROWS} rows"
-    assert set(column(page, "estimator")) == {"rate"}
+    assert found["count"] == f"{len(kept)} of {ROWS} rows"
+    assert set(found["columns"]["distribution"]) == {"two_point_c2"}
+    found = act(page, ("search", "nothing like that"))
+    assert (found["count"], found["columns"]["n"]) == (f"0 of {ROWS} rows", [])
+    found = act(page, ("search", ""), ("choose", "rate"))
+    assert found["count"] == f"{len(range(1, ROWS, 3))} of {ROWS} rows"
+    assert set(found["columns"]["estimator"]) == {"rate"}
 
 
-def test_the_keyboard_reaches_a_header_and_sorts(page: Chrome) -> None:
-    body = find(page, "body")
-    body.send_keys(Keys.TAB)
+def test_the_keyboard_reaches_a_header_and_sorts_and_all_have_names(page: Chrome) -> None:
+    find(page, "body").send_keys(Keys.TAB)
     skip = page.switch_to.active_element
-    assert skip.text == "Skip to the results"
-    assert skip.rect["x"] >= 0
+    assert (skip.text, skip.rect["x"] >= 0) == ("Skip to the results", True)
     skip.send_keys(Keys.ENTER)
     assert page.switch_to.active_element.get_attribute("id") == "main"
-    find(page, f"{SUMMARY} input[type=search]").click()
-    for _ in range(30):
+    page.execute_script(f"document.querySelector('{SUMMARY} thead button').focus()")
+    for _ in range(act(page)["names"].index("n")):
         page.switch_to.active_element.send_keys(Keys.TAB)
-        active = page.switch_to.active_element
-        if active.text == "n" and active.tag_name == "button":
-            break
-    assert active == header(page, "n")
-    outline = active.value_of_css_property("outline-style")
-    assert outline == "solid"
-    active.send_keys(Keys.ENTER)
-    assert sort_of(page, "n") == "ascending"
-    page.switch_to.active_element.send_keys(Keys.SPACE)
-    assert sort_of(page, "n") == "descending"
-    assert page.switch_to.active_element == header(page, "n")
-
-
-def test_all_that_can_be_operated_has_a_name(page: Chrome) -> None:
-    for element in page.find_elements(By.CSS_SELECTOR, "input, select, button, [role=region], svg"):
-        if element.is_displayed():
-            assert element.accessible_name, element.get_attribute("outerHTML")
+    active = page.switch_to.active_element
+    assert (active.text, active.value_of_css_property("outline-style")) == ("n", "solid")
+    for key, way in ((Keys.ENTER, "ascending"), (Keys.SPACE, "descending")):
+        active.send_keys(key)
+        assert act(page)["sorted"] == [["n", way]]
+    assert page.switch_to.active_element == active
+    for selector in ("input", "select", f"{SUMMARY} .more", "thead button", "[role=region]", "svg"):
+        assert find(page, selector).accessible_name, selector
 
 
 def test_hostile_labels_are_shown_and_do_nothing(browser: Chrome, tmp_path: Path) -> None:
@@ -194,15 +178,11 @@ def test_hostile_labels_are_shown_and_do_nothing(browser: Chrome, tmp_path: Path
     folder = write_run(tmp_path / "run", rows=12, manifest=manifest, label=HOSTILE)
     browser.get(write_page([folder], tmp_path / "page.html").as_uri())
     assert browser.execute_script("return typeof window.hacked") == "undefined"
-    shown = column(browser, "estimator")
-    assert shown[0] == f"minimax{HOSTILE}"
-    options = find(browser, SUMMARY).find_elements(By.TAG_NAME, "option")
-    # the browser folds the white space of an option's text
-    assert any("window.hacked = 1" in option.text for option in options)
+    found = act(browser, ("search", "<script>"))
+    assert found["columns"]["estimator"][0] == f"minimax{HOSTILE}"
+    assert found["count"] == "12 of 12 rows"
     assert browser.execute_script("return document.querySelector('h1').textContent") == HOSTILE
     assert browser.find_elements(By.CSS_SELECTOR, "img:not([src^='data:'])") == []
-    find(browser, f"{SUMMARY} input[type=search]").send_keys("<script>")
-    assert count(browser) == "12 of 12 rows"
     assert logged(browser) == []
 
 
@@ -216,28 +196,19 @@ def test_the_policy_stops_scripts_that_are_not_ours(browser: Chrome, plain: str)
     assert "Content Security Policy" in str(logged(browser))
 
 
-def emulate(page: Chrome, scheme: str, media: str = "screen") -> None:
-    features = [{"name": "prefers-color-scheme", "value": scheme}]
-    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
-
-
-def paper(page: Chrome) -> int:
-    colour = find(page, "body").value_of_css_property("background-color")
-    return sum(int(share) for share in colour.partition("(")[2].rstrip(")").split(",")[:3])
-
-
 def test_dark_where_it_is_asked_for_but_never_on_paper(page: Chrome) -> None:
-    emulate(page, "dark")
-    assert paper(page) < 3 * 60
     assert page.execute_script("return document.querySelector('figure img').naturalWidth") > 0
-    image = find(page, "figure img").value_of_css_property("background-color")
-    assert "255, 255, 255" in image
-    emulate(page, "light")
-    assert paper(page) > 3 * 240
-    emulate(page, "dark", media="print")
-    assert paper(page) > 3 * 240
-    assert not find(page, f"{SUMMARY} .tools").is_displayed()
-    emulate(page, "light")
+    for scheme, media, dark in (
+        ("dark", "screen", True), ("dark", "print", False), ("light", "screen", False),
+    ):  # fmt: skip
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        wanted = {"media": media, "features": features}
+        page.execute_cdp_cmd("Emulation.setEmulatedMedia", wanted)
+        colour = style(page, "body", "background-color").partition("(")[2].rstrip(")")
+        paper = sum(int(share) for share in colour.split(",")[:3])
+        assert paper < 3 * 60 if dark else paper > 3 * 240
+        assert "255, 255, 255" in style(page, "figure img", "background-color") or not dark
+        assert find(page, f"{SUMMARY} .tools").is_displayed() == (media == "screen")
 
 
 @pytest.mark.parametrize("width", [390, 1300])
@@ -245,19 +216,21 @@ def test_wide_tables_scroll_in_their_own_box(page: Chrome, width: int) -> None:
     size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": False}
     page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     try:
-        find(page, f"{SUMMARY} input[type=checkbox]").click()
-        assert page.execute_script("return document.documentElement.scrollWidth") <= width
-        box = f"document.querySelector('{SUMMARY} .scroll')"
-        wider = page.execute_script(f"return {box}.scrollWidth > {box}.clientWidth")
-        assert wider or width > 390
-        page.execute_script(f"{box}.scrollTop = 500")
-        top = page.execute_script(
-            f"return {box}.querySelector('th').getBoundingClientRect().top"
-            f" - {box}.getBoundingClientRect().top"
-        )
-        assert abs(top) <= 2  # the header stays
+        act(page, ("all",))
+        across, wider, top = page.execute_script(f"""
+            const box = document.querySelector('{SUMMARY} .scroll');
+            box.scrollTop = 500;
+            const top = (element) => element.getBoundingClientRect().top;
+            return [
+              document.documentElement.scrollWidth, box.scrollWidth > box.clientWidth,
+              top(box.querySelector('th')) - top(box),
+            ];
+        """)
     finally:
         page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert across <= width
+    assert wider or width > 390
+    assert abs(top) <= 2  # the header stays
 
 
 def test_without_scripts_the_file_is_named(browser: Chrome, plain: str) -> None:

@@ -1,7 +1,8 @@
+"""Numbers and small drawings of the page."""
+
 from __future__ import annotations
 
-import json
-from pathlib import Path
+from math import inf, nan
 from typing import Any
 
 import numpy as np
@@ -10,17 +11,15 @@ import pytest
 from dpbench.report.page_marks import WIDTH, Mark, bound_mark, claim_mark
 from dpbench.report.page_tables import as_number, digits, make_grid
 
-INFINITY = float("inf")
-NAN = float("nan")
 
-
-def test_numbers_reach_the_browser_as_json_can_say_them(tmp_path: Path) -> None:
+def test_numbers_reach_the_browser_as_json_can_say_them() -> None:
     rows = [
         {"estimator": "1e3", "n": "1234567890123", "q90": "0.123456789", "rho": "", "x": "inf"},
         {"estimator": "07", "n": "10.0", "q90": "", "rho": "", "x": "-inf"},
     ]
-    grid = make_grid("id", "caption", tmp_path / "summary.csv", rows, main=["n"])
-    columns = {column["name"]: column for column in json.loads(grid.data)["columns"]}
+    grid = make_grid(rows, "caption", main=["n"])
+    assert grid is not None
+    columns = {column["name"]: column for column in grid["columns"]}
     assert columns["estimator"]["labels"] == ["1e3", "07"]
     assert columns["n"]["values"] == [1234567890123, 10]
     assert columns["q90"]["values"] == [0.1234568, None]
@@ -29,95 +28,71 @@ def test_numbers_reach_the_browser_as_json_can_say_them(tmp_path: Path) -> None:
     assert [name for name, column in columns.items() if column["main"]] == ["n"]
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(2, "2.000"), (0.0123456, "0.01235"), (NAN, ""), (INFINITY, "∞"), (-INFINITY, "-∞")],
-)
-def test_four_digits(value: float, text: str) -> None:
-    assert digits(value) == text
-
-
-def test_cells_that_are_no_numbers_are_nan() -> None:
-    assert as_number("1e-3") == 1e-3
-    assert as_number("inf") == INFINITY
-    for text in ("", None, "two"):
-        assert digits(as_number(text)) == ""
+def test_four_digits_and_nothing_for_what_is_no_number() -> None:
+    cases = {"2": "2.000", "0.0123456": "0.01235", "inf": "∞", "-inf": "-∞", "": "", "two": ""}
+    assert {text: digits(as_number(text)) for text in cases} == cases
+    assert np.isnan(as_number(None))
 
 
 LEFT, RIGHT, MIDDLE = 10, WIDTH - 10, WIDTH / 2
 QUARTER = (RIGHT - LEFT) / 4
 
 
-def claimed(
-    predicted: float, tolerance: float, measured: float, low: float, high: float, floor: Any = None
-) -> Mark:
-    mark = claim_mark(predicted, tolerance, measured, low, high, floor)
+def claimed(*numbers: float, floor: Any = None) -> Mark:
+    mark = claim_mark(*numbers, floor=floor)
     assert mark is not None
-    assert mark.band is not None
     return mark
 
 
 def test_a_mark_is_centred_on_the_prediction() -> None:
     """The axis reaches two tolerances to each side; what is far off is an arrow, not a dot."""
     mark = claimed(2.0, 0.02, 2.01, 1.98, 2.02)
-    assert mark.tick == MIDDLE
-    assert mark.band == mark.line == (LEFT + QUARTER, RIGHT - QUARTER)
-    assert mark.dot == round(MIDDLE + QUARTER / 2, 1)
-    assert not mark.left
-    assert not mark.right
+    assert mark["tick"] == MIDDLE
+    assert mark["band"] == mark["line"] == (LEFT + QUARTER, RIGHT - QUARTER)
+    assert mark["dot"] == round(MIDDLE + QUARTER / 2, 1)
+    assert not mark["left"] | mark["right"]
     far = claimed(2.0, 0.02, 3.0, 1.99, 3.1)
-    assert (far.dot, far.left, far.right) == (None, False, True)
-    assert far.line is not None
-    assert far.line[1] == RIGHT
-    assert far.band is not None
-    assert far.band[1] - far.band[0] >= (RIGHT - LEFT) / 12 - 0.1
+    assert (far["dot"], far["left"], far["right"], far["line"][1]) == (None, False, True, RIGHT)
+    assert far["band"][1] - far["band"][0] >= (RIGHT - LEFT) / 12 - 0.1
 
 
 def test_the_region_of_an_upper_limit_reaches_down_to_its_floor() -> None:
-    limit = claimed(1.25, 0.05, 1.0, 0.99, 1.01, floor=1.0)
-    value = claimed(1.25, 0.05, 1.0, 0.99, 1.01)
-    assert limit.band is not None
-    assert value.band is not None
-    assert limit.dot is not None
-    assert limit.band[0] < limit.dot < value.band[0] < value.band[1] == limit.band[1]
+    numbers = (1.25, 0.05, 1.0, 0.99, 1.01)
+    limit, value = claimed(*numbers, floor=1.0), claimed(*numbers)
+    assert limit["band"][0] < limit["dot"] < value["band"][0] < value["band"][1]
+    assert value["band"][1] == limit["band"][1]
 
 
 @pytest.mark.parametrize(
     ("measured", "low", "high", "line", "arrows"),
     [
-        (NAN, NAN, NAN, None, (False, False)),
-        (2.0, NAN, 2.01, None, (False, False)),
-        (2.0, -INFINITY, INFINITY, (LEFT, RIGHT), (True, True)),
-        (INFINITY, 2.0, INFINITY, (MIDDLE, RIGHT), (False, True)),
+        (nan, nan, nan, None, (False, False)),
+        (2.0, nan, 2.01, None, (False, False)),
+        (2.0, -inf, inf, (LEFT, RIGHT), (True, True)),
+        (inf, 2.0, inf, (MIDDLE, RIGHT), (False, True)),
     ],
 )
 def test_unknown_and_infinite_ends(
     measured: float, low: float, high: float, line: object, arrows: tuple[bool, bool]
 ) -> None:
     mark = claimed(2.0, 0.02, measured, low, high)
-    assert mark.line == line
-    assert (mark.left, mark.right) == arrows
-    assert mark.dot == (MIDDLE if measured == 2.0 else None)
-    assert ("unknown" in mark.words) == np.isnan(low)
-    assert ("infinity" in mark.words) == (high == INFINITY)
+    assert (mark["line"], mark["left"], mark["right"]) == (line, *arrows)
+    assert mark["dot"] == (MIDDLE if measured == 2.0 else None)
+    assert ("unknown" in mark["words"]) == np.isnan(low)
+    assert ("infinity" in mark["words"]) == (high == inf)
 
 
-@pytest.mark.parametrize(
-    ("predicted", "tolerance"), [(NAN, 0.1), (INFINITY, 0.1), (1.0, 0.0), (1.0, NAN), (1e300, 0.1)]
-)
-def test_without_a_region_there_is_no_mark(predicted: float, tolerance: float) -> None:
-    assert claim_mark(predicted, tolerance, 1.0, 0.9, 1.1) is None
+def test_without_a_region_there_is_no_mark() -> None:
+    for region in ((nan, 0.1), (inf, 0.1), (1.0, 0.0), (1.0, nan), (1e300, 0.1)):
+        assert claim_mark(*region, 1.0, 0.9, 1.1) is None
+    assert bound_mark(nan, 1.0) is None
 
 
 def test_bounds_are_bars_from_nothing_on() -> None:
-    marks = [bound_mark(1.0, 0.5), bound_mark(1.0, 4.0), bound_mark(1.0, NAN)]
-    within, above, failed = (mark for mark in marks if mark)
+    marks = [bound_mark(1.0, bound) for bound in (0.5, 4.0, nan)] + [bound_mark(inf, 2.0)]
+    within, above, failed, unlimited = (mark for mark in marks if mark)
     end = LEFT + 0.8 * (RIGHT - LEFT)
-    assert (within.band, within.tick) == ((LEFT, end), end)
-    assert within.line == (LEFT, LEFT + 0.4 * (RIGHT - LEFT))
-    assert (above.tick, above.dot) == (LEFT + 0.2 * (RIGHT - LEFT), end)
-    assert (failed.line, failed.dot) == (None, None)
-    unlimited = bound_mark(INFINITY, 2.0)
-    assert unlimited is not None
-    assert unlimited.tick is None
-    assert bound_mark(NAN, 1.0) is None
+    assert (within["band"], within["tick"]) == ((LEFT, end), end)
+    assert within["line"] == (LEFT, LEFT + 0.4 * (RIGHT - LEFT))
+    assert (above["tick"], above["dot"]) == (LEFT + 0.2 * (RIGHT - LEFT), end)
+    assert (failed["line"], failed["dot"], unlimited["tick"]) == (None, None, None)

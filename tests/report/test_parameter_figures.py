@@ -9,11 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpbench.registry import ConfigError
 from dpbench.report.parameter_figures import GUIDES
 from dpbench.result import Result
 
-from .conftest import curves, drawn, lines, rows
+from .conftest import assert_refused, curves, drawn, lines, rows
 
 CUBE: dict[str, Any] = {
     "kind": "against_parameter", "parameter": "d", "families": "cube", "estimators": "additive",
@@ -36,37 +35,26 @@ def ordered(table: pd.DataFrame, by: str, metric: str = "q90") -> tuple[list[flo
     return points[by].tolist(), points[metric].replace(np.inf, np.nan).tolist()
 
 
-def test_errors_against_the_dimension(vectors: Result) -> None:
-    axes = drawn(vectors, {**CUBE, "metrics": ["mean_error", "private_q90"]})
-    at = rows(vectors, estimator="additive", epsilon=1, privacy="pure", n=300)
-    for ax, metric in zip(axes, ("mean_error", "private_q90"), strict=True):
-        assert curves(ax) == {"additive": ordered(at, "d", metric)}
-        assert ax.get_xlabel() == "dimension $d$"
-        assert (ax.get_xscale(), ax.get_yscale(), ax.get_title()) == ("log", "log", "")
-
-
 def test_several_budgets_and_sizes_have_a_line_each(vectors: Result) -> None:
     """Their labels tell them apart, and say nothing that they share."""
     budgets = {"pure": {}, "zcdp": {}, "approx": {"delta": 1e-6}, "classical": {"delta": 1e-6}}
     spec = {**CUBE, "budgets": budgets, "n": [100, 300], "estimators": ["additive", "mean"]}
     (ax,) = drawn(vectors, {**spec, "metrics": ["mean_error"], "guides": ["pure"]})
+    assert (ax.get_title(), ax.get_xlabel(), ax.get_xscale()) == ("", "dimension $d$", "log")
     cases: dict[str, dict[str, Any]] = {
         r"additive, pure DP, $\varepsilon = 0.5$": {"privacy": "pure", "epsilon": 0.5},
         r"additive, pure DP, $\varepsilon = 1$": {"privacy": "pure", "epsilon": 1.0},
         "additive, zCDP": {"privacy": "zcdp"},
         r"additive, approximate DP, $\varepsilon = 1$": {"privacy": "approx", "delta": 1e-6},
-        r"additive, approximate DP, classical, $\varepsilon = 1$": {
-            "privacy": "approx_classical", "delta": 1e-6,
-        },
+        r"additive, approximate DP, classical, $\varepsilon = 1$":
+            {"privacy": "approx_classical", "delta": 1e-6},
         "mean": {"privacy": "none"},
     }  # fmt: skip
-    cube = dataclasses.replace(
-        vectors, summary=vectors.summary[vectors.summary["family"].str.startswith("cube")]
-    )
     wanted = {}
     for words, about in cases.items():
         for n in (100, 300):
-            at = rows(cube, estimator=words.partition(",")[0], n=n, **about)
+            at = rows(vectors, estimator=words.partition(",")[0], n=n, **about)
+            at = at[at["family"].str.startswith("cube")]
             wanted[f"{words}, $n = {n}$"] = ordered(at, "d", "mean_error")
     assert curves(ax) == wanted
     assert ax.get_yscale() == "log"  # though the empirical mean of these data is exact
@@ -149,16 +137,6 @@ def test_the_worst_member_against_a_parameter(numbers: Result) -> None:
 # Guides.
 
 
-def test_the_guides_formulas() -> None:
-    d, n, epsilon, delta = (np.array([x]) for x in (64.0, 1000.0, 0.5, 1e-6))
-    assert GUIDES["pure"].formula(d, n, epsilon) == pytest.approx(64 / 500)
-    wanted = 8 * np.sqrt(6 * np.log(10)) / 500
-    assert GUIDES["approx"].formula(d, n, epsilon, delta) == pytest.approx(wanted)
-    # Of n records (1-eta) n are friends, with weight 2 (1-eta) - 1 each, if more than half.
-    eta = np.array([0.0, 0.25, 0.5, 0.75])
-    np.testing.assert_allclose(GUIDES["core"].formula(eta), [1, 0.75 * 0.5, 0, 0], atol=1e-15)
-
-
 def test_guides_follow_their_formulas(vectors: Result) -> None:
     """A line for each epsilon, delta and n that is shown, and each once."""
     spec = {**CUBE, "budgets": ["pure", "approx", "classical"], "n": [100, 300]}
@@ -181,6 +159,7 @@ def test_a_guide_for_the_core(vectors: Result) -> None:
     (ax,) = drawn(vectors, {**FAR, "metrics": ["core_q50"], "guides": ["core"]})
     ((_, x, y),) = lines(ax, GUIDES["core"].label)
     assert x == [0, 0.1, 0.2, 0.6]
+    # (1-eta) n friends, with weight 2 (1-eta) - 1 each, if they are more than half
     assert y == pytest.approx([1, 0.9 * 0.8, 0.8 * 0.6, 0])
     # The median of 40 shares of outliers has a standard error of 0.005, and the core 3.4 times
     # as much: 0.12 are 7 of these, a false alarm of 1e-11.
@@ -199,21 +178,14 @@ def test_a_guide_for_the_core(vectors: Result) -> None:
         ({"parameter": "norm"}, ["figure.estimators", "'additive'", "norm"]),
         ({"parameter": "rho"}, ["figure", "rho"]),  # no budget has one: an empty figure
         ({"parameter": "delta", "budgets": ["pure", "approx"]}, ["figure.budgets", "'pure'"]),
-        ({"budgets": ["pure", "x"]}, ["figure.budgets", "'x'"]),
-        ({"budgets": []}, ["figure.budgets"]),
         ({"n": [100, 200]}, ["figure.n", "200"]),
-        ({"n": 0}, ["figure.n", "0"]),
         ({"metrics": ["x"]}, ["figure.metrics", "'x'"]),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(
     vectors: Result, changes: dict[str, Any], words: list[str]
 ) -> None:
-    with pytest.raises(ConfigError) as caught:
-        vectors.figure({**CUBE, **changes})
-    assert len(str(caught.value).splitlines()) == 1
-    for word in words:
-        assert word in str(caught.value)
+    assert_refused(vectors, {**CUBE, **changes}, words)
 
 
 # Slopes.
@@ -257,7 +229,6 @@ def test_every_line_has_a_slope_of_its_own(vectors: Result) -> None:
         CUBE,  # the claim is about the mean error
         {**CUBE, "metrics": ["private_q90"]},  # this claim's exponent is n's, not the error's
         {**CUBE, **MEAN, "budgets": {"approx": {"delta": 1e-6}}},
-        {**RADIUS, **MEAN},
         {**NORM, "estimators": "friendly_low"},  # it is not `friendly`
     ],
 )
