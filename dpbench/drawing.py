@@ -21,7 +21,6 @@ from dpbench.output import atomic
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
-    from matplotlib.transforms import Transform
 
 __all__ = [
     "BOUND", "COLUMN", "GUIDE", "GUIDE_DASHES", "NOTIONS", "PAGE", "THEORY", "legend",
@@ -269,11 +268,7 @@ def legend(canvas: Canvas, on: Axes | None = None) -> None:
         for label, handle in entries.items()
     }
     known = sorted(entries, key=lambda label: (theory[label], natural(label)))
-    place: dict[str, Any] = {"loc": "outside lower center"}
-    if on is not None:
-        place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0)}
-        place["bbox_transform"] = on.transAxes + _below(on, axes)
-    owner, columns = canvas if on is None else on, 1
+    owner, place, columns = canvas if on is None else on, _place(on, axes), 1
     for columns in range(len(known), 0, -1):
         shown = owner.legend(
             [entries[label] for label in known], known, ncols=columns, frameon=False, **place
@@ -292,13 +287,16 @@ def legend(canvas: Canvas, on: Axes | None = None) -> None:
             right.yaxis.label.set_visible(False)
 
 
-def _below(on: Axes, axes: Iterable[Axes]) -> Transform:
-    """From the bottom of a caller's axes to below the labels of the panels in its place."""
+def _place(on: Axes | None, axes: Iterable[Axes]) -> dict[str, Any]:
+    """Where a legend stands: on a canvas, or below all panels in the place of a caller's axes."""
     from matplotlib.transforms import ScaledTranslation
 
+    if on is None:
+        return {"loc": "outside lower center"}
     lowest = min(box.y0 for ax in axes if (box := ax.get_tightbbox()))
     inches = (lowest - on.bbox.y0) / on.figure.dpi
-    return ScaledTranslation(0, inches, on.figure.dpi_scale_trans)
+    below = on.transAxes + ScaledTranslation(0, inches, on.figure.dpi_scale_trans)
+    return {"loc": "upper center", "bbox_to_anchor": (0.5, 0), "bbox_transform": below}
 
 
 def _fit_titles(axes: Sequence[Axes]) -> None:

@@ -18,10 +18,12 @@ from dpbench.columns import Selection
 from dpbench.registry import ConfigError, Registered, from_mapping, named, validated
 from dpbench.runner.plan import Cell, Part, Sweep, key_table, make_cells
 
-__all__ = ["Figure", "Plan", "Study", "StudyPart", "gathered"]
+__all__ = ["Figure", "Names", "Plan", "Study", "StudyPart", "gathered"]
 
 SELECTED = ("families", "estimators", "budgets")
 UNDER_PARTS = ("claims", "figures")
+# What to print for the names of entries.
+Names = Mapping[str, str] | None
 
 
 class Figure(Registered, ABC):
@@ -44,11 +46,7 @@ class Figure(Registered, ABC):
 
     @abstractmethod
     def figure(
-        self,
-        result: Any,
-        names: Mapping[str, str] | None = None,
-        ax: Any = None,
-        panel: int | None = None,
+        self, result: Any, names: Names = None, ax: Any = None, panel: int | None = None
     ) -> Any:
         """Draw on a canvas of its own, inside `dpbench.drawing.style`, and return it.
 

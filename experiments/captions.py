@@ -46,19 +46,20 @@ def caption(figure: DrawnFigure, result: Result, canvas: Canvas, names: Mapping[
         What it writes for entries.
     """
     rows, study = figure.rows(result), result.study
+    shown, intervals = figure.told()
     entries = {text.get_text() for legend in canvas.legends for text in legend.get_texts()}
     lines = [text for label, text in LINES.items() if label in entries]
     families = [study.families[label] for label in rows["family"].unique()]
     estimators = [study.estimators[label] for label in rows["estimator"].unique()]
     sentences = [
         figure.caption.rstrip("."),
-        f"Shown: {figure.shows}",
+        f"Shown: {shown}",
         f"Data: {_described(families, names)}",
         f"Estimators: {_described(estimators, names)}",
         f"Budgets: {_budgets(rows, Words(study))}",
         f"{_range('n', rows['n'])}; {_range('trials per point', rows['trials'])}; "
         f"seed {result.seed}",
-        "; ".join([figure.intervals[0].upper() + figure.intervals[1:], *lines]),
+        "; ".join([intervals[0].upper() + intervals[1:], *lines]),
     ]
     return ". ".join(filter(None, sentences)) + ".\n"
 

@@ -17,6 +17,7 @@ from dpbench.estimators.heavy_tailed import HeavyTailedMean, worst_clipping_bias
 from dpbench.metrics import METRICS, VARIABLES, MetricName
 from dpbench.registry import ConfigError, validated
 from dpbench.report.figures import (
+    BARS,
     DrawnFigure,
     Looks,
     Panel,
@@ -70,13 +71,8 @@ class ErrorAgainstN(SelectingFigure):
         if self.by != "budget":
             check_one_budget(rows, where, ", or by: budget")
 
-    @property
-    def shows(self) -> str:
-        return f"{plain(metric_text(self.metric))} against n"
-
-    @property
-    def intervals(self) -> str:
-        return spread([self.metric])
+    def told(self) -> tuple[str, str]:
+        return f"{plain(metric_text(self.metric))} against n", spread([self.metric])
 
     def _panels(self, result: Result, words: Words) -> Iterator[Panel]:
         rows = with_interval(self.rows(result).dropna(subset=[self.metric]), self.metric)
@@ -160,13 +156,9 @@ class Decomposition(SelectingFigure):
                 if not isinstance(study.estimator(label, family), HeavyTailedMean):
                     raise ConfigError(f"{where}.chosen: {label!r}: it chooses no threshold")
 
-    @property
-    def shows(self) -> str:
-        return "0.9 quantiles of the error and its parts against the clipping threshold"
-
-    @property
-    def intervals(self) -> str:
-        return spread([])
+    def told(self) -> tuple[str, str]:
+        shown = "0.9 quantiles of the error and its parts against the clipping threshold"
+        return shown, spread([])
 
     def rows(self, result: Result) -> pd.DataFrame:
         rows = super().rows(result)
@@ -232,9 +224,8 @@ class Exponents(DrawnFigure):
         known = study.all_claims
         return {label: known[label] for label in chosen_labels(self.claims, known, where)}
 
-    @property
-    def shows(self) -> str:
-        return "fitted exponents against the moment order k, and measured minus theory"
+    def told(self) -> tuple[str, str]:
+        return "fitted exponents against the moment order k, and measured minus theory", BARS
 
     def rows(self, result: Result) -> pd.DataFrame:
         summary = result.summary

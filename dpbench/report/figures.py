@@ -16,20 +16,22 @@ from dpbench.metrics import METRICS, VARIABLES
 from dpbench.registry import ConfigError, validated
 from dpbench.report.words import Words
 from dpbench.result import Result
-from dpbench.study import Figure, Study
+from dpbench.study import Figure, Names, Study
 
 if TYPE_CHECKING:  # drawing libraries load when the first figure is drawn
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
 __all__ = [
-    "DrawnFigure", "Looks", "Panel", "SelectingFigure", "check_one_budget", "check_sizes",
+    "BARS", "DrawnFigure", "Looks", "Panel", "SelectingFigure", "check_one_budget", "check_sizes",
     "chosen_labels", "draw_curve", "draw_slopes", "linear", "reach", "spread", "with_interval",
 ]  # fmt: skip
 
 Panel = Callable[["Axes"], None]
 Looks = Mapping[str, dict[str, Any]]
 
+# What the intervals of claims and sample complexities are, in words.
+BARS = "bars: 95 per cent intervals, bootstrap over trials"
 NORMAL = 1.96  # the 0.975 quantile of a normal law
 MOST_MARKERS = 15
 
@@ -59,22 +61,12 @@ class DrawnFigure(Figure, ABC):
     def _panels(self, result: Result, words: Words) -> Iterable[Panel]:
         """What draws each panel on its axes."""
 
-    @property
     @abstractmethod
-    def shows(self) -> str:
-        """What is drawn against what, in plain words."""
-
-    @property
-    def intervals(self) -> str:
-        """What the intervals are, in words."""
-        return "bars: 95 per cent intervals, bootstrap over trials"
+    def told(self) -> tuple[str, str]:
+        """What is drawn against what, and what the intervals are, in plain words."""
 
     def figure(
-        self,
-        result: Result,
-        names: Mapping[str, str] | None = None,
-        ax: Axes | None = None,
-        panel: int | None = None,
+        self, result: Result, names: Names = None, ax: Axes | None = None, panel: int | None = None
     ) -> Canvas:
         drawn, heights = list(self._panels(result, Words(result.study, names or {}))), self.HEIGHTS
         if panel is not None:
@@ -187,19 +179,10 @@ def draw_curve(
 def draw_slopes(
     ax: Axes, curve: pd.DataFrame, across: str, metric: str, parameter: str, result: Result
 ) -> None:
-    """Draw the slopes that claims predict, through the geometric mean of a curve.
+    """Draw the slopes that claims predict in a parameter, through a curve's geometric mean.
 
-    Parameters
-    ----------
-    ax : Axes
-    curve : DataFrame
-        Rows of a summary of one family, estimator and budget.
-    across, metric : str
-        The columns that it is drawn in.
-    parameter : str
-        The column that differs: ``n``, where a slope is drawn over its claim's regime, or what
-        claims at fixed n can be about.
-    result : Result
+    Claims are about n, over their regime of it, or about another parameter at fixed n. The curve
+    is the rows of one family, estimator and budget; `across` is the column that it stands at.
     """
     study, row = result.study, curve.iloc[0]
     about = {

@@ -15,8 +15,8 @@ from markupsafe import Markup
 
 from dpbench.output import atomic
 from dpbench.registry import ConfigError
-from dpbench.report.page_marks import HEIGHT, WIDTH
 from dpbench.report.page_run import CLAIM_TONES, read_manifest, read_run
+from dpbench.report.page_tables import HEIGHT, WIDTH
 
 __all__ = ["PAGE", "finished_runs", "write_page"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import csv
 import inspect
 import json
 import math
@@ -14,8 +15,7 @@ from typing import Any
 import yaml
 
 from dpbench.metrics import VARIABLES
-from dpbench.report.page_marks import bound_mark, claim_mark
-from dpbench.report.page_tables import Row, as_number, digits, make_grid, read_rows
+from dpbench.report.page_tables import Row, as_number, bound_mark, claim_mark, digits, make_grid
 from dpbench.report.words import exponent_text, metric_text, spaced
 from dpbench.study import Figure, gathered
 from dpbench.theory.theorems import THEOREMS, Theorem
@@ -81,10 +81,10 @@ def read_run(folder: Path, name: str) -> dict[str, Any]:
     origin = {key: manifest[key] for key in ORIGIN if manifest.get(key) is not None}
     if "commit" in origin and manifest.get("dirty"):
         origin["commit"] = f"{origin['commit']} with uncommitted changes"
-    tables = {table: read_rows(folder / f"{table}.csv") for table in GRIDS}
+    tables = {table: _rows(folder / f"{table}.csv") for table in GRIDS}
     tables["tracking"].sort(key=lambda row: [*TRACKING_TONES, row["verdict"]].index(row["verdict"]))
     specs = {label: _mapping(one) for label, one in gathered(sweep, "claims").items()}
-    claims = [_claim(row, specs.get(row["claim"], {})) for row in read_rows(folder / "claims.csv")]
+    claims = [_claim(row, specs.get(row["claim"], {})) for row in _rows(folder / "claims.csv")]
     verdicts = Counter(claim["verdict"] for claim in claims)
     return {
         "id": name,
@@ -103,6 +103,15 @@ def read_run(folder: Path, name: str) -> dict[str, Any]:
         "tracked": Counter(row["verdict"] for row in tables["tracking"]),
         "failures": [f for f in manifest.get("failures") or [] if {*f} >= {"failure", "replay"}],
     }
+
+
+def _rows(path: Path) -> list[Row]:
+    """The rows of a CSV file; none if it is missing or empty."""
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            return list(csv.DictReader(file, restval=""))
+    except FileNotFoundError:
+        return []
 
 
 def _mapping(found: object) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -41,22 +41,14 @@ __all__ = ["GUIDES", "AgainstParameter", "Guide"]
 
 @dataclass(frozen=True)
 class Guide:
-    """A formula to compare with: a rate without its constant, or an exact share.
-
-    Attributes
-    ----------
-    label : str
-        For a legend, mathematical text.
-    needs : tuple of str
-        Columns of a summary, in the formula's order.
-    formula : callable
-    """
+    """A formula of columns of a summary; its label in a legend is mathematical text."""
 
     label: str
     needs: tuple[str, ...]
     formula: Callable[..., Floats]
 
 
+# To compare with: rates without their constants, and an exact share.
 GUIDES = {
     # The blog's lower bounds, for records of norm 1; constants are not known.
     "pure": Guide(r"$d/(n\varepsilon)$", ("d", "n", "epsilon"), lambda d, n, e: d / (n * e)),
@@ -143,14 +135,9 @@ class AgainstParameter(SelectingFigure):
     def _sizes(self) -> list[int]:
         return self.n if isinstance(self.n, list) else [self.n]
 
-    @property
-    def shows(self) -> str:
+    def told(self) -> tuple[str, str]:
         metrics = " and ".join(plain(metric_text(metric)) for metric in self.metrics)
-        return f"{metrics} against {plain(self.parameter)}"
-
-    @property
-    def intervals(self) -> str:
-        return spread(self.metrics)
+        return f"{metrics} against {plain(self.parameter)}", spread(self.metrics)
 
     def rows(self, result: Result) -> pd.DataFrame:
         rows = super().rows(result)
@@ -185,13 +172,7 @@ class AgainstParameter(SelectingFigure):
         )
 
     def _panel(
-        self,
-        rows: pd.DataFrame,
-        metric: str,
-        about: dict[str, str],
-        looks: Looks,
-        result: Result,
-        ax: Axes,
+        self, rows: pd.DataFrame, metric: str, about: Any, looks: Looks, result: Result, ax: Axes
     ) -> None:
         known = with_interval(rows, metric).dropna(subset=[metric])
         for line, points in known.groupby("line"):

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pandas as pd
 
-from dpbench.analysis.smallest_n import TERMS, SampleComplexity
+from dpbench.analysis.smallest_n import TERMS
 from dpbench.columns import BUDGET, Choice, choose
 from dpbench.drawing import GUIDE, GUIDE_DASHES, THEORY, line_styles, number_text, ticks
 from dpbench.metrics import VARIABLES
 from dpbench.registry import ConfigError, validated
-from dpbench.report.figures import Looks, Panel, SelectingFigure, reach
+from dpbench.report.figures import BARS, Looks, Panel, SelectingFigure, reach
 from dpbench.report.words import Words, plain
 from dpbench.result import Result
 from dpbench.study import Study
@@ -41,15 +41,12 @@ class _OfRequest(SelectingFigure):
         if self.request not in study.sample_complexity:
             choices = ", ".join(study.sample_complexity) or "none: the sweep asks for none"
             raise ConfigError(f"{where}.request: {self.request!r}: choose from {choices}")
-        super().check(study, keys[study.about(self.asked(study), keys)], where)
-
-    def asked(self, study: Study) -> SampleComplexity:
-        """The sample complexity that this is about."""
-        return study.sample_complexity[self.request]
+        asked = study.about(study.sample_complexity[self.request], keys)
+        super().check(study, keys[asked], where)
 
     def rows(self, result: Result) -> pd.DataFrame:
-        rows = super().rows(result)
-        return rows[result.study.about(self.asked(result.study), rows)]
+        rows, study = super().rows(result), result.study
+        return rows[study.about(study.sample_complexity[self.request], rows)]
 
     def _found(self, result: Result) -> pd.DataFrame:
         """The rows of the table of samples."""
@@ -66,9 +63,8 @@ class SampleComplexityCurves(_OfRequest):
     diamonds found by direct search. The dotted line is the sum of the terms, which are grey.
     """
 
-    @property
-    def shows(self) -> str:
-        return "the smallest n with error at most alpha in 0.9 of the trials"
+    def told(self) -> tuple[str, str]:
+        return "the smallest n with error at most alpha in 0.9 of the trials", BARS
 
     def _panels(self, result: Result, words: Words) -> Iterator[Panel]:
         rows = self._found(result)
@@ -134,9 +130,8 @@ class Thresholds(_OfRequest):
         if self.leave is not None:
             choose(self.leave, study.estimators, f"{where}.leave")
 
-    @property
-    def shows(self) -> str:
-        return f"the smallest n with a coarse error against {plain(self.against)}"
+    def told(self) -> tuple[str, str]:
+        return f"the smallest n with a coarse error against {plain(self.against)}", BARS
 
     def _panels(self, result: Result, words: Words) -> Iterator[Panel]:
         rows = self._found(result)

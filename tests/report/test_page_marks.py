@@ -8,8 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpbench.report.page_marks import WIDTH, Mark, bound_mark, claim_mark
-from dpbench.report.page_tables import as_number, digits, make_grid
+from dpbench.report.page_tables import (
+    WIDTH,
+    Mark,
+    as_number,
+    bound_mark,
+    claim_mark,
+    digits,
+    make_grid,
+)
 
 
 def test_numbers_reach_the_browser_as_json_can_say_them() -> None:
@@ -38,8 +45,8 @@ LEFT, RIGHT, MIDDLE = 10, WIDTH - 10, WIDTH / 2
 QUARTER = (RIGHT - LEFT) / 4
 
 
-def claimed(*numbers: float, floor: Any = None) -> Mark:
-    mark = claim_mark(*numbers, floor=floor)
+def claimed(*numbers: Any) -> Mark:
+    mark = claim_mark(*numbers)
     assert mark is not None
     return mark
 
@@ -58,7 +65,7 @@ def test_a_mark_is_centred_on_the_prediction() -> None:
 
 def test_the_region_of_an_upper_limit_reaches_down_to_its_floor() -> None:
     numbers = (1.25, 0.05, 1.0, 0.99, 1.01)
-    limit, value = claimed(*numbers, floor=1.0), claimed(*numbers)
+    limit, value = claimed(*numbers, 1.0), claimed(*numbers)
     assert limit["band"][0] < limit["dot"] < value["band"][0] < value["band"][1]
     assert value["band"][1] == limit["band"][1]
 
