@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dpbench.registry import ConfigError
@@ -169,10 +170,8 @@ def test_nothing_is_loaded_and_only_own_style_and_script_pass(example: Path) -> 
         for name in ("src", "href", "srcset", "data", "action", "poster"):
             assert str(attrs.get(name, "#")).startswith(("#", "data:"))
     style, script = page.all("style")[0][1], page.all("script")[-1][1]
-    assert "url(" not in style
-    assert "@import" not in style
+    assert not re.search(r"url\(|@import", style)
     assert "innerHTML" not in script
-    assert "//" not in page.all("img")[0][0]["src"][:40]  # type: ignore[index]
     policy = next(str(attrs["content"]) for attrs, _ in page.all("meta") if "http-equiv" in attrs)
     assert policy.startswith("default-src 'none'; img-src data:;")
     for text in (style, script):
@@ -221,11 +220,8 @@ def test_several_runs_have_an_overview_and_no_id_twice(example: Path, tmp_path: 
     links = {str(attrs["href"])[1:] for attrs, _ in page.all("a")}
     assert links <= set(ids)
     assert {"run1", "run2"} <= links
-    overview = page.texts("tr")[1:3]
-    assert page.texts("td")[:3] == ["2", "0", "0"]
-    assert "in elsewhere" in overview[1]
-    assert "1 of 2 refuted" in overview[0]
-    assert "1 worse or gone" in overview[0]
+    counts = "2001 of 2 refuted 1 worse or gone 1"  # of claims: 2, 0, 0
+    assert page.texts("tr")[1:3] == [f"example {counts}", f"example in elsewhere {counts}"]
 
 
 def test_headings_step_down_one_at_a_time_and_name_their_sections(
@@ -265,7 +261,6 @@ def test_what_is_worse_comes_first_in_tracking(example: Path) -> None:
 def test_failures_come_with_their_command_and_results_with_their_origin(example: Path) -> None:
     page = page_of(example)
     assert page.texts("li")[-1] == "ValueError: too few python -m dpbench replay=ab"
-    assert "python -m dpbench replay=ab" in page.texts("code")
     facts = page.texts("dd")
     assert "0123abc with uncommitted changes" in facts
     assert "python 3.11.0, numpy 2.4.6" in facts
@@ -282,21 +277,19 @@ def test_finished_runs_have_a_manifest_of_a_sweep(tmp_path: Path) -> None:
     assert finished_runs(tmp_path / "nowhere") == []
 
 
-def luminance(colour: str) -> float:
-    """WCAG 2.2, relative luminance."""
-    shares = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [s / 12.92 if s <= 0.04045 else ((s + 0.055) / 1.055) ** 2.4 for s in shares]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
 @pytest.mark.parametrize("dark", [False, True])
 def test_text_can_be_read_in_both_schemes(dark: bool) -> None:
+    """Contrast ratios of WCAG 2.2, from relative luminances."""
     css = (files("dpbench.report") / "page.css").read_text(encoding="utf-8")
-    colours = dict(re.findall(r"--(\w+): (#\w{6});", css.split("@media screen")[dark]))
-    for paper in (colours["paper"], colours["raised"]):
+    light = {}
+    for name, colour in re.findall(r"--(\w+): #(\w{6});", css.split("@media screen")[dark]):
+        share = np.frombuffer(bytes.fromhex(colour), np.uint8) / 255
+        linear = np.where(share <= 0.04045, share / 12.92, ((share + 0.055) / 1.055) ** 2.4)
+        light[name] = linear @ [0.2126, 0.7152, 0.0722] + 0.05
+    for paper in ("paper", "raised"):
         for name in ("ink", "muted", "link", "good", "bad", "unsure"):
-            pair = sorted([luminance(colours[name]), luminance(paper)])
-            assert (pair[1] + 0.05) / (pair[0] + 0.05) >= 4.5, (name, paper)
+            ratio = light[name] / light[paper]
+            assert max(ratio, 1 / ratio) >= 4.5, (name, paper)
 
 
 def test_the_page_of_a_real_run(numbers: Result, folder: Path, tmp_path: Path) -> None:
@@ -308,17 +301,18 @@ def test_the_page_of_a_real_run(numbers: Result, folder: Path, tmp_path: Path) -
     for name, table in (("summary", numbers.summary), ("sample_complexity", numbers.samples)):
         assert len(page.columns(name)["distribution"]["places"]) == len(table)
     shown = [row for row in page.texts("tr") if row.startswith("rate")]
+    measured = claims["measured"][claims["claim"] == "rate"]
     budgets = ("pure, ε = 0.5", "pure, ε = 1", "zcdp, ρ = 0.5")  # noqa: RUF001
-    wanted = [f"rateKSU20 Thm 3.5 minimax pair_k{k}{one} " for k in (2, 3) for one in budgets]
-    assert all(row.startswith(one) for row, one in zip(shown, wanted, strict=True))
-    for row, measured in zip(shown, claims["measured"][claims["claim"] == "rate"], strict=True):
-        assert f"± 0.5 {measured:#.4g} " in row
+    about = [f"pair_k{k}{one} " for k in (2, 3) for one in budgets]
+    for row, one, value in zip(shown, about, measured, strict=True):
+        assert row.startswith(f"rateKSU20 Thm 3.5 minimax {one}")
+        assert f"± 0.5 {value:#.4g} " in row
     reasons = [one.partition(" theorem: ")[0] for one in page.texts("dd") if " theorem" in one]
     assert reasons == ["few trials", "two <members>", "few trials"]
-    captions = page.texts("figcaption")
-    assert captions[0].startswith("worst (error against n). The worst of <two>. ")
-    assert "families: pair; estimators: minimax; budgets: pure, zcdp; by: budget" in captions[0]
-    assert captions[1] == "exponents (exponents). Exponents against k. claims: rate"
+    worst, exponents = page.texts("figcaption")
+    assert worst.startswith("worst (error against n). The worst of <two>. ")
+    assert "families: pair; estimators: minimax; budgets: pure, zcdp; by: budget" in worst
+    assert exponents == "exponents (exponents). Exponents against k. claims: rate"
 
 
 def test_what_cannot_be_read_is_told_in_one_line(example: Path) -> None:

@@ -69,12 +69,13 @@ def test_errors_against_delta(vectors: Result) -> None:
     (ax,) = drawn(vectors, spec)
     assert ax.get_xlabel() == r"$\ln(1/\delta)$"
     found = curves(ax)  # the mean has no delta
-    assert set(found) == {"additive, approximate DP", "additive, approximate DP, classical"}
-    for label, privacy in zip(sorted(found), ("approx", "approx_classical"), strict=True):
+    labels = {"additive, approximate DP": "approx"}
+    labels |= {"additive, approximate DP, classical": "approx_classical"}
+    assert set(found) == set(labels)
+    for label, privacy in labels.items():
         at = rows(vectors, family="cube_d16", estimator="additive", privacy=privacy, n=300)
-        x, y = found[label]
-        by_delta = dict(zip(*ordered(at, "delta"), strict=True))
-        assert dict(zip(x, y, strict=True)) == {-np.log(d): e for d, e in by_delta.items()}
+        wanted = dict(zip(-np.log(at["delta"]), at["q90"], strict=True))
+        assert dict(zip(*found[label], strict=True)) == wanted
 
 
 def test_a_parameter_of_estimators_or_of_families(vectors: Result) -> None:
@@ -84,12 +85,11 @@ def test_a_parameter_of_estimators_or_of_families(vectors: Result) -> None:
         assert (ax.get_title(), ax.get_xlabel()) == (f"cube, $d = {d}$", "$R$")
         at = rows(vectors, d=d, privacy="zcdp", n=300).query("estimator != 'additive'")
         assert curves(ax) == {"scaled": ordered(at, "radius")}
-    (ax,) = drawn(vectors, {**NORM, "estimators": ["friendly", "mean"]})
+    (ax,) = drawn(vectors, NORM)
     assert ax.get_xlabel() == r"$\|\mu\|$"
-    of_law = vectors.summary[vectors.summary["family"].str.startswith("gaussian")]
-    paid = of_law[(of_law["estimator"] == "friendly") & (of_law["delta"] == 1e-6)]
-    free = of_law[of_law["estimator"] == "mean"]
-    assert curves(ax) == {"friendly": ordered(paid, "norm"), "mean": ordered(free, "norm")}
+    at = rows(vectors, estimator="friendly", delta=1e-6)
+    at = at[at["family"].str.startswith("gaussian")]
+    assert curves(ax) == {"friendly": ordered(at, "norm")}
     axes = drawn(vectors, {**FAR, "parameter": "d", "families": "cluster"})
     titles = [rf"cluster, $\eta = {eta}$" for eta in (0, 0.1, 0.2, 0.6)]
     assert [ax.get_title() for ax in axes] == titles
@@ -123,15 +123,6 @@ def test_rounds_of_intervals(numbers: Result) -> None:
         wanted = {f"shrinking, $n = {n}$": ordered(at[at["n"] == n], "rounds", metric)
                   for n in (300, 1000)}  # fmt: skip
         assert curves(ax) == wanted
-
-
-def test_the_worst_member_against_a_parameter(numbers: Result) -> None:
-    spec = {**ROUNDS, "estimators": "clip", "parameter": "clip_at", "n": 10**6}
-    (ax,) = drawn(numbers, {**spec, "families": {"pair": {"k": 2}}, "metrics": ["q90"]})
-    at = rows(numbers, family="pair_k2", n=10**6, privacy="zcdp").dropna(subset="clip_at")
-    worst = at.groupby("clip_at")["q90"].agg(["max", "min"])
-    assert (worst["max"] > worst["min"]).all()
-    assert curves(ax) == {"clip": ([3, 30, 300], worst["max"].tolist())}
 
 
 # Guides.
@@ -172,14 +163,12 @@ def test_a_guide_for_the_core(vectors: Result) -> None:
     ("changes", "words"),
     [
         ({"guides": ["x"]}, ["figure.guides", "'x'", "pure, approx, core"]),
-        ({"guides": ["core"]}, ["figure.guides", "'core'", "eta"]),
         ({**RADIUS, "guides": ["pure"]}, ["figure.guides", "'pure'", "d, n, epsilon"]),
         ({"parameter": "x"}, ["figure.parameter", "'x'", "norm"]),
         ({"parameter": "norm"}, ["figure.estimators", "'additive'", "norm"]),
         ({"parameter": "rho"}, ["figure", "rho"]),  # no budget has one: an empty figure
         ({"parameter": "delta", "budgets": ["pure", "approx"]}, ["figure.budgets", "'pure'"]),
         ({"n": [100, 200]}, ["figure.n", "200"]),
-        ({"metrics": ["x"]}, ["figure.metrics", "'x'"]),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(
@@ -213,14 +202,6 @@ def test_slopes_go_through_the_geometric_mean(
     steps = np.diff(np.log(theory)) / np.diff(np.log(x))
     np.testing.assert_allclose(steps, slope, atol=1e-9)
     assert np.mean(np.log(theory)) == pytest.approx(np.mean(np.log(y)), abs=1e-9)
-
-
-def test_every_line_has_a_slope_of_its_own(vectors: Result) -> None:
-    (ax,) = drawn(vectors, {**CUBE, **MEAN, "n": [100, 300], "budgets": ["pure", "zcdp"]})
-    found = lines(ax, "slope by theory")
-    assert len(found) == len(curves(ax)) == 6
-    ends = sorted(round(np.log(y[-1] / y[0]) / np.log(16), 9) for _, _, y in found)
-    assert ends == [0.5] * 2 + [1.0] * 4
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,7 @@ from matplotlib.image import imread
 import dpbench
 from dpbench.drawing import save, style
 from dpbench.registry import ConfigError
-from dpbench.report.words import Words, exponent_text, parameter_text
 from dpbench.result import Result
-from dpbench.theory.theorems import THEOREMS
 
 from .test_figures import ACCURACY, CLIP, ERROR, PAID, THRESHOLD
 from .test_parameter_figures import ROUNDS
@@ -98,41 +96,3 @@ def test_a_loaded_run_draws_the_same_bytes(folder: Path, tmp_path: Path) -> None
         assert path.read_bytes() == (folder / "figures" / path.name).read_bytes()
     pdf = wide[0].read_bytes()
     assert (b"/FontFile2" in pdf, b"/Type3" in pdf, b"CreationDate" in pdf) == (True, False, False)
-
-
-# Words.
-
-
-def test_words_of_entries_are_their_name_and_values(numbers: Result, vectors: Result) -> None:
-    words = Words(numbers.study, {"histogram": "KV18", "pure": "Laplace", "gaussian_": "x"})
-    other = Words(vectors.study)
-    budgets = [one.value.columns for one in numbers.study.budgets.values()]
-    for found, wanted in {
-        words.estimator("histogram_radius1e+300"): "KV18, $R = 10^{300}$",
-        words.estimator("histogram_radius1e+300", "radius"): "KV18",
-        words.estimator("shrinking_rounds2"): "shrinking, $t = 2$",
-        words.estimator("clip_clip_at30"): "clip, clip at = $30$",
-        words.family("pair_k3"): "pair, $k = 3$",
-        words.family("gaussian"): "gaussian",
-        words.budget(budgets[0]): r"Laplace, $\varepsilon = 0.5$",
-        words.budget(budgets[2]): r"zCDP, $\rho = 0.5$",
-        words.budget(budgets[4]): r"approximate DP, $\varepsilon = 1$, $\delta = 10^{-100}$",
-        words.budget(budgets[4], ["delta"]): r"$\delta = 10^{-100}$",
-        words.budget({"privacy": "none"}): "",
-        other.notion("approx_classical"): "approximate DP, classical",
-        other.family("cluster_d3_eta0.1", "d"): r"cluster, $\eta = 0.1$",
-        other.estimator("friendly_low"): "friendly low",
-    }.items():
-        assert found == wanted
-    table = numbers.summary.drop_duplicates(["privacy", "epsilon"])
-    apart = words.budgets(table[table["privacy"].isin(["pure", "none"])])
-    assert sorted(apart) == ["", r"$\varepsilon = 0.5$", r"$\varepsilon = 1$"]
-
-
-def test_words_of_parameters_and_exponents() -> None:
-    assert parameter_text("radius", 70.71) == "$R = 70.7$"
-    assert parameter_text("radius", 2e6) == r"$R = 2 \times 10^{6}$"
-    assert parameter_text("policy", "keep_all") == "keep all"
-    assert exponent_text(THEOREMS["heavy_tail_epsilon"]) == ("n", "(1/ε)", "s")
-    assert exponent_text(THEOREMS["bounded_n"]) == ("error", "n", "c")
-    assert exponent_text(THEOREMS["ball_radius"]) == ("error", "R", "c")
