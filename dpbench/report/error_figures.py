@@ -238,9 +238,9 @@ class Exponents(DrawnFigure):
     def _panels(self, result: Result, words: Words) -> Iterator[Panel]:
         rows = self._measured(result, words)
         looks = line_styles(rows["label"])
-        for draw in (self._above, self._below):
+        for left in (False, True):
             for _, panel in rows.groupby("variable", sort=False):
-                yield partial(draw, panel, looks, result.study)
+                yield partial(self._panel, panel, looks, result.study, left)
 
     def _measured(self, result: Result, words: Words) -> pd.DataFrame:
         """The rows of the claims with the moment order ``k`` and a ``label`` for the legend."""
@@ -257,32 +257,28 @@ class Exponents(DrawnFigure):
             labels.append(", ".join(filter(None, [name, budget])))
         return rows.assign(k=np.array(orders, dtype=float), label=labels)
 
-    def _above(self, rows: pd.DataFrame, looks: Looks, study: Study, ax: Axes) -> None:
-        k = np.linspace(rows["k"].min() - 0.1, rows["k"].max() + 0.1, 200)
+    def _panel(self, rows: pd.DataFrame, looks: Looks, study: Study, left: bool, ax: Axes) -> None:
+        """Draw what is measured, or what is left of it without theory."""
         claims = [study.all_claims[label] for label in rows["claim"].unique()]
-        for curve in dict.fromkeys(tuple(claim.prediction(x) for x in k) for claim in claims):
-            ax.plot(k, curve, label="theory", **THEORY)
-        self._points(ax, rows, looks, rows["measured"])
-        what, base, sign = exponent_text(claims[0].statement)
-        ax.set_ylabel(rf"${sign}$ in $\mathit{{{what}}} \sim {base}^{sign}$")
-
-    def _below(self, rows: pd.DataFrame, looks: Looks, study: Study, ax: Axes) -> None:
-        tolerance = rows["tolerance"].max()
-        ax.axhspan(-tolerance, tolerance, color="black", alpha=0.08, linewidth=0)
-        ax.axhline(0, **THEORY)
-        self._points(ax, rows, looks, rows["measured"] - rows["predicted"])
-        ax.set_ylabel("measured - theory")
-
-    @staticmethod
-    def _points(ax: Axes, rows: pd.DataFrame, looks: Looks, height: pd.Series[float]) -> None:
-        """Draw intervals around `height`, side by side where they share a k."""
-        apart = 0.42 / ax.figure.figure.get_figwidth()
+        if left:
+            tolerance = rows["tolerance"].max()
+            ax.axhspan(-tolerance, tolerance, color="black", alpha=0.08, linewidth=0)
+            ax.axhline(0, **THEORY)
+            ax.set_ylabel("measured - theory")
+        else:
+            k = np.linspace(rows["k"].min() - 0.1, rows["k"].max() + 0.1, 200)
+            for curve in dict.fromkeys(tuple(claim.prediction(x) for x in k) for claim in claims):
+                ax.plot(k, curve, label="theory", **THEORY)
+            what, base, sign = exponent_text(claims[0].statement)
+            ax.set_ylabel(rf"${sign}$ in $\mathit{{{what}}} \sim {base}^{sign}$")
+        apart = 0.42 / ax.figure.figure.get_figwidth()  # of those that share a k
         for i, (label, points) in enumerate(rows.groupby("label")):
             look = {key: looks[str(label)][key] for key in ("color", "marker")}
             shift = apart * (i - (rows["label"].nunique() - 1) / 2)
+            height = points["measured"] - (points["predicted"] if left else 0)
             ax.errorbar(
-                points["k"] + shift, height[points.index], yerr=reach(points, "measured"),
-                label=str(label), linestyle="none", capsize=2, elinewidth=1, markersize=3, **look,
+                points["k"] + shift, height, yerr=reach(points, "measured"), label=str(label),
+                linestyle="none", capsize=2, elinewidth=1, markersize=3, **look,
             )  # fmt: skip
         ax.set_xticks(sorted(rows["k"].unique()))
         if ax.xaxis.get_tick_params()["labelbottom"]:  # unless another panel is below
