@@ -6,25 +6,17 @@ import contextlib
 import os
 import secrets
 import time
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
-__all__ = ["WIDTH", "BlockProgress", "amounts", "atomic", "console"]
+__all__ = ["WIDTH", "amounts", "atomic", "block_progress", "console"]
 
 WIDTH = 170  # of tables, whatever the terminal's
 SECONDS_BETWEEN_LINES = 10.0
@@ -44,63 +36,46 @@ def amounts(row: Mapping[Hashable, Any]) -> list[str]:
     ]
 
 
-class BlockProgress:
+@contextlib.contextmanager
+def block_progress(total: int, reused: int) -> Iterator[Callable[[], None]]:
     """A bar on a terminal or in a notebook, else a line now and then: blocks done, left, time.
 
     Parameters
     ----------
     total, reused : int
         Blocks to compute, and blocks found on disk.
+
+    Yields
+    ------
+    callable
+        To be called when a block is finished.
     """
+    out = Console(stderr=True)
+    # in a notebook rich draws with ipywidgets
+    drawn = out.is_terminal or (out.is_jupyter and find_spec("ipywidgets") is not None)
+    counted = f"{{task.completed}}/{{task.total}} done, {reused} reused,"
+    times = (TimeElapsedColumn(), "elapsed,", TimeRemainingColumn(), "left")
+    done, started = 0, time.monotonic()
+    last = started
+    with Progress("blocks", BarColumn(), counted, *times, console=out, disable=not drawn) as bar:
+        task = bar.add_task("blocks", total=total)
 
-    def __init__(self, total: int, reused: int) -> None:
-        self._console = Console(stderr=True)
-        # in a notebook rich draws with ipywidgets
-        widgets = self._console.is_jupyter and find_spec("ipywidgets") is not None
-        self._drawn = self._console.is_terminal or widgets
-        self._total, self._reused, self._done = total, reused, 0
-        self._started = self._last = time.monotonic()
-        self._bar = Progress(
-            TextColumn("blocks"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn(f"done, {reused} reused,"),
-            TimeElapsedColumn(),
-            TextColumn("elapsed,"),
-            TimeRemainingColumn(),
-            TextColumn("left"),
-            console=self._console,
-            disable=not self._drawn,
-        )
-        self._task = self._bar.add_task("blocks", total=total)
+        def advance() -> None:
+            nonlocal done, last
+            done += 1
+            bar.advance(task)
+            now = time.monotonic()
+            if drawn or now - last < SECONDS_BETWEEN_LINES:
+                return
+            last, elapsed = now, now - started
+            left = elapsed / done * (total - done)
+            out.print(
+                f"blocks: {done}/{total} done, {reused} reused, {elapsed:.0f} s elapsed, "
+                f"about {left:.0f} s left",
+                highlight=False,
+            )
 
-    def __enter__(self) -> Self:
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._bar.stop()
-
-    def advance(self) -> None:
-        """One block is finished."""
-        self._done += 1
-        self._bar.advance(self._task)
-        now = time.monotonic()
-        if self._drawn or now - self._last < SECONDS_BETWEEN_LINES:
-            return
-        self._last = now
-        elapsed = now - self._started
-        left = elapsed / self._done * (self._total - self._done)
-        self._console.print(
-            f"blocks: {self._done}/{self._total} done, {self._reused} reused, "
-            f"{elapsed:.0f} s elapsed, about {left:.0f} s left",
-            highlight=False,
-        )
+        yield advance
 
 
 @contextlib.contextmanager

@@ -23,15 +23,8 @@ from dpbench.samples import Sample
 from dpbench.seeds import digest, stream
 
 __all__ = [
-    "Block",
-    "BlockTask",
-    "Setting",
-    "block_trials",
-    "replay",
-    "replay_name",
-    "run_block",
-    "steady",
-]
+    "Block", "BlockTask", "Setting", "block_trials", "replay", "replay_name", "run_block", "steady",
+]  # fmt: skip
 
 T = TypeVar("T")
 
@@ -68,10 +61,6 @@ class BlockTask:
     ----------
     members : tuple of (label, distribution)
         Of the family; each has its own data.
-    n : int
-    settings : tuple of Setting
-        All run on the same data.
-    seed, index : int
     name : str
         A digest of everything else but `index`.
     followed : str
@@ -88,7 +77,7 @@ class BlockTask:
 
     @property
     def trials(self) -> int:
-        """Trials in this block."""
+        """Trials in this block, as in every other of its cell."""
         return min(block_trials(self.n, member) for _, member in self.members)
 
     @property
@@ -113,7 +102,6 @@ class Block:
         ``core``. These are there if any setting has them, NaN for the settings that have not, and
         infinite (``missed`` 1) where nothing was released, but for ``core``.
     failures : dict of key's index to text
-        Settings that raised.
     seconds : dict of str to float
         Processor time of the releases, by the estimator's label.
     cpu_seconds, peak_bytes : float
@@ -138,26 +126,23 @@ def run_block(task: BlockTask) -> Block:
     A setting that raises is recorded as failed and the others go on.
     """
     started = time.process_time()
-    shape = (len(task.members) * len(task.settings), task.trials)
+    shape = (len(task.keys), task.trials)
     block = Block({name: np.full(shape, np.nan) for name in ERRORS})
     with steady():
-        for i, (_, distribution) in enumerate(task.members):
-            first = i * len(task.settings)
-            drawn, failed = _attempt(partial(_drawn, task, distribution))
-            if drawn is None:
-                block.failures |= {first + j: failed for j in range(len(task.settings))}
+        for row, (_, law, setting) in enumerate(task.keys):
+            if row % len(task.settings) == 0:  # the first on this law's data
+                drawn, undrawn = _attempt(partial(_drawn, task, law))
+            began = time.process_time()
+            found, failed = None, undrawn
+            if drawn is not None:
+                found, failed = _attempt(partial(_errors, setting, drawn, law, task))
+            spent = block.seconds.get(setting.label, 0.0)
+            block.seconds[setting.label] = spent + time.process_time() - began
+            if found is None:
+                block.failures[row] = failed
                 continue
-            for j, setting in enumerate(task.settings):
-                began = time.process_time()
-                found, failed = _attempt(partial(_errors, setting, drawn, distribution, task))
-                spent = block.seconds.get(setting.label, 0.0)
-                block.seconds[setting.label] = spent + time.process_time() - began
-                if found is None:
-                    block.failures[first + j] = failed
-                    continue
-                for name, values in found.items():
-                    table = block.values.setdefault(name, np.full(shape, np.nan))
-                    table[first + j] = values
+            for name, values in found.items():
+                block.values.setdefault(name, np.full(shape, np.nan))[row] = values
     block.cpu_seconds = time.process_time() - started
     block.peak_bytes = 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return block
@@ -181,34 +166,25 @@ def replay_name(member: str, n: int, setting: Setting, index: int) -> str:
 def replay(task: BlockTask, name: str) -> Estimate | None:
     """Run the setting of that name on its data again, letting through what it raises.
 
-    Returns
-    -------
-    Estimate or None
-        None if the block holds no setting of that name.
+    None if the block holds no setting of that name.
     """
-    for label, distribution in task.members:
-        for setting in task.settings:
-            if replay_name(label, task.n, setting, task.index) != name:
-                continue
+    for label, law, setting in task.keys:
+        if replay_name(label, task.n, setting, task.index) == name:
             with steady():
-                sample = _drawn(task, distribution)
-                return _released(setting, sample, distribution, task)
+                return _released(setting, _drawn(task, law), law, task)
     return None
 
 
-def _stream_name(task: BlockTask, distribution: Distribution) -> tuple[int, str, str, int, int]:
-    return task.seed, canonical(distribution), task.followed, task.n, task.index
+def _stream_name(task: BlockTask, law: Distribution) -> tuple[int, str, str, int, int]:
+    return task.seed, canonical(law), task.followed, task.n, task.index
 
 
-def _drawn(task: BlockTask, distribution: Distribution) -> Sample:
-    rng = stream("data", *_stream_name(task, distribution))
-    return distribution.sample(rng, task.trials, task.n)
+def _drawn(task: BlockTask, law: Distribution) -> Sample:
+    return law.sample(stream("data", *_stream_name(task, law)), task.trials, task.n)
 
 
-def _released(
-    setting: Setting, sample: Sample, distribution: Distribution, task: BlockTask
-) -> Estimate:
-    rng = stream("noise", *_stream_name(task, distribution), *setting.stream_name)
+def _released(setting: Setting, sample: Sample, law: Distribution, task: BlockTask) -> Estimate:
+    rng = stream("noise", *_stream_name(task, law), *setting.stream_name)
     return setting.estimator.run(sample, Ledger(setting.budget, rng))
 
 
@@ -226,12 +202,12 @@ def _thread_pools() -> ThreadpoolController:
 
 
 def _errors(
-    setting: Setting, sample: Sample, distribution: Distribution, task: BlockTask
+    setting: Setting, sample: Sample, law: Distribution, task: BlockTask
 ) -> dict[str, Floats]:
-    estimate = _released(setting, sample, distribution, task)
-    empirical, target = sample.mean(), distribution.target_of(sample)
+    estimate = _released(setting, sample, law, task)
+    empirical, target = sample.mean(), law.target_of(sample)
     if setting.estimator.estimand == "covariance":
-        empirical, target = sample.second_moment(), distribution.covariance
+        empirical, target = sample.second_moment(), law.covariance
     parts = {
         "error": estimate.value - target,
         "sampling": empirical - target,
@@ -241,29 +217,29 @@ def _errors(
     }
     if empirical.ndim == 3:
         # |S^(-1/2) M S^(-1/2)|_F is the same for every root of S
-        root = np.linalg.inv(np.linalg.cholesky(distribution.covariance))
+        root = np.linalg.inv(np.linalg.cholesky(law.covariance))
         sizes = {name: np.linalg.norm(root @ p @ root.T, axis=(1, 2)) for name, p in parts.items()}
     elif empirical.ndim == 2:
         sizes = {name: np.linalg.norm(part, axis=1) for name, part in parts.items()}
     else:
         sizes = {name: np.abs(part) for name, part in parts.items()}
-    return sizes | _extras(estimate, sample, distribution, sizes["error"])
+    return sizes | _extras(estimate, sample, law, sizes["error"])
 
 
 def _extras(
-    estimate: Estimate, sample: Sample, distribution: Distribution, error: Floats
+    estimate: Estimate, sample: Sample, law: Distribution, error: Floats
 ) -> dict[str, Floats]:
     """What is to be said of the other things that some estimators release; see `Block`."""
     found: dict[str, Floats] = {}
     if estimate.interval is not None:
         low, high = estimate.interval
-        inside = (low <= distribution.target) & (distribution.target <= high)
+        inside = (low <= law.target) & (law.target <= high)
         share = 1 - sample.count(low, np.nextafter(high, np.inf)) / sample.n
         found["width"] = high - low
         found["missed"] = 1.0 - np.asarray(inside, dtype=float)
         found["outside"] = np.where(np.isnan(low), np.nan, share)
     if estimate.scale is not None:
-        distance = distribution.distance_to_gaussian(estimate.value, estimate.scale)
+        distance = law.distance_to_gaussian(estimate.value, estimate.scale)
         if distance is not None:
             found["tv"] = distance
     if estimate.accuracy is not None:

@@ -34,19 +34,13 @@ def expanded(
     Returns
     -------
     list of (specification, names of the parameters that were given a list)
-
-    Raises
-    ------
-    ConfigError
-        If a list is empty.
     """
     chosen = next(filter(None, (kind.find(spec) for kind in kinds)), None)
-    # of a class that does not check its parameters there are none: it is refused when it is made
-    fields = vars(chosen).get("__dataclass_fields__", {}) if chosen is not None else {}
-    takes = {name: str(one.type) for name, one in fields.items()}
+    # a class that does not check its parameters has none of these: it is refused when it is made
+    takes = vars(chosen or object).get("__dataclass_fields__", {})
     specs, swept = [dict(spec)], []
     for key, values in spec.items():
-        if not isinstance(values, list) or "list[" in takes.get(key, "list["):
+        if not isinstance(values, list) or key not in takes or "list[" in str(takes[key].type):
             continue
         if not values:
             raise ConfigError(f"{name}.{key}: []: an empty grid; give at least one value")
@@ -56,10 +50,7 @@ def expanded(
 
 
 def _variants(make: Callable[[Any, str], Any], *kinds: type[Registered]) -> Any:
-    """A validator for the entries of a section: their variants by label.
-
-    An entry is a mapping with a ``kind`` and parameters, or what such a mapping would make.
-    """
+    """A validator of a section: the variants, by label, of mappings or of what these make."""
 
     def build(entries: Any) -> dict[str, Variant[Any]]:
         if not isinstance(entries, Mapping) or not entries:
@@ -69,9 +60,8 @@ def _variants(make: Callable[[Any, str], Any], *kinds: type[Registered]) -> Any:
         found: dict[str, Variant[Any]] = {}
         for key, entry in entries.items():
             name = str(key)
-            alone = [(entry, ())]
-            specs = expanded(name, entry, kinds) if isinstance(entry, Mapping) else alone
-            for spec, swept in specs:
+            alone = not isinstance(entry, Mapping)
+            for spec, swept in [(entry, ())] if alone else expanded(name, entry, kinds):
                 made = make(spec, name)
                 one = Variant(name, made, _parameters(made), swept)
                 if one.label() in found:

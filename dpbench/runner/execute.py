@@ -85,10 +85,7 @@ def _indexed(run: Callable[[Task], Result], index: int, task: Task) -> tuple[int
 
 @contextlib.contextmanager
 def _interrupts_ignored() -> Iterator[None]:
-    """Start processes that ignore Ctrl-C, which is for this one alone to answer.
-
-    They inherit that it is ignored. For the moment it takes, so does this process.
-    """
+    """Start processes that ignore Ctrl-C, which is for this one alone; they inherit it."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -112,15 +109,13 @@ def _backend(runner: Runner, n_jobs: int, plugins: tuple[Path, ...]) -> Iterator
         ) from error
     distributed: Any = dask_distributed
     with contextlib.ExitStack() as stack:
-        if runner.address is None:
+        cluster: Any = runner.address
+        if cluster is None:
             with _interrupts_ignored():
-                cluster: Any = stack.enter_context(
-                    distributed.LocalCluster(
-                        n_workers=n_jobs, threads_per_worker=1, dashboard_address=None
-                    )
+                local = distributed.LocalCluster(
+                    n_workers=n_jobs, threads_per_worker=1, dashboard_address=None
                 )
-        else:
-            cluster = runner.address
+                cluster = stack.enter_context(local)
         try:
             client = stack.enter_context(distributed.Client(cluster, timeout="10s"))
         except OSError as error:

@@ -30,28 +30,13 @@ from dpbench.columns import Key, Selection, choose, swept_columns, under
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
 from dpbench.privacy import Budget, NonPrivate
-from dpbench.registry import (
-    ConfigError,
-    canonical,
-    from_mapping,
-    keyed,
-    named,
-    validated,
-)
-from dpbench.runner.block import BLOCK_NUMBERS, BlockTask, Setting, block_trials
+from dpbench.registry import ConfigError, canonical, from_mapping, keyed, named, validated
+from dpbench.runner.block import BLOCK_NUMBERS, BlockTask, Setting
 from dpbench.runner.entries import Budgets, Estimators, Families
 from dpbench.seeds import digest
 from dpbench.theory.families import Family
 
-__all__ = [
-    "Cell",
-    "Part",
-    "Sweep",
-    "cell_at",
-    "key_table",
-    "largest_n",
-    "make_cells",
-]
+__all__ = ["Cell", "Part", "Sweep", "cell_at", "key_table", "largest_n", "make_cells"]
 
 # A trial of dense data may take this many numbers: 0.8 GB.
 MOST_DENSE = 32 * BLOCK_NUMBERS
@@ -111,15 +96,12 @@ class Cell:
 
     def tasks(self, seed: int) -> list[BlockTask]:
         """The blocks that together hold at least `trials` trials."""
-        size = min(block_trials(self.n, member) for _, member in self.members)
-        blocks = range(-(-self.trials // size))
         members = [(label, canonical(member)) for label, member in self.members]
         followed = canonical(self.settings[0].budget) if self.family.follows_budget else ""
         name = digest(seed, followed, self.n, members, [setting.name for setting in self.settings])
-        return [
-            BlockTask(self.members, self.n, self.settings, seed, index, name, followed)
-            for index in blocks
-        ]
+        first = BlockTask(self.members, self.n, self.settings, seed, 0, name, followed)
+        blocks = -(-self.trials // first.trials)
+        return [dataclasses.replace(first, index=index) for index in range(blocks)]
 
 
 @validated
@@ -143,13 +125,7 @@ class Sweep:
     parts: Annotated[Mapping[str, Part], named(lambda one, at: from_mapping(Part, one, at))]
 
     def estimator(self, label: str, family: str) -> Estimator:
-        """The estimator of that label as it runs on a family.
-
-        Raises
-        ------
-        ConfigError
-            If it needs a moment order and neither it nor the family has one.
-        """
+        """The estimator of that label as it runs on a family, which may give it its k."""
         one = self.estimators[label]
         spec, where = one.value, f"sweep.estimators.{one.name}"
         if isinstance(spec, Estimator):
@@ -165,22 +141,14 @@ class Sweep:
         return Estimator.build(spec, where)
 
     def about(self, what: Selection, table: pd.DataFrame, where: str = "") -> pd.Series[bool]:
-        """Which rows of a table a selection is about.
-
-        Raises
-        ------
-        ConfigError
-            If a name or a value is none of the sweep's.
-        """
+        """Which rows of a table a selection is about; ConfigError if it names what is not there."""
         budgets = choose(what.budgets, self.budgets, f"{where}.budgets")
         paid = table["privacy"] == "none"
         for label in budgets:
             paid |= under(table, self.budgets[label].value)
-        rows = paid & table["family"].isin(
-            choose(what.families, self.families, f"{where}.families")
-        )
-        chosen = choose(what.estimators, self.estimators, f"{where}.estimators")
-        return rows & table["estimator"].isin(chosen)
+        families = choose(what.families, self.families, f"{where}.families")
+        estimators = choose(what.estimators, self.estimators, f"{where}.estimators")
+        return paid & table["family"].isin(families) & table["estimator"].isin(estimators)
 
     def shares_data(self, families: Iterable[str]) -> bool:
         """Whether budgets share their data on any of these families."""
@@ -194,29 +162,16 @@ def key_table(sweep: Sweep, cells: Sequence[Cell]) -> pd.DataFrame:
     for cell in cells:
         known = sweep.families[cell.family_label].parameters
         of_family = {column: known.get(name) for name, column in families.items()}
-        k, d = cell.family.moment_order, cell.members[0][1].d
-        settings = []
+        order, d = cell.family.moment_order, cell.members[0][1].d
+        k = np.nan if order is None else float(order)
+        about = []
         for one in cell.settings:
             given = sweep.estimators[one.label].parameters
             swept = {column: given.get(name) for name, column in estimators.items()}
-            bound = np.nan
-            if cell.family.follows_budget:
-                bound = cell.family.lower_bound(cell.n, one.budget)
-            settings.append((one.label, one.budget, {**of_family, **swept}, bound))
+            bound = cell.family.lower_bound(cell.n, one.budget)
+            about.append((one.label, one.budget, cell.n, d, {**of_family, **swept}, bound))
         rows += [
-            Key(
-                distribution=member,
-                family=cell.family_label,
-                k=np.nan if k is None else float(k),
-                estimator=label,
-                budget=budget,
-                n=cell.n,
-                d=d,
-                swept=swept,
-                lower_bound=bound,
-            ).columns
-            for member, _ in cell.members
-            for label, budget, swept, bound in settings
+            Key(m, cell.family_label, k, *one).columns for m, _ in cell.members for one in about
         ]
     return pd.DataFrame(rows)
 
@@ -225,13 +180,7 @@ def make_cells(sweep: Sweep, *, trials: int | None = None) -> list[Cell]:
     """All cells of a sweep, sorted by family, n and budget.
 
     Parts that meet at the same family and n share one draw: the cell runs the settings
-    of both, with the larger number of trials.
-
-    Parameters
-    ----------
-    sweep : Sweep
-    trials : int, optional
-        Instead of every part's own.
+    of both, with the larger number of trials, or with `trials` instead of every part's own.
 
     Raises
     ------
@@ -244,27 +193,20 @@ def make_cells(sweep: Sweep, *, trials: int | None = None) -> list[Cell]:
     merged: dict[tuple[str, int, str], Cell] = {}
     for label, part in sweep.parts.items():
         for cell in _part_cells(sweep, part, f"sweep.parts.{label}"):
-            follows = cell.family.follows_budget
-            key = (cell.family_label, cell.n, str(cell.settings[0].budget) if follows else "")
-            if key in merged:
-                cell = _merge(merged[key], cell)  # noqa: PLW2901
-            merged[key] = cell
+            budget = str(cell.settings[0].budget) if cell.family.follows_budget else ""
+            key = (cell.family_label, cell.n, budget)
+            merged[key] = _merge(merged[key], cell) if key in merged else cell
     run = {setting.label for cell in merged.values() for setting in cell.settings}
     for label, one in sweep.estimators.items():
         if label not in run:
-            kind = (
-                one.value
-                if isinstance(one.value, Estimator)
-                else Estimator.lookup(one.value, label)
-            )
+            made = isinstance(one.value, Estimator)
+            kind = one.value if made else Estimator.lookup(one.value, label)
             supports = ", ".join(notion.notion for notion in kind.notions)
             raise ConfigError(
                 f"sweep.estimators.{label}: no part of the sweep runs it; it supports: {supports}"
             )
-    return [
-        dataclasses.replace(cell, trials=trials or cell.trials)
-        for _, cell in sorted(merged.items(), key=lambda item: item[0])
-    ]
+    cells = [merged[key] for key in sorted(merged)]
+    return [dataclasses.replace(cell, trials=trials or cell.trials) for cell in cells]
 
 
 def _merge(one: Cell, other: Cell) -> Cell:
@@ -278,21 +220,15 @@ def _merge(one: Cell, other: Cell) -> Cell:
 
 def _part_cells(sweep: Sweep, part: Part, where: str) -> list[Cell]:
     cells = []
-    for family_label in choose(part.families, sweep.families, f"{where}.families"):
-        family = sweep.families[family_label].value
-        settings = _settings(sweep, part, where, family_label)
-        groups = [settings]
-        if family.follows_budget:
-            budgets = {setting.budget for setting in settings}
-            groups = [[s for s in settings if s.budget == budget] for budget in budgets]
-        for group in groups:
-            if not group:
-                continue
-            ordered = tuple(sorted(group, key=lambda s: s.name))
+    for label in choose(part.families, sweep.families, f"{where}.families"):
+        family = sweep.families[label].value
+        groups: dict[Budget | None, list[Setting]] = {}  # what runs on the same data
+        for setting in sorted(_settings(sweep, part, where, label), key=lambda one: one.name):
+            groups.setdefault(setting.budget if family.follows_budget else None, []).append(setting)
+        for group in groups.values():
             for n in part.sizes:
-                cell = cell_at(family_label, family, n, ordered, part.trials)
-                _check_size(dict(cell.members), n, f"{where}.n", family_label)
-                cells.append(cell)
+                cells.append(cell_at(label, family, n, tuple(group), part.trials))
+                _check_size(cells[-1], f"{where}.n")
             _check_covariance(cells[-1], f"{where}.families")
     return cells
 
@@ -317,12 +253,15 @@ def _numbers(law: Distribution, n: int) -> float:
     return law.held(n) if law.counted else float(n * law.d)
 
 
-def _check_size(members: Mapping[str, Distribution], n: int, where: str, label: str) -> None:
-    if not members:
-        raise ConfigError(f"{where}: {n}: the family {label} has no member at this n")
-    if any(_numbers(m, n) > MOST_DENSE for m in members.values()):
+def _check_size(cell: Cell, where: str) -> None:
+    if not cell.members:
         raise ConfigError(
-            f"{where}: {n}: {label} draws every record; at most {MOST_DENSE} numbers per trial"
+            f"{where}: {cell.n}: the family {cell.family_label} has no member at this n"
+        )
+    if any(_numbers(law, cell.n) > MOST_DENSE for _, law in cell.members):
+        raise ConfigError(
+            f"{where}: {cell.n}: {cell.family_label} draws every record; at most {MOST_DENSE} "
+            "numbers per trial"
         )
 
 
@@ -345,24 +284,20 @@ def _settings(sweep: Sweep, part: Part, where: str, family_label: str) -> list[S
     """The estimators of a part with the budgets that they run under, for one family."""
     follows = sweep.families[family_label].value.follows_budget
     budgets = choose(part.budgets, sweep.budgets, f"{where}.budgets")
-    settings: dict[str, Setting] = {}  # by name: a budget under two labels runs once
-
-    def add(setting: Setting) -> None:
-        settings[setting.name] = setting
-
+    found: list[Setting] = []
     for label in choose(part.estimators, sweep.estimators, f"{where}.estimators"):
         estimator = sweep.estimator(label, family_label)
         if estimator.supports(NonPrivate()):
-            if not follows:
-                add(Setting(label, estimator, NonPrivate()))
+            found += [] if follows else [Setting(label, estimator, NonPrivate())]
             continue
         for budget in (sweep.budgets[one].value for one in budgets):
             if estimator.supports(budget):
-                add(Setting(label, estimator, budget))
+                found.append(Setting(label, estimator, budget))
             elif sweep.estimators[label].name in (part.estimators or ()):
                 allowed = ", ".join(notion.notion for notion in estimator.honoured)
                 raise ConfigError(
                     f"{where}.budgets: {budget}: the estimator {label} cannot honour the notion "
                     f"{budget.notion!r}; it supports: {allowed}"
                 )
-    return list(settings.values())
+    # by name: a budget under two labels runs once
+    return list({setting.name: setting for setting in found}.values())

@@ -12,8 +12,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import dpbench
 from dpbench.runner.block import Block
+from dpbench.version import __version__
 
 __all__ = ["Cost", "provenance", "versions"]
 
@@ -58,7 +58,7 @@ class Cost:
 
 def versions() -> dict[str, str]:
     """Versions of Python and of everything that results or figures depend on."""
-    found = {"python": platform.python_version(), "dpbench": dpbench.__version__}
+    found = {"python": platform.python_version(), "dpbench": __version__}
     for name in PACKAGES:
         try:
             found[name] = version(name)
@@ -79,7 +79,7 @@ def provenance() -> dict[str, Any]:
 
 def _git(*arguments: str) -> str | None:
     """What git says of the checkout that this package is in; None if it is in none."""
-    root = Path(dpbench.__file__).parents[1]
+    root = Path(__file__).parents[2]
     if not (root / ".git").exists():
         return None
     command = ["git", "-C", str(root), *arguments]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dpbench.output import BlockProgress
+from dpbench.output import block_progress
 from dpbench.registry import ConfigError
 from dpbench.runner.block import Block, BlockTask, run_block
 from dpbench.runner.execute import Runner, compute
@@ -22,14 +22,10 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How to run, none of which changes a number.
+    """How to run, none of which changes a number but the seed, which names all random streams.
 
     Attributes
     ----------
-    seed : int
-        The exception: it names all random streams.
-    n_jobs : int
-    runner : Runner
     out : Path or None
         The run's folder; None to keep everything in memory.
     resume : bool
@@ -59,13 +55,7 @@ class RunOptions:
 
 
 def check_writable(folder: Path, key: str = "out") -> None:
-    """Refuse a folder that cannot be written to, before anything is computed.
-
-    Raises
-    ------
-    ConfigError
-        Naming the folder and what the system says.
-    """
+    """Refuse a folder that cannot be written to, before anything is computed."""
     try:
         there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
         with tempfile.TemporaryFile(dir=there):
@@ -81,10 +71,6 @@ def run_cells(
 
     Parameters
     ----------
-    cells : sequence of Cell
-    options : RunOptions
-    store : Store or Memory
-        Keeps what is computed.
     cost : Cost
         Counts what is done.
     say : callable
@@ -100,10 +86,8 @@ def run_cells(
     ------
     ConfigError
         If the folder cannot be written to, or the runner cannot start.
-    OSError
-        If the disk fills up; finished blocks are kept.
-    KeyboardInterrupt
-        Likewise.
+    OSError, KeyboardInterrupt
+        If the disk fills up, or the user has had enough; finished blocks are kept.
     """
     if options.out is not None:
         check_writable(options.out)
@@ -118,9 +102,11 @@ def run_cells(
             yield index, whole
         else:
             cost.cells_done += 1
-            missing = zip(tasks, blocks, strict=True)
-            pending[index] = [task for task, block in missing if block is None]
-    _compute([task for tasks in pending.values() for task in tasks], store, options, cost)
+            found = zip(tasks, blocks, strict=True)
+            pending[index] = [task for task, block in found if block is None]
+    missing = [task for tasks in pending.values() for task in tasks]
+    if missing:
+        _compute(missing, store, options, cost)
     for index in pending:
         yield index, [store.read(task) for task in cells[index].tasks(options.seed)]
 
@@ -138,14 +124,11 @@ def _stored(store: Store | Memory, task: BlockTask, cost: Cost, say: Say) -> Blo
 
 
 def _compute(
-    pending: list[BlockTask], store: Store | Memory, options: RunOptions, cost: Cost
+    tasks: list[BlockTask], store: Store | Memory, options: RunOptions, cost: Cost
 ) -> None:
-    if not pending:
-        return
-    with BlockProgress(len(pending), cost.blocks_reused) as progress:
-        for task, block in compute(
-            run_block, pending, options.runner, options.n_jobs, options.plugins
-        ):
+    computed = compute(run_block, tasks, options.runner, options.n_jobs, options.plugins)
+    with block_progress(len(tasks), cost.blocks_reused) as advance:
+        for task, block in computed:
             store.write(task, block)
             cost.add(block, task.n * task.trials * len(task.members))
-            progress.advance()
+            advance()

@@ -25,14 +25,9 @@ Ints = NDArray[np.intp]
 STATUS = ("released", "nothing released", "failed")
 PACKAGE = Path(__file__).parents[1]
 NUMERICAL = (
-    "samples",
-    "distributions",
-    "privacy",
-    "estimators",
-    "seeds.py",
-    "registry.py",
+    "samples", "distributions", "privacy", "estimators", "seeds.py", "registry.py",
     "runner/block.py",
-)
+)  # fmt: skip
 
 
 class CorruptBlockError(Exception):
@@ -55,14 +50,7 @@ def source_digest(plugins: tuple[Path, ...] = (), own: tuple[str, ...] = ()) -> 
 
 
 class Store:
-    """The folder ``blocks/`` of a run.
-
-    Parameters
-    ----------
-    folder : Path
-    source : str
-        What computed the blocks, see `source_digest`.
-    """
+    """The folder ``blocks/`` of a run, of blocks that a source has computed: `source_digest`."""
 
     def __init__(self, folder: Path, source: str) -> None:
         self.folder = folder.absolute() / "blocks"  # pyarrow gives ~ a meaning
@@ -82,25 +70,13 @@ class Store:
         return self.path(task).exists()
 
     def write(self, task: BlockTask, result: Block) -> None:
-        """Store a block.
-
-        Raises
-        ------
-        OSError
-            If the disk is full or not writable; no partial file is left.
-        """
+        """Store a block; if that fails (OSError), no partial file is left."""
         table = _table(task, result).replace_schema_metadata({"dpbench": self.key(task)})
         with atomic(self.path(task)) as temporary:
             pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
 
     def read(self, task: BlockTask) -> Block:
-        """Read a block back.
-
-        Raises
-        ------
-        CorruptBlockError
-            If the file is truncated, damaged or holds another block.
-        """
+        """Read a block back; CorruptBlockError if it is damaged, or another block."""
         path = self.path(task)
         shape = (len(task.keys), task.trials)
         try:
@@ -146,29 +122,23 @@ def _table(task: BlockTask, block: Block) -> pa.Table:
     key, trial = np.repeat(np.arange(len(keys)), trials), np.tile(np.arange(trials), len(keys))
 
     def repeated(values: Sequence[object], kind: pa.DataType, index: Ints = key) -> pa.Array:
-        return pa.array(values, kind).take(pa.array(index))
+        return pa.array(values, kind, from_pandas=True).take(pa.array(index))  # NaN is no amount
 
     budgets = [setting.budget.columns for *_, setting in keys]
     messages = [block.failures.get(i, "") for i in range(len(keys))]
     failed = np.array([bool(message) for message in messages])[key]
     released = np.isfinite(block.values["error"].ravel())
     status = np.where(failed, 2, np.where(released, 0, 1))
-    return pa.table(
-        {
-            "distribution": repeated([label for label, *_ in keys], pa.string()),
-            "estimator": repeated([setting.label for *_, setting in keys], pa.string()),
-            "privacy": repeated([budget["privacy"] for budget in budgets], pa.string()),
-            **{
-                name: repeated(
-                    [None if np.isnan(b[name]) else b[name] for b in budgets], pa.float64()
-                )
-                for name in AMOUNTS
-            },
-            "n": pa.array(np.full(len(key), task.n)),
-            "trial": pa.array(trial + task.index * trials),
-            **{name: pa.array(values.ravel()) for name, values in block.values.items()},
-            "status": repeated(STATUS, pa.string(), status),
-            "message": repeated(messages, pa.string()),
-            "seed": pa.array(np.full(len(key), task.seed)),
-        }
-    )
+    columns = {
+        "distribution": repeated([label for label, *_ in keys], pa.string()),
+        "estimator": repeated([setting.label for *_, setting in keys], pa.string()),
+        "privacy": repeated([budget["privacy"] for budget in budgets], pa.string()),
+        **{name: repeated([b[name] for b in budgets], pa.float64()) for name in AMOUNTS},
+        "n": pa.array(np.full(len(key), task.n)),
+        "trial": pa.array(trial + task.index * trials),
+        **{name: pa.array(values.ravel()) for name, values in block.values.items()},
+        "status": repeated(STATUS, pa.string(), status),
+        "message": repeated(messages, pa.string()),
+        "seed": pa.array(np.full(len(key), task.seed)),
+    }
+    return pa.table(columns)
