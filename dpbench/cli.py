@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 from concurrent.futures import BrokenExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from dpbench.config import (
     load_plugins,
     multirun,
 )
+from dpbench.library import prepared
 from dpbench.registry import ConfigError, from_mapping
 
 if TYPE_CHECKING:
@@ -70,31 +72,22 @@ def run(argv: Sequence[str]) -> int:
         claims, errors are worse than the baseline's, or a privacy claim is refuted; 2 if the
         configuration cannot be used; 130 if interrupted.
     """
-    command = command_line(argv)
     try:
         return _run(argv)
-    except ConfigError as error:
+    except (ConfigError, OSError, BrokenExecutor, MemoryError) as error:
         if os.environ.get("HYDRA_FULL_ERROR") == "1":
             raise
-        print(f"dpbench: {error}", file=sys.stderr)
-        return UNUSABLE
-    except (OSError, BrokenExecutor, MemoryError) as error:
-        if os.environ.get("HYDRA_FULL_ERROR") == "1":
-            raise
-        told = _first_line(error)
-        print(f"dpbench: {told}; finished blocks are kept, to go on: {command}", file=sys.stderr)
-        return FAILED
+        if isinstance(error, ConfigError):
+            print(f"dpbench: {error}", file=sys.stderr)
+            return UNUSABLE
+        first, *_ = str(error).splitlines() or [""]
+        told, code = f"{type(error).__name__}: {first}", FAILED
     except KeyboardInterrupt:
-        print(
-            f"\ndpbench: interrupted; finished blocks are kept, to go on: {command}",
-            file=sys.stderr,
-        )
-        return INTERRUPTED
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).splitlines() or [""]
-    return f"{type(error).__name__}: {lines[0]}"
+        print(file=sys.stderr)
+        told, code = "interrupted", INTERRUPTED
+    kept = f"finished blocks are kept, to go on: {command_line(argv)}"
+    print(f"dpbench: {told}; {kept}", file=sys.stderr)
+    return code
 
 
 def _run(argv: Sequence[str]) -> int:
@@ -107,9 +100,9 @@ def _run(argv: Sequence[str]) -> int:
         for overrides in runs:
             print(OmegaConf.to_yaml(composed(overrides, flags.config_dir)), end="")
         return DONE
-    prepared = [_prepare(overrides, flags.config_dir) for overrides in runs]
-    folders = [str(one.folder) for one in prepared]
-    stored = [str(one.stores) for one in prepared if one.stores is not None]
+    jobs = [_prepare(overrides, flags.config_dir) for overrides in runs]
+    folders = [str(job.folder) for job in jobs]
+    stored = [str(job.stores) for job in jobs if job.stores is not None]
     for key, paths in (("out", folders), ("baseline", stored)):
         for path in paths:
             if paths.count(path) > 1:
@@ -117,7 +110,7 @@ def _run(argv: Sequence[str]) -> int:
                     f"{key}: {path!r}: two of the runs share it; give each its own, such as "
                     f"'{key}=results/run-${{seed}}'"
                 )
-    return max(_finished(one, argv) for one in prepared)
+    return max(_finished(job, argv) for job in jobs)
 
 
 def _finished(job: Job | Audit | _Report, argv: Sequence[str]) -> int:
@@ -134,8 +127,15 @@ def _finished(job: Job | Audit | _Report, argv: Sequence[str]) -> int:
 
 def _told(flags: argparse.Namespace) -> str:
     """What is asked for by ``--help [TOPIC [NAME]]`` or ``--schema``."""
+    folders = [conf_folder(), *([flags.config_dir] if flags.config_dir else [])]
     if not flags.schema and not flags.help:
-        return _help(flags.config_dir)
+        groups = {
+            f"{group}s": {
+                path.stem for folder in folders for path in (folder / group).glob("*.yaml")
+            }
+            for group in ("sweep", "runner", "estimator", "distribution")
+        }
+        return HELP.format(**{group: ", ".join(sorted(names)) for group, names in groups.items()})
     if flags.overrides:
         settings = from_mapping(Settings, composed(flags.overrides, flags.config_dir), "")
         load_plugins(settings.plugins, flags.config_dir)
@@ -143,24 +143,10 @@ def _told(flags: argparse.Namespace) -> str:
 
     if flags.schema:
         return json.dumps(schema(), separators=(",", ":"))
-    words: list[str] = flags.help
-    if len(words) > 2:
-        raise ConfigError(f"--help: {words[2]!r}: give a topic and one name")
-    folders = [conf_folder(), *([flags.config_dir] if flags.config_dir else [])]
-    return help_on(words[0], words[1] if len(words) > 1 else None, folders)
-
-
-def _help(config_dir: Path | None) -> str:
-    def options(group: str) -> str:
-        folders = [conf_folder(), *([config_dir] if config_dir else [])]
-        return ", ".join(sorted({f.stem for d in folders for f in (d / group).glob("*.yaml")}))
-
-    return HELP.format(
-        sweeps=options("sweep"),
-        runners=options("runner"),
-        estimators=options("estimator"),
-        distributions=options("distribution"),
-    )
+    topic, *names = flags.help
+    if len(names) > 1:
+        raise ConfigError(f"--help: {names[1]!r}: give a topic and one name")
+    return help_on(topic, names[0] if names else None, folders)
 
 
 def _prepare(overrides: Sequence[str], config_dir: Path | None) -> Job | Audit | _Report:
@@ -172,41 +158,24 @@ def _prepare(overrides: Sequence[str], config_dir: Path | None) -> Job | Audit |
             if getattr(settings, key) is not None:
                 raise ConfigError(f"{key}: {getattr(settings, key)!r}: report=all runs nothing")
         return _Report(Path(settings.out or "results").expanduser())
-    plugins = load_plugins(settings.plugins, config_dir)
-    from dpbench.audit.run import Audit  # heavy imports wait for a readable command
-    from dpbench.job import Job
-    from dpbench.runner.run import RunOptions
-
-    name = settings.sweep.get("name", "sweep")
-    options = RunOptions(
-        seed=settings.seed,
-        n_jobs=settings.n_jobs,
-        runner=settings.runner,
-        out=Path(settings.out or f"results/{name}").expanduser(),
-        resume=settings.resume,
-        plugins=plugins,
-    )
-    kind = Audit if "audit" in settings.sweep else Job
-    return kind.prepare(settings, options, config)
+    out = settings.out or f"results/{settings.sweep.get('name', 'sweep')}"
+    return prepared(settings, config, config_dir, Path(out).expanduser())
 
 
+@dataclass(frozen=True)
 class _Report:
     """All finished runs below a folder, on one page."""
 
-    stores = None
-
-    def __init__(self, folder: Path) -> None:
-        from dpbench.report.page import finished_runs
-
-        self.folder, self.runs = folder, finished_runs(folder)
-        if not self.runs:
-            raise ConfigError(
-                f"report: 'all': there is no finished run in '{folder}'; out=DIR says where"
-            )
+    folder: Path
+    stores: None = None
 
     def run(self, argv: Sequence[str]) -> int:
-        from dpbench.report.page import PAGE, write_page
+        from dpbench.report.page import PAGE, finished_runs, write_page
 
-        page = write_page(self.runs, self.folder / PAGE)
-        print(f"{len(self.runs)} runs on one page: {page}")
+        runs = finished_runs(self.folder)
+        if not runs:
+            raise ConfigError(
+                f"report: 'all': there is no finished run in '{self.folder}'; out=DIR says where"
+            )
+        print(f"{len(runs)} runs on one page: {write_page(runs, self.folder / PAGE)}")
         return DONE

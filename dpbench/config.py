@@ -26,14 +26,8 @@ from dpbench.registry import ConfigError, keyed, validated
 from dpbench.runner.execute import Runner
 
 __all__ = [
-    "Settings",
-    "arguments",
-    "command_line",
-    "composed",
-    "conf_folder",
-    "load_plugins",
-    "multirun",
-]
+    "Settings", "arguments", "command_line", "composed", "conf_folder", "load_plugins", "multirun",
+]  # fmt: skip
 
 
 @validated
@@ -96,13 +90,7 @@ def conf_folder() -> Path:
 
 
 def arguments(argv: Sequence[str]) -> argparse.Namespace:
-    """Read the flags, which are a few of Hydra's; the rest are overrides.
-
-    Raises
-    ------
-    ConfigError
-        At a flag that is not known.
-    """
+    """Read the flags, which are a few of Hydra's; the rest are overrides."""
     parser = argparse.ArgumentParser(prog="dpbench", add_help=False, exit_on_error=False)
     parser.add_argument("--help", "-h", nargs="*")
     parser.add_argument("--schema", action="store_true")
@@ -146,12 +134,8 @@ def multirun(overrides: Sequence[str]) -> list[list[str]]:
 def composed(overrides: Sequence[str], config_dir: Path | None = None) -> dict[str, Any]:
     """Compose the configuration with Hydra; nothing that it names is run or imported.
 
-    A user's folder comes after ours, so that it adds names and replaces none.
-
-    Raises
-    ------
-    ConfigError
-        With one line for whatever is wrong.
+    A user's folder comes after ours, so that it adds names and replaces none. Whatever is wrong
+    is a ConfigError of one line.
     """
     for override in overrides:
         if override.lstrip("+~").startswith("hydra"):
@@ -169,8 +153,7 @@ def composed(overrides: Sequence[str], config_dir: Path | None = None) -> dict[s
     except (HydraException, OmegaConfBaseException, YAMLError) as error:
         raise ConfigError(_composition_error(error)) from error
     except (ValueError, TypeError) as error:  # Hydra's plain ones name no key
-        told = _composition_error(error)
-        raise ConfigError(f"{' '.join(overrides)}: {told}") from error
+        raise ConfigError(f"{' '.join(overrides)}: {_composition_error(error)}") from error
     assert isinstance(container, dict)
     return {str(key): value for key, value in container.items()}
 
@@ -186,12 +169,12 @@ def _composition_error(error: Exception) -> str:
     if isinstance(error, OverrideParseException):
         return f"{error.override}: {lines[0]}"
     unknown = re.match(r"Could not override '([^']+)'", lines[0])
-    if unknown:
-        key = unknown[1]
-        if "." in key:
-            return f"{key}: no such key in this configuration; to add one write +{key}=..."
-        return f"{key}: no such key; choose from {', '.join(f.name for f in fields(Settings))}"
-    return " ".join(lines[:4])
+    if unknown is None:
+        return " ".join(lines[:4])
+    key = unknown[1]
+    if "." in key:
+        return f"{key}: no such key in this configuration; to add one write +{key}=..."
+    return f"{key}: no such key; choose from {', '.join(f.name for f in fields(Settings))}"
 
 
 def load_plugins(names: Sequence[str], config_dir: Path | None) -> tuple[Path, ...]:
@@ -199,11 +182,6 @@ def load_plugins(names: Sequence[str], config_dir: Path | None) -> tuple[Path, .
 
     They are looked for in `config_dir`, then in the working folder, after everything
     that is installed.
-
-    Raises
-    ------
-    ConfigError
-        If one cannot be found or imported.
     """
     if not names:
         return ()

@@ -27,16 +27,31 @@ from dpbench.study import Figure, Study, StudyPart
 from dpbench.theory.families import Family
 from dpbench.theory.theorems import THEOREMS
 
-__all__ = ["TOPICS", "help_on", "schema"]
+__all__ = ["help_on", "schema"]
 
-TOPICS = ("sweep", "kind", "figure")
+Schema = dict[str, Any]
+
 SECTIONS: dict[str, tuple[type[Registered], ...]] = {
     "families": (Family, Distribution),
     "estimators": (Estimator,),
     "budgets": (Budget,),
 }
-# Not for configurations.
-HIDDEN = {"non_private"}
+# What --help sweep lists.
+KEYS: dict[str, type[Any] | None] = {
+    "a sweep": Study,
+    "a part": StudyPart,
+    "a claim, by its theorem": None,
+    "a sample complexity": SampleComplexity,
+    "an audit (a sweep with the key audit)": AuditSettings,
+    "a case of an audit": Case,
+}
+
+
+def _kinds(*registries: type[Registered]) -> dict[str, type[Registered]]:
+    """What a configuration may name, sorted."""
+    known = {label: one for registry in registries for label, one in registry.kinds().items()}
+    known.pop("non_private", None)  # the budget of those that need none
+    return dict(sorted(known.items()))
 
 
 def help_on(topic: str, name: str | None, folders: Iterable[Path]) -> str:
@@ -55,45 +70,36 @@ def help_on(topic: str, name: str | None, folders: Iterable[Path]) -> str:
     ConfigError
         If there is none of that name.
     """
-    if topic == "sweep":
-        return _sweeps_help(name, folders)
-    if topic not in TOPICS:
-        raise ConfigError(f"--help: {topic!r}: choose from {', '.join(TOPICS)}")
-    registries = (Figure,) if topic == "figure" else tuple(k for s in SECTIONS.values() for k in s)
-    known = {label: one for registry in registries for label, one in registry.kinds().items()}
-    kinds = {label: one for label, one in known.items() if label not in HIDDEN}
+    everywhere = [registry for section in SECTIONS.values() for registry in section]
+    files = [path for one in folders for path in sorted((one / "sweep").glob("*.yaml"))]
+    asked: dict[str, Mapping[str, Any]] = {
+        "sweep": {path.stem: path for path in files},
+        "kind": _kinds(*everywhere),
+        "figure": _kinds(Figure),
+    }
+    if topic not in asked:
+        raise ConfigError(f"--help: {topic!r}: choose from {', '.join(asked)}")
+    known = asked[topic]
     if name is None:
-        return "\n".join(f"{label:36} {_first_line(one)}" for label, one in sorted(kinds.items()))
-    if name not in kinds:
-        choices = ", ".join(sorted(kinds))
+        if topic == "sweep":
+            return "\n\n".join(f"== {title}\n{_keys(one)}" for title, one in KEYS.items())
+        return "\n".join(f"{label:36} {_first_line(one)}" for label, one in known.items())
+    if name not in known:
+        choices = ", ".join(sorted(known))
         raise ConfigError(f"--help {topic}: {name!r}: no such {topic}; choose from {choices}")
-    return f"kind: {name}\n{_described(kinds[name])}"
+    found = known[name]
+    if topic == "sweep":
+        lines = [line for line in found.read_text().splitlines() if line.startswith("# ")]
+        about = [line[2:].strip() for line in lines if "yaml-language-server" not in line]
+        return "\n".join([*about, f"file: {found}"])
+    return f"kind: {name}\n{_described(found)}"
 
 
-def _sweeps_help(name: str | None, folders: Iterable[Path]) -> str:
-    files = {path.stem: path for one in folders for path in sorted((one / "sweep").glob("*.yaml"))}
-    if name is None:
-        asked = {
-            "a sweep": Study,
-            "a part": StudyPart,
-            "a claim, by its theorem": None,
-            "a sample complexity": SampleComplexity,
-            "an audit (a sweep with the key audit)": AuditSettings,
-            "a case of an audit": Case,
-        }
-        texts = []
-        for title, one in asked.items():
-            listed = "\n".join(f"({kind})\n{_described(c)}" for kind, c in KINDS.items())
-            texts.append(f"== {title}\n{_described(one) if one else listed}")
-        return "\n\n".join(texts)
-    if name not in files:
-        raise ConfigError(
-            f"--help sweep: {name!r}: no such sweep; choose from {', '.join(sorted(files))}"
-        )
-    lines = files[name].read_text().splitlines()
-    head = [line.removeprefix("#").strip() for line in lines if line.startswith("# ")]
-    about = [line for line in head if not line.startswith("yaml-language-server")]
-    return "\n".join([*about, f"file: {files[name]}"])
+def _keys(one: type[Any] | None) -> str:
+    """Of a class, or of all kinds of claims."""
+    if one is not None:
+        return _described(one)
+    return "\n".join(f"({kind})\n{_described(claim)}" for kind, claim in KINDS.items())
 
 
 def _described(kind: Any) -> str:
@@ -101,7 +107,8 @@ def _described(kind: Any) -> str:
     told = _parameters(kind)
     lines = [_first_line(kind)]
     for field in dataclasses.fields(kind):
-        text, about = told.get(field.name, (_plain_type(str(field.type)), ""))
+        plain = re.sub(r"Annotated\[(\w+).*", r"\1", str(field.type))
+        text, about = told.get(field.name, (plain, ""))
         text = text.removesuffix(", optional").replace("optional", "names, or values by name")
         lines.append(f"  {field.name}: {text}{_default(kind.__pydantic_fields__[field.name])}")
         lines += [f"      {about}"] if about else []
@@ -113,10 +120,6 @@ def _default(field: FieldInfo) -> str:
         return " (required)"
     default = field.get_default(call_default_factory=True)
     return f" = {'null' if default is None else default}"
-
-
-def _plain_type(text: str) -> str:
-    return re.sub(r"Annotated\[(\w+).*", r"\1", text)
 
 
 def _first_line(kind: type[Any]) -> str:
@@ -149,73 +152,61 @@ class _Schema(GenerateJsonSchema):
         return {}
 
 
-def schema() -> dict[str, Any]:
+def _define(into: Schema, one: type[Any], name: str, **fixed: Any) -> Schema:
+    """Define the mapping that makes a class, with some properties fixed; a reference to it."""
+    found = TypeAdapter(one).json_schema(ref_template="#/$defs/{model}", schema_generator=_Schema)
+    into.update(found.pop("$defs", {}))
+    properties = found.get("properties", {})
+    for key, told in _parameters(one).items():
+        if key in properties:
+            properties[key]["description"] = " ".join(filter(None, told))
+    found["properties"] = properties | fixed
+    found["required"] = list(dict.fromkeys([*fixed, *found.get("required", [])]))
+    into[name] = {**found, "description": _first_line(one)}
+    return {"$ref": f"#/$defs/{name}"}
+
+
+def _entries(into: Schema, *registries: type[Registered]) -> Schema:
+    """Entries with a kind; in a section a list of values stands for one entry each."""
+    references = []
+    for name, one in _kinds(*registries).items():
+        references.append(_define(into, one, f"kind.{name}", kind={"const": name}))
+        made = into[f"kind.{name}"]
+        for key, value in made["properties"].items() if registries != (Figure,) else ():
+            if key != "kind":
+                about, lists = value.pop("description", ""), {"type": "array", "items": value}
+                made["properties"][key] = {"description": about, "anyOf": [value, lists]}
+        if registries == (Estimator,):  # the family's k by default
+            made["required"] = [key for key in made["required"] if key != "k"]
+    return _by_name({"oneOf": [*references, {"required": ["_target_"]}]})
+
+
+def schema() -> Schema:
     """A JSON schema of a sweep's file, which editors complete and check by."""
-    definitions: dict[str, Any] = {}
-
-    def of(one: type[Any], name: str, **fixed: Any) -> dict[str, Any]:
-        """Define the mapping that makes a class, and refer to it."""
-        found = TypeAdapter(one).json_schema(
-            ref_template="#/$defs/{model}", schema_generator=_Schema
-        )
-        definitions.update(found.pop("$defs", {}))
-        told = _parameters(one)
-        for key, value in found.get("properties", {}).items():
-            if key in told:
-                value["description"] = " ".join(filter(None, told[key]))
-        found["properties"] = {**fixed, **found.get("properties", {})}
-        found["required"] = list(dict.fromkeys([*fixed, *found.get("required", [])]))
-        definitions[name] = {**found, "description": _first_line(one)}
-        return {"$ref": f"#/$defs/{name}"}
-
-    def kinds(*registries: type[Registered], swept: bool = False) -> dict[str, Any]:
-        """Entries with a kind; lists of values stand for one each where entries are swept."""
-        known = {n: one for r in registries for n, one in r.kinds().items() if n not in HIDDEN}
-        references = []
-        for name, one in sorted(known.items()):
-            references.append(of(one, f"kind.{name}", kind={"const": name}))
-            properties = definitions[f"kind.{name}"]["properties"]
-            for key, value in properties.items() if swept else ():
-                if key != "kind":
-                    about = value.pop("description", "")
-                    lists = {"type": "array", "items": value}
-                    properties[key] = {"description": about, "anyOf": [value, lists]}
-            if "k" in properties and registries == (Estimator,):  # the family's by default
-                required = definitions[f"kind.{name}"]["required"]
-                definitions[f"kind.{name}"]["required"] = [key for key in required if key != "k"]
-        return _by_name({"oneOf": [*references, {"required": ["_target_"]}]})
-
-    claims = []
-    for kind, one in KINDS.items():
-        names = [name for name, theorem in THEOREMS.items() if theorem.kind == kind]
-        claims.append(of(one, f"claim.{kind}", theorem={"enum": names}))
-        definitions[f"claim.{kind}"]["properties"]["theorem"] = {"enum": names}
-    several = {"claims": _by_name({"oneOf": claims}), "figures": kinds(Figure)}
-    part = of(StudyPart, "part")
-    definitions["part"]["properties"] |= several
-    audit = of(AuditSettings, "audit")
-    definitions["audit"]["properties"]["cases"] = _by_name(of(Case, "case"))
-    made = {section: kinds(*registries, swept=True) for section, registries in SECTIONS.items()}
-    told = _parameters(Study)
-    properties = {
-        "name": {"type": "string", "pattern": r"^[\w-]+$"},
-        **made,
-        "parts": _by_name(part),
-        "sample_complexity": _by_name(of(SampleComplexity, "sample_complexity")),
-        **several,
-        "gate": {"type": "boolean", "description": " ".join(told["gate"])},
-        "audit": audit,
-    }
+    into: Schema = {}
+    names = {kind: [n for n, theorem in THEOREMS.items() if theorem.kind == kind] for kind in KINDS}
+    claims = [
+        _define(into, one, f"claim.{kind}", theorem={"enum": names[kind]})
+        for kind, one in KINDS.items()
+    ]
+    asked = {"claims": _by_name({"oneOf": claims}), "figures": _entries(into, Figure)}
+    part, audit = _define(into, StudyPart, "part"), _define(into, AuditSettings, "audit")
+    into["part"]["properties"] |= asked
+    into["audit"]["properties"]["cases"] = _by_name(_define(into, Case, "case"))
+    request = _define(into, SampleComplexity, "sample_complexity")
+    _define(into, Study, "sweep")
+    sweep = into.pop("sweep")
+    sweep["properties"] |= {name: _entries(into, *kinds) for name, kinds in SECTIONS.items()}
+    sweep["properties"] |= {"parts": _by_name(part), "sample_complexity": _by_name(request)}
+    sweep["properties"] |= {**asked, "audit": audit}
     return {
+        **sweep,
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A sweep of dpbench",
-        "type": "object",
-        "properties": properties,
         "required": ["name", "estimators", "budgets"],
-        "additionalProperties": False,
-        "$defs": dict(sorted(definitions.items())),
+        "$defs": dict(sorted(into.items())),
     }
 
 
-def _by_name(entry: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "additionalProperties": dict(entry)}
+def _by_name(entry: Schema) -> Schema:
+    return {"type": "object", "additionalProperties": entry}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,18 +11,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+from rich.console import Console
 
+from dpbench.analysis.claims import COLUMNS
+from dpbench.analysis.results import Results, collect
+from dpbench.analysis.smallest_n import measure
 from dpbench.config import Settings, command_line
 from dpbench.output import atomic, console
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.report.page import PAGE, write_page
-from dpbench.result import Result, compute, read_manifest
+from dpbench.result import Result, read_manifest
 from dpbench.runner.block import replay
-from dpbench.runner.plan import cell_at
+from dpbench.runner.plan import Cell, cell_at
 from dpbench.runner.provenance import Cost, provenance, versions
-from dpbench.runner.run import RunOptions
+from dpbench.runner.run import RunOptions, run_cells
 from dpbench.runner.store import Store
-from dpbench.scoreboard import print_next
 from dpbench.seeds import digest
 from dpbench.study import Plan, Study
 from dpbench.tracking.command import FILES as TRACKED
@@ -34,12 +39,10 @@ PACKAGE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Job:
-    """A checked study, ready to run in a folder.
+    """A checked study, ready to run.
 
     Attributes
     ----------
-    plan : Plan
-    options : RunOptions
     config : mapping
         The whole configuration, for the manifest.
     replay : str, optional
@@ -56,13 +59,7 @@ class Job:
 
     @classmethod
     def prepare(cls, settings: Settings, options: RunOptions, config: Mapping[str, Any]) -> Job:
-        """Build everything that the configuration names; nothing is run or written.
-
-        Raises
-        ------
-        ConfigError
-            At the first key that cannot be used.
-        """
+        """Build everything that the configuration names; nothing is run or written."""
         if settings.replay is not None and settings.track is not None:
             raise ConfigError(f"replay: {settings.replay!r}: nothing is tracked")
         study = from_mapping(Study, settings.sweep, "sweep")
@@ -82,24 +79,11 @@ class Job:
         """The baseline that the run replaces, if it does."""
         return self.tracking.path if self.tracking and self.tracking.update else None
 
-    def result(
-        self, argv: Sequence[str] | None, cost: Cost, say: Callable[[str], None] = lambda _: None
-    ) -> Result:
-        """Compute; if there is a folder, write all to it."""
-        result = compute(self.plan, self.options, cost, say)
-        if self.options.out is not None:
-            write_manifest(self.folder, self._write(result, argv, cost))
-        return result
-
     def run(self, argv: Sequence[str]) -> int:
         """Run the study, write its folder, print its verdicts.
 
-        A finished run whose files are untouched is printed again and nothing else.
-
-        Parameters
-        ----------
-        argv : sequence of str
-            The command line, for the next command to type.
+        A finished run whose files are untouched is printed again and nothing else. `argv` is the
+        command line, for the next command to type.
 
         Returns
         -------
@@ -113,26 +97,69 @@ class Job:
         cost = Cost(trials=trials.pop() if len(trials) == 1 else None)
         say = console()
         before = self._finished() if self.options.resume else None
-        if before is not None:
+        if before is None:
+            self.result(argv, cost, say.print)
+        else:
             cost.cells_reused = len(self.plan.cells)
             cost.blocks_reused = sum(len(c.tasks(self.options.seed)) for c in self.plan.cells)
-            write_manifest(self.folder, {**before, **cost.as_dict()})
-        else:
-            self.result(argv, cost, say.print)
+            _write_manifest(self.folder, {**before, **cost.as_dict()})
         say.print((self.folder / "scoreboard.txt").read_text(), end="", markup=False)
         record = read_manifest(self.folder)
-        code, page = int(record["exit_code"]), self.folder / PAGE
+        code = int(record["exit_code"])
         if self.tracking is not None:
             failed = bool(record["failures"])
             code = max(code, self.tracking.run(self.plan.cells, self.options, failed, say))
-        if before is None or self.tracking is not None or not page.exists():
-            write_page([self.folder], page)
-        name, seed = self.plan.study.name, self.options.seed
-        print_next(name, self.folder, seed, cost, argv, say)
+        if self.tracking is not None or not (self.folder / PAGE).exists():
+            write_page([self.folder], self.folder / PAGE)
+        self._print_next(argv, cost, say)
         return code
 
-    def _write(self, result: Result, argv: Sequence[str] | None, cost: Cost) -> dict[str, Any]:
-        """Write all but the manifest, which is returned."""
+    def result(
+        self,
+        argv: Sequence[str] | None = None,
+        cost: Cost | None = None,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> Result:
+        """Compute what is missing and test the claims; if there is a folder, write all to it."""
+        study, blocks, cost = self.plan.study, self.options.store(), cost or Cost()
+
+        def run(cells: Sequence[Cell], keep: set[str]) -> Results:
+            found = run_cells(cells, self.options, blocks, cost, say)
+            return collect(study, cells, found, keep)
+
+        results = run(self.plan.cells, self.plan.measures)
+
+        def search(cells: Sequence[Cell]) -> Results:
+            found = run(cells, {"error"})
+            results.failures.extend(found.failures)
+            return found
+
+        told = [one.evaluate(label, results, study) for label, one in study.all_claims.items()]
+        claims = (
+            pd.concat(told, ignore_index=True)[COLUMNS] if told else pd.DataFrame(columns=COLUMNS)
+        )
+        samples = [
+            measure(label, request, study, self.plan.cells, results, search, say)
+            for label, request in study.sample_complexity.items()
+        ]
+        result = Result(
+            study=study,
+            summary=results.summary,
+            claims=claims,
+            samples=pd.concat(samples, ignore_index=True) if samples else pd.DataFrame(),
+            failures=results.failures,
+            cells=self.plan.cells,
+            blocks=blocks,
+            seed=self.options.seed,
+        )
+        if self.options.out is not None:
+            self._write(result)
+            _write_manifest(self.folder, self._record(result, argv, cost))
+            write_page([self.folder], self.folder / PAGE)
+        return result
+
+    def _write(self, result: Result) -> None:
+        """Write tables and figures."""
         # of an earlier run; the manifest, which says that all is there, goes first
         for name in ("manifest.json", PAGE, "sample_complexity.csv", *TRACKED):
             (self.folder / name).unlink(missing_ok=True)
@@ -141,56 +168,63 @@ class Job:
         for name, table in tables.items():
             with atomic(self.folder / name) as path:
                 table.to_csv(path, index=False)
-        self._draw(result)
+        figures = self.plan.study.all_figures
+        if figures:
+            from dpbench.drawing import save, style  # slow to load
+
+            with style("page"):
+                for label, figure in figures.items():
+                    save(figure.figure(result), self.folder / "figures", label)
         with atomic(self.folder / "scoreboard.txt") as path:
             path.write_text(result.scoreboard)
+
+    def _record(self, result: Result, argv: Sequence[str] | None, cost: Cost) -> dict[str, Any]:
+        """The manifest; what was run from Python has no commands."""
+
+        def command(*more: str) -> str | None:
+            return None if argv is None else command_line([*argv, *more])
+
         gated = self.plan.study.gate and bool((result.claims["verdict"] == "inconsistent").any())
+        failures = [
+            {
+                "failure": one.text,
+                "name": one.replay,
+                "replay": command(f"replay={one.replay}") or "",
+            }
+            for one in result.failures
+        ]
         return {
             "sweep": self.plan.study.name,
-            "command": None if argv is None else command_line(argv),
+            "command": command(),
             "configuration": self.config,
             "seed": self.options.seed,
             "source": self.options.source,
             **provenance(),
             **cost.as_dict(),
-            "failures": [
-                {"failure": one.text, "name": one.replay, "replay": _replayed(argv, one.replay)}
-                for one in result.failures
-            ],
-            "exit_code": 1 if result.failures or gated else 0,
+            "failures": failures,
+            "exit_code": 1 if failures or gated else 0,
             "inputs": self._inputs(),
             "outputs": _stamps(self._outputs()),
         }
 
-    def _draw(self, result: Result) -> None:
-        if not self.plan.study.all_figures:
-            return
-        from dpbench.drawing import save, style  # slow to load
-
-        with style("page"):
-            for label, figure in self.plan.study.all_figures.items():
-                save(figure.figure(result), self.folder / "figures", label)
-
     def _replay(self, name: str) -> int:
         """Run the failure of that name again and show its traceback; nothing is written."""
         n = int(name.partition("n")[2])  # a direct search goes beyond the grid
-        trials = [request.trials for request in self.plan.study.sample_complexity.values()]
-        cells = (
-            cell_at(c.family_label, c.family, n, c.settings, max([c.trials, *trials]))
-            for c in self.plan.cells
-        )
-        tasks = (task for cell in cells for task in cell.tasks(self.options.seed))
-        try:
-            found = next((e for e in (replay(task, name) for task in tasks) if e), None)
-        except Exception:  # noqa: BLE001, whatever a plug-in raises is what was asked for
-            traceback.print_exc()
-            return 1
-        if found is None:
-            raise ConfigError(
-                f"replay: {name!r}: no block of this sweep has a failure of that name"
-            )
-        print(f"released {np.isfinite(found.value).mean():.0%} of {len(found.value)} trials")
-        return 0
+        requests = self.plan.study.sample_complexity.values()
+        for one in self.plan.cells:
+            trials = max([one.trials, *(request.trials for request in requests)])
+            cell = cell_at(one.family_label, one.family, n, one.settings, trials)
+            for task in cell.tasks(self.options.seed):
+                try:
+                    found = replay(task, name)
+                except Exception:  # noqa: BLE001, whatever a plug-in raises is what was asked for
+                    traceback.print_exc()
+                    return 1
+                if found is not None:
+                    share = np.isfinite(found.value).mean()
+                    print(f"released {share:.0%} of {len(found.value)} trials")
+                    return 0
+        raise ConfigError(f"replay: {name!r}: no block of this sweep has a failure of that name")
 
     def _finished(self) -> Mapping[str, Any] | None:
         """The manifest of a finished run of the same whose outputs are untouched, if any.
@@ -217,20 +251,34 @@ class Job:
         return digest(source, shown, _stamps(store.path(task) for task in tasks), versions())
 
     def _outputs(self) -> list[Path]:
-        study, out = self.plan.study, self.folder
-        tables = ["summary.csv", "claims.csv", "scoreboard.txt"]
-        tables += ["sample_complexity.csv"] if study.sample_complexity else []
-        kinds = ("pdf", "svg", "png")
-        figures = [f"figures/{label}.{kind}" for label in study.all_figures for kind in kinds]
-        return [out / name for name in (*tables, *figures)]
+        study = self.plan.study
+        names = ["summary.csv", "claims.csv", "scoreboard.txt"]
+        names += ["sample_complexity.csv"] if study.sample_complexity else []
+        names += [
+            f"figures/{f}.{kind}" for f in study.all_figures for kind in ("pdf", "svg", "png")
+        ]
+        return [self.folder / name for name in names]
+
+    def _print_next(self, argv: Sequence[str], cost: Cost, out: Console) -> None:
+        """Print what was done, where the results are and what to type next."""
+        folder, seed = self.folder, self.options.seed + 1
+        seconds = time.monotonic() - cost.started
+        out.print(f"{cost.blocks_done} blocks done, {cost.blocks_reused} reused, {seconds:.1f} s")
+        more = ", sample_complexity.csv" if (folder / "sample_complexity.csv").exists() else ""
+        files = f"report.html, summary.csv, claims.csv{more}, figures/, manifest.json"
+        out.print(f"results: {folder}/{files}", markup=False)
+        if self.plan.study.name == "quick":
+            said, kept, added = "next", [], ["sweep=heavy_tail"]
+        elif cost.trials is not None:
+            said, added = "more trials, keeping these", [f"trials={2 * cost.trials}"]
+            kept = [word for word in argv if not word.startswith(("trials=", "resume="))]
+        else:
+            said, added = "an independent replication", [f"seed={seed}", f"out={folder}-seed{seed}"]
+            kept = [word for word in argv if not word.startswith(("seed=", "out=", "resume="))]
+        out.print(f"{said}: {command_line([*kept, *added])}", markup=False)
 
 
-def _replayed(argv: Sequence[str] | None, name: str) -> str:
-    """The command that runs a failure again; what was run from Python has none."""
-    return "" if argv is None else command_line([*argv, f"replay={name}"])
-
-
-def write_manifest(folder: Path, record: Mapping[str, Any]) -> None:
+def _write_manifest(folder: Path, record: Mapping[str, Any]) -> None:
     """Write ``manifest.json``, which says that a run is finished."""
     with atomic(folder / "manifest.json") as path:
         path.write_text(json.dumps(record, indent=2) + "\n")
@@ -238,11 +286,8 @@ def write_manifest(folder: Path, record: Mapping[str, Any]) -> None:
 
 def _stamps(paths: Iterable[Path]) -> dict[str, list[int]] | None:
     """Size and time of change of every file, by name; None if one is missing."""
-    found = {}
-    for path in paths:
-        try:
-            state = path.stat()
-        except OSError:
-            return None
-        found[path.name] = [state.st_size, state.st_mtime_ns]
-    return found
+    try:
+        states = {path.name: path.stat() for path in paths}
+    except OSError:
+        return None
+    return {name: [state.st_size, state.st_mtime_ns] for name, state in states.items()}

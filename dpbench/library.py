@@ -16,9 +16,12 @@ import numpy as np
 from dpbench.registry import ConfigError, Registered, from_mapping
 
 if TYPE_CHECKING:  # slow to load
+    from dpbench.audit.run import Audit
+    from dpbench.config import Settings
+    from dpbench.job import Job
     from dpbench.result import Result
 
-__all__ = ["load", "run"]
+__all__ = ["load", "prepared", "run"]
 
 
 def run(
@@ -68,34 +71,19 @@ def run(
     >>> list(result.summary["n"])
     [100, 1000]
     """
-    from dpbench.config import Settings, load_plugins
+    from dpbench.config import Settings
     from dpbench.job import Job
-    from dpbench.report.page import PAGE, write_page
-    from dpbench.runner.provenance import Cost
-    from dpbench.runner.run import RunOptions
 
     folder = None if config_dir is None else Path(config_dir)
     config = _configured(sweep, overrides, folder)
     config |= {"seed": seed, "trials": trials, "n_jobs": n_jobs, "resume": resume}
     config |= {"plugins": [*config.get("plugins", []), *plugins]}
     settings = from_mapping(Settings, config, "")
-    found = load_plugins(settings.plugins, folder)
     if "audit" in settings.sweep:
         raise ConfigError("sweep: an audit is run by the command, or pair by pair by audit_pair")
-    options = RunOptions(
-        seed=settings.seed,
-        n_jobs=settings.n_jobs,
-        runner=settings.runner,
-        out=None if out is None else Path(out).expanduser(),
-        resume=settings.resume,
-        plugins=found,
-        own=_own_source(settings.sweep),
-    )
-    job = Job.prepare(settings, options, _plain({**config, "sweep": settings.sweep}))
-    result = job.result(None, Cost())
-    if options.out is not None:
-        write_page([options.out], options.out / PAGE)
-    return result
+    job = prepared(settings, config, folder, None if out is None else Path(out).expanduser())
+    assert isinstance(job, Job)
+    return job.result()
 
 
 def _configured(
@@ -114,13 +102,42 @@ def _configured(
     return composed([f"sweep={sweep}", *overrides], folder)
 
 
+def prepared(
+    settings: Settings, config: Mapping[str, Any], config_dir: Path | None, out: Path | None
+) -> Job | Audit:
+    """Build everything that a configuration names, to be run in a folder or in memory.
+
+    Raises
+    ------
+    ConfigError
+        At the first key that cannot be used; nothing is run or written.
+    """
+    from dpbench.config import load_plugins
+
+    plugins = load_plugins(settings.plugins, config_dir)
+    from dpbench.audit.run import Audit  # heavy imports wait for a readable configuration
+    from dpbench.job import Job
+    from dpbench.runner.run import RunOptions
+
+    options = RunOptions(
+        seed=settings.seed,
+        n_jobs=settings.n_jobs,
+        runner=settings.runner,
+        out=out,
+        resume=settings.resume,
+        plugins=plugins,
+        own=_own_source(settings.sweep),
+    )
+    kind = Audit if "audit" in settings.sweep else Job
+    return kind.prepare(settings, options, _plain({**config, "sweep": settings.sweep}))
+
+
 def load(folder: str | Path, *, config_dir: str | Path | None = None) -> Result:
-    """Read the result of a finished run.
+    """Read the result of a finished run, of ``results/<sweep>`` by default.
 
     Parameters
     ----------
     folder : str or Path
-        Where the run was written to, ``results/<sweep>`` by default.
     config_dir : str or Path, optional
         The folder that the run's plug-ins were found in, if that was not the working folder.
 

@@ -1,46 +1,33 @@
-"""Validated parameters and the registry of names that a configuration may use.
+"""Validated parameters, and the registry of names that a configuration may use.
 
-Everything that a configuration can build is a frozen dataclass whose fields are
-checked when it is made, by direct call and from YAML alike. A configuration names a
+Everything that a configuration can build is a frozen dataclass that checks its fields. It names a
 class by its registered name (``kind: clipped_mean``) or by its path
-(``_target_: dpbench.estimators.ClippedMean``); both are looked up among the classes
-already registered, so that reading a configuration never imports or calls anything.
+(``_target_: dpbench.estimators.ClippedMean``), looked up among the classes that are registered
+already, so that reading a configuration never imports or calls anything.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import json
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, ClassVar, Self, TypeVar, dataclass_transform
 
 from pydantic import BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 __all__ = [
-    "ConfigError",
-    "MomentOrder",
-    "Probability",
-    "Radius",
-    "Registered",
-    "canonical",
-    "from_mapping",
-    "keyed",
-    "named",
-    "validated",
-    "validated_positional",
-]
+    "ConfigError", "MomentOrder", "Probability", "Radius", "Registered", "canonical",
+    "from_mapping", "keyed", "named", "validated", "validated_positional",
+]  # fmt: skip
 
 T = TypeVar("T")
-
 # Order of a bounded moment; a probability; a bound R on a mean, which 1e300 may be.
 MomentOrder = Annotated[float, Field(ge=2)]
 Probability = Annotated[float, Field(gt=0, lt=1)]
 Radius = Annotated[float, Field(ge=0, le=1e300)]
-
-UNKNOWN = "no such key"
 
 
 class ConfigError(ValueError):
@@ -51,10 +38,7 @@ class ConfigError(ValueError):
 def validated(cls: type[T]) -> type[T]:
     """Make `cls` a frozen, keyword-only dataclass that checks its fields.
 
-    Raises
-    ------
-    pydantic.ValidationError
-        On construction (a ``ValueError``), if a field is missing, unknown or invalid.
+    A field that is missing, unknown or invalid is a ``ValueError`` on construction.
     """
     return _make(cls, kw_only=True)
 
@@ -72,7 +56,7 @@ def _make(cls: type[T], *, kw_only: bool) -> type[T]:
     return made
 
 
-def _one_line(error: ValidationError, where: str = "") -> str:
+def _one_line(error: ValidationError, where: str, cls: type[Any]) -> str:
     """Say the first problem of `error` as ``key: value: what is allowed``."""
     first = error.errors()[0]
     steps = [str(step) for step in first["loc"]]
@@ -87,12 +71,11 @@ def _one_line(error: ValidationError, where: str = "") -> str:
     if first["type"] in {"missing", "missing_argument"}:
         return f"{key}: this key is required"
     if unknown:
-        return f"{key}: {UNKNOWN}"
+        return f"{key}: no such key; choose from {', '.join(f.name for f in fields(cls))}"
     message = first["msg"].removeprefix("Value error, ")
     message = message[:1].lower() + message[1:]
-    if isinstance(first["input"], str | int | float | list | None):
-        return f"{key}: {first['input']!r}: {message}"
-    return f"{key}: {message}"
+    given = isinstance(first["input"], str | int | float | list | None)
+    return f"{key}: {first['input']!r}: {message}" if given else f"{key}: {message}"
 
 
 def _path(*keys: str) -> str:
@@ -100,9 +83,7 @@ def _path(*keys: str) -> str:
 
 
 def from_mapping(cls: type[T], spec: Any, where: str) -> T:
-    """Make a `cls` from the keys of `spec`, which stands at `where` in the configuration.
-
-    What is one already is taken as it is.
+    """Make a `cls` from the keys of `spec`, which stands at `where`; what is one is taken as it is.
 
     Raises
     ------
@@ -113,19 +94,14 @@ def from_mapping(cls: type[T], spec: Any, where: str) -> T:
         return spec
     if not isinstance(spec, Mapping):
         raise ConfigError(f"{where}: {spec!r}: expected a mapping")
-    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
-        # true would pass for 1
-        if isinstance(spec.get(field.name), bool) and "bool" not in str(field.type):
-            raise ConfigError(
-                f"{_path(where, field.name)}: {spec[field.name]}: not a number or text"
-            )
+    for field in fields(cls):  # type: ignore[arg-type]
+        given = spec.get(field.name)
+        if isinstance(given, bool) and "bool" not in str(field.type):  # true would pass for 1
+            raise ConfigError(f"{_path(where, field.name)}: {given}: not a number or text")
     try:
         return cls(**{str(key): value for key, value in spec.items()})
     except ValidationError as error:
-        text = _one_line(error, where)
-        if text.endswith(UNKNOWN):
-            text += f"; choose from {', '.join(f.name for f in dataclasses.fields(cls))}"  # type: ignore[arg-type]
-        raise ConfigError(text) from error
+        raise ConfigError(_one_line(error, where, cls)) from error
 
 
 def keyed(cls: type[Any]) -> Any:
@@ -136,16 +112,9 @@ def keyed(cls: type[Any]) -> Any:
 
 
 def named(make: Callable[[Any, str], Any], pattern: str = "", least: int = 0) -> Any:
-    """A validator for a mapping of names to what `make` makes of their entries.
+    """A validator for a mapping of names to what `make` makes of entry and key, for messages.
 
-    Parameters
-    ----------
-    make : callable
-        Of an entry and of its key, for messages.
-    pattern : str
-        What a name begins with; it may be a file's.
-    least : int
-        How many entries are needed.
+    A name begins with `pattern`, as it may be a file's; `least` entries are needed.
     """
 
     def build(entries: Any) -> Any:
@@ -167,22 +136,20 @@ def canonical(instance: Any) -> str:
     The streams of data and noise are keyed by these names, so a label in a configuration
     can change without changing an error.
     """
-    return f"{type(instance).__name__}{json.dumps(_plain(instance), sort_keys=True)}"
+    return f"{type(instance).__name__}{json.dumps(_parameters(instance), sort_keys=True)}"
 
 
-def _plain(value: Any) -> Any:
-    """Parameters as JSON knows them; what a file holds stands for its path."""
-    if dataclasses.is_dataclass(value):
-        fields = {f.name: _named(getattr(value, f.name)) for f in dataclasses.fields(value)}
-        content = getattr(value, "content", None)
-        return fields if content is None else {**fields, "path": content}
-    return value
+def _parameters(instance: Any) -> dict[str, Any]:
+    """The fields as JSON knows them; what a file holds stands for its path."""
+    found = {f.name: _named(getattr(instance, f.name)) for f in fields(instance)}
+    content = getattr(instance, "content", None)
+    return found if content is None else {**found, "path": content}
 
 
 def _named(value: Any) -> Any:
     """A nested instance or function under its name; anything else as it is."""
-    if dataclasses.is_dataclass(value):
-        return {type(value).__name__: _plain(value)}
+    if is_dataclass(value):
+        return {type(value).__name__: _parameters(value)}
     return f"{value.__module__}.{value.__qualname__}" if callable(value) else value
 
 
@@ -230,23 +197,16 @@ class Registered:
         """The registered class that `spec` names, if any; nothing is imported."""
         if "_target_" not in spec:
             return cls.kinds().get(str(spec.get("kind")))
+        module, _, name = str(spec["_target_"]).rpartition(".")
         for known in cls.kinds().values():
-            package = known.__module__.rpartition(".")[0]
-            if str(spec["_target_"]) in {
-                f"{at}.{known.__name__}" for at in (known.__module__, package)
-            }:
+            at = known.__module__
+            if name == known.__name__ and module in {at, at.rpartition(".")[0]}:
                 return known
         return None
 
     @classmethod
     def lookup(cls, spec: Mapping[str, Any], where: str) -> type[Self]:
-        """The registered class that `spec` names.
-
-        Raises
-        ------
-        ConfigError
-            If there is none.
-        """
+        """The registered class that `spec`, which stands at `where`, names; else ConfigError."""
         if not isinstance(spec, Mapping):
             raise ConfigError(f"{where}: {spec!r}: expected a mapping with a key 'kind'")
         found = cls.find(spec)

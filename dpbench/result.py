@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,23 +11,19 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pandas as pd
 
-from dpbench.analysis.claims import COLUMNS
-from dpbench.analysis.results import Failure, Results, collect
-from dpbench.analysis.smallest_n import measure
+from dpbench.analysis.results import Failure
 from dpbench.metrics import ERRORS
 from dpbench.registry import ConfigError
 from dpbench.runner.plan import Cell, key_table
-from dpbench.runner.provenance import Cost
-from dpbench.runner.run import RunOptions, run_cells
 from dpbench.runner.store import Memory, Store
 from dpbench.scoreboard import render
-from dpbench.study import Figure, Plan, Study
+from dpbench.study import Figure, Study
 
 if TYPE_CHECKING:  # drawing libraries load when the first figure is drawn
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-__all__ = ["Result", "compute", "read_manifest", "read_result"]
+__all__ = ["Result", "read_manifest", "read_result"]
 
 
 @dataclass(frozen=True)
@@ -42,11 +38,8 @@ class Result:
         The tables ``summary.csv``, ``claims.csv`` and ``sample_complexity.csv``.
     failures : list of Failure
         The settings that raised.
-    cells : list of Cell
-        What was run.
     blocks : Store or Memory
         Where the errors of every trial are.
-    seed : int
     """
 
     study: Study
@@ -104,10 +97,7 @@ class Result:
     ) -> Canvas:
         """A figure of the study, or one that is described as in a sweep, on a canvas of its own.
 
-        Raises
-        ------
-        ConfigError
-            If there is none of that name, or it is about what was not run.
+        ConfigError if there is none of that name, or it is about what was not run.
         """
         from dpbench.drawing import style  # slow to load
 
@@ -162,51 +152,14 @@ class Result:
         return self.scoreboard
 
 
-def compute(
-    plan: Plan, options: RunOptions, cost: Cost, say: Callable[[str], None] = lambda _: None
-) -> Result:
-    """Run a plan, or what is missing of it, and test its claims."""
-    study, blocks = plan.study, options.store()
-
-    def run(cells: Sequence[Cell], keep: set[str]) -> Results:
-        found = run_cells(cells, options, blocks, cost, say)
-        return collect(study, cells, found, keep)
-
-    results = run(plan.cells, plan.measures)
-    claims = [
-        claim.evaluate(label, results, study)[COLUMNS] for label, claim in study.all_claims.items()
-    ]
-
-    def search(cells: Sequence[Cell]) -> Results:
-        found = run(cells, {"error"})
-        results.failures.extend(found.failures)
-        return found
-
-    samples = [
-        measure(label, request, study, plan.cells, results, search, say)
-        for label, request in study.sample_complexity.items()
-    ]
-    return Result(
-        study=study,
-        summary=results.summary,
-        claims=pd.concat(claims, ignore_index=True) if claims else pd.DataFrame(columns=COLUMNS),
-        samples=pd.concat(samples, ignore_index=True) if samples else pd.DataFrame(),
-        failures=results.failures,
-        cells=plan.cells,
-        blocks=blocks,
-        seed=options.seed,
-    )
-
-
 def read_result(study: Study, folder: Path, manifest: Mapping[str, Any]) -> Result:
     """The result that a finished run of a study has written."""
-    failures = [Failure(one["failure"], one["name"]) for one in manifest["failures"]]
     return Result(
         study=study,
         summary=_table(folder / "summary.csv"),
         claims=_table(folder / "claims.csv"),
         samples=_table(folder / "sample_complexity.csv"),
-        failures=failures,
+        failures=[Failure(one["failure"], one["name"]) for one in manifest["failures"]],
         cells=study.plan(manifest["configuration"].get("trials")).cells,
         blocks=Store(folder, manifest["source"]),
         seed=manifest["seed"],
@@ -223,13 +176,7 @@ def _table(path: Path) -> pd.DataFrame:
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of a finished run.
-
-    Raises
-    ------
-    ConfigError
-        If there is none.
-    """
+    """The manifest of a finished run; ConfigError if there is none."""
     try:
         found = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
         assert isinstance(found, dict)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-import time
-from collections.abc import Collection, Hashable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,25 +15,22 @@ from dpbench.analysis.results import Failure
 from dpbench.analysis.smallest_n import TERMS
 from dpbench.analysis.worst_case import CURVE, worst_case
 from dpbench.columns import BUDGET
-from dpbench.config import command_line
 from dpbench.drawing import NOTIONS
 from dpbench.output import WIDTH, amounts
-from dpbench.runner.provenance import Cost
 from dpbench.study import Study
 
-__all__ = ["factors", "print_next", "render", "short_budget"]
+__all__ = ["factors", "render", "short_budget"]
 
 VERDICTS = ("consistent", "inconsistent", "inconclusive")
+WORDS = {"claim", "source", "estimator", "distribution", "privacy", "verdict"}
 MOST_FAILING = 12
 
 
-def _print_table(
-    title: str, rows: Sequence[Mapping[str, str]], numbers: Collection[str], out: Console
-) -> None:
-    """Print rows with the same keys, which are the columns; these stand at the right."""
+def _print_table(title: str, rows: Sequence[Mapping[str, str]], out: Console) -> None:
+    """Print rows with the same keys, which are the columns; all but words stand at the right."""
     table = Table(title=title, title_justify="left")
     for name in rows[0]:
-        table.add_column(name, justify="right" if name in numbers else "left", no_wrap=True)
+        table.add_column(name, justify="left" if name in WORDS else "right", no_wrap=True)
     for row in rows:
         table.add_row(*row.values())
     out.print(table)
@@ -47,8 +42,8 @@ def _print_claims(claims: pd.DataFrame, study: Study, out: Console) -> None:
     for row in claims.to_dict("records"):
         limit = "<= " if study.all_claims[row["claim"]].statement.at_most else ""
         rows.append(
-            {
-                **{name: row[name] for name in ("claim", "source", "estimator", "distribution")},
+            {name: row[name] for name in ("claim", "source", "estimator", "distribution")}
+            | {
                 "privacy": short_budget(row),
                 "predicted": f"{limit}{row['predicted']:.3f} +- {row['tolerance']:g}",
                 "measured": _digits(row["measured"]),
@@ -56,8 +51,7 @@ def _print_claims(claims: pd.DataFrame, study: Study, out: Console) -> None:
                 "verdict": row["verdict"],
             }
         )
-    numbers = ("predicted", "measured", "95% interval")
-    _print_table("Claims: theory against measurement", rows, numbers, out)
+    _print_table("Claims: theory against measurement", rows, out)
     counts = claims["verdict"].value_counts()
     out.print(", ".join(f"{counts.get(name, 0)} {name}" for name in VERDICTS))
 
@@ -102,17 +96,15 @@ def _print_factors(summary: pd.DataFrame, out: Console) -> None:
     found = factors(summary)
     if found.empty:
         return
-    orders = {k: f"k = {k:g}" for k in sorted(found["k"].unique())}
     rows = []
     for _, curves in found.groupby(["estimator", *BUDGET], dropna=False):
         about = curves.iloc[0].to_dict()
         row = {"estimator": about["estimator"], "privacy": _whole_budget(about)}
-        ranges = {
-            one["k"]: f"{one['low']:.3g} .. {one['high']:.3g}" for _, one in curves.iterrows()
-        }
-        rows.append(row | {name: ranges.get(k, "") for k, name in orders.items()})
-    title = "Worst-case error (0.9 quantile) over the lower bound, range over n"
-    _print_table(title, rows, orders.values(), out)
+        row |= {f"k = {k:g}": "" for k in sorted(found["k"].unique())}
+        for one in curves.to_dict("records"):
+            row[f"k = {one['k']:g}"] = f"{one['low']:.3g} .. {one['high']:.3g}"
+        rows.append(row)
+    _print_table("Worst-case error (0.9 quantile) over the lower bound, range over n", rows, out)
 
 
 def _print_samples(samples: pd.DataFrame, out: Console) -> None:
@@ -140,16 +132,13 @@ def _print_samples(samples: pd.DataFrame, out: Console) -> None:
                 "theorem's terms, added": f"{total:.4g}",
             }
         )
-    numbers = list(rows[0])[3:]
-    _print_table("Smallest n: P(error <= alpha) >= 1 - beta", rows, numbers, out)
+    _print_table("Smallest n: P(error <= alpha) >= 1 - beta", rows, out)
 
 
 def _print_failures(summary: pd.DataFrame, out: Console) -> None:
     """Print which estimators released nothing, and how often."""
-    failing = summary[summary["failures"] > 0]
-    if failing.empty:
-        return
     rows = []
+    failing = summary[summary["failures"] > 0]
     for _, found in failing.groupby(["estimator", "family", *BUDGET], dropna=False):
         about, sizes, rates = found.iloc[0].to_dict(), found["n"], found["failure_rate"]
         rows.append(
@@ -161,7 +150,8 @@ def _print_failures(summary: pd.DataFrame, out: Console) -> None:
                 "failure rate": f"{rates.min():.3g} .. {rates.max():.3g}",
             }
         )
-    _print_table("Trials without a release (counted failures)", rows[:MOST_FAILING], (), out)
+    if rows:
+        _print_table("Trials without a release (counted failures)", rows[:MOST_FAILING], out)
     if len(rows) > MOST_FAILING:
         out.print(f"and {len(rows) - MOST_FAILING} more: see failure_rate in summary.csv")
 
@@ -174,7 +164,8 @@ def render(
     study: Study,
 ) -> str:
     """Verdicts, factors over the lower bound, sample complexities, failures, as plain text."""
-    out = Console(highlight=False, width=WIDTH, file=io.StringIO(), color_system=None)
+    text = io.StringIO()
+    out = Console(highlight=False, width=WIDTH, file=text, color_system=None)
     if not claims.empty:
         _print_claims(claims, study, out)
     _print_factors(summary, out)
@@ -182,30 +173,4 @@ def render(
     _print_failures(summary, out)
     for failure in failures:
         out.print(f"failed: {failure.text}", markup=False, soft_wrap=True)
-    assert isinstance(out.file, io.StringIO)
-    return out.file.getvalue()
-
-
-def print_next(
-    name: str, folder: Path, seed: int, cost: Cost, argv: Sequence[str], out: Console
-) -> None:
-    """Print what was done, where the results are and what to type next."""
-    out.print(
-        f"{cost.blocks_done} blocks done, {cost.blocks_reused} reused, "
-        f"{time.monotonic() - cost.started:.1f} s"
-    )
-    more = ", sample_complexity.csv" if (folder / "sample_complexity.csv").exists() else ""
-    out.print(
-        f"results: {folder}/report.html, summary.csv, claims.csv{more}, figures/, manifest.json",
-        markup=False,
-    )
-    if name == "quick":
-        out.print(f"next: {command_line(['sweep=heavy_tail'])}", markup=False)
-    elif cost.trials is not None:
-        kept = [word for word in argv if not word.startswith(("trials=", "resume="))]
-        command = command_line([*kept, f"trials={2 * cost.trials}"])
-        out.print(f"more trials, keeping these: {command}", markup=False)
-    else:
-        kept = [word for word in argv if not word.startswith(("seed=", "out=", "resume="))]
-        command = command_line([*kept, f"seed={seed + 1}", f"out={folder}-seed{seed + 1}"])
-        out.print(f"an independent replication: {command}", markup=False)
+    return text.getvalue()

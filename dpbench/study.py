@@ -21,7 +21,6 @@ from dpbench.runner.plan import Cell, Part, Sweep, key_table, make_cells
 __all__ = ["Figure", "Names", "Plan", "Study", "StudyPart", "gathered"]
 
 SELECTED = ("families", "estimators", "budgets")
-UNDER_PARTS = ("claims", "figures")
 # What to print for the names of entries.
 Names = Mapping[str, str] | None
 
@@ -33,15 +32,9 @@ class Figure(Registered, ABC):
 
     @abstractmethod
     def check(self, study: Study, keys: pd.DataFrame, where: str) -> None:
-        """Raise ConfigError if the plan has nothing of what this is about.
+        """Raise ConfigError if a plan with these keys has nothing of what this is about.
 
-        Parameters
-        ----------
-        study : Study
-        keys : DataFrame
-            See `dpbench.runner.plan.key_table`.
-        where : str
-            The figure's key, for messages.
+        `where` is the figure's key, for the message; for keys see `dpbench.runner.plan.key_table`.
         """
 
     @abstractmethod
@@ -50,20 +43,9 @@ class Figure(Registered, ABC):
     ) -> Any:
         """Draw on a canvas of its own, inside `dpbench.drawing.style`, and return it.
 
-        Parameters
-        ----------
-        result : dpbench.result.Result
-        names : mapping, optional
-            What to print for the name of an entry; by default the name with spaces.
-        ax : Axes, optional
-            Draw in their place instead, in the caller's style.
-        panel : int, optional
-            Only this one, from 0.
-
-        Raises
-        ------
-        ConfigError
-            If there is no such panel.
+        `names` says what to print for the name of an entry, by default the name with spaces;
+        `ax` are axes to draw in instead, in the caller's style, and `panel` the only one to draw,
+        from 0: ConfigError if there is none.
         """
 
 
@@ -98,11 +80,9 @@ def _part(spec: Any, where: str) -> StudyPart:
         missing = {key: getattr(part, key) for key in SELECTED if getattr(one, key) is None}
         return replace(one, **missing)
 
-    nested: dict[str, Any] = {
-        section: {label: selected(one) for label, one in getattr(part, section).items()}
-        for section in UNDER_PARTS
-    }
-    return replace(part, **nested)
+    claims: Any = {label: selected(one) for label, one in part.claims.items()}
+    figures: Any = {label: selected(one) for label, one in part.figures.items()}
+    return replace(part, claims=claims, figures=figures)
 
 
 def gathered(sweep: Mapping[str, Any], section: str) -> dict[str, Any]:
@@ -110,8 +90,7 @@ def gathered(sweep: Mapping[str, Any], section: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for part in sweep.get("parts", {}).values():
         shared = {key: part[key] for key in SELECTED if key in part}
-        for label, one in (part.get(section) or {}).items():
-            found[label] = {**shared, **one}
+        found |= {label: {**shared, **one} for label, one in (part.get(section) or {}).items()}
     return found | (sweep.get(section) or {})
 
 
@@ -149,13 +128,7 @@ class Study(Sweep):
         return {label: figure for label, (_, figure) in self._everywhere("figures").items()}
 
     def _everywhere(self, section: str) -> dict[str, tuple[str, Any]]:
-        """The entries of a section, with where they stand.
-
-        Raises
-        ------
-        ConfigError
-            If two have the same label.
-        """
+        """The entries of a section by label, which must be their own, and where they stand."""
         places = [(f"sweep.parts.{label}.{section}", part) for label, part in self.parts.items()]
         found: dict[str, tuple[str, Any]] = {}
         for where, holder in (*places, (f"sweep.{section}", self)):
@@ -180,35 +153,24 @@ class Study(Sweep):
         """
         cells = make_cells(self, trials=trials)
         keys = key_table(self, cells)
-        for where, claim in self._everywhere("claims").values():
-            claim.check(self, keys, where)
-        for label, request in self.sample_complexity.items():
-            request.check(self, keys, f"sweep.sample_complexity.{label}")
-        for where, figure in self._everywhere("figures").values():
-            figure.check(self, keys, where)
-        return Plan(self, cells, keys)
+        requests = self.sample_complexity.items()
+        asked = [*self._everywhere("claims").values()]
+        asked += [(f"sweep.sample_complexity.{label}", request) for label, request in requests]
+        asked += self._everywhere("figures").values()
+        for where, one in asked:
+            one.check(self, keys, where)
+        return Plan(self, cells)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be run.
-
-    Attributes
-    ----------
-    study : Study
-    cells : list of Cell
-    keys : DataFrame
-        See `dpbench.runner.plan.key_table`.
-    """
+    """A study with the cells that are to be run."""
 
     study: Study
     cells: list[Cell]
-    keys: pd.DataFrame
 
     @property
     def measures(self) -> set[str]:
         """What of every trial the claims and requests resample."""
-        found = {claim.measures for claim in self.study.all_claims.values()}
-        return {one for one in found if one} | (
-            {"error"} if self.study.sample_complexity else set()
-        )
+        found = {claim.measures for claim in self.study.all_claims.values() if claim.measures}
+        return found | ({"error"} if self.study.sample_complexity else set())
