@@ -151,11 +151,6 @@ def round_shares(rounds: int) -> list[float]:
     return [1.0] if rounds == 1 else [0.25 / (rounds - 1)] * (rounds - 1) + [0.75]
 
 
-def gaussian_tail(n: float, beta: float) -> float:
-    """What n standard Gaussians keep within, section 2."""
-    return math.sqrt(2 * math.log(2 * n / beta))
-
-
 def row_norms(rows: Floats) -> Floats:
     """Euclidean norms of rows, for coordinates whose squares overflow, too."""
     largest = np.maximum(np.abs(rows).max(axis=-1, keepdims=True), 1e-300)

@@ -13,15 +13,10 @@ import dpbench
 import dpbench.report
 from dpbench import ConfigError, Estimate, Estimator, Ledger, PureDP
 from dpbench.cli import run
-from dpbench.columns import Variant, choose
 from dpbench.distributions import Distribution, Gaussian
 from dpbench.estimators import ClippedMean
-from dpbench.privacy import Budget
-from dpbench.registry import canonical, from_mapping
-from dpbench.runner.entries import expanded
+from dpbench.registry import canonical
 from dpbench.samples import Sample
-from dpbench.study import Study
-from dpbench.theory.families import Family
 
 
 @pytest.fixture(autouse=True)
@@ -31,14 +26,13 @@ def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(kind, "_registry", dict(kind._registry))
 
 
-def study(estimators: Any) -> Study:
-    spec = {
-        "families": {"gaussian": {"kind": "gaussian"}},
-        "estimators": estimators,
-        "budgets": {"pure": {"kind": "pure_dp", "epsilon": 1}},
+def study(mine: Any) -> dict[str, Any]:
+    return {
+        "families": {"gaussian": Gaussian()},
+        "estimators": {"mine": mine},
+        "budgets": {"pure": PureDP(1.0)},
         "parts": {"all": {"n": [10], "trials": 4}},
     }
-    return from_mapping(Study, spec, "sweep")
 
 
 class Unchecked(ClippedMean):
@@ -61,17 +55,7 @@ def test_validated_is_forgotten(tmp_path: Path, how: str) -> None:
     }[how]
     line = f"sweep.estimators.mine: {__name__}.Unchecked does not check its parameters; write"
     with pytest.raises(ConfigError, match=f"{line} @validated above the class"):
-        study({"mine": spec})
-    with pytest.raises(ConfigError, match="write @validated above the class"):
-        dpbench.run(
-            {
-                "families": {"gaussian": Gaussian()},
-                "estimators": {"mine": spec},
-                "budgets": {"pure": PureDP(1.0)},
-                "parts": {"all": {"n": [10], "trials": 4}},
-            },
-            out=tmp_path / "out",
-        )
+        dpbench.run(study(spec), out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -112,16 +96,10 @@ def test_two_plugins_with_one_name(
 
 
 def test_abstract_and_private_classes_have_no_name() -> None:
-    class _Private(ClippedMean):
-        pass
-
-    class Abstract(Estimator):
-        pass
-
+    type("_Private", (ClippedMean,), {})
+    type("Abstract", (Estimator,), {})
     assert not {"abstract", "_private", "private", "one_dataset"} & set(Estimator.kinds())
     assert "location_scale" not in Distribution.kinds()
-    assert issubclass(_Private, ClippedMean)
-    assert issubclass(Abstract, Estimator)
 
 
 @pytest.mark.parametrize(
@@ -140,51 +118,3 @@ def test_equal_names_are_equal_parameters() -> None:
     assert canonical(one) == 'ClippedMean{"lower": 0.0, "upper": 1.0}'
     with pytest.raises(AttributeError, match="assign"):
         one.lower = 5.0  # type: ignore[misc]
-
-
-def section() -> dict[str, Variant[Any]]:
-    found = {}
-    given: dict[str, dict[str, Any]] = {
-        "pure": {"kind": "pure_dp", "epsilon": [0.1, 1, 10]},
-        "pure_low": {"kind": "pure_dp", "epsilon": 0.1},
-        "zcdp": {"kind": "zcdp", "rho": [0.5, 2]},
-    }
-    for name, spec in given.items():
-        for one, swept in expanded(name, spec, [Budget]):
-            made: Variant[Any] = Variant(name, one, one, swept)
-            found[made.label()] = made
-    return found
-
-
-ALL = ["pure_epsilon0.1", "pure_epsilon1", "pure_epsilon10", "pure_low", "zcdp_rho0.5", "zcdp_rho2"]
-
-
-@pytest.mark.parametrize(
-    ("choice", "chosen"),
-    [
-        (None, ALL),
-        (["pure"], ALL[:3]),
-        (["pure*"], ALL[:4]),
-        (["!pure"], ALL[3:]),
-        (["pure*", "!pure_low"], ALL[:3]),
-        (["!pure_low", "pure*"], ALL[:3]),
-        (["zcdp", "pure_low"], ALL[3:]),  # in the section's order
-        ({"pure": {"epsilon": 1}}, ALL[1:2]),
-        ({"pure": {"epsilon": [0.1, 10]}}, [ALL[0], ALL[2]]),
-        ({"pure": {"epsilon": {"low": 0.5}}}, ALL[1:3]),
-        ({"pure": {"epsilon": {"low": 0.5, "high": 5}}, "zcdp": {}}, [ALL[1], *ALL[4:]]),
-        ({"zcdp": None}, ALL[4:]),
-    ],
-)
-def test_selections(choice: Any, chosen: list[str]) -> None:
-    assert list(section()) == ALL
-    assert choose(choice, section()) == chosen
-
-
-def test_a_list_that_a_parameter_takes_is_one_value() -> None:
-    assert expanded("clip", {"kind": "clipped_mean", "lower": [0, 1], "upper": 2}, [Estimator]) == [
-        ({"kind": "clipped_mean", "lower": 0, "upper": 2}, ("lower",)),
-        ({"kind": "clipped_mean", "lower": 1, "upper": 2}, ("lower",)),
-    ]
-    spec = {"kind": "two_point_family", "k": 2, "c": [1, 2]}
-    assert expanded("two", spec, [Family]) == [(spec, ())]
