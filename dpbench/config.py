@@ -48,7 +48,6 @@ class Settings:
         The run's folder; by default ``results/<sweep>`` below the working folder.
     resume : bool
         Reuse finished blocks in `out`.
-    runner : Runner
     plugins : list of str
         Modules with estimators or distributions of the user's own.
     replay : str, optional

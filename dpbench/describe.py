@@ -55,20 +55,10 @@ def _kinds(*registries: type[Registered]) -> dict[str, type[Registered]]:
 
 
 def help_on(topic: str, name: str | None, folders: Iterable[Path]) -> str:
-    """Keys, types and defaults of a sweep, a kind or a figure, with a line each.
+    """Keys, types and defaults of a sweep, a kind or a figure (the topic), with a line each.
 
-    Parameters
-    ----------
-    topic : {'sweep', 'kind', 'figure'}
-    name : str, optional
-        Of one of these; all are listed by default, and for a sweep its keys.
-    folders : iterable of Path
-        Where configurations are.
-
-    Raises
-    ------
-    ConfigError
-        If there is none of that name.
+    Of one with a name, which is looked up in `folders` of configurations if it is a sweep, else
+    a list of all; ConfigError if there is none of that name.
     """
     everywhere = [registry for section in SECTIONS.values() for registry in section]
     files = [path for one in folders for path in sorted((one / "sweep").glob("*.yaml"))]

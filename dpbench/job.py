@@ -39,17 +39,7 @@ PACKAGE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Job:
-    """A checked study, ready to run.
-
-    Attributes
-    ----------
-    config : mapping
-        The whole configuration, for the manifest.
-    replay : str, optional
-        The failure that is to be run again.
-    tracking : Tracking, optional
-        What to do with the errors.
-    """
+    """A checked study, ready to run; `config` is the whole configuration, for the manifest."""
 
     plan: Plan
     options: RunOptions
@@ -80,16 +70,11 @@ class Job:
         return self.tracking.path if self.tracking and self.tracking.update else None
 
     def run(self, argv: Sequence[str]) -> int:
-        """Run the study, write its folder, print its verdicts.
+        """Run the study, write its folder, print its verdicts and what to type after `argv`.
 
-        A finished run whose files are untouched is printed again and nothing else. `argv` is the
-        command line, for the next command to type.
-
-        Returns
-        -------
-        int
-            Exit code: 1 if a cell failed, a claim is inconsistent and the sweep gates on
-            claims, or errors have become worse than the baseline's; else 0.
+        A finished run whose files are untouched is printed again and nothing else. The exit code
+        is 1 if a cell failed, a claim is inconsistent and the sweep gates on claims, or errors have
+        become worse than the baseline's; else 0.
         """
         if self.replay is not None:
             return self._replay(self.replay)
@@ -227,10 +212,7 @@ class Job:
         raise ConfigError(f"replay: {name!r}: no block of this sweep has a failure of that name")
 
     def _finished(self) -> Mapping[str, Any] | None:
-        """The manifest of a finished run of the same whose outputs are untouched, if any.
-
-        Files whose size and time of change are those recorded are taken as untouched.
-        """
+        """The manifest of a finished run of the same, its outputs of unchanged size and time."""
         try:
             found: dict[str, Any] = json.loads((self.folder / "manifest.json").read_text())
         except (OSError, ValueError):

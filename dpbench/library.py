@@ -105,12 +105,9 @@ def _configured(
 def prepared(
     settings: Settings, config: Mapping[str, Any], config_dir: Path | None, out: Path | None
 ) -> Job | Audit:
-    """Build everything that a configuration names, to be run in a folder or in memory.
+    """Build everything that a configuration names, to be run in a folder or in memory (None).
 
-    Raises
-    ------
-    ConfigError
-        At the first key that cannot be used; nothing is run or written.
+    ConfigError at the first key that cannot be used; nothing is run or written.
     """
     from dpbench.config import load_plugins
 

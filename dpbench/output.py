@@ -40,15 +40,7 @@ def amounts(row: Mapping[Hashable, Any]) -> list[str]:
 def block_progress(total: int, reused: int) -> Iterator[Callable[[], None]]:
     """A bar on a terminal or in a notebook, else a line now and then: blocks done, left, time.
 
-    Parameters
-    ----------
-    total, reused : int
-        Blocks to compute, and blocks found on disk.
-
-    Yields
-    ------
-    callable
-        To be called when a block is finished.
+    Of `total` blocks to compute beside those `reused`; yields what is called as one is finished.
     """
     out = Console(stderr=True)
     # in a notebook rich draws with ipywidgets
@@ -57,7 +49,9 @@ def block_progress(total: int, reused: int) -> Iterator[Callable[[], None]]:
     times = (TimeElapsedColumn(), "elapsed,", TimeRemainingColumn(), "left")
     done, started = 0, time.monotonic()
     last = started
-    with Progress("blocks", BarColumn(), counted, *times, console=out, disable=not drawn) as bar:
+    with Progress(
+        "blocks", BarColumn(), counted, *times, console=out, disable=not (drawn and total)
+    ) as bar:
         task = bar.add_task("blocks", total=total)
 
         def advance() -> None:

@@ -85,10 +85,7 @@ def _path(*keys: str) -> str:
 def from_mapping(cls: type[T], spec: Any, where: str) -> T:
     """Make a `cls` from the keys of `spec`, which stands at `where`; what is one is taken as it is.
 
-    Raises
-    ------
-    ConfigError
-        If `spec` is no mapping, or a key is missing, unknown or invalid.
+    ConfigError if it is no mapping, or a key is missing, unknown or invalid.
     """
     if isinstance(spec, cls):
         return spec
@@ -225,19 +222,9 @@ class Registered:
 
     @classmethod
     def build(cls, spec: Any, where: str) -> Self:
-        """Make the instance that `spec` describes.
+        """Make the instance of ``kind`` (or ``_target_``) and parameters; one is taken as it is.
 
-        Parameters
-        ----------
-        spec : mapping or instance
-            ``kind`` (or ``_target_``) and the parameters; an instance is taken as it is.
-        where : str
-            The path of `spec` in the configuration, for messages.
-
-        Raises
-        ------
-        ConfigError
-            If the name is unknown or a parameter is missing, unknown or invalid.
+        ConfigError, with the path `where` of `spec`, if a name or a parameter cannot be used.
         """
         if isinstance(spec, cls):  # made in Python
             _checked(type(spec), where)

@@ -58,18 +58,13 @@ class Result:
         ----------
         **about
             Columns of the summary with the value, or the list of values, that is wanted:
-            ``estimator="minimax", n=1000, epsilon=0.1``.
+            ``estimator="minimax", n=1000, epsilon=0.1``. KeyError if there is no such column.
 
         Returns
         -------
         DataFrame
             A row per key and trial: the columns of a key, ``trial``, ``error, sampling, bias,
             noise, private``, and what else blocks hold; see `dpbench.runner.block.Block`.
-
-        Raises
-        ------
-        KeyError
-            If there is no such column.
         """
         keys = key_table(self.study, self.cells).drop(columns="lower_bound")
         wanted = pd.Series(data=True, index=keys.index)
@@ -108,22 +103,10 @@ class Result:
     def plot(
         self, name: str | Mapping[str, Any], ax: Axes | None = None, *, panel: int | None = None
     ) -> Axes:
-        """The same on the caller's axes, in the caller's style.
+        """The same on the caller's axes (by default pyplot's current ones), in the caller's style.
 
-        Parameters
-        ----------
-        name : str or mapping
-            As for `figure`.
-        ax : Axes, optional
-            By default pyplot's current axes. If the figure has several panels, they are drawn
-            in a grid in its place.
-        panel : int, optional
-            Only this one, from 0.
-
-        Returns
-        -------
-        Axes
-            `ax`.
+        If the figure has several panels, they are drawn in a grid in the place of `ax`, or one
+        `panel` alone, from 0. Returns `ax`.
         """
         if ax is None:
             import matplotlib.pyplot as plt

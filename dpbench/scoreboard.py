@@ -72,13 +72,9 @@ def _whole_budget(row: Mapping[Hashable, Any]) -> str:
 
 
 def factors(summary: pd.DataFrame) -> pd.DataFrame:
-    """The worst q90 of each family over its lower bound.
+    """The worst q90 of each family over its lower bound, from ``low`` to ``high`` over n.
 
-    Returns
-    -------
-    DataFrame
-        One row per estimator, budget and moment order k: ``low`` and ``high``, the
-        smallest and largest factor over n. Estimators that ran at one n are left out.
+    A row per estimator, budget and moment order k; estimators that ran at one n are left out.
     """
     known = summary[summary["lower_bound"].notna()]
     sizes = known.groupby(["family", "estimator"])["n"].transform("nunique")

@@ -141,15 +141,7 @@ class Study(Sweep):
     def plan(self, trials: int | None = None) -> Plan:
         """Make the cells, and check that all claims, requests and figures can be answered.
 
-        Parameters
-        ----------
-        trials : int, optional
-            Instead of every part's own.
-
-        Raises
-        ------
-        ConfigError
-            At the first key that cannot be used.
+        With `trials` instead of every part's own; ConfigError at the first key that cannot be used.
         """
         cells = make_cells(self, trials=trials)
         keys = key_table(self, cells)

@@ -23,17 +23,8 @@ def expanded(
 ) -> list[tuple[Mapping[str, Any], tuple[str, ...]]]:
     """A specification for each value of the parameters that are given a list but take one value.
 
-    Parameters
-    ----------
-    name : str
-        The entry's key, for messages.
-    spec : mapping
-    kinds : iterable of Registered
-        Where its kind is looked up.
-
-    Returns
-    -------
-    list of (specification, names of the parameters that were given a list)
+    With the names of these parameters; of an entry `name`, for messages, whose kind is one of
+    `kinds`.
     """
     chosen = next(filter(None, (kind.find(spec) for kind in kinds)), None)
     # a class that does not check its parameters has none of these: it is refused when it is made

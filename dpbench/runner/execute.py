@@ -46,23 +46,11 @@ def compute(
 ) -> Iterator[tuple[Task, Result]]:
     """Run all tasks and yield each with its result as it finishes, in any order.
 
-    Parameters
-    ----------
-    run : callable
-        A function of a module, for a task.
-    tasks : sequence
-        At least one.
-    runner : Runner
-    n_jobs : int
-        As joblib's: the number of processes, -1 for all cores.
-    plugins : tuple of Path
-        Source files that dask workers need.
-
-    Raises
-    ------
-    ConfigError
-        If dask is not installed or its scheduler does not answer.
+    `run` is a function of a module, `n_jobs` is joblib's, and `plugins` are the source files that
+    dask workers need. ConfigError if dask is not installed or its scheduler does not answer.
     """
+    if not tasks:
+        return
     with _backend(runner, joblib.cpu_count() if n_jobs < 0 else n_jobs, plugins):
         # One block a task: its cost is far above the overhead, and an interrupt loses one.
         parallel = joblib.Parallel(

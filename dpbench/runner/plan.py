@@ -177,16 +177,10 @@ def key_table(sweep: Sweep, cells: Sequence[Cell]) -> pd.DataFrame:
 
 
 def make_cells(sweep: Sweep, *, trials: int | None = None) -> list[Cell]:
-    """All cells of a sweep, sorted by family, n and budget.
+    """All cells of a sweep, sorted by family, n and budget; ConfigError if one cannot be run.
 
     Parts that meet at the same family and n share one draw: the cell runs the settings
     of both, with the larger number of trials, or with `trials` instead of every part's own.
-
-    Raises
-    ------
-    ConfigError
-        If a label is unknown, an estimator cannot honour a budget or lacks its moment
-        order, or a cell would not fit in memory.
     """
     if not sweep.parts:
         raise ConfigError("sweep.parts: at least one is needed")

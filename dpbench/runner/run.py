@@ -67,27 +67,10 @@ def check_writable(folder: Path, key: str = "out") -> None:
 def run_cells(
     cells: Sequence[Cell], options: RunOptions, store: Store | Memory, cost: Cost, say: Say
 ) -> Iterator[tuple[int, list[Block]]]:
-    """Run or reuse every block of `cells`.
+    """Run or reuse every block of `cells`; finished ones are kept if it is interrupted.
 
-    Parameters
-    ----------
-    cost : Cost
-        Counts what is done.
-    say : callable
-        Told, in one line each, what a user should know.
-
-    Yields
-    ------
-    index : int
-        Of a cell; those whose blocks were all there come first.
-    blocks : list of Block
-
-    Raises
-    ------
-    ConfigError
-        If the folder cannot be written to, or the runner cannot start.
-    OSError, KeyboardInterrupt
-        If the disk fills up, or the user has had enough; finished blocks are kept.
+    `cost` counts what is done, and `say` is told, in a line each, what a user should know. Yields
+    a cell's index with its blocks; cells whose blocks were all there come first.
     """
     if options.out is not None:
         check_writable(options.out)
@@ -105,8 +88,12 @@ def run_cells(
             found = zip(tasks, blocks, strict=True)
             pending[index] = [task for task, block in found if block is None]
     missing = [task for tasks in pending.values() for task in tasks]
-    if missing:
-        _compute(missing, store, options, cost)
+    computed = compute(run_block, missing, options.runner, options.n_jobs, options.plugins)
+    with block_progress(len(missing), cost.blocks_reused) as advance:
+        for task, block in computed:
+            store.write(task, block)
+            cost.add(block, task.n * task.trials * len(task.members))
+            advance()
     for index in pending:
         yield index, [store.read(task) for task in cells[index].tasks(options.seed)]
 
@@ -121,14 +108,3 @@ def _stored(store: Store | Memory, task: BlockTask, cost: Cost, say: Say) -> Blo
         cost.blocks_corrupt.append(str(error).partition(":")[0])
         say(f"damaged block, computing it again: {error}")
         return None
-
-
-def _compute(
-    tasks: list[BlockTask], store: Store | Memory, options: RunOptions, cost: Cost
-) -> None:
-    computed = compute(run_block, tasks, options.runner, options.n_jobs, options.plugins)
-    with block_progress(len(tasks), cost.blocks_reused) as advance:
-        for task, block in computed:
-            store.write(task, block)
-            cost.add(block, task.n * task.trials * len(task.members))
-            advance()
