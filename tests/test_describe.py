@@ -170,7 +170,6 @@ def test_help_on_a_plugins_kind(
     [
         (["nope"], "--help: 'nope': choose from sweep, kind, figure"),
         (["sweep", "nope"], "--help sweep: 'nope': no such sweep; choose from audit, binary_mean,"),
-        (["kind", "nope"], "--help kind: 'nope': no such kind; choose from approx_dp, "),
         (["figure", "nope"], "--help figure: 'nope': no such figure; choose from against_param"),
         (["kind", "mine", "plugins=[no_such]"], "plugins: 'no_such': ModuleNotFoundError"),
         (["kind", "gaussian", "sweep"], "--help: 'sweep': "),

@@ -132,14 +132,12 @@ def test_a_sweep_by_name_is_the_commands(finished: Path, tmp_path: Path) -> None
 
 
 def test_overrides_and_trials(finished: Path) -> None:
-    found = dpbench.run(
-        "tiny", config_dir=finished / "conf", trials=4, n_jobs=1, seed=3,
-        overrides=["sweep.budgets.pure.epsilon=0.5", "sweep.parts.worst.n=[1e5,1e6]"],
-    )  # fmt: skip
+    overrides = ["sweep.budgets.pure.epsilon=0.5", "sweep.parts.worst.n=[1e5,1e6]"]
+    conf = finished / "conf"
+    found = dpbench.run("tiny", config_dir=conf, trials=4, n_jobs=1, overrides=overrides)
     assert set(found.summary["epsilon"].dropna()) == {0.5}
     assert set(found.summary["n"]) == {1000, 10**5, 10**6}
     assert set(found.summary["trials"]) == {4}
-    assert set(found.claims["verdict"]) == {"inconclusive"}
 
 
 @pytest.mark.parametrize(
@@ -173,6 +171,7 @@ def test_own_objects_in_a_folder(
     monkeypatch.setattr(Estimator, "_registry", {**KNOWN, "shifted": Shifted})
     spec = {**OWN, "parts": {"all": {**OWN["parts"]["all"], "figures": {}}}}
     written = dpbench.run(spec, n_jobs=2, out=tmp_path / "out")  # on two processes, too
+    assert str(written) == written.scoreboard
     assert_same(written, result)
     assert_same(dpbench.load(tmp_path / "out"), result)
     monkeypatch.setattr(Estimator, "_registry", KNOWN)  # as if the class were not imported
@@ -357,13 +356,6 @@ def test_one_trial_says_nothing_of_a_claim() -> None:
     )
     found = dpbench.run(spec, n_jobs=1).claims
     assert list(found["verdict"]) == ["inconclusive"] * 2
-
-
-def test_the_text_of_a_result(result: Result) -> None:
-    assert str(result) == result.scoreboard
-    assert "rate" in str(result)
-    assert result.samples.empty
-    assert list(result.claims["claim"]) == ["rate"]
 
 
 def test_folders_that_cannot_be_loaded(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 import dpbench
 import dpbench.report
 from dpbench import ConfigError, Estimate, Estimator, Ledger, PureDP
-from dpbench.cli import run
 from dpbench.distributions import Distribution, Gaussian
 from dpbench.estimators import ClippedMean
 from dpbench.registry import canonical
@@ -75,24 +73,6 @@ def test_a_name_that_is_taken() -> None:
     assert Estimator.kinds()["another_name"] is Other
     again = type("Other", (Other,), {"__module__": Other.__module__})  # as a cell that is run again
     assert Estimator.kinds()["other"] is again
-
-
-def test_two_plugins_with_one_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    source = "from dpbench import Estimator\n\n\nclass Twice(Estimator):\n    pass\n"
-    for name in ("first_twice", "second_twice"):
-        (tmp_path / f"{name}.py").write_text(source)
-    words = ["--config-dir", str(tmp_path), "plugins=[first_twice,second_twice]"]
-    assert run([*words, f"out={tmp_path}/out"]) == 2
-    told = capsys.readouterr().err
-    assert told.startswith(
-        "dpbench: plugins: 'second_twice': ConfigError: second_twice.Twice: the name 'twice' is "
-        "taken by first_twice.Twice; write class Twice(..., kind='another_name')"
-    )
-    assert told.count("\n") == 1
-    assert not (tmp_path / "out").exists()
 
 
 def test_abstract_and_private_classes_have_no_name() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -17,15 +17,8 @@ from dpbench.estimators import ClippedMean, EmpiricalMean, Estimate, Estimator, 
 from dpbench.metrics import ERRORS, EXTRAS
 from dpbench.privacy import ApproxDP, Ledger, NonPrivate, PureDP
 from dpbench.registry import canonical, validated
-from dpbench.runner.block import (
-    BLOCK_NUMBERS,
-    BlockTask,
-    Setting,
-    block_trials,
-    replay,
-    replay_name,
-    run_block,
-)  # fmt: skip
+from dpbench.runner import block
+from dpbench.runner.block import BlockTask, Setting, replay, replay_name, run_block
 from dpbench.samples import DenseSample, Sample
 from dpbench.seeds import stream
 
@@ -45,6 +38,16 @@ def _data(task: BlockTask, law: Distribution) -> Sample:
     return law.sample(rng, task.trials, task.n)
 
 
+def _parts(value: Floats, before: Floats, empirical: Floats, target: Any) -> dict[str, Floats]:
+    return {
+        "error": value - target,
+        "sampling": empirical - target,
+        "bias": before - empirical,
+        "noise": value - before,
+        "private": value - empirical,
+    }
+
+
 def test_errors_come_apart() -> None:
     # The clean mean is the target, not the mixture's: its distance is part of `sampling`.
     law = laws.ContaminatedGaussian(eta=0.1, gap=100, location=3)
@@ -54,13 +57,7 @@ def test_errors_come_apart() -> None:
     # The noise has a stream of its own, named by the parameters of estimator and budget.
     name = (0, canonical(law), "", 1000, 0, canonical(CLIP.estimator), canonical(CLIP.budget))
     noise = stream("noise", *name).laplace(0.0, 2 / 1000, task.trials)
-    wanted = {
-        "error": clipped + noise - 3,
-        "sampling": empirical - 3,
-        "bias": clipped - empirical,
-        "noise": noise,
-        "private": clipped + noise - empirical,
-    }
+    wanted = _parts(clipped + noise, clipped, empirical, 3)
     assert set(values) == set(wanted) == set(ERRORS)
     for part, signed in wanted.items():
         np.testing.assert_allclose(values[part][0], np.abs(signed), rtol=1e-12, atol=1e-15)
@@ -155,11 +152,11 @@ def test_data_that_cannot_be_drawn_fail_every_setting() -> None:
     ],
 )
 def test_block_sizes(law: Distribution, n: int, trials: int) -> None:
-    assert block_trials(n, law) == trials
-    assert trials == 1 or trials * law.held(n) <= BLOCK_NUMBERS
+    assert block.block_trials(n, law) == trials
+    assert trials == 1 or trials * law.held(n) <= block.BLOCK_NUMBERS
     # All members of a cell have as many trials.
     both = BlockTask((("a", LAW), ("b", law)), n, (MEAN,), 0, 0, "")
-    assert both.trials == min(trials, block_trials(n, LAW))
+    assert both.trials == min(trials, block.block_trials(n, LAW))
 
 
 # Intervals, learned Gaussians, promises and cores.
@@ -183,9 +180,9 @@ class Preset(Estimator):
 
 def test_the_extra_values_of_known_releases() -> None:
     task = _task(Setting("preset", Preset(), PureDP(1.0)), CLIP, law=LAW, n=40)
-    block = run_block(task)
-    assert set(block.values) == {*ERRORS, *EXTRAS} - {"core"}
-    values = {name: table[0] for name, table in block.values.items()}
+    result = run_block(task)
+    assert set(result.values) == {*ERRORS, *EXTRAS} - {"core"}
+    values = {name: table[0] for name, table in result.values.items()}
     np.testing.assert_array_equal(values["width"], np.resize([1.5, 2.5, 2.4, np.inf, np.inf], 200))
     # The target, 0.5, is at an end of the first two: it is in them.
     np.testing.assert_array_equal(values["missed"], np.resize([0.0, 0, 1, 0, 1], 200))
@@ -205,27 +202,27 @@ def test_the_extra_values_of_known_releases() -> None:
     outside[4::5] = np.inf  # of no interval
     np.testing.assert_allclose(values["outside"], outside, atol=1e-12)
     # The other setting has none of these, and no distance is known of a law that is not Gaussian.
-    assert all(np.isnan(block.values[name][1]).all() for name in EXTRAS if name in block.values)
+    assert all(np.isnan(result.values[name][1]).all() for name in {*EXTRAS} - {"core"})
     assert "tv" not in run_block(_task(Setting("p", Preset(), PureDP(1.0)))).values
+
+
+@validated
+class Ends(Estimator):
+    """Releases [0, tau]."""
+
+    tau: float
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        zero = np.zeros(sample.trials)
+        return Estimate(zero, zero, interval=(zero, zero + self.tau))
 
 
 def test_ends_of_an_interval_are_inside_of_it() -> None:
     """Records that are exactly at the ends, of counted data."""
-
-    @validated
-    class Ends(Estimator):
-        """Releases [0, tau]."""
-
-        tau: float
-
-        def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
-            zero = np.zeros(sample.trials)
-            return Estimate(zero, zero, interval=(zero, zero + self.tau))
-
     law = TwoPoint(p=0.25, k=2)
-    for tau, share in ((law.tau, 0.0), (np.nextafter(law.tau, 0), 0.25)):
-        task = _task(Setting("ends", Ends(tau=float(tau)), PureDP(1.0)), law=law, n=10**6)
-        assert np.all(np.abs(run_block(task).values["outside"] - share) < (0.01 if share else 1e-9))
+    for tau, share, near in ((law.tau, 0.0, 1e-9), (float(np.nextafter(law.tau, 0)), 0.25, 0.01)):
+        task = _task(Setting("ends", Ends(tau=tau), PureDP(1.0)), law=law, n=10**6)
+        np.testing.assert_allclose(run_block(task).values["outside"], share, atol=near)
 
 
 def _weights(rows: Floats, radius: float) -> float:
@@ -279,13 +276,7 @@ def test_the_errors_of_a_covariance() -> None:
     value[::5] = np.nan
     root = np.linalg.inv(np.real(linalg.sqrtm(law.covariance)))
     second = np.array([rows.T @ rows / 20 for rows in sample.values])
-    wanted = {
-        "error": value - law.covariance,
-        "sampling": second - law.covariance,
-        "bias": before - second,
-        "noise": value - before,
-        "private": value - second,
-    }
+    wanted = _parts(value, before, second, law.covariance)
     assert set(values) == set(wanted)
     for name, part in wanted.items():
         size = np.sqrt(((root @ part @ root) ** 2).sum(axis=(1, 2)))

@@ -135,8 +135,6 @@ def test_an_estimator_that_a_pattern_matches_runs_where_it_can() -> None:
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({"parts": {"p": {"n": [10**9], "trials": 1}}},
-         rf"sweep\.parts\.p\.n: 1000000000: t draws every record; at most {MOST_DENSE} .*"),
         ({"families": {"g": {"kind": "gaussian"}}},
          r"sweep\.estimators\.minimax\.k: this key is required: the family g has no moment order"),
         ({"families": {"f": {**PAIR, "k": 2, "c": [1], "scaling": "local"}},
