@@ -111,7 +111,7 @@ class Study(Sweep):
         Whether an inconsistent claim makes the run fail.
     """
 
-    parts: Annotated[Mapping[str, StudyPart], named(_part)]
+    parts: Annotated[Mapping[str, StudyPart], named(_part, least=1)]
     claims: Claims = Field(default_factory=dict)
     sample_complexity: Requests = Field(default_factory=dict)
     figures: Figures = Field(default_factory=dict)

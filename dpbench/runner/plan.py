@@ -122,7 +122,9 @@ class Sweep:
     families: Families
     estimators: Estimators
     budgets: Budgets
-    parts: Annotated[Mapping[str, Part], named(lambda one, at: from_mapping(Part, one, at))]
+    parts: Annotated[
+        Mapping[str, Part], named(lambda one, at: from_mapping(Part, one, at), least=1)
+    ]
 
     def estimator(self, label: str, family: str) -> Estimator:
         """The estimator of that label as it runs on a family, which may give it its k."""
@@ -182,48 +184,26 @@ def make_cells(sweep: Sweep, *, trials: int | None = None) -> list[Cell]:
     Parts that meet at the same family and n share one draw: the cell runs the settings
     of both, with the larger number of trials, or with `trials` instead of every part's own.
     """
-    if not sweep.parts:
-        raise ConfigError("sweep.parts: at least one is needed")
-    merged: dict[tuple[str, int, str], Cell] = {}
-    for label, part in sweep.parts.items():
-        for cell in _part_cells(sweep, part, f"sweep.parts.{label}"):
-            budget = str(cell.settings[0].budget) if cell.family.follows_budget else ""
-            key = (cell.family_label, cell.n, budget)
-            merged[key] = _merge(merged[key], cell) if key in merged else cell
-    run = {setting.label for cell in merged.values() for setting in cell.settings}
-    for label, one in sweep.estimators.items():
-        if label not in run:
-            made = isinstance(one.value, Estimator)
-            kind = one.value if made else Estimator.lookup(one.value, label)
-            supports = ", ".join(notion.notion for notion in kind.notions)
-            raise ConfigError(
-                f"sweep.estimators.{label}: no part of the sweep runs it; it supports: {supports}"
-            )
-    cells = [merged[key] for key in sorted(merged)]
-    return [dataclasses.replace(cell, trials=trials or cell.trials) for cell in cells]
-
-
-def _merge(one: Cell, other: Cell) -> Cell:
-    settings = {s.name: s for s in (*one.settings, *other.settings)}
-    return dataclasses.replace(
-        one,
-        settings=tuple(settings[name] for name in sorted(settings)),
-        trials=max(one.trials, other.trials),
-    )
-
-
-def _part_cells(sweep: Sweep, part: Part, where: str) -> list[Cell]:
+    settings: dict[tuple[str, int, str], dict[str, Setting]] = {}  # by name: each runs once
+    about: dict[tuple[str, int, str], tuple[int, str]] = {}
+    for name, part in sweep.parts.items():
+        where = f"sweep.parts.{name}"
+        for label in choose(part.families, sweep.families, f"{where}.families"):
+            follows = sweep.families[label].value.follows_budget
+            for setting in _settings(sweep, part, where, label):
+                for n in part.sizes:
+                    key = (label, n, str(setting.budget) if follows else "")
+                    settings.setdefault(key, {})[setting.name] = setting
+                    most = max(part.trials, about.get(key, (0, ""))[0])
+                    about[key] = (most, where)
     cells = []
-    for label in choose(part.families, sweep.families, f"{where}.families"):
-        family = sweep.families[label].value
-        groups: dict[Budget | None, list[Setting]] = {}  # what runs on the same data
-        for setting in sorted(_settings(sweep, part, where, label), key=lambda one: one.name):
-            groups.setdefault(setting.budget if family.follows_budget else None, []).append(setting)
-        for group in groups.values():
-            for n in part.sizes:
-                cells.append(cell_at(label, family, n, tuple(group), part.trials))
-                _check_size(cells[-1], f"{where}.n")
-            _check_covariance(cells[-1], f"{where}.families")
+    for key in sorted(settings):
+        (label, n, _), (most, where) = key, about[key]
+        group = tuple(settings[key][name] for name in sorted(settings[key]))
+        cells.append(cell_at(label, sweep.families[label].value, n, group, trials or most))
+        _check_size(cells[-1], f"{where}.n")
+        _check_covariance(cells[-1], f"{where}.families")
+    _check_use(sweep, {setting.label for cell in cells for setting in cell.settings})
     return cells
 
 
@@ -274,6 +254,17 @@ def _check_covariance(cell: Cell, where: str) -> None:
                 )
 
 
+def _check_use(sweep: Sweep, run: set[str]) -> None:
+    for label, one in sweep.estimators.items():
+        if label not in run:
+            made = isinstance(one.value, Estimator)
+            kind = one.value if made else Estimator.lookup(one.value, label)
+            supports = ", ".join(notion.notion for notion in kind.notions)
+            raise ConfigError(
+                f"sweep.estimators.{label}: no part of the sweep runs it; it supports: {supports}"
+            )
+
+
 def _settings(sweep: Sweep, part: Part, where: str, family_label: str) -> list[Setting]:
     """The estimators of a part with the budgets that they run under, for one family."""
     follows = sweep.families[family_label].value.follows_budget
@@ -293,5 +284,4 @@ def _settings(sweep: Sweep, part: Part, where: str, family_label: str) -> list[S
                     f"{where}.budgets: {budget}: the estimator {label} cannot honour the notion "
                     f"{budget.notion!r}; it supports: {allowed}"
                 )
-    # by name: a budget under two labels runs once
-    return list({setting.name: setting for setting in found}.values())
+    return found
