@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 import traceback
@@ -18,6 +19,7 @@ from dpbench.analysis.claims import COLUMNS
 from dpbench.analysis.results import Results, collect
 from dpbench.analysis.smallest_n import measure
 from dpbench.config import Settings, command_line
+from dpbench.drawing import save, style
 from dpbench.output import atomic, console
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.report.page import PAGE, write_page
@@ -119,10 +121,7 @@ class Job:
             results.failures.extend(found.failures)
             return found
 
-        told = [one.evaluate(label, results, study) for label, one in study.all_claims.items()]
-        claims = (
-            pd.concat(told, ignore_index=True)[COLUMNS] if told else pd.DataFrame(columns=COLUMNS)
-        )
+        claims = [one.evaluate(label, results, study) for label, one in study.all_claims.items()]
         samples = [
             measure(label, request, study, self.plan.cells, results, search, say)
             for label, request in study.sample_complexity.items()
@@ -130,8 +129,8 @@ class Job:
         result = Result(
             study=study,
             summary=results.summary,
-            claims=claims,
-            samples=pd.concat(samples, ignore_index=True) if samples else pd.DataFrame(),
+            claims=_joined(claims, COLUMNS)[COLUMNS],
+            samples=_joined(samples),
             failures=results.failures,
             cells=self.plan.cells,
             blocks=blocks,
@@ -153,15 +152,12 @@ class Job:
         for name, table in tables.items():
             with atomic(self.folder / name) as path:
                 table.to_csv(path, index=False)
-        figures = self.plan.study.all_figures
-        if figures:
-            from dpbench.drawing import save, style  # slow to load
-
-            with style("page"):
-                for label, figure in figures.items():
-                    save(figure.figure(result), self.folder / "figures", label)
         with atomic(self.folder / "scoreboard.txt") as path:
             path.write_text(result.scoreboard)
+        figures = self.plan.study.all_figures
+        with style("page") if figures else contextlib.nullcontext():
+            for label, figure in figures.items():
+                save(figure.figure(result), self.folder / "figures", label)
 
     def _record(self, result: Result, argv: Sequence[str] | None, cost: Cost) -> dict[str, Any]:
         """The manifest; what was run from Python has no commands."""
@@ -258,6 +254,10 @@ class Job:
             said, added = "an independent replication", [f"seed={seed}", f"out={folder}-seed{seed}"]
             kept = [word for word in argv if not word.startswith(("seed=", "out=", "resume="))]
         out.print(f"{said}: {command_line([*kept, *added])}", markup=False)
+
+
+def _joined(tables: Sequence[pd.DataFrame], columns: Sequence[str] = ()) -> pd.DataFrame:
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=list(columns))
 
 
 def _write_manifest(folder: Path, record: Mapping[str, Any]) -> None:

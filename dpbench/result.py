@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from dpbench.analysis.results import Failure
+from dpbench.drawing import style
 from dpbench.metrics import ERRORS
 from dpbench.registry import ConfigError
 from dpbench.runner.plan import Cell, key_table
@@ -94,8 +95,6 @@ class Result:
 
         ConfigError if there is none of that name, or it is about what was not run.
         """
-        from dpbench.drawing import style  # slow to load
-
         with style(width):
             canvas: Canvas = self._figure(name).figure(self)
         return canvas
