@@ -256,8 +256,8 @@ class Job:
         out.print(f"{said}: {command_line([*kept, *added])}", markup=False)
 
 
-def _joined(tables: Sequence[pd.DataFrame], columns: Sequence[str] = ()) -> pd.DataFrame:
-    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=list(columns))
+def _joined(tables: Sequence[pd.DataFrame], columns: list[str] | None = None) -> pd.DataFrame:
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=columns)
 
 
 def _write_manifest(folder: Path, record: Mapping[str, Any]) -> None:
