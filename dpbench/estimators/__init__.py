@@ -1,4 +1,23 @@
-"""Mean estimators, one module per source."""
+"""Mean estimators, one module per source.
+
+References
+----------
+.. [L15], [L17] G. Kamath, G. Brown, CS 860, lectures 15 and 17.
+.. [BDKU20] Biswas, Dong, Kamath, Ullman, "CoinPress: practical private mean and covariance
+   estimation", NeurIPS 2020.
+.. [DJW13] Duchi, Jordan, Wainwright, "Local privacy and statistical minimax rates", FOCS 2013.
+.. [HT10] Hardt, Talwar, "On the geometry of differential privacy", STOC 2010.
+.. [KSU20] Kamath, Singhal, Ullman, "Private mean estimation of heavy-tailed distributions",
+   COLT 2020.
+.. [KV18] Karwa, Vadhan, "Finite sample differentially private confidence intervals", ITCS 2018.
+.. [LM00] Laurent, Massart, "Adaptive estimation of a quadratic functional by model selection",
+   Annals of Statistics 2000.
+.. [NRS07] Nissim, Raskhodnikova, Smith, "Smooth sensitivity and sampling in private data
+   analysis", STOC 2007.
+.. [TCKMS22] Tsfadia, Cohen, Kaplan, Mansour, Stemmer, "FriendlyCore: practical differentially
+   private aggregation", ICML 2022.
+.. [Z24] Zhou, "Private mean estimation: pure vs approximate DP (I)", 2024.
+"""
 
 from dpbench.estimators.base import Estimate, Estimator, release
 from dpbench.estimators.bounded import BoundedMean, CoordinateWise
@@ -6,7 +25,11 @@ from dpbench.estimators.clipped import BinaryMean, ClippedMean
 from dpbench.estimators.coinpress import CoinPressMean
 from dpbench.estimators.covariance import CoinPressCovariance, WhitenedCoinPressMean
 from dpbench.estimators.friendly_core import FriendlyCoreMean
-from dpbench.estimators.gaussian import ExponentialCoarseMean, NaiveGaussianMean
+from dpbench.estimators.gaussian import (
+    ExponentialCoarseMean,
+    NaiveGaussianMean,
+    ShrinkingIntervals,
+)
 from dpbench.estimators.heavy_tailed import HeavyTailedMean, LocalMean
 from dpbench.estimators.karwa_vadhan import KarwaVadhanMean, LearnedGaussian
 from dpbench.estimators.ksu20 import KSU20Mean, KSU20Range
@@ -14,7 +37,6 @@ from dpbench.estimators.ksu20_ball import KSU20BallMean
 from dpbench.estimators.ksu20_cover import KSU20CoverMean
 from dpbench.estimators.nonprivate import EmpiricalMean, Median, MedianOfMeans, TrimmedMean
 from dpbench.estimators.outside import OneDataset
-from dpbench.estimators.shrinking import ShrinkingIntervals
 from dpbench.estimators.subsample import SubsampleAggregate, SubsampleTest
 
 __all__ = [

@@ -15,7 +15,9 @@ from dpbench.privacy.neighbours import Pair
 from dpbench.registry import Registered
 from dpbench.samples import DenseSample, Sample
 
-__all__ = ["Estimate", "Estimator", "release"]
+__all__ = ["Estimate", "Estimator", "NeedsRadius", "Terms", "release"]
+
+Terms = dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -25,12 +27,10 @@ class Estimate:
     Attributes
     ----------
     value : (trials,) or (trials, d) array
-        What is released; NaN where the estimator declares failure. Of a covariance
-        (trials, d, d).
+        What is released, of a covariance (trials, d, d); NaN where the estimator declares failure.
     before_noise : array of the same shape
-        The value before its last noise, which tells clipping bias from noise; NaN where it
-        is not known, and neither are these then. It is for the simulation's books only and
-        is never released.
+        The value before its last noise, which tells clipping bias from noise; NaN where it is
+        not known. For the simulation's books only: it is never released.
     interval : pair of (trials,) arrays, optional
         A released interval for the mean.
     scale : (trials,) array, optional
@@ -38,8 +38,7 @@ class Estimate:
     accuracy : float, optional
         The error that the estimator promises to keep with probability 1 - beta.
     core : (trials,) array, optional
-        The mean weight that a filter gives to the records; for the books only, like
-        `before_noise`.
+        The mean weight that a filter gives to the records; for the books only.
     """
 
     value: Floats
@@ -48,6 +47,10 @@ class Estimate:
     scale: Floats | None = None
     accuracy: float | None = None
     core: Floats | None = None
+
+    def reshaped(self, shape: tuple[int, ...]) -> Estimate:
+        """With values of this shape, and nothing else that is released."""
+        return Estimate(self.value.reshape(shape), self.before_noise.reshape(shape), core=self.core)
 
 
 class Estimator(Registered, ABC):
@@ -59,15 +62,14 @@ class Estimator(Registered, ABC):
     Attributes
     ----------
     notions : tuple of Budget classes
-        The privacy notions that the estimator can honour.
+        The privacy notions that it can honour.
     multivariate : bool
         Whether records may have more than one coordinate.
     estimand : {'mean', 'covariance'}
         What is estimated; a covariance of vectors of mean 0.
     seeded : bool
-        Whether all randomness comes from the ledger's stream, so that a run can be repeated bit
-        for bit. False for code that draws entropy of its own: its results are then compared
-        as samples only.
+        Whether all randomness comes from the ledger's stream, so that a run repeats bit for bit.
+        Results of code that draws entropy of its own are compared as samples only.
     """
 
     notions: ClassVar[tuple[type[Budget], ...]] = (PureDP, ZCDP, ApproxDP)
@@ -88,24 +90,12 @@ class Estimator(Registered, ABC):
         """Whether the estimator can honour the notion of `budget`."""
         return isinstance(budget, self.honoured)
 
-    def private_terms(
-        self, alpha: float, beta: float, n: float, budget: Budget
-    ) -> dict[str, float]:
-        """What privacy adds to the sample complexity of error alpha, by the estimator's theorem.
+    def private_terms(self, alpha: float, beta: float, n: float, budget: Budget) -> Terms:
+        """What privacy adds to the sample complexity, by the estimator's theorem.
 
-        Parameters
-        ----------
-        alpha, beta : float
-            The error, to be kept with probability 1 - beta.
-        n : float
-            Where logarithms of n are taken.
-        budget : Budget
-
-        Returns
-        -------
-        dict of str to float
-            Records that each suffice against one cause: ``privacy`` (the noise's 1 - beta
-            quantile is alpha) and ``range`` (the data are found). Empty if no theorem speaks.
+        Records that each suffice, for an error of alpha with probability 1 - beta, against one
+        cause: ``privacy`` (the noise's 1 - beta quantile is alpha) and ``range`` (the data are
+        found). Logarithms of n are taken at n. Empty if no theorem speaks.
         """
         return {}
 
@@ -113,19 +103,7 @@ class Estimator(Registered, ABC):
         """Neighbouring datasets that strain this estimator, beside the audit's catalogue.
 
         Where a step that looks at the data turns over: a record across a bin's edge, or on
-        either side of a ball's surface.
-
-        Parameters
-        ----------
-        n : int
-            Records.
-        d : int or None
-            Coordinates of vectors; None for numbers.
-        budget : Budget
-
-        Returns
-        -------
-        list of Pair
+        either side of a ball's surface. Of n records, vectors of d coordinates or numbers (None).
         """
         return []
 
@@ -154,15 +132,12 @@ class Estimator(Registered, ABC):
         return estimate
 
     def _check(self, estimate: object, expected: tuple[int, ...]) -> None:
-        """Refuse what is no estimate of the expected shape."""
         name = type(self).__name__
         if not isinstance(estimate, Estimate):
             kind = type(estimate).__name__
-            article = "an" if kind[0] in "aeion" else "a"
-            raise ValueError(
-                f"{name}.estimate returned {article} {kind}; "
-                "write: return Estimate(value, before_noise)"
-            )
+            a = "an" if kind[0] in "aeion" else "a"
+            hint = "write: return Estimate(value, before_noise)"
+            raise ValueError(f"{name}.estimate returned {a} {kind}; {hint}")
         parts = (estimate.value, estimate.before_noise)
         if not all(isinstance(part, np.ndarray) for part in parts):
             kinds = " and ".join(type(part).__name__ for part in parts)
@@ -172,6 +147,22 @@ class Estimator(Registered, ABC):
                 f"{name} returned shapes {estimate.value.shape} and "
                 f"{estimate.before_noise.shape} for {self.estimand}s of shape {expected}"
             )
+
+
+class NeedsRadius(Estimator):
+    """One that needs a bound on the mean, but under (epsilon, delta).
+
+    Parameters
+    ----------
+    radius : float >= 0 or None
+        R, a bound on abs(mu); None under (epsilon, delta) only.
+    """
+
+    radius: float | None
+
+    @property
+    def honoured(self) -> tuple[type[Budget], ...]:
+        return self.notions if self.radius is not None else (ApproxDP,)
 
 
 def release(

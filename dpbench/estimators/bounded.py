@@ -1,10 +1,4 @@
-"""The mean of vectors in a ball, and one-dimensional estimators coordinate by coordinate.
-
-References
-----------
-.. [1] X. Zhou, "Private mean estimation: pure vs approximate DP (I)", 2024.
-.. [2] M. Hardt, K. Talwar, "On the geometry of differential privacy", STOC 2010.
-"""
+"""The mean of vectors in a ball, and one-dimensional estimators coordinate by coordinate."""
 
 from __future__ import annotations
 
@@ -25,7 +19,7 @@ __all__ = ["BoundedMean", "CoordinateWise"]
 
 @validated
 class BoundedMean(Estimator):
-    """Vectors projected on the ball of radius L around 0, averaged, with noise [1]_.
+    """Vectors projected on the ball of radius L around 0, averaged, with noise (Z24).
 
     A projected record moves by at most 2L, so the mean has l2 sensitivity 2L/n and l1
     sensitivity 2L sqrt(d)/n (where the blog writes 2L sqrt(d), the noise is that of the sum).
@@ -37,8 +31,8 @@ class BoundedMean(Estimator):
     radius : float > 0
         L.
     mechanism : {'additive', 'l2'}
-        ``additive``: independent noise in every coordinate, Laplace or Gaussian. ``l2``,
-        for pure DP only: noise of density exp(-epsilon n ||z||/(2L)) [2]_.
+        ``additive``: independent noise in every coordinate. ``l2``, for pure DP only: noise of
+        density exp(-epsilon n ||z||/(2L)) (HT10).
     """
 
     radius: Annotated[float, Field(gt=0, le=1e300)]
@@ -66,8 +60,7 @@ class BoundedMean(Estimator):
 class CoordinateWise(Estimator):
     """A one-dimensional estimator on every coordinate, each with 1/d of the budget.
 
-    Under (epsilon, delta)-DP both are divided by d. Coordinates of one record change
-    together, so that the costs of all coordinates add up.
+    Coordinates of one record change together, so that the costs of all coordinates add up.
 
     Parameters
     ----------
@@ -95,8 +88,8 @@ class CoordinateWise(Estimator):
         mean = sample.mean()
         if mean.ndim == 1:
             return self.base.run(sample, ledger)  # type: ignore[no-any-return]
-        found = self.base.run(sample.columns(), ledger.repeated(sample.d))
-        return Estimate(found.value.reshape(mean.shape), found.before_noise.reshape(mean.shape))
+        found: Estimate = self.base.run(sample.columns(), ledger.repeated(sample.d))
+        return found.reshaped(mean.shape)
 
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
         if d is None:

@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from dpbench.arrays import Floats
-from dpbench.estimators.base import Estimate, Estimator
+from dpbench.estimators.base import Estimate, Estimator, Terms
 from dpbench.privacy import Budget, Ledger
 from dpbench.registry import validated
 from dpbench.samples import Sample
@@ -25,15 +25,8 @@ def noisy_clipped_mean(
 
     Replacing one record moves one clipped record by at most 2 half_width in each
     coordinate, so the mean has l1 sensitivity 2 d half_width/n and l2 sensitivity
-    2 sqrt(d) half_width/n.
-
-    Parameters
-    ----------
-    sample : Sample
-    centre, half_width : float or (trials,) array
-        Public, or released before. NaN as a centre gives NaN.
-    ledger : Ledger
-        Is spent.
+    2 sqrt(d) half_width/n. Centre and half width, numbers or (trials,) arrays, are public or
+    released before; NaN as a centre gives NaN.
     """
     clipped = sample.clipped_mean(centre - half_width, centre + half_width)
     step = 2 * half_width / sample.n
@@ -45,15 +38,13 @@ def noisy_clipped_mean(
 class ClippedMean(Estimator):
     """The mean of the records clipped to a public interval, with noise.
 
-    Kamath, lecture 15, 'Unbounded data'. With d-dimensional records the interval
-    holds for every coordinate.
+    L15, 'Unbounded data'. Of vectors every coordinate is clipped.
 
     Parameters
     ----------
     lower, upper : float or None
-        Public bounds, ``lower < upper``; they may not depend on the data. Without one of
-        them (None) the mean has no finite sensitivity: nothing is released or spent, and
-        every trial is a failure.
+        Bounds that do not depend on the data. Without one of them (None) the mean has no
+        finite sensitivity: nothing is released or spent, and every trial is a failure.
     """
 
     lower: Bound
@@ -73,9 +64,7 @@ class ClippedMean(Estimator):
         centre, half_width = self.lower / 2 + self.upper / 2, self.upper / 2 - self.lower / 2
         return noisy_clipped_mean(sample, centre, half_width, ledger)
 
-    def private_terms(
-        self, alpha: float, beta: float, n: float, budget: Budget
-    ) -> dict[str, float]:
+    def private_terms(self, alpha: float, beta: float, n: float, budget: Budget) -> Terms:
         if self.lower is None or self.upper is None:
             return {}
         return {"privacy": (self.upper - self.lower) * budget.noise_quantile(beta) / alpha}
@@ -85,13 +74,11 @@ class ClippedMean(Estimator):
 class BinaryMean(Estimator):
     """The mean of records in {0, 1} with noise of sensitivity 1/n.
 
-    Lecture 15, 'Binary Mean Estimation'. Other records are clipped to [0, 1].
+    L15, 'Binary Mean Estimation'. Other records are clipped to [0, 1].
     """
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         return noisy_clipped_mean(sample, 0.5, 0.5, ledger)
 
-    def private_terms(
-        self, alpha: float, beta: float, n: float, budget: Budget
-    ) -> dict[str, float]:
+    def private_terms(self, alpha: float, beta: float, n: float, budget: Budget) -> Terms:
         return {"privacy": budget.noise_quantile(beta) / alpha}

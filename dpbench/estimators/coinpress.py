@@ -1,10 +1,4 @@
-"""CoinPress: the mean in a ball that shrinks, under zCDP.
-
-References
-----------
-.. [1] S. Biswas, Y. Dong, G. Kamath, J. Ullman, "CoinPress: practical private mean and
-   covariance estimation", NeurIPS 2020 (BDKU20), Algorithms 1 and 2.
-"""
+"""CoinPress: the mean in a ball that shrinks, under zCDP (BDKU20, Algorithms 1 and 2)."""
 
 from __future__ import annotations
 
@@ -14,9 +8,8 @@ import numpy as np
 from pydantic import model_validator
 
 from dpbench.arrays import Floats
-from dpbench.estimators.base import Estimate, Estimator
-from dpbench.estimators.gaussian import Positive
-from dpbench.estimators.shrinking import Rounds, shares
+from dpbench.estimators.base import Estimate, Estimator, Terms
+from dpbench.estimators.gaussian import Positive, Rounds, shares
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger
 from dpbench.registry import Probability, Radius, validated
 from dpbench.samples import Sample
@@ -48,18 +41,8 @@ def schedule(
 
     With gamma = sqrt(d + 2 sqrt(d ln(1/b)) + 2 ln(1/b)) a round that starts from radius r
     clips at s = min(sqrt(r^2 + 6r + gamma^2), r + gamma), adds noise of standard deviation
-    sd = (2s/n)/sqrt(2 rho_j) and ends with radius gamma sqrt(1/n + sd^2).
-
-    Parameters
-    ----------
-    n, d : int
-    radius : float or (trials,) array
-        Of the first ball, in standard deviations of a record.
-    rho : float
-        For all rounds.
-    rounds : int
-    b : float in (0, 1)
-        Failure probability of one tail bound.
+    sd = (2s/n)/sqrt(2 rho_j) and ends with radius gamma sqrt(1/n + sd^2). The first r, a number
+    or a (trials,) array, is in standard deviations of a record.
     """
     gamma = gaussian_norm(d, b)
     plan = []
@@ -81,60 +64,33 @@ def under_zcdp(ledger: Ledger) -> Ledger:
     return ledger
 
 
-class _Intervals:
-    """Scalar records clipped to one interval after another, which is clipping to [low, high]."""
-
-    def __init__(self, sample: Sample) -> None:
-        self.sample = sample
-        self.low = np.full(sample.trials, -np.inf)
-        self.high = np.full(sample.trials, np.inf)
-
-    def clipped_mean(self, centre: Floats, bound: float | Floats) -> Floats:
-        self.low, self.high = (
-            np.clip(end, centre - bound, centre + bound) for end in (self.low, self.high)
-        )
-        return self.sample.clipped_mean(self.low, self.high)
-
-
-class _Balls:
-    """Vectors projected on one ball after another."""
-
-    def __init__(self, sample: Sample) -> None:
-        self.rows = sample.rows()
-
-    def clipped_mean(self, centre: Floats, bound: float | Floats) -> Floats:
-        self.rows = self.rows.projected(centre, bound)
-        return self.rows.mean()
-
-
 def shrinking_balls(
     sample: Sample, plan: list[Round], unit: float, ledger: Ledger
 ) -> list[Estimate]:
     """What every round of a plan releases, of numbers or of vectors.
 
-    Parameters
-    ----------
-    sample : Sample
-    plan : list of Round
-        In units of `unit`; its radii may differ between trials.
-    unit : float
-        A bound on the standard deviation of a record.
-    ledger : Ledger
-        Under zCDP; is spent.
+    The plan is in units of `unit`, a bound on the standard deviation of a record; its radii may
+    differ between trials. The ledger is under zCDP.
     """
-    mean = sample.mean()
-    clipping = _Intervals(sample) if mean.ndim == 1 else _Balls(sample)
-    centre = np.zeros_like(mean)
+    centre = np.zeros_like(sample.mean())
+    rows = None if centre.ndim == 1 else sample.rows()
+    # Clipping numbers to one interval after another is clipping them to [low, high].
+    low, high = np.full(sample.trials, -np.inf), np.full(sample.trials, np.inf)
     found = []
     for step, part in zip(plan, ledger.split(*shares(len(plan))), strict=True):
         bound = step.clip_radius * unit
-        clipped = clipping.clipped_mean(centre, bound)
+        if rows is None:
+            low, high = (np.clip(end, centre - bound, centre + bound) for end in (low, high))
+            clipped = sample.clipped_mean(low, high)
+        else:
+            rows = rows.projected(centre, bound)
+            clipped = rows.mean()
         sensitivity = np.asarray(2 * bound / sample.n)
         centre = part.add_noise(
             clipped, sensitivity[:, None] if sensitivity.ndim else float(sensitivity)
         )
         width = step.radius * unit
-        interval = (centre - width, centre + width) if mean.ndim == 1 else None
+        interval = (centre - width, centre + width) if rows is None else None
         found.append(Estimate(centre, clipped, interval))
     return found
 
@@ -144,9 +100,8 @@ class CoinPressMean(Estimator, kind="coinpress_mean"):
     """Rounds of clipping to a ball, averaging and adding Gaussian noise; see `schedule`.
 
     Later rounds see records that earlier ones have clipped. A clipped record moves by at
-    most 2s, so the mean has l2 sensitivity 2s/n. Under (epsilon, delta)-DP it runs with the
-    largest rho whose conversion stays within the budget. One round is the naive estimator, a
-    ball of radius R and a tail bound. The interval, of scalars, is the last ball.
+    most 2s, so the mean has l2 sensitivity 2s/n. Under (epsilon, delta)-DP see `under_zcdp`.
+    One round is the naive estimator. The interval, of scalars, is the last ball.
 
     Parameters
     ----------
@@ -158,8 +113,7 @@ class CoinPressMean(Estimator, kind="coinpress_mean"):
     b : float in (0, 1)
         Failure probability of one tail bound; 0.01 in the authors' code.
     report : int, optional
-        Report the mean and the ball of this round instead of the last; the later rounds
-        are paid for all the same.
+        Report this round instead of the last; the later rounds are paid for all the same.
     """
 
     radius: Radius
@@ -178,15 +132,13 @@ class CoinPressMean(Estimator, kind="coinpress_mean"):
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         ledger = under_zcdp(ledger)
-        assert isinstance(ledger.budget, ZCDP)
-        rho, radius = ledger.budget.rho, self.radius / self.sigma
+        (rho,) = ledger.budget.amounts
+        radius = self.radius / self.sigma
         plan = schedule(sample.n, sample.d, radius, rho, self.rounds, self.b)
         found = shrinking_balls(sample, plan, self.sigma, ledger)
         return found[(self.report or self.rounds) - 1]
 
-    def private_terms(
-        self, alpha: float, beta: float, n: float, budget: Budget
-    ) -> dict[str, float]:
+    def private_terms(self, alpha: float, beta: float, n: float, budget: Budget) -> Terms:
         rho = ZCDP.within(budget) if isinstance(budget, ApproxDP) else budget
         last = rho.fraction(shares(self.rounds)[-1])
         unit = 2 * self.sigma * gaussian_norm(1, self.b)

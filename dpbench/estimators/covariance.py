@@ -1,10 +1,4 @@
-"""CoinPress for covariances, and for a mean whose covariance is not known.
-
-References
-----------
-.. [1] S. Biswas, Y. Dong, G. Kamath, J. Ullman, "CoinPress: practical private mean and
-   covariance estimation", NeurIPS 2020 (BDKU20), Algorithms 3 and 4.
-"""
+"""CoinPress for covariances (BDKU20, Algorithms 3 and 4), and a mean of unknown covariance."""
 
 from __future__ import annotations
 
@@ -16,13 +10,13 @@ from pydantic import Field
 from dpbench.arrays import Floats
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.coinpress import gaussian_norm, schedule, shrinking_balls, under_zcdp
-from dpbench.estimators.shrinking import Rounds, shares
+from dpbench.estimators.gaussian import Rounds, shares
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger
 from dpbench.registry import Probability, Radius, validated
 from dpbench.samples import DenseSample, Sample
 from dpbench.samples.rows import norms
 
-__all__ = ["CoinPressCovariance", "WhitenedCoinPressMean", "covariance_rounds", "fit_covariance"]
+__all__ = ["CoinPressCovariance", "WhitenedCoinPressMean", "fit_covariance"]
 
 FewRounds = Annotated[int, Field(ge=1, le=10)]  # the transforms of more may overflow
 Bound = Annotated[float, Field(ge=1e-100, le=1e100)]
@@ -33,53 +27,31 @@ COVARIANCE_B = 0.1
 
 
 class Fit(NamedTuple):
-    """What the last round of a covariance knows.
+    """What the last round of a covariance knows."""
 
-    Attributes
-    ----------
-    transform, back : (trials, d, d) arrays
-        A, for the round looked at w = xA, and its inverse.
-    values, vectors : (trials, d), (trials, d, d) arrays
-        Eigenvalues, at least 0, and eigenvectors of the released second moment of w.
-    clean : (trials, d, d) array
-        That second moment without noise.
-    slack : float
-        What its eigenvalues may be off, by sampling and by noise.
-    """
-
-    transform: Floats
-    back: Floats
-    values: Floats
+    transform: Floats  # A, (trials, d, d): the round looked at w = xA
+    back: Floats  # its inverse
+    values: Floats  # eigenvalues of the released second moment of w, (trials, d), at least 0
     vectors: Floats
-    clean: Floats
-    slack: float
+    clean: Floats  # that second moment without noise
+    slack: float  # what its eigenvalues may be off, by sampling and by noise
 
 
 def fit_covariance(x: Floats, bound: float, rounds: int, b: float, ledger: Ledger) -> Fit:
-    """Look at Gaussian vectors of mean 0 round by round, more and more like N(0, I).
+    """Look at Gaussian vectors x of mean 0 round by round, more and more like N(0, I).
 
-    With A = I/sqrt(u) at first, a round looks at w = xA, whose covariance is at most I, projects
-    it on the ball of radius gamma, and releases Z = W'W/n. One record changes W'W by
-    ww' - vv', of squared Frobenius norm |w|^4 + |v|^4 - 2 (w.v)^2 <= 2 gamma^4, so the upper
-    triangle of Z has l2 sensitivity sqrt(2) gamma^2/n. Its negative eigenvalues are set to
-    0, and the next A is A (Z + eta I)^(-1/2), which makes the covariance of w nearly I; eta
-    bounds the sampling error. (The authors' code multiplies from the other side, which is
-    wrong from the third round on, and takes absolute values of eigenvalues.)
+    Their covariance is at most u I, u the bound; b is the probability that one is longer than
+    gamma; the ledger is under zCDP. With A = I/sqrt(u) at first, a round looks at w = xA, whose
+    covariance is at most I, projects it on the ball of radius gamma, and releases Z = W'W/n. One
+    record changes W'W by ww' - vv', of squared Frobenius norm |w|^4 + |v|^4 - 2 (w.v)^2 <= 2
+    gamma^4, so the upper triangle of Z has l2 sensitivity sqrt(2) gamma^2/n. Its negative
+    eigenvalues are set to 0, and the next A is A (Z + eta I)^(-1/2), which makes the covariance of
+    w nearly I; eta bounds the sampling error. (The authors' code multiplies from the other side,
+    which is wrong from the third round on, and takes absolute values of eigenvalues.)
 
     A symmetric matrix of N(0, s^2) entries has a norm above s (2 sqrt(d) + t) with probability
     about e^(-t^2/4), as it is sqrt(2) s-Lipschitz in them: with t^2 = 4 ln(100) the slack of
     the last round is eta plus that.
-
-    Parameters
-    ----------
-    x : (trials, n, d) array
-    bound : float
-        u: the covariance is at most u I.
-    rounds : int
-    b : float in (0, 1)
-        Probability that a Gaussian vector is longer than gamma.
-    ledger : Ledger
-        Under zCDP; is spent.
     """
     trials, n, d = x.shape
     x = np.clip(x, -LARGEST, LARGEST)
@@ -102,28 +74,10 @@ def fit_covariance(x: Floats, bound: float, rounds: int, b: float, ledger: Ledge
         after = transform @ _rebuilt((values + eta) ** -0.5, vectors)
         # By inverting what may be nearly singular, data could stop the release.
         inverse = _rebuilt((values + eta) ** 0.5, vectors) @ back
-    assert isinstance(part.budget, ZCDP)
-    sd = sensitivity / np.sqrt(2 * part.budget.rho)
+    (rho,) = part.budget.amounts
+    sd = sensitivity / np.sqrt(2 * rho)
     slack = eta + float(sd * 2 * (np.sqrt(d) + np.sqrt(np.log(100))))
     return Fit(transform, back, values, vectors, clean, slack)
-
-
-def covariance_rounds(
-    x: Floats, bound: float, rounds: int, b: float, ledger: Ledger
-) -> tuple[Floats, Floats]:
-    """The covariances that `fit_covariance` comes to, with and without the last round's noise.
-
-    Returns
-    -------
-    value, before_noise : (trials, d, d) arrays
-        Symmetric; `value` is positive semidefinite.
-    """
-    fit = fit_covariance(x, bound, rounds, b, ledger)
-    back = fit.back
-    released, clean = (
-        back.transpose(0, 2, 1) @ z @ back for z in (_rebuilt(fit.values, fit.vectors), fit.clean)
-    )
-    return (released + released.transpose(0, 2, 1)) / 2, clean
 
 
 def _rebuilt(values: Floats, vectors: Floats) -> Floats:
@@ -139,10 +93,9 @@ def _records(sample: Sample, what: str) -> Floats:
 
 @validated
 class CoinPressCovariance(Estimator, kind="coinpress_covariance"):
-    """The covariance of Gaussian vectors of mean 0; see `fit_covariance`.
+    """The covariance of Gaussian vectors of mean 0; see `fit_covariance` and `under_zcdp`.
 
-    Under (epsilon, delta)-DP it runs with the largest rho whose conversion stays within the
-    budget. Its error is ||S^(-1/2) (estimate - S) S^(-1/2)||_F, S the covariance.
+    Its error is ||S^(-1/2) (estimate - S) S^(-1/2)||_F, S the covariance.
 
     Parameters
     ----------
@@ -162,7 +115,10 @@ class CoinPressCovariance(Estimator, kind="coinpress_covariance"):
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         x = _records(sample, "a covariance")
-        return Estimate(*covariance_rounds(x, self.bound, self.rounds, self.b, under_zcdp(ledger)))
+        fit = fit_covariance(x, self.bound, self.rounds, self.b, under_zcdp(ledger))
+        moments = _rebuilt(fit.values, fit.vectors), fit.clean
+        value, before = (fit.back.transpose(0, 2, 1) @ z @ fit.back for z in moments)
+        return Estimate((value + value.transpose(0, 2, 1)) / 2, before)
 
 
 @validated
@@ -170,8 +126,8 @@ class WhitenedCoinPressMean(Estimator, kind="whitened_coinpress_mean"):
     """The mean of a Gaussian whose covariance is not known: covariance first, then mean.
 
     Of disjoint pairs of records the half differences (x - y)/sqrt(2) have mean 0 and the
-    records' covariance; replacing one record changes one of them. The share of the budget that
-    `covariance_share` says goes to `fit_covariance` on them. Its last A and Z give
+    records' covariance; replacing one record changes one of them. A share of the budget goes to
+    `fit_covariance` on them. Its last A and Z give
     B = A (Z + slack I)^(-1/2), and the records times B have a covariance of at most I, with
     high probability, and near it where Z exceeds the slack. With the rest they go through the
     rounds of `CoinPressMean` from radius R ||B||, and the result goes back. That makes the noise
@@ -210,10 +166,10 @@ class WhitenedCoinPressMean(Estimator, kind="whitened_coinpress_mean"):
         root = np.sqrt(fit.values + fit.slack)
         whiten = fit.transform @ _rebuilt(1 / root, fit.vectors)
         colour = _rebuilt(root, fit.vectors) @ fit.back
-        assert isinstance(fine.budget, ZCDP)
+        (rho,) = fine.budget.amounts
         largest = np.linalg.norm(whiten, ord=2, axis=(1, 2))
         radius = np.minimum(self.radius * largest, 1e300)
-        plan = schedule(sample.n, sample.d, radius, fine.budget.rho, self.rounds, self.b)
+        plan = schedule(sample.n, sample.d, radius, rho, self.rounds, self.b)
         last = shrinking_balls(DenseSample(x @ whiten), plan, 1.0, fine)[-1]
         value, before = ((v[:, None] @ colour)[:, 0] for v in (last.value, last.before_noise))
         return Estimate(value, before)

@@ -1,8 +1,8 @@
 r"""FriendlyCore: keep the records with many friends, and release the mean of what is left.
 
-Records are friends if a predicate holds for the two of them, here: if their distance is
-at most r. The basic filter gives record i, of whose n records c_i are its friends, itself
-included, the weight
+TCKMS22; L17, section 3. Records are friends if a predicate holds for the two of them, here: if
+their distance is at most r. The basic filter gives record i, of whose n records c_i are its
+friends, itself included, the weight
 
     w_i = clip((c_i - h)/(n - h), 0, 1),   h = (n + 1)/2.
 
@@ -27,7 +27,7 @@ and W = sum w, W' = sum w' be their weights. Then:
     gives at most (w_1 + w'_1) 2r <= 4r. (As its two places are within 2r of each other, too,
     it gives no more than 2r max(w_1, w'_1), which would do for 6r; 8r is what is used.)
 
-Lecture 17 has h = n/2 and (c_i - n/2)/n. With that h two cores need not share a friend if n
+L17 has h = n/2 and (c_i - n/2)/n. With that h two cores need not share a friend if n
 is odd: with r = 1, x = (1.5, 2.5, 4) and x' = (4, 2.5, 4) the cores hold 1.5 and 4, each with
 two friends of three, and 2.5 apart. And a slope of 1/n lets w jump from 1/2 to 1 at c_i = n;
 the lecture's figure has the slope 2/n.
@@ -42,14 +42,6 @@ So M~(x) against M(x') is an adaptive composition of the two mechanisms, which c
 (epsilon, delta/2) as they are calibrated. M~(x) and M(x) differ only if the noise of step 1
 exceeds its bound, so by delta/2 in total variation, and M(x) against M(x') costs (epsilon,
 delta). The same holds with x and x' exchanged. No pure and no zCDP budget can pay for this.
-
-References
-----------
-.. [1] G. Brown, lecture 17, section 3.
-.. [2] E. Tsfadia, E. Cohen, H. Kaplan, Y. Mansour, U. Stemmer, "FriendlyCore: practical
-   differentially private aggregation", ICML 2022.
-.. [3] B. Laurent, P. Massart, "Adaptive estimation of a quadratic functional by model
-   selection", Annals of Statistics 2000, Lemma 1.
 """
 
 from __future__ import annotations
@@ -57,7 +49,6 @@ from __future__ import annotations
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
 from pydantic import Field
 from scipy.spatial.distance import cdist
 
@@ -69,13 +60,7 @@ from dpbench.privacy.neighbours import Pair
 from dpbench.registry import Probability, validated
 from dpbench.samples import DenseSample, Sample
 
-__all__ = [
-    "FriendlyCoreMean",
-    "core_weights",
-    "count_within",
-    "friendly_mean",
-    "gaussian_diameter",
-]
+__all__ = ["FriendlyCoreMean", "core_weights", "count_within", "friendly_mean", "gaussian_diameter"]
 
 Composition = Literal["basic", "zcdp"]
 Share = Annotated[float, Field(ge=0, lt=1)]
@@ -93,28 +78,13 @@ PROBE = 64
 FEW = 16
 
 
-def count_within(rows: ArrayLike, radius: float, counts: Floats | None = None) -> Floats:
-    """How many rows of its dataset are within `radius` of each row, itself included.
+def count_within(data: Floats, radius: float, counts: Floats | None = None) -> Floats:
+    """How many of its dataset's (trials, n, d) rows are within `radius` of each, itself included.
 
     Whether two rows are friends depends on these two alone. They are asked in pairs, but for
     rows so near to an origin in the bulk that they must be friends, or so far that they cannot.
-
-    Parameters
-    ----------
-    rows : (trials, n, d) array_like of finite numbers
-    radius : float > 0
-    counts : (trials, n) array, optional
-        How many there are of each row.
-
-    Returns
-    -------
-    (trials, n) array
+    The counts, (trials, n), say how many there are of each row.
     """
-    data = np.asarray(rows, dtype=float)
-    if data.ndim != 3 or 0 in data.shape:
-        raise ValueError(f"expected a non-empty (trials, n, d) array, got {data.shape}")
-    if not 0 < radius < np.inf:
-        raise ValueError(f"radius {radius} is not a finite number > 0")
     held = np.ones(data.shape[:2]) if counts is None else counts
     few = data.shape[1] <= FEW
     step = max(1, CHUNK // (data[0].size * (data.shape[1] if few else 1)))
@@ -180,59 +150,38 @@ def _direct(one: Floats, other: Floats, radius: float) -> Bools:
     return np.asarray(np.square(difference).sum(axis=-1) <= (radius / unit) ** 2)
 
 
-def core_weights(friends: ArrayLike, n: float | None = None) -> Floats:
-    """The basic filter: weights from the records' counts of friends, for any predicate.
-
-    Parameters
-    ----------
-    friends : (..., n) array_like
-        Friends of each record, itself included.
-    n : float, optional
-        Records of a dataset, if equal ones are listed once.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than three records.
-
-    Examples
-    --------
-    >>> core_weights([5, 5, 5, 5, 5]).tolist()
-    [1.0, 1.0, 1.0, 1.0, 1.0]
-    >>> core_weights([4, 4, 4, 4, 1]).tolist()
-    [0.5, 0.5, 0.5, 0.5, 0.0]
-    """
-    counts = np.asarray(friends, dtype=float)
-    n = counts.shape[-1] if n is None else n
+def core_weights(friends: Floats, n: float) -> Floats:
+    """The basic filter's weights of n records, by how many friends each has, itself included."""
     if n <= 2:
         raise ValueError(f"a core needs at least 3 records, got {n:g}")
-    return np.asarray(np.clip((2 * counts - (n + 1)) / (n - 1), 0.0, 1.0))
+    return np.asarray(np.clip((2 * friends - (n + 1)) / (n - 1), 0.0, 1.0))
 
 
 def gaussian_diameter(n: float, d: int, beta: float) -> float:
-    """The distance that n vectors from N(mu, I) all keep from each other.
+    """The distance that n vectors from N(mu, I) keep from each other with probability 1 - beta.
 
-    With probability 1 - beta. For two of them, half the squared distance is chi-squared of
-    d degrees; by [3]_ it exceeds d + 2 sqrt(d t) + 2t with probability at most e^-t. Take
-    t = ln(n^2/beta) and add up over the pairs.
+    For two of them, half the squared distance is chi-squared of d degrees; by LM00, Lemma 1,
+    it exceeds d + 2 sqrt(d t) + 2t with probability at most e^-t. Take t = ln(n^2/beta) and
+    add up over the pairs.
     """
     t = 2 * np.log(n) - np.log(beta)
     return float(np.sqrt(2 * d + 4 * np.sqrt(d * t) + 4 * t))
 
 
-def _cut(ledger: Ledger, composition: Composition) -> tuple[Ledger, Ledger]:
-    """The ledgers of W and of the mean; the bound on W's noise is paid for."""
+def _cut(ledger: Ledger, composition: Composition) -> tuple[Ledger, Ledger, float]:
+    """The ledgers of W and of the mean, and the bound on W's noise, which is paid for."""
     budget = ledger.budget
-    if not isinstance(budget, ApproxDP):
-        raise ValueError(f"FriendlyCore needs an (epsilon, delta) budget, got {budget}")
+    assert isinstance(budget, ApproxDP)
     ledger.allow_failure(budget.delta / 2)
     if composition == "basic":
         first, last = ledger.split(PureDP(budget.epsilon / 2), budget.fraction(0.5))
-        return first, last
-    (rest,) = ledger.split(ApproxDP(budget.epsilon, budget.delta / 2))
-    (whole,) = rest.split(ZCDP.within(ApproxDP(budget.epsilon, budget.delta / 2)))
-    first, last = whole.split(0.5, 0.5)
-    return first, last
+    else:
+        half = ApproxDP(budget.epsilon, budget.delta / 2)
+        (rest,) = ledger.split(half)
+        (whole,) = rest.split(ZCDP.within(half))
+        first, last = whole.split(0.5, 0.5)
+    upper = np.asarray(budget.delta / 2)
+    return first, last, float(first.budget.noise_tail(upper, WEIGHT_STEP, WEIGHT_STEP))
 
 
 def _weighted_mean(rows: Floats, weights: Floats, total: Floats, radius: float) -> Floats:
@@ -248,51 +197,32 @@ def _weighted_mean(rows: Floats, weights: Floats, total: Floats, radius: float) 
 def _filtered(rows: Floats, radius: float, counts: Floats | None) -> tuple[Floats, Floats, float]:
     """The weighted means of the trials, the sums of weights, and n."""
     n = float(rows.shape[1] if counts is None else counts[0].sum())
+    copies = 1
     if counts is None and rows.strides[0] == 0:  # repeated releases on the same data
         rows, copies = rows[:1], len(rows)
-    else:
-        copies = len(rows)
     weights = core_weights(count_within(rows, radius, counts), n)
     weights = weights if counts is None else weights * counts
     total = weights.sum(axis=1)
     mean = _weighted_mean(rows, weights, total, radius)
-    return np.repeat(mean, copies // len(mean), 0), np.repeat(total, copies // len(mean)), n
+    return np.repeat(mean, copies, 0), np.repeat(total, copies), n
 
 
 def friendly_mean(
     rows: Floats,
     radius: float,
     ledger: Ledger,
-    *,
     threshold: float = 0.25,
     composition: Composition = "basic",
     counts: Floats | None = None,
 ) -> Estimate:
-    """The mean of the core with noise, or NaN; see the module for why it is private.
+    """The mean of the core of (trials, n, d) rows with noise, or NaN; the module proves privacy.
 
-    Parameters
-    ----------
-    rows : (trials, n, d) array of finite numbers
-        Records, or what a base estimator returns for each bucket of them.
-    radius : float > 0
-        r, public. The noise grows with it.
-    ledger : Ledger of an (epsilon, delta) budget
-        Is spent.
-    threshold : float in [0, 1)
-        Nothing is released where W_lo is at most max(3, threshold n).
-    composition : {'basic', 'zcdp'}
-        ``basic``: W with Laplace noise at epsilon/2, the mean with the budget's own noise at
-        (epsilon/2, delta/2). ``zcdp``: both with Gaussian noise at rho/2, where rho is the
-        largest that is within (epsilon, delta/2).
-    counts : (trials, n) array, optional
-        How many there are of each row, with the same total in every trial.
+    The ledger is of an (epsilon, delta) budget; the counts are of equal rows, (trials, n), with
+    the same total in every trial; the rest is as for `FriendlyCoreMean`.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         before, total, n = _filtered(rows, radius, counts)
-        first, last = _cut(ledger, composition)
-        assert isinstance(ledger.budget, ApproxDP)
-        upper = np.asarray(ledger.budget.delta / 2)
-        bound = float(first.budget.noise_tail(upper, WEIGHT_STEP, WEIGHT_STEP))
+        first, last, bound = _cut(ledger, composition)
         least = first.add_noise(total, WEIGHT_STEP) - bound
         kept = least > max(3.0, threshold * n)
         before = np.where(kept[:, None], before, np.nan)
@@ -322,10 +252,11 @@ class FriendlyCoreMean(Estimator):
     beta : float in (0, 1)
         Probability that not all Gaussian records are friends, for the default radius.
     threshold : float in [0, 1)
-        Nothing is released (NaN) where the private lower bound on W is at most this
-        fraction of n, or 3.
+        Nothing is released (NaN) where W_lo is at most max(3, threshold n).
     composition : {'basic', 'zcdp'}
-        How the two noisy steps compose; see `friendly_mean`.
+        ``basic``: W with Laplace noise at epsilon/2, the mean with the budget's own noise at
+        (epsilon/2, delta/2). ``zcdp``: both with Gaussian noise at rho/2, where rho is the
+        largest that is within (epsilon, delta/2).
     """
 
     radius: Positive | None = None
@@ -344,36 +275,24 @@ class FriendlyCoreMean(Estimator):
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         rows, counts = _listed(sample)
-        found = friendly_mean(
-            rows,
-            self.friend_radius(sample.n, sample.d),
-            ledger,
-            threshold=self.threshold,
-            composition=self.composition,
-            counts=counts,
-        )
-        shape = sample.mean().shape
-        value, before = found.value.reshape(shape), found.before_noise.reshape(shape)
-        return Estimate(value, before, core=found.core)
+        radius = self.friend_radius(sample.n, sample.d)
+        found = friendly_mean(rows, radius, ledger, self.threshold, self.composition, counts)
+        return found.reshaped(sample.mean().shape)
 
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
         r, m = self.friend_radius(n, d or 1), np.arange(1, n + 1)
         # The first m records are friends, the others alone: W = m (2m - n - 1)/(n - 1).
-        first, _ = _cut(Ledger(budget, np.random.default_rng(0)), self.composition)
-        assert isinstance(budget, ApproxDP)
-        upper = np.asarray(budget.delta / 2)
-        bound = float(first.budget.noise_tail(upper, WEIGHT_STEP, WEIGHT_STEP))
+        *_, bound = _cut(Ledger(budget, np.random.default_rng(0)), self.composition)
         total = m * (2 * m - n - 1) / (n - 1) - bound
         held = int(m[np.argmin(np.abs(total - max(3.0, self.threshold * n)))])
         scattered = np.where(m <= held, 0.0, 10.0 * r * m)
         friends = np.where(m % 2 == 0, 0.0, 0.9 * r)
         halves = np.where(m <= n // 2, 0.0, 100.0 * r)
-        made = {
-            "at_the_threshold": (scattered, 0, 10.0 * r * (n + 1)),
-            "across_the_core": (friends, 1, 0.9 * r),
-            "two_camps": (halves, 0, 100.0 * r),
-        }
-        pairs = [Pair.replacing(name, *what) for name, what in made.items()]
+        pairs = [
+            Pair.replacing("at_the_threshold", scattered, 0, 10.0 * r * (n + 1)),
+            Pair.replacing("across_the_core", friends, 1, 0.9 * r),
+            Pair.replacing("two_camps", halves, 0, 100.0 * r),
+        ]
         return pairs if d is None else [pair.along(np.eye(d)[0]) for pair in pairs]
 
 

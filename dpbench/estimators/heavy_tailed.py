@@ -4,15 +4,7 @@ The class is E|X - mu|^k <= 1 with mu known to lie in [-R, R]; R = 0 stands for 
 known up to the error that is sought. Clipping to +-(R + T) biases the mean by at most
 E(|X - mu| - T)_+. Since (x - T)_+ <= b x^k with equality at x = kT/(k-1) for
 b = (k-1)^(k-1)/(k^k T^(k-1)), that is at most b, which the bias of two-point laws
-approaches as T grows.
-
-References
-----------
-.. [1] G. Kamath, V. Singhal, J. Ullman, "Private mean estimation of heavy-tailed
-   distributions", COLT 2020 (KSU20), section 3 and Theorem 3.5.
-.. [2] G. Kamath, lecture 15 of CS 860, 'heavy-tailed distributions'.
-.. [3] J. Duchi, M. Jordan, M. Wainwright, "Local privacy and statistical minimax
-   rates", FOCS 2013, Corollary 1.
+approaches as T grows. See KSU20, section 3 and Theorem 3.5.
 """
 
 from __future__ import annotations
@@ -22,7 +14,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from dpbench.estimators.base import Estimate, Estimator
+from dpbench.estimators.base import Estimate, Estimator, Terms
 from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.privacy import Budget, Ledger
 from dpbench.registry import MomentOrder, Probability, Radius, validated
@@ -32,16 +24,15 @@ __all__ = ["HeavyTailedMean", "LocalMean", "worst_clipping_bias"]
 
 
 def worst_clipping_bias(threshold: float, k: float) -> float:
-    """The largest E(|X - mu| - T)_+ over E|X - mu|^k <= 1; see the module's text."""
+    """The largest E(|X - mu| - T)_+ over E|X - mu|^k <= 1: the module's b."""
     return float((k - 1) ** (k - 1) / k**k * threshold ** -(k - 1))
 
 
 @validated
 class HeavyTailedMean(Estimator):
-    """Clip to +-(R + T), average, add noise.
+    """Clip to +-(R + T), average, add noise of sensitivity 2 (R + T)/n.
 
-    The sensitivity is 2 (R + T)/n, see `noisy_clipped_mean`. T depends on public
-    numbers only: n, the budget and the parameters.
+    T depends on public numbers only: n, the budget and the parameters.
 
     Parameters
     ----------
@@ -54,9 +45,9 @@ class HeavyTailedMean(Estimator):
         - ``minimax``: T = ((k-1)/k) (n/(2q))^(1/k), which minimises the worst bias plus
           the noise quantile, b(T) + 2 (R + T) q/n.
         - ``rate``: T = c (n ln(1/beta)/q)^(1/k), c (epsilon n)^(1/k) for pure DP: the
-          threshold of [1]_ up to its constant.
-        - ``all``: T = (n/beta)^(1/k), which keeps every record with probability
-          1 - beta by Markov's inequality and a union bound; tau = sqrt(n) of [2]_.
+          threshold of KSU20 up to its constant.
+        - ``all``: T = (n/beta)^(1/k), which keeps every record with probability 1 - beta by
+          Markov's inequality and a union bound; tau = sqrt(n) of L15.
     radius : float >= 0
         R, a bound on abs(mu).
     beta : float in (0, 1)
@@ -75,7 +66,7 @@ class HeavyTailedMean(Estimator):
     clip_at: Annotated[float, Field(gt=0)] | None = None
 
     def clipping_threshold(self, n: int, budget: Budget) -> float:
-        """The clipping threshold T for n records under `budget`."""
+        """The T of n records."""
         if self.clip_at is not None:
             return self.clip_at
         if self.policy == "all":
@@ -89,9 +80,7 @@ class HeavyTailedMean(Estimator):
         bound = self.radius + self.clipping_threshold(sample.n, ledger.budget)
         return noisy_clipped_mean(sample, 0.0, bound, ledger)
 
-    def private_terms(
-        self, alpha: float, beta: float, n: float, budget: Budget
-    ) -> dict[str, float]:
+    def private_terms(self, alpha: float, beta: float, n: float, budget: Budget) -> Terms:
         # At the T of `minimax` b(T) + 2Tq/n is (n/(2q))^(-(k-1)/k).
         if self.policy != "minimax" or self.radius or self.clip_at is not None:
             return {}
@@ -102,10 +91,9 @@ class HeavyTailedMean(Estimator):
 class LocalMean(Estimator):
     """Each record clipped to +-(R + T) and released with its own noise; their average.
 
-    The local model [3]_, as compared in [1]_, section 1.2. Every record pays the whole
-    budget, in parallel. A clipped record has sensitivity 2 (R + T). With q as in
-    `HeavyTailedMean`, T = (n (ln(1/beta)/q)^2)^(1/(2k)), which is (n epsilon^2)^(1/(2k))
-    for pure DP.
+    The local model (DJW13, Corollary 1; KSU20, section 1.2). Every record pays the whole budget,
+    in parallel. A clipped record has sensitivity 2 (R + T). With q as in `HeavyTailedMean`,
+    T = (n (ln(1/beta)/q)^2)^(1/(2k)), (n epsilon^2)^(1/(2k)) for pure DP.
 
     Parameters
     ----------
@@ -122,7 +110,7 @@ class LocalMean(Estimator):
     beta: Probability = 0.1
 
     def clipping_threshold(self, n: int, budget: Budget) -> float:
-        """The clipping threshold T for n records under `budget`."""
+        """The T of n records."""
         epsilon = np.log(1 / self.beta) / budget.noise_quantile(self.beta)
         return float((n * epsilon**2) ** (1 / (2 * self.k)))
 

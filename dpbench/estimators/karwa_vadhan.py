@@ -1,11 +1,4 @@
-"""A private histogram finds a Gaussian; its mean, its variance, and both.
-
-References
-----------
-.. [1] V. Karwa, S. Vadhan, "Finite sample differentially private confidence intervals",
-   ITCS 2018 (KV18), Algorithms 1 to 4.
-.. [2] G. Kamath, lecture 15 of CS 860, Theorem 2.
-"""
+"""A private histogram finds a Gaussian: KV18, Algorithms 1 to 4."""
 
 from __future__ import annotations
 
@@ -16,7 +9,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from dpbench.arrays import Floats
-from dpbench.estimators.base import Estimate, Estimator
+from dpbench.estimators.base import Estimate, NeedsRadius, Terms
 from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.estimators.gaussian import Positive, gaussian_tail
 from dpbench.privacy import ApproxDP, Budget, Ledger
@@ -53,19 +46,16 @@ def _bins(
 
 
 @validated
-class KarwaVadhanMean(Estimator):
-    """The fullest bin of a private histogram, then a clipped mean around it: Theorem 2.
+class KarwaVadhanMean(NeedsRadius):
+    """The fullest bin of a private histogram, then a clipped mean around it.
 
-    Half of the budget: a histogram over bins of width 2t that cover +-(R + t), one of which
-    starts at 0, with t as in `dpbench.estimators.gaussian`. If [a, b] is the fullest, all
-    records lie in [a - 2t, b + 2t] with high probability. The other half: clip to that, a
-    width of 6t, and add noise of sensitivity 6t/n.
+    L15, Theorem 2. Half of the budget: a histogram over bins of width 2t that cover +-(R + t), one
+    of which starts at 0, with t as in `dpbench.estimators.gaussian`. If [a, b] is the fullest, all
+    records lie in [a - 2t, b + 2t] with high probability. The other half: clip to that, a width of
+    6t, and add noise of sensitivity 6t/n.
 
     Parameters
     ----------
-    radius : float >= 0 or None
-        R, a bound on the mean's absolute value. None, under (epsilon, delta) only, for
-        no bound: the stability-based histogram needs none.
     sigma : float > 0
         Standard deviation of a record.
     beta : float in (0, 1)
@@ -76,10 +66,6 @@ class KarwaVadhanMean(Estimator):
     sigma: Positive = 1.0
     beta: Probability = 0.1
 
-    @property
-    def honoured(self) -> tuple[type[Budget], ...]:
-        return self.notions if self.radius is not None else (ApproxDP,)
-
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         return _histogram_mean(sample, self.radius, self.sigma, self.beta, ledger)
 
@@ -87,9 +73,7 @@ class KarwaVadhanMean(Estimator):
         bins, _ = _bins(n, self.radius, self.sigma, self.beta)
         return audit_pairs(n, bins, budget.fraction(0.5))
 
-    def private_terms(
-        self, alpha: float, beta: float, n: float, budget: Budget
-    ) -> dict[str, float]:
+    def private_terms(self, alpha: float, beta: float, n: float, budget: Budget) -> Terms:
         # The fullest bin holds about half of the records, and must beat the noise.
         half = budget.fraction(0.5)
         t = self.sigma * gaussian_tail(n, self.beta)
@@ -111,7 +95,7 @@ class PowersOfTwo(Bins):
 
 
 @validated
-class LearnedGaussian(Estimator):
+class LearnedGaussian(NeedsRadius):
     """A Gaussian: a private mean, and a standard deviation that is known or private.
 
     Half squared differences y of disjoint pairs have mean sigma^2, whatever the mean is. A
@@ -124,8 +108,6 @@ class LearnedGaussian(Estimator):
 
     Parameters
     ----------
-    radius : float >= 0 or None
-        R, a bound on the mean's absolute value; None under (epsilon, delta) only.
     sigma : float > 0, optional
         The standard deviation where it is known.
     sigma_low, sigma_high : float
@@ -145,10 +127,6 @@ class LearnedGaussian(Estimator):
         if self.sigma_low > self.sigma_high:
             raise ValueError(f"sigma_low is {self.sigma_low}, above sigma_high {self.sigma_high}")
         return self
-
-    @property
-    def honoured(self) -> tuple[type[Budget], ...]:
-        return self.notions if self.radius is not None else (ApproxDP,)
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         if self.sigma is not None:

@@ -1,15 +1,12 @@
 """Heavy tails with an unknown location: find a range, clip to it, repeat in groups.
 
-The class is E|X - mu|^k <= 1 with mu in [-R, R]. The error sought is alpha.
-
-References
-----------
-.. [1] G. Kamath, V. Singhal, J. Ullman, "Private mean estimation of heavy-tailed
-   distributions", COLT 2020 (KSU20), Algorithms 1 and 2, Theorems 3.3 to 3.7.
+KSU20, Algorithms 1 and 2, Theorems 3.3 to 3.7. The class is E|X - mu|^k <= 1 with mu in [-R, R].
+The error sought is alpha.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Annotated, Literal
 
 import numpy as np
@@ -17,7 +14,7 @@ from pydantic import Field
 from scipy.optimize import brentq
 
 from dpbench.arrays import Floats
-from dpbench.estimators.base import Estimate, Estimator
+from dpbench.estimators.base import Estimate, NeedsRadius, Terms
 from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.privacy import ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.histogram import L1, L2, audit_pairs, fullest_bin, stability_threshold
@@ -25,14 +22,14 @@ from dpbench.privacy.neighbours import Pair
 from dpbench.registry import MomentOrder, Probability, Radius, validated
 from dpbench.samples import Bins, Sample
 
-__all__ = ["KSU20Mean", "KSU20Range", "accuracy_for", "accuracy_terms", "samples_for"]
+__all__ = ["KSU20Mean", "KSU20Range", "smallest_alpha"]
 
 Alpha = Annotated[float, Field(ge=1e-100, le=1)]
 Constants = Literal["paper", "practical"]
 
 # In units of alpha^(-1/(k-1)): half the width of a bin, r.
 HALF_BIN = {"paper": 10.0, "practical": 2.0}
-# The lemmas of [1]_ hold for alpha below 1/16; `practical` promises nothing.
+# The lemmas hold for alpha below 1/16; `practical` promises nothing.
 LARGEST_ALPHA = {"paper": 1 / 16, "practical": 1.0}
 
 
@@ -45,75 +42,25 @@ def _bins(radius: float | None, r: float) -> Bins:
 
 
 def _mean_budget(budget: Budget) -> Budget:
-    """What pays for the mean: Laplace noise under (epsilon, delta) too, as in [1]_."""
+    """What pays for the mean: Laplace noise under (epsilon, delta) too, as in KSU20."""
     return PureDP(budget.epsilon) if isinstance(budget, ApproxDP) else budget
 
 
-def _histogram_needs(n: float, alpha: float, k: float, radius: float | None, b: Budget) -> float:
-    """Records at which the range is right with probability 0.9, with the paper's constants.
-
-    All noises are below a sixteenth of the records. Under (epsilon, delta), moreover, the
-    fullest noisy count, at least 3/16 of them, is above the threshold; at most n bins
-    are occupied.
-    """
-    if isinstance(b, ApproxDP):
-        tail = L1 / b.pure_epsilon * float(np.log(10 * n))
-        return max(16 * tail, 16 / 3 * stability_threshold(b))
-    assert radius is not None
-    count = float(_bins(radius, _half_bin(alpha, k, "paper")).count)
-    return float(16 * b.noise_tail(np.asarray(0.05 / count), L1, L2))
-
-
-def accuracy_terms(
-    alpha: float, n: float, k: float, radius: float | None, budget: Budget, constants: Constants
-) -> tuple[float, float, float]:
-    """What error alpha needs for sampling, noise and range; logarithms of n are taken at n.
-
-    `paper`, in one group of one half: 90/alpha^2 (Chebyshev at 0.1 for an error alpha/3),
-    180 q/alpha^(k/(k-1)) (the 0.9 quantile 6r q/n of the noise at alpha/3; q is the one at
-    sensitivity 1, ln(10)/epsilon for pure DP), and what the histogram needs.
-    `practical`: 1/alpha^2, 1/(epsilon alpha^(k/(k-1))), ln(1+R)/epsilon, with q/ln(10) for
-    1/epsilon and the noise's tail at 1/(1+R), or at delta, for the last term.
-    """
-    mean_budget = _mean_budget(budget)
-    q = mean_budget.noise_quantile(0.1)
-    power = float(alpha ** (-k / (k - 1)))
-    if constants == "paper":
-        needs = _histogram_needs(n, alpha, k, radius, budget)
-        return 90 / alpha**2, 180 * q * power, needs
-    rare = budget.delta if isinstance(budget, ApproxDP) else 1 / (1 + (radius or 0.0))
-    tail = float(mean_budget.noise_tail(np.asarray(rare / 2), 1.0, 1.0))
-    return 1 / alpha**2, float(q / np.log(10)) * power, tail
-
-
-def samples_for(
-    alpha: float, n: float, k: float, radius: float | None, budget: Budget, constants: Constants
-) -> float:
-    """The sum of `accuracy_terms`."""
-    return sum(accuracy_terms(alpha, n, k, radius, budget, constants))
-
-
-def accuracy_for(
-    n: float, k: float, radius: float | None, budget: Budget, constants: Constants
-) -> float:
-    """The smallest alpha that n samples are enough for, see `samples_for`.
-
-    The largest that is allowed, where they are not enough for any.
-    """
-    largest = LARGEST_ALPHA[constants]
+def smallest_alpha(needed: Callable[[float], float], n: float, constants: Constants) -> float:
+    """The smallest error that needs n records, or the largest allowed, where all need more."""
 
     def missing(log_alpha: float) -> float:
-        alpha = float(np.exp(log_alpha))
-        return float(np.log(samples_for(alpha, n, k, radius, budget, constants) / n))
+        return float(np.log(needed(float(np.exp(log_alpha))) / n))
 
-    if missing(np.log(largest)) >= 0:
-        return largest
-    return float(np.exp(brentq(missing, -0.5 * np.log(n) - 1, np.log(largest), xtol=1e-12)))
+    largest = np.log(LARGEST_ALPHA[constants])
+    if missing(largest) >= 0:
+        return LARGEST_ALPHA[constants]
+    return float(np.exp(brentq(missing, -0.5 * np.log(n) - 1, largest, xtol=1e-12)))
 
 
 @validated
-class KSU20Range(Estimator):
-    """A range that holds the mean and nearly all records: Algorithm 1 of [1]_.
+class KSU20Range(NeedsRadius):
+    """A range that holds the mean and nearly all records: KSU20, Algorithm 1.
 
     A private histogram over bins of width 2r, r = 10/alpha^(1/(k-1)), aligned at -R - 2r;
     if [a, b] is the fullest, the range is [a - 2r, b + 2r]. PDPRE, CDPRE and ADPRE are this
@@ -126,8 +73,6 @@ class KSU20Range(Estimator):
         Order of the bounded moment.
     alpha : float in (0, 1]
         The share of records that may lie outside; an accuracy for the mean later.
-    radius : float >= 0 or None
-        R, a bound on abs(mu); None under (epsilon, delta) only.
     constants : {'paper', 'practical'}
         ``practical``: r = 2/alpha^(1/(k-1)).
     """
@@ -136,10 +81,6 @@ class KSU20Range(Estimator):
     alpha: Alpha
     radius: Radius | None
     constants: Constants = "paper"
-
-    @property
-    def honoured(self) -> tuple[type[Budget], ...]:
-        return self.notions if self.radius is not None else (ApproxDP,)
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         r = _half_bin(self.alpha, self.k, self.constants)
@@ -152,8 +93,8 @@ class KSU20Range(Estimator):
 
 
 @validated
-class KSU20Mean(Estimator):
-    """The median over groups of means clipped to private ranges: Algorithm 2 of [1]_.
+class KSU20Mean(NeedsRadius):
+    """The median over groups of means clipped to private ranges: KSU20, Algorithm 2.
 
     The records are halved, and each half is cut into m groups. One half's group gives a
     range by `KSU20Range`, the other's is clipped to it, a width of 6r, and its mean
@@ -167,10 +108,8 @@ class KSU20Mean(Estimator):
     ----------
     k : float >= 2
         Order of the bounded moment.
-    radius : float >= 0 or None
-        R, a bound on abs(mu); None under (epsilon, delta) only.
     alpha : float in (0, 1], optional
-        The error sought; by default the one that n is enough for, see `accuracy_for`.
+        The error sought; by default the one that n is enough for, see `terms`.
     constants : {'paper', 'practical'}
         ``paper``: m = ceil(200 ln(2/beta)), and the error is at most alpha with
         probability 1 - beta if alpha < 1/16 and n is enough. ``practical``: m = 1,
@@ -188,31 +127,59 @@ class KSU20Mean(Estimator):
     beta: Probability = 0.1
 
     @property
-    def honoured(self) -> tuple[type[Budget], ...]:
-        return self.notions if self.radius is not None else (ApproxDP,)
-
-    @property
     def groups(self) -> int:
         """m, the groups in each half."""
         return 1 if self.constants == "practical" else int(np.ceil(200 * np.log(2 / self.beta)))
+
+    @property
+    def _parts(self) -> int:
+        """Parts of the records that `terms` are for: in `paper` a group of a half."""
+        return 2 * self.groups if self.constants == "paper" else 1
+
+    def terms(self, alpha: float, n: float, budget: Budget) -> tuple[float, float, float]:
+        """What error alpha needs for sampling, noise and range; logarithms of n are taken at n.
+
+        `paper`, in one group of one half: 90/alpha^2 (Chebyshev at 0.1 for an error alpha/3),
+        180 q/alpha^(k/(k-1)) (the 0.9 quantile 6r q/n of the noise at alpha/3; q is the one at
+        sensitivity 1, ln(10)/epsilon for pure DP), and what the histogram needs.
+        `practical`: 1/alpha^2, 1/(epsilon alpha^(k/(k-1))), ln(1+R)/epsilon, with q/ln(10) for
+        1/epsilon and the noise's tail at 1/(1+R), or at delta, for the last term.
+        """
+        mean_budget = _mean_budget(budget)
+        q = mean_budget.noise_quantile(0.1)
+        power = float(alpha ** (-self.k / (self.k - 1)))
+        if self.constants == "paper":
+            return 90 / alpha**2, 180 * q * power, self._histogram_needs(alpha, n, budget)
+        rare = budget.delta if isinstance(budget, ApproxDP) else 1 / (1 + (self.radius or 0.0))
+        tail = float(mean_budget.noise_tail(np.asarray(rare / 2), 1.0, 1.0))
+        return 1 / alpha**2, float(q / np.log(10)) * power, tail
+
+    def _histogram_needs(self, alpha: float, n: float, budget: Budget) -> float:
+        """Records at which the range is right with probability 0.9, with the paper's constants.
+
+        All noises are below a sixteenth of the records. Under (epsilon, delta), moreover, the
+        fullest noisy count, at least 3/16 of them, is above the threshold; at most n bins
+        are occupied.
+        """
+        if isinstance(budget, ApproxDP):
+            tail = L1 / budget.pure_epsilon * float(np.log(10 * n))
+            return max(16 * tail, 16 / 3 * stability_threshold(budget))
+        count = float(_bins(self.radius, _half_bin(alpha, self.k, "paper")).count)
+        return float(16 * budget.noise_tail(np.asarray(0.05 / count), L1, L2))
 
     def accuracy(self, n: int, budget: Budget) -> float:
         """The error sought with n records, both halves together."""
         if self.alpha is not None:
             return self.alpha
-        return accuracy_for(self._enough_for(n), self.k, self.radius, budget, self.constants)
-
-    def _enough_for(self, n: int) -> float:
-        """The n that `samples_for` counts, of n records in all."""
-        return n / (2 * self.groups) if self.constants == "paper" else n
+        size = n / self._parts
+        return smallest_alpha(lambda a: sum(self.terms(a, size, budget)), size, self.constants)
 
     def promise(self, n: int, budget: Budget) -> float | None:
         """The error that Theorem 3.5 promises with n records; None if it promises nothing."""
-        alpha = self.accuracy(n, budget)
-        size = self._enough_for(n)
-        needed = samples_for(alpha, size, self.k, self.radius, budget, self.constants)
+        alpha, size = self.accuracy(n, budget), n / self._parts
         kept = self.constants == "paper" and alpha < LARGEST_ALPHA["paper"]
-        return alpha if kept and needed <= size * (1 + 1e-9) else None
+        enough = sum(self.terms(alpha, size, budget)) <= size * (1 + 1e-9)
+        return alpha if kept and enough else None
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         half = sample.n // 2
@@ -227,33 +194,24 @@ class KSU20Mean(Estimator):
         middles = r + ranges.by_group(
             self.groups, ledger.rng, lambda rows: fullest_bin(rows, bins, next(parts))
         )
-        released, before = [], []
-        start = 0
+        found, start = [], 0
         for rows in means.groups(self.groups, ledger.rng):
             stop = start + rows.trials // sample.trials
             (paid,) = next(parts).split(_mean_budget(ledger.budget))
             width = self._half_width(rows.n, r, paid.budget)
-            found = noisy_clipped_mean(rows, middles[:, start:stop].reshape(-1), width, paid)
-            released.append(found.value.reshape(sample.trials, -1))
-            before.append(found.before_noise.reshape(sample.trials, -1))
+            one = noisy_clipped_mean(rows, middles[:, start:stop].reshape(-1), width, paid)
+            found.append([v.reshape(sample.trials, -1) for v in (one.value, one.before_noise)])
             start = stop
-        return Estimate(
-            _median(released), _median(before), accuracy=self.promise(sample.n, ledger.budget)
-        )
+        value, before = (_median(groups) for groups in zip(*found, strict=True))
+        return Estimate(value, before, accuracy=self.promise(sample.n, ledger.budget))
 
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
         r = _half_bin(self.accuracy(n, budget), self.k, self.constants)
         return audit_pairs(n, _bins(self.radius, r), budget)
 
-    def private_terms(
-        self, alpha: float, beta: float, n: float, budget: Budget
-    ) -> dict[str, float]:
-        # Those of `paper` are for one group of one half.
-        parts = 2 * self.groups if self.constants == "paper" else 1
-        _, privacy, reach = accuracy_terms(
-            alpha, n / parts, self.k, self.radius, budget, self.constants
-        )
-        return {"privacy": parts * privacy, "range": parts * reach}
+    def private_terms(self, alpha: float, beta: float, n: float, budget: Budget) -> Terms:
+        _, privacy, reach = self.terms(alpha, n / self._parts, budget)
+        return {"privacy": self._parts * privacy, "range": self._parts * reach}
 
     def _half_width(self, n: int, r: float, budget: Budget) -> float:
         if self.constants == "paper":
@@ -262,7 +220,7 @@ class KSU20Mean(Estimator):
         return float(r + 4 ** (1 / self.k) + best)
 
 
-def _median(parts: list[Floats]) -> Floats:
+def _median(parts: Sequence[Floats]) -> Floats:
     """The median over groups; NaN where it is not a released number."""
     groups = np.concatenate(parts, axis=1)
     middle = np.median(np.where(np.isnan(groups), np.inf, groups), axis=1)

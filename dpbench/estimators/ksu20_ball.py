@@ -1,17 +1,13 @@
 """Heavy tails in many dimensions: find each coordinate, discard what is far, average.
 
-The class is E|<v, X - mu>|^k <= 1 for every unit vector v. Then E||X - mu||^k <= d^(k/2), so
-that for a ball of radius sqrt(d) T around mu, by Hölder's inequality,
+KSU20, Algorithm 3, Theorems 4.6 and 4.7. The class is E|<v, X - mu>|^k <= 1 for every unit vector
+v. Then E||X - mu||^k <= d^(k/2), so that for a ball of radius sqrt(d) T around mu, by Hölder's
+inequality,
 
 - rows outside, if put at mu, bias the mean by at most P(outside)^((k-1)/k) <= T^-(k-1) in
   any direction, and if discarded by that over P(inside);
 - rows outside, if projected, by at most sup_x ((1 - T/x)_+ (T/x)^(k-1)) T^-(k-1), which is
   `worst_clipping_bias` at T: the same as for numbers.
-
-References
-----------
-.. [1] G. Kamath, V. Singhal, J. Ullman, "Private mean estimation of heavy-tailed
-   distributions", COLT 2020 (KSU20), Algorithm 3, Theorems 4.6 and 4.7.
 """
 
 from __future__ import annotations
@@ -22,10 +18,10 @@ import numpy as np
 from scipy.special import chdtri
 
 from dpbench.arrays import Floats
-from dpbench.estimators.base import Estimate, Estimator
+from dpbench.estimators.base import Estimate, NeedsRadius
 from dpbench.estimators.coinpress import under_zcdp
 from dpbench.estimators.heavy_tailed import worst_clipping_bias
-from dpbench.estimators.ksu20 import Alpha, Constants, KSU20Mean
+from dpbench.estimators.ksu20 import LARGEST_ALPHA, Alpha, Constants, KSU20Mean
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger
 from dpbench.privacy.neighbours import Pair
 from dpbench.registry import MomentOrder, Probability, Radius, validated
@@ -33,16 +29,13 @@ from dpbench.samples import Sample
 
 __all__ = ["KSU20BallMean"]
 
-LARGEST_ALPHA = 1 / 16
 # In units of sqrt(d) alpha^(-1/(k-1)): the radius of the ball.
 PAPER_RADIUS = 4.0
-# What the coarse step is asked for, in every coordinate.
-COARSE_ALPHA, COARSE_BETA = 1.0, 0.1
 
 
 @validated
-class KSU20BallMean(Estimator):
-    """A centre coordinate by coordinate, then the mean of the rows near it: Algorithm 3 of [1]_.
+class KSU20BallMean(NeedsRadius):
+    """A centre coordinate by coordinate, then the mean of the rows near it: KSU20, Algorithm 3.
 
     The records are halved; halves are disjoint, so each pays the whole budget. One half gives
     a centre c: `KSU20Mean` on every coordinate with 1/d of the budget, alpha = 1 and
@@ -77,11 +70,10 @@ class KSU20BallMean(Estimator):
     alpha : float in (0, 1], optional
         The error sought; in ``practical`` the module's bound on the bias at T is alpha. It is for
         a ball around mu: projecting on one whose centre is off by sqrt(d) may add as much as
-        sqrt(d) E(1 - r/|X - c|)_+, of order sqrt(d) T^-k. By default, in
-        ``practical``, the T that minimises the bias bound plus the 1 - beta quantile of the
-        noise's norm (as ``minimax`` does for numbers); in ``paper`` the alpha that Theorem 4.6
-        asks n = 16 d sd sqrt(2/3)/alpha^(k/(k-1)) for, where sd is the noise's standard deviation
-        at sensitivity 1, 1/sqrt(2 rho).
+        sqrt(d) E(1 - r/|X - c|)_+, of order sqrt(d) T^-k. By default, in ``practical``, T
+        minimises the bias bound plus the 1 - beta quantile of the noise's norm; in ``paper``
+        Theorem 4.6 asks n = 16 d sd sqrt(2/3)/alpha^(k/(k-1)) for alpha, where sd = 1/sqrt(2 rho)
+        is the noise's standard deviation at sensitivity 1.
     beta : float in (0, 1)
         Failure probability that T is tuned for.
     """
@@ -96,41 +88,25 @@ class KSU20BallMean(Estimator):
     multivariate: ClassVar[bool] = True
 
     @property
-    def honoured(self) -> tuple[type[Budget], ...]:
-        return self.notions if self.radius is not None else (ApproxDP,)
-
-    @property
     def _step(self) -> float:
         """The sensitivity in units of r/n."""
         return 8 / 3 if self.outside == "discard" else 2.0
 
-    @property
-    def _bias(self) -> float:
-        """The bias bound at T = 1."""
-        return 1.0 if self.outside == "discard" else worst_clipping_bias(1.0, self.k)
-
     def ball_radius(self, n: int, d: int, budget: Budget) -> float:
-        """The radius r for n records in the second half.
-
-        Parameters
-        ----------
-        n, d : int
-        budget : ZCDP or ApproxDP
-        """
+        """The radius r for n records in the second half."""
         root = float(np.sqrt(d))
         sd = budget.noise_quantile(self.beta) / float(np.sqrt(chdtri(1, self.beta)))
         if self.constants == "paper":
-            alpha = self.alpha or self._paper_alpha(n, d, sd)
+            needed = 16 * d * sd * np.sqrt(2 / 3) / n
+            asked = float(min(LARGEST_ALPHA["paper"], needed ** ((self.k - 1) / self.k)))
+            alpha = self.alpha or asked
             return float(PAPER_RADIUS * root * alpha ** (-1 / (self.k - 1)))
+        bias = 1.0 if self.outside == "discard" else worst_clipping_bias(1.0, self.k)  # at T = 1
         if self.alpha is not None:
-            return float(root * (1 + (self._bias / self.alpha) ** (1 / (self.k - 1))))
+            return float(root * (1 + (bias / self.alpha) ** (1 / (self.k - 1))))
         norm = sd * float(np.sqrt(chdtri(d, self.beta)))
         noise = self._step * root * norm / n  # at T = 1
-        return root * (1 + float(((self.k - 1) * self._bias / noise) ** (1 / self.k)))
-
-    def _paper_alpha(self, n: int, d: int, sd: float) -> float:
-        needed = 16 * d * sd * np.sqrt(2 / 3) / n
-        return float(min(LARGEST_ALPHA, needed ** ((self.k - 1) / self.k)))
+        return root * (1 + float(((self.k - 1) * bias / noise) ** (1 / self.k)))
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         if sample.mean().ndim == 1:
@@ -169,12 +145,9 @@ class KSU20BallMean(Estimator):
         ]
 
     def _centre(self, sample: Sample, ledger: Ledger) -> Floats:
+        beta = 0.1 / sample.d
         one = KSU20Mean(
-            k=self.k,
-            radius=self.radius,
-            alpha=COARSE_ALPHA,
-            beta=COARSE_BETA / sample.d,
-            constants=self.constants,
+            k=self.k, radius=self.radius, alpha=1.0, beta=beta, constants=self.constants
         )
         found = one.run(sample.columns(), ledger.repeated(sample.d))
         centre = found.value.reshape(sample.trials, sample.d)

@@ -1,5 +1,7 @@
 """Heavy tails in few dimensions, pure DP: points of a grid play matches, and one is chosen.
 
+KSU20, Algorithm 4, Definitions 5.3 and 5.4, Theorem 5.8.
+
 **Match.** p meets q at distance D = |p - q|. The records, in m groups fixed by index, give
 y = <z - p, (q - p)/D> clipped to +-xi. If the median of the groups' means is D/2 or more, p
 loses. Points at most the tie radius apart tie.
@@ -14,11 +16,6 @@ same y, and the nearest beyond the tie radius is the easiest to lose to.
 
 **Rounding.** y is in whole numbers of h, a power of two. While alpha/4096 >= h >=
 4 n (xi + half the grid's diagonal)/2^51 all sums are exact: no rounding moves a score by more.
-
-References
-----------
-.. [1] G. Kamath, V. Singhal, J. Ullman, "Private mean estimation of heavy-tailed
-   distributions", COLT 2020 (KSU20), Algorithm 4, Definitions 5.3 and 5.4, Theorem 5.8.
 """
 
 from __future__ import annotations
@@ -29,7 +26,6 @@ from typing import Annotated, ClassVar, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field, model_validator
-from scipy.optimize import brentq
 
 from dpbench.arrays import Floats, Ints
 from dpbench.estimators import ksu20
@@ -73,12 +69,10 @@ class Cover:
 
     @property
     def per_axis(self) -> int:
-        """Points of an axis."""
         return int(np.ceil(2 * self.box * np.sqrt(self.d) * (1 - 1e-12))) + 1
 
     @property
     def log_size(self) -> float:
-        """Logarithm of the number of points."""
         return float(self.d * np.log(self.per_axis))
 
     @property
@@ -112,7 +106,7 @@ def _grid(side: int, d: int) -> Ints:
 
 
 class Records(NamedTuple):
-    """Rows (trials, m, length, d), weights without d, None if all are 1, and group sizes (m,)."""
+    """Rows (trials, m, length, d), their weights, None if all are 1, and sizes of m groups."""
 
     rows: Floats
     weights: Weights
@@ -255,7 +249,7 @@ def _scores(records: Records, cover: Cover, alpha: float, xi: float, h: float) -
 
 @validated
 class KSU20CoverMean(Estimator):
-    """The point of a grid that is hardest to make lose a match: Algorithm 4 of [1]_.
+    """The point of a grid that is hardest to make lose a match: KSU20, Algorithm 4.
 
     Halves of the records are disjoint, and each pays the whole budget. One gives a centre c:
     `KSU20Mean` on every coordinate with epsilon/d. A grid of step alpha/sqrt(d) covers c +- w
@@ -344,9 +338,9 @@ class KSU20CoverMean(Estimator):
     def terms(self, alpha: float, n: float, d: int, budget: Budget) -> Floats:
         """What sampling, privacy and range ask of n for an error alpha; see the class."""
         if self.constants == "paper":
-            parts, each = 4 * self.coarse(alpha, d).groups, budget.fraction(1 / d)
-            one = ksu20.accuracy_terms(alpha, n / parts, self.k, self.radius, each, "paper")
-            return parts * np.array(one)
+            coarse = self.coarse(alpha, d)
+            parts = 4 * coarse.groups
+            return parts * np.array(coarse.terms(alpha, n / parts, budget.fraction(1 / d)))
         epsilon, m, cover = budget.pure_epsilon, self.match_groups(d), self.cover(d)
         gap = (cover.tie - 1) / 2 - worst_clipping_bias(self.xi or XI["practical"], self.k)
         if gap <= 0:
@@ -362,12 +356,8 @@ class KSU20CoverMean(Estimator):
         """The error sought with n records, both halves together."""
         if self.alpha is not None:
             return self.alpha
-
-        def missing(log_alpha: float) -> float:
-            return float(np.log(self.terms(float(np.exp(log_alpha)), n, d, budget).sum() / n))
-
-        low, high = -0.5 * np.log(n) - 1, np.log(ksu20.LARGEST_ALPHA[self.constants])
-        return float(np.exp(high if missing(high) >= 0 else brentq(missing, low, high, xtol=1e-12)))
+        needed = lambda alpha: float(self.terms(alpha, n, d, budget).sum())  # noqa: E731
+        return ksu20.smallest_alpha(needed, n, self.constants)
 
     def promise(self, n: int, d: int, budget: Budget) -> float | None:
         """20 alpha in ``paper``, if n is enough for the centre; else nothing is promised."""

@@ -1,15 +1,9 @@
 """Subsample and aggregate: any estimator on disjoint buckets, a private step on top.
 
-A record sits in one bucket, so replacing it changes one of the buckets' outputs: an
-aggregator that is private for the outputs is private for the records, whatever the base
-estimator returns; one that stops the release, by an error, on some records is not covered.
+NRS07; L17, section 2. A record sits in one bucket, so replacing it changes one of the buckets'
+outputs: an aggregator that is private for the outputs is private for the records, whatever the
+base estimator returns; one that stops the release, by an error, on some records is not covered.
 Buckets differ in size by at most one.
-
-References
-----------
-.. [1] G. Brown, lecture 17, section 2.
-.. [2] K. Nissim, S. Raskhodnikova, A. Smith, "Smooth sensitivity and sampling in private
-   data analysis", STOC 2007.
 """
 
 from __future__ import annotations
@@ -22,7 +16,7 @@ from pydantic import Field, field_validator, model_validator
 
 from dpbench.arrays import Floats
 from dpbench.estimators.base import Estimate, Estimator
-from dpbench.estimators.clipped import noisy_clipped_mean
+from dpbench.estimators.clipped import Bound, noisy_clipped_mean
 from dpbench.estimators.friendly_core import friendly_mean
 from dpbench.privacy import ApproxDP, Budget, Ledger, NonPrivate
 from dpbench.privacy.histogram import fullest_bin
@@ -33,7 +27,6 @@ from dpbench.samples import Bins, DenseSample, Sample
 
 __all__ = ["SubsampleAggregate", "SubsampleTest"]
 
-Bound = Annotated[float, Field(ge=-1e300, le=1e300)]
 Buckets = Annotated[int, Field(ge=1)]
 LARGEST = 1e300
 
@@ -68,8 +61,8 @@ class SubsampleAggregate(Estimator):
     """
 
     buckets: Buckets
-    lower: Bound | None = None
-    upper: Bound | None = None
+    lower: Bound = None
+    upper: Bound = None
     base: Any = Field(default="empirical_mean", validate_default=True)
     aggregate: Literal["median", "mean", "mode", "friendly_core"] = "median"
     resolution: Annotated[float, Field(ge=1e-100, le=1e100)] = 0.01
@@ -119,13 +112,10 @@ class SubsampleAggregate(Estimator):
         if self.aggregate == "friendly_core":
             assert self.friends_within is not None
             rows = outputs.values.reshape(sample.trials, self.buckets, -1)
-            found = friendly_mean(rows, self.friends_within, ledger)
-            value, before = found.value.reshape(shape), found.before_noise.reshape(shape)
-            return Estimate(value, before, core=found.core)
+            return friendly_mean(rows, self.friends_within, ledger).reshaped(shape)
         if len(shape) > 1:
             outputs, ledger = outputs.columns(), ledger.repeated(sample.d)
-        value, before = self._middle(outputs, ledger)
-        return Estimate(value.reshape(shape), before.reshape(shape))
+        return Estimate(*self._middle(outputs, ledger)).reshaped(shape)
 
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
         if self.aggregate != "median" or self.buckets != n:

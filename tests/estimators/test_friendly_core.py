@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import itertools
+from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
 import pytest
 from conftest import Step
-from numpy.typing import NDArray
 from scipy import stats
+from scipy.spatial.distance import cdist
+from support import FALSE_ALARM, Floats, assert_follows, noise_law
 
+from dpbench.estimators import FriendlyCoreMean, friendly_core
 from dpbench.estimators.base import Estimate
-from dpbench.estimators.friendly_core import (
-    FriendlyCoreMean,
-    core_weights,
-    count_within,
-    friendly_mean,
-    gaussian_diameter,
-)
-from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP
-from dpbench.samples import CountedSample, DenseSample, Sample
-from dpbench.samples.sparse import SparseSample
+from dpbench.estimators.friendly_core import core_weights, count_within, gaussian_diameter
+from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
+from dpbench.samples import CountedSample, DenseSample, Sample, SparseSample
 
-Floats = NDArray[np.float64]
 Composition = Literal["basic", "zcdp"]
-FALSE_ALARM = 1e-6
 BUDGET = ApproxDP(1.0, 1e-6)
 each_composition = pytest.mark.parametrize("composition", ["basic", "zcdp"])
 
@@ -45,12 +39,122 @@ def copies(data: Floats, number: int) -> Floats:
     return np.broadcast_to(data, (number, *data.shape))
 
 
+# Friends: counts against exact fractions, whatever the scale.
+
+
+def exact_counts(rows: Floats, radius: float) -> list[int]:
+    exact = [[Fraction(float(x)) for x in row] for row in rows]
+    bound = Fraction(radius) ** 2
+    return [
+        sum(sum((a - b) ** 2 for a, b in zip(x, y, strict=True)) <= bound for y in exact)
+        for x in exact
+    ]
+
+
+def adversarial() -> dict[str, tuple[Floats, float]]:
+    rng = np.random.default_rng(0)
+    lattice = rng.integers(-6, 7, (40, 2)).astype(float)  # many pairs at distance 5 exactly
+    close = lattice[:12].copy()
+    close[::2, 1] += 2.0**-12
+    far = np.concatenate([lattice[:20], 1e12 + close, -(2.0**50) + lattice[:4]])
+    line = np.outer(np.arange(30), [3.0, 4.0, 12.0])
+    huge = np.zeros((20, 3))
+    huge[3:9] = 1e150
+    huge[6:9] *= 1 + 2.0**-50 * np.arange(3)[:, None]
+    huge[9:12] = -1e300
+    huge[12:15] = 1.7e308 * np.array([[1], [-1], [1]])
+    near = 2.0**500 * (2.0**40 + lattice[:16])
+    # Squares are finite, products are not.
+    brink = 1.2e154 * np.array([0.0] * 9 + [1.0, 1 + 2.0**-20, -1.0, 1.0])[:, None]
+    half = 0.5 + np.array([0.0, 2.0**-40, -(2.0**-40)])  # near half the radius off the bulk
+    opposite = np.concatenate([np.zeros(20), half, -half])[:, None]
+    shells = 4.0 ** np.arange(40)[:, None] * [1.0, 0.0]
+    return {
+        "lattice": (lattice, 5.0),
+        "lattice, scaled": (lattice * 2.0**-700, 5 * 2.0**-700),
+        "lattice at 2^540": (near, 5 * 2.0**500),
+        "clusters at 1e12": (far, 5.0),
+        "rows at 1e150 and 1e300": (huge, 1.0),
+        "squares that nearly overflow": (brink, 1.0),
+        "opposite": (opposite, 1.0),
+        "a huge radius": (huge, 1e300),
+        "a radius between": (huge, 1e136),
+        "a tiny radius": (huge, 1e-310),
+        "duplicates": (np.repeat(lattice[:5], 6, axis=0), 1e-9),
+        "collinear": (line, 26.0),
+        "shells": (shells, 3.0),
+        "d = 1": (np.concatenate([lattice[:, :1], 1e9 + lattice[:, :1]]), 2.0),
+        "d > n": (rng.integers(-1, 2, (9, 64)).astype(float) + 1e8 * np.eye(9, 64), 9.0),
+        "few": (lattice[:2], 5.0),
+        "one": (lattice[:1], 5.0),
+    }
+
+
+@pytest.mark.parametrize("name", adversarial())
+def test_counts_against_exact_fractions(name: str) -> None:
+    rows, radius = adversarial()[name]
+    wanted = np.array(exact_counts(rows, radius))
+    assert count_within(rows[None], radius)[0].tolist() == wanted.tolist()  # one trial may be split
+    orders = np.array([np.random.default_rng(i).permutation(len(rows)) for i in range(5)])
+    np.testing.assert_array_equal(count_within(rows[orders], radius), wanted[orders])
+
+
+def test_whether_two_are_friends_does_not_depend_on_the_others() -> None:
+    """Else the filter would not be stable. At distance r up to rounding, it is a close call."""
+    rng = np.random.default_rng(3)
+    calls = set()
+    for scale in (0.0, 1.0, 1e3, 1e8, 1e14, 1e200):
+        lattice = 0.1 * rng.integers(-5, 6, (60, 2))  # 0.3, 0.4 is 0.5 off, or nearly so
+        outliers = scale * rng.standard_normal((25, 2))
+        rows = np.concatenate([outliers, lattice])
+        i, j = np.triu_indices(len(rows), 1)
+        alone = count_within(np.stack([rows[i], rows[j]], axis=1), 0.5)
+        wanted = np.ones(len(rows))
+        np.add.at(wanted, i, alone[:, 0] - 1)
+        np.add.at(wanted, j, alone[:, 1] - 1)
+        for extra in (1, 2):  # one trial, and several
+            found = count_within(np.repeat(rows[None], extra, axis=0), 0.5)
+            np.testing.assert_array_equal(found, np.tile(wanted, (extra, 1)))
+        exact = np.abs(np.hypot(*(rows[i] - rows[j]).T) - 0.5) < 1e-12
+        calls |= set(alone[exact, 0])
+    assert calls == {1, 2}  # rounding does go both ways
+
+
+@pytest.mark.parametrize("chunk", [1, 10, 333, 5000, 10**7])
+def test_chunks_do_not_change_counts(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+    rng = np.random.default_rng(4)
+    rows = rng.standard_normal((6, 37, 3))
+    rows[1:3, ::4] += 1e13
+    rows[4, 5] = 1e300
+    counts = rng.integers(0, 4, (6, 37)).astype(float)
+    radius = 2.0
+    plain, held = count_within(rows, radius), count_within(rows, radius, counts)
+    monkeypatch.setattr(friendly_core, "CHUNK", chunk)
+    np.testing.assert_array_equal(count_within(rows, radius), plain)
+    np.testing.assert_array_equal(count_within(rows, radius, counts), held)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 4, 5, 7, 8, 16, 17, 65])
+def test_a_distance_is_the_same_whatever_it_is_computed_with(d: int) -> None:
+    """Bit for bit, else the records around two could decide whether they are friends."""
+    rows = np.random.default_rng(6).standard_normal((19, d))
+    among = cdist(rows, rows, "sqeuclidean")
+    for i, j in np.ndindex(19, 19):
+        one, other = rows[i, None], rows[j, None]
+        assert cdist(one, other, "sqeuclidean")[0, 0] == among[i, j] == among[j, i]
+        some = cdist(rows[i:], rows[: j + 1], "sqeuclidean")
+        assert some[0, j] == among[i, j]
+
+
+# The filter.
+
+
 class Change:
     """Pairs of neighbours that differ in their last record: what the filter makes of them."""
 
     def __init__(self, one: Floats, other: Floats, radius: float) -> None:
         both = [one, other]
-        w, v = (core_weights(count_within(x, radius)) for x in both)
+        w, v = (core_weights(count_within(x, radius), x.shape[1]) for x in both)
         moved = np.abs(w - v)
         self.l1, self.shared = moved.sum(axis=1), moved[:, :-1].sum(axis=1)
         total, total_ = w.sum(axis=1), v.sum(axis=1)
@@ -80,7 +184,7 @@ class Change:
         assert self.shift.max() <= 6 + tiny  # as the module says; 8 is what is used
 
 
-@pytest.mark.parametrize("n", [3, 4, 5, 6])
+@pytest.mark.parametrize("n", [3, 4, 5])
 def test_stability_by_exhaustive_search(n: int) -> None:
     grid = range(10)
     shared = np.array(list(itertools.combinations_with_replacement(grid, n - 1)), dtype=float)
@@ -100,10 +204,10 @@ def test_stability_by_exhaustive_search(n: int) -> None:
 
 
 @pytest.mark.parametrize("what", ["l1", "diameter", "shift"])
-@pytest.mark.parametrize(("n", "d"), [(7, 1), (8, 2), (15, 2), (30, 2), (29, 3)])
+@pytest.mark.parametrize(("n", "d"), [(7, 1), (8, 2), (15, 3)])
 def test_stability_by_hill_climbing(what: str, n: int, d: int) -> None:
     rng = np.random.default_rng(n)
-    size = 300 if n < 20 else 100
+    size = 150
 
     def value(pairs: Floats) -> Floats:
         change = Change(pairs[:, :-1], np.delete(pairs, -2, axis=1), 1.0)
@@ -113,7 +217,7 @@ def test_stability_by_hill_climbing(what: str, n: int, d: int) -> None:
     pairs = rng.uniform(-1.2, 1.2, (size, n + 1, d))
     best = value(pairs)
     start = best.max()
-    for _ in range(60):
+    for _ in range(40):
         moved = rng.random((size, n + 1, 1)) < 2 / n
         scale = 10 ** rng.uniform(-2, 0.5, (size, 1, 1))
         tried = pairs + moved * scale * rng.standard_normal(pairs.shape)
@@ -131,124 +235,49 @@ def test_the_filter_of_lecture_17_is_not_enough() -> None:
     assert counts.tolist() == [[2, 2, 1], [2, 1, 2]]
     lecture = np.clip((counts - 3 / 2) / (3 / 2), 0, 1) > 0
     assert lecture.tolist() == [[True, True, False], [True, False, True]]  # 1.5 and 4: apart
-    assert not core_weights(counts).any()
-
-
-def test_weights_in_closed_form() -> None:
-    for n in (3, 4, 5, 100, 101):
-        assert np.all(core_weights(np.full(n, n)) == 1)
-        assert np.all(core_weights(np.full(n, (n + 1) // 2)) == 0)
-        slope = np.diff(core_weights(np.arange((n + 2) // 2, n + 1), n))
-        np.testing.assert_allclose(slope, 2 / (n - 1))
-    for n in (1, 2):
-        with pytest.raises(ValueError, match="at least 3 records"):
-            core_weights(np.ones((2, n)))
+    assert not core_weights(counts, 3).any()
 
 
 @pytest.mark.parametrize("n", [50, 51, 1000])
-@pytest.mark.parametrize("eta", [0.0, 0.1, 0.3, 0.45, 0.49, 0.5, 0.7])
+@pytest.mark.parametrize("eta", [0.0, 0.1, 0.3, 0.49, 0.5, 0.7])
 def test_weights_of_contaminated_data(n: int, eta: float) -> None:
     """The others are far off, and each for itself."""
     m = round((1 - eta) * n)
     data = np.zeros((2, n, 3))
     data[:, m:, 1] = 100.0 * (1 + np.arange(n - m))
     found = run(FriendlyCoreMean(radius=1.0), data)
-    assert found.core is not None
     share = m / n * max(0.0, (2 * m - n - 1) / (n - 1))
     assert found.core == pytest.approx(share, abs=1e-12)
     assert share == pytest.approx(max(0.0, (1 - eta) * (1 - 2 * eta)), abs=2 / n)
-    if 0 < eta < 0.5 and 2 * m > n + 1:
-        np.testing.assert_array_equal(found.before_noise[np.isfinite(found.value)], 0)
+    np.testing.assert_array_equal(found.before_noise[np.isfinite(found.value)], 0)
     if eta >= 0.5:
-        assert np.isnan(found.value).all()
-        assert np.isnan(found.before_noise).all()
+        assert np.isnan([found.value, found.before_noise]).all()
 
 
-@pytest.mark.parametrize("budget", [PureDP(1.0), ZCDP(0.5), NonPrivate()])
-def test_other_notions_are_refused(budget: Budget) -> None:
-    with pytest.raises(ValueError, match="supports: approx"):
-        run(FriendlyCoreMean(), np.zeros((1, 10, 2)), budget)
-    with pytest.raises(ValueError, match="delta"):
-        friendly_mean(np.zeros((1, 10, 2)), 1.0, Ledger(budget, np.random.default_rng(0)))
-
-
-@pytest.mark.parametrize("radius", [0.0, -1.0, np.inf, np.nan])
-def test_radii_are_checked(radius: float) -> None:
-    with pytest.raises(ValueError, match="radius"):
-        FriendlyCoreMean(radius=radius)
+# The release.
 
 
 @each_composition
-@pytest.mark.parametrize("n", [1, 2])
-def test_too_few_records_are_refused(composition: Composition, n: int) -> None:
-    with pytest.raises(ValueError, match="at least 3 records"):
-        run(FriendlyCoreMean(composition=composition), np.zeros((1, n, 2)))
-
-
-@each_composition
-@pytest.mark.parametrize("epsilon", [1e-3, 0.3, 1.0])
-@pytest.mark.parametrize("noise_by", ["analytic", "classical", "ksu20", "laplace"])
-def test_what_is_paid(
-    steps: list[Step], composition: Composition, epsilon: float, noise_by: Any
-) -> None:
-    budget = ApproxDP(epsilon, 1e-5, noise_by=noise_by)
+def test_what_is_paid(steps: list[Step], composition: Composition) -> None:
+    budget = ApproxDP(0.3, 1e-5, noise_by="classical")
     run(FriendlyCoreMean(composition=composition), np.zeros((3, 10, 2)), budget)  # looks at spent
-    first, last = steps
+    first, last = (step.budget for step in steps)
     if composition == "basic":
-        assert first.budget == PureDP(epsilon / 2)
-        assert last.budget == ApproxDP(epsilon / 2, 5e-6, noise_by=noise_by)
+        assert first == PureDP(0.15)
+        assert last == ApproxDP(0.15, 5e-6, noise_by="classical")
     else:
-        assert isinstance(first.budget, ZCDP)
-        assert first.budget == last.budget
-        whole = ZCDP(2 * first.budget.rho).to_approx(5e-6)
-        assert whole.epsilon == pytest.approx(epsilon, rel=1e-6)
+        assert isinstance(first, ZCDP)
+        assert first == last
+        assert ZCDP(2 * first.rho).to_approx(5e-6).epsilon == pytest.approx(0.3, rel=1e-6)
 
 
 def bound_on_w(step: Step, delta: float) -> float:
     """What the noise of W exceeds with probability delta/2."""
-    if isinstance(step.budget, PureDP):
-        return float(stats.laplace(scale=3 / step.budget.epsilon).isf(delta / 2))
-    assert isinstance(step.budget, ZCDP)
-    return float(stats.norm(scale=3 / np.sqrt(2 * step.budget.rho)).isf(delta / 2))
-
-
-def law_of_w(step: Step) -> Any:
-    if isinstance(step.budget, PureDP):
-        return stats.laplace(scale=3 / step.budget.epsilon)
-    assert isinstance(step.budget, ZCDP)
-    return stats.norm(scale=3 / np.sqrt(2 * step.budget.rho))
-
-
-# Standard deviation at sensitivity 1 and (epsilon, delta) = (0.5, 5e-7), by bisection of
-# Phi(1/(2s) - s/2) - e^(1/2) Phi(-1/(2s) - s/2) = 5e-7; the classical ones in closed form.
-def unit_law(budget: Budget) -> Any:
-    if isinstance(budget, ZCDP):
-        return stats.norm(scale=1 / np.sqrt(2 * budget.rho))
-    assert isinstance(budget, ApproxDP)
-    eps, delta = budget.epsilon, budget.delta
-    if budget.noise_by == "laplace":
-        return stats.laplace(scale=np.sqrt(3) / eps)  # l1 sensitivity in three dimensions
-    if budget.noise_by != "analytic":
-        factor = {"classical": 1.25, "ksu20": 2.0}[budget.noise_by]
-        return stats.norm(scale=np.sqrt(2 * np.log(factor / delta)) / eps)
-    low, high = 1e-3, 1e3
-    for _ in range(200):
-        s = np.sqrt(low * high)
-        part = stats.norm.cdf(-1 / (2 * s) - eps * s)
-        spent = stats.norm.cdf(1 / (2 * s) - eps * s) - np.exp(eps) * part
-        low, high = (s, high) if spent > delta else (low, s)
-    return stats.norm(scale=high)
+    return float(noise_law(step.budget, 3.0, 3.0).isf(delta / 2))
 
 
 @pytest.mark.parametrize(
-    ("composition", "noise_by"),
-    [
-        ("basic", "analytic"),
-        ("basic", "classical"),
-        ("basic", "ksu20"),
-        ("basic", "laplace"),
-        ("zcdp", "analytic"),
-    ],
+    ("composition", "noise_by"), [("basic", "analytic"), ("basic", "laplace"), ("zcdp", "analytic")]
 )
 def test_the_laws_of_both_noises(
     steps: list[Step], composition: Composition, noise_by: Any
@@ -260,11 +289,11 @@ def test_the_laws_of_both_noises(
     estimator = FriendlyCoreMean(radius=6.0, threshold=0.3, composition=composition)
     found = run(estimator, copies(data, 20_000), budget)
     first, last = steps
-    weights = core_weights((np.linalg.norm(data[:, None] - data, axis=2) <= 6).sum(axis=1))
+    friends = (np.linalg.norm(data[:, None] - data, axis=2) <= 6).sum(axis=1)
+    weights = np.clip((friends - 100.5) / 99.5, 0, 1)
     np.testing.assert_allclose(first.values, weights.sum(), rtol=1e-12)
-    assert found.core is not None
-    np.testing.assert_allclose(found.core, weights.sum() / 200, rtol=1e-12)
-    assert stats.kstest(first.released - first.values, law_of_w(first).cdf).pvalue > FALSE_ALARM
+    np.testing.assert_allclose(found.core, weights.sum() / 200, rtol=1e-12)  # type: ignore[arg-type]
+    assert_follows(first.released - first.values, noise_law(first.budget, 3.0, 3.0))
 
     least = first.released - bound_on_w(first, 1e-6)
     kept = least > 60
@@ -274,31 +303,26 @@ def test_the_laws_of_both_noises(
     mean = weights @ data / weights.sum()
     np.testing.assert_allclose(before, np.tile(mean, (len(before), 1)), atol=1e-12)
     unit = (found.value[kept] - before) / (8 * 6.0 / least[kept, None])
-    assert stats.kstest(unit.ravel(), unit_law(last.budget).cdf).pvalue > FALSE_ALARM
+    assert_follows(unit, noise_law(last.budget, np.sqrt(3), 1.0))
 
 
 def test_how_many_records_are_enough() -> None:
-    """W = n; epsilon = 1 and delta = 1e-6. Twenty thousand releases."""
+    """W = n; epsilon = 1 and delta = 1e-6."""
     law = stats.laplace(scale=6)
-    bound = law.isf(5e-7)
 
     def success(n: int, threshold: float) -> float:
-        return float(law.sf(max(3.0, threshold * n) + bound - n))
+        return float(law.sf(max(3.0, threshold * n) + law.isf(5e-7) - n))
 
     assert success(213, 0.5) > 0.99 > success(212, 0.5)  # of which algorithms.md speaks
     assert success(142, 0.25) > 0.99 > success(141, 0.25)
-    for n, threshold in itertools.product((20, 60, 90, 100, 110, 142, 213), (0.0, 0.25, 0.5)):
+    for n, threshold in ((60, 0.25), (90, 0.0), (110, 0.25), (142, 0.25), (213, 0.5)):
         estimator = FriendlyCoreMean(radius=1.0, threshold=threshold)
         value = run(estimator, copies(np.zeros((n, 2)), 20_000)).value
         kept = int(np.isfinite(value).all(axis=1).sum())
         assert kept == 20_000 - int(np.isnan(value).all(axis=1).sum())
         right = stats.binom(20_000, success(n, threshold))
-        # Binomial test with false-alarm probability 1e-6 in all for each of 21 cases.
+        # Binomial test with false-alarm probability 1e-6.
         assert min(right.cdf(kept), right.sf(kept - 1)) > FALSE_ALARM / 2
-        if n == 213:
-            assert stats.binom.cdf(kept, 20_000, 0.99) > FALSE_ALARM
-        if n == 60 and threshold == 0.25:  # nearly all fail; 18 releases are expected
-            assert kept < 200
 
 
 def test_a_release_needs_more_than_three(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -355,40 +379,6 @@ def test_the_default_radius_covers_gaussian_data() -> None:
     assert stats.binom.sf(int(np.sum(found.core < 1)) - 1, 3000, beta) > FALSE_ALARM
 
 
-def test_scalars_are_vectors_of_one_coordinate() -> None:
-    data = np.random.default_rng(10).standard_normal((5, 200))
-    data[:, ::5] *= 100
-    one, other = (run(FriendlyCoreMean(), x) for x in (data, data[..., None]))
-    assert one.value.shape == one.before_noise.shape == (5,)
-    np.testing.assert_array_equal(one.value, other.value[:, 0])
-    np.testing.assert_array_equal(one.before_noise, other.before_noise[:, 0])
-    assert one.core is not None
-    np.testing.assert_array_equal(one.core, other.core)
-
-
-def test_copies_are_releases_on_the_same_data() -> None:
-    data = np.random.default_rng(11).standard_normal((150, 2))
-    one, other = (run(FriendlyCoreMean(), x) for x in (copies(data, 4), np.tile(data, (4, 1, 1))))
-    np.testing.assert_allclose(one.value, other.value, rtol=1e-12)
-    assert len(np.unique(one.value[:, 0])) == 4
-
-
-@each_composition
-@pytest.mark.parametrize("shift", [1.0, -1e6, 1e12])
-def test_the_error_does_not_depend_on_where_the_data_are(
-    composition: Composition, shift: float
-) -> None:
-    data = np.round(np.random.default_rng(12).standard_normal((4, 300, 3)) * 2**10) / 2**10
-    data[:, :30] += 64.0
-    estimator = FriendlyCoreMean(composition=composition)
-    here, there = run(estimator, data), run(estimator, data + shift)
-    ulp = float(np.spacing(abs(shift)))
-    assert np.isfinite(here.value).all()
-    # A shift of 1e12 rounds coordinates by half an ulp of it, and so the value.
-    np.testing.assert_allclose(there.value - shift, here.value, rtol=0, atol=2 * ulp)
-    np.testing.assert_allclose(there.before_noise - shift, here.before_noise, rtol=0, atol=2 * ulp)
-
-
 def test_far_outliers_take_no_digits() -> None:
     data = 1e12 + np.arange(400.0).reshape(2, 200, 1) % 3 - 1
     wanted = data[:, :150].mean(axis=1)
@@ -400,35 +390,6 @@ def test_far_outliers_take_no_digits() -> None:
     data[:, :150], data[:, 150:] = 1e308, -1e308  # farther apart than the largest number
     found = run(FriendlyCoreMean(radius=4.0), data, ApproxDP(10.0, 1e-3))
     np.testing.assert_array_equal(found.before_noise, 1e308)
-
-
-@each_composition
-@pytest.mark.parametrize("radius", [None, 1e-300, 1.0, 1e300])
-@pytest.mark.parametrize("shape", [(300, 20), (300, 20, 1), (300, 20, 3)])
-def test_no_finite_data_stop_the_release(
-    composition: Composition, radius: float | None, shape: tuple[int, ...]
-) -> None:
-    rng = np.random.default_rng(13)
-    largest = float(np.finfo(float).max)
-    atoms = [0.0, 5e-324, -1e-160, 1.0, 1e150, -1e154, 1e300, largest, -largest]
-    data = rng.choice(atoms, size=shape)
-    data[:100, 2:] = data[:100, 1:2]
-    kept = data.copy()
-    estimator = FriendlyCoreMean(radius=radius, composition=composition, threshold=0.0)
-    found = run(estimator, data, ApproxDP(20.0, 1e-3))
-    assert not np.isinf(found.value).any()
-    released = np.asarray(np.isfinite(found.value.reshape(300, -1)).all(axis=1))
-    assert released[:100].sum() > 50
-    assert not released.all()
-    np.testing.assert_array_equal(data, kept)
-
-
-def test_data_are_never_written_to() -> None:
-    rows = np.random.default_rng(14).standard_normal((3, 50, 4)) * 1e8
-    kept = rows.copy()
-    count_within(rows, 1.0)
-    friendly_mean(rows, 1.0, Ledger(BUDGET, np.random.default_rng(0)))
-    np.testing.assert_array_equal(rows, kept)
 
 
 def test_counted_and_sparse_data_are_records_one_by_one() -> None:

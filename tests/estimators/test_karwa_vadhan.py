@@ -18,22 +18,21 @@ from dpbench.samples import CountedSample, DenseSample
 # At which a few records are found sometimes, and sometimes not.
 each_budget = pytest.mark.parametrize(
     "budget",
-    [PureDP(1.5), ZCDP(0.15), ApproxDP(1.0, 0.4, "classical"), ApproxDP(2.0, 0.05, "laplace")],
+    [PureDP(1.5), ZCDP(0.15), ApproxDP(1.0, 0.4, "classical")],
     ids=name,
 )
 
 
 @cache
-def unit_scale(budget: Budget, share: float) -> tuple[str, float]:
+def unit_law(budget: Budget, share: float) -> tuple[str, float]:
     law = noise_law(budget.fraction(share), 1.0, 1.0)
     return law.dist.name, float(law.kwds["scale"])
 
 
 def noise(rng: np.random.Generator, budget: Budget, share: float, sensitivity: float) -> float:
     """One number's noise at a share of the budget."""
-    kind, scale = unit_scale(budget, share)
-    draw = rng.normal if kind == "norm" else rng.laplace
-    return float(draw(0.0, scale * sensitivity))
+    kind, scale = unit_law(budget, share)
+    return float((rng.normal if kind == "norm" else rng.laplace)(0.0, scale * sensitivity))
 
 
 def fullest(
@@ -128,29 +127,8 @@ def test_the_scale_and_the_mean_that_rests_on_it_against_a_loop(budget: Budget) 
     np.testing.assert_array_equal(np.isnan(found.scale) <= np.isnan(found.value), True)
 
 
-@pytest.mark.parametrize("budget", [PureDP(0.5), ZCDP(0.1), ApproxDP(0.5, 1e-5)])
-@pytest.mark.parametrize("sigma", [None, 2.0])
-def test_how_the_budget_is_cut(
-    budget: Budget, sigma: float | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    paid: list[tuple[float, ...]] = []
-    real = Ledger.pay
-
-    def pay(self: Ledger, *what: Any) -> None:
-        real(self, *what)
-        paid.append(self.budget.amounts)
-
-    monkeypatch.setattr(Ledger, "pay", pay)
-    ledger = Ledger(budget, np.random.default_rng(0))
-    LearnedGaussian(radius=3.0, sigma=sigma).run(DenseSample(np.ones((2, 9))), ledger)
-    share = 0.25 if sigma is None else 0.5
-    wanted = [amount * share for amount in budget.amounts]
-    assert [pytest.approx(wanted)] * round(1 / share) == paid
-    assert ledger.spent == budget.amounts
-
-
-@pytest.mark.parametrize("budget", [PureDP(0.5), ApproxDP(0.5, 1e-5)])
-def test_a_known_sigma_is_the_scale(budget: Budget) -> None:
+def test_a_known_sigma_is_the_scale() -> None:
+    budget = ApproxDP(0.5, 1e-5)
     sample = DenseSample(np.random.default_rng(3).normal(1.0, 2.0, (50, 400)))
     known = run(LearnedGaussian(radius=5.0, sigma=2.0, beta=0.2), sample, budget)
     plain = run(KarwaVadhanMean(radius=5.0, sigma=2.0, beta=0.2), sample, budget)
@@ -186,24 +164,25 @@ def test_edges_of_powers_of_two() -> None:
     assert bins.count == 2000
 
 
-@pytest.mark.parametrize(("radius", "where"), [(1e12, -1e12), (1e300, 12345.6), (None, 12345.6)])
-def test_far_data_are_found(radius: float | None, where: float) -> None:
-    budgets: list[Budget] = [ApproxDP(1.0, 1e-6)]
-    budgets += [PureDP(1.0), ZCDP(0.1)] if radius is not None else []
-    counts = np.full((20, 3), 10**5)
-    sample = CountedSample([where - 1.0, where, where + 1.0], counts)
-    for budget in budgets:
-        for estimator in (
-            KarwaVadhanMean(radius=radius),
-            LearnedGaussian(radius=radius, sigma_low=1e-3, sigma_high=1e3),
-        ):
-            found = run(estimator, sample, budget)
-            # The noise's scale is below 6 t/(3e5/4) < 6e-4, and 4 times that for the analytic
-            # Gaussian at a quarter of the budget: 20 scales, false-alarm probability 1e-7.
-            assert np.all(np.abs(found.value - where) < 0.05 + 1e-15 * abs(where))
-            if found.scale is not None:
-                # Half the squared difference of a pair is 1/2 for most: [1/2, 1) is fullest.
-                np.testing.assert_allclose(found.scale, math.sqrt(2 / 3), rtol=0.02)
+@pytest.mark.parametrize(
+    ("radius", "where", "budget"),
+    [
+        (1e12, -1e12, PureDP(1.0)),
+        (1e300, 12345.6, ZCDP(0.1)),
+        (None, 12345.6, ApproxDP(1.0, 1e-6)),
+    ],
+)
+def test_far_data_are_found(radius: float | None, where: float, budget: Budget) -> None:
+    sample = CountedSample([where - 1.0, where, where + 1.0], np.full((20, 3), 10**5))
+    learned = LearnedGaussian(radius=radius, sigma_low=1e-3, sigma_high=1e3)
+    for estimator in (KarwaVadhanMean(radius=radius), learned):
+        found = run(estimator, sample, budget)
+        # The noise's scale is below 6 t/(3e5/4) < 6e-4, and 4 times that for the analytic
+        # Gaussian at a quarter of the budget: 20 scales, false-alarm probability 1e-7.
+        assert np.all(np.abs(found.value - where) < 0.05 + 1e-15 * abs(where))
+        if found.scale is not None:
+            # Half the squared difference of a pair is 1/2 for most: [1/2, 1) is fullest.
+            np.testing.assert_allclose(found.scale, math.sqrt(2 / 3), rtol=0.02)
 
 
 def test_nothing_released_is_a_failure() -> None:
@@ -212,8 +191,7 @@ def test_nothing_released_is_a_failure() -> None:
     for estimator in (KarwaVadhanMean(radius=None), LearnedGaussian(radius=None, sigma=1.0)):
         ledger = Ledger(budget, np.random.default_rng(5))
         found = estimator.run(sample, ledger)
-        assert np.isnan(found.value)
-        assert np.isnan(found.before_noise)
+        assert np.isnan([found.value, found.before_noise]).all()
         assert ledger.spent == budget.amounts  # a failure costs what a release does
 
 

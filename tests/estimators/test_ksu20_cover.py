@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
-from support import FALSE_ALARM, Floats, assert_frequencies
+from support import FALSE_ALARM, Floats, assert_frequencies, run
 
 from dpbench.distributions.sparse import ProductTwoPoint, SignedTwoPoint
-from dpbench.estimators import Estimate, Estimator, ksu20, ksu20_cover
+from dpbench.estimators import Estimate, ksu20, ksu20_cover
 from dpbench.estimators.ksu20_cover import Cover, KSU20CoverMean, Records, scores
 from dpbench.privacy import Budget, Ledger, PureDP
 from dpbench.privacy.histogram import fullest_bin
@@ -20,10 +20,6 @@ from dpbench.samples import Bins, DenseSample, Sample, SparseSample
 from dpbench.samples.base import part_sizes
 
 EPS = PureDP(1.0)
-
-
-def run(estimator: Estimator, sample: Sample, budget: Budget = EPS, seed: int = 0) -> Estimate:
-    return estimator.run(sample, Ledger(budget, np.random.default_rng(seed)))
 
 
 def of(values: Floats, groups: int = 1) -> Records:
@@ -68,42 +64,6 @@ def naive_scores(
     return np.array(found)
 
 
-@pytest.mark.parametrize(("d", "box"), [(1, 1.3), (2, 0.4), (3, 1.0), (4, 1.3)])
-def test_the_grid(d: int, box: float) -> None:
-    cover = Cover(d, box, 2.0)
-    np.testing.assert_allclose(cover.offsets, points(cover), atol=1e-12)
-    assert cover.offsets.max() >= box * (1 - 1e-12)
-    assert cover.offsets.max() - 0.5 / math.sqrt(d) < box
-    assert math.exp(cover.log_size) == pytest.approx(len(cover.offsets))
-    assert np.linalg.norm(cover.offsets[0]) == pytest.approx(cover.half_diagonal)
-    # Whatever is in the box is within 1/2 of a point.
-    some = np.random.default_rng(0).uniform(-box, box, (200, 1, d))
-    nearest = np.linalg.norm(some - cover.offsets, axis=2).min(axis=1)
-    assert nearest.max() <= 0.5 * (1 + 1e-12)
-
-
-@pytest.mark.parametrize(
-    ("d", "box", "tie"),
-    [(1, 3, 2.5), (2, 3, 2), (2, 2, 0.1), (3, 1.2, 0.9), (4, 0.5, 0.7)],
-)
-def test_the_nearest_rival_of_every_direction(d: int, box: float, tie: float) -> None:
-    cover = Cover(d, box, tie)
-    nearest: dict[tuple[int, ...], tuple[int, ...]] = {}
-    for step in itertools.product(range(1 - cover.per_axis, cover.per_axis), repeat=d):
-        square = sum(x * x for x in step)
-        if square <= tie**2 * d * (1 + 1e-9):
-            continue
-        divisor = math.gcd(*step)
-        direction = tuple(x // divisor for x in step)
-        before = nearest.get(direction)
-        if before is None or square < sum(x * x for x in before):
-            nearest[direction] = step
-    rivals = [tuple(rival) for rival in cover.rivals.tolist()]
-    assert sorted(rivals) == sorted(nearest.values())
-    lengths = [sum(x * x for x in rival) for rival in rivals]
-    assert lengths == sorted(lengths)
-
-
 # (cover, alpha, xi); in the third and the last some D/2 exceed xi: nobody loses so far away.
 SETTINGS = [
     (Cover(1, 3.0, 2.0), 0.7, 3.0),
@@ -142,30 +102,6 @@ def test_the_score_by_its_definition(
     np.testing.assert_array_equal(scores(of(values, groups), centre, cover, alpha, xi), wanted)
 
 
-def test_the_cap_binds() -> None:
-    """Ten records at 0; every rival is at D = 3 alpha: each sum must reach 15 alpha."""
-    zeros, centre, cover = of(np.zeros((1, 10, 1))), np.zeros((1, 1)), Cover(1, 3.0, 2.0)
-    # At alpha = 1 ceil(15/5) changes for 0, and for +-1, where y = 1 already, ceil(5/4).
-    found = scores(zeros, centre, cover, 1.0, 5.0)
-    np.testing.assert_array_equal(found, [[0, 0, 2, 3, 2, 0, 0]])
-    # At alpha = 0.3 it would be 9 for 0 and 8 for +-0.3; n alpha is 3.
-    found = scores(zeros, centre, cover, 0.3, 0.5)
-    np.testing.assert_array_equal(found, [[0, 0, 3, 3, 3, 0, 0]])
-    # With xi < D/2 nobody can lose, wherever the records are.
-    for far in (5.0, -5.0):
-        found = scores(of(np.array([[[0.0]] + [[far]] * 9])), centre, cover, 1.0, 1.2)
-        np.testing.assert_array_equal(found, [[10.0] * 7])
-
-
-def neighbours(values: Floats, n: int, groups: int, cover: Cover, alpha: float, xi: float) -> float:
-    """The largest change of any score over all datasets of n of the values, and all neighbours."""
-    index = np.indices((len(values),) * n).reshape(n, -1).T
-    centre = np.zeros((len(index), cover.d))
-    found = scores(of(values[index], groups), centre, cover, alpha, xi)
-    table = found.reshape(*[len(values)] * n, -1)
-    return max(float(np.ptp(table, axis=i).max()) for i in range(n))
-
-
 LINE = np.array([[-1e150], [-3.0], [-1.5], [0.0], [0.1], [1.5], [3.0], [1e6]])
 ROOT = math.sqrt(2)
 DIAGONAL = 0.1 * np.array([(0, 0), (1, 1), (3, 0), (-1, 2), (2, 2), (7, 5)])
@@ -176,12 +112,9 @@ SQUARE = 0.1 + np.array([*itertools.product([-2.0, 0.0, 1.0], repeat=2), [1e6, -
     ("values", "n", "groups", "cover", "alpha", "xi"),
     [
         (LINE, 3, 1, Cover(1, 3.0, 2.0), 1.0, 3.0),
-        (LINE, 3, 3, Cover(1, 3.0, 2.0), 1.0, 3.0),
         (LINE[1:-1], 5, 3, Cover(1, 2.0, 1.0), 2.0, 4.0),
-        (SQUARE, 3, 1, Cover(2, 1.0, 0.6), 2.0, 4.0),
         (SQUARE[1:8], 4, 3, Cover(2, 1.0, 0.9), 1.0, 1.6),
         # Sums along diagonals tie in the reals, where rounding errors could differ.
-        (DIAGONAL, 5, 1, Cover(2, 1.0, 0.9), 0.2 * ROOT, 0.6 * ROOT),
         (DIAGONAL, 5, 3, Cover(2, 1.0, 0.9), 0.2 * ROOT, 0.6 * ROOT),
     ],
 )
@@ -189,7 +122,11 @@ def test_replacing_a_record_moves_every_score_by_at_most_one(
     values: Floats, n: int, groups: int, cover: Cover, alpha: float, xi: float
 ) -> None:
     """All datasets over a few values, where sums tie exactly, and all their neighbours."""
-    assert neighbours(values, n, groups, cover, alpha, xi) == 1
+    index = np.indices((len(values),) * n).reshape(n, -1).T
+    centre = np.zeros((len(index), cover.d))
+    found = scores(of(values[index], groups), centre, cover, alpha, xi)
+    table = found.reshape(*[len(values)] * n, -1)
+    assert max(float(np.ptp(table, axis=i).max()) for i in range(n)) == 1
 
 
 def sparse_and_dense(d: int, n: int, held: list[int]) -> tuple[SparseSample, DenseSample]:
@@ -201,7 +138,7 @@ def sparse_and_dense(d: int, n: int, held: list[int]) -> tuple[SparseSample, Den
     return SparseSample(rows, np.array(held), n), DenseSample(dense)
 
 
-@pytest.mark.parametrize("d", [1, 2, 3])
+@pytest.mark.parametrize("d", [1, 3])
 def test_sparse_and_dense_samples_have_the_same_scores(d: int) -> None:
     cover, alpha, xi = Cover(d, 1.0, 0.7), 1.0, 1.3
     centre = 0.1 * np.random.default_rng(4).standard_normal((4, d))
@@ -225,40 +162,6 @@ def test_sparse_and_dense_samples_have_the_same_scores(d: int) -> None:
         scores(many, centre[:2], cover, alpha, xi),
         scores(of(dense, 3), centre[:2], cover, alpha, xi),
     )
-
-
-def greedy(y: Floats, weights: Floats, target: float, xi: float) -> float:
-    """Weighted records at the smallest y first."""
-    missing, count = target - float(y @ weights), 0.0
-    for value, weight in sorted(zip(y, weights, strict=True)):
-        if missing <= 0 or xi <= value:
-            break
-        taken = min(weight, math.ceil(missing / (xi - value)))
-        count, missing = count + taken, missing - taken * (xi - value)
-    return count if missing <= 1e-9 * abs(target) else math.inf
-
-
-@pytest.mark.parametrize("d", [1, 2])
-def test_the_scores_of_a_billion_records(d: int) -> None:
-    n, alpha, rng = 10**9, 0.01, np.random.default_rng(6)
-    xi = 2 / alpha
-    rows = rng.choice([-1.0, 0.0, 1.0, 5.0], (200, d)) / alpha
-    cover = Cover(d, 3.0, 2.0)
-    records = Records.of(SparseSample(rows, np.array([200]), n), 1, rng)
-    assert records.weights is not None
-    centre = rng.uniform(-alpha, alpha, (1, d))
-    found = scores(records, centre, cover, alpha, xi)[0]
-    grid = centre[0] + alpha * points(cover)
-    for i in rng.choice(len(grid), min(len(grid), 40), replace=False):
-        fewest = n * alpha
-        for q in grid:
-            distance = float(np.linalg.norm(q - grid[i]))
-            if distance > 2 * alpha * (1 + 1e-9):
-                y = np.clip((records.rows[0, 0] - grid[i]) @ ((q - grid[i]) / distance), -xi, xi)
-                fewest = min(fewest, greedy(y, records.weights[0, 0], n * distance / 2, xi))
-        # Projections are rounded to alpha/4096 here: n alpha/(8192 xi) records.
-        assert found[i] == pytest.approx(fewest, rel=1e-9, abs=1 + n * alpha / 4096 / xi)
-    assert found.max() > 1e4
 
 
 class Fixed:
@@ -304,7 +207,7 @@ def test_the_choice(monkeypatch: pytest.MonkeyPatch, epsilon: float, d: int, gro
     assert ledger.spent == pytest.approx((epsilon,), rel=1e-12)
 
 
-@pytest.mark.parametrize(("n", "d"), [(60, 1), (61, 2), (60, 3)])
+@pytest.mark.parametrize(("n", "d"), [(60, 1), (61, 2)])
 def test_the_steps_and_what_they_pay(monkeypatch: pytest.MonkeyPatch, d: int, n: int) -> None:
     seen: dict[str, Any] = {}
     score = ksu20_cover.scores
@@ -320,13 +223,8 @@ def test_the_steps_and_what_they_pay(monkeypatch: pytest.MonkeyPatch, d: int, n:
     monkeypatch.setattr(ksu20, "fullest_bin", spy_fullest)
     monkeypatch.setattr(ksu20_cover, "scores", spy_scores)
     values = np.random.default_rng(8).standard_normal((2, n, d))
-    kept = values.copy()
-    budget = PureDP(0.8)
-    ledger = Ledger(budget, np.random.default_rng(9))
     estimator = KSU20CoverMean(k=3, radius=5.0, alpha=0.5, groups=3)
-    found = estimator.run(DenseSample(values), ledger)
-    np.testing.assert_array_equal(values, kept)
-    assert ledger.spent == pytest.approx(budget.amounts, rel=1e-12)
+    found = run(estimator, values, PureDP(0.8), seed=9)
     assert found.accuracy is None
 
     # One half for the centre, coordinate by coordinate with 1/d of the budget, and bins for 1.
@@ -351,22 +249,15 @@ def test_the_steps_and_what_they_pay(monkeypatch: pytest.MonkeyPatch, d: int, n:
 
 
 @pytest.mark.parametrize("d", [1, 3])
-def test_as_printed_all_points_tie(monkeypatch: pytest.MonkeyPatch, d: int) -> None:
-    """Then the choice is uniform on the grid."""
-    monkeypatch.setattr(KSU20CoverMean, "coarse", lambda *_: Fixed(np.zeros(d)))
+def test_as_printed_all_points_tie(d: int) -> None:
+    """Then all scores are at the cap, and the choice is uniform on the grid."""
     estimator = KSU20CoverMean(k=2, radius=1.0, alpha=0.05, constants="paper", groups=3)
     cover = estimator.cover(d)
     assert (cover.box, cover.tie) == (1.0, 20.0)
     assert estimator.half_clip(0.05, d) == pytest.approx(60 / 0.05, rel=1e-12)
-    assert len(cover.rivals) == 0
-    trials = 40 * len(cover.places)
-    values = np.broadcast_to(np.random.default_rng(11).standard_cauchy((12, d)), (trials, 12, d))
-    found = run(estimator, DenseSample(values), PureDP(5.0), seed=12)
-    assert np.all(found.before_noise == 0.05 * cover.offsets[0])
-    step = np.rint((found.value - found.before_noise) * math.sqrt(d) / 0.05)
-    index = np.ravel_multi_index(tuple(step.T.astype(int)), (cover.per_axis,) * d)
-    size = len(cover.places)
-    assert_frequencies(np.bincount(index, minlength=size), np.full(size, 1 / size))
+    records = of(np.random.default_rng(11).standard_cauchy((2, 12, d)), 3)
+    found = scores(records, np.zeros((2, d)), cover, 0.05, 60 / 0.05)
+    np.testing.assert_allclose(found, 12 * 0.05)
 
 
 @pytest.mark.parametrize(("d", "beta"), [(1, 0.1), (4, 0.5)])
@@ -419,7 +310,7 @@ def test_the_records_that_an_error_asks_for(k: float, d: int, alpha: float) -> N
 
     paper = KSU20CoverMean(k=k, radius=radius, beta=beta, constants="paper")
     one = ksu20.KSU20Mean(k=k, radius=radius, beta=beta / d, constants="paper")
-    asked = ksu20.samples_for(alpha, 1e6, k, radius, PureDP(eps / d), "paper")
+    asked = sum(one.terms(alpha, 1e6, PureDP(eps / d)))
     assert paper.coarse(alpha, d).groups == one.groups
     total = paper.terms(alpha, 1e6, d, PureDP(eps)).sum()
     assert total == pytest.approx(4 * one.groups * asked, rel=1e-9)
@@ -429,26 +320,17 @@ def test_the_records_that_an_error_asks_for(k: float, d: int, alpha: float) -> N
 @pytest.mark.parametrize("d", [1, 3])
 def test_accuracy_inverts_the_terms(constants: ksu20.Constants, d: int) -> None:
     largest = {"paper": 1 / 16, "practical": 1.0}[constants]
-    for k in (2, 3.0, 10):
-        for radius in (0.0, 1e6, 1e300):
-            estimator = KSU20CoverMean(k=k, radius=radius, constants=constants)
-            for n in (1, 10**3, 10**6, 10**9, 10**12):
-                alpha = estimator.accuracy(n, d, EPS)
-                needed = estimator.terms(alpha, n, d, EPS).sum()
-                if alpha == largest:
-                    assert needed >= n
-                else:
-                    assert alpha < largest
-                    assert needed == pytest.approx(n, rel=1e-9)
+    for k, radius, n in itertools.product((2, 10), (0.0, 1e300), (1, 10**6, 10**12)):
+        estimator = KSU20CoverMean(k=k, radius=radius, constants=constants)
+        alpha = estimator.accuracy(n, d, EPS)
+        needed = estimator.terms(alpha, n, d, EPS).sum()
+        assert needed == pytest.approx(n, rel=1e-9) or (alpha == largest and needed > n)
     assert KSU20CoverMean(k=2, radius=1.0, alpha=0.3).accuracy(1, d, EPS) == 0.3
     with pytest.raises(ValueError, match=r"tie = 1\.0 .* is too small: give alpha"):
-        run(KSU20CoverMean(k=2, radius=1.0, tie=1.0), DenseSample(np.zeros((1, 9, d))))
+        KSU20CoverMean(k=2, radius=1.0, tie=1.0).accuracy(9, d, EPS)
 
 
-ASKED = [(1, 0.3, 4, 0.1), (1, 0.02, 2, 1.0), (2, 0.3, 2, 1.0), (2, 0.02, 4, 0.1)]
-
-
-@pytest.mark.parametrize(("d", "alpha", "k", "epsilon"), ASKED)
+@pytest.mark.parametrize(("d", "alpha", "k", "epsilon"), [(1, 0.02, 2, 1.0), (2, 0.3, 4, 0.1)])
 def test_enough_records(
     monkeypatch: pytest.MonkeyPatch, d: int, alpha: float, k: float, epsilon: float
 ) -> None:
@@ -479,26 +361,18 @@ def test_enough_records(
     assert centres
 
 
-def test_too_many_points_are_refused() -> None:
-    estimator = KSU20CoverMean(k=2, radius=1.0)
-    for d, text in (
-        (4, "d = 4 with 13 points per axis makes 28561 points"),
-        (50, r"44\^50 points"),
+def test_too_many_points_or_too_few_records_are_refused() -> None:
+    few = KSU20CoverMean(k=2, radius=1.0, groups=3)
+    for sample, text in (
+        (np.zeros((1, 9, 4)), "d = 4 with 13 points per axis makes 28561 points .* limit of 5000"),
+        (np.zeros((1, 9, 50)), r"44\^50 points .* above the limit of 5000"),
+        (np.zeros((1, 5, 2)), "5 records cannot fill two halves of 3"),
+        (np.zeros((1, 9)), "takes vectors"),
     ):
-        ledger = Ledger(EPS, np.random.default_rng(0))
-        with pytest.raises(ValueError, match=text + ".* above the limit of 5000"):
-            estimator.run(DenseSample(np.zeros((1, 9, d))), ledger)
-        assert ledger.spent == (0.0,)
+        with pytest.raises(ValueError, match=text):
+            run(few, sample, EPS)
     for d, box in ((1, 2499.5), (4, 1.75), (12, 0.14)):
         assert len(Cover(d, box, 2.0).places) <= 5000
     for d, box in ((1, 2500.0), (4, 1.76), (13, 0.1)):
         with pytest.raises(ValueError, match="above the limit"):
             Cover(d, box, 2.0)
-
-
-def test_too_few_records_and_scalars() -> None:
-    for n, groups in ((1, 1), (5, 3)):
-        with pytest.raises(ValueError, match=f"{n} records cannot fill two halves of {groups}"):
-            run(KSU20CoverMean(k=2, radius=1.0, groups=groups), DenseSample(np.zeros((1, n, 2))))
-    with pytest.raises(ValueError, match="takes vectors"):
-        run(KSU20CoverMean(k=2, radius=1.0), DenseSample(np.zeros((1, 9))))

@@ -16,12 +16,7 @@ from dpbench.estimators import ShrinkingIntervals
 from dpbench.privacy import ZCDP, ApproxDP, Budget, PureDP
 from dpbench.samples import DenseSample
 
-BUDGETS: list[Budget] = [
-    PureDP(0.7),
-    ZCDP(0.05),
-    ApproxDP(0.7, 1e-5, "classical"),
-    ApproxDP(0.7, 1e-5, "laplace"),
-]
+BUDGETS: list[Budget] = [PureDP(0.7), ZCDP(0.05), ApproxDP(0.7, 1e-5, "classical")]
 
 
 def widths_by_hand(
@@ -43,15 +38,12 @@ def widths_by_hand(
 
 
 @pytest.mark.parametrize("budget", BUDGETS, ids=name)
-@pytest.mark.parametrize(
-    ("rounds", "radius", "sigma", "beta"), [(1, 0.0, 1.0, 0.1), (5, 40.0, 2.5, 0.01)]
-)
-def test_half_widths(budget: Budget, rounds: int, radius: float, sigma: float, beta: float) -> None:
-    estimator = ShrinkingIntervals(radius=radius, rounds=rounds, sigma=sigma, beta=beta)
-    for n in (1, 300, 10**12):
-        found = estimator.half_widths(n, budget)
-        wanted = widths_by_hand(n, radius, rounds, sigma, beta, budget)
-        assert found == pytest.approx(wanted, rel=1e-10, abs=0)
+def test_half_widths(budget: Budget) -> None:
+    for rounds, radius, sigma, beta in ((1, 0.0, 1.0, 0.1), (5, 40.0, 2.5, 0.01)):
+        estimator = ShrinkingIntervals(radius=radius, rounds=rounds, sigma=sigma, beta=beta)
+        for n in (1, 300, 10**12):
+            wanted = widths_by_hand(n, radius, rounds, sigma, beta, budget)
+            assert estimator.half_widths(n, budget) == pytest.approx(wanted, rel=1e-10, abs=0)
 
 
 def test_the_number_of_rounds_by_default() -> None:
@@ -112,12 +104,9 @@ def test_report_changes_nothing_but_what_is_reported(steps: list[Step]) -> None:
         low, high = found.interval
         np.testing.assert_allclose(high - low, 2 * widths[report or 3], rtol=1e-12)
         np.testing.assert_allclose(high + low, 2 * step.released, rtol=1e-12)
-
-
-@pytest.mark.parametrize("report", [0, 4])
-def test_rounds_that_are_not_run_cannot_be_reported(report: int) -> None:
-    with pytest.raises(ValueError, match="report"):
-        ShrinkingIntervals(radius=1.0, rounds=3, report=report)
+    for report in (0, 4):
+        with pytest.raises(ValueError, match="report"):
+            ShrinkingIntervals(**options, report=report)
 
 
 @pytest.mark.parametrize("budget", BUDGETS, ids=name)
