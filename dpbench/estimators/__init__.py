@@ -22,8 +22,7 @@ References
 from dpbench.estimators.base import Estimate, Estimator, release
 from dpbench.estimators.bounded import BoundedMean, CoordinateWise
 from dpbench.estimators.clipped import BinaryMean, ClippedMean
-from dpbench.estimators.coinpress import CoinPressMean
-from dpbench.estimators.covariance import CoinPressCovariance, WhitenedCoinPressMean
+from dpbench.estimators.coinpress import CoinPressCovariance, CoinPressMean, WhitenedCoinPressMean
 from dpbench.estimators.friendly_core import FriendlyCoreMean
 from dpbench.estimators.gaussian import (
     ExponentialCoarseMean,

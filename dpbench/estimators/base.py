@@ -68,8 +68,7 @@ class Estimator(Registered, ABC):
     estimand : {'mean', 'covariance'}
         What is estimated; a covariance of vectors of mean 0.
     seeded : bool
-        Whether all randomness comes from the ledger's stream, so that a run repeats bit for bit.
-        Results of code that draws entropy of its own are compared as samples only.
+        Whether all randomness comes from the ledger's stream; if not, runs do not repeat.
     """
 
     notions: ClassVar[tuple[type[Budget], ...]] = (PureDP, ZCDP, ApproxDP)

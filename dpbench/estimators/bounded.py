@@ -81,8 +81,7 @@ class CoordinateWise(Estimator):
 
     @property
     def honoured(self) -> tuple[type[Budget], ...]:
-        notions: tuple[type[Budget], ...] = self.base.honoured
-        return notions
+        return self.base.honoured  # type: ignore[no-any-return]
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         mean = sample.mean()

@@ -1,22 +1,27 @@
-"""CoinPress: the mean in a ball that shrinks, under zCDP (BDKU20, Algorithms 1 and 2)."""
+"""CoinPress (BDKU20): the mean in a ball that shrinks, the covariance, and one by the other."""
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple, Self
+from typing import Annotated, ClassVar, NamedTuple, Self
 
 import numpy as np
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from dpbench.arrays import Floats
 from dpbench.estimators.base import Estimate, Estimator, Terms
 from dpbench.estimators.gaussian import Positive, Rounds, shares
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger
 from dpbench.registry import Probability, Radius, validated
-from dpbench.samples import Sample
+from dpbench.samples import DenseSample, Sample
+from dpbench.samples.rows import norms
 
-__all__ = ["CoinPressMean", "Round", "gaussian_norm", "schedule", "shrinking_balls", "under_zcdp"]
+__all__ = ["CoinPressCovariance", "CoinPressMean", "WhitenedCoinPressMean", "under_zcdp"]
 
+FewRounds = Annotated[int, Field(ge=1, le=10)]  # the transforms of more may overflow
+Bound = Annotated[float, Field(ge=1e-100, le=1e100)]
 LARGEST = 1e300
+WIDEST = 1e150  # numbers are moved within it, so that sums of their products do not overflow
+COVARIANCE_B = 0.1  # in the authors' code
 
 
 class Round(NamedTuple):
@@ -99,9 +104,9 @@ def shrinking_balls(
 class CoinPressMean(Estimator, kind="coinpress_mean"):
     """Rounds of clipping to a ball, averaging and adding Gaussian noise; see `schedule`.
 
-    Later rounds see records that earlier ones have clipped. A clipped record moves by at
-    most 2s, so the mean has l2 sensitivity 2s/n. Under (epsilon, delta)-DP see `under_zcdp`.
-    One round is the naive estimator. The interval, of scalars, is the last ball.
+    Algorithms 1 and 2. Later rounds see records that earlier ones have clipped. A clipped record
+    moves by at most 2s, so the mean has l2 sensitivity 2s/n. Under (epsilon, delta)-DP see
+    `under_zcdp`. One round is the naive estimator. The interval, of scalars, is the last ball.
 
     Parameters
     ----------
@@ -143,3 +148,153 @@ class CoinPressMean(Estimator, kind="coinpress_mean"):
         last = rho.fraction(shares(self.rounds)[-1])
         unit = 2 * self.sigma * gaussian_norm(1, self.b)
         return {"privacy": unit * last.noise_quantile(beta) / alpha}
+
+
+class Fit(NamedTuple):
+    """What the last round of a covariance knows."""
+
+    transform: Floats  # A, (trials, d, d): the round looked at w = xA
+    back: Floats  # its inverse
+    values: Floats  # eigenvalues of the released second moment of w, (trials, d), at least 0
+    vectors: Floats
+    clean: Floats  # that second moment without noise
+    slack: float  # what its eigenvalues may be off, by sampling and by noise
+
+
+def fit_covariance(x: Floats, bound: float, rounds: int, b: float, ledger: Ledger) -> Fit:
+    """Look at Gaussian vectors x of mean 0 round by round, more and more like N(0, I).
+
+    Their covariance is at most u I, u the bound; b is the probability that one is longer than
+    gamma; the ledger is under zCDP. With A = I/sqrt(u) at first, a round looks at w = xA, whose
+    covariance is at most I, projects it on the ball of radius gamma, and releases Z = W'W/n. One
+    record changes W'W by ww' - vv', of squared Frobenius norm
+    |w|^4 + |v|^4 - 2 (w.v)^2 <= 2 gamma^4, so the upper triangle of Z has l2 sensitivity
+    sqrt(2) gamma^2/n. Its negative eigenvalues are set to 0, and the next A is
+    A (Z + eta I)^(-1/2), which makes the covariance of w nearly I; eta bounds the sampling error.
+    (The authors' code multiplies from the other side, which is wrong from the third round on, and
+    takes absolute values of eigenvalues.)
+
+    A symmetric matrix of N(0, s^2) entries has a norm above s (2 sqrt(d) + t) with probability
+    about e^(-t^2/4), as it is sqrt(2) s-Lipschitz in them: with t^2 = 4 ln(100) the slack of
+    the last round is eta plus that.
+    """
+    trials, n, d = x.shape
+    x = np.clip(x, -WIDEST, WIDEST)
+    gamma = gaussian_norm(d, b)
+    eta = float(np.sqrt(d / n) + d / n / 2)
+    sensitivity = np.sqrt(2) * gamma**2 / n
+    upper = np.triu_indices(d)
+    after = np.broadcast_to(np.eye(d) / np.sqrt(bound), (trials, d, d))
+    inverse = np.broadcast_to(np.eye(d) * np.sqrt(bound), (trials, d, d))
+    for part in ledger.split(*shares(rounds)):
+        transform, back = after, inverse
+        w = x @ transform
+        w *= np.minimum(1, gamma / np.maximum(norms(w), gamma))[..., None]
+        clean = w.transpose(0, 2, 1) @ w / n
+        noisy = np.empty_like(clean)
+        noisy[:, *upper] = part.add_noise(clean[:, *upper], sensitivity)
+        noisy[:, *upper[::-1]] = noisy[:, *upper]
+        values, vectors = np.linalg.eigh(noisy)
+        values = np.maximum(values, 0)
+        after = transform @ _rebuilt((values + eta) ** -0.5, vectors)
+        # By inverting what may be nearly singular, data could stop the release.
+        inverse = _rebuilt((values + eta) ** 0.5, vectors) @ back
+    (rho,) = part.budget.amounts
+    sd = sensitivity / np.sqrt(2 * rho)
+    slack = eta + float(sd * 2 * (np.sqrt(d) + np.sqrt(np.log(100))))
+    return Fit(transform, back, values, vectors, clean, slack)
+
+
+def _rebuilt(values: Floats, vectors: Floats) -> Floats:
+    """The symmetric matrices of these eigenvalues and eigenvectors."""
+    return np.asarray((vectors * values[:, None, :]) @ vectors.transpose(0, 2, 1))
+
+
+def _records(sample: Sample, what: str) -> Floats:
+    if not isinstance(sample, DenseSample) or sample.mean().ndim == 1:
+        raise ValueError(f"{what} needs vectors, record by record")
+    return sample.values
+
+
+@validated
+class CoinPressCovariance(Estimator, kind="coinpress_covariance"):
+    """The covariance of Gaussian vectors of mean 0; see `fit_covariance` and `under_zcdp`.
+
+    Algorithms 3 and 4. Its error is ||S^(-1/2) (estimate - S) S^(-1/2)||_F, S the covariance.
+
+    Parameters
+    ----------
+    bound : float > 0
+        u: the covariance is at most u I.
+    rounds : int
+    b : float in (0, 1)
+        Probability that a record is projected; 0.1 in the authors' code.
+    """
+
+    bound: Bound
+    rounds: FewRounds = 3
+    b: Probability = COVARIANCE_B
+    notions: ClassVar[tuple[type[Budget], ...]] = (ZCDP, ApproxDP)
+    multivariate: ClassVar[bool] = True
+    estimand: ClassVar[str] = "covariance"
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        x = _records(sample, "a covariance")
+        fit = fit_covariance(x, self.bound, self.rounds, self.b, under_zcdp(ledger))
+        moments = _rebuilt(fit.values, fit.vectors), fit.clean
+        value, before = (fit.back.transpose(0, 2, 1) @ z @ fit.back for z in moments)
+        return Estimate((value + value.transpose(0, 2, 1)) / 2, before)
+
+
+@validated
+class WhitenedCoinPressMean(Estimator, kind="whitened_coinpress_mean"):
+    """The mean of a Gaussian whose covariance is not known: covariance first, then mean.
+
+    Of disjoint pairs of records the half differences (x - y)/sqrt(2) have mean 0 and the
+    records' covariance; replacing one record changes one of them. A share of the budget goes to
+    `fit_covariance` on them. Its last A and Z give
+    B = A (Z + slack I)^(-1/2), and the records times B have a covariance of at most I, with
+    high probability, and near it where Z exceeds the slack. With the rest they go through the
+    rounds of `CoinPressMean` from radius R ||B||, and the result goes back. That makes the noise
+    as wide as the data in every direction that the covariance's noise lets it see.
+
+    Parameters
+    ----------
+    radius : float >= 0
+        R: the mean is within this of 0.
+    bound : float > 0
+        u: the covariance is at most u I.
+    rounds, covariance_rounds : int
+        For the mean, and for the covariance.
+    covariance_share : float in (0, 1)
+        Of the budget.
+    b : float in (0, 1)
+        Failure probability of one tail bound of the mean.
+    """
+
+    radius: Radius
+    bound: Bound
+    rounds: Rounds = 4
+    covariance_rounds: FewRounds = 3
+    covariance_share: Probability = 0.5
+    b: Probability = 0.01
+    notions: ClassVar[tuple[type[Budget], ...]] = (ZCDP, ApproxDP)
+    multivariate: ClassVar[bool] = True
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        x = np.clip(_records(sample, "an unknown covariance"), -WIDEST, WIDEST)
+        if sample.n < 2:
+            raise ValueError("one record makes no pair")
+        spread, fine = under_zcdp(ledger).split(self.covariance_share, 1 - self.covariance_share)
+        pairs = (x[:, 1 : sample.n - sample.n % 2 : 2] - x[:, : sample.n - 1 : 2]) / np.sqrt(2)
+        fit = fit_covariance(pairs, self.bound, self.covariance_rounds, COVARIANCE_B, spread)
+        root = np.sqrt(fit.values + fit.slack)
+        whiten = fit.transform @ _rebuilt(1 / root, fit.vectors)
+        colour = _rebuilt(root, fit.vectors) @ fit.back
+        (rho,) = fine.budget.amounts
+        largest = np.linalg.norm(whiten, ord=2, axis=(1, 2))
+        radius = np.minimum(self.radius * largest, LARGEST)
+        plan = schedule(sample.n, sample.d, radius, rho, self.rounds, self.b)
+        last = shrinking_balls(DenseSample(x @ whiten), plan, 1.0, fine)[-1]
+        value, before = ((v[:, None] @ colour)[:, 0] for v in (last.value, last.before_noise))
+        return Estimate(value, before)

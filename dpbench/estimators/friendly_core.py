@@ -69,10 +69,8 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 WEIGHT_STEP = 3.0
 MEAN_STEP = 8.0
 
-# Distances, and coordinates of rows, held at a time.
-CHUNK = 250_000
-# Records that place the origin of the distances.
-PROBE = 64
+CHUNK = 250_000  # distances, and coordinates of rows, held at a time
+PROBE = 64  # records that place the origin of the distances
 # Records up to which all pairs of many trials are asked at once. Rounding may differ from that
 # of `cdist`, and n is public: neighbours are asked alike.
 FEW = 16
@@ -125,8 +123,8 @@ def _count(rows: Floats, radius: float, held: Floats, peels: int = 3) -> Floats:
 def _origin(rows: Floats) -> Floats:
     """A point near the bulk of the rows, (trials, 1, d): only speed depends on it.
 
-    The coordinate-wise median of a few rows, fixed by index, withstands outliers but
-    leans to their side; the mean of the half of these that is nearest to it hardly does.
+    The coordinate-wise median of a few rows withstands outliers but leans to their side; the
+    mean of the half of these that is nearest to it hardly does.
     """
     some = rows[:, :: max(1, rows.shape[1] // PROBE)]
     half = some.shape[1] // 2
@@ -194,19 +192,6 @@ def _weighted_mean(rows: Floats, weights: Floats, total: Floats, radius: float) 
     return np.asarray(middle[:, 0] + np.matmul(weights[:, None], offset)[:, 0] / total[:, None])
 
 
-def _filtered(rows: Floats, radius: float, counts: Floats | None) -> tuple[Floats, Floats, float]:
-    """The weighted means of the trials, the sums of weights, and n."""
-    n = float(rows.shape[1] if counts is None else counts[0].sum())
-    copies = 1
-    if counts is None and rows.strides[0] == 0:  # repeated releases on the same data
-        rows, copies = rows[:1], len(rows)
-    weights = core_weights(count_within(rows, radius, counts), n)
-    weights = weights if counts is None else weights * counts
-    total = weights.sum(axis=1)
-    mean = _weighted_mean(rows, weights, total, radius)
-    return np.repeat(mean, copies, 0), np.repeat(total, copies), n
-
-
 def friendly_mean(
     rows: Floats,
     radius: float,
@@ -220,8 +205,15 @@ def friendly_mean(
     The ledger is of an (epsilon, delta) budget; the counts are of equal rows, (trials, n), with
     the same total in every trial; the rest is as for `FriendlyCoreMean`.
     """
+    n, copies = float(rows.shape[1] if counts is None else counts[0].sum()), 1
+    if counts is None and rows.strides[0] == 0:  # repeated releases on the same data
+        rows, copies = rows[:1], len(rows)
+    weights = core_weights(count_within(rows, radius, counts), n)
+    weights = weights if counts is None else weights * counts
     with np.errstate(over="ignore", invalid="ignore"):
-        before, total, n = _filtered(rows, radius, counts)
+        total = weights.sum(axis=1)
+        before = np.repeat(_weighted_mean(rows, weights, total, radius), copies, 0)
+        total = np.repeat(total, copies)
         first, last, bound = _cut(ledger, composition)
         least = first.add_noise(total, WEIGHT_STEP) - bound
         kept = least > max(3.0, threshold * n)
@@ -240,8 +232,6 @@ class FriendlyCoreMean(Estimator):
     The module proves that it is (epsilon, delta)-DP. No bound on the mean is needed, and some
     records may lie anywhere: if a fraction eta < 1/2 is far off, and the others are friends, W/n
     is near (1 - eta)(1 - 2 eta), which is above the default threshold while eta < 0.31.
-    With W = n and threshold 1/4 a release succeeds with probability 0.99 from about n = 142
-    records (epsilon = 1, delta = 1e-6).
 
     Parameters
     ----------

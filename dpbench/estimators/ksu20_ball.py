@@ -29,8 +29,7 @@ from dpbench.samples import Sample
 
 __all__ = ["KSU20BallMean"]
 
-# In units of sqrt(d) alpha^(-1/(k-1)): the radius of the ball.
-PAPER_RADIUS = 4.0
+PAPER_RADIUS = 4.0  # of the ball, in units of sqrt(d) alpha^(-1/(k-1))
 
 
 @validated
@@ -65,8 +64,7 @@ class KSU20BallMean(NeedsRadius):
         sensitivity is 2r/n.
     constants : {'paper', 'practical'}
         ``paper``: r = 4 sqrt(d)/alpha^(1/(k-1)), and the paper's constants for the centre.
-        ``practical``: r = sqrt(d) (1 + T), where 1 is what the centre may be off in every
-        coordinate.
+        ``practical``: r = sqrt(d) (1 + T), where each coordinate of the centre may be off by 1.
     alpha : float in (0, 1], optional
         The error sought; in ``practical`` the module's bound on the bias at T is alpha. It is for
         a ball around mu: projecting on one whose centre is off by sqrt(d) may add as much as

@@ -45,8 +45,7 @@ class Median(_NonPrivateEstimator):
 class MedianOfMeans(_NonPrivateEstimator):
     """The median of the means of disjoint groups, coordinate by coordinate.
 
-    Group sizes differ by at most one; the median of an even number of means is the
-    mean of the middle two. With fewer records than groups every record is a group.
+    Group sizes differ by at most one. With fewer records than groups every record is a group.
 
     Parameters
     ----------

@@ -42,7 +42,7 @@ class OneDataset(Estimator):
 
     @abstractmethod
     def one(self, x: Floats, budget: Budget, rng: np.random.Generator) -> float | Floats:
-        """Release an estimate of the mean of one dataset.
+        """Release an estimate of the mean of one dataset: a float, or (d,) array; NaN for failure.
 
         Parameters
         ----------
@@ -52,11 +52,6 @@ class OneDataset(Estimator):
             What this release may cost.
         rng : Generator
             Of this trial alone; code that takes a seed may be given ``rng.integers(2**32)``.
-
-        Returns
-        -------
-        float, or (d,) array
-            NaN to declare failure.
         """
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:

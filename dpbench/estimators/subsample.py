@@ -46,9 +46,8 @@ class SubsampleAggregate(Estimator):
         Public bounds on the outputs; those outside count at the ends, NaN at the lower.
         ``friendly_core`` needs none: without them, NaN counts as 0.
     base : estimator without privacy, its name or its configuration, or a function
-        A function takes a (buckets, size) array and returns a number per bucket, or
-        (buckets, size, d) and returns a vector, which depends on that bucket's row alone:
-        the privacy rests on it.
+        A function takes a (buckets, size) or (buckets, size, d) array; what it returns for a
+        bucket, a number or (d,), depends on that bucket's row alone: privacy rests on it.
     aggregate : {'median', 'mean', 'mode', 'friendly_core'}
         ``median``: `private_quantile`. ``mean``: the outputs clipped to the bounds, with
         noise of sensitivity (upper - lower)/buckets in every coordinate. ``mode``: the
@@ -157,10 +156,9 @@ class SubsampleAggregate(Estimator):
 class SubsampleTest(Estimator):
     """Which of N(0, s^2) and N(1, s^2) the records come from: the index, 0 or 1.
 
-    Each bucket votes by the likelihood ratio, which is whether its mean exceeds 1/2. The
-    index is the mean of the law, so that the absolute error is 0 or 1, and its average
-    the probability of a wrong decision. Two Gaussians whose means are g standard
-    deviations apart are the case s = 1/g.
+    Each bucket votes by the likelihood ratio, which is whether its mean exceeds 1/2. The index
+    is the mean of the law: the average error is the probability of a wrong decision. Two
+    Gaussians whose means are g standard deviations apart are the case s = 1/g.
 
     Parameters
     ----------
@@ -175,9 +173,8 @@ class SubsampleTest(Estimator):
     aggregate: Literal["count", "exponential", "histogram"] = "count"
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
-        votes = (sample.by_group(self.buckets, ledger.rng, lambda rows: rows.mean()) > 0.5).astype(
-            float
-        )
+        means = sample.by_group(self.buckets, ledger.rng, lambda rows: rows.mean())
+        votes = (means > 0.5).astype(float)
         for_one = votes.sum(axis=1)
         majority = (for_one > self.buckets / 2).astype(float)
         if self.aggregate == "count":

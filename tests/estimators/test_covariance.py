@@ -13,7 +13,7 @@ from scipy import linalg, stats
 from support import FALSE_ALARM, Floats, assert_follows, rng, round_shares, run
 
 from dpbench.distributions.multivariate import MultivariateGaussian
-from dpbench.estimators import CoinPressCovariance, WhitenedCoinPressMean, covariance
+from dpbench.estimators import CoinPressCovariance, WhitenedCoinPressMean, coinpress
 from dpbench.estimators.coinpress import schedule
 from dpbench.privacy import ZCDP, ApproxDP, Budget
 
@@ -154,14 +154,14 @@ def test_the_release_is_positive_semidefinite(
 def pairs_of(monkeypatch: pytest.MonkeyPatch, x: Floats) -> Floats:
     """What the covariance of `WhitenedCoinPressMean` is made of."""
     seen: list[Floats] = []
-    real = covariance.fit_covariance
+    real = coinpress.fit_covariance
 
     def spy(rows: Floats, *options: Any) -> Any:
         seen.append(rows.copy())
         return real(rows, *options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(covariance, "fit_covariance", spy)
+        patch.setattr(coinpress, "fit_covariance", spy)
         run(WhitenedCoinPressMean(radius=2.0, bound=4.0), x, ZCDP(0.5))
     (rows,) = seen
     return rows
@@ -190,13 +190,13 @@ def test_covariance_first_then_mean(
     """The mean is that of CoinPress on the whitened records, brought back."""
     n, d, radius = 301, 3, 2.5
     fits: list[Any] = []
-    real = covariance.fit_covariance
+    real = coinpress.fit_covariance
 
     def spy(*options: Any) -> Any:
         fits.append(real(*options))
         return fits[-1]
 
-    monkeypatch.setattr(covariance, "fit_covariance", spy)
+    monkeypatch.setattr(coinpress, "fit_covariance", spy)
     law = MultivariateGaussian(d=d, condition=50)
     x = law.sample(rng(10), 4, n).values + 0.5
     estimator = WhitenedCoinPressMean(
