@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import integrate, optimize, stats
+from scipy import optimize, stats
 from support import (
     FALSE_ALARM,
     Floats,
@@ -21,7 +21,6 @@ from support import (
     spreads,
 )
 
-from dpbench.distributions import Pareto, StudentT, TwoPoint
 from dpbench.estimators import (
     BinaryMean,
     BoundedMean,
@@ -218,15 +217,6 @@ def test_other_bases_of_coordinates_are_refused(base: Any) -> None:
     assert len(str(caught.value).splitlines()) == 1
 
 
-@pytest.mark.parametrize("estimator", [CLIPPED, MedianOfMeans(groups=3)])
-def test_vectors_coordinate_by_coordinate(estimator: Estimator) -> None:
-    budget = PURE if estimator.supports(PURE) else NONE
-    values = rng(5).normal(size=(4, 9, 3))
-    found = run(estimator, values, budget).before_noise
-    alone = [run(estimator, values[..., j], budget).before_noise for j in range(3)]
-    np.testing.assert_allclose(found, np.transpose(alone), rtol=1e-12, atol=1e-14)
-
-
 # Noise, and the sensitivity that it is stated for.
 
 
@@ -311,45 +301,7 @@ def test_the_l2_sensitivity_of_the_bounded_mean(monkeypatch: pytest.MonkeyPatch)
     assert stated == [5.0 / 4]
 
 
-def test_errors_of_the_clipped_mean_against_an_exact_convolution() -> None:
-    """A Laplace law shifted by a clipped binomial mean, in the DKW band at 1e-6."""
-    n, trials, scale, law = 300, 20_000, 5.0 / (300 * 0.5), TwoPoint(p=0.02, k=2, location=0.5)
-    sample = law.sample(rng(6), trials, n)
-    errors = np.sort(run(ClippedMean(lower=-1.0, upper=4.0), sample, PureDP(0.5)).value - law.mean)
-    rare = min(0.5 + law.tau, 4.0) - 0.5
-    exact = np.zeros(trials)
-    for hits in range(60):  # more have probability 1e-38
-        shift = 0.5 + rare * hits / n - law.mean
-        exact += stats.binom.pmf(hits, n, law.p) * stats.laplace.cdf(errors, shift, scale)
-    steps = np.arange(trials + 1) / trials
-    apart = max(np.max(steps[1:] - exact), np.max(exact - steps[:-1]))
-    assert apart <= math.sqrt(math.log(2 / FALSE_ALARM) / (2 * trials))
-
-
 # The bias of clipping, and where to clip.
-
-
-@pytest.mark.parametrize(
-    ("law", "oracle"),
-    [
-        (StudentT(tail_index=2.5, location=0.8), stats.t(2.5, loc=0.8)),
-        (Pareto(tail_index=3.5, location=-0.5), stats.pareto(3.5, loc=-0.5 - 3.5 / 2.5)),
-    ],
-)
-def test_clipping_bias_against_quadrature(law: Any, oracle: Any) -> None:
-    estimator, n, budget = HeavyTailedMean(k=2, radius=0.8), 200, PureDP(0.3)
-    bound = 0.8 + estimator.clipping_threshold(n, budget)
-
-    def clipped(power: int) -> float:
-        low = max(-bound, float(oracle.support()[0]))
-        inside = integrate.quad(lambda x: x**power * oracle.pdf(x), low, bound, points=[0.0])[0]
-        ends = (-bound) ** power * oracle.cdf(-bound) + bound**power * oracle.sf(bound)
-        return float(inside + ends)
-
-    found = run(estimator, law.sample(rng(7), 2000, n), budget).before_noise
-    sd = math.sqrt((clipped(2) - clipped(1) ** 2) / n)
-    # z-test with false-alarm probability 1e-6; each is a mean of 4e5 bounded records.
-    assert abs(found.mean() - clipped(1)) <= stats.norm.isf(FALSE_ALARM / 2) * sd / math.sqrt(2000)
 
 
 @pytest.mark.parametrize("budget", [PureDP(0.01), ZCDP(1e-4), ApproxDP(0.01, 1e-6)], ids=name)

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
+import support
 from conftest import Step
 from scipy import stats
 from scipy.spatial.distance import cdist
@@ -17,21 +18,15 @@ from dpbench.estimators import FriendlyCoreMean, friendly_core
 from dpbench.estimators.base import Estimate
 from dpbench.estimators.friendly_core import core_weights, count_within, gaussian_diameter
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
-from dpbench.samples import CountedSample, DenseSample, Sample, SparseSample
+from dpbench.samples import CountedSample, Sample, SparseSample
 
 Composition = Literal["basic", "zcdp"]
 BUDGET = ApproxDP(1.0, 1e-6)
 each_composition = pytest.mark.parametrize("composition", ["basic", "zcdp"])
 
 
-def run(
-    estimator: FriendlyCoreMean, data: Floats | Sample, budget: Budget = BUDGET, seed: int = 0
-) -> Estimate:
-    sample = data if isinstance(data, Sample) else DenseSample(data)
-    ledger = Ledger(budget, np.random.default_rng(seed))
-    found = estimator.run(sample, ledger)
-    assert ledger.spent == pytest.approx(budget.amounts, rel=1e-9)
-    return found
+def run(estimator: FriendlyCoreMean, data: Floats | Sample, budget: Budget = BUDGET) -> Estimate:
+    return support.run(estimator, data, budget)
 
 
 def copies(data: Floats, number: int) -> Floats:
@@ -203,32 +198,6 @@ def test_stability_by_exhaustive_search(n: int) -> None:
     assert largest == pytest.approx(3, abs=1e-12)  # 3 is attained
 
 
-@pytest.mark.parametrize("what", ["l1", "diameter", "shift"])
-@pytest.mark.parametrize(("n", "d"), [(7, 1), (8, 2), (15, 3)])
-def test_stability_by_hill_climbing(what: str, n: int, d: int) -> None:
-    rng = np.random.default_rng(n)
-    size = 150
-
-    def value(pairs: Floats) -> Floats:
-        change = Change(pairs[:, :-1], np.delete(pairs, -2, axis=1), 1.0)
-        change.check()
-        return np.asarray(getattr(change, what) + 0.01 * change.shift)
-
-    pairs = rng.uniform(-1.2, 1.2, (size, n + 1, d))
-    best = value(pairs)
-    start = best.max()
-    for _ in range(40):
-        moved = rng.random((size, n + 1, 1)) < 2 / n
-        scale = 10 ** rng.uniform(-2, 0.5, (size, 1, 1))
-        tried = pairs + moved * scale * rng.standard_normal(pairs.shape)
-        found = value(tried)
-        better = found > best
-        pairs[better], best[better] = tried[better], found[better]
-        order = np.argsort(best)
-        pairs[order[:30]], best[order[:30]] = pairs[order[-30:]], best[order[-30:]]
-    assert best.max() > start  # the search does climb
-
-
 def test_the_filter_of_lecture_17_is_not_enough() -> None:
     one, other = np.array([1.5, 2.5, 4.0]), np.array([4.0, 2.5, 4.0])
     counts = count_within(np.stack([one, other])[..., None], 1.0)
@@ -304,25 +273,6 @@ def test_the_laws_of_both_noises(
     np.testing.assert_allclose(before, np.tile(mean, (len(before), 1)), atol=1e-12)
     unit = (found.value[kept] - before) / (8 * 6.0 / least[kept, None])
     assert_follows(unit, noise_law(last.budget, np.sqrt(3), 1.0))
-
-
-def test_how_many_records_are_enough() -> None:
-    """W = n; epsilon = 1 and delta = 1e-6."""
-    law = stats.laplace(scale=6)
-
-    def success(n: int, threshold: float) -> float:
-        return float(law.sf(max(3.0, threshold * n) + law.isf(5e-7) - n))
-
-    assert success(213, 0.5) > 0.99 > success(212, 0.5)  # of which algorithms.md speaks
-    assert success(142, 0.25) > 0.99 > success(141, 0.25)
-    for n, threshold in ((60, 0.25), (90, 0.0), (110, 0.25), (142, 0.25), (213, 0.5)):
-        estimator = FriendlyCoreMean(radius=1.0, threshold=threshold)
-        value = run(estimator, copies(np.zeros((n, 2)), 20_000)).value
-        kept = int(np.isfinite(value).all(axis=1).sum())
-        assert kept == 20_000 - int(np.isnan(value).all(axis=1).sum())
-        right = stats.binom(20_000, success(n, threshold))
-        # Binomial test with false-alarm probability 1e-6.
-        assert min(right.cdf(kept), right.sf(kept - 1)) > FALSE_ALARM / 2
 
 
 def test_a_release_needs_more_than_three(monkeypatch: pytest.MonkeyPatch) -> None:

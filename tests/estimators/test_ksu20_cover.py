@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 from support import FALSE_ALARM, Floats, assert_frequencies, run
 
-from dpbench.distributions.sparse import ProductTwoPoint, SignedTwoPoint
+from dpbench.distributions.sparse import ProductTwoPoint
 from dpbench.estimators import Estimate, ksu20, ksu20_cover
 from dpbench.estimators.ksu20_cover import Cover, KSU20CoverMean, Records, scores
 from dpbench.privacy import Budget, Ledger, PureDP
@@ -148,20 +148,6 @@ def test_sparse_and_dense_samples_have_the_same_scores(d: int) -> None:
     ]
     np.testing.assert_array_equal(both[0], both[1])
     assert len(np.unique(both[0])) > 3
-
-    # In groups: rows that stand for many records, and the same one by one, in groups of two sizes.
-    rng = np.random.default_rng(5)
-    rows = np.round(rng.standard_normal((2, 3, 4, d)), 1)
-    weights = np.array([[5.0, 0, 3, 1], [1, 1, 6, 1], [2, 0, 0, 6]])
-    single = [
-        [np.repeat(r, w.astype(int), axis=0) for r, w in zip(t, weights, strict=True)] for t in rows
-    ]
-    dense = np.array([np.concatenate(trial) for trial in single])
-    many = Records(rows, np.tile(weights, (2, 1, 1)), weights.sum(axis=1))
-    np.testing.assert_array_equal(
-        scores(many, centre[:2], cover, alpha, xi),
-        scores(of(dense, 3), centre[:2], cover, alpha, xi),
-    )
 
 
 class Fixed:
@@ -328,37 +314,6 @@ def test_accuracy_inverts_the_terms(constants: ksu20.Constants, d: int) -> None:
     assert KSU20CoverMean(k=2, radius=1.0, alpha=0.3).accuracy(1, d, EPS) == 0.3
     with pytest.raises(ValueError, match=r"tie = 1\.0 .* is too small: give alpha"):
         KSU20CoverMean(k=2, radius=1.0, tie=1.0).accuracy(9, d, EPS)
-
-
-@pytest.mark.parametrize(("d", "alpha", "k", "epsilon"), [(1, 0.02, 2, 1.0), (2, 0.3, 4, 0.1)])
-def test_enough_records(
-    monkeypatch: pytest.MonkeyPatch, d: int, alpha: float, k: float, epsilon: float
-) -> None:
-    """At the n of the formula the box holds the mean, and the error is within alpha.
-
-    Both with probability 0.9: binomial tests with false-alarm probability 1e-6 each.
-    """
-    centres = []
-    score = ksu20_cover.scores
-
-    def spy(records: Records, centre: Floats, *args: Any) -> Floats:
-        centres.append(centre)
-        return score(records, centre, *args)
-
-    monkeypatch.setattr(ksu20_cover, "scores", spy)
-    estimator = KSU20CoverMean(k=k, radius=10.0)
-    budget, trials = PureDP(epsilon), 100
-    n = math.ceil(estimator.terms(alpha, 1.0, d, budget).sum())
-    assert estimator.accuracy(n, d, budget) == pytest.approx(alpha, rel=1e-3)
-    rare = alpha ** (k / (k - 1))
-    for p in (0.05 * rare, 0.5 * rare):
-        law = SignedTwoPoint(d=d, p=p, k=k, sign=-1)
-        found = run(estimator, law.sample(np.random.default_rng(14), trials, n), budget, seed=15)
-        outside = np.any(np.abs(centres[-1] - law.mean) > 3 * alpha, axis=1)
-        wrong = ~(np.linalg.norm(found.value - law.mean, axis=1) <= alpha)
-        for misses in (outside, wrong):
-            assert stats.binom.sf(int(misses.sum()) - 1, trials, 0.1) > FALSE_ALARM
-    assert centres
 
 
 def test_too_many_points_or_too_few_records_are_refused() -> None:

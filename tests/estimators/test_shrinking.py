@@ -1,8 +1,7 @@
-"""Shrinking intervals: their widths, their coverage, and Claim 4 of lecture 15."""
+"""Shrinking intervals: their widths, their rounds against a loop, their coverage."""
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import Any
 
@@ -124,26 +123,3 @@ def test_all_intervals_hold_the_mean(budget: Budget) -> None:
     # Binomial test with false-alarm probability 1e-6.
     assert stats.binom.sf(int(missed.sum()) - 1, trials, beta) > FALSE_ALARM
     assert missed.sum() > 0  # about a tenth of the trials: the bounds are near the truth
-
-
-@pytest.mark.parametrize("budget", BUDGETS, ids=name)
-@pytest.mark.parametrize("radius", [20.0, 1e100])
-def test_claim_4(budget: Budget, radius: float) -> None:
-    """With n = 16 noise quantiles, each round cuts a wide interval by the factor 4.
-
-    w' = sampling + 2 (w + t) q/n <= sampling + (w + t)/8, which is at most w/4 as long as
-    w >= t + 8 sampling; the claim's C sqrt(log n) is the t.
-    """
-    beta, rounds = 0.1, 400
-    estimator = ShrinkingIntervals(radius=radius, rounds=rounds, beta=beta)
-    miss = beta / (2 * rounds)
-    first = budget.fraction(round_shares(rounds)[0])
-    n = math.ceil(16 * noise_law(first, 1.0, 1.0).isf(miss / 2))
-    t, sampling = math.sqrt(2 * math.log(2 * n / beta)), stats.norm.isf(miss / 2) / math.sqrt(n)
-    widths = estimator.half_widths(n, budget)
-    wide = [w for w in widths[:-1] if w >= t + 8 * sampling]
-    for before, after in itertools.pairwise(widths[: len(wide) + 1]):
-        assert after <= before / 4
-    assert widths[: len(wide)] == wide  # wide ones come first,
-    assert 1 <= len(wide) <= 1 + math.log(radius / t, 4)  # and ln R rounds suffice
-    assert max(widths[len(wide) :]) < t + 8 * sampling  # after which none is wide again
