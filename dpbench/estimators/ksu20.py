@@ -1,7 +1,6 @@
 """Heavy tails with an unknown location: find a range, clip to it, repeat in groups.
 
-KSU20, Algorithms 1 and 2, Theorems 3.3 to 3.7. The class is E|X - mu|^k <= 1 with mu in [-R, R].
-The error sought is alpha.
+KSU20, Algorithms 1 and 2, Theorems 3.3 to 3.7, for E|X - mu|^k <= 1, mu in [-R, R] and error alpha.
 """
 
 from __future__ import annotations

@@ -276,18 +276,6 @@ def test_sensitivities_by_brute_force(
     assert stated == pytest.approx([largest] * len(stated), rel=1e-12, abs=0)
 
 
-@pytest.mark.parametrize(
-    ("estimator", "l2"),
-    [(CLIPPED, 5 * math.sqrt(2)), (BoundedMean(radius=2.5, mechanism="l2"), 5.0)],
-    ids=name,
-)
-@pytest.mark.parametrize("n", [1, 2])
-def test_sensitivities_of_vectors_by_brute_force(estimator: Estimator, l2: float, n: int) -> None:
-    line = [-1e6, 0.0, 0.3, 1e6]
-    gaps = moves(estimator, PureDP(0.5), np.array(list(itertools.product(line, line))), n)
-    assert np.linalg.norm(gaps, axis=1).max() == pytest.approx(l2 / n, rel=1e-12)
-
-
 def test_the_l2_sensitivity_of_the_bounded_mean(monkeypatch: pytest.MonkeyPatch) -> None:
     stated: list[float] = []
 

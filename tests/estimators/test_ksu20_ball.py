@@ -26,23 +26,6 @@ def of_vectors(steps: list[Step]) -> list[tuple[Budget, Floats, Any, Floats]]:
     return [(s.budget, s.values, s.sensitivity, s.released) for s in steps if s.values.ndim == 2]
 
 
-def given_centre(monkeypatch: pytest.MonkeyPatch, centre: Floats) -> list[Sample]:
-    """Let the centre be this; what it would have been made of is kept."""
-    seen: list[Sample] = []
-
-    def spy(self: KSU20BallMean, sample: Sample, ledger: Ledger) -> Floats:
-        ledger.pay()
-        seen.append(sample)
-        return np.broadcast_to(centre, (sample.trials, sample.d))
-
-    monkeypatch.setattr(KSU20BallMean, "_centre", spy)
-    return seen
-
-
-def given_radius(monkeypatch: pytest.MonkeyPatch, r: float) -> None:
-    monkeypatch.setattr(KSU20BallMean, "ball_radius", lambda self, n, d, budget: r)
-
-
 def near_mean(rows: Floats, centre: Floats, r: float, outside: str) -> Floats:
     """Algorithm 3 to the letter: discard, subtract c, divide by l, add c; or project."""
     n, total, count = len(rows), np.zeros(len(centre)), 0
@@ -60,95 +43,62 @@ def near_mean(rows: Floats, centre: Floats, r: float, outside: str) -> Floats:
 
 @each_outside
 @pytest.mark.parametrize(
-    ("budget", "n", "d"),
-    [(ZCDP_OR_NOT[0], 3, 2), (ZCDP_OR_NOT[1], 4, 1), (ZCDP_OR_NOT[0], 201, 5)],
+    ("constants", "budget", "radius", "n", "d"),
+    [
+        ("practical", ZCDP(0.3), 9.0, 5, 2),
+        ("practical", ApproxDP(2.0, 1e-5), 9.0, 201, 5),
+        ("paper", ZCDP(0.3), 9.0, 4001, 2),
+        ("paper", ApproxDP(2.0, 1e-5), None, 4001, 2),
+    ],
 )
 def test_the_ball_against_a_loop(
     monkeypatch: pytest.MonkeyPatch,
     steps: list[Step],
     outside: Outside,
-    budget: Budget,
-    n: int,
-    d: int,
-) -> None:
-    draw = rng(9)
-    values = draw.standard_t(2, (6, n, d)) + 1.5
-    values[1, -1], values[2, -1] = 1e300, -1e150
-    values[3] += 1e3  # nothing is inside
-    values[4, n // 2 :: 2] += 50
-    centre = draw.normal(1.5, 0.5, (6, d))
-    seen = given_centre(monkeypatch, centre)
-    estimator = KSU20BallMean(k=2, radius=9.0, outside=outside, alpha=0.8)
-    found = run(estimator, values, budget)
-    half = n // 2
-    r = math.sqrt(d) * (1 + {"discard": 1 / 0.8, "project": 1 / 4 / 0.8}[outside])
-    (first,) = seen
-    assert isinstance(first, DenseSample)
-    np.testing.assert_array_equal(first.values, values[:, : n - half])
-    ((paid, before, sensitivity, released),) = of_vectors(steps)
-    rho = budget.rho if isinstance(budget, ZCDP) else ZCDP.within(ApproxDP(2.0, 1e-5)).rho
-    assert isinstance(paid, ZCDP)
-    assert paid.rho == pytest.approx(rho, rel=1e-9)  # halves in parallel
-    step = {"discard": 8 * r / (3 * half), "project": 2 * r / half}[outside]
-    assert sensitivity == pytest.approx(step, rel=1e-12)
-    if outside == "discard":  # Algorithm 3: variance 32 r^2/(9 rho n^2)
-        variance = 32 * r**2 / (9 * rho * half**2)
-        assert sensitivity**2 / (2 * paid.rho) == pytest.approx(variance, rel=1e-9)
-    np.testing.assert_array_equal(found.value, released)
-    np.testing.assert_array_equal(found.before_noise, before)
-    for trial, rows in enumerate(values[:, n - half :]):
-        wanted = near_mean(rows, centre[trial], r, outside)
-        np.testing.assert_allclose(before[trial], wanted, rtol=1e-12, atol=1e-12 * r)
-
-
-@pytest.mark.parametrize(
-    ("constants", "budget", "radius"),
-    [
-        ("paper", ZCDP(0.3), 9.0),
-        ("practical", ApproxDP(2.0, 1e-5), 9.0),
-        ("paper", ApproxDP(2.0, 1e-5), None),
-    ],
-)
-def test_the_centre_is_that_of_numbers(
-    monkeypatch: pytest.MonkeyPatch,
-    steps: list[Step],
     constants: Any,
     budget: Budget,
     radius: float | None,
+    n: int,
+    d: int,
 ) -> None:
-    """KSU20's Algorithm 2 on every coordinate of one half: alpha = 1, beta = 0.1/d."""
-    d, seen = 2, []
-    real = KSU20Mean.estimate
+    """Around Algorithm 2 on every coordinate of one half: alpha = 1, beta = 0.1/d."""
+    coarse, real = [], KSU20Mean.estimate
 
     def spy(self: KSU20Mean, sample: Sample, ledger: Ledger) -> Estimate:
-        found = real(self, sample, ledger)
-        seen.append((self, sample, ledger, found))
-        return found
+        coarse.append((self, sample, ledger.budget, real(self, sample, ledger)))
+        return coarse[-1][3]
 
     monkeypatch.setattr(KSU20Mean, "estimate", spy)
-    values = rng(10).standard_t(3, (3, 4001, d))
-    run(KSU20BallMean(k=3, radius=radius, constants=constants, alpha=0.5), values, budget)
-    ((one, columns, paid, coarse),) = seen
-    wanted = KSU20Mean(k=3, radius=radius, alpha=1.0, beta=0.1 / d, constants=constants)
-    assert one == wanted
+    half = n // 2
+    values = rng(9).standard_t(3, (5, n, d)) + 1.5
+    values[1, -1], values[2, -1] = 1e300, -1e150
+    values[3, n - half :] += 1e3  # nothing is inside
+    values[4, n - half :: 2] += 50
+    estimator = KSU20BallMean(k=3, radius=radius, outside=outside, constants=constants, alpha=0.5)
+    found = run(estimator, values, budget)
+
+    ((one, columns, paid, centres),) = coarse
+    assert one == KSU20Mean(k=3, radius=radius, alpha=1.0, beta=0.1 / d, constants=constants)
     assert isinstance(columns, DenseSample)
-    halves = [row[:2001, j] for row in values for j in range(d)]
-    np.testing.assert_array_equal(columns.values, halves)
-    amounts = paid.budget.amounts
-    ((fine, before, _, _),) = of_vectors(steps)
+    first = [row[: n - half, j] for row in values for j in range(d)]
+    np.testing.assert_array_equal(columns.values, first)
+    ((whole, before, sensitivity, released),) = of_vectors(steps)
     if radius is None:
-        assert amounts == pytest.approx((1.0, 5e-6), rel=1e-9)
-        assert fine == budget
+        assert whole == budget
     else:
-        whole = budget if isinstance(budget, ZCDP) else ZCDP.within(ApproxDP(2.0, 1e-5))
-        assert amounts == pytest.approx((whole.amounts[0] / d,), rel=1e-9)
-        assert fine.amounts == pytest.approx(whole.amounts, rel=1e-9)
-    r = math.sqrt(d) * (4 * 0.5**-0.5 if constants == "paper" else 1 + 0.5**-0.5)
-    for trial, rows in enumerate(values[:, 2001:]):
-        centre = coarse.value.reshape(3, d)[trial]
-        np.testing.assert_allclose(
-            before[trial], near_mean(rows, centre, r, "discard"), rtol=1e-10, atol=1e-12
-        )
+        rho = budget.rho if isinstance(budget, ZCDP) else ZCDP.within(ApproxDP(2.0, 1e-5)).rho
+        assert whole.amounts == pytest.approx((rho,), rel=1e-9)
+    assert paid.amounts == pytest.approx([a / d for a in whole.amounts], rel=1e-9)  # in parallel
+    bias = 1.0 if outside == "discard" else 4 / 27
+    r = math.sqrt(d) * (4 * 0.5**-0.5 if constants == "paper" else 1 + (bias / 0.5) ** 0.5)
+    # Algorithm 3 has the variance 32 r^2/(9 rho n^2) for discarding.
+    step = {"discard": 8 * r / (3 * half), "project": 2 * r / half}[outside]
+    assert sensitivity == pytest.approx(step, rel=1e-12)
+    np.testing.assert_array_equal(found.value, released)
+    np.testing.assert_array_equal(found.before_noise, before)
+    for rows, centre, mean in zip(values, centres.value.reshape(5, d), before, strict=True):
+        wanted = near_mean(rows[n - half :], centre, r, outside)
+        np.testing.assert_allclose(mean, wanted, rtol=1e-10, atol=1e-12 * r)
 
 
 @each_outside
@@ -162,8 +112,9 @@ def test_sensitivity_in_the_ball_by_brute_force(
 ) -> None:
     """Of discarding 8r/(3n), attained if 3n/4 is whole; of projecting 2r/n, attained."""
     r, centre = 2.0, np.full(d, 5.0)
-    given_centre(monkeypatch, centre)
-    given_radius(monkeypatch, r)
+    monkeypatch.setattr(KSU20BallMean, "ball_radius", lambda self, n, d, budget: r)
+    given = lambda _, sample, ledger: ledger.pay() or np.tile(centre, (sample.trials, 1))  # noqa: E731
+    monkeypatch.setattr(KSU20BallMean, "_centre", given)
     draw = rng(11)
     axes = np.concatenate([np.eye(d), -np.eye(d)])
     inside = np.concatenate([0.999999 * r * axes, 0.5 * r * axes, np.zeros((1, d))])

@@ -33,7 +33,8 @@ def once(
 def test_scalars_give_a_float_and_repeats_come_first() -> None:
     assert type(once(CLIPPED, DATA, PureDP(1.0))) is float
     assert type(once(CLIPPED, [5], PureDP(1.0))) is float
-    assert once(CLIPPED, np.uint8([1, 2, 3]), PureDP(1e6)) == pytest.approx(2.0, abs=1e-3)
+    small = np.array([1, 2, 3], dtype=np.uint8)
+    assert once(CLIPPED, small, PureDP(1e6)) == pytest.approx(2.0, abs=1e-3)
     assert np.shape(once(_Scalars(), DATA, PureDP(1.0), repeats=5)) == (5,)
     for shape in ((20,), (20, 1), (20, 3)):
         for repeats in (1, 7):

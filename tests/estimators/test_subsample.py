@@ -167,17 +167,6 @@ def test_an_output_that_is_no_number_is_no_signal(
     np.testing.assert_allclose(found.before_noise, np.tile(at, (50, 1)), rtol=1e-12)
 
 
-def test_the_mode_is_within_the_bounds() -> None:
-    """Bins of width 2 from 0 to 2.5: the middle of the second, 3, is beyond the bounds."""
-    for bound, output in ((2.5, 2.2), (2.5, 99.0)):
-        estimator = SubsampleAggregate(
-            buckets=3, lower=0.0, upper=bound, aggregate="mode", resolution=1.0
-        )
-        found = run(estimator, DenseSample(np.full((100, 6), output)), PureDP(1e3))
-        assert np.all(found.value == bound)
-        assert np.all(found.before_noise == bound)
-
-
 @pytest.mark.parametrize(
     ("base", "reason"),
     [
@@ -232,32 +221,6 @@ def test_options_that_do_not_fit_are_refused(options: dict[str, Any], text: str)
 def test_bases_that_do_not_fit_the_data_are_refused(base: Any, sample: Sample, text: str) -> None:
     with pytest.raises(ValueError, match=text):
         run(SubsampleAggregate(**OUTPUTS, base=base), sample, PureDP(1.0))
-
-
-def test_a_replaced_record_changes_one_output() -> None:
-    n, k = 14, 4
-    seen: list[Floats] = []
-
-    def spy(rows: Floats) -> Floats:
-        seen.append(rows.copy())
-        return spreads(rows)
-
-    estimator = SubsampleAggregate(buckets=k, lower=-9.0, upper=9.0, base=spy, aggregate="mean")
-    values = rng(3).normal(size=(1, n))
-
-    def outputs(row: Floats) -> tuple[list[tuple[float, ...]], float]:
-        seen.clear()
-        before = run(estimator, DenseSample(row), PureDP(1.0)).before_noise[0]
-        return [tuple(bucket) for rows in seen for bucket in rows], float(before)
-
-    buckets, mean = outputs(values)
-    assert sorted(itertools.chain(*buckets)) == sorted(values[0])  # disjoint, and all of them
-    for i in range(n):
-        other = values.copy()
-        other[0, i] = 1e300
-        changed, moved = outputs(other)
-        assert sum(a != b for a, b in zip(buckets, changed, strict=True)) == 1
-        assert abs(moved - mean) <= 18.0 / k
 
 
 # The test of hypotheses.
