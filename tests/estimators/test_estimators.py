@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -236,15 +237,18 @@ def test_the_noise_of_vectors(estimator: Estimator, budget: Budget) -> None:
     assert abs(float((z[:, 0] * z[:, 1]).mean())) <= limit
 
 
-ONE_STEP = [
-    BinaryMean(),
-    BoundedMean(radius=2.5),
-    CLIPPED,
-    CoordinateWise(base=CLIPPED),
-    NaiveGaussianMean(radius=1.5),
-    HeavyTailedMean(k=3, policy="rate", radius=1.5),
-    HeavyTailedMean(k=4, clip_at=0.7, radius=0.2),
-    LocalMean(k=3, radius=1.5, beta=0.01),
+HEAVY = HeavyTailedMean(k=3, policy="rate", radius=1.5)
+LOCAL = LocalMean(k=3, radius=1.5, beta=0.01)
+# And how wide the clip is, with n records.
+ONE_STEP: list[tuple[Any, Callable[[int, Budget], float]]] = [
+    (BinaryMean(), lambda n, b: 1.0),
+    (BoundedMean(radius=2.5), lambda n, b: 5.0),
+    (CLIPPED, lambda n, b: 5.0),
+    (CoordinateWise(base=CLIPPED), lambda n, b: 5.0),
+    (NaiveGaussianMean(radius=1.5), lambda n, b: 2 * (1.5 + math.sqrt(2 * math.log(20 * n)))),
+    (HEAVY, lambda n, b: 2 * (1.5 + HEAVY.clipping_threshold(n, b))),
+    (HeavyTailedMean(k=4, clip_at=0.7, radius=0.2), lambda n, b: 2 * (0.2 + 0.7)),
+    (LOCAL, lambda n, b: 2 * (1.5 + LOCAL.clipping_threshold(n, b))),
 ]
 
 
@@ -256,10 +260,10 @@ def moves(estimator: Estimator, budget: Budget, points: Floats, n: int) -> Float
     return np.asarray(found[one] - found[two])
 
 
-@pytest.mark.parametrize("estimator", ONE_STEP, ids=name)
+@pytest.mark.parametrize(("estimator", "width"), ONE_STEP, ids=name)
 @pytest.mark.parametrize(("budget", "n"), [(PureDP(0.5), 1), (ZCDP(0.1), 3)], ids=["1", "3"])
 def test_sensitivities_by_brute_force(
-    monkeypatch: pytest.MonkeyPatch, estimator: Estimator, budget: Budget, n: int
+    monkeypatch: pytest.MonkeyPatch, estimator: Estimator, width: Any, budget: Budget, n: int
 ) -> None:
     """No neighbours differ by more than is stated, and some by that much."""
     stated: list[float] = []
@@ -274,6 +278,7 @@ def test_sensitivities_by_brute_force(
     monkeypatch.setattr(Ledger, "add_noise", spy)
     largest = np.abs(moves(estimator, budget, np.array([-1e6, -1.0, 0.0, 0.3, 1e6]), n)).max()
     assert stated == pytest.approx([largest] * len(stated), rel=1e-12, abs=0)
+    assert largest == pytest.approx(width(n, budget) / n, rel=1e-12)
 
 
 def test_the_l2_sensitivity_of_the_bounded_mean(monkeypatch: pytest.MonkeyPatch) -> None:

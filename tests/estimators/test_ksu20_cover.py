@@ -66,7 +66,7 @@ def naive_scores(
 
 # (cover, alpha, xi); in the third and the last some D/2 exceed xi: nobody loses so far away.
 SETTINGS = [
-    (Cover(1, 3.0, 2.0), 0.7, 3.0),
+    (Cover(1, 3.0, 2.0), 1.0, 3.0),
     (Cover(2, 1.0, 0.8), 1.0, 2.0),
     (Cover(2, 1.0, 0.8), 1.0, 0.8),
     (Cover(2, 1.5, 1.5), 0.3, 5.0),
@@ -84,13 +84,16 @@ def test_the_score_by_its_definition(
 ) -> None:
     cover, alpha, xi = setting
     rng = np.random.default_rng(1)
-    values = alpha * rng.standard_normal((6, n, cover.d))
+    values = alpha * rng.standard_normal((7, n, cover.d))
     values[1] = alpha * rng.standard_t(1.5, (n, cover.d))
     values[2, 0] = [1e6, -2e6, 3e5][: cover.d]
     values[3, -1] = [-1e150, 3e149, 1e100][: cover.d]
     values[4] = values[4, 0]  # all rows equal
     values[5] = values[5, :1] * np.linspace(0.1, 2, n)[:, None]  # collinear
-    centre = alpha * rng.standard_normal((6, cover.d))
+    values[6, :2] = [[1e6], [-1e6]][:n]  # in every direction one is beyond the clip
+    values[6, 2:] *= 0.05
+    centre = alpha * rng.standard_normal((7, cover.d))
+    centre[6] = 0.0
     cap = scores(of(values, groups), centre, cover, alpha, xi)
     wanted = [
         naive_scores(v, groups, c, cover, alpha, xi) for v, c in zip(values, centre, strict=True)
