@@ -93,7 +93,7 @@ def test_the_score_by_its_definition(
     values[6, :2] = [[1e6], [-1e6]][:n]  # in every direction one is beyond the clip
     values[6, 2:] *= 0.05
     centre = alpha * rng.standard_normal((7, cover.d))
-    centre[6] = 0.0
+    centre[6] = 0.01 * alpha
     cap = scores(of(values, groups), centre, cover, alpha, xi)
     wanted = [
         naive_scores(v, groups, c, cover, alpha, xi) for v, c in zip(values, centre, strict=True)
