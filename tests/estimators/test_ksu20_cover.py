@@ -90,7 +90,8 @@ def test_the_score_by_its_definition(
     values[3, -1] = [-1e150, 3e149, 1e100][: cover.d]
     values[4] = values[4, 0]  # all rows equal
     values[5] = values[5, :1] * np.linspace(0.1, 2, n)[:, None]  # collinear
-    values[6, :2] = [[1e6], [-1e6]][:n]  # in every direction one is beyond the clip
+    values[6, 0] = values[2, 0]  # in every direction one is beyond the clip
+    values[6, 1:2] = -values[2, 0]
     values[6, 2:] *= 0.05
     centre = alpha * rng.standard_normal((7, cover.d))
     centre[6] = 0.01 * alpha
