@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import resource
 import shlex
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -23,9 +24,9 @@ from dpbench.runner import store
 from dpbench.runner.block import BlockTask, Setting, run_block
 from dpbench.runner.store import CorruptBlockError, Store
 
-from .conftest import FIGURE, Bench, finish, kill, wait_for
+from .conftest import FIGURE, MINE, Bench, finish, kill, wait_for
 
-COMMAND = ["--config-dir", "conf", "sweep=tiny", "n_jobs=2", "plugins=[mine]", "out=out"]
+COMMAND = ["--config-dir", "conf", "sweep=tiny", "n_jobs=2", MINE, "out=out"]
 # From three finished blocks on, all others wait for as long as there is a file of that name.
 WAIT = """
         import pathlib, time
@@ -35,101 +36,46 @@ WAIT = """
 # Two processes wait for each other, again and again.
 MEET = """
         import os, pathlib, time
-        here, pid = pathlib.Path("meet"), os.getpid()
+        here, pid, end = pathlib.Path("meet"), os.getpid(), time.monotonic() + 60
         times = len(list(here.glob(f"*.{pid}")))
         (here / f"{times}.{pid}").touch()
-        for _ in range(10_000):
-            if len(list(here.glob(f"{times}.*"))) > 1:
-                break
+        while len(list(here.glob(f"{times}.*"))) < 2 and time.monotonic() < end:
             time.sleep(0.001)
 """
 
 
-def with_plugin(bench: Bench, body: str) -> None:
-    """Ten blocks, with an estimator that does this first."""
-    bench.plugin("WideMean", body)
-    bench.write(
-        lambda spec: (
-            spec["parts"]["tails"].update(trials=1200),
-            spec["estimators"].update(wide={"kind": "wide_mean"}),
-        )
-    )
+def ten_blocks(bench: Bench, body: str) -> None:
+    """With an estimator that does this first."""
+    bench.odd(body, lambda spec: spec["parts"]["tails"].update(trials=1200))
 
 
-def damage_truncate(path: Path, _: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-100])
-
-
-def damage_flip(path: Path, _: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[len(data) // 3] ^= 1
-    path.write_bytes(data)
-
-
-def damage_empty(path: Path, _: Path) -> None:
-    path.write_bytes(b"")
-
-
-def damage_swap(path: Path, other: Path) -> None:
-    shutil.copy(other, path)
-
-
-def test_a_second_run_computes_nothing(bench: Bench) -> None:
-    assert bench.run().code == 0
-    done, results = bench.manifest()["blocks_done"], bench.results()
-    assert done == len(bench.blocks()) == 5
-    again = bench.run()
-    assert again.code == 0
-    assert "0 blocks done, 5 reused" in again.out
-    assert bench.manifest()["blocks_done"] == 0
-    assert bench.manifest()["blocks_reused"] == done
-    assert bench.results() == results
-
-
-def test_a_lost_or_edited_file_is_made_again_from_the_blocks(bench: Bench) -> None:
-    bench.run()
-    results = bench.results()
-
-    def again() -> None:
-        assert bench.run().code == 0
-        assert bench.manifest()["blocks_done"] == 0
-        assert bench.manifest()["blocks_reused"] == 5
-        assert bench.results() == results
-
-    for lost in (["manifest.json"], ["summary.csv", "claims.csv", "scoreboard.txt"]):
-        for name in lost:
-            (bench.folder / "out" / name).unlink()
-        again()
-        assert all((bench.folder / "out" / name).exists() for name in lost)
-    (bench.folder / "out" / "summary.csv").write_text("edited")
-    again()
-
-
-def test_resume_false_computes_all_again(bench: Bench) -> None:
-    bench.run()
-    results = bench.results()
-    assert bench.run("resume=false").code == 0
-    assert bench.manifest()["blocks_done"] == 5
-    assert bench.results() == results
-
-
-def test_a_damaged_block(bench: Bench) -> None:
-    bench.run()
+def test_what_is_there_is_not_computed_again(bench: Bench) -> None:
+    """Whatever else is lost, edited or damaged."""
+    bench.done()
     results, shards = bench.results(), {p: p.read_bytes() for p in bench.blocks()}
+    assert bench.counts() == (5, 0)
+    out = bench.folder / "out"
     first, second = bench.blocks()[1:3]
-    damages = (damage_truncate, damage_flip, damage_empty, damage_swap)
-    for damage, keep_manifest in zip(damages, [True, False] * 2, strict=True):
-        damage(first, second)
-        if not keep_manifest:
-            (bench.folder / "out" / "manifest.json").unlink()
-        result = bench.run()
-        assert result.code == 0, damage
-        assert first.name in result.out + result.err, damage
-        assert bench.manifest()["blocks_corrupt"] == [first.name]
-        assert bench.manifest()["blocks_done"] == 1
-        assert bench.manifest()["blocks_reused"] == 4
-        assert bench.results() == results, damage
-        assert {p: p.read_bytes() for p in bench.blocks()} == shards, damage
+    changes: list[tuple[Callable[[], object], int, list[str]]] = [
+        (lambda: None, 0, []),
+        ((out / "manifest.json").unlink, 0, []),
+        (lambda: [(out / n).unlink() for n in ("summary.csv", "claims.csv", "scoreboard.txt")], 0, []),
+        (lambda: (out / "summary.csv").write_text("edited"), 0, []),
+        (lambda: first.write_bytes(shards[first][:-100]), 1, []),
+        (lambda: (shutil.copy(second, first), (out / "manifest.json").unlink()), 1, []),
+        (lambda: None, 5, ["resume=false"]),
+    ]  # fmt: skip
+    for case, (change, done, words) in enumerate(changes):
+        change()
+        result = bench.done(*words)
+        assert f"{done} blocks done, {5 - done} reused" in result.out, case
+        assert bench.counts() == (done, 5 - done), case
+        damaged = [first.name] if done == 1 else []
+        assert bench.manifest()["blocks_corrupt"] == damaged
+        assert not damaged or first.name in result.out + result.err
+        assert (out / "scoreboard.txt").exists()
+        assert bench.results() == results, case
+        assert {p: p.read_bytes() for p in bench.blocks()} == shards, case
 
 
 def test_a_byte_flipped_anywhere_is_seen_or_changes_nothing(tmp_path: Path) -> None:
@@ -161,42 +107,31 @@ def test_a_changed_helper_makes_blocks_stale(bench: Bench, monkeypatch: pytest.M
     package = bench.folder / "copy"
     shutil.copytree(store.PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(store, "PACKAGE", package)
-    bench.forget()
-    assert bench.run().code == 0
-    results = bench.results()
-    for name, done in [("analysis/claims.py", 0), ("privacy/budgets.py", 5)]:
-        path = package / name
-        path.write_text(path.read_text() + "\n# changed\n")
+    for name, done in [("", 5), ("analysis/claims.py", 0), ("privacy/budgets.py", 5)]:
+        if name:
+            (package / name).write_text((package / name).read_text() + "\n# changed\n")
         bench.forget()
-        assert bench.run().code == 0
-        assert bench.manifest()["blocks_done"] == done
-        assert bench.results() == results
+        bench.done("trials=4")
+        assert bench.counts() == (done, 5 - done)
 
 
 def test_a_changed_plugin_makes_blocks_stale(bench: Bench) -> None:
     """Or a changed module beside it, that it imports."""
-    bench.write(lambda spec: spec["estimators"].update(wide={"kind": "wide_mean"}))
-    found = []
+    found = set()
     for shift, body in (("0.0", "pass"), ("100.0", "pass"), ("100.0", "value = value + 1")):
         (bench.conf / "helper.py").write_text(f"SHIFT = {shift}\n")
-        bench.plugin("WideMean", f"{body}; value = value + helper.SHIFT")
+        bench.odd(f"import helper; {body}; value = value + helper.SHIFT")
         path = bench.conf / "mine.py"
         path.write_text(f"import helper\n{path.read_text()}")
-        bench.forget()
-        assert bench.run("plugins=[mine]", "trials=4").code == 0
-        assert bench.manifest()["blocks_done"] == 5
-        found.append(bench.read("summary.csv"))
-    assert len(set(found)) == 3
+        bench.done(MINE, "trials=4")
+        assert bench.counts() == (5, 0)
+        found.add(bench.read("summary.csv"))
+    assert len(found) == 3
 
 
 def test_a_worker_that_dies_is_one_line(bench: Bench) -> None:
-    dies = (
-        "import multiprocessing as m, os; m.current_process().name != 'MainProcess' and os._exit(9)"
-    )
-    bench.plugin("WideMean", dies)
-    bench.write(lambda spec: spec["estimators"].update(wide={"kind": "wide_mean"}))
-    argv = [word for word in bench.argv("plugins=[mine]") if not word.startswith("n_jobs=")]
-    result = bench.command(*argv, "n_jobs=2")
+    bench.odd("import multiprocessing as m, os; m.parent_process() is None or os._exit(9)")
+    result = bench.command(MINE, "n_jobs=2")
     assert result.code == 1, result
     assert "Traceback" not in result.err
     last = result.err.strip().splitlines()[-1]
@@ -207,11 +142,10 @@ def test_a_worker_that_dies_is_one_line(bench: Bench) -> None:
 @pytest.fixture
 def stuck(bench: Bench) -> Iterator[subprocess.Popen[str]]:
     """A run on two processes that goes no further than a few blocks, of which there are ten."""
-    with_plugin(bench, WAIT)
-    assert bench.run("plugins=[mine]", "out=whole").code == 0
+    ten_blocks(bench, WAIT)
+    bench.done(MINE, "out=whole")
     assert len(bench.blocks("whole")) == 10
-    wait = bench.folder / "wait"
-    wait.touch()
+    (bench.folder / "wait").touch()
     process = bench.start(*COMMAND)
     wait_for(lambda: len(bench.blocks()) >= 3, process)
     yield process
@@ -224,10 +158,8 @@ def resumed(bench: Bench) -> None:
     (bench.folder / "wait").unlink()
     kept = len(bench.blocks())
     assert 3 <= kept < 10
-    result = bench.run("plugins=[mine]")
-    assert result.code == 0
-    assert "damaged" not in result.out
-    assert bench.manifest()["blocks_reused"] == kept
+    assert "damaged" not in bench.done(MINE).out
+    assert bench.counts() == (10 - kept, kept)
     assert bench.results() == bench.results("whole")
 
 
@@ -242,9 +174,8 @@ def test_ctrl_c_keeps_what_is_finished(bench: Bench, stuck: subprocess.Popen[str
     result = finish(stuck)
     assert result.code == 130, result
     assert "Traceback" not in result.err
-    assert [line for line in result.err.splitlines() if line][-1:] == [
-        line for line in result.err.splitlines() if "interrupted" in line
-    ]
+    told = [line for line in result.err.splitlines() if line]
+    assert [line for line in told if "interrupted" in line] == told[-1:]
     assert not list((bench.folder / "out").rglob("*.tmp"))
     assert shlex.split(result.err.strip().rpartition("python -m dpbench ")[2]) == COMMAND
     resumed(bench)
@@ -252,41 +183,34 @@ def test_ctrl_c_keeps_what_is_finished(bench: Bench, stuck: subprocess.Popen[str
 
 def test_two_runs_at_once(bench: Bench) -> None:
     """Which write all blocks at the same moments."""
-    with_plugin(bench, MEET)
+    ten_blocks(bench, MEET)
     (bench.folder / "meet").mkdir()
-    for process in [bench.start(*bench.argv("plugins=[mine]")) for _ in range(2)]:
-        result = finish(process)
-        assert result.code == 0, result.err
+    other = bench.start(*bench.argv(MINE))
+    bench.done(MINE)
+    result = finish(other)
+    assert result.code == 0, result.err
+    met = {int(path.suffix[1:]) for path in (bench.folder / "meet").iterdir()}
+    assert met == {os.getpid(), other.pid}
     assert not list((bench.folder / "out").rglob("*.tmp"))
     assert len(bench.blocks()) == 10
-    with_plugin(bench, "pass")
-    assert bench.run("plugins=[mine]", "out=alone").code == 0
+    ten_blocks(bench, "pass")
+    bench.done(MINE, "out=alone")
     assert bench.results() == bench.results("alone")
 
 
 def test_more_trials_keep_the_earlier_ones(bench: Bench) -> None:
-    bench.run("trials=20")
-    first = bench.manifest()["blocks_done"]
-    assert bench.run("trials=220").code == 0
-    assert bench.manifest()["blocks_reused"] == first
-    bench.run("trials=220", "out=once")
-    assert bench.results() == bench.results("once")
-    bench.run("trials=20")
-    bench.run("trials=20", "out=few")
-    assert bench.results() == bench.results("few")
-
-
-def test_the_printed_command_adds_trials(bench: Bench) -> None:
-    """What a run tells the user to type must work as it stands."""
-    out = "my results"
-    bench.plugin("WideMean")
-    bench.write(lambda spec: spec["estimators"].update(wide={"kind": "wide_mean"}))
-    printed = bench.run("plugins=[mine]", f"out={out}").out.splitlines()[-1]
-    words = shlex.split(printed.partition("python -m dpbench ")[2])
-    result = bench.raw(*words)
-    assert result.code == 0, result.err
-    assert bench.manifest(out)["trials"] == 80
-    assert bench.manifest(out)["blocks_reused"] == 5
+    """And what a run tells the user to type for them works as it stands."""
+    bench.odd()
+    printed = bench.done(MINE, "trials=120", "out=my results").out.splitlines()[-1]
+    few = bench.results("my results")
+    more = bench.raw(*shlex.split(printed.partition("python -m dpbench ")[2]))
+    assert more.code == 0, more
+    manifest = bench.manifest("my results")
+    assert [manifest[key] for key in ("trials", "blocks_done", "blocks_reused")] == [240, 5, 5]
+    bench.done(MINE, "trials=240")
+    assert bench.results() == bench.results("my results") != few
+    bench.done(MINE, "trials=120")
+    assert bench.results() == few
 
 
 @contextlib.contextmanager
@@ -302,7 +226,7 @@ def largest_file(size: int) -> Iterator[None]:
 
 def test_a_full_disk(bench: Bench) -> None:
     bench.write(lambda spec: spec["figures"].update(errors=FIGURE))
-    assert bench.run("out=whole").code == 0
+    bench.done("out=whole")
     largest = max(path.stat().st_size for path in bench.blocks("whole"))
     assert largest < (bench.folder / "whole" / "figures" / "errors.png").stat().st_size
     # No block fits; then all but the figure; then, of what is made again from them, nothing.
@@ -314,8 +238,8 @@ def test_a_full_disk(bench: Bench) -> None:
         assert not list((bench.folder / "out").rglob("*.tmp"))
         assert len(bench.blocks()) == fit
         assert bench.results().items() <= bench.results("whole").items()  # nothing in part
-    assert bench.run().code == 0
-    assert bench.manifest()["blocks_reused"] == 5
+    bench.done()
+    assert bench.counts() == (0, 5)
     assert bench.results() == bench.results("whole")
 
 
@@ -323,6 +247,5 @@ def test_a_full_disk(bench: Bench) -> None:
 def test_an_out_of_any_name(bench: Bench, monkeypatch: pytest.MonkeyPatch, out: str) -> None:
     """Python, pyarrow and matplotlib must agree on where it is."""
     monkeypatch.setenv("HOME", str(bench.folder / "home"))
-    result = bench.run(f"out='{out}'", "trials=4")
-    assert result.code == 0, result.err
-    assert [len(bench.blocks(at)) for at in (out, out.replace("~", "home", 1))].count(5) >= 1
+    bench.done(f"out='{out}'", "trials=4")
+    assert len(bench.blocks(out.replace("~", "home"))) == 5
