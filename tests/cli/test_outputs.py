@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from .conftest import FIGURE, Bench, unusable
+from .conftest import MINE, Bench, unusable
 
 SUMMARY = (
     "distribution family k estimator privacy epsilon delta rho n d trials failures failure_rate "
@@ -31,21 +31,6 @@ MANIFEST = (
     "estimator_seconds failures exit_code inputs outputs"
 )
 BY = ["distribution", "estimator", "privacy", "epsilon", "n"]
-
-
-def table(bench: Bench, name: str = "summary.csv", out: str = "out") -> pd.DataFrame:
-    return pd.read_csv(bench.folder / out / name, keep_default_na=False, na_values=[""])
-
-
-def rows(bench: Bench, out: str = "out") -> pd.DataFrame:
-    return pd.concat([pd.read_parquet(path) for path in bench.blocks(out)])
-
-
-def with_plugin(bench: Bench, body: str, **changes: Any) -> None:
-    """Add a plug-in estimator of label `odd` to the sweep."""
-    bench.plugin("OddMean", body)
-    spec = {"kind": "odd_mean"}
-    bench.write(lambda sweep: (sweep["estimators"].update(odd=spec), sweep.update(changes)))
 
 
 @pytest.fixture(scope="module")
@@ -69,12 +54,12 @@ def test_the_files_of_a_run_and_its_closed_figures(done: Bench) -> None:
 
 def test_columns(done: Bench) -> None:
     # k is a column of its own: no parameter is swept beside the key
-    assert " ".join(table(done).columns) == f"{SUMMARY} {EXTRAS}"
-    assert " ".join(table(done, "claims.csv").columns) == CLAIMS
+    assert " ".join(done.table().columns) == f"{SUMMARY} {EXTRAS}"
+    assert " ".join(done.table("claims.csv").columns) == CLAIMS
 
 
 def test_a_row_per_distribution_estimator_budget_and_n(done: Bench) -> None:
-    summary = table(done)
+    summary = done.table()
     assert not summary.duplicated(BY).any()
     assert (summary["trials"] == 40).all()
     assert set(summary["family"]) == {"tails", "two_point_k2", "two_point_k3"}
@@ -107,8 +92,8 @@ def test_the_manifest(done: Bench) -> None:
 
 
 def test_a_row_per_trial_estimator_and_budget(done: Bench) -> None:
-    found = rows(done)
-    assert len(found) == 200 * len(table(done))
+    found = done.rows()
+    assert len(found) == 200 * len(done.table())
     assert not found.duplicated([*BY, "trial"]).any()
     assert set(found["status"]) == {"released"}
     assert set(found["trial"]) == set(range(200))
@@ -117,9 +102,9 @@ def test_a_row_per_trial_estimator_and_budget(done: Bench) -> None:
 
 def test_summary_says_what_the_blocks_say(done: Bench) -> None:
     """Recomputed with pandas from the rows of the trials asked for."""
-    found = rows(done)
+    found = done.rows()
     grouped = found[found["trial"] < 40].groupby(["distribution", "estimator", "n"])["error"]
-    summary = table(done).set_index(["distribution", "estimator", "n"]).sort_index()
+    summary = done.table().set_index(["distribution", "estimator", "n"]).sort_index()
     pd.testing.assert_series_equal(summary["mean_error"], grouped.mean(), check_names=False)
     ranked = grouped.apply(lambda errors: errors.sort_values().iloc[35])  # rank 0.9 * 40
     pd.testing.assert_series_equal(summary["q90"], ranked, check_names=False)
@@ -134,9 +119,9 @@ def test_columns_of_swept_parameters_and_without_claims(bench: Bench) -> None:
         spec["estimators"]["minimax"]["k"] = [2, 3]
 
     bench.write(change)
-    assert bench.run("trials=4").code == 0
-    assert " ".join(table(bench, "claims.csv").columns) == CLAIMS
-    summary = table(bench)
+    bench.done("trials=4")
+    assert " ".join(bench.table("claims.csv").columns) == CLAIMS
+    summary = bench.table()
     assert list(summary)[-2:] == ["tail_index", "estimator_k"]
     assert set(summary["estimator"]) == {"minimax_k2", "minimax_k3", "rate", "mean"}
     assert set(summary["family"]) == {
@@ -147,176 +132,148 @@ def test_columns_of_swept_parameters_and_without_claims(bench: Bench) -> None:
     assert set(summary.loc[at, "k"]) == {2, 3}
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_an_estimator_that_raises(bench: Bench, jobs: int) -> None:
-    """Is rows and a line; the others do not notice, claims and figures can still be made."""
+def test_an_estimator_that_raises(bench: Bench) -> None:
+    """Is rows and a line; the others do not notice; its claim says nothing; it can be replayed."""
+    bench.done("out=without")
 
     def change(spec: dict[str, Any]) -> None:
-        spec["figures"]["errors"] = FIGURE
         spec["claims"]["alpha"]["estimators"] = ["minimax", "odd"]
-        spec["estimators"]["odd"] = {"kind": "odd_mean"}
 
-    bench.run("out=without")
-    bench.plugin("OddMean", "raise ArithmeticError('no luck [today]')")
-    bench.write(change)
-    argv = bench.argv("plugins=[mine]", f"n_jobs={jobs}")
-    result = bench.raw(*argv) if jobs == 1 else bench.command(*argv)
-    assert result.code == 1
-    # a slow machine hears how far it is
-    assert not [line for line in result.err.splitlines() if not line.startswith("blocks: ")]
+    bench.odd("raise ArithmeticError('no luck [today]')", change)
+    result = bench.run(MINE)
+    assert (result.code, result.err) == (1, "")
     lines = [line for line in result.out.splitlines() if line.startswith("failed: ")]
-    assert any(
-        "odd on tails at n = 1000" in line and "ArithmeticError: no luck [today]" in line
-        for line in lines
-    )
-    summary = table(bench)
+    told = "ArithmeticError: no luck [today]"
+    assert any("odd on tails at n = 1000" in line and told in line for line in lines)
+    summary = bench.table()
     odd = summary["estimator"] == "odd"
     assert (summary.loc[odd, "failure_rate"] == 1).all()
     assert summary.loc[odd, "mean_error"].isna().all()
     kept = [row for row in bench.read("summary.csv").splitlines() if ",odd," not in row]
     assert kept == bench.read("summary.csv", "without").splitlines()
-    found = rows(bench)
-    failed = found[found["estimator"] == "odd"]
-    assert set(failed["status"]) == {"failed"}
-    assert set(failed["message"]) == {"ArithmeticError: no luck [today]"}
-    assert set(found.loc[found["estimator"] != "odd", "status"]) == {"released"}
-    assert len(bench.manifest()["failures"]) == len(lines) > 0
-    claims = table(bench, "claims.csv").set_index("estimator")["verdict"]
-    assert set(claims["odd"]) == {"inconclusive"}
-    again = bench.run("plugins=[mine]")  # a failed run stays failed
+    rows = bench.rows()
+    odd = rows["estimator"] == "odd"
+    assert set(rows.loc[odd, "status"]) == {"failed"}
+    assert set(rows.loc[odd, "message"]) == {told}
+    assert set(rows.loc[~odd, "status"]) == {"released"}
+    verdicts = bench.table("claims.csv").set_index("estimator")["verdict"]
+    assert set(verdicts["odd"]) == {"inconclusive"}
+    again = bench.run(MINE)  # a failed run stays failed
     assert again.code == 1
     assert "no luck" in again.out
-    assert bench.manifest()["blocks_done"] == 0
+    assert bench.counts() == (0, 5)
 
-
-def test_a_failure_is_replayed_by_the_command_that_the_manifest_has(bench: Bench) -> None:
-    with_plugin(bench, "raise ArithmeticError('no luck')")
-    assert bench.run("plugins=[mine]", "trials=4").code == 1
     failures = bench.manifest()["failures"]
-    command = next(f["replay"] for f in failures if f["failure"].startswith("odd on tails"))
-    before = bench.files()
-    replayed = bench.raw(*shlex.split(command)[3:])
+    assert len(failures) == len(lines)
+    words = next(f["replay"] for f in failures if f["failure"].startswith("odd on tails"))
+    command, before = shlex.split(words)[3:], bench.files()
+    replayed = bench.raw(*command)
     assert replayed.code == 1
-    assert replayed.err.endswith("ArithmeticError: no luck\n")
+    assert replayed.err.endswith(f"{told}\n")
     assert 'mine.py", line' in replayed.err
     assert bench.files() == before
-    with_plugin(bench, "pass")
-    bench.forget()
-    mended = bench.raw(*shlex.split(command)[3:])
-    assert (mended.code, mended.out) == (0, "released 100% of 200 trials\n")
+    bench.odd()
+    assert bench.raw(*command)[:2] == (0, "released 100% of 200 trials\n")
 
 
 def test_an_estimator_that_sometimes_releases_nothing(bench: Bench) -> None:
-    with_plugin(bench, "value = np.where(np.arange(len(value)) % 3 == 0, np.nan, value)")
-    assert bench.run("plugins=[mine]").code == 0
-    summary = table(bench)
-    odd = summary[summary["estimator"] == "odd"]
-    assert (odd["failures"] == math.ceil(40 / 3)).all()
+    bench.odd("value = np.where(np.arange(len(value)) % 3 == 0, np.nan, value)")
+    bench.done(MINE)
+    summary = bench.table().set_index("estimator")
+    odd = summary.loc["odd"]
+    assert (odd["failures"] == 14).all()
     assert set(odd["failure_rate"].round(12)) == {14 / 40}
     assert (odd["q90"] == math.inf).all()  # more than a tenth is missing
     assert odd["q50"].between(0, sys.float_info.max).all()
     assert odd["mean_error"].notna().all()
-    assert (summary.loc[summary["estimator"] != "odd", "failures"] == 0).all()
-    found = rows(bench)
-    assert set(found.loc[found["estimator"] == "odd", "status"]) == {
-        "released", "nothing released",
-    }  # fmt: skip
+    assert (summary.drop("odd")["failures"] == 0).all()
+    statuses = bench.rows().set_index("estimator")["status"]
+    assert set(statuses["odd"]) == {"released", "nothing released"}
 
 
 @pytest.mark.parametrize(
     ("body", "told"),
     [
-        ("value = value[:-1]", "OddMean returned shapes (199,) and (200,) for means of shape"),
-        ("value = value.sum()", "OddMean.estimate returned an Estimate of float64 and ndarray"),
-        ("return value", "OddMean.estimate returned an ndarray; write: return Estimate(value, "),
-        ("return None", "OddMean.estimate returned a NoneType; write: return Estimate(value, "),
+        ("value = value[:-1]", "Odd returned shapes (199,) and (200,) for means of shape"),
+        ("value = value.sum()", "Odd.estimate returned an Estimate of float64 and ndarray"),
+        ("return value", "Odd.estimate returned an ndarray; write: return Estimate(value, "),
     ],
 )
 def test_an_estimator_that_returns_no_estimate(bench: Bench, body: str, told: str) -> None:
     """One line that says what to write, in the row and on the terminal."""
-    bench.plugin("OddMean", body)
-    bench.write(
+    bench.odd(
+        body,
         lambda spec: spec.update(
-            estimators={"odd": {"kind": "odd_mean"}},
             families={"tails": spec["families"]["tails"]},
-            parts={"tails": {"families": "tails", "n": [10], "trials": 4}},
+            estimators={"odd": {"kind": "odd"}},
+            parts={"tails": {"n": [10], "trials": 4}},
             claims={},
-        )
+        ),
     )
-    result = bench.run("plugins=[mine]")
+    result = bench.run(MINE)
     assert result.code == 1, result
     (line,) = (line for line in result.out.splitlines() if line.startswith("failed: "))
     assert line.startswith("failed: odd on tails at n = 10")
     assert f"ValueError: {told}" in line
-    assert rows(bench)["message"].str.startswith(f"ValueError: {told}").all()
+    assert bench.rows()["message"].str.startswith(f"ValueError: {told}").all()
 
 
-@pytest.mark.parametrize("gate", [True, False])
-def test_a_gate(bench: Bench, *, gate: bool) -> None:
+def test_a_gate(bench: Bench) -> None:
     """Clipping at sqrt(10 n) costs n ~ (1/epsilon)^2, where the theorem promises 1/epsilon."""
     claim = {"theorem": "heavy_tail_epsilon", "tolerance": 0.1, "reason": "far off"}
     part = {"n": [1e6, 1e8, 1e10], "trials": 200, "claims": {"epsilon": claim}}
-    bench.plugin("OddMean")
-    bench.write(
-        lambda spec: spec.update(
-            gate=gate,
-            families={"two_point": {"kind": "two_point_family", "k": 2, "c": [1, 3]}},
-            estimators={"odd": {"kind": "odd_mean"}},
-            budgets={"pure": {"kind": "pure_dp", "epsilon": [0.001, 0.01, 0.1]}},
-            parts={"all": part},
-            claims={},
+    for gate in (False, True):
+        bench.odd(
+            change=lambda spec, gate=gate: spec.update(  # type: ignore[misc]
+                gate=gate,
+                families={"two_point": {"kind": "two_point_family", "k": 2, "c": [1, 3]}},
+                estimators={"odd": {"kind": "odd"}},
+                budgets={"pure": {"kind": "pure_dp", "epsilon": [0.001, 0.01, 0.1]}},
+                parts={"all": part},
+                claims={},
+            )
         )
-    )
-    result = bench.run("plugins=[mine]")
-    assert result.code == (1 if gate else 0), result
-    found = table(bench, "claims.csv").iloc[0]
-    assert found["verdict"] == "inconsistent"
-    assert found["predicted"] == 1
-    assert found["measured"] == pytest.approx(2, abs=0.1)
-    assert "inconsistent" in result.out
-    assert bench.run("plugins=[mine]").code == (1 if gate else 0)
+        result = bench.run(MINE)
+        assert result.code == gate, result
+        found = bench.table("claims.csv").iloc[0]
+        assert (found["verdict"], found["predicted"]) == ("inconsistent", 1)
+        assert found["measured"] == pytest.approx(2, abs=0.1)
+        assert "inconsistent" in result.out
+        assert bench.run(MINE).code == gate
 
 
-def test_help_lists_the_choices(bench: Bench) -> None:
-    result = bench.raw("-h", "--config-dir", "conf")
-    assert result.code == 0
+def test_what_runs_nothing(bench: Bench) -> None:
+    """Help lists the choices, which has the user's own; --cfg job shows the configuration."""
+    helped, shown = bench.raw("-h", "--config-dir", "conf"), bench.run("--cfg", "job", "trials=7")
+    assert (helped.code, shown.code) == (0, 0)
     for word in ("heavy_tail, heavy_tail_cover, heavy_tail_location,", "tiny", "dask, local",
                  "clipped_mean", "student_t", "--help sweep|kind|figure"):  # fmt: skip
-        assert word in result.out
-
-
-def test_showing_the_configuration_runs_nothing(bench: Bench) -> None:
-    result = bench.run("--cfg", "job", "trials=7")
-    assert result.code == 0
-    assert "trials: 7" in result.out
-    assert "kind: two_point_family" in result.out
+        assert word in helped.out
+    assert "trials: 7" in shown.out
+    assert "kind: two_point_family" in shown.out
     assert "name: quick" in bench.raw("--cfg", "job").out  # by default
     assert {p.name for p in bench.folder.iterdir()} == {"conf"}
 
 
 def test_the_default_folder_is_named_by_the_sweep(bench: Bench) -> None:
     assert bench.raw("--config-dir", "conf", "sweep=tiny", "n_jobs=1", "trials=4").code == 0
-    assert table(bench, out="results/tiny").shape[0] > 0
+    assert not bench.table(out="results/tiny").empty
 
 
 def test_all_runs_on_one_page(bench: Bench) -> None:
     unusable(bench.raw("report=all", "out=runs"), "report: 'all'", "'runs'")
     for seed in (1, 2):
-        bench.run(f"seed={seed}", f"out=runs/seed{seed}", "trials=4")
+        bench.done(f"seed={seed}", f"out=runs/seed{seed}", "trials=4")
     found = bench.raw("report=all", "out=runs")
-    assert (found.code, found.out) == (0, "2 runs on one page: runs/report.html\n")
+    assert found == (0, "2 runs on one page: runs/report.html\n", "")
     page = (bench.folder / "runs" / "report.html").read_bytes()
     (bench.folder / "runs" / "notes").mkdir()  # is no run
     assert bench.raw("report=all", "out=runs").code == 0
     assert (bench.folder / "runs" / "report.html").read_bytes() == page
     for word in ("track=check", "trials=5", "replay=f0123456789n10"):
         unusable(bench.raw("report=all", word), word.partition("=")[0], "runs nothing")
-    for name, content in (("claims.csv", b"a,b\n1,2\n"), ("claims.csv", b"claim\n\xff\n"),
-                          ("audit.csv", b"a\n1\n")):  # fmt: skip
-        path = bench.folder / "runs" / "seed1" / name
-        before = path.read_bytes() if path.exists() else None
-        path.write_bytes(content)
+    for content in (b"a,b\n1,2\n", b"claim\n\xff\n"):
+        (bench.folder / "runs" / "seed1" / "claims.csv").write_bytes(content)
         files = bench.files()
         unusable(bench.raw("report=all", "out=runs"), "report: 'runs/seed1'", "cannot be read")
         assert bench.files() == files
-        path.unlink() if before is None else path.write_bytes(before)

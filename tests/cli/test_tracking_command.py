@@ -21,7 +21,7 @@ from dpbench.runner.plan import Cell, Sweep, make_cells
 from dpbench.tracking.baseline import Baseline, Origin
 from dpbench.tracking.comparison import KEY
 
-from .conftest import Bench, Result, unusable
+from .conftest import MINE, Bench, Result, unusable
 
 FILE = "base.parquet"
 FILES = ("tracking.csv", "tracking.md", "junit.xml", "report.html")
@@ -32,7 +32,7 @@ def track(bench: Bench, how: str, *more: str) -> Result:
 
 
 def table(bench: Bench, out: str = "out") -> pd.DataFrame:
-    return pd.read_csv(bench.folder / out / "tracking.csv").set_index(["estimator", "distribution"])
+    return bench.table("tracking.csv", out).set_index("estimator")
 
 
 def rewrite(bench: Bench, errors: Any = None, **origin: Any) -> None:
@@ -44,11 +44,10 @@ def rewrite(bench: Bench, errors: Any = None, **origin: Any) -> None:
 
 
 def test_nothing_has_changed(bench: Bench) -> None:
+    """Then bits change without a reason, and with one; then there is another baseline."""
     updated = track(bench, "update")
     assert updated.code == 0
-    summary = pd.read_csv(bench.folder / "out" / "summary.csv").set_index(
-        ["estimator", "distribution", "n"]
-    )
+    summary = bench.table().set_index(["estimator", "distribution", "n"])
     assert f"baseline of {len(summary)} rows: {FILE}" in updated.out
     # It holds the error of every trial.
     for row in Baseline.read(bench.folder / FILE, "tiny").rows.to_dict("records"):
@@ -68,6 +67,18 @@ def test_nothing_has_changed(bench: Bench) -> None:
     assert "Tracking" in written[3]
     assert track(bench, "check").code == 0
     assert [bench.read(name) for name in FILES] == written
+
+    errors = [np.array(row) for row in Baseline.read(bench.folder / FILE, "tiny").rows["errors"]]
+    errors[0][3] = np.nextafter(errors[0][3], np.inf)
+    for origin, code, words in (
+        ({}, 1, "1 rows have other bits all the same"),
+        ({"machine": "another"}, 0, "the processor is another"),
+        ({"source": "another"}, 0, "source, numpy or scipy has changed"),
+    ):
+        rewrite(bench, errors, **origin)
+        checked = track(bench, "check")
+        assert checked.code == code
+        assert words in checked.out
     # A new baseline takes the comparison with the old one away.
     track(bench, "update")
     assert not any((bench.folder / "out" / name).exists() for name in FILES[:3])
@@ -76,15 +87,13 @@ def test_nothing_has_changed(bench: Bench) -> None:
 
 def test_an_estimator_made_five_per_cent_worse_is_flagged_alone(bench: Bench) -> None:
     """Its noise is multiplied by 1.05 in the source: 100 pairs show it."""
-    bench.write(lambda spec: spec["estimators"].update(odd={"_target_": "mine.Odd"}))
-    bench.plugin("Odd")
-    assert track(bench, "update", "plugins=[mine]").code == 0
-    bench.forget()
-    bench.plugin("Odd", "value = clipped + 1.05 * (value - clipped)")
-    checked = track(bench, "check", "plugins=[mine]")
+    bench.odd()
+    assert track(bench, "update", MINE).code == 0
+    bench.odd("value = clipped + 1.05 * (value - clipped)")
+    checked = track(bench, "check", MINE)
     assert checked.code == 1
     found = table(bench)["verdict"]
-    assert ("odd", "tails") in found[found == "worse"]
+    assert "worse" in set(found["odd"])
     assert set(found.drop("odd")) == {"same"}
     assert "| **worse** | odd on tails, pure eps=0.1 n=1000 |" in checked.out
     assert "source, numpy or scipy has changed" in checked.out
@@ -93,28 +102,27 @@ def test_an_estimator_made_five_per_cent_worse_is_flagged_alone(bench: Bench) ->
     assert "trimmed mean 1.0" in str(failed[0].get("message"))
 
 
-@pytest.mark.parametrize("seeded", [True, False])
-def test_an_estimator_that_draws_by_its_own_entropy(bench: Bench, seeded: bool) -> None:
-    bench.write(lambda spec: spec["estimators"].update(odd={"_target_": "mine.Odd"}))
-    bench.plugin("Odd", "value = clipped + np.random.default_rng().laplace(size=value.shape)")
+@pytest.mark.parametrize(
+    ("seeded", "kinds", "codes"),
+    [(True, ["bits", "paired"], [0, 1]), (False, ["unpaired", "unpaired"], [0, 0])],
+)
+def test_an_estimator_that_draws_by_its_own_entropy(
+    bench: Bench, *, seeded: bool, kinds: list[str], codes: list[int]
+) -> None:
+    """One that does not say so differs from itself; one that does is never paired."""
+    bench.odd("value = clipped + np.random.default_rng().laplace(size=value.shape)")
     with (bench.conf / "mine.py").open("a") as file:
         file.write(f"\n\nOdd.seeded = {seeded}\n")
-    assert track(bench, "update", "plugins=[mine]").code == 0
-    found = [track(bench, "check", "plugins=[mine]")]
-    kinds = [set(table(bench)["comparison"].loc["odd"])]
-    found.append(track(bench, "check", "plugins=[mine]", "resume=false"))
-    kinds.append(set(table(bench)["comparison"].loc["odd"]))
-    assert set(table(bench).drop("odd")["verdict"]) == {"same"}
-    if seeded:  # or so it says
-        assert kinds == [{"bits"}, {"paired"}]
-        assert [one.code for one in found] == [0, 1]
-    else:  # never pairs, not even with themselves
-        assert kinds == [{"unpaired"}, {"unpaired"}]
-        assert set(table(bench)["verdict"].loc["odd"]) == {"changed-within-noise"}
-        assert [one.code for one in found] == [0, 0]
+    assert track(bench, "update", MINE).code == 0
+    for word, kind, code in zip(("resume=true", "resume=false"), kinds, codes, strict=True):
+        assert track(bench, "check", MINE, word).code == code
+        assert set(table(bench).loc["odd", "comparison"]) == {kind}
+        assert set(table(bench).drop("odd")["verdict"]) == {"same"}
+    assert seeded or set(table(bench).loc["odd", "verdict"]) == {"changed-within-noise"}
 
 
 def test_a_removed_estimator_is_gone_and_an_added_one_is_new(bench: Bench) -> None:
+    """And with another seed all is compared unpaired."""
     track(bench, "update")
 
     def change(spec: dict[str, Any]) -> None:
@@ -123,39 +131,15 @@ def test_a_removed_estimator_is_gone_and_an_added_one_is_new(bench: Bench) -> No
 
     bench.write(change)
     assert track(bench, "check").code == 1
-    found = table(bench)["verdict"].groupby("estimator").unique().map(list)
-    wanted = {"all": ["new"], "mean": ["same"], "minimax": ["same"], "rate": ["gone"]}
-    assert found.to_dict() == wanted
+    found = {name: set(rows) for name, rows in table(bench)["verdict"].groupby("estimator")}
+    assert found == {"all": {"new"}, "mean": {"same"}, "minimax": {"same"}, "rate": {"gone"}}
     bench.write(lambda spec: spec["estimators"].update(all=spec["estimators"]["rate"]))
-    assert track(bench, "check").code == 0
-
-
-def test_another_seed_is_named_and_compared_unpaired(bench: Bench) -> None:
-    track(bench, "update")
     checked = track(bench, "check", "seed=7", "out=other")
-    assert checked.code == 0
+    assert checked.code == 0  # what is new is no failure
     assert "This run has seed 7" in checked.out
-    found = table(bench, "other")
-    assert set(found["comparison"]) == {"unpaired"}
-    assert found["smallest_visible"].notna().any()
-
-
-def test_bits_that_differ_without_a_reason_fail(bench: Bench) -> None:
-    track(bench, "update")
-    errors = [np.array(row) for row in Baseline.read(bench.folder / FILE, "tiny").rows["errors"]]
-    errors[0][3] = np.nextafter(errors[0][3], np.inf)
-    rewrite(bench, errors)
-    checked = track(bench, "check")
-    assert checked.code == 1
-    assert "1 rows have other bits all the same" in checked.out
-    for name, words in (
-        ("machine", "the processor is another"),
-        ("source", "source, numpy or scipy has changed"),
-    ):
-        rewrite(bench, **{name: "another"})
-        checked = track(bench, "check")
-        assert checked.code == 0
-        assert words in checked.out
+    others = table(bench, "other").drop("all")
+    assert set(others["comparison"]) == {"unpaired"}
+    assert others["smallest_visible"].notna().any()
 
 
 def of_another_format(path: Path) -> None:
@@ -165,48 +149,44 @@ def of_another_format(path: Path) -> None:
 
 
 # What is done to a file that would be a baseline, and what is told.
-DAMAGES: dict[str, tuple[Any, list[str]]] = {
-    "gone": (Path.unlink, ["no such file", "track=update"]),
-    "text": (lambda path: path.write_text("PAR1 nonsense"), ["not a baseline"]),
-    "table": (lambda path: pd.DataFrame({"a": [1]}).to_parquet(path), ["not a baseline"]),
-    "cut": (lambda path: path.write_bytes(path.read_bytes()[:-100]), ["not a baseline"]),
-    "format": (of_another_format, ["another version", "track=update"]),
-    "folder": (lambda path: (path.unlink(), path.mkdir()), ["is a folder"]),
-    "sweep": (None, ["'heavy_tail'", "'tiny'"]),
-}
+DAMAGES: list[tuple[Any, list[str]]] = [
+    (Path.unlink, ["no such file", "track=update"]),
+    (lambda path: pd.DataFrame({"a": [1]}).to_parquet(path), ["not a baseline"]),
+    (lambda path: path.write_bytes(path.read_bytes()[:-100]), ["not a baseline"]),
+    (of_another_format, ["another version", "track=update"]),
+    (lambda path: (path.unlink(), path.mkdir()), ["is a folder"]),
+    (None, ["'heavy_tail'", "'tiny'"]),
+]
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_what_is_no_baseline_of_this_sweep(bench: Bench, damage: str) -> None:
+@pytest.mark.parametrize(("damage", "told"), DAMAGES)
+def test_what_is_no_baseline_of_this_sweep(bench: Bench, damage: Any, told: list[str]) -> None:
     row = dict(zip(KEY, ("a", "b", "pure", 1.0, np.nan, np.nan, 10), strict=True))
     rows = pd.DataFrame([{**row, "stream": "s", "errors": np.ones(100)}])
-    origin = Origin.here("tiny" if DAMAGES[damage][0] else "heavy_tail", 0, "source")
+    origin = Origin.here("tiny" if damage else "heavy_tail", 0, "source")
     Baseline(rows, origin).write(bench.folder / FILE)
-    if DAMAGES[damage][0]:
-        DAMAGES[damage][0](bench.folder / FILE)
-    before = bench.files()
-    unusable(track(bench, "check"), "baseline: ", FILE, *DAMAGES[damage][1])
-    if damage == "folder":
-        unusable(track(bench, "update"), "baseline: ", FILE, "is a folder")
-    assert bench.files() == before
+    if damage:
+        damage(bench.folder / FILE)
+    words = [f"baseline={FILE}", "trials=100"]
+    bench.refuses("track=check", *words, named=["baseline: ", FILE, *told])
+    if (bench.folder / FILE).is_dir():
+        bench.refuses("track=update", *words, named=["baseline: ", FILE, *told])
 
 
 def test_what_cannot_be_tracked(bench: Bench) -> None:
-    before = bench.files()
     for how in ("check", "update"):
-        unusable(track(bench, how, "trials=99"), "track", "99 trials", "100")
-    unusable(track(bench, "chekc"), "track", "'chekc'", "check", "update")
+        bench.refuses(f"track={how}", "trials=99", named=["track", "99 trials", "100"])
     argv = bench.argv("-m", "seed=1,2", "track=update", f"baseline={FILE}", "trials=100")
     argv[argv.index("out=out")] = "out=run-${seed}"
     unusable(bench.raw(*argv), "baseline", FILE, "two of the runs")
-    assert bench.files() == before
+    assert {path.name for path in bench.folder.iterdir()} == {"conf"}
 
 
 def test_a_page_is_never_of_another_run(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Interrupted between the tables and the page, the next run makes the page."""
     track(bench, "update")
     track(bench, "check")
-    bench.run("trials=100", "resume=false")  # which is not tracked
+    bench.done("trials=100", "resume=false")  # which is not tracked
     assert not (bench.folder / "out" / "tracking.csv").exists()
     assert "Tracking" not in bench.read("report.html")
 
@@ -216,30 +196,26 @@ def test_a_page_is_never_of_another_run(bench: Bench, monkeypatch: pytest.Monkey
     with monkeypatch.context() as patched:
         patched.setattr("dpbench.job.write_page", interrupted)
         assert bench.run("trials=150").code == 130
-    assert bench.run("trials=150").code == 0
+    bench.done("trials=150")
     page = bench.read("report.html")
-    bench.run("trials=150", "resume=false")
+    bench.done("trials=150", "resume=false")
     assert bench.read("report.html") == page
 
 
 def test_hostile_labels_are_text_in_every_file(bench: Bench) -> None:
     label = "b\x08\x1b[31m\n\n<img src=x onerror=alert(1)>\n# H | `x`"
     bench.write(lambda spec: spec["estimators"].update({label: {"kind": "empirical_mean"}}))
-    assert track(bench, "update").code == 0
-    assert track(bench, "check").code == 0
+    assert [track(bench, how).code for how in ("update", "check")] == [0, 0]
     text = bench.read("tracking.md")
-    assert "\n# H" not in text
-    assert "<img" not in text.replace("\\<img", "")
-    assert "\x1b" not in text
+    assert not [bad for bad in ("\n# H", "\x1b", "<img") if bad in text.replace("\\<img", "")]
     names = [case.get("name", "") for case in ET.fromstring(bench.read("junit.xml"))]
     assert any("<img src=x" in name for name in names)
 
 
 def test_failed_runs_are_not_stored(bench: Bench) -> None:
-    bench.write(lambda spec: spec["estimators"].update(odd={"_target_": "mine.Odd"}))
-    bench.plugin("Odd", "raise ArithmeticError('no luck')")
+    bench.odd("raise ArithmeticError('no luck')")
     (bench.folder / FILE).write_text("what was there")
-    result = track(bench, "update", "plugins=[mine]")
+    result = track(bench, "update", MINE)
     assert result.code == 1
     assert "not stored" in result.out
     assert (bench.folder / FILE).read_text() == "what was there"
