@@ -15,8 +15,9 @@ from dpbench.config import Settings, arguments, composed, multirun
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.study import Study
 
-from .conftest import FIGURE, TINY, Bench, unusable
+from .conftest import FIGURE, MINE, REQUEST, TINY, Bench, unusable
 
+PURE = {"kind": "pure_dp"}
 APPROX = {"kind": "approx_dp", "epsilon": 1}
 RATIO = {"theorem": "noise_ratio", "predicted": 1.0}
 RADIUS = {"theorem": "naive_radius"}
@@ -26,16 +27,11 @@ AGAINST: dict[str, Any] = {
     "kind": "against_parameter", "families": "tails", "estimators": "minimax",
     "parameter": "epsilon", "n": 1000,
 }  # fmt: skip
-REQUEST: dict[str, Any] = {
-    "families": "tails", "estimators": "minimax", "budgets": "pure", "low": 0.3, "high": 0.6,
-    "points": 3, "search": 0.4, "trials": 40,
-}  # fmt: skip
 
 # The key below `sweep`, what it is given, what the line says after `sweep.KEY`, other words.
 STUDIES: list[tuple[str, Any, str, list[str]]] = [
     ("budgets.pure.epsilon", 0, ": 0: ", ["greater"]),
     ("budgets.pure.epsilon", "abc", ": 'abc': ", ["number"]),
-    ("budgets.pure.epsilon", float("nan"), ": nan: ", []),
     ("budgets.pure.epsilon", True, ": True: ", ["not a number"]),
     ("budgets.pure.epsilon", [1, 0], ": 0: ", []),
     ("budgets.pure.epsilon", [], ": []: ", ["empty"]),
@@ -44,54 +40,34 @@ STUDIES: list[tuple[str, Any, str, list[str]]] = [
     ("budgets.pure", "hello", ": 'hello': ", ["'kind'"]),
     ("budgets.b", {**APPROX, "delta": 0}, ".delta: 0: ", ["greater than 0"]),
     ("budgets.b", {**APPROX, "delta": 1}, ".delta: 1: ", ["less than 1"]),
-    (
-        "budgets.more",
-        {"kind": "pure_dp", "epsilon": [0.5, 0.50000001]},  # no entry replaces another in silence
-        ": two entries would be called 'more_epsilon0.5'",
-        [],
-    ),
+    # no entry replaces another in silence
+    ("budgets.more", {**PURE, "epsilon": [0.5, 0.50000001]}, ": two entries would be called ", []),
     ("families.two_point.k", 1.5, ": 1.5: ", ["2"]),
     ("families.tails.unit_moment", 5, "", ["sweep.families.tails: ", "5.0 is infinite"]),
-    ("families.tails.kind", "nope", ": 'nope': ", ["student_t", "two_point_family"]),
     ("families.tails.kind", "location_scale", ": 'location_scale': choose from ", []),  # abstract
-    ("families", {}, ": at least one", []),
     ("estimators.minimax.k", 1, ": 1: ", ["2"]),
     ("estimators.rate.kind", "nope", ": 'nope': ", ["clipped_mean", "trimmed_mean"]),
-    ("estimators.rate.policy", "nope", ": 'nope': ", ["'minimax', 'rate' or 'all'"]),
     ("estimators.twice", {"kind": "ksu20_mean"}, ".radius: this key is required", []),
     ("parts", {}, ": at least one", []),
     ("parts", [1], ": [1]: ", ["mapping"]),
     ("parts.worst.trails", 3, ": no such key", ["choose from", "trials"]),
-    ("parts.worst.or a Clip", None, ": no such key", ["choose from", "trials"]),
     ("parts.worst.n", [0], ".0: 0: ", []),
-    ("parts.worst.n", [1.5], ".0: 1.5: ", ["integer"]),
     ("parts.worst.n", [1e25], ".0: 1e+25: ", []),
     ("parts.worst.n", [], ": []: ", ["at least 1"]),
-    ("parts.worst.n", "abc", ": 'abc': ", ["list"]),
     ("parts.worst.n", {**GRID, "nope": 1}, ".nope: no such key; choose from low, high, points", []),
     ("parts.tails.n", [1e12], ": 1000000000000: ", ["at most"]),
     ("parts.worst.estimators", [], ": []: ", []),
-    ("parts.worst.estimators", 3, ": 3: ", []),
     ("parts.worst.estimators", ["nope"], ": 'nope': ", ["minimax, rate, mean"]),
-    ("parts.worst.estimators", "!nope", ": 'nope': ", ["minimax, rate, mean"]),
-    ("parts.worst.families", "two_point_k2", ": 'two_point_k2': ", ["two_point, tails"]),
     ("parts.worst.families", {"two_point": {"k": 4}}, ".two_point.k: 4: ", ["choose from 2, 3"]),
-    ("parts.worst.budgets", "nope", ": 'nope': ", ["pure"]),
     ("parts.worst.budgets", {"pure": {"epsilon": 0.3}}, ".pure.epsilon: 0.3: ", ["0.1"]),
-    ("parts.worst.budgets", {"pure": {"rho": 1}}, ".pure.rho: no such ", ["choose from epsilon"]),
     ("gates", True, ": no such key", ["choose from", "gate"]),
     ("name", "../x", ": '../x': ", []),
-    ("claims", [1], ": [1]: ", ["mapping"]),
     ("claims.alpha.theorem", "nope", ": 'nope': ", ["heavy_tail_alpha"]),
-    ("claims.alpha.estimators", "nope", ": 'nope': ", ["rate"]),
     ("claims.alpha.tolerance", 0, ": 0: ", []),
-    ("claims.alpha.reason", "", ": '': ", []),
     ("claims.alpha.over", "mean", ": no such key", ["choose from", "n_max"]),
     ("claims.alpha.families", "tails", "", ["sweep.claims.alpha: one n", "two or more"]),
     ("claims.alpha.n_max", 10, "", ["sweep.claims.alpha.n_min: 1: ", "no n"]),
-    ("claims.alpha.estimators", "mean", "", ["sweep.claims.alpha"]),
     ("claims.alpha.predicted", 1.0, "", ["sweep.claims.alpha: predicted belongs", "noise_ratio"]),
-    ("claims.alpha", RADIUS, ".alpha: this key is required", []),
     ("claims.alpha", {**RADIUS, "alpha": 1.0}, ": the sweep gives no list of values for rad", []),
     ("claims.alpha", {**RADIUS, "alpha": [1.0, 2.0]}, ": several alpha", []),
     ("claims.alpha.theorem", "pure_dimension", "", ["fewer than two values of d on two_point"]),
@@ -99,18 +75,14 @@ STUDIES: list[tuple[str, Any, str, list[str]]] = [
     ("claims.alpha", {**RATIO, "over": "rate"}, ".over: 'rate': not among", []),
     ("parts.worst.claims", {"alpha": TINY["claims"]["alpha"]}, "", ["sweep.claims.alpha", "too"]),
     ("parts.worst.claims", {"b": NESTED}, ".b.tolerance: 0: ", []),
-    ("parts.worst.figures", {"b": {"kind": "nope"}}, ".b.kind: 'nope': ", ["thresholds"]),
     ("figures.x", {**FIGURE, "kind": "nope"}, ".kind: 'nope': ", ["error_against_n"]),
     ("figures.x", {**FIGURE, "metric": "nope"}, ".metric: 'nope': ", ["q90"]),
-    ("figures.x", {**FIGURE, "by": "nope"}, ".by: 'nope': ", ["'k', 'family' or 'budget'"]),
     ("figures.x", {"kind": "thresholds", "request": "nope"}, ".request: 'nope': ", []),
     ("figures.x", {"kind": "exponents", "claims": "nope"}, ".claims: 'nope': ", ["alpha"]),
     ("figures.x", {**AGAINST, "parameter": "groups"}, ".parameter: 'groups': ", ["epsilon"]),
-    ("figures.x", {**AGAINST, "guides": ["nope"]}, ".guides.0: 'nope': ", ["pure, approx, core"]),
     ("figures.x", {**AGAINST, "n": 17}, ".n: 17: ", []),
     ("figures", {"../../evil": FIGURE}, ": '../../evil': ", []),
     ("sample_complexity.a", {**REQUEST, "families": "nope"}, ".families: 'nope': ", ["tails"]),
-    ("sample_complexity.a", {**REQUEST, "low": 0}, ".low: 0: ", []),
     ("sample_complexity.a", {**REQUEST, "low": 1}, ": low is 1.0, above high", []),
     ("sample_complexity.a", {**REQUEST, "nope": 1}, ".nope: no such key", ["beta"]),
 ]  # fmt: skip
@@ -154,12 +126,9 @@ def test_a_study(key: str, value: Any, after: str, words: list[str]) -> None:
     assert not [word for word in words if word not in line], line
 
 
-@pytest.mark.parametrize("given", [None, 3, "hello", [1]])
-def test_a_study_that_is_no_mapping(given: object) -> None:
-    assert refused(given) == f"sweep: {given!r}: expected a mapping"
-
-
-def test_every_key_of_a_study_but_the_name_is_needed_or_has_a_default() -> None:
+def test_a_study_that_is_no_mapping_or_has_too_little() -> None:
+    for given in (None, 3, [1]):
+        assert refused(given) == f"sweep: {given!r}: expected a mapping"
     for key in ("families", "estimators", "budgets", "parts"):
         spec = {name: one for name, one in TINY.items() if name != key}
         assert refused(spec) == f"sweep.{key}: this key is required"
@@ -202,17 +171,11 @@ def test_a_budget_whose_notion_an_estimator_cannot_honour() -> None:
 SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({"trials": "abc"}, "trials: 'abc': "),
     ({"trials": 0}, "trials: 0: "),
-    ({"trials": 1.5}, "trials: 1.5: "),
-    ({"trials": True}, "trials: True: "),
     ({"n_jobs": 0}, "n_jobs: 0: give a number of processes, or -1"),
-    ({"seed": -1}, "seed: -1: "),
     ({"seed": 10**20}, "seed: 100000000000000000000: "),
     ({"resume": "maybe"}, "resume: 'maybe': "),
-    ({"out": ""}, "out: '': "),
     ({"plugins": ["../evil"]}, "plugins.0: '../evil': "),
-    ({"track": "nope"}, "track: 'nope': input should be 'check' or 'update'"),
     ({"report": "some"}, "report: 'some': input should be 'all'"),
-    ({"runner": {"backend": "nope"}}, "runner.backend: 'nope': input should be 'local' or 'dask'"),
     ({"runner": {"address": "nope"}}, "runner.address: 'nope': "),
     ({"runner": {"nope": 1}}, "runner.nope: no such key; choose from backend, address"),
     ({"nope": 1}, "nope: no such key; choose from sweep, seed, trials, n_jobs, out, resume, "),
@@ -230,18 +193,14 @@ def test_settings(given: dict[str, Any], line: str) -> None:
 # What Hydra's grammar or composition refuses, and what the line must name.
 WORDS: list[tuple[str, list[str]]] = [
     ("sweep=nope", ["sweep: 'nope'", "heavy_tail, heavy_tail_cover, heavy_tail_location,"]),
-    ("runner=nope", ["runner: 'nope'", "dask, local"]),
     ("sed=1", ["sed: ", "choose from", "seed"]),
     ("sweep.budgts.pure.epsilon=1", ["sweep.budgts.pure.epsilon: ", "+sweep.budgts"]),
     ("hydra.run.dir=x", ["hydra.run.dir=x", "out=DIR"]),
     ("+hydra.searchpath=[x]", ["hydra.searchpath"]),
-    ("hydra/launcher=joblib", ["hydra/launcher"]),
     ("seed=1,2", ["seed=1,2", "--multirun"]),
     ("trials=${nope}", ["trials", "nope"]),
     ("sweep.budgets.pure.epsilon=[", ["sweep.budgets.pure.epsilon=["]),
     ("", ["mismatched input"]),
-    ("sweep", ["sweep"]),
-    ("=3", ["=3"]),
     ("sweep=null", ["sweep=null"]),
 ]
 
@@ -254,21 +213,15 @@ def test_an_override(word: str, named: list[str]) -> None:
     assert not [one for one in named if one not in str(error.value)], error.value
 
 
-@pytest.mark.parametrize(
-    ("argv", "line"),
-    [
+def test_flags() -> None:
+    for argv, line in (
         (["--flag"], "--flag: no such flag; choose from --help, --schema, --cfg job, "),
         (["--config-dir", "nowhere"], "--config-dir: 'nowhere': no such folder"),
         (["--cfg", "nope"], "argument --cfg/-c: invalid choice: 'nope'"),
-    ],
-)
-def test_a_flag(argv: list[str], line: str) -> None:
-    with pytest.raises(ConfigError) as error:
-        arguments(argv)
-    assert str(error.value).startswith(line)
-
-
-def test_a_multirun_of_no_grammar() -> None:
+    ):
+        with pytest.raises(ConfigError) as error:
+            arguments(argv)
+        assert str(error.value).startswith(line)
     with pytest.raises(ConfigError, match="seed=1,"):
         multirun(["seed=1,["])
 
@@ -276,67 +229,54 @@ def test_a_multirun_of_no_grammar() -> None:
 # The command itself, in this process.
 
 
-@pytest.mark.parametrize(
-    ("given", "named"),
-    [
-        (["sweep=nope"], ["sweep: 'nope'", "heavy_tail"]),
-        (["sweep.budgets.pure.epsilon=0"], ["sweep.budgets.pure.epsilon: 0"]),
-        (["+sweep.claims.alpha.nope=1"], ["sweep.claims.alpha.nope"]),
-        (["trials=0"], ["trials: 0"]),
-        (["--multirun", "seed=1,-2"], ["seed: -2"]),
-        (["-m", "seed=1,2"], ["out: 'out': two of the runs share it", "${seed}"]),
-        (["plugins=[no_such_module]"], ["plugins: 'no_such_module': ModuleNotFoundError"]),
-        (["~sweep"], ["sweep: this key is required"]),
-        (["out=file/x"], ["out: 'file/x'"]),
-        (["out=/proc/1/x"], ["out: '/proc/1/x'"]),
-        (["replay=f0123456789n1000"], ["replay: 'f0123456789n1000': no block"]),
-    ],
-)
-def test_a_command(bench: Bench, given: list[str], named: list[str]) -> None:
+COMMANDS = [
+    ("sweep=nope", ["sweep: 'nope'", "heavy_tail"]),
+    ("sweep.budgets.pure.epsilon=0", ["sweep.budgets.pure.epsilon: 0"]),
+    ("+sweep.claims.alpha.nope=1", ["sweep.claims.alpha.nope"]),
+    ("trials=0", ["trials: 0"]),
+    ("--multirun seed=1,-2", ["seed: -2"]),
+    ("-m seed=1,2", ["out: 'out': two of the runs share it", "${seed}"]),
+    ("plugins=[no_such_module]", ["plugins: 'no_such_module': ModuleNotFoundError"]),
+    ("~sweep", ["sweep: this key is required"]),
+    ("out=file/x", ["out: 'file/x'"]),
+    ("out=/proc/1/x", ["out: '/proc/1/x'"]),
+    ("replay=f0123456789n1000", ["replay: 'f0123456789n1000': no block"]),
+]
+
+
+def test_commands(bench: Bench) -> None:
     (bench.folder / "file").write_text("")
-    before = bench.files()
-    unusable(bench.run(*given), *named)
-    assert bench.files() == before
+    for words, named in COMMANDS:
+        bench.refuses(*words.split(), named=named)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_a_sweep_that_cannot_be_read(bench: Bench) -> None:
+    for text in (
         b"name: tiny\n  bad: [",
-        b"\tname: tiny\n",
         b"name: tiny\nname: other\n",
         b"",
         b"- 1\n- 2\n",
         b"defaults:\n  - /estimator@estimators.a: nope\n",
         b"name: \xff\xfe\n",
-    ],
-)
-def test_a_sweep_that_cannot_be_read(bench: Bench, text: bytes) -> None:
-    (bench.conf / "sweep" / "tiny.yaml").write_bytes(text)
-    before = bench.files()
-    unusable(bench.run())
-    assert bench.files() == before
+    ):
+        (bench.conf / "sweep" / "tiny.yaml").write_bytes(text)
+        bench.refuses()
 
 
-@pytest.mark.parametrize(
-    ("source", "named"),
-    [
+def test_a_plugin_that_cannot_be_imported(bench: Bench) -> None:
+    for source, named in (
         ("def broken(:\n", "SyntaxError"),
         ("raise RuntimeError('two\\nlines')\n", "RuntimeError: two"),
         ("import no_such\n", "no_such"),
-    ],
-)
-def test_a_plugin_that_cannot_be_imported(bench: Bench, source: str, named: str) -> None:
-    (bench.conf / "mine.py").write_text(source)
-    before = bench.files()
-    unusable(bench.run("plugins=[mine]"), "plugins: 'mine': ", named)
-    assert bench.files() == before
+    ):
+        (bench.conf / "mine.py").write_text(source)
+        bench.refuses(MINE, named=["plugins: 'mine': ", named])
 
 
 def test_the_real_command(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """And HYDRA_FULL_ERROR=1 gives the traceback."""
     before = bench.files()
-    unusable(bench.command(*bench.argv("trials=abc")), "trials: 'abc'")
+    unusable(bench.command("trials=abc"), "trials: 'abc'")
     assert bench.files() == before
     monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
     with pytest.raises(ConfigError, match="trials: 'abc'"):

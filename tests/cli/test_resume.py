@@ -54,12 +54,12 @@ def test_what_is_there_is_not_computed_again(bench: Bench) -> None:
     bench.done()
     results, shards = bench.results(), {p: p.read_bytes() for p in bench.blocks()}
     assert bench.counts() == (5, 0)
-    out = bench.folder / "out"
+    out, tables = bench.folder / "out", ("summary.csv", "claims.csv", "scoreboard.txt")
     first, second = bench.blocks()[1:3]
     changes: list[tuple[Callable[[], object], int, list[str]]] = [
         (lambda: None, 0, []),
         ((out / "manifest.json").unlink, 0, []),
-        (lambda: [(out / n).unlink() for n in ("summary.csv", "claims.csv", "scoreboard.txt")], 0, []),
+        (lambda: [(out / name).unlink() for name in tables], 0, []),
         (lambda: (out / "summary.csv").write_text("edited"), 0, []),
         (lambda: first.write_bytes(shards[first][:-100]), 1, []),
         (lambda: (shutil.copy(second, first), (out / "manifest.json").unlink()), 1, []),

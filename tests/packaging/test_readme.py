@@ -1,41 +1,55 @@
-"""The README's examples do what it says."""
+"""README, CONTRIBUTING, the notebook and the citation do what they say."""
 
 from __future__ import annotations
 
 import re
 import shlex
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import matplotlib.pyplot as plt
+import nbformat
 import pandas as pd
 import pytest
+import yaml
+from nbclient import NotebookClient
 
+import dpbench
+from dpbench.audit import cases, controls
+from dpbench.audit.run import Audit
 from dpbench.cli import run
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
 from dpbench.testing import check_estimator
 
 ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text()
-CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
+NOTEBOOK = ROOT / "experiments" / "library.ipynb"
 # Claims and figures of the shipped sweep are not what these examples are about.
-WITHOUT = [f"~sweep.parts.{part}.figures" for part in ("worst_case", "real_tails")]
-WITHOUT += ["~sweep.parts.worst_case.claims"]
+QUICK = [f"~sweep.parts.{part}.figures" for part in ("worst_case", "real_tails")]
+QUICK += ["~sweep.parts.worst_case.claims", "~sweep.figures", "trials=4", "n_jobs=1"]
 
 
 @pytest.fixture(autouse=True)
-def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The examples' names are free again afterwards."""
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A working folder; the examples' names are free again afterwards."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
     for kind in (Estimator, Distribution):
         monkeypatch.setattr(kind, "_registry", dict(kind._registry))
+    yield tmp_path
+    plt.close("all")
 
 
-def _blocks(language: str, page: str = README) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", page, flags=re.DOTALL)
+def _blocks(language: str, word: str = "", page: str = "README.md") -> list[str]:
+    """The blocks of a language that have a word."""
+    text = (ROOT / page).read_text()
+    found: list[str] = re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
+    return [block for block in found if word in block]
 
 
-def _write(texts: list[str]) -> None:
+def _write(*texts: str) -> None:
     """Write files whose first line names them."""
     for text in texts:
         path = Path(text.split("\n", 1)[0].removeprefix("# "))
@@ -43,38 +57,26 @@ def _write(texts: list[str]) -> None:
         path.write_text(text)
 
 
-def test_library_example(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_library_example(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Everything is kept in memory."""
-    monkeypatch.chdir(tmp_path)
-    (example,) = [block for block in _blocks("python") if "heights" in block]
-    try:
-        exec(compile(example, "README", "exec"), {})
-        (ax,) = plt.gcf().axes
-        assert ax.lines
-    finally:
-        plt.close("all")
+    (example,) = _blocks("python", "heights")
+    exec(compile(example, "README", "exec"), {})
+    (ax,) = plt.gcf().axes
+    assert ax.lines
     release, *table, error = capsys.readouterr().out.splitlines()
     assert float(release) == pytest.approx(170, abs=1.5)
     # rows of n = 100, 1000, 10000; the noise has scale 300/n, the data a deviation of 10
     assert [int(row.split()[1]) for row in table[1:]] == [100, 1000, 10000]
     assert 0 < float(error) < 1.5
-    assert list(tmp_path.iterdir()) == []
+    assert list(folder.iterdir()) == []
 
 
-def test_one_dataset_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_dataset_example() -> None:
     """Another library's mean passes the checks, and runs as a plug-in."""
-    (source,) = [block for block in _blocks("python") if "class Outside" in block]
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    _write([source])
-    words = ["plugins=[outside]", "+sweep.estimators.outside.kind=outside", "trials=4", "n_jobs=1"]
-    words += [
-        "sweep.parts.worst_case.n={low:100,high:1000,points:2}",
-        "sweep.parts.real_tails.n=[1000]",
-    ]
-    assert run([*words, "~sweep.figures", *WITHOUT]) == 0
+    _write(*_blocks("python", "class Outside"))
+    words = ["plugins=[outside]", "+sweep.estimators.outside.kind=outside"]
+    words += ["sweep.parts.worst_case.n={low:100,high:1000,points:2}"]
+    assert run([*words, "sweep.parts.real_tails.n=[1000]", *QUICK]) == 0
     summary = pd.read_csv("results/quick/summary.csv")
     mine = summary[summary["estimator"] == "outside"]
     assert {"two_point_k2", "pareto_k2"} <= set(mine["family"])
@@ -82,40 +84,60 @@ def test_one_dataset_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     check_estimator(sys.modules["outside"].Outside())
 
 
-def test_plugin_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (source,) = [block for block in _blocks("python") if "class LogClip" in block]
-    (yaml,) = _blocks("yaml")
-    monkeypatch.chdir(tmp_path)
-    _write([source, yaml])
-    (command,) = [block for block in _blocks("sh") if "--config-dir" in block]
-    words = shlex.split(command)[3:]
-    assert run([*words, "trials=4", "n_jobs=1", "~sweep.figures", *WITHOUT]) == 0
-    summary = pd.read_csv("results/quick/summary.csv")
-    beside = summary.groupby("family")["estimator"].unique()
-    assert {"log_clip", "minimax"} <= set(beside["two_point_k2"])
-    assert {"log_clip", "minimax"} <= set(beside["pareto_k2"])
+def test_plugin_example() -> None:
+    _write(*_blocks("python", "class LogClip"), *_blocks("yaml"))
+    (command,) = _blocks("sh", "--config-dir")
+    assert run([*shlex.split(command)[3:], *QUICK]) == 0
+    beside = pd.read_csv("results/quick/summary.csv").groupby("family")["estimator"].unique()
+    assert {"log_clip", "minimax"} <= set(beside["two_point_k2"]) & set(beside["pareto_k2"])
     assert "log_clip" in Path("results/quick/scoreboard.txt").read_text()
 
 
-def test_every_shown_override_is_accepted(capsys: pytest.CaptureFixture[str]) -> None:
-    (commands,) = [block for block in _blocks("sh") if "--help" in block]
+def test_every_shown_override_is_accepted() -> None:
+    (commands,) = _blocks("sh", "--help")
     for line in commands.strip().splitlines():
         words = shlex.split(line, comments=True)[3:]
         assert run(words if "--help" in words else ["--cfg", "job", *words]) == 0
-    assert "heavy_tail" in capsys.readouterr().out
 
 
-def test_contributing_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sweep agrees with its theorem; the audit refutes nothing."""
-    monkeypatch.chdir(tmp_path)
-    _write([text for language in ("python", "yaml") for text in _blocks(language, CONTRIBUTING)])
-    sweep, audit = [shlex.split(block)[3:] for block in _blocks("sh", CONTRIBUTING)]
+def test_contributing_example(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sweep agrees with its theorem; the audit, with one control, refutes nothing."""
+    monkeypatch.setattr(cases, "CONTROLS", (controls.NoClipping(),))
+    monkeypatch.setattr(Audit, "_draw", lambda *_: None)
+    _write(*(text for kind in ("python", "yaml") for text in _blocks(kind, page="CONTRIBUTING.md")))
+    sweep, audit = [shlex.split(block)[3:] for block in _blocks("sh", page="CONTRIBUTING.md")]
     assert run([*sweep, "n_jobs=1"]) == 0
     claim = pd.read_csv("results/quantiles/claims.csv").iloc[0]
-    assert claim["verdict"] == "consistent"
-    assert claim["predicted"] == 1
+    assert (claim["verdict"], claim["predicted"]) == ("consistent", 1)
     assert run([*audit, "n_jobs=1"]) == 0
     table = pd.read_csv("results/quantiles_audit/audit.csv")
     assert set(table["notion"]) == {"pure", "zcdp"}
     assert "at_the_quantile" in set(table["pair"])
     assert set(table["verdict"]) == {"not refuted"}
+
+
+def _shown(notebook: Any) -> list[list[set[str]]]:
+    """What every cell shows: the kinds of data of its outputs; progress goes to a stream."""
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    return [[set(one["data"]) for one in cell.outputs if one.get("data")] for cell in cells]
+
+
+def test_the_notebook_shows_what_it_is_stored_with(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert NOTEBOOK.stat().st_size < 200_000
+    for name in ("TMPDIR", "IPYTHONDIR"):  # the kernel writes there
+        monkeypatch.setenv(name, str(folder))
+    notebook = nbformat.read(NOTEBOOK, as_version=4)  # type: ignore[no-untyped-call]
+    stored = _shown(notebook)
+    assert sum(map(len, stored)) >= 5
+    where = {"metadata": {"path": str(folder)}}
+    NotebookClient(notebook, timeout=300, kernel_name="python3", resources=where).execute()
+    assert _shown(notebook) == stored
+
+
+def test_the_citation_is_of_this_version() -> None:
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert (cited["version"], cited["license"]) == (dpbench.__version__, "MIT")
+    heading = f"\n## {cited['version']} ({cited['date-released']})\n"
+    assert heading in (ROOT / "CHANGELOG.md").read_text()

@@ -8,57 +8,35 @@ import sys
 import zipfile
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 
 
-def _do(*command: str | Path, cwd: Path, **env: str) -> str:
+def _do(*command: str | Path, cwd: Path, path: str = "") -> str:
+    env, words = {**os.environ, "PYTHONPATH": path}, [str(word) for word in command]
     done = subprocess.run(
-        [str(word) for word in command],
-        cwd=cwd,
-        env={**os.environ, **env},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
+        words, cwd=cwd, env=env, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("dist")
-    _do(sys.executable, "-m", "build", "--no-isolation", "--outdir", out, ROOT, cwd=out)
-    return out
-
-
-def test_wheel_and_sdist_hold_the_configurations(built: Path) -> None:
-    (wheel,) = built.glob("*.whl")
+def test_wheel_runs_by_module_and_by_script_from_another_folder(tmp_path: Path) -> None:
+    """With its configurations, and without the checkout's tests and experiments."""
+    _do(sys.executable, "-m", "build", "--no-isolation", "--outdir", tmp_path, ROOT, cwd=tmp_path)
+    (wheel,) = tmp_path.glob("*.whl")
     assert wheel.name.startswith("dpbench_mean-")
+    assert len(list(tmp_path.glob("*.tar.gz"))) == 1
     names = zipfile.ZipFile(wheel).namelist()
-    assert "dpbench/conf/sweep/heavy_tail.yaml" in names
-    assert "dpbench/conf/sweep.schema.json" in names
-    assert "dpbench/__main__.py" in names
-    assert not [name for name in names if name.startswith(("tests/", "experiments/"))]
-    assert len(list(built.glob("*.tar.gz"))) == 1
-
-
-def test_wheel_runs_by_module_and_by_script_from_another_folder(
-    built: Path, tmp_path: Path
-) -> None:
+    assert {"dpbench/conf/sweep/heavy_tail.yaml", "dpbench/conf/sweep.schema.json"} < set(names)
+    assert not [name for name in names if not name.startswith("dpbench")]
     target, work = tmp_path / "site", tmp_path / "work"
     work.mkdir()
     pip = (sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index")
-    _do(*pip, "--target", target, next(built.glob("*.whl")), cwd=work)
-    where = _do(
-        sys.executable, "-c", "import dpbench; print(dpbench.__file__)", cwd=work,
-        PYTHONPATH=str(target),
-    )  # fmt: skip
-    assert where.startswith(str(target))
-    words = ("trials=4", "sweep.parts.worst_case.n.points=2")
-    for command in ((sys.executable, "-m", "dpbench"), (target / "bin" / "dpbench",)):
-        told = _do(*command, *words, cwd=work, PYTHONPATH=str(target))
-        assert "heavy_tail" in told
-        assert (work / "results" / "quick" / "summary.csv").exists()
+    _do(*pip, "--target", target, wheel, cwd=work)
+    find = "import importlib.util as u; print(u.find_spec('dpbench').origin)"
+    assert _do(sys.executable, "-c", find, cwd=work, path=str(target)).startswith(str(target))
+    assert "heavy_tail" in _do(target / "bin" / "dpbench", "--help", cwd=work, path=str(target))
+    words = [f"~sweep.parts.{part}.figures" for part in ("worst_case", "real_tails")]
+    words += ["~sweep.figures", "trials=4", "n_jobs=1", "sweep.parts.worst_case.n.points=2"]
+    assert "heavy_tail" in _do(sys.executable, "-m", "dpbench", *words, cwd=work, path=str(target))
+    assert (work / "results" / "quick" / "summary.csv").exists()
