@@ -43,14 +43,6 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[Step]:
 
 
 @pytest.fixture(scope="session")
-def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a finished run of the sweep that runs by default, for tests to read."""
-    out = tmp_path_factory.mktemp("run") / "quick"
-    assert run([f"out={out}", "trials=40", "n_jobs=1"]) == 0
-    return out
-
-
-@pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a finished run of the tiny sweep with a figure, in `out`; to be read only."""
     from cli.conftest import FIGURE, TINY

@@ -25,17 +25,7 @@ SECONDS = 900.0
 
 @dataclass(frozen=True)
 class Mutant:
-    """One wrong line.
-
-    Attributes
-    ----------
-    file : str
-        Below `dpbench`.
-    old, new : str
-        The text, which occurs once in the file, and what it becomes.
-    tests : str
-        Paths below `tests`, separated by spaces.
-    """
+    """In `file` below `dpbench`, `old` occurs once and becomes `new`; `tests` are paths."""
 
     file: str
     old: str
@@ -66,14 +56,9 @@ def judge(mutant: Mutant) -> str:
         environment = {**os.environ, "PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1"}
         try:
             found = subprocess.run(
-                [*command, *paths],
-                cwd=folder,
-                env=environment,
-                capture_output=True,
-                text=True,
-                timeout=SECONDS,
-                check=False,
-            )
+                [*command, *paths], cwd=folder, env=environment, capture_output=True, text=True,
+                timeout=SECONDS, check=False,
+            )  # fmt: skip
         except subprocess.TimeoutExpired:
             return f"not decided: no end within {SECONDS:g} s"
     if found.returncode == 0:

@@ -74,6 +74,19 @@ class Odd(Estimator):
 Spec = dict[str, Any]
 
 
+def changed(key: str, value: Any) -> dict[str, Any]:
+    """The tiny sweep with another value at a key; a claim is changed, not replaced."""
+    spec = copy.deepcopy(TINY)
+    *way, last = key.split(".")
+    at = spec
+    for name in way:
+        at = at.setdefault(name, {})
+    if key == "claims.alpha":
+        value = {**at[last], **value}
+    at[last] = value
+    return spec
+
+
 class Result(NamedTuple):
     """What a command left behind."""
 

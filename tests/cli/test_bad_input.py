@@ -5,7 +5,6 @@ The typed configuration is tested in process; a few commands show that it is wha
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
@@ -15,9 +14,8 @@ from dpbench.config import Settings, arguments, composed, multirun
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.study import Study
 
-from .conftest import FIGURE, MINE, REQUEST, TINY, Bench, unusable
+from .conftest import FIGURE, MINE, REQUEST, TINY, Bench, changed, unusable
 
-PURE = {"kind": "pure_dp"}
 APPROX = {"kind": "approx_dp", "epsilon": 1}
 RATIO = {"theorem": "noise_ratio", "predicted": 1.0}
 RADIUS = {"theorem": "naive_radius"}
@@ -37,11 +35,8 @@ STUDIES: list[tuple[str, Any, str, list[str]]] = [
     ("budgets.pure.epsilon", [], ": []: ", ["empty"]),
     ("budgets.pure.eps", 3, ": no such key", ["choose from epsilon"]),
     ("budgets.pure.kind", "nope", ": 'nope': ", ["pure_dp, zcdp"]),
-    ("budgets.pure", "hello", ": 'hello': ", ["'kind'"]),
     ("budgets.b", {**APPROX, "delta": 0}, ".delta: 0: ", ["greater than 0"]),
     ("budgets.b", {**APPROX, "delta": 1}, ".delta: 1: ", ["less than 1"]),
-    # no entry replaces another in silence
-    ("budgets.more", {**PURE, "epsilon": [0.5, 0.50000001]}, ": two entries would be called ", []),
     ("families.two_point.k", 1.5, ": 1.5: ", ["2"]),
     ("families.tails.unit_moment", 5, "", ["sweep.families.tails: ", "5.0 is infinite"]),
     ("families.tails.kind", "location_scale", ": 'location_scale': choose from ", []),  # abstract
@@ -49,14 +44,10 @@ STUDIES: list[tuple[str, Any, str, list[str]]] = [
     ("estimators.rate.kind", "nope", ": 'nope': ", ["clipped_mean", "trimmed_mean"]),
     ("estimators.twice", {"kind": "ksu20_mean"}, ".radius: this key is required", []),
     ("parts", {}, ": at least one", []),
-    ("parts", [1], ": [1]: ", ["mapping"]),
     ("parts.worst.trails", 3, ": no such key", ["choose from", "trials"]),
-    ("parts.worst.n", [0], ".0: 0: ", []),
     ("parts.worst.n", [1e25], ".0: 1e+25: ", []),
     ("parts.worst.n", [], ": []: ", ["at least 1"]),
     ("parts.worst.n", {**GRID, "nope": 1}, ".nope: no such key; choose from low, high, points", []),
-    ("parts.tails.n", [1e12], ": 1000000000000: ", ["at most"]),
-    ("parts.worst.estimators", [], ": []: ", []),
     ("parts.worst.estimators", ["nope"], ": 'nope': ", ["minimax, rate, mean"]),
     ("parts.worst.families", {"two_point": {"k": 4}}, ".two_point.k: 4: ", ["choose from 2, 3"]),
     ("parts.worst.budgets", {"pure": {"epsilon": 0.3}}, ".pure.epsilon: 0.3: ", ["0.1"]),
@@ -68,7 +59,7 @@ STUDIES: list[tuple[str, Any, str, list[str]]] = [
     ("claims.alpha.families", "tails", "", ["sweep.claims.alpha: one n", "two or more"]),
     ("claims.alpha.n_max", 10, "", ["sweep.claims.alpha.n_min: 1: ", "no n"]),
     ("claims.alpha.predicted", 1.0, "", ["sweep.claims.alpha: predicted belongs", "noise_ratio"]),
-    ("claims.alpha", {**RADIUS, "alpha": 1.0}, ": the sweep gives no list of values for rad", []),
+    ("claims.alpha", {**RADIUS, "alpha": 1.0}, ": the sweep gives no list of ", []),
     ("claims.alpha", {**RADIUS, "alpha": [1.0, 2.0]}, ": several alpha", []),
     ("claims.alpha.theorem", "pure_dimension", "", ["fewer than two values of d on two_point"]),
     ("claims.alpha", RATIO, ".over: this key is required", []),
@@ -86,19 +77,6 @@ STUDIES: list[tuple[str, Any, str, list[str]]] = [
     ("sample_complexity.a", {**REQUEST, "low": 1}, ": low is 1.0, above high", []),
     ("sample_complexity.a", {**REQUEST, "nope": 1}, ".nope: no such key", ["beta"]),
 ]  # fmt: skip
-
-
-def changed(key: str, value: Any) -> dict[str, Any]:
-    """The tiny sweep with another value; a claim is changed, not replaced."""
-    spec = copy.deepcopy(TINY)
-    *way, last = key.split(".")
-    at = spec
-    for name in way:
-        at = at.setdefault(name, {})
-    if key == "claims.alpha":
-        value = {**at[last], **value}
-    at[last] = value
-    return spec
 
 
 def refused(spec: Any) -> str:
@@ -134,40 +112,6 @@ def test_a_study_that_is_no_mapping_or_has_too_little() -> None:
         assert refused(spec) == f"sweep.{key}: this key is required"
 
 
-def test_what_a_part_asks_is_about_what_it_runs() -> None:
-    """Where it names nothing else itself."""
-    claim = {**NESTED, "tolerance": 0.3, "estimators": "minimax"}
-    spec = changed("parts.worst.claims", {"b": claim})
-    spec["parts"]["worst"]["figures"] = {"c": {"kind": "error_against_n"}, "d": {**FIGURE}}
-    spec["parts"]["worst"] |= {"estimators": ["minimax", "rate"], "budgets": {"pure": {}}}
-    spec["parts"]["tails"]["estimators"] = "!rate"
-    study = from_mapping(Study, spec, "sweep").plan().study
-    assert list(study.all_claims) == ["b", "alpha"]
-    about = study.all_claims["b"]
-    assert (about.families, about.estimators) == (["two_point"], ["minimax"])
-    assert about.budgets == {"pure": {}}
-    drawn: dict[str, Any] = study.all_figures
-    assert drawn["c"].families == ["two_point"]
-    assert drawn["c"].estimators == drawn["d"].estimators == ["minimax", "rate"]
-    assert drawn["d"].budgets == ["pure"]
-
-
-def test_a_budget_whose_notion_an_estimator_cannot_honour() -> None:
-    """Said if the estimator is named; a pattern takes those that can."""
-    spec = changed("budgets.z", {"kind": "zcdp", "rho": 0.1})
-    spec["families"]["bits"] = {"kind": "hypercube", "d": 4}
-    spec["estimators"]["l2"] = {"kind": "bounded_mean", "mechanism": "l2", "radius": 1}
-    spec["parts"]["bits"] = {"families": "bits", "n": [100], "trials": 4, "estimators": "l2"}
-    line = refused(spec)
-    assert line.startswith("sweep.parts.bits.budgets: ")
-    assert "l2 cannot honour the notion 'zcdp'; it supports: pure" in line
-    spec["parts"]["bits"]["estimators"] = "l*"
-    (cell,) = (
-        c for c in from_mapping(Study, spec, "sweep").plan().cells if c.family_label == "bits"
-    )
-    assert [one.budget.notion for one in cell.settings] == ["pure"]
-
-
 SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({"trials": "abc"}, "trials: 'abc': "),
     ({"trials": 0}, "trials: 0: "),
@@ -187,7 +131,6 @@ def test_settings(given: dict[str, Any], line: str) -> None:
     with pytest.raises(ConfigError) as error:
         from_mapping(Settings, {"sweep": {}, **given}, "")
     assert str(error.value).startswith(line)
-    assert "\n" not in str(error.value)
 
 
 # What Hydra's grammar or composition refuses, and what the line must name.

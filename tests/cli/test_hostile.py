@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import pickle
 import shutil
@@ -16,24 +15,14 @@ import dpbench.report  # noqa: F401 (the figures enter the registry)
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.study import Study
 
-from .conftest import MINE, TINY, Bench, unusable
+from .conftest import MINE, TINY, Bench, changed, unusable
 
-PLACES: dict[str, Callable[[dict[str, Any], dict[str, Any]], object]] = {
-    "estimators": lambda spec, evil: spec["estimators"].update(evil=evil),
-    "families": lambda spec, evil: spec["families"].update(evil=evil),
-    "budgets": lambda spec, evil: spec["budgets"].update(evil=evil),
-    "figures": lambda spec, evil: spec["figures"].update(evil=evil),
-    "claims": lambda spec, evil: spec["claims"].update(evil=evil),
-    "parts": lambda spec, evil: spec["parts"]["tails"].update(evil),
-    "claims of a part": lambda spec, evil: spec["parts"]["worst"].update(claims={"evil": evil}),
-    "sweep": lambda spec, evil: spec.update(evil),
-    "parameter": lambda spec, evil: spec["families"]["tails"].update(tail_index=evil),
-    "list": lambda spec, evil: spec["families"]["two_point"].update(c=[1, evil]),
-    "selection": lambda spec, evil: spec["parts"]["tails"].update(budgets={"pure": evil}),
-    "nested": lambda spec, evil: spec["estimators"].update(
-        evil={"kind": "coordinate_wise", "base": evil}
-    ),
-}
+# Keys below `sweep` that are given something evil.
+PLACES = [
+    "estimators.evil", "families.evil", "budgets.evil", "figures.evil", "claims.evil", "parts.evil",
+    "parts.worst.claims.evil", "families.tails.tail_index", "families.two_point.c",
+    "parts.tails.budgets", "runs", "estimators.rate",
+]  # fmt: skip
 
 
 class Bomb:
@@ -86,8 +75,8 @@ def test_the_bomb_would_go_off(marker: Path, pickled: Path) -> None:
 @pytest.mark.parametrize("place", PLACES)
 def test_a_target_that_is_no_class_of_ours(marker: Path, pickled: Path, place: str) -> None:
     for evil in harm(marker, pickled):
-        spec = copy.deepcopy(TINY)
-        PLACES[place](spec, evil)
+        nested = {"kind": "coordinate_wise", "base": evil}
+        spec = changed(place, nested if place == "estimators.rate" else evil)
         with pytest.raises(ConfigError, match=r"^sweep\..*$") as error:
             from_mapping(Study, spec, "sweep").plan()
         assert "\n" not in str(error.value)

@@ -52,25 +52,35 @@ def test_the_files_of_a_run_and_its_closed_figures(done: Bench) -> None:
     assert plt.get_fignums() == []
 
 
-def test_columns(done: Bench) -> None:
-    # k is a column of its own: no parameter is swept beside the key
-    assert " ".join(done.table().columns) == f"{SUMMARY} {EXTRAS}"
-    assert " ".join(done.table("claims.csv").columns) == CLAIMS
-
-
-def test_a_row_per_distribution_estimator_budget_and_n(done: Bench) -> None:
+def test_summary_and_claims(done: Bench) -> None:
+    """A row per distribution, estimator, budget and n, which says what the blocks say."""
     summary = done.table()
+    # k is a column of its own: no parameter is swept beside the key
+    assert " ".join(summary.columns) == f"{SUMMARY} {EXTRAS}"
+    assert " ".join(done.table("claims.csv").columns) == CLAIMS
     assert not summary.duplicated(BY).any()
     assert (summary["trials"] == 40).all()
     assert set(summary["family"]) == {"tails", "two_point_k2", "two_point_k3"}
-    private = summary["privacy"] == "pure"
+    private, known = summary["privacy"] == "pure", summary["family"] != "tails"
     assert (summary.loc[private, "epsilon"] == 0.1).all()
     assert summary.loc[~private, "epsilon"].isna().all()
     assert summary[["delta", "rho"]].isna().all(axis=None)
     assert set(summary.loc[~private, "estimator"]) == {"mean"}
-    known = summary["family"] != "tails"
     assert (summary.loc[known, "lower_bound"] > 0).all()
     assert summary.loc[~known, "lower_bound"].isna().all()
+
+    rows = done.rows()
+    assert len(rows) == 200 * len(summary)
+    assert not rows.duplicated([*BY, "trial"]).any()
+    assert set(rows["status"]) == {"released"}
+    assert set(rows["trial"]) == set(range(200))
+    assert (rows["error"] <= rows["sampling"] + rows["private"] + 1e-12).all()
+
+    grouped = rows[rows["trial"] < 40].groupby(["distribution", "estimator", "n"])["error"]
+    found = summary.set_index(["distribution", "estimator", "n"]).sort_index()
+    pd.testing.assert_series_equal(found["mean_error"], grouped.mean(), check_names=False)
+    ranked = grouped.apply(lambda errors: errors.sort_values().iloc[35])  # rank 0.9 * 40
+    pd.testing.assert_series_equal(found["q90"], ranked, check_names=False)
 
 
 def test_the_manifest(done: Bench) -> None:
@@ -89,47 +99,6 @@ def test_the_manifest(done: Bench) -> None:
     assert set(seconds) == {"minimax", "rate", "mean"}
     assert all(one > 0 for one in seconds.values())
     assert sum(seconds.values()) <= manifest["worker_cpu_seconds"]
-
-
-def test_a_row_per_trial_estimator_and_budget(done: Bench) -> None:
-    found = done.rows()
-    assert len(found) == 200 * len(done.table())
-    assert not found.duplicated([*BY, "trial"]).any()
-    assert set(found["status"]) == {"released"}
-    assert set(found["trial"]) == set(range(200))
-    assert (found["error"] <= found["sampling"] + found["private"] + 1e-12).all()
-
-
-def test_summary_says_what_the_blocks_say(done: Bench) -> None:
-    """Recomputed with pandas from the rows of the trials asked for."""
-    found = done.rows()
-    grouped = found[found["trial"] < 40].groupby(["distribution", "estimator", "n"])["error"]
-    summary = done.table().set_index(["distribution", "estimator", "n"]).sort_index()
-    pd.testing.assert_series_equal(summary["mean_error"], grouped.mean(), check_names=False)
-    ranked = grouped.apply(lambda errors: errors.sort_values().iloc[35])  # rank 0.9 * 40
-    pd.testing.assert_series_equal(summary["q90"], ranked, check_names=False)
-
-
-def test_columns_of_swept_parameters_and_without_claims(bench: Bench) -> None:
-    """A k of the estimators' own is another column than the families'."""
-
-    def change(spec: dict[str, Any]) -> None:
-        spec.update(claims={})
-        spec["families"]["tails"]["tail_index"] = [2.5, 3]
-        spec["estimators"]["minimax"]["k"] = [2, 3]
-
-    bench.write(change)
-    bench.done("trials=4")
-    assert " ".join(bench.table("claims.csv").columns) == CLAIMS
-    summary = bench.table()
-    assert list(summary)[-2:] == ["tail_index", "estimator_k"]
-    assert set(summary["estimator"]) == {"minimax_k2", "minimax_k3", "rate", "mean"}
-    assert set(summary["family"]) == {
-        "tails_tail_index2.5", "tails_tail_index3", "two_point_k2", "two_point_k3",
-    }  # fmt: skip
-    at = summary["estimator"] == "minimax_k3"
-    assert (summary.loc[at, "estimator_k"] == 3).all()
-    assert set(summary.loc[at, "k"]) == {2, 3}
 
 
 def test_an_estimator_that_raises(bench: Bench) -> None:
@@ -191,33 +160,6 @@ def test_an_estimator_that_sometimes_releases_nothing(bench: Bench) -> None:
     assert set(statuses["odd"]) == {"released", "nothing released"}
 
 
-@pytest.mark.parametrize(
-    ("body", "told"),
-    [
-        ("value = value[:-1]", "Odd returned shapes (199,) and (200,) for means of shape"),
-        ("value = value.sum()", "Odd.estimate returned an Estimate of float64 and ndarray"),
-        ("return value", "Odd.estimate returned an ndarray; write: return Estimate(value, "),
-    ],
-)
-def test_an_estimator_that_returns_no_estimate(bench: Bench, body: str, told: str) -> None:
-    """One line that says what to write, in the row and on the terminal."""
-    bench.odd(
-        body,
-        lambda spec: spec.update(
-            families={"tails": spec["families"]["tails"]},
-            estimators={"odd": {"kind": "odd"}},
-            parts={"tails": {"n": [10], "trials": 4}},
-            claims={},
-        ),
-    )
-    result = bench.run(MINE)
-    assert result.code == 1, result
-    (line,) = (line for line in result.out.splitlines() if line.startswith("failed: "))
-    assert line.startswith("failed: odd on tails at n = 10")
-    assert f"ValueError: {told}" in line
-    assert bench.rows()["message"].str.startswith(f"ValueError: {told}").all()
-
-
 def test_a_gate(bench: Bench) -> None:
     """Clipping at sqrt(10 n) costs n ~ (1/epsilon)^2, where the theorem promises 1/epsilon."""
     claim = {"theorem": "heavy_tail_epsilon", "tolerance": 0.1, "reason": "far off"}
@@ -255,25 +197,21 @@ def test_what_runs_nothing(bench: Bench) -> None:
     assert {p.name for p in bench.folder.iterdir()} == {"conf"}
 
 
-def test_the_default_folder_is_named_by_the_sweep(bench: Bench) -> None:
-    assert bench.raw("--config-dir", "conf", "sweep=tiny", "n_jobs=1", "trials=4").code == 0
-    assert not bench.table(out="results/tiny").empty
-
-
 def test_all_runs_on_one_page(bench: Bench) -> None:
-    unusable(bench.raw("report=all", "out=runs"), "report: 'all'", "'runs'")
-    for seed in (1, 2):
-        bench.done(f"seed={seed}", f"out=runs/seed{seed}", "trials=4")
-    found = bench.raw("report=all", "out=runs")
-    assert found == (0, "2 runs on one page: runs/report.html\n", "")
-    page = (bench.folder / "runs" / "report.html").read_bytes()
-    (bench.folder / "runs" / "notes").mkdir()  # is no run
-    assert bench.raw("report=all", "out=runs").code == 0
-    assert (bench.folder / "runs" / "report.html").read_bytes() == page
+    unusable(bench.raw("report=all"), "report: 'all'", "'results'")
+    # By default a run's folder is named by the sweep.
+    assert bench.raw("--config-dir", "conf", "sweep=tiny", "n_jobs=1", "trials=4").code == 0
+    bench.done("seed=1", "out=results/seed1", "trials=4")
+    (bench.folder / "results" / "notes").mkdir()  # is no run
+    found = bench.raw("report=all")
+    assert found == (0, "2 runs on one page: results/report.html\n", "")
+    page = bench.read("report.html", "results")
+    assert bench.raw("report=all").code == 0
+    assert bench.read("report.html", "results") == page
     for word in ("track=check", "trials=5", "replay=f0123456789n10"):
         unusable(bench.raw("report=all", word), word.partition("=")[0], "runs nothing")
     for content in (b"a,b\n1,2\n", b"claim\n\xff\n"):
-        (bench.folder / "runs" / "seed1" / "claims.csv").write_bytes(content)
+        (bench.folder / "results" / "seed1" / "claims.csv").write_bytes(content)
         files = bench.files()
-        unusable(bench.raw("report=all", "out=runs"), "report: 'runs/seed1'", "cannot be read")
+        unusable(bench.raw("report=all"), "report: 'results/seed1'", "cannot be read")
         assert bench.files() == files

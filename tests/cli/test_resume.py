@@ -54,28 +54,33 @@ def test_what_is_there_is_not_computed_again(bench: Bench) -> None:
     bench.done()
     results, shards = bench.results(), {p: p.read_bytes() for p in bench.blocks()}
     assert bench.counts() == (5, 0)
-    out, tables = bench.folder / "out", ("summary.csv", "claims.csv", "scoreboard.txt")
+    out = bench.folder / "out"
     first, second = bench.blocks()[1:3]
-    changes: list[tuple[Callable[[], object], int, list[str]]] = [
-        (lambda: None, 0, []),
-        ((out / "manifest.json").unlink, 0, []),
-        (lambda: [(out / name).unlink() for name in tables], 0, []),
-        (lambda: (out / "summary.csv").write_text("edited"), 0, []),
-        (lambda: first.write_bytes(shards[first][:-100]), 1, []),
-        (lambda: (shutil.copy(second, first), (out / "manifest.json").unlink()), 1, []),
-        (lambda: None, 5, ["resume=false"]),
-    ]  # fmt: skip
-    for case, (change, done, words) in enumerate(changes):
-        change()
-        result = bench.done(*words)
+    # What is lost, what is damaged, how many blocks are computed.
+    cases: list[tuple[list[str], Callable[[], object], int]] = [
+        ([], lambda: None, 0),
+        (["manifest.json"], lambda: None, 0),
+        (["summary.csv", "claims.csv", "scoreboard.txt"], lambda: None, 0),
+        ([], lambda: (out / "summary.csv").write_text("edited"), 0),
+        ([], lambda: first.write_bytes(shards[first][:-100]), 1),
+        (["manifest.json"], lambda: shutil.copy(second, first), 1),
+    ]
+    for case, (lost, damage, done) in enumerate(cases):
+        for name in lost:
+            (out / name).unlink()
+        damage()
+        result = bench.done()
         assert f"{done} blocks done, {5 - done} reused" in result.out, case
         assert bench.counts() == (done, 5 - done), case
-        damaged = [first.name] if done == 1 else []
+        damaged = [first.name] if done else []
         assert bench.manifest()["blocks_corrupt"] == damaged
         assert not damaged or first.name in result.out + result.err
-        assert (out / "scoreboard.txt").exists()
+        assert all((out / name).exists() for name in lost)
         assert bench.results() == results, case
         assert {p: p.read_bytes() for p in bench.blocks()} == shards, case
+    bench.done("resume=false")
+    assert bench.counts() == (5, 0)
+    assert bench.results() == results
 
 
 def test_a_byte_flipped_anywhere_is_seen_or_changes_nothing(tmp_path: Path) -> None:

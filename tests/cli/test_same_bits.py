@@ -11,22 +11,23 @@ from .conftest import FIGURE, MINE, Bench, unusable
 FAILS = "if sample.n == 1000: raise ArithmeticError('no luck')"
 
 
-def reordered(spec: dict[str, Any]) -> None:
-    """Another order, and a budget under a second label."""
-    spec["budgets"]["twin"] = spec["budgets"]["pure"]
-    for section in ("families", "estimators", "parts"):
-        spec[section] = dict(reversed(spec[section].items()))
-
-
 def blocks(bench: Bench, out: str) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in bench.blocks(out)}
 
 
 def test_order(bench: Bench) -> None:
+    """Of the sweep's entries; and a budget under a second label."""
     bench.write(lambda spec: spec["figures"].update(errors=FIGURE))
     bench.done("out=one")
     assert len(bench.results("one")) == 2 + 3
-    bench.write(lambda spec: (spec["figures"].update(errors=FIGURE), reordered(spec)))
+
+    def change(spec: dict[str, Any]) -> None:
+        spec["figures"]["errors"] = FIGURE
+        spec["budgets"]["twin"] = spec["budgets"]["pure"]
+        for section in ("families", "estimators", "parts"):
+            spec[section] = dict(reversed(spec[section].items()))
+
+    bench.write(change)
     bench.done()
     assert bench.results() == bench.results("one")
     assert blocks(bench, "out") == blocks(bench, "one")
