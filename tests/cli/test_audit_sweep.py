@@ -66,8 +66,8 @@ def audits(bench: Bench, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtur
     return bench
 
 
-def _table(bench: Bench, name: str = "audit.csv") -> pd.DataFrame:
-    return bench.table(name).drop(columns="seconds")
+def _table(bench: Bench) -> pd.DataFrame:
+    return bench.table("audit.csv").drop(columns="seconds")
 
 
 def test_the_tables_of_an_audit(audits: Bench) -> None:
@@ -77,7 +77,7 @@ def test_the_tables_of_an_audit(audits: Bench) -> None:
         ("audit.csv", {"clipped", "binary"}, 300),
         ("controls.csv", {"no_clipping"}, 1000),
     ):
-        table = _table(audits, name)
+        table = audits.table(name)
         assert set(table["estimator"]) == estimators
         assert (table.groupby(["estimator", "notion"])["pair"].nunique() == 3).all()
         assert (table["claimed"] == table["notion"].map({"pure": 1.0, "zcdp": 0.5})).all()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 import dpbench
@@ -38,28 +36,23 @@ def test_claims_catch_broken_estimators(
     near: type[HeavyTailedMean], slope: type[HeavyTailedMean], *, caught: bool
 ) -> None:
     """One by a claim about the error, the other by one about its exponent in epsilon."""
-    about: dict[str, Any] = {"tolerance": 0.05, "reason": "as in the shipped sweep"}
-    claims = {
-        "near": {"theorem": "near_optimal", "estimators": "near", **about},
-        "slope": {"theorem": "heavy_tail_epsilon", "estimators": "slope", **about},
+    about = {"tolerance": 0.05, "reason": "as in the shipped sweep"}
+    part = {
+        "n": {"low": 1e5, "high": 1e12, "points": 4},
+        "trials": 400,
+        "claims": {
+            "near": {"theorem": "near_optimal", "estimators": "near", **about},
+            "slope": {"theorem": "heavy_tail_epsilon", "estimators": "slope", **about},
+        },
     }
     members = [0, 0.1, 0.3, 1, 2, 3, 10, 30, 100]
-    found = dpbench.run(
-        {
-            "families": {"two_point": {"kind": "two_point_family", "k": [2, 3], "c": members}},
-            "estimators": {"near": near(k=2), "slope": slope(k=2)},
-            "budgets": {"low": PureDP(0.001), "high": PureDP(0.01)},
-            "parts": {
-                "all": {
-                    "families": {"two_point": {"k": 2}},
-                    "n": {"low": 1e5, "high": 1e12, "points": 4},
-                    "trials": 400,
-                    "claims": claims,
-                }
-            },
-        },
-        n_jobs=1,
-    ).claims
+    spec = {
+        "families": {"two_point": {"kind": "two_point_family", "k": 2, "c": members}},
+        "estimators": {"near": near(k=2), "slope": slope(k=2)},
+        "budgets": {"low": PureDP(0.001), "high": PureDP(0.01)},
+        "parts": {"all": part},
+    }
+    found = dpbench.run(spec, n_jobs=1).claims
     verdicts = found.groupby("estimator")["verdict"].unique()
     assert set(verdicts.index) == {"near", "slope"}
     for verdict in verdicts:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
 import dpbench
@@ -89,10 +88,7 @@ def test_a_byte_flipped_anywhere_is_seen_or_changes_nothing(tmp_path: Path) -> N
     blocks, result = Store(tmp_path, "source"), run_block(task)
     blocks.write(task, result)
     whole, seen = blocks.path(task).read_bytes(), 0
-    columns = pq.ParquetFile(blocks.path(task)).metadata.row_group(0)
-    texts = next(c for i in range(99) if (c := columns.column(i)).path_in_schema == "message")
-    message = range(texts.dictionary_page_offset, texts.data_page_offset + 200, 3)
-    tried = {*range(0, len(whole), 29), *message}
+    tried = range(0, len(whole), 13)
     for at in tried:
         data = bytearray(whole)
         data[at] ^= 1 << at % 8
