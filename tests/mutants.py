@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
@@ -23,34 +22,22 @@ COPIED = ("conf", "dpbench", "tests", "pyproject.toml")
 SECONDS = 900.0
 
 
-@dataclass(frozen=True)
-class Mutant:
-    """In `file` below `dpbench`, `old` occurs once and becomes `new`; `tests` are paths."""
-
-    file: str
-    old: str
-    new: str
-    tests: str
+# By name: `file` below `dpbench`, where `old` occurs once and becomes `new`; `tests` are paths.
+MUTANTS: dict[str, dict[str, str]] = yaml.safe_load((ROOT / "tests" / "mutants.yaml").read_text())
 
 
-MUTANTS = {
-    name: Mutant(**spec)
-    for name, spec in yaml.safe_load((ROOT / "tests" / "mutants.yaml").read_text()).items()
-}
-
-
-def judge(mutant: Mutant) -> str:
+def judge(mutant: dict[str, str]) -> str:
     """What comes of the tests with this mutant: killed, survived, gone or not decided."""
     with tempfile.TemporaryDirectory() as folder:
         for name in COPIED:
             put = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
             put(ROOT / name, Path(folder) / name)
-        target = Path(folder) / "dpbench" / mutant.file
+        target = Path(folder) / "dpbench" / mutant["file"]
         text = target.read_text()
-        if text.count(mutant.old) != 1:
+        if text.count(mutant["old"]) != 1:
             return "gone"
-        target.write_text(text.replace(mutant.old, mutant.new))
-        paths = [f"tests/{path}" for path in mutant.tests.split()]
+        target.write_text(text.replace(mutant["old"], mutant["new"]))
+        paths = [f"tests/{path}" for path in mutant["tests"].split()]
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-n", "0"]
         # The copy goes before the checkout, which is installed.
         environment = {**os.environ, "PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1"}
