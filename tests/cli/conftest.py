@@ -155,6 +155,7 @@ class Bench:
         for name, module in list(sys.modules.items()):
             if str(getattr(module, "__file__", None) or "").startswith(str(self.folder)):
                 del sys.modules[name]
+        sys.modules.pop("mine", None)  # a dask scheduler in this process has loaded its own copy
 
     def start(self, *args: str) -> subprocess.Popen[str]:
         """Start the real command, in a process group of its own."""
