@@ -19,10 +19,6 @@ Ball = tuple[Floats, float | Floats]
 Make = Callable[[Floats], Sample]
 
 
-def dense(values: Floats) -> DenseSample:
-    return DenseSample(values)
-
-
 def sparse(values: Floats) -> SparseSample:
     """The same data; the first zero row of a trial, if any, is listed, too."""
     rows, held = [], []
@@ -39,7 +35,7 @@ def broadcast(values: Floats) -> DenseSample:
     return DenseSample(np.broadcast_to(values[:1], values.shape))
 
 
-each = pytest.mark.parametrize("make", [dense, sparse], ids=["dense", "sparse"])
+each = pytest.mark.parametrize("make", [DenseSample, sparse])
 
 
 def moved(row: Sequence[float], centre: Sequence[float], radius: float) -> list[float]:
@@ -58,36 +54,29 @@ def naive(values: Floats, balls: Sequence[Ball]) -> list[tuple[Floats, Floats, F
     found = []
     now = values.tolist()
     for centre, radius in balls:
-        bound = np.broadcast_to(radius, len(values))
-        means, sums, counts = [], [], []
-        for t, trial in enumerate(now):
-            at, r = centre[t].tolist(), float(bound[t])
-            trial[:] = [moved(row, at, r) for row in trial]
-            means.append([math.fsum(column) / len(trial) for column in zip(*trial, strict=True)])
-            offsets = [[x - c for x, c in zip(row, at, strict=True)] for row in values[t].tolist()]
-            inside = [offset for offset in offsets if math.hypot(*offset) <= r]
-            counts.append(len(inside))
-            sums.append(
-                [math.fsum(column) for column in zip(*inside, [0.0] * len(at), strict=True)]
-            )
-        found.append((np.array(means), np.array(sums), np.array(counts, float)))
+        means, sums, counts = (np.zeros(shape) for shape in (centre.shape, centre.shape, len(now)))
+        for t, (at, r) in enumerate(zip(centre, np.broadcast_to(radius, len(now)), strict=True)):
+            now[t] = [moved(row, at.tolist(), float(r)) for row in now[t]]
+            means[t] = [math.fsum(column) / len(now[t]) for column in zip(*now[t], strict=True)]
+            inside = [offset for offset in values[t] - at if math.hypot(*offset) <= r]
+            counts[t] = len(inside)
+            sums[t] = [math.fsum(column) for column in np.reshape(inside, (-1, at.size)).T]
+        found.append((means, sums, counts))
     return found
 
 
-def close(found: Floats, wanted: Floats, size: float) -> None:
-    assert found.shape == wanted.shape
-    np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-13 * size)
-
-
-def check(sample: Sample, values: Floats, balls: Sequence[Ball], size: float) -> None:
-    """Against the loop, up to the rounding of numbers of this size."""
+def check(sample: Sample, values: Floats, balls: Sequence[Ball]) -> None:
+    """Against the loop, up to the rounding of the numbers that the balls of a trial let in."""
     rows = moving = sample.rows()
-    for (centre, radius), wanted in zip(balls, naive(values, balls), strict=True):
+    farthest = np.abs(values).max(axis=(1, 2))
+    for (centre, radius), (means, sums, counts) in zip(balls, naive(values, balls), strict=True):
+        size = np.abs(centre).max(axis=1) + np.minimum(radius, farthest)
+        room = 1e-12 * np.broadcast_to(size, len(values))[:, None]
         moving = moving.projected(centre, radius)
-        close(moving.mean(), wanted[0], np.maximum(size, np.abs(wanted[0])).max())
-        sums, counts = rows.within(centre, radius)
-        np.testing.assert_array_equal(counts, wanted[2])
-        close(sums, wanted[1], size * values.shape[1])
+        assert np.all(np.abs(moving.mean() - means) <= room)
+        found, number = rows.within(centre, radius)
+        np.testing.assert_array_equal(number, counts)
+        assert np.all(np.abs(found - sums) <= room * values.shape[1])
 
 
 def shrinking(values: Floats, seed: int) -> list[Ball]:
@@ -107,7 +96,6 @@ DATA: dict[str, Floats] = {
     "heavy": rng(1).standard_cauchy((3, 60, 2)),
     "equal": np.tile([3.0, -1.0, 0.5], (3, 25, 1)),
     "zeros": np.zeros((2, 9, 3)),
-    "collinear": rng(3).normal(size=(3, 40, 1)) * np.array([1.0, -2.0, 0.5, 3.0]),
     "wide": rng(4).normal(size=(3, 6, 25)),
     "numbers": rng(5).normal(size=(4, 50, 1)),
     "one record": rng(6).normal(size=(5, 1, 3)),
@@ -122,13 +110,12 @@ DATA: dict[str, Floats] = {
 @pytest.mark.parametrize("values", DATA.values(), ids=DATA.keys())
 def test_balls_against_a_loop(make: Make, values: Floats) -> None:
     trials, _, d = values.shape
-    size = float(np.abs(values).max())
     balls = shrinking(values, 1)
     with unchanged(values, *(np.asarray(a) for ball in balls for a in ball)):
-        check(make(values), values, balls, size)
-    close(make(values).rows().mean(), values.mean(axis=1), 10 * size)
+        check(make(values), values, balls)
+    np.testing.assert_allclose(make(values).rows().mean(), values.mean(axis=1), atol=1e-12)
     for at, radius in itertools.product((0.0, 2.0, -1e6), (0.0, 1.0, 1e300)):
-        check(make(values), values, [(np.full((trials, d), at), radius)], max(size, abs(at)))
+        check(make(values), values, [(np.full((trials, d), at), radius)])
 
 
 @each
@@ -147,8 +134,7 @@ def test_rows_on_the_surface_are_inside(make: Make) -> None:
 
 
 @each
-@pytest.mark.parametrize("size", [1e150, -1e300])
-@pytest.mark.parametrize("many", [1, 20, 39])
+@pytest.mark.parametrize(("size", "many"), [(1e150, 1), (-1e300, 20), (1e300, 39)])
 def test_many_wild_rows_take_no_digits(make: Make, size: float, many: int) -> None:
     """So many that the bulk is wild; each on an axis of its own."""
     values = rng(15).normal(size=(2, 40, 3))
@@ -156,11 +142,9 @@ def test_many_wild_rows_take_no_digits(make: Make, size: float, many: int) -> No
         values[1, i] = 0.0
         values[1, i, i % 3] = size * (-1) ** i * (1 + i) / 40
     balls: list[Ball] = [(np.full((2, 3), 0.3), 4.0), (np.zeros((2, 3)), np.array([1.0, 2.0]))]
-    check(make(values), values, balls, 1.0)
-    # Balls as wild as the rows.
-    ball: Ball = (np.full((2, 3), abs(size) / 50), abs(size) / 3)
-    found = make(values).rows().projected(*ball).mean()
-    close(found, naive(values, [ball])[0][0], abs(size))
+    check(make(values), values, balls)
+    # A ball as wild as the rows.
+    check(make(values), values, [(np.full((2, 3), abs(size) / 50), abs(size) / 3)])
 
 
 @pytest.mark.parametrize("at", [1e4, 1e9])
@@ -172,7 +156,7 @@ def test_rows_far_from_the_origin(at: float, d: int) -> None:
     for radius in (0.3, 1.0, 3.5):
         ball: Ball = (centre, radius * math.sqrt(d))
         ((wanted, _, number),) = naive(values, [ball])
-        rows = dense(values).rows()
+        rows = DenseSample(values).rows()
         # Sums of 80 rows: a few units in the last place.
         assert np.abs(rows.projected(*ball).mean() - wanted).max() <= 4 * np.spacing(at)
         np.testing.assert_array_equal(rows.within(*ball)[1], number)
@@ -184,30 +168,22 @@ def test_a_far_centre(make: Make, at: float) -> None:
     values, centre = DATA["gaussian"], np.zeros((4, 3))
     centre[1, 0] = at
     for radius in (0.0, 0.5, np.array([3.0, 3.0, 0.1, 1e3])):
-        rows = make(values).rows()
-        found, (wanted,) = rows.projected(centre, radius).mean(), naive(values, [(centre, radius)])
-        same = [0, 2, 3]
-        close(found[same], wanted[0][same], 1.0)
-        close(found[1], wanted[0][1], abs(at))
-        sums, counts = rows.within(centre, radius)
-        np.testing.assert_array_equal(counts, wanted[2])
-        close(sums, wanted[1], 60.0)
+        check(make(values), values, [(centre, radius)])
 
 
 def test_a_trial_does_not_depend_on_the_others() -> None:
-    """Bit for bit, unless a square overflows or vanishes in one: then to 1e-12."""
+    """Bit for bit."""
     values = DATA["uneven"]
-    together = dense(values).rows()
-    rows = [dense(values[t : t + 1]).rows() for t in range(4)]
+    together = DenseSample(values).rows()
+    rows = [DenseSample(values[t : t + 1]).rows() for t in range(4)]
     for centre, radius in shrinking(values, 5):
         together = together.projected(centre, radius)
+        inside = together.within(centre, radius)
         for t in range(4):
             own = centre[t : t + 1], np.asarray(radius)[t : t + 1]
             rows[t] = rows[t].projected(*own)
             np.testing.assert_array_equal(rows[t].mean()[0], together.mean()[t])
-            for one, all_of_them in zip(
-                rows[t].within(*own), together.within(centre, radius), strict=True
-            ):
+            for one, all_of_them in zip(rows[t].within(*own), inside, strict=True):
                 np.testing.assert_array_equal(one[0], all_of_them[t])
 
 
@@ -220,40 +196,37 @@ BALLS: list[Ball] = [
 ]
 
 
-@pytest.mark.parametrize("order", [(0, 1, 2), (1, 3, 4), (0, 4), (3, 1)])
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 3, 4), (0, 4)])
 def test_data_held_once_are_like_copies(order: tuple[int, ...]) -> None:
     values = np.tile(rng(22).normal(size=(1, 70, 3)) * [1.0, 1.5, 0.1], (4, 1, 1))
     balls = [BALLS[i] for i in order]
-    check(broadcast(values), values, balls, 2.0)
-    rows, copies = broadcast(values).rows(), dense(values).rows()
+    check(broadcast(values), values, balls)
+    rows, copies = broadcast(values).rows(), DenseSample(values).rows()
     for ball in balls:
         rows, copies = rows.projected(*ball), copies.projected(*ball)
         np.testing.assert_array_equal(rows.mean(), copies.mean())
-        for one, other in zip(rows.within(*ball), copies.within(*ball), strict=True):
-            np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-11)
 
 
-@pytest.mark.parametrize("make", [dense, sparse, broadcast])
+@pytest.mark.parametrize("make", [DenseSample, sparse, broadcast])
 @pytest.mark.parametrize("outside", [0.1, 50.0])
 def test_a_centre_that_is_no_number(make: Make, outside: float) -> None:
     """Nothing was released where to put the ball: unmoved rows would be released instead."""
     values = np.tile(rng(18).normal(size=(1, 30, 3)), (4, 1, 1))
     centre = np.zeros((4, 3))
-    centre[1] = np.nan
-    centre[2, 1] = np.nan
-    sound, ball = [0, 3], (centre[[0, 3]], outside)
-    ((wanted, wanted_sums, number),) = naive(values[sound], [ball])
+    centre[1], centre[2, 1] = np.nan, np.nan
+    sound = [0, 3]
+    ((means, sums, counts),) = naive(values[sound], [(centre[sound], outside)])
     rows = make(values).rows()
     for radius in (outside, np.full(4, outside)):
         moved_rows = rows.projected(centre, radius)
         # A ball behind it makes no number of it.
         again = moved_rows.projected(np.zeros((4, 3)), radius)
-        sums, counts = rows.within(centre, radius)
-        for found in (moved_rows.mean(), again.mean(), centre + sums):
+        inside, number = rows.within(centre, radius)
+        for found in (moved_rows.mean(), again.mean(), centre + inside):
             assert np.isnan(found).any(axis=1).tolist() == [False, True, True, False]
-        close(moved_rows.mean()[sound], wanted, 1.0)
-        np.testing.assert_array_equal(counts[sound], number)
-        close(sums[sound], wanted_sums, 30.0)
+        np.testing.assert_allclose(moved_rows.mean()[sound], means, atol=1e-13)
+        np.testing.assert_allclose(inside[sound], sums, atol=1e-11)
+        np.testing.assert_array_equal(number[sound], counts)
 
 
 @each
