@@ -14,7 +14,6 @@ from support import assert_follows, name, noise_law, rng
 from dpbench.privacy import AMOUNTS, ZCDP, ApproxDP, Budget, NonPrivate, PureDP
 from dpbench.privacy.analytic_gaussian import analytic_sd, gaussian_delta
 
-DELTAS = [1e-12, 1e-6, 0.1]
 PRIVATE: list[Budget] = [
     PureDP(0.3),
     PureDP(2.0),
@@ -33,26 +32,32 @@ def sd_of(budget: Budget) -> float:
 
 
 def hockey_stick(sd: float, epsilon: float) -> float:
-    """The integral of (p - e^epsilon q)_+ for p, q = N(1, sd^2), N(0, sd^2)."""
+    """The integral of (p - e^epsilon q)_+ for p, q = N(1, sd^2), N(0, sd^2).
 
-    def excess(x: float) -> float:
-        gap = epsilon - (x - 0.5) / sd**2
-        return float(-np.expm1(gap) * stats.norm.pdf(x, 1.0, sd))
+    In units of sd from the point where it begins.
+    """
+    start = epsilon * sd - 0.5 / sd
+    ends = itertools.pairwise(np.linspace(0, max(0, -start) + 12, 40))
+    return sum(
+        integrate.quad(
+            lambda u: -np.expm1(-u / sd) * stats.norm.pdf(start + u), *piece, epsabs=0, epsrel=1e-10
+        )[0]
+        for piece in ends
+    )
 
-    start = sd**2 * epsilon + 0.5
-    ends = sorted({start, max(start, 1.0), max(start, 1.0) + 12 * sd})
-    # Steps in units of sd keep the quadrature on scale for far tails.
-    grid = np.unique(np.concatenate([np.linspace(a, b, 13) for a, b in itertools.pairwise(ends)]))
-    pieces = itertools.pairwise(grid)
-    return sum(integrate.quad(excess, a, b, epsabs=0, epsrel=1e-10)[0] for a, b in pieces)
 
-
-@pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 10.0, 50.0])
-@pytest.mark.parametrize("delta", DELTAS)
+@pytest.mark.parametrize(
+    ("epsilon", "delta"),
+    [
+        *itertools.product([1e-3, 0.1, 1.0, 10.0, 50.0], [1e-12, 1e-6, 0.1]),
+        *((1e-6, 1e-12), (1e3, 1e-6), (1.0, 0.99)),  # where digits are lost
+    ],
+)
 def test_the_gaussians_meet_their_delta(epsilon: float, delta: float) -> None:
     sd = analytic_sd(epsilon, delta)
-    assert gaussian_delta(sd, epsilon) == pytest.approx(delta, rel=1e-8, abs=0)
-    assert hockey_stick(sd, epsilon) == pytest.approx(delta, rel=1e-7, abs=0)
+    wanted = pytest.approx(delta, rel=1e-7 if 1e-3 <= epsilon <= 50 else 1e-5, abs=0)
+    assert gaussian_delta(sd, epsilon) == wanted
+    assert hockey_stick(sd, epsilon) == wanted
     for noise_by in ("classical", "ksu20"):
         if epsilon <= 1:
             assert gaussian_delta(sd_of(ApproxDP(epsilon, delta, noise_by)), epsilon) <= delta
@@ -61,14 +66,8 @@ def test_the_gaussians_meet_their_delta(epsilon: float, delta: float) -> None:
                 ApproxDP(epsilon, delta, noise_by)
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), [(1e-6, 1e-12), (1e3, 1e-6), (1.0, 0.99)])
-def test_the_analytic_gaussian_far_out(epsilon: float, delta: float) -> None:
-    found = gaussian_delta(analytic_sd(epsilon, delta), epsilon)
-    assert found == pytest.approx(delta, rel=1e-5, abs=0)
-
-
 @pytest.mark.parametrize("rho", [1e-8, 0.01, 1.0, 1e4])
-@pytest.mark.parametrize("delta", [1e-12, 1e-3, 0.5])
+@pytest.mark.parametrize("delta", [1e-12, 0.5])
 def test_zcdp_to_approx_is_the_minimum_over_orders(rho: float, delta: float) -> None:
     a = 1 + np.exp(np.linspace(-15, 25, 40_001))
     grid = rho * a - (np.log(a) + math.log(delta)) / (a - 1) + np.log1p(-1 / a)
@@ -80,7 +79,7 @@ def test_zcdp_to_approx_is_the_minimum_over_orders(rho: float, delta: float) -> 
     assert gaussian_delta(1 / math.sqrt(2 * rho), found) <= delta * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("epsilon", [1e-12, 1e-7, 3e-6, 3e-5, 0.1, 1.0, 50.0])
+@pytest.mark.parametrize("epsilon", [1e-12, 3e-6, 3e-5, 1.0, 50.0])
 @pytest.mark.parametrize("delta", [1e-300, 1e-12, 0.1, 0.5])
 def test_the_largest_rho_within_a_budget(epsilon: float, delta: float) -> None:
     """A rho is at least 1e-12: refused if and only if even that costs more than the budget."""
@@ -126,35 +125,22 @@ def test_the_noise_takes_its_own_sensitivity(budget: Budget) -> None:
 
 
 PURE, ZERO, APPROX, NONE = PureDP(0.5), ZCDP(0.3), ApproxDP(0.4, 1e-5), NonPrivate()
+COSTS: list[tuple[Budget, list[tuple[float, ...] | None]]] = [  # of PURE, ZERO, APPROX, NONE
+    (PureDP(1.0), [(0.5,), None, None, None]),
+    (ZCDP(1.0), [(0.125,), (0.3,), None, None]),  # epsilon^2/2
+    (ApproxDP(1.0, 1e-3), [(0.5, 0.0), ZERO.to_approx(1e-3).amounts, (0.4, 1e-5), None]),
+    (NONE, [(), (), (), ()]),
+]
 
 
-@pytest.mark.parametrize(
-    ("budget", "other", "cost"),
-    [
-        (PureDP(1.0), PURE, (0.5,)),
-        (PureDP(1.0), ZERO, None),
-        (PureDP(1.0), APPROX, None),
-        (PureDP(1.0), NONE, None),
-        (ZCDP(1.0), PURE, (0.125,)),  # epsilon^2/2
-        (ZCDP(1.0), ZERO, (0.3,)),
-        (ZCDP(1.0), APPROX, None),
-        (ZCDP(1.0), NONE, None),
-        (ApproxDP(1.0, 1e-3), PURE, (0.5, 0.0)),
-        (ApproxDP(1.0, 1e-3), ZERO, ZERO.to_approx(1e-3).amounts),
-        (ApproxDP(1.0, 1e-3, "laplace"), APPROX, (0.4, 1e-5)),
-        (ApproxDP(1.0, 1e-3), NONE, None),
-        (NONE, APPROX, ()),
-        (NONE, NONE, ()),
-    ],
-)
-def test_which_notion_implies_which(
-    budget: Budget, other: Budget, cost: tuple[float, ...] | None
-) -> None:
-    if cost is not None:
-        assert budget.cost_of(other) == cost
-        return
-    with pytest.raises(ValueError, match=f"{other.notion} implies no {budget.notion}"):
-        budget.cost_of(other)
+@pytest.mark.parametrize(("budget", "costs"), COSTS, ids=name)
+def test_which_notion_implies_which(budget: Budget, costs: list[tuple[float, ...] | None]) -> None:
+    for other, cost in zip((PURE, ZERO, APPROX, NONE), costs, strict=True):
+        if cost is not None:
+            assert budget.cost_of(other) == cost
+            continue
+        with pytest.raises(ValueError, match=f"{other.notion} implies no {budget.notion}"):
+            budget.cost_of(other)
 
 
 def test_fractions() -> None:
@@ -167,10 +153,8 @@ def test_fractions() -> None:
         budget.noise(rng(), (1,), 1.0, 1.0)  # what it remembers is not handed on
         part = budget.fraction(0.25)
         assert part == quarter
-        assert (
-            part.noise(rng(), (3,), 1.0, 1.0).tolist()
-            == quarter.noise(rng(), (3,), 1.0, 1.0).tolist()
-        )
+        drawn = [one.noise(rng(), (3,), 1.0, 1.0).tolist() for one in (part, quarter)]
+        assert drawn[0] == drawn[1]
 
 
 def test_no_privacy_is_no_noise() -> None:
@@ -180,16 +164,8 @@ def test_no_privacy_is_no_noise() -> None:
 
 @pytest.mark.parametrize(
     ("notion", "amounts"),
-    [
-        (PureDP, (0.0,)),
-        (PureDP, (math.inf,)),
-        (ZCDP, (-1.0,)),
-        (ZCDP, (math.nan,)),
-        (ApproxDP, (1.0, 0.0)),
-        (ApproxDP, (1.0, 1.0)),
-        (ApproxDP, (1.0,)),
-        (ApproxDP, (1.0, 1e-6, "uniform")),
-    ],
+    [(PureDP, (0.0,)), (PureDP, (math.inf,)), (ZCDP, (-1.0,)), (ZCDP, (math.nan,))]
+    + [(ApproxDP, (1.0, *rest)) for rest in ((0.0,), (1.0,), (), (1e-6, "uniform"))],
 )
 def test_amounts_that_are_no_guarantee_are_refused(notion: Any, amounts: tuple[Any, ...]) -> None:
     with pytest.raises(ValueError, match=notion.__name__):
@@ -207,10 +183,9 @@ def test_amounts_that_are_no_guarantee_are_refused(notion: Any, amounts: tuple[A
     ],
 )
 def test_a_budget_in_columns(budget: Budget, label: str, wanted: tuple[Any, ...]) -> None:
-    found = budget.columns
-    assert list(found) == ["privacy", *AMOUNTS] == ["privacy", "epsilon", "delta", "rho"]
-    assert found.pop("privacy") == budget.label == label
-    assert all(type(amount) is float for amount in found.values())  # of integers, too
-    told = [None if math.isnan(float(amount)) else amount for amount in found.values()]
-    assert tuple(told) == wanted
-    assert tuple(amount for amount in told if amount is not None) == budget.amounts
+    assert list(budget.columns) == ["privacy", *AMOUNTS] == ["privacy", "epsilon", "delta", "rho"]
+    privacy, *found = budget.columns.values()
+    assert privacy == budget.label == label
+    assert all(type(amount) is float for amount in found)  # of integers, too
+    np.testing.assert_array_equal(found, np.array(wanted, dtype=float))
+    assert budget.amounts == tuple(amount for amount in wanted if amount is not None)

@@ -30,26 +30,31 @@ def epsilon_of(budget: Budget) -> float:
     return budget.epsilon
 
 
-def score_at(t: float, row: Sequence[float], q: float, h: float) -> float:
-    """-max(0, #{x < t - h} - q n, q n - #{x <= t + h}), one record after the other."""
-    kept = [min(max(x, LOW), HIGH) for x in row]
-    below = sum(x < t - h for x in kept)
-    within = sum(x <= t + h for x in kept)
-    return -max(0.0, below - q * len(row), q * len(row) - within)
-
-
 def cells(values: Sequence[float], h: float) -> Floats:
     """Points of [LOW, HIGH] between which no score of these values changes."""
     kept = np.clip(values, LOW, HIGH)
     return np.unique(np.clip([*(kept - h), *(kept + h), LOW, HIGH], LOW, HIGH))
 
 
+def scores_at(places: Floats, row: Sequence[float] | Floats, q: float, h: float) -> Floats:
+    """-max(0, #{x < t - h} - q n, q n - #{x <= t + h}) at every place t."""
+    kept = np.clip(row, LOW, HIGH)[:, None]
+    below, within = (kept < places - h).sum(axis=0), (kept <= places + h).sum(axis=0)
+    return np.asarray(-np.maximum(0.0, np.maximum(below - q * len(row), q * len(row) - within)))
+
+
 def law_of(row: Sequence[float], ends: Floats, q: float, h: float, epsilon: float) -> Floats:
     """The probabilities of cells, prop. to length times exp(epsilon score/2)."""
-    middles = (ends[1:] + ends[:-1]) / 2
-    scores = np.array([score_at(t, row, q, h) for t in middles.tolist()])
+    scores = scores_at((ends[1:] + ends[:-1]) / 2, row, q, h)
     weights = np.diff(ends) * np.exp(epsilon * scores / 2)
     return np.asarray(weights / weights.sum())
+
+
+def samples(row: Sequence[float] | Floats, trials: int) -> list[Sample]:
+    """The same records, dense and counted."""
+    atoms, counts = np.unique(row, return_counts=True)
+    dense = DenseSample(np.tile(row, (trials, 1)))
+    return [dense, CountedSample(atoms, np.tile(counts, (trials, 1)))]
 
 
 @pytest.mark.parametrize(
@@ -78,15 +83,8 @@ def test_privacy_by_enumeration(epsilon: float, q: float, h: float) -> None:
     assert largest >= 0.3 * epsilon  # the enumeration is not idle
 
 
-def quantile(
-    sample: Sample,
-    q: float,
-    h: float,
-    budget: Budget,
-    seed: int = 0,
-    ends: tuple[float, float] = (LOW, HIGH),
-) -> Floats:
-    return private_quantile(sample, q, ends[0], ends[1], h, Ledger(budget, rng(seed)))
+def quantile(sample: Sample, q: float, h: float, budget: Budget) -> Floats:
+    return private_quantile(sample, q, LOW, HIGH, h, Ledger(budget, rng()))
 
 
 @pytest.mark.parametrize("budget", [PureDP(2.0), ZCDP(0.5), ApproxDP(1.0, 1e-6)], ids=str)
@@ -107,11 +105,7 @@ def test_frequencies_are_those_of_the_exact_density(
     whole = cells(row, h)
     ends = np.unique(np.concatenate([np.linspace(a, b, 4) for a, b in itertools.pairwise(whole)]))
     law = law_of(row, ends, q, h, epsilon_of(budget))
-    atoms, counts = np.unique(row, return_counts=True)
-    for sample in (
-        DenseSample(np.tile(row, (30_000, 1))),
-        CountedSample(atoms, np.tile(counts, (30_000, 1))),
-    ):
+    for sample in samples(row, 30_000):
         t = quantile(sample, q, h, budget)
         assert np.all((t >= LOW) & (t <= HIGH))
         assert_frequencies(np.histogram(t, ends)[0], law)
@@ -119,12 +113,7 @@ def test_frequencies_are_those_of_the_exact_density(
 
 @pytest.mark.parametrize(
     ("budget", "q", "ties"),
-    [
-        (PureDP(1.0), 0.5, 0),
-        (PureDP(20.0), 0.02, 20),
-        (ZCDP(0.5), 0.9, 400),
-        (ZCDP(0.5), 1 / 3, 20),
-    ],
+    [(PureDP(1.0), 0.5, 0), (PureDP(20.0), 0.02, 20), (ZCDP(0.5), 0.9, 400)],
     ids=str,
 )
 def test_the_window_of_a_large_dataset(
@@ -134,7 +123,6 @@ def test_the_window_of_a_large_dataset(
     n, h, epsilon = 5000, 0.001, epsilon_of(budget)
     x = np.clip(rng(2).normal(0.1, 0.5, n), LOW, HIGH)
     x = np.round(x * ties) / ties if ties else x
-    atoms, counts = np.unique(x, return_counts=True)
     taken: list[Any] = []
 
     def choose(self: Ledger, *given: Any) -> Any:
@@ -142,7 +130,7 @@ def test_the_window_of_a_large_dataset(
         return np.array([0])
 
     monkeypatch.setattr(Ledger, "exponential", choose)
-    for sample in (DenseSample(x[None]), CountedSample(atoms, counts[None])):
+    for sample in samples(x, 1):
         quantile(sample, q, h, budget)
         (scores,), sensitivity, (log_length,) = taken.pop()
         length = np.exp(log_length)
@@ -154,9 +142,7 @@ def test_the_window_of_a_large_dataset(
         near = np.quantile(x, q) + 0.02 * rng(4).normal(size=300)
         places = np.clip(np.append(near, rng(3).uniform(LOW, HIGH, 300)), LOW, HIGH)
         found = scores[np.searchsorted(LOW + np.cumsum(length)[:-1], places)]
-        below = (x[:, None] < places - h).sum(axis=0)
-        within = (x[:, None] <= places + h).sum(axis=0)
-        naive = -np.maximum(0.0, np.maximum(below - q * n, q * n - within))
+        naive = scores_at(places, x, q, h)
         assert found.max() > -cap == found.min()  # points within the window and beyond it
         np.testing.assert_allclose(found, np.maximum(naive, -cap), rtol=1e-12, atol=1e-9)
 
@@ -167,10 +153,7 @@ def test_a_value_that_all_records_share_is_found(
     budget: Budget, place: float, found: float
 ) -> None:
     """Beyond the bounds they count at the ends."""
-    for sample in (
-        DenseSample(np.full((500, 101), place)),
-        CountedSample([place], np.full((500, 1), 101)),
-    ):
+    for sample in samples([place] * 101, 500):
         t = quantile(sample, 0.5, 0.01, budget)
         # Elsewhere the score is -50.5, at epsilon 4: probability below 200 e^-100.
         assert np.all(np.abs(t - found) <= 0.01)
@@ -179,31 +162,20 @@ def test_a_value_that_all_records_share_is_found(
 
 
 def test_the_noise_wins_in_a_far_range_of_few_records() -> None:
-    t = quantile(DenseSample(np.zeros((20_000, 3))), 0.5, 1.0, PureDP(1.0), ends=(-1e300, 1e300))
+    zeros, ledger = DenseSample(np.zeros((20_000, 3))), Ledger(PureDP(1.0), rng())
+    t = private_quantile(zeros, 0.5, -1e300, 1e300, 1.0, ledger)
     assert_follows(t / 1e300, stats.uniform(-1, 2))  # up to e^300
 
 
-@pytest.mark.parametrize(
-    ("q", "lower", "upper", "h"),
-    [
-        (0.0, -1.0, 1.0, 0.1),
-        (1.0, -1.0, 1.0, 0.1),
-        (0.5, 0.0, math.inf, 0.1),
-        (0.5, 1.0, -1.0, 0.1),
-        (0.5, math.nan, 1.0, 0.1),
-        (0.5, -1.0, 1.0, 0.0),
-        (0.5, -1.0, 1.0, math.inf),
-    ],
-)
-def test_bad_arguments_are_refused_and_cost_nothing(
-    q: float, lower: float, upper: float, h: float
-) -> None:
-    ledger = Ledger(PureDP(1.0), rng())
-    with pytest.raises(ValueError, match="needs finite lower < upper"):
-        private_quantile(DenseSample([[0.0, 0.5]]), q, lower, upper, h, ledger)
+def test_bad_arguments_are_refused_and_cost_nothing() -> None:
+    ledger, sample = Ledger(PureDP(1.0), rng()), DenseSample([[0.0, 0.5]])
+    for bad in (
+        *((q, -1.0, 1.0, 0.1) for q in (0.0, 1.0)),
+        *((0.5, *ends, 0.1) for ends in ((0.0, math.inf), (1.0, -1.0), (math.nan, 1.0))),
+        *((0.5, -1.0, 1.0, h) for h in (0.0, math.inf)),
+    ):
+        with pytest.raises(ValueError, match="needs finite lower < upper"):
+            private_quantile(sample, *bad, ledger)
     assert ledger.spent == (0.0,)
-
-
-def test_without_privacy_there_is_no_private_quantile() -> None:
     with pytest.raises(ValueError, match="none"):
-        quantile(DenseSample([[0.0, 0.5]]), 0.5, 0.1, NonPrivate())
+        quantile(sample, 0.5, 0.1, NonPrivate())
