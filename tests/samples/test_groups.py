@@ -29,15 +29,9 @@ def enumerated(
 
 def table(order: tuple[int, ...], sizes: Sequence[int], atoms: int) -> Hashable:
     """Counts of every atom in each of consecutive parts."""
-    upto = [0, *itertools.accumulate(sizes)]
-    parts = [order[a:b] for a, b in itertools.pairwise(upto)]
+    rest = iter(order)
+    parts = [list(itertools.islice(rest, size)) for size in sizes]
     return tuple(tuple(part.count(atom) for atom in range(atoms)) for part in parts)
-
-
-def tables(parts: Sequence[NDArray[np.int64]]) -> list[Hashable]:
-    """One outcome like `table` for every trial, from the (trials, m) counts of parts."""
-    stacked = np.stack(parts, axis=1).tolist()
-    return [tuple(tuple(part) for part in trial) for trial in stacked]
 
 
 def of_trials(groups: list[CountedSample], trials: int) -> list[NDArray[np.int64]]:
@@ -46,22 +40,22 @@ def of_trials(groups: list[CountedSample], trials: int) -> list[NDArray[np.int64
     return list(np.moveaxis(np.concatenate(parts, axis=1), 1, 0))
 
 
-def test_dense_groups_are_cut_by_index() -> None:
-    """Against a loop, in any memory order; by index, so that a record has a home group."""
-    for shape, parts in itertools.product([(3, 11), (1, 11), (3, 11, 2)], [1, 2, 4, 11]):
-        values = rng(1).normal(size=shape)
-        for memory in (values, np.asfortranarray(values)):
-            groups = DenseSample(memory).groups(parts, rng())
-            sizes = [g.n for g in groups for _ in range(g.trials // shape[0])]
-            assert sizes == part_sizes(11, parts)
-            shaped = [g.values.reshape(shape[0], -1, *g.values.shape[1:]) for g in groups]
-            for t in range(shape[0]):
-                found = [group for part in shaped for group in part[t]]
-                for one, other in zip(found, np.array_split(values[t], parts), strict=True):
-                    np.testing.assert_array_equal(one, other)
-            means = DenseSample(memory).by_group(parts, rng(), lambda rows: rows.mean())
-            assert means.shape == (shape[0], parts, *shape[2:])
-            np.testing.assert_allclose(means[:, 0], values[:, : sizes[0]].mean(axis=1))
+@pytest.mark.parametrize("parts", [1, 2, 4, 11])
+@pytest.mark.parametrize("shape", [(3, 11), (1, 11), (3, 11, 2)])
+def test_dense_groups_are_cut_by_index(shape: tuple[int, ...], parts: int) -> None:
+    """In any memory order; by index, so that a record has a home group."""
+    values = rng(1).normal(size=shape)
+    cut = np.array_split(values, parts, axis=1)
+    for memory in (values, np.asfortranarray(values)):
+        shaped = [
+            g.values.reshape(shape[0], -1, g.n, *shape[2:])
+            for g in DenseSample(memory).groups(parts, rng())
+        ]
+        found = [group for rows in shaped for group in np.moveaxis(rows, 1, 0)]
+        for one, other in zip(found, cut, strict=True):
+            np.testing.assert_array_equal(one, other)
+        means = DenseSample(memory).by_group(parts, rng(), lambda rows: rows.mean())
+        np.testing.assert_allclose(means, np.stack([rows.mean(axis=1) for rows in cut], axis=1))
 
 
 @pytest.mark.parametrize(
@@ -71,17 +65,14 @@ def test_counted_parts_and_groups_are_exchangeable(
     counts: tuple[int, ...], sizes: list[int]
 ) -> None:
     """Trials of two datasets in turn: none may take from another."""
-    trials, atoms = 10_000, np.arange(float(len(counts)))
-    both = np.tile([counts, counts[::-1]], (trials // 2, 1))
-    parts = CountedSample(atoms, both).split(sizes, rng(6))
-    groups = of_trials(CountedSample(atoms, both).groups(len(sizes), rng(5)), trials)
-    for found, cut in (
-        ([part.counts for part in parts], sizes),
-        (groups, part_sizes(sum(counts), len(sizes))),
-    ):
-        seen = tables(found)
+    trials, m, many = 10_000, len(counts), len(sizes)
+    sample = CountedSample(np.arange(m), np.tile([counts, counts[::-1]], (trials // 2, 1)))
+    parts = [part.counts for part in sample.split(sizes, rng(6))]
+    groups = of_trials(sample.groups(many, rng(5)), trials)
+    for found, cut in ((parts, sizes), (groups, part_sizes(sum(counts), many))):
+        seen = [tuple(map(tuple, trial)) for trial in np.stack(found, axis=1).tolist()]
         for which, own in enumerate((counts, counts[::-1])):
-            law = enumerated(own, lambda order, cut=cut: table(order, cut, len(counts)))  # type: ignore[misc]
+            law = enumerated(own, lambda order, cut=cut: table(order, cut, m))  # type: ignore[misc]
             assert_law(seen[which::2], law)
 
 
@@ -103,12 +94,12 @@ def test_six_hundred_groups_of_a_large_dataset() -> None:
         assert low <= statistic <= high
 
 
-@pytest.mark.parametrize("shape", [(3, 2), (3, 11), (1, 12)])
-def test_dense_pairs_are_fixed_by_index(shape: tuple[int, int]) -> None:
-    values = rng(11).normal(size=shape)
-    found = DenseSample(values).half_squared_differences(rng()).values
-    wanted = [[(r[2 * j] - r[2 * j + 1]) ** 2 / 2 for j in range(shape[1] // 2)] for r in values]
-    np.testing.assert_allclose(found, wanted, rtol=1e-14)
+def test_dense_pairs_are_fixed_by_index() -> None:
+    for shape in ((3, 2), (3, 11), (1, 12)):
+        values = rng(11).normal(size=shape)
+        found = DenseSample(values).half_squared_differences(rng()).values
+        pairs = values[:, : shape[1] // 2 * 2].reshape(shape[0], -1, 2)
+        np.testing.assert_allclose(found, np.diff(pairs)[..., 0] ** 2 / 2, rtol=1e-14)
 
 
 # Differences 1 and -1 give the same value, as do the two zeros of equal records.
