@@ -1,8 +1,4 @@
-"""Laws of vectors, held record by record.
-
-They are made of `standard_normal` draws: a library's multivariate normal took three to five times
-as long.
-"""
+"""Laws of vectors, held record by record."""
 
 from __future__ import annotations
 
@@ -174,7 +170,7 @@ class Product(_Vectors):
 
     For a unit vector v and coordinates Y_i of mean 0, variance s^2 and k-th absolute moment m_k
     the k-th moment of <v, Y> is s^2 for k = 2, at most max(m_4, 3 s^4 + (m_4 - 3 s^4)/d) for
-    k = 4, and for symmetric laws and 2 <= k <= 4 at most m_k + (k-1) s^k. The last follows from
+    k = 4, and for symmetric laws and 2 <= k <= 4 at most m_k + (k-1) s^k, which follows from
 
         (|a+b|^k + |a-b|^k)/2 <= |a|^k + |b|^k + k(k-1)/2 |a|^(k-2) b^2,   2 <= k <= 4,
 

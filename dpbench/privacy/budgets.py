@@ -8,6 +8,8 @@ References
 .. [1] M. Bun, T. Steinke, "Concentrated differential privacy", TCC 2016.
 .. [2] C. Canonne, G. Kamath, T. Steinke, "The discrete Gaussian", arXiv:2004.00010, 2020.
 .. [3] M. Cesar, R. Rogers, "Bounding, concentrating, and truncating", ALT 2021.
+.. [4] B. Balle, Y.-X. Wang, "Improving the Gaussian mechanism", ICML 2018.
+.. [5] C. Dwork, A. Roth, "The algorithmic foundations of differential privacy", 2014.
 """
 
 from __future__ import annotations
@@ -18,10 +20,9 @@ from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
-from scipy.special import ndtri
+from scipy.special import log_ndtr, ndtri
 
 from dpbench.arrays import Floats
-from dpbench.privacy.analytic_gaussian import analytic_sd
 from dpbench.registry import Registered, validated_positional
 
 __all__ = ["AMOUNTS", "ZCDP", "ApproxDP", "Budget", "NonPrivate", "PureDP"]
@@ -31,6 +32,34 @@ AMOUNTS = ("epsilon", "delta", "rho")
 
 LEAST = 1e-12
 Positive = Annotated[float, Field(gt=0, ge=LEAST, le=1e6)]
+
+
+def gaussian_delta(sd: float, epsilon: float) -> float:
+    """The smallest delta for which N(0, sd^2) at sensitivity 1 is (epsilon, delta)-DP.
+
+    Phi(1/(2 sd) - epsilon sd) - e^epsilon Phi(-1/(2 sd) - epsilon sd), Theorem 8 of
+    [4]_, in logarithms so that neither e^epsilon overflows nor a tiny delta cancels.
+    """
+    first = log_ndtr(1 / (2 * sd) - epsilon * sd)
+    second = epsilon + log_ndtr(-1 / (2 * sd) - epsilon * sd)
+    return float(np.exp(first) * -np.expm1(second - first))
+
+
+def analytic_sd(epsilon: float, delta: float) -> float:
+    """The smallest standard deviation at sensitivity 1 that is (epsilon, delta)-DP.
+
+    `gaussian_delta` falls as it grows; the root is bracketed from 1e-6 (delta is 1 there
+    for any epsilon below 1e11) up to the classical value at the smaller of epsilon and 1,
+    which suffices by Theorem A.1 of [5]_.
+    """
+    from scipy.optimize import brentq  # a slow import that few runs need
+
+    def excess(log_sd: float) -> float:
+        return gaussian_delta(np.exp(log_sd), epsilon) - delta
+
+    enough = np.sqrt(2 * np.log(1.25 / delta)) / min(epsilon, 1.0)
+    log_sd = brentq(excess, np.log(1e-6), np.log(enough), xtol=1e-15, rtol=1e-14)
+    return float(np.exp(log_sd))
 
 
 class Budget(Registered):
@@ -56,7 +85,6 @@ class Budget(Registered):
 
     @property
     def amounts(self) -> tuple[float, ...]:
-        """Without their names."""
         return tuple(self.named_amounts.values())
 
     def cost_of(self, other: Budget) -> tuple[float, ...]:
@@ -168,7 +196,7 @@ class ZCDP(Budget):
         epsilon = min over a > 1 of rho a + ln(1/(a delta))/(a - 1) + ln(1 - 1/a),
         Proposition 12 of [2]_ with (a, rho a)-Renyi DP.
         """
-        from scipy.optimize import minimize_scalar  # slow and rarely needed
+        from scipy.optimize import minimize_scalar
 
         def epsilon(log_excess: float) -> float:
             a = 1 + np.exp(log_excess)
@@ -186,11 +214,10 @@ class ZCDP(Budget):
     @classmethod
     def within(cls, budget: ApproxDP) -> Self:
         """The largest rho whose conversion stays within an (epsilon, delta) budget."""
-        from scipy.optimize import brentq  # slow and rarely needed
+        from scipy.optimize import brentq
 
         def excess(log_rho: float) -> float:
-            found = cls(rho=np.exp(log_rho)).to_approx(budget.delta).epsilon
-            return found - budget.epsilon
+            return cls(rho=np.exp(log_rho)).to_approx(budget.delta).epsilon - budget.epsilon
 
         # By the classical conversion epsilon^2/(16 ln(1/delta)) is enough while
         # epsilon <= ln(1/delta). The answer is near epsilon unless delta is large.
@@ -213,10 +240,9 @@ class ApproxDP(Budget):
     epsilon : float > 0
     delta : float in (0, 1)
     noise_by : {'analytic', 'classical', 'ksu20', 'laplace'}
-        Where the additive noise comes from. Gaussian with the smallest standard
-        deviation (Balle and Wang 2018), with sqrt(2 ln(1.25/delta)) l2/epsilon, or with
-        sqrt(2 ln(2/delta)) l2/epsilon (KSU20, Lemma 2.8); the last two hold for
-        epsilon <= 1 only. Laplace at epsilon holds with any delta.
+        Where the additive noise comes from. Gaussian with the smallest standard deviation [4]_,
+        with sqrt(2 ln(1.25/delta)) l2/epsilon, or with sqrt(2 ln(2/delta)) l2/epsilon (KSU20,
+        Lemma 2.8); the last two hold for epsilon <= 1 only. Laplace at epsilon, for any delta.
     """
 
     epsilon: Positive

@@ -38,8 +38,7 @@ L1, L2 = 2.0, float(np.sqrt(2.0))
 def fullest_bin(sample: Sample, bins: Bins, ledger: Ledger) -> Floats:
     """The left end of the bin whose noisy count is largest; the whole ledger is spent.
 
-    There may be infinitely many bins under (epsilon, delta)-DP only, where NaN says that the
-    stability-based histogram releases none.
+    Only under (epsilon, delta)-DP may bins be infinitely many, and NaN says that none is released.
     """
     budget = ledger.budget
     # The stability-based histogram has Laplace noise whatever else the budget would draw.
@@ -99,8 +98,7 @@ def largest_noise(budget: Budget, draws: Floats, rng: np.random.Generator) -> Fl
         above, below = -np.expm1(log_below), np.exp(log_below)
         high = budget.noise_tail(np.minimum(above, 0.5), L1, L2)
         low = -budget.noise_tail(np.minimum(below, 0.5), L1, L2)
-    largest = np.where(above < 0.5, high, low)
-    return np.where(draws > 0, largest, -np.inf)
+    return np.where(draws > 0, np.where(above < 0.5, high, low), -np.inf)
 
 
 def _empty_bin(

@@ -25,13 +25,12 @@ class OverdraftError(RuntimeError):
 class Ledger:
     """A budget, what of it is spent, and the random stream of noise and other chance.
 
-    A mechanism spends all of its ledger. To run several, cut the budget first:
-    `split` for steps that see the same records (their costs add up), `parallel` for
-    disjoint sets of records fixed by index (the largest cost counts once). One ledger
-    serves all trials of a batch, each a release of its own, and all groups of records that
-    are rows of one batch (`Sample.groups`): they are disjoint, and pay in parallel. The
-    coordinates of vectors (`Sample.columns`) are not: for them there is `repeated`. What
-    costs more than is left raises `OverdraftError`.
+    A mechanism spends all of its ledger. To run several, cut the budget first: `split` for steps
+    that see the same records (their costs add up), `parallel` for disjoint sets of records fixed
+    by index (the largest cost counts once). One ledger serves all trials of a batch, each a
+    release of its own, and all groups that are rows of one batch (`Sample.groups`): they are
+    disjoint, and pay in parallel. The coordinates of vectors (`Sample.columns`) are not: for them
+    there is `repeated`. What costs more than is left raises `OverdraftError`.
 
     Examples
     --------
@@ -70,7 +69,7 @@ class Ledger:
             total += np.max([child._cost_in(self.budget) for child in group], axis=0)
         if type(notion) is type(self.budget):
             return total
-        if not total.any():
+        if not total.any():  # which is no budget
             return np.zeros(len(notion.amounts))
         return np.asarray(notion.cost_of(type(self.budget)(*total)))
 
@@ -91,7 +90,7 @@ class Ledger:
         They must be fixed by record index, so that replacing one record changes one set.
         Sets chosen by value (histogram bins) do not qualify.
         """
-        _check_number(parts=parts)
+        _check_number("parts", parts)
         self._reserve(self.budget)
         children = [Ledger(self.budget, self.rng) for _ in range(parts)]
         self._groups.append(children)
@@ -112,7 +111,7 @@ class Ledger:
         Each row pays the share 1/times of the budget, and the costs of the rows add up: for
         the coordinates of vectors, which `Sample.columns` puts in rows.
         """
-        _check_number(times=times)
+        _check_number("times", times)
         child = Ledger(self.budget.fraction(1 / times), self.rng)
         self._reserve(*[child.budget] * times)
         self._groups.extend([child] for _ in range(times))
@@ -127,18 +126,18 @@ class Ledger:
         ----------
         values : (trials,) or (trials, d) array
         sensitivity : float or array that broadcasts to `values`
-            Largest l2 distance between the values on neighbouring datasets. It may
-            differ between trials as far as it rests on releases already paid for.
+            Largest l2 distance between the values on neighbouring datasets. It may differ
+            between trials as far as it rests on releases already paid for.
         l1 : float or array, optional
             The same in l1; by default ``sqrt(d) * sensitivity``, which bounds it.
         draws : int
-            Average this many independent noises: one for each record that is released
-            by itself, in the local model. Each record pays once, in parallel.
+            Average this many independent noises: one for each record that is released by
+            itself, in the local model. Each record pays once, in parallel.
         """
         d = values.shape[1] if values.ndim == 2 else 1
         l1 = float(np.sqrt(d)) * sensitivity if l1 is None else l1
         _check_sensitivities(sensitivity, l1)
-        _check_number(draws=draws)
+        _check_number("draws", draws)
         self.pay("additive noise", sensitivity)
         return values + self.budget.noise(self.rng, values.shape, l1, sensitivity, draws)
 
@@ -185,10 +184,7 @@ class Ledger:
     def pay(
         self, mechanism: str = "a mechanism of its own", sensitivity: Stated | None = None
     ) -> None:
-        """Spend the whole ledger, once; for a mechanism that draws its own noise.
-
-        What it is and its sensitivity are for the receipt.
-        """
+        """Spend the whole ledger, once; the receipt says on what mechanism."""
         self._reserve(self.budget)
         if sensitivity is not None:
             low, high = np.min(sensitivity), np.max(sensitivity)
@@ -232,10 +228,9 @@ def _written(budget: Budget, amounts: Iterable[float]) -> str:
     return ", ".join(f"{name} {amount:.6g}" for name, amount in named)
 
 
-def _check_number(**given: int) -> None:
-    for name, number in given.items():
-        if number < 1:
-            raise ValueError(f"{name} is {number}; at least one is needed")
+def _check_number(name: str, number: int) -> None:
+    if number < 1:
+        raise ValueError(f"{name} is {number}; at least one is needed")
 
 
 def _check_sensitivities(*sensitivities: Stated) -> None:

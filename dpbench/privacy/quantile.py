@@ -24,17 +24,15 @@ def private_quantile(
 
         -max(0, #{x < t - h} - q n, q n - #{x <= t + h}),    h = resolution,
 
-    over t in [lower, upper], capped from below at -W. A replaced record moves either
-    count by at most one, so the score has sensitivity 1. It is 0 within h of a quantile,
-    so that a value shared by many records is found (without h, 1001 records all equal
-    to 3 would give a uniform release). At q = 1/2 on untied data it is the
-    inverse-sensitivity mechanism of the median, up to a constant (lecture 17).
+    over t in [lower, upper], capped from below at -W. A replaced record moves either count by at
+    most one, so the score has sensitivity 1. It is 0 within h of a quantile, so that a value
+    shared by many records is found. At q = 1/2 on untied data it is the inverse-sensitivity
+    mechanism of the median, up to a constant (lecture 17).
 
-    Between neighbouring points of x - h and x + h the score is constant: one draw among
-    these pieces, weighed by their lengths, then a uniform one. The cap leaves the
-    privacy as it is and lets only the records of ranks within W of q n matter; W rests on
-    public numbers alone, and beyond it all pieces together are chosen with probability
-    below 2^-60.
+    Between neighbouring points of x - h and x + h the score is constant: one draw among these
+    pieces, weighed by their lengths, then a uniform one. The cap leaves the privacy as it is and
+    lets only the records of ranks within W of q n matter; W rests on public numbers alone, and
+    pieces beyond it are chosen with probability below 2^-60 in all.
 
     Parameters
     ----------

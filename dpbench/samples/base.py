@@ -35,10 +35,9 @@ def half_squares(one: Floats, other: Floats) -> Floats:
 class Sample(ABC):
     """Independent datasets of n records each, one per trial.
 
-    All questions are answered for all trials at once. With one-dimensional records
-    an answer has shape (trials,), with d-dimensional ones (trials, d). A question about
-    numbers is refused for vectors, and the other way round, with a ValueError, as are data
-    that are no such datasets.
+    All questions are answered for all trials at once: (trials,) numbers or, of vectors, (trials,
+    d). A question about numbers is refused for vectors, and the other way round, with a
+    ValueError, as are data that are no such datasets.
     """
 
     trials: int
@@ -64,8 +63,8 @@ class Sample(ABC):
     def records(self, trial: int, rng: np.random.Generator) -> Floats:
         """The records of one dataset, one by one: a new array of shape (n,) or (n, d).
 
-        In the order of their index. Where they have none, as in counted data, `rng` draws one
-        at random, for who reads them may depend on it. A ValueError says they are too many.
+        In the order of their index; where they have none, as in counted data, `rng` draws one.
+        A ValueError says they are too many.
         """
 
     def _check_held(self) -> None:
@@ -84,16 +83,15 @@ class Sample(ABC):
     def clipped_mean(self, lower: float | Floats, upper: float | Floats) -> Floats:
         """The mean of each dataset with its records moved into [lower, upper].
 
-        A bound is one number, or one per trial. It is accurate whatever lies outside:
-        a record at 1e150 takes no digits from the others.
+        A bound is one number, or one per trial. A record at 1e150 takes no digits from the others.
         """
 
     def split(self, sizes: Sequence[int], rng: np.random.Generator) -> list[Self]:
         """Cut each dataset into disjoint datasets of the given sizes.
 
-        The cut is by record index, never by value, so that replacing one record
-        changes one part only and the parts' privacy costs compose in parallel.
-        Records have no index in counted data; there `rng` says where each went.
+        The cut is by record index, never by value, so that replacing one record changes one part
+        only and the parts' privacy costs compose in parallel. Where records have no index, in
+        counted data, `rng` says where each went.
         """
         if sum(sizes) != self.n or min(sizes) < 1:
             raise ValueError(f"parts of {list(sizes)} records do not make up {self.n}")
@@ -105,9 +103,7 @@ class Sample(ABC):
 
     @abstractmethod
     def groups(self, parts: int, rng: np.random.Generator) -> list[Self]:
-        """Cut each dataset into `parts` disjoint groups whose sizes differ by at most one.
-
-        Cut by record index as in `split`, the groups of a trial pay for privacy in parallel.
+        """Cut each dataset, as `split` does, into `parts` groups whose sizes differ by at most one.
 
         Returns
         -------
@@ -145,15 +141,14 @@ class Sample(ABC):
     def ranked(self, first: int, last: int) -> tuple[Floats, Floats]:
         """Increasing values and how many of the records of ranks `first` to `last` have each.
 
-        Both are (trials, m) arrays. Ranks are from 0.
+        Both are (trials, m); ranks are from 0.
         """
         raise self._unfit()
 
     def half_squared_differences(self, rng: np.random.Generator) -> Self:
-        """Half the squared difference of each of floor(n/2) disjoint pairs.
+        """Half the squared difference, of mean the variance, of floor(n/2) disjoint pairs.
 
-        The mean of each is the variance of a record. Pairs are fixed by record index.
-        Those that overflow are set to the largest number there is.
+        Pairs are fixed by record index. What overflows is the largest number there is.
         """
         raise self._unfit()
 

@@ -32,9 +32,8 @@ class Occupied:
 class Bins:
     """Half-open bins of one width that cover [lower, upper].
 
-    The first and the last bin may reach beyond. Records beyond the ends count in the
-    nearest bin. Bins are numbered from the one that starts at the origin, so that a far
-    `lower` takes no digits from records near 0.
+    The first and the last bin may reach beyond; records farther out count in them. Bins are
+    numbered from the origin, so that a far `lower` takes no digits from records near 0.
 
     Parameters
     ----------
@@ -71,19 +70,18 @@ class Bins:
 
     def index(self, values: Floats) -> Floats:
         """The number of the bin of every record, for values of shape (trials, n)."""
-        origin, width = _columns(self.origin), _columns(np.asarray(self.width))
+
+        def columns(a: float | Floats) -> Floats:
+            return np.asarray(a)[..., None] if np.ndim(a) else np.asarray(a)
+
+        origin, width = columns(self.origin), columns(self.width)
         largest = np.finfo(float).max  # where the bins have no end
         first = np.maximum(self.first, -largest)
         last = np.where(np.isfinite(self.count), first + (self.count - 1), largest)
         with np.errstate(over="ignore"):
             index = np.floor((values - origin) / width)
-        return np.clip(index, _columns(first), _columns(last), out=index)
+        return np.clip(index, columns(first), columns(last), out=index)
 
     def left(self, index: Floats) -> Floats:
         """The left ends of bins, one number or one per trial."""
         return np.asarray(self.origin + index * np.asarray(self.width))
-
-
-def _columns(values: Floats) -> Floats:
-    """Shape numbers per trial for broadcasting against records."""
-    return values[:, None] if values.ndim else values

@@ -79,11 +79,9 @@ class DenseSample(Sample):
     def _parts(self) -> tuple[float, float, Floats, NDArray[np.intp], Floats]:
         """A core interval, what the records in it add to the mean, the few records outside.
 
-        Most clipping intervals contain the bulk of the data. Then the clipped mean is
-        what the bulk adds plus what the few others add when clipped, so that many
-        intervals cost little more than one, and no large numbers are ever subtracted.
-        The core depends on the data alone, not on earlier questions. Every trial's
-        first record counts as outside, so that none is without one.
+        Most clipping intervals contain the bulk of the data: then many cost little more than one,
+        and no large numbers are ever subtracted. The core depends on the data alone, not on
+        earlier questions. Every trial's first record counts as outside: none is without one.
         """
         flat = self.values.reshape(-1)
         probe = np.sort(flat[:: max(1, flat.size // PROBE)])
@@ -110,8 +108,7 @@ class DenseSample(Sample):
         ranks = [cut, self.n - 1 - cut]
         if 2 * cut >= self.n:
             raise ValueError(f"cutting {fraction} from each end leaves nothing")
-        middle = np.partition(self.values, ranks, axis=1)[:, cut : self.n - cut]
-        return _mean(middle)
+        return _mean(np.partition(self.values, ranks, axis=1)[:, cut : self.n - cut])
 
     def _split(self, sizes: Sequence[int], rng: np.random.Generator) -> list[Self]:
         starts = np.cumsum([0, *sizes])

@@ -55,12 +55,11 @@ def log_binomial_pmf(s: ArrayLike, n: ArrayLike, p: ArrayLike) -> Floats:
 def hypergeometric(rng: np.random.Generator, marked: Ints, total: Ints, drawn: Ints) -> Ints:
     """How many of `marked` records fall among `drawn` ones of `total`, without replacement.
 
-    Rejection from Binomial(drawn, p), p = marked/total: the hypergeometric law is that
-    binomial conditioned on an independent Binomial(total - drawn, p) making up the
-    rest, so a proposal x is kept with the probability of `marked - x` under the latter
-    over its largest probability. With ``drawn <= total/2`` at least 70% are kept; the
-    other half of the cases asks for the records left behind. Below 1e9 records numpy's
-    own sampler is used. All arrays are (m,), of independent populations of up to 1e12.
+    Rejection from Binomial(drawn, p), p = marked/total: the law is that binomial conditioned on
+    an independent Binomial(total - drawn, p) making up the rest, so a proposal x is kept with the
+    probability of `marked - x` under the latter over its largest one. With ``drawn <= total/2`` at
+    least 70% are kept; otherwise the records left behind are drawn. Below 1e9 records numpy's own
+    sampler is used. All arrays are (m,), of independent populations of up to 1e12.
     """
     behind = 2 * drawn > total
     size = np.where(behind, total - drawn, drawn)

@@ -55,11 +55,10 @@ class Core:
     @classmethod
     def of(cls, values: Floats, centre: Floats) -> Self:
         """The rows nearest to `centre`, but for the farthest few, at least one, of each trial."""
-        _, n, _ = values.shape
         with np.errstate(over="ignore"):
             squares = np.einsum("tnd,tnd->tn", values, values)
         distance = _distances(values, squares, centre)
-        rank = max(0, int((1 - OUTSIDE) * n) - 1)
+        rank = max(0, int((1 - OUTSIDE) * values.shape[1]) - 1)
         radius = np.partition(distance, rank, axis=1)[:, rank]
         held = distance < radius[:, None]
         return cls(values, squares, held, centre, radius, _share(values, held))
@@ -73,13 +72,6 @@ class Core:
             return np.zeros_like(self.held)
         inside = _distances(self.values, self.squares, centre) <= bound[:, None]
         return np.asarray(self.held & ~(inside | sure[:, None]))
-
-    def without(self, leaving: Bools) -> Self:
-        """The core without these rows."""
-        held = self.held & ~leaving
-        changed = np.asarray(leaving.any(axis=1))[:, None]
-        mean = np.where(changed, _share(self.values, held), self.mean)
-        return replace(self, held=held, mean=mean)
 
 
 def _distances(values: Floats, squares: Floats, centre: Floats) -> Floats:
@@ -116,9 +108,8 @@ class Rows:
     def of(cls, values: Floats, centre: Floats) -> Self:
         """All rows of a (trials, n, d) array, with a core around the (trials, d) centre."""
         core = Core.of(values, centre)
-        apart = ~core.held
-        trial, _ = np.nonzero(apart)
-        rows = np.clip(values[apart], -LARGEST, LARGEST)  # the core has no such numbers
+        trial, place = np.nonzero(~core.held)
+        rows = np.clip(values[trial, place], -LARGEST, LARGEST)  # the core has no such numbers
         return cls(values.shape[1], trial, rows, np.ones(trial.size), core)
 
     def mean(self) -> Floats:
@@ -189,4 +180,9 @@ class Rows:
         counts = np.concatenate([self.counts, np.ones(trial.size - self.trial.size)])
         order = np.argsort(trial, kind="stable")
         trial, rows, counts = trial[order], rows[order], counts[order]
-        return replace(self, trial=trial, rows=rows, counts=counts, core=core.without(leaving))
+        held = core.held & ~leaving
+        changed = leaving.any(axis=1, keepdims=True)
+        core = replace(
+            core, held=held, mean=np.where(changed, _share(core.values, held), core.mean)
+        )
+        return replace(self, trial=trial, rows=rows, counts=counts, core=core)

@@ -25,9 +25,8 @@ PROBE = 4096
 class SparseSample(Sample):
     """Vectors of which only those other than zero are held, so that n may reach 1e12.
 
-    The rows have no index among the n records; in a trial they must come in exchangeable order,
-    as independent draws do: parts take them as they come. `columns` counts each coordinate by
-    itself, so that cutting these further cuts coordinates of one record apart.
+    In a trial they must come in exchangeable order, as independent draws do: parts take them as
+    they come. `columns` counts each coordinate by itself: cutting these cuts a record apart.
 
     Parameters
     ----------

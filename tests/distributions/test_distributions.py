@@ -37,30 +37,24 @@ class Oracle:
         return sum(w * part.cdf(x) for w, part in self.parts)
 
     def expect(self, f: Callable[[float], float]) -> float:
-        ends = sorted(self.bends)
         return sum(
             w * integrate.quad(lambda x, p=part: f(x) * p.pdf(x), a, b, epsrel=1e-11, limit=400)[0]
             for w, part in self.parts
-            for a, b in itertools.pairwise(ends)
+            for a, b in itertools.pairwise(self.bends)
         )
 
 
-def pareto(a: float, mean: float, scale: float) -> Any:
-    return stats.pareto(a, loc=mean - scale * a / (a - 1), scale=scale)
-
-
 INF = math.inf
+STUDENT = stats.t(5.5, loc=-2, scale=0.5)
+PARETO = stats.pareto(4.5, loc=3 - 2 * 4.5 / 3.5, scale=2)
+UNIT_PARETO = 1 / stats.pareto(3.2).std()  # its scale
 CONTINUOUS = [
     Oracle(Gaussian(location=1.5, scale=2.0), [(1.0, stats.norm(1.5, 2))], [-INF, 1.5, INF]),
-    Oracle(
-        StudentT(tail_index=5.5, location=-2.0, scale=0.5),
-        [(1.0, stats.t(5.5, loc=-2, scale=0.5))],
-        [-INF, -2.0, INF],
-    ),
+    Oracle(StudentT(tail_index=5.5, location=-2.0, scale=0.5), [(1.0, STUDENT)], [-INF, -2.0, INF]),
     Oracle(
         Pareto(tail_index=4.5, location=3.0, scale=2.0),
-        [(1.0, pareto(4.5, 3.0, 2.0))],
-        [3 - 2 / 3.5, 3.0, 10.0, INF],
+        [(1.0, PARETO)],
+        [PARETO.ppf(0), 3.0, 10.0, INF],
     ),
     Oracle(
         ContaminatedGaussian(eta=0.1, gap=8.0, spread=0.5, location=2.0, scale=3.0),
@@ -68,34 +62,12 @@ CONTINUOUS = [
         [-40.0, 2.0, 4.4, 20.0, 26.0, 45.0],
     ),
     Oracle(
-        StudentT(tail_index=3.5, unit_moment=2.0),
-        [(1.0, stats.t(3.5, scale=math.sqrt(1.5 / 3.5)))],
-        [-INF, 0.0, INF],
-    ),
-    Oracle(
         Pareto(tail_index=3.2, unit_moment=2.0),
-        [(1.0, pareto(3.2, 0.0, 1 / stats.pareto(3.2).std()))],
-        [-stats.pareto(3.2).mean() / stats.pareto(3.2).std() * (1 - 2.2 / 3.2), 0.0, 10.0, INF],
+        [(1.0, stats.pareto(3.2, loc=-UNIT_PARETO * 3.2 / 2.2, scale=UNIT_PARETO))],
+        [-UNIT_PARETO / 2.2, 0.0, 10.0, INF],
     ),
 ]
 each = pytest.mark.parametrize("oracle", CONTINUOUS, ids=lambda o: type(o.law).__name__)
-LOCATED: list[Callable[[float], Distribution]] = [
-    lambda at: Gaussian(location=at, scale=2.0),
-    lambda at: StudentT(tail_index=4.5, location=at),
-    lambda at: Pareto(tail_index=4.5, location=at),
-    lambda at: ContaminatedGaussian(eta=0.2, gap=5.0, location=at),
-    lambda at: TwoPoint(p=0.1, k=3, location=at),
-    lambda at: TwoPoint(p=0.1, k=3, sign=-1, location=at),
-]
-UNIT: list[Callable[[float], Distribution]] = [
-    lambda k: Gaussian(unit_moment=k),
-    lambda k: StudentT(tail_index=k + 0.3, unit_moment=k),
-    lambda k: Pareto(tail_index=k + 0.3, unit_moment=k),
-    lambda k: Pareto(tail_index=1000.0, unit_moment=k),
-    lambda k: ContaminatedGaussian(eta=0.01, gap=100.0, unit_moment=k),
-    lambda k: TwoPoint(p=1e-11, k=k),
-    lambda k: TwoPoint(p=0.6, k=k, sign=-1),
-]
 
 
 @each
@@ -129,8 +101,9 @@ def test_bernoulli_moments(p: float) -> None:
         assert law.moment(k) == pytest.approx(p * (1 - p) ** k + (1 - p) * p**k, rel=1e-13, abs=0)
 
 
-@pytest.mark.parametrize("p", [1e-12, 0.3, 0.97])
-@pytest.mark.parametrize(("k", "sign"), [(2, 1), (2.5, -1), (6, 1)])
+@pytest.mark.parametrize(
+    ("p", "k", "sign"), [(1e-12, 2, 1), (0.3, 2.5, -1), (0.97, 6, 1), (1e-12, 6, -1)]
+)
 def test_two_point_laws(p: float, k: float, sign: Any) -> None:
     law = TwoPoint(p=p, k=k, sign=sign, location=0.25)
     tau = law.tau
@@ -161,18 +134,38 @@ def test_counts_are_binomial(law: Any) -> None:
     assert_standard((large.mean() - law.mean) / math.sqrt(law.variance / BIG))
 
 
+UNIT: list[Callable[[float], Distribution]] = [
+    lambda k: Gaussian(unit_moment=k),
+    lambda k: StudentT(tail_index=k + 0.3, unit_moment=k),
+    lambda k: Pareto(tail_index=k + 0.3, unit_moment=k),
+    lambda k: Pareto(tail_index=1000.0, unit_moment=k),
+    lambda k: ContaminatedGaussian(eta=0.01, gap=100.0, unit_moment=k),
+    lambda k: TwoPoint(p=1e-11, k=k),
+    lambda k: TwoPoint(p=0.6, k=k, sign=-1),
+]
+
+
 @pytest.mark.parametrize("make", UNIT)
-@pytest.mark.parametrize("k", [2.0, 3.0, 6.0])
-def test_the_moment_asked_for_is_one(make: Callable[[float], Distribution], k: float) -> None:
-    assert make(k).moment(k) == pytest.approx(1.0, rel=1e-12, abs=0)
+def test_the_moment_asked_for_is_one(make: Callable[[float], Distribution]) -> None:
+    for k in (2.0, 3.0, 6.0):
+        assert make(k).moment(k) == pytest.approx(1.0, rel=1e-12, abs=0)
 
 
-@pytest.mark.parametrize("make", LOCATED)
-def test_location_moves_the_mean_and_nothing_else(make: Callable[[float], Distribution]) -> None:
-    here, there = make(0.0), make(10.0)
+@pytest.mark.parametrize(
+    ("kind", "parameters"),
+    [
+        (Gaussian, {"scale": 2.0}),
+        (StudentT, {"tail_index": 4.5}),
+        (Pareto, {"tail_index": 4.5}),
+        (ContaminatedGaussian, {"eta": 0.2, "gap": 5.0}),
+        (TwoPoint, {"p": 0.1, "k": 3}),
+        (TwoPoint, {"p": 0.1, "k": 3, "sign": -1}),
+    ],
+)
+def test_location_moves_the_mean_and_nothing_else(kind: Any, parameters: dict[str, Any]) -> None:
+    here, there = kind(**parameters), kind(location=10.0, **parameters)
     assert there.mean - here.mean == pytest.approx(10.0)
-    clean = isinstance(here, ContaminatedGaussian)
-    assert there.target == (10.0 if clean else there.mean)
+    assert there.target == (10.0 if kind is ContaminatedGaussian else there.mean)
     assert [there.moment(k) for k in (2, 3.3)] == [here.moment(k) for k in (2, 3.3)]
     one, two = (law.sample(rng(5), 3, 40) for law in (here, there))
     np.testing.assert_allclose(two.mean() - one.mean(), 10.0)
@@ -182,31 +175,17 @@ def test_location_moves_the_mean_and_nothing_else(make: Callable[[float], Distri
 @pytest.mark.parametrize(
     ("law", "parameters"),
     [
-        (Gaussian, {"scale": 0.0}),
         (Gaussian, {"scale": 2.0, "unit_moment": 2.0}),
         (Gaussian, {"unit_moment": 1.5}),
-        (StudentT, {"tail_index": 1.0}),
         (StudentT, {"tail_index": 3.0, "unit_moment": 3.0}),
-        (Pareto, {"tail_index": 2.0, "unit_moment": 2.0}),
         (Pareto, {"tail_index": 1e6}),  # beyond its closed form
-        (ContaminatedGaussian, {"eta": 1.1, "gap": 3.0}),
         (Bernoulli, {"p": 1.01}),
         (TwoPoint, {"p": 1.0, "k": 2.0}),
-        (TwoPoint, {"p": 0.5, "k": 1.9}),
-        (TwoPoint, {"p": 0.5, "k": 2.0, "sign": 0}),
     ],
 )
 def test_invalid_parameters_are_refused(law: Any, parameters: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r".+"):
         law(**parameters)
-
-
-# Gaussians, standard deviations apart and wider or narrower: far, near, and nearly the same.
-PAIRS = [
-    (delta, ratio)
-    for delta in (0.0, 1e-3, -1.0, 2.5, 30.0)
-    for ratio in (1.0, 1 + 1e-12, 1 - 1e-9, 1.01, 0.02, 3.0)
-]
 
 
 def distance(delta: float, ratio: float) -> float:
@@ -218,21 +197,20 @@ def distance(delta: float, ratio: float) -> float:
 
 
 def test_distances_between_gaussians_against_quadrature() -> None:
-    location, scale = 170.0, 8.0
-    delta, ratio = np.array(PAIRS).T
-    law = Gaussian(location=location, scale=scale)
-    found = law.distance_to_gaussian(location + scale * delta, scale * ratio)
-    wanted = [distance(*pair) for pair in PAIRS]
+    """Standard deviations apart and wider or narrower: far, near, and nearly the same."""
+    widths = (1.0, 1 + 1e-12, 1 - 1e-9, 1.01, 0.02, 3.0)
+    pairs = [*itertools.product((0.0, 1e-3, -1.0, 2.5, 30.0), widths)]
+    delta, ratio = np.array(pairs).T
+    law = Gaussian(location=170.0, scale=8.0)
+    found = law.distance_to_gaussian(170 + 8 * delta, 8 * ratio)
     # 170 + 8e-6 has lost 4e-9 of its delta.
-    np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(found, [distance(*pair) for pair in pairs], rtol=1e-6, atol=1e-9)
     assert np.all((found >= 0) & (found <= 1))
     # It is a distance: from N(0, 1) to N(d, r^2) as back, and the same for -d.
     unit = Gaussian().distance_to_gaussian(delta, ratio)
     np.testing.assert_allclose(Gaussian().distance_to_gaussian(-delta, ratio), unit, atol=1e-12)
-    back = [
-        float(Gaussian(location=d, scale=r).distance_to_gaussian(np.zeros(1), np.ones(1))[0])
-        for d, r in PAIRS
-    ]
+    zero, one = np.zeros(1), np.ones(1)
+    back = [Gaussian(location=d, scale=r).distance_to_gaussian(zero, one)[0] for d, r in pairs]
     np.testing.assert_allclose(back, unit, rtol=1e-9, atol=1e-9)
     # At the ends: the same law, laws apart, those whose squares overflow, and no release.
     mean, sd = [170.0, 1e9, -1e200, 170.0, 170.0, np.nan, 170.0], [8.0, 8, 8, 1e-12, 0, 8, np.nan]

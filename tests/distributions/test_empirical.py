@@ -80,28 +80,24 @@ def test_mean_and_moments_about_the_exact_mean(name: str, k: float) -> None:
     assert (found.variance, found.target) == (found.moment(2), found.mean)
 
 
-def test_counted_records_follow_the_population() -> None:
-    values, trials, n = [0.0, 1.0, 1.0, 1.0, 5.0, 5.0], 40_000, 6
-    sample = law(values).sample(rng(3), trials, n)
+def test_records_follow_the_population() -> None:
+    sample = law([0.0, 1.0, 1.0, 1.0, 5.0, 5.0]).sample(rng(3), 40_000, 6)
     assert isinstance(sample, CountedSample)
-    assert (sample.atoms.tolist(), sample.trials, sample.n) == ([0.0, 1.0, 5.0], trials, n)
+    assert (sample.atoms.tolist(), sample.trials, sample.n) == ([0.0, 1.0, 5.0], 40_000, 6)
     tables, found = np.unique(sample.counts, axis=0, return_counts=True)
-    pmf = np.asarray(stats.multinomial(n, [1 / 6, 1 / 2, 1 / 3]).pmf(tables))
+    pmf = np.asarray(stats.multinomial(6, [1 / 6, 1 / 2, 1 / 3]).pmf(tables))
     assert_frequencies([*found, 0], [*pmf, 1 - pmf.sum()])  # none of the tables not seen
     one = law([-2.7] * 49)
     assert (one.mean, one.variance, one.moment(3.5)) == (-2.7, 0.0, 0.0)
     assert one.sample(rng(), 2, BIG).mean().tolist() == [-2.7] * 2
-
-
-def test_dense_records_follow_the_population() -> None:
-    values, trials, n = [*range(400), *range(100), 7, 7, 7], 50, 20_000
-    found = law(values)
-    sample = found.sample(rng(4), trials, n)
-    assert isinstance(sample, DenseSample)
-    cells = np.bincount(sample.values.astype(int).ravel(), minlength=400)
+    values, n = [*range(400), *range(100), 7, 7, 7], 20_000
+    many = law(values)
+    dense = many.sample(rng(4), 50, n)
+    assert isinstance(dense, DenseSample)
+    cells = np.bincount(dense.values.astype(int).ravel(), minlength=400)
     assert_frequencies(cells, np.bincount(values) / len(values))
     # The trials are independent, by the variance of their means.
-    assert_standard((sample.mean() - found.mean) / math.sqrt(found.variance / n))
+    assert_standard((dense.mean() - many.mean) / math.sqrt(many.variance / n))
 
 
 def test_as_many_values_as_are_counted() -> None:
@@ -131,17 +127,16 @@ def test_the_content_is_that_of_the_values() -> None:
     one = law([1, 2, 4])
     others = [law([1, 2, 4], path) for path in ("p.parquet", "p.csv.gz", "P.CSV")]
     others += [law(values, "p.parquet") for values in SAME]
-    Path("p.parquet").rename("p.PARQUET")
-    others.append(Empirical(path="p.PARQUET", column="x"))
     indexed = pd.DataFrame({"y": [0, 0, 0]}, index=pd.Index([1.0, 2.0, 4.0], name="x"))
     indexed.to_parquet("indexed.parquet")
-    others.append(Empirical(path="indexed.parquet", column="x"))
-    assert {other.content for other in others} == {one.content}
-    for other in others:
-        assert (other.mean, other.moment(3)) == (one.mean, one.moment(3))
-        np.testing.assert_array_equal(
-            other.sample(rng(7), 3, 50).mean(), one.sample(rng(7), 3, 50).mean()
+    for other in (*others, Empirical(path="indexed.parquet", column="x")):
+        assert (other.content, other.mean, other.moment(3)) == (
+            one.content,
+            one.mean,
+            one.moment(3),
         )
+        drawn = [some.sample(rng(7), 3, 50).mean() for some in (one, other)]
+        np.testing.assert_array_equal(*drawn)
     edited = [[2, 1, 4], [1, 2], [1, 2, np.nextafter(4, 0)]]
     assert len({one.content, *(law(values).content for values in edited)}) == 4
 
@@ -184,8 +179,6 @@ def test_the_heights_that_come_with_the_package() -> None:
     assert [Decimal("2.54") * h for h in inches] == [Decimal(text) for text in frame["height_cm"]]
     # as R's HistData gives them
     assert float(sum(inches)) / 934 == pytest.approx(66.74593, abs=5e-6)
-    digest = hashlib.sha256(HEIGHTS.read_bytes()).hexdigest()
-    assert f"`{digest}`" in (DATA / "README.md").read_text(encoding="utf-8")
 
 
 FORMATS = "expected a file that ends in one of .csv, .csv.gz, .parquet"
@@ -198,7 +191,7 @@ CUT = gzip.compress(b"x\n" + b"1\n" * 999)[:-12]
         ("p.csv", None, "no such file in the working folder, nor in dpbench/data"),
         ("/no/such/p.csv", None, "no such file"),
         ("p\0.csv", None, "no such file in the working folder"),
-        (".", None, FORMATS),
+        ("folder.csv", None, "not a file"),
         ("p.pkl", pickle.dumps([1]), FORMATS),
         ("p.csv", "", "cannot be read: No columns to parse from file"),
         ("p.csv", b"\x89PNG\r\n\x1a\n\xff\xfe", "cannot be read: 'utf-8' "),
@@ -212,14 +205,10 @@ CUT = gzip.compress(b"x\n" + b"1\n" * 999)[:-12]
 def test_a_file_that_is_refused(path: str, content: str | bytes | None, reason: str) -> None:
     if content is not None:
         raw(content, path)
+    Path("folder.csv").mkdir()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # none of the reasons is a warning made an error
         assert refusal(path).startswith(f"{WHERE}.path: {path!r}: {reason}")
-
-
-def test_a_folder_is_refused() -> None:
-    Path("p.csv").mkdir()
-    assert refusal("p.csv") == f"{WHERE}.path: 'p.csv': not a file"
 
 
 @pytest.mark.parametrize(
@@ -229,7 +218,6 @@ def test_a_folder_is_refused() -> None:
         (f"x\n{'ab' * 400}\n", f"1 of 1 values are no numbers, such as '{'ab' * 19}a...,"),
         ('x\n"a\nb"\n', r"1 of 1 values are no numbers, such as 'a\nb',"),
         ("x,y\n1,1\n,1\nNA,1\nnan,1\n", "3 of 4 values are missing"),
-        ("x\n1\n\n2\n", "1 of 3 values are missing"),
         ("x\n1\ninf\n-inf\n1e999\n", "3 of 4 values are infinite"),
         ("x,y\n", "no records"),
         ("x\nTrue\nFalse\n", "2 of 2 values are no numbers, such as 'True',"),
@@ -238,8 +226,6 @@ def test_a_folder_is_refused() -> None:
         (pd.to_datetime(["2020-01-01"]), "1 of 1 values are no numbers, such as Timestamp("),
         (pd.array([1, None, 3], dtype="Int64"), "1 of 3 values are missing"),
         ([Decimal(1), None, None], "2 of 3 values are missing"),
-        ([1.0, math.inf], "1 of 2 values are infinite"),
-        (np.zeros(0), "no records"),
     ],
 )
 def test_a_column_that_is_refused(content: Any, reason: str) -> None:

@@ -12,7 +12,7 @@ from scipy import integrate, stats
 from support import assert_follows, name, noise_law, rng
 
 from dpbench.privacy import AMOUNTS, ZCDP, ApproxDP, Budget, NonPrivate, PureDP
-from dpbench.privacy.analytic_gaussian import analytic_sd, gaussian_delta
+from dpbench.privacy.budgets import analytic_sd, gaussian_delta
 
 PRIVATE: list[Budget] = [
     PureDP(0.3),
