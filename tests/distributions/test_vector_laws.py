@@ -25,7 +25,6 @@ from support import (
 from dpbench.distributions import (
     ContaminatedGaussian,
     Distribution,
-    Gaussian,
     Hypercube,
     MultivariateContaminatedGaussian,
     MultivariateGaussian,
@@ -72,15 +71,11 @@ def records(law: Distribution, seed: int) -> Floats:
     ],
     ids=lambda law: type(law).__name__,
 )
-def test_shapes_and_sizes(law: Distribution, held: dict[int, float]) -> None:
-    sample = law.sample(rng(1), 3, 7)
-    assert (sample.trials, sample.n, sample.d) == (3, 7, law.d)
-    assert sample.mean().shape == (3, law.d)
-    assert np.shape(law.mean) == np.shape(law.target) == (law.d,)
+def test_sizes(law: Any, held: dict[int, float]) -> None:
     assert {n: law.held(n) for n in held} == pytest.approx(held)
     if isinstance(law, MultivariateGaussian | MultivariateStudentT | Product):
-        np.testing.assert_allclose(law.mean, law.norm / math.sqrt(law.d), rtol=1e-14)
-        np.testing.assert_array_equal(law.target_of(sample), law.mean)
+        np.testing.assert_allclose(law.mean, np.full(law.d, law.norm / math.sqrt(law.d)))
+        np.testing.assert_array_equal(law.target_of(law.sample(rng(1), 3, 7)), law.mean)
 
 
 # Gaussian vectors, Student's, and contaminated ones.
@@ -104,69 +99,59 @@ def test_the_covariance_of_a_condition(d: int, condition: float) -> None:
         assert law.moment(k) == pytest.approx(0.3**k * unit, rel=1e-9)
 
 
-def gaussian(law: MultivariateGaussian) -> Callable[[Floats], Any]:
-    """The laws of directions."""
-    return lambda v: stats.norm(scale=math.sqrt(v @ law.covariance @ v))
+Parts = Callable[[Floats], list[tuple[float, float, float]]]
 
 
-def contaminated(law: MultivariateContaminatedGaussian) -> Callable[[Floats], Any]:
+def gaussian(law: MultivariateGaussian, covariance: Any = None) -> tuple[Any, Parts]:
+    """The law, and weight, mean and standard deviation of the parts of a direction."""
+    given = law.covariance if covariance is None else np.array(covariance)
+    return law, lambda v: [(1.0, 0.0, math.sqrt(v @ given @ v))]
+
+
+def contaminated(eta: float, **parameters: Any) -> tuple[Any, Parts]:
+    law = MultivariateContaminatedGaussian(eta=eta, **parameters)
     away = law.gap / math.sqrt(law.d) * (-1.0) ** np.arange(law.d)
 
-    def direction(v: Floats) -> Any:
-        clean = stats.norm(-law.eta * v @ away)
-        far = stats.norm((1 - law.eta) * v @ away, law.spread)
-        return SimpleNamespace(cdf=lambda t: (1 - law.eta) * clean.cdf(t) + law.eta * far.cdf(t))
+    def parts(v: Floats) -> list[tuple[float, float, float]]:
+        return [(1 - eta, -eta * v @ away, 1.0), (eta, (1 - eta) * v @ away, law.spread)]
 
-    return direction
+    return law, parts
 
 
-GAUSSIANS = [
-    MultivariateGaussian(d=1, norm=2.0, scale=3.0),
-    MultivariateGaussian(d=3, norm=5.0, condition=50.0, scale=0.1),
-    MultivariateGaussian(d=5, condition=1e8),
-    MultivariateGaussian(d=3, matrix=MATRIX, scale=0.5),
-]
-CONTAMINATED = [
-    MultivariateContaminatedGaussian(d=4, norm=2.0, eta=0.2, gap=6.0, spread=0.5),
-    MultivariateContaminatedGaussian(d=1, norm=1.0, eta=0.1, gap=3.0, spread=2.0),
-    MultivariateContaminatedGaussian(d=3, eta=0.5, gap=0.0, spread=3.0),
-    MultivariateContaminatedGaussian(d=4, eta=0.3, gap=1000.0),
-]
+def mixed(t: Floats, parts: list[tuple[float, float, float]]) -> Any:
+    return sum(p * stats.norm.cdf(t, mean, sd) for p, mean, sd in parts)
 
 
 @pytest.mark.parametrize(
-    ("law", "direction"),
-    [(law, gaussian(law)) for law in GAUSSIANS]
-    + [(law, contaminated(law)) for law in CONTAMINATED],
+    ("law", "parts"),
+    [
+        gaussian(MultivariateGaussian(d=1, norm=2.0, scale=3.0)),
+        gaussian(MultivariateGaussian(d=3, norm=5.0, condition=50.0, scale=0.1)),
+        gaussian(MultivariateGaussian(d=5, condition=1e8)),
+        gaussian(MultivariateGaussian(d=3, matrix=MATRIX, scale=0.5), 0.25 * np.array(MATRIX)),
+        contaminated(0.2, d=4, norm=2.0, gap=6.0, spread=0.5),
+        contaminated(0.1, d=1, norm=1.0, gap=3.0, spread=2.0),
+        contaminated(0.5, d=3, gap=0.0, spread=3.0),
+        contaminated(0.3, d=4, gap=1000.0),
+    ],
 )
-def test_directions_of_samples(law: Any, direction: Callable[[Floats], Any]) -> None:
+def test_directions_of_samples(law: Any, parts: Parts) -> None:
     x = records(law, 4)
     for v in unit_vectors(law.d, 6):
-        assert_follows(x @ v, direction(v))
+        own = parts(v)
+        square = sum(p * (mean**2 + sd**2) for p, mean, sd in own)
+        assert v @ law.covariance @ v == pytest.approx(square, rel=1e-9)
+        assert_follows(x @ v, SimpleNamespace(cdf=lambda t, own=own: mixed(t, own)))
+    assert law.variance == pytest.approx(np.trace(law.covariance))
+    assert law.moment(2) == pytest.approx(np.linalg.norm(law.covariance, 2), rel=1e-9)
     if isinstance(law, MultivariateGaussian):
         assert_standard(np.linalg.solve(np.linalg.cholesky(law.covariance), x.T))
-    elif law.gap > 100:  # whole records are far
-        assert np.all((np.abs(x + law.mean) > 250).sum(axis=1) % law.d == 0)
-
-
-def test_the_covariance_of_a_matrix() -> None:
-    law = MultivariateGaussian(d=3, matrix=MATRIX, scale=0.5)
-    np.testing.assert_allclose(law.covariance, 0.25 * np.array(MATRIX), rtol=1e-15)
-    assert law.moment(4) == pytest.approx(3 * np.linalg.norm(law.covariance, 2) ** 2, rel=1e-9)
-
-
-@pytest.mark.parametrize("law", CONTAMINATED)
-def test_moments_of_contaminated_vectors(law: MultivariateContaminatedGaussian) -> None:
-    d, eta = law.d, law.eta
-    away = law.gap / math.sqrt(d) * (-1.0) ** np.arange(d)
-    np.testing.assert_allclose(law.target, law.norm / math.sqrt(d))
-    np.testing.assert_allclose(law.mean, law.target + eta * away)
-    second = (1 - eta) * np.eye(d) + eta * (law.spread**2 * np.eye(d) + np.outer(away, away))
-    covariance = second - eta**2 * np.outer(away, away)
-    np.testing.assert_allclose(law.covariance, covariance, rtol=1e-9)
-    assert law.variance == pytest.approx(np.trace(covariance))
-    assert law.moment(2) == pytest.approx(np.linalg.norm(covariance, 2), rel=1e-9)
+        assert law.moment(4) == pytest.approx(3 * law.moment(2) ** 2, rel=1e-9)
+        return
+    np.testing.assert_allclose(law.target, law.norm / math.sqrt(law.d))
     assert math.isnan(law.moment(3))
+    if law.gap > 100:  # whole records are far
+        assert np.all((np.abs(x + law.mean) > 250).sum(axis=1) % law.d == 0)
 
 
 # At nu = 1.1 one chi-square of eleven is below 0.02: an error there shows.
@@ -237,27 +222,25 @@ def test_the_fourth_moment_of_a_product(d: int, of: Any) -> None:
         assert scaled.moment(4) / law.moment(4) == pytest.approx(ratio**2, rel=1e-12)
 
 
-def direction_moment(v: Floats, k: float, nu: float) -> float:
-    """E|<v, Y>|^k of two independent Student's t: Gaussian given both chi-squares.
+@pytest.mark.parametrize(("nu", "k"), [(8.0, 2.0), (8.0, 3.99), (40.0, 3.0), (12.0, 4.0)])
+def test_moments_of_a_product_of_student_laws(nu: float, k: float) -> None:
+    """The bound holds in every direction of two dimensions, and is not far off.
 
-    By Gauss-Laguerre quadrature over these.
+    A direction is Gaussian given both chi-squares: Gauss-Laguerre quadrature over these.
     """
     at, weight = special.roots_genlaguerre(120, nu / 2 - 1)
     weight = weight / weight.sum()
-    width = (v[0] ** 2 / at[:, None] + v[1] ** 2 / at) * nu / 2
     gaussian = 2 ** (k / 2) * special.gamma((k + 1) / 2) / math.sqrt(math.pi)
-    return float(gaussian * (weight @ width ** (k / 2) @ weight))
-
-
-@pytest.mark.parametrize(("nu", "k"), [(8.0, 2.0), (8.0, 3.99), (40.0, 3.0), (12.0, 4.0)])
-def test_moments_of_a_product_of_student_laws(nu: float, k: float) -> None:
-    """The bound holds in every direction of two dimensions, and is not far off."""
-    law = Product(d=2, of=StudentT(tail_index=nu))
-    angles = np.linspace(0, math.pi / 4, 30)
-    found = [direction_moment(np.array([math.cos(a), math.sin(a)]), k, nu) for a in angles]
+    one, other = nu / 2 / at[:, None], nu / 2 / at
+    found = [
+        gaussian
+        * (weight @ (math.cos(a) ** 2 * one + math.sin(a) ** 2 * other) ** (k / 2) @ weight)
+        for a in np.linspace(0, math.pi / 4, 30)
+    ]
+    bound = Product(d=2, of=StudentT(tail_index=nu)).moment(k)
     assert found[0] == pytest.approx(StudentT(tail_index=nu).moment(k), rel=2e-3)
-    assert max(found) <= law.moment(k) * (1 + 2e-3)
-    assert max(found) >= law.moment(k) * (0.3 if k not in (2, 4) else 1 - 2e-3)
+    assert max(found) <= bound * (1 + 2e-3)
+    assert max(found) >= bound * (0.3 if k not in (2, 4) else 1 - 2e-3)
     scaled = Product(d=2, of=StudentT(tail_index=nu), unit_moment=k)
     assert scaled.moment(k) == pytest.approx(1.0, rel=1e-12)
 
