@@ -24,7 +24,7 @@ def draw(seed: int, marked: int, total: int, drawn: int, times: int) -> Ints:
 
 
 @pytest.mark.parametrize("n", [1, 2, 16, 17, 30])
-@pytest.mark.parametrize("p", [0.001, 0.3, 0.9])
+@pytest.mark.parametrize("p", [0.001, 0.9])
 def test_log_pmf_against_exact_fractions(n: int, p: float) -> None:
     exact = Fraction(p)
     for s in range(n + 1):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 from support import Floats, assert_law, rng
 
-from dpbench.samples import CountedSample, DenseSample, Sample, SparseSample
-from dpbench.samples.bins import Bins
+from dpbench.samples import Bins, CountedSample, DenseSample, SparseSample
 
 N, D = 12, 3
 # No row but zeros; some; a row that is zero but held; all n.
@@ -88,35 +87,30 @@ def test_listed_rows_are_exact() -> None:
         assert sorted(found.tolist()) == sorted(trial.tolist())
 
 
-ABOUT_NUMBERS: list[Callable[[Sample], object]] = [
-    lambda given: given.count(0.0, 1.0),
-    lambda given: given.quantile(0.5),
-    lambda given: given.trimmed_mean(0.1),
-    lambda given: given.occupied(Bins(1.0, -5.0, 5.0)),
-    lambda given: given.ranked(0, 2),
-    lambda given: given.half_squared_differences(rng()),
-]
-ABOUT_VECTORS: list[Callable[[Sample], object]] = [
-    lambda given: given.columns(),
-    lambda given: given.rows(),
-    lambda given: given.listed(),
-]
-
-
 def test_questions_about_the_other_kind_of_records_are_refused() -> None:
     dense, counted = DenseSample(np.zeros((2, 3))), CountedSample([0.0, 1.0], [[1, 2]])
-    for question in ABOUT_NUMBERS:
+    by_coordinate: dict[str, list[Any]] = {
+        "count": [0.0, 1.0],
+        "quantile": [0.5],
+        "trimmed_mean": [0.1],
+    }
+    of_numbers: dict[str, list[Any]] = {
+        "occupied": [Bins(1.0)],
+        "ranked": [0, 2],
+        "half_squared_differences": [rng()],
+    }
+    for question, given in (by_coordinate | of_numbers).items():
         with pytest.raises(ValueError, match=r"takes scalar records, got d = 3; see columns\(\)"):
-            question(sample())
-    for question in ABOUT_NUMBERS[3:]:  # the others are answered by coordinate
+            getattr(sample(), question)(*given)
+    for question, given in of_numbers.items():
         with pytest.raises(ValueError, match="takes scalar records, got d = 1"):
-            question(DenseSample(np.zeros((2, 3, 1))))
-    for question, given in itertools.product(ABOUT_VECTORS, (dense, counted)):
+            getattr(DenseSample(np.zeros((2, 3, 1))), question)(*given)
+    for question, one in itertools.product(("columns", "rows", "listed"), (dense, counted)):
         with pytest.raises(ValueError, match="takes vectors, got scalar records"):
-            question(given)
-    for given in (sample(), counted):
+            getattr(one, question)()
+    for one in (sample(), counted):
         with pytest.raises(ValueError, match="takes vectors, record by record"):
-            given.second_moment()
+            one.second_moment()
 
 
 @pytest.mark.parametrize(
@@ -189,14 +183,13 @@ def test_second_moments_against_a_loop() -> None:
 
 def test_broadcast_data_are_held_once() -> None:
     once = rng(14).normal(size=(1, 30, 2))
-    alike, copies = np.broadcast_to(once, (100, 30, 2)), np.tile(once, (100, 1, 1))
-    one, other = DenseSample(alike), DenseSample(copies)
+    one, other = (
+        DenseSample(np.broadcast_to(once, (9, 30, 2))),
+        DenseSample(np.tile(once, (9, 1, 1))),
+    )
     assert one.values.strides[0] == 0
-    for a, b in (
-        (one, other),
-        *zip(one.split([10, 20], rng()), other.split([10, 20], rng()), strict=True),
-        *zip(one.groups(4, rng()), other.groups(4, rng()), strict=True),
-    ):
+    parts = [[a, *a.split([10, 20], rng()), *a.groups(4, rng())] for a in (one, other)]
+    for a, b in zip(*parts, strict=True):
         np.testing.assert_array_equal(a.values, b.values)
         np.testing.assert_array_equal(a.mean(), b.mean())
         np.testing.assert_array_equal(a.rows().mean(), b.rows().mean())
