@@ -46,8 +46,7 @@ class Distribution(Registered, ABC):
     def moment(self, k: float) -> float:
         """E|X - mean|^k, infinite where it does not exist.
 
-        Of vectors E|<v, X - mean>|^k, or a bound on it, for the worst unit vector v; NaN where
-        none is known.
+        Of vectors E|<v, X - mean>|^k for the worst unit vector v, or a bound; NaN if none is known.
         """
 
     @property
@@ -75,8 +74,7 @@ class LocationScale(Distribution):
     Parameters
     ----------
     location : float
-        Where the centre of Z goes; for every law here but contaminated ones that is
-        the mean of X.
+        Where the centre of Z goes: the mean of X, or of its clean part.
     scale : float, positive
     unit_moment : float >= 2, optional
         Choose the scale so that E|X - mean|^k = 1 for this k; `scale` must then be 1.

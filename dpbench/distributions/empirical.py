@@ -31,8 +31,7 @@ __all__ = ["Empirical"]
 # The data sets that come with the package.
 SHIPPED = Path(__file__).parents[1] / "data"
 FORMATS = (".csv", ".csv.gz", ".parquet")
-# Distinct values up to which samples are counts. Pairing the records of 200 trials takes 2 s
-# then, at any n, and grows with the square.
+# Distinct values up to which samples are counts: pairing records takes the square of it.
 MOST_ATOMS = 64
 # Columns named in a message, and characters of a value quoted in one.
 MOST_NAMES, LONGEST = 8, 40
@@ -109,8 +108,7 @@ class Empirical(Distribution):
 
 def _refused(key: str, value: str, reason: str) -> ValidationError:
     """An error at `key`, which a validator of the whole instance could not name."""
-    line = " ".join(reason.split())
-    problem = PydanticCustomError("refused", "{line}", {"line": line})
+    problem = PydanticCustomError("refused", "{line}", {"line": " ".join(reason.split())})
     details = InitErrorDetails(type=problem, loc=(key,), input=value)
     return ValidationError.from_exception_data(Empirical.__name__, [details])
 
@@ -166,7 +164,6 @@ def _csv(file: Path, column: str) -> _Read:
 
 
 def _number(text: str) -> float | str:
-    """The number that `text` says, or `text` itself if none."""
     try:
         return float(text)
     except ValueError:
@@ -187,8 +184,7 @@ def _numbers(values: pd.Series[Any]) -> Floats:
     """All of `values` as float64; a ValueError if one is missing, infinite or no number."""
     from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
-    size = len(values)
-    if not size:
+    if not (size := len(values)):
         raise ValueError("no records")
     if is_bool_dtype(values) or not is_numeric_dtype(values):
         present = values[values.notna()].tolist()
@@ -197,7 +193,7 @@ def _numbers(values: pd.Series[Any]) -> Floats:
         other = [v for v in present if isinstance(v, bool) or not isinstance(v, numeric)]
         if other:
             shown = repr(other[0])
-            shown = shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}..."
+            shown = shown[:LONGEST] + "..." * (len(shown) > LONGEST)
             raise ValueError(f"{len(other)} of {size} values are no numbers, such as {shown},")
     numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
     for what, bad in (("missing", np.isnan(numbers)), ("infinite", np.isinf(numbers))):

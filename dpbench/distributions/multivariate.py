@@ -78,8 +78,8 @@ class MultivariateGaussian(_Vectors):
     scale : float > 0
         The largest standard deviation over directions.
     condition : float >= 1
-        The largest variance over the smallest. Variances are spaced geometrically along the
-        vectors of the discrete cosine transform, so that no coordinate axis is special.
+        The largest variance over the smallest: spaced geometrically along the vectors of the
+        discrete cosine transform, so that no axis is special.
     matrix : (d, d) list of lists, optional
         Another covariance, times scale squared; symmetric and positive definite.
     """
@@ -285,10 +285,9 @@ class MultivariateContaminatedGaussian(_Vectors):
 
 @validated
 class Hypercube(Distribution):
-    """One fixed dataset of vertices {+-L/sqrt(d)}^d: nothing is sampled but the noise.
+    """One fixed dataset, for every n, of vertices {+-L/sqrt(d)}^d: only the noise is sampled.
 
-    Every n has its own, drawn uniformly once and for all; all trials see the same. The
-    target is its own mean (Zhou, 'Private mean estimation: pure vs approximate DP (I)').
+    The target is its own mean (Zhou, 'Private mean estimation: pure vs approximate DP (I)').
 
     Parameters
     ----------

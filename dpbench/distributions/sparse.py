@@ -29,9 +29,8 @@ MOST_DRAWS = 100_000
 def code_word(d: int, index: int) -> tuple[int, ...]:
     """The positions of the ones of a code word of weight floor(d/2), at least 1.
 
-    Words are drawn at random, one after another, and those kept that differ in at least d/4
-    places from all before: a code of relative distance 1/4 or more. A ValueError says that no
-    more are found.
+    Words are drawn at random, and those kept that differ in at least d/4 places from all before.
+    A ValueError says that no more are found.
     """
     rng = stream("code word", d, index)
     earlier = [set(code_word(d, i)) for i in range(index)]
@@ -125,11 +124,11 @@ class ProductTwoPoint(_Sparse):
 class SignedTwoPoint(_Sparse):
     """0 with probability 1 - p, else tau (sign, +-1, ..., +-1) with random signs.
 
-    Hard for estimators that clip to a ball, and for k = 2 the worst law there is: where it is
-    not zero it has norm tau sqrt(d), and its whole mean p tau lies along the first axis. By
-    Khintchine's inequality with the best constant (Haagerup 1981) the k-th absolute moment of <v,
-    (sign, +-1, ...)> is at most g = E|N(0,1)|^k for every unit vector v, and by Minkowski's E|<v,
-    X - mean>|^k <= (1-p) (p tau)^k + p tau^k (g^(1/k) + p)^k, which tau makes 1.
+    Hard for estimators that clip to a ball: where it is not zero it has norm tau sqrt(d), and its
+    whole mean p tau lies along the first axis. By Khintchine's inequality with the best constant
+    (Haagerup 1981) the k-th absolute moment of <v, (sign, +-1, ...)> is at most g = E|N(0,1)|^k
+    for every unit vector v, and by Minkowski's E|<v, X - mean>|^k <= (1-p) (p tau)^k +
+    p tau^k (g^(1/k) + p)^k, which tau makes 1.
 
     Parameters
     ----------

@@ -48,9 +48,8 @@ def gaussian_delta(sd: float, epsilon: float) -> float:
 def analytic_sd(epsilon: float, delta: float) -> float:
     """The smallest standard deviation at sensitivity 1 that is (epsilon, delta)-DP.
 
-    `gaussian_delta` falls as it grows; the root is bracketed from 1e-6 (delta is 1 there
-    for any epsilon below 1e11) up to the classical value at the smaller of epsilon and 1,
-    which suffices by Theorem A.1 of [5]_.
+    `gaussian_delta` falls as it grows, from 1 at 1e-6 (for any epsilon below 1e11); the classical
+    value at the smaller of epsilon and 1 suffices by Theorem A.1 of [5]_.
     """
     from scipy.optimize import brentq  # a slow import that few runs need
 
@@ -113,8 +112,7 @@ class Budget(Registered):
     ) -> Floats:
         """The average of `draws` independent noises that each cost the whole budget.
 
-        The sensitivities `l1` and `l2` broadcast to `shape`; the notion's mechanism takes the
-        one that it uses. Of several draws every record carries its own.
+        The sensitivities broadcast to `shape`; the notion's mechanism takes the one that it uses.
         """
         if self._sd is not None:
             return np.asarray(rng.normal(0.0, self._sd * l2 / np.sqrt(draws), shape))

@@ -1,20 +1,17 @@
 """The private histogram's fullest bin, whatever the number of bins.
 
-A replaced record leaves one bin and enters another, so the counts have l1 sensitivity
-2 and l2 sensitivity sqrt(2): Laplace noise of scale 2/epsilon on each bin, or Gaussian
-noise of variance 1/rho. (Scale 1/epsilon, as lecture 15 writes, is for records that are
-added or removed.)
+A replaced record leaves one bin and enters another, so the counts have l1 sensitivity 2 and l2
+sensitivity sqrt(2): Laplace noise of scale 2/epsilon on each bin, or Gaussian noise of variance
+1/rho. (Scale 1/epsilon, as lecture 15 writes, is for records that are added or removed.)
 
-Only the occupied bins are held. The largest of M independent noises, those of the empty
-bins, has the distribution function F^M, and the bin that has it is uniform among them:
-one number and one bin per trial, whether M is 10 or 1e300.
+Only the occupied bins are held. The largest of M independent noises, those of the empty bins, has
+the distribution function F^M, and the bin that has it is uniform among them.
 
-Under (epsilon, delta)-DP the histogram is the stability-based one [1]_, Laplace noise of
-scale 2/epsilon on the occupied bins only, of which those above a threshold are released.
-A bin that one neighbour alone fills holds one record; the threshold
-1 + (2/epsilon) ln(1/(2 delta)) is passed from 1 with probability at most delta (exactly
-delta for delta <= 1/2). All other bins change by at most one each, epsilon in all. No
-bound on the number of bins is needed; that nothing is released is one of the outcomes.
+Under (epsilon, delta)-DP the histogram is the stability-based one [1]_, Laplace noise of scale
+2/epsilon on the occupied bins only, of which those above a threshold are released. A bin that one
+neighbour alone fills holds one record; the threshold 1 + (2/epsilon) ln(1/(2 delta)) is passed
+from 1 with probability at most delta (exactly delta for delta <= 1/2). All other bins change by at
+most one each, epsilon in all. That nothing is released is one of the outcomes.
 
 .. [1] KV18 (V. Karwa, S. Vadhan, ITCS 2018), Lemma 2.3; KSU20, Lemma 2.9.
 """
@@ -54,12 +51,11 @@ def fullest_bin(sample: Sample, bins: Bins, ledger: Ledger) -> Floats:
     at_top = np.flatnonzero(noisy == largest[held.trial])
     best = held.index[at_top[np.searchsorted(held.trial[at_top], np.arange(sample.trials))]]
     if isinstance(budget, ApproxDP):
-        best = np.where(largest > stability_threshold(budget), best, np.nan)
-    else:
-        empty = bins.count - np.diff(starts, append=held.trial.size)
-        rival = largest_noise(budget, empty, ledger.rng)
-        best = np.where(rival > largest, _empty_bin(held, starts, bins, empty, ledger.rng), best)
-    return bins.left(best)
+        return bins.left(np.where(largest > stability_threshold(budget), best, np.nan))
+    empty = bins.count - np.diff(starts, append=held.trial.size)
+    rival = largest_noise(budget, empty, ledger.rng)
+    other = _empty_bin(held, starts, bins, empty, ledger.rng)
+    return bins.left(np.where(rival > largest, other, best))
 
 
 def stability_threshold(budget: ApproxDP) -> float:

@@ -87,8 +87,7 @@ class Ledger:
     def parallel(self, parts: int) -> list[Ledger]:
         """Give each of `parts` disjoint sets of records the whole budget.
 
-        They must be fixed by record index, so that replacing one record changes one set.
-        Sets chosen by value (histogram bins) do not qualify.
+        They must be fixed by record index, and not by value: replacing a record changes one set.
         """
         _check_number("parts", parts)
         self._reserve(self.budget)
@@ -108,8 +107,7 @@ class Ledger:
     def repeated(self, times: int) -> Ledger:
         """One ledger for `times` releases on the same records, the rows of one batch.
 
-        Each row pays the share 1/times of the budget, and the costs of the rows add up: for
-        the coordinates of vectors, which `Sample.columns` puts in rows.
+        Each row pays 1/times of the budget: for coordinates, which `Sample.columns` puts in rows.
         """
         _check_number("times", times)
         child = Ledger(self.budget.fraction(1 / times), self.rng)
@@ -142,11 +140,10 @@ class Ledger:
         return values + self.budget.noise(self.rng, values.shape, l1, sensitivity, draws)
 
     def add_l2_noise(self, values: Floats, sensitivity: float) -> Floats:
-        """Release vectors with noise of density proportional to exp(-eps ||z||/sensitivity).
+        """Release (trials, d) vectors with noise of density prop. to exp(-eps ||z||/sensitivity).
 
-        The radius is Gamma(d, sensitivity/eps) and the direction uniform: pure eps-DP,
-        since ||z|| changes by at most `sensitivity`, in l2, between neighbours (Hardt and
-        Talwar 2010, K-norm mechanism with the l2 ball). The values are (trials, d).
+        The radius is Gamma(d, sensitivity/eps) and the direction uniform: pure eps-DP, since ||z||
+        changes by at most `sensitivity`, in l2, between neighbours (Hardt and Talwar 2010).
         """
         _check_sensitivities(sensitivity)
         self.pay("noise in l2", sensitivity)
@@ -161,8 +158,7 @@ class Ledger:
     ) -> Ints:
         """Choose an index with probability prop. to weight * exp(eps score/(2 sensitivity)).
 
-        Drawn as the largest of Gumbel-perturbed exponents. eps-DP (McSherry and Talwar
-        2007); under rho-zCDP eps = sqrt(8 rho).
+        By Gumbel noise. eps-DP (McSherry and Talwar 2007); under rho-zCDP eps = sqrt(8 rho).
 
         Parameters
         ----------
@@ -170,9 +166,8 @@ class Ledger:
         sensitivity : float
             Largest change of any score between neighbours.
         log_weights : (m,) or (trials, m) array, optional
-            Of a base measure that may not depend on single records, unless the indices stand
-            for the pieces of a range that the records cut up: then the measure is the lengths
-            of these, and the mechanism the continuous one.
+            Of a base measure that may not depend on single records; or the lengths of pieces of
+            a range that the records cut up, where the mechanism is the continuous one.
         """
         _check_sensitivities(sensitivity)
         if sensitivity == 0:

@@ -128,8 +128,8 @@ class CountedSample(Sample):
             partners = _draw(other, one[:, atom], rng)
             other = other - partners
             pairs.append(partners)
-        squares = half_squares(self.atoms[:, None], self.atoms)
-        atoms, where = np.unique(squares.ravel(), return_inverse=True)
+        squares = half_squares(self.atoms[:, None], self.atoms).ravel()
+        atoms, where = np.unique(squares, return_inverse=True)
         table = np.zeros((self.trials, atoms.size), dtype=np.int64)
         for code, partners in zip(where, np.concatenate(pairs, axis=1).T, strict=True):
             table[:, code] += partners
