@@ -26,8 +26,7 @@ from dpbench.samples import CountedSample, DenseSample
 
 WHERE = "sweep.families.x"
 SKEWED = [3.5, -1.0, 3.5, 0.1, 7.0, 3.5, 0.1, 1000.25]
-DATA = Path(dpbench.__file__).parent / "data"
-HEIGHTS = DATA / "galton_heights.csv"
+HEIGHTS = Path(dpbench.__file__).parent / "data" / "galton_heights.csv"
 
 
 @pytest.fixture(autouse=True)
@@ -133,8 +132,8 @@ def test_the_content_is_that_of_the_values() -> None:
             one.mean,
             one.moment(3),
         )
-        drawn = [some.sample(rng(7), 3, 50).mean() for some in (one, other)]
-        np.testing.assert_array_equal(*drawn)
+        a, b = (some.sample(rng(7), 3, 50).mean() for some in (one, other))
+        np.testing.assert_array_equal(a, b)
     edited = [[2, 1, 4], [1, 2], [1, 2, np.nextafter(4, 0)]]
     assert len({one.content, *(law(values).content for values in edited)}) == 4
 
@@ -176,6 +175,8 @@ def test_the_heights_that_come_with_the_package() -> None:
     assert [Decimal("2.54") * h for h in inches] == [Decimal(text) for text in frame["height_cm"]]
     # as R's HistData gives them
     assert float(sum(inches)) / 934 == pytest.approx(66.74593, abs=5e-6)
+    digest = hashlib.sha256(HEIGHTS.read_bytes()).hexdigest()
+    assert f"`{digest}`" in (HEIGHTS.parent / "README.md").read_text(encoding="utf-8")
 
 
 FORMATS = "expected a file that ends in one of .csv, .csv.gz, .parquet"

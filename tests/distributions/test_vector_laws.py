@@ -113,7 +113,8 @@ def contaminated(eta: float, **parameters: Any) -> tuple[Any, Parts]:
     away = law.gap / math.sqrt(law.d) * (-1.0) ** np.arange(law.d)
 
     def parts(v: Floats) -> list[tuple[float, float, float]]:
-        return [(1 - eta, -eta * v @ away, 1.0), (eta, (1 - eta) * v @ away, law.spread)]
+        at = float(v @ away)
+        return [(1 - eta, -eta * at, 1.0), (eta, (1 - eta) * at, law.spread)]
 
     return law, parts
 
@@ -187,11 +188,9 @@ def test_student_moments() -> None:
 
 def fourth_moment(v: Floats, m2: float, m3: float, m4: float) -> float:
     """E<v, Y>^4 of independent Y_i, term by term of the product."""
-    m = [1.0, 0.0, m2, m3, m4]
-    return sum(
-        math.prod(v[i] ** e * m[e] for i, e in Counter(places).items())
-        for places in itertools.product(range(v.size), repeat=4)
-    )
+    m, places = [1.0, 0.0, m2, m3, m4], itertools.product(range(v.size), repeat=4)
+    powers = [Counter(place).items() for place in places]
+    return float(sum(math.prod(v[i] ** e * m[e] for i, e in terms) for terms in powers))
 
 
 @pytest.mark.parametrize("d", [1, 4])
@@ -245,21 +244,15 @@ def test_moments_of_a_product_of_student_laws(nu: float, k: float) -> None:
     assert scaled.moment(k) == pytest.approx(1.0, rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("of", "k", "known"),
-    [
-        (Pareto(tail_index=6.0), 3, math.nan),
-        (ContaminatedGaussian(eta=0.1, gap=3.0), 3, math.nan),
-        (StudentT(tail_index=1.5), 2, math.inf),
-        (StudentT(tail_index=2.5), 3, math.inf),
-        (StudentT(tail_index=3.5), 4, math.inf),
-    ],
-)
-def test_orders_without_a_bound(of: Any, k: float, known: float) -> None:
-    np.testing.assert_equal(Product(d=3, of=of).moment(k), known)
-    with pytest.raises(ValueError, match=f"no finite moment of order {k} is known"):
-        Product(d=3, of=of, unit_moment=k)
-    assert math.isnan(Product(d=3, of=of).moment(5))
+def test_orders_without_a_bound() -> None:
+    for of in (Pareto(tail_index=6.0), ContaminatedGaussian(eta=0.1, gap=3.0)):
+        assert math.isnan(Product(d=3, of=of).moment(3))
+        with pytest.raises(ValueError, match="no finite moment of order 3 is known"):
+            Product(d=3, of=of, unit_moment=3)
+    for tail, k in ((1.5, 2), (2.5, 3), (3.5, 4)):
+        assert Product(d=3, of=StudentT(tail_index=tail)).moment(k) == math.inf
+        with pytest.raises(ValueError, match=f"no finite moment of order {k} is known"):
+            Product(d=3, of=StudentT(tail_index=tail), unit_moment=k)
 
 
 @pytest.mark.parametrize("unit", [None, 2.0])

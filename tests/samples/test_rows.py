@@ -13,7 +13,6 @@ from support import BIG, Floats, rng, unchanged
 
 from dpbench.samples import DenseSample, SparseSample
 from dpbench.samples.base import Sample
-from dpbench.samples.rows import norms
 
 Ball = tuple[Floats, float | Floats]
 Make = Callable[[Floats], Sample]
@@ -270,11 +269,3 @@ def test_counted_rows_at_large_n() -> None:
             inside = sum(many * Fraction(row[j] - at) for row, many in near)
             assert sums[t, j] == pytest.approx(float(inside), rel=1e-12, abs=0)
         assert counts[t] == sum(many for _, many in near)
-
-
-@pytest.mark.parametrize("size", [1e-300, 1.0, 1e300])
-def test_norms_of_any_size(size: float) -> None:
-    rows = size * np.concatenate([rng(26).normal(size=(7, 4)), np.zeros((1, 4))])
-    wanted = np.array([math.hypot(*row) for row in rows])
-    np.testing.assert_allclose(norms(rows.reshape(2, 4, 4)), wanted.reshape(2, 4), rtol=1e-14)
-    assert np.isnan(norms(np.array([[np.nan, 1.0], [1.0, 2.0]]))).tolist() == [True, False]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -43,8 +43,7 @@ def close(found: Floats, wanted: Floats) -> None:
 
 
 @pytest.mark.parametrize(
-    ("low", "high"),
-    [(-1.0, 2.0), (0.1, np.linspace(0.6, 4.0, 5)), (np.linspace(-1, 0.5, 5), 2.0)],
+    ("low", "high"), [(-1.0, 2.0), (0.1, np.linspace(0.6, 4.0, 5)), (np.linspace(-1, 0.5, 5), 2.0)]
 )
 def test_means_agree(low: Any, high: Any) -> None:
     """With bounds on one side of 0, too: then zeros move."""
@@ -167,7 +166,9 @@ def test_parts_are_exchangeable(sizes: list[int], held: int) -> None:
     home = np.repeat(np.arange(len(sizes)), sizes).tolist()
     for own, m in ((found[::2], held), (found[1::2, :2], 2)):
         places = list(itertools.permutations(home, m))
-        law = {key: Fraction(c, len(places)) for key, c in Counter(places).items()}
+        law: dict[Hashable, Fraction] = {
+            key: Fraction(c, len(places)) for key, c in Counter(places).items()
+        }
         assert_law([tuple(row) for row in own.tolist()], law)
 
 
