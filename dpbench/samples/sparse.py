@@ -75,10 +75,6 @@ class SparseSample(Sample):
         return rows
 
     def mean(self) -> Floats:
-        return self._mean
-
-    @cached_property
-    def _mean(self) -> Floats:
         return self._sum(self.rows_held / self.n)
 
     def clipped_mean(self, lower: float | Floats, upper: float | Floats) -> Floats:

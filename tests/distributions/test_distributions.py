@@ -77,10 +77,9 @@ def test_mean_and_moments_against_quadrature(oracle: Oracle) -> None:
     # sums of signed parts: the tolerance is on the scale of E|X|
     assert abs(oracle.expect(lambda x: x) - mean) <= 1e-9 * oracle.expect(abs)
     assert law.variance == law.moment(2)
+    assert tail == INF or law.moment(tail) == INF
     for k in (2, 2.5, 4):
-        if k >= tail:
-            assert law.moment(k) == INF
-        elif tail - k >= 0.6:  # else the integrand is too close to x^-1 for the quadrature
+        if tail - k >= 0.6:  # else the integrand is too close to x^-1 for the quadrature
             wanted = oracle.expect(lambda x, k=k: abs(x - mean) ** k)  # type: ignore[misc]
             assert law.moment(k) == pytest.approx(wanted, rel=1e-8, abs=0)
 

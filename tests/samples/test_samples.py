@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -11,16 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import ArrayLike
-from support import BIG, Floats
+from support import BIG, Floats, assert_frequencies, rng, unchanged
 
-from dpbench.samples import CountedSample, DenseSample, SparseSample
+from dpbench.samples import CountedSample, DenseSample, Sample, SparseSample
 
 ATOMS = [-3.5, -1.0, 0.0, 0.25, 2.0, 50.0]
 
 
 def counted() -> CountedSample:
-    rng = np.random.default_rng(1)
-    return CountedSample(ATOMS, rng.multinomial(200, [0.05, 0.2, 0.4, 0.2, 0.1, 0.05], 7))
+    return CountedSample(ATOMS, rng(1).multinomial(200, [0.05, 0.2, 0.4, 0.2, 0.1, 0.05], 7))
 
 
 def expanded(sample: CountedSample) -> DenseSample:
@@ -30,13 +30,8 @@ def expanded(sample: CountedSample) -> DenseSample:
 def naive(values: ArrayLike, lower: ArrayLike, upper: ArrayLike) -> Floats:
     """Clipped means record by record, each sum exactly rounded."""
     rows = np.asarray(values, dtype=float)
-    low, high = (np.broadcast_to(b, (len(rows),)) for b in (lower, upper))
-    return np.array(
-        [
-            math.fsum(min(max(x, a), b) for x in row) / len(row)
-            for row, a, b in zip(rows.tolist(), low.tolist(), high.tolist(), strict=True)
-        ]
-    )
+    low, high = (np.broadcast_to(b, len(rows))[:, None] for b in (lower, upper))
+    return np.array([math.fsum(row) / len(row) for row in np.clip(rows, low, high).tolist()])
 
 
 def close(found: Floats, wanted: Floats) -> None:
@@ -87,7 +82,7 @@ def test_trimmed_means_agree(fraction: float) -> None:
 @pytest.mark.parametrize("turn", [np.ascontiguousarray, np.asfortranarray])
 def test_far_records_swallow_no_digits(kind: str, turn: Callable[[Floats], Floats]) -> None:
     """In any memory order: a batch drawn as (n, trials) and transposed is in Fortran's."""
-    values = np.random.default_rng(2).normal(0.3, 1.0, (3, 5000))
+    values = rng(2).normal(0.3, 1.0, (3, 5000))
     if kind == "other trials":
         values[:] = 1e150
         values[1, :4000] = np.linspace(-2, 3, 4000)
@@ -115,7 +110,7 @@ def test_clipped_mean_of_any_records(row: list[float], lower: float, width: floa
 
 
 def test_order_of_queries_changes_no_bit() -> None:
-    values = np.random.default_rng(4).standard_t(2, (5, 4000))
+    values = rng(4).standard_t(2, (5, 4000))
     one, other = DenseSample(values), DenseSample(values)
     queries = [(-0.5, 0.5), (-3.0, 3.0), (-50.0, 50.0), (-1e6, 1e9)]
     first = [one.clipped_mean(*bounds) for bounds in queries]
@@ -126,7 +121,7 @@ def test_order_of_queries_changes_no_bit() -> None:
 
 
 def test_vectors_answer_coordinate_by_coordinate() -> None:
-    values = np.random.default_rng(5).standard_t(3, (4, 50, 3))
+    values = rng(5).standard_t(3, (4, 50, 3))
     sample = DenseSample(values)
     assert (sample.trials, sample.n, sample.d) == (4, 50, 3)
     for j in range(3):
@@ -150,7 +145,7 @@ def test_numbers_become_float64() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ([[np.nan, 0, 1, 2, 3, 4]], "1 of 6 values are NaN or infinite"),
+        ([[np.nan, np.inf, 1, 2, 3, 4]], "2 of 6 values are NaN or infinite"),
         ([[np.inf, -np.inf, 1, 2, 3, 4]], "2 of 6 values are NaN or infinite"),
         (np.zeros(3), r"array, got \(3,\)"),
         (np.zeros((2, 0)), "array, got"),
@@ -178,7 +173,7 @@ def test_parts_of_other_totals_are_refused(sizes: list[int]) -> None:
     sparse = SparseSample(np.ones((1, 2)), np.array([1]), 200)
     for sample in (counted(), expanded(counted()), sparse):
         with pytest.raises(ValueError, match="do not make up 200"):
-            sample.split(sizes, np.random.default_rng(0))
+            sample.split(sizes, rng(0))
 
 
 @pytest.mark.parametrize("ones", [0, 1, BIG // 3, BIG])
@@ -189,3 +184,46 @@ def test_a_counted_mean_is_exact_at_large_n(ones: int) -> None:
     tau = 1234.5678
     clipped = CountedSample([0.0, tau], [[BIG - ones, ones]]).clipped_mean(-10.25, 10.25)
     assert clipped[0] == pytest.approx(float(Fraction(10.25) * ones / BIG), rel=4e-16, abs=0)
+
+
+# Records handed out one by one.
+
+
+def test_dense_records_are_copies() -> None:
+    for shape in ((3, 4), (3, 4, 2)):
+        values = rng().normal(size=shape)
+        for data in (values, np.broadcast_to(values[:1], shape)):
+            sample = DenseSample(data)
+            with unchanged(data):
+                for trial in range(3):
+                    found = sample.records(trial, rng())
+                    np.testing.assert_array_equal(found, data[trial])
+                    assert found.flags.c_contiguous
+                    found[:] = 0
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [
+        CountedSample([0.0, 1.0, 2.0], [[1, 3, 0], [2, 1, 1], [3, 0, 1]]),
+        SparseSample(np.array([[9.0], [1.0], [2.0], [5.0]]), np.array([1, 2, 1]), 4),
+    ],
+)
+def test_the_order_of_records_is_uniform(sample: Sample) -> None:
+    stream = rng(1)
+    found = Counter(tuple(np.ravel(sample.records(1, stream))) for _ in range(6000))
+    assert {tuple(sorted(order)) for order in found} == {(0.0, 0.0, 1.0, 2.0)}
+    assert_frequencies(list(found.values()), [1 / 12] * 12)  # 4!/2!
+    assert sorted(np.ravel(sample.records(2, rng())))[:3] == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [
+        CountedSample([0.0, 1.0], [[10**12 - 5, 5]]),
+        SparseSample(np.ones((1, 2)), np.array([1]), 10**8 // 2 + 1),
+    ],
+)
+def test_too_many_records_are_refused(sample: Sample) -> None:
+    with pytest.raises(ValueError, match=r"numbers of one dataset are too many.*at most 1e\+08$"):
+        sample.records(0, rng())
