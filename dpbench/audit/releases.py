@@ -181,7 +181,7 @@ class AuditTask:
         return _bound(*given, self.streams(pair, stage))
 
     def promise(self, pair: Pair) -> float:
-        """What a few runs on a pair let one hope for, with half of the noise: so much shows more."""
+        """What a few runs with half of the noise, which show more, let one hope for of a pair."""
         few = max(LEAST_RUNS, self.runs // 20)
         streams = self.streams(pair, "pilot")
         with noise_times(0.5):
