@@ -113,7 +113,8 @@ class Estimator(Registered, ABC):
         ------
         ValueError
             If it cannot honour the budget's notion, takes scalars and gets vectors (of
-            one coordinate, too), or returns another shape than that of the means.
+            one coordinate, too), returns another shape than that of the means, or releases
+            something under a budget of which nothing is spent.
         """
         if not self.supports(ledger.budget):
             allowed = ", ".join(notion.notion for notion in self.honoured)
@@ -128,6 +129,12 @@ class Estimator(Registered, ABC):
             )
         estimate = self.estimate(sample, ledger)
         self._check(estimate, means if self.estimand == "mean" else (*means, sample.d))
+        spends = any(ledger.spent) or not ledger.budget.amounts
+        if not spends and np.isfinite(estimate.value).any():
+            raise ValueError(
+                f"{type(self).__name__} spends nothing of {ledger.budget}: what it releases is not "
+                "private; draw its noise by the ledger, or pay for it by ledger.pay()"
+            )
         return estimate
 
     def _check(self, estimate: object, expected: tuple[int, ...]) -> None:

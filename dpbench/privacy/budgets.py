@@ -20,7 +20,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
-from scipy.special import log_ndtr, ndtri
+from scipy.special import log_ndtr, ndtr, ndtri
 
 from dpbench.arrays import Floats
 from dpbench.registry import Registered, validated_positional
@@ -38,10 +38,15 @@ def gaussian_delta(sd: float, epsilon: float) -> float:
     """The smallest delta for which N(0, sd^2) at sensitivity 1 is (epsilon, delta)-DP.
 
     Phi(1/(2 sd) - epsilon sd) - e^epsilon Phi(-1/(2 sd) - epsilon sd), Theorem 8 of
-    [4]_, in logarithms so that neither e^epsilon overflows nor a tiny delta cancels.
+    [4]_, in logarithms so that neither e^epsilon overflows nor a tiny delta cancels. Where noise
+    is wide, Phi(m + h/2) - Phi(m - h/2) is h phi(m) (1 + h^2 (m^2 - 1)/24), up to h^4.
     """
-    first = log_ndtr(1 / (2 * sd) - epsilon * sd)
-    second = epsilon + log_ndtr(-1 / (2 * sd) - epsilon * sd)
+    h, m = 1 / sd, -epsilon * sd
+    a, b = m + h / 2, m - h / 2
+    if h < 1e-4 and m > -30:
+        between = h * np.exp(-(m**2) / 2) / np.sqrt(2 * np.pi) * (1 + h**2 * (m**2 - 1) / 24)
+        return float(between - np.expm1(epsilon) * ndtr(b))
+    first, second = log_ndtr(a), epsilon + log_ndtr(b)
     return float(np.exp(first) * -np.expm1(second - first))
 
 

@@ -123,6 +123,11 @@ ANSWERS: list[tuple[Any, str]] = [
         Estimate(ARRAY, np.zeros((2, 1))),
         "_Returns returned shapes (2,) and (2, 1) for means of shape (2,)",
     ),
+    (
+        Estimate(ARRAY, ARRAY),
+        "_Returns spends nothing of PureDP(epsilon=1.0): what it releases is not private; draw its "
+        "noise by the ledger, or pay for it by ledger.pay()",
+    ),
 ]
 
 
@@ -132,6 +137,13 @@ def test_what_is_no_estimate(what: Any, text: str) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011, the whole text is compared
         _Returns(what).run(sample, Ledger(PureDP(1.0), rng()))
     assert str(caught.value) == text
+
+
+def test_who_releases_nothing_need_not_pay() -> None:
+    nothing = np.full(2, np.nan)
+    sample = DenseSample(np.zeros((2, 5)))
+    found = _Returns(Estimate(nothing, nothing)).run(sample, Ledger(PureDP(1.0), rng()))
+    assert np.isnan(found.value).all()
 
 
 # Code that takes one dataset at a time.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from decimal import Decimal, localcontext
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,28 @@ def test_the_gaussians_meet_their_delta(epsilon: float, delta: float) -> None:
         else:
             with pytest.raises(ValueError, match="epsilon <= 1 only"):
                 ApproxDP(epsilon, delta, noise_by)
+
+
+def phi(x: Decimal) -> Decimal:
+    """Phi to 60 digits, by its series."""
+    z = x / Decimal(2).sqrt()
+    term, total, k = z, z, 0
+    while abs(term) > Decimal(10) ** -60:
+        k += 1
+        term = -term * z * z / k
+        total += term / (2 * k + 1)
+    pi = Decimal("3.14159265358979323846264338327950288419716939937510582097494")
+    return Decimal("0.5") + total / pi.sqrt()
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(1e-12, 1e-12), (1e-12, 1e-6), (1e-9, 1e-9), (1e-8, 1e-14)]
+)
+def test_a_tiny_budget_needs_just_so_much_noise(epsilon: float, delta: float) -> None:
+    with localcontext(prec=70):
+        sd, e = Decimal(analytic_sd(epsilon, delta)), Decimal(epsilon)
+        found = phi(1 / (2 * sd) - e * sd) - e.exp() * phi(-1 / (2 * sd) - e * sd)
+    assert float(found) == pytest.approx(delta, rel=1e-10)
 
 
 def smallest_epsilon(rho: float, delta: float) -> float:

@@ -175,6 +175,7 @@ class Preset(Estimator):
         low, high, value, scale = (
             np.resize(one, sample.trials) for one in (self.LOW, self.HIGH, self.VALUE, self.SCALE)
         )
+        ledger.pay()
         return Estimate(value, value, interval=(low, high), scale=scale, accuracy=0.25)
 
 
@@ -214,6 +215,7 @@ class Ends(Estimator):
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         zero = np.zeros(sample.trials)
+        ledger.pay()
         return Estimate(zero, zero, interval=(zero, zero + self.tau))
 
 
@@ -263,6 +265,7 @@ class KnownCovariance(Estimator):
             (2, sample.trials, sample.d, sample.d)
         )
         value[::5] = np.nan
+        ledger.pay()
         return Estimate(value, before)
 
 
