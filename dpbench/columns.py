@@ -1,14 +1,14 @@
 """The one schema: what a row of results is about, and how rows are chosen.
 
-A `Key` is made in planning, and its fields are the columns of every table after it. What is
-selected later (by a part, a claim, a figure, an audit) is so in one way, a `Selection`. A label is
-made for print, and is never taken apart again.
+A key is made in planning, and is the first columns of every table after it. What is selected later
+(by a part, a claim, a figure, an audit) is so in one way, a `Selection`. A label is made for print,
+and is never taken apart again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Generic, TypeVar
 
@@ -20,63 +20,23 @@ from dpbench.privacy import AMOUNTS, Budget
 from dpbench.registry import ConfigError, validated
 
 __all__ = [
-    "BUDGET", "KEY", "Choice", "Key", "Selection", "Variant", "amounts_of", "choose",
-    "swept_columns", "under",
+    "BUDGET", "KEY", "Choice", "Selection", "Variant", "choose", "swept_columns", "under",
 ]  # fmt: skip
 
 T = TypeVar("T")
 BUDGET = ["privacy", *AMOUNTS]
-# The columns that a table of results begins with. After the statistics it ends with the parameters
-# that the sweep gives several values.
+# What a row of results is about: labels (a worst case is over the distributions of a family), the
+# order of the family's bounded moment, NaN if none is known, records, and coordinates of a record.
+# After the statistics a table ends with the parameters that the sweep gives several values.
 KEY = ["distribution", "family", "k", "estimator", *BUDGET, "n", "d"]
-
-
-def amounts_of(row: Mapping[Any, Any]) -> dict[str, float]:
-    """The amounts of a row's budget that there are."""
-    return {name: row[name] for name in AMOUNTS if pd.notna(row.get(name, np.nan))}
 
 
 def under(table: pd.DataFrame | Mapping[Any, Any], budget: Budget) -> Any:
     """Which rows of a table are about a budget, or whether a row is."""
     same = table["privacy"] == budget.label
-    for name, amount in amounts_of(budget.columns).items():
+    for name, amount in budget.named_amounts.items():
         same &= table[name] == amount
     return same
-
-
-@dataclass(frozen=True)
-class Key:
-    """What one row of results is about.
-
-    Attributes
-    ----------
-    distribution, family, estimator : str
-        Labels; a worst case is taken over the distributions of a family, its members.
-    k : float
-        The order of the family's bounded moment; NaN if none is known.
-    n, d : int
-        Records in a dataset, coordinates in a record.
-    swept : mapping
-        The parameters that the sweep gives several values, by column.
-    lower_bound : float
-        An error that no private estimator beats over the family; NaN if none is known.
-    """
-
-    distribution: str
-    family: str
-    k: float
-    estimator: str
-    budget: Budget
-    n: int
-    d: int
-    swept: Mapping[str, Any] = field(default_factory=dict)
-    lower_bound: float = np.nan
-
-    @property
-    def columns(self) -> dict[str, Any]:
-        """The row's first columns, and its last."""
-        known = {**vars(self), **self.budget.columns}
-        return {name: known[name] for name in (*KEY, "lower_bound")} | dict(self.swept)
 
 
 @dataclass(frozen=True)
@@ -85,10 +45,8 @@ class Variant(Generic[T]):
 
     Attributes
     ----------
-    name : str
-        The entry's.
     value : T
-        What it makes.
+        What the entry of that name makes.
     parameters : mapping
         What it is given, or has.
     swept : tuple of str
@@ -102,13 +60,11 @@ class Variant(Generic[T]):
 
     def label(self, *without: str) -> str:
         """For print: the name with the values that are swept, but for those of some parameters."""
-        text = self.name
-        for name in self.swept:
-            if name not in without:
-                value = self.parameters[name]
-                brief = f"{value:g}" if isinstance(value, int | float) else f"_{value}"
-                text += f"_{name}{brief}"
-        return text
+        shown = {name: self.parameters[name] for name in self.swept if name not in without}
+        return self.name + "".join(
+            f"_{name}{value:g}" if isinstance(value, int | float) else f"_{name}_{value}"
+            for name, value in shown.items()
+        )
 
 
 def swept_columns(
@@ -159,7 +115,7 @@ def choose(
     section: Mapping[str, Variant[Any]],
     where: str = "",
 ) -> list[str]:
-    """The labels of a section that a choice means, in the section's order; see `Selection`.
+    """The labels of a section that a `Selection` means, in the section's order.
 
     Raises
     ------
@@ -169,10 +125,8 @@ def choose(
     if choice is None:
         return list(section)
     if isinstance(choice, Mapping):
-        wanted: set[str] = set()
-        for name, values in choice.items():
-            wanted.update(_with_values(name, values or {}, section, where))
-        return [label for label in section if label in wanted]
+        wanted = [_with_values(name, given or {}, section, where) for name, given in choice.items()]
+        return [label for label in section if any(label in labels for labels in wanted)]
     chosen = dict.fromkeys(section, all(pattern.startswith("!") for pattern in choice))
     for pattern in sorted(choice, key=lambda p: p.startswith("!")):
         for label in _named(pattern.removeprefix("!"), section, where):
@@ -195,18 +149,19 @@ def _with_values(
     found = _named(name, section, where)
     for parameter, wanted in values.items():
         at = f"{where}.{name}.{parameter}"
-        given = {label: section[label].parameters for label in found}
-        if not any(parameter in one for one in given.values()):
-            names = dict.fromkeys(key for one in given.values() for key in one)
+        names = dict.fromkeys(key for label in found for key in section[label].parameters)
+        if parameter not in names:
             raise ConfigError(f"{at}: no such parameter; choose from {', '.join(names)}")
-        known = {label: one.get(parameter) for label, one in given.items()}
-        values_of_it = wanted if isinstance(wanted, list) else [wanted]
-        for value in values_of_it:
-            if not any(_matches(has, value) for has in known.values()):
+        known = {label: section[label].parameters.get(parameter) for label in found}
+        meant: set[str] = set()
+        for value in wanted if isinstance(wanted, list) else [wanted]:
+            same = {label for label, has in known.items() if _matches(has, value)}
+            if not same:
                 texts = [f"{v:g}" if isinstance(v, float) else str(v) for v in known.values()]
                 choices = ", ".join(dict.fromkeys(texts))
                 raise ConfigError(f"{at}: {value!r}: no such value; choose from {choices}")
-        found = [label for label in found if any(_matches(known[label], v) for v in values_of_it)]
+            meant |= same
+        found = [label for label in found if label in meant]
     return found
 
 

@@ -32,16 +32,8 @@ JEFFREYS = "Jeffreys' 95 per cent intervals of the share"
 class Metric:
     """A column of a summary: a statistic, over the trials, `of` what blocks hold of every trial.
 
-    Attributes
-    ----------
-    words : str
-        For an axis.
-    q : float
-        Of a quantile.
-    interval : str, optional
-        How the summary knows an interval for it.
-    share : bool
-        Whether it is one, from 0 to 1, so that its axis is not logarithmic.
+    `words` are for an axis, not a logarithmic one for a `share`, which is from 0 to 1. `q` is of a
+    quantile, and `interval` says how the summary knows an interval, if it does.
     """
 
     of: str
@@ -92,20 +84,10 @@ MetricName = Annotated[str, AfterValidator(_known)]
 
 @dataclass(frozen=True)
 class Variable:
-    """What an exponent can be in: the x of n ~ x^s.
+    """What an exponent can be in: the x of n ~ x^s, made of amounts in a column of results.
 
-    Attributes
-    ----------
-    column : str
-        Where its amounts are in a table of results.
-    x : callable
-        From an amount to x.
-    base : str
-        x in a formula of plain text.
-    axis : str
-        What is drawn, in mathematical text.
-    shows_x : bool
-        Whether that is x, or the amount.
+    `base` is x in a formula of plain text, `axis` what is drawn, in mathematical text: x itself if
+    it `shows_x`, or else the amount.
     """
 
     column: str

@@ -11,9 +11,8 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from dpbench.analysis.results import Failure
+from dpbench.analysis.results import CURVE, Failure, worst_case
 from dpbench.analysis.smallest_n import TERMS
-from dpbench.analysis.worst_case import CURVE, worst_case
 from dpbench.columns import BUDGET
 from dpbench.drawing import NOTIONS
 from dpbench.output import WIDTH, amounts

@@ -11,8 +11,7 @@ from typing import Annotated, Any
 import pandas as pd
 from pydantic import Field
 
-from dpbench.analysis.claim_kinds import build_claim
-from dpbench.analysis.claims import Claim
+from dpbench.analysis.claims import Claim, build_claim
 from dpbench.analysis.smallest_n import SampleComplexity
 from dpbench.columns import Selection
 from dpbench.registry import ConfigError, Registered, from_mapping, named, validated

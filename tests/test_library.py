@@ -17,7 +17,7 @@ import pytest
 
 import dpbench
 from dpbench import ConfigError, Estimate, Estimator, Ledger, OneDataset, PureDP, validated
-from dpbench.analysis.claim_kinds import build_claim
+from dpbench.analysis.claims import build_claim
 from dpbench.analysis.summary import quantile
 from dpbench.arrays import Floats
 from dpbench.cli import run as command

@@ -1,4 +1,4 @@
-"""The bootstrap over trials: replicates of a statistic of every row of a table.
+"""The bootstrap over trials: replicates of a statistic of every row of a table, and intervals.
 
 Each row has its own stream, so that other rows change nothing.
 """
@@ -6,65 +6,70 @@ Each row has its own stream, so that other rows change nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from dpbench.analysis.results import Results
 from dpbench.analysis.summary import order_statistic, quantile
 from dpbench.arrays import Floats
 from dpbench.columns import BUDGET, KEY
 from dpbench.metrics import METRICS, Metric
 from dpbench.seeds import stream
 
-__all__ = ["JOINT_DRAWS", "replicates", "resampled"]
+__all__ = ["JOINT_DRAWS", "Measured", "interval", "replicates", "resampled"]
 
 DRAWS = 1000
 JOINT_DRAWS = 400
+LEVEL = 0.95
+
+
+class Measured(NamedTuple):
+    """A number with its 95% interval."""
+
+    measured: float
+    low: float
+    high: float
+
+
+def interval(numbers: Floats) -> Measured:
+    """The first number, with the percentile bootstrap interval of the others, its replicates."""
+    tail = (1 - LEVEL) / 2
+    low, high = np.quantile(numbers[1:], [tail, 1 - tail])
+    return Measured(float(numbers[0]), float(low), float(high))
 
 
 def replicates(
-    table: pd.DataFrame,
-    values: Sequence[Floats] | None,
-    column: str,
-    *,
-    joint: bool = False,
-    shared: bool = False,
+    results: Results, column: str, *, joint: bool = False, shared: bool = False
 ) -> Floats:
     """A column of a summary and replicates of it, (rows, 1 + draws).
 
     Parameters
     ----------
-    table : DataFrame
-        The columns of `KEY`, the column, and its standard error if it is a mean.
-    values : sequence of (trials,) arrays, optional
-        What the column is a statistic of, a vector per row; not for a mean, whose replicates are
-        by the central limit theorem.
+    results : Results
+        With the values of the column, but for a mean: that has a normal law.
     column : str
         In `METRICS`, or ``lower_bound``, which is computed and has no error: two equal replicates.
     joint, shared : bool
         Resample the same trials of rows on the same data, see `resampled`; for quantiles.
     """
+    table = results.summary
     known = table[column].to_numpy(float)
     if column == "lower_bound":
         return np.stack([known] * 3, axis=1)
     metric = METRICS[column]
     names = ["|".join(map(str, row)) for row in table[KEY].itertuples(index=False)]
     if metric.statistic == "mean":
-        errors = table[f"{column}_se"]
-        draws = [_of_mean(*one) for one in zip(names, known, errors, strict=True)]
+        noise = [stream("bootstrap", "mean", name).standard_normal(DRAWS) for name in names]
+        draws = known[:, None] + table[[f"{column}_se"]].to_numpy() * np.stack(noise)
     elif joint:
-        assert values is not None
-        resamples = resampled(table, values, shared=shared)
-        draws = [quantile(one[1:], metric.q) for one in resamples]
+        resamples = resampled(table, results.values[metric.of], shared=shared)
+        draws = np.stack([quantile(one[1:], metric.q) for one in resamples])
     else:
-        assert values is not None
-        draws = [_of_trials(*one, metric) for one in zip(names, values, strict=True)]
-    return np.concatenate([known[:, None], np.stack(draws)], axis=1)
-
-
-def _of_mean(name: str, mean: float, error: float) -> Floats:
-    rng = stream("bootstrap", "mean", name)
-    return np.asarray(mean + error * rng.standard_normal(DRAWS))
+        values = zip(names, results.values[metric.of], strict=True)
+        draws = np.stack([_of_trials(*one, metric) for one in values])
+    return np.concatenate([known[:, None], draws], axis=1)
 
 
 def _of_trials(name: str, values: Floats, metric: Metric) -> Floats:
@@ -77,14 +82,11 @@ def _of_trials(name: str, values: Floats, metric: Metric) -> Floats:
     original value of rank ceil(N B), where B ~ Beta(j, N - j + 1) is the j-th of N uniforms: the
     bootstrap over trials, without drawing N indices.
     """
-    trials, rng = len(values), stream("bootstrap", name)
-    if metric.statistic == "rate":
-        total = values.sum()
-        if not np.isfinite(total):
-            return np.full(DRAWS, np.nan)
-        return rng.beta(total + 0.5, trials - total + 0.5, DRAWS)
-    if not trials:
+    trials, rng, total = len(values), stream("bootstrap", name), values.sum()
+    if not trials or (metric.statistic == "rate" and not np.isfinite(total)):
         return np.full(DRAWS, np.nan)
+    if metric.statistic == "rate":
+        return rng.beta(total + 0.5, trials - total + 0.5, DRAWS)
     rank = order_statistic(metric.q, trials)
     uniform = rng.beta(rank, trials - rank + 1, DRAWS)
     ordered = np.sort(np.where(np.isfinite(values), values, np.inf))

@@ -1,4 +1,4 @@
-"""From blocks to a table: one row per key, with the statistics of its trials."""
+"""From blocks to a table, one row per key with its statistics, and the worst of it."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from dpbench.analysis.summary import statistics
+from dpbench.analysis.summary import quantile, statistics
 from dpbench.arrays import Bools, Floats
-from dpbench.columns import KEY
-from dpbench.metrics import EXTRAS, METRICS
+from dpbench.columns import BUDGET, KEY
+from dpbench.metrics import ERRORS, EXTRAS, METRICS
 from dpbench.runner.block import Block, replay_name
 from dpbench.runner.plan import Cell, Sweep, key_table
 
-__all__ = ["Failure", "Results", "collect"]
+__all__ = ["CURVE", "Failure", "Results", "collect", "held_out", "worst_case"]
 
+CURVE = ["family", "k", "estimator", *BUDGET]
 ORDER = ["family", "distribution", "estimator", "privacy", "epsilon", "delta", "rho", "n"]
 
 
@@ -35,10 +36,9 @@ class Results:
     Attributes
     ----------
     summary : DataFrame
-        A row per key: the columns of `KEY`, statistics, ``lower_bound``, statistics of what only
-        some estimators release, and the swept parameters.
+        A row per key: `KEY`, statistics, ``lower_bound``, what only some release, what is swept.
     values : dict of str to list of (trials,) arrays
-        By what blocks hold, as far as it was kept: a vector per row, NaN where there is none.
+        Of what blocks hold, as far as it was kept: a vector per row, NaN where there is none.
     failures : list of Failure
         One per setting and block that raised.
     """
@@ -60,20 +60,11 @@ def collect(
     found: Iterable[tuple[int, Sequence[Block]]],
     keep: Collection[str],
 ) -> Results:
-    """Summarise cells as their blocks come, and keep some of what was measured in every trial.
-
-    Parameters
-    ----------
-    found : iterable of (index of a cell, its blocks)
-        In any order, which changes nothing; see `dpbench.runner.run.run_cells`.
-    keep : collection of str
-        What of `Block.values` to keep.
-    """
+    """Summarise cells as their blocks are `found`, in any order; `keep` some of `Block.values`."""
     done: dict[int, tuple[pd.DataFrame, dict[str, Floats], list[Failure]]] = {}
     for index, blocks in found:
         values = _joined(blocks, cells[index].trials)
-        none = np.full_like(values["error"], np.nan)
-        kept = {name: values.get(name, none) for name in keep}
+        kept = {name: values.get(name, np.full_like(values["error"], np.nan)) for name in keep}
         done[index] = pd.DataFrame(statistics(values)), kept, _failures(cells[index], blocks)
     tables, by_cell, failures = zip(*(done[index] for index in range(len(cells))), strict=True)
     keys = key_table(sweep, cells)
@@ -109,3 +100,49 @@ def _failures(cell: Cell, blocks: Sequence[Block]) -> list[Failure]:
             at = f"{setting.label} on {member} at n = {cell.n}, {setting.budget}, block {i}"
             found.append(Failure(f"{at}: {text}", replay_name(member, cell.n, setting, i)))
     return sorted(found)
+
+
+def worst_case(table: pd.DataFrame, draws: Floats) -> tuple[pd.DataFrame, Floats]:
+    """The largest values over the members of each family, anew in every replicate.
+
+    Of the (rows, draws) replicates of a column of a summary; a row for each of `CURVE` and n, and
+    the largest replicates, (rows, draws).
+    """
+    code = table.groupby([*CURVE, "n"], dropna=False).ngroup().to_numpy()
+    order = np.argsort(code, kind="stable")
+    _, starts = np.unique(code[order], return_index=True)
+    curves = table.iloc[order[starts]].reset_index(drop=True)
+    return curves, np.maximum.reduceat(draws[order], starts, axis=0)
+
+
+def held_out(results: Results, column: str, apart: list[str], one: list[str]) -> Results:
+    """Choose the worst on half of the trials, and keep its rows with those of the other half.
+
+    The largest of several noisy numbers is too high, and no bootstrap of it covers when they
+    tie. A number that other trials have chosen is not. The choice is by the geometric mean over
+    rows, among what has the most of them; what is not known is the worst. `apart` are the columns
+    that tell the choices apart, `one` those in which the rows of one thing agree.
+    """
+    of, table = METRICS[column].of, results.summary
+    halves = [np.array_split(values, 2) for values in results.values[of]]
+    first, second = (np.array([_value(half[i], column) for half in halves]) for i in (0, 1))
+    kept = [half[1] for half in halves]
+    table = table.assign(**{column: second}, trials=[len(values) for values in kept])
+    choice, code = (table.groupby(names, dropna=False).ngroup() for names in (apart, one))
+    with np.errstate(divide="ignore"):
+        scores = pd.Series(np.log(np.where(np.isnan(first), np.inf, first))).groupby(code)
+    # An error of 0 at one n and a failure at another give NaN: a failure is the worst of all.
+    means, sizes = scores.transform("mean").fillna(np.inf), scores.transform("size")
+    everywhere = sizes == sizes.groupby(choice).transform("max")
+    worst = means[everywhere].groupby(choice).idxmax()
+    return Results(table, {of: kept}, results.failures).chosen(code.isin(code[worst]))
+
+
+def _value(values: Floats, column: str) -> float:
+    """The column as these trials have it; NaN where something but an error is not known."""
+    metric = METRICS[column]
+    if not values.size:
+        return np.inf  # half of one trial: of that nothing is said
+    if metric.statistic == "rate" or (metric.of not in ERRORS and np.isnan(values).any()):
+        return float(values.mean())
+    return float(quantile(values, metric.q))

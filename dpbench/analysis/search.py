@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+import math
+from collections.abc import Callable, Generator, Sequence
 from typing import Literal
 
 import numpy as np
@@ -14,8 +14,10 @@ from dpbench.analysis.results import Results
 from dpbench.columns import under
 from dpbench.runner.plan import Cell, cell_at
 
-__all__ = ["Search", "run_searches"]
+__all__ = ["Search", "run_searches", "search"]
 
+# What to run next, answered by results that hold it; at the end the smallest n and its interval.
+Search = Generator[Cell, Results, tuple[float, float, float]]
 # How close the largest n that fails and the smallest that works come.
 RATIO = 1.1
 STRIDE = 4
@@ -24,98 +26,70 @@ BEYOND = 1.2
 TAIL = 0.025
 
 
-@dataclass
-class Search:
-    """The state of one search: P(error > alpha), at its worst over a family, at every n tried.
+def search(like: Cell, alpha: float, beta: float, start: int, largest: int) -> Search:
+    """The smallest n with P(error > alpha) <= beta, at its worst over the family: NaN if none.
 
-    Attributes
-    ----------
-    like : Cell
-        Its family, one setting and the trials are run at every n.
-    alpha, beta : float
-        An n works if P(error > alpha) <= beta.
-    start, largest : int
-        The first n, and the largest that may be tried.
-    tried : dict of int to float
-        By n, the largest share of trials above alpha over the members.
+    Runs the one setting and the trials of `like`, first at `start`, never above `largest`. At the
+    ends of the interval P(error > alpha) is above and below beta by exact binomial tests at 2.5%
+    each; where no n is beyond doubt they are the smallest and the largest n tried.
     """
+    trials, wanted = like.trials, start
+    tried: dict[int, float] = {}
 
-    like: Cell
-    alpha: float
-    beta: float
-    start: int
-    largest: int
-    tried: dict[int, float] = field(default_factory=dict)
-
-    @property
-    def bracket(self) -> tuple[int | None, int | None]:
-        """The largest n that fails, and the smallest above it that works."""
-        low = max((n for n, miss in self.tried.items() if miss > self.beta), default=None)
-        return low, min((n for n in self.tried if low is None or n > low), default=None)
-
-    def next(self) -> int | None:
-        """The n to try now; None when the search is over."""
-        if not self.tried:
-            return self.start
-        low, high = self.bracket
-        if high is None:
-            wanted = STRIDE * max(self.tried)
-        elif low is None:
-            wanted = min(self.tried) // STRIDE
-        elif high - low > 1 and high / low > RATIO:
-            wanted = round(float(np.sqrt(float(low) * float(high))))
-        elif not self._surely("less", high):
-            wanted = round(BEYOND * max(self.tried)) + 1
-        elif not self._surely("greater", low):
-            wanted = int(min(self.tried) / BEYOND)
-        else:
-            return None
-        wanted = min(max(wanted, 1), self.largest)
-        return None if wanted in self.tried else wanted
-
-    def cell(self, n: int) -> Cell:
-        """What is run at n."""
-        one = self.like
-        return cell_at(one.family_label, one.family, n, one.settings, one.trials)
-
-    def take(self, n: int, results: Results) -> None:
-        """Note how the setting fares at n, of all that was run."""
-        table, (setting,) = results.summary, self.like.settings
-        rows = under(table, setting.budget) & (table["n"] == n)
-        rows &= (table["family"] == self.like.family_label) & (table["estimator"] == setting.label)
-        errors = results.chosen(rows).values["error"]
-        self.tried[n] = max(float(np.mean(~(e <= self.alpha))) for e in errors)
-
-    def _surely(self, side: Literal["less", "greater"], n: int) -> list[int]:
+    def surely(side: Literal["less", "greater"], n: float) -> list[int]:
         """The n tried, at n or beyond it, whose P(error > alpha) is on that side of beta."""
-        trials = self.like.trials
-        beyond = [tried for tried in self.tried if (tried >= n if side == "less" else tried <= n)]
-        counts = {tried: round(self.tried[tried] * trials) for tried in beyond}
-        return [t for t in beyond if binomtest(counts[t], trials, self.beta, side).pvalue < TAIL]
+        counts = {one: round(miss * trials) for one, miss in tried.items()}
+        beyond = [one for one in counts if (one >= n if side == "less" else one <= n)]
+        return [one for one in beyond if binomtest(counts[one], trials, beta, side).pvalue < TAIL]
 
-    def result(self) -> tuple[float, float, float]:
-        """The smallest n that works, and an interval: NaN where none was found.
+    while wanted not in tried:
+        cell = cell_at(like.family_label, like.family, wanted, like.settings, trials)
+        tried[wanted] = _miss((yield cell), cell, alpha)
+        low = max((n for n, miss in tried.items() if miss > beta), default=0)
+        high = min((n for n in tried if n > low), default=np.inf)
+        if high == np.inf:
+            wanted = STRIDE * max(tried)
+        elif not low:
+            wanted = min(tried) // STRIDE
+        elif high - low > 1 and high / low > RATIO:
+            wanted = round(math.sqrt(float(low) * float(high)))
+        elif not surely("less", high):
+            wanted = round(BEYOND * max(tried)) + 1
+        elif not surely("greater", low):
+            wanted = int(min(tried) / BEYOND)
+        else:
+            break
+        wanted = min(max(wanted, 1), largest)
+    if not low or high == np.inf:
+        return np.nan, np.nan, np.nan
+    fails = max(surely("greater", low), default=min(tried))
+    works = min(surely("less", high), default=max(tried))
+    return float(high), float(fails), float(works)
 
-        At its ends P(error > alpha) is above and below beta by exact binomial tests at 2.5% each;
-        where no n is beyond doubt they are the smallest and the largest n tried.
-        """
-        low, high = self.bracket
-        if low is None or high is None:
-            return np.nan, np.nan, np.nan
-        fails = self._surely("greater", low) or [min(self.tried)]
-        works = self._surely("less", high) or [max(self.tried)]
-        return float(high), float(max(fails)), float(min(works))
+
+def _miss(results: Results, cell: Cell, alpha: float) -> float:
+    """The largest share of trials above alpha over the members, of all that was run."""
+    table, (setting,) = results.summary, cell.settings
+    rows = under(table, setting.budget) & (table["n"] == cell.n)
+    rows &= (table["family"] == cell.family_label) & (table["estimator"] == setting.label)
+    return max(float(np.mean(~(e <= alpha))) for e in results.chosen(rows).values["error"])
 
 
 def run_searches(
     searches: Sequence[Search], run: Callable[[list[Cell]], Results], say: Callable[[str], None]
-) -> None:
+) -> list[tuple[float, float, float]]:
     """Carry all searches to their ends, in rounds that `run` one n of each and `say` so."""
+    wanted = {i: next(one) for i, one in enumerate(searches)}
+    found = [(np.nan, np.nan, np.nan)] * len(searches)
     for number in itertools.count(1):
-        wanted = [(search, n) for search in searches if (n := search.next()) is not None]
         if not wanted:
-            return
+            break
         say(f"direct search, round {number}: {len(wanted)} of {len(searches)} still open")
-        results = run([search.cell(n) for search, n in wanted])
-        for search, n in wanted:
-            search.take(n, results)
+        results = run(list(wanted.values()))
+        for i in list(wanted):
+            try:
+                wanted[i] = searches[i].send(results)
+            except StopIteration as end:
+                found[i] = end.value
+                del wanted[i]
+    return found

@@ -11,14 +11,12 @@ import pandas as pd
 from pydantic import Field, model_validator
 from scipy.special import chdtri
 
-from dpbench.analysis.exponents import interval
-from dpbench.analysis.resample import JOINT_DRAWS, resampled
-from dpbench.analysis.results import Results
-from dpbench.analysis.search import TAIL, Search, run_searches
+from dpbench.analysis.resample import JOINT_DRAWS, interval, resampled
+from dpbench.analysis.results import CURVE, Results, worst_case
+from dpbench.analysis.search import TAIL, Search, run_searches, search
 from dpbench.analysis.summary import quantile
-from dpbench.analysis.worst_case import CURVE, worst_case
 from dpbench.arrays import Floats
-from dpbench.columns import BUDGET, Selection, under
+from dpbench.columns import BUDGET, Selection, Variant, under
 from dpbench.registry import ConfigError, validated
 from dpbench.runner.plan import Cell, Sweep, largest_n
 from dpbench.seeds import stream
@@ -45,23 +43,15 @@ def crossing(n: Floats, quantiles: Floats, alpha: float, between: Floats) -> Flo
     """Where a curve of errors falls to alpha for good, (draws,); NaN outside of its grid.
 
     The first grid point from which on every quantile is at most alpha, and the point before
-    it, interpolated log-log. At a threshold, where the error falls by more than n^-STEEPEST or is
-    no positive number, n may be anywhere between the two points: there `between` says where.
-
-    Parameters
-    ----------
-    n : (m,) array
-        Increasing.
-    quantiles : (m, draws) array
-        The 1 - beta quantile of the error.
-    alpha : float
-    between : (draws,) array
-        Positions in (0, 1), random but for the first, so that an interval covers the gap.
+    it, interpolated log-log: of increasing n, (m,), and quantiles, (m, draws). At a threshold,
+    where the error falls by more than n^-STEEPEST or is no positive number, n may be anywhere
+    between the two points: there `between` says where, (draws,) positions in (0, 1), random but for
+    the first, so that an interval covers the gap.
     """
     good = np.logical_and.accumulate((quantiles <= alpha)[::-1], axis=0)[::-1]
     first = np.where(good.any(axis=0), good.argmax(axis=0), 0)
-    column = np.arange(quantiles.shape[1])
-    last, at = np.maximum(first, 1), np.maximum(first, 1) - 1
+    column, last = np.arange(quantiles.shape[1]), np.maximum(first, 1)
+    at = last - 1
     step = np.log(n[last] / n[at])
     with np.errstate(divide="ignore", invalid="ignore"):
         high, low = np.log(quantiles[at, column]), np.log(quantiles[last, column])
@@ -78,13 +68,9 @@ def smallest_n(
 ) -> tuple[pd.DataFrame, Floats]:
     """The smallest n for each alpha on every curve of the results, worst over members.
 
-    Returns
-    -------
-    table : DataFrame
-        A row per curve and alpha: one of the curve's, with ``alpha, beta, samples, low, high``,
-        the last three NaN where the grid does not reach.
-    draws : (rows of table, 1 + draws) array
-        ``samples`` and its replicates.
+    A row per curve and alpha: one of the curve's, with ``alpha, beta, samples, low, high``, the
+    last three NaN where the grid does not reach; and ``samples`` with its replicates, (rows, 1 +
+    draws).
     """
     table, errors = results.summary, results.values["error"]
     shared = sweep.shares_data(table["family"].unique())
@@ -99,28 +85,22 @@ def smallest_n(
             between[0] = 0.5
             found.append(crossing(n, worst[curve.index], alpha, between))
             value, low, high = interval(found[-1])
+            row = {**about.to_dict(), "alpha": alpha, "beta": beta, "samples": value}
             # The largest of several members resamples too high, which may leave the value out.
-            low, high = np.minimum(low, value), np.maximum(high, value)
-            known = {"alpha": alpha, "beta": beta, "samples": value, "low": low, "high": high}
-            rows.append({**about.to_dict(), **known})
+            rows.append({**row, "low": np.minimum(low, value), "high": np.maximum(high, value)})
     return pd.DataFrame(rows), np.stack(found)
 
 
 def _name(about: pd.Series, sweep: Sweep) -> str:
     """What names the stream of a curve."""
     family, estimator = sweep.families[about["family"]], sweep.estimators[about["estimator"]]
-    parts = [
-        *about[[*CURVE, "n"]],
-        estimator.label("radius"),
-        _or_nan(estimator.parameters.get("radius")),
-        family.label("d", "norm"),
-        about["d"],
-        _or_nan(family.parameters.get("norm")),
-    ]
-    return "|".join(map(str, parts))
+    of_estimator = estimator.label("radius"), _parameter(estimator, "radius")
+    of_family = family.label("d", "norm"), about["d"], _parameter(family, "norm")
+    return "|".join(map(str, [*about[[*CURVE, "n"]], *of_estimator, *of_family]))
 
 
-def _or_nan(value: float | None) -> float:
+def _parameter(one: Variant[Any], name: str) -> float:
+    value = one.parameters.get(name)
     return np.nan if value is None else float(value)
 
 
@@ -130,8 +110,6 @@ class SampleComplexity(Selection):
 
     Parameters
     ----------
-    families, estimators, budgets : optional
-        See `Selection`.
     low, high : float
         The largest and smallest alpha lie between these.
     points : int
@@ -185,33 +163,22 @@ def measure(
     run: Callable[[list[Cell]], Results],
     say: Callable[[str], None],
 ) -> pd.DataFrame:
-    """The table of the request of that label.
+    """The table of the request of that label, with the columns of `COLUMNS`.
 
-    Parameters
-    ----------
-    results : Results
-        Of `cells`, with their errors.
-    run, say : callable
-        Runs more cells, for a direct search, and is told what goes on.
-
-    Returns
-    -------
-    DataFrame
-        The columns of `COLUMNS`; ``method`` is curve or search, and a term NaN where the theorem
-        has none.
+    Of the results of `cells`, with their errors; `run` runs more for a direct search, and `say` is
+    told what goes on. A term is NaN where the theorem has none.
     """
     chosen = results.chosen(sweep.about(request, results.summary))
     table, _ = smallest_n(chosen, sweep, request.alphas, request.beta)
     rows: list[Row] = table.assign(method="curve").to_dict("records")
     sought = [row for row in rows if row["alpha"] == request.search]
     searches = [_search(row, _curve(row, cells), request.trials) for row in sought]
-    run_searches(searches, run, say)
-    for row, search in zip(sought, searches, strict=True):
-        value, low, high = search.result()
-        rows.append({**row, "method": "search", "samples": value, "low": low, "high": high})
+    for row, ends in zip(sought, run_searches(searches, run, say), strict=True):
+        found = dict(zip(("samples", "low", "high"), ends, strict=True))
+        rows.append({**row, "method": "search", **found})
     finished = []
     for row in rows:
-        radius = _or_nan(sweep.estimators[row["estimator"]].parameters.get("radius"))
+        radius = _parameter(sweep.estimators[row["estimator"]], "radius")
         about = {"request": label, "distribution": row["family"], "radius": radius}
         finished.append({**row, **about, **_terms(row, _curve(row, cells)[0])})
     return pd.DataFrame(finished)[COLUMNS]
@@ -232,16 +199,15 @@ def _search(row: Row, curve: Sequence[Cell], trials: int) -> Search:
     cell, sizes = replace(curve[0], trials=trials), [cell.n for cell in curve]
     # Half of the curve's n, so that the search finds its own.
     start = row["samples"] / 2 if np.isfinite(row["samples"]) else np.median(sizes)
-    largest = largest_n(cell.family, cell.n, cell.settings[0].budget)
-    largest = min(BEYOND_GRID * max(sizes), largest)
-    return Search(cell, row["alpha"], row["beta"], max(1, round(start)), largest)
+    most = largest_n(cell.family, cell.n, cell.settings[0].budget)
+    most = min(BEYOND_GRID * max(sizes), most)
+    return search(cell, row["alpha"], row["beta"], max(1, round(start)), most)
 
 
 def _terms(row: Row, cell: Cell) -> dict[str, float]:
     """The theorem's terms, logarithms of n taken at the measured n.
 
-    That of sampling is for errors like N(0, variance/n), in d dimensions isotropic; those of
-    privacy are stated for numbers.
+    That of sampling is for isotropic errors N(0, variance/n); those of privacy are of numbers.
     """
     n = row["samples"] if np.isfinite(row["samples"]) else cell.n
     variance = max(member.variance for _, member in cell.members)

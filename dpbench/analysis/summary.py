@@ -30,23 +30,20 @@ def quantile(errors: Floats, q: float) -> Floats:
 def statistics(values: Mapping[str, Floats]) -> dict[str, Floats | Ints]:
     """Statistics along the last axis of (keys, trials) arrays, by column of a summary.
 
-    A trial without a finite release is a failure. Quantiles and trimmed means count it as an
-    infinite error, so that a failure never improves them; ``mean_error`` and ``rmse`` are over
-    the releases there were. ``q90_low`` and ``q90_high`` are a distribution-free 95% interval for
-    ``q90`` from order statistics. What is not known of any trial has NaN.
+    A trial without a finite release is a failure: an infinite error to quantiles and trimmed
+    means, which it never improves; ``mean_error`` and ``rmse`` are over the releases there were.
+    ``q90_low`` and ``q90_high`` are a distribution-free 95% interval for ``q90`` from order
+    statistics. What is not known of any trial has NaN.
     """
     error = values["error"]
-    trials = error.shape[1]
-    released = np.isfinite(error)
-    count = released.sum(axis=1)
-    kept = np.where(released, error, 0.0)
+    trials, released = error.shape[1], np.isfinite(error)
+    count, kept = released.sum(axis=1), np.where(released, error, 0.0)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         mean = kept.sum(axis=1) / count
         spread = np.where(released, error - mean[:, None], 0.0)
         mean_se = np.sqrt((spread**2).sum(axis=1) / (count - 1) / count)
         rmse = np.sqrt((kept**2).sum(axis=1) / count)
-    ordered = _sorted(error)
-    low, high = _q90_ranks(trials)
+    ordered, (low, high) = _sorted(error), _q90_ranks(trials)
     trimmed, trimmed_se = _trimmed(ordered)
     found: dict[str, Floats | Ints] = {
         "trials": np.full(len(error), trials),
@@ -83,21 +80,16 @@ def _sorted(values: Floats) -> Floats:
 
 
 def _q90_ranks(trials: int) -> tuple[int, int]:
-    """Ranks whose order statistics hold the 0.9 quantile; each misses with probability 2.5%.
-
-    Rank 0 stands for no lower end, rank trials + 1 for no upper one.
-    """
+    """Ranks that miss the 0.9 quantile with probability 2.5% each; 0 and trials + 1 are no ends."""
     below = bdtr(np.arange(trials + 1), trials, 0.9)
-    low = int(np.searchsorted(below, 0.025, side="right"))
-    high = int(np.searchsorted(below, 0.975, side="left")) + 1
-    return low, high
+    low, high = np.searchsorted(below, 0.025, side="right"), np.searchsorted(below, 0.975)
+    return int(low), int(high) + 1
 
 
 def _trimmed(ordered: Floats) -> tuple[Floats, Floats]:
     """Trimmed mean and its standard error from the Winsorised variance (Tukey, McLaughlin 1963)."""
     trials = ordered.shape[1]
-    cut = int(TRIM * trials)
-    middle = ordered[:, cut : trials - cut]
+    middle = ordered[:, int(TRIM * trials) : trials - int(TRIM * trials)]
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         winsorised = np.clip(ordered, middle[:, :1], middle[:, -1:])
         spread = winsorised.std(axis=1, ddof=1) if trials > 1 else np.full(len(ordered), np.nan)

@@ -26,7 +26,7 @@ import numpy as np
 import pandas as pd
 from pydantic import Discriminator, Field, Tag
 
-from dpbench.columns import Key, Selection, choose, swept_columns, under
+from dpbench.columns import Selection, choose, swept_columns, under
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
 from dpbench.privacy import Budget, NonPrivate
@@ -164,16 +164,27 @@ def key_table(sweep: Sweep, cells: Sequence[Cell]) -> pd.DataFrame:
     for cell in cells:
         known = sweep.families[cell.family_label].parameters
         of_family = {column: known.get(name) for name, column in families.items()}
-        order, d = cell.family.moment_order, cell.members[0][1].d
-        k = np.nan if order is None else float(order)
-        about = []
+        k, d = cell.family.moment_order, cell.members[0][1].d
+        settings = []
         for one in cell.settings:
             given = sweep.estimators[one.label].parameters
             swept = {column: given.get(name) for name, column in estimators.items()}
             bound = cell.family.lower_bound(cell.n, one.budget)
-            about.append((one.label, one.budget, cell.n, d, {**of_family, **swept}, bound))
+            settings.append((one.label, one.budget, {**of_family, **swept}, bound))
         rows += [
-            Key(m, cell.family_label, k, *one).columns for m, _ in cell.members for one in about
+            {
+                "distribution": member,
+                "family": cell.family_label,
+                "k": np.nan if k is None else float(k),
+                "estimator": label,
+                **budget.columns,
+                "n": cell.n,
+                "d": d,
+                "lower_bound": bound,
+                **swept,
+            }
+            for member, _ in cell.members
+            for label, budget, swept, bound in settings
         ]
     return pd.DataFrame(rows)
 

@@ -27,16 +27,15 @@ class Family(Registered, ABC):
     Attributes
     ----------
     follows_budget : bool
-        Whether the members depend on the budget; then every budget has its own data,
-        independent of the others' even where they share a law.
+        Whether the members depend on the budget, every one of which has then its own data.
     """
 
     follows_budget: ClassVar[bool] = False
 
     @property
     def moment_order(self) -> float | None:
-        """The order of the moment that is bounded by 1, if any."""
-        return None
+        """The order of the moment that is bounded by 1, if any: the parameter k."""
+        return getattr(self, "k", None)
 
     @abstractmethod
     def members(self, label: str, n: int, budget: Budget) -> dict[str, Distribution]:
@@ -55,8 +54,8 @@ class _Single(Family):
 
     @property
     def moment_order(self) -> float | None:
-        k = getattr(self.distribution, "unit_moment", None)
-        k = getattr(self.distribution, "k", None) if k is None else k
+        law = self.distribution
+        k = getattr(law, "unit_moment", None) or getattr(law, "k", None)
         return None if k is None else float(k)
 
     def members(self, label: str, n: int, budget: Budget) -> dict[str, Distribution]:
@@ -68,24 +67,33 @@ def _digits(p: float) -> float:
     return float(f"{abs(p):.6g}")
 
 
+def _signed(
+    law: type[TwoPoint | SignedTwoPoint], label: str, signed: Mapping[str, float], **options: Any
+) -> dict[str, Distribution]:
+    """Laws of these p, with their signs, but for those above 1/2 or not known."""
+    return {
+        f"{label}/{name}": law(p=_digits(p), sign=-1 if p < 0 else 1, **options)
+        for name, p in signed.items()
+        if abs(p) <= 0.5
+    }
+
+
 @validated
 class TwoPointFamily(Family):
     """Two-point laws around the hardest ones, as n and the budget move.
 
-    With beta = 0.1 and e = ln(1/beta)/q, where q is the 1 - beta quantile of the budget's noise at
-    sensitivity 1 (so e is epsilon for pure DP), the rare point has probability
-    p = c/(e n) for estimators that see all the data, p = c/(e sqrt(n)) in the local
-    model. The law is what KSU20, Claim 3.9, bounds from below.
+    With beta = 0.1 and e = ln(1/beta)/q, q the 1 - beta quantile of the budget's noise at
+    sensitivity 1 (e is epsilon for pure DP), the rare point has probability p = c/(e n) for
+    estimators that see all the data, p = c/(e sqrt(n)) in the local model. The law is what
+    KSU20, Claim 3.9, bounds from below.
 
     Parameters
     ----------
     k : float >= 2
     c : list of float
-        Members; a negative c puts the rare point at -tau. Those whose p would exceed
-        1/2 are left out.
+        Members, but for p > 1/2; a negative c puts the rare point at -tau.
     scaling : {'central', 'local'}
-        With 'central' the known worst members +-2 ln(1/beta) and, where the lower bound
-        is known, +-p* of it come on top.
+        With 'central' the worst members +-2 ln(1/beta) and +-p* of the lower bound come on top.
     location : float
         Added to every record.
     """
@@ -96,26 +104,17 @@ class TwoPointFamily(Family):
     location: float = 0.0
     follows_budget: ClassVar[bool] = True
 
-    @property
-    def moment_order(self) -> float:
-        return self.k
-
     def members(self, label: str, n: int, budget: Budget) -> dict[str, Distribution]:
         effective = np.log(1 / BETA) / budget.noise_quantile(BETA)
         unit = 1 / (effective * (n if self.scaling == "central" else np.sqrt(n)))
         signed = {f"c={c:g}": c * unit for c in self.c}
         if self.scaling == "central":
-            known = {"worst": 2 * np.log(1 / BETA) * unit}
-            known["p_star"] = two_point_lower_bound(n, self.k, budget).p_star
-            for name, p in known.items():
-                if np.isfinite(p):
-                    signed |= {f"+{name}": p, f"-{name}": -p}
-        options: dict[str, Any] = {"k": self.k, "location": self.location}
-        return {
-            f"{label}/{name}": TwoPoint(p=_digits(p), sign=-1 if p < 0 else 1, **options)
-            for name, p in signed.items()
-            if abs(p) <= 0.5
-        }
+            worst, p_star = (
+                2 * np.log(1 / BETA) * unit,
+                two_point_lower_bound(n, self.k, budget).p_star,
+            )
+            signed |= {"+worst": worst, "-worst": -worst, "+p_star": p_star, "-p_star": -p_star}
+        return _signed(TwoPoint, label, signed, k=self.k, location=self.location)
 
     def lower_bound(self, n: int, budget: Budget) -> float:
         """`two_point_lower_bound`, far below what the local model can reach."""
@@ -135,8 +134,7 @@ class SignedTwoPointFamily(Family):
     d : int
     k : float >= 2
     c : list of float
-        Members; a negative c turns the mean around, 0 is the point mass. Those whose p would
-        exceed 1/2 are left out.
+        Members, but for p > 1/2; a negative c turns the mean around, 0 is the point mass.
     """
 
     d: Dimension
@@ -144,19 +142,11 @@ class SignedTwoPointFamily(Family):
     c: Annotated[list[float], Field(min_length=1)]
     follows_budget: ClassVar[bool] = True
 
-    @property
-    def moment_order(self) -> float:
-        return self.k
-
     def members(self, label: str, n: int, budget: Budget) -> dict[str, Distribution]:
         unit = self.d * budget.noise_quantile(BETA) / n
-        return {
-            f"{label}/c={c:g}": SignedTwoPoint(
-                d=self.d, p=_digits(c * unit), k=self.k, sign=-1 if c < 0 else 1
-            )
-            for c in self.c
-            if abs(c) * unit <= 0.5
-        }
+        return _signed(
+            SignedTwoPoint, label, {f"c={c:g}": c * unit for c in self.c}, d=self.d, k=self.k
+        )
 
 
 @validated
@@ -170,7 +160,7 @@ class ProductTwoPointFamily(Family):
     ----------
     d : int
     c : list of float
-        Members; c = 0 is the point mass. Those whose p would exceed 1/2 are left out.
+        Members, but for p > 1/2; c = 0 is the point mass.
     words : int
         Code words for each.
     """
@@ -179,10 +169,7 @@ class ProductTwoPointFamily(Family):
     c: Annotated[list[Annotated[float, Field(ge=0)]], Field(min_length=1)]
     words: Annotated[int, Field(ge=1, le=8)] = 1
     follows_budget: ClassVar[bool] = True
-
-    @property
-    def moment_order(self) -> float:
-        return 2.0
+    k: ClassVar[float] = 2.0
 
     def members(self, label: str, n: int, budget: Budget) -> dict[str, Distribution]:
         unit = budget.noise_quantile(BETA) / n

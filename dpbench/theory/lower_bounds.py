@@ -42,11 +42,7 @@ BETA = 0.1
 
 
 class LowerBound(NamedTuple):
-    """Every private estimator errs by `alpha` or more with probability >= beta.
-
-    `p_star` is the largest p at which no private test tells the two laws apart. NaN where no bound
-    is known.
-    """
+    """An error with probability beta, and the largest p whose two laws no private test tells."""
 
     alpha: float
     p_star: float
@@ -66,8 +62,7 @@ def _expected_miss(p: float, n: int, epsilon: float, delta: float) -> float:
     s = np.arange(max(0, np.floor(n * p - reach)), min(n, np.ceil(n * p + reach)) + 1)
     weights = np.exp(log_binomial_pmf(s, n, p))
     with np.errstate(over="ignore"):  # an infinite e^epsilon is as good as a large one
-        miss = miss_two_signs(s, epsilon, delta)
-    return float(weights @ miss / weights.sum())
+        return float(weights @ miss_two_signs(s, epsilon, delta) / weights.sum())
 
 
 @cache
@@ -78,8 +73,7 @@ def _p_star(n: int, epsilon: float, delta: float, beta: float) -> float:
     def excess(log_p: float) -> float:
         return _expected_miss(np.exp(log_p), n, epsilon, delta) - beta
 
-    # The miss falls as p grows. Double p from where S is nearly always 0: the sums are
-    # short there, and never longer than about the answer's own.
+    # The miss falls as p grows. Double p from where S is nearly always 0, and sums are short.
     low, highest = np.log(1e-3 / n), np.log(0.5)
     while excess(high := min(low + np.log(2), highest)) > 0:
         if high == highest:
@@ -91,17 +85,8 @@ def _p_star(n: int, epsilon: float, delta: float, beta: float) -> float:
 def two_point_lower_bound(n: int, k: float, budget: Budget, *, beta: float = BETA) -> LowerBound:
     """The largest error that every private estimator makes on some two-point law.
 
-    Parameters
-    ----------
-    n : int
-        Records, up to 1e12.
-    k : float >= 2
-        The laws have E|X - mean|^k = 1 exactly.
-    budget : Budget
-        PureDP or ApproxDP. Under ZCDP the best of the bounds for the (epsilon, delta) that it
-        implies. Otherwise no bound is known.
-    beta : float in (0, 1/2)
-        Failure probability.
+    Of up to 1e12 records, with E|X - mean|^k = 1 and with probability beta < 1/2. Under ZCDP the
+    best of the bounds for the (epsilon, delta) that it implies; NaN where no bound is known.
     """
     if isinstance(budget, ZCDP):
         options = (budget.to_approx(delta) for delta in 10.0 ** -np.arange(1, 8))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
-
-import numpy as np
 
 __all__ = ["THEOREMS", "Theorem"]
 
@@ -21,10 +20,8 @@ class Theorem:
         Where it is proved.
     variable : str
         ``alpha``: the e in n ~ (1/alpha)^e. Another of `dpbench.metrics.VARIABLES`: the s in
-        n ~ x^s at fixed alpha, where x is 1/epsilon, 1/rho, ln(1/delta), R, ln R, the dimension
-        or the norm of the mean. ``n``: the exponent of the error in n. ``factor``: the error over
-        the lower bound, a geometric mean over n. ``ratio``: one estimator's error over another's,
-        likewise. ``limit``: the metric itself, at its worst over estimators, families and n.
+        n ~ x^s at fixed alpha. ``n``: the exponent of the error in n. ``factor``, ``ratio``,
+        ``limit``: see `dpbench.analysis.claims`.
     predicted : callable
         The number at a moment order k.
     metric : str
@@ -52,6 +49,11 @@ class Theorem:
         if self.variable in ("factor", "ratio", "limit"):
             return self.variable
         return "smallest_n" if self.of == "samples" else "exponent"
+
+    @property
+    def leaves_open(self) -> bool:
+        """Whether the claim gives the number."""
+        return math.isnan(self.predicted(2.0))
 
     @property
     def floor(self) -> float | None:
@@ -116,7 +118,7 @@ THEOREMS = {
     "range_containment": Theorem("KSU20 Thm 3.3", "limit", _is(0.1), "miss_rate", at_most=True),
     "range_margin": Theorem("KSU20 Thm 3.3", "limit", _is(1), "promise_q90", at_most=True),
     # at most alpha n records outside; the claim gives its alpha as the limit
-    "range_outside": Theorem("KSU20 Thm 3.3", "limit", _is(np.nan), "outside_q90", at_most=True),
+    "range_outside": Theorem("KSU20 Thm 3.3", "limit", _is(math.nan), "outside_q90", at_most=True),
     # n = 1/alpha^2 + 1/(alpha epsilon) up to logarithms: between 1 and 2
     "learned_tv": Theorem("Lecture 17, KV18", "alpha", _is(2), "tv_q90", at_most=True, lowest=1.0),
     # error = L d/(n epsilon), or L sqrt(d ln(1/delta))/(n epsilon) by a Gaussian whose standard
@@ -126,8 +128,8 @@ THEOREMS = {
     "bounded_n": Theorem("PVA (1.2), (1.4)", "n", _is(-1)),
     "ball_radius": Theorem("PVA, remark", "radius", _is(1), of="fixed_n"),
     "classical_delta": Theorem("PVA (1.4)", "delta", _is(1 / 2), of="fixed_n"),
-    "analytic_delta": Theorem("Balle, Wang 2018", "delta", _is(np.nan), of="fixed_n"),
-    "noise_ratio": Theorem("Hardt, Talwar 2010", "ratio", _is(np.nan), "mean_error"),
+    "analytic_delta": Theorem("Balle, Wang 2018", "delta", _is(math.nan), of="fixed_n"),
+    "noise_ratio": Theorem("Hardt, Talwar 2010", "ratio", _is(math.nan), "mean_error"),
     # n = d/alpha^2 + d/(alpha sqrt(rho)) + sqrt(d ln(R)/rho): its private term, and the sampling
     "ball_dimension": Theorem("Lecture 15 Thm 5", "d", _is(1), "private_q90"),
     "sampling_dimension": Theorem("Lecture 15 Thm 5", "d", _is(1), "sampling_q90"),
@@ -139,11 +141,11 @@ THEOREMS = {
     "heavy_ball_alpha": Theorem("KSU20 Thm 4.6", "alpha", _rate, "private_q90"),
     "heavy_ball_dimension": Theorem("KSU20 Thm 4.6", "d", _is(1), "private_q90"),
     "heavy_ball_rho": Theorem("KSU20 Thm 4.6", "rho", _is(1 / 2), "private_q90"),
-    "discard_ratio": Theorem("KSU20 Lemma 4.3", "ratio", _is(np.nan), "mean_error"),
+    "discard_ratio": Theorem("KSU20 Lemma 4.3", "ratio", _is(math.nan), "mean_error"),
     "cover_alpha": Theorem("KSU20 Thm 5.8", "alpha", _rate),
     # the core does not know where it is; a share eta of far outliers leaves (1-eta)(1-2 eta) of it
     "core_norm": Theorem("Lecture 17, TCKMS22", "norm", _is(0), of="fixed_n"),
-    "core_weight": Theorem("Lecture 17, TCKMS22", "limit", _is(np.nan), "core_q50"),
+    "core_weight": Theorem("Lecture 17, TCKMS22", "limit", _is(math.nan), "core_q50"),
     "core_epsilon": Theorem("Lecture 17, TCKMS22", "epsilon", _is(1), of="samples"),
     "core_delta": Theorem("Lecture 17, TCKMS22", "delta", _is(1), of="samples"),
     # private median of means: with a fixed number of buckets all errors fall like sampling error

@@ -13,9 +13,8 @@ import pytest
 from scipy import stats
 from sweeps import CLIP, COIN, Made
 
-from dpbench.analysis.claim_kinds import build_claim
-from dpbench.analysis.claims import COLUMNS, verdict
-from dpbench.analysis.exponents import Measured
+from dpbench.analysis.claims import COLUMNS, build_claim, verdict
+from dpbench.analysis.resample import Measured
 from dpbench.registry import ConfigError
 from dpbench.theory.theorems import THEOREMS, Theorem
 

@@ -10,7 +10,8 @@ import pytest
 from scipy import stats
 from sweeps import Made
 
-from dpbench.analysis.exponents import interval, slopes
+from dpbench.analysis.claims import slopes
+from dpbench.analysis.resample import interval
 from dpbench.arrays import Floats
 
 

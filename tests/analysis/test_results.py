@@ -9,9 +9,8 @@ import pandas as pd
 import pytest
 from sweeps import CLIP, COIN, Made
 
-from dpbench.analysis.results import Results, collect
+from dpbench.analysis.results import CURVE, Results, collect, held_out, worst_case
 from dpbench.analysis.summary import quantile
-from dpbench.analysis.worst_case import CURVE, held_out, worst_case
 from dpbench.columns import BUDGET, KEY
 from dpbench.metrics import ERRORS
 from dpbench.runner.block import Block, replay_name

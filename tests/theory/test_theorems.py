@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from dpbench.analysis.claim_kinds import KINDS
+from dpbench.analysis.claims import KINDS
 from dpbench.estimators import CoinPressMean, ShrinkingIntervals
 from dpbench.metrics import METRICS, VARIABLES
 from dpbench.theory.theorems import THEOREMS, Theorem
