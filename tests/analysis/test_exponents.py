@@ -62,38 +62,24 @@ class Data:
         return np.abs(self._known[key] + own * self.own())
 
 
-def _in_alpha() -> Callable[[Any], Floats]:
-    data = Data(7, "standard_exponential")
-    return lambda at: at.n ** (-2 / 3) * data.own()
-
-
-def _in_epsilon() -> Callable[[Any], Floats]:
-    """|z|/(epsilon sqrt(n)); most of z is the data's, which all epsilon share: n ~ epsilon^-2."""
-    data = Data(8, "normal")
-    return lambda at: data.mixed(at, 0.2) / (at.epsilon * at.n**0.5)
-
-
-def _in_radius() -> Callable[[Any], Floats]:
-    """The error of the same records at the same n, times R^0.02."""
-    data = Data(9, "normal")
-    return lambda at: data.mixed(at, 0.1) * at.radius**0.02 / at.n
-
-
-def _smallest_n() -> Callable[[Any], Floats]:
-    """R |z|/n on the same records for every R: n ~ R."""
-    data = Data(10, "laplace")
-    return lambda at: data.mixed(at, 0.3) * at.radius / at.n
-
-
 SIZES = [round(n) for n in np.geomspace(30, 3e4, 9)]
 PURE = {"pure": {"kind": "pure_dp", "epsilon": [0.5, 0.7, 1]}}
-CASES: dict[str, tuple[dict[str, Any], Callable[[], Callable[[Any], Floats]], float]] = {
+Case = tuple[dict[str, Any], tuple[int, str], Callable[[Any, Data], Floats], float]
+# What is run, the seed and law of its data, the errors, and the exponent.
+CASES: dict[str, Case] = {
     "heavy_tail_alpha": (
-        {"n": [10**i for i in range(5, 13)], "estimators": _runs(1)}, _in_alpha, 1.5),
+        {"n": [10**i for i in range(5, 13)], "estimators": _runs(1)},
+        (7, "standard_exponential"), lambda at, data: at.n ** (-2 / 3) * data.own(), 1.5),
+    # Most is the data's, which all epsilon share: n ~ epsilon^-2.
     "heavy_tail_epsilon": (
-        {"n": [10**4, 10**8, 10**12], "estimators": _runs(1), "budgets": PURE}, _in_epsilon, 2.0),
-    "no_radius": ({"n": [1000, 10_000], "estimators": _runs(10, 1e6, 1e100)}, _in_radius, 0.02),
-    "naive_radius": ({"n": SIZES, "estimators": _runs(100, 600, 3000)}, _smallest_n, 1.0),
+        {"n": [10**4, 10**8, 10**12], "estimators": _runs(1), "budgets": PURE},
+        (8, "normal"), lambda at, data: data.mixed(at, 0.2) / (at.epsilon * at.n**0.5), 2.0),
+    "no_radius": (
+        {"n": [1000, 10_000], "estimators": _runs(10, 1e6, 1e100)},
+        (9, "normal"), lambda at, data: data.mixed(at, 0.1) * at.radius**0.02 / at.n, 0.02),
+    "naive_radius": (
+        {"n": SIZES, "estimators": _runs(100, 600, 3000)},
+        (10, "laplace"), lambda at, data: data.mixed(at, 0.3) * at.radius / at.n, 1.0),
 }  # fmt: skip
 PAIR = {"kind": "two_point", "k": 2, "p": 0.1}
 
@@ -101,10 +87,11 @@ PAIR = {"kind": "two_point", "k": 2, "p": 0.1}
 @pytest.mark.parametrize("theorem", CASES)
 def test_intervals_of_exponents_cover(theorem: str) -> None:
     """Also where settings share their data, which their replicates keep in common."""
-    sections, errors, truth = CASES[theorem]
+    sections, drawn, error, truth = CASES[theorem]
     options = {"alpha": 1.0} if theorem == "naive_radius" else {}
     made = Made(trials=200, families={"pair": PAIR}, **sections)
-    found = made.judge(theorem, errors(), **options)
+    data = Data(*drawn)
+    found = made.judge(theorem, lambda at: error(at, data), **options)
     assert len(found) == RUNS
     # At a true coverage of 0.94 fewer than 45 of 60 have probability 4e-7.
     covers = (found["low"] <= truth) & (truth <= found["high"])
@@ -118,11 +105,12 @@ def test_intervals_of_exponents_cover(theorem: str) -> None:
 def test_budgets_with_data_of_their_own_have_nothing_in_common() -> None:
     """The same errors on a family that follows its budget: intervals are far wider."""
     follows = {"kind": "two_point_family", "k": 2, "c": [1], "scaling": "local"}
-    sections, errors, _ = CASES["heavy_tail_epsilon"]
+    sections, drawn, error, _ = CASES["heavy_tail_epsilon"]
     few = {"run": {**_runs(1)["run"], "sigma": list(range(1, 13))}}
     widths = []
     for family in (PAIR, follows):
         made = Made(families={"pair": family}, trials=200, **{**sections, "estimators": few})
-        found = made.judge("heavy_tail_epsilon", errors())
+        data = Data(*drawn)
+        found = made.judge("heavy_tail_epsilon", lambda at, data=data: error(at, data))  # type: ignore[misc]
         widths.append((found["high"] - found["low"]).mean())
     assert widths[1] > 1.5 * widths[0], widths
