@@ -1,8 +1,7 @@
 """The one schema: what a row of results is about, and how rows are chosen.
 
-A key is made in planning, and is the first columns of every table after it. What is selected later
-(by a part, a claim, a figure, an audit) is so in one way, a `Selection`. A label is made for print,
-and is never taken apart again.
+A key is made in planning, and begins every table after it. What is selected later (by a claim, a
+figure, an audit) is so by a `Selection`. A label is for print, and is never taken apart again.
 """
 
 from __future__ import annotations

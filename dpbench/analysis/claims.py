@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
@@ -37,7 +36,7 @@ LEAST_TRIALS = 36
 
 
 @validated
-class Claim(Selection, ABC):
+class Claim(Selection):
     """A theorem, and the estimators, families and regime that it is tested on.
 
     Parameters
@@ -65,10 +64,8 @@ class Claim(Selection, ABC):
     def _one_prediction(self) -> Self:
         if (self.predicted is not None) != self.statement.leaves_open:
             names = ", ".join(name for name, one in THEOREMS.items() if one.leaves_open)
-            raise ValueError(
-                "predicted belongs to theorems that leave their number to the estimator, and to "
-                f"all of these: {names}"
-            )
+            about = "theorems that leave their number to the estimator, and to all of these"
+            raise ValueError(f"predicted belongs to {about}: {names}")
         return self
 
     @property
@@ -83,7 +80,7 @@ class Claim(Selection, ABC):
         return None if metric is None or metric.statistic == "mean" else metric.of
 
     def prediction(self, k: float) -> float:
-        """The theorem's number at a moment order k."""
+        """The number at a moment order k."""
         return self.statement.predicted(k) if self.predicted is None else self.predicted
 
     def check(self, sweep: Sweep, keys: pd.DataFrame, where: str) -> None:
@@ -164,9 +161,9 @@ class Claim(Selection, ABC):
             return Measured(np.nan, np.nan, np.nan)
         return interval(self._number(curve, draws))
 
-    @abstractmethod
     def _number(self, curve: pd.DataFrame, draws: Floats) -> Floats:
-        """The number of a curve, and its replicates, from those of its rows."""
+        """The number of a curve, and its replicates, from its rows': here their geometric mean."""
+        return np.asarray(np.exp(np.log(draws).mean(axis=0)))
 
     def _row(self, curve: pd.DataFrame, measured: Measured) -> dict[str, Any]:
         theorem, about = self.statement, curve.iloc[0]
@@ -321,10 +318,8 @@ class Factor(Claim):
 
     def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
         member = [*CURVE, "distribution"]
-        return self._worst(held_out(chosen, self.statement.metric, CURVE, member))
-
-    def _number(self, curve: pd.DataFrame, draws: Floats) -> Floats:
-        return _geometric_mean(draws / curve["lower_bound"].to_numpy()[:, None])
+        curves, draws = self._worst(held_out(chosen, self.statement.metric, CURVE, member))
+        return curves, draws / curves["lower_bound"].to_numpy()[:, None]
 
 
 @validated
@@ -366,9 +361,6 @@ class Ratio(Claim):
         with np.errstate(divide="ignore", invalid="ignore"):  # where nothing errs
             return above, draws[above["above"]] / draws[above["below"]]
 
-    def _number(self, curve: pd.DataFrame, draws: Floats) -> Floats:
-        return _geometric_mean(draws)
-
 
 @validated
 class Limit(Claim):
@@ -387,10 +379,6 @@ class Limit(Claim):
 
     def _number(self, curve: pd.DataFrame, draws: Floats) -> Floats:
         return np.asarray(draws[0])
-
-
-def _geometric_mean(draws: Floats) -> Floats:
-    return np.asarray(np.exp(np.log(draws).mean(axis=0)))
 
 
 KINDS: dict[str, type[Claim]] = {

@@ -17,10 +17,8 @@ probability p = alpha^2/d, else 0. Words at distance d/4 or more have means sqrt
 = alpha/2 apart, so that an error below alpha/4 names the word; tau <= 1 - (1-p)^d. By Gilbert
 and Varshamov there are at least 2^d/sum_(i < d/4) C(d, i) such words, above 2^(0.188 d).
 
-References
-----------
-.. [1] G. Kamath, V. Singhal, J. Ullman, "Private mean estimation of heavy-tailed
-   distributions", COLT 2020 (KSU20), section 6.
+KSU20 is G. Kamath, V. Singhal, J. Ullman, "Private mean estimation of heavy-tailed distributions",
+COLT 2020.
 """
 
 from __future__ import annotations

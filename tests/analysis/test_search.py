@@ -14,7 +14,7 @@ from scipy import stats
 from sweeps import CLIP, COIN, Made
 
 from dpbench.analysis.results import Results
-from dpbench.analysis.search import RATIO, TAIL, Search, run_searches, search
+from dpbench.analysis.smallest_n import RATIO, TAIL, Search, run_searches, search
 from dpbench.arrays import Floats
 from dpbench.runner.plan import Cell, key_table
 
