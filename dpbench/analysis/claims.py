@@ -382,12 +382,8 @@ class Limit(Claim):
 
 
 KINDS: dict[str, type[Claim]] = {
-    "exponent": Exponent,
-    "smallest_n": SmallestN,
-    "factor": Factor,
-    "ratio": Ratio,
-    "limit": Limit,
-}
+    "exponent": Exponent, "smallest_n": SmallestN, "factor": Factor, "ratio": Ratio, "limit": Limit
+}  # fmt: skip
 
 
 def build_claim(spec: Any, where: str) -> Claim:

@@ -76,11 +76,9 @@ def _of_trials(name: str, values: Floats, metric: Metric) -> Floats:
     """Of a rate or a quantile of these values; NaN where nothing is known.
 
     A rate of k in N is from Beta(k + 1/2, N - k + 1/2), whose quantiles are Jeffreys' interval: a
-    bootstrap of no miss in N trials would be certain that there never is one.
-
-    For a quantile, resampling N trials and taking the order statistic of rank j gives the
-    original value of rank ceil(N B), where B ~ Beta(j, N - j + 1) is the j-th of N uniforms: the
-    bootstrap over trials, without drawing N indices.
+    bootstrap of no miss would be certain that there never is one. A quantile, the value of rank j
+    in N resampled trials, is that of rank ceil(N B) in the original ones, where B ~ Beta(j, N - j
+    + 1) is the j-th of N uniforms: the bootstrap over trials, without drawing N indices.
     """
     trials, rng, total = len(values), stream("bootstrap", name), values.sum()
     if not trials or (metric.statistic == "rate" and not np.isfinite(total)):

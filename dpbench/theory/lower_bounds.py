@@ -30,12 +30,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpbench.arrays import Floats
 from dpbench.distributions import TwoPoint
 from dpbench.privacy import ZCDP, ApproxDP, Budget, PureDP
 from dpbench.samples.hypergeometric import log_binomial_pmf
 
-__all__ = ["BETA", "LowerBound", "miss_two_signs", "two_point_lower_bound"]
+__all__ = ["BETA", "LowerBound", "two_point_lower_bound"]
 
 # Errors are compared with bounds at their 1 - BETA quantile: the q90 of a summary.
 BETA = 0.1
@@ -48,21 +47,17 @@ class LowerBound(NamedTuple):
     p_star: float
 
 
-def miss_two_signs(s: Floats, epsilon: float, delta: float) -> Floats:
-    """x_s: both error probabilities of the best private test at s signed records."""
-    offset = delta / np.expm1(epsilon)
-    odd = s % 2 == 1
-    start = np.where(odd, (1 - delta) / (1 + np.exp(epsilon)), 0.5)
-    return np.asarray(np.maximum((start + offset) * np.exp(-epsilon * (s - odd) / 2) - offset, 0.0))
-
-
 def _expected_miss(p: float, n: int, epsilon: float, delta: float) -> float:
-    """The mean of the miss over S ~ Binomial(n, p), but for counts of probability 1e-15."""
+    """The mean of x_S over S ~ Binomial(n, p), but for counts of probability 1e-15."""
     reach = 9 * np.sqrt(n * p * (1 - p)) + 40
     s = np.arange(max(0, np.floor(n * p - reach)), min(n, np.ceil(n * p + reach)) + 1)
     weights = np.exp(log_binomial_pmf(s, n, p))
+    odd = s % 2 == 1
     with np.errstate(over="ignore"):  # an infinite e^epsilon is as good as a large one
-        return float(weights @ miss_two_signs(s, epsilon, delta) / weights.sum())
+        offset = delta / np.expm1(epsilon)
+        start = np.where(odd, (1 - delta) / (1 + np.exp(epsilon)), 0.5)
+    miss = np.maximum((start + offset) * np.exp(-epsilon * (s - odd) / 2) - offset, 0.0)
+    return float(weights @ miss / weights.sum())
 
 
 @cache

@@ -29,7 +29,7 @@ from scipy.special import gammaln, logsumexp
 from dpbench.privacy import Budget, PureDP
 from dpbench.theory.lower_bounds import BETA
 
-__all__ = ["code_size", "packing_lower_bound", "packing_samples"]
+__all__ = ["code_size", "packing_lower_bound"]
 
 LARGEST_P = 0.5
 
@@ -41,25 +41,14 @@ def code_size(d: int) -> float:
     return float(d * np.log(2) - logsumexp(log_choose))
 
 
-def _log_odds(d: int) -> float:
-    """The logarithm of (M-1)(1-beta)/beta; not positive if there are too few words."""
-    words = np.floor(np.exp(min(code_size(d), 700.0)) + 1e-9)
-    return float(np.log(max(words - 1, 1e-300)) + np.log(1 / BETA - 1))
-
-
-def packing_samples(alpha: float, d: int, epsilon: float) -> float:
-    """What an epsilon-DP estimator needs for errors below alpha/4 with probability 0.9."""
-    tau = -np.expm1(d * np.log1p(-(alpha**2) / d))
-    return max(0.0, _log_odds(d) / float(np.log1p(tau * np.expm1(epsilon))))
-
-
 def packing_lower_bound(n: int, d: int, budget: Budget) -> float:
     """An error that every estimator exceeds with probability 0.1 on one of the laws.
 
-    alpha/4 for the largest alpha at which `packing_samples` is above n, p being at most 1/2. NaN
-    but for pure DP, and where d has too few code words.
+    alpha/4 for the largest alpha at which the lemma needs n records, p being at most 1/2. NaN but
+    for pure DP, and where d has too few code words.
     """
-    odds = _log_odds(d)
+    words = np.floor(np.exp(min(code_size(d), 700.0)) + 1e-9)
+    odds = float(np.log(max(words - 1, 1e-300)) + np.log(1 / BETA - 1))
     if not isinstance(budget, PureDP) or odds <= 0:
         return float("nan")
     tau = np.expm1(odds / n) / np.expm1(budget.epsilon)

@@ -27,12 +27,10 @@ class Theorem:
     metric : str
         The column of a summary that the error is read from, at its worst over a family.
     of : {'error', 'samples', 'fixed_n'}
-        What an exponent is fitted to: errors at given n, the smallest n for given alpha
-        (a threshold, where alpha is coarse), or, with ``fixed_n``, the c in error ~ x^c.
-    at_most : bool
-        Whether the number is an upper limit rather than a value.
-    lowest : float
-        What an upper limit's number exceeds all the same.
+        What an exponent is fitted to: errors at given n, the smallest n for given alpha (a
+        threshold), or, with ``fixed_n``, the c in error ~ x^c.
+    at_most, lowest : bool, float
+        Whether the number is an upper limit, and what it exceeds all the same.
     """
 
     source: str

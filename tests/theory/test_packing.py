@@ -14,7 +14,7 @@ from scipy import sparse
 from scipy.optimize import linprog
 
 from dpbench.privacy import ZCDP, ApproxDP, NonPrivate, PureDP
-from dpbench.theory.packing import code_size, packing_lower_bound, packing_samples
+from dpbench.theory.packing import code_size, packing_lower_bound
 
 Law = tuple[float, ...]
 
@@ -77,18 +77,16 @@ def words_law(word: Sequence[int], p: float) -> Law:
 
 @pytest.mark.parametrize(("d", "n", "epsilon"), [(1, 5, 5.0), (2, 2, 0.5), (3, 1, 5.0)])
 def test_the_laws_of_the_theorem_cannot_be_named(d: int, n: int, epsilon: float) -> None:
-    """All words of d <= 3 letters are d/4 apart: there `packing_samples` speaks of 2^d laws."""
+    """All words of d <= 3 letters are d/4 apart: there the bound speaks of 2^d laws."""
     words = list(itertools.product((0, 1), repeat=d))
     assert math.exp(code_size(d)) == pytest.approx(len(words))
-    for p in (0.05, 0.3, 0.6, 0.9):
+    for p in (1e-4, 0.05, 0.3, 0.9):
         laws = [words_law(word, p) for word in words]
         success = best_naming(laws, n, epsilon)
         odds = math.log((len(words) - 1) * success / (1 - success))
         assert odds <= n * math.log(1 + (1 - (1 - p) ** d) * (math.exp(epsilon) - 1)) + 1e-6
-        if packing_samples(math.sqrt(p * d), d, epsilon) > n:
+        if 16 * packing_lower_bound(n, d, PureDP(epsilon)) ** 2 > p * d:
             assert success < 0.9
-        else:
-            assert odds > -1  # it says nothing
 
 
 def test_code_sizes_against_whole_numbers() -> None:
@@ -98,17 +96,19 @@ def test_code_sizes_against_whole_numbers() -> None:
 
 
 @pytest.mark.parametrize(("d", "epsilon"), [(1, 10.0), (30, 1e-3), (1000, 1e-3)])
-def test_the_bound_and_the_samples_are_inverse(d: int, epsilon: float) -> None:
+def test_the_bound_is_where_the_lemma_needs_n_records(d: int, epsilon: float) -> None:
     """Unless p would be above 1/2: then p is 1/2, and more records are needed than there are."""
+    odds = math.log(math.floor(math.exp(min(code_size(d), 700)) + 1e-9) - 1) + math.log(9)
     for n in (10, 1000, 10**12):
-        alpha = 4 * packing_lower_bound(n, d, PureDP(epsilon))
-        assert alpha > 0
-        found = packing_samples(alpha, d, epsilon)
-        if alpha**2 / d < 0.5 * (1 - 1e-9):
-            assert found == pytest.approx(n, rel=1e-6)
+        p = 16 * packing_lower_bound(n, d, PureDP(epsilon)) ** 2 / d
+        tau = -math.expm1(d * math.log1p(-p))
+        needed = odds / math.log1p(tau * math.expm1(epsilon))
+        assert p > 0
+        if p < 0.5 * (1 - 1e-9):
+            assert needed == pytest.approx(n, rel=1e-6)
         else:
-            assert alpha**2 / d == pytest.approx(0.5)
-            assert found >= n * (1 - 1e-9)
+            assert p == pytest.approx(0.5)
+            assert needed >= n * (1 - 1e-9)
 
 
 def test_other_notions_have_no_such_bound() -> None:
