@@ -24,9 +24,8 @@ __all__ = [
 
 T = TypeVar("T")
 BUDGET = ["privacy", *AMOUNTS]
-# What a row of results is about: labels (a worst case is over the distributions of a family), the
-# order of the family's bounded moment, NaN if none is known, records, and coordinates of a record.
-# After the statistics a table ends with the parameters that the sweep gives several values.
+# What a row of results is about: k is the order of the family's bounded moment, NaN if none is
+# known. After the statistics a table ends with the parameters that the sweep gives several values.
 KEY = ["distribution", "family", "k", "estimator", *BUDGET, "n", "d"]
 
 
@@ -40,16 +39,9 @@ def under(table: pd.DataFrame | Mapping[Any, Any], budget: Budget) -> Any:
 
 @dataclass(frozen=True)
 class Variant(Generic[T]):
-    """An entry of a configuration; one of several if it gives a parameter a list of values.
+    """What an entry of a configuration makes: one of several if parameters are `swept`, have lists.
 
-    Attributes
-    ----------
-    value : T
-        What the entry of that name makes.
-    parameters : mapping
-        What it is given, or has.
-    swept : tuple of str
-        The parameters that were given a list.
+    `parameters` are what the value is given, or has by default.
     """
 
     name: str

@@ -206,13 +206,7 @@ def verdict(
 
 
 def slopes(errors: Floats, *columns: Floats) -> list[Floats]:
-    """Least-squares slopes of log errors, (m, draws), on the logarithms of columns, (m,) each.
-
-    Raises
-    ------
-    ValueError
-        If all values of a column are equal, or follow from those of others.
-    """
+    """Least-squares slopes of log errors, (m, draws), on the logarithms of columns, (m,) each."""
     design = np.stack([np.ones_like(columns[0]), *map(np.log, columns)], axis=1)
     if np.linalg.matrix_rank(design) < design.shape[1]:
         raise ValueError("the fit needs at least two distinct values of every variable")
@@ -387,13 +381,7 @@ KINDS: dict[str, type[Claim]] = {
 
 
 def build_claim(spec: Any, where: str) -> Claim:
-    """Make the claim that `spec` describes: its theorem says of which kind.
-
-    Raises
-    ------
-    ConfigError
-        If there is no such theorem, or a key is missing, unknown or invalid.
-    """
+    """Make the claim that `spec` describes: its theorem, if there is one, says of which kind."""
     if isinstance(spec, Claim):
         return spec
     name = spec.get("theorem") if isinstance(spec, Mapping) else None

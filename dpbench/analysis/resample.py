@@ -45,14 +45,9 @@ def replicates(
 ) -> Floats:
     """A column of a summary and replicates of it, (rows, 1 + draws).
 
-    Parameters
-    ----------
-    results : Results
-        With the values of the column, but for a mean: that has a normal law.
-    column : str
-        In `METRICS`, or ``lower_bound``, which is computed and has no error: two equal replicates.
-    joint, shared : bool
-        Resample the same trials of rows on the same data, see `resampled`; for quantiles.
+    Of values that were kept, but for a mean, whose law is normal, and for ``lower_bound``, which is
+    computed: two equal replicates. `joint` resamples the same trials of rows on the same data, see
+    `resampled`; for quantiles.
     """
     table = results.summary
     known = table[column].to_numpy(float)

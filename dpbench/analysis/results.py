@@ -19,7 +19,7 @@ from dpbench.runner.plan import Cell, Sweep, key_table
 __all__ = ["CURVE", "Failure", "Results", "collect", "held_out", "worst_case"]
 
 CURVE = ["family", "k", "estimator", *BUDGET]
-ORDER = ["family", "distribution", "estimator", "privacy", "epsilon", "delta", "rho", "n"]
+ORDER = ["family", "distribution", "estimator", *BUDGET, "n"]
 
 
 class Failure(NamedTuple):
@@ -31,16 +31,10 @@ class Failure(NamedTuple):
 
 @dataclass
 class Results:
-    """A summary, what was measured in every trial, and what failed.
+    """A summary, what was measured in every trial, and what failed in which block.
 
-    Attributes
-    ----------
-    summary : DataFrame
-        A row per key: `KEY`, statistics, ``lower_bound``, what only some release, what is swept.
-    values : dict of str to list of (trials,) arrays
-        Of what blocks hold, as far as it was kept: a vector per row, NaN where there is none.
-    failures : list of Failure
-        One per setting and block that raised.
+    A row per key: `KEY`, statistics, ``lower_bound``, what only some release, what is swept. And of
+    what was kept of blocks a (trials,) array per row, NaN where there is none.
     """
 
     summary: pd.DataFrame

@@ -279,8 +279,8 @@ def _search(row: Row, curve: Sequence[Cell], trials: int) -> Search:
     # Half of the curve's n, so that the search finds its own.
     start = row["samples"] / 2 if np.isfinite(row["samples"]) else np.median(sizes)
     fits = largest_n(cell.family, cell.n, cell.settings[0].budget)
-    most = min(BEYOND_GRID * max(sizes), fits)
-    return search(cell, row["alpha"], row["beta"], max(1, round(start)), most)
+    largest = min(BEYOND_GRID * max(sizes), fits)
+    return search(cell, row["alpha"], row["beta"], max(1, round(start)), largest)
 
 
 def _terms(row: Row, cell: Cell) -> dict[str, float]:

@@ -54,8 +54,7 @@ class _Single(Family):
 
     @property
     def moment_order(self) -> float | None:
-        law = self.distribution
-        k = getattr(law, "unit_moment", None) or getattr(law, "k", None)
+        k = getattr(self.distribution, "unit_moment", None) or getattr(self.distribution, "k", None)
         return None if k is None else float(k)
 
     def members(self, label: str, n: int, budget: Budget) -> dict[str, Distribution]:

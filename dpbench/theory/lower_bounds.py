@@ -84,11 +84,10 @@ def two_point_lower_bound(n: int, k: float, budget: Budget, *, beta: float = BET
     best of the bounds for the (epsilon, delta) that it implies; NaN where no bound is known.
     """
     if isinstance(budget, ZCDP):
-        options = (budget.to_approx(delta) for delta in 10.0 ** -np.arange(1, 8))
-        bounds = (two_point_lower_bound(n, k, b, beta=beta) for b in options)
-        return max(bounds, key=lambda bound: bound.alpha)
+        implied = (budget.to_approx(delta) for delta in 10.0 ** -np.arange(1, 8))
+        return max(two_point_lower_bound(n, k, one, beta=beta) for one in implied)
     if not isinstance(budget, PureDP | ApproxDP):
-        return LowerBound(float("nan"), float("nan"))
+        return LowerBound(np.nan, np.nan)
     delta = budget.delta if isinstance(budget, ApproxDP) else 0.0
     p = _p_star(n, budget.epsilon, delta, beta)
     return LowerBound(p * TwoPoint(p=p, k=k).tau, p)

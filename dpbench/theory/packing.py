@@ -31,8 +31,6 @@ from dpbench.theory.lower_bounds import BETA
 
 __all__ = ["code_size", "packing_lower_bound"]
 
-LARGEST_P = 0.5
-
 
 def code_size(d: int) -> float:
     """The logarithm of Gilbert's and Varshamov's bound on binary words d/4 apart."""
@@ -52,5 +50,5 @@ def packing_lower_bound(n: int, d: int, budget: Budget) -> float:
     if not isinstance(budget, PureDP) or odds <= 0:
         return float("nan")
     tau = np.expm1(odds / n) / np.expm1(budget.epsilon)
-    p = -np.expm1(np.log1p(-tau) / d) if tau < 1 else LARGEST_P
-    return float(np.sqrt(d * min(p, LARGEST_P)) / 4)
+    p = -np.expm1(np.log1p(-tau) / d) if tau < 1 else 0.5
+    return float(np.sqrt(d * min(p, 0.5)) / 4)

@@ -282,20 +282,6 @@ def test_the_interval_of_a_ratio_has_the_errors_of_both() -> None:
 # Limits.
 
 
-def test_limits_of_rates() -> None:
-    def missed(at: Any) -> Any:
-        level = 0.22 if (at.estimator, at.n) == ("over", 300) else 0.04
-        return np.diff(np.floor(np.arange(4001) * level + 1e-9))  # evenly spread ones
-
-    row = Made(n=[100, 300, 1000], estimators=TWO, trials=4000).judge("coverage", missed).iloc[0]
-    assert row["measured"] == pytest.approx(0.22, rel=1e-9)
-    assert row["verdict"] == "inconsistent"
-    assert (row["estimator"], row["n_low"], row["n_high"]) == ("over", 300, 300)
-    # The interval of a binomial rate on half of the 4000 trials.
-    sd = math.sqrt(0.22 * 0.78 / 2000)
-    assert row["high"] - row["low"] == pytest.approx(2 * 1.96 * sd, rel=0.2)
-
-
 def test_a_limit_that_is_not_known_is_inconclusive() -> None:
     """A block that raised, or an estimator without an interval, has NaN for `missed`."""
     broken = np.random.default_rng(4).permutation(400) < 8

@@ -124,18 +124,6 @@ def test_the_quantile_is_that_of_beta(beta: float, rank: int) -> None:
     assert table["samples"].tolist() == pytest.approx([(rank - 0.5) / 200 / 1e-3], rel=1e-9)
 
 
-def test_an_unresolved_jump_is_covered_by_the_interval() -> None:
-    """Everything fails at 20 and works at 40: only that the answer is between is known."""
-    made = Made(n=[10, 20, 40, 80], trials=100)
-    table, draws = _smallest(made, lambda at: np.inf if at.n <= 20 else 1e-6, [1.0])
-    row = table.iloc[0]
-    assert row["samples"] == pytest.approx(20 * math.sqrt(2))
-    assert row["low"] < 20 * 2**0.05
-    assert row["high"] > 20 * 2**0.95
-    # Uniform in ln n. Kolmogorov-Smirnov test with false-alarm probability 1e-6.
-    assert stats.kstest(np.log2(draws[0, 1:] / 20), "uniform").pvalue > 1e-6
-
-
 def test_other_curves_change_no_number() -> None:
     def error(at: Any) -> Floats:
         rng = np.random.default_rng([at.n, at.upper == 2])

@@ -136,9 +136,8 @@ def test_theorems_read_what_is_measured() -> None:
         assert theorem.variable in (theorem.kind, *VARIABLES)
         assert (theorem.floor is None) != theorem.at_most
         if theorem.of == "samples":  # the smallest n is of the error itself, for one alpha
-            assert theorem.metric == "q90"
-            assert theorem.variable != "alpha"
+            assert (theorem.metric, theorem.variable != "alpha") == ("q90", True)
         if theorem.variable == "limit":  # the core's weight is known, not only bounded
             assert theorem.at_most == (name != "core_weight")
-        if name in {"learned_tv", "covariance_alpha"}:  # 1/alpha^2 + 1/(alpha epsilon)
-            assert theorem.floor == 1
+    # 1/alpha^2 + 1/(alpha epsilon)
+    assert THEOREMS["learned_tv"].floor == THEOREMS["covariance_alpha"].floor == 1
