@@ -85,14 +85,10 @@ def _smallest(
     return smallest_n(made.results(error, "error"), made.sweep, alphas, beta)
 
 
-def _sizes(*n: float) -> list[int]:
-    return [round(x) for x in n]
-
-
 def test_the_table_of_exact_curves() -> None:
     """Errors without spread: the answer is exact for every alpha and so is its interval."""
     two = {"one": CLIP, "two": {**CLIP, "upper": 2}}
-    made = Made(n=_sizes(*GRID), estimators=two, trials=20)
+    made = Made(n=[round(n) for n in GRID], estimators=two, trials=20)
     alphas, scale = [0.3, 0.03, 1e-9], {"one": 1.0, "two": 5.0}
     table, draws = _smallest(made, lambda at: scale[at.estimator] * at.n**-0.5, alphas)
     assert len(table) == len(draws) == 6
@@ -114,13 +110,11 @@ def test_the_quantile_is_that_of_beta(beta: float, rank: int) -> None:
     Of two members the one with the larger error counts.
     """
     pair = {"kind": "two_point_family", "k": 2, "c": [1, 2], "scaling": "local"}
-    made = Made(families={"pair": pair}, n=_sizes(*np.geomspace(10, 10000, 7)), trials=200)
-    table, _ = _smallest(
-        made,
-        lambda at: (np.arange(200) + 0.5) / 200 / at.n / int(at.distribution[-1]),
-        [1e-3],
-        beta,
+    made = Made(
+        families={"pair": pair}, n=[round(n) for n in np.geomspace(10, 10000, 7)], trials=200
     )
+    errors = (np.arange(200) + 0.5) / 200
+    table, _ = _smallest(made, lambda at: errors / at.n / int(at.distribution[-1]), [1e-3], beta)
     assert table["samples"].tolist() == pytest.approx([(rank - 0.5) / 200 / 1e-3], rel=1e-9)
 
 

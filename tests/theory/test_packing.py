@@ -6,11 +6,9 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pytest
-from scipy import sparse
 from scipy.optimize import linprog
 
 from dpbench.privacy import ZCDP, ApproxDP, NonPrivate, PureDP
@@ -29,30 +27,26 @@ def best_naming(laws: Sequence[Law], n: int, epsilon: float) -> float:
     datasets = list(itertools.combinations_with_replacement(letters, n))
     index = {data: i for i, data in enumerate(datasets)}
     size = len(datasets) * many + 1  # the last variable is t
-    rows: list[dict[int, float]] = []
+    units, rows = np.eye(size), []
     for data in datasets:
         changes = itertools.product(range(n), letters)
         near = {tuple(sorted((*data[:i], *data[i + 1 :], letter))) for i, letter in changes}
         for other, answer in itertools.product(near - {data}, range(many)):
             mine, theirs = index[data] * many + answer, index[other] * many + answer
-            rows.append({mine: 1.0, theirs: -math.exp(epsilon)})
+            rows.append(units[mine] - math.exp(epsilon) * units[theirs])
     for j, law in enumerate(laws):
-        row = {size - 1: 1.0}
+        row = units[-1].copy()
         for data in datasets:
             orders = math.factorial(n)
             for count in Counter(data).values():
                 orders //= math.factorial(count)
             row[index[data] * many + j] = -orders * math.prod(law[x] for x in data)
         rows.append(row)
-    places = [(r, c, v) for r, row in enumerate(rows) for c, v in row.items()]
-    r, c, v = zip(*places, strict=True)
-    upper: Any = sparse.csr_array((v, (r, c)), shape=(len(rows), size))
-    one: Any = sparse.csr_array(
-        np.hstack([np.kron(np.eye(len(datasets)), np.ones(many)), np.zeros((len(datasets), 1))])
-    )
-    equal = {"A_eq": one, "b_eq": np.ones(len(datasets))}
-    goal, right = -np.eye(size)[-1], np.zeros(len(rows))
-    found = linprog(goal, A_ub=upper, b_ub=right, **equal, bounds=(0, 1), method="highs")
+    one = np.hstack([np.kron(np.eye(len(datasets)), np.ones(many)), np.zeros((len(datasets), 1))])
+    found = linprog(
+        -units[-1], A_ub=np.array(rows), b_ub=np.zeros(len(rows)), A_eq=one,
+        b_eq=np.ones(len(datasets)), bounds=(0, 1), method="highs",
+    )  # fmt: skip
     assert found.fun is not None
     return -float(found.fun)
 
