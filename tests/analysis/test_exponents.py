@@ -62,7 +62,7 @@ class Data:
         return np.abs(self._known[key] + own * self.own())
 
 
-SIZES = [round(n) for n in np.geomspace(30, 3e4, 9)]
+SIZES = [round(n) for n in np.geomspace(30, 3e4, 7)]
 PURE = {"pure": {"kind": "pure_dp", "epsilon": [0.5, 0.7, 1]}}
 Case = tuple[dict[str, Any], tuple[int, str], Callable[[Any, Data], Floats], float]
 # What is run, the seed and law of its data, the errors, and the exponent.
