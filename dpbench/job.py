@@ -89,15 +89,17 @@ class Job:
         else:
             cost.cells_reused = len(self.plan.cells)
             cost.blocks_reused = sum(len(c.tasks(self.options.seed)) for c in self.plan.cells)
-            _write_manifest(self.folder, {**before, **cost.as_dict()})
         say.print((self.folder / "scoreboard.txt").read_text(), end="", markup=False)
-        record = read_manifest(self.folder)
-        code = int(record["exit_code"])
+        record, page = read_manifest(self.folder), self.folder / PAGE
+        failed = bool(record["failures"])
+        code = self._code(failed, pd.read_csv(self.folder / "claims.csv"))  # not tracking's of then
         if self.tracking is not None:
-            failed = bool(record["failures"])
             code = max(code, self.tracking.run(self.plan.cells, self.options, failed, say))
-        if self.tracking is not None or not (self.folder / PAGE).exists():
-            write_page([self.folder], self.folder / PAGE)
+        if self.tracking is not None or code != record["exit_code"]:
+            page.unlink(missing_ok=True)
+        _write_manifest(self.folder, {**record, **cost.as_dict(), "exit_code": code})
+        if not page.exists():
+            write_page([self.folder], page)
         self._print_next(argv, cost, say)
         return code
 
@@ -165,7 +167,6 @@ class Job:
         def command(*more: str) -> str | None:
             return None if argv is None else command_line([*argv, *more])
 
-        gated = self.plan.study.gate and bool((result.claims["verdict"] == "inconsistent").any())
         failures = [
             {
                 "failure": one.text,
@@ -183,10 +184,15 @@ class Job:
             **provenance(),
             **cost.as_dict(),
             "failures": failures,
-            "exit_code": 1 if failures or gated else 0,
+            "exit_code": self._code(bool(failures), result.claims),
             "inputs": self._inputs(),
             "outputs": _stamps(self._outputs()),
         }
+
+    def _code(self, failed: bool, claims: pd.DataFrame) -> int:
+        """The exit code of a run that is not tracked."""
+        gated = self.plan.study.gate and "inconsistent" in set(claims["verdict"])
+        return int(failed or gated)
 
     def _replay(self, name: str) -> int:
         """Run the failure of that name again and show its traceback; nothing is written."""

@@ -85,7 +85,8 @@ def test_an_estimator_made_five_per_cent_worse_is_flagged_alone(bench: Bench) ->
     assert track(bench, "update", MINE).code == 0
     bench.odd("value = clipped + 1.05 * (value - clipped)")
     checked = track(bench, "check", MINE)
-    assert checked.code == 1
+    assert checked.code == bench.manifest()["exit_code"] == 1
+    page = bench.read("report.html")
     found = table(bench)["verdict"]
     assert "worse" in set(found["odd"])
     assert set(found.drop("odd")) == {"same"}
@@ -94,6 +95,13 @@ def test_an_estimator_made_five_per_cent_worse_is_flagged_alone(bench: Bench) ->
     failed = ET.fromstring(bench.read("junit.xml")).findall("testcase/failure")
     assert len(failed) == (found == "worse").sum()
     assert "trimmed mean 1.0" in str(failed[0].get("message"))
+    # The run itself is as finished as before: untracked it passes, and its page says so.
+    before = bench.manifest()["outputs"]
+    assert bench.run("trials=100", MINE).code == bench.manifest()["exit_code"] == 0
+    assert (bench.manifest()["blocks_done"], bench.manifest()["outputs"]) == (0, before)
+    assert bench.read("report.html") != page
+    assert track(bench, "check", MINE).code == bench.manifest()["exit_code"] == 1
+    assert bench.read("report.html") == page
 
 
 @pytest.mark.parametrize(
