@@ -25,8 +25,6 @@ from dpbench.samples import DenseSample
 
 __all__ = ["check_estimator"]
 
-Run = tuple[Estimate, Ledger]
-
 NOTIONS: tuple[Budget, ...] = (NonPrivate(), PureDP(1.0), ZCDP(0.5), ApproxDP(1.0, 1e-5))
 # So large that steps with noise of their own choose alike on neighbouring data; so small that
 # all noise shows.
@@ -114,14 +112,11 @@ def check_estimator(
 def _datasets(estimator: Estimator, records: ArrayLike | None, d: int | None) -> list[Floats]:
     """The datasets to check on, (n,) and (n, d)."""
     rng = _rng()
+    shapes = [(RECORDS,), (RECORDS, DIMENSION)] if estimator.multivariate else [(RECORDS,)]
     if records is not None:
         found = [np.array(records, dtype=float)]
-    elif d is not None:
-        found = [rng.standard_normal((RECORDS, d))]
     else:
-        found = [rng.standard_normal(RECORDS)]
-        if estimator.multivariate:
-            found.append(rng.standard_normal((RECORDS, DIMENSION)))
+        found = [rng.standard_normal(one) for one in (shapes if d is None else [(RECORDS, d)])]
     for data in found:
         data.flags.writeable = False  # every check sees the same
     return found
@@ -160,10 +155,8 @@ def _taped(earlier: Sequence[_Step] = ()) -> Iterator[list[_Step]]:
             if options.get("l1") is not None:
                 stated["l1"] = options["l1"]
             measure = weights[0] if weights else options.get("log_weights", 0.0)
-            step = _Step(
-                mechanism, values.copy(), stated, released, measure, options.get("draws", 1)
-            )
-            at = len(tape)
+            draws, at = options.get("draws", 1), len(tape)
+            step = _Step(mechanism, values.copy(), stated, released, measure, draws)
             tape.append(step)
             same = at < len(earlier) and step.like(earlier[at])
             return earlier[at].released if same else released
@@ -193,11 +186,11 @@ class _Case:
         where = f"under {self.budget.label} on {('numbers', 'vectors')[self.data.ndim - 1]}"
         return AssertionError(f"{type(self.estimator).__name__} {where}: {what}")
 
-    def run(self, values: Floats, seed: int = 0, budget: Budget | None = None) -> Run:
-        """An estimate of (trials, n) or (trials, n, d) records, and its ledger."""
-        ledger = Ledger(budget or self.budget, np.random.default_rng(seed))
+    def run(self, values: Floats, ledger: Ledger | None = None) -> Estimate:
+        """An estimate of (trials, n) or (trials, n, d) records."""
+        ledger = Ledger(self.budget, _rng()) if ledger is None else ledger
         try:
-            return self.estimator.run(DenseSample(values), ledger), ledger
+            return self.estimator.run(DenseSample(values), ledger)
         except Exception as error:
             text = " ".join(str(error).split())
             raise self.fail(f"a run raised {type(error).__name__}: {text}") from error
@@ -213,11 +206,6 @@ class _Case:
         n = len(self.data)
         return np.asarray(self.data[np.random.default_rng(1).integers(n, size=(TRIALS, n))])
 
-    @property
-    def flat(self) -> Floats:
-        """As many records, all like the first."""
-        return np.repeat(self.data[:1], len(self.data), axis=0)
-
     def refused(self) -> None:
         ledger = Ledger(self.budget, _rng())
         if not _refuses(self.estimator.run, DenseSample(self.batch), ledger):
@@ -227,49 +215,46 @@ class _Case:
 
     def shapes(self) -> None:
         expected = self.data.shape[1:] * (1 if self.estimator.estimand == "mean" else 2)
-        found, _ = self.run(self.batch)
-        optional = [part for part in (*(found.interval or ()), found.scale) if part is not None]
-        if any(part.shape != (TRIALS,) for part in optional):
+        if any(part.shape != (TRIALS,) for part in _beside(self.run(self.batch))):
             raise self.fail("an interval or a scale is not one number per trial")
         value = release(self.estimator, self.data, self.given, rng=_rng())
         if np.shape(value) != expected:
             raise self.fail(f"a release has shape {np.shape(value)}, not {expected}")
-        if self.data.ndim == 1:
-            self.one_coordinate()
-
-    def one_coordinate(self) -> None:
-        """Vectors of one coordinate are like numbers, or refused."""
-        sample, ledger = DenseSample(self.batch[..., None]), Ledger(self.budget, _rng())
-        if not self.estimator.multivariate:
-            if not _refuses(self.estimator.run, sample, ledger):
-                raise self.fail("takes vectors, and multivariate is False")
+        if self.data.ndim == 2:
             return
-        one, many = self.run(self.batch)[0], self.run(self.batch[..., None])[0]
-        if not _close(one.before_noise, many.before_noise.reshape(TRIALS)):
-            raise self.fail("vectors of one coordinate have another value than numbers")
+        wide = self.batch[..., None]  # vectors of one coordinate
+        if self.estimator.multivariate:
+            one, many = self.run(self.batch).before_noise, self.run(wide).before_noise
+            if not _close(one, many.reshape(TRIALS)):
+                raise self.fail("vectors of one coordinate have another value than numbers")
+        elif not _refuses(self.estimator.run, DenseSample(wide), Ledger(self.budget, _rng())):
+            raise self.fail("takes vectors, and multivariate is False")
 
     def spending(self) -> None:
-        found, ledger = self.run(self.batch)
+        ledger = Ledger(self.budget, _rng())
+        found = self.run(self.batch, ledger)
         if not any(ledger.spent) and np.isnan(found.value).all():
             return  # nothing is released
         if not np.allclose(ledger.spent, self.budget.amounts, rtol=ROUNDING, atol=0):
             raise self.fail(f"spends {ledger.spent} of a budget of {self.budget.amounts}")
 
     def sensitivity(self) -> None:
-        budget = LARGE[self.budget.notion]
         n, tail = len(self.data), self.data.shape[1:]
         near, far = np.eye(*tail)[0] if tail else np.ones(()), np.ones(tail)
         places = [NEAR * near, -NEAR * near, WILD * far, -WILD * far]
+        flat = np.repeat(self.data[:1], n, axis=0)  # as many records, all like the first
+
+        def steps(values: Floats, earlier: Sequence[_Step] = ()) -> list[_Step]:
+            with _taped(earlier) as tape:
+                self.run(values[None], Ledger(LARGE[self.budget.notion], _rng()))
+            return tape
+
         for record in {0, n - 1}:
-            with _taped() as first:
-                self.run(self.flat[None], budget=budget)
-            tapes = []
+            first, tapes = steps(flat), []
             for place in places:
-                neighbour = self.flat
+                neighbour = flat.copy()
                 neighbour[record] = place
-                with _taped(first) as tape:
-                    self.run(neighbour[None], budget=budget)
-                tapes.append(tape)
+                tapes.append(steps(neighbour, first))
             for one, other in itertools.combinations([*tapes, first], 2):
                 self.compare(one, other, record)
 
@@ -297,7 +282,7 @@ class _Case:
 
     def noise(self) -> None:
         copies = np.broadcast_to(self.data, (50, *self.data.shape))
-        value = self.run(copies, budget=SMALL[self.budget.notion])[0].value
+        value = self.run(copies, Ledger(SMALL[self.budget.notion], _rng())).value
         if np.isfinite(value).all() and np.all(value == value[0]):
             raise self.fail("50 releases of a small budget are equal: there is no noise")
 
@@ -307,11 +292,8 @@ class _Case:
         shapes = [ones, (-1) ** spread, np.where(spread == 0, 1, 0), spread / len(spread)]
         wild = np.array([far * shape for far in FAR for shape in shapes])
         wild = wild.reshape(wild.shape + (1,) * (self.data.ndim - 1))
-        self.number_or_nan(self.run(np.broadcast_to(wild, (len(wild), *self.data.shape)))[0])
-
-    def number_or_nan(self, found: Estimate) -> None:
-        optional = [*(found.interval or ()), found.scale]
-        parts = [found.value, found.before_noise, *(p for p in optional if p is not None)]
+        found = self.run(np.broadcast_to(wild, (len(wild), *self.data.shape)))
+        parts = [found.value, found.before_noise, *_beside(found)]
         if any(np.isinf(part).any() for part in parts):
             raise self.fail("an estimate of far records is infinite; NaN declares failure")
         known = not isinstance(self.estimator, OneDataset)  # of outside code it is not
@@ -322,7 +304,7 @@ class _Case:
         one, other = self.batch, self.batch
         # Equal records fill one bin wherever they are: the noise has the same stream.
         one[1], other[1] = 0.25, 1e6
-        (found, _), (again, _), (changed, _) = (self.run(x) for x in (one, one, other))
+        found, again, changed = (self.run(x) for x in (one, one, other))
         if not np.array_equal(found.value, again.value, equal_nan=True):
             raise self.fail("the same stream gives other bits: all chance is the ledger's rng's")
         rest = [i for i in range(TRIALS) if i != 1]
@@ -331,13 +313,14 @@ class _Case:
         self.alone(one, found)
         tiled = np.tile(self.data, (TRIALS,) + (1,) * self.data.ndim)
         copies = np.broadcast_to(self.data, tiled.shape)
-        if not _close(self.run(tiled)[0].value, self.run(copies)[0].value):
+        if not _close(self.run(tiled).value, self.run(copies).value):
             raise self.fail("one dataset for all trials has another value than its copies")
 
     def alone(self, batch: Floats, found: Estimate) -> None:
         """Where the value before noise is not itself of chance."""
         with _taped() as tape:
-            one, other = (self.run(batch[-1:], seed)[0].before_noise[0] for seed in (0, 1))
+            ledgers = [Ledger(self.budget, np.random.default_rng(seed)) for seed in (0, 1)]
+            one, other = (self.run(batch[-1:], ledger).before_noise[0] for ledger in ledgers)
         chosen = [step for step in tape if step.mechanism != "pay"]
         direct = len(chosen) == len(tape) - len(chosen) <= 2 and _close(one, other)
         if direct and not _close(one, found.before_noise[-1]):
@@ -355,7 +338,7 @@ class _Case:
                 raise self.fail(f"a record that is {bad} is not refused")
 
     def follows(self, how: str, factor: float = 1.0, shift: float = 0.0) -> None:
-        one, other = self.run(self.batch)[0], self.run(factor * self.batch + shift)[0]
+        one, other = self.run(self.batch), self.run(factor * self.batch + shift)
         power = 1 if self.estimator.estimand == "mean" else 2
         for a, b in ((one.value, other.value), (one.before_noise, other.before_noise)):
             if not _close(factor**power * a + shift, b):
@@ -364,6 +347,11 @@ class _Case:
 
 def _rng() -> np.random.Generator:
     return np.random.default_rng(0)
+
+
+def _beside(found: Estimate) -> list[Floats]:
+    """The interval and the scale, if there are any."""
+    return [part for part in (*(found.interval or ()), found.scale) if part is not None]
 
 
 def _refuses(ask: Callable[..., object], *given: Any, **options: Any) -> bool:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -58,13 +58,8 @@ class Cost:
 
 def versions() -> dict[str, str]:
     """Versions of Python and of everything that results or figures depend on."""
-    found = {"python": platform.python_version(), "dpbench": __version__}
-    for name in PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "unknown"
-    return found
+    known = {name: version(name) for name in PACKAGES}
+    return {"python": platform.python_version(), "dpbench": __version__, **known}
 
 
 def provenance() -> dict[str, Any]:
