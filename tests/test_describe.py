@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +18,6 @@ from dpbench.estimators import Estimator
 
 SCHEMA = conf_folder() / "sweep.schema.json"
 SWEEPS = sorted((conf_folder() / "sweep").glob("*.yaml"))
-
-
-def told(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    assert run(words) == 0
-    found = capsys.readouterr()
-    assert found.err == ""
-    return found.out
 
 
 def test_the_committed_schema_is_what_the_command_prints() -> None:
@@ -58,57 +49,48 @@ def test_a_shipped_sweep_keeps_to_the_schema_and_names_it(
     assert not list(validator.iter_errors(read(path)))
 
 
-WRONG: dict[str, Callable[[dict[str, Any]], object]] = {
-    "key": lambda s: s.update(gates=True),
-    "key of a part": lambda s: s["parts"]["worst_case"].update(trails=3),
-    "key of a kind": lambda s: s["budgets"]["pure"].update(eps=3),
-    "key of a figure": lambda s: figure(s).update(captoin="x"),
-    "kind": lambda s: s["estimators"]["mean"].update(kind="nope"),
-    "no kind": lambda s: s["families"]["pareto_k2"].pop("kind"),
-    "theorem": lambda s: claim(s).update(theorem="nope"),
-    "key of another claim's": lambda s: claim(s).update(over="rate"),
-    "type": lambda s: s["budgets"]["pure"].update(epsilon="small"),
-    "type of a list": lambda s: s["families"]["two_point"].update(c="wide"),
-    "type of n": lambda s: s["parts"]["worst_case"].update(n="many"),
-    "choice": lambda s: s["estimators"]["rate"].update(policy="nope"),
-    "range": lambda s: s["parts"]["worst_case"].update(trials=0),
-    "selection": lambda s: s["parts"]["worst_case"].update(families=3),
-    "missing": lambda s: s.pop("estimators"),
-    "tolerance missing": lambda s: claim(s).pop("tolerance"),
-}
+CLAIM = "parts.worst_case.claims.ksu20_alpha"
+GONE = object()  # in place of a value
 
 
-def claim(spec: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = spec["parts"]["worst_case"]["claims"]["ksu20_alpha"]
-    return found
-
-
-def figure(spec: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = spec["parts"]["worst_case"]["figures"]["worst_case"]
-    return found
-
-
-@pytest.mark.parametrize("what", WRONG)
-def test_a_mistake_is_underlined(validator: Draft202012Validator, what: str) -> None:
-    spec = copy.deepcopy(read(conf_folder() / "sweep" / "quick.yaml"))
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("gate", "perhaps"), ("gates", True), ("parts.worst_case.trails", 3),
+        ("budgets.pure.eps", 3), ("parts.worst_case.figures.worst_case.captoin", "x"),
+        ("estimators.mean.kind", "nope"), ("families.pareto_k2.kind", GONE),
+        (f"{CLAIM}.theorem", "nope"), (f"{CLAIM}.over", "rate"), (f"{CLAIM}.tolerance", GONE),
+        ("budgets.pure.epsilon", "small"), ("families.two_point.c", "wide"),
+        ("parts.worst_case.n", "many"), ("estimators.rate.policy", "nope"),
+        ("parts.worst_case.trials", 0), ("parts.worst_case.families", 3), ("estimators", GONE),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_underlined(validator: Draft202012Validator, key: str, value: object) -> None:
+    spec = read(conf_folder() / "sweep" / "quick.yaml")
+    spec["budgets"]["pure"]["epsilon"] = [0.1, 1]  # one variant each
+    spec["estimators"]["mine"] = {"_target_": "mine.Mine", "anything": 1}
     assert validator.is_valid(spec)
-    WRONG[what](spec)
+    *path, last = key.split(".")
+    at = spec
+    for step in path:
+        at = at[step]
+    at[last] = value
+    if value is GONE:
+        del at[last]
     assert not validator.is_valid(spec)
 
 
-def test_a_list_of_values_and_a_class_by_its_path(validator: Draft202012Validator) -> None:
-    """A list stands for one variant each."""
-    spec = read(conf_folder() / "sweep" / "quick.yaml")
-    spec["budgets"]["pure"]["epsilon"] = [0.1, 1]
-    spec["estimators"]["mine"] = {"_target_": "mine.Mine", "anything": 1}
-    assert validator.is_valid(spec)
+def told(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert run(words) == 0
+    found = capsys.readouterr()
+    assert found.err == ""
+    return found.out
 
 
 def test_help_on_sweeps(capsys: pytest.CaptureFixture[str]) -> None:
     keys = told(capsys, "--help", "sweep")
-    for words in ("gate: bool = False", "n: list of int, or Grid (required)",
-                  "theorem: str (required)", "== an audit"):  # fmt: skip
-        assert words in keys, words
+    listed = ("gate: bool = False", "n: list of int, or Grid (required)", "== an audit")
+    assert [words for words in (*listed, "theorem: str (required)") if words not in keys] == []
     for path in SWEEPS:
         about = told(capsys, "--help", "sweep", path.stem)
         assert about.endswith(f"file: {path}\n")

@@ -16,18 +16,13 @@ import pandas as pd
 import pytest
 
 import dpbench
-from dpbench import ConfigError, Estimate, Estimator, Ledger, OneDataset, PureDP, validated
+from dpbench import ConfigError, Estimate, Estimator, Ledger, PureDP, validated
 from dpbench.analysis.claims import build_claim
 from dpbench.analysis.summary import quantile
-from dpbench.arrays import Floats
-from dpbench.cli import run as command
-from dpbench.distributions import Empirical, Gaussian, MultivariateGaussian, TwoPoint
+from dpbench.distributions import Gaussian
 from dpbench.estimators import ClippedMean, CoordinateWise, EmpiricalMean
-from dpbench.privacy import Budget
 from dpbench.result import Result
-from dpbench.runner.store import Memory
 from dpbench.samples import Sample
-from dpbench.theory.families import TwoPointFamily
 
 KNOWN = dict(Estimator._registry)
 
@@ -41,18 +36,6 @@ class Shifted(Estimator):
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         clipped = sample.clipped_mean(-4, 4)
         return Estimate(ledger.add_noise(clipped, 8 / sample.n) + self.shift, clipped)
-
-
-@validated
-class _Plain(OneDataset):
-    """Another library's mean."""
-
-    multivariate = True
-
-    def one(self, x: Floats, budget: Budget, rng: np.random.Generator) -> Any:
-        assert isinstance(budget, PureDP)
-        centre = np.clip(x, -3, 3).mean(axis=0)
-        return centre + rng.laplace(0, 6 * np.size(centre) / (budget.epsilon * len(x)))
 
 
 Estimator._registry = KNOWN  # what all kinds are asked about is about ours
@@ -71,6 +54,7 @@ def spec_of(estimators: dict[Any, Any], **more: Any) -> dict[str, Any]:
 
 SAMPLING = {"theorem": "sampling", "estimators": "mean", "tolerance": 1, "reason": "few trials"}
 ERRORS = {"kind": "error_against_n", "budgets": "pure", "caption": "E"}
+MEAN = EmpiricalMean()
 PART: dict[str, Any] = {"n": [100, 400], "trials": 40, "figures": {"errors": ERRORS}}
 OWN: dict[str, Any] = spec_of(
     {
@@ -93,28 +77,45 @@ def result() -> Result:
 def assert_same(one: Result, two: Result) -> None:
     """Bit for bit: tables, errors, figures' rows, text."""
     for name in ("summary", "claims", "samples"):
-        pd.testing.assert_frame_equal(
-            getattr(one, name), getattr(two, name), check_dtype=False, check_exact=True
-        )
+        tables = getattr(one, name), getattr(two, name)
+        pd.testing.assert_frame_equal(*tables, check_dtype=False, check_exact=True)
     pd.testing.assert_frame_equal(one.errors(), two.errors(), check_exact=True)
     assert str(one) == str(two)
 
 
-def test_nothing_is_written_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    found = dpbench.run(spec_of({"mean": EmpiricalMean()}), n_jobs=1, seed=5)
-    assert isinstance(found.blocks, Memory)
-    assert found.seed == 5
-    assert list(tmp_path.iterdir()) == []
+SCRIPT = """
+import dpbench
+from dpbench.distributions import Gaussian
+from dpbench.estimators import ClippedMean
+
+
+@dpbench.validated
+class Mine(ClippedMean):
+    pass
+
+
+if __name__ == "__main__":
+    found = dpbench.run({
+        "families": {"gaussian": Gaussian()}, "estimators": {"mine": Mine(lower=-4, upper=4)},
+        "budgets": {"pure": dpbench.PureDP(1.0)}, "parts": {"all": {"n": [10, 20], "trials": 4}},
+    }, n_jobs=2)
+    assert not found.failures, found.failures
+"""
+
+
+def test_a_class_of_main_on_two_processes_writes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    command = [sys.executable, "-B", "script.py"]
+    told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told
+    assert [path.name for path in tmp_path.iterdir()] == ["script.py"]
 
 
 def test_a_sweep_by_name_is_the_commands(finished: Path, tmp_path: Path) -> None:
     """The same bits and files; a second run in the folder computes no block."""
     conf, out = finished / "conf", tmp_path / "out"
     inside = dpbench.run("tiny", config_dir=conf, seed=3, n_jobs=1)
-    written = (finished / "out" / "summary.csv").read_text()
-    assert inside.summary.to_csv(index=False) == written
-    assert inside.claims.to_csv(index=False) == (finished / "out" / "claims.csv").read_text()
+    assert inside.seed == 3
     assert str(inside) == (finished / "out" / "scoreboard.txt").read_text()
     for done, reused in ((5, 0), (0, 5)):
         outside = dpbench.run("tiny", config_dir=conf, seed=3, n_jobs=1, out=out)
@@ -127,17 +128,11 @@ def test_a_sweep_by_name_is_the_commands(finished: Path, tmp_path: Path) -> None
                 assert there.read_bytes() == path.read_bytes()
     assert_same(inside, outside)
     assert_same(inside, dpbench.load(finished / "out"))
-    assert command([f"--config-dir={conf}", "sweep=tiny", "seed=3", "n_jobs=1", f"out={out}"]) == 0
-    assert json.loads((out / "manifest.json").read_text())["blocks_done"] == 0
-
-
-def test_overrides_and_trials(finished: Path) -> None:
     overrides = ["sweep.budgets.pure.epsilon=0.5", "sweep.parts.worst.n=[1e5,1e6]"]
-    conf = finished / "conf"
-    found = dpbench.run("tiny", config_dir=conf, trials=4, n_jobs=1, overrides=overrides)
-    assert set(found.summary["epsilon"].dropna()) == {0.5}
-    assert set(found.summary["n"]) == {1000, 10**5, 10**6}
-    assert set(found.summary["trials"]) == {4}
+    found = dpbench.run("tiny", config_dir=conf, trials=4, n_jobs=1, overrides=overrides).summary
+    assert set(found["epsilon"].dropna()) == {0.5}
+    assert set(found["n"]) == {1000, 10**5, 10**6}
+    assert set(found["trials"]) == {4}
 
 
 @pytest.mark.parametrize(
@@ -236,30 +231,6 @@ def test_blocks_of_another_source_are_not_reused(
     assert medians == [0, 0, 9, 99]
 
 
-SCRIPT = (
-    SOURCE.format(base="dpbench", shift=0).replace("Base", "Estimator").replace(" + self.moved", "")
-    + """
-
-if __name__ == "__main__":
-    import dpbench
-    from dpbench.distributions import Gaussian
-
-    found = dpbench.run({
-        "families": {"gaussian": Gaussian()}, "estimators": {"mine": Mine()},
-        "budgets": {"pure": dpbench.PureDP(1.0)}, "parts": {"all": {"n": [10, 20], "trials": 4}},
-    }, n_jobs=2)
-    assert not found.failures, found.failures
-"""
-)
-
-
-def test_a_class_of_main_on_two_processes(tmp_path: Path) -> None:
-    (tmp_path / "script.py").write_text(SCRIPT)
-    command = [sys.executable, "script.py"]
-    told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert told.returncode == 0, told
-
-
 def test_the_errors_of_every_trial(result: Result) -> None:
     """Cut to what was asked; the summary's quantiles are theirs."""
     found = result.errors(estimator="clipped", n=[100, 400], family="gaussian", privacy="pure")
@@ -321,9 +292,8 @@ def test_a_folder_is_loaded_where_nothing_ran(tmp_path: Path) -> None:
         f"import dpbench; r = dpbench.load({str(tmp_path)!r}); print(r)\n"
         "print(len(r.samples), len(r.figure('errors').axes[0].lines))"
     )
-    loaded = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
+    command = [sys.executable, "-c", code]
+    loaded = subprocess.run(command, capture_output=True, text=True, check=True)
     assert loaded.stdout == f"{found}\n0 1\n"
 
 
@@ -343,21 +313,6 @@ def test_what_stands_under_a_part_is_about_it() -> None:
     assert list(claims["distribution"]) == ["gaussian", "gaussian", "coin"]
 
 
-def test_one_trial_says_nothing_of_a_claim() -> None:
-    claims = {
-        "factor": {"theorem": "near_optimal", "tolerance": 1, "reason": "few"},
-        "exponent": {"theorem": "heavy_tail_alpha", "tolerance": 1, "reason": "few"},
-    }
-    spec = spec_of(
-        {"minimax": {"kind": "heavy_tailed_mean"}},
-        families={"laws": TwoPointFamily(k=2, c=[1])},
-        budgets={"pure": PureDP(0.01)},
-        parts={"all": {"n": [10**5, 10**6], "trials": 1, "claims": claims}},
-    )
-    found = dpbench.run(spec, n_jobs=1).claims
-    assert list(found["verdict"]) == ["inconclusive"] * 2
-
-
 def test_folders_that_cannot_be_loaded(tmp_path: Path) -> None:
     (tmp_path / "audit").mkdir()
     manifest = {"sweep": "a", "configuration": {}, "source": "", "seed": 0, "failures": []}
@@ -367,26 +322,3 @@ def test_folders_that_cannot_be_loaded(tmp_path: Path) -> None:
             dpbench.load(tmp_path / name)
         assert str(error.value).startswith(f"'{tmp_path / name}': {line}")
         assert "\n" not in str(error.value)
-
-
-def test_one_dataset_at_a_time_on_every_kind_of_sample(tmp_path: Path) -> None:
-    """Counted laws, few values of a file, records, vectors, sparse vectors: none fails."""
-    (tmp_path / "few.csv").write_text("x\n" + "0\n1\n1\n2\n" * 5)
-    families = {
-        "counted": TwoPoint(p=0.1, k=2),
-        "family": TwoPointFamily(k=2, c=[0, 1]),
-        "few": Empirical(path=str(tmp_path / "few.csv"), column="x"),
-        "records": Gaussian(),
-        "vectors": MultivariateGaussian(d=3),
-        "sparse": {"kind": "product_two_point", "d": 4, "p": 0.1},
-        "cube": {"kind": "hypercube", "d": 4},
-    }
-    parts = {"all": {"n": [400], "trials": 4}}
-    spec = spec_of({"mine": _Plain()}, families=families, parts=parts)
-    found = dpbench.run(spec, n_jobs=1, out=tmp_path / "out")
-    assert list(found.failures) == []
-    assert set(found.summary["family"]) == set(families)
-    assert (found.summary["failures"] == 0).all()
-    assert (found.summary["q50"] < 1).all()
-    assert found.summary["bias_q90"].isna().all()
-    assert found.summary["private_q90"].notna().all()

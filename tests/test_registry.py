@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from sweeps import sweep_of
 
-import dpbench
-import dpbench.report
-from dpbench import ConfigError, Estimate, Estimator, Ledger, PureDP
-from dpbench.distributions import Distribution, Gaussian
+from dpbench import ConfigError, Estimate, Estimator, Ledger
+from dpbench.distributions import Distribution
 from dpbench.estimators import ClippedMean
 from dpbench.registry import canonical
 from dpbench.samples import Sample
@@ -24,15 +22,6 @@ def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(kind, "_registry", dict(kind._registry))
 
 
-def study(mine: Any) -> dict[str, Any]:
-    return {
-        "families": {"gaussian": Gaussian()},
-        "estimators": {"mine": mine},
-        "budgets": {"pure": PureDP(1.0)},
-        "parts": {"all": {"n": [10], "trials": 4}},
-    }
-
-
 class Unchecked(ClippedMean):
     """Its own parameter is no field: validated is forgotten."""
 
@@ -42,19 +31,21 @@ class Unchecked(ClippedMean):
 UNCHECKED = Estimator._registry.pop("unchecked")
 
 
-@pytest.mark.parametrize("how", ["kind", "_target_", "object"])
-def test_validated_is_forgotten(tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"kind": "unchecked", "lower": 0, "upper": 1, "width": [1, 2]},
+        {"_target_": f"{__name__}.Unchecked", "lower": 0, "upper": 1},
+        Unchecked(lower=0, upper=1),
+    ],
+    ids=["kind", "_target_", "object"],
+)
+def test_validated_is_forgotten(spec: Any) -> None:
     """Streams are named by fields: a parameter that is none would share another's noise."""
     Estimator._registry["unchecked"] = UNCHECKED
-    spec: Any = {
-        "kind": {"kind": "unchecked", "lower": 0, "upper": 1, "width": [1, 2]},
-        "_target_": {"_target_": f"{__name__}.Unchecked", "lower": 0, "upper": 1},
-        "object": Unchecked(lower=0, upper=1),
-    }[how]
     line = f"sweep.estimators.mine: {__name__}.Unchecked does not check its parameters; write"
     with pytest.raises(ConfigError, match=f"{line} @validated above the class"):
-        dpbench.run(study(spec), out=tmp_path / "out")
-    assert not (tmp_path / "out").exists()
+        sweep_of(estimators={"mine": spec})
 
 
 def test_a_name_that_is_taken() -> None:
@@ -82,13 +73,11 @@ def test_abstract_and_private_classes_have_no_name() -> None:
     assert "location_scale" not in Distribution.kinds()
 
 
-@pytest.mark.parametrize(
-    "target", ["dpbench.estimators.ClippedMean", "dpbench.estimators.clipped.ClippedMean"]
-)
-def test_a_class_by_its_path(target: str) -> None:
-    assert Estimator.find({"_target_": target}) is ClippedMean
-    assert Estimator.find({"_target_": target.replace("estimators", "estimator")}) is None
-    assert Distribution.find({"_target_": target}) is None
+def test_a_class_by_its_path() -> None:
+    for target in ("dpbench.estimators.ClippedMean", "dpbench.estimators.clipped.ClippedMean"):
+        assert Estimator.find({"_target_": target}) is ClippedMean
+        assert Estimator.find({"_target_": target.replace("estimators", "estimator")}) is None
+        assert Distribution.find({"_target_": target}) is None
 
 
 def test_equal_names_are_equal_parameters() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import islice
 
 import numpy as np
 import pytest
@@ -71,10 +70,6 @@ def _laplace(rng: Rng, runs: int, side: int) -> Floats:
     return side + rng.laplace(size=runs)
 
 
-def _laplace_in_all_coordinates(rng: Rng, runs: int, side: int) -> Floats:
-    return side / 2 + rng.laplace(size=(runs, 2))
-
-
 def _randomised_response(rng: Rng, runs: int, side: int) -> Floats:
     told = rng.random(runs) < expit(1)
     return np.where(told, side, 1 - side).astype(float)
@@ -89,30 +84,16 @@ def _failing(rng: Rng, runs: int, side: int) -> Floats:
     return np.where(_randomised_response(rng, runs, side) == 0, np.nan, np.inf)
 
 
-EXACT = [_laplace, _laplace_in_all_coordinates, _randomised_response, _failing, _gaussian]
-
-
-@pytest.mark.parametrize("mechanism", EXACT)
+@pytest.mark.parametrize("mechanism", [_laplace, _randomised_response, _failing, _gaussian])
 def test_what_is_exactly_as_private_as_it_claims(mechanism: Mechanism) -> None:
     budget: Budget = RHO if mechanism is _gaussian else PURE
     truth = budget.amounts[0]
-    seeds = 80 if mechanism is _laplace_in_all_coordinates else SEEDS
-    found = [_bound(mechanism, budget, runs=200, seed=s, error=0.05) for s in range(seeds)]
-    # More than 27 of 200 have a chance below one in a million, or 16 of 80.
-    most = int(binom.isf(FALSE_ALARM, seeds, 0.05))
-    assert most == {200: 27, 80: 16}[seeds]
-    assert sum(bound > truth for bound in found) <= most
+    found = [_bound(mechanism, budget, runs=200, seed=s, error=0.05) for s in range(SEEDS)]
+    assert sum(bound > truth for bound in found) <= binom.isf(FALSE_ALARM, SEEDS, 0.05)
     assert max(found) > truth / 4
     # At the error of an audit: one of these is a false alarm with probability 5e-4 at most.
-    sharp = [_bound(mechanism, budget, runs=400, seed=s, error=1e-5) for s in range(seeds // 4)]
+    sharp = [_bound(mechanism, budget, runs=400, seed=s, error=1e-5) for s in range(50)]
     assert max(sharp) <= truth
-
-
-def test_the_error_is_used_up_by_no_more_than_its_share() -> None:
-    # With an error of a half the bound must be wrong at times, or it is not tight at all, and no
-    # oftener: above 134 of 200 has a chance of one in a million.
-    found = [_bound(_randomised_response, PURE, runs=1000, seed=s, error=0.5) for s in range(SEEDS)]
-    assert 0 < sum(bound > 1 for bound in found) <= binom.isf(FALSE_ALARM, SEEDS, 0.5)
 
 
 @pytest.mark.parametrize("budget", [PURE, RHO, APPROX])
@@ -187,19 +168,13 @@ KINDS: dict[str, tuple[Callable[[Rng, int, bool], Floats], str, object]] = {
     "lower_tail": (_below, "LEVELS", []),
     "likelihood_ratio": (_two_bumps, "LIKELIHOOD_BINS", 1),
 }
-# On which dataset it shows, and what is claimed: every pair with the kind.
-CASES = [
-    (kind, which, (PURE, APPROX)[(i + which) % 2])
-    for i, kind in enumerate(KINDS)
-    for which in (0, 1)
-]
 
 
-@pytest.mark.parametrize(("kind", "which", "budget"), CASES)
-def test_what_only_one_kind_of_event_sees(
-    kind: str, which: int, budget: Budget, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mechanism, name, absent = KINDS[kind]
+@pytest.mark.parametrize("place", range(len(KINDS)), ids=KINDS)
+def test_what_only_one_kind_of_event_sees(place: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    mechanism, name, absent = list(KINDS.values())[place]
+    # On which dataset it shows, and what is claimed.
+    which, budget = place % 2, (PURE, APPROX)[place // 2 % 2]
 
     def shown(rng: Rng, runs: int, side: int) -> Floats:
         return mechanism(rng, runs, side == which)
@@ -297,15 +272,7 @@ def test_what_only_one_view_of_a_vector_sees(name: str, monkeypatch: pytest.Monk
     assert shown_by({seeing} | blind) > 1
 
 
-def test_vectors_of_one_coordinate_are_numbers() -> None:
-    pilot = Released(*np.random.default_rng(0).normal(size=(2, 50, 1)))
-    (score,) = attack._scores(pilot, np.ones(1))
-    np.testing.assert_array_equal(score(pilot.left), pilot.left[:, 0])
-    assert len(list(islice(attack._scores(Released(*np.ones((2, 50, 2))), np.ones(2)), 9))) == 4
-
-
-@pytest.mark.parametrize("d", [1, 3])
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e308, 5e-324, 0.0])
+@pytest.mark.parametrize(("value", "d"), [(np.nan, 3), (-np.inf, 1), (1e308, 3), (5e-324, 1)])
 def test_releases_that_are_all_the_same(value: float, d: int) -> None:
     """On both datasets they show nothing; on one of them, all."""
     constant, numbers, along = np.full((1000, d), value), np.ones((1000, d)), np.ones(d)
@@ -317,7 +284,6 @@ def test_releases_that_are_all_the_same(value: float, d: int) -> None:
 
 
 def test_a_direction_of_zeros_leaves_the_first_coordinate() -> None:
-    # Of a covariance: a record and its negative have one square.
     left, right = np.random.default_rng(0).laplace(size=(2, 1000, 4))
     released = Released(left, right + 3)
     assert _judged(released, released, np.zeros(4), PURE, ERROR) > 1

@@ -47,7 +47,7 @@ def test_clopper_pearson_is_that_of_scipy(error: float) -> None:
 
 def test_ends_that_have_a_closed_form_at_many_runs() -> None:
     # p^m = error, and (1 - p)^m = error.
-    for runs, error in product([10**3, 10**6, 10**8], [1e-3, 1e-12]):
+    for runs, error in ((10**3, 1e-3), (10**8, 1e-12)):
         assert lowest(runs, runs, error) == pytest.approx(error ** (1 / runs), rel=1e-12)
         missed = -np.expm1(np.log(error) / runs)
         assert highest(0, runs, error) == pytest.approx(missed, rel=1e-6)

@@ -27,7 +27,6 @@ from dpbench.estimators import (
     KarwaVadhanMean,
     KSU20Range,
     OneDataset,
-    SubsampleAggregate,
 )
 from dpbench.privacy import ZCDP, ApproxDP, Budget, PureDP, histogram
 from dpbench.privacy.neighbours import Pair
@@ -96,10 +95,10 @@ def test_every_control_is_tested() -> None:
 
 # What each control would be without its mistake.
 TWINS: list[tuple[Estimator, tuple[Budget, ...], int | None]] = [
-    (CLIPPED, (PURE, RHO, APPROX), None),
-    (CLIPPED, (PURE, RHO), 2),
+    (CLIPPED, (PURE, APPROX), None),
+    (CLIPPED, (RHO,), 2),
     (BoundedMean(radius=1), (PURE,), 5),
-    (KarwaVadhanMean(radius=50), (PURE, RHO, APPROX), None),
+    (KarwaVadhanMean(radius=50), (RHO, APPROX), None),
 ]
 
 
@@ -114,8 +113,7 @@ def test_a_control_without_its_mistake_is_not_refuted(
 # Mistakes in the source.
 
 
-@pytest.mark.parametrize("d", [None, 2])
-@pytest.mark.parametrize("budget", [PURE, RHO])
+@pytest.mark.parametrize(("d", "budget"), [(None, PURE), (2, RHO)])
 def test_a_pair_refutes_half_of_the_noise(budget: Budget, d: int | None) -> None:
     left, right = np.zeros((2, 50) if d is None else (2, 50, d))
     left[7], right[7] = -5, 5  # along the diagonal of vectors, which moves a box most
@@ -135,47 +133,13 @@ def test_a_pair_refutes_half_of_the_noise(budget: Budget, d: int | None) -> None
     assert str(bound) == f"{told} (2000 runs on each dataset)"
 
 
-RANGE = {"k": 2, "alpha": 0.5, "constants": "practical"}
-MISTAKES: dict[str, tuple[Estimator, Budget, str, int, object]] = {
-    # Behind a choice among bins a factor 2 takes 10,000 runs: at 4000 the bound is below 1.
-    "L1": (KSU20Range(**RANGE, radius=50), PURE, "across_a_bin_edge", 20_000, 1.0),  # type: ignore[arg-type]
-    # A bin that one record fills is released on one dataset, at any distance.
-    "stability_threshold": (KSU20Range(**RANGE, radius=None), APPROX, "alone", 1000, lambda _: 0.0),  # type: ignore[arg-type]
-}
-
-
-@pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_in_histograms(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    estimator, budget, label, runs, wrong = MISTAKES[name]
-    alone = Pair.replacing("alone", 1000.0 * np.arange(4), 0, -1e6)
-    pair = _some([*estimator.audit_pairs(20, None, budget), alone], label)
-    assert _verdicts(estimator, budget, pair, runs=runs) == {"not refuted"}
-    monkeypatch.setattr(histogram, name, wrong)
-    assert _verdicts(estimator, budget, pair, runs=runs) == {"refuted"}
-
-
-# The same mechanism on both sides of its claim, many times.
-
-MEDIAN = SubsampleAggregate(aggregate="median", buckets=20, lower=-1, upper=1, resolution=0.1)
-AGAIN: list[tuple[Estimator, Budget, str]] = [
-    (CLIPPED, RHO, "ends_of_the_clip"),
-    (KarwaVadhanMean(radius=50), PURE, "across_a_bin_edge"),
-    (MEDIAN, PURE, "two_far_clusters"),
-]
-
-
-@pytest.mark.parametrize(("estimator", "budget", "name"), AGAIN)
-def test_no_correct_mechanism_is_refuted_in_200_seeds(
-    estimator: Estimator, budget: Budget, name: str
-) -> None:
-    """At the default error a false alarm in any of 200 has probability 200e-5 = 2e-3 at most."""
-    one = _some(_pairs(estimator, 20, None, budget), name)
-    for seed in range(200):
-        found = AuditTask("it", estimator, budget, tuple(one), 100, 2e-5, seed).bound(one[0])
-        assert found.verdict == "not refuted", found
-
-
-# Failures.
+def test_a_threshold_of_zero_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bin that one record fills is released on one dataset, at any distance."""
+    pairs = [Pair.replacing("alone", 1000.0 * np.arange(4), 0, -1e6)]
+    estimator = KSU20Range(k=2, alpha=0.5, constants="practical", radius=None)
+    assert _verdicts(estimator, APPROX, pairs) == {"not refuted"}
+    monkeypatch.setattr(histogram, "stability_threshold", lambda _: 0.0)
+    assert _verdicts(estimator, APPROX, pairs) == {"refuted"}
 
 
 @validated
@@ -200,28 +164,22 @@ def _registry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Estimator, "_registry", dict(Estimator._registry))
 
 
-@pytest.mark.parametrize("budget", [PURE, RHO, APPROX])
-def test_to_raise_on_one_dataset_only_tells_it(budget: Budget) -> None:
+def test_to_raise_on_one_dataset_only_tells_it() -> None:
     estimator = _Raises(lower=-1, upper=1, at_spread=1e5)
     pairs = _some(catalogue(50), "one_to_the_far_end", "two_far_clusters")
-    first, second = _rows(estimator, budget, pairs)
+    first, second = _rows(estimator, APPROX, pairs)
     assert {first["verdict"], second["verdict"]} == {"refuted", "failed"}
 
 
-@pytest.mark.parametrize("chance", [2e-3, 0.3, 1.0])
+@pytest.mark.parametrize("chance", [2e-3, 1.0])
 def test_to_raise_by_chance_tells_nothing(chance: float) -> None:
     """An exception ends a batch of releases, of which only one need have failed."""
     estimator = _Raises(lower=-1, upper=1, chance=chance)
     (pair,) = _some(catalogue(50), "two_clusters")
-    for seed in range(3):
-        (row,) = _rows(estimator, PURE, [pair], runs=500, seed=seed)
-        rng = np.random.default_rng(seed)
-        found = audit_pair(estimator, PURE, pair, runs=500, error=ERROR, rng=rng)
-        assert {row["verdict"], found.verdict} == {"failed" if chance == 1 else "not refuted"}
-        assert np.isnan(row["lower_bound"]) == np.isnan(found.lower_bound) == (chance == 1)
-
-
-# Numbers.
+    (row,) = _rows(estimator, PURE, [pair], runs=500)
+    found = audit_pair(estimator, PURE, pair, runs=500, error=ERROR, rng=np.random.default_rng(0))
+    assert {row["verdict"], found.verdict} == {"failed" if chance == 1 else "not refuted"}
+    assert np.isnan(row["lower_bound"]) == np.isnan(found.lower_bound) == (chance == 1)
 
 
 def test_the_example() -> None:
@@ -322,16 +280,12 @@ def test_noise_that_is_drawn_elsewhere_is_not_known_to_be_visible() -> None:
 def test_a_task_s_name_tells_all_of_it() -> None:
     pair = Pair.replacing("p", np.zeros(9), 0, 1.0)
     task = AuditTask("a", CLIPPED, PURE, (pair,), 200, 1e-3, 5)
+    elsewhere = Pair.replacing("p", np.zeros(9), 1, 1.0)
     changes: list[dict[str, Any]] = [
-        {"label": "b"},
-        {"estimator": ClippedMean(lower=-1, upper=2)},
-        {"budget": PureDP(2.0)},
-        {"pairs": (Pair.replacing("p", np.zeros(9), 1, 1.0),)},
-        {"pairs": (Pair("q", pair.left, pair.right),)},
-        {"runs": 201},
-        {"error": 1e-4},
-        {"seed": 6},
-    ]
+        {"label": "b"}, {"estimator": ClippedMean(lower=-1, upper=2)}, {"budget": PureDP(2.0)},
+        {"pairs": (elsewhere,)}, {"pairs": (Pair("q", pair.left, pair.right),)}, {"runs": 201},
+        {"error": 1e-4}, {"seed": 6},
+    ]  # fmt: skip
     names = {task.name, *(replace(task, **change).name for change in changes)}
     assert len(names) == len(changes) + 1
     assert replace(task, seed=5).name == task.name
@@ -339,12 +293,8 @@ def test_a_task_s_name_tells_all_of_it() -> None:
 
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"pair": (np.zeros(4), np.ones(4))}, "4 records differ; neighbours differ in one"),
-    ({"pair": (np.zeros(4), np.zeros(4))}, "0 records differ"),
-    ({"pair": (np.zeros(4), np.append(np.zeros(4), 1))}, r"shapes \(4,\) and \(5,\)"),
-    ({"pair": (np.zeros(2), np.array([0, np.nan]))}, "finite"),
     ({"budget": NonPrivate()}, "ClippedMean claims nothing .* 'none'"),
     ({"estimator": EmpiricalMean()}, "EmpiricalMean claims nothing .* 'pure'"),
-    ({"estimator": KarwaVadhanMean(radius=50), "pair": np.eye(2)[:, :, None]}, "differ"),
     ({"estimator": KarwaVadhanMean(radius=50), "pair": ([[0.0]], [[1.0]])}, "scalar records"),
     ({"runs": 99}, "99 runs"),
     ({"error": 0.0}, "error 0"),
@@ -353,8 +303,6 @@ BAD: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("change", "told"), BAD)
 def test_what_cannot_be_audited(change: dict[str, Any], told: str) -> None:
-    asked: dict[str, Any] = {
-        "estimator": CLIPPED, "budget": PURE, "pair": (np.zeros(4), np.eye(4)[0]),
-    }  # fmt: skip
+    asked = {"estimator": CLIPPED, "budget": PURE, "pair": (np.zeros(4), np.eye(4)[0]), **change}
     with pytest.raises(ValueError, match=told):
-        audit_pair(**{**asked, **change}, rng=np.random.default_rng(0))
+        audit_pair(**asked, rng=np.random.default_rng(0))
