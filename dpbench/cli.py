@@ -14,15 +14,7 @@ from typing import TYPE_CHECKING
 
 from omegaconf import OmegaConf
 
-from dpbench.config import (
-    Settings,
-    arguments,
-    command_line,
-    composed,
-    conf_folder,
-    load_plugins,
-    multirun,
-)
+from dpbench import config
 from dpbench.library import prepared
 from dpbench.registry import ConfigError, from_mapping
 
@@ -85,29 +77,28 @@ def run(argv: Sequence[str]) -> int:
     except KeyboardInterrupt:
         print(file=sys.stderr)
         told, code = "interrupted", INTERRUPTED
-    kept = f"finished blocks are kept, to go on: {command_line(argv)}"
+    kept = f"finished blocks are kept, to go on: {config.command_line(argv)}"
     print(f"dpbench: {told}; {kept}", file=sys.stderr)
     return code
 
 
 def _run(argv: Sequence[str]) -> int:
-    flags = arguments(argv)
+    flags = config.arguments(argv)
     if flags.help is not None or flags.schema:
         print(_told(flags))
         return DONE
-    runs = multirun(flags.overrides) if flags.multirun else [flags.overrides]
+    runs = config.multirun(flags.overrides) if flags.multirun else [flags.overrides]
     if flags.cfg is not None:
         for overrides in runs:
-            print(OmegaConf.to_yaml(composed(overrides, flags.config_dir)), end="")
+            print(OmegaConf.to_yaml(config.composed(overrides, flags.config_dir)), end="")
         return DONE
     jobs = [_prepare(overrides, flags.config_dir) for overrides in runs]
-    folders = [str(job.folder) for job in jobs]
-    stored = [str(job.stores) for job in jobs if job.stores is not None]
-    for key, paths in (("out", folders), ("baseline", stored)):
+    stored = [job.stores for job in jobs if job.stores is not None]
+    for key, paths in (("out", [job.folder for job in jobs]), ("baseline", stored)):
         for path in paths:
             if paths.count(path) > 1:
                 raise ConfigError(
-                    f"{key}: {path!r}: two of the runs share it; give each its own, such as "
+                    f"{key}: '{path}': two of the runs share it; give each its own, such as "
                     f"'{key}=results/run-${{seed}}'"
                 )
     return max(_finished(job, argv) for job in jobs)
@@ -127,18 +118,17 @@ def _finished(job: Job | Audit | _Report, argv: Sequence[str]) -> int:
 
 def _told(flags: argparse.Namespace) -> str:
     """What is asked for by ``--help [TOPIC [NAME]]`` or ``--schema``."""
-    folders = [conf_folder(), *([flags.config_dir] if flags.config_dir else [])]
+    folders = [config.conf_folder(), *([flags.config_dir] if flags.config_dir else [])]
     if not flags.schema and not flags.help:
-        groups = {
-            f"{group}s": {
-                path.stem for folder in folders for path in (folder / group).glob("*.yaml")
-            }
-            for group in ("sweep", "runner", "estimator", "distribution")
-        }
-        return HELP.format(**{group: ", ".join(sorted(names)) for group, names in groups.items()})
+        known = {}
+        for group in ("sweep", "runner", "estimator", "distribution"):
+            names = {path.stem for one in folders for path in (one / group).glob("*.yaml")}
+            known[f"{group}s"] = ", ".join(sorted(names))
+        return HELP.format(**known)
     if flags.overrides:
-        settings = from_mapping(Settings, composed(flags.overrides, flags.config_dir), "")
-        load_plugins(settings.plugins, flags.config_dir)
+        found = config.composed(flags.overrides, flags.config_dir)
+        settings = from_mapping(config.Settings, found, "")
+        config.load_plugins(settings.plugins, flags.config_dir)
     from dpbench.describe import help_on, schema  # slow to load
 
     if flags.schema:
@@ -151,15 +141,15 @@ def _told(flags: argparse.Namespace) -> str:
 
 def _prepare(overrides: Sequence[str], config_dir: Path | None) -> Job | Audit | _Report:
     """Read and check everything that a run needs."""
-    config = composed(overrides, config_dir)
-    settings = from_mapping(Settings, config, "")
+    found = config.composed(overrides, config_dir)
+    settings = from_mapping(config.Settings, found, "")
     if settings.report is not None:
         for key in ("track", "replay", "trials"):
             if getattr(settings, key) is not None:
                 raise ConfigError(f"{key}: {getattr(settings, key)!r}: report=all runs nothing")
         return _Report(Path(settings.out or "results").expanduser())
     out = settings.out or f"results/{settings.sweep.get('name', 'sweep')}"
-    return prepared(settings, config, config_dir, Path(out).expanduser())
+    return prepared(settings, found, config_dir, Path(out).expanduser())
 
 
 @dataclass(frozen=True)

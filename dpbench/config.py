@@ -131,10 +131,9 @@ def multirun(overrides: Sequence[str]) -> list[list[str]]:
 
 
 def composed(overrides: Sequence[str], config_dir: Path | None = None) -> dict[str, Any]:
-    """Compose the configuration with Hydra; nothing that it names is run or imported.
+    """Compose the configuration with Hydra, from our folder, then the user's; ConfigError if wrong.
 
-    A user's folder comes after ours, so that it adds names and replaces none. Whatever is wrong
-    is a ConfigError of one line.
+    Nothing that it names is run or imported.
     """
     for override in overrides:
         if override.lstrip("+~").startswith("hydra"):
@@ -163,8 +162,8 @@ def _composition_error(error: Exception) -> str:
         group, _, name = error.missing_cfg_file.rpartition("/")
         options = f"; choose from {', '.join(sorted(error.options))}" if error.options else ""
         return f"{group}: {name!r}: no such configuration{options}"
-    lines = [line.strip() for line in f"{error}\n{error.__cause__ or ''}".splitlines()]
-    lines = [line for line in lines if line]
+    told = f"{error}\n{error.__cause__ or ''}".splitlines()
+    lines = [line.strip() for line in told if line.strip()]
     if isinstance(error, OverrideParseException):
         return f"{error.override}: {lines[0]}"
     unknown = re.match(r"Could not override '([^']+)'", lines[0])
@@ -198,15 +197,11 @@ def load_plugins(names: Sequence[str], config_dir: Path | None) -> tuple[Path, .
         if source is None:
             raise ConfigError(f"plugins: {name!r}: a folder without __init__.py is no module")
         roots.add(Path(source).resolve().parent)
-    return tuple(sorted(path for path in _loaded_files() if roots & set(path.parents)))
-
-
-def _loaded_files() -> set[Path]:
-    """The source files of all loaded modules but dpbench's own and installed ones."""
     files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
-    paths = {Path(file).resolve() for file in files if file and file.endswith(".py")}
+    loaded = {Path(file).resolve() for file in files if file and file.endswith(".py")}
     own = Path(__file__).resolve().parent
-    return {p for p in paths if own not in p.parents and "site-packages" not in p.parts}
+    theirs = (p for p in loaded if own not in p.parents and "site-packages" not in p.parts)
+    return tuple(sorted(path for path in theirs if roots & set(path.parents)))
 
 
 def command_line(words: Sequence[str]) -> str:

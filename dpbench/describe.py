@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
-from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 
 import dpbench.distributions
@@ -61,12 +60,9 @@ def help_on(topic: str, name: str | None, folders: Iterable[Path]) -> str:
     a list of all; ConfigError if there is none of that name.
     """
     everywhere = [registry for section in SECTIONS.values() for registry in section]
-    files = [path for one in folders for path in sorted((one / "sweep").glob("*.yaml"))]
-    asked: dict[str, Mapping[str, Any]] = {
-        "sweep": {path.stem: path for path in files},
-        "kind": _kinds(*everywhere),
-        "figure": _kinds(Figure),
-    }
+    files = {path.stem: path for one in folders for path in sorted((one / "sweep").glob("*.yaml"))}
+    asked: dict[str, Mapping[str, Any]]
+    asked = {"sweep": files, "kind": _kinds(*everywhere), "figure": _kinds(Figure)}
     if topic not in asked:
         raise ConfigError(f"--help: {topic!r}: choose from {', '.join(asked)}")
     known = asked[topic]
@@ -100,16 +96,14 @@ def _described(kind: Any) -> str:
         plain = re.sub(r"Annotated\[(\w+).*", r"\1", str(field.type))
         text, about = told.get(field.name, (plain, ""))
         text = text.removesuffix(", optional").replace("optional", "names, or values by name")
-        lines.append(f"  {field.name}: {text}{_default(kind.__pydantic_fields__[field.name])}")
+        known = kind.__pydantic_fields__[field.name]
+        default = known.get_default(call_default_factory=True)
+        shown = (
+            " (required)" if known.is_required() else f" = {'null' if default is None else default}"
+        )
+        lines.append(f"  {field.name}: {text}{shown}")
         lines += [f"      {about}"] if about else []
     return "\n".join(lines)
-
-
-def _default(field: FieldInfo) -> str:
-    if field.is_required():
-        return " (required)"
-    default = field.get_default(call_default_factory=True)
-    return f" = {'null' if default is None else default}"
 
 
 def _first_line(kind: type[Any]) -> str:

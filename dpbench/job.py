@@ -72,11 +72,9 @@ class Job:
         return self.tracking.path if self.tracking and self.tracking.update else None
 
     def run(self, argv: Sequence[str]) -> int:
-        """Run the study, write its folder, print its verdicts and what to type after `argv`.
+        """Run the study, write its folder, print its verdicts and what to type; the exit code.
 
-        A finished run whose files are untouched is printed again and nothing else. The exit code
-        is 1 if a cell failed, a claim is inconsistent and the sweep gates on claims, or errors have
-        become worse than the baseline's; else 0.
+        A finished run whose files are untouched is printed again and nothing else.
         """
         if self.replay is not None:
             return self._replay(self.replay)
@@ -168,12 +166,8 @@ class Job:
             return None if argv is None else command_line([*argv, *more])
 
         failures = [
-            {
-                "failure": one.text,
-                "name": one.replay,
-                "replay": command(f"replay={one.replay}") or "",
-            }
-            for one in result.failures
+            {"failure": f.text, "name": f.replay, "replay": command(f"replay={f.replay}") or ""}
+            for f in result.failures
         ]
         return {
             "sweep": self.plan.study.name,
@@ -227,20 +221,18 @@ class Job:
         store = Store(self.folder, self.options.source)
         tasks = (task for cell in self.plan.cells for task in cell.tasks(self.options.seed))
         shown = {key: self.config.get(key) for key in ("sweep", "seed", "trials")}
-        source = [
-            (path.relative_to(PACKAGE).as_posix(), path.read_text())
-            for path in sorted(PACKAGE.rglob("*"))
-            if path.suffix in {".py", ".html", ".css", ".js"}
-        ]
+        files = (
+            f for f in sorted(PACKAGE.rglob("*")) if f.suffix in {".py", ".html", ".css", ".js"}
+        )
+        source = [(path.relative_to(PACKAGE).as_posix(), path.read_text()) for path in files]
         return digest(source, shown, _stamps(store.path(task) for task in tasks), versions())
 
     def _outputs(self) -> list[Path]:
         study = self.plan.study
         names = ["summary.csv", "claims.csv", "scoreboard.txt"]
         names += ["sample_complexity.csv"] if study.sample_complexity else []
-        names += [
-            f"figures/{f}.{kind}" for f in study.all_figures for kind in ("pdf", "svg", "png")
-        ]
+        kinds = ("pdf", "svg", "png")
+        names += [f"figures/{name}.{kind}" for name in study.all_figures for kind in kinds]
         return [self.folder / name for name in names]
 
     def _print_next(self, argv: Sequence[str], cost: Cost, out: Console) -> None:

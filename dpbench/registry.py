@@ -36,10 +36,7 @@ class ConfigError(ValueError):
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(Field,))
 def validated(cls: type[T]) -> type[T]:
-    """Make `cls` a frozen, keyword-only dataclass that checks its fields.
-
-    A field that is missing, unknown or invalid is a ``ValueError`` on construction.
-    """
+    """Make `cls` a frozen, keyword-only dataclass; a field that cannot be used is a ValueError."""
     return _make(cls, kw_only=True)
 
 
@@ -109,10 +106,7 @@ def keyed(cls: type[Any]) -> Any:
 
 
 def named(make: Callable[[Any, str], Any], pattern: str = "", least: int = 0) -> Any:
-    """A validator for a mapping of names to what `make` makes of entry and key, for messages.
-
-    A name begins with `pattern`, as it may be a file's; `least` entries are needed.
-    """
+    """A validator: by name, which matches `pattern`, what `make` makes of an entry and its name."""
 
     def build(entries: Any) -> Any:
         if not isinstance(entries, Mapping):
@@ -128,11 +122,7 @@ def named(make: Callable[[Any, str], Any], pattern: str = "", least: int = 0) ->
 
 
 def canonical(instance: Any) -> str:
-    """Name an instance by its class and parameters: equal names, equal behaviour.
-
-    The streams of data and noise are keyed by these names, so a label in a configuration
-    can change without changing an error.
-    """
+    """Name an instance, as streams are, by class and parameters: equal names, equal behaviour."""
     return f"{type(instance).__name__}{json.dumps(_parameters(instance), sort_keys=True)}"
 
 

@@ -29,18 +29,14 @@ __all__ = ["Result", "read_manifest", "read_result"]
 
 @dataclass(frozen=True)
 class Result:
-    """What a run found.
+    """What a run of a study found.
 
     Attributes
     ----------
-    study : Study
-        What was run and asked.
     summary, claims, samples : DataFrame
         The tables ``summary.csv``, ``claims.csv`` and ``sample_complexity.csv``.
     failures : list of Failure
         The settings that raised.
-    blocks : Store or Memory
-        Where the errors of every trial are.
     """
 
     study: Study
@@ -160,9 +156,8 @@ def _table(path: Path) -> pd.DataFrame:
 def read_manifest(folder: Path) -> dict[str, Any]:
     """The manifest of a finished run; ConfigError if there is none."""
     try:
-        found = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-        assert isinstance(found, dict)
-        assert {"sweep", "configuration", "source", "seed", "failures"} <= set(found)
-    except (OSError, ValueError, AssertionError) as error:
+        found: dict[str, Any] = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        assert {"sweep", "configuration", "source", "seed", "failures"} <= found.keys()
+    except (OSError, ValueError, AssertionError, AttributeError) as error:
         raise ConfigError(f"'{folder}': holds no finished run of this version") from error
     return found

@@ -145,10 +145,9 @@ class Study(Sweep):
         cells = make_cells(self, trials=trials)
         keys = key_table(self, cells)
         requests = self.sample_complexity.items()
-        asked = [*self._everywhere("claims").values()]
-        asked += [(f"sweep.sample_complexity.{label}", request) for label, request in requests]
-        asked += self._everywhere("figures").values()
-        for where, one in asked:
+        searched = [(f"sweep.sample_complexity.{label}", request) for label, request in requests]
+        claims, figures = (self._everywhere(section).values() for section in ("claims", "figures"))
+        for where, one in (*claims, *searched, *figures):
             one.check(self, keys, where)
         return Plan(self, cells)
 

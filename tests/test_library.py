@@ -261,7 +261,6 @@ def test_figures_on_a_callers_axes(result: Result) -> None:
     ax = canvas.add_subplot()
     try:
         assert result.plot("errors", ax=ax, panel=0) is ax
-        assert ax.lines
         described = {"kind": "error_against_n", "families": "gaussian", "budgets": "pure"}
         assert result.figure(described, width="column") is not result.figure("errors")
         assert plt.get_fignums() == [canvas.number]

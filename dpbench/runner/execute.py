@@ -44,10 +44,10 @@ def compute(
     n_jobs: int,
     plugins: tuple[Path, ...],
 ) -> Iterator[tuple[Task, Result]]:
-    """Run all tasks and yield each with its result as it finishes, in any order.
+    """Run all tasks by a module's function and yield each with its result, in any order.
 
-    `run` is a function of a module, `n_jobs` is joblib's, and `plugins` are the source files that
-    dask workers need. ConfigError if dask is not installed or its scheduler does not answer.
+    `n_jobs` is joblib's, `plugins` are the source files that dask workers need. ConfigError if dask
+    is not installed or its scheduler does not answer.
     """
     if not tasks:
         return
@@ -99,11 +99,9 @@ def _backend(runner: Runner, n_jobs: int, plugins: tuple[Path, ...]) -> Iterator
     with contextlib.ExitStack() as stack:
         cluster: Any = runner.address
         if cluster is None:
+            alone = {"threads_per_worker": 1, "dashboard_address": None}
             with _interrupts_ignored():
-                local = distributed.LocalCluster(
-                    n_workers=n_jobs, threads_per_worker=1, dashboard_address=None
-                )
-                cluster = stack.enter_context(local)
+                cluster = stack.enter_context(distributed.LocalCluster(n_workers=n_jobs, **alone))
         try:
             client = stack.enter_context(distributed.Client(cluster, timeout="10s"))
         except OSError as error:

@@ -22,27 +22,15 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How to run, none of which changes a number but the seed, which names all random streams.
-
-    Attributes
-    ----------
-    out : Path or None
-        The run's folder; None to keep everything in memory.
-    resume : bool
-        Whether to reuse blocks in `out`.
-    plugins : tuple of Path
-        Source files of plug-ins.
-    own : tuple of str
-        The source of other classes that numbers depend on.
-    """
+    """How to run, none of which changes a number but the seed; see `dpbench.config.Settings`."""
 
     seed: int = 0
     n_jobs: int = -1
     runner: Runner = field(default_factory=Runner)
-    out: Path | None = None
+    out: Path | None = None  # to keep everything in memory
     resume: bool = True
-    plugins: tuple[Path, ...] = ()
-    own: tuple[str, ...] = ()
+    plugins: tuple[Path, ...] = ()  # source files
+    own: tuple[str, ...] = ()  # the source of other classes that numbers depend on
 
     @property
     def source(self) -> str:

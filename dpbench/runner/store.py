@@ -36,10 +36,9 @@ class CorruptBlockError(Exception):
 
 @cache
 def source_digest(plugins: tuple[Path, ...] = (), own: tuple[str, ...] = ()) -> str:
-    """A digest of everything that numbers depend on but the parameters.
+    """A digest of all that numbers depend on but parameters: source and versions of numpy and scipy.
 
-    The source of distributions, samples, privacy, estimators, seeding, plug-ins and `own`, and
-    the versions of numpy and scipy. A stored block of another digest is not reused.
+    A stored block of another digest is not reused; `own` is source, too.
     """
     files = [f for name in NUMERICAL for f in sorted((PACKAGE / name).rglob("*.py"))]
     files += [PACKAGE / name for name in NUMERICAL if name.endswith(".py")]

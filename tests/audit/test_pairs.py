@@ -15,13 +15,11 @@ from dpbench.audit.cases import AuditSweep
 from dpbench.audit.pairs import FAR, catalogue
 from dpbench.config import conf_folder
 from dpbench.estimators import (
-    ClippedMean,
     CoordinateWise,
     Estimator,
     FriendlyCoreMean,
     KarwaVadhanMean,
     KSU20BallMean,
-    KSU20Mean,
     KSU20Range,
     LearnedGaussian,
     karwa_vadhan,
@@ -31,7 +29,7 @@ from dpbench.privacy import ZCDP, ApproxDP, Budget, PureDP
 from dpbench.privacy.histogram import audit_pairs, stability_threshold
 from dpbench.privacy.neighbours import Pair
 from dpbench.registry import from_mapping
-from dpbench.samples import Bins, DenseSample
+from dpbench.samples import Bins
 
 Floats = NDArray[np.float64]
 APPROX = ApproxDP(1.0, 1e-6)
@@ -46,11 +44,6 @@ def _check(pairs: list[Pair], n: int, d: int | None) -> None:
 
 def _own(estimator: Estimator, n: int, d: int | None, budget: Budget) -> dict[str, Pair]:
     return {pair.name: pair for pair in estimator.audit_pairs(n, d, budget)}
-
-
-def _changed(pair: Pair) -> tuple[float, float]:
-    (at,) = np.flatnonzero(pair.left != pair.right)
-    return pair.left[at], pair.right[at]
 
 
 @pytest.mark.parametrize(("n", "d"), [(4, None), (5, 1), (60, 2), (5, 7)])
@@ -74,9 +67,10 @@ def test_the_catalogue_along_an_axis_and_the_diagonal(n: int, d: int | None) -> 
 
 def test_the_catalogues_pairs_are_what_they_are_called() -> None:
     pairs = {pair.name: pair for pair in catalogue(10)}
-    assert _changed(pairs["one_to_the_far_end"]) == (0, FAR)
-    for name in ("ends_of_the_clip", "all_low_but_one", "far_outlier"):
-        assert _changed(pairs[name]) == (-FAR, FAR)
+    low = {"one_to_the_far_end": 0, **dict.fromkeys(("ends_of_the_clip", "far_outlier"), -FAR)}
+    for name, before in low.items():
+        (at,) = np.flatnonzero(pairs[name].left != pairs[name].right)
+        assert (pairs[name].left[at], pairs[name].right[at]) == (before, FAR)
     assert np.ptp(pairs["all_equal_but_one"].left) == np.ptp(pairs["all_low_but_one"].left) == 0
     assert 0 < np.ptp(pairs["almost_constant"].left) < 1e-8
     for name, size in (("two_clusters", 1.0), ("two_far_clusters", FAR)):
@@ -115,46 +109,21 @@ def test_the_pairs_of_every_estimator_are_neighbours(estimator: Estimator) -> No
 def test_what_is_no_pair_of_neighbours(left: Any, right: Any) -> None:
     with pytest.raises(ValueError, match="mine: "):
         Pair("mine", np.array(left), np.array(right))
+    Pair("mine", np.zeros((3, 2)), np.array([[0.0, 0], [1, 2], [0, 0]]))  # one record, all of it
 
 
-def test_a_pair_of_vectors_may_differ_in_every_coordinate_of_one_record() -> None:
-    pair = Pair("mine", np.zeros((3, 2)), np.array([[0.0, 0], [1, 2], [0, 0]]))
-    assert pair.right[1, 1] == 2
-    ours = np.zeros(3)
-    Pair.replacing("mine", ours, 1, 5.0)
-    assert not ours.any()
-    assert ClippedMean(lower=0, upper=1).audit_pairs(9, None, APPROX) == []  # none of its own
+BY_BINS: list[tuple[Estimator, Bins]] = [
+    (KarwaVadhanMean(radius=50, sigma=3.0), karwa_vadhan._bins(400, 50, 3.0, 0.1)[0]),
+    (LearnedGaussian(radius=50, sigma=2.0), karwa_vadhan._bins(400, 50, 2.0, 0.1)[0]),
+    (KSU20Range(k=3, alpha=0.5, radius=50), ksu20._bins(50, ksu20._half_bin(0.5, 3, "paper"))),
+]
 
 
-def _ksu20_bins(estimator: KSU20Range | KSU20Mean, alpha: float) -> Bins:
-    return ksu20._bins(estimator.radius, ksu20._half_bin(alpha, estimator.k, estimator.constants))
-
-
-def _bins_of(estimator: Estimator, n: int, budget: Budget) -> Bins:
-    if isinstance(estimator, KSU20Range):
-        return _ksu20_bins(estimator, estimator.alpha)
-    if isinstance(estimator, KSU20Mean):
-        return _ksu20_bins(estimator, estimator.accuracy(n, budget))
-    assert isinstance(estimator, KarwaVadhanMean | LearnedGaussian)
-    return karwa_vadhan._bins(n, estimator.radius, estimator.sigma or 1.0, estimator.beta)[0]
-
-
-@pytest.mark.parametrize(
-    "estimator",
-    [
-        KarwaVadhanMean(radius=None, sigma=3.0),
-        LearnedGaussian(radius=50),
-        KSU20Range(k=2, alpha=0.5, radius=50, constants="practical"),
-        KSU20Mean(k=2, radius=None),
-    ],
-    ids=lambda one: type(one).__name__,
-)
-def test_a_record_goes_across_a_bin_edge(estimator: Estimator) -> None:
+@pytest.mark.parametrize(("estimator", "bins"), BY_BINS)
+def test_a_record_goes_across_a_bin_edge(estimator: Estimator, bins: Bins) -> None:
     n = 400
     for budget in (PureDP(1.0), ZCDP(0.5), APPROX):
-        if not estimator.supports(budget):
-            continue
-        own, bins = _own(estimator, n, None, budget), _bins_of(estimator, n, budget)
+        own = _own(estimator, n, None, budget)
         pair = own["across_a_bin_edge"]
         left, right = (np.ravel(bins.index(side[None])) for side in (pair.left, pair.right))
         # Two bins side by side share the records, and one goes over.
@@ -187,12 +156,11 @@ def test_a_bin_holds_the_threshold(bins: Bins, budget: ApproxDP) -> None:
 
 def _nothing(estimator: Estimator, pair: Pair, repeats: int) -> list[float]:
     """How often nothing is released, on either side."""
-    rng = np.random.default_rng(0)
-    sides = [
-        release(estimator, side, APPROX, rng=rng, repeats=repeats)
-        for side in (pair.left, pair.right)
-    ]
-    return [float(np.isnan(np.reshape(side, (repeats, -1))[:, 0]).mean()) for side in sides]
+    rng, found = np.random.default_rng(0), []
+    for side in (pair.left, pair.right):
+        values = release(estimator, side, APPROX, rng=rng, repeats=repeats)
+        found.append(float(np.isnan(np.reshape(values, (repeats, -1))[:, 0]).mean()))
+    return found
 
 
 def test_the_threshold_of_an_estimator_is_that_of_its_part_of_the_budget() -> None:
@@ -208,24 +176,9 @@ def test_the_threshold_of_a_core(composition: Any, d: int | None) -> None:
     estimator = FriendlyCoreMean(composition=composition, radius=1.0)
     pairs = _own(estimator, 200, d, APPROX)
     assert set(pairs) == {"at_the_threshold", "across_the_core", "two_camps"}
-    left, right = _nothing(estimator, pairs["at_the_threshold"], 300)
-    assert 0.05 < left < 0.95
-    assert 0.05 < right < 0.95
+    assert all(0.05 < share < 0.95 for share in _nothing(estimator, pairs["at_the_threshold"], 300))
     assert max(_nothing(estimator, pairs["across_the_core"], 300)) < 0.05  # friends, all of them
     assert np.unique(pairs["two_camps"].left, axis=0).shape[0] == 2
-
-
-def test_half_squared_differences_cross_a_power_of_two() -> None:
-    pair = _own(LearnedGaussian(radius=50), 60, None, APPROX)["across_a_power_of_two"]
-    bins = karwa_vadhan.PowersOfTwo(1.0, -10.0, 10.0)
-    rng = np.random.default_rng(0)
-    left, right = (
-        bins.index(DenseSample(side[None]).half_squared_differences(rng).values)[0]
-        for side in (pair.left, pair.right)
-    )
-    assert set(left) == set(right) == {-1.0, 1.0}  # 1/2 and 2
-    assert (left != right).sum() == 1
-    assert (left == 1).sum() == 15
 
 
 def test_the_radius_of_a_ball_is_the_one_that_it_uses() -> None:

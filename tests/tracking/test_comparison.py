@@ -94,10 +94,8 @@ def test_what_is_said_to_be_visible() -> None:
 def test_rows_that_come_and_go() -> None:
     old, new = table({"a": draws(0), "b": draws(1)}), table({"b": draws(1), "c": draws(2)})
     assert verdicts(old, new) == {"a": "gone", "b": "same", "c": "new"}
-    changes: list[dict[str, Any]] = [{"epsilon": 2.0}, {"n": 200}, {"distribution": "other"}]
-    for change in changes:
-        found = compare(table(draws(0)), table(draws(0), **change))
-        assert sorted(found["verdict"]) == ["gone", "new"]
+    found = compare(table(draws(0)), table(draws(0), epsilon=2.0))
+    assert sorted(found["verdict"]) == ["gone", "new"]
     none: dict[str, Any] = {"privacy": "none", "epsilon": NAN}  # NaN equals NaN in keys
     assert verdicts(table(draws(0), **none), table(draws(0), **none)) == {"a": "same"}
     assert set(KEY) < set(old.columns)
