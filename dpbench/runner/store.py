@@ -36,7 +36,7 @@ class CorruptBlockError(Exception):
 
 @cache
 def source_digest(plugins: tuple[Path, ...] = (), own: tuple[str, ...] = ()) -> str:
-    """A digest of all that numbers depend on but parameters: source and versions of numpy and scipy.
+    """A digest of all that numbers depend on but parameters: source, versions of numpy and scipy.
 
     A stored block of another digest is not reused; `own` is source, too.
     """
