@@ -17,6 +17,7 @@ from dpbench.config import conf_folder
 from dpbench.estimators import Estimator
 
 SCHEMA = conf_folder() / "sweep.schema.json"
+VALIDATOR = Draft202012Validator(json.loads(SCHEMA.read_text()))
 SWEEPS = sorted((conf_folder() / "sweep").glob("*.yaml"))
 
 
@@ -26,12 +27,7 @@ def test_the_committed_schema_is_what_the_command_prints() -> None:
     command = [sys.executable, "-m", "dpbench", "--schema"]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert printed == SCHEMA.read_text()
-    Draft202012Validator.check_schema(json.loads(SCHEMA.read_text()))
-
-
-@pytest.fixture(scope="module")
-def validator() -> Draft202012Validator:
-    return Draft202012Validator(json.loads(SCHEMA.read_text()))
+    Draft202012Validator.check_schema(VALIDATOR.schema)
 
 
 def read(path: Path) -> Any:
@@ -40,13 +36,11 @@ def read(path: Path) -> Any:
 
 
 @pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
-def test_a_shipped_sweep_keeps_to_the_schema_and_names_it(
-    validator: Draft202012Validator, path: Path
-) -> None:
+def test_a_shipped_sweep_keeps_to_the_schema_and_names_it(path: Path) -> None:
     first = path.read_text().splitlines()[0]
     named = first.removeprefix("# yaml-language-server: $schema=")
     assert (path.parent / named).resolve() == SCHEMA.resolve()
-    assert not list(validator.iter_errors(read(path)))
+    assert not list(VALIDATOR.iter_errors(read(path)))
 
 
 CLAIM = "parts.worst_case.claims.ksu20_alpha"
@@ -65,11 +59,11 @@ GONE = object()  # in place of a value
         ("parts.worst_case.trials", 0), ("parts.worst_case.families", 3), ("estimators", GONE),
     ],
 )  # fmt: skip
-def test_a_mistake_is_underlined(validator: Draft202012Validator, key: str, value: object) -> None:
+def test_a_mistake_is_underlined(key: str, value: object) -> None:
     spec = read(conf_folder() / "sweep" / "quick.yaml")
     spec["budgets"]["pure"]["epsilon"] = [0.1, 1]  # one variant each
     spec["estimators"]["mine"] = {"_target_": "mine.Mine", "anything": 1}
-    assert validator.is_valid(spec)
+    assert VALIDATOR.is_valid(spec)
     *path, last = key.split(".")
     at = spec
     for step in path:
@@ -77,7 +71,7 @@ def test_a_mistake_is_underlined(validator: Draft202012Validator, key: str, valu
     at[last] = value
     if value is GONE:
         del at[last]
-    assert not validator.is_valid(spec)
+    assert not VALIDATOR.is_valid(spec)
 
 
 def told(capsys: pytest.CaptureFixture[str], *words: str) -> str:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from sweeps import CLIP, COIN, Made
 
@@ -60,20 +59,6 @@ def test_blocks_come_back_as_they_were(tmp_path: Path) -> None:
     # Other code, another seed, other trials: another file.
     assert not Store(tmp_path, "other").has(TASKS[0])
     assert not any(store.has(task) for cell in MADE.cells for task in cell.tasks(4))
-
-
-def test_a_block_is_a_table_that_speaks_for_itself(tmp_path: Path) -> None:
-    store, task = Store(tmp_path, "source"), TASKS[1]
-    store.write(task, _block(task))
-    table = pq.read_table(store.path(task)).to_pandas()
-    assert len(table) == 3 * 200
-    assert set(table["trial"]) == set(range(200, 400))
-    row = table[(table["estimator"] == "clip") & (table["epsilon"] == 0.5)].iloc[0]
-    assert (row["privacy"], row["n"], row["seed"], row["distribution"]) == ("pure", 100, 3, "coin")
-    assert np.isnan(row["delta"])
-    states = [list(rows["status"]) for _, rows in table.groupby(np.arange(600) // 200)]
-    assert states[0] == ["nothing released"] * 2 + ["released"] * 198
-    assert states[1] == ["failed"] * 200
 
 
 # A bit is flipped in one of them.
