@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -35,14 +34,12 @@ def sweep_of(
     trials: int = 50,
 ) -> Sweep:
     """A sweep of one coin, one clipped mean and epsilon = 1, but for what is given."""
-    spec: dict[str, Any] = {
-        "families": {"coin": COIN},
-        "estimators": {"clip": CLIP},
-        "budgets": {"pure": PURE},
-        "parts": {"all": {"n": list(n), "trials": trials}},
+    spec = {
+        "families": families or {"coin": COIN},
+        "estimators": estimators or {"clip": CLIP},
+        "budgets": budgets or {"pure": PURE},
+        "parts": parts or {"all": {"n": list(n), "trials": trials}},
     }
-    given = {"families": families, "estimators": estimators, "budgets": budgets, "parts": parts}
-    spec |= {name: section for name, section in given.items() if section is not None}
     return from_mapping(Sweep, spec, "sweep")
 
 
@@ -64,7 +61,7 @@ class Made:
     def _take(self, cells: list[Cell]) -> None:
         self.cells = cells
         self.keys = key_table(self.sweep, cells)
-        rows = [SimpleNamespace(**_named(row)) for row in self.keys.to_dict("records")]
+        rows = list(self.keys.itertuples(index=False))
         ends = np.cumsum([len(cell.members) * len(cell.settings) for cell in cells])
         self._rows = [rows[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
@@ -84,7 +81,3 @@ class Made:
         claim.check(self.sweep, self.keys, "claims.c")
         keep = [claim.measures] if claim.measures else []
         return claim.evaluate("c", self.results(error, *keep), self.sweep)
-
-
-def _named(row: Mapping[Any, Any]) -> dict[str, Any]:
-    return {str(name): value for name, value in row.items()}

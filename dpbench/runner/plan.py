@@ -212,8 +212,7 @@ def make_cells(sweep: Sweep, *, trials: int | None = None) -> list[Cell]:
         (label, n, _), (most, where) = key, about[key]
         group = tuple(settings[key][name] for name in sorted(settings[key]))
         cells.append(cell_at(label, sweep.families[label].value, n, group, trials or most))
-        _check_size(cells[-1], f"{where}.n")
-        _check_covariance(cells[-1], f"{where}.families")
+        _check(cells[-1], where)
     _check_use(sweep, {setting.label for cell in cells for setting in cell.settings})
     return cells
 
@@ -238,20 +237,14 @@ def _numbers(law: Distribution, n: int) -> float:
     return law.held(n) if law.counted else float(n * law.d)
 
 
-def _check_size(cell: Cell, where: str) -> None:
+def _check(cell: Cell, where: str) -> None:
+    """Refuse data that are too large, and laws whose covariance is not what is estimated."""
+    at = f"{where}.n: {cell.n}"
     if not cell.members:
-        raise ConfigError(
-            f"{where}: {cell.n}: the family {cell.family_label} has no member at this n"
-        )
+        raise ConfigError(f"{at}: the family {cell.family_label} has no member at this n")
     if any(_numbers(law, cell.n) > MOST_DENSE for _, law in cell.members):
-        raise ConfigError(
-            f"{where}: {cell.n}: {cell.family_label} draws every record; at most {MOST_DENSE} "
-            "numbers per trial"
-        )
-
-
-def _check_covariance(cell: Cell, where: str) -> None:
-    """Refuse laws whose covariance is not what an estimator of covariances estimates."""
+        most = f"at most {MOST_DENSE} numbers per trial"
+        raise ConfigError(f"{at}: {cell.family_label} draws every record; {most}")
     for setting in cell.settings:
         for label, law in cell.members if setting.estimator.estimand == "covariance" else ():
             try:
@@ -259,17 +252,15 @@ def _check_covariance(cell: Cell, where: str) -> None:
             except ValueError:
                 known = False
             if not known:
-                raise ConfigError(
-                    f"{where}: {label!r}: {setting.label} needs vectors of mean 0 and a known "
-                    "covariance"
-                )
+                needed = "vectors of mean 0 and a known covariance"
+                raise ConfigError(f"{where}.families: {label!r}: {setting.label} needs {needed}")
 
 
 def _check_use(sweep: Sweep, run: set[str]) -> None:
     for label, one in sweep.estimators.items():
         if label not in run:
-            made = isinstance(one.value, Estimator)
-            kind = one.value if made else Estimator.lookup(one.value, label)
+            spec = one.value
+            kind = spec if isinstance(spec, Estimator) else Estimator.lookup(spec, label)
             supports = ", ".join(notion.notion for notion in kind.notions)
             raise ConfigError(
                 f"sweep.estimators.{label}: no part of the sweep runs it; it supports: {supports}"

@@ -138,10 +138,6 @@ def _beyond(rng: Rng, runs: int, shown: bool) -> Floats:
     return _mixed(rng, runs, 0.03 * shown, rng.uniform(-1, 1, runs), rng.uniform(2, 3, runs))
 
 
-def _below(rng: Rng, runs: int, shown: bool) -> Floats:
-    return -_beyond(rng, runs, shown)
-
-
 def _two_bumps(rng: Rng, runs: int, shown: bool) -> Floats:
     # Mass 0.4 in place of 0.1 on two intervals inside; the ends tell a factor 1.5.
     bump = rng.choice([-0.5, 0.5], runs) + rng.uniform(-0.05, 0.05, runs)
@@ -161,7 +157,7 @@ KINDS: dict[str, tuple[Callable[[Rng, int, bool], Floats], str, object]] = {
     "infinity": (_outcome(np.inf, np.nan), "_outcomes", _outcomes_but(1)),
     "minus_infinity": (_outcome(-np.inf, np.inf), "_outcomes", _outcomes_but(2)),
     "upper_tail": (_beyond, "LEVELS", []),
-    "lower_tail": (_below, "LEVELS", []),
+    "lower_tail": (lambda *about: -_beyond(*about), "LEVELS", []),
     "likelihood_ratio": (_two_bumps, "LIKELIHOOD_BINS", 1),
 }
 
