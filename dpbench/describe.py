@@ -36,10 +36,10 @@ SECTIONS: dict[str, tuple[type[Registered], ...]] = {
     "budgets": (Budget,),
 }
 # What --help sweep lists.
-KEYS: dict[str, type[Any] | None] = {
+KEYS: dict[str, type[Any]] = {
     "a sweep": Study,
     "a part": StudyPart,
-    "a claim, by its theorem": None,
+    **{f"a claim whose theorem is of the kind {kind}": one for kind, one in KINDS.items()},
     "a sample complexity": SampleComplexity,
     "an audit (a sweep with the key audit)": AuditSettings,
     "a case of an audit": Case,
@@ -68,7 +68,7 @@ def help_on(topic: str, name: str | None, folders: Iterable[Path]) -> str:
     known = asked[topic]
     if name is None:
         if topic == "sweep":
-            return "\n\n".join(f"== {title}\n{_keys(one)}" for title, one in KEYS.items())
+            return "\n\n".join(f"== {title}\n{_described(one)}" for title, one in KEYS.items())
         return "\n".join(f"{label:36} {_first_line(one)}" for label, one in known.items())
     if name not in known:
         choices = ", ".join(sorted(known))
@@ -79,13 +79,6 @@ def help_on(topic: str, name: str | None, folders: Iterable[Path]) -> str:
         about = [line[2:].strip() for line in lines if "yaml-language-server" not in line]
         return "\n".join([*about, f"file: {found}"])
     return f"kind: {name}\n{_described(found)}"
-
-
-def _keys(one: type[Any] | None) -> str:
-    """Of a class, or of all kinds of claims."""
-    if one is not None:
-        return _described(one)
-    return "\n".join(f"({kind})\n{_described(claim)}" for kind, claim in KINDS.items())
 
 
 def _described(kind: Any) -> str:

@@ -195,10 +195,7 @@ def steady() -> Iterator[None]:
         yield
 
 
-@cache
-def _thread_pools() -> ThreadpoolController:
-    """The linear algebra libraries of this process; finding them takes milliseconds."""
-    return ThreadpoolController()
+_thread_pools = cache(ThreadpoolController)  # finding them takes milliseconds
 
 
 def _errors(
