@@ -116,15 +116,8 @@ def prepared(
     from dpbench.job import Job
     from dpbench.runner.run import RunOptions
 
-    options = RunOptions(
-        seed=settings.seed,
-        n_jobs=settings.n_jobs,
-        runner=settings.runner,
-        out=out,
-        resume=settings.resume,
-        plugins=plugins,
-        own=_own_source(settings.sweep),
-    )
+    shared = {key: getattr(settings, key) for key in ("seed", "n_jobs", "runner", "resume")}
+    options = RunOptions(**shared, out=out, plugins=plugins, own=_own_source(settings.sweep))
     kind = Audit if "audit" in settings.sweep else Job
     return kind.prepare(settings, options, _plain({**config, "sweep": settings.sweep}))
 
