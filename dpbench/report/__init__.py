@@ -1,4 +1,3 @@
 """What a reader sees of a run: figures, the scoreboard, the page."""
 
-# the figures enter the registry
-from dpbench.report import error_figures, parameter_figures, sample_figures  # noqa: F401
+from dpbench.report import error_figures, fitted_figures  # noqa: F401 (they enter the registry)

@@ -1,38 +1,27 @@
-"""Figures of errors: against n, taken apart, and their exponents."""
+"""Figures of errors: against n, against something else, and taken apart."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import inspect
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from dpbench.analysis.claims import Claim
-from dpbench.columns import Choice, choose, under
-from dpbench.drawing import BOUND, THEORY, line_styles, number_text, ticks
+from dpbench.arrays import Floats
+from dpbench.columns import BUDGET, KEY, Choice, choose, swept_columns, under
+from dpbench.drawing import BOUND, GUIDE, GUIDE_DASHES, THEORY, line_styles, number_text, ticks
 from dpbench.estimators.heavy_tailed import HeavyTailedMean, worst_clipping_bias
 from dpbench.metrics import METRICS, VARIABLES, MetricName
+from dpbench.privacy import AMOUNTS
 from dpbench.registry import ConfigError, validated
-from dpbench.report.figures import (
-    BARS,
-    DrawnFigure,
-    Looks,
-    Panel,
-    SelectingFigure,
-    check_one_budget,
-    check_sizes,
-    chosen_labels,
-    draw_curve,
-    draw_slopes,
-    linear,
-    reach,
-    spread,
-    with_interval,
-)
-from dpbench.report.words import Words, exponent_text, metric_text, plain, variant_text
+from dpbench.report.figures import Looks, Panel, SelectingFigure
+from dpbench.report.words import Words, axis, metric_text, plain
 from dpbench.result import Result
 from dpbench.study import Study
 from dpbench.theory.lower_bounds import BETA
@@ -40,12 +29,110 @@ from dpbench.theory.lower_bounds import BETA
 if TYPE_CHECKING:  # drawing libraries load when the first figure is drawn
     from matplotlib.axes import Axes
 
-__all__ = ["Decomposition", "ErrorAgainstN", "Exponents"]
+__all__ = ["GUIDES", "AgainstParameter", "Decomposition", "ErrorAgainstN", "axis_scale"]
 
+NORMAL = 1.96  # the 0.975 quantile of a normal law
+MOST_MARKERS = 15
 # Between the largest and the smallest error of a panel, at most.
 MOST_DECADES = 1e9
 # The column that lower bounds are about.
 BOUNDED = "q90"
+
+
+def _check_one_budget(rows: pd.DataFrame, where: str, way_out: str = "") -> None:
+    budgets = rows.loc[rows["privacy"] != "none", BUDGET].drop_duplicates()
+    if len(budgets) > 1:
+        raise ConfigError(f"{where}.budgets: {len(budgets)} budgets; choose one{way_out}")
+
+
+def _check_sizes(rows: pd.DataFrame, sizes: Iterable[int], where: str) -> None:
+    for n in set(sizes) - set(rows["n"]):
+        raise ConfigError(f"{where}.n: {n}: the sweep does not run it")
+
+
+def _with_interval(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """The rows with ``low`` and ``high``, a 95% interval for `metric`, or NaN if none is known."""
+    about = METRICS[metric]
+    low = high = pd.Series(np.nan, rows.index)
+    if about.interval is None:
+        pass
+    elif about.statistic == "quantile":
+        low, high = rows[f"{metric}_low"], rows[f"{metric}_high"]
+    elif about.statistic == "rate":
+        from scipy.stats import beta
+
+        hits, trials = rows[metric] * rows["trials"], rows["trials"]
+        ends = np.asarray(beta.ppf([[0.025], [0.975]], hits + 0.5, trials - hits + 0.5))
+        low, high = (pd.Series(end, rows.index) for end in ends)
+    else:
+        half = NORMAL * rows[f"{metric}_se"]
+        low, high = rows[metric] - half, rows[metric] + half
+    # no axis reaches infinity, which is where failures are
+    return rows.assign(low=low.replace(np.inf, np.nan), high=high.replace(np.inf, np.nan))
+
+
+def _spread(metrics: Iterable[str]) -> str:
+    """What `_with_interval` gives, in words."""
+    known = dict.fromkeys(METRICS[metric].interval for metric in metrics)
+    told = [words for words in known if words]
+    return f"bands: {'; '.join(told)}" if told else "no intervals are drawn"
+
+
+def axis_scale(rows: pd.DataFrame, metric: str) -> str:
+    """What the axis of a metric is: linear of shares, and of the mean of errors that are 0 or 1.
+
+    Those are their own squares.
+    """
+    about = METRICS[metric]
+    rate = about.statistic == "mean" and np.allclose(rows["rmse"] ** 2, rows[metric], atol=0)
+    return "linear" if about.share or rate else "log"
+
+
+def _draw_curve(
+    ax: Axes, rows: pd.DataFrame, metric: str, parameter: str, look: Any, result: Result
+) -> None:
+    """Draw the worst of a metric at each x, failures as gaps, with intervals and slopes."""
+    worst = rows.loc[rows.groupby("x")[metric].idxmax()]
+    shown, every = worst[metric].replace(np.inf, np.nan), -(-len(worst) // MOST_MARKERS)
+    ax.plot(worst["x"], shown, markevery=every, **look)
+    if worst["low"].notna().any():  # else an axis without points would have a range
+        band = {"color": look["color"], "alpha": 0.2, "linewidth": 0}
+        ax.fill_between(worst["x"], worst["low"], worst["high"], **band)
+    _draw_slopes(ax, worst, metric, parameter, result)
+
+
+def _draw_slopes(
+    ax: Axes, curve: pd.DataFrame, metric: str, parameter: str, result: Result
+) -> None:
+    """Draw the slopes that claims predict in a parameter, through a curve's geometric mean.
+
+    Claims are about n, over their regime of it, or about another parameter at fixed n. The curve
+    is the rows of one family, estimator and budget.
+    """
+    study, row = result.study, curve.iloc[0]
+    about = {
+        "metric": metric,
+        "distribution": study.families[row["family"]].label(parameter),
+        "estimator": study.estimators[row["estimator"]].label(parameter),
+        **{name: row[name] for name in BUDGET if name != parameter and pd.notna(row[name])},
+    }
+    for claim in result.claims.to_dict("records"):
+        inverse = claim["variable"] == "alpha"  # whose exponent is the s in n ~ (1/alpha)^s
+        variable = VARIABLES.get("n" if inverse else claim["variable"])
+        theorem = study.all_claims[claim["claim"]].statement
+        if any(claim[name] != value for name, value in about.items()) or variable is None:
+            continue
+        if variable.column != parameter or (parameter != "n" and theorem.of != "fixed_n"):
+            continue
+        shown = curve[np.isfinite(curve[metric]) & (curve[metric] > 0)]
+        if parameter == "n":
+            shown = shown[shown["n"].between(claim["n_low"], claim["n_high"])]
+        exponent = -1 / claim["predicted"] if inverse else claim["predicted"]
+        shape = variable.x(shown[parameter].to_numpy(float)) ** exponent
+        if shape.size:
+            scale = np.exp(np.mean(np.log(shown[metric] / shape)))
+            label = "slowest slope by theory" if theorem.at_most else "slope by theory"
+            ax.plot(shown["x"], scale * shape, label=label, **THEORY)
 
 
 @validated
@@ -69,36 +156,35 @@ class ErrorAgainstN(SelectingFigure):
 
     def _check(self, rows: pd.DataFrame, study: Study, where: str) -> None:
         if self.by != "budget":
-            check_one_budget(rows, where, ", or by: budget")
+            _check_one_budget(rows, where, ", or by: budget")
 
     def told(self) -> tuple[str, str]:
-        return f"{plain(metric_text(self.metric))} against n", spread([self.metric])
+        return f"{plain(metric_text(self.metric))} against n", _spread([self.metric])
 
     def _panels(self, result: Result, words: Words) -> Iterator[Panel]:
-        rows = with_interval(self.rows(result).dropna(subset=[self.metric]), self.metric)
+        rows = self.rows(result).dropna(subset=[self.metric])
+        rows = _with_interval(rows, self.metric).assign(x=rows["n"])
         lines = {label: words.estimator(label) for label in rows["estimator"].unique()}
         styles = line_styles(lines.values())
         looks = {label: {"label": line, **styles[line]} for label, line in lines.items()}
-        scale = "linear" if linear(rows, self.metric) else "log"
+        yscale = axis_scale(rows, self.metric)
         for title, panel in self._parts(rows, words):
-            yield partial(self._panel, panel, {"title": title, "yscale": scale}, looks, result)
+            yield partial(self._panel, panel, {"title": title, "yscale": yscale}, looks, result)
 
     def _parts(self, rows: pd.DataFrame, words: Words) -> Iterator[tuple[str, pd.DataFrame]]:
         """Titles and rows of the panels."""
         if self.by == "budget":
             free = rows["privacy"] == "none"
-            for label in choose(self.budgets, words.study.budgets):
-                budget = words.study.budgets[label].value
-                paid = under(rows, budget)
+            for budget in words.study.budgets.values():
+                paid = under(rows, budget.value)
                 if paid.any():
-                    yield words.budget(budget.columns), rows[paid | free]
-        elif self.by == "family":
-            for family, panel in rows.groupby("family"):
-                yield words.family(str(family)), panel
-        else:
-            for _, panel in rows.groupby("k", dropna=False):
-                k = panel["k"].iloc[0]
-                yield "no moment order" if pd.isna(k) else f"$k = {k:g}$", panel
+                    yield words.budget(budget.value.columns), rows[paid | free]
+            return
+        for value, panel in rows.groupby(self.by, dropna=False):
+            if self.by == "family":
+                yield words.family(str(value)), panel
+            else:
+                yield "no moment order" if pd.isna(value) else f"$k = {value:g}$", panel
 
     def _panel(
         self, rows: pd.DataFrame, about: dict[str, str], looks: Looks, result: Result, ax: Axes
@@ -110,8 +196,7 @@ class ErrorAgainstN(SelectingFigure):
             drawn = [self.metric, "low", "high"]
             rows = rows.assign(**{name: rows[name].clip(upper=10 * top) for name in drawn})
         for (_, estimator), curve in rows.groupby(["family", "estimator"]):
-            worst = draw_curve(ax, curve, "n", self.metric, looks[str(estimator)])
-            draw_slopes(ax, worst, "n", self.metric, "n", result)
+            _draw_curve(ax, curve, self.metric, "n", looks[str(estimator)], result)
         bound = rows.groupby("n")["lower_bound"].max().dropna()
         if self.metric == BOUNDED and not bound.empty:
             ax.plot(bound.index, bound, label="lower bound", **BOUND)
@@ -120,6 +205,165 @@ class ErrorAgainstN(SelectingFigure):
             ax.set_ylim(bottom, 2 * max(bound.max(), min(positive.max(), top)))
         ax.set(xscale="log", xlabel="$n$", ylabel=METRICS[self.metric].words, **about)
         ticks(ax, rows["n"])
+
+
+@dataclass(frozen=True)
+class Guide:
+    """A formula of columns of a summary; its label in a legend is mathematical text."""
+
+    label: str
+    formula: Callable[..., Floats]
+
+    @property
+    def needs(self) -> list[str]:
+        """The columns, as the formula calls what it takes."""
+        return list(inspect.signature(self.formula).parameters)
+
+
+# To compare with: rates without their constants, and an exact share.
+GUIDES = {
+    # The blog's lower bounds, for records of norm 1; constants are not known.
+    "pure": Guide(r"$d/(n\varepsilon)$", lambda d, n, epsilon: d / (n * epsilon)),
+    "approx": Guide(
+        r"$\sqrt{d\ln(1/\delta)}/(n\varepsilon)$",
+        lambda d, n, epsilon, delta: np.sqrt(-d * np.log(delta)) / (n * epsilon),
+    ),
+    # What is left of a core of friends when a share of the records is far off.
+    "core": Guide(r"$(1-\eta)(1-2\eta)$", lambda eta: (1 - eta) * np.maximum(1 - 2 * eta, 0)),
+}
+
+
+def _known(name: str) -> str:
+    if name not in GUIDES:
+        raise ValueError(f"choose from {', '.join(GUIDES)}")
+    return name
+
+
+# Columns of a key that may be a figure's parameter.
+OF_KEYS = ("k", "d", *AMOUNTS)
+
+Size = Annotated[int, Field(ge=1)]
+
+
+@validated
+class AgainstParameter(SelectingFigure):
+    """Columns of the summary against a parameter, a panel per column and law.
+
+    Dotted lines have the slope that a claim of the study predicts in the parameter at fixed
+    n, through the geometric mean of what is measured.
+
+    Parameters
+    ----------
+    parameter : str
+        A column of the summary: ``k``, ``d``, an amount of the budgets (``delta`` as
+        ln(1/delta)), or a parameter that is given a list of values.
+    n : int or list of int
+        A line for each.
+    metrics : list of str
+        Columns of the summary, panels for each.
+    logarithmic : bool
+        Whether the parameter's axis is.
+    guides : list of str
+        Formulas to draw, of `GUIDES`.
+    """
+
+    parameter: str
+    n: Size | Annotated[list[Size], Field(min_length=1)]
+    metrics: Annotated[list[MetricName], Field(min_length=1)] = Field(
+        default_factory=lambda: ["q90"]
+    )
+    logarithmic: bool = True
+    guides: list[Annotated[str, AfterValidator(_known)]] = Field(default_factory=list)
+
+    def _check(self, rows: pd.DataFrame, study: Study, where: str) -> None:
+        known = [str(name) for name in rows if name in OF_KEYS or name not in (*KEY, "lower_bound")]
+        if self.parameter not in known:
+            choices = ", ".join(known)
+            raise ConfigError(f"{where}.parameter: {self.parameter!r}: choose from {choices}")
+        self._check_numbers(rows, where)
+        _check_sizes(rows, self._sizes, where)
+        for name in self.guides:
+            needs = GUIDES[name].needs
+            if self.parameter not in needs or set(needs) - {self.parameter, "d", "n", *BUDGET}:
+                raise ConfigError(f"{where}.guides: {name!r}: it is about {', '.join(needs)}")
+
+    def _check_numbers(self, rows: pd.DataFrame, where: str) -> None:
+        """Refuse what has no number as the parameter."""
+        sections = {"estimators": "estimator", "families": "family"}
+        if self.parameter in AMOUNTS:
+            rows, sections = rows[rows["privacy"] != "none"], {"budgets": "privacy"}
+        numbers = pd.to_numeric(rows[self.parameter], errors="coerce").notna()
+        for section, column in sections.items():
+            known = numbers.groupby(rows[column]).any()
+            for label in known.index[~known]:
+                raise ConfigError(
+                    f"{where}.{section}: {label!r}: it has no number as {self.parameter}"
+                )
+
+    @property
+    def _sizes(self) -> list[int]:
+        return self.n if isinstance(self.n, list) else [self.n]
+
+    def told(self) -> tuple[str, str]:
+        metrics = " and ".join(plain(metric_text(metric)) for metric in self.metrics)
+        return f"{metrics} against {plain(self.parameter)}", _spread(self.metrics)
+
+    def rows(self, result: Result) -> pd.DataFrame:
+        rows = super().rows(result)
+        rows = rows[rows["n"].isin(self._sizes)].astype({self.parameter: float})
+        return rows.dropna(subset=[self.parameter])
+
+    def _panels(self, result: Result, words: Words) -> Iterator[Panel]:
+        rows = self._told(self.rows(result), words)
+        looks = line_styles(rows["line"])
+        laws = list(rows.groupby("law", sort=False))
+        for metric in self.metrics:
+            yscale = axis_scale(rows, metric)
+            for law, panel in laws:
+                about = {"title": str(law) if len(laws) > 1 else "", "yscale": yscale}
+                yield partial(self._panel, panel, metric, about, looks, result)
+
+    def _told(self, rows: pd.DataFrame, words: Words) -> pd.DataFrame:
+        """The rows with ``x`` on the axis, ``law`` of the panel, and ``line`` for the legend."""
+        study = words.study
+        columns = swept_columns(study.families.values(), study.estimators.values())[1]
+        own = {column: name for name, column in columns.items()}  # as estimators call it
+        swept = own.get(self.parameter, self.parameter)
+        names = rows["estimator"].map(lambda label: words.estimator(label, swept))
+        budgets = words.budgets(rows, self.parameter)
+        sizes = [f"$n = {number_text(n)}$" if len(self._sizes) > 1 else "" for n in rows["n"]]
+        parts = zip(names, budgets, sizes, strict=True)
+        variable, x = VARIABLES.get(self.parameter), rows[self.parameter].to_numpy()
+        return rows.assign(
+            x=variable.x(x) if variable and variable.shows_x else x,
+            law=rows["family"].map(lambda label: words.family(label, self.parameter)),
+            line=[", ".join(filter(None, part)) for part in parts],
+        )
+
+    def _panel(
+        self, rows: pd.DataFrame, metric: str, about: Any, looks: Looks, result: Result, ax: Axes
+    ) -> None:
+        known = _with_interval(rows, metric).dropna(subset=[metric])
+        for line, points in known.groupby("line"):
+            look = {"label": line, **looks[str(line)]}
+            _draw_curve(ax, points, metric, self.parameter, look, result)
+        self._guides(ax, rows)
+        ax.set(xlabel=axis(self.parameter), ylabel=METRICS[metric].words, **about)
+        if self.logarithmic:
+            ax.set_xscale("log")
+        ticks(ax, rows["x"] if self.logarithmic else [])
+        if not self.logarithmic and np.all(rows["x"] == np.round(rows["x"])):
+            ax.set_xticks(np.unique(rows["x"]))
+
+    def _guides(self, ax: Axes, rows: pd.DataFrame) -> None:
+        for name, dash in zip(self.guides, itertools.cycle(GUIDE_DASHES)):
+            guide = GUIDES[name]
+            needed = rows.dropna(subset=guide.needs).drop_duplicates(guide.needs)
+            others = [column for column in guide.needs if column != self.parameter]
+            for _, line in needed.groupby(others) if others else [((), needed)]:
+                points = line.sort_values("x")
+                height = guide.formula(**points[guide.needs].astype(float))
+                ax.plot(points["x"], height, label=guide.label, **GUIDE | {"linestyle": dash})
 
 
 @validated
@@ -146,8 +390,8 @@ class Decomposition(SelectingFigure):
     }  # fmt: skip
 
     def _check(self, rows: pd.DataFrame, study: Study, where: str) -> None:
-        check_sizes(rows, [self.n], where)
-        check_one_budget(rows, where)
+        _check_sizes(rows, [self.n], where)
+        _check_one_budget(rows, where)
         for label in rows["estimator"].unique():
             if "clip_at" not in study.estimators[label].swept:
                 raise ConfigError(f"{where}.estimators: {label!r}: it has no list of clip_at")
@@ -157,8 +401,8 @@ class Decomposition(SelectingFigure):
                     raise ConfigError(f"{where}.chosen: {label!r}: it chooses no threshold")
 
     def told(self) -> tuple[str, str]:
-        shown = "0.9 quantiles of the error and its parts against the clipping threshold"
-        return shown, spread([])
+        what = "0.9 quantiles of the error and its parts against the clipping threshold"
+        return what, _spread([])
 
     def rows(self, result: Result) -> pd.DataFrame:
         rows = super().rows(result)
@@ -170,8 +414,8 @@ class Decomposition(SelectingFigure):
 
     def _panel(self, family: str, rows: pd.DataFrame, words: Words, ax: Axes) -> None:
         looks, study = line_styles(self.PARTS.values()), words.study
-        for part, name in self.PARTS.items():
-            worst = rows.groupby("clip_at")[part].max()
+        for part, worst in rows.groupby("clip_at")[list(self.PARTS)].max().items():
+            name = self.PARTS[str(part)]
             ax.plot(worst.index, worst, label=name, **looks[name])
         ax.set(xscale="log", yscale="log", xlabel="threshold $T$")
         ax.minorticks_off()
@@ -192,94 +436,6 @@ class Decomposition(SelectingFigure):
             low, high = ax.get_xlim()
             if low < threshold < high:
                 ax.axvline(threshold, color="0.35", linewidth=0.8, zorder=1)
-                at: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "fontsize": 7}
-                name = words.estimator(label)
-                ax.annotate(name, (threshold, 1.01), ha="center", va="bottom", **at)
-
-
-@validated
-class Exponents(DrawnFigure):
-    """Measured exponents with 95% intervals against k, over the curves of theory.
-
-    A panel for each variable; below, what is left when theory is taken away, with the claims'
-    tolerance in grey.
-
-    Parameters
-    ----------
-    claims : names or patterns
-        Claims about exponents.
-    """
-
-    claims: Choice
-    HEIGHTS: ClassVar[tuple[float, ...]] = (2, 1)
-
-    def check(self, study: Study, keys: pd.DataFrame, where: str) -> None:
-        for label, claim in self._claims(study, f"{where}.claims").items():
-            if claim.statement.variable not in VARIABLES:
-                raise ConfigError(f"{where}.claims: {label!r}: it is about no exponent")
-            if keys.loc[study.about(claim, keys), "k"].isna().any():
-                raise ConfigError(f"{where}.claims: {label!r}: a family has no moment order")
-
-    def _claims(self, study: Study, where: str = "") -> dict[str, Claim]:
-        known = study.all_claims
-        return {label: known[label] for label in chosen_labels(self.claims, known, where)}
-
-    def told(self) -> tuple[str, str]:
-        return "fitted exponents against the moment order k, and measured minus theory", BARS
-
-    def rows(self, result: Result) -> pd.DataFrame:
-        summary = result.summary
-        shown = pd.Series(data=False, index=summary.index)
-        for claim in self._claims(result.study).values():
-            regime = summary["n"].between(claim.n_min, claim.n_max or np.inf)
-            shown |= result.study.about(claim, summary) & regime
-        return summary[shown]
-
-    def _panels(self, result: Result, words: Words) -> Iterator[Panel]:
-        rows = self._measured(result, words)
-        looks = line_styles(rows["label"])
-        for left in (False, True):
-            for _, panel in rows.groupby("variable", sort=False):
-                yield partial(self._panel, panel, looks, result.study, left)
-
-    def _measured(self, result: Result, words: Words) -> pd.DataFrame:
-        """The rows of the claims with the moment order ``k`` and a ``label`` for the legend."""
-        study = result.study
-        rows = result.claims[result.claims["claim"].isin(list(self._claims(study)))]
-        orders, labels = [], []
-        for row, budget in zip(rows.to_dict("records"), words.budgets(rows), strict=True):
-            spanned = VARIABLES[row["variable"]].column
-            laws = {one.label(spanned): one.value for one in study.families.values()}
-            series = {one.label(spanned): one for one in study.estimators.values()}
-            orders.append(laws[row["distribution"]].moment_order)
-            one = series.get(row["estimator"])  # none of a lower bound
-            name = variant_text(one, words.names, spanned) if one else row["estimator"].strip("()")
-            labels.append(", ".join(filter(None, [name, budget])))
-        return rows.assign(k=np.array(orders, dtype=float), label=labels)
-
-    def _panel(self, rows: pd.DataFrame, looks: Looks, study: Study, left: bool, ax: Axes) -> None:
-        """Draw what is measured, or what is left of it without theory."""
-        claims = [study.all_claims[label] for label in rows["claim"].unique()]
-        if left:
-            tolerance = rows["tolerance"].max()
-            ax.axhspan(-tolerance, tolerance, color="black", alpha=0.08, linewidth=0)
-            ax.axhline(0, **THEORY)
-            ax.set_ylabel("measured - theory")
-        else:
-            k = np.linspace(rows["k"].min() - 0.1, rows["k"].max() + 0.1, 200)
-            for curve in dict.fromkeys(tuple(claim.prediction(x) for x in k) for claim in claims):
-                ax.plot(k, curve, label="theory", **THEORY)
-            what, base, sign = exponent_text(claims[0].statement)
-            ax.set_ylabel(rf"${sign}$ in $\mathit{{{what}}} \sim {base}^{sign}$")
-        apart = 0.42 / ax.figure.figure.get_figwidth()  # of those that share a k
-        for i, (label, points) in enumerate(rows.groupby("label")):
-            look = {key: looks[str(label)][key] for key in ("color", "marker")}
-            shift = apart * (i - (rows["label"].nunique() - 1) / 2)
-            height = points["measured"] - (points["predicted"] if left else 0)
-            ax.errorbar(
-                points["k"] + shift, height, yerr=reach(points, "measured"), label=str(label),
-                linestyle="none", capsize=2, elinewidth=1, markersize=3, **look,
-            )  # fmt: skip
-        ax.set_xticks(sorted(rows["k"].unique()))
-        if ax.xaxis.get_tick_params()["labelbottom"]:  # unless another panel is below
-            ax.set_xlabel("moment order $k$")
+                name, across = words.estimator(label), ax.get_xaxis_transform()
+                look = {"ha": "center", "va": "bottom", "fontsize": 7}
+                ax.text(threshold, 1.01, name, transform=across, **look)

@@ -12,8 +12,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import yaml
 
+from dpbench.audit.report import strongest
 from dpbench.metrics import VARIABLES
 from dpbench.report.page_tables import Row, as_number, bound_mark, claim_mark, digits, make_grid
 from dpbench.report.words import exponent_text, metric_text, spaced
@@ -48,8 +50,8 @@ GRIDS: dict[str, dict[str, Any]] = {
         "main": ("distribution", "k", "estimator", "privacy", "epsilon", "delta", "rho", "n",
                  "failure_rate", "trimmed_mean", "q90", "q90_low", "q90_high", "lower_bound"),
     },
-    "audit": {"caption": "All pairs", "tones": AUDIT_TONES},
-    "controls": {"caption": "All pairs of the controls", "tones": CONTROL_TONES},
+    "audit": {"caption": "The most promising pairs of each", "tones": AUDIT_TONES},
+    "controls": {"caption": "The most promising pairs of each control", "tones": CONTROL_TONES},
     "tracking": {
         "caption": "Errors of this run over those of the baseline",
         "main": ("estimator", "distribution", "privacy", "epsilon", "delta", "rho", "n",
@@ -98,8 +100,8 @@ def read_run(folder: Path, name: str) -> dict[str, Any]:
         "specs": specs,
         "pictures": _pictures(folder / "figures", gathered(sweep, "figures")),
         "grids": {table: make_grid(tables[table], **GRIDS[table]) for table in GRIDS},
-        "audit": _strongest(tables["audit"], AUDIT_TONES),
-        "controls": _strongest(tables["controls"], CONTROL_TONES),
+        "audit": _bounds(tables["audit"], AUDIT_TONES),
+        "controls": _bounds(tables["controls"], CONTROL_TONES),
         "tracked": Counter(row["verdict"] for row in tables["tracking"]),
         "failures": [f for f in manifest.get("failures") or [] if {*f} >= {"failure", "replay"}],
     }
@@ -181,18 +183,13 @@ def _listed(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def _strongest(rows: Sequence[Row], tones: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The pair with the largest lower bound of every estimator and notion, the worst first."""
-    groups: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        groups.setdefault((row["estimator"], row["notion"]), []).append(row)
+def _bounds(rows: Sequence[Row], tones: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The strongest pair of every estimator and budget, the worst first."""
+    known = [{**row, "lower_bound": as_number(row["lower_bound"])} for row in rows]
     found = []
-    for pairs in groups.values():
-        # NaN, where there is none, is not greater than anything
-        row = max(pairs, key=lambda row: max(-1.0, as_number(row["lower_bound"])))
-        bound, claimed = as_number(row["lower_bound"]), as_number(row["claimed"])
-        lost = max(-1.0, bound) / claimed if claimed > 0 else -1.0
-        more = {"pairs": len(pairs), "lower_bound": digits(bound), "lost": lost}
-        mark, tone = bound_mark(claimed, bound), tones.get(row["verdict"], "")
-        found.append({**row, **more, "mark": mark, "tone": tone})
+    for row in strongest(pd.DataFrame(known)).to_dict("records") if known else ():
+        bound, claimed = row["lower_bound"], as_number(row["claimed"])
+        row |= {"lost": bound / claimed if bound >= 0 and claimed > 0 else -1.0}
+        row |= {"mark": bound_mark(claimed, bound), "tone": tones.get(row["verdict"], "")}
+        found.append({**row, "lower_bound": digits(bound)})
     return sorted(found, key=lambda one: (one["tone"] != "bad", -one["lost"]))

@@ -58,24 +58,18 @@ def make_grid(
 ) -> dict[str, Any] | None:
     """A table for the browser to draw, sort and filter, as JSON can say it; None without rows.
 
-    Parameters
-    ----------
-    rows : sequence of dict
-        Columns that are empty everywhere and `seconds`, which differ from run to run, are
-        left out.
-    caption : str
-    main : collection of str
-        The columns shown at first; all by default.
-    tones : dict, optional
-        How a verdict looks: ``good``, ``bad``, ``unsure`` or ``calm``.
+    At first the columns `main` are shown, by default all. Those that are empty everywhere and
+    `seconds`, which differ from run to run, are left out. `tones` say how verdicts look: ``good``,
+    ``bad``, ``unsure`` or ``calm``.
     """
+    if not rows:
+        return None
     columns = [
         _column(column, [row[column] for row in rows]) | {"main": not main or column in main}
-        for column in (rows[0] if rows else ())
+        for column in rows[0]
         if column != "seconds" and any(row[column] for row in rows)
     ]
-    data = {"caption": caption, "size": len(rows), "columns": columns, "tones": tones or {}}
-    return data if rows else None
+    return {"caption": caption, "size": len(rows), "columns": columns, "tones": tones or {}}
 
 
 def _column(name: str, cells: Sequence[str]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 
 import dpbench
 from dpbench.registry import ConfigError
-from dpbench.report.parameter_figures import GUIDES
+from dpbench.report.error_figures import GUIDES
 from dpbench.result import Result
 from dpbench.runner.store import Store
 

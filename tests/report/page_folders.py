@@ -21,8 +21,9 @@ CLAIM = {
     "epsilon": 0.01,
 }  # fmt: skip
 PAIR = {
-    "estimator": "clipped", "notion": "pure", "claimed": 1.0, "pair": "edge", "runs": 1000,
-    "lower_bound": 0.5, "verdict": "not refuted", "seconds": 1.5,
+    "estimator": "clipped", "notion": "pure", "delta": "", "claimed": 1.0, "pair": "edge",
+    "pairs": 9, "runs": 1000, "lower_bound": 0.5, "visible": "", "verdict": "not refuted",
+    "seconds": 1.5,
 }  # fmt: skip
 MANIFEST: dict[str, Any] = {
     "sweep": "example",
@@ -87,9 +88,10 @@ def write_run(
     sample = {"request": f"accuracy{label}", "alpha": 0.1, "samples": 100.5, "low": 90, "high": 110}
     write_table(folder / "sample_complexity.csv", [sample])
     pair = PAIR | {"pair": f"edge{label}"}
-    refuted = pair | {"lower_bound": 1.5, "verdict": "refuted", "notion": "zcdp"}
-    strongest = pair | {"lower_bound": 0.9, "pair": f"far{label}"}
-    write_table(folder / "audit.csv", [pair, strongest, refuted])
+    refuted = pair | {"lower_bound": 1.5, "verdict": "refuted", "notion": "approx", "delta": 0.01}
+    strongest = pair | {"lower_bound": 0.9, "pair": f"far{label}", "visible": 0.5}
+    weaker = refuted | {"lower_bound": "", "verdict": "failed", "delta": 1e-6}
+    write_table(folder / "audit.csv", [pair, strongest, refuted, weaker])
     write_table(folder / "controls.csv", [refuted, pair | {"estimator": "no_noise"}])
     ratio = {"estimator": f"rate{label}", "trimmed_mean": 1.0, "verdict": "same"}
     worse = ratio | {"trimmed_mean": 1.3, "verdict": "worse"}

@@ -14,7 +14,7 @@ from matplotlib.colors import to_rgb
 from scipy.stats import beta
 
 from dpbench.drawing import save, style
-from dpbench.report.figures import linear
+from dpbench.report.error_figures import axis_scale
 from dpbench.result import Result
 
 from .conftest import TRIALS, assert_refused, curves, drawn, lines, rows
@@ -277,7 +277,8 @@ def test_only_rates_and_shares_have_a_linear_axis() -> None:
     rates = pd.DataFrame({"mean_error": [0.25, 0.0], "rmse": [0.5, 0.0]})
     errors = pd.DataFrame({"mean_error": [0.25e-10, 0.0], "rmse": [0.3e-10, 0.0]})
     cases = ((rates, "mean_error"), (errors, "mean_error"), (errors, "miss_rate"), (rates, "q90"))
-    assert [linear(table, metric) for table, metric in cases] == [True, False, True, False]
+    scales = [axis_scale(table, metric) for table, metric in cases]
+    assert scales == ["linear", "log", "linear", "log"]
 
 
 @pytest.mark.parametrize(

@@ -220,7 +220,7 @@ def test_several_runs_have_an_overview_and_no_id_twice(example: Path, tmp_path: 
     links = {str(attrs["href"])[1:] for attrs, _ in page.all("a")}
     assert links <= set(ids)
     assert {"run1", "run2"} <= links
-    counts = "2001 of 2 refuted 1 worse or gone 1"  # of claims: 2, 0, 0
+    counts = "2002 of 3 refuted or failed 1 worse or gone 1"  # of claims: 2, 0, 0
     assert page.texts("tr")[1:3] == [f"example {counts}", f"example in elsewhere {counts}"]
 
 
@@ -242,11 +242,11 @@ def test_audits_say_what_they_cannot_and_show_the_strongest_pair(example: Path) 
     page = page_of(example)
     assert any("can falsify a claim of privacy, never prove one" in p for p in page.texts("p"))
     rows = [row for row in page.texts("tr") if row.startswith(("clipped", "no_noise"))]
-    assert rows[0].startswith("clipped zcdp edge 1 1000 1.0 1.500")
-    assert rows[0].endswith("refuted")
-    assert rows[1].startswith("clipped pure far 2 1000 1.0 0.9000")
+    assert rows[0] == "clipped approx 0.01 edge 9 1000 1.0 1.500 refuted"
+    assert rows[1] == "clipped approx 1e-06 edge 9 1000 1.0 failed"
+    assert rows[2] == "clipped pure far 9 1000 1.0 0.9000 × 0.5 not refuted"
     assert any("must refute: 1 of 2 are" in p for p in page.texts("p"))
-    assert rows[2].startswith("no_noise pure")  # the control that stood comes first
+    assert rows[3].startswith("no_noise pure")  # the control that stood comes first
     assert list(page.columns("audit")) == [name for name in PAIR if name != "seconds"]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpbench.report.parameter_figures import GUIDES
+from dpbench.report.error_figures import GUIDES
 from dpbench.result import Result
 
 from .conftest import assert_refused, curves, drawn, lines, rows

@@ -1,28 +1,124 @@
-"""Figures of sample complexities."""
+"""Figures of what is fitted to curves of errors: exponents and sample complexities."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
 
+from dpbench.analysis.claims import Claim
 from dpbench.analysis.smallest_n import TERMS
 from dpbench.columns import BUDGET, Choice, choose
 from dpbench.drawing import GUIDE, GUIDE_DASHES, THEORY, line_styles, number_text, ticks
 from dpbench.metrics import VARIABLES
 from dpbench.registry import ConfigError, validated
-from dpbench.report.figures import BARS, Looks, Panel, SelectingFigure, reach
-from dpbench.report.words import Words, plain
+from dpbench.report.figures import DrawnFigure, Looks, Panel, SelectingFigure, chosen_labels
+from dpbench.report.words import Words, exponent_text, plain, variant_text
 from dpbench.result import Result
 from dpbench.study import Study
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["SampleComplexityCurves", "Thresholds"]
+__all__ = ["Exponents", "SampleComplexityCurves", "Thresholds"]
+
+# What the intervals are, in words.
+BARS = "bars: 95 per cent intervals, bootstrap over trials"
+
+
+def _errorbar(ax: Axes, x: Any, y: Any, rows: pd.DataFrame, column: str, **look: Any) -> None:
+    """Draw the interval of a column around y; without bars where it is not known."""
+    reach = rows[["low", "high"]].sub(rows[column], axis=0).abs()
+    ax.errorbar(x, y, yerr=reach.fillna(0).to_numpy(float).T, elinewidth=1, **look)
+
+
+@validated
+class Exponents(DrawnFigure):
+    """Measured exponents with 95% intervals against k, over the curves of theory.
+
+    A panel for each variable; below, what is left when theory is taken away, with the claims'
+    tolerance in grey.
+
+    Parameters
+    ----------
+    claims : names or patterns
+        Claims about exponents.
+    """
+
+    claims: Choice
+    HEIGHTS: ClassVar[tuple[float, ...]] = (2, 1)
+
+    def check(self, study: Study, keys: pd.DataFrame, where: str) -> None:
+        for label, claim in self._claims(study, f"{where}.claims").items():
+            if claim.statement.variable not in VARIABLES:
+                raise ConfigError(f"{where}.claims: {label!r}: it is about no exponent")
+            if keys.loc[study.about(claim, keys), "k"].isna().any():
+                raise ConfigError(f"{where}.claims: {label!r}: a family has no moment order")
+
+    def _claims(self, study: Study, where: str = "") -> dict[str, Claim]:
+        known = study.all_claims
+        return {label: known[label] for label in chosen_labels(self.claims, known, where)}
+
+    def told(self) -> tuple[str, str]:
+        return "fitted exponents against the moment order k, and measured minus theory", BARS
+
+    def rows(self, result: Result) -> pd.DataFrame:
+        summary = result.summary
+        shown = pd.Series(data=False, index=summary.index)
+        for claim in self._claims(result.study).values():
+            regime = summary["n"].between(claim.n_min, claim.n_max or np.inf)
+            shown |= result.study.about(claim, summary) & regime
+        return summary[shown]
+
+    def _panels(self, result: Result, words: Words) -> Iterator[Panel]:
+        rows = self._measured(result, words)
+        looks = line_styles(rows["label"])
+        for left in (False, True):
+            for _, panel in rows.groupby("variable", sort=False):
+                yield partial(self._panel, panel, looks, result.study, left)
+
+    def _measured(self, result: Result, words: Words) -> pd.DataFrame:
+        """The rows of the claims with the moment order ``k`` and a ``label`` for the legend."""
+        study = result.study
+        rows = result.claims[result.claims["claim"].isin(list(self._claims(study)))]
+        orders, labels = [], []
+        for row, budget in zip(rows.to_dict("records"), words.budgets(rows), strict=True):
+            spanned = VARIABLES[row["variable"]].column
+            laws = {one.label(spanned): one.value for one in study.families.values()}
+            series = {one.label(spanned): one for one in study.estimators.values()}
+            orders.append(laws[row["distribution"]].moment_order)
+            one = series.get(row["estimator"])  # none of a lower bound
+            name = variant_text(one, words.names, spanned) if one else row["estimator"].strip("()")
+            labels.append(", ".join(filter(None, [name, budget])))
+        return rows.assign(k=np.array(orders, dtype=float), label=labels)
+
+    def _panel(self, rows: pd.DataFrame, looks: Looks, study: Study, left: bool, ax: Axes) -> None:
+        """Draw what is measured, or what is left of it without theory."""
+        claims = [study.all_claims[label] for label in rows["claim"].unique()]
+        if left:
+            tolerance = rows["tolerance"].max()
+            ax.axhspan(-tolerance, tolerance, color="black", alpha=0.08, linewidth=0)
+            ax.axhline(0, **THEORY)
+            ax.set_ylabel("measured - theory")
+        else:
+            k = np.linspace(rows["k"].min() - 0.1, rows["k"].max() + 0.1, 200)
+            for curve in dict.fromkeys(tuple(claim.prediction(x) for x in k) for claim in claims):
+                ax.plot(k, curve, label="theory", **THEORY)
+            what, base, sign = exponent_text(claims[0].statement)
+            ax.set_ylabel(rf"${sign}$ in $\mathit{{{what}}} \sim {base}^{sign}$")
+        apart = 0.42 / ax.figure.figure.get_figwidth()  # of those that share a k
+        for i, (label, points) in enumerate(rows.groupby("label")):
+            look: dict[str, Any] = {key: looks[str(label)][key] for key in ("color", "marker")}
+            shift = apart * (i - (rows["label"].nunique() - 1) / 2)
+            height = points["measured"] - (points["predicted"] if left else 0)
+            look |= {"label": label, "linestyle": "none", "capsize": 2, "markersize": 3}
+            _errorbar(ax, points["k"] + shift, height, points, "measured", **look)
+        ax.set_xticks(sorted(rows["k"].unique()))
+        if ax.xaxis.get_tick_params()["labelbottom"]:  # unless another panel is below
+            ax.set_xlabel("moment order $k$")
 
 
 @validated
@@ -78,35 +174,28 @@ class SampleComplexityCurves(_OfRequest):
     def _panel(self, rows: pd.DataFrame, title: str, ax: Axes) -> None:
         curve = rows[rows["method"] == "curve"].sort_values("alpha")
         search = rows[rows["method"] == "search"]
-        inverse = 1 / curve["alpha"].to_numpy()
+        inverse = 1 / curve["alpha"]
         terms = curve[[f"{name}_term" for name in TERMS]]
         for name, dash in zip(TERMS, GUIDE_DASHES, strict=True):
-            if terms[f"{name}_term"].notna().any():
-                look = {**GUIDE, "linestyle": dash}
-                ax.plot(inverse, terms[f"{name}_term"], label=f"{name} term", **look)
+            term, look = terms[f"{name}_term"], GUIDE | {"linestyle": dash}
+            if term.notna().any():
+                ax.plot(inverse, term, label=f"{name} term", **look)
         if terms["privacy_term"].notna().any():
             ax.plot(inverse, terms.sum(axis=1), label="theory, all terms", **THEORY)
+        full = {"marker": "o", "markersize": 3}
         hollow = {"marker": "D", "markersize": 5, "markerfacecolor": "none"}
-        for label, found, look in (
-            ("measured", curve, {"marker": "o", "markersize": 3}),
-            ("direct search", search, hollow),
-        ):
+        for label, found, look in (("measured", curve, full), ("direct search", search, hollow)):
             points = found.dropna(subset=["samples"])
             if not points.empty:
                 look |= {"linestyle": "none", "color": "0.25"}
-                _errorbar(ax, 1 / points["alpha"], points, label=label, **look)
+                x, y = 1 / points["alpha"], points["samples"]
+                _errorbar(ax, x, y, points, "samples", label=label, **look)
         # The sum stays in the frame; a term that hardly counts may leave it.
         shown = [*rows["samples"].dropna(), *terms.sum(axis=1)]
         ax.set_ylim(min(shown) / 4, max(shown) * 4)
         ax.set(xscale="log", yscale="log", xlabel=r"$1/\alpha$", ylabel="smallest $n$")
         ax.set_title(title, fontsize=8)
         ticks(ax, [])
-
-
-def _errorbar(ax: Axes, x: Any, points: pd.DataFrame, **look: Any) -> None:
-    """Draw samples with their intervals."""
-    yerr = np.nan_to_num(reach(points, "samples"))
-    ax.errorbar(x, points["samples"], yerr=yerr, elinewidth=1, **look)
 
 
 @validated
@@ -152,7 +241,8 @@ class Thresholds(_OfRequest):
         x = variable.x(amounts) if variable.shows_x else np.log10(amounts)
         for (series, _), curve in rows.assign(x=x).groupby(["series", "distribution"]):
             points = curve.sort_values("x")
-            _errorbar(ax, points["x"], points, label=str(series), **looks[str(series)])
+            x, y, look = points["x"], points["samples"], {"label": series, **looks[str(series)]}
+            _errorbar(ax, x, y, points, "samples", **look)
         top = rows.loc[rows["stays"], ["samples", "high"]].max().max()
         ax.set_ylim(0, 1.15 * top if np.isfinite(top) else None)
         if not variable.shows_x:
