@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BOUND", "COLUMN", "GUIDE", "GUIDE_DASHES", "NOTIONS", "PAGE", "THEORY", "legend",
-    "line_styles", "natural", "new_canvas", "number_text", "panels", "save", "style", "ticks",
+    "line_styles", "natural", "new_canvas", "number_text", "panels", "save", "spaced", "style", "ticks",
 ]  # fmt: skip
 
 # Widths in inches: both columns of a page with two, and one of them.
@@ -124,6 +124,11 @@ def line_styles(labels: Iterable[str]) -> dict[str, dict[str, Any]]:
             known, colours, itertools.cycle(MARKERS), itertools.cycle(DASHES), strict=False
         )
     }
+
+
+def spaced(label: str) -> str:
+    """A label in print."""
+    return label.replace("_", " ")
 
 
 def number_text(value: float) -> str:

@@ -9,8 +9,8 @@ from typing import Any
 import pandas as pd
 
 from dpbench.audit.cases import AuditSweep
-from dpbench.audit.report import bounds_figure, spaced, strongest
-from dpbench.drawing import save
+from dpbench.audit.report import bounds_figure, strongest
+from dpbench.drawing import save, spaced
 from dpbench.registry import from_mapping
 from dpbench.report.words import variant_text
 from dpbench.result import read_manifest

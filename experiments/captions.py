@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from dpbench.columns import Variant
+from dpbench.drawing import spaced
 from dpbench.privacy import AMOUNTS
 from dpbench.report.figures import DrawnFigure
-from dpbench.report.words import Words, spaced
+from dpbench.report.words import Words
 from dpbench.result import Result
 
 if TYPE_CHECKING:

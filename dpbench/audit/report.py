@@ -11,13 +11,13 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from dpbench.drawing import NOTIONS, legend, line_styles, new_canvas
+from dpbench.drawing import NOTIONS, legend, line_styles, new_canvas, spaced
 from dpbench.output import WIDTH
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-__all__ = ["CAVEAT", "bounds_figure", "render", "spaced", "strongest"]
+__all__ = ["CAVEAT", "bounds_figure", "render", "strongest"]
 
 # Inches of the figure: for a row, and for everything else.
 ROW, FRAME = 0.155, 0.95
@@ -80,11 +80,6 @@ def _table(title: str, table: pd.DataFrame) -> Table:
             row["verdict"],
         )
     return shown
-
-
-def spaced(label: str) -> str:
-    """A label in print."""
-    return label.replace("_", " ")
 
 
 def bounds_figure(table: pd.DataFrame, names: Callable[[str], str] = spaced) -> Canvas:

@@ -180,9 +180,10 @@ class ErrorAgainstN(SelectingFigure):
                 if paid.any():
                     yield words.budget(budget.value.columns), rows[paid | free]
             return
+        value: Any
         for value, panel in rows.groupby(self.by, dropna=False):
             if self.by == "family":
-                yield words.family(str(value)), panel
+                yield words.family(value), panel
             else:
                 yield "no moment order" if pd.isna(value) else f"$k = {value:g}$", panel
 
@@ -437,5 +438,5 @@ class Decomposition(SelectingFigure):
             if low < threshold < high:
                 ax.axvline(threshold, color="0.35", linewidth=0.8, zorder=1)
                 name, across = words.estimator(label), ax.get_xaxis_transform()
-                look = {"ha": "center", "va": "bottom", "fontsize": 7}
+                look: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 7}
                 ax.text(threshold, 1.01, name, transform=across, **look)

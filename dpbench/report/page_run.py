@@ -16,9 +16,10 @@ import pandas as pd
 import yaml
 
 from dpbench.audit.report import strongest
+from dpbench.drawing import spaced
 from dpbench.metrics import VARIABLES
 from dpbench.report.page_tables import Row, as_number, bound_mark, claim_mark, digits, make_grid
-from dpbench.report.words import exponent_text, metric_text, spaced
+from dpbench.report.words import exponent_text, metric_text
 from dpbench.study import Figure, gathered
 from dpbench.theory.theorems import THEOREMS, Theorem
 
@@ -186,10 +187,10 @@ def _listed(value: object) -> str:
 def _bounds(rows: Sequence[Row], tones: Mapping[str, str]) -> list[dict[str, Any]]:
     """The strongest pair of every estimator and budget, the worst first."""
     known = [{**row, "lower_bound": as_number(row["lower_bound"])} for row in rows]
-    found = []
+    found: list[dict[str, Any]] = []
     for row in strongest(pd.DataFrame(known)).to_dict("records") if known else ():
         bound, claimed = row["lower_bound"], as_number(row["claimed"])
-        row |= {"lost": bound / claimed if bound >= 0 and claimed > 0 else -1.0}
-        row |= {"mark": bound_mark(claimed, bound), "tone": tones.get(row["verdict"], "")}
-        found.append({**row, "lower_bound": digits(bound)})
+        lost = bound / claimed if bound >= 0 and claimed > 0 else -1.0
+        more = {"lower_bound": digits(bound), "mark": bound_mark(claimed, bound), "lost": lost}
+        found.append({**row, **more, "tone": tones.get(row["verdict"], "")})
     return sorted(found, key=lambda one: (one["tone"] != "bad", -one["lost"]))

@@ -9,16 +9,13 @@ from typing import Any
 import pandas as pd
 
 from dpbench.columns import BUDGET, Variant
-from dpbench.drawing import NOTIONS, number_text
+from dpbench.drawing import NOTIONS, number_text, spaced
 from dpbench.metrics import METRICS, VARIABLES
 from dpbench.privacy import AMOUNTS
 from dpbench.study import Study
 from dpbench.theory.theorems import Theorem
 
-__all__ = [
-    "Words", "axis", "exponent_text", "metric_text", "parameter_text", "plain", "spaced",
-    "variant_text",
-]  # fmt: skip
+__all__ = ["Words", "axis", "exponent_text", "metric_text", "plain", "variant_text"]
 
 # In mathematical text; a parameter that is not here goes by its name.
 SYMBOLS = {
@@ -32,11 +29,6 @@ PLAIN = {
     "radius": "R", "report": "the round", "rounds": "the number of rounds",
     "buckets": "the number of buckets",
 }  # fmt: skip
-
-
-def spaced(label: str) -> str:
-    """A name in print."""
-    return label.replace("_", " ")
 
 
 def parameter_text(name: str, value: Any) -> str:

@@ -244,7 +244,7 @@ def test_audits_say_what_they_cannot_and_show_the_strongest_pair(example: Path) 
     rows = [row for row in page.texts("tr") if row.startswith(("clipped", "no_noise"))]
     assert rows[0] == "clipped approx 0.01 edge 9 1000 1.0 1.500 refuted"
     assert rows[1] == "clipped approx 1e-06 edge 9 1000 1.0 failed"
-    assert rows[2] == "clipped pure far 9 1000 1.0 0.9000 × 0.5 not refuted"
+    assert rows[2] == "clipped pure far 9 1000 1.0 0.9000 x 0.5 not refuted"
     assert any("must refute: 1 of 2 are" in p for p in page.texts("p"))
     assert rows[3].startswith("no_noise pure")  # the control that stood comes first
     assert list(page.columns("audit")) == [name for name in PAIR if name != "seconds"]
