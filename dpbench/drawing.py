@@ -23,23 +23,27 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 __all__ = [
-    "BOUND", "COLUMN", "GUIDE", "GUIDE_DASHES", "NOTIONS", "PAGE", "THEORY", "legend",
-    "line_styles", "natural", "new_canvas", "number_text", "panels", "save", "spaced", "style", "ticks",
+    "BOUND", "GUIDE", "GUIDE_DASHES", "NOTIONS", "THEORY", "Width", "legend", "line_styles",
+    "natural", "new_canvas", "number_text", "panels", "save", "spaced", "style", "ticks",
 ]  # fmt: skip
 
-# Widths in inches: both columns of a page with two, and one of them.
-PAGE, COLUMN = 7.0, 3.4
-# Points; the printed figure is not scaled, so that these are the sizes on paper.
-SIZES: dict[float, dict[Any, float]] = {
-    PAGE: {"axes.titlesize": 9, "lines.linewidth": 1.3, "lines.markersize": 3.5},
-    COLUMN: {
-        "axes.labelsize": 8, "axes.labelpad": 2, "axes.linewidth": 0.8, "axes.titlesize": 8,
-        "axes.titlepad": 3, "legend.columnspacing": 1.0, "legend.handlelength": 2.2,
-        "legend.labelspacing": 0.3, "lines.linewidth": 1.1, "lines.markersize": 3,
-        "xtick.labelsize": 7.5, "xtick.major.pad": 2, "xtick.major.size": 3,
-        "xtick.major.width": 0.8, "ytick.labelsize": 7.5, "ytick.major.pad": 2,
-        "ytick.major.size": 3, "ytick.major.width": 0.8,
-    },
+# Both columns of a page with two, or one of them.
+Width = Literal["page", "column"]
+# Inches and points; the printed figure is not scaled, so that these are the sizes on paper. Without
+# hinting, as text is else wider in print than it is laid out for.
+SETTINGS: dict[Any, Any] = {
+    "axes.grid": True, "axes.titlesize": 9, "figure.constrained_layout.use": True,
+    "figure.dpi": 100, "figure.figsize": (7.0, 3.2), "font.family": "DejaVu Sans", "font.size": 8,
+    "grid.alpha": 0.4, "grid.linewidth": 0.4, "legend.fontsize": 8, "lines.linewidth": 1.3,
+    "lines.markersize": 3.5, "pdf.fonttype": 42, "svg.hashsalt": "dpbench", "text.hinting": "none",
+}  # fmt: skip
+IN_COLUMN: dict[Any, Any] = {
+    "axes.labelpad": 2, "axes.labelsize": 8, "axes.linewidth": 0.8, "axes.titlepad": 3,
+    "axes.titlesize": 8, "figure.figsize": (3.4, 3.2), "legend.columnspacing": 1.0,
+    "legend.handlelength": 2.2, "legend.labelspacing": 0.3, "lines.linewidth": 1.1,
+    "lines.markersize": 3,
+    **{f"{x}tick.{name}": size for x in "xy" for name, size in
+       {"labelsize": 7.5, "major.pad": 2, "major.size": 3, "major.width": 0.8}.items()},
 }  # fmt: skip
 MARKERS = "osD^vPX<>hp*"
 DASHES = ("-", "--", "-.", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
@@ -63,24 +67,16 @@ NOTIONS = {"pure": "pure DP", "zcdp": "zCDP", "approx": "approximate DP"}
 
 
 @contextlib.contextmanager
-def style(width: Literal["page", "column"] = "page") -> Iterator[None]:
+def style(width: Width = "page") -> Iterator[None]:
     """Draw and save at this width, whatever the caller's settings are; they are kept."""
     import matplotlib as mpl
     import seaborn as sns
 
-    inches = PAGE if width == "page" else COLUMN
     with mpl.rc_context():
         mpl.rcdefaults()
         # Colour codes are no settings: to change what "b" means would outlast this.
         sns.set_theme(context="paper", style="ticks", palette="colorblind", color_codes=False)
-        # without hinting, as text is else wider in print than it is laid out for
-        settings: dict[Any, Any] = {
-            "axes.grid": True, "figure.constrained_layout.use": True, "figure.dpi": 100,
-            "figure.figsize": (inches, 3.2), "font.family": "DejaVu Sans", "font.size": 8,
-            "grid.alpha": 0.4, "grid.linewidth": 0.4, "legend.fontsize": 8, "pdf.fonttype": 42,
-            "svg.hashsalt": "dpbench", "text.hinting": "none",
-        }  # fmt: skip
-        mpl.rcParams.update({**settings, **SIZES[inches]})
+        mpl.rcParams.update(SETTINGS | (IN_COLUMN if width == "column" else {}))
         yield
 
 
@@ -118,12 +114,8 @@ def line_styles(labels: Iterable[str]) -> dict[str, dict[str, Any]]:
 
     known = sorted(set(labels), key=natural)
     colours = sns.color_palette("colorblind", max(len(known), 1))
-    return {
-        label: {"color": colour, "marker": marker, "linestyle": dash}
-        for label, colour, marker, dash in zip(
-            known, colours, itertools.cycle(MARKERS), itertools.cycle(DASHES), strict=False
-        )
-    }
+    looks = zip(known, colours, itertools.cycle(MARKERS), itertools.cycle(DASHES), strict=False)
+    return {label: {"color": c, "marker": m, "linestyle": dash} for label, c, m, dash in looks}
 
 
 def spaced(label: str) -> str:
@@ -267,17 +259,17 @@ def legend(canvas: Canvas, on: Axes | None = None) -> None:
     for ax in axes:
         handles, labels = ax.get_legend_handles_labels()
         entries |= {label: h for h, label in zip(handles, labels, strict=True)}
-    # black and grey is what nothing measured has
-    theory = {
-        label: getattr(handle, "get_color", str)() in {"black", GUIDE["color"]}
-        for label, handle in entries.items()
-    }
-    known = sorted(entries, key=lambda label: (theory[label], natural(label)))
+
+    def order(label: str) -> tuple[bool, list[str | float]]:
+        # black and grey is what nothing measured has
+        colour = getattr(entries[label], "get_color", str)()
+        return colour in {"black", GUIDE["color"]}, natural(label)
+
+    known = sorted(entries, key=order)
     owner, place, columns = canvas if on is None else on, _place(on, axes), 1
+    handles = [entries[label] for label in known]
     for columns in range(len(known), 0, -1):
-        shown = owner.legend(
-            [entries[label] for label in known], known, ncols=columns, frameon=False, **place
-        )
+        shown = owner.legend(handles, known, ncols=columns, frameon=False, **place)
         if columns == 1 or shown.get_window_extent().width <= owner.bbox.width:
             break
         shown.remove()

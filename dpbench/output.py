@@ -11,10 +11,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
+
+from dpbench.columns import amounts_of
 
 __all__ = ["WIDTH", "amounts", "atomic", "block_progress", "console"]
 
@@ -29,11 +29,8 @@ def console() -> Console:
 
 def amounts(row: Mapping[Hashable, Any]) -> list[str]:
     """The numbers of a budget in a few characters."""
-    return [
-        f"{symbol}={row[name]:g}"
-        for name, symbol in (("epsilon", "eps"), ("delta", "delta"), ("rho", "rho"))
-        if pd.notna(row.get(name, np.nan))
-    ]
+    symbols = {"epsilon": "eps"}
+    return [f"{symbols.get(name, name)}={value:g}" for name, value in amounts_of(row).items()]
 
 
 @contextlib.contextmanager

@@ -40,16 +40,14 @@ def _print_claims(claims: pd.DataFrame, study: Study, out: Console) -> None:
     rows = []
     for row in claims.to_dict("records"):
         limit = "<= " if study.all_claims[row["claim"]].statement.at_most else ""
-        rows.append(
-            {name: row[name] for name in ("claim", "source", "estimator", "distribution")}
-            | {
-                "privacy": short_budget(row),
-                "predicted": f"{limit}{row['predicted']:.3f} +- {row['tolerance']:g}",
-                "measured": _digits(row["measured"]),
-                "95% interval": f"{_digits(row['low'])} .. {_digits(row['high'])}",
-                "verdict": row["verdict"],
-            }
-        )
+        about = {name: row[name] for name in ("claim", "source", "estimator", "distribution")}
+        numbers = {
+            "predicted": f"{limit}{row['predicted']:.3f} +- {row['tolerance']:g}",
+            "measured": _digits(row["measured"]),
+            "95% interval": f"{_digits(row['low'])} .. {_digits(row['high'])}",
+        }
+        privacy, verdict = {"privacy": short_budget(row)}, {"verdict": row["verdict"]}
+        rows.append(about | privacy | numbers | verdict)
     _print_table("Claims: theory against measurement", rows, out)
     counts = claims["verdict"].value_counts()
     out.print(", ".join(f"{counts.get(name, 0)} {name}" for name in VERDICTS))
@@ -60,14 +58,20 @@ def _digits(value: float) -> str:
     return f"{value:.3f}" if abs(value) >= 5e-3 or value == 0 or np.isnan(value) else f"{value:.1e}"
 
 
+def _range(low: float, high: float) -> str:
+    return f"{low:.3g} .. {high:.3g}"
+
+
 def short_budget(row: Mapping[Hashable, Any]) -> str:
     """A budget: its amounts, and its label where that says more than the notion."""
     known = row["privacy"] in {*NOTIONS, "none"} or pd.isna(row["privacy"])
     return " ".join([*amounts(row), *([] if known else [row["privacy"]])])
 
 
-def _whole_budget(row: Mapping[Hashable, Any]) -> str:
-    return " ".join([row["privacy"], *amounts(row)])
+def _about(row: Mapping[Hashable, Any], *names: str) -> dict[str, str]:
+    """Columns of a row, and its whole budget."""
+    budget = " ".join([row["privacy"], *amounts(row)])
+    return {name: row[name] for name in names} | {"privacy": budget}
 
 
 def factors(summary: pd.DataFrame) -> pd.DataFrame:
@@ -88,25 +92,23 @@ def factors(summary: pd.DataFrame) -> pd.DataFrame:
 
 def _print_factors(summary: pd.DataFrame, out: Console) -> None:
     """Print, per estimator and k, the worst error over the lower bound."""
-    found = factors(summary)
+    found, rows = factors(summary), []
     if found.empty:
         return
-    rows = []
     for _, curves in found.groupby(["estimator", *BUDGET], dropna=False):
-        about = curves.iloc[0].to_dict()
-        row = {"estimator": about["estimator"], "privacy": _whole_budget(about)}
+        row = _about(curves.iloc[0].to_dict(), "estimator")
         row |= {f"k = {k:g}": "" for k in sorted(found["k"].unique())}
         for one in curves.to_dict("records"):
-            row[f"k = {one['k']:g}"] = f"{one['low']:.3g} .. {one['high']:.3g}"
+            row[f"k = {one['k']:g}"] = _range(one["low"], one["high"])
         rows.append(row)
     _print_table("Worst-case error (0.9 quantile) over the lower bound, range over n", rows, out)
 
 
 def _print_samples(samples: pd.DataFrame, out: Console) -> None:
     """Print the sample complexities that were sought directly, beside the curves'."""
-    if samples.empty or not (samples["method"] == "search").any():
+    sought = samples[samples["method"] == "search"] if len(samples) else samples
+    if sought.empty:
         return
-    sought = samples[samples["method"] == "search"]
     curve = samples[samples["method"] == "curve"]
     curve = curve.merge(sought[["request", "alpha"]].drop_duplicates(), on=["request", "alpha"])
     rows = []
@@ -116,35 +118,22 @@ def _print_samples(samples: pd.DataFrame, out: Console) -> None:
         direct, read = (
             f"{r['samples']:.4g} ({r['low']:.4g} .. {r['high']:.4g})" for r in (one, other)
         )
-        rows.append(
-            {
-                "estimator": one["estimator"],
-                "distribution": one["distribution"],
-                "privacy": short_budget(one),
-                "alpha": f"{one['alpha']:.3g}",
-                "n, direct search": direct,
-                "n, from the curve": read,
-                "theorem's terms, added": f"{total:.4g}",
-            }
-        )
+        row = {"estimator": one["estimator"], "distribution": one["distribution"]}
+        row |= {"privacy": short_budget(one), "alpha": f"{one['alpha']:.3g}"}
+        row |= {"n, direct search": direct, "n, from the curve": read}
+        rows.append(row | {"theorem's terms, added": f"{total:.4g}"})
     _print_table("Smallest n: P(error <= alpha) >= 1 - beta", rows, out)
 
 
 def _print_failures(summary: pd.DataFrame, out: Console) -> None:
     """Print which estimators released nothing, and how often."""
     rows = []
-    failing = summary[summary["failures"] > 0]
+    failing = summary[summary["failures"] > 0].assign(distribution=summary["family"])
     for _, found in failing.groupby(["estimator", "family", *BUDGET], dropna=False):
-        about, sizes, rates = found.iloc[0].to_dict(), found["n"], found["failure_rate"]
-        rows.append(
-            {
-                "estimator": about["estimator"],
-                "distribution": about["family"],
-                "privacy": _whole_budget(about),
-                "n": f"{sizes.min():.3g} .. {sizes.max():.3g}",
-                "failure rate": f"{rates.min():.3g} .. {rates.max():.3g}",
-            }
-        )
+        row = _about(found.iloc[0].to_dict(), "estimator", "distribution")
+        row["n"] = _range(found["n"].min(), found["n"].max())
+        row["failure rate"] = _range(found["failure_rate"].min(), found["failure_rate"].max())
+        rows.append(row)
     if rows:
         _print_table("Trials without a release (counted failures)", rows[:MOST_FAILING], out)
     if len(rows) > MOST_FAILING:

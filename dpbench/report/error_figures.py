@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from dpbench.arrays import Floats
 from dpbench.columns import BUDGET, KEY, Choice, choose, swept_columns, under
@@ -234,12 +234,6 @@ GUIDES = {
 }
 
 
-def _known(name: str) -> str:
-    if name not in GUIDES:
-        raise ValueError(f"choose from {', '.join(GUIDES)}")
-    return name
-
-
 # Columns of a key that may be a figure's parameter.
 OF_KEYS = ("k", "d", *AMOUNTS)
 
@@ -274,22 +268,18 @@ class AgainstParameter(SelectingFigure):
         default_factory=lambda: ["q90"]
     )
     logarithmic: bool = True
-    guides: list[Annotated[str, AfterValidator(_known)]] = Field(default_factory=list)
+    guides: list[Literal["pure", "approx", "core"]] = Field(default_factory=list)
 
     def _check(self, rows: pd.DataFrame, study: Study, where: str) -> None:
         known = [str(name) for name in rows if name in OF_KEYS or name not in (*KEY, "lower_bound")]
         if self.parameter not in known:
             choices = ", ".join(known)
             raise ConfigError(f"{where}.parameter: {self.parameter!r}: choose from {choices}")
-        self._check_numbers(rows, where)
         _check_sizes(rows, self._sizes, where)
         for name in self.guides:
             needs = GUIDES[name].needs
             if self.parameter not in needs or set(needs) - {self.parameter, "d", "n", *BUDGET}:
                 raise ConfigError(f"{where}.guides: {name!r}: it is about {', '.join(needs)}")
-
-    def _check_numbers(self, rows: pd.DataFrame, where: str) -> None:
-        """Refuse what has no number as the parameter."""
         sections = {"estimators": "estimator", "families": "family"}
         if self.parameter in AMOUNTS:
             rows, sections = rows[rows["privacy"] != "none"], {"budgets": "privacy"}
@@ -414,7 +404,7 @@ class Decomposition(SelectingFigure):
             yield partial(self._panel, str(family), rows, words)
 
     def _panel(self, family: str, rows: pd.DataFrame, words: Words, ax: Axes) -> None:
-        looks, study = line_styles(self.PARTS.values()), words.study
+        study, looks = words.study, line_styles(self.PARTS.values())
         for part, worst in rows.groupby("clip_at")[list(self.PARTS)].max().items():
             name = self.PARTS[str(part)]
             ax.plot(worst.index, worst, label=name, **looks[name])
@@ -422,8 +412,8 @@ class Decomposition(SelectingFigure):
         ax.minorticks_off()
         ax.set_title(words.family(family), pad=14)
         ax.set_ylabel(f"0.9 quantile at $n = {number_text(self.n)}$")
-        known = (one.value for one in study.budgets.values())
-        budget = next(one for one in known if under(rows, one).any())
+        budgets = (one.value for one in study.budgets.values())
+        budget = next(one for one in budgets if under(rows, one).any())
         thresholds = np.sort(rows["clip_at"].unique())
         bias = [worst_clipping_bias(t, rows["k"].iloc[0]) for t in thresholds]
         ax.plot(thresholds, bias, label="theory", **THEORY)

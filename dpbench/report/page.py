@@ -30,26 +30,10 @@ def finished_runs(root: Path) -> list[Path]:
 
 
 def write_page(folders: Sequence[Path], target: Path) -> Path:
-    """Write the page of the runs in `folders` to `target`.
+    """Write the page of a run, or of several below each other after an overview; its path.
 
-    The page depends on the files in the folders alone, and not on what a rerun changes in
-    them: times, memory, what was reused.
-
-    Parameters
-    ----------
-    folders : sequence of Path
-        One for the page of a run; several are shown below each other after an overview.
-    target : Path
-
-    Returns
-    -------
-    Path
-        `target`.
-
-    Raises
-    ------
-    ConfigError
-        If a folder holds other files than a run leaves.
+    It depends on the files in the folders alone, and not on what a rerun changes in them: times,
+    memory, what was reused. ConfigError if a folder holds other files than a run leaves.
     """
     runs = []
     for i, folder in enumerate(folders, 1):
@@ -61,18 +45,13 @@ def write_page(folders: Sequence[Path], target: Path) -> Path:
                 f"again or move it away ({type(error).__name__}: {error})"
             ) from error
     style, script = _file("page.css"), _file("page.js")
-    text = _template().render(
-        runs=runs,
-        verdicts=CLAIM_TONES,
-        width=WIDTH,
-        height=HEIGHT,
-        style=Markup(style),  # noqa: S704
-        script=Markup(script),  # noqa: S704
-        policy=(
-            "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
-            f"style-src '{_digest(style)}'; script-src '{_digest(script)}'"
-        ),
+    policy = (
+        "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
+        f"style-src '{_digest(style)}'; script-src '{_digest(script)}'"
     )
+    own = {"style": Markup(style), "script": Markup(script), "policy": policy}  # noqa: S704
+    sizes = {"width": WIDTH, "height": HEIGHT}
+    text = _template().render(runs=runs, verdicts=CLAIM_TONES, **own, **sizes)
     with atomic(target) as path:
         # half of a surrogate pair, which JSON can hold, becomes a question mark
         path.write_bytes(text.encode("utf-8", "replace"))

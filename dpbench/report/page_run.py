@@ -78,9 +78,8 @@ def read_run(folder: Path, name: str) -> dict[str, Any]:
     manifest = read_manifest(folder)
     configuration = _mapping(manifest.get("configuration"))
     sweep = _mapping(configuration.get("sweep"))
-    # what numbers depend on
-    shown = {k: configuration[k] for k in ("sweep", "seed", "trials", "plugins")
-             if configuration.get(k)}  # fmt: skip
+    telling = ("sweep", "seed", "trials", "plugins")  # what numbers depend on
+    shown = {key: configuration[key] for key in telling if configuration.get(key)}
     origin = {key: manifest[key] for key in ORIGIN if manifest.get(key) is not None}
     if "commit" in origin and manifest.get("dirty"):
         origin["commit"] = f"{origin['commit']} with uncommitted changes"
@@ -139,7 +138,7 @@ def _claim(row: Row, spec: Mapping[str, Any]) -> dict[str, Any]:
         "measured": digits(measured),
         "interval": " … ".join(filter(None, (digits(low), digits(high)))),
         "reason": spec.get("reason", ""),
-        "mark": claim_mark(predicted, tolerance, measured, low, high, floor),
+        "mark": claim_mark(predicted, tolerance, measured, (low, high), floor),
         "tone": CLAIM_TONES.get(row["verdict"], ""),
     }
 
@@ -162,14 +161,14 @@ def _pictures(folder: Path, specs: Mapping[str, Any]) -> list[dict[str, Any]]:
         known = Figure.find(spec)
         about = (inspect.getdoc(known) or "").partition("\n")[0] if known else ""
         told = {"kind", "_target_", "caption", "ylabel"}
+        settings = {k: v for k, v in spec.items() if k not in told and v is not None}
         picture = {
             "label": label,
             "kind": spaced(str(spec.get("kind") or spec.get("_target_") or "")),
             "caption": str(spec.get("caption") or about).rstrip("."),
-            "settings": {spaced(str(key)): _listed(value) for key, value in spec.items()
-                         if key not in told and value is not None},
+            "settings": {spaced(str(key)): _listed(value) for key, value in settings.items()},
             "data": base64.b64encode(path.read_bytes()).decode("ascii"),
-        }  # fmt: skip
+        }
         found.append(picture)
     return found
 

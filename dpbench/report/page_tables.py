@@ -113,12 +113,7 @@ def _mark(words: str, axis: Ends, band: Ends, line: Ends, tick: float, dot: floa
 
 
 def claim_mark(
-    predicted: float,
-    tolerance: float,
-    measured: float,
-    low: float,
-    high: float,
-    floor: float | None = None,
+    predicted: float, tolerance: float, measured: float, line: Ends, floor: float | None = None
 ) -> Mark | None:
     """A claim: the prediction in the middle, its region grey, the interval, the measurement.
 
@@ -127,17 +122,17 @@ def claim_mark(
     """
     if not (math.isfinite(predicted) and math.isfinite(tolerance) and tolerance > 0):
         return None
-    off = [abs(x - predicted) for x in (measured, low, high) if math.isfinite(x)]
+    off = [abs(x - predicted) for x in (measured, *line) if math.isfinite(x)]
     span = min(max(1.15 * max(off, default=0.0), LEAST_SPAN * tolerance), MOST_SPAN * tolerance)
     axis = (predicted - span, predicted + span)
     if not axis[0] < axis[1]:  # the tolerance is lost in the digits of the prediction
         return None
     words = (
-        f"measured {_said(measured)}, 95% interval {_said(low)} to {_said(high)}, predicted "
+        f"measured {_said(measured)}, 95% interval {_said(line[0])} to {_said(line[1])}, predicted "
         f"{'' if floor is None else 'at most '}{_said(predicted)} plus or minus {tolerance:g}"
     )
     bottom = (predicted if floor is None else floor) - tolerance
-    return _mark(words, axis, (bottom, predicted + tolerance), (low, high), predicted, measured)
+    return _mark(words, axis, (bottom, predicted + tolerance), line, predicted, measured)
 
 
 def bound_mark(claimed: float, bound: float) -> Mark | None:

@@ -8,15 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpbench.report.page_tables import (
-    WIDTH,
-    Mark,
-    as_number,
-    bound_mark,
-    claim_mark,
-    digits,
-    make_grid,
-)
+from dpbench.report import page_tables
+from dpbench.report.page_tables import Mark, as_number, bound_mark, claim_mark, digits, make_grid
 
 
 def test_numbers_reach_the_browser_as_json_can_say_them() -> None:
@@ -41,7 +34,7 @@ def test_four_digits_and_nothing_for_what_is_no_number() -> None:
     assert np.isnan(as_number(None))
 
 
-LEFT, RIGHT, MIDDLE = 10, WIDTH - 10, WIDTH / 2
+LEFT, RIGHT, MIDDLE = 10, page_tables.WIDTH - 10, page_tables.WIDTH / 2
 QUARTER = (RIGHT - LEFT) / 4
 
 
@@ -53,49 +46,44 @@ def claimed(*numbers: Any) -> Mark:
 
 def test_a_mark_is_centred_on_the_prediction() -> None:
     """The axis reaches two tolerances to each side; what is far off is an arrow, not a dot."""
-    mark = claimed(2.0, 0.02, 2.01, 1.98, 2.02)
+    mark = claimed(2.0, 0.02, 2.01, (1.98, 2.02))
     assert mark["tick"] == MIDDLE
     assert mark["band"] == mark["line"] == (LEFT + QUARTER, RIGHT - QUARTER)
     assert mark["dot"] == round(MIDDLE + QUARTER / 2, 1)
     assert not mark["left"] | mark["right"]
-    far = claimed(2.0, 0.02, 3.0, 1.99, 3.1)
+    far = claimed(2.0, 0.02, 3.0, (1.99, 3.1))
     assert (far["dot"], far["left"], far["right"], far["line"][1]) == (None, False, True, RIGHT)
     assert far["band"][1] - far["band"][0] >= (RIGHT - LEFT) / 12 - 0.1
-
-
-def test_the_region_of_an_upper_limit_reaches_down_to_its_floor() -> None:
-    numbers = (1.25, 0.05, 1.0, 0.99, 1.01)
+    # the region of an upper limit reaches down to its floor
+    numbers = (1.25, 0.05, 1.0, (0.99, 1.01))
     limit, value = claimed(*numbers, 1.0), claimed(*numbers)
     assert limit["band"][0] < limit["dot"] < value["band"][0] < value["band"][1]
     assert value["band"][1] == limit["band"][1]
 
 
 @pytest.mark.parametrize(
-    ("measured", "low", "high", "line", "arrows"),
+    ("measured", "ends", "line", "arrows"),
     [
-        (nan, nan, nan, None, (False, False)),
-        (2.0, nan, 2.01, None, (False, False)),
-        (2.0, -inf, inf, (LEFT, RIGHT), (True, True)),
-        (inf, 2.0, inf, (MIDDLE, RIGHT), (False, True)),
+        (nan, (nan, nan), None, (False, False)),
+        (2.0, (nan, 2.01), None, (False, False)),
+        (2.0, (-inf, inf), (LEFT, RIGHT), (True, True)),
+        (inf, (2.0, inf), (MIDDLE, RIGHT), (False, True)),
     ],
 )
 def test_unknown_and_infinite_ends(
-    measured: float, low: float, high: float, line: object, arrows: tuple[bool, bool]
+    measured: float, ends: tuple[float, float], line: object, arrows: tuple[bool, bool]
 ) -> None:
-    mark = claimed(2.0, 0.02, measured, low, high)
+    mark = claimed(2.0, 0.02, measured, ends)
     assert (mark["line"], mark["left"], mark["right"]) == (line, *arrows)
     assert mark["dot"] == (MIDDLE if measured == 2.0 else None)
-    assert ("unknown" in mark["words"]) == np.isnan(low)
-    assert ("infinity" in mark["words"]) == (high == inf)
+    assert ("unknown" in mark["words"]) == np.isnan(ends[0])
+    assert ("infinity" in mark["words"]) == (ends[1] == inf)
 
 
-def test_without_a_region_there_is_no_mark() -> None:
+def test_without_a_region_there_is_no_mark_and_bounds_are_bars_from_nothing_on() -> None:
     for region in ((nan, 0.1), (inf, 0.1), (1.0, 0.0), (1.0, nan), (1e300, 0.1)):
-        assert claim_mark(*region, 1.0, 0.9, 1.1) is None
+        assert claim_mark(*region, 1.0, (0.9, 1.1)) is None
     assert bound_mark(nan, 1.0) is None
-
-
-def test_bounds_are_bars_from_nothing_on() -> None:
     marks = [bound_mark(1.0, bound) for bound in (0.5, 4.0, nan)] + [bound_mark(inf, 2.0)]
     within, above, failed, unlimited = (mark for mark in marks if mark)
     end = LEFT + 0.8 * (RIGHT - LEFT)
