@@ -185,32 +185,27 @@ def test_parts_of_the_error_against_the_threshold(numbers: Result) -> None:
 def test_exponents_of_several_budgets(numbers: Result) -> None:
     """Those of claims.csv, with intervals, beside the curve of theory and without it."""
     above, below = drawn(numbers, "exponents")
-    claims = numbers.claims[numbers.claims["claim"] == "rate"]
     assert above.get_ylabel() == r"$s$ in $\mathit{n} \sim (1/α)^s$"  # noqa: RUF001
-    (theory,) = {label: (x, y) for label, x, y in lines(above, "theory")}.values()
-    np.testing.assert_allclose(theory[1], np.array(theory[0]) / (np.array(theory[0]) - 1))
-    labels = {
-        r"minimax, pure DP, $\varepsilon = 0.5$": 0.5,
-        r"minimax, pure DP, $\varepsilon = 1$": 1.0,
-        "minimax, zCDP": np.nan,
+    ((_, k, theory),) = lines(above, "theory")
+    np.testing.assert_allclose(theory, np.array(k) / (np.array(k) - 1))
+    claims = numbers.claims[numbers.claims["claim"] == "rate"]
+    budgets = {
+        r"pure DP, $\varepsilon = 0.5$": 0.5,
+        r"pure DP, $\varepsilon = 1$": 1.0,
+        "zCDP": None,
     }
-    left = claims["measured"] - claims["predicted"]
-    for ax, height in ((above, claims["measured"]), (below, left)):
+    for ax, taken in ((above, 0), (below, claims["predicted"])):
+        table = claims.assign(height=claims["measured"] - taken)
         found = {label: (x, y) for label, x, y in lines(ax) if label != "theory"}
-        assert set(found) == set(labels)
-        for label, epsilon in labels.items():
-            rate = claims["epsilon"].eq(epsilon) | (claims["epsilon"].isna() & np.isnan(epsilon))
-            assert np.round(found[label][0]).tolist() == [2, 3]
-            assert found[label][1] == height[rate].tolist()
-        middles = [found[one][1] for one in labels]
-        ends = [
-            bar[:, 1] - at
-            for container, middle in zip(ax.containers, middles, strict=True)
-            for bar, at in zip(container[2][0].get_segments(), middle, strict=True)
-        ]
-        wanted = claims.sort_values("epsilon", kind="stable")
-        wanted_ends = wanted[["low", "high"]].sub(wanted["measured"], axis=0)
-        np.testing.assert_allclose(ends, wanted_ends, atol=1e-12)
+        assert list(found) == [f"minimax, {words}" for words in budgets]
+        for (x, y), epsilon, bars in zip(
+            found.values(), budgets.values(), ax.containers, strict=True
+        ):
+            at = table[table["epsilon"].isna() if epsilon is None else table["epsilon"] == epsilon]
+            assert (np.round(x).tolist(), y) == ([2, 3], at["height"].tolist())
+            ends = [bar[:, 1] for bar in bars[2][0].get_segments()]
+            moved = at["height"] - at["measured"]
+            np.testing.assert_allclose(ends, at[["low", "high"]].add(moved, axis=0), atol=1e-12)
 
 
 # Sample complexities.

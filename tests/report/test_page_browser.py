@@ -169,21 +169,16 @@ def test_the_keyboard_reaches_a_header_and_sorts_and_all_have_names(page: Chrome
         assert find(page, selector).accessible_name, selector
 
 
-def test_hostile_labels_are_shown_and_do_nothing(browser: Chrome, tmp_path: Path) -> None:
+def test_hostile_labels_and_other_scripts_do_nothing(browser: Chrome, tmp_path: Path) -> None:
     manifest: dict[str, Any] = MANIFEST | {"sweep": HOSTILE, "command": HOSTILE}
     folder = write_run(tmp_path / "run", rows=12, manifest=manifest, label=HOSTILE)
     browser.get(write_page([folder], tmp_path / "page.html").as_uri())
-    assert browser.execute_script("return typeof window.hacked") == "undefined"
     found = act(browser, ("search", "<script>"))
     assert found["columns"]["estimator"][0] == f"minimax{HOSTILE}"
     assert found["count"] == "12 of 12 rows"
     assert browser.execute_script("return document.querySelector('h1').textContent") == HOSTILE
     assert browser.find_elements(By.CSS_SELECTOR, "img:not([src^='data:'])") == []
     assert logged(browser) == []
-
-
-def test_the_policy_stops_scripts_that_are_not_ours(browser: Chrome, plain: str) -> None:
-    browser.get(plain)
     browser.execute_script(
         "const s = document.createElement('script'); s.textContent = 'window.hacked = 3';"
         "document.body.append(s)"
@@ -210,9 +205,8 @@ def test_dark_where_it_is_asked_for_but_never_on_paper(page: Chrome) -> None:
         assert find(page, f"{SUMMARY} .tools").is_displayed() == (media == "screen")
 
 
-@pytest.mark.parametrize("width", [390, 1300])
-def test_wide_tables_scroll_in_their_own_box(page: Chrome, width: int) -> None:
-    size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+def test_wide_tables_scroll_in_their_own_box(page: Chrome) -> None:
+    size = {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": False}
     page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     try:
         act(page, ("all",))
@@ -227,8 +221,8 @@ def test_wide_tables_scroll_in_their_own_box(page: Chrome, width: int) -> None:
         """)
     finally:
         page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-    assert across <= width
-    assert wider or width > 390
+    assert wider
+    assert across <= 390
     assert abs(top) <= 2  # the header stays
 
 

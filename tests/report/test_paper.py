@@ -78,17 +78,14 @@ def test_a_rerun_computes_nothing_and_writes_the_same_bytes(finished: Path) -> N
     assert manifest["blocks_done"] == 0 < manifest["blocks_reused"]
 
 
-def test_figures_are_as_wide_as_a_column(finished: Path) -> None:
+def test_figures_are_as_wide_as_a_column_and_captions_name_the_setting(finished: Path) -> None:
+    """The override's n, trials and seed, and the budgets that are drawn."""
     path = finished / "results/paper/tiny/binary_mean_error"
     (box,) = re.findall(rb"/MediaBox \[([^]]*)\]", path.with_suffix(".pdf").read_bytes())
     assert float(box.split()[2]) == pytest.approx(3.4 * 72, abs=0.01)
     assert imread(path.with_suffix(".png")).shape[1] == 680
     assert plt.get_fignums() == []
-
-
-def test_a_caption_names_the_setting_of_the_run(finished: Path) -> None:
-    """The override's n, trials and seed, and the budgets that are drawn."""
-    text = (finished / "results/paper/tiny/binary_mean_error.txt").read_text()
+    text = path.with_suffix(".txt").read_text()
     assert text.startswith("Binary data: the error falls as 1/(epsilon n)")
     for part in (
         "Shown: error (0.9 quantile) against n. Data: bernoulli (bernoulli; p = 0.5). ",

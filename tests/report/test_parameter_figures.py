@@ -6,13 +6,12 @@ import dataclasses
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from dpbench.report.error_figures import GUIDES
 from dpbench.result import Result
 
-from .conftest import assert_refused, curves, drawn, lines, rows
+from .conftest import assert_refused, curves, drawn, lines
 
 CUBE: dict[str, Any] = {
     "kind": "against_parameter", "parameter": "d", "families": "cube", "estimators": "additive",
@@ -27,102 +26,83 @@ RADIUS = {**CUBE, "parameter": "radius", "estimators": "scaled", "budgets": "zcd
 DELTA = {**CUBE, "parameter": "delta", "families": {"cube": {"d": 16}}}
 ROUNDS = {**CUBE, "parameter": "rounds", "families": ["gaussian", "student"]}
 ROUNDS |= {"estimators": "shrinking", "budgets": "zcdp", "n": [300, 1000]}
+ADDED = "family.str.startswith('cube') and estimator == 'additive'"
+FRIENDS = "estimator == 'friendly' and delta == 1e-6"
+# A sweep, a figure, what its axes are, and by panel and line the rows of the summary.
+CASES: list[tuple[str, dict[str, Any], tuple[str, ...], dict[str, dict[str, str]]]] = [
+    (  # budgets and sizes have a line each, whose labels say nothing that they share
+        "vectors",
+        {**CUBE, "budgets": {"pure": {}, "zcdp": {}}, "n": [100, 300]},
+        ("dimension $d$", "log", "log"),
+        {"": {f"additive, {words}, $n = {n}$": f"{ADDED} and n == {n} and {which}"
+              for n in (100, 300)
+              for words, which in {
+                  r"pure DP, $\varepsilon = 0.5$": "privacy == 'pure' and epsilon == 0.5",
+                  r"pure DP, $\varepsilon = 1$": "privacy == 'pure' and epsilon == 1",
+                  "zCDP": "privacy == 'zcdp'"}.items()}},
+    ),
+    (  # the mean has no delta
+        "vectors",
+        {**DELTA, "budgets": ["approx", "classical"], "estimators": ["additive", "mean"]},
+        (r"$\ln(1/\delta)$", "log", "log"),
+        {"": {f"additive, approximate DP{words}": f"{ADDED} and d == 16 and n == 300 and {which}"
+              for words, which in {"": "privacy == 'approx'",
+                                   ", classical": "privacy == 'approx_classical'"}.items()}},
+    ),
+    (  # the mean is exact, and the axis logarithmic all the same
+        "vectors", {**CUBE, "estimators": ["additive", "mean"], "metrics": ["mean_error"]},
+        ("dimension $d$", "log", "log"),
+        {"": {"additive": f"{ADDED} and n == 300 and privacy == 'pure' and epsilon == 1",
+              "mean": "family.str.startswith('cube') and estimator == 'mean' and n == 300"}},
+    ),
+    (  # a panel for each family that differs otherwise
+        "vectors", {**RADIUS, "families": {"cube": {"d": [4, 64]}}}, ("$R$", "log", "log"),
+        {f"cube, $d = {d}$": {"scaled": f"d == {d} and privacy == 'zcdp' and n == 300 and "
+                                        "estimator.str.startswith('scaled')"} for d in (4, 64)},
+    ),
+    (
+        "vectors", NORM, (r"$\|\mu\|$", "log", "log"),
+        {"": {"friendly": f"{FRIENDS} and family.str.startswith('gaussian')"}},
+    ),
+    (  # failures are gaps
+        "vectors", FAR, (r"share of outliers $\eta$", "linear", "log"),
+        {"": {"friendly": f"{FRIENDS} and d == 3 and eta >= 0"}},
+    ),
+    (
+        "vectors", {**FAR, "metrics": ["failure_rate"]},
+        (r"share of outliers $\eta$", "linear", "linear"),
+        {"": {"friendly": f"{FRIENDS} and d == 3 and eta >= 0"}},
+    ),
+    (  # a column that only some estimators have
+        "numbers", {**ROUNDS, "metrics": ["width_q50"], "logarithmic": False},
+        ("rounds", "linear", "log"),
+        {family: {f"shrinking, $n = {n}$": f"family == '{family}' and privacy == 'zcdp' and "
+                                           f"rounds > 0 and n == {n}" for n in (300, 1000)}
+         for family in ("gaussian", "student")},
+    ),
+]  # fmt: skip
 
 
-def ordered(table: pd.DataFrame, by: str, metric: str = "q90") -> tuple[list[float], list[float]]:
-    """What a line has to show: a column against a parameter, failures as gaps."""
-    points = table.sort_values(by)
-    return points[by].tolist(), points[metric].replace(np.inf, np.nan).tolist()
-
-
-def test_several_budgets_and_sizes_have_a_line_each(vectors: Result) -> None:
-    """Their labels tell them apart, and say nothing that they share."""
-    budgets = {"pure": {}, "zcdp": {}, "approx": {"delta": 1e-6}, "classical": {"delta": 1e-6}}
-    spec = {**CUBE, "budgets": budgets, "n": [100, 300], "estimators": ["additive", "mean"]}
-    (ax,) = drawn(vectors, {**spec, "metrics": ["mean_error"], "guides": ["pure"]})
-    assert (ax.get_title(), ax.get_xlabel(), ax.get_xscale()) == ("", "dimension $d$", "log")
-    cases: dict[str, dict[str, Any]] = {
-        r"additive, pure DP, $\varepsilon = 0.5$": {"privacy": "pure", "epsilon": 0.5},
-        r"additive, pure DP, $\varepsilon = 1$": {"privacy": "pure", "epsilon": 1.0},
-        "additive, zCDP": {"privacy": "zcdp"},
-        r"additive, approximate DP, $\varepsilon = 1$": {"privacy": "approx", "delta": 1e-6},
-        r"additive, approximate DP, classical, $\varepsilon = 1$":
-            {"privacy": "approx_classical", "delta": 1e-6},
-        "mean": {"privacy": "none"},
-    }  # fmt: skip
-    wanted = {}
-    for words, about in cases.items():
-        for n in (100, 300):
-            at = rows(vectors, estimator=words.partition(",")[0], n=n, **about)
-            at = at[at["family"].str.startswith("cube")]
-            wanted[f"{words}, $n = {n}$"] = ordered(at, "d", "mean_error")
-    assert curves(ax) == wanted
-    assert ax.get_yscale() == "log"  # though the empirical mean of these data is exact
-    assert curves(ax)["mean, $n = 100$"][1] == [0, 0, 0]
-    (shown,) = ax.figure.legends
-    texts = [text.get_text() for text in shown.get_texts()]
-    assert sorted(texts) == sorted({*wanted, "slope by theory", GUIDES["pure"].label})
-
-
-def test_errors_against_delta(vectors: Result) -> None:
-    spec = {**DELTA, "budgets": ["approx", "classical"], "estimators": ["additive", "mean"]}
-    (ax,) = drawn(vectors, spec)
-    assert ax.get_xlabel() == r"$\ln(1/\delta)$"
-    found = curves(ax)  # the mean has no delta
-    labels = {"additive, approximate DP": "approx"}
-    labels |= {"additive, approximate DP, classical": "approx_classical"}
-    assert set(found) == set(labels)
-    for label, privacy in labels.items():
-        at = rows(vectors, family="cube_d16", estimator="additive", privacy=privacy, n=300)
-        wanted = dict(zip(-np.log(at["delta"]), at["q90"], strict=True))
-        assert dict(zip(*found[label], strict=True)) == wanted
-
-
-def test_a_parameter_of_estimators_or_of_families(vectors: Result) -> None:
-    """A panel for each family that differs otherwise."""
-    axes = drawn(vectors, {**RADIUS, "families": {"cube": {"d": [4, 64]}}})
-    for ax, d in zip(axes, (4, 64), strict=True):
-        assert (ax.get_title(), ax.get_xlabel()) == (f"cube, $d = {d}$", "$R$")
-        at = rows(vectors, d=d, privacy="zcdp", n=300).query("estimator != 'additive'")
-        assert curves(ax) == {"scaled": ordered(at, "radius")}
-    (ax,) = drawn(vectors, NORM)
-    assert ax.get_xlabel() == r"$\|\mu\|$"
-    at = rows(vectors, estimator="friendly", delta=1e-6)
-    at = at[at["family"].str.startswith("gaussian")]
-    assert curves(ax) == {"friendly": ordered(at, "norm")}
-    axes = drawn(vectors, {**FAR, "parameter": "d", "families": "cluster"})
-    titles = [rf"cluster, $\eta = {eta}$" for eta in (0, 0.1, 0.2, 0.6)]
-    assert [ax.get_title() for ax in axes] == titles
-
-
-def test_failures_are_gaps_and_shares_have_a_linear_axis(vectors: Result) -> None:
-    """Without outliers all is released, with a share 0.6 of them hardly anything."""
-    errors, core, failures = drawn(vectors, {**FAR, "metrics": ["q90", "core_q50", "failure_rate"]})
-    at = rows(vectors, estimator="friendly", delta=1e-6, d=3).dropna(subset="eta")
-    x, y = curves(errors)["friendly"]
-    np.testing.assert_array_equal([x, y], ordered(at, "eta"))
-    assert not np.isnan(y[0])
-    assert np.isnan(y[3])
-    assert errors.get_yscale() == "log"
-    for ax, metric in ((core, "core_q50"), (failures, "failure_rate")):
-        known = at.dropna(subset=metric)
-        assert curves(ax) == {"friendly": ordered(known, "eta", metric)}
-        assert (ax.get_xscale(), ax.get_yscale()) == ("linear", "linear")
-
-
-def test_rounds_of_intervals(numbers: Result) -> None:
-    """Columns that only some estimators have: three metrics on two families at two n."""
-    metrics = ["q90", "width_q50", "miss_rate"]
-    axes = drawn(numbers, {**ROUNDS, "metrics": metrics, "logarithmic": False})
-    cases = [(metric, family) for metric in metrics for family in ("gaussian", "student")]
-    for ax, (metric, family) in zip(axes, cases, strict=True):
-        assert ax.get_title() == family
-        assert ax.get_xticks().tolist() == [1, 2, 4]
-        assert ax.get_yscale() == ("linear" if metric == "miss_rate" else "log")
-        at = rows(numbers, family=family, privacy="zcdp").dropna(subset="rounds")
-        wanted = {f"shrinking, $n = {n}$": ordered(at[at["n"] == n], "rounds", metric)
-                  for n in (300, 1000)}  # fmt: skip
-        assert curves(ax) == wanted
+@pytest.mark.parametrize(("sweep", "spec", "axes", "panels"), CASES)
+def test_lines_are_what_the_summary_says(
+    request: pytest.FixtureRequest, sweep: str, spec: Any, axes: Any, panels: Any
+) -> None:
+    result: Result = request.getfixturevalue(sweep)
+    across, metric = spec["parameter"], spec.get("metrics", ["q90"])[0]
+    shown = drawn(result, spec)
+    assert [ax.get_title() for ax in shown] == list(panels)
+    for ax, queries in zip(shown, panels.values(), strict=True):
+        assert (ax.get_xlabel(), ax.get_xscale(), ax.get_yscale()) == axes
+        wanted = {}
+        for label, query in queries.items():
+            points = result.summary.query(query, engine="python").replace(np.inf, np.nan)
+            x = -np.log(points["delta"]) if across == "delta" else points[across]
+            points = points.assign(x=x).sort_values("x")
+            wanted[label] = (points["x"].tolist(), points[metric].tolist())
+            assert len(points) > 1
+        np.testing.assert_equal(curves(ax), wanted)
+        legend = {text.get_text() for text in ax.figure.legends[0].get_texts()}
+        assert legend - {"slope by theory"} == set(wanted)
 
 
 # Guides.
@@ -162,7 +142,7 @@ def test_a_guide_for_the_core(vectors: Result) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"guides": ["x"]}, ["figure.guides", "'x'", "pure, approx, core"]),
+        ({"guides": ["x"]}, ["figure.guides", "'x'", "'approx'"]),
         ({**RADIUS, "guides": ["pure"]}, ["figure.guides", "'pure'", "d, n, epsilon"]),
         ({"parameter": "x"}, ["figure.parameter", "'x'", "norm"]),
         ({"parameter": "norm"}, ["figure.estimators", "'additive'", "norm"]),
