@@ -3,28 +3,47 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import secrets
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
 
 from dpbench.columns import amounts_of
 
-__all__ = ["WIDTH", "amounts", "atomic", "block_progress", "console"]
+__all__ = ["amounts", "atomic", "block_progress", "console", "print_table", "text_console"]
 
 WIDTH = 170  # of tables, whatever the terminal's
+WORDS = {"claim", "source", "estimator", "distribution", "privacy", "notion", "pair", "verdict"}
 SECONDS_BETWEEN_LINES = 10.0
 
 
 def console() -> Console:
     """Standard output, which wraps nothing."""
     return Console(highlight=False, soft_wrap=True)
+
+
+def text_console() -> tuple[Console, io.StringIO]:
+    """A console for tables, and the text that is printed there."""
+    text = io.StringIO()
+    return Console(highlight=False, width=WIDTH, file=text, color_system=None), text
+
+
+def print_table(title: str, rows: Sequence[Mapping[str, str]], out: Console) -> None:
+    """Print rows with the same keys, which are the columns; all but words stand at the right."""
+    table = Table(title=title, title_justify="left")
+    for name in rows[0]:
+        table.add_column(name, justify="left" if name in WORDS else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*row.values())
+    out.print(table)
 
 
 def amounts(row: Mapping[Hashable, Any]) -> list[str]:

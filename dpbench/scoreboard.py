@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from rich.console import Console
-from rich.table import Table
 
 from dpbench.analysis.results import CURVE, Failure, worst_case
 from dpbench.analysis.smallest_n import TERMS
 from dpbench.columns import BUDGET
 from dpbench.drawing import NOTIONS
-from dpbench.output import WIDTH, amounts
+from dpbench.output import amounts, print_table, text_console
 from dpbench.study import Study
 
 __all__ = ["factors", "render", "short_budget"]
 
 VERDICTS = ("consistent", "inconsistent", "inconclusive")
-WORDS = {"claim", "source", "estimator", "distribution", "privacy", "verdict"}
 MOST_FAILING = 12
-
-
-def _print_table(title: str, rows: Sequence[Mapping[str, str]], out: Console) -> None:
-    """Print rows with the same keys, which are the columns; all but words stand at the right."""
-    table = Table(title=title, title_justify="left")
-    for name in rows[0]:
-        table.add_column(name, justify="left" if name in WORDS else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(*row.values())
-    out.print(table)
 
 
 def _print_claims(claims: pd.DataFrame, study: Study, out: Console) -> None:
@@ -48,7 +35,7 @@ def _print_claims(claims: pd.DataFrame, study: Study, out: Console) -> None:
         }
         privacy, verdict = {"privacy": short_budget(row)}, {"verdict": row["verdict"]}
         rows.append(about | privacy | numbers | verdict)
-    _print_table("Claims: theory against measurement", rows, out)
+    print_table("Claims: theory against measurement", rows, out)
     counts = claims["verdict"].value_counts()
     out.print(", ".join(f"{counts.get(name, 0)} {name}" for name in VERDICTS))
 
@@ -101,7 +88,7 @@ def _print_factors(summary: pd.DataFrame, out: Console) -> None:
         for one in curves.to_dict("records"):
             row[f"k = {one['k']:g}"] = _range(one["low"], one["high"])
         rows.append(row)
-    _print_table("Worst-case error (0.9 quantile) over the lower bound, range over n", rows, out)
+    print_table("Worst-case error (0.9 quantile) over the lower bound, range over n", rows, out)
 
 
 def _print_samples(samples: pd.DataFrame, out: Console) -> None:
@@ -122,7 +109,7 @@ def _print_samples(samples: pd.DataFrame, out: Console) -> None:
         row |= {"privacy": short_budget(one), "alpha": f"{one['alpha']:.3g}"}
         row |= {"n, direct search": direct, "n, from the curve": read}
         rows.append(row | {"theorem's terms, added": f"{total:.4g}"})
-    _print_table("Smallest n: P(error <= alpha) >= 1 - beta", rows, out)
+    print_table("Smallest n: P(error <= alpha) >= 1 - beta", rows, out)
 
 
 def _print_failures(summary: pd.DataFrame, out: Console) -> None:
@@ -135,7 +122,7 @@ def _print_failures(summary: pd.DataFrame, out: Console) -> None:
         row["failure rate"] = _range(found["failure_rate"].min(), found["failure_rate"].max())
         rows.append(row)
     if rows:
-        _print_table("Trials without a release (counted failures)", rows[:MOST_FAILING], out)
+        print_table("Trials without a release (counted failures)", rows[:MOST_FAILING], out)
     if len(rows) > MOST_FAILING:
         out.print(f"and {len(rows) - MOST_FAILING} more: see failure_rate in summary.csv")
 
@@ -148,8 +135,7 @@ def render(
     study: Study,
 ) -> str:
     """Verdicts, factors over the lower bound, sample complexities, failures, as plain text."""
-    text = io.StringIO()
-    out = Console(highlight=False, width=WIDTH, file=text, color_system=None)
+    out, text = text_console()
     if not claims.empty:
         _print_claims(claims, study, out)
     _print_factors(summary, out)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from dpbench.audit.cases import AuditSweep
-from dpbench.audit.report import bounds_figure, strongest
+from dpbench.audit.report import bounds_figure, strongest_in_print
 from dpbench.drawing import save, spaced
 from dpbench.registry import from_mapping
 from dpbench.report.words import variant_text
@@ -31,7 +30,6 @@ FIGURES = {
     ),
 }
 UNITS = {"approx": "epsilon (approximate DP)", "pure": "epsilon (pure DP)", "zcdp": "rho (zCDP)"}
-HEADER = ("Estimator", "Notion", "Pair", "Runs", "Claimed", "Lower bound", "Verdict")
 
 
 def draw_audit(folder: Path, target: Path) -> dict[str, str]:
@@ -61,8 +59,10 @@ def draw_audit(folder: Path, target: Path) -> dict[str, str]:
         table = pd.read_csv(folder / file)
         save(bounds_figure(table, printed), target, name, ("pdf", "png"))
         texts[f"{name}.txt"] = _caption(says, table, sweep, manifest["seed"])
-        rows = [_row(row, printed) for row in strongest(table).to_dict("records")]
-        texts[f"{name}.tex"] = tabular("lllrrrl", HEADER, rows)
+        rows = strongest_in_print(table)
+        header = [name.capitalize() for name in rows[0]]
+        cells = [_cells(row, printed) for row in rows]
+        texts[f"{name}.tex"] = tabular("llrlrrrrrl", header, cells)
     return texts
 
 
@@ -78,16 +78,9 @@ def _caption(says: str, table: pd.DataFrame, sweep: AuditSweep, seed: int) -> st
     )
 
 
-def _row(row: Mapping[Any, Any], printed: Callable[[str], str]) -> list[str]:
-    return [
-        escaped(printed(row["estimator"])),
-        escaped(row["notion"]),
-        escaped(spaced(row["pair"])),
-        str(row["runs"]),
-        f"{row['claimed']:g}",
-        f"{row['lower_bound']:.3f}",
-        row["verdict"],
-    ]
+def _cells(row: dict[str, str], printed: Callable[[str], str]) -> list[str]:
+    about = {"estimator": printed(row["estimator"]), "pair": spaced(row["pair"])}
+    return [escaped(cell) for cell in (row | about).values()]
 
 
 if __name__ == "__main__":

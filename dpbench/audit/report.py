@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from rich.console import Console
-from rich.table import Table
 
 from dpbench.drawing import NOTIONS, legend, line_styles, new_canvas, spaced
-from dpbench.output import WIDTH
+from dpbench.output import print_table, text_console
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-__all__ = ["CAVEAT", "bounds_figure", "render", "strongest"]
+__all__ = ["CAVEAT", "bounds_figure", "render", "strongest", "strongest_in_print"]
 
 # Inches of the figure: for a row, and for everything else.
 ROW, FRAME = 0.155, 0.95
@@ -40,12 +37,12 @@ def strongest(table: pd.DataFrame) -> pd.DataFrame:
 
 def render(audit: pd.DataFrame, controls: pd.DataFrame) -> str:
     """The strongest pair of every estimator and notion, and of every control."""
-    out = Console(highlight=False, width=WIDTH, file=io.StringIO(), color_system=None)
+    out, text = text_console()
     for title, table in (
         ("Audit: the largest lower bound on each privacy parameter", audit),
         ("Controls, broken on purpose: each must be refuted", controls),
     ):
-        out.print(_table(title, table))
+        print_table(title, strongest_in_print(table), out)
     best = strongest(controls)
     refuted, failed = ((audit["verdict"] == word).sum() for word in ("refuted", "failed"))
     caught = (best["verdict"] == "refuted").sum()
@@ -55,31 +52,26 @@ def render(audit: pd.DataFrame, controls: pd.DataFrame) -> str:
         runs = controls["runs"].min()
         out.print(f"{runs} runs a side miss broken estimators: they show little of the others")
     out.print(CAVEAT)
-    assert isinstance(out.file, io.StringIO)
-    return out.file.getvalue()
+    return text.getvalue()
 
 
-def _table(title: str, table: pd.DataFrame) -> Table:
-    shown = Table(title=title, title_justify="left")
-    for name in (*ROW_KEY, "pair"):
-        shown.add_column(name, no_wrap=True)
-    for name in ("of pairs", "runs a side", "claimed", "lower bound", "visible"):
-        shown.add_column(name, justify="right", no_wrap=True)
-    shown.add_column("verdict", no_wrap=True)
-    for row in strongest(table).to_dict("records"):
-        shown.add_row(
-            row["estimator"],
-            row["notion"],
-            "" if pd.isna(row["delta"]) else f"{row['delta']:g}",
-            row["pair"],
-            str(row["pairs"]),
-            str(row["runs"]),
-            f"{row['claimed']:g}",
-            f"{row['lower_bound']:.3f}",
-            "-" if pd.isna(row["visible"]) else f"x {row['visible']:g}",
-            row["verdict"],
-        )
-    return shown
+def strongest_in_print(table: pd.DataFrame) -> list[dict[str, str]]:
+    """Its cells by heading, as text."""
+    return [
+        {
+            "estimator": row["estimator"],
+            "notion": row["notion"],
+            "delta": "" if pd.isna(row["delta"]) else f"{row['delta']:g}",
+            "pair": row["pair"],
+            "of pairs": str(row["pairs"]),
+            "runs a side": str(row["runs"]),
+            "claimed": f"{row['claimed']:g}",
+            "lower bound": f"{row['lower_bound']:.3f}",
+            "visible": "-" if pd.isna(row["visible"]) else f"x {row['visible']:g}",
+            "verdict": row["verdict"],
+        }
+        for row in strongest(table).to_dict("records")
+    ]
 
 
 def bounds_figure(table: pd.DataFrame, names: Callable[[str], str] = spaced) -> Canvas:

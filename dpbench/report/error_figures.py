@@ -285,8 +285,8 @@ class AgainstParameter(SelectingFigure):
             rows, sections = rows[rows["privacy"] != "none"], {"budgets": "privacy"}
         numbers = pd.to_numeric(rows[self.parameter], errors="coerce").notna()
         for section, column in sections.items():
-            known = numbers.groupby(rows[column]).any()
-            for label in known.index[~known]:
+            able = numbers.groupby(rows[column]).any()
+            for label in able.index[~able]:
                 raise ConfigError(
                     f"{where}.{section}: {label!r}: it has no number as {self.parameter}"
                 )

@@ -186,8 +186,9 @@ def _listed(value: object) -> str:
 def _bounds(rows: Sequence[Row], tones: Mapping[str, str]) -> list[dict[str, Any]]:
     """The strongest pair of every estimator and budget, the worst first."""
     known = [{**row, "lower_bound": as_number(row["lower_bound"])} for row in rows]
-    found: list[dict[str, Any]] = []
-    for row in strongest(pd.DataFrame(known)).to_dict("records") if known else ():
+    best: Any = strongest(pd.DataFrame(known)).to_dict("records") if known else []
+    found = []
+    for row in best:
         bound, claimed = row["lower_bound"], as_number(row["claimed"])
         lost = bound / claimed if bound >= 0 and claimed > 0 else -1.0
         more = {"lower_bound": digits(bound), "mark": bound_mark(claimed, bound), "lost": lost}
