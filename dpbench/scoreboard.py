@@ -115,8 +115,9 @@ def _print_samples(samples: pd.DataFrame, out: Console) -> None:
 def _print_failures(summary: pd.DataFrame, out: Console) -> None:
     """Print which estimators released nothing, and how often."""
     rows = []
-    failing = summary[summary["failures"] > 0].assign(distribution=summary["family"])
-    for _, found in failing.groupby(["estimator", "family", *BUDGET], dropna=False):
+    failing = summary[summary["failures"] > 0].drop(columns="distribution")
+    failing = failing.rename(columns={"family": "distribution"})
+    for _, found in failing.groupby(["estimator", "distribution", *BUDGET], dropna=False):
         row = _about(found.iloc[0].to_dict(), "estimator", "distribution")
         row["n"] = _range(found["n"].min(), found["n"].max())
         row["failure rate"] = _range(found["failure_rate"].min(), found["failure_rate"].max())

@@ -21,7 +21,6 @@ from .conftest import TRIALS, assert_refused, curves, drawn, lines, rows
 
 PAID = {"pure": {"epsilon": 1}}
 ERROR = {"kind": "error_against_n", "families": ["gaussian", "student"], "budgets": PAID}
-BUDGETS = {"pure": {}, "approx": {"delta": 1e-6}}
 ACCURACY = {"kind": "sample_complexity_curves", "request": "accuracy"}
 THRESHOLD = {"kind": "thresholds", "request": "threshold"}
 CLIP = {
@@ -42,39 +41,6 @@ def bands(ax: Axes) -> dict[tuple[float, ...], tuple[list[float], list[float]]]:
 
 
 # Errors against n.
-
-
-def test_a_panel_for_each_budget(numbers: Result) -> None:
-    axes = drawn(numbers, {**ERROR, "families": "gaussian", "budgets": BUDGETS, "by": "budget"})
-    cases: dict[str, dict[str, Any]] = {
-        r"pure DP, $\varepsilon = 0.5$": {"privacy": "pure", "epsilon": 0.5},
-        r"pure DP, $\varepsilon = 1$": {"privacy": "pure", "epsilon": 1.0},
-        r"approximate DP, $\varepsilon = 1$, $\delta = 10^{-6}$": {"delta": 1e-6},
-    }
-    assert [ax.get_title() for ax in axes] == list(cases)
-    for ax, about in zip(axes, cases.values(), strict=True):
-        found = curves(ax)
-        # What has no privacy is in all of them; what needs delta in one.
-        assert ("free" in found) == ("delta" in about)
-        lines_of = {"mean": ("mean", {}), "naive, $R = 10$": ("naive_radius10", about)}
-        for label, (name, paid) in lines_of.items():
-            at = rows(numbers, family="gaussian", estimator=name, **paid)
-            assert found[label] == (at["n"].tolist(), at["q90"].tolist())
-
-
-@pytest.mark.parametrize("metric", ["mean_error", "miss_rate"])
-def test_a_panel_for_each_family(numbers: Result, metric: str) -> None:
-    axes = drawn(numbers, {**ERROR, "by": "family", "metric": metric})
-    with_interval = {f"shrinking, $t = {k}$" for k in (1, 2, 4)}
-    for ax, family in zip(axes, ("gaussian", "student"), strict=True):
-        found = curves(ax)
-        assert with_interval <= set(found)
-        assert (metric == "miss_rate") == (set(found) == with_interval)  # the others have none
-        at = rows(numbers, family=family, estimator="shrinking_rounds2", privacy="pure", epsilon=1)
-        wanted = at[metric].replace(np.inf, np.nan)
-        np.testing.assert_array_equal(found["shrinking, $t = 2$"][1], wanted)
-        scale = "linear" if metric == "miss_rate" else "log"
-        assert (ax.get_title(), ax.get_yscale()) == (family, scale)
 
 
 def test_a_panel_for_each_moment_order_with_its_bound(numbers: Result) -> None:

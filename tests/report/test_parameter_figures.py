@@ -1,4 +1,4 @@
-"""Figures against the dimension, a budget, a norm, rounds: lines, guides, slopes of theory."""
+"""Figures against n, the dimension, a budget, a norm, rounds: lines, guides, slopes of theory."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from dpbench.report.error_figures import GUIDES
 from dpbench.result import Result
 
 from .conftest import assert_refused, curves, drawn, lines
+from .test_figures import ERROR
 
 CUBE: dict[str, Any] = {
     "kind": "against_parameter", "parameter": "d", "families": "cube", "estimators": "additive",
@@ -80,6 +81,25 @@ CASES: list[tuple[str, dict[str, Any], tuple[str, ...], dict[str, dict[str, str]
                                            f"rounds > 0 and n == {n}" for n in (300, 1000)}
          for family in ("gaussian", "student")},
     ),
+    (  # what has no privacy is in all panels
+        "numbers",
+        {**ERROR, "families": "gaussian", "estimators": {"naive": {"radius": 10}, "mean": {}},
+         "budgets": {"pure": {}, "approx": {"delta": 1e-6}}, "by": "budget"},
+        ("$n$", "log", "log"),
+        {words: {"mean": "family == 'gaussian' and estimator == 'mean'",
+                 "naive, $R = 10$":
+                     f"family == 'gaussian' and estimator == 'naive_radius10' and {which}"}
+         for words, which in {
+             r"pure DP, $\varepsilon = 0.5$": "privacy == 'pure' and epsilon == 0.5",
+             r"pure DP, $\varepsilon = 1$": "privacy == 'pure' and epsilon == 1",
+             r"approximate DP, $\varepsilon = 1$, $\delta = 10^{-6}$": "delta == 1e-6"}.items()},
+    ),
+    (
+        "numbers", {**ERROR, "by": "family", "metric": "miss_rate"}, ("$n$", "log", "linear"),
+        {family: {f"shrinking, $t = {t}$": f"family == '{family}' and privacy == 'pure' and "
+                                           f"epsilon == 1 and rounds == {t}" for t in (1, 2, 4)}
+         for family in ("gaussian", "student")},
+    ),
 ]  # fmt: skip
 
 
@@ -88,7 +108,8 @@ def test_lines_are_what_the_summary_says(
     request: pytest.FixtureRequest, sweep: str, spec: Any, axes: Any, panels: Any
 ) -> None:
     result: Result = request.getfixturevalue(sweep)
-    across, metric = spec["parameter"], spec.get("metrics", ["q90"])[0]
+    across, metric = spec.get("parameter", "n"), spec.get("metric", "q90")
+    (metric,) = spec.get("metrics", [metric])
     shown = drawn(result, spec)
     assert [ax.get_title() for ax in shown] == list(panels)
     for ax, queries in zip(shown, panels.values(), strict=True):
