@@ -12,11 +12,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from dpbench.columns import amounts_of
+from dpbench.privacy import AMOUNTS
 
 __all__ = ["amounts", "atomic", "block_progress", "console", "print_table", "text_console"]
 
@@ -49,7 +50,8 @@ def print_table(title: str, rows: Sequence[Mapping[str, str]], out: Console) -> 
 def amounts(row: Mapping[Hashable, Any]) -> list[str]:
     """The numbers of a budget in a few characters."""
     symbols = {"epsilon": "eps"}
-    return [f"{symbols.get(name, name)}={value:g}" for name, value in amounts_of(row).items()]
+    known = [name for name in AMOUNTS if pd.notna(row.get(name))]
+    return [f"{symbols.get(name, name)}={row[name]:g}" for name in known]
 
 
 @contextlib.contextmanager
