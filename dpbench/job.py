@@ -175,6 +175,7 @@ class Job:
             "configuration": self.config,
             "seed": self.options.seed,
             "source": self.options.source,
+            "depends": list(self.options.depends),
             **provenance(),
             **cost.as_dict(),
             "failures": failures,

@@ -6,7 +6,7 @@ import inspect
 import re
 import secrets
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -115,9 +115,13 @@ def prepared(
     from dpbench.audit.run import Audit  # heavy imports wait for a readable configuration
     from dpbench.job import Job
     from dpbench.runner.run import RunOptions
+    from dpbench.runner.sources import used_by
 
+    kinds = list(_own_kinds(settings.sweep))
+    depends = used_by([*settings.plugins, *(kind.__module__ for kind in kinds)])
+    own = tuple(map(_source, kinds))
     shared = {key: getattr(settings, key) for key in ("seed", "n_jobs", "runner", "resume")}
-    options = RunOptions(**shared, out=out, plugins=plugins, own=_own_source(settings.sweep))
+    options = RunOptions(**shared, out=out, plugins=plugins, own=own, depends=depends)
     kind = Audit if "audit" in settings.sweep else Job
     return kind.prepare(settings, options, _plain({**config, "sweep": settings.sweep}))
 
@@ -167,20 +171,22 @@ def _plain(spec: Any) -> Any:
     return spec
 
 
-def _own_source(spec: Any) -> tuple[str, ...]:
-    """The source of the objects' classes and of their bases: blocks of another are not reused."""
+def _own_kinds(spec: Any) -> Iterator[type[Any]]:
+    """The classes of objects in place of configuration, and their bases, that are not dpbench's."""
     if isinstance(spec, Mapping):
-        return tuple(text for value in spec.values() for text in _own_source(value))
-    if not isinstance(spec, Registered) or not is_dataclass(spec):
-        return ()
-    known = {"dpbench", *sys.stdlib_module_names}
-    kinds = [one for one in type(spec).__mro__ if one.__module__.partition(".")[0] not in known]
-    inside = {field.name: getattr(spec, field.name) for field in fields(spec)}
-    return (*map(_source, kinds), *_own_source(inside))
+        for value in spec.values():
+            yield from _own_kinds(value)
+    elif isinstance(spec, Registered) and is_dataclass(spec):
+        known = {"dpbench", *sys.stdlib_module_names}
+        yield from (k for k in type(spec).__mro__ if k.__module__.partition(".")[0] not in known)
+        yield from _own_kinds({field.name: getattr(spec, field.name) for field in fields(spec)})
 
 
 def _source(kind: type[Any]) -> str:
-    """The source of a class's module; what nobody can read may be another at any time."""
+    """The source of a class's module: blocks of another are not reused.
+
+    What nobody can read may be another at any time.
+    """
     try:
         module = inspect.getmodule(kind)
         whole = module is not None and getattr(module, "__file__", None) is not None

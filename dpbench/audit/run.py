@@ -111,6 +111,7 @@ class Audit:
             "configuration": self.config,
             "seed": self.options.seed,
             "source": self.options.source,
+            "depends": list(self.options.depends),
             **provenance(),
             **cost.as_dict(),
             "failures": [],

@@ -31,11 +31,12 @@ class RunOptions:
     resume: bool = True
     plugins: tuple[Path, ...] = ()  # source files
     own: tuple[str, ...] = ()  # the source of other classes that numbers depend on
+    depends: tuple[str, ...] = ()  # what plug-ins and these import; see `used_by`
 
     @property
     def source(self) -> str:
         """What computes the numbers; see `source_digest`."""
-        return source_digest(self.plugins, self.own)
+        return source_digest(self.plugins, (*self.own, *self.depends))
 
     def store(self) -> Store | Memory:
         """Where blocks are kept."""

@@ -1,0 +1,57 @@
+"""What plug-ins import from anywhere is part of what computes their numbers."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpbench.runner.run import RunOptions
+from dpbench.runner.sources import used_by
+
+FILES = {
+    "hers/mine_too.py": "import json\nimport numpy\nfrom herlib import noise\n",
+    "lib/herlib/__init__.py": "from .core import noise\n",
+    "lib/herlib/core.py": "def noise():\n    from herlib.deep import scale as s\n    return s\n",
+    "lib/herlib/deep/__init__.py": "",
+    "lib/herlib/deep/scale.py": "AMOUNT = 1\n",
+    "lib/herlib/unused.py": "AMOUNT = 1\n",
+}
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    for folder in ("hers", "lib"):
+        monkeypatch.syspath_prepend(str(tmp_path / folder))
+    for name in ("mine_too", "herlib.deep.scale"):
+        importlib.import_module(name)
+    yield tmp_path
+    for name in [one for one in sys.modules if one.partition(".")[0] in {"mine_too", "herlib"}]:
+        del sys.modules[name]
+
+
+def test_every_source_file_that_is_imported_is_named(files: Path) -> None:
+    found = dict(line.split(" ") for line in used_by(["mine_too"]))
+    assert found.pop("numpy") == np.__version__
+    used = {"mine_too", "herlib", "herlib.core", "herlib.deep", "herlib.deep.scale"}
+    assert set(found) == used  # not json, and not what nobody imports
+    assert used_by(["mine_too"]) == used_by(["mine_too", "dpbench.estimators", "json"])
+
+
+@pytest.mark.parametrize("name", ["hers/mine_too.py", "lib/herlib/deep/scale.py"])
+def test_another_source_is_another_digest(files: Path, name: str) -> None:
+    def source() -> str:
+        return RunOptions(depends=used_by(["mine_too"])).source
+
+    before = source()
+    (files / "lib/herlib/unused.py").write_text("AMOUNT = 2\n")
+    assert source() == before != RunOptions().source
+    (files / name).write_text((files / name).read_text() + "# five times less\n")
+    assert source() != before
