@@ -60,7 +60,7 @@ STUDIES: list[tuple[str, Any, str, list[str]]] = [
     ("claims.alpha.n_max", 10, "", ["sweep.claims.alpha.n_min: 1: ", "no n"]),
     ("claims.alpha.predicted", 1.0, "", ["sweep.claims.alpha: predicted belongs", "noise_ratio"]),
     ("claims.alpha", {**RADIUS, "alpha": 1.0}, ": the sweep gives no list of ", []),
-    ("claims.alpha", {**RADIUS, "alpha": [1.0, 2.0]}, ": several alpha", []),
+    ("claims.alpha", {**RADIUS, "alpha": [1.0, 2.0]}, ".alpha: [1.0, 2.0]", ["a valid number"]),
     ("claims.alpha.theorem", "pure_dimension", "", ["fewer than two values of d on two_point"]),
     ("claims.alpha", RATIO, ".over: this key is required", []),
     ("claims.alpha", {**RATIO, "over": "rate"}, ".over: 'rate': not among", []),
