@@ -1,3 +1,4 @@
 """What a reader sees of a run: figures, the scoreboard, the page."""
 
-from dpbench.report import error_figures, fitted_figures  # noqa: F401 (they enter the registry)
+# They enter the registry.
+from dpbench.report import decomposition, error_figures, fitted_figures  # noqa: F401

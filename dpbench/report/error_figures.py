@@ -1,4 +1,4 @@
-"""Figures of errors: against n, against something else, and taken apart."""
+"""Figures of errors against n, and against something else."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
 from pydantic import Field
 
 from dpbench.arrays import Floats
-from dpbench.columns import BUDGET, KEY, Choice, choose, swept_columns, under
+from dpbench.columns import BUDGET, KEY, swept_columns, under
 from dpbench.drawing import BOUND, GUIDE, GUIDE_DASHES, THEORY, line_styles, number_text, ticks
-from dpbench.estimators.heavy_tailed import HeavyTailedMean, worst_clipping_bias
 from dpbench.metrics import METRICS, VARIABLES, MetricName
 from dpbench.privacy import AMOUNTS
 from dpbench.registry import ConfigError, validated
@@ -24,12 +23,12 @@ from dpbench.report.figures import Looks, Panel, SelectingFigure
 from dpbench.report.words import Words, axis, metric_text, plain
 from dpbench.result import Result
 from dpbench.study import Study
-from dpbench.theory.lower_bounds import BETA
 
 if TYPE_CHECKING:  # drawing libraries load when the first figure is drawn
     from matplotlib.axes import Axes
 
-__all__ = ["GUIDES", "AgainstParameter", "Decomposition", "ErrorAgainstN", "axis_scale"]
+__all__ = ["GUIDES", "AgainstParameter", "ErrorAgainstN", "axis_scale", "check_one_budget"]
+__all__ += ["check_sizes", "intervals_text"]
 
 NORMAL = 1.96  # the 0.975 quantile of a normal law
 MOST_MARKERS = 15
@@ -39,13 +38,15 @@ MOST_DECADES = 1e9
 BOUNDED = "q90"
 
 
-def _check_one_budget(rows: pd.DataFrame, where: str, way_out: str = "") -> None:
+def check_one_budget(rows: pd.DataFrame, where: str, way_out: str = "") -> None:
+    """Refuse rows of several budgets, of which a figure draws one."""
     budgets = rows.loc[rows["privacy"] != "none", BUDGET].drop_duplicates()
     if len(budgets) > 1:
         raise ConfigError(f"{where}.budgets: {len(budgets)} budgets; choose one{way_out}")
 
 
-def _check_sizes(rows: pd.DataFrame, sizes: Iterable[int], where: str) -> None:
+def check_sizes(rows: pd.DataFrame, sizes: Iterable[int], where: str) -> None:
+    """Refuse a sample size that is not run."""
     for n in set(sizes) - set(rows["n"]):
         raise ConfigError(f"{where}.n: {n}: the sweep does not run it")
 
@@ -71,7 +72,7 @@ def _with_interval(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
     return rows.assign(low=low.replace(np.inf, np.nan), high=high.replace(np.inf, np.nan))
 
 
-def _spread(metrics: Iterable[str]) -> str:
+def intervals_text(metrics: Iterable[str]) -> str:
     """What `_with_interval` gives, in words."""
     known = dict.fromkeys(METRICS[metric].interval for metric in metrics)
     told = [words for words in known if words]
@@ -156,10 +157,10 @@ class ErrorAgainstN(SelectingFigure):
 
     def _check(self, rows: pd.DataFrame, study: Study, where: str) -> None:
         if self.by != "budget":
-            _check_one_budget(rows, where, ", or by: budget")
+            check_one_budget(rows, where, ", or by: budget")
 
     def told(self) -> tuple[str, str]:
-        return f"{plain(metric_text(self.metric))} against n", _spread([self.metric])
+        return f"{plain(metric_text(self.metric))} against n", intervals_text([self.metric])
 
     def _panels(self, result: Result, words: Words) -> Iterator[Panel]:
         rows = self.rows(result).dropna(subset=[self.metric])
@@ -275,7 +276,7 @@ class AgainstParameter(SelectingFigure):
         if self.parameter not in known:
             choices = ", ".join(known)
             raise ConfigError(f"{where}.parameter: {self.parameter!r}: choose from {choices}")
-        _check_sizes(rows, self._sizes, where)
+        check_sizes(rows, self._sizes, where)
         for name in self.guides:
             needs = GUIDES[name].needs
             if self.parameter not in needs or set(needs) - {self.parameter, "d", "n", *BUDGET}:
@@ -297,7 +298,7 @@ class AgainstParameter(SelectingFigure):
 
     def told(self) -> tuple[str, str]:
         metrics = " and ".join(plain(metric_text(metric)) for metric in self.metrics)
-        return f"{metrics} against {plain(self.parameter)}", _spread(self.metrics)
+        return f"{metrics} against {plain(self.parameter)}", intervals_text(self.metrics)
 
     def rows(self, result: Result) -> pd.DataFrame:
         rows = super().rows(result)
@@ -355,78 +356,3 @@ class AgainstParameter(SelectingFigure):
                 points = line.sort_values("x")
                 height = guide.formula(**points[guide.needs].astype(float))
                 ax.plot(points["x"], height, label=guide.label, **GUIDE | {"linestyle": dash})
-
-
-@validated
-class Decomposition(SelectingFigure):
-    """The parts of the error against the clipping threshold T, a panel per family.
-
-    Bias falls and noise rises; the T that each policy chooses is marked. Dotted lines
-    are the worst bias over the moment class and the quantile of the noise.
-
-    Parameters
-    ----------
-    estimators : optional
-        Those with a list of `clip_at`.
-    chosen : names, or values by name
-        Estimators whose own T is marked, as in a `Selection`.
-    n : int
-    """
-
-    chosen: Choice
-    n: Annotated[int, Field(ge=1)]
-    PARTS: ClassVar[dict[str, str]] = {
-        "q90": "error", "bias_q90": "clipping bias", "noise_q90": "noise",
-        "sampling_q90": "sampling",
-    }  # fmt: skip
-
-    def _check(self, rows: pd.DataFrame, study: Study, where: str) -> None:
-        _check_sizes(rows, [self.n], where)
-        _check_one_budget(rows, where)
-        for label in rows["estimator"].unique():
-            if "clip_at" not in study.estimators[label].swept:
-                raise ConfigError(f"{where}.estimators: {label!r}: it has no list of clip_at")
-        for label in choose(self.chosen, study.estimators, f"{where}.chosen"):
-            for family in rows["family"].unique():
-                if not isinstance(study.estimator(label, family), HeavyTailedMean):
-                    raise ConfigError(f"{where}.chosen: {label!r}: it chooses no threshold")
-
-    def told(self) -> tuple[str, str]:
-        what = "0.9 quantiles of the error and its parts against the clipping threshold"
-        return what, _spread([])
-
-    def rows(self, result: Result) -> pd.DataFrame:
-        rows = super().rows(result)
-        return rows[rows["n"] == self.n]
-
-    def _panels(self, result: Result, words: Words) -> Iterator[Panel]:
-        for family, rows in self.rows(result).groupby("family", sort=False):
-            yield partial(self._panel, str(family), rows, words)
-
-    def _panel(self, family: str, rows: pd.DataFrame, words: Words, ax: Axes) -> None:
-        study, looks = words.study, line_styles(self.PARTS.values())
-        for part, worst in rows.groupby("clip_at")[list(self.PARTS)].max().items():
-            name = self.PARTS[str(part)]
-            ax.plot(worst.index, worst, label=name, **looks[name])
-        ax.set(xscale="log", yscale="log", xlabel="threshold $T$")
-        ax.minorticks_off()
-        ax.set_title(words.family(family), pad=14)
-        ax.set_ylabel(f"0.9 quantile at $n = {number_text(self.n)}$")
-        budgets = (one.value for one in study.budgets.values())
-        budget = next(one for one in budgets if under(rows, one).any())
-        thresholds = np.sort(rows["clip_at"].unique())
-        bias = [worst_clipping_bias(t, rows["k"].iloc[0]) for t in thresholds]
-        ax.plot(thresholds, bias, label="theory", **THEORY)
-        ax.plot(thresholds, 2 * thresholds / self.n * budget.noise_quantile(BETA), **THEORY)
-        # a bias of zero is a rounding error on the page: leave it below the frame
-        ax.set_ylim(rows["noise_q90"].min() / 3, 3 * rows["q90"].max())
-        for label in choose(self.chosen, study.estimators):
-            estimator = study.estimator(label, family)
-            assert isinstance(estimator, HeavyTailedMean)
-            threshold = estimator.clipping_threshold(self.n, budget)
-            low, high = ax.get_xlim()
-            if low < threshold < high:
-                ax.axvline(threshold, color="0.35", linewidth=0.8, zorder=1)
-                name, across = words.estimator(label), ax.get_xaxis_transform()
-                look: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 7}
-                ax.text(threshold, 1.01, name, transform=across, **look)

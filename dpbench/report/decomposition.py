@@ -1,0 +1,102 @@
+"""The figure that takes an error apart against the clipping threshold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from pydantic import Field
+
+from dpbench.columns import Choice, choose, under
+from dpbench.drawing import THEORY, line_styles, number_text
+from dpbench.estimators.heavy_tailed import HeavyTailedMean, worst_clipping_bias
+from dpbench.registry import ConfigError, validated
+from dpbench.report.error_figures import check_one_budget, check_sizes, intervals_text
+from dpbench.report.figures import Panel, SelectingFigure
+from dpbench.report.words import Words
+from dpbench.result import Result
+from dpbench.study import Study
+from dpbench.theory.lower_bounds import BETA
+
+if TYPE_CHECKING:  # drawing libraries load when the first figure is drawn
+    from matplotlib.axes import Axes
+
+__all__ = ["Decomposition"]
+
+
+@validated
+class Decomposition(SelectingFigure):
+    """The parts of the error against the clipping threshold T, a panel per family.
+
+    Bias falls and noise rises; the T that each policy chooses is marked. Dotted lines
+    are the worst bias over the moment class and the quantile of the noise.
+
+    Parameters
+    ----------
+    estimators : optional
+        Those with a list of `clip_at`.
+    chosen : names, or values by name
+        Estimators whose own T is marked, as in a `Selection`.
+    n : int
+    """
+
+    chosen: Choice
+    n: Annotated[int, Field(ge=1)]
+    PARTS: ClassVar[dict[str, str]] = {
+        "q90": "error", "bias_q90": "clipping bias", "noise_q90": "noise",
+        "sampling_q90": "sampling",
+    }  # fmt: skip
+
+    def _check(self, rows: pd.DataFrame, study: Study, where: str) -> None:
+        check_sizes(rows, [self.n], where)
+        check_one_budget(rows, where)
+        for label in rows["estimator"].unique():
+            if "clip_at" not in study.estimators[label].swept:
+                raise ConfigError(f"{where}.estimators: {label!r}: it has no list of clip_at")
+        for label in choose(self.chosen, study.estimators, f"{where}.chosen"):
+            for family in rows["family"].unique():
+                if not isinstance(study.estimator(label, family), HeavyTailedMean):
+                    raise ConfigError(f"{where}.chosen: {label!r}: it chooses no threshold")
+
+    def told(self) -> tuple[str, str]:
+        what = "0.9 quantiles of the error and its parts against the clipping threshold"
+        return what, intervals_text([])
+
+    def rows(self, result: Result) -> pd.DataFrame:
+        rows = super().rows(result)
+        return rows[rows["n"] == self.n]
+
+    def _panels(self, result: Result, words: Words) -> Iterator[Panel]:
+        for family, rows in self.rows(result).groupby("family", sort=False):
+            yield partial(self._panel, str(family), rows, words)
+
+    def _panel(self, family: str, rows: pd.DataFrame, words: Words, ax: Axes) -> None:
+        study, looks = words.study, line_styles(self.PARTS.values())
+        for part, worst in rows.groupby("clip_at")[list(self.PARTS)].max().items():
+            name = self.PARTS[str(part)]
+            ax.plot(worst.index, worst, label=name, **looks[name])
+        ax.set(xscale="log", yscale="log", xlabel="threshold $T$")
+        ax.minorticks_off()
+        ax.set_title(words.family(family), pad=14)
+        ax.set_ylabel(f"0.9 quantile at $n = {number_text(self.n)}$")
+        budgets = (one.value for one in study.budgets.values())
+        budget = next(one for one in budgets if under(rows, one).any())
+        thresholds = np.sort(rows["clip_at"].unique())
+        bias = [worst_clipping_bias(t, rows["k"].iloc[0]) for t in thresholds]
+        ax.plot(thresholds, bias, label="theory", **THEORY)
+        ax.plot(thresholds, 2 * thresholds / self.n * budget.noise_quantile(BETA), **THEORY)
+        # a bias of zero is a rounding error on the page: leave it below the frame
+        ax.set_ylim(rows["noise_q90"].min() / 3, 3 * rows["q90"].max())
+        for label in choose(self.chosen, study.estimators):
+            estimator = study.estimator(label, family)
+            assert isinstance(estimator, HeavyTailedMean)
+            threshold = estimator.clipping_threshold(self.n, budget)
+            low, high = ax.get_xlim()
+            if low < threshold < high:
+                ax.axvline(threshold, color="0.35", linewidth=0.8, zorder=1)
+                name, across = words.estimator(label), ax.get_xaxis_transform()
+                look: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 7}
+                ax.text(threshold, 1.01, name, transform=across, **look)
