@@ -20,15 +20,10 @@ References
 """
 
 from dpbench.estimators.base import Estimate, Estimator, release
-from dpbench.estimators.bounded import BoundedMean, CoordinateWise
-from dpbench.estimators.clipped import BinaryMean, ClippedMean
+from dpbench.estimators.clipped import BinaryMean, BoundedMean, ClippedMean, CoordinateWise
 from dpbench.estimators.coinpress import CoinPressCovariance, CoinPressMean, WhitenedCoinPressMean
 from dpbench.estimators.friendly_core import FriendlyCoreMean
-from dpbench.estimators.gaussian import (
-    ExponentialCoarseMean,
-    NaiveGaussianMean,
-    ShrinkingIntervals,
-)
+from dpbench.estimators.gaussian import ExponentialCoarseMean, NaiveGaussianMean, ShrinkingIntervals
 from dpbench.estimators.heavy_tailed import HeavyTailedMean, LocalMean
 from dpbench.estimators.karwa_vadhan import KarwaVadhanMean, LearnedGaussian
 from dpbench.estimators.ksu20 import KSU20Mean, KSU20Range
@@ -39,33 +34,10 @@ from dpbench.estimators.outside import OneDataset
 from dpbench.estimators.subsample import SubsampleAggregate, SubsampleTest
 
 __all__ = [
-    "BinaryMean",
-    "BoundedMean",
-    "ClippedMean",
-    "CoinPressCovariance",
-    "CoinPressMean",
-    "CoordinateWise",
-    "EmpiricalMean",
-    "Estimate",
-    "Estimator",
-    "ExponentialCoarseMean",
-    "FriendlyCoreMean",
-    "HeavyTailedMean",
-    "KSU20BallMean",
-    "KSU20CoverMean",
-    "KSU20Mean",
-    "KSU20Range",
-    "KarwaVadhanMean",
-    "LearnedGaussian",
-    "LocalMean",
-    "Median",
-    "MedianOfMeans",
-    "NaiveGaussianMean",
-    "OneDataset",
-    "ShrinkingIntervals",
-    "SubsampleAggregate",
-    "SubsampleTest",
-    "TrimmedMean",
-    "WhitenedCoinPressMean",
-    "release",
-]
+    "BinaryMean", "BoundedMean", "ClippedMean", "CoinPressCovariance", "CoinPressMean",
+    "CoordinateWise", "EmpiricalMean", "Estimate", "Estimator", "ExponentialCoarseMean",
+    "FriendlyCoreMean", "HeavyTailedMean", "KSU20BallMean", "KSU20CoverMean", "KSU20Mean",
+    "KSU20Range", "KarwaVadhanMean", "LearnedGaussian", "LocalMean", "Median", "MedianOfMeans",
+    "NaiveGaussianMean", "OneDataset", "ShrinkingIntervals", "SubsampleAggregate", "SubsampleTest",
+    "TrimmedMean", "WhitenedCoinPressMean", "release",
+]  # fmt: skip

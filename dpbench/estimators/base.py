@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,10 +13,10 @@ from numpy.typing import ArrayLike
 from dpbench.arrays import Floats
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP
 from dpbench.privacy.neighbours import Pair
-from dpbench.registry import Registered
+from dpbench.registry import Radius, Registered, validated
 from dpbench.samples import DenseSample, Sample
 
-__all__ = ["Estimate", "Estimator", "NeedsRadius", "Terms", "release"]
+__all__ = ["Estimate", "Estimator", "NeedsRadius", "Terms", "made", "release"]
 
 Terms = dict[str, float]
 
@@ -26,17 +27,17 @@ class Estimate:
 
     Attributes
     ----------
-    value : (trials,) or (trials, d) array
-        What is released, of a covariance (trials, d, d); NaN where the estimator declares failure.
+    value : (trials,) or (trials, d) array, of covariances (trials, d, d)
+        What is released; NaN where the estimator declares failure.
     before_noise : array of the same shape
-        The value before its last noise, which tells clipping bias from noise; NaN where it is
-        not known. For the simulation's books only: it is never released.
+        The value before its last noise, NaN where it is not known. For the books only: it tells
+        clipping bias from noise, and is never released.
     interval : pair of (trials,) arrays, optional
         A released interval for the mean.
     scale : (trials,) array, optional
-        A released standard deviation: value and scale are a learned Gaussian.
+        A released standard deviation.
     accuracy : float, optional
-        The error that the estimator promises to keep with probability 1 - beta.
+        The error that is promised with probability 1 - beta.
     core : (trials,) array, optional
         The mean weight that a filter gives to the records; for the books only.
     """
@@ -49,7 +50,7 @@ class Estimate:
     core: Floats | None = None
 
     def reshaped(self, shape: tuple[int, ...]) -> Estimate:
-        """With values of this shape, and nothing else that is released."""
+        """With values of this shape, and nothing else but the core."""
         return Estimate(self.value.reshape(shape), self.before_noise.reshape(shape), core=self.core)
 
 
@@ -90,11 +91,11 @@ class Estimator(Registered, ABC):
         return isinstance(budget, self.honoured)
 
     def private_terms(self, alpha: float, beta: float, n: float, budget: Budget) -> Terms:
-        """What privacy adds to the sample complexity, by the estimator's theorem.
+        """What privacy adds to the sample complexity, by the estimator's theorem, if there is one.
 
-        Records that each suffice, for an error of alpha with probability 1 - beta, against one
-        cause: ``privacy`` (the noise's 1 - beta quantile is alpha) and ``range`` (the data are
-        found). Logarithms of n are taken at n. Empty if no theorem speaks.
+        Records that suffice, for an error of alpha with probability 1 - beta, against one cause:
+        ``privacy`` (the noise's 1 - beta quantile is alpha) or ``range`` (the data are found).
+        Logarithms of n are taken at n.
         """
         return {}
 
@@ -141,9 +142,10 @@ class Estimator(Registered, ABC):
         name = type(self).__name__
         if not isinstance(estimate, Estimate):
             kind = type(estimate).__name__
-            a = "an" if kind[0] in "aeion" else "a"
-            hint = "write: return Estimate(value, before_noise)"
-            raise ValueError(f"{name}.estimate returned {a} {kind}; {hint}")
+            what = f"{'an' if kind[0] in 'aeion' else 'a'} {kind}"
+            raise ValueError(
+                f"{name}.estimate returned {what}; write: return Estimate(value, before_noise)"
+            )
         parts = (estimate.value, estimate.before_noise)
         if not all(isinstance(part, np.ndarray) for part in parts):
             kinds = " and ".join(type(part).__name__ for part in parts)
@@ -155,6 +157,13 @@ class Estimator(Registered, ABC):
             )
 
 
+def made(base: Any) -> Any:
+    """The estimator of a name or of a configuration; anything else as it is."""
+    spec = {"kind": base} if isinstance(base, str) else base
+    return Estimator.build(spec, "") if isinstance(spec, Mapping) else spec
+
+
+@validated
 class NeedsRadius(Estimator):
     """One that needs a bound on the mean, but under (epsilon, delta).
 
@@ -164,7 +173,7 @@ class NeedsRadius(Estimator):
         R, a bound on abs(mu); None under (epsilon, delta) only.
     """
 
-    radius: float | None
+    radius: Radius | None
 
     @property
     def honoured(self) -> tuple[type[Budget], ...]:

@@ -1,19 +1,20 @@
-"""The clipped mean: public bounds, one noisy average."""
+"""Public bounds and one noisy average: of numbers, of coordinates, of vectors in a ball."""
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from dpbench.arrays import Floats
-from dpbench.estimators.base import Estimate, Estimator, Terms
-from dpbench.privacy import Budget, Ledger
+from dpbench.estimators.base import Estimate, Estimator, Terms, made
+from dpbench.privacy import Budget, Ledger, NonPrivate, PureDP
+from dpbench.privacy.neighbours import Pair
 from dpbench.registry import validated
 from dpbench.samples import Sample
 
-__all__ = ["BinaryMean", "ClippedMean", "noisy_clipped_mean"]
+__all__ = ["BinaryMean", "BoundedMean", "ClippedMean", "CoordinateWise", "noisy_clipped_mean"]
 
 Bound = Annotated[float, Field(ge=-1e300, le=1e300)] | None
 
@@ -23,10 +24,9 @@ def noisy_clipped_mean(
 ) -> Estimate:
     """Clip to centre +- half_width, average, add noise.
 
-    Replacing one record moves one clipped record by at most 2 half_width in each
-    coordinate, so the mean has l1 sensitivity 2 d half_width/n and l2 sensitivity
-    2 sqrt(d) half_width/n. Centre and half width, numbers or (trials,) arrays, are public or
-    released before; NaN as a centre gives NaN.
+    Replacing one record moves one clipped record by at most 2 half_width in each coordinate, so the
+    mean has l1 sensitivity 2 d half_width/n and l2 sensitivity 2 sqrt(d) half_width/n. Centre and
+    half width, numbers or (trials,), are public or released before; NaN as a centre gives NaN.
     """
     clipped = sample.clipped_mean(centre - half_width, centre + half_width)
     step = 2 * half_width / sample.n
@@ -72,13 +72,88 @@ class ClippedMean(Estimator):
 
 @validated
 class BinaryMean(Estimator):
-    """The mean of records in {0, 1} with noise of sensitivity 1/n.
-
-    L15, 'Binary Mean Estimation'. Other records are clipped to [0, 1].
-    """
+    """The mean of records clipped to [0, 1], with noise: L15, 'Binary Mean Estimation'."""
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         return noisy_clipped_mean(sample, 0.5, 0.5, ledger)
 
     def private_terms(self, alpha: float, beta: float, n: float, budget: Budget) -> Terms:
         return {"privacy": budget.noise_quantile(beta) / alpha}
+
+
+@validated
+class BoundedMean(Estimator):
+    """Vectors projected on the ball of radius L around 0, averaged, with noise (Z24).
+
+    A projected record moves by at most 2L, so the mean has l2 sensitivity 2L/n and l1
+    sensitivity 2L sqrt(d)/n (where the blog writes 2L sqrt(d), the noise is that of the sum).
+
+    Parameters
+    ----------
+    radius : float > 0
+        L.
+    mechanism : {'additive', 'l2'}
+        ``additive``: independent noise in every coordinate. ``l2``, for pure DP only: noise of
+        density exp(-epsilon n ||z||/(2L)) (HT10).
+    """
+
+    radius: Annotated[float, Field(gt=0, le=1e300)]
+    mechanism: Literal["additive", "l2"] = "additive"
+    multivariate: ClassVar[bool] = True
+
+    @property
+    def honoured(self) -> tuple[type[Budget], ...]:
+        return self.notions if self.mechanism == "additive" else (PureDP,)
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        step = 2 * self.radius / sample.n
+        mean = sample.mean()
+        if mean.ndim == 1:
+            clipped = sample.clipped_mean(-self.radius, self.radius)
+        else:
+            clipped = sample.rows().projected(np.zeros_like(mean), self.radius).mean()
+        if self.mechanism == "additive":
+            return Estimate(ledger.add_noise(clipped, step), clipped)
+        released = ledger.add_l2_noise(clipped.reshape(sample.trials, -1), step)
+        return Estimate(released.reshape(clipped.shape), clipped)
+
+
+@validated
+class CoordinateWise(Estimator):
+    """A one-dimensional estimator on every coordinate, each with 1/d of the budget.
+
+    Coordinates of one record change together, so that the costs of all coordinates add up.
+
+    Parameters
+    ----------
+    base : estimator of scalars, its name or its configuration
+    """
+
+    base: Any
+    multivariate: ClassVar[bool] = True
+
+    @field_validator("base")
+    @classmethod
+    def _known_base(cls, base: Any) -> Estimator:
+        found = made(base)
+        if not isinstance(found, Estimator) or found.supports(NonPrivate()):
+            raise ValueError("give a private estimator of scalars")
+        return found
+
+    @property
+    def honoured(self) -> tuple[type[Budget], ...]:
+        return self.base.honoured  # type: ignore[no-any-return]
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        shape = sample.mean().shape
+        if len(shape) > 1:
+            sample, ledger = sample.columns(), ledger.repeated(sample.d)
+        found: Estimate = self.base.run(sample, ledger)
+        return found if len(shape) == 1 else found.reshaped(shape)
+
+    def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
+        if d is None:
+            return self.base.audit_pairs(n, d, budget)  # type: ignore[no-any-return]
+        # What strains one coordinate, in all of them at once.
+        own = self.base.audit_pairs(n, None, budget.fraction(1 / d))
+        return [pair.along(np.ones(d)) for pair in own]

@@ -37,7 +37,7 @@ class _GaussianMean(Estimator):
     Parameters
     ----------
     radius : float >= 0
-        R, a bound on the mean's absolute value.
+        R, a bound on abs(mu).
     sigma : float > 0
         Standard deviation of a record.
     beta : float in (0, 1)
@@ -70,9 +70,9 @@ class NaiveGaussianMean(_GaussianMean):
 class ExponentialCoarseMean(_GaussianMean):
     """A private median finds the data, a clipped mean around it is released.
 
-    The third proof of Theorem 2 that L15 names. Half of the budget: the median on
-    +-(R + t) by the exponential mechanism, up to sigma. The other half: clip to that
-    median +- 2t and add noise of sensitivity 4t/n.
+    The third proof of Theorem 2 that L15 names. Half of the budget: the median on +-(R + t) by the
+    exponential mechanism, up to sigma. The other half: clip to that median +- 2t and add noise of
+    sensitivity 4t/n.
     """
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
@@ -102,19 +102,17 @@ class ShrinkingIntervals(_GaussianMean):
     """Rounds of a naive Gaussian mean, each within the interval of the one before.
 
     L15, 'Shrinking Confidence Intervals', Claim 4. A round knows that the mean is in c +- w. It
-    clips to c +- (w + t), with t = sigma sqrt(2 ln(2n/beta)), and adds noise of sensitivity
-    2 (w + t)/n to the mean: the new c. The new w is a bound on the sampling error plus one on
-    the noise, each exceeded with probability beta/(2 rounds), so that all intervals hold the
-    mean with probability 1 - beta as long as no record is clipped. Where n is too small for a
-    narrower interval the old one stays. The budget is cut as in `shares`.
+    clips to c +- (w + t) and adds noise of sensitivity 2 (w + t)/n to the mean: the new c. The new
+    w is a bound on the sampling error plus one on the noise, each exceeded with probability
+    beta/(2 rounds), so that all intervals hold the mean with probability 1 - beta as long as no
+    record is clipped. Where n is too small for a narrower interval the old one stays.
 
     Parameters
     ----------
     radius : float >= 0
         R: the first interval is [-R, R].
     rounds : int, optional
-        By default 2 + floor(ln(1 + R/sigma)): if every round but the last shrinks the
-        interval by a factor e, these are enough.
+        By default 2 + floor(ln(1 + R/sigma)), enough if all but the last shrink it e-fold.
     beta : float in (0, 1)
         Probability that an interval misses, and that a record is clipped.
     report : int, optional

@@ -29,39 +29,46 @@ def worst_clipping_bias(threshold: float, k: float) -> float:
 
 
 @validated
-class HeavyTailedMean(Estimator):
-    """Clip to +-(R + T), average, add noise of sensitivity 2 (R + T)/n.
-
-    T depends on public numbers only: n, the budget and the parameters.
+class _Clipped(Estimator):
+    """To +-(R + T), where T depends on public numbers only: n, the budget and the parameters.
 
     Parameters
     ----------
     k : float >= 2
         Order of the bounded moment.
-    policy : {'minimax', 'rate', 'all'}
-        How T is chosen. With q the 1 - beta quantile of the budget's noise at
-        sensitivity 1 (``ln(1/beta)/epsilon`` for pure DP):
-
-        - ``minimax``: T = ((k-1)/k) (n/(2q))^(1/k), which minimises the worst bias plus
-          the noise quantile, b(T) + 2 (R + T) q/n.
-        - ``rate``: T = c (n ln(1/beta)/q)^(1/k), c (epsilon n)^(1/k) for pure DP: the
-          threshold of KSU20 up to its constant.
-        - ``all``: T = (n/beta)^(1/k), which keeps every record with probability 1 - beta by
-          Markov's inequality and a union bound; tau = sqrt(n) of L15.
     radius : float >= 0
         R, a bound on abs(mu).
     beta : float in (0, 1)
         Failure probability that T is tuned for.
+    """
+
+    k: MomentOrder
+    radius: Radius = 0.0
+    beta: Probability = 0.1
+
+
+@validated
+class HeavyTailedMean(_Clipped):
+    """Clip to +-(R + T), average, add noise of sensitivity 2 (R + T)/n.
+
+    Parameters
+    ----------
+    policy : {'minimax', 'rate', 'all'}
+        How T is chosen. With q the 1 - beta quantile of the budget's noise at
+        sensitivity 1 (``ln(1/beta)/epsilon`` for pure DP):
+
+        - ``minimax``: T = ((k-1)/k) (n/(2q))^(1/k), which minimises the worst bias plus the
+          noise quantile, b(T) + 2 (R + T) q/n.
+        - ``rate``: T = c (n ln(1/beta)/q)^(1/k), that of KSU20 up to its constant.
+        - ``all``: T = (n/beta)^(1/k), which keeps every record with probability 1 - beta by
+          Markov's inequality and a union bound; tau = sqrt(n) of L15.
     c : float > 0
         The constant of ``rate``.
     clip_at : float > 0, optional
         This T, whatever the policy says.
     """
 
-    k: MomentOrder
     policy: Literal["minimax", "rate", "all"] = "minimax"
-    radius: Radius = 0.0
-    beta: Probability = 0.1
     c: Annotated[float, Field(gt=0)] = 0.7
     clip_at: Annotated[float, Field(gt=0)] | None = None
 
@@ -88,26 +95,13 @@ class HeavyTailedMean(Estimator):
 
 
 @validated
-class LocalMean(Estimator):
+class LocalMean(_Clipped):
     """Each record clipped to +-(R + T) and released with its own noise; their average.
 
     The local model (DJW13, Corollary 1; KSU20, section 1.2). Every record pays the whole budget,
     in parallel. A clipped record has sensitivity 2 (R + T). With q as in `HeavyTailedMean`,
     T = (n (ln(1/beta)/q)^2)^(1/(2k)), (n epsilon^2)^(1/(2k)) for pure DP.
-
-    Parameters
-    ----------
-    k : float >= 2
-        Order of the bounded moment.
-    radius : float >= 0
-        R, a bound on abs(mu).
-    beta : float in (0, 1)
-        Failure probability; under pure DP the threshold does not depend on it.
     """
-
-    k: MomentOrder
-    radius: Radius = 0.0
-    beta: Probability = 0.1
 
     def clipping_threshold(self, n: int, budget: Budget) -> float:
         """The T of n records."""

@@ -15,7 +15,7 @@ from dpbench.estimators.gaussian import Positive, gaussian_tail
 from dpbench.privacy import ApproxDP, Budget, Ledger
 from dpbench.privacy.histogram import L1, L2, audit_pairs, fullest_bin, stability_threshold
 from dpbench.privacy.neighbours import Pair
-from dpbench.registry import Probability, Radius, validated
+from dpbench.registry import Probability, validated
 from dpbench.samples import Bins, Sample
 
 __all__ = ["KarwaVadhanMean", "LearnedGaussian", "PowersOfTwo"]
@@ -51,8 +51,8 @@ class KarwaVadhanMean(NeedsRadius):
 
     L15, Theorem 2. Half of the budget: a histogram over bins of width 2t that cover +-(R + t), one
     of which starts at 0, with t as in `dpbench.estimators.gaussian`. If [a, b] is the fullest, all
-    records lie in [a - 2t, b + 2t] with high probability. The other half: clip to that, a width of
-    6t, and add noise of sensitivity 6t/n.
+    records lie in [a - 2t, b + 2t] with high probability. The other half: clip to that, and add
+    noise of sensitivity 6t/n.
 
     Parameters
     ----------
@@ -62,7 +62,6 @@ class KarwaVadhanMean(NeedsRadius):
         Probability that a record is clipped.
     """
 
-    radius: Radius | None
     sigma: Positive = 1.0
     beta: Probability = 0.1
 
@@ -98,13 +97,12 @@ class PowersOfTwo(Bins):
 class LearnedGaussian(NeedsRadius):
     """A Gaussian: a private mean, and a standard deviation that is known or private.
 
-    Half squared differences y of disjoint pairs have mean sigma^2, whatever the mean is. A
-    quarter of the budget: a histogram of y over powers of two, [2^j, 2^(j+1)) the
-    fullest; the density of ln y peaks at sigma^2, so sigma^2 < 2^(j+2) with high
-    probability. A quarter: the mean of the m values y clipped to
-    [0, 2^(j+2) 2 ln(2m/beta)], where y exceeds its bound with probability beta/m, with
-    noise of that width over m; it is kept within [2^(j-2), 2^(j+3)]. Half: the mean, as
-    `KarwaVadhanMean` with that sigma. A known sigma leaves all of the budget to the mean.
+    Half squared differences y of disjoint pairs have mean sigma^2, whatever the mean is. A quarter
+    of the budget: a histogram of y over powers of two, [2^j, 2^(j+1)) the fullest; the density of
+    ln y peaks at sigma^2, so sigma^2 < 2^(j+2) with high probability. A quarter: the mean of the m
+    values y clipped to [0, 2^(j+2) 2 ln(2m/beta)], which each exceeds with probability beta/m,
+    with noise of that width over m; it is kept within [2^(j-2), 2^(j+3)]. Half: `KarwaVadhanMean`
+    with that sigma. A known sigma leaves all of the budget to the mean.
 
     Parameters
     ----------
@@ -116,7 +114,6 @@ class LearnedGaussian(NeedsRadius):
         Probability that a record is clipped.
     """
 
-    radius: Radius | None
     sigma: Positive | None = None
     sigma_low: Sigma = 1e-150
     sigma_high: Sigma = 1e150
@@ -133,12 +130,12 @@ class LearnedGaussian(NeedsRadius):
             found = _histogram_mean(sample, self.radius, self.sigma, self.beta, ledger)
             return replace(found, scale=np.full(sample.trials, self.sigma))
         spread, ledger = ledger.split(0.5, 0.5)
-        variance = self._variance(sample, spread)
-        released = np.isfinite(variance)
-        sigma = np.sqrt(np.where(released, variance, 1.0))
+        scale = np.sqrt(self._variance(sample, spread))
+        failed = np.isnan(scale)
+        sigma = np.where(failed, 1.0, scale)
         found = _histogram_mean(sample, self.radius, sigma, self.beta, ledger)
-        value, before = (np.where(released, v, np.nan) for v in (found.value, found.before_noise))
-        return Estimate(value, before, scale=np.where(released, sigma, np.nan))
+        value, before = (np.where(failed, np.nan, v) for v in (found.value, found.before_noise))
+        return Estimate(value, before, scale=scale)
 
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
         # With a private sigma: at 1, where half of the pairs differ by 1 and the others by 2.
@@ -154,8 +151,7 @@ class LearnedGaussian(NeedsRadius):
         low, high = 2 * np.log2(self.sigma_low), 2 * np.log2(self.sigma_high)
         bins = PowersOfTwo(1.0, np.floor(low) - 1, np.ceil(high) + 1)
         power = fullest_bin(squares, bins, coarse)
-        found = np.isfinite(power)
-        unit = np.exp2(np.where(found, power, 0.0))
+        unit = np.exp2(np.where(np.isnan(power), 0.0, power))
         half_width = 4 * unit * np.log(2 * squares.n / self.beta)
         variance = noisy_clipped_mean(squares, half_width, half_width, fine).value
-        return np.where(found, np.clip(variance, unit / 4, 8 * unit), np.nan)
+        return np.where(np.isnan(power), np.nan, np.clip(variance, unit / 4, 8 * unit))
