@@ -5,20 +5,20 @@ KSU20, Algorithms 1 and 2, Theorems 3.3 to 3.7, for E|X - mu|^k <= 1, mu in [-R,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable
 from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
 from scipy.optimize import brentq
 
-from dpbench.arrays import Floats
 from dpbench.estimators.base import Estimate, NeedsRadius, Terms
 from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.privacy import ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.histogram import L1, L2, audit_pairs, fullest_bin, stability_threshold
 from dpbench.privacy.neighbours import Pair
-from dpbench.registry import MomentOrder, Probability, Radius, validated
+from dpbench.registry import MomentOrder, Probability, validated
 from dpbench.samples import Bins, Sample
 
 __all__ = ["KSU20Mean", "KSU20Range", "smallest_alpha"]
@@ -30,14 +30,6 @@ Constants = Literal["paper", "practical"]
 HALF_BIN = {"paper": 10.0, "practical": 2.0}
 # The lemmas hold for alpha below 1/16; `practical` promises nothing.
 LARGEST_ALPHA = {"paper": 1 / 16, "practical": 1.0}
-
-
-def _half_bin(alpha: float, k: float, constants: Constants) -> float:
-    return float(HALF_BIN[constants] * alpha ** (-1 / (k - 1)))
-
-
-def _bins(radius: float | None, r: float) -> Bins:
-    return Bins(2 * r) if radius is None else Bins(2 * r, -radius - 2 * r, radius + 2 * r)
 
 
 def _mean_budget(budget: Budget) -> Budget:
@@ -58,71 +50,86 @@ def smallest_alpha(needed: Callable[[float], float], n: float, constants: Consta
 
 
 @validated
-class KSU20Range(NeedsRadius):
-    """A range that holds the mean and nearly all records: KSU20, Algorithm 1.
-
-    A private histogram over bins of width 2r, r = 10/alpha^(1/(k-1)), aligned at -R - 2r;
-    if [a, b] is the fullest, the range is [a - 2r, b + 2r]. PDPRE, CDPRE and ADPRE are this
-    estimator under the three notions. Its value is the middle of the range, and its promise
-    that this is within 2r of the mean, which says that the mean is at least r inside.
+class _InBins(NeedsRadius):
+    """What looks for the mean in bins of width 2r, aligned at -R - 2r.
 
     Parameters
     ----------
     k : float >= 2
         Order of the bounded moment.
-    alpha : float in (0, 1]
-        The share of records that may lie outside; an accuracy for the mean later.
     constants : {'paper', 'practical'}
-        ``practical``: r = 2/alpha^(1/(k-1)).
+        ``paper``: r = 10/alpha^(1/(k-1)); ``practical``: r = 2/alpha^(1/(k-1)).
     """
 
     k: MomentOrder
-    alpha: Alpha
-    radius: Radius | None
-    constants: Constants = "paper"
+    constants: Constants = "practical"
 
-    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
-        r = _half_bin(self.alpha, self.k, self.constants)
-        middle = fullest_bin(sample, _bins(self.radius, r), ledger) + r
-        return Estimate(middle, middle, interval=(middle - 3 * r, middle + 3 * r), accuracy=2 * r)
+    @abstractmethod
+    def accuracy(self, n: int, budget: Budget) -> float:
+        """The alpha of n records."""
+
+    def bins(self, alpha: float) -> tuple[Bins, float]:
+        """The bins of an error alpha, and r."""
+        r = float(HALF_BIN[self.constants] * alpha ** (-1 / (self.k - 1)))
+        reach = np.inf if self.radius is None else self.radius + 2 * r
+        return Bins(2 * r, -reach, reach), r
 
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
-        r = _half_bin(self.alpha, self.k, self.constants)
-        return audit_pairs(n, _bins(self.radius, r), budget)
+        return audit_pairs(n, self.bins(self.accuracy(n, budget))[0], budget)
 
 
 @validated
-class KSU20Mean(NeedsRadius):
-    """The median over groups of means clipped to private ranges: KSU20, Algorithm 2.
+class KSU20Range(_InBins):
+    """A range that holds the mean and nearly all records: KSU20, Algorithm 1.
 
-    The records are halved, and each half is cut into m groups. One half's group gives a
-    range by `KSU20Range`, the other's is clipped to it, a width of 6r, and its mean
-    released with noise of sensitivity 6r over the group's size (the paper's listing
-    divides by n). Groups are disjoint: each mechanism has the whole budget. PDPODME,
-    CDPODME and ADPODME are this estimator under the three notions; under
-    (epsilon, delta) the noise of the mean is Laplace. A group whose histogram releases
-    nothing counts as infinitely wrong in the median.
+    If [a, b] is the fullest bin of a private histogram the range is [a - 2r, b + 2r]; PDPRE, CDPRE
+    and ADPRE under the three notions. Its value is the middle of the range, and its promise that
+    this is within 2r of the mean, which says that the mean is at least r inside.
 
     Parameters
     ----------
-    k : float >= 2
-        Order of the bounded moment.
+    alpha : float in (0, 1]
+        The share of records that may lie outside; an accuracy for the mean later.
+    """
+
+    alpha: Alpha
+    constants: Constants = "paper"
+
+    def accuracy(self, n: int, budget: Budget) -> float:
+        return self.alpha
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        bins, r = self.bins(self.alpha)
+        middle = fullest_bin(sample, bins, ledger) + r
+        return Estimate(middle, middle, interval=(middle - 3 * r, middle + 3 * r), accuracy=2 * r)
+
+
+@validated
+class KSU20Mean(_InBins):
+    """The median over groups of means clipped to private ranges: KSU20, Algorithm 2.
+
+    The records are halved, and each half is cut into m groups. One half's group gives a range by
+    `KSU20Range`, the other's is clipped to it, a width of 6r, and its mean released with noise of
+    sensitivity 6r over the group's size (the paper's listing divides by n). Groups are disjoint:
+    each mechanism has the whole budget. PDPODME, CDPODME and ADPODME under the three notions; under
+    (epsilon, delta) the noise of the mean is Laplace. A group whose histogram releases nothing
+    counts as infinitely wrong in the median.
+
+    Parameters
+    ----------
     alpha : float in (0, 1], optional
         The error sought; by default the one that n is enough for, see `terms`.
     constants : {'paper', 'practical'}
-        ``paper``: m = ceil(200 ln(2/beta)), and the error is at most alpha with
-        probability 1 - beta if alpha < 1/16 and n is enough. ``practical``: m = 1,
-        r = 2/alpha^(1/(k-1)), and the half width of the clip is r + 4^(1/k) + T with
-        the T of ``minimax`` in `HeavyTailedMean`: a bin that holds a quarter of the records
-        is within 4^(1/k) of the mean by Markov's inequality.
+        ``paper``: m = ceil(200 ln(2/beta)), and the error is at most alpha with probability
+        1 - beta if alpha < 1/16 and n is enough. ``practical``: m = 1, r = 2/alpha^(1/(k-1)), and
+        the half width of the clip is r + 4^(1/k) + T with the T of ``minimax`` in
+        `HeavyTailedMean`: a bin that holds a quarter of the records is within 4^(1/k) of the mean
+        by Markov's inequality.
     beta : float in (0, 1)
         Failure probability.
     """
 
-    k: MomentOrder
-    radius: Radius | None
     alpha: Alpha | None = None
-    constants: Constants = "practical"
     beta: Probability = 0.1
 
     @property
@@ -140,9 +147,9 @@ class KSU20Mean(NeedsRadius):
 
         `paper`, in one group of one half: 90/alpha^2 (Chebyshev at 0.1 for an error alpha/3),
         180 q/alpha^(k/(k-1)) (the 0.9 quantile 6r q/n of the noise at alpha/3; q is the one at
-        sensitivity 1, ln(10)/epsilon for pure DP), and what the histogram needs.
-        `practical`: 1/alpha^2, 1/(epsilon alpha^(k/(k-1))), ln(1+R)/epsilon, with q/ln(10) for
-        1/epsilon and the noise's tail at 1/(1+R), or at delta, for the last term.
+        sensitivity 1, ln(10)/epsilon for pure DP), and what the histogram needs. `practical`:
+        1/alpha^2, 1/(epsilon alpha^(k/(k-1))), ln(1+R)/epsilon, with q/ln(10) for 1/epsilon and the
+        noise's tail at 1/(1+R), or at delta, for the last.
         """
         mean_budget = _mean_budget(budget)
         q = mean_budget.noise_quantile(0.1)
@@ -156,15 +163,14 @@ class KSU20Mean(NeedsRadius):
     def _histogram_needs(self, alpha: float, n: float, budget: Budget) -> float:
         """Records at which the range is right with probability 0.9, with the paper's constants.
 
-        All noises are below a sixteenth of the records. Under (epsilon, delta), moreover, the
-        fullest noisy count, at least 3/16 of them, is above the threshold; at most n bins
-        are occupied.
+        All noises are below a sixteenth of them; under (epsilon, delta), moreover, the fullest
+        noisy count, at least 3/16 of them, is above the threshold. At most n bins are occupied.
         """
         if isinstance(budget, ApproxDP):
             tail = L1 / budget.pure_epsilon * float(np.log(10 * n))
             return max(16 * tail, 16 / 3 * stability_threshold(budget))
-        count = float(_bins(self.radius, _half_bin(alpha, self.k, "paper")).count)
-        return float(16 * budget.noise_tail(np.asarray(0.05 / count), L1, L2))
+        rare = 0.05 / float(self.bins(alpha)[0].count)
+        return float(16 * budget.noise_tail(np.asarray(rare), L1, L2))
 
     def accuracy(self, n: int, budget: Budget) -> float:
         """The error sought with n records, both halves together."""
@@ -184,29 +190,25 @@ class KSU20Mean(NeedsRadius):
         half = sample.n // 2
         if half < self.groups:
             raise ValueError(f"{sample.n} records cannot fill two halves of {self.groups} groups")
-        alpha = self.accuracy(sample.n, ledger.budget)
-        r = _half_bin(alpha, self.k, self.constants)
-        bins = _bins(self.radius, r)
+        bins, r = self.bins(self.accuracy(sample.n, ledger.budget))
         # Replacing a record changes one group of one half.
         parts = iter(ledger.parallel(4))
         ranges, means = sample.split([sample.n - half, half], ledger.rng)
         middles = r + ranges.by_group(
             self.groups, ledger.rng, lambda rows: fullest_bin(rows, bins, next(parts))
         )
-        found, start = [], 0
+        found = []
         for rows in means.groups(self.groups, ledger.rng):
-            stop = start + rows.trials // sample.trials
+            some, middles = np.split(middles, [rows.trials // sample.trials], axis=1)
             (paid,) = next(parts).split(_mean_budget(ledger.budget))
             width = self._half_width(rows.n, r, paid.budget)
-            one = noisy_clipped_mean(rows, middles[:, start:stop].reshape(-1), width, paid)
-            found.append([v.reshape(sample.trials, -1) for v in (one.value, one.before_noise)])
-            start = stop
-        value, before = (_median(groups) for groups in zip(*found, strict=True))
+            one = noisy_clipped_mean(rows, some.reshape(-1), width, paid)
+            both = np.stack([one.value, one.before_noise])
+            found.append(both.reshape(2, sample.trials, -1))
+        released = np.concatenate(found, axis=2)
+        middle = np.median(np.where(np.isnan(released), np.inf, released), axis=2)
+        value, before = np.where(np.isfinite(middle), middle, np.nan)
         return Estimate(value, before, accuracy=self.promise(sample.n, ledger.budget))
-
-    def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
-        r = _half_bin(self.accuracy(n, budget), self.k, self.constants)
-        return audit_pairs(n, _bins(self.radius, r), budget)
 
     def private_terms(self, alpha: float, beta: float, n: float, budget: Budget) -> Terms:
         _, privacy, reach = self.terms(alpha, n / self._parts, budget)
@@ -217,10 +219,3 @@ class KSU20Mean(NeedsRadius):
             return 3 * r
         best = (self.k - 1) / self.k * (n / (2 * budget.noise_quantile(self.beta))) ** (1 / self.k)
         return float(r + 4 ** (1 / self.k) + best)
-
-
-def _median(parts: Sequence[Floats]) -> Floats:
-    """The median over groups; NaN where it is not a released number."""
-    groups = np.concatenate(parts, axis=1)
-    middle = np.median(np.where(np.isnan(groups), np.inf, groups), axis=1)
-    return np.where(np.isfinite(middle), middle, np.nan)

@@ -4,10 +4,9 @@ KSU20, Algorithm 3, Theorems 4.6 and 4.7. The class is E|<v, X - mu>|^k <= 1 for
 v. Then E||X - mu||^k <= d^(k/2), so that for a ball of radius sqrt(d) T around mu, by Hölder's
 inequality,
 
-- rows outside, if put at mu, bias the mean by at most P(outside)^((k-1)/k) <= T^-(k-1) in
-  any direction, and if discarded by that over P(inside);
-- rows outside, if projected, by at most sup_x ((1 - T/x)_+ (T/x)^(k-1)) T^-(k-1), which is
-  `worst_clipping_bias` at T: the same as for numbers.
+- rows outside, if put at mu, bias the mean by at most P(outside)^((k-1)/k) <= T^-(k-1) in any
+  direction, and if discarded by that over P(inside);
+- if projected, by at most sup_x ((1 - T/x)_+ (T/x)^(k-1)) T^-(k-1): `worst_clipping_bias` at T.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from dpbench.estimators.heavy_tailed import worst_clipping_bias
 from dpbench.estimators.ksu20 import LARGEST_ALPHA, Alpha, Constants, KSU20Mean
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger
 from dpbench.privacy.neighbours import Pair
-from dpbench.registry import MomentOrder, Probability, Radius, validated
+from dpbench.registry import MomentOrder, Probability, validated
 from dpbench.samples import Sample
 
 __all__ = ["KSU20BallMean"]
@@ -36,11 +35,10 @@ PAPER_RADIUS = 4.0  # of the ball, in units of sqrt(d) alpha^(-1/(k-1))
 class KSU20BallMean(NeedsRadius):
     """A centre coordinate by coordinate, then the mean of the rows near it: KSU20, Algorithm 3.
 
-    The records are halved; halves are disjoint, so each pays the whole budget. One half gives
-    a centre c: `KSU20Mean` on every coordinate with 1/d of the budget, alpha = 1 and
-    beta = 0.1/d. Of the other half, of n records, those outside the ball B(c, r) are
-    discarded and the rest, with c taken away, averaged: their sum over
-    l = max(their number, 3n/4).
+    Halves of the records are disjoint, so each pays the whole budget. One half gives a centre c:
+    `KSU20Mean` on every coordinate with 1/d of the budget, alpha = 1 and beta = 0.1/d. Of the
+    other half, of n records, those outside the ball B(c, r) are discarded and the rest, with c
+    taken away, averaged: their sum over l = max(their number, 3n/4).
 
     Replacing a record that is inside by another moves that mean by at most 2r/l <= 8r/(3n);
     if one of the two is outside and l changes, the sum S of norm at most (l-1) r that stays
@@ -48,20 +46,16 @@ class KSU20BallMean(NeedsRadius):
     l' >= l - 1 is l - 1 or 3n/4; if l stays 3n/4, by r/l. With noise of that sensitivity it
     is released and c added.
 
-    Under (epsilon, delta) and with a finite radius R all runs with the largest rho whose
-    conversion stays within the budget; with R infinite each coordinate has epsilon/d, delta/d.
-    In few dimensions, d <= 44, the authors would rather run `KSU20Mean` on each coordinate
+    Under (epsilon, delta) with a finite R all runs `under_zcdp`; with R infinite each coordinate
+    has epsilon/d, delta/d. For d <= 44 the authors would rather run `KSU20Mean` on each coordinate
     (Remark 4.1).
 
     Parameters
     ----------
     k : float >= 2
         Order of the moment that is at most 1 in every direction.
-    radius : float >= 0 or None
-        R, a bound on the mean's coordinates; None under (epsilon, delta) only.
     outside : {'discard', 'project'}
-        ``project``: records outside are moved to the ball's surface instead, l = n, and the
-        sensitivity is 2r/n.
+        ``project``: to the ball's surface instead; l = n, and the sensitivity is 2r/n.
     constants : {'paper', 'practical'}
         ``paper``: r = 4 sqrt(d)/alpha^(1/(k-1)), and the paper's constants for the centre.
         ``practical``: r = sqrt(d) (1 + T), where each coordinate of the centre may be off by 1.
@@ -77,7 +71,6 @@ class KSU20BallMean(NeedsRadius):
     """
 
     k: MomentOrder
-    radius: Radius | None
     outside: Literal["discard", "project"] = "discard"
     constants: Constants = "practical"
     alpha: Alpha | None = None
@@ -96,14 +89,12 @@ class KSU20BallMean(NeedsRadius):
         sd = budget.noise_quantile(self.beta) / float(np.sqrt(chdtri(1, self.beta)))
         if self.constants == "paper":
             needed = 16 * d * sd * np.sqrt(2 / 3) / n
-            asked = float(min(LARGEST_ALPHA["paper"], needed ** ((self.k - 1) / self.k)))
-            alpha = self.alpha or asked
-            return float(PAPER_RADIUS * root * alpha ** (-1 / (self.k - 1)))
+            asked = min(LARGEST_ALPHA["paper"], needed ** ((self.k - 1) / self.k))
+            return float(PAPER_RADIUS * root * (self.alpha or asked) ** (-1 / (self.k - 1)))
         bias = 1.0 if self.outside == "discard" else worst_clipping_bias(1.0, self.k)  # at T = 1
         if self.alpha is not None:
             return float(root * (1 + (bias / self.alpha) ** (1 / (self.k - 1))))
-        norm = sd * float(np.sqrt(chdtri(d, self.beta)))
-        noise = self._step * root * norm / n  # at T = 1
+        noise = self._step * root * (sd * float(np.sqrt(chdtri(d, self.beta)))) / n  # at T = 1
         return root * (1 + float(((self.k - 1) * bias / noise) ** (1 / self.k)))
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
@@ -143,10 +134,8 @@ class KSU20BallMean(NeedsRadius):
         ]
 
     def _centre(self, sample: Sample, ledger: Ledger) -> Floats:
-        beta = 0.1 / sample.d
-        one = KSU20Mean(
-            k=self.k, radius=self.radius, alpha=1.0, beta=beta, constants=self.constants
-        )
+        beta, constants = 0.1 / sample.d, self.constants
+        one = KSU20Mean(k=self.k, radius=self.radius, alpha=1.0, beta=beta, constants=constants)
         found = one.run(sample.columns(), ledger.repeated(sample.d))
         centre = found.value.reshape(sample.trials, sample.d)
         # Where one coordinate is not released, nothing is.

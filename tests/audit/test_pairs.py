@@ -22,7 +22,6 @@ from dpbench.estimators import (
     KSU20Range,
     LearnedGaussian,
     karwa_vadhan,
-    ksu20,
 )
 from dpbench.privacy import ZCDP, ApproxDP, Budget, PureDP
 from dpbench.privacy.histogram import audit_pairs, stability_threshold
@@ -106,10 +105,11 @@ def test_what_is_no_pair_of_neighbours(left: Any, right: Any) -> None:
     Pair("mine", np.zeros((3, 2)), np.array([[0.0, 0], [1, 2], [0, 0]]))  # one record, all of it
 
 
+RANGE = KSU20Range(k=3, alpha=0.5, radius=50)
 BY_BINS: list[tuple[Estimator, Bins]] = [
     (KarwaVadhanMean(radius=50, sigma=3.0), karwa_vadhan._bins(400, 50, 3.0, 0.1)[0]),
     (LearnedGaussian(radius=50, sigma=2.0), karwa_vadhan._bins(400, 50, 2.0, 0.1)[0]),
-    (KSU20Range(k=3, alpha=0.5, radius=50), ksu20._bins(50, ksu20._half_bin(0.5, 3, "paper"))),
+    (RANGE, RANGE.bins(0.5)[0]),
 ]
 
 

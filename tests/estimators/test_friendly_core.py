@@ -21,16 +21,10 @@ from dpbench.samples import CountedSample, Sample, SparseSample
 
 Composition = Literal["basic", "zcdp"]
 BUDGET = ApproxDP(1.0, 1e-6)
-each_composition = pytest.mark.parametrize("composition", ["basic", "zcdp"])
 
 
 def run(estimator: FriendlyCoreMean, data: Floats | Sample, budget: Budget = BUDGET) -> Estimate:
     return support.run(estimator, data, budget)
-
-
-def copies(data: Floats, number: int) -> Floats:
-    """Many releases on the same data."""
-    return np.broadcast_to(data, (number, *data.shape))
 
 
 # Friends: counts against exact fractions, whatever the scale.
@@ -51,7 +45,6 @@ def adversarial() -> dict[str, tuple[Floats, float]]:
     close = lattice[:12].copy()
     close[::2, 1] += 2.0**-12
     far = np.concatenate([lattice[:20], 1e12 + close, -(2.0**50) + lattice[:4]])
-    line = np.outer(np.arange(30), [3.0, 4.0, 12.0])
     huge = np.zeros((20, 3))
     huge[3:9] = 1e150
     huge[6:9] *= 1 + 2.0**-50 * np.arange(3)[:, None]
@@ -62,7 +55,6 @@ def adversarial() -> dict[str, tuple[Floats, float]]:
     brink = 1.2e154 * np.array([0.0] * 9 + [1.0, 1 + 2.0**-20, -1.0, 1.0])[:, None]
     half = 0.5 + np.array([0.0, 2.0**-40, -(2.0**-40)])  # near half the radius off the bulk
     opposite = np.concatenate([np.zeros(20), half, -half])[:, None]
-    shells = 4.0 ** np.arange(40)[:, None] * [1.0, 0.0]
     return {
         "lattice": (lattice, 5.0),
         "lattice, scaled": (lattice * 2.0**-700, 5 * 2.0**-700),
@@ -72,15 +64,12 @@ def adversarial() -> dict[str, tuple[Floats, float]]:
         "squares that nearly overflow": (brink, 1.0),
         "opposite": (opposite, 1.0),
         "a huge radius": (huge, 1e300),
-        "a radius between": (huge, 1e136),
         "a tiny radius": (huge, 1e-310),
         "duplicates": (np.repeat(lattice[:5], 6, axis=0), 1e-9),
-        "collinear": (line, 26.0),
-        "shells": (shells, 3.0),
+        "shells": (4.0 ** np.arange(40)[:, None] * [1.0, 0.0], 3.0),
         "d = 1": (np.concatenate([lattice[:, :1], 1e9 + lattice[:, :1]]), 2.0),
         "d > n": (rng.integers(-1, 2, (9, 64)).astype(float) + 1e8 * np.eye(9, 64), 9.0),
         "few": (lattice[:2], 5.0),
-        "one": (lattice[:1], 5.0),
     }
 
 
@@ -114,7 +103,7 @@ def test_whether_two_are_friends_does_not_depend_on_the_others() -> None:
     assert calls == {1, 2}  # rounding does go both ways
 
 
-@pytest.mark.parametrize("chunk", [1, 10, 333, 5000, 10**7])
+@pytest.mark.parametrize("chunk", [1, 333, 10**7])
 def test_chunks_do_not_change_counts(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
     rng = np.random.default_rng(4)
     rows = rng.standard_normal((6, 37, 3))
@@ -194,8 +183,7 @@ def test_the_filter_of_lecture_17_is_not_enough() -> None:
     assert not core_weights(counts, 3).any()
 
 
-@pytest.mark.parametrize("n", [50, 51, 1000])
-@pytest.mark.parametrize("eta", [0.0, 0.1, 0.3, 0.49, 0.5, 0.7])
+@pytest.mark.parametrize(("n", "eta"), [(50, 0.0), (51, 0.1), (1000, 0.3), (51, 0.49), (50, 0.5)])
 def test_weights_of_contaminated_data(n: int, eta: float) -> None:
     """The others are far off, and each for itself."""
     m = round((1 - eta) * n)
@@ -213,11 +201,6 @@ def test_weights_of_contaminated_data(n: int, eta: float) -> None:
 # The release.
 
 
-def bound_on_w(step: Step, delta: float) -> float:
-    """What the noise of W exceeds with probability delta/2."""
-    return float(noise_law(step.budget, 3.0, 3.0).isf(delta / 2))
-
-
 @pytest.mark.parametrize(
     ("composition", "noise_by"), [("basic", "analytic"), ("basic", "laplace"), ("zcdp", "analytic")]
 )
@@ -229,7 +212,7 @@ def test_the_laws_of_both_noises(
     data[:20] += 1e6
     budget = ApproxDP(1.0, 1e-6, noise_by=noise_by)
     estimator = FriendlyCoreMean(radius=6.0, threshold=0.3, composition=composition)
-    found = run(estimator, copies(data, 20_000), budget)
+    found = run(estimator, np.broadcast_to(data, (20_000, 200, 3)), budget)
     first, last = steps
     if composition == "basic":
         assert first.budget == PureDP(0.5)
@@ -244,7 +227,8 @@ def test_the_laws_of_both_noises(
     np.testing.assert_allclose(found.core, weights.sum() / 200, rtol=1e-12)  # type: ignore[arg-type]
     assert_follows(first.released - first.values, noise_law(first.budget, 3.0, 3.0))
 
-    least = first.released - bound_on_w(first, 1e-6)
+    # What the noise of W exceeds with probability delta/2 is taken off.
+    least = first.released - noise_law(first.budget, 3.0, 3.0).isf(5e-7)
     kept = least > 60
     np.testing.assert_array_equal(np.isnan(found.value), np.tile(~kept[:, None], (1, 3)))
     assert 500 < kept.sum() < 19_990
@@ -257,7 +241,6 @@ def test_the_laws_of_both_noises(
 
 def test_a_release_needs_more_than_three(monkeypatch: pytest.MonkeyPatch) -> None:
     """Below that a neighbour's core may be empty, whatever the threshold."""
-    data = copies(np.zeros((40, 2)), 5)
     noise = np.array([2.9, 3.0, 3.0 + 1e-9, 3.1, -7.0])
 
     def fixed(self: Ledger, values: Floats, sensitivity: Any, **_: Any) -> Floats:
@@ -266,33 +249,8 @@ def test_a_release_needs_more_than_three(monkeypatch: pytest.MonkeyPatch) -> Non
         return noise + bound if values.ndim == 1 else values
 
     monkeypatch.setattr(Ledger, "add_noise", fixed)
-    value = run(FriendlyCoreMean(radius=1.0, threshold=0.0), data).value
+    value = run(FriendlyCoreMean(radius=1.0, threshold=0.0), np.zeros((5, 40, 2))).value
     assert np.isfinite(value[:, 0]).tolist() == [False, False, True, True, False]
-
-
-@each_composition
-def test_the_noise_covers_what_one_record_moves(
-    steps: list[Step], composition: Composition
-) -> None:
-    """The stated sensitivities, against the largest moves that a search has found."""
-    rng = np.random.default_rng(8)
-    one = rng.uniform(-1.5, 1.5, (2000, 12, 2))
-    other = one.copy()
-    other[:, -1] = rng.uniform(-3, 3, (2000, 2))
-    budget = ApproxDP(50.0, 1e-3)  # so that something is released with few records
-    estimator = FriendlyCoreMean(radius=2.0, threshold=0.0, composition=composition)
-    run(estimator, one, budget)
-    run(estimator, other, budget)
-    first, last, first_, last_ = steps
-    assert np.all(np.abs(first.values - first_.values) <= first.sensitivity + 1e-9)
-    for noisy, mean in ((first, last), (first_, last_)):
-        least = noisy.released - bound_on_w(noisy, 1e-3)
-        sure = (least > 3) & (least <= noisy.values)
-        assert sure.sum() > 100
-        moves = np.linalg.norm(last.values - last_.values, axis=1)
-        checked = sure & np.isfinite(moves)
-        assert checked.sum() > 100
-        assert np.all(moves[checked] <= mean.sensitivity[checked, 0])
 
 
 def test_the_default_radius_covers_gaussian_data() -> None:

@@ -250,14 +250,10 @@ def test_as_printed_all_points_tie(d: int) -> None:
     np.testing.assert_allclose(found, 12 * 0.05)
 
 
-@pytest.mark.parametrize(("d", "beta"), [(1, 0.1), (4, 0.5)])
-def test_the_groups_of_a_match(d: int, beta: float) -> None:
-    paper = KSU20CoverMean(k=2, radius=1.0, constants="paper", beta=beta).match_groups(d)
-    least = 400 * d * math.log(8 * math.sqrt(d) / beta)
+def test_the_groups_of_a_match() -> None:
+    paper = KSU20CoverMean(k=2, radius=1.0, constants="paper", beta=0.5).match_groups(4)
     assert paper % 2 == 1
-    assert least <= paper < least + 2
-    assert KSU20CoverMean(k=2, radius=1.0, beta=beta).match_groups(d) == 1
-    assert KSU20CoverMean(k=2, radius=1.0, groups=5).match_groups(d) == 5
+    assert 0 <= paper - 1600 * math.log(32) < 2
     with pytest.raises(ValueError, match="groups is 4"):
         KSU20CoverMean(k=2, radius=1.0, groups=4)
 
@@ -306,20 +302,6 @@ def test_the_records_that_an_error_asks_for(k: float, d: int, alpha: float) -> N
     assert total == pytest.approx(4 * one.groups * asked, rel=1e-9)
 
 
-@pytest.mark.parametrize("constants", ["paper", "practical"])
-@pytest.mark.parametrize("d", [1, 3])
-def test_accuracy_inverts_the_terms(constants: ksu20.Constants, d: int) -> None:
-    largest = {"paper": 1 / 16, "practical": 1.0}[constants]
-    for k, radius, n in itertools.product((2, 10), (0.0, 1e300), (1, 10**6, 10**12)):
-        estimator = KSU20CoverMean(k=k, radius=radius, constants=constants)
-        alpha = estimator.accuracy(n, d, EPS)
-        needed = estimator.terms(alpha, n, d, EPS).sum()
-        assert needed == pytest.approx(n, rel=1e-9) or (alpha == largest and needed > n)
-    assert KSU20CoverMean(k=2, radius=1.0, alpha=0.3).accuracy(1, d, EPS) == 0.3
-    with pytest.raises(ValueError, match=r"tie = 1\.0 .* is too small: give alpha"):
-        KSU20CoverMean(k=2, radius=1.0, tie=1.0).accuracy(9, d, EPS)
-
-
 def test_too_many_points_or_too_few_records_are_refused() -> None:
     few = KSU20CoverMean(k=2, radius=1.0, groups=3)
     for sample, text in (
@@ -330,6 +312,8 @@ def test_too_many_points_or_too_few_records_are_refused() -> None:
     ):
         with pytest.raises(ValueError, match=text):
             run(few, sample, EPS)
+    with pytest.raises(ValueError, match=r"tie = 1\.0 .* is too small: give alpha"):
+        KSU20CoverMean(k=2, radius=1.0, tie=1.0).accuracy(9, 3, EPS)
     for d, box in ((1, 2499.5), (4, 1.75), (12, 0.14)):
         assert len(Cover(d, box, 2.0).places) <= 5000
     for d, box in ((1, 2500.0), (4, 1.76), (13, 0.1)):
