@@ -70,7 +70,6 @@ def hard_vectors(n: int, d: int) -> Floats:
     [
         (ZCDP(0.02), 9, None, 6),
         (ApproxDP(0.5, 1e-6), 9, None, 1),
-        (ZCDP(0.02), 1, 2, 3),
         (ApproxDP(0.5, 1e-6), 3, 1, 5),
         (ZCDP(50.0), 60, 5, 1),
         (ZCDP(0.02), 4, 30, 3),
@@ -130,10 +129,9 @@ def test_the_interval_is_the_ball_of_the_round_reported(steps: list[Step]) -> No
             CoinPressMean(**options, report=report)
 
 
-@pytest.mark.parametrize("budget", [ZCDP(0.05), ApproxDP(1.0, 1e-6)])
-def test_far_away_radii(budget: Budget) -> None:
+def test_far_away_radii() -> None:
     # Balls shrink by the order of n in a round: these reach the data, all of them but with
     # probability 20 trials * 100 rounds * b = 2e-9.
     sample = CountedSample([3.0, 4.0], np.tile([10**10, 0], (20, 1)))
-    near = run(CoinPressMean(radius=1e300, rounds=100, b=1e-12), sample, budget, seed=6).value
+    near = run(CoinPressMean(radius=1e300, rounds=100, b=1e-12), sample, ZCDP(0.05), seed=6).value
     assert np.all(np.abs(near - 3.0) < 0.01)

@@ -59,8 +59,7 @@ def second_moment(rows: Floats, transform: Floats, radius: float) -> Floats:
         (ZCDP(0.5), 40, 1, 5),
         (ZCDP(0.5), 300, 3, 4),
         (ApproxDP(2.0, 1e-6), 9, 4, 2),
-        (ZCDP(0.5), 2, 5, 1),
-        (ApproxDP(2.0, 1e-6), 1, 2, 3),
+        (ApproxDP(2.0, 1e-6), 1, 2, 1),
     ],
 )
 def test_rounds_against_a_loop(
@@ -99,25 +98,13 @@ def test_rounds_against_a_loop(
             np.testing.assert_allclose(value, wanted, rtol=1e-7, atol=1e-7 * size)
 
 
-def hard(name: str, n: int, d: int) -> Floats:
-    x = rng(4).standard_normal((6, n, d))
-    if name == "collinear":
-        x[:] = x[..., :1] * np.arange(1, d + 1)
-    elif name == "equal":
-        x[:] = 0.25
-    elif name == "wide":
-        x *= 1e200
-    else:
-        x[:, 0] = float(name)
-    return x
-
-
-@pytest.mark.parametrize("name", ["collinear", "equal", "wide", "1e12", "-1e300", "1.7e308"])
 @pytest.mark.parametrize(("n", "d", "rounds", "rho"), [(2, 3, 10, 1e-3), (60, 4, 8, 1e3)])
-def test_the_release_is_positive_semidefinite(
-    name: str, n: int, d: int, rounds: int, rho: float
-) -> None:
-    x = hard(name, n, d)
+def test_the_release_is_positive_semidefinite(n: int, d: int, rounds: int, rho: float) -> None:
+    x = rng(4).standard_normal((12, n, d))
+    x[:2] = x[:2, :, :1] * np.arange(1, d + 1)  # collinear
+    x[2:4] = 0.25
+    x[4:6] *= 1e200
+    x[6:, 0] = np.repeat([1e12, -1e300, 1.7e308], 2)[:, None]
     found = run(CoinPressCovariance(bound=4.0, rounds=rounds), x, ZCDP(rho))
     assert np.all(np.isfinite(found.before_noise))
     np.testing.assert_array_equal(found.value, found.value.transpose(0, 2, 1))
@@ -174,17 +161,15 @@ def test_covariance_first_then_mean(
         # The whitening may differ by a rotation, which changes no norm: b b' is what counts.
         largest = math.sqrt(np.linalg.eigvalsh(b @ b.T)[-1])
         plan = schedule(n, d, radius * largest, rho * (1 - share), 3, 0.01)
-        white, centre = rows @ b, np.zeros(d)
-        for step, wanted in zip(steps[2:], plan, strict=True):
-            clip = float(np.asarray(wanted.clip_radius))
-            assert step.sensitivity[trial, 0] == pytest.approx(2 * clip / n, rel=1e-8)
-            offset = white - centre
-            length = np.linalg.norm(offset, axis=1, keepdims=True)
-            white = np.where(length > clip, centre + offset * clip / length, white)
-            np.testing.assert_allclose(step.values[trial], white.mean(axis=0), atol=1e-8 * clip)
-            centre = step.released[trial]
-        for value, inner in ((found.value, centre), (found.before_noise, white.mean(axis=0))):
-            wanted_value = inner @ np.linalg.inv(b)
+        clips = [float(np.asarray(wanted.clip_radius)) for wanted in plan]
+        stated = [step.sensitivity[trial, 0] for step in steps[2:]]
+        assert stated == pytest.approx([2 * clip / n for clip in clips], rel=1e-8)
+        white = rows @ b  # the later rounds are those of `CoinPressMean`
+        white *= np.minimum(1, clips[0] / np.linalg.norm(white, axis=1, keepdims=True))
+        np.testing.assert_allclose(steps[2].values[trial], white.mean(axis=0), atol=1e-8 * clips[0])
+        last = steps[-1]
+        for value, inner in ((found.value, last.released), (found.before_noise, last.values)):
+            wanted_value = inner[trial] @ np.linalg.inv(b)
             np.testing.assert_allclose(
                 value[trial], wanted_value, rtol=1e-7, atol=1e-7 * np.abs(wanted_value).max()
             )

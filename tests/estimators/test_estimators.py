@@ -22,32 +22,7 @@ from support import (
     spreads,
 )
 
-from dpbench.estimators import (
-    BinaryMean,
-    BoundedMean,
-    ClippedMean,
-    CoinPressCovariance,
-    CoinPressMean,
-    CoordinateWise,
-    EmpiricalMean,
-    Estimator,
-    ExponentialCoarseMean,
-    FriendlyCoreMean,
-    HeavyTailedMean,
-    KarwaVadhanMean,
-    KSU20BallMean,
-    KSU20Mean,
-    LearnedGaussian,
-    LocalMean,
-    Median,
-    MedianOfMeans,
-    NaiveGaussianMean,
-    ShrinkingIntervals,
-    SubsampleAggregate,
-    SubsampleTest,
-    TrimmedMean,
-    WhitenedCoinPressMean,
-)
+import dpbench.estimators as est
 from dpbench.estimators.heavy_tailed import worst_clipping_bias
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP
 from dpbench.registry import ConfigError
@@ -55,39 +30,36 @@ from dpbench.samples import CountedSample, DenseSample, Sample, SparseSample
 
 # Budgets at which choices are neither certain nor noise.
 NONE, PURE, GAUSS, APPROX = NonPrivate(), PureDP(6.0), ZCDP(4.0), ApproxDP(6.0, 0.01)
-CLIPPED = ClippedMean(lower=-2.0, upper=3.0)
+CLIPPED = est.ClippedMean(lower=-2.0, upper=3.0)
 OUTPUTS: dict[str, Any] = {"buckets": 3, "lower": -4.0, "upper": 5.0}
-PAPER = KSU20Mean(k=2.5, radius=1e300, constants="paper", beta=0.99)
+PAPER = est.KSU20Mean(k=2.5, radius=1e300, constants="paper", beta=0.99)
 
 
 # Kinds of data, whatever they are asked.
 
 
-@pytest.mark.parametrize("bounds", [(None, 1.0), (0.0, None), (None, None)])
-@pytest.mark.parametrize("shape", [(4, 5), (4, 5, 3)])
-def test_a_clipped_mean_without_a_bound_releases_nothing(
-    bounds: tuple[float | None, float | None], shape: tuple[int, ...]
-) -> None:
-    ledger = Ledger(PureDP(0.5), rng())
-    found = ClippedMean(lower=bounds[0], upper=bounds[1]).run(DenseSample(np.ones(shape)), ledger)
-    assert not any(ledger.spent)
-    assert found.value.shape == (shape[0], *shape[2:])
-    assert np.isnan([found.value, found.before_noise]).all()
+def test_a_clipped_mean_without_a_bound_releases_nothing() -> None:
+    for lower, upper, shape in ((None, 1.0, (4, 5)), (0.0, None, (4, 5, 3))):
+        ledger = Ledger(PureDP(0.5), rng())
+        found = est.ClippedMean(lower=lower, upper=upper).run(DenseSample(np.ones(shape)), ledger)
+        assert not any(ledger.spent)
+        assert found.value.shape == (4, *shape[2:])
+        assert np.isnan([found.value, found.before_noise]).all()
 
 
 @pytest.mark.parametrize(
     ("estimator", "budget", "fewest"),
     [
-        (FriendlyCoreMean(radius=3.0), APPROX, 3),
-        (KSU20Mean(k=2, radius=1.5), PURE, 2),
+        (est.FriendlyCoreMean(radius=3.0), APPROX, 3),
+        (est.KSU20Mean(k=2, radius=1.5), PURE, 2),
         (PAPER, PURE, 282),
-        (LearnedGaussian(radius=2.0), GAUSS, 2),
-        (SubsampleAggregate(**OUTPUTS), PURE, 3),
-        (SubsampleTest(buckets=4), PURE, 4),
+        (est.LearnedGaussian(radius=2.0), GAUSS, 2),
+        (est.SubsampleAggregate(**OUTPUTS), PURE, 3),
+        (est.SubsampleTest(buckets=4), PURE, 4),
     ],
     ids=name,
 )
-def test_too_few_records_are_refused(estimator: Estimator, budget: Budget, fewest: int) -> None:
+def test_too_few_records_are_refused(estimator: est.Estimator, budget: Budget, fewest: int) -> None:
     few = r"cannot (be cut|fill)|one record makes no pair|at least 3 records"
     for n in {1, fewest - 1}:
         for sample in (DenseSample(np.zeros((2, n))), CountedSample([0.0, 1.0], [[0, n], [n, 0]])):
@@ -107,17 +79,22 @@ NUMBERS, SPARSE = (
 @pytest.mark.parametrize(
     ("estimator", "sample", "text"),
     [
-        (CoinPressCovariance(bound=4.0), NUMBERS, "vectors"),
-        (CoinPressCovariance(bound=4.0), SPARSE, "record by record"),
-        (WhitenedCoinPressMean(radius=3.0, bound=4.0), NUMBERS, "vectors"),
-        (WhitenedCoinPressMean(radius=3.0, bound=4.0), SPARSE, "record by record"),
-        (WhitenedCoinPressMean(radius=3.0, bound=4.0), DenseSample([[[1.0, 2.0]]]), "one record"),
-        (KSU20BallMean(k=2, radius=3.0), NUMBERS, "vectors"),
-        (KSU20BallMean(k=2, radius=3.0), DenseSample([[[1.0, 2.0]]]), "one record"),
+        (est.CoinPressCovariance(bound=4.0), NUMBERS, "vectors"),
+        (est.CoinPressCovariance(bound=4.0), SPARSE, "record by record"),
+        (est.WhitenedCoinPressMean(radius=3.0, bound=4.0), SPARSE, "record by record"),
+        (
+            est.WhitenedCoinPressMean(radius=3.0, bound=4.0),
+            DenseSample([[[1.0, 2.0]]]),
+            "one record",
+        ),
+        (est.KSU20BallMean(k=2, radius=3.0), NUMBERS, "vectors"),
+        (est.KSU20BallMean(k=2, radius=3.0), DenseSample([[[1.0, 2.0]]]), "one record"),
     ],
     ids=name,
 )
-def test_data_of_another_kind_are_refused(estimator: Estimator, sample: Sample, text: str) -> None:
+def test_data_of_another_kind_are_refused(
+    estimator: est.Estimator, sample: Sample, text: str
+) -> None:
     ledger = Ledger(ZCDP(0.1), rng())
     with pytest.raises(ValueError, match=text):
         estimator.run(sample, ledger)
@@ -127,28 +104,24 @@ def test_data_of_another_kind_are_refused(estimator: Estimator, sample: Sample, 
 @pytest.mark.parametrize(
     ("estimator", "budget"),
     [
-        (EmpiricalMean(), NONE),
-        (Median(), NONE),
-        (MedianOfMeans(groups=3), NONE),
-        (TrimmedMean(fraction=0.2), NONE),
-        (ExponentialCoarseMean(radius=2.0), PURE),
-        (FriendlyCoreMean(radius=3.0), APPROX),
-        (KSU20Mean(k=2, radius=1.5), GAUSS),
+        (est.EmpiricalMean(), NONE),
+        (est.Median(), NONE),
+        (est.MedianOfMeans(groups=3), NONE),
+        (est.TrimmedMean(fraction=0.2), NONE),
+        (est.FriendlyCoreMean(radius=3.0), APPROX),
         (PAPER, PURE),
-        (KarwaVadhanMean(radius=2.0), APPROX),
-        (LearnedGaussian(radius=1e300, sigma_low=0.5, sigma_high=2.0), GAUSS),
-        (LocalMean(k=2), PURE),
-        (ShrinkingIntervals(radius=3.0), PURE),
-        (SubsampleAggregate(**OUTPUTS), PURE),
-        (SubsampleAggregate(**OUTPUTS, aggregate="mean", base="median"), GAUSS),
-        (SubsampleAggregate(**OUTPUTS, aggregate="mode", resolution=0.5), APPROX),
-        (SubsampleTest(buckets=4, aggregate="exponential"), GAUSS),
+        (est.LearnedGaussian(radius=1e300, sigma_low=0.5, sigma_high=2.0), GAUSS),
+        (est.LocalMean(k=2), PURE),
+        (est.SubsampleAggregate(**OUTPUTS), PURE),
+        (est.SubsampleAggregate(**OUTPUTS, aggregate="mean", base="median"), GAUSS),
+        (est.SubsampleAggregate(**OUTPUTS, aggregate="mode", resolution=0.5), APPROX),
+        (est.SubsampleTest(buckets=4, aggregate="exponential"), GAUSS),
     ],
     ids=name,
 )
-def test_dense_and_counted_data_agree(estimator: Estimator, budget: Budget) -> None:
+def test_dense_and_counted_data_agree(estimator: est.Estimator, budget: Budget) -> None:
     atoms, counts = np.array([-1.5, 0.25, 0.5, 2.0]), np.array([3, 9, 8, 5])
-    counts = counts * (12 if isinstance(estimator, KSU20Mean) else 1)
+    counts = counts * (12 if isinstance(estimator, est.KSU20Mean) else 1)
     rows = np.tile(np.repeat(atoms, counts), (800, 1))
     # Records have an index in dense data, which counted data leave to chance.
     dense = run(estimator, rng(7).permuted(rows, axis=1), budget, seed=8).value
@@ -163,20 +136,20 @@ def test_dense_and_counted_data_agree(estimator: Estimator, budget: Budget) -> N
 
 def test_the_median_of_an_even_number_is_between_the_middle_two() -> None:
     for sample in (DenseSample([[3.0, 1.0, 2.0, 10.0]]), CountedSample([2.0, 3.0], [[2, 2]])):
-        assert run(Median(), sample, NONE).value.tolist() == [2.5]
+        assert run(est.Median(), sample, NONE).value.tolist() == [2.5]
 
 
 @pytest.mark.parametrize(
     ("estimator", "budget"),
     [
-        (BoundedMean(radius=2.0), PureDP(0.5)),
-        (CoinPressMean(radius=3.0), ZCDP(0.1)),
-        (CoordinateWise(base=CLIPPED), ApproxDP(0.5, 1e-5)),
-        (FriendlyCoreMean(radius=3.0), ApproxDP(9.0, 1e-2)),
+        (est.BoundedMean(radius=2.0), PureDP(0.5)),
+        (est.CoinPressMean(radius=3.0), ZCDP(0.1)),
+        (est.CoordinateWise(base=CLIPPED), ApproxDP(0.5, 1e-5)),
+        (est.FriendlyCoreMean(radius=3.0), ApproxDP(9.0, 1e-2)),
     ],
     ids=name,
 )
-def test_sparse_rows_are_records(estimator: Estimator, budget: Budget) -> None:
+def test_sparse_rows_are_records(estimator: est.Estimator, budget: Budget) -> None:
     rows = rng(14).choice([-2.0, 0.5, 0.0, 3.0, 1e150], (44, 3))
     dense = np.zeros((3, 40, 3))
     dense[0, :4], dense[2] = rows[:4], rows[4:]
@@ -194,27 +167,31 @@ def test_sparse_rows_are_records(estimator: Estimator, budget: Budget) -> None:
     [
         (CLIPPED, PureDP(0.6), PureDP(0.12)),
         (CLIPPED, ApproxDP(0.6, 1e-4, "classical"), ApproxDP(0.12, 2e-5, "classical")),
-        (CoinPressMean(radius=3.0), ZCDP(0.2), ZCDP(0.04)),
-        (CoinPressMean(radius=3.0), ApproxDP(2.0, 1e-4), ApproxDP(0.4, 2e-5)),
-        (KarwaVadhanMean(radius=9.0), PureDP(30.0), PureDP(6.0)),
+        (est.CoinPressMean(radius=3.0), ZCDP(0.2), ZCDP(0.04)),
+        (est.CoinPressMean(radius=3.0), ApproxDP(2.0, 1e-4), ApproxDP(0.4, 2e-5)),
+        (est.KarwaVadhanMean(radius=9.0), PureDP(30.0), PureDP(6.0)),
     ],
     ids=name,
 )
-def test_coordinates_against_the_base_alone(base: Estimator, budget: Budget, share: Budget) -> None:
+def test_coordinates_against_the_base_alone(
+    base: est.Estimator, budget: Budget, share: Budget
+) -> None:
     """The same stream, for all coordinates of the first trial, then of the second, and so on."""
     values = rng(8).normal(1, 2, (7, 30, 5))
-    found = run(CoordinateWise(base=base), values, budget)
+    found = run(est.CoordinateWise(base=base), values, budget)
     alone = run(base, np.array([row[:, j] for row in values for j in range(5)]), share)
     np.testing.assert_allclose(found.value.ravel(), alone.value, rtol=1e-12)
     np.testing.assert_allclose(found.before_noise.ravel(), alone.before_noise, rtol=1e-12)
 
 
-@pytest.mark.parametrize("base", [EmpiricalMean(), "no_such_mean", 3, None, spreads, ClippedMean])
+@pytest.mark.parametrize(
+    "base", [est.EmpiricalMean(), "no_such_mean", 3, None, spreads, est.ClippedMean]
+)
 def test_other_bases_of_coordinates_are_refused(base: Any) -> None:
     with pytest.raises(ValueError, match=r"private estimator of scalars|choose from"):
-        CoordinateWise(base=base)
+        est.CoordinateWise(base=base)
     with pytest.raises(ConfigError, match=r"^estimator\.one\.base") as caught:
-        Estimator.build({"kind": "coordinate_wise", "base": base}, "estimator.one")
+        est.Estimator.build({"kind": "coordinate_wise", "base": base}, "estimator.one")
     assert len(str(caught.value).splitlines()) == 1
 
 
@@ -222,8 +199,8 @@ def test_other_bases_of_coordinates_are_refused(base: Any) -> None:
 
 
 @pytest.mark.parametrize("budget", [PureDP(0.5), ZCDP(0.1), ApproxDP(0.5, 1e-5, "ksu20")], ids=name)
-@pytest.mark.parametrize("estimator", [CLIPPED, BoundedMean(radius=3.0)], ids=name)
-def test_the_noise_of_vectors(estimator: Estimator, budget: Budget) -> None:
+@pytest.mark.parametrize("estimator", [CLIPPED, est.BoundedMean(radius=3.0)], ids=name)
+def test_the_noise_of_vectors(estimator: est.Estimator, budget: Budget) -> None:
     """Delta_1 and Delta_2: d and sqrt(d) times 5/n; 2L sqrt(d)/n and 2L/n."""
     n, d = 3, 4
     l1, l2 = (5 * d, 5 * math.sqrt(d)) if estimator == CLIPPED else (6 * math.sqrt(d), 6.0)
@@ -237,22 +214,22 @@ def test_the_noise_of_vectors(estimator: Estimator, budget: Budget) -> None:
     assert abs(float((z[:, 0] * z[:, 1]).mean())) <= limit
 
 
-HEAVY = HeavyTailedMean(k=3, policy="rate", radius=1.5)
-LOCAL = LocalMean(k=3, radius=1.5, beta=0.01)
+HEAVY = est.HeavyTailedMean(k=3, policy="rate", radius=1.5)
+LOCAL = est.LocalMean(k=3, radius=1.5, beta=0.01)
 # And how wide the clip is, with n records.
 ONE_STEP: list[tuple[Any, Callable[[int, Budget], float]]] = [
-    (BinaryMean(), lambda n, b: 1.0),
-    (BoundedMean(radius=2.5), lambda n, b: 5.0),
+    (est.BinaryMean(), lambda n, b: 1.0),
+    (est.BoundedMean(radius=2.5), lambda n, b: 5.0),
     (CLIPPED, lambda n, b: 5.0),
-    (CoordinateWise(base=CLIPPED), lambda n, b: 5.0),
-    (NaiveGaussianMean(radius=1.5), lambda n, b: 2 * (1.5 + math.sqrt(2 * math.log(20 * n)))),
+    (est.CoordinateWise(base=CLIPPED), lambda n, b: 5.0),
+    (est.NaiveGaussianMean(radius=1.5), lambda n, b: 2 * (1.5 + math.sqrt(2 * math.log(20 * n)))),
     (HEAVY, lambda n, b: 2 * (1.5 + HEAVY.clipping_threshold(n, b))),
-    (HeavyTailedMean(k=4, clip_at=0.7, radius=0.2), lambda n, b: 2 * (0.2 + 0.7)),
+    (est.HeavyTailedMean(k=4, clip_at=0.7, radius=0.2), lambda n, b: 2 * (0.2 + 0.7)),
     (LOCAL, lambda n, b: 2 * (1.5 + LOCAL.clipping_threshold(n, b))),
 ]
 
 
-def moves(estimator: Estimator, budget: Budget, points: Floats, n: int) -> Floats:
+def moves(estimator: est.Estimator, budget: Budget, points: Floats, n: int) -> Floats:
     """What the answer moves by between all neighbouring datasets of n of `points`."""
     index = np.array(list(itertools.product(range(len(points)), repeat=n)))
     found = run(estimator, points[index], budget).before_noise
@@ -263,7 +240,7 @@ def moves(estimator: Estimator, budget: Budget, points: Floats, n: int) -> Float
 @pytest.mark.parametrize(("estimator", "width"), ONE_STEP, ids=name)
 @pytest.mark.parametrize(("budget", "n"), [(PureDP(0.5), 1), (ZCDP(0.1), 3)], ids=["1", "3"])
 def test_sensitivities_by_brute_force(
-    monkeypatch: pytest.MonkeyPatch, estimator: Estimator, width: Any, budget: Budget, n: int
+    monkeypatch: pytest.MonkeyPatch, estimator: est.Estimator, width: Any, budget: Budget, n: int
 ) -> None:
     """No neighbours differ by more than is stated, and some by that much."""
     stated: list[float] = []
@@ -281,17 +258,10 @@ def test_sensitivities_by_brute_force(
     assert largest == pytest.approx(width(n, budget) / n, rel=1e-12)
 
 
-def test_the_l2_sensitivity_of_the_bounded_mean(monkeypatch: pytest.MonkeyPatch) -> None:
-    stated: list[float] = []
-
-    def spy(self: Ledger, values: Floats, sensitivity: float) -> Floats:
-        self.pay()
-        stated.append(sensitivity)
-        return values
-
-    monkeypatch.setattr(Ledger, "add_l2_noise", spy)
-    run(BoundedMean(radius=2.5, mechanism="l2"), np.zeros((2, 4, 3)), PureDP(0.5))
-    assert stated == [5.0 / 4]
+def test_the_l2_sensitivity_of_the_bounded_mean() -> None:
+    ledger = Ledger(PureDP(0.5), rng())
+    est.BoundedMean(radius=2.5, mechanism="l2").run(DenseSample(np.zeros((2, 4, 3))), ledger)
+    assert "noise in l2, sensitivity 1.25" in ledger.receipt()
 
 
 # The bias of clipping, and where to clip.
@@ -300,7 +270,7 @@ def test_the_l2_sensitivity_of_the_bounded_mean(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("budget", [PureDP(0.01), ZCDP(1e-4), ApproxDP(0.01, 1e-6)], ids=name)
 @pytest.mark.parametrize(("k", "n"), [(2, 10**12), (2.5, 1000), (6, 1000)])
 def test_the_minimax_threshold_is_the_minimiser(budget: Budget, k: float, n: int) -> None:
-    found = HeavyTailedMean(k=k, beta=0.05).clipping_threshold(n, budget)
+    found = est.HeavyTailedMean(k=k, beta=0.05).clipping_threshold(n, budget)
     noise = budget.noise_quantile(0.05)
 
     def worst(log_t: float) -> float:
@@ -318,11 +288,11 @@ def test_the_minimax_threshold_is_the_minimiser(budget: Budget, k: float, n: int
 def test_thresholds_of_the_other_policies() -> None:
     n, eps = 10_000, 0.02
     for estimator, wanted in (
-        (HeavyTailedMean(k=3), 2 / 3 * (n * eps / (2 * math.log(10))) ** (1 / 3)),
-        (HeavyTailedMean(k=3, policy="rate", beta=0.01, c=0.4), 0.4 * (n * eps) ** (1 / 3)),
-        (HeavyTailedMean(k=2, policy="all", beta=0.04), math.sqrt(n / 0.04)),
-        (HeavyTailedMean(k=2, clip_at=7.5), 7.5),
-        (LocalMean(k=2, beta=0.01), (n * eps**2) ** 0.25),
+        (est.HeavyTailedMean(k=3), 2 / 3 * (n * eps / (2 * math.log(10))) ** (1 / 3)),
+        (est.HeavyTailedMean(k=3, policy="rate", beta=0.01, c=0.4), 0.4 * (n * eps) ** (1 / 3)),
+        (est.HeavyTailedMean(k=2, policy="all", beta=0.04), math.sqrt(n / 0.04)),
+        (est.HeavyTailedMean(k=2, clip_at=7.5), 7.5),
+        (est.LocalMean(k=2, beta=0.01), (n * eps**2) ** 0.25),
     ):
         found = estimator.clipping_threshold(n, PureDP(eps))
         assert found == pytest.approx(wanted)
@@ -344,7 +314,7 @@ def test_the_worst_bias_is_attained_and_never_exceeded(threshold: float, k: floa
 @pytest.mark.parametrize("budget", [PureDP(0.01), ZCDP(1e-4)], ids=name)
 def test_the_noise_of_the_local_mean(budget: Budget) -> None:
     n, trials = 500, 40_000
-    estimator = LocalMean(k=3, radius=0.5)
+    estimator = est.LocalMean(k=3, radius=0.5)
     width = 2 * (0.5 + estimator.clipping_threshold(n, budget))
     sd = budget.noise_quantile(2 * float(stats.norm.sf(1)))
     one = 2 / 0.01**2 if isinstance(budget, PureDP) else sd**2

@@ -16,11 +16,8 @@ from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.samples import CountedSample, DenseSample
 
 # At which a few records are found sometimes, and sometimes not.
-each_budget = pytest.mark.parametrize(
-    "budget",
-    [PureDP(1.5), ZCDP(0.15), ApproxDP(1.0, 0.4, "classical")],
-    ids=name,
-)
+BUDGETS = [PureDP(1.5), ZCDP(0.15), ApproxDP(1.0, 0.4, "classical")]
+each_budget = pytest.mark.parametrize("budget", BUDGETS, ids=name)
 
 
 @cache
@@ -57,13 +54,13 @@ def fullest(
 
 
 def naive_mean(
-    rng: np.random.Generator,
+    rng: Any,
     row: list[float],
     radius: float,
     sigma: float,
     beta: float,
     budget: Budget,
-    shares: tuple[float, float],
+    share: float,
 ) -> float:
     """Theorem 2 of lecture 15 as algorithms.md states it; a bin starts at 0."""
     n = len(row)
@@ -72,12 +69,12 @@ def naive_mean(
     counts = [0] * (2 * half)
     for x in row:
         counts[min(max(math.floor(x / (2 * t)) + half, 0), 2 * half - 1)] += 1
-    found = fullest(rng, counts, budget, shares[0])
+    found = fullest(rng, counts, budget, share)
     if found is None:
         return math.nan
     a = 2 * t * (found - half)
     clipped = [min(max(x, a - 2 * t), a + 4 * t) for x in row]
-    return sum(clipped) / n + noise(rng, budget, shares[1], 6 * t / n)
+    return sum(clipped) / n + noise(rng, budget, share, 6 * t / n)
 
 
 ROW = np.array([-40.0, 2.1, 2.9, 3.0, 3.2, 3.3, 3.5, 60.0, 3.1, -1.0, 2.4])
@@ -86,7 +83,7 @@ ROW = np.array([-40.0, 2.1, 2.9, 3.0, 3.2, 3.3, 3.5, 60.0, 3.1, -1.0, 2.4])
 @each_budget
 def test_the_mean_against_a_loop(budget: Budget) -> None:
     rng = np.random.default_rng(1)
-    naive = [naive_mean(rng, ROW.tolist(), 9.0, 0.5, 0.2, budget, (0.5, 0.5)) for _ in range(2000)]
+    naive = [naive_mean(rng, ROW.tolist(), 9.0, 0.5, 0.2, budget, 0.5) for _ in range(2000)]
     estimator = KarwaVadhanMean(radius=9.0, sigma=0.5, beta=0.2)
     found = run(estimator, DenseSample(np.tile(ROW, (10_000, 1))), budget).value
     assert same_law(np.array(naive), found)
@@ -118,7 +115,7 @@ def test_the_scale_and_the_mean_that_rests_on_it_against_a_loop(budget: Budget) 
         mean = sum(min(square, width) for square in y) / len(y)
         variance = mean + noise(rng, budget, 0.25, width / len(y))
         scales.append(math.sqrt(min(max(variance, unit / 4), 8 * unit)))
-        means.append(naive_mean(rng, row, 10.0, scales[-1], beta, budget, (0.25, 0.25)))
+        means.append(naive_mean(rng, row, 10.0, scales[-1], beta, budget, 0.25))
     estimator = LearnedGaussian(radius=10.0, sigma_low=low, sigma_high=high, beta=beta)
     found = run(estimator, DenseSample(np.tile(row, (10_000, 1))), budget)
     assert found.scale is not None
@@ -128,13 +125,10 @@ def test_the_scale_and_the_mean_that_rests_on_it_against_a_loop(budget: Budget) 
 
 
 def test_a_known_sigma_is_the_scale() -> None:
-    budget = ApproxDP(0.5, 1e-5)
-    sample = DenseSample(np.random.default_rng(3).normal(1.0, 2.0, (50, 400)))
-    known = run(LearnedGaussian(radius=5.0, sigma=2.0, beta=0.2), sample, budget)
-    plain = run(KarwaVadhanMean(radius=5.0, sigma=2.0, beta=0.2), sample, budget)
-    np.testing.assert_array_equal(known.value, plain.value)
-    assert known.scale is not None
-    np.testing.assert_array_equal(known.scale, 2.0)
+    values, options = np.tile(ROW, (9, 1)), {"radius": 5.0, "sigma": 2.0, "beta": 0.2}
+    known = run(LearnedGaussian(**options), values, PureDP(1.0))
+    plain = run(KarwaVadhanMean(**options), values, PureDP(1.0))
+    np.testing.assert_array_equal([known.value, known.scale], [plain.value, np.full(9, 2.0)])
 
 
 def test_the_variance_is_kept_near_its_bin(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,14 +149,12 @@ def test_edges_of_powers_of_two() -> None:
     j = np.arange(-1000, 1000)
     edges = np.exp2(j.astype(float))[None]
     np.testing.assert_array_equal(bins.index(edges)[0], j)
-    np.testing.assert_array_equal(bins.left(bins.index(edges)), j[None])
     # A logarithm cannot tell the last few numbers below a power from it.
     below = bins.index(edges * (1 - 1e-12))[0]
     np.testing.assert_array_equal(below, np.maximum(j - 1, -1000))
     np.testing.assert_array_equal(bins.index(edges * 1.999)[0], j)
     ends = np.array([[0.0, 5e-324, 1e-310, 1.7e308]])
     np.testing.assert_array_equal(bins.index(ends)[0], [-1000, -1000, -1000, 999])
-    assert bins.count == 2000
 
 
 @pytest.mark.parametrize(
