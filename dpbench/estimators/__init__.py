@@ -26,8 +26,7 @@ from dpbench.estimators.friendly_core import FriendlyCoreMean
 from dpbench.estimators.gaussian import ExponentialCoarseMean, NaiveGaussianMean, ShrinkingIntervals
 from dpbench.estimators.heavy_tailed import HeavyTailedMean, LocalMean
 from dpbench.estimators.karwa_vadhan import KarwaVadhanMean, LearnedGaussian
-from dpbench.estimators.ksu20 import KSU20Mean, KSU20Range
-from dpbench.estimators.ksu20_ball import KSU20BallMean
+from dpbench.estimators.ksu20 import KSU20BallMean, KSU20Mean, KSU20Range
 from dpbench.estimators.ksu20_cover import KSU20CoverMean
 from dpbench.estimators.nonprivate import EmpiricalMean, Median, MedianOfMeans, TrimmedMean
 from dpbench.estimators.outside import OneDataset

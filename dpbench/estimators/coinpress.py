@@ -44,10 +44,10 @@ def schedule(
 ) -> list[Round]:
     """The rounds of CoinPress, which do not depend on the data.
 
-    With gamma = sqrt(d + 2 sqrt(d ln(1/b)) + 2 ln(1/b)) a round that starts from radius r
-    clips at s = min(sqrt(r^2 + 6r + gamma^2), r + gamma), adds noise of standard deviation
-    sd = (2s/n)/sqrt(2 rho_j) and ends with radius gamma sqrt(1/n + sd^2). The first r, a number
-    or a (trials,) array, is in standard deviations of a record.
+    With the gamma of `gaussian_norm` a round that starts from radius r clips at
+    s = min(sqrt(r^2 + 6r + gamma^2), r + gamma), adds noise of standard deviation
+    sd = (2s/n)/sqrt(2 rho_j) and ends with radius gamma sqrt(1/n + sd^2). The first r, a number or
+    (trials,), is in standard deviations of a record.
     """
     gamma = gaussian_norm(d, b)
     plan = []
@@ -72,11 +72,7 @@ def under_zcdp(ledger: Ledger) -> Ledger:
 def shrinking_balls(
     sample: Sample, plan: list[Round], unit: float, ledger: Ledger
 ) -> list[Estimate]:
-    """What every round of a plan releases, of numbers or of vectors.
-
-    The plan is in units of `unit`, a bound on the standard deviation of a record; its radii may
-    differ between trials. The ledger is under zCDP.
-    """
+    """What every round of a plan, in units of `unit`, releases; the ledger is under zCDP."""
     centre = np.zeros_like(sample.mean())
     rows = None if centre.ndim == 1 else sample.rows()
     # Clipping numbers to one interval after another is clipping them to [low, high].
@@ -90,23 +86,27 @@ def shrinking_balls(
         else:
             rows = rows.projected(centre, bound)
             clipped = rows.mean()
-        sensitivity = np.asarray(2 * bound / sample.n)
-        centre = part.add_noise(
-            clipped, sensitivity[:, None] if sensitivity.ndim else float(sensitivity)
-        )
+        step_size = 2 * bound / sample.n
+        sensitivity = step_size[:, None] if isinstance(step_size, np.ndarray) else step_size
+        centre = part.add_noise(clipped, sensitivity)
         width = step.radius * unit
         interval = (centre - width, centre + width) if rows is None else None
         found.append(Estimate(centre, clipped, interval))
     return found
 
 
+class _Gaussian(Estimator):
+    notions: ClassVar[tuple[type[Budget], ...]] = (ZCDP, ApproxDP)
+    multivariate: ClassVar[bool] = True
+
+
 @validated
-class CoinPressMean(Estimator, kind="coinpress_mean"):
+class CoinPressMean(_Gaussian, kind="coinpress_mean"):
     """Rounds of clipping to a ball, averaging and adding Gaussian noise; see `schedule`.
 
     Algorithms 1 and 2. Later rounds see records that earlier ones have clipped. A clipped record
-    moves by at most 2s, so the mean has l2 sensitivity 2s/n. Under (epsilon, delta)-DP see
-    `under_zcdp`. One round is the naive estimator. The interval, of scalars, is the last ball.
+    moves by at most 2s, so the mean has l2 sensitivity 2s/n. The interval, of scalars, is the last
+    ball. Under (epsilon, delta) see `under_zcdp`.
 
     Parameters
     ----------
@@ -126,8 +126,6 @@ class CoinPressMean(Estimator, kind="coinpress_mean"):
     sigma: Positive = 1.0
     b: Probability = 0.01
     report: Rounds | None = None
-    notions: ClassVar[tuple[type[Budget], ...]] = (ZCDP, ApproxDP)
-    multivariate: ClassVar[bool] = True
 
     @model_validator(mode="after")
     def _within(self) -> Self:
@@ -151,14 +149,14 @@ class CoinPressMean(Estimator, kind="coinpress_mean"):
 
 
 class Fit(NamedTuple):
-    """What the last round of a covariance knows."""
+    """What the last round of a covariance knows: eigenvalues of Z, at least 0, and vectors."""
 
-    transform: Floats  # A, (trials, d, d): the round looked at w = xA
+    transform: Floats  # A, (trials, d, d)
     back: Floats  # its inverse
-    values: Floats  # eigenvalues of the released second moment of w, (trials, d), at least 0
+    values: Floats
     vectors: Floats
-    clean: Floats  # that second moment without noise
-    slack: float  # what its eigenvalues may be off, by sampling and by noise
+    clean: Floats  # Z without noise
+    slack: float  # what the eigenvalues may be off, by sampling and by noise
 
 
 def fit_covariance(x: Floats, bound: float, rounds: int, b: float, ledger: Ledger) -> Fit:
@@ -167,16 +165,15 @@ def fit_covariance(x: Floats, bound: float, rounds: int, b: float, ledger: Ledge
     Their covariance is at most u I, u the bound; b is the probability that one is longer than
     gamma; the ledger is under zCDP. With A = I/sqrt(u) at first, a round looks at w = xA, whose
     covariance is at most I, projects it on the ball of radius gamma, and releases Z = W'W/n. One
-    record changes W'W by ww' - vv', of squared Frobenius norm
-    |w|^4 + |v|^4 - 2 (w.v)^2 <= 2 gamma^4, so the upper triangle of Z has l2 sensitivity
-    sqrt(2) gamma^2/n. Its negative eigenvalues are set to 0, and the next A is
-    A (Z + eta I)^(-1/2), which makes the covariance of w nearly I; eta bounds the sampling error.
-    (The authors' code multiplies from the other side, which is wrong from the third round on, and
-    takes absolute values of eigenvalues.)
+    record changes W'W by ww' - vv', of squared Frobenius norm |w|^4 + |v|^4 - 2 (w.v)^2
+    <= 2 gamma^4, so the upper triangle of Z has l2 sensitivity sqrt(2) gamma^2/n. Its negative
+    eigenvalues are set to 0, and the next A is A (Z + eta I)^(-1/2), which makes the covariance of
+    w nearly I; eta bounds the sampling error. (The authors' code multiplies from the other side,
+    wrong from the third round on, and takes absolute values of eigenvalues.)
 
     A symmetric matrix of N(0, s^2) entries has a norm above s (2 sqrt(d) + t) with probability
-    about e^(-t^2/4), as it is sqrt(2) s-Lipschitz in them: with t^2 = 4 ln(100) the slack of
-    the last round is eta plus that.
+    about e^(-t^2/4), as it is sqrt(2) s-Lipschitz in them: the slack is eta plus that, t^2 =
+    4 ln(100).
     """
     trials, n, d = x.shape
     x = np.clip(x, -WIDEST, WIDEST)
@@ -217,7 +214,7 @@ def _records(sample: Sample, what: str) -> Floats:
 
 
 @validated
-class CoinPressCovariance(Estimator, kind="coinpress_covariance"):
+class CoinPressCovariance(_Gaussian, kind="coinpress_covariance"):
     """The covariance of Gaussian vectors of mean 0; see `fit_covariance` and `under_zcdp`.
 
     Algorithms 3 and 4. Its error is ||S^(-1/2) (estimate - S) S^(-1/2)||_F, S the covariance.
@@ -234,8 +231,6 @@ class CoinPressCovariance(Estimator, kind="coinpress_covariance"):
     bound: Bound
     rounds: FewRounds = 3
     b: Probability = COVARIANCE_B
-    notions: ClassVar[tuple[type[Budget], ...]] = (ZCDP, ApproxDP)
-    multivariate: ClassVar[bool] = True
     estimand: ClassVar[str] = "covariance"
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
@@ -247,16 +242,15 @@ class CoinPressCovariance(Estimator, kind="coinpress_covariance"):
 
 
 @validated
-class WhitenedCoinPressMean(Estimator, kind="whitened_coinpress_mean"):
+class WhitenedCoinPressMean(_Gaussian, kind="whitened_coinpress_mean"):
     """The mean of a Gaussian whose covariance is not known: covariance first, then mean.
 
-    Of disjoint pairs of records the half differences (x - y)/sqrt(2) have mean 0 and the
-    records' covariance; replacing one record changes one of them. A share of the budget goes to
-    `fit_covariance` on them. Its last A and Z give
-    B = A (Z + slack I)^(-1/2), and the records times B have a covariance of at most I, with
-    high probability, and near it where Z exceeds the slack. With the rest they go through the
-    rounds of `CoinPressMean` from radius R ||B||, and the result goes back. That makes the noise
-    as wide as the data in every direction that the covariance's noise lets it see.
+    Of disjoint pairs of records the half differences (x - y)/sqrt(2) have mean 0 and the records'
+    covariance; replacing one record changes one of them. A share of the budget goes to
+    `fit_covariance` on them. With its last A and Z, B = A (Z + slack I)^(-1/2), the records times B
+    have a covariance of at most I, with high probability, and near it where Z exceeds the slack.
+    With the rest they go through the rounds of `CoinPressMean` from radius R ||B||, and the result
+    goes back: its noise is as wide as the data where the covariance's noise lets it see.
 
     Parameters
     ----------
@@ -278,8 +272,6 @@ class WhitenedCoinPressMean(Estimator, kind="whitened_coinpress_mean"):
     covariance_rounds: FewRounds = 3
     covariance_share: Probability = 0.5
     b: Probability = 0.01
-    notions: ClassVar[tuple[type[Budget], ...]] = (ZCDP, ApproxDP)
-    multivariate: ClassVar[bool] = True
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         x = np.clip(_records(sample, "an unknown covariance"), -WIDEST, WIDEST)

@@ -65,10 +65,8 @@ __all__ = ["FriendlyCoreMean", "core_weights", "count_within", "friendly_mean", 
 Composition = Literal["basic", "zcdp"]
 Share = Annotated[float, Field(ge=0, lt=1)]
 
-# What one record moves W by, and the weighted mean in units of r/W.
-WEIGHT_STEP = 3.0
-MEAN_STEP = 8.0
-
+WEIGHT_STEP = 3.0  # what one record moves W by,
+MEAN_STEP = 8.0  # and the weighted mean, in units of r/W
 CHUNK = 250_000  # distances, and coordinates of rows, held at a time
 PROBE = 64  # records that place the origin of the distances
 # Records up to which all pairs of many trials are asked at once. Rounding may differ from that
@@ -123,8 +121,7 @@ def _count(rows: Floats, radius: float, held: Floats, peels: int = 3) -> Floats:
 def _origin(rows: Floats) -> Floats:
     """A point near the bulk of the rows, (trials, 1, d): only speed depends on it.
 
-    The coordinate-wise median of a few rows withstands outliers but leans to their side; the
-    mean of the half of these that is nearest to it hardly does.
+    The median of a few rows leans to outliers; the mean of the half nearest to it hardly does.
     """
     some = rows[:, :: max(1, rows.shape[1] // PROBE)]
     half = some.shape[1] // 2
@@ -158,9 +155,8 @@ def core_weights(friends: Floats, n: float) -> Floats:
 def gaussian_diameter(n: float, d: int, beta: float) -> float:
     """The distance that n vectors from N(mu, I) keep from each other with probability 1 - beta.
 
-    For two of them, half the squared distance is chi-squared of d degrees; by LM00, Lemma 1,
-    it exceeds d + 2 sqrt(d t) + 2t with probability at most e^-t. Take t = ln(n^2/beta) and
-    add up over the pairs.
+    For two of them half its square is chi-squared of d degrees; by LM00, Lemma 1, it exceeds
+    d + 2 sqrt(d t) + 2t with probability at most e^-t. Take t = ln(n^2/beta), for all pairs.
     """
     t = 2 * np.log(n) - np.log(beta)
     return float(np.sqrt(2 * d + 4 * np.sqrt(d * t) + 4 * t))
@@ -202,8 +198,7 @@ def friendly_mean(
 ) -> Estimate:
     """The mean of the core of (trials, n, d) rows with noise, or NaN; the module proves privacy.
 
-    The ledger is of an (epsilon, delta) budget; the counts are of equal rows, (trials, n), with
-    the same total in every trial; the rest is as for `FriendlyCoreMean`.
+    The counts are of equal rows, (trials, n), with the same total in every trial.
     """
     n, copies = float(rows.shape[1] if counts is None else counts[0].sum()), 1
     if counts is None and rows.strides[0] == 0:  # repeated releases on the same data
@@ -229,9 +224,9 @@ def friendly_mean(
 class FriendlyCoreMean(Estimator):
     """The mean of the records that have many friends: those within a distance r.
 
-    The module proves that it is (epsilon, delta)-DP. No bound on the mean is needed, and some
-    records may lie anywhere: if a fraction eta < 1/2 is far off, and the others are friends, W/n
-    is near (1 - eta)(1 - 2 eta), which is above the default threshold while eta < 0.31.
+    No bound on the mean is needed, and some records may lie anywhere: if a fraction eta < 1/2 is
+    far off, and the others are friends, W/n is near (1 - eta)(1 - 2 eta), which is above the
+    default threshold while eta < 0.31.
 
     Parameters
     ----------
@@ -245,8 +240,7 @@ class FriendlyCoreMean(Estimator):
         Nothing is released (NaN) where W_lo is at most max(3, threshold n).
     composition : {'basic', 'zcdp'}
         ``basic``: W with Laplace noise at epsilon/2, the mean with the budget's own noise at
-        (epsilon/2, delta/2). ``zcdp``: both with Gaussian noise at rho/2, where rho is the
-        largest that is within (epsilon, delta/2).
+        (epsilon/2, delta/2). ``zcdp``: both at rho/2, the largest rho within (epsilon, delta/2).
     """
 
     radius: Positive | None = None
@@ -275,14 +269,12 @@ class FriendlyCoreMean(Estimator):
         *_, bound = _cut(Ledger(budget, np.random.default_rng(0)), self.composition)
         total = m * (2 * m - n - 1) / (n - 1) - bound
         held = int(m[np.argmin(np.abs(total - max(3.0, self.threshold * n)))])
-        scattered = np.where(m <= held, 0.0, 10.0 * r * m)
-        friends = np.where(m % 2 == 0, 0.0, 0.9 * r)
-        halves = np.where(m <= n // 2, 0.0, 100.0 * r)
-        pairs = [
-            Pair.replacing("at_the_threshold", scattered, 0, 10.0 * r * (n + 1)),
-            Pair.replacing("across_the_core", friends, 1, 0.9 * r),
-            Pair.replacing("two_camps", halves, 0, 100.0 * r),
+        cases = [
+            ("at_the_threshold", np.where(m <= held, 0.0, 10.0 * r * m), 0, 10.0 * r * (n + 1)),
+            ("across_the_core", np.where(m % 2 == 0, 0.0, 0.9 * r), 1, 0.9 * r),
+            ("two_camps", np.where(m <= n // 2, 0.0, 100.0 * r), 0, 100.0 * r),
         ]
+        pairs = [Pair.replacing(*case) for case in cases]
         return pairs if d is None else [pair.along(np.eye(d)[0]) for pair in pairs]
 
 

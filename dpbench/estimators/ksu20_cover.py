@@ -37,7 +37,6 @@ from dpbench.samples import Sample
 
 __all__ = ["MOST_POINTS", "Cover", "KSU20CoverMean", "Records", "scores"]
 
-Weights = Floats | None
 Units = Annotated[float, Field(gt=0, le=1e6)]
 
 MOST_POINTS = 5000
@@ -50,10 +49,7 @@ MOST_NUMBERS = 2_000_000  # about what the largest arrays hold
 
 @dataclass(frozen=True)
 class Cover:
-    """A cubic grid of step alpha/sqrt(d) and at most MOST_POINTS points, in units of alpha.
-
-    An axis has the fewest points, symmetric around the centre, that reach or pass +-box.
-    """
+    """A cubic grid of step alpha/sqrt(d), in units of alpha, that just reaches or passes +-box."""
 
     d: int
     box: float
@@ -77,7 +73,6 @@ class Cover:
 
     @property
     def half_diagonal(self) -> float:
-        """How far a corner is from the centre."""
         return (self.per_axis - 1) / 2
 
     @cached_property
@@ -109,7 +104,7 @@ class Records(NamedTuple):
     """Rows (trials, m, length, d), their weights, None if all are 1, and sizes of m groups."""
 
     rows: Floats
-    weights: Weights
+    weights: Floats | None
     sizes: Floats
 
     @classmethod
@@ -131,7 +126,9 @@ class Records(NamedTuple):
 class _Lines:
     """Records projected on a direction, (groups, length), and sorted; xi and reach are whole."""
 
-    def __init__(self, y: Floats, weights: Weights, sizes: Floats, xi: float, reach: float) -> None:
+    def __init__(
+        self, y: Floats, weights: Floats | None, sizes: Floats, xi: float, reach: float
+    ) -> None:
         self.sizes, self.xi, self.stride = sizes, xi, 2 * int(reach) + 8
         np.rint(np.clip(y, -reach, reach, out=y), out=y)
         if weights is None:
@@ -146,10 +143,9 @@ class _Lines:
         self.keys = (y.astype(np.int64) + self.stride * np.arange(len(y))[:, None]).ravel()
 
     def changes(self, group: Ints, t: Floats, target: Floats, most: Floats) -> Floats:
-        """How many records to replace until the sums of y - t, clipped, reach the targets.
+        """The fewest records, (pairs,), to replace until the sums of y - t, clipped, reach targets.
 
-        Groups and targets are (pairs, m), t is (pairs, 1). The answer, (pairs,), is over the
-        cheapest (m+1)/2 groups; it may be too small where it is not below `most`.
+        Groups and targets are (pairs, m), t is (pairs, 1). Too small, perhaps, if not below `most`.
         """
         xi, place = self.xi, self.stride * group + t.astype(np.int64)
         # Where the clip begins and ends among prefix sums, one more than rows in every group.
@@ -252,24 +248,22 @@ class KSU20CoverMean(Estimator):
     """The point of a grid that is hardest to make lose a match: KSU20, Algorithm 4.
 
     Halves of the records are disjoint, and each pays the whole budget. One gives a centre c:
-    `KSU20Mean` on every coordinate with epsilon/d. A grid of step alpha/sqrt(d) covers c +- w
-    in every coordinate, and the exponential mechanism at sensitivity 1 chooses one of its points
-    by the `scores` on the other half. **paper**: w = alpha, tie radius 20 alpha,
-    xi = 60/alpha^(1/(k-1)), centre asked for alpha. For d <= 100 all points then tie: the choice
-    is uniform, and the box keeps the error below 20 alpha. **practical**, in units of alpha, with
-    a centre asked for 1, so that `KSU20Mean` tunes its clip to n:
+    `KSU20Mean` on every coordinate with epsilon/d. A grid of step alpha/sqrt(d) covers c +- w in
+    every coordinate, and the exponential mechanism at sensitivity 1 chooses one of its points by
+    the `scores` on the other half. **paper**: w = alpha, tie radius 20 alpha,
+    xi = 60/alpha^(1/(k-1)), centre asked for alpha. For d <= 100 all points then tie: the choice is
+    uniform, and the box keeps the error below 20 alpha. **practical**, in units of alpha, with a
+    centre asked for 1, so that `KSU20Mean` tunes its clip to n:
 
     - tie radius 2: some p is within 1/2 of the mean; those farther than 2 + 1/2 lose to it.
-    - w = 3: if the centre is within 1, a mean has rivals on all sides (with w < 2 points in the
-      middle could not lose); if it is within 3, the grid holds the mean.
-    - xi = xi0 + H, xi0 = 2/alpha^(1/(k-1)), H half the grid's diagonal. Clipping xi0 from the
-      mean or farther biases by b alpha at most, b = (k-1)^(k-1)/(k^k 2^(k-1)) <= 1/8. A p at
-      t <= 2H from the mean clips a >= xi0 - t/2 above it: as the variance is at most 1, the bias
-      is below (sqrt(1 + a^2) - a)/2, and p loses all the same, since xi0 >= 2.
+    - w = 3: if the centre is within 1, a mean has rivals on all sides; within 3, the grid holds it.
+    - xi = xi0 + H, xi0 = 2/alpha^(1/(k-1)), H half the grid's diagonal. Clipping xi0 from the mean
+      or farther biases by b alpha at most, b = (k-1)^(k-1)/(k^k 2^(k-1)) <= 1/8. A p at t <= 2H
+      from the mean clips a >= xi0 - t/2 above it: as the variance is at most 1, the bias is below
+      (sqrt(1 + a^2) - a)/2, and p loses all the same, since xi0 >= 2.
 
-    Without `alpha` it solves n = sampling + privacy + range. In ``paper`` these are the centre's,
-    4m' times its `accuracy_terms` for 2m' groups per half; in ``practical``, for halves of N
-    records, L = ln(3 points/beta), and a third of beta for each:
+    Without `alpha` it solves n = sampling + privacy + range: the centre's, in ``paper``; in
+    ``practical``, for halves of N records, L = ln(3 points/beta), and a third of beta for each:
 
     - sampling: N = (sqrt(d) + sqrt(2 ln(3/beta)))^2/alpha^2, as for normal vectors.
     - privacy: in all groups a p within 1/2 of the mean is g = 1/2 - b short of every D/2, and a
@@ -313,7 +307,6 @@ class KSU20CoverMean(Estimator):
         return self
 
     def cover(self, d: int) -> Cover:
-        """The grid in d dimensions."""
         return Cover(d, self.box or BOX[self.constants], self.tie or TIE[self.constants])
 
     def half_clip(self, alpha: float, d: int) -> float:
@@ -336,7 +329,7 @@ class KSU20CoverMean(Estimator):
         )
 
     def terms(self, alpha: float, n: float, d: int, budget: Budget) -> Floats:
-        """What sampling, privacy and range ask of n for an error alpha; see the class."""
+        """What sampling, privacy and range ask of n for an error alpha."""
         if self.constants == "paper":
             coarse = self.coarse(alpha, d)
             parts = 4 * coarse.groups

@@ -1,21 +1,20 @@
 """Subsample and aggregate: any estimator on disjoint buckets, a private step on top.
 
-NRS07; L17, section 2. A record sits in one bucket, so replacing it changes one of the buckets'
-outputs: an aggregator that is private for the outputs is private for the records, whatever the
-base estimator returns; one that stops the release, by an error, on some records is not covered.
-Buckets differ in size by at most one.
+NRS07; L17, section 2. A record sits in one bucket, so replacing it changes one of the outputs: an
+aggregator that is private for the outputs is private for the records, whatever the base returns;
+one that stops the release, by an error, on some records is not covered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 from dpbench.arrays import Floats
-from dpbench.estimators.base import Estimate, Estimator
+from dpbench.estimators.base import Estimate, Estimator, made
 from dpbench.estimators.clipped import Bound, noisy_clipped_mean
 from dpbench.estimators.friendly_core import friendly_mean
 from dpbench.privacy import ApproxDP, Budget, Ledger, NonPrivate
@@ -49,10 +48,9 @@ class SubsampleAggregate(Estimator):
         A function takes a (buckets, size) or (buckets, size, d) array; what it returns for a
         bucket, a number or (d,), depends on that bucket's row alone: privacy rests on it.
     aggregate : {'median', 'mean', 'mode', 'friendly_core'}
-        ``median``: `private_quantile`. ``mean``: the outputs clipped to the bounds, with
-        noise of sensitivity (upper - lower)/buckets in every coordinate. ``mode``: the
-        middle of the fullest bin of a private histogram with bins of width 2 resolution.
-        ``friendly_core``: `friendly_mean`, under (epsilon, delta) only.
+        ``median``: `private_quantile`. ``mean``: the outputs clipped to the bounds, with noise of
+        sensitivity (upper - lower)/buckets in every coordinate. ``mode``: the middle of the fullest
+        of private bins of width 2 resolution. ``friendly_core``: `friendly_mean`.
     resolution : float > 0
         To what accuracy an output is wanted, for median and mode.
     friends_within : float > 0, optional
@@ -71,14 +69,13 @@ class SubsampleAggregate(Estimator):
     @field_validator("base")
     @classmethod
     def _known_base(cls, base: Any) -> Estimator | Callable[[Floats], Floats]:
-        spec = {"kind": base} if isinstance(base, str) else base
-        made = Estimator.build(spec, "") if isinstance(spec, Mapping) else spec
-        if isinstance(made, Estimator):
-            if not made.supports(NonPrivate()):
-                raise ValueError(f"take an estimator without privacy, not {type(made).__name__}")
-        elif not callable(made) or isinstance(made, type):
+        found: Any = made(base)
+        if isinstance(found, Estimator):
+            if not found.supports(NonPrivate()):
+                raise ValueError(f"take an estimator without privacy, not {type(found).__name__}")
+        elif not callable(found) or isinstance(found, type):
             raise ValueError("give an estimator without privacy or a function of a batch")
-        return made
+        return found  # type: ignore[no-any-return]
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -136,9 +133,9 @@ class SubsampleAggregate(Estimator):
             value = private_quantile(outputs, 0.5, low, high, self.resolution, ledger)
             return value, np.median(outputs.values, axis=1)
         bins = Bins(2 * self.resolution, low, high)
-        left = fullest_bin(outputs, bins, ledger)
-        before = fullest_bin(outputs, bins, Ledger(NonPrivate(), ledger.rng))
-        value, before = (np.clip(bin_ + self.resolution, low, high) for bin_ in (left, before))
+        plain = Ledger(NonPrivate(), ledger.rng)
+        lefts = [fullest_bin(outputs, bins, account) for account in (ledger, plain)]
+        value, before = (np.clip(left + self.resolution, low, high) for left in lefts)
         return value, before
 
     def _output(self, rows: Sample, rng: np.random.Generator) -> Floats:
@@ -156,17 +153,15 @@ class SubsampleAggregate(Estimator):
 class SubsampleTest(Estimator):
     """Which of N(0, s^2) and N(1, s^2) the records come from: the index, 0 or 1.
 
-    Each bucket votes by the likelihood ratio, which is whether its mean exceeds 1/2. The index
-    is the mean of the law: the average error is the probability of a wrong decision. Two
-    Gaussians whose means are g standard deviations apart are the case s = 1/g.
+    Each bucket votes by the likelihood ratio, which is whether its mean exceeds 1/2. The index is
+    the mean of the law: the average error is the probability of a wrong decision.
 
     Parameters
     ----------
     buckets : int
     aggregate : {'count', 'exponential', 'histogram'}
-        ``count``: the votes for 1, of sensitivity 1, with noise, against half of the buckets.
-        ``exponential``: the exponential mechanism on the votes for each, of sensitivity
-        1. ``histogram``: the fuller of two noisy bins.
+        ``count``: the votes for 1, with noise, against half of the buckets. ``exponential``: the
+        exponential mechanism on the votes for each. ``histogram``: the fuller of two noisy bins.
     """
 
     buckets: Buckets
