@@ -26,7 +26,7 @@ def row(notions: str, kind: str, how: dict[str, Any] | None = None, **parameters
 
 
 CLIPPED = {"kind": "clipped_mean", "lower": -2.0, "upper": 3.0}
-OUTPUTS: dict[str, Any] = {"buckets": 3, "lower": -4.0, "upper": 5.0}
+OUTPUTS: dict[str, Any] = {"buckets": 9, "lower": -4.0, "upper": 5.0}
 VECTORS = {"d": 3}
 FOLLOWS = {"translation": True, "scale": True}
 FEW = {"records": np.random.default_rng(0).standard_normal((30, 2))}
@@ -39,19 +39,14 @@ ROWS = [
     row("pza", "clipped_mean", lower=None, upper=3.0),
     row("za", "coinpress_covariance", VECTORS, bound=4.0),
     row("za", "coinpress_mean", radius=3.0),
-    row("za", "coinpress_mean", radius=3.0, rounds=1, sigma=0.5),
     row("za", "coinpress_mean", radius=1e300, rounds=3, report=2),
     row("pza", "coordinate_wise", base=CLIPPED),
-    row("za", "coordinate_wise", base={"kind": "coinpress_mean", "radius": 3.0}),
     row("pza", "coordinate_wise", base=KarwaVadhanMean(radius=2.0)),
     row("a", "coordinate_wise", base={"kind": "ksu20_mean", "k": 2, "radius": None}),
     row("n", "empirical_mean", FOLLOWS),
-    row("pza", "exponential_coarse_mean", radius=2.0),
     row("pza", "exponential_coarse_mean", radius=1e300, sigma=0.5),
     row("a", "friendly_core_mean", {"translation": True}, radius=3.0),
     row("a", "friendly_core_mean", sigma=0.5, composition="zcdp", threshold=0.1),
-    row("a", "friendly_core_mean", radius=1e300, threshold=0.0),
-    row("pza", "heavy_tailed_mean", k=2),
     row("pza", "heavy_tailed_mean", k=3, policy="rate", radius=1.5),
     row("pza", "heavy_tailed_mean", k=2.5, policy="all", beta=0.05),
     row("za", "ksu20_ball_mean", VECTORS, k=2, radius=3.0),
@@ -65,28 +60,18 @@ ROWS = [
     row("a", "ksu20_range", k=3, alpha=0.3, radius=None, constants="practical"),
     row("pza", "karwa_vadhan_mean", radius=2.0),
     row("a", "karwa_vadhan_mean", radius=None, sigma=0.5),
-    row("pza", "learned_gaussian", radius=2.0, sigma=1.5),
     row("pza", "learned_gaussian", radius=2.0),
     row("pza", "learned_gaussian", radius=1e300, sigma_low=0.5, sigma_high=2.0),
     row("a", "learned_gaussian", radius=None, sigma_low=0.1, sigma_high=10.0),
-    row("pza", "local_mean", k=2),
     row("pza", "local_mean", k=3, radius=1.5, beta=0.01),
     row("n", "median", FOLLOWS),
     row("n", "median_of_means", FOLLOWS, groups=7),
     row("pza", "naive_gaussian_mean", radius=1.5),
-    row("pza", "shrinking_intervals", radius=3.0),
     row("pza", "shrinking_intervals", radius=1e280, rounds=3, report=2),
     row("pza", "subsample_aggregate", **OUTPUTS),
     row("pza", "subsample_aggregate", **OUTPUTS, aggregate="mean", base=spreads),
-    row(
-        "pza",
-        "subsample_aggregate",
-        **OUTPUTS,
-        aggregate="mode",
-        base={"kind": "median_of_means", "groups": 2},
-    ),
+    row("pza", "subsample_aggregate", **OUTPUTS, aggregate="mode", base="median_of_means"),
     row("a", "subsample_aggregate", buckets=9, aggregate="friendly_core", friends_within=2.0),
-    row("pza", "subsample_test", buckets=3),
     row("pza", "subsample_test", buckets=4, aggregate="exponential"),
     row("pza", "subsample_test", buckets=3, aggregate="histogram"),
     row("n", "trimmed_mean", FOLLOWS, fraction=0.2),
@@ -220,57 +205,44 @@ class _SpendsAndRefuses(_Wrong):
         return super().run(sample, ledger)
 
 
+def lowered(share: float, **attributes: Any) -> Estimator:
+    """With noise for this share of the l2 sensitivity, and of the l1 sensitivity."""
+    return _Wrong(
+        lambda s, a: noisy(clipped(s), a, share * s.d**0.5 / s.n, share * s.d**0.5 / s.n),
+        **attributes,
+    )
+
+
 PURE = (PureDP,)
 WRONG: list[tuple[Estimator, str]] = [
-    (
-        _Wrong(lambda s, ledger: noisy(clipped(s), ledger, 0.5 / s.n)),
-        r"moves add_noise by 0\.0166667, above its l2 sensitivity 0\.00833",
-    ),
-    (
-        _Wrong(
-            lambda s, ledger: noisy(clipped(s), ledger, s.d**0.5 / s.n, l1=s.d**0.5 / s.n),
-            multivariate=True,
-        ),
-        "on vectors: .*above its l1 sensitivity",
-    ),
+    (lowered(0.5), r"moves add_noise by 0\.0166667, above its l2 sensitivity 0\.00833"),
+    (lowered(1.0, multivariate=True), "on vectors: .*above its l1 sensitivity"),
     (
         _Wrong(halved_in_the_ball, notions=PURE, multivariate=True),
-        "moves add_l2_noise by .*, above its l2 sensitivity",
+        "moves add_l2_noise by .*above",
     ),
     (_Wrong(halved_scores), "moves exponential by 1, above its max sensitivity 0.5"),
     (_Wrong(second_step_halved), "moves add_noise by 0.1, above its l2 sensitivity 0.05"),
-    (
-        _Wrong(lambda s, ledger: noisy(s.mean(), ledger, 1.0 / s.n)),
-        "moves add_noise by .*, above its l2 sensitivity",
-    ),
+    (_Wrong(lambda s, a: noisy(s.mean(), a, 1.0 / s.n)), "moves add_noise by .*, above its l2"),
     (_Wrong(scale_from_the_data), "the sensitivity of add_noise depends on record 0"),
     (_Wrong(no_noise), "there is no noise"),
-    (
-        _Wrong(lambda s, ledger: right(s, ledger.split(0.9)[0])),
-        r"spends \(0.9,\) of a budget of \(1.0,\)",
-    ),
+    (_Wrong(lambda s, a: right(s, a.split(0.9)[0])), r"spends \(0.9,\) of a budget of \(1.0,\)"),
     (_Wrong(overdraws), "a run raised OverdraftError: PureDP.*exceeds what is left"),
     (_Wrong(writes_to_the_caller), "the caller's array is written to"),
     (
-        _Wrong(lambda s, ledger: noisy(np.full(s.trials, clipped(s).mean()), ledger, 1 / s.n)),
+        _Wrong(lambda s, a: noisy(np.full(s.trials, clipped(s).mean()), a, 1 / s.n)),
         "the records of one trial change the value of another",
     ),
     (
-        _Wrong(lambda s, ledger: noisy(clipped(s) / s.trials, ledger, 1.0 / s.n)),
+        _Wrong(lambda s, a: noisy(clipped(s) / s.trials, a, 1.0 / s.n)),
         "a trial has another value in a batch than alone",
     ),
     (_Wrong(own_randomness), "the same stream gives other bits"),
-    (
-        _Wrong(failure_is_zero, notions=(ApproxDP,)),
-        "a number is released where the value before noise is NaN",
-    ),
+    (_Wrong(failure_is_zero, notions=(ApproxDP,)), "released where the value before noise is NaN"),
     (_Wrong(infinite), "an estimate of far records is infinite"),
     (_Wrong(raises_on_the_data), "a run raised ArithmeticError: too far"),
     (_Wrong(one_shape, multivariate=True), "a run raised ValueError: _Wrong returned shapes"),
-    (
-        _TakesEverything(right, notions=PURE),
-        "under none on numbers: a notion that it does not support is not refused",
-    ),
+    (_TakesEverything(right, notions=PURE), "under none on numbers: .* is not refused"),
     (_SpendsAndRefuses(right, notions=PURE), "under zcdp on numbers: spends before it refuses"),
 ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -14,9 +14,9 @@ from support import FALSE_ALARM, Floats, assert_frequencies, run
 from dpbench.distributions.sparse import ProductTwoPoint
 from dpbench.estimators import Estimate, ksu20, ksu20_cover
 from dpbench.estimators.ksu20_cover import Cover, KSU20CoverMean, Records, scores
-from dpbench.privacy import Budget, Ledger, PureDP
+from dpbench.privacy import Ledger, PureDP
 from dpbench.privacy.histogram import fullest_bin
-from dpbench.samples import Bins, DenseSample, Sample, SparseSample
+from dpbench.samples import DenseSample, Sample, SparseSample
 from dpbench.samples.base import part_sizes
 
 EPS = PureDP(1.0)
@@ -154,27 +154,18 @@ def test_sparse_and_dense_samples_have_the_same_scores(d: int) -> None:
     assert len(np.unique(both[0])) > 3
 
 
-class Fixed:
-    """A coarse step that finds what it is told."""
-
-    def __init__(self, centre: Floats) -> None:
-        self.centre = centre
-
-    def run(self, sample: Sample, ledger: Ledger) -> Estimate:
-        ledger.pay()
-        value = np.tile(self.centre, sample.trials // self.centre.size)
-        return Estimate(value, value)
-
-    def promise(self, n: int, budget: Budget) -> None:
-        return None
-
-
 @pytest.mark.parametrize(("epsilon", "d", "groups"), [(0.6, 1, 1), (2.5, 2, 3)])
 def test_the_choice(monkeypatch: pytest.MonkeyPatch, epsilon: float, d: int, groups: int) -> None:
     """Probabilities proportional to exp(epsilon score/2)."""
     trials, alpha, rng = 10_000, 1.0, np.random.default_rng(7)
     centre = rng.uniform(-0.2, 0.2, d)
-    monkeypatch.setattr(KSU20CoverMean, "coarse", lambda *_: Fixed(centre))
+
+    def given(self: ksu20.KSU20Mean, sample: Sample, ledger: Ledger) -> Estimate:
+        ledger.pay()
+        value = np.tile(centre, sample.trials // d)
+        return Estimate(value, value)
+
+    monkeypatch.setattr(ksu20.KSU20Mean, "estimate", given)
     values = 0.4 * rng.standard_normal((16, d))
     box, tie = (3.0, 2.0) if d == 1 else (1.0, 0.8)
     estimator = KSU20CoverMean(
@@ -199,26 +190,17 @@ def test_the_choice(monkeypatch: pytest.MonkeyPatch, epsilon: float, d: int, gro
 
 @pytest.mark.parametrize(("n", "d"), [(60, 1), (61, 2)])
 def test_the_steps_and_what_they_pay(monkeypatch: pytest.MonkeyPatch, d: int, n: int) -> None:
-    seen: dict[str, Any] = {}
-    score = ksu20_cover.scores
-
-    def spy_fullest(sample: Sample, bins: Bins, ledger: Ledger) -> Floats:
-        seen["coarse"] = (sample, bins, ledger)
-        return fullest_bin(sample, bins, ledger)
-
-    def spy_scores(records: Records, *args: Any) -> Floats:
-        seen["fine"] = (records, *args)
-        return score(records, *args)
-
-    monkeypatch.setattr(ksu20, "fullest_bin", spy_fullest)
-    monkeypatch.setattr(ksu20_cover, "scores", spy_scores)
+    coarse = mock.Mock(wraps=fullest_bin)
+    fine = mock.Mock(wraps=scores)
+    monkeypatch.setattr(ksu20, "fullest_bin", coarse)
+    monkeypatch.setattr(ksu20_cover, "scores", fine)
     values = np.random.default_rng(8).standard_normal((2, n, d))
     estimator = KSU20CoverMean(k=3, radius=5.0, alpha=0.5, groups=3)
     found = run(estimator, values, PureDP(0.8), seed=9)
     assert found.accuracy is None
 
     # One half for the centre, coordinate by coordinate with 1/d of the budget, and bins for 1.
-    sample, bins, paid = seen["coarse"]
+    sample, bins, paid = coarse.call_args.args
     first = n - n // 2
     quarter = first - first // 2
     wanted = values[:, :quarter].transpose(0, 2, 1).reshape(2 * d, quarter)
@@ -226,7 +208,7 @@ def test_the_steps_and_what_they_pay(monkeypatch: pytest.MonkeyPatch, d: int, n:
     assert bins.width == 4
     assert paid.budget.epsilon == pytest.approx(0.8 / d, rel=1e-12)
     # The other half for the matches, in groups by index.
-    records, centre, cover, alpha, xi = seen["fine"]
+    records, centre, cover, alpha, xi = fine.call_args.args
     assert alpha == 0.5
     assert xi == pytest.approx(2 / 0.5**0.5 + 0.5 * cover.half_diagonal, rel=1e-12)
     assert (cover.box, cover.tie) == (3.0, 2.0)
