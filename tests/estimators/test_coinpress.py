@@ -1,7 +1,8 @@
-"""CoinPress: the authors' schedule, cumulative clipping, and the last ball."""
+"""CoinPress: means and covariances against loops, the authors' schedule, whitening."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import Step
+from scipy import linalg
 from support import Floats, rng, round_shares, row_norms, run
 
-from dpbench.estimators import CoinPressMean
+from dpbench.distributions.multivariate import MultivariateGaussian
+from dpbench.estimators import CoinPressCovariance, CoinPressMean, WhitenedCoinPressMean, coinpress
 from dpbench.estimators.coinpress import schedule
 from dpbench.privacy import ZCDP, ApproxDP, Budget
 from dpbench.samples import CountedSample
@@ -32,14 +35,19 @@ def test_the_schedule_is_that_of_the_authors(d: int) -> None:
         assert list(plan[int(row["step"]) - 1]) == pytest.approx(wanted, rel=1e-12, abs=0)
 
 
+def gamma(d: int, b: float = 0.1) -> float:
+    """algorithms.md, section 2: what a Gaussian vector is longer than with probability b."""
+    log = math.log(1 / b)
+    return math.sqrt(d + 2 * math.sqrt(d * log) + 2 * log)
+
+
 def by_hand(n: int, d: int, radius: float, rho: float, rounds: int, b: float) -> list[Floats]:
     """What a round spends, where it clips, its noise and its ball, as algorithms.md states it."""
-    log, r, found = math.log(1 / b), radius, []
-    gamma = math.sqrt(d + 2 * math.sqrt(d * log) + 2 * log)
+    r, found = radius, []
     for share in round_shares(rounds):
-        s = min(math.sqrt(r * r + 6 * r + gamma**2), r + gamma)
+        s = min(math.sqrt(r * r + 6 * r + gamma(d, b) ** 2), r + gamma(d, b))
         sd = 2 * s / n / math.sqrt(2 * rho * share)
-        r = gamma * math.sqrt(1 / n + sd**2)
+        r = gamma(d, b) * math.sqrt(1 / n + sd**2)
         found.append(np.array([rho * share, s, sd, r]))
     return found
 
@@ -135,3 +143,157 @@ def test_far_away_radii() -> None:
     sample = CountedSample([3.0, 4.0], np.tile([10**10, 0], (20, 1)))
     near = run(CoinPressMean(radius=1e300, rounds=100, b=1e-12), sample, ZCDP(0.05), seed=6).value
     assert np.all(np.abs(near - 3.0) < 0.01)
+
+
+# Covariances.
+
+
+def root(matrix: Floats) -> Floats:
+    """The symmetric root, by another route than eigenvalues."""
+    return np.asarray(linalg.sqrtm(matrix)).real
+
+
+def filled(upper: Floats, d: int) -> Floats:
+    """The symmetric matrix whose upper triangle, row by row, is given."""
+    found = np.full((d, d), np.nan)
+    for (i, j), x in zip(itertools.combinations_with_replacement(range(d), 2), upper, strict=True):
+        found[i, j] = found[j, i] = x
+    return found
+
+
+def positive(matrix: Floats) -> Floats:
+    """The nearest positive semidefinite matrix: (M + |M|)/2, |M| the root of M^2."""
+    return np.asarray((matrix + root(matrix @ matrix)) / 2)
+
+
+def second_moment(rows: Floats, transform: Floats, radius: float) -> Floats:
+    """The mean of ww' over the rows times `transform`, each moved into a ball."""
+    total = np.zeros((rows.shape[1], rows.shape[1]))
+    for row in rows:
+        w = row @ transform
+        size = math.sqrt(sum(float(x) ** 2 for x in w))
+        w = w * radius / size if size > radius else w
+        total += np.outer(w, w)
+    return total / len(rows)
+
+
+@pytest.mark.parametrize(
+    ("budget", "n", "d", "rounds"),
+    [
+        (ZCDP(0.5), 40, 1, 5),
+        (ZCDP(0.5), 300, 3, 4),
+        (ApproxDP(2.0, 1e-6), 9, 4, 2),
+        (ApproxDP(2.0, 1e-6), 1, 2, 1),
+    ],
+)
+def test_rounds_of_covariances_against_a_loop(
+    steps: list[Step], budget: Budget, n: int, d: int, rounds: int
+) -> None:
+    u = 5.0
+    x = rng(1).standard_normal((3, n, d)) @ np.diag(np.linspace(0.5, 2, d))
+    x[1, 0] *= 1e6
+    before = x.copy()
+    found = run(CoinPressCovariance(bound=u, rounds=rounds), x, budget)
+    np.testing.assert_array_equal(x, before)
+    rho = budget.rho if isinstance(budget, ZCDP) else ZCDP.within(ApproxDP(2.0, 1e-6)).rho
+    eta = (2 * math.sqrt(d / n) + d / n) / 2
+    assert len(steps) == rounds
+    for trial, rows in enumerate(x):
+        transform = np.eye(d) / math.sqrt(u)
+        for j, (step, share) in enumerate(zip(steps, round_shares(rounds), strict=True)):
+            assert isinstance(step.budget, ZCDP)
+            assert step.budget.rho == pytest.approx(rho * share, rel=1e-9, abs=0)
+            # Entry variance gamma^4/(rho_j n^2), which is sensitivity^2/(2 rho_j).
+            variance = gamma(d) ** 4 / (rho * share * n**2)
+            stated = step.sensitivity**2 / (2 * step.budget.rho)
+            assert stated == pytest.approx(variance, rel=1e-9, abs=0)
+            clean = second_moment(rows, transform, gamma(d))
+            assert step.values.shape == (3, d * (d + 1) // 2)
+            np.testing.assert_allclose(
+                filled(step.values[trial], d), clean, rtol=1e-8, atol=1e-8 * gamma(d) ** 2
+            )
+            z = positive(filled(step.released[trial], d))
+            back = np.linalg.inv(transform)
+            if j < rounds - 1:
+                transform = transform @ np.linalg.inv(root(z + eta * np.eye(d)))
+        for value, inner in ((found.value[trial], z), (found.before_noise[trial], clean)):
+            wanted = back.T @ inner @ back
+            size = float(np.abs(wanted).max() + np.abs(back.T @ back).max() * 1e-2)
+            np.testing.assert_allclose(value, wanted, rtol=1e-7, atol=1e-7 * size)
+
+
+@pytest.mark.parametrize(("n", "d", "rounds", "rho"), [(2, 3, 10, 1e-3), (60, 4, 8, 1e3)])
+def test_the_release_is_positive_semidefinite(n: int, d: int, rounds: int, rho: float) -> None:
+    x = rng(4).standard_normal((12, n, d))
+    x[:2] = x[:2, :, :1] * np.arange(1, d + 1)  # collinear
+    x[2:4] = 0.25
+    x[4:6] *= 1e200
+    x[6:, 0] = np.repeat([1e12, -1e300, 1.7e308], 2)[:, None]
+    found = run(CoinPressCovariance(bound=4.0, rounds=rounds), x, ZCDP(rho))
+    assert np.all(np.isfinite(found.before_noise))
+    np.testing.assert_array_equal(found.value, found.value.transpose(0, 2, 1))
+    values = np.linalg.eigvalsh(found.value)
+    assert np.all(values[:, 0] >= -1e-9 * values[:, -1])
+    mean = run(WhitenedCoinPressMean(radius=2.0, bound=4.0), x, ZCDP(rho))
+    assert np.all(np.isfinite([mean.value, mean.before_noise]))
+
+
+# Whitening.
+
+
+@pytest.mark.parametrize(("budget", "share"), [(ZCDP(0.4), 0.2), (ApproxDP(3.0, 1e-6), 0.5)])
+def test_covariance_first_then_mean(
+    monkeypatch: pytest.MonkeyPatch, steps: list[Step], budget: Budget, share: float
+) -> None:
+    """The mean is that of CoinPress on the whitened records, brought back."""
+    n, d, radius = 301, 3, 2.5
+    fits: list[Any] = []
+    real = coinpress.fit_covariance
+
+    def spy(*options: Any) -> Any:
+        fits.append(real(*options))
+        return fits[-1]
+
+    monkeypatch.setattr(coinpress, "fit_covariance", spy)
+    law = MultivariateGaussian(d=d, condition=50)
+    x = law.sample(rng(10), 4, n).values + 0.5
+    estimator = WhitenedCoinPressMean(
+        radius=radius, bound=1.5, rounds=3, covariance_rounds=2, covariance_share=share
+    )
+    found = run(estimator, x, budget)
+    rho = budget.rho if isinstance(budget, ZCDP) else ZCDP.within(ApproxDP(3.0, 1e-6)).rho
+    paid = [rho * share * s for s in round_shares(2)] + [
+        rho * (1 - share) * s for s in round_shares(3)
+    ]
+    assert [s.budget.amounts[0] for s in steps] == pytest.approx(paid, rel=1e-9)
+    (fit,) = fits
+    for trial, rows in enumerate(x):
+        pairs = (rows[1::2] - rows[:-1:2]) / math.sqrt(2)
+        # A and Z from what was released.
+        half = n // 2
+        eta = (2 * math.sqrt(d / half) + d / half) / 2
+        z = positive(filled(steps[0].released[trial], d))
+        a = np.linalg.inv(root(z + eta * np.eye(d))) / math.sqrt(1.5)
+        moment = second_moment(pairs, np.asarray(a, dtype=np.float64), gamma(d))
+        seen = filled(steps[1].values[trial], d)
+        np.testing.assert_allclose(seen, moment, rtol=1e-7, atol=1e-9)
+        z = positive(filled(steps[1].released[trial], d))
+        sd = gamma(d) ** 2 / (math.sqrt(paid[1]) * half)
+        slack = eta + sd * (2 * math.sqrt(d) + 2 * math.sqrt(math.log(100)))
+        assert fit.slack == pytest.approx(slack, rel=1e-9)
+        b = a @ np.linalg.inv(root(z + slack * np.eye(d)))
+        # The whitening may differ by a rotation, which changes no norm: b b' is what counts.
+        largest = math.sqrt(np.linalg.eigvalsh(b @ b.T)[-1])
+        plan = schedule(n, d, radius * largest, rho * (1 - share), 3, 0.01)
+        clips = [float(np.asarray(wanted.clip_radius)) for wanted in plan]
+        stated = [step.sensitivity[trial, 0] for step in steps[2:]]
+        assert stated == pytest.approx([2 * clip / n for clip in clips], rel=1e-8)
+        white = rows @ b  # the later rounds are those of `CoinPressMean`
+        white *= np.minimum(1, clips[0] / np.linalg.norm(white, axis=1, keepdims=True))
+        np.testing.assert_allclose(steps[2].values[trial], white.mean(axis=0), atol=1e-8 * clips[0])
+        last = steps[-1]
+        for value, inner in ((found.value, last.released), (found.before_noise, last.values)):
+            wanted_value = inner[trial] @ np.linalg.inv(b)
+            np.testing.assert_allclose(
+                value[trial], wanted_value, rtol=1e-7, atol=1e-7 * np.abs(wanted_value).max()
+            )
