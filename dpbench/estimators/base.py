@@ -102,8 +102,8 @@ class Estimator(Registered, ABC):
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
         """Neighbouring datasets that strain this estimator, beside the audit's catalogue.
 
-        Where a step that looks at the data turns over: a record across a bin's edge, or on
-        either side of a ball's surface. Of n records, vectors of d coordinates or numbers (None).
+        Where a step that looks at the data turns over, as at a bin's edge or a ball's surface. Of
+        n records, vectors of d coordinates or numbers (None).
         """
         return []
 
@@ -113,9 +113,8 @@ class Estimator(Registered, ABC):
         Raises
         ------
         ValueError
-            If it cannot honour the budget's notion, takes scalars and gets vectors (of
-            one coordinate, too), returns another shape than that of the means, or releases
-            something under a budget of which nothing is spent.
+            If it cannot honour the budget's notion, takes scalars and gets vectors, returns another
+            shape than that of the means, or releases something and spends nothing.
         """
         if not self.supports(ledger.budget):
             allowed = ", ".join(notion.notion for notion in self.honoured)

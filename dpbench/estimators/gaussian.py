@@ -1,7 +1,6 @@
 """The mean of a Gaussian in [-R, R] (L15): clip all of it, find it first, or shrink an interval.
 
-With t = sigma sqrt(2 ln(2n/beta)) all n records are within t of the mean with probability
-1 - beta.
+With probability 1 - beta all n records are within t = sigma sqrt(2 ln(2n/beta)) of the mean.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ Sigma = Annotated[float, Field(ge=1e-150, le=1e150)]
 def _histogram_mean(
     sample: Sample, radius: float | None, sigma: float | Floats, beta: float, ledger: Ledger
 ) -> Estimate:
-    """`KarwaVadhanMean`, with a sigma that may have been released for every trial."""
+    """`KarwaVadhanMean`; sigma may have been released for every trial."""
     coarse, fine = ledger.split(0.5, 0.5)
     bins, t = _bins(sample.n, radius, sigma, beta)
     centre = fullest_bin(sample, bins, coarse) + t

@@ -316,7 +316,7 @@ class KSU20CoverMean(Estimator):
         return float(base + added * self.cover(d).half_diagonal * alpha)
 
     def match_groups(self, d: int) -> int:
-        """The number of groups, m."""
+        """The m in d dimensions."""
         if self.groups is not None or self.constants == "practical":
             return self.groups or 1
         return int(np.ceil(400 * d * np.log(8 * np.sqrt(d) / self.beta))) // 2 * 2 + 1
@@ -353,7 +353,7 @@ class KSU20CoverMean(Estimator):
         return ksu20.smallest_alpha(needed, n, self.constants)
 
     def promise(self, n: int, d: int, budget: Budget) -> float | None:
-        """20 alpha in ``paper``, if n is enough for the centre; else nothing is promised."""
+        """20 alpha in ``paper``, if n is enough for the centre; else nothing."""
         alpha = self.accuracy(n, d, budget)
         kept = self.coarse(alpha, d).promise(n - n // 2, budget.fraction(1 / d))
         farthest = np.sqrt(d) + self.cover(d).half_diagonal  # from the mean to a point, over alpha

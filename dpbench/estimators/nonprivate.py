@@ -43,9 +43,7 @@ class Median(_NonPrivateEstimator):
 
 @validated
 class MedianOfMeans(_NonPrivateEstimator):
-    """The median of the means of disjoint groups, coordinate by coordinate.
-
-    Group sizes differ by at most one. With fewer records than groups every record is a group.
+    """The median of the means of disjoint groups, of one record at least, in each coordinate.
 
     Parameters
     ----------

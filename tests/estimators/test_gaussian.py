@@ -180,16 +180,6 @@ def test_far_data_are_found(radius: float | None, where: float, budget: Budget) 
             np.testing.assert_allclose(found.scale, math.sqrt(2 / 3), rtol=0.02)
 
 
-def test_nothing_released_is_a_failure() -> None:
-    sample = DenseSample(np.arange(0.0, 1e6, 1e4)[None])  # a bin for each record
-    budget = ApproxDP(1.0, 1e-12)
-    for estimator in (KarwaVadhanMean(radius=None), LearnedGaussian(radius=None, sigma=1.0)):
-        ledger = Ledger(budget, np.random.default_rng(5))
-        found = estimator.run(sample, ledger)
-        assert np.isnan([found.value, found.before_noise]).all()
-        assert ledger.spent == budget.amounts  # a failure costs what a release does
-
-
 @pytest.mark.parametrize("bounds", [(2.0, 1.0), (0.0, 1.0), (1.0, math.inf)])
 def test_bounds_on_sigma_are_checked(bounds: tuple[float, float]) -> None:
     with pytest.raises(ValueError, match="sigma_"):

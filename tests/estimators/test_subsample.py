@@ -10,27 +10,9 @@ import numpy as np
 import pytest
 from conftest import Step
 from scipy import stats
-from support import (
-    FALSE_ALARM,
-    Floats,
-    buckets_of,
-    middle,
-    name,
-    noise_law,
-    rng,
-    run,
-    spreads,
-)
+from support import FALSE_ALARM, Floats, buckets_of, middle, name, noise_law, rng, run, spreads
 
-from dpbench.estimators import (
-    ClippedMean,
-    EmpiricalMean,
-    Estimator,
-    Median,
-    MedianOfMeans,
-    SubsampleAggregate,
-    SubsampleTest,
-)
+import dpbench.estimators as est
 from dpbench.estimators.friendly_core import friendly_mean
 from dpbench.privacy import ZCDP, ApproxDP, Ledger, PureDP
 from dpbench.registry import ConfigError
@@ -51,23 +33,23 @@ def trimmed(values: Floats) -> float:
 BASES: list[tuple[Any, Any]] = [
     ("empirical_mean", np.mean),
     ({"kind": "trimmed_mean", "fraction": 0.3}, trimmed),
-    (MedianOfMeans(groups=1), np.mean),
+    (est.MedianOfMeans(groups=1), np.mean),
     (spreads, np.ptp),
 ]
 
 
-@pytest.mark.parametrize(("base", "alone"), [*BASES, (Median(), middle)])
+@pytest.mark.parametrize(("base", "alone"), [*BASES, (est.Median(), middle)])
 @pytest.mark.parametrize(("n", "k", "d"), [(14, 4, None), (5, 5, None), (14, 4, 3), (23, 7, 1)])
 def test_aggregates_against_a_loop(base: Any, alone: Any, n: int, k: int, d: int | None) -> None:
     """Before the noise; and with hardly any, after it too."""
-    if isinstance(base, Median) and d:
+    if isinstance(base, est.Median) and d:
         return
     values, huge = rng(16).standard_t(2, (4, n, d or 1)), PureDP(1e6)
     data = values if d else values[..., 0]
     options: dict[str, Any] = {"buckets": k, "lower": -0.5, "upper": 1.25, "base": base}
-    mean = run(SubsampleAggregate(**options, aggregate="mean"), data, PureDP(1.0))
-    medians = run(SubsampleAggregate(**options, resolution=1e-3), data, huge)
-    mode = run(SubsampleAggregate(**options, aggregate="mode", resolution=0.25), data, huge)
+    mean = run(est.SubsampleAggregate(**options, aggregate="mean"), data, PureDP(1.0))
+    medians = run(est.SubsampleAggregate(**options, resolution=1e-3), data, huge)
+    mode = run(est.SubsampleAggregate(**options, aggregate="mode", resolution=0.25), data, huge)
     for trial, j in itertools.product(range(4), range(d or 1)):
         at = (trial, j) if d else trial
         outputs = [float(alone(bucket)) for bucket in buckets_of(values[trial, :, j], k)]
@@ -87,7 +69,7 @@ def test_aggregates_against_a_loop(base: Any, alone: Any, n: int, k: int, d: int
 @pytest.mark.parametrize(("base", "alone"), [BASES[0], BASES[3]])
 def test_a_friendly_core_of_outputs(base: Any, alone: Any) -> None:
     values, budget = rng(17).standard_t(3, (50, 23, 2)), ApproxDP(30.0, 1e-2)
-    found = run(SubsampleAggregate(buckets=7, base=base, **FRIENDLY), values, budget)
+    found = run(est.SubsampleAggregate(buckets=7, base=base, **FRIENDLY), values, budget)
     outputs = np.array([[alone(b, axis=0) for b in buckets_of(rows, 7)] for rows in values])
     wanted = friendly_mean(outputs, 5.0, Ledger(budget, rng(0)))
     np.testing.assert_allclose(found.value, wanted.value, rtol=1e-9)
@@ -102,7 +84,7 @@ def test_what_each_aggregate_pays(aggregate: Any) -> None:
     options = {**OUTPUTS, "aggregate": aggregate}
     options |= FRIENDLY if aggregate == "friendly_core" else {}
     ledger = Ledger(ApproxDP(0.6, 1e-4), rng())
-    SubsampleAggregate(**options).run(DenseSample(np.zeros((2, 9, 3))), ledger)
+    est.SubsampleAggregate(**options).run(DenseSample(np.zeros((2, 9, 3))), ledger)
     each = "  3 times: approx epsilon 0.2, delta 3.33333e-05: "
     assert ledger.receipt().count(each) == (aggregate != "friendly_core")
     assert ledger.spent == pytest.approx((0.6, 1e-4))
@@ -110,7 +92,7 @@ def test_what_each_aggregate_pays(aggregate: Any) -> None:
 
 def test_the_noise_of_a_mean_of_outputs(steps: list[Step]) -> None:
     """In every coordinate (upper - lower)/k: l2 sensitivity sqrt(d) times that."""
-    run(SubsampleAggregate(**OUTPUTS, aggregate="mean"), np.zeros((2, 10, 4)), ZCDP(0.3))
+    run(est.SubsampleAggregate(**OUTPUTS, aggregate="mean"), np.zeros((2, 10, 4)), ZCDP(0.3))
     (step,) = steps
     assert step.sensitivity == pytest.approx(2 * 9 / 3, rel=1e-12)
     assert step.budget == ZCDP(0.3)
@@ -140,7 +122,7 @@ def test_an_output_that_is_no_number_is_no_signal(
 
     friendly = {"friends_within": 1.0}
     limits = friendly if aggregate == "friendly_core" else {"lower": -1.0, "upper": 1.0}
-    estimator = SubsampleAggregate(
+    estimator = est.SubsampleAggregate(
         buckets=9, base=wild, aggregate=aggregate, resolution=0.1, **limits
     )
     values = np.full((50, 18, 3), 0.25)
@@ -153,20 +135,23 @@ def test_an_output_that_is_no_number_is_no_signal(
 @pytest.mark.parametrize(
     ("base", "reason"),
     [
-        (ClippedMean(lower=0.0, upper=1.0), "take an estimator without privacy, not ClippedMean"),
+        (
+            est.ClippedMean(lower=0.0, upper=1.0),
+            "take an estimator without privacy, not ClippedMean",
+        ),
         ("binary_mean", "take an estimator without privacy, not BinaryMean"),
         ("no_such_mean", "choose from .*empirical_mean"),
         ({"kind": "trimmed_mean", "fraction": 0.7}, "fraction: 0.7"),
         (3, "give an estimator without privacy or a function"),
-        (EmpiricalMean, "give an estimator without privacy or a function"),  # a class
+        (est.EmpiricalMean, "give an estimator without privacy or a function"),  # a class
     ],
 )
 def test_other_bases_are_refused_in_one_line(base: Any, reason: str) -> None:
     options: dict[str, Any] = {"buckets": 3, "lower": 0.0, "upper": 1.0, "base": base}
     with pytest.raises(ValueError, match=reason):
-        SubsampleAggregate(**options)
+        est.SubsampleAggregate(**options)
     with pytest.raises(ConfigError, match=rf"^estimator\.sub\.base.*{reason}") as caught:
-        Estimator.build({"kind": "subsample_aggregate", **options}, "estimator.sub")
+        est.Estimator.build({"kind": "subsample_aggregate", **options}, "estimator.sub")
     assert len(str(caught.value).splitlines()) == 1
 
 
@@ -187,7 +172,7 @@ NEEDS = "needs lower and upper"
 )
 def test_options_that_do_not_fit_are_refused(options: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=text):
-        SubsampleAggregate(**options)
+        est.SubsampleAggregate(**options)
 
 
 @pytest.mark.parametrize(
@@ -198,12 +183,12 @@ def test_options_that_do_not_fit_are_refused(options: dict[str, Any], text: str)
         (lambda rows: rows, DenseSample(np.ones((3, 9))), "the base function returned"),
         (lambda rows: rows.mean(), DenseSample(np.ones((3, 9))), "the base function returned"),
         (lambda rows: rows[:, 0, :1], DenseSample(np.ones((3, 9, 2))), "the base function"),
-        (Median(), DenseSample(np.ones((3, 9, 2))), "takes scalar records"),
+        (est.Median(), DenseSample(np.ones((3, 9, 2))), "takes scalar records"),
     ],
 )
 def test_bases_that_do_not_fit_the_data_are_refused(base: Any, sample: Sample, text: str) -> None:
     with pytest.raises(ValueError, match=text):
-        run(SubsampleAggregate(**OUTPUTS, base=base), sample, PureDP(1.0))
+        run(est.SubsampleAggregate(**OUTPUTS, base=base), sample, PureDP(1.0))
 
 
 # The test of hypotheses.
@@ -231,7 +216,7 @@ def test_outputs_given_the_votes(vote: Vote, budget: PureDP | ZCDP, k: int) -> N
     for votes in range(k + 1):
         # Buckets of two records, of mean 1 or 0; 1/2 itself is no vote for 1.
         row = np.repeat([1.0] * votes + [0.5] * (k - votes), 2)
-        estimator = SubsampleTest(buckets=k, aggregate=vote)
+        estimator = est.SubsampleTest(buckets=k, aggregate=vote)
         found = run(estimator, np.tile(row, (4000, 1)), budget, seed=votes)
         ones = int(np.sum(found.value == 1))
         assert ones + np.sum(found.value == 0) == 4000
