@@ -125,8 +125,9 @@ class Baseline:
     def after(cls, before: Baseline | None, rows: pd.DataFrame, origin: Origin) -> Baseline:
         """A new one, of a table of errors, which knows the first errors of those before."""
         rows = _with_first(rows)
-        if before is not None:
-            known = rows[list(KEY)].merge(before.rows, "left", list(KEY))["first"]
+        if before is not None:  # what draws from another stream has other parameters
+            same = [*KEY, "stream"]
+            known = rows[same].merge(before.rows[[*same, "first"]], "left", same)["first"]
             rows["first"] = known.fillna(rows["first"]).to_numpy()
         return cls(rows, origin)
 

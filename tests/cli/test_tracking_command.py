@@ -104,6 +104,30 @@ def test_an_estimator_made_five_per_cent_worse_is_flagged_alone(bench: Bench) ->
     assert bench.read("report.html") == page
 
 
+def test_a_private_estimator_that_becomes_better_is_a_question(bench: Bench) -> None:
+    """Half of its noise is gone: who updates sees what is replaced, and the drift since."""
+    bench.odd()
+    track(bench, "update", MINE)
+    bench.odd("value = clipped + 0.5 * (value - clipped)")
+    checked = track(bench, "check", MINE)
+    rows = (table(bench)["verdict"].loc[["odd"]] == "better").sum()
+    assert f"**{rows} private rows are better by more than 5%: are they" in checked.out
+    assert (checked.code, ET.fromstring(bench.read("junit.xml")).get("failures")) == (0, "0")
+    gated = track(bench, "check", MINE, "+sweep.gate=true")
+    assert gated.code == bench.manifest()["exit_code"] == 1
+    failed = ET.fromstring(bench.read("junit.xml")).findall("testcase/failure")
+    assert [one.get("type") for one in failed] == ["better, and as private?"] * rows
+    updated = track(bench, "update", MINE)
+    assert updated.code == 0
+    assert "private rows are better" in updated.out
+    assert f"{rows} rows have drifted since their first baseline:" in updated.out
+    drift = updated.out.partition("first baseline:")[2].split()[0]
+    assert float(drift) == pytest.approx(0.5, abs=0.05)
+    again = track(bench, "update", MINE, "resume=false")
+    assert f"{rows} rows have drifted" in again.out  # from the first, not the last
+    assert "private rows are better" not in again.out
+
+
 @pytest.mark.parametrize(
     ("seeded", "kinds", "codes"),
     [(True, ["bits", "paired"], [0, 1]), (False, ["unpaired", "unpaired"], [0, 0])],
