@@ -7,6 +7,7 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -62,10 +63,10 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version(), "dpbench": __version__, **known}
 
 
-def provenance() -> dict[str, Any]:
-    """Versions, machine and commit; asks git once."""
+def provenance(depends: Sequence[str] = ()) -> dict[str, Any]:
+    """Versions, machine and commit; asks git once. For `depends` see `RunOptions`."""
     return {
-        "versions": versions(),
+        "versions": versions() | dict(line.split(" ", 1) for line in depends),
         "platform": f"{sys.platform} {platform.machine()}",
         "commit": _git("rev-parse", "HEAD"),
         "dirty": bool(_git("status", "--porcelain")),
