@@ -18,7 +18,7 @@ def noise_times(factor: float) -> Iterator[None]:
 
     Below 1 the estimators are less private than they claim. The exponential mechanism chooses by
     scores over `factor`, which is its noise times `factor`. Code that draws its own noise
-    (`OneDataset`) is not changed.
+    (`OneDataset`) is not changed. All threads of the process are.
     """
     noise, tail = Budget.noise, Budget.noise_tail
     ball, choice = Ledger.add_l2_noise, Ledger.exponential

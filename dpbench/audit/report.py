@@ -25,7 +25,7 @@ ROW_KEY = ("estimator", "notion", "delta")
 CAVEAT = """\
 A lower bound above a claim refutes it; one below proves nothing: look for better pairs.
 Visible: noise of so much of what it should be would have been refuted, in 95% of audits; "-"
-where less than a quarter would not. What an estimator gets wrong elsewhere may not show at all."""
+where not even a quarter would. What an estimator gets wrong elsewhere may not show at all."""
 
 
 def strongest(table: pd.DataFrame) -> pd.DataFrame:

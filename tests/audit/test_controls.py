@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -241,6 +242,19 @@ def test_a_bound_depends_on_its_name_and_seed_only() -> None:
     for pair, (left, right) in zip(pairs, before, strict=True):  # records are not written to
         np.testing.assert_array_equal(pair.left, left)
         np.testing.assert_array_equal(pair.right, right)
+
+
+def test_audits_in_threads_do_not_share_their_noise() -> None:
+    """Of one process, as a dask worker may have them: the pilot of one halves it."""
+    task = AuditTask("a", CLIPPED, PURE, tuple(catalogue(30)[:4]), 200, 1e-3, 0)
+    tasks = [replace(task, seed=seed) for seed in range(8)]
+
+    def bounds(rows: list[dict[str, Any]]) -> list[Any]:
+        return [(row["pair"], row["lower_bound"], row["visible"]) for row in rows]
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(audit, tasks))
+    assert [bounds(rows) for rows in found] == [bounds(audit(one)) for one in tasks]
 
 
 def test_the_pairs_that_promise_most_are_audited(monkeypatch: pytest.MonkeyPatch) -> None:
