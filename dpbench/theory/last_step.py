@@ -1,0 +1,247 @@
+"""The last step of estimators, a clip and additive noise, written anew from the sources.
+
+From an estimator's parameters only, never by its methods: these are what is checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import ndtri
+
+from dpbench import estimators as est
+from dpbench.privacy import ApproxDP, Budget, PureDP
+from dpbench.theory.noise import Gaussian, Noise, Radial, additive, concentrated
+
+__all__ = ["At", "Step", "ksu20_bin", "ksu20_groups", "last_step"]
+
+
+class At(NamedTuple):
+    """Where an estimator runs: records, their coordinates, and the budget."""
+
+    n: int
+    d: int
+    budget: Budget
+
+
+class Step(NamedTuple):
+    """Records clipped to a centre (None: where they are) +- half_width, averaged, with noise.
+
+    Attributes
+    ----------
+    noise : Noise
+        Of every coordinate.
+    half_width : float
+        Of an interval for each coordinate, or the radius of a ball.
+    centre : float or None
+        Public, or None for one that an earlier step finds.
+    records : float
+        How many are averaged.
+    """
+
+    noise: Noise
+    half_width: float = np.inf
+    centre: float | None = None
+    records: float = np.inf
+
+
+def _quantile(budget: Budget, beta: float) -> float:
+    """The 1 - beta quantile of |noise| at sensitivity 1."""
+    return additive(budget, 1.0, 1.0).above(beta / 2)
+
+
+def _box(
+    at: At, half_width: float, centre: float | None = None, *, share: float = 1.0, rows: float = 0
+) -> Step:
+    """Every coordinate of n records, or `rows`, is clipped, at a share of the budget.
+
+    One record moves the mean by at most 2 half_width/n in all coordinates.
+    """
+    records = rows or at.n
+    step = 2 * half_width / records
+    noise = additive(at.budget.fraction(share), at.d * step, float(np.sqrt(at.d)) * step)
+    return Step(noise, half_width, centre, records)
+
+
+def _between(at: At, low: float | None, high: float | None, rows: float = 0) -> Step | None:
+    if low is None or high is None:
+        return None
+    return _box(at, (high - low) / 2, (high + low) / 2, rows=rows)
+
+
+def _bounded(e: est.BoundedMean, at: At) -> Step:
+    step = 2 * e.radius / at.n
+    noise = additive(at.budget, float(np.sqrt(at.d)) * step, step)
+    if e.mechanism == "l2":
+        assert isinstance(at.budget, PureDP)
+        noise = Radial(step / at.budget.epsilon)
+    return Step(noise, e.radius, 0.0, at.n)
+
+
+def _heavy_tailed(e: est.HeavyTailedMean, at: At) -> Step:
+    """T is (n/beta)^(1/k), c (epsilon n)^(1/k), or where b(T) + 2Tq/n is least.
+
+    There b(T) = (k-1)^(k-1)/k^k T^-(k-1) and (k-1) b(T) = 2Tq/n: T^k = ((k-1)/k)^k n/(2q).
+    """
+    n, k, q = at.n, e.k, _quantile(at.budget, e.beta)
+    policies = {
+        "all": (n / e.beta) ** (1 / k),
+        "rate": e.c * (n * np.log(1 / e.beta) / q) ** (1 / k),
+        "minimax": (k - 1) / k * (n / (2 * q)) ** (1 / k),
+    }
+    return _box(at, e.radius + (e.clip_at or policies[e.policy]), 0.0)
+
+
+def _local(e: est.LocalMean, at: At) -> Step:
+    """T = (n epsilon^2)^(1/(2k)); the average of n noises is normal but for order 1/n."""
+    epsilon = np.log(1 / e.beta) / _quantile(at.budget, e.beta)
+    half_width = e.radius + float((at.n * epsilon**2) ** (0.5 / e.k))
+    one = additive(at.budget, 2 * half_width, 2 * half_width)
+    return Step(Gaussian(float(np.sqrt(one.variance / at.n))), half_width, 0.0, at.n)
+
+
+def _around(e: Any, at: At, tails: float) -> Step | None:
+    """L15: n Gaussians are within t with probability 1 - beta, by a union bound.
+
+    Half of the budget finds where, up to t by a histogram, up to 2t by a bin's middle.
+    """
+    if e.sigma is None:
+        return None
+    return _box(at, tails * _tail(e, at.n), share=0.5)
+
+
+def _tail(e: Any, n: int) -> float:
+    return float(e.sigma * np.sqrt(2 * np.log(2 * n / e.beta)))
+
+
+def _shares(rounds: int) -> list[float]:
+    return [1.0] if rounds == 1 else [0.25 / (rounds - 1)] * (rounds - 1) + [0.75]
+
+
+def _shrinking(e: est.ShrinkingIntervals, at: At) -> Step | None:
+    """Each w is a two-sided tail of N(0, sigma^2/n) and one of the noise, at beta/(2 rounds)."""
+    rounds = e.rounds or 2 + int(np.log(1 + e.radius / e.sigma))
+    miss, w = e.beta / (2 * rounds), e.radius
+    sampling = float(-ndtri(miss / 2)) * e.sigma / float(np.sqrt(at.n))
+    for share in _shares(rounds)[: e.report]:
+        before, step = w, _box(at, w + _tail(e, at.n), share=share)
+        w = min(w, sampling + step.noise.above(miss / 2))
+    return step if w < before else None
+
+
+def _coinpress(e: est.CoinPressMean, at: At) -> Step:
+    """BDKU20: clip at min(sqrt(r^2 + 6r + gamma^2), r + gamma), then r = gamma sqrt(1/n + sd^2)."""
+    log = np.log(1 / e.b)
+    gamma = float(np.sqrt(at.d + 2 * np.sqrt(at.d * log) + 2 * log))
+    r, rho = e.radius / e.sigma, concentrated(at.budget)
+    for share in _shares(e.rounds)[: e.report]:
+        clip = r + gamma if r > 1e100 else min(float(np.sqrt(r**2 + 6 * r + gamma**2)), r + gamma)
+        sd = 2 * clip / at.n / float(np.sqrt(2 * rho.rho * share))
+        r = gamma * float(np.sqrt(1 / at.n + sd**2))
+    return Step(Gaussian(sd * e.sigma), clip * e.sigma, None, at.n)
+
+
+def ksu20_groups(e: est.KSU20Mean) -> int:
+    """How many groups each half has: 200 ln(2/beta) as printed, one in the practical version."""
+    return 1 if e.constants == "practical" else int(np.ceil(200 * np.log(2 / e.beta)))
+
+
+def _laplace_for(budget: Budget) -> Budget:
+    """KSU20's averages have Laplace noise under (epsilon, delta), too."""
+    return PureDP(budget.epsilon) if isinstance(budget, ApproxDP) else budget
+
+
+def ksu20_bin(e: est.KSU20Mean, n: int, budget: Budget) -> float:
+    """Half the width of a bin, r: 10 alpha^(-1/(k-1)) as printed, 2 alpha^(-1/(k-1)).
+
+    n records, or those of one printed group, are just enough for alpha. Printed: 90/alpha^2 +
+    180 q alpha^-(k/(k-1)) + 16 tails of the histogram's noise, one of which among all bins passes
+    with probability 0.1. Practical: 1/alpha^2 + alpha^-(k/(k-1))/epsilon + ln(1 + R)/epsilon.
+    """
+    paper, mean = e.constants == "paper", _laplace_for(budget)
+    size = n / (2 * ksu20_groups(e)) if paper else n
+    q = _quantile(mean, 0.1)
+
+    def needed(alpha: float) -> float:
+        power = float(alpha ** (-e.k / (e.k - 1)))
+        if paper:
+            return 90 / alpha**2 + 180 * q * power + _histogram_needs(e, alpha, size, budget)
+        rare = budget.delta if isinstance(budget, ApproxDP) else 1 / (1 + (e.radius or 0.0))
+        return 1 / alpha**2 + q / float(np.log(10)) * power + _quantile(mean, rare)
+
+    alpha = e.alpha or (1 / 16 if paper else 1.0)
+    if e.alpha is None and needed(alpha) < size:
+        ends = -0.5 * np.log(size) - 1, np.log(alpha)
+        alpha = float(np.exp(brentq(lambda a: np.log(needed(np.exp(a)) / size), *ends)))
+    return float((10 if paper else 2) * alpha ** (-1 / (e.k - 1)))
+
+
+def _histogram_needs(e: est.KSU20Mean, alpha: float, size: float, budget: Budget) -> float:
+    if isinstance(budget, ApproxDP):
+        threshold = 1 + 2 / budget.epsilon * np.log(1 / (2 * budget.delta))
+        return float(max(32 / budget.epsilon * np.log(10 * size), 16 / 3 * threshold))
+    assert e.radius is not None
+    r = 10 * alpha ** (-1 / (e.k - 1))
+    bins = np.ceil((e.radius + 2 * r) / r)  # of width 2r on +-(R + 2r)
+    return 16 * additive(budget, 2.0, float(np.sqrt(2))).above(0.05 / bins)
+
+
+def _ksu20(e: est.KSU20Mean, at: At) -> Step:
+    """A group of the half that is averaged; its range comes from the other half."""
+    mean = At(at.n, at.d, _laplace_for(at.budget))
+    r, rows = ksu20_bin(e, at.n, at.budget), at.n // 2 / ksu20_groups(e)
+    if e.constants == "paper":
+        return _box(mean, 3 * r, rows=rows)
+    best = (e.k - 1) / e.k * (rows / (2 * _quantile(mean.budget, e.beta))) ** (1 / e.k)
+    return _box(mean, r + 4 ** (1 / e.k) + best, rows=rows)
+
+
+def _ball(e: est.KSU20BallMean, at: At) -> Step:
+    """T balances the bias with the 1 - beta quantile of the noise's norm, sd chi_d.
+
+    Bias T^-(k-1) to discard, b(1) T^-(k-1) to project, against sensitivity 8r/(3n) or 2r/n.
+    """
+    own: Budget = at.budget if e.radius is None else concentrated(at.budget)
+    k, rows, root = e.k, at.n // 2, float(np.sqrt(at.d))
+    step, bias = (8 / 3, 1.0) if e.outside == "discard" else (2.0, (k - 1) ** (k - 1) / k**k)
+    unit = additive(own, np.nan, 1.0)
+    if e.constants == "paper":
+        asked = (16 * at.d * np.sqrt(unit.variance * 2 / 3) / rows) ** ((k - 1) / k)
+        r = 4 * root * float(e.alpha or min(1 / 16, asked)) ** (-1 / (k - 1))
+    elif e.alpha is not None:
+        r = root * (1 + (bias / e.alpha) ** (1 / (k - 1)))
+    else:
+        slope = step * root * unit.norm_quantile(at.d, 1 - e.beta) / rows
+        r = root * (1 + ((k - 1) * bias / slope) ** (1 / k))
+    return Step(additive(own, np.nan, step * r / rows), r, None, rows)
+
+
+def _buckets(e: est.SubsampleAggregate, at: At) -> Step | None:
+    return _between(at, e.lower, e.upper, e.buckets) if e.aggregate == "mean" else None
+
+
+_STEPS: dict[type[est.Estimator], Callable[[Any, At], Step | None]] = {
+    est.BinaryMean: lambda _, at: _between(at, 0.0, 1.0),
+    est.ClippedMean: lambda e, at: _between(at, e.lower, e.upper),
+    est.BoundedMean: _bounded,
+    est.NaiveGaussianMean: lambda e, at: _box(at, e.radius + _tail(e, at.n), 0.0),
+    est.ExponentialCoarseMean: lambda e, at: _around(e, at, 2),
+    est.KarwaVadhanMean: lambda e, at: _around(e, at, 3),
+    est.LearnedGaussian: lambda e, at: _around(e, at, 3),
+    est.HeavyTailedMean: _heavy_tailed,
+    est.LocalMean: _local,
+    est.ShrinkingIntervals: _shrinking,
+    est.CoinPressMean: _coinpress,
+    est.KSU20Mean: _ksu20,
+    est.KSU20BallMean: _ball,
+    est.SubsampleAggregate: _buckets,
+}
+
+
+def last_step(estimator: est.Estimator, n: int, d: int, budget: Budget) -> Step | None:
+    """The last step for n records of d coordinates; None where it is no clip with noise."""
+    found = _STEPS.get(type(estimator))
+    return found(estimator, At(n, d, budget)) if found else None

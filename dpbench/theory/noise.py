@@ -1,0 +1,190 @@
+"""The laws of additive noise, from their definitions and not from the code that draws it.
+
+Of one number or of a vector. A vector of d coordinates has independent ones of the same law, or a
+radius of Gamma(d) and a uniform direction (HT10).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import chdtri, erfc, erfcx, gammainccinv, gammaln, ndtr, ndtri, wofz
+
+from dpbench.arrays import Floats
+from dpbench.privacy import ZCDP, ApproxDP, Budget, PureDP
+
+__all__ = ["Gaussian", "Laplace", "Noise", "Radial", "additive", "concentrated"]
+
+
+class Noise(ABC):
+    """A symmetric law of one number, and of the norm of d of them."""
+
+    @abstractmethod
+    def cdf(self, x: Floats) -> Floats:
+        """P(Z <= x)."""
+
+    @abstractmethod
+    def above(self, upper: float) -> float:
+        """The point that Z exceeds with probability `upper` <= 1/2."""
+
+    @property
+    @abstractmethod
+    def variance(self) -> float:
+        """Of one number."""
+
+    @abstractmethod
+    def distance(self, c: Floats) -> Floats:
+        """E|c + Z|."""
+
+    def norm_quantile(self, d: int, q: float) -> float:
+        """The q quantile of the norm of d of them."""
+        return self.above((1 - q) / 2) if d == 1 else float("nan")
+
+    def norm_mean(self, d: int) -> float:
+        """The mean of that norm."""
+        return float("nan")
+
+
+@dataclass(frozen=True)
+class Gaussian(Noise):
+    """N(0, sd^2): the norm is chi-distributed."""
+
+    sd: float
+
+    def cdf(self, x: Floats) -> Floats:
+        return np.asarray(ndtr(x / self.sd))
+
+    def above(self, upper: float) -> float:
+        return float(-self.sd * ndtri(upper))
+
+    @property
+    def variance(self) -> float:
+        return self.sd**2
+
+    def distance(self, c: Floats) -> Floats:
+        z = np.abs(c) / self.sd
+        density = np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)
+        return np.asarray(self.sd * (2 * density + z * (1 - 2 * ndtr(-z))))
+
+    def norm_quantile(self, d: int, q: float) -> float:
+        return float(self.sd * np.sqrt(chdtri(d, 1 - q)))
+
+    def norm_mean(self, d: int) -> float:
+        return float(self.sd * np.sqrt(2) * np.exp(gammaln((d + 1) / 2) - gammaln(d / 2)))
+
+
+@dataclass(frozen=True)
+class Laplace(Noise):
+    """Of density exp(-|z|/scale)/(2 scale).
+
+    The square of one at scale 1 has, for Re s >= 0, E exp(-s Z^2) = m(s) =
+    sqrt(pi/(4s)) erfcx(1/(2 sqrt(s))), that of d of them has m(s)^d.
+    """
+
+    scale: float
+
+    def cdf(self, x: Floats) -> Floats:
+        tail = 0.5 * np.exp(-np.abs(x) / self.scale)
+        return np.asarray(np.where(x < 0, tail, 1 - tail))
+
+    def above(self, upper: float) -> float:
+        return float(-self.scale * np.log(2 * upper))
+
+    @property
+    def variance(self) -> float:
+        return 2 * self.scale**2
+
+    def distance(self, c: Floats) -> Floats:
+        return np.asarray(np.abs(c) + self.scale * np.exp(-np.abs(c) / self.scale))
+
+    def norm_quantile(self, d: int, q: float) -> float:
+        return self.scale * _laplace_norm_quantile(d, q)
+
+    def norm_mean(self, d: int) -> float:
+        """By E sqrt(Q) = int_0^inf (1 - m(s)^d) s^(-3/2) ds/(2 sqrt(pi))."""
+        u = np.linspace(-30, 70, 20_001)  # below, rounding would add up
+        root = np.exp(u / 2)
+        less = -np.expm1(d * np.log(np.sqrt(np.pi) / (2 * root) * erfcx(0.5 / root)))
+        return float(self.scale * np.sum(less / root) * (u[1] - u[0]) / (2 * np.sqrt(np.pi)))
+
+
+@cache
+def _laplace_norm_quantile(d: int, q: float) -> float:
+    """By inversion (Gil-Pelaez): P(Q <= x) = 1/2 - int_0^inf Im(e^(-itx) m(-it)^d)/t dt/pi."""
+    if d == 1:
+        return float(-np.log(1 - q))
+    # |m(-it)| is at most sqrt(pi/(4t)), and E Q = 2d.
+    end = min(3000.0, np.pi / 4 * 1e24 ** (1 / d))
+    t = (np.arange(200_000) + 0.5) * (end / 200_000)
+    root = np.sqrt(-1j * t)
+    transform = (np.sqrt(np.pi) / (2 * root) * wofz(0.5j / root)) ** d
+
+    def excess(x: float) -> float:
+        area = np.sum((np.exp(-1j * t * x) * transform).imag / t) * end / t.size
+        return float(0.5 - area / np.pi - q)
+
+    return float(np.sqrt(brentq(excess, 0.01 * d, 2 * d + 100 * np.sqrt(d))))
+
+
+@dataclass(frozen=True)
+class Radial(Laplace):
+    """Of d coordinates together, of density proportional to exp(-|z|/scale)."""
+
+    def norm_quantile(self, d: int, q: float) -> float:
+        return float(self.scale * gammainccinv(d, 1 - q))
+
+    def norm_mean(self, d: int) -> float:
+        return d * self.scale
+
+
+@cache
+def _gaussian_sd(epsilon: float, delta: float) -> float:
+    """The least sd s at sensitivity 1, by Theorem 8 of Balle and Wang (2018).
+
+    Phi(-a) - e^epsilon Phi(-b) = delta with a = epsilon s - 1/(2s) and b = epsilon s + 1/(2s). As
+    b^2/2 = a^2/2 + epsilon, both terms are e^(-a^2/2) times an erfcx.
+    """
+
+    def excess(log_sd: float) -> float:
+        s, root = float(np.exp(log_sd)), float(np.sqrt(2))
+        a, b = epsilon * s - 0.5 / s, epsilon * s + 0.5 / s
+        if a > 0:
+            log_delta = np.log((erfcx(a / root) - erfcx(b / root)) / 2) - a * a / 2
+        else:
+            log_delta = np.log((erfc(a / root) - np.exp(-a * a / 2) * erfcx(b / root)) / 2)
+        return float(log_delta - np.log(delta))
+
+    enough = 10 * np.sqrt(np.log(2 / delta)) / min(epsilon, 1.0)
+    return float(np.exp(brentq(excess, np.log(0.01 / np.sqrt(1 + epsilon)), np.log(enough))))
+
+
+def additive(budget: Budget, l1: float, l2: float) -> Noise:
+    """What a budget adds to every coordinate of what has these sensitivities.
+
+    Laplace noise of scale l1/epsilon; N(0, l2^2/(2 rho)); under (epsilon, delta) N(0, l2^2 s^2)
+    with the least s, or sqrt(2 ln(1.25/delta))/epsilon, or sqrt(2 ln(2/delta))/epsilon.
+    """
+    if isinstance(budget, ZCDP):
+        return Gaussian(l2 / float(np.sqrt(2 * budget.rho)))
+    if isinstance(budget, PureDP) or (
+        isinstance(budget, ApproxDP) and budget.noise_by == "laplace"
+    ):
+        return Laplace(l1 / budget.pure_epsilon)
+    if not isinstance(budget, ApproxDP):
+        raise TypeError(f"{budget} adds no noise")
+    if budget.noise_by == "analytic":
+        return Gaussian(l2 * _gaussian_sd(budget.epsilon, budget.delta))
+    factor = {"classical": 1.25, "ksu20": 2.0}[budget.noise_by]
+    return Gaussian(l2 * float(np.sqrt(2 * np.log(factor / budget.delta))) / budget.epsilon)
+
+
+def concentrated(budget: Budget) -> ZCDP:
+    """The zCDP budget itself, or the largest within an (epsilon, delta) one."""
+    if isinstance(budget, ApproxDP):
+        return ZCDP.within(budget)
+    assert isinstance(budget, ZCDP)
+    return budget
