@@ -15,7 +15,7 @@ from pydantic.json_schema import GenerateJsonSchema
 import dpbench.distributions
 import dpbench.estimators
 import dpbench.report  # noqa: F401 (their kinds enter the registry)
-from dpbench.analysis.claims import KINDS
+from dpbench.analysis.kinds import KINDS
 from dpbench.analysis.smallest_n import SampleComplexity
 from dpbench.audit.cases import AuditSettings, Case
 from dpbench.distributions import Distribution

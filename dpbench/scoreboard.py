@@ -32,12 +32,18 @@ def _print_claims(claims: pd.DataFrame, study: Study, out: Console) -> None:
             "predicted": f"{limit}{row['predicted']:.3f} +- {row['tolerance']:g}",
             "measured": _digits(row["measured"]),
             "95% interval": f"{_digits(row['low'])} .. {_digits(row['high'])}",
+            "visible": f"+- {_digits(row['visible'])}",
         }
-        privacy, verdict = {"privacy": short_budget(row)}, {"verdict": row["verdict"]}
+        # of several amounts together the notion
+        privacy = {
+            "privacy": short_budget(row) or ("" if pd.isna(row["privacy"]) else row["privacy"])
+        }
+        verdict = {"verdict": row["verdict"]}
         rows.append(about | privacy | numbers | verdict)
     print_table("Claims: theory against measurement", rows, out)
     counts = claims["verdict"].value_counts()
     out.print(", ".join(f"{counts.get(name, 0)} {name}" for name in VERDICTS))
+    out.print("visible: half of all runs would call a truth this far off inconsistent")
 
 
 def _digits(value: float) -> str:

@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import pandas as pd
 from pydantic import Field
 
-from dpbench.analysis.claims import Claim, build_claim
+from dpbench.analysis.claims import Claim
+from dpbench.analysis.kinds import build_claim
 from dpbench.analysis.smallest_n import SampleComplexity
 from dpbench.columns import Selection
 from dpbench.registry import ConfigError, Registered, from_mapping, named, validated
@@ -107,14 +108,14 @@ class Study(Sweep):
     figures : mapping
         See `dpbench.report.figures.Figure`.
     gate : bool
-        Whether an inconsistent claim makes the run fail.
+        Whether an inconsistent claim makes the run fail: by default it does.
     """
 
     parts: Annotated[Mapping[str, StudyPart], named(_part, least=1)]
     claims: Claims = Field(default_factory=dict)
     sample_complexity: Requests = Field(default_factory=dict)
     figures: Figures = Field(default_factory=dict)
-    gate: bool = False
+    gate: bool = True
 
     @cached_property
     def all_claims(self) -> dict[str, Claim]:

@@ -83,7 +83,7 @@ def told(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 def test_help_on_sweeps(capsys: pytest.CaptureFixture[str]) -> None:
     keys = told(capsys, "--help", "sweep")
-    listed = ("gate: bool = False", "n: list of int, or Grid (required)", "== an audit")
+    listed = ("gate: bool = True", "n: list of int, or Grid (required)", "== an audit")
     assert [words for words in (*listed, "theorem: str (required)") if words not in keys] == []
     for path in SWEEPS:
         about = told(capsys, "--help", "sweep", path.stem)

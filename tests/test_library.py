@@ -17,7 +17,7 @@ import pytest
 
 import dpbench
 from dpbench import ConfigError, Estimate, Estimator, Ledger, PureDP, validated
-from dpbench.analysis.claims import build_claim
+from dpbench.analysis.kinds import build_claim
 from dpbench.analysis.summary import quantile
 from dpbench.distributions import Gaussian
 from dpbench.estimators import ClippedMean, CoordinateWise, EmpiricalMean

@@ -1,8 +1,7 @@
-"""Claims: what a theorem predicts against what was measured, of five kinds."""
+"""Claims: what a theorem predicts against what was measured; their kinds are in `kinds`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -10,17 +9,15 @@ import pandas as pd
 from pydantic import Field, model_validator
 
 from dpbench.analysis.resample import Measured, interval, replicates
-from dpbench.analysis.results import CURVE, Results, held_out, worst_case
-from dpbench.analysis.smallest_n import smallest_n
+from dpbench.analysis.results import Results, worst_case
 from dpbench.arrays import Floats
 from dpbench.columns import BUDGET, Selection
 from dpbench.metrics import METRICS, VARIABLES
-from dpbench.registry import ConfigError, from_mapping, validated
+from dpbench.registry import ConfigError, validated
 from dpbench.runner.plan import Sweep
-from dpbench.theory.lower_bounds import BETA
 from dpbench.theory.theorems import THEOREMS, Theorem
 
-__all__ = ["COLUMNS", "KINDS", "Claim", "build_claim", "slopes", "verdict"]
+__all__ = ["COLUMNS", "POINT", "Claim", "Curves", "verdict"]
 
 # Rows, and (rows, 1 + draws) values with their replicates.
 Curves = tuple[pd.DataFrame, Floats]
@@ -28,7 +25,7 @@ POINT = ["family", "n", *BUDGET]
 
 COLUMNS = [
     "claim", "source", "estimator", "distribution", "variable", "metric", "predicted", "measured",
-    "low", "high", "tolerance", "verdict", *BUDGET, "n_low", "n_high",
+    "low", "high", "tolerance", "verdict", *BUDGET, "n_low", "n_high", "visible",
 ]  # fmt: skip
 # With fewer trials the largest error is below the 0.9 quantile with probability above 2.5%: no
 # interval for it has an upper end.
@@ -44,7 +41,7 @@ class Claim(Selection):
     theorem : str
         A name in `dpbench.theory.theorems.THEOREMS`.
     tolerance : float > 0
-        How far a finite experiment may be from the asymptotic prediction.
+        How far what is true at finite n may be from the prediction.
     reason : str
         Why this tolerance and regime.
     n_min, n_max : int
@@ -100,7 +97,7 @@ class Claim(Selection):
             if not np.isfinite(self.prediction(k)):
                 at = f"{where}.families: {family!r}"
                 raise ConfigError(f"{at}: the theorem needs its moment order")
-        if theorem.metric == "lower_bound" or theorem.variable == "factor":
+        if theorem.variable == "factor":
             for family in chosen["family"][chosen["lower_bound"].isna()]:
                 raise ConfigError(f"{where}.families: {family!r}: no lower bound is known for it")
         self._check(self._named(chosen, sweep), sweep, where)
@@ -154,11 +151,13 @@ class Claim(Selection):
         return worst_case(chosen.summary, draws)
 
     def _measure(self, curve: pd.DataFrame, draws: Floats) -> Measured:
-        computed = self.statement.metric == "lower_bound"
-        enough = computed or curve["trials"].min() >= LEAST_TRIALS
+        enough = curve["trials"].min() >= LEAST_TRIALS
         positive = self.statement.kind == "limit" or np.all(draws > 0)
         if not (enough and positive and np.all(np.isfinite(draws))):
             return Measured(np.nan, np.nan, np.nan)
+        return self._interval(curve, draws)
+
+    def _interval(self, curve: pd.DataFrame, draws: Floats) -> Measured:
         return interval(self._number(curve, draws))
 
     def _number(self, curve: pd.DataFrame, draws: Floats) -> Floats:
@@ -167,7 +166,7 @@ class Claim(Selection):
 
     def _row(self, curve: pd.DataFrame, measured: Measured) -> dict[str, Any]:
         theorem, about = self.statement, curve.iloc[0]
-        predicted = self.prediction(about["k"])
+        predicted = self._predicted(curve)
         sizes = curve["samples" if theorem.of == "samples" else "n"]
         return {
             "source": theorem.source,
@@ -182,7 +181,11 @@ class Claim(Selection):
             **{name: about[name] if name in self._apart else np.nan for name in BUDGET},
             "n_low": sizes.min(),
             "n_high": sizes.max(),
+            "visible": self.tolerance + (measured.high - measured.low) / 2,
         }
+
+    def _predicted(self, curve: pd.DataFrame) -> float:
+        return self.prediction(curve["k"].iloc[0])
 
 
 def verdict(
@@ -190,9 +193,9 @@ def verdict(
 ) -> str:
     """Compare an interval with the region predicted +- tolerance, or from floor - tolerance.
 
-    ``inconsistent`` if it misses the region; ``consistent`` if it meets it and either lies inside
-    or is narrower than twice the tolerance. Otherwise, or if a number is not finite, more trials
-    are needed: ``inconclusive``.
+    ``consistent`` if it lies inside, ``inconsistent`` if it lies outside. If it sticks out, or if
+    a number is not finite, more trials are needed: ``inconclusive``. A truth that is off by the
+    tolerance and half of the interval's width is found inconsistent half of the time: ``visible``.
     """
     if not np.all(np.isfinite([*measured, predicted])):
         return "inconclusive"
@@ -200,194 +203,4 @@ def verdict(
     top = predicted + tolerance
     if measured.high < bottom or measured.low > top:
         return "inconsistent"
-    inside = bottom <= measured.low and measured.high <= top
-    narrow = measured.high - measured.low < 2 * tolerance
-    return "consistent" if inside or narrow else "inconclusive"
-
-
-def slopes(errors: Floats, *columns: Floats) -> list[Floats]:
-    """Least-squares slopes of log errors, (m, draws), on the logarithms of columns, (m,) each."""
-    design = np.stack([np.ones_like(columns[0]), *map(np.log, columns)], axis=1)
-    if np.linalg.matrix_rank(design) < design.shape[1]:
-        raise ValueError("the fit needs at least two distinct values of every variable")
-    return list(np.linalg.pinv(design) @ np.log(errors))[1:]
-
-
-@validated
-class Exponent(Claim):
-    """The exponent of an error at given n: in n, or in what moves along with it at fixed n."""
-
-    def _x(self, curve: pd.DataFrame) -> Floats:
-        variable = VARIABLES[self.statement.variable]
-        with np.errstate(divide="ignore"):
-            return variable.x(curve[variable.column].to_numpy(float))
-
-    def _check(self, chosen: pd.DataFrame, sweep: Sweep, where: str) -> None:
-        if self._column not in chosen and self._column != "alpha":
-            raise ConfigError(f"{where}: the sweep gives no list of values for {self._column}")
-        for _, curve in chosen.groupby(self._apart, dropna=False):
-            if wrong := self._wrong(curve):
-                raise ConfigError(f"{where}: {wrong}")
-
-    def _wrong(self, curve: pd.DataFrame) -> str:
-        """Why nothing can be fitted to a curve, or nothing."""
-        at, variable = curve.iloc[0], self.statement.variable
-        if self.statement.of != "fixed_n" and not self._others(curve):
-            return "one n in the claim's regime; an exponent needs two or more"
-        if self._column in {"n", "alpha"}:
-            return ""
-        x = self._x(curve)
-        known = np.isfinite(x)
-        if np.any(x <= 0):
-            return f"{at['estimator']} has a {variable} that is not above 0"
-        if np.unique(x[known]).size < 2:
-            few = f"fewer than two values of {variable} on {at['family']}"
-            return f"{at['estimator']} has {few}; an exponent needs two or more"
-        if not known.all():
-            return f"{curve['estimator'][~known].iloc[0]} has no {variable}; leave it out"
-        return self._mixed(curve, x)
-
-    def _mixed(self, curve: pd.DataFrame, x: Floats) -> str:
-        """Whether n and the variable cannot be told apart."""
-        try:
-            slopes(np.ones((len(curve), 1)), *self._others(curve), x)
-        except ValueError:
-            both = f"{curve['estimator'].iloc[0]}: n and {self.statement.variable}"
-            return f"{both} change together on its grid"
-        return ""
-
-    def _others(self, curve: pd.DataFrame) -> list[Floats]:
-        """What else errors follow: n, unless it is the same everywhere."""
-        n = curve["n"].to_numpy(float)
-        return [n] if np.ptp(n) else []
-
-    def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
-        if self.statement.metric == "lower_bound":  # knows no estimator: one row of each n will do
-            chosen = chosen.chosen(~chosen.summary.duplicated(POINT))
-            chosen.summary["series"] = "(lower bound)"
-        shared = sweep.shares_data(chosen.summary["family"].unique())
-        # Rows of one curve whose data are the same keep what they have in common.
-        joint = self._column not in {"n", "alpha"} and (shared or self._column == "radius")
-        return self._worst(chosen, joint=joint, shared=shared)
-
-    def _number(self, curve: pd.DataFrame, draws: Floats) -> Floats:
-        # With log alpha = a + b log n + c log x: n ~ (1/alpha)^(-1/b), and x^(-c/b) at fixed alpha.
-        if self._column in {"n", "alpha"}:
-            (in_n,) = slopes(draws, *self._others(curve))
-            return in_n if self._column == "n" else -1 / in_n
-        *others, in_x = slopes(draws, *self._others(curve), self._x(curve))
-        return in_x if self.statement.of == "fixed_n" else -in_x / others[0]
-
-
-@validated
-class SmallestN(Exponent):
-    """The exponent of the smallest n for error alpha.
-
-    Parameters
-    ----------
-    alpha : float
-        At which error.
-    """
-
-    alpha: Annotated[float, Field(gt=0)]
-
-    def _mixed(self, curve: pd.DataFrame, x: Floats) -> str:
-        odd = curve["estimator"][curve.groupby(x)["n"].transform("nunique") < 2]
-        what = f"runs at one n for a {self.statement.variable}; two are needed"
-        return "" if odd.empty else f"{odd.iloc[0]} {what}"
-
-    def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
-        return smallest_n(chosen, sweep, [self.alpha], BETA)
-
-    def _number(self, curve: pd.DataFrame, draws: Floats) -> Floats:
-        return slopes(draws, self._x(curve))[0]
-
-
-@validated
-class Factor(Claim):
-    """The error over the lower bound, a geometric mean over n.
-
-    The worst member is chosen on half of the trials and measured on the other.
-    """
-
-    def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
-        member = [*CURVE, "distribution"]
-        curves, draws = self._worst(held_out(chosen, self.statement.metric, CURVE, member))
-        return curves, draws / curves["lower_bound"].to_numpy()[:, None]
-
-
-@validated
-class Ratio(Claim):
-    """An estimator's error over another's at the same family and n, a geometric mean over n.
-
-    Parameters
-    ----------
-    over : str
-        The name of the estimator in the denominator, which is one of `estimators`.
-    """
-
-    over: str
-
-    def _check(self, chosen: pd.DataFrame, sweep: Sweep, where: str) -> None:
-        where, is_below = f"{where}.over: {self.over!r}", self._is_below(chosen, sweep)
-        below = chosen[is_below][[*POINT, "estimator"]].drop_duplicates()
-        if below.empty:
-            raise ConfigError(f"{where}: not among the claim's estimators")
-        if below.duplicated(POINT).any():
-            labels = ", ".join(sorted(below["estimator"].unique()))
-            raise ConfigError(f"{where}: {labels}: choose one of these by its values")
-        if is_below.all():
-            raise ConfigError(f"{where}: no other estimator to put over it")
-        both = chosen[~is_below].merge(below[POINT], on=POINT, how="left", indicator=True)
-        for row in both[both["_merge"] == "left_only"].to_dict("records"):
-            at = f"on {row['family']} at n = {row['n']} under {row['privacy']}"
-            raise ConfigError(f"{where}: it does not run {at}, as {row['estimator']} does")
-
-    def _is_below(self, table: pd.DataFrame, sweep: Sweep) -> pd.Series[bool]:
-        """Which rows are the denominator's."""
-        return table["estimator"].map(lambda label: sweep.estimators[label].name) == self.over
-
-    def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
-        curves, draws = super()._curves(chosen, sweep)
-        is_below = self._is_below(curves, sweep)
-        below = curves[is_below][POINT].reset_index(names="below")
-        above = curves[~is_below].reset_index(names="above").merge(below, on=POINT)
-        with np.errstate(divide="ignore", invalid="ignore"):  # where nothing errs
-            return above, draws[above["above"]] / draws[above["below"]]
-
-
-@validated
-class Limit(Claim):
-    """The metric itself, at its worst over estimators, families and n under each budget.
-
-    The worst is chosen on half of the trials and measured on the other.
-    """
-
-    @property
-    def _apart(self) -> list[str]:
-        return BUDGET
-
-    def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
-        row = [*CURVE, "distribution", "n"]
-        return self._worst(held_out(chosen, self.statement.metric, BUDGET, row))
-
-    def _number(self, curve: pd.DataFrame, draws: Floats) -> Floats:
-        return np.asarray(draws[0])
-
-
-KINDS: dict[str, type[Claim]] = {
-    "exponent": Exponent, "smallest_n": SmallestN, "factor": Factor, "ratio": Ratio, "limit": Limit
-}  # fmt: skip
-
-
-def build_claim(spec: Any, where: str) -> Claim:
-    """Make the claim that `spec` describes: its theorem, if there is one, says of which kind."""
-    if isinstance(spec, Claim):
-        return spec
-    name = spec.get("theorem") if isinstance(spec, Mapping) else None
-    if name is None:
-        return from_mapping(Exponent, spec, where)  # which says what is missing
-    if name not in THEOREMS:
-        choices = ", ".join(THEOREMS)
-        raise ConfigError(f"{where}.theorem: {name!r}: no such theorem; choose from {choices}")
-    return from_mapping(KINDS[THEOREMS[name].kind], spec, where)
+    return "consistent" if bottom <= measured.low and measured.high <= top else "inconclusive"

@@ -45,14 +45,11 @@ def replicates(
 ) -> Floats:
     """A column of a summary and replicates of it, (rows, 1 + draws).
 
-    Of values that were kept, but for a mean, whose law is normal, and for ``lower_bound``, which is
-    computed: two equal replicates. `joint` resamples the same trials of rows on the same data, see
-    `resampled`; for quantiles.
+    Of values that were kept, but for a mean, whose law is normal. `joint` resamples the same trials
+    of rows on the same data, see `resampled`; for quantiles.
     """
     table = results.summary
     known = table[column].to_numpy(float)
-    if column == "lower_bound":
-        return np.stack([known] * 3, axis=1)
     metric = METRICS[column]
     names = ["|".join(map(str, row)) for row in table[KEY].itertuples(index=False)]
     if metric.statistic == "mean":

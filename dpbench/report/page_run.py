@@ -27,6 +27,7 @@ __all__ = ["CLAIM_TONES", "read_manifest", "read_run"]
 
 # What is measured where it is no exponent.
 MEASURED = {
+    "level": "measured over the exact value",
     "factor": "error over the lower bound",
     "ratio": "error over another estimator's",
     "limit": "worst value",
@@ -137,6 +138,7 @@ def _claim(row: Row, spec: Mapping[str, Any]) -> dict[str, Any]:
         "predicted": f"{limit}{digits(predicted)} ± {digits(tolerance, trailing=False)}",
         "measured": digits(measured),
         "interval": " … ".join(filter(None, (digits(low), digits(high)))),
+        "visible": digits(as_number(row.get("visible"))),
         "reason": spec.get("reason", ""),
         "mark": claim_mark(predicted, tolerance, measured, (low, high), floor),
         "tone": CLAIM_TONES.get(row["verdict"], ""),

@@ -20,8 +20,8 @@ class Theorem:
         Where it is proved.
     variable : str
         ``alpha``: the e in n ~ (1/alpha)^e. Another of `dpbench.metrics.VARIABLES`: the s in
-        n ~ x^s at fixed alpha. ``n``: the exponent of the error in n. ``factor``, ``ratio``,
-        ``limit``: see `dpbench.analysis.claims`.
+        n ~ x^s at fixed alpha. ``n``: the exponent of the error in n. ``level``, ``factor``,
+        ``ratio``, ``limit``: see `dpbench.analysis.kinds`.
     predicted : callable
         The number at a moment order k.
     metric : str
@@ -44,7 +44,7 @@ class Theorem:
     @property
     def kind(self) -> str:
         """What kind of claim tests it."""
-        if self.variable in ("factor", "ratio", "limit"):
+        if self.variable in ("level", "factor", "ratio", "limit"):
             return self.variable
         return "smallest_n" if self.of == "samples" else "exponent"
 
@@ -76,7 +76,6 @@ THEOREMS = {
     "heavy_tail_rho": Theorem("KSU20 Thm 3.7", "rho", _is(1 / 2)),
     # the same as an upper bound on what privacy costs on one law
     "heavy_tail_private_part": Theorem(KSU20, "alpha", _rate, metric="private_q90", at_most=True),
-    "heavy_tail_lower_bound": Theorem("KSU20 Thm 3.8", "alpha", _rate, metric="lower_bound"),
     "heavy_tail_guarantee": Theorem(KSU20, "limit", _is(1), metric="promise_q90", at_most=True),
     # clipping at tau = n^(1/k): alpha ~ tau/(epsilon n), so n ~ (1/(alpha epsilon))^(k/(k-1))
     "keep_all_alpha": Theorem("Lecture 15", "alpha", _rate),
@@ -148,4 +147,9 @@ THEOREMS = {
     "core_delta": Theorem("Lecture 17, TCKMS22", "delta", _is(1), of="samples"),
     # private median of means: with a fixed number of buckets all errors fall like sampling error
     "subsample_sampling": Theorem("Lecture 17", "alpha", _is(2)),
+    # what was measured over what it has to be, computed without drawing: `dpbench.theory.exact`
+    "exact_error": Theorem("exact law", "level", _is(1)),
+    "exact_mean_error": Theorem("exact law", "level", _is(1), "mean_error"),
+    "exact_noise": Theorem("exact law", "level", _is(1), "noise_q90"),
+    "exact_private_part": Theorem("exact law", "level", _is(1), "private_q90"),
 }

@@ -13,7 +13,8 @@ import pytest
 from scipy import stats
 from sweeps import CLIP, COIN, Made
 
-from dpbench.analysis.claims import COLUMNS, build_claim, verdict
+from dpbench.analysis.claims import COLUMNS, verdict
+from dpbench.analysis.kinds import build_claim
 from dpbench.analysis.resample import Measured
 from dpbench.registry import ConfigError
 from dpbench.theory.theorems import THEOREMS, Theorem
@@ -24,11 +25,13 @@ from dpbench.theory.theorems import THEOREMS, Theorem
     [
         (1.97, 2.03, None, "consistent"),
         (1.9375, 2.0625, None, "consistent"),  # all of the region
-        (2.0625, 2.09, None, "consistent"),  # narrow, and at its edge
-        (1.91, 1.9375, None, "consistent"),
+        (2.0625, 2.09, None, "inconclusive"),  # at its edge
+        (1.91, 1.9375, None, "inconclusive"),
+        (2.0, 2.07, None, "inconclusive"),
+        (1.93, 2.0, None, "inconclusive"),
         (2.07, 2.09, None, "inconsistent"),
         (1.80, 1.93, None, "inconsistent"),
-        (1.90625, 2.03125, None, "inconclusive"),  # twice the tolerance is not narrow
+        (1.90625, 2.03125, None, "inconclusive"),
         (2.0, np.inf, None, "inconclusive"),
         # An upper limit.
         (1.0, 1.8, 0.0, "consistent"),  # wide, but all of it is allowed
@@ -158,14 +161,9 @@ def test_failures_leave_claims_inconclusive(theorem: str, made: Callable[[str], 
 
 
 def test_lower_bounds_are_no_errors(made: Callable[[str], Made]) -> None:
-    """What is below one has too little noise; and its own exponent needs no trials."""
+    """What is below one has too little noise."""
     found = made("near_optimal").judge("near_optimal", lambda row: 0.9 * row.lower_bound)
     assert found["verdict"].tolist() == ["inconsistent"]
-    one = Made(families=LOCAL, n=LARGE, trials=1, estimators=TWO)
-    found = one.judge("heavy_tail_lower_bound", lambda at: 1.0)
-    assert found["estimator"].tolist() == ["(lower bound)"]
-    assert found[["measured", "low", "high"]].to_numpy()[0] == pytest.approx([2.0] * 3, abs=0.01)
-    assert found["verdict"].tolist() == ["consistent"]
 
 
 def test_a_smallest_n_at_a_threshold_between_points() -> None:
@@ -239,6 +237,56 @@ def test_only_what_a_claim_is_about_counts() -> None:
     assert row["measured"] == pytest.approx(2.0, abs=1e-9)
     assert (row["n_low"], row["n_high"]) == (1000, 100_000)
     assert (row["distribution"], row["estimator"], row["epsilon"]) == ("coin", "clip", 1.0)
+
+
+# Levels, and exponents at finite n.
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exact values 1/n + 10/n^2 for every law and estimator but those with upper = 2."""
+
+    def exact(metric: str, estimator: Any, law: Any, n: int, budget: Any) -> float:
+        assert (metric, type(law).__name__, budget.epsilon) == ("q90", "Bernoulli", 1.0)
+        return math.nan if estimator.upper == 2 else 1 / n + 10 / n**2
+
+    monkeypatch.setattr("dpbench.analysis.kinds.exact", exact)
+
+
+@pytest.mark.usefixtures("known")
+def test_levels_are_over_exact_values() -> None:
+    one = Made(families={"a": COIN, "b": {**COIN, "p": 0.4}}, n=[10, 100, 1000])
+    for off, verdict_ in ((1.0, "consistent"), (1.04, "consistent"), (2.0, "inconsistent")):
+        found = one.judge("exact_error", lambda at, off=off: off * (1 / at.n + 10 / at.n**2))  # type: ignore[misc]
+        assert found["distribution"].tolist() == ["a", "b"]
+        assert found["measured"].tolist() == pytest.approx([off] * 2, rel=1e-9)
+        assert found["verdict"].tolist() == [verdict_] * 2
+    # At one n of three: a geometric mean.
+    found = one.judge("exact_error", lambda at: (1 + (at.n == 10)) * (1 / at.n + 10 / at.n**2))
+    assert found["measured"].tolist() == pytest.approx([2 ** (1 / 3)] * 2, rel=1e-9)
+
+
+@pytest.mark.usefixtures("known")
+def test_a_finite_exponent_is_that_of_exact_values() -> None:
+    one = Made(n=[10, 100, 1000])
+    for finite, expected in ((True, "consistent"), (False, "inconsistent")):
+        row = one.judge("private_regime", lambda at: 1 / at.n + 10 / at.n**2, finite=finite).iloc[0]
+        slope = np.polyfit(np.log([10, 100, 1000]), np.log([0.2, 0.011, 0.00101]), 1)[0]
+        assert row["measured"] == pytest.approx(-1 / slope, abs=1e-9)
+        assert row["predicted"] == pytest.approx(-1 / slope if finite else 1.0, abs=1e-9)
+        assert row["verdict"] == expected
+        assert row["visible"] == pytest.approx(0.05 + (row["high"] - row["low"]) / 2)
+
+
+@pytest.mark.usefixtures("known")
+def test_what_has_no_exact_value_is_refused() -> None:
+    for theorem, options, at in (
+        ("exact_error", {}, "claims.c"), ("private_regime", {"finite": True}, "claims.c.finite")
+    ):  # fmt: skip
+        with pytest.raises(
+            ConfigError, match=f"^{at}: no exact q90 is known for over on coin under pure$"
+        ):
+            Made(estimators=TWO).judge(theorem, lambda row: 1 / row.n, **options)
 
 
 # Ratios.

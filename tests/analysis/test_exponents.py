@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 from sweeps import Made
 
-from dpbench.analysis.claims import slopes
+from dpbench.analysis.kinds import slopes
 from dpbench.analysis.resample import interval
 from dpbench.arrays import Floats
 

@@ -145,8 +145,6 @@ def test_replicates_of_means_have_the_summarys_error() -> None:
     # Independent: six correlations, each beyond this with probability 1e-7.
     correlation = np.corrcoef(z)[np.triu_indices(4, 1)]
     assert np.all(np.abs(correlation) < stats.norm.isf(5e-8) / math.sqrt(DRAWS))
-    bound = replicates(results, "lower_bound")  # which is computed
-    assert bound.tolist() == [[x] * 3 for x in columns["lower_bound"]]
 
 
 @pytest.mark.parametrize("column", ["q90", "miss_rate", "mean_error", "joint"])

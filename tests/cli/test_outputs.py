@@ -22,7 +22,7 @@ SUMMARY = (
 EXTRAS = "width_q50 miss_rate outside_q90 tv_q50 tv_q90 promise_q90 core_q50"
 CLAIMS = (
     "claim source estimator distribution variable metric predicted measured low high tolerance "
-    "verdict privacy epsilon delta rho n_low n_high"
+    "verdict privacy epsilon delta rho n_low n_high visible"
 )
 MANIFEST = (
     "sweep command configuration seed source versions platform commit dirty trials cells_done "

@@ -86,3 +86,10 @@ def test_weaker_notions_have_weaker_bounds() -> None:
 def test_where_there_is_no_bound_and_where_it_ends() -> None:
     assert math.isnan(two_point_lower_bound(100, 2, NonPrivate()).alpha)
     assert two_point_lower_bound(3, 2, PureDP(0.01)).p_star == 0.5
+
+
+def test_its_exponent_in_n_is_that_of_the_theorem() -> None:
+    """KSU20, Theorem 3.8: n ~ 1/(epsilon alpha^(k/(k-1)))."""
+    for k in (2.0, 3.0, 6.0):
+        alpha = [two_point_lower_bound(n, k, PureDP(0.01)).alpha for n in (10**8, 10**11)]
+        assert -np.log(1000) / np.log(alpha[1] / alpha[0]) == pytest.approx(k / (k - 1), abs=1e-4)

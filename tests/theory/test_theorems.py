@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from dpbench.analysis.claims import KINDS
+from dpbench.analysis.kinds import KINDS
 from dpbench.estimators import CoinPressMean, ShrinkingIntervals
 from dpbench.metrics import METRICS, VARIABLES
 from dpbench.theory.theorems import THEOREMS, Theorem
@@ -53,8 +53,6 @@ ERRORS: dict[str, Error] = {
         at, _laplace(at)
     ),
     "heavy_tail_rho": lambda at: _clipped(at, _gaussian(at)),
-    # KSU20, Claim 3.9: laws with p = 1/(epsilon n) cannot be told from p = 0; p tau = p^(1-1/k)
-    "heavy_tail_lower_bound": lambda at: (1 / (at.epsilon * at.n)) ** (1 - 1 / at.k),
     # clipped at n^(1/k), below which all records are: the noise alone
     "keep_all_alpha keep_all_epsilon": lambda at: at.n ** (1 / at.k) * _laplace(at),
     # each record carries noise T/epsilon, so that their mean has T/(epsilon sqrt(n))
@@ -89,6 +87,7 @@ ERRORS: dict[str, Error] = {
 }
 # Limits and factors; NaN where the claim gives the number. Between two regimes: the larger.
 NUMBERS = {
+    **dict.fromkeys(["exact_error", "exact_mean_error", "exact_noise", "exact_private_part"], 1.0),
     "near_optimal": 2.5 / 2,
     "heavy_tail_guarantee": 1.0,  # the error over alpha
     "coverage": ShrinkingIntervals(radius=1.0).beta,

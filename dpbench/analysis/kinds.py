@@ -1,0 +1,290 @@
+"""The kinds of claims: exponents, levels, factors, ratios and limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+from pydantic import Field
+
+from dpbench.analysis.claims import POINT, Claim, Curves
+from dpbench.analysis.resample import Measured, interval, replicates
+from dpbench.analysis.results import CURVE, Results, held_out, worst_case
+from dpbench.analysis.smallest_n import smallest_n
+from dpbench.arrays import Floats
+from dpbench.columns import BUDGET, under
+from dpbench.metrics import VARIABLES
+from dpbench.registry import ConfigError, from_mapping, validated
+from dpbench.runner.plan import Sweep
+from dpbench.theory.exact import exact
+from dpbench.theory.lower_bounds import BETA
+from dpbench.theory.theorems import THEOREMS
+
+__all__ = ["KINDS", "build_claim", "slopes"]
+
+
+def exact_values(table: pd.DataFrame, sweep: Sweep, metric: str) -> Floats:
+    """What a column of a summary would be with no end of trials, (rows,); see `exact`."""
+    estimator = cache(sweep.estimator)
+    members = cache(lambda label, n, budget: sweep.families[label].value.members(label, n, budget))
+    budgets = [one.value for one in sweep.budgets.values()]
+    found = []
+    for row in table.to_dict("records"):
+        budget = next(one for one in budgets if under(row, one))
+        law = members(row["family"], row["n"], budget)[row["distribution"]]
+        one = estimator(row["estimator"], row["family"])
+        found.append(exact(metric, one, law, row["n"], budget))
+    return np.array(found)
+
+
+def _check_exact(table: pd.DataFrame, sweep: Sweep, metric: str, where: str) -> None:
+    """Refuse curves for whose last n no exact value is known."""
+    one = table.drop_duplicates([*CURVE, "distribution"], keep="last")
+    for place in np.flatnonzero(np.isnan(exact_values(one, sweep, metric))):
+        row = one.iloc[place]
+        about = f"{row['estimator']} on {row['family']} under {row['privacy']}"
+        raise ConfigError(f"{where}: no exact {metric} is known for {about}")
+
+
+def slopes(errors: Floats, *columns: Floats) -> list[Floats]:
+    """Least-squares slopes of log errors, (m, draws), on the logarithms of columns, (m,) each."""
+    design = np.stack([np.ones_like(columns[0]), *map(np.log, columns)], axis=1)
+    if np.linalg.matrix_rank(design) < design.shape[1]:
+        raise ValueError("the fit needs at least two distinct values of every variable")
+    return list(np.linalg.pinv(design) @ np.log(errors))[1:]
+
+
+@validated
+class Exponent(Claim):
+    """The exponent of an error at given n: in n, or in what moves along with it at fixed n.
+
+    Parameters
+    ----------
+    finite : bool or float
+        Predict not the theorem's exponent but the one at the claim's n, which tends to it: that of
+        exact values (true), or this number.
+    """
+
+    finite: bool | float = False
+
+    def _x(self, curve: pd.DataFrame) -> Floats:
+        variable = VARIABLES[self.statement.variable]
+        with np.errstate(divide="ignore"):
+            return variable.x(curve[variable.column].to_numpy(float))
+
+    def _check(self, chosen: pd.DataFrame, sweep: Sweep, where: str) -> None:
+        if self._column not in chosen and self._column != "alpha":
+            raise ConfigError(f"{where}: the sweep gives no list of values for {self._column}")
+        for _, curve in chosen.groupby(self._apart, dropna=False):
+            if wrong := self._wrong(curve):
+                raise ConfigError(f"{where}: {wrong}")
+        if self.finite is True:
+            _check_exact(chosen, sweep, self.statement.metric, f"{where}.finite")
+
+    def _wrong(self, curve: pd.DataFrame) -> str:
+        """Why nothing can be fitted to a curve, or nothing."""
+        at, variable = curve.iloc[0], self.statement.variable
+        if self.statement.of != "fixed_n" and not self._others(curve):
+            return "one n in the claim's regime; an exponent needs two or more"
+        if self._column in {"n", "alpha"}:
+            return ""
+        x = self._x(curve)
+        known = np.isfinite(x)
+        if np.any(x <= 0):
+            return f"{at['estimator']} has a {variable} that is not above 0"
+        if np.unique(x[known]).size < 2:
+            few = f"fewer than two values of {variable} on {at['family']}"
+            return f"{at['estimator']} has {few}; an exponent needs two or more"
+        if not known.all():
+            return f"{curve['estimator'][~known].iloc[0]} has no {variable}; leave it out"
+        return self._mixed(curve, x)
+
+    def _mixed(self, curve: pd.DataFrame, x: Floats) -> str:
+        """Whether n and the variable cannot be told apart."""
+        try:
+            slopes(np.ones((len(curve), 1)), *self._others(curve), x)
+        except ValueError:
+            both = f"{curve['estimator'].iloc[0]}: n and {self.statement.variable}"
+            return f"{both} change together on its grid"
+        return ""
+
+    def _others(self, curve: pd.DataFrame) -> list[Floats]:
+        """What else errors follow: n, unless it is the same everywhere."""
+        n = curve["n"].to_numpy(float)
+        return [n] if np.ptp(n) else []
+
+    def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
+        shared = sweep.shares_data(chosen.summary["family"].unique())
+        # Rows of one curve whose data are the same keep what they have in common.
+        joint = self._column not in {"n", "alpha"} and (shared or self._column == "radius")
+        curves, draws = self._worst(chosen, joint=joint, shared=shared)
+        if self.finite is True:
+            exact = exact_values(chosen.summary, sweep, self.statement.metric)
+            curves["exact"] = worst_case(chosen.summary, exact[:, None])[1]
+        return curves, draws
+
+    def _predicted(self, curve: pd.DataFrame) -> float:
+        if self.finite is not True:
+            return self.finite or super()._predicted(curve)
+        return float(self._number(curve, curve[["exact"]].to_numpy())[0])
+
+    def _number(self, curve: pd.DataFrame, draws: Floats) -> Floats:
+        # With log alpha = a + b log n + c log x: n ~ (1/alpha)^(-1/b), and x^(-c/b) at fixed alpha.
+        if self._column in {"n", "alpha"}:
+            (in_n,) = slopes(draws, *self._others(curve))
+            return in_n if self._column == "n" else -1 / in_n
+        *others, in_x = slopes(draws, *self._others(curve), self._x(curve))
+        return in_x if self.statement.of == "fixed_n" else -in_x / others[0]
+
+
+@validated
+class SmallestN(Exponent):
+    """The exponent of the smallest n for error alpha.
+
+    Parameters
+    ----------
+    alpha : float
+        At which error.
+    """
+
+    alpha: Annotated[float, Field(gt=0)]
+
+    def _mixed(self, curve: pd.DataFrame, x: Floats) -> str:
+        odd = curve["estimator"][curve.groupby(x)["n"].transform("nunique") < 2]
+        what = f"runs at one n for a {self.statement.variable}; two are needed"
+        return "" if odd.empty else f"{odd.iloc[0]} {what}"
+
+    def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
+        return smallest_n(chosen, sweep, [self.alpha], BETA)
+
+    def _number(self, curve: pd.DataFrame, draws: Floats) -> Floats:
+        return slopes(draws, self._x(curve))[0]
+
+
+@validated
+class Level(Claim):
+    """What was measured over its exact value, a geometric mean over all that a notion is run with.
+
+    A row for each entry of families and estimators: over members, n, amounts and swept parameters.
+    """
+
+    @property
+    def _apart(self) -> list[str]:
+        return ["law", "series", "privacy"]
+
+    def _named(self, table: pd.DataFrame, sweep: Sweep) -> pd.DataFrame:
+        return table.assign(
+            law=[sweep.families[label].name for label in table["family"]],
+            series=[sweep.estimators[label].name for label in table["estimator"]],
+        )
+
+    def _check(self, chosen: pd.DataFrame, sweep: Sweep, where: str) -> None:
+        _check_exact(chosen, sweep, self.statement.metric, where)
+
+    def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
+        draws = replicates(chosen, self.statement.metric)
+        return chosen.summary, draws / exact_values(
+            chosen.summary, sweep, self.statement.metric
+        ).reshape(-1, 1)
+
+
+@validated
+class Factor(Claim):
+    """The error over the lower bound at its worst over members, a geometric mean over n.
+
+    Measured is the member that half of the trials choose, on the other half. If another is worse,
+    that is too low, and the largest of several measurements is too high: the interval begins where
+    the chosen one's does, and ends where that of the largest does.
+    """
+
+    def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
+        member = [*CURVE, "distribution"]
+        half = held_out(chosen, self.statement.metric, CURVE, member)
+        (curves, draws), (_, largest) = self._worst(half), self._worst(chosen)
+        both = np.concatenate([draws, largest], axis=1)
+        return curves, both / curves["lower_bound"].to_numpy()[:, None]
+
+    def _interval(self, curve: pd.DataFrame, draws: Floats) -> Measured:
+        chosen, largest = (interval(one) for one in np.array_split(self._number(curve, draws), 2))
+        return chosen._replace(high=max(chosen.high, largest.high))
+
+
+@validated
+class Ratio(Claim):
+    """An estimator's error over another's at the same family and n, a geometric mean over n.
+
+    Parameters
+    ----------
+    over : str
+        The name of the estimator in the denominator, which is one of `estimators`.
+    """
+
+    over: str
+
+    def _check(self, chosen: pd.DataFrame, sweep: Sweep, where: str) -> None:
+        where, is_below = f"{where}.over: {self.over!r}", self._is_below(chosen, sweep)
+        below = chosen[is_below][[*POINT, "estimator"]].drop_duplicates()
+        if below.empty:
+            raise ConfigError(f"{where}: not among the claim's estimators")
+        if below.duplicated(POINT).any():
+            labels = ", ".join(sorted(below["estimator"].unique()))
+            raise ConfigError(f"{where}: {labels}: choose one of these by its values")
+        if is_below.all():
+            raise ConfigError(f"{where}: no other estimator to put over it")
+        both = chosen[~is_below].merge(below[POINT], on=POINT, how="left", indicator=True)
+        for row in both[both["_merge"] == "left_only"].to_dict("records"):
+            at = f"on {row['family']} at n = {row['n']} under {row['privacy']}"
+            raise ConfigError(f"{where}: it does not run {at}, as {row['estimator']} does")
+
+    def _is_below(self, table: pd.DataFrame, sweep: Sweep) -> pd.Series[bool]:
+        """Which rows are the denominator's."""
+        return table["estimator"].map(lambda label: sweep.estimators[label].name) == self.over
+
+    def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
+        curves, draws = super()._curves(chosen, sweep)
+        is_below = self._is_below(curves, sweep)
+        below = curves[is_below][POINT].reset_index(names="below")
+        above = curves[~is_below].reset_index(names="above").merge(below, on=POINT)
+        with np.errstate(divide="ignore", invalid="ignore"):  # where nothing errs
+            return above, draws[above["above"]] / draws[above["below"]]
+
+
+@validated
+class Limit(Claim):
+    """The metric itself, at its worst over estimators, families and n under each budget.
+
+    The worst is chosen on half of the trials and measured on the other.
+    """
+
+    @property
+    def _apart(self) -> list[str]:
+        return BUDGET
+
+    def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
+        row = [*CURVE, "distribution", "n"]
+        return self._worst(held_out(chosen, self.statement.metric, BUDGET, row))
+
+    def _number(self, curve: pd.DataFrame, draws: Floats) -> Floats:
+        return np.asarray(draws[0])
+
+
+KINDS: dict[str, type[Claim]] = {
+    "exponent": Exponent, "smallest_n": SmallestN, "level": Level,
+    "factor": Factor, "ratio": Ratio, "limit": Limit,
+}  # fmt: skip
+
+
+def build_claim(spec: Any, where: str) -> Claim:
+    """Make the claim that `spec` describes: its theorem, if there is one, says of which kind."""
+    if isinstance(spec, Claim):
+        return spec
+    name = spec.get("theorem") if isinstance(spec, Mapping) else None
+    if name is None:
+        return from_mapping(Exponent, spec, where)  # which says what is missing
+    if name not in THEOREMS:
+        choices = ", ".join(THEOREMS)
+        raise ConfigError(f"{where}.theorem: {name!r}: no such theorem; choose from {choices}")
+    return from_mapping(KINDS[THEOREMS[name].kind], spec, where)
