@@ -11,39 +11,40 @@ Nothing here calls an estimator: an error in one must not move both sides of a c
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy import stats
 from scipy.optimize import brentq
+from scipy.special import betainc
 
+from dpbench import distributions as dist
+from dpbench import estimators as est
 from dpbench.arrays import Floats
-from dpbench.distributions import (
-    Bernoulli,
-    ContaminatedGaussian,
-    Distribution,
-    Empirical,
-    Gaussian,
-    Hypercube,
-    Pareto,
-    StudentT,
-    TwoPoint,
-)
-from dpbench.estimators import CoordinateWise, Estimator, KSU20Mean, SubsampleAggregate
 from dpbench.privacy import Budget, NonPrivate
-from dpbench.theory.last_step import last_step
-from dpbench.theory.noise import Noise
+from dpbench.theory.exact_choices import (
+    core_noise_quantile,
+    exact_miss,
+    histogram_misses,
+    wrong_answers,
+)
+from dpbench.theory.last_step import Step, ksu20_bin, ksu20_groups, last_step
+from dpbench.theory.noise import MOST, Noise, binomial, standard_normal
+from dpbench.theory.noise import Gaussian as Normal
 
-__all__ = ["binomial", "exact"]
+__all__ = ["exact", "exact_miss"]
 
 Atoms = tuple[Floats, Floats]  # points and their probabilities
 
-MOST = 10_001  # points of a law
+RARE = 1e-3
+CLEAR = 0.2  # by what share the fullest bin leads
 MOST_SKEWED = 0.1  # and most kurtosis, of what passes for normal
 NAN = float("nan")
 
 
-def exact(metric: str, estimator: Estimator, law: Distribution, n: int, budget: Budget) -> float:
+def exact(
+    metric: str, estimator: est.Estimator, law: dist.Distribution, n: int, budget: Budget
+) -> float:
     """What a column of a summary tends to as trials grow; NaN where it is not known.
 
     Parameters
@@ -60,53 +61,39 @@ def exact(metric: str, estimator: Estimator, law: Distribution, n: int, budget: 
     -------
     float
         In the unit of the records. Of what rests on a private choice it is for the right choice:
-        it holds where that is nearly certain, see `exact_miss`.
+        it holds where that is nearly certain. NaN where `exact_miss` is above 1e-3, infinite
+        where FriendlyCore releases less than nine in ten.
     """
     if isinstance(budget, NonPrivate) or not estimator.supports(budget):
         return NAN
+    if isinstance(estimator, est.SubsampleTest):
+        return wrong_answers(estimator, law, n, budget) if metric == "mean_error" else NAN
+    missed = exact_miss(estimator, law, n, budget)
+    if missed > RARE and not isinstance(estimator, est.FriendlyCoreMean):
+        return NAN  # what is released then may be anywhere
     if metric == "noise_q90":
         return _noise_quantile(estimator, law, n, budget)
-    if metric in ("q90", "private_q90", "mean_error"):
-        find = _scalar_error if law.d == 1 else _vector_error
-        return find(metric, estimator, law, n, budget)
-    return NAN
+    if metric not in ("q90", "private_q90", "mean_error"):
+        return NAN
+    find = _scalar_error if law.d == 1 else _vector_error
+    return find(metric, estimator, law, n, budget)
 
 
-def binomial(n: float, p: float) -> Atoms:
-    """Counts and their probabilities; of a long binomial that of the normal law near it."""
-    spread = float(np.sqrt(n * p * (1 - p)))
-    reach = 10 * spread + 30
-    low, high = max(0.0, np.floor(n * p - reach)), min(n, np.ceil(n * p + reach))
-    if high - low >= MOST:
-        z, weights = _grid()
-        return n * p + spread * z, weights
-    s = np.arange(low, high + 1)
-    weights = stats.binom.pmf(s, n, p)
-    return s, weights / weights.sum()
-
-
-def _grid() -> tuple[Floats, Floats]:
-    """N(0, 1) on a fine grid."""
-    z = np.linspace(-10, 10, MOST)
-    weights = np.exp(-(z**2) / 2)
-    return z, weights / weights.sum()
-
-
-def _gaussian(law: Gaussian) -> Atoms:
-    z, weights = _grid()
+def _gaussian(law: dist.Gaussian) -> Atoms:
+    z, weights = standard_normal()
     return law.location + np.sqrt(law.variance) * z, weights
 
 
-def _contaminated(law: ContaminatedGaussian) -> Atoms | None:
+def _contaminated(law: dist.ContaminatedGaussian) -> Atoms | None:
     if law.unit_moment is not None:
         return None
-    z, weights = _grid()
+    z, weights = standard_normal()
     both = np.concatenate([z, law.gap + law.spread * z])
     shares = np.concatenate([(1 - law.eta) * weights, law.eta * weights])
     return law.location + law.scale * both, shares
 
 
-def _student_t(law: StudentT) -> Atoms | None:
+def _student_t(law: dist.StudentT) -> Atoms | None:
     """In y, t = sinh(y): a density like e^(-nu |y|)."""
     nu = law.tail_index
     t = np.sinh(np.linspace(-40, 40, 4 * MOST))
@@ -115,7 +102,7 @@ def _student_t(law: StudentT) -> Atoms | None:
     return (law.location + scale * t, weights / weights.sum()) if nu > 2 else None
 
 
-def _pareto(law: Pareto) -> Atoms | None:
+def _pareto(law: dist.Pareto) -> Atoms | None:
     """The logarithm of one that starts at 1 is exponential; it has mean a/(a-1)."""
     a = law.tail_index
     y = (np.arange(4 * MOST) + 0.5) * (10 / MOST)
@@ -125,18 +112,24 @@ def _pareto(law: Pareto) -> Atoms | None:
     return (x, weights / weights.sum()) if a > 2 else None
 
 
-_ATOMS: dict[type[Distribution], Callable[[Any], Atoms | None]] = {
-    Bernoulli: lambda law: (np.array([0.0, 1.0]), np.array([1 - law.p, law.p])),
-    TwoPoint: lambda law: (
+_ATOMS: dict[type[dist.Distribution], Callable[[Any], Atoms | None]] = {
+    dist.Bernoulli: lambda law: (np.array([0.0, 1.0]), np.array([1 - law.p, law.p])),
+    dist.TwoPoint: lambda law: (
         law.location + np.array([0.0, law.sign * law.tau]),
         np.array([1 - law.p, law.p]),
     ),
-    Empirical: lambda law: law._table,
-    Gaussian: _gaussian,
-    ContaminatedGaussian: _contaminated,
-    StudentT: _student_t,
-    Pareto: _pareto,
+    dist.Empirical: lambda law: law._table,
+    dist.Gaussian: _gaussian,
+    dist.ContaminatedGaussian: _contaminated,
+    dist.StudentT: _student_t,
+    dist.Pareto: _pareto,
 }
+
+
+def _atoms(law: dist.Distribution) -> Atoms | None:
+    """A law of numbers, a density on a fine grid; None where it is not known."""
+    known = _ATOMS.get(type(law))
+    return known(law) if known else None
 
 
 def _average(values: Floats, weights: Floats, n: float, noise: float) -> Atoms | None:
@@ -148,66 +141,133 @@ def _average(values: Floats, weights: Floats, n: float, noise: float) -> Atoms |
     if len(values) == 2:
         s, shares = binomial(n, float(weights[1]))
         return mean + (s / n - weights[1]) * (values[1] - values[0]), shares
-    away = values - mean
+    sd = float(np.sqrt(weights @ (values - mean) ** 2 / n))
+    away = (values - mean) / n / np.hypot(sd, np.sqrt(noise))  # of the sum's deviation
     variance, third, fourth = (float(weights @ away**j) for j in (2, 3, 4))
-    total = variance / n + noise
-    skewness = abs(third) / n**2 / total**1.5
-    kurtosis = abs(fourth - 3 * variance**2) / n**3 / total**2
-    if not (skewness < MOST_SKEWED and kurtosis < MOST_SKEWED):
+    if n * max(abs(third), abs(fourth - 3 * variance**2)) > MOST_SKEWED:
         return None
-    z, shares = _grid()
-    return mean + np.sqrt(variance / n) * z, shares
+    z, shares = standard_normal()
+    return mean + sd * z, shares
 
 
-def _quantile(values: Floats, weights: Floats, noise: Noise, q: float = 0.9) -> float:
-    """The q quantile of |V + Z|."""
+def _median_quantile(values: Floats, weights: Floats, noise: Noise, groups: int) -> float:
+    """The 0.9 quantile of |V + Z|, or of the |median| of many of them.
+
+    The median of m is below x if more than half are, with probability I_F(x)((m+1)/2, (m+1)/2) for
+    odd m; for m = 1 that is F. The mean of the middle two of an even m has it but for order 1/m.
+    """
+    half = (groups + 1) / 2
 
     def missing(x: float) -> float:
-        return float(weights @ (noise.cdf(x - values) - noise.cdf(-x - values)) - q)
+        high, low = (float(weights @ noise.cdf(end - values)) for end in (x, -x))
+        return float(betainc(half, half, high) - betainc(half, half, low) - 0.9)
 
-    high = noise.above((1 - q) / 4) + float(np.max(np.abs(values)))
-    return float(brentq(missing, 0.0, high, xtol=1e-14 * high))
+    most = noise.above(0.02) + float(np.max(np.abs(values)))
+    return float(brentq(missing, 0.0, most, xtol=1e-12 * most, rtol=1e-7))
+
+
+def _clipped(estimator: Any, law: dist.Distribution, n: int, step: Step, budget: Budget) -> Any:
+    """The ends of the clip; None where they are not known."""
+    centre = step.centre
+    if isinstance(estimator, est.KSU20Mean):
+        centre = _bin_middle(estimator, law, n, budget)
+    elif centre is None:  # around Gaussian records, which the clip hardly touches
+        reach = np.inf if estimator.radius is None else estimator.radius
+        near = isinstance(law, dist.Gaussian) and abs(law.mean) <= reach
+        return (-np.inf, np.inf) if near and law.variance <= estimator.sigma**2 else None
+    return None if centre is None else (centre - step.half_width, centre + step.half_width)
+
+
+def _bin_middle(e: est.KSU20Mean, law: dist.Distribution, n: int, budget: Budget) -> float | None:
+    """The middle of the bin, of width 2r from -R - 2r on, that a group's histogram finds fullest.
+
+    None where it does not nearly always.
+    """
+    values, weights = _atoms(law) or (np.zeros(1), np.zeros(1))
+    r = ksu20_bin(e, n, budget)
+    start, count = 0.0, np.inf
+    if e.radius is not None:
+        start = float(np.fmod(-e.radius - 2 * r, 2 * r))
+        count = float(np.ceil((e.radius + 2 * r) / r))
+    bins, place = np.unique(np.floor((values - start) / (2 * r)), return_inverse=True)
+    held = np.bincount(place, weights)
+    best, size = int(np.argmax(held)), (n - n // 2) // ksu20_groups(e)
+    missed = histogram_misses(float(held[best]), False, count, size, budget)
+    near = 2 * held[best] - 1 > CLEAR and missed < RARE
+    return start + (2 * float(bins[best]) + 1) * r if near else None
 
 
 def _scalar_error(
-    metric: str, estimator: Estimator, law: Distribution, n: int, budget: Budget
+    metric: str, estimator: Any, law: dist.Distribution, n: int, budget: Budget
 ) -> float:
-    step, points = last_step(estimator, n, 1, budget), _ATOMS.get(type(law), lambda _: None)(law)
-    if step is None or points is None or isinstance(estimator, SubsampleAggregate | KSU20Mean):
-        return NAN
+    """Of records that are clipped, averaged, released with noise, perhaps in groups."""
+    step, points = last_step(estimator, n, 1, budget), _atoms(law)
+    other = isinstance(estimator, est.KSU20Mean | est.SubsampleAggregate)
+    if step is None or points is None or (other and metric == "private_q90"):
+        return NAN  # what is averaged is not the records, or not all
+    ends = _clipped(estimator, law, n, step, budget)
     values, weights = points
-    if step.centre is None:
-        clipped = values
-    else:
-        clipped = np.clip(values, step.centre - step.half_width, step.centre + step.half_width)
+    if isinstance(estimator, est.SubsampleAggregate):  # of Gaussians, buckets' means are, too
+        values = law.target + (values - law.target) / np.sqrt(n / estimator.buckets)
+        if not isinstance(law, dist.Gaussian) or estimator.base != est.EmpiricalMean():
+            ends = None
+    if ends is None:
+        return NAN
     compared = values if metric == "private_q90" else law.target
-    found = _average(clipped - compared, weights, step.records, step.noise.variance)
-    if found is None:
+    away = np.clip(values, *ends) - compared
+    found = _average(away, weights, step.records, step.noise.variance)
+    groups = ksu20_groups(estimator) if isinstance(estimator, est.KSU20Mean) else 1
+    if found is None or (groups > 1 and metric != "q90"):
         return NAN
     if metric == "mean_error":
         return float(found[1] @ step.noise.distance(found[0]))
-    return _quantile(*found, step.noise)
+    return _median_quantile(*found, step.noise, groups)
 
 
-def _noise_quantile(estimator: Estimator, law: Distribution, n: int, budget: Budget) -> float:
-    d = law.d
-    if isinstance(estimator, CoordinateWise):  # independent noises, each at 1/d of the budget
+def _noise_quantile(estimator: Any, law: dist.Distribution, n: int, budget: Budget) -> float:
+    d, copies = law.d, law.d
+    if isinstance(estimator, est.CoordinateWise):  # independent, each at 1/d of the budget
         estimator, d, budget = estimator.base, 1, budget.fraction(1 / d)
-    if isinstance(estimator, KSU20Mean) and estimator.constants == "paper":
-        return NAN  # a median of noises
+    if isinstance(estimator, est.KSU20Mean):
+        # The printed one's is a median's; that of a failure, or at 1e300, is none.
+        found = _bin_middle(estimator, law, n, budget) if law.d == 1 else 0.0
+        if found is None or estimator.constants == "paper":
+            return NAN
+    if isinstance(estimator, est.LearnedGaussian) and estimator.sigma is None:
+        if not isinstance(law, dist.Gaussian):
+            return NAN
+        # A private sigma, once it is near the true one, at half of the budget.
+        estimator, budget = replace(estimator, sigma=float(law.variance**0.5)), budget.fraction(0.5)
+    if isinstance(estimator, est.FriendlyCoreMean):
+        return core_noise_quantile(estimator, law, n, budget)
+    if isinstance(estimator, est.SubsampleAggregate) and estimator.aggregate == "friendly_core":
+        if estimator.base != est.EmpiricalMean() or not isinstance(law, dist.MultivariateGaussian):
+            return NAN
+        of_means = replace(law, scale=law.scale * (estimator.buckets / n) ** 0.5)
+        core = est.FriendlyCoreMean(radius=estimator.friends_within)
+        return core_noise_quantile(core, of_means, estimator.buckets, budget)
     step = last_step(estimator, n, d, budget)
-    return NAN if step is None else step.noise.norm_quantile(law.d, 0.9)
+    return NAN if step is None else step.noise.norm_quantile(copies, 0.9)
 
 
 def _vector_error(
-    metric: str, estimator: Estimator, law: Distribution, n: int, budget: Budget
+    metric: str, estimator: Any, law: dist.Distribution, n: int, budget: Budget
 ) -> float:
-    """Of a fixed dataset that is not clipped."""
-    step = last_step(estimator, n, law.d, budget)
-    if step is None or not isinstance(law, Hypercube) or step.centre != 0:
+    """Of a fixed dataset that is not clipped; of Gaussian noise on N(mu, s^2 I), hardly clipped."""
+    d = law.d
+    if isinstance(estimator, est.CoordinateWise):
+        estimator, d, budget = estimator.base, 1, budget.fraction(1 / d)
+    step = last_step(estimator, n, d, budget)
+    if step is None:
         return NAN
-    if law.length > step.half_width:
+    noise = step.noise
+    if isinstance(law, dist.MultivariateGaussian):
+        found = law.condition == 1 and law.matrix is None and isinstance(noise, Normal)
+        found = found and step.centre is None and law.norm <= (estimator.radius or np.inf)
+        if not found or step.half_width < np.sqrt(law.variance) or step.records != n:
+            return NAN
+        sampling = 0.0 if metric == "private_q90" else law.scale**2 / n
+        noise = Normal(float(np.sqrt(noise.variance + sampling)))
+    elif not isinstance(law, dist.Hypercube) or step.centre != 0 or law.length > step.half_width:
         return NAN
-    if metric == "mean_error":
-        return step.noise.norm_mean(law.d)
-    return step.noise.norm_quantile(law.d, 0.9)
+    return noise.norm_mean(law.d) if metric == "mean_error" else noise.norm_quantile(law.d, 0.9)

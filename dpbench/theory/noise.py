@@ -13,11 +13,17 @@ from functools import cache
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import chdtri, erfc, erfcx, gammainccinv, gammaln, ndtr, ndtri, wofz
+from scipy.stats import binom
 
 from dpbench.arrays import Floats
 from dpbench.privacy import ZCDP, ApproxDP, Budget, PureDP
 
-__all__ = ["Gaussian", "Laplace", "Noise", "Radial", "additive", "concentrated"]
+__all__ = [
+    "MOST", "Gaussian", "Laplace", "Noise", "Radial", "additive", "binomial", "concentrated",
+    "standard_normal",
+]  # fmt: skip
+
+MOST = 4001  # points of a law that is continuous, or nearly so
 
 
 class Noise(ABC):
@@ -63,7 +69,7 @@ class Gaussian(Noise):
 
     @property
     def variance(self) -> float:
-        return self.sd**2
+        return self.sd * self.sd  # may overflow, to infinity
 
     def distance(self, c: Floats) -> Floats:
         z = np.abs(c) / self.sd
@@ -96,7 +102,7 @@ class Laplace(Noise):
 
     @property
     def variance(self) -> float:
-        return 2 * self.scale**2
+        return 2 * self.scale * self.scale
 
     def distance(self, c: Floats) -> Floats:
         return np.asarray(np.abs(c) + self.scale * np.exp(-np.abs(c) / self.scale))
@@ -188,3 +194,23 @@ def concentrated(budget: Budget) -> ZCDP:
         return ZCDP.within(budget)
     assert isinstance(budget, ZCDP)
     return budget
+
+
+def standard_normal() -> tuple[Floats, Floats]:
+    """Points and their probabilities."""
+    z = np.linspace(-10, 10, MOST)
+    weights = np.exp(-(z**2) / 2)
+    return z, weights / weights.sum()
+
+
+def binomial(n: float, p: float) -> tuple[Floats, Floats]:
+    """Counts and their probabilities; of a long binomial those of the normal law near it."""
+    spread = float(np.sqrt(n * p * (1 - p)))
+    reach = 10 * spread + 30
+    low, high = max(0.0, np.floor(n * p - reach)), min(n, np.ceil(n * p + reach))
+    if high - low >= MOST:
+        z, weights = standard_normal()
+        return n * p + spread * z, weights
+    s = np.arange(low, high + 1)
+    weights = binom.pmf(s, np.round(n), p)
+    return s, weights / weights.sum()

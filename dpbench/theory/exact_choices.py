@@ -1,0 +1,222 @@
+"""Exact values where a private choice decides: histograms, medians, votes, FriendlyCore.
+
+Written from the definitions, like `dpbench.theory.exact`, without calling an estimator.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeGuard
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import expit, ndtr
+from scipy.stats import binom, chi, ncx2
+
+from dpbench import distributions as dist
+from dpbench import estimators as est
+from dpbench.arrays import Floats
+from dpbench.privacy import ZCDP, ApproxDP, Budget
+from dpbench.theory.last_step import At
+from dpbench.theory.noise import Gaussian, Laplace, Noise, additive, binomial
+
+__all__ = ["core_noise_quantile", "exact_miss", "histogram_misses", "wrong_answers"]
+
+NAN = float("nan")
+
+
+def _exponential_epsilon(budget: Budget) -> float:
+    """Of the exponential mechanism: sqrt(8 rho) under zCDP."""
+    return float(np.sqrt(8 * budget.rho)) if isinstance(budget, ZCDP) else budget.pure_epsilon
+
+
+def _levels(noise: Noise, points: int = 1000) -> Floats:
+    """Equally likely values of a noise."""
+    upper = (np.arange(points // 2) + 0.5) / points
+    half = np.array([noise.above(one) for one in upper])
+    return np.concatenate([half, -half])
+
+
+def wrong_answers(e: est.SubsampleTest, law: dist.Distribution, n: int, budget: Budget) -> float:
+    """The probability that the index is not the mean, 0 or 1, of the law.
+
+    A bucket of b records votes for 1 with probability 1 - Phi((1/2 - mean) sqrt(b)/sd); n mod k of
+    the k buckets have one record more. Of v votes the count with noise exceeds k/2; the
+    exponential mechanism's odds for 1 are e^(epsilon (2v - k)/2); the histogram's noises, of
+    sensitivities 2 and sqrt(2), differ by more than the counts v and k - v.
+    """
+    if not isinstance(law, dist.Gaussian):
+        return NAN
+    k, sd = e.buckets, float(np.sqrt(law.variance))
+    size, longer = divmod(n, k)
+    votes, shares = np.zeros(1), np.ones(1)
+    for number, records in ((longer, size + 1), (k - longer, size)):
+        p = float(ndtr((law.mean - 0.5) * np.sqrt(records) / sd))
+        more, weights = np.arange(number + 1.0), binom.pmf(np.arange(number + 1), number, p)
+        votes = np.add.outer(votes, more).ravel()
+        shares = np.outer(shares, weights).ravel()
+    if e.aggregate == "exponential":
+        one = expit(_exponential_epsilon(budget) * (2 * votes - k) / 2)
+    elif e.aggregate == "count":
+        one = additive(budget, 1.0, 1.0).cdf(votes - k / 2)
+    elif isinstance(budget, ApproxDP):
+        return NAN  # nothing may be released
+    else:
+        noise = additive(budget, 2.0, float(np.sqrt(2)))
+        one = np.mean([noise.cdf(2 * votes - k - other) for other in _levels(noise)], axis=0)
+    right = float(shares @ one)
+    return right if law.mean == 0 else 1 - right
+
+
+# FriendlyCore
+
+
+def _core(e: Any, at: At, law: dist.MultivariateGaussian) -> tuple[Noise, Noise, Floats]:
+    """The noise of W, that of the mean at sensitivity 1, and all equally likely W_lo.
+
+    L17, algorithms.md 4: W with sensitivity 3 at half of the budget, less its tail at delta/2;
+    the mean at the other half. W itself is n times the mean of clip(2 G - 1, 0, 1), where G(x) is
+    the share of records within r of x.
+    """
+    assert isinstance(at.budget, ApproxDP)
+    epsilon, delta = at.budget.epsilon, at.budget.delta
+    if e.composition == "basic":
+        first: Noise = Laplace(3 / (epsilon / 2))
+        unit = additive(at.budget.fraction(0.5), np.nan, 1.0)
+    else:
+        rho = ZCDP.within(ApproxDP(epsilon, delta / 2)).rho / 2
+        first, unit = Gaussian(3 / float(np.sqrt(2 * rho))), Gaussian(1 / float(np.sqrt(2 * rho)))
+    scale = float(np.sqrt(law.variance / at.d))
+    square = np.asarray(chi.ppf((np.arange(500) + 0.5) / 500, at.d)) ** 2
+    friends = ncx2.cdf((core_radius(e, at) / scale) ** 2, at.d, square)
+    total = at.n * float(np.mean(np.clip(2 * friends - 1, 0, 1)))
+    return first, unit, total - first.above(delta / 2) + _levels(first)
+
+
+def core_radius(e: Any, at: At) -> float:
+    """Half the squared distance of two is chi-squared; it exceeds d + 2 sqrt(dt) + 2t w.p. e^-t."""
+    t = float(np.log(at.n**2 / e.beta))
+    root = float(np.sqrt(2 * (at.d + 2 * np.sqrt(at.d * t) + 2 * t)))
+    return float(e.radius or e.sigma * root)
+
+
+def core_noise_quantile(e: Any, law: dist.Distribution, n: int, budget: Budget) -> float:
+    """The 0.9 quantile of a noise of sensitivity 8r/W_lo; infinite where nothing is released."""
+    if not _round(law):
+        return NAN
+    at = At(n, law.d, budget)
+    _, unit, least = _core(e, at, law)
+    kept = least[least > max(3.0, e.threshold * n)]
+    sd = 8 * core_radius(e, at) * float(np.sqrt(unit.variance))
+    if len(kept) <= 0.9 * len(least):
+        return float("inf")
+
+    def missing(x: float) -> float:
+        return float(np.sum(chi.cdf(x * kept / sd, at.d)) / len(least) - 0.9)
+
+    return float(brentq(missing, 0.0, 100 * sd * np.sqrt(at.d) / float(kept.min())))
+
+
+def _round(law: dist.Distribution) -> TypeGuard[dist.MultivariateGaussian]:
+    """Whether it is N(mu, s^2 I)."""
+    return isinstance(law, dist.MultivariateGaussian) and law.condition == 1 and law.matrix is None
+
+
+# Histograms
+
+
+def exact_miss(estimator: Any, law: dist.Distribution, n: int, budget: Budget) -> float:
+    """The probability that the coarse step goes wrong; NaN where it is not known.
+
+    Of a histogram it is known if all records are in two bins, one to each side of the mean, and of
+    the exponential mechanism's median for Gaussian records; of FriendlyCore it is that of no
+    release, for Gaussian vectors.
+
+    Parameters
+    ----------
+    estimator, budget
+        Only their parameters are read.
+    law : Distribution
+        Symmetric, or else with a share of records on one side of the mean that is known.
+    n : int
+    """
+    if isinstance(estimator, est.FriendlyCoreMean) and _round(law):
+        *_, least = _core(estimator, At(n, law.d, budget), law)
+        return float(np.mean(least <= max(3.0, estimator.threshold * n)))
+    if isinstance(estimator, est.ExponentialCoarseMean) and isinstance(law, dist.Gaussian):
+        return _median_misses(estimator, law, n, budget.fraction(0.5))
+    if isinstance(estimator, est.KSU20Range):
+        half = {"paper": 10.0, "practical": 2.0}[estimator.constants]
+        r = half * estimator.alpha ** (-1 / (estimator.k - 1))
+        reach = np.inf if estimator.radius is None else estimator.radius + 2 * r
+        edge = float(np.fmod(-reach, 2 * r)) if np.isfinite(reach) else 0.0
+        count = np.ceil(2 * reach / (2 * r)) if np.isfinite(reach) else np.inf
+        return _on_edge(law, edge, 2 * r, float(count), n, budget)
+    if isinstance(estimator, est.KarwaVadhanMean) and isinstance(law, dist.Gaussian):
+        t = estimator.sigma * float(np.sqrt(2 * np.log(2 * n / estimator.beta)))
+        radius = np.inf if estimator.radius is None else estimator.radius
+        count = 2 * np.ceil((radius + t) / (2 * t))
+        return _on_edge(law, 0.0, 2 * t, float(count), n, budget.fraction(0.5))
+    return NAN
+
+
+def _on_edge(
+    law: dist.Distribution, edge: float, width: float, count: float, n: int, budget: Budget
+) -> float:
+    """`histogram_misses` where the mean is on an edge, and all records in the bins beside it."""
+    steps = (float(law.mean) - edge) / width
+    below = _share_below(law)
+    if below is None or abs(steps - round(steps)) > 1e-9:
+        return NAN
+    return histogram_misses(below, True, count, n, budget)
+
+
+def histogram_misses(share: float, both: bool, count: float, n: float, budget: Budget) -> float:
+    """S of n records, binomial, are in a bin of this share, n - S in another that counts if `both`.
+
+    Wrong is that the largest of the other bins' noises exceeds the counts with theirs, or under
+    (epsilon, delta) that no count is above 1 + (2/epsilon) ln(1/(2 delta)).
+    """
+    if isinstance(budget, ApproxDP):
+        noise: Noise = Laplace(2 / budget.epsilon)
+        rivals = [1 + 2 / budget.epsilon * float(np.log(1 / (2 * budget.delta)))]
+    else:  # the largest of M is x where F(x)^M is uniform
+        noise = additive(budget, 2.0, float(np.sqrt(2)))
+        u = (np.arange(500) + 0.5) / 500
+        above = -np.expm1(np.log(u) / (count - 1 - both)) if count > 1 + both else np.ones(500)
+        rivals = [_largest(noise, float(one)) for one in above]
+    s, weights = binomial(n, share)
+    other = [noise.cdf(x - n + s) if both else 1.0 for x in rivals]
+    below = zip(rivals, other, strict=True)
+    return float(np.mean([weights @ (noise.cdf(x - s) * second) for x, second in below]))
+
+
+def _largest(noise: Noise, upper: float) -> float:
+    """The point that a noise exceeds with this probability; -inf for 1."""
+    return noise.above(upper) if upper <= 0.5 else -noise.above(1 - upper)
+
+
+def _share_below(law: dist.Distribution) -> float | None:
+    """P(X < mean)."""
+    if isinstance(law, dist.Gaussian | dist.StudentT):
+        return 0.5
+    if isinstance(law, dist.Pareto):  # (1 - 1/a)^a above the mean, a/(a-1) for one from 1 on
+        return float(1 - (1 - 1 / law.tail_index) ** law.tail_index)
+    return None
+
+
+def _median_misses(
+    e: est.ExponentialCoarseMean, law: dist.Gaussian, n: int, budget: Budget
+) -> float:
+    """The median's density at a distance y from the mean is prop. to e^(-epsilon score/2).
+
+    The score is n (Phi(y/sigma - 1) - 1/2), and at least 0, where Phi stands for the share of
+    records within y; its error is of lower order. Of +-(R + t) what is beyond 12 sigma is wrong.
+    """
+    epsilon, sigma = _exponential_epsilon(budget), e.sigma
+    t = sigma * float(np.sqrt(2 * np.log(2 * n / e.beta)))
+    y = (np.arange(24_000) + 0.5) / 2000 * sigma
+    score = n * np.maximum(ndtr((y - sigma) / np.sqrt(law.variance)) - 0.5, 0.0)
+    right = 2 * float(np.sum(np.exp(-epsilon * score / 2))) * sigma / 2000
+    length = 2 * (max(e.radius + t - 12 * sigma, 0.0))
+    odds = np.log(length) - epsilon * n / 4 - np.log(right) if length else -np.inf
+    return float(expit(odds))
