@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbench.arrays import Floats, Ints
-from dpbench.samples.base import Sample, part_sizes
+from dpbench.samples.base import Sample, half_squares, part_sizes
 from dpbench.samples.counted import CountedSample
 from dpbench.samples.hypergeometric import hypergeometric
 from dpbench.samples.rows import LARGEST, Rows
@@ -26,7 +26,7 @@ class SparseSample(Sample):
     """Vectors of which only those other than zero are held, so that n may reach 1e12.
 
     In a trial they must come in exchangeable order, as independent draws do: parts take them as
-    they come. `columns` counts each coordinate by itself: cutting these cuts a record apart.
+    they come.
 
     Parameters
     ----------
@@ -88,15 +88,7 @@ class SparseSample(Sample):
 
     @cached_property
     def _columns(self) -> CountedSample:
-        atoms, code = _atoms(self.rows_held.ravel())
-        if atoms.size > MOST_ATOMS:
-            raise ValueError(f"coordinates have {atoms.size} distinct values, above {MOST_ATOMS}")
-        column = self._trial[:, None] * self.d + np.arange(self.d)
-        cell = column.ravel() * atoms.size + code
-        counts = np.bincount(cell, minlength=self.trials * self.d * atoms.size)
-        counts = counts.reshape(-1, atoms.size)
-        counts[:, np.searchsorted(atoms, 0.0)] += self.n - np.repeat(self.held, self.d)
-        return CountedSample(atoms, counts)
+        return _Columns(self, np.arange(self.trials * self.d), MOST_ATOMS)
 
     def rows(self) -> Rows:
         zeros = np.zeros((self.trials, self.d))
@@ -122,9 +114,7 @@ class SparseSample(Sample):
         for size in sizes:
             whole = np.full(self.trials, total)
             taken = hypergeometric(rng, left, whole, np.full(self.trials, size))
-            place = np.arange(taken.sum()) - np.repeat(np.cumsum(taken) - taken, taken)
-            index = np.repeat(start, taken) + place
-            parts.append(type(self)(self.rows_held[index], taken, size))
+            parts.append(type(self)(self.rows_held[_runs(start, taken)], taken, size))
             left, total, start = left - taken, total - size, start + taken
         return parts
 
@@ -134,12 +124,76 @@ class SparseSample(Sample):
         large = sizes.count(sizes[0])
         return [self._interleaved(some) for some in (cut[:large], cut[large:]) if some]
 
+    def _half_squared_differences(self, rng: np.random.Generator) -> Self:
+        """Those of disjoint pairs, by coordinate."""
+        if self.n < 2:
+            raise ValueError("one record makes no pair")
+        half = self.n // 2
+        one, other = self._split([half, half], rng)
+        met = hypergeometric(rng, other.held, np.full(self.trials, half), one.held)
+        first, second = _runs(one._start, met), _runs(other._start, met)
+        partners = np.zeros_like(one.rows_held)
+        partners[first] = other.rows_held[second]
+        alone = np.delete(other.rows_held, second, axis=0)
+        rows = np.concatenate(
+            [half_squares(one.rows_held, partners), half_squares(alone, np.zeros_like(alone))]
+        )
+        trial = np.concatenate([one._trial, np.delete(other._trial, second)])
+        order = np.lexsort((rng.random(trial.size), trial))  # exchangeable again
+        return type(self)(rows[order], one.held + other.held - met, half)
+
     def _interleaved(self, groups: Sequence[Self]) -> Self:
         """Groups of one size as rows of one sample: those of the first trial come first."""
         trial = np.concatenate([group._trial for group in groups])
         order = np.argsort(trial, kind="stable")
         rows = np.concatenate([group.rows_held for group in groups])[order]
         return type(self)(rows, np.stack([g.held for g in groups], axis=1).ravel(), groups[0].n)
+
+
+class _Columns(CountedSample):
+    """The coordinates of sparse vectors, counted; parts, pairs and records are of whole vectors.
+
+    Row i is row ``order[i]`` of the coordinates, of which j of trial t is t d + j.
+    """
+
+    def __init__(self, of: SparseSample, order: NDArray[np.intp], most: float = np.inf) -> None:
+        atoms, code = _atoms(of.rows_held.ravel())
+        if atoms.size > most:
+            raise ValueError(f"coordinates have {atoms.size} distinct values, above {most}")
+        column = of._trial[:, None] * of.d + np.arange(of.d)
+        cell = column.ravel() * atoms.size + code
+        counts = np.bincount(cell, minlength=of.trials * of.d * atoms.size)
+        counts = counts.reshape(-1, atoms.size)
+        counts[:, np.searchsorted(atoms, 0.0)] += of.n - np.repeat(of.held, of.d)
+        super().__init__(atoms, counts[order])
+        self._of, self._order = of, order
+        self._seed: int | None = None
+
+    def records(self, trial: int, rng: np.random.Generator) -> Floats:
+        if self._seed is None:  # one order of the records, whichever coordinate is asked for
+            self._seed = int(rng.integers(2**63))
+        t, j = divmod(int(self._order[trial]), self._of.d)
+        return self._of.records(t, np.random.default_rng([self._seed, t]))[:, j].copy()
+
+    def _split(self, sizes: Sequence[int], rng: np.random.Generator) -> list[Self]:
+        return [type(self)(part, self._order) for part in self._of.split(sizes, rng)]
+
+    def groups(self, parts: int, rng: np.random.Generator) -> list[Self]:
+        trial, coordinate = np.divmod(self._order[:, None], self._of.d)
+        found = []
+        for cut in self._of.groups(parts, rng):
+            each = cut.trials // self._of.trials
+            order = (trial * each + np.arange(each)) * cut.d + coordinate
+            found.append(type(self)(cut, order.ravel()))
+        return found
+
+    def half_squared_differences(self, rng: np.random.Generator) -> Self:
+        return type(self)(self._of._half_squared_differences(rng), self._order)
+
+
+def _runs(start: Ints, size: Ints) -> Ints:
+    """The indices of runs of these sizes, one after another."""
+    return np.asarray(np.repeat(start - (np.cumsum(size) - size), size) + np.arange(size.sum()))
 
 
 def _atoms(values: Floats) -> tuple[Floats, NDArray[np.intp]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from support import Floats, assert_law, rng
 
-from dpbench.samples import Bins, CountedSample, DenseSample, SparseSample
+from dpbench.samples import Bins, CountedSample, DenseSample, Sample, SparseSample
 
 N, D = 12, 3
 # No row but zeros; some; a row that is zero but held; all n.
@@ -170,6 +170,44 @@ def test_parts_are_exchangeable(sizes: list[int], held: int) -> None:
             key: Fraction(c, len(places)) for key, c in Counter(places).items()
         }
         assert_law([tuple(row) for row in own.tolist()], law)
+
+
+def _pairs_and_groups(columns: Sample) -> list[Sample]:
+    return columns.half_squared_differences(rng(7)).groups(2, rng(8))
+
+
+def _groups_of_groups(columns: Sample) -> list[Sample]:
+    (large,) = columns.groups(2, rng(7))
+    return large.groups(2, rng(8))
+
+
+@pytest.mark.parametrize(
+    "cut", [lambda c: c.split([1, 3], rng(7)), _groups_of_groups, _pairs_and_groups]
+)
+def test_columns_cut_whole_vectors(cut: Callable[[Sample], list[Sample]]) -> None:
+    """The joint law of all coordinates of all parts is that of dense data in random order."""
+    records = np.array([[1.0, 1.0, 0.0], [1.0, 2.0, 2.0], [2.0, 1.0, -1.0], [0.0, 0.0, 0.0]])
+    orders = np.array(list(itertools.permutations(range(4))))
+
+    def outcomes(given: Sample) -> list[Hashable]:
+        parts = [part.mean().reshape(given.trials, -1) for part in cut(given.columns())]
+        return [tuple(row) for row in np.concatenate(parts, axis=1).round(9).tolist()]
+
+    dense = Counter(outcomes(DenseSample(records[orders])))
+    law = {key: Fraction(count, len(orders)) for key, count in dense.items()}
+    held = rng(9).permuted(np.tile(np.arange(3), (20_000, 1)), axis=1)
+    sparse = SparseSample(records[held.ravel()], np.full(20_000, 3), 4)
+    assert_law(outcomes(sparse), law)
+
+
+def test_records_of_columns_are_in_one_order() -> None:
+    """Whichever generator each is asked with, as those of outside code are."""
+    columns = sample().columns()
+    found = np.stack([columns.records(i, rng(i)) for i in range(columns.trials)])
+    rows = found.reshape(len(HELD), D, N).transpose(0, 2, 1)
+    for trial, wanted in zip(rows, expanded(sample()).values, strict=True):
+        assert sorted(trial.tolist()) == sorted(wanted.tolist())
+    assert not np.array_equal(rows[1], expanded(sample()).values[1])
 
 
 # What dense data were given for vectors.
