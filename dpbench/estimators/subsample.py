@@ -50,7 +50,8 @@ class SubsampleAggregate(Estimator):
     aggregate : {'median', 'mean', 'mode', 'friendly_core'}
         ``median``: `private_quantile`. ``mean``: the outputs clipped to the bounds, with noise of
         sensitivity (upper - lower)/buckets in every coordinate. ``mode``: the middle of the fullest
-        of private bins of width 2 resolution. ``friendly_core``: `friendly_mean`.
+        of private bins of width 2 resolution. ``friendly_core``, under (epsilon, delta) only:
+        `friendly_mean`.
     resolution : float > 0
         To what accuracy an output is wanted, for median and mode.
     friends_within : float > 0, optional
