@@ -7,7 +7,7 @@ import numpy as np
 from dpbench.arrays import Floats
 from dpbench.privacy.ledger import Ledger
 from dpbench.privacy.neighbours import Pair
-from dpbench.samples import Sample
+from dpbench.samples.base import Sample, share
 
 __all__ = ["audit_pairs", "private_quantile"]
 
@@ -50,7 +50,7 @@ def private_quantile(
         )
     log_ratio = max(0.0, np.log(upper / 2 - lower / 2) - np.log(resolution / 2))
     cap = np.ceil(2 / ledger.budget.exponential_epsilon * (log_ratio + NEGLIGIBLE))
-    target = q * sample.n
+    target = share(q, sample.n)
     first = int(max(0, np.floor(target) - cap - 2))
     last = int(min(sample.n - 1, np.ceil(target) + cap + 1))
     values, counts = sample.ranked(first, last)
@@ -80,7 +80,7 @@ def audit_pairs(n: int, q: float, lower: float, upper: float, resolution: float)
     rank is one too high; a record goes from the upper end to the lower.
     """
     short = (upper - lower) / 20
-    below = int(np.ceil(q * n)) - 1
+    below = int(np.ceil(share(q, n))) - 1
     if below < 1 or below + 3 > n:
         return []
     alone = lower + 2 * resolution + short

@@ -12,7 +12,7 @@ from dpbench.arrays import Floats
 from dpbench.samples.bins import Bins, Occupied
 from dpbench.samples.rows import Rows
 
-__all__ = ["Sample", "half_squares", "part_sizes"]
+__all__ = ["Sample", "half_squares", "part_sizes", "share"]
 
 # Numbers of one dataset that `Sample.records` will hold: 0.8 GB.
 MOST_HELD = 10**8
@@ -23,6 +23,11 @@ def part_sizes(n: int, parts: int) -> list[int]:
     if not 1 <= parts <= n:
         raise ValueError(f"{n} records cannot be cut into {parts} parts of at least one")
     return [n // parts + (i < n % parts) for i in range(parts)]
+
+
+def share(q: float, n: int) -> float:
+    """The product to 14 digits: 0.1 * 30 is 3.0000000000000004, and 0.29 * 100 is 28.999999999999996."""
+    return float(f"{q * n:.14g}")
 
 
 def half_squares(one: Floats, other: Floats) -> Floats:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpbench.arrays import Floats, Ints
-from dpbench.samples.base import Sample, half_squares, part_sizes
+from dpbench.samples.base import Sample, half_squares, part_sizes, share
 from dpbench.samples.bins import Bins, Occupied, run_starts
 from dpbench.samples.hypergeometric import hypergeometric
 
@@ -60,11 +60,11 @@ class CountedSample(Sample):
         return np.asarray((self.counts * inside).sum(axis=1), dtype=float)
 
     def quantile(self, q: float) -> Floats:
-        reached = np.cumsum(self.counts, axis=1) >= max(1, int(np.ceil(q * self.n)))
+        reached = np.cumsum(self.counts, axis=1) >= max(1, int(np.ceil(share(q, self.n))))
         return np.asarray(self.atoms[np.argmax(reached, axis=1)])
 
     def trimmed_mean(self, fraction: float) -> Floats:
-        cut = int(fraction * self.n)
+        cut = int(share(fraction, self.n))
         if 2 * cut >= self.n:
             raise ValueError(f"cutting {fraction} from each end leaves nothing")
         upto = np.clip(np.cumsum(self.counts, axis=1) - cut, 0, self.n - 2 * cut)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpbench.arrays import Floats
-from dpbench.samples.base import Sample, half_squares, part_sizes
+from dpbench.samples.base import Sample, half_squares, part_sizes, share
 from dpbench.samples.bins import Bins, Occupied, run_starts
 from dpbench.samples.rows import Rows
 
@@ -100,11 +100,11 @@ class DenseSample(Sample):
         return np.asarray(np.count_nonzero(inside, axis=1), dtype=float)
 
     def quantile(self, q: float) -> Floats:
-        rank = max(0, int(np.ceil(q * self.n)) - 1)
+        rank = max(0, int(np.ceil(share(q, self.n))) - 1)
         return np.asarray(np.partition(self.values, rank, axis=1)[:, rank])
 
     def trimmed_mean(self, fraction: float) -> Floats:
-        cut = int(fraction * self.n)
+        cut = int(share(fraction, self.n))
         ranks = [cut, self.n - 1 - cut]
         if 2 * cut >= self.n:
             raise ValueError(f"cutting {fraction} from each end leaves nothing")

@@ -69,6 +69,23 @@ def test_quantiles_are_the_smallest_that_reach(q: float) -> None:
         assert sample.quantile(q).tolist() == wanted
 
 
+def test_ranks_are_exact_where_products_round() -> None:
+    """For 29 per cent of 100, 10 per cent of 30, and so on to n = 1e12."""
+    for n in (3, 30, 70, 100, 300, 10**6, BIG, BIG - 1):
+        for percent in range(1, 100):
+            rank = math.ceil(Fraction(percent, 100) * n)
+            counts = [[rank, n - rank], [rank - 1, n - rank + 1]]
+            assert CountedSample([0.0, 1.0], counts).quantile(percent / 100).tolist() == [0.0, 1.0]
+            if n <= 300:
+                ranks = DenseSample(np.arange(1.0, n + 1)[None])
+                assert ranks.quantile(percent / 100) == rank
+                cut = math.floor(Fraction(percent, 100) * n)
+                if 2 * cut < n:  # without the squares of the smallest and the largest
+                    squares = DenseSample(np.arange(1.0, n + 1)[None] ** 2)
+                    kept = squares.values[0, cut : n - cut]
+                    assert squares.trimmed_mean(percent / 100)[0] == pytest.approx(kept.mean())
+
+
 @pytest.mark.parametrize("fraction", [0.0, 0.004, 0.05, 0.499])
 def test_trimmed_means_agree(fraction: float) -> None:
     dense = expanded(counted())
