@@ -25,7 +25,7 @@ __all__ = ["HeavyTailedMean", "LocalMean", "worst_clipping_bias"]
 
 def worst_clipping_bias(threshold: float, k: float) -> float:
     """The largest E(|X - mu| - T)_+ over E|X - mu|^k <= 1: the module's b."""
-    return float((k - 1) ** (k - 1) / k**k * threshold ** -(k - 1))
+    return float(((k - 1) / k) ** (k - 1) / k * threshold ** -(k - 1))  # k^k may overflow
 
 
 @validated

@@ -292,7 +292,7 @@ def test_thresholds_of_the_other_policies() -> None:
         assert found == pytest.approx(wanted)
 
 
-@pytest.mark.parametrize(("k", "threshold"), [(2, 0.9), (3, 5.0), (6, 1e4)])
+@pytest.mark.parametrize(("k", "threshold"), [(2, 0.9), (3, 5.0), (6, 1e4), (200.0, 1.1)])
 def test_the_worst_bias_is_attained_and_never_exceeded(threshold: float, k: float) -> None:
     worst = worst_clipping_bias(threshold, k)
 
