@@ -26,7 +26,7 @@ def part_sizes(n: int, parts: int) -> list[int]:
 
 
 def share(q: float, n: int) -> float:
-    """The product to 14 digits: 0.1 * 30 is 3.0000000000000004, and 0.29 * 100 is 28.999999999999996."""
+    """The product to 14 digits: 0.1 * 30 is 3.0000000000000004."""
     return float(f"{q * n:.14g}")
 
 

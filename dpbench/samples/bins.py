@@ -83,5 +83,7 @@ class Bins:
         return np.clip(index, columns(first), columns(last), out=index)
 
     def left(self, index: Floats) -> Floats:
-        """The left ends of bins, one number or one per trial."""
-        return np.asarray(self.origin + index * np.asarray(self.width))
+        """The left ends of bins, one number or one per trial, within the largest numbers."""
+        with np.errstate(over="ignore"):
+            left = self.origin + index * np.asarray(self.width)
+        return np.asarray(np.nan_to_num(left, nan=np.nan))

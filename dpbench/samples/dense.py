@@ -72,7 +72,9 @@ class DenseSample(Sample):
             if np.all(low <= core_low) and np.all(high >= core_high):
                 low, high = (b[trial, 0] if b.ndim else b for b in (low, high))
                 starts = np.searchsorted(trial, np.arange(self.trials))
-                return inside + np.add.reduceat(np.clip(outside, low, high) / self.n, starts)
+                with np.errstate(over="ignore"):
+                    mean = inside + np.add.reduceat(np.clip(outside, low, high) / self.n, starts)
+                return np.nan_to_num(mean, nan=np.nan)  # the largest numbers there are, rounded up
         return _mean(np.clip(self.values, low, high))
 
     @cached_property
@@ -151,7 +153,8 @@ class DenseSample(Sample):
         low = index.min()
         with np.errstate(over="ignore"):
             span = index.max() - low + 1
-        if span * self.trials <= DENSE_BINS * index.size:  # a table of all bins is small
+            small = span * self.trials <= DENSE_BINS * index.size
+        if small:  # a table of all bins
             index -= low
             index += span * np.arange(self.trials)[:, None]
             table = np.bincount(index.astype(np.intp).ravel(), minlength=self.trials * int(span))

@@ -67,7 +67,8 @@ class Core:
         """The core's rows that a ball may not contain, (trials, n)."""
         # Room for rounding: a row that is outside by that little may stay.
         bound = np.broadcast_to(np.asarray(radius) * (1 - 1e-12), self.radius.shape)
-        sure = np.asarray(norms(centre - self.centre) + self.radius <= bound)
+        with np.errstate(over="ignore", invalid="ignore"):  # a distance that overflows is not sure
+            sure = np.asarray(norms(centre - self.centre) + self.radius <= bound)
         if np.all(sure):
             return np.zeros_like(self.held)
         inside = _distances(self.values, self.squares, centre) <= bound[:, None]
@@ -132,7 +133,7 @@ class Rows:
         bound = np.broadcast_to(radius, len(centre))[opened.trial]
         offset = opened.rows - middle
         distance = norms(offset)
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             moved = middle + offset * (bound / distance)[:, None]
         outside = ~(distance <= bound)[:, None]  # also where the centre is NaN
         return replace(opened, rows=np.where(outside, moved, opened.rows))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from support import Floats, spreads
 
-from dpbench import testing
+from dpbench import release, testing
 from dpbench.estimators import ClippedMean, EmpiricalMean, Estimate, Estimator, KarwaVadhanMean
 from dpbench.privacy import ApproxDP, Ledger, PureDP
 from dpbench.privacy.histogram import fullest_bin
@@ -89,6 +90,24 @@ def test_every_estimator(estimator: Estimator, notions: str, how: dict[str, Any]
     supported = [b.notion[0] for b in testing.NOTIONS if estimator.supports(b)]
     assert sorted(supported) == sorted(notions)
     check_estimator(estimator, **how)
+
+
+@pytest.mark.parametrize(("estimator", "notions", "how"), ROWS, ids=lambda v: type(v).__name__)
+def test_data_raise_no_warning(estimator: Estimator, notions: str, how: dict[str, Any]) -> None:
+    """Which under ``python -W error``, as in these tests, would tell of a record."""
+    budgets = [None if b.notion == "none" else b for b in testing.NOTIONS if estimator.supports(b)]
+    for like in testing._datasets(estimator, how.get("records"), how.get("d")):
+        places, chance = np.arange(len(like)), np.random.default_rng(0).random(len(like))
+        largest = np.finfo(float).max
+        hostile = [
+            5e-324 * places, 1e-310 * chance, largest * (-1.0) ** places, largest * chance,
+            np.full(len(like), largest), largest * (places == 0),
+            np.where(places % 2, 1e-320, 1e308),
+        ]  # fmt: skip
+        for records, budget in itertools.product(hostile, budgets):
+            data = records if like.ndim == 1 else np.outer(records, [1, -1, 0.5][: like.shape[1]])
+            values = release(estimator, data, budget, rng=np.random.default_rng(1), repeats=3)
+            assert not np.isinf(values).any()
 
 
 def test_the_example_of_the_check_runs() -> None:
