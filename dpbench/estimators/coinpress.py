@@ -156,7 +156,7 @@ class Fit(NamedTuple):
     values: Floats
     vectors: Floats
     clean: Floats  # Z without noise
-    slack: float  # what the eigenvalues may be off, by sampling and by noise
+    slack: float  # half of what sampling, and all of what noise may take from the eigenvalues
 
 
 def fit_covariance(x: Floats, bound: float, rounds: int, b: float, ledger: Ledger) -> Fit:
@@ -168,12 +168,19 @@ def fit_covariance(x: Floats, bound: float, rounds: int, b: float, ledger: Ledge
     record changes W'W by ww' - vv', of squared Frobenius norm |w|^4 + |v|^4 - 2 (w.v)^2
     <= 2 gamma^4, so the upper triangle of Z has l2 sensitivity sqrt(2) gamma^2/n. Its negative
     eigenvalues are set to 0, and the next A is A (Z + eta I)^(-1/2), which makes the covariance of
-    w nearly I; eta bounds the sampling error. (The authors' code multiplies from the other side,
-    wrong from the third round on, and takes absolute values of eigenvalues.)
+    w nearly I. (The authors' code multiplies from the other side, wrong from the third round on,
+    and takes absolute values of eigenvalues.)
+
+    Let w have the covariance S <= I. The singular values of n standard Gaussian rows are within
+    sqrt(n) +- sqrt(d), up to their tails (Davidson and Szarek 2001, Theorem II.13). With x =
+    sqrt(d/n) <= 1 the sampling error W'W/n - S is between ((1 - x)^2 - 1) S and ((1 + x)^2 - 1) S,
+    of a norm of at most 2x + x^2: eta is half of that, as the authors have it. So W'W/n + eta I
+    >= ((1 - x)^2 + eta) S = (1 - x + 3x^2/2) S >= (5/6) S: the next covariance is at most (6/5) I,
+    but for noise. Twice eta would make it at most I.
 
     A symmetric matrix of N(0, s^2) entries has a norm above s (2 sqrt(d) + t) with probability
-    about e^(-t^2/4), as it is sqrt(2) s-Lipschitz in them: the slack is eta plus that, t^2 =
-    4 ln(100).
+    about e^(-t^2/4), as it is sqrt(2) s-Lipschitz in them: the slack is eta, that half, plus that
+    norm, t^2 = 4 ln(100).
     """
     trials, n, d = x.shape
     x = np.clip(x, -WIDEST, WIDEST)
@@ -248,7 +255,8 @@ class WhitenedCoinPressMean(_Gaussian, kind="whitened_coinpress_mean"):
     Of disjoint pairs of records the half differences (x - y)/sqrt(2) have mean 0 and the records'
     covariance; replacing one record changes one of them. A share of the budget goes to
     `fit_covariance` on them. With its last A and Z, B = A (Z + slack I)^(-1/2), the records times B
-    have a covariance of at most I, with high probability, and near it where Z exceeds the slack.
+    have a covariance of at most (6/5) I, if those times A have one of at most I, with high
+    probability, and near I where Z exceeds the slack.
     With the rest they go through the rounds of `CoinPressMean` from radius R ||B||, and the result
     goes back: its noise is as wide as the data where the covariance's noise lets it see.
 
