@@ -68,8 +68,10 @@ METRICS = {
     "tv_q90": Metric("tv", "total variation\n(0.9 quantile)"),
     "promise_q90": Metric("promise", "error over the\npromised one (0.9 quantile)"),
     "core_q50": Metric("core", "core's share of\nthe records (median)", q=0.5, share=True),
+    "spent": Metric("spent", "share of the budget\nthat is spent", q=0.0, share=True),
 }
-# What only estimators with an interval, a scale, a promised accuracy or a filter have, in blocks.
+# What blocks have only of estimators with an interval, a scale, a promised accuracy, a filter, or a
+# budget that is not wholly spent.
 EXTRAS = tuple(dict.fromkeys(m.of for m in METRICS.values() if m.of not in ERRORS))
 
 

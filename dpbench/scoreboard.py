@@ -134,6 +134,14 @@ def _print_failures(summary: pd.DataFrame, out: Console) -> None:
         out.print(f"and {len(rows) - MOST_FAILING} more: see failure_rate in summary.csv")
 
 
+def _print_spending(summary: pd.DataFrame, out: Console) -> None:
+    """Print which estimators spend only part of their budgets."""
+    partly = summary[summary["spent"].notna()] if "spent" in summary else summary[:0]
+    for _, found in partly.groupby(["estimator", *BUDGET], dropna=False):
+        row = _about(found.iloc[0].to_dict(), "estimator")
+        out.print(f"{row['estimator']} spends {found['spent'].min():.3g} of {row['privacy']}")
+
+
 def render(
     summary: pd.DataFrame,
     claims: pd.DataFrame,
@@ -148,6 +156,7 @@ def render(
     _print_factors(summary, out)
     _print_samples(samples, out)
     _print_failures(summary, out)
+    _print_spending(summary, out)
     for failure in failures:
         out.print(f"failed: {failure.text}", markup=False, soft_wrap=True)
     return text.getvalue()

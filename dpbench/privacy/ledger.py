@@ -60,6 +60,12 @@ class Ledger:
         """What mechanisms have cost so far, in the notion's amounts."""
         return tuple(float(amount) for amount in self._cost_in(self.budget))
 
+    @property
+    def share(self) -> float:
+        """What share of the budget is spent: of the amount of which it is least."""
+        amounts = zip(self.spent, self.budget.amounts, strict=True)
+        return min((spent / amount for spent, amount in amounts), default=1.0)
+
     def _cost_in(self, notion: Budget) -> Floats:
         if self._mechanism is not None:
             return np.asarray(notion.cost_of(self.budget))

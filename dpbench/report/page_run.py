@@ -50,7 +50,8 @@ GRIDS: dict[str, dict[str, Any]] = {
     "summary": {
         "caption": "Errors, a row per distribution, estimator, budget and n",
         "main": ("distribution", "k", "estimator", "privacy", "epsilon", "delta", "rho", "n",
-                 "failure_rate", "trimmed_mean", "q90", "q90_low", "q90_high", "lower_bound"),
+                 "failure_rate", "spent", "trimmed_mean", "q90", "q90_low", "q90_high",
+                 "lower_bound"),
     },
     "audit": {"caption": "The most promising pairs of each", "tones": AUDIT_TONES},
     "controls": {"caption": "The most promising pairs of each control", "tones": CONTROL_TONES},

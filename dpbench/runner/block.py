@@ -32,6 +32,8 @@ T = TypeVar("T")
 # pages for every array, which cost a third more time here; smaller blocks were no faster.
 BLOCK_NUMBERS = 3 << 20
 BLOCK_TRIALS = 200
+# The share of a budget that is all of it, but for the rounding of conversions.
+WHOLE = 1 - 1e-6
 
 
 @dataclass(frozen=True)
@@ -99,8 +101,9 @@ class Block:
         ``missed`` (1 if the target is outside) and ``outside`` (the share of the records); of a
         learned Gaussian its total-variation distance ``tv`` from the law; of a promised accuracy
         the error over it, ``promise``; of a filter the mean weight that it gives to the records,
-        ``core``. These are there if any setting has them, NaN for the settings that have not, and
-        infinite (``missed`` 1) where nothing was released, but for ``core``.
+        ``core``; of a release that spends only part of its budget that share, ``spent``. These are
+        there if any setting has them, NaN for the settings that have not, and infinite (``missed``
+        1) where nothing was released, but for ``core`` and ``spent``.
     failures : dict of key's index to text
     seconds : dict of str to float
         Processor time of the releases, by the estimator's label.
@@ -171,7 +174,7 @@ def replay(task: BlockTask, name: str) -> Estimate | None:
     for label, law, setting in task.keys:
         if replay_name(label, task.n, setting, task.index) == name:
             with steady():
-                return _released(setting, _drawn(task, law), law, task)
+                return _released(setting, _drawn(task, law), law, task)[0]
     return None
 
 
@@ -183,9 +186,13 @@ def _drawn(task: BlockTask, law: Distribution) -> Sample:
     return law.sample(stream("data", *_stream_name(task, law)), task.trials, task.n)
 
 
-def _released(setting: Setting, sample: Sample, law: Distribution, task: BlockTask) -> Estimate:
+def _released(
+    setting: Setting, sample: Sample, law: Distribution, task: BlockTask
+) -> tuple[Estimate, float]:
+    """What the setting releases, and the share of its budget that it spends."""
     rng = stream("noise", *_stream_name(task, law), *setting.stream_name)
-    return setting.estimator.run(sample, Ledger(setting.budget, rng))
+    ledger = Ledger(setting.budget, rng)
+    return setting.estimator.run(sample, ledger), ledger.share
 
 
 @contextlib.contextmanager
@@ -201,7 +208,7 @@ _thread_pools = cache(ThreadpoolController)  # finding them takes milliseconds
 def _errors(
     setting: Setting, sample: Sample, law: Distribution, task: BlockTask
 ) -> dict[str, Floats]:
-    estimate = _released(setting, sample, law, task)
+    estimate, share = _released(setting, sample, law, task)
     empirical, target = sample.mean(), law.target_of(sample)
     if setting.estimator.estimand == "covariance":
         empirical, target = sample.second_moment(), law.covariance
@@ -220,7 +227,10 @@ def _errors(
         sizes = {name: np.linalg.norm(part, axis=1) for name, part in parts.items()}
     else:
         sizes = {name: np.abs(part) for name, part in parts.items()}
-    return sizes | _extras(estimate, sample, law, sizes["error"])
+    found = sizes | _extras(estimate, sample, law, sizes["error"])
+    if share < WHOLE and np.isfinite(estimate.value).any():
+        found["spent"] = np.full(sample.trials, share)
+    return found
 
 
 def _extras(

@@ -54,7 +54,7 @@ def test_rows_are_sorted_whatever_the_order_of_cells(results: Results) -> None:
     table = results.summary
     columns = list(table)
     assert columns[: len(KEY) + 3] == [*KEY, "trials", "failures", "failure_rate"]
-    assert columns[-8:-6] + columns[-1:] == ["width_q50", "miss_rate", "upper"]
+    assert columns[-9:-7] + columns[-1:] == ["width_q50", "miss_rate", "upper"]
     assert columns.index("lower_bound") == columns.index("private_q90") + 1
     about = ["family", "distribution", "estimator", "privacy", "epsilon", "delta", "rho", "n"]
     pd.testing.assert_frame_equal(table, table.sort_values(about).reset_index(drop=True))

@@ -7,7 +7,7 @@ import pytest
 import dpbench
 from dpbench import Estimate, Ledger, PureDP, validated
 from dpbench.estimators import HeavyTailedMean
-from dpbench.privacy import Budget
+from dpbench.privacy import ApproxDP, Budget
 from dpbench.samples import Sample
 
 
@@ -26,6 +26,35 @@ class _NeverClips(HeavyTailedMean):
 
     def clipping_threshold(self, n: int, budget: Budget) -> float:
         return float(10.0 * n ** (1 / self.k))
+
+
+@validated
+class _Thrifty(HeavyTailedMean):
+    """Spends a part of the budget, of epsilon and of delta, on the first of two steps."""
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        first, _ = ledger.split(0.4, 0.6)
+        return super().estimate(sample, first)
+
+
+def test_a_budget_that_is_not_wholly_spent_is_named() -> None:
+    """But not one that buys nothing: where nothing is released, or there is none."""
+    spec = {
+        "families": {"gaussian": {"kind": "gaussian"}},
+        "estimators": {
+            "thrifty": _Thrifty(k=2), "whole": HeavyTailedMean(k=2),
+            "mean": {"kind": "empirical_mean"},
+            "nothing": {"kind": "clipped_mean", "lower": None, "upper": 1},
+        },
+        "budgets": {"pure": PureDP(1.0), "approx": ApproxDP(1.0, 1e-6)},
+        "parts": {"all": {"n": [50, 100], "trials": 3}},
+    }  # fmt: skip
+    found = dpbench.run(spec, n_jobs=1)
+    lines = [line for line in str(found).splitlines() if "spends" in line]
+    named = ["pure eps=1", "approx eps=1 delta=1e-06"]
+    assert sorted(lines) == sorted(f"thrifty spends 0.4 of {budget}" for budget in named)
+    told = found.summary["spent"].notna()
+    assert (told == (found.summary["estimator"] == "thrifty")).all()
 
 
 @pytest.mark.parametrize(

@@ -159,7 +159,7 @@ class Preset(Estimator):
 def test_the_extra_values_of_known_releases() -> None:
     task = _task(Setting("preset", Preset(), PureDP(1.0)), CLIP, law=LAW, n=40)
     result = run_block(task)
-    assert set(result.values) == {*ERRORS, *EXTRAS} - {"core"}
+    assert set(result.values) == {*ERRORS, *EXTRAS} - {"core", "spent"}
     values = {name: table[0] for name, table in result.values.items()}
     np.testing.assert_array_equal(values["width"], np.resize([1.5, 2.5, 2.4, np.inf, np.inf], 200))
     # The target, 0.5, is at an end of the first two: it is in them.
@@ -180,7 +180,7 @@ def test_the_extra_values_of_known_releases() -> None:
     outside[4::5] = np.inf  # of no interval
     np.testing.assert_allclose(values["outside"], outside, atol=1e-12)
     # The other setting has none of these, and no distance is known of a law that is not Gaussian.
-    assert all(np.isnan(result.values[name][1]).all() for name in {*EXTRAS} - {"core"})
+    assert all(np.isnan(result.values[name][1]).all() for name in {*EXTRAS} - {"core", "spent"})
     assert "tv" not in run_block(_task(Setting("p", Preset(), PureDP(1.0)))).values
 
 
