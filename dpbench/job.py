@@ -175,7 +175,7 @@ class Job:
             "configuration": self.config,
             "seed": self.options.seed,
             "source": self.options.source,
-            **provenance(self.options.depends),
+            **provenance(self.options.depends, self.options.plugins),
             **cost.as_dict(),
             "failures": failures,
             "exit_code": self._code(bool(failures), result.claims),

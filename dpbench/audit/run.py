@@ -111,7 +111,7 @@ class Audit:
             "configuration": self.config,
             "seed": self.options.seed,
             "source": self.options.source,
-            **provenance(self.options.depends),
+            **provenance(self.options.depends, self.options.plugins),
             **cost.as_dict(),
             "failures": [],
             "exit_code": 0 if passed and caught else 1,

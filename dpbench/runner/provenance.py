@@ -63,22 +63,35 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version(), "dpbench": __version__, **known}
 
 
-def provenance(depends: Sequence[str] = ()) -> dict[str, Any]:
-    """Versions, machine and commit; asks git once. For `depends` see `RunOptions`."""
+def provenance(depends: Sequence[str] = (), plugins: Sequence[Path] = ()) -> dict[str, Any]:
+    """Versions, machine and commits: of dpbench, and of folders of plug-ins in a repository.
+
+    Asks git once for each. For `depends` and `plugins`, source files, see `RunOptions`.
+    """
+    root = Path(__file__).parents[2]
+    own = _commit(root) if (root / ".git").exists() else None
+    folders = sorted({path.parent for path in plugins})
+    theirs = {folder.name: _commit(folder, "*.py") for folder in folders}  # no cache of imports
+    known = {name: found for name, found in theirs.items() if found is not None}
     return {
         "versions": versions() | dict(line.split(" ", 1) for line in depends),
         "platform": f"{sys.platform} {platform.machine()}",
-        "commit": _git("rev-parse", "HEAD"),
-        "dirty": bool(_git("status", "--porcelain")),
+        **(own or {"commit": None, "dirty": False}),
+        **({"plugin_commits": known} if known else {}),
     }
 
 
-def _git(*arguments: str) -> str | None:
-    """What git says of the checkout that this package is in; None if it is in none."""
-    root = Path(__file__).parents[2]
-    if not (root / ".git").exists():
+def _commit(folder: Path, *of: str) -> dict[str, Any] | None:
+    """The commit of a folder, and whether files differ from it, `of` these patterns if any."""
+    commit = _git(folder, "rev-parse", "HEAD")
+    if commit is None:
         return None
-    command = ["git", "-C", str(root), *arguments]
+    return {"commit": commit, "dirty": bool(_git(folder, "status", "--porcelain", "--", *of))}
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    """What git says in a folder; None if it is in no repository."""
+    command = ["git", "-C", str(folder), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
     except (OSError, subprocess.CalledProcessError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ class Origin:
     machine : str
         The processor and the libraries that arithmetic depends on.
     about : dict
-        Versions and commit, for people.
+        Versions and commits, for people.
     """
 
     sweep: str
@@ -52,10 +52,11 @@ class Origin:
     about: Mapping[str, Any]
 
     @classmethod
-    def here(cls, sweep: str, seed: int, source: str) -> Origin:
-        """Of errors that are computed now, by that source."""
-        found = provenance()
-        about = {"commit": found["commit"], "dirty": found["dirty"], **found["versions"]}
+    def here(cls, sweep: str, seed: int, source: str, plugins: Sequence[Path] = ()) -> Origin:
+        """Of errors that are computed now, by that source, of which files are plug-ins'."""
+        found = provenance(plugins=plugins)
+        about = {key: found[key] for key in found if "commit" in key or key == "dirty"}
+        about |= found["versions"]
         return cls(sweep, seed, source, _machine(), about)
 
     def same_bits(self, other: Origin) -> bool:

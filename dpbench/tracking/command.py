@@ -94,7 +94,7 @@ class Tracking:
             differ that must not, or if a run with failures was to be stored; else 0.
         """
         assert options.out is not None
-        origin = Origin.here(self.sweep, options.seed, options.source)
+        origin = Origin.here(self.sweep, options.seed, options.source, options.plugins)
         rows = errors_of(cells, options.store(), options.seed)
         if self.update and failed:
             say.print(f"baseline: '{self.path}': not stored, as estimators failed", markup=False)

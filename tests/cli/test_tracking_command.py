@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -269,3 +270,24 @@ def test_the_stored_baseline_is_of_this_sweep(ci: list[Cell]) -> None:
     }
     rows = Baseline.read(path, "ci").rows[["estimator", "distribution", "privacy", "n"]]
     assert set(rows.itertuples(index=False, name=None)) == expected
+
+
+def test_the_commit_of_a_plug_in_is_kept(bench: Bench) -> None:
+    """In the manifest and in the baseline; changes count of source, not of what imports leave."""
+    bench.odd()
+
+    def git(*words: str) -> str:
+        who = ["-c", "user.name=me", "-c", "user.email=me@example.org"]
+        command = ["git", "-C", str(bench.conf), *who, *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    git("init")
+    git("add", "mine.py")
+    git("commit", "-m", "mine")
+    wanted = {"conf": {"commit": git("rev-parse", "HEAD"), "dirty": False}}
+    assert track(bench, "update", MINE).code == 0
+    assert bench.manifest()["plugin_commits"] == wanted
+    assert Baseline.read(bench.folder / FILE, "tiny").origin.about["plugin_commits"] == wanted
+    bench.odd("pass  # changed")
+    bench.done(MINE)
+    assert bench.manifest()["plugin_commits"]["conf"] == {**wanted["conf"], "dirty": True}
