@@ -50,6 +50,8 @@ def _make(cls: type[T], *, kw_only: bool) -> type[T]:
     config = ConfigDict(extra="forbid", allow_inf_nan=False)
     make: Any = pydantic_dataclass(frozen=True, kw_only=kw_only, config=config)
     made: type[T] = make(cls)
+    if issubclass(made, Registered):
+        made._enter()
     return made
 
 
@@ -158,21 +160,32 @@ class Registered:
     """
 
     _registry: ClassVar[dict[str, type[Any]]]
+    _kind: ClassVar[str | None]
 
     def __init_subclass__(cls, kind: str | None = None, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if Registered in cls.__bases__:
             cls._registry = {}
-        elif not cls.__name__.startswith("_"):
-            name = kind or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
-            known = cls._registry.get(name)
-            if known is not None and known.__module__ != cls.__module__:
-                raise ConfigError(
-                    f"{cls.__module__}.{cls.__name__}: the name {name!r} is taken by "
-                    f"{known.__module__}.{known.__name__}; write class {cls.__name__}(..., "
-                    f"kind='another_name')"
-                )
-            cls._registry[name] = cls
+        # One without a body may be what unpickling fills later, or drops for a class that is there.
+        whole = any(not name.startswith("__") for name in vars(cls))
+        cls._kind = kind
+        if whole:
+            cls._enter()
+
+    @classmethod
+    def _enter(cls) -> None:
+        """Enter the class in its registry; ConfigError if another module has the name."""
+        if Registered in cls.__bases__ or cls.__name__.startswith("_"):
+            return
+        name = cls._kind or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
+        known = cls._registry.get(name)
+        if known is not None and known.__module__ != cls.__module__:
+            raise ConfigError(
+                f"{cls.__module__}.{cls.__name__}: the name {name!r} is taken by "
+                f"{known.__module__}.{known.__name__}; write class {cls.__name__}(..., "
+                f"kind='another_name')"
+            )
+        cls._registry[name] = cls
 
     @classmethod
     def kinds(cls) -> dict[str, type[Self]]:

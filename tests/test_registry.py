@@ -11,7 +11,7 @@ from sweeps import sweep_of
 from dpbench import ConfigError, Estimate, Estimator, Ledger
 from dpbench.distributions import Distribution
 from dpbench.estimators import ClippedMean
-from dpbench.registry import canonical
+from dpbench.registry import canonical, validated
 from dpbench.samples import Sample
 
 
@@ -50,7 +50,7 @@ def test_validated_is_forgotten(spec: Any) -> None:
 
 def test_a_name_that_is_taken() -> None:
     with pytest.raises(ConfigError) as error:
-        type("ClippedMean", (Estimator,), {"__module__": "mine"})
+        type("ClippedMean", (Estimator,), {"__module__": "mine", "lower": 0.0})
     assert str(error.value) == (
         "mine.ClippedMean: the name 'clipped_mean' is taken by dpbench.estimators.clipped."
         "ClippedMean; write class ClippedMean(..., kind='another_name')"
@@ -62,8 +62,40 @@ def test_a_name_that_is_taken() -> None:
             raise NotImplementedError
 
     assert Estimator.kinds()["another_name"] is Other
-    again = type("Other", (Other,), {"__module__": Other.__module__})  # as a cell that is run again
-    assert Estimator.kinds()["other"] is again
+    again: list[type[Any]] = [Other]
+    for _ in range(2):  # as a cell that is run again
+
+        @validated
+        class Empty(ClippedMean):
+            pass
+
+        assert Estimator.kinds()["empty"] is Empty is not again[-1]
+        again.append(Empty)
+
+
+def test_a_pickle_leaves_the_class_that_is_there() -> None:
+    """Of a class that it holds whole, as one of a script, which unpickling makes and drops."""
+
+    @validated
+    class Mine(Estimator, kind="special"):
+        factor: float = 1.0
+
+        def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+            raise NotImplementedError
+
+    @validated
+    class Narrow(ClippedMean):
+        pass
+
+    @validated
+    class Median(ClippedMean, kind="mine_too"):  # a name that is taken but for its kind
+        pass
+
+    cloudpickle = pytest.importorskip("cloudpickle")  # comes with dask
+    for one in (Mine(factor=2.0), Narrow(lower=0, upper=1), Median(lower=0, upper=1)):
+        assert cloudpickle.loads(cloudpickle.dumps(one)) == one
+    known = Estimator.kinds()
+    assert [known.get(name) for name in ("special", "mine", "narrow")] == [Mine, None, Narrow]
 
 
 def test_abstract_and_private_classes_have_no_name() -> None:
