@@ -43,12 +43,19 @@ def packing_lower_bound(n: int, d: int, budget: Budget) -> float:
     """An error that every estimator exceeds with probability 0.1 on one of the laws.
 
     alpha/4 for the largest alpha at which the lemma needs n records, p being at most 1/2. NaN but
-    for pure DP, and where d has too few code words.
+    for pure DP.
     """
-    words = np.floor(np.exp(min(code_size(d), 700.0)) + 1e-9)
-    odds = float(np.log(max(words - 1, 1e-300)) + np.log(1 / BETA - 1))
-    if not isinstance(budget, PureDP) or odds <= 0:
+    if not isinstance(budget, PureDP):
         return float("nan")
-    tau = np.expm1(odds / n) / np.expm1(budget.epsilon)
-    p = -np.expm1(np.log1p(-tau) / d) if tau < 1 else 0.5
+    size = code_size(d)
+    # M is a whole number, and above e^30 so large that M - 1 is as good as M.
+    odds = (np.log(np.floor(np.exp(size) + 1e-9) - 1) if size < 30 else size) + np.log(1 / BETA - 1)
+    log_tau = _log_expm1(odds / n) - _log_expm1(budget.epsilon)
+    tau = np.exp(min(log_tau, -2e-16))  # below 1 after rounding
+    p = -np.expm1(np.log1p(-tau) / d) if log_tau < 0 else 0.5
     return float(np.sqrt(d * min(p, 0.5)) / 4)
+
+
+def _log_expm1(x: float) -> float:
+    """ln(e^x - 1) of x > 0, where e^x may overflow."""
+    return float(x + np.log(-np.expm1(-x)))

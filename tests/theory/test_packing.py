@@ -89,11 +89,14 @@ def test_code_sizes_against_whole_numbers() -> None:
         assert code_size(d) == pytest.approx(math.log(2**d) - math.log(ball), rel=1e-9, abs=1e-12)
 
 
-@pytest.mark.parametrize(("d", "epsilon"), [(1, 10.0), (30, 1e-3), (1000, 1e-3)])
+@pytest.mark.parametrize(
+    ("d", "epsilon"), [(1, 10.0), (30, 1e-3), (1000, 1e-3), (20_000, 1.0), (20_000, 600.0)]
+)
 def test_the_bound_is_where_the_lemma_needs_n_records(d: int, epsilon: float) -> None:
     """Unless p would be above 1/2: then p is 1/2, and more records are needed than there are."""
-    odds = math.log(math.floor(math.exp(min(code_size(d), 700)) + 1e-9) - 1) + math.log(9)
-    for n in (10, 1000, 10**12):
+    size = code_size(d)  # 3777 for the largest d: no number of words holds it
+    odds = (math.log(math.floor(math.exp(size) + 1e-9) - 1) if d < 50 else size) + math.log(9)
+    for n in (1, 10, 1000, 10**12):
         p = 16 * packing_lower_bound(n, d, PureDP(epsilon)) ** 2 / d
         tau = -math.expm1(d * math.log1p(-p))
         needed = odds / math.log1p(tau * math.expm1(epsilon))
