@@ -1,4 +1,4 @@
-"""The exact lower bound against linear programs over all private tests."""
+"""Lower bounds against linear programs over all private tests, and against sums."""
 
 from __future__ import annotations
 
@@ -7,10 +7,18 @@ import math
 
 import numpy as np
 import pytest
-from scipy.optimize import linprog
+from scipy.optimize import brentq, linprog
+from scipy.stats import binom, norm
 
+from dpbench.distributions import TwoPoint
 from dpbench.privacy import ZCDP, ApproxDP, NonPrivate, PureDP
-from dpbench.theory.lower_bounds import _expected_miss, two_point_lower_bound
+from dpbench.theory.lower_bounds import (
+    NORMAL_FROM,
+    _expected_miss,
+    _miss,
+    sampling_lower_bound,
+    two_point_lower_bound,
+)
 
 Data = tuple[int, ...]
 
@@ -85,7 +93,77 @@ def test_weaker_notions_have_weaker_bounds() -> None:
 
 def test_where_there_is_no_bound_and_where_it_ends() -> None:
     assert math.isnan(two_point_lower_bound(100, 2, NonPrivate()).alpha)
-    assert two_point_lower_bound(3, 2, PureDP(0.01)).p_star == 0.5
+    for budget in (PureDP(0.01), ApproxDP(0.01, 1e-6), ZCDP(1e-4)):
+        assert two_point_lower_bound(3, 2, budget) == (math.inf, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("n", "epsilon", "delta"), [(1, 0.3, 0.0), (4, 0.5, 0.0), (5, 0.4, 0.0), (4, 0.2, 0.1)]
+)
+def test_equal_records_are_told_from_others_no_better(n: int, epsilon: float, delta: float) -> None:
+    """The end p = 1, where the distance of the means has no limit."""
+    beta = float(_miss(n, epsilon, delta))
+    best = _best_power(_law(n, 1.0, -1), _law(n, 1.0, 1), epsilon, delta, beta)
+    assert best == pytest.approx(1 - beta, abs=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("budget", "impossible"),
+    [
+        # n = 6: e^(-1.5)/2 = 0.112; n = 7: e^(-1.5)/(1 + e^0.5) = 0.084; 2 ln(5)/0.5 = 6.4
+        (PureDP(0.5), 6),
+        # n = 320: e^(-1.6)/2 = 0.1009; n = 321: 0.1004; n = 322: 0.09994
+        (PureDP(0.01), 321),
+        # D = 0.01541: n = 5: (0.3738 + D) e^-1 - D = 0.128; n = 6: (1/2 + D) e^-1.5 - D = 0.0996
+        (ApproxDP(0.5, 0.01), 5),
+    ],
+)
+def test_no_error_is_impossible_with_few_records(
+    budget: PureDP | ApproxDP, impossible: int
+) -> None:
+    assert two_point_lower_bound(impossible, 3, budget).alpha == math.inf
+    delta = budget.delta if isinstance(budget, ApproxDP) else 0.0
+    bounds = [two_point_lower_bound(n, 3, budget) for n in range(impossible + 1, impossible + 9)]
+    for n, bound in enumerate(bounds, impossible + 1):
+        assert bound.p_star < 1
+        counts = np.arange(n + 1)
+        miss = binom.pmf(counts, n, bound.p_star) @ _miss(counts, budget.epsilon, delta)
+        assert miss == pytest.approx(0.1, rel=1e-8)
+        law = TwoPoint(p=bound.p_star, k=3)
+        assert bound.alpha == pytest.approx(law.mean)
+    assert all(np.diff([bound.alpha for bound in bounds]) < 0)
+
+
+def test_the_error_of_a_pair_grows_with_the_distance_of_its_laws() -> None:
+    """So that the largest p, and the largest h, that no test tells are the best ones."""
+    for k in (2, 3, 4.5, 6, 20, 60):
+        p = np.arange(1, 1000) / 1000
+        tau = np.array([TwoPoint(p=x, k=k).tau for x in p])
+        assert all(np.diff(p * tau) > 0)
+        assert all(np.diff(((p - 0.5) * tau)[p > 0.5]) > 0)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 10, 101, 5000])
+@pytest.mark.parametrize("k", [2, 6])
+def test_sampling_by_the_total_variation_of_binomial_laws(n: int, k: float) -> None:
+    def excess(h: float) -> float:
+        s = np.arange(n + 1)
+        apart = np.abs(binom.pmf(s, n, 0.5 + h) - binom.pmf(s, n, 0.5 - h)).sum() / 2
+        return float((1 - apart) / 2 - 0.1)
+
+    h = brentq(excess, 1e-6, 0.499, xtol=1e-14)
+    up, down = 0.5 + h, 0.5 - h
+    moment = up * down * (down ** (k - 1) + up ** (k - 1))  # E|X - mean|^k of a Bernoulli
+    assert sampling_lower_bound(n, k) == pytest.approx(h * moment ** (-1 / k), rel=1e-9)
+
+
+def test_sampling_is_normal_in_the_end() -> None:
+    z = norm.ppf(0.9)
+    for n in (NORMAL_FROM - 1, NORMAL_FROM, 10**12, 10**15):
+        assert sampling_lower_bound(n, 3) == pytest.approx(z / math.sqrt(n), rel=5e-8)
+        assert sampling_lower_bound(n, 3, beta=0.01) == pytest.approx(
+            norm.ppf(0.99) / math.sqrt(n), rel=5e-8
+        )
 
 
 def test_its_exponent_in_n_is_that_of_the_theorem() -> None:
