@@ -70,9 +70,10 @@ def _about(row: Mapping[Hashable, Any], *names: str) -> dict[str, str]:
 def factors(summary: pd.DataFrame) -> pd.DataFrame:
     """The worst q90 of each family over its lower bound, from ``low`` to ``high`` over n.
 
-    A row per estimator, budget and moment order k; estimators that ran at one n are left out.
+    A row per estimator, budget and moment order k; estimators that ran at one n are left out, and
+    so is n where the bound is infinite.
     """
-    known = summary[summary["lower_bound"].notna()]
+    known = summary[np.isfinite(summary["lower_bound"])]
     sizes = known.groupby(["family", "estimator"])["n"].transform("nunique")
     known = known[sizes > 1]
     if known.empty:
@@ -83,13 +84,14 @@ def factors(summary: pd.DataFrame) -> pd.DataFrame:
     return grouped.agg(low="min", high="max").reset_index()
 
 
-def _print_factors(summary: pd.DataFrame, out: Console) -> None:
-    """Print, per estimator and k, the worst error over the lower bound."""
+def _print_factors(summary: pd.DataFrame, study: Study, out: Console) -> None:
+    """Print, per estimator, family and k, the worst error over the lower bound."""
     found, rows = factors(summary), []
     if found.empty:
         return
-    for _, curves in found.groupby(["estimator", *BUDGET], dropna=False):
-        row = _about(curves.iloc[0].to_dict(), "estimator")
+    found["distribution"] = [study.families[label].label("k") for label in found["family"]]
+    for _, curves in found.groupby(["distribution", "estimator", *BUDGET], dropna=False):
+        row = _about(curves.iloc[0].to_dict(), "estimator", "distribution")
         row |= {f"k = {k:g}": "" for k in sorted(found["k"].unique())}
         for one in curves.to_dict("records"):
             row[f"k = {one['k']:g}"] = _range(one["low"], one["high"])
@@ -153,7 +155,7 @@ def render(
     out, text = text_console()
     if not claims.empty:
         _print_claims(claims, study, out)
-    _print_factors(summary, out)
+    _print_factors(summary, study, out)
     _print_samples(samples, out)
     _print_failures(summary, out)
     _print_spending(summary, out)

@@ -29,6 +29,7 @@ LINES = {
     "theory": "dotted: theory",
     "theory, all terms": "dotted: the theorem's terms added, in grey each by itself",
     "direct search": "diamonds: found by direct search",
+    "sampling overtakes privacy": "vertical: where sampling overtakes privacy in the lower bound",
     "lower bound": "solid black: the lower bound, below which (shaded) no private estimator is",
 }
 

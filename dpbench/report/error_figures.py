@@ -142,7 +142,8 @@ class ErrorAgainstN(SelectingFigure):
 
     Dotted lines have the slope that a claim of the study predicts, through the
     geometric mean of the measured errors. Bands are 95% intervals of the member that is
-    worst, where the metric has one. Below the black line no private estimator can be.
+    worst, where the metric has one. Below the black line no private estimator can be; a grey
+    line stands where sampling overtakes privacy in it.
 
     Parameters
     ----------
@@ -199,14 +200,34 @@ class ErrorAgainstN(SelectingFigure):
             rows = rows.assign(**{name: rows[name].clip(upper=10 * top) for name in drawn})
         for (_, estimator), curve in rows.groupby(["family", "estimator"]):
             _draw_curve(ax, curve, self.metric, "n", looks[str(estimator)], result)
-        bound = rows.groupby("n")["lower_bound"].max().dropna()
-        if self.metric == BOUNDED and not bound.empty:
-            ax.plot(bound.index, bound, label="lower bound", **BOUND)
-            bottom = bound.min() / 2
-            ax.fill_between(bound.index, bound, bottom, color="black", alpha=0.08, linewidth=0)
-            ax.set_ylim(bottom, 2 * max(bound.max(), min(positive.max(), top)))
+        if self.metric == BOUNDED:
+            self._draw_bound(ax, rows, min(positive.max(), top))
+            for n in _crossings(rows, result.study):
+                ax.axvline(n, label="sampling overtakes privacy", **GUIDE | {"linewidth": 1})
         ax.set(xscale="log", xlabel="$n$", ylabel=METRICS[self.metric].words, **about)
         ticks(ax, rows["n"])
+
+    def _draw_bound(self, ax: Axes, rows: pd.DataFrame, highest: float) -> None:
+        """Draw the lower bound and shade what is below; an infinite one leaves the frame."""
+        bound = rows.groupby("n")["lower_bound"].max().dropna()
+        if not np.isfinite(bound).any():
+            return
+        highest = 2 * max(bound[np.isfinite(bound)].max(), highest)
+        bottom, bound = bound.min() / 2, bound.clip(upper=10 * highest)
+        ax.plot(bound.index, bound, label="lower bound", **BOUND)
+        ax.fill_between(bound.index, bound, bottom, color="black", alpha=0.08, linewidth=0)
+        ax.set_ylim(bottom, highest)
+
+
+def _crossings(rows: pd.DataFrame, study: Study) -> set[float]:
+    """The crossings of the rows' families, see `Family.crossing`, between their sample sizes."""
+    found = {
+        study.families[label].value.crossing(one.value)
+        for label in rows["family"].unique()
+        for one in study.budgets.values()
+        if under(rows, one.value).any()
+    }
+    return {n for n in found if rows["n"].min() < n < rows["n"].max()}
 
 
 @dataclass(frozen=True)

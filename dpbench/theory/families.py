@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -13,16 +14,19 @@ from dpbench.distributions import Distribution, ProductTwoPoint, SignedTwoPoint,
 from dpbench.distributions.multivariate import Dimension
 from dpbench.privacy import Budget
 from dpbench.registry import ConfigError, MomentOrder, Registered, validated
-from dpbench.theory.lower_bounds import BETA, two_point_lower_bound
+from dpbench.theory.lower_bounds import BETA, sampling_lower_bound, two_point_lower_bound
 from dpbench.theory.packing import packing_lower_bound
 
 __all__ = [
     "Family", "ProductTwoPointFamily", "SignedTwoPointFamily", "TwoPointFamily", "build_family",
 ]  # fmt: skip
 
+# Sample sizes for which bounds are computed end here.
+MOST = 10**15
+
 
 class Family(Registered, ABC):
-    """Laws that may depend on n and the budget; an error is the worst over them.
+    """Laws that may depend on n and the budget; an error is the worst over these, its members.
 
     Attributes
     ----------
@@ -43,6 +47,10 @@ class Family(Registered, ABC):
 
     def lower_bound(self, n: int, budget: Budget) -> float:
         """An error that no private estimator beats over the family; NaN if not known."""
+        return float("nan")
+
+    def crossing(self, budget: Budget) -> float:
+        """The n from which on sampling, and not privacy, bounds the error; NaN if not known."""
         return float("nan")
 
 
@@ -79,12 +87,14 @@ def _signed(
 
 @validated
 class TwoPointFamily(Family):
-    """Two-point laws around the hardest ones, as n and the budget move.
+    """Two-point laws around those that privacy makes hardest, as n and the budget move.
 
     With beta = 0.1 and e = ln(1/beta)/q, q the 1 - beta quantile of the budget's noise at
     sensitivity 1 (e is epsilon for pure DP), the rare point has probability p = c/(e n) for
     estimators that see all the data, p = c/(e sqrt(n)) in the local model. The law is what
-    KSU20, Claim 3.9, bounds from below.
+    KSU20, Claim 3.9, bounds from below. Rare points isolate the price of privacy: on these laws
+    the error of the empirical mean is far below that of private ones, and they are not the worst
+    of all laws with E|X - mean|^k <= 1 where n is so large that sampling costs more than privacy.
 
     Parameters
     ----------
@@ -92,15 +102,21 @@ class TwoPointFamily(Family):
     c : list of float
         Members, but for p > 1/2; a negative c puts the rare point at -tau.
     scaling : {'central', 'local'}
-        With 'central' the worst members +-2 ln(1/beta) and +-p* of the lower bound come on top.
+        With 'central' the worst members +-2 ln(1/beta) and +-p* of the lower bound come on top,
+        with p at most 1/2.
     location : float
         Added to every record.
+    sampling : bool
+        Whether a fair coin is a member, too: +-1 with probability 1/2, which no clip above 1
+        changes and whose mean no estimator knows better than to 1.28/sqrt(n). The lower bound is
+        then the larger one of privacy and sampling.
     """
 
     k: MomentOrder
     c: Annotated[list[float], Field(min_length=1)]
     scaling: Literal["central", "local"] = "central"
     location: float = 0.0
+    sampling: bool = False
     follows_budget: ClassVar[bool] = True
 
     def members(self, label: str, n: int, budget: Budget) -> dict[str, Distribution]:
@@ -110,14 +126,28 @@ class TwoPointFamily(Family):
         if self.scaling == "central":
             worst, p_star = (
                 2 * np.log(1 / BETA) * unit,
-                two_point_lower_bound(n, self.k, budget).p_star,
+                min(two_point_lower_bound(n, self.k, budget).p_star, 0.5),
             )
             signed |= {"+worst": worst, "-worst": -worst, "+p_star": p_star, "-p_star": -p_star}
-        return _signed(TwoPoint, label, signed, k=self.k, location=self.location)
+        coin = {f"{label}/coin": TwoPoint(p=0.5, k=self.k, location=self.location - 1)}
+        rare = _signed(TwoPoint, label, signed, k=self.k, location=self.location)
+        return rare | (coin if self.sampling else {})
 
     def lower_bound(self, n: int, budget: Budget) -> float:
-        """`two_point_lower_bound`, far below what the local model can reach."""
-        return two_point_lower_bound(n, self.k, budget).alpha
+        """`two_point_lower_bound`, far below what the local model can reach, or sampling's."""
+        private = two_point_lower_bound(n, self.k, budget).alpha
+        sampled = sampling_lower_bound(n, self.k) if self.sampling else float("nan")
+        return float(np.fmax(private, sampled))
+
+    def crossing(self, budget: Budget) -> float:
+        """Where `sampling_lower_bound` overtakes `two_point_lower_bound`, if it does below 1e15."""
+
+        def sampled(n: int) -> bool:
+            return sampling_lower_bound(n, self.k) > two_point_lower_bound(n, self.k, budget).alpha
+
+        if not (self.sampling and sampled(MOST)):
+            return float("nan")
+        return float(1 + bisect_left(range(1, MOST), x=True, key=sampled))
 
 
 @validated

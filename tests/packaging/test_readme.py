@@ -29,6 +29,7 @@ ROOT = Path(__file__).parents[2]
 NOTEBOOK = ROOT / "experiments" / "library.ipynb"
 # Claims and figures of the shipped sweep are not what these examples are about.
 QUICK = [f"~sweep.parts.{part}.figures" for part in ("worst_case", "real_tails")]
+QUICK += ["~sweep.parts.two_regimes", "~sweep.families.two_regimes"]
 QUICK += ["~sweep.parts.worst_case.claims", "~sweep.figures", "trials=4", "n_jobs=1"]
 
 

@@ -13,9 +13,14 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from scipy.stats import beta
 
+import dpbench
 from dpbench.drawing import save, style
+from dpbench.estimators import HeavyTailedMean
+from dpbench.privacy import PureDP
 from dpbench.report.error_figures import axis_scale
 from dpbench.result import Result
+from dpbench.scoreboard import factors
+from dpbench.theory.families import TwoPointFamily
 
 from .conftest import TRIALS, assert_refused, curves, drawn, lines, rows
 
@@ -117,6 +122,55 @@ def test_errors_up_to_1e300_leave_the_frame(
     if by == "k":  # neither does writing it overflow
         with style():
             save(wild.figure(spec), tmp_path, "wild", ["png"])
+
+
+@pytest.fixture(scope="module")
+def regimes() -> Result:
+    """With all errors possible at n = 100, and sampling overtaking privacy in between."""
+    family = TwoPointFamily(k=6, c=[1], sampling=True)
+    spec = {
+        "families": {"rare": TwoPointFamily(k=6, c=[1]), "coin": family},
+        "estimators": {"minimax": HeavyTailedMean(k=6)},
+        "budgets": {"pure": PureDP(0.01)},
+        "parts": {"all": {"n": [100, 10**5, 10**7], "trials": 40}},
+    }
+    return dpbench.run(spec)
+
+
+def test_where_sampling_overtakes_privacy(regimes: Result) -> None:
+    rare, coin = drawn(regimes, {"kind": "error_against_n", "by": "family"})[::-1]
+    assert not lines(rare, "sampling overtakes privacy")
+    ((_, n, _),) = lines(coin, "sampling overtakes privacy")
+    crossing = TwoPointFamily(k=6, c=[1], sampling=True).crossing(PureDP(0.01))
+    assert n == [crossing, crossing] == pytest.approx([889_688] * 2, rel=1e-3)
+    assert coin.get_xlim() == rare.get_xlim()
+    few = {"budgets": "pure", "metric": "private_q90"}  # of which the bound says nothing
+    assert not lines(drawn(regimes, {"kind": "error_against_n", **few})[0], "lower bound")
+
+
+def test_an_infinite_bound_leaves_the_frame(regimes: Result, tmp_path: Path) -> None:
+    for ax in drawn(regimes, {"kind": "error_against_n", "by": "family"}):
+        ((_, n, bound),) = lines(ax, "lower bound")
+        low, high = ax.get_ylim()
+        assert n == [100, 1e5, 1e7]
+        assert low < bound[2] < bound[1] < high < bound[0] < np.inf
+        assert high < 1e3
+    infinite = regimes.summary.assign(lower_bound=np.inf)
+    nowhere = dataclasses.replace(regimes, summary=infinite)
+    for one in (regimes, nowhere):
+        with style():
+            save(one.figure({"kind": "error_against_n"}), tmp_path, "bounds", ["png"])
+    assert not lines(drawn(nowhere, {"kind": "error_against_n"})[0], "lower bound")
+
+
+def test_factors_are_of_one_family_and_of_finite_bounds(regimes: Result) -> None:
+    found = factors(regimes.summary).set_index("family")
+    for family, rows_of in regimes.summary.query("n > 100").groupby("family"):
+        worst = rows_of.groupby("n")[["q90", "lower_bound"]].max()
+        ratio = worst["q90"] / worst["lower_bound"]
+        assert found.loc[str(family), ["low", "high"]].tolist() == [ratio.min(), ratio.max()]
+        printed = [row for row in regimes.scoreboard.splitlines() if f" {family} " in row]
+        assert [f"{ratio.min():.3g} .. {ratio.max():.3g}" in row for row in printed] == [True]
 
 
 # The parts of the error, and exponents.

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpbench.distributions import ProductTwoPoint
-from dpbench.privacy import ZCDP, Budget, PureDP
+from dpbench.distributions import ProductTwoPoint, TwoPoint
+from dpbench.privacy import ZCDP, Budget, NonPrivate, PureDP
 from dpbench.registry import ConfigError
 from dpbench.theory.families import (
     Family,
@@ -19,7 +19,7 @@ from dpbench.theory.families import (
     TwoPointFamily,
     build_family,
 )
-from dpbench.theory.lower_bounds import two_point_lower_bound
+from dpbench.theory.lower_bounds import sampling_lower_bound, two_point_lower_bound
 from dpbench.theory.packing import packing_lower_bound
 
 N, TAIL = 10**6, math.log(10)
@@ -76,6 +76,39 @@ def test_the_lower_bound_is_reached_by_members() -> None:
     one, two = (ProductTwoPoint(d=20, p=p, word=w) for w in (0, 1))
     assert np.linalg.norm(one.mean - two.mean) >= 2 * bound * (1 - 1e-12)
     assert math.isnan(SIGNED.lower_bound(N, budget))
+
+
+def test_a_coin_carries_what_sampling_costs() -> None:
+    rare, coin = (
+        TwoPointFamily(k=3, c=[0, 2], location=5.0, sampling=sampling) for sampling in (False, True)
+    )
+    budget = PureDP(0.3)
+    members = coin.members("f", N, budget)
+    law = members.pop("f/coin")
+    assert members == rare.members("f", N, budget)
+    assert isinstance(law, TwoPoint)
+    assert (law.location, law.p, law.mean) == (4.0, 0.5, 5.0)
+    assert law.tau == pytest.approx(2, rel=1e-15)  # 4 and 6
+    n = int(coin.crossing(budget))
+    for size, larger in ((n - 1, rare.lower_bound), (n, lambda m, _: sampling_lower_bound(m, 3))):
+        bounds = rare.lower_bound(size, budget), sampling_lower_bound(size, 3)
+        assert coin.lower_bound(size, budget) == max(bounds) == larger(size, budget)
+        assert bounds[0] == pytest.approx(bounds[1], rel=1e-3)
+    assert coin.lower_bound(N, NonPrivate()) == sampling_lower_bound(N, 3)
+    # With k = 2 privacy costs more at any n; without a coin nothing is said of sampling.
+    assert math.isnan(TwoPointFamily(k=2, c=[1], sampling=True).crossing(budget))
+    assert math.isnan(rare.crossing(budget))
+    assert math.isnan(build_family({"kind": "gaussian"}, "here").crossing(budget))
+
+
+def test_few_records_leave_what_members_there_are() -> None:
+    """All errors are possible, p* is 1, and members keep p at 1/2."""
+    budget = PureDP(0.01)
+    members: dict[str, Any] = PAIR.members("f", 100, budget)
+    assert {name: law.p for name, law in members.items()} == {
+        "f/c=0": 0, "f/+p_star": 0.5, "f/-p_star": 0.5
+    }  # fmt: skip
+    assert PAIR.lower_bound(100, budget) == math.inf
 
 
 @pytest.mark.parametrize(

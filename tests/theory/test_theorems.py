@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 
 import pytest
 
@@ -89,6 +90,8 @@ ERRORS: dict[str, Error] = {
 NUMBERS = {
     **dict.fromkeys(["exact_error", "exact_mean_error", "exact_noise", "exact_private_part"], 1.0),
     "near_optimal": 2.5 / 2,
+    # P(|Z| <= 1.645) = 0.9, and two normal laws 2 x 1.282 apart are told with errors 0.1 and 0.1
+    "sampling_constant": NormalDist().inv_cdf(0.95) / NormalDist().inv_cdf(0.9),
     "heavy_tail_guarantee": 1.0,  # the error over alpha
     "coverage": ShrinkingIntervals(radius=1.0).beta,
     "coinpress_coverage": CoinPressMean(radius=1.0).b,  # of one tail bound
@@ -96,7 +99,7 @@ NUMBERS = {
     "range_margin": 2.0 / 2.0,  # within 3r of the middle and r inside: 2r over 2r
     **dict.fromkeys(["learned_tv", "covariance_alpha"], 2.0),
     **dict.fromkeys(["range_outside", "analytic_delta", "noise_ratio"], math.nan),
-    **dict.fromkeys(["discard_ratio", "core_weight"], math.nan),
+    **dict.fromkeys(["discard_ratio", "core_weight", "two_regimes"], math.nan),
 }
 
 
