@@ -1,1 +1,1 @@
-"""What theorems predict: rates, instance families, exact lower bounds."""
+"""What theorems predict: rates, instance families, lower bounds."""
