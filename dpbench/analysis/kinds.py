@@ -16,7 +16,7 @@ from dpbench.analysis.results import CURVE, Results, held_out, worst_case
 from dpbench.analysis.smallest_n import smallest_n
 from dpbench.arrays import Floats
 from dpbench.columns import BUDGET, under
-from dpbench.metrics import VARIABLES
+from dpbench.metrics import METRICS, VARIABLES
 from dpbench.registry import ConfigError, from_mapping, validated
 from dpbench.runner.plan import Sweep
 from dpbench.theory.exact import exact
@@ -172,6 +172,10 @@ class Level(Claim):
     """
 
     @property
+    def measures(self) -> str | None:
+        return METRICS[self.statement.metric].of
+
+    @property
     def _apart(self) -> list[str]:
         return ["law", "series", "privacy"]
 
@@ -185,7 +189,11 @@ class Level(Claim):
         _check_exact(chosen, sweep, self.statement.metric, where)
 
     def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
-        draws = replicates(chosen, self.statement.metric)
+        # Errors of several budgets or parameters on the same data have their sampling in common.
+        table, shared = chosen.summary, sweep.shares_data(chosen.summary["family"].unique())
+        data = ["series", "distribution", "n", *([] if shared else BUDGET)]
+        joint = bool(table.duplicated(data).any())
+        draws = replicates(chosen, self.statement.metric, joint=joint, shared=shared)
         return chosen.summary, draws / exact_values(
             chosen.summary, sweep, self.statement.metric
         ).reshape(-1, 1)

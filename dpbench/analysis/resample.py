@@ -6,6 +6,7 @@ Each row has its own stream, so that other rows change nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -46,18 +47,20 @@ def replicates(
     """A column of a summary and replicates of it, (rows, 1 + draws).
 
     Of values that were kept, but for a mean, whose law is normal. `joint` resamples the same trials
-    of rows on the same data, see `resampled`; for quantiles.
+    of rows on the same data, see `resampled`; for quantiles, and for means of what was kept.
     """
     table = results.summary
     known = table[column].to_numpy(float)
     metric = METRICS[column]
     names = ["|".join(map(str, row)) for row in table[KEY].itertuples(index=False)]
-    if metric.statistic == "mean":
+    if joint and metric.of in results.values:
+        resamples = resampled(table, results.values[metric.of], shared=shared)
+        is_mean = metric.statistic == "mean"
+        of_trials = partial(np.mean, axis=-1) if is_mean else partial(quantile, q=metric.q)
+        draws = np.stack([of_trials(one[1:]) for one in resamples])
+    elif metric.statistic == "mean":
         noise = [stream("bootstrap", "mean", name).standard_normal(DRAWS) for name in names]
         draws = known[:, None] + table[[f"{column}_se"]].to_numpy() * np.stack(noise)
-    elif joint:
-        resamples = resampled(table, results.values[metric.of], shared=shared)
-        draws = np.stack([quantile(one[1:], metric.q) for one in resamples])
     else:
         values = zip(names, results.values[metric.of], strict=True)
         draws = np.stack([_of_trials(*one, metric) for one in values])

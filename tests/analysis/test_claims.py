@@ -266,6 +266,19 @@ def test_levels_are_over_exact_values() -> None:
     assert found["measured"].tolist() == pytest.approx([2 ** (1 / 3)] * 2, rel=1e-9)
 
 
+def test_levels_on_the_same_data_are_resampled_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Errors of 16 budgets that are all sampling say no more than those of one."""
+    monkeypatch.setattr("dpbench.analysis.kinds.exact", lambda *_: math.log(10))
+    errors = np.random.default_rng(3).exponential(size=400)
+    widths = []
+    for budgets in (_pure(1.0), _pure(*range(1, 17))):
+        row = Made(n=[100], trials=400, budgets=budgets).judge("exact_error", lambda _: errors)
+        widths.append(float((row["high"] - row["low"]).iloc[0]))
+    # Of 1000 and of 400 replicates: ends of an interval differ by a few per cent; apart they
+    # would be a fourth.
+    assert widths[1] == pytest.approx(widths[0], rel=0.25)
+
+
 @pytest.mark.usefixtures("known")
 def test_a_finite_exponent_is_that_of_exact_values() -> None:
     one = Made(n=[10, 100, 1000])
@@ -503,8 +516,8 @@ def test_grids_that_do_not_vary_enough_are_refused(
         ({"predicted": 3.0}, r"c: predicted belongs to theorems that leave their number .*"),
         ({"theorem": "range_outside", "predicted": math.nan}, r"c\.predicted: nan: .*"),
         ({"theorem": "range_outside"},
-         r"c: predicted belongs .*: range_outside, analytic_delta, noise_ratio, discard_ratio, "
-         r"core_weight"),
+         r"c: predicted belongs .*: two_regimes, range_outside, analytic_delta, noise_ratio, "
+         r"discard_ratio, core_weight"),
     ],
 )  # fmt: skip
 def test_claims_that_say_too_little_or_too_much_are_refused(
