@@ -88,10 +88,6 @@ THEOREMS = {
     # No theorem promises a constant: this is the project's own yardstick, half of 2.5 for the
     # bound with one sign. An error below the bound itself would be a broken estimator or bound.
     "near_optimal": Theorem("Lower bound", "factor", _is(1.25), at_most=True, lowest=1.0),
-    # over the larger bound of privacy and of sampling: 1.645/1.282, quantiles of a normal error and
-    # of a test's, where sampling alone counts; where they cross the claim gives it
-    "sampling_constant": Theorem("Central limit", "factor", _is(ndtri(0.95) / ndtri(0.9))),
-    "two_regimes": Theorem("Lower bound", "factor", _is(math.nan)),
     # n = 1/alpha^2 + 1/(alpha epsilon), in its two regimes and term by term
     "sampling_regime": Theorem("Lecture 15", "alpha", _is(2)),
     "private_regime": Theorem("Lecture 15", "alpha", _is(1)),
@@ -158,4 +154,8 @@ THEOREMS = {
     "exact_mean_error": Theorem("exact law", "level", _is(1), "mean_error"),
     "exact_noise": Theorem("exact law", "level", _is(1), "noise_q90"),
     "exact_private_part": Theorem("exact law", "level", _is(1), "private_q90"),
+    # over the larger bound of privacy and of sampling: 1.645/1.282, quantiles of a normal error and
+    # of a test's, where sampling alone counts; where both do, the claim says it
+    "sampling_constant": Theorem("Central limit", "factor", _is(ndtri(0.95) / ndtri(0.9))),
+    "two_regimes": Theorem("Lower bound", "factor", _is(math.nan)),
 }
