@@ -96,7 +96,8 @@ def _print_factors(summary: pd.DataFrame, study: Study, out: Console) -> None:
         for one in curves.to_dict("records"):
             row[f"k = {one['k']:g}"] = _range(one["low"], one["high"])
         rows.append(row)
-    print_table("Worst error over a family (0.9 quantile) over its lower bound, range over n", rows, out)
+    title = "Worst error over a family (0.9 quantile) over its lower bound, range over n"
+    print_table(title, rows, out)
 
 
 def _print_samples(samples: pd.DataFrame, out: Console) -> None:
