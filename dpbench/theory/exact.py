@@ -29,13 +29,14 @@ from dpbench.theory.exact_choices import (
     wrong_answers,
 )
 from dpbench.theory.last_step import Step, ksu20_bin, ksu20_groups, last_step
-from dpbench.theory.noise import MOST, Noise, binomial, standard_normal
+from dpbench.theory.noise import MOST, Noise, additive, binomial, standard_normal
 from dpbench.theory.noise import Gaussian as Normal
 
 __all__ = ["exact", "exact_miss"]
 
 Atoms = tuple[Floats, Floats]  # points and their probabilities
 
+ROUGH = 0.1  # relative noise of a variance that still counts as known
 RARE = 1e-3
 CLEAR = 0.2  # by what share the fullest bin leads
 MOST_SKEWED = 0.1  # and most kurtosis, of what passes for normal
@@ -68,6 +69,8 @@ def exact(
         return NAN
     if isinstance(estimator, est.SubsampleTest):
         return wrong_answers(estimator, law, n, budget) if metric == "mean_error" else NAN
+    if isinstance(estimator, est.LearnedGaussian):
+        estimator, budget = _with_sigma(estimator, law, n, budget)
     missed = exact_miss(estimator, law, n, budget)
     if missed > RARE and not isinstance(estimator, est.FriendlyCoreMean):
         return NAN  # what is released then may be anywhere
@@ -203,8 +206,11 @@ def _scalar_error(
     """Of records that are clipped, averaged, released with noise, perhaps in groups."""
     step, points = last_step(estimator, n, 1, budget), _atoms(law)
     other = isinstance(estimator, est.KSU20Mean | est.SubsampleAggregate)
-    if step is None or points is None or (other and metric == "private_q90"):
-        return NAN  # what is averaged is not the records, or not all
+    misses = isinstance(estimator, est.ShrinkingIntervals) or (
+        isinstance(estimator, est.CoinPressMean) and metric == "mean_error"
+    )
+    if step is None or points is None or misses or (other and metric == "private_q90"):
+        return NAN  # rare misses count, or what is averaged is not the records, or not all
     ends = _clipped(estimator, law, n, step, budget)
     values, weights = points
     if isinstance(estimator, est.SubsampleAggregate):  # of Gaussians, buckets' means are, too
@@ -224,6 +230,24 @@ def _scalar_error(
     return _median_quantile(*found, step.noise, groups)
 
 
+def _with_sigma(
+    e: est.LearnedGaussian, law: dist.Distribution, n: int, budget: Budget
+) -> tuple[est.Estimator, Budget]:
+    """The histogram's mean with the sigma that is known, or near the true one at half the budget.
+
+    Half squared differences of m pairs are clipped at 8 sigma^2 ln(2m/beta), if the histogram
+    finds sigma^2; the noise of their mean, at a quarter, is small beside sigma^2 or it is not near.
+    """
+    sigma = e.sigma
+    if sigma is None:
+        width = 8 * float(np.log(2 * (n // 2) / e.beta)) / (n // 2)
+        noise = additive(budget.fraction(0.25), width, width)
+        if not isinstance(law, dist.Gaussian) or noise.variance > ROUGH**2:
+            return e, budget
+        sigma, budget = float(law.variance**0.5), budget.fraction(0.5)
+    return est.KarwaVadhanMean(radius=e.radius, sigma=sigma, beta=e.beta), budget
+
+
 def _noise_quantile(estimator: Any, law: dist.Distribution, n: int, budget: Budget) -> float:
     d, copies = law.d, law.d
     if isinstance(estimator, est.CoordinateWise):  # independent, each at 1/d of the budget
@@ -233,11 +257,6 @@ def _noise_quantile(estimator: Any, law: dist.Distribution, n: int, budget: Budg
         found = _bin_middle(estimator, law, n, budget) if law.d == 1 else 0.0
         if found is None or estimator.constants == "paper":
             return NAN
-    if isinstance(estimator, est.LearnedGaussian) and estimator.sigma is None:
-        if not isinstance(law, dist.Gaussian):
-            return NAN
-        # A private sigma, once it is near the true one, at half of the budget.
-        estimator, budget = replace(estimator, sigma=float(law.variance**0.5)), budget.fraction(0.5)
     if isinstance(estimator, est.FriendlyCoreMean):
         return core_noise_quantile(estimator, law, n, budget)
     if isinstance(estimator, est.SubsampleAggregate) and estimator.aggregate == "friendly_core":
@@ -264,6 +283,7 @@ def _vector_error(
     if isinstance(law, dist.MultivariateGaussian):
         found = law.condition == 1 and law.matrix is None and isinstance(noise, Normal)
         found = found and step.centre is None and law.norm <= (estimator.radius or np.inf)
+        found = found and metric != "mean_error"  # the rare miss of a ball shows in means
         if not found or step.half_width < np.sqrt(law.variance) or step.records != n:
             return NAN
         sampling = 0.0 if metric == "private_q90" else law.scale**2 / n

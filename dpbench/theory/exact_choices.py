@@ -73,7 +73,7 @@ def wrong_answers(e: est.SubsampleTest, law: dist.Distribution, n: int, budget: 
 def _core(e: Any, at: At, law: dist.MultivariateGaussian) -> tuple[Noise, Noise, Floats]:
     """The noise of W, that of the mean at sensitivity 1, and all equally likely W_lo.
 
-    L17, algorithms.md 4: W with sensitivity 3 at half of the budget, less its tail at delta/2;
+    L17, made private: W with sensitivity 3 at half of the budget, less its tail at delta/2;
     the mean at the other half. W itself is n times the mean of clip(2 G - 1, 0, 1), where G(x) is
     the share of records within r of x.
     """
@@ -150,24 +150,29 @@ def exact_miss(estimator: Any, law: dist.Distribution, n: int, budget: Budget) -
         reach = np.inf if estimator.radius is None else estimator.radius + 2 * r
         edge = float(np.fmod(-reach, 2 * r)) if np.isfinite(reach) else 0.0
         count = np.ceil(2 * reach / (2 * r)) if np.isfinite(reach) else np.inf
-        return _on_edge(law, edge, 2 * r, float(count), n, budget)
+        return _two_bins(law, edge, 2 * r, float(count), n, budget)
+    if isinstance(estimator, est.CoordinateWise) and _round(law) and not law.norm:
+        one = dist.Gaussian(scale=law.scale)
+        missed = exact_miss(estimator.base, one, n, budget.fraction(1 / law.d))
+        return 1 - (1 - missed) ** law.d
     if isinstance(estimator, est.KarwaVadhanMean) and isinstance(law, dist.Gaussian):
         t = estimator.sigma * float(np.sqrt(2 * np.log(2 * n / estimator.beta)))
         radius = np.inf if estimator.radius is None else estimator.radius
         count = 2 * np.ceil((radius + t) / (2 * t))
-        return _on_edge(law, 0.0, 2 * t, float(count), n, budget.fraction(0.5))
+        return _two_bins(law, 0.0, 2 * t, float(count), n, budget.fraction(0.5))
     return NAN
 
 
-def _on_edge(
+def _two_bins(
     law: dist.Distribution, edge: float, width: float, count: float, n: int, budget: Budget
 ) -> float:
-    """`histogram_misses` where the mean is on an edge, and all records in the bins beside it."""
+    """`histogram_misses` where all records are in the bins beside the edge next to the mean."""
     steps = (float(law.mean) - edge) / width
-    below = _share_below(law)
-    if below is None or abs(steps - round(steps)) > 1e-9:
-        return NAN
-    return histogram_misses(below, True, count, n, budget)
+    off = (round(steps) - steps) * width
+    below = _share_below(law) if abs(off) < 1e-9 * width else None
+    if isinstance(law, dist.Gaussian):
+        below = float(ndtr(off / np.sqrt(law.variance)))
+    return NAN if below is None else histogram_misses(below, True, count, n, budget)
 
 
 def histogram_misses(share: float, both: bool, count: float, n: float, budget: Budget) -> float:

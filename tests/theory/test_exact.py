@@ -59,7 +59,7 @@ CASES: list[tuple[Estimator, Distribution, int, Budget, str]] = [
     (BoundedMean(radius=2), VECTORS, 20, APPROX, "noise"),
     (KarwaVadhanMean(radius=5), NORMAL, 200, PURE, "noise q90"),
     (ExponentialCoarseMean(radius=5), NORMAL, 200, RHO, "noise q90"),
-    (ShrinkingIntervals(radius=50, rounds=3), NORMAL, 400, PURE, "noise q90"),
+    (ShrinkingIntervals(radius=50, rounds=3), NORMAL, 400, PURE, "noise"),
     (CoinPressMean(radius=50, rounds=3), VECTORS, 200, APPROX, "noise"),
     (CoordinateWise(base=ClippedMean(lower=-1, upper=2)), VECTORS, 50, PURE, "noise"),
     (KSU20Mean(k=2, radius=5), NORMAL, 300, RHO, "noise"),
