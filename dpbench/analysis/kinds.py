@@ -168,7 +168,8 @@ class SmallestN(Exponent):
 class Level(Claim):
     """What was measured over its exact value, a geometric mean over all that a notion is run with.
 
-    A row for each entry of families and estimators: over members, n, amounts and swept parameters.
+    A row for each entry of families and estimators: over members, n, amounts and swept parameters,
+    wherever the exact value is known.
     """
 
     @property
@@ -190,13 +191,14 @@ class Level(Claim):
 
     def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
         # Errors of several budgets or parameters on the same data have their sampling in common.
+        exact = exact_values(chosen.summary, sweep, self.statement.metric)
+        known = np.isfinite(exact)
+        chosen, exact = chosen.chosen(known), exact[known]
         table, shared = chosen.summary, sweep.shares_data(chosen.summary["family"].unique())
         data = ["series", "distribution", "n", *([] if shared else BUDGET)]
         joint = bool(table.duplicated(data).any())
         draws = replicates(chosen, self.statement.metric, joint=joint, shared=shared)
-        return chosen.summary, draws / exact_values(
-            chosen.summary, sweep, self.statement.metric
-        ).reshape(-1, 1)
+        return table, draws / exact[:, None]
 
 
 @validated

@@ -28,7 +28,8 @@ from dpbench.theory.exact_choices import (
     histogram_misses,
     wrong_answers,
 )
-from dpbench.theory.last_step import Step, ksu20_bin, ksu20_groups, last_step
+from dpbench.theory.exact_vectors import ball_error, covariance_quantile
+from dpbench.theory.last_step import At, Step, ksu20_bin, ksu20_groups, last_step
 from dpbench.theory.noise import MOST, Noise, additive, binomial, standard_normal
 from dpbench.theory.noise import Gaussian as Normal
 
@@ -38,12 +39,13 @@ Atoms = tuple[Floats, Floats]  # points and their probabilities
 
 ROUGH = 0.1  # relative noise of a variance that still counts as known
 RARE = 1e-3
+ERRORS = ("q90", "private_q90", "mean_error")
 CLEAR = 0.2  # by what share the fullest bin leads
 MOST_SKEWED = 0.1  # and most kurtosis, of what passes for normal
 NAN = float("nan")
 
 
-def exact(
+def exact(  # a case each
     metric: str, estimator: est.Estimator, law: dist.Distribution, n: int, budget: Budget
 ) -> float:
     """What a column of a summary tends to as trials grow; NaN where it is not known.
@@ -69,6 +71,9 @@ def exact(
         return NAN
     if isinstance(estimator, est.SubsampleTest):
         return wrong_answers(estimator, law, n, budget) if metric == "mean_error" else NAN
+    if isinstance(estimator, est.CoinPressCovariance | est.WhitenedCoinPressMean):
+        known = _is_isotropic(law) and law.variance == law.d
+        return covariance_quantile(metric, estimator, At(n, law.d, budget)) if known else NAN
     if isinstance(estimator, est.LearnedGaussian):
         estimator, budget = _with_sigma(estimator, law, n, budget)
     missed = exact_miss(estimator, law, n, budget)
@@ -76,10 +81,8 @@ def exact(
         return NAN  # what is released then may be anywhere
     if metric == "noise_q90":
         return _noise_quantile(estimator, law, n, budget)
-    if metric not in ("q90", "private_q90", "mean_error"):
-        return NAN
     find = _scalar_error if law.d == 1 else _vector_error
-    return find(metric, estimator, law, n, budget)
+    return find(metric, estimator, law, n, budget) if metric in ERRORS else NAN
 
 
 def _gaussian(law: dist.Gaussian) -> Atoms:
@@ -269,6 +272,10 @@ def _noise_quantile(estimator: Any, law: dist.Distribution, n: int, budget: Budg
     return NAN if step is None else step.noise.norm_quantile(copies, 0.9)
 
 
+def _is_isotropic(law: dist.Distribution) -> bool:
+    return isinstance(law, dist.MultivariateGaussian) and law.condition == 1 and law.matrix is None
+
+
 def _vector_error(
     metric: str, estimator: Any, law: dist.Distribution, n: int, budget: Budget
 ) -> float:
@@ -280,8 +287,12 @@ def _vector_error(
     if step is None:
         return NAN
     noise = step.noise
+    if isinstance(estimator, est.KSU20BallMean):
+        if not isinstance(law, dist.SignedTwoPoint) or metric == "mean_error":
+            return NAN
+        return ball_error(metric, estimator, law, At(n, d, budget), step)
     if isinstance(law, dist.MultivariateGaussian):
-        found = law.condition == 1 and law.matrix is None and isinstance(noise, Normal)
+        found = _is_isotropic(law) and isinstance(noise, Normal)
         found = found and step.centre is None and law.norm <= (estimator.radius or np.inf)
         found = found and metric != "mean_error"  # the rare miss of a ball shows in means
         if not found or step.half_width < np.sqrt(law.variance) or step.records != n:

@@ -16,7 +16,10 @@ from dpbench import estimators as est
 from dpbench.privacy import ApproxDP, Budget, PureDP
 from dpbench.theory.noise import Gaussian, Noise, Radial, additive, concentrated
 
-__all__ = ["At", "Step", "ksu20_bin", "ksu20_groups", "last_step"]
+__all__ = [
+    "At", "Step", "coinpress_round", "gaussian_norm", "ksu20_bin", "ksu20_groups", "last_step",
+    "round_shares",
+]  # fmt: skip
 
 
 class At(NamedTuple):
@@ -117,7 +120,8 @@ def _tail(e: Any, n: int) -> float:
     return float(e.sigma * np.sqrt(2 * np.log(2 * n / e.beta)))
 
 
-def _shares(rounds: int) -> list[float]:
+def round_shares(rounds: int) -> list[float]:
+    """BDKU20: a quarter of the budget over all rounds but the last, which has the rest."""
     return [1.0] if rounds == 1 else [0.25 / (rounds - 1)] * (rounds - 1) + [0.75]
 
 
@@ -126,21 +130,33 @@ def _shrinking(e: est.ShrinkingIntervals, at: At) -> Step | None:
     rounds = e.rounds or 2 + int(np.log(1 + e.radius / e.sigma))
     miss, w = e.beta / (2 * rounds), e.radius
     sampling = float(-ndtri(miss / 2)) * e.sigma / float(np.sqrt(at.n))
-    for share in _shares(rounds)[: e.report]:
+    for share in round_shares(rounds)[: e.report]:
         before, step = w, _box(at, w + _tail(e, at.n), share=share)
         w = min(w, sampling + step.noise.above(miss / 2))
     return step if w < before else None
 
 
-def _coinpress(e: est.CoinPressMean, at: At) -> Step:
-    """BDKU20: clip at min(sqrt(r^2 + 6r + gamma^2), r + gamma), then r = gamma sqrt(1/n + sd^2)."""
-    log = np.log(1 / e.b)
-    gamma = float(np.sqrt(at.d + 2 * np.sqrt(at.d * log) + 2 * log))
-    r, rho = e.radius / e.sigma, concentrated(at.budget)
-    for share in _shares(e.rounds)[: e.report]:
+def gaussian_norm(d: int, b: float) -> float:
+    """What the norm of N(0, I) exceeds with probability at most b: Laurent and Massart's bound."""
+    log = np.log(1 / b)
+    return float(np.sqrt(d + 2 * np.sqrt(d * log) + 2 * log))
+
+
+def coinpress_round(r: float, shares: list[float], b: float, at: At) -> tuple[float, float]:
+    """The noise and the clip of the last of rounds with these shares, in standard deviations.
+
+    BDKU20: clip at min(sqrt(r^2 + 6r + gamma^2), r + gamma), then r = gamma sqrt(1/n + sd^2).
+    """
+    gamma, rho = gaussian_norm(at.d, b), concentrated(at.budget)
+    for share in shares:
         clip = r + gamma if r > 1e100 else min(float(np.sqrt(r**2 + 6 * r + gamma**2)), r + gamma)
         sd = 2 * clip / at.n / float(np.sqrt(2 * rho.rho * share))
         r = gamma * float(np.sqrt(1 / at.n + sd**2))
+    return sd, clip
+
+
+def _coinpress(e: est.CoinPressMean, at: At) -> Step:
+    sd, clip = coinpress_round(e.radius / e.sigma, round_shares(e.rounds)[: e.report], e.b, at)
     return Step(Gaussian(sd * e.sigma), clip * e.sigma, None, at.n)
 
 

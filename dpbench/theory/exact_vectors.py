@@ -1,0 +1,122 @@
+"""Exact values of errors of vectors and of covariances, up to the order that each states.
+
+Written from the sources' formulas, like `dpbench.theory.exact`, without calling an estimator.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import chdtr, chdtri
+from scipy.stats import ncx2
+
+from dpbench import distributions as dist
+from dpbench import estimators as est
+from dpbench.theory.last_step import At, Step, coinpress_round, gaussian_norm, round_shares
+from dpbench.theory.noise import Gaussian, concentrated
+
+__all__ = ["ball_error", "covariance_quantile"]
+
+Q = 0.9
+SETTLED = 0.75  # from here on the formulas are within 2 per cent
+MOST_SLACK = 1.5  # and up to here
+COVARIANCE_B = 0.1  # of the covariance within a whitened mean: the authors'
+
+
+def ball_error(
+    metric: str, e: est.KSU20BallMean, law: dist.SignedTwoPoint, at: At, step: Step
+) -> float:
+    """Of KSU20, Algorithm 3, on vectors 0 and, with probability p, tau (+-1, ..., +-1).
+
+    The centre is off by far less than tau sqrt(d). A rare vector that is longer than the ball's
+    radius r counts r/(tau sqrt(d)) of it, or nothing if it is discarded, others fully: s. The
+    second half of the records is averaged, and hardly any are discarded. So the error has
+    in the first coordinate the mean (s - 1) p tau, and in every one the variance p tau^2 s^2/(n/2)
+    by the central limit, and that of the noise. Less the mean of all records, half of which are in
+    the other half, it has p tau^2 ((s - 1/2)^2 + 1/4)/(n/2). The norm is non-central chi.
+    """
+    half, norm = at.n // 2, law.tau * np.sqrt(at.d)
+    s = 1.0
+    if norm > step.half_width:
+        s = step.half_width / norm if e.outside == "project" else 0.0
+    share = s**2 if metric == "q90" else (s - 0.5) ** 2 + 0.25
+    variance = law.p * law.tau**2 * share / half + step.noise.variance
+    shift = ((s - 1) * law.p * law.tau) ** 2 / variance
+    norm2 = ncx2.ppf(Q, at.d, shift) if shift else chdtri(at.d, 1 - Q)
+    return float(np.sqrt(variance * norm2))
+
+
+def covariance_quantile(
+    metric: str, e: est.CoinPressCovariance | est.WhitenedCoinPressMean, at: At
+) -> float:
+    """Of CoinPress's covariance of N(0, I), or the noise of a mean that it whitens; else NaN."""
+    if isinstance(e, est.WhitenedCoinPressMean):
+        return _whitened_noise(e, at) if metric == "noise_q90" else np.nan
+    known = metric in ("q90", "noise_q90") and _settled(e, at) > SETTLED
+    return _covariance_error(metric, e, at) if known else np.nan
+
+
+def _settled(e: est.CoinPressCovariance, at: At) -> float:
+    """How large a variance the last round sees, in units of 1/(1 + eta), which it tends to.
+
+    Directions that noise hides, up to 2 sqrt(d) of its standard deviation, are stretched less.
+    """
+    eta, v = _eta(at), 1 / e.bound
+    for share in round_shares(e.rounds)[:-1]:
+        v /= v + eta + 2 * np.sqrt(at.d) * _noise_sd(e.b, share, at)
+    return float(v * (1 + eta))
+
+
+def _covariance_error(metric: str, e: est.CoinPressCovariance, at: At) -> float:
+    """Once its rounds have made the covariance S of the records nearly I.
+
+    By then A S A is near I/(1 + eta), where eta = sqrt(d/n) + d/(2n), so that noise of standard
+    deviation sd = sqrt(2) gamma^2/(n sqrt(2 rho)) on the upper triangle becomes sd (1 + eta),
+    relative to S. Sampling errors have variances 2/n on the diagonal and 1/n beside it, which
+    counts twice: the square of the norm is a sum of two scaled chi-squares.
+    """
+    sampling = 1 / at.n if metric == "q90" else 0.0
+    noise = (_noise_sd(e.b, round_shares(e.rounds)[-1], at) * (1 + _eta(at))) ** 2
+    return _norm_quantile(at.d, 2 * sampling + noise, sampling + noise)
+
+
+def _eta(at: At) -> float:
+    return float(np.sqrt(at.d / at.n) + at.d / at.n / 2)
+
+
+def _noise_sd(b: float, share: float, at: At) -> float:
+    """Of a round that has this share of the budget."""
+    sensitivity = np.sqrt(2) * gaussian_norm(at.d, b) ** 2 / at.n
+    return float(sensitivity / np.sqrt(2 * concentrated(at.budget).rho * share))
+
+
+def _norm_quantile(d: int, diagonal: float, beside: float) -> float:
+    """The 0.9 quantile of |M|_F, M symmetric with independent entries of these variances."""
+    pairs = d * (d - 1) // 2
+    grid = chdtri(pairs, (np.arange(4000) + 0.5) / 4000) * 2 * beside
+
+    def missing(x: float) -> float:
+        return float(chdtr(d, np.maximum(x - grid, 0) / diagonal).mean() - Q)
+
+    return float(np.sqrt(brentq(missing, 0.0, grid.max() + 100 * d * diagonal)))
+
+
+def _whitened_noise(e: est.WhitenedCoinPressMean, at: At) -> float:
+    """The noise of a whitened mean of N(mu, I).
+
+    Of n/2 pairs the covariance has A near I/sqrt(1 + eta) and Z near I/(1 + eta), so that
+    B = A (Z + slack)^(-1/2) is near I/sqrt(1 + slack (1 + eta)); slack is eta plus 2 sd (sqrt(d) +
+    sqrt(ln 100)), sd the noise of Z. The mean of the records times B has noise of its own last
+    round, from the radius R |B|.
+    """
+    rho = concentrated(at.budget)
+    pairs = At(at.n // 2, at.d, rho.fraction(e.covariance_share))
+    eta = _eta(pairs)
+    sd = _noise_sd(COVARIANCE_B, round_shares(e.covariance_rounds)[-1], pairs)
+    slack = eta + 2 * sd * (np.sqrt(at.d) + np.sqrt(np.log(100)))
+    if slack > MOST_SLACK:
+        return float("nan")
+    back = float(np.sqrt(1 + slack * (1 + eta)))
+    fine = At(at.n, at.d, rho.fraction(1 - e.covariance_share))
+    sd, _ = coinpress_round(e.radius / back, round_shares(e.rounds), e.b, fine)
+    return Gaussian(sd * back).norm_quantile(at.d, Q)
