@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -39,8 +39,8 @@ BEYOND_GRID = 10
 # How close the largest n that fails and the smallest that works come.
 RATIO = 1.1
 STRIDE = 4
-# The step outwards, once they are close, until both ends are beyond doubt, and what doubt is.
-BEYOND = 1.2
+# From there outwards, every step longer by this, until the end is beyond doubt, and what doubt is.
+BEYOND = 1.04
 TAIL = 0.025
 TERMS = ("sampling", "privacy", "range")
 COLUMNS = [
@@ -117,42 +117,73 @@ def _parameter(one: Variant[Any], name: str) -> float:
 def search(like: Cell, alpha: float, beta: float, start: int, largest: int) -> Search:
     """The smallest n with P(error > alpha) <= beta, at its worst over the family: NaN if none.
 
-    Runs the one setting and the trials of `like`, first at `start`, never above `largest`. At the
-    ends of the interval P(error > alpha) is above and below beta by exact binomial tests at 2.5%
-    each; where no n is beyond doubt they are the smallest and the largest n tried.
+    Runs the one setting and the trials of `like`, first at `start`, never above `largest`. Of the
+    n between the largest that fails and the smallest that works beyond it, within a ratio of
+    `RATIO`, the geometric middle. At the ends of the interval, sought from there outwards, P(error
+    > alpha) is above and below beta by exact binomial tests at 2.5% each; where no n is beyond
+    doubt they are the smallest and the largest n tried.
     """
-    trials, wanted = like.trials, start
-    tried: dict[int, float] = {}
-
-    def surely(side: Literal["less", "greater"], n: float) -> list[int]:
-        """The n tried, at n or beyond it, whose P(error > alpha) is on that side of beta."""
-        counts = {one: round(miss * trials) for one, miss in tried.items()}
-        beyond = [one for one in counts if (one >= n if side == "less" else one <= n)]
-        return [one for one in beyond if binomtest(counts[one], trials, beta, side).pvalue < TAIL]
-
-    while wanted not in tried:
-        cell = cell_at(like.family_label, like.family, wanted, like.settings, trials)
-        tried[wanted] = _miss((yield cell), cell, alpha)
-        low = max((n for n, miss in tried.items() if miss > beta), default=0)
-        high = min((n for n in tried if n > low), default=np.inf)
-        if high == np.inf:
-            wanted = STRIDE * max(tried)
-        elif not low:
-            wanted = min(tried) // STRIDE
-        elif high - low > 1 and high / low > RATIO:
-            wanted = round(math.sqrt(float(low) * float(high)))
-        elif not surely("less", high):
-            wanted = round(BEYOND * max(tried)) + 1
-        elif not surely("greater", low):
-            wanted = int(min(tried) / BEYOND)
-        else:
-            break
-        wanted = min(max(wanted, 1), largest)
-    if not low or high == np.inf:
+    tries = _Tries(like, alpha, beta, largest)
+    low, high = yield from tries.bracket(start)
+    if not low or high > largest:
         return np.nan, np.nan, np.nan
-    fails = max(surely("greater", low), default=min(tried))
-    works = min(surely("less", high), default=max(tried))
-    return float(high), float(fails), float(works)
+    fails = yield from tries.end("greater", low, -1)
+    works = yield from tries.end("less", high, 1)
+    return math.sqrt(float(low + 1) * float(high)), float(fails), float(works)
+
+
+@dataclass(frozen=True)
+class _Tries:
+    """The n tried, with the share of trials that err by more than alpha."""
+
+    like: Cell
+    alpha: float
+    beta: float
+    largest: int
+    misses: dict[int, float] = field(default_factory=dict)
+
+    def ask(self, n: int) -> Generator[Cell, Results, None]:
+        like = self.like
+        cell = cell_at(like.family_label, like.family, n, like.settings, like.trials)
+        self.misses[n] = _miss((yield cell), cell, self.alpha)
+
+    def bracket(self, start: int) -> Generator[Cell, Results, tuple[int, int]]:
+        """The largest n that fails, or 0, and the smallest beyond it, or one above `largest`."""
+        wanted, low, high = start, 0, self.largest + 1
+        while wanted not in self.misses:
+            yield from self.ask(wanted)
+            low = max((n for n, miss in self.misses.items() if miss > self.beta), default=0)
+            high = min((n for n in self.misses if n > low), default=self.largest + 1)
+            if high > self.largest:
+                wanted = STRIDE * max(self.misses)
+            elif not low:
+                wanted = min(self.misses) // STRIDE
+            elif high - low > 1 and high / low > RATIO:
+                wanted = round(math.sqrt(float(low) * float(high)))
+            wanted = min(max(wanted, 1), self.largest)
+        return low, high
+
+    def end(
+        self, side: Literal["less", "greater"], at: int, sign: int
+    ) -> Generator[Cell, Results, int]:
+        """The nearest n from `at` up or down, by `sign`, whose P is surely on that side of beta."""
+        n, step, last = at, 1, self.largest if sign > 0 else 1
+        while True:
+            sure = [sign * one for one in self.misses if self.surely(side, one)]
+            nearest = min((one for one in sure if one >= sign * at), default=None)
+            wanted = min(max(round(at * BEYOND ** (sign * step * (step + 1) / 2)), 1), self.largest)
+            if nearest is not None and (nearest <= sign * wanted or n == last):
+                return sign * nearest
+            if n == last:
+                return sign * max(sign * one for one in self.misses)
+            n, step = wanted, step + 1
+            if n not in self.misses:
+                yield from self.ask(n)
+
+    def surely(self, side: Literal["less", "greater"], n: int) -> bool:
+        """Whether P at n is on that side of beta beyond doubt."""
+        count = round(self.misses[n] * self.like.trials)
+        return bool(binomtest(count, self.like.trials, self.beta, side).pvalue < TAIL)
 
 
 def _miss(results: Results, cell: Cell, alpha: float) -> float:

@@ -84,10 +84,12 @@ def test_the_bracket_closes(power: float, truth: float, off: float) -> None:
     misses = {n: round(machine.miss(SimpleNamespace(n=n)) * TRIALS) for n in machine.sizes}
     assert len(misses) == len(machine.sizes)  # no n runs twice
     low = max(n for n, miss in misses.items() if miss > BETA * TRIALS)
-    assert value == min(n for n in misses if n > low) <= RATIO * low
+    high = min(n for n in misses if n > low)
+    assert high <= RATIO * low
+    assert value == pytest.approx(math.sqrt((low + 1) * high))
     # Without noise the truth is between them, up to the resolution of 1/1000 in P.
     blur = 1 + 0.006 / power
-    assert low / blur <= truth <= value * blur
+    assert low / blur <= truth <= high * blur
     # The ends are the first beyond doubt.
     surely_not = {n for n, miss in misses.items() if stats.binom.sf(miss - 1, TRIALS, BETA) < TAIL}
     surely = {n for n, miss in misses.items() if stats.binom.cdf(miss, TRIALS, BETA) < TAIL}
@@ -97,6 +99,16 @@ def test_the_bracket_closes(power: float, truth: float, off: float) -> None:
     # From a start that is off by 100 four strides and seven halvings of the bracket; then outwards
     # until both ends are beyond doubt, at slow powers the longest.
     assert len(machine.rounds) <= 14 + 4 / power
+
+
+def test_the_middle_of_the_bracket_is_not_biased_and_the_interval_not_wide() -> None:
+    """Without noise, from starts as curves give them; the upper end would be 0.035 too high."""
+    truth, off = 5000.5, []
+    for start in np.linspace(0.4, 0.6, 30) * truth:
+        value, lower, upper = Machine(_falling(truth, 2.0)).search(round(start))
+        off.append(math.log(value / truth))
+        assert upper / lower <= 1.4  # P is beyond doubt at 0.082 and 0.119: a ratio of 1.25
+    assert abs(np.mean(off)) <= 0.012
 
 
 @pytest.mark.parametrize(("truth", "start"), [(2, 1), (3, 3), (7, 37)])
