@@ -174,6 +174,22 @@ def test_stability_by_exhaustive_search(n: int) -> None:
     assert largest == pytest.approx(3, abs=1e-12)  # 3 is attained
 
 
+# Counted in one go, and from an origin.
+@pytest.mark.parametrize(("n", "climbers"), [(7, 100), (20, 8)])
+def test_stability_by_hill_climbing(n: int, climbers: int) -> None:
+    """Vectors, by small changes that are kept where the weighted means move no less."""
+    rng = np.random.default_rng(n)
+    points, best = 0.5 * rng.standard_normal((climbers, n + 1, 2)), np.full(climbers, -1.0)
+    for _ in range(150):
+        moved = rng.random((climbers, n + 1, 1)) < 2 / n
+        wanted = points + 0.3 * moved * rng.standard_normal(points.shape)
+        change = Change(wanted[:, :-1], np.delete(wanted, n - 1, axis=1), 1.0)
+        change.check()
+        better = change.shift >= best
+        points[better], best[better] = wanted[better], change.shift[better]
+    assert best.max() >= 1.0  # the climb is not idle
+
+
 def test_the_filter_of_lecture_17_is_not_enough() -> None:
     one, other = np.array([1.5, 2.5, 4.0]), np.array([4.0, 2.5, 4.0])
     counts = count_within(np.stack([one, other])[..., None], 1.0)

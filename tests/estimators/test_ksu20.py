@@ -241,3 +241,16 @@ def test_what_theorem_3_5_promises(budget: Budget) -> None:
     for size, wanted in ((n, 0.01), (n // 2, None)):
         sample = TwoPoint(p=0.5, k=2).sample(np.random.default_rng(0), 1, size)
         assert run(paper, sample, budget).accuracy == wanted
+
+
+@each_notion
+def test_theorem_3_5_keeps_its_promise(budget: Budget) -> None:
+    """An error of at most alpha with probability 0.9, at as few records as it asks for."""
+    paper, trials = KSU20Mean(k=2, radius=50.0, constants="paper", alpha=0.06), 30
+    n = enough(paper, 0.06, budget)
+    for p in (1e-6, 1e-3, 0.5):
+        law = TwoPoint(p=p, k=2)
+        found = run(paper, law.sample(np.random.default_rng(3), trials, n), budget)
+        assert found.accuracy == 0.06
+        # Binomial(30, 0.1) exceeds 15 with probability below 1e-8.
+        assert np.count_nonzero(~(np.abs(found.value - law.mean) <= 0.06)) <= 15

@@ -142,6 +142,19 @@ def sparse_and_dense(d: int, n: int, held: list[int]) -> tuple[SparseSample, Den
     return SparseSample(rows, np.array(held), n), DenseSample(dense)
 
 
+@pytest.mark.parametrize(("d", "groups"), [(1, 1), (2, 3)])
+def test_the_scores_of_many_equal_records(d: int, groups: int) -> None:
+    """Of 1e8 records in each one's place: in a group less than 1e8 fewer changes than of all."""
+    rng, copies, cover = np.random.default_rng(3), 1e8, Cover(d, 1.5, 1.2)
+    few = of(rng.standard_t(3, (6, 12, d)), groups)
+    many = Records(few.rows, np.full(few.rows.shape[:-1], copies), copies * few.sizes)
+    centre = 0.3 * rng.standard_normal((6, d))
+    one, other = (scores(records, centre, cover, 1.0, 2.0) for records in (few, many))
+    assert np.all(other <= copies * one)
+    assert np.all(other > copies * (one - (groups + 1) // 2))
+    assert 0.1 < np.mean((one > 0) & (one < 12)) < 1  # neither all lost nor all capped
+
+
 @pytest.mark.parametrize("d", [1, 3])
 def test_sparse_and_dense_samples_have_the_same_scores(d: int) -> None:
     cover, alpha, xi = Cover(d, 1.0, 0.7), 1.0, 1.3
