@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from dpbench.columns import BUDGET, under
 from dpbench.metrics import METRICS, VARIABLES
 from dpbench.registry import ConfigError, from_mapping, validated
 from dpbench.runner.plan import Sweep
-from dpbench.theory.exact import exact
+from dpbench.theory.exact import exact, exact_miss
 from dpbench.theory.lower_bounds import BETA
 from dpbench.theory.theorems import THEOREMS
 
@@ -27,22 +27,35 @@ __all__ = ["KINDS", "build_claim", "slopes"]
 
 
 def exact_values(table: pd.DataFrame, sweep: Sweep, metric: str) -> Floats:
-    """What a column of a summary would be with no end of trials, (rows,); see `exact`."""
+    """What a column of a summary would be with no end of trials, (rows,); see `exact`.
+
+    Of ``samples`` it is the probability that a coarse step misses, see `exact_miss`.
+    """
     estimator = cache(sweep.estimator)
     members = cache(lambda label, n, budget: sweep.families[label].value.members(label, n, budget))
     budgets = [one.value for one in sweep.budgets.values()]
+    find = exact_miss if metric == "samples" else partial(exact, metric)
     found = []
     for row in table.to_dict("records"):
         budget = next(one for one in budgets if under(row, one))
         law = members(row["family"], row["n"], budget)[row["distribution"]]
-        one = estimator(row["estimator"], row["family"])
-        found.append(exact(metric, one, law, row["n"], budget))
+        found.append(find(estimator(row["estimator"], row["family"]), law, row["n"], budget))
     return np.array(found)
+
+
+def _exact_n(curves: pd.DataFrame, results: Results, sweep: Sweep) -> Floats:
+    """The smallest n, up to the largest in the results, where a miss is not above BETA, (rows,)."""
+    low, high = np.ones(len(curves)), np.full(len(curves), float(results.summary["n"].max()))
+    while np.any(high - low > 1):
+        middle = np.floor((low + high) / 2)
+        good = exact_values(curves.assign(n=middle.astype(int)), sweep, "samples") <= BETA
+        low, high = np.where(good, low, middle), np.where(good, middle, high)
+    return high
 
 
 def _check_exact(table: pd.DataFrame, sweep: Sweep, metric: str, where: str) -> None:
     """Refuse curves for whose last n no exact value is known."""
-    one = table.drop_duplicates([*CURVE, "distribution"], keep="last")
+    one = table.drop_duplicates(CURVE, keep="last")
     for place in np.flatnonzero(np.isnan(exact_values(one, sweep, metric))):
         row = one.iloc[place]
         about = f"{row['estimator']} on {row['family']} under {row['privacy']}"
@@ -82,7 +95,8 @@ class Exponent(Claim):
             if wrong := self._wrong(curve):
                 raise ConfigError(f"{where}: {wrong}")
         if self.finite is True:
-            _check_exact(chosen, sweep, self.statement.metric, f"{where}.finite")
+            metric = "samples" if self.statement.of == "samples" else self.statement.metric
+            _check_exact(chosen, sweep, metric, f"{where}.finite")
 
     def _wrong(self, curve: pd.DataFrame) -> str:
         """Why nothing can be fitted to a curve, or nothing."""
@@ -158,7 +172,10 @@ class SmallestN(Exponent):
         return "" if odd.empty else f"{odd.iloc[0]} {what}"
 
     def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
-        return smallest_n(chosen, sweep, [self.alpha], BETA)
+        curves, draws = smallest_n(chosen, sweep, [self.alpha], BETA)
+        if self.finite is True:
+            curves["exact"] = _exact_n(curves, chosen, sweep)
+        return curves, draws
 
     def _number(self, curve: pd.DataFrame, draws: Floats) -> Floats:
         return slopes(draws, self._x(curve))[0]
@@ -199,6 +216,32 @@ class Level(Claim):
         joint = bool(table.duplicated(data).any())
         draws = replicates(chosen, self.statement.metric, joint=joint, shared=shared)
         return table, draws / exact[:, None]
+
+
+@validated
+class LevelOfN(Level):
+    """The smallest n for error alpha over the exact one, a geometric mean over curves.
+
+    Where an error is above alpha if a coarse step misses, and below if it does not.
+
+    Parameters
+    ----------
+    alpha : float
+        At which error.
+    """
+
+    alpha: Annotated[float, Field(gt=0)]
+
+    @property
+    def measures(self) -> str | None:
+        return "error"
+
+    def _check(self, chosen: pd.DataFrame, sweep: Sweep, where: str) -> None:
+        _check_exact(chosen, sweep, "samples", where)
+
+    def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
+        curves, draws = smallest_n(chosen, sweep, [self.alpha], BETA)
+        return curves, draws / _exact_n(curves, chosen, sweep)[:, None]
 
 
 @validated
@@ -282,7 +325,7 @@ class Limit(Claim):
 
 
 KINDS: dict[str, type[Claim]] = {
-    "exponent": Exponent, "smallest_n": SmallestN, "level": Level,
+    "exponent": Exponent, "smallest_n": SmallestN, "level": Level, "level_of_n": LevelOfN,
     "factor": Factor, "ratio": Ratio, "limit": Limit,
 }  # fmt: skip
 

@@ -165,7 +165,8 @@ def _median_quantile(values: Floats, weights: Floats, noise: Noise, groups: int)
     half = (groups + 1) / 2
 
     def missing(x: float) -> float:
-        high, low = (float(weights @ noise.cdf(end - values)) for end in (x, -x))
+        # Sums of weights may pass 1 by rounding.
+        high, low = (min(1.0, float(weights @ noise.cdf(end - values))) for end in (x, -x))
         return float(betainc(half, half, high) - betainc(half, half, low) - 0.9)
 
     most = noise.above(0.02) + float(np.max(np.abs(values)))

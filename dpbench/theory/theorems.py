@@ -47,7 +47,7 @@ class Theorem:
     def kind(self) -> str:
         """What kind of claim tests it."""
         if self.variable in ("level", "factor", "ratio", "limit"):
-            return self.variable
+            return "level_of_n" if self.of == "samples" else self.variable
         return "smallest_n" if self.of == "samples" else "exponent"
 
     @property
@@ -154,6 +154,7 @@ THEOREMS = {
     "exact_mean_error": Theorem("exact law", "level", _is(1), "mean_error"),
     "exact_noise": Theorem("exact law", "level", _is(1), "noise_q90"),
     "exact_private_part": Theorem("exact law", "level", _is(1), "private_q90"),
+    "exact_samples": Theorem("exact law", "level", _is(1), of="samples"),
     # over the larger bound of privacy and of sampling: 1.645/1.282, quantiles of a normal error and
     # of a test's, where sampling alone counts; where both do, the claim says it
     "sampling_constant": Theorem("Central limit", "factor", _is(ndtri(0.95) / ndtri(0.9))),
