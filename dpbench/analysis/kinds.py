@@ -185,8 +185,8 @@ class SmallestN(Exponent):
 class Level(Claim):
     """What was measured over its exact value, a geometric mean over all that a notion is run with.
 
-    A row for each entry of families and estimators: over members, n, amounts and swept parameters,
-    wherever the exact value is known.
+    A row for each entry of estimators: over laws, n, amounts and swept parameters, wherever the
+    exact value is known.
     """
 
     @property
@@ -195,13 +195,12 @@ class Level(Claim):
 
     @property
     def _apart(self) -> list[str]:
-        return ["law", "series", "privacy"]
+        return ["series", "privacy"]
 
     def _named(self, table: pd.DataFrame, sweep: Sweep) -> pd.DataFrame:
-        return table.assign(
-            law=[sweep.families[label].name for label in table["family"]],
-            series=[sweep.estimators[label].name for label in table["estimator"]],
-        )
+        laws = dict.fromkeys(sweep.families[label].name for label in table["family"])
+        series = [sweep.estimators[label].name for label in table["estimator"]]
+        return table.assign(law=", ".join(laws), series=series)
 
     def _check(self, chosen: pd.DataFrame, sweep: Sweep, where: str) -> None:
         _check_exact(chosen, sweep, self.statement.metric, where)
@@ -237,6 +236,9 @@ class LevelOfN(Level):
         return "error"
 
     def _check(self, chosen: pd.DataFrame, sweep: Sweep, where: str) -> None:
+        for (family, _, estimator, *_), sizes in chosen.groupby(CURVE, dropna=False)["n"]:
+            if sizes.nunique() < 2:
+                raise ConfigError(f"{where}: {estimator} runs at one n on {family}; two are needed")
         _check_exact(chosen, sweep, "samples", where)
 
     def _curves(self, chosen: Results, sweep: Sweep) -> Curves:

@@ -256,14 +256,45 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("known")
 def test_levels_are_over_exact_values() -> None:
     one = Made(families={"a": COIN, "b": {**COIN, "p": 0.4}}, n=[10, 100, 1000])
-    for off, verdict_ in ((1.0, "consistent"), (1.04, "consistent"), (2.0, "inconsistent")):
-        found = one.judge("exact_error", lambda at, off=off: off * (1 / at.n + 10 / at.n**2))  # type: ignore[misc]
-        assert found["distribution"].tolist() == ["a", "b"]
-        assert found["measured"].tolist() == pytest.approx([off] * 2, rel=1e-9)
-        assert found["verdict"].tolist() == [verdict_] * 2
+    for off, expected in ((1.0, "consistent"), (1.04, "consistent"), (2.0, "inconsistent")):
+        (row,) = one.judge(
+            "exact_error",
+            lambda at, off=off: off * (1 / at.n + 10 / at.n**2),  # type: ignore[misc]
+        ).to_dict("records")
+        assert row["distribution"] == "a, b"
+        assert row["measured"] == pytest.approx(off, rel=1e-9)
+        assert row["verdict"] == expected
     # At one n of three: a geometric mean.
     found = one.judge("exact_error", lambda at: (1 + (at.n == 10)) * (1 / at.n + 10 / at.n**2))
-    assert found["measured"].tolist() == pytest.approx([2 ** (1 / 3)] * 2, rel=1e-9)
+    assert found["measured"].tolist() == pytest.approx([2 ** (1 / 3)], rel=1e-9)
+
+
+def test_thresholds_are_over_exact_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A coarse step that is right from n = 100 ln(R) on."""
+
+    def missed(estimator: Any, law: Any, n: int, budget: Any) -> float:
+        return 0.5 if n < 100 * math.log(estimator.radius) else 0.05
+
+    monkeypatch.setattr("dpbench.analysis.kinds.exact_miss", missed)
+    one = Made(n=_sizes(100, 2e5, 150), estimators=RADII, trials=40)
+    for late, expected in ((1.0, "consistent"), (1.5, "inconsistent")):
+
+        def error(at: Any, late: float = late) -> float:
+            return math.inf if at.n < late * 100 * math.log(at.radius) else 1e-6
+
+        (row,) = one.judge("exact_samples", error, alpha=3.0).to_dict("records")
+        assert (row["metric"], row["verdict"]) == ("samples", expected)
+        assert row["measured"] == pytest.approx(late, rel=0.03)
+    # The exponent of 100 ln R, rounded up.
+    (row,) = one.judge(
+        "coarse_log_radius", lambda at: math.inf if at.n < 100 * math.log(at.radius) else 1e-6,
+        alpha=3.0, finite=True,
+    ).to_dict("records")  # fmt: skip
+    assert row["predicted"] == pytest.approx(1.0, abs=2e-3)
+    with pytest.raises(
+        ConfigError, match=r"^claims\.c: naive_radius1000 runs at one n on coin; two"
+    ):
+        Made(n=[100], estimators=RADII).judge("exact_samples", lambda _: 1.0, alpha=3.0)
 
 
 def test_levels_on_the_same_data_are_resampled_together(monkeypatch: pytest.MonkeyPatch) -> None:

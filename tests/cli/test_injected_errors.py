@@ -1,0 +1,121 @@
+"""Claims of level find errors that are put in: of noise, of clips, of groups."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+import pytest
+
+import dpbench
+from dpbench import estimators as est
+from dpbench.audit.injection import noise_times
+from dpbench.estimators import coinpress, gaussian, karwa_vadhan
+
+NUMBERS = {
+    "binary": {"kind": "binary_mean"},
+    "naive": {"kind": "naive_gaussian_mean", "radius": 10},
+    "histogram": {"kind": "karwa_vadhan_mean", "radius": 10},
+    "exponential": {"kind": "exponential_coarse_mean", "radius": 10},
+    "shrinking": {"kind": "shrinking_intervals", "radius": 10},
+    "minimax": {"kind": "heavy_tailed_mean", "k": 2},
+    "local": {"kind": "local_mean", "k": 2},
+    "ksu20": {"kind": "ksu20_mean", "k": 2, "radius": 1},
+    "buckets": {"kind": "subsample_aggregate", "buckets": 100, "lower": -1, "upper": 1,
+                "aggregate": "mean"},
+}  # fmt: skip
+VECTORS = {
+    "coinpress": {"kind": "coinpress_mean", "radius": 10},
+    "ball": {"kind": "ksu20_ball_mean", "k": 2, "radius": 10},
+    "l2": {"kind": "bounded_mean", "radius": 5, "mechanism": "l2"},
+    "covariance": {"kind": "coinpress_covariance", "bound": 2, "rounds": 4},
+    "whitened": {"kind": "whitened_coinpress_mean", "radius": 2, "bound": 1},
+}
+STUDY: dict[str, Any] = {
+    "families": {"normal": {"kind": "gaussian", "location": 0.3},
+                 "vectors": {"kind": "multivariate_gaussian", "d": 3, "norm": 0},
+                 "zero": {"kind": "gaussian", "scale": 3},
+                 "pair": {"kind": "two_point", "p": 1e-4, "k": 2, "location": 0.3}},
+    "estimators": {**NUMBERS, **VECTORS, "test": {"kind": "subsample_test", "buckets": 20},
+                   "printed": {"kind": "ksu20_mean", "k": 2, "radius": 1, "constants": "paper",
+                               "alpha": 0.05}},
+    "budgets": {"pure": {"kind": "pure_dp", "epsilon": 0.3}, "zcdp": {"kind": "zcdp", "rho": 0.5}},
+    "parts": {
+        "numbers": {"families": "normal", "estimators": [*NUMBERS], "budgets": "pure",
+                    "n": [2000, 3000], "trials": 1000},
+        "vectors": {"families": "vectors", "estimators": [f"{name}*" for name in VECTORS],
+                    "n": [3000], "trials": 400},
+        "votes": {"families": "zero", "estimators": "test", "budgets": "pure",
+                  "n": [200], "trials": 4000},
+        "printed": {"families": "pair", "estimators": "printed", "budgets": "pure",
+                    "n": [10**9], "trials": 400},
+    },
+    "claims": {
+        "noise": {"theorem": "exact_noise", "estimators": [*NUMBERS, *VECTORS]},
+        "votes": {"theorem": "exact_mean_error", "estimators": "test"},
+        "printed": {"theorem": "exact_error", "estimators": "printed"},
+    },
+}  # fmt: skip
+for claim in STUDY["claims"].values():
+    claim |= {"tolerance": 0.03, "reason": "finite trials"}
+
+
+@contextlib.contextmanager
+def times(factor: float, *places: tuple[Any, str]) -> Iterator[None]:
+    """Functions and methods whose results are multiplied."""
+    with contextlib.ExitStack() as stack:
+        for holder, name in places:
+            right = getattr(holder, name)
+            wrong = lambda *at, f=right: factor * f(*at)  # noqa: E731
+            stack.enter_context(mock.patch.object(holder, name, wrong))
+        yield
+
+
+def wide() -> contextlib.AbstractContextManager[None]:
+    """Records are cut off twice as far out as the sources say."""
+    return times(
+        2.0, (gaussian, "gaussian_tail"), (karwa_vadhan, "gaussian_tail"),
+        (coinpress, "gaussian_norm"), (est.HeavyTailedMean, "clipping_threshold"),
+        (est.LocalMean, "clipping_threshold"), (est.KSU20BallMean, "ball_radius"),
+        (est.KSU20Mean, "_half_width"),
+    )  # fmt: skip
+
+
+@contextlib.contextmanager
+def half_of_the_groups() -> Iterator[None]:
+    groups = est.KSU20Mean.groups.fget  # type: ignore[attr-defined]
+    estimate = est.SubsampleAggregate.estimate
+
+    def fewer(self: Any, *given: Any) -> Any:
+        return estimate(dataclasses.replace(self, buckets=self.buckets // 2), *given)
+
+    with (
+        mock.patch.object(est.KSU20Mean, "groups", property(lambda self: -(-groups(self) // 2))),
+        mock.patch.object(est.SubsampleAggregate, "estimate", fewer),
+    ):
+        yield
+
+
+EVERY = {*NUMBERS, *VECTORS, "test", "printed"}
+ERRORS: dict[str, tuple[Callable[[], contextlib.AbstractContextManager[None]], set[str]]] = {
+    "nothing": (contextlib.nullcontext, set()),
+    "noise doubled": (lambda: noise_times(2.0), EVERY),
+    "noise halved": (lambda: noise_times(0.5), EVERY),
+    "a quarter more noise": (lambda: noise_times(1.25), EVERY),
+    "a wider clip": (wide, EVERY - {"binary", "buckets", "l2", "test"}),
+    "half of the groups": (half_of_the_groups, {"buckets", "printed"}),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_claims_of_level_find(name: str) -> None:
+    """And say nothing against what is right, or is not touched."""
+    error, found = ERRORS[name]
+    with error():
+        claims = dpbench.run(STUDY, n_jobs=1).claims
+    wrong = claims["verdict"] == "inconsistent"
+    assert set(claims["estimator"]) == EVERY
+    assert set(claims["estimator"][wrong]) == found
