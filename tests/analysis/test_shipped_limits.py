@@ -85,7 +85,7 @@ def _shrinking_exponent() -> float:
         return 2 * (w + t) / n / 0.75 * math.log(10)
 
     radii = [1e30, 1e45, 1e60, 1e80, 1e100]
-    sizes = [next(n for n in range(10_000, 60_000, 10) if error(n, r) <= 3) for r in radii]
+    sizes = [next(n for n in range(10_000, 60_000, 50) if error(n, r) <= 3) for r in radii]
     return float(np.polyfit(np.log(np.log(radii)), np.log(sizes), 1)[0])
 
 
