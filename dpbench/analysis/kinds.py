@@ -214,7 +214,19 @@ class Level(Claim):
         data = ["series", "distribution", "n", *([] if shared else BUDGET)]
         joint = bool(table.duplicated(data).any())
         draws = replicates(chosen, self.statement.metric, joint=joint, shared=shared)
-        return table, draws / exact[:, None]
+        return table, draws * (self._unbiased(chosen) / exact)[:, None]
+
+    def _unbiased(self, chosen: Results) -> Floats:
+        """What makes the rows' quantiles as often too large as too small, (rows,).
+
+        The smallest value with 0.9 of N below or at it is too small, by 1 per cent at N = 200.
+        """
+        metric, table = METRICS[self.statement.metric], chosen.summary
+        if metric.statistic != "quantile":
+            return np.ones(len(table))
+        values = chosen.values[metric.of]
+        fair = [np.quantile(one, metric.q, method="median_unbiased") for one in values]
+        return np.asarray(fair / table[self.statement.metric].to_numpy(float))
 
 
 @validated
