@@ -181,11 +181,17 @@ class Claim(Selection):
             **{name: about[name] if name in self._apart else np.nan for name in BUDGET},
             "n_low": sizes.min(),
             "n_high": sizes.max(),
-            "visible": self.tolerance + (measured.high - measured.low) / 2,
+            "visible": self.tolerance + _reach(measured, theorem.floor),
         }
 
     def _predicted(self, curve: pd.DataFrame) -> float:
         return self.prediction(curve["k"].iloc[0])
+
+
+def _reach(measured: Measured, floor: float | None) -> float:
+    """What of the interval a truth beyond the region must pass: above a limit its lower part."""
+    number, low, high = measured
+    return (high - low) / 2 if floor is None else number - low
 
 
 def verdict(
@@ -195,7 +201,8 @@ def verdict(
 
     ``consistent`` if it lies inside, ``inconsistent`` if it lies outside. If it sticks out, or if
     a number is not finite, more trials are needed: ``inconclusive``. A truth that is off by the
-    tolerance and half of the interval's width is found inconsistent half of the time: ``visible``.
+    tolerance and half of the interval's width, above a limit by the tolerance and what is below the
+    measured number, is found inconsistent half of the time: ``visible``.
     """
     if not np.all(np.isfinite([*measured, predicted])):
         return "inconclusive"

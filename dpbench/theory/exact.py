@@ -21,15 +21,18 @@ from scipy.special import betainc
 from dpbench import distributions as dist
 from dpbench import estimators as est
 from dpbench.arrays import Floats
-from dpbench.privacy import Budget, NonPrivate
+from dpbench.privacy import ApproxDP, Budget, NonPrivate
 from dpbench.theory.exact_choices import (
     core_noise_quantile,
     exact_miss,
     histogram_misses,
+    is_near,
+    is_round,
+    overtaken,
     wrong_answers,
 )
 from dpbench.theory.exact_vectors import ball_error, covariance_quantile
-from dpbench.theory.last_step import At, Step, ksu20_bin, ksu20_groups, last_step
+from dpbench.theory.last_step import At, Histogram, Step, histogram, ksu20_groups, last_step
 from dpbench.theory.noise import MOST, Noise, additive, binomial, standard_normal
 from dpbench.theory.noise import Gaussian as Normal
 
@@ -40,8 +43,7 @@ Atoms = tuple[Floats, Floats]  # points and their probabilities
 ROUGH = 0.1  # relative noise of a variance that still counts as known
 RARE = 1e-3
 ERRORS = ("q90", "private_q90", "mean_error")
-CLEAR = 0.2  # by what share the fullest bin leads
-MOST_SKEWED = 0.1  # and most kurtosis, of what passes for normal
+MOST_SKEWED = 0.1  # the most skewness, and kurtosis, of what passes for normal
 NAN = float("nan")
 
 
@@ -71,32 +73,42 @@ def exact(  # a case each
         return NAN
     if isinstance(estimator, est.SubsampleTest):
         return wrong_answers(estimator, law, n, budget) if metric == "mean_error" else NAN
+    at = At(n, law.d, budget)
     if isinstance(estimator, est.CoinPressCovariance | est.WhitenedCoinPressMean):
-        known = _is_isotropic(law) and law.variance == law.d
-        return covariance_quantile(metric, estimator, At(n, law.d, budget)) if known else NAN
+        return covariance_quantile(metric, estimator, law, at)
     if isinstance(estimator, est.LearnedGaussian):
-        estimator, budget = _with_sigma(estimator, law, n, budget)
-    missed = exact_miss(estimator, law, n, budget)
+        estimator, at = _with_sigma(estimator, law, at)
+    missed = exact_miss(estimator, law, n, at.budget)
+    missed = _unknown_miss(estimator, law, at) if np.isnan(missed) else missed
     if missed > RARE and not isinstance(estimator, est.FriendlyCoreMean):
         return NAN  # what is released then may be anywhere
     if metric == "noise_q90":
-        return _noise_quantile(estimator, law, n, budget)
+        return _noise_quantile(estimator, law, at)
     find = _scalar_error if law.d == 1 else _vector_error
-    return find(metric, estimator, law, n, budget) if metric in ERRORS else NAN
+    return find(metric, estimator, law, at) if metric in ERRORS else NAN
+
+
+def _unknown_miss(e: est.Estimator, law: dist.Distribution, at: At) -> float:
+    """A bound on the probability that a histogram says nothing, or an empty bin; 1 if unknown."""
+    base = getattr(e, "base", e)
+    by_histogram = isinstance(base, est.KarwaVadhanMean | est.KSU20Mean)
+    by_histogram |= isinstance(base, est.KSU20BallMean) and base.radius is None
+    if not by_histogram or (law.d > 1 and not isinstance(at.budget, ApproxDP)):
+        return 0.0
+    found = _fullest(e, law, at)
+    return 1.0 if found is None else histogram_misses(found[1], False, found[2])
 
 
 def _gaussian(law: dist.Gaussian) -> Atoms:
     z, weights = standard_normal()
-    return law.location + np.sqrt(law.variance) * z, weights
+    return law.location + law._scale * z, weights
 
 
-def _contaminated(law: dist.ContaminatedGaussian) -> Atoms | None:
-    if law.unit_moment is not None:
-        return None
+def _contaminated(law: dist.ContaminatedGaussian) -> Atoms:
     z, weights = standard_normal()
     both = np.concatenate([z, law.gap + law.spread * z])
     shares = np.concatenate([(1 - law.eta) * weights, law.eta * weights])
-    return law.location + law.scale * both, shares
+    return law.location + law._scale * both, shares
 
 
 def _student_t(law: dist.StudentT) -> Atoms | None:
@@ -104,17 +116,15 @@ def _student_t(law: dist.StudentT) -> Atoms | None:
     nu = law.tail_index
     t = np.sinh(np.linspace(-40, 40, 4 * MOST))
     weights = np.exp(-(nu + 1) / 2 * np.log1p(t**2 / nu)) * np.sqrt(1 + t**2)
-    scale = np.sqrt(law.variance * (nu - 2) / nu)
-    return (law.location + scale * t, weights / weights.sum()) if nu > 2 else None
+    return (law.location + law._scale * t, weights / weights.sum()) if nu > 2 else None
 
 
 def _pareto(law: dist.Pareto) -> Atoms | None:
     """The logarithm of one that starts at 1 is exponential; it has mean a/(a-1)."""
     a = law.tail_index
     y = (np.arange(4 * MOST) + 0.5) * (10 / MOST)
-    scale = (a - 1) * np.sqrt(law.variance * (a - 2) / a) if a > 2 else 0.0
     weights = np.exp(-y)
-    x = law.location + scale * (np.exp(y / a) - a / (a - 1))
+    x = law.location + law._scale * (np.exp(y / a) - a / (a - 1))
     return (x, weights / weights.sum()) if a > 2 else None
 
 
@@ -173,52 +183,41 @@ def _median_quantile(values: Floats, weights: Floats, noise: Noise, groups: int)
     return float(brentq(missing, 0.0, most, xtol=1e-12 * most, rtol=1e-7))
 
 
-def _clipped(estimator: Any, law: dist.Distribution, n: int, step: Step, budget: Budget) -> Any:
+def _clipped(e: Any, law: dist.Distribution, at: At, step: Step) -> tuple[float, float] | None:
     """The ends of the clip; None where they are not known."""
     centre = step.centre
-    if isinstance(estimator, est.KSU20Mean):
-        centre = _bin_middle(estimator, law, n, budget)
+    if isinstance(e, est.KSU20Mean):
+        found = _fullest(e, law, at)
+        centre = found[0] if found and overtaken(*found[1:]) < RARE else None
     elif centre is None:  # around Gaussian records, which the clip hardly touches
-        reach = np.inf if estimator.radius is None else estimator.radius
-        near = isinstance(law, dist.Gaussian) and abs(law.mean) <= reach
-        return (-np.inf, np.inf) if near and law.variance <= estimator.sigma**2 else None
+        return (-np.inf, np.inf) if is_near(law, e) else None
     return None if centre is None else (centre - step.half_width, centre + step.half_width)
 
 
-def _bin_middle(e: est.KSU20Mean, law: dist.Distribution, n: int, budget: Budget) -> float | None:
-    """The middle of the bin, of width 2r from -R - 2r on, that a group's histogram finds fullest.
-
-    None where it does not nearly always.
-    """
-    values, weights = _atoms(law) or (np.zeros(1), np.zeros(1))
-    r = ksu20_bin(e, n, budget)
-    start, count = 0.0, np.inf
-    if e.radius is not None:
-        start = float(np.fmod(-e.radius - 2 * r, 2 * r))
-        count = float(np.ceil((e.radius + 2 * r) / r))
-    bins, place = np.unique(np.floor((values - start) / (2 * r)), return_inverse=True)
-    held = np.bincount(place, weights)
-    best, size = int(np.argmax(held)), (n - n // 2) // ksu20_groups(e)
-    missed = histogram_misses(float(held[best]), False, count, size, budget)
-    near = 2 * held[best] - 1 > CLEAR and missed < RARE
-    return start + (2 * float(bins[best]) + 1) * r if near else None
+def _fullest(e: Any, law: dist.Distribution, at: At) -> tuple[float, float, Histogram] | None:
+    """The middle of the bin that is likeliest, its probability, and the bins."""
+    bins, points = histogram(e, at), _atoms(law)
+    if bins is None or points is None or bins.records < 1:
+        return None
+    numbers, place = np.unique(np.floor((points[0] - bins.start) / bins.width), return_inverse=True)
+    held = np.bincount(place, points[1])
+    middle = bins.start + (float(numbers[np.argmax(held)]) + 0.5) * bins.width
+    return middle, min(1.0, float(held.max())), bins
 
 
-def _scalar_error(
-    metric: str, estimator: Any, law: dist.Distribution, n: int, budget: Budget
-) -> float:
+def _scalar_error(metric: str, estimator: Any, law: dist.Distribution, at: At) -> float:
     """Of records that are clipped, averaged, released with noise, perhaps in groups."""
-    step, points = last_step(estimator, n, 1, budget), _atoms(law)
+    step, points = last_step(estimator, at), _atoms(law)
     other = isinstance(estimator, est.KSU20Mean | est.SubsampleAggregate)
-    misses = isinstance(estimator, est.ShrinkingIntervals) or (
-        isinstance(estimator, est.CoinPressMean) and metric == "mean_error"
-    )
-    if step is None or points is None or misses or (other and metric == "private_q90"):
-        return NAN  # rare misses count, or what is averaged is not the records, or not all
-    ends = _clipped(estimator, law, n, step, budget)
+    if step is None or points is None or isinstance(estimator, est.ShrinkingIntervals):
+        return NAN
+    # Rare misses of a private centre count in means; an average may not be that of all records.
+    if (step.centre is None and metric == "mean_error") or (other and metric == "private_q90"):
+        return NAN
+    ends = _clipped(estimator, law, at, step)
     values, weights = points
     if isinstance(estimator, est.SubsampleAggregate):  # of Gaussians, buckets' means are, too
-        values = law.target + (values - law.target) / np.sqrt(n / estimator.buckets)
+        values = law.target + (values - law.target) / np.sqrt(at.n / estimator.buckets)
         if not isinstance(law, dist.Gaussian) or estimator.base != est.EmpiricalMean():
             ends = None
     if ends is None:
@@ -226,79 +225,74 @@ def _scalar_error(
     compared = values if metric == "private_q90" else law.target
     away = np.clip(values, *ends) - compared
     found = _average(away, weights, step.records, step.noise.variance)
-    groups = ksu20_groups(estimator) if isinstance(estimator, est.KSU20Mean) else 1
-    if found is None or (groups > 1 and metric != "q90"):
+    if found is None:
         return NAN
     if metric == "mean_error":
         return float(found[1] @ step.noise.distance(found[0]))
+    groups = ksu20_groups(estimator) if isinstance(estimator, est.KSU20Mean) else 1
     return _median_quantile(*found, step.noise, groups)
 
 
-def _with_sigma(
-    e: est.LearnedGaussian, law: dist.Distribution, n: int, budget: Budget
-) -> tuple[est.Estimator, Budget]:
+def _with_sigma(e: est.LearnedGaussian, law: dist.Distribution, at: At) -> tuple[est.Estimator, At]:
     """The histogram's mean with the sigma that is known, or near the true one at half the budget.
 
     Half squared differences of m pairs are clipped at 8 sigma^2 ln(2m/beta), if the histogram
     finds sigma^2; the noise of their mean, at a quarter, is small beside sigma^2 or it is not near.
     """
-    sigma = e.sigma
+    sigma, pairs = e.sigma, at.n // 2
     if sigma is None:
-        width = 8 * float(np.log(2 * (n // 2) / e.beta)) / (n // 2)
-        noise = additive(budget.fraction(0.25), width, width)
-        if not isinstance(law, dist.Gaussian) or noise.variance > ROUGH**2:
-            return e, budget
-        sigma, budget = float(law.variance**0.5), budget.fraction(0.5)
-    return est.KarwaVadhanMean(radius=e.radius, sigma=sigma, beta=e.beta), budget
+        if not isinstance(law, dist.Gaussian) or not pairs:
+            return e, at
+        sigma = law._scale
+        if not e.sigma_low <= sigma <= e.sigma_high:
+            return e, at
+        width = 8 * float(np.log(2 * pairs / e.beta)) / pairs
+        if additive(at.budget.fraction(0.25), width, width).variance > ROUGH**2:
+            return e, at
+        at = at._replace(budget=at.budget.fraction(0.5))
+    return est.KarwaVadhanMean(radius=e.radius, sigma=sigma, beta=e.beta), at
 
 
-def _noise_quantile(estimator: Any, law: dist.Distribution, n: int, budget: Budget) -> float:
-    d, copies = law.d, law.d
-    if isinstance(estimator, est.CoordinateWise):  # independent, each at 1/d of the budget
-        estimator, d, budget = estimator.base, 1, budget.fraction(1 / d)
-    if isinstance(estimator, est.KSU20Mean):
-        # The printed one's is a median's; that of a failure, or at 1e300, is none.
-        found = _bin_middle(estimator, law, n, budget) if law.d == 1 else 0.0
-        if found is None or estimator.constants == "paper":
-            return NAN
+def _by_coordinate(e: est.Estimator, at: At) -> tuple[Any, At]:
+    """The estimator of one coordinate, each at 1/d of the budget, if it is of those."""
+    if not isinstance(e, est.CoordinateWise):
+        return e, at
+    return e.base, At(at.n, 1, at.budget.fraction(1 / at.d))
+
+
+def _noise_quantile(estimator: Any, law: dist.Distribution, at: At) -> float:
+    estimator, own = _by_coordinate(estimator, at)
+    if isinstance(estimator, est.KSU20Mean) and estimator.constants == "paper":
+        return NAN  # that of a median
     if isinstance(estimator, est.FriendlyCoreMean):
-        return core_noise_quantile(estimator, law, n, budget)
+        return core_noise_quantile(estimator, law, at.n, at.budget)
     if isinstance(estimator, est.SubsampleAggregate) and estimator.aggregate == "friendly_core":
         if estimator.base != est.EmpiricalMean() or not isinstance(law, dist.MultivariateGaussian):
             return NAN
-        of_means = replace(law, scale=law.scale * (estimator.buckets / n) ** 0.5)
+        of_means = replace(law, scale=law.scale * (estimator.buckets / at.n) ** 0.5)
         core = est.FriendlyCoreMean(radius=estimator.friends_within)
-        return core_noise_quantile(core, of_means, estimator.buckets, budget)
-    step = last_step(estimator, n, d, budget)
-    return NAN if step is None else step.noise.norm_quantile(copies, 0.9)
+        return core_noise_quantile(core, of_means, estimator.buckets, at.budget)
+    step = last_step(estimator, own)
+    return NAN if step is None else step.noise.norm_quantile(law.d, 0.9)
 
 
-def _is_isotropic(law: dist.Distribution) -> bool:
-    return isinstance(law, dist.MultivariateGaussian) and law.condition == 1 and law.matrix is None
-
-
-def _vector_error(
-    metric: str, estimator: Any, law: dist.Distribution, n: int, budget: Budget
-) -> float:
+def _vector_error(metric: str, estimator: Any, law: dist.Distribution, at: At) -> float:
     """Of a fixed dataset that is not clipped; of Gaussian noise on N(mu, s^2 I), hardly clipped."""
-    d = law.d
-    if isinstance(estimator, est.CoordinateWise):
-        estimator, d, budget = estimator.base, 1, budget.fraction(1 / d)
-    step = last_step(estimator, n, d, budget)
+    estimator, own = _by_coordinate(estimator, at)
+    step = last_step(estimator, own)
     if step is None:
         return NAN
     noise = step.noise
     if isinstance(estimator, est.KSU20BallMean):
         if not isinstance(law, dist.SignedTwoPoint) or metric == "mean_error":
             return NAN
-        return ball_error(metric, estimator, law, At(n, d, budget), step)
+        return ball_error(metric, estimator, law, at, step)
     if isinstance(law, dist.MultivariateGaussian):
-        found = _is_isotropic(law) and isinstance(noise, Normal)
-        found = found and step.centre is None and law.norm <= (estimator.radius or np.inf)
-        found = found and metric != "mean_error"  # the rare miss of a ball shows in means
-        if not found or step.half_width < np.sqrt(law.variance) or step.records != n:
+        found = is_round(law) and isinstance(noise, Normal) and is_near(law, estimator)
+        # The rare miss of a ball shows in means.
+        if not found or step.centre is not None or step.records != at.n or metric == "mean_error":
             return NAN
-        sampling = 0.0 if metric == "private_q90" else law.scale**2 / n
+        sampling = 0.0 if metric == "private_q90" else law.scale**2 / at.n
         noise = Normal(float(np.sqrt(noise.variance + sampling)))
     elif not isinstance(law, dist.Hypercube) or step.centre != 0 or law.length > step.half_width:
         return NAN

@@ -16,10 +16,13 @@ from dpbench import distributions as dist
 from dpbench import estimators as est
 from dpbench.arrays import Floats
 from dpbench.privacy import ZCDP, ApproxDP, Budget
-from dpbench.theory.last_step import At
+from dpbench.theory.last_step import At, Histogram, histogram, reach, tail
 from dpbench.theory.noise import Gaussian, Laplace, Noise, additive, binomial
 
-__all__ = ["core_noise_quantile", "exact_miss", "histogram_misses", "wrong_answers"]
+__all__ = [
+    "core_noise_quantile", "exact_miss", "histogram_misses", "is_near", "is_round",
+    "overtaken", "wrong_answers",
+]  # fmt: skip
 
 NAN = float("nan")
 
@@ -44,7 +47,7 @@ def wrong_answers(e: est.SubsampleTest, law: dist.Distribution, n: int, budget: 
     exponential mechanism's odds for 1 are e^(epsilon (2v - k)/2); the histogram's noises, of
     sensitivities 2 and sqrt(2), differ by more than the counts v and k - v.
     """
-    if not isinstance(law, dist.Gaussian):
+    if not isinstance(law, dist.Gaussian) or law.mean not in (0, 1) or n < e.buckets:
         return NAN
     k, sd = e.buckets, float(np.sqrt(law.variance))
     size, longer = divmod(n, k)
@@ -61,10 +64,10 @@ def wrong_answers(e: est.SubsampleTest, law: dist.Distribution, n: int, budget: 
     elif isinstance(budget, ApproxDP):
         return NAN  # nothing may be released
     else:
-        noise = additive(budget, 2.0, float(np.sqrt(2)))
+        noise = _count_noise(budget)
         one = np.mean([noise.cdf(2 * votes - k - other) for other in _levels(noise)], axis=0)
-    right = float(shares @ one)
-    return right if law.mean == 0 else 1 - right
+    found_one = float(shares @ one)
+    return found_one if law.mean == 0 else 1 - found_one
 
 
 # FriendlyCore
@@ -101,7 +104,7 @@ def core_radius(e: Any, at: At) -> float:
 
 def core_noise_quantile(e: Any, law: dist.Distribution, n: int, budget: Budget) -> float:
     """The 0.9 quantile of a noise of sensitivity 8r/W_lo; infinite where nothing is released."""
-    if not _round(law):
+    if not is_round(law):
         return NAN
     at = At(n, law.d, budget)
     _, unit, least = _core(e, at, law)
@@ -109,6 +112,8 @@ def core_noise_quantile(e: Any, law: dist.Distribution, n: int, budget: Budget) 
     sd = 8 * core_radius(e, at) * float(np.sqrt(unit.variance))
     if len(kept) <= 0.9 * len(least):
         return float("inf")
+    if not isinstance(unit, Gaussian):
+        return NAN
 
     def missing(x: float) -> float:
         return float(np.sum(chi.cdf(x * kept / sd, at.d)) / len(least) - 0.9)
@@ -116,7 +121,7 @@ def core_noise_quantile(e: Any, law: dist.Distribution, n: int, budget: Budget) 
     return float(brentq(missing, 0.0, 100 * sd * np.sqrt(at.d) / float(kept.min())))
 
 
-def _round(law: dist.Distribution) -> TypeGuard[dist.MultivariateGaussian]:
+def is_round(law: dist.Distribution) -> TypeGuard[dist.MultivariateGaussian]:
     """Whether it is N(mu, s^2 I)."""
     return isinstance(law, dist.MultivariateGaussian) and law.condition == 1 and law.matrix is None
 
@@ -128,8 +133,8 @@ def exact_miss(estimator: Any, law: dist.Distribution, n: int, budget: Budget) -
     """The probability that the coarse step goes wrong; NaN where it is not known.
 
     Of a histogram it is known if all records are in two bins, one to each side of the mean, and of
-    the exponential mechanism's median for Gaussian records; of FriendlyCore it is that of no
-    release, for Gaussian vectors.
+    the exponential mechanism's median for Gaussian records, as narrow and as near as the estimator
+    takes them to be; of FriendlyCore it is that of no release, for Gaussian vectors.
 
     Parameters
     ----------
@@ -139,64 +144,82 @@ def exact_miss(estimator: Any, law: dist.Distribution, n: int, budget: Budget) -
         Symmetric, or else with a share of records on one side of the mean that is known.
     n : int
     """
-    if isinstance(estimator, est.FriendlyCoreMean) and _round(law):
+    if isinstance(estimator, est.FriendlyCoreMean) and is_round(law):
         *_, least = _core(estimator, At(n, law.d, budget), law)
         return float(np.mean(least <= max(3.0, estimator.threshold * n)))
-    if isinstance(estimator, est.ExponentialCoarseMean) and isinstance(law, dist.Gaussian):
-        return _median_misses(estimator, law, n, budget.fraction(0.5))
-    if isinstance(estimator, est.KSU20Range):
-        half = {"paper": 10.0, "practical": 2.0}[estimator.constants]
-        r = half * estimator.alpha ** (-1 / (estimator.k - 1))
-        reach = np.inf if estimator.radius is None else estimator.radius + 2 * r
-        edge = float(np.fmod(-reach, 2 * r)) if np.isfinite(reach) else 0.0
-        count = np.ceil(2 * reach / (2 * r)) if np.isfinite(reach) else np.inf
-        return _two_bins(law, edge, 2 * r, float(count), n, budget)
-    if isinstance(estimator, est.CoordinateWise) and _round(law) and not law.norm:
+    if isinstance(estimator, est.CoordinateWise) and is_round(law) and not law.norm:
         one = dist.Gaussian(scale=law.scale)
         missed = exact_miss(estimator.base, one, n, budget.fraction(1 / law.d))
         return 1 - (1 - missed) ** law.d
-    if isinstance(estimator, est.KarwaVadhanMean) and isinstance(law, dist.Gaussian):
-        t = estimator.sigma * float(np.sqrt(2 * np.log(2 * n / estimator.beta)))
-        radius = np.inf if estimator.radius is None else estimator.radius
-        count = 2 * np.ceil((radius + t) / (2 * t))
-        return _two_bins(law, 0.0, 2 * t, float(count), n, budget.fraction(0.5))
+    near = is_near(law, estimator)
+    if isinstance(estimator, est.ExponentialCoarseMean) and near:
+        return _median_misses(estimator, law, n, budget.fraction(0.5))
+    if isinstance(estimator, est.KSU20Range) or (
+        isinstance(estimator, est.KarwaVadhanMean) and near
+    ):
+        return _two_bins(law, reach(estimator), histogram(estimator, At(n, 1, budget)))
     return NAN
 
 
-def _two_bins(
-    law: dist.Distribution, edge: float, width: float, count: float, n: int, budget: Budget
-) -> float:
+def is_near(law: dist.Distribution, e: Any) -> bool:
+    """Whether it is Gaussian, no wider than the estimator takes it to be, with a mean within R."""
+    gaussian = isinstance(law, dist.Gaussian | dist.MultivariateGaussian)
+    if not gaussian or getattr(e, "sigma", None) is None:
+        return False
+    narrow = law.variance <= law.d * e.sigma**2 * (1 + 1e-9)
+    return bool(narrow and np.linalg.norm(law.mean) <= reach(e) * (1 + 1e-9))
+
+
+def _two_bins(law: dist.Distribution, radius: float, bins: Histogram | None) -> float:
     """`histogram_misses` where all records are in the bins beside the edge next to the mean."""
-    steps = (float(law.mean) - edge) / width
-    off = (round(steps) - steps) * width
-    below = _share_below(law) if abs(off) < 1e-9 * width else None
+    if not bins or abs(float(law.mean)) > radius or law.variance > (bins.width / 4) ** 2:
+        return NAN
+    steps = (float(law.mean) - bins.start) / bins.width
+    off = (round(steps) - steps) * bins.width
+    below = _share_below(law) if abs(off) < 1e-9 * bins.width else None
     if isinstance(law, dist.Gaussian):
         below = float(ndtr(off / np.sqrt(law.variance)))
-    return NAN if below is None else histogram_misses(below, True, count, n, budget)
+    return NAN if below is None else histogram_misses(below, True, bins)
 
 
-def histogram_misses(share: float, both: bool, count: float, n: float, budget: Budget) -> float:
+def histogram_misses(share: float, both: bool, bins: Histogram) -> float:
     """S of n records, binomial, are in a bin of this share, n - S in another that counts if `both`.
 
     Wrong is that the largest of the other bins' noises exceeds the counts with theirs, or under
     (epsilon, delta) that no count is above 1 + (2/epsilon) ln(1/(2 delta)).
     """
+    noise, budget = _count_noise(bins.budget), bins.budget
     if isinstance(budget, ApproxDP):
-        noise: Noise = Laplace(2 / budget.epsilon)
         rivals = [1 + 2 / budget.epsilon * float(np.log(1 / (2 * budget.delta)))]
+    elif bins.number <= 1 + both:
+        return 0.0
     else:  # the largest of M is x where F(x)^M is uniform
-        noise = additive(budget, 2.0, float(np.sqrt(2)))
         u = (np.arange(500) + 0.5) / 500
-        above = -np.expm1(np.log(u) / (count - 1 - both)) if count > 1 + both else np.ones(500)
+        above = -np.expm1(np.log(u) / (bins.number - 1 - both))
         rivals = [_largest(noise, float(one)) for one in above]
-    s, weights = binomial(n, share)
-    other = [noise.cdf(x - n + s) if both else 1.0 for x in rivals]
+    s, weights = binomial(bins.records, share)
+    other = [noise.cdf(x - bins.records + s) if both else 1.0 for x in rivals]
     below = zip(rivals, other, strict=True)
     return float(np.mean([weights @ (noise.cdf(x - s) * second) for x, second in below]))
 
 
+def overtaken(share: float, bins: Histogram) -> float:
+    """The probability that a bin of this share has less than one that holds all the others."""
+    noise = _count_noise(bins.budget)
+    s, weights = binomial(bins.records, share)
+    more = bins.records - 2 * s
+    return float(np.mean([weights @ noise.cdf(more + other) for other in _levels(noise, 200)]))
+
+
+def _count_noise(budget: Budget) -> Noise:
+    """A replaced record changes two counts; under (epsilon, delta) they have Laplace noise, too."""
+    if isinstance(budget, ApproxDP):
+        return Laplace(2 / budget.epsilon)
+    return additive(budget, 2.0, float(np.sqrt(2)))
+
+
 def _largest(noise: Noise, upper: float) -> float:
-    """The point that a noise exceeds with this probability; -inf for 1."""
+    """The point that a noise exceeds with this probability."""
     return noise.above(upper) if upper <= 0.5 else -noise.above(1 - upper)
 
 
@@ -210,7 +233,7 @@ def _share_below(law: dist.Distribution) -> float | None:
 
 
 def _median_misses(
-    e: est.ExponentialCoarseMean, law: dist.Gaussian, n: int, budget: Budget
+    e: est.ExponentialCoarseMean, law: dist.Distribution, n: int, budget: Budget
 ) -> float:
     """The median's density at a distance y from the mean is prop. to e^(-epsilon score/2).
 
@@ -218,10 +241,9 @@ def _median_misses(
     records within y; its error is of lower order. Of +-(R + t) what is beyond 12 sigma is wrong.
     """
     epsilon, sigma = _exponential_epsilon(budget), e.sigma
-    t = sigma * float(np.sqrt(2 * np.log(2 * n / e.beta)))
     y = (np.arange(24_000) + 0.5) / 2000 * sigma
     score = n * np.maximum(ndtr((y - sigma) / np.sqrt(law.variance)) - 0.5, 0.0)
     right = 2 * float(np.sum(np.exp(-epsilon * score / 2))) * sigma / 2000
-    length = 2 * (max(e.radius + t - 12 * sigma, 0.0))
+    length = 2 * (max(e.radius + tail(e, n) - 12 * sigma, 0.0))
     odds = np.log(length) - epsilon * n / 4 - np.log(right) if length else -np.inf
     return float(expit(odds))

@@ -12,14 +12,16 @@ from scipy.stats import ncx2
 
 from dpbench import distributions as dist
 from dpbench import estimators as est
+from dpbench.theory.exact_choices import is_round
 from dpbench.theory.last_step import At, Step, coinpress_round, gaussian_norm, round_shares
 from dpbench.theory.noise import Gaussian, concentrated
 
 __all__ = ["ball_error", "covariance_quantile"]
 
 Q = 0.9
-SETTLED = 0.75  # from here on the formulas are within 2 per cent
-MOST_SLACK = 1.5  # and up to here
+SETTLED = 0.75  # from here on the covariance's formula is within 2 per cent,
+WHITE = 0.15  # and from here on, up to that slack, the whitened mean's within 7
+MOST_SLACK = 1.5
 COVARIANCE_B = 0.1  # of the covariance within a whitened mean: the authors'
 
 
@@ -47,37 +49,45 @@ def ball_error(
 
 
 def covariance_quantile(
-    metric: str, e: est.CoinPressCovariance | est.WhitenedCoinPressMean, at: At
+    metric: str,
+    e: est.CoinPressCovariance | est.WhitenedCoinPressMean,
+    law: dist.Distribution,
+    at: At,
 ) -> float:
     """Of CoinPress's covariance of N(0, I), or the noise of a mean that it whitens; else NaN."""
+    if not isinstance(law, dist.MultivariateGaussian) or not is_round(law) or law.scale != 1:
+        return np.nan
     if isinstance(e, est.WhitenedCoinPressMean):
-        return _whitened_noise(e, at) if metric == "noise_q90" else np.nan
-    known = metric in ("q90", "noise_q90") and _settled(e, at) > SETTLED
-    return _covariance_error(metric, e, at) if known else np.nan
+        return _whitened_noise(e, at) if metric == "noise_q90" and at.n > 1 else np.nan
+    return np.nan if law.norm else _covariance_error(metric, e, at)
 
 
-def _settled(e: est.CoinPressCovariance, at: At) -> float:
-    """How large a variance the last round sees, in units of 1/(1 + eta), which it tends to.
+def _seen(bound: float, rounds: int, b: float, at: At, least: float) -> float:
+    """The variance v that the last round sees of N(0, I): 1/bound in the first, later 1/(1 + eta).
 
-    Directions that noise hides, up to 2 sqrt(d) of its standard deviation, are stretched less.
+    NaN unless the worst direction has this share of it: those that noise hides, up to 2 sqrt(d) of
+    its standard deviation, are stretched less. NaN for a bound below 1, which clips the records.
     """
-    eta, v = _eta(at), 1 / e.bound
-    for share in round_shares(e.rounds)[:-1]:
-        v /= v + eta + 2 * np.sqrt(at.d) * _noise_sd(e.b, share, at)
-    return float(v * (1 + eta))
+    eta, v = _eta(at), 1 / bound
+    if bound < 1 or rounds == 1:
+        return v if bound >= 1 else np.nan
+    for share in round_shares(rounds)[:-1]:
+        v /= v + eta + 2 * np.sqrt(at.d) * _noise_sd(b, share, at)
+    return 1 / (1 + eta) if v * (1 + eta) > least else np.nan
 
 
 def _covariance_error(metric: str, e: est.CoinPressCovariance, at: At) -> float:
-    """Once its rounds have made the covariance S of the records nearly I.
+    """Of a last round that sees v I.
 
-    By then A S A is near I/(1 + eta), where eta = sqrt(d/n) + d/(2n), so that noise of standard
-    deviation sd = sqrt(2) gamma^2/(n sqrt(2 rho)) on the upper triangle becomes sd (1 + eta),
-    relative to S. Sampling errors have variances 2/n on the diagonal and 1/n beside it, which
-    counts twice: the square of the norm is a sum of two scaled chi-squares.
+    Noise of standard deviation sd = sqrt(2) gamma^2/(n sqrt(2 rho)) on the upper triangle becomes
+    sd/v, relative to the covariance. Sampling errors have variances 2/n on the diagonal and 1/n
+    beside it, which counts twice: the square of the norm is a sum of two scaled chi-squares.
     """
+    if metric not in ("q90", "noise_q90"):
+        return np.nan
     sampling = 1 / at.n if metric == "q90" else 0.0
-    noise = (_noise_sd(e.b, round_shares(e.rounds)[-1], at) * (1 + _eta(at))) ** 2
-    return _norm_quantile(at.d, 2 * sampling + noise, sampling + noise)
+    sd = _noise_sd(e.b, round_shares(e.rounds)[-1], at) / _seen(e.bound, e.rounds, e.b, at, SETTLED)
+    return _norm_quantile(at.d, 2 * sampling + sd**2, sampling + sd**2)
 
 
 def _eta(at: At) -> float:
@@ -92,6 +102,10 @@ def _noise_sd(b: float, share: float, at: At) -> float:
 
 def _norm_quantile(d: int, diagonal: float, beside: float) -> float:
     """The 0.9 quantile of |M|_F, M symmetric with independent entries of these variances."""
+    if not np.isfinite(diagonal):
+        return np.nan
+    if d == 1:
+        return float(np.sqrt(diagonal * chdtri(1, 1 - Q)))
     pairs = d * (d - 1) // 2
     grid = chdtri(pairs, (np.arange(4000) + 0.5) / 4000) * 2 * beside
 
@@ -104,19 +118,18 @@ def _norm_quantile(d: int, diagonal: float, beside: float) -> float:
 def _whitened_noise(e: est.WhitenedCoinPressMean, at: At) -> float:
     """The noise of a whitened mean of N(mu, I).
 
-    Of n/2 pairs the covariance has A near I/sqrt(1 + eta) and Z near I/(1 + eta), so that
-    B = A (Z + slack)^(-1/2) is near I/sqrt(1 + slack (1 + eta)); slack is eta plus 2 sd (sqrt(d) +
-    sqrt(ln 100)), sd the noise of Z. The mean of the records times B has noise of its own last
-    round, from the radius R |B|.
+    Of n/2 pairs the covariance has A near sqrt(v) I and Z near v I, so that B = A (Z + s)^(-1/2) is
+    near I/sqrt(1 + s/v), where the slack s is eta plus 2 sd (sqrt(d) + sqrt(ln 100)), sd the noise
+    of Z. The mean of the records times B has noise of its own last round, from the radius R |B|.
     """
-    rho = concentrated(at.budget)
+    rho, rounds = concentrated(at.budget), e.covariance_rounds
     pairs = At(at.n // 2, at.d, rho.fraction(e.covariance_share))
-    eta = _eta(pairs)
-    sd = _noise_sd(COVARIANCE_B, round_shares(e.covariance_rounds)[-1], pairs)
-    slack = eta + 2 * sd * (np.sqrt(at.d) + np.sqrt(np.log(100)))
-    if slack > MOST_SLACK:
-        return float("nan")
-    back = float(np.sqrt(1 + slack * (1 + eta)))
+    sd = _noise_sd(COVARIANCE_B, round_shares(rounds)[-1], pairs)
+    slack = _eta(pairs) + 2 * sd * (np.sqrt(at.d) + np.sqrt(np.log(100)))
+    slack /= _seen(e.bound, rounds, COVARIANCE_B, pairs, WHITE)
+    if not slack <= MOST_SLACK:
+        return np.nan
+    back = float(np.sqrt(1 + slack))
     fine = At(at.n, at.d, rho.fraction(1 - e.covariance_share))
     sd, _ = coinpress_round(e.radius / back, round_shares(e.rounds), e.b, fine)
     return Gaussian(sd * back).norm_quantile(at.d, Q)

@@ -17,9 +17,11 @@ from dpbench.privacy import ApproxDP, Budget, PureDP
 from dpbench.theory.noise import Gaussian, Noise, Radial, additive, concentrated
 
 __all__ = [
-    "At", "Step", "coinpress_round", "gaussian_norm", "ksu20_bin", "ksu20_groups", "last_step",
-    "round_shares",
+    "At", "Histogram", "Step", "coinpress_round", "gaussian_norm", "histogram", "ksu20_groups",
+    "last_step", "reach", "round_shares", "tail",
 ]  # fmt: skip
+
+LARGEST = 1e300  # of numbers, and of how many bins there are
 
 
 class At(NamedTuple):
@@ -106,18 +108,46 @@ def _local(e: est.LocalMean, at: At) -> Step:
     return Step(Gaussian(float(np.sqrt(one.variance / at.n))), half_width, 0.0, at.n)
 
 
-def _around(e: Any, at: At, tails: float) -> Step | None:
-    """L15: n Gaussians are within t with probability 1 - beta, by a union bound.
-
-    Half of the budget finds where, up to t by a histogram, up to 2t by a bin's middle.
-    """
-    if e.sigma is None:
-        return None
-    return _box(at, tails * _tail(e, at.n), share=0.5)
+def reach(e: Any) -> float:
+    """R, how far the mean may be; without one it may be anywhere."""
+    return np.inf if e.radius is None else float(e.radius)
 
 
-def _tail(e: Any, n: int) -> float:
+def tail(e: Any, n: int) -> float:
+    """L15's t: n Gaussians are within it with probability 1 - beta, by a union bound."""
     return float(e.sigma * np.sqrt(2 * np.log(2 * n / e.beta)))
+
+
+class Histogram(NamedTuple):
+    """Bins of one width, one of which begins at `start`, and what fills them."""
+
+    start: float
+    width: float
+    number: float
+    records: int
+    budget: Budget
+
+
+def histogram(e: Any, at: At) -> Histogram | None:
+    """That of a coarse step: KV18's covers +-(R + t) from 0 on, KSU20's +-(R + 2r) from its end."""
+    if isinstance(e, est.KarwaVadhanMean):
+        t = _kv_bin(e, at.n)
+        count = 2 * np.ceil((reach(e) + t) / (2 * t))
+        return Histogram(0.0, 2 * t, float(count), at.n, at.budget.fraction(0.5))
+    if isinstance(e, est.KSU20Range):
+        r, records = _half_bin(e, e.alpha), at.n
+    elif isinstance(e, est.KSU20Mean):
+        r, records = _ksu20_bin(e, at.n, at.budget), (at.n - at.n // 2) // ksu20_groups(e)
+    else:
+        return None
+    end = reach(e) + 2 * r
+    start = float(np.fmod(-end, 2 * r)) if np.isfinite(end) else 0.0
+    return Histogram(start, 2 * r, float(np.ceil(end / r)), records, at.budget)
+
+
+def _kv_bin(e: est.KarwaVadhanMean, n: int) -> float:
+    """Half the width of a bin."""
+    return max(tail(e, n), (e.radius or 0.0) / LARGEST)
 
 
 def round_shares(rounds: int) -> list[float]:
@@ -127,11 +157,11 @@ def round_shares(rounds: int) -> list[float]:
 
 def _shrinking(e: est.ShrinkingIntervals, at: At) -> Step | None:
     """Each w is a two-sided tail of N(0, sigma^2/n) and one of the noise, at beta/(2 rounds)."""
-    rounds = e.rounds or 2 + int(np.log(1 + e.radius / e.sigma))
+    rounds = e.rounds or 2 + int(np.log1p(min(e.radius / e.sigma, LARGEST)))
     miss, w = e.beta / (2 * rounds), e.radius
     sampling = float(-ndtri(miss / 2)) * e.sigma / float(np.sqrt(at.n))
     for share in round_shares(rounds)[: e.report]:
-        before, step = w, _box(at, w + _tail(e, at.n), share=share)
+        before, step = w, _box(at, w + tail(e, at.n), share=share)
         w = min(w, sampling + step.noise.above(miss / 2))
     return step if w < before else None
 
@@ -151,7 +181,7 @@ def coinpress_round(r: float, shares: list[float], b: float, at: At) -> tuple[fl
     for share in shares:
         clip = r + gamma if r > 1e100 else min(float(np.sqrt(r**2 + 6 * r + gamma**2)), r + gamma)
         sd = 2 * clip / at.n / float(np.sqrt(2 * rho.rho * share))
-        r = gamma * float(np.sqrt(1 / at.n + sd**2))
+        r = min(gamma * float(np.hypot(1 / np.sqrt(at.n), sd)), LARGEST)
     return sd, clip
 
 
@@ -170,8 +200,13 @@ def _laplace_for(budget: Budget) -> Budget:
     return PureDP(budget.epsilon) if isinstance(budget, ApproxDP) else budget
 
 
-def ksu20_bin(e: est.KSU20Mean, n: int, budget: Budget) -> float:
-    """Half the width of a bin, r: 10 alpha^(-1/(k-1)) as printed, 2 alpha^(-1/(k-1)).
+def _half_bin(e: est.KSU20Mean | est.KSU20Range, alpha: float) -> float:
+    """Half the width of a bin, r: 10 alpha^(-1/(k-1)) as printed, or 2 alpha^(-1/(k-1))."""
+    return float((10 if e.constants == "paper" else 2) * alpha ** (-1 / (e.k - 1)))
+
+
+def _ksu20_bin(e: est.KSU20Mean, n: int, budget: Budget) -> float:
+    """The r of `_half_bin`.
 
     n records, or those of one printed group, are just enough for alpha. Printed: 90/alpha^2 +
     180 q alpha^-(k/(k-1)) + 16 tails of the histogram's noise, one of which among all bins passes
@@ -192,7 +227,7 @@ def ksu20_bin(e: est.KSU20Mean, n: int, budget: Budget) -> float:
     if e.alpha is None and needed(alpha) < size:
         ends = -0.5 * np.log(size) - 1, np.log(alpha)
         alpha = float(np.exp(brentq(lambda a: np.log(needed(np.exp(a)) / size), *ends)))
-    return float((10 if paper else 2) * alpha ** (-1 / (e.k - 1)))
+    return _half_bin(e, alpha)
 
 
 def _histogram_needs(e: est.KSU20Mean, alpha: float, size: float, budget: Budget) -> float:
@@ -200,26 +235,30 @@ def _histogram_needs(e: est.KSU20Mean, alpha: float, size: float, budget: Budget
         threshold = 1 + 2 / budget.epsilon * np.log(1 / (2 * budget.delta))
         return float(max(32 / budget.epsilon * np.log(10 * size), 16 / 3 * threshold))
     assert e.radius is not None
-    r = 10 * alpha ** (-1 / (e.k - 1))
+    r = _half_bin(e, alpha)
     bins = np.ceil((e.radius + 2 * r) / r)  # of width 2r on +-(R + 2r)
     return 16 * additive(budget, 2.0, float(np.sqrt(2))).above(0.05 / bins)
 
 
-def _ksu20(e: est.KSU20Mean, at: At) -> Step:
+def _ksu20(e: est.KSU20Mean, at: At) -> Step | None:
     """A group of the half that is averaged; its range comes from the other half."""
-    mean = At(at.n, at.d, _laplace_for(at.budget))
-    r, rows = ksu20_bin(e, at.n, at.budget), at.n // 2 / ksu20_groups(e)
+    mean, rows = At(at.n, at.d, _laplace_for(at.budget)), at.n // 2 / ksu20_groups(e)
+    if rows < 1:
+        return None
+    r = _ksu20_bin(e, at.n, at.budget)
     if e.constants == "paper":
         return _box(mean, 3 * r, rows=rows)
     best = (e.k - 1) / e.k * (rows / (2 * _quantile(mean.budget, e.beta))) ** (1 / e.k)
     return _box(mean, r + 4 ** (1 / e.k) + best, rows=rows)
 
 
-def _ball(e: est.KSU20BallMean, at: At) -> Step:
+def _ball(e: est.KSU20BallMean, at: At) -> Step | None:
     """T balances the bias with the 1 - beta quantile of the noise's norm, sd chi_d.
 
     Bias T^-(k-1) to discard, b(1) T^-(k-1) to project, against sensitivity 8r/(3n) or 2r/n.
     """
+    if at.n < 2:
+        return None
     own: Budget = at.budget if e.radius is None else concentrated(at.budget)
     k, rows, root = e.k, at.n // 2, float(np.sqrt(at.d))
     step, bias = (8 / 3, 1.0) if e.outside == "discard" else (2.0, (k - 1) ** (k - 1) / k**k)
@@ -243,10 +282,10 @@ _STEPS: dict[type[est.Estimator], Callable[[Any, At], Step | None]] = {
     est.BinaryMean: lambda _, at: _between(at, 0.0, 1.0),
     est.ClippedMean: lambda e, at: _between(at, e.lower, e.upper),
     est.BoundedMean: _bounded,
-    est.NaiveGaussianMean: lambda e, at: _box(at, e.radius + _tail(e, at.n), 0.0),
-    est.ExponentialCoarseMean: lambda e, at: _around(e, at, 2),
-    est.KarwaVadhanMean: lambda e, at: _around(e, at, 3),
-    est.LearnedGaussian: lambda e, at: _around(e, at, 3),
+    est.NaiveGaussianMean: lambda e, at: _box(at, e.radius + tail(e, at.n), 0.0),
+    # L15: half of the budget finds the records up to t, or a bin of width 2t
+    est.ExponentialCoarseMean: lambda e, at: _box(at, 2 * tail(e, at.n), share=0.5),
+    est.KarwaVadhanMean: lambda e, at: _box(at, 3 * _kv_bin(e, at.n), share=0.5),
     est.HeavyTailedMean: _heavy_tailed,
     est.LocalMean: _local,
     est.ShrinkingIntervals: _shrinking,
@@ -257,7 +296,7 @@ _STEPS: dict[type[est.Estimator], Callable[[Any, At], Step | None]] = {
 }
 
 
-def last_step(estimator: est.Estimator, n: int, d: int, budget: Budget) -> Step | None:
-    """The last step for n records of d coordinates; None where it is no clip with noise."""
+def last_step(estimator: est.Estimator, at: At) -> Step | None:
+    """None where it is no clip with noise."""
     found = _STEPS.get(type(estimator))
-    return found(estimator, At(n, d, budget)) if found else None
+    return found(estimator, at) if found else None

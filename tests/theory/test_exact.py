@@ -8,6 +8,7 @@ from scipy import stats
 
 from dpbench.distributions import (
     Bernoulli,
+    ContaminatedGaussian,
     Distribution,
     Gaussian,
     Hypercube,
@@ -37,10 +38,13 @@ from dpbench.estimators import (
     NaiveGaussianMean,
     ShrinkingIntervals,
     SubsampleAggregate,
+    SubsampleTest,
     WhitenedCoinPressMean,
 )
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.theory.exact import exact, exact_miss
+from dpbench.theory.exact_choices import overtaken
+from dpbench.theory.last_step import Histogram
 
 TRIALS = 20_000
 PURE, RHO, APPROX = PureDP(0.5), ZCDP(0.1), ApproxDP(1.0, 1e-6)
@@ -79,7 +83,12 @@ CASES: list[tuple[Estimator, Distribution, int, Budget, str]] = [
     (KSU20BallMean(k=2, radius=1), LONG, 10_000, RHO, "q90 private_q90"),
     (KSU20BallMean(k=2, radius=1, outside="project"), LONG, 10_000, RHO, "q90 private_q90"),
     (CoinPressCovariance(bound=3, rounds=4), THREE, 2000, ZCDP(0.5), "noise q90"),
+    (CoinPressCovariance(bound=2, rounds=1), THREE, 1000, ZCDP(0.5), "noise"),
+    (CoinPressCovariance(bound=1), MultivariateGaussian(d=1), 500, ZCDP(0.5), "noise q90"),
     (WhitenedCoinPressMean(radius=3, bound=1), THREE, 2000, ZCDP(0.5), "noise"),
+    (WhitenedCoinPressMean(radius=3, bound=4, covariance_rounds=1), THREE, 2000, ZCDP(0.5),
+     "noise"),
+    (KarwaVadhanMean(radius=1e300, sigma=0.01), Gaussian(scale=0.01), 400, APPROX, "noise q90"),
     (SubsampleAggregate(buckets=20, lower=-5, upper=5, aggregate="mean"), VECTORS, 40, PURE,
      "noise"),
 ]  # fmt: skip
@@ -95,7 +104,7 @@ def test_what_estimators_do(
 ) -> None:
     # The trials beyond the 0.9 quantile are binomial: all cases raise a false alarm with
     # probability 1e-6 together.
-    few = isinstance(estimator, FriendlyCoreMean) or law is THREE
+    few = isinstance(estimator, FriendlyCoreMean | CoinPressCovariance) or law is THREE
     rng, trials = np.random.default_rng(0), 2000 if few else TRIALS
     sample = law.sample(rng, trials, n)
     found = estimator.run(sample, Ledger(budget, rng))
@@ -111,6 +120,78 @@ def test_what_estimators_do(
         bound = exact(column, estimator, law, n, budget)
         beyond = int(np.count_nonzero(size > bound))
         assert stats.binomtest(beyond, trials, 0.1).pvalue > 1e-6 / (3 * len(CASES)), metric
+
+
+CLOSE, FAR = PureDP(1.0), MultivariateGaussian(d=3, norm=9.0)
+FREE = KarwaVadhanMean(radius=None)
+UNKNOWN: list[tuple[str, Estimator, Distribution, int, Budget]] = [
+    # a rare miss of a private centre is as large as R
+    ("mean_error", KarwaVadhanMean(radius=1e6), NORMAL, 150, CLOSE),
+    # records that the estimator does not expect there, or not as wide
+    ("q90", CoinPressMean(radius=3), FAR, 1000, RHO),
+    ("q90", CoinPressMean(radius=0), FAR, 1000, RHO),
+    ("q90", CoinPressMean(radius=3), MultivariateGaussian(d=10, scale=1.7), 1000, RHO),
+    ("q90", CoinPressCovariance(bound=1), FAR, 2000, RHO),
+    ("q90", CoinPressCovariance(bound=0.5, rounds=1), THREE, 2000, RHO),
+    ("noise_q90", WhitenedCoinPressMean(radius=3, bound=1e6), THREE, 2000, RHO),
+    ("mean_error", SubsampleTest(buckets=11), NORMAL, 100, CLOSE),
+    # a histogram that releases nothing, or another bin
+    ("noise_q90", FREE, ContaminatedGaussian(eta=0.01, gap=3), 20, APPROX),
+    ("noise_q90", CoordinateWise(base=FREE), VECTORS, 60, APPROX),
+    ("noise_q90", KSU20BallMean(k=2, radius=None), THREE, 60, APPROX),
+    ("q90", KSU20Mean(k=2, radius=5, alpha=1), Gaussian(location=2.7), 60, CLOSE),
+    # too few records
+    ("noise_q90", KSU20Mean(k=2, radius=3), NORMAL, 1, CLOSE),
+    ("noise_q90", KSU20BallMean(k=2, radius=3), THREE, 1, RHO),
+    ("noise_q90", WhitenedCoinPressMean(radius=3, bound=1), THREE, 1, RHO),
+    ("q90", LearnedGaussian(radius=3), NORMAL, 1, CLOSE),
+    ("mean_error", SubsampleTest(buckets=11), Gaussian(location=1), 5, CLOSE),
+    # no variance; noise that is not Gaussian
+    ("q90", HeavyTailedMean(k=2), StudentT(tail_index=1.5), 1000, CLOSE),
+    ("noise_q90", FriendlyCoreMean(), THREE, 1000, ApproxDP(1.0, 1e-6, noise_by="laplace")),
+]
+
+
+@pytest.mark.parametrize(("metric", "estimator", "law", "n", "budget"), UNKNOWN, ids=name)
+def test_what_is_not_known(
+    metric: str, estimator: Estimator, law: Distribution, n: int, budget: Budget
+) -> None:
+    assert np.isnan(exact(metric, estimator, law, n, budget))
+
+
+@pytest.mark.parametrize(
+    ("estimator", "law"),
+    [
+        (KarwaVadhanMean(radius=1e6), Gaussian(scale=100)),
+        (KarwaVadhanMean(radius=10), Gaussian(location=100)),
+        (ExponentialCoarseMean(radius=1e6), Gaussian(scale=100)),
+        (KSU20Range(k=2, alpha=1, radius=100, constants="practical"), Gaussian(scale=3)),
+        (LearnedGaussian(radius=10), Gaussian()),
+    ],
+    ids=name,
+)
+def test_misses_of_other_records_are_not_known(estimator: Estimator, law: Distribution) -> None:
+    assert np.isnan(exact_miss(estimator, law, 150, CLOSE))
+
+
+def test_the_ends_of_the_numbers() -> None:
+    wide, wider = (
+        exact("noise_q90", CoinPressMean(radius=radius, rounds=2), NORMAL, 100, RHO)
+        for radius in (1e200, 1e300)
+    )
+    assert wider == pytest.approx(1e100 * wide)
+    law = Gaussian(scale=1e-10)
+    assert exact("noise_q90", ShrinkingIntervals(radius=1e300, sigma=1e-10), law, 10**4, RHO) > 0
+    assert exact("noise_q90", KarwaVadhanMean(radius=0), NORMAL, 1000, CLOSE) > 0
+
+
+def test_how_often_a_fuller_bin_is_overtaken() -> None:
+    """Next to no noise decides ties alone."""
+    for n, share in ((20, 0.6), (21, 0.55)):
+        bins = Histogram(0.0, 1.0, np.inf, n, PureDP(1e6))
+        ties = stats.binom.pmf(n / 2, n, share) / 2
+        below = stats.binom.cdf(np.ceil(n / 2) - 1, n, share) + ties
+        assert overtaken(share, bins) == pytest.approx(below, rel=1e-9)
 
 
 EDGE, T3 = Gaussian(), StudentT(tail_index=2.5, unit_moment=2)
