@@ -405,6 +405,10 @@ def test_a_limit_that_is_just_kept_is_not_found_broken() -> None:
     one = Made(n=range(100, 110), estimators=TWO, trials=400,
                budgets=_pure(*(1 + i / 100 for i in range(runs))))  # fmt: skip
     found = one.judge("coverage", lambda at: rng.random(400) < 0.1, tolerance=0.01)
+    # Broken is what has all of its interval above the limit.
+    assert found["visible"].tolist() == pytest.approx(
+        (0.01 + found["measured"] - found["low"]).tolist()
+    )
     broken = int((found["verdict"] == "inconsistent").sum())
     assert len(found) == runs
     # 95% intervals: binomial test with false-alarm probability 1e-6.
