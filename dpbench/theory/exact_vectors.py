@@ -19,6 +19,7 @@ from dpbench.theory.noise import Gaussian, concentrated
 __all__ = ["ball_error", "covariance_quantile"]
 
 Q = 0.9
+UNSURE = 0.2  # over d: a tenth of the relative variance of a chi-square
 SETTLED = 0.75  # from here on the covariance's formula is within 2 per cent,
 WHITE = 0.15  # and from here on, up to that slack, the whitened mean's within 7
 MOST_SLACK = 1.5
@@ -34,15 +35,20 @@ def ball_error(
     radius r counts r/(tau sqrt(d)) of it, or nothing if it is discarded, others fully: s. The
     second half of the records is averaged, and hardly any are discarded. So the error has
     in the first coordinate the mean (s - 1) p tau, and in every one the variance p tau^2 s^2/(n/2)
-    by the central limit, and that of the noise. Less the mean of all records, half of which are in
-    the other half, it has p tau^2 ((s - 1/2)^2 + 1/4)/(n/2). The norm is non-central chi.
+    by the central limit, and that of the noise. (The number of rare ones, about m, makes the square
+    of the norm vary by (their share of the variance)^2/m, little beside 2/d of a chi-square.) Less
+    the mean of all records, half of which are in the other half, it has p tau^2 ((s - 1/2)^2 +
+    1/4)/(n/2). The norm is non-central chi.
     """
     half, norm = at.n // 2, law.tau * np.sqrt(at.d)
     s = 1.0
     if norm > step.half_width:
         s = step.half_width / norm if e.outside == "project" else 0.0
     share = s**2 if metric == "q90" else (s - 0.5) ** 2 + 0.25
-    variance = law.p * law.tau**2 * share / half + step.noise.variance
+    sampling = law.p * law.tau**2 * share / half
+    variance = sampling + step.noise.variance
+    if at.d * (sampling / variance) ** 2 > UNSURE * law.p * half:
+        return np.nan
     shift = ((s - 1) * law.p * law.tau) ** 2 / variance
     norm2 = ncx2.ppf(Q, at.d, shift) if shift else chdtri(at.d, 1 - Q)
     return float(np.sqrt(variance * norm2))

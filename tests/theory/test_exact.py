@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+from typing import Any
+
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import integrate, stats
 
 from dpbench.distributions import (
     Bernoulli,
@@ -45,6 +48,8 @@ from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.theory.exact import exact, exact_miss
 from dpbench.theory.exact_choices import overtaken
 from dpbench.theory.last_step import Histogram
+from dpbench.theory.noise import Gaussian as Normal
+from dpbench.theory.noise import Laplace, Noise, Radial
 
 TRIALS = 20_000
 PURE, RHO, APPROX = PureDP(0.5), ZCDP(0.1), ApproxDP(1.0, 1e-6)
@@ -62,6 +67,7 @@ CASES: list[tuple[Estimator, Distribution, int, Budget, str]] = [
     (HeavyTailedMean(k=2, policy="all", radius=1), RARE, 300, APPROX, "noise q90 private_q90"),
     (HeavyTailedMean(k=2), Pareto(tail_index=2.5, unit_moment=2), 1000, PureDP(0.1), "noise q90"),
     (LocalMean(k=2), RARE, 500, PURE, "noise q90 private_q90"),
+    (ClippedMean(lower=-1, upper=2), VECTORS, 50, RHO, "noise"),
     (BoundedMean(radius=2), Hypercube(d=4), 20, PURE, "noise q90"),
     (BoundedMean(radius=2, mechanism="l2"), Hypercube(d=4), 20, PURE, "noise q90"),
     (BoundedMean(radius=2), VECTORS, 20, APPROX, "noise"),
@@ -140,7 +146,14 @@ UNKNOWN: list[tuple[str, Estimator, Distribution, int, Budget]] = [
     ("noise_q90", CoordinateWise(base=FREE), VECTORS, 60, APPROX),
     ("noise_q90", KSU20BallMean(k=2, radius=None), THREE, 60, APPROX),
     ("q90", KSU20Mean(k=2, radius=5, alpha=1), Gaussian(location=2.7), 60, CLOSE),
-    # too few records
+    # too few records, or too few of them that are not zero
+    (
+        "q90",
+        KSU20BallMean(k=2, radius=1, outside="project"),
+        SignedTwoPoint(d=8, p=4e-5, k=2),
+        10_000,
+        ZCDP(500.0),
+    ),
     ("noise_q90", KSU20Mean(k=2, radius=3), NORMAL, 1, CLOSE),
     ("noise_q90", KSU20BallMean(k=2, radius=3), THREE, 1, RHO),
     ("noise_q90", WhitenedCoinPressMean(radius=3, bound=1), THREE, 1, RHO),
@@ -183,6 +196,36 @@ def test_the_ends_of_the_numbers() -> None:
     law = Gaussian(scale=1e-10)
     assert exact("noise_q90", ShrinkingIntervals(radius=1e300, sigma=1e-10), law, 10**4, RHO) > 0
     assert exact("noise_q90", KarwaVadhanMean(radius=0), NORMAL, 1000, CLOSE) > 0
+
+
+@pytest.mark.parametrize(
+    ("noise", "law"),
+    [(Normal(0.7), stats.norm(scale=0.7)), (Laplace(0.7), stats.laplace(scale=0.7))],
+    ids=name,
+)
+def test_noise_by_quadrature(noise: Noise, law: Any) -> None:
+    def within(r: float) -> float:  # of two
+        half = integrate.quad(lambda x: law.pdf(x) * law.cdf(np.sqrt(r**2 - x**2)), 0, r)[0]
+        return float(4 * half - 2 * (law.cdf(r) - 0.5))
+
+    for c in (0.0, 0.3, -2.0):
+        ends = sorted([-30, 0, -c, 30])
+        parts = [
+            integrate.quad(lambda z, c=c: abs(c + z) * law.pdf(z), *both)[0]
+            for both in itertools.pairwise(ends)
+        ]
+        assert noise.distance(np.array(c)) == pytest.approx(sum(parts), rel=1e-6)
+    assert noise.cdf(np.array([-1.0, 0.4])) == pytest.approx(law.cdf([-1.0, 0.4]))
+    assert (noise.above(0.02), noise.variance) == pytest.approx((law.isf(0.02), law.var()))
+    assert within(noise.norm_quantile(2, 0.9)) == pytest.approx(0.9, abs=1e-6)
+    mean = integrate.quad(lambda r: 1 - within(r), 0, 20, epsabs=1e-7)[0]
+    assert noise.norm_mean(2) == pytest.approx(mean, rel=1e-5)
+
+
+def test_noise_of_a_radius() -> None:
+    radius = stats.gamma(3, scale=0.7)
+    found = Radial(0.7).norm_quantile(3, 0.9), Radial(0.7).norm_mean(3)
+    assert found == pytest.approx((radius.ppf(0.9), radius.mean()))
 
 
 def test_how_often_a_fuller_bin_is_overtaken() -> None:
