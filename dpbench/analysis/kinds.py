@@ -13,7 +13,7 @@ from pydantic import Field
 from dpbench.analysis.claims import POINT, Claim, Curves
 from dpbench.analysis.resample import Measured, interval, replicates
 from dpbench.analysis.results import CURVE, Results, held_out, worst_case
-from dpbench.analysis.smallest_n import smallest_n
+from dpbench.analysis.smallest_n import check_sizes, smallest_n
 from dpbench.arrays import Floats
 from dpbench.columns import BUDGET, under
 from dpbench.metrics import METRICS, VARIABLES
@@ -243,14 +243,8 @@ class LevelOfN(Level):
 
     alpha: Annotated[float, Field(gt=0)]
 
-    @property
-    def measures(self) -> str | None:
-        return "error"
-
     def _check(self, chosen: pd.DataFrame, sweep: Sweep, where: str) -> None:
-        for (family, _, estimator, *_), sizes in chosen.groupby(CURVE, dropna=False)["n"]:
-            if sizes.nunique() < 2:
-                raise ConfigError(f"{where}: {estimator} runs at one n on {family}; two are needed")
+        check_sizes(chosen, where)
         _check_exact(chosen, sweep, "samples", where)
 
     def _curves(self, chosen: Results, sweep: Sweep) -> Curves:

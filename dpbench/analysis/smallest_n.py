@@ -24,7 +24,10 @@ from dpbench.runner.plan import Cell, Sweep, cell_at, largest_n
 from dpbench.seeds import stream
 from dpbench.theory.lower_bounds import BETA
 
-__all__ = ["SampleComplexity", "crossing", "measure", "run_searches", "search", "smallest_n"]
+__all__ = [
+    "SampleComplexity", "check_sizes", "crossing", "measure", "run_searches", "search",
+    "smallest_n",
+]  # fmt: skip
 
 Alpha = Annotated[float, Field(gt=0)]
 Row = dict[Any, Any]
@@ -99,6 +102,13 @@ def smallest_n(
             # The largest of several members resamples too high, which may leave the value out.
             rows.append({**row, "low": np.minimum(low, value), "high": np.maximum(high, value)})
     return pd.DataFrame(rows), np.stack(found)
+
+
+def check_sizes(keys: pd.DataFrame, where: str) -> None:
+    """Raise ConfigError if a curve has one n alone."""
+    for (family, _, estimator, *_), sizes in keys.groupby(CURVE, dropna=False)["n"]:
+        if sizes.nunique() < 2:
+            raise ConfigError(f"{where}: {estimator} runs at one n on {family}; two are needed")
 
 
 def _name(about: pd.Series, sweep: Sweep) -> str:
@@ -259,9 +269,7 @@ class SampleComplexity(Selection):
         chosen = keys[sweep.about(self, keys, where)]
         if chosen.empty:
             raise ConfigError(f"{where}: the sweep runs nothing of what it is about")
-        for (family, _, estimator, *_), sizes in chosen.groupby(CURVE, dropna=False)["n"]:
-            if sizes.nunique() < 2:
-                raise ConfigError(f"{where}: {estimator} runs at one n on {family}; two are needed")
+        check_sizes(chosen, where)
 
 
 def measure(
