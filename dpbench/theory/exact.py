@@ -66,8 +66,8 @@ def exact(  # a case each
     -------
     float
         In the unit of the records. Of what rests on a private choice it is for the right choice:
-        it holds where that is nearly certain. NaN where `exact_miss` is above 1e-3, infinite
-        where FriendlyCore releases less than nine in ten.
+        it holds where that is nearly certain. NaN where `exact_miss`, or a bound on it where it is
+        not known, is above 1e-3; infinite where FriendlyCore releases less than nine in ten.
     """
     if isinstance(budget, NonPrivate) or not estimator.supports(budget):
         return NAN
