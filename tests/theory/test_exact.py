@@ -235,6 +235,10 @@ def test_how_often_a_fuller_bin_is_overtaken() -> None:
         ties = stats.binom.pmf(n / 2, n, share) / 2
         below = stats.binom.cdf(np.ceil(n / 2) - 1, n, share) + ties
         assert overtaken(share, bins) == pytest.approx(below, rel=1e-9)
+    # One record, and the difference of two Laplace noises of scale 2 above 1.
+    above = np.exp(-0.5) * 2.5 / 4
+    one = Histogram(0.0, 1.0, np.inf, 1, PureDP(1.0))
+    assert overtaken(0.8, one) == pytest.approx(0.8 * above + 0.2 * (1 - above), abs=2e-3)
 
 
 EDGE, T3 = Gaussian(), StudentT(tail_index=2.5, unit_moment=2)
