@@ -181,7 +181,7 @@ class Claim(Selection):
             **{name: about[name] if name in self._apart else np.nan for name in BUDGET},
             "n_low": sizes.min(),
             "n_high": sizes.max(),
-            "visible": self.tolerance + _reach(measured, theorem.floor),
+            "visible": self.tolerance + 2 * _reach(measured, theorem.floor),
         }
 
     def _predicted(self, curve: pd.DataFrame) -> float:
@@ -199,15 +199,17 @@ def verdict(
 ) -> str:
     """Compare an interval with the region predicted +- tolerance, or from floor - tolerance.
 
-    ``consistent`` if it lies inside, ``inconsistent`` if it lies outside. If it sticks out, or if
-    a number is not finite, more trials are needed: ``inconclusive``. A truth that is off by the
-    tolerance and half of the interval's width, above a limit by the tolerance and what is below the
-    measured number, is found inconsistent half of the time: ``visible``.
+    ``consistent`` if it lies inside; ``inconsistent`` if one of twice the width lies outside, which
+    is so of 1 in 10,000 numbers that are right, not of 1 in 20. Otherwise, or if a number is not
+    finite, more trials are needed: ``inconclusive``. A truth that is off by the tolerance and the
+    width of the interval, above a limit by the tolerance and twice what is below the measured
+    number, is found inconsistent half of the time: ``visible``.
     """
     if not np.all(np.isfinite([*measured, predicted])):
         return "inconclusive"
     bottom = (predicted if floor is None else floor) - tolerance
     top = predicted + tolerance
-    if measured.high < bottom or measured.low > top:
+    above, below = measured.high - measured.measured, measured.measured - measured.low
+    if measured.high + max(above, 0) < bottom or measured.low - max(below, 0) > top:
         return "inconsistent"
     return "consistent" if bottom <= measured.low and measured.high <= top else "inconclusive"

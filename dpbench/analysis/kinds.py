@@ -213,8 +213,6 @@ class Level(Claim):
         table, shared = chosen.summary, sweep.shares_data(chosen.summary["family"].unique())
         data = ["series", "distribution", "n", *([] if shared else BUDGET)]
         joint = bool(table.duplicated(data).any())
-        # The 0.9 quantile of N trials is low by about 3/N, in the mean of logarithms, of Laplace
-        # errors: by 2% of 150, and its replicates by a little more.
         draws = replicates(chosen, self.statement.metric, joint=joint, shared=shared)
         return table, draws * (self._unbiased(chosen) / exact)[:, None]
 
