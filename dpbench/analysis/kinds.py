@@ -53,9 +53,11 @@ def _exact_n(curves: pd.DataFrame, results: Results, sweep: Sweep) -> Floats:
     return high
 
 
-def _check_exact(table: pd.DataFrame, sweep: Sweep, metric: str, where: str) -> None:
-    """Refuse curves for whose last n no exact value is known."""
-    one = table.drop_duplicates(CURVE, keep="last")
+def _check_exact(
+    table: pd.DataFrame, apart: list[str], sweep: Sweep, metric: str, where: str
+) -> None:
+    """Refuse what is told apart by these columns if no exact value is known of its last row."""
+    one = table.drop_duplicates(apart, keep="last")
     for place in np.flatnonzero(np.isnan(exact_values(one, sweep, metric))):
         row = one.iloc[place]
         about = f"{row['estimator']} on {row['family']} under {row['privacy']}"
@@ -96,7 +98,7 @@ class Exponent(Claim):
                 raise ConfigError(f"{where}: {wrong}")
         if self.finite is True:
             metric = "samples" if self.statement.of == "samples" else self.statement.metric
-            _check_exact(chosen, sweep, metric, f"{where}.finite")
+            _check_exact(chosen, self._apart, sweep, metric, f"{where}.finite")
 
     def _wrong(self, curve: pd.DataFrame) -> str:
         """Why nothing can be fitted to a curve, or nothing."""
@@ -203,7 +205,7 @@ class Level(Claim):
         return table.assign(law=", ".join(laws), series=series)
 
     def _check(self, chosen: pd.DataFrame, sweep: Sweep, where: str) -> None:
-        _check_exact(chosen, sweep, self.statement.metric, where)
+        _check_exact(chosen, self._apart, sweep, self.statement.metric, where)
 
     def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
         # Errors of several budgets or parameters on the same data have their sampling in common.
@@ -245,7 +247,7 @@ class LevelOfN(Level):
 
     def _check(self, chosen: pd.DataFrame, sweep: Sweep, where: str) -> None:
         check_sizes(chosen, where)
-        _check_exact(chosen, sweep, "samples", where)
+        _check_exact(chosen, self._apart, sweep, "samples", where)
 
     def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
         curves, draws = smallest_n(chosen, sweep, [self.alpha], BETA)

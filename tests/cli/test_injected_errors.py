@@ -45,7 +45,7 @@ STUDY: dict[str, Any] = {
     "budgets": {"pure": {"kind": "pure_dp", "epsilon": 0.3}, "zcdp": {"kind": "zcdp", "rho": 0.5}},
     "parts": {
         "numbers": {"families": "normal", "estimators": [*NUMBERS], "budgets": "pure",
-                    "n": [2000, 3000], "trials": 1000},
+                    "n": [2000], "trials": 2400},
         "vectors": {"families": "vectors", "estimators": [f"{name}*" for name in VECTORS],
                     "n": [3000], "trials": 400},
         "votes": {"families": "zero", "estimators": "test", "budgets": "pure",

@@ -51,7 +51,7 @@ from dpbench.theory.last_step import Histogram
 from dpbench.theory.noise import Gaussian as Normal
 from dpbench.theory.noise import Laplace, Noise, Radial
 
-TRIALS = 20_000
+TRIALS = 10_000
 PURE, RHO, APPROX = PureDP(0.5), ZCDP(0.1), ApproxDP(1.0, 1e-6)
 NORMAL, VECTORS = Gaussian(location=0.3), MultivariateGaussian(d=3, norm=1.0)
 RARE = TwoPoint(p=0.02, k=2, location=0.3)
