@@ -67,7 +67,7 @@ def exact(  # a case each
     float
         In the unit of the records. Of what rests on a private choice it is for the right choice:
         it holds where that is nearly certain. NaN where `exact_miss`, or a bound on it where it is
-        not known, is above 1e-3; infinite where FriendlyCore releases less than nine in ten.
+        not known, is above 1e-3; infinite where a core of buckets releases less than nine in ten.
     """
     if isinstance(budget, NonPrivate) or not estimator.supports(budget):
         return NAN
@@ -80,7 +80,7 @@ def exact(  # a case each
         estimator, at = _with_sigma(estimator, law, at)
     missed = exact_miss(estimator, law, n, at.budget)
     missed = _unknown_miss(estimator, law, at) if np.isnan(missed) else missed
-    if missed > RARE and not isinstance(estimator, est.FriendlyCoreMean):
+    if missed > RARE:
         return NAN  # what is released then may be anywhere
     if metric == "noise_q90":
         return _noise_quantile(estimator, law, at)

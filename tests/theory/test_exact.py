@@ -81,7 +81,7 @@ CASES: list[tuple[Estimator, Distribution, int, Budget, str]] = [
     (KSU20Mean(k=2, radius=1, constants="paper", beta=0.9), RARE, 10**7, PURE, "q90"),
     (LearnedGaussian(radius=5, sigma=1), NORMAL, 400, PureDP(1.0), "noise q90"),
     (CoinPressMean(radius=5, rounds=2), NORMAL, 400, RHO, "noise q90 private_q90"),
-    (FriendlyCoreMean(), MultivariateGaussian(d=2), 150, APPROX, "noise"),
+    (FriendlyCoreMean(), MultivariateGaussian(d=2), 250, APPROX, "noise"),
     (SubsampleAggregate(buckets=20, lower=-1, upper=1, aggregate="mean"), NORMAL, 60, PURE,
      "noise q90"),
     (KSU20BallMean(k=2, radius=5), VECTORS, 400, RHO, "noise"),
