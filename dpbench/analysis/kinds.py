@@ -146,9 +146,9 @@ class Exponent(Claim):
         return curves, draws
 
     def _predicted(self, curve: pd.DataFrame) -> float:
-        if self.finite is not True:
-            return self.finite or super()._predicted(curve)
-        return float(self._number(curve, curve[["exact"]].to_numpy())[0])
+        if self.finite is True:
+            return float(self._number(curve, curve[["exact"]].to_numpy())[0])
+        return super()._predicted(curve) if self.finite is False else self.finite
 
     def _number(self, curve: pd.DataFrame, draws: Floats) -> Floats:
         # With log alpha = a + b log n + c log x: n ~ (1/alpha)^(-1/b), and x^(-c/b) at fixed alpha.

@@ -167,7 +167,7 @@ def test_a_gate(bench: Bench) -> None:
     for gate in (False, True):
         bench.odd(
             change=lambda spec, gate=gate: spec.update(  # type: ignore[misc]
-                gate=gate,
+                **({} if gate else {"gate": False}),  # which is not the default
                 families={"two_point": {"kind": "two_point_family", "k": 2, "c": [1, 3]}},
                 estimators={"odd": {"kind": "odd"}},
                 budgets={"pure": {"kind": "pure_dp", "epsilon": [0.001, 0.01, 0.1]}},
