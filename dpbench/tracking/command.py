@@ -21,11 +21,17 @@ from dpbench.tracking.baseline import Baseline, Origin, baseline_path, errors_of
 from dpbench.tracking.comparison import LEAST_TRIALS, SMALLEST, compare
 from dpbench.tracking.report import FAILING, junit, markdown, row_name
 
-__all__ = ["FILES", "Tracking"]
+__all__ = ["FILES", "Tracking", "suspects"]
 
 FILES = ("tracking.csv", "tracking.md", "junit.xml")
 # A private row that is better by more: it may be private no longer.
 TOO_GOOD = 0.05
+
+
+def suspects(table: pd.DataFrame) -> list[int]:
+    """Which rows of a comparison are private, and better by more than `TOO_GOOD`."""
+    better = (table["verdict"] == "better") & (table["trimmed_mean_high"] < 1 - TOO_GOOD)
+    return [int(place) for place in np.flatnonzero(better & (table["privacy"] != "none"))]
 
 
 @dataclass(frozen=True)
@@ -129,11 +135,7 @@ class Tracking:
             reasons = dict.fromkeys(
                 np.flatnonzero(paired).tolist(), "other bits from the same seed"
             )
-        suspect = np.flatnonzero(
-            (table["verdict"] == "better")
-            & (table["privacy"] != "none")
-            & (table["trimmed_mean_high"] < 1 - TOO_GOOD)
-        ).tolist()
+        suspect = suspects(table)
         if len(suspect):
             notes.append(
                 f"**{len(suspect)} private rows are better by more than {TOO_GOOD:.0%}: are they "
