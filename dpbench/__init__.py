@@ -1,12 +1,35 @@
 """dpbench: reproducible benchmarks of differentially private mean estimation."""
 
-from dpbench.estimators import Estimate, Estimator, OneDataset, release
-from dpbench.library import load, run
-from dpbench.privacy import ZCDP, ApproxDP, Ledger, NonPrivate, PureDP
-from dpbench.registry import ConfigError, validated
+import importlib
+import importlib.util
+from typing import TYPE_CHECKING, Any
+
 from dpbench.version import __version__ as __version__
+
+if TYPE_CHECKING:
+    from dpbench.estimators import Estimate, Estimator, OneDataset, release
+    from dpbench.library import load, run
+    from dpbench.privacy import ZCDP, ApproxDP, Ledger, NonPrivate, PureDP
+    from dpbench.registry import ConfigError, validated
 
 __all__ = [
     "ZCDP", "ApproxDP", "ConfigError", "Estimate", "Estimator", "Ledger", "NonPrivate",
     "OneDataset", "PureDP", "load", "release", "run", "validated",
 ]  # fmt: skip
+
+_HOMES = {
+    "estimators": ["Estimate", "Estimator", "OneDataset", "release"],
+    "library": ["load", "run"],
+    "privacy": ["ZCDP", "ApproxDP", "Ledger", "NonPrivate", "PureDP"],
+    "registry": ["ConfigError", "validated"],
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load what is asked for, not before: the command answers --help without scipy."""
+    home = next((home for home, names in _HOMES.items() if name in names), None)
+    if home is not None:
+        return getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    if importlib.util.find_spec(f"{__name__}.{name}"):
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

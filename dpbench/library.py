@@ -11,8 +11,6 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from dpbench.registry import ConfigError, Registered, from_mapping
 
 if TYPE_CHECKING:  # slow to load
@@ -160,7 +158,7 @@ def _plain(spec: Any) -> Any:
         return {str(key): _plain(value) for key, value in spec.items()}
     if isinstance(spec, list | tuple):
         return [_plain(value) for value in spec]
-    if isinstance(spec, np.generic):  # a whole number of an array
+    if getattr(spec, "shape", None) == ():  # a number of an array
         return spec.item()
     if is_dataclass(spec) and not isinstance(spec, type):
         kind = type(spec)

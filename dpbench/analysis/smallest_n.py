@@ -11,8 +11,7 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 import pandas as pd
 from pydantic import Field, model_validator
-from scipy.special import chdtri
-from scipy.stats import binomtest
+from scipy.special import bdtr, bdtrc, chdtri
 
 from dpbench.analysis.resample import JOINT_DRAWS, interval, resampled
 from dpbench.analysis.results import CURVE, Results, worst_case
@@ -192,8 +191,10 @@ class _Tries:
 
     def surely(self, side: Literal["less", "greater"], n: int) -> bool:
         """Whether P at n is on that side of beta beyond doubt."""
-        count = round(self.misses[n] * self.like.trials)
-        return bool(binomtest(count, self.like.trials, self.beta, side).pvalue < TAIL)
+        trials = self.like.trials
+        count = round(self.misses[n] * trials)
+        above = 1.0 if count == 0 else bdtrc(count - 1, trials, self.beta)
+        return bool((bdtr(count, trials, self.beta) if side == "less" else above) < TAIL)
 
 
 def _miss(results: Results, cell: Cell, alpha: float) -> float:

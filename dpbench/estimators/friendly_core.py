@@ -50,7 +50,6 @@ from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
-from scipy.spatial.distance import cdist
 
 from dpbench.arrays import Bools, Floats
 from dpbench.estimators.base import Estimate, Estimator
@@ -133,6 +132,8 @@ def _origin(rows: Floats) -> Floats:
 
 def _friends(one: Floats, other: Floats, radius: float) -> Bools:
     """Which rows of the one are friends of which of the other."""
+    from scipy.spatial.distance import cdist  # slow to load
+
     if 1e-140 < radius < 1e140:
         return np.asarray(cdist(one, other, "sqeuclidean") <= radius**2)
     return _direct(one[:, None], other, radius)  # such squares vanish or overflow

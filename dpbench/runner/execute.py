@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-import joblib
 from pydantic import Field
 
 from dpbench.registry import ConfigError, validated
@@ -49,6 +48,8 @@ def compute(
     `n_jobs` is joblib's, `plugins` are the source files that dask workers need. ConfigError if dask
     is not installed or its scheduler does not answer.
     """
+    import joblib  # slow to load, like all that a refusal can do without
+
     if not tasks:
         return
     with _backend(runner, joblib.cpu_count() if n_jobs < 0 else n_jobs, plugins):
@@ -91,6 +92,7 @@ def _backend(runner: Runner, n_jobs: int, plugins: tuple[Path, ...]) -> Iterator
         return
     try:
         import distributed as dask_distributed  # an extra
+        import joblib
     except ImportError as error:
         raise ConfigError(
             "runner: 'dask': not installed; install the extra with pip install 'dpbench-mean[dask]'"

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import chdtr, chdtri
-from scipy.stats import ncx2
+from scipy.special import chdtr, chdtri, chndtrix
 
 from dpbench import distributions as dist
 from dpbench import estimators as est
@@ -50,7 +49,7 @@ def ball_error(
     if at.d * (sampling / variance) ** 2 > UNSURE * law.p * half:
         return np.nan
     shift = ((s - 1) * law.p * law.tau) ** 2 / variance
-    norm2 = ncx2.ppf(Q, at.d, shift) if shift else chdtri(at.d, 1 - Q)
+    norm2 = chndtrix(Q, at.d, shift) if shift else chdtri(at.d, 1 - Q)
     return float(np.sqrt(variance * norm2))
 
 

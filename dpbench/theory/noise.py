@@ -13,7 +13,6 @@ from functools import cache
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import chdtri, erfc, erfcx, gammainccinv, gammaln, ndtr, ndtri, wofz
-from scipy.stats import binom
 
 from dpbench.arrays import Floats
 from dpbench.privacy import ZCDP, ApproxDP, Budget, PureDP
@@ -205,6 +204,8 @@ def standard_normal() -> tuple[Floats, Floats]:
 
 def binomial(n: float, p: float) -> tuple[Floats, Floats]:
     """Counts and their probabilities; of a long binomial those of the normal law near it."""
+    if p in (0.0, 1.0):
+        return np.array([n * p]), np.ones(1)
     spread = float(np.sqrt(n * p * (1 - p)))
     reach = 10 * spread + 30
     low, high = max(0.0, np.floor(n * p - reach)), min(n, np.ceil(n * p + reach))
@@ -212,5 +213,8 @@ def binomial(n: float, p: float) -> tuple[Floats, Floats]:
         z, weights = standard_normal()
         return n * p + spread * z, weights
     s = np.arange(low, high + 1)
-    weights = binom.pmf(s, np.round(n), p)
+    # P(s + 1)/P(s) = (n - s)/(s + 1) p/(1 - p): no difference of large logarithms of factorials.
+    steps = np.log((n - s[:-1]) / (s[:-1] + 1)) + np.log(p) - np.log1p(-p)
+    logs = np.concatenate([[0.0], np.cumsum(steps)])
+    weights = np.exp(logs - logs.max())
     return s, weights / weights.sum()

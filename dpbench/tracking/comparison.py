@@ -20,7 +20,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
-from scipy.stats import binomtest, false_discovery_control, fisher_exact
 
 from dpbench import metrics
 from dpbench.analysis.summary import TRIM, order_statistic
@@ -86,6 +85,8 @@ def compare(old: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
         change of the trimmed mean that would be found with probability 0.9. Verdicts are those
         of `VERDICTS`.
     """
+    from scipy.stats import binomtest  # slow to load, here and below
+
     before, after = _by_key(old), _by_key(new)
     rows: list[dict[str, object]] = []
     tests: dict[int, list[_Test]] = {}
@@ -208,6 +209,8 @@ def _ratio_test(estimate: float, spread: float) -> _Test:
 
 def _rates(before: NDArray[np.bool_], after: NDArray[np.bool_], *, paired: bool) -> _Test:
     """An exact test of equal rates: McNemar's, or Fisher's where trials are not paired."""
+    from scipy.stats import binomtest, fisher_exact
+
     difference = float(after.mean() - before.mean())
     if abs(difference) <= SMALLEST:
         return _Test(1.0, worse=False)
@@ -221,6 +224,8 @@ def _rates(before: NDArray[np.bool_], after: NDArray[np.bool_], *, paired: bool)
 
 def _judge(rows: list[dict[str, object]], tests: dict[int, list[_Test]]) -> None:
     """Fill in the verdicts of compared rows, and what change they could have shown."""
+    from scipy.stats import false_discovery_control
+
     if not tests:
         return
     p_values = np.array([min(1.0, len(t) * min(one.p for one in t)) for t in tests.values()])
