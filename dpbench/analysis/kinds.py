@@ -192,7 +192,15 @@ class Level(Claim):
 
     A row for each entry of estimators: over laws, n, amounts and swept parameters, wherever the
     exact value is known.
+
+    Parameters
+    ----------
+    exact : float > 0, optional
+        The exact value of all that the claim is about, for what `dpbench.theory.exact` does not
+        know: a number that was computed elsewhere.
     """
+
+    exact: Annotated[float, Field(gt=0)] | None = None
 
     @property
     def measures(self) -> str | None:
@@ -208,11 +216,19 @@ class Level(Claim):
         return table.assign(law=", ".join(laws), series=series)
 
     def _check(self, chosen: pd.DataFrame, sweep: Sweep, where: str) -> None:
-        _check_exact(chosen, self._apart, sweep, self.statement.metric, where)
+        if self.exact is None:
+            _check_exact(chosen, self._apart, sweep, self._sought, where)
+
+    @property
+    def _sought(self) -> str:
+        """What has an exact value."""
+        return self.statement.metric
 
     def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
         # Errors of several budgets or parameters on the same data have their sampling in common.
-        exact = exact_values(chosen.summary, sweep, self.statement.metric)
+        exact = np.full(len(chosen.summary), self.exact or np.nan)
+        if self.exact is None:
+            exact = exact_values(chosen.summary, sweep, self._sought)
         known = np.isfinite(exact)
         chosen, exact = chosen.chosen(known), exact[known]
         table, shared = chosen.summary, sweep.shares_data(chosen.summary["family"].unique())
@@ -254,11 +270,15 @@ class LevelOfN(Level):
 
     def _check(self, chosen: pd.DataFrame, sweep: Sweep, where: str) -> None:
         check_sizes(chosen, where)
-        _check_exact(chosen, self._apart, sweep, "samples", where)
+        super()._check(chosen, sweep, where)
+
+    @property
+    def _sought(self) -> str:
+        return "samples"
 
     def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
         curves, draws = smallest_n(chosen, sweep, [self.alpha], BETA)
-        return curves, draws / _exact_n(curves, chosen, sweep)[:, None]
+        return curves, draws / (self.exact or _exact_n(curves, chosen, sweep)[:, None])
 
 
 @validated

@@ -267,13 +267,21 @@ def _noise_quantile(estimator: Any, law: dist.Distribution, at: At) -> float:
     if isinstance(estimator, est.FriendlyCoreMean):
         return core_noise_quantile(estimator, law, at.n, at.budget)
     if isinstance(estimator, est.SubsampleAggregate) and estimator.aggregate == "friendly_core":
-        if estimator.base != est.EmpiricalMean() or not isinstance(law, dist.MultivariateGaussian):
-            return NAN
-        of_means = replace(law, scale=law.scale * (estimator.buckets / at.n) ** 0.5)
-        core = est.FriendlyCoreMean(radius=estimator.friends_within)
-        return core_noise_quantile(core, of_means, estimator.buckets, at.budget)
+        return _core_of_buckets(estimator, law, at)
     step = last_step(estimator, own)
     return NAN if step is None else step.noise.norm_quantile(law.d, 0.9)
+
+
+def _core_of_buckets(e: est.SubsampleAggregate, law: dist.Distribution, at: At) -> float:
+    """In units of what m clean records' mean has; with m records a bucket has oftener an outlier."""
+    if e.base != est.EmpiricalMean() or e.friends_within is None:
+        return NAN
+    size = at.n / e.buckets
+    root = float(np.sqrt(size))
+    if isinstance(law, dist.MultivariateContaminatedGaussian):
+        law = replace(law, eta=1 - (1 - law.eta) ** size, gap=law.gap / root)
+    core = est.FriendlyCoreMean(radius=e.friends_within * root)
+    return core_noise_quantile(core, law, e.buckets, at.budget) / root
 
 
 def _vector_error(metric: str, estimator: Any, law: dist.Distribution, at: At) -> float:

@@ -16,7 +16,7 @@ from dpbench import distributions as dist
 from dpbench import estimators as est
 from dpbench.arrays import Floats
 from dpbench.privacy import ZCDP, ApproxDP, Budget
-from dpbench.theory.last_step import At, Histogram, histogram, reach, tail
+from dpbench.theory.last_step import At, Histogram, gaussian_norm, histogram, reach, tail
 from dpbench.theory.noise import Gaussian, Laplace, Noise, additive, binomial
 
 __all__ = [
@@ -73,14 +73,16 @@ def wrong_answers(e: est.SubsampleTest, law: dist.Distribution, n: int, budget: 
 # FriendlyCore
 
 
-def _core(e: Any, at: At, law: dist.MultivariateGaussian) -> tuple[Noise, Noise, Floats]:
+def _core(e: Any, law: dist.Distribution, at: At) -> tuple[Noise, Noise, Floats] | None:
     """The noise of W, that of the mean at sensitivity 1, and all equally likely W_lo.
 
     L17, made private: W with sensitivity 3 at half of the budget, less its tail at delta/2;
-    the mean at the other half. W itself is n times the mean of clip(2 G - 1, 0, 1), where G(x) is
-    the share of records within r of x.
+    the mean at the other half. W itself is S times the mean of clip(2 G - 1, 0, 1), where S records
+    are no outliers, and G(x) is the share of the n records that are one of them and within r of x.
     """
-    assert isinstance(at.budget, ApproxDP)
+    inside = _inside(e, law, at)
+    if inside is None or not isinstance(at.budget, ApproxDP):
+        return None
     epsilon, delta = at.budget.epsilon, at.budget.delta
     if e.composition == "basic":
         first: Noise = Laplace(3 / (epsilon / 2))
@@ -88,11 +90,27 @@ def _core(e: Any, at: At, law: dist.MultivariateGaussian) -> tuple[Noise, Noise,
     else:
         rho = ZCDP.within(ApproxDP(epsilon, delta / 2)).rho / 2
         first, unit = Gaussian(3 / float(np.sqrt(2 * rho))), Gaussian(1 / float(np.sqrt(2 * rho)))
-    scale = float(np.sqrt(law.variance / at.d))
     square = np.asarray(chi.ppf((np.arange(500) + 0.5) / 500, at.d)) ** 2
+    scale = getattr(law, "scale", 1.0)
     friends = ncx2.cdf((core_radius(e, at) / scale) ** 2, at.d, square)
-    total = at.n * float(np.mean(np.clip(2 * friends - 1, 0, 1)))
-    return first, unit, total - first.above(delta / 2) + _levels(first)
+    share = (inside[:, None] - 1) / (at.n - 1) * friends
+    total = inside * np.mean(np.clip(2 * share - 1, 0, 1), axis=1)
+    return first, unit, np.add.outer(total - first.above(delta / 2), _levels(first)).ravel()
+
+
+def _inside(e: Any, law: dist.Distribution, at: At) -> Floats | None:
+    """How many of n records are from N(mu, s^2 I), all equally likely; None where not known.
+
+    The others must be a minority, for they may be friends, and no friends of these.
+    """
+    if is_round(law):
+        return np.array([float(at.n)])
+    if not isinstance(law, dist.MultivariateContaminatedGaussian):
+        return None
+    near = core_radius(e, at) + (1 + law.spread) * gaussian_norm(at.d, 1e-9)
+    if law.eta and (law.gap < near or binom.cdf(at.n / 2, at.n, 1 - law.eta) > 1e-6):
+        return None
+    return np.asarray(binom.ppf((np.arange(20) + 0.5) / 20, at.n, 1 - law.eta))
 
 
 def core_radius(e: Any, at: At) -> float:
@@ -104,10 +122,11 @@ def core_radius(e: Any, at: At) -> float:
 
 def core_noise_quantile(e: Any, law: dist.Distribution, n: int, budget: Budget) -> float:
     """The 0.9 quantile of a noise of sensitivity 8r/W_lo; infinite where nothing is released."""
-    if not is_round(law):
-        return NAN
     at = At(n, law.d, budget)
-    _, unit, least = _core(e, at, law)
+    found = _core(e, law, at)
+    if found is None:
+        return NAN
+    _, unit, least = found
     kept = least[least > max(3.0, e.threshold * n)]
     sd = 8 * core_radius(e, at) * float(np.sqrt(unit.variance))
     if len(kept) <= 0.9 * len(least):
@@ -134,7 +153,7 @@ def exact_miss(estimator: Any, law: dist.Distribution, n: int, budget: Budget) -
 
     Of a histogram it is known if all records are in two bins, one to each side of the mean, and of
     the exponential mechanism's median for Gaussian records, as narrow and as near as the estimator
-    takes them to be; of FriendlyCore it is that of no release, for Gaussian vectors.
+    takes them to be; of FriendlyCore it is that of no release, for Gaussian vectors, and outliers.
 
     Parameters
     ----------
@@ -144,9 +163,9 @@ def exact_miss(estimator: Any, law: dist.Distribution, n: int, budget: Budget) -
         Symmetric, or else with a share of records on one side of the mean that is known.
     n : int
     """
-    if isinstance(estimator, est.FriendlyCoreMean) and is_round(law):
-        *_, least = _core(estimator, At(n, law.d, budget), law)
-        return float(np.mean(least <= max(3.0, estimator.threshold * n)))
+    if isinstance(estimator, est.FriendlyCoreMean):
+        core = _core(estimator, law, At(n, law.d, budget))
+        return NAN if core is None else float(np.mean(core[2] <= max(3.0, estimator.threshold * n)))
     if isinstance(estimator, est.CoordinateWise) and is_round(law) and not law.norm:
         one = dist.Gaussian(scale=law.scale)
         missed = exact_miss(estimator.base, one, n, budget.fraction(1 / law.d))

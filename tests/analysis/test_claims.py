@@ -276,6 +276,24 @@ def test_levels_are_over_exact_values() -> None:
     assert found["measured"].tolist() == pytest.approx([2 ** (1 / 3)], rel=1e-9)
 
 
+@pytest.mark.parametrize(("theorem", "right", "given"), [
+    ("exact_noise", 0.25, {}), ("exact_samples", 500.0, {"alpha": 0.5}),
+])  # fmt: skip
+def test_levels_may_be_over_a_number_that_is_given(
+    theorem: str, right: float, given: dict[str, float]
+) -> None:
+    """Where none is known, here of a median: of its noise, or the smallest n for alpha."""
+    median = {"kind": "subsample_aggregate", "buckets": 10, "lower": 0, "upper": 1}
+    one = Made(n=_sizes(50, 5000, 100), trials=40, estimators={"median": median})
+    error = lambda at: 0.25 if not given or at.n >= 500 else 9.0  # noqa: E731
+    for off, expected in ((1, "consistent"), (2, "inconsistent")):
+        (row,) = one.judge(theorem, error, exact=right / off, **given).to_dict("records")
+        assert (row["predicted"], row["verdict"]) == (1, expected)
+        assert row["measured"] == pytest.approx(off, rel=0.03)
+    with pytest.raises(ConfigError, match=r"^claims\.c: no exact \w+ is known for median on coin"):
+        one.judge(theorem, error, **given)
+
+
 def test_levels_of_few_trials_are_not_too_low(monkeypatch: pytest.MonkeyPatch) -> None:
     """Exponential errors of 60: the 54th has a mean logarithm 4.6 per cent below ln ln 10."""
     monkeypatch.setattr("dpbench.analysis.kinds.exact", lambda *_: math.log(10))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from dpbench.distributions import (
     Distribution,
     Gaussian,
     Hypercube,
+    MultivariateContaminatedGaussian,
     MultivariateGaussian,
     Pareto,
     SignedTwoPoint,
@@ -55,6 +57,8 @@ TRIALS = 10_000
 PURE, RHO, APPROX = PureDP(0.5), ZCDP(0.1), ApproxDP(1.0, 1e-6)
 NORMAL, VECTORS = Gaussian(location=0.3), MultivariateGaussian(d=3, norm=1.0)
 RARE = TwoPoint(p=0.02, k=2, location=0.3)
+OUTLIERS = MultivariateContaminatedGaussian(d=2, eta=0.15, gap=1e3)
+FEW_OUTLIERS = MultivariateContaminatedGaussian(d=2, eta=0.015, gap=1e3)
 LONG, THREE = SignedTwoPoint(d=8, p=0.01, k=2), MultivariateGaussian(d=3)
 
 CASES: list[tuple[Estimator, Distribution, int, Budget, str]] = [
@@ -82,6 +86,9 @@ CASES: list[tuple[Estimator, Distribution, int, Budget, str]] = [
     (LearnedGaussian(radius=5, sigma=1), NORMAL, 400, PureDP(1.0), "noise q90"),
     (CoinPressMean(radius=5, rounds=2), NORMAL, 400, RHO, "noise q90 private_q90"),
     (FriendlyCoreMean(), MultivariateGaussian(d=2), 250, APPROX, "noise"),
+    (FriendlyCoreMean(threshold=0), OUTLIERS, 400, APPROX, "noise"),
+    (SubsampleAggregate(buckets=300, aggregate="friendly_core", friends_within=2), FEW_OUTLIERS,
+     1500, APPROX, "noise"),
     (SubsampleAggregate(buckets=20, lower=-1, upper=1, aggregate="mean"), NORMAL, 60, PURE,
      "noise q90"),
     (KSU20BallMean(k=2, radius=5), VECTORS, 400, RHO, "noise"),
@@ -110,7 +117,10 @@ def test_what_estimators_do(
 ) -> None:
     # The trials beyond the 0.9 quantile are binomial: all cases raise a false alarm with
     # probability 1e-6 together.
-    few = isinstance(estimator, FriendlyCoreMean | CoinPressCovariance) or law is THREE
+    few = isinstance(estimator, FriendlyCoreMean | CoinPressCovariance) or law in (
+        THREE,
+        FEW_OUTLIERS,
+    )
     rng, trials = np.random.default_rng(0), 2000 if few else TRIALS
     sample = law.sample(rng, trials, n)
     found = estimator.run(sample, Ledger(budget, rng))
@@ -162,6 +172,9 @@ UNKNOWN: list[tuple[str, Estimator, Distribution, int, Budget]] = [
     # no variance; noise that is not Gaussian
     ("q90", HeavyTailedMean(k=2), StudentT(tail_index=1.5), 1000, CLOSE),
     ("noise_q90", FriendlyCoreMean(), THREE, 1000, ApproxDP(1.0, 1e-6, noise_by="laplace")),
+    # outliers that may be friends, or the core
+    ("noise_q90", FriendlyCoreMean(), replace(OUTLIERS, gap=9.0), 1000, APPROX),
+    ("noise_q90", FriendlyCoreMean(threshold=0), replace(OUTLIERS, eta=0.5), 1000, APPROX),
 ]
 
 
@@ -252,6 +265,7 @@ MISSES: list[tuple[Estimator, Distribution, int, Budget, float]] = [
     (KSU20Range(k=2, alpha=10 / 256, radius=2.0**40), T3, 160, ZCDP(0.005), 512.0),
     (KSU20Range(k=2, alpha=10 / 256, radius=None), T3, 50, ApproxDP(1.0, 1e-6), 512.0),
     (FriendlyCoreMean(), MultivariateGaussian(d=2), 113, ApproxDP(1.0, 1e-6), 1e9),
+    (FriendlyCoreMean(), OUTLIERS, 250, APPROX, 1e9),
     (FriendlyCoreMean(composition="zcdp"), MultivariateGaussian(d=2), 85, ApproxDP(1.0, 1e-6), 1e9),
 ]
 
