@@ -273,7 +273,7 @@ def _noise_quantile(estimator: Any, law: dist.Distribution, at: At) -> float:
 
 
 def _core_of_buckets(e: est.SubsampleAggregate, law: dist.Distribution, at: At) -> float:
-    """In units of what m clean records' mean has; with m records a bucket has oftener an outlier."""
+    """In standard deviations of means of m records, of which none is an outlier."""
     if e.base != est.EmpiricalMean() or e.friends_within is None:
         return NAN
     size = at.n / e.buckets
