@@ -13,7 +13,7 @@ import pytest
 import dpbench
 from dpbench import estimators as est
 from dpbench.audit.injection import noise_times
-from dpbench.estimators import coinpress, gaussian, karwa_vadhan
+from dpbench.estimators import coinpress, friendly_core, gaussian, karwa_vadhan
 
 NUMBERS = {
     "binary": {"kind": "binary_mean"},
@@ -34,27 +34,43 @@ VECTORS = {
     "covariance": {"kind": "coinpress_covariance", "bound": 2, "rounds": 4},
     "whitened": {"kind": "whitened_coinpress_mean", "radius": 2, "bound": 1},
 }
+FEW: dict[str, Any] = {"kind": "subsample_aggregate", "buckets": 50, "lower": -10, "upper": 10}
+OF_BUCKETS = {"median": FEW, "mode": {**FEW, "aggregate": "mode", "resolution": 0.05}}
 STUDY: dict[str, Any] = {
     "families": {"normal": {"kind": "gaussian", "location": 0.3},
                  "vectors": {"kind": "multivariate_gaussian", "d": 3, "norm": 0},
                  "zero": {"kind": "gaussian", "scale": 3},
+                 "standard": {"kind": "gaussian"},
+                 "outliers": {"kind": "multivariate_contaminated_gaussian", "d": 2, "eta": 0.2,
+                              "gap": 1e4},
                  "pair": {"kind": "two_point", "p": 1e-4, "k": 2, "location": 0.3}},
-    "estimators": {**NUMBERS, **VECTORS, "test": {"kind": "subsample_test", "buckets": 20},
+    "estimators": {**NUMBERS, **VECTORS, **OF_BUCKETS,
+                   "core": {"kind": "friendly_core_mean", "threshold": 0.05},
+                   "test": {"kind": "subsample_test", "buckets": 20},
                    "printed": {"kind": "ksu20_mean", "k": 2, "radius": 1, "constants": "paper",
                                "alpha": 0.05}},
-    "budgets": {"pure": {"kind": "pure_dp", "epsilon": 0.3}, "zcdp": {"kind": "zcdp", "rho": 0.5}},
+    "budgets": {"pure": {"kind": "pure_dp", "epsilon": 0.3}, "zcdp": {"kind": "zcdp", "rho": 0.5},
+                "one": {"kind": "pure_dp", "epsilon": 1},
+                "approx": {"kind": "approx_dp", "epsilon": 1, "delta": 1e-6}},
     "parts": {
         "numbers": {"families": "normal", "estimators": [*NUMBERS], "budgets": "pure",
                     "n": [2000], "trials": 2400},
         "vectors": {"families": "vectors", "estimators": [f"{name}*" for name in VECTORS],
-                    "n": [3000], "trials": 400},
+                    "budgets": ["pure", "zcdp"], "n": [3000], "trials": 400},
         "votes": {"families": "zero", "estimators": "test", "budgets": "pure",
                   "n": [200], "trials": 4000},
+        "buckets": {"families": "standard", "estimators": [*OF_BUCKETS], "budgets": "one",
+                    "n": [1200], "trials": 1500},
+        "outliers": {"families": "outliers", "estimators": "core", "budgets": "approx",
+                     "n": [400], "trials": 400},
         "printed": {"families": "pair", "estimators": "printed", "budgets": "pure",
                     "n": [10**9], "trials": 400},
     },
     "claims": {
-        "noise": {"theorem": "exact_noise", "estimators": [*NUMBERS, *VECTORS]},
+        "noise": {"theorem": "exact_noise", "estimators": [*NUMBERS, *VECTORS, "core"]},
+        # as in the sweep subsample_aggregate
+        "median": {"theorem": "exact_noise", "exact": 0.0568, "estimators": "median"},
+        "mode": {"theorem": "exact_mean_error", "exact": 1.232, "estimators": "mode"},
         "votes": {"theorem": "exact_mean_error", "estimators": "test"},
         "printed": {"theorem": "exact_error", "estimators": "printed"},
     },
@@ -78,9 +94,9 @@ def wide() -> contextlib.AbstractContextManager[None]:
     """Records are cut off twice as far out as the sources say."""
     return times(
         2.0, (gaussian, "gaussian_tail"), (karwa_vadhan, "gaussian_tail"),
-        (coinpress, "gaussian_norm"), (est.HeavyTailedMean, "clipping_threshold"),
-        (est.LocalMean, "clipping_threshold"), (est.KSU20BallMean, "ball_radius"),
-        (est.KSU20Mean, "_half_width"),
+        (coinpress, "gaussian_norm"), (friendly_core, "gaussian_diameter"),
+        (est.HeavyTailedMean, "clipping_threshold"), (est.LocalMean, "clipping_threshold"),
+        (est.KSU20BallMean, "ball_radius"), (est.KSU20Mean, "_half_width"),
     )  # fmt: skip
 
 
@@ -99,14 +115,14 @@ def half_of_the_groups() -> Iterator[None]:
         yield
 
 
-EVERY = {*NUMBERS, *VECTORS, "test", "printed"}
+EVERY = {*STUDY["estimators"]}
 ERRORS: dict[str, tuple[Callable[[], contextlib.AbstractContextManager[None]], set[str]]] = {
     "nothing": (contextlib.nullcontext, set()),
     "noise doubled": (lambda: noise_times(2.0), EVERY),
     "noise halved": (lambda: noise_times(0.5), EVERY),
     "half as much noise again": (lambda: noise_times(1.5), EVERY),
-    "a wider clip": (wide, EVERY - {"binary", "buckets", "l2", "test"}),
-    "half of the groups": (half_of_the_groups, {"buckets", "printed"}),
+    "a wider clip": (wide, EVERY - {"binary", "buckets", "l2", "test", *OF_BUCKETS}),
+    "half of the groups": (half_of_the_groups, {"buckets", "printed", *OF_BUCKETS}),
 }
 
 
