@@ -11,7 +11,8 @@ from pydantic import Field, model_validator
 
 from dpbench.arrays import Floats
 from dpbench.registry import MomentOrder, Registered, validated
-from dpbench.samples import DenseSample, Sample
+from dpbench.samples import DenseSample, Sample, Stream, StreamedSample
+from dpbench.samples.streamed import HELD, MOST_WHOLE
 
 __all__ = ["Distribution", "LocationScale"]
 
@@ -57,6 +58,10 @@ class Distribution(Registered, ABC):
     def held(self, n: int) -> float:
         """How many numbers a dataset of n records holds, about."""
         return 1.0 if self.counted else float(n * self.d)
+
+    def streams(self, n: int) -> bool:
+        """Whether n records are too many to hold, and are drawn again for every question."""
+        return False
 
     @abstractmethod
     def sample(self, rng: np.random.Generator, trials: int, n: int) -> Sample:
@@ -109,14 +114,27 @@ class LocationScale(Distribution):
     def moment(self, k: float) -> float:
         return float(self._scale**k * self._standard_moment(k))
 
-    def sample(self, rng: np.random.Generator, trials: int, n: int) -> DenseSample:
-        z = self._standard(rng, (trials, n))
+    def streams(self, n: int) -> bool:
+        return n > MOST_WHOLE
+
+    def held(self, n: int) -> float:
+        return float(HELD if self.streams(n) else n)
+
+    def sample(self, rng: np.random.Generator, trials: int, n: int) -> Sample:
+        if not self.streams(n):
+            return DenseSample(self.drawn(rng, (trials, n)))
+        stream = Stream(lambda rng, m: self.drawn(rng, (1, m))[0], rng)
+        return StreamedSample(stream, n * np.arange(trials), n)
+
+    def drawn(self, rng: np.random.Generator, size: tuple[int, int]) -> Floats:
+        """Independent records, an array of this size."""
+        z = self._standard(rng, size)
         if self._scale != 1.0:
             z *= self._scale
         shift = self.location - self._scale * self._standard_centre
         if shift != 0.0:
             z += shift
-        return DenseSample(z)
+        return z
 
     @property
     @abstractmethod

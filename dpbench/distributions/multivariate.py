@@ -229,7 +229,7 @@ class Product(_Vectors):
 
     def _centred(self, rng: np.random.Generator, size: tuple[int, int, int]) -> Floats:
         trials, n, d = size
-        drawn = self.of.sample(rng, trials, n * d).values.reshape(size)
+        drawn = self.of.drawn(rng, (trials, n * d)).reshape(size)
         return np.asarray(self._scale * (drawn - self.of.mean))
 
 

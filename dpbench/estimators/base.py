@@ -86,6 +86,11 @@ class Estimator(Registered, ABC):
         """The notions that the estimator can honour with its parameters."""
         return self.notions
 
+    @property
+    def most_at_once(self) -> int | None:
+        """How many records are not too many for it; None if it never asks for all of them."""
+        return None
+
     def supports(self, budget: Budget) -> bool:
         """Whether the estimator can honour the notion of `budget`."""
         return isinstance(budget, self.honoured)

@@ -144,6 +144,10 @@ class CoordinateWise(Estimator):
     def honoured(self) -> tuple[type[Budget], ...]:
         return self.base.honoured  # type: ignore[no-any-return]
 
+    @property
+    def most_at_once(self) -> int | None:
+        return self.base.most_at_once  # type: ignore[no-any-return]
+
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         shape = sample.mean().shape
         if len(shape) > 1:

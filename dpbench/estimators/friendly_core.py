@@ -58,6 +58,7 @@ from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.neighbours import Pair
 from dpbench.registry import Probability, validated
 from dpbench.samples import DenseSample, Sample
+from dpbench.samples.streamed import MOST_WHOLE
 
 __all__ = ["FriendlyCoreMean", "core_weights", "count_within", "friendly_mean", "gaussian_diameter"]
 
@@ -251,6 +252,10 @@ class FriendlyCoreMean(Estimator):
     composition: Composition = "basic"
     multivariate: ClassVar[bool] = True
     notions: ClassVar[tuple[type[Budget], ...]] = (ApproxDP,)
+
+    @property
+    def most_at_once(self) -> int:
+        return MOST_WHOLE
 
     def friend_radius(self, n: float, d: int) -> float:
         """The distance r of friends among n records of d coordinates."""

@@ -11,6 +11,7 @@ from dpbench.arrays import Floats
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.privacy import Budget, Ledger, PureDP
 from dpbench.samples import Sample
+from dpbench.samples.base import MOST_HELD
 
 __all__ = ["OneDataset"]
 
@@ -39,6 +40,10 @@ class OneDataset(Estimator):
     """
 
     notions: ClassVar[tuple[type[Budget], ...]] = (PureDP,)
+
+    @property
+    def most_at_once(self) -> int:
+        return MOST_HELD
 
     @abstractmethod
     def one(self, x: Floats, budget: Budget, rng: np.random.Generator) -> float | Floats:

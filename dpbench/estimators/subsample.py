@@ -23,6 +23,7 @@ from dpbench.privacy.neighbours import Pair
 from dpbench.privacy.quantile import audit_pairs, private_quantile
 from dpbench.registry import validated
 from dpbench.samples import Bins, DenseSample, Sample
+from dpbench.samples.streamed import MOST_WHOLE
 
 __all__ = ["SubsampleAggregate", "SubsampleTest"]
 
@@ -100,6 +101,13 @@ class SubsampleAggregate(Estimator):
     def honoured(self) -> tuple[type[Budget], ...]:
         return (ApproxDP,) if self.aggregate == "friendly_core" else self.notions
 
+    @property
+    def most_at_once(self) -> int | None:
+        if not isinstance(self.base, Estimator):
+            return MOST_WHOLE
+        most = self.base.most_at_once
+        return None if most is None else most * self.buckets
+
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         outputs = self._outputs(sample, ledger.rng)
         shape = sample.mean().shape
@@ -143,7 +151,7 @@ class SubsampleAggregate(Estimator):
         if isinstance(self.base, Estimator):
             return self.base.run(rows, Ledger(NonPrivate(), rng)).value
         if not isinstance(rows, DenseSample):
-            raise ValueError("a function of a batch needs records, and these are counts")
+            raise ValueError("a function of a batch needs records, and these are not held")
         with np.errstate(all="ignore"):  # where warnings are errors, records would stop the release
             found = np.asarray(self.base(rows.values), dtype=float)
         if found.shape != rows.mean().shape:

@@ -33,6 +33,7 @@ from dpbench.privacy import Budget, NonPrivate
 from dpbench.registry import ConfigError, canonical, from_mapping, keyed, named, validated
 from dpbench.runner.block import BLOCK_NUMBERS, BlockTask, Setting
 from dpbench.runner.entries import Budgets, Estimators, Families
+from dpbench.samples.streamed import MOST_STREAMED
 from dpbench.seeds import digest
 from dpbench.theory.families import Family
 
@@ -226,15 +227,16 @@ def cell_at(label: str, family: Family, n: int, settings: tuple[Setting, ...], t
 def largest_n(family: Family, n: int, budget: Budget) -> int:
     """The largest sample size that a family can be drawn at."""
     far = family.members("", MOST_COUNTED, budget).values()
-    if all(_numbers(member, MOST_COUNTED) <= MOST_DENSE for member in far):
+    if all(_most(member, MOST_COUNTED) >= MOST_COUNTED for member in far):
         return MOST_COUNTED
-    here = family.members("", n, budget).values()
-    return int(MOST_DENSE / max(_numbers(member, n) / n for member in here))
+    return min(_most(member, n) for member in family.members("", n, budget).values())
 
 
-def _numbers(law: Distribution, n: int) -> float:
-    """How many numbers the data of a trial take."""
-    return law.held(n) if law.counted else float(n * law.d)
+def _most(law: Distribution, n: int) -> int:
+    """The largest n that a law, which is of the family's at this n, can be drawn at."""
+    if law.streams(MOST_STREAMED):
+        return MOST_STREAMED
+    return int(MOST_DENSE / ((law.held(n) if law.counted else n * law.d) / n))
 
 
 def _check(cell: Cell, where: str) -> None:
@@ -242,10 +244,14 @@ def _check(cell: Cell, where: str) -> None:
     at = f"{where}.n: {cell.n}"
     if not cell.members:
         raise ConfigError(f"{at}: the family {cell.family_label} has no member at this n")
-    if any(_numbers(law, cell.n) > MOST_DENSE for _, law in cell.members):
-        most = f"at most {MOST_DENSE} numbers per trial"
-        raise ConfigError(f"{at}: {cell.family_label} draws every record; {most}")
+    streams = any(law.streams(cell.n) for _, law in cell.members)
+    if any(cell.n > _most(law, cell.n) for _, law in cell.members):
+        most = f"{MOST_STREAMED} records" if streams else f"{MOST_DENSE} numbers per trial"
+        raise ConfigError(f"{at}: {cell.family_label} draws every record; at most {most}")
     for setting in cell.settings:
+        whole = setting.estimator.most_at_once
+        if streams and whole is not None and cell.n > whole:
+            raise ConfigError(f"{at}: {setting.label} takes all records at once; at most {whole}")
         for label, law in cell.members if setting.estimator.estimand == "covariance" else ():
             try:
                 known = np.all(law.mean == 0) and law.covariance.size > 0

@@ -6,5 +6,9 @@ from dpbench.samples.counted import CountedSample
 from dpbench.samples.dense import DenseSample
 from dpbench.samples.rows import Rows
 from dpbench.samples.sparse import SparseSample
+from dpbench.samples.streamed import Stream, StreamedSample
 
-__all__ = ["Bins", "CountedSample", "DenseSample", "Occupied", "Rows", "Sample", "SparseSample"]
+__all__ = [
+    "Bins", "CountedSample", "DenseSample", "Occupied", "Rows", "Sample", "SparseSample", "Stream",
+    "StreamedSample",
+]  # fmt: skip

@@ -16,7 +16,7 @@ from dpbench.samples.base import Sample, half_squares, part_sizes, share
 from dpbench.samples.bins import Bins, Occupied, run_starts
 from dpbench.samples.rows import Rows
 
-__all__ = ["DenseSample"]
+__all__ = ["DenseSample", "mean_of"]
 
 # Share of the records outside the core of `_parts` on each side, and how many place it.
 TAIL, PROBE = 0.01, 4096
@@ -41,7 +41,7 @@ class DenseSample(Sample):
             )
         self._alike = array.strides[0] == 0
         once = array[:1] if self._alike else array
-        mean = _mean(once)
+        mean = mean_of(once)
         # A mean is finite unless a value is not, which is cheap to see.
         if not np.all(np.isfinite(mean)):
             bad = int(np.count_nonzero(~np.isfinite(once)))
@@ -75,7 +75,7 @@ class DenseSample(Sample):
                 with np.errstate(over="ignore"):
                     mean = inside + np.add.reduceat(np.clip(outside, low, high) / self.n, starts)
                 return np.nan_to_num(mean, nan=np.nan)  # the largest numbers there are, rounded up
-        return _mean(np.clip(self.values, low, high))
+        return mean_of(np.clip(self.values, low, high))
 
     @cached_property
     def _parts(self) -> tuple[float, float, Floats, NDArray[np.intp], Floats]:
@@ -94,7 +94,7 @@ class DenseSample(Sample):
         beyond[:, 0] = True
         index = np.flatnonzero(beyond)
         bulk.reshape(-1)[index] = 0.0
-        return low, high, _mean(bulk), index // self.n, flat[index]
+        return low, high, mean_of(bulk), index // self.n, flat[index]
 
     def count(self, lower: float | Floats, upper: float | Floats) -> Floats:
         low, high = self._ends(lower, upper, axes=self.values.ndim - 1)
@@ -110,7 +110,7 @@ class DenseSample(Sample):
         ranks = [cut, self.n - 1 - cut]
         if 2 * cut >= self.n:
             raise ValueError(f"cutting {fraction} from each end leaves nothing")
-        return _mean(np.partition(self.values, ranks, axis=1)[:, cut : self.n - cut])
+        return mean_of(np.partition(self.values, ranks, axis=1)[:, cut : self.n - cut])
 
     def _split(self, sizes: Sequence[int], rng: np.random.Generator) -> list[Self]:
         starts = np.cumsum([0, *sizes])
@@ -182,7 +182,7 @@ class DenseSample(Sample):
         return type(self)(half_squares(x[:, 1:last:2], x[:, :last:2]))
 
 
-def _mean(values: Floats) -> Floats:
+def mean_of(values: Floats) -> Floats:
     """Means along the records, finite for finite values even where their sum overflows."""
     n = values.shape[1]
     with np.errstate(over="ignore", invalid="ignore"):

@@ -1,0 +1,403 @@
+"""Datasets too large to hold: their records are drawn again for every question."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import fields, replace
+from functools import cached_property
+from typing import Any, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbench.arrays import Floats
+from dpbench.samples.base import Sample, half_squares, part_sizes, share
+from dpbench.samples.bins import Bins, Occupied
+from dpbench.samples.dense import TAIL, DenseSample, mean_of
+
+__all__ = ["HELD", "MOST_STREAMED", "MOST_WHOLE", "Stream", "StreamedSample"]
+
+T = TypeVar("T")
+
+# Records drawn by one generator, and summed at once: every number rests on it.
+LEAF = 1 << 16
+# Records picked out of a stream that are held at once: no number rests on it but the core.
+HELD = 1 << 21
+# Leaves that show where the records lie, and how far off, in deviations, they may put a rank.
+PROBE, MARGIN = 16, 6.0
+# Intervals that a pass counts in, where those of the last are too full.
+CELLS = 1024
+# From here on a dataset is not held whole, which takes 0.5 GB with the arrays of a question; and
+# where it is no longer drawn, which takes eight hours.
+MOST_WHOLE = 1 << 24
+MOST_STREAMED = 10**12
+
+
+class Stream:
+    """Independent records that are drawn when they are read, and are the same every time.
+
+    Leaf i, records i `LEAF` to (i + 1) `LEAF`, is drawn by a generator of its own, named by i and
+    by 128 bits of `rng`: what is read depends neither on what was read before nor on how much of
+    it at a time.
+
+    Parameters
+    ----------
+    draw : callable
+        (generator, m) to m records, an (m,) array of finite numbers.
+    rng : Generator
+    chunk : int
+        Records read at a time; no answer depends on it.
+    """
+
+    def __init__(
+        self,
+        draw: Callable[[np.random.Generator, int], Floats],
+        rng: np.random.Generator,
+        chunk: int = LEAF,
+    ) -> None:
+        self._draw, self.chunk = draw, chunk
+        self._key: list[int] = rng.integers(2**32, size=4).tolist()
+        self._last, self._leaf = -1, np.empty(0)
+
+    def read(self, first: int, last: int) -> Floats:
+        """The records from `first` on, before `last`."""
+        at = range(first // LEAF, (last - 1) // LEAF + 1)
+        found = [self._drawn(i)[max(first - i * LEAF, 0) : last - i * LEAF] for i in at]
+        return found[0] if len(found) == 1 else np.concatenate(found)
+
+    def _drawn(self, i: int) -> Floats:
+        if i != self._last:
+            seeds = np.random.SeedSequence(self._key, spawn_key=(i,))
+            leaf = self._draw(np.random.Generator(np.random.SFC64(seeds)), LEAF)
+            self._last, self._leaf = i, DenseSample(leaf[None]).values[0]  # which refuses NaN
+        return self._leaf
+
+
+class _Total:
+    """Sums, (rows,), with the digits that rounding takes from them (Knuth's two-sum)."""
+
+    def __init__(self, rows: int) -> None:
+        self._sum, self._rest = np.zeros((2, rows))
+
+    def add(self, rows: slice, parts: Floats) -> None:
+        old = self._sum[rows]
+        with np.errstate(over="ignore", invalid="ignore"):
+            new = old + parts
+            step = new - old
+            self._rest[rows] += (old - (new - step)) + (parts - step)
+        self._sum[rows] = new
+
+    @property
+    def value(self) -> Floats:
+        """What overflows is the largest number there is."""
+        found = np.where(np.isfinite(self._rest), self._sum + self._rest, self._sum)
+        return np.asarray(np.nan_to_num(found, nan=np.nan))
+
+
+class StreamedSample(Sample):
+    """Records of a `Stream`: at most some `HELD` are held, and a question costs a pass or more.
+
+    Rows are runs of n records each. A mean is the sum over leaves, in their order, of sums within
+    a leaf, counted from the row's first record: the same bits whatever the stream's chunk. All
+    clipping intervals that contain the core, see `DenseSample`, are answered by one pass, and so is
+    the mean. Ranks take a pass that counts, and one that holds the records around them (the same
+    one where they are few enough). An answer is remembered, as are parts, groups and pairs.
+
+    Parameters
+    ----------
+    stream : Stream
+    starts : (trials,) array of int
+        Where the rows begin in the stream, increasing; they do not overlap.
+    n : int
+    pairings : int
+        How often records are half squared differences of two; a record takes 2^pairings.
+    """
+
+    def __init__(
+        self, stream: Stream, starts: NDArray[np.int64], n: int, pairings: int = 0
+    ) -> None:
+        self._stream, self._starts, self._pairings = stream, starts, pairings
+        self._each = 2**pairings
+        self._answers: dict[Hashable, Any] = {}
+        self.trials, self.n, self.d = len(starts), n, 1
+
+    def _once(self, answer: Callable[[], T], *question: Any) -> T:
+        """The answer to a question, found once."""
+        key = tuple(_key(one) for one in question)
+        if key not in self._answers:
+            self._answers[key] = answer()
+            if isinstance(self._answers[key], np.ndarray):
+                self._answers[key].flags.writeable = False
+        return self._answers[key]  # type: ignore[no-any-return]
+
+    def _read(self, start: int, records: int) -> Floats:
+        """Records from a place in the stream on."""
+        return self._paired(self._stream.read(start, start + records * self._each))
+
+    def _paired(self, values: Floats) -> Floats:
+        for _ in range(self._pairings):
+            values = half_squares(values[..., 1::2], values[..., ::2])
+        return values
+
+    def _pieces(self, size: int = LEAF) -> Iterator[tuple[slice, Floats]]:
+        """All records in order: whole rows up to `size`, else runs of that many of one row."""
+        at_a_time = max(size, self._stream.chunk // size * size)
+        if self.n > size:
+            for row, start in enumerate(self._starts.tolist()):
+                for at in range(0, self.n, at_a_time):
+                    some = self._read(start + at * self._each, min(at_a_time, self.n - at))
+                    for i in range(0, some.size, size):
+                        yield slice(row, row + 1), some[None, i : i + size]
+            return
+        ends, first = self._starts + self.n * self._each, 0
+        while first < self.trials:
+            start = int(self._starts[first])
+            last = int(np.searchsorted(ends, start + at_a_time * self._each, "right"))
+            last = max(last, first + 1)
+            some = self._stream.read(start, int(ends[last - 1]))
+            own = self._starts[first:last, None] - start + np.arange(self.n * self._each)
+            yield slice(first, last), self._paired(some[own])
+            first = last
+
+    def records(self, trial: int, rng: np.random.Generator) -> Floats:
+        self._check_held()
+        return self._read(int(self._starts[trial]), self.n).copy()
+
+    def mean(self) -> Floats:
+        return self.clipped_mean(-np.inf, np.inf)
+
+    def clipped_mean(self, lower: float | Floats, upper: float | Floats) -> Floats:
+        low, high = self._ends(lower, upper)
+        if self.trials > 1:
+            return self._once(lambda: self._clipped(low, high), "clipped", low, high)
+        core_low, core_high, inside, outside = self._parts
+        if not (np.all(low <= core_low) and np.all(high >= core_high)):
+            return self._once(lambda: self._clipped(low, high), "clipped", low, high)
+        total = _Total(1)
+        total.add(slice(1), inside)
+        if outside.size:
+            far = mean_of(np.clip(outside[None], low, high))
+            total.add(slice(1), far * (outside.size / self.n))
+        return total.value
+
+    def _clipped(self, low: Floats, high: Floats) -> Floats:
+        total = _Total(self.trials)
+        for rows, values in self._pieces():
+            kept = np.clip(values, _of(low, rows), _of(high, rows))
+            total.add(rows, mean_of(kept) * (values.shape[1] / self.n))
+        return total.value
+
+    @cached_property
+    def _parts(self) -> tuple[float, float, Floats, Floats]:
+        """A core interval, what the records in it add to the mean, and the other records.
+
+        Of one row. Where the others become too many, half of them go inside.
+        """
+        cut = int(min(TAIL, HELD / (4 * self.n)) * self._probe.size)
+        low, high = float(self._probe[cut]), float(self._probe[-1 - cut])
+        inside, outside, held = _Total(1), [np.empty(0)], 0
+        for rows, values in self._pieces():
+            beyond = np.flatnonzero((values < low) | (values > high))
+            core = values.copy()
+            core[0, beyond] = 0.0
+            inside.add(rows, mean_of(core) * (values.shape[1] / self.n))
+            outside.append(values[0, beyond])
+            held += outside[-1].size
+            if held > HELD:
+                far = np.concatenate(outside)
+                low, high = (
+                    float(np.median(far[side])) if side.any() else end
+                    for side, end in ((far < low, low), (far > high, high))
+                )
+                moved = (far >= low) & (far <= high)
+                inside.add(rows, mean_of(far[None, moved]) * (moved.sum() / self.n))
+                outside = [far[~moved]]
+                held = outside[0].size
+        return low, high, inside.value, np.concatenate(outside)
+
+    @cached_property
+    def _probe(self) -> Floats:
+        """The first records of the first row, sorted."""
+        return np.sort(self._read(int(self._starts[0]), min(self.n, PROBE * LEAF)))
+
+    def count(self, lower: float | Floats, upper: float | Floats) -> Floats:
+        low, high = self._ends(lower, upper)
+
+        def ask() -> Floats:
+            total = np.zeros(self.trials)
+            for rows, values in self._pieces():
+                inside = (values >= _of(low, rows)) & (values < _of(high, rows))
+                total[rows] += np.count_nonzero(inside, axis=1)
+            return total
+
+        return self._once(ask, "count", low, high)
+
+    def occupied(self, bins: Bins) -> Occupied:
+        return self._once(lambda: self._occupied(bins), "occupied", bins)
+
+    def _occupied(self, bins: Bins) -> Occupied:
+        found, held = [], 0
+        own = {f.name: np.asarray(getattr(bins, f.name)) for f in fields(bins)}
+        own = {name: value for name, value in own.items() if value.ndim}
+        for rows, values in self._pieces():
+            some = replace(bins, **{name: value[rows] for name, value in own.items()})
+            one = DenseSample(values).occupied(some)
+            found.append(replace(one, trial=one.trial + rows.start))
+            held += one.trial.size
+            if held > HELD:
+                found = [_merged(found)]
+                held = found[0].trial.size
+                if held > HELD // 2:
+                    raise ValueError(f"more than {held} occupied bins are too many to hold")
+        return _merged(found)
+
+    # Order statistics.
+
+    def quantile(self, q: float) -> Floats:
+        rank = max(0, int(np.ceil(share(q, self.n))) - 1)
+        return self.ranked(rank, rank)[0][:, 0]
+
+    def ranked(self, first: int, last: int) -> tuple[Floats, Floats]:
+        asked = (last + 1 - first) * self.trials
+        if asked > HELD:
+            raise ValueError(f"{asked} of {self.n} records at once are too many; at most {HELD}")
+
+        def ask() -> Floats:
+            if self.n <= HELD:
+                each = [DenseSample(x).ranked(first, last)[0] for _, x in self._pieces(HELD)]
+                return np.concatenate(each)
+            return np.stack([row._between(first, last) for row in self._rows()])
+
+        values = self._once(ask, "ranked", first, last)
+        return values, np.ones_like(values)
+
+    def _rows(self) -> Iterator[Self]:
+        return (self._like(start[None], self.n) for start in self._starts)
+
+    def _between(self, first: int, last: int) -> Floats:
+        """The records of one row that have these ranks, in order."""
+        m = self._probe.size
+        place = np.array([first, last]) / self.n * m + MARGIN / 2 * np.sqrt(m) * np.array([-1, 1])
+        low, high = int(np.floor(place[0])), int(np.ceil(place[1]))
+        ends = self._probe[low] if low >= 0 else -np.inf, self._probe[high] if high < m else np.inf
+        near = self._probe[max(low, 0) : high : max(1, (high - low) // CELLS)]
+        edges = np.unique(np.concatenate([near, ends]))
+        while True:
+            upto, held = self._counted(edges)
+            if upto[0] <= first and last < upto[-1]:
+                if held is not None:
+                    return np.sort(held)[first - upto[0] : last + 1 - upto[0]]
+                ends = (
+                    edges[np.searchsorted(upto, first, "right") - 1],
+                    edges[np.searchsorted(upto, last, "right")],
+                )
+            else:
+                ends = -np.inf, np.inf
+            finer = _cut(*ends)
+            if finer.size == 2:  # one number
+                return np.full(last + 1 - first, finer[0])
+            if np.array_equal(finer, edges):
+                raise ValueError(f"too many of {self.n} records are equal to hold those of a rank")
+            edges = finer
+
+    def _counted(self, edges: Floats) -> tuple[NDArray[np.int64], Floats | None]:
+        """How many records of one row lie below each edge, and those between, if not too many."""
+        counts, held, size = np.zeros(edges.size, dtype=np.int64), list[Floats](), 0
+        for _, values in self._pieces():
+            counts[0] += np.count_nonzero(values < edges[0])
+            inside = values[(values >= edges[0]) & (values < edges[-1])]
+            place = np.searchsorted(edges, inside, "right")
+            counts += np.bincount(place, minlength=counts.size)
+            size += inside.size
+            held = [*held, inside] if size <= HELD else []
+        return np.cumsum(counts), np.concatenate(held) if size <= HELD else None
+
+    def trimmed_mean(self, fraction: float) -> Floats:
+        cut = int(share(fraction, self.n))
+        if 2 * cut >= self.n:
+            raise ValueError(f"cutting {fraction} from each end leaves nothing")
+        if self.n <= HELD:
+            each = [DenseSample(x).trimmed_mean(fraction) for _, x in self._pieces(HELD)]
+            return np.concatenate(each)
+        return np.array([row._trimmed(cut) for row in self._rows()])
+
+    def _trimmed(self, cut: int) -> float:
+        """The mean of one row without so many records at each end."""
+        if not cut:
+            return float(self.mean()[0])
+        kept = self.n - 2 * cut
+        low, high = (float(self._between(rank, rank)[0]) for rank in (cut, self.n - 1 - cut))
+        total, cut_below, cut_above = _Total(1), cut, cut
+        for rows, values in self._pieces():
+            inside = (values >= low) & (values <= high)
+            total.add(rows, mean_of(np.where(inside, values, 0.0)) * (values.shape[1] / kept))
+            cut_below -= int(np.count_nonzero(values < low))
+            cut_above -= int(np.count_nonzero(values > high))
+        # What is left of the cut are records that equal an end.
+        total.add(slice(1), np.array([-low * (cut_below / kept)]))
+        total.add(slice(1), np.array([-high * (cut_above / kept)]))
+        return float(total.value[0]) if low < high else low
+
+    # Parts: by index, as those of dense samples.
+
+    def _like(self, starts: NDArray[np.int64], n: int) -> Self:
+        return type(self)(self._stream, starts, n, self._pairings)
+
+    def _split(self, sizes: Sequence[int], rng: np.random.Generator) -> list[Self]:
+        starts = np.cumsum([0, *sizes[:-1]]) * self._each
+
+        def cut() -> list[Self]:
+            return [self._like(self._starts + a, m) for a, m in zip(starts, sizes, strict=True)]
+
+        return self._once(cut, "split", tuple(sizes))
+
+    def groups(self, parts: int, rng: np.random.Generator) -> list[Self]:
+        sizes = part_sizes(self.n, parts)
+        large = sizes.count(sizes[0])
+
+        def cut() -> list[Self]:
+            starts = np.cumsum([0, *sizes[:-1]]) * self._each + self._starts[:, None]
+            both = (starts[:, :large], sizes[0]), (starts[:, large:], sizes[-1])
+            return [self._like(some.ravel(), m) for some, m in both if some.size]
+
+        return [self] if parts == 1 else self._once(cut, "groups", parts)
+
+    def half_squared_differences(self, rng: np.random.Generator) -> Self:
+        if self.n < 2:
+            raise ValueError("one record makes no pair")
+
+        pairs = type(self)(self._stream, self._starts, self.n // 2, self._pairings + 1)
+        return self._once(lambda: pairs, "pairs")
+
+
+def _of(bound: Floats, rows: slice) -> Floats:
+    """A bound of these rows, one for all or (trials, 1)."""
+    return bound[rows] if bound.ndim else bound
+
+
+def _key(one: Any) -> Hashable:
+    """What tells arguments apart."""
+    if isinstance(one, Bins):
+        return type(one), *(_key(np.asarray(getattr(one, f.name))) for f in fields(one))
+    return (one.shape, one.tobytes()) if isinstance(one, np.ndarray) else one
+
+
+def _merged(found: Sequence[Occupied]) -> Occupied:
+    """The bins of several pieces, each once."""
+    trial = np.concatenate([one.trial for one in found])
+    index = np.concatenate([one.index for one in found])
+    count = np.concatenate([one.count for one in found])
+    order = np.lexsort((index, trial))
+    trial, index, count = trial[order], index[order], count[order]
+    new = np.flatnonzero(np.r_[True, (np.diff(trial) != 0) | (np.diff(index) != 0)])
+    return Occupied(trial[new], index[new], np.add.reduceat(count, new))
+
+
+def _cut(low: float, high: float) -> Floats:
+    """Numbers from `low` to `high` that cut all floating-point numbers between evenly."""
+    # As integers of the same order.
+    ends = [int(np.float64(end).view(np.int64)) for end in (low, high)]
+    a, b = (one if one >= 0 else -(one & (2**63 - 1)) for one in ends)
+    places = np.array([a + (b - a) * i // CELLS for i in range(CELLS + 1)])
+    numbers = np.abs(places).view(np.float64)
+    return np.unique(np.where(places < 0, -numbers, numbers))
