@@ -123,7 +123,7 @@ class LocationScale(Distribution):
     def sample(self, rng: np.random.Generator, trials: int, n: int) -> Sample:
         if not self.streams(n):
             return DenseSample(self.drawn(rng, (trials, n)))
-        stream = Stream(lambda rng, m: self.drawn(rng, (1, m))[0], rng)
+        stream = Stream(lambda rng, m: self.drawn(rng, (1, m)).ravel(), rng)
         return StreamedSample(stream, n * np.arange(trials), n)
 
     def drawn(self, rng: np.random.Generator, size: tuple[int, int]) -> Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 from dpbench.arrays import Floats
 
-__all__ = ["Bins", "Occupied", "run_starts"]
+__all__ = ["Bins", "Occupied", "merged", "run_starts"]
 
 
 def run_starts(rows: Floats) -> NDArray[np.intp]:
@@ -26,6 +27,17 @@ class Occupied:
     trial: NDArray[np.intp]  # (m,)
     index: Floats  # (m,): which bin; whole numbers, as floats for there may be 1e300 bins
     count: Floats  # (m,): records in it
+
+
+def merged(found: Sequence[Occupied]) -> Occupied:
+    """The bins of pieces of datasets, each bin once."""
+    trial = np.concatenate([one.trial for one in found])
+    index = np.concatenate([one.index for one in found])
+    count = np.concatenate([one.count for one in found])
+    order = np.lexsort((index, trial))
+    trial, index, count = trial[order], index[order], count[order]
+    new = np.flatnonzero(np.r_[True, (np.diff(trial) != 0) | (np.diff(index) != 0)])
+    return Occupied(trial[new], index[new], np.add.reduceat(count, new))
 
 
 @dataclass(frozen=True)

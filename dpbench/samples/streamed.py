@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpbench.arrays import Floats
 from dpbench.samples.base import Sample, half_squares, part_sizes, share
-from dpbench.samples.bins import Bins, Occupied
+from dpbench.samples.bins import Bins, Occupied, merged
 from dpbench.samples.dense import TAIL, DenseSample, mean_of
 
 __all__ = ["HELD", "MOST_STREAMED", "MOST_WHOLE", "Stream", "StreamedSample"]
@@ -139,8 +139,12 @@ class StreamedSample(Sample):
             values = half_squares(values[..., 1::2], values[..., ::2])
         return values
 
-    def _pieces(self, size: int = LEAF) -> Iterator[tuple[slice, Floats]]:
-        """All records in order: whole rows up to `size`, else runs of that many of one row."""
+    def _pieces(self, size: int | None = None) -> Iterator[tuple[slice, Floats]]:
+        """All records in order: whole rows up to `size`, else runs of that many of one row.
+
+        (rows, (rows, m) array); by default of a leaf's size.
+        """
+        size = size or LEAF
         at_a_time = max(size, self._stream.chunk // size * size)
         if self.n > size:
             for row, start in enumerate(self._starts.tolist()):
@@ -245,11 +249,11 @@ class StreamedSample(Sample):
             found.append(replace(one, trial=one.trial + rows.start))
             held += one.trial.size
             if held > HELD:
-                found = [_merged(found)]
+                found = [merged(found)]
                 held = found[0].trial.size
                 if held > HELD // 2:
-                    raise ValueError(f"more than {held} occupied bins are too many to hold")
-        return _merged(found)
+                    raise ValueError(f"{held} bins for {self.n} records are too many to hold")
+        return merged(found)
 
     # Order statistics.
 
@@ -380,17 +384,6 @@ def _key(one: Any) -> Hashable:
     if isinstance(one, Bins):
         return type(one), *(_key(np.asarray(getattr(one, f.name))) for f in fields(one))
     return (one.shape, one.tobytes()) if isinstance(one, np.ndarray) else one
-
-
-def _merged(found: Sequence[Occupied]) -> Occupied:
-    """The bins of several pieces, each once."""
-    trial = np.concatenate([one.trial for one in found])
-    index = np.concatenate([one.index for one in found])
-    count = np.concatenate([one.count for one in found])
-    order = np.lexsort((index, trial))
-    trial, index, count = trial[order], index[order], count[order]
-    new = np.flatnonzero(np.r_[True, (np.diff(trial) != 0) | (np.diff(index) != 0)])
-    return Occupied(trial[new], index[new], np.add.reduceat(count, new))
 
 
 def _cut(low: float, high: float) -> Floats:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
 import pytest
+from support import spreads
 from sweeps import CLIP, COIN, PURE, sweep_of
 
-from dpbench.privacy import ZCDP, PureDP
-from dpbench.registry import ConfigError
+from dpbench.arrays import Floats
+from dpbench.estimators import OneDataset
+from dpbench.privacy import ZCDP, Budget, NonPrivate, PureDP
+from dpbench.registry import ConfigError, validated
 from dpbench.runner.block import BLOCK_TRIALS
 from dpbench.runner.plan import (
     MOST_COUNTED,
@@ -21,6 +25,7 @@ from dpbench.runner.plan import (
     largest_n,
     make_cells,
 )
+from dpbench.samples.streamed import MOST_STREAMED
 from dpbench.theory.families import build_family
 from dpbench.theory.lower_bounds import two_point_lower_bound
 
@@ -169,6 +174,39 @@ def test_data_beyond_memory_are_refused(family: dict[str, Any], fits: int, large
     assert fits < largest_n(cell.family, fits, ZCDP(0.5)) < large
     with pytest.raises(ConfigError, match=rf"^sweep\.parts\.all\.n: {large}: f draws every"):
         make_cells(sweep_of(families={"f": family}, estimators=mean, n=[large]))
+
+
+@validated
+class _Outside(OneDataset):
+    notions: ClassVar[tuple[type[Budget], ...]] = (NonPrivate,)
+
+    def one(self, x: Floats, budget: Budget, rng: np.random.Generator) -> float:
+        return float(x.mean())
+
+
+def _streamed(n: int, estimators: dict[str, Any]) -> list[Cell]:
+    budgets = {"approx": {"kind": "approx_dp", "epsilon": 1, "delta": 1e-6}}
+    return make_cells(sweep_of(families={"t": T}, estimators=estimators, budgets=budgets, n=[n]))
+
+
+def test_data_that_are_drawn_again_may_be_large_but_not_held() -> None:
+    mean, median = {"kind": "empirical_mean"}, {"kind": "median"}
+    (cell,) = _streamed(10**12, {"mean": mean, "median": median})
+    assert [task.trials for task in cell.tasks(0)] == [1] * 50
+    assert largest_n(cell.family, 10, PureDP(1.0)) == MOST_STREAMED
+    function = {"kind": "subsample_aggregate", "buckets": 9, "lower": 0, "upper": 1}
+    friendly, taken = {"kind": "friendly_core_mean"}, "takes all records at once; at most"
+    for n, estimator, line in (
+        (10**12 + 1, mean, "t draws every record; at most 1000000000000 records"),
+        (10**9, _Outside(), f"e {taken} 100000000"),
+        (10**8, friendly, f"e {taken} 16777216"),
+        (10**8, {"kind": "coordinate_wise", "base": friendly}, f"e {taken} 16777216"),
+        (10**8, {**function, "base": spreads}, f"e {taken} 16777216"),
+        (10**9, {**function, "base": _Outside()}, f"e {taken} 900000000"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            _streamed(n, {"e": estimator})
+        assert str(caught.value) == f"sweep.parts.all.n: {n}: {line}"
 
 
 def test_the_largest_n() -> None:
