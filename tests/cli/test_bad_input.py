@@ -135,7 +135,7 @@ def test_settings(given: dict[str, Any], line: str) -> None:
 
 # What Hydra's grammar or composition refuses, and what the line must name.
 WORDS: list[tuple[str, list[str]]] = [
-    ("sweep=nope", ["sweep: 'nope'", "heavy_tail, heavy_tail_cover, heavy_tail_location,"]),
+    ("sweep=nope", ["sweep: 'nope'", "heavy_tail, heavy_tail_cover, heavy_tail_large,"]),
     ("sed=1", ["sed: ", "choose from", "seed"]),
     ("sweep.budgts.pure.epsilon=1", ["sweep.budgts.pure.epsilon: ", "+sweep.budgts"]),
     ("hydra.run.dir=x", ["hydra.run.dir=x", "out=DIR"]),

@@ -187,7 +187,7 @@ def test_what_runs_nothing(bench: Bench) -> None:
     """Help lists the choices, which has the user's own; --cfg job shows the configuration."""
     helped, shown = bench.raw("-h", "--config-dir", "conf"), bench.run("--cfg", "job", "trials=7")
     assert (helped.code, shown.code) == (0, 0)
-    for word in ("heavy_tail, heavy_tail_cover, heavy_tail_location,", "tiny", "dask, local",
+    for word in ("heavy_tail, heavy_tail_cover, heavy_tail_large,", "tiny", "dask, local",
                  "clipped_mean", "student_t", "--help sweep|kind|figure"):  # fmt: skip
         assert word in helped.out
     assert "trials: 7" in shown.out
