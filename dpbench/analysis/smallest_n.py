@@ -318,7 +318,7 @@ def _search(row: Row, curve: Sequence[Cell], trials: int) -> Search:
     cell, sizes = replace(curve[0], trials=trials), [cell.n for cell in curve]
     # Half of the curve's n, so that the search finds its own.
     start = row["samples"] / 2 if np.isfinite(row["samples"]) else np.median(sizes)
-    fits = largest_n(cell.family, cell.n, cell.settings[0].budget)
+    fits = largest_n(cell.family, cell.n, cell.settings[0])
     largest = min(BEYOND_GRID * max(sizes), fits)
     return search(cell, row["alpha"], row["beta"], max(1, round(start)), largest)
 

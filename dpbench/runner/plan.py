@@ -29,7 +29,7 @@ from pydantic import Discriminator, Field, Tag
 from dpbench.columns import Selection, choose, swept_columns, under
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
-from dpbench.privacy import Budget, NonPrivate
+from dpbench.privacy import NonPrivate
 from dpbench.registry import ConfigError, canonical, from_mapping, keyed, named, validated
 from dpbench.runner.block import BLOCK_NUMBERS, BlockTask, Setting
 from dpbench.runner.entries import Budgets, Estimators, Families
@@ -224,18 +224,19 @@ def cell_at(label: str, family: Family, n: int, settings: tuple[Setting, ...], t
     return Cell(label, family, n, tuple(members.items()), settings, trials)
 
 
-def largest_n(family: Family, n: int, budget: Budget) -> int:
-    """The largest sample size that a family can be drawn at."""
-    far = family.members("", MOST_COUNTED, budget).values()
-    if all(_most(member, MOST_COUNTED) >= MOST_COUNTED for member in far):
+def largest_n(family: Family, n: int, setting: Setting) -> int:
+    """The largest sample size that a family can be drawn at, and the setting run on."""
+    far = family.members("", MOST_COUNTED, setting.budget).values()
+    if all(_most(member, MOST_COUNTED, setting) >= MOST_COUNTED for member in far):
         return MOST_COUNTED
-    return min(_most(member, n) for member in family.members("", n, budget).values())
+    here = family.members("", n, setting.budget).values()
+    return min(_most(member, n, setting) for member in here)
 
 
-def _most(law: Distribution, n: int) -> int:
-    """The largest n that a law, which is of the family's at this n, can be drawn at."""
+def _most(law: Distribution, n: int, setting: Setting) -> int:
+    """The same of a law, which is of the family's at this n."""
     if law.streams(MOST_STREAMED):
-        return MOST_STREAMED
+        return min(MOST_STREAMED, setting.estimator.most_at_once or MOST_STREAMED)
     return int(MOST_DENSE / ((law.held(n) if law.counted else n * law.d) / n))
 
 
@@ -244,14 +245,8 @@ def _check(cell: Cell, where: str) -> None:
     at = f"{where}.n: {cell.n}"
     if not cell.members:
         raise ConfigError(f"{at}: the family {cell.family_label} has no member at this n")
-    streams = any(law.streams(cell.n) for _, law in cell.members)
-    if any(cell.n > _most(law, cell.n) for _, law in cell.members):
-        most = f"{MOST_STREAMED} records" if streams else f"{MOST_DENSE} numbers per trial"
-        raise ConfigError(f"{at}: {cell.family_label} draws every record; at most {most}")
     for setting in cell.settings:
-        whole = setting.estimator.most_at_once
-        if streams and whole is not None and cell.n > whole:
-            raise ConfigError(f"{at}: {setting.label} takes all records at once; at most {whole}")
+        _check_size(cell, setting, at)
         for label, law in cell.members if setting.estimator.estimand == "covariance" else ():
             try:
                 known = np.all(law.mean == 0) and law.covariance.size > 0
@@ -260,6 +255,16 @@ def _check(cell: Cell, where: str) -> None:
             if not known:
                 needed = "vectors of mean 0 and a known covariance"
                 raise ConfigError(f"{where}.families: {label!r}: {setting.label} needs {needed}")
+
+
+def _check_size(cell: Cell, setting: Setting, at: str) -> None:
+    most = min(_most(law, cell.n, setting) for _, law in cell.members)
+    if cell.n > most:
+        line = f"{at}: {cell.family_label} draws every record"
+        if not any(law.streams(cell.n) for _, law in cell.members):
+            raise ConfigError(f"{line}; at most {MOST_DENSE} numbers per trial")
+        whole = f" and {setting.label} takes all at once" if most < MOST_STREAMED else ""
+        raise ConfigError(f"{line}{whole}; at most {most}")
 
 
 def _check_use(sweep: Sweep, run: set[str]) -> None:

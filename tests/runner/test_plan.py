@@ -11,10 +11,10 @@ from support import spreads
 from sweeps import CLIP, COIN, PURE, sweep_of
 
 from dpbench.arrays import Floats
-from dpbench.estimators import OneDataset
+from dpbench.estimators import EmpiricalMean, OneDataset
 from dpbench.privacy import ZCDP, Budget, NonPrivate, PureDP
 from dpbench.registry import ConfigError, validated
-from dpbench.runner.block import BLOCK_TRIALS
+from dpbench.runner.block import BLOCK_TRIALS, Setting
 from dpbench.runner.plan import (
     MOST_COUNTED,
     MOST_DENSE,
@@ -25,6 +25,7 @@ from dpbench.runner.plan import (
     largest_n,
     make_cells,
 )
+from dpbench.samples.base import MOST_HELD
 from dpbench.samples.streamed import MOST_STREAMED
 from dpbench.theory.families import build_family
 from dpbench.theory.lower_bounds import two_point_lower_bound
@@ -171,9 +172,12 @@ def test_refusals(changes: dict[str, Any], line: str) -> None:
 def test_data_beyond_memory_are_refused(family: dict[str, Any], fits: int, large: int) -> None:
     mean = {"mean": {"kind": "empirical_mean"}}
     (cell,) = make_cells(sweep_of(families={"f": family}, estimators=mean, n=[fits]))
-    assert fits < largest_n(cell.family, fits, ZCDP(0.5)) < large
+    assert fits < largest_n(cell.family, fits, MEAN) < large
     with pytest.raises(ConfigError, match=rf"^sweep\.parts\.all\.n: {large}: f draws every"):
         make_cells(sweep_of(families={"f": family}, estimators=mean, n=[large]))
+
+
+MEAN = Setting("mean", EmpiricalMean(), ZCDP(0.5))
 
 
 @validated
@@ -193,25 +197,28 @@ def test_data_that_are_drawn_again_may_be_large_but_not_held() -> None:
     mean, median = {"kind": "empirical_mean"}, {"kind": "median"}
     (cell,) = _streamed(10**12, {"mean": mean, "median": median})
     assert [task.trials for task in cell.tasks(0)] == [1] * 50
-    assert largest_n(cell.family, 10, PureDP(1.0)) == MOST_STREAMED
+    assert largest_n(cell.family, 10, MEAN) == MOST_STREAMED
     function = {"kind": "subsample_aggregate", "buckets": 9, "lower": 0, "upper": 1}
-    friendly, taken = {"kind": "friendly_core_mean"}, "takes all records at once; at most"
+    friendly = {"kind": "friendly_core_mean"}
+    held = "t draws every record and e takes all at once; at most"
     for n, estimator, line in (
-        (10**12 + 1, mean, "t draws every record; at most 1000000000000 records"),
-        (10**9, _Outside(), f"e {taken} 100000000"),
-        (10**8, friendly, f"e {taken} 16777216"),
-        (10**8, {"kind": "coordinate_wise", "base": friendly}, f"e {taken} 16777216"),
-        (10**8, {**function, "base": spreads}, f"e {taken} 16777216"),
-        (10**9, {**function, "base": _Outside()}, f"e {taken} 900000000"),
+        (10**12 + 1, mean, "t draws every record; at most 1000000000000"),
+        (10**9, _Outside(), f"{held} 100000000"),
+        (10**8, friendly, f"{held} 16777216"),
+        (10**8, {"kind": "coordinate_wise", "base": friendly}, f"{held} 16777216"),
+        (10**8, {**function, "base": spreads}, f"{held} 16777216"),
+        (10**9, {**function, "base": _Outside()}, f"{held} 900000000"),
     ):
         with pytest.raises(ConfigError) as caught:
             _streamed(n, {"e": estimator})
         assert str(caught.value) == f"sweep.parts.all.n: {n}: {line}"
+    outside = Setting("e", _Outside(), NonPrivate())
+    assert largest_n(cell.family, 10, outside) == MOST_HELD  # for a direct search, too
 
 
 def test_the_largest_n() -> None:
-    n = largest_n(build_family({"kind": "multivariate_gaussian", "d": 7}, "f"), 10, PureDP(1.0))
+    n = largest_n(build_family({"kind": "multivariate_gaussian", "d": 7}, "f"), 10, MEAN)
     assert n * 7 <= MOST_DENSE < (n + 1) * 7
     spec = {"kind": "signed_two_point_family", "d": 16, "k": 2, "c": [0, 1, 5]}
     for one in (spec, COIN, {**PAIR, "k": 2}):  # as many records other than zero at any n
-        assert largest_n(build_family(one, "f"), 1000, ZCDP(0.5)) == MOST_COUNTED
+        assert largest_n(build_family(one, "f"), 1000, MEAN) == MOST_COUNTED
