@@ -165,7 +165,8 @@ class StreamedSample(Sample):
 
     def records(self, trial: int, rng: np.random.Generator) -> Floats:
         self._check_held()
-        return self._read(int(self._starts[trial]), self.n).copy()
+        # A leaf is not to be written to, and stays.
+        return np.require(self._read(int(self._starts[trial]), self.n), requirements="W")
 
     def mean(self) -> Floats:
         return self.clipped_mean(-np.inf, np.inf)
@@ -275,8 +276,10 @@ class StreamedSample(Sample):
         values = self._once(ask, "ranked", first, last)
         return values, np.ones_like(values)
 
-    def _rows(self) -> Iterator[Self]:
-        return (self._like(start[None], self.n) for start in self._starts)
+    def _rows(self) -> list[Self]:
+        if self.trials == 1:
+            return [self]
+        return [self._like(start[None], self.n) for start in self._starts]
 
     def _between(self, first: int, last: int) -> Floats:
         """The records of one row that have these ranks, in order."""
