@@ -18,6 +18,7 @@ from rich.console import Console
 from dpbench.analysis.claims import COLUMNS
 from dpbench.analysis.results import Results, collect
 from dpbench.analysis.smallest_n import measure
+from dpbench.arrays import Bools
 from dpbench.config import Settings, command_line
 from dpbench.drawing import save, style
 from dpbench.output import atomic, console

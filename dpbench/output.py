@@ -19,7 +19,7 @@ from rich.table import Table
 
 from dpbench.privacy import AMOUNTS
 
-__all__ = ["amounts", "atomic", "block_progress", "console", "print_table", "text_console"]
+__all__ = ["amounts", "atomic", "console", "print_table", "progress", "text_console"]
 
 WIDTH = 170  # of tables, whatever the terminal's
 WORDS = {"claim", "source", "estimator", "distribution", "privacy", "notion", "pair", "verdict"}
@@ -55,22 +55,23 @@ def amounts(row: Mapping[Hashable, Any]) -> list[str]:
 
 
 @contextlib.contextmanager
-def block_progress(total: int, reused: int) -> Iterator[Callable[[], None]]:
-    """A bar on a terminal or in a notebook, else a line now and then: blocks done, left, time.
+def progress(what: str, total: int, done_so: str) -> Iterator[Callable[[], None]]:
+    """A bar on a terminal or in a notebook, else a line now and then: how many are `done_so`, time.
 
-    Of `total` blocks to compute beside those `reused`; yields what is called as one is finished.
+    Of `total` blocks, or `what` else; yields what is called as one is finished.
     """
     out = Console(stderr=True)
     # in a notebook rich draws with ipywidgets
     drawn = out.is_terminal or (out.is_jupyter and find_spec("ipywidgets") is not None)
-    counted = f"{{task.completed}}/{{task.total}} done, {reused} reused,"
+    counted = f"{{task.completed}}/{{task.total}} {done_so},"
     times = (TimeElapsedColumn(), "elapsed,", TimeRemainingColumn(), "left")
     done, started = 0, time.monotonic()
     last = started
     with Progress(
-        "blocks", BarColumn(), counted, *times, console=out, disable=not (drawn and total)
-    ) as bar:
-        task = bar.add_task("blocks", total=total)
+        what, BarColumn(), counted, *times, console=out, disable=not (drawn and total),
+        transient=what == "cells",
+    ) as bar:  # fmt: skip
+        task = bar.add_task(what, total=total)
 
         def advance() -> None:
             nonlocal done, last
@@ -82,7 +83,7 @@ def block_progress(total: int, reused: int) -> Iterator[Callable[[], None]]:
             last, elapsed = now, now - started
             left = elapsed / done * (total - done)
             out.print(
-                f"blocks: {done}/{total} done, {reused} reused, {elapsed:.0f} s elapsed, "
+                f"{what}: {done}/{total} {done_so}, {elapsed:.0f} s elapsed, "
                 f"about {left:.0f} s left",
                 highlight=False,
             )

@@ -20,7 +20,7 @@ from dpbench.audit.releases import COLUMNS, LEAST_RUNS, AuditTask, audit
 from dpbench.audit.report import bounds_figure, render, strongest
 from dpbench.config import Settings, command_line
 from dpbench.drawing import save, style
-from dpbench.output import atomic, block_progress, console
+from dpbench.output import atomic, console, progress
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.runner.execute import compute
 from dpbench.runner.provenance import Cost, provenance
@@ -141,7 +141,7 @@ class Audit:
         cost.blocks_reused = cost.cells_reused = len(found)
         if pending:
             o = self.options
-            with block_progress(len(pending), len(found)) as advance:
+            with progress("audits", len(pending), f"done, {len(found)} reused") as advance:
                 for task, rows in compute(audit, pending, o.runner, o.n_jobs, o.plugins):
                     with atomic(self._path(task.name)) as path:
                         path.write_text(json.dumps(rows))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -17,6 +19,9 @@ __all__ = ["Runner", "compute"]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+
+# Of as many tasks one more at a time is handed over, up to a limit, and worked on for so long.
+MANY, MOST_AT_ONCE, SECONDS = 256, 32, 0.1
 
 
 @validated
@@ -53,23 +58,34 @@ def compute(
     if not tasks:
         return
     with _backend(runner, joblib.cpu_count() if n_jobs < 0 else n_jobs, plugins):
-        # One block a task: its cost is far above the overhead, and an interrupt loses one.
         parallel = joblib.Parallel(
             n_jobs=n_jobs if runner.backend == "local" else -1,
             return_as="generator_unordered",
             batch_size=1,
         )
-        calls = (joblib.delayed(_indexed)(run, i, tasks[i]) for i in range(1, len(tasks)))
-        with _interrupts_ignored():
-            results = parallel(calls)
-        # While the workers start, this process does the first block.
-        yield tasks[0], run(tasks[0])
-        for index, result in results:
-            yield tasks[index], result
+        left, here = dict(enumerate(tasks[1:])), tasks[:1]
+        # Handing over costs as much as a small block: of many several at once, and then those that
+        # there was no time for one by one.
+        for size in (min(MOST_AT_ONCE, 1 + len(left) // MANY), 1):
+            index = list(left)
+            shares = [index[at : at + size] for at in range(0, len(index), size)]
+            calls = (joblib.delayed(_share)(run, {i: left[i] for i in share}) for share in shares)
+            with _interrupts_ignored():
+                results = parallel(calls)
+            for task in here:  # the first one, while the workers start
+                yield task, run(task)
+            here = []
+            for i, result in itertools.chain.from_iterable(results):
+                yield left.pop(i), result
 
 
-def _indexed(run: Callable[[Task], Result], index: int, task: Task) -> tuple[int, Result]:
-    return index, run(task)
+def _share(run: Callable[[Task], Result], share: Mapping[int, Task]) -> list[tuple[int, Result]]:
+    """Run those of these tasks, at least the first, that are begun in time."""
+    found, end = list[tuple[int, Result]](), time.monotonic() + SECONDS
+    for index, task in share.items():
+        if not found or time.monotonic() < end:
+            found.append((index, run(task)))
+    return found
 
 
 @contextlib.contextmanager

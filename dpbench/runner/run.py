@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dpbench.output import block_progress
+from dpbench.output import progress
 from dpbench.registry import ConfigError
 from dpbench.runner.block import Block, BlockTask, run_block
 from dpbench.runner.execute import Runner, compute
 from dpbench.runner.plan import Cell
 from dpbench.runner.provenance import Cost
-from dpbench.runner.store import CorruptBlockError, Memory, Store, source_digest
+from dpbench.runner.store import Memory, Store, source_digest
 
 __all__ = ["RunOptions", "check_writable", "run_cells"]
 
@@ -64,36 +64,41 @@ def run_cells(
     if options.out is not None:
         check_writable(options.out)
     pending: dict[int, list[BlockTask]] = {}
-    for index, cell in enumerate(cells):
-        tasks = cell.tasks(options.seed)
-        blocks = [_stored(store, task, cost, say) if options.resume else None for task in tasks]
-        whole = [block for block in blocks if block is not None]
-        cost.blocks_reused += len(whole)
-        if len(whole) == len(tasks):
-            cost.cells_reused += 1
-            yield index, whole
-        else:
-            cost.cells_done += 1
-            found = zip(tasks, blocks, strict=True)
-            pending[index] = [task for task, block in found if block is None]
-    missing = [task for tasks in pending.values() for task in tasks]
-    computed = compute(run_block, missing, options.runner, options.n_jobs, options.plugins)
-    with block_progress(len(missing), cost.blocks_reused) as advance:
-        for task, block in computed:
-            store.write(task, block)
-            cost.add(block, task.n * task.trials * len(task.members))
+    with progress("cells", len(cells), "read") as advance:
+        for index, cell in enumerate(cells):
+            tasks = cell.tasks(options.seed)
+            blocks = [store.find(task) if options.resume else None for task in tasks]
+            whole = [block for block in blocks if block is not None]
+            cost.blocks_reused += len(whole)
+            if len(whole) == len(tasks):
+                cost.cells_reused += 1
+                yield index, whole
+            else:
+                cost.cells_done += 1
+                found = zip(tasks, blocks, strict=True)
+                pending[index] = [task for task, block in found if block is None]
             advance()
-    for index in pending:
-        yield index, [store.read(task) for task in cells[index].tasks(options.seed)]
+    while store.damaged:
+        error = store.damaged.pop(0)
+        cost.blocks_corrupt.append(error.partition(":")[0])
+        say(f"damaged blocks, computing them again: {error}")
+    _compute([task for tasks in pending.values() for task in tasks], options, store, cost)
+    with progress("cells", len(pending), "summarised") as advance:
+        for index in pending:
+            yield index, [store.read(task) for task in cells[index].tasks(options.seed)]
+            advance()
 
 
-def _stored(store: Store | Memory, task: BlockTask, cost: Cost, say: Say) -> Block | None:
-    """The stored block; None if it is absent or damaged."""
-    if not store.has(task):
-        return None
+def _compute(
+    tasks: Sequence[BlockTask], options: RunOptions, store: Store | Memory, cost: Cost
+) -> None:
+    """Compute and store blocks; finished ones are stored if that is interrupted."""
+    computed = compute(run_block, tasks, options.runner, options.n_jobs, options.plugins)
     try:
-        return store.read(task)
-    except CorruptBlockError as error:
-        cost.blocks_corrupt.append(str(error).partition(":")[0])
-        say(f"damaged block, computing it again: {error}")
-        return None
+        with progress("blocks", len(tasks), f"done, {cost.blocks_reused} reused") as advance:
+            for task, block in computed:
+                store.write(task, block)
+                cost.add(block, task.n * task.trials * len(task.members))
+                advance()
+    finally:
+        store.flush()

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 
 from dpbench.cli import run
@@ -194,7 +195,18 @@ class Bench:
 
     def rows(self) -> pd.DataFrame:
         """A row per trial, estimator and budget, from the blocks."""
-        return pd.concat([pd.read_parquet(path) for path in self.blocks()])
+        return pd.read_parquet(self.folder / "out" / "blocks")
+
+    def stored(self, out: str = "out") -> dict[str, str]:
+        """The rows of every block, whatever file it is in."""
+        found = {}
+        for path in self.blocks(out):
+            table, start = pq.read_table(path), 0
+            for key, (rows, _) in json.loads(table.schema.metadata[b"dpbench"]).items():
+                block = table.slice(start, rows).to_pandas()
+                found[key] = block.dropna(axis=1, how="all").to_csv()  # all digits
+                start += rows
+        return found
 
     def results(self, out: str = "out") -> dict[str, bytes]:
         """The bytes of all that must not depend on how the run was made."""

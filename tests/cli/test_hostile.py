@@ -13,6 +13,7 @@ import pytest
 
 import dpbench.report  # noqa: F401 (the figures enter the registry)
 from dpbench.registry import ConfigError, from_mapping
+from dpbench.runner import store
 from dpbench.study import Study
 
 from .conftest import MINE, TINY, Bench, changed, unusable
@@ -122,7 +123,10 @@ def test_a_config_of_the_users_own(bench: Bench, marker: Path) -> None:
     assert not marker.exists()
 
 
-def test_a_pickle_among_the_blocks(bench: Bench, marker: Path, pickled: Path) -> None:
+def test_a_pickle_among_the_blocks(
+    bench: Bench, marker: Path, pickled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "ROWS", 1)  # a block a file
     bench.done("trials=4")
     summary = bench.read("summary.csv")
     blocks = bench.folder / "out" / "blocks"

@@ -12,10 +12,6 @@ from .conftest import FIGURE, MINE, Bench, unusable
 FAILS = "if sample.n == 1000: raise ArithmeticError('no luck')"
 
 
-def blocks(bench: Bench, out: str) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in bench.blocks(out)}
-
-
 def test_order(bench: Bench) -> None:
     """Of the sweep's entries; and a budget under a second label."""
     bench.write(lambda spec: spec["figures"].update(errors=FIGURE))
@@ -31,7 +27,7 @@ def test_order(bench: Bench) -> None:
     bench.write(change)
     bench.done()
     assert bench.results() == bench.results("one")
-    assert blocks(bench, "out") == blocks(bench, "one")
+    assert bench.stored() == bench.stored("one")
 
 
 def test_processes_and_dask(bench: Bench) -> None:
@@ -39,7 +35,7 @@ def test_processes_and_dask(bench: Bench) -> None:
     bench.odd(FAILS, lambda spec: spec["parts"]["tails"].update(trials=220))
     assert bench.run(MINE, "out=one").code == 1
     failures = [one["name"] for one in bench.manifest("one")["failures"]]
-    assert len(blocks(bench, "one")) == 6
+    assert len(bench.stored("one")) == 6
     for out, words in {"two": ["n_jobs=2"], "dask": ["n_jobs=2", "runner=dask"]}.items():
         if out == "dask":
             pytest.importorskip("distributed")
@@ -47,10 +43,12 @@ def test_processes_and_dask(bench: Bench) -> None:
         result = run(MINE, f"out={out}", *words)
         assert result.code == 1, result
         # a slow machine hears how far it is
-        assert not [line for line in result.err.splitlines() if not line.startswith("blocks: ")]
+        assert not [
+            line for line in result.err.splitlines() if not line.startswith(("blocks: ", "cells: "))
+        ]
         assert "ArithmeticError: no luck" in result.out
         assert bench.results(out) == bench.results("one")
-        assert blocks(bench, out) == blocks(bench, "one")
+        assert bench.stored(out) == bench.stored("one")
         assert [one["name"] for one in bench.manifest(out)["failures"]] == failures
 
 
@@ -62,7 +60,7 @@ def test_a_running_dask_cluster(bench: Bench) -> None:
     ) as cluster:
         bench.done("runner=dask", f"runner.address={cluster.scheduler_address}")
     assert bench.results() == bench.results("one")
-    assert blocks(bench, "out") == blocks(bench, "one")
+    assert bench.stored() == bench.stored("one")
 
 
 def test_an_address_where_nothing_answers(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

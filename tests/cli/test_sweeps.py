@@ -73,11 +73,11 @@ def test_sample_complexities_are_written_and_found_again(bench: Bench) -> None:
     # 40 trials: the two agree within a factor; the exact laws are tested elsewhere.
     (found,) = search["samples"]
     assert 0.3 < found / curve.loc[curve["alpha"] == 0.4, "samples"].item() < 3
-    before, blocks = bench.read("sample_complexity.csv"), len(bench.blocks())
+    before, blocks = bench.read("sample_complexity.csv"), bench.stored()
     (bench.folder / "out" / "manifest.json").unlink()
     bench.done()
     assert bench.read("sample_complexity.csv") == before
-    assert len(bench.blocks()) == blocks
+    assert bench.stored() == blocks
 
 
 def test_a_failure_of_a_direct_search_can_be_replayed(bench: Bench) -> None:

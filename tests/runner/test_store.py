@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from sweeps import CLIP, COIN, Made
 
 from dpbench.metrics import ERRORS
 from dpbench.output import atomic
 from dpbench.registry import ConfigError
-from dpbench.runner import run
+from dpbench.runner import run, store
 from dpbench.runner.block import Block, BlockTask
 from dpbench.runner.plan import Cell
 from dpbench.runner.provenance import Cost
@@ -49,16 +50,21 @@ def _same(one: Block, other: Block) -> None:
 
 
 def test_blocks_come_back_as_they_were(tmp_path: Path) -> None:
-    store = Store(tmp_path, "source")
-    for task, names in zip(TASKS, [(), ("width", "missed"), ("core",), ()] * 2, strict=False):
-        assert not store.has(task)
-        store.write(task, _block(task, *names))
-        assert store.has(task)
-        _same(store.read(task), _block(task, *names))
-    assert len(list((tmp_path / "blocks").iterdir())) == len(TASKS)  # and no temporary file
-    # Other code, another seed, other trials: another file.
-    assert not Store(tmp_path, "other").has(TASKS[0])
-    assert not any(store.has(task) for cell in MADE.cells for task in cell.tasks(4))
+    blocks = Store(tmp_path, "source")
+    names: list[tuple[str, ...]] = [(), ("width", "missed"), ("core",)] * 2
+    for task, more in zip(TASKS, names, strict=True):
+        assert blocks.find(task) is None
+        blocks.write(task, _block(task, *more))
+    blocks.flush()
+    for found in (blocks, Store(tmp_path, "source")):
+        for task, more in zip(TASKS, names, strict=True):
+            _same(found.read(task), _block(task, *more))
+    (path,) = (tmp_path / "blocks").iterdir()  # no earlier one, and no temporary file
+    rows = pd.read_parquet(path.parent)
+    assert len(rows) == sum(len(task.keys) * task.trials for task in TASKS)
+    # Other code or another seed: other blocks.
+    assert Store(tmp_path, "other").find(TASKS[0]) is None
+    assert not any(blocks.find(task) for cell in MADE.cells for task in cell.tasks(4))
 
 
 # A bit is flipped in one of them.
@@ -98,10 +104,10 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[BlockTask]:
 
 
 def _run(
-    store: Store | Memory, cells: Sequence[Cell] = MADE.cells, **options: Any
+    blocks: Store | Memory, cells: Sequence[Cell] = MADE.cells, **options: Any
 ) -> tuple[dict[int, list[Block]], Cost, list[str]]:
     cost, said = Cost(), list[str]()
-    found = run_cells(cells, RunOptions(seed=3, **options), store, cost, said.append)
+    found = run_cells(cells, RunOptions(seed=3, **options), blocks, cost, said.append)
     return dict(found), cost, said
 
 
@@ -109,41 +115,51 @@ def _run(
 def test_a_run_computes_what_is_missing(
     tmp_path: Path, computed: list[BlockTask], kind: str
 ) -> None:
-    store = Memory() if kind == "memory" else Store(tmp_path, "source")
-    _, cost, _ = _run(store, MADE.cells[1:])
+    blocks = Memory() if kind == "memory" else Store(tmp_path, "source")
+    _, cost, _ = _run(blocks, MADE.cells[1:])
     assert (cost.blocks_done, cost.blocks_reused, cost.cells_done) == (3, 0, 1)
     assert (cost.records_drawn, cost.worker_cpu_seconds) == (3 * 200 * 100, 6.0)
     assert cost.estimator_seconds == {"clip": 3.0}
     # What is there comes first, and is not computed again.
-    found, cost, _ = _run(store)
+    found, cost, _ = _run(blocks)
     assert list(found) == [1, 0]
     assert (cost.blocks_done, cost.blocks_reused) == (3, 3)
     assert (cost.cells_done, cost.cells_reused) == (1, 1)
     assert sorted(task.index for task in computed) == [0, 0, 1, 1, 2, 2]
-    for index, blocks in found.items():
-        for task, block in zip(MADE.cells[index].tasks(3), blocks, strict=True):
+    for index, got in found.items():
+        for task, block in zip(MADE.cells[index].tasks(3), got, strict=True):
             _same(block, _block(task))
-    assert _run(store, resume=False)[1].blocks_done == 6
+    assert _run(blocks, resume=False)[1].blocks_done == 6
 
 
 @pytest.mark.parametrize("damage", [*DAMAGES, None])
 def test_a_run_mends_damaged_blocks(
-    tmp_path: Path, computed: list[BlockTask], damage: Callable[[bytes], bytes] | None
+    tmp_path: Path,
+    computed: list[BlockTask],
+    damage: Callable[[bytes], bytes] | None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    store = Store(tmp_path, "source")
-    _run(store)
+    rows = len(TASKS[0].keys) * TASKS[0].trials
+    monkeypatch.setattr(store, "ROWS", 2 * rows)
+    _run(Store(tmp_path, "source"))
+    written = [set(computed[i : i + 2]) for i in (0, 2, 4)]
     computed.clear()
-    path, other = (store.path(task) for task in TASKS[1:3])
-    path.write_bytes(damage(path.read_bytes()) if damage else other.read_bytes())
+    _, path, _ = files = Store(tmp_path, "source").files()
+    before = [file.read_bytes() for file in files]
+    path.write_bytes(damage(before[1]) if damage else before[0])
+    blocks = Store(tmp_path, "source")
     with pytest.raises(CorruptBlockError, match=path.name) as caught:
-        store.read(TASKS[1])
-    found, cost, said = _run(store)
-    assert computed == [TASKS[1]]
+        [blocks.read(task) for task in TASKS]
+    path.write_bytes(damage(before[1]) if damage else before[0])
+    found, cost, said = _run(Store(tmp_path, "source"))
+    assert set(computed) in written
     assert cost.blocks_corrupt == [path.name]
-    assert (cost.blocks_done, cost.blocks_reused) == (1, 5)
-    assert said == [f"damaged block, computing it again: {caught.value}"]
-    for task, block in zip(TASKS[:3], found[0], strict=True):
+    assert (cost.blocks_done, cost.blocks_reused) == (2, 4)
+    assert said == [f"damaged blocks, computing them again: {caught.value}"]
+    for task, block in zip(TASKS, [*found[0], *found[1]], strict=True):
         _same(block, _block(task))
+    assert sorted(file.read_bytes() for file in Store(tmp_path, "source").files()) == sorted(before)
+    assert _run(Store(tmp_path, "source"))[1].blocks_reused == 6
 
 
 def test_a_folder_that_cannot_be_written_to_is_refused(
