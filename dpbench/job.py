@@ -111,14 +111,14 @@ class Job:
         """Compute what is missing and test the claims; if there is a folder, write all to it."""
         study, blocks, cost = self.plan.study, self.options.store(), cost or Cost()
 
-        def run(cells: Sequence[Cell], keep: set[str]) -> Results:
+        def run(cells: Sequence[Cell], keep: Mapping[str, Bools | bool]) -> Results:
             found = run_cells(cells, self.options, blocks, cost, say)
             return collect(study, cells, found, keep)
 
         results = run(self.plan.cells, self.plan.measures)
 
         def search(cells: Sequence[Cell]) -> Results:
-            found = run(cells, {"error"})
+            found = run(cells, {"error": True})
             results.failures.extend(found.failures)
             return found
 
@@ -220,13 +220,12 @@ class Job:
     def _inputs(self) -> str:
         """A digest of all that the run's files depend on, source and block files included."""
         store = Store(self.folder, self.options.source)
-        tasks = (task for cell in self.plan.cells for task in cell.tasks(self.options.seed))
         shown = {key: self.config.get(key) for key in ("sweep", "seed", "trials")}
         files = (
             f for f in sorted(PACKAGE.rglob("*")) if f.suffix in {".py", ".html", ".css", ".js"}
         )
         source = [(path.relative_to(PACKAGE).as_posix(), path.read_text()) for path in files]
-        return digest(source, shown, _stamps(store.path(task) for task in tasks), versions())
+        return digest(source, shown, _stamps(store.files()), versions())
 
     def _outputs(self) -> list[Path]:
         study = self.plan.study

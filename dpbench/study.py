@@ -8,13 +8,16 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any
 
+import numpy as np
 import pandas as pd
 from pydantic import Field
 
 from dpbench.analysis.claims import Claim
 from dpbench.analysis.kinds import build_claim
 from dpbench.analysis.smallest_n import SampleComplexity
+from dpbench.arrays import Bools
 from dpbench.columns import Selection
+from dpbench.metrics import METRICS
 from dpbench.registry import ConfigError, Registered, from_mapping, named, validated
 from dpbench.runner.plan import Cell, Part, Sweep, key_table, make_cells
 
@@ -150,18 +153,30 @@ class Study(Sweep):
         claims, figures = (self._everywhere(section).values() for section in ("claims", "figures"))
         for where, one in (*claims, *searched, *figures):
             one.check(self, keys, where)
-        return Plan(self, cells)
+        return Plan(self, cells, self._kept(keys))
+
+    def _kept(self, keys: pd.DataFrame) -> dict[str, Bools]:
+        """See `Plan.measures`."""
+        names = {claim.measures for claim in self.all_claims.values()} - {None}
+        names |= {"error"} if self.sample_complexity else set()
+        kept = {name: np.zeros(len(keys), bool) for name in names if name}
+        for claim in self.all_claims.values():
+            metric = METRICS.get(claim.statement.metric)  # a mean's too, where it can be had
+            if metric is not None and metric.of in kept:
+                kept[metric.of] |= claim.rows(keys, self).to_numpy()
+        for request in self.sample_complexity.values():
+            kept["error"] |= self.about(request, keys).to_numpy()
+        return kept
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A study with the cells that are to be run."""
+    """A study with the cells that are to be run.
+
+    `measures` is what of every trial the claims and requests resample, and of which rows of
+    `key_table`.
+    """
 
     study: Study
     cells: list[Cell]
-
-    @property
-    def measures(self) -> set[str]:
-        """What of every trial the claims and requests resample."""
-        found = {claim.measures for claim in self.study.all_claims.values() if claim.measures}
-        return found | ({"error"} if self.study.sample_complexity else set())
+    measures: Mapping[str, Bools]

@@ -72,7 +72,7 @@ class Made:
             given = [np.broadcast_to(np.asarray(error(row), float), cell.trials) for row in rows]
             values = dict.fromkeys((*ERRORS, *keep), np.stack(given))
             found.append((index, [Block(values)]))
-        return collect(self.sweep, self.cells, found, keep)
+        return collect(self.sweep, self.cells, found, dict.fromkeys(keep, True))
 
     def judge(self, theorem: str, error: Errors, **options: Any) -> pd.DataFrame:
         """What a claim that can be tested here says of such results."""

@@ -110,8 +110,7 @@ class Claim(Selection):
 
         The results must hold the values that `measures` names.
         """
-        rows = sweep.about(self, results.summary) & self._regime(results.summary)
-        chosen = results.chosen(rows)
+        chosen = results.chosen(self.rows(results.summary, sweep))
         chosen.summary = self._named(chosen.summary, sweep)
         curves, draws = self._curves(chosen, sweep)
         found = [
@@ -119,6 +118,10 @@ class Claim(Selection):
             for _, curve in curves.groupby(self._apart, dropna=False)
         ]
         return pd.DataFrame(found)
+
+    def rows(self, table: pd.DataFrame, sweep: Sweep) -> pd.Series[bool]:
+        """Which rows of a table of the sweep's keys the claim is tested on."""
+        return sweep.about(self, table) & self._regime(table)
 
     def _regime(self, table: pd.DataFrame) -> pd.Series[bool]:
         return table["n"].between(self.n_min, self.n_max or np.inf)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from dpbench.analysis.summary import quantile, statistics
 from dpbench.arrays import Bools, Floats
@@ -19,6 +20,8 @@ from dpbench.runner.plan import Cell, Sweep, key_table
 __all__ = ["CURVE", "Failure", "Results", "collect", "held_out", "worst_case"]
 
 CURVE = ["family", "k", "estimator", *BUDGET]
+# Statistics are taken of so many numbers together, or of one cell's.
+AT_ONCE = 1 << 18
 ORDER = ["family", "distribution", "estimator", *BUDGET, "n"]
 
 
@@ -34,7 +37,7 @@ class Results:
     """A summary, what was measured in every trial, and what failed in which block.
 
     A row per key: `KEY`, statistics, ``lower_bound``, what only some release, what is swept. And of
-    what was kept of blocks a (trials,) array per row, NaN where there is none.
+    what was kept of blocks a (trials,) array per row, NaN where there is none, empty if not kept.
     """
 
     summary: pd.DataFrame
@@ -52,37 +55,69 @@ def collect(
     sweep: Sweep,
     cells: Sequence[Cell],
     found: Iterable[tuple[int, Sequence[Block]]],
-    keep: Collection[str],
+    keep: Mapping[str, Bools | bool],
 ) -> Results:
-    """Summarise cells as their blocks are `found`, in any order; `keep` some of `Block.values`."""
-    done: dict[int, tuple[pd.DataFrame, dict[str, Floats], list[Failure]]] = {}
-    for index, blocks in found:
-        values = _joined(blocks, cells[index].trials)
-        kept = {name: values.get(name, np.full_like(values["error"], np.nan)) for name in keep}
-        done[index] = pd.DataFrame(statistics(values)), kept, _failures(cells[index], blocks)
-    tables, by_cell, failures = zip(*(done[index] for index in range(len(cells))), strict=True)
+    """Summarise cells as their blocks are `found`, in any order.
+
+    `keep` says what of `Block.values` is kept, and of which rows of `key_table`.
+    """
     keys = key_table(sweep, cells)
-    table = pd.concat([keys, pd.concat(tables, ignore_index=True)], axis=1)
+    ends = np.cumsum([len(cell.members) * len(cell.settings) for cell in cells])
+    rows_of = np.split(np.arange(len(keys)), ends[:-1])
+    columns: dict[str, NDArray[np.number[Any]]] = {}
+    kept = {name: [np.empty(0)] * len(keys) for name in keep}
+    failures: dict[int, list[Failure]] = {}
+    for batch in _batches(cells, found):
+        rows = np.concatenate([rows_of[index] for index, _ in batch])
+        values = _stacked([_joined(blocks, cells[index].trials) for index, blocks in batch])
+        for name, column in statistics(values).items():
+            columns.setdefault(name, np.empty(len(keys), column.dtype))[rows] = column
+        for name, wanted in keep.items():
+            vectors = _of(values, name)
+            for i in np.flatnonzero(np.broadcast_to(wanted, len(keys))[rows]):
+                kept[name][rows[i]] = vectors[i].copy()  # of itself, not a part of all
+        failures |= {index: _failures(cells[index], blocks) for index, blocks in batch}
+    table = pd.concat([keys, pd.DataFrame(columns)], axis=1)
     extras = [name for name, metric in METRICS.items() if metric.of in EXTRAS]
-    plain = [name for name in tables[0] if name not in extras]
+    plain = [name for name in columns if name not in extras]
     table = table[[*dict.fromkeys([*KEY, *plain, "lower_bound", *extras, *keys])]]
     order = table.sort_values(ORDER, kind="stable").index.to_numpy()
-    flat = {name: [row for kept in by_cell for row in kept[name]] for name in keep}
     return Results(
         table.iloc[order].reset_index(drop=True),
-        {name: [rows[i] for i in order] for name, rows in flat.items()},
-        [failure for of_cell in failures for failure in of_cell],
+        {name: [of_rows[i] for i in order] for name, of_rows in kept.items()},
+        [failure for index in range(len(cells)) for failure in failures[index]],
     )
+
+
+def _batches(
+    cells: Sequence[Cell], found: Iterable[tuple[int, Sequence[Block]]]
+) -> Iterator[list[tuple[int, Sequence[Block]]]]:
+    """Cells of equally many trials together: statistics of each alone would take most of a run."""
+    batch, size = list[tuple[int, Sequence[Block]]](), 0
+    for index, blocks in found:
+        if batch and (size >= AT_ONCE or cells[index].trials != cells[batch[0][0]].trials):
+            yield batch
+            batch, size = [], 0
+        batch.append((index, blocks))
+        size += sum(block.values["error"].size for block in blocks)
+    if batch:
+        yield batch
 
 
 def _joined(blocks: Sequence[Block], trials: int) -> dict[str, Floats]:
     """The blocks' arrays side by side, cut to the trials that are asked for."""
-    joined = {}
-    for name in dict.fromkeys(name for block in blocks for name in block.values):
-        # A block whose every release failed has nothing of what only some estimators release.
-        parts = [b.values.get(name, np.full_like(b.values["error"], np.nan)) for b in blocks]
-        joined[name] = np.concatenate(parts, axis=1)[:, :trials]
-    return joined
+    # A block whose every release failed has nothing of what only some estimators release.
+    return {k: v[:, :trials] for k, v in _stacked([b.values for b in blocks], axis=1).items()}
+
+
+def _stacked(parts: Sequence[Mapping[str, Floats]], axis: int = 0) -> dict[str, Floats]:
+    """Arrays of the same names as one, NaN where a part has none of a name."""
+    names = dict.fromkeys(name for part in parts for name in part)
+    return {name: np.concatenate([_of(part, name) for part in parts], axis) for name in names}
+
+
+def _of(part: Mapping[str, Floats], name: str) -> Floats:
+    return part[name] if name in part else np.full_like(part["error"], np.nan)
 
 
 def _failures(cell: Cell, blocks: Sequence[Block]) -> list[Failure]:

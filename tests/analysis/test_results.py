@@ -42,7 +42,8 @@ def _blocks(index: int) -> list[Block]:
 
 
 def _collected(order: list[int], *keep: str) -> Results:
-    return collect(MADE.sweep, MADE.cells, ((i, _blocks(i)) for i in order), keep)
+    found = ((i, _blocks(i)) for i in order)
+    return collect(MADE.sweep, MADE.cells, found, dict.fromkeys(keep, True))
 
 
 @pytest.fixture(scope="module")
