@@ -1,0 +1,77 @@
+"""What many small cells cost: ``python -m experiments.many_cells [cells] [trials] [n_jobs]``.
+
+Runs a study of so many cells (by default 10,000, with 200 trials each, in one process) from
+nothing, then from its stored blocks alone, then as a finished run, and prints a line for each.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from dpbench.output import console
+
+FAMILIES = 100
+
+
+def study(cells: int, trials: int) -> dict[str, object]:
+    """Coins at many sample sizes, two estimators, and a claim about one coin."""
+    coins = min(FAMILIES, cells)
+    sizes = [100 + 10 * i for i in range(-(-cells // coins))]
+    about = {"estimators": "clip", "families": {"coin": {"p": 1 / (coins + 1)}}}
+    return {
+        "name": "many",
+        "families": {
+            "coin": {"kind": "bernoulli", "p": [(i + 1) / (coins + 1) for i in range(coins)]}
+        },
+        "estimators": {
+            "clip": {"kind": "clipped_mean", "lower": 0, "upper": 1},
+            "mean": {"kind": "empirical_mean"},
+        },
+        "budgets": {"pure": {"kind": "pure_dp", "epsilon": 1.0}},
+        "parts": {"all": {"n": sizes, "trials": trials}},
+        "claims": {
+            "noise": {"theorem": "exact_noise", "tolerance": 0.5, "reason": "a few trials", **about}
+        },
+    }
+
+
+def main(cells: int = 10_000, trials: int = 200, n_jobs: int = 1) -> None:
+    """Run and print."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "conf" / "sweep").mkdir(parents=True)
+        # JSON is YAML
+        (Path(folder) / "conf" / "sweep" / "many.yaml").write_text(json.dumps(study(cells, trials)))
+        out = Path(folder) / "out"
+        words = ["--config-dir", f"{folder}/conf", "sweep=many", f"out={out}", f"n_jobs={n_jobs}"]
+        for phase in ("cold", "summarised again", "finished"):
+            if phase == "summarised again":
+                (out / "manifest.json").unlink()
+            start, cpu = time.monotonic(), _cpu()
+            command = [sys.executable, "-m", "dpbench", *words]
+            said = subprocess.run(command, check=True, stderr=-1, stdout=-1, text=True)  # noqa: S603
+            seconds = time.monotonic() - start
+            found = json.loads((out / "manifest.json").read_text())
+            files = list((out / "blocks").iterdir())
+            console().print(
+                f"{phase}: {seconds:.1f} s, {1000 * seconds / cells:.2f} ms a cell, "
+                f"{_cpu() - cpu:.1f} s of CPU, "
+                f"{found['parent_peak_bytes'] / 1e6:.0f} MB, {found['blocks_done']} blocks done, "
+                f"{len(files)} files of {sum(f.stat().st_size for f in files) / 1e6:.1f} MB, "
+                f"{len(said.stderr.splitlines())} lines of progress"
+            )
+
+
+def _cpu() -> float:
+    """Processor time of all commands so far."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
