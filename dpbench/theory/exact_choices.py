@@ -9,8 +9,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import expit, ndtr
-from scipy.stats import binom, chi, ncx2
+from scipy.special import bdtr, chdtr, chdtri, chndtr, expit, ndtr
 
 from dpbench import distributions as dist
 from dpbench import estimators as est
@@ -54,7 +53,7 @@ def wrong_answers(e: est.SubsampleTest, law: dist.Distribution, n: int, budget: 
     votes, shares = np.zeros(1), np.ones(1)
     for number, records in ((longer, size + 1), (k - longer, size)):
         p = float(ndtr((law.mean - 0.5) * np.sqrt(records) / sd))
-        more, weights = np.arange(number + 1.0), binom.pmf(np.arange(number + 1), number, p)
+        more, weights = binomial(number, p)
         votes = np.add.outer(votes, more).ravel()
         shares = np.outer(shares, weights).ravel()
     if e.aggregate == "exponential":
@@ -90,9 +89,9 @@ def _core(e: Any, law: dist.Distribution, at: At) -> tuple[Noise, Noise, Floats]
     else:
         rho = ZCDP.within(ApproxDP(epsilon, delta / 2)).rho / 2
         first, unit = Gaussian(3 / float(np.sqrt(2 * rho))), Gaussian(1 / float(np.sqrt(2 * rho)))
-    square = np.asarray(chi.ppf((np.arange(500) + 0.5) / 500, at.d)) ** 2
+    square = chdtri(at.d, (np.arange(500) + 0.5) / 500)
     scale = getattr(law, "scale", 1.0)
-    friends = ncx2.cdf((core_radius(e, at) / scale) ** 2, at.d, square)
+    friends = chndtr((core_radius(e, at) / scale) ** 2, at.d, square)
     share = (inside[:, None] - 1) / (at.n - 1) * friends
     total = inside * np.mean(np.clip(2 * share - 1, 0, 1), axis=1)
     return first, unit, np.add.outer(total - first.above(delta / 2), _levels(first)).ravel()
@@ -103,12 +102,14 @@ def _inside(e: Any, law: dist.Distribution, at: At) -> Floats | None:
 
     The others must be a minority, for they may be friends, and no friends of these.
     """
+    from scipy.stats import binom  # slow to load
+
     if is_round(law):
         return np.array([float(at.n)])
     if not isinstance(law, dist.MultivariateContaminatedGaussian):
         return None
     near = core_radius(e, at) + (1 + law.spread) * gaussian_norm(at.d, 1e-9)
-    if law.eta and (law.gap < near or binom.cdf(at.n / 2, at.n, 1 - law.eta) > 1e-6):
+    if law.eta and (law.gap < near or bdtr(at.n // 2, at.n, 1 - law.eta) > 1e-6):
         return None
     return np.asarray(binom.ppf((np.arange(20) + 0.5) / 20, at.n, 1 - law.eta))
 
@@ -135,7 +136,7 @@ def core_noise_quantile(e: Any, law: dist.Distribution, n: int, budget: Budget) 
         return NAN
 
     def missing(x: float) -> float:
-        return float(np.sum(chi.cdf(x * kept / sd, at.d)) / len(least) - 0.9)
+        return float(np.sum(chdtr(at.d, (x * kept / sd) ** 2)) / len(least) - 0.9)
 
     return float(brentq(missing, 0.0, 100 * sd * np.sqrt(at.d) / float(kept.min())))
 
