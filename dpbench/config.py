@@ -9,15 +9,19 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
+from hydra.types import RunMode
 from omegaconf import OmegaConf
+from omegaconf.basecontainer import BaseContainer
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import Field, field_validator
 from yaml import YAMLError
@@ -133,7 +137,8 @@ def multirun(overrides: Sequence[str]) -> list[list[str]]:
 def composed(overrides: Sequence[str], config_dir: Path | None = None) -> dict[str, Any]:
     """Compose the configuration with Hydra, from our folder, then the user's; ConfigError if wrong.
 
-    Nothing that it names is run or imported.
+    Nothing that it names is run or imported. Files say what the sweep and the runner are; the other
+    keys of the top level come from our ``config.yaml`` and from `overrides` alone.
     """
     for override in overrides:
         if override.lstrip("+~").startswith("hydra"):
@@ -144,16 +149,43 @@ def composed(overrides: Sequence[str], config_dir: Path | None = None) -> dict[s
     if config_dir is not None:
         path = str(config_dir.resolve()).replace("\\", "\\\\").replace("'", "\\'")
         extra = [f"hydra.searchpath=['file://{path}']"]
+    start = initialize_config_dir(str(conf_folder()), version_base="1.3", job_name="dpbench")
     try:
-        with initialize_config_dir(str(conf_folder()), version_base="1.3", job_name="dpbench"):
+        with start, _resolvers_off():
+            if extra:
+                _check_packages([*overrides, *extra])
             config = compose("config", overrides=[*overrides, *extra])
-        container = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+            container = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    except (ConfigError, MemoryError):
+        raise
     except (HydraException, OmegaConfBaseException, YAMLError) as error:
         raise ConfigError(_composition_error(error)) from error
-    except (ValueError, TypeError) as error:  # Hydra's plain ones name no key
+    except Exception as error:  # Hydra's plain ones, of whatever type, name no key
         raise ConfigError(f"{' '.join(overrides)}: {_composition_error(error)}") from error
     assert isinstance(container, dict)
     return {str(key): value for key, value in container.items()}
+
+
+@contextmanager
+def _resolvers_off() -> Iterator[None]:
+    """What stands for a value is another key's: no function, ``oc.env`` of secrets for one."""
+    known, BaseContainer._resolvers = BaseContainer._resolvers, {}
+    try:
+        yield
+    finally:
+        BaseContainer._resolvers = known
+
+
+def _check_packages(overrides: list[str]) -> None:
+    """Refuse files that would set keys outside of the sweep and the runner."""
+    loader = GlobalHydra.instance().config_loader()
+    for one in loader.compute_defaults_list("config", overrides, RunMode.RUN).defaults:
+        package = one.package or ""
+        if not one.primary and package.partition(".")[0] not in {"sweep", "runner", "hydra"}:
+            raise ConfigError(
+                f"{one.config_path}: its package is {package or '_global_'!r}: a file sets keys of "
+                "sweep or runner alone; all others are set on the command line"
+            )
 
 
 def _composition_error(error: Exception) -> str:
@@ -161,7 +193,7 @@ def _composition_error(error: Exception) -> str:
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         group, _, name = error.missing_cfg_file.rpartition("/")
         options = f"; choose from {', '.join(sorted(error.options))}" if error.options else ""
-        return f"{group}: {name!r}: no such configuration{options}"
+        return f"{group or 'defaults'}: {name!r}: no such configuration{options}"
     told = f"{error}\n{error.__cause__ or ''}".splitlines()
     lines = [line.strip() for line in told if line.strip()]
     if isinstance(error, OverrideParseException):

@@ -24,7 +24,7 @@ from dpbench.runner.store import Memory, Store
 from dpbench.seeds import digest
 from dpbench.tracking.comparison import KEY, trimmed_mean
 
-__all__ = ["Baseline", "Origin", "baseline_path", "errors_of"]
+__all__ = ["Baseline", "Origin", "baseline_path", "check_replaceable", "errors_of"]
 
 FORMAT = 1
 
@@ -104,18 +104,16 @@ class Baseline:
         again = "make one with track=update"
         if not path.exists():
             raise ConfigError(f"baseline: '{path}': no such file; {again}")
+        about = _about(path)
+        if about.pop("format") != FORMAT:
+            raise ConfigError(f"baseline: '{path}': written by another version; {again}")
         try:
             with pq.ParquetFile(path, page_checksum_verification=True) as file:
-                table = file.read()
-            about = json.loads((table.schema.metadata or {})[b"dpbench"])
-            if about.pop("format") != FORMAT:
-                raise ConfigError(f"baseline: '{path}': written by another version; {again}")
-            origin, rows = Origin(**about), table.to_pandas()
+                rows = file.read().to_pandas()
+            origin = Origin(**about)
             rows = _with_first(rows)[[*KEY, "stream", "errors", "first"]]
         except (OSError, pa.ArrowException, KeyError, ValueError, TypeError) as error:
-            if isinstance(error, ConfigError):
-                raise
-            raise ConfigError(f"baseline: '{path}': not a baseline of dpbench; {again}") from error
+            raise ConfigError(f"baseline: '{path}': damaged; {again}") from error
         if origin.sweep != sweep:
             raise ConfigError(
                 f"baseline: '{path}': it is of the sweep {origin.sweep!r}, not {sweep!r}"
@@ -147,6 +145,22 @@ class Baseline:
         table = table.append_column("errors", errors).replace_schema_metadata({"dpbench": about})
         with atomic(path) as temporary:
             pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
+
+
+def check_replaceable(path: Path) -> None:
+    """ConfigError if something is there that is no baseline of any sweep, version or state."""
+    if path.exists():
+        _about(path)
+
+
+def _about(path: Path) -> dict[str, Any]:
+    """What a baseline says of itself; ConfigError if the file is none."""
+    try:
+        about = json.loads((pq.read_schema(path).metadata or {})[b"dpbench"])
+        return {**about, "format": about["format"]}
+    except (OSError, pa.ArrowException, KeyError, ValueError, TypeError) as error:
+        hint = "name another file, or move it away"
+        raise ConfigError(f"baseline: '{path}': not a baseline of dpbench; {hint}") from error
 
 
 def _with_first(rows: pd.DataFrame) -> pd.DataFrame:

@@ -17,7 +17,7 @@ from dpbench.output import atomic
 from dpbench.registry import ConfigError
 from dpbench.runner.plan import Cell
 from dpbench.runner.run import RunOptions, check_writable
-from dpbench.tracking.baseline import Baseline, Origin, baseline_path, errors_of
+from dpbench.tracking.baseline import Baseline, Origin, baseline_path, check_replaceable, errors_of
 from dpbench.tracking.comparison import LEAST_TRIALS, SMALLEST, compare
 from dpbench.tracking.report import FAILING, junit, markdown, row_name
 
@@ -85,8 +85,9 @@ class Tracking:
         if settings.track == "check":
             return cls(sweep, path, Baseline.read(path, sweep), False, gate)
         check_writable(path.parent, "baseline")
+        check_replaceable(path)
         stored = None
-        with contextlib.suppress(ConfigError):  # what is replaced may be anything
+        with contextlib.suppress(ConfigError):  # of another version or sweep, or damaged
             stored = Baseline.read(path, sweep)
         return cls(sweep, path, stored, True, gate)
 

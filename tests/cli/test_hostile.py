@@ -160,3 +160,49 @@ def test_classes_by_their_paths(bench: Bench) -> None:
     assert {"clipped", "odd"} < set(bench.table()["estimator"])
     write("mine.np.load")
     unusable(bench.run(MINE), "sweep.estimators.odd._target_: 'mine.np.load': ref")
+
+
+# Files of the user's own below conf/, one of which is added to the sweep as an estimator.
+PRECIOUS = "plugins: [evil_module]\nout: elsewhere\ntrack: update\nbaseline: precious\n"
+REACHING = [
+    {"estimator/evil": "defaults: [/other@_global_]\n", "other": PRECIOUS},
+    {
+        "estimator/evil": "defaults: [inner]\n",
+        "estimator/inner": f"# @package _global_\n{PRECIOUS}",
+    },
+    {"estimator/evil": "defaults: [/other@_global_.trials]\n", "other": "nope: 1\n"},
+]
+
+
+@pytest.mark.parametrize("files", REACHING)
+def test_a_file_sets_no_key_of_the_top_level(
+    bench: Bench, marker: Path, files: dict[str, str]
+) -> None:
+    (bench.folder / "precious").write_text("mine")
+    (bench.conf / "estimator").mkdir()
+    for name, text in files.items():
+        (bench.conf / f"{name}.yaml").write_text(text)
+    adding = "+estimator@sweep.estimators.evil=evil"
+    for flags in ([], ["--cfg", "job"], ["--multirun"]):
+        bench.refuses(adding, *flags, named=["its package is", "sweep or runner alone"])
+    bench.text("# @package _global_\n" + PRECIOUS)
+    bench.refuses(named=["sweep/tiny: its package is '_global_'"])
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize(
+    "secret", ["${oc.env:SECRET}", "${oc.${word}:SECRET}", "${oc.decode:'1'}", "${now:%Y}"]
+)
+def test_no_value_is_what_a_function_returns(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, secret: str
+) -> None:
+    """But another key's value it may be."""
+    monkeypatch.setenv("SECRET", "hunter2")
+    bench.write(lambda spec: spec["claims"]["alpha"].update(reason=secret, word="env"))
+    bench.refuses(named=["sweep.claims.alpha.reason"])
+    bench.write()
+    bench.refuses(f"sweep.name={secret}")
+    bench.text(f'defaults: [{{/estimator@estimators.a: "{secret}"}}]\n')
+    assert "hunter2" not in bench.run().err
+    bench.write(lambda spec: spec["claims"]["alpha"].update(reason="few: ${sweep.name}"))
+    assert "reason: 'few: tiny'" in bench.done("--cfg", "job").out
