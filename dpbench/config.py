@@ -223,8 +223,8 @@ def load_plugins(names: Sequence[str], config_dir: Path | None) -> tuple[Path, .
         try:
             importlib.import_module(name)
         except Exception as error:
-            text = str(error).splitlines()[0] if str(error) else ""
-            raise ConfigError(f"plugins: {name!r}: {type(error).__name__}: {text}") from error
+            first, *_ = str(error).splitlines() or [""]
+            raise ConfigError(f"plugins: {name!r}: {type(error).__name__}: {first}") from error
         source = getattr(sys.modules[name.partition(".")[0]], "__file__", None)
         if source is None:
             raise ConfigError(f"plugins: {name!r}: a folder without __init__.py is no module")

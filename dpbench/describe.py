@@ -21,7 +21,7 @@ from dpbench.audit.cases import AuditSettings, Case
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
 from dpbench.privacy import Budget
-from dpbench.registry import ConfigError, Registered
+from dpbench.registry import LABEL, ConfigError, Registered
 from dpbench.study import Figure, Study, StudyPart
 from dpbench.theory.families import Family
 from dpbench.theory.theorems import THEOREMS
@@ -186,4 +186,5 @@ def schema() -> Schema:
 
 
 def _by_name(entry: Schema) -> Schema:
-    return {"type": "object", "additionalProperties": entry}
+    labels = {"pattern": LABEL}
+    return {"type": "object", "additionalProperties": entry, "propertyNames": labels}

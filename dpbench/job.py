@@ -88,7 +88,7 @@ class Job:
         else:
             cost.cells_reused = len(self.plan.cells)
             cost.blocks_reused = sum(len(c.tasks(self.options.seed)) for c in self.plan.cells)
-        say.print((self.folder / "scoreboard.txt").read_text(), end="", markup=False)
+        say.print((self.folder / "scoreboard.txt").read_text(), end="")
         record, page = read_manifest(self.folder), self.folder / PAGE
         failed = bool(record["failures"])
         code = self._code(failed, pd.read_csv(self.folder / "claims.csv"))  # not tracking's of then
@@ -242,7 +242,7 @@ class Job:
         out.print(f"{cost.blocks_done} blocks done, {cost.blocks_reused} reused, {seconds:.1f} s")
         more = ", sample_complexity.csv" if (folder / "sample_complexity.csv").exists() else ""
         files = f"report.html, summary.csv, claims.csv{more}, figures/, manifest.json"
-        out.print(f"results: {folder}/{files}", markup=False)
+        out.print(f"results: {folder}/{files}")
         if self.plan.study.name == "quick":
             said, kept, added = "next", [], ["sweep=heavy_tail"]
         elif cost.trials is not None:
@@ -251,7 +251,7 @@ class Job:
         else:
             said, added = "an independent replication", [f"seed={seed}", f"out={folder}-seed{seed}"]
             kept = [word for word in argv if not word.startswith(("seed=", "out=", "resume="))]
-        out.print(f"{said}: {command_line([*kept, *added])}", markup=False)
+        out.print(f"{said}: {command_line([*kept, *added])}")
 
 
 def _joined(tables: Sequence[pd.DataFrame], columns: list[str] | None = None) -> pd.DataFrame:

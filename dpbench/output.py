@@ -21,20 +21,21 @@ from dpbench.privacy import AMOUNTS
 
 __all__ = ["amounts", "atomic", "console", "print_table", "progress", "text_console"]
 
+PLAIN: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
 WIDTH = 170  # of tables, whatever the terminal's
 WORDS = {"claim", "source", "estimator", "distribution", "privacy", "notion", "pair", "verdict"}
 SECONDS_BETWEEN_LINES = 10.0
 
 
 def console() -> Console:
-    """Standard output, which wraps nothing."""
-    return Console(highlight=False, soft_wrap=True)
+    """Standard output, which wraps nothing and takes text as it is."""
+    return Console(soft_wrap=True, **PLAIN)
 
 
 def text_console() -> tuple[Console, io.StringIO]:
     """A console for tables, and the text that is printed there."""
     text = io.StringIO()
-    return Console(highlight=False, width=WIDTH, file=text, color_system=None), text
+    return Console(width=WIDTH, file=text, color_system=None, **PLAIN), text
 
 
 def print_table(title: str, rows: Sequence[Mapping[str, str]], out: Console) -> None:

@@ -15,12 +15,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, ClassVar, Self, TypeVar, dataclass_transform
 
-from pydantic import BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    ValidationError,
+)
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 __all__ = [
-    "ConfigError", "MomentOrder", "Probability", "Radius", "Registered", "canonical",
-    "from_mapping", "keyed", "named", "validated", "validated_positional",
+    "LABEL", "ConfigError", "Label", "MomentOrder", "Probability", "Radius", "Registered",
+    "canonical", "from_mapping", "keyed", "named", "one_line", "usable_label", "validated",
+    "validated_positional",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -28,10 +36,33 @@ T = TypeVar("T")
 MomentOrder = Annotated[float, Field(ge=2)]
 Probability = Annotated[float, Field(gt=0, lt=1)]
 Radius = Annotated[float, Field(ge=0, le=1e300)]
+# What a user calls something: in tables, legends and file names, where it is text and no more.
+LABEL = r"^[A-Za-z0-9][A-Za-z0-9_.=+-]{0,99}$"
+LONGEST = 200  # characters of a value in a message
+
+
+def usable_label(name: Any) -> str:
+    """The label, if it is one; else ValueError."""
+    text = str(name)
+    if not re.fullmatch(LABEL, text):
+        allowed = "up to 100 letters, digits and _ . = + -, a letter or digit first"
+        raise ValueError(f"{_shown(text)}: a label has {allowed}")
+    return text
+
+
+Label = Annotated[str, AfterValidator(usable_label), Field(json_schema_extra={"pattern": LABEL})]
+
+
+def one_line(text: str) -> str:
+    """The text without line breaks, and with a question mark for what a terminal would obey."""
+    return "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
 
 
 class ConfigError(ValueError):
     """A configuration that cannot be run; its text is one line for the user."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(one_line(text))
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(Field,))
@@ -74,7 +105,13 @@ def _one_line(error: ValidationError, where: str, cls: type[Any]) -> str:
     message = first["msg"].removeprefix("Value error, ")
     message = message[:1].lower() + message[1:]
     given = isinstance(first["input"], str | int | float | list | None)
-    return f"{key}: {first['input']!r}: {message}" if given else f"{key}: {message}"
+    return f"{key}: {_shown(first['input'])}: {message}" if given else f"{key}: {message}"
+
+
+def _shown(value: Any) -> str:
+    """A value in a message, its beginning if it is long."""
+    text = repr(value)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
 def _path(*keys: str) -> str:
@@ -107,18 +144,15 @@ def keyed(cls: type[Any]) -> Any:
     )
 
 
-def named(make: Callable[[Any, str], Any], pattern: str = "", least: int = 0) -> Any:
-    """A validator: by name, which matches `pattern`, what `make` makes of an entry and its name."""
+def named(make: Callable[[Any, str], Any], least: int = 0) -> Any:
+    """A validator: by label, what `make` makes of an entry and its label."""
 
     def build(entries: Any) -> Any:
         if not isinstance(entries, Mapping):
             raise ValueError("expected a mapping of names")
         if len(entries) < least:
             raise ValueError("at least one entry is needed")
-        for name in entries:
-            if not re.match(pattern, str(name)):
-                raise ValueError(f"{name!r}: a name should match {pattern!r}")
-        return {str(name): make(one, str(name)) for name, one in entries.items()}
+        return {usable_label(name): make(one, str(name)) for name, one in entries.items()}
 
     return PlainValidator(build)
 

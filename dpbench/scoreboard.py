@@ -161,5 +161,5 @@ def render(
     _print_failures(summary, out)
     _print_spending(summary, out)
     for failure in failures:
-        out.print(f"failed: {failure.text}", markup=False, soft_wrap=True)
+        out.print(f"failed: {failure.text}", soft_wrap=True)
     return text.getvalue()

@@ -56,7 +56,7 @@ Claims = Annotated[dict[str, Claim], named(build_claim)]
 Requests = Annotated[
     dict[str, SampleComplexity], named(lambda one, at: from_mapping(SampleComplexity, one, at))
 ]
-Figures = Annotated[dict[str, Figure], named(Figure.build, r"^\w[\w.=+-]*$")]
+Figures = Annotated[dict[str, Figure], named(Figure.build)]
 
 
 @validated

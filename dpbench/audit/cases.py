@@ -14,7 +14,7 @@ from dpbench.columns import Selection, choose
 from dpbench.estimators import Estimator
 from dpbench.privacy import Budget
 from dpbench.privacy.neighbours import Pair
-from dpbench.registry import ConfigError, from_mapping, named, validated
+from dpbench.registry import ConfigError, Label, from_mapping, named, validated
 from dpbench.runner.entries import Budgets, Estimators
 
 __all__ = ["AuditSettings", "AuditSweep", "Case", "control_tasks"]
@@ -76,7 +76,7 @@ class AuditSweep:
     audit : AuditSettings
     """
 
-    name: Annotated[str, Field(pattern=r"^[\w-]+$")]
+    name: Label
     estimators: Estimators
     budgets: Budgets
     audit: Annotated[

@@ -119,7 +119,7 @@ class Audit:
         with atomic(out / "manifest.json") as path:
             path.write_text(json.dumps(record, indent=2) + "\n")
         self._draw(tables)
-        say.print(text, end="", markup=False)
+        say.print(text, end="")
         self._print_next(argv, cost, say)
         return int(record["exit_code"])
 
@@ -162,10 +162,10 @@ class Audit:
             f"{cost.blocks_done} audits done, {cost.blocks_reused} reused, "
             f"{time.monotonic() - cost.started:.1f} s"
         )
-        say.print(f"results: {out}/audit.csv, controls.csv, report.html", markup=False)
+        say.print(f"results: {out}/audit.csv, controls.csv, report.html")
         runs = 10 * max(task.runs for task in self.tasks)
         kept = [word for word in argv if not word.startswith("trials=")]
-        say.print(f"more runs: {command_line([*kept, f'trials={runs}'])}", markup=False)
+        say.print(f"more runs: {command_line([*kept, f'trials={runs}'])}")
 
 
 @cache

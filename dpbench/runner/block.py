@@ -18,7 +18,7 @@ from dpbench.distributions import Distribution
 from dpbench.estimators import Estimate, Estimator
 from dpbench.metrics import ERRORS
 from dpbench.privacy import Budget, Ledger
-from dpbench.registry import canonical
+from dpbench.registry import canonical, one_line
 from dpbench.samples import Sample
 from dpbench.seeds import digest, stream
 
@@ -158,7 +158,7 @@ def _attempt(work: Callable[[], T]) -> tuple[T | None, str]:
     except MemoryError:  # of this machine, not of the setting
         raise
     except Exception as error:  # noqa: BLE001, whatever a plug-in raises becomes a row
-        return None, f"{type(error).__name__}: {error}"
+        return None, one_line(f"{type(error).__name__}: {error}")
 
 
 def replay_name(member: str, n: int, setting: Setting, index: int) -> str:

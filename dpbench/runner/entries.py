@@ -12,7 +12,7 @@ from dpbench.columns import Variant
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
 from dpbench.privacy import Budget
-from dpbench.registry import ConfigError, Registered
+from dpbench.registry import ConfigError, Registered, usable_label
 from dpbench.theory.families import Family, build_family
 
 __all__ = ["Budgets", "Estimators", "Families", "expanded"]
@@ -55,9 +55,10 @@ def _variants(make: Callable[[Any, str], Any], *kinds: type[Registered]) -> Any:
             for spec, swept in [(entry, ())] if alone else expanded(name, entry, kinds):
                 made = make(spec, name)
                 one = Variant(name, made, _parameters(made), swept)
-                if one.label() in found:
-                    raise ConfigError(f"{name}: two entries would be called {one.label()!r}")
-                found[one.label()] = one
+                label = usable_label(one.label())
+                if label in found:
+                    raise ConfigError(f"{name}: two entries would be called {label!r}")
+                found[label] = one
         return found
 
     return PlainValidator(build)

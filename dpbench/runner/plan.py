@@ -30,7 +30,7 @@ from dpbench.columns import Selection, choose, swept_columns, under
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
 from dpbench.privacy import NonPrivate
-from dpbench.registry import ConfigError, canonical, from_mapping, keyed, named, validated
+from dpbench.registry import ConfigError, Label, canonical, from_mapping, keyed, named, validated
 from dpbench.runner.block import BLOCK_NUMBERS, BlockTask, Setting
 from dpbench.runner.entries import Budgets, Estimators, Families
 from dpbench.samples.streamed import MOST_STREAMED
@@ -119,7 +119,7 @@ class Sweep:
     parts : mapping of str to Part
     """
 
-    name: Annotated[str, Field(pattern=r"^[\w-]+$")] = "sweep"
+    name: Label = "sweep"
     families: Families
     estimators: Estimators
     budgets: Budgets

@@ -104,7 +104,7 @@ class Tracking:
         origin = Origin.here(self.sweep, options.seed, options.source, options.plugins)
         rows = errors_of(cells, options.store(), options.seed)
         if self.update and failed:
-            say.print(f"baseline: '{self.path}': not stored, as estimators failed", markup=False)
+            say.print(f"baseline: '{self.path}': not stored, as estimators failed")
             return 1
         code = 0 if self.stored is None else self._check(rows, origin, options.out, say)
         if not self.update:
@@ -119,8 +119,8 @@ class Tracking:
             for row, drift in zip(
                 new.rows[drifted].to_dict("records"), new.drift[drifted], strict=True
             ):
-                say.print(f"  {drift:.3f} {row_name(row)}", markup=False)
-        say.print(f"baseline of {len(rows)} rows: {self.path}", markup=False)
+                say.print(f"  {drift:.3f} {row_name(row)}")
+        say.print(f"baseline of {len(rows)} rows: {self.path}")
         return 0
 
     def _check(self, rows: pd.DataFrame, origin: Origin, out: Path, say: Console) -> int:
@@ -151,9 +151,9 @@ class Tracking:
         for name, content in zip(FILES, written, strict=True):
             with atomic(out / name) as path:
                 path.write_text(content)
-        say.print(text, markup=False)
+        say.print(text)
         if not self.update and table["comparison"].isin(["paired", "unpaired"]).any():
-            say.print("to take these errors as the new baseline: track=update", markup=False)
+            say.print("to take these errors as the new baseline: track=update")
         return int(bool(reasons))
 
     def _notes(self, origin: Origin) -> list[str]:

@@ -50,7 +50,7 @@ def markdown(table: pd.DataFrame, sweep: str, notes: list[str]) -> str:
             "",
         ]
     if same.any():
-        listed = [f"- {_escaped(row_name(row))}" for row in table[same].to_dict("records")]
+        listed = [f"- {row_name(row)}" for row in table[same].to_dict("records")]
         lines += ["<details><summary>Equal bits</summary>", "", *listed, "", "</details>", ""]
     return "\n".join(lines)
 
@@ -63,7 +63,7 @@ def _rows(table: pd.DataFrame) -> list[str]:
         visible = row["smallest_visible"]
         cells = [
             f"**{row['verdict']}**" if row["verdict"] in FAILING else row["verdict"],
-            _escaped(row_name(row)),
+            row_name(row),
             *ratios,
             "" if pd.isna(visible) else f"{visible:.1%}",
             "" if pd.isna(row["comparison"]) else row["comparison"],
@@ -80,18 +80,10 @@ def _ratio(row: Mapping[Hashable, Any], metric: str) -> str:
     return f"{row[metric]:.3f} ({row[f'{metric}_low']:.3f} .. {row[f'{metric}_high']:.3f})"
 
 
-def _escaped(text: str) -> str:
-    text = text.replace("&", "&amp;")
-    for mark in "\\|<>`*_[]":
-        text = text.replace(mark, f"\\{mark}")
-    return text
-
-
 def row_name(row: Mapping[Hashable, Any]) -> str:
     """A row in words: estimator on distribution, budget, n."""
     about = f"{row['estimator']} on {row['distribution']},"
-    text = " ".join([about, row["privacy"], *amounts(row), f"n={row['n']}"])
-    return "".join(character if character.isprintable() else "?" for character in text)
+    return " ".join([about, row["privacy"], *amounts(row), f"n={row['n']}"])
 
 
 def junit(table: pd.DataFrame, sweep: str, reasons: Mapping[int, str]) -> str:

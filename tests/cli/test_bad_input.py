@@ -104,6 +104,35 @@ def test_a_study(key: str, value: Any, after: str, words: list[str]) -> None:
     assert not [word for word in words if word not in line], line
 
 
+LABELS = [
+    "", "_a", "-a", "=cmd", "[/x]", ":smile:", r"$\frac$", "a b", "a/b", "../a", "a\n", "\x1b[31m",
+    "<b>", "a|b", "a`b", "é", "\ud800", "a" * 101,
+]  # fmt: skip
+
+ALLOWED = "up to 100 letters, digits and _ . = + -, a letter or digit first"
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_a_label_is_text_everywhere(label: str) -> None:
+    """In tables, legends, file names, on terminals: what means something there is refused."""
+    sections = ("families", "estimators", "budgets", "parts", "claims", "figures")
+    for section in (*sections, "sample_complexity", "parts.worst.claims", "parts.worst.figures"):
+        of_part, _, name = section.rpartition(".")
+        entry = next(iter(TINY.get(name, {}).values()), {})
+        spec = changed(f"{of_part}.{name}" if of_part else name, {label: entry})
+        line = refused(spec)
+        assert line.startswith(f"sweep.{section}: "), line
+        assert line.endswith(": a label has " + ALLOWED)
+        assert line.isprintable()
+    assert refused(changed("name", label)).startswith("sweep.name: ")
+
+
+def test_a_label_with_values_is_a_label() -> None:
+    values = ["[/x]", "y"]
+    spec = changed("estimators.outer", {"kind": "coordinate_wise", "base": values})
+    assert refused(spec).startswith("sweep.estimators: 'outer_base_[/x]': a label has ")
+
+
 def test_a_study_that_is_no_mapping_or_has_too_little() -> None:
     for given in (None, 3, [1]):
         assert refused(given) == f"sweep: {given!r}: expected a mapping"

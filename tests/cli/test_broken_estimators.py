@@ -86,3 +86,22 @@ def test_claims_catch_broken_estimators(
     assert set(verdicts.index) == {"near", "slope"}
     for verdict in verdicts:
         assert set(verdict) == {"inconsistent"} if caught else "inconsistent" not in verdict
+
+
+@validated
+class _Shouting(HeavyTailedMean):
+    """Fails with text that means something to a terminal, and to what prints tables."""
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        raise ArithmeticError("[/x] :smile:\n\x1b[31m$\\frac$ =cmd")
+
+
+def test_the_text_of_a_failure_is_text() -> None:
+    spec = {
+        "families": {"gaussian": {"kind": "gaussian"}},
+        "estimators": {"shouting": _Shouting(k=2)},
+        "budgets": {"pure": PureDP(1.0)},
+        "parts": {"all": {"n": [50], "trials": 3}},
+    }
+    told = str(dpbench.run(spec, n_jobs=1))
+    assert "ArithmeticError: [/x] :smile: ?[31m$\\frac$ =cmd\n" in told
