@@ -118,7 +118,7 @@ def test_a_label_is_text_everywhere(label: str) -> None:
     sections = ("families", "estimators", "budgets", "parts", "claims", "figures")
     for section in (*sections, "sample_complexity", "parts.worst.claims", "parts.worst.figures"):
         of_part, _, name = section.rpartition(".")
-        entry = next(iter(TINY.get(name, {}).values()), {})
+        entry: Any = next(iter(TINY.get(name, {}).values()), {})
         spec = changed(f"{of_part}.{name}" if of_part else name, {label: entry})
         line = refused(spec)
         assert line.startswith(f"sweep.{section}: "), line
