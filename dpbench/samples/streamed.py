@@ -140,10 +140,7 @@ class StreamedSample(Sample):
         return values
 
     def _pieces(self, size: int | None = None) -> Iterator[tuple[slice, Floats]]:
-        """All records in order: whole rows up to `size`, else runs of that many of one row.
-
-        (rows, (rows, m) array); by default of a leaf's size.
-        """
+        """All records in order: whole rows up to `size` (`LEAF`), else runs of so many of one."""
         size = size or LEAF
         at_a_time = max(size, self._stream.chunk // size * size)
         if self.n > size:
@@ -153,14 +150,16 @@ class StreamedSample(Sample):
                     for i in range(0, some.size, size):
                         yield slice(row, row + 1), some[None, i : i + size]
             return
-        ends, first = self._starts + self.n * self._each, 0
+        width, first = self.n * self._each, 0
+        ends = self._starts + width
         while first < self.trials:
             start = int(self._starts[first])
             last = int(np.searchsorted(ends, start + at_a_time * self._each, "right"))
             last = max(last, first + 1)
             some = self._stream.read(start, int(ends[last - 1]))
-            own = self._starts[first:last, None] - start + np.arange(self.n * self._each)
-            yield slice(first, last), self._paired(some[own])
+            if some.size > (last - first) * width:  # there are gaps
+                some = some[self._starts[first:last, None] - start + np.arange(width)]
+            yield slice(first, last), self._paired(some.reshape(-1, width))
             first = last
 
     def records(self, trial: int, rng: np.random.Generator) -> Floats:
