@@ -70,8 +70,10 @@ def collect(
     for batch in _batches(cells, found):
         rows = np.concatenate([rows_of[index] for index, _ in batch])
         values = _stacked([_joined(blocks, cells[index].trials) for index, blocks in batch])
-        for name, column in statistics(values).items():
-            columns.setdefault(name, np.empty(len(keys), column.dtype))[rows] = column
+        step = max(1, AT_ONCE // values["error"].shape[1])
+        for at in (slice(i, i + step) for i in range(0, len(rows), step)):
+            for name, column in statistics({k: v[at] for k, v in values.items()}).items():
+                columns.setdefault(name, np.empty(len(keys), column.dtype))[rows[at]] = column
         for name, wanted in keep.items():
             vectors = _of(values, name)
             for i in np.flatnonzero(np.broadcast_to(wanted, len(keys))[rows]):

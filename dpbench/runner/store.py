@@ -88,7 +88,7 @@ class Store:
         self._rows = 0
         self._waiting = False  # whether some of them are not written yet
         self._timer: threading.Timer | None = None  # writes them, if no block comes
-        self._written = -math.inf
+        self._next = -math.inf  # when it is time to
         self._opened = lru_cache(OPENED)(_opened)
 
     def key(self, task: BlockTask) -> str:
@@ -101,12 +101,12 @@ class Store:
         return sorted(found, key=lambda path: (path.stat().st_mtime_ns, path.name))
 
     def write(self, task: BlockTask, result: Block) -> None:
-        """Store a block, within a second; where that fails (OSError), it or a later one tells."""
+        """Store a block, soon; a failure (OSError) may be told by a later one, or by `flush`."""
         with self._lock:
             self._last[self.key(task)] = task, result
             self._rows += result.values["error"].size
             self._waiting = True
-            wait = self._written + SECONDS - time.monotonic()
+            wait = self._next - time.monotonic()
             if wait <= 0 or self._rows >= ROWS:
                 self.flush()
             elif self._timer is None:
@@ -119,14 +119,15 @@ class Store:
         with self._lock:
             if not self._waiting:
                 return
-            out = pa.BufferOutputStream()
+            out, start = pa.BufferOutputStream(), time.monotonic()
             pq.write_table(_table(self._last), out, compression="zstd", use_dictionary=ABOUT)
             data = out.getvalue()
             path = self.folder / f"{digest(self._source)[:16]}-{_checksum(data)}.parquet"
             with atomic(path) as temporary:
                 temporary.write_bytes(data)
             _enter(self._where, self._last, path)
-            self._waiting, self._written = False, time.monotonic()
+            end = time.monotonic()
+            self._waiting, self._next = False, end + max(SECONDS, 10 * (end - start))
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None

@@ -9,10 +9,11 @@ import pandas as pd
 import pytest
 from sweeps import CLIP, COIN, Made
 
-from dpbench.analysis.results import CURVE, Results, collect, held_out, worst_case
-from dpbench.analysis.summary import quantile
+from dpbench.analysis import results as summary_of
+from dpbench.analysis.results import CURVE, ORDER, Results, collect, held_out, worst_case
+from dpbench.analysis.summary import quantile, statistics
 from dpbench.columns import BUDGET, KEY
-from dpbench.metrics import ERRORS
+from dpbench.metrics import ERRORS, EXTRAS, METRICS
 from dpbench.runner.block import Block, replay_name
 
 MADE = Made(
@@ -93,6 +94,32 @@ def test_rows_hold_what_blocks_say_of_their_keys(results: Results) -> None:
             assert np.isnan(said["core_q50"])
             upper = {"clip_upper1": 1, "clip_upper2": 2}.get(one.label, np.nan)
             assert said["upper"] == pytest.approx(upper, nan_ok=True)
+
+
+@pytest.mark.parametrize("at_once", [1, 1000, 10**9])
+def test_cells_together_are_summarised_as_each_alone(
+    results: Results, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    """To the last bit; and of what is kept of few rows, the others are empty."""
+    monkeypatch.setattr(summary_of, "AT_ONCE", at_once)
+    kept = np.arange(len(MADE.keys)) % 3 == 0
+    found = ((i, _blocks(i)) for i in range(len(MADE.cells)))
+    other = collect(MADE.sweep, MADE.cells, found, {"error": kept})
+    pd.testing.assert_frame_equal(other.summary, results.summary, check_exact=True)
+    alone = pd.concat(
+        pd.DataFrame(statistics({
+            name: np.concatenate([b.values[name] for b in _blocks(i)], axis=1)[:, : cell.trials]
+            for name in ERRORS
+        })) for i, cell in enumerate(MADE.cells)
+    )  # fmt: skip
+    table = pd.concat([MADE.keys.assign(kept=kept), alone.reset_index(drop=True)], axis=1)
+    table = table.sort_values(ORDER, kind="stable", ignore_index=True)
+    errors = [name for name in alone if name not in METRICS or METRICS[name].of not in EXTRAS]
+    pd.testing.assert_frame_equal(other.summary[errors], table[errors], check_exact=True)
+    for row, wanted in enumerate(table["kept"]):
+        assert len(other.values["error"][row]) == (table["trials"][row] if wanted else 0)
+        if wanted:
+            np.testing.assert_array_equal(other.values["error"][row], results.values["error"][row])
 
 
 def test_failures_say_where_and_how_to_see_them_again(results: Results) -> None:

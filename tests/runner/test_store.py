@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -160,6 +161,45 @@ def test_a_run_mends_damaged_blocks(
         _same(block, _block(task))
     assert sorted(file.read_bytes() for file in Store(tmp_path, "source").files()) == sorted(before)
     assert _run(Store(tmp_path, "source"))[1].blocks_reused == 6
+
+
+def test_many_blocks_are_few_files(
+    tmp_path: Path, computed: list[BlockTask], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cell of 100,000 trials is 500 blocks, and 300 cells are as many as they are."""
+    monkeypatch.setattr(store, "ROWS", 1 << 14)
+    two = {"clip": {**CLIP, "upper": [1, 2]}}
+    small = Made(n=list(range(100, 400)), trials=1, estimators=two)
+    for made, count in ((Made(n=[100], trials=10**5, estimators=two), 500), (small, 300)):
+        computed.clear()
+        folder = tmp_path / str(count)
+        _run(Store(folder, "source"), made.cells)
+        assert len(computed) == count
+        of_file = -(-store.ROWS // (2 * 200))
+        assert len(list((folder / "blocks").iterdir())) == -(-count // of_file) < 20
+        assert _run(Store(folder, "source"), made.cells)[1].blocks_reused == count
+
+
+def test_what_is_finished_is_soon_on_disk(tmp_path: Path) -> None:
+    """The first block at once, later ones though no other comes; all is there at any moment."""
+    blocks = Store(tmp_path, "source")
+    for done, task in enumerate(TASKS, 1):
+        blocks.write(task, _block(task))
+        there = [Store(tmp_path, "source").find(one) is not None for one in TASKS[:done]]
+        assert there == [True] + [False] * (done - 1)
+    end = time.monotonic() + 30
+    while len(there) != sum(there) and time.monotonic() < end:
+        time.sleep(0.05)
+        there = [Store(tmp_path, "source").find(one) is not None for one in TASKS]
+    assert all(there)
+    assert len(list((tmp_path / "blocks").iterdir())) == 1
+
+
+def test_a_disk_that_is_full_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "SECONDS", 0.0)
+    (tmp_path / "blocks").touch()  # no folder can be made
+    with pytest.raises(OSError, match="blocks"):
+        Store(tmp_path, "source").write(TASKS[0], _block(TASKS[0]))
 
 
 def test_a_folder_that_cannot_be_written_to_is_refused(
