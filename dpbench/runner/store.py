@@ -30,7 +30,7 @@ __all__ = ["CorruptBlockError", "Memory", "Store", "source_digest"]
 Stored = tuple[BlockTask, Block]
 # A file is full from so many rows on, 5 MB; this many stay open, and new blocks wait so long.
 ROWS = 1 << 17
-OPENED = 8
+OPENED = 4
 SECONDS = 1.0
 UNREADABLE = (OSError, pa.ArrowException, LookupError, ValueError, TypeError)
 ABOUT = [
