@@ -147,9 +147,9 @@ def _prepare(overrides: Sequence[str], config_dir: Path | None) -> Job | Audit |
         for key in ("track", "replay", "trials"):
             if getattr(settings, key) is not None:
                 raise ConfigError(f"{key}: {getattr(settings, key)!r}: report=all runs nothing")
-        return _Report(Path(settings.out or "results").expanduser())
+        return _Report(Path(settings.out or "results"))
     out = settings.out or f"results/{settings.sweep.get('name', 'sweep')}"
-    return prepared(settings, found, config_dir, Path(out).expanduser())
+    return prepared(settings, found, config_dir, Path(out))
 
 
 @dataclass(frozen=True)

@@ -23,15 +23,33 @@ from hydra.types import RunMode
 from omegaconf import OmegaConf
 from omegaconf.basecontainer import BaseContainer
 from omegaconf.errors import OmegaConfBaseException
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 from yaml import YAMLError
 
-from dpbench.registry import ConfigError, keyed, validated
+from dpbench.registry import ConfigError, Trials, keyed, validated
 from dpbench.runner.execute import Runner
 
 __all__ = [
     "Settings", "arguments", "command_line", "composed", "conf_folder", "load_plugins", "multirun",
 ]  # fmt: skip
+
+
+MOST_PROCESSES = 1024
+MOST_RUNS = 1000  # of --multirun
+
+
+def _usable_path(text: str) -> str:
+    """A path with the user's folder in the place of ~, which a file can have."""
+    try:
+        os.fsencode(text)
+        if "\0" not in text:
+            return str(Path(text).expanduser())
+    except (RuntimeError, UnicodeError):
+        pass
+    raise ValueError("no file can have this name")
+
+
+PathText = Annotated[str, Field(min_length=1), AfterValidator(_usable_path)]
 
 
 @validated
@@ -47,7 +65,7 @@ class Settings:
     trials : int, optional
         Instead of every part's own.
     n_jobs : int
-        Processes; -1 for all cores. Changes no number.
+        Processes, at most as many as there are blocks; -1 for all cores. Changes no number.
     out : str, optional
         The run's folder; by default ``results/<sweep>`` below the working folder.
     resume : bool
@@ -66,15 +84,15 @@ class Settings:
 
     sweep: Mapping[str, Any]
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    trials: Annotated[int, Field(ge=1)] | None = None
-    n_jobs: int = -1
-    out: Annotated[str, Field(min_length=1)] | None = None
+    trials: Trials | None = None
+    n_jobs: Annotated[int, Field(ge=-1, le=MOST_PROCESSES)] = -1
+    out: PathText | None = None
     resume: bool = True
     runner: Annotated[Runner, keyed(Runner)] = Runner()
     plugins: tuple[Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*$")], ...] = ()
     replay: Annotated[str, Field(pattern=r"^f[0-9a-f]{10}n[1-9][0-9]{0,17}$")] | None = None
     track: Literal["check", "update"] | None = None
-    baseline: Annotated[str, Field(min_length=1)] | None = None
+    baseline: PathText | None = None
     report: Literal["all"] | None = None
 
     @field_validator("n_jobs")
@@ -124,14 +142,21 @@ def multirun(overrides: Sequence[str]) -> list[list[str]]:
         parsed = OverridesParser.create().parse_overrides(list(overrides))
     except HydraException as error:
         raise ConfigError(_composition_error(error)) from error
-    choices = []
+    runs = [list[str]()]
     for override in parsed:
-        if override.is_sweep_override():
-            key = override.get_key_element()
-            choices.append([f"{key}={value}" for value in override.sweep_string_iterator()])
-        else:
-            choices.append([str(override.input_line)])
-    return [list(combination) for combination in itertools.product(*choices)]
+        line = str(override.input_line)
+        if not override.is_sweep_override():
+            runs = [[*run, line] for run in runs]
+            continue
+        try:
+            values = list(itertools.islice(override.sweep_string_iterator(), MOST_RUNS + 1))
+        except (HydraException, ValueError, TypeError) as error:
+            raise ConfigError(f"{line}: list the values, as in seed=1,2,3") from error
+        if len(runs) * len(values) > MOST_RUNS:
+            raise ConfigError(f"{line}: more than {MOST_RUNS} runs")
+        key = override.get_key_element()
+        runs = [[*run, f"{key}={value}"] for run in runs for value in values]
+    return runs
 
 
 def composed(overrides: Sequence[str], config_dir: Path | None = None) -> dict[str, Any]:
@@ -162,8 +187,26 @@ def composed(overrides: Sequence[str], config_dir: Path | None = None) -> dict[s
         raise ConfigError(_composition_error(error)) from error
     except Exception as error:  # Hydra's plain ones, of whatever type, name no key
         raise ConfigError(f"{' '.join(overrides)}: {_composition_error(error)}") from error
-    assert isinstance(container, dict)
-    return {str(key): value for key, value in container.items()}
+    found = _plain(container, "")
+    assert isinstance(found, dict)
+    return found
+
+
+def _plain(value: Any, at: str) -> Any:
+    """A value as JSON has it, with names as keys; ConfigError if it is none, or no text."""
+    if isinstance(value, dict):
+        return {str(key): _plain(one, f"{at}.{key}".lstrip(".")) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_plain(one, at) for one in value]
+    if isinstance(value, str):
+        if not re.search("[\ud800-\udfff]", value):
+            return value
+        raise ConfigError(f"{at}: {value!r}: half of a character is no text")
+    if isinstance(value, int) and abs(value) > sys.float_info.max:
+        raise ConfigError(f"{at}: an integer of {len(str(abs(value)))} digits is too large")
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    raise ConfigError(f"{at}: {value!r}: expected text, a number, a list or a mapping")
 
 
 @contextmanager
@@ -197,14 +240,21 @@ def _composition_error(error: Exception) -> str:
     told = f"{error}\n{error.__cause__ or ''}".splitlines()
     lines = [line.strip() for line in told if line.strip()]
     if isinstance(error, OverrideParseException):
-        return f"{error.override}: {lines[0]}"
+        quoted = "not in Hydra's grammar; put the value in quotes of its own, \"KEY='VALUE'\""
+        return f"{error.override}: {quoted if lines[0].startswith('Lexer') else lines[0]}"
+    if isinstance(error, RecursionError):
+        return "a file among its defaults leads back to itself"
     unknown = re.match(r"Could not override '([^']+)'", lines[0])
-    if unknown is None:
-        return " ".join(lines[:4])
-    key = unknown[1]
+    return _unknown_key(unknown[1]) if unknown else " ".join(lines[:4])
+
+
+def _unknown_key(key: str) -> str:
     if "." in key:
         return f"{key}: no such key in this configuration; to add one write +{key}=..."
-    return f"{key}: no such key; choose from {', '.join(f.name for f in fields(Settings))}"
+    known = [field.name for field in fields(Settings)]
+    if key in known:
+        return f"{key}: a folder of this name in --config-dir hides the key; give one another name"
+    return f"{key}: no such key; choose from {', '.join(known)}"
 
 
 def load_plugins(names: Sequence[str], config_dir: Path | None) -> tuple[Path, ...]:

@@ -75,7 +75,7 @@ def help_on(topic: str, name: str | None, folders: Iterable[Path]) -> str:
         raise ConfigError(f"--help {topic}: {name!r}: no such {topic}; choose from {choices}")
     found = known[name]
     if topic == "sweep":
-        lines = [line for line in found.read_text().splitlines() if line.startswith("# ")]
+        lines = [line for line in found.read_text("utf-8").splitlines() if line.startswith("# ")]
         about = [line[2:].strip() for line in lines if "yaml-language-server" not in line]
         return "\n".join([*about, f"file: {found}"])
     return f"kind: {name}\n{_described(found)}"

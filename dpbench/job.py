@@ -88,7 +88,7 @@ class Job:
         else:
             cost.cells_reused = len(self.plan.cells)
             cost.blocks_reused = sum(len(c.tasks(self.options.seed)) for c in self.plan.cells)
-        say.print((self.folder / "scoreboard.txt").read_text(), end="")
+        say.print((self.folder / "scoreboard.txt").read_text("utf-8"), end="")
         record, page = read_manifest(self.folder), self.folder / PAGE
         failed = bool(record["failures"])
         code = self._code(failed, pd.read_csv(self.folder / "claims.csv"))  # not tracking's of then
@@ -154,7 +154,7 @@ class Job:
             with atomic(self.folder / name) as path:
                 table.to_csv(path, index=False)
         with atomic(self.folder / "scoreboard.txt") as path:
-            path.write_text(result.scoreboard)
+            path.write_text(result.scoreboard, "utf-8")
         figures = self.plan.study.all_figures
         with style("page") if figures else contextlib.nullcontext():
             for label, figure in figures.items():
@@ -211,8 +211,8 @@ class Job:
     def _finished(self) -> Mapping[str, Any] | None:
         """The manifest of a finished run of the same, its outputs of unchanged size and time."""
         try:
-            found: dict[str, Any] = json.loads((self.folder / "manifest.json").read_text())
-        except (OSError, ValueError):
+            found = read_manifest(self.folder)
+        except ConfigError:
             return None
         same = found.get("inputs") == self._inputs()
         return found if same and found.get("outputs") == _stamps(self._outputs()) else None
@@ -224,7 +224,7 @@ class Job:
         files = (
             f for f in sorted(PACKAGE.rglob("*")) if f.suffix in {".py", ".html", ".css", ".js"}
         )
-        source = [(path.relative_to(PACKAGE).as_posix(), path.read_text()) for path in files]
+        source = [(path.relative_to(PACKAGE).as_posix(), path.read_text("utf-8")) for path in files]
         return digest(source, shown, _stamps(store.files()), versions())
 
     def _outputs(self) -> list[Path]:

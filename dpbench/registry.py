@@ -11,10 +11,12 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, ClassVar, Self, TypeVar, dataclass_transform
 
+import numpy as np
 from pydantic import (
     AfterValidator,
     BeforeValidator,
@@ -26,9 +28,9 @@ from pydantic import (
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 __all__ = [
-    "LABEL", "ConfigError", "Label", "MomentOrder", "Probability", "Radius", "Registered",
-    "canonical", "from_mapping", "keyed", "named", "one_line", "usable_label", "validated",
-    "validated_positional",
+    "LABEL", "MOST_RECORDS", "ConfigError", "Count", "Label", "MomentOrder", "Probability",
+    "Radius", "Registered", "Trials", "canonical", "computable", "from_mapping", "keyed", "named",
+    "one_line", "usable_label", "validated", "validated_positional",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -36,6 +38,10 @@ T = TypeVar("T")
 MomentOrder = Annotated[float, Field(ge=2)]
 Probability = Annotated[float, Field(gt=0, lt=1)]
 Radius = Annotated[float, Field(ge=0, le=1e300)]
+# Records, as far as counts of them are drawn; repetitions.
+MOST_RECORDS = 10**15
+Count = Annotated[int, Field(ge=1, le=MOST_RECORDS)]
+Trials = Annotated[int, Field(ge=1, le=10_000_000)]
 # What a user calls something: in tables, legends and file names, where it is text and no more.
 LABEL = r"^[A-Za-z0-9][A-Za-z0-9_.=+-]{0,99}$"
 LONGEST = 200  # characters of a value in a message
@@ -84,6 +90,18 @@ def _make(cls: type[T], *, kw_only: bool) -> type[T]:
     if issubclass(made, Registered):
         made._enter()
     return made
+
+
+@contextmanager
+def computable(where: str) -> Iterator[None]:
+    """Numbers of the configuration alone are computed: where that fails it cannot be used."""
+    try:
+        with np.errstate(all="ignore"):
+            yield
+    except ConfigError:
+        raise
+    except (ArithmeticError, ValueError) as error:
+        raise ConfigError(f"{where}: {type(error).__name__}: {error}") from error
 
 
 def _one_line(error: ValidationError, where: str, cls: type[Any]) -> str:

@@ -158,6 +158,6 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
         assert {"sweep", "configuration", "source", "seed", "failures"} <= found.keys()
-    except (OSError, ValueError, AssertionError, AttributeError) as error:
+    except (OSError, ValueError, AssertionError, AttributeError, RecursionError) as error:
         raise ConfigError(f"'{folder}': holds no finished run of this version") from error
     return found

@@ -18,7 +18,7 @@ from dpbench.analysis.smallest_n import SampleComplexity
 from dpbench.arrays import Bools
 from dpbench.columns import Selection
 from dpbench.metrics import METRICS
-from dpbench.registry import ConfigError, Registered, from_mapping, named, validated
+from dpbench.registry import ConfigError, Registered, computable, from_mapping, named, validated
 from dpbench.runner.plan import Cell, Part, Sweep, key_table, make_cells
 
 __all__ = ["Figure", "Names", "Plan", "Study", "StudyPart", "gathered"]
@@ -152,7 +152,8 @@ class Study(Sweep):
         searched = [(f"sweep.sample_complexity.{label}", request) for label, request in requests]
         claims, figures = (self._everywhere(section).values() for section in ("claims", "figures"))
         for where, one in (*claims, *searched, *figures):
-            one.check(self, keys, where)
+            with computable(where):
+                one.check(self, keys, where)
         return Plan(self, cells, self._kept(keys))
 
     def _kept(self, keys: pd.DataFrame) -> dict[str, Bools]:

@@ -374,7 +374,7 @@ def build_claim(spec: Any, where: str) -> Claim:
     name = spec.get("theorem") if isinstance(spec, Mapping) else None
     if name is None:
         return from_mapping(Exponent, spec, where)  # which says what is missing
-    if name not in THEOREMS:
+    if not isinstance(name, str) or name not in THEOREMS:
         choices = ", ".join(THEOREMS)
         raise ConfigError(f"{where}.theorem: {name!r}: no such theorem; choose from {choices}")
     return from_mapping(KINDS[THEOREMS[name].kind], spec, where)

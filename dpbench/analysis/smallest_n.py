@@ -18,7 +18,7 @@ from dpbench.analysis.results import CURVE, Results, worst_case
 from dpbench.analysis.summary import quantile
 from dpbench.arrays import Floats
 from dpbench.columns import BUDGET, Selection, Variant, under
-from dpbench.registry import ConfigError, validated
+from dpbench.registry import ConfigError, Trials, validated
 from dpbench.runner.plan import Cell, Sweep, cell_at, largest_n
 from dpbench.seeds import stream
 from dpbench.theory.lower_bounds import BETA
@@ -244,10 +244,10 @@ class SampleComplexity(Selection):
 
     low: Alpha
     high: Alpha
-    points: Annotated[int, Field(ge=1)] = 8
+    points: Annotated[int, Field(ge=1, le=1000)] = 8
     beta: Annotated[float, Field(gt=0, lt=1)] = BETA
     search: Alpha | None = None
-    trials: Annotated[int, Field(ge=1)] = 1000
+    trials: Trials = 1000
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:

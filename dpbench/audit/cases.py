@@ -34,8 +34,8 @@ class Case(Selection):
         Coordinates of vectors; by default the records are numbers.
     """
 
-    n: Annotated[int, Field(ge=2)]
-    d: Annotated[int, Field(ge=1)] | None = None
+    n: Annotated[int, Field(ge=2, le=100_000)]
+    d: Annotated[int, Field(ge=1, le=1000)] | None = None
 
     @field_validator("families", mode="before")
     @classmethod
@@ -59,7 +59,7 @@ class AuditSettings:
     """
 
     cases: Annotated[dict[str, Case], named(lambda one, at: from_mapping(Case, one, at), least=1)]
-    runs: Annotated[int, Field(ge=LEAST_RUNS)] = 10_000
+    runs: Annotated[int, Field(ge=LEAST_RUNS, le=10_000_000)] = 10_000
     error: Annotated[float, Field(gt=0, lt=1)] = 1e-5
 
 

@@ -100,7 +100,7 @@ class Audit:
                 table.to_csv(path, index=False)
         text = render(*tables)
         with atomic(out / "scoreboard.txt") as path:
-            path.write_text(text)
+            path.write_text(text, "utf-8")
         passed = bool((tables[0]["verdict"] == "not refuted").all())
         # So few runs that they may miss a control show nothing, which the text says.
         few = max(task.runs for task in self.tasks) < TELLING_RUNS
@@ -173,4 +173,4 @@ def _source() -> str:
     """The source of what the numbers of an audit depend on."""
     folder = Path(__file__).parent
     files = set(folder.glob("*.py")) - {folder / "run.py", folder / "report.py"}
-    return digest([path.read_text() for path in sorted(files)])
+    return digest([path.read_text("utf-8") for path in sorted(files)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import math
 import warnings
@@ -33,6 +34,8 @@ SHIPPED = Path(__file__).parents[1] / "data"
 FORMATS = (".csv", ".csv.gz", ".parquet")
 # Distinct values up to which samples are counts: pairing records takes the square of it.
 MOST_ATOMS = 64
+# What a file may hold: columns and bytes of text when it is unpacked, records.
+MOST_COLUMNS, MOST_BYTES, MOST_RECORDS = 10_000, 1 << 30, 10_000_000
 # Columns named in a message, and characters of a value quoted in one.
 MOST_NAMES, LONGEST = 8, 40
 
@@ -150,15 +153,36 @@ def _find(path: str) -> Path:
     return found
 
 
+def _check_text(file: Path) -> None:
+    """Refuse text that is too much to read, before it is unpacked into memory."""
+    packed = file.name.lower().endswith(".gz")
+    with gzip.open(file) if packed else file.open("rb") as text:
+        columns = text.readline(MOST_BYTES >> 8).count(b",") + 1
+        if columns > MOST_COLUMNS:
+            raise ValueError(f"{columns} columns, more than {MOST_COLUMNS}")
+        while text.read(1 << 20):
+            if text.tell() > MOST_BYTES:
+                raise ValueError(f"more than {MOST_BYTES} bytes of text")
+
+
+def _check_records(size: int) -> None:
+    if size > MOST_RECORDS:
+        raise ValueError(f"more than {MOST_RECORDS} records")
+
+
 def _csv(file: Path, column: str) -> _Read:
     import pandas as pd
 
+    _check_text(file)
     with warnings.catch_warnings():
         # rows with more fields than the header, of which the last would be dropped
         warnings.simplefilter("error", pd.errors.ParserWarning)
         # As text, because how pandas rounds numbers depends on its version; and a blank
         # line of a file with one column is a missing value.
-        frame = pd.read_csv(file, dtype=str, index_col=False, skip_blank_lines=False)
+        frame = pd.read_csv(
+            file, dtype=str, index_col=False, skip_blank_lines=False, nrows=MOST_RECORDS + 1
+        )
+    _check_records(len(frame))
     names = [str(name) for name in frame.columns]
     return names, frame[column].map(_number, na_action="ignore") if column in names else None
 
@@ -177,6 +201,11 @@ def _parquet(file: Path, column: str) -> _Read:
         names = list(opened.schema_arrow.names)
         if column not in names:
             return names, None
+        groups = (opened.metadata.row_group(i) for i in range(opened.metadata.num_row_groups))
+        chunks = (group.column(i) for group in groups for i in range(group.num_columns))
+        # of nested records all that they hold
+        own = (one for one in chunks if f"{one.path_in_schema}.".startswith(f"{column}."))
+        _check_records(sum(one.num_values for one in own))
         return names, opened.read(columns=[column]).column(column).to_pandas()
 
 

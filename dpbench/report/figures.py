@@ -42,6 +42,16 @@ class DrawnFigure(Figure, ABC):
     # of rows of panels that share horizontal axes, if they do
     HEIGHTS: ClassVar[tuple[float, ...]] = ()
 
+    def check(self, study: Study, keys: pd.DataFrame, where: str) -> None:
+        if "$" in self.ylabel:  # which may be mathematical text
+            from matplotlib.mathtext import MathTextParser
+
+            try:
+                MathTextParser("path").parse(self.ylabel)
+            except ValueError as error:
+                text = f"{where}.ylabel: {self.ylabel!r}: no mathematical text"
+                raise ConfigError(f"{text}: {error}") from error
+
     @abstractmethod
     def rows(self, result: Result) -> pd.DataFrame:
         """The rows of the summary that this is drawn from."""
@@ -76,6 +86,7 @@ class SelectingFigure(Selection, DrawnFigure, ABC):
     """A figure of the rows that it selects."""
 
     def check(self, study: Study, keys: pd.DataFrame, where: str) -> None:
+        super().check(study, keys, where)
         rows = keys[study.about(self, keys, where)]
         if rows.empty:
             raise ConfigError(f"{where}: the sweep runs nothing of what the figure is about")

@@ -52,6 +52,7 @@ class Exponents(DrawnFigure):
     HEIGHTS: ClassVar[tuple[float, ...]] = (2, 1)
 
     def check(self, study: Study, keys: pd.DataFrame, where: str) -> None:
+        super().check(study, keys, where)
         for label, claim in self._claims(study, f"{where}.claims").items():
             if claim.statement.variable not in VARIABLES:
                 raise ConfigError(f"{where}.claims: {label!r}: it is about no exponent")

@@ -71,7 +71,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """The manifest of a folder; empty if there is none that can be read."""
     try:
         return _mapping(json.loads((folder / "manifest.json").read_text(encoding="utf-8")))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
 
 

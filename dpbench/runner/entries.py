@@ -17,6 +17,8 @@ from dpbench.theory.families import Family, build_family
 
 __all__ = ["Budgets", "Estimators", "Families", "expanded"]
 
+MOST_VARIANTS = 10_000
+
 
 def expanded(
     name: str, spec: Mapping[str, Any], kinds: Iterable[type[Registered]]
@@ -35,6 +37,8 @@ def expanded(
             continue
         if not values:
             raise ConfigError(f"{name}.{key}: []: an empty grid; give at least one value")
+        if len(specs) * len(values) > MOST_VARIANTS:
+            raise ConfigError(f"{name}.{key}: more than {MOST_VARIANTS} entries from its lists")
         specs = [{**one, key: value} for one in specs for value in values]
         swept.append(key)
     return [(one, tuple(swept)) for one in specs]

@@ -50,16 +50,17 @@ def compute(
 ) -> Iterator[tuple[Task, Result]]:
     """Run all tasks by a module's function and yield each with its result, in any order.
 
-    `n_jobs` is joblib's, `plugins` are the source files that dask workers need. ConfigError if dask
-    is not installed or its scheduler does not answer.
+    `n_jobs` is joblib's, of which at most one a task is used, `plugins` are the source files that
+    dask workers need. ConfigError if dask is not installed or its scheduler does not answer.
     """
     import joblib  # slow to load, like all that a refusal can do without
 
     if not tasks:
         return
-    with _backend(runner, joblib.cpu_count() if n_jobs < 0 else n_jobs, plugins):
+    workers = min(joblib.cpu_count() if n_jobs < 0 else n_jobs, len(tasks))
+    with _backend(runner, workers, plugins):
         parallel = joblib.Parallel(
-            n_jobs=n_jobs if runner.backend == "local" else -1,
+            n_jobs=workers if runner.backend == "local" else -1,
             return_as="generator_unordered",
             batch_size=1,
         )

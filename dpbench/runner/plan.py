@@ -20,6 +20,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated
 
 import numpy as np
@@ -30,8 +31,20 @@ from dpbench.columns import Selection, choose, swept_columns, under
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
 from dpbench.privacy import NonPrivate
-from dpbench.registry import ConfigError, Label, canonical, from_mapping, keyed, named, validated
-from dpbench.runner.block import BLOCK_NUMBERS, BlockTask, Setting
+from dpbench.registry import (
+    MOST_RECORDS,
+    ConfigError,
+    Count,
+    Label,
+    Trials,
+    canonical,
+    computable,
+    from_mapping,
+    keyed,
+    named,
+    validated,
+)
+from dpbench.runner.block import BLOCK_NUMBERS, BlockTask, Setting, block_trials
 from dpbench.runner.entries import Budgets, Estimators, Families
 from dpbench.samples.streamed import MOST_STREAMED
 from dpbench.seeds import digest
@@ -41,9 +54,9 @@ __all__ = ["Cell", "Part", "Sweep", "cell_at", "key_table", "largest_n", "make_c
 
 # A trial of dense data may take this many numbers: 0.8 GB.
 MOST_DENSE = 32 * BLOCK_NUMBERS
-MOST_COUNTED = 10**15
-
-Count = Annotated[int, Field(ge=1)]
+# Of a sweep: settings of all cells, and batches of trials.
+MOST_SETTINGS = 1_000_000
+MOST_BLOCKS = 1_000_000
 
 
 @validated
@@ -52,7 +65,7 @@ class Grid:
 
     low: Count
     high: Count
-    points: Annotated[int, Field(ge=2)]
+    points: Annotated[int, Field(ge=2, le=10_000)]
 
 
 @validated
@@ -74,9 +87,9 @@ class Part(Selection):
         Discriminator(lambda n: "[grid]" if isinstance(n, Mapping | Grid) else "[list]"),
         keyed(Grid),
     ]
-    trials: Count
+    trials: Trials
 
-    @property
+    @cached_property
     def sizes(self) -> list[int]:
         """The sample sizes, increasing."""
         if isinstance(self.n, Grid):
@@ -95,14 +108,18 @@ class Cell:
     settings: tuple[Setting, ...]
     trials: int
 
+    @property
+    def blocks(self) -> int:
+        """How many hold at least `trials` trials."""
+        return -(-self.trials // min(block_trials(self.n, law) for _, law in self.members))
+
     def tasks(self, seed: int) -> list[BlockTask]:
         """The blocks that together hold at least `trials` trials."""
         members = [(label, canonical(member)) for label, member in self.members]
         followed = canonical(self.settings[0].budget) if self.family.follows_budget else ""
         name = digest(seed, followed, self.n, members, [setting.name for setting in self.settings])
         first = BlockTask(self.members, self.n, self.settings, seed, 0, name, followed)
-        blocks = -(-self.trials // first.trials)
-        return [dataclasses.replace(first, index=index) for index in range(blocks)]
+        return [dataclasses.replace(first, index=index) for index in range(self.blocks)]
 
 
 @validated
@@ -170,7 +187,8 @@ def key_table(sweep: Sweep, cells: Sequence[Cell]) -> pd.DataFrame:
         for one in cell.settings:
             given = sweep.estimators[one.label].parameters
             swept = {column: given.get(name) for name, column in estimators.items()}
-            bound = cell.family.lower_bound(cell.n, one.budget)
+            with computable(f"sweep.families.{cell.family_label}: at n = {cell.n}"):
+                bound = cell.family.lower_bound(cell.n, one.budget)
             settings.append((one.label, one.budget, {**of_family, **swept}, bound))
         rows += [
             {
@@ -197,12 +215,18 @@ def make_cells(sweep: Sweep, *, trials: int | None = None) -> list[Cell]:
     of both, with the larger number of trials, or with `trials` instead of every part's own.
     """
     settings: dict[tuple[str, int, str], dict[str, Setting]] = {}  # by name: each runs once
+    wanted = blocks = 0
     about: dict[tuple[str, int, str], tuple[int, str]] = {}
     for name, part in sweep.parts.items():
         where = f"sweep.parts.{name}"
         for label in choose(part.families, sweep.families, f"{where}.families"):
             follows = sweep.families[label].value.follows_budget
             for setting in _settings(sweep, part, where, label):
+                wanted += len(part.sizes)
+                if wanted > MOST_SETTINGS:
+                    raise ConfigError(
+                        f"{where}: more than {MOST_SETTINGS} estimators x budgets x n"
+                    )
                 for n in part.sizes:
                     key = (label, n, str(setting.budget) if follows else "")
                     settings.setdefault(key, {})[setting.name] = setting
@@ -212,8 +236,13 @@ def make_cells(sweep: Sweep, *, trials: int | None = None) -> list[Cell]:
     for key in sorted(settings):
         (label, n, _), (most, where) = key, about[key]
         group = tuple(settings[key][name] for name in sorted(settings[key]))
-        cells.append(cell_at(label, sweep.families[label].value, n, group, trials or most))
-        _check(cells[-1], where)
+        with computable(f"{where}: {label} at n = {n}"):
+            cells.append(cell_at(label, sweep.families[label].value, n, group, trials or most))
+            _check(cells[-1], where)
+            blocks += cells[-1].blocks
+        if blocks > MOST_BLOCKS:
+            at = f"{where}.trials: {cells[-1].trials}"
+            raise ConfigError(f"{at}: more than {MOST_BLOCKS} batches of trials in the sweep")
     _check_use(sweep, {setting.label for cell in cells for setting in cell.settings})
     return cells
 
@@ -226,9 +255,9 @@ def cell_at(label: str, family: Family, n: int, settings: tuple[Setting, ...], t
 
 def largest_n(family: Family, n: int, setting: Setting) -> int:
     """The largest sample size that a family can be drawn at, and the setting run on."""
-    far = family.members("", MOST_COUNTED, setting.budget).values()
-    if all(_most(member, MOST_COUNTED, setting) >= MOST_COUNTED for member in far):
-        return MOST_COUNTED
+    far = family.members("", MOST_RECORDS, setting.budget).values()
+    if all(_most(member, MOST_RECORDS, setting) >= MOST_RECORDS for member in far):
+        return MOST_RECORDS
     here = family.members("", n, setting.budget).values()
     return min(_most(member, n, setting) for member in here)
 

@@ -65,8 +65,8 @@ def source_digest(plugins: tuple[Path, ...] = (), own: tuple[str, ...] = ()) -> 
     """
     files = [f for name in NUMERICAL for f in sorted((PACKAGE / name).rglob("*.py"))]
     files += [PACKAGE / name for name in NUMERICAL if name.endswith(".py")]
-    texts = [(f.relative_to(PACKAGE).as_posix(), f.read_text()) for f in files]
-    texts += [(f.name, f.read_text()) for f in plugins]
+    texts = [(f.relative_to(PACKAGE).as_posix(), f.read_text("utf-8")) for f in files]
+    texts += [(f.name, f.read_text("utf-8")) for f in plugins]
     texts += [("", text) for text in own]
     return digest(sorted(texts), np.__version__, scipy.__version__)
 

@@ -174,7 +174,7 @@ def baseline_path(given: str | None, sweep: str) -> Path:
     In an installed package there is none: then below the working folder.
     """
     if given is not None:
-        return Path(given).expanduser()
+        return Path(given)
     checkout = conf_folder().parent
     root = checkout if (checkout / "pyproject.toml").exists() else Path()
     return root / "results" / "baselines" / f"{sweep}.parquet"

@@ -150,7 +150,7 @@ class Tracking:
         written = (table.to_csv(index=False), text, junit(table, self.sweep, reasons))
         for name, content in zip(FILES, written, strict=True):
             with atomic(out / name) as path:
-                path.write_text(content)
+                path.write_text(content, "utf-8")
         say.print(text)
         if not self.update and table["comparison"].isin(["paired", "unpaired"]).any():
             say.print("to take these errors as the new baseline: track=update")

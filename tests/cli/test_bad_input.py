@@ -20,6 +20,7 @@ APPROX = {"kind": "approx_dp", "epsilon": 1}
 RATIO = {"theorem": "noise_ratio", "predicted": 1.0}
 RADIUS = {"theorem": "naive_radius"}
 GRID = {"low": 10, "high": 100, "points": 2}
+MANY = {"families": "tails", "trials": 1_000_001}
 NESTED = {"theorem": "heavy_tail_alpha", "tolerance": 0, "reason": "few trials"}
 AGAINST: dict[str, Any] = {
     "kind": "against_parameter", "families": "tails", "estimators": "minimax",
@@ -44,6 +45,16 @@ STUDIES: list[tuple[str, Any, str, list[str]]] = [
     ("estimators.rate.kind", "nope", ": 'nope': ", ["clipped_mean", "trimmed_mean"]),
     ("estimators.twice", {"kind": "ksu20_mean"}, ".radius: this key is required", []),
     ("parts", {}, ": at least one", []),
+    ("parts.worst.trials", 10**8, ": 100000000: ", ["10000000"]),
+    ("parts.tails", {**MANY, "n": [1e8]}, ".trials: 1000001: ", ["1000000 batches"]),
+    ("parts.worst.n", [2e15], ".0: 2000000000000000.0: ", ["1000000000000000"]),
+    ("parts.worst.n", {**GRID, "points": 10**6}, ".points: 1000000: ", ["10000"]),
+    ("families.two_point.location", [*range(10_001)], ": more than 10000 entries", []),
+    ("families.two_point.k", 1e9, "", ["two_point at n = 100000: ZeroDivisionError"]),
+    ("claims.alpha.theorem", {}, ": {}: ", []),
+    ("figures.x", {**FIGURE, "ylabel": r"$\frac$"}, r".ylabel: '$\\frac$': no mathematical", []),
+    ("sample_complexity.a", {**REQUEST, "points": 10**4}, ".points: 10000: ", ["1000"]),
+    ("sample_complexity.a", {**REQUEST, "trials": 10**8}, ".trials: 100000000: ", []),
     ("parts.worst.trails", 3, ": no such key", ["choose from", "trials"]),
     ("parts.worst.n", [1e25], ".0: 1e+25: ", []),
     ("parts.worst.n", [], ": []: ", ["at least 1"]),
@@ -145,6 +156,11 @@ SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({"trials": "abc"}, "trials: 'abc': "),
     ({"trials": 0}, "trials: 0: "),
     ({"n_jobs": 0}, "n_jobs: 0: give a number of processes, or -1"),
+    ({"n_jobs": -2}, "n_jobs: -2: input should be greater than or equal to -1"),
+    ({"n_jobs": 10**24}, "n_jobs: 1000000000000000000000000: input should be"),
+    ({"trials": 10**8}, "trials: 100000000: input should be less than or equal to 10000000"),
+    ({"out": "~nosuch/x"}, "out: '~nosuch/x': no file can have this name"),
+    ({"baseline": "a\0"}, "baseline: 'a\\x00': no file can have this name"),
     ({"seed": 10**20}, "seed: 100000000000000000000: "),
     ({"resume": "maybe"}, "resume: 'maybe': "),
     ({"plugins": ["../evil"]}, "plugins.0: '../evil': "),
@@ -174,6 +190,9 @@ WORDS: list[tuple[str, list[str]]] = [
     ("sweep.budgets.pure.epsilon=[", ["sweep.budgets.pure.epsilon=["]),
     ("", ["mismatched input"]),
     ("sweep=null", ["sweep=null"]),
+    ("~nosuch", ["nosuch"]),
+    ("out=~nosuch", ["out=~nosuch", "in quotes"]),
+    ("sweep=é", ["sweep=é", "in quotes"]),
 ]
 
 
@@ -196,6 +215,12 @@ def test_flags() -> None:
         assert str(error.value).startswith(line)
     with pytest.raises(ConfigError, match="seed=1,"):
         multirun(["seed=1,["])
+    for word in ("seed=glob(*)", "seed=range(1,9,0)"):
+        with pytest.raises(ConfigError, match=r"seed=.*: list the values, as in seed=1,2,3"):
+            multirun([word])
+    for words in (["seed=range(0,1000000000)"], ["seed=range(0,40)", "trials=range(1,40)"]):
+        with pytest.raises(ConfigError, match="more than 1000 runs"):
+            multirun(words)
 
 
 # The command itself, in this process.
@@ -230,6 +255,11 @@ def test_a_sweep_that_cannot_be_read(bench: Bench) -> None:
         b"- 1\n- 2\n",
         b"defaults:\n  - /estimator@estimators.a: nope\n",
         b"name: \xff\xfe\n",
+        b"defaults: [tiny]\nname: tiny\n",
+        b'name: "\\ud800"\n',
+        b"name: !!binary aGk=\n",
+        b"name: 2000-01-01\n",
+        b"name: 1" + 400 * b"0" + b"\n",
     ):
         (bench.conf / "sweep" / "tiny.yaml").write_bytes(text)
         bench.refuses()

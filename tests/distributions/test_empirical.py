@@ -14,12 +14,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from scipy import stats
 from support import BIG, assert_frequencies, assert_standard, rng
 
 import dpbench
-from dpbench.distributions import Distribution, Empirical
+from dpbench.distributions import Distribution, Empirical, empirical
 from dpbench.distributions.empirical import MOST_ATOMS
 from dpbench.registry import ConfigError
 from dpbench.samples import CountedSample, DenseSample
@@ -247,3 +249,24 @@ def test_an_absent_column_is_told_with_those_there_are(path: str) -> None:
     assert refusal("p.csv").endswith("choose from c0, c1, c2, c3, c4, c5, c6, c7, ... (30 in all)")
     raw("x,y\n1,2,\n4,5,\n")  # a last comma is no field
     assert Empirical(path="p.csv", column="x").mean == 2.5
+
+
+def test_a_file_that_is_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which a few bytes can be: it is refused before it is unpacked into memory."""
+    rows = 10_000_001
+    column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int8)), pa.array([1.0]))
+    nested = pa.ListArray.from_arrays(pa.array([0, rows]), pa.array(np.zeros(rows, bool)))
+    for values in (column, nested):
+        pq.write_table(pa.table({"x.y": values}), "p.parquet")
+        assert Path("p.parquet").stat().st_size < 100_000
+        assert refusal("p.parquet", "x.y").endswith(": cannot be read: more than 10000000 records")
+    raw("x," * 10_000 + "y\n")
+    assert refusal("p.csv").endswith(": cannot be read: 10001 columns, more than 10000")
+    monkeypatch.setattr(empirical, "MOST_BYTES", 1 << 12)
+    raw(gzip.compress(b"x\n" + b"1\n" * 3000), "p.csv.gz")
+    assert refusal("p.csv.gz").endswith(": cannot be read: more than 4096 bytes of text")
+    monkeypatch.setattr(empirical, "MOST_RECORDS", 10)
+    raw("x\n" + "1\n2\n" * 5)
+    assert Empirical(path="p.csv", column="x").mean == 1.5
+    raw("x\n" + "1\n" * 11)
+    assert refusal("p.csv").endswith(": cannot be read: more than 10 records")

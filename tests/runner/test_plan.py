@@ -13,10 +13,9 @@ from sweeps import CLIP, COIN, PURE, sweep_of
 from dpbench.arrays import Floats
 from dpbench.estimators import EmpiricalMean, OneDataset
 from dpbench.privacy import ZCDP, Budget, NonPrivate, PureDP
-from dpbench.registry import ConfigError, validated
+from dpbench.registry import MOST_RECORDS, ConfigError, validated
 from dpbench.runner.block import BLOCK_TRIALS, Setting
 from dpbench.runner.plan import (
-    MOST_COUNTED,
     MOST_DENSE,
     Cell,
     Grid,
@@ -221,4 +220,4 @@ def test_the_largest_n() -> None:
     assert n * 7 <= MOST_DENSE < (n + 1) * 7
     spec = {"kind": "signed_two_point_family", "d": 16, "k": 2, "c": [0, 1, 5]}
     for one in (spec, COIN, {**PAIR, "k": 2}):  # as many records other than zero at any n
-        assert largest_n(build_family(one, "f"), 1000, MEAN) == MOST_COUNTED
+        assert largest_n(build_family(one, "f"), 1000, MEAN) == MOST_RECORDS
