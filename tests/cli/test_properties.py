@@ -131,7 +131,7 @@ def read(name: str) -> dict[str, Any]:
 
 
 @given(st.data())
-@tried(25)
+@tried(20)
 def test_a_changed_configuration(tmp_path_factory: pytest.TempPathFactory, data: Any) -> None:
     folder = tmp_path_factory.getbasetemp() / "configurations"
     (folder / "sweep").mkdir(parents=True, exist_ok=True)
@@ -182,7 +182,7 @@ def damage(out: Path, draw: Any) -> None:
 
 
 @given(st.data())
-@tried(8)
+@tried(6)
 def test_a_changed_file_of_a_finished_run(tiny: tuple[Path, dict[str, bytes]], data: Any) -> None:
     """It is made again; or one line says what stands in the way, a folder for one."""
     folder, tables = tiny
