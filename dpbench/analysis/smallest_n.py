@@ -28,7 +28,7 @@ __all__ = [
     "smallest_n",
 ]  # fmt: skip
 
-Alpha = Annotated[float, Field(gt=0)]
+Alpha = Annotated[float, Field(ge=1e-100, le=1e100)]  # whose squares are finite
 Row = dict[Any, Any]
 # What to run next, answered by results that hold it; at the end the smallest n and its interval.
 Search = Generator[Cell, Results, tuple[float, float, float]]

@@ -53,7 +53,10 @@ class Exponents(DrawnFigure):
 
     def check(self, study: Study, keys: pd.DataFrame, where: str) -> None:
         super().check(study, keys, where)
-        for label, claim in self._claims(study, f"{where}.claims").items():
+        chosen = self._claims(study, f"{where}.claims")
+        if not chosen:
+            raise ConfigError(f"{where}.claims: {self.claims!r}: no claim is left to draw")
+        for label, claim in chosen.items():
             if claim.statement.variable not in VARIABLES:
                 raise ConfigError(f"{where}.claims: {label!r}: it is about no exponent")
             if keys.loc[study.about(claim, keys), "k"].isna().any():

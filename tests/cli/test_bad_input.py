@@ -85,6 +85,8 @@ STUDIES: list[tuple[str, Any, str, list[str]]] = [
     ("figures.x", {**AGAINST, "n": 17}, ".n: 17: ", []),
     ("figures", {"../../evil": FIGURE}, ": '../../evil': ", []),
     ("sample_complexity.a", {**REQUEST, "families": "nope"}, ".families: 'nope': ", ["tails"]),
+    ("figures.x", {"kind": "exponents", "claims": "!*"}, ".claims: ['!*']: ", ["no claim is left"]),
+    ("sample_complexity.a", {**REQUEST, "low": 1e-200}, ".low: 1e-200: ", ["greater"]),
     ("sample_complexity.a", {**REQUEST, "low": 1}, ": low is 1.0, above high", []),
     ("sample_complexity.a", {**REQUEST, "nope": 1}, ".nope: no such key", ["beta"]),
 ]  # fmt: skip
