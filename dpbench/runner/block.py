@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import resource
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -128,25 +129,25 @@ def run_block(task: BlockTask) -> Block:
 
     A setting that raises is recorded as failed and the others go on.
     """
-    started = time.process_time()
+    started = time.thread_time()
     shape = (len(task.keys), task.trials)
     block = Block({name: np.full(shape, np.nan) for name in ERRORS})
     with steady():
         for row, (_, law, setting) in enumerate(task.keys):
             if row % len(task.settings) == 0:  # the first on this law's data
                 drawn, undrawn = _attempt(partial(_drawn, task, law))
-            began = time.process_time()
+            began = time.thread_time()
             found, failed = None, undrawn
             if drawn is not None:
                 found, failed = _attempt(partial(_errors, setting, drawn, law, task))
             spent = block.seconds.get(setting.label, 0.0)
-            block.seconds[setting.label] = spent + time.process_time() - began
+            block.seconds[setting.label] = spent + time.thread_time() - began
             if found is None:
                 block.failures[row] = failed
                 continue
             for name, values in found.items():
                 block.values.setdefault(name, np.full(shape, np.nan))[row] = values
-    block.cpu_seconds = time.process_time() - started
+    block.cpu_seconds = time.thread_time() - started
     block.peak_bytes = 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return block
 
@@ -198,11 +199,32 @@ def _released(
 @contextlib.contextmanager
 def steady() -> Iterator[None]:
     """Numbers that do not depend on how many threads linear algebra has; no warnings."""
-    with _thread_pools().limit(limits=1), np.errstate(all="ignore"):
+    with _one_thread(), np.errstate(all="ignore"):
         yield
 
 
-_thread_pools = cache(ThreadpoolController)  # finding them takes milliseconds
+class _OneThread:
+    """Linear algebra by one thread while anybody is inside; a dask worker may run many blocks."""
+
+    def __init__(self) -> None:
+        self._lock, self._inside = threading.Lock(), 0
+        self._pools = ThreadpoolController()  # finding them takes milliseconds
+        self._limit: Any = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._inside += 1
+            if self._inside == 1:
+                self._limit = self._pools.limit(limits=1)
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                self._limit.restore_original_limits()
+
+
+_one_thread = cache(_OneThread)
 
 
 def _errors(

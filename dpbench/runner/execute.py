@@ -1,19 +1,21 @@
-"""Running blocks: in this process, on local ones, or on a dask cluster."""
+"""Running blocks: in this process and on local ones, or on a dask cluster."""
 
 from __future__ import annotations
 
 import contextlib
-import itertools
+import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field
 
+from dpbench.endings import SIGNALS
 from dpbench.registry import ConfigError, validated
+from dpbench.runner.sources import Computer
 
 __all__ = ["Runner", "compute"]
 
@@ -31,10 +33,11 @@ class Runner:
     Parameters
     ----------
     backend : {'local', 'dask'}
-        Processes of this machine, or joblib's dask backend.
+        Processes of this machine, or a dask cluster.
     address : str, optional
-        A running dask scheduler, such as ``tcp://host:8786``; by default a local
-        cluster of `n_jobs` single-threaded workers is started.
+        A running dask scheduler, such as ``tcp://host:8786``, or ``tls://host:8786`` with the
+        credentials of dask's configuration; by default a cluster of `n_jobs` threads in this
+        process, which nobody else can reach.
     """
 
     backend: Literal["local", "dask"] = "local"
@@ -46,88 +49,86 @@ def compute(
     tasks: Sequence[Task],
     runner: Runner,
     n_jobs: int,
-    plugins: tuple[Path, ...],
+    plugins: tuple[Path, ...] = (),
+    depends: tuple[str, ...] = (),
 ) -> Iterator[tuple[Task, Result]]:
     """Run all tasks by a module's function and yield each with its result, in any order.
 
     `n_jobs` is joblib's, of which at most one a task is used, `plugins` are the source files that
-    dask workers need. ConfigError if dask is not installed or its scheduler does not answer.
+    dask workers need; for `depends` see `dpbench.runner.sources.used_by`. ConfigError if a worker computes by other source, or if dask
+    is not installed or its scheduler does not answer.
     """
     import joblib  # slow to load, like all that a refusal can do without
 
     if not tasks:
         return
     workers = min(joblib.cpu_count() if n_jobs < 0 else n_jobs, len(tasks))
-    with _backend(runner, workers, plugins):
-        parallel = joblib.Parallel(
-            n_jobs=workers if runner.backend == "local" else -1,
-            return_as="generator_unordered",
-            batch_size=1,
-        )
-        left, here = dict(enumerate(tasks[1:])), tasks[:1]
-        # Handing over costs as much as a small block: of many several at once, and then those that
-        # there was no time for one by one.
-        for size in (min(MOST_AT_ONCE, 1 + len(left) // MANY), 1):
-            index = list(left)
-            shares = [index[at : at + size] for at in range(0, len(index), size)]
-            calls = (joblib.delayed(_share)(run, {i: left[i] for i in share}) for share in shares)
-            with _interrupts_ignored():
-                results = parallel(calls)
-            for task in here:  # the first one, while the workers start
-                yield task, run(task)
-            here = []
-            for i, result in itertools.chain.from_iterable(results):
+    if runner.backend == "dask":
+        try:
+            from dpbench.runner.cluster import computed  # an extra
+        except ImportError as error:
+            raise ConfigError(
+                "runner: 'dask': not installed; install the extra with pip install "
+                "'dpbench-mean[dask]'"
+            ) from error
+        for index, result in computed(run, tasks, runner.address, workers, plugins, depends):
+            yield tasks[index], result
+        return
+    parallel = joblib.Parallel(
+        n_jobs=workers,
+        return_as="generator_unordered",
+        batch_size=1,
+        initializer=_end_with,
+        initargs=(os.getpid(),),
+    )
+    left, first, here = dict(enumerate(tasks[1:])), tasks[:1], Computer.of(depends)
+    # Handing over costs as much as a small block: of many several at once, and then those that
+    # there was no time for one by one.
+    for size in (min(MOST_AT_ONCE, 1 + len(left) // MANY), 1):
+        index = list(left)
+        shares = [index[at : at + size] for at in range(0, len(index), size)]
+        given = ({i: left[i] for i in share} for share in shares)
+        with _signals_held():
+            results = parallel(joblib.delayed(_share)(run, share, depends) for share in given)
+        for task in first:  # while the workers start
+            yield task, run(task)
+        first = []
+        for found, computer, process in results:
+            computer.check(here, f"process {process}", "a file was edited meanwhile, run it again")
+            for i, result in found:
                 yield left.pop(i), result
 
 
-def _share(run: Callable[[Task], Result], share: Mapping[int, Task]) -> list[tuple[int, Result]]:
-    """Run those of these tasks, at least the first, that are begun in time."""
+def _share(
+    run: Callable[[Task], Result], share: Mapping[int, Task], depends: tuple[str, ...]
+) -> tuple[list[tuple[int, Result]], Computer, int]:
+    """Run those of these tasks, at least the first, that are begun in time; by what, and where."""
     found, end = list[tuple[int, Result]](), time.monotonic() + SECONDS
     for index, task in share.items():
         if not found or time.monotonic() < end:
             found.append((index, run(task)))
-    return found
+    return found, Computer.here(depends), os.getpid()
 
 
 @contextlib.contextmanager
-def _interrupts_ignored() -> Iterator[None]:
-    """Start processes that ignore Ctrl-C, which is for this one alone; they inherit it."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _signals_held() -> Iterator[None]:
+    """Start processes that are deaf to signals, which are for this one; meanwhile they wait."""
+    from joblib.externals.loky.backend import resource_tracker
+
+    resource_tracker.ensure_running()  # starting it, joblib would let them through
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-@contextlib.contextmanager
-def _backend(runner: Runner, n_jobs: int, plugins: tuple[Path, ...]) -> Iterator[None]:
-    if runner.backend == "local":
-        yield
-        return
-    try:
-        import distributed as dask_distributed  # an extra
-        import joblib
-    except ImportError as error:
-        raise ConfigError(
-            "runner: 'dask': not installed; install the extra with pip install 'dpbench-mean[dask]'"
-        ) from error
-    distributed: Any = dask_distributed
-    with contextlib.ExitStack() as stack:
-        cluster: Any = runner.address
-        if cluster is None:
-            alone = {"threads_per_worker": 1, "dashboard_address": None}
-            with _interrupts_ignored():
-                cluster = stack.enter_context(distributed.LocalCluster(n_workers=n_jobs, **alone))
-        try:
-            client = stack.enter_context(distributed.Client(cluster, timeout="10s"))
-        except OSError as error:
-            raise ConfigError(
-                f"runner.address: {runner.address!r}: no dask scheduler answers there"
-            ) from error
-        for plugin in plugins:
-            client.upload_file(str(plugin))
-        stack.enter_context(joblib.parallel_config(backend="dask"))
-        yield
+def _end_with(parent: int) -> None:
+    """End this process when its parent has ended, by whatever."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

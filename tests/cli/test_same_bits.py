@@ -66,7 +66,7 @@ def test_a_running_dask_cluster(bench: Bench) -> None:
 def test_an_address_where_nothing_answers(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     distributed = pytest.importorskip("distributed")
     real = distributed.Client
-    monkeypatch.setattr(distributed, "Client", lambda at, timeout: real(at, timeout="0.1s"))
+    monkeypatch.setattr(distributed, "Client", lambda at, **more: real(at, timeout="0.1s"))
     address = "tcp://127.0.0.1:1"
     unusable(bench.run("runner=dask", f"runner.address={address}"), "runner.address", address)
     assert not [p for p in (bench.folder / "out").rglob("*") if p.is_file()]

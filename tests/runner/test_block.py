@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from scipy import linalg
+from threadpoolctl import ThreadpoolController
 
 from dpbench import distributions as laws
 from dpbench.arrays import Floats
@@ -18,7 +19,7 @@ from dpbench.metrics import ERRORS, EXTRAS
 from dpbench.privacy import ApproxDP, Ledger, NonPrivate, PureDP
 from dpbench.registry import canonical, validated
 from dpbench.runner import block
-from dpbench.runner.block import BlockTask, Setting, replay, replay_name, run_block
+from dpbench.runner.block import BlockTask, Setting, replay, replay_name, run_block, steady
 from dpbench.samples import DenseSample, Sample
 from dpbench.seeds import stream
 
@@ -251,3 +252,16 @@ def test_the_errors_of_a_covariance() -> None:
     for name, part in wanted.items():
         size = np.sqrt(((root @ part @ root) ** 2).sum(axis=(1, 2)))
         np.testing.assert_allclose(values[name][0], size, rtol=1e-9)
+
+
+def test_linear_algebra_has_one_thread_until_the_last_block_is_done() -> None:
+    """A dask worker may run several: the end of one must not give threads to the others."""
+    pools = ThreadpoolController()
+    with pools.limit(limits=2):
+        one, other = steady(), steady()
+        one.__enter__()
+        other.__enter__()
+        one.__exit__(None, None, None)
+        assert {pool["num_threads"] for pool in pools.info()} == {1}
+        other.__exit__(None, None, None)
+        assert {pool["num_threads"] for pool in pools.info()} == {2}

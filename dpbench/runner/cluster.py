@@ -1,0 +1,217 @@
+"""Running blocks on a dask cluster, and what may become of one."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+import distributed as dask_distributed  # an extra, without types
+from distributed.diagnostics.plugin import WorkerPlugin
+from distributed.protocol import pickle
+
+from dpbench.registry import ConfigError
+from dpbench.runner.sources import Computer
+
+__all__ = ["computed"]
+
+distributed: Any = dask_distributed
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+# Tasks with the scheduler for each thread: one at work, one on its way.
+AHEAD = 2
+# After which a wait is explained.
+PATIENCE = 10.0
+REMEDY = "start workers with this one's environment"
+
+
+def computed(
+    run: Callable[[Task], Result],
+    tasks: Sequence[Task],
+    address: str | None,
+    threads: int,
+    plugins: Sequence[Path],
+    depends: tuple[str, ...],
+) -> Iterator[tuple[int, Result]]:
+    """Run all tasks by a module's function and yield each result with its task's index.
+
+    On the cluster at an address, or on a new one in this process; see
+    `dpbench.runner.execute.compute`. ConnectionError if the scheduler ends, BrokenExecutor if
+    workers do, again and again.
+    """
+    for logger in ("distributed", "distributed.client"):  # what ends a run is one line
+        logging.getLogger(logger).setLevel(logging.CRITICAL)
+    with contextlib.ExitStack() as stack:
+        client = stack.enter_context(_client(address, threads))
+        here = Computer.of(depends)
+        if address is not None:
+            _refuse_others(client)
+            if plugins:
+                client.register_plugin(_Sources(plugins))
+        done: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        waiting, running = iter(enumerate(tasks)), dict[Any, int]()
+
+        def submit(count: int) -> None:
+            for index, task in islice(waiting, max(0, count)):
+                # The scheduler, which need not have dpbench or plug-ins, sees bytes.
+                call = pickle.dumps(_Call(run, task, depends))
+                future = client.submit(pickle.loads, call, pure=False)
+                running[future] = index
+                future.add_done_callback(done.put)
+
+        while True:
+            submit(max(1, AHEAD * _threads(client)) - len(running))
+            if not running:
+                return
+            for future in _next(done, client):
+                submit(1)
+                index = running.pop(future)
+                result, computer, worker = _result(future, client)
+                computer.check(here, f"worker {worker}", REMEDY)
+                yield index, result
+
+
+@contextlib.contextmanager
+def _client(address: str | None, threads: int) -> Iterator[Any]:
+    """A client of a running cluster, or of one in this process that listens nowhere."""
+    with contextlib.ExitStack() as stack:
+        cluster: Any = address
+        if address is None:
+            nowhere = {
+                "dashboard_address": "127.0.0.1:0",
+                "worker_dashboard_address": "127.0.0.1:0",
+            }
+            cluster = stack.enter_context(
+                distributed.LocalCluster(
+                    n_workers=1, threads_per_worker=threads, processes=False, **nowhere
+                )
+            )
+            for server in (cluster.scheduler, *cluster.workers.values()):
+                server.http_server.stop()
+        try:
+            client = stack.enter_context(
+                distributed.Client(cluster, timeout="10s", set_as_default=False)
+            )
+        except (OSError, TimeoutError) as error:
+            raise ConfigError(
+                f"runner.address: {address!r}: no dask scheduler answers there"
+            ) from error
+        yield client
+
+
+def _refuse_others(client: Any) -> None:
+    """ConfigError at the first worker that is there with another dpbench than this one."""
+    here, found = Computer.of(()), client.run(Computer.here, (), on_error="return")
+    for worker, computer in sorted(found.items()):
+        if isinstance(computer, Computer):
+            computer.check(here, f"worker {worker}", REMEDY)
+        else:
+            raise ConfigError(f"runner: worker {worker}: {_line(computer)}; {REMEDY}")
+
+
+class _Sources(WorkerPlugin):
+    """Source files of plug-ins, packages too, for the workers that are there or will be."""
+
+    name = "dpbench-plugins"
+
+    def __init__(self, plugins: Sequence[Path]) -> None:
+        self._texts = {_within(path): path.read_bytes() for path in plugins}
+        self._folder = ""
+
+    def setup(self, worker: Any) -> None:
+        """Write them, put them before all others, and forget what was loaded under their names."""
+        folder = Path(worker.local_directory) / f"plugins-{id(self)}"
+        for path, text in self._texts.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_bytes(text)
+        self._folder = str(folder)
+        sys.path.insert(0, self._folder)
+        tops = {path.parts[0].removesuffix(".py") for path in self._texts}
+        for name in [one for one in sys.modules if one.partition(".")[0] in tops]:
+            del sys.modules[name]
+
+    def teardown(self, worker: Any) -> None:
+        with contextlib.suppress(ValueError):
+            sys.path.remove(self._folder)
+
+
+def _within(path: Path) -> Path:
+    """The path of a module below the folder that it is imported from."""
+    root = path.parent
+    while (root / "__init__.py").exists():
+        root = root.parent
+    return path.relative_to(root)
+
+
+class _Call:
+    """Unpickled, it is what `_work` returns."""
+
+    def __init__(self, *arguments: object) -> None:
+        self._arguments = arguments
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _work, self._arguments
+
+
+def _work(
+    run: Callable[[Task], Result], task: Task, depends: tuple[str, ...]
+) -> tuple[Result, Computer, str]:
+    """On a worker: the result, what it was computed by, and where."""
+    return run(task), Computer.here(depends), distributed.get_worker().address
+
+
+def _threads(client: Any) -> int:
+    """Of all workers that are there."""
+    try:
+        return sum(client.nthreads().values())
+    except OSError as error:
+        raise _gone(client) from error
+
+
+def _gone(client: Any) -> ConnectionError:
+    return ConnectionError(f"the dask scheduler {client.scheduler.address} is gone")
+
+
+def _next(done: queue.SimpleQueue[Any], client: Any) -> Iterator[Any]:
+    """The futures that have ended since, at least one; a wait for workers is told once."""
+    told = False
+    while True:
+        try:
+            yield done.get(timeout=PATIENCE)
+            break
+        except queue.Empty:
+            if not told and not _threads(client):
+                at = client.scheduler.address
+                print(f"dpbench: waiting for workers of the dask scheduler {at}", file=sys.stderr)
+                told = True
+    with contextlib.suppress(queue.Empty):
+        while True:
+            yield done.get_nowait()
+
+
+def _result(future: Any, client: Any) -> tuple[Any, Computer, str]:
+    """What a future holds, or what became of it in one line."""
+    if future.cancelled():
+        raise _gone(client)
+    error = future.exception()
+    if error is None:
+        try:
+            found: tuple[Any, Computer, str] = future.result(timeout=PATIENCE * 6)
+        except TimeoutError as late:
+            raise ConnectionError("a dask worker has a result and cannot be reached") from late
+        return found
+    if isinstance(error, MemoryError):
+        raise error
+    _refuse_others(client)  # one that cannot read its task, most likely
+    raise BrokenExecutor(_line(error)) from error
+
+
+def _line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"

@@ -1,0 +1,169 @@
+"""A dask cluster: what computes there is this source, and what becomes of it is said in a line."""
+
+from __future__ import annotations
+
+import os
+import queue
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import dpbench
+from dpbench.distributions import TwoPoint
+from dpbench.estimators import EmpiricalMean
+from dpbench.privacy import NonPrivate
+from dpbench.runner.block import BlockTask, Setting, run_block
+from dpbench.runner.execute import Runner, compute
+
+from .conftest import MINE, Bench, unusable, wait_for
+
+cluster = pytest.importorskip("dpbench.runner.cluster")
+ROOT = Path(dpbench.__file__).parents[1]
+
+
+class Dask:
+    """A scheduler on loopback, and workers of any source, as processes of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self.running = folder, list[subprocess.Popen[str]]()
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.address = f"tcp://127.0.0.1:{self.port}"
+        dashboard = ["--no-dashboard", "--dashboard-address", "127.0.0.1:0"]
+        words = ["--host", "127.0.0.1", "--port", str(self.port), *dashboard]
+        self.scheduler = self._start("scheduler", *words)
+        wait_for(self._answers, self.scheduler)
+
+    def worker(self, root: Path = ROOT) -> subprocess.Popen[str]:
+        alone = ["--no-nanny", "--nthreads", "1", "--no-dashboard", "--host", "127.0.0.1"]
+        words = [*alone, "--local-directory", str(self._folder)]
+        return self._start("worker", self.address, *words, root=root)
+
+    def _start(self, what: str, *words: str, root: Path = ROOT) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", f"distributed.cli.dask_{what}", *words]
+        with (self._folder / f"{what}.log").open("a") as log:
+            found = subprocess.Popen(
+                command,
+                cwd=self._folder,
+                env={**os.environ, "PYTHONPATH": str(root)},
+                stdout=log,
+                stderr=log,
+                text=True,
+            )
+        self.running.append(found)
+        return found
+
+    def _answers(self) -> bool:
+        with socket.socket() as tried:
+            return tried.connect_ex(("127.0.0.1", self.port)) == 0
+
+
+@pytest.fixture
+def dask(bench: Bench) -> Iterator[Dask]:
+    found = Dask(bench.folder)
+    yield found
+    for process in found.running:
+        process.kill()
+        process.wait()
+
+
+def words(dask: Dask) -> list[str]:
+    return ["runner=dask", f"runner.address={dask.address}"]
+
+
+def test_a_worker_of_another_source_is_refused(
+    bench: Bench, dask: Dask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything runs; and one that comes later, by what it computes."""
+    other = bench.folder / "other"
+    for name in ("dpbench", "conf"):
+        shutil.copytree(ROOT / name, other / name, ignore=shutil.ignore_patterns("__pycache__"))
+    noise = other / "dpbench" / "privacy" / "budgets.py"
+    text = noise.read_text().replace("rng.laplace(", "10 * rng.laplace(")
+    assert text != noise.read_text()
+    noise.write_text(text)
+    dask.worker(other)
+    for late in (True, False):
+        with monkeypatch.context() as patched:
+            if late:
+                patched.setattr(cluster, "_refuse_others", lambda _: None)
+            result = bench.run(*words(dask))
+        unusable(result, "runner: worker tcp://127.0.0.1:", "computes by other source")
+        assert not bench.blocks()
+
+
+def test_a_plug_in_that_is_a_package_and_is_edited(bench: Bench, dask: Dask) -> None:
+    """Then the scheduler dies."""
+    bench.odd("import time; time.sleep(0.05)")
+    package = bench.conf / "mine"
+    package.mkdir()
+    (bench.conf / "mine.py").rename(package / "core.py")
+    (package / "__init__.py").write_text("from mine.core import Odd\n")
+    dask.worker()
+    bench.done(MINE, *words(dask))
+    first = bench.read("summary.csv")
+    text = (package / "core.py").read_text()
+    (package / "core.py").write_text(text.replace("10 *", "20 *"))
+    bench.forget()
+    bench.done(MINE, *words(dask))
+    assert bench.read("summary.csv") != first
+    bench.done(MINE, "out=local")
+    assert bench.results() == bench.results("local")
+    bench.forget()
+    process = bench.start(*bench.argv(MINE, "out=gone", "trials=40000", *words(dask)))
+    wait_for(lambda: bool(bench.blocks("gone")), process)
+    dask.scheduler.kill()
+    told = process.communicate(timeout=60)[1].splitlines()
+    assert process.returncode == 1
+    assert [line for line in told if not line.startswith("blocks: ")] == told[-1:]
+    assert told[-1].startswith(
+        f"dpbench: ConnectionError: the dask scheduler {dask.address} is gone"
+    )
+
+
+def test_a_wait_for_workers_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cluster, "PATIENCE", 0.01)
+    done: queue.SimpleQueue[str] = queue.SimpleQueue()
+    threading.Timer(0.2, done.put, ["a future"]).start()
+    client = SimpleNamespace(nthreads=dict, scheduler=SimpleNamespace(address="tcp://there"))
+    assert list(cluster._next(done, client)) == ["a future"]
+    told = "dpbench: waiting for workers of the dask scheduler tcp://there\n"
+    assert capsys.readouterr().err == told
+
+
+def listening() -> set[str]:
+    """The sockets of this process that anybody can connect to."""
+    links = (path.readlink() for path in Path("/proc/self/fd").iterdir() if path.is_symlink())
+    own = {str(link)[8:-1] for link in links if str(link).startswith("socket:")}
+    tables = [Path(f"/proc/self/net/{name}") for name in ("tcp", "tcp6")]
+    rows = [line.split() for path in tables for line in path.read_text().splitlines()[1:]]
+    return {row[1] for row in rows if row[3] == "0A" and row[9] in own}
+
+
+def test_a_local_cluster_listens_nowhere() -> None:
+    before = listening()
+    with cluster._client(None, 1) as client:
+        assert client.submit(sum, [1, 2]).result() == 3
+        assert listening() <= before
+
+
+def test_a_local_process_of_another_source_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it is started from was edited after this process was."""
+    setting = Setting("mean", EmpiricalMean(), NonPrivate())
+    members = (("law", TwoPoint(p=0.1, k=2)),)
+    tasks = [BlockTask(members, 10, (setting,), 0, index, "cell") for index in range(2)]
+    assert len(list(compute(run_block, tasks, Runner(), 2))) == 2
+    monkeypatch.setattr("dpbench.runner.store.source_digest", lambda *_: "before")
+    found = compute(run_block, tasks, Runner(), 2)
+    next(found)  # of this process
+    with pytest.raises(dpbench.ConfigError, match=r"runner: process \d+ computes by other source"):
+        next(found)
