@@ -2,15 +2,15 @@
 
 import sys
 
+from dpbench import endings
+
 
 def main() -> None:
-    """Run the command line; an interrupt while it loads is no traceback either."""
-    try:
-        from dpbench.cli import run
+    """Run the command line."""
+    endings.prepare()
+    from dpbench.cli import run
 
-        sys.exit(run(sys.argv[1:]))
-    except KeyboardInterrupt:
-        sys.exit(130)
+    sys.exit(endings.last_word(run(sys.argv[1:])))
 
 
 if __name__ == "__main__":

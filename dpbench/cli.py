@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from omegaconf import OmegaConf
 
-from dpbench import config
+from dpbench import config, endings
 from dpbench.library import prepared
 from dpbench.registry import ConfigError, from_mapping
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
-DONE, FAILED, UNUSABLE, INTERRUPTED = 0, 1, 2, 130
+DONE, FAILED, UNUSABLE = 0, 1, 2
 
 HELP = """\
 dpbench: benchmarks of differentially private mean estimation.
@@ -76,7 +76,7 @@ def run(argv: Sequence[str]) -> int:
         told, code = f"{type(error).__name__}: {first}", FAILED
     except KeyboardInterrupt:
         print(file=sys.stderr)
-        told, code = "interrupted", INTERRUPTED
+        told, code = "interrupted", endings.INTERRUPTED
     kept = f"finished blocks are kept, to go on: {config.command_line(argv)}"
     print(f"dpbench: {told}; {kept}", file=sys.stderr)
     return code
@@ -101,6 +101,7 @@ def _run(argv: Sequence[str]) -> int:
                     f"{key}: '{path}': two of the runs share it; give each its own, such as "
                     f"'{key}=results/run-${{seed}}'"
                 )
+    endings.in_order()
     return max(_finished(job, argv) for job in jobs)
 
 
@@ -108,12 +109,11 @@ def _finished(job: Job | Audit | _Report, argv: Sequence[str]) -> int:
     """Run it; an audit knows no page, which is written here."""
     from dpbench.audit.run import Audit
 
-    code = job.run(argv)
-    if isinstance(job, Audit):
-        from dpbench.report.page import PAGE, write_page
+    if not isinstance(job, Audit):
+        return job.run(argv)
+    from dpbench.report.page import PAGE, write_page
 
-        write_page([job.folder], job.folder / PAGE)
-    return code
+    return job.run(argv, lambda folder: write_page([folder], folder / PAGE))
 
 
 def _told(flags: argparse.Namespace) -> str:

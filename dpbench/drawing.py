@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 
 from dpbench.arrays import Floats
-from dpbench.output import atomic
+from dpbench.output import Stamps, atomic
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -81,7 +81,11 @@ def style(width: Width = "page") -> Iterator[None]:
 
 
 def save(
-    figure: Canvas, folder: Path, name: str, kinds: Iterable[str] = ("pdf", "svg", "png")
+    figure: Canvas,
+    folder: Path,
+    name: str,
+    kinds: Iterable[str] = ("pdf", "svg", "png"),
+    stamps: Stamps | None = None,
 ) -> list[Path]:
     """Write files whose bytes depend on what is drawn alone; inside `style`, as drawing is."""
     if layout := figure.get_layout_engine():  # lay out once, not once per format
@@ -95,7 +99,7 @@ def save(
     paths = []
     for kind in kinds:
         paths.append(folder / f"{name}.{kind}")
-        with atomic(paths[-1]) as temporary:
+        with atomic(paths[-1], stamps) as temporary:
             figure.savefig(temporary, format=kind, **undated[kind])
     return paths
 

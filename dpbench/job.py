@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,14 +20,15 @@ from dpbench.analysis.smallest_n import measure
 from dpbench.arrays import Bools
 from dpbench.config import Settings, command_line
 from dpbench.drawing import save, style
-from dpbench.output import atomic, console
+from dpbench.folder import by_name, forget, only_writer, stamps_of, write_manifest
+from dpbench.output import Stamps, atomic, console
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.report.page import PAGE, write_page
 from dpbench.result import Result, read_manifest
 from dpbench.runner.block import replay
 from dpbench.runner.plan import Cell, cell_at
 from dpbench.runner.provenance import Cost, provenance, versions
-from dpbench.runner.run import RunOptions, run_cells
+from dpbench.runner.run import RunOptions, Say, run_cells
 from dpbench.runner.store import Store
 from dpbench.seeds import digest
 from dpbench.study import Plan, Study
@@ -82,34 +82,53 @@ class Job:
         trials = {cell.trials for cell in self.plan.cells}
         cost = Cost(trials=trials.pop() if len(trials) == 1 else None)
         say = console()
-        before = self._finished() if self.options.resume else None
-        if before is None:
-            self.result(argv, cost, say.print)
-        else:
-            cost.cells_reused = len(self.plan.cells)
-            cost.blocks_reused = sum(len(c.tasks(self.options.seed)) for c in self.plan.cells)
-        say.print((self.folder / "scoreboard.txt").read_text("utf-8"), end="")
-        record, page = read_manifest(self.folder), self.folder / PAGE
-        failed = bool(record["failures"])
-        code = self._code(failed, pd.read_csv(self.folder / "claims.csv"))  # not tracking's of then
-        if self.tracking is not None:
-            code = max(code, self.tracking.run(self.plan.cells, self.options, failed, say))
-        if self.tracking is not None or code != record["exit_code"]:
-            page.unlink(missing_ok=True)
-        _write_manifest(self.folder, {**record, **cost.as_dict(), "exit_code": code})
-        if not page.exists():
-            write_page([self.folder], page)
+        with only_writer(self.folder):
+            code, told = self._completed(argv, cost, say.print)
+        # Files first: a terminal may keep a run waiting.
+        for text in told:
+            say.print(text)
         self._print_next(argv, cost, say)
         return code
 
-    def result(
-        self,
-        argv: Sequence[str] | None = None,
-        cost: Cost | None = None,
-        say: Callable[[str], None] = lambda _: None,
-    ) -> Result:
+    def _completed(self, argv: Sequence[str], cost: Cost, say: Say) -> tuple[int, list[str]]:
+        """Bring the folder up to date; the exit code and what is to be printed."""
+        record, page = self._finished() if self.options.resume else None, self.folder / PAGE
+        if record is None:
+            record = self._written(self._result(cost, say), argv, cost)
+        else:
+            cost.cells_reused = len(self.plan.cells)
+            cost.blocks_reused = sum(len(c.tasks(self.options.seed)) for c in self.plan.cells)
+        told = [(self.folder / "scoreboard.txt").read_text(encoding="utf-8").rstrip("\n")]
+        failed, before = bool(record["failures"]), (record["tracked"], record["exit_code"])
+        code = self._code(failed, pd.read_csv(self.folder / "claims.csv"))  # not tracking's of then
+        for name in TRACKED:
+            (self.folder / name).unlink(missing_ok=True)
+        if self.tracking is not None:
+            found = self.tracking.run(self.plan.cells, self.options, failed, told.append)
+            code = max(code, found)
+        tracked = [name for name in TRACKED if (self.folder / name).exists()]
+        if tracked or (tracked, code) != before:
+            page.unlink(missing_ok=True)
+        more = {"tracked": tracked, "exit_code": code}
+        write_manifest(self.folder, {**record, **cost.as_dict(), **more})
+        if not page.exists():
+            write_page([self.folder], page)
+        return code, told
+
+    def result(self) -> Result:
         """Compute what is missing and test the claims; if there is a folder, write all to it."""
-        study, blocks, cost = self.plan.study, self.options.store(), cost or Cost()
+        if self.options.out is None:
+            return self._result(Cost(), lambda _: None)
+        with only_writer(self.folder):
+            cost = Cost()
+            result = self._result(cost, lambda _: None)
+            self._written(result, None, cost)
+            write_page([self.folder], self.folder / PAGE)
+        return result
+
+    def _result(self, cost: Cost, say: Say) -> Result:
+        """Compute what is missing and test the claims."""
+        study, blocks = self.plan.study, self.options.store()
 
         def run(cells: Sequence[Cell], keep: Mapping[str, Bools | bool]) -> Results:
             found = run_cells(cells, self.options, blocks, cost, say)
@@ -127,7 +146,7 @@ class Job:
             measure(label, request, study, self.plan.cells, results, search, say)
             for label, request in study.sample_complexity.items()
         ]
-        result = Result(
+        return Result(
             study=study,
             summary=results.summary,
             claims=_joined(claims, COLUMNS)[COLUMNS],
@@ -137,28 +156,26 @@ class Job:
             blocks=blocks,
             seed=self.options.seed,
         )
-        if self.options.out is not None:
-            self._write(result)
-            _write_manifest(self.folder, self._record(result, argv, cost))
-            write_page([self.folder], self.folder / PAGE)
-        return result
 
-    def _write(self, result: Result) -> None:
-        """Write tables and figures."""
-        # of an earlier run; the manifest, which says that all is there, goes first
-        for name in ("manifest.json", PAGE, "sample_complexity.csv", *TRACKED):
-            (self.folder / name).unlink(missing_ok=True)
+    def _written(self, result: Result, argv: Sequence[str] | None, cost: Cost) -> dict[str, Any]:
+        """Write tables, figures and the manifest in place of an earlier run's; the manifest."""
+        forget(self.folder)
+        (self.folder / PAGE).unlink(missing_ok=True)
+        stamps: Stamps = {}
         tables = {"summary.csv": result.summary, "claims.csv": result.claims}
         tables |= {} if result.samples.empty else {"sample_complexity.csv": result.samples}
         for name, table in tables.items():
-            with atomic(self.folder / name) as path:
+            with atomic(self.folder / name, stamps) as path:
                 table.to_csv(path, index=False)
-        with atomic(self.folder / "scoreboard.txt") as path:
-            path.write_text(result.scoreboard, "utf-8")
+        with atomic(self.folder / "scoreboard.txt", stamps) as path:
+            path.write_text(result.scoreboard, encoding="utf-8")
         figures = self.plan.study.all_figures
         with style("page") if figures else contextlib.nullcontext():
             for label, figure in figures.items():
-                save(figure.figure(result), self.folder / "figures", label)
+                save(figure.figure(result), self.folder / "figures", label, stamps=stamps)
+        record = self._record(result, argv, cost) | {"outputs": by_name(self.folder, stamps)}
+        write_manifest(self.folder, record)
+        return record
 
     def _record(self, result: Result, argv: Sequence[str] | None, cost: Cost) -> dict[str, Any]:
         """The manifest; what was run from Python has no commands."""
@@ -176,12 +193,13 @@ class Job:
             "configuration": self.config,
             "seed": self.options.seed,
             "source": self.options.source,
+            "computer": self.options.computer,
             **provenance(self.options.depends, self.options.plugins),
             **cost.as_dict(),
             "failures": failures,
             "exit_code": self._code(bool(failures), result.claims),
             "inputs": self._inputs(),
-            "outputs": _stamps(self._outputs()),
+            "tracked": [],
         }
 
     def _code(self, failed: bool, claims: pd.DataFrame) -> int:
@@ -215,17 +233,19 @@ class Job:
         except ConfigError:
             return None
         same = found.get("inputs") == self._inputs()
-        return found if same and found.get("outputs") == _stamps(self._outputs()) else None
+        whole = found.get("outputs") == stamps_of(self.folder, self._outputs())
+        return found if same and whole else None
 
     def _inputs(self) -> str:
         """A digest of all that the run's files depend on, source and block files included."""
-        store = Store(self.folder, self.options.source)
+        store = self.options.store()
+        assert isinstance(store, Store)
         shown = {key: self.config.get(key) for key in ("sweep", "seed", "trials")}
         files = (
             f for f in sorted(PACKAGE.rglob("*")) if f.suffix in {".py", ".html", ".css", ".js"}
         )
         source = [(path.relative_to(PACKAGE).as_posix(), path.read_text("utf-8")) for path in files]
-        return digest(source, shown, _stamps(store.files()), versions())
+        return digest(source, shown, stamps_of(store.folder, store.files()), versions())
 
     def _outputs(self) -> list[Path]:
         study = self.plan.study
@@ -256,18 +276,3 @@ class Job:
 
 def _joined(tables: Sequence[pd.DataFrame], columns: list[str] | None = None) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=columns)
-
-
-def _write_manifest(folder: Path, record: Mapping[str, Any]) -> None:
-    """Write ``manifest.json``, which says that a run is finished."""
-    with atomic(folder / "manifest.json") as path:
-        path.write_text(json.dumps(record, indent=2) + "\n")
-
-
-def _stamps(paths: Iterable[Path]) -> dict[str, list[int]] | None:
-    """Size and time of change of every file, by name; None if one is missing."""
-    try:
-        states = {path.name: path.stat() for path in paths}
-    except OSError:
-        return None
-    return {name: [state.st_size, state.st_mtime_ns] for name, state in states.items()}

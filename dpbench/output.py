@@ -19,7 +19,11 @@ from rich.table import Table
 
 from dpbench.privacy import AMOUNTS
 
-__all__ = ["amounts", "atomic", "console", "print_table", "progress", "text_console"]
+__all__ = [
+    "Stamps", "amounts", "atomic", "console", "print_table", "progress", "stamp", "text_console",
+]  # fmt: skip
+
+Stamps = dict[Path, list[int]]
 
 PLAIN: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
 WIDTH = 170  # of tables, whatever the terminal's
@@ -92,13 +96,24 @@ def progress(what: str, total: int, done_so: str) -> Iterator[Callable[[], None]
         yield advance
 
 
+def stamp(path: Path) -> list[int]:
+    """The size of a file, and when it was changed."""
+    state = path.stat()
+    return [state.st_size, state.st_mtime_ns]
+
+
 @contextlib.contextmanager
-def atomic(path: Path) -> Iterator[Path]:
-    """Give a temporary path to write to; move it to `path` if all goes well."""
+def atomic(path: Path, stamps: Stamps | None = None) -> Iterator[Path]:
+    """Give a temporary path to write to; move it to `path` if all goes well.
+
+    `stamps` gets that of what was written, whatever others write to `path` afterwards.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         yield temporary
+        if stamps is not None:
+            stamps[path] = stamp(temporary)
         os.replace(temporary, path)  # noqa: PTH105
     finally:
         temporary.unlink(missing_ok=True)

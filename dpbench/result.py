@@ -139,7 +139,7 @@ def read_result(study: Study, folder: Path, manifest: Mapping[str, Any]) -> Resu
         samples=_table(folder / "sample_complexity.csv"),
         failures=[Failure(one["failure"], one["name"]) for one in manifest["failures"]],
         cells=study.plan(manifest["configuration"].get("trials")).cells,
-        blocks=Store(folder, manifest["source"]),
+        blocks=Store(folder, manifest["computer"]),
         seed=manifest["seed"],
     )
 
@@ -157,7 +157,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """The manifest of a finished run; ConfigError if there is none."""
     try:
         found: dict[str, Any] = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-        assert {"sweep", "configuration", "source", "seed", "failures"} <= found.keys()
+        assert {"sweep", "configuration", "computer", "seed", "failures"} <= found.keys()
     except (OSError, ValueError, AssertionError, AttributeError, RecursionError) as error:
         raise ConfigError(f"'{folder}': holds no finished run of this version") from error
     return found

@@ -15,9 +15,10 @@ import yaml
 from pydantic import Field
 
 import dpbench
-from dpbench.cli import DONE, INTERRUPTED, UNUSABLE, run
+from dpbench.cli import DONE, UNUSABLE, run
 from dpbench.columns import Choice
 from dpbench.drawing import save, style
+from dpbench.endings import INTERRUPTED
 from dpbench.output import atomic
 from dpbench.registry import ConfigError, from_mapping, named, validated
 from dpbench.report.figures import DrawnFigure, chosen_labels

@@ -314,7 +314,7 @@ def test_what_stands_under_a_part_is_about_it() -> None:
 
 def test_folders_that_cannot_be_loaded(tmp_path: Path) -> None:
     (tmp_path / "audit").mkdir()
-    manifest = {"sweep": "a", "configuration": {}, "source": "", "seed": 0, "failures": []}
+    manifest = {"sweep": "a", "configuration": {}, "computer": "", "seed": 0, "failures": []}
     (tmp_path / "audit" / "manifest.json").write_text(json.dumps(manifest))
     for name, line in (("nowhere", "holds no finished run"), ("audit", "holds an audit")):
         with pytest.raises(ConfigError) as error:

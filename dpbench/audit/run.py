@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -20,11 +20,12 @@ from dpbench.audit.releases import COLUMNS, LEAST_RUNS, AuditTask, audit
 from dpbench.audit.report import bounds_figure, render, strongest
 from dpbench.config import Settings, command_line
 from dpbench.drawing import save, style
-from dpbench.output import atomic, console, progress
+from dpbench.folder import by_name, forget, only_writer, write_manifest
+from dpbench.output import Stamps, atomic, console, progress
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.runner.execute import compute
 from dpbench.runner.provenance import Cost, provenance
-from dpbench.runner.run import RunOptions, check_writable
+from dpbench.runner.run import RunOptions
 from dpbench.seeds import digest
 
 __all__ = ["Audit"]
@@ -79,8 +80,15 @@ class Audit:
         """An audit replaces no baseline."""
         return None
 
-    def run(self, argv: Sequence[str]) -> int:
+    def run(self, argv: Sequence[str], page: Callable[[Path], object] = lambda _: None) -> int:
         """Audit, write the tables, print what was found.
+
+        Parameters
+        ----------
+        argv : sequence of str
+            The command's words.
+        page : callable
+            Writes what is to be written of a finished folder, before anything is printed.
 
         Returns
         -------
@@ -89,44 +97,59 @@ class Audit:
         """
         out, cost = self.folder, Cost()
         say = console()
-        check_writable(out)
-        found = self._rows(cost)
-        tables = [
-            pd.DataFrame([row for task in tasks for row in found[task.name]], columns=list(COLUMNS))
-            for tasks in (self.tasks, self.controls)
-        ]
-        for name, table in zip(TABLES, tables, strict=True):
-            with atomic(out / name) as path:
-                table.to_csv(path, index=False)
-        text = render(*tables)
-        with atomic(out / "scoreboard.txt") as path:
-            path.write_text(text, "utf-8")
+        with only_writer(out):
+            found = self._rows(cost)
+            tables = [
+                pd.DataFrame([one for t in tasks for one in found[t.name]], columns=list(COLUMNS))
+                for tasks in (self.tasks, self.controls)
+            ]
+            text = render(*tables)
+            code = self._code(tables)
+            forget(out)
+            outputs = by_name(out, self._write(tables, text))
+            write_manifest(out, {**self._record(argv, cost, code), "outputs": outputs})
+            page(out)
+        say.print(text, end="")
+        self._print_next(argv, cost, say)
+        return code
+
+    def _code(self, tables: Sequence[pd.DataFrame]) -> int:
         passed = bool((tables[0]["verdict"] == "not refuted").all())
         # So few runs that they may miss a control show nothing, which the text says.
         few = max(task.runs for task in self.tasks) < TELLING_RUNS
         caught = few or bool((strongest(tables[1])["verdict"] == "refuted").all())
-        record = {
+        return 0 if passed and caught else 1
+
+    def _write(self, tables: Sequence[pd.DataFrame], text: str) -> Stamps:
+        """Write tables and figures."""
+        stamps: Stamps = {}
+        for name, table in zip(TABLES, tables, strict=True):
+            with atomic(self.folder / name, stamps) as path:
+                table.to_csv(path, index=False)
+        with atomic(self.folder / "scoreboard.txt", stamps) as path:
+            path.write_text(text, encoding="utf-8")
+        self._draw(tables, stamps)
+        return stamps
+
+    def _record(self, argv: Sequence[str], cost: Cost, code: int) -> dict[str, Any]:
+        """The manifest."""
+        return {
             "sweep": self.name,
             "command": command_line(argv),
             "configuration": self.config,
             "seed": self.options.seed,
             "source": self.options.source,
+            "computer": self.options.computer,
             **provenance(self.options.depends, self.options.plugins),
             **cost.as_dict(),
             "failures": [],
-            "exit_code": 0 if passed and caught else 1,
+            "exit_code": code,
         }
-        with atomic(out / "manifest.json") as path:
-            path.write_text(json.dumps(record, indent=2) + "\n")
-        self._draw(tables)
-        say.print(text, end="")
-        self._print_next(argv, cost, say)
-        return int(record["exit_code"])
 
-    def _draw(self, tables: Sequence[pd.DataFrame]) -> None:
+    def _draw(self, tables: Sequence[pd.DataFrame], stamps: Stamps) -> None:
         with style():
             for name, table in zip(("estimators", "controls"), tables, strict=True):
-                save(bounds_figure(table), self.folder / "figures", name)
+                save(bounds_figure(table), self.folder / "figures", name, stamps=stamps)
 
     def _rows(self, cost: Cost) -> dict[str, list[dict[str, Any]]]:
         """The rows of every task by its name, computed or read back."""
@@ -134,27 +157,31 @@ class Audit:
         tasks = {task.name: task for task in (*self.tasks, *self.controls)}
         for name in tasks if self.options.resume else ():
             with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-                rows = json.loads(self._path(name).read_text())
-                if rows and all(tuple(row) == COLUMNS for row in rows):
+                rows, checksum = json.loads(self._path(name).read_text(encoding="utf-8"))
+                if checksum == digest(self._key(name), rows):
                     found[name] = rows
         pending = [task for name, task in tasks.items() if name not in found]
         cost.blocks_reused = cost.cells_reused = len(found)
         if pending:
             o = self.options
             with progress("audits", len(pending), f"done, {len(found)} reused") as advance:
-                for task, rows in compute(audit, pending, o.runner, o.n_jobs, o.plugins):
+                for task, rows in compute(audit, pending, o.runner, o.n_jobs, o.plugins, o.depends):
                     with atomic(self._path(task.name)) as path:
-                        path.write_text(json.dumps(rows))
+                        checked = [rows, digest(self._key(task.name), rows)]
+                        path.write_text(json.dumps(checked), encoding="utf-8")
                     found[task.name] = rows
                     cost.blocks_done += 1
                     advance()
             cost.cells_done = cost.blocks_done
         return found
 
+    def _key(self, name: str) -> str:
+        """A digest of everything that the rows of a task depend on."""
+        return digest(self.options.computer, _source(), name)
+
     def _path(self, name: str) -> Path:
-        """Where the rows of a task are kept, under a name that its numbers depend on."""
-        key = digest(self.options.source, _source(), name)
-        return self.folder / "blocks" / f"audit_{key[:16]}.json"
+        """Where the rows of a task are kept."""
+        return self.folder / "blocks" / f"audit_{self._key(name)[:16]}.json"
 
     def _print_next(self, argv: Sequence[str], cost: Cost, say: Console) -> None:
         out = self.folder

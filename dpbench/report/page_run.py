@@ -85,10 +85,15 @@ def read_run(folder: Path, name: str) -> dict[str, Any]:
     origin = {key: manifest[key] for key in ORIGIN if manifest.get(key) is not None}
     if "commit" in origin and manifest.get("dirty"):
         origin["commit"] = f"{origin['commit']} with uncommitted changes"
-    tables = {table: _rows(folder / f"{table}.csv") for table in GRIDS}
+    # Not what else lies there.
+    written = {*_mapping(manifest.get("outputs")), *(manifest.get("tracked") or ())}
+    tables = {
+        table: _rows(folder / f"{table}.csv") if f"{table}.csv" in written else []
+        for table in (*GRIDS, "claims")
+    }
     tables["tracking"].sort(key=lambda row: [*TRACKING_TONES, row["verdict"]].index(row["verdict"]))
     specs = {label: _mapping(one) for label, one in gathered(sweep, "claims").items()}
-    claims = [_claim(row, specs.get(row["claim"], {})) for row in _rows(folder / "claims.csv")]
+    claims = [_claim(row, specs.get(row["claim"], {})) for row in tables["claims"]]
     verdicts = Counter(claim["verdict"] for claim in claims)
     return {
         "id": name,
@@ -100,7 +105,7 @@ def read_run(folder: Path, name: str) -> dict[str, Any]:
         "claims": claims,
         "counts": {verdict: verdicts[verdict] for verdict in CLAIM_TONES},
         "specs": specs,
-        "pictures": _pictures(folder / "figures", gathered(sweep, "figures")),
+        "pictures": _pictures(folder, written, gathered(sweep, "figures")),
         "grids": {table: make_grid(tables[table], **GRIDS[table]) for table in GRIDS},
         "audit": _bounds(tables["audit"], AUDIT_TONES),
         "controls": _bounds(tables["controls"], CONTROL_TONES),
@@ -154,11 +159,12 @@ def _what(variable: str, theorem: Theorem | None) -> str:
     return f"{sign} in {what} ~ {base}{SUPERSCRIPTS[sign]}"
 
 
-def _pictures(folder: Path, specs: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The figures in the configuration's order, then others that lie in the folder."""
+def _pictures(folder: Path, written: set[str], specs: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The figures that the run has written, in the configuration's order."""
+    labels = [path.stem for path in map(Path, sorted(written)) if path.suffix == ".svg"]
     found = []
-    for label in dict.fromkeys([*specs, *sorted(path.stem for path in folder.glob("*.svg"))]):
-        path, spec = folder / f"{label}.svg", _mapping(specs.get(label))
+    for label in sorted(labels, key=[*specs, *labels].index):
+        path, spec = folder / "figures" / f"{label}.svg", _mapping(specs.get(label))
         if not path.is_file():
             continue
         known = Figure.find(spec)

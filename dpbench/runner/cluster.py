@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import distributed as dask_distributed  # an extra, without types
 from distributed.diagnostics.plugin import WorkerPlugin
-from distributed.protocol import pickle
+from distributed.protocol import pickle as dask_pickle
 
 from dpbench.registry import ConfigError
 from dpbench.runner.sources import Computer
@@ -22,6 +22,7 @@ from dpbench.runner.sources import Computer
 __all__ = ["computed"]
 
 distributed: Any = dask_distributed
+pickle: Any = dask_pickle
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 

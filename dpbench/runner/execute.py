@@ -55,8 +55,8 @@ def compute(
     """Run all tasks by a module's function and yield each with its result, in any order.
 
     `n_jobs` is joblib's, of which at most one a task is used, `plugins` are the source files that
-    dask workers need; for `depends` see `dpbench.runner.sources.used_by`. ConfigError if a worker computes by other source, or if dask
-    is not installed or its scheduler does not answer.
+    dask workers need; for `depends` see `dpbench.runner.sources.used_by`. ConfigError if a worker
+    computes by other source, or if dask is not installed or its scheduler does not answer.
     """
     import joblib  # slow to load, like all that a refusal can do without
 
@@ -71,8 +71,8 @@ def compute(
                 "runner: 'dask': not installed; install the extra with pip install "
                 "'dpbench-mean[dask]'"
             ) from error
-        for index, result in computed(run, tasks, runner.address, workers, plugins, depends):
-            yield tasks[index], result
+        for i, result in computed(run, tasks, runner.address, workers, plugins, depends):
+            yield tasks[i], result
         return
     parallel = joblib.Parallel(
         n_jobs=workers,

@@ -13,9 +13,11 @@ from dpbench.runner.block import Block, BlockTask, run_block
 from dpbench.runner.execute import Runner, compute
 from dpbench.runner.plan import Cell
 from dpbench.runner.provenance import Cost
+from dpbench.runner.sources import machine
 from dpbench.runner.store import Memory, Store, source_digest
+from dpbench.seeds import digest
 
-__all__ = ["RunOptions", "check_writable", "run_cells"]
+__all__ = ["RunOptions", "Say", "check_writable", "run_cells"]
 
 Say = Callable[[str], None]
 
@@ -38,9 +40,14 @@ class RunOptions:
         """What computes the numbers; see `source_digest`."""
         return source_digest(self.plugins, (*self.own, *self.depends))
 
+    @property
+    def computer(self) -> str:
+        """A digest of what the bits of a block depend on: the source and the machine."""
+        return digest(self.source, machine())
+
     def store(self) -> Store | Memory:
         """Where blocks are kept."""
-        return Memory() if self.out is None else Store(self.out, self.source)
+        return Memory() if self.out is None else Store(self.out, self.computer)
 
 
 def check_writable(folder: Path, key: str = "out") -> None:
@@ -93,7 +100,8 @@ def _compute(
     tasks: Sequence[BlockTask], options: RunOptions, store: Store | Memory, cost: Cost
 ) -> None:
     """Compute and store blocks; finished ones are stored if that is interrupted."""
-    computed = compute(run_block, tasks, options.runner, options.n_jobs, options.plugins)
+    o = options
+    computed = compute(run_block, tasks, o.runner, o.n_jobs, o.plugins, o.depends)
     try:
         with progress("blocks", len(tasks), f"done, {cost.blocks_reused} reused") as advance:
             for task, block in computed:

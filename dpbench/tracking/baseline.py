@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,16 +12,16 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from threadpoolctl import threadpool_info
 
 from dpbench.config import conf_folder
 from dpbench.output import atomic
 from dpbench.registry import ConfigError, canonical
 from dpbench.runner.plan import Cell
 from dpbench.runner.provenance import provenance
+from dpbench.runner.sources import machine
 from dpbench.runner.store import Memory, Store
 from dpbench.seeds import digest
-from dpbench.tracking.comparison import KEY, trimmed_mean
+from dpbench.tracking.comparison import KEY, LEAST_TRIALS, trimmed_mean
 
 __all__ = ["Baseline", "Origin", "baseline_path", "check_replaceable", "errors_of"]
 
@@ -57,23 +56,11 @@ class Origin:
         found = provenance(plugins=plugins)
         about = {key: found[key] for key in found if "commit" in key or key == "dirty"}
         about |= found["versions"]
-        return cls(sweep, seed, source, _machine(), about)
+        return cls(sweep, seed, source, machine(), about)
 
     def same_bits(self, other: Origin) -> bool:
         """Whether equal streams must give equal bits."""
         return self.source == other.source and self.machine == other.machine
-
-
-def _machine() -> str:
-    """Names what arithmetic is done by: the processor's extensions, linear algebra, libm."""
-    config: Any = np.show_config(mode="dicts")
-    found = config.get("SIMD Extensions", {}).get("found", [])
-    kernels = sorted(
-        f"{pool['internal_api']} {pool['version']} {pool.get('architecture')}"
-        for pool in threadpool_info()
-    )
-    system = (platform.system(), platform.machine(), *platform.libc_ver())
-    return " ".join([*system, *found, *dict.fromkeys(kernels)])
 
 
 @dataclass(frozen=True)
@@ -112,6 +99,8 @@ class Baseline:
                 rows = file.read().to_pandas()
             origin = Origin(**about)
             rows = _with_first(rows)[[*KEY, "stream", "errors", "first"]]
+            if rows.empty or min(map(len, rows["errors"])) < LEAST_TRIALS:
+                raise ValueError("no errors to compare with")
         except (OSError, pa.ArrowException, KeyError, ValueError, TypeError) as error:
             raise ConfigError(f"baseline: '{path}': damaged; {again}") from error
         if origin.sweep != sweep:

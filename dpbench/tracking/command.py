@@ -10,13 +10,12 @@ from typing import Self
 
 import numpy as np
 import pandas as pd
-from rich.console import Console
 
 from dpbench.config import Settings
 from dpbench.output import atomic
 from dpbench.registry import ConfigError
 from dpbench.runner.plan import Cell
-from dpbench.runner.run import RunOptions, check_writable
+from dpbench.runner.run import RunOptions, Say, check_writable
 from dpbench.tracking.baseline import Baseline, Origin, baseline_path, check_replaceable, errors_of
 from dpbench.tracking.comparison import LEAST_TRIALS, SMALLEST, compare
 from dpbench.tracking.report import FAILING, junit, markdown, row_name
@@ -91,7 +90,7 @@ class Tracking:
             stored = Baseline.read(path, sweep)
         return cls(sweep, path, stored, True, gate)
 
-    def run(self, cells: Sequence[Cell], options: RunOptions, failed: bool, say: Console) -> int:
+    def run(self, cells: Sequence[Cell], options: RunOptions, failed: bool, say: Say) -> int:
         """Compare a finished run with the baseline; store it as the new one, or fail.
 
         Returns
@@ -104,7 +103,7 @@ class Tracking:
         origin = Origin.here(self.sweep, options.seed, options.source, options.plugins)
         rows = errors_of(cells, options.store(), options.seed)
         if self.update and failed:
-            say.print(f"baseline: '{self.path}': not stored, as estimators failed")
+            say(f"baseline: '{self.path}': not stored, as estimators failed")
             return 1
         code = 0 if self.stored is None else self._check(rows, origin, options.out, say)
         if not self.update:
@@ -115,15 +114,15 @@ class Tracking:
             (options.out / name).unlink(missing_ok=True)
         drifted = (new.drift - 1).abs() > SMALLEST
         if drifted.any():
-            say.print(f"{drifted.sum()} rows have drifted since their first baseline:")
+            say(f"{drifted.sum()} rows have drifted since their first baseline:")
             for row, drift in zip(
                 new.rows[drifted].to_dict("records"), new.drift[drifted], strict=True
             ):
-                say.print(f"  {drift:.3f} {row_name(row)}")
-        say.print(f"baseline of {len(rows)} rows: {self.path}")
+                say(f"  {drift:.3f} {row_name(row)}")
+        say(f"baseline of {len(rows)} rows: {self.path}")
         return 0
 
-    def _check(self, rows: pd.DataFrame, origin: Origin, out: Path, say: Console) -> int:
+    def _check(self, rows: pd.DataFrame, origin: Origin, out: Path, say: Say) -> int:
         assert self.stored is not None
         table = compare(self.stored.rows, rows)
         paired = table["comparison"] == "paired"
@@ -150,10 +149,10 @@ class Tracking:
         written = (table.to_csv(index=False), text, junit(table, self.sweep, reasons))
         for name, content in zip(FILES, written, strict=True):
             with atomic(out / name) as path:
-                path.write_text(content, "utf-8")
-        say.print(text)
+                path.write_text(content, encoding="utf-8")
+        say(text)
         if not self.update and table["comparison"].isin(["paired", "unpaired"]).any():
-            say.print("to take these errors as the new baseline: track=update")
+            say("to take these errors as the new baseline: track=update")
         return int(bool(reasons))
 
     def _notes(self, origin: Origin) -> list[str]:

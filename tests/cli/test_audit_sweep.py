@@ -149,7 +149,12 @@ def test_what_is_made_again(audits: Bench) -> None:
     assert "0 audits done, 6 reused" in audits.done().out
     assert [audits.read(name) for name in names] == before
     shard = min((audits.folder / "out" / "blocks").iterdir())
-    for text in ("", '[{"estimator": "cl', "null", '[{"pair": "x"}]'):
+    whole = shard.read_text()
+    edited = whole.replace('"not refuted"', '"refuted"').replace('"refuted"', '"not refuted"', 1)
+    digit = next(at for at in range(len(whole) // 2, len(whole)) if whole[at] in "123456")
+    flipped = whole[:digit] + chr(ord(whole[digit]) ^ 1) + whole[digit + 1 :]
+    assert whole not in {edited, flipped}
+    for text in ("", '[{"estimator": "cl', "null", '[{"pair": "x"}]', edited, flipped):
         shard.write_text(text)
         assert "1 audits done, 5 reused" in audits.done().out
         pd.testing.assert_frame_equal(_table(audits), table)

@@ -9,8 +9,11 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +21,7 @@ import pytest
 import dpbench
 from dpbench.distributions import TwoPoint
 from dpbench.estimators import EmpiricalMean
+from dpbench.job import Job
 from dpbench.privacy import NonPrivate
 from dpbench.runner import store
 from dpbench.runner.block import BlockTask, Setting, run_block
@@ -34,15 +38,6 @@ WAIT = """
             time.sleep(0.01)
         if here.exists():
             (here / str(time.monotonic_ns())).touch()
-"""
-# Two processes wait for each other, again and again.
-MEET = """
-        import os, pathlib, time
-        here, pid, end = pathlib.Path("meet"), os.getpid(), time.monotonic() + 60
-        times = len(list(here.glob(f"*.{pid}")))
-        (here / f"{times}.{pid}").touch()
-        while len(list(here.glob(f"{times}.*"))) < 2 and time.monotonic() < end:
-            time.sleep(0.001)
 """
 
 
@@ -176,16 +171,36 @@ def resumed(bench: Bench) -> None:
     assert bench.results() == bench.results("whole")
 
 
+def ended(process: subprocess.Popen[str]) -> bool:
+    """Whether nothing is left of its process group."""
+    with contextlib.suppress(ProcessLookupError):
+        for _ in range(100):
+            os.killpg(process.pid, 0)
+            time.sleep(0.1)
+        return False
+    return True
+
+
 def test_kill_9_loses_blocks_in_flight_only(bench: Bench, stuck: subprocess.Popen[str]) -> None:
-    kill(stuck)
-    stuck.communicate()
+    """Of one process; the others end by themselves."""
+    stuck.kill()
+    stuck.communicate(timeout=10)
+    assert ended(stuck)
     resumed(bench)
 
 
-def test_ctrl_c_keeps_what_is_finished(bench: Bench, stuck: subprocess.Popen[str]) -> None:
-    kill(stuck, signal.SIGINT)
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_signal_keeps_what_is_finished(
+    bench: Bench, stuck: subprocess.Popen[str], name: str
+) -> None:
+    """Ctrl-C, which all processes get, or one that is for the first alone."""
+    if name == "SIGINT":
+        kill(stuck, signal.SIGINT)
+    else:
+        stuck.send_signal(signal.Signals[name])
     result = finish(stuck)
     assert result.code == 130, result
+    assert ended(stuck)
     assert "Traceback" not in result.err
     told = [line for line in result.err.splitlines() if line]
     assert [line for line in told if "interrupted" in line] == told[-1:]
@@ -195,20 +210,58 @@ def test_ctrl_c_keeps_what_is_finished(bench: Bench, stuck: subprocess.Popen[str
 
 
 def test_two_runs_at_once(bench: Bench) -> None:
-    """Which write all blocks at the same moments."""
-    ten_blocks(bench, MEET)
-    (bench.folder / "meet").mkdir()
-    other = bench.start(*bench.argv(MINE))
-    bench.done(MINE)
-    result = finish(other)
-    assert result.code == 0, result.err
-    met = {int(path.suffix[1:]) for path in (bench.folder / "meet").iterdir()}
-    assert met == {os.getpid(), other.pid}
-    assert not list((bench.folder / "out").rglob("*.tmp"))
-    assert len(bench.stored()) == 10
-    ten_blocks(bench, "pass")
-    bench.done(MINE, "out=alone")
-    assert bench.results() == bench.results("alone")
+    """The second is refused, and changes nothing; a run that was killed keeps nobody out."""
+    script = "import dpbench.folder as f, pathlib, sys; x = f.only_writer(pathlib.Path('out'))"
+    hold = f"{script}; x.__enter__(); print('held', flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", hold]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=bench.folder, **pipes) as first:  # type: ignore[call-overload]
+        assert first.stdout.readline() == "held\n"
+        bench.refuses(named=["out: 'out': another run writes there", f"process {first.pid} on "])
+        with pytest.raises(dpbench.ConfigError, match="another run"):
+            dpbench.run("tiny", config_dir=bench.conf, out=bench.folder / "out", n_jobs=1)
+        first.kill()
+    bench.done("trials=4")
+    assert not (bench.folder / "out" / ".lock").exists()
+
+
+def test_a_run_is_finished_by_what_it_has_written(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not by what another has put there meanwhile."""
+
+    def written(job: Job, *arguments: Any) -> dict[str, Any]:
+        (job.folder / "summary.csv").write_text("of another run")
+        return record(job, *arguments)
+
+    record = Job._record
+    with monkeypatch.context() as patched:
+        patched.setattr(Job, "_record", written)
+        bench.done("trials=4")
+    assert bench.read("summary.csv") == "of another run"
+    bench.done("trials=4")
+    assert bench.read("summary.csv").startswith("distribution,")
+
+
+def test_what_is_no_longer_asked_for_goes(bench: Bench) -> None:
+    """From the page and the folder, but not what somebody has changed."""
+    bench.write(lambda spec: spec["figures"].update(errors=FIGURE, mine=FIGURE))
+    bench.done("trials=4")
+    figures = bench.folder / "out" / "figures"
+    (figures / "mine.svg").write_text("<svg>my own</svg>")
+    assert "<img" in bench.read("report.html")
+    bench.write()
+    bench.done("trials=4")
+    assert [path.name for path in figures.iterdir()] == ["mine.svg"]
+    assert "<img" not in bench.read("report.html")
+
+
+def test_another_processor_computes_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.done("trials=4")
+    monkeypatch.setattr("dpbench.runner.run.machine", lambda: "another")
+    bench.done("trials=4")
+    assert bench.counts() == (5, 0)
+    assert dpbench.load("out", config_dir="conf").errors(n=1000).shape[0] == 3 * 4
 
 
 def test_more_trials_keep_the_earlier_ones(bench: Bench) -> None:

@@ -11,6 +11,7 @@ from xml.etree import ElementTree as ET
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -180,6 +181,13 @@ def zeros(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:4] + bytes(50) + path.read_bytes()[54:])
 
 
+def without_errors(path: Path) -> None:
+    found = pq.read_table(path)
+    empty = pa.array([[]] * len(found), pa.list_(pa.float64()))
+    at = found.schema.get_field_index("errors")
+    pq.write_table(found.set_column(at, "errors", empty), path)
+
+
 # What is done to a file that would be a baseline, and what is told.
 DAMAGES: list[tuple[Any, list[str]]] = [
     (Path.unlink, ["no such file", "track=update"]),
@@ -187,6 +195,7 @@ DAMAGES: list[tuple[Any, list[str]]] = [
     (lambda path: path.write_bytes(path.read_bytes()[:-100]), ["not a baseline"]),
     (lambda path: path.write_text("somebody's notes"), ["not a baseline"]),
     (zeros, ["damaged"]),
+    (without_errors, ["not a baseline"]),
     (of_another_format, ["another version", "track=update"]),
     (lambda path: (path.unlink(), path.mkdir()), ["is a folder"]),
     (None, ["'heavy_tail'", "'tiny'"]),

@@ -50,6 +50,19 @@ MANIFEST: dict[str, Any] = {
     "failures": [{"failure": "ValueError: too few", "replay": "python -m dpbench replay=ab"}],
     "exit_code": 1,
     "wall_seconds": 1.0,
+    "outputs": {
+        name: [0, 0]
+        for name in (
+            "summary.csv",
+            "claims.csv",
+            "sample_complexity.csv",
+            "audit.csv",
+            "controls.csv",
+            "figures/curves.svg",
+            "figures/another.svg",
+        )
+    },
+    "tracked": ["tracking.csv"],
 }
 
 

@@ -83,7 +83,7 @@ def page_of(*folders: Path) -> Page:
 
 def test_the_same_files_give_the_same_bytes_whatever_a_rerun_changes(example: Path) -> None:
     before = write_page([example], example / "report.html").read_bytes()
-    rerun = MANIFEST | {"wall_seconds": 99.5, "inputs": "f00", "cells_reused": 3, "outputs": {}}
+    rerun = MANIFEST | {"wall_seconds": 99.5, "inputs": "f00", "cells_reused": 3}
     (example / "manifest.json").write_text(json.dumps(rerun))
     table = (example / "audit.csv").read_text()
     (example / "audit.csv").write_text(table.replace(",1.5\n", ",2.5\n"))
@@ -134,6 +134,7 @@ def test_labels_are_text_and_nothing_else(example: Path, tmp_path: Path) -> None
     }
     manifest = {
         "sweep": HOSTILE, "command": HOSTILE, "configuration": {"sweep": sweep},
+        "outputs": MANIFEST["outputs"], "tracked": MANIFEST["tracked"],
         "versions": {HOSTILE: HOSTILE}, "commit": HOSTILE,
         "failures": [{"failure": HOSTILE, "replay": HOSTILE}],
     }  # fmt: skip
@@ -171,7 +172,8 @@ def test_nothing_is_loaded_and_only_own_style_and_script_pass(example: Path) -> 
 
 
 def test_figures_are_embedded_with_words(example: Path) -> None:
-    (example / "figures" / "another.svg").write_text("<svg/>")
+    for name in ("another", "of_an_earlier_run"):
+        (example / "figures" / f"{name}.svg").write_text("<svg/>")
     page = page_of(example)
     first, second = (attrs for attrs, _ in page.all("img"))
     data = str(first["src"]).removeprefix("data:image/svg+xml;base64,")

@@ -1,0 +1,81 @@
+"""A run's folder: who may write there, and what was written."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import platform
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from dpbench.output import Stamps, atomic, stamp
+from dpbench.registry import ConfigError
+from dpbench.runner.run import check_writable
+
+__all__ = ["by_name", "forget", "only_writer", "stamps_of", "write_manifest"]
+
+
+@contextlib.contextmanager
+def only_writer(folder: Path) -> Iterator[None]:
+    """Keep others out for as long as this process lives; ConfigError if one is there already."""
+    check_writable(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / ".lock"
+    with path.open("a+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held = os.path.samestat(os.fstat(file.fileno()), path.stat())  # not one removed since
+        except (BlockingIOError, FileNotFoundError):
+            held = False
+        except OSError:  # the file system knows no locks
+            held = True
+        if not held:
+            file.seek(0)
+            raise ConfigError(
+                f"out: '{folder}': another run writes there ({file.read()}); wait for it, or "
+                "give another out=DIR"
+            )
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {platform.node()}")
+        file.flush()
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def by_name(folder: Path, stamps: Stamps) -> dict[str, list[int]]:
+    """Stamps as a manifest holds them."""
+    return {path.relative_to(folder).as_posix(): found for path, found in stamps.items()}
+
+
+def stamps_of(folder: Path, paths: Iterable[Path]) -> dict[str, list[int]] | None:
+    """Of files that lie there; None if one is missing."""
+    try:
+        return by_name(folder, {path: stamp(path) for path in paths})
+    except OSError:
+        return None
+
+
+def forget(folder: Path) -> None:
+    """Remove what the run before wrote there, its manifest first; what was changed since stays."""
+    try:
+        outputs = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["outputs"]
+    except (OSError, ValueError, KeyError, TypeError):
+        outputs = {}
+    (folder / "manifest.json").unlink(missing_ok=True)
+    for name, wanted in outputs.items() if isinstance(outputs, dict) else ():
+        path = folder / name
+        if path.parent in {folder, folder / "figures"} and stamps_of(folder, [path]) == {
+            name: wanted
+        }:
+            path.unlink()
+
+
+def write_manifest(folder: Path, record: Mapping[str, Any]) -> None:
+    """Write ``manifest.json``, which says that a run is finished."""
+    with atomic(folder / "manifest.json") as path:
+        path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
