@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 
 import distributed as dask_distributed  # an extra, without types
 from distributed.diagnostics.plugin import WorkerPlugin
-from distributed.protocol import pickle as dask_pickle
 
 from dpbench.registry import ConfigError
 from dpbench.runner.sources import Computer
@@ -22,7 +21,7 @@ from dpbench.runner.sources import Computer
 __all__ = ["computed"]
 
 distributed: Any = dask_distributed
-pickle: Any = dask_pickle
+pickle: Any = distributed.protocol.pickle
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 

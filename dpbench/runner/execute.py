@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
@@ -90,13 +91,17 @@ def compute(
         given = ({i: left[i] for i in share} for share in shares)
         with _signals_held():
             results = parallel(joblib.delayed(_share)(run, share, depends) for share in given)
-        for task in first:  # while the workers start
-            yield task, run(task)
-        first = []
-        for found, computer, process in results:
-            computer.check(here, f"process {process}", "a file was edited meanwhile, run it again")
-            for i, result in found:
-                yield left.pop(i), result
+        try:
+            for task in first:  # while the workers start
+                yield task, run(task)
+            first = []
+            for found, computer, process in results:
+                computer.check(here, f"process {process}", "a file was edited, run it again")
+                for i, result in found:
+                    yield left.pop(i), result
+        finally:
+            with warnings.catch_warnings(action="ignore"):  # of tasks that are cancelled
+                results.close()
 
 
 def _share(
@@ -115,9 +120,10 @@ def _signals_held() -> Iterator[None]:
     """Start processes that are deaf to signals, which are for this one; meanwhile they wait."""
     from joblib.externals.loky.backend import resource_tracker
 
-    resource_tracker.ensure_running()  # starting it, joblib would let them through
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
+        resource_tracker.ensure_running()  # which lets some of them through
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
