@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from omegaconf import OmegaConf
 
 from dpbench import config, endings
+from dpbench.finished import Again
 from dpbench.library import prepared
 from dpbench.registry import ConfigError, from_mapping
 
@@ -105,13 +106,16 @@ def _run(argv: Sequence[str]) -> int:
     return max(_finished(job, argv) for job in jobs)
 
 
-def _finished(job: Job | Audit | _Report, argv: Sequence[str]) -> int:
+def _finished(job: Again | Job | Audit | _Report, argv: Sequence[str]) -> int:
     """Run it; an audit knows no page, which is written here."""
-    from dpbench.audit.run import Audit
+    if isinstance(job, Again):
+        return job.run(argv)
+    from dpbench.audit.run import Audit  # slow to load
 
     if not isinstance(job, Audit):
         return job.run(argv)
-    from dpbench.report.page import PAGE, write_page
+    from dpbench.folder import PAGE
+    from dpbench.report.page import write_page
 
     return job.run(argv, lambda folder: write_page([folder], folder / PAGE))
 
@@ -139,7 +143,7 @@ def _told(flags: argparse.Namespace) -> str:
     return help_on(topic, names[0] if names else None, folders)
 
 
-def _prepare(overrides: Sequence[str], config_dir: Path | None) -> Job | Audit | _Report:
+def _prepare(overrides: Sequence[str], config_dir: Path | None) -> Again | Job | Audit | _Report:
     """Read and check everything that a run needs."""
     found = config.composed(overrides, config_dir)
     settings = from_mapping(config.Settings, found, "")
@@ -149,6 +153,11 @@ def _prepare(overrides: Sequence[str], config_dir: Path | None) -> Job | Audit |
                 raise ConfigError(f"{key}: {getattr(settings, key)!r}: report=all runs nothing")
         return _Report(Path(settings.out or "results"))
     out = settings.out or f"results/{settings.sweep.get('name', 'sweep')}"
+    if "audit" not in settings.sweep and settings.resume and not settings.plugins:
+        wants = settings.track, settings.replay
+        again = None if any(wants) else Again.of(Path(out), {**found, "sweep": settings.sweep})
+        if again is not None:
+            return again
     return prepared(settings, found, config_dir, Path(out))
 
 
@@ -160,7 +169,8 @@ class _Report:
     stores: None = None
 
     def run(self, argv: Sequence[str]) -> int:
-        from dpbench.report.page import PAGE, finished_runs, write_page
+        from dpbench.folder import PAGE
+        from dpbench.report.page import finished_runs, write_page
 
         runs = finished_runs(self.folder)
         if not runs:

@@ -11,11 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from dpbench.output import Stamps, atomic, stamp
+from dpbench.output import Stamps, atomic, check_writable, stamp
 from dpbench.registry import ConfigError
-from dpbench.runner.run import check_writable
 
-__all__ = ["by_name", "forget", "only_writer", "stamps_of", "write_manifest"]
+__all__ = [
+    "PAGE", "by_name", "forget", "only_writer", "read_manifest", "stamps_of", "write_manifest",
+]  # fmt: skip
+
+PAGE = "report.html"
 
 
 @contextlib.contextmanager
@@ -63,8 +66,8 @@ def stamps_of(folder: Path, paths: Iterable[Path]) -> dict[str, list[int]] | Non
 def forget(folder: Path) -> None:
     """Remove what the run before wrote there, its manifest first; what was changed since stays."""
     try:
-        outputs = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["outputs"]
-    except (OSError, ValueError, KeyError, TypeError):
+        outputs = read_manifest(folder)["outputs"]
+    except (ConfigError, KeyError):
         outputs = {}
     (folder / "manifest.json").unlink(missing_ok=True)
     for name, wanted in outputs.items() if isinstance(outputs, dict) else ():
@@ -73,6 +76,16 @@ def forget(folder: Path) -> None:
             name: wanted
         }:
             path.unlink()
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of a finished run; ConfigError if there is none."""
+    try:
+        found: dict[str, Any] = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        assert {"sweep", "configuration", "computer", "seed", "failures"} <= found.keys()
+    except (OSError, ValueError, AssertionError, AttributeError, RecursionError) as error:
+        raise ConfigError(f"'{folder}': holds no finished run of this version") from error
+    return found
 
 
 def write_manifest(folder: Path, record: Mapping[str, Any]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from rich.console import Console
 
 from dpbench.analysis.claims import COLUMNS
 from dpbench.analysis.results import Results, collect
@@ -20,11 +18,20 @@ from dpbench.analysis.smallest_n import measure
 from dpbench.arrays import Bools
 from dpbench.config import Settings, command_line
 from dpbench.drawing import save, style
-from dpbench.folder import by_name, forget, only_writer, stamps_of, write_manifest
+from dpbench.finished import fingerprint, package_source, print_next
+from dpbench.folder import (
+    PAGE,
+    by_name,
+    forget,
+    only_writer,
+    read_manifest,
+    stamps_of,
+    write_manifest,
+)
 from dpbench.output import Stamps, atomic, console
 from dpbench.registry import ConfigError, from_mapping
-from dpbench.report.page import PAGE, write_page
-from dpbench.result import Result, read_manifest
+from dpbench.report.page import write_page
+from dpbench.result import Result
 from dpbench.runner.block import replay
 from dpbench.runner.plan import Cell, cell_at
 from dpbench.runner.provenance import Cost, provenance, versions
@@ -36,8 +43,6 @@ from dpbench.tracking.command import FILES as TRACKED
 from dpbench.tracking.command import Tracking
 
 __all__ = ["Job"]
-
-PACKAGE = Path(__file__).parent
 
 
 @dataclass(frozen=True)
@@ -87,7 +92,7 @@ class Job:
         # Files first: a terminal may keep a run waiting.
         for text in told:
             say.print(text)
-        self._print_next(argv, cost, say)
+        print_next(self.folder, self.plan.study.name, self.options.seed, argv, cost, say)
         return code
 
     def _completed(self, argv: Sequence[str], cost: Cost, say: Say) -> tuple[int, list[str]]:
@@ -109,7 +114,9 @@ class Job:
         tracked = [name for name in TRACKED if (self.folder / name).exists()]
         if tracked or (tracked, code) != before:
             page.unlink(missing_ok=True)
-        more = {"tracked": tracked, "exit_code": code}
+        more = {"tracked": tracked, "exit_code": code, "fingerprint": None}
+        if not (self.options.plugins or self.options.depends):  # what these read is not known
+            more["fingerprint"] = fingerprint(self.folder, self.config)
         write_manifest(self.folder, {**record, **cost.as_dict(), **more})
         if not page.exists():
             write_page([self.folder], page)
@@ -241,11 +248,9 @@ class Job:
         store = self.options.store()
         assert isinstance(store, Store)
         shown = {key: self.config.get(key) for key in ("sweep", "seed", "trials")}
-        files = (
-            f for f in sorted(PACKAGE.rglob("*")) if f.suffix in {".py", ".html", ".css", ".js"}
-        )
-        source = [(path.relative_to(PACKAGE).as_posix(), path.read_text("utf-8")) for path in files]
-        return digest(source, shown, stamps_of(store.folder, store.files()), versions())
+        keys = [store.key(task) for c in self.plan.cells for task in c.tasks(self.options.seed)]
+        stamps = stamps_of(store.folder, store.files())
+        return digest(package_source(), shown, keys, stamps, versions())
 
     def _outputs(self) -> list[Path]:
         study = self.plan.study
@@ -254,24 +259,6 @@ class Job:
         kinds = ("pdf", "svg", "png")
         names += [f"figures/{name}.{kind}" for name in study.all_figures for kind in kinds]
         return [self.folder / name for name in names]
-
-    def _print_next(self, argv: Sequence[str], cost: Cost, out: Console) -> None:
-        """Print what was done, where the results are and what to type next."""
-        folder, seed = self.folder, self.options.seed + 1
-        seconds = time.monotonic() - cost.started
-        out.print(f"{cost.blocks_done} blocks done, {cost.blocks_reused} reused, {seconds:.1f} s")
-        more = ", sample_complexity.csv" if (folder / "sample_complexity.csv").exists() else ""
-        files = f"report.html, summary.csv, claims.csv{more}, figures/, manifest.json"
-        out.print(f"results: {folder}/{files}")
-        if self.plan.study.name == "quick":
-            said, kept, added = "next", [], ["sweep=heavy_tail"]
-        elif cost.trials is not None:
-            said, added = "more trials, keeping these", [f"trials={2 * cost.trials}"]
-            kept = [word for word in argv if not word.startswith(("trials=", "resume="))]
-        else:
-            said, added = "an independent replication", [f"seed={seed}", f"out={folder}-seed{seed}"]
-            kept = [word for word in argv if not word.startswith(("seed=", "out=", "resume="))]
-        out.print(f"{said}: {command_line([*kept, *added])}")
 
 
 def _joined(tables: Sequence[pd.DataFrame], columns: list[str] | None = None) -> pd.DataFrame:

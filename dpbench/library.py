@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # slow to load
     from dpbench.job import Job
     from dpbench.result import Result
 
-__all__ = ["load", "prepared", "run"]
+__all__ = ["load", "plain", "prepared", "run"]
 
 
 def run(
@@ -121,7 +121,7 @@ def prepared(
     shared = {key: getattr(settings, key) for key in ("seed", "n_jobs", "runner", "resume")}
     options = RunOptions(**shared, out=out, plugins=plugins, own=own, depends=depends)
     kind = Audit if "audit" in settings.sweep else Job
-    return kind.prepare(settings, options, _plain({**config, "sweep": settings.sweep}))
+    return kind.prepare(settings, options, plain({**config, "sweep": settings.sweep}))
 
 
 def load(folder: str | Path, *, config_dir: str | Path | None = None) -> Result:
@@ -140,7 +140,8 @@ def load(folder: str | Path, *, config_dir: str | Path | None = None) -> Result:
     """
     import dpbench.report  # noqa: F401 (the figures enter the registry)
     from dpbench.config import Settings, load_plugins
-    from dpbench.result import read_manifest, read_result
+    from dpbench.folder import read_manifest
+    from dpbench.result import read_result
     from dpbench.study import Study
 
     path = Path(folder).expanduser()
@@ -152,17 +153,17 @@ def load(folder: str | Path, *, config_dir: str | Path | None = None) -> Result:
     return read_result(from_mapping(Study, settings.sweep, "sweep"), path, manifest)
 
 
-def _plain(spec: Any) -> Any:
+def plain(spec: Any) -> Any:
     """A configuration with objects, as one that JSON can hold and `load` can read."""
     if isinstance(spec, Mapping):
-        return {str(key): _plain(value) for key, value in spec.items()}
+        return {str(key): plain(value) for key, value in spec.items()}
     if isinstance(spec, list | tuple):
-        return [_plain(value) for value in spec]
+        return [plain(value) for value in spec]
     if getattr(spec, "shape", None) == ():  # a number of an array
         return spec.item()
     if is_dataclass(spec) and not isinstance(spec, type):
         kind = type(spec)
-        found = {field.name: _plain(getattr(spec, field.name)) for field in fields(spec)}
+        found = {field.name: plain(getattr(spec, field.name)) for field in fields(spec)}
         if isinstance(spec, Registered):
             found["_target_"] = f"{kind.__module__}.{kind.__name__}"
         return found

@@ -6,21 +6,22 @@ import contextlib
 import io
 import os
 import secrets
+import tempfile
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from dpbench.privacy import AMOUNTS
+from dpbench.registry import ConfigError
 
 __all__ = [
-    "Stamps", "amounts", "atomic", "console", "print_table", "progress", "stamp", "text_console",
+    "Stamps", "amounts", "atomic", "check_writable", "console", "print_table", "progress", "stamp",
+    "text_console",
 ]  # fmt: skip
 
 Stamps = dict[Path, list[int]]
@@ -54,8 +55,10 @@ def print_table(title: str, rows: Sequence[Mapping[str, str]], out: Console) -> 
 
 def amounts(row: Mapping[Hashable, Any]) -> list[str]:
     """The numbers of a budget in a few characters."""
+    from dpbench.privacy import AMOUNTS  # slow to load
+
     symbols = {"epsilon": "eps"}
-    known = [name for name in AMOUNTS if pd.notna(row.get(name))]
+    known = [name for name in AMOUNTS if row.get(name) is not None and row[name] == row[name]]
     return [f"{symbols.get(name, name)}={row[name]:g}" for name in known]
 
 
@@ -94,6 +97,16 @@ def progress(what: str, total: int, done_so: str) -> Iterator[Callable[[], None]
             )
 
         yield advance
+
+
+def check_writable(folder: Path, key: str = "out") -> None:
+    """Refuse a folder that cannot be written to, before anything is computed."""
+    try:
+        there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        raise ConfigError(f"{key}: '{folder}': cannot be written to: {error.strerror}") from error
 
 
 def stamp(path: Path) -> list[int]:

@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, ClassVar, Self, TypeVar, dataclass_transform
 
-import numpy as np
 from pydantic import (
     AfterValidator,
     BeforeValidator,
@@ -95,6 +94,8 @@ def _make(cls: type[T], *, kw_only: bool) -> type[T]:
 @contextmanager
 def computable(where: str) -> Iterator[None]:
     """Numbers of the configuration alone are computed: where that fails it cannot be used."""
+    import numpy as np  # slow to load
+
     try:
         with np.errstate(all="ignore"):
             yield

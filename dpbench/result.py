@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +23,7 @@ if TYPE_CHECKING:  # drawing libraries load when the first figure is drawn
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-__all__ = ["Result", "read_manifest", "read_result"]
+__all__ = ["Result", "read_result"]
 
 
 @dataclass(frozen=True)
@@ -151,13 +150,3 @@ def _table(path: Path) -> pd.DataFrame:
     labels = ("claim", "request", "distribution", "family", "estimator", "privacy")
     known = dict.fromkeys(labels, str)  # which may look like numbers
     return pd.read_csv(path, keep_default_na=False, na_values=[""], dtype=known)
-
-
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of a finished run; ConfigError if there is none."""
-    try:
-        found: dict[str, Any] = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-        assert {"sweep", "configuration", "computer", "seed", "failures"} <= found.keys()
-    except (OSError, ValueError, AssertionError, AttributeError, RecursionError) as error:
-        raise ConfigError(f"'{folder}': holds no finished run of this version") from error
-    return found

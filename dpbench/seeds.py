@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from typing import TYPE_CHECKING
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = ["digest", "stream"]
 
@@ -21,5 +23,7 @@ def stream(*names: str | int) -> np.random.Generator:
     So adding, removing or reordering estimators, or moving work to other processes, changes no
     other number. SFC64 was the fastest of numpy's generators on this workload.
     """
+    import numpy as np  # slow to load, where digests are enough
+
     entropy = int(digest(*names), 16)
     return np.random.Generator(np.random.SFC64(np.random.SeedSequence(entropy)))

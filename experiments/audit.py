@@ -10,9 +10,9 @@ import pandas as pd
 from dpbench.audit.cases import AuditSweep
 from dpbench.audit.report import bounds_figure, strongest_in_print
 from dpbench.drawing import save, spaced
+from dpbench.folder import read_manifest
 from dpbench.registry import from_mapping
 from dpbench.report.words import variant_text
-from dpbench.result import read_manifest
 from experiments.tables import escaped, tabular
 
 __all__ = ["draw_audit"]

@@ -18,9 +18,7 @@ from dpbench.registry import ConfigError
 from dpbench.report.page_run import CLAIM_TONES, read_manifest, read_run
 from dpbench.report.page_tables import HEIGHT, WIDTH
 
-__all__ = ["PAGE", "finished_runs", "write_page"]
-
-PAGE = "report.html"
+__all__ = ["finished_runs", "write_page"]
 
 
 def finished_runs(root: Path) -> list[Path]:

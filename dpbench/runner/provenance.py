@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dpbench.runner.block import Block
 from dpbench.version import __version__
+
+if TYPE_CHECKING:  # slow to load
+    from dpbench.runner.block import Block
 
 __all__ = ["Cost", "provenance", "versions"]
 

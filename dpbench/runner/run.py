@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dpbench.output import progress
-from dpbench.registry import ConfigError
+from dpbench.output import check_writable, progress
 from dpbench.runner.block import Block, BlockTask, run_block
 from dpbench.runner.execute import Runner, compute
 from dpbench.runner.plan import Cell
@@ -17,7 +15,7 @@ from dpbench.runner.sources import machine
 from dpbench.runner.store import Memory, Store, source_digest
 from dpbench.seeds import digest
 
-__all__ = ["RunOptions", "Say", "check_writable", "run_cells"]
+__all__ = ["RunOptions", "Say", "run_cells"]
 
 Say = Callable[[str], None]
 
@@ -48,16 +46,6 @@ class RunOptions:
     def store(self) -> Store | Memory:
         """Where blocks are kept."""
         return Memory() if self.out is None else Store(self.out, self.computer)
-
-
-def check_writable(folder: Path, key: str = "out") -> None:
-    """Refuse a folder that cannot be written to, before anything is computed."""
-    try:
-        there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-        with tempfile.TemporaryFile(dir=there):
-            pass
-    except OSError as error:
-        raise ConfigError(f"{key}: '{folder}': cannot be written to: {error.strerror}") from error
 
 
 def run_cells(

@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 
 from dpbench.config import Settings
-from dpbench.output import atomic
+from dpbench.output import atomic, check_writable
 from dpbench.registry import ConfigError
 from dpbench.runner.plan import Cell
-from dpbench.runner.run import RunOptions, Say, check_writable
+from dpbench.runner.run import RunOptions, Say
 from dpbench.tracking.baseline import Baseline, Origin, baseline_path, check_replaceable, errors_of
 from dpbench.tracking.comparison import LEAST_TRIALS, SMALLEST, compare
 from dpbench.tracking.report import FAILING, junit, markdown, row_name

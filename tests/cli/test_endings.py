@@ -122,6 +122,7 @@ def test_files_first_and_printing_last(bench: Bench) -> None:
         )
     told = "dpbench: standard output: No space left on device; nothing else is lost\n"
     assert (done.returncode, done.stderr) == (1, told)
-    assert bench.counts() == (1, 4)
+    done_again, reused = bench.counts()
+    assert (done_again > 0, done_again + reused) == (True, 5)
     assert (bench.folder / "stored").exists()
     assert "α" in bench.read("report.html")  # noqa: RUF001

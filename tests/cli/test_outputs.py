@@ -25,10 +25,10 @@ CLAIMS = (
     "verdict privacy epsilon delta rho n_low n_high visible"
 )
 MANIFEST = (
-    "sweep command configuration seed source versions platform commit dirty trials cells_done "
-    "cells_reused blocks_done blocks_reused blocks_corrupt records_drawn wall_seconds "
-    "worker_cpu_seconds parent_cpu_seconds worker_peak_bytes parent_peak_bytes "
-    "estimator_seconds failures exit_code inputs outputs"
+    "blocks_corrupt blocks_done blocks_reused cells_done cells_reused command commit computer "
+    "configuration dirty estimator_seconds exit_code failures fingerprint inputs outputs "
+    "parent_cpu_seconds parent_peak_bytes platform records_drawn seed source sweep tracked "
+    "trials versions wall_seconds worker_cpu_seconds worker_peak_bytes"
 )
 BY = ["distribution", "estimator", "privacy", "epsilon", "n"]
 

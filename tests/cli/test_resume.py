@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 import dpbench
+from dpbench import finished
 from dpbench.distributions import TwoPoint
 from dpbench.estimators import EmpiricalMean
 from dpbench.job import Job
@@ -106,7 +107,8 @@ def test_a_changed_helper_makes_blocks_stale(bench: Bench, monkeypatch: pytest.M
     assert Path(dpbench.__file__).parent == store.PACKAGE
     package = bench.folder / "copy"
     shutil.copytree(store.PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(store, "PACKAGE", package)
+    for module in (store, finished):
+        monkeypatch.setattr(module, "PACKAGE", package)
     for name, done in [("", 5), ("analysis/claims.py", 0), ("privacy/budgets.py", 5)]:
         if name:
             (package / name).write_text((package / name).read_text() + "\n# changed\n")
@@ -243,6 +245,30 @@ def test_a_run_is_finished_by_what_it_has_written(
     assert bench.read("summary.csv").startswith("distribution,")
 
 
+def test_a_finished_run_is_shown_before_anything_slow_is_loaded(bench: Bench) -> None:
+    """But is not taken for finished where data or variables of arithmetic are others."""
+    data, records = bench.folder / "data.csv", "x\n1\n2\n4\n"
+    data.write_text(records)
+    law = {"kind": "empirical", "path": "data.csv", "column": "x"}
+    part = {"families": "tails", "estimators": "mean", "n": [1000], "trials": 40}
+    bench.write(lambda spec: (spec["families"].update(tails=law), spec["parts"].update(tails=part)))
+    argv = bench.argv("trials=4")
+    bench.done("trials=4")
+    first = bench.read("summary.csv")
+    slow = {"numpy", "pandas", "pyarrow", "joblib", "jinja2"}
+    script = f"import sys; from dpbench.cli import run; c = run({argv!r}); sys.exit(c)"
+    watch = f"import atexit, sys; atexit.register(lambda: print({slow!r} & set(sys.modules)))"
+    command = [sys.executable, "-c", f"{watch}; {script}"]
+    shown = subprocess.check_output(command, cwd=bench.folder, text=True)
+    assert shown.endswith("set()\n")
+    assert bench.read("scoreboard.txt").rstrip() in shown
+    assert bench.counts() == (0, 5)
+    data.write_text(records.replace("4", "8"))
+    bench.done("trials=4")
+    assert bench.counts() == (1, 4)
+    assert bench.read("summary.csv") != first
+
+
 def test_what_is_no_longer_asked_for_goes(bench: Bench) -> None:
     """From the page and the folder, but not what somebody has changed."""
     bench.write(lambda spec: spec["figures"].update(errors=FIGURE, mine=FIGURE))
@@ -259,6 +285,7 @@ def test_what_is_no_longer_asked_for_goes(bench: Bench) -> None:
 def test_another_processor_computes_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.done("trials=4")
     monkeypatch.setattr("dpbench.runner.run.machine", lambda: "another")
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "another")  # which tells so, before it is asked
     bench.done("trials=4")
     assert bench.counts() == (5, 0)
     assert dpbench.load("out", config_dir="conf").errors(n=1000).shape[0] == 3 * 4

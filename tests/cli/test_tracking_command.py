@@ -195,7 +195,7 @@ DAMAGES: list[tuple[Any, list[str]]] = [
     (lambda path: path.write_bytes(path.read_bytes()[:-100]), ["not a baseline"]),
     (lambda path: path.write_text("somebody's notes"), ["not a baseline"]),
     (zeros, ["damaged"]),
-    (without_errors, ["not a baseline"]),
+    (without_errors, ["damaged"]),
     (of_another_format, ["another version", "track=update"]),
     (lambda path: (path.unlink(), path.mkdir()), ["is a folder"]),
     (None, ["'heavy_tail'", "'tiny'"]),

@@ -22,7 +22,7 @@ def test_there_are_no_more_processes_than_tasks(
 
     def parallel(n_jobs: int, **_: Any) -> Any:
         asked.append(n_jobs)
-        return lambda calls: [call(*args, **kwargs) for call, args, kwargs in calls]
+        return lambda calls: (call(*args, **kwargs) for call, args, kwargs in calls)
 
     monkeypatch.setattr(joblib, "Parallel", parallel)
     found = dict(compute(double, range(tasks), Runner(), n_jobs, ()))

@@ -13,13 +13,13 @@ import pytest
 from sweeps import CLIP, COIN, Made
 
 from dpbench.metrics import ERRORS
-from dpbench.output import atomic
+from dpbench.output import atomic, check_writable
 from dpbench.registry import ConfigError
 from dpbench.runner import run, store
 from dpbench.runner.block import Block, BlockTask
 from dpbench.runner.plan import Cell
 from dpbench.runner.provenance import Cost
-from dpbench.runner.run import RunOptions, check_writable, run_cells
+from dpbench.runner.run import RunOptions, run_cells
 from dpbench.runner.store import CorruptBlockError, Memory, Store
 
 MADE = Made(

@@ -1,0 +1,128 @@
+"""A finished run is recognised, and shown again, before anything is loaded that takes its time."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from dpbench.config import command_line
+from dpbench.folder import PAGE, only_writer, read_manifest, stamps_of, write_manifest
+from dpbench.output import console, stamp
+from dpbench.registry import ConfigError
+from dpbench.runner.provenance import Cost, versions
+from dpbench.seeds import digest
+
+__all__ = ["Again", "fingerprint", "package_source", "print_next"]
+
+PACKAGE = Path(__file__).parent
+# Of variables that choose how arithmetic is done.
+ARITHMETIC = ("BLIS", "MKL", "NPY", "OMP", "OPENBLAS")
+
+
+def package_source() -> list[tuple[str, str]]:
+    """The text of all files that results, tables and pages depend on, by path."""
+    files = (f for f in sorted(PACKAGE.rglob("*")) if f.suffix in {".py", ".html", ".css", ".js"})
+    return [(path.relative_to(PACKAGE).as_posix(), path.read_text("utf-8")) for path in files]
+
+
+def fingerprint(folder: Path, config: Mapping[str, Any]) -> str:
+    """A digest of all that the files of a run without plug-ins depend on.
+
+    Source, versions, configuration, the machine, stamps of block files and of files of data.
+    """
+    shown = {key: config.get(key) for key in ("sweep", "seed", "trials")}
+    blocks = stamps_of(folder, sorted((folder / "blocks").glob("*.parquet")))
+    data = {text: stamp(path) for text, path in _data_files(config["sweep"].get("families"))}
+    return digest(package_source(), versions(), shown, data, blocks, _machine())
+
+
+def _data_files(spec: Any) -> Iterator[tuple[str, Path]]:
+    """Files that values of a configuration name."""
+    if isinstance(spec, Mapping | list | tuple):
+        for one in spec.values() if isinstance(spec, Mapping) else spec:
+            yield from _data_files(one)
+    elif isinstance(spec, str):
+        for path in (Path(spec), PACKAGE / "data" / spec):
+            if path.is_file():
+                yield spec, path
+
+
+def _machine() -> list[str]:
+    """What tells that arithmetic is done as before, if it is the same; read in no time."""
+    try:
+        processor = Path("/proc/cpuinfo").read_text("utf-8")
+        about = {line for line in processor.splitlines() if line.startswith(("model", "flags"))}
+    except OSError:
+        about = set()
+    chosen = {f"{k}={v}" for k, v in os.environ.items() if k.startswith(ARITHMETIC)}
+    return [platform.node(), platform.platform(), *sorted(about | chosen)]
+
+
+@dataclass(frozen=True)
+class Again:
+    """A finished run, whose files are as they were written."""
+
+    folder: Path
+    config: Mapping[str, Any]
+    stores: None = None
+
+    @classmethod
+    def of(cls, folder: Path, config: Mapping[str, Any]) -> Again | None:
+        """The run of this configuration, if it is finished there."""
+        again = cls(folder, config)
+        return again if again._record() else None
+
+    def _record(self) -> dict[str, Any] | None:
+        try:
+            found = read_manifest(self.folder)
+            outputs = found["outputs"]
+            whole = outputs == stamps_of(self.folder, [self.folder / name for name in outputs])
+        except (ConfigError, KeyError, TypeError):
+            return None
+        if not (whole and (self.folder / PAGE).exists() and not found.get("tracked", True)):
+            return None
+        same = found.get("fingerprint") == fingerprint(self.folder, self.config)
+        return found if same else None
+
+    def run(self, argv: Sequence[str]) -> int:
+        """Print its verdicts and what to type; the exit code."""
+        with only_writer(self.folder):
+            record = self._record()
+            if record is None:
+                raise ConfigError(f"out: '{self.folder}': another run has just written there")
+            cost = Cost(trials=record["trials"])
+            cost.cells_reused = record["cells_done"] + record["cells_reused"]
+            cost.blocks_reused = record["blocks_done"] + record["blocks_reused"]
+            write_manifest(self.folder, {**record, **cost.as_dict()})
+        say = console()
+        say.print((self.folder / "scoreboard.txt").read_text("utf-8").rstrip("\n"))
+        print_next(self.folder, record["sweep"], record["seed"], argv, cost, say)
+        return int(record["exit_code"])
+
+
+def print_next(
+    folder: Path, sweep: str, seed: int, argv: Sequence[str], cost: Cost, out: Console
+) -> None:
+    """Print what was done, where the results are and what to type next."""
+    seconds = time.monotonic() - cost.started
+    out.print(f"{cost.blocks_done} blocks done, {cost.blocks_reused} reused, {seconds:.1f} s")
+    more = ", sample_complexity.csv" if (folder / "sample_complexity.csv").exists() else ""
+    files = f"{PAGE}, summary.csv, claims.csv{more}, figures/, manifest.json"
+    out.print(f"results: {folder}/{files}")
+    if sweep == "quick":
+        said, kept, added = "next", [], ["sweep=heavy_tail"]
+    elif cost.trials is not None:
+        said, added = "more trials, keeping these", [f"trials={2 * cost.trials}"]
+        kept = [word for word in argv if not word.startswith(("trials=", "resume="))]
+    else:
+        said = "an independent replication"
+        added = [f"seed={seed + 1}", f"out={folder}-seed{seed + 1}"]
+        kept = [word for word in argv if not word.startswith(("seed=", "out=", "resume="))]
+    out.print(f"{said}: {command_line([*kept, *added])}")
