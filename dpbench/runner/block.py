@@ -78,7 +78,7 @@ class BlockTask:
     name: str
     followed: str = ""
 
-    @property
+    @cached_property
     def trials(self) -> int:
         """Trials in this block, as in every other of its cell."""
         return min(block_trials(self.n, member) for _, member in self.members)

@@ -6,8 +6,10 @@ import contextlib
 import logging
 import queue
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor
+from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,6 +18,7 @@ import distributed as dask_distributed  # an extra, without types
 from distributed.diagnostics.plugin import WorkerPlugin
 
 from dpbench.registry import ConfigError
+from dpbench.runner.execute import run_share
 from dpbench.runner.sources import Computer
 
 __all__ = ["computed"]
@@ -25,8 +28,13 @@ pickle: Any = distributed.protocol.pickle
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-# Tasks with the scheduler for each thread: one at work, one on its way.
+# Shares of tasks with the scheduler for each thread: one at work, one on its way.
 AHEAD = 2
+# A share has so many tasks at most, and is worked on for so long; or for longer, that all workers
+# together do not end more of them a second. `experiments.cluster_model` says what that is for.
+MOST, SECONDS, SHARES = 100, 0.5, 50
+# Shares whose results are on their way here at once.
+FETCHED = 8
 # After which a wait is explained.
 PATIENCE = 10.0
 REMEDY = "start workers with this one's environment"
@@ -49,6 +57,8 @@ def computed(
     for logger in ("distributed", "distributed.client"):  # what ends a run is one line
         logging.getLogger(logger).setLevel(logging.CRITICAL)
     with contextlib.ExitStack() as stack:
+        pool = stack.enter_context(ThreadPoolExecutor(FETCHED))
+        # ends first, and with it what the pool waits for
         client = stack.enter_context(_client(address, threads))
         here = Computer.of(depends)
         if address is not None:
@@ -56,26 +66,31 @@ def computed(
             if plugins:
                 client.register_plugin(_Sources(plugins))
         done: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        waiting, running = iter(enumerate(tasks)), dict[Any, int]()
+        waiting, running = deque(range(len(tasks))), dict[Any, list[int]]()
 
-        def submit(count: int) -> None:
-            for index, task in islice(waiting, max(0, count)):
+        def submit(workers: int) -> None:
+            while waiting and len(running) < AHEAD * workers:
+                size = min(MOST, 1 + len(waiting) // (2 * AHEAD * workers))
+                share = [waiting.popleft() for _ in range(size)]
+                given, seconds = {i: tasks[i] for i in share}, max(SECONDS, workers / SHARES)
                 # The scheduler, which need not have dpbench or plug-ins, sees bytes.
-                call = pickle.dumps(_Call(run, task, depends))
+                call = pickle.dumps(_Call(run, given, depends, seconds))
                 future = client.submit(pickle.loads, call, pure=False)
-                running[future] = index
+                running[future] = share
                 future.add_done_callback(done.put)
 
         while True:
-            submit(max(1, AHEAD * _threads(client)) - len(running))
+            submit(workers := max(1, _threads(client)))
             if not running:
                 return
-            for future in _next(done, client):
-                submit(1)
-                index = running.pop(future)
-                result, computer, worker = _result(future, client)
+            ended = list(islice(_next(done, client), FETCHED))
+            shares = [running.pop(future) for future in ended]
+            submit(workers)
+            fetched = pool.map(partial(_result, client=client), ended)
+            for share, (found, computer, worker) in zip(shares, fetched, strict=True):
                 computer.check(here, f"worker {worker}", REMEDY)
-                yield index, result
+                waiting.extendleft(share[: len(found) - 1 : -1])  # there was no time for them
+                yield from found
 
 
 @contextlib.contextmanager
@@ -160,11 +175,10 @@ class _Call:
         return _work, self._arguments
 
 
-def _work(
-    run: Callable[[Task], Result], task: Task, depends: tuple[str, ...]
-) -> tuple[Result, Computer, str]:
-    """On a worker: the result, what it was computed by, and where."""
-    return run(task), Computer.here(depends), distributed.get_worker().address
+def _work(*arguments: Any) -> tuple[list[tuple[int, Any]], Computer, str]:
+    """On a worker: the results of a share, what they were computed by, and where."""
+    found, computer, _ = run_share(*arguments)
+    return found, computer, distributed.get_worker().address
 
 
 def _threads(client: Any) -> int:

@@ -18,7 +18,7 @@ from dpbench.endings import SIGNALS
 from dpbench.registry import ConfigError, validated
 from dpbench.runner.sources import Computer
 
-__all__ = ["Runner", "compute"]
+__all__ = ["Runner", "compute", "run_share"]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -90,7 +90,7 @@ def compute(
         shares = [index[at : at + size] for at in range(0, len(index), size)]
         given = ({i: left[i] for i in share} for share in shares)
         with _signals_held():
-            results = parallel(joblib.delayed(_share)(run, share, depends) for share in given)
+            results = parallel(joblib.delayed(run_share)(run, share, depends) for share in given)
         try:
             for task in first:  # while the workers start
                 yield task, run(task)
@@ -104,11 +104,14 @@ def compute(
                 results.close()
 
 
-def _share(
-    run: Callable[[Task], Result], share: Mapping[int, Task], depends: tuple[str, ...]
+def run_share(
+    run: Callable[[Task], Result],
+    share: Mapping[int, Task],
+    depends: tuple[str, ...],
+    seconds: float = SECONDS,
 ) -> tuple[list[tuple[int, Result]], Computer, int]:
     """Run those of these tasks, at least the first, that are begun in time; by what, and where."""
-    found, end = list[tuple[int, Result]](), time.monotonic() + SECONDS
+    found, end = list[tuple[int, Result]](), time.monotonic() + seconds
     for index, task in share.items():
         if not found or time.monotonic() < end:
             found.append((index, run(task)))

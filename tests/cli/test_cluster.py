@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import operator
 import os
+import pickle
 import queue
 import shutil
 import socket
@@ -12,6 +15,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -26,6 +30,7 @@ from .conftest import MINE, Bench, unusable, wait_for
 
 cluster = pytest.importorskip("dpbench.runner.cluster")
 ROOT = Path(dpbench.__file__).parents[1]
+TIMEOUTS = "DASK_DISTRIBUTED__COMM__TIMEOUTS__"
 
 
 class Dask:
@@ -52,13 +57,18 @@ class Dask:
             found = subprocess.Popen(
                 command,
                 cwd=self._folder,
-                env={**os.environ, "PYTHONPATH": str(root)},
+                # a dead worker, which may hold results, is asked for them for so long
+                env={**os.environ, "PYTHONPATH": str(root), f"{TIMEOUTS}CONNECT": "1s"},
                 stdout=log,
                 stderr=log,
                 text=True,
             )
         self.running.append(found)
         return found
+
+    def scheduler_says(self, what: str) -> int:
+        """How often."""
+        return (self._folder / "scheduler.log").read_text().count(what)
 
     def _answers(self) -> bool:
         with socket.socket() as tried:
@@ -126,6 +136,43 @@ def test_a_plug_in_that_is_a_package_and_is_edited(bench: Bench, dask: Dask) -> 
     assert told[-1].startswith(
         f"dpbench: ConnectionError: the dask scheduler {dask.address} is gone"
     )
+
+
+def test_a_worker_is_killed(bench: Bench, dask: Dask) -> None:
+    """One of two, with blocks of a quarter of a second; the results are those without a cluster."""
+    bench.odd("import time; time.sleep(0.05)")
+    killed, _ = dask.worker(), dask.worker()
+    more = [MINE, "trials=1000"]
+    process = bench.start(*bench.argv(*more, *words(dask)))
+    wait_for(lambda: dask.scheduler_says("Register worker") == 2, process)
+    wait_for(lambda: bool(bench.blocks()), process)
+    assert process.poll() is None
+    killed.kill()
+    told = process.communicate(timeout=60)[1]
+    assert process.returncode == 0, told
+    assert dask.scheduler_says("Remove worker") >= 1
+    bench.done(*more, "out=local")
+    assert bench.results() == bench.results("local")
+
+
+@pytest.mark.parametrize(("seconds", "least", "most"), [(0.0, 60, 60), (60.0, 1, 30)])
+def test_small_blocks_are_handed_over_many_at_once(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, least: int, most: int
+) -> None:
+    """And those of a share that there was no time for are handed over again."""
+    handed = list[object]()
+
+    def dumps(call: object, dumps: Any = cluster.pickle.dumps) -> Any:
+        handed.append(call)
+        return dumps(call)
+
+    monkeypatch.setattr(cluster, "pickle", SimpleNamespace(dumps=dumps, loads=pickle.loads))
+    monkeypatch.setattr(cluster, "SECONDS", seconds)
+    monkeypatch.setattr(cluster, "SHARES", math.inf)
+    tasks = list(range(60))
+    found = list(compute(operator.neg, tasks, Runner(backend="dask"), 1))
+    assert sorted(found) == [(task, -task) for task in tasks]
+    assert least <= len(handed) <= most
 
 
 def test_a_wait_for_workers_is_told_once(
