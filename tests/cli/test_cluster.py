@@ -8,6 +8,7 @@ import os
 import pickle
 import queue
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -29,6 +30,7 @@ from dpbench.runner.execute import Runner, compute
 from .conftest import MINE, Bench, unusable, wait_for
 
 cluster = pytest.importorskip("dpbench.runner.cluster")
+cluster_model = pytest.importorskip("experiments.cluster_model")
 ROOT = Path(dpbench.__file__).parents[1]
 TIMEOUTS = "DASK_DISTRIBUTED__COMM__TIMEOUTS__"
 
@@ -139,19 +141,19 @@ def test_a_plug_in_that_is_a_package_and_is_edited(bench: Bench, dask: Dask) -> 
 
 
 def test_a_worker_is_killed(bench: Bench, dask: Dask) -> None:
-    """One of two, with blocks of a quarter of a second; the results are those without a cluster."""
-    bench.odd("import time; time.sleep(0.05)")
+    """One of two, in the middle; the results are those without a cluster."""
+    bench.odd("import time; time.sleep(0.02)")
     killed, _ = dask.worker(), dask.worker()
-    more = [MINE, "trials=1000"]
-    process = bench.start(*bench.argv(*more, *words(dask)))
-    wait_for(lambda: dask.scheduler_says("Register worker") == 2, process)
-    wait_for(lambda: bool(bench.blocks()), process)
-    assert process.poll() is None
-    killed.kill()
-    told = process.communicate(timeout=60)[1]
-    assert process.returncode == 0, told
-    assert dask.scheduler_says("Remove worker") >= 1
-    bench.done(*more, "out=local")
+    wait_for(lambda: dask.scheduler_says("Register worker") == 2, killed)
+
+    def kill() -> None:
+        wait_for(lambda: bool(bench.blocks()), killed)
+        killed.kill()
+
+    threading.Thread(target=kill).start()
+    bench.done(MINE, "trials=1000", *words(dask))
+    assert killed.poll() == -signal.SIGKILL
+    bench.done(MINE, "trials=1000", "out=local")
     assert bench.results() == bench.results("local")
 
 
@@ -173,6 +175,18 @@ def test_small_blocks_are_handed_over_many_at_once(
     found = list(compute(operator.neg, tasks, Runner(backend="dask"), 1))
     assert sorted(found) == [(task, -task) for task in tasks]
     assert least <= len(handed) <= most
+
+
+@pytest.mark.parametrize("workers", [2, 100, 1000])
+@pytest.mark.parametrize("block", [0.01, 1.0, 3.0])
+def test_the_model_of_a_cluster(workers: int, block: float) -> None:
+    """It keeps to the bounds of its queue, and comes near them where only one of them counts."""
+    costs = cluster_model.Costs()
+    share = costs.share / cluster_model.share_size(workers, block)
+    bounds = sorted([1 / (share + costs.block), workers / (block + costs.worker)])
+    rate = cluster_model.rate(workers, block, costs)
+    assert rate <= bounds[0] * (1 + 1e-9)
+    assert bounds[1] < 2 * bounds[0] or rate >= 0.97 * bounds[0]
 
 
 def test_a_wait_for_workers_is_told_once(
