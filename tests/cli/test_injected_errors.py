@@ -120,7 +120,6 @@ ERRORS: dict[str, tuple[Callable[[], contextlib.AbstractContextManager[None]], s
     "nothing": (contextlib.nullcontext, set()),
     "noise doubled": (lambda: noise_times(2.0), EVERY),
     "noise halved": (lambda: noise_times(0.5), EVERY),
-    "half as much noise again": (lambda: noise_times(1.5), EVERY),
     "a wider clip": (wide, EVERY - {"binary", "buckets", "l2", "test", *OF_BUCKETS}),
     "half of the groups": (half_of_the_groups, {"buckets", "printed", *OF_BUCKETS}),
 }
