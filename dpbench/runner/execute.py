@@ -74,7 +74,16 @@ def compute(
             ) from error
         for i, result in computed(run, tasks, runner.address, workers, plugins, depends):
             yield tasks[i], result
-        return
+    else:
+        yield from _locally(run, tasks, workers, depends)
+
+
+def _locally(
+    run: Callable[[Task], Result], tasks: Sequence[Task], workers: int, depends: tuple[str, ...]
+) -> Iterator[tuple[Task, Result]]:
+    """On processes of this machine, and the first task in this one."""
+    import joblib
+
     parallel = joblib.Parallel(
         n_jobs=workers,
         return_as="generator_unordered",
