@@ -54,8 +54,6 @@ def computed(
     `dpbench.runner.execute.compute`. ConnectionError if the scheduler ends, BrokenExecutor if
     workers do, again and again.
     """
-    for logger in ("distributed", "distributed.client"):  # what ends a run is one line
-        logging.getLogger(logger).setLevel(logging.CRITICAL)
     with contextlib.ExitStack() as stack:
         pool = stack.enter_context(ThreadPoolExecutor(FETCHED))
         # ends first, and with it what the pool waits for
@@ -73,9 +71,7 @@ def computed(
                 size = min(MOST, 1 + len(waiting) // (2 * AHEAD * workers))
                 share = [waiting.popleft() for _ in range(size)]
                 given, seconds = {i: tasks[i] for i in share}, max(SECONDS, workers / SHARES)
-                # The scheduler, which need not have dpbench or plug-ins, sees bytes.
-                call = pickle.dumps(_Call(run, given, depends, seconds))
-                future = client.submit(pickle.loads, call, pure=False)
+                future = _submitted(client, _Call(run, given, depends, seconds))
                 running[future] = share
                 future.add_done_callback(done.put)
 
@@ -96,6 +92,8 @@ def computed(
 @contextlib.contextmanager
 def _client(address: str | None, threads: int) -> Iterator[Any]:
     """A client of a running cluster, or of one in this process that listens nowhere."""
+    for logger in ("distributed", "distributed.client"):  # what ends a run is one line
+        logging.getLogger(logger).setLevel(logging.CRITICAL)
     with contextlib.ExitStack() as stack:
         cluster: Any = address
         if address is None:
@@ -119,6 +117,11 @@ def _client(address: str | None, threads: int) -> Iterator[Any]:
                 f"runner.address: {address!r}: no dask scheduler answers there"
             ) from error
         yield client
+
+
+def _submitted(client: Any, call: _Call) -> Any:
+    """Its future; the scheduler, which need not have dpbench or plug-ins, sees bytes."""
+    return client.submit(pickle.loads, pickle.dumps(call), pure=False)
 
 
 def _refuse_others(client: Any) -> None:
