@@ -102,12 +102,12 @@ def _inside(e: Any, law: dist.Distribution, at: At) -> Floats | None:
 
     The others must be a minority, for they may be friends, and no friends of these.
     """
-    from scipy.stats import binom  # slow to load
-
     if is_round(law):
         return np.array([float(at.n)])
     if not isinstance(law, dist.MultivariateContaminatedGaussian):
         return None
+    from scipy.stats import binom  # slow to load
+
     near = core_radius(e, at) + (1 + law.spread) * gaussian_norm(at.d, 1e-9)
     if law.eta and (law.gap < near or bdtr(at.n // 2, at.n, 1 - law.eta) > 1e-6):
         return None
