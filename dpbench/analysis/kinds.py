@@ -40,7 +40,10 @@ def exact_values(table: pd.DataFrame, sweep: Sweep, metric: str) -> Floats:
     find = exact_miss if metric == "samples" else partial(exact, metric)
     found = []
     for row in table.to_dict("records"):
-        budget = next(one for one in budgets if under(row, one))
+        budget = next((one for one in budgets if under(row, one)), None)
+        if budget is None:  # without privacy
+            found.append(np.nan)
+            continue
         law = members(row["family"], row["n"], budget)[row["distribution"]]
         found.append(find(estimator(row["estimator"], row["family"]), law, row["n"], budget))
     return np.array(found)

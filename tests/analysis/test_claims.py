@@ -294,6 +294,12 @@ def test_levels_may_be_over_a_number_that_is_given(
         one.judge(theorem, error, **given)
 
 
+def test_no_level_of_what_is_not_private_is_known() -> None:
+    one = Made(n=[100], estimators={"mean": {"kind": "empirical_mean"}})
+    with pytest.raises(ConfigError, match=r"^claims\.c: no exact noise_q90 is known for mean on"):
+        one.judge("exact_noise", lambda _: 1.0)
+
+
 def test_levels_of_few_trials_are_not_too_low(monkeypatch: pytest.MonkeyPatch) -> None:
     """Exponential errors of 60: the 54th has a mean logarithm 4.6 per cent below ln ln 10."""
     monkeypatch.setattr("dpbench.analysis.kinds.exact", lambda *_: math.log(10))
