@@ -9,18 +9,18 @@ from dpbench.version import __version__ as __version__
 if TYPE_CHECKING:
     from dpbench.estimators import Estimate, Estimator, OneDataset, release
     from dpbench.library import load, run
-    from dpbench.privacy import ZCDP, ApproxDP, Ledger, NonPrivate, PureDP
+    from dpbench.privacy import GDP, ZCDP, ApproxDP, Ledger, NonPrivate, PureDP
     from dpbench.registry import ConfigError, validated
 
 __all__ = [
-    "ZCDP", "ApproxDP", "ConfigError", "Estimate", "Estimator", "Ledger", "NonPrivate",
+    "GDP", "ZCDP", "ApproxDP", "ConfigError", "Estimate", "Estimator", "Ledger", "NonPrivate",
     "OneDataset", "PureDP", "load", "release", "run", "validated",
 ]  # fmt: skip
 
 _HOMES = {
     "estimators": ["Estimate", "Estimator", "OneDataset", "release"],
     "library": ["load", "run"],
-    "privacy": ["ZCDP", "ApproxDP", "Ledger", "NonPrivate", "PureDP"],
+    "privacy": ["GDP", "ZCDP", "ApproxDP", "Ledger", "NonPrivate", "PureDP"],
     "registry": ["ConfigError", "validated"],
 }
 

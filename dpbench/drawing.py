@@ -63,7 +63,7 @@ THEORY: dict[str, Any] = {"color": "black", "linestyle": ":", "linewidth": 0.9, 
 BOUND: dict[str, Any] = {"color": "black", "linewidth": 1.2, "zorder": 3}
 GUIDE: dict[str, Any] = {"color": "0.7", "linewidth": 2.5, "zorder": 0}
 GUIDE_DASHES = ("-", (0, (4, 1)), (0, (1, 1)))
-NOTIONS = {"pure": "pure DP", "zcdp": "zCDP", "approx": "approximate DP"}
+NOTIONS = {"pure": "pure DP", "zcdp": "zCDP", "gdp": "Gaussian DP", "approx": "approximate DP"}
 
 
 @contextlib.contextmanager

@@ -104,6 +104,7 @@ VARIABLES = {
     "n": Variable("n", np.positive, "n", "$n$"),
     "epsilon": Variable("epsilon", np.reciprocal, "(1/ε)", r"$\varepsilon$"),
     "rho": Variable("rho", np.reciprocal, "(1/ρ)", r"$\rho$"),  # noqa: RUF001
+    "mu": Variable("mu", np.reciprocal, "(1/μ)", r"$\mu$"),
     "delta": Variable("delta", lambda delta: -np.log(delta), "ln(1/δ)", r"$\ln(1/\delta)$", True),
     "radius": Variable("radius", np.positive, "R", "$R$"),
     "log_radius": Variable("radius", np.log, "(ln R)", r"$\ln R$"),

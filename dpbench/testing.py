@@ -20,16 +20,17 @@ from numpy.typing import ArrayLike
 from dpbench.arrays import Floats
 from dpbench.estimators.base import Estimate, Estimator, release
 from dpbench.estimators.outside import OneDataset
-from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP
+from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP
 from dpbench.samples import DenseSample
 
 __all__ = ["check_estimator"]
 
-NOTIONS: tuple[Budget, ...] = (NonPrivate(), PureDP(1.0), ZCDP(0.5), ApproxDP(1.0, 1e-5))
+APPROX = ApproxDP(1.0, 1e-5)
+NOTIONS: tuple[Budget, ...] = (NonPrivate(), PureDP(1.0), ZCDP(0.5), GDP(1.0), APPROX)
 # So large that steps with noise of their own choose alike on neighbouring data; so small that
 # all noise shows.
-LARGE = {"pure": PureDP(1e4), "zcdp": ZCDP(1e4), "approx": ApproxDP(1e4, 1e-5)}
-SMALL = {"pure": PureDP(0.01), "zcdp": ZCDP(1e-5), "approx": ApproxDP(0.01, 1e-5)}
+LARGE = {one.notion: one for one in (PureDP(1e4), ZCDP(1e4), GDP(200.0), ApproxDP(1e4, 1e-5))}
+SMALL = {one.notion: one for one in (PureDP(0.01), ZCDP(1e-5), GDP(0.01), ApproxDP(0.01, 1e-5))}
 # Where a record is replaced to, and where many of them are.
 NEAR, WILD = 1e6, 1e150
 FAR = (1e12, 1e150, -1e300, 1e300)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from dpbench.estimators import Estimate, Estimator
-from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
+from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.samples import DenseSample, Sample
 
 Floats = NDArray[np.float64]
@@ -131,6 +131,8 @@ def noise_law(budget: Budget, l1: float, l2: float) -> Any:
     """The noise that a budget buys, section 1."""
     if isinstance(budget, ZCDP):
         return stats.norm(scale=l2 / math.sqrt(2 * budget.rho))
+    if isinstance(budget, GDP):
+        return stats.norm(scale=l2 / budget.mu)
     assert isinstance(budget, PureDP | ApproxDP)
     if isinstance(budget, PureDP) or budget.noise_by == "laplace":
         return stats.laplace(scale=l1 / budget.epsilon)
@@ -144,6 +146,16 @@ def noise_law(budget: Budget, l1: float, l2: float) -> Any:
         return stats.norm(scale=l2 * root)
     factor = 1.25 if budget.noise_by == "classical" else 2.0
     return stats.norm(scale=l2 * math.sqrt(2 * math.log(factor / budget.delta)) / budget.epsilon)
+
+
+def pure_epsilon(budget: Budget) -> float:
+    """What a budget has for a pure step: epsilon^2/2 is rho, Phi(mu/2) has odds e^epsilon."""
+    if isinstance(budget, ZCDP):
+        return math.sqrt(2 * budget.rho)
+    if isinstance(budget, GDP):
+        return float(stats.norm.logcdf(budget.mu / 2) - stats.norm.logsf(budget.mu / 2))
+    assert isinstance(budget, PureDP | ApproxDP)
+    return budget.epsilon
 
 
 def round_shares(rounds: int) -> list[float]:

@@ -23,10 +23,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
-from scipy.special import betaincinv, logit, xlogy
+from scipy.special import betaincinv, logit, ndtri, xlogy
 
 from dpbench.arrays import Floats
-from dpbench.privacy import ZCDP, ApproxDP, Budget, PureDP
+from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP
 
 __all__ = ["Bets", "event_bound", "guess_bound", "highest", "lowest", "parameter_of_event"]
 
@@ -63,14 +63,14 @@ def parameter_of_event(p: ArrayLike, q: ArrayLike, budget: Budget) -> Floats:
 
     epsilon = ln(p/q) under pure DP; ln((p - delta)/q) at the budget's delta; under zCDP the
     largest D_a(Bernoulli(p) || Bernoulli(q))/a over orders a > 1, as post-processing
-    lowers no Renyi divergence [3]_. All of them grow with p and fall with q where p > q; 0
-    elsewhere.
+    lowers no Renyi divergence [3]_; mu = Phi^-1(p) - Phi^-1(q) under GDP, by its definition. All of
+    them grow with p and fall with q where p > q; 0 elsewhere.
 
     Parameters
     ----------
     p, q : array_like in [0, 1]
         Probabilities of the event on the two datasets.
-    budget : PureDP, ZCDP or ApproxDP
+    budget : PureDP, ZCDP, GDP or ApproxDP
         For its notion, and its delta.
     """
     p, q = np.broadcast_arrays(np.asarray(p, dtype=float), np.asarray(q, dtype=float))
@@ -81,6 +81,8 @@ def parameter_of_event(p: ArrayLike, q: ArrayLike, budget: Budget) -> Floats:
             found = np.log(np.maximum(p - budget.delta, 0)) - np.log(q)
         elif isinstance(budget, ZCDP):
             found = np.max([_renyi(p, q, a) / a for a in ORDERS], axis=0)
+        elif isinstance(budget, GDP):
+            found = ndtri(p) - ndtri(q)
         else:
             raise ValueError(f"nothing is claimed under {budget}")
         return np.where((p > q) & (found > 0), found, 0.0)

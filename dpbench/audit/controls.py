@@ -13,7 +13,7 @@ import numpy as np
 
 from dpbench.arrays import Floats
 from dpbench.estimators import Estimate, Estimator
-from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
+from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.neighbours import Pair
 from dpbench.registry import Registered, validated
 from dpbench.samples import DenseSample, Sample
@@ -51,6 +51,8 @@ def _dense(sample: Sample) -> Floats:
 @validated
 class HalvedSensitivity(Control):
     """The mean of records in [-1, 1] with noise of sensitivity 1/n; it is 2/n."""
+
+    budgets: ClassVar[tuple[Budget, ...]] = (PureDP(1.0), ZCDP(0.5), GDP(1.0))
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         clipped = sample.clipped_mean(-1.0, 1.0)

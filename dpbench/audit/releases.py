@@ -56,7 +56,7 @@ class Bound:
     Attributes
     ----------
     claimed : float
-        The parameter of the budget's notion: epsilon, rho under zCDP.
+        The parameter of the budget's notion: epsilon, rho under zCDP, mu under GDP.
     lower_bound : float
         On the true one; NaN if the estimator raised in every run, on both datasets.
     runs : int

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpbench.arrays import Floats
-from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP
+from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP
 from dpbench.privacy.neighbours import Pair
 from dpbench.registry import Radius, Registered, validated
 from dpbench.samples import DenseSample, Sample
@@ -72,7 +72,7 @@ class Estimator(Registered, ABC):
         Whether all randomness comes from the ledger's stream; if not, runs do not repeat.
     """
 
-    notions: ClassVar[tuple[type[Budget], ...]] = (PureDP, ZCDP, ApproxDP)
+    notions: ClassVar[tuple[type[Budget], ...]] = (PureDP, ZCDP, GDP, ApproxDP)
     multivariate: ClassVar[bool] = False
     estimand: ClassVar[str] = "mean"
     seeded: ClassVar[bool] = True

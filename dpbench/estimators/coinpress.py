@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from dpbench.arrays import Floats
 from dpbench.estimators.base import Estimate, Estimator, Terms
 from dpbench.estimators.gaussian import Positive, Rounds, shares
-from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger
+from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger
 from dpbench.registry import Probability, Radius, validated
 from dpbench.samples import DenseSample, Sample
 from dpbench.samples.rows import norms
@@ -63,16 +63,22 @@ def schedule(
 
 
 def under_zcdp(ledger: Ledger) -> Ledger:
-    """The ledger itself under zCDP; under (epsilon, delta) one for the largest rho within it."""
+    """The ledger itself under zCDP or GDP; one for the largest rho within (epsilon, delta)."""
     if isinstance(ledger.budget, ApproxDP):
         (ledger,) = ledger.split(ZCDP.within(ledger.budget))
     return ledger
 
 
+def rho_of(budget: Budget) -> float:
+    """The rho of Gaussian noise that a zCDP budget buys, or a GDP one: mu^2/2."""
+    (amount,) = budget.amounts
+    return amount**2 / 2 if isinstance(budget, GDP) else amount
+
+
 def shrinking_balls(
     sample: Sample, plan: list[Round], unit: float, ledger: Ledger
 ) -> list[Estimate]:
-    """What every round of a plan, in units of `unit`, releases; the ledger is under zCDP."""
+    """What every round of a plan, in units of `unit`, releases; see `under_zcdp`."""
     centre = np.zeros_like(sample.mean())
     rows = None if centre.ndim == 1 else sample.rows()
     # Clipping numbers to one interval after another is clipping them to [low, high].
@@ -96,7 +102,7 @@ def shrinking_balls(
 
 
 class _Gaussian(Estimator):
-    notions: ClassVar[tuple[type[Budget], ...]] = (ZCDP, ApproxDP)
+    notions: ClassVar[tuple[type[Budget], ...]] = (ZCDP, GDP, ApproxDP)
     multivariate: ClassVar[bool] = True
 
 
@@ -135,8 +141,7 @@ class CoinPressMean(_Gaussian, kind="coinpress_mean"):
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         ledger = under_zcdp(ledger)
-        (rho,) = ledger.budget.amounts
-        radius = self.radius / self.sigma
+        rho, radius = rho_of(ledger.budget), self.radius / self.sigma
         plan = schedule(sample.n, sample.d, radius, rho, self.rounds, self.b)
         found = shrinking_balls(sample, plan, self.sigma, ledger)
         return found[(self.report or self.rounds) - 1]
@@ -163,7 +168,7 @@ def fit_covariance(x: Floats, bound: float, rounds: int, b: float, ledger: Ledge
     """Look at Gaussian vectors x of mean 0 round by round, more and more like N(0, I).
 
     Their covariance is at most u I, u the bound; b is the probability that one is longer than
-    gamma; the ledger is under zCDP. With A = I/sqrt(u) at first, a round looks at w = xA, whose
+    gamma; see `under_zcdp`. With A = I/sqrt(u) at first, a round looks at w = xA, whose
     covariance is at most I, projects it on the ball of radius gamma, and releases Z = W'W/n. One
     record changes W'W by ww' - vv', of squared Frobenius norm |w|^4 + |v|^4 - 2 (w.v)^2
     <= 2 gamma^4, so the upper triangle of Z has l2 sensitivity sqrt(2) gamma^2/n. Its negative
@@ -203,7 +208,7 @@ def fit_covariance(x: Floats, bound: float, rounds: int, b: float, ledger: Ledge
         after = transform @ _rebuilt((values + eta) ** -0.5, vectors)
         # By inverting what may be nearly singular, data could stop the release.
         inverse = _rebuilt((values + eta) ** 0.5, vectors) @ back
-    (rho,) = part.budget.amounts
+    rho = rho_of(part.budget)
     sd = sensitivity / np.sqrt(2 * rho)
     slack = eta + float(sd * 2 * (np.sqrt(d) + np.sqrt(np.log(100))))
     return Fit(transform, back, values, vectors, clean, slack)
@@ -291,7 +296,7 @@ class WhitenedCoinPressMean(_Gaussian, kind="whitened_coinpress_mean"):
         root = np.sqrt(fit.values + fit.slack)
         whiten = fit.transform @ _rebuilt(1 / root, fit.vectors)
         colour = _rebuilt(root, fit.vectors) @ fit.back
-        (rho,) = fine.budget.amounts
+        rho = rho_of(fine.budget)
         largest = np.linalg.norm(whiten, ord=2, axis=(1, 2))
         radius = np.minimum(self.radius * largest, LARGEST)
         plan = schedule(sample.n, sample.d, radius, rho, self.rounds, self.b)

@@ -26,7 +26,7 @@ from dpbench.estimators.base import Estimate, NeedsRadius, Terms
 from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.estimators.coinpress import under_zcdp
 from dpbench.estimators.heavy_tailed import worst_clipping_bias
-from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
+from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.histogram import L1, L2, audit_pairs, fullest_bin, stability_threshold
 from dpbench.privacy.neighbours import Pair
 from dpbench.registry import MomentOrder, Probability, validated
@@ -277,7 +277,7 @@ class KSU20BallMean(NeedsRadius):
     constants: Constants = "practical"
     alpha: Alpha | None = None
     beta: Probability = 0.1
-    notions: ClassVar[tuple[type[Budget], ...]] = (ZCDP, ApproxDP)
+    notions: ClassVar[tuple[type[Budget], ...]] = (ZCDP, GDP, ApproxDP)
     multivariate: ClassVar[bool] = True
 
     @property

@@ -1,10 +1,11 @@
 """Privacy budgets, mechanisms and the ledger that counts what they cost."""
 
-from dpbench.privacy.budgets import AMOUNTS, ZCDP, ApproxDP, Budget, NonPrivate, PureDP
+from dpbench.privacy.budgets import AMOUNTS, GDP, ZCDP, ApproxDP, Budget, NonPrivate, PureDP
 from dpbench.privacy.ledger import Ledger, OverdraftError
 
 __all__ = [
     "AMOUNTS",
+    "GDP",
     "ZCDP",
     "ApproxDP",
     "Budget",

@@ -9,67 +9,45 @@ References
 .. [2] C. Canonne, G. Kamath, T. Steinke, "The discrete Gaussian", arXiv:2004.00010, 2020.
 .. [3] M. Cesar, R. Rogers, "Bounding, concentrating, and truncating", ALT 2021.
 .. [4] B. Balle, Y.-X. Wang, "Improving the Gaussian mechanism", ICML 2018.
-.. [5] C. Dwork, A. Roth, "The algorithmic foundations of differential privacy", 2014.
+.. [5] J. Dong, A. Roth, W. Su, "Gaussian differential privacy", JRSS B 2022.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
 from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
-from scipy.special import log_ndtr, ndtr, ndtri
+from scipy.special import ndtri
 
 from dpbench.arrays import Floats
+from dpbench.privacy.conversions import analytic_sd, gaussian_delta, mu_of_pure, pure_of_mu
 from dpbench.registry import Registered, validated_positional
 
-__all__ = ["AMOUNTS", "ZCDP", "ApproxDP", "Budget", "NonPrivate", "PureDP"]
+__all__ = ["AMOUNTS", "GDP", "ZCDP", "ApproxDP", "Budget", "NonPrivate", "PureDP"]
 
 # The columns that hold what a budget allows.
-AMOUNTS = ("epsilon", "delta", "rho")
+AMOUNTS = ("epsilon", "delta", "rho", "mu")
 
 LEAST = 1e-12
+LEAST_EPSILON = 1e-9  # of what another notion implies
 Positive = Annotated[float, Field(gt=0, ge=LEAST, le=1e6)]
 
 
-def gaussian_delta(sd: float, epsilon: float) -> float:
-    """The smallest delta for which N(0, sd^2) at sensitivity 1 is (epsilon, delta)-DP.
-
-    Phi(1/(2 sd) - epsilon sd) - e^epsilon Phi(-1/(2 sd) - epsilon sd), Theorem 8 of
-    [4]_, in logarithms so that neither e^epsilon overflows nor a tiny delta cancels. Where noise
-    is wide, Phi(m + h/2) - Phi(m - h/2) is h phi(m) (1 + h^2 (m^2 - 1)/24), up to h^4.
-    """
-    h, m = 1 / sd, -epsilon * sd
-    a, b = m + h / 2, m - h / 2
-    if h < 1e-4 and m > -30:
-        between = h * np.exp(-(m**2) / 2) / np.sqrt(2 * np.pi) * (1 + h**2 * (m**2 - 1) / 24)
-        return float(between - np.expm1(epsilon) * ndtr(b))
-    first, second = log_ndtr(a), epsilon + log_ndtr(b)
-    return float(np.exp(first) * -np.expm1(second - first))
-
-
-def analytic_sd(epsilon: float, delta: float) -> float:
-    """The smallest standard deviation at sensitivity 1 that is (epsilon, delta)-DP.
-
-    `gaussian_delta` falls as it grows, from 1 at 1e-6 (for any epsilon below 1e11); the classical
-    value at the smaller of epsilon and 1 suffices by Theorem A.1 of [5]_.
-    """
-    from scipy.optimize import brentq  # a slow import that few runs need
-
-    def excess(log_sd: float) -> float:
-        return gaussian_delta(np.exp(log_sd), epsilon) - delta
-
-    enough = np.sqrt(2 * np.log(1.25 / delta)) / min(epsilon, 1.0)
-    log_sd = brentq(excess, np.log(1e-6), np.log(enough), xtol=1e-15, rtol=1e-14)
-    return float(np.exp(log_sd))
-
-
 class Budget(Registered):
-    """A privacy guarantee of one `notion`, a dataclass of its `AMOUNTS`."""
+    """A privacy guarantee of one `notion`, a dataclass of its `AMOUNTS`.
+
+    Attributes
+    ----------
+    power : int
+        Amounts to this power add up under sequential composition.
+    """
 
     notion: ClassVar[str]
+    power: ClassVar[int] = 1
 
     @property
     def label(self) -> str:
@@ -84,22 +62,33 @@ class Budget(Registered):
 
     @property
     def named_amounts(self) -> dict[str, float]:
-        """The quantities that add up under sequential composition, by name."""
+        """What is promised, by name."""
         return {name: getattr(self, name) for name in AMOUNTS if hasattr(self, name)}
 
     @property
     def amounts(self) -> tuple[float, ...]:
         return tuple(self.named_amounts.values())
 
+    @property
+    def cost(self) -> tuple[float, ...]:
+        """What adds up under sequential composition: every amount to the notion's `power`."""
+        return tuple(amount**self.power for amount in self.amounts)
+
+    @classmethod
+    def amounts_of(cls, cost: Iterable[float]) -> tuple[float, ...]:
+        """The amounts of a cost."""
+        return tuple(float(one) ** (1 / cls.power) for one in cost)
+
     def cost_of(self, other: Budget) -> tuple[float, ...]:
-        """What a release that satisfies `other` costs in this notion, if that implies it."""
+        """The cost in this notion of a release that satisfies `other`, if that implies it."""
         if isinstance(other, type(self)):
-            return other.amounts
+            return other.cost
         raise ValueError(f"{other.notion} implies no {self.notion} guarantee")
 
     def fraction(self, share: float) -> Self:
-        """The part `share` of every amount, 0 < share <= 1."""
-        parts = {name: amount * share for name, amount in self.named_amounts.items()}
+        """What costs the part `share` of this, 0 < share <= 1."""
+        factor = share ** (1 / self.power)
+        parts = {name: amount * factor for name, amount in self.named_amounts.items()}
         return replace(self, **parts)  # type: ignore[type-var]  # all subclasses are dataclasses
 
     @property
@@ -179,6 +168,8 @@ class ZCDP(Budget):
     def cost_of(self, other: Budget) -> tuple[float, ...]:
         if isinstance(other, PureDP):
             return (other.epsilon**2 / 2,)  # Proposition 1.4 of [1]_
+        if isinstance(other, GDP):
+            return (other.mu**2 / 2,)  # N(0, 1) and N(mu, 1) are the worst pair [5]_
         return super().cost_of(other)
 
     @property
@@ -212,7 +203,7 @@ class ZCDP(Budget):
             epsilon, bounds=(start - 5, start + 5), method="bounded", options={"xatol": 1e-10}
         )
         # A small rho implies even (0, delta)-DP; an epsilon here is positive.
-        return ApproxDP(epsilon=max(float(found.fun), 1e-9), delta=delta)
+        return ApproxDP(epsilon=max(float(found.fun), LEAST_EPSILON), delta=delta)
 
     @classmethod
     def within(cls, budget: ApproxDP) -> Self:
@@ -232,6 +223,55 @@ class ZCDP(Budget):
         if excess(low) > 0:
             raise ValueError(f"no rho >= {LEAST:g} is within {budget}")
         return cls(rho=float(np.exp(brentq(excess, low, high, xtol=1e-12))))
+
+
+@validated_positional
+class GDP(Budget):
+    """mu-Gaussian differential privacy [5]_, by Gaussian noise of standard deviation l2/mu.
+
+    No test tells neighbours apart better than N(0, 1) from N(mu, 1). What adds up is mu^2. It is
+    implied by pure DP, but neither by zCDP nor by (epsilon, delta)-DP, and implies both.
+
+    Parameters
+    ----------
+    mu : float > 0
+    """
+
+    mu: Positive
+    notion: ClassVar[str] = "gdp"
+    power: ClassVar[int] = 2
+
+    def cost_of(self, other: Budget) -> tuple[float, ...]:
+        if isinstance(other, PureDP):
+            return (mu_of_pure(other.epsilon) ** 2,)
+        return super().cost_of(other)
+
+    @property
+    def _sd(self) -> float:
+        return 1 / self.mu
+
+    @property
+    def pure_epsilon(self) -> float:
+        return pure_of_mu(self.mu)
+
+    @property
+    def exponential_epsilon(self) -> float:
+        # An epsilon of this mechanism costs what epsilon/2 of any other does.
+        return 2 * pure_of_mu(self.mu)
+
+    def to_approx(self, delta: float) -> ApproxDP:
+        """The smallest epsilon at which mu-GDP implies (epsilon, delta)-DP: `gaussian_delta`."""
+        from scipy.optimize import brentq
+
+        def excess(epsilon: float) -> float:
+            return gaussian_delta(1 / self.mu, epsilon) - delta
+
+        # As for rho-zCDP an epsilon is positive; rho + 2 sqrt(rho ln(1/delta)) is enough of it.
+        if excess(LEAST_EPSILON) <= 0:
+            return ApproxDP(epsilon=LEAST_EPSILON, delta=delta)
+        enough = self.mu**2 / 2 + self.mu * np.sqrt(-2 * np.log(delta))
+        found = brentq(excess, LEAST_EPSILON, enough, xtol=1e-15, rtol=1e-14)
+        return ApproxDP(epsilon=found, delta=delta)
 
 
 @validated_positional
@@ -271,7 +311,9 @@ class ApproxDP(Budget):
             return (other.epsilon, 0.0)
         if isinstance(other, _BadEvent):
             return (0.0, other.delta)
-        return super().cost_of(other.to_approx(self.delta) if isinstance(other, ZCDP) else other)
+        if isinstance(other, ZCDP | GDP):
+            other = other.to_approx(self.delta)
+        return super().cost_of(other)
 
     @cached_property
     def _sd(self) -> float | None:

@@ -58,13 +58,13 @@ class Ledger:
     @property
     def spent(self) -> tuple[float, ...]:
         """What mechanisms have cost so far, in the notion's amounts."""
-        return tuple(float(amount) for amount in self._cost_in(self.budget))
+        return self.budget.amounts_of(self._cost_in(self.budget))
 
     @property
     def share(self) -> float:
-        """What share of the budget is spent: of the amount of which it is least."""
-        amounts = zip(self.spent, self.budget.amounts, strict=True)
-        return min((spent / amount for spent, amount in amounts), default=1.0)
+        """What share of the budget is spent: of the cost of which it is least."""
+        costs = zip(self._cost_in(self.budget), self.budget.cost, strict=True)
+        return min((float(spent / cost) for spent, cost in costs), default=1.0)
 
     def _cost_in(self, notion: Budget) -> Floats:
         if self._mechanism is not None:
@@ -77,7 +77,7 @@ class Ledger:
             return total
         if not total.any():  # which is no budget
             return np.zeros(len(notion.amounts))
-        return np.asarray(notion.cost_of(type(self.budget)(*total)))
+        return np.asarray(notion.cost_of(type(self.budget)(*self.budget.amounts_of(total))))
 
     def split(self, *parts: float | Budget) -> list[Ledger]:
         """Cut the budget for steps that follow each other on the same records.
@@ -164,7 +164,8 @@ class Ledger:
     ) -> Ints:
         """Choose an index with probability prop. to weight * exp(eps score/(2 sensitivity)).
 
-        By Gumbel noise. eps-DP (McSherry and Talwar 2007); under rho-zCDP eps = sqrt(8 rho).
+        By Gumbel noise. eps-DP (McSherry and Talwar 2007); under other notions eps is more than
+        that of other mechanisms, see `Budget.exponential_epsilon`.
 
         Parameters
         ----------
@@ -194,9 +195,10 @@ class Ledger:
 
     def receipt(self) -> str:
         """What was spent on what, a line for each part, and what is left."""
-        amounts = np.asarray(self.budget.amounts)
-        left = amounts - self.spent
-        text = _written(self.budget, np.where(left > SLACK * amounts, left, 0.0))
+        cost = np.asarray(self.budget.cost)
+        left = cost - self._cost_in(self.budget)
+        left = np.where(left > SLACK * cost, left, 0.0)
+        text = _written(self.budget, self.budget.amounts_of(left))
         return "\n".join([*self._lines(), f"left: {text or 'nothing'}"])
 
     __str__ = receipt
@@ -215,11 +217,11 @@ class Ledger:
 
     def _reserve(self, *budgets: Budget) -> None:
         cost = np.sum([self.budget.cost_of(budget) for budget in budgets], axis=0)
-        amounts = np.asarray(self.budget.amounts)
-        if np.any(self._reserved + cost > amounts * (1 + SLACK)):
+        if np.any(self._reserved + cost > np.asarray(self.budget.cost) * (1 + SLACK)):
             wanted = " + ".join(str(budget) for budget in budgets)
+            taken = self.budget.amounts_of(self._reserved)
             raise OverdraftError(
-                f"{wanted} exceeds what is left of {self.budget}: {tuple(self._reserved)} is taken"
+                f"{wanted} exceeds what is left of {self.budget}: {taken} is taken"
             )
         self._reserved = self._reserved + cost
 

@@ -33,7 +33,7 @@ MEASURED = {
     "limit": "worst value",
 }
 SUPERSCRIPTS = {"c": "ᶜ", "s": "ˢ"}
-AMOUNTS = {"epsilon": "ε", "delta": "δ", "rho": "ρ"}  # noqa: RUF001
+AMOUNTS = {"epsilon": "ε", "delta": "δ", "rho": "ρ", "mu": "μ"}  # noqa: RUF001
 CLAIM_TONES = {"consistent": "good", "inconsistent": "bad", "inconclusive": "unsure"}
 # not refuted is no proof, so it is not good
 AUDIT_TONES = {"not refuted": "calm", "refuted": "bad", "failed": "bad"}
@@ -49,7 +49,7 @@ GRIDS: dict[str, dict[str, Any]] = {
     "sample_complexity": {"caption": "The smallest n with P(error ≤ α) ≥ 1 - β"},  # noqa: RUF001
     "summary": {
         "caption": "Errors, a row per distribution, estimator, budget and n",
-        "main": ("distribution", "k", "estimator", "privacy", "epsilon", "delta", "rho", "n",
+        "main": ("distribution", "k", "estimator", "privacy", "epsilon", "delta", "rho", "mu", "n",
                  "failure_rate", "spent", "trimmed_mean", "q90", "q90_low", "q90_high",
                  "lower_bound"),
     },
@@ -57,7 +57,7 @@ GRIDS: dict[str, dict[str, Any]] = {
     "controls": {"caption": "The most promising pairs of each control", "tones": CONTROL_TONES},
     "tracking": {
         "caption": "Errors of this run over those of the baseline",
-        "main": ("estimator", "distribution", "privacy", "epsilon", "delta", "rho", "n",
+        "main": ("estimator", "distribution", "privacy", "epsilon", "delta", "rho", "mu", "n",
                  "comparison", "trimmed_mean", "trimmed_mean_low", "trimmed_mean_high",
                  "smallest_visible", "verdict"),
         "tones": TRACKING_TONES,

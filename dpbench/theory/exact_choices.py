@@ -9,12 +9,12 @@ from typing import Any, TypeGuard
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import bdtr, chdtr, chdtri, chndtr, expit, ndtr
+from scipy.special import bdtr, chdtr, chdtri, chndtr, expit, logit, ndtr
 
 from dpbench import distributions as dist
 from dpbench import estimators as est
 from dpbench.arrays import Floats
-from dpbench.privacy import ZCDP, ApproxDP, Budget
+from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget
 from dpbench.theory.last_step import At, Histogram, gaussian_norm, histogram, reach, tail
 from dpbench.theory.noise import Gaussian, Laplace, Noise, additive, binomial
 
@@ -27,7 +27,9 @@ NAN = float("nan")
 
 
 def _exponential_epsilon(budget: Budget) -> float:
-    """Of the exponential mechanism: sqrt(8 rho) under zCDP."""
+    """Of the exponential mechanism: sqrt(8 rho) under zCDP, 2 logit(Phi(mu/2)) under GDP."""
+    if isinstance(budget, GDP):
+        return 2 * float(logit(ndtr(budget.mu / 2)))
     return float(np.sqrt(8 * budget.rho)) if isinstance(budget, ZCDP) else budget.pure_epsilon
 
 

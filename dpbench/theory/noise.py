@@ -15,7 +15,7 @@ from scipy.optimize import brentq
 from scipy.special import chdtri, erfc, erfcx, gammainccinv, gammaln, ndtr, ndtri, wofz
 
 from dpbench.arrays import Floats
-from dpbench.privacy import ZCDP, ApproxDP, Budget, PureDP
+from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP
 
 __all__ = [
     "MOST", "Gaussian", "Laplace", "Noise", "Radial", "additive", "binomial", "concentrated",
@@ -170,11 +170,13 @@ def _gaussian_sd(epsilon: float, delta: float) -> float:
 def additive(budget: Budget, l1: float, l2: float) -> Noise:
     """What a budget adds to every coordinate of what has these sensitivities.
 
-    Laplace noise of scale l1/epsilon; N(0, l2^2/(2 rho)); under (epsilon, delta) N(0, l2^2 s^2)
-    with the least s, or sqrt(2 ln(1.25/delta))/epsilon, or sqrt(2 ln(2/delta))/epsilon.
+    Laplace noise of scale l1/epsilon; N(0, l2^2/(2 rho)); N(0, (l2/mu)^2); under (epsilon, delta)
+    N(0, l2^2 s^2) with the least s, or sqrt(2 ln(1.25/delta))/epsilon, or with 2 for 1.25.
     """
     if isinstance(budget, ZCDP):
         return Gaussian(l2 / float(np.sqrt(2 * budget.rho)))
+    if isinstance(budget, GDP):
+        return Gaussian(l2 / budget.mu)
     if isinstance(budget, PureDP) or (
         isinstance(budget, ApproxDP) and budget.noise_by == "laplace"
     ):
@@ -188,9 +190,11 @@ def additive(budget: Budget, l1: float, l2: float) -> Noise:
 
 
 def concentrated(budget: Budget) -> ZCDP:
-    """The zCDP budget itself, or the largest within an (epsilon, delta) one."""
+    """The zCDP budget itself, that of a GDP one's noise, or the largest in an (epsilon, delta)."""
     if isinstance(budget, ApproxDP):
         return ZCDP.within(budget)
+    if isinstance(budget, GDP):
+        return ZCDP(budget.mu**2 / 2)
     assert isinstance(budget, ZCDP)
     return budget
 

@@ -26,6 +26,8 @@ from dpbench.tracking.comparison import KEY, LEAST_TRIALS, trimmed_mean
 __all__ = ["Baseline", "Origin", "baseline_path", "check_replaceable", "errors_of"]
 
 FORMAT = 1
+# Amounts that a baseline of this format may have been written without.
+NEWER = ("mu",)
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,8 @@ class Baseline:
             with pq.ParquetFile(path, page_checksum_verification=True) as file:
                 rows = file.read().to_pandas()
             origin = Origin(**about)
-            rows = _with_first(rows)[[*KEY, "stream", "errors", "first"]]
+            none = {name: np.nan for name in NEWER if name not in rows}
+            rows = _with_first(rows.assign(**none))[[*KEY, "stream", "errors", "first"]]
             if rows.empty or min(map(len, rows["errors"])) < LEAST_TRIALS:
                 raise ValueError("no errors to compare with")
         except (OSError, pa.ArrowException, KeyError, ValueError, TypeError) as error:

@@ -24,13 +24,14 @@ from scipy.special import ndtr, ndtri
 from dpbench import metrics
 from dpbench.analysis.summary import TRIM, order_statistic
 from dpbench.arrays import Floats
+from dpbench.columns import BUDGET
 from dpbench.seeds import stream
 
 __all__ = ["COLUMNS", "KEY", "LEAST_TRIALS", "LEVEL", "METRICS", "SMALLEST", "VERDICTS"]
 __all__ += ["compare", "trimmed_mean"]
 
 # What a row is about, and what is compared: ratios new/old with 95% intervals.
-KEY = ("estimator", "distribution", "privacy", "epsilon", "delta", "rho", "n")
+KEY = ("estimator", "distribution", *BUDGET, "n")
 METRICS = ("trimmed_mean", "q50", "q90")
 COLUMNS = (
     *KEY,

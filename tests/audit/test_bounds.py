@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import expit
-from scipy.stats import binomtest
+from scipy.stats import binomtest, norm
 
 from dpbench.audit.bounds import (
     ORDERS,
@@ -21,11 +21,11 @@ from dpbench.audit.bounds import (
     lowest,
     parameter_of_event,
 )
-from dpbench.privacy import ZCDP, ApproxDP, Budget, NonPrivate, PureDP
+from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, NonPrivate, PureDP
 
 Floats = NDArray[np.float64]
 
-PURE, RHO, APPROX = PureDP(1.0), ZCDP(0.5), ApproxDP(1.0, 1e-6)
+PURE, RHO, MU, APPROX = PureDP(1.0), ZCDP(0.5), GDP(1.0), ApproxDP(1.0, 1e-6)
 ROUNDING = 1 + 1e-9
 PROBABILITIES = [1e-3, 0.02, 0.1, 0.3, 0.5, 0.77, 0.99, 0.999]
 
@@ -54,7 +54,7 @@ def test_ends_that_have_a_closed_form_at_many_runs() -> None:
         assert highest(runs, runs, error) == 1
 
 
-@pytest.mark.parametrize("budget", [PURE, RHO, APPROX, ApproxDP(1.0, 0.1)])
+@pytest.mark.parametrize("budget", [PURE, RHO, MU, APPROX, ApproxDP(1.0, 0.1)])
 def test_an_event_shows_too_much_no_oftener_than_the_error(budget: Budget) -> None:
     m, k, error = 14, 11, 0.1
     hits = np.arange(m + 1)[:, None], np.arange(k + 1)
@@ -85,10 +85,14 @@ def _naive_rho(p: float, q: float, orders: Floats) -> float:
 
 def test_the_parameter_of_an_event_by_its_formula() -> None:
     for p, q in product(PROBABILITIES, PROBABILITIES):
-        pure, rho, approx = (float(parameter_of_event(p, q, b)) for b in (PURE, RHO, APPROX))
+        pure, rho, mu, approx = (
+            float(parameter_of_event(p, q, b)) for b in (PURE, RHO, MU, APPROX)
+        )
         if p <= q:
-            assert pure == rho == approx == 0
+            assert pure == rho == mu == approx == 0
             continue
+        # N(mu, 1) is above the point that N(0, 1) is above with probability q.
+        assert norm.sf(norm.isf(q) - mu) == pytest.approx(p)
         assert pure == pytest.approx(np.log(p / q))
         assert approx == pytest.approx(max(0.0, np.log(max(p - 1e-6, 1e-300) / q)))
         assert rho == pytest.approx(_naive_rho(p, q, ORDERS), rel=1e-6)
@@ -99,7 +103,7 @@ def test_the_parameter_of_an_event_by_its_formula() -> None:
         parameter_of_event(0.5, 0.1, NonPrivate())
 
 
-@pytest.mark.parametrize("budget", [PURE, RHO, APPROX])
+@pytest.mark.parametrize("budget", [PURE, RHO, MU, APPROX])
 def test_the_parameter_grows_with_p_and_falls_with_q(budget: Budget) -> None:
     grid = np.linspace(0, 1, 201)
     found = parameter_of_event(grid[:, None], grid, budget)

@@ -30,7 +30,7 @@ from dpbench.estimators import (
     OneDataset,
     SubsampleAggregate,
 )
-from dpbench.privacy import ZCDP, ApproxDP, Budget, PureDP, histogram
+from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP, histogram
 from dpbench.privacy.neighbours import Pair
 from dpbench.samples import Sample
 
@@ -85,7 +85,8 @@ def test_a_control_is_refuted_at_its_size(control: Control, budget: Budget) -> N
 # What a control would be without its mistake.
 @pytest.mark.parametrize(
     ("estimator", "claim", "d"),
-    [(CLIPPED, APPROX, None), (CLIPPED, RHO, 2), (BoundedMean(radius=1), PURE, 5),
+    [(CLIPPED, APPROX, None), (CLIPPED, RHO, 2), (CLIPPED, GDP(1.0), None),
+     (BoundedMean(radius=1), PURE, 5),
      (KarwaVadhanMean(radius=50), PURE, None), (KarwaVadhanMean(radius=50), APPROX, None)],
 )  # fmt: skip
 def test_what_has_no_mistake_is_not_refuted(
@@ -99,7 +100,7 @@ def test_every_control_is_tested() -> None:
     assert not set(BEST) & set(Estimator._registry)  # no sweep can name them
 
 
-@pytest.mark.parametrize(("d", "budget"), [(None, PURE), (2, RHO)])
+@pytest.mark.parametrize(("d", "budget"), [(None, PURE), (2, RHO), (2, GDP(1.0))])
 def test_a_pair_refutes_half_of_the_noise(budget: Budget, d: int | None) -> None:
     left, right = np.zeros((2, 50) if d is None else (2, 50, d))
     left[7], right[7] = -5, 5  # along the diagonal of vectors, which moves a box most

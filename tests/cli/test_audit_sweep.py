@@ -17,7 +17,7 @@ from dpbench.audit.report import render, strongest
 from dpbench.audit.run import Audit
 from dpbench.config import composed
 from dpbench.estimators import Estimate, Estimator
-from dpbench.privacy import ZCDP, ApproxDP, NonPrivate, PureDP
+from dpbench.privacy import GDP, ZCDP, ApproxDP, NonPrivate, PureDP
 from dpbench.registry import ConfigError, from_mapping
 
 from .conftest import Bench
@@ -212,7 +212,7 @@ def test_the_shipped_audit_has_every_private_estimator_under_every_notion() -> N
     sent = pickle.loads(pickle.dumps(found))  # to another process
     assert len({task.name for task in sent}) == len(found)
     audited = {(type(task.estimator), task.budget.notion) for task in found}
-    budgets = (PureDP(1.0), ZCDP(0.5), ApproxDP(1.0, 1e-6))
+    budgets = (PureDP(1.0), ZCDP(0.5), GDP(1.0), ApproxDP(1.0, 1e-6))
     for kind in Estimator.kinds().values():
         if kind.__module__.startswith("dpbench.estimators"):
             notions = {b.notion for b in budgets if isinstance(b, kind.notions)}

@@ -21,7 +21,7 @@ from dpbench.estimators import Estimator
 from dpbench.registry import from_mapping
 from dpbench.runner.plan import Cell, Sweep, make_cells
 from dpbench.tracking.baseline import Baseline, Origin
-from dpbench.tracking.comparison import KEY
+from dpbench.tracking.comparison import KEY, compare
 
 from .conftest import MINE, Bench, Result, unusable
 
@@ -204,7 +204,7 @@ DAMAGES: list[tuple[Any, list[str]]] = [
 
 @pytest.mark.parametrize(("damage", "told"), DAMAGES)
 def test_what_is_no_baseline_of_this_sweep(bench: Bench, damage: Any, told: list[str]) -> None:
-    row = dict(zip(KEY, ("a", "b", "pure", 1.0, np.nan, np.nan, 10), strict=True))
+    row = dict(zip(KEY, ("a", "b", "pure", 1.0, np.nan, np.nan, np.nan, 10), strict=True))
     rows = pd.DataFrame([{**row, "stream": "s", "errors": np.ones(100)}])
     origin = Origin.here("tiny" if damage else "heavy_tail", 0, "source")
     Baseline(rows, origin).write(bench.folder / FILE)
@@ -216,6 +216,16 @@ def test_what_is_no_baseline_of_this_sweep(bench: Bench, damage: Any, told: list
         bench.refuses("track=update", *words, named=["baseline: ", FILE, *told])
     else:
         assert bench.run("track=update", *words).code == 0
+
+
+def test_a_baseline_from_before_an_amount_is_read(tmp_path: Path) -> None:
+    row = dict(zip(KEY, ("a", "b", "pure", 1.0, np.nan, np.nan, np.nan, 10), strict=True))
+    new = pd.DataFrame([{**row, "stream": "s", "errors": np.ones(100)}])
+    Baseline(new, Origin.here("tiny", 0, "source")).write(tmp_path / FILE)
+    found = pq.read_table(tmp_path / FILE)
+    pq.write_table(found.drop_columns(["mu"]), tmp_path / FILE)
+    old = Baseline.read(tmp_path / FILE, "tiny").rows
+    assert compare(old, new)["verdict"].tolist() == ["same"]
 
 
 def test_what_cannot_be_tracked(bench: Bench) -> None:

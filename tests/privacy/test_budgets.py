@@ -10,15 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import integrate, stats
-from support import assert_follows, name, noise_law, rng
+from scipy.special import ndtri_exp
+from support import Floats, assert_follows, name, noise_law, rng
 
-from dpbench.privacy import AMOUNTS, ZCDP, ApproxDP, Budget, NonPrivate, PureDP
-from dpbench.privacy.budgets import analytic_sd, gaussian_delta
+from dpbench.privacy import AMOUNTS, GDP, ZCDP, ApproxDP, Budget, NonPrivate, PureDP
+from dpbench.privacy.conversions import analytic_sd, gaussian_delta, mu_of_pure, pure_of_mu
 
 PRIVATE: list[Budget] = [
     PureDP(0.3),
     PureDP(2.0),
     ZCDP(0.05),
+    GDP(0.6),
     ApproxDP(0.7, 1e-6),
     ApproxDP(0.7, 1e-6, "classical"),
     ApproxDP(0.7, 1e-6, "ksu20"),
@@ -119,6 +121,58 @@ def test_the_largest_rho_within_a_budget(epsilon: float, delta: float) -> None:
         ZCDP.within(budget)
 
 
+LEVELS = np.concatenate([np.geomspace(1e-12, 0.5, 400), 1 - np.geomspace(1e-12, 0.5, 400)])
+
+
+@pytest.mark.parametrize("epsilon", [1e-12, 1e-6, 0.01, 0.5, 0.999, 1.001, 3.0, 30.0, 700.0])
+def test_a_pure_step_under_gaussian_privacy(epsilon: float) -> None:
+    """The smallest mu whose trade-off is below that of pure DP at all type I errors."""
+    mu = mu_of_pure(epsilon)
+    assert pure_of_mu(mu) == pytest.approx(epsilon, rel=1e-10, abs=0)
+    meet = 1 / (1 + np.exp(epsilon))
+    # Points of the two segments, beside where they meet too.
+    a = np.concatenate([LEVELS, meet * np.geomspace(0.5, 1, 99), meet * np.geomspace(1, 1.9, 99)])
+    a = a[a < 1]
+    pure = np.maximum(1 - np.exp(epsilon) * a, np.exp(-epsilon) * (1 - a))
+
+    def gaussian(mu: float) -> Floats:
+        return np.asarray(stats.norm.cdf(stats.norm.isf(a) - mu))
+
+    assert np.all(gaussian(mu) <= pure * (1 + 1e-9) + 1e-15)
+    if epsilon >= 1e-6:
+        assert np.any(gaussian(mu * (1 - 1e-6)) > pure)
+    if epsilon < 1e-5:  # Phi(mu/2) - 1/2 is mu phi(0)/2, and epsilon/4
+        assert mu == pytest.approx(epsilon * math.sqrt(math.pi / 2), rel=1e-8)
+
+
+@pytest.mark.parametrize("mu", [1e-6, 0.1, 1.0, 3.0, 20.0])
+def test_the_exponential_mechanism_under_gaussian_privacy(mu: float) -> None:
+    """Ratios in [e^(t - epsilon), e^t]: the largest Phi^-1(p) - Phi^-1(q) over t is mu."""
+    epsilon = GDP(mu).exponential_epsilon
+    assert epsilon == 2 * GDP(mu).pure_epsilon
+    t = np.linspace(0, epsilon, 2001)[1:-1]
+    log_q = np.log(-np.expm1(t - epsilon)) - t - np.log(-np.expm1(-epsilon))
+    log_p = log_q + t
+    small = log_p < math.log(0.5)
+    p = np.where(small, ndtri_exp(np.where(small, log_p, -1.0)), 0.0)
+    rest = np.log(-np.expm1(-t)) + t - epsilon - np.log(-np.expm1(-epsilon))  # ln(1 - p)
+    p = np.where(small, p, -ndtri_exp(np.where(small, -1.0, rest)))
+    needed = p - ndtri_exp(log_q)
+    assert needed.max() == pytest.approx(mu, rel=1e-9 if mu > 0.01 else 1e-6)
+
+
+@pytest.mark.parametrize("mu", [1e-3, 0.6, 5.0])
+@pytest.mark.parametrize("delta", [1e-12, 1e-6, 0.1])
+def test_gaussian_privacy_to_approx(mu: float, delta: float) -> None:
+    epsilon = GDP(mu).to_approx(delta).epsilon
+    if epsilon > 1e-9:
+        assert analytic_sd(epsilon, delta) == pytest.approx(1 / mu, rel=1e-9)
+        # It costs less than what it implies of zCDP.
+        assert epsilon < ZCDP(mu**2 / 2).to_approx(delta).epsilon
+    else:
+        assert 2 * stats.norm.cdf(mu / 2) - 1 <= delta
+
+
 @each
 def test_tails_and_quantiles_of_the_noise(budget: Budget) -> None:
     l1, l2 = 2.0, math.sqrt(2)
@@ -147,18 +201,21 @@ def test_the_noise_takes_its_own_sensitivity(budget: Budget) -> None:
     assert_follows(many, stats.norm(scale=law.std() / 1e6))
 
 
-PURE, ZERO, APPROX, NONE = PureDP(0.5), ZCDP(0.3), ApproxDP(0.4, 1e-5), NonPrivate()
-COSTS: list[tuple[Budget, list[tuple[float, ...] | None]]] = [  # of PURE, ZERO, APPROX, NONE
-    (PureDP(1.0), [(0.5,), None, None, None]),
-    (ZCDP(1.0), [(0.125,), (0.3,), None, None]),  # epsilon^2/2
-    (ApproxDP(1.0, 1e-3), [(0.5, 0.0), ZERO.to_approx(1e-3).amounts, (0.4, 1e-5), None]),
-    (NONE, [(), (), (), ()]),
+PURE, ZERO, MU, APPROX, NONE = PureDP(0.5), ZCDP(0.3), GDP(0.6), ApproxDP(0.4, 1e-5), NonPrivate()
+ALL = (PURE, ZERO, MU, APPROX, NONE)
+IMPLIED = [one.to_approx(1e-3).amounts for one in (ZERO, MU)]
+COSTS: list[tuple[Budget, list[tuple[float, ...] | None]]] = [  # of ALL
+    (PureDP(1.0), [(0.5,), None, None, None, None]),
+    (ZCDP(1.0), [(0.125,), (0.3,), (0.18,), None, None]),  # epsilon^2/2, mu^2/2
+    (GDP(1.0), [(mu_of_pure(0.5) ** 2,), None, (0.36,), None, None]),
+    (ApproxDP(1.0, 1e-3), [(0.5, 0.0), *IMPLIED, (0.4, 1e-5), None]),
+    (NONE, [(), (), (), (), ()]),
 ]
 
 
 @pytest.mark.parametrize(("budget", "costs"), COSTS, ids=name)
 def test_which_notion_implies_which(budget: Budget, costs: list[tuple[float, ...] | None]) -> None:
-    for other, cost in zip((PURE, ZERO, APPROX, NONE), costs, strict=True):
+    for other, cost in zip(ALL, costs, strict=True):
         if cost is not None:
             assert budget.cost_of(other) == cost
             continue
@@ -170,6 +227,7 @@ def test_fractions() -> None:
     for budget, quarter in (
         (PureDP(1.0), PureDP(0.25)),
         (ZCDP(1.0), ZCDP(0.25)),
+        (GDP(1.0), GDP(0.5)),
         (ApproxDP(1.0, 0.5, "ksu20"), ApproxDP(0.25, 0.125, "ksu20")),
         (NONE, NONE),
     ):
@@ -198,15 +256,17 @@ def test_amounts_that_are_no_guarantee_are_refused(notion: Any, amounts: tuple[A
 @pytest.mark.parametrize(
     ("budget", "label", "wanted"),
     [
-        (PureDP(1), "pure", (1, None, None)),
-        (ZCDP(0.25), "zcdp", (None, None, 0.25)),
-        (ApproxDP(2, 1e-5), "approx", (2, 1e-5, None)),
-        (ApproxDP(1, 1e-5, noise_by="ksu20"), "approx_ksu20", (1, 1e-5, None)),
-        (NonPrivate(), "none", (None, None, None)),
+        (PureDP(1), "pure", (1, None, None, None)),
+        (ZCDP(0.25), "zcdp", (None, None, 0.25, None)),
+        (GDP(2), "gdp", (None, None, None, 2)),
+        (ApproxDP(2, 1e-5), "approx", (2, 1e-5, None, None)),
+        (ApproxDP(1, 1e-5, noise_by="ksu20"), "approx_ksu20", (1, 1e-5, None, None)),
+        (NonPrivate(), "none", (None, None, None, None)),
     ],
 )
 def test_a_budget_in_columns(budget: Budget, label: str, wanted: tuple[Any, ...]) -> None:
-    assert list(budget.columns) == ["privacy", *AMOUNTS] == ["privacy", "epsilon", "delta", "rho"]
+    names = ["privacy", "epsilon", "delta", "rho", "mu"]
+    assert list(budget.columns) == ["privacy", *AMOUNTS] == names
     privacy, *found = budget.columns.values()
     assert privacy == budget.label == label
     assert all(type(amount) is float for amount in found)  # of integers, too

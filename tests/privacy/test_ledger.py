@@ -10,12 +10,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from scipy import stats
-from support import assert_follows, assert_frequencies, noise_law, rng, row_norms
+from support import assert_follows, assert_frequencies, noise_law, pure_epsilon, rng, row_norms
 
-from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, NonPrivate, OverdraftError, PureDP
+from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, NonPrivate, OverdraftError, PureDP
 from dpbench.privacy import ledger as module
 
-BUDGETS: list[Budget] = [PureDP(0.8), ZCDP(0.1), ApproxDP(0.8, 1e-5)]
+BUDGETS: list[Budget] = [PureDP(0.8), ZCDP(0.1), GDP(0.7), ApproxDP(0.8, 1e-5)]
 each = pytest.mark.parametrize("budget", BUDGETS, ids=lambda b: b.notion)
 Act = Callable[[Ledger], object]
 
@@ -44,10 +44,10 @@ def test_a_mechanism_spends_the_budget_once(
             mechanism(account, sensitivity)
     assert account.spent == (0.0,) * len(budget.amounts)
     mechanism(account, 1.0)
-    assert account.spent == budget.amounts
+    assert account.spent == pytest.approx(budget.amounts, rel=1e-15)
     with pytest.raises(OverdraftError, match="exceeds what is left"):
         mechanism(account, 1.0)
-    assert account.spent == budget.amounts
+    assert account.spent == pytest.approx(budget.amounts, rel=1e-15)
 
 
 ACTS: dict[str, Act] = {
@@ -86,7 +86,9 @@ def test_how_costs_add_up(budget: Budget) -> None:
     """Steps by their sum, disjoint parts by their maximum, releases as often as they are."""
 
     def spent(account: Ledger, share: float) -> None:
-        assert account.spent == pytest.approx([share * a for a in budget.amounts])
+        root = math.sqrt(share) if budget.notion == "gdp" else share  # squares add up
+        assert account.spent == pytest.approx([root * a for a in budget.amounts])
+        assert account.share == pytest.approx(share)
 
     for shares in ((1.0,), (0.1,) * 10, (1 / 3,) * 3):
         account = ledger(budget)
@@ -103,7 +105,9 @@ def test_how_costs_add_up(budget: Budget) -> None:
         first, second = account.split(0.25, 0.75)
         child = first.repeated(times)
         share = 0.25 / times
-        assert child.budget.amounts == pytest.approx([share * a for a in budget.amounts], rel=1e-12)
+        root = math.sqrt(share) if budget.notion == "gdp" else share
+        wanted = [root * a for a in budget.amounts]
+        assert child.budget.amounts == pytest.approx(wanted, rel=1e-12)
         half, rest = child.split(0.5, 0.5)
         half.add_noise(np.zeros(times), 1.0)
         spent(account, 1 / 8)
@@ -125,6 +129,10 @@ def test_steps_of_a_stronger_notion() -> None:
     assert account.spent == pytest.approx((0.4, 0.0))
     with pytest.raises(ValueError, match="implies no"):
         rest.split(NonPrivate())
+    account = ledger(GDP(1.0))  # as Phi(0.3) = 0.61791
+    for part, cost in zip(account.split(PureDP(0.4805), GDP(0.8)), (0.6, 1.0), strict=True):
+        part.pay()
+        assert account.spent == pytest.approx((cost,), rel=1e-3)
     # Pure steps of one part add up before they convert.
     account = ledger(ZCDP(0.1))
     (inner,) = account.split(PureDP(0.4))
@@ -200,7 +208,7 @@ def test_failures_that_cannot_be_allowed() -> None:
 @each
 def test_the_exponential_mechanism_is_a_softmax(budget: Budget) -> None:
     scores, sensitivity = np.array([0.0, -1.0, 3.0, 2.5, -8.0]), 1.7
-    epsilon = math.sqrt(8 * budget.rho) if isinstance(budget, ZCDP) else 0.8
+    epsilon = pure_epsilon(budget) * (2 if isinstance(budget, ZCDP | GDP) else 1)
     for weights in (np.ones(5), np.array([1.0, 5.0, 0.2, 0.1, 9.0])):
         wanted = np.exp(epsilon * scores / (2 * sensitivity)) * weights
         rows = np.tile(scores, (50_000, 1))
@@ -212,7 +220,7 @@ def test_the_exponential_mechanism_is_a_softmax(budget: Budget) -> None:
 @each
 def test_noise_in_l2(dimension: int, budget: Budget) -> None:
     times, sensitivity = 20_000, 2.5
-    epsilon = math.sqrt(2 * budget.rho) if isinstance(budget, ZCDP) else 0.8
+    epsilon = pure_epsilon(budget)
     values = np.tile(1e3 * np.arange(dimension), (times, 1))
     noise = ledger(budget, 8).add_l2_noise(values, sensitivity) - values
     radius = row_norms(noise)
@@ -266,6 +274,12 @@ def test_receipts() -> None:
     ]
     e.pay()
     assert account.receipt().endswith("\nleft: epsilon 0")  # and not what rounding left
+    account = ledger(GDP(1.0))
+    account.split(0.64)[0].pay()
+    assert account.receipt().splitlines()[1:] == [
+        "  gdp mu 0.8: a mechanism of its own",
+        "left: mu 0.6",
+    ]
     account = ledger(ApproxDP(1.0, 1e-6, noise_by="laplace"))
     account.allow_failure(2.5e-7)
     half, pure = account.split(0.5, PureDP(0.5))

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
-from support import Floats, assert_follows, assert_frequencies, rng
+from support import Floats, assert_follows, assert_frequencies, pure_epsilon, rng
 
-from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP
+from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP
 from dpbench.privacy.quantile import private_quantile
 from dpbench.samples import CountedSample, DenseSample, Sample
 
@@ -23,11 +23,8 @@ GRID = [-5.0, -1.0, -0.9, -0.5, 0.0, 0.125, 1.0, 3.0]
 
 
 def epsilon_of(budget: Budget) -> float:
-    """Of the exponential mechanism: under zCDP sqrt(8 rho)."""
-    if isinstance(budget, ZCDP):
-        return math.sqrt(8 * budget.rho)
-    assert isinstance(budget, PureDP | ApproxDP)
-    return budget.epsilon
+    """Of the exponential mechanism."""
+    return pure_epsilon(budget) * (2 if isinstance(budget, ZCDP | GDP) else 1)
 
 
 def cells(values: Sequence[float], h: float) -> Floats:

@@ -46,7 +46,7 @@ from dpbench.estimators import (
     SubsampleTest,
     WhitenedCoinPressMean,
 )
-from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
+from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.theory.exact import exact, exact_miss
 from dpbench.theory.exact_choices import overtaken
 from dpbench.theory.last_step import Histogram
@@ -54,7 +54,7 @@ from dpbench.theory.noise import Gaussian as Normal
 from dpbench.theory.noise import Laplace, Noise, Radial
 
 TRIALS = 10_000
-PURE, RHO, APPROX = PureDP(0.5), ZCDP(0.1), ApproxDP(1.0, 1e-6)
+PURE, RHO, MU, APPROX = PureDP(0.5), ZCDP(0.1), GDP(0.5), ApproxDP(1.0, 1e-6)
 NORMAL, VECTORS = Gaussian(location=0.3), MultivariateGaussian(d=3, norm=1.0)
 RARE = TwoPoint(p=0.02, k=2, location=0.3)
 OUTLIERS = MultivariateContaminatedGaussian(d=2, eta=0.15, gap=1e3)
@@ -66,6 +66,10 @@ CASES: list[tuple[Estimator, Distribution, int, Budget, str]] = [
     (ClippedMean(lower=-1, upper=2), NORMAL, 50, APPROX, "noise q90 private_q90"),
     (ClippedMean(lower=-1, upper=2), VECTORS, 50, PURE, "noise"),
     (NaiveGaussianMean(radius=2), NORMAL, 60, RHO, "noise q90"),
+    (ShrinkingIntervals(radius=50, rounds=3), NORMAL, 400, MU, "noise"),
+    (CoinPressMean(radius=50, rounds=3), VECTORS, 200, MU, "noise"),
+    (KSU20BallMean(k=2, radius=5), VECTORS, 400, MU, "noise"),
+    (KSU20Mean(k=2, radius=5), NORMAL, 300, MU, "noise"),
     (HeavyTailedMean(k=2), RARE, 500, PureDP(0.1), "noise q90 private_q90"),
     (HeavyTailedMean(k=3, policy="rate"), RARE, 500, RHO, "noise q90 private_q90"),
     (HeavyTailedMean(k=2, policy="all", radius=1), RARE, 300, APPROX, "noise q90 private_q90"),
@@ -261,6 +265,7 @@ MISSES: list[tuple[Estimator, Distribution, int, Budget, float]] = [
     (KarwaVadhanMean(radius=None), EDGE, 115, ApproxDP(1.0, 1e-6), 3.0),
     (ExponentialCoarseMean(radius=1e6), EDGE, 105, PureDP(1.0), 3.0),
     (ExponentialCoarseMean(radius=1e6), EDGE, 40, ZCDP(0.5), 3.0),
+    (ExponentialCoarseMean(radius=1e6), EDGE, 40, GDP(1.0), 3.0),
     (KSU20Range(k=2, alpha=10 / 256, radius=2.0**40), T3, 85, PureDP(1.0), 512.0),
     (KSU20Range(k=2, alpha=10 / 256, radius=2.0**40), T3, 160, ZCDP(0.005), 512.0),
     (KSU20Range(k=2, alpha=10 / 256, radius=None), T3, 50, ApproxDP(1.0, 1e-6), 512.0),
@@ -287,7 +292,7 @@ def test_how_often_a_coarse_step_misses(
 VOTES = [
     (aggregate, budget)
     for aggregate in ("count", "exponential", "histogram")
-    for budget in (PureDP(0.2), ZCDP(0.02))
+    for budget in (PureDP(0.2), ZCDP(0.02), GDP(0.2))
 ]
 
 

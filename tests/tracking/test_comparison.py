@@ -25,7 +25,7 @@ STREAMS = pytest.mark.parametrize("stream", ["s", "t"])
 
 def table(errors: Floats | dict[str, Floats], stream: str = "s", **key: Any) -> pd.DataFrame:
     about: dict[str, Any] = {"distribution": "gaussian", "privacy": "pure", "n": 100}
-    about |= {"epsilon": 1.0, "delta": NAN, "rho": NAN, **key, "stream": stream}
+    about |= {"epsilon": 1.0, "delta": NAN, "rho": NAN, "mu": NAN, **key, "stream": stream}
     rows = errors if isinstance(errors, dict) else {"a": errors}
     return pd.DataFrame([{"estimator": a, **about, "errors": e} for a, e in rows.items()])
 
