@@ -114,7 +114,7 @@ def print_next(
     seconds = time.monotonic() - cost.started
     out.print(f"{cost.blocks_done} blocks done, {cost.blocks_reused} reused, {seconds:.1f} s")
     more = ", sample_complexity.csv" if (folder / "sample_complexity.csv").exists() else ""
-    files = f"{PAGE}, summary.csv, claims.csv{more}, figures/, manifest.json"
+    files = f"{PAGE}, summary.csv, claims.csv, factors.csv{more}, figures/, manifest.json"
     out.print(f"results: {folder}/{files}")
     if sweep == "quick":
         said, kept, added = "next", [], ["sweep=heavy_tail"]

@@ -169,10 +169,10 @@ class Job:
         forget(self.folder)
         (self.folder / PAGE).unlink(missing_ok=True)
         stamps: Stamps = {}
-        tables = {"summary.csv": result.summary, "claims.csv": result.claims}
-        tables |= {} if result.samples.empty else {"sample_complexity.csv": result.samples}
+        tables = {"summary": result.summary, "claims": result.claims, "factors": result.factors}
+        tables |= {} if result.samples.empty else {"sample_complexity": result.samples}
         for name, table in tables.items():
-            with atomic(self.folder / name, stamps) as path:
+            with atomic(self.folder / f"{name}.csv", stamps) as path:
                 table.to_csv(path, index=False)
         with atomic(self.folder / "scoreboard.txt", stamps) as path:
             path.write_text(result.scoreboard, encoding="utf-8")
@@ -254,7 +254,7 @@ class Job:
 
     def _outputs(self) -> list[Path]:
         study = self.plan.study
-        names = ["summary.csv", "claims.csv", "scoreboard.txt"]
+        names = ["summary.csv", "claims.csv", "factors.csv", "scoreboard.txt"]
         names += ["sample_complexity.csv"] if study.sample_complexity else []
         kinds = ("pdf", "svg", "png")
         names += [f"figures/{name}.{kind}" for name in study.all_figures for kind in kinds]

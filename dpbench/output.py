@@ -28,7 +28,10 @@ Stamps = dict[Path, list[int]]
 
 PLAIN: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
 WIDTH = 170  # of tables, whatever the terminal's
-WORDS = {"claim", "source", "estimator", "distribution", "privacy", "notion", "pair", "verdict"}
+WORDS = {
+    "bound by", "claim", "source", "estimator", "distribution", "privacy", "notion", "pair",
+    "verdict",
+}  # fmt: skip
 SECONDS_BETWEEN_LINES = 10.0
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pandas as pd
 
+from dpbench.analysis.factors import factors
 from dpbench.analysis.results import Failure
 from dpbench.drawing import style
 from dpbench.metrics import ERRORS
@@ -47,6 +48,11 @@ class Result:
     blocks: Store | Memory = field(repr=False)
     seed: int = 0
 
+    @property
+    def factors(self) -> pd.DataFrame:
+        """``factors.csv``: the best estimators over the lower bounds, see `analysis.factors`."""
+        return factors(self.summary)
+
     def errors(self, **about: Any) -> pd.DataFrame:
         """The errors of every trial and their parts.
 
@@ -62,7 +68,7 @@ class Result:
             A row per key and trial: the columns of a key, ``trial``, ``error, sampling, bias,
             noise, private``, and what else blocks hold; see `dpbench.runner.block.Block`.
         """
-        keys = key_table(self.study, self.cells).drop(columns="lower_bound")
+        keys = key_table(self.study, self.cells).drop(columns=["lower_bound", "bound_by"])
         wanted = pd.Series(data=True, index=keys.index)
         for name, value in about.items():
             if name not in keys:

@@ -9,14 +9,15 @@ import numpy as np
 import pandas as pd
 from rich.console import Console
 
-from dpbench.analysis.results import CURVE, Failure, worst_case
+from dpbench.analysis.factors import factors
+from dpbench.analysis.results import Failure
 from dpbench.analysis.smallest_n import TERMS
 from dpbench.columns import BUDGET
 from dpbench.drawing import NOTIONS
 from dpbench.output import amounts, print_table, text_console
 from dpbench.study import Study
 
-__all__ = ["factors", "render", "short_budget"]
+__all__ = ["render", "short_budget"]
 
 VERDICTS = ("consistent", "inconsistent", "inconclusive")
 MOST_FAILING = 12
@@ -67,36 +68,22 @@ def _about(row: Mapping[Hashable, Any], *names: str) -> dict[str, str]:
     return {name: row[name] for name in names} | {"privacy": budget}
 
 
-def factors(summary: pd.DataFrame) -> pd.DataFrame:
-    """The worst q90 of each family over its lower bound, from ``low`` to ``high`` over n.
-
-    A row per estimator, budget and moment order k; estimators that ran at one n are left out, and
-    so is n where the bound is infinite.
-    """
-    known = summary[np.isfinite(summary["lower_bound"])]
-    sizes = known.groupby(["family", "estimator"])["n"].transform("nunique")
-    known = known[sizes > 1]
-    if known.empty:
-        return pd.DataFrame()
-    curves, worst = worst_case(known, known[["q90"]].to_numpy())
-    curves["factor"] = worst[:, 0] / curves["lower_bound"]
-    grouped = curves.groupby(CURVE, dropna=False, observed=True)["factor"]
-    return grouped.agg(low="min", high="max").reset_index()
-
-
 def _print_factors(summary: pd.DataFrame, study: Study, out: Console) -> None:
-    """Print, per estimator, family and k, the worst error over the lower bound."""
+    """Print the best estimator's worst error over the lower bound, a column for each k."""
     found, rows = factors(summary), []
     if found.empty:
         return
-    found["distribution"] = [study.families[label].label("k") for label in found["family"]]
-    for _, curves in found.groupby(["distribution", "estimator", *BUDGET], dropna=False):
-        row = _about(curves.iloc[0].to_dict(), "estimator", "distribution")
-        row |= {f"k = {k:g}": "" for k in sorted(found["k"].unique())}
-        for one in curves.to_dict("records"):
-            row[f"k = {one['k']:g}"] = _range(one["low"], one["high"])
-        rows.append(row)
-    title = "Worst error over a family (0.9 quantile) over its lower bound, range over n"
+    found["law"] = [study.families[label].label("k") for label in found["distribution"]]
+    found["order"] = ["factor" if np.isnan(k) else f"k = {k:g}" for k in found["k"]]
+    orders = found.sort_values("k")["order"].unique()
+    for _, about in found.groupby(["law", *BUDGET], dropna=False, sort=False):
+        row = {"distribution": str(about["law"].iloc[0])} | _about(about.iloc[0].to_dict())
+        for name in ("bound_by", "estimator"):
+            row[name.replace("_", " ")] = ", ".join(dict.fromkeys(about[name]))
+        ranges = about.groupby("order")["factor"].agg(["min", "max"]).T
+        row |= {one: _range(*ranges[one]) if one in ranges else "" for one in orders}
+        rows.append(row | {"verdict": ", ".join(dict.fromkeys(about["verdict"]))})
+    title = "Best estimator's worst error (0.9 quantile) over the lower bound, range over n"
     print_table(title, rows, out)
 
 

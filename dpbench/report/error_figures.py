@@ -209,7 +209,9 @@ class ErrorAgainstN(SelectingFigure):
 
     def _draw_bound(self, ax: Axes, rows: pd.DataFrame, highest: float) -> None:
         """Draw the lower bound and shade what is below; an infinite one leaves the frame."""
-        bound = rows.groupby("n")["lower_bound"].max().dropna()
+        # Under several budgets that of the weakest; what is not private may be below.
+        private = rows[rows["privacy"] != "none"]
+        bound = private.groupby("n")["lower_bound"].min().dropna()
         if not np.isfinite(bound).any():
             return
         highest = 2 * max(bound[np.isfinite(bound)].max(), highest)
@@ -293,7 +295,8 @@ class AgainstParameter(SelectingFigure):
     guides: list[Literal["pure", "approx", "core"]] = Field(default_factory=list)
 
     def _check(self, rows: pd.DataFrame, study: Study, where: str) -> None:
-        known = [str(name) for name in rows if name in OF_KEYS or name not in (*KEY, "lower_bound")]
+        no_parameter = {*KEY, "lower_bound", "bound_by"} - {*OF_KEYS}
+        known = [str(name) for name in rows if name not in no_parameter]
         if self.parameter not in known:
             choices = ", ".join(known)
             raise ConfigError(f"{where}.parameter: {self.parameter!r}: choose from {choices}")

@@ -46,6 +46,10 @@ TRACKING_TONES = {
 }  # fmt: skip
 # The tables that can be sorted and filtered, by file.
 GRIDS: dict[str, dict[str, Any]] = {
+    "factors": {
+        "caption": "The best estimator's worst 0.9 quantile over what no private estimator beats",
+        "tones": {"optimal": "good", "open": "unsure", "below": "calm"},
+    },
     "sample_complexity": {"caption": "The smallest n with P(error ≤ α) ≥ 1 - β"},  # noqa: RUF001
     "summary": {
         "caption": "Errors, a row per distribution, estimator, budget and n",

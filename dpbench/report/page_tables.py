@@ -16,7 +16,7 @@ Row = Mapping[str, str]
 # Labels, which stay text even if all of them look like numbers.
 TEXT = {
     "request", "distribution", "family", "estimator", "privacy", "notion", "pair", "comparison",
-    "method", "verdict",
+    "method", "verdict", "bound_by",
 }  # fmt: skip
 # What the browser keeps of a number; the files have all digits.
 DIGITS = 7

@@ -199,7 +199,8 @@ def key_table(sweep: Sweep, cells: Sequence[Cell]) -> pd.DataFrame:
                 **budget.columns,
                 "n": cell.n,
                 "d": d,
-                "lower_bound": bound,
+                "lower_bound": bound.value,
+                "bound_by": bound.by,
                 **swept,
             }
             for member, _ in cell.members

@@ -14,6 +14,7 @@ from dpbench.distributions import Distribution, ProductTwoPoint, SignedTwoPoint,
 from dpbench.distributions.multivariate import Dimension
 from dpbench.privacy import Budget
 from dpbench.registry import ConfigError, MomentOrder, Registered, validated
+from dpbench.theory.bounds import Bound, class_bound, heavy_tailed, largest
 from dpbench.theory.lower_bounds import BETA, sampling_lower_bound, two_point_lower_bound
 from dpbench.theory.packing import packing_lower_bound
 
@@ -45,9 +46,9 @@ class Family(Registered, ABC):
     def members(self, label: str, n: int, budget: Budget) -> dict[str, Distribution]:
         """The laws at this n and budget, by label."""
 
-    def lower_bound(self, n: int, budget: Budget) -> float:
-        """An error that no private estimator beats over the family; NaN if not known."""
-        return float("nan")
+    def lower_bound(self, n: int, budget: Budget) -> Bound:
+        """An error that no private estimator beats over the family, or its class; if known."""
+        return Bound()
 
     def crossing(self, budget: Budget) -> float:
         """The n from which on sampling, and not privacy, bounds the error; NaN if not known."""
@@ -67,6 +68,9 @@ class _Single(Family):
 
     def members(self, label: str, n: int, budget: Budget) -> dict[str, Distribution]:
         return {label: self.distribution}
+
+    def lower_bound(self, n: int, budget: Budget) -> Bound:
+        return class_bound(self.distribution, n, budget)
 
 
 def _digits(p: float) -> float:
@@ -133,11 +137,8 @@ class TwoPointFamily(Family):
         rare = _signed(TwoPoint, label, signed, k=self.k, location=self.location)
         return rare | (coin if self.sampling else {})
 
-    def lower_bound(self, n: int, budget: Budget) -> float:
-        """`two_point_lower_bound`, far below what the local model can reach, or sampling's."""
-        private = two_point_lower_bound(n, self.k, budget).alpha
-        sampled = sampling_lower_bound(n, self.k) if self.sampling else float("nan")
-        return float(np.fmax(private, sampled))
+    def lower_bound(self, n: int, budget: Budget) -> Bound:
+        return heavy_tailed(n, self.k, budget, sampling=self.sampling)
 
     def crossing(self, budget: Budget) -> float:
         """Where `sampling_lower_bound` overtakes `two_point_lower_bound`, if it does below 1e15."""
@@ -209,9 +210,9 @@ class ProductTwoPointFamily(Family):
             for word in range(self.words if c else 1)
         }
 
-    def lower_bound(self, n: int, budget: Budget) -> float:
+    def lower_bound(self, n: int, budget: Budget) -> Bound:
         """`packing_lower_bound`, over all code words and not only those that are drawn."""
-        return packing_lower_bound(n, self.d, budget)
+        return largest(packing=packing_lower_bound(n, self.d, budget))
 
 
 def build_family(spec: Mapping[str, Any], where: str) -> Family:

@@ -1,34 +1,56 @@
 """Lower bounds for one dimension: what no private estimator, and what none at all, can beat.
 
-Each tests a pair of two-point laws against each other, and is exact for that: no test does
-better. Whether an estimator reaches it over a class of laws is another question.
+Each tests two laws against each other. It is exact for testing that pair, if they are two-point
+laws: no test does better. Whether an estimator reaches it over a class of laws is another question.
 
-Private tests of a pair with a rare point (KSU20, Claim 3.9). A test phi of datasets is
-(epsilon, delta)-DP if, for all neighbours D and D',
+From errors to tests. An estimator whose error stays below half the distance of the two means, with
+probability above 1 - beta under both laws, would be a test of size below beta and power above
+1 - beta. Where none has those, every estimator errs by half that distance with probability at least
+beta under one of the two laws.
 
-    phi(D) <= g(phi(D')),  g(x) = min(e^epsilon x + delta, 1 - e^-epsilon (1 - delta - x), 1).
+Private tests of laws P and Q at total-variation distance t. A maximal coupling draws n records from
+each that differ in S of them, S ~ Binomial(n, t). Datasets that differ in s records are joined by a
+path of s replacements, so the probabilities a and b that a private test says Q on the one and on
+the other lie in a convex set A_s (below) that is symmetric under (a, b) -> (1 - b, 1 - a). By
+convexity so do its means given S = s. The largest b - a in A_s is therefore on the line a = 1 - b,
+at some a = x_s, and summing over S power minus size is at most 1 - 2 E x_S: no test has size beta
+and power 1 - beta while E x_S > beta. Where P and Q are the laws {0 w.p. 1-p, tau w.p. p} and its
+mirror image, t = p and the test that says x_s and 1 - x_s reaches that: it is exact (KSU20, Claim
+3.9, with constants).
 
-An estimator whose error stays below half the distance of the two means, with
-probability above 1 - beta under both laws, would be a test of size below beta and
-power above 1 - beta. Where no private test has those, every estimator errs by half
-that distance with probability at least beta under one of the two laws.
+A_s for the notions, which are conditions on the probabilities a and b on neighbours:
 
-The laws are {0 w.p. 1-p, tau w.p. p} and its mirror image, whose means are 2 p tau apart.
-S of the n records are not 0. Given S = s, datasets with s pluses and with s minuses are
-joined by a path of s replacements, so phi(s pluses) <= g^s(phi(s minuses)) with g^s the
-s-fold composition. S has the same law under both. Maximise E g^s(x_S) - E x_S over x: g^s
-is concave, and its graph is symmetric under (x, y) -> (1-y, 1-x), so the maximum at each s
-is at the point x_s = 1 - g^s(x_s), and no test has size beta and power 1 - beta while
-E x_S > beta. Solving the recursion backwards from the middle, with
-D = delta/(e^epsilon - 1):
+- (epsilon, delta)-DP: b <= g(a) = min(e^epsilon a + delta, 1 - e^-epsilon (1 - delta - a), 1).
+  This is concave and symmetric, and so is g^s, the s-fold composition. x_s = 1 - g^s(x_s); solving
+  the recursion backwards from the middle, with D = delta/(e^epsilon - 1):
 
-    s even: x_s = ((1/2 + D) e^(-epsilon s/2) - D)_+
-    s odd:  x_s = (((1 - delta)/(1 + e^epsilon) + D) e^(-epsilon (s-1)/2) - D)_+
+      s even: x_s = ((1/2 + D) e^(-epsilon s/2) - D)_+
+      s odd:  x_s = (((1 - delta)/(1 + e^epsilon) + D) e^(-epsilon (s-1)/2) - D)_+
 
-x_s falls as s grows, and so does E x_S as p does, to x_n at p = 1, while the error p tau grows
-without limit: (p tau)^-k = (1-p) (1 + ((1-p)/p)^(k-1)). So where x_n >= beta (under pure DP with
-even n: n epsilon <= 2 ln(1/(2 beta))) no test tells n records at -M from n records at M, whatever
-M is, and no error is impossible: the bound is infinite.
+- mu-GDP: b <= Phi(Phi^-1(a) + s mu) (Dong, Roth and Su 2022, Theorem 2.14): x_s = Phi(-s mu/2).
+- rho-zCDP: on neighbours the Renyi divergences of Bernoulli(a) and Bernoulli(b), both ways, of
+  every order q > 1 are at most q rho. exp((q-1) D_q) is jointly convex, so that b <= g(a) for a
+  concave g, and again x_s = 1 - g^s(x_s). Take logits, x = 1/(1 + e^l). Backwards from the middle,
+  l_0 = 0, and l_1 is where the relative entropy l tanh(l/2) of (x, 1 - x) is rho: no D_q is above q
+  times that. From l to l' = l_(s+2) > l, with A(m) = ln(1 + e^-m) and m = l' - q (l' - l), the
+  logit of the tilted law, the divergence of the nearer to the middle from the other is
+
+      D_q = (A(m) - q A(l) - (1-q) A(l'))/(q - 1), so that D_q/q = (l' - l)^2 A[l', l, m],
+
+  a second divided difference. A'' is a bump around 0, and by symmetry this is largest near
+  m = -(l + l')/2; l' is where it is rho at that order. A single order asks too little, if
+  anything, so that x_s is too small and the bound valid; all orders ask for no more than
+  5e-4 of rho at rho = 0.5, and 7e-3 at 2. As rho falls, s sqrt(2 rho) tends to
+  2 int_0^l sqrt(tanh(l/2)/(2l)) dl, 2.08 at x = 0.1: the most powerful private test is not a
+  Gaussian mechanism, which needs 2 Phi^-1(0.9) = 2.56.
+
+x_s falls as s grows, and so does E x_S as t does, to x_n at t = 1. So where x_n >= beta (under pure
+DP with even n: n epsilon <= 2 ln(1/(2 beta))) no test tells any laws apart, and the bound is half
+of the largest distance that two means can have: infinite for heavy tails and Gaussians.
+
+Half the distance of the means. Bernoulli laws of 0 and t: t/2. N(+-m, 1): m, where
+t = 2 Phi(m) - 1. Laws with E|X - mean|^k = 1, rare points at +-tau with p = t: p tau, which grows
+with p without limit, as (p tau)^-k = (1-p) (1 + ((1-p)/p)^(k-1)).
 
 All tests of a pair with a common point. Without privacy the best test of p = 1/2 + h against
 1/2 - h on the same two points, tau apart, takes the majority of n records, and a coin where there
@@ -36,7 +58,8 @@ is none, which is the majority of n - 1. With an odd m = 2a - 1 records it errs 
 P(Binomial(m, 1/2 + h) < a) = I_(1/2-h)(a, a), which is half of 1 minus the total variation. Where
 that is beta, every estimator errs by half the distance of the means, h tau, with probability at
 least beta. (h tau)^-k = (p/h)^k (1-p) + ((1-p)/h)^k p at p = 1/2 + h falls as h grows: no other
-h below it does more. With z the 1 - beta quantile of a normal law it is near z/sqrt(n).
+h below it does more. With z the 1 - beta quantile of a normal law it is near z/sqrt(n). Of Gaussian
+records the average's error, with 1 - beta/2 for 1 - beta, is the least over all locations.
 """
 
 from __future__ import annotations
@@ -46,21 +69,27 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import betaincinv, ndtri
+from scipy.special import betaincinv, expit, ndtr, ndtri
 
 from dpbench.arrays import Floats
 from dpbench.distributions import TwoPoint
-from dpbench.privacy import ZCDP, ApproxDP, Budget, PureDP
+from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP
 from dpbench.samples.hypergeometric import log_binomial_pmf
 
-__all__ = ["BETA", "LowerBound", "sampling_lower_bound", "two_point_lower_bound"]
+__all__ = [
+    "BETA", "LowerBound", "bernoulli_lower_bound", "fair_lower_bound", "gaussian_lower_bound",
+    "indistinguishable", "sampling_lower_bound", "two_point_lower_bound",
+]  # fmt: skip
 
 # Errors are compared with bounds at their 1 - BETA quantile: the q90 of a summary.
 BETA = 0.1
-# How far from 1 a p is kept.
+# How far from 1 a t is kept.
 LEAST = 1e-12
 # Records from which on sampling is normal.
 NORMAL_FROM = 10**8
+# Of chains under zCDP: the largest l, and the rho up to which records are taken together.
+ENOUGH = 40.0
+FINE = 1e-4
 
 
 class LowerBound(NamedTuple):
@@ -70,9 +99,20 @@ class LowerBound(NamedTuple):
     p_star: float
 
 
-def _miss(s: ArrayLike, epsilon: float, delta: float) -> Floats:
+def softplus(x: float) -> float:
+    """ln(1 + e^x)."""
+    return float(np.logaddexp(0.0, x))
+
+
+def _miss(s: ArrayLike, budget: Budget) -> Floats:
     """The x_s of the module."""
     s = np.asarray(s, dtype=float)
+    if isinstance(budget, GDP):
+        return np.asarray(ndtr(-s * budget.mu / 2))
+    if isinstance(budget, ZCDP):
+        return _concentrated_miss(s, budget.rho)
+    assert isinstance(budget, PureDP | ApproxDP)
+    epsilon, delta = budget.epsilon, getattr(budget, "delta", 0.0)
     odd = s % 2 == 1
     with np.errstate(over="ignore"):  # an infinite e^epsilon is as good as a large one
         offset = delta / np.expm1(epsilon)
@@ -81,25 +121,75 @@ def _miss(s: ArrayLike, epsilon: float, delta: float) -> Floats:
     return np.asarray(np.maximum(miss, 0.0))
 
 
-def _expected_miss(p: float, n: int, epsilon: float, delta: float) -> float:
-    """The mean of x_S over S ~ Binomial(n, p), but for counts of probability 1e-15."""
-    reach = 9 * np.sqrt(n * p * (1 - p)) + 40
-    s = np.arange(max(0, np.floor(n * p - reach)), min(n, np.ceil(n * p + reach)) + 1)
-    weights = np.exp(log_binomial_pmf(s, n, p))
-    return float(weights @ _miss(s, epsilon, delta) / weights.sum())
+def _step(near: float, rho: float) -> float:
+    """The l' > l of the module: the next of a chain under rho-zCDP."""
+    from scipy.optimize import brentq  # a slow import
+
+    def excess(more: float) -> float:
+        far, m = near + more, -(near + more / 2)
+        slope = (softplus(-far) - softplus(-near)) / more
+        bend = slope - (softplus(-near) - softplus(-m)) / (near - m)
+        return float(more**2 * bend / (far - m)) - rho
+
+    high = 2 * np.sqrt(rho * (near + 2))
+    while excess(high) < 0:
+        high *= 2
+    return near + float(brentq(excess, high / 1e3, high, xtol=1e-14, rtol=1e-13))
 
 
 @cache
-def _p_star(n: int, epsilon: float, delta: float, beta: float) -> float:
-    """Solve E miss(S) = beta for p; 1 where there is no solution."""
+def _chains(rho: float) -> tuple[Floats, Floats]:
+    """The l_s of even and of odd s, until 1/(1 + e^l) is below 1e-17."""
+    from scipy.optimize import brentq
+
+    def chain(logits: list[float]) -> Floats:
+        while logits[-1] < ENOUGH:
+            logits.append(_step(logits[-1], rho))
+        return np.array(logits)
+
+    first = brentq(lambda x: x * np.tanh(x / 2) - rho, 0, 2 * (rho + np.sqrt(rho)), xtol=1e-14)
+    return chain([0.0]), chain([float(first)])
+
+
+def _concentrated_miss(s: Floats, rho: float) -> Floats:
+    """The x_s under rho-zCDP, of a small rho by steps of m records each, m^2 rho-zCDP.
+
+    Between them l is taken from a line; it is convex in s, so that this makes x_s no larger.
+    """
+    m = max(1.0, np.floor(np.sqrt(FINE / rho)))
+    even, odd = _chains(m**2 * rho)
+    if m > 1:
+        return np.asarray(expit(-np.interp(s / m, 2 * np.arange(len(even)), even, right=np.inf)))
+    half = (s // 2).astype(int)
+    logits = [np.append(one, np.inf)[np.minimum(half, len(one))] for one in (even, odd)]
+    return np.asarray(expit(-np.where(s % 2 == 0, *logits)))
+
+
+def _expected_miss(t: float, n: int, budget: Budget) -> float:
+    """The mean of x_S over S ~ Binomial(n, t), but for counts of probability 1e-15."""
+    reach = 9 * np.sqrt(n * t * (1 - t)) + 40
+    s = np.arange(max(0, np.floor(n * t - reach)), min(n, np.ceil(n * t + reach)) + 1)
+    weights = np.exp(log_binomial_pmf(s, n, t))
+    return float(weights @ _miss(s, budget) / weights.sum())
+
+
+@cache
+def indistinguishable(n: int, budget: Budget, beta: float = BETA) -> float:
+    """The largest t such that no private test tells any two laws at total-variation distance t.
+
+    With size and power beta and 1 - beta, beta < 1/2, by n records, up to 1e15: E x_S = beta. 1
+    where no private test tells any two laws; NaN where nothing is known of the notion.
+    """
     from scipy.optimize import brentq  # a slow import
 
-    def excess(log_p: float) -> float:
-        return _expected_miss(np.exp(log_p), n, epsilon, delta) - beta
+    def excess(log_t: float) -> float:
+        return _expected_miss(np.exp(log_t), n, budget) - beta
 
-    if _miss(n, epsilon, delta) >= beta:
+    if not isinstance(budget, PureDP | ApproxDP | ZCDP | GDP):
+        return float("nan")
+    if _miss(n, budget) >= beta:
         return 1.0
-    # The miss falls as p grows. Double p from where S is nearly always 0, and sums are short.
+    # The miss falls as t grows. Double t from where S is nearly always 0, and sums are short.
     low, highest = np.log(1e-3 / n), -LEAST
     while excess(high := min(low + np.log(2), highest)) > 0:
         if high == highest:
@@ -112,18 +202,31 @@ def two_point_lower_bound(n: int, k: float, budget: Budget, *, beta: float = BET
     """The largest error that testing a pair with a rare point forces on private estimators.
 
     Every one errs by ``alpha`` on some two-point law with E|X - mean|^k = 1, with probability at
-    least beta < 1/2, on up to 1e15 records. Under ZCDP the best of the bounds for the (epsilon,
-    delta) that it implies; NaN where no bound is known; infinite, with p* = 1, where no private
-    test tells apart n equal records from n others.
+    least beta < 1/2, on up to 1e15 records. NaN where no bound is known; infinite, with p* = 1,
+    where no private test tells apart n equal records from n others.
     """
-    if isinstance(budget, ZCDP):
-        implied = (budget.to_approx(delta) for delta in 10.0 ** -np.arange(1, 8))
-        return max(two_point_lower_bound(n, k, one, beta=beta) for one in implied)
-    if not isinstance(budget, PureDP | ApproxDP):
+    p = indistinguishable(n, budget, beta)
+    if np.isnan(p):
         return LowerBound(np.nan, np.nan)
-    delta = budget.delta if isinstance(budget, ApproxDP) else 0.0
-    p = _p_star(n, budget.epsilon, delta, beta)
     return LowerBound(p * TwoPoint(p=p, k=k).tau, p) if p < 1 else LowerBound(np.inf, 1.0)
+
+
+def bernoulli_lower_bound(n: int, budget: Budget, *, beta: float = BETA) -> float:
+    """The error that testing two Bernoulli laws forces on private estimators of their means."""
+    return indistinguishable(n, budget, beta) / 2
+
+
+def gaussian_lower_bound(n: int, budget: Budget, *, beta: float = BETA) -> float:
+    """The error that testing N(m, 1) against N(-m, 1) forces on private estimators: m."""
+    return float(ndtri((1 + indistinguishable(n, budget, beta)) / 2))
+
+
+def fair_lower_bound(n: int, *, beta: float = BETA) -> float:
+    """The error that sampling forces on every estimator of a Bernoulli mean: the module's h."""
+    a = (n + 1) // 2
+    # The beta law's normal limit has a relative error of 0.3/n, where the library loses digits.
+    h = 0.5 - betaincinv(a, a, beta) if n < NORMAL_FROM else ndtri(1 - beta) / np.sqrt(8 * a + 4)
+    return float(h)
 
 
 def sampling_lower_bound(n: int, k: float, *, beta: float = BETA) -> float:
@@ -131,7 +234,5 @@ def sampling_lower_bound(n: int, k: float, *, beta: float = BETA) -> float:
 
     As in `two_point_lower_bound`; of any number of records, up to a relative error of 1e-8.
     """
-    a = (n + 1) // 2
-    # The beta law's normal limit has a relative error of 0.3/n, where the library loses digits.
-    h = 0.5 - betaincinv(a, a, beta) if n < NORMAL_FROM else ndtri(1 - beta) / np.sqrt(8 * a + 4)
-    return float(h * TwoPoint(p=float(0.5 + h), k=k).tau)
+    h = fair_lower_bound(n, beta=beta)
+    return h * TwoPoint(p=0.5 + h, k=k).tau

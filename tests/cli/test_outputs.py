@@ -14,15 +14,15 @@ import pytest
 from .conftest import MINE, Bench, unusable
 
 SUMMARY = (
-    "distribution family k estimator privacy epsilon delta rho n d trials failures failure_rate "
+    "distribution family k estimator privacy epsilon delta rho mu n d trials failures failure_rate "
     "mean_error mean_error_se rmse q50 q90 q90_low q90_high trimmed_mean trimmed_mean_se "
-    "sampling_q90 bias_q90 noise_q90 private_q90 lower_bound"
+    "sampling_q90 bias_q90 noise_q90 private_q90 lower_bound bound_by"
 )
 # of estimators that release an interval, a scale or a promised accuracy
 EXTRAS = "width_q50 miss_rate outside_q90 tv_q50 tv_q90 promise_q90 core_q50 spent"
 CLAIMS = (
     "claim source estimator distribution variable metric predicted measured low high tolerance "
-    "verdict privacy epsilon delta rho n_low n_high visible"
+    "verdict privacy epsilon delta rho mu n_low n_high visible"
 )
 MANIFEST = (
     "blocks_corrupt blocks_done blocks_reused cells_done cells_reused command commit computer "
@@ -44,7 +44,7 @@ def test_the_files_of_a_run_and_its_closed_figures(done: Bench) -> None:
     names = {p.name for p in (done.folder / "out").rglob("*") if p.suffix != ".parquet"}
     assert names == {
         "blocks", "figures", "errors.pdf", "errors.svg", "errors.png", "report.html",
-        "summary.csv", "claims.csv", "scoreboard.txt", "manifest.json",
+        "summary.csv", "claims.csv", "factors.csv", "scoreboard.txt", "manifest.json",
     }  # fmt: skip
     assert {p.name for p in done.folder.iterdir()} == {"conf", "out"}
     from matplotlib import pyplot as plt
@@ -61,13 +61,14 @@ def test_summary_and_claims(done: Bench) -> None:
     assert not summary.duplicated(BY).any()
     assert (summary["trials"] == 40).all()
     assert set(summary["family"]) == {"tails", "two_point_k2", "two_point_k3"}
-    private, known = summary["privacy"] == "pure", summary["family"] != "tails"
+    private = summary["privacy"] == "pure"
     assert (summary.loc[private, "epsilon"] == 0.1).all()
     assert summary.loc[~private, "epsilon"].isna().all()
     assert summary[["delta", "rho"]].isna().all(axis=None)
     assert set(summary.loc[~private, "estimator"]) == {"mean"}
-    assert (summary.loc[known, "lower_bound"] > 0).all()
-    assert summary.loc[~known, "lower_bound"].isna().all()
+    assert (summary["lower_bound"] > 0).all()
+    assert set(summary.loc[~private, "bound_by"]) == {"sampling"}  # which binds the mean, too
+    assert set(summary.loc[private, "bound_by"]) == {"two laws"}
 
     rows = done.rows()
     assert len(rows) == 200 * len(summary)

@@ -14,12 +14,13 @@ from matplotlib.colors import to_rgb
 from scipy.stats import beta
 
 import dpbench
-from dpbench.drawing import save, style
+from dpbench.analysis.factors import factors
+from dpbench.columns import BUDGET
+from dpbench.drawing import save, spaced, style
 from dpbench.estimators import HeavyTailedMean
 from dpbench.privacy import PureDP
 from dpbench.report.error_figures import axis_scale
 from dpbench.result import Result
-from dpbench.scoreboard import factors
 from dpbench.theory.families import TwoPointFamily
 
 from .conftest import TRIALS, assert_refused, curves, drawn, lines, rows
@@ -95,7 +96,7 @@ def test_intervals_are_those_of_the_statistic(numbers: Result) -> None:
 def test_an_upper_limit_is_called_one_and_other_budgets_have_no_slope(numbers: Result) -> None:
     spec = {**ERROR, "families": "gaussian", "estimators": {"naive": {"radius": 10}}}
     pure, zcdp = drawn(numbers, {**spec, "budgets": {**PAID, "zcdp": {}}, "by": "budget"})
-    assert {label for label, _, _ in lines(pure)} == {"naive, $R = 10$"}
+    assert {label for label, _, _ in lines(pure)} == {"naive, $R = 10$", "lower bound"}
     ((_, n, theory),) = lines(zcdp, "slowest slope by theory")
     assert n == [300, 1000, 3000]
     assert np.diff(np.log(theory)) == pytest.approx(-np.diff(np.log(n)) / 2)
@@ -168,20 +169,42 @@ def test_an_infinite_bound_leaves_the_frame(regimes: Result, tmp_path: Path) -> 
     assert not lines(drawn(nowhere, {"kind": "error_against_n"})[0], "lower bound")
 
 
-def test_factors_are_of_one_family_and_of_finite_bounds(regimes: Result) -> None:
+def test_factors_are_of_the_best_estimator_and_of_finite_bounds(regimes: Result) -> None:
     assert regimes.claims["measured"].isna().all()  # over all n, the infinite bound among them
     assert set(regimes.claims["verdict"]) == {"inconclusive"}
-    found = factors(regimes.summary).set_index("family")
-    for family, at in regimes.summary.query("n > 100").groupby("family"):
-        worst = at.groupby("n")[["q90", "lower_bound"]].max()
-        ratio = worst["q90"] / worst["lower_bound"]
-        assert (found["low"][family], found["high"][family]) == (ratio.min(), ratio.max())
+    summary = regimes.summary
+    assert set(regimes.factors["n"]) == set(summary["n"]) - {100}
+    better = summary.assign(estimator="better", q90=summary["q90"] / 2, q90_high=0.0)
+    found = factors(pd.concat([summary, better[better["n"] == 1e5]]))
+    for one in found.to_dict("records"):
+        at = summary.query(f"family == '{one['distribution']}' and n == {one['n']}")
+        worst = at[["q90", "q90_high"]].max() / at["lower_bound"].max()
+        halved = one["n"] == 1e5
+        assert one["estimator"] == ("better" if halved else "minimax")
+        assert one["factor"] == worst["q90"] / (2 if halved else 1)
+        assert one["factor_high"] == (0 if halved else worst["q90_high"])
+        verdict = "optimal" if worst["q90_high"] <= 1.1 else "open"
+        assert one["verdict"] == ("below" if halved else verdict)
+    for family, at in regimes.factors.groupby("distribution"):
         (printed,) = [
             row
             for row in regimes.scoreboard.splitlines()
             if f" {family} " in row and "pure eps" in row
         ]
-        assert f"{ratio.min():.3g} .. {ratio.max():.3g}" in printed
+        assert f"{at['factor'].min():.3g} .. {at['factor'].max():.3g}" in printed
+
+
+def test_a_cell_for_each_family_budget_and_n(numbers: Result) -> None:
+    (ax,) = drawn(numbers, {"kind": "factors"})
+    found = numbers.factors
+    shown = [text.get_text().replace(r"$\bf{", "").replace("}$", "") for text in ax.texts]
+    budgets = found[BUDGET].drop_duplicates()
+    assert sorted(filter(None, shown))[: len(found)] == sorted(found["factor"].map("{:.2f}".format))
+    assert len(shown) == len(found) + len(budgets)
+    assert [t.get_text() for t in ax.get_yticklabels()] == [
+        spaced(name) if "_k" not in name else f"{name[:-3]}, $k = {name[-1]}$"
+        for name in found["distribution"].unique()
+    ]
 
 
 # The parts of the error, and exponents.

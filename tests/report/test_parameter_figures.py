@@ -123,7 +123,7 @@ def test_lines_are_what_the_summary_says(
             assert len(points) > 1
         np.testing.assert_equal(curves(ax), wanted)
         legend = {text.get_text() for text in ax.figure.legends[0].get_texts()}
-        assert legend - {"slope by theory"} == set(wanted)
+        assert legend - {"slope by theory", "lower bound"} == set(wanted)
 
 
 # Guides.

@@ -109,7 +109,7 @@ def test_swept_parameters_are_the_last_columns() -> None:
     made = Made(families=FAMILIES, estimators=ESTIMATORS, budgets=BUDGETS)
     keys = made.keys
     # k is the family's column; an estimator's own is told apart from it.
-    assert list(keys) == [*KEY, "lower_bound", "p", "estimator_k", "radius"]
+    assert list(keys) == [*KEY, "lower_bound", "bound_by", "p", "estimator_k", "radius"]
     assert len(keys) == 3 * 2 * (4 * 3 + 1)
     row = keys[(keys["estimator"] == "minimax_k3") & (keys["family"] == "coin_p0.1")].iloc[0]
     assert (row["p"], row["estimator_k"], row["d"]) == (0.1, 3, 1)

@@ -75,7 +75,9 @@ def test_the_keys_of_families_with_a_lower_bound() -> None:
     assert pair["lower_bound"].tolist() == [wanted[e] for e in pair["epsilon"]]
     assert set(pair["k"]) == {3.0}
     alone = keys[keys["family"] == "t"]
-    assert alone["lower_bound"].isna().all()
+    private = alone["privacy"] == "pure"
+    assert set(alone["bound_by"][~private]) == {"sampling"}
+    assert (alone["lower_bound"] > 0).all()
     assert set(alone["k"]) == {2.0}
 
 

@@ -64,7 +64,7 @@ def exact_worst(estimator: HeavyTailedMean, k: float, n: int, c: list[float]) ->
 def test_minimax_is_near_the_lower_bound(k: float, factor: float) -> None:
     # The README quotes these; no private estimator can be below 1.
     n, estimator = 10**8, HeavyTailedMean(k=k)
-    bound = TwoPointFamily(k=k, c=C).lower_bound(n, BUDGET)
+    bound = TwoPointFamily(k=k, c=C).lower_bound(n, BUDGET).value
     worst = exact_worst(estimator, k, n, C)
     assert worst / bound == pytest.approx(factor, abs=6e-4)
     # The family's members hold the worst of the continuum between them.
@@ -76,7 +76,7 @@ def both(k: float, n: int) -> tuple[float, float]:
     """The worst error over a family with a coin, and over the lower bound."""
     family, estimator = TwoPointFamily(k=k, c=FEW, sampling=True), HeavyTailedMean(k=k)
     worst = max(exact_worst(estimator, k, n, FEW), normal_q90(estimator, n))
-    return worst, worst / family.lower_bound(n, BUDGET)
+    return worst, worst / family.lower_bound(n, BUDGET).value
 
 
 def exponent(k: float, sizes: Sequence[float]) -> float:

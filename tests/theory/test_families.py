@@ -69,13 +69,13 @@ def test_the_lower_bound_is_reached_by_members() -> None:
     """The two means at p* are twice the bound apart, and so are those of two code words."""
     budget = PureDP(0.01)
     law: Any = PAIR.members("f", N, budget)["f/+p_star"]
-    assert law.mean == pytest.approx(PAIR.lower_bound(N, budget), rel=1e-5)
-    bound = PRODUCT.lower_bound(N, budget)
+    assert law.mean == pytest.approx(PAIR.lower_bound(N, budget).value, rel=1e-5)
+    bound = PRODUCT.lower_bound(N, budget).value
     assert bound == packing_lower_bound(N, 20, budget)
     p = (4 * bound) ** 2 / 20
     one, two = (ProductTwoPoint(d=20, p=p, word=w) for w in (0, 1))
     assert np.linalg.norm(one.mean - two.mean) >= 2 * bound * (1 - 1e-12)
-    assert math.isnan(SIGNED.lower_bound(N, budget))
+    assert math.isnan(SIGNED.lower_bound(N, budget).value)
 
 
 def test_a_coin_carries_what_sampling_costs() -> None:
@@ -90,11 +90,12 @@ def test_a_coin_carries_what_sampling_costs() -> None:
     assert (law.location, law.p, law.mean) == (4.0, 0.5, 5.0)
     assert law.tau == pytest.approx(2, rel=1e-15)  # 4 and 6
     n = int(coin.crossing(budget))
-    for size, larger in ((n - 1, rare.lower_bound), (n, lambda m, _: sampling_lower_bound(m, 3))):
-        bounds = rare.lower_bound(size, budget), sampling_lower_bound(size, 3)
-        assert coin.lower_bound(size, budget) == max(bounds) == larger(size, budget)
+    for size, by in ((n - 1, "two laws"), (n, "sampling")):
+        bounds = rare.lower_bound(size, budget).value, sampling_lower_bound(size, 3)
+        assert coin.lower_bound(size, budget) == (max(bounds), by)
+        assert bounds[by == "sampling"] == max(bounds)
         assert bounds[0] == pytest.approx(bounds[1], rel=1e-3)
-    assert coin.lower_bound(N, NonPrivate()) == sampling_lower_bound(N, 3)
+    assert coin.lower_bound(N, NonPrivate()) == (sampling_lower_bound(N, 3), "sampling")
     # With k = 2 privacy costs more at any n; without a coin nothing is said of sampling.
     assert math.isnan(TwoPointFamily(k=2, c=[1], sampling=True).crossing(budget))
     assert math.isnan(rare.crossing(budget))
@@ -108,7 +109,7 @@ def test_few_records_leave_what_members_there_are() -> None:
     assert {name: law.p for name, law in members.items()} == {
         "f/c=0": 0, "f/+p_star": 0.5, "f/-p_star": 0.5
     }  # fmt: skip
-    assert PAIR.lower_bound(100, budget) == math.inf
+    assert PAIR.lower_bound(100, budget) == (math.inf, "two laws")
 
 
 @pytest.mark.parametrize(

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
-from scipy.optimize import brentq, linprog
+from scipy.integrate import quad
+from scipy.optimize import brentq, linprog, minimize
 from scipy.stats import binom, norm
 
+from dpbench.arrays import Floats
 from dpbench.distributions import TwoPoint
-from dpbench.privacy import ZCDP, ApproxDP, NonPrivate, PureDP
+from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, NonPrivate, PureDP
+from dpbench.theory import lower_bounds
 from dpbench.theory.lower_bounds import (
     NORMAL_FROM,
     _expected_miss,
     _miss,
+    bernoulli_lower_bound,
+    gaussian_lower_bound,
+    indistinguishable,
     sampling_lower_bound,
     two_point_lower_bound,
 )
@@ -57,6 +64,10 @@ def _law(n: int, p: float, rare: int) -> dict[Data, float]:
     }
 
 
+def _epsilon_delta(epsilon: float, delta: float) -> Budget:
+    return ApproxDP(epsilon, delta) if delta else PureDP(epsilon)
+
+
 @pytest.mark.parametrize(
     ("n", "p", "epsilon", "delta"),
     [(1, 0.5, 0.3, 0.0), (2, 0.8, 0.5, 0.01), (3, 0.2, 1.0, 0.05), (3, 0.6, 2.0, 0.0),
@@ -66,9 +77,110 @@ def test_two_signs_is_the_best_of_all_private_tests(
     n: int, p: float, epsilon: float, delta: float
 ) -> None:
     # At the size beta = E x_S the best power is 1 - beta, no more and no less.
-    beta = _expected_miss(p, n, epsilon, delta)
+    beta = _expected_miss(p, n, _epsilon_delta(epsilon, delta))
     best = _best_power(_law(n, p, -1), _law(n, p, 1), epsilon, delta, beta)
     assert best == pytest.approx(1 - beta, abs=1e-8)
+
+
+def _divergences(a: Floats, b: Floats) -> Floats:
+    """D_q/q of Bernoulli(a) from Bernoulli(b), at the worst of many orders q."""
+    q = 1 + np.geomspace(1e-3, 1e3, 400)[:, None]
+    with np.errstate(over="ignore"):
+        both = [q * np.log(x) + (1 - q) * np.log(y) for x, y in ((a, b), (1 - a, 1 - b))]
+    return np.asarray((np.logaddexp(*both) / (q - 1) / q).max(axis=0))
+
+
+@pytest.mark.parametrize(
+    ("n", "p", "budget"),
+    [(2, 0.6, ZCDP(0.1)), (3, 0.5, ZCDP(0.02)), (4, 0.4, ZCDP(0.4)), (3, 0.7, GDP(0.3))],
+)
+def test_two_signs_is_the_best_of_all_concentrated_tests(n: int, p: float, budget: Budget) -> None:
+    """As above, by convex programming: no private test of that size has more power, and one has."""
+    datasets = list(itertools.combinations_with_replacement((-1, 0, 1), n))
+    index = {d: i for i, d in enumerate(datasets)}
+    null, power = (np.array([_law(n, p, s).get(d, 0.0) for d in datasets]) for s in (-1, 1))
+    pairs = {
+        (index[d], index[tuple(sorted((*d[:i], *d[i + 1 :], v)))])
+        for d in datasets
+        for i in range(n)
+        for v in (-1, 0, 1)
+    }
+    one, other = np.array([pair for pair in pairs if pair[0] != pair[1]]).T
+    beta = _expected_miss(p, n, budget)
+
+    def room(phi: Floats) -> Floats:
+        a, b = np.clip(phi[one], 1e-9, 1 - 1e-9), np.clip(phi[other], 1e-9, 1 - 1e-9)
+        if isinstance(budget, GDP):
+            return np.asarray(norm.ppf(a) + budget.mu - norm.ppf(b))
+        assert isinstance(budget, ZCDP)
+        return np.asarray(budget.rho - _divergences(a, b))
+
+    limits: Any = [
+        {"type": "ineq", "fun": lambda phi: beta - null @ phi, "jac": lambda _: -null},
+        {"type": "ineq", "fun": room},
+    ]
+    goal: Any = lambda phi: -power @ phi  # noqa: E731
+    found = minimize(
+        goal,
+        np.full(len(datasets), 0.5) + 0.02 * np.array([sum(d) for d in datasets]) / n,
+        bounds=[(1e-6, 1 - 1e-6)] * len(datasets),
+        constraints=limits,
+        method="SLSQP",
+        options={"maxiter": 300, "ftol": 1e-12},
+    )
+    assert -found.fun == pytest.approx(1 - beta, abs=2e-5)
+
+
+def test_chains_under_zcdp() -> None:
+    """Every order holds along a chain, to what the module says; and between two other notions."""
+    for rho, room in ((1e-3, 1e-6), (0.5, 5e-4), (2.0, 7e-3)):
+        for chain in lower_bounds._chains(rho):
+            x = 1 / (1 + np.exp(chain[chain < 15]))
+            worst = np.maximum(_divergences(x[1:], x[:-1]), _divergences(x[:-1], x[1:]))
+            assert all(worst / rho - 1 < room)
+            assert all(worst / rho - 1 > -1e-3)  # the orders above are a grid
+        s = np.arange(1, 40)
+        miss = _miss(s, ZCDP(rho))
+        # A Gaussian mechanism is a test; the relative entropy of a group is at most s^2 rho.
+        assert all(miss <= _miss(s, GDP(math.sqrt(2 * rho))) + 1e-16)
+        s, miss = s[miss > 0], miss[miss > 0]
+        logit = np.log(1 / miss - 1)
+        assert all(logit * np.tanh(logit / 2) <= s**2 * rho * (1 + 1e-9))
+
+
+def test_a_small_rho_in_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    length = 2 * quad(lambda x: math.sqrt(math.tanh(x / 2) / (2 * x)), 0, math.log(9))[0]
+    n, rho = 10**13, 1e-10
+    assert indistinguishable(n, ZCDP(rho)) * n * math.sqrt(2 * rho) == pytest.approx(length, 1e-5)
+    mu = 1e-5
+    assert indistinguishable(n, GDP(mu)) * n * mu == pytest.approx(2 * norm.ppf(0.9), 1e-5)
+    s, rough = np.arange(600), _miss(np.arange(600), ZCDP(1e-5))
+    monkeypatch.setattr(lower_bounds, "FINE", 1e-9)  # a record at a time
+    fine = _miss(s, ZCDP(1e-5))
+    kept = fine > 1e-3
+    assert all(rough[kept] <= fine[kept])
+    assert rough[kept] == pytest.approx(fine[kept], rel=2e-5)
+
+
+@pytest.mark.parametrize("budget", [PureDP(0.7), PureDP(2.0), ApproxDP(0.5, 0.05)])
+@pytest.mark.parametrize("n", [2, 4])
+def test_any_two_laws_at_a_distance(n: int, budget: PureDP | ApproxDP) -> None:
+    """No private test of Bernoulli laws t apart has size beta and power 1 - beta, all t below."""
+    beta = 0.3
+    t = indistinguishable(n, budget, beta)
+    assert 0 < t < 1
+    assert bernoulli_lower_bound(n, budget, beta=beta) == t / 2
+    assert gaussian_lower_bound(n, budget, beta=beta) == pytest.approx(norm.ppf((1 + t) / 2))
+    delta = getattr(budget, "delta", 0.0)
+    for low in (0.0, (1 - t) / 2):
+        laws = [
+            {
+                tuple([0] * (n - s) + [1] * s): math.comb(n, s) * p**s * (1 - p) ** (n - s)
+                for s in range(n + 1)
+            }
+            for p in (low, low + t)
+        ]
+        assert _best_power(laws[0], laws[1], budget.epsilon, delta, beta) <= 1 - beta + 1e-9
 
 
 @pytest.mark.parametrize(("n", "epsilon", "beta"), [(1000, 0.5, 0.1), (10**12, 1e-6, 0.01)])
@@ -82,18 +194,18 @@ def test_two_signs_in_closed_form(n: int, epsilon: float, beta: float) -> None:
 
 
 def test_weaker_notions_have_weaker_bounds() -> None:
-    def bound(budget: PureDP | ApproxDP | ZCDP) -> float:
+    def bound(budget: Budget) -> float:
         return two_point_lower_bound(10**6, 2, budget).alpha
 
     pure = bound(PureDP(0.1))
     assert bound(ApproxDP(0.1, 1e-12)) == pytest.approx(pure, rel=1e-6)
     assert pure > bound(ApproxDP(0.1, 1e-3)) > bound(ApproxDP(0.1, 1e-2))
-    assert pure > bound(ZCDP(0.1**2 / 2)) > 0
+    assert pure > bound(GDP(0.1)) > bound(ZCDP(0.1**2 / 2)) > bound(ApproxDP(0.1, 0.1)) > 0
 
 
 def test_where_there_is_no_bound_and_where_it_ends() -> None:
     assert math.isnan(two_point_lower_bound(100, 2, NonPrivate()).alpha)
-    for budget in (PureDP(0.01), ApproxDP(0.01, 1e-6), ZCDP(1e-4)):
+    for budget in (PureDP(0.01), ApproxDP(0.01, 1e-6), ZCDP(1e-4), GDP(0.01)):
         assert two_point_lower_bound(3, 2, budget) == (math.inf, 1.0)
 
 
@@ -102,7 +214,7 @@ def test_where_there_is_no_bound_and_where_it_ends() -> None:
 )
 def test_equal_records_are_told_from_others_no_better(n: int, epsilon: float, delta: float) -> None:
     """The end p = 1, where the distance of the means has no limit."""
-    beta = float(_miss(n, epsilon, delta))
+    beta = float(_miss(n, _epsilon_delta(epsilon, delta)))
     best = _best_power(_law(n, 1.0, -1), _law(n, 1.0, 1), epsilon, delta, beta)
     assert best == pytest.approx(1 - beta, abs=1e-8)
 
@@ -122,12 +234,11 @@ def test_no_error_is_impossible_with_few_records(
     budget: PureDP | ApproxDP, impossible: int
 ) -> None:
     assert two_point_lower_bound(impossible, 3, budget).alpha == math.inf
-    delta = budget.delta if isinstance(budget, ApproxDP) else 0.0
     bounds = [two_point_lower_bound(n, 3, budget) for n in range(impossible + 1, impossible + 9)]
     for n, bound in enumerate(bounds, impossible + 1):
         assert bound.p_star < 1
         counts = np.arange(n + 1)
-        miss = binom.pmf(counts, n, bound.p_star) @ _miss(counts, budget.epsilon, delta)
+        miss = binom.pmf(counts, n, bound.p_star) @ _miss(counts, budget)
         assert miss == pytest.approx(0.1, rel=1e-8)
         law = TwoPoint(p=bound.p_star, k=3)
         assert bound.alpha == pytest.approx(law.mean)

@@ -1,0 +1,41 @@
+"""How far the best estimators are from what no private estimator reaches."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from dpbench.analysis.results import worst_case
+from dpbench.columns import BUDGET
+
+__all__ = ["OPTIMAL", "factors"]
+
+# The largest factor that is called optimal.
+OPTIMAL = 1.1
+PROBLEM = ["family", "k", *BUDGET, "n", "d", "bound_by"]
+
+
+def factors(summary: pd.DataFrame) -> pd.DataFrame:
+    """The best estimator of each family, budget and n, over the lower bound: ``factors.csv``.
+
+    Returns
+    -------
+    DataFrame
+        A row for each where a finite bound is known: ``distribution`` (the family), ``k``, the
+        budget, ``n, d``, the ``estimator`` whose worst 0.9 quantile of the error is least, that
+        quantile over ``lower_bound`` (``factor``; ``factor_high`` by the upper end of its 95%
+        interval), and a ``verdict``: ``optimal`` if the high end is at most 1.1, ``below`` if it is
+        below 1 (the law is not the worst of its class, whose bound it is), else ``open``.
+    """
+    known = summary[np.isfinite(summary["lower_bound"]) & (summary["privacy"] != "none")]
+    curves, worst = worst_case(known, known[["q90", "q90_high"]].to_numpy())
+    over = worst / curves["lower_bound"].to_numpy()[:, None]
+    curves = curves.assign(factor=over[:, 0], factor_high=over[:, 1])
+    best = curves.groupby(PROBLEM, dropna=False, sort=False)["factor"].idxmin()
+    found = curves.loc[np.sort(best.to_numpy(dtype=int))].drop(columns="distribution")
+    found = found.rename(columns={"family": "distribution"})
+    high = found["factor_high"]
+    verdict = np.select([high < 1, high <= OPTIMAL], ["below", "optimal"], "open")
+    numbers = ["estimator", "factor", "factor_high", "lower_bound", "bound_by"]
+    table = found[["distribution", *PROBLEM[1:-1], *numbers]].assign(verdict=verdict)
+    return table.reset_index(drop=True)

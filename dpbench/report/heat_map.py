@@ -1,0 +1,82 @@
+"""The figure of how far the best estimators are from lower bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from dpbench.analysis.factors import factors
+from dpbench.columns import BUDGET
+from dpbench.drawing import number_text
+from dpbench.registry import ConfigError, validated
+from dpbench.report.figures import Panel, SelectingFigure
+from dpbench.report.words import Words
+from dpbench.result import Result
+from dpbench.study import Study
+
+if TYPE_CHECKING:  # drawing libraries load when the first figure is drawn
+    from matplotlib.axes import Axes
+
+__all__ = ["Factors"]
+
+# The factor from which on all cells have one colour.
+MOST = 5.0
+
+
+@validated
+class Factors(SelectingFigure):
+    """The best estimator over the lower bound, of each family under each budget at each n.
+
+    The number is the worst 0.9 quantile of the error over what no private estimator beats; it is
+    bold where the upper end of its 95% interval is at most 1.1.
+    """
+
+    def _check(self, rows: pd.DataFrame, study: Study, where: str) -> None:
+        paid = rows[rows["privacy"] != "none"]
+        if not np.isfinite(paid["lower_bound"]).any():
+            raise ConfigError(f"{where}: no finite lower bound is known of what it is about")
+
+    def told(self) -> tuple[str, str]:
+        return (
+            "the best estimator's worst 0.9 quantile of the error over the lower bound, by family, "
+            "budget and n",
+            "bold: at most 1.1 by the upper end of a 95 per cent interval",
+        )
+
+    def _panels(self, result: Result, words: Words) -> Iterator[Panel]:
+        yield partial(self._panel, factors(self.rows(result)), words)
+
+    def _panel(self, found: pd.DataFrame, words: Words, ax: Axes) -> None:
+        import seaborn as sns
+        from matplotlib.colors import LogNorm
+
+        budgets = [words.budget(row) for row in found[BUDGET].to_dict("records")]
+        order = {budget: i for i, budget in enumerate(dict.fromkeys(budgets))}
+        found = found.assign(row=found["distribution"].map(words.family), budget=budgets)
+        found["column"] = [(order[b], n) for b, n in zip(budgets, found["n"], strict=True)]
+        text = found["factor"].map("{:.2f}".format)
+        text = text.where(found["verdict"] != "optimal", r"$\bf{" + text + "}$")
+        tables = found.assign(text=text).pivot(
+            index="row", columns="column", values=["factor", "text"]
+        )
+        tables = tables.loc[found["row"].unique()].sort_index(axis=1)
+        factor, text = tables["factor"].astype(float), tables["text"].fillna("")
+        sns.heatmap(
+            factor, annot=text, fmt="", norm=LogNorm(1, MOST), cmap="YlOrRd", cbar=False, ax=ax,
+            linewidths=0.5, annot_kws={"fontsize": "x-small"},
+        )  # fmt: skip
+        ax.set(xlabel="$n$", ylabel="", facecolor="0.93")
+        ax.grid(visible=False)
+        columns = sorted(found["column"].unique())
+        ax.set_xticks(np.arange(len(columns)) + 0.5)
+        ax.set_xticklabels([f"${number_text(n)}$" for _, n in columns], rotation=90)
+        ax.set_yticklabels(list(factor.index), rotation=0)
+        for budget, i in order.items():
+            places = [place for place, (own, _) in enumerate(columns) if own == i]
+            look: Any = {"ha": "center", "va": "bottom", "fontsize": "small"}
+            ax.text(float(np.mean(places)) + 0.5, -0.15, budget.replace(", ", "\n"), **look)
+            ax.axvline(places[-1] + 1, color="white", linewidth=4)
