@@ -38,7 +38,7 @@ class Metric:
 
     of: str
     words: str
-    statistic: Literal["quantile", "rate", "mean", "trimmed_mean"] = "quantile"
+    statistic: Literal["quantile", "rate", "mean", "rms", "trimmed_mean"] = "quantile"
     q: float = 0.9
     interval: str | None = None
     share: bool = False
@@ -51,6 +51,7 @@ class Metric:
 
 METRICS = {
     "mean_error": Metric("error", "mean error", "mean", interval=NORMAL),
+    "rmse": Metric("error", "root mean square error", "rms"),
     "q50": Metric("error", "error (median)", q=0.5),
     "q90": Metric("error", "error (0.9 quantile)", interval=ORDER),
     "trimmed_mean": Metric("error", "error\n(10% trimmed mean)", "trimmed_mean", interval=TRIMMED),

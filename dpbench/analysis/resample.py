@@ -6,7 +6,6 @@ Each row has its own stream, so that other rows change nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -55,9 +54,7 @@ def replicates(
     names = ["|".join(map(str, row)) for row in table[KEY].itertuples(index=False)]
     if joint and metric.of in results.values:
         resamples = resampled(table, results.values[metric.of], shared=shared)
-        is_mean = metric.statistic == "mean"
-        of_trials = partial(np.mean, axis=-1) if is_mean else partial(quantile, q=metric.q)
-        draws = np.stack([of_trials(one[1:]) for one in resamples])
+        draws = np.stack([_statistic(one[1:], metric) for one in resamples])
     elif metric.statistic == "mean":
         noise = [stream("bootstrap", "mean", name).standard_normal(DRAWS) for name in names]
         draws = known[:, None] + table[[f"{column}_se"]].to_numpy() * np.stack(noise)
@@ -80,10 +77,25 @@ def _of_trials(name: str, values: Floats, metric: Metric) -> Floats:
         return np.full(DRAWS, np.nan)
     if metric.statistic == "rate":
         return rng.beta(total + 0.5, trials - total + 0.5, DRAWS)
+    if metric.statistic == "rms":  # over the releases there were; a mean of squares is normal
+        squares = values[np.isfinite(values)] ** 2
+        spread = squares.std() / np.sqrt(len(squares)) if len(squares) else np.nan
+        return np.asarray(
+            np.sqrt(np.maximum(squares.mean() + spread * rng.standard_normal(DRAWS), 0))
+        )
     rank = order_statistic(metric.q, trials)
     uniform = rng.beta(rank, trials - rank + 1, DRAWS)
     ordered = np.sort(np.where(np.isfinite(values), values, np.inf))
     return np.asarray(ordered[np.ceil(trials * uniform).astype(int) - 1])
+
+
+def _statistic(values: Floats, metric: Metric) -> Floats:
+    """A mean, a root mean square or a quantile along the last axis."""
+    if metric.statistic == "mean":
+        return np.asarray(np.mean(values, axis=-1))
+    if metric.statistic == "rms":
+        return np.asarray(np.sqrt(np.mean(values**2, axis=-1)))
+    return quantile(values, metric.q)
 
 
 def resampled(table: pd.DataFrame, values: Sequence[Floats], *, shared: bool) -> Iterator[Floats]:

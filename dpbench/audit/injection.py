@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
+import numpy as np
+
 from dpbench.privacy import Budget, Ledger
 
 __all__ = ["noise_times"]
@@ -17,14 +19,18 @@ def noise_times(factor: float) -> Iterator[None]:
     """Multiply the noise of every mechanism by `factor`, while the ledger counts as before.
 
     Below 1 the estimators are less private than they claim. The exponential mechanism chooses by
-    scores over `factor`, which is its noise times `factor`. Code that draws its own noise
-    (`OneDataset`) is not changed. All threads of the process are.
+    scores over `factor`, which is its noise times `factor`; geometric noise is rounded to whole
+    numbers. Code that draws its own noise (`OneDataset`) is not changed. All threads of the
+    process are.
     """
     noise, tail = Budget.noise, Budget.noise_tail
-    ball, choice = Ledger.add_l2_noise, Ledger.exponential
+    ball, choice, counted = Ledger.add_l2_noise, Ledger.exponential, Ledger.add_geometric_noise
 
     def add_l2_noise(self: Ledger, values: Any, *about: Any, **options: Any) -> Any:
         return values + factor * (ball(self, values, *about, **options) - values)
+
+    def add_geometric_noise(self: Ledger, counts: Any, sensitivity: int) -> Any:
+        return counts + np.rint(factor * (counted(self, counts, sensitivity) - counts))
 
     def exponential(self: Ledger, scores: Any, *about: Any, **options: Any) -> Any:
         return choice(self, scores / factor, *about, **options)
@@ -35,6 +41,11 @@ def noise_times(factor: float) -> Iterator[None]:
             noise=lambda *about, **options: factor * noise(*about, **options),
             noise_tail=lambda *about, **options: factor * tail(*about, **options),
         ),
-        mock.patch.multiple(Ledger, add_l2_noise=add_l2_noise, exponential=exponential),
+        mock.patch.multiple(
+            Ledger,
+            add_l2_noise=add_l2_noise,
+            add_geometric_noise=add_geometric_noise,
+            exponential=exponential,
+        ),
     ):
         yield

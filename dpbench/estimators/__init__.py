@@ -6,6 +6,10 @@ References
 .. [BDKU20] Biswas, Dong, Kamath, Ullman, "CoinPress: practical private mean and covariance
    estimation", NeurIPS 2020.
 .. [DJW13] Duchi, Jordan, Wainwright, "Local privacy and statistical minimax rates", FOCS 2013.
+.. [GRS09] Ghosh, Roughgarden, Sundararajan, "Universally utility-maximizing privacy mechanisms",
+   STOC 2009.
+.. [GS10] Gupte, Sundararajan, "Universally optimal privacy mechanisms for minimax agents",
+   PODS 2010.
 .. [HT10] Hardt, Talwar, "On the geometry of differential privacy", STOC 2010.
 .. [KSU20] Kamath, Singhal, Ullman, "Private mean estimation of heavy-tailed distributions",
    COLT 2020.
@@ -20,6 +24,7 @@ References
 """
 
 from dpbench.estimators.base import Estimate, Estimator, release
+from dpbench.estimators.binary_minimax import BinaryMinimax
 from dpbench.estimators.clipped import BinaryMean, BoundedMean, ClippedMean, CoordinateWise
 from dpbench.estimators.coinpress import CoinPressCovariance, CoinPressMean, WhitenedCoinPressMean
 from dpbench.estimators.friendly_core import FriendlyCoreMean
@@ -33,8 +38,9 @@ from dpbench.estimators.outside import OneDataset
 from dpbench.estimators.subsample import SubsampleAggregate, SubsampleTest
 
 __all__ = [
-    "BinaryMean", "BoundedMean", "ClippedMean", "CoinPressCovariance", "CoinPressMean",
-    "CoordinateWise", "EmpiricalMean", "Estimate", "Estimator", "ExponentialCoarseMean",
+    "BinaryMean", "BinaryMinimax", "BoundedMean", "ClippedMean", "CoinPressCovariance",
+    "CoinPressMean", "CoordinateWise", "EmpiricalMean", "Estimate", "Estimator",
+    "ExponentialCoarseMean",
     "FriendlyCoreMean", "HeavyTailedMean", "KSU20BallMean", "KSU20CoverMean", "KSU20Mean",
     "KSU20Range", "KarwaVadhanMean", "LearnedGaussian", "LocalMean", "Median", "MedianOfMeans",
     "NaiveGaussianMean", "OneDataset", "ShrinkingIntervals", "SubsampleAggregate", "SubsampleTest",

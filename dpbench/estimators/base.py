@@ -91,6 +91,11 @@ class Estimator(Registered, ABC):
         """How many records are not too many for it; None if it never asks for all of them."""
         return None
 
+    @property
+    def most_records(self) -> int | None:
+        """The most records that it can be run on; None if any number."""
+        return None
+
     def supports(self, budget: Budget) -> bool:
         """Whether the estimator can honour the notion of `budget`."""
         return isinstance(budget, self.honoured)

@@ -148,6 +148,10 @@ class CoordinateWise(Estimator):
     def most_at_once(self) -> int | None:
         return self.base.most_at_once  # type: ignore[no-any-return]
 
+    @property
+    def most_records(self) -> int | None:
+        return self.base.most_records  # type: ignore[no-any-return]
+
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         shape = sample.mean().shape
         if len(shape) > 1:

@@ -159,6 +159,17 @@ class Ledger:
         radius = self.rng.gamma(d, sensitivity / self.budget.pure_epsilon, (trials, 1))
         return np.asarray(values + radius * direction)
 
+    def add_geometric_noise(self, counts: Floats, sensitivity: float) -> Floats:
+        """Whole numbers with noise Z, P(Z = z) prop. to exp(-eps |z|/sensitivity).
+
+        eps-DP (Ghosh, Roughgarden, Sundararajan 2009), by the difference of two geometrics.
+        """
+        _check_sensitivities(sensitivity)
+        self.pay("geometric noise", sensitivity)
+        success = -np.expm1(-self.budget.pure_epsilon / sensitivity)
+        first, second = self.rng.geometric(success, (2, *counts.shape))
+        return np.asarray(counts + (first - second))
+
     def exponential(
         self, scores: Floats, sensitivity: float, log_weights: Floats | float = 0.0
     ) -> Ints:

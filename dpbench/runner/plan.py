@@ -265,9 +265,10 @@ def largest_n(family: Family, n: int, setting: Setting) -> int:
 
 def _most(law: Distribution, n: int, setting: Setting) -> int:
     """The same of a law, which is of the family's at this n."""
+    most = setting.estimator.most_records or MOST_RECORDS
     if law.streams(MOST_STREAMED):
-        return min(MOST_STREAMED, setting.estimator.most_at_once or MOST_STREAMED)
-    return int(MOST_DENSE / ((law.held(n) if law.counted else n * law.d) / n))
+        return min(most, MOST_STREAMED, setting.estimator.most_at_once or MOST_STREAMED)
+    return min(most, int(MOST_DENSE / ((law.held(n) if law.counted else n * law.d) / n)))
 
 
 def _check(cell: Cell, where: str) -> None:
@@ -288,6 +289,9 @@ def _check(cell: Cell, where: str) -> None:
 
 
 def _check_size(cell: Cell, setting: Setting, at: str) -> None:
+    taken = setting.estimator.most_records or cell.n
+    if cell.n > taken:
+        raise ConfigError(f"{at}: {setting.label} takes at most {taken} records")
     most = min(_most(law, cell.n, setting) for _, law in cell.members)
     if cell.n > most:
         line = f"{at}: {cell.family_label} draws every record"

@@ -152,6 +152,7 @@ THEOREMS = {
     # what was measured over what it has to be, computed without drawing: `dpbench.theory.exact`
     "exact_error": Theorem("exact law", "level", _is(1)),
     "exact_mean_error": Theorem("exact law", "level", _is(1), "mean_error"),
+    "minimax_risk": Theorem("GRS09, GS10", "level", _is(1), "rmse"),
     "exact_noise": Theorem("exact law", "level", _is(1), "noise_q90"),
     "exact_private_part": Theorem("exact law", "level", _is(1), "private_q90"),
     "exact_samples": Theorem("exact law", "level", _is(1), of="samples"),

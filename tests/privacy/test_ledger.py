@@ -29,6 +29,7 @@ MECHANISMS: dict[str, Callable[[Ledger, float], object]] = {
     "l1": lambda account, s: account.add_noise(np.zeros((2, 3)), 1.0, l1=s),
     "per trial": lambda account, s: account.add_noise(np.zeros(2), np.array([1.0, s])),
     "add_l2_noise": lambda account, s: account.add_l2_noise(np.zeros((2, 3)), s),
+    "add_geometric_noise": lambda account, s: account.add_geometric_noise(np.zeros(2), s),
     "exponential": lambda account, s: account.exponential(np.zeros((2, 3)), s),
 }
 
@@ -231,6 +232,16 @@ def test_noise_in_l2(dimension: int, budget: Budget) -> None:
         # Five standard deviations: false-alarm probability below 1e-6.
         together = float(stats.spearmanr(radius, noise[:, 0] / radius).statistic)
         assert abs(together) <= 5 / math.sqrt(times)
+
+
+@each
+def test_geometric_noise(budget: Budget) -> None:
+    epsilon = math.sqrt(2 * budget.rho) if isinstance(budget, ZCDP) else 0.8
+    noise = ledger(budget, 9).add_geometric_noise(np.full(50_000, 7.0), 2) - 7
+    decay, inner = math.exp(-epsilon / 2), np.arange(-9, 10)
+    inside = (1 - decay) / (1 + decay) * decay ** abs(inner)
+    wanted = np.concatenate([[(1 - inside.sum()) / 2], inside, [(1 - inside.sum()) / 2]])
+    assert_frequencies(np.bincount(np.clip(noise + 10, 0, 20).astype(int), minlength=21), wanted)
 
 
 @each

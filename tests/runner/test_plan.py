@@ -204,6 +204,7 @@ def test_data_that_are_drawn_again_may_be_large_but_not_held() -> None:
     held = "t draws every record and e takes all at once; at most"
     for n, estimator, line in (
         (10**12 + 1, mean, "t draws every record; at most 1000000000000"),
+        (1001, {"kind": "binary_minimax"}, "e takes at most 1000 records"),
         (10**9, _Outside(), f"{held} 100000000"),
         (10**8, friendly, f"{held} 16777216"),
         (10**8, {"kind": "coordinate_wise", "base": friendly}, f"{held} 16777216"),

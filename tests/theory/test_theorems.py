@@ -89,7 +89,7 @@ ERRORS: dict[str, Error] = {
 # Limits and factors; NaN where the claim gives the number. Between two regimes: the larger.
 NUMBERS = {
     **dict.fromkeys(["exact_error", "exact_mean_error", "exact_noise", "exact_private_part"], 1.0),
-    "exact_samples": 1.0,
+    **dict.fromkeys(["exact_samples", "minimax_risk"], 1.0),
     "near_optimal": 2.5 / 2,
     # P(|Z| <= 1.645) = 0.9, and two normal laws 2 x 1.282 apart are told with errors 0.1 and 0.1
     "sampling_constant": NormalDist().inv_cdf(0.95) / NormalDist().inv_cdf(0.9),
