@@ -5,14 +5,22 @@ known up to the error that is sought. Clipping to +-(R + T) biases the mean by a
 E(|X - mu| - T)_+. Since (x - T)_+ <= b x^k with equality at x = kT/(k-1) for
 b = (k-1)^(k-1)/(k^k T^(k-1)), that is at most b, which the bias of two-point laws
 approaches as T grows. See KSU20, section 3 and Theorem 3.5.
+
+What errs by B + s Z, with Z the noise at sensitivity 1 and t(p) what it exceeds with probability
+p, has an absolute error above x with probability beta if p and beta - p are the shares of
+B + s Z < -x and B + s Z > x: s t(p) = x + B and s t(beta - p) = x - B. So each p <= beta/2 names
+u = B/s = (t(p) - t(beta - p))/2 and v = x/s = (t(p) + t(beta - p))/2; for Laplace noise of scale 1
+v = ln(cosh(u)/beta). `best_clip` takes B = b(T) and s = 2 (R + T)/n.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
+from scipy.optimize import brentq, minimize_scalar
 
 from dpbench.estimators.base import Estimate, Estimator, Terms
 from dpbench.estimators.clipped import noisy_clipped_mean
@@ -20,12 +28,47 @@ from dpbench.privacy import Budget, Ledger
 from dpbench.registry import MomentOrder, Probability, Radius, validated
 from dpbench.samples import Sample
 
-__all__ = ["HeavyTailedMean", "LocalMean", "worst_clipping_bias"]
+__all__ = ["HeavyTailedMean", "LocalMean", "best_clip", "worst_clipping_bias"]
 
 
 def worst_clipping_bias(threshold: float, k: float) -> float:
     """The largest E(|X - mu| - T)_+ over E|X - mu|^k <= 1: the module's b."""
     return float(((k - 1) / k) ** (k - 1) / k * threshold ** -(k - 1))  # k^k may overflow
+
+
+@cache
+def best_clip(
+    k: float, radius: float, beta: float, n: float, budget: Budget
+) -> tuple[float, float]:
+    """The T at which the 1 - beta quantile of |b(T) + noise| is least, and that quantile.
+
+    A search for the p of the module, which gives u, and T by b(T) = 2 u (R + T)/n. For Laplace
+    noise the quantile is convex in T, as s ln(cosh(B/s)/beta) is in (B, s).
+    """
+    log_bias = float(np.log(worst_clipping_bias(1.0, k)))
+    log_radius = float(np.log(radius)) if radius else -np.inf
+
+    def tail(p: float) -> float:
+        point = float(budget.noise_tail(np.asarray(min(p, 1 - p)), 1.0, 1.0))
+        return point if p <= 0.5 else -point
+
+    def found(log_fall: float) -> tuple[float, float]:
+        share = float(np.exp(-np.exp(log_fall)))  # p is this share of beta/2
+        far, near = tail(beta / 2 * share), tail(beta / 2 * (2 - share))
+        log_slope = float(np.log((far - near) / n))  # of 2u/n
+
+        def excess(log_t: float) -> float:
+            wide = float(np.logaddexp(log_radius, log_t))
+            return log_bias - (k - 1) * log_t - log_slope - wide
+
+        t = float(np.exp(brentq(excess, -1e3, 1e3, xtol=1e-14)))
+        return t, (radius + t) * (far + near) / n
+
+    def error(log_fall: float) -> float:
+        return found(log_fall)[1]
+
+    best = minimize_scalar(error, bounds=(-14, 6), method="bounded", options={"xatol": 1e-9})
+    return found(float(best.x))
 
 
 @validated
@@ -57,8 +100,8 @@ class HeavyTailedMean(_Clipped):
         How T is chosen. With q the 1 - beta quantile of the budget's noise at
         sensitivity 1 (``ln(1/beta)/epsilon`` for pure DP):
 
-        - ``minimax``: T = ((k-1)/k) (n/(2q))^(1/k), which minimises the worst bias plus the
-          noise quantile, b(T) + 2 (R + T) q/n.
+        - ``minimax``: T minimises the 1 - beta quantile of the worst bias and the noise together,
+          `best_clip`. For R = 0 that is c (n/q)^(1/k), c a number of k, beta and the noise's law.
         - ``rate``: T = c (n ln(1/beta)/q)^(1/k), that of KSU20 up to its constant.
         - ``all``: T = (n/beta)^(1/k), which keeps every record with probability 1 - beta by
           Markov's inequality and a union bound; tau = sqrt(n) of L15.
@@ -78,20 +121,21 @@ class HeavyTailedMean(_Clipped):
             return self.clip_at
         if self.policy == "all":
             return float((n / self.beta) ** (1 / self.k))
-        effective = n / budget.noise_quantile(self.beta)
         if self.policy == "rate":
-            return float(self.c * (effective * np.log(1 / self.beta)) ** (1 / self.k))
-        return float((self.k - 1) / self.k * (effective / 2) ** (1 / self.k))
+            effective = n * np.log(1 / self.beta) / budget.noise_quantile(self.beta)
+            return float(self.c * effective ** (1 / self.k))
+        return best_clip(self.k, self.radius, self.beta, n, budget)[0]
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         bound = self.radius + self.clipping_threshold(sample.n, ledger.budget)
         return noisy_clipped_mean(sample, 0.0, bound, ledger)
 
     def private_terms(self, alpha: float, beta: float, n: float, budget: Budget) -> Terms:
-        # At the T of `minimax` b(T) + 2Tq/n is (n/(2q))^(-(k-1)/k).
+        # At the T of `minimax` the error is that of one record, times n^(-(k-1)/k).
         if self.policy != "minimax" or self.radius or self.clip_at is not None:
             return {}
-        return {"privacy": 2 * budget.noise_quantile(beta) * alpha ** (-self.k / (self.k - 1))}
+        _, one = best_clip(self.k, 0.0, beta, 1, budget)
+        return {"privacy": float((one / alpha) ** (self.k / (self.k - 1)))}
 
 
 @validated

@@ -6,10 +6,11 @@ From an estimator's parameters only, never by its methods: these are what is che
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq
+from scipy.optimize import brentq, minimize_scalar
 from scipy.special import ndtri
 
 from dpbench import estimators as est
@@ -86,18 +87,41 @@ def _bounded(e: est.BoundedMean, at: At) -> Step:
     return Step(noise, e.radius, 0.0, at.n)
 
 
-def _heavy_tailed(e: est.HeavyTailedMean, at: At) -> Step:
-    """T is (n/beta)^(1/k), c (epsilon n)^(1/k), or where b(T) + 2Tq/n is least.
+@cache
+def _quietest(k: float, radius: float, beta: float, noise: Noise) -> float:
+    """The T where the 1 - beta quantile of |b(T) + (R + T) noise| is least.
 
-    There b(T) = (k-1)^(k-1)/k^k T^-(k-1) and (k-1) b(T) = 2Tq/n: T^k = ((k-1)/k)^k n/(2q).
+    b(T) = ((k-1)/k)^k T^-(k-1)/(k-1), and the quantile is a root of the noise's distribution.
     """
-    n, k, q = at.n, e.k, _quantile(at.budget, e.beta)
-    policies = {
-        "all": (n / e.beta) ** (1 / k),
-        "rate": e.c * (n * np.log(1 / e.beta) / q) ** (1 / k),
-        "minimax": (k - 1) / k * (n / (2 * q)) ** (1 / k),
-    }
-    return _box(at, e.radius + (e.clip_at or policies[e.policy]), 0.0)
+
+    def error(log_t: float) -> float:
+        t = float(np.exp(log_t))
+        fall = float(np.exp(min(-(k - 1) * log_t, 600.0)))  # of t, where it is far too small
+        bias = (1 - 1 / k) ** k / (k - 1) * fall / (radius + t)
+
+        def missing(x: float) -> float:
+            return (
+                float(noise.cdf(np.asarray(x - bias)) - noise.cdf(np.asarray(-x - bias))) - within
+            )
+
+        return (radius + t) * float(brentq(missing, 0.0, most := 2 * (bias + q), xtol=1e-13 * most))
+
+    within, q = 1 - beta, noise.above(beta / 2)
+    alone = float(np.log(1 - 1 / k) - np.log(q) / k)  # where b(T) + q T is least
+    ends = alone - 1 - float(np.log1p(radius * np.exp(-alone))), alone + 1
+    least = minimize_scalar(error, bounds=ends, method="bounded", options={"xatol": 1e-9})
+    return float(np.exp(least.x))
+
+
+def _heavy_tailed(e: est.HeavyTailedMean, at: At) -> Step:
+    """T is (n/beta)^(1/k), c (epsilon n)^(1/k), or where the error is least."""
+    n, k = at.n, e.k
+    if e.clip_at or e.policy == "minimax":
+        one = additive(at.budget, 2 / n, 2 / n)
+        return _box(at, e.radius + (e.clip_at or _quietest(k, e.radius, e.beta, one)), 0.0)
+    effective = n * np.log(1 / e.beta) / _quantile(at.budget, e.beta)
+    t = (n / e.beta) ** (1 / k) if e.policy == "all" else e.c * effective ** (1 / k)
+    return _box(at, e.radius + t, 0.0)
 
 
 def _local(e: est.LocalMean, at: At) -> Step:

@@ -33,14 +33,9 @@ FOLLOWS = {"translation": True, "scale": True}
 FEW = {"records": np.random.default_rng(0).standard_normal((30, 2))}
 MANY = {"records": np.random.default_rng(1).standard_t(3, 1201)}
 ROWS = [
-<<<<<<< HEAD
     row("pzga", "binary_mean"),
-    row("pzga", "bounded_mean", radius=2.5),
-=======
-    row("pza", "binary_mean"),
     row("pa", "binary_minimax"),
-    row("pza", "bounded_mean", radius=2.5),
->>>>>>> f71e7ad (The exact minimax risk of a binary mean, and the estimator that attains it)
+    row("pzga", "bounded_mean", radius=2.5),
     row("p", "bounded_mean", radius=2.5, mechanism="l2"),
     row("pzga", "clipped_mean", lower=-2.0, upper=3.0),
     row("pzga", "clipped_mean", lower=None, upper=3.0),

@@ -267,22 +267,40 @@ def test_the_l2_sensitivity_of_the_bounded_mean() -> None:
 # The bias of clipping, and where to clip.
 
 
+def off_by(bias: float, width: float, n: int, beta: float, budget: Budget) -> float:
+    """The 1 - beta quantile of |bias + noise| of sensitivity 2 width/n; of Laplace closed."""
+    if isinstance(budget, PureDP):
+        b = 2 * width / n / budget.epsilon
+        x = float(b * (np.logaddexp(bias / b, -bias / b) - math.log(2 * beta)))
+        # Below the bias, too: e^(-bias/b) sinh(x/b) = 1 - beta.
+        return x if x >= bias else b * math.asinh((1 - beta) * math.exp(bias / b))
+    sd = budget.noise_quantile(2 * float(stats.norm.sf(1))) * 2 * width / n
+    return float(np.sqrt(stats.ncx2.isf(beta, 1, (bias / sd) ** 2))) * sd
+
+
 @pytest.mark.parametrize("budget", [PureDP(0.01), ZCDP(1e-4), ApproxDP(0.01, 1e-6)], ids=name)
-@pytest.mark.parametrize(("k", "n"), [(2, 10**12), (2.5, 1000), (6, 1000)])
-def test_the_minimax_threshold_is_the_minimiser(budget: Budget, k: float, n: int) -> None:
-    found = est.HeavyTailedMean(k=k, beta=0.05).clipping_threshold(n, budget)
-    noise = budget.noise_quantile(0.05)
+@pytest.mark.parametrize(
+    ("k", "n", "radius"), [(2, 10**12, 0.0), (2.5, 1000, 3.0), (6, 10**6, 40.0)]
+)
+@pytest.mark.parametrize("beta", [0.05, 0.7])
+def test_the_minimax_threshold_is_the_minimiser(
+    budget: Budget, k: float, n: int, radius: float, beta: float
+) -> None:
+    estimator = est.HeavyTailedMean(k=k, beta=beta, radius=radius)
+    found = estimator.clipping_threshold(n, budget)
 
     def worst(t: float) -> float:
-        return worst_clipping_bias(t, k) + 2 * t * noise / n
+        return off_by(worst_clipping_bias(t, k), radius + t, n, beta, budget)
 
-    assert worst(found) < min(worst(f * found) for f in (0.1, 0.5, 0.999, 1.001, 2.0, 10.0))
+    assert worst(found) < min(worst(f * found) for f in (0.5, 0.999, 1.001, 2.0))
+    if not radius:
+        (needed,) = estimator.private_terms(worst(found), beta, 1e9, budget).values()
+        assert needed == pytest.approx(n, rel=1e-6)
 
 
 def test_thresholds_of_the_other_policies() -> None:
     n, eps = 10_000, 0.02
     for estimator, wanted in (
-        (est.HeavyTailedMean(k=3), 2 / 3 * (n * eps / (2 * math.log(10))) ** (1 / 3)),
         (est.HeavyTailedMean(k=3, policy="rate", beta=0.01, c=0.4), 0.4 * (n * eps) ** (1 / 3)),
         (est.HeavyTailedMean(k=2, policy="all", beta=0.04), math.sqrt(n / 0.04)),
         (est.HeavyTailedMean(k=2, clip_at=7.5), 7.5),
