@@ -43,13 +43,16 @@ STUDY: dict[str, Any] = {
                  "standard": {"kind": "gaussian"},
                  "outliers": {"kind": "multivariate_contaminated_gaussian", "d": 2, "eta": 0.2,
                               "gap": 1e4},
+                 "rare": {"kind": "signed_two_point", "d": 2, "k": 2, "p": 0.1},
                  "pair": {"kind": "two_point", "p": 1e-4, "k": 2, "location": 0.3}},
     "estimators": {**NUMBERS, **VECTORS, **OF_BUCKETS,
                    "core": {"kind": "friendly_core_mean", "threshold": 0.05},
                    "test": {"kind": "subsample_test", "buckets": 20},
+                   "cover": {"kind": "ksu20_cover_mean", "k": 2, "radius": 1},
                    "printed": {"kind": "ksu20_mean", "k": 2, "radius": 1, "constants": "paper",
                                "alpha": 0.05}},
     "budgets": {"pure": {"kind": "pure_dp", "epsilon": 0.3}, "zcdp": {"kind": "zcdp", "rho": 0.5},
+                "tenth": {"kind": "pure_dp", "epsilon": 0.1},
                 "one": {"kind": "pure_dp", "epsilon": 1},
                 "approx": {"kind": "approx_dp", "epsilon": 1, "delta": 1e-6}},
     "parts": {
@@ -61,6 +64,8 @@ STUDY: dict[str, Any] = {
                   "n": [200], "trials": 4000},
         "buckets": {"families": "standard", "estimators": [*OF_BUCKETS], "budgets": "one",
                     "n": [1200], "trials": 1500},
+        "grid": {"families": "rare", "estimators": "cover", "budgets": "tenth",
+                 "n": [2000], "trials": 300},
         "outliers": {"families": "outliers", "estimators": "core", "budgets": "approx",
                      "n": [400], "trials": 400},
         "printed": {"families": "pair", "estimators": "printed", "budgets": "pure",
@@ -72,6 +77,8 @@ STUDY: dict[str, Any] = {
         "median": {"theorem": "exact_noise", "exact": 0.0568, "estimators": "median"},
         "mode": {"theorem": "exact_mean_error", "exact": 1.232, "estimators": "mode"},
         "votes": {"theorem": "exact_mean_error", "estimators": "test"},
+        # as in the sweep heavy_tail_cover
+        "cover": {"theorem": "exact_mean_error", "exact": 0.894, "estimators": "cover"},
         "printed": {"theorem": "exact_error", "estimators": "printed"},
     },
 }  # fmt: skip
@@ -97,6 +104,7 @@ def wide() -> contextlib.AbstractContextManager[None]:
         (coinpress, "gaussian_norm"), (friendly_core, "gaussian_diameter"),
         (est.HeavyTailedMean, "clipping_threshold"), (est.LocalMean, "clipping_threshold"),
         (est.KSU20BallMean, "ball_radius"), (est.KSU20Mean, "_half_width"),
+        (est.KSU20CoverMean, "half_clip"),
     )  # fmt: skip
 
 
