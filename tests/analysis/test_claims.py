@@ -271,6 +271,8 @@ def test_levels_are_over_exact_values() -> None:
     # Half of the trials release nothing, where an error is known.
     fails = np.resize([np.inf, 0.01], 50)
     assert one.judge("exact_error", lambda _: fails)["verdict"].tolist() == ["inconsistent"]
+    # Nine of ten have no error at all: their noise was forgotten.
+    assert one.judge("exact_error", lambda _: 0.0)["verdict"].tolist() == ["inconsistent"]
     # At one n of three: a geometric mean.
     found = one.judge("exact_error", lambda at: (1 + (at.n == 10)) * (1 / at.n + 10 / at.n**2))
     assert found["measured"].tolist() == pytest.approx([2 ** (1 / 3)], rel=1e-9)
