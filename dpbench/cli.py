@@ -12,15 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from omegaconf import OmegaConf
-
-from dpbench import config, endings
-from dpbench.finished import Again
-from dpbench.library import prepared
+from dpbench import endings
+from dpbench.arguments import arguments, command_line, conf_folder
 from dpbench.registry import ConfigError, from_mapping
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what is slow to load waits until it is needed
     from dpbench.audit.run import Audit
+    from dpbench.finished import Again
     from dpbench.job import Job
 
 __all__ = ["run"]
@@ -78,20 +76,24 @@ def run(argv: Sequence[str]) -> int:
     except KeyboardInterrupt:
         print(file=sys.stderr)
         told, code = "interrupted", endings.INTERRUPTED
-    kept = f"finished blocks are kept, to go on: {config.command_line(argv)}"
+    kept = f"finished blocks are kept, to go on: {command_line(argv)}"
     print(f"dpbench: {told}; {kept}", file=sys.stderr)
     return code
 
 
 def _run(argv: Sequence[str]) -> int:
-    flags = config.arguments(argv)
+    flags = arguments(argv)
     if flags.help is not None or flags.schema:
         print(_told(flags))
         return DONE
-    runs = config.multirun(flags.overrides) if flags.multirun else [flags.overrides]
+    from dpbench.composition import composed, multirun
+
+    runs = multirun(flags.overrides) if flags.multirun else [flags.overrides]
     if flags.cfg is not None:
+        from omegaconf import OmegaConf
+
         for overrides in runs:
-            print(OmegaConf.to_yaml(config.composed(overrides, flags.config_dir)), end="")
+            print(OmegaConf.to_yaml(composed(overrides, flags.config_dir)), end="")
         return DONE
     jobs = [_prepare(overrides, flags.config_dir) for overrides in runs]
     stored = [job.stores for job in jobs if job.stores is not None]
@@ -108,6 +110,8 @@ def _run(argv: Sequence[str]) -> int:
 
 def _finished(job: Again | Job | Audit | _Report, argv: Sequence[str]) -> int:
     """Run it; an audit knows no page, which is written here."""
+    from dpbench.finished import Again
+
     if isinstance(job, Again):
         return job.run(argv)
     from dpbench.audit.run import Audit  # slow to load
@@ -122,7 +126,7 @@ def _finished(job: Again | Job | Audit | _Report, argv: Sequence[str]) -> int:
 
 def _told(flags: argparse.Namespace) -> str:
     """What is asked for by ``--help [TOPIC [NAME]]`` or ``--schema``."""
-    folders = [config.conf_folder(), *([flags.config_dir] if flags.config_dir else [])]
+    folders = [conf_folder(), *([flags.config_dir] if flags.config_dir else [])]
     if not flags.schema and not flags.help:
         known = {}
         for group in ("sweep", "runner", "estimator", "distribution"):
@@ -130,9 +134,12 @@ def _told(flags: argparse.Namespace) -> str:
             known[f"{group}s"] = ", ".join(sorted(names))
         return HELP.format(**known)
     if flags.overrides:
-        found = config.composed(flags.overrides, flags.config_dir)
-        settings = from_mapping(config.Settings, found, "")
-        config.load_plugins(settings.plugins, flags.config_dir)
+        from dpbench.composition import composed
+        from dpbench.config import Settings, load_plugins
+
+        found = composed(flags.overrides, flags.config_dir)
+        settings = from_mapping(Settings, found, "")
+        load_plugins(settings.plugins, flags.config_dir)
     from dpbench.describe import help_on, schema  # slow to load
 
     if flags.schema:
@@ -145,8 +152,14 @@ def _told(flags: argparse.Namespace) -> str:
 
 def _prepare(overrides: Sequence[str], config_dir: Path | None) -> Again | Job | Audit | _Report:
     """Read and check everything that a run needs."""
-    found = config.composed(overrides, config_dir)
-    settings = from_mapping(config.Settings, found, "")
+    from dpbench.composition import composed
+
+    found = composed(overrides, config_dir)
+    from dpbench.config import Settings
+    from dpbench.finished import Again
+    from dpbench.library import prepared
+
+    settings = from_mapping(Settings, found, "")
     if settings.report is not None:
         for key in ("track", "replay", "trials"):
             if getattr(settings, key) is not None:

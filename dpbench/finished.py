@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
-from dpbench.config import command_line
+from dpbench.arguments import command_line
 from dpbench.folder import PAGE, only_writer, read_manifest, stamps_of, write_manifest
-from dpbench.output import console, stamp
+from dpbench.output import say, stamp
 from dpbench.registry import ConfigError
 from dpbench.runner.provenance import Cost, versions
 from dpbench.seeds import digest
@@ -101,21 +99,18 @@ class Again:
             cost.cells_reused = record["cells_done"] + record["cells_reused"]
             cost.blocks_reused = record["blocks_done"] + record["blocks_reused"]
             write_manifest(self.folder, {**record, **cost.as_dict()})
-        say = console()
-        say.print((self.folder / "scoreboard.txt").read_text("utf-8").rstrip("\n"))
-        print_next(self.folder, record["sweep"], record["seed"], argv, cost, say)
+        say((self.folder / "scoreboard.txt").read_text("utf-8").rstrip("\n"))
+        print_next(self.folder, record["sweep"], record["seed"], argv, cost)
         return int(record["exit_code"])
 
 
-def print_next(
-    folder: Path, sweep: str, seed: int, argv: Sequence[str], cost: Cost, out: Console
-) -> None:
+def print_next(folder: Path, sweep: str, seed: int, argv: Sequence[str], cost: Cost) -> None:
     """Print what was done, where the results are and what to type next."""
     seconds = time.monotonic() - cost.started
-    out.print(f"{cost.blocks_done} blocks done, {cost.blocks_reused} reused, {seconds:.1f} s")
+    say(f"{cost.blocks_done} blocks done, {cost.blocks_reused} reused, {seconds:.1f} s")
     more = ", sample_complexity.csv" if (folder / "sample_complexity.csv").exists() else ""
     files = f"{PAGE}, summary.csv, claims.csv, factors.csv{more}, figures/, manifest.json"
-    out.print(f"results: {folder}/{files}")
+    say(f"results: {folder}/{files}")
     if sweep == "quick":
         said, kept, added = "next", [], ["sweep=heavy_tail"]
     elif cost.trials is not None:
@@ -125,4 +120,4 @@ def print_next(
         said = "an independent replication"
         added = [f"seed={seed + 1}", f"out={folder}-seed{seed + 1}"]
         kept = [word for word in argv if not word.startswith(("seed=", "out=", "resume="))]
-    out.print(f"{said}: {command_line([*kept, *added])}")
+    say(f"{said}: {command_line([*kept, *added])}")

@@ -15,8 +15,9 @@ import pandas as pd
 from dpbench.analysis.claims import COLUMNS
 from dpbench.analysis.results import Results, collect
 from dpbench.analysis.smallest_n import measure
+from dpbench.arguments import command_line
 from dpbench.arrays import Bools
-from dpbench.config import Settings, command_line
+from dpbench.config import Settings
 from dpbench.drawing import save, style
 from dpbench.finished import fingerprint, package_source, print_next
 from dpbench.folder import (
@@ -28,7 +29,7 @@ from dpbench.folder import (
     stamps_of,
     write_manifest,
 )
-from dpbench.output import Stamps, atomic, console
+from dpbench.output import Stamps, atomic, say
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.report.page import write_page
 from dpbench.result import Result
@@ -86,16 +87,15 @@ class Job:
             return self._replay(self.replay)
         trials = {cell.trials for cell in self.plan.cells}
         cost = Cost(trials=trials.pop() if len(trials) == 1 else None)
-        say = console()
         with only_writer(self.folder):
-            code, told = self._completed(argv, cost, say.print)
+            code, told = self._completed(argv, cost)
         # Files first: a terminal may keep a run waiting.
         for text in told:
-            say.print(text)
-        print_next(self.folder, self.plan.study.name, self.options.seed, argv, cost, say)
+            say(text)
+        print_next(self.folder, self.plan.study.name, self.options.seed, argv, cost)
         return code
 
-    def _completed(self, argv: Sequence[str], cost: Cost, say: Say) -> tuple[int, list[str]]:
+    def _completed(self, argv: Sequence[str], cost: Cost) -> tuple[int, list[str]]:
         """Bring the folder up to date; the exit code and what is to be printed."""
         record, page = self._finished() if self.options.resume else None, self.folder / PAGE
         if record is None:

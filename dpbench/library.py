@@ -88,7 +88,7 @@ def _configured(
     sweep: str | Mapping[str, Any], overrides: Sequence[str], folder: Path | None
 ) -> dict[str, Any]:
     """The configuration of a sweep by name, with overrides, or of one that is given whole."""
-    from dpbench.config import composed
+    from dpbench.composition import composed
 
     if not isinstance(sweep, str):
         if overrides:

@@ -11,16 +11,15 @@ import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
-
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
+from typing import TYPE_CHECKING, Any
 
 from dpbench.registry import ConfigError
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 __all__ = [
-    "Stamps", "amounts", "atomic", "check_writable", "console", "print_table", "progress", "stamp",
+    "Stamps", "amounts", "atomic", "check_writable", "print_table", "progress", "say", "stamp",
     "text_console",
 ]  # fmt: skip
 
@@ -35,19 +34,23 @@ WORDS = {
 SECONDS_BETWEEN_LINES = 10.0
 
 
-def console() -> Console:
-    """Standard output, which wraps nothing and takes text as it is."""
-    return Console(soft_wrap=True, **PLAIN)
+def say(text: str) -> None:
+    """Print text as it is, at once."""
+    print(text, flush=True)
 
 
 def text_console() -> tuple[Console, io.StringIO]:
     """A console for tables, and the text that is printed there."""
+    from rich.console import Console  # slow to load
+
     text = io.StringIO()
     return Console(width=WIDTH, file=text, color_system=None, **PLAIN), text
 
 
 def print_table(title: str, rows: Sequence[Mapping[str, str]], out: Console) -> None:
     """Print rows with the same keys, which are the columns; all but words stand at the right."""
+    from rich.table import Table  # slow to load
+
     table = Table(title=title, title_justify="left")
     for name in rows[0]:
         table.add_column(name, justify="left" if name in WORDS else "right", no_wrap=True)
@@ -71,6 +74,9 @@ def progress(what: str, total: int, done_so: str) -> Iterator[Callable[[], None]
 
     Of `total` blocks, or `what` else; yields what is called as one is finished.
     """
+    from rich.console import Console  # slow to load
+    from rich.progress import BarColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
+
     out = Console(stderr=True)
     # in a notebook rich draws with ipywidgets
     drawn = out.is_terminal or (out.is_jupyter and find_spec("ipywidgets") is not None)

@@ -12,8 +12,8 @@ import pytest
 from jsonschema import Draft202012Validator
 from omegaconf import OmegaConf
 
+from dpbench.arguments import conf_folder
 from dpbench.cli import run
-from dpbench.config import conf_folder
 from dpbench.estimators import Estimator
 
 SCHEMA = conf_folder() / "sweep.schema.json"

@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from rich.console import Console
 
+from dpbench.arguments import command_line
 from dpbench.audit.cases import AuditSweep, control_tasks
 from dpbench.audit.releases import COLUMNS, LEAST_RUNS, AuditTask, audit
 from dpbench.audit.report import bounds_figure, render, strongest
-from dpbench.config import Settings, command_line
+from dpbench.config import Settings
 from dpbench.drawing import save, style
 from dpbench.folder import by_name, forget, only_writer, write_manifest
-from dpbench.output import Stamps, atomic, console, progress
+from dpbench.output import Stamps, atomic, progress, say
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.runner.execute import compute
 from dpbench.runner.provenance import Cost, provenance
@@ -96,7 +96,6 @@ class Audit:
             1 if an estimator is refuted or failed, or enough runs miss a control; else 0.
         """
         out, cost = self.folder, Cost()
-        say = console()
         with only_writer(out):
             found = self._rows(cost)
             tables = [
@@ -109,8 +108,8 @@ class Audit:
             outputs = by_name(out, self._write(tables, text))
             write_manifest(out, {**self._record(argv, cost, code), "outputs": outputs})
             page(out)
-        say.print(text, end="")
-        self._print_next(argv, cost, say)
+        say(text.rstrip("\n"))
+        self._print_next(argv, cost)
         return code
 
     def _code(self, tables: Sequence[pd.DataFrame]) -> int:
@@ -183,16 +182,16 @@ class Audit:
         """Where the rows of a task are kept."""
         return self.folder / "blocks" / f"audit_{self._key(name)[:16]}.json"
 
-    def _print_next(self, argv: Sequence[str], cost: Cost, say: Console) -> None:
+    def _print_next(self, argv: Sequence[str], cost: Cost) -> None:
         out = self.folder
-        say.print(
+        say(
             f"{cost.blocks_done} audits done, {cost.blocks_reused} reused, "
             f"{time.monotonic() - cost.started:.1f} s"
         )
-        say.print(f"results: {out}/audit.csv, controls.csv, report.html")
+        say(f"results: {out}/audit.csv, controls.csv, report.html")
         runs = 10 * max(task.runs for task in self.tasks)
         kept = [word for word in argv if not word.startswith("trials=")]
-        say.print(f"more runs: {command_line([*kept, f'trials={runs}'])}")
+        say(f"more runs: {command_line([*kept, f'trials={runs}'])}")
 
 
 @cache

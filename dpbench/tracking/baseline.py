@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpbench.config import conf_folder
+from dpbench.arguments import conf_folder
 from dpbench.output import atomic
 from dpbench.registry import ConfigError, canonical
 from dpbench.runner.plan import Cell

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import integrate, optimize, special
 
-from dpbench.config import composed
+from dpbench.composition import composed
 from dpbench.study import gathered
 
 

@@ -10,9 +10,9 @@ import yaml
 from numpy.typing import NDArray
 
 from dpbench import release
+from dpbench.arguments import conf_folder
 from dpbench.audit.cases import AuditSweep
 from dpbench.audit.pairs import FAR, catalogue
-from dpbench.config import conf_folder
 from dpbench.estimators import (
     CoordinateWise,
     Estimator,

@@ -15,7 +15,7 @@ from dpbench.audit.pairs import catalogue
 from dpbench.audit.releases import CHOSEN, COLUMNS
 from dpbench.audit.report import render, strongest
 from dpbench.audit.run import Audit
-from dpbench.config import composed
+from dpbench.composition import composed
 from dpbench.estimators import Estimate, Estimator
 from dpbench.privacy import GDP, ZCDP, ApproxDP, NonPrivate, PureDP
 from dpbench.registry import ConfigError, from_mapping

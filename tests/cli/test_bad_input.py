@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 import dpbench.report  # noqa: F401 (the figures enter the registry)
-from dpbench.config import Settings, arguments, composed, multirun
+from dpbench.arguments import arguments
+from dpbench.composition import composed, multirun
+from dpbench.config import Settings
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.study import Study
 

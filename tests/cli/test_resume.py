@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import resource
 import shlex
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 import dpbench
@@ -158,7 +160,9 @@ def stuck(bench: Bench) -> Iterator[subprocess.Popen[str]]:
 def kept(bench: Bench) -> int:
     """How many blocks are stored, while it goes on."""
     with contextlib.suppress(FileNotFoundError):  # what was the last file has become another
-        return len(bench.stored())
+        return sum(
+            len(json.loads(pq.read_schema(path).metadata[b"dpbench"])) for path in bench.blocks()
+        )
     return 0
 
 
@@ -255,11 +259,8 @@ def test_a_finished_run_is_shown_before_anything_slow_is_loaded(bench: Bench) ->
     argv = bench.argv("trials=4")
     bench.done("trials=4")
     first = bench.read("summary.csv")
-    slow = {"numpy", "pandas", "pyarrow", "joblib", "jinja2"}
-    script = f"import sys; from dpbench.cli import run; c = run({argv!r}); sys.exit(c)"
-    watch = f"import atexit, sys; atexit.register(lambda: print({slow!r} & set(sys.modules)))"
-    command = [sys.executable, "-c", f"{watch}; {script}"]
-    shown = subprocess.check_output(command, cwd=bench.folder, text=True)
+    slow = {"numpy", "pandas", "pyarrow", "joblib", "jinja2", "rich"}
+    shown = loading(bench, argv, slow)
     assert shown.endswith("set()\n")
     assert bench.read("scoreboard.txt").rstrip() in shown
     assert bench.counts() == (0, 5)
@@ -267,6 +268,19 @@ def test_a_finished_run_is_shown_before_anything_slow_is_loaded(bench: Bench) ->
     bench.done("trials=4")
     assert bench.counts() == (1, 4)
     assert bench.read("summary.csv") != first
+
+
+def loading(bench: Bench, argv: list[str], slow: set[str]) -> str:
+    """What the command prints in a process of its own, and in a last line what of this it loads."""
+    script = f"import sys; from dpbench.cli import run; c = run({argv!r})"
+    command = [sys.executable, "-c", f"{script}; print({slow!r} & set(sys.modules)); sys.exit(c)"]
+    return subprocess.check_output(command, cwd=bench.folder, text=True)
+
+
+def test_help_waits_for_nothing(bench: Bench) -> None:
+    told = loading(bench, ["--help"], {"numpy", "rich", "hydra", "omegaconf"})
+    assert "sweep=NAME" in told
+    assert told.endswith("set()\n")
 
 
 def test_what_is_no_longer_asked_for_goes(bench: Bench) -> None:

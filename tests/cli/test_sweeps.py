@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpbench.arguments import conf_folder
 from dpbench.audit.run import Audit
 from dpbench.cli import _prepare
-from dpbench.config import conf_folder
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
 from dpbench.job import Job

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpbench.estimators  # noqa: F401 (fills the registry)
-from dpbench.config import composed
+from dpbench.composition import composed
 from dpbench.estimators import Estimator
 from dpbench.registry import from_mapping
 from dpbench.runner.plan import Cell, Sweep, make_cells

@@ -14,7 +14,7 @@ import pytest
 from matplotlib.image import imread
 
 import dpbench
-from dpbench.config import composed
+from dpbench.composition import composed
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.report.figures import DrawnFigure, chosen_labels
 from dpbench.result import Result

@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from dpbench.config import composed
+from dpbench.composition import composed
 from dpbench.study import gathered
 
 Floats = NDArray[np.float64]

@@ -9,7 +9,7 @@ import pytest
 from scipy import optimize, stats
 from scipy.special import log_ndtr, ndtr, ndtri
 
-from dpbench.config import composed
+from dpbench.composition import composed
 from dpbench.distributions import TwoPoint
 from dpbench.estimators import HeavyTailedMean
 from dpbench.privacy import PureDP

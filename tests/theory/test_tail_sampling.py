@@ -18,7 +18,7 @@ from scipy.special import gamma
 from support import FALSE_ALARM, Floats, rng
 
 from dpbench.analysis.kinds import slopes
-from dpbench.config import conf_folder
+from dpbench.arguments import conf_folder
 from dpbench.distributions import Distribution, Pareto, StudentT
 
 LAWS = {

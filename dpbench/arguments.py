@@ -1,0 +1,51 @@
+"""The words of the command line: flags, and what is left for the configuration."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from dpbench.registry import ConfigError
+
+__all__ = ["arguments", "command_line", "conf_folder"]
+
+
+def conf_folder() -> Path:
+    """The folder of configurations: beside this module in a wheel, else in the checkout."""
+    package = Path(__file__).resolve().parent
+    inside = package / "conf"
+    return inside if inside.is_dir() else package.parent / "conf"
+
+
+def arguments(argv: Sequence[str]) -> argparse.Namespace:
+    """Read the flags, which are a few of Hydra's; the rest are overrides."""
+    parser = argparse.ArgumentParser(prog="dpbench", add_help=False, exit_on_error=False)
+    parser.add_argument("--help", "-h", nargs="*")
+    parser.add_argument("--schema", action="store_true")
+    parser.add_argument("--cfg", "-c", choices=["job"])
+    parser.add_argument("--multirun", "-m", action="store_true")
+    parser.add_argument("--config-dir", "-cd", type=Path)
+    parser.add_argument("overrides", nargs="*")
+    try:
+        found, unknown = parser.parse_known_intermixed_args(argv)
+    except argparse.ArgumentError as error:
+        raise ConfigError(str(error)) from error
+    if unknown:
+        raise ConfigError(
+            f"{unknown[0]}: no such flag; choose from --help, --schema, --cfg job, --multirun, "
+            "--config-dir DIR, or write key=value"
+        )
+    if found.help is not None:  # it takes all words; overrides are none of its own
+        found.overrides += [word for word in found.help if "=" in word]
+        found.help = [word for word in found.help if "=" not in word]
+    if found.config_dir is not None and not found.config_dir.is_dir():
+        raise ConfigError(f"--config-dir: '{found.config_dir}': no such folder")
+    return found
+
+
+def command_line(words: Sequence[str]) -> str:
+    """What a user types to run dpbench with these words; ``dev.sh`` has its own way."""
+    return f"{os.environ.get('DPBENCH_COMMAND', 'python -m dpbench')} {shlex.join(words)}".strip()
