@@ -28,7 +28,7 @@ set_up() { # $1: the extras; again only if the requirements change or more is as
     fi
     echo "dev.sh: setting up $venv" >&2
     "$(find_python)" -m venv --clear "$venv"
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile \
         --constraint "$here/constraints.txt" --editable "$here[$1]" >&2
     echo "$1 $wanted" >"$venv/.stamp"
 }

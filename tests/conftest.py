@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ from dpbench.cli import run
 from dpbench.privacy import Budget, Ledger
 
 Floats = NDArray[np.float64]
+
+# Tests run side by side: those about processes say how many, all others start none.
+os.environ["LOKY_MAX_CPU_COUNT"] = "1"
 
 
 @dataclass
