@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,6 +60,7 @@ class Cost:
         }
 
 
+@cache
 def versions() -> dict[str, str]:
     """Versions of Python and of everything that results or figures depend on."""
     known = {name: version(name) for name in PACKAGES}
