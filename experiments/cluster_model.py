@@ -40,7 +40,7 @@ import numpy as np
 from dpbench.distributions import TwoPoint
 from dpbench.estimators import HeavyTailedMean
 from dpbench.metrics import ERRORS
-from dpbench.output import console
+from dpbench.output import say
 from dpbench.privacy import PureDP
 from dpbench.runner import cluster
 from dpbench.runner.block import Block, BlockTask, Setting
@@ -147,17 +147,17 @@ def _cpu() -> float:
 
 def measure() -> Costs:
     """Print the parent's costs here, from shares of one block and of many, and rates."""
-    out, block = console(), 0.01
+    block = 0.01
     with dask(2, 1) as address:
         measured(address, block, 20)  # workers load dpbench
         with mock.patch.object(cluster, "MOST", 1):
             found, one = measured(address, block, 500)
-        out.print(f"2 workers, shares of one block of {block} s: {found:.0f} blocks a second")
+        say(f"2 workers, shares of one block of {block} s: {found:.0f} blocks a second")
         found, many = measured(address, block, 2000)
     size = share_size(2, block)
     share = (one - many) / (1 - 1 / size)
     costs = Costs(share, one - share)
-    out.print(f"the parent's CPU: {1e3 * share:.2f} ms a share, {1e3 * costs.block:.2f} ms a block")
+    say(f"the parent's CPU: {1e3 * share:.2f} ms a share, {1e3 * costs.block:.2f} ms a block")
     _compare(2, block, found, costs)
     with dask(2, 5) as address:
         measured(address, 0.1, 50)
@@ -169,18 +169,18 @@ def measure() -> Costs:
 def _compare(workers: int, block: float, found: float, costs: Costs) -> None:
     expected = rate(workers, block, costs)
     line = f"{found:.0f} blocks a second, {expected:.0f} by the model"
-    console().print(f"{workers} threads that sleep for {block} s: {line}")
+    say(f"{workers} threads that sleep for {block} s: {line}")
 
 
 def main(*words: str) -> None:
     """Print."""
-    out, costs = console(), measure() if words else Costs()
-    out.print("blocks a second, efficiency, by seconds a block, and from when on it is 90%:")
-    out.print("workers" + "".join(f"{s:>13g} s" for s in SECONDS))
+    costs = measure() if words else Costs()
+    say("blocks a second, efficiency, by seconds a block, and from when on it is 90%:")
+    say("workers" + "".join(f"{s:>13g} s" for s in SECONDS))
     for workers in WORKERS:
         rates = [rate(workers, s, costs) for s in SECONDS]
         cells = (f"{r:9.1f} {r * s / workers:5.0%}" for r, s in zip(rates, SECONDS, strict=True))
-        out.print(f"{workers:>7}{''.join(cells)}   {enough(workers, costs):.3g} s")
+        say(f"{workers:>7}{''.join(cells)}   {enough(workers, costs):.3g} s")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from dpbench.output import console
+from dpbench.output import say
 
 FAMILIES = 100
 
@@ -58,7 +58,7 @@ def main(cells: int = 10_000, trials: int = 200, n_jobs: int = 1) -> None:
             seconds = time.monotonic() - start
             found = json.loads((out / "manifest.json").read_text())
             files = list((out / "blocks").iterdir())
-            console().print(
+            say(
                 f"{phase}: {seconds:.1f} s, {1000 * seconds / cells:.2f} ms a cell, "
                 f"{_cpu() - cpu:.1f} s of CPU, "
                 f"{found['parent_peak_bytes'] / 1e6:.0f} MB, {found['blocks_done']} blocks done, "

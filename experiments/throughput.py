@@ -40,7 +40,7 @@ from dpbench.estimators import (
     ShrinkingIntervals,
     SubsampleAggregate,
 )
-from dpbench.output import atomic, console
+from dpbench.output import atomic, say
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.runner.block import BlockTask, Setting, block_trials, run_block
 from dpbench.runner.execute import Runner, compute
@@ -285,15 +285,15 @@ def measurements() -> list[tuple[str, Callable[[], float], str]]:
 
 def main() -> None:
     """Measure, print and write the table."""
-    out, rows = console(), []
+    rows = []
     for label, measure, target in measurements():
         value = measure()
         rows.append({"measurement": label, "value": round(value, 3), "target": target})
-        out.print(f"{label:<48} {value:8.2f}   {target}")
+        say(f"{label:<48} {value:8.2f}   {target}")
     path = Path("results/throughput.csv")
     with atomic(path) as temporary:
         pd.DataFrame(rows).to_csv(temporary, index=False)
-    out.print(f"written: {path}")
+    say(f"written: {path}")
 
 
 if __name__ == "__main__":

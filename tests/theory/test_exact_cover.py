@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpbench.config import composed
+from dpbench.composition import composed
 from dpbench.distributions import SignedTwoPoint
 
 Floats = NDArray[np.float64]
