@@ -72,6 +72,18 @@ def test_what_cannot_be_named(many: int, n: int, epsilon: float, delta: float) -
     assert told
 
 
+@pytest.mark.parametrize("delta", [0.0, 1e-3, 0.1])
+def test_what_is_hidden_meets_the_inequality_of_one_s(delta: float) -> None:
+    """And those of all others: P(S <= s) <= beta + e^(epsilon s) (beta/(M-1) + D), summed up."""
+    epsilon, beta, n = 0.7, 0.1, 60
+    for others in (3.0, 1e6, 1e12):
+        budget = ApproxDP(epsilon, delta) if delta else PureDP(epsilon)
+        t = float(_hidden(n, budget, np.log([others]), beta)[0])
+        s, spare = np.arange(n), delta / math.expm1(epsilon)
+        room = beta + np.exp(epsilon * s) * (beta / others + spare) - binom.cdf(s, n, t)
+        assert min(room) == pytest.approx(0, abs=1e-9)
+
+
 def test_at_one_the_limit_is_group_privacy() -> None:
     """(M-1) e^(-epsilon n) (1-beta) = beta: with t = 1 all n records differ."""
     limit = 0.5 * 7 - math.log(9)
