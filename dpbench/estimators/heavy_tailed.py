@@ -21,10 +21,11 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 from scipy.optimize import brentq, minimize_scalar
+from scipy.special import ndtri
 
 from dpbench.estimators.base import Estimate, Estimator, Terms
 from dpbench.estimators.clipped import noisy_clipped_mean
-from dpbench.privacy import Budget, Ledger
+from dpbench.privacy import ZCDP, Budget, Ledger
 from dpbench.registry import MomentOrder, Probability, Radius, validated
 from dpbench.samples import Sample
 
@@ -38,31 +39,34 @@ def worst_clipping_bias(threshold: float, k: float) -> float:
 
 @cache
 def best_clip(
-    k: float, radius: float, beta: float, n: float, budget: Budget
+    k: float, radius: float, beta: float, effective: float, budget: Budget
 ) -> tuple[float, float]:
     """The T at which the 1 - beta quantile of |b(T) + noise| is least, and that quantile.
 
-    A search for the p of the module, which gives u, and T by b(T) = 2 u (R + T)/n. For Laplace
-    noise the quantile is convex in T, as s ln(cosh(B/s)/beta) is in (B, s).
+    Of n records, `effective` is n/q, q the 1 - beta quantile of the noise at sensitivity 1: only
+    the shape of the budget's noise counts. A search for the p of the module, which gives u, and T
+    by b(T) = 2 u (R + T)/n. For Laplace noise the quantile is convex in T, as
+    s ln(cosh(B/s)/beta) is in (B, s).
     """
+    q = budget.noise_quantile(beta)
     log_bias = float(np.log(worst_clipping_bias(1.0, k)))
     log_radius = float(np.log(radius)) if radius else -np.inf
 
     def tail(p: float) -> float:
         point = float(budget.noise_tail(np.asarray(min(p, 1 - p)), 1.0, 1.0))
-        return point if p <= 0.5 else -point
+        return point / q if p <= 0.5 else -point / q
 
     def found(log_fall: float) -> tuple[float, float]:
         share = float(np.exp(-np.exp(log_fall)))  # p is this share of beta/2
         far, near = tail(beta / 2 * share), tail(beta / 2 * (2 - share))
-        log_slope = float(np.log((far - near) / n))  # of 2u/n
+        log_slope = float(np.log((far - near) / effective))  # of 2u/n
 
         def excess(log_t: float) -> float:
             wide = float(np.logaddexp(log_radius, log_t))
             return log_bias - (k - 1) * log_t - log_slope - wide
 
         t = float(np.exp(brentq(excess, -1e3, 1e3, xtol=1e-14)))
-        return t, (radius + t) * (far + near) / n
+        return t, (radius + t) * (far + near) / effective
 
     def error(log_fall: float) -> float:
         return found(log_fall)[1]
@@ -121,10 +125,10 @@ class HeavyTailedMean(_Clipped):
             return self.clip_at
         if self.policy == "all":
             return float((n / self.beta) ** (1 / self.k))
+        effective = n / budget.noise_quantile(self.beta)
         if self.policy == "rate":
-            effective = n * np.log(1 / self.beta) / budget.noise_quantile(self.beta)
-            return float(self.c * effective ** (1 / self.k))
-        return best_clip(self.k, self.radius, self.beta, n, budget)[0]
+            return float(self.c * (effective * np.log(1 / self.beta)) ** (1 / self.k))
+        return best_clip(self.k, self.radius, self.beta, effective, budget)[0]
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         bound = self.radius + self.clipping_threshold(sample.n, ledger.budget)
@@ -134,25 +138,60 @@ class HeavyTailedMean(_Clipped):
         # At the T of `minimax` the error is that of one record, times n^(-(k-1)/k).
         if self.policy != "minimax" or self.radius or self.clip_at is not None:
             return {}
-        _, one = best_clip(self.k, 0.0, beta, 1, budget)
+        _, one = best_clip(self.k, 0.0, beta, 1 / budget.noise_quantile(beta), budget)
         return {"privacy": float((one / alpha) ** (self.k / (self.k - 1)))}
 
 
 @validated
 class LocalMean(_Clipped):
-    """Each record clipped to +-(R + T) and released with its own noise; their average.
+    """Each record clipped to +-(R + T) and released by itself; the average of all releases.
 
     The local model (DJW13, Corollary 1; KSU20, section 1.2). Every record pays the whole budget,
-    in parallel. A clipped record has sensitivity 2 (R + T). With q as in `HeavyTailedMean`,
-    T = (n (ln(1/beta)/q)^2)^(1/(2k)), (n epsilon^2)^(1/(2k)) for pure DP.
+    in parallel.
+
+    Parameters
+    ----------
+    policy : {'minimax', 'rate'}
+        How T is chosen. With s the standard deviation of the averaged noise at R + T = 1:
+
+        - ``minimax``: T minimises the 1 - beta quantile of the worst bias and the averaged noise
+          together, taken for normal. For R = 0 that is c/s^(1/k), c a number of k and beta.
+        - ``rate``: T = (n (ln(1/beta)/q)^2)^(1/(2k)), (n epsilon^2)^(1/(2k)) for pure DP, with q
+          as in `HeavyTailedMean`: the same up to its constant.
+    mechanism : {'additive', 'randomised_response'}
+        What releases a record x in [-C, C], C = R + T. ``additive``: noise of sensitivity 2C.
+        ``randomised_response``: +-C/t with probability (1 +- t x/C)/2, t = tanh(epsilon/2), of mean
+        x and variance C^2/t^2 - x^2. A probability is between (1-t)/2 and (1+t)/2, whose ratio is
+        e^epsilon: epsilon-DP, at the epsilon that the budget pays for. For small epsilon the
+        standard deviation is 2C/epsilon; Laplace noise has 2 sqrt(2) C/epsilon.
     """
+
+    policy: Literal["minimax", "rate"] = "minimax"
+    mechanism: Literal["additive", "randomised_response"] = "additive"
 
     def clipping_threshold(self, n: int, budget: Budget) -> float:
         """The T of n records."""
-        epsilon = np.log(1 / self.beta) / budget.noise_quantile(self.beta)
-        return float((n * epsilon**2) ** (1 / (2 * self.k)))
+        if self.policy == "rate":
+            epsilon = np.log(1 / self.beta) / budget.noise_quantile(self.beta)
+            return float((n * epsilon**2) ** (1 / (2 * self.k)))
+        sd = self._unit(budget) / np.sqrt(n)
+        effective = float(-1 / (sd * ndtri(self.beta / 2)))
+        return best_clip(self.k, self.radius, self.beta, effective, ZCDP(1.0))[0]  # normal noise
+
+    def _unit(self, budget: Budget) -> float:
+        """The largest standard deviation of one release, over that of noise 1 for 2C."""
+        if self.mechanism == "randomised_response":
+            return float(0.5 / np.tanh(budget.pure_epsilon / 2))
+        # E Z^2 is the integral of t(e^-s/2)^2 e^-s over s > 0, t as in the module.
+        s, weights = np.polynomial.laguerre.laggauss(40)
+        return float(np.sqrt(weights @ budget.noise_tail(np.exp(-s) / 2, 1.0, 1.0) ** 2))
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         bound = self.radius + self.clipping_threshold(sample.n, ledger.budget)
         clipped = sample.clipped_mean(-bound, bound)
-        return Estimate(ledger.add_noise(clipped, 2 * bound, draws=sample.n), clipped)
+        if self.mechanism == "additive":
+            return Estimate(ledger.add_noise(clipped, 2 * bound, draws=sample.n), clipped)
+        ledger.pay("randomised response of every record")
+        lean = float(np.tanh(ledger.budget.pure_epsilon / 2))
+        heads = sample.heads(bound, lean, ledger.rng)
+        return Estimate((2 * heads / sample.n - 1) * (bound / lean), clipped)

@@ -12,7 +12,7 @@ from dpbench.arrays import Floats
 from dpbench.samples.bins import Bins, Occupied
 from dpbench.samples.rows import Rows
 
-__all__ = ["Sample", "half_squares", "part_sizes", "share"]
+__all__ = ["Sample", "chances", "half_squares", "part_sizes", "share"]
 
 # Numbers of one dataset that `Sample.records` will hold: 0.8 GB.
 MOST_HELD = 10**8
@@ -35,6 +35,11 @@ def half_squares(one: Floats, other: Floats) -> Floats:
     difference = one / 2 - other / 2
     with np.errstate(over="ignore"):
         return np.minimum(2 * difference**2, np.finfo(float).max)
+
+
+def chances(values: Floats, bound: float, lean: float) -> Floats:
+    """Of heads, as `Sample.heads` has them."""
+    return (1 + lean * (np.clip(values, -bound, bound) / bound)) / 2
 
 
 class Sample(ABC):
@@ -137,6 +142,13 @@ class Sample(ABC):
 
     def trimmed_mean(self, fraction: float) -> Floats:
         """The mean without the floor(fraction n) smallest and as many largest records."""
+        raise self._unfit()
+
+    def heads(self, bound: float, lean: float, rng: np.random.Generator) -> Floats:
+        """How many of n coins fall heads, tossed anew for every question.
+
+        That of x, moved into [-bound, bound], does so with probability (1 + lean x/bound)/2.
+        """
         raise self._unfit()
 
     def occupied(self, bins: Bins) -> Occupied:

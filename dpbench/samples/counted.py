@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpbench.arrays import Floats, Ints
-from dpbench.samples.base import Sample, half_squares, part_sizes, share
+from dpbench.samples.base import Sample, chances, half_squares, part_sizes, share
 from dpbench.samples.bins import Bins, Occupied, run_starts
 from dpbench.samples.hypergeometric import hypergeometric
 
@@ -58,6 +58,10 @@ class CountedSample(Sample):
         low, high = self._ends(lower, upper)
         inside = (self.atoms >= low) & (self.atoms < high)
         return np.asarray((self.counts * inside).sum(axis=1), dtype=float)
+
+    def heads(self, bound: float, lean: float, rng: np.random.Generator) -> Floats:
+        each = rng.binomial(self.counts, chances(self.atoms, bound, lean))
+        return np.asarray(each.sum(axis=1), dtype=float)
 
     def quantile(self, q: float) -> Floats:
         reached = np.cumsum(self.counts, axis=1) >= max(1, int(np.ceil(share(q, self.n))))

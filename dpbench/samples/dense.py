@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpbench.arrays import Floats
-from dpbench.samples.base import Sample, half_squares, part_sizes, share
+from dpbench.samples.base import Sample, chances, half_squares, part_sizes, share
 from dpbench.samples.bins import Bins, Occupied, run_starts
 from dpbench.samples.rows import Rows
 
@@ -108,6 +108,12 @@ class DenseSample(Sample):
         low, high = self._ends(lower, upper, axes=self.values.ndim - 1)
         inside = (self.values >= low) & (self.values < high)
         return np.asarray(np.count_nonzero(inside, axis=1), dtype=float)
+
+    def heads(self, bound: float, lean: float, rng: np.random.Generator) -> Floats:
+        x, rows = self._take(vectors=False), max(1, CACHED // self.n)
+        some = (x[first : first + rows] for first in range(0, self.trials, rows))
+        tossed = (rng.random(part.shape) < chances(part, bound, lean) for part in some)
+        return np.concatenate([np.count_nonzero(heads, axis=1) for heads in tossed]).astype(float)
 
     def quantile(self, q: float) -> Floats:
         rank = max(0, int(np.ceil(share(q, self.n))) - 1)

@@ -10,8 +10,8 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbench.arrays import Floats
-from dpbench.samples.base import Sample, half_squares, part_sizes, share
+from dpbench.arrays import Bools, Floats
+from dpbench.samples.base import Sample, chances, half_squares, part_sizes, share
 from dpbench.samples.bins import Bins, Occupied, merged
 from dpbench.samples.dense import TAIL, DenseSample, mean_of
 
@@ -227,14 +227,21 @@ class StreamedSample(Sample):
     def count(self, lower: float | Floats, upper: float | Floats) -> Floats:
         low, high = self._ends(lower, upper)
 
-        def ask() -> Floats:
-            total = np.zeros(self.trials)
-            for rows, values in self._pieces():
-                inside = (values >= _of(low, rows)) & (values < _of(high, rows))
-                total[rows] += np.count_nonzero(inside, axis=1)
-            return total
+        def inside(rows: slice, x: Floats) -> Bools:
+            return (x >= _of(low, rows)) & (x < _of(high, rows))
 
-        return self._once(ask, "count", low, high)
+        return self._once(lambda: self._tally(inside), "count", low, high)
+
+    def _tally(self, question: Callable[[slice, Floats], Bools]) -> Floats:
+        """How many records of each row it is true of."""
+        total = np.zeros(self.trials)
+        for rows, values in self._pieces():
+            total[rows] += np.count_nonzero(question(rows, values), axis=1)
+        return total
+
+    def heads(self, bound: float, lean: float, rng: np.random.Generator) -> Floats:
+        # Chance is new every time: no answer is remembered.
+        return self._tally(lambda _, x: rng.random(x.shape) < chances(x, bound, lean))
 
     def occupied(self, bins: Bins) -> Occupied:
         return self._once(lambda: self._occupied(bins), "occupied", bins)

@@ -125,11 +125,22 @@ def _heavy_tailed(e: est.HeavyTailedMean, at: At) -> Step:
 
 
 def _local(e: est.LocalMean, at: At) -> Step:
-    """T = (n epsilon^2)^(1/(2k)); the average of n noises is normal but for order 1/n."""
-    epsilon = np.log(1 / e.beta) / _quantile(at.budget, e.beta)
-    half_width = e.radius + float((at.n * epsilon**2) ** (0.5 / e.k))
-    one = additive(at.budget, 2 * half_width, 2 * half_width)
-    return Step(Gaussian(float(np.sqrt(one.variance / at.n))), half_width, 0.0, at.n)
+    """The average of n noises is normal but for order 1/n; T = (n epsilon^2)^(1/(2k)), or best.
+
+    Randomised response has variance C^2/tanh(epsilon/2)^2 less the records' squares, some R^2 + 1.
+    """
+    if e.mechanism == "additive":
+        variance = additive(at.budget, 2.0, 2.0).variance
+    else:
+        grown = float(np.exp(min(at.budget.pure_epsilon, 700.0)))
+        variance = ((grown + 1) / (grown - 1)) ** 2
+    unit = Gaussian(float(np.sqrt(variance / at.n)))
+    if e.policy == "minimax":
+        half_width = e.radius + _quietest(e.k, e.radius, e.beta, unit)
+    else:
+        epsilon = np.log(1 / e.beta) / _quantile(at.budget, e.beta)
+        half_width = e.radius + float((at.n * epsilon**2) ** (0.5 / e.k))
+    return Step(Gaussian(unit.sd * half_width), half_width, 0.0, at.n)
 
 
 def reach(e: Any) -> float:

@@ -66,6 +66,7 @@ ROWS = [
     row("pzga", "learned_gaussian", radius=1e300, sigma_low=0.5, sigma_high=2.0),
     row("a", "learned_gaussian", radius=None, sigma_low=0.1, sigma_high=10.0),
     row("pzga", "local_mean", k=3, radius=1.5, beta=0.01),
+    row("pzga", "local_mean", k=2, policy="rate", mechanism="randomised_response"),
     row("n", "median", FOLLOWS),
     row("n", "median_of_means", FOLLOWS, groups=7),
     row("pzga", "naive_gaussian_mean", radius=1.5),

@@ -304,7 +304,7 @@ def test_thresholds_of_the_other_policies() -> None:
         (est.HeavyTailedMean(k=3, policy="rate", beta=0.01, c=0.4), 0.4 * (n * eps) ** (1 / 3)),
         (est.HeavyTailedMean(k=2, policy="all", beta=0.04), math.sqrt(n / 0.04)),
         (est.HeavyTailedMean(k=2, clip_at=7.5), 7.5),
-        (est.LocalMean(k=2, beta=0.01), (n * eps**2) ** 0.25),
+        (est.LocalMean(k=2, beta=0.01, policy="rate"), (n * eps**2) ** 0.25),
     ):
         found = estimator.clipping_threshold(n, PureDP(eps))
         assert found == pytest.approx(wanted)
@@ -335,3 +335,66 @@ def test_the_noise_of_the_local_mean(budget: Budget) -> None:
     limit = stats.norm.isf(FALSE_ALARM / 2)
     assert abs(z.mean()) <= limit / math.sqrt(trials)
     assert abs((z**2).mean() - 1) <= limit * math.sqrt((2 + 3 / n) / trials)
+
+
+RESPONSE = est.LocalMean(k=3, radius=0.5, mechanism="randomised_response")
+
+
+@pytest.mark.parametrize(
+    ("estimator", "budget", "sd"),
+    [
+        (est.LocalMean(k=3, radius=0.5), PureDP(0.3), 2 * math.sqrt(2) / 0.3),
+        (est.LocalMean(k=3, radius=0.5), ZCDP(0.02), 2 / 0.2),
+        (RESPONSE, PureDP(0.3), (math.exp(0.3) + 1) / math.expm1(0.3)),
+    ],
+    ids=["laplace", "gaussian", "response"],
+)
+def test_the_local_threshold_is_the_minimiser(
+    estimator: est.LocalMean, budget: Budget, sd: float
+) -> None:
+    n = 10**6
+    found = estimator.clipping_threshold(n, budget)
+
+    def worst(t: float) -> float:
+        one = sd * (0.5 + t) / math.sqrt(n)
+        centre = worst_clipping_bias(t, 3) / one
+        return one * float(np.sqrt(stats.ncx2.isf(0.1, 1, centre**2)))
+
+    assert worst(found) < min(worst(f * found) for f in (0.5, 0.999, 1.001, 2.0))
+
+
+@pytest.mark.parametrize("epsilon", [0.2, 2.0])
+def test_a_randomised_response_is_private_and_unbiased(epsilon: float) -> None:
+    """A record's two answers have chances that differ by e^epsilon at most, and by that much."""
+    budget, trials = PureDP(epsilon), 100_000
+    bound = 0.5 + RESPONSE.clipping_threshold(1, budget)
+    away = bound * (math.exp(epsilon) + 1) / math.expm1(epsilon)
+    # z-tests with false-alarm probability 1e-6
+    limit = stats.norm.isf(FALSE_ALARM / 2) / 2 / math.sqrt(trials)
+    for x in (-1e9, 0.3, bound, 1e9):
+        value = run(RESPONSE, np.full((trials, 1), x), budget).value
+        assert np.abs(value) == pytest.approx(away)
+        chance = (1 + max(-bound, min(x, bound)) / away) / 2
+        assert abs(float(np.mean(value > 0)) - chance) <= limit
+        odds = chance / (1 - chance)
+        assert odds <= math.exp(epsilon) * (1 + 1e-12)
+        assert abs(x) < 1e9 or odds ** math.copysign(1, x) == pytest.approx(math.exp(epsilon))
+
+
+def test_as_many_coins_fall_heads_in_counted_data() -> None:
+    """Of few records by all their laws, and of many more than can be listed."""
+    few, counted = (
+        np.array([-3.0, 0.2, 0.2, 0.9]),
+        CountedSample([-3, 0.2, 0.9], [[1, 2, 1]] * 40_000),
+    )
+    dense = DenseSample(np.broadcast_to(few, (40_000, 4)))
+    law = np.ones(1)
+    for x in np.clip(few, -1, 1):
+        law = np.convolve(law, [(1 - 0.4 * x) / 2, (1 + 0.4 * x) / 2])
+    for sample in (dense, counted):
+        found = np.bincount(sample.heads(1.0, 0.4, rng()).astype(int), minlength=5)
+        assert stats.chisquare(found, law * 40_000).pvalue > FALSE_ALARM
+    many = CountedSample([0.0, 0.5], [[10**12 - 10**6, 10**6]] * 1000).heads(1.0, 0.5, rng())
+    # a z-test with false-alarm probability 1e-6
+    z = (many - 0.5e12 - 0.125e6) / 0.5e6
+    assert abs(z.mean()) <= stats.norm.isf(FALSE_ALARM / 2) / math.sqrt(1000)

@@ -56,6 +56,7 @@ from dpbench.theory.noise import Laplace, Noise, Radial
 TRIALS = 10_000
 PURE, RHO, MU, APPROX = PureDP(0.5), ZCDP(0.1), GDP(0.5), ApproxDP(1.0, 1e-6)
 NORMAL, VECTORS = Gaussian(location=0.3), MultivariateGaussian(d=3, norm=1.0)
+RESPONSE = LocalMean(k=2, mechanism="randomised_response")
 RARE = TwoPoint(p=0.02, k=2, location=0.3)
 OUTLIERS = MultivariateContaminatedGaussian(d=2, eta=0.15, gap=1e3)
 FEW_OUTLIERS = MultivariateContaminatedGaussian(d=2, eta=0.015, gap=1e3)
@@ -75,6 +76,8 @@ CASES: list[tuple[Estimator, Distribution, int, Budget, str]] = [
     (HeavyTailedMean(k=2, policy="all", radius=1), RARE, 300, APPROX, "noise q90 private_q90"),
     (HeavyTailedMean(k=2), Pareto(tail_index=2.5, unit_moment=2), 1000, PureDP(0.1), "noise q90"),
     (LocalMean(k=2), RARE, 500, PURE, "noise q90 private_q90"),
+    (LocalMean(k=2, policy="rate"), RARE, 500, PURE, "noise q90 private_q90"),
+    (RESPONSE, RARE, 500, PureDP(0.1), "noise q90 private_q90"),
     (ClippedMean(lower=-1, upper=2), VECTORS, 50, RHO, "noise"),
     (BoundedMean(radius=2), Hypercube(d=4), 20, PURE, "noise q90"),
     (BoundedMean(radius=2, mechanism="l2"), Hypercube(d=4), 20, PURE, "noise q90"),
