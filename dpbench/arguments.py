@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from dpbench.registry import ConfigError
+from dpbench.errors import ConfigError
 
 __all__ = ["arguments", "command_line", "conf_folder"]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from dpbench import endings
 from dpbench.arguments import arguments, command_line, conf_folder
-from dpbench.registry import ConfigError, from_mapping
+from dpbench.errors import ConfigError
 
 if TYPE_CHECKING:  # what is slow to load waits until it is needed
     from dpbench.audit.run import Audit
@@ -136,6 +136,7 @@ def _told(flags: argparse.Namespace) -> str:
     if flags.overrides:
         from dpbench.composition import composed
         from dpbench.config import Settings, load_plugins
+        from dpbench.registry import from_mapping
 
         found = composed(flags.overrides, flags.config_dir)
         settings = from_mapping(Settings, found, "")
@@ -158,6 +159,7 @@ def _prepare(overrides: Sequence[str], config_dir: Path | None) -> Again | Job |
     from dpbench.config import Settings
     from dpbench.finished import Again
     from dpbench.library import prepared
+    from dpbench.registry import from_mapping
 
     settings = from_mapping(Settings, found, "")
     if settings.report is not None:

@@ -32,7 +32,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from dpbench.arguments import conf_folder
-from dpbench.registry import ConfigError
+from dpbench.errors import ConfigError
 
 __all__ = ["composed", "multirun"]
 

@@ -26,10 +26,12 @@ from pydantic import (
 )
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
+from dpbench.errors import ConfigError
+
 __all__ = [
     "LABEL", "MOST_RECORDS", "ConfigError", "Count", "Label", "MomentOrder", "Probability",
     "Radius", "Registered", "Trials", "canonical", "computable", "from_mapping", "keyed", "named",
-    "one_line", "usable_label", "validated", "validated_positional",
+    "usable_label", "validated", "validated_positional",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -56,18 +58,6 @@ def usable_label(name: Any) -> str:
 
 
 Label = Annotated[str, AfterValidator(usable_label), Field(json_schema_extra={"pattern": LABEL})]
-
-
-def one_line(text: str) -> str:
-    """The text without line breaks, and with a question mark for what a terminal would obey."""
-    return "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
-
-
-class ConfigError(ValueError):
-    """A configuration that cannot be run; its text is one line for the user."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(one_line(text))
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(Field,))

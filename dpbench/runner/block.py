@@ -16,10 +16,11 @@ from threadpoolctl import ThreadpoolController
 
 from dpbench.arrays import Floats
 from dpbench.distributions import Distribution
+from dpbench.errors import one_line
 from dpbench.estimators import Estimate, Estimator
 from dpbench.metrics import ERRORS
 from dpbench.privacy import Budget, Ledger
-from dpbench.registry import canonical, one_line
+from dpbench.registry import canonical
 from dpbench.samples import Sample
 from dpbench.seeds import digest, stream
 

@@ -272,15 +272,17 @@ def test_a_finished_run_is_shown_before_anything_slow_is_loaded(bench: Bench) ->
 
 def loading(bench: Bench, argv: list[str], slow: set[str]) -> str:
     """What the command prints in a process of its own, and in a last line what of this it loads."""
-    script = f"import sys; from dpbench.cli import run; c = run({argv!r})"
-    command = [sys.executable, "-c", f"{script}; print({slow!r} & set(sys.modules)); sys.exit(c)"]
-    return subprocess.check_output(command, cwd=bench.folder, text=True)
+    script = f"import sys; from dpbench.cli import run; run({argv!r})"
+    command = [sys.executable, "-c", f"{script}; print({slow!r} & set(sys.modules))"]
+    done = subprocess.run(command, cwd=bench.folder, capture_output=True, text=True, check=True)
+    return done.stdout
 
 
-def test_help_waits_for_nothing(bench: Bench) -> None:
-    told = loading(bench, ["--help"], {"numpy", "rich", "hydra", "omegaconf"})
+def test_help_and_a_refusal_wait_for_nothing(bench: Bench) -> None:
+    told = loading(bench, ["--help"], {"numpy", "rich", "hydra", "omegaconf", "pydantic"})
     assert "sweep=NAME" in told
     assert told.endswith("set()\n")
+    assert loading(bench, ["sweep=nosuch"], {"numpy", "rich", "pydantic"}) == "set()\n"
 
 
 def test_what_is_no_longer_asked_for_goes(bench: Bench) -> None:
