@@ -29,7 +29,12 @@ FIGURES = {
         "refuted",
     ),
 }
-UNITS = {"approx": "epsilon (approximate DP)", "pure": "epsilon (pure DP)", "zcdp": "rho (zCDP)"}
+UNITS = {
+    "approx": "epsilon (approximate DP)",
+    "gdp": "mu (Gaussian DP)",
+    "pure": "epsilon (pure DP)",
+    "zcdp": "rho (zCDP)",
+}
 
 
 def draw_audit(folder: Path, target: Path) -> dict[str, str]:

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -134,8 +135,12 @@ def noise_law(budget: Budget, l1: float, l2: float) -> Any:
     if isinstance(budget, GDP):
         return stats.norm(scale=l2 / budget.mu)
     assert isinstance(budget, PureDP | ApproxDP)
+    laplace = stats.laplace(scale=l1 / budget.epsilon)
     if isinstance(budget, PureDP) or budget.noise_by == "laplace":
-        return stats.laplace(scale=l1 / budget.epsilon)
+        return laplace
+    if budget.noise_by == "best":
+        gaussian = noise_law(replace(budget, noise_by="analytic"), l1, l2)
+        return min(laplace, gaussian, key=lambda law: law.var())
     if budget.noise_by == "analytic":
         from scipy.optimize import brentq
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -47,6 +48,13 @@ PAPER_RADIUS = 4.0  # of the ball, in units of sqrt(d) alpha^(-1/(k-1))
 def _mean_budget(budget: Budget) -> Budget:
     """What pays for the mean: Laplace noise under (epsilon, delta) too, as in KSU20."""
     return PureDP(budget.epsilon) if isinstance(budget, ApproxDP) else budget
+
+
+def _gaussian(budget: Budget) -> Budget:
+    """What pays for Gaussian noise on vectors under (epsilon, delta), too."""
+    if isinstance(budget, ApproxDP) and budget.noise_by == "best":
+        return replace(budget, noise_by="analytic")
+    return budget
 
 
 def smallest_alpha(needed: Callable[[float], float], n: float, constants: Constants) -> float:
@@ -288,7 +296,7 @@ class KSU20BallMean(NeedsRadius):
     def ball_radius(self, n: int, d: int, budget: Budget) -> float:
         """The radius r for n records in the second half."""
         root = float(np.sqrt(d))
-        sd = budget.noise_quantile(self.beta) / float(np.sqrt(chdtri(1, self.beta)))
+        sd = _gaussian(budget).noise_quantile(self.beta) / float(np.sqrt(chdtri(1, self.beta)))
         if self.constants == "paper":
             needed = 16 * d * sd * np.sqrt(2 / 3) / n
             asked = min(LARGEST_ALPHA["paper"], needed ** ((self.k - 1) / self.k))
@@ -309,6 +317,8 @@ class KSU20BallMean(NeedsRadius):
         half = sample.n // 2
         first, second = sample.split([sample.n - half, half], ledger.rng)
         coarse, fine = ledger.parallel(2)
+        if isinstance(fine.budget, ApproxDP):
+            (fine,) = fine.split(_gaussian(fine.budget))
         centre = self._centre(first, coarse)
         r = self.ball_radius(half, sample.d, fine.budget)
         rows = second.rows()

@@ -91,8 +91,7 @@ class Budget(Registered):
         parts = {name: amount * factor for name, amount in self.named_amounts.items()}
         return replace(self, **parts)  # type: ignore[type-var]  # all subclasses are dataclasses
 
-    @property
-    def _sd(self) -> float | None:
+    def _sd(self, l1: float | Floats, l2: float | Floats) -> float | None:
         """Standard deviation of Gaussian noise at l2 sensitivity 1; None for Laplace."""
         return None
 
@@ -108,8 +107,9 @@ class Budget(Registered):
 
         The sensitivities broadcast to `shape`; the notion's mechanism takes the one that it uses.
         """
-        if self._sd is not None:
-            return np.asarray(rng.normal(0.0, self._sd * l2 / np.sqrt(draws), shape))
+        sd = self._sd(l1, l2)
+        if sd is not None:
+            return np.asarray(rng.normal(0.0, sd * l2 / np.sqrt(draws), shape))
         scale = l1 / self.pure_epsilon
         if draws == 1:
             return np.asarray(rng.laplace(0.0, scale, shape))
@@ -123,8 +123,9 @@ class Budget(Registered):
 
     def noise_tail(self, upper: Floats, l1: float, l2: float) -> Floats:
         """The point that one number's noise exceeds with probability `upper` <= 1/2."""
-        if self._sd is not None:
-            return np.asarray(-self._sd * l2 * ndtri(upper))
+        sd = self._sd(l1, l2)
+        if sd is not None:
+            return np.asarray(-sd * l2 * ndtri(upper))
         return np.asarray(-np.log(2 * upper) * l1 / self.pure_epsilon)
 
     @property
@@ -172,8 +173,7 @@ class ZCDP(Budget):
             return (other.mu**2 / 2,)  # N(0, 1) and N(mu, 1) are the worst pair [5]_
         return super().cost_of(other)
 
-    @property
-    def _sd(self) -> float:
+    def _sd(self, l1: float | Floats, l2: float | Floats) -> float:
         return float(1 / np.sqrt(2 * self.rho))  # Proposition 1.6 of [1]_
 
     @property
@@ -246,8 +246,7 @@ class GDP(Budget):
             return (mu_of_pure(other.epsilon) ** 2,)
         return super().cost_of(other)
 
-    @property
-    def _sd(self) -> float:
+    def _sd(self, l1: float | Floats, l2: float | Floats) -> float:
         return 1 / self.mu
 
     @property
@@ -278,24 +277,33 @@ class GDP(Budget):
 class ApproxDP(Budget):
     """(epsilon, delta)-DP.
 
+    Laplace noise and the exponential mechanism leave the delta of their ledger unused: they are
+    epsilon-DP. Another step could have it, which gains only if its noise is Gaussian, and little:
+    for twice a delta of 1e-6 at epsilon = 1 that has 0.966 of the standard deviation.
+
     Parameters
     ----------
     epsilon : float > 0
     delta : float in (0, 1)
-    noise_by : {'analytic', 'classical', 'ksu20', 'laplace'}
-        Where the additive noise comes from. Gaussian with the smallest standard deviation [4]_,
-        with sqrt(2 ln(1.25/delta)) l2/epsilon, or with sqrt(2 ln(2/delta)) l2/epsilon (KSU20,
-        Lemma 2.8); the last two hold for epsilon <= 1 only. Laplace at epsilon, for any delta.
+    noise_by : {'best', 'analytic', 'classical', 'ksu20', 'laplace'}
+        Where the additive noise comes from. ``laplace``: Laplace at epsilon, which leaves delta
+        unused. ``analytic``: Gaussian with the smallest standard deviation s l2 [4]_. ``best``: of
+        these two the one of smaller variance, Laplace where sqrt(2) l1/epsilon <= s l2. For one
+        number that is up to delta = 2.5e-4 at epsilon = 0.01 and 0.040 at 1 (where the 0.9
+        quantiles of the absolute noise meet it is 2.6e-4 and 0.041); for l1 = sqrt(d) l2, at
+        epsilon = 1 and delta = 1e-6, up to d = 8 coordinates.
+        ``classical``, ``ksu20``: Gaussian with sqrt(2 ln(1.25/delta)) l2/epsilon, or
+        with sqrt(2 ln(2/delta)) l2/epsilon (KSU20, Lemma 2.8), both for epsilon <= 1 only.
     """
 
     epsilon: Positive
     delta: Annotated[float, Field(gt=0, lt=1)]
-    noise_by: Literal["analytic", "classical", "ksu20", "laplace"] = "analytic"
+    noise_by: Literal["best", "analytic", "classical", "ksu20", "laplace"] = "best"
     notion: ClassVar[str] = "approx"
 
     @property
     def label(self) -> str:
-        return self.notion if self.noise_by == "analytic" else f"{self.notion}_{self.noise_by}"
+        return self.notion if self.noise_by == "best" else f"{self.notion}_{self.noise_by}"
 
     @model_validator(mode="after")
     def _check_range(self) -> Self:
@@ -315,14 +323,19 @@ class ApproxDP(Budget):
             other = other.to_approx(self.delta)
         return super().cost_of(other)
 
+    def _sd(self, l1: float | Floats, l2: float | Floats) -> float | None:
+        laplace = self.noise_by == "laplace"
+        if self.noise_by == "best":  # one choice for all trials of a batch
+            laplace = bool(np.all(np.sqrt(2) * l1 / self.epsilon <= self._gaussian * l2))
+        return None if laplace else self._gaussian
+
     @cached_property
-    def _sd(self) -> float | None:
-        if self.noise_by == "laplace":
-            return None
-        if self.noise_by == "analytic":
+    def _gaussian(self) -> float:
+        """Standard deviation of its Gaussian noise at l2 sensitivity 1."""
+        factors = {"classical": 1.25, "ksu20": 2.0}
+        if self.noise_by not in factors:
             return analytic_sd(self.epsilon, self.delta)
-        factor = 1.25 if self.noise_by == "classical" else 2.0
-        return float(np.sqrt(2 * np.log(factor / self.delta)) / self.epsilon)
+        return float(np.sqrt(2 * np.log(factors[self.noise_by] / self.delta)) / self.epsilon)
 
 
 @validated_positional

@@ -9,7 +9,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import bdtr, chdtr, chdtri, chndtr, expit, logit, ndtr
+from scipy.special import bdtr, chdtri, chndtr, expit, logit, ndtr
 
 from dpbench import distributions as dist
 from dpbench import estimators as est
@@ -87,7 +87,7 @@ def _core(e: Any, law: dist.Distribution, at: At) -> tuple[Noise, Noise, Floats]
     epsilon, delta = at.budget.epsilon, at.budget.delta
     if e.composition == "basic":
         first: Noise = Laplace(3 / (epsilon / 2))
-        unit = additive(at.budget.fraction(0.5), np.nan, 1.0)
+        unit = additive(at.budget.fraction(0.5), float(np.sqrt(at.d)), 1.0)
     else:
         rho = ZCDP.within(ApproxDP(epsilon, delta / 2)).rho / 2
         first, unit = Gaussian(3 / float(np.sqrt(2 * rho))), Gaussian(1 / float(np.sqrt(2 * rho)))
@@ -134,11 +134,10 @@ def core_noise_quantile(e: Any, law: dist.Distribution, n: int, budget: Budget) 
     sd = 8 * core_radius(e, at) * float(np.sqrt(unit.variance))
     if len(kept) <= 0.9 * len(least):
         return float("inf")
-    if not isinstance(unit, Gaussian):
-        return NAN
 
     def missing(x: float) -> float:
-        return float(np.sum(chdtr(at.d, (x * kept / sd) ** 2)) / len(least) - 0.9)
+        norm = x * kept / sd * float(np.sqrt(unit.variance))
+        return float(np.sum(unit.norm_cdf(at.d, norm)) / len(least) - 0.9)
 
     return float(brentq(missing, 0.0, 100 * sd * np.sqrt(at.d) / float(kept.min())))
 

@@ -7,12 +7,13 @@ radius of Gamma(d) and a uniform direction (HT10).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import chdtri, erfc, erfcx, gammainccinv, gammaln, ndtr, ndtri, wofz
+from scipy.special import chdtr, chdtri, erfc, erfcx, gammainccinv, gammaln, ndtr, ndtri, wofz
 
 from dpbench.arrays import Floats
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP
@@ -49,6 +50,10 @@ class Noise(ABC):
         """The q quantile of the norm of d of them."""
         return self.above((1 - q) / 2) if d == 1 else float("nan")
 
+    def norm_cdf(self, d: int, x: Floats) -> Floats:
+        """P(norm <= x)."""
+        return np.full_like(x, np.nan)
+
     def norm_mean(self, d: int) -> float:
         """The mean of that norm."""
         return float("nan")
@@ -77,6 +82,9 @@ class Gaussian(Noise):
 
     def norm_quantile(self, d: int, q: float) -> float:
         return float(self.sd * np.sqrt(chdtri(d, 1 - q)))
+
+    def norm_cdf(self, d: int, x: Floats) -> Floats:
+        return np.asarray(chdtr(d, (x / self.sd) ** 2))
 
     def norm_mean(self, d: int) -> float:
         return float(self.sd * np.sqrt(2) * np.exp(gammaln((d + 1) / 2) - gammaln(d / 2)))
@@ -109,6 +117,9 @@ class Laplace(Noise):
     def norm_quantile(self, d: int, q: float) -> float:
         return self.scale * _laplace_norm_quantile(d, q)
 
+    def norm_cdf(self, d: int, x: Floats) -> Floats:
+        return np.asarray(np.interp(x / self.scale, *_laplace_norm_levels(d)))
+
     def norm_mean(self, d: int) -> float:
         """By E sqrt(Q) = int_0^inf (1 - m(s)^d) s^(-3/2) ds/(2 sqrt(pi))."""
         u = np.linspace(-30, 70, 20_001)  # below, rounding would add up
@@ -122,17 +133,31 @@ def _laplace_norm_quantile(d: int, q: float) -> float:
     """By inversion (Gil-Pelaez): P(Q <= x) = 1/2 - int_0^inf Im(e^(-itx) m(-it)^d)/t dt/pi."""
     if d == 1:
         return float(-np.log(1 - q))
+    below = _laplace_square(d)
+    return float(np.sqrt(brentq(lambda x: below(x) - q, 0.01 * d, 2 * d + 100 * np.sqrt(d))))
+
+
+def _laplace_square(d: int) -> Callable[[float], float]:
+    """The distribution function of Q."""
     # |m(-it)| is at most sqrt(pi/(4t)), and E Q = 2d.
     end = min(3000.0, np.pi / 4 * 1e24 ** (1 / d))
     t = (np.arange(200_000) + 0.5) * (end / 200_000)
     root = np.sqrt(-1j * t)
     transform = (np.sqrt(np.pi) / (2 * root) * wofz(0.5j / root)) ** d
 
-    def excess(x: float) -> float:
+    def below(x: float) -> float:
         area = np.sum((np.exp(-1j * t * x) * transform).imag / t) * end / t.size
-        return float(0.5 - area / np.pi - q)
+        return float(0.5 - area / np.pi)
 
-    return float(np.sqrt(brentq(excess, 0.01 * d, 2 * d + 100 * np.sqrt(d))))
+    return below
+
+
+@cache
+def _laplace_norm_levels(d: int) -> tuple[Floats, Floats]:
+    """Norms at scale 1, and how often they are not exceeded."""
+    x = np.linspace(0, np.sqrt(2 * d) + 15, 150)
+    below = _laplace_square(d)
+    return x, np.array([below(one) for one in x**2]) if d > 1 else -np.expm1(-x)
 
 
 @dataclass(frozen=True)
@@ -171,7 +196,8 @@ def additive(budget: Budget, l1: float, l2: float) -> Noise:
     """What a budget adds to every coordinate of what has these sensitivities.
 
     Laplace noise of scale l1/epsilon; N(0, l2^2/(2 rho)); N(0, (l2/mu)^2); under (epsilon, delta)
-    N(0, l2^2 s^2) with the least s, or sqrt(2 ln(1.25/delta))/epsilon, or with 2 for 1.25.
+    N(0, l2^2 s^2) with the least s, unless that Laplace noise has the smaller variance; or with s
+    sqrt(2 ln(1.25/delta))/epsilon, or with 2 for 1.25.
     """
     if isinstance(budget, ZCDP):
         return Gaussian(l2 / float(np.sqrt(2 * budget.rho)))
@@ -183,8 +209,11 @@ def additive(budget: Budget, l1: float, l2: float) -> Noise:
         return Laplace(l1 / budget.pure_epsilon)
     if not isinstance(budget, ApproxDP):
         raise TypeError(f"{budget} adds no noise")
-    if budget.noise_by == "analytic":
-        return Gaussian(l2 * _gaussian_sd(budget.epsilon, budget.delta))
+    if budget.noise_by in ("best", "analytic"):
+        gaussian = Gaussian(l2 * _gaussian_sd(budget.epsilon, budget.delta))
+        laplace = Laplace(l1 / budget.epsilon)
+        quieter = laplace.variance <= gaussian.variance
+        return laplace if quieter and budget.noise_by == "best" else gaussian
     factor = {"classical": 1.25, "ksu20": 2.0}[budget.noise_by]
     return Gaussian(l2 * float(np.sqrt(2 * np.log(factor / budget.delta))) / budget.epsilon)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from decimal import Decimal, localcontext
 from typing import Any
 
@@ -22,6 +23,8 @@ PRIVATE: list[Budget] = [
     ZCDP(0.05),
     GDP(0.6),
     ApproxDP(0.7, 1e-6),
+    ApproxDP(0.7, 0.1),
+    ApproxDP(0.7, 1e-6, "analytic"),
     ApproxDP(0.7, 1e-6, "classical"),
     ApproxDP(0.7, 1e-6, "ksu20"),
     ApproxDP(0.7, 1e-6, "laplace"),
@@ -201,6 +204,33 @@ def test_the_noise_takes_its_own_sensitivity(budget: Budget) -> None:
     assert_follows(many, stats.norm(scale=law.std() / 1e6))
 
 
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.01, 2.525e-4), (1.0, 0.03963), (2.0, 0.11452)])
+def test_the_quieter_noise_is_the_default(epsilon: float, delta: float) -> None:
+    """They break even near this delta: Laplace noise below it, Gaussian above."""
+    below, above = (ApproxDP(epsilon, delta * (1 + off)) for off in (-1e-3, 1e-3))
+    assert below.noise_quantile(0.1) == PureDP(epsilon).noise_quantile(0.1)
+    assert above.noise_quantile(0.1) == pytest.approx(stats.norm.isf(0.05) * sd_of(above))
+    for budget in (below, above):
+        assert budget.label == "approx"
+        assert sd_of(replace(budget, noise_by="analytic")) == pytest.approx(
+            math.sqrt(2) / epsilon, rel=2e-3
+        )
+    # With both sensitivities: sqrt(2) l1/epsilon against s l2.
+    for budget, l1 in itertools.product((below, above), (0.9, 1.1)):
+        noise = budget.noise(rng(), (3,), l1, 1.0)
+        pure = PureDP(epsilon).noise(rng(), (3,), l1, 1.0)
+        assert np.array_equal(noise, pure) == (l1 < 1)
+
+
+@pytest.mark.parametrize("d", [1, 8, 9, 30])
+def test_the_quieter_noise_of_vectors(d: int) -> None:
+    """The mean square of 2 d l1^2 = 2 d^2 against d 4.2247^2: even at d = 8.92."""
+    budget, l1 = ApproxDP(1.0, 1e-6), np.full((2, 1), math.sqrt(d))
+    noise = budget.noise(rng(), (2, d), l1, np.ones((2, 1)))
+    pure = PureDP(1.0).noise(rng(), (2, d), l1, 1.0)
+    assert np.array_equal(noise, pure) == (d <= 8)
+
+
 PURE, ZERO, MU, APPROX, NONE = PureDP(0.5), ZCDP(0.3), GDP(0.6), ApproxDP(0.4, 1e-5), NonPrivate()
 ALL = (PURE, ZERO, MU, APPROX, NONE)
 IMPLIED = [one.to_approx(1e-3).amounts for one in (ZERO, MU)]
@@ -260,6 +290,7 @@ def test_amounts_that_are_no_guarantee_are_refused(notion: Any, amounts: tuple[A
         (ZCDP(0.25), "zcdp", (None, None, 0.25, None)),
         (GDP(2), "gdp", (None, None, None, 2)),
         (ApproxDP(2, 1e-5), "approx", (2, 1e-5, None, None)),
+        (ApproxDP(1, 1e-5, noise_by="analytic"), "approx_analytic", (1, 1e-5, None, None)),
         (ApproxDP(1, 1e-5, noise_by="ksu20"), "approx_ksu20", (1, 1e-5, None, None)),
         (NonPrivate(), "none", (None, None, None, None)),
     ],

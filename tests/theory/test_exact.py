@@ -93,7 +93,7 @@ CASES: list[tuple[Estimator, Distribution, int, Budget, str]] = [
     (LearnedGaussian(radius=5, sigma=1), NORMAL, 400, PureDP(1.0), "noise q90"),
     (CoinPressMean(radius=5, rounds=2), NORMAL, 400, RHO, "noise q90 private_q90"),
     (FriendlyCoreMean(), MultivariateGaussian(d=2), 250, APPROX, "noise"),
-    (FriendlyCoreMean(threshold=0), OUTLIERS, 400, APPROX, "noise"),
+    (FriendlyCoreMean(threshold=0), OUTLIERS, 400, ApproxDP(1.0, 1e-6, "analytic"), "noise"),
     (SubsampleAggregate(buckets=300, aggregate="friendly_core", friends_within=2), FEW_OUTLIERS,
      1500, APPROX, "noise"),
     (SubsampleAggregate(buckets=20, lower=-1, upper=1, aggregate="mean"), NORMAL, 60, PURE,
@@ -178,7 +178,6 @@ UNKNOWN: list[tuple[str, Estimator, Distribution, int, Budget]] = [
     ("mean_error", SubsampleTest(buckets=11), Gaussian(location=1), 5, CLOSE),
     # no variance; noise that is not Gaussian
     ("q90", HeavyTailedMean(k=2), StudentT(tail_index=1.5), 1000, CLOSE),
-    ("noise_q90", FriendlyCoreMean(), THREE, 1000, ApproxDP(1.0, 1e-6, noise_by="laplace")),
     # outliers that may be friends, or the core
     ("noise_q90", FriendlyCoreMean(), replace(OUTLIERS, gap=9.0), 1000, APPROX),
     ("noise_q90", FriendlyCoreMean(threshold=0), replace(OUTLIERS, eta=0.5), 1000, APPROX),
