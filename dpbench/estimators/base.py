@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -68,6 +68,9 @@ class Estimator(Registered, ABC):
         Whether records may have more than one coordinate.
     estimand : {'mean', 'covariance'}
         What is estimated; a covariance of vectors of mean 0.
+    bounded_in : {'central', 'local', None}
+        The model whose lower bounds hold for it; None if it estimates something else than a mean,
+        or is told more than the class of the law.
     seeded : bool
         Whether all randomness comes from the ledger's stream; if not, runs do not repeat.
     """
@@ -75,6 +78,7 @@ class Estimator(Registered, ABC):
     notions: ClassVar[tuple[type[Budget], ...]] = (PureDP, ZCDP, GDP, ApproxDP)
     multivariate: ClassVar[bool] = False
     estimand: ClassVar[str] = "mean"
+    bounded_in: ClassVar[Literal["central", "local"] | None] = "central"
     seeded: ClassVar[bool] = True
 
     @abstractmethod

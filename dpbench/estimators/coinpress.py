@@ -244,6 +244,7 @@ class CoinPressCovariance(_Gaussian, kind="coinpress_covariance"):
     rounds: FewRounds = 3
     b: Probability = COVARIANCE_B
     estimand: ClassVar[str] = "covariance"
+    bounded_in: ClassVar[None] = None
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         x = _records(sample, "a covariance")

@@ -16,7 +16,7 @@ v = ln(cosh(u)/beta). `best_clip` takes B = b(T) and s = 2 (R + T)/n.
 from __future__ import annotations
 
 from functools import cache
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -168,6 +168,7 @@ class LocalMean(_Clipped):
 
     policy: Literal["minimax", "rate"] = "minimax"
     mechanism: Literal["additive", "randomised_response"] = "additive"
+    bounded_in: ClassVar[Literal["local"]] = "local"
 
     def clipping_threshold(self, n: int, budget: Budget) -> float:
         """The T of n records."""

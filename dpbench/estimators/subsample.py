@@ -176,6 +176,7 @@ class SubsampleTest(Estimator):
 
     buckets: Buckets
     aggregate: Literal["count", "exponential", "histogram"] = "count"
+    bounded_in: ClassVar[None] = None  # of two laws it is told
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         means = sample.by_group(self.buckets, ledger.rng, lambda rows: rows.mean())

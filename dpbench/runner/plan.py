@@ -48,6 +48,7 @@ from dpbench.runner.block import BLOCK_NUMBERS, BlockTask, Setting, block_trials
 from dpbench.runner.entries import Budgets, Estimators, Families
 from dpbench.samples.streamed import MOST_STREAMED
 from dpbench.seeds import digest
+from dpbench.theory.bounds import Bound
 from dpbench.theory.families import Family
 
 __all__ = ["Cell", "Part", "Sweep", "cell_at", "key_table", "largest_n", "make_cells"]
@@ -188,7 +189,10 @@ def key_table(sweep: Sweep, cells: Sequence[Cell]) -> pd.DataFrame:
             given = sweep.estimators[one.label].parameters
             swept = {column: given.get(name) for name, column in estimators.items()}
             with computable(f"sweep.families.{cell.family_label}: at n = {cell.n}"):
-                bound = cell.family.lower_bound(cell.n, one.budget)
+                model = one.estimator.bounded_in
+                bound = Bound()
+                if model is not None:
+                    bound = cell.family.lower_bound(cell.n, one.budget, local=model == "local")
             settings.append((one.label, one.budget, {**of_family, **swept}, bound))
         rows += [
             {

@@ -1,8 +1,9 @@
 """The lower bound of the class that a law stands for: the largest of those that are known.
 
-The class of a law is what estimators of it are told: Bernoulli laws, normal laws of that scale
-wherever they are, laws with E|X - mean|^k at most 1. Every estimator errs by the bound with
-probability at least 0.1 under some law of the class; under this one it may err by less.
+The class of a law is what estimators of it are told: Bernoulli laws, normal laws of that covariance
+wherever they are, laws whose centred k-th moments are at most 1 in every direction. Every estimator
+errs by the bound with probability at least 0.1 under some law of the class; under this one it may
+err by less. Estimators of the local model have bounds of their own.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import chdtri, ndtri
 
 from dpbench import distributions as dist
 from dpbench.privacy import Budget
+from dpbench.theory import vector_bounds
+from dpbench.theory.local_bounds import local_distance, local_lower_bound
 from dpbench.theory.lower_bounds import (
     BETA,
     bernoulli_lower_bound,
@@ -42,34 +45,61 @@ def largest(**values: float) -> Bound:
     return max(known, default=Bound())
 
 
-def heavy_tailed(n: int, k: float, budget: Budget, *, sampling: bool = True) -> Bound:
-    """Of laws with E|X - mean|^k at most 1; without sampling, of those with a rare point."""
+def heavy_tailed(
+    n: int, k: float, budget: Budget, *, d: int = 1, local: bool = False, sampling: bool = True
+) -> Bound:
+    """Of laws with centred k-th moments of at most 1; without sampling, of those with rare points.
+
+    Of numbers, or of vectors of d coordinates in every direction.
+    """
     return largest(
-        two_laws=two_point_lower_bound(n, k, budget).alpha,
+        two_laws=NAN if local else two_point_lower_bound(n, k, budget).alpha,
+        code=NAN if local or d == 1 else vector_bounds.moments_lower_bound(n, d, k, budget).alpha,
+        two_laws_of_views=local_lower_bound(n, k, budget).alpha if local else NAN,
         sampling=sampling_lower_bound(n, k) if sampling else NAN,
     )
 
 
-def _bernoulli(_: dist.Bernoulli, n: int, budget: Budget) -> Bound:
-    return largest(two_laws=bernoulli_lower_bound(n, budget), sampling=fair_lower_bound(n))
-
-
-def _gaussian(law: dist.Gaussian, n: int, budget: Budget) -> Bound:
+def _bernoulli(_: dist.Bernoulli, n: int, budget: Budget, local: bool) -> Bound:
     return largest(
-        two_laws=law._scale * gaussian_lower_bound(n, budget),
-        sampling=law._scale * float(-ndtri(BETA / 2)) / np.sqrt(n),
+        two_laws=NAN if local else bernoulli_lower_bound(n, budget),
+        two_laws_of_views=local_distance(n, budget) / 2 if local else NAN,
+        sampling=fair_lower_bound(n),
     )
 
 
-_CLASSES: dict[type[dist.Distribution], Callable[[Any, int, Budget], Bound]] = {
+def _gaussian(law: dist.Gaussian, n: int, budget: Budget, local: bool) -> Bound:
+    unit = largest(
+        two_laws=NAN if local else gaussian_lower_bound(n, budget),
+        two_laws_of_views=float(ndtri((1 + local_distance(n, budget)) / 2)) if local else NAN,
+        sampling=float(-ndtri(BETA / 2) / np.sqrt(n)),
+    )
+    return Bound(law._scale * unit.value, unit.by)
+
+
+def _gaussian_vector(law: dist.MultivariateGaussian, n: int, budget: Budget, local: bool) -> Bound:
+    if local or law.condition != 1 or law.matrix is not None:
+        return Bound()
+    unit = largest(
+        two_laws=gaussian_lower_bound(n, budget),
+        code=vector_bounds.gaussian_lower_bound(n, law.d, budget).alpha,
+        sampling=float(np.sqrt(chdtri(law.d, BETA) / n)),  # the average's, the best of all
+    )
+    return Bound(law.scale * unit.value, unit.by)
+
+
+_CLASSES: dict[type[dist.Distribution], Callable[[Any, int, Budget, bool], Bound]] = {
     dist.Bernoulli: _bernoulli,
     dist.Gaussian: _gaussian,
+    dist.MultivariateGaussian: _gaussian_vector,
 }
 
 
-def class_bound(law: dist.Distribution, n: int, budget: Budget) -> Bound:
+def class_bound(law: dist.Distribution, n: int, budget: Budget, *, local: bool = False) -> Bound:
     """The bound of the class of one law, and nothing if the class or a bound is not known."""
     if type(law) in _CLASSES:
-        return _CLASSES[type(law)](law, n, budget)
+        return _CLASSES[type(law)](law, n, budget, local)
     k = getattr(law, "unit_moment", None)
-    return Bound() if k is None or law.d > 1 else heavy_tailed(n, k, budget)
+    if k is None or (local and law.d > 1):
+        return Bound()
+    return heavy_tailed(n, k, budget, d=law.d, local=local)

@@ -46,8 +46,8 @@ class Family(Registered, ABC):
     def members(self, label: str, n: int, budget: Budget) -> dict[str, Distribution]:
         """The laws at this n and budget, by label."""
 
-    def lower_bound(self, n: int, budget: Budget) -> Bound:
-        """An error that no private estimator beats over the family, or its class; if known."""
+    def lower_bound(self, n: int, budget: Budget, *, local: bool = False) -> Bound:
+        """An error that no estimator, or no local one, beats over the family or its class."""
         return Bound()
 
     def crossing(self, budget: Budget) -> float:
@@ -69,8 +69,8 @@ class _Single(Family):
     def members(self, label: str, n: int, budget: Budget) -> dict[str, Distribution]:
         return {label: self.distribution}
 
-    def lower_bound(self, n: int, budget: Budget) -> Bound:
-        return class_bound(self.distribution, n, budget)
+    def lower_bound(self, n: int, budget: Budget, *, local: bool = False) -> Bound:
+        return class_bound(self.distribution, n, budget, local=local)
 
 
 def _digits(p: float) -> float:
@@ -137,8 +137,8 @@ class TwoPointFamily(Family):
         rare = _signed(TwoPoint, label, signed, k=self.k, location=self.location)
         return rare | (coin if self.sampling else {})
 
-    def lower_bound(self, n: int, budget: Budget) -> Bound:
-        return heavy_tailed(n, self.k, budget, sampling=self.sampling)
+    def lower_bound(self, n: int, budget: Budget, *, local: bool = False) -> Bound:
+        return heavy_tailed(n, self.k, budget, local=local, sampling=self.sampling)
 
     def crossing(self, budget: Budget) -> float:
         """Where `sampling_lower_bound` overtakes `two_point_lower_bound`, if it does below 1e15."""
@@ -178,6 +178,10 @@ class SignedTwoPointFamily(Family):
             SignedTwoPoint, label, {f"c={c:g}": c * unit for c in self.c}, d=self.d, k=self.k
         )
 
+    def lower_bound(self, n: int, budget: Budget, *, local: bool = False) -> Bound:
+        """That of the class; sampling is no part of it, as for `TwoPointFamily`."""
+        return Bound() if local else heavy_tailed(n, self.k, budget, d=self.d, sampling=False)
+
 
 @validated
 class ProductTwoPointFamily(Family):
@@ -210,9 +214,12 @@ class ProductTwoPointFamily(Family):
             for word in range(self.words if c else 1)
         }
 
-    def lower_bound(self, n: int, budget: Budget) -> Bound:
-        """`packing_lower_bound`, over all code words and not only those that are drawn."""
-        return largest(packing=packing_lower_bound(n, self.d, budget))
+    def lower_bound(self, n: int, budget: Budget, *, local: bool = False) -> Bound:
+        """That of the class, or `packing_lower_bound` over all code words, drawn or not."""
+        if local:
+            return Bound()
+        packing = largest(packing=packing_lower_bound(n, self.d, budget))
+        return max(packing, heavy_tailed(n, self.k, budget, d=self.d, sampling=False))
 
 
 def build_family(spec: Mapping[str, Any], where: str) -> Family:

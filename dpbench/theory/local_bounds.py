@@ -26,8 +26,8 @@ test errs less than the best one of n such values: where there is no "P" or "Q" 
 majority of "+" and "-", of which there are N. Of m of these it errs with e(a) = I_y(a, a),
 y = 1/(1+G), where a is m/2 rounded up (see `sampling_lower_bound`) and e(0) = 1/2. e falls, and
 is convex: e(a) - e(a+1) = C(2a-1, a) (y (1-y))^a (1 - 2y) falls by factors of
-y (1-y) (4a+2)/(a+1) < 1, and is 1/2 - y at a = 0. As a <= (N+1)/2, with straight lines between whole a, by Jensen every test
-errs with probability at least
+y (1-y) (4a+2)/(a+1) < 1, and is 1/2 - y at a = 0. As a <= (N+1)/2, with straight lines between
+whole a, by Jensen every test errs with probability at least
 
     (1 - t delta)^n e(A),  A = (1 + n q (1+G)/(1 - t delta))/2.
 

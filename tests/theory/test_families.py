@@ -70,12 +70,15 @@ def test_the_lower_bound_is_reached_by_members() -> None:
     budget = PureDP(0.01)
     law: Any = PAIR.members("f", N, budget)["f/+p_star"]
     assert law.mean == pytest.approx(PAIR.lower_bound(N, budget).value, rel=1e-5)
-    bound = PRODUCT.lower_bound(N, budget).value
-    assert bound == packing_lower_bound(N, 20, budget)
+    bound = packing_lower_bound(N, 20, budget)
+    pair = two_point_lower_bound(N, 2, budget).alpha  # on one coordinate
+    assert bound < pair
+    assert PRODUCT.lower_bound(N, budget) == (pair, "two laws")
+    assert math.isnan(PRODUCT.lower_bound(N, budget, local=True).value)
     p = (4 * bound) ** 2 / 20
     one, two = (ProductTwoPoint(d=20, p=p, word=w) for w in (0, 1))
     assert np.linalg.norm(one.mean - two.mean) >= 2 * bound * (1 - 1e-12)
-    assert math.isnan(SIGNED.lower_bound(N, budget).value)
+    assert SIGNED.lower_bound(N, budget).value == two_point_lower_bound(N, SIGNED.k, budget).alpha
 
 
 def test_a_coin_carries_what_sampling_costs() -> None:
