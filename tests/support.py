@@ -154,13 +154,21 @@ def noise_law(budget: Budget, l1: float, l2: float) -> Any:
 
 
 def pure_epsilon(budget: Budget) -> float:
-    """What a budget has for a pure step: epsilon^2/2 is rho, Phi(mu/2) has odds e^epsilon."""
+    """For a pure step: rho is epsilon tanh(epsilon/2), Phi(mu/2) has odds e^epsilon."""
     if isinstance(budget, ZCDP):
-        return math.sqrt(2 * budget.rho)
+        e = np.linspace(0, math.sqrt(2 * budget.rho) + 2 * budget.rho, 1_000_001)
+        return float(np.interp(budget.rho, e * np.tanh(e / 2), e))
     if isinstance(budget, GDP):
         return float(stats.norm.logcdf(budget.mu / 2) - stats.norm.logsf(budget.mu / 2))
     assert isinstance(budget, PureDP | ApproxDP)
     return budget.epsilon
+
+
+def exponential_epsilon(budget: Budget) -> float:
+    """What it has for the exponential mechanism: epsilon^2/8 is rho; mu for half of epsilon."""
+    if isinstance(budget, ZCDP):
+        return math.sqrt(8 * budget.rho)
+    return pure_epsilon(budget) * (2 if isinstance(budget, GDP) else 1)
 
 
 def round_shares(rounds: int) -> list[float]:

@@ -24,7 +24,14 @@ from pydantic import Field, model_validator
 from scipy.special import ndtri
 
 from dpbench.arrays import Floats
-from dpbench.privacy.conversions import analytic_sd, gaussian_delta, mu_of_pure, pure_of_mu
+from dpbench.privacy.conversions import (
+    analytic_sd,
+    gaussian_delta,
+    mu_of_pure,
+    pure_of_mu,
+    pure_of_rho,
+    rho_of_pure,
+)  # fmt: skip
 from dpbench.registry import Registered, validated_positional
 
 __all__ = ["AMOUNTS", "GDP", "ZCDP", "ApproxDP", "Budget", "NonPrivate", "PureDP"]
@@ -168,7 +175,7 @@ class ZCDP(Budget):
 
     def cost_of(self, other: Budget) -> tuple[float, ...]:
         if isinstance(other, PureDP):
-            return (other.epsilon**2 / 2,)  # Proposition 1.4 of [1]_
+            return (rho_of_pure(other.epsilon),)
         if isinstance(other, GDP):
             return (other.mu**2 / 2,)  # N(0, 1) and N(mu, 1) are the worst pair [5]_
         return super().cost_of(other)
@@ -178,7 +185,7 @@ class ZCDP(Budget):
 
     @property
     def pure_epsilon(self) -> float:
-        return float(np.sqrt(2 * self.rho))  # Proposition 1.4 of [1]_, for any mechanism
+        return pure_of_rho(self.rho)
 
     @property
     def exponential_epsilon(self) -> float:

@@ -19,6 +19,14 @@ it is positive, for its inverse, ln Phi(z) - ln Phi(-z), has the second derivati
 m = phi/(1 - Phi), and m is convex [2]_. So the mechanism costs 2 h(epsilon/2), which is what
 epsilon/2-DP does.
 
+Pure to zCDP. Neighbours under epsilon-DP are no easier to tell than randomised response, a bit that
+is kept with odds e^epsilon [5]_, whose Renyi divergence of order a is, with u = epsilon/2,
+(ln cosh((2a - 1) u) - ln cosh u)/(a - 1). L(y) = ln cosh(sqrt(y)) has the derivative
+tanh(sqrt(y))/(2 sqrt(y)), which falls, so L((2a - 1)^2 u^2) - L(u^2) is at most the step
+4 a (a - 1) u^2 times the slope at u^2, tanh(u)/(2u): the divergence is at most a epsilon tanh(u),
+which is (epsilon tanh(epsilon/2))-zCDP. It is attained as a tends to 1. (For Laplace noise alone
+epsilon + e^-epsilon - 1 is exact [6]_; no step under zCDP has that noise.)
+
 References
 ----------
 .. [1] J. Dong, A. Roth, W. Su, "Gaussian differential privacy", JRSS B 2022.
@@ -26,6 +34,10 @@ References
    Mathematical Statistics 1953.
 .. [3] B. Balle, Y.-X. Wang, "Improving the Gaussian mechanism", ICML 2018.
 .. [4] C. Dwork, A. Roth, "The algorithmic foundations of differential privacy", 2014.
+.. [5] P. Kairouz, S. Oh, P. Viswanath, "The composition theorem for differential privacy",
+   ICML 2015.
+.. [6] C. Harrison, P. Manurangsi, "Exact zCDP characterizations for fundamental differentially
+   private mechanisms", FORC 2026, arXiv:2510.25746.
 """
 
 from __future__ import annotations
@@ -33,7 +45,9 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import erf, erfinv, log_expit, log_ndtr, ndtr, ndtri_exp
 
-__all__ = ["analytic_sd", "gaussian_delta", "mu_of_pure", "pure_of_mu"]
+__all__ = [
+    "analytic_sd", "gaussian_delta", "mu_of_pure", "pure_of_mu", "pure_of_rho", "rho_of_pure",
+]  # fmt: skip
 
 ROOT8 = float(np.sqrt(8))
 
@@ -53,6 +67,26 @@ def pure_of_mu(mu: float) -> float:
     if mu < 1:
         return float(2 * np.arctanh(erf(mu / ROOT8)))
     return float(log_ndtr(mu / 2) - log_ndtr(-mu / 2))
+
+
+def rho_of_pure(epsilon: float) -> float:
+    """The smallest rho at which epsilon-DP implies rho-zCDP, see the module."""
+    return float(epsilon * np.tanh(epsilon / 2))
+
+
+def pure_of_rho(rho: float) -> float:
+    """The largest epsilon at which epsilon-DP implies rho-zCDP.
+
+    Between the roots of epsilon^2/2 and of epsilon^2/(2 + epsilon), as x/(1 + x) <= tanh(x) <= x.
+    """
+    from scipy.optimize import brentq  # a slow import that few runs need
+
+    # In units of the lower end, which may be as small as 1e-6.
+    low, high = np.sqrt(2 * rho), (rho + np.sqrt(rho**2 + 8 * rho)) / 2
+    ratio = brentq(
+        lambda x: rho_of_pure(x * low) / rho - 1, 1 - 1e-9, high / low + 1e-9, rtol=1e-15
+    )
+    return float(ratio * low)
 
 
 def gaussian_delta(sd: float, epsilon: float) -> float:

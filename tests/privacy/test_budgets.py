@@ -15,7 +15,14 @@ from scipy.special import ndtri_exp
 from support import Floats, assert_follows, name, noise_law, rng
 
 from dpbench.privacy import AMOUNTS, GDP, ZCDP, ApproxDP, Budget, NonPrivate, PureDP
-from dpbench.privacy.conversions import analytic_sd, gaussian_delta, mu_of_pure, pure_of_mu
+from dpbench.privacy.conversions import (
+    analytic_sd,
+    gaussian_delta,
+    mu_of_pure,
+    pure_of_mu,
+    pure_of_rho,
+    rho_of_pure,
+)  # fmt: skip
 
 PRIVATE: list[Budget] = [
     PureDP(0.3),
@@ -148,6 +155,22 @@ def test_a_pure_step_under_gaussian_privacy(epsilon: float) -> None:
         assert mu == pytest.approx(epsilon * math.sqrt(math.pi / 2), rel=1e-8)
 
 
+@pytest.mark.parametrize("epsilon", [1e-6, 0.01, 1.0, 3.0, 30.0, 1e4])
+def test_a_pure_step_under_zcdp(epsilon: float) -> None:
+    """The largest D_a/a of a bit that is kept with odds e^epsilon."""
+    a = 1 + np.geomspace(1e-3, 1e5, 3000)
+    kept, flipped = -np.logaddexp(0, -epsilon), -np.logaddexp(0, epsilon)
+    one, other = a * kept + (1 - a) * flipped, a * flipped + (1 - a) * kept
+    renyi = np.logaddexp(one, other) / (a - 1) / a
+    rho = rho_of_pure(epsilon)
+    if epsilon >= 0.01:  # where rounding hides nothing
+        assert renyi.max() <= rho * (1 + 1e-9)
+        assert renyi.max() == pytest.approx(rho, rel=2e-3)
+    assert rho <= epsilon**2 / 2
+    assert pure_of_rho(rho) == pytest.approx(epsilon, rel=1e-12)
+    assert pure_of_rho(0.5) == pytest.approx(1.0437, abs=1e-4)
+
+
 @pytest.mark.parametrize("mu", [1e-6, 0.1, 1.0, 3.0, 20.0])
 def test_the_exponential_mechanism_under_gaussian_privacy(mu: float) -> None:
     """Ratios in [e^(t - epsilon), e^t]: the largest Phi^-1(p) - Phi^-1(q) over t is mu."""
@@ -236,7 +259,7 @@ ALL = (PURE, ZERO, MU, APPROX, NONE)
 IMPLIED = [one.to_approx(1e-3).amounts for one in (ZERO, MU)]
 COSTS: list[tuple[Budget, list[tuple[float, ...] | None]]] = [  # of ALL
     (PureDP(1.0), [(0.5,), None, None, None, None]),
-    (ZCDP(1.0), [(0.125,), (0.3,), (0.18,), None, None]),  # epsilon^2/2, mu^2/2
+    (ZCDP(1.0), [(rho_of_pure(0.5),), (0.3,), (0.18,), None, None]),  # mu^2/2
     (GDP(1.0), [(mu_of_pure(0.5) ** 2,), None, (0.36,), None, None]),
     (ApproxDP(1.0, 1e-3), [(0.5, 0.0), *IMPLIED, (0.4, 1e-5), None]),
     (NONE, [(), (), (), (), ()]),

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
-from support import Floats, assert_follows, assert_frequencies, pure_epsilon, rng
+from support import Floats, assert_follows, assert_frequencies, exponential_epsilon, rng
 
-from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP
+from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP
 from dpbench.privacy.quantile import private_quantile
 from dpbench.samples import CountedSample, DenseSample, Sample
 
@@ -20,11 +20,6 @@ ORDERS = [1.01, 1.5, 2.0, 4.0, 16.0, 100.0]
 LOW, HIGH = -1.0, 1.0
 # At, inside and beyond the bounds, and within a resolution of them.
 GRID = [-5.0, -1.0, -0.9, -0.5, 0.0, 0.125, 1.0, 3.0]
-
-
-def epsilon_of(budget: Budget) -> float:
-    """Of the exponential mechanism."""
-    return pure_epsilon(budget) * (2 if isinstance(budget, ZCDP | GDP) else 1)
 
 
 def cells(values: Sequence[float], h: float) -> Floats:
@@ -101,7 +96,7 @@ def test_frequencies_are_those_of_the_exact_density(
     # Cells of constant density, each cut in three: it is uniform within them.
     whole = cells(row, h)
     ends = np.unique(np.concatenate([np.linspace(a, b, 4) for a, b in itertools.pairwise(whole)]))
-    law = law_of(row, ends, q, h, epsilon_of(budget))
+    law = law_of(row, ends, q, h, exponential_epsilon(budget))
     for sample in samples(row, 30_000):
         t = quantile(sample, q, h, budget)
         assert np.all((t >= LOW) & (t <= HIGH))
@@ -117,7 +112,7 @@ def test_the_window_of_a_large_dataset(
     monkeypatch: pytest.MonkeyPatch, budget: Budget, q: float, ties: int
 ) -> None:
     """Scores are the naive ones down to a cap below which nothing is ever chosen."""
-    n, h, epsilon = 5000, 0.001, epsilon_of(budget)
+    n, h, epsilon = 5000, 0.001, exponential_epsilon(budget)
     x = np.clip(rng(2).normal(0.1, 0.5, n), LOW, HIGH)
     x = np.round(x * ties) / ties if ties else x
     taken: list[Any] = []
