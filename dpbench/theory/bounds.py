@@ -26,6 +26,7 @@ from dpbench.theory.lower_bounds import (
     sampling_lower_bound,
     two_point_lower_bound,
 )
+from dpbench.theory.several_laws import several_laws_lower_bound
 
 __all__ = ["Bound", "class_bound", "heavy_tailed", "largest"]
 
@@ -54,6 +55,7 @@ def heavy_tailed(
     """
     return largest(
         two_laws=NAN if local else two_point_lower_bound(n, k, budget).alpha,
+        several_laws=NAN if local else several_laws_lower_bound(n, k, budget),
         code=NAN if local or d == 1 else vector_bounds.moments_lower_bound(n, d, k, budget).alpha,
         two_laws_of_views=local_lower_bound(n, k, budget).alpha if local else NAN,
         sampling=sampling_lower_bound(n, k) if sampling else NAN,

@@ -15,7 +15,7 @@ from dpbench.distributions.multivariate import Dimension
 from dpbench.privacy import Budget
 from dpbench.registry import ConfigError, MomentOrder, Registered, validated
 from dpbench.theory.bounds import Bound, class_bound, heavy_tailed, largest
-from dpbench.theory.lower_bounds import BETA, sampling_lower_bound, two_point_lower_bound
+from dpbench.theory.lower_bounds import BETA, two_point_lower_bound
 from dpbench.theory.packing import packing_lower_bound
 
 __all__ = [
@@ -141,10 +141,10 @@ class TwoPointFamily(Family):
         return heavy_tailed(n, self.k, budget, local=local, sampling=self.sampling)
 
     def crossing(self, budget: Budget) -> float:
-        """Where `sampling_lower_bound` overtakes `two_point_lower_bound`, if it does below 1e15."""
+        """Where sampling overtakes what privacy costs at least, if it does below 1e15."""
 
         def sampled(n: int) -> bool:
-            return sampling_lower_bound(n, self.k) > two_point_lower_bound(n, self.k, budget).alpha
+            return heavy_tailed(n, self.k, budget).by == "sampling"
 
         if not (self.sampling and sampled(MOST)):
             return float("nan")

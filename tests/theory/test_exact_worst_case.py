@@ -60,7 +60,7 @@ def exact_worst(estimator: HeavyTailedMean, k: float, n: int, c: list[float]) ->
     return max(exact_q90(estimator, law, n) for law in positive)
 
 
-@pytest.mark.parametrize(("k", "factor"), [(2, 1.0095), (3, 1.050), (4, 1.090), (6, 1.152)])
+@pytest.mark.parametrize(("k", "factor"), [(2, 1.0095), (3, 1.050), (4, 1.090), (6, 1.1065)])
 def test_minimax_is_near_the_lower_bound(k: float, factor: float) -> None:
     # The README quotes these; no private estimator can be below 1.
     n, estimator = 10**8, HeavyTailedMean(k=k)
@@ -109,7 +109,7 @@ def test_what_finite_n_leaves_of_the_two_regimes() -> None:
     """The reasons of the sweep's tolerances, at its sample sizes."""
     sizes = composed(["sweep=heavy_tail"])["sweep"]["parts"]["two_regimes"]["n"]
     reasons = (
-        (2, 1e5, 1e15, 2.00), (3, 1e5, 1.25e7, 1.50), (4, 1e4, 8.9e5, 1.32), (6, 1e4, 1e5, 1.19),
+        (2, 1e5, 1e15, 2.00), (3, 1e5, 1.25e7, 1.50), (4, 1e4, 1e6, 1.32), (6, 1e4, 1e5, 1.19),
         (3, 1e13, 1e15, 1.99),
     )  # fmt: skip
     for k, low, high, wanted in reasons:
