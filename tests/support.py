@@ -182,3 +182,14 @@ def row_norms(rows: Floats) -> Floats:
     return np.asarray(
         (largest * np.sqrt(((rows / largest) ** 2).sum(axis=-1, keepdims=True)))[..., 0]
     )
+
+
+def off_by(bias: float, width: float, n: int, beta: float, budget: Budget) -> float:
+    """The 1 - beta quantile of |bias + noise| of sensitivity 2 width/n; of Laplace closed."""
+    if isinstance(budget, PureDP):
+        b = 2 * width / n / budget.epsilon
+        x = float(b * (np.logaddexp(bias / b, -bias / b) - math.log(2 * beta)))
+        # Below the bias, too: e^(-bias/b) sinh(x/b) = 1 - beta.
+        return x if x >= bias else b * math.asinh((1 - beta) * math.exp(bias / b))
+    sd = budget.noise_quantile(2 * float(stats.norm.sf(1))) * 2 * width / n
+    return float(np.sqrt(stats.ncx2.isf(beta, 1, (bias / sd) ** 2))) * sd

@@ -15,10 +15,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 from scipy.optimize import brentq
 from scipy.special import chdtri
 
@@ -26,7 +26,7 @@ from dpbench.arrays import Floats
 from dpbench.estimators.base import Estimate, NeedsRadius, Terms
 from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.estimators.coinpress import under_zcdp
-from dpbench.estimators.heavy_tailed import worst_clipping_bias
+from dpbench.estimators.heavy_tailed import best_clip, worst_clipping_bias
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.histogram import L1, L2, audit_pairs, fullest_bin, stability_threshold
 from dpbench.privacy.neighbours import Pair
@@ -77,12 +77,13 @@ class _InBins(NeedsRadius):
     ----------
     k : float >= 2
         Order of the bounded moment.
-    constants : {'paper', 'practical'}
-        ``paper``: r = 10/alpha^(1/(k-1)); ``practical``: r = 2/alpha^(1/(k-1)).
+    constants : {'paper', 'practical', 'tuned'}
+        ``paper``: r = 10/alpha^(1/(k-1)); ``practical``: r = 2/alpha^(1/(k-1)); ``tuned``, of
+        `KSU20Mean` only: r = 2^(1/k), within which of the mean are half of all records.
     """
 
     k: MomentOrder
-    constants: Constants = "practical"
+    constants: Constants | Literal["tuned"] = "practical"
 
     @abstractmethod
     def accuracy(self, n: int, budget: Budget) -> float:
@@ -90,7 +91,10 @@ class _InBins(NeedsRadius):
 
     def bins(self, alpha: float) -> tuple[Bins, float]:
         """The bins of an error alpha, and r."""
-        r = float(HALF_BIN[self.constants] * alpha ** (-1 / (self.k - 1)))
+        if self.constants == "tuned":
+            r = float(2 ** (1 / self.k))
+        else:
+            r = float(HALF_BIN[self.constants] * alpha ** (-1 / (self.k - 1)))
         reach = np.inf if self.radius is None else self.radius + 2 * r
         return Bins(2 * r, -reach, reach), r
 
@@ -139,12 +143,16 @@ class KSU20Mean(_InBins):
     ----------
     alpha : float in (0, 1], optional
         The error sought; by default the one that n is enough for, see `terms`.
-    constants : {'paper', 'practical'}
+    constants : {'paper', 'practical', 'tuned'}
         ``paper``: m = ceil(200 ln(2/beta)), and the error is at most alpha with probability
         1 - beta if alpha < 1/16 and n is enough. ``practical``: m = 1, r = 2/alpha^(1/(k-1)), and
-        the half width of the clip is r + 4^(1/k) + T with the T of ``minimax`` in
-        `HeavyTailedMean`: a bin that holds a quarter of the records is within 4^(1/k) of the mean
-        by Markov's inequality.
+        the half width of the clip is r + 4^(1/k) + T, T = ((k-1)/k) (n/(2q))^(1/k) for n records
+        in the half: a bin that holds a quarter of the records is within 4^(1/k) of the mean by
+        Markov's inequality. ``tuned``, which takes no alpha: m = 1, r = 2^(1/k), for by Markov's
+        inequality [mu - r, mu + r] holds half of the records and touches two bins, of which one
+        holds a quarter; T is that of ``minimax`` in `HeavyTailedMean` for R = r + 4^(1/k). Not
+        half of the records find the range but a tenth, or as many as `terms` asks for it in
+        ``paper``, up to a half.
     beta : float in (0, 1)
         Failure probability.
     """
@@ -152,10 +160,23 @@ class KSU20Mean(_InBins):
     alpha: Alpha | None = None
     beta: Probability = 0.1
 
+    @model_validator(mode="after")
+    def _no_alpha(self) -> Self:
+        if self.constants == "tuned" and self.alpha is not None:
+            raise ValueError(f"tuned constants depend on no alpha, got {self.alpha}")
+        return self
+
     @property
     def groups(self) -> int:
         """m, the groups in each half."""
-        return 1 if self.constants == "practical" else int(np.ceil(200 * np.log(2 / self.beta)))
+        return int(np.ceil(200 * np.log(2 / self.beta))) if self.constants == "paper" else 1
+
+    def averaged(self, n: int, budget: Budget) -> int:
+        """How many of n records are averaged; the others find the range."""
+        if self.constants != "tuned":
+            return n // 2
+        needed = min(self._histogram_needs(1.0, n, budget), n / 2)
+        return n - int(np.ceil(max(needed, n / 10)))
 
     @property
     def _parts(self) -> int:
@@ -194,6 +215,8 @@ class KSU20Mean(_InBins):
 
     def accuracy(self, n: int, budget: Budget) -> float:
         """The error sought with n records, both halves together."""
+        if self.constants == "tuned":
+            return 1.0  # all that the range is for
         if self.alpha is not None:
             return self.alpha
         size = n / self._parts
@@ -207,7 +230,7 @@ class KSU20Mean(_InBins):
         return alpha if kept and enough else None
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
-        half = sample.n // 2
+        half = self.averaged(sample.n, ledger.budget)
         if half < self.groups:
             raise ValueError(f"{sample.n} records cannot fill two halves of {self.groups} groups")
         bins, r = self.bins(self.accuracy(sample.n, ledger.budget))
@@ -231,14 +254,21 @@ class KSU20Mean(_InBins):
         return Estimate(value, before, accuracy=self.promise(sample.n, ledger.budget))
 
     def private_terms(self, alpha: float, beta: float, n: float, budget: Budget) -> Terms:
+        if self.constants == "tuned":
+            mean = _mean_budget(budget)
+            _, one = best_clip(self.k, 0.0, beta, 0.9 / mean.noise_quantile(beta), mean)
+            power = float((one / alpha) ** (self.k / (self.k - 1)))
+            return {"privacy": power, "range": self._histogram_needs(alpha, n, budget)}
         _, privacy, reach = self.terms(alpha, n / self._parts, budget)
         return {"privacy": self._parts * privacy, "range": self._parts * reach}
 
     def _half_width(self, n: int, r: float, budget: Budget) -> float:
         if self.constants == "paper":
             return 3 * r
-        best = (self.k - 1) / self.k * (n / (2 * budget.noise_quantile(self.beta))) ** (1 / self.k)
-        return float(r + 4 ** (1 / self.k) + best)
+        located, effective = r + 4 ** (1 / self.k), n / budget.noise_quantile(self.beta)
+        if self.constants == "tuned":
+            return located + best_clip(self.k, located, self.beta, effective, budget)[0]
+        return float(located + (self.k - 1) / self.k * (effective / 2) ** (1 / self.k))
 
 
 @validated

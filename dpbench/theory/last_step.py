@@ -172,7 +172,8 @@ def histogram(e: Any, at: At) -> Histogram | None:
     if isinstance(e, est.KSU20Range):
         r, records = _half_bin(e, e.alpha), at.n
     elif isinstance(e, est.KSU20Mean):
-        r, records = _ksu20_bin(e, at.n, at.budget), (at.n - at.n // 2) // ksu20_groups(e)
+        r, averaged = _ksu20_bin(e, at.n, at.budget), _averaged(e, at.n, at.budget)
+        records = (at.n - averaged) // ksu20_groups(e)
     else:
         return None
     end = reach(e) + 2 * r
@@ -226,8 +227,16 @@ def _coinpress(e: est.CoinPressMean, at: At) -> Step:
 
 
 def ksu20_groups(e: est.KSU20Mean) -> int:
-    """How many groups each half has: 200 ln(2/beta) as printed, one in the practical version."""
-    return 1 if e.constants == "practical" else int(np.ceil(200 * np.log(2 / e.beta)))
+    """How many groups each half has: 200 ln(2/beta) as printed, one in the other versions."""
+    return int(np.ceil(200 * np.log(2 / e.beta))) if e.constants == "paper" else 1
+
+
+def _averaged(e: est.KSU20Mean, n: int, budget: Budget) -> int:
+    """Half of the records; or nine tenths, less what a histogram lacks, but no less than half."""
+    if e.constants != "tuned":
+        return n // 2
+    wanted = max(n / 10, _histogram_needs(e, np.nan, n, budget))
+    return max(n // 2, int(np.floor(n - wanted)))
 
 
 def _laplace_for(budget: Budget) -> Budget:
@@ -236,7 +245,9 @@ def _laplace_for(budget: Budget) -> Budget:
 
 
 def _half_bin(e: est.KSU20Mean | est.KSU20Range, alpha: float) -> float:
-    """Half the width of a bin, r: 10 alpha^(-1/(k-1)) as printed, or 2 alpha^(-1/(k-1))."""
+    """Half the width of a bin: 10 alpha^(-1/(k-1)) as printed, 2 alpha^(-1/(k-1)), or 2^(1/k)."""
+    if e.constants == "tuned":
+        return float(np.exp2(1 / e.k))
     return float((10 if e.constants == "paper" else 2) * alpha ** (-1 / (e.k - 1)))
 
 
@@ -247,6 +258,8 @@ def _ksu20_bin(e: est.KSU20Mean, n: int, budget: Budget) -> float:
     180 q alpha^-(k/(k-1)) + 16 tails of the histogram's noise, one of which among all bins passes
     with probability 0.1. Practical: 1/alpha^2 + alpha^-(k/(k-1))/epsilon + ln(1 + R)/epsilon.
     """
+    if e.constants == "tuned":
+        return _half_bin(e, np.nan)
     paper, mean = e.constants == "paper", _laplace_for(budget)
     size = n / (2 * ksu20_groups(e)) if paper else n
     q = _quantile(mean, 0.1)
@@ -277,14 +290,19 @@ def _histogram_needs(e: est.KSU20Mean, alpha: float, size: float, budget: Budget
 
 def _ksu20(e: est.KSU20Mean, at: At) -> Step | None:
     """A group of the half that is averaged; its range comes from the other half."""
-    mean, rows = At(at.n, at.d, _laplace_for(at.budget)), at.n // 2 / ksu20_groups(e)
+    mean = At(at.n, at.d, _laplace_for(at.budget))
+    rows = _averaged(e, at.n, at.budget) / ksu20_groups(e)
     if rows < 1:
         return None
     r = _ksu20_bin(e, at.n, at.budget)
     if e.constants == "paper":
         return _box(mean, 3 * r, rows=rows)
+    off = r + 4 ** (1 / e.k)
+    if e.constants == "tuned":
+        noise = additive(mean.budget, 2 / rows, 2 / rows)
+        return _box(mean, off + _quietest(e.k, off, e.beta, noise), rows=rows)
     best = (e.k - 1) / e.k * (rows / (2 * _quantile(mean.budget, e.beta))) ** (1 / e.k)
-    return _box(mean, r + 4 ** (1 / e.k) + best, rows=rows)
+    return _box(mean, off + best, rows=rows)
 
 
 def _ball(e: est.KSU20BallMean, at: At) -> Step | None:

@@ -57,6 +57,7 @@ ROWS = [
     row("p", "ksu20_cover_mean", FEW, k=2, radius=3.0, alpha=0.5),
     row("pzga", "ksu20_mean", k=2, radius=1.5),
     row("a", "ksu20_mean", k=3, radius=None, alpha=0.3),
+    row("pzga", "ksu20_mean", k=3, radius=1.5, constants="tuned"),
     row("pzga", "ksu20_mean", MANY, k=2.5, radius=1e300, constants="paper", beta=0.99),
     row("pzga", "ksu20_range", k=2, alpha=0.05, radius=1.5),
     row("a", "ksu20_range", k=3, alpha=0.3, radius=None, constants="practical"),

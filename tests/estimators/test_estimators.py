@@ -16,6 +16,7 @@ from support import (
     assert_follows,
     name,
     noise_law,
+    off_by,
     rng,
     run,
     same_law,
@@ -265,17 +266,6 @@ def test_the_l2_sensitivity_of_the_bounded_mean() -> None:
 
 
 # The bias of clipping, and where to clip.
-
-
-def off_by(bias: float, width: float, n: int, beta: float, budget: Budget) -> float:
-    """The 1 - beta quantile of |bias + noise| of sensitivity 2 width/n; of Laplace closed."""
-    if isinstance(budget, PureDP):
-        b = 2 * width / n / budget.epsilon
-        x = float(b * (np.logaddexp(bias / b, -bias / b) - math.log(2 * beta)))
-        # Below the bias, too: e^(-bias/b) sinh(x/b) = 1 - beta.
-        return x if x >= bias else b * math.asinh((1 - beta) * math.exp(bias / b))
-    sd = budget.noise_quantile(2 * float(stats.norm.sf(1))) * 2 * width / n
-    return float(np.sqrt(stats.ncx2.isf(beta, 1, (bias / sd) ** 2))) * sd
 
 
 @pytest.mark.parametrize("budget", [PureDP(0.01), ZCDP(1e-4), ApproxDP(0.01, 1e-6)], ids=name)

@@ -9,15 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
-from support import Floats, name, run
+from support import Floats, name, off_by, run
 
 from dpbench.distributions import TwoPoint
-from dpbench.estimators import Estimate, KSU20Mean, KSU20Range, ksu20
+from dpbench.estimators import Estimate, HeavyTailedMean, KSU20Mean, KSU20Range, ksu20
 from dpbench.estimators.clipped import noisy_clipped_mean
+from dpbench.estimators.heavy_tailed import worst_clipping_bias
 from dpbench.estimators.ksu20 import Constants
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.histogram import fullest_bin
 from dpbench.samples import Bins, DenseSample, Sample
+from dpbench.theory.exact import exact
+from dpbench.theory.families import TwoPointFamily
 
 THREE: list[Budget] = [PureDP(1.0), ZCDP(0.5), ApproxDP(1.0, 1e-6)]
 each_notion = pytest.mark.parametrize("budget", THREE, ids=name)
@@ -72,17 +75,19 @@ def test_bins_and_range(
 
 
 SETTINGS = [("paper", 1000), ("paper", 1131), ("practical", 40), ("practical", 41)]
+SETTINGS += [("tuned", 41), ("tuned", 4000)]  # half of the records for the range, or a tenth
 each_setting = pytest.mark.parametrize(("constants", "n"), SETTINGS)
 
 
 @each_notion
 @each_setting
-def test_the_mean_to_the_letter(steps: Steps, constants: Constants, n: int, budget: Budget) -> None:
+def test_the_mean_to_the_letter(steps: Steps, constants: Any, n: int, budget: Budget) -> None:
     k, alpha, beta = 3, 0.04, 0.8
     values = 40 * np.random.default_rng(2).standard_cauchy((1, n))
     # The histogram of a group of three records may release nothing: delta is large.
     budget = ApproxDP(1.0, 0.4) if isinstance(budget, ApproxDP) else budget
-    estimator = KSU20Mean(k=k, radius=9.0, alpha=alpha, constants=constants, beta=beta)
+    asked = None if constants == "tuned" else alpha
+    estimator = KSU20Mean(k=k, radius=9.0, alpha=asked, constants=constants, beta=beta)
     ledger = Ledger(budget, np.random.default_rng(3))
     found = estimator.run(DenseSample(values), ledger)
 
@@ -92,12 +97,13 @@ def test_the_mean_to_the_letter(steps: Steps, constants: Constants, n: int, budg
     assert len(ranges) == len(means) == m
     # Both halves and all groups are disjoint, and together all of the records.
     assert sorted(np.concatenate(ranges + means)) == sorted(values[0])
-    assert abs(sum(map(len, ranges)) - sum(map(len, means))) <= 1
+    share = 0.1 if (constants, n) == ("tuned", 4000) else 0.5
+    assert abs(sum(map(len, ranges)) - share * n) < 1
     for half in (ranges, means):
         sizes = {len(row) for row in half}
         assert max(sizes) - min(sizes) <= 1
 
-    r = HALF_BIN[constants] / math.sqrt(alpha)
+    r = 2 ** (1 / k) if constants == "tuned" else HALF_BIN[constants] / math.sqrt(alpha)
     lefts = np.concatenate([left for *_, left in steps.histograms])
     wanted, released = [], []
     i = 0
@@ -108,6 +114,17 @@ def test_the_mean_to_the_letter(steps: Steps, constants: Constants, n: int, budg
             quantile = float(stats.norm.isf(beta / 2))  # sd 1 at rho = 1/2
         best = (k - 1) / k * (sample.n / (2 * quantile)) ** (1 / k)
         width = 3 * r if constants == "paper" else r + 4 ** (1 / k) + best
+        if constants == "tuned":
+            off, mean_budget = (
+                r + 4 ** (1 / k),
+                PureDP(1.0) if isinstance(budget, ApproxDP) else budget,
+            )
+            errors = [
+                off_by(worst_clipping_bias(t, k), off + t, sample.n, beta, mean_budget)
+                for t in (half_width - off) * np.array([1, 0.99, 1.01])
+            ]
+            assert errors[0] == min(errors)
+            width = half_width
         assert half_width == pytest.approx(width, rel=1e-12)
         for row, middle, value in zip(sample.values, centre, mean.value, strict=True):
             np.testing.assert_allclose(middle, lefts[i] + r, rtol=1e-12, atol=1e-12)
@@ -121,7 +138,7 @@ def test_the_mean_to_the_letter(steps: Steps, constants: Constants, n: int, budg
     assert np.array_equal(failed, np.isnan(released))
     finite = np.median(np.where(failed, np.inf, released))
     assert found.value[0] == finite or (np.isinf(finite) and np.isnan(found.value[0]))
-    assert estimator.accuracy(n, budget) == alpha  # what is aimed at,
+    assert constants == "tuned" or estimator.accuracy(n, budget) == alpha  # what is aimed at,
     assert found.accuracy is None  # and so few records promise nothing
 
     # Groups are disjoint: every mechanism has the whole budget, and all cost it once.
@@ -254,3 +271,27 @@ def test_theorem_3_5_keeps_its_promise(budget: Budget) -> None:
         assert found.accuracy == 0.06
         # Binomial(30, 0.1) exceeds 15 with probability below 1e-8.
         assert np.count_nonzero(~(np.abs(found.value - law.mean) <= 0.06)) <= 15
+
+
+def test_tuned_constants_take_no_alpha() -> None:
+    with pytest.raises(ValueError, match=r"tuned constants depend on no alpha, got 0\.1"):
+        KSU20Mean(k=2, radius=1.0, alpha=0.1, constants="tuned")
+
+
+@pytest.mark.parametrize("budget", [PureDP(1.0), ZCDP(0.5)], ids=name)
+@pytest.mark.parametrize(("k", "least"), [(2, 5.0), (3, 1.8), (4, 1.7)])
+def test_tuned_constants_cost_little(k: float, least: float, budget: Budget) -> None:
+    """Computed without drawing: beside a mean that is known, and beside practical constants."""
+    n = 10**8
+    tuned = KSU20Mean(k=k, radius=1.0, constants="tuned")
+
+    def worst(estimator: KSU20Mean | HeavyTailedMean, location: float) -> float:
+        laws = TwoPointFamily(k=k, c=[1, 3, 6], location=location).members("f", n, budget)
+        return max(exact("q90", estimator, law, n, budget) for law in laws.values())
+
+    known = worst(HeavyTailedMean(k=k), 0.0)
+    assert worst(tuned, 0.33) < 1.1 * known
+    assert worst(KSU20Mean(k=k, radius=1.0), 0.33) > least * worst(tuned, 0.33)
+    # Nine tenths of the records are averaged.
+    said = [e.private_terms(0.01, 0.1, n, budget)["privacy"] for e in (tuned, HeavyTailedMean(k=k))]
+    assert said[0] == pytest.approx(said[1] / 0.9, rel=1e-6)

@@ -89,6 +89,7 @@ CASES: list[tuple[Estimator, Distribution, int, Budget, str]] = [
     (CoordinateWise(base=ClippedMean(lower=-1, upper=2)), VECTORS, 50, PURE, "noise"),
     (KSU20Mean(k=2, radius=5), NORMAL, 300, RHO, "noise"),
     (KSU20Mean(k=2, radius=1), RARE, 20_000, PureDP(0.01), "noise q90"),
+    (KSU20Mean(k=2, radius=1, constants="tuned"), RARE, 20_000, PureDP(0.01), "noise q90"),
     (KSU20Mean(k=2, radius=1, constants="paper", beta=0.9), RARE, 10**7, PURE, "q90"),
     (LearnedGaussian(radius=5, sigma=1), NORMAL, 400, PureDP(1.0), "noise q90"),
     (CoinPressMean(radius=5, rounds=2), NORMAL, 400, RHO, "noise q90 private_q90"),
