@@ -70,21 +70,21 @@ def _about(row: Mapping[Hashable, Any], *names: str) -> dict[str, str]:
 
 def _print_factors(summary: pd.DataFrame, study: Study, out: Console) -> None:
     """Print the best estimator's worst error over the lower bound, a column for each k."""
-    found, rows = factors(summary), []
-    if found.empty:
-        return
+    found = factors(summary)
     found["law"] = [study.families[label].label("k") for label in found["distribution"]]
     found["order"] = ["factor" if np.isnan(k) else f"k = {k:g}" for k in found["k"]]
-    orders = found.sort_values("k")["order"].unique()
-    for _, about in found.groupby(["law", *BUDGET], dropna=False, sort=False):
-        row = {"distribution": str(about["law"].iloc[0])} | _about(about.iloc[0].to_dict())
-        for name in ("bound_by", "estimator"):
-            row[name.replace("_", " ")] = ", ".join(dict.fromkeys(about[name]))
-        ranges = about.groupby("order")["factor"].agg(["min", "max"]).T
-        row |= {one: _range(*ranges[one]) if one in ranges else "" for one in orders}
-        rows.append(row | {"verdict": ", ".join(dict.fromkeys(about["verdict"]))})
     title = "Best estimator's worst error (0.9 quantile) over the lower bound, range over n"
-    print_table(title, rows, out)
+    for _, table in found.groupby(found["k"].isna()):
+        orders, rows = table.sort_values("k")["order"].unique(), []
+        for _, about in table.groupby(["law", *BUDGET], dropna=False, sort=False):
+            row = {"distribution": str(about["law"].iloc[0])} | _about(about.iloc[0].to_dict())
+            for name in ("bound_by", "estimator"):
+                row[name.replace("_", " ")] = ", ".join(dict.fromkeys(about[name]))
+            ranges = about.groupby("order")["factor"].agg(["min", "max"]).T
+            row |= {one: _range(*ranges[one]) if one in ranges else "" for one in orders}
+            verdicts = about["verdict"].unique()
+            rows.append(row | {"verdict": verdicts[0] if len(verdicts) == 1 else "partly"})
+        print_table(title, rows, out)
 
 
 def _print_samples(samples: pd.DataFrame, out: Console) -> None:

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 
 from dpbench.analysis.factors import factors
-from dpbench.columns import BUDGET
 from dpbench.drawing import number_text
 from dpbench.registry import ConfigError, validated
 from dpbench.report.figures import Panel, SelectingFigure
@@ -29,7 +28,7 @@ MOST = 5.0
 
 @validated
 class Factors(SelectingFigure):
-    """The best estimator over the lower bound, of each family under each budget at each n.
+    """The best estimator over the lower bound, by family, budget and n; a panel for each notion.
 
     The number is the worst 0.9 quantile of the error over what no private estimator beats; it is
     bold where the upper end of its 95% interval is at most 1.1.
@@ -48,35 +47,41 @@ class Factors(SelectingFigure):
         )
 
     def _panels(self, result: Result, words: Words) -> Iterator[Panel]:
-        yield partial(self._panel, factors(self.rows(result)), words)
+        found = factors(self.rows(result))
+        families = list(found["distribution"].unique())  # in all panels, which share their labels
+        for _, about in found.groupby("privacy", sort=False):
+            yield partial(self._panel, about, families, words)
 
-    def _panel(self, found: pd.DataFrame, words: Words, ax: Axes) -> None:
+    def _panel(self, found: pd.DataFrame, families: list[str], words: Words, ax: Axes) -> None:
         import seaborn as sns
         from matplotlib.colors import LogNorm
 
-        budgets = [words.budget(row) for row in found[BUDGET].to_dict("records")]
-        order = {budget: i for i, budget in enumerate(dict.fromkeys(budgets))}
-        found = found.assign(row=found["distribution"].map(words.family), budget=budgets)
-        found["column"] = [(order[b], n) for b, n in zip(budgets, found["n"], strict=True)]
+        amounts = words.budgets(found)
+        order = {one: i for i, one in enumerate(dict.fromkeys(amounts))}
+        found["column"] = [(order[one], n) for one, n in zip(amounts, found["n"], strict=True)]
         text = found["factor"].map("{:.2f}".format)
         text = text.where(found["verdict"] != "optimal", r"$\bf{" + text + "}$")
         tables = found.assign(text=text).pivot(
-            index="row", columns="column", values=["factor", "text"]
+            index="distribution", columns="column", values=["factor", "text"]
         )
-        tables = tables.loc[found["row"].unique()].sort_index(axis=1)
+        tables = tables.reindex(families).sort_index(axis=1)
         factor, text = tables["factor"].astype(float), tables["text"].fillna("")
         sns.heatmap(
             factor, annot=text, fmt="", norm=LogNorm(1, MOST), cmap="YlOrRd", cbar=False, ax=ax,
             linewidths=0.5, annot_kws={"fontsize": "x-small"},
         )  # fmt: skip
         ax.set(xlabel="$n$", ylabel="", facecolor="0.93")
+        ax.set_title(words.notion(found["privacy"].iloc[0]), pad=14)
         ax.grid(visible=False)
         columns = sorted(found["column"].unique())
         ax.set_xticks(np.arange(len(columns)) + 0.5)
-        ax.set_xticklabels([f"${number_text(n)}$" for _, n in columns], rotation=90)
-        ax.set_yticklabels(list(factor.index), rotation=0)
-        for budget, i in order.items():
-            places = [place for place, (own, _) in enumerate(columns) if own == i]
-            look: Any = {"ha": "center", "va": "bottom", "fontsize": "small"}
-            ax.text(float(np.mean(places)) + 0.5, -0.15, budget.replace(", ", "\n"), **look)
-            ax.axvline(places[-1] + 1, color="white", linewidth=4)
+        ax.set_xticklabels([f"${number_text(n)}$" for _, n in columns], rotation=0)
+        place = ax.get_subplotspec()
+        left = place is None or place.is_first_col()
+        ax.set_yticklabels([words.family(one) if left else "" for one in families], rotation=0)
+        ax.tick_params(length=0)
+        for one, i in order.items():
+            own = [j for j, (budget, _) in enumerate(columns) if budget == i]
+            look: Any = {"ha": "center", "va": "bottom", "fontsize": "x-small"}
+            ax.text(float(np.mean(own)) + 0.5, -0.1, one, **look)
+            ax.axvline(own[-1] + 1, color="white", linewidth=4)

@@ -16,10 +16,11 @@ from scipy.stats import beta
 import dpbench
 from dpbench.analysis.factors import factors
 from dpbench.columns import BUDGET
-from dpbench.drawing import save, spaced, style
+from dpbench.drawing import save, style
 from dpbench.estimators import HeavyTailedMean
 from dpbench.privacy import PureDP
 from dpbench.report.error_figures import axis_scale
+from dpbench.report.words import Words
 from dpbench.result import Result
 from dpbench.theory.families import TwoPointFamily
 
@@ -195,16 +196,21 @@ def test_factors_are_of_the_best_estimator_and_of_finite_bounds(regimes: Result)
 
 
 def test_a_cell_for_each_family_budget_and_n(numbers: Result) -> None:
-    (ax,) = drawn(numbers, {"kind": "factors"})
-    found = numbers.factors
-    shown = [text.get_text().replace(r"$\bf{", "").replace("}$", "") for text in ax.texts]
-    budgets = found[BUDGET].drop_duplicates()
-    assert sorted(filter(None, shown))[: len(found)] == sorted(found["factor"].map("{:.2f}".format))
-    assert len(shown) == len(found) + len(budgets)
-    assert [t.get_text() for t in ax.get_yticklabels()] == [
-        spaced(name) if "_k" not in name else f"{name[:-3]}, $k = {name[-1]}$"
-        for name in found["distribution"].unique()
-    ]
+    axes = drawn(numbers, {"kind": "factors"})
+    families = list(numbers.factors["distribution"].unique())
+    labels = [t.get_text() for t in axes[0].get_yticklabels()]
+    assert labels == [Words(numbers.study).family(one) for one in families]
+    for ax, (_, found) in zip(axes, numbers.factors.groupby("privacy", sort=False), strict=True):
+        columns = found[[*BUDGET, "n"]].drop_duplicates()
+        mesh = np.ma.filled(np.asarray(ax.collections[0].get_array(), dtype=float), np.nan)
+        assert mesh.shape == (len(families), len(columns))
+        drawn_factors = mesh[~np.isnan(mesh)]
+        assert sorted(drawn_factors) == sorted(found["factor"])
+        for family, row in zip(families, mesh, strict=True):
+            own = found.loc[found["distribution"] == family, "factor"]
+            assert sorted(row[~np.isnan(row)]) == sorted(own)
+        bold = [text.get_text() for text in ax.texts if "bf" in text.get_text()]
+        assert len(bold) == (found["verdict"] == "optimal").sum()
 
 
 # The parts of the error, and exponents.
