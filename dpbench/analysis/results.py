@@ -36,9 +36,9 @@ class Failure(NamedTuple):
 class Results:
     """A summary, what was measured in every trial, and what failed in which block.
 
-    A row per key: `KEY`, statistics, ``lower_bound`` and what it is ``bound_by``, what only some
-    release, what is swept. And of what was kept of blocks a (trials,) array per row, NaN where
-    there is none, empty if not kept.
+    A row per key: `KEY` but mu, statistics, ``lower_bound``, what only some release, mu, what the
+    bound is ``bound_by``, what is swept. And of what was kept of blocks a (trials,) array per row,
+    NaN where there is none, empty if not kept.
     """
 
     summary: pd.DataFrame
@@ -83,7 +83,8 @@ def collect(
     table = pd.concat([keys, pd.DataFrame(columns)], axis=1)
     extras = [name for name, metric in METRICS.items() if metric.of in EXTRAS]
     plain = [name for name in columns if name not in extras]
-    table = table[[*dict.fromkeys([*KEY, *plain, "lower_bound", "bound_by", *extras, *keys])]]
+    first = [name for name in KEY if name != "mu"]  # which is younger than these columns
+    table = table[[*dict.fromkeys([*first, *plain, "lower_bound", *extras, *keys])]]
     order = table.sort_values(ORDER, kind="stable").index.to_numpy()
     return Results(
         table.iloc[order].reset_index(drop=True),

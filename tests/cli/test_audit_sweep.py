@@ -136,7 +136,7 @@ def test_a_control_that_is_not_refuted_fails_the_audit(
     result = audits.run("trials=1000")
     assert result.code == 1
     assert (_table(audits)["verdict"] == "not refuted").all()
-    assert "2 of 4 controls refuted" in result.out
+    assert "2 of 5 controls refuted" in result.out
     few = audits.done()  # 300 runs may miss one, and say so
     assert "300 runs a side miss broken estimators" in few.out
 

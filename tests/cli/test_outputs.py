@@ -14,12 +14,12 @@ import pytest
 from .conftest import MINE, Bench, unusable
 
 SUMMARY = (
-    "distribution family k estimator privacy epsilon delta rho mu n d trials failures failure_rate "
+    "distribution family k estimator privacy epsilon delta rho n d trials failures failure_rate "
     "mean_error mean_error_se rmse q50 q90 q90_low q90_high trimmed_mean trimmed_mean_se "
-    "sampling_q90 bias_q90 noise_q90 private_q90 lower_bound bound_by"
+    "sampling_q90 bias_q90 noise_q90 private_q90 lower_bound"
 )
 # of estimators that release an interval, a scale or a promised accuracy
-EXTRAS = "width_q50 miss_rate outside_q90 tv_q50 tv_q90 promise_q90 core_q50 spent"
+EXTRAS = "width_q50 miss_rate outside_q90 tv_q50 tv_q90 promise_q90 core_q50 spent mu bound_by"
 CLAIMS = (
     "claim source estimator distribution variable metric predicted measured low high tolerance "
     "verdict privacy epsilon delta rho mu n_low n_high visible"
@@ -64,7 +64,7 @@ def test_summary_and_claims(done: Bench) -> None:
     private = summary["privacy"] == "pure"
     assert (summary.loc[private, "epsilon"] == 0.1).all()
     assert summary.loc[~private, "epsilon"].isna().all()
-    assert summary[["delta", "rho"]].isna().all(axis=None)
+    assert summary[["delta", "rho", "mu"]].isna().all(axis=None)
     assert set(summary.loc[~private, "estimator"]) == {"mean"}
     assert (summary["lower_bound"] > 0).all()
     assert set(summary.loc[~private, "bound_by"]) == {"sampling"}  # which binds the mean, too
