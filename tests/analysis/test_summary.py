@@ -148,15 +148,15 @@ def test_replicates_of_means_have_the_summarys_error() -> None:
 
 
 def test_replicates_of_a_root_mean_square() -> None:
-    """Squares of a normal law have variance 2: the root of their mean one of 1/(2 N)."""
-    values = np.random.default_rng(4).standard_normal(20_000)
+    """Squares of a normal law have variance 2: the root of their mean one of 1/(2 N), times 9."""
+    values = 3 * np.random.default_rng(4).standard_normal(20_000)
     for joint in (False, True):
         (found,) = _replicates(
             "rmse", [np.append(values, np.nan) if not joint else values], joint=joint
         )
         assert found.mean() == pytest.approx(math.sqrt(np.mean(values**2)), rel=2e-3)
         # Six standard deviations of the estimate from 400 draws: false alarm below 1e-8.
-        assert found.std() == pytest.approx(math.sqrt(1 / 40_000), rel=6 / math.sqrt(800))
+        assert found.std() == pytest.approx(3 * math.sqrt(1 / 40_000), rel=6 / math.sqrt(800))
 
 
 @pytest.mark.parametrize("column", ["q90", "miss_rate", "mean_error", "joint"])

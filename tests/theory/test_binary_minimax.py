@@ -88,7 +88,7 @@ def test_the_upper_bound_is_above_every_risk(n: int, epsilon: float) -> None:
     noise = np.exp(-epsilon * abs(z)) * math.tanh(epsilon / 2)
     assert noise.sum() == pytest.approx(1)
     release = found.rule[np.clip(s + z, 0, n)]
-    for p in np.append(np.linspace(0, 1, 799), 0.5):
+    for p in np.append(np.linspace(0, 1, 399), 0.5):
         risk = binom.pmf(s[:, 0], n, p) @ ((release - p) ** 2 @ noise)
         assert risk <= found.upper
     np.testing.assert_allclose(found.rule + found.rule[::-1], 1, atol=1e-9)
