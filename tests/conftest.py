@@ -35,14 +35,19 @@ class Step:
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[Step]:
     """The noisy releases of a test, one by one."""
     found: list[Step] = []
-    real = Ledger.add_noise
 
-    def spy(self: Ledger, values: Floats, sensitivity: Any, **options: Any) -> Floats:
-        released = real(self, values, sensitivity, **options)
-        found.append(Step(self.budget, values.copy(), sensitivity, released.copy()))
-        return released
+    def spy_on(name: str) -> None:
+        real = getattr(Ledger, name)
 
-    monkeypatch.setattr(Ledger, "add_noise", spy)
+        def spy(self: Ledger, values: Floats, sensitivity: Any, **options: Any) -> Floats:
+            released = real(self, values, sensitivity, **options)
+            found.append(Step(self.budget, values.copy(), sensitivity, released.copy()))
+            return np.asarray(released)
+
+        monkeypatch.setattr(Ledger, name, spy)
+
+    spy_on("add_noise")
+    spy_on("add_l2_noise")
     return found
 
 

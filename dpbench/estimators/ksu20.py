@@ -20,7 +20,7 @@ from typing import Annotated, ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 from scipy.optimize import brentq
-from scipy.special import chdtri
+from scipy.special import chdtri, gammainccinv
 
 from dpbench.arrays import Floats
 from dpbench.estimators.base import Estimate, NeedsRadius, Terms
@@ -175,7 +175,7 @@ class KSU20Mean(_InBins):
         """How many of n records are averaged; the others find the range."""
         if self.constants != "tuned":
             return n // 2
-        needed = min(self._histogram_needs(1.0, n, budget), n / 2)
+        needed = min(self.histogram_needs(1.0, n, budget), n / 2)
         return n - int(np.ceil(max(needed, n / 10)))
 
     @property
@@ -196,12 +196,12 @@ class KSU20Mean(_InBins):
         q = mean_budget.noise_quantile(0.1)
         power = float(alpha ** (-self.k / (self.k - 1)))
         if self.constants == "paper":
-            return 90 / alpha**2, 180 * q * power, self._histogram_needs(alpha, n, budget)
+            return 90 / alpha**2, 180 * q * power, self.histogram_needs(alpha, n, budget)
         rare = budget.delta if isinstance(budget, ApproxDP) else 1 / (1 + (self.radius or 0.0))
         tail = float(mean_budget.noise_tail(np.asarray(rare / 2), 1.0, 1.0))
         return 1 / alpha**2, float(q / np.log(10)) * power, tail
 
-    def _histogram_needs(self, alpha: float, n: float, budget: Budget) -> float:
+    def histogram_needs(self, alpha: float, n: float, budget: Budget) -> float:
         """Records at which the range is right with probability 0.9, with the paper's constants.
 
         All noises are below a sixteenth of them; under (epsilon, delta), moreover, the fullest
@@ -258,7 +258,7 @@ class KSU20Mean(_InBins):
             mean = _mean_budget(budget)
             _, one = best_clip(self.k, 0.0, beta, 0.9 / mean.noise_quantile(beta), mean)
             power = float((one / alpha) ** (self.k / (self.k - 1)))
-            return {"privacy": power, "range": self._histogram_needs(alpha, n, budget)}
+            return {"privacy": power, "range": self.histogram_needs(alpha, n, budget)}
         _, privacy, reach = self.terms(alpha, n / self._parts, budget)
         return {"privacy": self._parts * privacy, "range": self._parts * reach}
 
@@ -275,16 +275,17 @@ class KSU20Mean(_InBins):
 class KSU20BallMean(NeedsRadius):
     """A centre coordinate by coordinate, then the mean of the rows near it: KSU20, Algorithm 3.
 
-    Halves of the records are disjoint, so each pays the whole budget. One half gives a centre c:
+    Two parts of the records are disjoint, so each pays the whole budget. One gives a centre c:
     `KSU20Mean` on every coordinate with 1/d of the budget, alpha = 1 and beta = 0.1/d. Of the
-    other half, of n records, those outside the ball B(c, r) are discarded and the rest, with c
+    other, of n records, those outside the ball B(c, r) are discarded and the rest, with c
     taken away, averaged: their sum over l = max(their number, 3n/4).
 
     Replacing a record that is inside by another moves that mean by at most 2r/l <= 8r/(3n);
     if one of the two is outside and l changes, the sum S of norm at most (l-1) r that stays
     and the row y give |(S + y)/l - S/l'| <= |y|/l + |S| (1/l' - 1/l) <= 2r/l, the same, where
     l' >= l - 1 is l - 1 or 3n/4; if l stays 3n/4, by r/l. With noise of that sensitivity it
-    is released and c added.
+    is released and c added: Gaussian, or under pure DP of density exp(-epsilon ||z||/sensitivity),
+    the norm of which is Gamma(d): n ~ d^(3/2)/(epsilon alpha^(k/(k-1))).
 
     Under (epsilon, delta) with a finite R all runs `under_zcdp`; with R infinite each coordinate
     has epsilon/d, delta/d. For d <= 44 the authors would rather run `KSU20Mean` on each coordinate
@@ -296,35 +297,50 @@ class KSU20BallMean(NeedsRadius):
         Order of the moment that is at most 1 in every direction.
     outside : {'discard', 'project'}
         ``project``: to the ball's surface instead; l = n, and the sensitivity is 2r/n.
-    constants : {'paper', 'practical'}
-        ``paper``: r = 4 sqrt(d)/alpha^(1/(k-1)), and the paper's constants for the centre.
-        ``practical``: r = sqrt(d) (1 + T), where each coordinate of the centre may be off by 1.
+    constants : {'paper', 'practical', 'tuned'}
+        ``paper``, not for pure DP: r = 4 sqrt(d)/alpha^(1/(k-1)), and the paper's constants for the
+        centre. ``practical``: r = sqrt(d) (1 + T), where each coordinate of the centre may be off
+        by 1. The parts are halves. ``tuned``: r as well, `KSU20Mean`'s tuned constants for the
+        centre, and for it a fiftieth of the records, or twice what a histogram asks, up to half.
     alpha : float in (0, 1], optional
         The error sought; in ``practical`` the module's bound on the bias at T is alpha. It is for
         a ball around mu: projecting on one whose centre is off by sqrt(d) may add as much as
         sqrt(d) E(1 - r/|X - c|)_+, of order sqrt(d) T^-k. By default, in ``practical``, T
-        minimises the bias bound plus the 1 - beta quantile of the noise's norm; in ``paper``
-        Theorem 4.6 asks n = 16 d sd sqrt(2/3)/alpha^(k/(k-1)) for alpha, where sd = 1/sqrt(2 rho)
-        is the noise's standard deviation at sensitivity 1.
+        minimises the bias bound plus the 1 - beta quantile of the noise's norm, in ``tuned`` the
+        root of the sum of their squares, bias and noise being orthogonal but for 1/sqrt(d), where
+        sqrt(d) T is the radius; in ``paper`` Theorem 4.6 asks
+        n = 16 d sd sqrt(2/3)/alpha^(k/(k-1)) for alpha, where sd = 1/sqrt(2 rho) is the noise's
+        standard deviation at sensitivity 1.
     beta : float in (0, 1)
         Failure probability that T is tuned for.
     """
 
     k: MomentOrder
     outside: Literal["discard", "project"] = "discard"
-    constants: Constants = "practical"
+    constants: Constants | Literal["tuned"] = "practical"
     alpha: Alpha | None = None
     beta: Probability = 0.1
-    notions: ClassVar[tuple[type[Budget], ...]] = (ZCDP, GDP, ApproxDP)
     multivariate: ClassVar[bool] = True
+
+    @property
+    def honoured(self) -> tuple[type[Budget], ...]:
+        paper = self.constants == "paper"
+        return tuple(one for one in super().honoured if not (paper and one is PureDP))
 
     @property
     def _step(self) -> float:
         """The sensitivity in units of r/n."""
         return 8 / 3 if self.outside == "discard" else 2.0
 
+    def averaged(self, n: int, d: int, budget: Budget) -> int:
+        """How many of n records are averaged; the others find the centre."""
+        if self.constants != "tuned":
+            return n // 2
+        needed = 2 * self._coordinate(d).histogram_needs(1.0, n, budget.fraction(1 / d))
+        return n - int(np.ceil(max(min(needed, n / 2), n / 50)))
+
     def ball_radius(self, n: int, d: int, budget: Budget) -> float:
-        """The radius r for n records in the second half."""
+        """The radius r for n records that are averaged."""
         root = float(np.sqrt(d))
         sd = _gaussian(budget).noise_quantile(self.beta) / float(np.sqrt(chdtri(1, self.beta)))
         if self.constants == "paper":
@@ -334,8 +350,13 @@ class KSU20BallMean(NeedsRadius):
         bias = 1.0 if self.outside == "discard" else worst_clipping_bias(1.0, self.k)  # at T = 1
         if self.alpha is not None:
             return float(root * (1 + (bias / self.alpha) ** (1 / (self.k - 1))))
-        noise = self._step * root * (sd * float(np.sqrt(chdtri(d, self.beta)))) / n  # at T = 1
-        return root * (1 + float(((self.k - 1) * bias / noise) ** (1 / self.k)))
+        if isinstance(budget, PureDP):
+            quantile = float(gammainccinv(d, self.beta)) / budget.epsilon
+        else:
+            quantile = sd * float(np.sqrt(chdtri(d, self.beta)))
+        noise = self._step * root * quantile / n  # at T = 1
+        slope = self.k - 1 if self.constants == "practical" else float(np.sqrt(self.k - 1))
+        return root * (1 + float((slope * bias / noise) ** (1 / self.k)))
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         if sample.mean().ndim == 1:
@@ -344,41 +365,46 @@ class KSU20BallMean(NeedsRadius):
             raise ValueError("one record makes no two halves")
         if self.radius is not None:
             ledger = under_zcdp(ledger)
-        half = sample.n // 2
-        first, second = sample.split([sample.n - half, half], ledger.rng)
+        rest = self.averaged(sample.n, sample.d, ledger.budget)
+        first, second = sample.split([sample.n - rest, rest], ledger.rng)
         coarse, fine = ledger.parallel(2)
         if isinstance(fine.budget, ApproxDP):
             (fine,) = fine.split(_gaussian(fine.budget))
         centre = self._centre(first, coarse)
-        r = self.ball_radius(half, sample.d, fine.budget)
+        r = self.ball_radius(rest, sample.d, fine.budget)
         rows = second.rows()
         if self.outside == "project":
             mean = rows.projected(centre, r).mean()
         else:
             total, count = rows.within(centre, r)
-            mean = centre + total / np.maximum(count, 0.75 * half)[:, None]
-        return Estimate(fine.add_noise(mean, self._step * r / half), mean)
+            mean = centre + total / np.maximum(count, 0.75 * rest)[:, None]
+        release = fine.add_l2_noise if isinstance(fine.budget, PureDP) else fine.add_noise
+        return Estimate(release(mean, self._step * r / rest), mean)
 
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
         if d is None:
             return []
         if isinstance(budget, ApproxDP) and self.radius is not None:
             budget = ZCDP.within(budget)
-        half = n // 2
-        r, axis = self.ball_radius(half, d, budget), np.eye(d)[0]
-        # Of the half that is averaged three quarters are inside, on one side, and one joins them.
-        inside = np.arange(n) - (n - half) < 0.75 * half
-        rows = np.where(inside & (np.arange(n) >= n - half), -0.9 * r, 0.0)[:, None] * axis
+        rest = self.averaged(n, d, budget)
+        r, axis = self.ball_radius(rest, d, budget), np.eye(d)[0]
+        # Of those that are averaged three quarters are inside, on one side, and one joins them.
+        inside = np.arange(n) - (n - rest) < 0.75 * rest
+        rows = np.where(inside & (np.arange(n) >= n - rest), -0.9 * r, 0.0)[:, None] * axis
         rows[~inside] = 2 * r * axis
         return [
             Pair.replacing("across_the_surface", np.zeros((n, d)), n - 1, 1.1 * r * axis),
             Pair.replacing("into_the_ball", rows, n - 1, 0.9 * r * axis),
         ]
 
+    def _coordinate(self, d: int) -> KSU20Mean:
+        constants, alpha = self.constants, None if self.constants == "tuned" else 1.0
+        return KSU20Mean(
+            k=self.k, radius=self.radius, alpha=alpha, beta=0.1 / d, constants=constants
+        )
+
     def _centre(self, sample: Sample, ledger: Ledger) -> Floats:
-        beta, constants = 0.1 / sample.d, self.constants
-        one = KSU20Mean(k=self.k, radius=self.radius, alpha=1.0, beta=beta, constants=constants)
-        found = one.run(sample.columns(), ledger.repeated(sample.d))
+        found = self._coordinate(sample.d).run(sample.columns(), ledger.repeated(sample.d))
         centre = found.value.reshape(sample.trials, sample.d)
         # Where one coordinate is not released, nothing is.
         return np.where(np.isnan(centre).any(axis=1, keepdims=True), np.nan, centre)

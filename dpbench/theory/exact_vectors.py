@@ -31,22 +31,25 @@ def ball_error(
     """Of KSU20, Algorithm 3, on vectors 0 and, with probability p, tau (+-1, ..., +-1).
 
     The centre is off by far less than tau sqrt(d). A rare vector that is longer than the ball's
-    radius r counts r/(tau sqrt(d)) of it, or nothing if it is discarded, others fully: s. The
-    second half of the records is averaged, and hardly any are discarded. So the error has
-    in the first coordinate the mean (s - 1) p tau, and in every one the variance p tau^2 s^2/(n/2)
+    radius r counts r/(tau sqrt(d)) of it, or nothing if it is discarded, others fully: s. A share
+    f of the n records is averaged, and hardly any are discarded. So the error has
+    in the first coordinate the mean (s - 1) p tau, and in every one the variance p tau^2 s^2/(f n)
     by the central limit, and that of the noise. (The number of rare ones, about m, makes the square
     of the norm vary by (their share of the variance)^2/m, little beside 2/d of a chi-square.) Less
-    the mean of all records, half of which are in the other half, it has p tau^2 ((s - 1/2)^2 +
-    1/4)/(n/2). The norm is non-central chi.
+    the mean of all records it has p tau^2 ((s - f)^2 + f (1-f))/(f n). The norm is non-central chi
+    for Gaussian noise; NaN for other.
     """
-    half, norm = at.n // 2, law.tau * np.sqrt(at.d)
+    if not isinstance(step.noise, Gaussian):
+        return np.nan
+    averaged, norm = step.records, law.tau * np.sqrt(at.d)
+    f = averaged / at.n
     s = 1.0
     if norm > step.half_width:
         s = step.half_width / norm if e.outside == "project" else 0.0
-    share = s**2 if metric == "q90" else (s - 0.5) ** 2 + 0.25
-    sampling = law.p * law.tau**2 * share / half
+    share = s**2 if metric == "q90" else (s - f) ** 2 + f * (1 - f)
+    sampling = law.p * law.tau**2 * share / averaged
     variance = sampling + step.noise.variance
-    if at.d * (sampling / variance) ** 2 > UNSURE * law.p * half:
+    if at.d * (sampling / variance) ** 2 > UNSURE * law.p * averaged:
         return np.nan
     shift = ((s - 1) * law.p * law.tau) ** 2 / variance
     norm2 = chndtrix(Q, at.d, shift) if shift else chdtri(at.d, 1 - Q)

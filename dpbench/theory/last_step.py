@@ -306,25 +306,41 @@ def _ksu20(e: est.KSU20Mean, at: At) -> Step | None:
 
 
 def _ball(e: est.KSU20BallMean, at: At) -> Step | None:
-    """T balances the bias with the 1 - beta quantile of the noise's norm, sd chi_d.
+    """T balances the bias with the 1 - beta quantile of the noise's norm, sd chi_d or Gamma(d).
 
-    Bias T^-(k-1) to discard, b(1) T^-(k-1) to project, against sensitivity 8r/(3n) or 2r/n.
+    Bias T^-(k-1) to discard, b(1) T^-(k-1) to project, against sensitivity 8r/(3n) or 2r/n. Where
+    the sum of slope^2 T^2 and bias^2 T^-2(k-1) is least T^k is sqrt(k-1) bias/slope.
     """
     if at.n < 2:
         return None
-    own: Budget = at.budget if e.radius is None else concentrated(at.budget)
-    k, rows, root = e.k, at.n // 2, float(np.sqrt(at.d))
-    step, bias = (8 / 3, 1.0) if e.outside == "discard" else (2.0, (k - 1) ** (k - 1) / k**k)
-    unit = additive(own, np.nan, 1.0)
+    gaussian = e.radius is None or not isinstance(at.budget, PureDP)
+    own: Budget = at.budget if e.radius is None or not gaussian else concentrated(at.budget)
+    rows = _in_the_ball(e, At(at.n, at.d, own))
+    k, root = e.k, float(np.sqrt(at.d))
+    step, bias = (8 / 3, 1.0) if e.outside == "discard" else (2.0, (1 - 1 / k) ** k / (k - 1))
+
+    def noise(l2: float) -> Noise:
+        return additive(own, np.nan, l2) if gaussian else Radial(l2 / own.pure_epsilon)
+
     if e.constants == "paper":
-        asked = (16 * at.d * np.sqrt(unit.variance * 2 / 3) / rows) ** ((k - 1) / k)
+        asked = (16 * at.d * np.sqrt(noise(1.0).variance * 2 / 3) / rows) ** ((k - 1) / k)
         r = 4 * root * float(e.alpha or min(1 / 16, asked)) ** (-1 / (k - 1))
     elif e.alpha is not None:
         r = root * (1 + (bias / e.alpha) ** (1 / (k - 1)))
     else:
-        slope = step * root * unit.norm_quantile(at.d, 1 - e.beta) / rows
-        r = root * (1 + ((k - 1) * bias / slope) ** (1 / k))
-    return Step(additive(own, np.nan, step * r / rows), r, None, rows)
+        slope = step * root * noise(1.0).norm_quantile(at.d, 1 - e.beta) / rows
+        power = 1.0 if e.constants == "practical" else 0.5
+        r = root * (1 + ((k - 1) ** power * bias / slope) ** (1 / k))
+    return Step(noise(step * r / rows), r, None, rows)
+
+
+def _in_the_ball(e: est.KSU20BallMean, at: At) -> int:
+    """Half of the records, or what a fiftieth, or two histograms of a coordinate, leave."""
+    if e.constants != "tuned":
+        return at.n // 2
+    one = est.KSU20Mean(k=e.k, radius=e.radius, constants="tuned")
+    wanted = 2 * _histogram_needs(one, np.nan, at.n, at.budget.fraction(1 / at.d))
+    return max(at.n // 2, int(np.floor(at.n - max(at.n / 50, wanted))))
 
 
 def _buckets(e: est.SubsampleAggregate, at: At) -> Step | None:

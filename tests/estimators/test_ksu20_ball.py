@@ -12,10 +12,12 @@ from conftest import Step
 from scipy import stats
 from support import Floats, name, rng, row_norms, run
 
-from dpbench.estimators import Estimate, KSU20BallMean, KSU20Mean
+from dpbench.estimators import CoordinateWise, Estimate, Estimator, KSU20BallMean, KSU20Mean
 from dpbench.estimators.heavy_tailed import worst_clipping_bias
-from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger
+from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.samples import DenseSample, Sample
+from dpbench.theory.families import SignedTwoPointFamily
+from dpbench.theory.lower_bounds import two_point_lower_bound
 
 ZCDP_OR_NOT: list[Budget] = [ZCDP(0.3), ApproxDP(2.0, 1e-5)]
 Outside = Literal["discard", "project"]
@@ -45,6 +47,9 @@ def near_mean(rows: Floats, centre: Floats, r: float, outside: str) -> Floats:
         ("practical", ApproxDP(2.0, 1e-5), 9.0, 201, 5),
         ("paper", ZCDP(0.3), 9.0, 4001, 2),
         ("paper", ApproxDP(2.0, 1e-5), None, 4001, 2),
+        ("practical", PureDP(1.0), 9.0, 5, 2),
+        ("tuned", PureDP(1.0), 9.0, 201, 5),  # half of the records for the centre, or fewer
+        ("tuned", ZCDP(300.0), 9.0, 4000, 2),
     ],
 )
 def test_the_ball_against_a_loop(
@@ -65,7 +70,7 @@ def test_the_ball_against_a_loop(
         return coarse[-1][3]
 
     monkeypatch.setattr(KSU20Mean, "estimate", spy)
-    half = n // 2
+    half = n - n // 50 if n == 4000 else n // 2
     values = rng(9).standard_t(3, (5, n, d)) + 1.5
     values[1, -1], values[2, -1] = 1e300, -1e150
     values[3, n - half :] += 1e3  # nothing is inside
@@ -74,13 +79,16 @@ def test_the_ball_against_a_loop(
     found = run(estimator, values, budget)
 
     ((one, columns, paid, centres),) = coarse
-    assert one == KSU20Mean(k=3, radius=radius, alpha=1.0, beta=0.1 / d, constants=constants)
+    alpha = None if constants == "tuned" else 1.0
+    assert one == KSU20Mean(k=3, radius=radius, alpha=alpha, beta=0.1 / d, constants=constants)
     assert isinstance(columns, DenseSample)
     first = [row[: n - half, j] for row in values for j in range(d)]
     np.testing.assert_array_equal(columns.values, first)
     (last,) = [step for step in steps if step.values.ndim == 2]
     whole, before = last.budget, last.values
-    if radius is None:
+    if isinstance(budget, PureDP):
+        assert whole == budget
+    elif radius is None:
         assert isinstance(budget, ApproxDP)
         assert whole == replace(budget, noise_by="analytic")
     else:
@@ -138,25 +146,29 @@ def test_sensitivity_in_the_ball_by_brute_force(
 
 
 @each_outside
-@pytest.mark.parametrize("budget", ZCDP_OR_NOT, ids=name)
+@pytest.mark.parametrize("budget", [*ZCDP_OR_NOT, PureDP(0.3)], ids=name)
 @pytest.mark.parametrize(("k", "n", "d"), [(2, 1000, 3), (2.5, 10**9, 45), (6, 1000, 45)])
+@pytest.mark.parametrize("constants", ["practical", "tuned"])
 def test_the_ball_balances_bias_and_noise(
-    outside: Outside, budget: Budget, k: float, n: int, d: int
+    constants: Any, outside: Outside, budget: Budget, k: float, n: int, d: int
 ) -> None:
-    """T minimises the bias bound plus the 1 - beta quantile of the noise's norm."""
+    """T minimises the bias bound plus the 1 - beta quantile of the noise's norm, or squares."""
     beta = 0.05
-    estimator = KSU20BallMean(k=k, radius=1.0, outside=outside, beta=beta)
+    estimator = KSU20BallMean(k=k, radius=1.0, outside=outside, beta=beta, constants=constants)
     found = estimator.ball_radius(n, d, budget)
     if isinstance(budget, ApproxDP):
         budget = replace(budget, noise_by="analytic")
     sd = budget.noise_quantile(2 * float(stats.norm.sf(1)))
     quantile = sd * math.sqrt(float(stats.chi2(d).isf(beta)))
+    if isinstance(budget, PureDP):
+        quantile = float(stats.gamma(d).isf(beta)) / budget.epsilon
 
     def bound(t: float) -> float:
-        r = math.sqrt(d) * (1 + t)
-        if outside == "discard":
-            return float(t ** -(k - 1) + 8 * r / (3 * n) * quantile)
-        return float(worst_clipping_bias(t, k) + 2 * r / n * quantile)
+        bias = t ** -(k - 1) if outside == "discard" else worst_clipping_bias(t, k)
+        step = 8 / (3 * n) if outside == "discard" else 2 / n
+        if constants == "tuned":
+            return math.hypot(bias, step * math.sqrt(d) * t * quantile)
+        return bias + step * math.sqrt(d) * (1 + t) * quantile
 
     at = found / math.sqrt(d) - 1
     assert bound(at) < min(bound(f * at) for f in (0.1, 0.5, 0.999, 1.001, 2.0, 10.0))
@@ -193,3 +205,23 @@ def test_a_failed_coordinate_is_a_failed_trial() -> None:
     missing = np.isnan(value)
     assert np.array_equal(missing.any(axis=1), missing.all(axis=1))
     assert 0 < missing.all(axis=1).sum() < 200
+
+
+def test_the_ball_under_pure_dp_beats_coordinates() -> None:
+    """In d dimensions it has sqrt(d) in place of d beside 1/epsilon, with little else on top."""
+    d, n, budget = 16, 10**7, PureDP(1.0)
+    tuned: dict[str, Any] = {"k": 2, "radius": 1.0, "constants": "tuned"}
+    ball = KSU20BallMean(**tuned, outside="project")
+    laws = SignedTwoPointFamily(d=d, k=2, c=[2.7, 5]).members("f", n, budget).values()
+
+    def worst(estimator: Estimator) -> float:
+        found = [run(estimator, law.sample(rng(5), 100, n), budget).value for law in laws]
+        norms = [row_norms(one - law.target) for one, law in zip(found, laws, strict=True)]
+        return max(float(np.quantile(one, 0.9)) for one in norms)
+
+    best = worst(ball)
+    # Quantiles of 100 trials: within 10 per cent of these with probability above 1 - 1e-6.
+    assert best < 6 * two_point_lower_bound(n, 2, budget).alpha
+    assert worst(CoordinateWise(base=KSU20Mean(k=2, radius=1.0))) > 20 * best
+    assert worst(CoordinateWise(base=KSU20Mean(**tuned))) > 1.3 * best
+    assert not KSU20BallMean(k=2, radius=1.0, constants="paper").supports(budget)

@@ -56,6 +56,7 @@ from dpbench.theory.noise import Laplace, Noise, Radial
 TRIALS = 10_000
 PURE, RHO, MU, APPROX = PureDP(0.5), ZCDP(0.1), GDP(0.5), ApproxDP(1.0, 1e-6)
 NORMAL, VECTORS = Gaussian(location=0.3), MultivariateGaussian(d=3, norm=1.0)
+TUNED_BALL = KSU20BallMean(k=3, radius=1, outside="project", constants="tuned")
 RESPONSE = LocalMean(k=2, mechanism="randomised_response")
 RARE = TwoPoint(p=0.02, k=2, location=0.3)
 OUTLIERS = MultivariateContaminatedGaussian(d=2, eta=0.15, gap=1e3)
@@ -101,7 +102,10 @@ CASES: list[tuple[Estimator, Distribution, int, Budget, str]] = [
      "noise q90"),
     (KSU20BallMean(k=2, radius=5), VECTORS, 400, RHO, "noise"),
     (KSU20BallMean(k=3, radius=5, outside="project"), VECTORS, 400, RHO, "noise"),
+    (KSU20BallMean(k=2, radius=5), VECTORS, 400, PURE, "noise"),
+    (KSU20BallMean(k=3, radius=5, constants="tuned"), VECTORS, 400, PURE, "noise"),
     (KSU20BallMean(k=2, radius=1), LONG, 10_000, RHO, "q90 private_q90"),
+    (TUNED_BALL, LONG, 10_000, RHO, "noise q90 private_q90"),
     (KSU20BallMean(k=2, radius=1, outside="project"), LONG, 10_000, RHO, "q90 private_q90"),
     (CoinPressCovariance(bound=3, rounds=4), THREE, 2000, ZCDP(0.5), "noise q90"),
     (CoinPressCovariance(bound=2, rounds=1), THREE, 1000, ZCDP(0.5), "noise"),
