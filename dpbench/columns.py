@@ -19,7 +19,8 @@ from dpbench.privacy import AMOUNTS, Budget
 from dpbench.registry import ConfigError, validated
 
 __all__ = [
-    "BUDGET", "KEY", "Choice", "Selection", "Variant", "choose", "swept_columns", "under",
+    "BUDGET", "KEY", "Choice", "Selection", "Variant", "choose", "completed", "swept_columns",
+    "under",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -27,6 +28,13 @@ BUDGET = ["privacy", *AMOUNTS]
 # What a row of results is about: k is the order of the family's bounded moment, NaN if none is
 # known. After the statistics a table ends with the parameters that the sweep gives several values.
 KEY = ["distribution", "family", "k", "estimator", *BUDGET, "n", "d"]
+
+
+def completed(table: pd.DataFrame) -> pd.DataFrame:
+    """With the columns that tables from earlier versions lack."""
+    of = {"mu": ("rho", np.nan), "bound_by": ("sampling_q90", "")}  # beside what, and as what
+    lacking = {name: text for name, (near, text) in of.items() if near in table and name not in table}
+    return table.assign(**lacking)
 
 
 def under(table: pd.DataFrame | Mapping[Any, Any], budget: Budget) -> Any:

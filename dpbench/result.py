@@ -12,6 +12,7 @@ import pandas as pd
 
 from dpbench.analysis.factors import factors
 from dpbench.analysis.results import Failure
+from dpbench.columns import completed
 from dpbench.drawing import style
 from dpbench.metrics import ERRORS
 from dpbench.registry import ConfigError
@@ -153,6 +154,6 @@ def _table(path: Path) -> pd.DataFrame:
     """A table of a run; only empty cells are missing values, 'none' is a label."""
     if not path.exists():
         return pd.DataFrame()
-    labels = ("claim", "request", "distribution", "family", "estimator", "privacy")
+    labels = ("claim", "request", "distribution", "family", "estimator", "privacy", "bound_by")
     known = dict.fromkeys(labels, str)  # which may look like numbers
-    return pd.read_csv(path, keep_default_na=False, na_values=[""], dtype=known)
+    return completed(pd.read_csv(path, keep_default_na=False, na_values=[""], dtype=known))

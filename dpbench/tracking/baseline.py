@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dpbench.arguments import conf_folder
+from dpbench.columns import completed
 from dpbench.output import atomic
 from dpbench.registry import ConfigError, canonical
 from dpbench.runner.plan import Cell
@@ -26,8 +27,6 @@ from dpbench.tracking.comparison import KEY, LEAST_TRIALS, trimmed_mean
 __all__ = ["Baseline", "Origin", "baseline_path", "check_replaceable", "errors_of"]
 
 FORMAT = 1
-# Amounts that a baseline of this format may have been written without.
-NEWER = ("mu",)
 
 
 @dataclass(frozen=True)
@@ -100,8 +99,7 @@ class Baseline:
             with pq.ParquetFile(path, page_checksum_verification=True) as file:
                 rows = file.read().to_pandas()
             origin = Origin(**about)
-            none = {name: np.nan for name in NEWER if name not in rows}
-            rows = _with_first(rows.assign(**none))[[*KEY, "stream", "errors", "first"]]
+            rows = _with_first(completed(rows))[[*KEY, "stream", "errors", "first"]]
             if rows.empty or min(map(len, rows["errors"])) < LEAST_TRIALS:
                 raise ValueError("no errors to compare with")
         except (OSError, pa.ArrowException, KeyError, ValueError, TypeError) as error:
