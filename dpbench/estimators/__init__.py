@@ -29,6 +29,7 @@ from dpbench.estimators.clipped import BinaryMean, BoundedMean, ClippedMean, Coo
 from dpbench.estimators.coinpress import CoinPressCovariance, CoinPressMean, WhitenedCoinPressMean
 from dpbench.estimators.friendly_core import FriendlyCoreMean
 from dpbench.estimators.gaussian import ExponentialCoarseMean, NaiveGaussianMean, ShrinkingIntervals
+from dpbench.estimators.gaussian_score import GaussianScoreMean
 from dpbench.estimators.heavy_tailed import HeavyTailedMean, LocalMean
 from dpbench.estimators.karwa_vadhan import KarwaVadhanMean, LearnedGaussian
 from dpbench.estimators.ksu20 import KSU20BallMean, KSU20Mean, KSU20Range
@@ -40,9 +41,9 @@ from dpbench.estimators.subsample import SubsampleAggregate, SubsampleTest
 __all__ = [
     "BinaryMean", "BinaryMinimax", "BoundedMean", "ClippedMean", "CoinPressCovariance",
     "CoinPressMean", "CoordinateWise", "EmpiricalMean", "Estimate", "Estimator",
-    "ExponentialCoarseMean",
-    "FriendlyCoreMean", "HeavyTailedMean", "KSU20BallMean", "KSU20CoverMean", "KSU20Mean",
-    "KSU20Range", "KarwaVadhanMean", "LearnedGaussian", "LocalMean", "Median", "MedianOfMeans",
-    "NaiveGaussianMean", "OneDataset", "ShrinkingIntervals", "SubsampleAggregate", "SubsampleTest",
-    "TrimmedMean", "WhitenedCoinPressMean", "release",
+    "ExponentialCoarseMean", "FriendlyCoreMean", "GaussianScoreMean", "HeavyTailedMean",
+    "KSU20BallMean", "KSU20CoverMean", "KSU20Mean", "KSU20Range", "KarwaVadhanMean",
+    "LearnedGaussian", "LocalMean", "Median", "MedianOfMeans", "NaiveGaussianMean", "OneDataset",
+    "ShrinkingIntervals", "SubsampleAggregate", "SubsampleTest", "TrimmedMean",
+    "WhitenedCoinPressMean", "release",
 ]  # fmt: skip

@@ -31,6 +31,7 @@ from dpbench.theory.exact_choices import (
     overtaken,
     wrong_answers,
 )
+from dpbench.theory.exact_score import score_error
 from dpbench.theory.exact_vectors import ball_error, covariance_quantile
 from dpbench.theory.last_step import At, Histogram, Step, histogram, ksu20_groups, last_step
 from dpbench.theory.noise import MOST, Noise, additive, binomial, standard_normal
@@ -85,6 +86,8 @@ def exact(  # a case each
     if metric == "noise_q90":
         return _noise_quantile(estimator, law, at)
     find = _scalar_error if law.d == 1 else _vector_error
+    if isinstance(estimator, est.GaussianScoreMean):
+        find = score_error
     return find(metric, estimator, law, at) if metric in ERRORS else NAN
 
 

@@ -19,14 +19,14 @@ from dpbench.theory.last_step import At, Histogram, gaussian_norm, histogram, re
 from dpbench.theory.noise import Gaussian, Laplace, Noise, additive, binomial
 
 __all__ = [
-    "core_noise_quantile", "exact_miss", "histogram_misses", "is_near", "is_round",
-    "overtaken", "wrong_answers",
+    "core_noise_quantile", "exact_miss", "exponential_epsilon", "histogram_misses", "is_near",
+    "is_round", "median_law", "overtaken", "wrong_answers",
 ]  # fmt: skip
 
 NAN = float("nan")
 
 
-def _exponential_epsilon(budget: Budget) -> float:
+def exponential_epsilon(budget: Budget) -> float:
     """Of the exponential mechanism: sqrt(8 rho) under zCDP, 2 logit(Phi(mu/2)) under GDP."""
     if isinstance(budget, GDP):
         return 2 * float(logit(ndtr(budget.mu / 2)))
@@ -59,7 +59,7 @@ def wrong_answers(e: est.SubsampleTest, law: dist.Distribution, n: int, budget: 
         votes = np.add.outer(votes, more).ravel()
         shares = np.outer(shares, weights).ravel()
     if e.aggregate == "exponential":
-        one = expit(_exponential_epsilon(budget) * (2 * votes - k) / 2)
+        one = expit(exponential_epsilon(budget) * (2 * votes - k) / 2)
     elif e.aggregate == "count":
         one = additive(budget, 1.0, 1.0).cdf(votes - k / 2)
     elif isinstance(budget, ApproxDP):
@@ -174,7 +174,8 @@ def exact_miss(estimator: Any, law: dist.Distribution, n: int, budget: Budget) -
         return 1 - (1 - missed) ** law.d
     near = is_near(law, estimator)
     if isinstance(estimator, est.ExponentialCoarseMean) and near:
-        return _median_misses(estimator, law, n, budget.fraction(0.5))
+        reach_of_all = estimator.radius + tail(estimator, n)
+        return median_law(law, n, budget.fraction(0.5), estimator.sigma, reach_of_all)[2]
     if isinstance(estimator, est.KSU20Range) or (
         isinstance(estimator, est.KarwaVadhanMean) and near
     ):
@@ -253,18 +254,20 @@ def _share_below(law: dist.Distribution) -> float | None:
     return None
 
 
-def _median_misses(
-    e: est.ExponentialCoarseMean, law: dist.Distribution, n: int, budget: Budget
-) -> float:
-    """The median's density at a distance y from the mean is prop. to e^(-epsilon score/2).
+def median_law(
+    law: dist.Distribution, n: int, budget: Budget, resolution: float, reach: float
+) -> tuple[Floats, Floats, float]:
+    """Distances y of the exponential mechanism's median from the mean, their weights, and misses.
 
-    The score is n (Phi(y/sigma - 1) - 1/2), and at least 0, where Phi stands for the share of
-    records within y; its error is of lower order. Of +-(R + t) what is beyond 12 sigma is wrong.
+    Its density at y is prop. to e^(-epsilon score/2) on +-reach. The score is
+    n (Phi((y - resolution)/sigma) - 1/2), and at least 0, where Phi stands for the share of records
+    within y; its error is of lower order. What is beyond 12 sigma is wrong.
     """
-    epsilon, sigma = _exponential_epsilon(budget), e.sigma
+    epsilon, sigma = exponential_epsilon(budget), float(np.sqrt(law.variance))
     y = (np.arange(24_000) + 0.5) / 2000 * sigma
-    score = n * np.maximum(ndtr((y - sigma) / np.sqrt(law.variance)) - 0.5, 0.0)
-    right = 2 * float(np.sum(np.exp(-epsilon * score / 2))) * sigma / 2000
-    length = 2 * (max(e.radius + tail(e, n) - 12 * sigma, 0.0))
+    score = n * np.maximum(ndtr((y - resolution) / sigma) - 0.5, 0.0)
+    weights = np.exp(-epsilon * score / 2)
+    right = 2 * float(np.sum(weights)) * sigma / 2000
+    length = 2 * (max(reach - 12 * sigma, 0.0))
     odds = np.log(length) - epsilon * n / 4 - np.log(right) if length else -np.inf
-    return float(expit(odds))
+    return y, weights / weights.sum(), float(expit(odds))

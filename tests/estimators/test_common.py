@@ -49,6 +49,8 @@ ROWS = [
     row("pzga", "exponential_coarse_mean", radius=1e300, sigma=0.5),
     row("a", "friendly_core_mean", {"translation": True}, radius=3.0),
     row("a", "friendly_core_mean", sigma=0.5, composition="zcdp", threshold=0.1),
+    row("pzga", "gaussian_score_mean", radius=1e300, sigma=0.5),
+    row("pzga", "gaussian_score_mean", radius=2.0, share=0.2),
     row("pzga", "heavy_tailed_mean", k=3, policy="rate", radius=1.5),
     row("pzga", "heavy_tailed_mean", k=2.5, policy="all", beta=0.05),
     row("pzga", "ksu20_ball_mean", VECTORS, k=2, radius=3.0),

@@ -33,6 +33,7 @@ from dpbench.estimators import (
     Estimator,
     ExponentialCoarseMean,
     FriendlyCoreMean,
+    GaussianScoreMean,
     HeavyTailedMean,
     KarwaVadhanMean,
     KSU20BallMean,
@@ -85,6 +86,8 @@ CASES: list[tuple[Estimator, Distribution, int, Budget, str]] = [
     (BoundedMean(radius=2), VECTORS, 20, APPROX, "noise"),
     (KarwaVadhanMean(radius=5), NORMAL, 200, PURE, "noise q90"),
     (ExponentialCoarseMean(radius=5), NORMAL, 200, RHO, "noise q90"),
+    (GaussianScoreMean(radius=5), NORMAL, 100, RHO, "q90"),
+    (GaussianScoreMean(radius=5, sigma=2), Gaussian(location=-4, scale=2), 150, PURE, "q90"),
     (ShrinkingIntervals(radius=50, rounds=3), NORMAL, 400, PURE, "noise"),
     (CoinPressMean(radius=50, rounds=3), VECTORS, 200, APPROX, "noise"),
     (CoordinateWise(base=ClippedMean(lower=-1, upper=2)), VECTORS, 50, PURE, "noise"),
@@ -155,8 +158,10 @@ FREE = KarwaVadhanMean(radius=None)
 UNKNOWN: list[tuple[str, Estimator, Distribution, int, Budget]] = [
     # a rare miss of a private centre is as large as R
     ("mean_error", KarwaVadhanMean(radius=1e6), NORMAL, 150, CLOSE),
+    ("noise_q90", GaussianScoreMean(radius=5), NORMAL, 150, CLOSE),
     # records that the estimator does not expect there, or not as wide
     ("q90", CoinPressMean(radius=3), FAR, 1000, RHO),
+    ("q90", GaussianScoreMean(radius=5), Gaussian(scale=0.5), 1000, CLOSE),
     ("q90", CoinPressMean(radius=0), FAR, 1000, RHO),
     ("q90", CoinPressMean(radius=3), MultivariateGaussian(d=10, scale=1.7), 1000, RHO),
     ("q90", CoinPressCovariance(bound=1), FAR, 2000, RHO),

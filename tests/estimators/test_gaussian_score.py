@@ -1,0 +1,90 @@
+"""A debiased score: its mean and shift by quadrature, its bias, its distance from the bound."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+from support import FALSE_ALARM, Floats, run
+
+from dpbench.distributions import Gaussian
+from dpbench.estimators import GaussianScoreMean, gaussian_score
+from dpbench.estimators.gaussian_score import mean_score, shift_of
+from dpbench.privacy import GDP, ZCDP, Budget, Ledger, PureDP
+from dpbench.theory.bounds import class_bound
+from dpbench.theory.exact import exact
+
+
+@pytest.mark.parametrize("t", [0.1, 1.0, 7.0])
+def test_the_mean_score_and_its_inverse(t: float) -> None:
+    y = np.array([-9.0, -1.3, -0.02, 0.0, 0.4, 3.0])
+    for one, found in zip(y, mean_score(y, t), strict=True):
+        ends = sorted({-40.0, 40.0, -t, t, one})
+        pieces = [
+            integrate.quad(lambda x: np.clip(x, -t, t) * stats.norm.pdf(x - one), *both)[0]  # noqa: B023
+            for both in itertools.pairwise(ends)
+        ]
+        assert found == pytest.approx(sum(pieces), abs=1e-10)
+    near = y[np.abs(y) < t + 3]
+    assert shift_of(mean_score(near, t), t, 10.0) == pytest.approx(near, abs=1e-9)
+    beyond = np.array([-2 * t, 2 * t, np.nan])
+    assert shift_of(beyond, t, 4.0) == pytest.approx([-4.0, 4.0, np.nan], nan_ok=True)
+
+
+def test_a_centre_that_is_off_leaves_no_bias(monkeypatch: pytest.MonkeyPatch) -> None:
+    """z-test with false-alarm probability 1e-6; a correction by the slope is 20 deviations off."""
+
+    def given(sample: Any, *args: Any) -> Floats:
+        args[-1].pay()
+        return np.full(sample.trials, 7.0)
+
+    monkeypatch.setattr(gaussian_score, "private_quantile", given)
+    sigma, mean, n = 3.0, 10.0, 2000
+    records = np.random.default_rng(0).normal(mean, sigma, (500, n))
+    found = run(GaussianScoreMean(radius=20.0, sigma=sigma), records, GDP(0.3)).value
+    z = (found.mean() - mean) / (found.std() / np.sqrt(found.size))
+    assert abs(z) < stats.norm.isf(FALSE_ALARM / 2)
+    assert found.std() < 0.3
+
+
+def test_what_cannot_be_inverted_stays_near_the_centre(monkeypatch: pytest.MonkeyPatch) -> None:
+    def far(self: Ledger, values: Floats, sensitivity: Any) -> Floats:
+        self.pay()
+        return np.asarray(values + np.array([-50.0, 50.0]))
+
+    monkeypatch.setattr(Ledger, "add_noise", far)
+    e, n, budget = GaussianScoreMean(radius=5.0, share=0.25), 2000, PureDP(2.0)
+    found = run(e, np.zeros((2, n)), budget).value
+    reach = e.half_width(n, budget.fraction(0.75)) + np.sqrt(2 * np.log(20 * n))
+    assert found == pytest.approx([-reach, reach], abs=0.2)
+
+
+def test_the_centre_has_what_it_needs() -> None:
+    """e^(-n epsilon/4) of +-(R + t), over 0.2 sigma, is a hundredth; or it has half."""
+    e, n = GaussianScoreMean(radius=1e6, sigma=2.0), 2000
+    reach = 1e6 + 2 * np.sqrt(2 * np.log(20 * n))
+    pure, zcdp = (e.centre_share(n, budget) for budget in (PureDP(0.1), ZCDP(0.01)))
+    for epsilon in (0.1 * pure, np.sqrt(8 * 0.01 * zcdp)):
+        missed = 2 * reach * np.exp(-n * epsilon / 4) / 0.4
+        assert 0.005 < missed <= 0.01
+    assert e.centre_share(20, PureDP(1.0)) == 0.5
+
+
+def factor(n: int, budget: Budget, radius: float) -> float:
+    law = Gaussian()
+    error = exact("q90", GaussianScoreMean(radius=radius), law, n, budget)
+    return error / class_bound(law, n, budget).value
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0])
+@pytest.mark.parametrize("radius", [10.0, 1e6])
+def test_the_error_is_within_a_factor_of_the_bound(epsilon: float, radius: float) -> None:
+    """Computed without drawing; `tests/theory/test_exact.py` draws."""
+    least = {10.0: 300, 1e6: 700}[radius] / epsilon
+    sizes = [int(n) for n in (least, 10 * least, 1e6) if n <= 1e6]
+    for budget in (PureDP(epsilon), GDP(epsilon), ZCDP(epsilon**2 / 2)):
+        assert max(factor(n, budget, radius) for n in sizes) < 2
+    assert factor(10**6, PureDP(epsilon), radius) < 1.15
