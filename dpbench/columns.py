@@ -33,7 +33,7 @@ KEY = ["distribution", "family", "k", "estimator", *BUDGET, "n", "d"]
 def completed(table: pd.DataFrame) -> pd.DataFrame:
     """With the columns that tables from earlier versions lack."""
     of = {"mu": ("rho", np.nan), "bound_by": ("sampling_q90", "")}  # beside what, and as what
-    lacking = {
+    lacking: dict[str, Any] = {
         name: text for name, (near, text) in of.items() if near in table and name not in table
     }
     return table.assign(**lacking)
