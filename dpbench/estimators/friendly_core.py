@@ -17,15 +17,18 @@ and W = sum w, W' = sum w' be their weights. Then:
     of the same core that makes more than n + 1 friends among n records: one is common. For
     one of each, leave out record 1: each has more than (n - 1)/2 friends among the n - 1
     shared records, so one of these is common.
-(c) If W, W' > 0 the weighted means m and m' differ by at most 8r/max(W, W'). Let W be the
+(c) If W, W' > 0 the weighted means m and m' differ by at most 6r/max(W, W'). Let W be the
     larger. As sum_i w'_i (x'_i - m') = 0,
 
         W (m - m') = sum_i w_i (x_i - m') - sum_i w'_i (x'_i - m').
 
     m' is in the convex hull of a core, so by (b) each x_i - m' or x'_i - m' with a positive
     weight has norm at most 2r. The shared records give sum |w_i - w'_i| 2r <= 4r. Record 1
-    gives at most (w_1 + w'_1) 2r <= 4r. (As its two places are within 2r of each other, too,
-    it gives no more than 2r max(w_1, w'_1), which would do for 6r; 8r is what is used.)
+    gives w_1 a - w'_1 b with a = x_1 - m' and b = x'_1 - m'. If w_1 >= w'_1 > 0 this is
+    (w_1 - w'_1) a + w'_1 (a - b), and by (b) its two places are within 2r of each other, so it
+    is at most 2r w_1; as it is if w'_1 = 0. The same holds with the two exchanged: record 1
+    gives at most 2r max(w_1, w'_1) <= 2r. (Searches find 2.7r/max(W, W') at most; whether
+    less than 6r can be proved is open.)
 
 L17 has h = n/2 and (c_i - n/2)/n. With that h two cores need not share a friend if n
 is odd: with r = 1, x = (1.5, 2.5, 4) and x' = (4, 2.5, 4) the cores hold 1.5 and 4, each with
@@ -34,10 +37,10 @@ the lecture's figure has the slope 2/n.
 
 The release is (epsilon, delta)-DP. Step 1: the noisy W minus the bound that its noise
 exceeds with probability delta/2 only, W_lo. Step 2: nothing but W_lo where it is at most
-max(3, threshold n). Step 3: else, the weighted mean with noise of sensitivity 8r/W_lo.
+max(3, threshold n). Step 3: else, the weighted mean with noise of sensitivity 6r/W_lo.
 Proof. Fix neighbours x, x'. Let M~ be the release on x, except that where W_lo > W step 3 runs
 on x'. Step 1 has sensitivity 3 by (a). Given W_lo, step 3 of M~(x) and of M(x') are the same,
-or else 3 < W_lo <= W, so that W' > 0 and the means differ by at most 8r/W <= 8r/W_lo by (c).
+or else 3 < W_lo <= W, so that W' > 0 and the means differ by at most 6r/W <= 6r/W_lo by (c).
 So M~(x) against M(x') is an adaptive composition of the two mechanisms, which costs
 (epsilon, delta/2) as they are calibrated. M~(x) and M(x) differ only if the noise of step 1
 exceeds its bound, so by delta/2 in total variation, and M(x) against M(x') costs (epsilon,
@@ -66,7 +69,7 @@ Composition = Literal["basic", "zcdp"]
 Share = Annotated[float, Field(ge=0, lt=1)]
 
 WEIGHT_STEP = 3.0  # what one record moves W by,
-MEAN_STEP = 8.0  # and the weighted mean, in units of r/W
+MEAN_STEP = 6.0  # and the weighted mean, in units of r/W
 CHUNK = 250_000  # distances, and coordinates of rows, held at a time
 PROBE = 64  # records that place the origin of the distances
 # Records up to which all pairs of many trials are asked at once. Rounding may differ from that

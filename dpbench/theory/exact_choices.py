@@ -124,14 +124,14 @@ def core_radius(e: Any, at: At) -> float:
 
 
 def core_noise_quantile(e: Any, law: dist.Distribution, n: int, budget: Budget) -> float:
-    """The 0.9 quantile of a noise of sensitivity 8r/W_lo; infinite where nothing is released."""
+    """The 0.9 quantile of a noise of sensitivity 6r/W_lo; infinite where nothing is released."""
     at = At(n, law.d, budget)
     found = _core(e, law, at)
     if found is None:
         return NAN
     _, unit, least = found
     kept = least[least > max(3.0, e.threshold * n)]
-    sd = 8 * core_radius(e, at) * float(np.sqrt(unit.variance))
+    sd = 6 * core_radius(e, at) * float(np.sqrt(unit.variance))
     if len(kept) <= 0.9 * len(least):
         return float("inf")
 

@@ -152,7 +152,7 @@ class Change:
         assert self.sums.max() <= 3 + tiny
         assert self.diameter.max() <= 2 + tiny
         assert not self.apart.any()
-        assert self.shift.max() <= 6 + tiny  # as the module says; 8 is what is used
+        assert self.shift.max() <= friendly_core.MEAN_STEP + tiny
 
 
 @pytest.mark.parametrize("n", [3, 4, 5])
@@ -251,7 +251,7 @@ def test_the_laws_of_both_noises(
     before = found.before_noise[kept]
     mean = weights @ data / weights.sum()
     np.testing.assert_allclose(before, np.tile(mean, (len(before), 1)), atol=1e-12)
-    unit = (found.value[kept] - before) / (8 * 6.0 / least[kept, None])
+    unit = (found.value[kept] - before) / (6 * 6.0 / least[kept, None])
     assert_follows(unit, noise_law(last.budget, np.sqrt(3), 1.0))
 
 
