@@ -16,7 +16,7 @@ import dpbench
 from dpbench import endings
 from dpbench.runner.execute import _signals_held
 
-from .conftest import FIGURE, Bench, wait_for
+from .conftest import Bench, wait_for
 
 ROOT = Path(dpbench.__file__).parents[1]
 # A library that takes an interrupt for something else while it loads.
@@ -104,7 +104,7 @@ def test_what_cannot_be_written_is_lost_alone(monkeypatch: pytest.MonkeyPatch) -
 
 def test_files_first_and_printing_last(bench: Bench) -> None:
     """On a full disk for what is printed, in a locale of ASCII, with something to say at once."""
-    bench.write(lambda spec: spec["figures"].update(errors={**FIGURE, "caption": "α"}))  # noqa: RUF001
+    bench.write(lambda spec: spec["claims"]["alpha"].update(reason="α"))  # noqa: RUF001
     bench.done("trials=100")
     (bench.folder / "out" / "manifest.json").unlink()
     bench.blocks()[0].write_bytes(b"damaged")
