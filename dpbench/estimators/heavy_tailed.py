@@ -20,7 +20,6 @@ from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
-from scipy.optimize import brentq, minimize_scalar
 from scipy.special import ndtri
 
 from dpbench.estimators.base import Estimate, Estimator, Terms
@@ -48,6 +47,8 @@ def best_clip(
     by b(T) = 2 u (R + T)/n. For Laplace noise the quantile is convex in T, as
     s ln(cosh(B/s)/beta) is in (B, s).
     """
+    from scipy.optimize import brentq, minimize_scalar  # a slow import
+
     q = budget.noise_quantile(beta)
     log_bias = float(np.log(worst_clipping_bias(1.0, k)))
     log_radius = float(np.log(radius)) if radius else -np.inf

@@ -19,7 +19,6 @@ from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
-from scipy.optimize import brentq
 from scipy.special import chdtri, gammainccinv
 
 from dpbench.arrays import Floats
@@ -59,6 +58,7 @@ def _gaussian(budget: Budget) -> Budget:
 
 def smallest_alpha(needed: Callable[[float], float], n: float, constants: Constants) -> float:
     """The smallest error that needs n records, or the largest allowed, where all need more."""
+    from scipy.optimize import brentq  # a slow import
 
     def missing(log_alpha: float) -> float:
         return float(np.log(needed(float(np.exp(log_alpha))) / n))

@@ -10,7 +10,6 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq, minimize_scalar
 from scipy.special import ndtri
 
 from dpbench import estimators as est
@@ -93,6 +92,7 @@ def _quietest(k: float, radius: float, beta: float, noise: Noise) -> float:
 
     b(T) = ((k-1)/k)^k T^-(k-1)/(k-1), and the quantile is a root of the noise's distribution.
     """
+    from scipy.optimize import brentq, minimize_scalar  # a slow import
 
     def error(log_t: float) -> float:
         t = float(np.exp(log_t))
@@ -273,6 +273,8 @@ def _ksu20_bin(e: est.KSU20Mean, n: int, budget: Budget) -> float:
 
     alpha = e.alpha or (1 / 16 if paper else 1.0)
     if e.alpha is None and needed(alpha) < size:
+        from scipy.optimize import brentq  # a slow import
+
         ends = -0.5 * np.log(size) - 1, np.log(alpha)
         alpha = float(np.exp(brentq(lambda a: np.log(needed(np.exp(a)) / size), *ends)))
     return _half_bin(e, alpha)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import chdtr, chdtri, erfc, erfcx, gammainccinv, gammaln, ndtr, ndtri, wofz
 
 from dpbench.arrays import Floats
@@ -133,6 +132,8 @@ def _laplace_norm_quantile(d: int, q: float) -> float:
     """By inversion (Gil-Pelaez): P(Q <= x) = 1/2 - int_0^inf Im(e^(-itx) m(-it)^d)/t dt/pi."""
     if d == 1:
         return float(-np.log(1 - q))
+    from scipy.optimize import brentq  # a slow import
+
     below = _laplace_square(d)
     return float(np.sqrt(brentq(lambda x: below(x) - q, 0.01 * d, 2 * d + 100 * np.sqrt(d))))
 
@@ -178,6 +179,7 @@ def _gaussian_sd(epsilon: float, delta: float) -> float:
     Phi(-a) - e^epsilon Phi(-b) = delta with a = epsilon s - 1/(2s) and b = epsilon s + 1/(2s). As
     b^2/2 = a^2/2 + epsilon, both terms are e^(-a^2/2) times an erfcx.
     """
+    from scipy.optimize import brentq  # a slow import
 
     def excess(log_sd: float) -> float:
         s, root = float(np.exp(log_sd)), float(np.sqrt(2))
