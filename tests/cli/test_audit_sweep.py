@@ -158,7 +158,7 @@ def test_what_is_made_again(audits: Bench) -> None:
     assert "0 audits done, 6 reused" in audits.done().out
     assert [audits.read(name) for name in names] == before
     first, *others = sorted((audits.folder / "out" / "blocks").iterdir())
-    damaged = [_edited, _flipped, *("", '[{"estimator": "cl', "null", '[{"pair": "x"}]')]
+    damaged: list[Any] = [_edited, _flipped, *("", '[{"estimator": "cl', "null", '[{"pair": "x"}]')]
     for shards, ways, done in (([first], damaged[:1], 1), (others, damaged[1:], 5)):
         for shard, way in zip(shards, ways, strict=True):
             whole = shard.read_text()
