@@ -172,8 +172,14 @@ def canonical(instance: Any) -> str:
 
 
 def _parameters(instance: Any) -> dict[str, Any]:
-    """The fields as JSON knows them; what a file holds stands for its path."""
-    found = {f.name: _named(getattr(instance, f.name)) for f in fields(instance)}
+    """The fields as JSON knows them; what a file holds stands for its path.
+
+    A class names parameters that it did not always have in `later`, by what it did without them:
+    where they say just that, streams keep their names.
+    """
+    later = getattr(instance, "later", {})
+    given = {f.name: _named(getattr(instance, f.name)) for f in fields(instance)}
+    found = {name: one for name, one in given.items() if name not in later or one != later[name]}
     content = getattr(instance, "content", None)
     return found if content is None else {**found, "path": content}
 

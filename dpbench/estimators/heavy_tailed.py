@@ -24,7 +24,7 @@ from scipy.special import ndtri
 
 from dpbench.estimators.base import Estimate, Estimator, Terms
 from dpbench.estimators.clipped import noisy_clipped_mean
-from dpbench.privacy import ZCDP, Budget, Ledger
+from dpbench.privacy import ZCDP, Budget, Ledger, PureDP
 from dpbench.registry import MomentOrder, Probability, Radius, validated
 from dpbench.samples import Sample
 
@@ -186,7 +186,8 @@ class LocalMean(_Clipped):
             return float(0.5 / np.tanh(budget.pure_epsilon / 2))
         # E Z^2 is the integral of t(e^-s/2)^2 e^-s over s > 0, t as in the module.
         s, weights = np.polynomial.laguerre.laggauss(40)
-        return float(np.sqrt(weights @ budget.noise_tail(np.exp(-s) / 2, 1.0, 1.0) ** 2))
+        own = PureDP(budget.epsilon) if isinstance(budget, PureDP) else budget  # no staircase
+        return float(np.sqrt(weights @ own.noise_tail(np.exp(-s) / 2, 1.0, 1.0) ** 2))
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         bound = self.radius + self.clipping_threshold(sample.n, ledger.budget)

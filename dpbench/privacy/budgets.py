@@ -17,13 +17,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 from scipy.special import ndtri
 
 from dpbench.arrays import Floats
+from dpbench.privacy import staircase
 from dpbench.privacy.conversions import (
     analytic_sd,
     gaussian_delta,
@@ -99,8 +100,13 @@ class Budget(Registered):
         return replace(self, **parts)  # type: ignore[type-var]  # all subclasses are dataclasses
 
     def _sd(self, l1: float | Floats, l2: float | Floats) -> float | None:
-        """Standard deviation of Gaussian noise at l2 sensitivity 1; None for Laplace."""
+        """Standard deviation of Gaussian noise at l2 sensitivity 1; None for other noise."""
         return None
+
+    @property
+    def _steps(self) -> bool:
+        """Whether one number has staircase noise, and not Laplace."""
+        return getattr(self, "noise_by", None) == "staircase"
 
     def noise(
         self,
@@ -109,14 +115,19 @@ class Budget(Registered):
         l1: float | Floats,
         l2: float | Floats,
         draws: int = 1,
+        *,
+        single: bool = False,
     ) -> Floats:
         """The average of `draws` independent noises that each cost the whole budget.
 
         The sensitivities broadcast to `shape`; the notion's mechanism takes the one that it uses.
+        `single` says that every element is a release of one number: none is a vector's coordinate.
         """
         sd = self._sd(l1, l2)
         if sd is not None:
             return np.asarray(rng.normal(0.0, sd * l2 / np.sqrt(draws), shape))
+        if self._steps and single and draws == 1:
+            return np.asarray(l1 * staircase.draw(rng, shape, self.pure_epsilon))
         scale = l1 / self.pure_epsilon
         if draws == 1:
             return np.asarray(rng.laplace(0.0, scale, shape))
@@ -129,10 +140,15 @@ class Budget(Registered):
         return float(self.noise_tail(np.asarray(beta) / 2, 1.0, 1.0))
 
     def noise_tail(self, upper: Floats, l1: float, l2: float) -> Floats:
-        """The point that one number's noise exceeds with probability `upper` <= 1/2."""
+        """The point that one number's noise exceeds with probability `upper` <= 1/2.
+
+        One number has l1 = l2; if not, it is a vector's coordinate.
+        """
         sd = self._sd(l1, l2)
         if sd is not None:
             return np.asarray(-sd * l2 * ndtri(upper))
+        if self._steps and l1 == l2:
+            return np.asarray(l1 * staircase.upper_quantile(upper, self.pure_epsilon))
         return np.asarray(-np.log(2 * upper) * l1 / self.pure_epsilon)
 
     @property
@@ -155,10 +171,20 @@ class PureDP(Budget):
     Parameters
     ----------
     epsilon : float > 0
+    noise_by : {'laplace', 'staircase'}
+        The noise of what is one number: ``staircase`` is quieter from epsilon = 2 or so on
+        (`dpbench.privacy.staircase`). Vectors, histograms and averages of many noises have
+        Laplace noise all the same.
     """
 
     epsilon: Positive
+    noise_by: Literal["laplace", "staircase"] = "laplace"
     notion: ClassVar[str] = "pure"
+    later: ClassVar[dict[str, Any]] = {"noise_by": "laplace"}
+
+    @property
+    def label(self) -> str:
+        return self.notion if self.noise_by == "laplace" else f"{self.notion}_{self.noise_by}"
 
 
 @validated_positional
@@ -363,12 +389,7 @@ class NonPrivate(Budget):
         return ()
 
     def noise(
-        self,
-        rng: np.random.Generator,
-        shape: tuple[int, ...],
-        l1: float | Floats,
-        l2: float | Floats,
-        draws: int = 1,
+        self, rng: np.random.Generator, shape: tuple[int, ...], *about: Any, **options: Any
     ) -> Floats:
         return np.zeros(shape)
 

@@ -143,7 +143,9 @@ class Ledger:
         _check_sensitivities(sensitivity, l1)
         _check_number("draws", draws)
         self.pay("additive noise", sensitivity)
-        return values + self.budget.noise(self.rng, values.shape, l1, sensitivity, draws)
+        single = values.ndim == 1
+        noise = self.budget.noise(self.rng, values.shape, l1, sensitivity, draws, single=single)
+        return values + noise
 
     def add_l2_noise(self, values: Floats, sensitivity: float) -> Floats:
         """Release (trials, d) vectors with noise of density prop. to exp(-eps ||z||/sensitivity).

@@ -130,7 +130,8 @@ def _local(e: est.LocalMean, at: At) -> Step:
     Randomised response has variance C^2/tanh(epsilon/2)^2 less the records' squares, some R^2 + 1.
     """
     if e.mechanism == "additive":
-        variance = additive(at.budget, 2.0, 2.0).variance
+        own = PureDP(at.budget.epsilon) if isinstance(at.budget, PureDP) else at.budget  # Laplace
+        variance = additive(own, 2.0, 2.0).variance
     else:
         grown = float(np.exp(min(at.budget.pure_epsilon, 700.0)))
         variance = ((grown + 1) / (grown - 1)) ** 2

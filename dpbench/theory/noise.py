@@ -18,8 +18,8 @@ from dpbench.arrays import Floats
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP
 
 __all__ = [
-    "MOST", "Gaussian", "Laplace", "Noise", "Radial", "additive", "binomial", "concentrated",
-    "standard_normal",
+    "MOST", "Gaussian", "Laplace", "Noise", "Radial", "Staircase", "additive", "binomial",
+    "concentrated", "standard_normal",
 ]  # fmt: skip
 
 MOST = 4001  # points of a law that is continuous, or nearly so
@@ -172,6 +172,58 @@ class Radial(Laplace):
         return d * self.scale
 
 
+@dataclass(frozen=True)
+class Staircase(Noise):
+    """Of one number, at b = e^-epsilon and g = 1/(1 + e^(epsilon/2)), by Geng and Viswanath (2014).
+
+    In units of the sensitivity X = +-(G + V): G geometric, P(G >= k) = b^k, and V in [0, 1), of
+    density 1/D on [0, g) and b/D on [g, 1), D = g + (1-g) b.
+    """
+
+    epsilon: float
+    sensitivity: float
+
+    @property
+    def _shape(self) -> tuple[float, float, float]:
+        g, b = float(1 / (1 + np.exp(self.epsilon / 2))), float(np.exp(-self.epsilon))
+        return g, b, g + (1 - g) * b
+
+    def cdf(self, x: Floats) -> Floats:
+        g, b, whole = self._shape
+        k = np.floor(np.abs(x) / self.sensitivity)
+        v = np.abs(x) / self.sensitivity - k
+        below = (np.minimum(v, g) + b * np.maximum(v - g, 0.0)) / whole
+        tail = 0.5 * b**k * (1 - (1 - b) * below)
+        return np.asarray(np.where(x < 0, tail, 1 - tail))
+
+    def above(self, upper: float) -> float:
+        most = self.sensitivity * (2 - np.log(2 * upper) / self.epsilon)
+        missing = lambda x: float(self.cdf(np.asarray(-x))) - upper  # noqa: E731
+        return float(brentq(missing, 0.0, most, xtol=1e-14 * most, rtol=1e-14))
+
+    @property
+    def variance(self) -> float:
+        g, b, whole = self._shape
+        first, second = b / (1 - b), b * (1 + b) / (1 - b) ** 2  # moments of G
+        one = (g**2 + b * (1 - g**2)) / (2 * whole)  # and of V
+        two = (g**3 + b * (1 - g**3)) / (3 * whole)
+        return self.sensitivity**2 * (second + 2 * first * one + two)
+
+    def distance(self, c: Floats) -> Floats:
+        """By |c| + 2 int_|c|^inf P(X > u) du."""
+        g, b, whole = self._shape
+        k = np.floor(np.abs(c) / self.sensitivity)
+        v = np.abs(c) / self.sensitivity - k
+
+        def area(v: Floats) -> Floats:  # of P(V > u) (1 - b) + b, up to v
+            low, high = np.minimum(v, g), np.maximum(v - g, 0.0)
+            lost = low**2 / 2 + high * g + b * high**2 / 2
+            return np.asarray(v - (1 - b) / whole * lost)
+
+        rest = b**k * (area(np.ones(1)) - area(v) + b / (1 - b) * area(np.ones(1)))
+        return np.asarray(np.abs(c) + self.sensitivity * rest)
+
+
 @cache
 def _gaussian_sd(epsilon: float, delta: float) -> float:
     """The least sd s at sensitivity 1, by Theorem 8 of Balle and Wang (2018).
@@ -197,14 +249,17 @@ def _gaussian_sd(epsilon: float, delta: float) -> float:
 def additive(budget: Budget, l1: float, l2: float) -> Noise:
     """What a budget adds to every coordinate of what has these sensitivities.
 
-    Laplace noise of scale l1/epsilon; N(0, l2^2/(2 rho)); N(0, (l2/mu)^2); under (epsilon, delta)
-    N(0, l2^2 s^2) with the least s, unless that Laplace noise has the smaller variance; or with s
+    Laplace noise of scale l1/epsilon, or a staircase for one number, where l1 = l2;
+    N(0, l2^2/(2 rho)); N(0, (l2/mu)^2); under (epsilon, delta) N(0, l2^2 s^2) with the least s,
+    unless that Laplace noise has the smaller variance; or with s
     sqrt(2 ln(1.25/delta))/epsilon, or with 2 for 1.25.
     """
     if isinstance(budget, ZCDP):
         return Gaussian(l2 / float(np.sqrt(2 * budget.rho)))
     if isinstance(budget, GDP):
         return Gaussian(l2 / budget.mu)
+    if isinstance(budget, PureDP) and budget.noise_by == "staircase" and l1 == l2:
+        return Staircase(budget.epsilon, l1)
     if isinstance(budget, PureDP) or (
         isinstance(budget, ApproxDP) and budget.noise_by == "laplace"
     ):

@@ -56,6 +56,7 @@ from dpbench.theory.noise import Laplace, Noise, Radial
 
 TRIALS = 10_000
 PURE, RHO, MU, APPROX = PureDP(0.5), ZCDP(0.1), GDP(0.5), ApproxDP(1.0, 1e-6)
+STAIRS = PureDP(4.0, "staircase")
 NORMAL, VECTORS = Gaussian(location=0.3), MultivariateGaussian(d=3, norm=1.0)
 TUNED_BALL = KSU20BallMean(k=3, radius=1, outside="project", constants="tuned")
 RESPONSE = LocalMean(k=2, mechanism="randomised_response")
@@ -68,6 +69,8 @@ CASES: list[tuple[Estimator, Distribution, int, Budget, str]] = [
     (BinaryMean(), Bernoulli(p=0.3), 100, PURE, "noise q90 private_q90"),
     (ClippedMean(lower=-1, upper=2), NORMAL, 50, APPROX, "noise q90 private_q90"),
     (ClippedMean(lower=-1, upper=2), VECTORS, 50, PURE, "noise"),
+    (ClippedMean(lower=-1, upper=2), NORMAL, 50, STAIRS, "noise q90"),
+    (LocalMean(k=2), RARE, 500, STAIRS, "noise"),
     (NaiveGaussianMean(radius=2), NORMAL, 60, RHO, "noise q90"),
     (ShrinkingIntervals(radius=50, rounds=3), NORMAL, 400, MU, "noise"),
     (CoinPressMean(radius=50, rounds=3), VECTORS, 200, MU, "noise"),
