@@ -197,6 +197,8 @@ class Staircase(Noise):
         return np.asarray(np.where(x < 0, tail, 1 - tail))
 
     def above(self, upper: float) -> float:
+        from scipy.optimize import brentq  # a slow import
+
         most = self.sensitivity * (2 - np.log(2 * upper) / self.epsilon)
         missing = lambda x: float(self.cdf(np.asarray(-x))) - upper  # noqa: E731
         return float(brentq(missing, 0.0, most, xtol=1e-14 * most, rtol=1e-14))
