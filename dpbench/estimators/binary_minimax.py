@@ -7,11 +7,11 @@ from typing import ClassVar
 import numpy as np
 
 from dpbench.estimators.base import Estimate, Estimator
+from dpbench.estimators.binary_risk import LARGEST_N, binary_minimax
 from dpbench.privacy import ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.neighbours import Pair
 from dpbench.registry import validated
 from dpbench.samples import Sample
-from dpbench.theory.binary_minimax import LARGEST_N, binary_minimax
 
 __all__ = ["BinaryMinimax"]
 
@@ -20,7 +20,7 @@ __all__ = ["BinaryMinimax"]
 class BinaryMinimax(Estimator):
     """Count the ones, add geometric noise, look the answer up: minimax under epsilon-DP.
 
-    GRS09, GS10; see `dpbench.theory.binary_minimax`. A record of 1/2 or more is a one, any other
+    GRS09, GS10; see `dpbench.estimators.binary_risk`. A record of 1/2 or more is a one, any other
     a zero: of records in between, the mean of what they are rounded to is estimated. One record
     moves the count by at most 1. At most 1000 records; (epsilon, delta) pays for epsilon-DP, where
     other noise may do better.

@@ -10,9 +10,9 @@ from support import assert_frequencies, rng
 
 from dpbench import release
 from dpbench.estimators import BinaryMinimax
+from dpbench.estimators.binary_risk import binary_minimax
 from dpbench.privacy import ApproxDP, Budget, Ledger, PureDP
 from dpbench.samples import CountedSample, DenseSample
-from dpbench.theory.binary_minimax import binary_minimax
 
 
 @pytest.mark.parametrize("budget", [PureDP(0.7), ApproxDP(0.7, 1e-6)])

@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import linprog
 from scipy.stats import binom
 
-from dpbench.theory.binary_minimax import GAP, LARGEST_N, binary_minimax
+from dpbench.estimators.binary_risk import GAP, LARGEST_N, binary_minimax
 
 ORACLES = [  # found by two programs of their own, each from both sides
     (20, 1.0, 0.011310, 0.011323), (1000, 0.03, 0.002278, 0.002281),
