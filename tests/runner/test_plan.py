@@ -81,6 +81,39 @@ def test_the_keys_of_families_with_a_lower_bound() -> None:
     assert set(alone["k"]) == {2.0}
 
 
+def test_the_model_of_an_estimator_says_which_bound_holds() -> None:
+    made = sweep_of(
+        families={"plane": {"kind": "multivariate_gaussian", "d": 2}, "coin": COIN},
+        estimators={
+            "covariance": {"kind": "coinpress_covariance", "bound": 2},
+            "mean": {"kind": "coinpress_mean", "radius": 1},
+            "local": {"kind": "local_mean", "k": 2},
+        },
+        budgets={"zcdp": {"kind": "zcdp", "rho": 1e-4}},
+        parts={
+            "vectors": {
+                "families": "plane",
+                "estimators": ["covariance", "mean"],
+                "n": [100],
+                "trials": 1,
+            },
+            "coins": {
+                "families": "coin",
+                "estimators": ["mean", "local"],
+                "n": [10**4],
+                "trials": 1,
+            },
+        },
+    )
+    keys = key_table(made, make_cells(made)).set_index(["family", "estimator"])
+    assert np.isnan(keys.loc["plane", "covariance"]["lower_bound"])
+    assert keys.loc["plane", "covariance"]["bound_by"] == ""
+    assert keys.loc["plane", "mean"]["bound_by"] == "sampling"
+    local, central = (keys.loc["coin", name]["lower_bound"] for name in ("local", "mean"))
+    assert local > 2 * central
+    assert keys.loc["coin", "local"]["bound_by"] == "two laws of views"
+
+
 def test_parts_that_meet_share_one_draw() -> None:
     two = {"mean": {"kind": "empirical_mean"}, "clip": CLIP}
     parts = {

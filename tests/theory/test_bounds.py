@@ -1,0 +1,84 @@
+"""The bound of a class: the largest of those that hold for it, and what it is by."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from scipy.stats import chi2, norm
+
+from dpbench import distributions as dist
+from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, NonPrivate, PureDP
+from dpbench.theory.bounds import Bound, class_bound, heavy_tailed, largest
+from dpbench.theory.local_bounds import local_distance, local_lower_bound
+from dpbench.theory.lower_bounds import (
+    indistinguishable,
+    sampling_lower_bound,
+    two_point_lower_bound,
+)
+from dpbench.theory.several_laws import several_laws_lower_bound
+from dpbench.theory.vector_bounds import moments_lower_bound
+
+BUDGETS: list[Budget] = [PureDP(0.01), ZCDP(5e-5), GDP(0.01), ApproxDP(0.01, 1e-6)]
+T: dict[str, Any] = {"tail_index": 4.5}
+
+
+def test_the_largest_of_what_is_known() -> None:
+    assert largest(one=1.0, the_other=2.0, unknown=math.nan) == Bound(2.0, "the other")
+    none = largest(unknown=math.nan)
+    assert math.isnan(none.value)
+    assert none.by == ""
+
+
+@pytest.mark.parametrize("budget", BUDGETS, ids=str)
+def test_numbers(budget: Budget) -> None:
+    """Where noise decides two laws, where sampling does the average or a coin."""
+    few, many = 2000, 10**9
+    t = indistinguishable(few, budget)
+    assert class_bound(dist.Bernoulli(p=0.3), few, budget) == (t / 2, "two laws")
+    scaled = class_bound(dist.Gaussian(location=7, scale=3), few, budget)
+    assert scaled.value == pytest.approx(3 * norm.ppf((1 + t) / 2), rel=1e-12)
+    average = class_bound(dist.Gaussian(scale=3), many, budget)
+    assert average == (pytest.approx(3 * norm.ppf(0.95) / math.sqrt(many)), "sampling")
+    coin = class_bound(dist.Bernoulli(p=0.3), many, budget)
+    assert coin == (pytest.approx(norm.ppf(0.9) / 2 / math.sqrt(many), rel=1e-6), "sampling")
+    law = dist.StudentT(**T, unit_moment=3)
+    private = two_point_lower_bound(few, 3, budget).alpha
+    assert class_bound(law, few, budget) == (private, "two laws")
+    assert class_bound(law, many * 1000, budget).by == "sampling"
+    assert math.isnan(class_bound(dist.StudentT(**T), few, budget).value)
+    assert class_bound(law, few, NonPrivate()) == (sampling_lower_bound(few, 3), "sampling")
+
+
+def test_several_laws_and_codes() -> None:
+    n, budget = 10**5, PureDP(0.01)
+    several = several_laws_lower_bound(n, 6, budget)
+    assert heavy_tailed(n, 6, budget) == (several, "several laws")
+    assert several > two_point_lower_bound(n, 6, budget).alpha
+    code = moments_lower_bound(10**4, 512, 2, PureDP(1.0))
+    assert heavy_tailed(10**4, 2, PureDP(1.0), d=512) == (code.alpha, "code")
+    vectors = dist.MultivariateStudentT(d=512, **T, unit_moment=2)
+    assert class_bound(vectors, 10**4, PureDP(1.0)) == (code.alpha, "code")
+
+
+def test_gaussian_vectors() -> None:
+    n, scale = 10**6, 2.0
+    found = class_bound(dist.MultivariateGaussian(d=8, scale=scale), n, PureDP(1.0))
+    assert found.by == "sampling"
+    assert found.value == pytest.approx(scale * math.sqrt(chi2(8).ppf(0.9) / n), rel=1e-12)
+    assert class_bound(dist.MultivariateGaussian(d=8), 300, PureDP(0.05)).by != "sampling"
+    narrow = dist.MultivariateGaussian(d=8, condition=10)
+    assert math.isnan(class_bound(narrow, n, PureDP(1.0)).value)
+
+
+def test_the_local_model() -> None:
+    n, budget = 10**6, PureDP(1.0)
+    t = local_distance(n, budget)
+    assert class_bound(dist.Bernoulli(p=0.3), n, budget, local=True).value == t / 2
+    gaussian = class_bound(dist.Gaussian(scale=3), n, budget, local=True)
+    assert gaussian == (pytest.approx(3 * norm.ppf((1 + t) / 2)), "two laws of views")
+    own = heavy_tailed(n, 3, budget, local=True)
+    assert own == (local_lower_bound(n, 3, budget).alpha, "two laws of views")
+    assert own.value > 10 * heavy_tailed(n, 3, budget).value
+    assert math.isnan(class_bound(dist.MultivariateGaussian(d=8), n, budget, local=True).value)
