@@ -255,6 +255,7 @@ SHIPPED: list[tuple[est.Estimator, Budget, int]] = [  # how many times all recor
     (est.LocalMean(k=2, radius=9, mechanism="randomised_response"), PURE, 2),
     (est.NaiveGaussianMean(radius=10), PURE, 1),
     (est.ExponentialCoarseMean(radius=10), PureDP(10.0), 3),
+    (est.GaussianScoreMean(radius=10, share=0.5), PureDP(10.0), 3),
     (est.ShrinkingIntervals(radius=10), PURE, 1),
     (est.KarwaVadhanMean(radius=10), PURE, 2),
     (est.LearnedGaussian(radius=10), PURE, 4),
