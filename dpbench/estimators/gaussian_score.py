@@ -32,8 +32,10 @@ million records. The score has the rest: two steps on the same records (`Ledger.
 
 The centre rests on the same records. Let G(c) be the mean score around c less its expectation. The
 score moves by at most |c - mu| if c does, so G(c) - G(mu) has a standard deviation of at most
-|c - mu|/sqrt(n), and c, however it is chosen, changes the error's leading term by as much. With
-|c - mu| near sigma/10 that is small beside sampling.
+|c - mu|/sqrt(n); the largest of |G(c) - G(mu)| on an interval of that length around mu is of the
+same order (it is Lipschitz in c), so a c that is chosen by the records changes the error by no
+more. With |c - mu| near sigma/10 that is small beside sampling; `dpbench.theory.exact_score`
+leaves it out, and simulations do not see it.
 
 What cannot be inverted. The average with noise may leave (-T, T): c + h^-1 is kept within T + t of
 c, where h is within sigma beta/n of its end. All of that is post-processing.
