@@ -108,7 +108,7 @@ def test_the_model_of_an_estimator_says_which_bound_holds() -> None:
     keys = key_table(made, make_cells(made)).set_index(["family", "estimator"])
     assert np.isnan(keys.loc["plane", "covariance"]["lower_bound"])
     assert keys.loc["plane", "covariance"]["bound_by"] == ""
-    assert keys.loc["plane", "mean"]["bound_by"] == "sampling"
+    assert keys.loc["plane", "mean"]["bound_by"] == "two laws"
     local, central = (keys.loc["coin", name]["lower_bound"] for name in ("local", "mean"))
     assert local > 2 * central
     assert keys.loc["coin", "local"]["bound_by"] == "two laws of views"
