@@ -186,6 +186,10 @@ def test_factors_are_of_the_best_estimator_and_of_finite_bounds(regimes: Result)
         assert one["factor_high"] == (0 if halved else worst["q90_high"])
         verdict = "optimal" if worst["q90_high"] <= 1.1 else "open"
         assert one["verdict"] == ("below" if halved else verdict)
+    for high, verdict in ((0.99, "below"), (1.09, "optimal"), (1.11, "open")):
+        bound = summary["lower_bound"]
+        near = summary.assign(q90=0.98 * bound, q90_high=high * bound)
+        assert set(factors(near)["verdict"]) == {verdict}
     for family, at in regimes.factors.groupby("distribution"):
         (printed,) = [
             row
