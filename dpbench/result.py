@@ -69,7 +69,7 @@ class Result:
             A row per key and trial: the columns of a key, ``trial``, ``error, sampling, bias,
             noise, private``, and what else blocks hold; see `dpbench.runner.block.Block`.
         """
-        keys = key_table(self.study, self.cells).drop(columns=["lower_bound", "bound_by"])
+        keys = key_table(self.study, self.cells, bounds=False)
         wanted = pd.Series(data=True, index=keys.index)
         for name, value in about.items():
             if name not in keys:
@@ -124,7 +124,8 @@ class Result:
                 raise ConfigError(f"figure: {name!r}: no such figure; choose from {choices}")
             return known[name]
         figure = Figure.build(name, "figure")
-        figure.check(self.study, key_table(self.study, self.cells), "figure")
+        keys = key_table(self.study, self.cells, bounds=figure.over_bounds)
+        figure.check(self.study, keys, "figure")
         return figure
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -33,6 +33,8 @@ class Factors(SelectingFigure):
     The number is the worst 0.9 quantile of the error over what no private estimator beats; it is
     bold where the upper end of its 95% interval is at most 1.1.
     """
+
+    over_bounds: ClassVar[bool] = True
 
     def _check(self, rows: pd.DataFrame, study: Study, where: str) -> None:
         paid = rows[rows["privacy"] != "none"]

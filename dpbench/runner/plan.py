@@ -176,8 +176,12 @@ class Sweep:
         return any(not self.families[label].value.follows_budget for label in families)
 
 
-def key_table(sweep: Sweep, cells: Sequence[Cell]) -> pd.DataFrame:
-    """The keys of all cells, a row each, in the order of `BlockTask.keys`."""
+def key_table(sweep: Sweep, cells: Sequence[Cell], *, bounds: bool = True) -> pd.DataFrame:
+    """The keys of all cells, a row each, in the order of `BlockTask.keys`.
+
+    Without `bounds`, of which one may take 10 ms, there is neither ``lower_bound`` nor
+    ``bound_by``.
+    """
     families, estimators = swept_columns(sweep.families.values(), sweep.estimators.values())
     rows = []
     for cell in cells:
@@ -188,12 +192,11 @@ def key_table(sweep: Sweep, cells: Sequence[Cell]) -> pd.DataFrame:
         for one in cell.settings:
             given = sweep.estimators[one.label].parameters
             swept = {column: given.get(name) for name, column in estimators.items()}
-            with computable(f"sweep.families.{cell.family_label}: at n = {cell.n}"):
-                model = one.estimator.bounded_in
-                bound = Bound()
-                if model is not None:
-                    bound = cell.family.lower_bound(cell.n, one.budget, local=model == "local")
-            settings.append((one.label, one.budget, {**of_family, **swept}, bound))
+            columns = {**of_family, **swept}
+            if bounds:
+                bound = _bound(cell, one)
+                columns = {"lower_bound": bound.value, "bound_by": bound.by, **columns}
+            settings.append((one.label, one.budget, columns))
         rows += [
             {
                 "distribution": member,
@@ -203,14 +206,20 @@ def key_table(sweep: Sweep, cells: Sequence[Cell]) -> pd.DataFrame:
                 **budget.columns,
                 "n": cell.n,
                 "d": d,
-                "lower_bound": bound.value,
-                "bound_by": bound.by,
-                **swept,
+                **columns,
             }
             for member, _ in cell.members
-            for label, budget, swept, bound in settings
+            for label, budget, columns in settings
         ]
     return pd.DataFrame(rows)
+
+
+def _bound(cell: Cell, setting: Setting) -> Bound:
+    model = setting.estimator.bounded_in
+    if model is None:
+        return Bound()
+    with computable(f"sweep.families.{cell.family_label}: at n = {cell.n}"):
+        return cell.family.lower_bound(cell.n, setting.budget, local=model == "local")
 
 
 def make_cells(sweep: Sweep, *, trials: int | None = None) -> list[Cell]:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from joblib.externals.loky import get_reusable_executor
 
 from dpbench.cli import run
 from dpbench.distributions import Distribution
@@ -252,6 +253,14 @@ def unusable(result: Result, *words: str) -> None:
     assert result.err.count("\n") == 1, result.err
     assert not [word for word in words if word not in result.err], result.err
     assert result.out == ""
+
+
+@pytest.fixture
+def own_workers() -> Iterator[None]:
+    """Processes of this test alone: joblib keeps them, with the plug-ins that they have loaded."""
+    get_reusable_executor().shutdown(wait=True)
+    yield
+    get_reusable_executor().shutdown(wait=True)
 
 
 @pytest.fixture

@@ -133,9 +133,9 @@ def test_a_changed_plugin_makes_blocks_stale(bench: Bench) -> None:
     assert len(found) == 3
 
 
-def test_a_worker_that_dies_is_one_line(bench: Bench) -> None:
+def test_a_worker_that_dies_is_one_line(bench: Bench, own_workers: None) -> None:
     bench.odd("import multiprocessing as m, os; m.parent_process() is None or os._exit(9)")
-    result = bench.command(MINE, "n_jobs=2")
+    result = bench.run(MINE, "n_jobs=2")
     assert result.code == 1, result
     assert "Traceback" not in result.err
     last = result.err.strip().splitlines()[-1]

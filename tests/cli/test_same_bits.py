@@ -30,7 +30,7 @@ def test_order(bench: Bench) -> None:
     assert bench.stored() == bench.stored("one")
 
 
-def test_processes_and_dask(bench: Bench) -> None:
+def test_processes_and_dask(bench: Bench, own_workers: None) -> None:
     """With a plug-in that fails on two blocks."""
     bench.odd(FAILS, lambda spec: spec["parts"]["tails"].update(trials=220))
     assert bench.run(MINE, "out=one").code == 1
@@ -39,8 +39,7 @@ def test_processes_and_dask(bench: Bench) -> None:
     for out, words in {"two": ["n_jobs=2"], "dask": ["n_jobs=2", "runner=dask"]}.items():
         if out == "dask":
             pytest.importorskip("distributed")
-        run = bench.command if out == "two" else bench.run
-        result = run(MINE, f"out={out}", *words)
+        result = bench.run(MINE, f"out={out}", *words)
         assert result.code == 1, result
         # a slow machine hears how far it is
         assert not [

@@ -114,7 +114,7 @@ def test_contributing_example(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run([*sweep, "n_jobs=1"]) == 0
     claim = pd.read_csv("results/quantiles/claims.csv").iloc[0]
     assert (claim["verdict"], claim["predicted"]) == ("consistent", 1)
-    assert run([*audit, "n_jobs=1", "trials=2000"]) == 0
+    assert run([*audit, "n_jobs=1", "trials=1000"]) == 0
     table = pd.read_csv("results/quantiles_audit/audit.csv")
     assert set(table["notion"]) == {"pure", "zcdp"}
     assert "at_the_quantile" in set(table["pair"])

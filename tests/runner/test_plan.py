@@ -10,6 +10,7 @@ import pytest
 from support import spreads
 from sweeps import CLIP, COIN, PURE, sweep_of
 
+import dpbench
 from dpbench.arrays import Floats
 from dpbench.estimators import EmpiricalMean, OneDataset
 from dpbench.privacy import ZCDP, Budget, NonPrivate, PureDP
@@ -26,6 +27,8 @@ from dpbench.runner.plan import (
 )
 from dpbench.samples.base import MOST_HELD
 from dpbench.samples.streamed import MOST_STREAMED
+from dpbench.theory import families
+from dpbench.theory.bounds import Bound
 from dpbench.theory.families import build_family
 from dpbench.theory.lower_bounds import two_point_lower_bound
 
@@ -114,6 +117,19 @@ def test_the_model_of_an_estimator_says_which_bound_holds() -> None:
     assert found["plane", "mean"][1] == "two laws"
     assert found["coin", "local"][0] > 2 * found["coin", "mean"][0]
     assert found["coin", "local"][1] == "two laws of views"
+
+
+def test_bounds_wait_until_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One takes up to 10 ms: a plan, and what is read again, needs few or none."""
+    asked = list[int]()
+    monkeypatch.setattr(families, "class_bound", lambda *at, **_: asked.append(1) or Bound())
+    spec = {**SPEC, "families": {"t": T}}
+    dpbench.run(spec, n_jobs=1).errors()
+    of_one, asked[:] = len(asked), []
+    factor = {"theorem": "near_optimal", "tolerance": 0.1, "reason": "finite trials"}
+    with pytest.raises(ConfigError, match="no lower bound is known"):
+        dpbench.run({**spec, "claims": {"factor": factor}}, n_jobs=1)
+    assert of_one == len(asked) == 3  # settings
 
 
 def test_parts_that_meet_share_one_draw() -> None:
