@@ -129,11 +129,15 @@ def test_a_plug_in_that_is_a_package_and_is_edited(bench: Bench, dask: Dask) -> 
     bench.done(MINE, "out=local")
     assert bench.results() == bench.results("local")
     bench.forget()
-    process = bench.start(*bench.argv(MINE, "out=gone", "trials=40000", *words(dask)))
-    wait_for(lambda: bool(bench.blocks("gone")), process)
-    dask.scheduler.kill()
-    told = process.communicate(timeout=60)[1].splitlines()
-    assert process.returncode == 1
+
+    def kill() -> None:
+        wait_for(lambda: bool(bench.blocks("gone")), dask.scheduler)
+        dask.scheduler.kill()
+
+    threading.Thread(target=kill).start()
+    gone = bench.run(MINE, "out=gone", "trials=40000", *words(dask))
+    told = gone.err.splitlines()
+    assert gone.code == 1
     assert [line for line in told if not line.startswith("blocks: ")] == told[-1:]
     assert told[-1].startswith(
         f"dpbench: ConnectionError: the dask scheduler {dask.address} is gone"
