@@ -121,8 +121,13 @@ def test_the_model_of_an_estimator_says_which_bound_holds() -> None:
 
 def test_bounds_wait_until_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """One takes up to 10 ms: a plan, and what is read again, needs few or none."""
-    asked = list[int]()
-    monkeypatch.setattr(families, "class_bound", lambda *at, **_: asked.append(1) or Bound())
+    asked = list[object]()
+
+    def nothing(*at: object, **_: object) -> Bound:
+        asked.append(at)
+        return Bound()
+
+    monkeypatch.setattr(families, "class_bound", nothing)
     spec = {**SPEC, "families": {"t": T}}
     dpbench.run(spec, n_jobs=1).errors()
     of_one, asked[:] = len(asked), []
