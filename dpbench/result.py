@@ -157,4 +157,5 @@ def _table(path: Path) -> pd.DataFrame:
         return pd.DataFrame()
     labels = ("claim", "request", "distribution", "family", "estimator", "privacy", "bound_by")
     known = dict.fromkeys(labels, str)  # which may look like numbers
-    return completed(pd.read_csv(path, keep_default_na=False, na_values=[""], dtype=known))
+    table = pd.read_csv(path, keep_default_na=False, na_values=[""], dtype=known)
+    return completed(table.fillna({"bound_by": ""}))

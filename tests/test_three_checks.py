@@ -73,8 +73,10 @@ def changed(holder: Any, name: str, wrong: Callable[..., Any]) -> Any:
 def noise(factor: Callable[[float], float]) -> Any:
     """Noise that is multiplied by a function of its sensitivity, which is of order 1/n."""
 
-    def times(right: Any, self: Any, rng: Any, shape: Any, l1: float, *more: Any) -> Any:
-        return factor(l1) * right(self, rng, shape, l1, *more)
+    def times(
+        right: Any, self: Any, rng: Any, shape: Any, l1: float, *more: Any, **options: Any
+    ) -> Any:
+        return factor(l1) * right(self, rng, shape, l1, *more, **options)
 
     return changed(Budget, "noise", times)
 
@@ -124,8 +126,8 @@ def add_remove() -> Iterator[None]:
 def reused() -> Any:
     """One draw for all coordinates."""
 
-    def same(right: Any, self: Any, rng: Any, shape: Any, *about: Any) -> Any:
-        drawn = right(self, rng, shape, *about)
+    def same(right: Any, self: Any, rng: Any, shape: Any, *about: Any, **options: Any) -> Any:
+        drawn = right(self, rng, shape, *about, **options)
         return np.broadcast_to(drawn[:, :1], shape) if len(shape) == 2 else drawn
 
     return changed(Budget, "noise", same)
@@ -154,15 +156,14 @@ ERRORS = {
         lambda: noise_times(0.8), MOST, {"binary", "minimax", "buckets"}, NOTHING, EVERY
     ),
     "noise x 0.5": Found(lambda: noise_times(0.5), EVERY, EVERY, NOTHING, EVERY),
-    # Too wide for one law is better for another.
-    "threshold x 2": Found(wide, {"minimax"}, NOTHING, {"minimax"}, {"minimax"}),
+    "threshold x 2": Found(wide, {"minimax"}, NOTHING, {"minimax"}, NOTHING),
     "groups / 2": Found(fewer_groups, {"buckets"}, NOTHING, {"buckets"}, NOTHING),
     "n^-0.9": Found(lambda: noise(lambda s: (FIRST / s) ** 0.1), MOST, NOTHING, MOST, NOTHING),
     "a factor ln n": Found(
         lambda: noise(lambda s: np.log(s) / np.log(FIRST)), MOST, NOTHING, MOST | {"range"}, NOTHING
     ),
     "half of the budget lost": Found(half_of_the_budget, EVERY, NOTHING, EVERY, NOTHING),
-    "sensitivity of add/remove": Found(add_remove, EVERY, EVERY, NOTHING, EVERY - {"minimax"}),
+    "sensitivity of add/remove": Found(add_remove, EVERY, EVERY, NOTHING, EVERY),
     "one noise for all coordinates": Found(reused, {"vector"}, {"vector"}, NOTHING, {"vector"}),
 }
 

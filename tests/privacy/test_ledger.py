@@ -246,7 +246,7 @@ def test_noise_in_l2(dimension: int, budget: Budget) -> None:
 
 @each
 def test_geometric_noise(budget: Budget) -> None:
-    epsilon = math.sqrt(2 * budget.rho) if isinstance(budget, ZCDP) else 0.8
+    epsilon = budget.pure_epsilon
     noise = ledger(budget, 9).add_geometric_noise(np.full(50_000, 7.0), 2) - 7
     decay, inner = math.exp(-epsilon / 2), np.arange(-9, 10)
     inside = (1 - decay) / (1 + decay) * decay ** abs(inner)
