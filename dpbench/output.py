@@ -44,7 +44,9 @@ def text_console() -> tuple[Console, io.StringIO]:
     from rich.console import Console  # slow to load
 
     text = io.StringIO()
-    return Console(width=WIDTH, file=text, color_system=None, **PLAIN), text
+    # a notebook would show what is printed, whatever the file
+    plain: dict[str, Any] = {"color_system": None, "force_jupyter": False, **PLAIN}
+    return Console(width=WIDTH, file=text, **plain), text
 
 
 def print_table(title: str, rows: Sequence[Mapping[str, str]], out: Console) -> None:

@@ -17,6 +17,7 @@ from scipy import stats
 from dpbench.estimators import Estimate, Estimator
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.samples import DenseSample, Sample
+from dpbench.theory.noise import Laplace, additive
 
 Floats = NDArray[np.float64]
 
@@ -186,8 +187,8 @@ def row_norms(rows: Floats) -> Floats:
 
 def off_by(bias: float, width: float, n: int, beta: float, budget: Budget) -> float:
     """The 1 - beta quantile of |bias + noise| of sensitivity 2 width/n; of Laplace closed."""
-    if isinstance(budget, PureDP):
-        b = 2 * width / n / budget.epsilon
+    if isinstance(additive(budget, 1.0, 1.0), Laplace):
+        b = 2 * width / n / budget.pure_epsilon
         x = float(b * (np.logaddexp(bias / b, -bias / b) - math.log(2 * beta)))
         # Below the bias, too: e^(-bias/b) sinh(x/b) = 1 - beta.
         return x if x >= bias else b * math.asinh((1 - beta) * math.exp(bias / b))

@@ -99,7 +99,7 @@ NUMBERS = {
     "range_containment": 0.1,  # Theorem 3.3: right with probability 0.9
     "range_margin": 2.0 / 2.0,  # within 3r of the middle and r inside: 2r over 2r
     **dict.fromkeys(["learned_tv", "covariance_alpha"], 2.0),
-    **dict.fromkeys(["range_outside", "analytic_delta", "noise_ratio"], math.nan),
+    **dict.fromkeys(["within", "range_outside", "analytic_delta", "noise_ratio"], math.nan),
     **dict.fromkeys(["discard_ratio", "core_weight", "two_regimes"], math.nan),
 }
 
