@@ -25,9 +25,13 @@ def factors(summary: pd.DataFrame) -> pd.DataFrame:
         budget, ``n, d``, the ``estimator`` whose worst 0.9 quantile of the error is least, that
         quantile over ``lower_bound`` (``factor``; ``factor_high`` by the upper end of its 95%
         interval), and a ``verdict``: ``optimal`` if the high end is at most 1.1, ``below`` if it is
-        below 1 (the law is not the worst of its class, whose bound it is), else ``open``.
+        below 1 (the law is not the worst of its class, whose bound it is), else ``open``. One law of
+        bounded moments says nothing of its class, and is left out.
     """
-    known = summary[np.isfinite(summary["lower_bound"]) & (summary["privacy"] != "none")]
+    members = summary.groupby("family")["distribution"].transform("nunique")
+    told = (members > 1) | summary["k"].isna()
+    private = summary["privacy"] != "none"
+    known = summary[np.isfinite(summary["lower_bound"]) & private & told]
     curves, worst = worst_case(known, known[["q90", "q90_high"]].to_numpy())
     over = worst / curves["lower_bound"].to_numpy()[:, None]
     curves = curves.assign(factor=over[:, 0], factor_high=over[:, 1])

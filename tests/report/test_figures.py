@@ -186,6 +186,8 @@ def test_factors_are_of_the_best_estimator_and_of_finite_bounds(regimes: Result)
         assert one["factor_high"] == (0 if halved else worst["q90_high"])
         verdict = "optimal" if worst["q90_high"] <= 1.1 else "open"
         assert one["verdict"] == ("below" if halved else verdict)
+    one = summary[summary["distribution"] == summary["distribution"].iloc[0]]
+    assert factors(one).empty  # of its class one law of bounded moments says nothing
     for high, verdict in ((0.99, "below"), (1.09, "optimal"), (1.11, "open")):
         bound = summary["lower_bound"]
         near = summary.assign(q90=0.98 * bound, q90_high=high * bound)
