@@ -25,8 +25,8 @@ def factors(summary: pd.DataFrame) -> pd.DataFrame:
         budget, ``n, d``, the ``estimator`` whose worst 0.9 quantile of the error is least, that
         quantile over ``lower_bound`` (``factor``; ``factor_high`` by the upper end of its 95%
         interval), and a ``verdict``: ``optimal`` if the high end is at most 1.1, ``below`` if it is
-        below 1 (the law is not the worst of its class, whose bound it is), else ``open``. One law of
-        bounded moments says nothing of its class, and is left out.
+        below 1 (the law is not the worst of its class, whose bound it is), else ``open``. One law
+        of bounded moments says nothing of its class, and is left out.
     """
     members = summary.groupby("family")["distribution"].transform("nunique")
     told = (members > 1) | summary["k"].isna()

@@ -23,6 +23,7 @@ from dpbench.report.figures import Looks, Panel, SelectingFigure
 from dpbench.report.words import Words, axis, metric_text, plain
 from dpbench.result import Result
 from dpbench.study import Study
+from dpbench.theory.bounds import OF_VIEWS
 
 if TYPE_CHECKING:  # drawing libraries load when the first figure is drawn
     from matplotlib.axes import Axes
@@ -209,8 +210,11 @@ class ErrorAgainstN(SelectingFigure):
 
     def _draw_bound(self, ax: Axes, rows: pd.DataFrame, highest: float) -> None:
         """Draw the lower bound and shade what is below; an infinite one leaves the frame."""
-        # Under several budgets that of the weakest; what is not private may be below.
+        # Under several budgets that of the weakest; what is not private may be below. Bounds of the
+        # local model are drawn where no other estimator is.
         private = rows[rows["privacy"] != "none"]
+        central = private[private["bound_by"] != OF_VIEWS]
+        private = private if central.empty else central
         bound = private.groupby("n")["lower_bound"].min().dropna()
         if not np.isfinite(bound).any():
             return

@@ -28,9 +28,10 @@ from dpbench.theory.lower_bounds import (
 )
 from dpbench.theory.several_laws import several_laws_lower_bound
 
-__all__ = ["Bound", "class_bound", "heavy_tailed", "largest"]
+__all__ = ["OF_VIEWS", "Bound", "class_bound", "heavy_tailed", "largest"]
 
 NAN = float("nan")
+OF_VIEWS = "two laws of views"  # what a bound of the local model is by
 
 
 class Bound(NamedTuple):

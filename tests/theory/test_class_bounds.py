@@ -10,7 +10,7 @@ from scipy.stats import chi2, norm
 
 from dpbench import distributions as dist
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, NonPrivate, PureDP
-from dpbench.theory.bounds import Bound, class_bound, heavy_tailed, largest
+from dpbench.theory.bounds import OF_VIEWS, Bound, class_bound, heavy_tailed, largest
 from dpbench.theory.local_bounds import local_distance, local_lower_bound
 from dpbench.theory.lower_bounds import (
     indistinguishable,
@@ -80,7 +80,7 @@ def test_the_local_model() -> None:
     assert class_bound(dist.Bernoulli(p=0.3), n, budget, local=True).value == t / 2
     gaussian = class_bound(dist.Gaussian(scale=3), n, budget, local=True)
     assert gaussian.value == pytest.approx(3 * norm.ppf((1 + t) / 2))
-    assert gaussian.by == "two laws of views"
+    assert gaussian.by == OF_VIEWS
     own = heavy_tailed(n, 3, budget, local=True)
     assert own == (local_lower_bound(n, 3, budget).alpha, "two laws of views")
     assert own.value > 10 * heavy_tailed(n, 3, budget).value
