@@ -7,12 +7,13 @@ import pandas as pd
 
 from dpbench.analysis.results import worst_case
 from dpbench.columns import BUDGET
+from dpbench.theory.bounds import OF_VIEWS
 
 __all__ = ["OPTIMAL", "factors"]
 
 # The largest factor that is called optimal.
 OPTIMAL = 1.1
-PROBLEM = ["family", "k", *BUDGET, "n", "d", "bound_by"]
+PROBLEM = ["family", "k", *BUDGET, "n", "d"]
 
 
 def factors(summary: pd.DataFrame) -> pd.DataFrame:
@@ -24,22 +25,28 @@ def factors(summary: pd.DataFrame) -> pd.DataFrame:
         A row for each where a finite bound is known: ``distribution`` (the family), ``k``, the
         budget, ``n, d``, the ``estimator`` whose worst 0.9 quantile of the error is least, that
         quantile over ``lower_bound`` (``factor``; ``factor_high`` by the upper end of its 95%
-        interval), and a ``verdict``: ``optimal`` if the high end is at most 1.1, ``below`` if it is
-        below 1 (the law is not the worst of its class, whose bound it is), else ``open``. One law
-        of bounded moments says nothing of its class, and is left out.
+        interval), what that is ``bound_by``, and a ``verdict``: ``optimal`` over the laws of the
+        family if the high end is at most 1.1, else ``open``; of a single law ``one law``, as others
+        of its class may be worse, or ``below`` if the high end is below 1. One law of bounded
+        moments is left out. Where both models run it is of the central one.
     """
+    summary = summary.reset_index(drop=True)
     members = summary.groupby("family")["distribution"].transform("nunique")
     told = (members > 1) | summary["k"].isna()
     private = summary["privacy"] != "none"
-    known = summary[np.isfinite(summary["lower_bound"]) & private & told]
-    curves, worst = worst_case(known, known[["q90", "q90_high"]].to_numpy())
+    known = summary[np.isfinite(summary["lower_bound"]) & private & told].assign(members=members)
+    central = known["bound_by"] != OF_VIEWS
+    known = known[central | ~central.groupby(known["family"]).transform("any")]
+    curves, worst = worst_case(known, known[["q90", "q90_high"]].fillna(np.inf).to_numpy())
     over = worst / curves["lower_bound"].to_numpy()[:, None]
     curves = curves.assign(factor=over[:, 0], factor_high=over[:, 1])
     best = curves.groupby(PROBLEM, dropna=False, sort=False)["factor"].idxmin()
     found = curves.loc[np.sort(best.to_numpy(dtype=int))].drop(columns="distribution")
     found = found.rename(columns={"family": "distribution"})
     high = found["factor_high"]
-    verdict = np.select([high < 1, high <= OPTIMAL], ["below", "optimal"], "open")
+    alone = found["members"] == 1
+    cases = [high < 1, alone, high <= OPTIMAL]
+    verdict = np.select(cases, ["below", "one law", "optimal"], "open")
     numbers = ["estimator", "factor", "factor_high", "lower_bound", "bound_by"]
-    table = found[["distribution", *PROBLEM[1:-1], *numbers]].assign(verdict=verdict)
+    table = found[["distribution", *PROBLEM[1:], *numbers]].assign(verdict=verdict)
     return table.reset_index(drop=True)

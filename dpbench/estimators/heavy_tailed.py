@@ -143,6 +143,11 @@ class HeavyTailedMean(_Clipped):
         return {"privacy": float((one / alpha) ** (self.k / (self.k - 1)))}
 
 
+def _of_many(budget: Budget) -> Budget:
+    """The budget with the noise that averages of many have: no staircase."""
+    return PureDP(budget.epsilon) if isinstance(budget, PureDP) else budget
+
+
 @validated
 class LocalMean(_Clipped):
     """Each record clipped to +-(R + T) and released by itself; the average of all releases.
@@ -174,7 +179,7 @@ class LocalMean(_Clipped):
     def clipping_threshold(self, n: int, budget: Budget) -> float:
         """The T of n records."""
         if self.policy == "rate":
-            epsilon = np.log(1 / self.beta) / budget.noise_quantile(self.beta)
+            epsilon = np.log(1 / self.beta) / _of_many(budget).noise_quantile(self.beta)
             return float((n * epsilon**2) ** (1 / (2 * self.k)))
         sd = self._unit(budget) / np.sqrt(n)
         effective = float(-1 / (sd * ndtri(self.beta / 2)))
@@ -186,8 +191,7 @@ class LocalMean(_Clipped):
             return float(0.5 / np.tanh(budget.pure_epsilon / 2))
         # E Z^2 is the integral of t(e^-s/2)^2 e^-s over s > 0, t as in the module.
         s, weights = np.polynomial.laguerre.laggauss(40)
-        own = PureDP(budget.epsilon) if isinstance(budget, PureDP) else budget  # no staircase
-        return float(np.sqrt(weights @ own.noise_tail(np.exp(-s) / 2, 1.0, 1.0) ** 2))
+        return float(np.sqrt(weights @ _of_many(budget).noise_tail(np.exp(-s) / 2, 1.0, 1.0) ** 2))
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         bound = self.radius + self.clipping_threshold(sample.n, ledger.budget)

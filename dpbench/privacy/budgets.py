@@ -172,9 +172,9 @@ class PureDP(Budget):
     ----------
     epsilon : float > 0
     noise_by : {'laplace', 'staircase'}
-        The noise of what is one number: ``staircase`` is quieter from epsilon = 2 or so on
-        (`dpbench.privacy.staircase`). Vectors, histograms and averages of many noises have
-        Laplace noise all the same.
+        The noise of what is one number: ``staircase`` has the smaller mean, and from epsilon = 3
+        on the smaller 0.9 quantile, too (`dpbench.privacy.staircase`). Vectors, histograms and
+        averages of many noises have Laplace noise all the same.
     """
 
     epsilon: Positive
@@ -263,7 +263,8 @@ class GDP(Budget):
     """mu-Gaussian differential privacy [5]_, by Gaussian noise of standard deviation l2/mu.
 
     No test tells neighbours apart better than N(0, 1) from N(mu, 1). What adds up is mu^2. It is
-    implied by pure DP, but neither by zCDP nor by (epsilon, delta)-DP, and implies both.
+    implied by pure DP, but not by rho-zCDP with mu = sqrt(2 rho), nor by (epsilon, delta)-DP; it
+    implies both.
 
     Parameters
     ----------

@@ -143,7 +143,7 @@ class Ledger:
         _check_sensitivities(sensitivity, l1)
         _check_number("draws", draws)
         self.pay("additive noise", sensitivity)
-        single = values.ndim == 1
+        single = values.ndim == 1 or d == 1
         noise = self.budget.noise(self.rng, values.shape, l1, sensitivity, draws, single=single)
         return values + noise
 
@@ -165,8 +165,17 @@ class Ledger:
         """Whole numbers with noise Z, P(Z = z) prop. to exp(-eps |z|/sensitivity).
 
         eps-DP (Ghosh, Roughgarden, Sundararajan 2009), by the difference of two geometrics.
+
+        Parameters
+        ----------
+        counts : (trials,) or (trials, d) array
+            Whole numbers: a fraction would be released as it is.
+        sensitivity : float > 0
+            Largest l1 distance between the counts of neighbours.
         """
         _check_sensitivities(sensitivity)
+        if sensitivity == 0 or not np.array_equal(counts, np.round(counts)):
+            raise ValueError("geometric noise is for whole numbers of a sensitivity above 0")
         self.pay("geometric noise", sensitivity)
         success = -np.expm1(-self.budget.pure_epsilon / sensitivity)
         first, second = self.rng.geometric(success, (2, *counts.shape))
@@ -177,8 +186,8 @@ class Ledger:
     ) -> Ints:
         """Choose an index with probability prop. to weight * exp(eps score/(2 sensitivity)).
 
-        By Gumbel noise. eps-DP (McSherry and Talwar 2007); under other notions eps is more than
-        that of other mechanisms, see `Budget.exponential_epsilon`.
+        By Gumbel noise. eps-DP (McSherry and Talwar 2007); under other notions eps may be more
+        than that of other mechanisms, see `Budget.exponential_epsilon`.
 
         Parameters
         ----------

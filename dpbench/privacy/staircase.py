@@ -1,4 +1,4 @@
-r"""Staircase noise: of all that one number can be given under pure DP, E|X| is least (GV14).
+r"""Staircase noise: of all that is added to one number, whatever it is, E|X| is least (GV14).
 
 At sensitivity 1 its density falls by b = e^-epsilon in steps: for k = 0, 1, ... it is a b^k on
 [k, k + g) and a b^(k+1) on [k + g, k + 1), and the same on the other side of 0. It falls with |x|,

@@ -48,7 +48,7 @@ TRACKING_TONES = {
 GRIDS: dict[str, dict[str, Any]] = {
     "factors": {
         "caption": "The best estimator's worst 0.9 quantile over what no private estimator beats",
-        "tones": {"optimal": "good", "open": "unsure", "below": "calm"},
+        "tones": {"optimal": "good", "open": "unsure", "below": "calm", "one law": "calm"},
     },
     "sample_complexity": {"caption": "The smallest n with P(error ≤ α) ≥ 1 - β"},  # noqa: RUF001
     "summary": {

@@ -2,8 +2,10 @@
 
 The class of a law is what estimators of it are told: Bernoulli laws, normal laws of that covariance
 wherever they are, laws whose centred k-th moments are at most 1 in every direction. Every estimator
-errs by the bound with probability at least 0.1 under some law of the class; under this one it may
-err by less. Estimators of the local model have bounds of their own.
+errs by the bound with probability at least 0.1, or as near to it as one likes, under some law of
+the class; under this one it may err by less. So may one that is told that the mean is near, where
+it is nearer than the laws of the bound are apart. Estimators of the local model have bounds of
+their own.
 """
 
 from __future__ import annotations

@@ -139,7 +139,8 @@ def _local(e: est.LocalMean, at: At) -> Step:
     if e.policy == "minimax":
         half_width = e.radius + _quietest(e.k, e.radius, e.beta, unit)
     else:
-        epsilon = np.log(1 / e.beta) / _quantile(at.budget, e.beta)
+        own = PureDP(at.budget.epsilon) if isinstance(at.budget, PureDP) else at.budget
+        epsilon = np.log(1 / e.beta) / _quantile(own, e.beta)
         half_width = e.radius + float((at.n * epsilon**2) ** (0.5 / e.k))
     return Step(Gaussian(unit.sd * half_width), half_width, 0.0, at.n)
 

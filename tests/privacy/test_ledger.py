@@ -254,6 +254,13 @@ def test_geometric_noise(budget: Budget) -> None:
     assert_frequencies(np.bincount(np.clip(noise + 10, 0, 20).astype(int), minlength=21), wanted)
 
 
+def test_geometric_noise_is_for_whole_numbers() -> None:
+    """A fraction would be released as it is."""
+    for counts, sensitivity in ((np.array([0.5]), 1.0), (np.array([1.0]), 0.0)):
+        with pytest.raises(ValueError, match="whole numbers of a sensitivity above 0"):
+            ledger(PureDP(1.0), 0).add_geometric_noise(counts, sensitivity)
+
+
 @each
 def test_a_sensitivity_per_trial_scales_the_noise_of_that_trial(budget: Budget) -> None:
     values, sensitivity = np.array([5.0, -1.0, 0.0, 7.0]), np.array([0.0, 1e-3, 2.0, 1e9])

@@ -22,6 +22,7 @@ from dpbench.privacy import PureDP
 from dpbench.report.error_figures import axis_scale
 from dpbench.report.words import Words
 from dpbench.result import Result
+from dpbench.theory.bounds import OF_VIEWS
 from dpbench.theory.families import TwoPointFamily
 
 from .conftest import TRIALS, assert_refused, curves, drawn, lines, rows
@@ -188,6 +189,14 @@ def test_factors_are_of_the_best_estimator_and_of_finite_bounds(regimes: Result)
         assert one["verdict"] == ("below" if halved else verdict)
     one = summary[summary["distribution"] == summary["distribution"].iloc[0]]
     assert factors(one).empty  # of its class one law of bounded moments says nothing
+    local = summary.assign(
+        estimator="local", bound_by=OF_VIEWS, lower_bound=99 * summary["lower_bound"]
+    )
+    pd.testing.assert_frame_equal(factors(pd.concat([summary, local])), factors(summary))
+    assert set(factors(local)["bound_by"]) == {OF_VIEWS}
+    alone = summary.assign(k=np.nan).query(f"distribution == '{summary['distribution'].iloc[0]}'")
+    assert set(factors(alone.assign(q90_high=1e9))["verdict"]) == {"one law"}
+    assert np.isinf(factors(summary.assign(q90=np.nan))["factor"]).all()
     for high, verdict in ((0.99, "below"), (1.09, "optimal"), (1.11, "open")):
         bound = summary["lower_bound"]
         near = summary.assign(q90=0.98 * bound, q90_high=high * bound)
