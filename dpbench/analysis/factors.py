@@ -36,11 +36,13 @@ def factors(summary: pd.DataFrame) -> pd.DataFrame:
     private = summary["privacy"] != "none"
     known = summary[np.isfinite(summary["lower_bound"]) & private & told].assign(members=members)
     central = known["bound_by"] != OF_VIEWS
-    known = known[central | ~central.groupby(known["family"]).transform("any")]
+    local = ~known["family"].isin(known.loc[central, "family"])
+    known = known[central | local]
     curves, worst = worst_case(known, known[["q90", "q90_high"]].fillna(np.inf).to_numpy())
     over = worst / curves["lower_bound"].to_numpy()[:, None]
     curves = curves.assign(factor=over[:, 0], factor_high=over[:, 1])
-    best = curves.groupby(PROBLEM, dropna=False, sort=False)["factor"].idxmin()
+    finite = curves.assign(factor=curves["factor"].clip(upper=1e308))  # infinite ones have no least
+    best = finite.groupby(PROBLEM, dropna=False, sort=False)["factor"].idxmin()
     found = curves.loc[np.sort(best.to_numpy(dtype=int))].drop(columns="distribution")
     found = found.rename(columns={"family": "distribution"})
     high = found["factor_high"]
