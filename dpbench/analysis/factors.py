@@ -41,9 +41,8 @@ def factors(summary: pd.DataFrame) -> pd.DataFrame:
     curves, worst = worst_case(known, known[["q90", "q90_high"]].fillna(np.inf).to_numpy())
     over = worst / curves["lower_bound"].to_numpy()[:, None]
     curves = curves.assign(factor=over[:, 0], factor_high=over[:, 1])
-    finite = curves.assign(factor=curves["factor"].clip(upper=1e308))  # infinite ones have no least
-    best = finite.groupby(PROBLEM, dropna=False, sort=False)["factor"].idxmin()
-    found = curves.loc[np.sort(best.to_numpy(dtype=int))].drop(columns="distribution")
+    best = curves.sort_values("factor", kind="stable").drop_duplicates(PROBLEM)
+    found = best.sort_index().drop(columns="distribution")
     found = found.rename(columns={"family": "distribution"})
     high = found["factor_high"]
     alone = found["members"] == 1
