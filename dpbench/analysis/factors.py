@@ -14,6 +14,10 @@ __all__ = ["OPTIMAL", "factors"]
 # The largest factor that is called optimal.
 OPTIMAL = 1.1
 PROBLEM = ["family", "k", *BUDGET, "n", "d"]
+COLUMNS = [
+    "distribution", *PROBLEM[1:], "estimator", "factor", "factor_high", "lower_bound", "bound_by",
+    "verdict",
+]  # fmt: skip
 
 
 def factors(summary: pd.DataFrame) -> pd.DataFrame:
@@ -38,6 +42,8 @@ def factors(summary: pd.DataFrame) -> pd.DataFrame:
     central = known["bound_by"] != OF_VIEWS
     local = ~known["family"].isin(known.loc[central, "family"])
     known = known[central | local]
+    if known.empty:
+        return pd.DataFrame(columns=COLUMNS)
     curves, worst = worst_case(known, known[["q90", "q90_high"]].fillna(np.inf).to_numpy())
     over = worst / curves["lower_bound"].to_numpy()[:, None]
     curves = curves.assign(factor=over[:, 0], factor_high=over[:, 1])
@@ -48,6 +54,4 @@ def factors(summary: pd.DataFrame) -> pd.DataFrame:
     alone = found["members"] == 1
     cases = [high < 1, alone, high <= OPTIMAL]
     verdict = np.select(cases, ["below", "one law", "optimal"], "open")
-    numbers = ["estimator", "factor", "factor_high", "lower_bound", "bound_by"]
-    table = found[["distribution", *PROBLEM[1:], *numbers]].assign(verdict=verdict)
-    return table.reset_index(drop=True)
+    return found.assign(verdict=verdict)[COLUMNS].reset_index(drop=True)
