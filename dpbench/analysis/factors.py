@@ -34,11 +34,11 @@ def factors(summary: pd.DataFrame) -> pd.DataFrame:
         of its class may be worse, or ``below`` if the high end is below 1. One law of bounded
         moments is left out. Where both models run it is of the central one.
     """
-    summary = summary.reset_index(drop=True)
     members = summary.groupby("family")["distribution"].transform("nunique")
-    told = (members > 1) | summary["k"].isna()
+    summary = summary.assign(members=members).reset_index(drop=True)
+    told = (summary["members"] > 1) | summary["k"].isna()
     private = summary["privacy"] != "none"
-    known = summary[np.isfinite(summary["lower_bound"]) & private & told].assign(members=members)
+    known = summary[np.isfinite(summary["lower_bound"]) & private & told]
     central = known["bound_by"] != OF_VIEWS
     local = ~known["family"].isin(known.loc[central, "family"])
     known = known[central | local]
