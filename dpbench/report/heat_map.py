@@ -70,7 +70,8 @@ class Factors(SelectingFigure):
         factor, text = tables["factor"].astype(float), tables["text"].fillna("")
         sns.heatmap(
             factor, annot=text, fmt="", norm=LogNorm(1, MOST), cmap="YlOrRd", cbar=False, ax=ax,
-            linewidths=0.5, annot_kws={"fontsize": "x-small"},
+            linewidths=0.5, annot_kws={"fontsize": "x-small"}, xticklabels=False,
+            yticklabels=False,
         )  # fmt: skip
         ax.set(xlabel="$n$", ylabel="", facecolor="0.93")
         ax.set_title(words.notion(found["privacy"].iloc[0]), pad=14)
@@ -80,6 +81,7 @@ class Factors(SelectingFigure):
         ax.set_xticklabels([f"${number_text(n)}$" for _, n in columns], rotation=0)
         place = ax.get_subplotspec()
         left = place is None or place.is_first_col()
+        ax.set_yticks(np.arange(len(families)) + 0.5)
         ax.set_yticklabels([words.family(one) if left else "" for one in families], rotation=0)
         ax.tick_params(length=0)
         for one, i in order.items():
