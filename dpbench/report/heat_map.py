@@ -83,7 +83,7 @@ class Factors(SelectingFigure):
         left = place is None or place.is_first_col()
         ax.set_yticks(np.arange(len(families)) + 0.5)
         ax.set_yticklabels([words.family(one) if left else "" for one in families], rotation=0)
-        ax.tick_params(length=0)
+        ax.tick_params(length=0, labelsize="small")
         for one, i in order.items():
             own = [j for j, (budget, _) in enumerate(columns) if budget == i]
             look: Any = {"ha": "center", "va": "bottom", "fontsize": "x-small"}
