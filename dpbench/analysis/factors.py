@@ -1,4 +1,4 @@
-"""How far the best estimators are from what no private estimator reaches."""
+"""How far estimators are from what no private estimator reaches."""
 
 from __future__ import annotations
 
@@ -9,15 +9,54 @@ from dpbench.analysis.results import worst_case
 from dpbench.columns import BUDGET
 from dpbench.theory.bounds import OF_VIEWS
 
-__all__ = ["OPTIMAL", "factors"]
+__all__ = ["OPTIMAL", "factors", "scores"]
 
 # The largest factor that is called optimal.
 OPTIMAL = 1.1
-PROBLEM = ["family", "k", *BUDGET, "n", "d"]
-COLUMNS = [
-    "distribution", *PROBLEM[1:], "estimator", "factor", "factor_high", "lower_bound", "bound_by",
-    "verdict",
+LAW = ["distribution", "k", "n", "d"]
+PROBLEM = [*LAW, *BUDGET]
+BOUND, FREE = "lower bound", "no privacy"
+SCORES = [
+    "distribution", "k", *BUDGET, "n", "d", "estimator", "score", "score_high", "over",
+    "lower_bound", "bound_by", "members",
 ]  # fmt: skip
+COLUMNS = [
+    "distribution", "k", *BUDGET, "n", "d", "estimator", "factor", "factor_high", "lower_bound",
+    "bound_by", "verdict",
+]  # fmt: skip
+
+
+def scores(summary: pd.DataFrame) -> pd.DataFrame:
+    """Every private estimator's error over what it cannot beat, or over that without privacy.
+
+    Returns
+    -------
+    DataFrame
+        A row for each family, budget, n and estimator: ``distribution`` (the family), ``k``, the
+        budget, ``n, d``, the ``estimator`` and its ``score``: the worst 0.9 quantile of its error
+        (``score_high``: the upper end of its 95% interval) ``over`` the finite ``lower bound``; or
+        where none is known, as of one law of bounded moments, over the least such error with ``no
+        privacy``. What the bound is ``bound_by``, how many ``members`` the family has. Problems
+        with neither, and those where every error is possible, are left out.
+    """
+    members = summary.groupby("family")["distribution"].transform("nunique")
+    summary = summary.assign(members=members).reset_index(drop=True)
+    curves, worst = worst_case(summary, summary[["q90", "q90_high"]].fillna(np.inf).to_numpy())
+    curves["distribution"] = curves["family"]
+    private = curves["privacy"] != "none"
+    # One law of bounded moments is easier than the worst of its class, whose bound it has.
+    told = (curves["members"] > 1) | curves["k"].isna()
+    bound = curves["lower_bound"].where(told)
+    free = curves[LAW].assign(least=worst[:, 0])[~private]
+    free = free.groupby(LAW, dropna=False, as_index=False)["least"].min()
+    least = curves[LAW].merge(free, "left", on=LAW)["least"]
+    base = bound.fillna(least).to_numpy()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        over = worst / base[:, None]
+    found = curves.assign(
+        score=over[:, 0], score_high=over[:, 1], over=np.where(bound.isna(), FREE, BOUND)
+    )
+    return found.loc[private & np.isfinite(base) & (base > 0), SCORES].reset_index(drop=True)
 
 
 def factors(summary: pd.DataFrame) -> pd.DataFrame:
@@ -27,31 +66,19 @@ def factors(summary: pd.DataFrame) -> pd.DataFrame:
     -------
     DataFrame
         A row for each where a finite bound is known: ``distribution`` (the family), ``k``, the
-        budget, ``n, d``, the ``estimator`` whose worst 0.9 quantile of the error is least, that
-        quantile over ``lower_bound`` (``factor``; ``factor_high`` by the upper end of its 95%
-        interval), what that is ``bound_by``, and a ``verdict``: ``optimal`` over the laws of the
-        family if the high end is at most 1.1, else ``open``; of a single law ``one law``, as others
-        of its class may be worse, or ``below`` if the high end is below 1. One law of bounded
-        moments is left out. Where both models run it is of the central one.
+        budget, ``n, d``, the ``estimator`` of the least of `scores` (``factor``; ``factor_high`` by
+        the upper end of its interval), the ``lower_bound``, what it is ``bound_by``, and a
+        ``verdict``: ``optimal`` over the laws of the family if the high end is at most 1.1, else
+        ``open``; of a single law ``one law``, as others of its class may be worse, or ``below`` if
+        the high end is below 1. Where both models run it is of the central one.
     """
-    members = summary.groupby("family")["distribution"].transform("nunique")
-    summary = summary.assign(members=members).reset_index(drop=True)
-    told = (summary["members"] > 1) | summary["k"].isna()
-    private = summary["privacy"] != "none"
-    known = summary[np.isfinite(summary["lower_bound"]) & private & told]
-    central = known["bound_by"] != OF_VIEWS
-    local = ~known["family"].isin(known.loc[central, "family"])
-    known = known[central | local]
-    if known.empty:
-        return pd.DataFrame(columns=COLUMNS)
-    curves, worst = worst_case(known, known[["q90", "q90_high"]].fillna(np.inf).to_numpy())
-    over = worst / curves["lower_bound"].to_numpy()[:, None]
-    curves = curves.assign(factor=over[:, 0], factor_high=over[:, 1])
-    best = curves.sort_values("factor", kind="stable").drop_duplicates(PROBLEM)
-    found = best.sort_index().drop(columns="distribution")
-    found = found.rename(columns={"family": "distribution"})
-    high = found["factor_high"]
-    alone = found["members"] == 1
-    cases = [high < 1, alone, high <= OPTIMAL]
+    found = scores(summary)
+    found = found[found["over"] == BOUND]
+    central = found["bound_by"] != OF_VIEWS
+    local = ~found["distribution"].isin(found.loc[central, "distribution"])
+    found = found[central | local].rename(columns={"score": "factor", "score_high": "factor_high"})
+    best = found.sort_values("factor", kind="stable").drop_duplicates(PROBLEM).sort_index()
+    high = best["factor_high"]
+    cases = [high < 1, best["members"] == 1, high <= OPTIMAL]
     verdict = np.select(cases, ["below", "one law", "optimal"], "open")
-    return found.assign(verdict=verdict)[COLUMNS].reset_index(drop=True)
+    return best.assign(verdict=verdict)[COLUMNS].reset_index(drop=True)
