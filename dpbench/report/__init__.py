@@ -1,4 +1,10 @@
 """What a reader sees of a run: figures, the scoreboard, the page."""
 
 # They enter the registry.
-from dpbench.report import decomposition, error_figures, fitted_figures, heat_map  # noqa: F401
+from dpbench.report import (  # noqa: F401
+    decomposition,
+    error_figures,
+    fitted_figures,
+    heat_map,
+    profiles,
+)

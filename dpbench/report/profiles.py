@@ -1,0 +1,82 @@
+"""The figure of how many problems each estimator solves within a factor of what is possible."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from dpbench.analysis.factors import LAW, scores
+from dpbench.columns import BUDGET
+from dpbench.drawing import line_styles
+from dpbench.registry import ConfigError, validated
+from dpbench.report.figures import Looks, Panel, SelectingFigure
+from dpbench.report.words import Words
+from dpbench.result import Result
+from dpbench.study import Study
+
+if TYPE_CHECKING:  # drawing libraries load when the first figure is drawn
+    from matplotlib.axes import Axes
+
+__all__ = ["Profile", "shares"]
+
+# The score where the horizontal axis ends.
+MOST = 1000.0
+OUTSIDE = 10 * MOST
+
+
+def shares(found: pd.DataFrame) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """By estimator the scores in increasing order, and the share of all problems up to each.
+
+    A problem is a family, a budget and an n of these `scores`; what an estimator was not run on, or
+    failed at, it never solves.
+    """
+    problems = found[[*LAW, *BUDGET]].drop_duplicates()
+    solved = {}
+    for estimator, own in found.groupby("estimator"):
+        reached = np.sort(own["score"][np.isfinite(own["score"])].to_numpy())
+        solved[str(estimator)] = reached, np.arange(1, len(reached) + 1) / len(problems)
+    return solved
+
+
+@validated
+class Profile(SelectingFigure):
+    """The share of problems that each estimator solves within a factor; a panel for each notion.
+
+    A problem is a family, a budget and an n. The factor is the worst 0.9 quantile of the error over
+    what no private estimator beats or, where that is not known, over the least without privacy: it
+    does not depend on who else takes part. What an estimator was not run on it never solves.
+    """
+
+    over_bounds: ClassVar[bool] = True
+
+    def _check(self, rows: pd.DataFrame, study: Study, where: str) -> None:
+        if (rows["privacy"] == "none").all():
+            raise ConfigError(f"{where}: nothing that it is about is private")
+
+    def told(self) -> tuple[str, str]:
+        return (
+            "the share of problems (family, budget, n) against the worst 0.9 quantile of the error "
+            "over the lower bound or, where none is known, over the least error without privacy",
+            "no intervals are drawn",
+        )
+
+    def _panels(self, result: Result, words: Words) -> Iterator[Panel]:
+        found = scores(self.rows(result))
+        lines = {label: words.estimator(label) for label in found["estimator"].unique()}
+        styles = line_styles(lines.values())
+        looks = {label: {"label": line, **styles[line]} for label, line in lines.items()}
+        for privacy, about in found.groupby("privacy", sort=False):
+            yield partial(self._panel, about, words.notion(str(privacy)), looks)
+
+    def _panel(self, found: pd.DataFrame, title: str, looks: Looks, ax: Axes) -> None:
+        for label, (reached, share) in shares(found).items():
+            x = np.concatenate([[0.5], np.minimum(reached, OUTSIDE), [OUTSIDE]])
+            y = np.concatenate([[0.0], share, share[-1:]]) if len(reached) else np.zeros(2)
+            ax.step(x, y, where="post", markevery=slice(1, -1), **looks[label])
+        ax.axvline(1, color="black", linewidth=1.2)
+        ax.set(xscale="log", xlim=(0.8, MOST), ylim=(0, 1.02), title=title)
+        ax.set(xlabel="error over the limit", ylabel="share of problems")
