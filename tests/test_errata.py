@@ -55,7 +55,7 @@ def test_the_classical_gaussian_at_large_epsilon() -> None:
     delta = 1e-6
     for epsilon, private in ((1.0, True), (50.0, False)):
         sd = np.sqrt(2 * np.log(1.25 / delta)) / epsilon
-        assert (gaussian_delta(1 / sd, epsilon) <= delta) == private
+        assert (gaussian_delta(sd, epsilon) <= delta) == private
     with pytest.raises(ValueError, match="classical"):
         ApproxDP(50.0, delta, noise_by="classical")
 
