@@ -47,16 +47,16 @@ def scores(summary: pd.DataFrame) -> pd.DataFrame:
     # One law of bounded moments is easier than the worst of its class, whose bound it has.
     told = (curves["members"] > 1) | curves["k"].isna()
     bound = curves["lower_bound"].where(told)
-    free = curves[LAW].assign(least=worst[:, 0])[~private]
-    free = free.groupby(LAW, dropna=False, as_index=False)["least"].min()
-    least = curves[LAW].merge(free, "left", on=LAW)["least"]
+    free = curves[LAW].assign(least=worst[:, 0])[~private].sort_values("least")
+    least = curves[LAW].merge(free.drop_duplicates(LAW), "left", on=LAW)["least"]
     base = bound.fillna(least).to_numpy()
     with np.errstate(divide="ignore", invalid="ignore"):
         over = worst / base[:, None]
     found = curves.assign(
         score=over[:, 0], score_high=over[:, 1], over=np.where(bound.isna(), FREE, BOUND)
     )
-    return found.loc[private & np.isfinite(base) & (base > 0), SCORES].reset_index(drop=True)
+    known = (private & np.isfinite(base) & (base > 0)).to_numpy()
+    return found[known].reset_index(drop=True)[SCORES]
 
 
 def factors(summary: pd.DataFrame) -> pd.DataFrame:

@@ -1,0 +1,61 @@
+"""What a release costs, in multiples of drawing its data: ``python -m experiments.costs [sweep]``.
+
+Runs the first block of every cell of a sweep (by default `field`) twice in this process, the second
+time with everything warm, prints a table and writes ``results/costs_SWEEP.csv``: by estimator,
+notion and n the processor time of a release over that of drawing a dataset. Machines differ and
+are noisy: factors below 2 between two rows mean little.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+import dpbench.report  # noqa: F401, figures of sweeps enter the registry
+from dpbench.composition import composed
+from dpbench.output import atomic, say
+from dpbench.registry import from_mapping
+from dpbench.runner.block import run_block
+from dpbench.runner.plan import Cell
+from dpbench.study import Study
+
+
+def costs(cell: Cell) -> Iterator[dict[str, Any]]:
+    """A row for every estimator and notion of a cell, on its first member."""
+    task = next(iter(cell.tasks(0)))
+    task = replace(task, members=task.members[:1])
+    by_notion = defaultdict(list)
+    for setting in task.settings:
+        by_notion[setting.budget.label].append(setting)
+    for notion, settings in by_notion.items():
+        alone = replace(task, settings=tuple(settings))
+        run_block(alone)
+        block = run_block(alone)
+        drawing = block.cpu_seconds - sum(block.seconds.values())
+        for label, seconds in block.seconds.items():
+            releases = sum(one.label == label for one in settings)
+            row = {"law": task.members[0][0], "n": task.n, "estimator": label, "privacy": notion}
+            yield row | {"over_drawing": seconds / releases / drawing}
+
+
+def main(sweep: str = "field") -> None:
+    """Measure, print and write the table."""
+    study = from_mapping(Study, composed([f"sweep={sweep}"])["sweep"], "sweep")
+    rows = [row for cell in study.plan(1).cells for row in costs(cell)]
+    table = pd.DataFrame(rows)
+    path = Path(f"results/costs_{sweep}.csv")
+    with atomic(path) as temporary:
+        table.round(3).to_csv(temporary, index=False)
+    worst = table.pivot_table("over_drawing", ["law", "estimator"], "n", "max")
+    say(worst.to_string(float_format="{:.2f}".format, na_rep=""))
+    say(f"written: {path}; the dearest notion is printed")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
