@@ -52,11 +52,10 @@ def scores(summary: pd.DataFrame) -> pd.DataFrame:
     base = bound.fillna(least).to_numpy()
     with np.errstate(divide="ignore", invalid="ignore"):
         over = worst / base[:, None]
-    found = curves.assign(
-        score=over[:, 0], score_high=over[:, 1], over=np.where(bound.isna(), FREE, BOUND)
-    )
-    known = (private & np.isfinite(base) & (base > 0)).to_numpy()
-    return found[known].reset_index(drop=True)[SCORES]
+    ends = {"score": over[:, 0], "score_high": over[:, 1]}
+    found = curves.assign(**ends, over=np.where(bound.isna(), FREE, BOUND))[SCORES]
+    known: pd.Series[bool] = private & np.isfinite(base) & (base > 0)
+    return found[known].reset_index(drop=True)
 
 
 def factors(summary: pd.DataFrame) -> pd.DataFrame:
