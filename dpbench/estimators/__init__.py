@@ -10,6 +10,8 @@ References
    STOC 2009.
 .. [GS10] Gupte, Sundararajan, "Universally optimal privacy mechanisms for minimax agents",
    PODS 2010.
+.. [HLY21] Huang, Liang, Yi, "Instance-optimal mean estimation under differential privacy",
+   NeurIPS 2021.
 .. [HT10] Hardt, Talwar, "On the geometry of differential privacy", STOC 2010.
 .. [KSU20] Kamath, Singhal, Ullman, "Private mean estimation of heavy-tailed distributions",
    COLT 2020.
@@ -18,6 +20,8 @@ References
    Annals of Statistics 2000.
 .. [NRS07] Nissim, Raskhodnikova, Smith, "Smooth sensitivity and sampling in private data
    analysis", STOC 2007.
+.. [PLAN] Aumueller, Lebeda, Nelson, Pagh, "PLAN: variance-aware private mean estimation",
+   PoPETs 2024.
 .. [TCKMS22] Tsfadia, Cohen, Kaplan, Mansour, Stemmer, "FriendlyCore: practical differentially
    private aggregation", ICML 2022.
 .. [Z24] Zhou, "Private mean estimation: pure vs approximate DP (I)", 2024.
@@ -36,6 +40,7 @@ from dpbench.estimators.ksu20 import KSU20BallMean, KSU20Mean, KSU20Range
 from dpbench.estimators.ksu20_cover import KSU20CoverMean
 from dpbench.estimators.nonprivate import EmpiricalMean, Median, MedianOfMeans, TrimmedMean
 from dpbench.estimators.outside import OneDataset
+from dpbench.estimators.shifted_clip import PlanMean, ShiftedClippedMean
 from dpbench.estimators.subsample import SubsampleAggregate, SubsampleTest
 
 __all__ = [
@@ -44,6 +49,7 @@ __all__ = [
     "ExponentialCoarseMean", "FriendlyCoreMean", "GaussianScoreMean", "HeavyTailedMean",
     "KSU20BallMean", "KSU20CoverMean", "KSU20Mean", "KSU20Range", "KarwaVadhanMean",
     "LearnedGaussian", "LocalMean", "Median", "MedianOfMeans", "NaiveGaussianMean", "OneDataset",
+    "PlanMean", "ShiftedClippedMean",
     "ShrinkingIntervals", "SubsampleAggregate", "SubsampleTest", "TrimmedMean",
     "WhitenedCoinPressMean", "release",
 ]  # fmt: skip
