@@ -15,6 +15,7 @@ from dpbench.arrays import Floats
 from dpbench.estimators import Estimate, Estimator
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.neighbours import Pair
+from dpbench.privacy.quantile import audit_pairs as around_the_quantile
 from dpbench.registry import Registered, validated
 from dpbench.samples import DenseSample, Sample
 
@@ -148,6 +149,25 @@ class AddRemoveHistogram(Control):
 
 
 @validated
+class AddRemoveMedian(Control):
+    """A median by the exponential mechanism, its score of sensitivity 1/2; one is replaced here.
+
+    Of records in [-1, 1], as in the public code of PLAN: twice epsilon, four times rho.
+    """
+
+    budgets: ClassVar[tuple[Budget, ...]] = (ZCDP(0.5),)
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        points = np.linspace(-0.95, 1, 40)
+        below = (_dense(sample)[:, :, None] < points).sum(axis=1)
+        median = points[ledger.exponential(-abs(below - sample.n / 2), 0.5)]
+        return Estimate(median, median)
+
+    def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
+        return around_the_quantile(n, 0.5, -1.0, 1.0, 0.0)
+
+
+@validated
 class ReusedNoise(Control):
     """The means of two coordinates in [-1, 1], half of the budget each, with the same noise."""
 
@@ -172,6 +192,7 @@ CONTROLS: tuple[Control, ...] = tuple(
         NoClipping,
         ScaleAsLocation,
         AddRemoveHistogram,
+        AddRemoveMedian,
         ReusedNoise,
     )
 )

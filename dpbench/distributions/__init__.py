@@ -10,6 +10,7 @@ from dpbench.distributions.multivariate import (
     MultivariateGaussian,
     MultivariateStudentT,
     Product,
+    StretchedGaussian,
 )
 from dpbench.distributions.sparse import ProductTwoPoint, SignedTwoPoint
 
@@ -28,6 +29,7 @@ __all__ = [
     "Product",
     "ProductTwoPoint",
     "SignedTwoPoint",
+    "StretchedGaussian",
     "StudentT",
     "TwoPoint",
 ]

@@ -25,6 +25,7 @@ __all__ = [
     "MultivariateGaussian",
     "MultivariateStudentT",
     "Product",
+    "StretchedGaussian",
 ]
 
 Dimension = Annotated[int, Field(ge=1, le=100_000)]
@@ -133,6 +134,37 @@ class MultivariateGaussian(_Vectors):
         if self.scale != 1:
             x *= self.scale
         return np.asarray(x)
+
+
+@validated
+class StretchedGaussian(_Vectors):
+    """Independent normal coordinates of variances (d/i)^power, i = 1 to d, as in PLAN's figures.
+
+    Parameters
+    ----------
+    power : float in [0, 10]
+        How unlike they are: 0 for N(mean, I).
+    """
+
+    power: Annotated[float, Field(ge=0, le=10)] = 0.0
+
+    @cached_property
+    def _deviations(self) -> Floats:
+        return np.asarray((self.d / np.arange(1.0, self.d + 1)) ** (self.power / 2))
+
+    @property
+    def covariance(self) -> Floats:
+        return np.diag(self._deviations**2)
+
+    @property
+    def variance(self) -> float:
+        return float((self._deviations**2).sum())
+
+    def moment(self, k: float) -> float:
+        return float(self._deviations[0] ** k * Gaussian().moment(k))
+
+    def _centred(self, rng: np.random.Generator, size: tuple[int, int, int]) -> Floats:
+        return np.asarray(rng.standard_normal(size) * self._deviations)
 
 
 @validated

@@ -32,6 +32,7 @@ from dpbench.theory.exact_choices import (
     wrong_answers,
 )
 from dpbench.theory.exact_score import score_error
+from dpbench.theory.exact_searches import median_noise
 from dpbench.theory.exact_vectors import ball_error, covariance_quantile
 from dpbench.theory.last_step import At, Histogram, Step, histogram, ksu20_groups, last_step
 from dpbench.theory.noise import MOST, Noise, additive, binomial, standard_normal
@@ -75,8 +76,8 @@ def exact(  # a case each
     if isinstance(estimator, est.SubsampleTest):
         return wrong_answers(estimator, law, n, budget) if metric == "mean_error" else NAN
     at = At(n, law.d, budget)
-    if isinstance(estimator, est.CoinPressCovariance | est.WhitenedCoinPressMean):
-        return covariance_quantile(metric, estimator, law, at)
+    if type(estimator) in _OF_VECTORS:
+        return _OF_VECTORS[type(estimator)](metric, estimator, law, at)
     if isinstance(estimator, est.LearnedGaussian):
         estimator, at = _with_sigma(estimator, law, at)
     missed = exact_miss(estimator, law, n, at.budget)
@@ -89,6 +90,14 @@ def exact(  # a case each
     if isinstance(estimator, est.GaussianScoreMean):
         find = score_error
     return find(metric, estimator, law, at) if metric in ERRORS else NAN
+
+
+_OF_VECTORS: dict[type[est.Estimator], Callable[[str, Any, dist.Distribution, At], float]] = {
+    est.CoinPressCovariance: covariance_quantile,
+    est.WhitenedCoinPressMean: covariance_quantile,
+    est.PlanMean: median_noise,
+    est.ShiftedClippedMean: median_noise,
+}
 
 
 def _unknown_miss(e: est.Estimator, law: dist.Distribution, at: At) -> float:

@@ -135,6 +135,11 @@ THEOREMS = {
     "sampling_dimension": Theorem("Lecture 15 Thm 5", "d", _is(1), "sampling_q90"),
     "naive_ball": Theorem("Lecture 15 Thm 5", "radius", _is(1), "private_q90", "fixed_n"),
     "shrinking_ball": Theorem("Lecture 15 Thm 5", "radius", _is(0), "q90", "fixed_n"),
+    # diameter sqrt(d/rho)/n, a Gaussian's diameter being sqrt(d) or |sigma|_2; and |sigma|_1
+    "shifted_dimension": Theorem("HLY21", "d", _is(1), "noise_q90", "fixed_n"),
+    "shifted_rho": Theorem("HLY21", "rho", _is(1 / 2), "noise_q90", "fixed_n"),
+    "shifted_radius": Theorem("HLY21", "radius", _is(0), "q90", "fixed_n"),
+    "plan_dimension": Theorem("PLAN", "d", _is(1), "noise_q90", "fixed_n"),
     # sampling n = d^2/alpha^2, privacy n = d^2/(alpha sqrt(rho)): between the two
     "covariance_alpha": Theorem("BDKU20 Thm 3.3", "alpha", _is(2), at_most=True, lowest=1.0),
     # n = d/(alpha^(k/(k-1)) sqrt(rho)), the private term of Theorems 4.6 and 4.7
