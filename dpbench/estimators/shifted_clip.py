@@ -59,7 +59,8 @@ class ShiftedClippedMean(_AroundMedians, kind="shifted_clipped_mean"):
     Parameters
     ----------
     radius : float > 0
-        u: records are within this of 0; those that are not only cost accuracy.
+        u: records are within this of 0, and the mean within some u/4: its rotated coordinates are
+        as N(0, |mu|^2/d) and are sought within u/sqrt(d). Accuracy rests on it, not privacy.
     steps : int
         T: of each search; what it finds is off by radius/2^T of its range.
     """

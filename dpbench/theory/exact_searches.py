@@ -60,7 +60,9 @@ def median_noise(
     beside their ratios), and keeps norms.
     """
     s = _deviations(law)
-    if s is None or metric != "noise_q90":
+    # In the range of the search: a rotation makes the mean's coordinates N(0, |mu|^2/d).
+    room = e.radius * np.sqrt(at.d) if isinstance(e, est.PlanMean) else e.radius / 4
+    if s is None or metric != "noise_q90" or np.linalg.norm(law.mean) > room:
         return np.nan
     plan, rho, n = isinstance(e, est.PlanMean), concentrated(at.budget).rho, at.n
     last, search = rho * 9 / 16, rho * 3 / 16
