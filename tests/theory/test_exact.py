@@ -20,6 +20,7 @@ from dpbench.distributions import (
     MultivariateGaussian,
     Pareto,
     SignedTwoPoint,
+    StretchedGaussian,
     StudentT,
     TwoPoint,
 )
@@ -42,6 +43,8 @@ from dpbench.estimators import (
     LearnedGaussian,
     LocalMean,
     NaiveGaussianMean,
+    PlanMean,
+    ShiftedClippedMean,
     ShrinkingIntervals,
     SubsampleAggregate,
     SubsampleTest,
@@ -63,6 +66,7 @@ RESPONSE = LocalMean(k=2, mechanism="randomised_response")
 RARE = TwoPoint(p=0.02, k=2, location=0.3)
 OUTLIERS = MultivariateContaminatedGaussian(d=2, eta=0.15, gap=1e3)
 FEW_OUTLIERS = MultivariateContaminatedGaussian(d=2, eta=0.015, gap=1e3)
+EIGHT, STRETCHED = MultivariateGaussian(d=8), StretchedGaussian(d=8, power=2.0)
 LONG, THREE = SignedTwoPoint(d=8, p=0.01, k=2), MultivariateGaussian(d=3)
 
 CASES: list[tuple[Estimator, Distribution, int, Budget, str]] = [
@@ -119,6 +123,8 @@ CASES: list[tuple[Estimator, Distribution, int, Budget, str]] = [
     (WhitenedCoinPressMean(radius=3, bound=1), THREE, 2000, ZCDP(0.5), "noise"),
     (WhitenedCoinPressMean(radius=3, bound=4, covariance_rounds=1), THREE, 2000, ZCDP(0.5),
      "noise"),
+    (ShiftedClippedMean(radius=60), EIGHT, 150, ZCDP(2.0), "noise"),
+    (PlanMean(radius=20, steps=8), STRETCHED, 250, ZCDP(4.0), "noise"),
     (KarwaVadhanMean(radius=1e300, sigma=0.01), Gaussian(scale=0.01), 400, APPROX, "noise q90"),
     (SubsampleAggregate(buckets=20, lower=-5, upper=5, aggregate="mean"), VECTORS, 40, PURE,
      "noise"),
@@ -137,6 +143,8 @@ def test_what_estimators_do(
     # probability 1e-6 together.
     few = isinstance(estimator, FriendlyCoreMean | CoinPressCovariance) or law in (
         THREE,
+        EIGHT,
+        STRETCHED,
         FEW_OUTLIERS,
     )
     rng, trials = np.random.default_rng(0), 2000 if few else TRIALS

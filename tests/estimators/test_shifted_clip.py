@@ -1,0 +1,106 @@
+"""Huang, Liang, Yi and PLAN: by naive loops, and what each step pays."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from support import Floats, rng, run
+
+from dpbench.distributions import ProductTwoPoint, StretchedGaussian
+from dpbench.estimators import Estimator, PlanMean, ShiftedClippedMean
+from dpbench.privacy import ZCDP, Ledger
+from dpbench.samples import DenseSample
+
+SURE = ZCDP(1e6)  # next to no noise
+LAW = StretchedGaussian(d=5, power=2.0, norm=3.0)
+SHIFTED = ShiftedClippedMean(radius=40.0, steps=50)
+PLAN = PlanMean(radius=20.0, steps=50)
+
+
+def projected(offset: Floats, rank: int) -> Floats:
+    """The mean of rows that are moved to a ball which holds `rank` of them."""
+    length = np.linalg.norm(offset, axis=1)
+    bound = np.sort(length)[rank - 1]
+    return np.mean([x * bound / max(bound, r) for x, r in zip(offset, length, strict=True)], axis=0)
+
+
+def low_median(values: Floats, rank: int) -> Floats:
+    return np.asarray(np.sort(values, axis=0)[rank - 1])
+
+
+def test_plan_by_a_loop() -> None:
+    x = LAW.sample(rng(), 3, 403)
+    found = run(PLAN, x, SURE)
+    for one, value in zip(x.values, found.value, strict=True):
+        pairs = np.array([(one[i] - one[i + 1]) ** 2 / 2 for i in range(0, 402, 2)])
+        s = np.sqrt(low_median(pairs, 101) / (7 / 9) ** 3)
+        a = s + s.sum() / 5
+        centre = low_median(one, 202)
+        low, high = (projected((one - centre) / np.sqrt(a), 403 - m) for m in (21, 20))
+        # Of counts that equal the rank, 403 - sqrt(403), noise decides.
+        off = abs(value - centre - np.sqrt(a) * (low + high) / 2)
+        assert np.all(off < np.sqrt(a) * abs(high - low) / 2 + 1e-3)
+
+
+@pytest.mark.parametrize("d", [4, 8])
+def test_huang_around_a_centre_that_a_rotation_finds(d: int) -> None:
+    """In every direction as many records lie on one side of c as on the other: c is the centre."""
+    half = rng().standard_normal((1, 100, d))
+    x = np.concatenate([half, np.zeros((1, 1, d)), -3 * half], axis=1) + np.arange(d)
+    found = run(SHIFTED, DenseSample(np.repeat(x, 2, axis=0)), SURE)
+    low, high = (np.arange(d) + projected(x[0] - np.arange(d), rank) for rank in (200, 201))
+    assert np.all(abs(found.value - (low + high) / 2) < abs(high - low) / 2 + 1e-3)
+
+
+def test_huang_of_sparse_vectors_is_that_of_dense_ones() -> None:
+    sparse = ProductTwoPoint(d=6, p=0.02).sample(rng(), 2, 150)
+    dense = DenseSample(np.stack([sparse.records(i, rng()) for i in (0, 1)]))
+    one, other = (run(SHIFTED, sample, SURE).value for sample in (sparse, dense))
+    np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "parts"),
+    [
+        (ShiftedClippedMean(radius=9.0, steps=4), {(1 / 16, 2.0): 4, (3 / 64, 1.0): 4}),
+        (
+            PlanMean(radius=9.0, steps=4),
+            {(1 / 64, 2.0): 4, (3 / 64, 2.0): 4, (3 / 64, 1.0): 4},
+        ),
+    ],
+)
+def test_what_each_count_pays(
+    monkeypatch: pytest.MonkeyPatch, estimator: Estimator, parts: dict[Any, int]
+) -> None:
+    """Shares of rho, with sqrt(d) = 2 and 1 for sensitivities; the mean has the rest, 9/16."""
+    told: list[tuple[float, Any]] = []
+    add_noise = Ledger.add_noise
+
+    def spy(self: Ledger, values: Floats, sensitivity: Any) -> Floats:
+        told.append((self.budget.amounts[0], sensitivity))
+        return add_noise(self, values, sensitivity)
+
+    monkeypatch.setattr(Ledger, "add_noise", spy)
+    run(estimator, rng().standard_normal((2, 80, 4)), ZCDP(1.0))
+    *counts, (last, _) = told
+    assert last == pytest.approx(9 / 16)
+    assert Counter((round(rho, 9), one) for rho, one in counts) == {
+        (round(rho, 9), one): number for (rho, one), number in parts.items()
+    }
+
+
+def test_noise_follows_the_deviations() -> None:
+    """As PLAN's theorem has it: |s|_1 against sqrt(d) |s|_2, but for factors up to sqrt(2)."""
+    law = StretchedGaussian(d=64, power=2.0)
+    x = law.sample(rng(), 10, 2000)
+    noise = {}
+    for estimator in (PlanMean(radius=100.0), ShiftedClippedMean(radius=400.0)):
+        found = run(estimator, x, ZCDP(2.0))
+        noise[type(estimator)] = np.linalg.norm(found.value - found.before_noise, axis=1).mean()
+    s = 64 / np.arange(1, 65)
+    theory = np.sqrt(64) * np.linalg.norm(s) / s.sum()  # 2.7
+    ratio = noise[ShiftedClippedMean] / noise[PlanMean]  # within a tenth of its mean, 10 trials
+    assert theory / np.sqrt(2) < ratio < 1.5 * theory

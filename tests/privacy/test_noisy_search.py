@@ -1,0 +1,101 @@
+"""The noisy search by enumeration, the rotation by its matrix, the mean in a ball by a loop."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.linalg import hadamard
+from scipy.special import ndtr
+from support import Floats, assert_follows, assert_frequencies, rng
+
+from dpbench.privacy import GDP, ZCDP, Budget, Ledger
+from dpbench.privacy.noisy_search import mean_in_ball, noisy_rank
+from dpbench.privacy.rotation import Rotation, walsh_hadamard
+from dpbench.theory.exact_searches import search_law
+
+ROW = np.array([0.1, 0.2, 0.2, 0.3, 0.6, 0.7, 2.0])
+STEPS = 3
+
+
+def law_of(rank: float, sd: float) -> Floats:
+    """The probabilities of the eight cells of [0, 1], by all answers that a search can get."""
+    found = np.zeros(2**STEPS)
+    for answers in itertools.product([False, True], repeat=STEPS):
+        low, high, chance = 0.0, 1.0, 1.0
+        for up in answers:
+            middle = (low + high) / 2
+            above = ndtr((rank - np.count_nonzero(middle > ROW)) / sd)
+            chance *= above if up else 1 - above
+            low, high = (middle, high) if up else (low, middle)
+        found[round(low * 2**STEPS)] = chance
+    return found
+
+
+@pytest.mark.parametrize("budget", [ZCDP(0.5), GDP(1.0)], ids=str)
+@pytest.mark.parametrize("d", [0, 4])
+def test_what_a_search_finds_is_as_enumerated(budget: Budget, d: int) -> None:
+    """Half or twice the noise, or that of one coordinate for four, would show."""
+    shape = (20_000, d) if d else (20_000,)
+    found = noisy_rank(
+        lambda points: np.sum(points[..., None] > ROW, axis=-1).astype(float),
+        3.0, np.zeros(shape), 1.0, STEPS, Ledger(budget, rng(3)),
+    )  # fmt: skip
+    law = law_of(3.0, np.sqrt(STEPS * max(d, 1)))  # rho = 1/2: N(0, steps d/(2 rho)) on a count
+    first = found[:, 0] if d else found
+    assert_frequencies(np.bincount(np.floor(first * 2**STEPS).astype(int), minlength=8), law)
+
+
+def test_the_law_of_a_search() -> None:
+    def up(points: Floats) -> Floats:
+        return np.asarray(ndtr((3.0 - np.sum(points[:, None] > ROW, axis=1)) / 2.0))
+
+    points, chances = search_law(up, 1.0, STEPS)
+    order = np.argsort(points)
+    np.testing.assert_allclose(points[order], (np.arange(8) + 0.5) / 8)
+    np.testing.assert_allclose(chances[order], law_of(3.0, 2.0), rtol=1e-12)
+
+
+@pytest.mark.parametrize("d", [1, 2, 8, 32, 128])
+def test_the_transform_is_that_of_the_matrix(d: int) -> None:
+    x = rng().standard_normal((2, 3, d))
+    np.testing.assert_allclose(walsh_hadamard(x), x @ hadamard(d) / np.sqrt(d), atol=1e-13)
+
+
+@pytest.mark.parametrize("d", [1, 5, 16])
+def test_a_rotation_keeps_norms_and_goes_back(d: int) -> None:
+    rotation = Rotation.drawn(rng(), 4, d)
+    x = rng(1).standard_normal((4, 7, d))
+    there = rotation.there(x)
+    assert there.shape[2] == {1: 1, 5: 8, 16: 16}[d]
+    np.testing.assert_allclose(there @ there.transpose(0, 2, 1), x @ x.transpose(0, 2, 1))
+    np.testing.assert_allclose(rotation.back(there[:, 2], d), x[:, 2])
+
+
+def test_a_rotation_spreads_a_vector() -> None:
+    """Each coordinate of a rotated unit vector is near N(0, 1/D); unrotated ones are 0 or 1."""
+    axis = np.zeros((4000, 1, 64))
+    axis[:, :, 5] = 8.0
+    turned = Rotation.drawn(rng(), 4000, 64).there(axis)
+    for j in (0, 17):  # by 2 exp(-2 n x^2) a false alarm has 1e-13 at 0.06, and 0.01 is no normal
+        assert stats.kstest(turned[:, 0, j], "norm").statistic < 0.07
+
+
+def test_the_mean_in_a_ball() -> None:
+    """Against a loop over records, in multiples; the noise has the sensitivity 2C/n."""
+    offset = rng().standard_normal((1, 30, 3)) * np.array([1, 5, 0.2])
+    held = rng(1).integers(0, 4, (1, 30)).astype(float)
+    records = np.repeat(offset[0], held[0].astype(int), axis=0)
+    n, rank = len(records), len(records) - 6
+    largest = np.sort(np.linalg.norm(records, axis=1))[rank - 1]
+    wanted = np.mean([x * min(1, largest / np.linalg.norm(x)) for x in records], axis=0)
+    trials = 5000
+    offset, held = np.repeat(offset, trials, axis=0), np.repeat(held, trials, axis=0)
+    sure = Ledger(ZCDP(1e6), rng(2))
+    noisy, clipped = mean_in_ball(
+        offset, held, rank - 0.5, np.full(trials, 100.0), 40, sure, Ledger(ZCDP(0.5), rng(3))
+    )
+    np.testing.assert_allclose(clipped, np.repeat(wanted[None], trials, axis=0), atol=1e-6)
+    assert_follows((noisy - clipped) * n / (2 * largest), stats.norm)
