@@ -23,9 +23,6 @@ Steps = Annotated[int, Field(ge=1, le=100)]
 # Of the budget, as in both papers' experiments: before the mean, and of the rest for the radius.
 BEFORE = RADIUS = 0.25
 CENTRE = 0.25  # PLAN: of what goes before, for the centre
-# The median of a chi-square of one degree of freedom by Wilson and Hilferty, as in PLAN's code; it
-# is 0.4549, so that standard deviations come out 1.7 per cent low.
-MEDIAN = (1 - 2 / 9) ** 3
 
 
 class _AroundMedians(Estimator):
@@ -95,8 +92,9 @@ class PlanMean(_AroundMedians, kind="plan_mean"):
     """Noise in proportion to the root of each coordinate's standard deviation (PLAN).
 
     Medians by `noisy_rank` in +-radius are the centre c. Standard deviations s are searched on a
-    scale of logarithms: s^2 is the median of (x_i - x_j)^2/2 over floor(n/2) disjoint pairs over
-    0.4705, and one record changes one pair. To these the average of all is added, a_i = s_i +
+    scale of logarithms: s^2 is the median of (x_i - x_j)^2/2 over floor(n/2) disjoint pairs,
+    and one record changes one pair. (PLAN divides by 0.4705, of a chi-square; a factor of all s
+    cancels, but for the ends of searches.) To these the average of all is added, a_i = s_i +
     |s|_1/d. Then `mean_in_ball` of (x - c)/sqrt(a), times sqrt(a): its squared radius is about
     sum s_i^2/a_i <= |s|_1, and its noise has a norm of some
 
@@ -157,7 +155,7 @@ class PlanMean(_AroundMedians, kind="plan_mean"):
         high = max(np.log(self.sigma_high), np.log(self.sigma_low))
         below = _below(pairs)
         found = noisy_rank(
-            lambda log: below(MEDIAN * np.exp(2 * log)), pairs.n / 2, low, high, self.steps, ledger
+            lambda log: below(np.exp(2 * log)), pairs.n / 2, low, high, self.steps, ledger
         )
         scale = np.exp(found)
         return np.asarray(scale + scale.mean(axis=1, keepdims=True))

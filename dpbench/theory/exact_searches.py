@@ -23,7 +23,7 @@ __all__ = ["median_noise", "search_law"]
 RARE = 1e-9  # what is left out of the law of a search
 UNSURE = 0.5  # the most that medians may be off by, in standard deviations
 SLOPE = 0.4287  # 2 m f(m) at the median m = 0.4549 of a chi-square of one degree, f its density
-LOW = float(np.sqrt(0.4549 / (1 - 2 / 9) ** 3))  # what PLAN's standard deviations are short of
+MEDIAN = 0.6745  # of the absolute value of a standard normal number
 
 
 def search_law(up: Callable[[Floats], Floats], end: float, steps: int) -> tuple[Floats, Floats]:
@@ -119,5 +119,7 @@ def _scales(e: est.PlanMean, s: Floats, at: At, rho: float) -> Floats:
     """PLAN's a, of standard deviations that its search is sure of; NaN of others."""
     half = at.n // 2
     count = np.sqrt(e.steps * at.d / (2 * rho) + half / 4)
-    known = count / (half * SLOPE) < UNSURE and np.all((s > e.sigma_low) & (s < e.sigma_high))
-    return LOW * (s + s.mean()) if known else np.full(at.d, np.nan)
+    known = count / (half * SLOPE) < UNSURE and np.all(
+        (MEDIAN * s > e.sigma_low) & (s < e.sigma_high)
+    )
+    return MEDIAN * (s + s.mean()) if known else np.full(at.d, np.nan)

@@ -36,7 +36,7 @@ def test_plan_by_a_loop() -> None:
     found = run(PLAN, x, SURE)
     for one, value in zip(x.values, found.value, strict=True):
         pairs = np.array([(one[i] - one[i + 1]) ** 2 / 2 for i in range(0, 402, 2)])
-        s = np.sqrt(low_median(pairs, 101) / (7 / 9) ** 3)
+        s = np.sqrt(low_median(pairs, 101))
         a = s + s.sum() / 5
         centre = low_median(one, 202)
         low, high = (projected((one - centre) / np.sqrt(a), 403 - m) for m in (21, 20))
