@@ -25,9 +25,13 @@ def noise_times(factor: float) -> Iterator[None]:
     """
     noise, tail = Budget.noise, Budget.noise_tail
     ball, choice, counted = Ledger.add_l2_noise, Ledger.exponential, Ledger.add_geometric_noise
+    smooth = Ledger.add_smooth_noise
 
     def add_l2_noise(self: Ledger, values: Any, *about: Any, **options: Any) -> Any:
         return values + factor * (ball(self, values, *about, **options) - values)
+
+    def add_smooth_noise(self: Ledger, values: Any, *about: Any) -> Any:
+        return values + factor * (smooth(self, values, *about) - values)
 
     def add_geometric_noise(self: Ledger, counts: Any, sensitivity: int) -> Any:
         return counts + np.rint(factor * (counted(self, counts, sensitivity) - counts))
@@ -44,6 +48,7 @@ def noise_times(factor: float) -> Iterator[None]:
         mock.patch.multiple(
             Ledger,
             add_l2_noise=add_l2_noise,
+            add_smooth_noise=add_smooth_noise,
             add_geometric_noise=add_geometric_noise,
             exponential=exponential,
         ),

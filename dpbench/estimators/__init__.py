@@ -2,6 +2,10 @@
 
 References
 ----------
+.. [AD20] Asi, Duchi, "Instance-optimality in differential privacy via approximate inverse
+   sensitivity mechanisms", NeurIPS 2020.
+.. [BS19] Bun, Steinke, "Average-case averages: private algorithms for smooth sensitivity and mean
+   estimation", NeurIPS 2019.
 .. [L15], [L17] G. Kamath, G. Brown, CS 860, lectures 15 and 17.
 .. [BDKU20] Biswas, Dong, Kamath, Ullman, "CoinPress: practical private mean and covariance
    estimation", NeurIPS 2020.
@@ -35,21 +39,50 @@ from dpbench.estimators.friendly_core import FriendlyCoreMean
 from dpbench.estimators.gaussian import ExponentialCoarseMean, NaiveGaussianMean, ShrinkingIntervals
 from dpbench.estimators.gaussian_score import GaussianScoreMean
 from dpbench.estimators.heavy_tailed import HeavyTailedMean, LocalMean
+from dpbench.estimators.inverse_sensitivity import InverseSensitivity
 from dpbench.estimators.karwa_vadhan import KarwaVadhanMean, LearnedGaussian
 from dpbench.estimators.ksu20 import KSU20BallMean, KSU20Mean, KSU20Range
 from dpbench.estimators.ksu20_cover import KSU20CoverMean
 from dpbench.estimators.nonprivate import EmpiricalMean, Median, MedianOfMeans, TrimmedMean
 from dpbench.estimators.outside import OneDataset
 from dpbench.estimators.shifted_clip import PlanMean, ShiftedClippedMean
+from dpbench.estimators.smooth_trimmed import SmoothTrimmedMean
 from dpbench.estimators.subsample import SubsampleAggregate, SubsampleTest
 
 __all__ = [
-    "BinaryMean", "BinaryMinimax", "BoundedMean", "ClippedMean", "CoinPressCovariance",
-    "CoinPressMean", "CoordinateWise", "EmpiricalMean", "Estimate", "Estimator",
-    "ExponentialCoarseMean", "FriendlyCoreMean", "GaussianScoreMean", "HeavyTailedMean",
-    "KSU20BallMean", "KSU20CoverMean", "KSU20Mean", "KSU20Range", "KarwaVadhanMean",
-    "LearnedGaussian", "LocalMean", "Median", "MedianOfMeans", "NaiveGaussianMean", "OneDataset",
-    "PlanMean", "ShiftedClippedMean",
-    "ShrinkingIntervals", "SubsampleAggregate", "SubsampleTest", "TrimmedMean",
-    "WhitenedCoinPressMean", "release",
+    "BinaryMean",
+    "BinaryMinimax",
+    "BoundedMean",
+    "ClippedMean",
+    "CoinPressCovariance",
+    "CoinPressMean",
+    "CoordinateWise",
+    "EmpiricalMean",
+    "Estimate",
+    "Estimator",
+    "ExponentialCoarseMean",
+    "FriendlyCoreMean",
+    "GaussianScoreMean",
+    "HeavyTailedMean",
+    "InverseSensitivity",
+    "KSU20BallMean",
+    "KSU20CoverMean",
+    "KSU20Mean",
+    "KSU20Range",
+    "KarwaVadhanMean",
+    "LearnedGaussian",
+    "LocalMean",
+    "Median",
+    "MedianOfMeans",
+    "NaiveGaussianMean",
+    "OneDataset",
+    "PlanMean",
+    "ShiftedClippedMean",
+    "ShrinkingIntervals",
+    "SmoothTrimmedMean",
+    "SubsampleAggregate",
+    "SubsampleTest",
+    "TrimmedMean",
+    "WhitenedCoinPressMean",
+    "release",
 ]  # fmt: skip

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from dpbench.arrays import Floats, Ints
+from dpbench.privacy import smooth
 from dpbench.privacy.budgets import Budget, _BadEvent
 
 __all__ = ["Ledger", "OverdraftError"]
@@ -160,6 +161,22 @@ class Ledger:
         direction /= np.linalg.norm(direction, axis=1, keepdims=True)
         radius = self.rng.gamma(d, sensitivity / self.budget.pure_epsilon, (trials, 1))
         return np.asarray(values + radius * direction)
+
+    def add_smooth_noise(self, values: Floats, sensitivity: Floats, t: float) -> Floats:
+        """Release (trials,) numbers with noise in proportion to a t-smooth sensitivity.
+
+        See `dpbench.privacy.smooth` for what it has to be, and for the noise. It may differ with
+        the records, which no receipt shows.
+
+        Raises
+        ------
+        ValueError
+            If the budget does not pay for t.
+        """
+        _check_sensitivities(sensitivity)
+        noise = smooth.draw(self.rng, values.shape, self.budget, t)
+        self.pay(f"noise for a {t:.6g}-smooth sensitivity")
+        return values + sensitivity * noise
 
     def add_geometric_noise(self, counts: Floats, sensitivity: float) -> Floats:
         """Whole numbers with noise Z, P(Z = z) prop. to exp(-eps |z|/sensitivity).

@@ -31,6 +31,7 @@ from dpbench.theory.exact_choices import (
     overtaken,
     wrong_answers,
 )
+from dpbench.theory.exact_instance import inverse_steps, trimmed_error
 from dpbench.theory.exact_score import score_error
 from dpbench.theory.exact_searches import median_noise
 from dpbench.theory.exact_vectors import ball_error, covariance_quantile
@@ -89,6 +90,8 @@ def exact(  # a case each
     find = _scalar_error if law.d == 1 else _vector_error
     if isinstance(estimator, est.GaussianScoreMean):
         find = score_error
+    if isinstance(estimator, est.SmoothTrimmedMean | est.InverseSensitivity):
+        find = _instance_error
     return find(metric, estimator, law, at) if metric in ERRORS else NAN
 
 
@@ -245,6 +248,24 @@ def _scalar_error(metric: str, estimator: Any, law: dist.Distribution, at: At) -
     return _median_quantile(*found, step.noise, groups)
 
 
+def _instance_error(metric: str, estimator: Any, law: dist.Distribution, at: At) -> float:
+    """Of a smooth sensitivity on two values, or an inverse one on records near what is expected."""
+    e, points = estimator, _atoms(law)
+    if points is None or metric not in ("q90", "noise_q90"):
+        return NAN
+    if isinstance(e, est.SmoothTrimmedMean):
+        inside = len(points[0]) == 2 and np.all(np.clip(points[0], e.lower, e.upper) == points[0])
+        return trimmed_error(metric, e, points, float(law.target), at) if inside else NAN
+    if e.statistic == "median":
+        return NAN
+    steps = inverse_steps(e, points, at)
+    if metric == "noise_q90":
+        return steps.norm_quantile(1, 0.9)
+    away = np.clip(points[0], e.lower, e.upper) - law.target
+    found = _average(away, points[1], at.n, steps.variance)
+    return NAN if found is None else _median_quantile(*found, steps, 1)
+
+
 def _with_sigma(e: est.LearnedGaussian, law: dist.Distribution, at: At) -> tuple[est.Estimator, At]:
     """The histogram's mean with the sigma that is known, or near the true one at half the budget.
 
@@ -274,6 +295,8 @@ def _by_coordinate(e: est.Estimator, at: At) -> tuple[Any, At]:
 
 def _noise_quantile(estimator: Any, law: dist.Distribution, at: At) -> float:
     estimator, own = _by_coordinate(estimator, at)
+    if isinstance(estimator, est.SmoothTrimmedMean | est.InverseSensitivity):
+        return _instance_error("noise_q90", estimator, law, at) if law.d == 1 else NAN
     if isinstance(estimator, est.KSU20Mean) and estimator.constants == "paper":
         return NAN  # that of a median
     if isinstance(estimator, est.FriendlyCoreMean):

@@ -53,6 +53,10 @@ ROWS = [
     row("pzga", "gaussian_score_mean", radius=2.0, share=0.2),
     row("pzga", "heavy_tailed_mean", k=3, policy="rate", radius=1.5),
     row("pzga", "heavy_tailed_mean", k=2.5, policy="all", beta=0.05),
+    row("pzga", "inverse_sensitivity", lower=-2.0, upper=3.0),
+    row(
+        "pzga", "inverse_sensitivity", lower=-1e300, upper=1e300, resolution=0.1, statistic="median"
+    ),
     row("pzga", "ksu20_ball_mean", VECTORS, k=2, radius=3.0),
     row("pzga", "ksu20_ball_mean", VECTORS, k=3, radius=1e300, outside="project"),
     row("pzga", "ksu20_ball_mean", VECTORS, k=3, radius=3.0, constants="tuned"),
@@ -79,6 +83,8 @@ ROWS = [
     row("zga", "shifted_clipped_mean", VECTORS, radius=3.0, steps=4),
     row("zga", "shifted_clipped_mean", {"d": 1}, radius=1e100, steps=2),
     row("pzga", "shrinking_intervals", radius=1e280, rounds=3, report=2),
+    row("pzga", "smooth_trimmed_mean", lower=-2.0, upper=3.0, trim=10, dilation=0.8),
+    row("pzga", "smooth_trimmed_mean", lower=-1e300, upper=1e300),
     row("pzga", "subsample_aggregate", **OUTPUTS),
     row("pzga", "subsample_aggregate", **OUTPUTS, aggregate="mean", base=spreads),
     row("pzga", "subsample_aggregate", **OUTPUTS, aggregate="mode", base="median_of_means"),
