@@ -16,6 +16,7 @@ from dpbench.estimators import Estimate, Estimator
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.neighbours import Pair
 from dpbench.privacy.quantile import audit_pairs as around_the_quantile
+from dpbench.privacy.smooth import largest_rate
 from dpbench.registry import Registered, validated
 from dpbench.samples import DenseSample, Sample
 
@@ -181,6 +182,32 @@ class ReusedNoise(Control):
         return Estimate(clipped + first.add_noise(zero, 2 / sample.n)[:, None], clipped)
 
 
+@validated
+class UnsortedSensitivity(Control):
+    """A trimmed mean of records in [-1, 1], with the smooth sensitivity of records as they come.
+
+    The formula of `dpbench.estimators.smooth_trimmed` asks for those in order.
+    """
+
+    budgets: ClassVar[tuple[Budget, ...]] = (PureDP(1.0), ZCDP(0.5))
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        x, m, t = _dense(sample), sample.n // 5, 0.6 * largest_rate(ledger.budget)
+        ones = np.ones((sample.trials, 1))
+        p, q = np.concatenate([x[:, -m - 1 :], ones], 1), np.concatenate([x[:, m::-1], -ones], 1)
+        ranks = np.broadcast_to(np.arange(m + 2.0), p.shape)
+        gaps = np.exp(-t * ranks[:, :, None] - t * ranks[:, None]) * (p[:, :, None] - q[:, None])
+        smooth = np.maximum(gaps.max(axis=(1, 2)), 0.0) / (sample.n - 2 * m)
+        mean = sample.trimmed_mean(m / sample.n)
+        return Estimate(ledger.add_smooth_noise(mean, smooth, t), mean)
+
+    def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
+        # By place the many that are not 0 are in the middle, by rank they are at both ends.
+        records = np.where(np.arange(n) % 2, 1.0, -1.0)
+        records[: n // 5 + 1] = records[-n // 5 - 1 :] = 0.0
+        return [Pair.replacing("in_the_middle", records, n // 2, -records[n // 2])]
+
+
 CONTROLS: tuple[Control, ...] = tuple(
     control()
     for control in (
@@ -194,5 +221,6 @@ CONTROLS: tuple[Control, ...] = tuple(
         AddRemoveHistogram,
         AddRemoveMedian,
         ReusedNoise,
+        UnsortedSensitivity,
     )
 )

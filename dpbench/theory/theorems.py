@@ -155,6 +155,9 @@ THEOREMS = {
     "core_delta": Theorem("Lecture 17, TCKMS22", "delta", _is(1), of="samples"),
     # private median of means: with a fixed number of buckets all errors fall like sampling error
     "subsample_sampling": Theorem("Lecture 17", "alpha", _is(2)),
+    # what leaves a rare point out; the known (1/(alpha epsilon))^2 holds for all laws of k = 2
+    "smooth_alpha": Theorem("BS19, on rare points", "alpha", _rate),
+    "inverse_ratio": Theorem("AD20", "ratio", _is(math.nan), "noise_q90"),
     # what was measured over what it has to be, computed without drawing: `dpbench.theory.exact`
     "exact_error": Theorem("exact law", "level", _is(1)),
     "exact_mean_error": Theorem("exact law", "level", _is(1), "mean_error"),

@@ -94,6 +94,11 @@ LIMITS: dict[tuple[str, str], Callable[[], float]] = {
     ("pure_vs_approx", "laplace_over_l2_at_4"): lambda: _laplace_over_l2(4),
     ("pure_vs_approx", "analytic_delta"): lambda: _delta_exponent([1e-4, 1e-6, 1e-9, 1e-12]),
     ("heavy_tail_multivariate", "discard_over_project"): _discard_over_project,
+    # steps of half the width, or of all of it, at half of epsilon; beside Gaussian noise at rho
+    ("smooth_sensitivity", "middle"): lambda: 0.5 / 0.5,
+    ("smooth_sensitivity", "ends"): lambda: 1 / 0.5,
+    ("smooth_sensitivity", "middle_zcdp"): lambda: math.log(10) / 2 / special.ndtri(0.95),
+    ("smooth_sensitivity", "ends_zcdp"): lambda: math.log(10) / special.ndtri(0.95),
     ("shrinking_intervals", "log_radius"): _shrinking_exponent,
     ("friendly_core", "weight_10"): lambda: _core(0.1),
     ("friendly_core", "weight_20"): lambda: _core(0.2),

@@ -69,6 +69,7 @@ BEST = {
     "fails_on_spread": "one_to_the_far_end", "no_clipping": "one_to_the_far_end",
     "scale_as_location": "ends_of_the_clip", "add_remove_histogram": "two_far_clusters",
     "add_remove_median": "around_the_quantile", "reused_noise": "two_clusters",
+    "reused_noise": "two_clusters", "unsorted_sensitivity": "in_the_middle",
 }  # fmt: skip
 CLAIMS = [(control, budget) for control in CONTROLS for budget in control.budgets]
 

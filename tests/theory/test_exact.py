@@ -36,6 +36,7 @@ from dpbench.estimators import (
     FriendlyCoreMean,
     GaussianScoreMean,
     HeavyTailedMean,
+    InverseSensitivity,
     KarwaVadhanMean,
     KSU20BallMean,
     KSU20Mean,
@@ -46,6 +47,7 @@ from dpbench.estimators import (
     PlanMean,
     ShiftedClippedMean,
     ShrinkingIntervals,
+    SmoothTrimmedMean,
     SubsampleAggregate,
     SubsampleTest,
     WhitenedCoinPressMean,
@@ -64,6 +66,7 @@ NORMAL, VECTORS = Gaussian(location=0.3), MultivariateGaussian(d=3, norm=1.0)
 TUNED_BALL = KSU20BallMean(k=3, radius=1, outside="project", constants="tuned")
 RESPONSE = LocalMean(k=2, mechanism="randomised_response")
 RARE = TwoPoint(p=0.02, k=2, location=0.3)
+TRIMMED = SmoothTrimmedMean(lower=-100, upper=1e3, trim=20, dilation=0.5)
 OUTLIERS = MultivariateContaminatedGaussian(d=2, eta=0.15, gap=1e3)
 FEW_OUTLIERS = MultivariateContaminatedGaussian(d=2, eta=0.015, gap=1e3)
 EIGHT, STRETCHED = MultivariateGaussian(d=8), StretchedGaussian(d=8, power=2.0)
@@ -125,6 +128,10 @@ CASES: list[tuple[Estimator, Distribution, int, Budget, str]] = [
      "noise"),
     (ShiftedClippedMean(radius=60), EIGHT, 150, ZCDP(2.0), "noise"),
     (PlanMean(radius=20, steps=8), STRETCHED, 250, ZCDP(4.0), "noise"),
+    (TRIMMED, RARE, 500, PureDP(0.3), "noise q90"),
+    (TRIMMED, TwoPoint(p=0.05, k=2, sign=-1), 500, RHO, "noise q90"),
+    (InverseSensitivity(lower=-1, upper=9), RARE, 500, PureDP(0.1), "noise q90"),
+    (InverseSensitivity(lower=0, upper=1, resolution=0.01), Bernoulli(p=0.3), 200, RHO, "noise"),
     (KarwaVadhanMean(radius=1e300, sigma=0.01), Gaussian(scale=0.01), 400, APPROX, "noise q90"),
     (SubsampleAggregate(buckets=20, lower=-5, upper=5, aggregate="mean"), VECTORS, 40, PURE,
      "noise"),
