@@ -1,7 +1,7 @@
 """The settings of Huang, Liang, Yi (2021) and of PLAN (2024) at their sizes, as a table.
 
-``python -m experiments.published_dimensions [trials] [largest d]``, by default 100 and 2048. Errors are
-10% trimmed means. A trial takes 5 to 10 times as long as drawing its data; d = 2048 some seconds.
+``python -m experiments.published_dimensions [trials] [largest d]``, by default 100 and 2048. Errors
+are 10% trimmed means. A trial takes 5 to 10 times as long as drawing its data; d = 2048 some seconds.
 """
 
 from __future__ import annotations
@@ -51,7 +51,10 @@ def settings(largest: int) -> Iterator[Setting]:
         # (10, ..., 10); CoinPress, whose covariance is at most I, is not among them
         stretched = StretchedGaussian(d=d, power=power, norm=10 * d**0.5)
         radius = 50 * d ** (1 + power / 4)
-        both = {"shifted": ShiftedClippedMean(radius=radius), "plan": PlanMean(radius=radius)}
+        both: dict[str, Estimator] = {
+            "shifted": ShiftedClippedMean(radius=radius),
+            "plan": PlanMean(radius=radius),
+        }
         yield "plan_b", stretched, 10_000, RHOS, both
 
 

@@ -68,7 +68,7 @@ BEST = {
     "range_of_the_data": "all_equal_but_one", "empirical_quantiles": "at_the_quantile",
     "fails_on_spread": "one_to_the_far_end", "no_clipping": "one_to_the_far_end",
     "scale_as_location": "ends_of_the_clip", "add_remove_histogram": "two_far_clusters",
-    "add_remove_median": "around_the_quantile", "reused_noise": "two_clusters",
+    "add_remove_median": "around_the_quantile",
     "reused_noise": "two_clusters", "unsorted_sensitivity": "in_the_middle",
 }  # fmt: skip
 CLAIMS = [(control, budget) for control in CONTROLS for budget in control.budgets]
