@@ -1,7 +1,8 @@
 """The settings of Huang, Liang, Yi (2021) and of PLAN (2024) at their sizes, as a table.
 
 ``python -m experiments.published_dimensions [trials] [largest d]``, by default 100 and 2048. Errors
-are 10% trimmed means. A trial takes 5 to 10 times as long as drawing its data; d = 2048 some seconds.
+are 10% trimmed means. Estimates take 5 to 10 times as long as drawing data: hours in all. PLAN's
+second figure has a range that 20 steps cut coarsely; its authors' exponential mechanism would not.
 """
 
 from __future__ import annotations

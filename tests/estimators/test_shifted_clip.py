@@ -24,8 +24,8 @@ def projected(offset: Floats, rank: int) -> Floats:
     """The mean of rows that are moved to a ball which holds `rank` of them."""
     length = np.linalg.norm(offset, axis=1)
     bound = np.sort(length)[rank - 1]
-    moved = [x * bound / max(bound, r) for x, r in zip(offset, length, strict=True)]
-    return np.asarray(np.mean(moved, axis=0))
+    kept = [x * bound / max(bound, r) for x, r in zip(offset, length, strict=True)]
+    return np.asarray(np.mean(kept, axis=0))
 
 
 def low_median(values: Floats, rank: int) -> Floats:
