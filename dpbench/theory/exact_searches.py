@@ -88,8 +88,7 @@ def median_noise(
     def missing(x: float) -> float:
         return float(chances @ _squares_cdf(a, (x / unit) ** 2)) - 0.9
 
-    most = 10 * float(unit.max() * np.sqrt(a.sum()))
-    return float(brentq(missing, 0.0, most, xtol=1e-9 * most))
+    return float(brentq(missing, 0.0, 10 * float(unit.max() * np.sqrt(a.sum())), rtol=1e-9))
 
 
 def _deviations(law: dist.Distribution) -> Floats | None:
