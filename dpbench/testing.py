@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest import mock
 
@@ -26,7 +26,9 @@ from dpbench.samples import DenseSample
 __all__ = ["check_estimator"]
 
 APPROX = ApproxDP(1.0, 1e-5)
-NOTIONS: tuple[Budget, ...] = (NonPrivate(), PureDP(1.0), ZCDP(0.5), GDP(1.0), APPROX)
+REPLACE: tuple[Any, ...] = (PureDP(1.0), ZCDP(0.5), GDP(1.0), APPROX)
+ADD_REMOVE = [replace(one, neighbours="add_remove") for one in REPLACE]
+NOTIONS: tuple[Budget, ...] = (NonPrivate(), *REPLACE, *ADD_REMOVE)
 # So large that steps with noise of their own choose alike on neighbouring data; so small that
 # all noise shows.
 LARGE = {one.notion: one for one in (PureDP(1e4), ZCDP(1e4), GDP(200.0), ApproxDP(1e4, 1e-5))}
@@ -51,10 +53,10 @@ def check_estimator(
     """Check that `estimator` keeps the promises of its base class.
 
     Shapes; that the whole ledger is spent, and notions that are not honoured are refused; that
-    no noisy release moves by more than its stated sensitivity when a record goes far away, that
-    being the same on both datasets; that a release is a finite number or NaN, whatever the
-    records; that trials do not mix, the same stream gives the same bits, and nothing is written
-    to the caller's array.
+    no noisy release moves by more than its stated sensitivity when a record goes far away, or is
+    removed, that being the same on both datasets; that a release is a finite number or NaN,
+    whatever the records; that trials do not mix, the same stream gives the same bits, and nothing
+    is written to the caller's array.
 
     Parameters
     ----------
@@ -65,7 +67,8 @@ def check_estimator(
     d : int, optional
         Check it on vectors of d coordinates only.
     budgets : sequence of Budget, optional
-        By default one of every notion; those that it does not support must be refused.
+        By default one of every notion and relation of neighbours; those that it does not support
+        must be refused.
     translation, scale : bool
         Whether the estimate must move with the records, or grow with them; a covariance by
         the square.
@@ -152,9 +155,9 @@ def _taped(earlier: Sequence[_Step] = ()) -> Iterator[list[_Step]]:
             self: Ledger, values: Floats, sensitivity: Any, *weights: Any, **options: Any
         ) -> Any:
             released = released_by(self, values, sensitivity, *weights, **options)
-            stated = {norm: sensitivity}
+            stated = {norm: self.stated(sensitivity)}
             if options.get("l1") is not None:
-                stated["l1"] = options["l1"]
+                stated["l1"] = self.stated(options["l1"])
             measure = weights[0] if weights else options.get("log_weights", 0.0)
             draws, at = options.get("draws", 1), len(tape)
             step = _Step(mechanism, values.copy(), stated, released, measure, draws)
@@ -239,6 +242,10 @@ class _Case:
         if not np.allclose(ledger.spent, self.budget.amounts, rtol=ROUNDING, atol=0):
             raise self.fail(f"spends {ledger.spent} of a budget of {self.budget.amounts}")
 
+    def of_size(self, sizes: dict[str, Any]) -> Budget:
+        """One of these budgets, of the notion and the neighbours of the case's."""
+        return replace(sizes[self.budget.notion], neighbours=self.budget.neighbours)  # type: ignore[no-any-return]
+
     def sensitivity(self) -> None:
         n, tail = len(self.data), self.data.shape[1:]
         near, far = np.eye(*tail)[0] if tail else np.ones(()), np.ones(tail)
@@ -247,7 +254,7 @@ class _Case:
 
         def steps(values: Floats, earlier: Sequence[_Step] = ()) -> list[_Step]:
             with _taped(earlier) as tape:
-                self.run(values[None], Ledger(LARGE[self.budget.notion], _rng()))
+                self.run(values[None], Ledger(self.of_size(LARGE), _rng()))
             return tape
 
         for record in {0, n - 1}:
@@ -256,13 +263,18 @@ class _Case:
                 neighbour = flat.copy()
                 neighbour[record] = place
                 tapes.append(steps(neighbour, first))
-            for one, other in itertools.combinations([*tapes, first], 2):
+            both = list(itertools.combinations([*tapes, first], 2))
+            if self.budget.neighbours == "add_remove":
+                fewer = steps(np.delete(flat, record, axis=0), first)
+                both = [(one, fewer) for one in [*tapes, first]]
+            for one, other in both:
                 self.compare(one, other, record)
 
     def compare(self, one: list[_Step], other: list[_Step], record: int) -> None:
         """Compare the steps of runs on neighbouring datasets, given the same releases."""
         if [step.mechanism for step in one] != [step.mechanism for step in other]:
             raise self.fail(f"which mechanisms it runs depends on record {record}")
+        changing = "replacing" if self.budget.neighbours == "replace" else "removing"
         for a, b in zip(one, other, strict=True):
             if not a.like(b):
                 continue  # a choice among pieces that the records cut up
@@ -277,13 +289,13 @@ class _Case:
                 for step, most in zip(moved, allowed, strict=True):
                     if not step <= most * (1 + ROUNDING) + digits:
                         raise self.fail(
-                            f"replacing record {record} moves {a.mechanism} by {step:.6g}, "
+                            f"{changing} record {record} moves {a.mechanism} by {step:.6g}, "
                             f"above its {norm} sensitivity {most:.6g}"
                         )
 
     def noise(self) -> None:
         copies = np.broadcast_to(self.data, (50, *self.data.shape))
-        value = self.run(copies, Ledger(SMALL[self.budget.notion], _rng())).value
+        value = self.run(copies, Ledger(self.of_size(SMALL), _rng())).value
         if np.isfinite(value).all() and np.all(value == value[0]):
             raise self.fail("50 releases of a small budget are equal: there is no noise")
 

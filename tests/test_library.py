@@ -138,7 +138,7 @@ def test_a_sweep_by_name_is_the_commands(finished: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("sweep", "more", "line"),
     [
-        ("nope", {}, "sweep: 'nope': no such configuration; choose from audit,"),
+        ("nope", {}, "sweep: 'nope': no such configuration; choose from add_remove,"),
         ("quick", {"trials": 0}, "trials: 0: "),
         ("quick", {"overrides": ["seed=3"]}, "overrides: 'seed=3': only keys of the sweep"),
         ("audit", {}, "sweep: an audit is run by the command"),

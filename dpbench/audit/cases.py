@@ -126,13 +126,17 @@ def _pairs(estimator: Estimator, budget: Budget, case: Case, where: str) -> tupl
     except Exception as error:  # whatever a plug-in raises
         told = (str(error).splitlines() or [type(error).__name__])[0]
         raise ConfigError(f"{where}: audit_pairs: {told}") from error
-    return (*catalogue(case.n, case.d), *own)
+    return _under(budget, *catalogue(case.n, case.d), *own)
+
+
+def _under(budget: Budget, *pairs: Pair) -> tuple[Pair, ...]:
+    return tuple(one for pair in pairs for one in pair.under(budget.neighbours))
 
 
 def control_tasks(how: AuditSettings, seed: int) -> list[AuditTask]:
     """What is broken on purpose, in as many runs as the others, with as much of the error."""
     asked = [
-        (c.label, c, budget, (*catalogue(c.n, c.d), *c.audit_pairs(c.n, c.d, budget)))
+        (c.label, c, budget, _under(budget, *catalogue(c.n, c.d), *c.audit_pairs(c.n, c.d, budget)))
         for c in CONTROLS
         for budget in c.budgets
     ]

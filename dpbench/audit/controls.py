@@ -14,6 +14,7 @@ import numpy as np
 from dpbench.arrays import Floats
 from dpbench.estimators import Estimate, Estimator
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
+from dpbench.privacy.budgets import Relation
 from dpbench.privacy.neighbours import Pair
 from dpbench.privacy.quantile import audit_pairs as around_the_quantile
 from dpbench.privacy.smooth import largest_rate
@@ -169,6 +170,36 @@ class AddRemoveMedian(Control):
 
 
 @validated
+class AddRemoveSum(Control):
+    """The sum of records in [-1, 1] with noise of sensitivity 1, as above."""
+
+    budgets: ClassVar[tuple[Budget, ...]] = (PureDP(1.0), ZCDP(0.5))
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        total = sample.n * sample.clipped_mean(-1.0, 1.0)
+        return Estimate(ledger.add_noise(total, 1.0), total)
+
+
+@validated
+class ReplaceSum(Control):
+    """The sum of records in [2, 3] with noise of sensitivity 1, which is for one that is replaced.
+
+    One comes or goes here, and moves it by up to 3.
+    """
+
+    budgets: ClassVar[tuple[Budget, ...]] = (
+        PureDP(1.0, neighbours="add_remove"),
+        ZCDP(0.5, neighbours="add_remove"),
+    )
+    relations: ClassVar[tuple[Relation, ...]] = ("add_remove",)
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        count = sample.count(-np.inf, np.inf)
+        total = count * sample.clipped_mean(2.0, 3.0)
+        return Estimate(ledger.add_noise(total, {"add_remove": 1.0}), total)
+
+
+@validated
 class ReusedNoise(Control):
     """The means of two coordinates in [-1, 1], half of the budget each, with the same noise."""
 
@@ -220,6 +251,8 @@ CONTROLS: tuple[Control, ...] = tuple(
         ScaleAsLocation,
         AddRemoveHistogram,
         AddRemoveMedian,
+        AddRemoveSum,
+        ReplaceSum,
         ReusedNoise,
         UnsortedSensitivity,
     )

@@ -100,7 +100,8 @@ def audit_pair(
     budget : Budget
         What it claims.
     pair : Pair or tuple of two arrays
-        Datasets that differ in one record, (n,) or (n, d) each.
+        Datasets that differ in one record, (n,) or (n, d) each; under ``add_remove`` the right one
+        lacks it.
     runs : int
         Releases on each dataset, on average: a coin decides which one each of 2 runs is for.
     error : float
@@ -129,7 +130,9 @@ def audit_pair(
         pair = Pair("pair", left, right)
     name = type(estimator).__name__
     if not budget.amounts or not estimator.supports(budget):
-        raise ValueError(f"{name} claims nothing under a budget of notion {budget.notion!r}")
+        raise ValueError(f"{name} claims nothing under a budget of notion {budget.label!r}")
+    if pair.relation != budget.neighbours:
+        raise ValueError(f"{pair.name}: the budget is about neighbours: {budget.neighbours}")
     if pair.left.ndim == 2 and not estimator.multivariate:
         raise ValueError(f"{name} takes scalar records, got vectors")
     if runs < LEAST_RUNS or not 0 < error < 1:
@@ -323,6 +326,8 @@ def _releases(
 
 def _direction(estimator: Estimator, pair: Pair) -> Floats:
     """Along which the pair's means, or second moments, differ."""
+    if pair.relation == "add_remove":
+        return np.atleast_1d(pair.right.mean(axis=0) - pair.left.mean(axis=0))
     changed = np.atleast_1d((pair.left != pair.right).reshape(len(pair.left), -1).any(axis=1))
     left, right = (np.atleast_1d(side[changed][0]) for side in (pair.left, pair.right))
     if estimator.estimand == "covariance":

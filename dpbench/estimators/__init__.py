@@ -10,6 +10,7 @@ References
 .. [BDKU20] Biswas, Dong, Kamath, Ullman, "CoinPress: practical private mean and covariance
    estimation", NeurIPS 2020.
 .. [DJW13] Duchi, Jordan, Wainwright, "Local privacy and statistical minimax rates", FOCS 2013.
+.. [G20] Google's differential privacy library, `BoundedMean`; PipelineDP has the same mean.
 .. [GRS09] Ghosh, Roughgarden, Sundararajan, "Universally utility-maximizing privacy mechanisms",
    STOC 2009.
 .. [GS10] Gupte, Sundararajan, "Universally optimal privacy mechanisms for minimax agents",
@@ -19,6 +20,8 @@ References
 .. [HT10] Hardt, Talwar, "On the geometry of differential privacy", STOC 2010.
 .. [KSU20] Kamath, Singhal, Ullman, "Private mean estimation of heavy-tailed distributions",
    COLT 2020.
+.. [KSW23] Kulesza, Suresh, Wang, "Mean estimation in the add-remove model of differential
+   privacy", 2023.
 .. [KV18] Karwa, Vadhan, "Finite sample differentially private confidence intervals", ITCS 2018.
 .. [LM00] Laurent, Massart, "Adaptive estimation of a quadratic functional by model selection",
    Annals of Statistics 2000.
@@ -31,6 +34,7 @@ References
 .. [Z24] Zhou, "Private mean estimation: pure vs approximate DP (I)", 2024.
 """
 
+from dpbench.estimators.add_remove import SumAndCountMean, TransformedNoiseMean
 from dpbench.estimators.base import Estimate, Estimator, release
 from dpbench.estimators.binary_minimax import BinaryMinimax
 from dpbench.estimators.clipped import BinaryMean, BoundedMean, ClippedMean, CoordinateWise
@@ -56,6 +60,6 @@ __all__ = [
     "InverseSensitivity", "KSU20BallMean", "KSU20CoverMean", "KSU20Mean", "KSU20Range",
     "KarwaVadhanMean", "LearnedGaussian", "LocalMean", "Median", "MedianOfMeans",
     "NaiveGaussianMean", "OneDataset", "PlanMean", "ShiftedClippedMean", "ShrinkingIntervals",
-    "SmoothTrimmedMean", "SubsampleAggregate", "SubsampleTest", "TrimmedMean",
-    "WhitenedCoinPressMean", "release",
+    "SmoothTrimmedMean", "SubsampleAggregate", "SubsampleTest", "SumAndCountMean",
+    "TransformedNoiseMean", "TrimmedMean", "WhitenedCoinPressMean", "release",
 ]  # fmt: skip

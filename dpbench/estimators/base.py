@@ -5,16 +5,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dpbench.arrays import Floats
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP
+from dpbench.privacy.budgets import Relation
 from dpbench.privacy.neighbours import Pair
 from dpbench.registry import Radius, Registered, validated
 from dpbench.samples import DenseSample, Sample
+from dpbench.samples.base import Unsized
 
 __all__ = ["Estimate", "Estimator", "NeedsRadius", "Terms", "made", "release"]
 
@@ -58,12 +60,15 @@ class Estimator(Registered, ABC):
     """A mean estimator: a frozen dataclass with one method over a batch of trials.
 
     A subclass is decorated with `dpbench.validated` and draws all its noise through
-    the ledger, stating the sensitivity of what it releases when one record is replaced.
+    the ledger, stating the sensitivity of what it releases.
 
     Attributes
     ----------
     notions : tuple of Budget classes
         The privacy notions that it can honour.
+    relations : tuple of {'replace', 'add_remove'}
+        The neighbours that it can honour them for. Under ``add_remove`` it may not read n, and
+        states its sensitivities by relation; `dpbench.samples.base.Unsized` is what it is given.
     multivariate : bool
         Whether records may have more than one coordinate.
     estimand : {'mean', 'covariance'}
@@ -76,6 +81,7 @@ class Estimator(Registered, ABC):
     """
 
     notions: ClassVar[tuple[type[Budget], ...]] = (PureDP, ZCDP, GDP, ApproxDP)
+    relations: ClassVar[tuple[Relation, ...]] = ("replace",)
     multivariate: ClassVar[bool] = False
     estimand: ClassVar[str] = "mean"
     bounded_in: ClassVar[Literal["central", "local"] | None] = "central"
@@ -101,8 +107,14 @@ class Estimator(Registered, ABC):
         return None
 
     def supports(self, budget: Budget) -> bool:
-        """Whether the estimator can honour the notion of `budget`."""
-        return isinstance(budget, self.honoured)
+        """Whether the estimator can honour the notion of `budget`, for its neighbours."""
+        return isinstance(budget, self.honoured) and budget.neighbours in self.relations
+
+    @property
+    def promises(self) -> str:
+        """What it supports, in words."""
+        notions = ", ".join(notion.notion for notion in self.honoured)
+        return f"{notions}, for neighbours: {' or '.join(self.relations)}"
 
     def private_terms(self, alpha: float, beta: float, n: float, budget: Budget) -> Terms:
         """What privacy adds to the sample complexity, by the estimator's theorem, if there is one.
@@ -131,17 +143,17 @@ class Estimator(Registered, ABC):
             shape than that of the means, or releases something and spends nothing.
         """
         if not self.supports(ledger.budget):
-            allowed = ", ".join(notion.notion for notion in self.honoured)
             raise ValueError(
                 f"{type(self).__name__} cannot honour a budget of notion "
-                f"{ledger.budget.notion!r}; it supports: {allowed}"
+                f"{ledger.budget.label!r}; it supports: {self.promises}"
             )
         means = sample.mean().shape
         if len(means) > 1 and not self.multivariate:
             raise ValueError(
                 f"{type(self).__name__} takes scalar records, got vectors of {sample.d} coordinates"
             )
-        estimate = self.estimate(sample, ledger)
+        unsized = ledger.budget.neighbours == "add_remove"
+        estimate = self.estimate(cast("Sample", Unsized(sample)) if unsized else sample, ledger)
         self._check(estimate, means if self.estimand == "mean" else (*means, sample.d))
         spends = any(ledger.spent) or not ledger.budget.amounts
         if not spends and np.isfinite(estimate.value).any():

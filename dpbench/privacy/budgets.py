@@ -1,21 +1,21 @@
 """Privacy budgets: what a release may cost, and the noise that a cost buys.
 
-Datasets have n records, n is public, and neighbours differ by replacing one record.
-All guarantees are over ideal reals: floating-point noise is not hardened.
+Neighbours differ by replacing one record, and n is public; or by adding or removing one, and n is
+private, too. What is implied holds under the same relation; `dpbench.privacy.neighbours` has what
+one says of the other. All guarantees are over ideal reals: floating-point noise is not hardened.
 
 References
 ----------
 .. [1] M. Bun, T. Steinke, "Concentrated differential privacy", TCC 2016.
-.. [2] C. Canonne, G. Kamath, T. Steinke, "The discrete Gaussian", arXiv:2004.00010, 2020.
-.. [3] M. Cesar, R. Rogers, "Bounding, concentrating, and truncating", ALT 2021.
-.. [4] B. Balle, Y.-X. Wang, "Improving the Gaussian mechanism", ICML 2018.
-.. [5] J. Dong, A. Roth, W. Su, "Gaussian differential privacy", JRSS B 2022.
+.. [2] M. Cesar, R. Rogers, "Bounding, concentrating, and truncating", ALT 2021.
+.. [3] B. Balle, Y.-X. Wang, "Improving the Gaussian mechanism", ICML 2018.
+.. [4] J. Dong, A. Roth, W. Su, "Gaussian differential privacy", JRSS B 2022.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import MISSING, fields, replace
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -27,6 +27,7 @@ from dpbench.arrays import Floats
 from dpbench.privacy import staircase
 from dpbench.privacy.conversions import (
     analytic_sd,
+    approx_of_rho,
     gaussian_delta,
     mu_of_pure,
     pure_of_mu,
@@ -35,18 +36,25 @@ from dpbench.privacy.conversions import (
 )  # fmt: skip
 from dpbench.registry import Registered, validated_positional
 
-__all__ = ["AMOUNTS", "GDP", "ZCDP", "ApproxDP", "Budget", "NonPrivate", "PureDP"]
+__all__ = ["AMOUNTS", "GDP", "ZCDP", "ApproxDP", "Budget", "NonPrivate", "PureDP", "Relation"]
 
 # The columns that hold what a budget allows.
 AMOUNTS = ("epsilon", "delta", "rho", "mu")
 
 LEAST = 1e-12
 LEAST_EPSILON = 1e-9  # of what another notion implies
+Relation = Literal["replace", "add_remove"]
 Positive = Annotated[float, Field(gt=0, ge=LEAST, le=1e6)]
 
 
 class Budget(Registered):
     """A privacy guarantee of one `notion`, a dataclass of its `AMOUNTS`.
+
+    Parameters
+    ----------
+    neighbours : {'replace', 'add_remove'}
+        What neighbouring datasets differ by. Under ``add_remove`` n is private: an estimator must
+        not read it.
 
     Attributes
     ----------
@@ -54,13 +62,17 @@ class Budget(Registered):
         Amounts to this power add up under sequential composition.
     """
 
+    neighbours: Relation = "replace"
     notion: ClassVar[str]
     power: ClassVar[int] = 1
+    later: ClassVar[dict[str, Any]] = {"neighbours": "replace"}
 
     @property
     def label(self) -> str:
-        """The notion, with the mechanism where it is not the default one."""
-        return self.notion
+        """The notion, with the mechanism and the neighbours where they are not the default ones."""
+        given = [(one.default, getattr(self, one.name)) for one in fields(self)]  # type: ignore[arg-type]
+        chosen = [f"_{value}" for default, value in given if default not in (MISSING, value)]
+        return self.notion + "".join(chosen)
 
     @property
     def columns(self) -> dict[str, str | float]:
@@ -92,6 +104,10 @@ class Budget(Registered):
         if isinstance(other, type(self)):
             return other.cost
         raise ValueError(f"{other.notion} implies no {self.notion} guarantee")
+
+    def _approx(self, epsilon: float, delta: float) -> ApproxDP:
+        """What the same neighbours are promised."""
+        return ApproxDP(epsilon, delta, neighbours=self.neighbours)
 
     def fraction(self, share: float) -> Self:
         """What costs the part `share` of this, 0 < share <= 1."""
@@ -179,12 +195,9 @@ class PureDP(Budget):
 
     epsilon: Positive
     noise_by: Literal["laplace", "staircase"] = "laplace"
+    neighbours: Relation = "replace"
     notion: ClassVar[str] = "pure"
-    later: ClassVar[dict[str, Any]] = {"noise_by": "laplace"}
-
-    @property
-    def label(self) -> str:
-        return self.notion if self.noise_by == "laplace" else f"{self.notion}_{self.noise_by}"
+    later: ClassVar[dict[str, Any]] = {**Budget.later, "noise_by": "laplace"}
 
 
 @validated_positional
@@ -197,13 +210,14 @@ class ZCDP(Budget):
     """
 
     rho: Positive
+    neighbours: Relation = "replace"
     notion: ClassVar[str] = "zcdp"
 
     def cost_of(self, other: Budget) -> tuple[float, ...]:
         if isinstance(other, PureDP):
             return (rho_of_pure(other.epsilon),)
         if isinstance(other, GDP):
-            return (other.mu**2 / 2,)  # N(0, 1) and N(mu, 1) are the worst pair [5]_
+            return (other.mu**2 / 2,)  # N(0, 1) and N(mu, 1) are the worst pair [4]_
         return super().cost_of(other)
 
     def _sd(self, l1: float | Floats, l2: float | Floats) -> float:
@@ -215,28 +229,12 @@ class ZCDP(Budget):
 
     @property
     def exponential_epsilon(self) -> float:
-        return float(np.sqrt(8 * self.rho))  # Lemma 3.2 of [3]_, for this mechanism
+        return float(np.sqrt(8 * self.rho))  # Lemma 3.2 of [2]_, for this mechanism
 
     def to_approx(self, delta: float) -> ApproxDP:
-        """The smallest epsilon at which rho-zCDP implies (epsilon, delta)-DP.
-
-        epsilon = min over a > 1 of rho a + ln(1/(a delta))/(a - 1) + ln(1 - 1/a),
-        Proposition 12 of [2]_ with (a, rho a)-Renyi DP.
-        """
-        from scipy.optimize import minimize_scalar
-
-        def epsilon(log_excess: float) -> float:
-            a = 1 + np.exp(log_excess)
-            spread = -(np.log(a) + np.log(delta)) / (a - 1)
-            return float(self.rho * a + spread + np.log1p(-1 / a))
-
-        # The best order of the looser classical conversion is near 1 + sqrt(ln(1/delta)/rho).
-        start = 0.5 * np.log(np.log(1 / delta) / self.rho)
-        found = minimize_scalar(
-            epsilon, bounds=(start - 5, start + 5), method="bounded", options={"xatol": 1e-10}
-        )
+        """The smallest epsilon at which rho-zCDP implies (epsilon, delta)-DP: `approx_of_rho`."""
         # A small rho implies even (0, delta)-DP; an epsilon here is positive.
-        return ApproxDP(epsilon=max(float(found.fun), LEAST_EPSILON), delta=delta)
+        return self._approx(max(approx_of_rho(self.rho, delta), LEAST_EPSILON), delta)
 
     @classmethod
     def within(cls, budget: ApproxDP) -> Self:
@@ -255,12 +253,13 @@ class ZCDP(Budget):
         low = max(low, np.log(LEAST))
         if excess(low) > 0:
             raise ValueError(f"no rho >= {LEAST:g} is within {budget}")
-        return cls(rho=float(np.exp(brentq(excess, low, high, xtol=1e-12))))
+        rho = float(np.exp(brentq(excess, low, high, xtol=1e-12)))
+        return cls(rho, neighbours=budget.neighbours)
 
 
 @validated_positional
 class GDP(Budget):
-    """mu-Gaussian differential privacy [5]_, by Gaussian noise of standard deviation l2/mu.
+    """mu-Gaussian differential privacy [4]_, by Gaussian noise of standard deviation l2/mu.
 
     No test tells neighbours apart better than N(0, 1) from N(mu, 1). What adds up is mu^2. It is
     implied by pure DP, but not by rho-zCDP with mu = sqrt(2 rho), nor by (epsilon, delta)-DP; it
@@ -272,6 +271,7 @@ class GDP(Budget):
     """
 
     mu: Positive
+    neighbours: Relation = "replace"
     notion: ClassVar[str] = "gdp"
     power: ClassVar[int] = 2
 
@@ -301,10 +301,10 @@ class GDP(Budget):
 
         # As for rho-zCDP an epsilon is positive; rho + 2 sqrt(rho ln(1/delta)) is enough of it.
         if excess(LEAST_EPSILON) <= 0:
-            return ApproxDP(epsilon=LEAST_EPSILON, delta=delta)
+            return self._approx(LEAST_EPSILON, delta)
         enough = self.mu**2 / 2 + self.mu * np.sqrt(-2 * np.log(delta))
         found = brentq(excess, LEAST_EPSILON, enough, xtol=1e-15, rtol=1e-14)
-        return ApproxDP(epsilon=found, delta=delta)
+        return self._approx(found, delta)
 
 
 @validated_positional
@@ -321,7 +321,7 @@ class ApproxDP(Budget):
     delta : float in (0, 1)
     noise_by : {'best', 'analytic', 'classical', 'ksu20', 'laplace'}
         Where the additive noise comes from. ``laplace``: Laplace at epsilon, which leaves delta
-        unused. ``analytic``: Gaussian with the smallest standard deviation s l2 [4]_. ``best``: of
+        unused. ``analytic``: Gaussian with the smallest standard deviation s l2 [3]_. ``best``: of
         these two the one of smaller variance, Laplace where sqrt(2) l1/epsilon <= s l2. For one
         number that is up to delta = 2.5e-4 at epsilon = 0.01 and 0.040 at 1 (where the 0.9
         quantiles of the absolute noise meet it is 2.6e-4 and 0.041); for l1 = sqrt(d) l2, at
@@ -333,11 +333,8 @@ class ApproxDP(Budget):
     epsilon: Positive
     delta: Annotated[float, Field(gt=0, lt=1)]
     noise_by: Literal["best", "analytic", "classical", "ksu20", "laplace"] = "best"
+    neighbours: Relation = "replace"
     notion: ClassVar[str] = "approx"
-
-    @property
-    def label(self) -> str:
-        return self.notion if self.noise_by == "best" else f"{self.notion}_{self.noise_by}"
 
     @model_validator(mode="after")
     def _check_range(self) -> Self:
@@ -377,6 +374,7 @@ class _BadEvent(Budget):
     """No release, but an event of probability delta under which nothing is promised."""
 
     delta: Annotated[float, Field(gt=0, lt=1)]
+    neighbours: Relation = "replace"
     notion: ClassVar[str] = "bad_event"
 
 

@@ -38,6 +38,7 @@ References
    ICML 2015.
 .. [6] C. Harrison, P. Manurangsi, "Exact zCDP characterizations for fundamental differentially
    private mechanisms", FORC 2026, arXiv:2510.25746.
+.. [7] C. Canonne, G. Kamath, T. Steinke, "The discrete Gaussian", arXiv:2004.00010, 2020.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ import numpy as np
 from scipy.special import erf, erfinv, log_expit, log_ndtr, ndtr, ndtri_exp
 
 __all__ = [
-    "analytic_sd", "gaussian_delta", "mu_of_pure", "pure_of_mu", "pure_of_rho", "rho_of_pure",
+    "analytic_sd", "approx_of_rho", "gaussian_delta", "mu_of_pure", "pure_of_mu", "pure_of_rho",
+    "rho_of_pure",
 ]  # fmt: skip
 
 ROOT8 = float(np.sqrt(8))
@@ -87,6 +89,27 @@ def pure_of_rho(rho: float) -> float:
         lambda x: rho_of_pure(x * low) / rho - 1, 1 - 1e-9, high / low + 1e-9, rtol=1e-15
     )
     return float(ratio * low)
+
+
+def approx_of_rho(rho: float, delta: float) -> float:
+    """The smallest epsilon at which rho-zCDP implies (epsilon, delta)-DP, which may be below 0.
+
+    epsilon = min over a > 1 of rho a + ln(1/(a delta))/(a - 1) + ln(1 - 1/a), Proposition 12 of
+    [7]_ with (a, rho a)-Renyi DP.
+    """
+    from scipy.optimize import minimize_scalar
+
+    def epsilon(log_excess: float) -> float:
+        a = 1 + np.exp(log_excess)
+        spread = -(np.log(a) + np.log(delta)) / (a - 1)
+        return float(rho * a + spread + np.log1p(-1 / a))
+
+    # The best order of the looser classical conversion is near 1 + sqrt(ln(1/delta)/rho).
+    start = 0.5 * np.log(np.log(1 / delta) / rho)
+    found = minimize_scalar(
+        epsilon, bounds=(start - 5, start + 5), method="bounded", options={"xatol": 1e-10}
+    )
+    return float(found.fun)
 
 
 def gaussian_delta(sd: float, epsilon: float) -> float:

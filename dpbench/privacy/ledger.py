@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from dpbench.arrays import Floats, Ints
 from dpbench.privacy import smooth
-from dpbench.privacy.budgets import Budget, _BadEvent
+from dpbench.privacy.budgets import Budget, Relation, _BadEvent
 
 __all__ = ["Ledger", "OverdraftError"]
 
 # Room for the rounding of sums of shares.
 SLACK = 1e-9
 
-Stated = float | Floats  # a sensitivity, of all trials or of each
+Number = float | Floats  # of all trials or of each
+# A sensitivity: a number is about replacing a record; under add_remove it is given by relation.
+Stated = Number | Mapping[Relation, Number]
 
 
 class OverdraftError(RuntimeError):
@@ -86,6 +88,8 @@ class Ledger:
         The parts are shares of this budget, or budgets of a notion that implies this one.
         """
         budgets = [p if isinstance(p, Budget) else self.budget.fraction(p) for p in parts]
+        if any(budget.neighbours != self.budget.neighbours for budget in budgets):
+            raise ValueError(f"{budgets} are not all about the neighbours of {self.budget}")
         self._reserve(*budgets)
         children = [Ledger(budget, self.rng) for budget in budgets]
         self._groups += [[child] for child in children]
@@ -108,7 +112,7 @@ class Ledger:
         If, given all earlier releases, later steps cost (eps, delta') unless that event
         occurs, the whole costs delta + delta'. Only (eps, delta) budgets can pay for it.
         """
-        (event,) = self.split(_BadEvent(delta))
+        (event,) = self.split(_BadEvent(delta, self.budget.neighbours))
         event.pay("an event under which a later bound is wrong")
 
     def repeated(self, times: int) -> Ledger:
@@ -130,31 +134,32 @@ class Ledger:
         Parameters
         ----------
         values : (trials,) or (trials, d) array
-        sensitivity : float or array that broadcasts to `values`
-            Largest l2 distance between the values on neighbouring datasets. It may differ
-            between trials as far as it rests on releases already paid for.
-        l1 : float or array, optional
+        sensitivity : float or array that broadcasts to `values`, or these by relation
+            Largest l2 distance between the values on neighbouring datasets; what is not given by
+            relation is about replacing a record. It may differ between trials as far as it rests on
+            releases already paid for.
+        l1 : the same, optional
             The same in l1; by default ``sqrt(d) * sensitivity``, which bounds it.
         draws : int
             Average this many independent noises: one for each record that is released by
             itself, in the local model. Each record pays once, in parallel.
         """
         d = values.shape[1] if values.ndim == 2 else 1
-        l1 = float(np.sqrt(d)) * sensitivity if l1 is None else l1
-        _check_sensitivities(sensitivity, l1)
+        l2 = self.stated(sensitivity)
+        l1 = float(np.sqrt(d)) * l2 if l1 is None else self.stated(l1)
         _check_number("draws", draws)
-        self.pay("additive noise", sensitivity)
+        self.pay("additive noise", l2)
         single = values.ndim == 1 or d == 1
-        noise = self.budget.noise(self.rng, values.shape, l1, sensitivity, draws, single=single)
+        noise = self.budget.noise(self.rng, values.shape, l1, l2, draws, single=single)
         return values + noise
 
-    def add_l2_noise(self, values: Floats, sensitivity: float) -> Floats:
+    def add_l2_noise(self, values: Floats, sensitivity: Stated) -> Floats:
         """Release (trials, d) vectors with noise of density prop. to exp(-eps ||z||/sensitivity).
 
         The radius is Gamma(d, sensitivity/eps) and the direction uniform: pure eps-DP, since ||z||
         changes by at most `sensitivity`, in l2, between neighbours (Hardt and Talwar 2010).
         """
-        _check_sensitivities(sensitivity)
+        sensitivity = self.stated(sensitivity)
         self.pay("noise in l2", sensitivity)
         trials, d = values.shape
         direction = self.rng.standard_normal((trials, d))
@@ -162,7 +167,7 @@ class Ledger:
         radius = self.rng.gamma(d, sensitivity / self.budget.pure_epsilon, (trials, 1))
         return np.asarray(values + radius * direction)
 
-    def add_smooth_noise(self, values: Floats, sensitivity: Floats, t: float) -> Floats:
+    def add_smooth_noise(self, values: Floats, sensitivity: Stated, t: float) -> Floats:
         """Release (trials,) numbers with noise in proportion to a t-smooth sensitivity.
 
         See `dpbench.privacy.smooth` for what it has to be, and for the noise. It may differ with
@@ -173,12 +178,12 @@ class Ledger:
         ValueError
             If the budget does not pay for t.
         """
-        _check_sensitivities(sensitivity)
+        sensitivity = self.stated(sensitivity)
         noise = smooth.draw(self.rng, values.shape, self.budget, t)
         self.pay(f"noise for a {t:.6g}-smooth sensitivity")
         return values + sensitivity * noise
 
-    def add_geometric_noise(self, counts: Floats, sensitivity: float) -> Floats:
+    def add_geometric_noise(self, counts: Floats, sensitivity: Stated) -> Floats:
         """Whole numbers with noise Z, P(Z = z) prop. to exp(-eps |z|/sensitivity).
 
         eps-DP (Ghosh, Roughgarden, Sundararajan 2009), by the difference of two geometrics.
@@ -190,8 +195,8 @@ class Ledger:
         sensitivity : float > 0
             Largest l1 distance between the counts of neighbours.
         """
-        _check_sensitivities(sensitivity)
-        if sensitivity == 0 or not np.array_equal(counts, np.round(counts)):
+        sensitivity = self.stated(sensitivity)
+        if np.any(sensitivity == 0) or not np.array_equal(counts, np.round(counts)):
             raise ValueError("geometric noise is for whole numbers of a sensitivity above 0")
         self.pay("geometric noise", sensitivity)
         success = -np.expm1(-self.budget.pure_epsilon / sensitivity)
@@ -199,7 +204,7 @@ class Ledger:
         return np.asarray(counts + (first - second))
 
     def exponential(
-        self, scores: Floats, sensitivity: float, log_weights: Floats | float = 0.0
+        self, scores: Floats, sensitivity: Stated, log_weights: Floats | float = 0.0
     ) -> Ints:
         """Choose an index with probability prop. to weight * exp(eps score/(2 sensitivity)).
 
@@ -215,15 +220,15 @@ class Ledger:
             Of a base measure that may not depend on single records; or the lengths of pieces of
             a range that the records cut up, where the mechanism is the continuous one.
         """
-        _check_sensitivities(sensitivity)
-        if sensitivity == 0:
+        sensitivity = self.stated(sensitivity)
+        if np.any(sensitivity == 0):
             raise ValueError("scores of sensitivity 0 do not depend on the data")
         self.pay("exponential mechanism", sensitivity)
         exponents = self.budget.exponential_epsilon * scores / (2 * sensitivity) + log_weights
         return np.asarray(np.argmax(exponents + self.rng.gumbel(size=scores.shape), axis=1))
 
     def pay(
-        self, mechanism: str = "a mechanism of its own", sensitivity: Stated | None = None
+        self, mechanism: str = "a mechanism of its own", sensitivity: Number | None = None
     ) -> None:
         """Spend the whole ledger, once; the receipt says on what mechanism."""
         self._reserve(self.budget)
@@ -231,6 +236,17 @@ class Ledger:
             low, high = np.min(sensitivity), np.max(sensitivity)
             mechanism += f", sensitivity {low:.6g}" + (f" to {high:.6g}" if high > low else "")
         self._mechanism = mechanism
+
+    def stated(self, sensitivity: Stated) -> Number:
+        """What is stated for the budget's neighbours; ValueError if that is nothing, or no size."""
+        given = sensitivity if isinstance(sensitivity, Mapping) else {"replace": sensitivity}
+        relation = self.budget.neighbours
+        if relation not in given:
+            raise ValueError(f"no sensitivity is stated for neighbours: {relation}")
+        found = given[relation]
+        if not np.all((np.asarray(found) >= 0) & np.isfinite(found)):
+            raise ValueError(f"sensitivity {found} is not a finite number >= 0")
+        return found
 
     def receipt(self) -> str:
         """What was spent on what, a line for each part, and what is left."""
@@ -273,9 +289,3 @@ def _written(budget: Budget, amounts: Iterable[float]) -> str:
 def _check_number(name: str, number: int) -> None:
     if number < 1:
         raise ValueError(f"{name} is {number}; at least one is needed")
-
-
-def _check_sensitivities(*sensitivities: Stated) -> None:
-    for sensitivity in sensitivities:
-        if not np.all((np.asarray(sensitivity) >= 0) & np.isfinite(sensitivity)):
-            raise ValueError(f"sensitivity {sensitivity} is not a finite number >= 0")

@@ -1,34 +1,90 @@
-"""Neighbouring datasets: equal but for one record."""
+"""Neighbouring datasets: equal but for one record, which is replaced, or added or removed.
+
+What one relation says of the other. To replace a record is to remove it and to add another. So a
+guarantee of neighbours that add or remove one is, twice in a row, a guarantee of those that replace
+one (group privacy): of 2 epsilon, of 4 rho [1]_, of 2 mu [2]_, and of (2 epsilon,
+(1 + e^epsilon) delta), as P <= e^epsilon (e^epsilon Q + delta) + delta. Nothing follows the other
+way round: an exact n is private where it is public.
+
+References
+----------
+.. [1] M. Bun, T. Steinke, "Concentrated differential privacy", TCC 2016, Proposition 1.9.
+.. [2] J. Dong, A. Roth, W. Su, "Gaussian differential privacy", JRSS B 2022, Theorem 2.14.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpbench.arrays import Floats
+from dpbench.arrays import Bools, Floats
+from dpbench.privacy.budgets import GDP, ZCDP, ApproxDP, Budget, NonPrivate, PureDP, Relation
 
-__all__ = ["Pair"]
+__all__ = ["Pair", "under_replacement"]
+
+
+def under_replacement(budget: Budget) -> Budget:
+    """What a budget promises where a record is replaced, see the module.
+
+    Nothing, `NonPrivate`, if delta or an amount would be larger than budgets have them.
+    """
+    if budget.neighbours == "replace":
+        return budget
+    try:
+        if isinstance(budget, ApproxDP):
+            epsilon = budget.epsilon
+            return ApproxDP(2 * epsilon, (1 + math.exp(epsilon)) * budget.delta)
+        if isinstance(budget, ZCDP):
+            return ZCDP(4 * budget.rho)
+        if isinstance(budget, PureDP | GDP):
+            return type(budget)(2 * budget.amounts[0])
+    except (OverflowError, ValueError):
+        return NonPrivate()
+    raise TypeError(f"{budget} is not known to imply anything")
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two datasets of n finite records, (n,) or (n, d), that differ in exactly one."""
+    """Two datasets of finite records, (n,) or (n, d), that differ in exactly one.
+
+    Either that record is replaced, or the right dataset lacks it and keeps the others' order.
+    """
 
     name: str
     left: Floats
     right: Floats
 
     def __post_init__(self) -> None:
-        if self.left.shape != self.right.shape or self.left.ndim not in (1, 2):
-            raise ValueError(f"{self.name}: shapes {self.left.shape} and {self.right.shape}")
+        left, right = self.left.shape, self.right.shape
+        longer = (right[0] + 1, *right[1:]) if right else ()
+        if self.left.ndim not in (1, 2) or left not in (right, longer) or 0 in right:
+            raise ValueError(f"{self.name}: shapes {left} and {right}")
         if not (np.isfinite(self.left).all() and np.isfinite(self.right).all()):
             raise ValueError(f"{self.name}: records must be finite numbers")
-        changed = (self.left != self.right).reshape(len(self.left), -1)
-        records = int(changed.any(axis=1).sum())
-        if records != 1:
+        if self.relation == "add_remove":
+            if not np.array_equal(np.delete(self.left, self.record, axis=0), self.right):
+                raise ValueError(f"{self.name}: the right is not the left without one record")
+        elif (records := int(self._differs.sum())) != 1:
             raise ValueError(f"{self.name}: {records} records differ; neighbours differ in one")
+
+    @property
+    def relation(self) -> Relation:
+        """What they differ by."""
+        return "replace" if len(self.left) == len(self.right) else "add_remove"
+
+    @property
+    def _differs(self) -> Bools:
+        """Of the records that both have, by index, which differ."""
+        many = len(self.right)
+        return np.asarray((self.left[:many] != self.right).reshape(many, -1).any(axis=1))
+
+    @property
+    def record(self) -> int:
+        """The index of the record that is replaced or removed."""
+        return int(np.argmax(np.append(self._differs, True)))
 
     @classmethod
     def replacing(cls, name: str, left: ArrayLike, record: int, by: float | Floats) -> Pair:
@@ -37,6 +93,18 @@ class Pair:
         other = one.copy()
         other[record] = by
         return cls(name, one, other)
+
+    def under(self, relation: Relation) -> list[Pair]:
+        """Pairs of that relation: of one that replaces, each dataset and the same without it."""
+        if self.relation == relation:
+            return [self]
+        if relation == "replace":
+            raise ValueError(f"{self.name}: a record is removed; one is replaced where n is public")
+        sides = {"left": self.left, "right": self.right}
+        return [
+            Pair(f"{self.name}_{which}", side, np.delete(side, self.record, axis=0))
+            for which, side in sides.items()
+        ]
 
     def along(self, direction: Floats, suffix: str = "") -> Pair:
         """Vectors in place of numbers: each number times `direction`, a (d,) array."""

@@ -31,6 +31,7 @@ from dpbench.columns import Selection, choose, swept_columns, under
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
 from dpbench.privacy import NonPrivate
+from dpbench.privacy.neighbours import under_replacement
 from dpbench.registry import (
     MOST_RECORDS,
     ConfigError,
@@ -78,9 +79,10 @@ class Part(Selection):
     n : list of int, or Grid
     trials : int
     families, estimators, budgets : optional
-        See `Selection`. An estimator that is named must honour all budgets; one that a pattern
-        matches is run with those it can honour. Estimators without privacy run once and under no
-        budget, except on families that follow a budget, where they are left out.
+        See `Selection`. Of budgets an estimator meets those whose neighbours it is for: one that
+        is named must honour them all; one that a pattern matches is run with those it can honour.
+        Estimators without privacy run once and under no budget, except on families that follow a
+        budget, where they are left out.
     """
 
     n: Annotated[
@@ -218,8 +220,10 @@ def _bound(cell: Cell, setting: Setting) -> Bound:
     model = setting.estimator.bounded_in
     if model is None:
         return Bound()
+    # One who may not read n does no better than one who may: what is implied bounds it.
+    budget = under_replacement(setting.budget)
     with computable(f"sweep.families.{cell.family_label}: at n = {cell.n}"):
-        return cell.family.lower_bound(cell.n, setting.budget, local=model == "local")
+        return cell.family.lower_bound(cell.n, budget, local=model == "local")
 
 
 def make_cells(sweep: Sweep, *, trials: int | None = None) -> list[Cell]:
@@ -335,13 +339,13 @@ def _settings(sweep: Sweep, part: Part, where: str, family_label: str) -> list[S
         if estimator.supports(NonPrivate()):
             found += [] if follows else [Setting(label, estimator, NonPrivate())]
             continue
-        for budget in (sweep.budgets[one].value for one in budgets):
+        given = [sweep.budgets[one].value for one in budgets]
+        for budget in [b for b in given if b.neighbours in estimator.relations] or given:
             if estimator.supports(budget):
                 found.append(Setting(label, estimator, budget))
             elif sweep.estimators[label].name in (part.estimators or ()):
-                allowed = ", ".join(notion.notion for notion in estimator.honoured)
                 raise ConfigError(
                     f"{where}.budgets: {budget}: the estimator {label} cannot honour the notion "
-                    f"{budget.notion!r}; it supports: {allowed}"
+                    f"{budget.label!r}; it supports: {estimator.promises}"
                 )
     return found

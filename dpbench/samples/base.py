@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from dpbench.arrays import Floats
 from dpbench.samples.bins import Bins, Occupied
 from dpbench.samples.rows import Rows
 
-__all__ = ["Sample", "chances", "half_squares", "part_sizes", "share"]
+__all__ = ["Sample", "Unsized", "chances", "half_squares", "part_sizes", "share"]
 
 # Numbers of one dataset that `Sample.records` will hold: 0.8 GB.
 MOST_HELD = 10**8
@@ -190,3 +190,24 @@ class Sample(ABC):
     def second_moment(self) -> Floats:
         """The mean of x x' over each dataset of vectors x, (trials, d, d)."""
         raise ValueError("this takes vectors, record by record")
+
+
+class Unsized:
+    """A sample whose n is private, for where records are added or removed.
+
+    It answers what has a sensitivity whatever n is, counts, and clipped means, to be made sums; n
+    is the count of all records, which needs noise. Nothing else can be read.
+    """
+
+    ANSWERED = frozenset({"trials", "d", "vectors", "count", "clipped_mean", "heads"})
+
+    def __init__(self, sample: Sample) -> None:
+        self._sample = sample
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self.ANSWERED:
+            return getattr(self._sample, name)
+        raise ValueError(
+            f"{name}: not to be read where records are added or removed, for n is private; "
+            "ask count(-inf, inf) and clipped_mean, and add noise to counts and sums"
+        )

@@ -32,6 +32,7 @@ from dpbench.theory.exact_choices import (
     wrong_answers,
 )
 from dpbench.theory.exact_instance import inverse_steps, trimmed_error
+from dpbench.theory.exact_ratio import ratio_error
 from dpbench.theory.exact_score import score_error
 from dpbench.theory.exact_searches import median_noise
 from dpbench.theory.exact_vectors import ball_error, covariance_quantile
@@ -57,7 +58,7 @@ def exact(  # a case each
 
     Parameters
     ----------
-    metric : {'noise_q90', 'q90', 'private_q90', 'mean_error'}
+    metric : {'noise_q90', 'q90', 'private_q90', 'mean_error', 'rmse'}
         See `dpbench.metrics.METRICS`. Others are not known.
     estimator, budget
         Only their parameters are read.
@@ -87,12 +88,15 @@ def exact(  # a case each
         return NAN  # what is released then may be anywhere
     if metric == "noise_q90":
         return _noise_quantile(estimator, law, at)
-    find = _scalar_error if law.d == 1 else _vector_error
+    find: Callable[[str, Any, dist.Distribution, At], float]
+    find, known = _scalar_error if law.d == 1 else _vector_error, ERRORS
     if isinstance(estimator, est.GaussianScoreMean):
         find = score_error
     if isinstance(estimator, est.SmoothTrimmedMean | est.InverseSensitivity):
         find = _instance_error
-    return find(metric, estimator, law, at) if metric in ERRORS else NAN
+    if isinstance(estimator, est.SumAndCountMean | est.TransformedNoiseMean):
+        find, known = _of_two_sums, ("q90", "mean_error", "rmse")
+    return find(metric, estimator, law, at) if metric in known else NAN
 
 
 _OF_VECTORS: dict[type[est.Estimator], Callable[[str, Any, dist.Distribution, At], float]] = {
@@ -264,6 +268,18 @@ def _instance_error(metric: str, estimator: Any, law: dist.Distribution, at: At)
     away = np.clip(points[0], e.lower, e.upper) - law.target
     found = _average(away, points[1], at.n, steps.variance)
     return NAN if found is None else _median_quantile(*found, steps, 1)
+
+
+def _of_two_sums(metric: str, e: Any, law: dist.Distribution, at: At) -> float:
+    """Of records that are clipped to [lower, upper], on a scale where that is [0, 1]."""
+    points, width = _atoms(law), float(e.upper - e.lower)
+    if points is None:
+        return NAN
+    found = _average((np.clip(points[0], e.lower, e.upper) - e.lower) / width, points[1], at.n, 0.0)
+    if found is None:
+        return NAN
+    target = (law.target - e.lower) / width
+    return width * ratio_error(metric, e, found, target, int(at.n), at.budget)
 
 
 def _with_sigma(e: est.LearnedGaussian, law: dist.Distribution, at: At) -> tuple[est.Estimator, At]:

@@ -161,6 +161,10 @@ THEOREMS = {
     # what was measured over what it has to be, computed without drawing: `dpbench.theory.exact`
     "exact_error": Theorem("exact law", "level", _is(1)),
     "exact_mean_error": Theorem("exact law", "level", _is(1), "mean_error"),
+    "exact_rmse": Theorem("exact law", "level", _is(1), "rmse"),
+    # (n epsilon)^2 MSE = 2 (m^2 + (1-m)^2), by Laplace noise; of a sum and a count twice that
+    "transformed_noise": Theorem("KSW23", "level", _is(1), "rmse"),
+    "sum_and_count": Theorem("KSW23, G20", "ratio", _is(math.nan), "rmse"),
     "minimax_risk": Theorem("GRS09, GS10", "level", _is(1), "rmse"),
     "exact_noise": Theorem("exact law", "level", _is(1), "noise_q90"),
     "exact_private_part": Theorem("exact law", "level", _is(1), "private_q90"),

@@ -89,10 +89,19 @@ def _shrinking_exponent() -> float:
     return float(np.polyfit(np.log(np.log(radii)), np.log(sizes), 1)[0])
 
 
+def _two_sums(of_sum: float, of_count: float, of_each: float) -> float:
+    """The ratio of errors, of noises of these scales, or deviations, at the same budget."""
+    m = 0.3
+    return math.hypot(of_sum, (m - 0.5) * of_count) / (of_each * math.hypot(1 - m, m))
+
+
 LIMITS: dict[tuple[str, str], Callable[[], float]] = {
     ("pure_vs_approx", "laplace_over_l2"): lambda: _laplace_over_l2(512),
     ("pure_vs_approx", "laplace_over_l2_at_4"): lambda: _laplace_over_l2(4),
     ("pure_vs_approx", "analytic_delta"): lambda: _delta_exponent([1e-4, 1e-6, 1e-9, 1e-12]),
+    # to first order (Z_C - (m - 1/2) Z_count)/n against ((1-m) Z_S - m Z_T)/n, here at m = 0.3
+    ("add_remove", "twice_the_mse"): lambda: _two_sums(1.0, 2.0, 1.0),
+    ("add_remove", "same_with_gaussians"): lambda: _two_sums(0.5 * 2**0.5, 2**0.5, 1.0),
     ("heavy_tail_multivariate", "discard_over_project"): _discard_over_project,
     # steps of half the width, or of all of it, at half of epsilon; beside Gaussian noise at rho
     ("smooth_sensitivity", "middle"): lambda: 0.5 / 0.5,

@@ -59,7 +59,8 @@ def _some(pairs: Sequence[Pair], *names: str) -> list[Pair]:
 
 
 def _pairs(estimator: Estimator, n: int, d: int | None, budget: Budget) -> list[Pair]:
-    return [*catalogue(n, d), *estimator.audit_pairs(n, d, budget)]
+    pairs = [*catalogue(n, d), *estimator.audit_pairs(n, d, budget)]
+    return [one for pair in pairs for one in pair.under(budget.neighbours)]
 
 
 # The pair that shows each of them best.
@@ -70,6 +71,7 @@ BEST = {
     "scale_as_location": "ends_of_the_clip", "add_remove_histogram": "two_far_clusters",
     "add_remove_median": "around_the_quantile",
     "reused_noise": "two_clusters", "unsorted_sensitivity": "in_the_middle",
+    "add_remove_sum": "ends_of_the_clip", "replace_sum": "ends_of_the_clip_right",
 }  # fmt: skip
 CLAIMS = [(control, budget) for control in CONTROLS for budget in control.budgets]
 

@@ -85,6 +85,8 @@ ROWS = [
     row("pzga", "shrinking_intervals", radius=1e280, rounds=3, report=2),
     row("pzga", "smooth_trimmed_mean", lower=-2.0, upper=3.0, trim=10, dilation=0.8),
     row("pzga", "smooth_trimmed_mean", lower=-1e300, upper=1e300),
+    row("pzga", "sum_and_count_mean"),
+    row("pzga", "transformed_noise_mean", lower=-2.0, upper=3.0),
     row("pzga", "subsample_aggregate", **OUTPUTS),
     row("pzga", "subsample_aggregate", **OUTPUTS, aggregate="mean", base=spreads),
     row("pzga", "subsample_aggregate", **OUTPUTS, aggregate="mode", base="median_of_means"),

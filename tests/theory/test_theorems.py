@@ -89,7 +89,7 @@ ERRORS: dict[str, Error] = {
 # Limits and factors; NaN where the claim gives the number. Between two regimes: the larger.
 NUMBERS = {
     **dict.fromkeys(["exact_error", "exact_mean_error", "exact_noise", "exact_private_part"], 1.0),
-    **dict.fromkeys(["exact_samples", "minimax_risk"], 1.0),
+    **dict.fromkeys(["exact_samples", "exact_rmse", "minimax_risk", "transformed_noise"], 1.0),
     "near_optimal": 2.5 / 2,
     # P(|Z| <= 1.645) = 0.9, and two normal laws 2 x 1.282 apart are told with errors 0.1 and 0.1
     "sampling_constant": NormalDist().inv_cdf(0.95) / NormalDist().inv_cdf(0.9),
@@ -100,7 +100,7 @@ NUMBERS = {
     "range_margin": 2.0 / 2.0,  # within 3r of the middle and r inside: 2r over 2r
     **dict.fromkeys(["learned_tv", "covariance_alpha"], 2.0),
     **dict.fromkeys(["within", "range_outside", "analytic_delta", "noise_ratio"], math.nan),
-    **dict.fromkeys(["discard_ratio", "core_weight", "two_regimes"], math.nan),
+    **dict.fromkeys(["discard_ratio", "core_weight", "sum_and_count", "two_regimes"], math.nan),
 }
 
 
