@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,12 +44,15 @@ class Results:
     summary: pd.DataFrame
     values: dict[str, list[Floats]]
     failures: list[Failure]
+    found: dict[Hashable, Floats] = field(default_factory=dict)  # of rows, that claims share
 
     def chosen(self, rows: pd.Series[bool] | Bools) -> Results:
         """The rows of a mask alone."""
         at = np.flatnonzero(rows)
         values = {name: [vectors[i] for i in at] for name, vectors in self.values.items()}
-        return Results(self.summary.iloc[at].reset_index(drop=True), values, self.failures)
+        return Results(
+            self.summary.iloc[at].reset_index(drop=True), values, self.failures, self.found
+        )
 
 
 def collect(

@@ -86,7 +86,12 @@ def smallest_n(
     """
     table, errors = results.summary, results.values["error"]
     shared = sweep.shares_data(table["family"].unique())
-    draws = np.stack([quantile(e, 1 - beta) for e in resampled(table, errors, shared=shared)])
+    keys = [(id(one), beta, shared) for one in errors]  # errors that the results hold, and share
+    new = np.array([key not in results.found for key in keys])
+    fresh = resampled(table[new], [errors[i] for i in np.flatnonzero(new)], shared=shared)
+    for i, one in zip(np.flatnonzero(new), fresh, strict=True):
+        results.found[keys[i]] = quantile(one, 1 - beta)
+    draws = np.stack([results.found[key] for key in keys])
     points, worst = worst_case(table, draws)
     found, rows = [], list[Row]()
     for _, curve in points.groupby(CURVE, dropna=False):

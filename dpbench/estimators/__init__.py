@@ -45,7 +45,8 @@ from dpbench.estimators.gaussian_score import GaussianScoreMean
 from dpbench.estimators.heavy_tailed import HeavyTailedMean, LocalMean
 from dpbench.estimators.inverse_sensitivity import InverseSensitivity
 from dpbench.estimators.karwa_vadhan import KarwaVadhanMean, LearnedGaussian
-from dpbench.estimators.ksu20 import KSU20BallMean, KSU20Mean, KSU20Range
+from dpbench.estimators.ksu20 import KSU20Mean, KSU20Range
+from dpbench.estimators.ksu20_ball import KSU20BallMean
 from dpbench.estimators.ksu20_cover import KSU20CoverMean
 from dpbench.estimators.nonprivate import EmpiricalMean, Median, MedianOfMeans, TrimmedMean
 from dpbench.estimators.outside import OneDataset

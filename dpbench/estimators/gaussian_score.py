@@ -47,12 +47,12 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from dpbench.arrays import Floats
-from dpbench.estimators.base import Estimate, Estimator
-from dpbench.estimators.gaussian import Positive, gaussian_tail
+from dpbench.estimators.base import Estimate
+from dpbench.estimators.gaussian import _GaussianMean, gaussian_tail
 from dpbench.privacy import Budget, Ledger
 from dpbench.privacy.neighbours import Pair
 from dpbench.privacy.quantile import audit_pairs, private_quantile
-from dpbench.registry import Probability, Radius, validated
+from dpbench.registry import Probability, validated
 from dpbench.samples import Sample
 
 __all__ = ["GaussianScoreMean", "mean_score", "shift_of"]
@@ -87,7 +87,7 @@ def shift_of(score: Floats, t: float, most: float) -> Floats:
 
 
 @validated
-class GaussianScoreMean(Estimator):
+class GaussianScoreMean(_GaussianMean):
     """A narrow clip around a private median, averaged with noise, and what it hides put back.
 
     The module derives it. It needs Gaussian records of standard deviation `sigma`: of others
@@ -95,24 +95,17 @@ class GaussianScoreMean(Estimator):
 
     Parameters
     ----------
-    radius : float >= 0
-        R, a bound on abs(mu).
-    sigma : float > 0
-        Standard deviation of a record.
     beta : float in (0, 1)
-        The error's 1 - beta quantile is what T is chosen for.
+        Probability that a record is beyond t; T is chosen for the error's 1 - beta quantile.
     share : float in (0, 1), optional
         Of the budget, for the centre; by default what makes it wrong with probability beta/10.
     """
 
-    radius: Radius
-    sigma: Positive = 1.0
-    beta: Probability = 0.1
     share: Probability | None = None
 
     def _reach(self, n: int) -> float:
         """R + t, which all records keep within."""
-        return self.radius + self.sigma * gaussian_tail(n, self.beta)
+        return self.radius + self.tail(n)
 
     def _log_ratio(self, n: int) -> float:
         """The logarithm that n epsilon/4 of a centre has to exceed."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any, Self
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import fields
+from functools import cached_property
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -12,7 +14,11 @@ from dpbench.arrays import Floats
 from dpbench.samples.bins import Bins, Occupied
 from dpbench.samples.rows import Rows
 
-__all__ = ["Sample", "Unsized", "chances", "half_squares", "part_sizes", "share"]
+__all__ = [
+    "Sample", "Unsized", "chances", "half_squares", "part_sizes", "share", "voted", "votes_of",
+]  # fmt: skip
+
+T = TypeVar("T")
 
 # Numbers of one dataset that `Sample.records` will hold: 0.8 GB.
 MOST_HELD = 10**8
@@ -42,6 +48,29 @@ def chances(values: Floats, bound: float, lean: float) -> Floats:
     return (1 + lean * (np.clip(values, -bound, bound) / bound)) / 2
 
 
+def votes_of(values: Floats, bound: float, low: float, high: float) -> tuple[Floats, Floats]:
+    """The chances of a vote up and of one down, as `Sample.votes` has them."""
+    lean = (high - low) * (np.clip(values, -bound, bound) / bound)
+    return low + np.maximum(lean, 0.0), low + np.maximum(-lean, 0.0)
+
+
+def voted(
+    values: Floats, bound: float, low: float, high: float, rng: np.random.Generator
+) -> Floats:
+    """Votes up less votes down, of each row."""
+    up, down = votes_of(values, bound, low, high)
+    chance = rng.random(values.shape)
+    net = np.count_nonzero(chance < up, axis=1) - np.count_nonzero(chance >= 1 - down, axis=1)
+    return np.asarray(net, dtype=float)
+
+
+def _key(one: Any) -> Hashable:
+    """What tells arguments apart."""
+    if isinstance(one, Bins):
+        return type(one), *(_key(np.asarray(getattr(one, f.name))) for f in fields(one))
+    return (one.shape, one.tobytes()) if isinstance(one, np.ndarray) else one
+
+
 class Sample(ABC):
     """Independent datasets of n records each, one per trial.
 
@@ -54,6 +83,19 @@ class Sample(ABC):
     n: int  # records in each
     d: int  # coordinates of a record
     vectors: bool = False  # whether records are vectors, be it of one coordinate
+
+    @cached_property
+    def _answers(self) -> dict[Hashable, Any]:
+        return {}
+
+    def _once(self, answer: Callable[[], T], *question: Any) -> T:
+        """The answer to a question, found once: several budgets ask the same."""
+        key = tuple(_key(one) for one in question)
+        if key not in self._answers:
+            self._answers[key] = answer()
+            if isinstance(self._answers[key], np.ndarray):
+                self._answers[key].flags.writeable = False
+        return self._answers[key]  # type: ignore[no-any-return]
 
     def _unfit(self) -> ValueError:
         """The refusal of a question about numbers, or vectors, where records are the other."""
@@ -151,6 +193,14 @@ class Sample(ABC):
         """
         raise self._unfit()
 
+    def votes(self, bound: float, low: float, high: float, rng: np.random.Generator) -> Floats:
+        """How many of n votes are up, less those that are down, cast anew for every question.
+
+        That of x, moved into [-bound, bound], is up with probability low + (high - low) x/bound
+        and down with `low` where x > 0, the other way round where x < 0, and else none.
+        """
+        raise self._unfit()
+
     def occupied(self, bins: Bins) -> Occupied:
         """The bins that hold records, and how many."""
         raise self._unfit()
@@ -199,7 +249,7 @@ class Unsized:
     is the count of all records, which needs noise. Nothing else can be read.
     """
 
-    ANSWERED = frozenset({"trials", "d", "vectors", "count", "clipped_mean", "heads"})
+    ANSWERED = frozenset({"trials", "d", "vectors", "count", "clipped_mean"})
 
     def __init__(self, sample: Sample) -> None:
         self._sample = sample

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpbench.arrays import Floats, Ints
-from dpbench.samples.base import Sample, chances, half_squares, part_sizes, share
+from dpbench.samples.base import Sample, chances, half_squares, part_sizes, share, votes_of
 from dpbench.samples.bins import Bins, Occupied, run_starts
 from dpbench.samples.hypergeometric import hypergeometric
 
@@ -62,6 +62,12 @@ class CountedSample(Sample):
     def heads(self, bound: float, lean: float, rng: np.random.Generator) -> Floats:
         each = rng.binomial(self.counts, chances(self.atoms, bound, lean))
         return np.asarray(each.sum(axis=1), dtype=float)
+
+    def votes(self, bound: float, low: float, high: float, rng: np.random.Generator) -> Floats:
+        above, below = votes_of(self.atoms, bound, low, high)
+        up = rng.binomial(self.counts, above)
+        down = rng.binomial(self.counts - up, below / np.maximum(1 - above, np.finfo(float).tiny))
+        return np.asarray((up - down).sum(axis=1), dtype=float)
 
     def quantile(self, q: float) -> Floats:
         reached = np.cumsum(self.counts, axis=1) >= max(1, int(np.ceil(share(q, self.n))))

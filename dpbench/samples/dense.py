@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpbench.arrays import Floats
-from dpbench.samples.base import Sample, chances, half_squares, part_sizes, share
+from dpbench.samples.base import Sample, chances, half_squares, part_sizes, share, voted
 from dpbench.samples.bins import Bins, Occupied, run_starts
 from dpbench.samples.rows import Rows
 
@@ -115,6 +115,11 @@ class DenseSample(Sample):
         tossed = (rng.random(part.shape) < chances(part, bound, lean) for part in some)
         return np.concatenate([np.count_nonzero(heads, axis=1) for heads in tossed]).astype(float)
 
+    def votes(self, bound: float, low: float, high: float, rng: np.random.Generator) -> Floats:
+        x, rows = self._take(vectors=False), max(1, CACHED // self.n)
+        some = (x[first : first + rows] for first in range(0, self.trials, rows))
+        return np.concatenate([voted(part, bound, low, high, rng) for part in some])
+
     def quantile(self, q: float) -> Floats:
         rank = max(0, int(np.ceil(share(q, self.n))) - 1)
         return np.asarray(np.partition(self.values, rank, axis=1)[:, rank])
@@ -163,6 +168,9 @@ class DenseSample(Sample):
         return self._take(vectors=True), np.ones((self.trials, self.n))
 
     def occupied(self, bins: Bins) -> Occupied:
+        return self._once(lambda: self._occupied(bins), "occupied", bins)
+
+    def _occupied(self, bins: Bins) -> Occupied:
         index = bins.index(self._take(vectors=False))
         low = index.min()
         with np.errstate(over="ignore"):
@@ -193,7 +201,7 @@ class DenseSample(Sample):
         if self.n < 2:
             raise ValueError("one record makes no pair")
         x, last = self._take(vectors=False), self.n - self.n % 2
-        return type(self)(half_squares(x[:, 1:last:2], x[:, :last:2]))
+        return self._once(lambda: type(self)(half_squares(x[:, 1:last:2], x[:, :last:2])), "pairs")
 
 
 def mean_of(values: Floats) -> Floats:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
 from functools import cached_property
-from typing import Any, Self, TypeVar
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpbench.arrays import Bools, Floats
-from dpbench.samples.base import Sample, chances, half_squares, part_sizes, share
+from dpbench.samples.base import Sample, chances, half_squares, part_sizes, share, voted
 from dpbench.samples.bins import Bins, Occupied, merged
 from dpbench.samples.dense import TAIL, DenseSample, mean_of
 
 __all__ = ["HELD", "MOST_STREAMED", "MOST_WHOLE", "Stream", "StreamedSample"]
-
-T = TypeVar("T")
 
 # Records drawn by one generator, and summed at once: every number rests on it.
 LEAF = 1 << 16
@@ -118,17 +116,7 @@ class StreamedSample(Sample):
     ) -> None:
         self._stream, self._starts, self._pairings = stream, starts, pairings
         self._each = 2**pairings
-        self._answers: dict[Hashable, Any] = {}
         self.trials, self.n, self.d = len(starts), n, 1
-
-    def _once(self, answer: Callable[[], T], *question: Any) -> T:
-        """The answer to a question, found once."""
-        key = tuple(_key(one) for one in question)
-        if key not in self._answers:
-            self._answers[key] = answer()
-            if isinstance(self._answers[key], np.ndarray):
-                self._answers[key].flags.writeable = False
-        return self._answers[key]  # type: ignore[no-any-return]
 
     def _read(self, start: int, records: int) -> Floats:
         """Records from a place in the stream on."""
@@ -242,6 +230,12 @@ class StreamedSample(Sample):
     def heads(self, bound: float, lean: float, rng: np.random.Generator) -> Floats:
         # Chance is new every time: no answer is remembered.
         return self._tally(lambda _, x: rng.random(x.shape) < chances(x, bound, lean))
+
+    def votes(self, bound: float, low: float, high: float, rng: np.random.Generator) -> Floats:
+        total = np.zeros(self.trials)
+        for rows, values in self._pieces():
+            total[rows] += voted(values, bound, low, high, rng)
+        return total
 
     def occupied(self, bins: Bins) -> Occupied:
         return self._once(lambda: self._occupied(bins), "occupied", bins)
@@ -386,13 +380,6 @@ class StreamedSample(Sample):
 def _of(bound: Floats, rows: slice) -> Floats:
     """A bound of these rows, one for all or (trials, 1)."""
     return bound[rows] if bound.ndim else bound
-
-
-def _key(one: Any) -> Hashable:
-    """What tells arguments apart."""
-    if isinstance(one, Bins):
-        return type(one), *(_key(np.asarray(getattr(one, f.name))) for f in fields(one))
-    return (one.shape, one.tobytes()) if isinstance(one, np.ndarray) else one
 
 
 def _cut(low: float, high: float) -> Floats:

@@ -19,6 +19,7 @@ from scipy.special import chdtri, ndtri
 from dpbench import distributions as dist
 from dpbench.privacy import Budget
 from dpbench.theory import vector_bounds
+from dpbench.theory.coins import coins_lower_bound
 from dpbench.theory.local_bounds import local_distance, local_lower_bound
 from dpbench.theory.lower_bounds import (
     BETA,
@@ -68,6 +69,7 @@ def heavy_tailed(
 def _bernoulli(_: dist.Bernoulli, n: int, budget: Budget, local: bool) -> Bound:
     return largest(
         two_laws=NAN if local else bernoulli_lower_bound(n, budget),
+        coins=NAN if local else coins_lower_bound(n, budget),
         two_laws_of_views=local_distance(n, budget) / 2 if local else NAN,
         sampling=fair_lower_bound(n),
     )

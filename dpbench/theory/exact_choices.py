@@ -216,7 +216,7 @@ def histogram_misses(share: float, both: bool, bins: Histogram) -> float:
     elif bins.number <= 1 + both:
         return 0.0
     else:  # the largest of M is x where F(x)^M is uniform
-        u = (np.arange(500) + 0.5) / 500
+        u = (np.arange(200) + 0.5) / 200
         above = -np.expm1(np.log(u) / (bins.number - 1 - both))
         rivals = [_largest(noise, float(one)) for one in above]
     s, weights = binomial(bins.records, share)

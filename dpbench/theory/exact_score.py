@@ -23,7 +23,7 @@ from dpbench.theory.noise import additive, standard_normal
 
 __all__ = ["score_error"]
 
-EVERY = 20  # so many points of the centre's law are one
+EVERY = 80  # so many points of the centre's law are one
 
 
 def _moments(y: Floats, t: float) -> tuple[Floats, Floats]:

@@ -124,11 +124,14 @@ def _heavy_tailed(e: est.HeavyTailedMean, at: At) -> Step:
     return _box(at, e.radius + t, 0.0)
 
 
-def _local(e: est.LocalMean, at: At) -> Step:
+def _local(e: est.LocalMean, at: At) -> Step | None:
     """The average of n noises is normal but for order 1/n; T = (n epsilon^2)^(1/(2k)), or best.
 
     Randomised response has variance C^2/tanh(epsilon/2)^2 less the records' squares, some R^2 + 1.
+    That of three values depends on the records.
     """
+    if e.mechanism == "three_values":
+        return None
     if e.mechanism == "additive":
         own = PureDP(at.budget.epsilon) if isinstance(at.budget, PureDP) else at.budget  # Laplace
         variance = additive(own, 2.0, 2.0).variance

@@ -34,10 +34,27 @@ whole a, by Jensen every test errs with probability at least
 As epsilon and t fall this is what randomised response on the record's sign reaches; at larger
 epsilon the five values hold up to (1 + e^epsilon)/2 times its information.
 
-Under rho-zCDP views have a Renyi divergence of order 2 of at most 2 rho between any two records. By
-convexity chi^2 of the means of parts is at most e^(2 rho) - 1, and with the triangle inequality
-KL(P, Q) <= t^2 int (a - b)^2/((1-t) c) <= 4 t^2 (e^(2 rho) - 1)/(1-t). n views have at most n times
-that, and a test with two errors of beta needs (1 - 2 beta) ln((1-beta)/beta).
+One view under rho-zCDP and mu-GDP. Its laws are P = (1-t) C + t A and Q = (1-t) C + t B, with A, B
+and C those given the parts that only P, only Q, and both have. Hellinger's distance of P and Q is
+small, as (sqrt P + sqrt Q)^2 >= 4 (1-t) C:
+
+    1 - int sqrt(P Q) = 1/2 int (P-Q)^2/(sqrt P + sqrt Q)^2 <= t^2 I/(8 (1-t)),  I = int (A-B)^2/C.
+
+By convexity A, B and C are as near to each other as views of two records may be: int A^2/C and
+int B^2/C are at most e^(2 rho), rho = mu^2/2, by the divergence of order 2. And int AB/C is at
+least F^2, F = int sqrt(AB), by Cauchy and Schwarz, so that
+
+    I <= 2 (e^(2 rho) - F^2).
+
+Under GDP F is at least that of N(0, 1) and N(mu, 1), e^(-mu^2/8). Under zCDP, with a fair bit that
+says whether A and B were exchanged, the pair is a mixture of coins (x, 1-x) and (1-x, x),
+x = 1/(1+e^l), of relative entropy l tanh(l/2), at most rho in the mean, and F = 1/cosh(l/2). In
+terms of that entropy F has the slope -1/(2 cosh s + 2s/sinh s), s = l/2, which grows with s: F is
+convex, and by Jensen least for one coin of relative entropy rho.
+
+Affinities of n views, whatever is asked of whom, multiply at least as those of one. Where a test
+has errors of at most beta, 1 - 2 beta <= sqrt(1 - (int sqrt(PQ))^2): it needs
+int sqrt(PQ) <= 2 sqrt(beta (1-beta)), while n views have (1 - t^2 I/(8 (1-t)))^n or more.
 """
 
 from __future__ import annotations
@@ -45,13 +62,13 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
-from scipy.special import betainc, ndtr
+from scipy.special import betainc, expit, ndtr
 
 from dpbench.distributions import TwoPoint
-from dpbench.privacy import ApproxDP, Budget, PureDP
-from dpbench.theory.lower_bounds import BETA, NORMAL_FROM, LowerBound
+from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP
+from dpbench.theory.lower_bounds import BETA, NORMAL_FROM, LowerBound, coin_logit
 
-__all__ = ["local_distance", "local_lower_bound"]
+__all__ = ["contrast", "local_distance", "local_lower_bound"]
 
 
 def local_lower_bound(n: int, k: float, budget: Budget, *, beta: float = BETA) -> LowerBound:
@@ -83,14 +100,23 @@ def local_distance(n: int, budget: Budget, *, beta: float = BETA) -> float:
             enough = _least_error(np.exp(middle), n, budget.epsilon, delta) >= beta
             low, high = (middle, high) if enough else (low, middle)
         return float(np.exp(low))
-    amounts = budget.named_amounts
-    rho = amounts.get("rho", amounts.get("mu", np.nan) ** 2 / 2)
-    with np.errstate(over="ignore"):
-        told = 4 * n * np.expm1(2 * rho)
-    needed = (1 - 2 * beta) * np.log((1 - beta) / beta)
-    # told t^2/(1-t) = needed
-    found = 2 * needed / (needed + np.sqrt(needed**2 + 4 * told * needed))
+    unlike = float(-np.expm1(np.log(2 * np.sqrt(beta * (1 - beta))) / n))
+    # t^2 I/(1-t) = 8 unlike
+    found = 2 / (1 + np.sqrt(1 + 4 * (contrast(budget) / (8 * unlike))))
     return float(np.maximum(found, unseen))
+
+
+def contrast(budget: Budget) -> float:
+    """What I of the module is at most; NaN where nothing is known of the notion."""
+    if isinstance(budget, GDP):
+        rho, square = budget.mu**2 / 2, np.exp(-(budget.mu**2) / 4)
+    elif isinstance(budget, ZCDP):
+        x = expit(-coin_logit(budget.rho))
+        rho, square = budget.rho, 4 * x * (1 - x)
+    else:
+        return float("nan")
+    with np.errstate(over="ignore"):
+        return float(2 * (np.exp(2 * rho) - square))
 
 
 def _least_error(t: float, n: int, epsilon: float, delta: float) -> float:

@@ -77,8 +77,8 @@ from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP
 from dpbench.samples.hypergeometric import log_binomial_pmf
 
 __all__ = [
-    "BETA", "LowerBound", "bernoulli_lower_bound", "fair_lower_bound", "gaussian_lower_bound",
-    "indistinguishable", "sampling_lower_bound", "two_point_lower_bound",
+    "BETA", "LowerBound", "bernoulli_lower_bound", "coin_logit", "fair_lower_bound",
+    "gaussian_lower_bound", "indistinguishable", "sampling_lower_bound", "two_point_lower_bound",
 ]  # fmt: skip
 
 # Errors are compared with bounds at their 1 - BETA quantile: the q90 of a summary.
@@ -137,18 +137,25 @@ def _step(near: float, rho: float) -> float:
     return near + float(brentq(excess, high / 1e3, high, xtol=1e-14, rtol=1e-13))
 
 
+def coin_logit(rho: float) -> float:
+    """The l with l tanh(l/2) = rho: of coins 1/(1+e^l) and 1/(1+e^-l) of that entropy."""
+    from scipy.optimize import brentq
+
+    return float(
+        brentq(lambda x: x * np.tanh(x / 2) - rho, 0, 2 * (rho + np.sqrt(rho)), xtol=1e-14)
+    )
+
+
 @cache
 def _chains(rho: float) -> tuple[Floats, Floats]:
     """The l_s of even and of odd s, until 1/(1 + e^l) is below 1e-17."""
-    from scipy.optimize import brentq
 
     def chain(logits: list[float]) -> Floats:
         while logits[-1] < ENOUGH:
             logits.append(_step(logits[-1], rho))
         return np.array(logits)
 
-    first = brentq(lambda x: x * np.tanh(x / 2) - rho, 0, 2 * (rho + np.sqrt(rho)), xtol=1e-14)
-    return chain([0.0]), chain([float(first)])
+    return chain([0.0]), chain([coin_logit(rho)])
 
 
 def _concentrated_miss(s: Floats, rho: float) -> Floats:

@@ -75,6 +75,7 @@ ROWS = [
     row("a", "learned_gaussian", radius=None, sigma_low=0.1, sigma_high=10.0),
     row("pzga", "local_mean", k=3, radius=1.5, beta=0.01),
     row("pzga", "local_mean", k=2, policy="rate", mechanism="randomised_response"),
+    row("pzga", "local_mean", k=2, radius=1.5, mechanism="three_values"),
     row("n", "median", FOLLOWS),
     row("n", "median_of_means", FOLLOWS, groups=7),
     row("pzga", "naive_gaussian_mean", radius=1.5),

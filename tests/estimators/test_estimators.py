@@ -24,8 +24,8 @@ from support import (
 )
 
 import dpbench.estimators as est
-from dpbench.estimators.heavy_tailed import worst_clipping_bias
-from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP
+from dpbench.estimators.heavy_tailed import three_values, worst_clipping_bias
+from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP
 from dpbench.registry import ConfigError
 from dpbench.samples import CountedSample, DenseSample, Sample, SparseSample
 
@@ -369,6 +369,46 @@ def test_a_randomised_response_is_private_and_unbiased(epsilon: float) -> None:
         odds = chance / (1 - chance)
         assert odds <= math.exp(epsilon) * (1 + 1e-12)
         assert abs(x) < 1e9 or odds ** math.copysign(1, x) == pytest.approx(math.exp(epsilon))
+
+
+@pytest.mark.parametrize(
+    "budget", [PureDP(0.3), PureDP(2.0), GDP(0.2), GDP(1.0), ZCDP(3.0)], ids=name
+)
+def test_a_release_of_three_values_is_private(budget: Budget) -> None:
+    """Every test of every two records, in fifths of the clip: its power at its size."""
+    low, high = three_values(budget)
+    x = np.linspace(-1, 1, 11)
+    up, down = low + (high - low) * np.maximum(x, 0), low + (high - low) * np.maximum(-x, 0)
+    laws = np.stack([up, 1 - up - down, down], axis=1)
+    tests = np.array(list(itertools.product([0.0, 0.3, 1.0], repeat=3)))
+    size, power = np.broadcast_arrays((laws @ tests.T)[:, None], (laws @ tests.T)[None])
+    if isinstance(budget, PureDP):
+        most = np.minimum(
+            size * math.exp(budget.epsilon), 1 - (1 - size) / math.exp(budget.epsilon)
+        )
+    else:
+        mu = budget.mu if isinstance(budget, GDP) else math.sqrt(2 * budget.named_amounts["rho"])
+        most = stats.norm.cdf(stats.norm.ppf(np.clip(size, 0, 1)) + mu)
+    assert np.all(power <= most + 1e-12)
+    assert np.any(power[(size > 0) & (size < 1)] >= most[(size > 0) & (size < 1)] - 1e-12)
+
+
+def test_votes_are_unbiased_and_vary_as_they_should() -> None:
+    """By all laws of few records, dense and counted, and of more than can be listed."""
+    few, low, high = np.array([-3.0, 0.2, 0.2, 0.0]), 0.1, 0.4
+    dense = DenseSample(np.broadcast_to(few, (40_000, 4)))
+    counted = CountedSample([-3, 0.0, 0.2], [[1, 1, 2]] * 40_000)
+    law = np.ones(1)
+    for x in np.clip(few, -1, 1):
+        up, down = low + (high - low) * max(x, 0), low + (high - low) * max(-x, 0)
+        law = np.convolve(law, [down, 1 - up - down, up])
+    for sample in (dense, counted):
+        found = np.bincount(sample.votes(1.0, low, high, rng()).astype(int) + 4, minlength=9)
+        assert stats.chisquare(found, law * 40_000).pvalue > FALSE_ALARM
+    many = CountedSample([0.0, 0.5], [[10**12 - 10**6, 10**6]] * 1000)
+    # a z-test with false-alarm probability 1e-6
+    z = (many.votes(1.0, low, high, rng()) - 0.15e6) / math.sqrt(0.2e12)
+    assert abs(z.mean()) <= stats.norm.isf(FALSE_ALARM / 2) / math.sqrt(1000)
 
 
 def test_as_many_coins_fall_heads_in_counted_data() -> None:

@@ -253,6 +253,7 @@ SHIPPED: list[tuple[est.Estimator, Budget, int]] = [  # how many times all recor
     (est.HeavyTailedMean(k=2, radius=1), PURE, 1),
     (est.LocalMean(k=2, radius=9), PURE, 1),
     (est.LocalMean(k=2, radius=9, mechanism="randomised_response"), PURE, 2),
+    (est.LocalMean(k=2, radius=9, mechanism="three_values"), PURE, 2),
     (est.NaiveGaussianMean(radius=10), PURE, 1),
     (est.ExponentialCoarseMean(radius=10), PureDP(10.0), 3),
     (est.GaussianScoreMean(radius=10, share=0.5), PureDP(10.0), 3),

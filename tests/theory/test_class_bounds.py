@@ -11,6 +11,7 @@ from scipy.stats import chi2, norm
 from dpbench import distributions as dist
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, NonPrivate, PureDP
 from dpbench.theory.bounds import OF_VIEWS, Bound, class_bound, heavy_tailed, largest
+from dpbench.theory.coins import coins_lower_bound
 from dpbench.theory.local_bounds import local_distance, local_lower_bound
 from dpbench.theory.lower_bounds import (
     indistinguishable,
@@ -36,7 +37,11 @@ def test_numbers(budget: Budget) -> None:
     """Where noise decides two laws, where sampling does the average or a coin."""
     few, many = 2000, 10**9
     t = indistinguishable(few, budget)
-    assert class_bound(dist.Bernoulli(p=0.3), few, budget) == (t / 2, "two laws")
+    assert class_bound(dist.Bernoulli(p=0.3), few, budget) == (
+        coins_lower_bound(few, budget),
+        "coins",
+    )
+    assert coins_lower_bound(few, budget) > t / 2
     scaled = class_bound(dist.Gaussian(location=7, scale=3), few, budget)
     assert scaled.value == pytest.approx(3 * norm.ppf((1 + t) / 2), rel=1e-12)
     average = class_bound(dist.Gaussian(scale=3), many, budget)

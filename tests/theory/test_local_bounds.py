@@ -13,8 +13,15 @@ from scipy.stats import binom, norm
 
 from dpbench.arrays import Floats
 from dpbench.distributions import TwoPoint
-from dpbench.privacy import ZCDP, ApproxDP, NonPrivate, PureDP
-from dpbench.theory.local_bounds import _least_error, local_distance, local_lower_bound
+from dpbench.estimators.heavy_tailed import three_values
+from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, NonPrivate, PureDP
+from dpbench.theory.local_bounds import (
+    _least_error,
+    contrast,
+    local_distance,
+    local_lower_bound,
+)
+from dpbench.theory.lower_bounds import coin_logit
 
 
 def the_view(t: float, epsilon: float, delta: float) -> tuple[Floats, Floats]:
@@ -130,15 +137,54 @@ def test_where_there_is_little_privacy_or_much() -> None:
     assert math.isnan(local_distance(10, NonPrivate()))
 
 
-@pytest.mark.parametrize("t", [0.01, 0.3])
-@pytest.mark.parametrize("rho", [0.02, 0.5])
-def test_the_divergence_of_a_view_under_zcdp(t: float, rho: float) -> None:
-    """By quadrature: Gaussian noise on a record that is 1 (or -1) with probability t, else 0."""
-    sd = 2 / math.sqrt(2 * rho)
-    x = np.linspace(-12 * sd, 12 * sd, 20_001)
-    p, q = (t * norm.pdf(x, sign, sd) + (1 - t) * norm.pdf(x, 0, sd) for sign in (1, -1))
-    divergence = float(np.trapezoid(xlogy(p, p / q), x))
-    assert 0.1 * t**2 * rho < divergence <= 4 * t**2 * math.expm1(2 * rho) / (1 - t)
-    found = local_distance(10**4, ZCDP(rho))
-    spent = 10**4 * 4 * found**2 * math.expm1(2 * rho) / (1 - found)
-    assert spent == pytest.approx(0.9 * math.log(0.9 / 0.1) + 0.1 * math.log(0.1 / 0.9))
+@pytest.mark.parametrize("budget", [GDP(0.1), GDP(1.0), ZCDP(0.005), ZCDP(0.5), ZCDP(3.0)])
+def test_no_view_tells_more_than_the_bound(budget: Budget) -> None:
+    """Gaussian noise on 1, 0 and -1, on the corners of a triangle, and release by three values."""
+    rho = budget.mu**2 / 2 if isinstance(budget, GDP) else budget.named_amounts["rho"]
+    low, high = three_values(budget)
+    line, corners = (
+        2 * (math.exp(rho / 2) - math.exp(-rho / 2)),
+        2 * (math.exp(2 * rho) - math.exp(rho)),
+    )
+    told = max(line, corners, 2 * (high - low) ** 2 / low)
+    assert told <= contrast(budget) <= 2.6 * told
+
+
+def test_pairs_that_are_near_have_at_least_the_affinity_of_coins() -> None:
+    """Any two laws, of relative entropies of at most rho; coins themselves have no more."""
+    rng = np.random.default_rng(1)
+    for _ in range(2000):
+        a, b = rng.dirichlet(np.full(rng.integers(2, 5), 0.7), 2)
+        rho = max(float(np.sum(xlogy(a, a / b))), float(np.sum(xlogy(b, b / a))))
+        x = 1 / (1 + math.exp(coin_logit(rho)))
+        assert np.sum(np.sqrt(a * b)) >= 2 * math.sqrt(x * (1 - x)) - 1e-12
+    coin = np.array([0.2, 0.8])
+    entropy = float(np.sum(xlogy(coin, coin / coin[::-1])))
+    assert coin_logit(entropy) == pytest.approx(math.log(4))
+
+
+@pytest.mark.parametrize("budget", [GDP(1.0), ZCDP(0.5)])
+def test_the_affinity_of_a_view_by_its_contrast(budget: Budget) -> None:
+    low, high = three_values(budget)
+    common, one = np.array([low, 1 - 2 * low, low]), np.array([high, 1 - high - low, low])
+    contrast_of = float(np.sum((one - one[::-1]) ** 2 / common))
+    for t in (0.001, 0.1, 0.5):
+        p = (1 - t) * common + t * one
+        lost = 1 - float(np.sum(np.sqrt(p * p[::-1])))
+        bound = t**2 * contrast_of / (8 * (1 - t))
+        assert lost <= bound
+        assert t > 0.001 or lost >= 0.99 * bound
+
+
+@pytest.mark.parametrize("n", [50, 1000, 10**5])
+@pytest.mark.parametrize("budget", [GDP(1.0), ZCDP(0.5), PureDP(1.0)])
+def test_three_values_tell_no_two_laws_that_cannot_be_told(budget: Budget, n: int) -> None:
+    """The best test takes the sign of the votes, a walk of n steps, by its Fourier transform."""
+    t = local_distance(n, budget)
+    low, high = three_values(budget)
+    up, down = low + t * (high - low), low
+    size = 2 * n + 1
+    angles = np.exp(-2j * np.pi * np.arange(size) / size)
+    law = np.fft.ifft((up * angles + down / angles + 1 - up - down) ** n).real
+    wrong = law[n + 1 :].sum() + law[0] / 2  # votes below 0 are the last
+    assert 0.1 <= wrong <= 0.3
