@@ -45,6 +45,7 @@ bench)
 test)
     set_up dev
     cd "$here"
+    unset PYTHONDONTWRITEBYTECODE # else every process that a test starts compiles all again
     "$venv/bin/ruff" format --check
     "$venv/bin/ruff" check
     "$venv/bin/mypy" & # on one core

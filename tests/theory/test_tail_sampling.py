@@ -25,7 +25,7 @@ LAWS = {
     "student_t": StudentT(tail_index=2.5, unit_moment=2),
     "pareto": Pareto(tail_index=2.5, unit_moment=2),
 }
-NODES, WEIGHTS = np.polynomial.legendre.leggauss(2000)
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(200)
 T, DT = 7 * (NODES + 1), 7 * WEIGHTS  # beyond 14 nothing is left
 
 
