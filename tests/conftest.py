@@ -22,6 +22,18 @@ Floats = NDArray[np.float64]
 os.environ["LOKY_MAX_CPU_COUNT"] = "1"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--slow", action="store_true", help="run the tests marked as slow, too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What another test sees sooner, at less size, is left out unless it is asked for."""
+    if not config.getoption("--slow"):
+        slow = [item for item in items if item.get_closest_marker("slow")]
+        items[:] = [item for item in items if not item.get_closest_marker("slow")]
+        config.hook.pytest_deselected(items=slow)
+
+
 def pytest_collection_finish() -> None:
     """What is loaded by now stays: to look for garbage in it takes a seventh of all tests."""
     gc.collect()

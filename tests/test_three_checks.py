@@ -195,7 +195,12 @@ def right() -> pd.DataFrame:
     return run()[1]
 
 
-@pytest.mark.parametrize("name", ERRORS)
+# Of the kind of "noise x 0.5" and "n^-0.9".
+MILDER = ("noise x 0.8", "a factor ln n")
+CASES = [pytest.param(e, marks=[pytest.mark.slow] if e in MILDER else []) for e in ERRORS]
+
+
+@pytest.mark.parametrize("name", CASES)
 def test_what_finds(name: str, right: pd.DataFrame) -> None:
     error, claims, audit, worse, better = ERRORS[name]
     with error():

@@ -84,7 +84,9 @@ CASES: dict[str, Case] = {
 PAIR = {"kind": "two_point", "k": 2, "p": 0.1}
 
 
-@pytest.mark.parametrize("theorem", CASES)
+@pytest.mark.parametrize(
+    "theorem", [*list(CASES)[:-1], pytest.param("naive_radius", marks=pytest.mark.slow)]
+)
 def test_intervals_of_exponents_cover(theorem: str) -> None:
     """Also where settings share their data, which their replicates keep in common."""
     sections, drawn, error, truth = CASES[theorem]

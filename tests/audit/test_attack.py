@@ -20,7 +20,7 @@ Rng = np.random.Generator
 # Releases on a dataset: from a stream, how many, on which of two datasets.
 Mechanism = Callable[[Rng, int, int], Floats]
 
-SEEDS = 200
+SEEDS = 100
 FALSE_ALARM = 1e-6
 ERROR = 1e-8  # that of one pair among a thousand
 PURE, RHO, APPROX = PureDP(1.0), ZCDP(0.5), ApproxDP(1.0, 1e-6)

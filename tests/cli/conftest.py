@@ -242,7 +242,7 @@ def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> N
     limit = time.monotonic() + 60
     while not condition() and process.poll() is None:
         assert time.monotonic() < limit
-        time.sleep(0.01)
+        time.sleep(0.03)
 
 
 def unusable(result: Result, *words: str) -> None:

@@ -111,6 +111,7 @@ def test_a_worker_of_another_source_is_refused(
         assert not bench.blocks()
 
 
+@pytest.mark.slow
 def test_a_plug_in_that_is_a_package_and_is_edited(bench: Bench, dask: Dask) -> None:
     """Then the scheduler dies."""
     bench.odd("import time; time.sleep(0.05)")
@@ -144,6 +145,7 @@ def test_a_plug_in_that_is_a_package_and_is_edited(bench: Bench, dask: Dask) -> 
     )
 
 
+@pytest.mark.slow
 def test_a_worker_is_killed(bench: Bench, dask: Dask) -> None:
     """One of two, in the middle; the results are those without a cluster."""
     bench.odd("import time; time.sleep(0.02)")

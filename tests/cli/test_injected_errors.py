@@ -133,7 +133,10 @@ ERRORS: dict[str, tuple[Callable[[], contextlib.AbstractContextManager[None]], s
 }
 
 
-@pytest.mark.parametrize("name", ERRORS)
+SLOW = pytest.param("noise doubled", marks=pytest.mark.slow)  # of test_three_checks, too
+
+
+@pytest.mark.parametrize("name", [*(error for error in ERRORS if error != "noise doubled"), SLOW])
 def test_claims_of_level_find(name: str) -> None:
     """And say nothing against what is right, or is not touched."""
     error, found = ERRORS[name]

@@ -195,7 +195,7 @@ def test_kill_9_loses_blocks_in_flight_only(bench: Bench, stuck: subprocess.Pope
     resumed(bench)
 
 
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("name", ["SIGINT", pytest.param("SIGTERM", marks=pytest.mark.slow)])
 def test_a_signal_keeps_what_is_finished(
     bench: Bench, stuck: subprocess.Popen[str], name: str
 ) -> None:

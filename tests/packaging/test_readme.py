@@ -103,7 +103,8 @@ def test_every_shown_override_is_accepted() -> None:
         assert run(words if "--help" in words else ["--cfg", "job", *words]) == 0
 
 
-def test_contributing_example(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("trials", [40, pytest.param(1000, marks=pytest.mark.slow)])
+def test_contributing_example(monkeypatch: pytest.MonkeyPatch, trials: int) -> None:
     """The sweep agrees with its theorem; a small audit, with one control, refutes nothing."""
     monkeypatch.setitem(THEOREMS, "two_quantiles_epsilon", None)  # which goes with the test
     monkeypatch.setattr(cases, "CONTROLS", (controls.NoClipping(),))
@@ -111,9 +112,10 @@ def test_contributing_example(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Audit, "_draw", lambda *_: None)
     _write(*(text for kind in ("python", "yaml") for text in _blocks(kind, page="CONTRIBUTING.md")))
     sweep, audit = [shlex.split(block)[3:] for block in _blocks("sh", page="CONTRIBUTING.md")]
-    assert run([*sweep, "n_jobs=1"]) == 0
+    assert run([*sweep, "n_jobs=1", f"trials={trials}"]) == 0
     claim = pd.read_csv("results/quantiles/claims.csv").iloc[0]
-    assert (claim["verdict"], claim["predicted"]) == ("consistent", 1)
+    assert (claim["predicted"], claim["verdict"]) in {(1, "consistent"), (1, "inconclusive")}
+    assert claim["verdict"] == "consistent" or trials == 40
     assert run([*audit, "n_jobs=1", "trials=1000"]) == 0
     table = pd.read_csv("results/quantiles_audit/audit.csv")
     assert set(table["notion"]) == {"pure", "zcdp"}
@@ -127,6 +129,7 @@ def _shown(notebook: Any) -> list[list[set[str]]]:
     return [[set(one["data"]) for one in cell.outputs if one.get("data")] for cell in cells]
 
 
+@pytest.mark.slow
 def test_the_notebook_shows_what_it_is_stored_with(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

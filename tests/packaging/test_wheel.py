@@ -8,6 +8,8 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -20,6 +22,7 @@ def _do(*command: str | Path, cwd: Path, path: str = "") -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_wheel_runs_by_module_and_by_script_from_another_folder(tmp_path: Path) -> None:
     """With its configurations, and without the checkout's tests and experiments."""
     _do(sys.executable, "-m", "build", "--no-isolation", "--outdir", tmp_path, ROOT, cwd=tmp_path)

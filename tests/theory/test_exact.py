@@ -59,7 +59,7 @@ from dpbench.theory.last_step import Histogram
 from dpbench.theory.noise import Gaussian as Normal
 from dpbench.theory.noise import Laplace, Noise, Radial
 
-TRIALS = 10_000
+TRIALS = 4000
 PURE, RHO, MU, APPROX = PureDP(0.5), ZCDP(0.1), GDP(0.5), ApproxDP(1.0, 1e-6)
 STAIRS = PureDP(4.0, "staircase")
 NORMAL, VECTORS = Gaussian(location=0.3), MultivariateGaussian(d=3, norm=1.0)
