@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Sets up this checkout's own environment in .venv and runs something in it, from any folder:
 #   bash dev.sh bench [OVERRIDE ...]   dpbench, with results below the current folder
-#   bash dev.sh test [OPTION ...]      formatter, linter, types, then pytest with these options
+#   bash dev.sh test [OPTION ...]      formatter, linter, types, then pytest with these options;
+#                                      --slow runs the tests marked as slow, too
 #   bash dev.sh python [ARGUMENT ...]  the environment's Python
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -30,8 +31,10 @@ set_up() { # $1: the extras; again only if the requirements change or more is as
     "$(find_python)" -m venv --clear "$venv"
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile \
         --constraint "$here/constraints.txt" --editable "$here[$1]" >&2
-    # pip compiles on one core, and libraries' own tests, too; some files are of other Pythons
-    "$venv/bin/python" -m compileall -qq -j 0 -x '/tests?/' "$venv/lib" >&2 || true
+    # pip compiles on one core, and all; what is left out here is hardly ever loaded, or compiled
+    # when it is; some files are of other Pythons
+    local seldom='IPython|debugpy|jedi|mypyc?|pip|pkg_resources|prompt_toolkit|pygments|setuptools'
+    "$venv/bin/python" -m compileall -qq -j 0 -x "/(tests?|trio|wcwidth|$seldom)/" "$venv/lib" >&2 || true
     echo "$1 $wanted" >"$venv/.stamp"
 }
 

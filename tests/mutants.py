@@ -1,7 +1,8 @@
 """Errors for the tests to find: `python -m tests.mutants [NAME ...]`, from the checkout.
 
 Every mutant is one wrong line. It is put into a copy of the checkout, the tests that should
-notice run there, and the exit code is 1 if a mutant is not killed, or its text is gone.
+notice run there, and the exit code is 1 if a mutant is not killed, or its text is gone. Tests
+marked as slow are not among them: every mutant is killed without these.
 """
 
 from __future__ import annotations

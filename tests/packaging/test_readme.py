@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
-import nbformat
 import pandas as pd
 import pytest
 import yaml
-from nbclient import NotebookClient
 
 import dpbench
 from dpbench.audit import cases, controls
@@ -133,6 +131,9 @@ def _shown(notebook: Any) -> list[list[set[str]]]:
 def test_the_notebook_shows_what_it_is_stored_with(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    import nbformat  # slow to load, as this test is to run
+    from nbclient import NotebookClient
+
     assert NOTEBOOK.stat().st_size < 200_000
     for name in ("TMPDIR", "IPYTHONDIR"):  # the kernel writes there
         monkeypatch.setenv(name, str(folder))
