@@ -14,6 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dpbench.cli import run
+from dpbench.drawing import save
 from dpbench.privacy import Budget, Ledger
 
 Floats = NDArray[np.float64]
@@ -69,6 +70,12 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[Step]:
     spy_on("add_noise")
     spy_on("add_l2_noise")
     return found
+
+
+@pytest.fixture
+def svg_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A figure in one of three formats, for tests that are about something else."""
+    monkeypatch.setattr(save, "__defaults__", (("svg",), None))
 
 
 @pytest.fixture(scope="session")

@@ -195,9 +195,9 @@ def right() -> pd.DataFrame:
     return run()[1]
 
 
-# Of the kind of "noise x 0.5" and "n^-0.9".
-MILDER = ("noise x 0.8", "a factor ln n")
-CASES = [pytest.param(e, marks=[pytest.mark.slow] if e in MILDER else []) for e in ERRORS]
+# Of the kind of other rows, or in tests/cli/test_injected_errors.py of all estimators.
+ALIKE = {"noise x 0.8", "a factor ln n", "half of the budget lost", "threshold x 2", "groups / 2"}
+CASES = [pytest.param(e, marks=[pytest.mark.slow] if e in ALIKE else []) for e in ERRORS]
 
 
 @pytest.mark.parametrize("name", CASES)

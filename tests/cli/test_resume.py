@@ -187,6 +187,7 @@ def ended(process: subprocess.Popen[str]) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_kill_9_loses_blocks_in_flight_only(bench: Bench, stuck: subprocess.Popen[str]) -> None:
     """Of one process; the others end by themselves."""
     stuck.kill()
@@ -285,7 +286,7 @@ def test_help_and_a_refusal_wait_for_nothing(bench: Bench) -> None:
     assert loading(bench, ["sweep=nosuch"], {"numpy", "rich", "pydantic"}) == "set()\n"
 
 
-def test_what_is_no_longer_asked_for_goes(bench: Bench) -> None:
+def test_what_is_no_longer_asked_for_goes(bench: Bench, svg_alone: None) -> None:
     """From the page and the folder, but not what somebody has changed."""
     bench.write(lambda spec: spec["figures"].update(errors=FIGURE, mine=FIGURE))
     bench.done("trials=4")
