@@ -110,5 +110,6 @@ VARIABLES = {
     "radius": Variable("radius", np.positive, "R", "$R$"),
     "log_radius": Variable("radius", np.log, "(ln R)", r"$\ln R$"),
     "d": Variable("d", np.positive, "d", "dimension $d$"),
+    "m": Variable("m", np.reciprocal, "(1/m)", "records of a person $m$"),
     "norm": Variable("norm", np.positive, "‖μ‖", r"$\|\mu\|$"),
 }

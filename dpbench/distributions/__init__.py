@@ -12,6 +12,7 @@ from dpbench.distributions.multivariate import (
     Product,
     StretchedGaussian,
 )
+from dpbench.distributions.people import People
 from dpbench.distributions.sparse import ProductTwoPoint, SignedTwoPoint
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "MultivariateGaussian",
     "MultivariateStudentT",
     "Pareto",
+    "People",
     "Product",
     "ProductTwoPoint",
     "SignedTwoPoint",

@@ -7,6 +7,12 @@ References
 .. [BS19] Bun, Steinke, "Average-case averages: private algorithms for smooth sensitivity and mean
    estimation", NeurIPS 2019.
 .. [L15], [L17] G. Kamath, G. Brown, CS 860, lectures 15 and 17.
+.. [AFT22] Asi, Feldman, Talwar, "Optimal algorithms for mean estimation under local differential
+   privacy", ICML 2022.
+.. [AKMMSU24] Agarwal, Kamath, Majid, Mouzakis, Silver, Ullman, "Private mean estimation with
+   person-level differential privacy", 2024.
+.. [BDFKR18] Bhowmick, Duchi, Freudiger, Kapoor, Rogers, "Protection against reconstruction and its
+   applications in private federated learning", 2018.
 .. [BDKU20] Biswas, Dong, Kamath, Ullman, "CoinPress: practical private mean and covariance
    estimation", NeurIPS 2020.
 .. [DJW13] Duchi, Jordan, Wainwright, "Local privacy and statistical minimax rates", FOCS 2013.
@@ -18,6 +24,8 @@ References
 .. [HLY21] Huang, Liang, Yi, "Instance-optimal mean estimation under differential privacy",
    NeurIPS 2021.
 .. [HT10] Hardt, Talwar, "On the geometry of differential privacy", STOC 2010.
+.. [KS25] Kalinin, Steinberger, "Efficient estimation of a Gaussian mean with local differential
+   privacy", AISTATS 2025.
 .. [KSU20] Kamath, Singhal, Ullman, "Private mean estimation of heavy-tailed distributions",
    COLT 2020.
 .. [KSW23] Kulesza, Suresh, Wang, "Mean estimation in the add-remove model of differential
@@ -48,8 +56,11 @@ from dpbench.estimators.karwa_vadhan import KarwaVadhanMean, LearnedGaussian
 from dpbench.estimators.ksu20 import KSU20Mean, KSU20Range
 from dpbench.estimators.ksu20_ball import KSU20BallMean
 from dpbench.estimators.ksu20_cover import KSU20CoverMean
+from dpbench.estimators.local_sign import LocalSignMean
 from dpbench.estimators.nonprivate import EmpiricalMean, Median, MedianOfMeans, TrimmedMean
 from dpbench.estimators.outside import OneDataset
+from dpbench.estimators.person import PersonMean
+from dpbench.estimators.priv_unit import PrivUnitMean
 from dpbench.estimators.shifted_clip import PlanMean, ShiftedClippedMean
 from dpbench.estimators.smooth_trimmed import SmoothTrimmedMean
 from dpbench.estimators.subsample import SubsampleAggregate, SubsampleTest
@@ -59,8 +70,9 @@ __all__ = [
     "CoinPressMean", "CoordinateWise", "EmpiricalMean", "Estimate", "Estimator",
     "ExponentialCoarseMean", "FriendlyCoreMean", "GaussianScoreMean", "HeavyTailedMean",
     "InverseSensitivity", "KSU20BallMean", "KSU20CoverMean", "KSU20Mean", "KSU20Range",
-    "KarwaVadhanMean", "LearnedGaussian", "LocalMean", "Median", "MedianOfMeans",
-    "NaiveGaussianMean", "OneDataset", "PlanMean", "ShiftedClippedMean", "ShrinkingIntervals",
-    "SmoothTrimmedMean", "SubsampleAggregate", "SubsampleTest", "SumAndCountMean",
-    "TransformedNoiseMean", "TrimmedMean", "WhitenedCoinPressMean", "release",
+    "KarwaVadhanMean", "LearnedGaussian", "LocalMean", "LocalSignMean", "Median", "MedianOfMeans",
+    "NaiveGaussianMean", "OneDataset", "PersonMean", "PlanMean", "PrivUnitMean",
+    "ShiftedClippedMean", "ShrinkingIntervals", "SmoothTrimmedMean", "SubsampleAggregate",
+    "SubsampleTest", "SumAndCountMean", "TransformedNoiseMean", "TrimmedMean",
+    "WhitenedCoinPressMean", "release",
 ]  # fmt: skip

@@ -19,8 +19,9 @@ __all__ = ["Words", "axis", "exponent_text", "metric_text", "plain", "variant_te
 
 # In mathematical text; a parameter that is not here goes by its name.
 SYMBOLS = {
-    "d": "d", "delta": r"\delta", "epsilon": r"\varepsilon", "eta": r"\eta", "k": "k", "mu": r"\mu",
-    "n": "n", "norm": r"\|\mu\|", "power": "a", "radius": "R", "rho": r"\rho", "rounds": "t",
+    "d": "d", "delta": r"\delta", "epsilon": r"\varepsilon", "eta": r"\eta", "k": "k", "m": "m",
+    "mu": r"\mu", "n": "n", "norm": r"\|\mu\|", "power": "a", "radius": "R", "rho": r"\rho",
+    "rounds": "t",
 }  # fmt: skip
 # On an axis, where it is none of `VARIABLES`, and in plain text.
 AXES = {"eta": r"share of outliers $\eta$", "report": "round"}

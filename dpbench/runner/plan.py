@@ -135,7 +135,8 @@ class Sweep:
         Names the run's folder.
     families, estimators, budgets : mapping
         By name a ``kind`` with its parameters, where a list of values stands for one variant
-        each. An estimator that needs a moment order k and is given none takes the family's.
+        each. An estimator that needs a moment order k, or the number m of a person's records, and
+        is given none takes the family's.
     parts : mapping of str to Part
     """
 
@@ -148,7 +149,7 @@ class Sweep:
     ]
 
     def estimator(self, label: str, family: str) -> Estimator:
-        """The estimator of that label as it runs on a family, which may give it its k."""
+        """The estimator of that label as it runs on a family, which may give it its k and m."""
         one = self.estimators[label]
         spec, where = one.value, f"sweep.estimators.{one.name}"
         if isinstance(spec, Estimator):
@@ -161,6 +162,8 @@ class Sweep:
                     f"{where}.k: this key is required: the family {family} has no moment order"
                 )
             spec = {**spec, "k": k}
+        if "m" in needed - set(spec):
+            spec = {**spec, "m": self.families[family].value.person_records}
         return Estimator.build(spec, where)
 
     def about(self, what: Selection, table: pd.DataFrame, where: str = "") -> pd.Series[bool]:

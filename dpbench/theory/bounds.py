@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import chdtri, ndtri
+from scipy.special import betaincinv, chdtri, ndtri
 
 from dpbench import distributions as dist
 from dpbench.privacy import Budget
@@ -26,12 +26,13 @@ from dpbench.theory.lower_bounds import (
     bernoulli_lower_bound,
     fair_lower_bound,
     gaussian_lower_bound,
+    indistinguishable,
     sampling_lower_bound,
     two_point_lower_bound,
 )
 from dpbench.theory.several_laws import several_laws_lower_bound
 
-__all__ = ["OF_VIEWS", "Bound", "class_bound", "heavy_tailed", "largest"]
+__all__ = ["OF_VIEWS", "Bound", "class_bound", "heavy_tailed", "largest", "of_people"]
 
 NAN = float("nan")
 OF_VIEWS = "two laws of views"  # what a bound of the local model is by
@@ -64,6 +65,23 @@ def heavy_tailed(
         two_laws_of_views=local_lower_bound(n, k, budget).alpha if local else NAN,
         sampling=sampling_lower_bound(n, k) if sampling else NAN,
     )
+
+
+def of_people(n: int, m: int, k: float, budget: Budget, sampling: bool) -> Bound:
+    """The same of n people with m records each, all of whose records are replaced together.
+
+    Tests of a pair see no more of it than the total-variation distance t of what one person has.
+    With rare points at +-tau, of probability p, that is at most 1 - (1-p)^m. Of two coins, 1/2 + h
+    against 1/2 - h, it is 1 - 2 I_(1/2-h)(a, a), a = m/2 rounded up (see
+    `dpbench.theory.lower_bounds`). Half the distance of the means is p tau and h tau.
+    """
+    t, a = indistinguishable(n, budget), (m + 1) // 2
+    drawn = sampling_lower_bound(n * m, k) if sampling else NAN
+    if not t < 1:
+        return largest(two_laws=np.inf if t == 1 else NAN, sampling=drawn)
+    p, h = -float(np.expm1(np.log1p(-t) / m)), 0.5 - float(betaincinv(a, a, (1 - t) / 2))
+    rare, coins = p * dist.TwoPoint(p=p, k=k).tau, h * dist.TwoPoint(p=0.5 + h, k=k).tau
+    return largest(two_laws=rare, two_coins=coins, sampling=drawn)
 
 
 def _bernoulli(_: dist.Bernoulli, n: int, budget: Budget, local: bool) -> Bound:

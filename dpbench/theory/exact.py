@@ -32,6 +32,7 @@ from dpbench.theory.exact_choices import (
     wrong_answers,
 )
 from dpbench.theory.exact_instance import inverse_steps, trimmed_error
+from dpbench.theory.exact_local import sign_error, unit_error
 from dpbench.theory.exact_ratio import ratio_error
 from dpbench.theory.exact_score import score_error
 from dpbench.theory.exact_searches import median_noise
@@ -46,9 +47,19 @@ Atoms = tuple[Floats, Floats]  # points and their probabilities
 
 ROUGH = 0.1  # relative noise of a variance that still counts as known
 RARE = 1e-3
+RARELY = 1e-6  # records that hardly any dataset has
 ERRORS = ("q90", "private_q90", "mean_error")
 MOST_SKEWED = 0.1  # the most skewness, and kurtosis, of what passes for normal
 NAN = float("nan")
+# What is no clip with noise.
+_OWN: dict[type[est.Estimator], Callable[[str, Any, dist.Distribution, At], float]] = {
+    est.CoinPressCovariance: covariance_quantile,
+    est.WhitenedCoinPressMean: covariance_quantile,
+    est.LocalSignMean: sign_error,
+    est.PrivUnitMean: unit_error,
+    est.PlanMean: median_noise,
+    est.ShiftedClippedMean: median_noise,
+}
 
 
 def exact(  # a case each
@@ -78,8 +89,8 @@ def exact(  # a case each
     if isinstance(estimator, est.SubsampleTest):
         return wrong_answers(estimator, law, n, budget) if metric == "mean_error" else NAN
     at = At(n, law.d, budget)
-    if type(estimator) in _OF_VECTORS:
-        return _OF_VECTORS[type(estimator)](metric, estimator, law, at)
+    if type(estimator) in _OWN:
+        return _OWN[type(estimator)](metric, estimator, law, at)
     if isinstance(estimator, est.LearnedGaussian):
         estimator, at = _with_sigma(estimator, law, at)
     missed = exact_miss(estimator, law, n, at.budget)
@@ -99,21 +110,18 @@ def exact(  # a case each
     return find(metric, estimator, law, at) if metric in known else NAN
 
 
-_OF_VECTORS: dict[type[est.Estimator], Callable[[str, Any, dist.Distribution, At], float]] = {
-    est.CoinPressCovariance: covariance_quantile,
-    est.WhitenedCoinPressMean: covariance_quantile,
-    est.PlanMean: median_noise,
-    est.ShiftedClippedMean: median_noise,
-}
-
-
 def _unknown_miss(e: est.Estimator, law: dist.Distribution, at: At) -> float:
     """A bound on the probability that a histogram says nothing, or an empty bin; 1 if unknown."""
     base = getattr(e, "base", e)
-    by_histogram = isinstance(base, est.KarwaVadhanMean | est.KSU20Mean)
+    by_histogram = isinstance(base, est.KarwaVadhanMean | est.KSU20Mean | est.PersonMean)
     by_histogram |= isinstance(base, est.KSU20BallMean) and base.radius is None
     if not by_histogram or (law.d > 1 and not isinstance(at.budget, ApproxDP)):
         return 0.0
+    bins = histogram(base, at)
+    if (
+        isinstance(base, est.PersonMean) and bins and law.variance <= 1 / base.m
+    ):  # by Chebyshev two bins hold half
+        return histogram_misses(0.25, False, bins)
     found = _fullest(e, law, at)
     return 1.0 if found is None else histogram_misses(found[1], False, found[2])
 
@@ -147,6 +155,20 @@ def _pareto(law: dist.Pareto) -> Atoms | None:
     return (x, weights / weights.sum()) if a > 2 else None
 
 
+def _people(law: dist.People) -> Atoms | None:
+    """Means of m records of two values are binomial, those of Gaussians are Gaussian."""
+    one = law.of
+    if isinstance(one, dist.Gaussian):
+        return _gaussian(dist.Gaussian(location=one.location, scale=one._scale / np.sqrt(law.m)))
+    if not isinstance(one, dist.Bernoulli | dist.TwoPoint):
+        return None
+    found = _ATOMS[type(one)](one)
+    assert found is not None
+    (low, high), (_, p) = found
+    counts, shares = binomial(law.m, float(p))
+    return low + (high - low) * counts / law.m, shares
+
+
 _ATOMS: dict[type[dist.Distribution], Callable[[Any], Atoms | None]] = {
     dist.Bernoulli: lambda law: (np.array([0.0, 1.0]), np.array([1 - law.p, law.p])),
     dist.TwoPoint: lambda law: (
@@ -158,6 +180,7 @@ _ATOMS: dict[type[dist.Distribution], Callable[[Any], Atoms | None]] = {
     dist.ContaminatedGaussian: _contaminated,
     dist.StudentT: _student_t,
     dist.Pareto: _pareto,
+    dist.People: _people,
 }
 
 
@@ -172,6 +195,9 @@ def _average(values: Floats, weights: Floats, n: float, noise: float) -> Atoms |
 
     By the Edgeworth expansion the skewness and the excess kurtosis of the sum say how normal it is.
     """
+    seen = n * weights > RARELY
+    if seen.sum() == 2 and n * weights[~seen].sum() < RARELY * len(weights):
+        values, weights = values[seen], weights[seen] / weights[seen].sum()
     mean = float(weights @ values)
     if len(values) == 2:
         s, shares = binomial(n, float(weights[1]))
@@ -205,7 +231,7 @@ def _median_quantile(values: Floats, weights: Floats, noise: Noise, groups: int)
 def _clipped(e: Any, law: dist.Distribution, at: At, step: Step) -> tuple[float, float] | None:
     """The ends of the clip; None where they are not known."""
     centre = step.centre
-    if isinstance(e, est.KSU20Mean):
+    if isinstance(e, est.KSU20Mean | est.PersonMean):
         found = _fullest(e, law, at)
         centre = found[0] if found and overtaken(*found[1:]) < RARE else None
     elif centre is None:  # around Gaussian records, which the clip hardly touches
@@ -227,7 +253,7 @@ def _fullest(e: Any, law: dist.Distribution, at: At) -> tuple[float, float, Hist
 def _scalar_error(metric: str, estimator: Any, law: dist.Distribution, at: At) -> float:
     """Of records that are clipped, averaged, released with noise, perhaps in groups."""
     step, points = last_step(estimator, at), _atoms(law)
-    other = isinstance(estimator, est.KSU20Mean | est.SubsampleAggregate)
+    other = isinstance(estimator, est.KSU20Mean | est.PersonMean | est.SubsampleAggregate)
     if step is None or points is None or isinstance(estimator, est.ShrinkingIntervals):
         return NAN
     # Rare misses of a private centre count in means; an average may not be that of all records.

@@ -5,6 +5,7 @@ Written from the definitions, like `dpbench.theory.exact`, without calling an es
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -204,6 +205,7 @@ def _two_bins(law: dist.Distribution, radius: float, bins: Histogram | None) -> 
     return NAN if below is None else histogram_misses(below, True, bins)
 
 
+@cache  # laws of one mean ask for the same
 def histogram_misses(share: float, both: bool, bins: Histogram) -> float:
     """S of n records, binomial, are in a bin of this share, n - S in another that counts if `both`.
 

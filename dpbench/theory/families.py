@@ -5,16 +5,22 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from dpbench.distributions import Distribution, ProductTwoPoint, SignedTwoPoint, TwoPoint
+from dpbench.distributions import (
+    Distribution,
+    People,
+    ProductTwoPoint,
+    SignedTwoPoint,
+    TwoPoint,
+)
 from dpbench.distributions.multivariate import Dimension
 from dpbench.privacy import Budget
 from dpbench.registry import ConfigError, MomentOrder, Registered, validated
-from dpbench.theory.bounds import Bound, class_bound, heavy_tailed, largest
+from dpbench.theory.bounds import Bound, class_bound, heavy_tailed, largest, of_people
 from dpbench.theory.lower_bounds import BETA, two_point_lower_bound
 from dpbench.theory.packing import packing_lower_bound
 
@@ -42,6 +48,11 @@ class Family(Registered, ABC):
         """The order of the moment that is bounded by 1, if any: the parameter k."""
         return getattr(self, "k", None)
 
+    @property
+    def person_records(self) -> int:
+        """How many records each person has: the parameter m."""
+        return int(getattr(self, "m", 1))
+
     @abstractmethod
     def members(self, label: str, n: int, budget: Budget) -> dict[str, Distribution]:
         """The laws at this n and budget, by label."""
@@ -63,8 +74,14 @@ class _Single(Family):
 
     @property
     def moment_order(self) -> float | None:
-        k = getattr(self.distribution, "unit_moment", None) or getattr(self.distribution, "k", None)
+        law = self.distribution
+        law = law.of if isinstance(law, People) else law
+        k = getattr(law, "unit_moment", None) or getattr(law, "k", None)
         return None if k is None else float(k)
+
+    @property
+    def person_records(self) -> int:
+        return int(getattr(self.distribution, "m", 1))
 
     def members(self, label: str, n: int, budget: Budget) -> dict[str, Distribution]:
         return {label: self.distribution}
@@ -114,6 +131,8 @@ class TwoPointFamily(Family):
         Whether a fair coin is a member, too: +-1 with probability 1/2, which no clip above 1
         changes and whose mean no estimator knows better than to 1.28/sqrt(n). The lower bound is
         then the larger one of privacy and sampling.
+    m : int
+        Records of each of n people, whose means are what is drawn: p is then c/(e n m).
     """
 
     k: MomentOrder
@@ -121,23 +140,31 @@ class TwoPointFamily(Family):
     scaling: Literal["central", "local"] = "central"
     location: float = 0.0
     sampling: bool = False
+    m: Annotated[int, Field(ge=1, le=10**6)] = 1
     follows_budget: ClassVar[bool] = True
+
+    @model_validator(mode="after")
+    def _central_people(self) -> Self:
+        if self.m > 1 and self.scaling == "local":
+            raise ValueError("people with several records have no local scaling")
+        return self
 
     def members(self, label: str, n: int, budget: Budget) -> dict[str, Distribution]:
         effective = np.log(1 / BETA) / budget.noise_quantile(BETA)
-        unit = 1 / (effective * (n if self.scaling == "central" else np.sqrt(n)))
+        unit = 1 / (effective * self.m * (n if self.scaling == "central" else np.sqrt(n)))
         signed = {f"c={c:g}": c * unit for c in self.c}
         if self.scaling == "central":
-            worst, p_star = (
-                2 * np.log(1 / BETA) * unit,
-                min(two_point_lower_bound(n, self.k, budget).p_star, 0.5),
-            )
+            worst = 2 * np.log(1 / BETA) * unit
+            p_star = min(two_point_lower_bound(n, self.k, budget).p_star, 0.5) / self.m
             signed |= {"+worst": worst, "-worst": -worst, "+p_star": p_star, "-p_star": -p_star}
         coin = {f"{label}/coin": TwoPoint(p=0.5, k=self.k, location=self.location - 1)}
         rare = _signed(TwoPoint, label, signed, k=self.k, location=self.location)
-        return rare | (coin if self.sampling else {})
+        laws = rare | (coin if self.sampling else {})
+        return {name: People(of=law, m=self.m) if self.m > 1 else law for name, law in laws.items()}
 
     def lower_bound(self, n: int, budget: Budget, *, local: bool = False) -> Bound:
+        if self.m > 1:
+            return Bound() if local else of_people(n, self.m, self.k, budget, self.sampling)
         return heavy_tailed(n, self.k, budget, local=local, sampling=self.sampling)
 
     def crossing(self, budget: Budget) -> float:
@@ -146,7 +173,7 @@ class TwoPointFamily(Family):
         def sampled(n: int) -> bool:
             return heavy_tailed(n, self.k, budget).by == "sampling"
 
-        if not (self.sampling and sampled(MOST)):
+        if not (self.sampling and self.m == 1 and sampled(MOST)):
             return float("nan")
         return float(1 + bisect_left(range(1, MOST), x=True, key=sampled))
 

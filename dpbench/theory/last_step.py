@@ -179,6 +179,10 @@ def histogram(e: Any, at: At) -> Histogram | None:
     elif isinstance(e, est.KSU20Mean):
         r, averaged = _ksu20_bin(e, at.n, at.budget), _averaged(e, at.n, at.budget)
         records = (at.n - averaged) // ksu20_groups(e)
+    elif isinstance(e, est.PersonMean):
+        r = float(np.sqrt(2 / e.m))
+        number = 1 + 2 * np.ceil(e.radius / (2 * r))
+        return Histogram(-r, 2 * r, float(number), at.n - _people_averaged(e, at), at.budget)
     else:
         return None
     end = reach(e) + 2 * r
@@ -312,6 +316,21 @@ def _ksu20(e: est.KSU20Mean, at: At) -> Step | None:
     return _box(mean, off + best, rows=rows)
 
 
+def _people_averaged(e: est.PersonMean, at: At) -> int:
+    """As many as of records with a second moment of 1, by which they have sqrt(m) times the R."""
+    one = est.KSU20Mean(k=2, radius=e.radius * float(np.sqrt(e.m)), constants="tuned")
+    return _averaged(one, at.n, at.budget)
+
+
+def _person(e: est.PersonMean, at: At) -> Step:
+    """Half widths r + 2/sqrt(m) + max(sqrt(2 ln(n/q)/m), T/m), T that of n m records by KSU20."""
+    people = _people_averaged(e, at)
+    light = np.sqrt(2 * np.log(max(people / _quantile(at.budget, e.beta), float(np.exp(1)))))
+    noise = additive(at.budget, 2 / (people * e.m), 2 / (people * e.m))
+    heavy = _quietest(e.k, 0.0, e.beta, noise) / np.sqrt(e.m)
+    return _box(at, float(np.sqrt(2) + 2 + max(light, heavy)) / float(np.sqrt(e.m)), rows=people)
+
+
 def _ball(e: est.KSU20BallMean, at: At) -> Step | None:
     """T balances the bias with the 1 - beta quantile of the noise's norm, sd chi_d or Gamma(d).
 
@@ -368,6 +387,7 @@ _STEPS: dict[type[est.Estimator], Callable[[Any, At], Step | None]] = {
     est.CoinPressMean: _coinpress,
     est.KSU20Mean: _ksu20,
     est.KSU20BallMean: _ball,
+    est.PersonMean: _person,
     est.SubsampleAggregate: _buckets,
 }
 

@@ -169,6 +169,17 @@ THEOREMS = {
     "exact_noise": Theorem("exact law", "level", _is(1), "noise_q90"),
     "exact_private_part": Theorem("exact law", "level", _is(1), "private_q90"),
     "exact_samples": Theorem("exact law", "level", _is(1), of="samples"),
+    # sd -> sqrt(pi/2) (e^epsilon + 1)/(e^epsilon - 1)/sqrt(n), the least of the local model
+    "sign_constant": Theorem("KS25", "level", _is(1), "rmse"),
+    # n ~ d/(alpha^2 min(epsilon, epsilon^2)) for vectors of norm 1, each released by itself
+    "unit_alpha": Theorem("AFT22", "alpha", _is(2), "rmse"),
+    "unit_dimension": Theorem("AFT22", "d", _is(1 / 2), "rmse", "fixed_n"),
+    "unit_epsilon": Theorem("AFT22", "epsilon", _is(1), "rmse", "fixed_n"),
+    # n = 1/(alpha^2 m) + 1/(epsilon alpha sqrt(m)) + 1/(epsilon alpha^(k/(k-1)) m) + 1/epsilon
+    "person_light_alpha": Theorem("AKMMSU24", "alpha", _is(1)),
+    "person_light_m": Theorem("AKMMSU24", "m", _is(1 / 2)),
+    "person_heavy_alpha": Theorem("AKMMSU24", "alpha", _rate),
+    "person_heavy_m": Theorem("AKMMSU24", "m", _is(1)),
     # over the larger bound of privacy and of sampling: 1.645/1.282, quantiles of a normal error and
     # of a test's, where sampling alone counts; where both do, the claim says it
     "sampling_constant": Theorem("Central limit", "factor", _is(ndtri(0.95) / ndtri(0.9))),

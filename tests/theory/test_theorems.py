@@ -28,6 +28,7 @@ class At:
     log_radius: float = 90.0
     d: float = 1e4
     norm: float = 1e6
+    m: float = 100.0
 
 
 Error = Callable[[At], float]
@@ -85,11 +86,18 @@ ERRORS: dict[str, Error] = {
     ),
     # the second term of Theorem 5.8: its n, solved for alpha
     "cover_alpha": lambda at: _laplace(at) ** ((at.k - 1) / at.k),
+    # releases of norm sqrt(d)/epsilon, averaged
+    "unit_alpha unit_dimension unit_epsilon": lambda at: math.sqrt(at.d / at.n) / at.epsilon,
+    # people's means clipped as normal ones are; as n m records are, of which one shows
+    "person_light_alpha person_light_m": lambda at: _laplace(at) / math.sqrt(at.m),
+    "person_heavy_alpha person_heavy_m": lambda at: _clipped(at, _laplace(at) / at.m),
 }
 # Limits and factors; NaN where the claim gives the number. Between two regimes: the larger.
 NUMBERS = {
     **dict.fromkeys(["exact_error", "exact_mean_error", "exact_noise", "exact_private_part"], 1.0),
-    **dict.fromkeys(["exact_samples", "exact_rmse", "minimax_risk", "transformed_noise"], 1.0),
+    **dict.fromkeys(
+        ["exact_samples", "exact_rmse", "minimax_risk", "sign_constant", "transformed_noise"], 1.0
+    ),
     "near_optimal": 2.5 / 2,
     # P(|Z| <= 1.645) = 0.9, and two normal laws 2 x 1.282 apart are told with errors 0.1 and 0.1
     "sampling_constant": NormalDist().inv_cdf(0.95) / NormalDist().inv_cdf(0.9),
@@ -116,7 +124,7 @@ def _exponent(theorem: Theorem, error: Error, at: At) -> float:
     in_n = _slope(error, "n", at)
     if theorem.variable in {"alpha", "n"}:
         return in_n if theorem.variable == "n" else -1 / in_n
-    sign = -1 if theorem.variable in {"epsilon", "rho"} else 1
+    sign = -1 if theorem.variable in {"epsilon", "rho", "m"} else 1
     in_x = sign * _slope(error, theorem.variable, at)
     return in_x if theorem.of == "fixed_n" else -in_x / in_n
 
