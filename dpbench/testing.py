@@ -173,6 +173,7 @@ def _taped(earlier: Sequence[_Step] = ()) -> Iterator[list[_Step]]:
 
     spend = Ledger.pay
     norms = {"add_noise": "l2", "add_l2_noise": "l2", "exponential": "max"}
+    norms["above_threshold"] = "max"
     norms["add_geometric_noise"] = "l2"
     releases: dict[str, Any] = {name: taped(name, norm) for name, norm in norms.items()}
     with mock.patch.multiple(Ledger, pay=pay, **releases):

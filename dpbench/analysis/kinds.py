@@ -351,8 +351,13 @@ class Ratio(Claim):
 class Limit(Claim):
     """The metric itself, at its worst over estimators, families and n under each budget.
 
-    The worst is chosen on half of the trials and measured on the other.
+    The worst is chosen on half of the trials and measured on the other; of what has a sign it is
+    the one farthest from 0.
     """
+
+    @property
+    def measures(self) -> str | None:
+        return METRICS[self.statement.metric].of
 
     @property
     def _apart(self) -> list[str]:

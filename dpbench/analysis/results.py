@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpbench.analysis.summary import quantile, statistics
+from dpbench.analysis.summary import mean_and_se, quantile, statistics
 from dpbench.arrays import Bools, Floats
 from dpbench.columns import BUDGET, KEY
 from dpbench.metrics import ERRORS, EXTRAS, METRICS
@@ -74,6 +74,7 @@ def collect(
     for batch in _batches(cells, found):
         rows = np.concatenate([rows_of[index] for index, _ in batch])
         values = _stacked([_joined(blocks, cells[index].trials) for index, blocks in batch])
+        values["signed"] = _of(values, "sign") * values["error"]
         step = max(1, AT_ONCE // values["error"].shape[1])
         for at in (slice(i, i + step) for i in range(0, len(rows), step)):
             for name, column in statistics({k: v[at] for k, v in values.items()}).items():
@@ -84,7 +85,8 @@ def collect(
                 kept[name][rows[i]] = vectors[i].copy()  # of itself, not a part of all
         failures |= {index: _failures(cells[index], blocks) for index, blocks in batch}
     table = pd.concat([keys, pd.DataFrame(columns)], axis=1)
-    extras = [name for name, metric in METRICS.items() if metric.of in EXTRAS]
+    younger = [name for name, metric in METRICS.items() if metric.of in EXTRAS]
+    extras = [name for one in younger for name in (one, f"{one}_se") if name in columns]
     plain = [name for name in columns if name not in extras]
     first = [name for name in KEY if name != "mu"]  # which is younger than these columns
     table = table[[*dict.fromkeys([*first, *plain, "lower_bound", *extras, *keys])]]
@@ -166,9 +168,11 @@ def held_out(results: Results, column: str, apart: list[str], one: list[str]) ->
     first, second = (np.array([_value(half[i], column) for half in halves]) for i in (0, 1))
     kept = [half[1] for half in halves]
     table = table.assign(**{column: second}, trials=[len(values) for values in kept])
+    if METRICS[column].statistic == "mean":
+        table[f"{column}_se"] = np.array([mean_and_se(values)[1] for values in kept])
     choice, code = (table.groupby(names, dropna=False).ngroup() for names in (apart, one))
     with np.errstate(divide="ignore"):
-        scores = pd.Series(np.log(np.where(np.isnan(first), np.inf, first))).groupby(code)
+        scores = pd.Series(np.log(np.where(np.isnan(first), np.inf, abs(first)))).groupby(code)
     # An error of 0 at one n and a failure at another give NaN: a failure is the worst of all.
     means, sizes = scores.transform("mean").fillna(np.inf), scores.transform("size")
     everywhere = sizes == sizes.groupby(choice).transform("max")
@@ -181,6 +185,8 @@ def _value(values: Floats, column: str) -> float:
     metric = METRICS[column]
     if not values.size:
         return np.inf  # half of one trial: of that nothing is said
+    if metric.statistic == "mean":
+        return float(mean_and_se(values)[0])
     if metric.statistic == "rate" or (metric.of not in ERRORS and np.isnan(values).any()):
         return float(values.mean())
     return float(quantile(values, metric.q))

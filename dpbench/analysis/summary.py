@@ -10,7 +10,7 @@ from scipy.special import bdtr
 from dpbench.arrays import Floats, Ints
 from dpbench.metrics import ERRORS, METRICS
 
-__all__ = ["TRIM", "order_statistic", "quantile", "statistics"]
+__all__ = ["TRIM", "mean_and_se", "order_statistic", "quantile", "statistics"]
 
 TRIM = 0.1
 
@@ -32,16 +32,16 @@ def statistics(values: Mapping[str, Floats]) -> dict[str, Floats | Ints]:
 
     A trial without a finite release is a failure: an infinite error to quantiles and trimmed
     means, which it never improves; ``mean_error`` and ``rmse`` are over the releases there were.
+    so are ``signed_mean`` and ``signed_sd``, of the errors of numbers with their signs.
     ``q90_low`` and ``q90_high`` are a distribution-free 95% interval for ``q90`` from order
     statistics. What is not known of any trial has NaN.
     """
     error = values["error"]
     trials, released = error.shape[1], np.isfinite(error)
     count, kept = released.sum(axis=1), np.where(released, error, 0.0)
+    mean, mean_se = mean_and_se(error)
+    signed, signed_se = mean_and_se(values.get("signed", np.full_like(error, np.nan)))
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        mean = kept.sum(axis=1) / count
-        spread = np.where(released, error - mean[:, None], 0.0)
-        mean_se = np.sqrt((spread**2).sum(axis=1) / (count - 1) / count)
         rmse = np.sqrt((kept**2).sum(axis=1) / count)
     ordered, (low, high) = _sorted(error), _q90_ranks(trials)
     trimmed, trimmed_se = _trimmed(ordered)
@@ -58,9 +58,12 @@ def statistics(values: Mapping[str, Floats]) -> dict[str, Floats | Ints]:
         "q90_high": ordered[:, high - 1] if high <= trials else np.full(len(error), np.inf),
         "trimmed_mean": trimmed,
         "trimmed_mean_se": trimmed_se,
+        "signed_mean": signed,
+        "signed_mean_se": signed_se,
+        "signed_sd": signed_se * np.sqrt(count),
     }
     for column, metric in METRICS.items():
-        if metric.of == "error":
+        if column in found:
             continue
         measured = values.get(metric.of, np.full_like(error, np.nan))
         unknown = np.isnan(measured).all(axis=1)
@@ -73,6 +76,16 @@ def statistics(values: Mapping[str, Floats]) -> dict[str, Floats | Ints]:
             statistic = ordered[:, order_statistic(metric.q, trials) - 1]
         found[column] = np.where(unknown, np.nan, statistic)
     return found
+
+
+def mean_and_se(values: Floats) -> tuple[Floats, Floats]:
+    """The mean along the last axis and its standard error, of the finite values."""
+    known = np.isfinite(values)
+    count = known.sum(axis=-1)
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        mean = np.where(known, values, 0.0).sum(axis=-1) / count
+        spread = np.where(known, values - mean[..., None], 0.0)
+        return mean, np.sqrt((spread**2).sum(axis=-1) / (count - 1) / count)
 
 
 def _sorted(values: Floats) -> Floats:

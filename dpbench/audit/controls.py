@@ -15,6 +15,7 @@ from dpbench.arrays import Floats
 from dpbench.estimators import Estimate, Estimator
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.budgets import Relation
+from dpbench.privacy.magnitudes import magnitudes
 from dpbench.privacy.neighbours import Pair
 from dpbench.privacy.quantile import audit_pairs as around_the_quantile
 from dpbench.privacy.smooth import largest_rate
@@ -239,6 +240,29 @@ class UnsortedSensitivity(Control):
         return [Pair.replacing("in_the_middle", records, n // 2, -records[n // 2])]
 
 
+@validated
+class NoiselessQueries(Control):
+    """A sparse vector with noise on the threshold alone: the first 2^j that holds half the records.
+
+    Algorithm 5 of those that Lyu, Su and Li (2017) compare.
+    """
+
+    budgets: ClassVar[tuple[Budget, ...]] = (PureDP(1.0),)
+    multivariate: ClassVar[bool] = False
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        within = np.cumsum(magnitudes(sample).sum(axis=1), axis=1)
+        level = ledger.add_noise(np.full(sample.trials, sample.n / 2), 1.0)
+        first = np.argmax(within >= level[:, None], axis=1).astype(float)
+        return Estimate(first, first)
+
+    def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
+        # A record joins the half at 0: no level is between their counts any more.
+        records = np.where(np.arange(n) < n // 2, 0.0, 1e6)
+        records[-1] = 1.0
+        return [Pair.replacing("between_two_counts", records, n - 1, 0.0)]
+
+
 CONTROLS: tuple[Control, ...] = tuple(
     control()
     for control in (
@@ -255,5 +279,6 @@ CONTROLS: tuple[Control, ...] = tuple(
         ReplaceSum,
         ReusedNoise,
         UnsortedSensitivity,
+        NoiselessQueries,
     )
 )

@@ -1,7 +1,13 @@
 """Laws that data are drawn from."""
 
 from dpbench.distributions.base import Distribution, LocationScale
-from dpbench.distributions.continuous import ContaminatedGaussian, Gaussian, Pareto, StudentT
+from dpbench.distributions.continuous import (
+    ContaminatedGaussian,
+    Gaussian,
+    LogNormal,
+    Pareto,
+    StudentT,
+)
 from dpbench.distributions.discrete import Bernoulli, TwoPoint
 from dpbench.distributions.empirical import Empirical
 from dpbench.distributions.multivariate import (
@@ -23,6 +29,7 @@ __all__ = [
     "Gaussian",
     "Hypercube",
     "LocationScale",
+    "LogNormal",
     "MultivariateContaminatedGaussian",
     "MultivariateGaussian",
     "MultivariateStudentT",

@@ -15,6 +15,7 @@ References
    applications in private federated learning", 2018.
 .. [BDKU20] Biswas, Dong, Kamath, Ullman, "CoinPress: practical private mean and covariance
    estimation", NeurIPS 2020.
+.. [DY23] Dong, Yi, "Universal private estimators", PODS 2023.
 .. [DJW13] Duchi, Jordan, Wainwright, "Local privacy and statistical minimax rates", FOCS 2013.
 .. [G20] Google's differential privacy library, `BoundedMean`; PipelineDP has the same mean.
 .. [GRS09] Ghosh, Roughgarden, Sundararajan, "Universally utility-maximizing privacy mechanisms",
@@ -26,6 +27,8 @@ References
 .. [HT10] Hardt, Talwar, "On the geometry of differential privacy", STOC 2010.
 .. [KS25] Kalinin, Steinberger, "Efficient estimation of a Gaussian mean with local differential
    privacy", AISTATS 2025.
+.. [KMRSSU23] Kamath, Mouzakis, Regehr, Singhal, Steinke, Ullman, "A bias-accuracy-privacy trilemma
+   for statistical estimation", 2023.
 .. [KSU20] Kamath, Singhal, Ullman, "Private mean estimation of heavy-tailed distributions",
    COLT 2020.
 .. [KSW23] Kulesza, Suresh, Wang, "Mean estimation in the add-remove model of differential
@@ -39,6 +42,8 @@ References
    PoPETs 2024.
 .. [TCKMS22] Tsfadia, Cohen, Kaplan, Mansour, Stemmer, "FriendlyCore: practical differentially
    private aggregation", ICML 2022.
+.. [WZLDSG20] Wilson, Zhang, Lam, Desfontaines, Simmons-Marengo, Gipson, "Differentially private
+   SQL with bounded user contribution", PETS 2020; bounds as in Google's library.
 .. [Z24] Zhou, "Private mean estimation: pure vs approximate DP (I)", 2024.
 """
 
@@ -64,15 +69,17 @@ from dpbench.estimators.priv_unit import PrivUnitMean
 from dpbench.estimators.shifted_clip import PlanMean, ShiftedClippedMean
 from dpbench.estimators.smooth_trimmed import SmoothTrimmedMean
 from dpbench.estimators.subsample import SubsampleAggregate, SubsampleTest
+from dpbench.estimators.unbiased import UnbiasedMean
+from dpbench.estimators.unbounded import ApproximateBoundsMean, UniversalMean
 
 __all__ = [
-    "BinaryMean", "BinaryMinimax", "BoundedMean", "ClippedMean", "CoinPressCovariance",
-    "CoinPressMean", "CoordinateWise", "EmpiricalMean", "Estimate", "Estimator",
-    "ExponentialCoarseMean", "FriendlyCoreMean", "GaussianScoreMean", "HeavyTailedMean",
-    "InverseSensitivity", "KSU20BallMean", "KSU20CoverMean", "KSU20Mean", "KSU20Range",
-    "KarwaVadhanMean", "LearnedGaussian", "LocalMean", "LocalSignMean", "Median", "MedianOfMeans",
-    "NaiveGaussianMean", "OneDataset", "PersonMean", "PlanMean", "PrivUnitMean",
+    "ApproximateBoundsMean", "BinaryMean", "BinaryMinimax", "BoundedMean", "ClippedMean",
+    "CoinPressCovariance", "CoinPressMean", "CoordinateWise", "EmpiricalMean", "Estimate",
+    "Estimator", "ExponentialCoarseMean", "FriendlyCoreMean", "GaussianScoreMean",
+    "HeavyTailedMean", "InverseSensitivity", "KSU20BallMean", "KSU20CoverMean", "KSU20Mean",
+    "KSU20Range", "KarwaVadhanMean", "LearnedGaussian", "LocalMean", "LocalSignMean", "Median",
+    "MedianOfMeans", "NaiveGaussianMean", "OneDataset", "PersonMean", "PlanMean", "PrivUnitMean",
     "ShiftedClippedMean", "ShrinkingIntervals", "SmoothTrimmedMean", "SubsampleAggregate",
-    "SubsampleTest", "SumAndCountMean", "TransformedNoiseMean", "TrimmedMean",
-    "WhitenedCoinPressMean", "release",
+    "SubsampleTest", "SumAndCountMean", "TransformedNoiseMean", "TrimmedMean", "UnbiasedMean",
+    "UniversalMean", "WhitenedCoinPressMean", "release",
 ]  # fmt: skip

@@ -16,7 +16,12 @@ NEGLIGIBLE = 60 * np.log(2)
 
 
 def private_quantile(
-    sample: Sample, q: float, lower: float, upper: float, resolution: float, ledger: Ledger
+    sample: Sample,
+    q: float,
+    lower: float | Floats,
+    upper: float | Floats,
+    resolution: float | Floats,
+    ledger: Ledger,
 ) -> Floats:
     """Release a q-quantile of each dataset in [lower, upper], up to `resolution`; spend the ledger.
 
@@ -39,16 +44,18 @@ def private_quantile(
     sample : Sample
         Numbers; those outside [lower, upper] count at its ends.
     q : float in (0, 1)
-    lower, upper : float
-        Public bounds, ``lower < upper``.
-    resolution : float > 0
+    lower, upper : float or (trials,) array
+        Bounds that are public or released before, ``lower < upper``.
+    resolution : float > 0 or (trials,) array
     """
-    if not (-np.inf < lower < upper < np.inf and 0 < resolution < np.inf and 0 < q < 1):
+    lower, upper, resolution = (np.reshape(one, (-1, 1)) for one in (lower, upper, resolution))
+    finite = (-np.inf < lower) & (lower < upper) & (upper < np.inf)
+    if not (np.all(finite & (resolution > 0) & (resolution < np.inf)) and 0 < q < 1):
         raise ValueError(
             f"needs finite lower < upper, resolution > 0 and 0 < q < 1; got [{lower}, {upper}], "
             f"{resolution}, {q}"
         )
-    log_ratio = max(0.0, np.log(upper / 2 - lower / 2) - np.log(resolution / 2))
+    log_ratio = max(0.0, np.max(np.log(upper / 2 - lower / 2) - np.log(resolution / 2)))
     cap = np.ceil(2 / ledger.budget.exponential_epsilon * (log_ratio + NEGLIGIBLE))
     target = share(q, sample.n)
     first = int(max(0, np.floor(target) - cap - 2))

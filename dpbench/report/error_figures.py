@@ -81,13 +81,13 @@ def intervals_text(metrics: Iterable[str]) -> str:
 
 
 def axis_scale(rows: pd.DataFrame, metric: str) -> str:
-    """What the axis of a metric is: linear of shares, and of the mean of errors that are 0 or 1.
+    """What an axis is: linear of shares, of a sign, and of the mean of errors that are 0 or 1.
 
     Those are their own squares.
     """
     about = METRICS[metric]
     rate = about.statistic == "mean" and np.allclose(rows["rmse"] ** 2, rows[metric], atol=0)
-    return "linear" if about.share or rate else "log"
+    return "linear" if about.share or about.signed or rate else "log"
 
 
 def _draw_curve(

@@ -207,7 +207,8 @@ class Thresholds(_OfRequest):
     """The smallest n for a coarse alpha against R or ln(1/delta), a panel per budget.
 
     On the logarithmic axis of R what is linear in ln R is a straight line; what is
-    linear in R leaves the frame. Of a request with several alpha the smallest is shown.
+    linear in R leaves the frame; what is told no R goes from end to end. Of a request with
+    several alpha the smallest is shown.
 
     Parameters
     ----------
@@ -243,8 +244,11 @@ class Thresholds(_OfRequest):
         amounts = rows[self.against].to_numpy(float)
         # ln R on a linear axis: the ticks of a logarithmic one overflow near 1e300
         x = variable.x(amounts) if variable.shows_x else np.log10(amounts)
+        ends = pd.DataFrame({"x": [np.nanmin(x), np.nanmax(x)]})
         for (series, _), curve in rows.assign(x=x).groupby(["series", "distribution"]):
             points = curve.sort_values("x")
+            if points["x"].isna().all():
+                points = points.drop(columns="x").merge(ends, how="cross")
             x, y, look = points["x"], points["samples"], {"label": series, **looks[str(series)]}
             _errorbar(ax, x, y, points, "samples", **look)
         top = rows.loc[rows["stays"], ["samples", "high"]].max().max()

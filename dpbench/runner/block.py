@@ -103,9 +103,10 @@ class Block:
         ``missed`` (1 if the target is outside) and ``outside`` (the share of the records); of a
         learned Gaussian its total-variation distance ``tv`` from the law; of a promised accuracy
         the error over it, ``promise``; of a filter the mean weight that it gives to the records,
-        ``core``; of a release that spends only part of its budget that share, ``spent``. These are
-        there if any setting has them, NaN for the settings that have not, and infinite (``missed``
-        1) where nothing was released, but for ``core`` and ``spent``.
+        ``core``; of a release that spends only part of its budget that share, ``spent``; of a
+        number the ``sign`` of its error. These are there if any setting has them, NaN for the
+        settings that have not, and infinite (``missed`` 1) where nothing was released, but for
+        ``core``, ``spent`` and ``sign``.
     failures : dict of key's index to text
     seconds : dict of str to float
         Processor time of the releases, by the estimator's label.
@@ -253,6 +254,8 @@ def _errors(
     found = sizes | _extras(estimate, sample, law, sizes["error"])
     if share < WHOLE and np.isfinite(estimate.value).any():
         found["spent"] = np.full(sample.trials, share)
+    if empirical.ndim == 1:
+        found["sign"] = np.sign(parts["error"])
     return found
 
 

@@ -48,7 +48,8 @@ Atoms = tuple[Floats, Floats]  # points and their probabilities
 ROUGH = 0.1  # relative noise of a variance that still counts as known
 RARE = 1e-3
 RARELY = 1e-6  # records that hardly any dataset has
-ERRORS = ("q90", "private_q90", "mean_error")
+MOMENTS = ("signed_mean", "rmse")
+ERRORS = ("q90", "private_q90", "mean_error", *MOMENTS)
 MOST_SKEWED = 0.1  # the most skewness, and kurtosis, of what passes for normal
 NAN = float("nan")
 # What is no clip with noise.
@@ -69,7 +70,7 @@ def exact(  # a case each
 
     Parameters
     ----------
-    metric : {'noise_q90', 'q90', 'private_q90', 'mean_error', 'rmse'}
+    metric : {'noise_q90', 'q90', 'private_q90', 'mean_error', 'signed_mean', 'rmse'}
         See `dpbench.metrics.METRICS`. Others are not known.
     estimator, budget
         Only their parameters are read.
@@ -100,7 +101,8 @@ def exact(  # a case each
     if metric == "noise_q90":
         return _noise_quantile(estimator, law, at)
     find: Callable[[str, Any, dist.Distribution, At], float]
-    find, known = _scalar_error if law.d == 1 else _vector_error, ERRORS
+    known: tuple[str, ...] = ERRORS
+    find = _scalar_error if law.d == 1 else _vector_error
     if isinstance(estimator, est.GaussianScoreMean):
         find = score_error
     if isinstance(estimator, est.SmoothTrimmedMean | est.InverseSensitivity):
@@ -169,6 +171,11 @@ def _people(law: dist.People) -> Atoms | None:
     return low + (high - low) * counts / law.m, shares
 
 
+def _log_normal(law: dist.LogNormal) -> Atoms:
+    z, weights = standard_normal()
+    return law.location + law._scale * np.exp(law.sigma * z), weights
+
+
 _ATOMS: dict[type[dist.Distribution], Callable[[Any], Atoms | None]] = {
     dist.Bernoulli: lambda law: (np.array([0.0, 1.0]), np.array([1 - law.p, law.p])),
     dist.TwoPoint: lambda law: (
@@ -181,6 +188,7 @@ _ATOMS: dict[type[dist.Distribution], Callable[[Any], Atoms | None]] = {
     dist.StudentT: _student_t,
     dist.Pareto: _pareto,
     dist.People: _people,
+    dist.LogNormal: _log_normal,
 }
 
 
@@ -257,10 +265,10 @@ def _scalar_error(metric: str, estimator: Any, law: dist.Distribution, at: At) -
     if step is None or points is None or isinstance(estimator, est.ShrinkingIntervals):
         return NAN
     # Rare misses of a private centre count in means; an average may not be that of all records.
-    if (step.centre is None and metric == "mean_error") or (other and metric == "private_q90"):
+    means = metric == "mean_error" or metric in MOMENTS
+    if (step.centre is None and means) or (other and metric in ("private_q90", *MOMENTS)):
         return NAN
-    ends = _clipped(estimator, law, at, step)
-    values, weights = points
+    ends, (values, weights) = _clipped(estimator, law, at, step), points
     if isinstance(estimator, est.SubsampleAggregate):  # of Gaussians, buckets' means are, too
         values = law.target + (values - law.target) / np.sqrt(at.n / estimator.buckets)
         if not isinstance(law, dist.Gaussian) or estimator.base != est.EmpiricalMean():
@@ -269,11 +277,11 @@ def _scalar_error(metric: str, estimator: Any, law: dist.Distribution, at: At) -
         return NAN
     compared = values if metric == "private_q90" else law.target
     away = np.clip(values, *ends) - compared
+    if metric in MOMENTS:
+        return _moment(metric, away, weights, step)
     found = _average(away, weights, step.records, step.noise.variance)
-    if found is None:
-        return NAN
-    if metric == "mean_error":
-        return float(found[1] @ step.noise.distance(found[0]))
+    if found is None or metric == "mean_error":
+        return float(found[1] @ step.noise.distance(found[0])) if found else NAN
     groups = ksu20_groups(estimator) if isinstance(estimator, est.KSU20Mean) else 1
     return _median_quantile(*found, step.noise, groups)
 
@@ -306,6 +314,13 @@ def _of_two_sums(metric: str, e: Any, law: dist.Distribution, at: At) -> float:
         return NAN
     target = (law.target - e.lower) / width
     return width * ratio_error(metric, e, found, target, int(at.n), at.budget)
+
+
+def _moment(metric: str, away: Floats, weights: Floats, step: Step) -> float:
+    """The bias, or the root of its square and of the variances of an average and of noise."""
+    bias = float(weights @ away)
+    spread = float(weights @ (away - bias) ** 2) / step.records + step.noise.variance
+    return bias if metric == "signed_mean" else float(np.sqrt(bias**2 + spread))
 
 
 def _with_sigma(e: est.LearnedGaussian, law: dist.Distribution, at: At) -> tuple[est.Estimator, At]:
@@ -365,7 +380,7 @@ def _vector_error(metric: str, estimator: Any, law: dist.Distribution, at: At) -
     """Of a fixed dataset that is not clipped; of Gaussian noise on N(mu, s^2 I), hardly clipped."""
     estimator, own = _by_coordinate(estimator, at)
     step = last_step(estimator, own)
-    if step is None:
+    if step is None or metric in MOMENTS:
         return NAN
     noise = step.noise
     if isinstance(estimator, est.KSU20BallMean):

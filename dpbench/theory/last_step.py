@@ -150,7 +150,8 @@ def _local(e: est.LocalMean, at: At) -> Step | None:
 
 def reach(e: Any) -> float:
     """R, how far the mean may be; without one it may be anywhere."""
-    return np.inf if e.radius is None else float(e.radius)
+    radius = getattr(e, "radius", None)
+    return np.inf if radius is None else float(radius)
 
 
 def tail(e: Any, n: int) -> float:
@@ -373,6 +374,11 @@ def _buckets(e: est.SubsampleAggregate, at: At) -> Step | None:
     return _between(at, e.lower, e.upper, e.buckets) if e.aggregate == "mean" else None
 
 
+def _unbiased(e: est.UnbiasedMean, at: At) -> Step:
+    half_width = e.sigma * e.clip if e.clip else e.sigma + tail(e, at.n)
+    return _box(at, half_width, rows=at.n - int(np.ceil(e.share * at.n)))
+
+
 _STEPS: dict[type[est.Estimator], Callable[[Any, At], Step | None]] = {
     est.BinaryMean: lambda _, at: _between(at, 0.0, 1.0),
     est.ClippedMean: lambda e, at: _between(at, e.lower, e.upper),
@@ -381,6 +387,8 @@ _STEPS: dict[type[est.Estimator], Callable[[Any, At], Step | None]] = {
     # L15: half of the budget finds the records up to t, or a bin of width 2t
     est.ExponentialCoarseMean: lambda e, at: _box(at, 2 * tail(e, at.n), share=0.5),
     est.KarwaVadhanMean: lambda e, at: _box(at, 3 * _kv_bin(e, at.n), share=0.5),
+    # KMRSSU23: the whole budget for the records that the histogram has not had
+    est.UnbiasedMean: _unbiased,
     est.HeavyTailedMean: _heavy_tailed,
     est.LocalMean: _local,
     est.ShrinkingIntervals: _shrinking,

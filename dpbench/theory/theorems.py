@@ -153,6 +153,11 @@ THEOREMS = {
     "core_weight": Theorem("Lecture 17, TCKMS22", "limit", _is(math.nan), "core_q50"),
     "core_epsilon": Theorem("Lecture 17, TCKMS22", "epsilon", _is(1), of="samples"),
     "core_delta": Theorem("Lecture 17, TCKMS22", "delta", _is(1), of="samples"),
+    # symmetric laws: no bias, wherever the mean is
+    "unbiased": Theorem("KMRSSU23", "limit", _is(0), "signed_mean"),
+    # without bounds: linear in |mu| where bounds begin at a power of two, and not where they do not
+    "bounds_location": Theorem("WZLDSG20", "location", _is(1), "noise_q90", "fixed_n"),
+    "universal_location": Theorem("DY23", "location", _is(0), of="fixed_n"),
     # private median of means: with a fixed number of buckets all errors fall like sampling error
     "subsample_sampling": Theorem("Lecture 17", "alpha", _is(2)),
     # what leaves a rare point out; the known (1/(alpha epsilon))^2 holds for all laws of k = 2
@@ -161,6 +166,7 @@ THEOREMS = {
     # what was measured over what it has to be, computed without drawing: `dpbench.theory.exact`
     "exact_error": Theorem("exact law", "level", _is(1)),
     "exact_mean_error": Theorem("exact law", "level", _is(1), "mean_error"),
+    "exact_bias": Theorem("exact law", "level", _is(1), "signed_mean"),
     "exact_rmse": Theorem("exact law", "level", _is(1), "rmse"),
     # (n epsilon)^2 MSE = 2 (m^2 + (1-m)^2), by Laplace noise; of a sum and a count twice that
     "transformed_noise": Theorem("KSW23", "level", _is(1), "rmse"),

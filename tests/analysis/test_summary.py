@@ -27,7 +27,8 @@ def _row(errors: Floats, **parts: Floats) -> dict[str, float]:
 def test_statistics_are_those_of_a_naive_computation() -> None:
     rng = np.random.default_rng(0)
     errors, sampling = np.abs(rng.standard_t(2, (2, 357)))
-    row, ordered = _row(errors, sampling=sampling), np.sort(errors)
+    signed = errors * rng.choice([-1.0, 1.0], 357, p=[0.2, 0.8])
+    row, ordered = _row(errors, sampling=sampling, signed=signed), np.sort(errors)
     winsorised = np.clip(errors, ordered[35], ordered[-36])
     wanted = {
         "trials": 357, "failures": 0, "failure_rate": 0, "mean_error": errors.mean(),
@@ -37,6 +38,8 @@ def test_statistics_are_those_of_a_naive_computation() -> None:
         "sampling_q90": np.quantile(sampling, 0.9, method="inverted_cdf"),
         "trimmed_mean": stats.trim_mean(errors, 0.1),
         "trimmed_mean_se": np.std(winsorised, ddof=1) / (0.8 * np.sqrt(357)),
+        "signed_mean": signed.mean(), "signed_mean_se": stats.sem(signed),
+        "signed_sd": np.std(signed, ddof=1),
     }  # fmt: skip
     assert {name: row[name] for name in wanted} == pytest.approx(wanted)
 

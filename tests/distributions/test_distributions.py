@@ -18,6 +18,7 @@ from dpbench.distributions import (
     ContaminatedGaussian,
     Distribution,
     Gaussian,
+    LogNormal,
     Pareto,
     StudentT,
     TwoPoint,
@@ -55,6 +56,11 @@ CONTINUOUS = [
         Pareto(tail_index=4.5, location=3.0, scale=2.0),
         [(1.0, PARETO)],
         [PARETO.ppf(0), 3.0, 10.0, INF],
+    ),
+    Oracle(
+        LogNormal(sigma=0.8, location=-1.0, scale=2.0),
+        [(1.0, stats.lognorm(0.8, loc=-1, scale=2))],
+        [-1.0, -1 + 2 * math.exp(0.32), 10.0, 100.0, INF],
     ),
     Oracle(
         ContaminatedGaussian(eta=0.1, gap=8.0, spread=0.5, location=2.0, scale=3.0),

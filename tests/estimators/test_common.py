@@ -100,6 +100,9 @@ ROWS = [
     row("pzga", "subsample_test", buckets=4, aggregate="exponential"),
     row("pzga", "subsample_test", buckets=3, aggregate="histogram"),
     row("n", "trimmed_mean", FOLLOWS, fraction=0.2),
+    row("a", "unbiased_mean", clip=1.5),
+    row("pzga", "universal_mean"),
+    row("pzga", "approximate_bounds_mean"),
     row("zga", "whitened_coinpress_mean", VECTORS, radius=3.0, bound=4.0),
 ]
 

@@ -59,7 +59,8 @@ def test_errors_come_apart() -> None:
     name = (0, canonical(law), "", 1000, 0, canonical(CLIP.estimator), canonical(CLIP.budget))
     noise = stream("noise", *name).laplace(0.0, 2 / 1000, task.trials)
     wanted = _parts(clipped + noise, clipped, empirical, 3)
-    assert set(values) == set(wanted) == set(ERRORS)
+    assert set(values) - {"sign"} == set(wanted) == set(ERRORS)
+    assert np.array_equal(values["sign"][0], np.sign(wanted["error"]))
     for part, signed in wanted.items():
         np.testing.assert_allclose(values[part][0], np.abs(signed), rtol=1e-12, atol=1e-15)
 
@@ -161,7 +162,7 @@ class Preset(Estimator):
 def test_the_extra_values_of_known_releases() -> None:
     task = _task(Setting("preset", Preset(), PureDP(1.0)), CLIP, law=LAW, n=40)
     result = run_block(task)
-    assert set(result.values) == {*ERRORS, *EXTRAS} - {"core", "spent"}
+    assert set(result.values) == {*ERRORS, *EXTRAS} - {"core", "spent", "signed"}
     values = {name: table[0] for name, table in result.values.items()}
     np.testing.assert_array_equal(values["width"], np.resize([1.5, 2.5, 2.4, np.inf, np.inf], 200))
     # The target, 0.5, is at an end of the first two: it is in them.

@@ -29,6 +29,7 @@ class At:
     d: float = 1e4
     norm: float = 1e6
     m: float = 100.0
+    location: float = 1e6
 
 
 Error = Callable[[At], float]
@@ -62,8 +63,9 @@ ERRORS: dict[str, Error] = {
     "sampling sampling_regime subsample_sampling": lambda at: at.n**-0.5,
     "private_regime bounded_private_part bounded_epsilon fine_alpha": _laplace,
     "bounded_rho": _gaussian,
-    "clipping_bias no_radius core_norm shrinking_ball": lambda at: 0.3,
+    "clipping_bias no_radius core_norm shrinking_ball universal_location": lambda at: 0.3,
     "naive_radius": lambda at: at.radius * _laplace(at),
+    "bounds_location": lambda at: at.location / 2 * _laplace(at),  # the bin that ends beyond it
     # all of 2R noises are below n/4: of the tails exp(-epsilon x) and exp(-rho x^2)
     "coarse_log_radius range_log_radius coarse_epsilon range_epsilon shrinking_log_radius": (
         lambda at: at.log_radius * _laplace(at)
@@ -96,8 +98,17 @@ ERRORS: dict[str, Error] = {
 NUMBERS = {
     **dict.fromkeys(["exact_error", "exact_mean_error", "exact_noise", "exact_private_part"], 1.0),
     **dict.fromkeys(
-        ["exact_samples", "exact_rmse", "minimax_risk", "sign_constant", "transformed_noise"], 1.0
+        [
+            "exact_samples",
+            "exact_bias",
+            "exact_rmse",
+            "minimax_risk",
+            "sign_constant",
+            "transformed_noise",
+        ],
+        1.0,
     ),
+    "unbiased": 0.0,
     "near_optimal": 2.5 / 2,
     # P(|Z| <= 1.645) = 0.9, and two normal laws 2 x 1.282 apart are told with errors 0.1 and 0.1
     "sampling_constant": NormalDist().inv_cdf(0.95) / NormalDist().inv_cdf(0.9),
@@ -148,7 +159,9 @@ def test_theorems_read_what_is_measured() -> None:
         assert (theorem.floor is None) != theorem.at_most
         if theorem.of == "samples":  # the smallest n is of the error itself, for one alpha
             assert (theorem.metric, theorem.variable != "alpha") == ("q90", True)
-        if theorem.variable == "limit":  # the core's weight is known, not only bounded
-            assert theorem.at_most == (name != "core_weight")
+        if (
+            theorem.variable == "limit"
+        ):  # the core's weight, and a bias, are known, not only bounded
+            assert theorem.at_most == (name not in {"core_weight", "unbiased"})
     # 1/alpha^2 + 1/(alpha epsilon)
     assert THEOREMS["learned_tv"].floor == THEOREMS["covariance_alpha"].floor == 1

@@ -1,0 +1,73 @@
+"""The mean signed error: from records to a claim that it is 0."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import dpbench
+from dpbench.distributions import Gaussian, LogNormal, MultivariateGaussian
+from dpbench.estimators import ClippedMean, EmpiricalMean
+from dpbench.theory.exact import exact
+
+
+def _sweep() -> dpbench.Result:
+    claim = {"theorem": "unbiased", "tolerance": 0.1, "reason": "a mean of 200 errors"}
+    return dpbench.run(
+        {
+            "families": {
+                "near": Gaussian(), "far": Gaussian(location=1.5), "below": Gaussian(location=-1.5),
+                "vectors": MultivariateGaussian(d=2),
+            },
+            "estimators": {
+                "narrow": ClippedMean(lower=-1, upper=1), "wide": ClippedMean(lower=-6, upper=6),
+                "mean": EmpiricalMean(),
+            },
+            "budgets": {"pure": dpbench.PureDP(1.0)},
+            "parts": {"all": {"n": [100], "trials": 400}},
+            "claims": {
+                "wide": {**claim, "families": ["!vectors"], "estimators": "wide"},
+                "narrow": {**claim, "families": ["near", "below"], "estimators": "narrow"},
+            },
+        }
+    )  # fmt: skip
+
+
+def test_a_bias_is_measured_and_a_biased_estimator_is_found_out() -> None:
+    """Of N(m, 1), clipped to [-1, 1]; false alarms: 5 standard errors are 6e-7, on either side."""
+    result = _sweep()
+    rows = result.summary.set_index(["distribution", "estimator"])
+    errors = result.errors(distribution="below", estimator="narrow")
+    row = rows.loc["below", "narrow"]
+    signed = errors["sign"] * errors["error"]
+    assert row["signed_mean"] == pytest.approx(signed.mean())
+    assert row["rmse"] ** 2 == pytest.approx(row["signed_mean"] ** 2 + signed.var(ddof=0))
+    # E max(-1, min(1, X)) of X = m + Z by parts: 1 - int_-1^1 P(X <= x) dx
+    for name, m in (("near", 0.0), ("far", 1.5), ("below", -1.5)):
+        x = np.linspace(-1, 1, 2001)
+        bias = 1 - np.trapezoid(stats.norm.cdf(x - m), x) - m
+        row = rows.loc[name, "narrow"]
+        assert abs(row["signed_mean"] - bias) < 5 * row["signed_mean_se"]
+    assert rows.loc["vectors"]["signed_mean"].isna().all()
+    verdicts = result.claims.set_index("claim")
+    assert verdicts.loc["wide", "verdict"] == "consistent"
+    # The worst place is where the bias is farthest from 0, and it keeps its sign: 0.67 at -1.5.
+    assert verdicts.loc["narrow", "verdict"] == "inconsistent"
+    assert verdicts.loc["narrow", "measured"] == pytest.approx(0.67, abs=0.05)
+    half = (verdicts.loc["narrow", "high"] - verdicts.loc["narrow", "low"]) / 2
+    assert half == pytest.approx(1.96 * row["signed_sd"] / np.sqrt(200), rel=0.2)
+
+
+@pytest.mark.parametrize("upper", [3e4, 1e5, 1e6])
+def test_exact_moments_of_clipped_incomes(upper: float) -> None:
+    """E min(X, T)^j = m^j e^(j^2/2) Phi(z - j) + T^j (1 - Phi(z)), z = ln(T/m), sigma = 1."""
+    median, n, epsilon = 60_000.0, 500, 0.05
+    z, phi = np.log(upper / median), stats.norm.cdf
+    first, second = (median**j * np.exp(j**2 / 2) * phi(z - j) + upper**j * phi(-z) for j in (1, 2))
+    bias = first - median * np.exp(0.5)
+    noise = 2 * (upper / (n * epsilon)) ** 2
+    law, clip = LogNormal(scale=median), ClippedMean(lower=0, upper=upper)
+    found = [exact(one, clip, law, n, dpbench.PureDP(epsilon)) for one in ("signed_mean", "rmse")]
+    wanted = [bias, np.sqrt(bias**2 + (second - first**2) / n + noise)]
+    assert found == pytest.approx(wanted, rel=1e-3)

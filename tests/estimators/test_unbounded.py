@@ -1,0 +1,109 @@
+"""Means without bounds, and without bias, against their definitions and exact laws."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import yaml
+from numpy.typing import NDArray
+from scipy import stats
+from scipy.optimize import brentq
+from support import rng, run
+
+from dpbench.arguments import conf_folder
+from dpbench.estimators import ApproximateBoundsMean, UnbiasedMean, UniversalMean
+from dpbench.privacy import ApproxDP, PureDP
+
+Floats = NDArray[np.float64]
+
+
+def declared(claim: str) -> float:
+    """The exact value that the shipped sweep gives."""
+    sweep = yaml.safe_load((conf_folder() / "sweep" / "no_bounds.yaml").read_text())
+    return float(sweep["claims"][claim]["exact"])
+
+
+@pytest.mark.parametrize(
+    ("records", "low", "high"),
+    [
+        ([3.0, 5.0, 8.0], 2, 8),
+        ([-3.0, 0.1, 900.0], -4, 1024),
+        ([-5.0, -6.0], -8, -4),
+        ([1000.0], 512, 1024),
+        ([0.0, 1.0], 0, 1),
+    ],
+)
+def test_bounds_are_powers_of_two_that_hold_records(
+    records: list[float], low: float, high: float
+) -> None:
+    """With next to no noise; a lone record far off in each of them is one of too few."""
+    x = np.append(np.tile(records, 3000), 1e9)
+    found = run(ApproximateBoundsMean(), x[None], PureDP(1.0))
+    assert found.before_noise == pytest.approx(np.clip(x, low, high).mean(), rel=1e-12)
+    noise = abs(found.value - found.before_noise)  # of scale 2 (high - low)/n
+    assert noise < 40 * (high - low) / len(x)  # but for 2e-9
+
+
+def test_a_library_needs_enough_records() -> None:
+    """Laplace noise of scale 4 in 4002 bins is below 4 ln(2001/1e-9) = 113 with 1 - 1e-9."""
+    few, enough = (run(ApproximateBoundsMean(), np.ones((200, n)), PureDP(1.0)) for n in (30, 200))
+    assert np.isnan(few.value).all()  # but for 200 e^(-83/4)/2 = 1e-7
+    assert np.isfinite(enough.value).all()
+
+
+def test_the_noise_of_a_library_is_that_of_its_bin() -> None:
+    """768 is in (512, 1024]: Laplace noise of scale 512/(n/2), n = 5000."""
+    assert declared("noise_library") == pytest.approx(512 / 2500 * np.log(10), rel=1e-4)
+
+
+def radius_law(n: int, powers: Floats, beta: float = 0.1, epsilon: float = 1.0) -> Floats:
+    """Of the last radius around the mean of N(mu, 1): over the noise of the threshold."""
+    scale = 2 / (epsilon / 8)
+    threshold = n - 2 * scale * np.log(1 / beta)
+    within = n * (2 * stats.norm.cdf(powers) - 1)
+    noise, t = stats.laplace(scale=scale), np.linspace(-12 * scale, 12 * scale, 20_001)
+    passed = noise.sf(threshold + t[:, None] - within)
+    before = np.cumprod(np.hstack([np.ones((len(t), 1)), 1 - passed[:, :-1]]), axis=1)
+    return np.asarray((t[1] - t[0]) * noise.pdf(t) @ (before * passed))
+
+
+def test_the_noise_of_a_search_is_that_of_its_radius() -> None:
+    """The 0.9 quantile of Laplace noise of scale 2 radius/(n/2), the radius as it falls."""
+    n, powers = 5000, np.exp2(np.arange(-5.0, 40.0))
+    chances = radius_law(n, powers)
+    scales = 2 * powers / (n / 2)
+    quantile = brentq(lambda x: chances @ np.exp(-x / scales) - 0.1 * chances.sum(), 1e-9, 1.0)
+    assert chances.sum() == pytest.approx(1, abs=1e-3)
+    assert declared("noise_universal") == pytest.approx(quantile, rel=2e-3)
+
+
+@pytest.mark.parametrize("location", [0.0, -1e6, 1e-9])
+def test_a_search_finds_records_anywhere(location: float) -> None:
+    """In eight of ten trials: each radius is too large, or too small, with probability 0.02.
+
+    Then 11 of 50 trials fail with probability 1e-8.
+    """
+    scale = max(abs(location) / 1e3, 1e-12)
+    x = rng(3).normal(location, scale, (50, 2000))
+    found = run(UniversalMean(), x, PureDP(1.0))
+    off = np.abs(found.before_noise - x.mean(axis=1)) / scale
+    assert np.quantile(off, 0.8) < 0.2
+    assert np.quantile(abs(found.value - found.before_noise), 0.8) < 0.05 * scale
+
+
+def test_only_random_bins_are_without_bias() -> None:
+    """z-tests over 20000 releases: a false alarm of 1e-6, a bias of 0.015 is 14 standard errors."""
+    x = rng(1).normal(0.25, 1.0, (20_000, 400))
+    z = []
+    for random_bins in (True, False):
+        found = run(UnbiasedMean(clip=1.0, random_bins=random_bins), x, ApproxDP(1.0, 1 / 4000))
+        error = found.value - 0.25
+        z.append(float(error.mean() / stats.sem(error)))
+    assert abs(z[0]) < stats.norm.isf(5e-7)
+    assert z[1] < -10
+
+
+def test_no_release_without_a_full_bin() -> None:
+    """A histogram of 16 records has its threshold at 1 + 2 ln(1/(2 delta)) = 27."""
+    found = run(UnbiasedMean(), np.zeros((100, 64)), ApproxDP(1.0, 1e-6))
+    assert np.isnan(found.value).mean() > 0.9  # each with probability e^(-11/2)/2 otherwise
