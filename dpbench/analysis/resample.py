@@ -46,7 +46,7 @@ def replicates(
     """A column of a summary and replicates of it, (rows, 1 + draws).
 
     Of values that were kept, but for a mean, whose law is normal. `joint` resamples the same trials
-    of rows on the same data, see `resampled`; for quantiles, and for means of what was kept.
+    of rows on the same data, see `resampled`; for all but means of what was not kept.
     """
     table = results.summary
     known = table[column].to_numpy(float)
@@ -90,8 +90,8 @@ def _of_trials(name: str, values: Floats, metric: Metric) -> Floats:
 
 
 def _statistic(values: Floats, metric: Metric) -> Floats:
-    """A mean, a root mean square or a quantile along the last axis."""
-    if metric.statistic == "mean":
+    """A mean, which a rate is, a root mean square or a quantile along the last axis."""
+    if metric.statistic in ("mean", "rate"):
         return np.asarray(np.mean(values, axis=-1))
     if metric.statistic == "rms":
         return np.asarray(np.sqrt(np.mean(values**2, axis=-1)))

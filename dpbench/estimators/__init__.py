@@ -17,6 +17,9 @@ References
    estimation", NeurIPS 2020.
 .. [DY23] Dong, Yi, "Universal private estimators", PODS 2023.
 .. [DJW13] Duchi, Jordan, Wainwright, "Local privacy and statistical minimax rates", FOCS 2013.
+.. [DFMBG20] Du, Foot, Moniot, Bray, Groce, "Differentially private confidence intervals", 2020.
+.. [FWS22] Ferrando, Wang, Sheldon, "Parametric bootstrap for differentially private confidence
+   intervals", AISTATS 2022.
 .. [G20] Google's differential privacy library, `BoundedMean`; PipelineDP has the same mean.
 .. [GRS09] Ghosh, Roughgarden, Sundararajan, "Universally utility-maximizing privacy mechanisms",
    STOC 2009.
@@ -56,8 +59,9 @@ from dpbench.estimators.friendly_core import FriendlyCoreMean
 from dpbench.estimators.gaussian import ExponentialCoarseMean, NaiveGaussianMean, ShrinkingIntervals
 from dpbench.estimators.gaussian_score import GaussianScoreMean
 from dpbench.estimators.heavy_tailed import HeavyTailedMean, LocalMean
+from dpbench.estimators.intervals import BootstrapInterval, NoisyVarianceInterval
 from dpbench.estimators.inverse_sensitivity import InverseSensitivity
-from dpbench.estimators.karwa_vadhan import KarwaVadhanMean, LearnedGaussian
+from dpbench.estimators.karwa_vadhan import KarwaVadhanInterval, KarwaVadhanMean, LearnedGaussian
 from dpbench.estimators.ksu20 import KSU20Mean, KSU20Range
 from dpbench.estimators.ksu20_ball import KSU20BallMean
 from dpbench.estimators.ksu20_cover import KSU20CoverMean
@@ -73,13 +77,14 @@ from dpbench.estimators.unbiased import UnbiasedMean
 from dpbench.estimators.unbounded import ApproximateBoundsMean, UniversalMean
 
 __all__ = [
-    "ApproximateBoundsMean", "BinaryMean", "BinaryMinimax", "BoundedMean", "ClippedMean",
-    "CoinPressCovariance", "CoinPressMean", "CoordinateWise", "EmpiricalMean", "Estimate",
-    "Estimator", "ExponentialCoarseMean", "FriendlyCoreMean", "GaussianScoreMean",
+    "ApproximateBoundsMean", "BinaryMean", "BinaryMinimax", "BootstrapInterval", "BoundedMean",
+    "ClippedMean", "CoinPressCovariance", "CoinPressMean", "CoordinateWise", "EmpiricalMean",
+    "Estimate", "Estimator", "ExponentialCoarseMean", "FriendlyCoreMean", "GaussianScoreMean",
     "HeavyTailedMean", "InverseSensitivity", "KSU20BallMean", "KSU20CoverMean", "KSU20Mean",
-    "KSU20Range", "KarwaVadhanMean", "LearnedGaussian", "LocalMean", "LocalSignMean", "Median",
-    "MedianOfMeans", "NaiveGaussianMean", "OneDataset", "PersonMean", "PlanMean", "PrivUnitMean",
-    "ShiftedClippedMean", "ShrinkingIntervals", "SmoothTrimmedMean", "SubsampleAggregate",
-    "SubsampleTest", "SumAndCountMean", "TransformedNoiseMean", "TrimmedMean", "UnbiasedMean",
-    "UniversalMean", "WhitenedCoinPressMean", "release",
+    "KSU20Range", "KarwaVadhanInterval", "KarwaVadhanMean", "LearnedGaussian", "LocalMean",
+    "LocalSignMean", "Median", "MedianOfMeans", "NaiveGaussianMean", "NoisyVarianceInterval",
+    "OneDataset", "PersonMean", "PlanMean", "PrivUnitMean", "ShiftedClippedMean",
+    "ShrinkingIntervals", "SmoothTrimmedMean", "SubsampleAggregate", "SubsampleTest",
+    "SumAndCountMean", "TransformedNoiseMean", "TrimmedMean", "UnbiasedMean", "UniversalMean",
+    "WhitenedCoinPressMean", "release",
 ]  # fmt: skip

@@ -36,6 +36,8 @@ class Estimate:
         clipping bias from noise, and is never released.
     interval : pair of (trials,) arrays, optional
         A released interval for the mean.
+    miss : float, optional
+        The probability with which the interval is meant to miss the mean, beta.
     scale : (trials,) array, optional
         A released standard deviation.
     accuracy : float, optional
@@ -47,6 +49,7 @@ class Estimate:
     value: Floats
     before_noise: Floats
     interval: tuple[Floats, Floats] | None = None
+    miss: float | None = None
     scale: Floats | None = None
     accuracy: float | None = None
     core: Floats | None = None

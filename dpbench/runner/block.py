@@ -12,6 +12,7 @@ from functools import cache, cached_property, partial
 from typing import Any, TypeVar
 
 import numpy as np
+from scipy.special import ndtri
 from threadpoolctl import ThreadpoolController
 
 from dpbench.arrays import Floats
@@ -100,13 +101,14 @@ class Block:
         ``sampling`` is empirical mean - target, ``bias`` the value before noise - empirical mean,
         ``noise`` the release - value before noise, ``private`` bias + noise, ``error`` all of
         them; norms of these. NaN where nothing was released. Of a released interval ``width``,
-        ``missed`` (1 if the target is outside) and ``outside`` (the share of the records); of a
-        learned Gaussian its total-variation distance ``tv`` from the law; of a promised accuracy
-        the error over it, ``promise``; of a filter the mean weight that it gives to the records,
-        ``core``; of a release that spends only part of its budget that share, ``spent``; of a
-        number the ``sign`` of its error. These are there if any setting has them, NaN for the
-        settings that have not, and infinite (``missed`` 1) where nothing was released, but for
-        ``core``, ``spent`` and ``sign``.
+        ``missed`` (1 if the target is outside) and ``outside`` (the share of the records), and,
+        if it says how often it may miss, ``width_ratio``, over the width of mean +- z sigma/sqrt(n)
+        that misses as often; of a learned Gaussian its total-variation distance ``tv`` from the
+        law; of a promised accuracy the error over it, ``promise``; of a filter the mean weight that
+        it gives to the records, ``core``; of a release that spends only part of its budget that
+        share, ``spent``; of a number the ``sign`` of its error. These are there if any setting has
+        them, NaN for the settings that have not, and infinite (``missed`` 1) where nothing was
+        released, but for ``core``, ``spent`` and ``sign``.
     failures : dict of key's index to text
     seconds : dict of str to float
         Processor time of the releases, by the estimator's label.
@@ -271,6 +273,9 @@ def _extras(
         found["width"] = high - low
         found["missed"] = 1.0 - np.asarray(inside, dtype=float)
         found["outside"] = np.where(np.isnan(low), np.nan, share)
+    if estimate.interval is not None and estimate.miss is not None:
+        usual = -2 * ndtri(estimate.miss / 2) * np.sqrt(law.variance / sample.n)
+        found["width_ratio"] = found["width"] / usual
     if estimate.scale is not None:
         distance = law.distance_to_gaussian(estimate.value, estimate.scale)
         if distance is not None:

@@ -32,6 +32,7 @@ from dpbench.theory.exact_choices import (
     wrong_answers,
 )
 from dpbench.theory.exact_instance import inverse_steps, trimmed_error
+from dpbench.theory.exact_intervals import exact_interval
 from dpbench.theory.exact_local import sign_error, unit_error
 from dpbench.theory.exact_ratio import ratio_error
 from dpbench.theory.exact_score import score_error
@@ -50,6 +51,7 @@ RARE = 1e-3
 RARELY = 1e-6  # records that hardly any dataset has
 MOMENTS = ("signed_mean", "rmse")
 ERRORS = ("q90", "private_q90", "mean_error", *MOMENTS)
+INTERVALS = ("miss_rate", "width_ratio_q50")
 MOST_SKEWED = 0.1  # the most skewness, and kurtosis, of what passes for normal
 NAN = float("nan")
 # What is no clip with noise.
@@ -70,7 +72,8 @@ def exact(  # a case each
 
     Parameters
     ----------
-    metric : {'noise_q90', 'q90', 'private_q90', 'mean_error', 'signed_mean', 'rmse'}
+    metric : {'noise_q90', 'q90', 'private_q90', 'mean_error', 'signed_mean', 'rmse', \
+'miss_rate', 'width_ratio_q50'}
         See `dpbench.metrics.METRICS`. Others are not known.
     estimator, budget
         Only their parameters are read.
@@ -92,6 +95,7 @@ def exact(  # a case each
     at = At(n, law.d, budget)
     if type(estimator) in _OWN:
         return _OWN[type(estimator)](metric, estimator, law, at)
+    given = estimator
     if isinstance(estimator, est.LearnedGaussian):
         estimator, at = _with_sigma(estimator, law, at)
     missed = exact_miss(estimator, law, n, at.budget)
@@ -103,6 +107,8 @@ def exact(  # a case each
     find: Callable[[str, Any, dist.Distribution, At], float]
     known: tuple[str, ...] = ERRORS
     find = _scalar_error if law.d == 1 else _vector_error
+    if metric in INTERVALS:
+        find, estimator, known = exact_interval, given, INTERVALS
     if isinstance(estimator, est.GaussianScoreMean):
         find = score_error
     if isinstance(estimator, est.SmoothTrimmedMean | est.InverseSensitivity):
@@ -329,9 +335,9 @@ def _with_sigma(e: est.LearnedGaussian, law: dist.Distribution, at: At) -> tuple
     Half squared differences of m pairs are clipped at 8 sigma^2 ln(2m/beta), if the histogram
     finds sigma^2; the noise of their mean, at a quarter, is small beside sigma^2 or it is not near.
     """
-    sigma, pairs = e.sigma, at.n // 2
+    sigma, pairs, interval = e.sigma, at.n // 2, isinstance(e, est.KarwaVadhanInterval)
     if sigma is None:
-        if not isinstance(law, dist.Gaussian) or not pairs:
+        if not isinstance(law, dist.Gaussian) or not pairs or interval:
             return e, at
         sigma = law._scale
         if not e.sigma_low <= sigma <= e.sigma_high:
@@ -340,7 +346,8 @@ def _with_sigma(e: est.LearnedGaussian, law: dist.Distribution, at: At) -> tuple
         if additive(at.budget.fraction(0.25), width, width).variance > ROUGH**2:
             return e, at
         at = at._replace(budget=at.budget.fraction(0.5))
-    return est.KarwaVadhanMean(radius=e.radius, sigma=sigma, beta=e.beta), at
+    beta = e.beta / 4 if interval else e.beta
+    return est.KarwaVadhanMean(radius=e.radius, sigma=sigma, beta=beta), at
 
 
 def _by_coordinate(e: est.Estimator, at: At) -> tuple[Any, At]:

@@ -77,6 +77,12 @@ def _between(at: At, low: float | None, high: float | None, rows: float = 0) -> 
     return _box(at, (high - low) / 2, (high + low) / 2, rows=rows)
 
 
+def _simulated(e: Any, at: At) -> Step:
+    """The rest of the budget is for the variance, if that is not known."""
+    share = e.share if e.sigma is None else 1.0
+    return _box(at, (e.upper - e.lower) / 2, (e.upper + e.lower) / 2, share=share)
+
+
 def _bounded(e: est.BoundedMean, at: At) -> Step:
     step = 2 * e.radius / at.n
     noise = additive(at.budget, float(np.sqrt(at.d)) * step, step)
@@ -391,6 +397,8 @@ _STEPS: dict[type[est.Estimator], Callable[[Any, At], Step | None]] = {
     est.UnbiasedMean: _unbiased,
     est.HeavyTailedMean: _heavy_tailed,
     est.LocalMean: _local,
+    est.NoisyVarianceInterval: _simulated,
+    est.BootstrapInterval: _simulated,
     est.ShrinkingIntervals: _shrinking,
     est.CoinPressMean: _coinpress,
     est.KSU20Mean: _ksu20,

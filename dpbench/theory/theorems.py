@@ -109,6 +109,9 @@ THEOREMS = {
     # intervals hold the mean with probability 1 - beta, beta = 0.1
     "coinpress_coverage": Theorem("BDKU20", "limit", _is(0.01), "miss_rate", at_most=True),
     "coverage": Theorem("Lecture 15 Claim 4", "limit", _is(0.1), "miss_rate", at_most=True),
+    "interval_coverage": Theorem("KV18", "limit", _is(0.1), "miss_rate", at_most=True),
+    "exact_miss": Theorem("exact law", "level", _is(1), "miss_rate"),
+    "exact_width": Theorem("exact law", "level", _is(1), "width_ratio_q50"),
     "shrinking_log_radius": Theorem("Lecture 15 Claim 4", "log_radius", _is(1), of="samples"),
     # the range works from n ~ ln(R)/epsilon, sqrt(ln(R)/rho) or ln(1/delta)/epsilon on
     "range_log_radius": Theorem("KSU20 Thm 3.3", "log_radius", _is(1), of="samples"),

@@ -57,7 +57,7 @@ def test_rows_are_sorted_whatever_the_order_of_cells(results: Results) -> None:
     columns = list(table)
     first = [name for name in KEY if name != "mu"]
     assert columns[: len(KEY) + 2] == [*first, "trials", "failures", "failure_rate"]
-    assert columns[-14:-12] + columns[-3:] == ["width_q50", "miss_rate", "mu", "bound_by", "upper"]
+    assert columns[-15:-13] + columns[-3:] == ["width_q50", "miss_rate", "mu", "bound_by", "upper"]
     assert columns[-6:-3] == ["signed_mean", "signed_mean_se", "signed_sd"]
     assert columns.index("lower_bound") == columns.index("private_q90") + 1
     about = ["family", "distribution", "estimator", "privacy", "epsilon", "delta", "rho", "n"]

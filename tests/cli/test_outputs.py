@@ -19,7 +19,10 @@ SUMMARY = (
     "sampling_q90 bias_q90 noise_q90 private_q90 lower_bound"
 )
 # of estimators that release an interval, a scale or a promised accuracy
-EXTRAS = "width_q50 miss_rate outside_q90 tv_q50 tv_q90 promise_q90 core_q50 spent mu bound_by"
+EXTRAS = (
+    "width_q50 miss_rate width_ratio_q50 outside_q90 tv_q50 tv_q90 promise_q90 core_q50 spent mu "
+    "bound_by"
+)
 CLAIMS = (
     "claim source estimator distribution variable metric predicted measured low high tolerance "
     "verdict privacy epsilon delta rho mu n_low n_high visible"

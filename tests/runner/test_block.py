@@ -156,7 +156,7 @@ class Preset(Estimator):
         ledger.pay()
         known = (self.LOW, self.HIGH, self.VALUE, self.SCALE)
         low, high, value, scale = (np.resize(one, sample.trials) for one in known)
-        return Estimate(value, value, interval=(low, high), scale=scale, accuracy=0.25)
+        return Estimate(value, value, interval=(low, high), miss=0.1, scale=scale, accuracy=0.25)
 
 
 def test_the_extra_values_of_known_releases() -> None:
@@ -165,6 +165,8 @@ def test_the_extra_values_of_known_releases() -> None:
     assert set(result.values) == {*ERRORS, *EXTRAS} - {"core", "spent", "signed"}
     values = {name: table[0] for name, table in result.values.items()}
     np.testing.assert_array_equal(values["width"], np.resize([1.5, 2.5, 2.4, np.inf, np.inf], 200))
+    usual = 2 * 1.6448536269514722 * math.sqrt(LAW.variance / 40)
+    np.testing.assert_allclose(values["width_ratio"], values["width"] / usual, rtol=1e-12)
     # The target, 0.5, is at an end of the first two: it is in them.
     np.testing.assert_array_equal(values["missed"], np.resize([0.0, 0, 1, 0, 1], 200))
     np.testing.assert_array_equal(values["promise"], np.resize([2.0, 0.0, 4.0, 12.0, np.inf], 200))

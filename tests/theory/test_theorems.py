@@ -10,7 +10,7 @@ from statistics import NormalDist
 import pytest
 
 from dpbench.analysis.kinds import KINDS
-from dpbench.estimators import CoinPressMean, ShrinkingIntervals
+from dpbench.estimators import CoinPressMean, KarwaVadhanInterval, ShrinkingIntervals
 from dpbench.metrics import METRICS, VARIABLES
 from dpbench.theory.theorems import THEOREMS, Theorem
 
@@ -97,22 +97,14 @@ ERRORS: dict[str, Error] = {
 # Limits and factors; NaN where the claim gives the number. Between two regimes: the larger.
 NUMBERS = {
     **dict.fromkeys(["exact_error", "exact_mean_error", "exact_noise", "exact_private_part"], 1.0),
-    **dict.fromkeys(
-        [
-            "exact_samples",
-            "exact_bias",
-            "exact_rmse",
-            "minimax_risk",
-            "sign_constant",
-            "transformed_noise",
-        ],
-        1.0,
-    ),
+    **dict.fromkeys(["exact_samples", "exact_bias", "exact_rmse", "minimax_risk"], 1.0),
+    **dict.fromkeys(["exact_miss", "exact_width", "sign_constant", "transformed_noise"], 1.0),
     "unbiased": 0.0,
     "near_optimal": 2.5 / 2,
     # P(|Z| <= 1.645) = 0.9, and two normal laws 2 x 1.282 apart are told with errors 0.1 and 0.1
     "sampling_constant": NormalDist().inv_cdf(0.95) / NormalDist().inv_cdf(0.9),
     "heavy_tail_guarantee": 1.0,  # the error over alpha
+    "interval_coverage": KarwaVadhanInterval(radius=1.0).beta,
     "coverage": ShrinkingIntervals(radius=1.0).beta,
     "coinpress_coverage": CoinPressMean(radius=1.0).b,  # of one tail bound
     "range_containment": 0.1,  # Theorem 3.3: right with probability 0.9

@@ -1,0 +1,216 @@
+"""Intervals for a Gaussian's mean: moments, coverage, and one that ignores the noise."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+from scipy import integrate, special, stats
+from support import run
+
+import dpbench
+from dpbench.audit.injection import noise_times
+from dpbench.composition import composed
+from dpbench.distributions import Gaussian
+from dpbench.estimators import (
+    BootstrapInterval,
+    Estimate,
+    KarwaVadhanInterval,
+    NoisyVarianceInterval,
+)
+from dpbench.privacy import ZCDP, Budget, Ledger, PureDP
+from dpbench.registry import validated
+from dpbench.samples import DenseSample, Sample
+from dpbench.theory.exact import exact
+from dpbench.theory.exact_intervals import _moments
+
+LAW = Gaussian(location=0.3)
+KNOWN = KarwaVadhanInterval(radius=100, sigma=1)
+NOISY = NoisyVarianceInterval(lower=-6, upper=6, draws=399)
+TIGHT = BootstrapInterval(lower=-1, upper=6, sigma=1, draws=399)
+
+
+@pytest.mark.parametrize(("mean", "sd"), [(0.3, 1.0), (-4.0, 2.0), (9.0, 0.5), (1.0, 30.0)])
+def test_moments_of_clipped_gaussians(mean: float, sd: float) -> None:
+    """By quadrature, of the estimator's closed form and of the exact values' sums."""
+    places = [mean - 12 * sd, *sorted({-1.0, 6.0, mean}), mean + 12 * sd]
+
+    def moment(power: int) -> float:
+        ends = [p for p in places if abs(p - mean) <= 12 * sd]
+        density = lambda x: np.clip(x, -1, 6) ** power * stats.norm.pdf(x, mean, sd)  # noqa: E731
+        return sum(integrate.quad(density, *two)[0] for two in itertools.pairwise(ends))
+
+    centre = moment(1)
+    spread = math.sqrt(moment(2) - centre**2)
+    bias, found = TIGHT._moments(np.array([mean]), np.array([sd]))
+    assert (bias[0] + mean, found[0]) == pytest.approx((centre, spread), abs=1e-7)
+    (at,), (variance,) = _moments(np.array([mean]), sd, -1.0, 6.0)
+    assert (at, math.sqrt(max(variance, 0.0))) == pytest.approx((centre, spread), abs=1e-4)
+
+
+def test_moments_far_away() -> None:
+    """Of a value, or a scale, that noise put anywhere."""
+    given = np.array([-1e150, 1e150, 0.0, -1.0]), np.array([0.0, 1.0, 0.0, 1e-300])
+    bias, sd = TIGHT._moments(*given)
+    np.testing.assert_allclose(given[0] + bias, [-1, 6, 0, -1], atol=1e135)
+    np.testing.assert_allclose(sd, 0.0, atol=1e-6)
+
+
+def _missed(estimator: Any, budget: Budget, n: int, seed: int = 0) -> tuple[float, float]:
+    """The share of 4000 intervals that miss, and the median of widths over the usual one."""
+    rng, missed, widths = np.random.default_rng(seed), [], []
+    for _ in range(4):
+        found = estimator.run(LAW.sample(rng, 1000, n), Ledger(budget, rng))
+        low, high = found.interval
+        missed.append((low > LAW.mean) | (high < LAW.mean))
+        widths.append(high - low)
+    usual = 2 * stats.norm.isf(found.miss / 2) / math.sqrt(n)
+    return float(np.mean(missed)), float(np.median(widths)) / usual
+
+
+CASES = [
+    (KNOWN, PureDP(0.1), 1000),
+    (NOISY, PureDP(1.0), 1000),
+    (replace(NOISY, share=0.3), ZCDP(0.5), 200),
+    (TIGHT, PureDP(1.0), 300),
+]
+
+
+def _as_exact(estimator: Any, budget: Budget, n: int) -> bool:
+    """Whether 4000 intervals miss as often as they should, and are as wide.
+
+    False-alarm probability 1e-6: five standard deviations; medians of widths vary by 0.4 per cent,
+    and those of 399 simulations are half a per cent too wide.
+    """
+    missed, width = _missed(estimator, budget, n)
+    p, ratio = (exact(m, estimator, LAW, n, budget) for m in ("miss_rate", "width_ratio_q50"))
+    assert 0 < p < 1
+    return abs(missed - p) < 5 * math.sqrt(p * (1 - p) / 4000) and abs(width / ratio - 1) < 0.02
+
+
+@pytest.mark.parametrize(("estimator", "budget", "n"), CASES)
+def test_intervals_miss_as_often_as_computed(estimator: Any, budget: Budget, n: int) -> None:
+    assert _as_exact(estimator, budget, n)
+    with noise_times(0.5):  # what is simulated, and what tails are of, too: other widths
+        assert not _as_exact(estimator, budget, n)
+    add = Ledger.add_noise
+    for factor in (0.5, 2.0):
+
+        def wrong(self: Ledger, values: Any, *at: Any, by: float = factor, **options: Any) -> Any:
+            return values + by * (add(self, values, *at, **options) - values)
+
+        with mock.patch.object(Ledger, "add_noise", wrong):
+            assert not _as_exact(estimator, budget, n)
+
+
+def test_with_the_true_variance_a_tenth_misses() -> None:
+    """And with no noise to speak of the intervals are the usual ones."""
+    known, clipped = replace(NOISY, sigma=1.0), replace(TIGHT, lower=-6.0)
+    for one, budget in itertools.product((known, clipped), (PureDP(0.1), ZCDP(0.5))):
+        assert exact("miss_rate", one, LAW, 500, budget) == pytest.approx(0.1, abs=1e-4)
+    for one in (known, clipped, NOISY):
+        assert exact("width_ratio_q50", one, LAW, 500, ZCDP(100)) == pytest.approx(1, abs=3e-3)
+    # two normal tails, at beta/2 and beta/4, and one error that is normal: noise has rho = 1/4
+    n, t = 500, math.sqrt(2 * math.log(8 * 500 / 0.1))
+    half = stats.norm.isf(0.025) + stats.norm.isf(0.0125) * 6 * t / math.sqrt(n * 0.5)
+    missed = 2 * stats.norm.sf(half / math.hypot(1, 6 * t / math.sqrt(n * 0.5)))
+    usual = half / stats.norm.isf(0.05)
+    assert exact("width_ratio_q50", KNOWN, LAW, n, ZCDP(0.5)) == pytest.approx(usual, rel=1e-9)
+    assert exact("miss_rate", KNOWN, LAW, n, ZCDP(0.5)) == pytest.approx(missed, rel=1e-4)
+    assert math.isnan(exact("miss_rate", KarwaVadhanInterval(radius=1), LAW, 500, ZCDP(1.0)))
+    assert math.isnan(exact("miss_rate", replace(TIGHT, sigma=None), LAW, 500, ZCDP(1.0)))
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.0, 2.0])
+def test_the_noise_of_the_variance(factor: float) -> None:
+    """Of equal records: Laplace of scale w^2/(2 m epsilon), above its scale times ln 5 in a tenth.
+
+    Five standard deviations of a count in 4000: false-alarm probability 1e-6.
+    """
+    data = DenseSample(np.zeros((4000, 7)))
+    with noise_times(factor):
+        found = NOISY._scale(data, Ledger(PureDP(2.0), np.random.default_rng(0)))
+    above = np.count_nonzero(found**2 > 12**2 / (2 * 3 * 2) * math.log(5))
+    assert (abs(above - 400) < 95) == (factor == 1)
+
+
+@pytest.mark.parametrize("budget", [PureDP(2.0), PureDP(1e4)])
+def test_the_bound_on_the_standard_deviation_holds(budget: Budget) -> None:
+    """It may be too low in beta/8 of trials for noise and chi-square each, here 50 of 2000.
+
+    A union bound, not reached: 100 or more have probability below 1e-9. Without the noise's
+    quantile half of the trials have less at the first budget, without that of chi-square at the
+    other.
+    """
+    data = Gaussian(scale=0.83).sample(np.random.default_rng(0), 2000, 2000)
+    found = KarwaVadhanInterval(radius=10)._above(data, Ledger(budget, np.random.default_rng(1)))
+    assert np.count_nonzero(found < 0.83) < 100
+    assert np.median(found) < 2 * 0.83
+
+
+def test_the_width_that_the_sweep_claims_of_an_unknown_variance() -> None:
+    """Half widths over 1.645/sqrt(n) at n = 30,000, rho = 1/2, sigma = 1 and beta = 0.1.
+
+    Each of four steps has rho = 1/8, and twice its sensitivity for a standard deviation. The
+    fullest bin of half squared differences is [1/2, 1) or [1, 2): 16.2 and 16.0 per cent.
+    """
+    n, m, z = 30_000, 15_000, float(stats.norm.isf(0.0125))
+    widths = []
+    for power in (0.5, 1.0):
+        step = 8 * power * math.log(2 * m / 0.0125) / m
+        s = math.sqrt((1 + z * 2 * step) * m / special.chdtri(m, 1 - 0.0125))
+        t = s * math.sqrt(2 * math.log(2 * n / 0.0125))
+        widths.append(z * s / math.sqrt(n) + z * 2 * 6 * t / n)
+    claim = composed(["sweep=intervals"])["sweep"]["claims"]["kv_width"]
+    assert claim["n_min"] == n
+    wanted = np.mean(widths) * math.sqrt(n) / stats.norm.isf(0.05)
+    assert claim["exact"] == pytest.approx(wanted, rel=0.25 * claim["tolerance"])
+
+
+@validated
+class IgnoresNoise(NoisyVarianceInterval, kind="ignores_noise"):
+    """Plus and minus z sigma/sqrt(n) around a noisy mean."""
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        found = super().estimate(sample, ledger)
+        half = stats.norm.isf(self.beta / 2) / math.sqrt(sample.n)
+        return replace(found, interval=(found.value - half, found.value + half))
+
+
+def test_claims_see_an_interval_that_ignores_the_noise() -> None:
+    about = {"tolerance": 0.25, "reason": "finite trials"}
+    known = {"lower": -6, "upper": 6, "sigma": 1, "draws": 199}
+    spec = {
+        "families": {"gaussian": {"kind": "gaussian", "location": 0.3}},
+        "estimators": {
+            "right": {"kind": "noisy_variance_interval", **known},
+            "wrong": {"kind": "ignores_noise", **known},
+        },
+        "budgets": {"zcdp": {"kind": "zcdp", "rho": 0.05}},
+        "parts": {"all": {"n": [300, 1000], "trials": 1000}},
+        "claims": {"misses": {"theorem": "exact_miss", "exact": 0.1, **about}},
+    }
+    claims = dpbench.run(spec, n_jobs=1).claims.set_index("estimator")
+    assert claims["verdict"].to_dict() == {"right": "consistent", "wrong": "inconsistent"}
+    # of a standard deviation of 1/sqrt(n) only, where noise adds 12/(n sqrt(0.1)): at both n
+    noise = [12 / math.sqrt(0.1 * n) for n in (300, 1000)]
+    missed = [2 * stats.norm.sf(stats.norm.isf(0.05) / math.hypot(1, sd)) / 0.1 for sd in noise]
+    assert claims["measured"]["wrong"] == pytest.approx(math.sqrt(math.prod(missed)), rel=0.1)
+
+
+def test_one_record_and_many_releases() -> None:
+    with pytest.raises(ValueError, match="one record makes no pair"):
+        run(NOISY, np.zeros((3, 1)), PureDP(1.0))
+    with pytest.raises(ValueError, match="upper must exceed lower"):
+        NoisyVarianceInterval(lower=1, upper=1)
+    many = DenseSample(np.broadcast_to(np.zeros(4), (6000, 4)))  # in three pieces
+    found = NOISY.run(many, Ledger(PureDP(1.0), np.random.default_rng(0)))
+    assert found.interval is not None
+    low, high = found.interval
+    assert (low <= found.value).all()
+    assert (found.value <= high).all()
