@@ -219,7 +219,7 @@ class _Case:
             raise self.fail("spends before it refuses a notion")
 
     def shapes(self) -> None:
-        expected = self.data.shape[1:] * (1 if self.estimator.estimand == "mean" else 2)
+        expected = self.estimator.shape(self.data.shape[1:])
         if any(part.shape != (TRIALS,) for part in _beside(self.run(self.batch))):
             raise self.fail("an interval or a scale is not one number per trial")
         value = release(self.estimator, self.data, self.given, rng=_rng())

@@ -332,4 +332,6 @@ def _direction(estimator: Estimator, pair: Pair) -> Floats:
     left, right = (np.atleast_1d(side[changed][0]) for side in (pair.left, pair.right))
     if estimator.estimand == "covariance":
         return np.asarray(np.outer(right, right) - np.outer(left, left)).ravel()
+    if estimator.estimand == "regression":
+        return np.asarray(right[:-1] * right[-1] - left[:-1] * left[-1])
     return np.asarray(right - left)

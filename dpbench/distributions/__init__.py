@@ -19,6 +19,7 @@ from dpbench.distributions.multivariate import (
     StretchedGaussian,
 )
 from dpbench.distributions.people import People
+from dpbench.distributions.regression import LinearModel
 from dpbench.distributions.sparse import ProductTwoPoint, SignedTwoPoint
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "Empirical",
     "Gaussian",
     "Hypercube",
+    "LinearModel",
     "LocationScale",
     "LogNormal",
     "MultivariateContaminatedGaussian",

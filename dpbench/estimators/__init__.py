@@ -2,6 +2,8 @@
 
 References
 ----------
+.. [ACG16] Abadi, Chu, Goodfellow, McMahan, Mironov, Talwar, Zhang, "Deep learning with
+   differential privacy", CCS 2016.
 .. [AD20] Asi, Duchi, "Instance-optimality in differential privacy via approximate inverse
    sensitivity mechanisms", NeurIPS 2020.
 .. [BS19] Bun, Steinke, "Average-case averages: private algorithms for smooth sensitivity and mean
@@ -39,6 +41,8 @@ References
 .. [KV18] Karwa, Vadhan, "Finite sample differentially private confidence intervals", ITCS 2018.
 .. [LM00] Laurent, Massart, "Adaptive estimation of a quadratic functional by model selection",
    Annals of Statistics 2000.
+.. [LSB12] Lacoste-Julien, Schmidt, Bach, "A simpler approach to obtaining an O(1/t) convergence
+   rate for the projected stochastic subgradient method", 2012.
 .. [NRS07] Nissim, Raskhodnikova, Smith, "Smooth sensitivity and sampling in private data
    analysis", STOC 2007.
 .. [PLAN] Aumueller, Lebeda, Nelson, Pagh, "PLAN: variance-aware private mean estimation",
@@ -47,6 +51,8 @@ References
    private aggregation", ICML 2022.
 .. [WZLDSG20] Wilson, Zhang, Lam, Desfontaines, Simmons-Marengo, Gipson, "Differentially private
    SQL with bounded user contribution", PETS 2020; bounds as in Google's library.
+.. [W18] Wang, "Revisiting differentially private linear regression: optimal and adaptive
+   prediction & estimation in unbounded domain", UAI 2018.
 .. [Z24] Zhou, "Private mean estimation: pure vs approximate DP (I)", 2024.
 """
 
@@ -58,6 +64,7 @@ from dpbench.estimators.coinpress import CoinPressCovariance, CoinPressMean, Whi
 from dpbench.estimators.friendly_core import FriendlyCoreMean
 from dpbench.estimators.gaussian import ExponentialCoarseMean, NaiveGaussianMean, ShrinkingIntervals
 from dpbench.estimators.gaussian_score import GaussianScoreMean
+from dpbench.estimators.gradient_descent import GradientDescentMean
 from dpbench.estimators.heavy_tailed import HeavyTailedMean, LocalMean
 from dpbench.estimators.intervals import BootstrapInterval, NoisyVarianceInterval
 from dpbench.estimators.inverse_sensitivity import InverseSensitivity
@@ -70,6 +77,12 @@ from dpbench.estimators.nonprivate import EmpiricalMean, Median, MedianOfMeans, 
 from dpbench.estimators.outside import OneDataset
 from dpbench.estimators.person import PersonMean
 from dpbench.estimators.priv_unit import PrivUnitMean
+from dpbench.estimators.regression import (
+    AdaSSP,
+    GradientDescentRegression,
+    LeastSquares,
+    SubsampleLeastSquares,
+)
 from dpbench.estimators.shifted_clip import PlanMean, ShiftedClippedMean
 from dpbench.estimators.smooth_trimmed import SmoothTrimmedMean
 from dpbench.estimators.subsample import SubsampleAggregate, SubsampleTest
@@ -77,14 +90,15 @@ from dpbench.estimators.unbiased import UnbiasedMean
 from dpbench.estimators.unbounded import ApproximateBoundsMean, UniversalMean
 
 __all__ = [
-    "ApproximateBoundsMean", "BinaryMean", "BinaryMinimax", "BootstrapInterval", "BoundedMean",
-    "ClippedMean", "CoinPressCovariance", "CoinPressMean", "CoordinateWise", "EmpiricalMean",
-    "Estimate", "Estimator", "ExponentialCoarseMean", "FriendlyCoreMean", "GaussianScoreMean",
-    "HeavyTailedMean", "InverseSensitivity", "KSU20BallMean", "KSU20CoverMean", "KSU20Mean",
-    "KSU20Range", "KarwaVadhanInterval", "KarwaVadhanMean", "LearnedGaussian", "LocalMean",
+    "AdaSSP", "ApproximateBoundsMean", "BinaryMean", "BinaryMinimax", "BootstrapInterval",
+    "BoundedMean", "ClippedMean", "CoinPressCovariance", "CoinPressMean", "CoordinateWise",
+    "EmpiricalMean", "Estimate", "Estimator", "ExponentialCoarseMean", "FriendlyCoreMean",
+    "GaussianScoreMean", "GradientDescentMean", "GradientDescentRegression", "HeavyTailedMean",
+    "InverseSensitivity", "KSU20BallMean", "KSU20CoverMean", "KSU20Mean", "KSU20Range",
+    "KarwaVadhanInterval", "KarwaVadhanMean", "LearnedGaussian", "LeastSquares", "LocalMean",
     "LocalSignMean", "Median", "MedianOfMeans", "NaiveGaussianMean", "NoisyVarianceInterval",
     "OneDataset", "PersonMean", "PlanMean", "PrivUnitMean", "ShiftedClippedMean",
-    "ShrinkingIntervals", "SmoothTrimmedMean", "SubsampleAggregate", "SubsampleTest",
-    "SumAndCountMean", "TransformedNoiseMean", "TrimmedMean", "UnbiasedMean", "UniversalMean",
-    "WhitenedCoinPressMean", "release",
+    "ShrinkingIntervals", "SmoothTrimmedMean", "SubsampleAggregate", "SubsampleLeastSquares",
+    "SubsampleTest", "SumAndCountMean", "TransformedNoiseMean", "TrimmedMean", "UnbiasedMean",
+    "UniversalMean", "WhitenedCoinPressMean", "release",
 ]  # fmt: skip

@@ -29,7 +29,7 @@ class Estimate:
 
     Attributes
     ----------
-    value : (trials,) or (trials, d) array, of covariances (trials, d, d)
+    value : (trials,) or (trials, d) array; see `Estimator.shape`
         What is released; NaN where the estimator declares failure.
     before_noise : array of the same shape
         The value before its last noise, NaN where it is not known. For the books only: it tells
@@ -74,8 +74,8 @@ class Estimator(Registered, ABC):
         states its sensitivities by relation; `dpbench.samples.base.Unsized` is what it is given.
     multivariate : bool
         Whether records may have more than one coordinate.
-    estimand : {'mean', 'covariance'}
-        What is estimated; a covariance of vectors of mean 0.
+    estimand : {'mean', 'covariance', 'regression'}
+        What is estimated, of vectors of mean 0 if it is no mean; see `shape`.
     bounded_in : {'central', 'local', None}
         The model whose lower bounds hold for it; None if it estimates something else than a mean,
         or is told more than the class of the law.
@@ -98,6 +98,15 @@ class Estimator(Registered, ABC):
     def honoured(self) -> tuple[type[Budget], ...]:
         """The notions that the estimator can honour with its parameters."""
         return self.notions
+
+    def shape(self, record: tuple[int, ...]) -> tuple[int, ...]:
+        """Of an estimate from records of a shape, () or (d,).
+
+        That of a mean; (d, d) of a covariance; (d - 1,) of a regression of the last coordinate.
+        """
+        if self.estimand == "regression":
+            return tuple(d - 1 for d in record)
+        return record if self.estimand == "mean" else record * 2
 
     @property
     def most_at_once(self) -> int | None:
@@ -157,7 +166,7 @@ class Estimator(Registered, ABC):
             )
         unsized = ledger.budget.neighbours == "add_remove"
         estimate = self.estimate(cast("Sample", Unsized(sample)) if unsized else sample, ledger)
-        self._check(estimate, means if self.estimand == "mean" else (*means, sample.d))
+        self._check(estimate, (sample.trials, *self.shape(means[1:])))
         spends = any(ledger.spent) or not ledger.budget.amounts
         if not spends and np.isfinite(estimate.value).any():
             raise ValueError(
@@ -232,7 +241,7 @@ def release(
     Returns
     -------
     float or (d,) array; (repeats,) or (repeats, d) array if `repeats` is given
-        NaN where the estimator declares failure. Of a covariance a (d, d) array for each.
+        NaN where the estimator declares failure. Of other estimands see `Estimator.shape`.
 
     Raises
     ------

@@ -110,7 +110,7 @@ class SubsampleAggregate(Estimator):
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         outputs = self._outputs(sample, ledger.rng)
-        shape = sample.mean().shape
+        shape = outputs.mean().shape
         if self.aggregate == "mean":
             low, high = self._bounds
             return noisy_clipped_mean(outputs, low / 2 + high / 2, high / 2 - low / 2, ledger)
@@ -119,7 +119,7 @@ class SubsampleAggregate(Estimator):
             rows = outputs.values.reshape(sample.trials, self.buckets, -1)
             return friendly_mean(rows, self.friends_within, ledger).reshaped(shape)
         if len(shape) > 1:
-            outputs, ledger = outputs.columns(), ledger.repeated(sample.d)
+            outputs, ledger = outputs.columns(), ledger.repeated(outputs.d)
         return Estimate(*self._middle(outputs, ledger)).reshaped(shape)
 
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:

@@ -19,6 +19,7 @@ from dpbench.arrays import Floats
 from dpbench.distributions import Distribution
 from dpbench.errors import one_line
 from dpbench.estimators import Estimate, Estimator
+from dpbench.estimators.regression import least_squares
 from dpbench.metrics import ERRORS
 from dpbench.privacy import Budget, Ledger
 from dpbench.registry import canonical
@@ -236,8 +237,11 @@ def _errors(
 ) -> dict[str, Floats]:
     estimate, share = _released(setting, sample, law, task)
     empirical, target = sample.mean(), law.target_of(sample)
-    if setting.estimator.estimand == "covariance":
+    estimand = setting.estimator.estimand
+    if estimand != "mean":
         empirical, target = sample.second_moment(), law.covariance
+    if estimand == "regression":
+        empirical, target = least_squares(empirical), least_squares(law.covariance)
     parts = {
         "error": estimate.value - target,
         "sampling": empirical - target,
@@ -245,14 +249,18 @@ def _errors(
         "noise": estimate.value - estimate.before_noise,
         "private": estimate.value - empirical,
     }
-    if empirical.ndim == 3:
+    if estimand == "covariance":
         # |S^(-1/2) M S^(-1/2)|_F is the same for every root of S
         root = np.linalg.inv(np.linalg.cholesky(law.covariance))
-        sizes = {name: np.linalg.norm(root @ p @ root.T, axis=(1, 2)) for name, p in parts.items()}
-    elif empirical.ndim == 2:
-        sizes = {name: np.linalg.norm(part, axis=1) for name, part in parts.items()}
-    else:
-        sizes = {name: np.abs(part) for name, part in parts.items()}
+        parts = {name: root @ part @ root.T for name, part in parts.items()}
+    if estimand == "regression":  # |S^(1/2) theta|, S of the features: the root of the excess risk
+        root = np.linalg.cholesky(law.covariance[:-1, :-1])
+        parts = {name: part @ root for name, part in parts.items()}
+    axes = tuple(range(1, empirical.ndim))
+    sizes = {
+        name: np.linalg.norm(part, axis=axes) if axes else np.abs(part)
+        for name, part in parts.items()
+    }
     found = sizes | _extras(estimate, sample, law, sizes["error"])
     if share < WHOLE and np.isfinite(estimate.value).any():
         found["spent"] = np.full(sample.trials, share)

@@ -298,7 +298,7 @@ def _check(cell: Cell, where: str) -> None:
         raise ConfigError(f"{at}: the family {cell.family_label} has no member at this n")
     for setting in cell.settings:
         _check_size(cell, setting, at)
-        for label, law in cell.members if setting.estimator.estimand == "covariance" else ():
+        for label, law in cell.members if setting.estimator.estimand != "mean" else ():
             try:
                 known = np.all(law.mean == 0) and law.covariance.size > 0
             except ValueError:

@@ -35,6 +35,7 @@ from dpbench.theory.exact_instance import inverse_steps, trimmed_error
 from dpbench.theory.exact_intervals import exact_interval
 from dpbench.theory.exact_local import sign_error, unit_error
 from dpbench.theory.exact_ratio import ratio_error
+from dpbench.theory.exact_regression import regression_error
 from dpbench.theory.exact_score import score_error
 from dpbench.theory.exact_searches import median_noise
 from dpbench.theory.exact_vectors import ball_error, covariance_quantile
@@ -61,6 +62,9 @@ _OWN: dict[type[est.Estimator], Callable[[str, Any, dist.Distribution, At], floa
     est.LocalSignMean: sign_error,
     est.PrivUnitMean: unit_error,
     est.PlanMean: median_noise,
+    est.AdaSSP: regression_error,
+    est.GradientDescentRegression: regression_error,
+    est.SubsampleLeastSquares: regression_error,
     est.ShiftedClippedMean: median_noise,
 }
 

@@ -187,6 +187,8 @@ def exact_miss(estimator: Any, law: dist.Distribution, n: int, budget: Budget) -
 def is_near(law: dist.Distribution, e: Any) -> bool:
     """Whether it is Gaussian, no wider than the estimator takes it to be, with a mean within R."""
     gaussian = isinstance(law, dist.Gaussian | dist.MultivariateGaussian)
+    if gaussian and isinstance(e, est.GradientDescentMean):  # from 0 on nothing is clipped
+        return bool(np.linalg.norm(law.mean) + 6 * np.sqrt(law.variance) <= e.clip)
     if not gaussian or getattr(e, "sigma", None) is None:
         return False
     narrow = law.variance <= law.d * e.sigma**2 * (1 + 1e-9)

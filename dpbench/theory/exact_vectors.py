@@ -15,7 +15,7 @@ from dpbench.theory.exact_choices import is_round
 from dpbench.theory.last_step import At, Step, coinpress_round, gaussian_norm, round_shares
 from dpbench.theory.noise import Gaussian, concentrated
 
-__all__ = ["ball_error", "covariance_quantile"]
+__all__ = ["ball_error", "covariance_quantile", "sum_quantile"]
 
 Q = 0.9
 UNSURE = 0.2  # over d: a tenth of the relative variance of a chi-square
@@ -95,7 +95,8 @@ def _covariance_error(metric: str, e: est.CoinPressCovariance, at: At) -> float:
         return np.nan
     sampling = 1 / at.n if metric == "q90" else 0.0
     sd = _noise_sd(e.b, round_shares(e.rounds)[-1], at) / _seen(e.bound, e.rounds, e.b, at, SETTLED)
-    return _norm_quantile(at.d, 2 * sampling + sd**2, sampling + sd**2)
+    pairs = at.d * (at.d - 1) // 2
+    return sum_quantile(at.d, 2 * sampling + sd**2, pairs, 2 * (sampling + sd**2))
 
 
 def _eta(at: At) -> float:
@@ -108,19 +109,18 @@ def _noise_sd(b: float, share: float, at: At) -> float:
     return float(sensitivity / np.sqrt(2 * concentrated(at.budget).rho * share))
 
 
-def _norm_quantile(d: int, diagonal: float, beside: float) -> float:
-    """The 0.9 quantile of |M|_F, M symmetric with independent entries of these variances."""
-    if not np.isfinite(diagonal):
+def sum_quantile(few: int, variance: float, many: int, other: float) -> float:
+    """The 0.9 quantile of |x|, x of `few` normal numbers of a variance and `many` of another."""
+    if not np.isfinite(variance):
         return np.nan
-    if d == 1:
-        return float(np.sqrt(diagonal * chdtri(1, 1 - Q)))
-    pairs = d * (d - 1) // 2
-    grid = chdtri(pairs, (np.arange(4000) + 0.5) / 4000) * 2 * beside
+    if many == 0:
+        return float(np.sqrt(variance * chdtri(few, 1 - Q)))
+    grid = chdtri(many, (np.arange(4000) + 0.5) / 4000) * other
 
     def missing(x: float) -> float:
-        return float(chdtr(d, np.maximum(x - grid, 0) / diagonal).mean() - Q)
+        return float(chdtr(few, np.maximum(x - grid, 0) / variance).mean() - Q)
 
-    return float(np.sqrt(brentq(missing, 0.0, grid.max() + 100 * d * diagonal)))
+    return float(np.sqrt(brentq(missing, 0.0, grid.max() + 100 * few * variance)))
 
 
 def _whitened_noise(e: est.WhitenedCoinPressMean, at: At) -> float:

@@ -17,8 +17,8 @@ from dpbench.privacy import ApproxDP, Budget, PureDP
 from dpbench.theory.noise import Gaussian, Noise, Radial, additive, concentrated
 
 __all__ = [
-    "At", "Histogram", "Step", "coinpress_round", "gaussian_norm", "histogram", "ksu20_groups",
-    "last_step", "reach", "round_shares", "tail",
+    "At", "Histogram", "Step", "coinpress_round", "descended", "gaussian_norm", "histogram",
+    "ksu20_groups", "last_step", "reach", "round_shares", "tail",
 ]  # fmt: skip
 
 LARGEST = 1e300  # of numbers, and of how many bins there are
@@ -242,6 +242,20 @@ def _coinpress(e: est.CoinPressMean, at: At) -> Step:
     return Step(Gaussian(sd * e.sigma), clip * e.sigma, None, at.n)
 
 
+def descended(reach: float, steps: int, at: At) -> float:
+    """The deviation of sum w_t Z_t, w_t = 2t/(T (T+1)), each Z_t at a T-th of the budget.
+
+    At sensitivity 2 reach/n.
+    """
+    weights = 2 * np.arange(1, steps + 1) / (steps * (steps + 1))
+    rho = concentrated(at.budget).rho / steps
+    return float(2 * reach / at.n * np.sqrt((weights**2).sum() / (2 * rho)))
+
+
+def _descent(e: est.GradientDescentMean, at: At) -> Step:
+    return Step(Gaussian(descended(e.clip, e.steps, at)), e.clip, None, at.n)
+
+
 def ksu20_groups(e: est.KSU20Mean) -> int:
     """How many groups each half has: 200 ln(2/beta) as printed, one in the other versions."""
     return int(np.ceil(200 * np.log(2 / e.beta))) if e.constants == "paper" else 1
@@ -401,6 +415,7 @@ _STEPS: dict[type[est.Estimator], Callable[[Any, At], Step | None]] = {
     est.BootstrapInterval: _simulated,
     est.ShrinkingIntervals: _shrinking,
     est.CoinPressMean: _coinpress,
+    est.GradientDescentMean: _descent,
     est.KSU20Mean: _ksu20,
     est.KSU20BallMean: _ball,
     est.PersonMean: _person,

@@ -161,6 +161,10 @@ THEOREMS = {
     # without bounds: linear in |mu| where bounds begin at a power of two, and not where they do not
     "bounds_location": Theorem("WZLDSG20", "location", _is(1), "noise_q90", "fixed_n"),
     "universal_location": Theorem("DY23", "location", _is(0), of="fixed_n"),
+    # excess risk d s^2/n of least squares and d^2/(n^2 rho) of noise: the error is its root
+    "regression_n": Theorem("Lecture 17, W18", "n", _is(-1), "noise_q90"),
+    "regression_rho": Theorem("Lecture 17, W18", "rho", _is(1 / 2), "noise_q90", "fixed_n"),
+    "regression_dimension": Theorem("Lecture 17, W18", "d", _is(1), "noise_q90", "fixed_n"),
     # private median of means: with a fixed number of buckets all errors fall like sampling error
     "subsample_sampling": Theorem("Lecture 17", "alpha", _is(2)),
     # what leaves a rare point out; the known (1/(alpha epsilon))^2 holds for all laws of k = 2

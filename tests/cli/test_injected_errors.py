@@ -34,6 +34,13 @@ VECTORS = {
     "covariance": {"kind": "coinpress_covariance", "bound": 2, "rounds": 4},
     "whitened": {"kind": "whitened_coinpress_mean", "radius": 2, "bound": 1},
 }
+DESCENT = {"kind": "gradient_descent_mean", "clip": 4, "steps": 5}
+REGRESSIONS = {
+    "adassp": {"kind": "adassp", "feature_bound": 1, "response_bound": 1.6},
+    "gradients": {"kind": "gradient_descent_regression", "clip": 1, "rate": 4, "steps": 3},
+    "average": {"kind": "subsample_least_squares", "buckets": 20, "lower": -2, "upper": 2,
+                "aggregate": "mean"},
+}  # fmt: skip
 FEW: dict[str, Any] = {"kind": "subsample_aggregate", "buckets": 50, "lower": -10, "upper": 10}
 OF_BUCKETS = {"median": FEW, "mode": {**FEW, "aggregate": "mode", "resolution": 0.05}}
 STUDY: dict[str, Any] = {
@@ -41,11 +48,13 @@ STUDY: dict[str, Any] = {
                  "vectors": {"kind": "multivariate_gaussian", "d": 3, "norm": 0},
                  "zero": {"kind": "gaussian", "scale": 3},
                  "standard": {"kind": "gaussian"},
+                 "model": {"kind": "linear_model", "d": 3, "deviation": 0.3},
                  "outliers": {"kind": "multivariate_contaminated_gaussian", "d": 2, "eta": 0.2,
                               "gap": 1e4},
                  "rare": {"kind": "signed_two_point", "d": 2, "k": 2, "p": 0.1},
                  "pair": {"kind": "two_point", "p": 1e-4, "k": 2, "location": 0.3}},
-    "estimators": {**NUMBERS, **VECTORS, **OF_BUCKETS,
+    "estimators": {**NUMBERS, **VECTORS, **OF_BUCKETS, **REGRESSIONS,
+                   "descent": DESCENT,
                    "core": {"kind": "friendly_core_mean", "threshold": 0.05},
                    "test": {"kind": "subsample_test", "buckets": 20},
                    "cover": {"kind": "ksu20_cover_mean", "k": 2, "radius": 1},
@@ -60,6 +69,10 @@ STUDY: dict[str, Any] = {
                     "n": [2000], "trials": 1200},
         "vectors": {"families": "vectors", "estimators": [f"{name}*" for name in VECTORS],
                     "budgets": ["pure", "zcdp"], "n": [3000], "trials": 200},
+        "descent": {"families": "normal", "estimators": "descent", "budgets": "zcdp",
+                    "n": [2000], "trials": 1200},
+        "regression": {"families": "model", "estimators": [*REGRESSIONS], "budgets": "zcdp",
+                       "n": [1000], "trials": 400},
         "votes": {"families": "zero", "estimators": "test", "budgets": "pure",
                   "n": [200], "trials": 4000},
         "buckets": {"families": "standard", "estimators": [*OF_BUCKETS], "budgets": "one",
@@ -72,7 +85,8 @@ STUDY: dict[str, Any] = {
                     "n": [10**9], "trials": 400},
     },
     "claims": {
-        "noise": {"theorem": "exact_noise", "estimators": [*NUMBERS, *VECTORS, "core"]},
+        "noise": {"theorem": "exact_noise", "estimators": [*NUMBERS, *VECTORS, *REGRESSIONS,
+                                                          "descent", "core"]},
         # as in the sweep subsample_aggregate
         "median": {"theorem": "exact_noise", "exact": 0.0568, "estimators": "median"},
         "mode": {"theorem": "exact_mean_error", "exact": 1.232, "estimators": "mode"},
@@ -128,8 +142,11 @@ ERRORS: dict[str, tuple[Callable[[], contextlib.AbstractContextManager[None]], s
     "nothing": (contextlib.nullcontext, set()),
     "noise doubled": (lambda: noise_times(2.0), EVERY),
     "noise halved": (lambda: noise_times(0.5), EVERY),
-    "a wider clip": (wide, EVERY - {"binary", "buckets", "l2", "test", *OF_BUCKETS}),
-    "half of the groups": (half_of_the_groups, {"buckets", "printed", *OF_BUCKETS}),
+    "a wider clip": (
+        wide,
+        EVERY - {"binary", "buckets", "l2", "test", "descent", *OF_BUCKETS, *REGRESSIONS},
+    ),
+    "half of the groups": (half_of_the_groups, {"buckets", "printed", "average", *OF_BUCKETS}),
 }
 
 

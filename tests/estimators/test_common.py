@@ -33,6 +33,7 @@ FOLLOWS = {"translation": True, "scale": True}
 FEW = {"records": np.random.default_rng(0).standard_normal((30, 2))}
 MANY = {"records": np.random.default_rng(1).standard_t(3, 1201)}
 ROWS = [
+    row("zga", "adassp", VECTORS, feature_bound=2.0, response_bound=1.5),
     row("pzga", "binary_mean"),
     row("pa", "binary_minimax"),
     row("pzga", "bounded_mean", radius=2.5),
@@ -51,6 +52,8 @@ ROWS = [
     row("a", "friendly_core_mean", sigma=0.5, composition="zcdp", threshold=0.1),
     row("pzga", "gaussian_score_mean", radius=1e300, sigma=0.5),
     row("pzga", "gaussian_score_mean", radius=2.0, share=0.2),
+    row("zga", "gradient_descent_mean", clip=1.5, steps=3),
+    row("zga", "gradient_descent_regression", VECTORS, clip=1.5, rate=0.5, steps=3),
     row("pzga", "heavy_tailed_mean", k=3, policy="rate", radius=1.5),
     row("pzga", "heavy_tailed_mean", k=2.5, policy="all", beta=0.05),
     row("pzga", "inverse_sensitivity", lower=-2.0, upper=3.0),
@@ -79,6 +82,7 @@ ROWS = [
     row("pzga", "learned_gaussian", radius=2.0),
     row("pzga", "learned_gaussian", radius=1e300, sigma_low=0.5, sigma_high=2.0),
     row("a", "learned_gaussian", radius=None, sigma_low=0.1, sigma_high=10.0),
+    row("n", "least_squares", VECTORS),
     row("pzga", "local_mean", k=3, radius=1.5, beta=0.01),
     row("pzga", "local_mean", k=2, policy="rate", mechanism="randomised_response"),
     row("pzga", "local_mean", k=2, radius=1.5, mechanism="three_values"),
@@ -103,6 +107,8 @@ ROWS = [
     row("pzga", "subsample_aggregate", **OUTPUTS, aggregate="mean", base=spreads),
     row("pzga", "subsample_aggregate", **OUTPUTS, aggregate="mode", base="median_of_means"),
     row("a", "subsample_aggregate", buckets=9, aggregate="friendly_core", friends_within=2.0),
+    row("pzga", "subsample_least_squares", VECTORS, **OUTPUTS),
+    row("pzga", "subsample_least_squares", VECTORS, **OUTPUTS, aggregate="mean"),
     row("pzga", "subsample_test", buckets=4, aggregate="exponential"),
     row("pzga", "subsample_test", buckets=3, aggregate="histogram"),
     row("n", "trimmed_mean", FOLLOWS, fraction=0.2),

@@ -1,0 +1,74 @@
+"""Features and a response that is linear in them, but for noise."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+
+from dpbench.arrays import Floats
+from dpbench.distributions.base import Distribution
+from dpbench.registry import validated
+from dpbench.samples import DenseSample
+
+__all__ = ["LinearModel"]
+
+
+@validated
+class LinearModel(Distribution):
+    """Records (x, y): x uniform in the unit ball, y = <x, theta> + z, z uniform and independent.
+
+    So E x x' = I/(features + 2), theta is the least squares of the law, and |y| <= norm +
+    sqrt(3) deviation: bounds clip nothing.
+
+    Parameters
+    ----------
+    d : int >= 2
+        Coordinates of a record: those of x, the features, and y.
+    norm : float
+        Of theta, which lies along (1, ..., 1).
+    deviation : float > 0
+        The standard deviation of z.
+    """
+
+    d: Annotated[int, Field(ge=2, le=10_000)] = Field()  # type: ignore[misc]
+    norm: Annotated[float, Field(ge=0, le=1e100)] = 1.0
+    deviation: Annotated[float, Field(gt=0, le=1e100)] = 0.5
+
+    @property
+    def features(self) -> int:
+        """Coordinates of x."""
+        return self.d - 1
+
+    @property
+    def theta(self) -> Floats:
+        """The (features,) coefficients."""
+        return np.full(self.features, self.norm * self.features**-0.5)
+
+    @property
+    def mean(self) -> Floats:
+        return np.zeros(self.d)
+
+    @property
+    def covariance(self) -> Floats:
+        spread = 1 / (self.features + 2)
+        beside = spread * self.theta
+        last = spread * self.norm**2 + self.deviation**2
+        return np.block([[spread * np.eye(self.features), beside[:, None]], [beside, last]])
+
+    @property
+    def variance(self) -> float:
+        return float(np.trace(self.covariance))
+
+    def moment(self, k: float) -> float:
+        return float(np.linalg.eigvalsh(self.covariance)[-1]) if k == 2 else float("nan")
+
+    def sample(self, rng: np.random.Generator, trials: int, n: int) -> DenseSample:
+        records = np.empty((trials, n, self.d))
+        x = rng.standard_normal((trials, n, self.features))
+        radius = rng.random((trials, n)) ** (1 / self.features)
+        records[..., :-1] = x * (radius / np.linalg.norm(x, axis=2))[..., None]
+        noise = rng.uniform(-(3**0.5), 3**0.5, (trials, n))
+        records[..., -1] = records[..., :-1] @ self.theta + self.deviation * noise
+        return DenseSample(records)

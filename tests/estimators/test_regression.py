@@ -1,0 +1,242 @@
+"""Gradient descent and linear regression: by naive loops, by quadrature, on worst neighbours."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+from scipy import integrate, optimize, stats
+from support import Floats, assert_follows, name, rng, run
+
+from dpbench.composition import composed
+from dpbench.distributions import ContaminatedGaussian, LinearModel, MultivariateGaussian
+from dpbench.estimators import (
+    AdaSSP,
+    Estimator,
+    GradientDescentMean,
+    GradientDescentRegression,
+    LeastSquares,
+    SubsampleLeastSquares,
+)
+from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, NonPrivate
+from dpbench.runner.block import BlockTask, Setting, _errors
+from dpbench.samples import CountedSample, DenseSample
+from dpbench.study import gathered
+from dpbench.theory.exact import exact
+
+SURE = ZCDP(1e6)  # next to no noise
+LAW = LinearModel(d=4, norm=1.5, deviation=0.3)
+RHO = ZCDP(0.5)
+
+
+def clipped(x: Floats, length: float) -> Floats:
+    return x * min(1.0, length / max(float(np.linalg.norm(x)), 1e-300))
+
+
+def lstsq(rows: Floats) -> Floats:
+    return np.asarray(np.linalg.lstsq(rows[:, :-1], rows[:, -1], rcond=None)[0])
+
+
+def test_the_law() -> None:
+    x = LAW.sample(rng(), 1, 20_000).values[0]
+    features, noise = x[:, :-1], (x[:, -1] - x[:, :-1] @ LAW.theta) / LAW.deviation
+    assert np.linalg.norm(LAW.theta) == pytest.approx(1.5)
+    assert_follows(np.linalg.norm(features, axis=1) ** 3, stats.uniform())
+    for v in np.eye(3):  # a direction's cosine is uniform for three features
+        assert_follows(features @ v / np.linalg.norm(features, axis=1), stats.uniform(-1, 2))
+    assert_follows(noise, stats.uniform(-math.sqrt(3), 2 * math.sqrt(3)))
+    # E x_1^2 in a ball of three dimensions, by quadrature: 1/5
+    square = integrate.quad(lambda r: 3 * r**2 * r**2 / 3, 0, 1)[0]
+    wanted = square * np.vstack([np.eye(3), LAW.theta])
+    np.testing.assert_allclose(LAW.covariance[:, :-1], wanted, rtol=1e-12)
+    assert LAW.covariance[-1, -1] == pytest.approx(square * 1.5**2 + 0.09)
+    assert LAW.variance == pytest.approx(3 * square + LAW.covariance[-1, -1])
+
+
+def test_the_error_is_the_root_of_the_excess_risk() -> None:
+    matrix = [[2.0, 0.5, 0.7], [0.5, 1.0, -0.3], [0.7, -0.3, 1.5]]
+    law = MultivariateGaussian(d=3, matrix=matrix)
+    setting, sample = Setting("e", LeastSquares(), NonPrivate()), law.sample(rng(), 5, 40)
+    task = BlockTask((("law", law),), 40, (setting,), 0, 0, "")
+    found = _errors(setting, sample, law, task)
+
+    def risk(theta: Floats) -> float:
+        residual = np.append(theta, -1)
+        return float(residual @ matrix @ residual)
+
+    best = optimize.minimize(risk, np.zeros(2), tol=1e-12)
+    for rows, error, sampling in zip(sample.values, found["error"], found["sampling"], strict=True):
+        assert error**2 == pytest.approx(risk(lstsq(rows)) - best.fun, rel=1e-6)
+        assert sampling == error
+
+
+def descent(x: Floats, y: Floats, clip: float, rate: float, steps: int) -> Floats:
+    theta = np.zeros(x.shape[1])
+    for t in range(1, steps + 1):
+        gradients = [clipped((u @ theta - v) * u, clip) for u, v in zip(x, y, strict=True)]
+        theta = theta - 2 / (t + 1) * rate * np.mean(gradients, axis=0)
+    return theta
+
+
+@pytest.mark.parametrize("clip", [0.1, 1.0, 100.0])
+def test_descent_by_a_loop(clip: float) -> None:
+    sample = LAW.sample(rng(), 2, 50)
+    found = run(GradientDescentRegression(clip=clip, rate=4.0, steps=6), sample, SURE).value
+    means = run(GradientDescentMean(clip=clip, steps=6), sample, SURE).value
+    numbers = run(GradientDescentMean(clip=clip, steps=6), sample.values[..., -1], SURE).value
+    for rows, theta, mean, number in zip(sample.values, found, means, numbers, strict=True):
+        wanted = descent(rows[:, :-1], rows[:, -1], clip, 4.0, 6)
+        np.testing.assert_allclose(theta, wanted, atol=0.05 * clip)
+        at, scalar = np.zeros(4), 0.0
+        for t in range(1, 7):
+            at = at - 2 / (t + 1) * np.mean([clipped(at - row, clip) for row in rows], axis=0)
+            scalar -= 2 / (t + 1) * float(np.clip(scalar - rows[:, -1], -clip, clip).mean())
+        np.testing.assert_allclose(mean, at, atol=0.01 * clip)
+        assert number == pytest.approx(scalar, abs=0.01 * clip)
+
+
+def test_counted_and_dense_data_agree() -> None:
+    counts, values = np.array([[5, 9, 2]]), np.array([-1.0, 0.5, 7.0])
+    one = run(GradientDescentMean(clip=2), CountedSample(values, counts), RHO).value
+    other = run(GradientDescentMean(clip=2), np.repeat(values, counts[0])[None], RHO).value
+    np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
+def psi(at: float, clip: float, power: int, eta: float) -> float:
+    """E of a power of a clipped gradient, of (1 - eta) N(0, 1) and a share eta far above."""
+    near = integrate.quad(
+        lambda z: np.clip(z - at, -clip, clip) ** power * stats.norm.pdf(z),
+        -12, 12, points=[at - clip, at + clip],
+    )[0]  # fmt: skip
+    return float((1 - eta) * near + eta * clip**power)
+
+
+def test_the_bias_is_that_of_hubers_location() -> None:
+    eta, clip, n = 0.1, 2.0, 30_000
+    at = float(optimize.brentq(psi, 0, clip, args=(clip, 1, eta)))
+    law = ContaminatedGaussian(eta=eta, gap=1e3)
+    found = run(GradientDescentMean(clip=clip, steps=20), law.sample(rng(), 40, n), RHO).value
+    inside = (1 - eta) * float(np.diff(stats.norm.cdf([at - clip, at + clip]))[0])
+    sd = math.sqrt(psi(at, clip, 2, eta) / n) / inside
+    assert abs(found.mean() - at) < 5 * sd / math.sqrt(40) + 0.002  # and what 20 steps leave
+    law_of_error = stats.norm(at, sd)
+    quantile = optimize.brentq(lambda x: law_of_error.cdf(x) - law_of_error.cdf(-x) - 0.9, 0, 2)
+    claims = gathered(composed(["sweep=lecture17"])["sweep"], "claims")
+    assert claims["huber_bias"]["exact"] == pytest.approx(quantile, rel=1e-4)
+
+
+def moments_of(rows: Floats) -> Floats:
+    """What `AdaSSP` releases at once of one dataset, times n; bounds 1."""
+    seen: list[Floats] = []
+
+    def kept(self: Ledger, values: Floats, sensitivity: float, **_: Any) -> Floats:
+        self.pay()
+        seen.append(values)
+        stated.append(sensitivity)
+        return values
+
+    stated: list[float] = []
+    with mock.patch.object(Ledger, "add_noise", kept):
+        run(AdaSSP(feature_bound=1, response_bound=1), rows[None], RHO)
+    assert sorted(stated) == pytest.approx([1 / len(rows), 3 / math.sqrt(2) / len(rows)])
+    return np.asarray(seen[0][0] * len(rows))
+
+
+def test_no_neighbours_move_the_moments_further_and_some_do_as_far() -> None:
+    draw, largest = rng(3), 0.0
+    for _ in range(100):
+        rows = draw.standard_normal((2, 3)) * draw.choice([0.3, 3.0], (2, 1))
+        one, other = (moments_of(row[None]) for row in rows)
+        largest = max(largest, float(np.linalg.norm(one - other)))
+    assert 1.5 < largest <= 3 / math.sqrt(2)
+    for angle in np.linspace(0, 3, 7):  # 60 degrees apart, whatever the axes
+        worst = [[math.cos(a), math.sin(a), y] for a, y in ((angle, 1), (angle + math.pi / 3, -1))]
+        one, other = (moments_of(np.array([row])) for row in worst)
+        assert np.linalg.norm(one - other) == pytest.approx(3 / math.sqrt(2), rel=1e-12)
+
+
+def test_moments_by_a_loop() -> None:
+    sample = LAW.sample(rng(), 3, 60)
+    found = run(AdaSSP(feature_bound=0.7, response_bound=0.5), sample, ZCDP(1e6))
+    for rows, theta, before in zip(sample.values, found.value, found.before_noise, strict=True):
+        x = [clipped(row[:-1], 0.7) for row in rows]
+        wanted = lstsq(np.column_stack([x, np.clip(rows[:, -1], -0.5, 0.5)]))
+        np.testing.assert_allclose(theta, wanted, atol=0.01)
+        np.testing.assert_allclose(before, wanted, rtol=1e-9)
+
+
+def test_the_ridge_where_features_are_alike() -> None:
+    """A has an eigenvalue 0: but for one in forty its lower bound is, and the ridge is G."""
+    n, d, rho = 50, 2, 0.5
+    rows = np.tile([0.6, 0.6, 0.5], (2000, n, 1))
+    found = run(AdaSSP(feature_bound=1, response_bound=1), rows, ZCDP(rho)).before_noise
+    s = 3 / math.sqrt(2) / n / math.sqrt(2 * rho * 0.9)
+    ridge = s * (math.sqrt(2 * d) + math.sqrt(2 * math.log(2 / 0.05)))
+    a = np.full((d, d), 0.36) + ridge * np.eye(d)
+    full = np.isclose(found, np.linalg.solve(a, [0.3, 0.3]), rtol=1e-9).all(axis=1)
+    assert stats.binomtest(int(full.sum()), 2000, 0.975).pvalue > 1e-6
+
+
+def test_buckets_by_a_loop() -> None:
+    sample = LAW.sample(rng(), 2, 90)
+    estimator = SubsampleLeastSquares(buckets=9, lower=-1.0, upper=1.2, aggregate="mean")
+    found = run(estimator, sample, SURE)
+    for rows, value in zip(sample.values, found.value, strict=True):
+        outputs = [np.clip(lstsq(part), -1.0, 1.2) for part in np.split(rows, 9)]
+        np.testing.assert_allclose(value, np.mean(outputs, axis=0), atol=0.01)
+    two = run(LeastSquares(), np.array([[[0.0, 2.0, 6.0]]]), NonPrivate()).value
+    np.testing.assert_allclose(two, [[0.0, 3.0]])  # the shortest of many
+
+
+Y = 1.5 + math.sqrt(3) * 0.3
+EXACT: list[tuple[Estimator, int, Budget, str]] = [
+    (AdaSSP(feature_bound=1, response_bound=Y), 2000, RHO, "noise_q90 q90"),
+    (AdaSSP(feature_bound=1.3, response_bound=3), 4000, ApproxDP(1.0, 1e-6), "noise_q90 q90"),
+    (GradientDescentRegression(clip=0.8, rate=5, steps=8), 1000, GDP(0.5), "noise_q90 q90"),
+    (GradientDescentRegression(clip=0.05, rate=2, steps=3), 100, RHO, "noise_q90"),
+    (
+        SubsampleLeastSquares(buckets=10, lower=-3, upper=3, aggregate="mean"),
+        100,
+        RHO,
+        "noise_q90",
+    ),
+]
+
+
+@pytest.mark.parametrize(("estimator", "n", "budget", "metrics"), EXACT, ids=name)
+def test_exact_values(estimator: Estimator, n: int, budget: Budget, metrics: str) -> None:
+    """Binomial beyond the 0.9 quantile: all raise a false alarm with probability 1e-6 together."""
+    trials = 600
+    found = run(estimator, LAW.sample(rng(1), trials, n), budget, seed=2)
+    parts = {"noise_q90": found.value - found.before_noise, "q90": found.value - LAW.theta}
+    for metric in metrics.split():
+        sizes = np.linalg.norm(parts[metric], axis=1) / math.sqrt(5)
+        beyond = int(np.count_nonzero(sizes > exact(metric, estimator, LAW, n, budget)))
+        assert stats.binomtest(beyond, trials, 0.1).pvalue > 1e-6 / 8, metric
+
+
+@pytest.mark.parametrize(
+    ("metric", "estimator", "n"),
+    [
+        ("q90", AdaSSP(feature_bound=0.9, response_bound=Y), 2000),  # clips
+        ("q90", AdaSSP(feature_bound=1, response_bound=1), 2000),
+        ("q90", AdaSSP(feature_bound=1, response_bound=Y), 150),  # a ridge
+        ("q90", GradientDescentRegression(clip=0.5, rate=5), 2000),  # clips
+        ("q90", GradientDescentRegression(clip=0.8, rate=3), 2000),  # other steps
+        ("q90", SubsampleLeastSquares(buckets=10, lower=-3, upper=3), 100),
+        ("mean_error", AdaSSP(feature_bound=1, response_bound=Y), 2000),
+    ],
+    ids=name,
+)
+def test_what_is_not_known(metric: str, estimator: Estimator, n: int) -> None:
+    assert math.isnan(exact(metric, estimator, LAW, n, RHO))
+
+
+def test_one_coordinate_is_refused() -> None:
+    for estimator in (AdaSSP(feature_bound=1, response_bound=1), LeastSquares()):
+        budget = RHO if isinstance(estimator, AdaSSP) else NonPrivate()
+        with pytest.raises(ValueError, match="two coordinates or more"):
+            run(estimator, DenseSample(np.zeros((2, 5, 1))), budget)
