@@ -123,6 +123,7 @@ VARIABLES = {
     "log_radius": Variable("radius", np.log, "(ln R)", r"$\ln R$"),
     "d": Variable("d", np.positive, "d", "dimension $d$"),
     "m": Variable("m", np.reciprocal, "(1/m)", "records of a person $m$"),
+    "condition": Variable("condition", np.positive, "κ", r"condition number $\kappa$"),
     "norm": Variable("norm", np.positive, "‖μ‖", r"$\|\mu\|$"),
     "location": Variable("location", np.positive, "|μ|", r"$\mu$"),
     "log_location": Variable("location", np.log, "(ln |μ|)", r"$\ln \mu$"),

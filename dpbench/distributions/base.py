@@ -39,6 +39,11 @@ class Distribution(Registered, ABC):
         return self.target
 
     @property
+    def whitening(self) -> Floats | None:
+        """What errors of means, rows, are multiplied by before their norms are taken."""
+        return None
+
+    @property
     def variance(self) -> float:
         """E(X - mean)^2, infinite where it does not exist; of vectors E ||X - mean||^2."""
         return self.moment(2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from pydantic import Field, field_validator, model_validator
@@ -83,11 +83,15 @@ class MultivariateGaussian(_Vectors):
         discrete cosine transform, so that no axis is special.
     matrix : (d, d) list of lists, optional
         Another covariance, times scale squared; symmetric and positive definite.
+    relative : bool
+        Whether errors of means are in the norm of the covariance over scale squared, |S^(-1/2) x|.
     """
 
     scale: Positive = 1.0
     condition: Annotated[float, Field(ge=1, le=1e12)] = 1.0
     matrix: list[list[float]] | None = None
+    relative: bool = False
+    later: ClassVar[dict[str, Any]] = {"relative": False}
 
     @model_validator(mode="after")
     def _one_covariance(self) -> Self:
@@ -112,6 +116,13 @@ class MultivariateGaussian(_Vectors):
         variances = np.geomspace(1, 1 / self.condition, self.d)
         directions = dct(np.eye(self.d), norm="ortho", axis=0)
         return np.asarray(directions.T * variances @ directions)
+
+    @property
+    def whitening(self) -> Floats | None:
+        unit = self._unit_covariance
+        if unit is None or not self.relative:
+            return None
+        return np.asarray(np.linalg.inv(np.linalg.cholesky(unit)).T)
 
     @property
     def covariance(self) -> Floats:

@@ -6,6 +6,8 @@ References
    differential privacy", CCS 2016.
 .. [AD20] Asi, Duchi, "Instance-optimality in differential privacy via approximate inverse
    sensitivity mechanisms", NeurIPS 2020.
+.. [BHS23] Brown, Hopkins, Smith, "Fast, sample-efficient, affine-invariant private mean and
+   covariance estimation for subgaussian distributions", COLT 2023.
 .. [BS19] Bun, Steinke, "Average-case averages: private algorithms for smooth sensitivity and mean
    estimation", NeurIPS 2019.
 .. [L15], [L17] G. Kamath, G. Brown, CS 860, lectures 15 and 17.
@@ -34,6 +36,8 @@ References
    privacy", AISTATS 2025.
 .. [KMRSSU23] Kamath, Mouzakis, Regehr, Singhal, Steinke, Ullman, "A bias-accuracy-privacy trilemma
    for statistical estimation", 2023.
+.. [KDH23] Kuditipudi, Duchi, Haque, "A pretty fast algorithm for adaptive private mean
+   estimation", COLT 2023.
 .. [KSU20] Kamath, Singhal, Ullman, "Private mean estimation of heavy-tailed distributions",
    COLT 2020.
 .. [KSW23] Kulesza, Suresh, Wang, "Mean estimation in the add-remove model of differential
@@ -57,6 +61,7 @@ References
 """
 
 from dpbench.estimators.add_remove import SumAndCountMean, TransformedNoiseMean
+from dpbench.estimators.affine_invariant import AffineInvariantMean
 from dpbench.estimators.base import Estimate, Estimator, release
 from dpbench.estimators.binary_minimax import BinaryMinimax
 from dpbench.estimators.clipped import BinaryMean, BoundedMean, ClippedMean, CoordinateWise
@@ -90,15 +95,15 @@ from dpbench.estimators.unbiased import UnbiasedMean
 from dpbench.estimators.unbounded import ApproximateBoundsMean, UniversalMean
 
 __all__ = [
-    "AdaSSP", "ApproximateBoundsMean", "BinaryMean", "BinaryMinimax", "BootstrapInterval",
-    "BoundedMean", "ClippedMean", "CoinPressCovariance", "CoinPressMean", "CoordinateWise",
-    "EmpiricalMean", "Estimate", "Estimator", "ExponentialCoarseMean", "FriendlyCoreMean",
-    "GaussianScoreMean", "GradientDescentMean", "GradientDescentRegression", "HeavyTailedMean",
-    "InverseSensitivity", "KSU20BallMean", "KSU20CoverMean", "KSU20Mean", "KSU20Range",
-    "KarwaVadhanInterval", "KarwaVadhanMean", "LearnedGaussian", "LeastSquares", "LocalMean",
-    "LocalSignMean", "Median", "MedianOfMeans", "NaiveGaussianMean", "NoisyVarianceInterval",
-    "OneDataset", "PersonMean", "PlanMean", "PrivUnitMean", "ShiftedClippedMean",
-    "ShrinkingIntervals", "SmoothTrimmedMean", "SubsampleAggregate", "SubsampleLeastSquares",
-    "SubsampleTest", "SumAndCountMean", "TransformedNoiseMean", "TrimmedMean", "UnbiasedMean",
-    "UniversalMean", "WhitenedCoinPressMean", "release",
+    "AdaSSP", "AffineInvariantMean", "ApproximateBoundsMean", "BinaryMean", "BinaryMinimax",
+    "BootstrapInterval", "BoundedMean", "ClippedMean", "CoinPressCovariance", "CoinPressMean",
+    "CoordinateWise", "EmpiricalMean", "Estimate", "Estimator", "ExponentialCoarseMean",
+    "FriendlyCoreMean", "GaussianScoreMean", "GradientDescentMean", "GradientDescentRegression",
+    "HeavyTailedMean", "InverseSensitivity", "KSU20BallMean", "KSU20CoverMean", "KSU20Mean",
+    "KSU20Range", "KarwaVadhanInterval", "KarwaVadhanMean", "LearnedGaussian", "LeastSquares",
+    "LocalMean", "LocalSignMean", "Median", "MedianOfMeans", "NaiveGaussianMean",
+    "NoisyVarianceInterval", "OneDataset", "PersonMean", "PlanMean", "PrivUnitMean",
+    "ShiftedClippedMean", "ShrinkingIntervals", "SmoothTrimmedMean", "SubsampleAggregate",
+    "SubsampleLeastSquares", "SubsampleTest", "SumAndCountMean", "TransformedNoiseMean",
+    "TrimmedMean", "UnbiasedMean", "UniversalMean", "WhitenedCoinPressMean", "release",
 ]  # fmt: skip

@@ -118,6 +118,10 @@ class Estimator(Registered, ABC):
         """The most records that it can be run on; None if any number."""
         return None
 
+    def least_records(self, d: int, budget: Budget) -> int:
+        """The fewest records, of d coordinates, for which it can release anything."""
+        return 1
+
     def supports(self, budget: Budget) -> bool:
         """Whether the estimator can honour the notion of `budget`, for its neighbours."""
         return isinstance(budget, self.honoured) and budget.neighbours in self.relations

@@ -256,6 +256,8 @@ def _errors(
     if estimand == "regression":  # |S^(1/2) theta|, S of the features: the root of the excess risk
         root = np.linalg.cholesky(law.covariance[:-1, :-1])
         parts = {name: part @ root for name, part in parts.items()}
+    if estimand == "mean" and (whiten := law.whitening) is not None:
+        parts = {name: part @ whiten for name, part in parts.items()}
     axes = tuple(range(1, empirical.ndim))
     sizes = {
         name: np.linalg.norm(part, axis=axes) if axes else np.abs(part)

@@ -312,6 +312,9 @@ def _check_size(cell: Cell, setting: Setting, at: str) -> None:
     taken = setting.estimator.most_records or cell.n
     if cell.n > taken:
         raise ConfigError(f"{at}: {setting.label} takes at most {taken} records")
+    least = setting.estimator.least_records(cell.members[0][1].d, setting.budget)
+    if cell.n < least:
+        raise ConfigError(f"{at}: {setting.label} needs at least {least} records")
     most = min(_most(law, cell.n, setting) for _, law in cell.members)
     if cell.n > most:
         line = f"{at}: {cell.family_label} draws every record"

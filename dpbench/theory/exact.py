@@ -38,7 +38,7 @@ from dpbench.theory.exact_ratio import ratio_error
 from dpbench.theory.exact_regression import regression_error
 from dpbench.theory.exact_score import score_error
 from dpbench.theory.exact_searches import median_noise
-from dpbench.theory.exact_vectors import ball_error, covariance_quantile
+from dpbench.theory.exact_vectors import affine_error, ball_error, covariance_quantile
 from dpbench.theory.last_step import At, Histogram, Step, histogram, ksu20_groups, last_step
 from dpbench.theory.noise import MOST, Noise, additive, binomial, standard_normal
 from dpbench.theory.noise import Gaussian as Normal
@@ -61,6 +61,7 @@ _OWN: dict[type[est.Estimator], Callable[[str, Any, dist.Distribution, At], floa
     est.WhitenedCoinPressMean: covariance_quantile,
     est.LocalSignMean: sign_error,
     est.PrivUnitMean: unit_error,
+    est.AffineInvariantMean: affine_error,
     est.PlanMean: median_noise,
     est.AdaSSP: regression_error,
     est.GradientDescentRegression: regression_error,

@@ -11,17 +11,19 @@ from scipy.special import chdtr, chdtri, chndtrix
 
 from dpbench import distributions as dist
 from dpbench import estimators as est
+from dpbench.privacy import ApproxDP, PureDP
 from dpbench.theory.exact_choices import is_round
 from dpbench.theory.last_step import At, Step, coinpress_round, gaussian_norm, round_shares
-from dpbench.theory.noise import Gaussian, concentrated
+from dpbench.theory.noise import Gaussian, additive, concentrated
 
-__all__ = ["ball_error", "covariance_quantile", "sum_quantile"]
+__all__ = ["affine_error", "ball_error", "covariance_quantile", "sum_quantile"]
 
 Q = 0.9
 UNSURE = 0.2  # over d: a tenth of the relative variance of a chi-square
 SETTLED = 0.75  # from here on the covariance's formula is within 2 per cent,
 WHITE = 0.15  # and from here on, up to that slack, the whitened mean's within 7
 MOST_SLACK = 1.5
+AFFINE = ("q90", "noise_q90", "private_q90")
 COVARIANCE_B = 0.1  # of the covariance within a whitened mean: the authors'
 
 
@@ -141,3 +143,35 @@ def _whitened_noise(e: est.WhitenedCoinPressMean, at: At) -> float:
     fine = At(at.n, at.d, rho.fraction(1 - e.covariance_share))
     sd, _ = coinpress_round(e.radius / back, round_shares(e.rounds), e.b, fine)
     return Gaussian(sd * back).norm_quantile(at.d, Q)
+
+
+def affine_error(metric: str, e: est.AffineInvariantMean, law: dist.Distribution, at: At) -> float:
+    """Of Gaussian records, which nearly all have weight 1, relative to their covariance.
+
+    (g) to (d) of `dpbench.estimators.affine_invariant`: the noise is sd(eps_m, delta_m) step times
+    the root of V, which is n times the covariance.
+    """
+    one = isinstance(law, dist.MultivariateGaussian) and (is_round(law) or law.relative)
+    if not (one or isinstance(law, dist.Gaussian)) or e.leverage or metric not in AFFINE:
+        return np.nan
+    assert isinstance(at.budget, ApproxDP)
+    n, epsilon, delta = at.n, at.budget.epsilon, at.budget.delta
+    most = np.ceil(2 * additive(PureDP(e.share * epsilon), 1.0, 1.0).above(delta / 4))
+    good = n / (1 + float(chdtri(at.d, e.beta / n)))
+    ramp = max(1.0, (np.sqrt(max(0.0, most * (8 * good - 7 * most))) - 3 * most) / 2)
+    mass, left = 1 + most / ramp, good - 2 * most - ramp
+    if left <= mass:
+        return np.nan
+    t = mass / left
+    shape = (t / (1 - t) * gaussian_norm(1, delta / 4) ** 2 - np.log(1 - t)) / 2
+    fine = (1 - e.share) * epsilon - shape
+    if fine < shape:
+        return np.nan
+    step = mass * np.sqrt(1 / left - 1 / n) / (n - most - mass) * (1 + (1 - t) ** -0.5)
+    sd = (
+        additive(ApproxDP(fine, delta / 2 * np.exp(-shape), "analytic"), step, step).variance ** 0.5
+    )
+    assert isinstance(law, dist.MultivariateGaussian | dist.Gaussian)
+    sampling = 1 / n if metric == "q90" else 0.0
+    noise = Gaussian(law.scale * float(np.sqrt(sd**2 * n + sampling)))
+    return noise.norm_quantile(at.d, Q)

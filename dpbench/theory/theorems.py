@@ -167,6 +167,8 @@ THEOREMS = {
     "regression_dimension": Theorem("Lecture 17, W18", "d", _is(1), "noise_q90", "fixed_n"),
     # private median of means: with a fixed number of buckets all errors fall like sampling error
     "subsample_sampling": Theorem("Lecture 17", "alpha", _is(2)),
+    # the error in the norm of the covariance does not depend on it
+    "affine_invariance": Theorem("BHS23, KDH23", "condition", _is(0), of="fixed_n"),
     # what leaves a rare point out; the known (1/(alpha epsilon))^2 holds for all laws of k = 2
     "smooth_alpha": Theorem("BS19, on rare points", "alpha", _rate),
     "inverse_ratio": Theorem("AD20", "ratio", _is(math.nan), "noise_q90"),

@@ -32,8 +32,10 @@ VECTORS = {"d": 3}
 FOLLOWS = {"translation": True, "scale": True}
 FEW = {"records": np.random.default_rng(0).standard_normal((30, 2))}
 MANY = {"records": np.random.default_rng(1).standard_t(3, 1201)}
+THOUSANDS = {"records": np.random.default_rng(2).standard_normal((10_000, 2)), "translation": True}
 ROWS = [
     row("zga", "adassp", VECTORS, feature_bound=2.0, response_bound=1.5),
+    row("a", "affine_invariant_mean", {**THOUSANDS, "scale": True}),
     row("pzga", "binary_mean"),
     row("pa", "binary_minimax"),
     row("pzga", "bounded_mean", radius=2.5),

@@ -1,0 +1,173 @@
+"""The core of records of little leverage: sets by enumeration, the proof by search."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import support
+from scipy import integrate, stats
+from support import Floats
+
+from dpbench.estimators import AffineInvariantMean
+from dpbench.estimators.affine_invariant import Core, leverages
+from dpbench.privacy import ApproxDP, Ledger
+from dpbench.samples import CountedSample, DenseSample
+
+BUDGET = ApproxDP(1.0, 1e-6)
+MEAN = AffineInvariantMean()
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def largest_good(z: Floats, limit: float, most: int) -> set[int] | None:
+    """The largest set of records of leverages up to the limit, if it lacks at most `most`."""
+    for size in range(len(z), len(z) - most - 1, -1):
+        for some in itertools.combinations(range(len(z)), size):
+            rows = z[list(some)]
+            inverse = np.linalg.inv(rows.T @ rows)
+            if np.einsum("ij,jk,ik->i", rows, inverse, rows).max() <= limit:
+                return set(some)
+    return None
+
+
+@pytest.mark.parametrize("d", [1, 2])
+def test_levels_are_those_of_the_largest_sets_by_enumeration(d: int) -> None:
+    core = Core(n=20, inverse=8.0 - d, most=2, ramp=1.0)
+    x = rng(d).standard_normal((12, 20, d)) * rng(9).choice([1.0, 1.0, 1.0, 3.0], (12, 20, 1))
+    found, seen = core._levels(x), set()
+    for rows, levels in zip(x, found, strict=True):
+        z = np.column_stack([np.ones(20), rows])
+        for level in range(4):
+            good = largest_good(z, 1 / (core.inverse - level), 2)
+            inside = set(np.flatnonzero(levels <= level))
+            seen.add(len(good or ()))
+            assert good == inside if good else len(inside) < 18
+    assert len(seen) >= 3
+
+
+def test_the_score_is_the_least_level_with_as_many_outside() -> None:
+    far = np.arange(50) < rng(1).integers(0, 5, (40, 1))
+    x = rng().standard_normal((40, 50, 1)) * (1 + 3 * far)[..., None]
+    core = Core(n=50, inverse=8.0, most=3, ramp=1.0)
+    level, (_, score) = core._levels(x), core.weights(x)
+    outside = (level[..., None] > np.arange(4)).sum(axis=1) <= np.arange(4)
+    expected = np.where(outside.any(axis=1), outside.argmax(axis=1), 4)
+    np.testing.assert_array_equal(score, expected)
+    assert set(score) >= {0, 1, 2, 3}
+
+
+def scatter(x: Floats, w: Floats) -> tuple[Floats, Floats]:
+    mean = (w[..., None] * x).sum(axis=1) / w.sum(axis=1)[:, None]
+    offset = x - mean[:, None]
+    return mean, (w[..., None] * offset).transpose(0, 2, 1) @ offset
+
+
+@pytest.mark.parametrize(
+    ("d", "core", "most"),
+    [
+        (1, Core(n=40, inverse=12.0, most=1, ramp=3.0), 0.35),
+        (1, Core(n=300, inverse=80.0, most=1, ramp=25.0), 0.65),
+        (2, Core(n=60, inverse=15.0, most=1, ramp=4.0), 0.35),
+    ],
+)
+def test_no_neighbour_moves_the_core_by_more_than_is_proved(
+    d: int, core: Core, most: float
+) -> None:
+    """By a search at the surface where records are pruned; `most` of the step is attained."""
+    trials, n, r = 1500, core.n, rng()
+    x = r.standard_normal((trials, n, d))
+    x[::2] /= np.linalg.norm(x[::2], axis=2, keepdims=True)
+    far = np.arange(n) < r.integers(1, 4, trials)[:, None]
+    along = r.standard_normal((trials, 1, d))
+    along *= np.sqrt(n / core.inverse) / np.linalg.norm(along, axis=2, keepdims=True)
+    along = along * r.uniform(0.7, 2.5, (trials, 1, 1)) * r.uniform(1, 1.1, (trials, n, 1))
+    x = np.where(far[..., None], along, x)
+    y = x.copy()
+    y[:, 0] *= -r.uniform(0, 1.5, (trials, 1))
+    (w, u), (v, t) = core.weights(x), core.weights(y)
+    assert np.abs(u - t).max() == 1
+    both = (u <= core.most) & (t <= core.most)
+    assert both.sum() > 100
+    apart = np.abs(core._levels(x) - core._levels(y))[both, 1:]
+    assert apart.max() <= 1
+    (m, one), (k, other) = scatter(x[both], w[both]), scatter(y[both], v[both])
+    square = np.einsum("td,tde,te->t", m - k, np.linalg.inv(other), m - k)
+    moved = np.sqrt(square).max() / core.step
+    assert most < moved <= 1
+    eigenvalues = np.linalg.eigvals(np.linalg.solve(other, one)).real - 1
+    up, down = (np.maximum(sign * eigenvalues, 0).sum(axis=1).max() for sign in (1, -1))
+    assert 0.3 < up / (core.loss / (1 - core.loss)) <= 1
+    assert 0.25 < down / core.loss <= 1
+
+
+@pytest.mark.parametrize("budget", [BUDGET, ApproxDP(4.0, 0.1)], ids=str)
+def test_the_farthest_gaussians_of_one_number_are_close(budget: ApproxDP) -> None:
+    """(e) and (f), by quadrature: P - e^epsilon Q, where that is positive."""
+    n = MEAN.least_records(1, budget)
+    found = MEAN._core(n, 1, budget)
+    assert found is not None
+    assert MEAN._core(n - 1, 1, budget) is None
+    core, _, (test, shape, fine) = found
+    sd = core.step * fine._gaussian
+    epsilon = budget.epsilon - test.epsilon
+    for ratio in (1 - core.loss, 1 / (1 - core.loss)):
+        # The norm is that of the narrower one.
+        shift, wide = core.step * min(1, ratio) ** 0.5, sd * ratio**0.5
+        for p, q in itertools.permutations([stats.norm(0, sd), stats.norm(shift, wide)]):
+            x = np.linspace(-60 * sd, 60 * sd, 400_001)
+            excess = np.maximum(p.pdf(x) - np.exp(epsilon) * q.pdf(x), 0)
+            assert integrate.trapezoid(excess, x) <= 0.75 * budget.delta
+    assert shape.epsilon + fine.epsilon == pytest.approx(epsilon)
+
+
+def test_it_follows_affine_maps() -> None:
+    x = rng().standard_normal((3, 12_000, 3))
+    x[:, :5] *= 20.0
+    x[0, 5] = 1e150
+    one = support.run(MEAN, x, ApproxDP(2.0, 1e-5))
+    lower = np.array([[1e3, 0, 0], [-400.0, 1.0, 0], [50.0, 0.3, 1e-3]])  # roots follow it, too
+    x[0, 5] = 1.0, 1e140, 0
+    other = support.run(MEAN, x @ lower.T + [5.0, -7.0, 1e-3], ApproxDP(2.0, 1e-5))
+    back = np.linalg.solve(lower, (other.value - [5.0, -7.0, 1e-3]).T).T
+    np.testing.assert_allclose(back, one.value, atol=1e-6)
+    assert one.core is not None
+    assert np.all((one.core < 1) & (one.core > 0.999))
+
+
+def test_too_few_records_release_nothing_whatever_they_are() -> None:
+    n = MEAN.least_records(2, BUDGET)
+    for records, releases in ((n - 1, False), (n, True)):
+        ledger = Ledger(BUDGET, rng())
+        value = MEAN.run(DenseSample(rng(1).standard_normal((2, records, 2))), ledger).value
+        assert np.isfinite(value).all() == np.isfinite(value).any() == any(ledger.spent) == releases
+
+
+def test_records_that_stand_out_or_lie_in_a_plane_release_nothing() -> None:
+    x = rng().standard_normal((3, 12_000, 2))
+    x[0, :200] = 1e6 * rng(1).standard_normal((200, 2))
+    x[1, :, 1] = x[1, :, 0]
+    value = support.run(MEAN, x, BUDGET).value
+    assert np.isnan(value[:2]).all()
+    assert np.isfinite(value[2]).all()
+
+
+def test_leverages_of_correlated_records_keep_their_digits() -> None:
+    """Against a QR decomposition; variances are 1e10 apart, and off the axes."""
+    x = (
+        rng().standard_normal((1, 200, 3))
+        * [1.0, 1e-2, 1e-5]
+        @ stats.ortho_group.rvs(3, random_state=0)
+    )
+    basis, _ = np.linalg.qr(np.column_stack([np.ones(200), x[0]]))
+    found, flat = leverages(x + 3.0, np.ones((1, 200), dtype=bool))
+    np.testing.assert_allclose(found[0], (basis**2).sum(axis=1), rtol=1e-7)
+    assert not flat.any()
+
+
+def test_counted_records_are_refused() -> None:
+    with pytest.raises(ValueError, match="one by one"):
+        MEAN.run(CountedSample([0.0, 1.0], [[5, 5]]), Ledger(BUDGET, rng()))
