@@ -19,9 +19,9 @@ law and of unit noise, both two-sided, T minimises
 
 which is the quantile of the error if noise is Gaussian, and right at both ends if not. As T grows
 this is the mean. As T falls it is the sign of x - c: under pure DP noise of quantile
-sqrt(2 pi) ln(1/beta)/(n epsilon), against 4.03/(n epsilon) that testing two laws asks for
-(`dpbench.theory.lower_bounds`) at beta = 0.1: 1.43 times as much, and 1.28 times under GDP. T is
-at least 0.1, where noise is 0.2 per cent above that.
+sqrt(2 pi) ln(1/beta)/(n epsilon), which is just what testing a chain of laws asks for where
+n epsilon is large (`dpbench.theory.lower_bounds`), and so under GDP. T is at least 0.1, where noise
+is 0.2 per cent above that.
 
 The centre. A median by the exponential mechanism up to sigma/10 on +-(R + t), t as in
 `dpbench.estimators.gaussian`. Points of score 0 fill at least sigma/5, those of score -n/2 at most

@@ -184,7 +184,7 @@ class Sweep:
 def key_table(sweep: Sweep, cells: Sequence[Cell], *, bounds: bool = True) -> pd.DataFrame:
     """The keys of all cells, a row each, in the order of `BlockTask.keys`.
 
-    Without `bounds`, of which one may take 10 ms, there is neither ``lower_bound`` nor
+    Without `bounds`, of which one may take 0.2 s, there is neither ``lower_bound`` nor
     ``bound_by``.
     """
     families, estimators = swept_columns(sweep.families.values(), sweep.estimators.values())

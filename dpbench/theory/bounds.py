@@ -19,11 +19,12 @@ from scipy.special import betaincinv, chdtri, ndtri
 from dpbench import distributions as dist
 from dpbench.privacy import Budget
 from dpbench.theory import vector_bounds
-from dpbench.theory.coins import coins_lower_bound
+from dpbench.theory.coins import coins_lower_bound, rare_coins_lower_bound
 from dpbench.theory.local_bounds import local_distance, local_lower_bound
 from dpbench.theory.lower_bounds import (
     BETA,
     bernoulli_lower_bound,
+    chain_of_coins,
     fair_lower_bound,
     gaussian_lower_bound,
     indistinguishable,
@@ -52,18 +53,20 @@ def largest(**values: float) -> Bound:
 
 
 def heavy_tailed(
-    n: int, k: float, budget: Budget, *, d: int = 1, local: bool = False, sampling: bool = True
+    n: int, k: float, budget: Budget, *, d: int = 1, local: bool = False, rare: float = 1.0
 ) -> Bound:
-    """Of laws with centred k-th moments of at most 1; without sampling, of those with rare points.
+    """Of laws with centred k-th moments of at most 1; of `rare` below 1, of those with rare points.
 
-    Of numbers, or of vectors of d coordinates in every direction.
+    Of numbers, or of vectors of d coordinates in every direction. `rare` is the largest probability
+    of rare points where they have a part in what sampling costs, too: 0 to leave that out.
     """
     return largest(
         two_laws=NAN if local else two_point_lower_bound(n, k, budget).alpha,
         several_laws=NAN if local else several_laws_lower_bound(n, k, budget),
+        coins=rare_coins_lower_bound(n, k, budget, rare) if rare and not local else NAN,
         code=NAN if local or d == 1 else vector_bounds.moments_lower_bound(n, d, k, budget).alpha,
         two_laws_of_views=local_lower_bound(n, k, budget).alpha if local else NAN,
-        sampling=sampling_lower_bound(n, k) if sampling else NAN,
+        sampling=sampling_lower_bound(n, k) if rare == 1 else NAN,
     )
 
 
@@ -85,18 +88,22 @@ def of_people(n: int, m: int, k: float, budget: Budget, sampling: bool) -> Bound
 
 
 def _bernoulli(_: dist.Bernoulli, n: int, budget: Budget, local: bool) -> Bound:
+    def distance(beta: float) -> float:
+        return local_distance(n, budget, beta=beta)
+
     return largest(
         two_laws=NAN if local else bernoulli_lower_bound(n, budget),
         coins=NAN if local else coins_lower_bound(n, budget),
-        two_laws_of_views=local_distance(n, budget) / 2 if local else NAN,
+        two_laws_of_views=chain_of_coins(distance) if local else NAN,
         sampling=fair_lower_bound(n),
     )
 
 
 def _gaussian(law: dist.Gaussian, n: int, budget: Budget, local: bool) -> Bound:
+    views = local_distance(n, budget, beta=BETA / 2)  # of neighbours in a long chain
     unit = largest(
         two_laws=NAN if local else gaussian_lower_bound(n, budget),
-        two_laws_of_views=float(ndtri((1 + local_distance(n, budget)) / 2)) if local else NAN,
+        two_laws_of_views=float(ndtri((1 + views) / 2)) if local else NAN,
         sampling=float(-ndtri(BETA / 2) / np.sqrt(n)),
     )
     return Bound(law._scale * unit.value, unit.by)

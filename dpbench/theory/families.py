@@ -21,7 +21,7 @@ from dpbench.distributions.multivariate import Dimension
 from dpbench.privacy import Budget
 from dpbench.registry import ConfigError, MomentOrder, Registered, validated
 from dpbench.theory.bounds import Bound, class_bound, heavy_tailed, largest, of_people
-from dpbench.theory.lower_bounds import BETA, two_point_lower_bound
+from dpbench.theory.lower_bounds import BETA, sampling_lower_bound, two_point_lower_bound
 from dpbench.theory.packing import packing_lower_bound
 
 __all__ = [
@@ -129,8 +129,9 @@ class TwoPointFamily(Family):
         Added to every record.
     sampling : bool
         Whether a fair coin is a member, too: +-1 with probability 1/2, which no clip above 1
-        changes and whose mean no estimator knows better than to 1.28/sqrt(n). The lower bound is
-        then the larger one of privacy and sampling.
+        changes and whose mean no estimator knows much better than to 1.645/sqrt(n). The lower
+        bound is then that of all laws with E|X - mean|^k <= 1; else of those that are as often
+        on one point as the members.
     m : int
         Records of each of n people, whose means are what is drawn: p is then c/(e n m).
     """
@@ -165,13 +166,17 @@ class TwoPointFamily(Family):
     def lower_bound(self, n: int, budget: Budget, *, local: bool = False) -> Bound:
         if self.m > 1:
             return Bound() if local else of_people(n, self.m, self.k, budget, self.sampling)
-        return heavy_tailed(n, self.k, budget, local=local, sampling=self.sampling)
+        if self.sampling or local:
+            return heavy_tailed(n, self.k, budget, local=local, rare=float(self.sampling))
+        members: Any = self.members("", n, budget)
+        return heavy_tailed(n, self.k, budget, rare=max(law.p for law in members.values()))
 
     def crossing(self, budget: Budget) -> float:
-        """Where sampling overtakes what privacy costs at least, if it does below 1e15."""
+        """Where sampling overtakes what privacy alone costs at least, if it does below 1e15."""
 
         def sampled(n: int) -> bool:
-            return heavy_tailed(n, self.k, budget).by == "sampling"
+            private = heavy_tailed(n, self.k, budget, rare=0).value
+            return not sampling_lower_bound(n, self.k) < private
 
         if not (self.sampling and self.m == 1 and sampled(MOST)):
             return float("nan")
@@ -207,7 +212,7 @@ class SignedTwoPointFamily(Family):
 
     def lower_bound(self, n: int, budget: Budget, *, local: bool = False) -> Bound:
         """That of the class; sampling is no part of it, as for `TwoPointFamily`."""
-        return Bound() if local else heavy_tailed(n, self.k, budget, d=self.d, sampling=False)
+        return Bound() if local else heavy_tailed(n, self.k, budget, d=self.d, rare=0)
 
 
 @validated
@@ -246,7 +251,7 @@ class ProductTwoPointFamily(Family):
         if local:
             return Bound()
         packing = largest(packing=packing_lower_bound(n, self.d, budget))
-        return max(packing, heavy_tailed(n, self.k, budget, d=self.d, sampling=False))
+        return max(packing, heavy_tailed(n, self.k, budget, d=self.d, rare=0))
 
 
 def build_family(spec: Mapping[str, Any], where: str) -> Family:

@@ -1,12 +1,23 @@
 """Lower bounds for one dimension: what no private estimator, and what none at all, can beat.
 
-Each tests two laws against each other. It is exact for testing that pair, if they are two-point
-laws: no test does better. Whether an estimator reaches it over a class of laws is another question.
+Each tests two laws against each other, or each law of a chain against the next. It is exact for
+testing a pair of two-point laws: no test does better. Whether an estimator reaches it over a class
+of laws is another question.
 
 From errors to tests. An estimator whose error stays below half the distance of the two means, with
 probability above 1 - beta under both laws, would be a test of size below beta and power above
 1 - beta. Where none has those, every estimator errs by half that distance with probability at least
 beta under one of the two laws.
+
+Chains. Let m laws have means at equal steps of 2 alpha. An estimator that errs by less than alpha
+is nearer to the law's own mean than to any other: it says which law it is. Its probabilities to
+say a wrong one sum, over the laws, to those to say "above" under a law and "not above" under the
+next one, summed over neighbours; each such pair is a test. So if no test of neighbours has both
+errors below e, on average over the m - 1 pairs, then the mean probability to be wrong is at least
+2e (m-1)/m, and where e is m beta/(2 (m-1)) every estimator errs by alpha with probability at least
+beta under one of the laws. That e is beta for two laws, and near beta/2 for many: errors have two
+signs. For Laplace noise and for normal errors it is just what they have. Gaussian laws have room
+for any m, Bernoulli laws for (m-1) 2 alpha <= 1.
 
 Private tests of laws P and Q at total-variation distance t. A maximal coupling draws n records from
 each that differ in S of them, S ~ Binomial(n, t). Datasets that differ in s records are joined by a
@@ -52,24 +63,25 @@ Half the distance of the means. Bernoulli laws of 0 and t: t/2. N(+-m, 1): m, wh
 t = 2 Phi(m) - 1. Laws with E|X - mean|^k = 1, rare points at +-tau with p = t: p tau, which grows
 with p without limit, as (p tau)^-k = (1-p) (1 + ((1-p)/p)^(k-1)).
 
-All tests of a pair with a common point. Without privacy the best test of p = 1/2 + h against
-1/2 - h on the same two points, tau apart, takes the majority of n records, and a coin where there
-is none, which is the majority of n - 1. With an odd m = 2a - 1 records it errs with probability
-P(Binomial(m, 1/2 + h) < a) = I_(1/2-h)(a, a), which is half of 1 minus the total variation. Where
-that is beta, every estimator errs by half the distance of the means, h tau, with probability at
-least beta. (h tau)^-k = (p/h)^k (1-p) + ((1-p)/h)^k p at p = 1/2 + h falls as h grows: no other
-h below it does more. With z the 1 - beta quantile of a normal law it is near z/sqrt(n). Of Gaussian
-records the average's error, with 1 - beta/2 for 1 - beta, is the least over all locations.
+All tests of laws on the same two points, tau apart. Without privacy the best test of p = c - h
+against c + h counts n records: it says c + h from the count on where that is the more likely one.
+The sum of its errors is 1 minus the total variation, and near 2 Phi(-h sqrt(n/(c (1-c)))), with a
+relative error of order 1/n: skewness moves the two errors against each other. A chain of m laws
+around 1/2 that is as close as above has an error of h tau with probability at least beta, where
+tau makes the largest of their E|X - mean|^k one. With z the 1 - beta/2 quantile of a normal law it
+is below z/sqrt(n), by a part that falls like n^(-1/3). Of Gaussian records the average's error is
+the least over all locations.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import betaincinv, expit, ndtr, ndtri
+from scipy.special import bdtr, bdtrc, expit, ndtr, ndtri
 
 from dpbench.arrays import Floats
 from dpbench.distributions import TwoPoint
@@ -77,16 +89,21 @@ from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP
 from dpbench.samples.hypergeometric import log_binomial_pmf
 
 __all__ = [
-    "BETA", "LowerBound", "bernoulli_lower_bound", "coin_logit", "fair_lower_bound",
-    "gaussian_lower_bound", "indistinguishable", "sampling_lower_bound", "two_point_lower_bound",
+    "BETA", "LEAST", "LowerBound", "bernoulli_lower_bound", "chain_of_coins", "chains_of_coins",
+    "coin_logit",
+    "fair_lower_bound", "gaussian_lower_bound", "indistinguishable", "of_a_pair",
+    "sampling_lower_bound", "two_point_lower_bound",
 ]  # fmt: skip
 
 # Errors are compared with bounds at their 1 - BETA quantile: the q90 of a summary.
 BETA = 0.1
 # How far from 1 a t is kept.
 LEAST = 1e-12
-# Records from which on sampling is normal.
+# Records from which on sampling is normal: of one coin, and of two, where libraries lose digits.
 NORMAL_FROM = 10**8
+NORMAL_PAIRS_FROM = 10**6
+# How many laws a chain of coins has: the best of these.
+LENGTHS = tuple(2**i for i in range(1, 11))
 # Of chains under zCDP: the largest l, and the rho up to which records are taken together.
 ENOUGH = 40.0
 FINE = 1e-4
@@ -218,28 +235,86 @@ def two_point_lower_bound(n: int, k: float, budget: Budget, *, beta: float = BET
     return LowerBound(p * TwoPoint(p=p, k=k).tau, p) if p < 1 else LowerBound(np.inf, 1.0)
 
 
+def of_a_pair(laws: int, beta: float = BETA) -> float:
+    """The error of tests of neighbours in a chain that makes estimators err: the module's e."""
+    return laws * beta / (2 * (laws - 1))
+
+
+def chain_of_coins(distance: Callable[[float], float], beta: float = BETA) -> float:
+    """Half the step of a chain of Bernoulli laws, of the `distance` that no test tells, by e.
+
+    Of as many laws as fit at the largest step, of e = beta/2; NaN where no distance is known.
+    """
+    largest = distance(beta / 2)
+    return distance(of_a_pair(1 + int(1 / largest), beta)) / 2 if largest > 0 else largest
+
+
 def bernoulli_lower_bound(n: int, budget: Budget, *, beta: float = BETA) -> float:
-    """The error that testing two Bernoulli laws forces on private estimators of their means."""
-    return indistinguishable(n, budget, beta) / 2
+    """The error that testing Bernoulli laws forces on private estimators of their means."""
+    return chain_of_coins(lambda error: indistinguishable(n, budget, error), beta)
 
 
 def gaussian_lower_bound(n: int, budget: Budget, *, beta: float = BETA) -> float:
-    """The error that testing N(m, 1) against N(-m, 1) forces on private estimators: m."""
-    return float(ndtri((1 + indistinguishable(n, budget, beta)) / 2))
+    """The error that testing N(m, 1) and N(-m, 1), in a long chain, forces on private estimators.
+
+    It is m; with probability as near to beta as one likes.
+    """
+    return float(ndtri((1 + indistinguishable(n, budget, beta / 2)) / 2))
+
+
+def _told_apart(h: float, laws: int, n: int) -> float:
+    """The mean error of the best tests of neighbours in a chain of coins 2h apart, around 1/2."""
+    centre = 0.5 + (2 * np.arange(laws - 1) - laws + 2) * h
+    low, high = centre - h, centre + h
+    if n >= NORMAL_PAIRS_FROM:
+        return float(ndtr(-h * np.sqrt(n / (centre * (1 - centre)))).mean())
+    per_head, per_tail = np.log(high / low), np.log((1 - low) / np.maximum(1 - high, LEAST))
+    least = np.ceil(n * per_tail / (per_head + per_tail)) - 1  # the last count that says "lower"
+    return float((bdtrc(least, n, low) + bdtr(least, n, high)).mean() / 2)
+
+
+def chains_of_coins(
+    error: Callable[[int, float], float], least: float, beta: float = BETA
+) -> list[tuple[int, float]]:
+    """How many laws, and half the step h, of chains of coins that no test tells: until h falls.
+
+    `error` is that of telling neighbours, by the number of laws and h, which is more than `least`.
+    """
+    from scipy.optimize import brentq  # a slow import
+
+    found, h = [], least
+    for laws in LENGTHS:
+        most = (0.5 - LEAST) / (laws - 1)
+
+        def excess(h: float, laws: int = laws) -> float:
+            return error(laws, h) - of_a_pair(laws, beta)
+
+        if h >= most or excess(h) < 0:
+            break
+        low = high = h
+        while high < most and (low == high or excess(high) > 0):
+            low, high = high, min(2 * high, most)
+        h = high if excess(high) >= 0 else float(brentq(excess, low, high, xtol=1e-18, rtol=1e-7))
+        found.append((laws, h))
+    return found
+
+
+@cache
+def _fair_chains(n: int, beta: float) -> list[tuple[int, float]]:
+    return chains_of_coins(lambda laws, h: _told_apart(h, laws, n), 0.1 / np.sqrt(n), beta)
 
 
 def fair_lower_bound(n: int, *, beta: float = BETA) -> float:
     """The error that sampling forces on every estimator of a Bernoulli mean: the module's h."""
-    a = (n + 1) // 2
-    # The beta law's normal limit has a relative error of 0.3/n, where the library loses digits.
-    h = 0.5 - betaincinv(a, a, beta) if n < NORMAL_FROM else ndtri(1 - beta) / np.sqrt(8 * a + 4)
-    return float(h)
+    return _fair_chains(n, beta)[-1][1]
 
 
 def sampling_lower_bound(n: int, k: float, *, beta: float = BETA) -> float:
-    """The error that testing a pair with a common point forces on every estimator, private or not.
+    """The error that testing laws on the same two points forces on every estimator, private or not.
 
-    As in `two_point_lower_bound`; of any number of records, up to a relative error of 1e-8.
+    As in `two_point_lower_bound`; of any number of records, up to a relative error of 1e-6.
     """
-    h = fair_lower_bound(n, beta=beta)
-    return h * TwoPoint(p=0.5 + h, k=k).tau
+    return max(
+        h * min(TwoPoint(p=0.5 + i * h, k=k).tau for i in range(1 - laws, laws, 2))
+        for laws, h in _fair_chains(n, beta)
+    )

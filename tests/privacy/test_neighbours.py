@@ -151,7 +151,7 @@ def test_a_plan_gives_every_estimator_the_budgets_of_its_neighbours() -> None:
     run = dict(zip(keys["estimator"] + keys["privacy"], keys["lower_bound"], strict=True))
     assert set(run) == {"summedpure_add_remove", "clippedpure"}
     # A bound for twice epsilon where a record is replaced, which is not by sampling.
-    assert set(keys["bound_by"]) == {"two laws"}
+    assert "sampling" not in set(keys["bound_by"])
     assert run["summedpure_add_remove"] == keys["lower_bound"][keys["epsilon"] == 0.1].item()
 
 

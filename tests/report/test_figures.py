@@ -148,7 +148,7 @@ def test_where_sampling_overtakes_privacy(regimes: Result) -> None:
     assert not lines(rare, "sampling overtakes privacy")
     ((_, n, _),) = lines(coin, "sampling overtakes privacy")
     crossing = TwoPointFamily(k=6, c=[1], sampling=True).crossing(PureDP(0.01))
-    assert n == [crossing, crossing] == pytest.approx([1_003_968] * 2, rel=1e-3)
+    assert n == [crossing, crossing] == pytest.approx([500_761] * 2, rel=1e-3)
     assert coin.get_xlim() == rare.get_xlim()
     early = dataclasses.replace(regimes, summary=regimes.summary.query("n < 1e6"))
     assert not lines(drawn(early, {"kind": "error_against_n"})[0], "sampling overtakes privacy")

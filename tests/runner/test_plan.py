@@ -120,7 +120,7 @@ def test_the_model_of_an_estimator_says_which_bound_holds() -> None:
 
 
 def test_bounds_wait_until_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One takes up to 10 ms: a plan, and what is read again, needs few or none."""
+    """One takes up to 0.2 s: a plan, and what is read again, needs few or none."""
     asked = list[object]()
 
     def nothing(*at: object, **_: object) -> Bound:

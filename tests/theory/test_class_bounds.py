@@ -14,6 +14,7 @@ from dpbench.theory.bounds import OF_VIEWS, Bound, class_bound, heavy_tailed, la
 from dpbench.theory.coins import coins_lower_bound
 from dpbench.theory.local_bounds import local_distance, local_lower_bound
 from dpbench.theory.lower_bounds import (
+    bernoulli_lower_bound,
     indistinguishable,
     sampling_lower_bound,
     two_point_lower_bound,
@@ -36,19 +37,16 @@ def test_the_largest_of_what_is_known() -> None:
 def test_numbers(budget: Budget) -> None:
     """Where noise decides two laws, where sampling does the average or a coin."""
     few, many = 2000, 10**9
-    t = indistinguishable(few, budget)
-    assert class_bound(dist.Bernoulli(p=0.3), few, budget) == (
-        coins_lower_bound(few, budget),
-        "coins",
-    )
-    assert coins_lower_bound(few, budget) > t / 2
+    t = indistinguishable(few, budget, 0.05)
+    privacy, both = bernoulli_lower_bound(few, budget), coins_lower_bound(few, budget)
+    assert class_bound(dist.Bernoulli(p=0.3), few, budget).value == max(privacy, both)
     scaled = class_bound(dist.Gaussian(location=7, scale=3), few, budget)
     assert scaled.value == pytest.approx(3 * norm.ppf((1 + t) / 2), rel=1e-12)
     average = class_bound(dist.Gaussian(scale=3), many, budget)
     assert average.value == pytest.approx(3 * norm.ppf(0.95) / math.sqrt(many))
     assert average.by == "sampling"
     coin = class_bound(dist.Bernoulli(p=0.3), many, budget)
-    assert coin.value == pytest.approx(norm.ppf(0.9) / 2 / math.sqrt(many), rel=1e-6)
+    assert coin.value == pytest.approx(norm.ppf(0.95) / 2 / math.sqrt(many), rel=1e-3)
     assert coin.by == "sampling"
     law = dist.StudentT(**T, unit_moment=3)
     private = two_point_lower_bound(few, 3, budget).alpha
@@ -81,12 +79,13 @@ def test_gaussian_vectors() -> None:
 
 def test_the_local_model() -> None:
     n, budget = 10**6, PureDP(1.0)
-    t = local_distance(n, budget)
-    assert class_bound(dist.Bernoulli(p=0.3), n, budget, local=True).value == t / 2
+    t = local_distance(n, budget, beta=0.05)
+    coin = class_bound(dist.Bernoulli(p=0.3), n, budget, local=True).value
+    assert coin == pytest.approx(t / 2, rel=2e-3)
     gaussian = class_bound(dist.Gaussian(scale=3), n, budget, local=True)
     assert gaussian.value == pytest.approx(3 * norm.ppf((1 + t) / 2))
     assert gaussian.by == OF_VIEWS
     own = heavy_tailed(n, 3, budget, local=True)
     assert own == (local_lower_bound(n, 3, budget).alpha, "two laws of views")
-    assert own.value > 10 * heavy_tailed(n, 3, budget).value
+    assert own.value > 10 * heavy_tailed(n, 3, budget, rare=0).value
     assert math.isnan(class_bound(dist.MultivariateGaussian(d=8), n, budget, local=True).value)
