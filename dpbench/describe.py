@@ -153,8 +153,8 @@ def _entries(into: Schema, *registries: type[Registered]) -> Schema:
             if key != "kind":
                 about, lists = value.pop("description", ""), {"type": "array", "items": value}
                 made["properties"][key] = {"description": about, "anyOf": [value, lists]}
-        if registries == (Estimator,):  # the family's k by default
-            made["required"] = [key for key in made["required"] if key != "k"]
+        if registries == (Estimator,):  # the family's k and m by default
+            made["required"] = [key for key in made["required"] if key not in ("k", "m")]
     return _by_name({"oneOf": [*references, {"required": ["_target_"]}]})
 
 

@@ -102,6 +102,8 @@ class SmoothTrimmedMean(Estimator):
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
         # A record moves the mean by all of S, and S by all of e^t, from the middle to the top.
         t = self.dilation * largest_rate(budget)
+        if self.trim is not None and 2 * self.trim >= n:
+            return []
         m, middle = self.trimmed(n, t), self.lower / 2 + self.upper / 2
         if m < 1:
             return []

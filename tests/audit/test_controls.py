@@ -70,7 +70,8 @@ BEST = {
     "fails_on_spread": "one_to_the_far_end", "no_clipping": "one_to_the_far_end",
     "scale_as_location": "ends_of_the_clip", "add_remove_histogram": "two_far_clusters",
     "add_remove_median": "around_the_quantile",
-    "reused_noise": "two_clusters", "unsorted_sensitivity": "in_the_middle",
+    "noiseless_queries": "between_two_counts", "reused_noise": "two_clusters",
+    "unsorted_sensitivity": "in_the_middle",
     "add_remove_sum": "ends_of_the_clip", "replace_sum": "ends_of_the_clip_right",
 }  # fmt: skip
 CLAIMS = [(control, budget) for control in CONTROLS for budget in control.budgets]

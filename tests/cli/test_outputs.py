@@ -20,8 +20,8 @@ SUMMARY = (
 )
 # of estimators that release an interval, a scale or a promised accuracy
 EXTRAS = (
-    "width_q50 miss_rate width_ratio_q50 outside_q90 tv_q50 tv_q90 promise_q90 core_q50 spent mu "
-    "bound_by"
+    "width_q50 miss_rate width_ratio_q50 outside_q90 tv_q50 tv_q90 promise_q90 core_q50 spent "
+    "signed_mean signed_mean_se signed_sd mu bound_by"
 )
 CLAIMS = (
     "claim source estimator distribution variable metric predicted measured low high tolerance "

@@ -119,8 +119,9 @@ ANSWERS: list[tuple[Any, str]] = [
     ),
     (
         Estimate(ARRAY, ARRAY),
-        "_Returns spends nothing of PureDP(epsilon=1.0, noise_by='laplace'): what it releases is "
-        "not private; draw its noise by the ledger, or pay for it by ledger.pay()",
+        "_Returns spends nothing of PureDP(epsilon=1.0, noise_by='laplace', neighbours='replace'): "
+        "what it releases is not private; draw its noise by the ledger, or pay for it by "
+        "ledger.pay()",
     ),
 ]
 

@@ -185,7 +185,10 @@ def test_the_extra_values_of_known_releases() -> None:
     outside[4::5] = np.inf  # of no interval
     np.testing.assert_allclose(values["outside"], outside, atol=1e-12)
     # The other setting has none of these, and no distance is known of a law that is not Gaussian.
-    assert all(np.isnan(result.values[name][1]).all() for name in {*EXTRAS} - {"core", "spent"})
+    assert all(
+        np.isnan(result.values[name][1]).all()
+        for name in {*EXTRAS} - {"core", "spent", "sign", "signed"}
+    )
     assert "tv" not in run_block(_task(Setting("p", Preset(), PureDP(1.0)))).values
 
 

@@ -29,6 +29,7 @@ class At:
     norm: float = 1e6
     m: float = 100.0
     location: float = 1e6
+    condition: float = 1e3
 
 
 Error = Callable[[At], float]
@@ -62,7 +63,16 @@ ERRORS: dict[str, Error] = {
     "sampling sampling_regime subsample_sampling": lambda at: at.n**-0.5,
     "private_regime bounded_private_part bounded_epsilon fine_alpha": _laplace,
     "bounded_rho": _gaussian,
-    "clipping_bias no_radius core_norm shrinking_ball universal_location": lambda at: 0.3,
+    # noise of sensitivity 2C/n in d coordinates, C the root of d; the same with |sigma|_1 = d
+    "shifted_dimension shifted_rho plan_dimension": lambda at: at.d * _gaussian(at),
+    # moments of d^2 entries with noise 1/n: of the d x d matrix theta keeps d
+    "regression_n regression_rho regression_dimension": lambda at: at.d * _gaussian(at),
+    # what m = ln(n)/t records or fewer have is left out: tau p at p = m/n
+    "smooth_alpha": lambda at: _laplace(at) ** (1 - 1 / at.k),
+    "clipping_bias no_radius core_norm shrinking_ball universal_location shifted_radius": (
+        lambda at: 0.3
+    ),
+    "affine_invariance": lambda at: 0.3,
     "naive_radius": lambda at: at.radius * _laplace(at),
     "bounds_location": lambda at: at.location / 2 * _laplace(at),  # the bin that ends beyond it
     # all of 2R noises are below n/4: of the tails exp(-epsilon x) and exp(-rho x^2)
@@ -110,6 +120,7 @@ NUMBERS = {
     **dict.fromkeys(["learned_tv", "covariance_alpha"], 2.0),
     **dict.fromkeys(["within", "range_outside", "analytic_delta", "noise_ratio"], math.nan),
     **dict.fromkeys(["discard_ratio", "core_weight", "sum_and_count", "two_regimes"], math.nan),
+    "inverse_ratio": math.nan,
 }
 
 
@@ -149,9 +160,7 @@ def test_theorems_read_what_is_measured() -> None:
         assert (theorem.floor is None) != theorem.at_most
         if theorem.of == "samples":  # the smallest n is of the error itself, for one alpha
             assert (theorem.metric, theorem.variable != "alpha") == ("q90", True)
-        if (
-            theorem.variable == "limit"
-        ):  # the core's weight, and a bias, are known, not only bounded
+        if theorem.variable == "limit":  # a core's weight and a bias are known, not only bounded
             assert theorem.at_most == (name not in {"core_weight", "unbiased"})
     # 1/alpha^2 + 1/(alpha epsilon)
     assert THEOREMS["learned_tv"].floor == THEOREMS["covariance_alpha"].floor == 1
