@@ -20,8 +20,8 @@ def noise_times(factor: float) -> Iterator[None]:
 
     Below 1 the estimators are less private than they claim. The exponential mechanism chooses by
     scores over `factor`, which is its noise times `factor`; geometric noise is rounded to whole
-    numbers. Code that draws its own noise (`OneDataset`) is not changed. All threads of the
-    process are.
+    numbers. What draws its own and pays for it is not changed: randomised response, one bit or
+    three values of a record, PrivUnit, other code (`OneDataset`). All threads of the process are.
     """
     noise, tail = Budget.noise, Budget.noise_tail
     ball, choice, counted = Ledger.add_l2_noise, Ledger.exponential, Ledger.add_geometric_noise

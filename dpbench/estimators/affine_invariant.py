@@ -44,15 +44,15 @@ record in S_l.
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
+from pydantic import Field
 from scipy.special import chdtri
 
 from dpbench.arrays import Bools, Floats
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.coinpress import WIDEST, gaussian_norm
-from dpbench.estimators.gaussian import Positive
 from dpbench.privacy import ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.neighbours import Pair
 from dpbench.registry import MOST_RECORDS, Probability, validated
@@ -60,8 +60,9 @@ from dpbench.samples import DenseSample, Sample
 
 __all__ = ["AffineInvariantMean", "Core", "cut"]
 
-# Eigenvalues of correlations that count as 0.
-SINGULAR = 1e-13
+# Eigenvalues of correlations are taken for this at least; the spread that is left where they are
+# 0 is then some 1e-9 by rounding, and with less than FLAT records are in a plane.
+FLOOR, FLAT = 1e-13, 1e-8
 
 
 class Core(NamedTuple):
@@ -103,9 +104,10 @@ class Core(NamedTuple):
         """Weighted means, roots of V, scores, and mean weights; means NaN where u is above K."""
         weights, score = self.weights(x)
         good = score <= self.most
-        mean, _, spread, correlation = _standard(x, np.where(good[:, None], weights, 1.0))
-        correlation[~good] = np.eye(x.shape[2])
-        root = spread.transpose(0, 2, 1) * np.linalg.cholesky(correlation)
+        mean, _, back, _ = _whitened(x, np.where(good[:, None], weights, 1.0))
+        upper = np.linalg.qr(back)[1]  # the triangular root, which follows triangular maps
+        sign = np.sign(np.diagonal(upper, axis1=1, axis2=2))[:, None]
+        root = upper.transpose(0, 2, 1) * sign
         return np.where(good[:, None], mean, np.nan), root, score, weights.mean(axis=1)
 
     def weights(self, x: Floats) -> tuple[Floats, Floats]:
@@ -151,17 +153,32 @@ def cut(n: int, leverage: float, test: Budget, delta: float) -> tuple[Core, floa
 def leverages(x: Floats, held: Bools) -> tuple[Floats, Bools]:
     """Leverages of the records held, else 0, (trials, n), and where the records are in a plane.
 
-    There, or nearly so, leverages in single coordinates, which are no more, stand for them.
+    There leverages in single coordinates, which are no more, stand for them. Up to rounding, that
+    is: what is within 3e-15 of its spread from a plane cannot be told from it.
     """
-    rows, flat = x, np.zeros(len(x), dtype=bool)
-    for _ in range(2):  # the second time with all digits
-        _, offset, _, correlation = _standard(rows, held)
-        values, vectors = np.linalg.eigh(correlation)
-        flat |= ~(values[:, 0] > SINGULAR)
-        vectors[flat], values[flat] = np.eye(x.shape[2]), 1.0
-        rows = offset @ (vectors / np.sqrt(values)[:, None])
-    square = np.where(flat[:, None], (rows**2).max(axis=2), (rows**2).sum(axis=2))
+    _, rows, _, flat = _whitened(x, held)
+    square = (rows**2).sum(axis=2)
+    if flat.any():
+        square[flat] = (_standard(x[flat], held[flat])[1] ** 2).max(axis=2)
     return np.where(held, 1 / held.sum(axis=1)[:, None] + square, 0.0), flat
+
+
+def _whitened(x: Floats, weights: Floats | Bools) -> tuple[Floats, Floats, Floats, Bools]:
+    """Means; records turned to have I for V; what turns them back; where they are in a plane.
+
+    In three passes, which takes correlations up to the digits that records have (as a Cholesky QR
+    with a shift does), where one pass loses twice as many.
+    """
+    mean, rows, back, flat = x[:, 0], x, np.eye(x.shape[2]), np.zeros(len(x), dtype=bool)
+    for step in range(3):
+        at, rows, spread, correlation = _standard(rows, weights)
+        mean = mean if step else at
+        flat = ~(spread.min(axis=(1, 2)) > FLAT) if step == 1 else flat
+        values, vectors = np.linalg.eigh(correlation)
+        root = np.sqrt(np.maximum(values, FLOOR))[:, None]
+        rows = rows @ (vectors / root)
+        back = (vectors * root).transpose(0, 2, 1) @ (spread.transpose(0, 2, 1) * back)
+    return mean, rows, back, flat
 
 
 def _standard(x: Floats, weights: Floats | Bools) -> list[Floats]:
@@ -184,8 +201,9 @@ class AffineInvariantMean(Estimator):
 
     Parameters
     ----------
-    leverage : float > 0, optional
-        n times the largest leverage of a good record. By default that of Gaussian records: 1 and
+    leverage : float >= 1, optional
+        n times the largest leverage of a good record; as all add up to d + 1, nothing is ever
+        released with less than that. By default that of Gaussian records: 1 and
         the quantile of chi-square at 1 - beta/n.
     beta : float in (0, 1)
         Probability that a Gaussian record has more, which costs little.
@@ -193,7 +211,7 @@ class AffineInvariantMean(Estimator):
         Of epsilon, for the test. Of delta a quarter is for the test, another for the covariance.
     """
 
-    leverage: Positive | None = None
+    leverage: Annotated[float, Field(ge=1)] | None = None
     beta: Probability = 0.1
     share: Probability = 0.25
     multivariate: ClassVar[bool] = True

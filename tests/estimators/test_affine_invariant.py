@@ -168,6 +168,19 @@ def test_leverages_of_correlated_records_keep_their_digits() -> None:
     assert not flat.any()
 
 
+@pytest.mark.parametrize("apart", [1e-5, 4e-7, 1e-9, 1e-11])
+def test_records_near_a_plane_are_like_others(apart: float) -> None:
+    """A set is in a plane or not: to draw the line elsewhere would make one record tell of all."""
+    first, second = rng().standard_normal((2, 500))
+    held = np.ones((1, 500), dtype=bool)
+    wanted, _ = leverages(np.stack([first, second], axis=1)[None], held)
+    found, flat = leverages(np.stack([first, first + apart * second], axis=1)[None], held)
+    np.testing.assert_allclose(found, wanted, rtol=1e-15 / apart)
+    assert not flat.any()
+    _, flat = leverages(np.stack([first, first], axis=1)[None], held)
+    assert flat.all()
+
+
 def test_counted_records_are_refused() -> None:
     with pytest.raises(ValueError, match="one by one"):
         MEAN.run(CountedSample([0.0, 1.0], [[5, 5]]), Ledger(BUDGET, rng()))
