@@ -137,14 +137,16 @@ class Job:
         """Compute what is missing and test the claims."""
         study, blocks = self.plan.study, self.options.store()
 
-        def run(cells: Sequence[Cell], keep: Mapping[str, Bools | bool]) -> Results:
+        def run(
+            cells: Sequence[Cell], keep: Mapping[str, Bools | bool], *, bounds: bool
+        ) -> Results:
             found = run_cells(cells, self.options, blocks, cost, say)
-            return collect(study, cells, found, keep)
+            return collect(study, cells, found, keep, bounds=bounds)
 
-        results = run(self.plan.cells, self.plan.measures)
+        results = run(self.plan.cells, self.plan.measures, bounds=True)
 
         def search(cells: Sequence[Cell]) -> Results:
-            found = run(cells, {"error": True})
+            found = run(cells, {"error": True}, bounds=False)
             results.failures.extend(found.failures)
             return found
 

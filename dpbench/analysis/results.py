@@ -60,12 +60,15 @@ def collect(
     cells: Sequence[Cell],
     found: Iterable[tuple[int, Sequence[Block]]],
     keep: Mapping[str, Bools | bool],
+    *,
+    bounds: bool = True,
 ) -> Results:
     """Summarise cells as their blocks are `found`, in any order.
 
-    `keep` says what of `Block.values` is kept, and of which rows of `key_table`.
+    `keep` says what of `Block.values` is kept, and of which rows of `key_table`, which has
+    `bounds` or not.
     """
-    keys = key_table(sweep, cells)
+    keys = key_table(sweep, cells, bounds=bounds)
     ends = np.cumsum([len(cell.members) * len(cell.settings) for cell in cells])
     rows_of = np.split(np.arange(len(keys)), ends[:-1])
     columns: dict[str, NDArray[np.number[Any]]] = {}
@@ -89,7 +92,8 @@ def collect(
     extras = [name for one in younger for name in (one, f"{one}_se") if name in columns]
     plain = [name for name in columns if name not in extras]
     first = [name for name in KEY if name != "mu"]  # which is younger than these columns
-    table = table[[*dict.fromkeys([*first, *plain, "lower_bound", *extras, *keys])]]
+    bound = ["lower_bound"] if bounds else []
+    table = table[[*dict.fromkeys([*first, *plain, *bound, *extras, *keys])]]
     order = table.sort_values(ORDER, kind="stable").index.to_numpy()
     return Results(
         table.iloc[order].reset_index(drop=True),

@@ -98,7 +98,10 @@ LAWS: dict[str, tuple[dict[str, Any], Callable[[Any, float], float], dict[str, A
         {"n": GRID, "budgets": DELTAS},
         lambda row, s: 30 * math.log(1 / row.delta) ** s / row.n, {"alpha": 0.2},
     ),
-    "near_optimal": ({"families": LOCAL, "n": LARGE[::2]}, lambda row, s: s * row.lower_bound, {}),
+    "near_optimal": (
+        {"families": LOCAL, "n": LARGE[::2], "bounds": True},
+        lambda row, s: s * row.lower_bound, {},
+    ),
     "noise_ratio": (
         {"estimators": TWO, "n": GRID[::8]},
         lambda row, s: (s if row.estimator == "clip" else 1.0) / row.n,
@@ -452,7 +455,8 @@ def test_intervals_of_factors_cover_when_members_tie() -> None:
     rng, runs = np.random.default_rng(11), 60
     many = {"clip": {**CLIP, "upper": list(range(1, runs + 1))}}
     # The 0.9 quantile of an exponential is ln 10.
-    found = Made(families=LOCAL, estimators=many, n=LARGE[::2], trials=400).judge(
+    made = Made(bounds=True, families=LOCAL, estimators=many, n=LARGE[::2], trials=400)
+    found = made.judge(
         "near_optimal", lambda at: rng.exponential(1.2 * at.lower_bound / math.log(10), size=400)
     )
     hits = int(((found["low"] <= 1.2) & (found["high"] >= 1.2)).sum())
@@ -493,7 +497,7 @@ ESTIMATORS: dict[str, Any] = {
     "mean": {"kind": "empirical_mean"},
 }
 BOTH = {"pure": {"kind": "pure_dp", "epsilon": 1}, "zcdp": {"kind": "zcdp", "rho": 0.5}}
-ALL = Made(families=FAMILIES, estimators=ESTIMATORS, budgets=BOTH)
+ALL = Made(bounds=True, families=FAMILIES, estimators=ESTIMATORS, budgets=BOTH)
 NUMBERS = Made(
     families={"numbers": {"kind": "gaussian", "location": 1}}, budgets=DELTAS,
     estimators={"free": {"kind": "karwa_vadhan_mean", "radius": [None, 10, 1000]}},
