@@ -292,7 +292,9 @@ def _events(pilot: Released, score: Score) -> Iterator[Event]:
     order = np.argsort(-left / right, kind="stable")
 
     def superlevel(bins: NDArray[np.intp]) -> Event:
-        return lambda released: np.isin(_bins(score(released), edges), bins)
+        inside = np.zeros(len(edges) + 2, bool)  # the last is that of NaN
+        inside[bins] = True
+        return lambda released: np.asarray(inside[_bins(score(released), edges)])
 
     for size in range(1, len(order)):
         yield superlevel(order[:size])
