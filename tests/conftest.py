@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from dpbench.drawing import save
 from dpbench.privacy import Budget, Ledger
 
 Floats = NDArray[np.float64]
+DRAWN = save.__defaults__
 
 # Tests run side by side: those about processes say how many, all others start none.
 os.environ["LOKY_MAX_CPU_COUNT"] = "1"
@@ -72,10 +74,18 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[Step]:
     return found
 
 
+@pytest.fixture(scope="session", autouse=True)
+def svg_alone() -> Iterator[None]:
+    """Figures in one of three formats: most tests that draw are about something else."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(save, "__defaults__", (("svg",), None))
+        yield
+
+
 @pytest.fixture
-def svg_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A figure in one of three formats, for tests that are about something else."""
-    monkeypatch.setattr(save, "__defaults__", (("svg",), None))
+def three_formats(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures as a run draws them."""
+    monkeypatch.setattr(save, "__defaults__", DRAWN)
 
 
 @pytest.fixture(scope="session")

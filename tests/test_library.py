@@ -289,7 +289,7 @@ def test_figures_on_a_callers_axes(result: Result) -> None:
         plt.close(canvas)
 
 
-def test_a_folder_is_loaded_where_nothing_ran(tmp_path: Path, svg_alone: None) -> None:
+def test_a_folder_is_loaded_where_nothing_ran(tmp_path: Path) -> None:
     """Figures, labels that look like numbers, and no table of an earlier run."""
     spec = spec_of({2: ClippedMean(lower=-4, upper=4)}, families={1: Gaussian()}, parts={3: PART})
     asked = {"sample_complexity": {4: {"low": 1, "high": 1, "points": 1}}}

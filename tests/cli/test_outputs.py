@@ -46,7 +46,7 @@ def test_the_files_of_a_run_and_its_closed_figures(done: Bench) -> None:
     """Twenty open figures make matplotlib warn, and each keeps its memory."""
     names = {p.name for p in (done.folder / "out").rglob("*") if p.suffix != ".parquet"}
     assert names == {
-        "blocks", "figures", "errors.pdf", "errors.svg", "errors.png", "report.html",
+        "blocks", "figures", "errors.svg", "report.html",
         "summary.csv", "claims.csv", "factors.csv", "scoreboard.txt", "manifest.json",
     }  # fmt: skip
     assert {p.name for p in done.folder.iterdir()} == {"conf", "out"}

@@ -23,6 +23,7 @@ import pytest
 import dpbench
 from dpbench import finished
 from dpbench.distributions import TwoPoint
+from dpbench.drawing import save
 from dpbench.estimators import EmpiricalMean
 from dpbench.job import Job
 from dpbench.privacy import NonPrivate
@@ -286,7 +287,7 @@ def test_help_and_a_refusal_wait_for_nothing(bench: Bench) -> None:
     assert loading(bench, ["sweep=nosuch"], {"numpy", "rich", "pydantic"}) == "set()\n"
 
 
-def test_what_is_no_longer_asked_for_goes(bench: Bench, svg_alone: None) -> None:
+def test_what_is_no_longer_asked_for_goes(bench: Bench) -> None:
     """From the page and the folder, but not what somebody has changed."""
     bench.write(lambda spec: spec["figures"].update(errors=FIGURE, mine=FIGURE))
     bench.done("trials=4")
@@ -336,6 +337,7 @@ def largest_file(size: int) -> Iterator[None]:
 
 def test_a_full_disk(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "ROWS", 1)  # a block a file
+    monkeypatch.setattr(save, "__defaults__", (("png",), None))  # the largest
     bench.write(lambda spec: spec["figures"].update(errors=FIGURE))
     bench.done("out=whole")
     largest = max(path.stat().st_size for path in bench.blocks("whole"))
