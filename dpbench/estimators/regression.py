@@ -104,10 +104,10 @@ class AdaSSP(_Regression, kind="adassp"):
     z^2 |v|^2 - 2yzt; attained where t = 1/2 and z = -y. (The source's separate releases would be of
     2 + 4, at twice the noise of A beside the diagonal.)
 
-    The noise N of A is that of a symmetric matrix of variances s^2 on the diagonal and s^2/2
-    beside it: the largest eigenvalue has a mean of at most s sqrt(2d) (Davidson and Szarek 2001,
-    II.11), and each end of its spectrum is s-Lipschitz in d (d + 1)/2 independent N(0, 1): |N| <=
-    G = s (sqrt(2d) + sqrt(2 ln(2/beta))) with probability 1 - beta. The rest of the budget is for the
+    The noise N of A is that of a symmetric matrix of variances s^2 on the diagonal and s^2/2 beside
+    it: the largest eigenvalue has a mean of at most s sqrt(2d) (Davidson and Szarek 2001, II.11),
+    and each end of its spectrum is s-Lipschitz in d (d + 1)/2 independent N(0, 1): |N| <= G = s
+    (sqrt(2d) + sqrt(2 ln(2/beta))) with probability 1 - beta. The rest of the budget is for the
     least eigenvalue of A, which moves by at most 1/n: it is at least that of A - vv'/n. Where its
     lower bound L, of probability 1 - beta/2, is below G a ridge G - L is added to A + N.
     Eigenvalues below s are set to it.
