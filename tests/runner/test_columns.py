@@ -106,7 +106,7 @@ BUDGETS = {"pure": {"kind": "pure_dp", "epsilon": [0.1, 1]}, "zcdp": {"kind": "z
 
 
 def test_swept_parameters_are_the_last_columns() -> None:
-    made = Made(families=FAMILIES, estimators=ESTIMATORS, budgets=BUDGETS)
+    made = Made(bounds=True, families=FAMILIES, estimators=ESTIMATORS, budgets=BUDGETS)
     keys = made.keys
     # k is the family's column; an estimator's own is told apart from it.
     assert list(keys) == [*KEY, "lower_bound", "bound_by", "p", "estimator_k", "radius"]
