@@ -18,7 +18,6 @@ from scipy.special import betaincinv, chdtri, ndtri
 
 from dpbench import distributions as dist
 from dpbench.privacy import Budget
-from dpbench.theory import vector_bounds
 from dpbench.theory.coins import coins_lower_bound, rare_coins_lower_bound
 from dpbench.theory.local_bounds import local_distance, local_lower_bound
 from dpbench.theory.lower_bounds import (
@@ -32,6 +31,8 @@ from dpbench.theory.lower_bounds import (
     two_point_lower_bound,
 )
 from dpbench.theory.several_laws import several_laws_lower_bound
+from dpbench.theory.vector_bounds import gaussian_lower_bound as gaussian_vectors_lower_bound
+from dpbench.theory.vector_bounds import moments_lower_bound
 
 __all__ = ["OF_VIEWS", "Bound", "class_bound", "heavy_tailed", "largest", "of_people"]
 
@@ -64,10 +65,19 @@ def heavy_tailed(
         two_laws=NAN if local else two_point_lower_bound(n, k, budget).alpha,
         several_laws=NAN if local else several_laws_lower_bound(n, k, budget),
         coins=rare_coins_lower_bound(n, k, budget, rare) if rare and not local else NAN,
-        code=NAN if local or d == 1 else vector_bounds.moments_lower_bound(n, d, k, budget).alpha,
+        directions=NAN if local or d == 1 else moments_lower_bound(n, d, k, budget).alpha,
         two_laws_of_views=local_lower_bound(n, k, budget).alpha if local else NAN,
-        sampling=sampling_lower_bound(n, k) if rare == 1 else NAN,
+        sampling=_sampling(n, k, d) if rare == 1 else NAN,
     )
+
+
+def _sampling(n: int, k: float, d: int) -> float:
+    """Of coins on one coordinate; of vectors N(mean, s^2 I), too, where s makes k-th moments 1."""
+    coins = sampling_lower_bound(n, k)
+    if d == 1:
+        return coins
+    normal = np.sqrt(chdtri(d, BETA) / n) * dist.Gaussian().moment(k) ** (-1 / k)
+    return max(coins, float(normal))
 
 
 def of_people(n: int, m: int, k: float, budget: Budget, sampling: bool) -> Bound:
@@ -114,7 +124,7 @@ def _gaussian_vector(law: dist.MultivariateGaussian, n: int, budget: Budget, loc
         return Bound()
     unit = largest(
         two_laws=gaussian_lower_bound(n, budget),
-        code=vector_bounds.gaussian_lower_bound(n, law.d, budget).alpha,
+        directions=gaussian_vectors_lower_bound(n, law.d, budget).alpha,
         sampling=float(np.sqrt(chdtri(law.d, BETA) / n)),  # the average's, the best of all
     )
     return Bound(law.scale * unit.value, unit.by)

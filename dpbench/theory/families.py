@@ -20,9 +20,8 @@ from dpbench.distributions import (
 from dpbench.distributions.multivariate import Dimension
 from dpbench.privacy import Budget
 from dpbench.registry import ConfigError, MomentOrder, Registered, validated
-from dpbench.theory.bounds import Bound, class_bound, heavy_tailed, largest, of_people
+from dpbench.theory.bounds import Bound, class_bound, heavy_tailed, of_people
 from dpbench.theory.lower_bounds import BETA, sampling_lower_bound, two_point_lower_bound
-from dpbench.theory.packing import packing_lower_bound
 
 __all__ = [
     "Family", "ProductTwoPointFamily", "SignedTwoPointFamily", "TwoPointFamily", "build_family",
@@ -247,11 +246,8 @@ class ProductTwoPointFamily(Family):
         }
 
     def lower_bound(self, n: int, budget: Budget, *, local: bool = False) -> Bound:
-        """That of the class, or `packing_lower_bound` over all code words, drawn or not."""
-        if local:
-            return Bound()
-        packing = largest(packing=packing_lower_bound(n, self.d, budget))
-        return max(packing, heavy_tailed(n, self.k, budget, d=self.d, rare=0))
+        """That of the class, without what sampling costs."""
+        return Bound() if local else heavy_tailed(n, self.k, budget, d=self.d, rare=0)
 
 
 def build_family(spec: Mapping[str, Any], where: str) -> Family:

@@ -90,8 +90,9 @@ from dpbench.samples.hypergeometric import log_binomial_pmf
 
 __all__ = [
     "BETA", "LEAST", "LowerBound", "bernoulli_lower_bound", "chain_of_coins", "chains_of_coins",
-    "coin_logit",
-    "fair_lower_bound", "gaussian_lower_bound", "indistinguishable", "of_a_pair",
+    "coin_logit", "differing",
+    "fair_lower_bound", "gaussian_lower_bound", "indistinguishable", "largest_distance",
+    "of_a_pair",
     "sampling_lower_bound", "two_point_lower_bound",
 ]  # fmt: skip
 
@@ -189,12 +190,28 @@ def _concentrated_miss(s: Floats, rho: float) -> Floats:
     return np.asarray(expit(-np.where(s % 2 == 0, *logits)))
 
 
-def _expected_miss(t: float, n: int, budget: Budget) -> float:
-    """The mean of x_S over S ~ Binomial(n, t), but for counts of probability 1e-15."""
+def differing(t: float, n: int) -> tuple[Floats, Floats]:
+    """Values of S ~ Binomial(n, t), all but those of probability 1e-15, and their probabilities."""
     reach = 9 * np.sqrt(n * t * (1 - t)) + 40
     s = np.arange(max(0, np.floor(n * t - reach)), min(n, np.ceil(n * t + reach)) + 1)
     weights = np.exp(log_binomial_pmf(s, n, t))
-    return float(weights @ _miss(s, budget) / weights.sum())
+    return s, weights / weights.sum()
+
+
+def largest_distance(spare: Callable[[float], float], n: int) -> float:
+    """The largest t < 1 at which `spare` is positive; it falls as t grows, from 1e-3/n or less."""
+    from scipy.optimize import brentq  # a slow import
+
+    def excess(log_t: float) -> float:
+        return spare(np.exp(log_t))
+
+    # Double t from where S is nearly always 0, and sums are short.
+    low, highest = np.log(1e-3 / n), -LEAST
+    while excess(high := min(low + np.log(2), highest)) > 0:
+        if high == highest:
+            return float(np.exp(highest))
+        low = high
+    return float(np.exp(brentq(excess, low, high, xtol=1e-13, rtol=1e-13)))
 
 
 @cache
@@ -204,22 +221,14 @@ def indistinguishable(n: int, budget: Budget, beta: float = BETA) -> float:
     With size and power beta and 1 - beta, beta < 1/2, by n records, up to 1e15: E x_S = beta. 1
     where no private test tells any two laws; NaN where nothing is known of the notion.
     """
-    from scipy.optimize import brentq  # a slow import
 
-    def excess(log_t: float) -> float:
-        return _expected_miss(np.exp(log_t), n, budget) - beta
+    def spare(t: float) -> float:
+        s, weights = differing(t, n)
+        return float(weights @ _miss(s, budget)) - beta
 
     if not isinstance(budget, PureDP | ApproxDP | ZCDP | GDP):
         return float("nan")
-    if _miss(n, budget) >= beta:
-        return 1.0
-    # The miss falls as t grows. Double t from where S is nearly always 0, and sums are short.
-    low, highest = np.log(1e-3 / n), -LEAST
-    while excess(high := min(low + np.log(2), highest)) > 0:
-        if high == highest:
-            return float(np.exp(highest))
-        low = high
-    return float(np.exp(brentq(excess, low, high, xtol=1e-13, rtol=1e-13)))
+    return 1.0 if _miss(n, budget) >= beta else largest_distance(spare, n)
 
 
 def two_point_lower_bound(n: int, k: float, budget: Budget, *, beta: float = BETA) -> LowerBound:

@@ -10,8 +10,10 @@ with A <= cosh(k th), B >= k th and k abs(th) <= 1: at most th^2 (0.544 k + 1/k 
 A release errs by less than rho P tau. J + 1 of the laws, th = P u, are at equal steps of 2/J in u.
 Let x_jc be the probability, under law j, of cell c: c is an interval that is near enough to the
 means of the laws c, ..., c + W - 1, rho = W/J; a release near to fewer of them may be moved to a
-cell. Two neighbours have total-variation distance P/J, so under epsilon-DP
-(`dpbench.theory.packing`)
+cell. Two neighbours have total-variation distance t = P/J. Change one record's law, the others
+staying as they are: given that record, the probability of an answer is some phi with
+phi(x) <= e^epsilon phi(y), and a part 1 - t of the record is shared, so that phi's mean m grows
+to at most (1-t) m + t e^epsilon m. After n records
 
     x_jc <= (1 + (e^epsilon - 1) P/J)^n x_j'c <= e^(L/J) x_j'c,   L = n P (e^epsilon - 1).
 

@@ -56,15 +56,20 @@ def test_numbers(budget: Budget) -> None:
     assert class_bound(law, few, NonPrivate()) == (sampling_lower_bound(few, 3), "sampling")
 
 
-def test_several_laws_and_codes() -> None:
+def test_several_laws_and_directions() -> None:
     n, budget = 10**5, PureDP(0.01)
     several = several_laws_lower_bound(n, 6, budget)
     assert heavy_tailed(n, 6, budget) == (several, "several laws")
     assert several > two_point_lower_bound(n, 6, budget).alpha
-    code = moments_lower_bound(10**4, 512, 2, PureDP(1.0))
-    assert heavy_tailed(10**4, 2, PureDP(1.0), d=512) == (code.alpha, "code")
-    vectors = dist.MultivariateStudentT(d=512, **T, unit_moment=2)
-    assert class_bound(vectors, 10**4, PureDP(1.0)) == (code.alpha, "code")
+    private = moments_lower_bound(10**4, 512, 3, PureDP(0.01))
+    assert heavy_tailed(10**4, 3, PureDP(0.01), d=512) == (private.alpha, "directions")
+    vectors = dist.MultivariateStudentT(d=512, **T, unit_moment=3)
+    assert class_bound(vectors, 10**4, PureDP(0.01)) == (private.alpha, "directions")
+    # Of N(mean, s^2 I) with E|X|^3 = s^3 sqrt(8/pi) = 1.
+    sampled = math.sqrt(chi2(512).ppf(0.9) / 10**6) * (8 / math.pi) ** (-1 / 6)
+    found = class_bound(vectors, 10**6, PureDP(1.0))
+    assert found.value == pytest.approx(sampled)
+    assert found.by == "sampling"
 
 
 def test_gaussian_vectors() -> None:

@@ -6,12 +6,12 @@ import math
 from statistics import NormalDist
 from typing import Any
 
-import numpy as np
 import pytest
 
-from dpbench.distributions import ProductTwoPoint, TwoPoint
+from dpbench.distributions import TwoPoint
 from dpbench.privacy import ZCDP, Budget, NonPrivate, PureDP
 from dpbench.registry import ConfigError
+from dpbench.theory.bounds import heavy_tailed
 from dpbench.theory.families import (
     Family,
     ProductTwoPointFamily,
@@ -20,7 +20,6 @@ from dpbench.theory.families import (
     build_family,
 )
 from dpbench.theory.lower_bounds import sampling_lower_bound, two_point_lower_bound
-from dpbench.theory.packing import packing_lower_bound
 
 N, TAIL = 10**6, math.log(10)
 PAIR = TwoPointFamily(k=3, c=[0, 2, -5])
@@ -66,19 +65,13 @@ def test_members_scale_with_n_d_and_the_noise(
 
 
 def test_the_lower_bound_is_reached_by_members() -> None:
-    """The two means at p* are twice the bound apart, and so are those of two code words."""
+    """The two means at p* are twice the bound apart; of vectors it is that of the class."""
     budget = PureDP(0.01)
     law: Any = PAIR.members("f", N, budget)["f/+p_star"]
     assert law.mean == pytest.approx(PAIR.lower_bound(N, budget).value, rel=1e-5)
-    bound = packing_lower_bound(N, 20, budget)
-    pair = two_point_lower_bound(N, 2, budget).alpha  # on one coordinate
-    assert bound < pair
-    assert PRODUCT.lower_bound(N, budget) == (pair, "two laws")
+    assert PRODUCT.lower_bound(N, budget) == heavy_tailed(N, 2, budget, d=20, rare=0)
     assert math.isnan(PRODUCT.lower_bound(N, budget, local=True).value)
-    p = (4 * bound) ** 2 / 20
-    one, two = (ProductTwoPoint(d=20, p=p, word=w) for w in (0, 1))
-    assert np.linalg.norm(one.mean - two.mean) >= 2 * bound * (1 - 1e-12)
-    assert SIGNED.lower_bound(N, budget).value == two_point_lower_bound(N, SIGNED.k, budget).alpha
+    assert SIGNED.lower_bound(N, budget) == heavy_tailed(N, SIGNED.k, budget, d=SIGNED.d, rare=0)
 
 
 def test_a_coin_carries_what_sampling_costs() -> None:

@@ -19,11 +19,11 @@ from dpbench.theory import lower_bounds
 from dpbench.theory.lower_bounds import (
     BETA,
     NORMAL_PAIRS_FROM,
-    _expected_miss,
     _fair_chains,
     _miss,
     bernoulli_lower_bound,
     chain_of_coins,
+    differing,
     fair_lower_bound,
     gaussian_lower_bound,
     indistinguishable,
@@ -70,6 +70,11 @@ def _law(n: int, p: float, rare: int) -> dict[Data, float]:
 
 def _epsilon_delta(epsilon: float, delta: float) -> Budget:
     return ApproxDP(epsilon, delta) if delta else PureDP(epsilon)
+
+
+def _expected_miss(p: float, n: int, budget: Budget) -> float:
+    s, weights = differing(p, n)
+    return float(weights @ _miss(s, budget))
 
 
 @pytest.mark.parametrize(

@@ -8,47 +8,57 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.optimize import brentq, linprog
-from scipy.special import betainc, chdtri, gammaincinv, xlogy
+from scipy.optimize import linprog
+from scipy.special import chdtri, gammaincinv, rel_entr, xlogy
 from scipy.stats import binom, norm
 
+from dpbench.arrays import Floats
 from dpbench.distributions import TwoPoint
-from dpbench.privacy import ZCDP, ApproxDP, Budget, NonPrivate, PureDP
+from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, NonPrivate, PureDP
 from dpbench.theory.fingerprinting import fingerprinting_lower_bound
 from dpbench.theory.lower_bounds import two_point_lower_bound
 from dpbench.theory.vector_bounds import (
     ANGLES,
-    _greedy,
     _hidden,
+    _needed,
+    _power,
+    _shares,
     ball_lower_bound,
     gaussian_lower_bound,
     moments_lower_bound,
 )
 
 
-def best_naming(many: int, t: float, n: int, epsilon: float, delta: float) -> float:
-    """The probability with which an (epsilon, delta)-DP procedure names every law from n records.
+def best_named(laws: Floats, near: Floats, n: int, epsilon: float, delta: float) -> float:
+    """How often an (epsilon, delta)-DP answer is near to what n records of any law are about.
 
-    Record j with probability t, else 0, is law j. By linear programming; a dataset is its sorted
-    records, and answers are constrained in all sets of them.
+    `laws` (laws, letters) are what a record is; `near` (laws, answers) which answers are near. By
+    linear programming: a dataset is its sorted records, and answers are constrained in all sets.
     """
-    datasets = list(itertools.combinations_with_replacement(range(many + 1), n))
+    letters, answers = laws.shape[1], near.shape[1]
+    datasets = list(itertools.combinations_with_replacement(range(letters), n))
     index = {data: i for i, data in enumerate(datasets)}
-    units, rows, right = np.eye(len(datasets) * many + 1), [], []
-    sets = [s for k in range(1, many) for s in itertools.combinations(range(many), k)]
-    for data, i, letter in itertools.product(datasets, range(n), range(many + 1)):
+    units, rows, right = np.eye(len(datasets) * answers + 1), [], []
+    sets = [s for k in range(1, answers) for s in itertools.combinations(range(answers), k)]
+    for data, i, letter in itertools.product(datasets, range(n), range(letters)):
         other = tuple(sorted((*data[:i], *data[i + 1 :], letter)))
-        for answers in sets if other != data else ():
-            mine, theirs = ([index[d] * many + a for a in answers] for d in (data, other))
+        for some in sets if other != data else ():
+            mine, theirs = ([index[d] * answers + a for a in some] for d in (data, other))
             rows.append(units[mine].sum(axis=0) - math.exp(epsilon) * units[theirs].sum(axis=0))
             right.append(delta)
-    for j in range(many):
-        law = {(0,) * (n - s) + (j + 1,) * s: binom.pmf(s, n, t) for s in range(n + 1)}
-        rows.append(
-            units[-1] - sum(chance * units[index[d] * many + j] for d, chance in law.items())
-        )
+    orders = [
+        math.factorial(n) / math.prod(math.factorial(data.count(x)) for x in set(data))
+        for data in datasets
+    ]
+    for law, answered in zip(laws, near, strict=True):
+        chances = [
+            many * math.prod(law[list(data)]) for many, data in zip(orders, datasets, strict=True)
+        ]
+        rows.append(units[-1] - np.append(np.kron(chances, answered), 0))
         right.append(0.0)
-    one = np.hstack([np.kron(np.eye(len(datasets)), np.ones(many)), np.zeros((len(datasets), 1))])
+    one = np.hstack(
+        [np.kron(np.eye(len(datasets)), np.ones(answers)), np.zeros((len(datasets), 1))]
+    )
     found = linprog(
         -units[-1], A_ub=np.array(rows), b_ub=right, A_eq=one, b_eq=np.ones(len(datasets)),
         bounds=(0, 1), method="highs",
@@ -58,90 +68,136 @@ def best_naming(many: int, t: float, n: int, epsilon: float, delta: float) -> fl
 
 
 @pytest.mark.parametrize("delta", [0.0, 0.05])
-@pytest.mark.parametrize(("many", "n", "epsilon"), [(2, 3, 0.4), (3, 2, 0.9), (4, 2, 1.5)])
-def test_what_cannot_be_named(many: int, n: int, epsilon: float, delta: float) -> None:
+@pytest.mark.parametrize("one_dataset", [True, False])
+@pytest.mark.parametrize(
+    ("many", "width", "n", "epsilon"), [(2, 1, 3, 0.4), (4, 1, 2, 1.5), (5, 2, 2, 0.9)]
+)
+def test_what_no_private_answer_is_near_to(
+    many: int, width: int, n: int, epsilon: float, delta: float, one_dataset: bool
+) -> None:
+    """Directions on a circle, answers near to `width` of them: c = width/many.
+
+    Records of law j are j with probability t, else nothing, as all of Q are; or else any direction,
+    as those of Q are with probability t, so that they are less far apart.
+    """
     budget = ApproxDP(epsilon, delta) if delta else PureDP(epsilon)
+    near = np.array([[(a - j) % many < width for a in range(many)] for j in range(many)]) * 1.0
     told = 0
-    for beta in (0.1, 0.25, 0.4, 0.45):
-        t = float(_hidden(n, budget, np.log([many - 1.0]), beta)[0])
-        if t < 1:
-            told += t > 0
-            assert best_naming(many, t, n, epsilon, delta) <= 1 - beta + 1e-9
-        else:
-            assert best_naming(many, 1 - 1e-9, n, epsilon, delta) <= 1 - beta + 1e-6
+    for beta in (0.1, 0.25, 0.4):
+        share = math.log(width / many)
+        t = min(_hidden(n, budget, share, beta, one_dataset), 1 - 1e-9)
+        told += 0 < t < 0.9
+        if one_dataset:
+            laws = np.hstack([np.full((many, 1), 1 - t), t * np.eye(many)])
+        else:  # of the distance t: from any direction with probability 1 - (1-p)/many
+            p = min(t * many / (many - 1), 1.0)
+            laws = (1 - p) / many + p * np.eye(many)
+        assert best_named(laws, near, n, epsilon, delta) <= 1 - beta + 1e-7
     assert told
 
 
-@pytest.mark.parametrize("delta", [0.0, 1e-3, 0.1])
-def test_what_is_hidden_meets_the_inequality_of_one_s(delta: float) -> None:
-    """And those of all others: P(S <= s) <= beta + e^(epsilon s) (beta/(M-1) + D), summed up."""
-    epsilon, beta, n = 0.7, 0.1, 60
-    for others in (3.0, 1e6, 1e12):
-        budget = ApproxDP(epsilon, delta) if delta else PureDP(epsilon)
-        t = float(_hidden(n, budget, np.log([others]), beta)[0])
-        s, spare = np.arange(n), delta / math.expm1(epsilon)
-        room = beta + np.exp(epsilon * s) * (beta / others + spare) - binom.cdf(s, n, t)
-        assert min(room) == pytest.approx(0, abs=1e-9)
+@pytest.mark.parametrize(
+    "budget",
+    [PureDP(0.3), PureDP(2.0), ApproxDP(0.3, 0.01), ApproxDP(1.0, 1e-6), GDP(0.4)],
+    ids=str,
+)
+def test_the_power_of_s_steps(budget: Budget) -> None:
+    """One step after the other; and where that is 1 - beta, nearly."""
+    for share in (1e-9, 0.03, 0.2, 0.4):
+        naive = [share]
+        for _ in range(80):
+            a = naive[-1]
+            if isinstance(budget, GDP):
+                naive.append(norm.cdf(norm.ppf(a) + budget.mu) if a < 1 - 1e-9 else a)
+            else:
+                epsilon, delta = (
+                    budget.named_amounts["epsilon"],
+                    budget.named_amounts.get("delta", 0),
+                )
+                other = 1 - math.exp(-epsilon) * (1 - delta - a)
+                naive.append(min(math.exp(epsilon) * a + delta, other, 1.0))
+        found = _power(np.arange(81, dtype=float), math.log(share), budget)
+        np.testing.assert_allclose(found, naive, rtol=1e-7, atol=2e-9)
+        s = float(_needed(budget, np.array(math.log(share)), 0.1))
+        ends = np.array([math.floor(s), math.ceil(s)], dtype=np.float64)
+        below, above = _power(ends, math.log(share), budget)
+        assert below - 0.02 <= 0.9 <= above + 0.02  # it is not quite exact, and but a choice
 
 
-def test_at_one_the_limit_is_group_privacy() -> None:
-    """(M-1) e^(-epsilon n) (1-beta) = beta: with t = 1 all n records differ."""
-    limit = 0.5 * 7 - math.log(9)
-    below, above = _hidden(7, PureDP(0.5), np.array([limit - 1e-6, limit + 1e-6]), 0.1)
-    assert 0.5 < below < 1 == above
+def test_which_t_is_the_largest() -> None:
+    """E g^S(c) = 1 - beta, or P(S > s) + g^s(c) for the best s, by other sums."""
+    n, share, s = 60, math.log(1e-4), np.arange(61)
+    for budget in (PureDP(0.7), ApproxDP(0.7, 1e-3), GDP(0.5)):
+        power = _power(s * 1.0, share, budget)
+        t = _hidden(n, budget, share, 0.1, True)
+        assert binom.pmf(s, n, t) @ power == pytest.approx(0.9, abs=1e-9)
+        less = _hidden(n, budget, share, 0.1, False)
+        assert min(binom.sf(s, n, less) + power) == pytest.approx(0.9, abs=1e-9)
+        assert 0.5 * t < less < t
+    assert _hidden(7, GDP(0.1), share, 0.1, True) == 1
 
 
 @pytest.mark.parametrize("t", [0.05, 0.4])
 def test_the_divergence_under_zcdp(t: float) -> None:
-    """By quadrature: n records are 1 (or -1) w.p. t, else 0; their sum with Gaussian noise."""
+    """By quadrature: n records are 1 w.p. t, else 0, or all 0; their sum with Gaussian noise."""
     n, sd = 4, 3.0
-    rho = 2**2 / (2 * sd**2)  # a record replaced moves the sum by at most 2
+    rho = 1 / (2 * sd**2)
     x = np.linspace(-40, 40, 20_001)
-    weights = binom.pmf(np.arange(n + 1), n, t)
-    p, q = (weights @ norm.pdf(x, sign * np.arange(n + 1)[:, None], sd) for sign in (1, -1))
-    divergence = np.trapezoid(xlogy(p, p / q), x)
+    p = binom.pmf(np.arange(n + 1), n, t) @ norm.pdf(x, np.arange(n + 1)[:, None], sd)
+    divergence = np.trapezoid(xlogy(p, p / norm.pdf(x, 0, sd)), x)
     limit = rho * (n * t * (1 - t) + n**2 * t**2)
     assert 0.5 * limit * t < divergence <= limit
-    # That is what `_hidden` spends: at its t it is what naming needs.
-    log_others = np.log([63.0, 1e9])
-    hidden = _hidden(500, ZCDP(1e-3), log_others, 0.1)
-    entropy = -0.1 * math.log(0.1) - 0.9 * math.log(0.9)
-    needed = np.log1p(np.exp(log_others)) - entropy - 0.1 * log_others
-    np.testing.assert_allclose(1e-3 * (500 * hidden * (1 - hidden) + 500**2 * hidden**2), needed)
+    # That is what `_hidden` spends: at its t it is the divergence of events of those chances.
+    for share in (1 / 64, 1e-9):
+        hidden = _hidden(500, ZCDP(1e-3), math.log(share), 0.1, True)
+        needed = rel_entr([0.9, 0.1], [share, 1 - share]).sum()
+        spent = 1e-3 * (500 * hidden * (1 - hidden) + 500**2 * hidden**2)
+        assert spent == pytest.approx(needed, rel=1e-9)
 
 
-@pytest.mark.parametrize("d", [2, 3, 10, 200])
-def test_greedy_codes_by_the_share_of_a_cap(d: int) -> None:
-    """Exactly by the incomplete beta function; on the circle M = floor(2 pi/a)."""
-    log_others, s = _greedy(d)
-    angles = ANGLES[-len(s) :] if s[-1] == 2 * np.sin(ANGLES[-1] / 2) else ANGLES[: len(s)]
-    np.testing.assert_allclose(s, 2 * np.sin(angles / 2))
-    share = betainc((d - 1) / 2, 0.5, np.sin(angles) ** 2) / 2
-    size = np.logaddexp(0, log_others)
-    size, share, angles = size[share > 0], share[share > 0], angles[share > 0]
-    assert np.all(size <= -np.log(share) + 1e-9)
-    narrow = angles < 0.3  # where what the bound loses is little
-    np.testing.assert_allclose(size[narrow], -np.log(share[narrow]), atol=0.06)
-    if d == 2:
-        assert np.all(size <= np.log(np.floor(2 * np.pi / angles)))
+@pytest.mark.parametrize("d", [2, 3, 10, 200, 5000])
+def test_the_share_of_a_cap(d: int) -> None:
+    """By quadrature over the angle; the limit that stands in where that is tiny is above it."""
+    log_share, radius = _shares(d)
+    assert (log_share[-1], radius[-1]) == (-math.log(2 * d), math.sqrt(0.5))
+    np.testing.assert_allclose(radius[:-1], np.sin(ANGLES))
+
+    def weight(angle: Floats, peak: float) -> Floats:
+        return np.asarray(np.exp((d - 2) * (np.log(np.sin(angle)) - math.log(math.sin(peak)))))
+
+    to_one = np.flip(1 - np.linspace(0, 1 - 1e-9, 20_001) ** 3)
+    whole = 2 * np.trapezoid(weight(to_one * math.pi / 2, math.pi / 2), to_one * math.pi / 2)
+    for i in (10, 50, 80, 98):
+        angle = ANGLES[i]
+        part = np.trapezoid(weight(to_one * angle, angle), to_one * angle)
+        exact = math.log(part / whole) + (d - 2) * math.log(math.sin(angle))
+        assert exact - 1e-6 <= log_share[i] <= exact + (1e-6 if exact > -600 else 0.05)
+    # No ball of that radius cuts more from the sphere, wherever it is: angles from its axis below
+    # arccos((1 + z^2 - r^2)/(2z)), for a centre at distance z.
+    for angle in ANGLES[5::30]:
+        z = np.linspace(1 - math.sin(angle), 1 + math.sin(angle), 1001)
+        cut = np.arccos(np.clip((1 + z**2 - math.sin(angle) ** 2) / (2 * z), -1, 1))
+        assert cut.max() == pytest.approx(angle, abs=1e-5)
 
 
 @pytest.mark.parametrize("k", [2, 3.5])
 def test_the_laws_are_in_the_class(k: float) -> None:
     budget, d, n = PureDP(0.5), 300, 2000
+    found, gaussian = [], []
+    for log_share, radius in zip(*(some[::5] for some in _shares(d)), strict=True):
+        t = _hidden(n, budget, float(log_share), 0.1, True)
+        law = TwoPoint(p=min(t, 0.5), k=k)
+        assert law.moment(k) == pytest.approx(1)  # along u; less elsewhere
+        found.append(law.p * law.tau * radius)
+        t = _hidden(n, budget, float(log_share), 0.1, False)
+        far = 2 * norm.ppf((1 + t) / 2)  # of N(R u, I) from N(0, I)
+        gaussian.append(min(far, 1) * radius)
     bound = moments_lower_bound(n, d, k, budget)
-    log_others, s = _greedy(d)
-    t = _hidden(n, budget, log_others, 0.1)
-    found = [
-        min(x, 0.5) * TwoPoint(p=min(float(x), 0.5), k=k).tau * c / 2
-        for x, c in zip(t, s, strict=True)
-    ]
-    assert bound.alpha == pytest.approx(max(found))
-    assert bound.code == "greedy"
-    assert TwoPoint(p=float(t[-20]), k=k).moment(k) == pytest.approx(1)  # along u; less elsewhere
-    # Of N(R u, I) and N(-R u, I), the farthest.
-    far = brentq(lambda r: 2 * norm.cdf(r) - 1 - t[-20], 1e-9, 9)
-    assert gaussian_lower_bound(n, d, budget).alpha >= far * s[-20] / 2 * (1 - 1e-9)
+    assert bound.laws == "directions"
+    assert max(found) * 0.99 <= bound.alpha <= max(found) * 1.01
+    bound = gaussian_lower_bound(n, d, budget)
+    assert bound.laws == "directions"
+    assert max(gaussian) * 0.99 <= bound.alpha <= max(gaussian) * 1.01
 
 
 BUDGETS: list[Budget] = [PureDP(0.1), PureDP(2.0), ZCDP(0.01), ApproxDP(0.5, 1e-6)]
@@ -172,7 +228,7 @@ def test_where_nothing_can_be_told() -> None:
     assert ball_lower_bound(**few) == (1.0, "pair")
     unknown = ball_lower_bound(100, 5, NonPrivate())
     assert math.isnan(unknown.alpha)
-    assert unknown.code == ""
+    assert unknown.laws == ""
 
 
 # Fingerprinting.
