@@ -116,7 +116,7 @@ def test_the_power_of_s_steps(budget: Budget) -> None:
                 )
                 other = 1 - math.exp(-epsilon) * (1 - delta - a)
                 naive.append(min(math.exp(epsilon) * a + delta, other, 1.0))
-        found = _power(np.arange(81, dtype=float), math.log(share), budget)
+        found = _power(np.linspace(0, 80, 81), math.log(share), budget)
         np.testing.assert_allclose(found, naive, rtol=1e-7, atol=2e-9)
         s = float(_needed(budget, np.array(math.log(share)), 0.1))
         ends = np.array([math.floor(s), math.ceil(s)], dtype=np.float64)
