@@ -126,9 +126,9 @@ def test_the_power_of_s_steps(budget: Budget) -> None:
 
 def test_which_t_is_the_largest() -> None:
     """E g^S(c) = 1 - beta, or P(S > s) + g^s(c) for the best s, by other sums."""
-    n, share, s = 60, math.log(1e-4), np.arange(61)
+    n, share, s = 60, math.log(1e-4), np.linspace(0, 60, 61)
     for budget in (PureDP(0.7), ApproxDP(0.7, 1e-3), GDP(0.5)):
-        power = _power(s * 1.0, share, budget)
+        power = _power(s, share, budget)
         t = _hidden(n, budget, share, 0.1, True)
         assert binom.pmf(s, n, t) @ power == pytest.approx(0.9, abs=1e-9)
         less = _hidden(n, budget, share, 0.1, False)
