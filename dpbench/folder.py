@@ -7,15 +7,21 @@ import fcntl
 import json
 import os
 import platform
+import time
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpbench.output import Stamps, atomic, check_writable, stamp
 from dpbench.registry import ConfigError
 
+if TYPE_CHECKING:  # what has it is slow to load
+    from dpbench.runner.provenance import Cost
+
 __all__ = [
-    "PAGE", "by_name", "forget", "only_writer", "read_manifest", "stamps_of", "write_manifest",
+    "PAGE", "by_name", "computed", "forget", "only_writer", "read_manifest", "stamps_of",
+    "write_manifest",
 ]  # fmt: skip
 
 PAGE = "report.html"
@@ -61,6 +67,18 @@ def stamps_of(folder: Path, paths: Iterable[Path]) -> dict[str, list[int]] | Non
         return by_name(folder, {path: stamp(path) for path in paths})
     except OSError:
         return None
+
+
+def computed(folder: Path, cost: Cost) -> dict[str, Any]:
+    """When blocks there were last computed and what that took, for the manifest.
+
+    A run that computes none keeps what the manifest says, so that it leaves the page as it is.
+    """
+    if not cost.blocks_done:
+        with contextlib.suppress(ConfigError, KeyError):
+            return dict(read_manifest(folder)["computed"])
+    seconds = round(time.monotonic() - cost.started, 1)
+    return {"at": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC", "seconds": seconds}
 
 
 def forget(folder: Path) -> None:

@@ -23,6 +23,7 @@ from dpbench.finished import fingerprint, package_source, print_next
 from dpbench.folder import (
     PAGE,
     by_name,
+    computed,
     forget,
     only_writer,
     read_manifest,
@@ -168,6 +169,7 @@ class Job:
 
     def _written(self, result: Result, argv: Sequence[str] | None, cost: Cost) -> dict[str, Any]:
         """Write tables, figures and the manifest in place of an earlier run's; the manifest."""
+        when = computed(self.folder, cost)
         forget(self.folder)
         (self.folder / PAGE).unlink(missing_ok=True)
         stamps: Stamps = {}
@@ -182,7 +184,8 @@ class Job:
         with style("page") if figures else contextlib.nullcontext():
             for label, figure in figures.items():
                 save(figure.figure(result), self.folder / "figures", label, stamps=stamps)
-        record = self._record(result, argv, cost) | {"outputs": by_name(self.folder, stamps)}
+        record = self._record(result, argv, cost)
+        record |= {"computed": when, "outputs": by_name(self.folder, stamps)}
         write_manifest(self.folder, record)
         return record
 

@@ -20,7 +20,7 @@ from dpbench.audit.releases import COLUMNS, LEAST_RUNS, AuditTask, audit
 from dpbench.audit.report import bounds_figure, render, strongest
 from dpbench.config import Settings
 from dpbench.drawing import save, style
-from dpbench.folder import by_name, forget, only_writer, write_manifest
+from dpbench.folder import by_name, computed, forget, only_writer, write_manifest
 from dpbench.output import Stamps, atomic, progress, say
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.runner.execute import compute
@@ -104,9 +104,10 @@ class Audit:
             ]
             text = render(*tables)
             code = self._code(tables)
+            record = {**self._record(argv, cost, code), "computed": computed(out, cost)}
             forget(out)
             outputs = by_name(out, self._write(tables, text))
-            write_manifest(out, {**self._record(argv, cost, code), "outputs": outputs})
+            write_manifest(out, {**record, "outputs": outputs})
             page(out)
         say(text.rstrip("\n"))
         self._print_next(argv, cost)

@@ -15,10 +15,13 @@ from markupsafe import Markup
 
 from dpbench.output import atomic
 from dpbench.registry import ConfigError
-from dpbench.report.page_run import CLAIM_TONES, read_manifest, read_run
+from dpbench.report.page_run import read_manifest, read_run
 from dpbench.report.page_tables import HEIGHT, WIDTH
 
 __all__ = ["finished_runs", "write_page"]
+
+# Of the largest tables together, for a browser to open the page at once; the files have all.
+MOST_ROWS = 6000
 
 
 def finished_runs(root: Path) -> list[Path]:
@@ -28,15 +31,16 @@ def finished_runs(root: Path) -> list[Path]:
 
 
 def write_page(folders: Sequence[Path], target: Path) -> Path:
-    """Write the page of a run, or of several below each other after an overview; its path.
+    """Write the page of a run, or of several, each to be opened; its path.
 
-    It depends on the files in the folders alone, and not on what a rerun changes in them: times,
-    memory, what was reused. ConfigError if a folder holds other files than a run leaves.
+    It depends on the files in the folders alone, and not on what showing a finished run again
+    changes in them: times, memory, what was reused. When blocks were computed and how long that
+    took changes one line. ConfigError if a folder holds other files than a run leaves.
     """
     runs = []
     for i, folder in enumerate(folders, 1):
         try:
-            runs.append(read_run(folder, f"run{i}"))
+            runs.append(read_run(folder, f"run{i}", MOST_ROWS // len(folders)))
         except (KeyError, ValueError, TypeError, AttributeError, csv.Error) as error:
             raise ConfigError(
                 f"report: '{folder}': cannot be read, another version may have written it; run it "
@@ -49,7 +53,7 @@ def write_page(folders: Sequence[Path], target: Path) -> Path:
     )
     own = {"style": Markup(style), "script": Markup(script), "policy": policy}  # noqa: S704
     sizes = {"width": WIDTH, "height": HEIGHT}
-    text = _template().render(runs=runs, verdicts=CLAIM_TONES, **own, **sizes)
+    text = _template().render(runs=runs, **own, **sizes)
     with atomic(target) as path:
         # half of a surrogate pair, which JSON can hold, becomes a question mark
         path.write_bytes(text.encode("utf-8", "replace"))
@@ -62,7 +66,6 @@ def _template() -> Template:
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
     return environment.from_string(_file("page.html"))
 
 

@@ -8,7 +8,7 @@ import inspect
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,28 @@ import pandas as pd
 import yaml
 
 from dpbench.audit.report import strongest
-from dpbench.drawing import spaced
 from dpbench.metrics import VARIABLES
-from dpbench.report.page_tables import Row, as_number, bound_mark, claim_mark, digits, make_grid
+from dpbench.registry import ConfigError
+from dpbench.report.figures import DrawnFigure
+from dpbench.report.page_answer import answer, question
+from dpbench.report.page_tables import (
+    FACTOR_TONES,
+    Row,
+    as_number,
+    bound_mark,
+    budget_text,
+    claim_mark,
+    digits,
+    factor_table,
+    group_mark,
+    make_table,
+    region,
+)
 from dpbench.report.words import exponent_text, metric_text
-from dpbench.study import Figure, gathered
+from dpbench.study import SELECTED, Figure, gathered
 from dpbench.theory.theorems import THEOREMS, Theorem
 
-__all__ = ["CLAIM_TONES", "read_manifest", "read_run"]
+__all__ = ["read_manifest", "read_run"]
 
 # What is measured where it is no exponent.
 MEASURED = {
@@ -33,41 +47,49 @@ MEASURED = {
     "limit": "worst value",
 }
 SUPERSCRIPTS = {"c": "ᶜ", "s": "ˢ"}
-AMOUNTS = {"epsilon": "ε", "delta": "δ", "rho": "ρ", "mu": "μ"}  # noqa: RUF001
 CLAIM_TONES = {"consistent": "good", "inconsistent": "bad", "inconclusive": "unsure"}
 # not refuted is no proof, so it is not good
 AUDIT_TONES = {"not refuted": "calm", "refuted": "bad", "failed": "bad"}
 # A control is broken: here it is bad news that no pair shows it.
 CONTROL_TONES = {"refuted": "good", "not refuted": "bad", "failed": "bad"}
+AUDIT_FIGURES = {
+    "estimators": {
+        "caption": "The largest lower bound on the privacy that each estimator loses, over what it "
+        "claims: a mark beyond 1 refutes the claim, none proves it"
+    },
+    "controls": {"caption": "The same of estimators broken on purpose: each must be beyond 1"},
+}
 # The worst first.
 TRACKING_TONES = {
     "worse": "bad", "gone": "bad", "better": "good", "new": "unsure",
     "changed-within-noise": "calm", "same": "calm",
 }  # fmt: skip
+# The worst first: how a whole run or a group of claims looks.
+SEVERITY = ("bad", "unsure", "good", "calm")
 # The tables that can be sorted and filtered, by file.
-GRIDS: dict[str, dict[str, Any]] = {
+TABLES: dict[str, dict[str, Any]] = {
     "factors": {
         "caption": "The best estimator's worst 0.9 quantile over what no private estimator beats",
-        "tones": {"optimal": "good", "open": "unsure", "below": "calm", "one law": "calm"},
+        "tones": FACTOR_TONES,
     },
     "sample_complexity": {"caption": "The smallest n with P(error ≤ α) ≥ 1 - β"},  # noqa: RUF001
     "summary": {
         "caption": "Errors, a row per distribution, estimator, budget and n",
-        "main": ("distribution", "k", "estimator", "privacy", "epsilon", "delta", "rho", "mu", "n",
-                 "failure_rate", "spent", "trimmed_mean", "q90", "q90_low", "q90_high",
-                 "lower_bound"),
+        "columns": ("distribution", "k", "estimator", "privacy", "epsilon", "delta", "rho", "mu",
+                    "n", "failure_rate", "spent", "trimmed_mean", "q90", "q90_low", "q90_high",
+                    "lower_bound"),
     },
     "audit": {"caption": "The most promising pairs of each", "tones": AUDIT_TONES},
     "controls": {"caption": "The most promising pairs of each control", "tones": CONTROL_TONES},
     "tracking": {
         "caption": "Errors of this run over those of the baseline",
-        "main": ("estimator", "distribution", "privacy", "epsilon", "delta", "rho", "mu", "n",
-                 "comparison", "trimmed_mean", "trimmed_mean_low", "trimmed_mean_high",
-                 "smallest_visible", "verdict"),
+        "columns": ("estimator", "distribution", "privacy", "epsilon", "delta", "rho", "mu", "n",
+                    "comparison", "trimmed_mean", "trimmed_mean_low", "trimmed_mean_high",
+                    "smallest_visible", "verdict"),
         "tones": TRACKING_TONES,
     },
 }  # fmt: skip
-# Of a manifest's keys, those that no rerun changes.
+# Of a manifest's keys, those that no rerun changes which computes nothing.
 ORIGIN = ("seed", "trials", "commit", "platform", "exit_code")
 
 
@@ -79,43 +101,59 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         return {}
 
 
-def read_run(folder: Path, name: str) -> dict[str, Any]:
-    """What the template shows of a run's folder; `name` begins the ids of its elements."""
+def read_run(folder: Path, name: str, most: int) -> dict[str, Any]:
+    """What the template shows of a run, with `most` rows of a table; `name` begins its ids."""
     manifest = read_manifest(folder)
     configuration = _mapping(manifest.get("configuration"))
     sweep = _mapping(configuration.get("sweep"))
     telling = ("sweep", "seed", "trials", "plugins")  # what numbers depend on
     shown = {key: configuration[key] for key in telling if configuration.get(key)}
-    origin = {key: manifest[key] for key in ORIGIN if manifest.get(key) is not None}
-    if "commit" in origin and manifest.get("dirty"):
-        origin["commit"] = f"{origin['commit']} with uncommitted changes"
     # Not what else lies there.
-    written = {*_mapping(manifest.get("outputs")), *(manifest.get("tracked") or ())}
+    written = [*_mapping(manifest.get("outputs")), *(manifest.get("tracked") or ())]
     tables = {
         table: _rows(folder / f"{table}.csv") if f"{table}.csv" in written else []
-        for table in (*GRIDS, "claims")
+        for table in (*TABLES, "claims")
     }
     tables["tracking"].sort(key=lambda row: [*TRACKING_TONES, row["verdict"]].index(row["verdict"]))
     specs = {label: _mapping(one) for label, one in gathered(sweep, "claims").items()}
     claims = [_claim(row, specs.get(row["claim"], {})) for row in tables["claims"]]
     verdicts = Counter(claim["verdict"] for claim in claims)
-    return {
+    run: dict[str, Any] = {
         "id": name,
         "name": str(manifest.get("sweep", folder.resolve().name)),
         "folder": folder.resolve().name,
-        "origin": origin,
+        "command": manifest.get("command") or "",
+        "origin": _origin(manifest),
         "versions": _mapping(manifest.get("versions")),
         "configuration": yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, width=100),
-        "claims": claims,
+        "groups": _groups(claims),
         "counts": {verdict: verdicts[verdict] for verdict in CLAIM_TONES},
-        "specs": specs,
-        "pictures": _pictures(folder, written, gathered(sweep, "figures")),
-        "grids": {table: make_grid(tables[table], **GRIDS[table]) for table in GRIDS},
+        "pictures": _pictures(folder, written, gathered(sweep, "figures") or AUDIT_FIGURES),
+        "factors": factor_table(tables["factors"]),
+        "tables": {table: make_table(tables[table], most, **TABLES[table]) for table in TABLES},
         "audit": _bounds(tables["audit"], AUDIT_TONES),
         "controls": _bounds(tables["controls"], CONTROL_TONES),
         "tracked": Counter(row["verdict"] for row in tables["tracking"]),
         "failures": [f for f in manifest.get("failures") or [] if {*f} >= {"failure", "replay"}],
     }
+    tones = [one["tone"] for one in (*claims, *run["audit"], *run["controls"])]
+    tones += [TRACKING_TONES.get(verdict, "") for verdict in run["tracked"]]
+    tone = "bad" if run["failures"] else _worst(tones)
+    return run | {"asked": question(tables), "found": answer(tables, run), "tone": tone}
+
+
+def _origin(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """When numbers were computed, and what they depend on beside the configuration."""
+    known = {key: manifest[key] for key in ORIGIN if manifest.get(key) is not None}
+    if "commit" in known and manifest.get("dirty"):
+        known["commit"] = f"{known['commit']} with uncommitted changes"
+    if when := _mapping(manifest.get("computed")):
+        known = {"computed": f"{when['at']}, in {when['seconds']} s"} | known
+    return known
+
+
+def _worst(tones: Collection[str]) -> str:
+    return next((tone for tone in SEVERITY if tone in tones), "calm")
 
 
 def _rows(path: Path) -> list[Row]:
@@ -138,11 +176,11 @@ def _claim(row: Row, spec: Mapping[str, Any]) -> dict[str, Any]:
     predicted, tolerance, measured, low, high = (as_number(row[name]) for name in names)
     floor = theorem.floor if theorem else None
     limit = "" if floor is None else "≤ "
-    amounts = {sign: as_number(row.get(name)) for name, sign in AMOUNTS.items()}
-    known = [f"{sign} = {value:g}" for sign, value in amounts.items() if not math.isnan(value)]
+    low_end, high_end = region(predicted, tolerance, floor)
+    wide = high_end - low_end
     return {
         **row,
-        "budget": ", ".join(filter(None, [spaced(row.get("privacy", "")), *known])),
+        "budget": budget_text(row),
         "what": _what(row["variable"], theorem),
         "metric": metric_text(row["metric"]),
         "predicted": f"{limit}{digits(predicted)} ± {digits(tolerance, trailing=False)}",
@@ -151,8 +189,37 @@ def _claim(row: Row, spec: Mapping[str, Any]) -> dict[str, Any]:
         "visible": digits(as_number(row.get("visible"))),
         "reason": spec.get("reason", ""),
         "mark": claim_mark(predicted, tolerance, measured, (low, high), floor),
+        "place": 2 * (measured - low_end) / wide - 1 if wide > 0 else math.nan,
         "tone": CLAIM_TONES.get(row["verdict"], ""),
     }
+
+
+def _groups(claims: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The claims that say the same, after whom it is by, the worst group first."""
+    found: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for claim in claims:
+        key = (claim["source"], claim["what"], claim["metric"])
+        found.setdefault(key, []).append(claim)
+    groups = [
+        {
+            **dict(zip(("source", "what", "metric"), key, strict=True)),
+            "claims": sorted(same, key=lambda claim: SEVERITY.index(claim["tone"] or "calm")),
+            "counts": Counter(claim["verdict"] for claim in same),
+            "reasons": _reasons(same),
+            "mark": group_mark([claim["place"] for claim in same]),
+            "tone": _worst([claim["tone"] for claim in same]),
+        }
+        for key, same in found.items()
+    ]
+    return sorted(groups, key=lambda group: SEVERITY.index(group["tone"]))
+
+
+def _reasons(claims: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """Why tolerances are what they are: the claims that have the same reason, by it."""
+    found: dict[str, dict[str, None]] = {}
+    for claim in claims:
+        found.setdefault(claim["reason"], {})[claim["claim"]] = None
+    return {reason: ", ".join(labels) for reason, labels in found.items() if reason}
 
 
 def _what(variable: str, theorem: Theorem | None) -> str:
@@ -163,37 +230,37 @@ def _what(variable: str, theorem: Theorem | None) -> str:
     return f"{sign} in {what} ~ {base}{SUPERSCRIPTS[sign]}"
 
 
-def _pictures(folder: Path, written: set[str], specs: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The figures that the run has written, in the configuration's order."""
-    labels = [path.stem for path in map(Path, sorted(written)) if path.suffix == ".svg"]
+def _pictures(
+    folder: Path, written: Sequence[str], specs: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """The figures that the run has written, in the configuration's order, then in its own."""
+    labels = [path.stem for path in map(Path, written) if path.suffix == ".svg"]
     found = []
     for label in sorted(labels, key=[*specs, *labels].index):
         path, spec = folder / "figures" / f"{label}.svg", _mapping(specs.get(label))
         if not path.is_file():
             continue
-        known = Figure.find(spec)
-        about = (inspect.getdoc(known) or "").partition("\n")[0] if known else ""
-        told = {"kind", "_target_", "caption", "ylabel"}
-        settings = {k: v for k, v in spec.items() if k not in told and v is not None}
         picture = {
             "label": label,
-            "kind": spaced(str(spec.get("kind") or spec.get("_target_") or "")),
-            "caption": str(spec.get("caption") or about).rstrip("."),
-            "settings": {spaced(str(key)): _listed(value) for key, value in settings.items()},
+            "caption": str(spec.get("caption") or "").rstrip("."),
+            "drawn": _drawn(spec),
             "data": base64.b64encode(path.read_bytes()).decode("ascii"),
         }
         found.append(picture)
     return found
 
 
-def _listed(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:g}"
-    if isinstance(value, dict):
-        return ", ".join(f"{key} {_listed(one)}".strip() for key, one in value.items())
-    if isinstance(value, list):
-        return ", ".join(map(_listed, value))
-    return "" if value is None else str(value)
+def _drawn(spec: Mapping[str, Any]) -> str:
+    """What a figure draws, and its intervals; of one's own kind of figure what it says itself."""
+    try:
+        # which rows it is about changes no word
+        about = {key: value for key, value in spec.items() if key not in SELECTED}
+        figure = Figure.build(about, "figure")
+    except (ConfigError, KeyError):
+        return ""
+    if isinstance(figure, DrawnFigure):
+        return "; ".join(figure.told())
+    return (inspect.getdoc(type(figure)) or "").partition("\n")[0].rstrip(".")
 
 
 def _bounds(rows: Sequence[Row], tones: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from dpbench.drawing import spaced
+
 __all__ = [
-    "HEIGHT", "WIDTH", "Mark", "Row", "as_number", "bound_mark", "claim_mark", "digits",
-    "make_grid",
+    "FACTOR_TONES", "HEIGHT", "WIDTH", "Mark", "Row", "as_number", "bound_mark", "budget_text",
+    "claim_mark", "digits", "factor_table", "group_mark", "make_table", "short",
 ]  # fmt: skip
 
 Row = Mapping[str, str]
@@ -18,8 +21,11 @@ TEXT = {
     "request", "distribution", "family", "estimator", "privacy", "notion", "pair", "comparison",
     "method", "verdict", "bound_by",
 }  # fmt: skip
-# What the browser keeps of a number; the files have all digits.
-DIGITS = 7
+AMOUNTS = {"epsilon": "ε", "delta": "δ", "rho": "ρ", "mu": "μ"}  # noqa: RUF001
+# The worst first.
+FACTOR_TONES = {"open": "unsure", "below": "calm", "one law": "calm", "optimal": "good"}
+# What the best estimators and the bounds are named by.
+NAMED = ("estimator", "bound_by")
 # Of a drawing.
 WIDTH, HEIGHT = 150, 20
 MARGIN = 10  # on either side, for arrows
@@ -27,7 +33,7 @@ MARGIN = 10  # on either side, for arrows
 LEAST_SPAN, MOST_SPAN = 2.0, 12.0
 
 # What is drawn on one horizontal axis, in units of its view box: the ends of a `band` and a
-# `line`, a `tick` and a `dot`, None where there is none; whether something lies beyond the `left`
+# `line`, a `tick`, None where there is none, and `dots`; whether something lies beyond the `left`
 # and the `right` end of the axis; and the same in `words`.
 Mark = dict[str, Any]
 Ends = tuple[float, float]
@@ -50,49 +56,93 @@ def digits(value: float, *, trailing: bool = True) -> str:
     return f"{value:#.4g}" if trailing else f"{value:.4g}"
 
 
-def make_grid(
+def make_table(
     rows: Sequence[Row],
+    most: int,
     caption: str,
-    main: Collection[str] = (),
+    columns: Collection[str] = (),
     tones: Mapping[str, str] | None = None,
 ) -> dict[str, Any] | None:
-    """A table for the browser to draw, sort and filter, as JSON can say it; None without rows.
+    """A table in print, at `most` so many of its rows; None without rows.
 
-    At first the columns `main` are shown, by default all. Those that are empty everywhere and
-    `seconds`, which differ from run to run, are left out. `tones` say how verdicts look: ``good``,
-    ``bad``, ``unsure`` or ``calm``.
+    It has these `columns`, by default all, but for those that are empty everywhere and `seconds`,
+    which differ from run to run. `tones` say how verdicts look: ``good``, ``bad``, ``unsure`` or
+    ``calm``.
     """
     if not rows:
         return None
-    columns = [
-        _column(column, [row[column] for row in rows]) | {"main": not main or column in main}
-        for column in rows[0]
-        if column != "seconds" and any(row[column] for row in rows)
-    ]
-    return {"caption": caption, "size": len(rows), "columns": columns, "tones": tones or {}}
+    wanted = [name for name in rows[0] if name in (columns or rows[0]) and name != "seconds"]
+    known = [_column(name, [row[name] for row in rows]) for name in wanted]
+    shown = [column for column in known if any(column[2])]
+    return {
+        "caption": caption,
+        "size": len(rows),
+        "columns": [(name, is_text) for name, is_text, _ in shown],
+        "rows": list(zip(*(cells[:most] for *_, cells in shown), strict=True)),
+        "tones": tones or {},
+    }
 
 
-def _column(name: str, cells: Sequence[str]) -> dict[str, Any]:
-    """A column as numbers, or as places in a list of its labels, which is shorter."""
+def _column(name: str, cells: Sequence[str]) -> tuple[str, bool, Sequence[str]]:
+    """A column, whether it is of text, and what its cells say in print."""
     numbers = [as_number(cell) for cell in cells]
     parsed = all(not cell or not math.isnan(x) for cell, x in zip(cells, numbers, strict=True))
     if parsed and name not in TEXT:
-        return {"name": name, "values": [_shortened(x) for x in numbers]}
-    labels = list(dict.fromkeys(cells))
-    places = {label: i for i, label in enumerate(labels)}
-    return {"name": name, "labels": labels, "places": [places[cell] for cell in cells]}
+        return name, False, [short(x) for x in numbers]
+    return name, True, cells
 
 
-def _shortened(value: float) -> float | str | None:
-    """A number as JSON can say it."""
-    if math.isnan(value):
-        return None
-    if math.isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    return int(value) if value.is_integer() and abs(value) < 2**53 else float(f"{value:.{DIGITS}g}")
+def short(value: float, places: int = 4) -> str:
+    """Four significant digits, whole numbers below a million in full; blank for NaN."""
+    if math.isnan(value) or math.isinf(value):
+        return digits(value)
+    if value.is_integer() and abs(value) < 1e6:
+        return f"{value:.0f}"
+    return re.sub(r"e(-?)\+?0*", r"e\1", f"{value:.{places}g}")
 
 
-def _mark(words: str, axis: Ends, band: Ends, line: Ends, tick: float, dot: float) -> Mark:
+def factor_table(rows: Sequence[Row]) -> dict[str, Any] | None:
+    """Best factors over the lower bound, from least to largest over n; None without rows.
+
+    A row per law and budget, a column per moment order, 0 for none. A law goes by its name
+    without its k, and a cell is as good as the worst of its verdicts.
+    """
+    found: dict[tuple[str, str], dict[float, list[Row]]] = {}
+    for row in rows:
+        k = as_number(row["k"])
+        k = 0.0 if math.isnan(k) else k  # equal to itself
+        law = row["distribution"].removesuffix(f"_k{k:g}")
+        found.setdefault((law, budget_text(row)), {}).setdefault(k, []).append(row)
+    orders = sorted({k for cells in found.values() for k in cells})
+    lines = []
+    for (law, budget), cells in found.items():
+        about = [row for one in cells.values() for row in one]
+        who, by = (", ".join(dict.fromkeys(r[name] for r in about)) for name in NAMED)
+        line = {"law": law, "budget": budget, "estimators": who, "bounds": by}
+        lines.append(line | {"cells": [_factors(cells.get(k, ())) for k in orders]})
+    return {"orders": orders, "lines": lines} if lines else None
+
+
+def _factors(rows: Sequence[Row]) -> tuple[str, str]:
+    """The range of some factors, and the tone of the worst verdict."""
+    if not rows:
+        return "", ""
+    factors = [as_number(row["factor"]) for row in rows]
+    ends = dict.fromkeys(short(end, 3) for end in (min(factors), max(factors)))
+    verdicts = {row["verdict"] for row in rows}
+    return " … ".join(ends), next(
+        (FACTOR_TONES[one] for one in FACTOR_TONES if one in verdicts), ""
+    )
+
+
+def budget_text(row: Row) -> str:
+    """A row's budget: its label and what amounts it has."""
+    amounts = {sign: as_number(row.get(name)) for name, sign in AMOUNTS.items()}
+    known = [f"{sign} = {short(value)}" for sign, value in amounts.items() if not math.isnan(value)]
+    return ", ".join(filter(None, [spaced(row.get("privacy", "")), *known]))
+
+
+def _mark(words: str, axis: Ends, band: Ends, line: Ends, tick: float, *dots: float) -> Mark:
     """Draw what is known; NaN is left out and what lies beyond the axis is an arrow."""
     low, high = axis
 
@@ -100,13 +150,13 @@ def _mark(words: str, axis: Ends, band: Ends, line: Ends, tick: float, dot: floa
         share = (min(max(value, low), high) - low) / (high - low)
         return round(MARGIN + share * (WIDTH - 2 * MARGIN), 1)
 
-    shown = [x for x in (*line, dot) if not math.isnan(x)]
+    shown = [x for x in (*line, *dots) if not math.isnan(x)]
     return {
         "words": words,
         "band": (at(band[0]), at(band[1])),
         "line": None if any(map(math.isnan, line)) else (at(line[0]), at(line[1])),
         "tick": at(tick) if low <= tick <= high else None,
-        "dot": at(dot) if low <= dot <= high else None,
+        "dots": sorted(at(dot) for dot in dots if low <= dot <= high),
         "left": any(x < low for x in shown),
         "right": any(x > high for x in shown),
     }
@@ -117,8 +167,7 @@ def claim_mark(
 ) -> Mark | None:
     """A claim: the prediction in the middle, its region grey, the interval, the measurement.
 
-    The region of an upper limit begins a tolerance below its `floor`. None if there is no finite
-    prediction with a tolerance.
+    None if there is no finite prediction with a tolerance; for `floor` see `region`.
     """
     if not (math.isfinite(predicted) and math.isfinite(tolerance) and tolerance > 0):
         return None
@@ -131,8 +180,21 @@ def claim_mark(
         f"measured {_said(measured)}, 95% interval {_said(line[0])} to {_said(line[1])}, predicted "
         f"{'' if floor is None else 'at most '}{_said(predicted)} plus or minus {tolerance:g}"
     )
-    bottom = (predicted if floor is None else floor) - tolerance
-    return _mark(words, axis, (bottom, predicted + tolerance), line, predicted, measured)
+    return _mark(words, axis, region(predicted, tolerance, floor), line, predicted, measured)
+
+
+def region(predicted: float, tolerance: float, floor: float | None) -> Ends:
+    """The ends of what a claim accepts; an upper limit's begins a tolerance below its `floor`."""
+    return (predicted if floor is None else floor) - tolerance, predicted + tolerance
+
+
+def group_mark(places: Sequence[float]) -> Mark | None:
+    """Several claims: a dot each at its place in its region, which is from -1 to 1."""
+    known = [x for x in places if not math.isnan(x)]
+    within = sum(abs(x) <= 1 for x in known)
+    words = f"{within} of {len(known)} measurements within what was predicted, with tolerances"
+    none = (math.nan, math.nan)
+    return _mark(words, (-2.0, 2.0), (-1.0, 1.0), none, math.nan, *known) if known else None
 
 
 def bound_mark(claimed: float, bound: float) -> Mark | None:

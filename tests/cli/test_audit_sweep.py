@@ -160,7 +160,7 @@ DAMAGED: list[Callable[[str], str]] = [
 def test_what_is_made_again(audits: Bench) -> None:
     """What is damaged, or of other runs, seeds and data; the rest is read, and equal."""
     audits.done()
-    names = ("audit.csv", "controls.csv", "scoreboard.txt")
+    names = ("audit.csv", "controls.csv", "scoreboard.txt", "report.html")
     before, table = [audits.read(name) for name in names], _table(audits)
     assert "0 audits done, 6 reused" in audits.done().out
     assert [audits.read(name) for name in names] == before

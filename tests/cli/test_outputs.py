@@ -28,8 +28,8 @@ CLAIMS = (
     "verdict privacy epsilon delta rho mu n_low n_high visible"
 )
 MANIFEST = (
-    "blocks_corrupt blocks_done blocks_reused cells_done cells_reused command commit computer "
-    "configuration dirty estimator_seconds exit_code failures fingerprint inputs outputs "
+    "blocks_corrupt blocks_done blocks_reused cells_done cells_reused command commit computed "
+    "computer configuration dirty estimator_seconds exit_code failures fingerprint inputs outputs "
     "parent_cpu_seconds parent_peak_bytes platform records_drawn seed source sweep tracked "
     "trials versions wall_seconds worker_cpu_seconds worker_peak_bytes"
 )

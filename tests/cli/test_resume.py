@@ -25,6 +25,7 @@ from dpbench import finished
 from dpbench.distributions import TwoPoint
 from dpbench.drawing import save
 from dpbench.estimators import EmpiricalMean
+from dpbench.folder import write_manifest
 from dpbench.job import Job
 from dpbench.privacy import NonPrivate
 from dpbench.runner import store
@@ -288,9 +289,12 @@ def test_help_and_a_refusal_wait_for_nothing(bench: Bench) -> None:
 
 
 def test_what_is_no_longer_asked_for_goes(bench: Bench) -> None:
-    """From the page and the folder, but not what somebody has changed."""
+    """From the page and the folder, but not what somebody has changed, nor when it was computed."""
     bench.write(lambda spec: spec["figures"].update(errors=FIGURE, mine=FIGURE))
     bench.done("trials=4")
+    manifest = bench.manifest()
+    manifest["computed"]["at"] = "2026-01-02 03:04 UTC"
+    write_manifest(bench.folder / "out", manifest)
     figures = bench.folder / "out" / "figures"
     (figures / "mine.svg").write_text("<svg>my own</svg>")
     assert "<img" in bench.read("report.html")
@@ -298,6 +302,10 @@ def test_what_is_no_longer_asked_for_goes(bench: Bench) -> None:
     bench.done("trials=4")
     assert [path.name for path in figures.iterdir()] == ["mine.svg"]
     assert "<img" not in bench.read("report.html")
+    assert "2026-01-02 03:04 UTC, in " in bench.read("report.html")
+    assert bench.manifest()["computed"] == manifest["computed"]
+    bench.done("trials=4", "resume=false")
+    assert bench.manifest()["computed"]["at"] > manifest["computed"]["at"]
 
 
 def test_another_processor_computes_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

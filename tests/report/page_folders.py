@@ -12,7 +12,7 @@ HOSTILE = (
 )
 SVG = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 70 40">'
-    '<circle cx="9" cy="9" r="5"/></svg>'
+    '<rect width="70" height="40" fill="#fff"/><circle cx="9" cy="9" r="5"/></svg>'
 )
 CLAIM = {
     "claim": "rate", "source": "KSU20", "estimator": "minimax", "distribution": "two_point",
@@ -50,11 +50,13 @@ MANIFEST: dict[str, Any] = {
     "failures": [{"failure": "ValueError: too few", "replay": "python -m dpbench replay=ab"}],
     "exit_code": 1,
     "wall_seconds": 1.0,
+    "computed": {"at": "2026-01-02 03:04 UTC", "seconds": 5.6},
     "outputs": {
         name: [0, 0]
         for name in (
             "summary.csv",
             "claims.csv",
+            "factors.csv",
             "sample_complexity.csv",
             "audit.csv",
             "controls.csv",
@@ -64,6 +66,13 @@ MANIFEST: dict[str, Any] = {
     },
     "tracked": ["tracking.csv"],
 }
+
+
+def factor_row(law: str, k: object, n: int, factor: float, verdict: str) -> dict[str, object]:
+    return {
+        "distribution": law, "k": k, "privacy": "pure", "epsilon": 1e-6, "n": n,
+        "estimator": "minimax", "factor": factor, "bound_by": "two laws", "verdict": verdict,
+    }  # fmt: skip
 
 
 def write_table(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
@@ -98,6 +107,14 @@ def write_run(
     write_table(folder / "claims.csv", claims)
     summary = [row | {"estimator": f"{row['estimator']}{label}"} for row in summary_rows(rows)]
     write_table(folder / "summary.csv", summary)
+    factors = [
+        factor_row("rare_k2", 2.0, 100, 1.04, "optimal"),
+        factor_row("rare_k2", 2.0, 1000, 1.01, "optimal"),
+        factor_row("rare_k3", 3.0, 100, 1.05, "optimal"),
+        factor_row("rare_k3", 3.0, 1000, 1.2, "open"),
+        factor_row(f"coin{label}", "", 100, 0.9, "below"),
+    ]
+    write_table(folder / "factors.csv", factors)
     sample = {"request": f"accuracy{label}", "alpha": 0.1, "samples": 100.5, "low": 90, "high": 110}
     write_table(folder / "sample_complexity.csv", [sample])
     pair = PAIR | {"pair": f"edge{label}"}

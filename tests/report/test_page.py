@@ -2,26 +2,27 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import itertools
 import json
 import re
 from html.parser import HTMLParser
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from dpbench.registry import ConfigError
+from dpbench.report import page_tables
 from dpbench.report.page import finished_runs, write_page
 from dpbench.result import Result
 
 from .page_folders import CLAIM, HOSTILE, MANIFEST, PAIR, write_run, write_table
 
 PARTS = {
-    "claims.csv": "scoreboard", "figures/curves.svg": "figures",
-    "sample_complexity.csv": "samples", "summary.csv": "errors", "tracking.csv": "tracking",
+    "claims.csv": "claims", "factors.csv": "limit", "figures/another.svg": "figures",
+    "sample_complexity.csv": "samples", "summary.csv": "errors", "tracking.csv": "baseline",
 }  # fmt: skip
 Element = tuple[str, dict[str, str | None], list[str]]
 
@@ -63,13 +64,17 @@ class Page(HTMLParser):
     def ids(self) -> list[str]:
         return [str(attrs["id"]) for _, attrs, _ in self.elements if "id" in attrs]
 
-    def columns(self, table: str) -> dict[str, dict[str, Any]]:
-        """What the browser is given of a table, by column."""
-        scripts = {attrs.get("id"): text for attrs, text in self.all("script")}
-        data = json.loads(scripts[f"run1-{table}-data"])
-        sizes = {len(one.get("places", one.get("values"))) for one in data["columns"]}
-        assert sizes == {data["size"]}
-        return {column["name"]: column for column in data["columns"]}
+    def columns(self, name: str) -> dict[str, list[str]]:
+        """What a table says, by column."""
+        tags = [tag for tag, *_ in self.elements]
+        start = next(i for i, (_, at, _) in enumerate(self.elements) if at.get("id") == name)
+        end = tags.index("table", start + 1) if "table" in tags[start + 1 :] else len(tags)
+        inside = self.elements[start:end]
+        heads, cells = (
+            ["".join(texts) for tag, _, texts in inside if tag == which] for which in ("th", "td")
+        )
+        assert len(cells) % len(heads) == 0
+        return {head: cells[i :: len(heads)] for i, head in enumerate(heads)}
 
 
 @pytest.fixture
@@ -82,6 +87,7 @@ def page_of(*folders: Path) -> Page:
 
 
 def test_the_same_files_give_the_same_bytes_whatever_a_rerun_changes(example: Path) -> None:
+    """Another time of computing changes the line that tells it."""
     before = write_page([example], example / "report.html").read_bytes()
     rerun = MANIFEST | {"wall_seconds": 99.5, "inputs": "f00", "cells_reused": 3}
     (example / "manifest.json").write_text(json.dumps(rerun))
@@ -90,22 +96,71 @@ def test_the_same_files_give_the_same_bytes_whatever_a_rerun_changes(example: Pa
     assert (example / "audit.csv").read_text() != table
     assert write_page([example], example / "report.html").read_bytes() == before
     assert [path.name for path in example.glob(".*")] == []
+    again = rerun | {"computed": {"at": "2027-01-02 03:04 UTC", "seconds": 7.8}}
+    (example / "manifest.json").write_text(json.dumps(again))
+    after = write_page([example], example / "report.html").read_bytes()
+    lines = zip(before.splitlines(), after.splitlines(), strict=True)
+    changed = [(one, other) for one, other in lines if one != other]
+    assert len(changed) == 1
+    assert b"2027-01-02 03:04 UTC, in 7.8 s" in changed[0][1]
 
 
 def test_sections_stand_in_their_order_and_a_missing_file_leaves_its_own_out(
     example: Path,
 ) -> None:
+    """What went wrong stands before the tables."""
+    (example / "figures" / "another.svg").write_text("<svg/>")
     page = page_of(example)
-    order = [f"run1-{part}" for part in ("scoreboard", "figures", "samples", "errors", "audit",
-                                         "tracking", "failures", "origin")]  # fmt: skip
+    order = [f"run1-{part}" for part in ("failures", "baseline", "claims", "limit", "privacy",
+                                         "figures", "samples", "errors", "origin")]  # fmt: skip
     assert [name for name in page.ids() if name in order] == order
-    assert page.texts("span")[:3] == ["2 consistent", "0 inconsistent", "0 inconclusive"]
     for file, part in PARTS.items():
         before = set(page_of(example).ids())
         (example / file).unlink()
-        gone = {f"run1-{part}", f"run1-{part}-heading", f"run1-{Path(file).stem}-data"}
+        gone = {f"run1-{part}", f"run1-{part}-heading", f"run1-{Path(file).stem}"}
         after = set(page_of(example).ids())
         assert f"run1-{part}" in before - after <= gone
+
+
+def test_what_was_asked_and_found_comes_first(example: Path, tmp_path: Path) -> None:
+    """In a sentence each; also of a run without claims, and of one that checks nothing."""
+    page = page_of(example)
+    tags = [tag for tag, *_ in page.elements]
+    assert page.texts("p")[1:3] == [
+        "Asked: Do 1 estimator lose no more privacy than they claim, on pairs of neighbouring "
+        "datasets with 1000 runs on each?",
+        "Found: 2 of 2 tests of theory consistent, 0 inconsistent, 0 inconclusive; the best "
+        "private estimators' worst errors 1.01 to 1.2 times their lower bounds; 2 of 3 claims of "
+        "privacy refuted or failed; 1 of 2 broken controls caught; 1 of 2 errors worse than the "
+        "baseline's or gone; 1 setting that raised an error.",
+    ]
+    assert tags.index("img") < tags.index("h2")
+    (example / "audit.csv").unlink()
+    about = (
+        "3 estimators on 4 distributions under pure DP, with n = 1 to 1e12 and 100 trials of each"
+    )
+    asked = f"Asked: Is what theory says (KSU20) true of {about}?"
+    assert page_of(example).texts("p")[1] == asked
+    for name in ("claims", "controls", "factors"):
+        (example / f"{name}.csv").unlink()
+    asked = f"Asked: How large are the errors of {about}, and are they those of the baseline?"
+    assert page_of(example).texts("p")[1] == asked
+    (tmp_path / "bare").mkdir()
+    assert "Asked" not in " ".join(page_of(tmp_path / "bare").texts("p"))
+
+
+def test_the_tone_of_the_answer_is_that_of_the_worst_finding(tmp_path: Path) -> None:
+    for verdict, tone in (
+        ("consistent", "good"),
+        ("inconclusive", "unsure"),
+        ("inconsistent", "bad"),
+    ):
+        folder = tmp_path / verdict
+        folder.mkdir()
+        (folder / "manifest.json").write_text('{"sweep": "a", "outputs": {"claims.csv": []}}')
+        write_table(folder / "claims.csv", [CLAIM, CLAIM | {"verdict": verdict}])
+        classes = [attrs.get("class") for attrs, _ in page_of(folder).all("div")]
+        assert f"answer {tone}" in classes
 
 
 @pytest.mark.parametrize("file", ["claims.csv", "tracking.csv", "audit.csv"])
@@ -147,11 +202,11 @@ def test_labels_are_text_and_nothing_else(example: Path, tmp_path: Path) -> None
     assert not any(name.startswith("on") for _, attrs, _ in page.elements for name in attrs)
     shown = " ".join(HOSTILE.split())
     assert page.texts("h1") == [shown]
-    for tag in ("th", "td", "dd", "dt", "li", "code", "bdi", "figcaption"):
+    for tag in ("th", "td", "dd", "li", "code", "bdi", "summary", "figcaption"):
         assert any(shown in text for text in page.texts(tag)), tag
-    for name in ("summary", "sample_complexity", "audit", "controls", "tracking"):
-        labels = [column.get("labels", []) for column in page.columns(name).values()]
-        assert any(HOSTILE in label for column in labels for label in column), name
+    for name in ("summary", "factors", "sample_complexity", "audit", "controls", "tracking"):
+        cells = [cell for column in page.columns(f"run1-{name}").values() for cell in column]
+        assert any(HOSTILE in cell for cell in cells), name
 
 
 def test_nothing_is_loaded_and_only_own_style_and_script_pass(example: Path) -> None:
@@ -172,44 +227,81 @@ def test_nothing_is_loaded_and_only_own_style_and_script_pass(example: Path) -> 
 
 
 def test_figures_are_embedded_with_words(example: Path) -> None:
+    """Of what they draw, not of their configuration; the first stands before all tables."""
     for name in ("another", "of_an_earlier_run"):
         (example / "figures" / f"{name}.svg").write_text("<svg/>")
     page = page_of(example)
     first, second = (attrs for attrs, _ in page.all("img"))
     data = str(first["src"]).removeprefix("data:image/svg+xml;base64,")
     assert base64.b64decode(data) == (example / "figures" / "curves.svg").read_bytes()
-    assert str(first["alt"]).startswith("curves: The <worst>.")
-    caption = page.texts("figcaption")[0]
-    assert caption == "curves (error against n). The <worst>. families: two_point*"
-    assert str(second["alt"]).startswith("another: a figure.")
+    assert (first["alt"], second["alt"]) == ("The <worst>", "another")
+    captions = page.texts("figcaption")
+    assert captions[0] == (
+        "The <worst>. Shown: error (0.9 quantile) against n; bands: 95 per cent intervals of the "
+        "quantile from order statistics.For print: figures/curves.pdf"
+    )
+    assert captions[1] == "another. For print: figures/another.pdf"
 
 
-def test_claims_with_their_budget_and_region(example: Path) -> None:
+def test_claims_are_grouped_by_what_they_say_and_the_worst_is_open(example: Path) -> None:
     """Also those under parts; upper limits have a sign and a region that begins below."""
     page = page_of(example)
-    rows = [row for row in page.texts("tr") if "KSU20" in row]
-    start = "rateKSU20 minimax two_pointpure, ε = 0.01 s in n ~ (1/α)ˢ"  # noqa: RUF001
-    assert rows[0].startswith(start)
-    assert "2.000 ± 0.02" in rows[0]
-    assert "≤" not in rows[0]
-    assert "≤ 1.250 ± 0.02" in rows[1]
+    rows = [row for row in page.texts("tr") if "two_pointpure" in row]
+    assert rows[0].startswith("consistent rate minimax two_pointpure, ε = 0.01 2.000 ± 0.02 1.990")
+    assert rows[1].startswith("consistent near minimax two_pointpure, ε = 0.01 ≤ 1.250 ± 0.02")
     words = [str(attrs["aria-label"]) for attrs, _ in page.all("svg")]
-    assert words[0] == (
+    assert words[0] == "1 of 1 measurements within what was predicted, with tolerances: KSU20"
+    assert words[1] == (
         "measured 1.99, 95% interval 1.98 to 2.01, predicted 2 plus or minus 0.02: consistent"
     )
-    assert "predicted at most 1.25 plus" in words[1]
-    titles = [attrs["title"] for attrs, _ in page.all("td") if "title" in attrs]
-    assert titles == ["n is finite", "few members"]
-    reasons = [text for text in page.texts("dd") if "theorem: " in text]
-    assert reasons == ["few members theorem: near_optimal", "n is finite theorem: heavy_tail_alpha"]
+    assert "predicted at most 1.25 plus" in words[3]
+    # of a group, then of its claim: from 1.98 to 2.02, and from 0.98 to 1.27
+    dots = [float(str(attrs["cx"])) for attrs, _ in page.all("circle")]
+    across = page_tables.WIDTH - 2 * page_tables.MARGIN
+    assert dots[0] == pytest.approx(page_tables.MARGIN + across * 1.5 / 4, abs=0.06)
+    assert dots[2] == pytest.approx(page_tables.MARGIN + across * (1 + 0.04 / 0.29) / 4, abs=0.06)
+    notes = [text for text in page.texts("p") if text.startswith("The tolerance of")]
+    why = "The tolerance of {}, declared before the run: {}."
+    assert notes == [why.format("rate", "n is finite"), why.format("near", "few members")]
+    several = [CLAIM, CLAIM | {"verdict": "inconsistent", "measured": 2.5}, CLAIM | {"epsilon": 1}]
+    write_table(example / "claims.csv", [CLAIM | {"claim": "near", "variable": "odd"}, *several])
+    page = page_of(example)
+    groups = [at for at, _ in page.all("details") if at.get("class") == "group"]
+    assert ["open" in at for at in groups] == [True, False]
+    assert page.texts("summary")[1:3] == [
+        "2 of 3 consistent KSU20 s in n ~ (1/α)ˢ error (0.9 quantile)",  # noqa: RUF001
+        "1 of 1 consistent KSU20 odd error (0.9 quantile)",
+    ]
+    rows = [row for row in page.texts("tr") if " rate " in row]
+    assert [row.split()[0] for row in rows] == ["inconsistent", "consistent", "consistent"]
 
 
-def test_several_runs_have_an_overview_and_no_id_twice(example: Path, tmp_path: Path) -> None:
+def test_factors_have_a_column_per_moment_order(example: Path) -> None:
+    page = page_of(example)
+    rows = [row for row in page.texts("tr") if row.endswith("two laws")]
+    assert rows[:2] == [
+        "rare pure, ε = 1e-6 1.01 … 1.04 1.05 … 1.2 minimax two laws",
+        "coin pure, ε = 1e-6 0.9 minimax two laws",
+    ]
+    heads = "distributionbudget factor k = 2 k = 3 best estimatorbound by"
+    assert heads in page.texts("tr")
+    tones = [
+        (at["class"], text) for at, text in page.all("span") if text in rows[0] and "…" in text
+    ]
+    assert tones == [("verdict good", "1.01 … 1.04"), ("verdict unsure", "1.05 … 1.2")]
+
+
+def test_several_runs_are_opened_one_by_one_and_no_id_is_there_twice(
+    example: Path, tmp_path: Path
+) -> None:
     """Headings step down one at a time, name their sections, and no link leads nowhere."""
     both = page_of(example, write_run(tmp_path / "elsewhere", rows=3))
-    assert {"run1", "run2"} <= {str(attrs["href"])[1:] for attrs, _ in both.all("a")}
-    counts = "2002 of 3 refuted or failed 1 worse or gone 1"  # of claims: 2, 0, 0
-    assert both.texts("tr")[1:3] == [f"example {counts}", f"example in elsewhere {counts}"]
+    runs = [at for at, _ in both.all("details") if at.get("class") == "run"]
+    assert [(at["id"], "open" in at) for at in runs] == [("run1", False), ("run2", False)]
+    opening = [one for one in both.texts("summary") if one.startswith("example")]
+    counts = "2 of 2 tests of theory consistent, 0 inconsistent"
+    assert opening[0].startswith(f"example {counts}")
+    assert opening[1].startswith(f"example in elsewhere {counts}")
     for page in (page_of(example), both):
         ids = page.ids()
         assert len(ids) == len(set(ids))
@@ -226,26 +318,34 @@ def test_several_runs_have_an_overview_and_no_id_twice(example: Path, tmp_path: 
 def test_audits_say_what_they_cannot_and_show_the_strongest_pair(example: Path) -> None:
     page = page_of(example)
     assert any("can falsify a claim of privacy, never prove one" in p for p in page.texts("p"))
-    rows = [row for row in page.texts("tr") if row.startswith(("clipped", "no_noise"))]
-    assert rows[0] == "clipped approx 0.01 edge 9 1000 1.0 1.500 refuted"
-    assert rows[1] == "clipped approx 1e-06 edge 9 1000 1.0 failed"
-    assert rows[2] == "clipped pure far 9 1000 1.0 0.9000 x 0.5 not refuted"
+    rows = [row for row in page.texts("tr") if " 9 1000 " in row and row[0] in "rnf"]
+    assert rows[0] == "refuted clipped approx 0.01 edge 9 1000 1.0 1.500"
+    assert rows[1] == "failed clipped approx 1e-06 edge 9 1000 1.0"
+    assert rows[2] == "not refuted clipped pure far 9 1000 1.0 0.9000 x 0.5"
     assert any("must refute: 1 of 2 are" in p for p in page.texts("p"))
-    assert rows[3].startswith("no_noise pure")  # the control that stood comes first
-    assert list(page.columns("audit")) == [name for name in PAIR if name != "seconds"]
+    assert rows[3].startswith("not refuted no_noise pure")  # the control that stood comes first
+    assert list(page.columns("run1-audit")) == [name for name in PAIR if name != "seconds"]
 
 
-def test_what_is_worse_comes_first_in_tracking(example: Path) -> None:
-    verdicts = page_of(example).columns("tracking")["verdict"]
-    assert [verdicts["labels"][i] for i in verdicts["places"]] == ["worse", "same"]
+def test_what_is_worse_comes_first_in_tracking_and_is_open(example: Path) -> None:
+    def opened() -> list[bool]:
+        return ["open" in at for at, text in page.all("details") if "of the baseline" in text]
+
+    page = page_of(example)
+    assert page.columns("run1-tracking")["verdict"] == ["worse", "same"]
+    assert opened() == [True]
     # a table may lack what only some runs have
     write_table(example / "tracking.csv", [{"estimator": "rate", "verdict": "new"}])
-    assert page_of(example).columns("tracking")["verdict"]["labels"] == ["new"]
+    page = page_of(example)
+    assert page.columns("run1-tracking")["verdict"] == ["new"]
+    assert opened() == [False]
 
 
 def test_failures_come_with_their_command_and_results_with_their_origin(example: Path) -> None:
     page = page_of(example)
     assert page.texts("li")[-1] == "ValueError: too few python -m dpbench replay=ab"
+    assert "python -m dpbench sweep=example" in page.texts("pre")
+    assert "2026-01-02 03:04 UTC, in 5.6 s" in page.texts("dd")
     assert {"0123abc with uncommitted changes", "python 3.11.0, numpy 2.4.6"} <= {*page.texts("dd")}
     assert any("theorem: near_optimal" in text for text in page.texts("code"))
 
@@ -280,22 +380,25 @@ def test_the_page_of_a_real_run(numbers: Result, folder: Path, tmp_path: Path) -
     page = Page(write_page([folder], tmp_path / "page.html"))
     assert (tmp_path / "page.html").stat().st_size < 1_500_000
     claims = numbers.claims
-    assert len(page.all("svg")) == len(claims)
+    groups = [at for at, _ in page.all("details") if at.get("class") == "group"]
+    measured = claims.groupby("source", sort=False)["measured"].count()
+    assert len(page.all("svg")) == len(claims) + len(groups) - (measured == 0).sum()
     for name, table in (("summary", numbers.summary), ("sample_complexity", numbers.samples)):
-        assert len(page.columns(name)["distribution"]["places"]) == len(table)
-    shown = [row for row in page.texts("tr") if row.startswith("rate")]
+        assert len(page.columns(f"run1-{name}")["distribution"]) == len(table)
+    shown = [row for row in page.texts("tr") if " rate minimax " in row]
     measured = claims["measured"][claims["claim"] == "rate"]
     budgets = ("pure, ε = 0.5", "pure, ε = 1", "zcdp, ρ = 0.5")  # noqa: RUF001
-    about = [f"pair_k{k}{one} " for k in (2, 3) for one in budgets]
-    for row, one, value in zip(shown, about, measured, strict=True):
-        assert row.startswith(f"rateKSU20 Thm 3.5 minimax {one}")
-        assert f"± 0.5 {value:#.4g} " in row
-    reasons = [one.partition(" theorem: ")[0] for one in page.texts("dd") if " theorem" in one]
-    assert reasons == ["few trials", "two <members>", "few trials"]
+    expected = {
+        f"rate minimax pair_k{k}{one} {value:#.4g}"
+        for (k, one), value in zip(itertools.product((2, 3), budgets), measured, strict=True)
+    }
+    found = [re.sub(r"^\w+ (.*) \S+ ± 0.5 (\S+) .*", r"\1 \2", row) for row in shown]
+    assert (set(found), len(found)) == (expected, len(measured))
+    why = [text.partition("run: ")[2] for text in page.texts("p") if "declared before" in text]
+    assert sorted(why) == ["few trials.", "few trials.", "two <members>."]
     worst, exponents = page.texts("figcaption")
-    assert worst.startswith("worst (error against n). The worst of <two>. ")
-    assert "families: pair; estimators: minimax; budgets: pure, zcdp; by: budget" in worst
-    assert exponents == "exponents (exponents). Exponents against k. claims: rate"
+    assert worst.startswith("The worst of <two>. Shown: error (0.9 quantile) against n; bands: ")
+    assert exponents.startswith("Exponents against k. Shown: fitted exponents against the moment")
 
 
 def test_what_cannot_be_read_is_told_in_one_line(example: Path) -> None:

@@ -9,23 +9,40 @@ import numpy as np
 import pytest
 
 from dpbench.report import page_tables
-from dpbench.report.page_tables import Mark, as_number, bound_mark, claim_mark, digits, make_grid
+from dpbench.report.page_tables import (
+    Mark,
+    as_number,
+    bound_mark,
+    claim_mark,
+    digits,
+    group_mark,
+    make_table,
+    short,
+)
 
 
-def test_numbers_reach_the_browser_as_json_can_say_them() -> None:
+def test_tables_are_cut_and_leave_out_what_is_empty_or_not_asked_for() -> None:
     rows = [
         {"estimator": "1e3", "n": "1234567890123", "q90": "0.123456789", "rho": "", "x": "inf"},
         {"estimator": "07", "n": "10.0", "q90": "", "rho": "", "x": "-inf"},
     ]
-    grid = make_grid(rows, "caption", main=["n"])
-    assert grid is not None
-    columns = {column["name"]: column for column in grid["columns"]}
-    assert columns["estimator"]["labels"] == ["1e3", "07"]
-    assert columns["n"]["values"] == [1234567890123, 10]
-    assert columns["q90"]["values"] == [0.1234568, None]
-    assert columns["x"]["values"] == ["Infinity", "-Infinity"]
-    assert "rho" not in columns
-    assert [name for name, column in columns.items() if column["main"]] == ["n"]
+    table = make_table(rows, 9, "caption")
+    assert table is not None
+    assert table["columns"] == [("estimator", True), ("n", False), ("q90", False), ("x", False)]
+    assert table["rows"] == [("1e3", "1.235e12", "0.1235", "∞"), ("07", "10", "", "-∞")]
+    cut = make_table(rows, 1, "caption", columns=["n", "estimator"])
+    assert cut is not None
+    assert (cut["size"], cut["rows"]) == (2, [("1e3", "1.235e12")])
+    assert make_table([], 9, "caption") is None
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0"), (999999.0, "999999"), (-3.0, "-3"), (1e6, "1e6"), (1.25e7, "1.25e7"),
+     (12345.6, "1.235e4"), (1e-6, "1e-6"), (1.5e-10, "1.5e-10"), (1e100, "1e100"), (nan, "")],
+)  # fmt: skip
+def test_numbers_in_short(value: float, text: str) -> None:
+    assert short(value) == text
 
 
 def test_four_digits_and_nothing_for_what_is_no_number() -> None:
@@ -49,15 +66,15 @@ def test_a_mark_is_centred_on_the_prediction() -> None:
     mark = claimed(2.0, 0.02, 2.01, (1.98, 2.02))
     assert mark["tick"] == MIDDLE
     assert mark["band"] == mark["line"] == (LEFT + QUARTER, RIGHT - QUARTER)
-    assert mark["dot"] == round(MIDDLE + QUARTER / 2, 1)
+    assert mark["dots"] == [round(MIDDLE + QUARTER / 2, 1)]
     assert not mark["left"] | mark["right"]
     far = claimed(2.0, 0.02, 3.0, (1.99, 3.1))
-    assert (far["dot"], far["left"], far["right"], far["line"][1]) == (None, False, True, RIGHT)
+    assert (far["dots"], far["left"], far["right"], far["line"][1]) == ([], False, True, RIGHT)
     assert far["band"][1] - far["band"][0] >= (RIGHT - LEFT) / 12 - 0.1
     # the region of an upper limit reaches down to its floor
     numbers = (1.25, 0.05, 1.0, (0.99, 1.01))
     limit, value = claimed(*numbers, 1.0), claimed(*numbers)
-    assert limit["band"][0] < limit["dot"] < value["band"][0] < value["band"][1]
+    assert limit["band"][0] < limit["dots"][0] < value["band"][0] < value["band"][1]
     assert value["band"][1] == limit["band"][1]
 
 
@@ -75,7 +92,7 @@ def test_unknown_and_infinite_ends(
 ) -> None:
     mark = claimed(2.0, 0.02, measured, ends)
     assert (mark["line"], mark["left"], mark["right"]) == (line, *arrows)
-    assert mark["dot"] == (MIDDLE if measured == 2.0 else None)
+    assert mark["dots"] == ([MIDDLE] if measured == 2.0 else [])
     assert ("unknown" in mark["words"]) == np.isnan(ends[0])
     assert ("infinity" in mark["words"]) == (ends[1] == inf)
 
@@ -89,5 +106,15 @@ def test_without_a_region_there_is_no_mark_and_bounds_are_bars_from_nothing_on()
     end = LEFT + 0.8 * (RIGHT - LEFT)
     assert (within["band"], within["tick"]) == ((LEFT, end), end)
     assert within["line"] == (LEFT, LEFT + 0.4 * (RIGHT - LEFT))
-    assert (above["tick"], above["dot"]) == (LEFT + 0.2 * (RIGHT - LEFT), end)
-    assert (failed["line"], failed["dot"], unlimited["tick"]) == (None, None, None)
+    assert (above["tick"], above["dots"]) == (LEFT + 0.2 * (RIGHT - LEFT), [end])
+    assert (failed["line"], failed["dots"], unlimited["tick"]) == (None, [], None)
+
+
+def test_a_group_has_a_dot_per_claim_where_it_lies_in_its_region() -> None:
+    mark = group_mark([0.0, 1.0, -0.5, 3.0, nan])
+    assert mark is not None
+    assert mark["band"] == (LEFT + QUARTER, RIGHT - QUARTER)
+    assert mark["dots"] == [round(MIDDLE - QUARTER / 2, 1), MIDDLE, RIGHT - QUARTER]
+    assert (mark["left"], mark["right"]) == (False, True)
+    assert mark["words"].startswith("3 of 4 measurements within")
+    assert group_mark([nan]) is None

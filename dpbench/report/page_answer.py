@@ -1,0 +1,80 @@
+"""What was asked of a run and what it found, in two sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from dpbench.drawing import NOTIONS
+from dpbench.report.page_tables import Row, as_number, short
+
+__all__ = ["answer", "question"]
+
+
+def question(tables: Mapping[str, Sequence[Row]]) -> str:
+    """The question with its setting; blank where nothing was run."""
+    summary, claims, audit = tables["summary"], tables["claims"], tables["audit"]
+    if audit:
+        return (
+            f"Do {_distinct(audit, 'estimator')} lose no more privacy than they claim, on pairs of "
+            f"neighbouring datasets with {_ends(audit, 'runs')} runs on each?"
+        )
+    if not summary:
+        return ""
+    notions = [NOTIONS.get(row["privacy"].split("_")[0]) for row in summary]
+    budgets = _listed(filter(None, notions)) or "no privacy"
+    setting = (
+        f"{_distinct(summary, 'estimator')} on {_distinct(summary, 'distribution')} under "
+        f"{budgets}, with n = {_ends(summary, 'n')} and {_ends(summary, 'trials')} trials of each"
+    )
+    if claims:
+        sources = "; ".join(dict.fromkeys(row["source"] for row in claims))
+        return f"Is what theory says ({sources}) true of {setting}?"
+    baseline = ", and are they those of the baseline" if tables["tracking"] else ""
+    return f"How large are the errors of {setting}{baseline}?"
+
+
+def answer(tables: Mapping[str, Sequence[Row]], run: Mapping[str, Any]) -> str:
+    """The answer; `run` is what `read_run` has made of the tables."""
+    told = []
+    if count := sum(run["counts"].values()):
+        yes, *others = (f"{n} {verdict}" for verdict, n in run["counts"].items())
+        yes = yes.replace(" ", f" of {count} tests of theory ", 1)
+        told.append(", ".join([yes, *others]))
+    if known := [row for row in tables["factors"] if row["verdict"] in {"optimal", "open"}]:
+        times = _ends(known, "factor", 3)
+        told.append(f"the best private estimators' worst errors {times} times their lower bounds")
+    if audit := run["audit"]:
+        bad = sum(one["tone"] == "bad" for one in audit)
+        told.append(f"{bad} of {_many(len(audit), 'claim')} of privacy refuted or failed")
+    if controls := run["controls"]:
+        caught = sum(one["tone"] == "good" for one in controls)
+        told.append(f"{caught} of {_many(len(controls), 'broken control')} caught")
+    if rows := tables["tracking"]:
+        worse = run["tracked"]["worse"] + run["tracked"]["gone"]
+        told.append(f"{worse} of {_many(len(rows), 'error')} worse than the baseline's or gone")
+    summary = tables["summary"]
+    if silent := sum(as_number(row.get("failures")) > 0 for row in summary):
+        told.append(f"trials without a release in {silent} of {_many(len(summary), 'setting')}")
+    if failures := run["failures"]:
+        told.append(f"{_many(len(failures), 'setting')} that raised an error")
+    return "; ".join(told)
+
+
+def _distinct(rows: Sequence[Row], column: str) -> str:
+    return _many(len({row[column] for row in rows}), column)
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _ends(rows: Sequence[Row], column: str, places: int = 4) -> str:
+    """The least and the largest number of a column."""
+    numbers = [as_number(row[column]) for row in rows]
+    return " to ".join(dict.fromkeys(short(end, places) for end in (min(numbers), max(numbers))))
+
+
+def _listed(words: Iterable[str]) -> str:
+    *first, last = dict.fromkeys(words) or [""]
+    return f"{', '.join(first)} and {last}" if first else last
