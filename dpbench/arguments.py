@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dpbench.errors import ConfigError
 
-__all__ = ["arguments", "command_line", "conf_folder"]
+__all__ = ["arguments", "command_line", "conf_folder", "replay_line"]
 
 
 def conf_folder() -> Path:
@@ -24,6 +24,7 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
     """Read the flags, which are a few of Hydra's; the rest are overrides."""
     parser = argparse.ArgumentParser(prog="dpbench", add_help=False, exit_on_error=False)
     parser.add_argument("--help", "-h", nargs="*")
+    parser.add_argument("--version", action="store_true")
     parser.add_argument("--schema", action="store_true")
     parser.add_argument("--cfg", "-c", choices=["job"])
     parser.add_argument("--multirun", "-m", action="store_true")
@@ -35,8 +36,8 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
         raise ConfigError(str(error)) from error
     if unknown:
         raise ConfigError(
-            f"{unknown[0]}: no such flag; choose from --help, --schema, --cfg job, --multirun, "
-            "--config-dir DIR, or write key=value"
+            f"{unknown[0]}: no such flag; choose from --help, --version, --schema, --cfg job, "
+            "--multirun, --config-dir DIR, or write key=value"
         )
     if found.help is not None:  # it takes all words; overrides are none of its own
         found.overrides += [word for word in found.help if "=" in word]
@@ -49,3 +50,9 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
 def command_line(words: Sequence[str]) -> str:
     """What a user types to run dpbench with these words; ``dev.sh`` has its own way."""
     return f"{os.environ.get('DPBENCH_COMMAND', 'python -m dpbench')} {shlex.join(words)}".strip()
+
+
+def replay_line(words: Sequence[str], name: str) -> str:
+    """What a user types to see the traceback of a failure of the run of these words."""
+    kept = [word for word in words if not word.startswith(("track=", "replay="))]
+    return command_line([*kept, f"replay={name}"])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import sys
+import textwrap
 from collections.abc import Sequence
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING
 from dpbench import endings
 from dpbench.arguments import arguments, command_line, conf_folder
 from dpbench.errors import ConfigError
+from dpbench.version import __version__
 
 if TYPE_CHECKING:  # what is slow to load waits until it is needed
     from dpbench.audit.run import Audit
@@ -30,7 +33,7 @@ dpbench: benchmarks of differentially private mean estimation.
 
 usage: python -m dpbench [sweep=NAME] [key=value ...]
 
-  sweep=NAME        what to run: {sweeps}
+  sweep=NAME        what to run, see below
   seed=0            names every random stream
   trials=N          instead of the sweep's own number of trials
   n_jobs=-1         processes; -1 for all cores; changes no number
@@ -44,9 +47,12 @@ usage: python -m dpbench [sweep=NAME] [key=value ...]
   plugins=[MODULE]  modules with your own estimators and distributions
   sweep.KEY=VALUE   any key of the sweep, in Hydra's override grammar
 
-flags: --help, --help sweep|kind|figure [NAME] (keys, types, defaults), --schema (the same for
-editors), --cfg job (print the configuration), --multirun (seed=1,2,3 runs three), --config-dir DIR
-(your own folder of configurations)
+flags: --help, --help sweep|kind|figure [NAME] (keys, types, defaults), --version,
+--schema (the same for editors), --cfg job (print the configuration), --multirun
+(seed=1,2,3 runs three), --config-dir DIR (your own folder of configurations)
+
+sweeps (more of one: --help sweep NAME):
+{sweeps}
 
 estimators to add with +estimator@sweep.estimators.LABEL=NAME: {estimators}
 distributions to add with +distribution@sweep.families.LABEL=NAME: {distributions}
@@ -83,6 +89,9 @@ def run(argv: Sequence[str]) -> int:
 
 def _run(argv: Sequence[str]) -> int:
     flags = arguments(argv)
+    if flags.version:
+        print(f"dpbench {__version__}")
+        return DONE
     if flags.help is not None or flags.schema:
         print(_told(flags))
         return DONE
@@ -96,6 +105,8 @@ def _run(argv: Sequence[str]) -> int:
             print(OmegaConf.to_yaml(composed(overrides, flags.config_dir)), end="")
         return DONE
     jobs = [_prepare(overrides, flags.config_dir) for overrides in runs]
+    folder = [] if flags.config_dir is None else ["--config-dir", str(flags.config_dir)]
+    words = [[*folder, *one] for one in runs] if flags.multirun else [argv]
     stored = [job.stores for job in jobs if job.stores is not None]
     for key, paths in (("out", [job.folder for job in jobs]), ("baseline", stored)):
         for path in paths:
@@ -105,7 +116,7 @@ def _run(argv: Sequence[str]) -> int:
                     f"'{key}=results/run-${{seed}}'"
                 )
     endings.in_order()
-    return max(_finished(job, argv) for job in jobs)
+    return max(_finished(job, own) for job, own in zip(jobs, words, strict=True))
 
 
 def _finished(job: Again | Job | Audit | _Report, argv: Sequence[str]) -> int:
@@ -132,7 +143,8 @@ def _told(flags: argparse.Namespace) -> str:
         for group in ("sweep", "runner", "estimator", "distribution"):
             names = {path.stem for one in folders for path in (one / group).glob("*.yaml")}
             known[f"{group}s"] = ", ".join(sorted(names))
-        return HELP.format(**known)
+        listed = (f"  {name:23} {_about(folders, name)}" for name in known["sweeps"].split(", "))
+        return HELP.format(**{**known, "sweeps": "\n".join(listed)})
     if flags.overrides:
         from dpbench.composition import composed
         from dpbench.config import Settings, load_plugins
@@ -149,6 +161,15 @@ def _told(flags: argparse.Namespace) -> str:
     if len(names) > 1:
         raise ConfigError(f"--help: {names[1]!r}: give a topic and one name")
     return help_on(topic, names[0] if names else None, folders)
+
+
+def _about(folders: Sequence[Path], sweep: str) -> str:
+    """A line about a sweep: where the comment that begins its file does."""
+    path = next(at for one in folders if (at := one / "sweep" / f"{sweep}.yaml").exists())
+    lines = path.read_text("utf-8", errors="replace").splitlines()
+    comment = itertools.takewhile(lambda line: line.startswith("#"), lines)
+    words = " ".join(line[1:].strip() for line in comment if "yaml-language-server" not in line)
+    return textwrap.shorten(words, 54, placeholder=" ...")
 
 
 def _prepare(overrides: Sequence[str], config_dir: Path | None) -> Again | Job | Audit | _Report:

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from pydantic import BeforeValidator, Field
 
+from dpbench.errors import choose_from
 from dpbench.privacy import AMOUNTS, Budget
 from dpbench.registry import ConfigError, validated
 
@@ -62,6 +63,8 @@ class Variant(Generic[T]):
     def label(self, *without: str) -> str:
         """For print: the name with the values that are swept, but for those of some parameters."""
         shown = {name: self.parameters[name] for name in self.swept if name not in without}
+        if "path" in shown:  # of data: the file's name
+            shown["path"] = str(shown["path"]).rpartition("/")[2]
         return self.name + "".join(
             f"_{name}{value:g}" if isinstance(value, int | float) else f"_{name}_{value}"
             for name, value in shown.items()
@@ -139,7 +142,7 @@ def _named(pattern: str, section: Mapping[str, Variant[Any]], where: str) -> lis
     found = [label for label, one in section.items() if fnmatchcase(one.name, pattern)]
     if not found:
         names = dict.fromkeys(one.name for one in section.values())
-        raise ConfigError(f"{where}: {pattern!r}: no such name; choose from {', '.join(names)}")
+        raise ConfigError(f"{where}: {pattern!r}: no such name; {choose_from(pattern, names)}")
     return found
 
 
@@ -152,7 +155,7 @@ def _with_values(
         at = f"{where}.{name}.{parameter}"
         names = dict.fromkeys(key for label in found for key in section[label].parameters)
         if parameter not in names:
-            raise ConfigError(f"{at}: no such parameter; choose from {', '.join(names)}")
+            raise ConfigError(f"{at}: no such parameter; {choose_from(parameter, names)}")
         known = {label: section[label].parameters.get(parameter) for label in found}
         meant: set[str] = set()
         for value in wanted if isinstance(wanted, list) else [wanted]:

@@ -32,10 +32,11 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from dpbench.arguments import conf_folder
-from dpbench.errors import ConfigError
+from dpbench.errors import ConfigError, choose_from
 
 __all__ = ["composed", "multirun"]
 
+SHIPPED = Path(__file__).parent / "data"
 MOST_RUNS = 1000  # of --multirun
 
 
@@ -102,10 +103,38 @@ def _merged(overrides: Sequence[str], folders: Sequence[Path]) -> DictConfig:
     loader.validate_sweep_overrides_legal(parsed, RunMode.RUN, from_shell=False)
     found = create_defaults_list(files, "config", parsed, prepend_hydra=False, skip_missing=False)
     _check_packages(found.defaults)
+    for one in found.defaults:  # which are kept as they are loaded here
+        file = None if one.config_path is None else files.load_config(one.config_path)
+        if file is not None and file.path.startswith("file://"):
+            root = Path(file.path.removeprefix("file://"))
+            _beside(file.config, (root / str(one.config_path)).parent)
     config = loader._compose_config_from_defaults_list(found.defaults, files)
     OmegaConf.set_struct(config, True)
+    for override in found.config_overrides:
+        if not (override.is_add() or override.is_delete() or override.is_force_add()):
+            _check_key(override.key_or_group, config)
     loader._apply_overrides_to_config(found.config_overrides, config)
     return config
+
+
+def _beside(config: Any, folder: Path) -> None:
+    """Take relative paths of data for those from `folder`, the file's, but for shipped data."""
+    plain: Any = OmegaConf.to_container(config)
+    for key, value in plain.items() if isinstance(plain, dict) else ():
+        if isinstance(value, dict):
+            _beside(config[key], folder)
+        if key == "path" and "empirical" in str(plain.get("kind", plain.get("_target_"))).lower():
+            found = [
+                _resolved(one, folder) for one in (value if isinstance(value, list) else [value])
+            ]
+            config[key] = found if isinstance(value, list) else found[0]
+
+
+def _resolved(path: Any, folder: Path) -> Any:
+    if not isinstance(path, str) or "${" in path or path.startswith("~"):
+        return path
+    there = folder / path
+    return path if (SHIPPED / path).is_file() and not there.exists() else str(there.resolve())
 
 
 def _plain(value: Any, at: str) -> Any:
@@ -150,7 +179,7 @@ def _composition_error(error: Exception) -> str:
     """Hydra's and OmegaConf's messages as one line that names key, value and choices."""
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         group, _, name = error.missing_cfg_file.rpartition("/")
-        options = f"; choose from {', '.join(sorted(error.options))}" if error.options else ""
+        options = f"; {choose_from(name, sorted(error.options))}" if error.options else ""
         return f"{group or 'defaults'}: {name!r}: no such configuration{options}"
     told = f"{error}\n{error.__cause__ or ''}".splitlines()
     lines = [line.strip() for line in told if line.strip()]
@@ -160,15 +189,45 @@ def _composition_error(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return "a file among its defaults leads back to itself"
     unknown = re.match(r"Could not override '([^']+)'", lines[0])
-    return _unknown_key(unknown[1]) if unknown else " ".join(lines[:4])
+    if unknown:
+        return f"{unknown[1]}: no file is chosen there; to add one write +{unknown[1]}=..."
+    merged = re.match(r"Error merging override (\S+) Cannot merge DictConfig", " ".join(lines))
+    if merged:
+        return f"{merged[1]}: expected a mapping; a part chooses by ++sweep.parts.NAME.KEY=[NAME]"
+    return " ".join(lines[:4])
 
 
-def _unknown_key(key: str) -> str:
-    if "." in key:
-        return f"{key}: no such key in this configuration; to add one write +{key}=..."
+def _check_key(key: str, config: DictConfig) -> None:
+    """Refuse to set a key that is not there, and say what is."""
+    whole: Any = OmegaConf.to_container(config)
+    found, steps, place = whole, key.split("."), 0
+    while place < len(steps) and isinstance(found, dict) and steps[place] in found:
+        found, place = found[steps[place]], place + 1
+    if place == len(steps) or not isinstance(found, dict):
+        return
     from dpbench.config import Settings  # slow to load
+    from dpbench.describe import keys_at
 
-    known = [field.name for field in fields(Settings)]
-    if key in known:
-        return f"{key}: a folder of this name in --config-dir hides the key; give one another name"
-    return f"{key}: no such key; choose from {', '.join(known)}"
+    step = steps[place]
+    known = keys_at(whole, steps[:place]) if place else [one.name for one in fields(Settings)]
+    add = f"to add one write +{key}=..."
+    deeper = [] if place else sorted((p for p in _paths(whole) if p.endswith(f".{step}")), key=len)
+    if deeper:
+        meant = f"did you mean {'.'.join([deeper[0], *steps[1:]])}?"
+        raise ConfigError(f"{key}: no such key; {meant} {choose_from('', known or ())}")
+    if known is None:
+        raise ConfigError(f"{key}: no such key here; {choose_from(step, map(str, found))}; {add}")
+    if step not in known:
+        raise ConfigError(f"{key}: no such key; {choose_from(step, known)}")
+    if place:
+        raise ConfigError(f"{key}: not set in this sweep; {add}")
+    raise ConfigError(
+        f"{key}: a folder of this name in --config-dir hides the key; give one another name"
+    )
+
+
+def _paths(found: Any, at: str = "") -> Iterator[str]:
+    """All keys with those that lead to them."""
+    for key, value in found.items() if isinstance(found, dict) else ():
+        yield f"{at}{key}"
+        yield from _paths(value, f"{at}{key}.")

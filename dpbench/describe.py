@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +17,18 @@ import dpbench.estimators
 import dpbench.report  # noqa: F401 (their kinds enter the registry)
 from dpbench.analysis.kinds import KINDS
 from dpbench.analysis.smallest_n import SampleComplexity
-from dpbench.audit.cases import AuditSettings, Case
+from dpbench.audit.cases import AuditSettings, AuditSweep, Case
 from dpbench.distributions import Distribution
+from dpbench.errors import choose_from
 from dpbench.estimators import Estimator
 from dpbench.privacy import Budget
 from dpbench.registry import LABEL, ConfigError, Registered
+from dpbench.runner.execute import Runner
 from dpbench.study import Figure, Study, StudyPart
 from dpbench.theory.families import Family
 from dpbench.theory.theorems import THEOREMS
 
-__all__ = ["help_on", "schema"]
+__all__ = ["help_on", "keys_at", "schema"]
 
 Schema = dict[str, Any]
 
@@ -71,14 +73,39 @@ def help_on(topic: str, name: str | None, folders: Iterable[Path]) -> str:
             return "\n\n".join(f"== {title}\n{_described(one)}" for title, one in KEYS.items())
         return "\n".join(f"{label:36} {_first_line(one)}" for label, one in known.items())
     if name not in known:
-        choices = ", ".join(sorted(known))
-        raise ConfigError(f"--help {topic}: {name!r}: no such {topic}; choose from {choices}")
+        choices = choose_from(name, sorted(known))
+        raise ConfigError(f"--help {topic}: {name!r}: no such {topic}; {choices}")
     found = known[name]
     if topic == "sweep":
         lines = [line for line in found.read_text("utf-8").splitlines() if line.startswith("# ")]
         about = [line[2:].strip() for line in lines if "yaml-language-server" not in line]
         return "\n".join([*about, f"file: {found}"])
     return f"kind: {name}\n{_described(found)}"
+
+
+def keys_at(config: Mapping[str, Any], steps: Sequence[str]) -> list[str] | None:
+    """The keys of whatever a configuration makes where these steps lead; None if any will do."""
+    found: Any = config
+    for step in steps:
+        found = found[step]
+    sections: dict[str, tuple[type[Registered], ...]] = {**SECTIONS, "figures": (Figure,)}
+    fixed: dict[str, type[Any]] = {
+        "parts": StudyPart,
+        "sample_complexity": SampleComplexity,
+        "cases": Case,
+    }
+    above = steps[-2] if len(steps) > 2 else ""
+    kind: type[Any] | None = fixed.get(above)
+    if steps == ["sweep"]:
+        kind = AuditSweep if "audit" in found else Study
+    elif steps in (["runner"], ["sweep", "audit"]):
+        kind = {"runner": Runner, "audit": AuditSettings}[steps[-1]]
+    elif above in sections:
+        kind = next(filter(None, (one.find(found) for one in sections[above])), None)
+    elif above == "claims" and found.get("theorem") in THEOREMS:
+        kind = KINDS[THEOREMS[found["theorem"]].kind]
+    extra = ["kind"] if above in sections else []
+    return None if kind is None else [*extra, *(field.name for field in dataclasses.fields(kind))]
 
 
 def _described(kind: Any) -> str:

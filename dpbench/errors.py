@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["ConfigError", "one_line"]
+from collections.abc import Iterable
+
+__all__ = ["ConfigError", "choose_from", "one_line"]
 
 
 def one_line(text: str) -> str:
@@ -15,3 +17,14 @@ class ConfigError(ValueError):
 
     def __init__(self, text: str) -> None:
         super().__init__(one_line(text))
+
+
+def choose_from(name: object, choices: Iterable[str]) -> str:
+    """What a message says where a name is none of the choices; first the one it is like, if any."""
+    from difflib import get_close_matches
+
+    known = list(choices)
+    near = get_close_matches(str(name), known, n=1) or [
+        one for one in known if str(name) and one.startswith(str(name))
+    ]
+    return f"{f'did you mean {near[0]!r}? ' if near else ''}choose from {', '.join(known)}"

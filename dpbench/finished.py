@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpbench.arguments import command_line
+from dpbench.arguments import command_line, replay_line
 from dpbench.folder import PAGE, only_writer, read_manifest, stamps_of, write_manifest
 from dpbench.output import say, stamp
 from dpbench.registry import ConfigError
@@ -100,12 +100,15 @@ class Again:
             cost.blocks_reused = record["blocks_done"] + record["blocks_reused"]
             write_manifest(self.folder, {**record, **cost.as_dict()})
         say((self.folder / "scoreboard.txt").read_text("utf-8").rstrip("\n"))
-        print_next(self.folder, record["sweep"], record["seed"], argv, cost)
+        print_next(self.folder, record, argv, cost)
         return int(record["exit_code"])
 
 
-def print_next(folder: Path, sweep: str, seed: int, argv: Sequence[str], cost: Cost) -> None:
-    """Print what was done, where the results are and what to type next."""
+def print_next(folder: Path, record: Mapping[str, Any], argv: Sequence[str], cost: Cost) -> None:
+    """Print what was done, where the results are and what to type next; of a run's manifest."""
+    sweep, seed, failures = (record[key] for key in ("sweep", "seed", "failures"))
+    if failures:
+        say(f"the first failure's traceback: {replay_line(argv, failures[0]['name'])}")
     seconds = time.monotonic() - cost.started
     say(f"{cost.blocks_done} blocks done, {cost.blocks_reused} reused, {seconds:.1f} s")
     more = ", sample_complexity.csv" if (folder / "sample_complexity.csv").exists() else ""

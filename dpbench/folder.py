@@ -20,7 +20,8 @@ if TYPE_CHECKING:  # what has it is slow to load
     from dpbench.runner.provenance import Cost
 
 __all__ = [
-    "PAGE", "by_name", "computed", "forget", "only_writer", "read_manifest", "stamps_of",
+    "PAGE", "by_name", "computed", "forget", "more_trials", "only_writer", "read_manifest",
+    "stamps_of",
     "write_manifest",
 ]  # fmt: skip
 
@@ -104,6 +105,32 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, AssertionError, AttributeError, RecursionError) as error:
         raise ConfigError(f"'{folder}': holds no finished run of this version") from error
     return found
+
+
+def more_trials(folder: Path, config: Mapping[str, Any]) -> list[str]:
+    """A line, if a finished run with more trials lies there, whose files this one's replace."""
+    try:
+        found = read_manifest(folder)
+        before, now = _most_trials(found["configuration"]), _most_trials(config)
+    except (ConfigError, KeyError, TypeError, ValueError):
+        return []
+    if before <= now:
+        return []
+    again = found.get("command") or f"trials={before}"
+    return [
+        f"'{folder}' showed {before:,} trials and shows {now:,} from now on; those are kept, "
+        f"to show them again: {again}"
+    ]
+
+
+def _most_trials(config: Mapping[str, Any]) -> int:
+    """Of a configuration: its own number, or the largest of the parts; runs of an audit."""
+    if config.get("trials") is not None:
+        return int(config["trials"])
+    sweep = config["sweep"]
+    if "audit" in sweep:
+        return int(sweep["audit"]["runs"])
+    return max(int(part["trials"]) for part in sweep["parts"].values())
 
 
 def write_manifest(folder: Path, record: Mapping[str, Any]) -> None:

@@ -15,7 +15,7 @@ import pandas as pd
 from dpbench.analysis.claims import COLUMNS
 from dpbench.analysis.results import Results, collect
 from dpbench.analysis.smallest_n import measure
-from dpbench.arguments import command_line
+from dpbench.arguments import command_line, replay_line
 from dpbench.arrays import Bools
 from dpbench.config import Settings
 from dpbench.drawing import save, style
@@ -25,6 +25,7 @@ from dpbench.folder import (
     by_name,
     computed,
     forget,
+    more_trials,
     only_writer,
     read_manifest,
     stamps_of,
@@ -89,11 +90,13 @@ class Job:
         trials = {cell.trials for cell in self.plan.cells}
         cost = Cost(trials=trials.pop() if len(trials) == 1 else None)
         with only_writer(self.folder):
+            more = more_trials(self.folder, self.config)
             code, told = self._completed(argv, cost)
+            record = read_manifest(self.folder)
         # Files first: a terminal may keep a run waiting.
-        for text in told:
+        for text in (*told, *more):
             say(text)
-        print_next(self.folder, self.plan.study.name, self.options.seed, argv, cost)
+        print_next(self.folder, record, argv, cost)
         return code
 
     def _completed(self, argv: Sequence[str], cost: Cost) -> tuple[int, list[str]]:
@@ -191,17 +194,17 @@ class Job:
 
     def _record(self, result: Result, argv: Sequence[str] | None, cost: Cost) -> dict[str, Any]:
         """The manifest; what was run from Python has no commands."""
-
-        def command(*more: str) -> str | None:
-            return None if argv is None else command_line([*argv, *more])
-
         failures = [
-            {"failure": f.text, "name": f.replay, "replay": command(f"replay={f.replay}") or ""}
-            for f in result.failures
+            {
+                "failure": failure.text,
+                "name": failure.replay,
+                "replay": "" if argv is None else replay_line(argv, failure.replay),
+            }
+            for failure in result.failures
         ]
         return {
             "sweep": self.plan.study.name,
-            "command": command(),
+            "command": None if argv is None else command_line(argv),
             "configuration": self.config,
             "seed": self.options.seed,
             "source": self.options.source,

@@ -3,62 +3,103 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import secrets
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dpbench.registry import ConfigError
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from dpbench.errors import ConfigError
 
 __all__ = [
-    "Stamps", "amounts", "atomic", "check_writable", "print_table", "progress", "say", "stamp",
-    "text_console",
+    "Stamps", "amounts", "atomic", "check_writable", "narrowed", "progress", "say", "shortened",
+    "stamp", "table", "whole",
 ]  # fmt: skip
 
 Stamps = dict[Path, list[int]]
 
-PLAIN: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
-WIDTH = 170  # of tables, whatever the terminal's
-WORDS = {
-    "bound by", "claim", "source", "estimator", "distribution", "privacy", "notion", "pair",
-    "verdict",
-}  # fmt: skip
+WIDTH = 80  # of tables, whatever the terminal's
+# Columns of words stand at the left, numbers at the right; words that are too long lose their
+# middle, as far as to so many characters.
+WORDS = (
+    "estimator", "distribution", "privacy", "estimator, distribution, privacy", "notion", "pair",
+    "row", "verdict",
+)  # fmt: skip
+LEAST = 6
+# Verdicts end a line of a table, or follow their number.
+COLOURS = {
+    "green": r"(?m)(?<=  )(consistent|not refuted|caught|optimal|better)$",
+    "red": (
+        r"(?m)(?<=  )(inconsistent|refuted|failed|missed|worse|gone)$|^failed:|"
+        r"\b[1-9]\d* (inconsistent|refuted|failed|worse|gone)\b"
+    ),
+    "yellow": r"(?m)(?<=  )inconclusive$",
+}
 SECONDS_BETWEEN_LINES = 10.0
 
 
 def say(text: str) -> None:
-    """Print text as it is, at once."""
-    print(text, flush=True)
-
-
-def text_console() -> tuple[Console, io.StringIO]:
-    """A console for tables, and the text that is printed there."""
+    """Print text as it is, at once; on a terminal verdicts have colours, unless NO_COLOR is set."""
+    if not (sys.stdout.isatty() or os.environ.get("FORCE_COLOR")):
+        print(text, flush=True)
+        return
     from rich.console import Console  # slow to load
+    from rich.text import Text
 
-    text = io.StringIO()
-    # a notebook would show what is printed, whatever the file
-    plain: dict[str, Any] = {"color_system": None, "force_jupyter": False, **PLAIN}
-    return Console(width=WIDTH, file=text, **plain), text
+    shown = Text(text)
+    for colour, pattern in COLOURS.items():
+        shown.highlight_regex(pattern, colour)
+    Console().print(shown, soft_wrap=True)
 
 
-def print_table(title: str, rows: Sequence[Mapping[str, str]], out: Console) -> None:
-    """Print rows with the same keys, which are the columns; all but words stand at the right."""
-    from rich.table import Table  # slow to load
+def table(title: str, rows: Sequence[Mapping[str, str] | str]) -> str:
+    """A title, and in columns rows with the same keys, but those that are empty.
 
-    table = Table(title=title, title_justify="left")
-    for name in rows[0]:
-        table.add_column(name, justify="left" if name in WORDS else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(*row.values())
-    out.print(table)
+    A row that is text stands as it is.
+    """
+    cells = [row for row in rows if not isinstance(row, str)]
+    shown = [name for name in cells[0] if any(row[name] for row in cells)]
+    widths = {name: max(len(name), *(len(row[name]) for row in cells)) for name in shown}
+    words = [name for name in WORDS[:-1] if name in widths]  # verdicts are whole
+    others = sum(width + 2 for name, width in widths.items() if name not in words)
+    room = WIDTH + 2 - others - 2 * len(words)
+    widths |= dict(zip(words, narrowed([widths[name] for name in words], room), strict=True))
+
+    def line(row: Mapping[str, str]) -> str:
+        short = ((name in WORDS, shortened(row[name], w), w) for name, w in widths.items())
+        return "  ".join(t.ljust(w) if left else t.rjust(w) for left, t, w in short).rstrip()
+
+    heads = line({name: name for name in widths})
+    return "\n".join(
+        [
+            title,
+            heads,
+            *(shortened(row, WIDTH) if isinstance(row, str) else line(row) for row in rows),
+        ]
+    )
+
+
+def narrowed(widths: Sequence[int], room: int) -> list[int]:
+    """Widths of columns, the widest less until together they have room, or are `LEAST`."""
+    found = list(widths)
+    while sum(found) > room and max(found, default=0) > LEAST:
+        found[found.index(max(found))] -= 1
+    return found
+
+
+def shortened(text: str, width: int) -> str:
+    """Its beginning and its end, if it is too long."""
+    kept = width - 1
+    return text if len(text) <= width else f"{text[: kept - kept // 2]}…{text[-(kept // 2) :]}"
+
+
+def whole(number: float) -> str:
+    """A count of records, in four digits if it has more than eight."""
+    return f"{number:,.0f}" if abs(number) < 1e8 else f"{number:.4g}"
 
 
 def amounts(row: Mapping[Hashable, Any]) -> list[str]:

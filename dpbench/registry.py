@@ -26,7 +26,7 @@ from pydantic import (
 )
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
-from dpbench.errors import ConfigError
+from dpbench.errors import ConfigError, choose_from
 
 __all__ = [
     "LABEL", "MOST_RECORDS", "ConfigError", "Count", "Label", "MomentOrder", "Probability",
@@ -110,11 +110,14 @@ def _one_line(error: ValidationError, where: str, cls: type[Any]) -> str:
     if first["type"] in {"missing", "missing_argument"}:
         return f"{key}: this key is required"
     if unknown:
-        return f"{key}: no such key; choose from {', '.join(f.name for f in fields(cls))}"
+        return f"{key}: no such key; {choose_from(last[0], (f.name for f in fields(cls)))}"
+    given = first["input"]
+    if first["type"] in {"list_type", "tuple_type"} and isinstance(given, str | int | float):
+        return f"{key}: {_shown(given)}: expected a list: [{given}]"
     message = first["msg"].removeprefix("Value error, ")
     message = message[:1].lower() + message[1:]
-    given = isinstance(first["input"], str | int | float | list | None)
-    return f"{key}: {_shown(first['input'])}: {message}" if given else f"{key}: {message}"
+    shown = isinstance(given, str | int | float | list | None)
+    return f"{key}: {_shown(given)}: {message}" if shown else f"{key}: {message}"
 
 
 def _shown(value: Any) -> str:
@@ -261,16 +264,16 @@ class Registered:
         found = cls.find(spec)
         if found is not None:
             return _checked(found, where)
-        choices = ", ".join(sorted(cls.kinds()))
+        choices = sorted(cls.kinds())
         if "_target_" in spec:
             raise ConfigError(
                 f"{_path(where, '_target_')}: {spec['_target_']!r}: refused; only classes of "
-                f"dpbench and of listed plugins may be named: {choices}"
+                f"dpbench and of listed plugins may be named: {', '.join(choices)}"
             )
         key = _path(where, "kind")
         if "kind" not in spec:
-            raise ConfigError(f"{key}: this key is required; choose from {choices}")
-        raise ConfigError(f"{key}: {spec['kind']!r}: choose from {choices}")
+            raise ConfigError(f"{key}: this key is required; choose from {', '.join(choices)}")
+        raise ConfigError(f"{key}: {spec['kind']!r}: {choose_from(spec['kind'], choices)}")
 
     @classmethod
     def build(cls, spec: Any, where: str) -> Self:

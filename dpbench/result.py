@@ -14,6 +14,7 @@ from dpbench.analysis.factors import factors
 from dpbench.analysis.results import Failure
 from dpbench.columns import completed
 from dpbench.drawing import style
+from dpbench.errors import choose_from
 from dpbench.metrics import ERRORS
 from dpbench.registry import ConfigError
 from dpbench.runner.plan import Cell, key_table
@@ -120,8 +121,8 @@ class Result:
         if isinstance(name, str):
             known = self.study.all_figures
             if name not in known:
-                choices = ", ".join(known) or "none: the sweep asks for no figure"
-                raise ConfigError(f"figure: {name!r}: no such figure; choose from {choices}")
+                choices = known or ["none: the sweep asks for no figure"]
+                raise ConfigError(f"figure: {name!r}: no such figure; {choose_from(name, choices)}")
             return known[name]
         figure = Figure.build(name, "figure")
         keys = key_table(self.study, self.cells, bounds=figure.over_bounds)

@@ -1,59 +1,79 @@
-"""What a run prints at its end."""
+"""What a run prints at its end, in 80 columns; its tables have all columns and digits."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from rich.console import Console
 
 from dpbench.analysis.factors import factors
 from dpbench.analysis.results import Failure
 from dpbench.analysis.smallest_n import TERMS
 from dpbench.columns import BUDGET
 from dpbench.drawing import NOTIONS
-from dpbench.output import amounts, print_table, text_console
+from dpbench.output import amounts, narrowed, shortened, table, whole
 from dpbench.study import Study
 
 __all__ = ["render", "short_budget"]
 
+WHAT = ("estimator", "distribution", "privacy")
+ROOM = 31  # characters for these
 VERDICTS = ("consistent", "inconsistent", "inconclusive")
 MOST_FAILING = 12
+# Of a sweep without claims: sample sizes and rows of its errors.
+MOST_SIZES, MOST_ERRORS = 5, 40
 
 
-def _print_claims(claims: pd.DataFrame, study: Study, out: Console) -> None:
-    """Print every claim with its prediction, measurement, interval and verdict."""
-    rows = []
-    for row in claims.to_dict("records"):
-        limit = "<= " if study.all_claims[row["claim"]].statement.at_most else ""
-        about = {name: row[name] for name in ("claim", "source", "estimator", "distribution")}
-        numbers = {
-            "predicted": f"{limit}{row['predicted']:.3f} +- {row['tolerance']:g}",
-            "measured": _digits(row["measured"]),
-            "95% interval": f"{_digits(row['low'])} .. {_digits(row['high'])}",
-            "visible": f"+- {_digits(row['visible'])}",
-        }
-        # of several amounts together the notion
-        privacy = {
-            "privacy": short_budget(row) or ("" if pd.isna(row["privacy"]) else row["privacy"])
-        }
-        verdict = {"verdict": row["verdict"]}
-        rows.append(about | privacy | numbers | verdict)
-    print_table("Claims: theory against measurement", rows, out)
+def _claims(claims: pd.DataFrame, study: Study) -> str:
+    """Every claim with its predictions, measurements, intervals and verdicts."""
+    rows: list[Mapping[str, str] | str] = []
+    for label, about in claims.groupby("claim", sort=False):
+        first, visible = about.iloc[0], about["visible"]
+        rows.append(
+            f"{label} ({first['source']}): +- {first['tolerance']:g}, "
+            f"visible {_range(visible.min(), visible.max(), '.2g')}"
+        )
+        limit = "<= " if study.all_claims[str(label)].statement.at_most else ""
+        found = about.to_dict("records")
+        columns = [[_privacy(r) if name == "privacy" else r[name] for r in found] for name in WHAT]
+        widths = narrowed([max(map(len, column)) for column in columns], ROOM)
+        for row, *what in zip(found, *columns, strict=True):
+            low, high = _digits(row["low"]), _digits(row["high"])
+            rows.append(
+                {
+                    ", ".join(WHAT): " ".join(
+                        shortened(text, width).ljust(width)
+                        for text, width in zip(what, widths, strict=True)
+                    ).rstrip(),
+                    "predicted": f"{limit}{row['predicted']:.3f}",
+                    "measured (95%)": f"{_digits(row['measured'])} ({low}, {high})",
+                    "verdict": row["verdict"],
+                }
+            )
     counts = claims["verdict"].value_counts()
-    out.print(", ".join(f"{counts.get(name, 0)} {name}" for name in VERDICTS))
-    out.print("visible: half of all runs would call a truth this far off inconsistent")
+    return "\n".join(
+        [
+            table("Claims: theory against measurement", rows),
+            ", ".join(f"{counts.get(name, 0)} {name}" for name in VERDICTS),
+            "visible: half of all runs would call a truth this far off inconsistent",
+        ]
+    )
 
 
 def _digits(value: float) -> str:
-    """Three decimals, or two digits of what they would hide."""
-    return f"{value:.3f}" if abs(value) >= 5e-3 or value == 0 or np.isnan(value) else f"{value:.1e}"
+    """Three decimals, or one digit of what they would hide."""
+    return f"{value:.3f}" if abs(value) >= 5e-3 or value == 0 or np.isnan(value) else f"{value:.0e}"
 
 
-def _range(low: float, high: float) -> str:
-    return f"{low:.3g} .. {high:.3g}"
+def _range(low: float, high: float, digits: str = ".3g") -> str:
+    first, last = f"{low:{digits}}", f"{high:{digits}}"
+    return last if first == last else f"{first} .. {last}"
+
+
+def _sizes(low: float, high: float) -> str:
+    return f"{whole(low)} .. {whole(high)}" if low < high else whole(high)
 
 
 def short_budget(row: Mapping[Hashable, Any]) -> str:
@@ -62,74 +82,101 @@ def short_budget(row: Mapping[Hashable, Any]) -> str:
     return " ".join([*amounts(row), *([] if known else [row["privacy"]])])
 
 
+def _privacy(row: Mapping[Hashable, Any]) -> str:
+    """A short budget; of several amounts together, or none, the notion."""
+    return short_budget(row) or ("" if pd.isna(row["privacy"]) else row["privacy"])
+
+
 def _about(row: Mapping[Hashable, Any], *names: str) -> dict[str, str]:
-    """Columns of a row, and its whole budget."""
-    budget = " ".join([row["privacy"], *amounts(row)])
-    return {name: row[name] for name in names} | {"privacy": budget}
+    """Columns of a row, and its budget."""
+    return {name: row[name] for name in names} | {"privacy": _privacy(row)}
 
 
-def _print_factors(summary: pd.DataFrame, study: Study, out: Console) -> None:
-    """Print the best estimator's worst error over the lower bound, a column for each k."""
+def _errors(summary: pd.DataFrame) -> Iterator[str]:
+    """The 0.9 quantiles of the errors, a table for each family, a column for each of some n."""
+    left = MOST_ERRORS
+    for family, found in summary.groupby("family", sort=False):
+        sizes = np.unique(found["n"])
+        places = np.linspace(0, len(sizes) - 1, min(MOST_SIZES, len(sizes)))
+        shown = sizes[places.round().astype(int)]
+        rows: list[Mapping[str, str] | str] = []
+        for _, about in found.groupby(["estimator", *BUDGET], dropna=False, sort=False):
+            worst = about.groupby("n")["q90"].max()
+            numbers = {f"n={whole(n)}": f"{worst[n]:.3g}" if n in worst else "" for n in shown}
+            rows.append(_about(about.iloc[0].to_dict(), "estimator") | numbers)
+        if len(rows) > left:
+            yield "more: q90 in summary.csv"
+            return
+        left -= len(rows)
+        yield table(f"Errors on {family}: the 0.9 quantile, worst over its laws", rows)
+
+
+def _factors(summary: pd.DataFrame, study: Study) -> Iterator[str]:
+    """The best estimator's worst error over the lower bound, a column for each k."""
     found = factors(summary)
     found["law"] = [study.families[label].label("k") for label in found["distribution"]]
     found["order"] = ["factor" if np.isnan(k) else f"k = {k:g}" for k in found["k"]]
-    title = "Best estimator's worst error (0.9 quantile) over the lower bound, range over n"
-    for _, table in found.groupby(found["k"].isna()):
-        orders, rows = table.sort_values("k")["order"].unique(), []
-        for _, about in table.groupby(["law", *BUDGET], dropna=False, sort=False):
+    title = "Best estimator's worst error (0.9 quantile) over the lower bound, largest over n"
+    for _, about_k in found.groupby(found["k"].isna()):
+        orders, rows = about_k.sort_values("k")["order"].unique(), list[Mapping[str, str] | str]()
+        for _, about in about_k.groupby(["law", *BUDGET], dropna=False, sort=False):
             row = {"distribution": str(about["law"].iloc[0])} | _about(about.iloc[0].to_dict())
-            for name in ("bound_by", "estimator"):
-                row[name.replace("_", " ")] = ", ".join(dict.fromkeys(about[name]))
-            ranges = about.groupby("order")["factor"].agg(["min", "max"]).T
-            row |= {one: _range(*ranges[one]) if one in ranges else "" for one in orders}
+            row["estimator"] = ", ".join(dict.fromkeys(about["estimator"]))
+            largest = about.groupby("order")["factor"].max()
+            row |= {one: f"{largest[one]:.3g}" if one in largest else "" for one in orders}
             verdicts = about["verdict"].unique()
             rows.append(row | {"verdict": verdicts[0] if len(verdicts) == 1 else "partly"})
-        print_table(title, rows, out)
+        yield table(title, rows)
 
 
-def _print_samples(samples: pd.DataFrame, out: Console) -> None:
-    """Print the sample complexities that were sought directly, beside the curves'."""
+def _samples(samples: pd.DataFrame) -> Iterator[str]:
+    """The sample complexities that were sought directly, beside the theorem's terms together."""
     sought = samples[samples["method"] == "search"] if len(samples) else samples
     if sought.empty:
         return
-    curve = samples[samples["method"] == "curve"]
-    curve = curve.merge(sought[["request", "alpha"]].drop_duplicates(), on=["request", "alpha"])
     rows = []
-    for one, other in zip(sought.to_dict("records"), curve.to_dict("records"), strict=True):
+    for one in sought.to_dict("records"):
         terms = [one[f"{name}_term"] for name in TERMS]
         total = float(np.nansum(terms)) if np.isfinite(one["privacy_term"]) else np.nan
-        direct, read = (
-            f"{r['samples']:.4g} ({r['low']:.4g} .. {r['high']:.4g})" for r in (one, other)
-        )
-        row = {"estimator": one["estimator"], "distribution": one["distribution"]}
-        row |= {"privacy": short_budget(one), "alpha": f"{one['alpha']:.3g}"}
-        row |= {"n, direct search": direct, "n, from the curve": read}
-        rows.append(row | {"theorem's terms, added": f"{total:.4g}"})
-    print_table("Smallest n: P(error <= alpha) >= 1 - beta", rows, out)
+        row = _about(one, "estimator", "distribution") | {"alpha": f"{one['alpha']:.3g}"}
+        row |= {"n": whole(one["samples"]), "95% interval": _sizes(one["low"], one["high"])}
+        rows.append(row | {"theorem": "" if np.isnan(total) else whole(total)})
+    yield table("Smallest n: P(error <= alpha) >= 1 - beta", rows)
 
 
-def _print_failures(summary: pd.DataFrame, out: Console) -> None:
-    """Print which estimators released nothing, and how often."""
-    rows = []
+def _without_release(summary: pd.DataFrame) -> Iterator[str]:
+    """Which estimators released nothing, and how often."""
+    rows: list[Mapping[str, str] | str] = []
     failing = summary[summary["failures"] > 0].drop(columns="distribution")
     failing = failing.rename(columns={"family": "distribution"})
     for _, found in failing.groupby(["estimator", "distribution", *BUDGET], dropna=False):
         row = _about(found.iloc[0].to_dict(), "estimator", "distribution")
-        row["n"] = _range(found["n"].min(), found["n"].max())
+        row["n"] = _sizes(found["n"].min(), found["n"].max())
         row["failure rate"] = _range(found["failure_rate"].min(), found["failure_rate"].max())
         rows.append(row)
-    if rows:
-        print_table("Trials without a release (counted failures)", rows[:MOST_FAILING], out)
+    if not rows:
+        return
     if len(rows) > MOST_FAILING:
-        out.print(f"and {len(rows) - MOST_FAILING} more: see failure_rate in summary.csv")
+        more = f"and {len(rows) - MOST_FAILING} more: see failure_rate in summary.csv"
+        rows = [*rows[:MOST_FAILING], more]
+    yield table("Trials without a release (counted failures)", rows)
 
 
-def _print_spending(summary: pd.DataFrame, out: Console) -> None:
-    """Print which estimators spend only part of their budgets."""
+def _spending(summary: pd.DataFrame) -> str:
+    """Which estimators spend only part of their budgets."""
     partly = summary[summary["spent"].notna()] if "spent" in summary else summary[:0]
+    lines = []
     for _, found in partly.groupby(["estimator", *BUDGET], dropna=False):
         row = _about(found.iloc[0].to_dict(), "estimator")
-        out.print(f"{row['estimator']} spends {found['spent'].min():.3g} of {row['privacy']}")
+        lines.append(f"{row['estimator']} spends {found['spent'].min():.3g} of {row['privacy']}")
+    return "\n".join(lines)
+
+
+def _failures(failures: Sequence[Failure]) -> str:
+    """What raised, and the names to run it again by."""
+    lines = [f"failed: {one.text} (replay={one.replay})" for one in failures[:MOST_FAILING]]
+    more = len(failures) - MOST_FAILING
+    return "\n".join([*lines, *([f"and {more} more: see manifest.json"] if more > 0 else [])])
 
 
 def render(
@@ -139,14 +186,13 @@ def render(
     failures: Sequence[Failure],
     study: Study,
 ) -> str:
-    """Verdicts, factors over the lower bound, sample complexities, failures, as plain text."""
-    out, text = text_console()
-    if not claims.empty:
-        _print_claims(claims, study, out)
-    _print_factors(summary, study, out)
-    _print_samples(samples, out)
-    _print_failures(summary, out)
-    _print_spending(summary, out)
-    for failure in failures:
-        out.print(f"failed: {failure.text}", soft_wrap=True)
-    return text.getvalue()
+    """Verdicts or errors, factors over the bound, sample complexities, failures, as plain text."""
+    parts = [
+        *(_errors(summary) if claims.empty else [_claims(claims, study)]),
+        *_factors(summary, study),
+        *_samples(samples),
+        *_without_release(summary),
+        _spending(summary),
+        _failures(failures),
+    ]
+    return "\n\n".join(filter(None, parts)) + "\n"

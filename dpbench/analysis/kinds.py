@@ -16,6 +16,7 @@ from dpbench.analysis.results import CURVE, Results, held_out, worst_case
 from dpbench.analysis.smallest_n import check_sizes, smallest_n
 from dpbench.arrays import Floats
 from dpbench.columns import BUDGET, under
+from dpbench.errors import choose_from
 from dpbench.metrics import METRICS, VARIABLES
 from dpbench.registry import ConfigError, from_mapping, validated
 from dpbench.runner.plan import Sweep
@@ -385,6 +386,6 @@ def build_claim(spec: Any, where: str) -> Claim:
     if name is None:
         return from_mapping(Exponent, spec, where)  # which says what is missing
     if not isinstance(name, str) or name not in THEOREMS:
-        choices = ", ".join(THEOREMS)
-        raise ConfigError(f"{where}.theorem: {name!r}: no such theorem; choose from {choices}")
+        choices = choose_from(name, THEOREMS)
+        raise ConfigError(f"{where}.theorem: {name!r}: no such theorem; {choices}")
     return from_mapping(KINDS[THEOREMS[name].kind], spec, where)

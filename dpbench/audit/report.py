@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dpbench.drawing import NOTIONS, legend, line_styles, new_canvas, spaced
-from dpbench.output import print_table, text_console
+from dpbench.output import table as text_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -19,13 +19,18 @@ __all__ = ["CAVEAT", "bounds_figure", "render", "strongest", "strongest_in_print
 # Inches of the figure: for a row, and for everything else.
 ROW, FRAME = 0.155, 0.95
 
+# Printed shorter; left to the table's title and to the files.
+PRINTED = {"lower bound": "bound"}
+UNPRINTED = ("of pairs", "runs a side")
+
 # What is audited: an estimator under a budget, on several pairs.
 ROW_KEY = ("estimator", "notion", "delta")
 
 CAVEAT = """\
-A lower bound above a claim refutes it; one below proves nothing: look for better pairs.
-Visible: noise of so much of what it should be would have been refuted, in 95% of audits; "-"
-where not even a quarter would. What an estimator gets wrong elsewhere may not show at all."""
+A lower bound above a claim refutes it; one below proves nothing: look for
+better pairs. Visible: noise of so much of what it should be would have been
+refuted, in 95% of audits; "-" where not even a quarter would. What an estimator
+gets wrong elsewhere may not show at all."""
 
 
 def strongest(table: pd.DataFrame) -> pd.DataFrame:
@@ -37,22 +42,29 @@ def strongest(table: pd.DataFrame) -> pd.DataFrame:
 
 def render(audit: pd.DataFrame, controls: pd.DataFrame) -> str:
     """The strongest pair of every estimator and notion, and of every control."""
-    out, text = text_console()
-    for title, table in (
-        ("Audit: the largest lower bound on each privacy parameter", audit),
-        ("Controls, broken on purpose: each must be refuted", controls),
-    ):
-        print_table(title, strongest_in_print(table), out)
     best = strongest(controls)
+    caught = best["verdict"] == "refuted"
+    verdicts = [{"verdict": "caught" if one else "missed"} for one in caught]
+    broken = zip(strongest_in_print(controls), verdicts, strict=True)
+    parts = []
+    for title, rows in (
+        ("Audit: the largest lower bound on each privacy parameter", strongest_in_print(audit)),
+        ("Controls, broken on purpose: each must be caught", [a | b for a, b in broken]),
+    ):
+        runs = ", ".join(dict.fromkeys(row["runs a side"] for row in rows))
+        shown = [
+            {PRINTED.get(key, key): row[key] for key in row if key not in UNPRINTED} for row in rows
+        ]
+        parts.append(text_table(f"{title}; {runs} runs a side", shown))
     refuted, failed = ((audit["verdict"] == word).sum() for word in ("refuted", "failed"))
-    caught = (best["verdict"] == "refuted").sum()
-    out.print(f"{len(audit)} pairs: {refuted} refuted, {failed} failed")
-    out.print(f"{caught} of {len(best)} controls refuted")
-    if caught < len(best):
+    told = [
+        f"{len(audit)} pairs: {refuted} refuted, {failed} failed",
+        f"{caught.sum()} of {len(best)} controls caught",
+    ]
+    if not caught.all():
         runs = controls["runs"].min()
-        out.print(f"{runs} runs a side miss broken estimators: they show little of the others")
-    out.print(CAVEAT)
-    return text.getvalue()
+        told.append(f"{runs} runs a side miss broken estimators: they show little of the others")
+    return "\n\n".join([*parts, "\n".join([*told, CAVEAT])]) + "\n"
 
 
 def strongest_in_print(table: pd.DataFrame) -> list[dict[str, str]]:

@@ -20,7 +20,14 @@ from dpbench.audit.releases import COLUMNS, LEAST_RUNS, AuditTask, audit
 from dpbench.audit.report import bounds_figure, render, strongest
 from dpbench.config import Settings
 from dpbench.drawing import save, style
-from dpbench.folder import by_name, computed, forget, only_writer, write_manifest
+from dpbench.folder import (
+    by_name,
+    computed,
+    forget,
+    more_trials,
+    only_writer,
+    write_manifest,
+)
 from dpbench.output import Stamps, atomic, progress, say
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.runner.execute import compute
@@ -97,6 +104,7 @@ class Audit:
         """
         out, cost = self.folder, Cost()
         with only_writer(out):
+            more = more_trials(out, self.config)
             found = self._rows(cost)
             tables = [
                 pd.DataFrame([one for t in tasks for one in found[t.name]], columns=list(COLUMNS))
@@ -109,7 +117,8 @@ class Audit:
             outputs = by_name(out, self._write(tables, text))
             write_manifest(out, {**record, "outputs": outputs})
             page(out)
-        say(text.rstrip("\n"))
+        for told in (text.rstrip("\n"), *more):
+            say(told)
         self._print_next(argv, cost)
         return code
 

@@ -1,4 +1,4 @@
-"""The values of a data file as a population."""
+"""The records of a data file as a population."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ import zlib
 from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
-from pydantic import ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from dpbench.arrays import Floats
 from dpbench.distributions.base import Distribution
 from dpbench.registry import validated
 from dpbench.samples import CountedSample, DenseSample
+from dpbench.samples.rows import norms
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    # The names of a file's columns and, if it is one of them, the values of the one wanted.
-    _Read = tuple[list[str], pd.Series[Any] | None]
+    # The names of a file's columns, and the values of those wanted that are among them.
+    _Read = tuple[list[str], dict[str, pd.Series[Any]]]
 
 __all__ = ["Empirical"]
 
@@ -42,27 +43,35 @@ MOST_NAMES, LONGEST = 8, 40
 
 @validated
 class Empirical(Distribution):
-    """Records drawn independently and uniformly, with replacement, from a column of a file.
+    """Records drawn independently and uniformly, with replacement, from columns of a file.
 
     The file is read once, when the instance is made. Integers become float64.
 
     Parameters
     ----------
     path : str
-        A file ending in .csv, .csv.gz or .parquet. A relative path is looked for in the
-        working folder, then among the data sets that come with the package.
-    column : str
+        A file ending in .csv, .csv.gz or .parquet. A relative path is looked for beside the
+        configuration that names it, or from the command line and Python in the working folder;
+        then among the data sets that come with the package.
+    column : str, optional
         A column of finite numbers, none missing.
+    columns : list of str, optional
+        Such columns instead: the coordinates of vectors.
     """
 
     path: str
-    column: str
+    column: str | None = None
+    columns: Annotated[list[str], Field(min_length=1)] | None = None
+    later: ClassVar[dict[str, Any]] = {"columns": None}
 
     @model_validator(mode="after")
     def _finite_variance(self) -> Self:
+        if (self.column is None) == (self.columns is None):
+            raise ValueError("give column, or columns: [NAME, NAME] for vectors")
         with np.errstate(over="ignore", invalid="ignore"):
             if not math.isfinite(self.variance):
-                raise _refused("column", self.column, "the variance of its values overflows")
+                key, value = ("columns", self.columns) if self.columns else ("column", self.column)
+                raise _refused(key, value, "the variance of its values overflows")
         return self
 
     @property
@@ -71,70 +80,112 @@ class Empirical(Distribution):
         return hashlib.sha256(self._values.astype("<f8").tobytes()).hexdigest()[:16]
 
     @property
-    def counted(self) -> bool:  # type: ignore[override]
-        return self._table[0].size <= MOST_ATOMS
+    def d(self) -> int:  # type: ignore[override]
+        return len(self.columns or [""])
 
     @property
-    def mean(self) -> float:
-        return sum(self._middle)
+    def counted(self) -> bool:  # type: ignore[override]
+        return self.columns is None and self._table[0].size <= MOST_ATOMS
+
+    @property
+    def mean(self) -> float | Floats:
+        if self.columns is None:
+            return sum(self._middle)
+        return np.array([sum(_middle(*_atoms(column))) for column in self._values.T])
+
+    @property
+    def variance(self) -> float:
+        return self.moment(2) if self.columns is None else float(np.trace(self.covariance))
+
+    @property
+    def covariance(self) -> Floats:
+        if self.columns is None:
+            return super().covariance
+        return np.asarray(self._centred.T @ self._centred / len(self._centred))
 
     def moment(self, k: float) -> float:
-        atoms, weights = self._table
-        centre, shift = self._middle  # which keep the digits that rounding the mean would cost
-        return math.fsum(np.abs(atoms - centre - shift) ** k * weights)
+        if self.columns is None:
+            atoms, weights = self._table
+            centre, shift = self._middle  # keep the digits that rounding the mean would cost
+            return math.fsum(np.abs(atoms - centre - shift) ** k * weights)
+        if k == 2:
+            return float(np.linalg.eigvalsh(self.covariance)[-1])
+        return float((norms(self._centred) ** k).mean())  # |<v, x>| <= |x|
 
     def sample(self, rng: np.random.Generator, trials: int, n: int) -> CountedSample | DenseSample:
         if self.counted:
             atoms, weights = self._table
             return CountedSample(atoms, rng.multinomial(n, weights, size=trials))
-        return DenseSample(self._values[rng.integers(self._values.size, size=(trials, n))])
+        return DenseSample(self._values[rng.integers(len(self._values), size=(trials, n))])
 
     @cached_property
     def _values(self) -> Floats:
-        values = _read(self.path, self.column)
+        """The (size,) numbers or (size, d) vectors of the file."""
+        if self.columns is not None:
+            values = np.stack(_read(self.path, self.columns, "columns"), axis=1)
+        else:
+            (values,) = _read(self.path, [self.column or ""], "column")
         values.flags.writeable = False
         return values
 
     @cached_property
+    def _centred(self) -> Floats:
+        """The vectors minus their mean."""
+        middles = np.array([_middle(*_atoms(column)) for column in self._values.T])
+        centred: Floats = self._values - middles[:, 0] - middles[:, 1]
+        return centred
+
+    @cached_property
     def _table(self) -> tuple[Floats, Floats]:
         """The distinct values, increasing, and their probabilities."""
-        atoms, counts = np.unique(self._values, return_counts=True)
-        return atoms, counts / self._values.size
+        return _atoms(self._values)
 
     @cached_property
     def _middle(self) -> tuple[float, float]:
-        """One of the values, near the middle, and how far the mean is from it."""
-        atoms, weights = self._table
-        centre = float(atoms[atoms.size // 2])
-        return centre, math.fsum((atoms - centre) * weights)
+        return _middle(*self._table)
 
 
-def _refused(key: str, value: str, reason: str) -> ValidationError:
+def _atoms(values: Floats) -> tuple[Floats, Floats]:
+    """The distinct values, increasing, and their shares."""
+    atoms, counts = np.unique(values, return_counts=True)
+    return atoms, counts / values.size
+
+
+def _middle(atoms: Floats, weights: Floats) -> tuple[float, float]:
+    """One of the values, near the middle, and how far the mean is from it."""
+    centre = float(atoms[atoms.size // 2])
+    return centre, math.fsum((atoms - centre) * weights)
+
+
+def _refused(key: str, value: Any, reason: str) -> ValidationError:
     """An error at `key`, which a validator of the whole instance could not name."""
     problem = PydanticCustomError("refused", "{line}", {"line": " ".join(reason.split())})
     details = InitErrorDetails(type=problem, loc=(key,), input=value)
     return ValidationError.from_exception_data(Empirical.__name__, [details])
 
 
-def _read(path: str, column: str) -> Floats:
-    """The values of a column, refused if there is none or one is no finite number."""
+def _read(path: str, columns: list[str], key: str) -> list[Floats]:
+    """The values of columns, refused if there is none or one is no finite number."""
     from pyarrow import ArrowException
 
     file = _find(path)
     try:
-        names, values = (_parquet if path.lower().endswith(FORMATS[-1]) else _csv)(file, column)
+        names, found = (_parquet if path.lower().endswith(FORMATS[-1]) else _csv)(file, columns)
     except (OSError, EOFError, ValueError, ArrowException, Warning, zlib.error) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise _refused("path", path, f"cannot be read: {reason}") from error
-    if values is None:
-        listed = ", ".join(names[:MOST_NAMES])
-        more = f", ... ({len(names)} in all)" if len(names) > MOST_NAMES else ""
-        reason = f"no such column in {path}; choose from {listed}{more}"
-        raise _refused("column", column, reason)
-    try:
-        return _numbers(values)
-    except ValueError as error:
-        raise _refused("column", column, f"{error} in {path}") from error
+    values = []
+    for column in columns:
+        if column not in found:
+            listed = ", ".join(names[:MOST_NAMES])
+            more = f", ... ({len(names)} in all)" if len(names) > MOST_NAMES else ""
+            reason = f"no such column in {path}; choose from {listed}{more}"
+            raise _refused(key, column, reason)
+        try:
+            values.append(_numbers(found[column]))
+        except ValueError as error:
+            raise _refused(key, column, f"{error} in {path}") from error
+    return values
 
 
 def _find(path: str) -> Path:
@@ -170,7 +221,7 @@ def _check_records(size: int) -> None:
         raise ValueError(f"more than {MOST_RECORDS} records")
 
 
-def _csv(file: Path, column: str) -> _Read:
+def _csv(file: Path, columns: list[str]) -> _Read:
     import pandas as pd
 
     _check_text(file)
@@ -184,7 +235,8 @@ def _csv(file: Path, column: str) -> _Read:
         )
     _check_records(len(frame))
     names = [str(name) for name in frame.columns]
-    return names, frame[column].map(_number, na_action="ignore") if column in names else None
+    wanted = [name for name in columns if name in names]
+    return names, {name: frame[name].map(_number, na_action="ignore") for name in wanted}
 
 
 def _number(text: str) -> float | str:
@@ -194,19 +246,20 @@ def _number(text: str) -> float | str:
         return text
 
 
-def _parquet(file: Path, column: str) -> _Read:
+def _parquet(file: Path, columns: list[str]) -> _Read:
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(file) as opened:
         names = list(opened.schema_arrow.names)
-        if column not in names:
-            return names, None
-        groups = (opened.metadata.row_group(i) for i in range(opened.metadata.num_row_groups))
-        chunks = (group.column(i) for group in groups for i in range(group.num_columns))
-        # of nested records all that they hold
-        own = (one for one in chunks if f"{one.path_in_schema}.".startswith(f"{column}."))
-        _check_records(sum(one.num_values for one in own))
-        return names, opened.read(columns=[column]).column(column).to_pandas()
+        wanted = [name for name in columns if name in names]
+        for name in wanted:
+            groups = (opened.metadata.row_group(i) for i in range(opened.metadata.num_row_groups))
+            chunks = (group.column(i) for group in groups for i in range(group.num_columns))
+            # of nested records all that they hold
+            own = (one for one in chunks if f"{one.path_in_schema}.".startswith(f"{name}."))
+            _check_records(sum(one.num_values for one in own))
+        table = opened.read(columns=wanted)
+        return names, {name: table.column(name).to_pandas() for name in wanted}
 
 
 def _numbers(values: pd.Series[Any]) -> Floats:

@@ -48,7 +48,9 @@ def _variants(make: Callable[[Any, str], Any], *kinds: type[Registered]) -> Any:
     """A validator of a section: the variants, by label, of mappings or of what these make."""
 
     def build(entries: Any) -> dict[str, Variant[Any]]:
-        if not isinstance(entries, Mapping) or not entries:
+        if not isinstance(entries, Mapping):
+            raise ValueError("expected a mapping of names")
+        if not entries:
             raise ValueError("at least one entry is needed")
         if all(isinstance(one, Variant) for one in entries.values()):  # made before
             return dict(entries)

@@ -292,12 +292,13 @@ def _most(law: Distribution, n: int, setting: Setting) -> int:
 
 
 def _check(cell: Cell, where: str) -> None:
-    """Refuse data that are too large, and laws whose covariance is not what is estimated."""
+    """Refuse data that are too large, and laws that are not what the estimator is for."""
     at = f"{where}.n: {cell.n}"
     if not cell.members:
         raise ConfigError(f"{at}: the family {cell.family_label} has no member at this n")
     for setting in cell.settings:
         _check_size(cell, setting, at)
+        _check_moment(cell, setting, where)
         for label, law in cell.members if setting.estimator.estimand != "mean" else ():
             try:
                 known = np.all(law.mean == 0) and law.covariance.size > 0
@@ -306,6 +307,19 @@ def _check(cell: Cell, where: str) -> None:
             if not known:
                 needed = "vectors of mean 0 and a known covariance"
                 raise ConfigError(f"{where}.families: {label!r}: {setting.label} needs {needed}")
+
+
+def _check_moment(cell: Cell, setting: Setting, where: str) -> None:
+    """Refuse an estimator for moments of order k on a law that has none."""
+    k = getattr(setting.estimator, "k", None)
+    if k is None or k <= (cell.family.moment_order or 0):
+        return
+    for label, law in cell.members:
+        if law.moment(k) == np.inf:
+            raise ConfigError(
+                f"{where}.families: {label!r}: {setting.label} needs a moment of order k = {k:g}, "
+                "which is infinite there"
+            )
 
 
 def _check_size(cell: Cell, setting: Setting, at: str) -> None:
@@ -330,9 +344,8 @@ def _check_use(sweep: Sweep, run: set[str]) -> None:
             spec = one.value
             kind = spec if isinstance(spec, Estimator) else Estimator.lookup(spec, label)
             supports = ", ".join(notion.notion for notion in kind.notions)
-            raise ConfigError(
-                f"sweep.estimators.{label}: no part of the sweep runs it; it supports: {supports}"
-            )
+            at = f"sweep.estimators.{one.name}"
+            raise ConfigError(f"{at}: no part of the sweep runs it; it supports: {supports}")
 
 
 def _settings(sweep: Sweep, part: Part, where: str, family_label: str) -> list[Setting]:

@@ -18,6 +18,7 @@ from dpbench.distributions import (
     TwoPoint,
 )
 from dpbench.distributions.multivariate import Dimension
+from dpbench.errors import choose_from
 from dpbench.privacy import Budget
 from dpbench.registry import ConfigError, MomentOrder, Registered, validated
 from dpbench.theory.bounds import Bound, class_bound, heavy_tailed, of_people
@@ -254,9 +255,7 @@ def build_family(spec: Mapping[str, Any], where: str) -> Family:
     """Make the family that `spec` describes, see `Registered.build`, or one of a distribution."""
     if isinstance(spec, Family) or (isinstance(spec, Mapping) and Family.find(spec) is not None):
         return Family.build(spec, where)
-    try:
-        return _Single(distribution=Distribution.build(spec, where))
-    except ConfigError as error:
-        if ": choose from " in str(error):
-            raise ConfigError(f"{error}, {', '.join(sorted(Family.kinds()))}") from error
-        raise
+    if isinstance(spec, Mapping) and "kind" in spec and Distribution.find(spec) is None:
+        known = sorted([*Distribution.kinds(), *Family.kinds()])
+        raise ConfigError(f"{where}.kind: {spec['kind']!r}: {choose_from(spec['kind'], known)}")
+    return _Single(distribution=Distribution.build(spec, where))

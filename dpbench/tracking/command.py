@@ -18,7 +18,7 @@ from dpbench.runner.plan import Cell
 from dpbench.runner.run import RunOptions, Say
 from dpbench.tracking.baseline import Baseline, Origin, baseline_path, check_replaceable, errors_of
 from dpbench.tracking.comparison import LEAST_TRIALS, SMALLEST, compare
-from dpbench.tracking.report import FAILING, junit, markdown, row_name
+from dpbench.tracking.report import FAILING, in_print, junit, markdown, row_name
 
 __all__ = ["FILES", "Tracking", "suspects"]
 
@@ -150,7 +150,7 @@ class Tracking:
         for name, content in zip(FILES, written, strict=True):
             with atomic(out / name) as path:
                 path.write_text(content, encoding="utf-8")
-        say(text)
+        say(in_print(table, self.sweep, notes))
         if not self.update and table["comparison"].isin(["paired", "unpaired"]).any():
             say("to take these errors as the new baseline: track=update")
         return int(bool(reasons))

@@ -1,7 +1,8 @@
-"""What a comparison with a baseline prints: Markdown for people, JUnit XML for machines."""
+"""What a comparison with a baseline says: on a terminal, in Markdown, as JUnit XML for machines."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Hashable, Mapping
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -10,12 +11,15 @@ import numpy as np
 import pandas as pd
 
 from dpbench.output import amounts
+from dpbench.output import table as text_table
 from dpbench.tracking.comparison import LEVEL, METRICS, SMALLEST, VERDICTS
 
-__all__ = ["FAILING", "junit", "markdown", "row_name"]
+__all__ = ["FAILING", "in_print", "junit", "markdown", "row_name"]
 
 FAILING = ("worse", "gone")
+MOST_ROWS = 30  # on a terminal
 METRIC_NAMES = {"trimmed_mean": "trimmed mean", "q50": "median", "q90": "0.9 quantile"}
+SHORT = {"trimmed_mean": "mean", "q50": "median", "q90": "q90"}
 
 
 def markdown(table: pd.DataFrame, sweep: str, notes: list[str]) -> str:
@@ -29,17 +33,9 @@ def markdown(table: pd.DataFrame, sweep: str, notes: list[str]) -> str:
     notes : list of str
         Sentences about the baseline.
     """
-    counts = table["verdict"].value_counts()
-    summary = ", ".join(f"{counts.get(name, 0)} {name}" for name in VERDICTS)
-    lines = [
-        f"### Accuracy of `{sweep}` against its baseline",
-        "",
-        f"{len(table)} rows: {summary}.",
-    ]
+    lines = [f"### Accuracy of `{sweep}` against its baseline", "", _counts(table)]
     lines += ["", *notes, ""]
-    same = table["verdict"] == "same"
-    order = table["verdict"].map(VERDICTS.index)
-    changed = table[~same].iloc[np.argsort(order[~same], kind="stable")]
+    same, changed = table["verdict"] == "same", _changed(table)
     if not changed.empty:
         lines += [
             "Ratios new/old with 95% bootstrap intervals. A row is worse or better if one is "
@@ -53,6 +49,35 @@ def markdown(table: pd.DataFrame, sweep: str, notes: list[str]) -> str:
         listed = [f"- {row_name(row)}" for row in table[same].to_dict("records")]
         lines += ["<details><summary>Equal bits</summary>", "", *listed, "", "</details>", ""]
     return "\n".join(lines)
+
+
+def _counts(table: pd.DataFrame) -> str:
+    counts = table["verdict"].value_counts()
+    return f"{len(table)} rows: {', '.join(f'{counts.get(name, 0)} {name}' for name in VERDICTS)}."
+
+
+def _changed(table: pd.DataFrame) -> pd.DataFrame:
+    """Rows whose bits differ, worst first."""
+    changed = table[table["verdict"] != "same"]
+    return changed.iloc[np.argsort(changed["verdict"].map(VERDICTS.index), kind="stable")]
+
+
+def in_print(table: pd.DataFrame, sweep: str, notes: list[str]) -> str:
+    """The same as `markdown` for a terminal: ratios without their intervals, the first rows."""
+    lines = [f"Accuracy of {sweep} against its baseline", _counts(table)]
+    lines += [textwrap.fill(note.replace("**", ""), 80) for note in notes]
+    rows: list[Mapping[str, str] | str] = [
+        {
+            "row": row_name(row),
+            **{name: "" if pd.isna(row[m]) else f"{row[m]:.3f}" for m, name in SHORT.items()},
+            "visible": "" if pd.isna(row["smallest_visible"]) else f"{row['smallest_visible']:.1%}",
+            "verdict": row["verdict"],
+        }
+        for row in _changed(table).to_dict("records")
+    ]
+    if len(rows) > MOST_ROWS:
+        rows = [*rows[:MOST_ROWS], f"and {len(rows) - MOST_ROWS} more: see tracking.md"]
+    return "\n".join([*lines, *([text_table("Ratios new/old", rows)] if rows else [])])
 
 
 def _rows(table: pd.DataFrame) -> list[str]:

@@ -44,6 +44,7 @@ STUDIES: list[tuple[str, Any, str, list[str]]] = [
     ("families.tails.unit_moment", 5, "", ["sweep.families.tails: ", "5.0 is infinite"]),
     ("families.tails.kind", "location_scale", ": 'location_scale': choose from ", []),  # abstract
     ("estimators.minimax.k", 1, ": 1: ", ["2"]),
+    ("estimators.minimax.k", 3, "", ["parts.tails.families: 'tails': minimax needs a moment of"]),
     ("estimators.rate.kind", "nope", ": 'nope': ", ["clipped_mean", "trimmed_mean"]),
     ("estimators.twice", {"kind": "ksu20_mean"}, ".radius: this key is required", []),
     ("parts", {}, ": at least one", []),
@@ -186,7 +187,7 @@ def test_settings(given: dict[str, Any], line: str) -> None:
 WORDS: list[tuple[str, list[str]]] = [
     ("sweep=nope", ["sweep: 'nope'", "heavy_tail, heavy_tail_cover, heavy_tail_large,"]),
     ("sed=1", ["sed: ", "choose from", "seed"]),
-    ("sweep.budgts.pure.epsilon=1", ["sweep.budgts.pure.epsilon: ", "+sweep.budgts"]),
+    ("sweep.budgts.pure.epsilon=1", ["sweep.budgts.pure.epsilon: ", "did you mean 'budgets'?"]),
     ("hydra.run.dir=x", ["hydra.run.dir=x", "out=DIR"]),
     ("+hydra.searchpath=[x]", ["hydra.searchpath"]),
     ("seed=1,2", ["seed=1,2", "--multirun"]),
@@ -210,7 +211,7 @@ def test_an_override(word: str, named: list[str]) -> None:
 
 def test_flags() -> None:
     for argv, line in (
-        (["--flag"], "--flag: no such flag; choose from --help, --schema, --cfg job, "),
+        (["--flag"], "--flag: no such flag; choose from --help, --version, --schema, "),
         (["--config-dir", "nowhere"], "--config-dir: 'nowhere': no such folder"),
         (["--cfg", "nope"], "argument --cfg/-c: invalid choice: 'nope'"),
     ):

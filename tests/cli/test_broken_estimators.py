@@ -51,7 +51,7 @@ def test_a_budget_that_is_not_wholly_spent_is_named() -> None:
     }  # fmt: skip
     found = dpbench.run(spec, n_jobs=1)
     lines = [line for line in str(found).splitlines() if "spends" in line]
-    named = ["pure eps=1", "approx eps=1 delta=1e-06"]
+    named = ["eps=1", "eps=1 delta=1e-06"]
     assert sorted(lines) == sorted(f"thrifty spends 0.4 of {budget}" for budget in named)
     told = found.summary["spent"].notna()
     assert (told == (found.summary["estimator"] == "thrifty")).all()

@@ -136,7 +136,11 @@ def test_an_estimator_that_raises(bench: Bench) -> None:
     assert bench.counts() == (0, 5)
 
     failures = bench.manifest()["failures"]
-    assert len(failures) == len(lines)
+    assert (len(failures), len(lines)) == (25, 12)
+    assert "and 13 more: see manifest.json" in result.out
+    (printed,) = [one for one in result.out.splitlines() if "first failure's traceback: " in one]
+    assert printed.endswith(failures[0]["replay"])
+    assert f"(replay={failures[0]['name']})" in lines[0]
     words = next(f["replay"] for f in failures if f["failure"].startswith("odd on tails"))
     command, before = shlex.split(words)[3:], bench.files()
     replayed = bench.raw(*command)
@@ -191,7 +195,7 @@ def test_what_runs_nothing(bench: Bench) -> None:
     """Help lists the choices, which has the user's own; --cfg job shows the configuration."""
     helped, shown = bench.raw("-h", "--config-dir", "conf"), bench.run("--cfg", "job", "trials=7")
     assert (helped.code, shown.code) == (0, 0)
-    for word in ("heavy_tail, heavy_tail_cover, heavy_tail_large,", "tiny", "dask, local",
+    for word in ("\n  heavy_tail_large  ", "\n  tiny", "dask, local",
                  "clipped_mean", "student_t", "--help sweep|kind|figure"):  # fmt: skip
         assert word in helped.out
     assert "trials: 7" in shown.out

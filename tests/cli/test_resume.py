@@ -256,7 +256,7 @@ def test_a_finished_run_is_shown_before_anything_slow_is_loaded(bench: Bench) ->
     """But is not taken for finished where data or variables of arithmetic are others."""
     data, records = bench.folder / "data.csv", "x\n1\n2\n4\n"
     data.write_text(records)
-    law = {"kind": "empirical", "path": "data.csv", "column": "x"}
+    law = {"kind": "empirical", "path": "../../data.csv", "column": "x"}
     part = {"families": "tails", "estimators": "mean", "n": [1000], "trials": 40}
     bench.write(lambda spec: (spec["families"].update(tails=law), spec["parts"].update(tails=part)))
     argv = bench.argv("trials=4")

@@ -92,7 +92,11 @@ def test_an_estimator_made_five_per_cent_worse_is_flagged_alone(bench: Bench) ->
     found = table(bench)["verdict"]
     assert "worse" in set(found["odd"])
     assert set(found.drop("odd")) == {"same"}
-    assert "| **worse** | odd on tails, pure eps=0.1 n=1000 |" in checked.out
+    name = "odd on tails, pure eps=0.1 n=1000"
+    assert f"| **worse** | {name} |" in bench.read("tracking.md")
+    (line,) = [one for one in checked.out.splitlines() if one.startswith(name)]
+    assert line.endswith("  worse")
+    assert max(map(len, checked.out.partition("blocks done")[0].splitlines()[:-1])) <= 80
     assert "source, numpy or scipy has changed" in checked.out
     failed = ET.fromstring(bench.read("junit.xml")).findall("testcase/failure")
     assert len(failed) == (found == "worse").sum()
@@ -113,7 +117,7 @@ def test_a_private_estimator_that_becomes_better_is_a_question(bench: Bench) -> 
     bench.odd("value = clipped + 0.5 * (value - clipped)")
     checked = track(bench, "check", MINE, "+sweep.gate=false")
     rows = (table(bench)["verdict"].loc[["odd"]] == "better").sum()
-    assert f"**{rows} private rows are better by more than 5%: are they" in checked.out
+    assert f"{rows} private rows are better by more than 5%: are they" in checked.out
     assert (checked.code, ET.fromstring(bench.read("junit.xml")).get("failures")) == (0, "0")
     gated = track(bench, "check", MINE)
     assert gated.code == bench.manifest()["exit_code"] == 1

@@ -23,7 +23,7 @@ from support import BIG, assert_frequencies, assert_standard, rng
 import dpbench
 from dpbench.distributions import Distribution, Empirical, empirical
 from dpbench.distributions.empirical import MOST_ATOMS
-from dpbench.registry import ConfigError
+from dpbench.registry import ConfigError, canonical
 from dpbench.samples import CountedSample, DenseSample
 
 WHERE = "sweep.families.x"
@@ -99,6 +99,47 @@ def test_records_follow_the_population() -> None:
     assert_frequencies(cells, np.bincount(values) / len(values))
     # The trials are independent, by the variance of their means.
     assert_standard((dense.mean() - many.mean) / math.sqrt(many.variance / n))
+
+
+def test_columns_are_vectors() -> None:
+    """Against numpy's covariance, moments by enumeration, and frequencies of whole records."""
+    table = pd.DataFrame({"a": [0.0, 1, 1, 5], "b": [2.0, 2, -1, 0], "c": [1e9, 1e9 + 1, 1e9, 1e9]})
+    table.to_csv("v.csv", index=False)
+    table.to_parquet("v.parquet")
+    found = Empirical(path="v.csv", columns=["b", "a"])
+    rows = table[["b", "a"]].to_numpy()
+    assert (found.d, found.counted, found.held(10)) == (2, False, 20.0)
+    np.testing.assert_allclose(found.mean, rows.mean(axis=0), rtol=1e-15)
+    np.testing.assert_allclose(found.covariance, np.cov(rows.T, ddof=0), rtol=1e-14)
+    assert found.variance == pytest.approx(np.trace(found.covariance))
+    angles = np.linspace(0, np.pi, 2001)
+    along = (rows - rows.mean(axis=0)) @ [np.cos(angles), np.sin(angles)]
+    worst = {k: (np.abs(along) ** k).mean(axis=0).max() for k in (2, 3)}
+    assert found.moment(2) == pytest.approx(worst[2], rel=1e-5)
+    assert worst[3] <= found.moment(3) <= 1.5 * worst[3]
+    far = Empirical(path="v.csv", columns=["c", "a"])
+    assert far.covariance[0, 0] == pytest.approx(3 / 16, rel=1e-15)
+    sample = found.sample(rng(8), 50, 400)
+    assert isinstance(sample, DenseSample)
+    values = sample.values
+    assert values.shape == (50, 400, 2)
+    records, counts = np.unique(values.reshape(-1, 2), axis=0, return_counts=True)
+    assert {tuple(one) for one in records} == {tuple(one) for one in rows}
+    assert_frequencies(counts, [1 / 4] * 4)
+    assert canonical(found) == canonical(Empirical(path="v.parquet", columns=["b", "a"]))
+    assert canonical(found) != canonical(Empirical(path="v.csv", columns=["a", "b"]))
+    # as streams have been named before there were columns
+    one = Empirical(path="v.csv", column="a")
+    assert canonical(one) == f'Empirical{{"column": "a", "path": "{one.content}"}}'
+    for given, line in (
+        ({"columns": ["a", "x"]}, "columns: 'x': no such column in v.csv; choose from a, b, c"),
+        ({}, f"{WHERE}: give column, or columns"),
+        ({"column": "a", "columns": ["b"]}, f"{WHERE}: give column, or columns"),
+        ({"columns": []}, "columns: []"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            Distribution.build({"kind": "empirical", "path": "v.csv", **given}, WHERE)
+        assert line in str(caught.value)
 
 
 def test_as_many_values_as_are_counted() -> None:

@@ -205,9 +205,9 @@ def test_factors_are_of_the_best_estimator_and_of_finite_bounds(regimes: Result)
         (printed,) = [
             row
             for row in regimes.scoreboard.splitlines()
-            if f" {family} " in row and "pure eps" in row
+            if row.startswith(f"{family} ") and " eps=" in row
         ]
-        assert f"{at['factor'].min():.3g} .. {at['factor'].max():.3g}" in printed
+        assert f" {at['factor'].max():.3g} " in printed
 
 
 def test_a_cell_for_each_family_budget_and_n(numbers: Result) -> None:
