@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, field_validator
 
+from dpbench.drawing import Font
 from dpbench.registry import ConfigError, Trials, keyed, validated
 from dpbench.runner.execute import Runner
 
@@ -61,6 +62,11 @@ class Settings:
         The baseline's file; by default ``results/baselines/<sweep>.parquet`` of the checkout.
     report : {'all'}, optional
         Instead of running a sweep, put all finished runs on one page.
+    paper : bool
+        Draw figures for a column of a paper, each beside the LaTeX that includes it with a caption,
+        and write the claims as a table, ``claims.tex``.
+    font : {'sans', 'serif'}
+        Of figures.
     """
 
     sweep: Mapping[str, Any]
@@ -75,6 +81,8 @@ class Settings:
     track: Literal["check", "update"] | None = None
     baseline: PathText | None = None
     report: Literal["all"] | None = None
+    paper: bool = False
+    font: Font = "sans"
 
     @field_validator("n_jobs")
     @classmethod

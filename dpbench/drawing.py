@@ -1,4 +1,4 @@
-"""How all figures look: widths, fonts, colours, panels, ticks and legends.
+"""How all figures look: widths, fonts, colours, panels and legends.
 
 Drawing libraries load with the first figure, and none of their global state is touched: a figure
 has a canvas of its own, and settings hold inside `style`.
@@ -13,9 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-import numpy as np
-
-from dpbench.arrays import Floats
 from dpbench.output import Stamps, atomic
 
 if TYPE_CHECKING:
@@ -23,19 +20,24 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 __all__ = [
-    "BOUND", "GUIDE", "GUIDE_DASHES", "NOTIONS", "THEORY", "Width", "legend", "line_styles",
-    "natural", "new_canvas", "number_text", "panels", "save", "spaced", "style", "ticks",
+    "BOUND", "GUIDE", "GUIDE_DASHES", "NOTIONS", "THEORY", "Font", "Width", "beside", "inches",
+    "legend", "line_styles", "natural", "new_canvas", "number_text", "panels", "save", "spaced",
+    "style",
 ]  # fmt: skip
 
 # Both columns of a page with two, or one of them.
 Width = Literal["page", "column"]
+Font = Literal["sans", "serif"]
 # Inches and points; the printed figure is not scaled, so that these are the sizes on paper. Without
 # hinting, as text is else wider in print than it is laid out for.
 SETTINGS: dict[Any, Any] = {
-    "axes.grid": True, "axes.titlesize": 9, "figure.constrained_layout.use": True,
+    "axes.formatter.use_mathtext": True, "axes.grid": True, "axes.titlesize": 9,
+    "figure.constrained_layout.use": True,
     "figure.dpi": 100, "figure.figsize": (7.0, 3.2), "font.family": "DejaVu Sans", "font.size": 8,
     "grid.alpha": 0.4, "grid.linewidth": 0.4, "legend.fontsize": 8, "lines.linewidth": 1.3,
     "lines.markersize": 3.5, "pdf.fonttype": 42, "svg.hashsalt": "dpbench", "text.hinting": "none",
+    **{f"{x}tick.minor.{name}": size for x in "xy" for name, size in
+       {"size": 2, "width": 0.6}.items()},
 }  # fmt: skip
 IN_COLUMN: dict[Any, Any] = {
     "axes.labelpad": 2, "axes.labelsize": 8, "axes.linewidth": 0.8, "axes.titlepad": 3,
@@ -45,30 +47,30 @@ IN_COLUMN: dict[Any, Any] = {
     **{f"{x}tick.{name}": size for x in "xy" for name, size in
        {"labelsize": 7.5, "major.pad": 2, "major.size": 3, "major.width": 0.8}.items()},
 }  # fmt: skip
+SERIF: dict[Any, Any] = {"font.family": "STIXGeneral", "mathtext.fontset": "stix"}
 MARKERS = "osD^vPX<>hp*"
 DASHES = ("-", "--", "-.", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
-MOST_TICKS = 6
-FEW_DECADES = 1.7
 # Of the letters of a title, before it takes two lines instead.
 SMALLEST = 0.8
 # Inches.
 NARROWEST = 1.6
-LABEL_WIDTH = 0.33
 LEGEND_ROW = 0.14
 BESIDE = 0.5  # what labels take of a panel's width
 ABOVE = 0.6  # and what they and a title take between two insets
-# What theory predicts, seen on top of what agrees with it; what no private estimator can beat;
-# and formulas to compare with, terms of a theorem or rates without their constants.
-THEORY: dict[str, Any] = {"color": "black", "linestyle": ":", "linewidth": 0.9, "zorder": 2.5}
-BOUND: dict[str, Any] = {"color": "black", "linewidth": 1.2, "zorder": 3}
+# What theory predicts, in dots so far apart that what agrees with it is seen between them; what no
+# private estimator can beat, below what nearly does; and formulas to compare with, terms of a
+# theorem or rates without their constants.
+DOTS = (0, (1, 3))
+THEORY: dict[str, Any] = {"color": "black", "linestyle": DOTS, "linewidth": 1.1, "zorder": 2.5}
+BOUND: dict[str, Any] = {"color": "black", "linewidth": 1.2, "zorder": 1.8}
 GUIDE: dict[str, Any] = {"color": "0.7", "linewidth": 2.5, "zorder": 0}
 GUIDE_DASHES = ("-", (0, (4, 1)), (0, (1, 1)))
 NOTIONS = {"pure": "pure DP", "zcdp": "zCDP", "gdp": "Gaussian DP", "approx": "approximate DP"}
 
 
 @contextlib.contextmanager
-def style(width: Width = "page") -> Iterator[None]:
-    """Draw and save at this width, whatever the caller's settings are; they are kept."""
+def style(width: Width = "page", font: Font = "sans") -> Iterator[None]:
+    """Draw and save at this width and in this font; the caller's settings are kept."""
     import matplotlib as mpl
     import seaborn as sns
 
@@ -77,6 +79,7 @@ def style(width: Width = "page") -> Iterator[None]:
         # Colour codes are no settings: to change what "b" means would outlast this.
         sns.set_theme(context="paper", style="ticks", palette="colorblind", color_codes=False)
         mpl.rcParams.update(SETTINGS | (IN_COLUMN if width == "column" else {}))
+        mpl.rcParams.update(SERIF if font == "serif" else {})
         yield
 
 
@@ -128,12 +131,14 @@ def spaced(label: str) -> str:
 
 
 def number_text(value: float) -> str:
-    """A number for mathematical text: four digits as they are, more as powers of ten."""
+    """A number for mathematical text: of four digits as it is, others with powers of ten."""
     if 1000 <= value < 10000 and value == round(value):
         return f"{value:.0f}"
-    mantissa, _, exponent = f"{value:.3g}".partition("e")
+    text = f"{value:.2e}" if 0 < abs(value) < 1e-3 else f"{value:.3g}"
+    mantissa, _, exponent = text.partition("e")
     if not exponent:
         return mantissa
+    mantissa = f"{float(mantissa):g}"
     power = f"10^{{{int(exponent)}}}"
     return power if mantissa == "1" else rf"{mantissa} \times {power}"
 
@@ -163,7 +168,7 @@ def panels(
     """
     import matplotlib as mpl
 
-    width = mpl.rcParams["figure.figsize"][0] if on is None else _inches(on)
+    width = mpl.rcParams["figure.figsize"][0] if on is None else inches(on)
     columns = max(1, min(count, 2 if count == 4 else 3, int(width / NARROWEST)))
     heights = ratios or (1,) * max(1, -(-count // columns))
     if ratios:
@@ -204,52 +209,12 @@ def _insets(
     return found
 
 
-def _inches(ax: Axes) -> float:
+def inches(ax: Axes) -> float:
     """The width of a panel without its labels, before it is laid out."""
     spot = ax.get_subplotspec()
     if spot is None:  # an inset has its place
         return ax.get_window_extent().width / ax.figure.dpi
     return ax.figure.bbox.width / ax.figure.dpi / spot.get_gridspec().ncols - BESIDE
-
-
-def ticks(ax: Axes, values: Iterable[float]) -> None:
-    """Ticks of logarithmic axes: powers of ten, and where few of them fit other numbers.
-
-    On the horizontal axis those are `values`, the places of points, if they are few; else, and
-    on the vertical one, 1, 2 and 5 times powers of ten. Axes without a point are linear.
-    """
-    from matplotlib.ticker import LogLocator
-
-    if not np.all(np.isfinite(ax.dataLim.minpos)):  # a logarithmic axis could not be drawn
-        ax.set(xscale="linear", yscale="linear")
-        return
-    known = np.unique(np.fromiter(values, float))
-    plain: list[Any] = []
-    if known.size and known[0] > 0 and np.log10(known[-1] / known[0]) < FEW_DECADES:
-        if known.size <= MOST_TICKS:
-            ax.set_xticks(known, _labels(ax, known))
-        else:
-            plain.append(ax.xaxis)
-    low, high = ax.get_ylim()
-    if ax.get_yscale() == "log" and 0 < low < high:
-        powers = np.floor(np.log10(high)) - np.ceil(np.log10(low)) + 1
-        plain += [ax.yaxis] if high < low * 10**FEW_DECADES or powers < 2 else []
-    for axis in plain:
-        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axis.set_major_formatter(lambda value, _: f"${number_text(value)}$")
-    ax.minorticks_off()
-
-
-def _labels(ax: Axes, values: Floats) -> list[str]:
-    """Numbers below the ticks of a logarithmic axis; blank where they would run together."""
-    inches = _inches(ax)
-    whole = np.log(values[-1] / values[0]) or 1.0
-    labels, last = [], -np.inf
-    for value in values:
-        place = np.log(value) / whole * inches
-        labels.append(f"${number_text(value)}$" if place - last > LABEL_WIDTH else "")
-        last = place if labels[-1] else last
-    return labels
 
 
 def legend(canvas: Canvas, on: Axes | None = None) -> None:
@@ -282,10 +247,15 @@ def legend(canvas: Canvas, on: Axes | None = None) -> None:
         more = max(0, -(-len(known) // columns) - 2)
         canvas.set_figheight(canvas.get_figheight() + LEGEND_ROW * more)
     _fit_titles(axes)
+    _fit_labels(axes)
     for left, right in itertools.pairwise(axes):
-        beside = right.get_position().x0 > left.get_position().x0
-        if beside and left.get_ylabel() == right.get_ylabel():
+        if beside(left, right) and left.get_ylabel() == right.get_ylabel():
             right.yaxis.label.set_visible(False)
+
+
+def beside(left: Axes, right: Axes) -> bool:
+    """Whether one panel stands to the left of the other, in its row."""
+    return bool(right.get_position().x0 > left.get_position().x0)
 
 
 def _place(on: Axes | None, axes: Iterable[Axes]) -> dict[str, Any]:
@@ -302,7 +272,7 @@ def _place(on: Axes | None, axes: Iterable[Axes]) -> dict[str, Any]:
 
 def _fit_titles(axes: Sequence[Axes]) -> None:
     """Make titles fit above their panels: all of them smaller, or in two lines where too small."""
-    needed = [ax.title.get_window_extent().width / (_inches(ax) * ax.figure.dpi) for ax in axes]
+    needed = [ax.title.get_window_extent().width / (inches(ax) * ax.figure.dpi) for ax in axes]
     widest = max(needed)
     for ax, width in zip(axes, needed, strict=True):
         head, _, tail = ax.get_title().rpartition(", ")
@@ -310,3 +280,16 @@ def _fit_titles(axes: Sequence[Axes]) -> None:
             ax.title.set_fontsize(float(ax.title.get_fontsize()) / widest)
         elif head and width > 1:
             ax.set_title(f"{head},\n{tail}")
+
+
+def _fit_labels(axes: Sequence[Axes]) -> None:
+    """Break a label of a vertical axis that is longer than the axis at the space in its middle."""
+    for ax in axes:
+        text, label = ax.get_ylabel(), ax.yaxis.label
+        room = 0.8 * ax.get_window_extent().height  # before ticks and legend have theirs
+        spaces = [
+            m.start() for m in re.finditer(" ", text) if text[: m.start()].count("$") % 2 == 0
+        ]
+        if spaces and "\n" not in text and label.get_window_extent().height > room:
+            middle = min(spaces, key=lambda at: abs(at - len(text) / 2))
+            ax.set_ylabel(f"{text[:middle]}\n{text[middle + 1 :]}")

@@ -35,7 +35,7 @@ def fingerprint(folder: Path, config: Mapping[str, Any]) -> str:
 
     Source, versions, configuration, the machine, stamps of block files and of files of data.
     """
-    shown = {key: config.get(key) for key in ("sweep", "seed", "trials")}
+    shown = {key: config.get(key) for key in ("sweep", "seed", "trials", "paper", "font")}
     blocks = stamps_of(folder, sorted((folder / "blocks").glob("*.parquet")))
     data = {text: stamp(path) for text, path in _data_files(config["sweep"].get("families"))}
     return digest(package_source(), versions(), shown, data, blocks, _machine())

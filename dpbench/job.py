@@ -18,7 +18,7 @@ from dpbench.analysis.smallest_n import measure
 from dpbench.arguments import command_line, replay_line
 from dpbench.arrays import Bools
 from dpbench.config import Settings
-from dpbench.drawing import save, style
+from dpbench.drawing import Font, Width, save, style
 from dpbench.finished import fingerprint, package_source, print_next
 from dpbench.folder import (
     PAGE,
@@ -33,6 +33,7 @@ from dpbench.folder import (
 )
 from dpbench.output import Stamps, atomic, say
 from dpbench.registry import ConfigError, from_mapping
+from dpbench.report.latex import claim_rows, claims_table, write_snippet
 from dpbench.report.page import write_page
 from dpbench.result import Result
 from dpbench.runner.block import replay
@@ -57,6 +58,8 @@ class Job:
     config: Mapping[str, Any]
     replay: str | None = None
     tracking: Tracking | None = None
+    paper: bool = False
+    font: Font = "sans"
 
     @classmethod
     def prepare(cls, settings: Settings, options: RunOptions, config: Mapping[str, Any]) -> Job:
@@ -67,7 +70,8 @@ class Job:
         plan = study.plan(settings.trials)
         trials = min(cell.trials for cell in plan.cells)
         tracking = Tracking.prepare(settings, study.name, trials, study.gate)
-        return cls(plan, options, config, settings.replay, tracking)
+        drawn = settings.paper, settings.font
+        return cls(plan, options, config, settings.replay, tracking, *drawn)
 
     @property
     def folder(self) -> Path:
@@ -183,14 +187,26 @@ class Job:
                 table.to_csv(path, index=False)
         with atomic(self.folder / "scoreboard.txt", stamps) as path:
             path.write_text(result.scoreboard, encoding="utf-8")
-        figures = self.plan.study.all_figures
-        with style("page") if figures else contextlib.nullcontext():
-            for label, figure in figures.items():
-                save(figure.figure(result), self.folder / "figures", label, stamps=stamps)
+        if self.paper:
+            rows = claim_rows(result, list(self.plan.study.all_claims))
+            with atomic(self.folder / "claims.tex", stamps) as path:
+                path.write_text(claims_table(rows), encoding="utf-8")
+        self._draw(result, stamps)
         record = self._record(result, argv, cost)
         record |= {"computed": when, "outputs": by_name(self.folder, stamps)}
         write_manifest(self.folder, record)
         return record
+
+    def _draw(self, result: Result, stamps: Stamps) -> None:
+        """Write figures; for a paper as wide as a column, with what includes them."""
+        figures, folder = self.plan.study.all_figures, self.folder / "figures"
+        width: Width = "column" if self.paper else "page"
+        with style(width, self.font) if figures else contextlib.nullcontext():
+            for label, figure in figures.items():
+                canvas = figure.figure(result)
+                save(canvas, folder, label, stamps=stamps)
+                if self.paper:
+                    write_snippet(figure, result, canvas, folder, label, stamps=stamps)
 
     def _record(self, result: Result, argv: Sequence[str] | None, cost: Cost) -> dict[str, Any]:
         """The manifest; what was run from Python has no commands."""
@@ -255,7 +271,7 @@ class Job:
         """A digest of all that the run's files depend on, source and block files included."""
         store = self.options.store()
         assert isinstance(store, Store)
-        shown = {key: self.config.get(key) for key in ("sweep", "seed", "trials")}
+        shown = {key: self.config.get(key) for key in ("sweep", "seed", "trials", "paper", "font")}
         keys = [store.key(task) for c in self.plan.cells for task in c.tasks(self.options.seed)]
         stamps = stamps_of(store.folder, store.files())
         return digest(package_source(), shown, keys, stamps, versions())
@@ -264,7 +280,8 @@ class Job:
         study = self.plan.study
         names = ["summary.csv", "claims.csv", "factors.csv", "scoreboard.txt"]
         names += ["sample_complexity.csv"] if study.sample_complexity else []
-        kinds = ("pdf", "svg", "png")
+        kinds = ("pdf", "svg", "png", *(["tex"] if self.paper else []))
+        names += ["claims.tex"] if self.paper else []
         names += [f"figures/{name}.{kind}" for name in study.all_figures for kind in kinds]
         return [self.folder / name for name in names]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -13,7 +13,7 @@ import pandas as pd
 from dpbench.analysis.factors import factors
 from dpbench.analysis.results import Failure
 from dpbench.columns import completed
-from dpbench.drawing import style
+from dpbench.drawing import Font, Width, style
 from dpbench.errors import choose_from
 from dpbench.metrics import ERRORS
 from dpbench.registry import ConfigError
@@ -92,13 +92,13 @@ class Result:
         return pd.concat(tables[1:] or tables, ignore_index=True)
 
     def figure(
-        self, name: str | Mapping[str, Any], *, width: Literal["page", "column"] = "page"
+        self, name: str | Mapping[str, Any], *, width: Width = "page", font: Font = "sans"
     ) -> Canvas:
         """A figure of the study, or one that is described as in a sweep, on a canvas of its own.
 
         ConfigError if there is none of that name, or it is about what was not run.
         """
-        with style(width):
+        with style(width, font):
             canvas: Canvas = self._figure(name).figure(self)
         return canvas
 

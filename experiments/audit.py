@@ -12,8 +12,8 @@ from dpbench.audit.report import bounds_figure, strongest_in_print
 from dpbench.drawing import save, spaced
 from dpbench.folder import read_manifest
 from dpbench.registry import from_mapping
+from dpbench.report.latex import escaped, tabular
 from dpbench.report.words import variant_text
-from experiments.tables import escaped, tabular
 
 __all__ = ["draw_audit"]
 

@@ -19,13 +19,13 @@ from dpbench.cli import DONE, UNUSABLE, run
 from dpbench.columns import Choice
 from dpbench.drawing import save, style
 from dpbench.endings import INTERRUPTED
+from dpbench.folder import read_manifest
 from dpbench.output import atomic
 from dpbench.registry import ConfigError, from_mapping, named, validated
-from dpbench.report.figures import DrawnFigure, chosen_labels
+from dpbench.report.figures import chosen_labels
+from dpbench.report.latex import claim_rows, claims_table, write_snippet
 from dpbench.result import Result
 from experiments.audit import draw_audit
-from experiments.captions import caption
-from experiments.tables import claim_rows, scoreboard
 
 __all__ = ["Source", "Wanted", "main", "sources"]
 
@@ -129,7 +129,6 @@ def _help(asked: Mapping[str, Source]) -> str:
     )
 
 
-@style("column")
 def _draw(name: str, source: Source, codes: Mapping[str, int]) -> int:
     """Draw what the sweeps that ran have to show, and write the scoreboard."""
     target, rows = RESULTS / "paper" / name, []
@@ -137,8 +136,10 @@ def _draw(name: str, source: Source, codes: Mapping[str, int]) -> int:
         folder = RESULTS / sweep
         if codes[sweep] != DONE:
             continue
+        font = read_manifest(folder)["configuration"].get("font", "sans")
         if (folder / "audit.csv").exists():
-            _write(target, draw_audit(folder, target))
+            with style("column", font):
+                _write(target, draw_audit(folder, target))
             continue
         result = dpbench.load(folder)
         study, where = result.study, f"{name}.sweeps.{sweep}"
@@ -147,11 +148,12 @@ def _draw(name: str, source: Source, codes: Mapping[str, int]) -> int:
             claims = chosen_labels(wanted.claims, study.all_claims, f"{where}.claims")
         except ConfigError as error:
             return _refused(str(error))
-        rows += claim_rows(result, claims)
-        for label in figures:
-            _draw_one(result, label, target, f"{sweep}_{label}", source.names)
+        rows += claim_rows(result, claims, source.names)
+        with style("column", font):
+            for label in figures:
+                _draw_one(result, label, target, f"{sweep}_{label}", source.names)
     if rows:
-        _write(target, {"scoreboard.tex": scoreboard(rows)})
+        _write(target, {"scoreboard.tex": claims_table(rows)})
     print(f"figures: {target}/", flush=True)
     return DONE
 
@@ -160,11 +162,9 @@ def _draw_one(
     result: Result, label: str, target: Path, file: str, names: Mapping[str, str]
 ) -> None:
     figure = result.study.all_figures[label]
-    assert isinstance(figure, DrawnFigure)
     canvas = figure.figure(result, names)
-    text = caption(figure, result, canvas, names)
     save(canvas, target, file, ("pdf", "png"))
-    _write(target, {f"{file}.txt": text})
+    write_snippet(figure, result, canvas, target, file, names=names)
 
 
 def _write(folder: Path, texts: Mapping[str, str]) -> None:

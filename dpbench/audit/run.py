@@ -66,6 +66,11 @@ class Audit:
         for key in ("track", "replay"):
             if getattr(settings, key) is not None:
                 raise ConfigError(f"{key}: {getattr(settings, key)!r}: not for an audit")
+        if settings.paper:
+            command = "python -m experiments.audit"
+            raise ConfigError(
+                f"paper: True: not for an audit; in the checkout '{command}' draws it"
+            )
         if settings.trials is not None:
             if settings.trials < LEAST_RUNS:
                 raise ConfigError(
@@ -156,7 +161,7 @@ class Audit:
         }
 
     def _draw(self, tables: Sequence[pd.DataFrame], stamps: Stamps) -> None:
-        with style():
+        with style(font=self.config.get("font", "sans")):
             for name, table in zip(("estimators", "controls"), tables, strict=True):
                 save(bounds_figure(table), self.folder / "figures", name, stamps=stamps)
 

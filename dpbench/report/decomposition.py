@@ -13,9 +13,11 @@ from pydantic import Field
 from dpbench.columns import Choice, choose, under
 from dpbench.drawing import THEORY, line_styles, number_text
 from dpbench.estimators.heavy_tailed import HeavyTailedMean, worst_clipping_bias
+from dpbench.privacy import Budget
 from dpbench.registry import ConfigError, validated
 from dpbench.report.error_figures import check_one_budget, check_sizes, intervals_text
 from dpbench.report.figures import Panel, SelectingFigure
+from dpbench.report.scales import ticks
 from dpbench.report.words import Words
 from dpbench.result import Result
 from dpbench.study import Study
@@ -25,6 +27,8 @@ if TYPE_CHECKING:  # drawing libraries load when the first figure is drawn
     from matplotlib.axes import Axes
 
 __all__ = ["Decomposition"]
+
+NEAR = 0.2  # of the axis
 
 
 @validated
@@ -79,7 +83,7 @@ class Decomposition(SelectingFigure):
             name = self.PARTS[str(part)]
             ax.plot(worst.index, worst, label=name, **looks[name])
         ax.set(xscale="log", yscale="log", xlabel="threshold $T$")
-        ax.minorticks_off()
+        ticks(ax, [])
         ax.set_title(words.family(family), pad=14)
         ax.set_ylabel(f"0.9 quantile at $n = {number_text(self.n)}$")
         budgets = (one.value for one in study.budgets.values())
@@ -90,13 +94,21 @@ class Decomposition(SelectingFigure):
         ax.plot(thresholds, 2 * thresholds / self.n * budget.noise_quantile(BETA), **THEORY)
         # a bias of zero is a rounding error on the page: leave it below the frame
         ax.set_ylim(rows["noise_q90"].min() / 3, 3 * rows["q90"].max())
+        self._chosen(family, budget, words, ax)
+
+    def _chosen(self, family: str, budget: Budget, words: Words, ax: Axes) -> None:
+        """Mark the threshold of each policy; names of two that are close stand to either side."""
+        study, places = words.study, {}
         for label in choose(self.chosen, study.estimators):
             estimator = study.estimator(label, family)
             assert isinstance(estimator, HeavyTailedMean)
-            threshold = estimator.clipping_threshold(self.n, budget)
-            low, high = ax.get_xlim()
-            if low < threshold < high:
-                ax.axvline(threshold, color="0.35", linewidth=0.8, zorder=1)
-                name, across = words.estimator(label), ax.get_xaxis_transform()
-                look: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 7}
-                ax.text(threshold, 1.01, name, transform=across, **look)
+            places[words.estimator(label)] = estimator.clipping_threshold(self.n, budget)
+        low, high = ax.get_xlim()
+        shown = sorted((place, name) for name, place in places.items() if low < place < high)
+        gaps = np.diff(np.log([place for place, _ in shown])) / np.log(high / low)
+        near = [False, *(gaps < NEAR), False]
+        for i, (place, name) in enumerate(shown):
+            ax.axvline(place, color="0.35", linewidth=0.8, zorder=1)
+            side = {(True, False): "left", (False, True): "right"}.get((near[i], near[i + 1]))
+            look: dict[str, Any] = {"ha": side or "center", "va": "bottom", "fontsize": 7}
+            ax.text(place, 1.01, name, transform=ax.get_xaxis_transform(), **look)

@@ -15,11 +15,12 @@ from pydantic import Field
 
 from dpbench.arrays import Floats
 from dpbench.columns import BUDGET, KEY, swept_columns, under
-from dpbench.drawing import BOUND, GUIDE, GUIDE_DASHES, THEORY, line_styles, number_text, ticks
+from dpbench.drawing import BOUND, GUIDE, GUIDE_DASHES, THEORY, line_styles, number_text
 from dpbench.metrics import METRICS, VARIABLES, MetricName
 from dpbench.privacy import AMOUNTS
 from dpbench.registry import ConfigError, validated
 from dpbench.report.figures import Looks, Panel, SelectingFigure
+from dpbench.report.scales import ticks
 from dpbench.report.words import Words, axis, metric_text, plain
 from dpbench.result import Result
 from dpbench.study import Study
@@ -151,7 +152,7 @@ class ErrorAgainstN(SelectingFigure):
     metric : str
         A column of the summary.
     by : {'k', 'family', 'budget'}
-        What the panels differ in. In a panel of one moment order all families are drawn.
+        What the panels differ in. Families that share a panel have lines of their own.
     """
 
     metric: MetricName = "q90"
@@ -167,11 +168,16 @@ class ErrorAgainstN(SelectingFigure):
     def _panels(self, result: Result, words: Words) -> Iterator[Panel]:
         rows = self.rows(result).dropna(subset=[self.metric])
         rows = _with_interval(rows, self.metric).assign(x=rows["n"])
-        lines = {label: words.estimator(label) for label in rows["estimator"].unique()}
+        parts = list(self._parts(rows, words))
+        several = any(panel["family"].nunique() > 1 for _, panel in parts)
+        lines = {}
+        for label, family in rows[["estimator", "family"]].drop_duplicates().to_numpy():
+            law = words.family(family, *(["k"] if self.by == "k" else [])) if several else ""
+            lines[label, family] = ", ".join(filter(None, [words.estimator(label), law]))
         styles = line_styles(lines.values())
-        looks = {label: {"label": line, **styles[line]} for label, line in lines.items()}
+        looks = {one: {"label": line, **styles[line]} for one, line in lines.items()}
         yscale = axis_scale(rows, self.metric)
-        for title, panel in self._parts(rows, words):
+        for title, panel in parts:
             yield partial(self._panel, panel, {"title": title, "yscale": yscale}, looks, result)
 
     def _parts(self, rows: pd.DataFrame, words: Words) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -188,10 +194,10 @@ class ErrorAgainstN(SelectingFigure):
             if self.by == "family":
                 yield words.family(value), panel
             else:
-                yield "no moment order" if pd.isna(value) else f"$k = {value:g}$", panel
+                yield "" if pd.isna(value) else f"$k = {value:g}$", panel
 
     def _panel(
-        self, rows: pd.DataFrame, about: dict[str, str], looks: Looks, result: Result, ax: Axes
+        self, rows: pd.DataFrame, about: dict[str, str], looks: Any, result: Result, ax: Axes
     ) -> None:
         positive = rows.loc[np.isfinite(rows[self.metric]) & (rows[self.metric] > 0), self.metric]
         top = MOST_DECADES * positive.min()
@@ -199,8 +205,8 @@ class ErrorAgainstN(SelectingFigure):
             ax.set_ylim(positive.min() / 2, top)
             drawn = [self.metric, "low", "high"]
             rows = rows.assign(**{name: rows[name].clip(upper=10 * top) for name in drawn})
-        for (_, estimator), curve in rows.groupby(["family", "estimator"]):
-            _draw_curve(ax, curve, self.metric, "n", looks[str(estimator)], result)
+        for one, curve in rows.groupby(["estimator", "family"]):
+            _draw_curve(ax, curve, self.metric, "n", looks[one], result)
         if self.metric == BOUNDED:
             self._draw_bound(ax, rows, min(positive.max(), top))
             for n in _crossings(rows, result.study):
@@ -220,8 +226,9 @@ class ErrorAgainstN(SelectingFigure):
             return
         highest = 2 * max(bound[np.isfinite(bound)].max(), highest)
         bottom, bound = bound.min() / 2, bound.clip(upper=10 * highest)
+        ground = bound / MOST_DECADES  # also where the frame of another panel is lower
         ax.plot(bound.index, bound, label="lower bound", **BOUND)
-        ax.fill_between(bound.index, bound, bottom, color="black", alpha=0.08, linewidth=0)
+        ax.fill_between(bound.index, bound, ground, color="black", alpha=0.08, linewidth=0)
         ax.set_ylim(bottom, highest)
 
 

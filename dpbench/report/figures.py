@@ -11,6 +11,7 @@ import pandas as pd
 from dpbench.columns import Choice, Selection, Variant, choose
 from dpbench.drawing import legend, panels
 from dpbench.registry import ConfigError, validated
+from dpbench.report.scales import share, uncover
 from dpbench.report.words import Words
 from dpbench.result import Result
 from dpbench.study import Figure, Names, Study
@@ -77,7 +78,11 @@ class DrawnFigure(Figure, ABC):
             draw(on)
             if self.ylabel:
                 on.set_ylabel(self.ylabel)
+        shown = list(axes)[: len(drawn)]
+        share(shown)
         legend(canvas, ax)
+        for on in shown:  # after the legend, where curves look alike in all panels
+            uncover(on)
         return canvas
 
 

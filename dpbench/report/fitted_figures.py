@@ -12,11 +12,12 @@ import pandas as pd
 from dpbench.analysis.claims import Claim
 from dpbench.analysis.smallest_n import TERMS
 from dpbench.columns import BUDGET, Choice, choose
-from dpbench.drawing import GUIDE, GUIDE_DASHES, THEORY, line_styles, number_text, ticks
+from dpbench.drawing import GUIDE, GUIDE_DASHES, THEORY, line_styles, number_text
 from dpbench.metrics import VARIABLES
 from dpbench.registry import ConfigError, validated
 from dpbench.report.figures import DrawnFigure, Looks, Panel, SelectingFigure, chosen_labels
-from dpbench.report.words import Words, exponent_text, plain, variant_text
+from dpbench.report.scales import ticks
+from dpbench.report.words import Words, exponent_text, plain
 from dpbench.result import Result
 from dpbench.study import Study
 
@@ -49,7 +50,7 @@ class Exponents(DrawnFigure):
     """
 
     claims: Choice
-    HEIGHTS: ClassVar[tuple[float, ...]] = (2, 1)
+    HEIGHTS: ClassVar[tuple[float, ...]] = (3, 2)
 
     def check(self, study: Study, keys: pd.DataFrame, where: str) -> None:
         super().check(study, keys, where)
@@ -88,16 +89,18 @@ class Exponents(DrawnFigure):
         """The rows of the claims with the moment order ``k`` and a ``label`` for the legend."""
         study = result.study
         rows = result.claims[result.claims["claim"].isin(list(self._claims(study)))]
-        orders, labels = [], []
-        for row, budget in zip(rows.to_dict("records"), words.budgets(rows), strict=True):
-            spanned = VARIABLES[row["variable"]].column
-            laws = {one.label(spanned): one.value for one in study.families.values()}
-            series = {one.label(spanned): one for one in study.estimators.values()}
-            orders.append(laws[row["distribution"]].moment_order)
-            one = series.get(row["estimator"])  # none of a lower bound
-            name = variant_text(one, words.names, spanned) if one else row["estimator"].strip("()")
-            labels.append(", ".join(filter(None, [name, budget])))
-        return rows.assign(k=np.array(orders, dtype=float), label=labels)
+        spanned = rows["variable"].map(lambda name: VARIABLES[name].column)
+        laws = [
+            next(f.value.moment_order for f in study.families.values() if f.label(column) == law)
+            for law, column in zip(rows["distribution"], spanned, strict=True)
+        ]
+        about = [words.claim(row) for row in rows.to_dict("records")]
+        rows = rows.assign(k=np.array(laws, dtype=float), label=[name for name, _ in about])
+        for more in (words.budgets(rows), [law for _, law in about]):
+            if rows.duplicated(["variable", "label", "k"]).any():
+                told = zip(rows["label"], more, strict=True)
+                rows["label"] = [", ".join(filter(None, parts)) for parts in told]
+        return rows
 
     def _panel(self, rows: pd.DataFrame, looks: Looks, study: Study, left: bool, ax: Axes) -> None:
         """Draw what is measured, or what is left of it without theory."""
@@ -106,14 +109,15 @@ class Exponents(DrawnFigure):
             tolerance = rows["tolerance"].max()
             ax.axhspan(-tolerance, tolerance, color="black", alpha=0.08, linewidth=0)
             ax.axhline(0, **THEORY)
-            ax.set_ylabel("measured - theory")
+            ax.set_ylabel("measured $-$ theory")
         else:
             k = np.linspace(rows["k"].min() - 0.1, rows["k"].max() + 0.1, 200)
             for curve in dict.fromkeys(tuple(claim.prediction(x) for x in k) for claim in claims):
                 ax.plot(k, curve, label="theory", **THEORY)
             what, base, sign = exponent_text(claims[0].statement)
             ax.set_ylabel(rf"${sign}$ in $\mathit{{{what}}} \sim {base}^{sign}$")
-        apart = 0.42 / ax.figure.figure.get_figwidth()  # of those that share a k
+        # Those that share a k stand beside each other where the curve of theory is level.
+        apart = 0.42 / ax.figure.figure.get_figwidth() if left else 0.0
         for i, (label, points) in enumerate(rows.groupby("label")):
             look: dict[str, Any] = {key: looks[str(label)][key] for key in ("color", "marker")}
             shift = apart * (i - (rows["label"].nunique() - 1) / 2)
@@ -154,6 +158,12 @@ class _OfRequest(SelectingFigure):
         table = table.assign(family=table["distribution"])
         return table[result.study.about(self, table)]
 
+    def _unit(self, rows: pd.DataFrame, study: Study) -> str:
+        """What alpha counts, in mathematical text: standard deviations where all of these are 1."""
+        families = [study.families[label].value for label in rows["family"].unique()]
+        known = [getattr(family, "distribution", None) for family in families]
+        return r"\sigma" if all(law is not None and law.variance == 1 for law in known) else ""
+
 
 @validated
 class SampleComplexityCurves(_OfRequest):
@@ -173,9 +183,10 @@ class SampleComplexityCurves(_OfRequest):
             row = curve.iloc[0]
             law = words.family(row["family"]) if several else ""
             name = ", ".join(filter(None, [law, words.estimator(row["estimator"])]))
-            yield partial(self._panel, curve, f"{name}\n{words.budget(row.to_dict())}".strip())
+            title = f"{name}\n{words.budget(row.to_dict())}".strip()
+            yield partial(self._panel, curve, title, self._unit(rows, result.study))
 
-    def _panel(self, rows: pd.DataFrame, title: str, ax: Axes) -> None:
+    def _panel(self, rows: pd.DataFrame, title: str, unit: str, ax: Axes) -> None:
         curve = rows[rows["method"] == "curve"].sort_values("alpha")
         search = rows[rows["method"] == "search"]
         inverse = 1 / curve["alpha"]
@@ -197,7 +208,7 @@ class SampleComplexityCurves(_OfRequest):
         # The sum stays in the frame; a term that hardly counts may leave it.
         shown = [*rows["samples"].dropna(), *terms.sum(axis=1)]
         ax.set_ylim(min(shown) / 4, max(shown) * 4)
-        ax.set(xscale="log", yscale="log", xlabel=r"$1/\alpha$", ylabel="smallest $n$")
+        ax.set(xscale="log", yscale="log", xlabel=rf"${unit or 1}/\alpha$", ylabel="smallest $n$")
         ax.set_title(title, fontsize=8)
         ticks(ax, [])
 
@@ -232,20 +243,23 @@ class Thresholds(_OfRequest):
         rows = rows[(rows["method"] == "curve") & (rows["alpha"] == rows["alpha"].min())]
         names = rows["estimator"].map(lambda label: words.estimator(label, self.against))
         leave = choose(self.leave, result.study.estimators) if self.leave is not None else []
+        if rows["family"].nunique() > 1:
+            names += ", " + rows["family"].map(words.family)
         rows = rows.assign(series=names, stays=~rows["estimator"].isin(leave))
+        unit = self._unit(rows, result.study)
         held = [name for name in BUDGET if name != self.against]
         looks = line_styles(rows["series"])
         for _, panel in rows.groupby(held, dropna=False):
             title = words.budget(panel.iloc[0].to_dict(), held)
-            yield partial(self._panel, panel, title, looks)
+            yield partial(self._panel, panel, title, unit, looks)
 
-    def _panel(self, rows: pd.DataFrame, title: str, looks: Looks, ax: Axes) -> None:
+    def _panel(self, rows: pd.DataFrame, title: str, unit: str, looks: Looks, ax: Axes) -> None:
         variable = VARIABLES[self.against]
         amounts = rows[self.against].to_numpy(float)
         # ln R on a linear axis: the ticks of a logarithmic one overflow near 1e300
         x = variable.x(amounts) if variable.shows_x else np.log10(amounts)
         ends = pd.DataFrame({"x": [np.nanmin(x), np.nanmax(x)]})
-        for (series, _), curve in rows.assign(x=x).groupby(["series", "distribution"]):
+        for series, curve in rows.assign(x=x).groupby("series"):
             points = curve.sort_values("x")
             if points["x"].isna().all():
                 points = points.drop(columns="x").merge(ends, how="cross")
@@ -255,5 +269,5 @@ class Thresholds(_OfRequest):
         ax.set_ylim(0, 1.15 * top if np.isfinite(top) else None)
         if not variable.shows_x:
             ax.xaxis.set_major_formatter(lambda x, _: f"$10^{{{x:g}}}$")
-        alpha = number_text(rows["alpha"].iloc[0])
+        alpha = rf"{number_text(rows['alpha'].iloc[0])}\,{unit}"
         ax.set(xlabel=variable.axis, ylabel=rf"smallest $n$ for $\alpha = {alpha}$", title=title)

@@ -20,11 +20,14 @@ __all__ = ["Words", "axis", "exponent_text", "metric_text", "plain", "variant_te
 # In mathematical text; a parameter that is not here goes by its name.
 SYMBOLS = {
     "d": "d", "delta": r"\delta", "epsilon": r"\varepsilon", "eta": r"\eta", "k": "k", "m": "m",
-    "mu": r"\mu", "n": "n", "norm": r"\|\mu\|", "power": "a", "radius": "R", "rho": r"\rho",
-    "rounds": "t",
+    "mu": r"\mu", "n": "n", "norm": r"\|\mu\|", "p": "p", "power": "a", "radius": "R",
+    "rho": r"\rho", "rounds": "t",
 }  # fmt: skip
 # On an axis, where it is none of `VARIABLES`, and in plain text.
-AXES = {"eta": r"share of outliers $\eta$", "report": "round"}
+AXES = {
+    "clip": "clipping threshold", "eta": r"share of outliers $\eta$", "p": "probability $p$",
+    "power": "power $a$ of the variances", "report": "round", "upper": "upper bound $T$",
+}  # fmt: skip
 PLAIN = {
     "delta": "ln(1/delta)", "eta": "the share eta of outliers", "norm": "the norm of the mean",
     "radius": "R", "report": "the round", "rounds": "the number of rounds",
@@ -86,6 +89,22 @@ class Words:
     def estimator(self, label: str, *without: str) -> str:
         """See `variant_text`."""
         return variant_text(self.study.estimators[label], self.names, *without)
+
+    def claim(self, row: Mapping[Any, Any]) -> tuple[str, str]:
+        """The estimator and the law of a claim, which may span a parameter of theirs."""
+        variable, told = VARIABLES.get(row["variable"]), []
+        spanned = variable.column if variable else ""
+        for column, entries in (
+            ("estimator", self.study.estimators),
+            ("distribution", self.study.families),
+        ):
+            known = {one.label(spanned): one for one in entries.values()}
+            one = known.get(row[column])  # none of a lower bound, or of several laws
+            text = (
+                variant_text(one, self.names, spanned) if one else spaced(row[column].strip("()"))
+            )
+            told.append(text)
+        return told[0], told[1]
 
     def notion(self, privacy: str) -> str:
         """What a budget promises; its entry's name in print if it has one."""

@@ -40,6 +40,8 @@ def test_wheel_runs_by_module_and_by_script_from_another_folder(tmp_path: Path) 
     assert _do(sys.executable, "-c", find, cwd=work, path=str(target)).startswith(str(target))
     assert "heavy_tail" in _do(target / "bin" / "dpbench", "--help", cwd=work, path=str(target))
     words = [f"~sweep.parts.{part}.figures" for part in ("worst_case", "two_regimes", "real_tails")]
-    words += ["~sweep.figures", "trials=4", "n_jobs=1", "sweep.parts.worst_case.n.points=2"]
+    words += ["~sweep.figures", "trials=4", "n_jobs=1", "paper=true"]
+    words += ["sweep.parts.worst_case.n.points=2"]
     assert "heavy_tail" in _do(sys.executable, "-m", "dpbench", *words, cwd=work, path=str(target))
-    assert (work / "results" / "quick" / "summary.csv").exists()
+    for name in ("summary.csv", "claims.tex"):
+        assert (work / "results" / "quick" / name).exists()

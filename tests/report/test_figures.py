@@ -11,12 +11,13 @@ import pandas as pd
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
+from matplotlib.lines import Line2D
 from scipy.stats import beta
 
 import dpbench
 from dpbench.analysis.factors import factors
 from dpbench.columns import BUDGET
-from dpbench.drawing import save, style
+from dpbench.drawing import THEORY, save, style
 from dpbench.estimators import HeavyTailedMean
 from dpbench.privacy import PureDP
 from dpbench.report.error_figures import axis_scale
@@ -245,7 +246,7 @@ def test_parts_of_the_error_against_the_threshold(numbers: Result) -> None:
         # Of a law with E|X|^k <= 1 at most (k-1)^(k-1)/k^k T^(1-k) is clipped away, and
         # Laplace noise exceeds (2 T/(epsilon n)) ln(10) with probability 0.1.
         t = np.array([3, 30, 300])
-        dotted = [one for one in ax.get_lines() if one.get_linestyle() == ":"]
+        dotted = [one for one in ax.get_lines() if one.get_zorder() == THEORY["zorder"]]
         bias, noise = (np.asarray(one.get_ydata(), float) for one in dotted)
         np.testing.assert_allclose(bias, (k - 1) ** (k - 1) / k**k * t ** (1.0 - k), rtol=1e-9)
         np.testing.assert_allclose(noise, 2 * t / 1e6 * np.log(10), rtol=1e-9)
@@ -328,7 +329,7 @@ def test_thresholds_against_the_radius(numbers: Result, leave: Any, away: list[s
             points = at[at["estimator"].str.startswith(label)].sort_values("radius")
             assert x == pytest.approx(np.log10(points["radius"]))
             np.testing.assert_array_equal(y, points["samples"])
-        kept = at[~at["estimator"].isin(away)]  # what may leave the frame does not set it
+        kept = table[~table["estimator"].isin(away)]  # what may leave the frame does not set it
         assert ax.get_ylim() == pytest.approx((0, 1.15 * kept[["samples", "high"]].max().max()))
 
 
@@ -336,10 +337,51 @@ def test_thresholds_against_delta(numbers: Result) -> None:
     (ax,) = drawn(numbers, {"kind": "thresholds", "request": "deltas", "against": "delta"})
     assert ax.get_xlabel() == r"$\ln(1/\delta)$"
     table = numbers.samples[numbers.samples["request"] == "deltas"]
-    for (_, x, y), family in zip(lines(ax, "free"), ("gaussian", "student"), strict=True):
+    for (label, x, y), family in zip(lines(ax), ("gaussian", "student"), strict=True):
+        assert label == f"free, {family}"
         at = table[table["distribution"] == family].sort_values("delta", ascending=False)
         assert x == pytest.approx([6 * np.log(10), 100 * np.log(10)])
         assert y == at["samples"].tolist()
+
+
+def looks(ax: Axes) -> dict[str, tuple[Any, ...]]:
+    """Colour, marker and dash of every line of a legend."""
+    return {
+        label: (to_rgb(line.get_color()), line.get_marker(), line.get_linestyle())
+        for line, label in zip(*ax.get_legend_handles_labels(), strict=True)
+        if isinstance(line, Line2D)
+    }
+
+
+@pytest.mark.parametrize("by", ["k", "budget"])
+def test_two_laws_never_look_alike(numbers: Result, by: str) -> None:
+    """Of one estimator in one panel; where every panel has one law it is not written."""
+    spec = {**ERROR, "estimators": {"naive": {"radius": 10}}, "metric": "mean_error"}
+    (ax,) = drawn(numbers, {**spec, "by": by})
+    name = "naive, $R = 10$"
+    assert set(curves(ax)) == {f"{name}, gaussian", f"{name}, student"}
+    assert len(set(looks(ax).values())) == 2
+    one, other = drawn(numbers, {**spec, "by": "family"})
+    assert set(curves(one)) == set(curves(other)) == {name}
+    (ax,) = drawn(numbers, {"kind": "thresholds", "request": "deltas", "against": "delta"})
+    assert {label for label, _, _ in lines(ax)} == {"free, gaussian", "free, student"}
+
+
+def test_alpha_counts_standard_deviations_where_these_are_one(numbers: Result) -> None:
+    assert {ax.get_xlabel() for ax in drawn(numbers, ACCURACY)} == {r"$\sigma/\alpha$"}
+    (ax, *_) = drawn(numbers, THRESHOLD)
+    assert ax.get_ylabel().replace("\n", " ") == r"smallest $n$ for $\alpha = 2\,\sigma$"
+    (ax,) = drawn(numbers, {"kind": "thresholds", "request": "deltas", "against": "delta"})
+    assert "sigma" not in ax.get_ylabel()  # one of the laws has another
+
+
+def test_no_hyphen_stands_for_a_minus(numbers: Result) -> None:
+    above, below = drawn(numbers, "exponents")
+    assert below.get_ylabel().replace("\n", " ") == "measured $-$ theory"
+    # points are where their k is, unless the curve of theory is level
+    assert {x for label, xs, _ in lines(above) if label != "theory" for x in xs} == {2, 3}
+    assert {x for label, xs, _ in lines(below) if label != "theory" for x in xs} > {2, 3}
+    assert "-" not in "".join(text.get_text() for text in below.get_yticklabels())
 
 
 def test_only_rates_and_shares_have_a_linear_axis() -> None:

@@ -10,19 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 from matplotlib.image import imread
+from matplotlib.mathtext import MathTextParser
 
 import dpbench
+from dpbench.cli import run
 from dpbench.composition import composed
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.report.figures import DrawnFigure, chosen_labels
+from dpbench.report.latex import MOST_ROWS, caption, claim_rows, claims_table, escaped, latex
 from dpbench.result import Result
 from dpbench.study import Study
 from experiments import paper
-from experiments.captions import caption
 from experiments.paper import main, sources
-from experiments.tables import MOST_ROWS, claim_rows, escaped, scoreboard
 
 from .test_figures import ACCURACY, CLIP, ERROR, PAID
 from .test_parameter_figures import ROUNDS
@@ -37,10 +39,28 @@ names: {binary: Laplace, mean: the mean, pure: pure_ & 5%}
 FAST = [
     "trials=60", "seed=3", "n_jobs=1", "sweep.parts.all.n={low: 10, high: 1e7, points: 7}",
     "~sweep.sample_complexity", "~sweep.figures.sample_complexity",
-    "sweep.claims.sampling_regime.n_min=100",
+    "sweep.claims.sampling_regime.n_min=100", "paper=true", "font=serif",
 ]  # fmt: skip
 SHIPPED = sources()
 SPECIAL = re.compile(r"[\\&%$#_{}~^]")
+
+
+def assert_latex(text: str) -> None:
+    """What LaTeX would refuse: braces without a partner, bare signs, mathematics it cannot set."""
+    assert text.isascii()
+    text = re.sub(r"(?m)^%.*\n", "", text)
+    assert text.count(r"\begin{") == text.count(r"\end{")
+    text = re.sub(r"\\(begin|end|label|includegraphics)\{[^}]*\}(\{[lr]*\})?", "", text)
+    plain = re.sub(r"\\[\\&%#_{}]", "", text)
+    depth = np.cumsum([{"{": 1, "}": -1}.get(character, 0) for character in plain])
+    assert depth.min(initial=0) == 0 == depth[-1]
+    words, formulas = plain.split("$")[::2], plain.split("$")[1::2]
+    assert len(words) == len(formulas) + 1
+    for one in words:
+        assert not re.search(r"[%#_^~<>]", one)
+        assert not re.search(r"\b(alpha|delta|epsilon|rho)\b", one)
+    for one in sorted(set(formulas)):  # each takes its time
+        MathTextParser("path").parse(f"${one}$")
 
 
 @pytest.fixture(scope="module")
@@ -67,13 +87,16 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_rerun_computes_nothing_and_writes_the_same_bytes(finished: Path) -> None:
     written = finished / "results/paper/tiny"
+    figures_of_run = finished / "results/binary_mean/figures"
+    of_run = {path: path.read_bytes() for path in figures_of_run.iterdir()}
     before = {path.name: path.read_bytes() for path in written.iterdir()}
-    figures = {f"binary_mean_error.{kind}" for kind in ("pdf", "png", "txt")}
+    figures = {f"binary_mean_error.{kind}" for kind in ("pdf", "png", "tex")}
     assert set(before) == figures | {"scoreboard.tex"}
     for path in written.iterdir():
         path.unlink()
     assert main(argv=FAST) == 0
     assert {path.name: path.read_bytes() for path in written.iterdir()} == before
+    assert {path: path.read_bytes() for path in figures_of_run.iterdir()} == of_run
     manifest = json.loads((finished / "results/binary_mean/manifest.json").read_text())
     assert manifest["blocks_done"] == 0 < manifest["blocks_reused"]
 
@@ -85,33 +108,36 @@ def test_figures_are_as_wide_as_a_column_and_captions_name_the_setting(finished:
     assert float(box.split()[2]) == pytest.approx(3.4 * 72, abs=0.01)
     assert imread(path.with_suffix(".png")).shape[1] == 680
     assert plt.get_fignums() == []
-    text = path.with_suffix(".txt").read_text()
-    assert text.startswith("Binary data: the error falls as 1/(epsilon n)")
+    text = path.with_suffix(".tex").read_text()
+    assert_latex(text)
+    assert r"\includegraphics{binary_mean_error.pdf}" in text
+    assert r"  \caption{Binary data: the error falls as $1/(\varepsilon n)$ where" in text
     for part in (
-        "Shown: error (0.9 quantile) against n. Data: bernoulli (bernoulli; p = 0.5). ",
+        "Shown: error (0.9 quantile) against $n$. Data: bernoulli (bernoulli; $p = 0.5$). ",
         "Estimators: Laplace (binary mean), the mean (empirical mean). ",
-        "Budgets: pure DP, epsilon = 0.001, 1. n 10 to 1e+07; trials per point 60; seed 3. ",
+        r"Budgets: pure\_ \& 5\%, $\varepsilon = 0.001$, $1$. "
+        "$n$ from $10$ to $10^{7}$; trials per point: $60$; seed 3. ",
         "Bands: 95 per cent intervals of the quantile from order statistics; ",
         "dotted: the slope of theory, through the geometric mean of the points",
     ):
         assert part in text
-    assert text.count("\n") == 1
 
 
 def test_captions_of_every_kind(numbers: Result) -> None:
-    """What is drawn, of whom, from how many trials, and no character that LaTeX takes amiss."""
+    """What is drawn, of whom, from how many trials, and nothing that LaTeX takes amiss."""
     cases: list[tuple[str | dict[str, Any], list[str]]] = [
         (
             {**ERROR, "budgets": {"approx": {"delta": 1e-6}}},
-            ["shrinking (shrinking intervals; radius = 100; rounds = 1, 2, 4)",
-             "free (karwa vadhan mean)", "Budgets: approximate DP, epsilon = 1, delta = 1e-06.",
-             "Data: gaussian (gaussian; location = 0.3; scale = 1), student (student t; "],
+            ["shrinking (shrinking intervals; $R = 100$; $t = 1$, $2$, $4$)",
+             "free (karwa vadhan mean)",
+             r"Budgets: approximate DP, $\varepsilon = 1$, $\delta = 10^{-6}$.",
+             "Data: gaussian (gaussian; location = $0.3$; scale = $1$), student (student t; "],
         ),
         (CLIP, ["0.9 quantiles of the error", "No intervals are drawn", "dotted: theory"]),
         (
             "exponents",
-            ["Exponents against k. Shown: fitted exponents", "n 1e+06 to 1e+08;",
-             "Budgets: pure DP, epsilon = 0.5, 1; zCDP, rho = 0.5",
+            ["Exponents against $k$. Shown: fitted exponents", "$n$ from $10^{6}$ to $10^{8}$;",
+             r"Budgets: pure DP, $\varepsilon = 0.5$, $1$; zCDP, $\rho = 0.5$",
              "Bars: 95 per cent intervals, bootstrap over trials"],
         ),
         ({**ACCURACY, "budgets": PAID},
@@ -124,8 +150,8 @@ def test_captions_of_every_kind(numbers: Result) -> None:
         figure = numbers._figure(spec)
         assert isinstance(figure, DrawnFigure)
         text = caption(figure, numbers, numbers.figure(spec), {})
-        assert not SPECIAL.search(text)
-        assert "trials per point 40; seed 0" in text
+        assert_latex(text)
+        assert "trials per point: $40$; seed 0" in text
         assert [part for part in parts if part not in text] == []
 
 
@@ -141,14 +167,15 @@ def test_the_scoreboard_has_the_claims_asked_for(finished: Path) -> None:
     asked = ["private_part", "private_epsilon", "private_regime"]
     written = written[written["claim"].isin(asked)]
     for cells, row in zip(found, written.to_dict("records"), strict=True):
-        name = row["claim"].replace("_", r"\_")
-        assert cells[0].startswith(name)
-        assert (cells[0] != name) == (row["claim"] == "private_part")
-        assert cells[3:] == [
+        assert cells[0] == row["claim"].replace("_", r"\_")
+        assert cells[1:3] == ["Laplace", "bernoulli"]
+        assert cells[5:] == [
             rf"${row['predicted']:.3f} \pm {row['tolerance']:g}$", f"${row['measured']:.3f}$",
             f"$[{row['low']:.3f}, {row['high']:.3f}]$", row["verdict"],
         ]  # fmt: skip
-    assert len({cells[0] for cells in found}) == len(found) > 5
+    assert len({(cells[0], cells[3]) for cells in found}) == len(found) > 5
+    bases = {r"$(1/\alpha )$", r"$(1/\varepsilon )$"}
+    assert bases <= {cells[4] for cells in found}
 
 
 def test_upper_limits_small_numbers_and_long_tables(numbers: Result) -> None:
@@ -156,13 +183,19 @@ def test_upper_limits_small_numbers_and_long_tables(numbers: Result) -> None:
     claims.loc[claims["claim"] == "limit", ["measured", "low", "high"]] = [1.5e-5, 0.0, -0.25]
     changed = dataclasses.replace(numbers, claims=claims)
     *unknown, limit = claim_rows(changed, ["limit", "near"])
-    assert limit[3:6] == [r"$\leq 2.000 \pm 1$", r"$1.5 \times 10^{-5}$", "$[0.000, -0.250]$"]
-    assert [row[4:] for row in unknown] == [["--", "--", "inconclusive"]] * 2
+    assert limit[5:8] == [r"$\leq 2.000 \pm 1$", r"$1.5 \times 10^{-5}$", "$[0.000, -0.250]$"]
+    assert [row[6:] for row in unknown] == [["--", "--", "inconclusive"]] * 2
     rows = claim_rows(numbers, ["rate"])
-    assert [row[0] for row in rows] == ["rate eps=0.5", "rate eps=1", "rate rho=0.5"] * 2
-    text = scoreboard(rows * MOST_ROWS)
+    budgets = [
+        r"pure DP, $\varepsilon = 0.5$",
+        r"pure DP, $\varepsilon = 1$",
+        r"zCDP, $\rho = 0.5$",
+    ]
+    assert [row[:1] + row[3:4] for row in rows] == [["rate", one] for one in budgets] * 2
+    text = claims_table(rows * MOST_ROWS)
+    assert_latex(text)
     assert text.startswith("% needs the packages booktabs and longtable\n\\begin{longtable}")
-    assert text.index(r"\endhead") < text.index(r"\endfoot") < text.index("rate eps=1")
+    assert text.index(r"\endhead") < text.index(r"\endfoot") < text.index("rate &")
 
 
 def test_text_is_escaped_but_for_mathematics() -> None:
@@ -170,6 +203,25 @@ def test_text_is_escaped_but_for_mathematics() -> None:
         r"a\_b \& 5\% \{x\} \# \textasciitilde{} \textasciicircum{} \textbackslash{} "
         r"\textless{} \textgreater{} $a_b \le 1$ c\_d"
     )
+
+
+def test_a_run_for_a_paper_has_all_that_it_takes(finished: Path) -> None:
+    """``paper=true font=serif`` of any sweep; without them the same folder is for a page again."""
+    folder = finished / "results/binary_mean"
+    svg = folder / "figures/error.svg"  # the only format that tests draw
+    assert {path.suffix for path in svg.parent.iterdir()} == {".svg", ".tex"}
+    assert 'width="244.8pt"' in svg.read_text()
+    assert "STIX" in svg.read_text()
+    for name in ("figures/error.tex", "claims.tex"):
+        assert_latex((folder / name).read_text())
+    rows = (folder / "claims.tex").read_text().count(r"\\")
+    assert rows == 1 + len(dpbench.load(folder).claims)
+    job = ["sweep=binary_mean", f"out={folder}", *FAST[:-2]]
+    assert run(job) == 0
+    assert not list(folder.rglob("*.tex"))
+    assert 'width="504pt"' in svg.read_text()
+    assert "STIX" not in svg.read_text()
+    assert run([*job, "paper=yess"]) == 2 == run(["sweep=audit", "paper=true"])
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -188,6 +240,7 @@ def test_shipped_sources_ask_for_what_their_sweeps_have(name: str) -> None:
             assert text
             assert not SPECIAL.search(text)
             assert not text.endswith(".")
+            assert_latex(latex(text))
         sections = (study.families, study.estimators, study.budgets)
         entries |= {one.name for section in sections for one in section.values()}
     assert shown >= (1 if name == "near_optimal" else 3)

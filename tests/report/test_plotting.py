@@ -38,8 +38,12 @@ def shown(ax: Axes) -> dict[str, Any]:
     """What a panel says and draws, but for how it looks."""
     data = [np.asarray(line.get_xydata(), dtype=float).tolist() for line in ax.get_lines()]
     data += [np.asarray(c.get_paths()[0].vertices).tolist() for c in ax.collections]
-    words = (ax.get_title().replace("\n", " "), ax.get_xlabel(), ax.get_ylabel())
-    return {"data": repr(data), "words": words, "scales": (ax.get_xscale(), ax.get_yscale())}
+    words = (ax.get_title(), ax.get_xlabel(), ax.get_ylabel())
+    return {
+        "data": repr(data),
+        "words": [text.replace("\n", " ") for text in words],
+        "scales": (ax.get_xscale(), ax.get_yscale()),
+    }
 
 
 def axes_of(figure: Canvas) -> Axes:

@@ -1,0 +1,309 @@
+"""What a paper takes of a run: figures with captions, and the claims as a table, for LaTeX."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from dpbench.columns import Variant
+from dpbench.drawing import number_text, spaced
+from dpbench.metrics import VARIABLES
+from dpbench.output import Stamps, atomic
+from dpbench.privacy import AMOUNTS
+from dpbench.report.figures import DrawnFigure
+from dpbench.report.words import Words, parameter_text
+from dpbench.result import Result
+from dpbench.study import Figure
+
+if TYPE_CHECKING:  # drawing libraries load when the first figure is drawn
+    from matplotlib.figure import Figure as Canvas
+
+__all__ = ["caption", "claim_rows", "claims_table", "escaped", "latex", "tabular"]
+__all__ += ["write_snippet"]
+
+# What a legend says of lines that are no measurement.
+LINES = {
+    "slope by theory": "dotted: the slope of theory, through the geometric mean of the points",
+    "slowest slope by theory": "dotted: the slowest decrease that theory allows",
+    "theory": "dotted: theory",
+    "theory, all terms": "dotted: the theorem's terms added, in grey each by itself",
+    "direct search": "diamonds: found by direct search",
+    "sampling overtakes privacy": "vertical: where sampling overtakes privacy in the lower bound",
+    "lower bound": "solid black: the lower bound, below which (shaded) no private estimator is",
+}
+HEADER = (
+    "Claim", "Estimator", "Law", "Budget", "Exponent of", "Predicted", "Measured",
+    r"95\% interval", "Verdict",
+)  # fmt: skip
+COLUMNS = "lllllrrll"
+# A longer table would not fit on a page and has to break.
+MOST_ROWS = 45
+SPECIAL = {
+    "\\": r"\textbackslash{}",
+    **{character: f"\\{character}" for character in "&%#_{}"},
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+}
+# Formulas in plain text: symbols and numbers, in brackets, with operators or a space between them.
+GREEK = {
+    "alpha": r"\alpha", "delta": r"\delta", "epsilon": r"\varepsilon", "eta": r"\eta",
+    "mu": r"\mu", "rho": r"\rho", "sigma": r"\sigma",
+}  # fmt: skip
+SYMBOL = rf"(?:{'|'.join(GREEK)}|[TRdkmnp])(?![A-Za-z'])"
+NUMBER = r"\d+(?:\.\d+)?(?:e[+-]?\d+)?(?!\w|\.\d)"
+ATOM = rf"\(*-?(?:ln ?)?\(*(?:{SYMBOL}|{NUMBER})\)*"
+BETWEEN = rf"(?:[/^*+-]| [=<>+] |(?<=\w) (?={SYMBOL})|(?<=\))(?=\())"
+FORMULA = re.compile(rf"(?<![\w.-]){ATOM}(?:{BETWEEN}{ATOM})*")
+# The base of an exponent is plain text, in Unicode.
+UNICODE = str.maketrans({
+    "\N{GREEK SMALL LETTER ALPHA}": r"\alpha ", "\N{GREEK SMALL LETTER DELTA}": r"\delta ",
+    "\N{GREEK SMALL LETTER EPSILON}": r"\varepsilon ", "\N{GREEK SMALL LETTER KAPPA}": r"\kappa ",
+    "\N{GREEK SMALL LETTER MU}": r"\mu ", "\N{GREEK SMALL LETTER RHO}": r"\rho ",
+    "\N{DOUBLE VERTICAL LINE}": r"\|",
+})  # fmt: skip
+
+
+def escaped(text: str) -> str:
+    """Text as LaTeX prints it, but for its mathematics, which stands between dollar signs."""
+    parts = text.split("$")
+    return "$".join(
+        part if i % 2 else "".join(SPECIAL.get(character, character) for character in part)
+        for i, part in enumerate(parts)
+    )
+
+
+def latex(text: str) -> str:
+    r"""Plain text for LaTeX, with symbols: ``1/(alpha epsilon)`` is $1/(\alpha \varepsilon)$."""
+    parts = text.split("$")
+    return escaped("$".join(p if i % 2 else FORMULA.sub(_formula, p) for i, p in enumerate(parts)))
+
+
+def _formula(found: re.Match[str]) -> str:
+    """A formula as mathematical text; a number, and brackets that are not its own, as they are."""
+    text, after = found[0], ""
+    while text.count(")") > text.count("("):
+        text, _, tail = text.rpartition(")")
+        after = f"){tail}{after}"
+    if not re.search(rf"{SYMBOL}|\^|\de[+-]?\d", text) or text.count("(") != text.count(")"):
+        return found[0]
+    text = re.sub(r"\d+(?:\.\d+)?e[+-]?\d+", lambda number: number_text(float(number[0])), text)
+    text = re.sub(r"\b(?:" + "|".join(GREEK) + r")\b", lambda name: GREEK[name[0]], text)
+    text = re.sub(r"\bln\b", r"\\ln", text)
+    text = re.sub(r"\^\(([^()]*)\)|\^(\d+)", lambda power: f"^{{{power[1] or power[2]}}}", text)
+    return f"${text}${after}"
+
+
+def write_snippet(
+    figure: Figure,
+    result: Result,
+    canvas: Canvas,
+    folder: Path,
+    name: str,
+    *,
+    names: Mapping[str, str] | None = None,
+    stamps: Stamps | None = None,
+) -> None:
+    """Write what includes a figure with its caption: ``<name>.tex``, beside ``<name>.pdf``.
+
+    Parameters
+    ----------
+    figure : Figure
+    result : Result
+        What it is drawn from.
+    canvas : matplotlib Figure
+        Where it is drawn.
+    folder : Path
+    name : str
+        Of the files.
+    names : mapping, optional
+        What it writes for entries.
+    stamps : dict, optional
+        Gets that of the file.
+    """
+    assert isinstance(figure, DrawnFigure)
+    text = caption(figure, result, canvas, names or {})
+    lines = [
+        "% needs the package graphicx; \\graphicspath says where the figure lies",
+        r"\begin{figure}",
+        r"  \centering",
+        rf"  \includegraphics{{{name}.pdf}}",
+        rf"  \caption{{{text}}}",
+        rf"  \label{{fig:{name}}}",
+        r"\end{figure}",
+    ]
+    with atomic(folder / f"{name}.tex", stamps) as path:
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def caption(figure: DrawnFigure, result: Result, canvas: Canvas, names: Mapping[str, str]) -> str:
+    """A paragraph: the figure's caption, what is drawn, the setting, trials, seed and intervals.
+
+    Parameters
+    ----------
+    figure : Figure
+    result : Result
+        What it is drawn from.
+    canvas : matplotlib Figure
+        Where it is drawn.
+    names : mapping
+        What it writes for entries.
+    """
+    rows, study = figure.rows(result), result.study
+    shown, intervals = figure.told()
+    entries = {text.get_text() for legend in canvas.legends for text in legend.get_texts()}
+    lines = [text for label, text in LINES.items() if label in entries]
+    families = [study.families[label] for label in rows["family"].unique()]
+    estimators = [study.estimators[label] for label in rows["estimator"].unique()]
+    sentences = [
+        figure.caption.rstrip("."),
+        f"Shown: {shown}",
+        f"Data: {_described(families, names)}",
+        f"Estimators: {_described(estimators, names)}",
+        f"Budgets: {_budgets(rows, Words(study, names))}",
+        f"{_range('$n$', rows['n'])}; {_range('trials per point', rows['trials'])}; "
+        f"seed {result.seed}",
+        "; ".join([intervals[0].upper() + intervals[1:], *lines]),
+    ]
+    return latex(". ".join(filter(None, sentences)) + ".")
+
+
+def _described(variants: Iterable[Variant[Any]], names: Mapping[str, str]) -> str:
+    """Entries with their kind and what they are given: parameters that are numbers or words."""
+    entries: dict[str, list[Variant[Any]]] = {}
+    for one in variants:
+        entries.setdefault(one.name, []).append(one)
+    texts = []
+    for name, ones in entries.items():
+        told = [spaced(_kind(ones[0].value))]
+        value = ones[0].value
+        for parameter in value if isinstance(value, Mapping) else ones[0].parameters:
+            values = {one.parameters[parameter] for one in ones if _plain(one, parameter)}
+            if values:
+                told.append(_listed(parameter, sorted(values)))
+        texts.append(f"{names.get(name, spaced(name))} ({'; '.join(told)})")
+    return ", ".join(texts)
+
+
+def _listed(parameter: str, values: Sequence[Any]) -> str:
+    """A parameter with its values, as mathematical text."""
+    if isinstance(values[0], bool):
+        values = ["yes" if value else "no" for value in values]
+    if isinstance(values[0], str):
+        return f"{spaced(parameter)} = {', '.join(map(spaced, values))}"
+    more = [f"${number_text(value)}$" for value in values[1:]]
+    first = parameter_text(parameter, values[0])
+    return ", ".join([first, *more])
+
+
+def _plain(one: Variant[Any], parameter: str) -> bool:
+    known = isinstance(one.parameters[parameter], int | float | str)
+    return known and parameter not in {"kind", "_target_"}
+
+
+def _kind(made: Any) -> str:
+    """The name that a specification gives, or that an instance's class goes by."""
+    if isinstance(made, Mapping):
+        return str(made.get("kind") or made["_target_"])
+    law = type(getattr(made, "distribution", made))  # of a family of one
+    return next(str(name) for name, kind in law.kinds().items() if kind is law)
+
+
+def _budgets(rows: pd.DataFrame, words: Words) -> str:
+    """Notions, each with its amounts."""
+    texts = []
+    for label, paid in rows[rows["privacy"] != "none"].groupby("privacy"):
+        known = [name for name in AMOUNTS if paid[name].notna().all()]
+        amounts = [_listed(name, sorted(paid[name].unique())) for name in known]
+        texts.append(", ".join([words.notion(str(label)), *amounts]))
+    return "; ".join(texts) or "none"
+
+
+def _range(name: str, values: pd.Series[float]) -> str:
+    low, high = (f"${number_text(value)}$" for value in (values.min(), values.max()))
+    return f"{name} from {low} to {high}" if low != high else f"{name}: {low}"
+
+
+def claim_rows(
+    result: Result, labels: Sequence[str], names: Mapping[str, str] | None = None
+) -> list[list[str]]:
+    """The claims of these labels, a row each, as LaTeX; with what to print for `names`."""
+    words = Words(result.study, names or {})
+    rows = []
+    for row in result.claims[result.claims["claim"].isin(labels)].to_dict("records"):
+        at_most = result.study.all_claims[row["claim"]].statement.at_most
+        limit = r"\leq " if at_most else ""
+        known = bool(np.all(np.isfinite([row["measured"], row["low"], row["high"]])))
+        rows.append(
+            [
+                *map(escaped, (row["claim"], *words.claim(row), words.budget(row))),
+                _base(row["variable"]),
+                rf"${limit}{row['predicted']:.3f} \pm {row['tolerance']:g}$",
+                f"${_digits(row['measured'])}$" if known else "--",
+                rf"$[{_digits(row['low'])}, {_digits(row['high'])}]$" if known else "--",
+                row["verdict"],
+            ]
+        )
+    return rows
+
+
+def _base(name: str) -> str:
+    """What an exponent is of, in mathematical text; a word where a claim is about none."""
+    if name not in VARIABLES:
+        return name
+    text = VARIABLES[name].base.translate(UNICODE)
+    return "$" + text.replace("ln", r"\ln") + "$"
+
+
+def claims_table(rows: Sequence[Sequence[str]]) -> str:
+    """Claims as a table, see `tabular`."""
+    return tabular(COLUMNS, HEADER, rows)
+
+
+def tabular(columns: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table with the rules of booktabs.
+
+    Parameters
+    ----------
+    columns : str
+        As LaTeX takes them, such as ``llr``.
+    header, rows : sequences of str
+        Cells, escaped.
+
+    Returns
+    -------
+    str
+        A tabular, or a longtable where one page does not hold it.
+    """
+    kind = "longtable" if len(rows) > MOST_ROWS else "tabular"
+    packages = "booktabs and longtable" if kind == "longtable" else "booktabs"
+    head = [r"\toprule", _line(header), r"\midrule"]
+    head += [r"\endhead", r"\bottomrule", r"\endfoot"] if kind == "longtable" else []
+    foot = [] if kind == "longtable" else [r"\bottomrule"]
+    lines = [
+        f"% needs the packages {packages}",
+        rf"\begin{{{kind}}}{{{columns}}}",
+        *head,
+        *map(_line, rows),
+        *foot,
+        rf"\end{{{kind}}}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return " & ".join(cells) + r" \\"
+
+
+def _digits(value: float) -> str:
+    """Three decimals, or two digits of what they would hide."""
+    if abs(value) >= 5e-3 or value == 0:
+        return f"{value:.3f}"
+    mantissa, _, exponent = f"{value:.1e}".partition("e")
+    return rf"{mantissa} \times 10^{{{int(exponent)}}}"
