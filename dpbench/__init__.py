@@ -11,10 +11,11 @@ if TYPE_CHECKING:
     from dpbench.library import load, run
     from dpbench.privacy import GDP, ZCDP, ApproxDP, Ledger, NonPrivate, PureDP
     from dpbench.registry import ConfigError, validated
+    from dpbench.tracking.runs import compare
 
 __all__ = [
     "GDP", "ZCDP", "ApproxDP", "ConfigError", "Estimate", "Estimator", "Ledger", "NonPrivate",
-    "OneDataset", "PureDP", "load", "release", "run", "validated",
+    "OneDataset", "PureDP", "compare", "load", "release", "run", "validated",
 ]  # fmt: skip
 
 _HOMES = {
@@ -22,6 +23,7 @@ _HOMES = {
     "library": ["load", "run"],
     "privacy": ["GDP", "ZCDP", "ApproxDP", "Ledger", "NonPrivate", "PureDP"],
     "registry": ["ConfigError", "validated"],
+    "tracking.runs": ["compare"],
 }
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dpbench.errors import ConfigError
 
-__all__ = ["arguments", "command_line", "conf_folder", "replay_line"]
+__all__ = ["arguments", "command_line", "command_words", "conf_folder", "replay_line"]
 
 
 def conf_folder() -> Path:
@@ -45,6 +45,29 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
     if found.config_dir is not None and not found.config_dir.is_dir():
         raise ConfigError(f"--config-dir: '{found.config_dir}': no such folder")
     return found
+
+
+def command_words(
+    words: Sequence[str], usage: str, keys: Sequence[str] = (), *, least: int = 0, most: int
+) -> tuple[list[str], dict[str, str]]:
+    """The words of a command such as ``compare``, and what is given as key=value.
+
+    ConfigError, with the usage, if there are fewer than `least` words, more than `most`, or a key
+    or a flag that is none of its own.
+    """
+    known = usage.partition("\n")[0]
+    places, given = list[str](), dict[str, str]()
+    for word in words:
+        key, equals, value = word.partition("=")
+        if equals and key in keys and value:
+            given[key] = value
+        elif word.startswith("-") or (equals and key.isidentifier() and not Path(word).exists()):
+            raise ConfigError(f"{word}: no such word of this command; {known}")
+        else:
+            places.append(word)
+    if not least <= len(places) <= most:
+        raise ConfigError(f"{' '.join(words) or 'no words'}: {known}")
+    return places, given
 
 
 def command_line(words: Sequence[str]) -> str:

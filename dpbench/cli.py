@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import itertools
 import json
 import os
@@ -28,10 +29,18 @@ __all__ = ["run"]
 
 DONE, FAILED, UNUSABLE = 0, 1, 2
 
+# Words that begin a command line in the place of a sweep: modules with `USAGE` and `main(words)`.
+COMMANDS = {
+    "compare": "dpbench.tracking.runs",
+    "history": "dpbench.tracking.history",
+    "init-ci": "dpbench.tracking.init_ci",
+}
+
 HELP = """\
 dpbench: benchmarks of differentially private mean estimation.
 
 usage: python -m dpbench [sweep=NAME] [key=value ...]
+       python -m dpbench COMMAND [...]
 
   sweep=NAME        what to run, see below
   seed=0            names every random stream
@@ -48,6 +57,11 @@ usage: python -m dpbench [sweep=NAME] [key=value ...]
   runner=NAME       where to run: {runners}
   plugins=[MODULE]  modules with your own estimators and distributions
   sweep.KEY=VALUE   any key of the sweep, in Hydra's override grammar
+
+commands, each with a --help:
+  compare A B       two runs or baselines, row by row: a table and a figure
+  history add|show  errors over commits, and where they change
+  init-ci [DIR]     a sweep, a plug-in and a workflow: accuracy in another library's CI
 
 flags: --help, --help sweep|kind|figure [NAME] (keys, types, defaults), --version,
 --schema (the same for editors), --cfg job (print the configuration), --multirun
@@ -84,12 +98,20 @@ def run(argv: Sequence[str]) -> int:
     except KeyboardInterrupt:
         print(file=sys.stderr)
         told, code = "interrupted", endings.INTERRUPTED
-    kept = f"finished blocks are kept, to go on: {command_line(argv)}"
-    print(f"dpbench: {told}; {kept}", file=sys.stderr)
+    kept = f"; finished blocks are kept, to go on: {command_line(argv)}"
+    print(f"dpbench: {told}{'' if set(argv[:1]) & set(COMMANDS) else kept}", file=sys.stderr)
     return code
 
 
 def _run(argv: Sequence[str]) -> int:
+    if argv and argv[0] in COMMANDS:
+        command = importlib.import_module(COMMANDS[argv[0]])
+        if {"--help", "-h"} & set(argv):
+            print(command.USAGE)
+            return DONE
+        endings.in_order()
+        code: int = command.main(argv[1:])
+        return code
     flags = arguments(argv)
     if flags.version:
         print(f"dpbench {__version__}")

@@ -26,7 +26,7 @@ from dpbench.drawing import (
     save,
     style,
 )
-from dpbench.report.scales import share, ticks, uncover
+from dpbench.scales import share, ticks, uncover
 
 
 def test_a_callers_settings_stay() -> None:

@@ -17,9 +17,9 @@ from dpbench.privacy import Budget
 from dpbench.registry import ConfigError, validated
 from dpbench.report.error_figures import check_one_budget, check_sizes, intervals_text
 from dpbench.report.figures import Panel, SelectingFigure
-from dpbench.report.scales import ticks
 from dpbench.report.words import Words
 from dpbench.result import Result
+from dpbench.scales import ticks
 from dpbench.study import Study
 from dpbench.theory.lower_bounds import BETA
 

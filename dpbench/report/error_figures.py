@@ -20,9 +20,9 @@ from dpbench.metrics import METRICS, VARIABLES, MetricName
 from dpbench.privacy import AMOUNTS
 from dpbench.registry import ConfigError, validated
 from dpbench.report.figures import Looks, Panel, SelectingFigure
-from dpbench.report.scales import ticks
 from dpbench.report.words import Words, axis, metric_text, plain
 from dpbench.result import Result
+from dpbench.scales import ticks
 from dpbench.study import Study
 from dpbench.theory.bounds import OF_VIEWS
 

@@ -11,9 +11,9 @@ import pandas as pd
 from dpbench.columns import Choice, Selection, Variant, choose
 from dpbench.drawing import legend, panels
 from dpbench.registry import ConfigError, validated
-from dpbench.report.scales import share, uncover
 from dpbench.report.words import Words
 from dpbench.result import Result
+from dpbench.scales import share, uncover
 from dpbench.study import Figure, Names, Study
 
 if TYPE_CHECKING:  # drawing libraries load when the first figure is drawn

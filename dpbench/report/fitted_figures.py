@@ -16,9 +16,9 @@ from dpbench.drawing import GUIDE, GUIDE_DASHES, THEORY, line_styles, number_tex
 from dpbench.metrics import VARIABLES
 from dpbench.registry import ConfigError, validated
 from dpbench.report.figures import DrawnFigure, Looks, Panel, SelectingFigure, chosen_labels
-from dpbench.report.scales import ticks
 from dpbench.report.words import Words, exponent_text, plain
 from dpbench.result import Result
+from dpbench.scales import ticks
 from dpbench.study import Study
 
 if TYPE_CHECKING:

@@ -80,8 +80,8 @@ class Baseline:
     origin: Origin
 
     @classmethod
-    def read(cls, path: Path, sweep: str) -> Baseline:
-        """Read the baseline of a sweep.
+    def read(cls, path: Path, sweep: str | None) -> Baseline:
+        """Read the baseline of a sweep, or of any (None).
 
         Raises
         ------
@@ -104,7 +104,7 @@ class Baseline:
                 raise ValueError("no errors to compare with")
         except (OSError, pa.ArrowException, KeyError, ValueError, TypeError) as error:
             raise ConfigError(f"baseline: '{path}': damaged; {again}") from error
-        if origin.sweep != sweep:
+        if sweep is not None and origin.sweep != sweep:
             raise ConfigError(
                 f"baseline: '{path}': it is of the sweep {origin.sweep!r}, not {sweep!r}"
             )

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,7 @@ from dpbench.tracking.baseline import Baseline, Origin, baseline_path, check_rep
 from dpbench.tracking.comparison import LEAST_TRIALS, SMALLEST, compare
 from dpbench.tracking.report import FAILING, in_print, junit, markdown, row_name
 
-__all__ = ["FILES", "Tracking", "suspects"]
+__all__ = ["FILES", "Judgement", "Tracking", "suspects"]
 
 FILES = ("tracking.csv", "tracking.md", "junit.xml")
 # A private row that is better by more: it may be private no longer.
@@ -31,6 +31,14 @@ def suspects(table: pd.DataFrame) -> list[int]:
     """Which rows of a comparison are private, and better by more than `TOO_GOOD`."""
     better = (table["verdict"] == "better") & (table["trimmed_mean_high"] < 1 - TOO_GOOD)
     return [int(place) for place in np.flatnonzero(better & (table["privacy"] != "none"))]
+
+
+class Judgement(NamedTuple):
+    """A comparison's rows, sentences about it, and why rows fail, by their place."""
+
+    table: pd.DataFrame
+    notes: list[str]
+    reasons: dict[int, str]
 
 
 @dataclass(frozen=True)
@@ -108,10 +116,15 @@ class Tracking:
         code = 0 if self.stored is None else self._check(rows, origin, options.out, say)
         if not self.update:
             return code
-        new = Baseline.after(self.stored, rows, origin)
-        new.write(self.path)
         for name in FILES:  # of a comparison with the one before
             (options.out / name).unlink(missing_ok=True)
+        self.store(rows, origin, say)
+        return 0
+
+    def store(self, rows: pd.DataFrame, origin: Origin, say: Say) -> None:
+        """Store errors as the new baseline, and say which rows have drifted since their first."""
+        new = Baseline.after(self.stored, rows, origin)
+        new.write(self.path)
         drifted = (new.drift - 1).abs() > SMALLEST
         if drifted.any():
             say(f"{drifted.sum()} rows have drifted since their first baseline:")
@@ -120,9 +133,9 @@ class Tracking:
             ):
                 say(f"  {drift:.3f} {row_name(row)}")
         say(f"baseline of {len(rows)} rows: {self.path}")
-        return 0
 
-    def _check(self, rows: pd.DataFrame, origin: Origin, out: Path, say: Say) -> int:
+    def judge(self, rows: pd.DataFrame, origin: Origin) -> Judgement:
+        """Compare errors with the stored ones."""
         assert self.stored is not None
         table = compare(self.stored.rows, rows)
         paired = table["comparison"] == "paired"
@@ -145,6 +158,10 @@ class Tracking:
                 reasons |= dict.fromkeys(suspect, "better, and as private?")
         for place in np.flatnonzero(table["verdict"].isin(FAILING)).tolist():
             reasons[place] = str(table["verdict"][place])
+        return Judgement(table, notes, reasons)
+
+    def _check(self, rows: pd.DataFrame, origin: Origin, out: Path, say: Say) -> int:
+        table, notes, reasons = self.judge(rows, origin)
         text = markdown(table, self.sweep, notes)
         written = (table.to_csv(index=False), text, junit(table, self.sweep, reasons))
         for name, content in zip(FILES, written, strict=True):

@@ -49,6 +49,7 @@ LEAST_TRIALS = 100
 # Changes of less do not matter.
 SMALLEST = 0.02
 DRAWS = 1000
+HELD = 1 << 20  # numbers of resamples at a time
 POWER = 0.9
 
 
@@ -175,9 +176,8 @@ def _log_ratios(old: Floats, new: Floats, name: str, *, paired: bool) -> dict[st
     if min(len(old), len(new)) < LEAST_TRIALS:
         return dict.fromkeys(METRICS, np.full(1, np.nan))
     rng = stream("tracking", name)
-    draws = rng.integers(len(old), size=(DRAWS, len(old)))
-    others = draws if paired else rng.integers(len(new), size=(DRAWS, len(new)))
-    before, after = _statistics(old, draws), _statistics(new, others)
+    pairs = _resampled(rng, old, new) if paired else [*_resampled(rng, old), *_resampled(rng, new)]
+    before, after = pairs
     with np.errstate(divide="ignore", invalid="ignore"):
         return {metric: np.log(after[metric]) - np.log(before[metric]) for metric in METRICS}
 
@@ -187,10 +187,24 @@ def trimmed_mean(errors: Floats) -> float:
     return float(_statistics(errors, np.arange(len(errors))[None])["trimmed_mean"][0])
 
 
+def _resampled(rng: np.random.Generator, *samples: Floats) -> list[dict[str, Floats]]:
+    """The metrics of errors and of every resample, (1 + DRAWS,), of all samples by the same draws.
+
+    A few resamples at a time: there may be 10^5 trials.
+    """
+    trials = len(samples[0])
+    found = [[_statistics(errors, np.arange(trials)[None])] for errors in samples]
+    at_once = max(1, HELD // trials)
+    for first in range(0, DRAWS, at_once):
+        draws = rng.integers(trials, size=(min(at_once, DRAWS - first), trials))
+        for parts, errors in zip(found, samples, strict=True):
+            parts.append(_statistics(errors, draws))
+    return [{name: np.concatenate([one[name] for one in p]) for name in METRICS} for p in found]
+
+
 def _statistics(errors: Floats, draws: NDArray[np.int64]) -> dict[str, Floats]:
-    """The metrics of the errors themselves and of every resample, (1 + draws,) arrays."""
-    whole = np.arange(len(errors))[None]
-    ordered = np.sort(np.where(np.isfinite(errors), errors, np.inf)[np.concatenate([whole, draws])])
+    """The metrics of every resample."""
+    ordered = np.sort(np.where(np.isfinite(errors), errors, np.inf)[draws])
     trials = len(errors)
     cut = int(TRIM * trials)
     found = {"trimmed_mean": ordered[:, cut : trials - cut].mean(axis=1)}

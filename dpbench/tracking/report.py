@@ -14,7 +14,9 @@ from dpbench.output import amounts
 from dpbench.output import table as text_table
 from dpbench.tracking.comparison import LEVEL, METRICS, SMALLEST, VERDICTS
 
-__all__ = ["FAILING", "in_print", "junit", "markdown", "row_name"]
+__all__ = [
+    "FAILING", "METRIC_NAMES", "failure", "in_print", "junit", "markdown", "ratio_text", "row_name",
+]  # fmt: skip
 
 FAILING = ("worse", "gone")
 MOST_ROWS = 30  # on a terminal
@@ -84,7 +86,7 @@ def _rows(table: pd.DataFrame) -> list[str]:
     heads = ["verdict", "row", *(METRIC_NAMES[m] for m in METRICS), "visible", "compared"]
     lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
     for row in table.to_dict("records"):
-        ratios = [_ratio(row, metric) for metric in METRICS]
+        ratios = [ratio_text(row, metric) for metric in METRICS]
         visible = row["smallest_visible"]
         cells = [
             f"**{row['verdict']}**" if row["verdict"] in FAILING else row["verdict"],
@@ -97,7 +99,8 @@ def _rows(table: pd.DataFrame) -> list[str]:
     return lines
 
 
-def _ratio(row: Mapping[Hashable, Any], metric: str) -> str:
+def ratio_text(row: Mapping[Hashable, Any], metric: str) -> str:
+    """A ratio of a comparison's row with its interval, or nothing where there is none."""
     if pd.isna(row[metric]):
         return ""
     if pd.isna(row[f"{metric}_low"]):
@@ -111,6 +114,12 @@ def row_name(row: Mapping[Hashable, Any]) -> str:
     return " ".join([about, row["privacy"], *amounts(row), f"n={row['n']}"])
 
 
+def failure(reason: str, row: Mapping[Hashable, Any]) -> str:
+    """Why a row of a comparison fails, in a line with its ratios."""
+    ratios = [f"{METRIC_NAMES[m]} {ratio_text(row, m)}" for m in METRICS if ratio_text(row, m)]
+    return "; ".join([reason, *ratios])
+
+
 def junit(table: pd.DataFrame, sweep: str, reasons: Mapping[int, str]) -> str:
     """A test case for every row; those with a reason to fail, by their place, fail."""
     suite = ET.Element(
@@ -121,8 +130,7 @@ def junit(table: pd.DataFrame, sweep: str, reasons: Mapping[int, str]) -> str:
         about = {"classname": f"dpbench.{sweep}", "name": row_name(row)}
         case = ET.SubElement(suite, "testcase", about)
         if place in reasons:
-            ratios = [f"{METRIC_NAMES[m]} {_ratio(row, m)}" for m in METRICS if _ratio(row, m)]
-            told = {"type": reasons[place], "message": "; ".join([reasons[place], *ratios])}
+            told = {"type": reasons[place], "message": failure(reasons[place], row)}
             ET.SubElement(case, "failure", told)
     ET.indent(suite)
     return ET.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"

@@ -109,7 +109,9 @@ def test_contributing_example(monkeypatch: pytest.MonkeyPatch, trials: int) -> N
     monkeypatch.setattr(cases, "catalogue", lambda n, d: catalogue(n, d)[:3])
     monkeypatch.setattr(Audit, "_draw", lambda *_: None)
     _write(*(text for kind in ("python", "yaml") for text in _blocks(kind, page="CONTRIBUTING.md")))
-    sweep, audit = [shlex.split(block)[3:] for block in _blocks("sh", page="CONTRIBUTING.md")]
+    sweep, audit = [
+        shlex.split(block)[3:] for block in _blocks("sh", "--config-dir", page="CONTRIBUTING.md")
+    ]
     assert run([*sweep, "n_jobs=1", f"trials={trials}"]) == 0
     claim = pd.read_csv("results/quantiles/claims.csv").iloc[0]
     assert (claim["predicted"], claim["verdict"]) in {(1, "consistent"), (1, "inconclusive")}

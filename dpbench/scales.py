@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # drawing libraries load when the first figure is drawn
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
 
-__all__ = ["share", "ticks", "uncover"]
+__all__ = ["share", "ticks", "uncover", "vertical_ticks"]
 
 MOST_TICKS = 6
 FEW_DECADES = 1.7
@@ -61,6 +61,14 @@ def _log_ticks(axis: Axis, *, between: bool) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
+def vertical_ticks(ax: Axes) -> None:
+    """Ticks of a logarithmic vertical axis: powers of ten, and others where few fit."""
+    low, high = ax.get_ylim()
+    if ax.get_yscale() == "log" and 0 < low < high:
+        powers = np.floor(np.log10(high)) - np.ceil(np.log10(low)) + 1
+        _log_ticks(ax.yaxis, between=high < low * 10**FEW_DECADES or powers < 2)
+
+
 def share(axes: Sequence[Axes]) -> None:
     """Give panels that say the same of their vertical axes one scale, and ticks to all.
 
@@ -79,10 +87,7 @@ def share(axes: Sequence[Axes]) -> None:
             for left, right in itertools.pairwise(group):
                 right.tick_params(labelleft=not beside(left, right))
     for ax in axes:
-        low, high = ax.get_ylim()
-        if ax.get_yscale() == "log" and 0 < low < high:
-            powers = np.floor(np.log10(high)) - np.ceil(np.log10(low)) + 1
-            _log_ticks(ax.yaxis, between=high < low * 10**FEW_DECADES or powers < 2)
+        vertical_ticks(ax)
         for axis in (ax.xaxis, ax.yaxis):
             if axis.get_scale() == "linear":
                 _group_digits(axis)

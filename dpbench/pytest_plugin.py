@@ -1,0 +1,109 @@
+"""``pytest --dpbench-baseline FILE``: a test for every row of a sweep, against stored errors.
+
+The sweep runs once, where the session starts; workers of pytest-xdist are told what it found.
+Without that option nothing happens, and nothing else of dpbench is imported.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+__all__ = ["Row"]
+
+# Rows by name with why they fail, and lines for the summary.
+ROWS = pytest.StashKey[dict[str, str]]()
+LINES = pytest.StashKey[list[str]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options, all of which begin with ``--dpbench``."""
+    group = parser.getgroup("dpbench", "errors of private means against stored ones")
+    group.addoption("--dpbench-baseline", metavar="FILE", help="the stored errors")
+    group.addoption(
+        "--dpbench-config-dir", metavar="DIR", help="of the sweep; by default the baseline's folder"
+    )
+    group.addoption(
+        "--dpbench-sweep", metavar="NAME", default="accuracy", help="what to run (accuracy)"
+    )
+    group.addoption(
+        "--dpbench-plugins", metavar="NAMES", default="", help="modules to import, with commas"
+    )
+    group.addoption(
+        "--dpbench-update", action="store_true", help="store the errors as the new baseline"
+    )
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Run the sweep; a worker of pytest-xdist has been told what was found."""
+    config = session.config
+    given = config.getoption("--dpbench-baseline")
+    if given is None:
+        if config.getoption("--dpbench-update"):
+            raise pytest.UsageError("--dpbench-update: --dpbench-baseline FILE says where")
+        return
+    if hasattr(config, "workerinput"):
+        config.stash[ROWS] = config.workerinput["dpbench"]
+        return
+    from dpbench.errors import ConfigError
+
+    path, update = Path(given), config.getoption("--dpbench-update")
+    if not (update or path.exists()):
+        raise pytest.UsageError(
+            f"--dpbench-baseline: '{path}': no such file; make one with --dpbench-update"
+        )
+    folder = Path(config.getoption("--dpbench-config-dir") or path.parent)
+    if not folder.is_dir():
+        raise pytest.UsageError(f"--dpbench-config-dir: '{folder}': no such folder")
+    from dpbench.tracking.measured import measured  # slow to load
+
+    plugins = [name for name in config.getoption("--dpbench-plugins").split(",") if name]
+    sweep = config.getoption("--dpbench-sweep")
+    try:
+        config.stash[ROWS], config.stash[LINES] = measured(
+            path, sweep, folder, plugins, update=update
+        )
+    except ConfigError as error:
+        raise pytest.UsageError(f"dpbench: {error}") from error
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker of pytest-xdist, which starts after the session does."""
+    if ROWS in node.config.stash:
+        node.workerinput["dpbench"] = node.config.stash[ROWS]
+
+
+@pytest.hookimpl(tryfirst=True)  # before others choose among the tests
+def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.Item]) -> None:
+    """Add a test for every row."""
+    for name, failure in session.config.stash.get(ROWS, {}).items():
+        node = f"{session.config.getoption('--dpbench-baseline')}::{name}"
+        items.append(Row.from_parent(session, name=name, nodeid=node, failure=failure))
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """What the baseline is, and what loss would be seen."""
+    if LINES in config.stash:
+        terminalreporter.section("dpbench")
+        for line in config.stash[LINES]:
+            terminalreporter.write_line(line)
+
+
+class Row(pytest.Item):
+    """A row of the sweep, which fails if there is something to tell."""
+
+    def __init__(self, *, failure: str, **about: Any) -> None:
+        super().__init__(**about)
+        self.failure = failure
+
+    def runtest(self) -> None:
+        if self.failure:
+            pytest.fail(self.failure, pytrace=False)
+
+    def reportinfo(self) -> tuple[str, None, str]:
+        return self.nodeid.partition("::")[0], None, self.name

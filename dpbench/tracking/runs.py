@@ -1,0 +1,153 @@
+"""``compare A B``: two runs, two seeds of a sweep or two baselines, row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from dpbench.arguments import command_words
+from dpbench.drawing import new_canvas, number_text, save, style
+from dpbench.folder import read_manifest
+from dpbench.library import load
+from dpbench.output import atomic, check_writable, say
+from dpbench.output import table as in_columns
+from dpbench.registry import ConfigError
+from dpbench.result import Result
+from dpbench.runner.store import CorruptBlockError
+from dpbench.tracking import comparison
+from dpbench.tracking.baseline import Baseline, Origin, errors_of
+from dpbench.tracking.comparison import SMALLEST, VERDICTS
+from dpbench.tracking.report import METRIC_NAMES, ratio_text, row_name
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
+
+__all__ = ["compare", "errors_at", "main"]
+
+USAGE = """\
+usage: python -m dpbench compare A B [out=DIR] [config_dir=DIR]
+
+A and B are folders of finished runs, or baselines: ratios B/A of errors with 95% intervals, what
+changed most first. Trials are compared one by one where both drew from the same streams.
+Writes compare.csv and a figure to out=DIR (results/compare). config_dir=DIR: where plug-ins are."""
+
+# Of rows that are printed and drawn.
+MOST_SHOWN = 40
+RANKS = {"worse": 0, "better": 0, "gone": 1, "new": 2, "changed-within-noise": 3, "same": 4}
+COLOURS = {"worse": "C3", "better": "C2"}
+
+
+def compare(
+    a: str | Path | Result, b: str | Path | Result, *, config_dir: str | Path | None = None
+) -> pd.DataFrame:
+    """Compare the errors of two runs, row by row.
+
+    Parameters
+    ----------
+    a, b : str, Path or Result
+        The folder of a finished run, the file of a baseline, or what `dpbench.run` returns.
+    config_dir : str or Path, optional
+        The folder of the runs' plug-ins; see `dpbench.load`.
+
+    Returns
+    -------
+    DataFrame
+        See `dpbench.tracking.compare`: ratios are b/a. Rows that are worse or better come first,
+        those whose trimmed mean changed most before others; then those gone or new.
+
+    Raises
+    ------
+    ConfigError
+        If a folder holds no finished run, or a file no baseline.
+    """
+    old, new = (_rows(one, config_dir) for one in (a, b))
+    table = comparison.compare(old, new)
+    with np.errstate(divide="ignore"):
+        change = np.nan_to_num(np.abs(np.log(table["trimmed_mean"].to_numpy(float))))
+    order = np.lexsort([-change, table["verdict"].map(RANKS)])
+    return table.iloc[order].reset_index(drop=True)
+
+
+def _rows(one: str | Path | Result, config_dir: str | Path | None) -> pd.DataFrame:
+    if isinstance(one, Result):
+        return errors_of(one.cells, one.blocks, one.seed)
+    return errors_at(Path(one).expanduser(), config_dir).rows
+
+
+def errors_at(path: Path, config_dir: str | Path | None = None) -> Baseline:
+    """The errors of a finished run, by its folder, or of a baseline, by its file; ConfigError."""
+    if not path.is_dir():
+        return Baseline.read(path, None)
+    result, manifest = load(path, config_dir=config_dir), read_manifest(path)
+    try:
+        rows = errors_of(result.cells, result.blocks, result.seed)
+    except (CorruptBlockError, OSError, KeyError) as error:
+        raise ConfigError(f"'{path}': its blocks are not whole: {error}") from error
+    about = {name: manifest.get(name) for name in ("commit", "dirty", "plugin_commits")}
+    about |= manifest["versions"]
+    origin = Origin(manifest["sweep"], result.seed, manifest["source"], manifest["computer"], about)
+    return Baseline(rows, origin)
+
+
+def main(words: Sequence[str]) -> int:
+    """Print, draw and write the comparison of two runs."""
+    (a, b), given = command_words(words, USAGE, ("out", "config_dir"), least=2, most=2)
+    out = Path(given.get("out", "results/compare")).expanduser()
+    check_writable(out)
+    table = compare(a, b, config_dir=given.get("config_dir"))
+    with atomic(out / "compare.csv") as path:
+        table.to_csv(path, index=False)
+    counts = table["verdict"].value_counts()
+    say(
+        f"{len(table)} rows, {b} over {a}: "
+        + ", ".join(f"{counts.get(v, 0)} {v}" for v in VERDICTS)
+    )
+    changed = table[table["verdict"] != "same"]
+    if not changed.empty:
+        shown = [_told(row) for row in changed[:MOST_SHOWN].to_dict("records")]
+        title = f"Ratios with 95% intervals; {len(shown)} of {len(changed)} rows whose bits differ"
+        say(in_columns(title, shown))
+    drawn = changed[changed["trimmed_mean_low"].notna()][:MOST_SHOWN]
+    if not drawn.empty:
+        with style("page"):
+            save(_figure(drawn), out, "compare")
+    say(f"written to {out}")
+    return 0
+
+
+def _told(row: Mapping[Hashable, Any]) -> dict[str, str]:
+    """A row of the printed table."""
+    ratios = {METRIC_NAMES[name]: ratio_text(row, name) for name in ("trimmed_mean", "q90")}
+    compared = "" if pd.isna(row["comparison"]) else str(row["comparison"])
+    return {"verdict": str(row["verdict"]), "row": row_name(row), **ratios, "compared": compared}
+
+
+def _figure(rows: pd.DataFrame) -> Canvas:
+    """Ratios of trimmed means with intervals, a line for each row, beside what does not matter."""
+    from matplotlib.ticker import LogLocator
+
+    canvas, ((ax,),) = new_canvas(0.9 + 0.16 * len(rows))
+    ax.axvspan(1 / (1 + SMALLEST), 1 + SMALLEST, color="0.9", linewidth=0)
+    ax.axvline(1, color="black", linewidth=0.8)
+    for place, row in enumerate(rows.to_dict("records")):
+        ends = [[row["trimmed_mean"] - row["trimmed_mean_low"]],
+                [row["trimmed_mean_high"] - row["trimmed_mean"]]]  # fmt: skip
+        colour = COLOURS.get(row["verdict"], "0.4")
+        ax.errorbar([row["trimmed_mean"]], [place], xerr=np.maximum(ends, 0), fmt="o", color=colour)
+    names = [row_name(row) for row in rows.to_dict("records")]
+    ax.set_yticks(range(len(rows)), names, fontsize=6)
+    ax.set(ylim=(len(rows) - 0.4, -0.6), xscale="log", xlabel="error, B/A")
+    ax.grid(visible=False, axis="y")
+    low, high = ax.get_xlim()
+    if high < 3 * low:  # no power of ten among the ticks
+        ax.set_xscale("linear")
+        ax.locator_params(axis="x", nbins=5)
+    else:
+        ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        ax.xaxis.set_major_formatter(lambda value, _: f"${number_text(value)}$")
+        ax.minorticks_off()
+    return canvas

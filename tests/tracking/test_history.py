@@ -1,0 +1,202 @@
+"""Errors over commits: what is stored, what is shown, and two runs beside each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from scipy.stats import trim_mean
+
+import dpbench
+from dpbench.cli import run
+from dpbench.registry import ConfigError
+from dpbench.result import Result
+from dpbench.tracking.baseline import Baseline, Origin
+from dpbench.tracking.comparison import KEY
+from dpbench.tracking.history import added, changes, read
+from dpbench.tracking.runs import errors_at
+
+LAWS = ("inside", "at_a_bound")
+
+
+def errors(factor: float = 1.0, stream: str = "s", seed: int = 0) -> Baseline:
+    """Two rows of the same errors, the first by a factor."""
+    drawn = np.random.default_rng(seed).exponential(size=200)
+    key = dict(zip(KEY, ("mine", "", "pure", 1.0, np.nan, np.nan, np.nan, 100), strict=True))
+    rows = [
+        {**key, "distribution": law, "stream": stream, "errors": drawn * f}
+        for law, f in zip(LAWS, (factor, 1.0), strict=True)
+    ]
+    about = {"commit": "abc", "dirty": False}
+    return Baseline(pd.DataFrame(rows), Origin("accuracy", seed, "source", "machine", about))
+
+
+def history(*factors: float) -> pd.DataFrame:
+    table = None
+    for day, factor in enumerate(factors):
+        table = added(table, errors(factor), f"commit{day}", f"2026-11-{day + 1:02d}")
+    assert table is not None
+    return table
+
+
+def test_a_step_is_shown_in_its_row_at_its_commit() -> None:
+    """Of the same streams, by 200 trials."""
+    found = changes(history(1, 1, 1, 1.05, 1.05))
+    assert found["distribution"].tolist() == ["inside", "inside", "at_a_bound"]
+    assert found["commit"].tolist() == ["commit0", "commit3", "commit0"]
+    assert found["points"].tolist() == [3, 2, 5]
+    wanted = [np.nan, 1.05, np.nan]
+    assert found["ratio"].tolist() == pytest.approx(wanted, nan_ok=True)
+    # Another seed has other luck, and always the same: it is no change of accuracy.
+    other = history(1, 1, 1)
+    for day in (4, 5, 6, 7):
+        other = added(other, errors(1.02, "t", seed=1), f"commit{day}", f"2026-11-0{day}")
+    assert changes(other)["ratio"].isna().all()
+
+
+def test_adding_again_changes_nothing_and_others_replace() -> None:
+    """Points are in order of time, whenever they come."""
+    table = history(1, 1, 1)
+    again = added(table, errors(), "commit1", "2026-11-02")
+    key = ["commit", *KEY]
+    pd.testing.assert_frame_equal(
+        again.sort_values(key, ignore_index=True), table.sort_values(key, ignore_index=True)
+    )
+    late = added(table, errors(2.0), "commit1", "2026-10-01")
+    assert late["commit"].tolist() == [f"commit{i}" for i in (1, 1, 0, 0, 2, 2)]
+    assert late["trimmed_mean"][0] == pytest.approx(2 * table["trimmed_mean"][0])
+    row = table.iloc[0]
+    assert row["trimmed_mean_low"] < row["trimmed_mean"] < row["trimmed_mean_high"]
+    assert row["q90_low"] < row["q90"] < row["q90_high"]
+    assert (row["trials"], row["failures"]) == (200, 0)
+
+
+def test_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for day, factor in enumerate((1, 1, 1.05)):
+        errors(factor).write(Path("base.parquet"))
+        for _ in range(2):
+            words = [f"commit=c{day}", f"date=2026-11-0{day + 1}", "to=h.parquet"]
+            assert run(["history", "add", "base.parquet", *words]) == 0
+    assert len(read(Path("h.parquet"))) == 6
+    capsys.readouterr()
+    assert run(["history", "show", "h.parquet", "out=shown"]) == 0
+    told = capsys.readouterr().out.splitlines()
+    level = trim_mean(errors(1.05).rows["errors"][0], 0.1)
+    assert told[0].startswith(f"mine on inside, pure eps=1 n=100: {level:.4g} (")
+    assert told[1] == "    1.050 from c2 on (2026-11-03)"
+    assert told[2].startswith("mine on at_a_bound")
+    assert told[3] == "1 changes; written to shown"
+    assert {path.name for path in Path("shown").iterdir()} == {"changes.csv", "history.svg"}
+    # By itself it knows the commit, and the date.
+    assert run(["history", "add", "base.parquet"]) == 0
+    assert set(read(Path("history.parquet"))["commit"]) == {"abc"}
+
+    before = Path("h.parquet").read_bytes()
+
+    def fails(_: object, path: Path) -> None:
+        path.write_bytes(b"half")
+        raise OSError("disk full")
+
+    monkeypatch.setattr(pq, "write_table", fails)
+    assert run(["history", "add", "base.parquet", "to=h.parquet", "commit=c9"]) == 1
+    assert capsys.readouterr().err == "dpbench: OSError: disk full\n"
+    assert Path("h.parquet").read_bytes() == before
+    assert not list(Path().glob(".*.tmp"))
+
+
+def test_what_cannot_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    one = errors()
+    one.write(Path("base.parquet"))
+    Baseline(one.rows, Origin("a", 0, "", "", {"commit": None})).write(Path("nobodys.parquet"))
+    Path("empty").mkdir()
+    for words, told in (
+        ("history", "choose from add, show"),
+        ("history remove h.parquet", "remove"),
+        ("history show", "usage: python -m dpbench history"),
+        ("history show h.parquet", "'h.parquet': not a history"),
+        ("history show base.parquet", "'base.parquet': not a history"),
+        ("history add base.parquet to=base.parquet", "'base.parquet': not a history"),
+        ("history add base.parquet date=soon", "date: 'soon'"),
+        ("history add base.parquet form=h.parquet", "form=h.parquet: no such word"),
+        ("history add nobodys.parquet", "commit=NAME"),
+        ("history add nothing.parquet", "'nothing.parquet': no such file"),
+        ("compare base.parquet", "usage: python -m dpbench compare A B"),
+        ("compare base.parquet empty", "'empty': holds no finished run"),
+        ("compare base.parquet base.parquet --loud", "--loud: no such word"),
+    ):
+        assert run(words.split()) == 2
+        err = capsys.readouterr().err
+        assert err.startswith("dpbench: ")
+        assert told in err
+        assert err.count("\n") == 1
+    assert run(["compare", "--help"]) == run(["history", "-h"]) == run(["--help"]) == 0
+    out = capsys.readouterr().out
+    assert "python -m dpbench compare A B [out=DIR]" in out
+    assert "python -m dpbench history add RUN" in out
+    assert "init-ci [DIR]" in out
+
+
+@pytest.fixture(scope="module")
+def result() -> Result:
+    return dpbench.run(
+        {
+            "name": "accuracy",
+            "families": {"gaussian": {"kind": "gaussian"}},
+            "estimators": {
+                name: {"kind": "clipped_mean", "lower": -width, "upper": width}
+                for name, width in (("narrow", 3), ("wide", 4))
+            },
+            "budgets": {"pure": {"kind": "pure_dp", "epsilon": [0.1, 1]}},
+            "parts": {"all": {"n": [100], "trials": 200}},
+        },
+        n_jobs=1,
+    )
+
+
+def test_two_runs_beside_each_other(
+    finished: Path,
+    result: Result,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A run with itself, with another seed, and with a baseline whose errors are others."""
+    monkeypatch.chdir(tmp_path)
+    assert set(dpbench.compare(result, result)["verdict"]) == {"same"}
+    with pytest.raises(ConfigError, match="no such file"):
+        dpbench.compare(finished / "out", "nothing")
+    base = errors_at(finished / "out")
+    assert base.origin.seed == 3
+    base.write(Path("few.parquet"))
+    with pytest.raises(ConfigError, match="damaged"):  # 40 trials are too few for a baseline
+        dpbench.compare("few.parquet", result)
+    errors().write(Path("a.parquet"))
+    errors(1.5).write(Path("b.parquet"))
+    assert run(["compare", "a.parquet", "b.parquet", "out=two"]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("2 rows, b.parquet over a.parquet: 1 worse, 0 gone")
+    assert "mine on inside, pure eps=1 n=100 │ 1.500 (1.500 .. 1.500)" in told
+    assert "mine on at_a_bound" not in told
+    assert pd.read_csv("two/compare.csv")["verdict"].tolist() == ["worse", "same"]
+    assert Path("two/compare.svg").exists()
+    # As another seed would have it: independent, and what changed most first.
+    many = {
+        f: errors(f, "", seed=int(100 * f)).rows[:1].assign(n=int(100 * f)) for f in (1, 3, 0.2)
+    }
+    new = pd.concat([*many.values(), errors().rows[1:]])
+    old = pd.concat([errors(1, "").rows[:1].assign(n=rows["n"]) for rows in many.values()])
+    for name, rows in (("old", old), ("new", new)):
+        Baseline(rows, errors().origin).write(Path(f"{name}.parquet"))
+    table = dpbench.compare("old.parquet", Path("new.parquet"))
+    assert table["n"].tolist()[:2] == [20, 300]
+    assert table["verdict"].tolist() == ["better", "worse", "new", "changed-within-noise"]
+    assert set(table["comparison"].dropna()) == {"unpaired"}
