@@ -9,18 +9,20 @@ from dpbench.version import __version__ as __version__
 if TYPE_CHECKING:
     from dpbench.estimators import Estimate, Estimator, OneDataset, release
     from dpbench.library import load, run
+    from dpbench.planner import plan
     from dpbench.privacy import GDP, ZCDP, ApproxDP, Ledger, NonPrivate, PureDP
     from dpbench.registry import ConfigError, validated
     from dpbench.tracking.runs import compare
 
 __all__ = [
     "GDP", "ZCDP", "ApproxDP", "ConfigError", "Estimate", "Estimator", "Ledger", "NonPrivate",
-    "OneDataset", "PureDP", "compare", "load", "release", "run", "validated",
+    "OneDataset", "PureDP", "compare", "load", "plan", "release", "run", "validated",
 ]  # fmt: skip
 
 _HOMES = {
     "estimators": ["Estimate", "Estimator", "OneDataset", "release"],
     "library": ["load", "run"],
+    "planner": ["plan"],
     "privacy": ["GDP", "ZCDP", "ApproxDP", "Ledger", "NonPrivate", "PureDP"],
     "registry": ["ConfigError", "validated"],
     "tracking.runs": ["compare"],

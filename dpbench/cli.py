@@ -34,6 +34,7 @@ COMMANDS = {
     "compare": "dpbench.tracking.runs",
     "history": "dpbench.tracking.history",
     "init-ci": "dpbench.tracking.init_ci",
+    "plan": "dpbench.planner.command",
 }
 
 HELP = """\
@@ -61,6 +62,7 @@ usage: python -m dpbench [sweep=NAME] [key=value ...]
 commands, each with a --help:
   compare A B       two runs or baselines, row by row: a table and a figure
   history add|show  errors over commits, and where they change
+  plan [key=value]  a private mean: its error, clip, records, and the code for it
   init-ci [DIR]     a sweep, a plug-in and a workflow: accuracy in another library's CI
 
 flags: --help, --help sweep|kind|figure [NAME] (keys, types, defaults), --version,

@@ -22,6 +22,7 @@ from dpbench import distributions as dist
 from dpbench import estimators as est
 from dpbench.arrays import Floats
 from dpbench.privacy import ApproxDP, Budget, NonPrivate
+from dpbench.theory.averages import Atoms, atoms, average
 from dpbench.theory.exact_choices import (
     core_noise_quantile,
     exact_miss,
@@ -40,20 +41,16 @@ from dpbench.theory.exact_score import score_error
 from dpbench.theory.exact_searches import median_noise
 from dpbench.theory.exact_vectors import affine_error, ball_error, covariance_quantile
 from dpbench.theory.last_step import At, Histogram, Step, histogram, ksu20_groups, last_step
-from dpbench.theory.noise import MOST, Noise, additive, binomial, standard_normal
 from dpbench.theory.noise import Gaussian as Normal
+from dpbench.theory.noise import Noise, additive
 
 __all__ = ["exact", "exact_miss"]
 
-Atoms = tuple[Floats, Floats]  # points and their probabilities
-
 ROUGH = 0.1  # relative noise of a variance that still counts as known
 RARE = 1e-3
-RARELY = 1e-6  # records that hardly any dataset has
 MOMENTS = ("signed_mean", "rmse")
 ERRORS = ("q90", "private_q90", "mean_error", *MOMENTS)
 INTERVALS = ("miss_rate", "width_ratio_q50")
-MOST_SKEWED = 0.1  # the most skewness, and kurtosis, of what passes for normal
 NAN = float("nan")
 # What is no clip with noise.
 _OWN: dict[type[est.Estimator], Callable[[str, Any, dist.Distribution, At], float]] = {
@@ -139,95 +136,9 @@ def _unknown_miss(e: est.Estimator, law: dist.Distribution, at: At) -> float:
     return 1.0 if found is None else histogram_misses(found[1], False, found[2])
 
 
-def _gaussian(law: dist.Gaussian) -> Atoms:
-    z, weights = standard_normal()
-    return law.location + law._scale * z, weights
-
-
-def _contaminated(law: dist.ContaminatedGaussian) -> Atoms:
-    z, weights = standard_normal()
-    both = np.concatenate([z, law.gap + law.spread * z])
-    shares = np.concatenate([(1 - law.eta) * weights, law.eta * weights])
-    return law.location + law._scale * both, shares
-
-
-def _student_t(law: dist.StudentT) -> Atoms | None:
-    """In y, t = sinh(y): a density like e^(-nu |y|)."""
-    nu = law.tail_index
-    t = np.sinh(np.linspace(-40, 40, 4 * MOST))
-    weights = np.exp(-(nu + 1) / 2 * np.log1p(t**2 / nu)) * np.sqrt(1 + t**2)
-    return (law.location + law._scale * t, weights / weights.sum()) if nu > 2 else None
-
-
-def _pareto(law: dist.Pareto) -> Atoms | None:
-    """The logarithm of one that starts at 1 is exponential; it has mean a/(a-1)."""
-    a = law.tail_index
-    y = (np.arange(4 * MOST) + 0.5) * (10 / MOST)
-    weights = np.exp(-y)
-    x = law.location + law._scale * (np.exp(y / a) - a / (a - 1))
-    return (x, weights / weights.sum()) if a > 2 else None
-
-
-def _people(law: dist.People) -> Atoms | None:
-    """Means of m records of two values are binomial, those of Gaussians are Gaussian."""
-    one = law.of
-    if isinstance(one, dist.Gaussian):
-        return _gaussian(dist.Gaussian(location=one.location, scale=one._scale / np.sqrt(law.m)))
-    if not isinstance(one, dist.Bernoulli | dist.TwoPoint):
-        return None
-    found = _ATOMS[type(one)](one)
-    assert found is not None
-    (low, high), (_, p) = found
-    counts, shares = binomial(law.m, float(p))
-    return low + (high - low) * counts / law.m, shares
-
-
-def _log_normal(law: dist.LogNormal) -> Atoms:
-    z, weights = standard_normal()
-    return law.location + law._scale * np.exp(law.sigma * z), weights
-
-
-_ATOMS: dict[type[dist.Distribution], Callable[[Any], Atoms | None]] = {
-    dist.Bernoulli: lambda law: (np.array([0.0, 1.0]), np.array([1 - law.p, law.p])),
-    dist.TwoPoint: lambda law: (
-        law.location + np.array([0.0, law.sign * law.tau]),
-        np.array([1 - law.p, law.p]),
-    ),
-    dist.Empirical: lambda law: law._table,
-    dist.Gaussian: _gaussian,
-    dist.ContaminatedGaussian: _contaminated,
-    dist.StudentT: _student_t,
-    dist.Pareto: _pareto,
-    dist.People: _people,
-    dist.LogNormal: _log_normal,
-}
-
-
 def _atoms(law: dist.Distribution) -> Atoms | None:
-    """A law of numbers, a density on a fine grid; None where it is not known."""
-    known = _ATOMS.get(type(law))
-    return known(law) if known else None
-
-
-def _average(values: Floats, weights: Floats, n: float, noise: float) -> Atoms | None:
-    """The law of the average of n values, beside noise of this variance; None where not normal.
-
-    By the Edgeworth expansion the skewness and the excess kurtosis of the sum say how normal it is.
-    """
-    seen = n * weights > RARELY
-    if seen.sum() == 2 and n * weights[~seen].sum() < RARELY * len(weights):
-        values, weights = values[seen], weights[seen] / weights[seen].sum()
-    mean = float(weights @ values)
-    if len(values) == 2:
-        s, shares = binomial(n, float(weights[1]))
-        return mean + (s / n - weights[1]) * (values[1] - values[0]), shares
-    sd = float(np.sqrt(weights @ (values - mean) ** 2 / n))
-    away = (values - mean) / n / np.hypot(sd, np.sqrt(noise))  # of the sum's deviation
-    variance, third, fourth = (float(weights @ away**j) for j in (2, 3, 4))
-    if n * max(abs(third), abs(fourth - 3 * variance**2)) > MOST_SKEWED:
-        return None
-    z, shares = standard_normal()
-    return mean + sd * z, shares
+    """Those of a law of finite variance; None where they are not known."""
+    return atoms(law) if getattr(law, "tail_index", np.inf) > 2 else None
 
 
 def _median_quantile(values: Floats, weights: Floats, noise: Noise, groups: int) -> float:
@@ -290,7 +201,7 @@ def _scalar_error(metric: str, estimator: Any, law: dist.Distribution, at: At) -
     away = np.clip(values, *ends) - compared
     if metric in MOMENTS:
         return _moment(metric, away, weights, step)
-    found = _average(away, weights, step.records, step.noise.variance)
+    found = average(away, weights, step.records, step.noise.variance)
     if found is None or metric == "mean_error":
         return float(found[1] @ step.noise.distance(found[0])) if found else NAN
     groups = ksu20_groups(estimator) if isinstance(estimator, est.KSU20Mean) else 1
@@ -311,7 +222,7 @@ def _instance_error(metric: str, estimator: Any, law: dist.Distribution, at: At)
     if metric == "noise_q90":
         return steps.norm_quantile(1, 0.9)
     away = np.clip(points[0], e.lower, e.upper) - law.target
-    found = _average(away, points[1], at.n, steps.variance)
+    found = average(away, points[1], at.n, steps.variance)
     return NAN if found is None else _median_quantile(*found, steps, 1)
 
 
@@ -320,7 +231,7 @@ def _of_two_sums(metric: str, e: Any, law: dist.Distribution, at: At) -> float:
     points, width = _atoms(law), float(e.upper - e.lower)
     if points is None:
         return NAN
-    found = _average((np.clip(points[0], e.lower, e.upper) - e.lower) / width, points[1], at.n, 0.0)
+    found = average((np.clip(points[0], e.lower, e.upper) - e.lower) / width, points[1], at.n, 0.0)
     if found is None:
         return NAN
     target = (law.target - e.lower) / width

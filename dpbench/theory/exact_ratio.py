@@ -47,7 +47,7 @@ def ratio_error(
 
     Parameters
     ----------
-    metric : {'q90', 'mean_error', 'rmse'}
+    metric : {'q50', 'q90', 'mean_error', 'rmse'}
         Others are not known, NaN.
     e : SumAndCountMean or TransformedNoiseMean
     means : pair of (m,) arrays
@@ -69,8 +69,10 @@ def ratio_error(
         return np.asarray((weights * (above + below)).sum(axis=0))
 
     most = max(target, 1 - target)
-    if metric == "q90":
-        return float(brentq(lambda x: float(beyond(np.array([x]))[0]) - 0.1, 0.0, most, xtol=1e-16))
+    if metric in ("q50", "q90"):
+        missed = {"q50": 0.5, "q90": 0.1}[metric]
+        found = brentq(lambda x: float(beyond(np.array([x]))[0]) - missed, 0.0, most, xtol=1e-16)
+        return float(found)
     x = most * np.exp(-DECADES * (np.arange(POINTS) + 0.5) / POINTS)
     order = {"mean_error": 1, "rmse": 2}.get(metric, 0)
     return _moment(x, beyond(x), order) if order else NAN

@@ -1,0 +1,205 @@
+"""A plan for a private mean: the error to expect, a clip, how many records, which estimator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from dpbench.distributions import Distribution
+from dpbench.planner.prediction import AnyLaw, Clip, Error, KnownLaw, Moments, Problem
+from dpbench.planner.ranking import Ranked, limit, ranked
+from dpbench.planner.words import described, opendp_code, release_code
+from dpbench.privacy import Budget
+from dpbench.registry import MOST_RECORDS, ConfigError
+from dpbench.theory.bounds import Bound
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+__all__ = ["Plan"]
+
+FINE = 1e-4  # the part to which amounts of privacy are found
+LARGEST = 1e4  # amount of privacy that is tried
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a clipped mean with noise costs on a problem; `plan` makes it.
+
+    Parameters
+    ----------
+    problem : KnownLaw, AnyLaw or Moments
+    n : int
+    budget : Budget
+    law : Distribution, optional
+    alpha : float, optional
+    """
+
+    problem: Problem
+    n: int
+    budget: Budget
+    law: Distribution | None = None
+    alpha: float | None = None
+
+    @cached_property
+    def clip(self) -> Clip:
+        """The best clip, to three digits of its width, outwards.
+
+        That of the least 0.9 quantile of the error if what it cuts off on the two sides did not
+        cancel; of a class of laws that of the least worst one.
+        """
+        low, high = self.problem.best_clip(self.n, self.budget)
+        digits = 2 - int(np.floor(np.log10(high - low)))
+        ends = np.floor(low * 10.0**digits), np.ceil(high * 10.0**digits)
+        a, b = (round(float(end) * 10.0**-digits, max(digits, 0)) for end in ends)
+        return (low, high) if isinstance(self.problem, AnyLaw) else (self._cut(a), self._cut(b))
+
+    def _cut(self, end: float) -> float:
+        """No further than the ends of a clip may be."""
+        known = isinstance(self.problem, KnownLaw)
+        return float(np.clip(end, self.problem.low, self.problem.high)) if known else end
+
+    @cached_property
+    def expected(self) -> Error:
+        """The error at the best clip, in the unit of the records."""
+        return self.error(*self.clip)
+
+    def error(self, lower: float, upper: float) -> Error:
+        """The error at this clip."""
+        if not lower < upper:
+            raise ConfigError(f"upper: {upper}: must exceed lower, {lower}")
+        return self.problem.error((lower, upper), self.n, self.budget)
+
+    @property
+    def known(self) -> str:
+        """What is known of the records, in a line."""
+        problem = self.problem
+        ends = f"[{problem.low:g}, {problem.high:g}]"
+        if isinstance(problem, Moments):
+            worst = f"any law with E|X - mu|^{problem.k:g} <= {problem.scale:g}^{problem.k:g}"
+            return f"{worst}, mu in {ends}; errors are at most these"
+        if isinstance(problem, AnyLaw):
+            return f"any law on {ends}; the errors are those of the worst, a fair coin on its ends"
+        return f"{described(self.law)}: mean {problem.target:.4g}, sd {problem.sd:.4g}"
+
+    @property
+    def clips(self) -> dict[str, Clip]:
+        """The best clip, wrong ones, and the bounds, by what they are."""
+        found = {"best": self.clip}
+        if not isinstance(self.problem, AnyLaw):
+            wrong = {"half as wide": 0.5, "twice as wide": 2.0}
+            found |= {name: self.problem.scaled(self.clip, one) for name, one in wrong.items()}
+        if isinstance(self.problem, KnownLaw) and not isinstance(self.problem, AnyLaw):
+            off, ends = self.problem.sd, (self.problem.low, self.problem.high)
+            if np.isfinite(off):
+                low, high = (self._cut(end + off) for end in self.clip)
+                found["one sd higher"] = low, high
+            if np.all(np.isfinite(ends)) and ends != self.clip:
+                found["the bounds"] = ends
+        return {name: clip for name, clip in found.items() if clip[0] < clip[1]}
+
+    def _best(self, n: int, budget: Budget) -> float:
+        """The 0.9 quantile of the error at the clip that is best for n and the budget."""
+        return self.problem.error(self.problem.best_clip(n, budget), n, budget).q90
+
+    def records(self, alpha: float) -> int:
+        """The smallest n for which nine in ten releases err by at most `alpha`.
+
+        At the best clip of that n, by interpolation and bisection; ConfigError if there is none.
+        """
+
+        def excess(n: int) -> float:
+            found = self._best(n, self.budget)
+            return float(np.log(found / alpha)) if np.isfinite(found) else np.inf
+
+        low = high = self.n
+        if excess(high) > 0 and excess(MOST_RECORDS) > 0:
+            raise ConfigError(f"alpha: {alpha:g}: not reached with any number of records")
+        while excess(high) > 0:
+            low, high = high, min(4 * high, MOST_RECORDS)
+        while low > 1 and excess(low) <= 0:
+            low, high = max(low // 4, 1), low
+        return 1 if excess(low) <= 0 else _smallest(excess, low, high)
+
+    def privacy(self, alpha: float) -> Budget:
+        """The smallest budget with which nine in ten releases of n records err by at most `alpha`.
+
+        Its first amount is the answer, to four digits; the others are kept. ConfigError if there
+        is none.
+        """
+        name, *_ = self.budget.named_amounts
+
+        def with_amount(log_amount: float) -> Budget:
+            return replace(self.budget, **{name: float(np.exp(log_amount))})  # type: ignore[type-var]
+
+        def excess(log_amount: float) -> float:
+            found = self._best(self.n, with_amount(log_amount))
+            return float(np.log(found / alpha)) if np.isfinite(found) else 1.0
+
+        low = high = float(np.log(self.budget.named_amounts[name]))
+        if excess(high) > 0 and excess(float(np.log(LARGEST))) > 0:
+            raise ConfigError(
+                f"alpha: {alpha:g}: not reached with {self.n} records, whatever {name}"
+            )
+        while excess(high) > 0:
+            low, high = high, high + 1.5
+        while excess(low) <= 0:
+            if low < np.log(1e-10):
+                return with_amount(low)
+            low, high = low - 1.5, low
+        from scipy.optimize import brentq
+
+        return with_amount(float(brentq(excess, low, high, xtol=FINE / 2)) + FINE / 2)
+
+    @cached_property
+    def limit(self) -> tuple[Bound, str]:
+        """What no private estimator beats on every law of a class; the class in words."""
+        return limit(self.problem, self.law, self.n, self.budget)
+
+    @cached_property
+    def rows(self) -> list[Ranked]:
+        """The estimators that apply, the best first."""
+        return ranked(self.problem, self.law, self.clip, self.n, self.budget)
+
+    @property
+    def ranking(self) -> pd.DataFrame:
+        """`rows` as a data frame."""
+        import pandas as pd
+
+        return pd.DataFrame(self.rows, columns=list(Ranked._fields))
+
+    @property
+    def code(self) -> str:
+        """Python that releases the mean at the best clip, from an array `data`."""
+        return release_code(self.clip, self.budget)
+
+    @property
+    def opendp(self) -> str | None:
+        """The same by OpenDP, where n is public and the noise is Laplace."""
+        return opendp_code(self.clip, self.n, self.budget)
+
+    def plot(self, ax: Axes, against: Literal["n", "width"] = "n") -> Axes:
+        """Draw the error and its parts against n, each n at its best clip, or the clip's width."""
+        from dpbench.planner import figure  # slow to load
+
+        return (figure.against_n if against == "n" else figure.against_width)(self, ax)
+
+
+def _smallest(excess: Callable[[int], float], low: int, high: int) -> int:
+    """The n in (low, high] from which on `excess`, which falls, is at most 0."""
+    above, below, turn = excess(low), excess(high), 0
+    while high - low > 1:
+        share = above / (above - below) if turn % 2 == 0 and np.isfinite(above) else 0.5
+        turn += 1
+        n = min(max(round(low * (high / low) ** share), low + 1), high - 1)
+        found = excess(n)
+        if found > 0:
+            low, above = n, found
+        else:
+            high, below = n, found
+    return high

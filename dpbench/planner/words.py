@@ -1,0 +1,54 @@
+"""What a plan says of a law, and the code that it ends with."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from dpbench.planner.prediction import Clip
+from dpbench.privacy import Budget, PureDP
+
+__all__ = ["described", "opendp_code", "release_code"]
+
+
+def described(law: Any) -> str:
+    """A law and the parameters that are not left open."""
+    given = {field.name: getattr(law, field.name) for field in fields(law)}
+    named = ", ".join(f"{name}={one}" for name, one in given.items() if one is not None)
+    return f"{type(law).__name__}({named})"
+
+
+def release_code(clip: Clip, budget: Budget) -> str:
+    """Python that releases the mean of an array `data` clipped to [a, b]."""
+    sizes = budget.neighbours == "add_remove"
+    kind = "TransformedNoiseMean" if sizes else "ClippedMean"
+    amounts = ", ".join(f"{amount:.10g}" for amount in budget.amounts)
+    more = ', neighbours="add_remove"' if sizes else ""
+    return f"""\
+import dpbench, numpy as np
+from dpbench.estimators import {kind}
+
+mean = {kind}(lower={clip[0]!r}, upper={clip[1]!r})
+budget = dpbench.{type(budget).__name__}({amounts}{more})
+print(dpbench.release(mean, data, budget, rng=np.random.default_rng()))"""
+
+
+def opendp_code(clip: Clip, n: int, budget: Budget) -> str | None:
+    """The same by OpenDP 0.16; None where n is private, or the noise is not Laplace."""
+    if not isinstance(budget, PureDP) or budget.neighbours != "replace":
+        return None
+    return f"""\
+import opendp.prelude as dp
+
+dp.enable_features("contrib")
+domain = dp.vector_domain(dp.atom_domain(T=float, nan=False), size={n})
+mean = (
+    (domain, dp.symmetric_distance())
+    >> dp.t.then_clamp(({clip[0]!r}, {clip[1]!r}))
+    >> dp.t.then_mean()
+)
+# To replace a record is to remove it and to add another: a distance of 2.
+release = dp.binary_search_chain(
+    lambda scale: mean >> dp.m.then_laplace(scale=scale), d_in=2, d_out={budget.epsilon!r}
+)
+print(release(list(data)))"""
