@@ -28,13 +28,13 @@ if TYPE_CHECKING:  # what is slow to load waits until it is needed
 __all__ = ["run"]
 
 DONE, FAILED, UNUSABLE = 0, 1, 2
-
 # Words that begin a command line in the place of a sweep: modules with `USAGE` and `main(words)`.
 COMMANDS = {
     "compare": "dpbench.tracking.runs",
     "history": "dpbench.tracking.history",
     "init-ci": "dpbench.tracking.init_ci",
     "plan": "dpbench.planner.command",
+    "suite": "dpbench.suite.command",
 }
 
 HELP = """\
@@ -63,6 +63,7 @@ commands, each with a --help:
   compare A B       two runs or baselines, row by row: a table and a figure
   history add|show  errors over commits, and where they change
   plan [key=value]  a private mean: its error, clip, records, and the code for it
+  suite TASK        a benchmark to enter: frozen problems, scores over certified bounds
   init-ci [DIR]     a sweep, a plug-in and a workflow: accuracy in another library's CI
 
 flags: --help, --help sweep|kind|figure [NAME] (keys, types, defaults), --version,

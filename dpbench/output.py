@@ -8,7 +8,7 @@ import secrets
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ WIDTH = 80  # of tables, whatever the terminal's
 # middle, as far as to so many characters.
 WORDS = (
     "estimator", "distribution", "privacy", "estimator, distribution, privacy", "notion", "pair",
-    "row", "verdict",
+    "row", "known", "bound by", "problem", "verdict",
 )  # fmt: skip
 LEAST = 6
 # Verdicts end a line of a table, or follow their number.
@@ -64,7 +64,7 @@ def table(title: str, rows: Sequence[Mapping[str, str] | str]) -> str:
     cells = [row for row in rows if not isinstance(row, str)]
     shown = [name for name in cells[0] if any(row[name] for row in cells)]
     widths = {name: max(len(name), *(len(row[name]) for row in cells)) for name in shown}
-    words = [name for name in WORDS[:-1] if name in widths]  # verdicts are whole
+    words = [name for name in WORDS[:-2] if name in widths]  # problems, verdicts are whole
     others = sum(width + 2 for name, width in widths.items() if name not in words)
     room = WIDTH + 2 - others - 2 * len(words)
     widths |= dict(zip(words, narrowed([widths[name] for name in words], room), strict=True))
@@ -102,7 +102,7 @@ def whole(number: float) -> str:
     return f"{number:,.0f}" if abs(number) < 1e8 else f"{number:.4g}"
 
 
-def amounts(row: Mapping[Hashable, Any]) -> list[str]:
+def amounts(row: Mapping[Any, Any]) -> list[str]:
     """The numbers of a budget in a few characters."""
     from dpbench.privacy import AMOUNTS  # slow to load
 

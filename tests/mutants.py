@@ -19,7 +19,7 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).parents[1]
-COPIED = ("conf", "dpbench", "tests", "pyproject.toml")
+COPIED = ("conf", "dpbench", "results/archive", "tests", "CONTRIBUTING.md", "pyproject.toml")
 SECONDS = 900.0
 
 
@@ -32,6 +32,7 @@ def judge(mutant: dict[str, str]) -> str:
     with tempfile.TemporaryDirectory() as folder:
         for name in COPIED:
             put = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+            (Path(folder) / name).parent.mkdir(exist_ok=True)
             put(ROOT / name, Path(folder) / name)
         target = Path(folder) / "dpbench" / mutant["file"]
         text = target.read_text()

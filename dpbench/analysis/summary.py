@@ -10,7 +10,9 @@ from scipy.special import bdtr
 from dpbench.arrays import Floats, Ints
 from dpbench.metrics import ERRORS, METRICS
 
-__all__ = ["TRIM", "mean_and_se", "order_statistic", "quantile", "statistics"]
+__all__ = [
+    "TRIM", "interval_ranks", "mean_and_se", "order_statistic", "quantile", "statistics",
+]  # fmt: skip
 
 TRIM = 0.1
 
@@ -43,7 +45,7 @@ def statistics(values: Mapping[str, Floats]) -> dict[str, Floats | Ints]:
     signed, signed_se = mean_and_se(values.get("signed", np.full_like(error, np.nan)))
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         rmse = np.sqrt((kept**2).sum(axis=1) / count)
-    ordered, (low, high) = _sorted(error), _q90_ranks(trials)
+    ordered, (low, high) = _sorted(error), interval_ranks(0.9, trials)
     trimmed, trimmed_se = _trimmed(ordered)
     found: dict[str, Floats | Ints] = {
         "trials": np.full(len(error), trials),
@@ -92,9 +94,9 @@ def _sorted(values: Floats) -> Floats:
     return np.sort(np.where(np.isfinite(values), values, np.inf), axis=1)
 
 
-def _q90_ranks(trials: int) -> tuple[int, int]:
-    """Ranks that miss the 0.9 quantile with probability 2.5% each; 0 and trials + 1 are no ends."""
-    below = bdtr(np.arange(trials + 1), trials, 0.9)
+def interval_ranks(q: float, trials: int) -> tuple[int, int]:
+    """Ranks that miss the q-quantile with probability 2.5% each; 0 and trials + 1 are no ends."""
+    below = bdtr(np.arange(trials + 1), trials, q)
     low, high = np.searchsorted(below, 0.025, side="right"), np.searchsorted(below, 0.975)
     return int(low), int(high) + 1
 

@@ -21,7 +21,7 @@ from dpbench.runner.store import CorruptBlockError
 from dpbench.tracking import comparison
 from dpbench.tracking.baseline import Baseline, Origin, errors_of
 from dpbench.tracking.comparison import SMALLEST, VERDICTS
-from dpbench.tracking.report import METRIC_NAMES, ratio_text, row_name
+from dpbench.tracking.report import ratio_text, row_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -109,7 +109,7 @@ def main(words: Sequence[str]) -> int:
     changed = table[table["verdict"] != "same"]
     if not changed.empty:
         shown = [_told(row) for row in changed[:MOST_SHOWN].to_dict("records")]
-        title = f"Ratios with 95% intervals; {len(shown)} of {len(changed)} rows whose bits differ"
+        title = f"Ratios, with 95% intervals of trimmed means; {len(shown)} of {len(changed)} rows"
         say(in_columns(title, shown))
     drawn = changed[changed["trimmed_mean_low"].notna()][:MOST_SHOWN]
     if not drawn.empty:
@@ -121,9 +121,9 @@ def main(words: Sequence[str]) -> int:
 
 def _told(row: Mapping[Hashable, Any]) -> dict[str, str]:
     """A row of the printed table."""
-    ratios = {METRIC_NAMES[name]: ratio_text(row, name) for name in ("trimmed_mean", "q90")}
-    compared = "" if pd.isna(row["comparison"]) else str(row["comparison"])
-    return {"verdict": str(row["verdict"]), "row": row_name(row), **ratios, "compared": compared}
+    known = "" if pd.isna(row["q90"]) else f"{row['q90']:.3f}"
+    ratio = ratio_text(row, "trimmed_mean")
+    return {"row": row_name(row), "mean": ratio, "q90": known, "verdict": str(row["verdict"])}
 
 
 def _figure(rows: pd.DataFrame) -> Canvas:

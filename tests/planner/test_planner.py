@@ -218,7 +218,7 @@ def test_a_plan_draws_on_given_axes() -> None:
         ("epsilon=-1", "epsilon: -1"),
         ("epsilon=1 rho=1", "rho: 1.0: give one of epsilon, rho, mu"),
         ("rho=1 delta=1e-6", "delta: 1e-06: goes with epsilon"),
-        ("eps=1", "eps: no such key; choose from n, epsilon"),
+        ("eps=1", "eps: no such key; did you mean 'epsilon'? choose from n"),
         ("neighbours=swap", "neighbours: 'swap': "),
         ("epsilon=1 lower=5 upper=1", "upper: 1.0: must exceed lower, 5.0"),
         ("epsilon=1 lower=5", "upper: this key is required"),

@@ -184,7 +184,7 @@ def test_two_runs_beside_each_other(
     assert run(["compare", "a.parquet", "b.parquet", "out=two"]) == 0
     told = capsys.readouterr().out
     assert told.startswith("2 rows, b.parquet over a.parquet: 1 worse, 0 gone")
-    assert "mine on inside, pure eps=1 n=100 │ 1.500 (1.500 .. 1.500)" in told
+    assert "mine on inside, pure eps=1 n=100  1.500 (1.500 .. 1.500)" in told
     assert "mine on at_a_bound" not in told
     assert pd.read_csv("two/compare.csv")["verdict"].tolist() == ["worse", "same"]
     assert Path("two/compare.svg").exists()

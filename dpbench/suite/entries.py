@@ -1,0 +1,133 @@
+"""Entries: a card, and which estimator answers a problem. A file of your own is one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from dpbench.config import load_plugins
+from dpbench.estimators import Estimator
+from dpbench.privacy.budgets import Relation
+from dpbench.registry import ConfigError, Label, from_mapping, validated
+from dpbench.suite.problems import Problem, Told
+
+__all__ = ["Card", "Entry", "read_entry"]
+
+Text = Annotated[str, Field(min_length=1)]
+Notion = Literal["pure", "zcdp", "gdp", "approx"]
+
+
+@validated
+class Card:
+    """What an entry says of itself, ``CARD`` of its file.
+
+    Parameters
+    ----------
+    name : str
+    paper : str
+        Where it is from.
+    notions : list of {'pure', 'zcdp', 'gdp', 'approx'}
+    relations : list of {'replace', 'add_remove'}
+        The neighbours that it is private for. It is asked about no other problem.
+    assumptions : str
+        What accuracy needs, privacy does not: in words.
+    proof : str
+        Where its privacy is proved.
+    division : {'declared', 'open'}
+        What it chooses its parameters by: what is public of the records, as everybody may; or what
+        law is drawn, too, which nobody has in practice. See `dpbench.suite.problems.Told`.
+    """
+
+    name: Label
+    paper: Text
+    notions: Annotated[tuple[Notion, ...], Field(min_length=1)]
+    relations: Annotated[tuple[Relation, ...], Field(min_length=1)]
+    assumptions: Text
+    proof: Text
+    division: Literal["declared", "open"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A card, and a function from what is told of a problem to an estimator, or None."""
+
+    card: Card
+    choose: Callable[[Told], Estimator | None]
+
+    def estimator(self, problem: Problem) -> Estimator | None:
+        """The estimator that answers a problem; None if the entry does not.
+
+        Raises
+        ------
+        ConfigError
+            If what it chooses is no estimator of a mean for this problem.
+        """
+        told = problem.told(open_division=self.card.division == "open")
+        if told.notion not in self.card.notions or told.relation not in self.card.relations:
+            return None
+        where = f"{self.card.name}: entry of {problem.id}"
+        try:
+            chosen = self.choose(told)
+        except Exception as error:  # whatever a file of the user's raises
+            raise ConfigError(f"{where}: {type(error).__name__}: {error}") from error
+        if chosen is None:
+            return None
+        if not isinstance(chosen, Estimator):
+            raise ConfigError(f"{where}: {chosen!r}: return an Estimator, or None")
+        Estimator.build(chosen, where)
+        name = type(chosen).__name__
+        if chosen.estimand != "mean":
+            raise ConfigError(f"{where}: {name} estimates no mean")
+        if not chosen.supports(problem.budget):
+            raise ConfigError(
+                f"{where}: {name} does not support {problem.budget}, but {chosen.promises}; "
+                "return None, or say less on the card"
+            )
+        if problem.d > 1 and not chosen.multivariate:
+            raise ConfigError(f"{where}: {name} takes no vectors; return None where d > 1")
+        if problem.local and chosen.bounded_in != "local":
+            raise ConfigError(
+                f"{where}: {name} is not of the local model (bounded_in = 'local'); "
+                "return None where local"
+            )
+        return chosen
+
+
+def read_entry(path: Path) -> tuple[Entry, tuple[Path, ...]]:
+    """Read an entry's file; with the source files that it brings.
+
+    Raises
+    ------
+    ConfigError
+        If it cannot be imported, or lacks a usable ``CARD`` or ``entry``.
+    """
+    if path.suffix != ".py" or not path.is_file():
+        raise ConfigError(f"'{path}': no such file; give a Python file with CARD and entry")
+    if not path.stem.isidentifier():
+        raise ConfigError(f"'{path}': the name of a module has letters, digits and _ alone")
+    try:
+        files = load_plugins([path.stem], path.absolute().parent)
+    except ConfigError as error:
+        told = str(error).removeprefix(f"plugins: {path.stem!r}: ")
+        raise ConfigError(f"{path.name}: cannot be imported: {told}") from error
+    module = sys.modules[path.stem]
+    if Path(module.__file__ or "").resolve() != path.resolve():
+        raise ConfigError(f"'{path}': another module is called {path.stem!r}; rename the file")
+    return _entry(module, path.name), files
+
+
+def _entry(module: ModuleType, where: str) -> Entry:
+    """The entry of an imported file."""
+    if not isinstance(getattr(module, "CARD", None), dict):
+        keys = ", ".join(field.name for field in fields(Card))
+        raise ConfigError(f"{where}: CARD: this is required: a dict with {keys}")
+    choose: Any = getattr(module, "entry", None)
+    if not callable(choose):
+        raise ConfigError(f"{where}: entry: this is required: a function of what is told")
+    return Entry(from_mapping(Card, module.CARD, f"{where}: CARD"), choose)

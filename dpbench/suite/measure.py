@@ -1,0 +1,155 @@
+"""Running entries on problems: errors of every trial, and what is kept of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dpbench.analysis.summary import interval_ranks, order_statistic, statistics
+from dpbench.arrays import Floats
+from dpbench.estimators import Estimator
+from dpbench.runner.block import Block, Setting
+from dpbench.runner.plan import Cell, cell_at
+from dpbench.runner.provenance import Cost
+from dpbench.runner.run import RunOptions, Say, run_cells
+from dpbench.seeds import stream
+from dpbench.suite.entries import Entry
+from dpbench.suite.problems import Problem
+
+__all__ = ["DRAWS", "LEVELS", "measured"]
+
+LEVELS = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
+# Bootstrap replicates of a score, for bands of profiles.
+DRAWS = 200
+
+
+@dataclass
+class _Timed(Cost):
+    """Processor time by problem and entry, and by problem that of drawing its data."""
+
+    releases: dict[str, list[float]] = field(default_factory=dict)  # seconds, datasets
+    drawing: dict[str, list[float]] = field(default_factory=dict)
+
+    def add(self, block: Block, records: int) -> None:
+        super().add(block, records)
+        datasets = block.values["error"].size / len(block.seconds)
+        problem = next(iter(block.seconds)).partition("=")[0]
+        drawn = block.cpu_seconds - sum(block.seconds.values())
+        for table, key, seconds in [
+            (self.drawing, problem, drawn),
+            *((self.releases, label, spent) for label, spent in block.seconds.items()),
+        ]:
+            before = table.get(key, [0.0, 0.0])
+            table[key] = [before[0] + seconds, before[1] + datasets]
+
+
+def measured(
+    entries: Sequence[Entry],
+    problems: Iterable[Problem],
+    options: RunOptions,
+    say: Say,
+    *,
+    quick: bool = False,
+) -> tuple[pd.DataFrame, list[str]]:
+    """Run entries on all problems that they answer.
+
+    All entries have the same data, those of their problem, and noise of their own, so that numbers
+    do not depend on who else runs.
+
+    Returns
+    -------
+    table : DataFrame
+        A row for each entry and problem that it answers, see `dpbench.suite.table`.
+    failures : list of str
+        What raised, a line each.
+    """
+    answered = list[tuple[Problem, dict[str, Estimator]]]()
+    for problem in problems:
+        chosen = {entry.card.name: entry.estimator(problem) for entry in entries}
+        known = {name: one for name, one in chosen.items() if one is not None}
+        answered += [(problem, known)] if known else []
+    cells = [_cell(problem, known, quick=quick) for problem, known in answered]
+    rows, failures, cost = dict[int, list[dict[str, Any]]](), dict[int, list[str]](), _Timed()
+    for index, blocks in run_cells(cells, options, options.store(), cost, say):
+        problem, known = answered[index]
+        joined = np.concatenate([block.values["error"] for block in blocks], axis=1)
+        errors = joined[:, : cells[index].trials].reshape(len(problem.members), len(known), -1)
+        rows[index] = [
+            {"entry": name, **_row(problem, name, errors[:, i])} for i, name in enumerate(known)
+        ]
+        failures[index] = sorted({text for b in blocks for text in _failures(cells[index], b)})
+    table = pd.DataFrame([row for index in range(len(cells)) for row in rows[index]])
+    told = [text for index in range(len(cells)) for text in failures[index]]
+    return _with_times(table, cost), told
+
+
+def _cell(problem: Problem, known: Mapping[str, Estimator], *, quick: bool) -> Cell:
+    settings = tuple(
+        Setting(f"{problem.id}={name}", one, problem.budget) for name, one in known.items()
+    )
+    return cell_at(problem.id, problem.family, problem.n, settings, problem.trials[quick])
+
+
+def _failures(cell: Cell, block: Block) -> list[str]:
+    labels = [setting.label for setting in cell.settings]
+    return [f"{labels[row % len(labels)]}: {text}" for row, text in block.failures.items()]
+
+
+def _row(problem: Problem, name: str, errors: Floats) -> dict[str, Any]:
+    """What is kept of the (members, trials) errors of an entry on a problem.
+
+    The score's interval ends at the largest of the members' ends, and each bootstrap replicate is
+    of the largest of their resampled quantiles.
+    """
+    found, trials = statistics({"error": errors}), errors.shape[1]
+    at = int(np.argmax(found["q90"]))  # of failures, which are infinite, the first
+    bound = problem.bound
+    ordered = np.sort(np.where(np.isfinite(errors), errors, np.inf), axis=1)
+    ranks = [order_statistic(q, trials) for q in LEVELS]
+    ends = [interval_ranks(q, trials) for q in LEVELS]
+    worst = np.concatenate([[0.0], ordered[at], [np.inf]])  # ranks 0 and trials + 1 are no ends
+    return {
+        "problem": problem.id,
+        "digest": problem.digest,
+        "trials": trials,
+        "failure_rate": float(np.max(found["failure_rate"])),
+        "score": float(found["q90"][at] / bound.value),
+        "score_low": float(np.max(found["q90_low"]) / bound.value),
+        "score_high": float(np.max(found["q90_high"]) / bound.value),
+        "bound": bound.value,
+        "bound_by": bound.by,
+        "member": list(problem.members)[at],
+        "mean_error": float(found["mean_error"][at]),
+        "quantiles": worst[ranks],
+        "quantiles_low": worst[[low for low, _ in ends]],
+        "quantiles_high": worst[[high for _, high in ends]],
+        "draws": _resampled(problem, name, ordered) / bound.value,
+    }
+
+
+def _resampled(problem: Problem, name: str, ordered: Floats) -> Floats:
+    """Replicates of the worst 0.9 quantile over resampled trials: see `analysis.resample`."""
+    trials = ordered.shape[1]
+    rank = order_statistic(0.9, trials)
+    rng = stream("suite", problem.id, problem.digest, name)
+    uniform = rng.beta(rank, trials - rank + 1, (len(ordered), DRAWS))
+    resampled = np.ceil(trials * uniform).astype(int) - 1
+    return np.asarray(np.take_along_axis(ordered, resampled, axis=1).max(axis=0))
+
+
+def _with_times(table: pd.DataFrame, cost: _Timed) -> pd.DataFrame:
+    """With seconds of a release and of drawing a dataset; NaN of blocks that were there before."""
+
+    def mean(found: dict[str, list[float]], key: str) -> float:
+        seconds, datasets = found.get(key, (0.0, 0.0))
+        return seconds / datasets if datasets else np.nan
+
+    labels = [f"{row.problem}={row.entry}" for row in table.itertuples()]
+    return table.assign(
+        seconds=[mean(cost.releases, label) for label in labels],
+        drawing_seconds=[mean(cost.drawing, one) for one in table.get("problem", [])],
+    )

@@ -1,0 +1,224 @@
+"""The problems of a suite, each frozen by a digest, and what an entry is told of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import yaml
+from pydantic import Field, PlainValidator, model_validator
+
+from dpbench.arguments import conf_folder
+from dpbench.distributions import Distribution
+from dpbench.privacy import Budget
+from dpbench.privacy.budgets import Relation
+from dpbench.privacy.neighbours import under_replacement
+from dpbench.registry import (
+    ConfigError,
+    Count,
+    Label,
+    MomentOrder,
+    Radius,
+    Trials,
+    canonical,
+    from_mapping,
+    keyed,
+    validated,
+)
+from dpbench.seeds import digest
+from dpbench.theory.bounds import Bound
+from dpbench.theory.families import Family, build_family
+
+__all__ = ["SUITE", "Known", "Problem", "Suite", "Told", "read_suite"]
+
+SUITE = "dpbench-mean-v1"
+# Parameters of a law that say where it is, or which of a family: nobody is told.
+HIDDEN = {"location", "norm", "p", "c"}
+
+
+@validated
+class Known:
+    """What is public about the records of a problem.
+
+    Parameters
+    ----------
+    records : {'binary', 'gaussian', 'moments'}
+        The class of laws that the lower bound is about: records in {0, 1}; Gaussian, of covariance
+        scale^2 I; laws whose centred moments of order k are at most 1, in every direction.
+    scale : float, optional
+    k : float >= 2, optional
+    radius : float, optional
+        The norm of the mean is at most this; if it is not given, nobody knows.
+    """
+
+    records: Literal["binary", "gaussian", "moments"]
+    scale: Annotated[float, Field(gt=0)] | None = None
+    k: MomentOrder | None = None
+    radius: Radius | None = None
+
+    @model_validator(mode="after")
+    def _what_the_class_needs(self) -> Self:
+        needed = {"binary": set(), "gaussian": {"scale"}, "moments": {"k"}}[self.records]
+        given = {name for name in ("scale", "k") if getattr(self, name) is not None}
+        if given != needed:
+            wanted = " ".join(needed) or "neither scale nor k"
+            raise ValueError(f"of {self.records} records give {wanted}")
+        return self
+
+
+@dataclass(frozen=True)
+class Told:
+    """What an entry is told of a problem, and may choose its parameters by.
+
+    Attributes
+    ----------
+    n : int or None
+        Records; None under ``add_remove``, where it is private.
+    d : int
+        Coordinates of a record; 1 stands for numbers.
+    budget : Budget
+        With its `neighbours`.
+    local : bool
+        Whether every record has to be released by itself.
+    records, scale, k, radius
+        See `Known`; None where nobody knows.
+    law : mapping or None
+        In the open division the kind of the law that is drawn and its shape, as a sweep has them,
+        without its place; None in the declared one.
+    """
+
+    n: int | None
+    d: int
+    budget: Budget
+    local: bool
+    records: str
+    scale: float | None
+    k: float | None
+    radius: float | None
+    law: Mapping[str, Any] | None = None
+
+    @property
+    def notion(self) -> str:
+        """``pure``, ``zcdp``, ``gdp`` or ``approx``."""
+        return self.budget.notion
+
+    @property
+    def relation(self) -> Relation:
+        """``replace`` or ``add_remove``."""
+        return self.budget.neighbours
+
+
+@validated
+class Problem:
+    """A law, or the worst of a family, with n, a budget, and what is public.
+
+    Parameters
+    ----------
+    id : str
+    digest : str
+        Of all that follows; see `actual_digest`.
+    law : mapping
+        A distribution or a family of laws, as in a sweep.
+    n : int
+    budget : Budget
+    known : Known
+    local : bool
+        Whether estimators have to be of the local model.
+    trials : pair of int
+        Of the whole suite and of the quick one.
+    """
+
+    id: Label
+    digest: str
+    law: dict[str, Any]
+    n: Count
+    budget: Annotated[Budget, PlainValidator(lambda spec: Budget.build(spec, ""))]
+    known: Annotated[Known, keyed(Known)]
+    trials: tuple[Trials, Trials]
+    local: bool = False
+
+    @cached_property
+    def family(self) -> Family:
+        """The laws over which the worst is taken."""
+        return build_family(self.law, f"{self.id}.law")
+
+    @cached_property
+    def members(self) -> dict[str, Distribution]:
+        """These laws, by label."""
+        return self.family.members(self.id, self.n, self.budget)
+
+    @property
+    def d(self) -> int:
+        """Coordinates of a record."""
+        return next(iter(self.members.values())).d
+
+    @cached_property
+    def bound(self) -> Bound:
+        """What the 0.9 quantile of no estimator's error beats on the whole class.
+
+        Where neighbours add or remove a record, that of what the budget implies for replacing one.
+        """
+        budget = under_replacement(self.budget)
+        return self.family.lower_bound(self.n, budget, local=self.local)
+
+    @property
+    def actual_digest(self) -> str:
+        """Of the parameters, those with a default too."""
+        named = (self.id, canonical(self.family), self.n, canonical(self.budget))
+        return digest(*named, canonical(self.known), self.trials, self.local)[:12]
+
+    def told(self, *, open_division: bool) -> Told:
+        """What an entry of a division is told."""
+        shape = {key: value for key, value in self.law.items() if key not in HIDDEN}
+        return Told(
+            n=None if self.budget.neighbours == "add_remove" else self.n,
+            d=self.d,
+            budget=self.budget,
+            local=self.local,
+            **{name: getattr(self.known, name) for name in ("records", "scale", "k", "radius")},
+            law=shape if open_division else None,
+        )
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Problems under the name of their version, which never change."""
+
+    name: str
+    problems: tuple[Problem, ...]
+
+    def chosen(self, patterns: str) -> Suite:
+        """The problems whose ids match one of these shell patterns, which commas separate."""
+        wanted = patterns.split(",")
+        for pattern in wanted:
+            if not any(fnmatchcase(one.id, pattern) for one in self.problems):
+                raise ConfigError(f"problems: {pattern!r}: no problem of {self.name} matches it")
+        found = (one for one in self.problems if any(fnmatchcase(one.id, p) for p in wanted))
+        return Suite(self.name, tuple(found))
+
+
+def read_suite(name: str = SUITE, folder: Path | None = None) -> Suite:
+    """Read a suite, of the checkout by default.
+
+    Raises
+    ------
+    ConfigError
+        If a problem is not what its digest says, or two have one id.
+    """
+    path = (folder or conf_folder() / "suite") / f"{name}.yaml"
+    fast = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    found = yaml.load(path.read_text("utf-8"), fast)  # noqa: S506 (both are safe)
+    problems = [from_mapping(Problem, one, f"{name}.problems") for one in found["problems"]]
+    for at, one in enumerate(problems):
+        if one.digest != one.actual_digest:
+            raise ConfigError(
+                f"{path.name}: {one.id}: its digest is {one.actual_digest}, not {one.digest}: "
+                "a problem is never edited; what is new has an id and a suite of its own"
+            )
+        if one.id in {earlier.id for earlier in problems[:at]}:
+            raise ConfigError(f"{path.name}: {one.id}: two problems have this id")
+    return Suite(name, tuple(problems))

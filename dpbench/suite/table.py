@@ -1,0 +1,101 @@
+"""What entries scored, in a file: the archive, or a run of your own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dpbench.arguments import conf_folder
+from dpbench.output import atomic
+from dpbench.registry import ConfigError, from_mapping
+from dpbench.suite.entries import Card
+from dpbench.suite.measure import LEVELS
+from dpbench.suite.problems import Suite
+
+__all__ = ["Scores", "archive_path"]
+
+FORMAT = 1
+COLUMNS = [
+    "entry", "problem", "digest", "trials", "failure_rate", "score", "score_low", "score_high",
+    "bound", "bound_by", "member", "mean_error", "quantiles", "quantiles_low", "quantiles_high",
+    "draws", "seconds", "drawing_seconds",
+]  # fmt: skip
+# What takes another time each time.
+TIMES = ["seconds", "drawing_seconds"]
+
+
+def archive_path(suite: str) -> Path:
+    """The archive of a suite, in the checkout."""
+    return conf_folder().parent / "results" / "archive" / f"{suite}.parquet"
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What entries scored on a suite.
+
+    Attributes
+    ----------
+    rows : DataFrame
+        A row for each entry and problem that it answers: ``entry``, ``problem``, its ``digest``,
+        ``trials``; ``score``, the worst 0.9 quantile of the error over the ``bound``, and its 95%
+        interval ``score_low, score_high`` from order statistics; what the bound is ``bound_by``;
+        the worst ``member`` of the family, its ``mean_error`` over the releases there were, and
+        its ``quantiles`` of the levels `LEVELS`, each with such an interval; the largest
+        ``failure_rate`` of a member (a failure is an infinite error); ``draws``, bootstrap
+        replicates of the score; ``seconds`` of processor time for a release, and for drawing its
+        data, NaN if not measured.
+    cards : dict of str to Card
+        By entry.
+    about : dict
+        The ``suite``, the ``seed``, whether the run was ``quick``, and what made it: a digest of
+        the numerical ``source``, the ``machine`` and ``versions``. Equal ones give equal bits, but
+        for seconds.
+    """
+
+    rows: pd.DataFrame
+    cards: Mapping[str, Card]
+    about: Mapping[str, Any]
+
+    def write(self, path: Path) -> None:
+        """Store it, whole or not at all."""
+        table = pa.Table.from_pandas(self.rows[COLUMNS], preserve_index=False)
+        cards = {name: asdict(card) for name, card in self.cards.items()}
+        known = {"format": FORMAT, "levels": LEVELS, **self.about, "cards": cards}
+        table = table.replace_schema_metadata({"dpbench-suite": json.dumps(known, sort_keys=True)})
+        with atomic(path) as temporary:
+            pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
+
+    @classmethod
+    def read(cls, path: Path, suite: Suite) -> Scores:
+        """Read the scores of a suite.
+
+        Raises
+        ------
+        ConfigError
+            If there is no such file, or it is damaged, or of other problems.
+        """
+        where = f"'{path}'"
+        try:
+            with pq.ParquetFile(path, page_checksum_verification=True) as file:
+                about = json.loads((file.schema_arrow.metadata or {})[b"dpbench-suite"])
+                rows = file.read().to_pandas()[COLUMNS]
+            given, known = about.pop("format"), about.pop("cards")
+            cards = {name: from_mapping(Card, card, where) for name, card in known.items()}
+        except FileNotFoundError as error:
+            raise ConfigError(f"{where}: no such file; suite run makes one") from error
+        except (OSError, pa.ArrowException, LookupError, ValueError, TypeError) as error:
+            raise ConfigError(f"{where}: no scores of a suite, or damaged") from error
+        if given != FORMAT or about["suite"] != suite.name:
+            raise ConfigError(f"{where}: of {about['suite']}, format {given}; make it again")
+        digests = {one.id: one.digest for one in suite.problems}
+        for name, found in zip(rows["problem"], rows["digest"], strict=True):
+            if digests.get(name) != found:
+                raise ConfigError(f"{where}: {name}: another problem than that of {suite.name}")
+        return cls(rows, cards, about)

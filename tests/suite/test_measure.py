@@ -1,0 +1,149 @@
+"""What is kept of errors, by independent routes, and the archive, bit for bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import binom
+
+from dpbench.analysis.summary import interval_ranks
+from dpbench.runner.provenance import versions
+from dpbench.runner.run import RunOptions
+from dpbench.runner.sources import machine
+from dpbench.suite import measure
+from dpbench.suite.measure import LEVELS, measured
+from dpbench.suite.own import entries
+from dpbench.suite.problems import Problem, Suite, read_suite
+from dpbench.suite.table import COLUMNS, TIMES, Scores, archive_path
+
+FALSE_ALARM = 1e-6
+
+
+@pytest.fixture(scope="module")
+def suite() -> Suite:
+    return read_suite()
+
+
+@pytest.fixture(scope="module")
+def archive(suite: Suite) -> Scores:
+    return Scores.read(archive_path(suite.name), suite)
+
+
+def of(suite: Suite, name: str) -> Problem:
+    return next(one for one in suite.problems if one.id == name)
+
+
+def some(suite: Suite, names: list[str]) -> list[Problem]:
+    """In the suite's order."""
+    return [one for one in suite.problems if one.id in names]
+
+
+@pytest.mark.parametrize("trials", [48, 100, 400])
+@pytest.mark.parametrize("q", LEVELS)
+def test_order_statistics_miss_a_quantile_as_rarely_as_they_say(q: float, trials: int) -> None:
+    """Enumerated: B of the trials are below it, and X_(r) is above it iff B < r."""
+    low, high = interval_ranks(q, trials)
+    count = np.arange(trials + 1)
+    chance = binom.pmf(count, trials, q)
+    assert chance[count < low].sum() <= 0.025  # X_(low) is above the quantile
+    assert chance[count < low + 1].sum() > 0.025  # no larger rank would do
+    assert chance[count >= high].sum() <= 0.025
+    assert chance[count >= high - 1].sum() > 0.025
+
+
+def test_a_row_by_hand(suite: Suite) -> None:
+    """10 trials of two members: one fails once, the other is worse at its 0.9 quantile."""
+    problem = of(suite, "moments2-n300-pure1")
+    bound = problem.bound.value
+    quiet = np.arange(1.0, 11)  # the 9th of ten is 9
+    wild = np.array([3.0, 1, 2, 4, 5, 6, 7, 8, 12, np.nan])  # 12
+    row = measure._row(problem, "x", np.stack([quiet, wild]))
+    assert row["score"] == 12 / bound
+    assert row["member"] == list(problem.members)[1]
+    assert row["failure_rate"] == pytest.approx(0.1)
+    # ranks 1, 1, 1, 3, 5, 8, 9, 10, 10 of ten
+    assert row["quantiles"].tolist() == [1, 1, 1, 3, 5, 8, 12, np.inf, np.inf]
+    assert row["score_high"] == np.inf
+    assert row["mean_error"] == pytest.approx(48 / 9)
+    assert (row["quantiles_low"] <= row["quantiles"]).all()
+    assert (row["quantiles"] <= row["quantiles_high"]).all()
+
+
+def test_bootstrap_replicates_have_their_law(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Enumerated: at most rank r iff at least 36 of 40 resampled trials are, Bin(40, r/40).
+
+    By the inequality of Dvoretzky, Kiefer and Wolfowitz a false alarm has probability 1e-6.
+    """
+    monkeypatch.setattr(measure, "DRAWS", 20_000)
+    trials, problem = 40, of(suite, "binary-n300-pure0.1")
+    ordered = np.arange(1.0, trials + 1)[None]
+    draws = measure._resampled(problem, "x", ordered)
+    ranks = np.arange(1, trials + 1)
+    wanted = binom.sf(35, trials, ranks / trials)
+    found = (draws[:, None] <= ranks).mean(axis=0)
+    assert np.abs(found - wanted).max() < np.sqrt(np.log(2 / FALSE_ALARM) / (2 * 20_000))
+
+
+SLOW = ("universal_mean", "approximate_bounds_mean", "smooth_trimmed_mean", "median_of_buckets")
+
+
+def test_the_archive_comes_back_bit_for_bit(suite: Suite, archive: Scores) -> None:
+    """Of a few problems most entries; on another kind of processor to the last digits.
+
+    Where arithmetic has changed on purpose: python -m dpbench suite archive.
+    """
+    names = ["binary-n300-pure0.1", "private-n-n300-pure0.1", "local-binary-n3000-pure1"]
+    names += ["gauss-n100-pure1", "moments2-n300-pure1"]  # the worst of a family
+    known = [one for one in entries() if one.card.name not in SLOW]
+    found, failures = measured(known, some(suite, names), RunOptions(n_jobs=1), lambda _: None)
+    assert not failures
+    rows = archive.rows[~archive.rows["entry"].isin(SLOW)]
+    stored = rows[rows["problem"].isin(names)].reset_index(drop=True)
+    exact = archive.about["machine"] == machine() and _same_versions(archive)
+    bits = [name for name in COLUMNS if name not in TIMES]
+    assert len(stored) == len(found) == 17
+    for a, b in zip(stored[bits].to_dict("records"), found[bits].to_dict("records"), strict=True):
+        for name in bits:
+            where = f"{a['entry']} on {a['problem']}: {name}"
+            if exact or isinstance(a[name], str | int):
+                assert np.array_equal(a[name], b[name], equal_nan=not isinstance(a[name], str)), (
+                    where
+                )
+            else:
+                assert np.allclose(a[name], b[name], rtol=1e-6, atol=1e-12, equal_nan=True), where
+
+
+def _same_versions(archive: Scores) -> bool:
+    return all(archive.about["versions"][name] == versions()[name] for name in ("numpy", "scipy"))
+
+
+def test_the_archive_has_all_entries_and_problems(suite: Suite, archive: Scores) -> None:
+    assert archive_path(suite.name).stat().st_size < 5e6
+    assert not archive.about["quick"]
+    assert set(archive.rows["problem"]) == {one.id for one in suite.problems}
+    assert archive.cards == {one.card.name: one.card for one in entries()}
+    answered = {
+        (entry.card.name, one.id)
+        for one in suite.problems
+        for entry in entries()
+        if entry.estimator(one) is not None
+    }
+    assert {*zip(archive.rows["entry"], archive.rows["problem"], strict=True)} == answered
+    assert set(archive.rows["entry"]) == set(archive.cards)
+    # a bound that an estimator beats is none, by intervals of twice their width
+    assert (archive.rows["score_high"] ** 2 >= archive.rows["score"]).all()
+
+
+def test_an_entry_alone_scores_what_it_does_in_company(suite: Suite, archive: Scores) -> None:
+    """It has the same data, and noise of its own: the quick suite of one and of all."""
+    names = ["binary-n300-pure0.1", "private-n-n1000-gdp0.03"]
+    known = [one for one in entries() if "binary" in one.card.name or "sum" in one.card.name]
+    options = RunOptions(n_jobs=1)
+    chosen = some(suite, names)
+    together, _ = measured(known, chosen, options, lambda _: None, quick=True)
+    for entry in known:
+        alone, _ = measured([entry], chosen, options, lambda _: None, quick=True)
+        own = together[together["entry"] == entry.card.name].reset_index(drop=True)
+        kept = [name for name in COLUMNS if name not in TIMES]
+        pd.testing.assert_frame_equal(alone[kept], own[kept], check_exact=True)

@@ -1,0 +1,99 @@
+"""The problems are frozen, and each can be scored."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpbench.arguments import conf_folder
+from dpbench.registry import ConfigError
+from dpbench.seeds import digest
+from dpbench.suite.problems import SUITE, Suite, read_suite
+
+FILE = conf_folder() / "suite" / f"{SUITE}.yaml"
+# Of all ids and digests: what is published under the name of this version.
+PUBLISHED = "63b3f0dc64731adb"
+
+
+@pytest.fixture(scope="module")
+def suite() -> Suite:
+    return read_suite()
+
+
+def test_the_published_problems_are_these(suite: Suite) -> None:
+    """What may change in them is nothing: a new problem is one of another suite."""
+    assert digest([[one.id, one.digest] for one in suite.problems])[:16] == PUBLISHED
+
+
+def with_one(name: str) -> str:
+    """The file with one problem alone."""
+    head, problems = FILE.read_text().split("problems:\n")
+    (line,) = re.findall(rf"  - \{{id: {re.escape(name)},.*\n", problems)
+    return f"{head}problems:\n{line}"
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("binary-n300-pure0.1", "n: 300,", "n: 301,"),
+        ("binary-n300-pure0.1", "p: 0.43", "p: 0.44"),
+        ("private-n-n300-pure0.1", ", neighbours: add_remove", ""),
+        ("gauss-heights-n1000-pure0.5", "radius: 300", "radius: 400"),
+        ("gauss-n100-pure1", "[400, 100]", "[401, 100]"),
+        ("gauss-n100-pure1", "id: gauss", "id: gauss2"),
+        ("local-binary-n3000-pure1", ", local: true", ""),
+        ("moments2-n300-pure1", "c: [1, 2, 3]", "c: [1, 2]"),
+    ],
+)
+def test_an_edited_problem_is_refused(tmp_path: Path, name: str, old: str, new: str) -> None:
+    text = with_one(name)
+    (tmp_path / FILE.name).write_text(text)
+    assert [one.id for one in read_suite(folder=tmp_path).problems] == [name]
+    (tmp_path / FILE.name).write_text(text.replace(old, new, 1))
+    with pytest.raises(ConfigError, match=r"its digest is \w+, not \w+: a problem is never edited"):
+        read_suite(folder=tmp_path)
+
+
+def test_two_problems_of_one_id_are_refused(tmp_path: Path) -> None:
+    text = with_one("binary-n300-pure0.1")
+    (tmp_path / FILE.name).write_text(text + text.splitlines()[-1])
+    with pytest.raises(ConfigError, match="two problems have this id"):
+        read_suite(folder=tmp_path)
+
+
+def test_every_problem_has_a_bound_that_what_is_known_does_not_beat(suite: Suite) -> None:
+    """Finite, and far below the radius: one who answers the middle of it is no better."""
+    for one in suite.problems:
+        assert 0 < one.bound.value < np.inf, one.id
+        assert one.bound.value < 0.05 * (one.known.radius or np.inf), one.id
+        means = [np.linalg.norm(law.mean) for law in one.members.values()]
+        assert max(means) <= (one.known.radius or np.inf), one.id
+
+
+def test_the_problems_are_of_all_kinds(suite: Suite) -> None:
+    kinds = {(one.budget.notion, one.budget.neighbours) for one in suite.problems}
+    notions = ("pure", "zcdp", "gdp", "approx")
+    assert kinds == {(a, b) for a in notions for b in ("replace", "add_remove")}
+    for records in ("binary", "gaussian", "moments"):
+        of = [one for one in suite.problems if one.known.records == records]
+        assert {one.budget.notion for one in of if not one.local and one.d == 1} == set(notions)
+        assert any(one.local for one in of)
+    assert {one.d for one in suite.problems} == {1, 16}
+    # an answer to a class of moments is judged by the worst of a family, not by an easier law
+    classes = [one for one in suite.problems if one.known.records == "moments"]
+    assert all(len(one.members) > 1 for one in classes)
+
+
+def test_what_is_told(suite: Suite) -> None:
+    """Neither where the law is, nor what it is but in the open division, nor a private n."""
+    for one in suite.problems:
+        told = one.told(open_division=False)
+        assert told.law is None
+        assert (told.n is None) == (one.budget.neighbours == "add_remove")
+        shape = one.told(open_division=True).law
+        assert shape is not None
+        assert shape["kind"] == one.law["kind"]
+        assert not {"location", "norm", "p", "c"} & set(shape)
