@@ -196,7 +196,14 @@ def right() -> pd.DataFrame:
 
 
 # Of the kind of other rows, or in tests/cli/test_injected_errors.py of all estimators.
-ALIKE = {"noise x 0.8", "a factor ln n", "half of the budget lost", "threshold x 2", "groups / 2"}
+ALIKE = {
+    "noise x 0.5",
+    "noise x 0.8",
+    "a factor ln n",
+    "half of the budget lost",
+    "threshold x 2",
+    "groups / 2",
+}
 CASES = [pytest.param(e, marks=[pytest.mark.slow] if e in ALIKE else []) for e in ERRORS]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import bdtr
 
 from dpbench.arrays import Floats, Ints
-from dpbench.metrics import ERRORS, METRICS
+from dpbench.metrics import ERRORS, METRICS, Metric
 
 __all__ = [
     "TRIM", "interval_ranks", "mean_and_se", "order_statistic", "quantile", "statistics",
@@ -65,19 +65,23 @@ def statistics(values: Mapping[str, Floats]) -> dict[str, Floats | Ints]:
         "signed_sd": signed_se * np.sqrt(count),
     }
     for column, metric in METRICS.items():
-        if column in found:
-            continue
-        measured = values.get(metric.of, np.full_like(error, np.nan))
-        unknown = np.isnan(measured).all(axis=1)
-        if metric.of in ERRORS:  # NaN where nothing was released, and where code draws its noise
-            unknown &= count > 0
-        ordered = _sorted(measured)
-        if metric.statistic == "rate":
-            statistic = np.minimum(ordered, 1.0).mean(axis=1)
-        else:
-            statistic = ordered[:, order_statistic(metric.q, trials) - 1]
-        found[column] = np.where(unknown, np.nan, statistic)
+        if column not in found:
+            measured = values.get(metric.of, np.full_like(error, np.nan))
+            found[column] = _of_metric(metric, measured, count)
     return found
+
+
+def _of_metric(metric: Metric, measured: Floats, released: Ints) -> Floats:
+    """The rate or the quantile of what a metric is of; NaN where that is not known."""
+    unknown = np.isnan(measured).all(axis=1)
+    if metric.of in ERRORS:  # NaN where nothing was released, and where code draws its noise
+        unknown &= released > 0
+    ordered = _sorted(measured)
+    if metric.statistic == "rate":
+        statistic = np.minimum(ordered, 1.0).mean(axis=1)
+    else:
+        statistic = ordered[:, order_statistic(metric.q, measured.shape[1]) - 1]
+    return np.where(unknown, np.nan, statistic)
 
 
 def mean_and_se(values: Floats) -> tuple[Floats, Floats]:

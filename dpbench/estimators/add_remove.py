@@ -8,13 +8,13 @@ both have noise. To first order in noise, with m the mean of the u, the error in
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Annotated, ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
-from pydantic import Field, model_validator
 
 from dpbench.arrays import Floats
-from dpbench.estimators.base import Estimate, Estimator
+from dpbench.estimators.base import Estimate
+from dpbench.estimators.clipped import Bound, _Between
 from dpbench.privacy import Ledger
 from dpbench.privacy.budgets import Relation
 from dpbench.registry import validated
@@ -22,28 +22,14 @@ from dpbench.samples import Sample
 
 __all__ = ["SumAndCountMean", "TransformedNoiseMean"]
 
-Bound = Annotated[float, Field(ge=-1e300, le=1e300)]
-
 
 @validated
-class _Bounded(Estimator):
-    """Records clipped to an interval.
-
-    Parameters
-    ----------
-    lower, upper : float
-        Bounds that do not depend on the data.
-    """
+class _Bounded(_Between):
+    """Records clipped to an interval, on a scale where that is [0, 1]."""
 
     lower: Bound = 0.0
     upper: Bound = 1.0
     relations: ClassVar[tuple[Relation, ...]] = ("add_remove",)
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if self.lower >= self.upper:
-            raise ValueError(f"upper must exceed lower, got [{self.lower}, {self.upper}]")
-        return self
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         clipped = sample.clipped_mean(self.lower, self.upper)

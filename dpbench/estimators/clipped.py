@@ -14,9 +14,31 @@ from dpbench.privacy.neighbours import Pair
 from dpbench.registry import validated
 from dpbench.samples import Sample
 
-__all__ = ["BinaryMean", "BoundedMean", "ClippedMean", "CoordinateWise", "noisy_clipped_mean"]
+__all__ = [
+    "BinaryMean", "BoundedMean", "ClippedMean", "CoordinateWise", "noisy_clipped_mean",
+]  # fmt: skip
 
-Bound = Annotated[float, Field(ge=-1e300, le=1e300)] | None
+Bound = Annotated[float, Field(ge=-1e300, le=1e300)]
+
+
+@validated
+class _Between(Estimator):
+    """Of records in a public interval, or moved into it.
+
+    Parameters
+    ----------
+    lower, upper : float
+        Bounds that do not depend on the data, lower < upper.
+    """
+
+    lower: Bound
+    upper: Bound
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.lower is not None and self.upper is not None and self.lower >= self.upper:
+            raise ValueError(f"upper must exceed lower, got [{self.lower}, {self.upper}]")
+        return self
 
 
 def noisy_clipped_mean(
@@ -35,7 +57,7 @@ def noisy_clipped_mean(
 
 
 @validated
-class ClippedMean(Estimator):
+class ClippedMean(_Between):
     """The mean of the records clipped to a public interval, with noise.
 
     L15, 'Unbounded data'. Of vectors every coordinate is clipped.
@@ -47,15 +69,9 @@ class ClippedMean(Estimator):
         finite sensitivity: nothing is released or spent, and every trial is a failure.
     """
 
-    lower: Bound
-    upper: Bound
+    lower: Bound | None  # type: ignore[assignment]
+    upper: Bound | None  # type: ignore[assignment]
     multivariate: ClassVar[bool] = True
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if self.lower is not None and self.upper is not None and self.lower >= self.upper:
-            raise ValueError(f"upper must exceed lower, got [{self.lower}, {self.upper}]")
-        return self
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         if self.lower is None or self.upper is None:

@@ -12,15 +12,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import replace
-from typing import Annotated, Self
+from typing import Annotated
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 from scipy.special import ndtr
 
 from dpbench.arrays import Floats
-from dpbench.estimators.base import Estimate, Estimator
-from dpbench.estimators.clipped import noisy_clipped_mean
+from dpbench.estimators.base import Estimate
+from dpbench.estimators.clipped import _Between, noisy_clipped_mean
 from dpbench.estimators.gaussian import Positive
 from dpbench.privacy import Ledger
 from dpbench.registry import Probability, validated
@@ -35,7 +35,7 @@ FAR = 40.0  # standard deviations, beyond which a Gaussian weighs nothing
 
 
 @validated
-class _SimulatedInterval(Estimator):
+class _SimulatedInterval(_Between):
     """A clipped mean and a noisy variance, and the errors of simulated ones.
 
     Of B + 1 errors of one law the real one is equally likely to have any rank. So with simulations
@@ -62,12 +62,6 @@ class _SimulatedInterval(Estimator):
     beta: Probability = 0.1
     share: Probability = 0.8
     draws: Draws = 999
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if self.lower >= self.upper:
-            raise ValueError(f"upper must exceed lower, got [{self.lower}, {self.upper}]")
-        return self
 
     @abstractmethod
     def _moments(self, mean: Floats, sd: Floats) -> tuple[Floats, Floats]:

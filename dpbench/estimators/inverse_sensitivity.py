@@ -33,7 +33,8 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from dpbench.arrays import Floats
-from dpbench.estimators.base import Estimate, Estimator
+from dpbench.estimators.base import Estimate
+from dpbench.estimators.clipped import _Between
 from dpbench.privacy import Budget, Ledger
 from dpbench.privacy.neighbours import Pair
 from dpbench.privacy.quantile import NEGLIGIBLE, audit_pairs, private_quantile
@@ -42,11 +43,9 @@ from dpbench.samples import Sample
 
 __all__ = ["InverseSensitivity"]
 
-Bound = Annotated[float, Field(ge=-1e300, le=1e300)]
-
 
 @validated
-class InverseSensitivity(Estimator):
+class InverseSensitivity(_Between):
     """The exponential mechanism on how many records have to change; the module derives it.
 
     Parameters
@@ -59,15 +58,11 @@ class InverseSensitivity(Estimator):
         h; above 0 for a median.
     """
 
-    lower: Bound
-    upper: Bound
     statistic: Literal["mean", "median"] = "mean"
     resolution: Annotated[float, Field(ge=0, le=1e300)] = 0.0
 
     @model_validator(mode="after")
     def _sound(self) -> Self:
-        if self.lower >= self.upper:
-            raise ValueError(f"upper must exceed lower, got [{self.lower}, {self.upper}]")
         if self.statistic == "median" and self.resolution == 0:
             raise ValueError("a median needs a resolution above 0")
         return self

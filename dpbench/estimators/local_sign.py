@@ -34,17 +34,17 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from dpbench.arrays import Floats
-from dpbench.estimators.base import Estimate, Estimator
-from dpbench.estimators.gaussian import Positive
+from dpbench.estimators.base import Estimate
+from dpbench.estimators.gaussian import _GaussianMean
 from dpbench.privacy import Budget, Ledger
-from dpbench.registry import Probability, Radius, validated
+from dpbench.registry import validated
 from dpbench.samples import Sample
 
 __all__ = ["LocalSignMean"]
 
 
 @validated
-class LocalSignMean(Estimator):
+class LocalSignMean(_GaussianMean):
     """Randomised response on the side of a centre that each record is on.
 
     The module derives it. It needs Gaussian records of standard deviation `sigma`, and runs at the
@@ -52,17 +52,10 @@ class LocalSignMean(Estimator):
 
     Parameters
     ----------
-    radius : float >= 0
-        R, a bound on abs(mu).
-    sigma : float > 0
-        Standard deviation of a record.
     beta : float in (0, 1)
         The halvings go wrong with probability beta/10 at most.
     """
 
-    radius: Radius
-    sigma: Positive = 1.0
-    beta: Probability = 0.1
     bounded_in: ClassVar[Literal["local"]] = "local"
 
     def sizes(self, n: int, budget: Budget) -> tuple[list[int], int]:

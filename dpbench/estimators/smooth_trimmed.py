@@ -25,13 +25,14 @@ worse: the (1/(alpha epsilon))^2 of KSU20, section 1.2, is what is known for all
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from dpbench.arrays import Floats, Ints
-from dpbench.estimators.base import Estimate, Estimator
+from dpbench.estimators.base import Estimate
+from dpbench.estimators.clipped import _Between
 from dpbench.privacy import Budget, Ledger
 from dpbench.privacy.neighbours import Pair
 from dpbench.privacy.smooth import largest_rate
@@ -40,11 +41,9 @@ from dpbench.samples import Sample
 
 __all__ = ["SmoothTrimmedMean", "largest_gap"]
 
-Bound = Annotated[float, Field(ge=-1e300, le=1e300)]
-
 
 @validated
-class SmoothTrimmedMean(Estimator):
+class SmoothTrimmedMean(_Between):
     """A trimmed mean, with noise in proportion to its smooth sensitivity; the module derives it.
 
     Student's t under pure DP, and at the epsilon that GDP and (epsilon, delta) pay for; Laplace
@@ -60,16 +59,8 @@ class SmoothTrimmedMean(Estimator):
         t as a share of its largest value, epsilon/3 or sqrt(2 rho).
     """
 
-    lower: Bound
-    upper: Bound
     trim: Annotated[int, Field(ge=0)] | None = None
     dilation: Annotated[float, Field(ge=0.01, le=0.9)] = 0.3
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if self.lower >= self.upper:
-            raise ValueError(f"upper must exceed lower, got [{self.lower}, {self.upper}]")
-        return self
 
     def trimmed(self, n: int, t: float) -> int:
         """The m of n records; a ValueError where nothing is left."""

@@ -60,8 +60,8 @@ class SubsampleAggregate(Estimator):
     """
 
     buckets: Buckets
-    lower: Bound = None
-    upper: Bound = None
+    lower: Bound | None = None
+    upper: Bound | None = None
     base: Any = Field(default="empirical_mean", validate_default=True)
     aggregate: Literal["median", "mean", "mode", "friendly_core"] = "median"
     resolution: Annotated[float, Field(ge=1e-100, le=1e100)] = 0.01

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import MISSING, fields, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -237,6 +237,7 @@ class ZCDP(Budget):
         return self._approx(max(approx_of_rho(self.rho, delta), LEAST_EPSILON), delta)
 
     @classmethod
+    @cache
     def within(cls, budget: ApproxDP) -> Self:
         """The largest rho whose conversion stays within an (epsilon, delta) budget."""
         from scipy.optimize import brentq

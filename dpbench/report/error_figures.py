@@ -15,7 +15,15 @@ from pydantic import Field
 
 from dpbench.arrays import Floats
 from dpbench.columns import BUDGET, KEY, swept_columns, under
-from dpbench.drawing import BOUND, GUIDE, GUIDE_DASHES, THEORY, line_styles, number_text
+from dpbench.drawing import (
+    BOUND,
+    GUIDE,
+    GUIDE_DASHES,
+    THEORY,
+    line_styles,
+    natural,
+    number_text,
+)
 from dpbench.metrics import METRICS, VARIABLES, MetricName
 from dpbench.privacy import AMOUNTS
 from dpbench.registry import ConfigError, validated
@@ -190,11 +198,13 @@ class ErrorAgainstN(SelectingFigure):
                     yield words.budget(budget.value.columns), rows[paid | free]
             return
         value: Any
-        for value, panel in rows.groupby(self.by, dropna=False):
-            if self.by == "family":
+        panels = rows.groupby(self.by, dropna=False)
+        if self.by == "family":
+            for value, panel in sorted(panels, key=lambda one: natural(str(one[0]))):
                 yield words.family(value), panel
-            else:
-                yield "" if pd.isna(value) else f"$k = {value:g}$", panel
+            return
+        for value, panel in panels:
+            yield "" if pd.isna(value) else f"$k = {value:g}$", panel
 
     def _panel(
         self, rows: pd.DataFrame, about: dict[str, str], looks: Any, result: Result, ax: Axes

@@ -57,12 +57,8 @@ def computed(
     with contextlib.ExitStack() as stack:
         pool = stack.enter_context(ThreadPoolExecutor(FETCHED))
         # ends first, and with it what the pool waits for
-        client = stack.enter_context(_client(address, threads))
+        client = stack.enter_context(_client(address, threads, plugins))
         here = Computer.of(depends)
-        if address is not None:
-            _refuse_others(client)
-            if plugins:
-                client.register_plugin(_Sources(plugins))
         done: queue.SimpleQueue[Any] = queue.SimpleQueue()
         waiting, running = deque(range(len(tasks))), dict[Any, list[int]]()
 
@@ -90,8 +86,8 @@ def computed(
 
 
 @contextlib.contextmanager
-def _client(address: str | None, threads: int) -> Iterator[Any]:
-    """A client of a running cluster, or of one in this process that listens nowhere."""
+def _client(address: str | None, threads: int, plugins: Sequence[Path] = ()) -> Iterator[Any]:
+    """A client of a running cluster, which gets plug-ins, or of one here that listens nowhere."""
     for logger in ("distributed", "distributed.client"):  # what ends a run is one line
         logging.getLogger(logger).setLevel(logging.CRITICAL)
     with contextlib.ExitStack() as stack:
@@ -116,6 +112,10 @@ def _client(address: str | None, threads: int) -> Iterator[Any]:
             raise ConfigError(
                 f"runner.address: {address!r}: no dask scheduler answers there"
             ) from error
+        if address is not None:
+            _refuse_others(client)
+            if plugins:
+                client.register_plugin(_Sources(plugins))
         yield client
 
 

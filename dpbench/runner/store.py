@@ -256,17 +256,9 @@ def _table(stored: Mapping[str, Stored]) -> pa.Table:
     def repeated(values: Sequence[object], kind: pa.DataType, at: Ints = index) -> pa.Array:
         return pa.array(values, kind, from_pandas=True).take(pa.array(at))  # NaN is no amount
 
-    def joined(name: str) -> pa.ChunkedArray:
-        parts = [
-            (block.values.get(name), block.values["error"].size) for _, block in stored.values()
-        ]
-        kind = pa.float64()
-        return pa.chunked_array(
-            [pa.nulls(size, kind) if v is None else pa.array(v.ravel()) for v, size in parts], kind
-        )
-
-    names = {name for _, block in stored.values() for name in block.values}
-    values = {name: joined(name) for name in (*ERRORS, *EXTRAS) if name in names}
+    blocks = [block for _, block in stored.values()]
+    names = {name for block in blocks for name in block.values}
+    values = {name: _joined(name, blocks) for name in (*ERRORS, *EXTRAS) if name in names}
     budgets = [setting.budget.columns for _, _, setting, _ in keys]
     failed = np.array([bool(message) for *_, message in keys])[index]
     status = np.where(failed, 2, np.where(np.isfinite(values["error"].to_numpy()), 0, 1))
@@ -287,3 +279,11 @@ def _table(stored: Mapping[str, Stored]) -> pa.Table:
         key: [block.values["error"].size, list(block.values)] for key, (_, block) in stored.items()
     }
     return pa.table(columns).replace_schema_metadata({"dpbench": json.dumps(about)})
+
+
+def _joined(name: str, blocks: Iterable[Block]) -> pa.ChunkedArray:
+    """The values of all blocks, null where a block has none."""
+    kind, parts = pa.float64(), [(b.values.get(name), b.values["error"].size) for b in blocks]
+    return pa.chunked_array(
+        [pa.nulls(size, kind) if v is None else pa.array(v.ravel()) for v, size in parts], kind
+    )

@@ -16,8 +16,9 @@ from dpbench import distributions as dist
 from dpbench import estimators as est
 from dpbench.arrays import Floats
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget
-from dpbench.theory.last_step import At, Histogram, gaussian_norm, histogram, reach, tail
+from dpbench.theory.last_step import Histogram, gaussian_norm, histogram
 from dpbench.theory.noise import Gaussian, Laplace, Noise, additive, binomial
+from dpbench.theory.step import At, reach, tail
 
 __all__ = [
     "core_noise_quantile", "exact_miss", "exponential_epsilon", "histogram_misses", "is_near",

@@ -17,8 +17,8 @@ from dpbench import estimators as est
 from dpbench.arrays import Floats
 from dpbench.privacy import ZCDP
 from dpbench.theory.exact_choices import exponential_epsilon
-from dpbench.theory.last_step import At
 from dpbench.theory.noise import Noise, binomial
+from dpbench.theory.step import At
 
 __all__ = ["Steps", "inverse_steps", "trimmed_error"]
 

@@ -16,8 +16,8 @@ from scipy.special import chdtri, erf, ndtri
 from dpbench import distributions as dist
 from dpbench import estimators as est
 from dpbench.arrays import Floats
-from dpbench.theory.last_step import At
 from dpbench.theory.noise import Noise, additive, standard_normal
+from dpbench.theory.step import At
 
 __all__ = ["exact_interval"]
 

@@ -13,8 +13,8 @@ from dpbench import distributions as dist
 from dpbench import estimators as est
 from dpbench.arrays import Floats
 from dpbench.theory.exact_choices import is_near
-from dpbench.theory.last_step import At, reach
 from dpbench.theory.noise import binomial
+from dpbench.theory.step import At, reach
 
 __all__ = ["sign_error", "unit_error"]
 

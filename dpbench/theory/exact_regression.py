@@ -15,8 +15,9 @@ import numpy as np
 from dpbench import distributions as dist
 from dpbench import estimators as est
 from dpbench.theory.exact_vectors import sum_quantile
-from dpbench.theory.last_step import At, descended
+from dpbench.theory.last_step import descended
 from dpbench.theory.noise import concentrated
+from dpbench.theory.step import At
 
 __all__ = ["regression_error"]
 

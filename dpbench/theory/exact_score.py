@@ -18,8 +18,8 @@ from dpbench import estimators as est
 from dpbench.arrays import Floats
 from dpbench.privacy import Budget
 from dpbench.theory.exact_choices import exponential_epsilon, is_near, median_law
-from dpbench.theory.last_step import At, tail
 from dpbench.theory.noise import additive, standard_normal
+from dpbench.theory.step import At, tail
 
 __all__ = ["score_error"]
 

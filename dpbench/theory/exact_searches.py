@@ -15,8 +15,9 @@ from dpbench import distributions as dist
 from dpbench import estimators as est
 from dpbench.arrays import Floats
 from dpbench.theory.exact_choices import is_round
-from dpbench.theory.last_step import At, gaussian_norm
+from dpbench.theory.last_step import gaussian_norm
 from dpbench.theory.noise import concentrated
+from dpbench.theory.step import At
 
 __all__ = ["median_noise", "search_law"]
 

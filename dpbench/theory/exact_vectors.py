@@ -13,8 +13,9 @@ from dpbench import distributions as dist
 from dpbench import estimators as est
 from dpbench.privacy import ApproxDP, PureDP
 from dpbench.theory.exact_choices import is_round
-from dpbench.theory.last_step import At, Step, coinpress_round, gaussian_norm, round_shares
+from dpbench.theory.last_step import coinpress_round, gaussian_norm, round_shares
 from dpbench.theory.noise import Gaussian, additive, concentrated
+from dpbench.theory.step import At, Step
 
 __all__ = ["affine_error", "ball_error", "covariance_quantile", "sum_quantile"]
 

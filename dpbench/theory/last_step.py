@@ -6,7 +6,6 @@ From an estimator's parameters only, never by its methods: these are what is che
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,72 +14,26 @@ from scipy.special import ndtri
 from dpbench import estimators as est
 from dpbench.privacy import ApproxDP, Budget, PureDP
 from dpbench.theory.noise import Gaussian, Noise, Radial, additive, concentrated
+from dpbench.theory.step import At, Step, box, quantile, quietest, reach, tail
 
 __all__ = [
-    "At", "Histogram", "Step", "coinpress_round", "descended", "gaussian_norm", "histogram",
-    "ksu20_groups", "last_step", "reach", "round_shares", "tail",
+    "Histogram", "coinpress_round", "descended", "gaussian_norm", "histogram",
+    "ksu20_groups", "last_step", "round_shares",
 ]  # fmt: skip
 
 LARGEST = 1e300  # of numbers, and of how many bins there are
 
 
-class At(NamedTuple):
-    """Where an estimator runs: records, their coordinates, and the budget."""
-
-    n: int
-    d: int
-    budget: Budget
-
-
-class Step(NamedTuple):
-    """Records clipped to a centre (None: where they are) +- half_width, averaged, with noise.
-
-    Attributes
-    ----------
-    noise : Noise
-        Of every coordinate.
-    half_width : float
-        Of an interval for each coordinate, or the radius of a ball.
-    centre : float or None
-        Public, or None for one that an earlier step finds.
-    records : float
-        How many are averaged.
-    """
-
-    noise: Noise
-    half_width: float = np.inf
-    centre: float | None = None
-    records: float = np.inf
-
-
-def _quantile(budget: Budget, beta: float) -> float:
-    """The 1 - beta quantile of |noise| at sensitivity 1."""
-    return additive(budget, 1.0, 1.0).above(beta / 2)
-
-
-def _box(
-    at: At, half_width: float, centre: float | None = None, *, share: float = 1.0, rows: float = 0
-) -> Step:
-    """Every coordinate of n records, or `rows`, is clipped, at a share of the budget.
-
-    One record moves the mean by at most 2 half_width/n in all coordinates.
-    """
-    records = rows or at.n
-    step = 2 * half_width / records
-    noise = additive(at.budget.fraction(share), at.d * step, float(np.sqrt(at.d)) * step)
-    return Step(noise, half_width, centre, records)
-
-
 def _between(at: At, low: float | None, high: float | None, rows: float = 0) -> Step | None:
     if low is None or high is None:
         return None
-    return _box(at, (high - low) / 2, (high + low) / 2, rows=rows)
+    return box(at, (high - low) / 2, (high + low) / 2, rows=rows)
 
 
 def _simulated(e: Any, at: At) -> Step:
     """The rest of the budget is for the variance, if that is not known."""
     share = e.share if e.sigma is None else 1.0
-    return _box(at, (e.upper - e.lower) / 2, (e.upper + e.lower) / 2, share=share)
+    return box(at, (e.upper - e.lower) / 2, (e.upper + e.lower) / 2, share=share)
 
 
 def _bounded(e: est.BoundedMean, at: At) -> Step:
@@ -92,42 +45,15 @@ def _bounded(e: est.BoundedMean, at: At) -> Step:
     return Step(noise, e.radius, 0.0, at.n)
 
 
-@cache
-def _quietest(k: float, radius: float, beta: float, noise: Noise) -> float:
-    """The T where the 1 - beta quantile of |b(T) + (R + T) noise| is least.
-
-    b(T) = ((k-1)/k)^k T^-(k-1)/(k-1), and the quantile is a root of the noise's distribution.
-    """
-    from scipy.optimize import brentq, minimize_scalar  # a slow import
-
-    def error(log_t: float) -> float:
-        t = float(np.exp(log_t))
-        fall = float(np.exp(min(-(k - 1) * log_t, 600.0)))  # of t, where it is far too small
-        bias = (1 - 1 / k) ** k / (k - 1) * fall / (radius + t)
-
-        def missing(x: float) -> float:
-            return (
-                float(noise.cdf(np.asarray(x - bias)) - noise.cdf(np.asarray(-x - bias))) - within
-            )
-
-        return (radius + t) * float(brentq(missing, 0.0, most := 2 * (bias + q), xtol=1e-13 * most))
-
-    within, q = 1 - beta, noise.above(beta / 2)
-    alone = float(np.log(1 - 1 / k) - np.log(q) / k)  # where b(T) + q T is least
-    ends = alone - 1 - float(np.log1p(radius * np.exp(-alone))), alone + 1
-    least = minimize_scalar(error, bounds=ends, method="bounded", options={"xatol": 1e-9})
-    return float(np.exp(least.x))
-
-
 def _heavy_tailed(e: est.HeavyTailedMean, at: At) -> Step:
     """T is (n/beta)^(1/k), c (epsilon n)^(1/k), or where the error is least."""
     n, k = at.n, e.k
     if e.clip_at or e.policy == "minimax":
         one = additive(at.budget, 2 / n, 2 / n)
-        return _box(at, e.radius + (e.clip_at or _quietest(k, e.radius, e.beta, one)), 0.0)
-    effective = n * np.log(1 / e.beta) / _quantile(at.budget, e.beta)
+        return box(at, e.radius + (e.clip_at or quietest(k, e.radius, e.beta, one)), 0.0)
+    effective = n * np.log(1 / e.beta) / quantile(at.budget, e.beta)
     t = (n / e.beta) ** (1 / k) if e.policy == "all" else e.c * effective ** (1 / k)
-    return _box(at, e.radius + t, 0.0)
+    return box(at, e.radius + t, 0.0)
 
 
 def _local(e: est.LocalMean, at: At) -> Step | None:
@@ -146,23 +72,12 @@ def _local(e: est.LocalMean, at: At) -> Step | None:
         variance = ((grown + 1) / (grown - 1)) ** 2
     unit = Gaussian(float(np.sqrt(variance / at.n)))
     if e.policy == "minimax":
-        half_width = e.radius + _quietest(e.k, e.radius, e.beta, unit)
+        half_width = e.radius + quietest(e.k, e.radius, e.beta, unit)
     else:
         own = PureDP(at.budget.epsilon) if isinstance(at.budget, PureDP) else at.budget
-        epsilon = np.log(1 / e.beta) / _quantile(own, e.beta)
+        epsilon = np.log(1 / e.beta) / quantile(own, e.beta)
         half_width = e.radius + float((at.n * epsilon**2) ** (0.5 / e.k))
     return Step(Gaussian(unit.sd * half_width), half_width, 0.0, at.n)
-
-
-def reach(e: Any) -> float:
-    """R, how far the mean may be; without one it may be anywhere."""
-    radius = getattr(e, "radius", None)
-    return np.inf if radius is None else float(radius)
-
-
-def tail(e: Any, n: int) -> float:
-    """L15's t: n Gaussians are within it with probability 1 - beta, by a union bound."""
-    return float(e.sigma * np.sqrt(2 * np.log(2 * n / e.beta)))
 
 
 class Histogram(NamedTuple):
@@ -213,7 +128,7 @@ def _shrinking(e: est.ShrinkingIntervals, at: At) -> Step | None:
     miss, w = e.beta / (2 * rounds), e.radius
     sampling = float(-ndtri(miss / 2)) * e.sigma / float(np.sqrt(at.n))
     for share in round_shares(rounds)[: e.report]:
-        before, step = w, _box(at, w + tail(e, at.n), share=share)
+        before, step = w, box(at, w + tail(e, at.n), share=share)
         w = min(w, sampling + step.noise.above(miss / 2))
     return step if w < before else None
 
@@ -292,14 +207,14 @@ def _ksu20_bin(e: est.KSU20Mean, n: int, budget: Budget) -> float:
         return _half_bin(e, np.nan)
     paper, mean = e.constants == "paper", _laplace_for(budget)
     size = n / (2 * ksu20_groups(e)) if paper else n
-    q = _quantile(mean, 0.1)
+    q = quantile(mean, 0.1)
 
     def needed(alpha: float) -> float:
         power = float(alpha ** (-e.k / (e.k - 1)))
         if paper:
             return 90 / alpha**2 + 180 * q * power + _histogram_needs(e, alpha, size, budget)
         rare = budget.delta if isinstance(budget, ApproxDP) else 1 / (1 + (e.radius or 0.0))
-        return 1 / alpha**2 + q / float(np.log(10)) * power + _quantile(mean, rare)
+        return 1 / alpha**2 + q / float(np.log(10)) * power + quantile(mean, rare)
 
     alpha = e.alpha or (1 / 16 if paper else 1.0)
     if e.alpha is None and needed(alpha) < size:
@@ -328,13 +243,13 @@ def _ksu20(e: est.KSU20Mean, at: At) -> Step | None:
         return None
     r = _ksu20_bin(e, at.n, at.budget)
     if e.constants == "paper":
-        return _box(mean, 3 * r, rows=rows)
+        return box(mean, 3 * r, rows=rows)
     off = r + 4 ** (1 / e.k)
     if e.constants == "tuned":
         noise = additive(mean.budget, 2 / rows, 2 / rows)
-        return _box(mean, off + _quietest(e.k, off, e.beta, noise), rows=rows)
-    best = (e.k - 1) / e.k * (rows / (2 * _quantile(mean.budget, e.beta))) ** (1 / e.k)
-    return _box(mean, off + best, rows=rows)
+        return box(mean, off + quietest(e.k, off, e.beta, noise), rows=rows)
+    best = (e.k - 1) / e.k * (rows / (2 * quantile(mean.budget, e.beta))) ** (1 / e.k)
+    return box(mean, off + best, rows=rows)
 
 
 def _people_averaged(e: est.PersonMean, at: At) -> int:
@@ -346,10 +261,10 @@ def _people_averaged(e: est.PersonMean, at: At) -> int:
 def _person(e: est.PersonMean, at: At) -> Step:
     """Half widths r + 2/sqrt(m) + max(sqrt(2 ln(n/q)/m), T/m), T that of n m records by KSU20."""
     people = _people_averaged(e, at)
-    light = np.sqrt(2 * np.log(max(people / _quantile(at.budget, e.beta), float(np.exp(1)))))
+    light = np.sqrt(2 * np.log(max(people / quantile(at.budget, e.beta), float(np.exp(1)))))
     noise = additive(at.budget, 2 / (people * e.m), 2 / (people * e.m))
-    heavy = _quietest(e.k, 0.0, e.beta, noise) / np.sqrt(e.m)
-    return _box(at, float(np.sqrt(2) + 2 + max(light, heavy)) / float(np.sqrt(e.m)), rows=people)
+    heavy = quietest(e.k, 0.0, e.beta, noise) / np.sqrt(e.m)
+    return box(at, float(np.sqrt(2) + 2 + max(light, heavy)) / float(np.sqrt(e.m)), rows=people)
 
 
 def _ball(e: est.KSU20BallMean, at: At) -> Step | None:
@@ -396,17 +311,17 @@ def _buckets(e: est.SubsampleAggregate, at: At) -> Step | None:
 
 def _unbiased(e: est.UnbiasedMean, at: At) -> Step:
     half_width = e.sigma * e.clip if e.clip else e.sigma + tail(e, at.n)
-    return _box(at, half_width, rows=at.n - int(np.ceil(e.share * at.n)))
+    return box(at, half_width, rows=at.n - int(np.ceil(e.share * at.n)))
 
 
 _STEPS: dict[type[est.Estimator], Callable[[Any, At], Step | None]] = {
     est.BinaryMean: lambda _, at: _between(at, 0.0, 1.0),
     est.ClippedMean: lambda e, at: _between(at, e.lower, e.upper),
     est.BoundedMean: _bounded,
-    est.NaiveGaussianMean: lambda e, at: _box(at, e.radius + tail(e, at.n), 0.0),
+    est.NaiveGaussianMean: lambda e, at: box(at, e.radius + tail(e, at.n), 0.0),
     # L15: half of the budget finds the records up to t, or a bin of width 2t
-    est.ExponentialCoarseMean: lambda e, at: _box(at, 2 * tail(e, at.n), share=0.5),
-    est.KarwaVadhanMean: lambda e, at: _box(at, 3 * _kv_bin(e, at.n), share=0.5),
+    est.ExponentialCoarseMean: lambda e, at: box(at, 2 * tail(e, at.n), share=0.5),
+    est.KarwaVadhanMean: lambda e, at: box(at, 3 * _kv_bin(e, at.n), share=0.5),
     # KMRSSU23: the whole budget for the records that the histogram has not had
     est.UnbiasedMean: _unbiased,
     est.HeavyTailedMean: _heavy_tailed,

@@ -159,6 +159,7 @@ DAMAGED: list[Callable[[str], str]] = [
 
 def test_what_is_made_again(audits: Bench) -> None:
     """What is damaged, or of other runs, seeds and data; the rest is read, and equal."""
+    audits.text(TINY_AUDIT.replace("runs: 300", "runs: 100"))
     audits.done()
     names = ("audit.csv", "controls.csv", "scoreboard.txt", "report.html")
     before, table = [audits.read(name) for name in names], _table(audits)
@@ -174,7 +175,7 @@ def test_what_is_made_again(audits: Bench) -> None:
         pd.testing.assert_frame_equal(_table(audits), table)
     assert "6 audits done, 0 reused" in audits.done("resume=false").out
     pd.testing.assert_frame_equal(_table(audits), table)
-    for word, made in (("seed=1", 6), ("trials=301", 6), ("sweep.audit.cases.numbers.n=21", 4)):
+    for word, made in (("seed=1", 6), ("trials=101", 6), ("sweep.audit.cases.numbers.n=21", 4)):
         assert f"{made} audits done" in audits.done(word).out
         assert (_table(audits)["lower_bound"] != table["lower_bound"]).any()
     # Another estimator changes no release, but each task's share of the error, and so the bounds.

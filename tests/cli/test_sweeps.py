@@ -14,7 +14,8 @@ from dpbench.cli import _prepare
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
 from dpbench.job import Job
-from dpbench.theory import lower_bounds
+from dpbench.runner import plan
+from dpbench.theory.bounds import Bound
 
 from .conftest import MINE, REQUEST, Bench
 
@@ -25,7 +26,7 @@ NS = [10, 100, 1000, 10000]
 @pytest.mark.parametrize("name", SWEEPS)
 def test_a_shipped_sweep_is_usable(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # lower bounds are most of the time, and have tests of their own
-    monkeypatch.setattr(lower_bounds, "indistinguishable", lambda n, *_: 1 / n)
+    monkeypatch.setattr(plan, "_bound", lambda *_: Bound(1.0, "anything"))
     prepared = _prepare([f"sweep={name}"], None)
     assert isinstance(prepared, Audit if name == "audit" else Job)
     if isinstance(prepared, Job):

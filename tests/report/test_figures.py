@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -20,7 +21,7 @@ from dpbench.columns import BUDGET
 from dpbench.drawing import THEORY, save, style
 from dpbench.estimators import HeavyTailedMean
 from dpbench.privacy import PureDP
-from dpbench.report.error_figures import axis_scale
+from dpbench.report.error_figures import ErrorAgainstN, axis_scale
 from dpbench.report.words import Words
 from dpbench.result import Result
 from dpbench.theory.bounds import OF_VIEWS
@@ -155,6 +156,14 @@ def test_where_sampling_overtakes_privacy(regimes: Result) -> None:
     assert not lines(drawn(early, {"kind": "error_against_n"})[0], "sampling overtakes privacy")
     few = {"budgets": "pure", "metric": "private_q90"}  # of which the bound says nothing
     assert not lines(drawn(regimes, {"kind": "error_against_n", **few})[0], "lower bound")
+
+
+def test_panels_are_in_the_order_of_the_numbers_in_their_names(regimes: Result) -> None:
+    tables = [regimes.summary.assign(family=f"people_m{m}") for m in (1, 16, 4)]
+    figure = ErrorAgainstN(by="family")
+    labels = SimpleNamespace(family=str)
+    titles = [title for title, _ in figure._parts(pd.concat(tables), cast("Words", labels))]
+    assert titles == ["people_m1", "people_m4", "people_m16"]
 
 
 def test_an_infinite_bound_leaves_the_frame(regimes: Result, tmp_path: Path) -> None:

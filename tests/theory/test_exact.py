@@ -157,7 +157,7 @@ def test_what_estimators_do(
         STRETCHED,
         FEW_OUTLIERS,
     )
-    rng, trials = np.random.default_rng(0), 2000 if few else TRIALS
+    rng, trials = np.random.default_rng(0), 1000 if few else TRIALS
     sample = law.sample(rng, trials, n)
     found = estimator.run(sample, Ledger(budget, rng))
     covariance = estimator.estimand == "covariance"

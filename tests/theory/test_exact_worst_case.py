@@ -97,7 +97,7 @@ def test_the_factor_is_largest_where_sampling_overtakes_privacy(k: int) -> None:
     """The sweep and the README quote it: there, noise and sampling add up most."""
     crossing = int(TwoPointFamily(k=k, c=FEW, sampling=True).crossing(BUDGET))
     _, most = both(k, crossing)
-    assert max(both(k, 10**i)[1] for i in range(4, 16)) < most
+    assert max(both(k, 10**i)[1] for i in range(4, 16, 2)) < most
     config = composed(["sweep=heavy_tail"])["sweep"]
     claim = gathered(config, "claims")[f"crossing_k{k}"]
     assert claim["predicted"] == pytest.approx(most, abs=6e-4)
