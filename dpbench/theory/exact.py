@@ -172,7 +172,7 @@ def _clipped(e: Any, law: dist.Distribution, at: At, step: Step) -> tuple[float,
 
 def _fullest(e: Any, law: dist.Distribution, at: At) -> tuple[float, float, Histogram] | None:
     """The middle of the bin that is likeliest, its probability, and the bins."""
-    bins, points = histogram(e, at), atoms(law)
+    bins, points = histogram(e, at), _atoms(law)
     if bins is None or points is None or bins.records < 1:
         return None
     numbers, place = np.unique(np.floor((points[0] - bins.start) / bins.width), return_inverse=True)
@@ -183,7 +183,7 @@ def _fullest(e: Any, law: dist.Distribution, at: At) -> tuple[float, float, Hist
 
 def _scalar_error(metric: str, estimator: Any, law: dist.Distribution, at: At) -> float:
     """Of records that are clipped, averaged, released with noise, perhaps in groups."""
-    step, points = last_step(estimator, at), atoms(law)
+    step, points = last_step(estimator, at), _atoms(law)
     other = isinstance(estimator, est.KSU20Mean | est.PersonMean | est.SubsampleAggregate)
     if step is None or points is None or isinstance(estimator, est.ShrinkingIntervals):
         return NAN
@@ -211,7 +211,7 @@ def _scalar_error(metric: str, estimator: Any, law: dist.Distribution, at: At) -
 
 def _instance_error(metric: str, estimator: Any, law: dist.Distribution, at: At) -> float:
     """Of a smooth sensitivity on two values, or an inverse one on records near what is expected."""
-    e, points = estimator, atoms(law)
+    e, points = estimator, _atoms(law)
     if points is None or metric not in ("q90", "noise_q90"):
         return NAN
     if isinstance(e, est.SmoothTrimmedMean):
@@ -229,7 +229,7 @@ def _instance_error(metric: str, estimator: Any, law: dist.Distribution, at: At)
 
 def _of_two_sums(metric: str, e: Any, law: dist.Distribution, at: At) -> float:
     """Of records that are clipped to [lower, upper], on a scale where that is [0, 1]."""
-    points, width = atoms(law), float(e.upper - e.lower)
+    points, width = _atoms(law), float(e.upper - e.lower)
     if points is None:
         return NAN
     found = average((np.clip(points[0], e.lower, e.upper) - e.lower) / width, points[1], at.n, 0.0)
