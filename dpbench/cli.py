@@ -191,12 +191,12 @@ def _told(flags: argparse.Namespace) -> str:
 
 
 def _about(folders: Sequence[Path], sweep: str) -> str:
-    """A line about a sweep: where the comment that begins its file does."""
+    """A line about a sweep: the first sentence of the comment that begins its file."""
     path = next(at for one in folders if (at := one / "sweep" / f"{sweep}.yaml").exists())
     lines = path.read_text("utf-8", errors="replace").splitlines()
     comment = itertools.takewhile(lambda line: line.startswith("#"), lines)
     words = " ".join(line[1:].strip() for line in comment if "yaml-language-server" not in line)
-    return textwrap.shorten(words, 54, placeholder=" ...")
+    return textwrap.shorten(words.split(". ")[0].rstrip("."), 54, placeholder=" ...")
 
 
 def _prepare(overrides: Sequence[str], config_dir: Path | None) -> Again | Job | Audit | _Report:
