@@ -3,6 +3,8 @@
 #   bash dev.sh bench [OVERRIDE ...]   dpbench, with results below the current folder
 #   bash dev.sh test [OPTION ...]      formatter, linter, types, then pytest with these options;
 #                                      --slow runs the tests marked as slow, too
+#   bash dev.sh libraries [NAME ...]   other libraries of private means, each into an environment of
+#                                      its own below .libraries, for sweep=libraries
 #   bash dev.sh python [ARGUMENT ...]  the environment's Python
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -58,6 +60,11 @@ test)
     [ "$tests" != 1 ] || "$venv/bin/python" -m pytest -n 0 --last-failed "$@" || true
     wait $! || exit 1
     exit "$tests"
+    ;;
+libraries)
+    set_up dask
+    cd "$here"
+    exec "$venv/bin/python" -m dpbench libraries "$@"
     ;;
 python)
     set_up dev

@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # what is slow to load waits until it is needed
     from dpbench.audit.run import Audit
     from dpbench.finished import Again
     from dpbench.job import Job
+    from dpbench.libraries.run import Libraries
 
 __all__ = ["run"]
 
@@ -33,6 +34,7 @@ COMMANDS = {
     "compare": "dpbench.tracking.runs",
     "history": "dpbench.tracking.history",
     "init-ci": "dpbench.tracking.init_ci",
+    "libraries": "dpbench.libraries.install",
     "plan": "dpbench.planner.command",
     "suite": "dpbench.suite.command",
 }
@@ -65,6 +67,7 @@ commands, each with a --help:
   plan [key=value]  a private mean: its error, clip, records, and the code for it
   suite TASK        a benchmark to enter: frozen problems, scores over certified bounds
   init-ci [DIR]     a sweep, a plug-in and a workflow: accuracy in another library's CI
+  libraries [NAME]  install other libraries of private means, for sweep=libraries
 
 flags: --help, --help sweep|kind|figure [NAME] (keys, types, defaults), --version,
 --schema (the same for editors), --cfg job (print the configuration), --multirun
@@ -146,15 +149,16 @@ def _run(argv: Sequence[str]) -> int:
     return max(_finished(job, own) for job, own in zip(jobs, words, strict=True))
 
 
-def _finished(job: Again | Job | Audit | _Report, argv: Sequence[str]) -> int:
-    """Run it; an audit knows no page, which is written here."""
+def _finished(job: Again | Job | Audit | Libraries | _Report, argv: Sequence[str]) -> int:
+    """Run it; audits and libraries know no page, which is written here."""
     from dpbench.finished import Again
 
     if isinstance(job, Again):
         return job.run(argv)
     from dpbench.audit.run import Audit  # slow to load
+    from dpbench.libraries.run import Libraries
 
-    if not isinstance(job, Audit):
+    if not isinstance(job, Audit | Libraries):
         return job.run(argv)
     from dpbench.folder import PAGE
     from dpbench.report.page import write_page
@@ -199,7 +203,9 @@ def _about(folders: Sequence[Path], sweep: str) -> str:
     return textwrap.shorten(words.split(". ")[0].rstrip("."), 54, placeholder=" ...")
 
 
-def _prepare(overrides: Sequence[str], config_dir: Path | None) -> Again | Job | Audit | _Report:
+def _prepare(
+    overrides: Sequence[str], config_dir: Path | None
+) -> Again | Job | Audit | Libraries | _Report:
     """Read and check everything that a run needs."""
     from dpbench.composition import composed
 

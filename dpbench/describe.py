@@ -21,6 +21,7 @@ from dpbench.audit.cases import AuditSettings, AuditSweep, Case
 from dpbench.distributions import Distribution
 from dpbench.errors import choose_from
 from dpbench.estimators import Estimator
+from dpbench.libraries.sweep import HostileSettings, LibraryClaim, LibrarySettings
 from dpbench.privacy import Budget
 from dpbench.registry import LABEL, ConfigError, Registered
 from dpbench.runner.execute import Runner
@@ -45,6 +46,8 @@ KEYS: dict[str, type[Any]] = {
     "a sample complexity": SampleComplexity,
     "an audit (a sweep with the key audit)": AuditSettings,
     "a case of an audit": Case,
+    "libraries (a sweep with the key libraries)": LibrarySettings,
+    "hostile columns of libraries": HostileSettings,
 }
 
 
@@ -193,16 +196,20 @@ def schema() -> Schema:
         _define(into, one, f"claim.{kind}", theorem={"enum": names[kind]})
         for kind, one in KINDS.items()
     ]
+    claims.append(_define(into, LibraryClaim, "claim.libraries"))
     asked = {"claims": _by_name({"oneOf": claims}), "figures": _entries(into, Figure)}
     part, audit = _define(into, StudyPart, "part"), _define(into, AuditSettings, "audit")
     into["part"]["properties"] |= asked
     into["audit"]["properties"]["cases"] = _by_name(_define(into, Case, "case"))
+    libraries = _define(into, LibrarySettings, "libraries")
+    hostile = _define(into, HostileSettings, "hostile")
+    into["libraries"]["properties"] |= {"audit": audit, "hostile": hostile}
     request = _define(into, SampleComplexity, "sample_complexity")
     _define(into, Study, "sweep")
     sweep = into.pop("sweep")
     sweep["properties"] |= {name: _entries(into, *kinds) for name, kinds in SECTIONS.items()}
     sweep["properties"] |= {"parts": _by_name(part), "sample_complexity": _by_name(request)}
-    sweep["properties"] |= {**asked, "audit": audit}
+    sweep["properties"] |= {**asked, "audit": audit, "libraries": libraries}
     return {
         **sweep,
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # slow to load
     from dpbench.audit.run import Audit
     from dpbench.config import Settings
     from dpbench.job import Job
+    from dpbench.libraries.run import Libraries
     from dpbench.result import Result
 
 __all__ = ["load", "plain", "prepared", "run"]
@@ -79,6 +80,8 @@ def run(
     settings = from_mapping(Settings, config, "")
     if "audit" in settings.sweep:
         raise ConfigError("sweep: an audit is run by the command, or pair by pair by audit_pair")
+    if "libraries" in settings.sweep:
+        raise ConfigError("sweep: libraries are measured by the command; `library_mean` needs none")
     job = prepared(settings, config, folder, None if out is None else Path(out).expanduser())
     assert isinstance(job, Job)
     return job.result()
@@ -102,7 +105,7 @@ def _configured(
 
 def prepared(
     settings: Settings, config: Mapping[str, Any], config_dir: Path | None, out: Path | None
-) -> Job | Audit:
+) -> Job | Audit | Libraries:
     """Build everything that a configuration names, to be run in a folder or in memory (None).
 
     ConfigError at the first key that cannot be used; nothing is run or written.
@@ -112,6 +115,7 @@ def prepared(
     plugins = load_plugins(settings.plugins, config_dir)
     from dpbench.audit.run import Audit  # heavy imports wait for a readable configuration
     from dpbench.job import Job
+    from dpbench.libraries.run import Libraries
     from dpbench.runner.run import RunOptions
     from dpbench.runner.sources import used_by
 
@@ -120,8 +124,13 @@ def prepared(
     own = tuple(map(_source, kinds))
     shared = {key: getattr(settings, key) for key in ("seed", "n_jobs", "runner", "resume")}
     options = RunOptions(**shared, out=out, plugins=plugins, own=own, depends=depends)
-    kind = Audit if "audit" in settings.sweep else Job
-    return kind.prepare(settings, options, plain({**config, "sweep": settings.sweep}))
+    kinds_of_runs = {"audit": Audit, "libraries": Libraries}
+    found = (one for key, one in kinds_of_runs.items() if key in settings.sweep)
+    kind: Any = next(found, Job)
+    made: Job | Audit | Libraries = kind.prepare(
+        settings, options, plain({**config, "sweep": settings.sweep})
+    )
+    return made
 
 
 def load(folder: str | Path, *, config_dir: str | Path | None = None) -> Result:
@@ -147,7 +156,8 @@ def load(folder: str | Path, *, config_dir: str | Path | None = None) -> Result:
     path = Path(folder).expanduser()
     manifest = read_manifest(path)
     if not (path / "summary.csv").exists():
-        raise ConfigError(f"'{path}': holds an audit; its tables are audit.csv and controls.csv")
+        tables = ", ".join(sorted(one.name for one in path.glob("*.csv")))
+        raise ConfigError(f"'{path}': holds an audit, or libraries; its tables are {tables}")
     settings = from_mapping(Settings, {**manifest["configuration"], "out": None}, "")
     load_plugins(settings.plugins, None if config_dir is None else Path(config_dir))
     return read_result(from_mapping(Study, settings.sweep, "sweep"), path, manifest)

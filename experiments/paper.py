@@ -26,6 +26,7 @@ from dpbench.report.figures import chosen_labels
 from dpbench.report.latex import claim_rows, claims_table, write_snippet
 from dpbench.result import Result
 from experiments.audit import draw_audit
+from experiments.libraries import draw_libraries
 
 __all__ = ["Source", "Wanted", "main", "sources"]
 
@@ -137,9 +138,10 @@ def _draw(name: str, source: Source, codes: Mapping[str, int]) -> int:
         if codes[sweep] != DONE:
             continue
         font = read_manifest(folder)["configuration"].get("font", "sans")
-        if (folder / "audit.csv").exists():
+        own = {"libraries": draw_libraries, "audit": draw_audit}  # what has libraries is audited
+        if draw := next((own[name] for name in own if (folder / f"{name}.csv").exists()), None):
             with style("column", font):
-                _write(target, draw_audit(folder, target))
+                _write(target, draw(folder, target))
             continue
         result = dpbench.load(folder)
         study, where = result.study, f"{name}.sweeps.{sweep}"

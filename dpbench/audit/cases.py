@@ -83,8 +83,8 @@ class AuditSweep:
         AuditSettings, PlainValidator(lambda spec: from_mapping(AuditSettings, spec, ""))
     ]
 
-    def tasks(self, seed: int) -> list[AuditTask]:
-        """All that the cases ask for, which share the error.
+    def tasks(self, seed: int, where: str = "sweep.audit") -> list[AuditTask]:
+        """All that the cases ask for, which share the error; `where` is said in messages.
 
         Raises
         ------
@@ -97,7 +97,7 @@ class AuditSweep:
             for label, one in self.estimators.items()
         }
         for key, case in self.audit.cases.items():
-            at = f"sweep.audit.cases.{key}"
+            at = f"{where}.cases.{key}"
             budgets = choose(case.budgets, self.budgets, f"{at}.budgets")
             for name in choose(case.estimators, self.estimators, f"{at}.estimators"):
                 for label in budgets:

@@ -11,7 +11,7 @@ from dpbench.arrays import Floats
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.privacy import Budget, Ledger, PureDP
 from dpbench.samples import Sample
-from dpbench.samples.base import MOST_HELD
+from dpbench.samples.base import MOST_HELD, Unsized
 
 __all__ = ["OneDataset"]
 
@@ -24,7 +24,8 @@ class OneDataset(Estimator):
     ``bias`` and ``noise`` of its error are NaN, and ``private``, their sum, is all that is said.
 
     A subclass says in `notions` which budgets it can honour, by default epsilon-DP alone, in
-    `multivariate` whether it takes vectors, and in `seeded` whether `rng` is all it draws from.
+    `relations` for which neighbours, in `multivariate` whether it takes vectors, and in `seeded`
+    whether `rng` is all it draws from.
 
     Examples
     --------
@@ -61,6 +62,8 @@ class OneDataset(Estimator):
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         ledger.pay(f"{type(self).__name__}, which draws its own noise")
+        if isinstance(sample, Unsized):  # where n is private, `one` has to keep it so
+            sample = sample.whole
         found = [
             self.one(sample.records(trial, rng), ledger.budget, rng)
             for trial, rng in enumerate(ledger.rng.spawn(sample.trials))

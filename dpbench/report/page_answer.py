@@ -14,6 +14,15 @@ __all__ = ["answer", "question"]
 def question(tables: Mapping[str, Sequence[Row]]) -> str:
     """The question with its setting; blank where nothing was run."""
     summary, claims, audit = tables["summary"], tables["claims"], tables["audit"]
+    if rows := tables["libraries"]:
+        asked = [
+            f"How far are private means of {_distinct(rows, 'estimator')} from those of columns of "
+            f"{_distinct(rows, 'distribution')} with n = {_ends(rows, 'n')} and ε = "
+            f"{_ends(rows, 'epsilon')}",
+            "is it what their noise explains" if claims else "",
+            "do they lose no more privacy than they claim" if audit else "",
+        ]
+        return f"{'; '.join(filter(None, asked))}?"
     if audit:
         return (
             f"Do {_distinct(audit, 'estimator')} lose no more privacy than they claim, on pairs of "
@@ -45,15 +54,27 @@ def answer(tables: Mapping[str, Sequence[Row]], run: Mapping[str, Any]) -> str:
         times = _ends(known, "factor", 3)
         told.append(f"the best private estimators' worst errors {times} times their lower bounds")
     if audit := run["audit"]:
-        bad = sum(one["tone"] == "bad" for one in audit)
-        told.append(f"{bad} of {_many(len(audit), 'claim')} of privacy refuted or failed")
+        bad = [one for one in audit if one["tone"] == "bad"]
+        as_known = [str(one["estimator"]) for one in bad if one["verdict"] == one.get("expected")]
+        aside = f", as is known of {_listed(as_known)}" if as_known else ""
+        told.append(
+            f"{len(bad)} of {_many(len(audit), 'claim')} of privacy refuted or failed{aside}"
+        )
+    if rows := tables["hostile"]:
+        said = [row["outcome"] for row in rows if row["outcome"]]
+        wrong = sum(one in {"NaN", "wrong", "process ended"} for one in said)
+        told.append(
+            f"NaN or a wrong mean in {wrong} of {_many(len(said), 'answer')} about odd columns"
+        )
     if controls := run["controls"]:
         caught = sum(one["tone"] == "good" for one in controls)
         told.append(f"{caught} of {_many(len(controls), 'broken control')} caught")
     if rows := tables["tracking"]:
         worse = run["tracked"]["worse"] + run["tracked"]["gone"]
         told.append(f"{worse} of {_many(len(rows), 'error')} worse than the baseline's or gone")
-    summary = tables["summary"]
+    if missing := [row["estimator"] for row in tables["overview"] if not row["n"]]:
+        told.append(f"{_listed(missing)} did not run")
+    summary = tables["summary"] or tables["libraries"]
     if silent := sum(as_number(row.get("failures")) > 0 for row in summary):
         told.append(f"trials without a release in {silent} of {_many(len(summary), 'setting')}")
     if failures := run["failures"]:

@@ -16,6 +16,7 @@ import pandas as pd
 import yaml
 
 from dpbench.audit.report import strongest
+from dpbench.libraries.report import CAPTIONS
 from dpbench.metrics import VARIABLES
 from dpbench.registry import ConfigError
 from dpbench.report.figures import DrawnFigure
@@ -30,6 +31,7 @@ from dpbench.report.page_tables import (
     digits,
     factor_table,
     group_mark,
+    library_tables,
     make_table,
     region,
 )
@@ -52,13 +54,19 @@ CLAIM_TONES = {"consistent": "good", "inconsistent": "bad", "inconclusive": "uns
 AUDIT_TONES = {"not refuted": "calm", "refuted": "bad", "failed": "bad"}
 # A control is broken: here it is bad news that no pair shows it.
 CONTROL_TONES = {"refuted": "good", "not refuted": "bad", "failed": "bad"}
-AUDIT_FIGURES = {
+# Of sweeps that configure none, the main one first.
+OWN_FIGURES = {
     "estimators": {
         "caption": "The largest lower bound on the privacy that each estimator loses, over what it "
         "claims: a mark beyond 1 refutes the claim, none proves it"
     },
     "controls": {"caption": "The same of estimators broken on purpose: each must be beyond 1"},
+    **{label: {"caption": text} for label, text in CAPTIONS.items()},
 }
+OUTCOMES = {
+    "answered": "calm", "refused": "calm", "at times refused": "unsure", "NaN": "bad",
+    "wrong": "bad", "process ended": "bad",
+}  # fmt: skip
 # The worst first.
 TRACKING_TONES = {
     "worse": "bad", "gone": "bad", "better": "good", "new": "unsure",
@@ -79,6 +87,13 @@ TABLES: dict[str, dict[str, Any]] = {
                     "n", "failure_rate", "spent", "trimmed_mean", "q90", "q90_low", "q90_high",
                     "lower_bound"),
     },
+    "libraries": {
+        "caption": "Errors in units of width/(n ε), a row per distribution, estimator, ε and n",
+        "columns": ("estimator", "distribution", "neighbours", "epsilon", "n", "trials",
+                    "failure_rate", "error", "expected_error", "lower_bound", "bias",
+                    "expected_bias", "ms"),
+    },
+    "hostile": {"caption": "What was said of columns that nobody expects", "tones": OUTCOMES},
     "audit": {"caption": "The most promising pairs of each", "tones": AUDIT_TONES},
     "controls": {"caption": "The most promising pairs of each control", "tones": CONTROL_TONES},
     "tracking": {
@@ -112,7 +127,7 @@ def read_run(folder: Path, name: str, most: int) -> dict[str, Any]:
     written = [*_mapping(manifest.get("outputs")), *(manifest.get("tracked") or ())]
     tables = {
         table: _rows(folder / f"{table}.csv") if f"{table}.csv" in written else []
-        for table in (*TABLES, "claims")
+        for table in (*TABLES, "overview", "claims")
     }
     tables["tracking"].sort(key=lambda row: [*TRACKING_TONES, row["verdict"]].index(row["verdict"]))
     specs = {label: _mapping(one) for label, one in gathered(sweep, "claims").items()}
@@ -128,17 +143,20 @@ def read_run(folder: Path, name: str, most: int) -> dict[str, Any]:
         "configuration": yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, width=100),
         "groups": _groups(claims),
         "counts": {verdict: verdicts[verdict] for verdict in CLAIM_TONES},
-        "pictures": _pictures(folder, written, gathered(sweep, "figures") or AUDIT_FIGURES),
+        "pictures": _pictures(folder, written, gathered(sweep, "figures") or OWN_FIGURES),
         "factors": factor_table(tables["factors"]),
         "tables": {table: make_table(tables[table], most, **TABLES[table]) for table in TABLES},
+        "libraries": library_tables(tables["overview"], OUTCOMES, AUDIT_TONES),
         "audit": _bounds(tables["audit"], AUDIT_TONES),
         "controls": _bounds(tables["controls"], CONTROL_TONES),
         "tracked": Counter(row["verdict"] for row in tables["tracking"]),
         "failures": [f for f in manifest.get("failures") or [] if {*f} >= {"failure", "replay"}],
     }
-    tones = [one["tone"] for one in (*claims, *run["audit"], *run["controls"])]
+    tones = [one["tone"] for one in (*claims, *run["controls"])]
+    # what is known of others' code is no finding
+    tones += [one["tone"] for one in run["audit"] if one["verdict"] != one.get("expected")]
     tones += [TRACKING_TONES.get(verdict, "") for verdict in run["tracked"]]
-    tone = "bad" if run["failures"] else _worst(tones)
+    tone = "bad" if run["failures"] or manifest.get("exit_code") else _worst(tones)
     return run | {"asked": question(tables), "found": answer(tables, run), "tone": tone}
 
 

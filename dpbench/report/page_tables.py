@@ -8,10 +8,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from dpbench.drawing import spaced
+from dpbench.libraries.hostile import CASES
 
 __all__ = [
     "FACTOR_TONES", "HEIGHT", "WIDTH", "Mark", "Row", "as_number", "bound_mark", "budget_text",
-    "claim_mark", "digits", "factor_table", "group_mark", "make_table", "short",
+    "claim_mark", "digits", "factor_table", "group_mark", "library_tables", "make_table", "short",
 ]  # fmt: skip
 
 Row = Mapping[str, str]
@@ -66,18 +67,19 @@ def make_table(
     """A table in print, at `most` so many of its rows; None without rows.
 
     It has these `columns`, by default all, but for those that are empty everywhere and `seconds`,
-    which differ from run to run. `tones` say how verdicts look: ``good``, ``bad``, ``unsure`` or
-    ``calm``.
+    which differ from run to run. `tones` say how words look, in columns of nothing but these:
+    ``good``, ``bad``, ``unsure`` or ``calm``.
     """
     if not rows:
         return None
     wanted = [name for name in rows[0] if name in (columns or rows[0]) and name != "seconds"]
     known = [_column(name, [row[name] for row in rows]) for name in wanted]
     shown = [column for column in known if any(column[2])]
+    said = {"", *(tones or {})}
     return {
         "caption": caption,
         "size": len(rows),
-        "columns": [(name, is_text) for name, is_text, _ in shown],
+        "columns": [(name, is_text, said.issuperset(cells)) for name, is_text, cells in shown],
         "rows": list(zip(*(cells[:most] for *_, cells in shown), strict=True)),
         "tones": tones or {},
     }
@@ -99,6 +101,19 @@ def short(value: float, places: int = 4) -> str:
     if value.is_integer() and abs(value) < 1e6:
         return f"{value:.0f}"
     return re.sub(r"e(-?)\+?0*", r"e\1", f"{value:.{places}g}")
+
+
+def library_tables(
+    rows: Sequence[Row], outcomes: Mapping[str, str], verdicts: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """What libraries are measured to do, and what they say of odd columns; `make_table` of each."""
+    odd = [name for name in CASES if name in (rows[0] if rows else ())]
+    there = [name for name in (rows[0] if rows else ()) if name not in odd]
+    made = (
+        make_table(rows, len(rows), "Errors, biases, ms of a release, an audit", there, verdicts),
+        make_table(rows, len(rows), "Columns that nobody expects", ["estimator", *odd], outcomes),
+    )
+    return [table for table in made if table]
 
 
 def factor_table(rows: Sequence[Row]) -> dict[str, Any] | None:

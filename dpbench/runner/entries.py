@@ -11,6 +11,7 @@ from pydantic import PlainValidator
 from dpbench.columns import Variant
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
+from dpbench.libraries.mean import LibraryMean  # noqa: F401, it enters the registry
 from dpbench.privacy import Budget
 from dpbench.registry import ConfigError, Registered, usable_label
 from dpbench.theory.families import Family, build_family

@@ -246,17 +246,18 @@ class Unsized:
     """A sample whose n is private, for where records are added or removed.
 
     It answers what has a sensitivity whatever n is, counts, and clipped means, to be made sums; n
-    is the count of all records, which needs noise. Nothing else can be read.
+    is the count of all records, which needs noise. Nothing else can be read, but for the `whole`
+    of it by code whose guarantee is its own.
     """
 
     ANSWERED = frozenset({"trials", "d", "vectors", "count", "clipped_mean"})
 
     def __init__(self, sample: Sample) -> None:
-        self._sample = sample
+        self.whole = sample
 
     def __getattr__(self, name: str) -> Any:
         if name in self.ANSWERED:
-            return getattr(self._sample, name)
+            return getattr(self.whole, name)
         raise ValueError(
             f"{name}: not to be read where records are added or removed, for n is private; "
             "ask count(-inf, inf) and clipped_mean, and add noise to counts and sums"

@@ -14,6 +14,7 @@ from dpbench.cli import _prepare
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
 from dpbench.job import Job
+from dpbench.libraries.run import Libraries
 from dpbench.runner import plan
 from dpbench.theory.bounds import Bound
 
@@ -28,7 +29,8 @@ def test_a_shipped_sweep_is_usable(name: str, monkeypatch: pytest.MonkeyPatch) -
     # lower bounds are most of the time, and have tests of their own
     monkeypatch.setattr(plan, "_bound", lambda *_: Bound(1.0, "anything"))
     prepared = _prepare([f"sweep={name}"], None)
-    assert isinstance(prepared, Audit if name == "audit" else Job)
+    kinds = {"audit": Audit, "libraries": Libraries}
+    assert isinstance(prepared, kinds.get(name, Job))
     if isinstance(prepared, Job):
         study = prepared.plan.study
         assert study.name == name

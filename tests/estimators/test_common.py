@@ -123,7 +123,7 @@ ROWS = [
 
 def test_no_estimator_is_left_out() -> None:
     known = {c for c in Estimator.kinds().values() if c.__module__.startswith("dpbench.")}
-    assert {type(estimator) for estimator, *_ in ROWS} == known
+    assert {type(estimator) for estimator, *_ in ROWS} == {c for c in known if c.seeded}
 
 
 @pytest.mark.parametrize(("estimator", "notions", "how"), ROWS, ids=lambda v: type(v).__name__)

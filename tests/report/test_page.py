@@ -163,6 +163,23 @@ def test_the_tone_of_the_answer_is_that_of_the_worst_finding(tmp_path: Path) -> 
         assert f"answer {tone}" in classes
 
 
+@pytest.mark.parametrize(("expected", "tone"), [("refuted", "good"), ("not refuted", "bad")])
+def test_what_is_known_to_be_refuted_is_no_finding(
+    tmp_path: Path, expected: str, tone: str
+) -> None:
+    """It is told, and red in its row."""
+    manifest = '{"sweep": "a", "outputs": {"claims.csv": [], "audit.csv": []}}'
+    (tmp_path / "manifest.json").write_text(manifest)
+    write_table(tmp_path / "claims.csv", [CLAIM])
+    pair = PAIR | {"lower_bound": 2.0, "verdict": "refuted", "expected": expected}
+    write_table(tmp_path / "audit.csv", [pair])
+    page = page_of(tmp_path)
+    assert f"answer {tone}" in [attrs.get("class") for attrs, _ in page.all("div")]
+    assert "verdict bad" in [attrs.get("class") for attrs, _ in page.all("span")]
+    known = "as is known of clipped" in " ".join(page.texts("p"))
+    assert known == (expected == "refuted")
+
+
 @pytest.mark.parametrize("file", ["claims.csv", "tracking.csv", "audit.csv"])
 def test_an_empty_table_is_as_good_as_none(example: Path, file: str) -> None:
     path = example / file

@@ -28,12 +28,18 @@ def test_tables_are_cut_and_leave_out_what_is_empty_or_not_asked_for() -> None:
     ]
     table = make_table(rows, 9, "caption")
     assert table is not None
-    assert table["columns"] == [("estimator", True), ("n", False), ("q90", False), ("x", False)]
+    wanted = [("estimator", True), ("n", False), ("q90", False), ("x", False)]
+    assert [column[:2] for column in table["columns"]] == wanted
     assert table["rows"] == [("1e3", "1.235e12", "0.1235", "∞"), ("07", "10", "", "-∞")]
     cut = make_table(rows, 1, "caption", columns=["n", "estimator"])
     assert cut is not None
     assert (cut["size"], cut["rows"]) == (2, [("1e3", "1.235e12")])
     assert make_table([], 9, "caption") is None
+    said = [{"estimator": "a", "nan": "bad", "outcome": "bad"}]
+    said.append({"estimator": "bad", "nan": "", "outcome": "else"})
+    toned = make_table(said, 9, "caption", tones={"bad": "bad"})
+    assert toned is not None
+    assert [name for name, _, all_known in toned["columns"] if all_known] == ["nan"]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,220 @@
+"""Releases of fixed columns, and what they say: rows of tables."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dpbench.analysis.claims import COLUMNS, verdict
+from dpbench.analysis.resample import Measured
+from dpbench.analysis.summary import mean_and_se
+from dpbench.errors import one_line
+from dpbench.estimators import Estimator, release
+from dpbench.libraries.expected import lower_bound
+from dpbench.libraries.hostile import CASES, hostile, outcome
+from dpbench.libraries.mean import LibraryMean
+from dpbench.libraries.process import LibraryError, Releases, library
+from dpbench.libraries.sweep import LibraryClaim, LibrarySettings
+from dpbench.privacy import Budget
+from dpbench.registry import canonical
+from dpbench.runner.block import BLOCK_NUMBERS, Setting, steady
+from dpbench.runner.plan import Cell
+from dpbench.seeds import stream
+from dpbench.version import __version__
+
+__all__ = ["Found", "Row", "cell_rows", "claim_rows", "hostile_rows", "releases_within", "status"]
+
+# Releases of a cell, whatever they take; how many more at once than before; and the fewest
+# that a claim is tested on.
+LEAST, GROWTH, ENOUGH = 3, 8, 100
+NORMAL = 1.96
+
+Row = dict[str, Any]
+# A row, and the errors of its releases in units of width/(n epsilon).
+Found = tuple[Row, NDArray[Any]]
+
+
+def status(estimator: Estimator) -> tuple[str, bool]:
+    """The version of what runs, or why nothing does, and whether it runs."""
+    if not isinstance(estimator, LibraryMean):
+        return __version__, True
+    try:
+        return library(estimator.library).version, True
+    except LibraryError as error:
+        return str(error), False
+
+
+def _releases(
+    estimator: Estimator,
+    column: NDArray[Any],
+    budget: Budget,
+    repeats: int,
+    rng: np.random.Generator,
+    size: int | None,
+) -> Releases:
+    """Of a library, or of an estimator of this package, which shares its time equally."""
+    if isinstance(estimator, LibraryMean):
+        return estimator.releases(column, budget, repeats, size)
+    started, told = time.perf_counter(), ""
+    try:
+        values = np.asarray(release(estimator, column, budget, rng=rng, repeats=repeats))
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001, as a library's
+        values, told = np.full(repeats, np.nan), one_line(f"{type(error).__name__}: {error}")
+    seconds = np.full(repeats, (time.perf_counter() - started) / repeats)
+    return Releases(values, np.full(repeats, bool(told)), seconds, told)
+
+
+def releases_within(
+    estimator: Estimator,
+    column: NDArray[Any],
+    budget: Budget,
+    trials: int,
+    seconds: float,
+    rng: np.random.Generator,
+    size: int | None = None,
+) -> Releases:
+    """So many releases of one column, or as many as take so many seconds, but a few.
+
+    The first one, with what is prepared for it, does not count.
+    """
+    found: list[Releases] = []
+    done, took, count = 0, 0.0, 1
+    most = max(1, BLOCK_NUMBERS // max(1, len(column)))
+    while count > 0:
+        began = time.perf_counter()
+        with steady():
+            found.append(_releases(estimator, column, budget, count, rng, size))
+        took += time.perf_counter() - began if done else 0.0
+        done += count
+        more = int((seconds - took) * done / took) if took else 1
+        count = min(trials - done, max(LEAST - done, more), GROWTH * done, most)
+    told = next((one.told for one in found if one.told), "")
+    values, raised, times = (np.concatenate(parts) for parts in list(zip(*found, strict=True))[:3])
+    return Releases(values, raised, times, told)
+
+
+def cell_rows(
+    cell: Cell, how: LibrarySettings, seed: int, skip: Mapping[str, str]
+) -> Iterator[Found]:
+    """A row for each law and setting of a cell, with what was released less the column's mean.
+
+    In units of width/(n epsilon); settings whose label is in `skip` are left out. A library whose
+    process ends has a row that says so, and released nothing.
+    """
+    for member, law in cell.members:
+        rng = stream("column", seed, canonical(law), cell.n)
+        column = law.sample(rng, 1, cell.n).records(0, rng)
+        for one in cell.settings:
+            if one.label in skip:
+                continue
+            rng = stream("noise", seed, canonical(law), cell.n, *one.stream_name)
+            about = column, one.budget, cell.trials, how.seconds, rng
+            try:
+                found = releases_within(one.estimator, *about)
+            except LibraryError as error:
+                nothing = np.array([np.nan])
+                found = Releases(nothing, np.array([True]), nothing, str(error))
+            yield _row(one, member, column, found, how)
+
+
+def _row(
+    one: Setting, member: str, column: NDArray[Any], found: Releases, how: LibrarySettings
+) -> Found:
+    epsilon, n, mean = one.budget.amounts[0], len(column), float(column.mean())
+    width = how.upper - how.lower
+    off = (found.values - mean) * n * epsilon / width
+    row = {
+        "estimator": one.label,
+        "distribution": member,
+        "neighbours": one.budget.neighbours,
+        "epsilon": epsilon,
+        "n": n,
+        "trials": len(off),
+        "failures": int((~np.isfinite(off)).sum()),
+        "failure_rate": (~np.isfinite(off)).mean(),
+    }
+    for name, values in (("error", np.abs(off)), ("bias", off)):
+        at, se = mean_and_se(values)
+        row |= {name: at, f"{name}_low": at - NORMAL * se, f"{name}_high": at + NORMAL * se}
+    known = None
+    if isinstance(one.estimator, LibraryMean):
+        known = one.estimator.expected(mean, n * epsilon)
+    share = (mean - how.lower) / width
+    row |= {
+        "expected_error": known.error if known else np.nan,
+        "expected_bias": known.bias if known else np.nan,
+        "lower_bound": lower_bound(one.budget.neighbours, share, epsilon),
+        "ms": 1e3 * np.median(found.seconds[1:] if len(off) > 1 else found.seconds),
+        "first_ms": 1e3 * found.seconds[0],
+        "told": found.told,
+    }
+    return row, off
+
+
+def claim_rows(claims: Mapping[str, LibraryClaim], rows: Sequence[Found]) -> pd.DataFrame:
+    """What is expected of each library on each law against all releases there, as claims.csv."""
+    groups: dict[tuple[str, str], list[Found]] = {}
+    for row, off in rows:
+        if np.isfinite(row["expected_error"]):
+            groups.setdefault((row["estimator"], row["distribution"]), []).append((row, off))
+    found = [
+        _claim(name, claim, group) for name, claim in claims.items() for group in groups.values()
+    ]
+    return pd.DataFrame(found, columns=COLUMNS)
+
+
+def _claim(name: str, claim: LibraryClaim, group: Sequence[Found]) -> Row:
+    table = pd.DataFrame([row for row, _ in group])
+    off = np.concatenate([off for _, off in group])
+    predicted = float(np.average(table[f"expected_{name}"], weights=table["trials"]))
+    at, se = map(float, mean_and_se(np.abs(off) if name == "error" else off))
+    measured = Measured(at, at - NORMAL * se, at + NORMAL * se)
+    if len(off) < ENOUGH:
+        measured = Measured(np.nan, np.nan, np.nan)
+    about, *_ = group[0]
+    neighbours = about["neighbours"]
+    return {
+        "claim": name,
+        "source": "dpbench/libraries/expected.py",
+        "estimator": about["estimator"],
+        "distribution": about["distribution"],
+        "variable": f"{name} n epsilon / width",
+        "metric": f"mean_{name}",
+        "predicted": predicted,
+        **measured._asdict(),
+        "tolerance": claim.tolerance,
+        "verdict": verdict(measured, predicted, claim.tolerance),
+        "privacy": "pure" if neighbours == "replace" else f"pure_{neighbours}",
+        "n_low": table["n"].min(),
+        "n_high": table["n"].max(),
+        "visible": claim.tolerance + measured.high - measured.low,
+    }
+
+
+def hostile_rows(label: str, setting: Setting, how: LibrarySettings, seed: int) -> list[Row]:
+    """What becomes of each hostile column: refused, answered, NaN or wrong; see `hostile`."""
+    found, n = [], how.hostile.n
+    unit = (how.upper - how.lower) / (n * setting.budget.amounts[0])
+    for case in CASES:
+        column, mean, size = hostile(case, n, how.lower, how.upper)
+        estimator = setting.estimator
+        row: Row = {"estimator": label, "column": case, "outcome": "", "told": ""}
+        # only OpenDP is told a size
+        if size is None or (isinstance(estimator, LibraryMean) and estimator.library == "opendp"):
+            rng = stream("hostile", seed, case, *setting.stream_name)
+            about = how.hostile.trials, how.seconds, rng, size
+            try:
+                said = releases_within(estimator, column, setting.budget, *about)
+                here = unit * n / max(1, len(column))
+                row |= {"outcome": outcome(said, mean, here), "told": said.told}
+            except LibraryError as error:
+                row |= {"outcome": "process ended", "told": str(error)}
+        found.append(row)
+    return found

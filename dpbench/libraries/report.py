@@ -1,0 +1,258 @@
+"""What a sweep of libraries shows: a table to be read in a minute, and the same as a figure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from dpbench.audit.report import strongest
+from dpbench.drawing import BOUND, legend, line_styles, new_canvas, panels, spaced
+from dpbench.libraries.hostile import CASES
+from dpbench.output import table as text_table
+from dpbench.scales import share, ticks, uncover
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
+__all__ = ["CAPTIONS", "benchmarks", "figure", "overview", "render"]
+
+CAPTIONS = {
+    "libraries": "Left, the error in units of width/(n epsilon) with 95% intervals, over lower "
+    "bounds for the neighbours of each library; middle, the time of a release; right, what becomes "
+    "of columns that nobody expects, + where they are answered",
+    "benchmarks": "Error of a private mean against n and against epsilon; what has no noise, or is "
+    "of no use, leaves the panels",
+}
+
+# Inches of the figure: for a row, and for everything else.
+ROW, FRAME = 0.24, 1.3
+MOST_SHOWN = 3.0  # of errors
+FEW = 30  # releases that have no interval
+LETTERS = {
+    "answered": "+", "refused": "refused", "at times refused": "at times", "NaN": "NaN",
+    "wrong": "wrong", "process ended": "ended", "": "",
+}  # fmt: skip
+SYMBOLS = {"n": "n", "epsilon": r"\varepsilon"}
+COLOURS = {"+": "0.85", "refused": "#a6c8e0", "at times": "#a6c8e0", "": "white"}
+BAD = "#e8a090"
+# Of the tables that are printed.
+TITLES = (
+    "Libraries, and ms of a release",
+    "Mean absolute error n epsilon/width, at the largest n epsilon; 95% intervals",
+    "Bias n epsilon/width; what an audit shows of the epsilon that is claimed",
+    "Columns that nobody expects: + is answered",
+)
+RAN = ("version", "neighbours", "n", "failed", "ms", "first ms")
+AUDITED = ("shown", "verdict")
+PRINTED = {
+    "infinity": "inf", "huge": "1e300", "integers": "int", "constant": "same", "one_record": "one",
+    "wrong_size": "size",
+}  # fmt: skip
+VERDICTS = ("consistent", "inconsistent", "inconclusive")
+CAVEAT = """\
+At least: the lower bound for these neighbours, on the worst of columns near by;
+on a bound truncation beats it. Under replacement n is public, under add_remove
+it is private, which is more. What an audit does not refute it does not prove."""
+
+
+def overview(
+    status: pd.DataFrame, rows: pd.DataFrame, hostile: pd.DataFrame, audit: pd.DataFrame
+) -> pd.DataFrame:
+    """A row for each estimator: what it is, and all that was found.
+
+    Parameters
+    ----------
+    status, rows, hostile, audit : DataFrame
+        Of ``estimator`` and ``version``; ``libraries.csv``, ``hostile.csv`` and
+        ``audit.csv``.
+    """
+    bounds = strongest(audit).set_index("estimator") if len(audit) else audit
+    found = []
+    for label, version in status[["estimator", "version"]].itertuples(index=False):
+        own = rows[rows["estimator"] == label]
+        one: dict[str, Any] = {"estimator": label, "version": version, "neighbours": "", "n": ""}
+        if len(own):
+            best = _shown(own)
+            one |= {"neighbours": own["neighbours"].iloc[0], "n": best["n"].iloc[0]}
+            one |= {"epsilon": f"{best['epsilon'].iloc[0]:g}", "trials": own["trials"].sum()}
+            for law in rows["distribution"].unique():
+                here = best[best["distribution"] == law]
+                one[f"error {law}"] = _within(here)
+                one[f"bias {law}"] = f"{here['bias'].iloc[0]:z.2f}" if len(here) else ""
+            least = {f"{x:.2f}": None for x in sorted(best["lower_bound"])}
+            one["at least"] = "..".join([*least][:: max(1, len(least) - 1)])
+            one["failed"] = f"{own['failures'].sum() / own['trials'].sum():.2g}"
+            ms = best["ms"].median()
+            one["ms"] = f"{ms:.2g}" if ms < 100 else f"{ms:.0f}"
+            one["first ms"] = f"{own['first_ms'].max():.0f}"
+        if label in bounds.index:
+            bound = bounds.loc[label]
+            one["shown"] = f"{bound['lower_bound']:.2f} of {bound['claimed']:g}"
+            one["verdict"] = bound["verdict"]
+        met = hostile[hostile["estimator"] == label]
+        one |= dict(zip(met["column"], met["outcome"], strict=True))
+        found.append(one)
+    columns = dict.fromkeys(name for one in found for name in one)
+    return pd.DataFrame([{name: one.get(name, "") for name in columns} for one in found])
+
+
+def _shown(rows: pd.DataFrame) -> pd.DataFrame:
+    """Of each estimator the n and epsilon that most laws have, the largest n epsilon of these."""
+    setting = ["estimator", "n", "epsilon"]
+    laws = rows.groupby(setting)["distribution"].transform("nunique")
+    ordered = rows.assign(laws=laws, size=rows["n"] * rows["epsilon"])
+    ordered = ordered.sort_values(["laws", "size", "n"], kind="stable")
+    last = ordered.drop_duplicates("estimator", keep="last")[setting]
+    return rows.merge(last, on=setting)
+
+
+def _within(here: pd.DataFrame) -> str:
+    """An error and half of its interval; of few releases, how many they are."""
+    if here.empty:
+        return ""
+    error, high, trials = (here[name].iloc[0] for name in ("error", "error_high", "trials"))
+    if trials < FEW:
+        return f"{error:.2f} (of {trials})"
+    return f"{error:.2f} ± {high - error:.2f}"
+
+
+def render(table: pd.DataFrame, claims: pd.DataFrame) -> str:
+    """The overview in tables, what is missing, and what is not as expected, as plain text."""
+    missing = table[table["n"] == ""]
+    cases = [name for name in CASES if name in table]
+    letters = {name: table[name].map(LETTERS) for name in cases}
+    there = table.assign(**letters).drop(missing.index).astype(str).to_dict("records")
+    parts = [
+        text_table(title, [{columns[name]: row[name] for name in columns} for row in there])
+        for title, columns in _views(list(map(str, table)))
+        if there and len(columns) > 1
+    ]
+    told = [f"{row['estimator']}: {row['version']}" for row in missing.to_dict("records")]
+    counts = claims["verdict"].value_counts()
+    told.append("claims: " + ", ".join(f"{counts.get(name, 0)} {name}" for name in VERDICTS))
+    for row in claims[claims["verdict"] == "inconsistent"].to_dict("records"):
+        numbers = f"predicted {row['predicted']:.3f}, measured {row['measured']:.3f}"
+        told.append(
+            f"inconsistent: {row['claim']} of {row['estimator']} on {row['distribution']}:\n"
+            f"  {numbers} ({row['low']:.3f} .. {row['high']:.3f})"
+        )
+    return "\n\n".join([*parts, "\n".join([*told, CAVEAT])]) + "\n"
+
+
+def _views(names: Sequence[str]) -> list[tuple[str, dict[str, str]]]:
+    """The tables that are printed: a title, and columns of the overview with their headings."""
+    laws = [name.removeprefix("error ") for name in names if name.startswith("error ")]
+    columns = (
+        {name: name for name in RAN},
+        {f"error {law}": law for law in laws} | {"at least": "at least"},
+        {f"bias {law}": law for law in laws} | {name: name for name in AUDITED},
+        {case: PRINTED.get(case, case) for case in CASES},
+    )
+    shown = [
+        {name: text for name, text in ({"estimator": "estimator"} | one).items() if name in names}
+        for one in columns
+    ]
+    return list(zip(TITLES, shown, strict=True))
+
+
+def figure(table: pd.DataFrame, rows: pd.DataFrame) -> Canvas:
+    """Errors with intervals over lower bounds, ms of a release, and hostile columns.
+
+    Parameters
+    ----------
+    table : DataFrame
+        The overview.
+    rows : DataFrame
+        ``libraries.csv``.
+    """
+    labels = list(table["estimator"])
+    canvas, ((errors, times, strip),) = new_canvas(
+        FRAME + ROW * len(labels), 1, 3, sharey=True, width_ratios=(3, 1.2, 3.6)
+    )
+    _errors(errors, rows, labels)
+    own = rows.groupby("estimator", sort=False)["ms"].median().reindex(labels)
+    times.plot(own, np.arange(len(labels)), "o", color="0.3")
+    times.set_xscale("log")
+    times.set_xlabel("ms a release")
+    ticks(times, own)
+    _strip(strip, table)
+    for ax in (times, strip):
+        ax.tick_params(left=False)
+    errors.set_yticks(np.arange(len(labels)), [spaced(label) for label in labels])
+    errors.set_ylim(len(labels) - 0.5, -0.5)
+    legend(canvas)
+    return canvas
+
+
+def _errors(ax: Axes, rows: pd.DataFrame, labels: list[str]) -> None:
+    shown, laws = _shown(rows), list(rows["distribution"].unique())
+    styles = line_styles(laws)
+    for law, shift in zip(laws, np.linspace(-0.25, 0.25, len(laws)), strict=True):
+        here = shown[shown["distribution"] == law]
+        at = np.array([labels.index(one) for one in here["estimator"]]) + shift
+        look = {**styles[law], "linestyle": "none", "clip_on": False, "zorder": 4}
+        ax.plot(here["error"].clip(upper=MOST_SHOWN), at, label=spaced(law), **look)
+        low, high = (here[f"error_{end}"].where(here["trials"] >= FEW) for end in ("low", "high"))
+        ax.hlines(at, low, high, color=look["color"], linewidth=1)
+        name = "lower bound" if law == laws[0] else None
+        tick = {"color": BOUND["color"], "marker": "|", "markersize": 7, "linestyle": "none"}
+        ax.plot(here["lower_bound"], at, label=name, zorder=3, **tick)
+    ax.set_xlim(0, MOST_SHOWN)
+    ax.set_xlabel(
+        f"mean absolute error $n \\varepsilon$/width\n(of {MOST_SHOWN:g} or more at {MOST_SHOWN:g})"
+    )
+
+
+def _strip(ax: Axes, table: pd.DataFrame) -> None:
+    """A word for each hostile column."""
+    cases = [name for name in CASES if name in table]
+    for row, one in enumerate(table.to_dict("records")):
+        for column, case in enumerate(cases):
+            word = LETTERS[one[case]]
+            colour = COLOURS.get(word, BAD)
+            ax.axhspan(
+                row - 0.5, row + 0.5, column / len(cases), (column + 1) / len(cases),
+                facecolor=colour, edgecolor="white",
+            )  # fmt: skip
+            ax.text(column + 0.5, row, word, ha="center", va="center", fontsize=4.6)
+    ax.set_xlim(0, max(1, len(cases)))
+    ax.set_xticks(np.arange(len(cases)) + 0.5, [spaced(case) for case in cases], rotation=90)
+    ax.grid(visible=False)
+
+
+def benchmarks(rows: pd.DataFrame, width: float) -> Canvas:
+    """Errors against n and against epsilon, each at what most is known of: a line per estimator.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        ``libraries.csv``.
+    width : float
+        Of the interval: the error is the mean absolute one, in units of the records.
+    """
+    law = rows.groupby("distribution", sort=False)[["n", "epsilon"]].nunique().sum(axis=1).idxmax()
+    here = rows[rows["distribution"] == law]
+    here = here.assign(size=here["error"] * width / (here["n"] * here["epsilon"]))
+    styles = line_styles(here["estimator"].unique())
+    canvas, axes = panels(2)
+    unit = width / (here["n"] * here["epsilon"])  # what is far from it leaves the panel
+    for ax, name, other in zip(axes, ("n", "epsilon"), ("epsilon", "n"), strict=True):
+        at = here.groupby(other)[name].nunique().idxmax()
+        for label, own in here[here[other] == at].groupby("estimator", sort=False):
+            line = own[own["size"] > 0].sort_values(name)
+            ax.plot(line[name], line["size"], label=spaced(str(label)), **styles[str(label)])
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+        ax.set_xlabel(f"${SYMBOLS[name]}$ (${SYMBOLS[other]} = {at:g}$)")
+        ax.set_ylabel("mean absolute error")
+        ax.set_ylim(unit.min() / 30, unit.max() * 30)
+        ticks(ax, here[name])
+    share(axes)
+    legend(canvas)
+    for ax in axes:
+        uncover(ax)
+    return canvas

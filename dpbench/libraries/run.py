@@ -1,0 +1,200 @@
+"""The sweep ``libraries``: other libraries' means, measured and audited."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dpbench.arguments import command_line
+from dpbench.audit.releases import COLUMNS, AuditTask, audit
+from dpbench.audit.report import strongest
+from dpbench.columns import choose
+from dpbench.config import Settings
+from dpbench.drawing import save, style
+from dpbench.folder import by_name, computed, forget, only_writer, write_manifest
+from dpbench.libraries.measure import Found, Row, cell_rows, claim_rows, hostile_rows, status
+from dpbench.libraries.report import benchmarks, figure, overview, render
+from dpbench.libraries.sweep import LibrarySweep
+from dpbench.output import Stamps, atomic, progress, say
+from dpbench.registry import ConfigError, from_mapping
+from dpbench.runner.block import Setting
+from dpbench.runner.plan import Cell
+from dpbench.runner.provenance import Cost, provenance
+from dpbench.runner.run import RunOptions
+
+__all__ = ["Libraries"]
+
+Tables = dict[str, pd.DataFrame]
+
+
+@dataclass(frozen=True)
+class Libraries:
+    """A checked sweep of libraries, ready to run, by one process for the sake of times.
+
+    Noise of libraries cannot be seeded: every run measures anew.
+    """
+
+    sweep: LibrarySweep
+    cells: list[Cell]
+    audits: list[AuditTask]
+    options: RunOptions
+    config: Mapping[str, Any]
+    stores: None = None  # no baseline
+
+    @classmethod
+    def prepare(
+        cls, settings: Settings, options: RunOptions, config: Mapping[str, Any]
+    ) -> Libraries:
+        """Build everything that the configuration names; nothing is run or written.
+
+        Raises
+        ------
+        ConfigError
+            At the first key that cannot be used.
+        """
+        sweep = from_mapping(LibrarySweep, settings.sweep, "sweep")
+        for key in ("track", "replay"):
+            if getattr(settings, key) is not None:
+                raise ConfigError(f"{key}: {getattr(settings, key)!r}: not for libraries")
+        if settings.paper:
+            command = "python -m experiments.libraries"
+            raise ConfigError(
+                f"paper: True: not for libraries; in the checkout '{command}' draws them"
+            )
+        order = list(sweep.families)
+        cells = sorted(sweep.cells(settings.trials), key=lambda one: order.index(one.family_label))
+        return cls(sweep, cells, sweep.audits(settings.seed), options, config)
+
+    @property
+    def folder(self) -> Path:
+        """Where all is written."""
+        assert self.options.out is not None
+        return self.options.out
+
+    @property
+    def settings(self) -> dict[str, Setting]:
+        """By label each estimator, with its largest epsilon."""
+        found = [one for cell in self.cells for one in cell.settings]
+        return {one.label: one for one in sorted(found, key=lambda one: one.budget.amounts)}
+
+    def run(self, argv: Sequence[str], page: Callable[[Path], object] = lambda _: None) -> int:
+        """Measure, write the tables, print what was found.
+
+        Parameters
+        ----------
+        argv : sequence of str
+            The command's words.
+        page : callable
+            Writes what is to be written of a finished folder, before anything is printed.
+
+        Returns
+        -------
+        int
+            1 if the process of a library has ended, a claim is inconsistent, or the audit does
+            not refute what it is known to; else 0, also if libraries are not installed.
+        """
+        cost = Cost()
+        with only_writer(self.folder):
+            tables = self._tables(cost)
+            text = render(tables["overview"], tables["claims"])
+            unlike = [
+                f"audit: {row['estimator']}: {row['verdict']}, {row['expected']} was expected\n"
+                for row in strongest(tables["audit"]).to_dict("records")
+                if row["verdict"] != row["expected"]
+            ]
+            text += "".join(unlike)
+            said = pd.concat([tables["overview"]["version"], tables["libraries"]["told"]])
+            wrong = said.str.contains("process ended").any()
+            wrong |= "inconsistent" in set(tables["claims"]["verdict"])
+            code = int(bool(unlike) or wrong)
+            forget(self.folder)
+            outputs = by_name(self.folder, self._write(tables, text))
+            record = {**self._record(argv, cost, code), "computed": computed(self.folder, cost)}
+            write_manifest(self.folder, {**record, "outputs": outputs})
+            page(self.folder)
+        say(text.rstrip("\n"))
+        say(f"{cost.cells_done} cells done, {time.monotonic() - cost.started:.1f} s")
+        say(f"results: {self.folder}/overview.csv, libraries.csv, hostile.csv, report.html")
+        return code
+
+    def _tables(self, cost: Cost) -> Tables:
+        """All tables, by the names of their files."""
+        order = [label for label in self.sweep.estimators if label in self.settings]
+        known = {label: status(self.settings[label].estimator) for label in order}
+        skip = {label: why for label, (why, runs) in known.items() if not runs}
+        how, seed = self.sweep.libraries, self.options.seed
+        chosen = choose(how.hostile.estimators, self.sweep.estimators)
+        met = [label for label in chosen if label in known and label not in skip]
+        audits = [task for task in self.audits if task.label not in skip]
+        rows: list[Found] = []
+        hostile: list[Row] = []
+        bounds: list[Row] = []
+        with progress("cells", len(self.cells) + len(met) + len(audits), "done") as advance:
+            for cell in self.cells:
+                rows += cell_rows(cell, how, seed, skip)
+                advance()
+            for label in met:
+                hostile += hostile_rows(label, self.settings[label], how, seed)
+                advance()
+            for task in audits:
+                bounds += audit(task)
+                advance()
+        cost.cells_done = cost.blocks_done = len(self.cells)
+        versions = [(label, version) for label, (version, _) in known.items()]
+        tables = {
+            "libraries": pd.DataFrame([row for row, _ in rows]),
+            "hostile": pd.DataFrame(hostile, columns=["estimator", "column", "outcome", "told"]),
+            "audit": self._expected(pd.DataFrame(bounds, columns=list(COLUMNS))),
+            "claims": claim_rows(self.sweep.claims, rows),
+        }
+        about = pd.DataFrame(versions, columns=["estimator", "version"])
+        shown = overview(about, tables["libraries"], tables["hostile"], tables["audit"])
+        return {"overview": shown, **tables}
+
+    def _expected(self, bounds: pd.DataFrame) -> pd.DataFrame:
+        """With the verdict that each estimator's strongest pair is known to have."""
+        known = choose(list(self.sweep.libraries.refuted), self.sweep.estimators)
+        refuted = bounds["estimator"].isin(list(known))
+        return bounds.assign(expected=np.where(refuted, "refuted", "not refuted"))
+
+    def _write(self, tables: Tables, text: str) -> Stamps:
+        stamps: Stamps = {}
+        for name, table in tables.items():
+            with atomic(self.folder / f"{name}.csv", stamps) as path:
+                table.to_csv(path, index=False)
+        with atomic(self.folder / "scoreboard.txt", stamps) as path:
+            path.write_text(text, encoding="utf-8")
+        if len(tables["libraries"]):
+            self._draw(tables, stamps)
+        return stamps
+
+    def _draw(self, tables: Tables, stamps: Stamps) -> None:
+        with style(font=self.config.get("font", "sans")):
+            how, rows = self.sweep.libraries, tables["libraries"]
+            drawn = {
+                "libraries": figure(tables["overview"], rows),
+                "benchmarks": benchmarks(rows, how.upper - how.lower),
+            }
+            for name, canvas in drawn.items():
+                save(canvas, self.folder / "figures", name, stamps=stamps)
+
+    def _record(self, argv: Sequence[str], cost: Cost, code: int) -> dict[str, Any]:
+        """The manifest."""
+        return {
+            "sweep": self.sweep.name,
+            "command": command_line(argv),
+            "configuration": self.config,
+            "seed": self.options.seed,
+            "source": self.options.source,
+            "computer": self.options.computer,
+            **provenance(self.options.depends, self.options.plugins),
+            **cost.as_dict(),
+            "failures": [],
+            "exit_code": code,
+        }

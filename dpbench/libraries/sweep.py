@@ -1,0 +1,132 @@
+"""What a sweep of libraries runs: its configuration, made and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Self
+
+from pydantic import Field, PlainValidator, model_validator
+
+from dpbench.audit.cases import AuditSettings, AuditSweep
+from dpbench.audit.releases import AuditTask
+from dpbench.columns import Choice, choose
+from dpbench.privacy import PureDP
+from dpbench.registry import ConfigError, from_mapping, keyed, named, validated
+from dpbench.runner.plan import Cell, Sweep, make_cells
+
+__all__ = ["HostileSettings", "LibraryClaim", "LibrarySettings", "LibrarySweep"]
+
+STATISTICS = ("error", "bias")
+
+
+@validated
+class LibraryClaim:
+    """What `dpbench.libraries.expected` says of all libraries, against what they release.
+
+    Parameters
+    ----------
+    tolerance : float
+        In units of width/(n epsilon).
+    reason : str
+        Why the tolerance is what it is.
+    """
+
+    tolerance: Annotated[float, Field(gt=0)]
+    reason: Annotated[str, Field(min_length=1)]
+
+
+@validated
+class HostileSettings:
+    """Columns that nobody expects.
+
+    Parameters
+    ----------
+    estimators : optional
+        As of a part; by default all.
+    n : int
+        Records.
+    trials : int
+        Releases of each column.
+    """
+
+    estimators: Choice | None = None
+    n: Annotated[int, Field(ge=10, le=1_000_000)] = 1000
+    trials: Annotated[int, Field(ge=1, le=10_000)] = 20
+
+
+@validated
+class LibrarySettings:
+    """How libraries are measured.
+
+    Parameters
+    ----------
+    lower, upper : float
+        The interval whose width is the unit of errors: width/(n epsilon).
+    seconds : float
+        How long to go on with a cell after its first release; three are made whatever they take.
+    hostile : HostileSettings
+    audit : AuditSettings, optional
+        As of a sweep that audits; here cases may leave out estimators.
+    refuted : list of str
+        The estimators that the audit refutes, as far as is known. Any other refutation makes
+        the exit code 1, and so does one of these that is not refuted.
+    """
+
+    lower: float = 0.0
+    upper: float = 1.0
+    seconds: Annotated[float, Field(gt=0, le=3600)] = 2.0
+    hostile: Annotated[HostileSettings, keyed(HostileSettings)] = HostileSettings()
+    audit: Annotated[AuditSettings | None, keyed(AuditSettings)] = None
+    refuted: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.lower >= self.upper:
+            raise ValueError(f"upper must exceed lower, got [{self.lower}, {self.upper}]")
+        return self
+
+
+def _claim(spec: object, name: str) -> LibraryClaim:
+    if name not in STATISTICS:
+        raise ConfigError(f"{name}: claims of libraries are about {' or '.join(STATISTICS)}")
+    return from_mapping(LibraryClaim, spec, name)
+
+
+@validated
+class LibrarySweep(Sweep):
+    """A sweep that measures releases of fixed columns one by one.
+
+    Parameters
+    ----------
+    libraries : LibrarySettings
+    claims : mapping of 'error' or 'bias' to LibraryClaim
+    """
+
+    libraries: Annotated[
+        LibrarySettings, PlainValidator(lambda spec: from_mapping(LibrarySettings, spec, ""))
+    ]
+    claims: Annotated[Mapping[str, LibraryClaim], named(_claim)] = Field(default_factory=dict)
+
+    def cells(self, trials: int | None) -> list[Cell]:
+        """All cells; ConfigError, as of what is audited or hostile, if one cannot be run."""
+        for label, one in self.budgets.items():
+            if not isinstance(one.value, PureDP):
+                raise ConfigError(f"sweep.budgets.{label}: libraries run under pure_dp alone")
+        choose(self.libraries.hostile.estimators, self.estimators, "sweep.libraries.hostile")
+        choose(list(self.libraries.refuted) or None, self.estimators, "sweep.libraries.refuted")
+        return make_cells(self, trials=trials)
+
+    def audits(self, seed: int) -> list[AuditTask]:
+        """What is audited, of all estimators that a case names."""
+        how = self.libraries.audit
+        if how is None:
+            return []
+        audited = {
+            label: self.estimators[label]
+            for key, case in how.cases.items()
+            for label in choose(
+                case.estimators, self.estimators, f"sweep.libraries.audit.cases.{key}"
+            )
+        }
+        sweep = AuditSweep(name=self.name, estimators=audited, budgets=self.budgets, audit=how)
+        return sweep.tasks(seed, "sweep.libraries.audit")

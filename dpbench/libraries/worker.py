@@ -1,0 +1,212 @@
+"""Inside a library's environment: reads columns, answers with releases of their mean.
+
+Run as ``python worker.py LIBRARY``; needs the library and nothing of dpbench. The first line of
+output is the library's version; then for each request, a line of JSON that the column's bytes
+follow, a line with what `answer` returns. What a library prints goes to the standard error.
+
+To add a library: a function below that prepares a release as its documentation has it, its name in
+`LIBRARIES`, its requirements in ``requirements.json``, its neighbours in ``mean.py``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import warnings
+from array import array
+from collections.abc import Callable
+from functools import lru_cache
+from importlib import metadata
+from typing import Any, BinaryIO, NamedTuple
+
+MOST_TEXT = 200  # of what a library says
+
+
+class Ask(NamedTuple):
+    """What is asked of a release, but for its column.
+
+    `size` is what is declared to libraries that ask for it, `contributions` how many records of
+    one person's may differ, for OpenDP.
+    """
+
+    epsilon: float
+    lower: float | None
+    upper: float | None
+    size: int
+    contributions: int
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        if self.lower is None or self.upper is None:
+            raise ValueError("bounds are needed")
+        return self.lower, self.upper
+
+
+# Of a numpy array, or of a list where the library's own examples have lists.
+Release = Callable[[Any], Any]
+
+
+def numpy(ask: Ask) -> Release:
+    """By hand: clip, average, add Laplace noise; n is public."""
+    import numpy as np
+
+    rng, (low, high) = np.random.default_rng(), ask.bounds
+    return lambda x: (
+        np.clip(x, low, high).mean() + rng.laplace(0, (high - low) / (len(x) * ask.epsilon))
+    )
+
+
+def diffprivlib(ask: Ask) -> Release:
+    """Its `tools.mean`, which takes bounds that are not given from the data, and warns."""
+    from diffprivlib import tools
+
+    bounds = None if ask.lower is None else ask.bounds
+    return lambda x: tools.mean(x, epsilon=ask.epsilon, bounds=bounds)
+
+
+def opendp(ask: Ask) -> Release:
+    """The Context API with a declared size; the measurement is found once, which takes long."""
+    import numpy as np
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")
+    context = dp.Context.compositor(
+        data=np.zeros(ask.size),  # of this size; what is released comes with the release
+        privacy_unit=dp.unit_of(contributions=ask.contributions),
+        privacy_loss=dp.loss_of(epsilon=ask.epsilon),
+        split_evenly_over=1,
+        domain=dp.vector_domain(dp.atom_domain(T=float, nan=False), size=ask.size),
+    )
+    measurement: Release = context.query().clamp(ask.bounds).mean().laplace().resolve()
+    return measurement
+
+
+def python_dp(ask: Ask) -> Release:
+    """Google's `BoundedMean`; without bounds it spends half of epsilon on finding them."""
+    from pydp.algorithms.laplacian import BoundedMean
+
+    ends = {} if ask.lower is None else {"lower_bound": ask.lower, "upper_bound": ask.upper}
+    return lambda x: BoundedMean(epsilon=ask.epsilon, dtype="float", **ends).quick_result(x)
+
+
+def pipeline_dp(ask: Ask) -> Release:
+    """In this process; every record is a person's, and all are of one public partition."""
+    import pipeline_dp as pdp
+
+    low, high = ask.bounds
+    about = pdp.DataExtractors(
+        privacy_id_extractor=lambda row: row[0],
+        partition_extractor=lambda _: 0,
+        value_extractor=lambda row: row[1],
+    )
+    wanted = pdp.AggregateParams(
+        metrics=[pdp.Metrics.MEAN],
+        max_partitions_contributed=1,
+        max_contributions_per_partition=1,
+        min_value=low,
+        max_value=high,
+    )
+
+    def release(x: list[float]) -> Any:
+        budget = pdp.NaiveBudgetAccountant(total_epsilon=ask.epsilon, total_delta=0)
+        engine = pdp.DPEngine(budget, pdp.LocalBackend())
+        found = engine.aggregate(list(enumerate(x)), wanted, about, public_partitions=[0])
+        budget.compute_budgets()
+        ((_, metrics),) = found
+        return metrics.mean
+
+    return release
+
+
+def tumult(ask: Ask) -> Release:
+    """A Spark session with one private table, to which a row is added."""
+    import pandas as pd
+    from pyspark.sql import SparkSession
+    from tmlt.analytics import AddOneRow, PureDPBudget, QueryBuilder, Session
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # not whatever is on the path
+    low, high = ask.bounds
+    spark, budget = SparkSession.builder.getOrCreate(), PureDPBudget(ask.epsilon)
+    query = QueryBuilder("t").average("x", low=low, high=high, name="mean")
+
+    def release(x: Any) -> Any:
+        table = spark.createDataFrame(pd.DataFrame({"x": x}))
+        session = Session.from_dataframe(budget, "t", table, protected_change=AddOneRow())
+        return session.evaluate(query, budget).first()["mean"]
+
+    return release
+
+
+# What prepares a release; whether it takes lists; the distribution with the version.
+LIBRARIES: dict[str, tuple[Callable[[Ask], Release], bool, str]] = {
+    "numpy": (numpy, False, "numpy"),
+    "diffprivlib": (diffprivlib, False, "diffprivlib"),
+    "opendp": (opendp, False, "opendp"),
+    "python-dp": (python_dp, True, "python-dp"),
+    "pipeline-dp": (pipeline_dp, True, "pipeline-dp"),
+    "tumult": (tumult, False, "tmlt.analytics"),
+}
+
+
+@lru_cache(maxsize=16)
+def prepared(library: str, ask: Ask) -> Release:
+    """What releases, to be used again."""
+    return LIBRARIES[library][0](ask)
+
+
+def answer(library: str, ask: Ask, column: array[Any], repeats: int) -> dict[str, Any]:
+    """Releases of one column of float64 or int64.
+
+    Returns
+    -------
+    dict
+        ``values``, None where the library raised; ``seconds`` of each, the first with what is
+        prepared; and ``told``: the first exception, else the first warning, with its type.
+    """
+    x: Any = column.tolist()
+    if not LIBRARIES[library][1]:
+        import numpy as np
+
+        x = np.array(x, dtype=np.int64 if column.typecode == "q" else np.float64)
+    values: list[float | None] = []
+    seconds: list[float] = []
+    told: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(repeats):
+            value, started = None, time.perf_counter()
+            try:
+                value = float(prepared(library, ask)(x))
+            except Exception as error:  # noqa: BLE001, whatever a library raises
+                told.append(_line(error))
+            seconds.append(time.perf_counter() - started)
+            values.append(value)
+    said = [_line(one.message) for one in caught]
+    return {"values": values, "seconds": seconds, "told": ([*told, *said] or [""])[0]}
+
+
+def _line(error: object) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}"[:MOST_TEXT]
+
+
+def serve(library: str, source: BinaryIO, target: BinaryIO) -> None:
+    """Say the version, then answer until there are no more requests."""
+    replies: Any = metadata.version(LIBRARIES[library][2])
+    while True:
+        target.write(json.dumps(replies).encode() + b"\n")
+        target.flush()
+        if not (line := source.readline()):
+            return
+        what = json.loads(line)
+        column = array(what["type"])
+        column.frombytes(source.read(what["bytes"]))
+        replies = answer(library, Ask(**what["ask"]), column, what["repeats"])
+
+
+if __name__ == "__main__":
+    with os.fdopen(os.dup(1), "wb") as own:
+        os.dup2(2, 1)
+        serve(sys.argv[1], sys.stdin.buffer, own)
