@@ -152,12 +152,16 @@ def read_run(folder: Path, name: str, most: int) -> dict[str, Any]:
         "tracked": Counter(row["verdict"] for row in tables["tracking"]),
         "failures": [f for f in manifest.get("failures") or [] if {*f} >= {"failure", "replay"}],
     }
-    tones = [one["tone"] for one in (*claims, *run["controls"])]
-    # what is known of others' code is no finding
-    tones += [one["tone"] for one in run["audit"] if one["verdict"] != one.get("expected")]
-    tones += [TRACKING_TONES.get(verdict, "") for verdict in run["tracked"]]
-    tone = "bad" if run["failures"] or manifest.get("exit_code") else _worst(tones)
+    failed = bool(run["failures"] or manifest.get("exit_code"))
+    tone = "bad" if failed else _tone(claims, run)
     return run | {"asked": question(tables), "found": answer(tables, run), "tone": tone}
+
+
+def _tone(claims: Sequence[Mapping[str, Any]], run: Mapping[str, Any]) -> str:
+    """That of the worst finding; what is known of others' code is none."""
+    tones = [one["tone"] for one in (*claims, *run["controls"])]
+    tones += [one["tone"] for one in run["audit"] if one["verdict"] != one.get("expected")]
+    return _worst(tones + [TRACKING_TONES.get(verdict, "") for verdict in run["tracked"]])
 
 
 def _origin(manifest: Mapping[str, Any]) -> dict[str, Any]:
