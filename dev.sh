@@ -5,6 +5,7 @@
 #                                      --slow runs the tests marked as slow, too
 #   bash dev.sh libraries [NAME ...]   other libraries of private means, each into an environment of
 #                                      its own below .libraries, for sweep=libraries
+#   bash dev.sh docs                   the documentation, in docs/_build, and its examples
 #   bash dev.sh python [ARGUMENT ...]  the environment's Python
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -26,7 +27,8 @@ set_up() { # $1: the extras; again only if the requirements change or more is as
     local wanted found
     wanted=$(cat "$here/pyproject.toml" "$here/constraints.txt" | cksum)
     found=$(cat "$venv/.stamp" 2>/dev/null || true)
-    if [ "$found" = "$1 $wanted" ] || [ "$found" = "dev $wanted" ]; then
+    if [ "$found" = "$1 $wanted" ] || [ "$found" = "dev,docs $wanted" ] ||
+        [ "$1 $found" = "dask dev $wanted" ]; then
         return
     fi
     echo "dev.sh: setting up $venv" >&2
@@ -65,6 +67,12 @@ libraries)
     set_up dask
     cd "$here"
     exec "$venv/bin/python" -m dpbench libraries "$@"
+    ;;
+docs)
+    set_up dev,docs
+    cd "$here"
+    "$venv/bin/python" -m dpbench site out=docs/_build
+    exec "$venv/bin/python" -m sphinx -q -W -b doctest -d docs/_build/.doctrees docs docs/_build/.doctest
     ;;
 python)
     set_up dev

@@ -36,6 +36,7 @@ COMMANDS = {
     "init-ci": "dpbench.tracking.init_ci",
     "libraries": "dpbench.libraries.install",
     "plan": "dpbench.planner.command",
+    "site": "dpbench.site",
     "suite": "dpbench.suite.command",
 }
 
@@ -66,6 +67,7 @@ commands, each with a --help:
   history add|show  errors over commits, and where they change
   plan [key=value]  a private mean: its error, clip, records, and the code for it
   suite TASK        a benchmark to enter: frozen problems, scores over certified bounds
+  site [key=value]  the documentation, with a page for each entry and problem of the archive
   init-ci [DIR]     a sweep, a plug-in and a workflow: accuracy in another library's CI
   libraries [NAME]  install other libraries of private means, for sweep=libraries
 

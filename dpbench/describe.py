@@ -29,7 +29,7 @@ from dpbench.study import Figure, Study, StudyPart
 from dpbench.theory.families import Family
 from dpbench.theory.theorems import THEOREMS
 
-__all__ = ["help_on", "keys_at", "schema"]
+__all__ = ["help_on", "keys_at", "kinds", "parameters", "schema"]
 
 Schema = dict[str, Any]
 
@@ -51,7 +51,7 @@ KEYS: dict[str, type[Any]] = {
 }
 
 
-def _kinds(*registries: type[Registered]) -> dict[str, type[Registered]]:
+def kinds(*registries: type[Registered]) -> dict[str, type[Registered]]:
     """What a configuration may name, sorted."""
     known = {label: one for registry in registries for label, one in registry.kinds().items()}
     known.pop("non_private", None)  # the budget of those that need none
@@ -67,7 +67,7 @@ def help_on(topic: str, name: str | None, folders: Iterable[Path]) -> str:
     everywhere = [registry for section in SECTIONS.values() for registry in section]
     files = {path.stem: path for one in folders for path in sorted((one / "sweep").glob("*.yaml"))}
     asked: dict[str, Mapping[str, Any]]
-    asked = {"sweep": files, "kind": _kinds(*everywhere), "figure": _kinds(Figure)}
+    asked = {"sweep": files, "kind": kinds(*everywhere), "figure": kinds(Figure)}
     if topic not in asked:
         raise ConfigError(f"--help: {topic!r}: choose from {', '.join(asked)}")
     known = asked[topic]
@@ -113,20 +113,25 @@ def keys_at(config: Mapping[str, Any], steps: Sequence[str]) -> list[str] | None
 
 def _described(kind: Any) -> str:
     """The docstring's first paragraph and every parameter: its default, and what it is."""
-    told = _parameters(kind)
     lines = [_first_line(kind)]
+    for name, text, default, about in parameters(kind):
+        lines.append(f"  {name}: {text}{' (required)' if default is None else f' = {default}'}")
+        lines += [f"      {about}"] if about else []
+    return "\n".join(lines)
+
+
+def parameters(kind: Any) -> list[tuple[str, str, str | None, str]]:
+    """Of each parameter its name, type, default (None if it is required), and what it is."""
+    told, found = _parameters(kind), []
     for field in dataclasses.fields(kind):
         plain = re.sub(r"Annotated\[(\w+).*", r"\1", str(field.type))
         text, about = told.get(field.name, (plain, ""))
         text = text.removesuffix(", optional").replace("optional", "names, or values by name")
         known = kind.__pydantic_fields__[field.name]
         default = known.get_default(call_default_factory=True)
-        shown = (
-            " (required)" if known.is_required() else f" = {'null' if default is None else default}"
-        )
-        lines.append(f"  {field.name}: {text}{shown}")
-        lines += [f"      {about}"] if about else []
-    return "\n".join(lines)
+        shown = "null" if default is None else f"{default}"
+        found.append((field.name, text, None if known.is_required() else shown, about))
+    return found
 
 
 def _first_line(kind: type[Any]) -> str:
@@ -176,7 +181,7 @@ def _define(into: Schema, one: type[Any], name: str, **fixed: Any) -> Schema:
 def _entries(into: Schema, *registries: type[Registered]) -> Schema:
     """Entries with a kind; in a section a list of values stands for one entry each."""
     references = []
-    for name, one in _kinds(*registries).items():
+    for name, one in kinds(*registries).items():
         references.append(_define(into, one, f"kind.{name}", kind={"const": name}))
         made = into[f"kind.{name}"]
         for key, value in made["properties"].items() if registries != (Figure,) else ():

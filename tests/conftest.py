@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,6 +87,29 @@ def svg_alone() -> Iterator[None]:
 def three_formats(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures as a run draws them."""
     monkeypatch.setattr(save, "__defaults__", DRAWN)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """A browser that tells what is logged, if there is one."""
+    driver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+    program = shutil.which("chromium") or shutil.which("google-chrome")
+    chromedriver = shutil.which("chromedriver")
+    if program is None or chromedriver is None:
+        pytest.skip("chromium and chromedriver are not both installed")
+    options = driver.ChromeOptions()
+    options.binary_location = program
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SE_OFFLINE", "true")
+        patch.setenv("SE_AVOID_STATS", "true")
+        patch.setenv("NO_PROXY", ",".join(filter(None, ["localhost", os.environ.get("NO_PROXY")])))
+        service = driver.ChromeService(executable_path=chromedriver)
+        opened = driver.Chrome(options=options, service=service)
+        yield opened
+        opened.quit()
 
 
 @pytest.fixture(scope="session")

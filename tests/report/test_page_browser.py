@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-import os
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,8 +18,7 @@ from .page_folders import HOSTILE, MANIFEST, write_run
 
 pytest.importorskip("selenium", reason="selenium is not installed")
 
-from selenium.webdriver import Chrome, ChromeOptions, Keys
-from selenium.webdriver.chrome.service import Service
+from selenium.webdriver import Chrome, Keys
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.wait import WebDriverWait
@@ -51,26 +48,6 @@ ACT = """
       count: tools.querySelector('output').textContent,
     };
 """
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Chrome]:
-    program = shutil.which("chromium") or shutil.which("google-chrome")
-    driver = shutil.which("chromedriver")
-    if program is None or driver is None:
-        pytest.skip("chromium and chromedriver are not both installed")
-    options = ChromeOptions()
-    options.binary_location = program
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SE_OFFLINE", "true")
-        patch.setenv("SE_AVOID_STATS", "true")
-        patch.setenv("NO_PROXY", ",".join(filter(None, ["localhost", os.environ.get("NO_PROXY")])))
-        opened = Chrome(options=options, service=Service(executable_path=driver))
-        yield opened
-        opened.quit()
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,1 @@
+"""The documentation: its pages, and what writes those that are read off the package."""

@@ -1,0 +1,219 @@
+"""The pages of the benchmark, of an archive of scores: a front page, one per entry and problem."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from docs.generate import contents, facts, page, section, write
+from docs.plain import escaped, table
+from dpbench.drawing import style
+from dpbench.estimators import Estimator
+from dpbench.suite.compare import WITHIN, band, profile, profile_figure
+from dpbench.suite.problems import SUITE, Problem, Suite, read_suite
+from dpbench.suite.table import Scores, archive_path
+
+__all__ = ["write_archive"]
+
+SHOWN = 6  # entries of the front page's figure that have colours
+# A point of a path, in hundredths of a pixel and beyond.
+POINT = re.compile(r"^([ML] -?\d+\.\d\d)\d*( -?\d+\.\d\d)\d*", re.MULTILINE)
+UNITS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6}
+# Where a bound stands, by what it is by.
+PROOFS = {
+    "two laws": "lower_bounds",
+    "coins": "coins",
+    "several laws": "several_laws",
+    "sampling": "bounds",
+    "directions": "vector_bounds",
+    "two laws of views": "local_bounds",
+    "two coins": "bounds",
+}
+
+
+def write_archive(folder: Path, archive: Path | None = None) -> None:
+    """Write ``benchmark/`` below a folder, from an archive; that of the checkout by default."""
+    suite = read_suite()
+    scores = _over_bounds(Scores.read(archive or archive_path(SUITE), suite), suite)
+    problems = {one.id: one for one in suite.problems}
+    pages = {"index": _front(scores, suite)}
+    pages |= {f"entries/{name}": _entry(name, scores, problems) for name in sorted(scores.cards)}
+    pages |= {f"problems/{one.id}": _problem(one, scores) for one in suite.problems}
+    write(folder / "benchmark", pages)
+
+
+def _over_bounds(scores: Scores, suite: Suite) -> Scores:
+    """With scores over the bounds of today, which may be higher than when they were made."""
+    bounds = {one.id: one.bound.value for one in suite.problems}
+    rows = scores.rows.assign(bound=scores.rows["problem"].map(bounds))
+    fall = scores.rows["bound"] / rows["bound"]
+    scaled = {name: rows[name] * fall for name in ("score", "score_low", "score_high", "draws")}
+    return replace(scores, rows=rows.assign(**scaled))
+
+
+def _front(scores: Scores, suite: Suite) -> str:
+    rows = [_summary(name, scores, len(suite.problems)) for name in scores.cards]
+    rows.sort(key=lambda row: [-share for share in row[1]])
+    best = [name for name, _, _ in rows[:SHOWN]]
+    cells = [[_at("entries", name), *others] for name, _, others in rows]
+    heads = ["entry", "division", "answers", *(f"within {x:g}" for x in WITHIN)]
+    heads += ["95% band of 2", "geometric mean", "failures", "CPU a release", "over drawing"]
+    problems = [
+        [_at("problems", p.id), f"{p.n:,}", str(p.d), escaped(_privacy(p)), f"{p.bound.value:.3g}",
+         _proof(p.bound.by), *_leader(scores.rows, p.id)]
+        for p in suite.problems
+    ]  # fmt: skip
+    return page(
+        "Benchmark",
+        f"``{suite.name}`` asks for the means of {len(suite.problems)} frozen problems. A score is "
+        "the worst 0.9 quantile of the error over a lower bound that is proved: 1 is as good as "
+        "private estimators can be, and no other entry moves it. :doc:`How to enter "
+        "</howto/benchmark>`.",
+        _profile(scores, suite.problems, best),
+        f"*Share of the problems solved within a factor of the bound, with 95% bands: the {SHOWN} "
+        f"entries with most problems within {WITHIN[0]:g}; in grey all {len(rows)}. Dashed: the "
+        "best entry of each problem.*",
+        section("Entries", table(heads, cells)),
+        section(
+            "Problems",
+            table(["problem", "n", "d", "privacy", "bound", "bound by", "best", "entry"], problems),
+        ),
+        f"Made by ``python -m dpbench site`` from scores of seed {scores.about['seed']}, dpbench "
+        f"{scores.about['versions']['dpbench']}, numpy {scores.about['versions']['numpy']}.",
+        contents((f"entries/{name}" for name in sorted(scores.cards)), caption="Entries"),
+        contents((f"problems/{p.id}" for p in suite.problems), caption="Problems"),
+    )
+
+
+def _summary(name: str, scores: Scores, problems: int) -> tuple[str, list[float], list[str]]:
+    """The name of an entry, its shares of all problems, and its row of the table."""
+    own = scores.rows[scores.rows["entry"] == name]
+    shares, ends = profile(own, problems, WITHIN), band(own, problems, [2.0])
+    solved = own["score"][np.isfinite(own["score"]) & (own["score"] > 0)]
+    mean = f"{np.exp(np.log(solved).mean()):.3g}" if len(solved) else "—"
+    over = (own["seconds"] / own["drawing_seconds"]).median()
+    return name, list(shares), [
+        scores.cards[name].division, str(len(own)), *(f"{share:.0%}" for share in shares),
+        _range(*(f"{end[0]:.0%}" for end in ends)), mean,
+        f"{own['failure_rate'].mean():.1%}", _seconds(own["seconds"].mean()),
+        f"{over:.2g}\N{NO-BREAK SPACE}x" if math.isfinite(over) else "—",
+    ]  # fmt: skip
+
+
+def _entry(name: str, scores: Scores, problems: Mapping[str, Problem]) -> str:
+    card, own = scores.cards[name], scores.rows[scores.rows["entry"] == name]
+    kind = f" The estimator: :ref:`{name} <kind-{name}>`." if name in Estimator.kinds() else ""
+    told = {
+        "Source": card.paper,
+        "Notions": ", ".join(card.notions),
+        "Neighbours": " or ".join(card.relations),
+        "Assumes": card.assumptions,
+        "Proof of privacy": card.proof,
+        "Division": card.division,
+    }
+    rows = [
+        [_at("problems", row["problem"]), f"{problems[row['problem']].n:,}",
+         escaped(_privacy(problems[row["problem"]])), *_score(row), f"{row['failure_rate']:.1%}",
+         _seconds(row["seconds"])]
+        for row in own.to_dict("records")
+    ]  # fmt: skip
+    heads = ["problem", "n", "privacy", "score", "95% interval", "failures", "CPU a release"]
+    share = ", ".join(f"{(own['score'] <= x).sum()} within {x:g}" for x in WITHIN)
+    return page(
+        name,
+        facts(told),
+        f"Answers {len(own)} of {len(problems)} problems: {share} times the bound.{kind}",
+        table(heads, rows),
+    )
+
+
+def _problem(problem: Problem, scores: Scores) -> str:
+    rows = scores.rows[scores.rows["problem"] == problem.id].sort_values("score", kind="stable")
+    known = {name: value for name, value in vars(problem.known).items() if value is not None}
+    told = {
+        "Law": ", ".join(f"{key}: {value}" for key, value in problem.law.items()),
+        "n": f"{problem.n:,}",
+        "Coordinates": str(problem.d),
+        "Privacy": _privacy(problem),
+        "Public": ", ".join(f"{key}: {value}" for key, value in known.items()),
+        "Model": "local" if problem.local else "central",
+        "Trials": str(problem.trials[0]),
+        "Digest": problem.digest,
+    }
+    several = len(problem.members) > 1
+    ranked = [
+        [str(at + 1), _at("entries", row["entry"]), *_score(row),
+         *([escaped(row["member"])] if several else []), f"{row['mean_error']:.3g}",
+         f"{row['failure_rate']:.1%}", _seconds(row["seconds"])]
+        for at, row in enumerate(rows.to_dict("records"))
+    ]  # fmt: skip
+    heads = ["", "entry", "score", "95% interval", *(["worst law"] if several else [])]
+    heads += ["mean error", "failures", "CPU a release"]
+    return page(
+        problem.id,
+        facts(told),
+        f"Bound on the 0.9 quantile of the error: **{problem.bound.value:.4g}**, by "
+        f"{_proof(problem.bound.by)}. Kind of law: :ref:`{problem.law['kind']} "
+        f"<kind-{problem.law['kind']}>`.",
+        table(heads, ranked) if ranked else "No entry answers it.",
+    )
+
+
+def _at(folder: str, name: str) -> str:
+    return f":doc:`{name} </benchmark/{folder}/{name}>`"
+
+
+def _proof(by: str) -> str:
+    return f":doc:`{by} </theory/theory.{PROOFS[by]}>`" if by in PROOFS else by
+
+
+def _privacy(problem: Problem) -> str:
+    """The notion, its amounts, and the neighbours where a record comes or goes."""
+    amounts = ", ".join(f"{name} {value:g}" for name, value in problem.budget.named_amounts.items())
+    comes = "" if problem.budget.neighbours == "replace" else ", n private"
+    return f"{problem.budget.notion}, {amounts}{comes}"
+
+
+def _score(row: Mapping[Any, Any]) -> tuple[str, str]:
+    return f"{row['score']:.3g}", _range(f"{row['score_low']:.3g}", f"{row['score_high']:.3g}")
+
+
+def _range(low: str, high: str) -> str:
+    return f"{low}\N{NO-BREAK SPACE}..\N{NO-BREAK SPACE}{high}"
+
+
+def _leader(rows: pd.DataFrame, problem: str) -> tuple[str, str]:
+    own = rows[rows["problem"] == problem].sort_values("score", kind="stable")
+    if own.empty:
+        return "—", "—"
+    return f"{own['score'].iloc[0]:.3g}", _at("entries", own["entry"].iloc[0])
+
+
+def _seconds(value: float) -> str:
+    if not math.isfinite(value):
+        return "—"
+    unit, size = next((one for one in UNITS.items() if value >= one[1]), ("µs", 1e-6))
+    return f"{value / size:.3g}\N{NO-BREAK SPACE}{unit}"
+
+
+def _profile(scores: Scores, problems: Sequence[Problem], names: Sequence[str]) -> str:
+    """The profiles of some entries over all, as SVG inside the page."""
+    rows = scores.rows
+    drawn = pd.concat([rows[rows["entry"] == name] for name in names], ignore_index=True)
+    text = io.StringIO()
+    with style():
+        canvas = profile_figure(drawn, rows, problems)
+        canvas.savefig(text, format="svg", metadata={"Date": None})
+    label = f"Profiles: {', '.join(names)}"
+    _, _, svg = text.getvalue().partition("<svg ")
+    svg = f'<svg role="img" aria-label="{label}" ' + POINT.sub(r"\1\2", svg)
+    lines = (f"   {line}" for line in svg.splitlines())
+    return "\n".join([".. raw:: html", "", '   <div class="figure">', *lines, "   </div>"])

@@ -1,0 +1,253 @@
+"""The reference, read off the classes and the configurations, and what generated pages share."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from docs.plain import escaped, plain, table
+from dpbench import cli, describe
+from dpbench.distributions import Distribution
+from dpbench.estimators import Estimator
+from dpbench.estimators.base import NeedsRadius
+from dpbench.privacy import Budget
+from dpbench.study import Figure
+from dpbench.theory.families import Family
+from dpbench.theory.theorems import THEOREMS
+
+__all__ = ["contents", "facts", "page", "section", "write", "write_reference"]
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+LETTERS = {"pure": "p", "zcdp": "z", "gdp": "g", "approx": "a"}
+
+
+def write_reference(folder: Path) -> None:
+    """Write ``reference/`` below a folder."""
+    write(folder / "reference", dict(_reference()))
+
+
+def write(folder: Path, pages: Mapping[str, str]) -> None:
+    """Write pages; those that say the same are not touched, others in the folder are removed."""
+    wanted = {folder / f"{name}.rst": text for name, text in pages.items()}
+    for path in folder.rglob("*.rst"):
+        if path not in wanted:
+            path.unlink()
+    for path, text in wanted.items():
+        if not path.exists() or path.read_text("utf-8") != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, "utf-8")
+
+
+def page(title: str, *parts: str) -> str:
+    """A page of parts, but those that are empty."""
+    return "\n\n".join([f"{title}\n{'=' * len(title)}", *filter(None, parts)]) + "\n"
+
+
+def contents(names: Iterable[str], caption: str = "") -> str:
+    """The pages below one: listed there, or with a caption beside it alone."""
+    options = ["   :hidden:", f"   :caption: {caption}"] if caption else ["   :maxdepth: 1"]
+    return "\n".join([".. toctree::", *options, "", *(f"   {name}" for name in names)])
+
+
+def facts(told: Mapping[str, str]) -> str:
+    """What is known, but what is empty, by name."""
+    found = (f":{name}: {escaped(text)}" for name, text in told.items() if text)
+    return "\n".join([".. rst-class:: facts", "", *found])
+
+
+def section(title: str, *parts: str, label: str = "") -> str:
+    """A section of parts, but those that are empty, to which the label links."""
+    anchor = [f".. _{label}:"] if label else []
+    return "\n\n".join([*anchor, f"{title}\n{'-' * len(title)}", *filter(None, parts)])
+
+
+def _prose(kind: type[Any]) -> str:
+    """The docstring up to its first heading."""
+    doc = inspect.cleandoc(vars(kind).get("__doc__") or inspect.getdoc(kind) or "")
+    return "\n".join(plain(re.split(r"\n\w[^\n]*\n-{3,}\n", doc)[0].splitlines()))
+
+
+def _keys(kind: type[Any]) -> str:
+    """A table of parameters."""
+    rows = [
+        (
+            f"``{name}``",
+            escaped(text),
+            "required" if default is None else f"``{default}``" if default else "",
+            escaped(about),
+        )
+        for name, text, default, about in describe.parameters(kind)
+    ]
+    return table(["key", "type", "default", "what it is"], rows) if rows else ""
+
+
+def _kind(name: str, kind: type[Any], *parts: str) -> str:
+    home = ".".join(kind.__module__.split(".")[:2])
+    python = f"In Python :py:class:`{home}.{kind.__name__}`."
+    return section(name, _prose(kind), *parts, _keys(kind), python, label=f"kind-{name}")
+
+
+def _link(name: str) -> str:
+    return f":ref:`{name} <kind-{name}>`"
+
+
+def _marked(text: str) -> str:
+    """Text with names in backticks, which are literal, and factors in bold."""
+    return re.sub(r"`([^`]+)`", r"``\1``", text).replace("|", "\\|")
+
+
+@cache
+def _told() -> dict[str, list[dict[str, str]]]:
+    """What estimators.yaml says, with literals as reStructuredText has them."""
+    found = yaml.safe_load((HERE / "estimators.yaml").read_text("utf-8"))
+    return {
+        name: [{key: _marked(text) for key, text in row.items()} for row in rows]
+        for name, rows in found.items()
+    }
+
+
+def _honoured(name: str, kind: type[Estimator]) -> str:
+    """The notions of an estimator, in letters, and what else is to be said of them."""
+    letters = " ".join(LETTERS[one.notion] for one in kind.notions if one.notion in LETTERS)
+    beyond = ["R = ∞ under a"] if issubclass(kind, NeedsRadius) else []
+    beyond += ["local"] if kind.bounded_in == "local" else []
+    beyond += ["n private"] if "replace" not in kind.relations else []
+    beyond += [row["also"] for row in _told()[name] if "also" in row]
+    return "; ".join([letters or "none", *dict.fromkeys(beyond)])
+
+
+def _records(kind: type[Estimator]) -> str:
+    what = "numbers or vectors" if kind.multivariate else "numbers"
+    return what if kind.estimand == "mean" else f"vectors ({kind.estimand})"
+
+
+def _estimators() -> str:
+    known = dict(sorted(Estimator.kinds().items()))
+    rows = []
+    for name in sorted(known, key=list(_told()).index):
+        for at, row in enumerate(_told()[name]):
+            label = "…" if at else _link(name)
+            label += f" ``{row['with']}``" if "with" in row else ""
+            source, *others = (row.get(key, "—") for key in ("source", "assumes", "n", "measured"))
+            honoured, records = _honoured(name, known[name]), _records(known[name])
+            rows.append((label, source, honoured, records, *others))
+    heads = ("kind", "source", "notions", "records", "assumes", "n", "measured")
+    return page(
+        "Estimators",
+        "The kind is what a configuration writes (``kind:``). Each runs under every notion that it "
+        "can honour (p pure, z zCDP, g Gaussian, a approximate) and refuses the others. n is for "
+        "an error alpha, up to logarithms; *measured* is the exponent of the factor in bold, from "
+        "the sweep in brackets. Letters of sources are those of :py:mod:`dpbench.estimators`.",
+        table(heads, rows, wide=True),
+        *(_kind(name, one, _facts(name, one)) for name, one in known.items()),
+    )
+
+
+def _facts(name: str, kind: type[Estimator]) -> str:
+    return facts(
+        {
+            "Notions": _honoured(name, kind),
+            "Neighbours": " or ".join(kind.relations),
+            "Records": _records(kind),
+            "Model": kind.bounded_in or "",
+        }
+    )
+
+
+def _sweeps() -> str:
+    rows, sections = [], []
+    for path in sorted((ROOT / "conf" / "sweep").glob("*.yaml")):
+        text = path.read_text("utf-8")
+        comment = re.match(r"(#[^\n]*\n)*", text)
+        lines = [line[1:] for line in (comment[0] if comment else "").splitlines()]
+        about = inspect.cleandoc("\n".join(one for one in lines if "yaml-language" not in one))
+        found = yaml.safe_load(text)
+        used = [
+            f"{title}: {', '.join(_link(kind) for kind in _used(found.get(key, {})))}."
+            for title, key in (("Families", "families"), ("Estimators", "estimators"))
+            if found.get(key)
+        ]
+        prose = "\n".join(plain(about.splitlines()))
+        rows.append((f":ref:`{path.stem} <sweep-{path.stem}>`", escaped(" ".join(about.split()))))
+        command = f"``python -m dpbench sweep={path.stem}``"
+        sections.append(section(path.stem, prose, *used, command, label=f"sweep-{path.stem}"))
+    return page(
+        "Sweeps",
+        "What is shipped, in ``conf/sweep/``.",
+        table(["sweep", "what it shows"], rows),
+        *sections,
+    )
+
+
+def _used(entries: Mapping[str, Any]) -> list[str]:
+    """The kinds of a section of a sweep, each once."""
+    known = {**describe.kinds(Family, Distribution), **describe.kinds(Estimator)}
+    found = (str(entry.get("kind")) for entry in entries.values())
+    return [name for name in dict.fromkeys(found) if name in known]
+
+
+def _claims() -> str:
+    def number(value: float) -> str:
+        return "the claim's" if math.isnan(value) else f"{value:.3g}"
+
+    rows = []
+    for name, one in THEOREMS.items():
+        predicted = ", ".join(dict.fromkeys(number(one.predicted(k)) for k in (2, 3, 4)))
+        predicted = f"≤ {predicted}" if one.at_most else predicted
+        cells = (f"``{one.variable}``", predicted, f"``{one.metric}``", one.kind.replace("_", " "))
+        rows.append((f"``{name}``", escaped(one.source), *cells))
+    return page(
+        "Claims",
+        "A claim of a sweep names a theorem; its keys stand under :doc:`keys`. Where the number "
+        "depends on the order k of the moment that is bounded, it is shown at k = 2, 3 and 4.",
+        table(["theorem", "source", "variable", "predicted", "of the column", "kind"], rows),
+    )
+
+
+def _commands() -> str:
+    """What the command line says of itself."""
+    told = {"dpbench": cli.HELP.partition("sweeps (more")[0]}
+    told |= {name: importlib.import_module(home).USAGE for name, home in cli.COMMANDS.items()}
+    sections = (
+        section(name, "::", "\n".join(f"   {line}".rstrip() for line in text.splitlines()))
+        for name, text in sorted(told.items(), key=lambda one: one[0] != "dpbench")
+    )
+    return page("Commands", "What ``--help`` prints.", *sections)
+
+
+def _reference() -> Iterator[tuple[str, str]]:
+    yield "estimators", _estimators()
+    for name, title, about, kind in (
+        ("distributions", "Distributions", "What records are drawn from.", Distribution),
+        ("families", "Families", "Laws over which the worst case is taken.", Family),
+        ("budgets", "Budgets", "What is promised; a list of values makes one budget each.", Budget),
+        ("figures", "Figures", "What a sweep draws.", Figure),
+    ):
+        known = describe.kinds(kind)
+        rows = [
+            (_link(label), " ".join(_prose(one).partition("\n\n")[0].split()))
+            for label, one in known.items()
+        ]
+        sections = (_kind(label, one) for label, one in known.items())
+        yield name, page(title, about, table(["kind", "what it is"], rows), *sections)
+    yield "claims", _claims()
+    yield "sweeps", _sweeps()
+    sections = (
+        section(title[0].upper() + title[1:], _prose(one), _keys(one))
+        for title, one in describe.KEYS.items()
+    )
+    about = "What the file of a sweep may say; ``python -m dpbench --help sweep`` lists the same."
+    yield "keys", page("Keys", about, *sections)
+    yield "commands", _commands()
+    names = ["commands", "sweeps", "estimators", "distributions", "families", "budgets", "claims"]
+    about = "Read off the classes and the configurations."
+    yield "index", page("Reference", about, contents([*names, "figures", "keys"]))

@@ -1,0 +1,83 @@
+"""Docstrings, which are plain text for people, as reStructuredText that shows the same."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+
+__all__ = ["escaped", "plain", "table"]
+
+HEADING = re.compile(r"^(Parameters|Returns|Yields|Raises|Examples|Attributes|References|Notes)$")
+ITEM = re.compile(r"^(\s*)([-*] |\d+[.)] )")
+# A name in backticks, or a character that would be markup.
+MARKED = re.compile(r"``[^`]+``|`[^`]+`|[*|\\`]|(?<=\w)_(?!\w)")
+
+
+def escaped(text: str) -> str:
+    """With nothing that is markup but names in backticks, which are code."""
+
+    def one(match: re.Match[str]) -> str:
+        found = match[0]
+        if len(found) == 1:
+            return f"\\{found}"
+        return found if found.startswith("``") or "\\" in found else f"`{found.strip('`')}`"
+
+    return MARKED.sub(one, re.sub(r"(\[\w+\])_(?!\w)", r"\1", text))  # no links to footnotes
+
+
+def plain(lines: Iterable[str]) -> list[str]:
+    """Text and lists as they are, what is indented beyond them literally.
+
+    From a heading of numpydoc on the structure is left alone. Examples are.
+    """
+    found: list[str] = []
+    depth, sections = 0, False  # of the text, or of the item of a list
+    for block in _blocks(lines):
+        sections = sections or any(HEADING.match(one.strip()) for one in block)
+        item, indent = ITEM.match(block[0]), _indent(block[0])
+        if any(one.lstrip().startswith(">>>") for one in block):
+            found += [*block, ""]
+        elif item or sections:
+            depth = len(item[0]) if item else indent
+            found += [*_paragraph(block), ""]
+        else:
+            depth = min(depth, indent)
+            for deeper, some in itertools.groupby(block, partial(_beyond, depth)):
+                part = list(some)
+                found += [f"{' ' * depth}::", "", *part] if deeper else _paragraph(part)
+                found.append("")
+    return found
+
+
+def _blocks(lines: Iterable[str]) -> Iterator[list[str]]:
+    """Lines between empty ones."""
+    for some, block in itertools.groupby((line.rstrip() for line in lines), bool):
+        if some:
+            yield list(block)
+
+
+def _paragraph(block: Sequence[str]) -> list[str]:
+    """With sources as a list: citations need a reference each."""
+    cited = any(line.startswith(".. [") for line in block)
+    found = [re.sub(r"^   (?=\S)", "  ", line) for line in block] if cited else block
+    return re.sub(r"(?m)^\.\. \[", "* [", escaped("\n".join(found))).split("\n")
+
+
+def _beyond(depth: int, line: str) -> bool:
+    return _indent(line) > depth
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, wide: bool = False) -> str:
+    """A table of cells that are reStructuredText of one line each; a wide one has much text."""
+    found = [".. list-table::", "   :header-rows: 1", "   :widths: auto"]
+    found += ["   :class: wide", ""] if wide else [""]
+    for row in [heads, *rows]:
+        for at, cell in enumerate(row):
+            found.append(f"   {'*' if at == 0 else ' '} - {cell}".rstrip())
+    return "\n".join(found) + "\n"

@@ -1,0 +1,175 @@
+"""The pages that are read off the package, and those whose examples are run."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import pandas as pd
+import pytest
+import yaml
+
+from docs import generate, modules
+from docs.plain import escaped, plain
+from dpbench import describe
+from dpbench.audit import cases, controls
+from dpbench.audit.pairs import catalogue
+from dpbench.audit.run import Audit
+from dpbench.cli import run
+from dpbench.distributions import Distribution
+from dpbench.estimators import Estimator
+from dpbench.study import Figure
+from dpbench.testing import check_estimator
+from dpbench.theory.families import Family
+
+DOCS = Path(generate.__file__).parent
+
+
+def shipped(*kinds: type) -> set[str]:
+    """The kinds of the package; other tests register more."""
+    found = describe.kinds(*kinds).items()
+    return {name for name, one in found if one.__module__.startswith("dpbench.")}
+
+
+def test_estimators_yaml_is_about_the_kinds_there_are() -> None:
+    told = yaml.safe_load((DOCS / "estimators.yaml").read_text("utf-8"))
+    assert set(told) == shipped(Estimator)
+    for rows in told.values():
+        assert rows
+        assert {key for row in rows for key in row} <= {
+            "with", "source", "assumes", "n", "measured", "also"
+        }  # fmt: skip
+
+
+def test_sweeps_that_measured_something_are_shipped() -> None:
+    told = yaml.safe_load((DOCS / "estimators.yaml").read_text("utf-8"))
+    named = {
+        name
+        for rows in told.values()
+        for row in rows
+        for name in re.findall(r"\(`(\w+)`\)", row.get("measured", ""))
+    }
+    assert named
+    assert named <= {path.stem for path in (DOCS.parent / "conf" / "sweep").glob("*.yaml")}
+
+
+def test_every_kind_and_every_key_is_in_the_reference() -> None:
+    pages = dict(generate._reference())
+    for registry, page in (
+        (Estimator, "estimators"), (Distribution, "distributions"), (Family, "families"),
+        (Figure, "figures"),
+    ):  # fmt: skip
+        for name in shipped(registry):
+            _, _, section = pages[page].partition(f".. _kind-{name}:\n")
+            section = section.partition(".. _kind-")[0]
+            for key, *_ in describe.parameters(describe.kinds(registry)[name]):
+                assert f"- ``{key}``\n" in section, (name, key)
+    linked = {name for page in pages.values() for name in re.findall(r"<kind-(\w+)>", page)}
+    assert shipped(Estimator) <= linked
+
+
+def test_bounds_have_their_oracles() -> None:
+    pages = dict(modules._theory())
+    for name in (
+        "bounds",
+        "coins",
+        "local_bounds",
+        "lower_bounds",
+        "several_laws",
+        "vector_bounds",
+    ):
+        assert "Checked by" in pages[f"theory.{name}"]
+    at = "tests/theory/test_several_laws.py::"
+    assert at in pages["theory.several_laws"]
+    assert at not in pages["theory.local_bounds"]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("So a is\n\n    b <= c*d\n\nand so on.", "So a is\n\n::\n\n    b <= c*d\n\nand so on."),
+        ("By cases:\n    one  a*b", "By cases:\n\n::\n\n    one  a*b"),
+        ("- a case\n  goes on:\n\n      x = y_+", "- a case\n  goes on:\n\n  ::\n\n      x = y_+"),
+        ("E|x|^k, 2 * n, D_ of [3]_", r"E\|x\|^k, 2 \* n, D\_ of [3]"),
+        ("``a*b`` and `name`", "``a*b`` and `name`"),
+        ("Returns\n-------\nfloat\n    A | b.", "Returns\n-------\nfloat\n    A \\| b."),
+        (">>> 2 * 3\n6", ">>> 2 * 3\n6"),
+        (
+            "References\n----------\n.. [A1] One,\n   'Title'.",
+            "References\n----------\n* [A1] One,\n  'Title'.",
+        ),
+    ],
+)
+def test_docstrings_keep_what_they_show(text: str, shown: str) -> None:
+    assert "\n".join(plain(text.splitlines())).strip() == shown
+    assert escaped("plain words, x_1 and (a)") == "plain words, x_1 and (a)"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A working folder; names are free again afterwards."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(Estimator, "_registry", dict(Estimator._registry))
+    yield tmp_path
+    plt.close("all")
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """The blocks of a page in a language."""
+    return re.findall(rf"```{language}\n(.*?)```", (DOCS / page).read_text("utf-8"), re.DOTALL)
+
+
+def write(text: str) -> None:
+    """Write a file whose first line names it."""
+    path = Path(text.split("\n", 1)[0].removeprefix("# "))
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+
+
+def test_the_tutorial_runs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """False alarms: claims of privacy below 1e-4 by the audit's level; errors are compared with
+    those of the same random numbers."""
+    monkeypatch.setattr(cases, "CONTROLS", (controls.NoClipping(),))
+    monkeypatch.setattr(cases, "catalogue", lambda n, d: catalogue(n, d)[:3])
+    monkeypatch.setattr(Audit, "_draw", lambda *_: None)
+    (source,) = blocks("tutorial.md", "python")
+    for text in (source, *blocks("tutorial.md", "yaml")):
+        write(text)
+    lines = "".join(blocks("tutorial.md", "sh")).splitlines()
+    measure, audit, update, check = (shlex.split(line)[3:] for line in lines)
+    assert run([*measure, "n_jobs=1"]) == 0
+    assert (folder / "results/mine/figures/errors.svg").exists()
+    (shown,) = (text for text in blocks("tutorial.md", "text") if "Errors on" in text)
+    printed = capsys.readouterr().out
+    for line in shown.splitlines():  # but the digits, which another processor may round otherwise
+        assert re.sub(r"\d\S*$", "", line) in printed
+    summary = pd.read_csv("results/mine/summary.csv").set_index(["family", "estimator", "n"])["q90"]
+    # a clip at +-5 does no harm to N(0, 1), and to the Student law around 3 what no n makes good
+    assert summary["gaussian", "digits", 10000] < summary["gaussian", "clipped", 10000]
+    assert summary["student", "digits", 10000] > 1.3 * summary["student", "clipped", 10000]
+    assert run([*audit, "n_jobs=1", "trials=1000"]) == 0
+    for words in (update, check):
+        assert run([*words, "n_jobs=1"]) == 0
+    # "half the noise that is needed, and the audit says so"
+    halved = source.replace("2 * bound / sample.n", "bound / sample.n").replace("Digits", "Halved")
+    Path("halved.py").write_text(halved)
+    broken = [word.replace("digits", "halved") for word in audit]
+    broken += ["sweep.estimators.digits.kind=halved", "out=broken"]
+    assert run([*broken, "n_jobs=1", "trials=1000"]) == 1
+
+
+def test_the_library_page_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    example, outside = blocks("howto/library.md", "python")
+    exec(compile(example, "library.md", "exec"), {})
+    assert plt.gcf().axes[0].lines
+    assert float(capsys.readouterr().out.split()[0]) == pytest.approx(170, abs=1.5)
+    namespace: dict[str, type[Estimator]] = {"__name__": "outside"}  # type: ignore[dict-item]
+    exec(compile(outside, "library.md", "exec"), namespace)
+    check_estimator(namespace["Outside"]())
