@@ -1,4 +1,4 @@
-"""README, CONTRIBUTING, the notebook and the citation do what they say."""
+"""README, two of the pages, CONTRIBUTING, the notebook and the citation do what they say."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from dpbench.testing import check_estimator
 from dpbench.theory.theorems import THEOREMS
 
 ROOT = Path(__file__).parents[2]
+LIBRARY, CHOOSING = "docs/howto/library.md", "docs/howto/run.md"
 NOTEBOOK = ROOT / "experiments" / "library.ipynb"
 # Claims and figures of the shipped sweep are not what these examples are about.
 QUICK = [f"~sweep.parts.{part}.figures" for part in ("worst_case", "real_tails")]
@@ -59,9 +60,12 @@ def _write(*texts: str) -> None:
 
 
 def test_library_example(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Everything is kept in memory."""
+    """README's, and the longer one; everything is kept in memory."""
     (example,) = _blocks("python", "heights")
     exec(compile(example, "README", "exec"), {})
+    assert float(capsys.readouterr().out) == pytest.approx(170, abs=1.5)
+    (example,) = _blocks("python", "heights", LIBRARY)
+    exec(compile(example, "library.md", "exec"), {})
     (ax,) = plt.gcf().axes
     assert ax.lines
     release, *table, error = capsys.readouterr().out.splitlines()
@@ -74,7 +78,7 @@ def test_library_example(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
 
 def test_one_dataset_example() -> None:
     """Another library's mean passes the checks, and runs as a plug-in."""
-    _write(*_blocks("python", "class Outside"))
+    _write(*_blocks("python", "class Outside", LIBRARY))
     words = ["plugins=[outside]", "+sweep.estimators.outside.kind=outside"]
     words += ["sweep.parts.worst_case.n={low:100,high:1000,points:2}"]
     assert run([*words, "sweep.parts.real_tails.n=[1000]", *QUICK]) == 0
@@ -86,8 +90,8 @@ def test_one_dataset_example() -> None:
 
 
 def test_plugin_example() -> None:
-    _write(*_blocks("python", "class LogClip"), *_blocks("yaml"))
-    (command,) = _blocks("sh", "--config-dir")
+    _write(*_blocks("python", "class LogClip", CHOOSING), *_blocks("yaml", page=CHOOSING))
+    (command,) = _blocks("sh", "--config-dir", CHOOSING)
     assert run([*shlex.split(command)[3:], *QUICK]) == 0
     beside = pd.read_csv("results/quick/summary.csv").groupby("family")["estimator"].unique()
     assert {"log_clip", "minimax"} <= set(beside["two_point_k2"]) & set(beside["pareto_k2"])
@@ -95,7 +99,7 @@ def test_plugin_example() -> None:
 
 
 def test_every_shown_override_is_accepted() -> None:
-    (commands,) = _blocks("sh", "--help")
+    (commands,) = _blocks("sh", "--help", CHOOSING)
     for line in commands.strip().splitlines():
         words = shlex.split(line, comments=True)[3:]
         assert run(words if "--help" in words else ["--cfg", "job", *words]) == 0
