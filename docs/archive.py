@@ -151,7 +151,8 @@ def _problem(problem: Problem, scores: Scores) -> str:
     several = len(problem.members) > 1
     ranked = [
         [str(at + 1), _at("entries", row["entry"]), *_score(row),
-         *([escaped(row["member"])] if several else []), f"{row['mean_error']:.3g}",
+         *([escaped(row["member"].removeprefix(f"{problem.id}/"))] if several else []),
+         f"{row['mean_error']:.3g}",
          f"{row['failure_rate']:.1%}", _seconds(row["seconds"])]
         for at, row in enumerate(rows.to_dict("records"))
     ]  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import itertools
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -120,9 +121,15 @@ def _honoured(name: str, kind: type[Estimator]) -> str:
     letters = " ".join(LETTERS[one.notion] for one in kind.notions if one.notion in LETTERS)
     beyond = ["R = ∞ under a"] if issubclass(kind, NeedsRadius) else []
     beyond += ["local"] if kind.bounded_in == "local" else []
-    beyond += ["n private"] if "replace" not in kind.relations else []
+    beyond += ["n private"] if _relations(kind) == ("add_remove",) else []
     beyond += [row["also"] for row in _told()[name] if "also" in row]
     return "; ".join([letters or "none", *dict.fromkeys(beyond)])
+
+
+def _relations(kind: type[Estimator]) -> tuple[str, ...]:
+    """The neighbours that it is for; both where parameters decide."""
+    either = ("replace", "add_remove")
+    return kind.relations if isinstance(kind.relations, tuple) else either
 
 
 def _records(kind: type[Estimator]) -> str:
@@ -156,7 +163,7 @@ def _facts(name: str, kind: type[Estimator]) -> str:
     return facts(
         {
             "Notions": _honoured(name, kind),
-            "Neighbours": " or ".join(kind.relations),
+            "Neighbours": " or ".join(_relations(kind)),
             "Records": _records(kind),
             "Model": kind.bounded_in or "",
         }
@@ -167,19 +174,20 @@ def _sweeps() -> str:
     rows, sections = [], []
     for path in sorted((ROOT / "conf" / "sweep").glob("*.yaml")):
         text = path.read_text("utf-8")
-        comment = re.match(r"(#[^\n]*\n)*", text)
-        lines = [line[1:] for line in (comment[0] if comment else "").splitlines()]
-        about = inspect.cleandoc("\n".join(one for one in lines if "yaml-language" not in one))
+        comment = itertools.takewhile(lambda line: line.startswith("#"), text.splitlines())
+        _, headline, *about = [
+            line.removeprefix("#")[1:] for line in comment
+        ]  # the first: a schema
         found = yaml.safe_load(text)
         used = [
             f"{title}: {', '.join(_link(kind) for kind in _used(found.get(key, {})))}."
             for title, key in (("Families", "families"), ("Estimators", "estimators"))
             if found.get(key)
         ]
-        prose = "\n".join(plain(about.splitlines()))
-        rows.append((f":ref:`{path.stem} <sweep-{path.stem}>`", escaped(" ".join(about.split()))))
+        rows.append((f":ref:`{path.stem} <sweep-{path.stem}>`", escaped(headline)))
+        parts = (escaped(headline), "\n".join(plain(about)), *used)
         command = f"``python -m dpbench sweep={path.stem}``"
-        sections.append(section(path.stem, prose, *used, command, label=f"sweep-{path.stem}"))
+        sections.append(section(path.stem, *parts, command, label=f"sweep-{path.stem}"))
     return page(
         "Sweeps",
         "What is shipped, in ``conf/sweep/``.",

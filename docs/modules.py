@@ -111,7 +111,7 @@ def _home(name: str) -> str:
 
 def _documented(part: str, name: str, thing: Any) -> str:
     if not inspect.isclass(thing):
-        kind = "autofunction" if callable(thing) else "autodata"
-        return f".. {kind}:: {part}.{name}"
+        known = f".. py:data:: {part}.{name}\n   :value: {thing!r}"
+        return f".. autofunction:: {part}.{name}" if callable(thing) else known
     made = any(thing in describe.kinds(one).values() for one in (Estimator, Distribution, Family))
     return f".. autoclass:: {part}.{name}" + ("" if made else "\n   :members:")

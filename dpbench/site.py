@@ -16,6 +16,8 @@ from dpbench.arguments import conf_folder
 from dpbench.config import PathText
 from dpbench.output import check_writable, say
 from dpbench.registry import ConfigError, from_mapping, validated
+from dpbench.suite.problems import SUITE, read_suite
+from dpbench.suite.table import Scores, archive_path
 
 __all__ = ["USAGE", "main"]
 
@@ -58,13 +60,13 @@ def main(words: Sequence[str]) -> int:
         raise ConfigError("site: the sources of its pages are in a checkout alone, in docs/")
     if any(find_spec(name) is None for name in ("sphinx", "numpydoc", "myst_parser", "furo")):
         raise ConfigError("site: the extra docs is not installed: pip install -e '.[docs]'")
-    archive = [] if options.archive is None else [Path(options.archive).absolute()]
-    for path in archive:
-        if not path.is_file():
-            raise ConfigError(f"archive: '{options.archive}': no such file; suite run makes one")
+    archive = Path(options.archive) if options.archive else archive_path(SUITE)
+    if not archive.is_file():
+        raise ConfigError(f"archive: '{archive}': no such file; suite run makes one")
+    Scores.read(archive, read_suite())  # or say here why not
     check_writable(out)
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html"]
-    command += ["-d", str(out / ".doctrees"), *(f"-Darchive={path}" for path in archive)]
+    command += ["-d", str(out / ".doctrees"), f"-Darchive={archive.absolute()}"]
     command += [str(docs), str(out)]
     code = subprocess.run(command, check=False).returncode  # noqa: S603 (Sphinx, as it is here)
     if code == 0:

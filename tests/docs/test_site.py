@@ -101,6 +101,7 @@ def test_broken_links_are_seen(tmp_path: Path) -> None:
         (["archive=none.parquet"], "archive: 'none.parquet': no such file"),
         (["mine.parquet"], "site: 'mine.parquet': write key=value, of archive and out"),
         (["folder=x"], "folder: no such key; "),
+        ([f"archive={__file__}"], f"'{__file__}': no scores of a suite, or damaged"),
     ],
 )
 def test_what_cannot_be_used(
