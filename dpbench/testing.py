@@ -171,12 +171,18 @@ def _taped(earlier: Sequence[_Step] = ()) -> Iterator[list[_Step]]:
         spend(self, *about)
         tape.append(_Step("pay"))
 
+    def told(self: Ledger, found: Floats) -> Floats:
+        at, step = len(tape) - 1, tape[-1]
+        step.released = found
+        known = earlier[at].released if at < len(earlier) and step.like(earlier[at]) else None
+        return found if known is None else np.asarray(known)
+
     spend = Ledger.pay
     norms = {"add_noise": "l2", "add_l2_noise": "l2", "exponential": "max"}
     norms["above_threshold"] = "max"
     norms["add_geometric_noise"] = "l2"
     releases: dict[str, Any] = {name: taped(name, norm) for name, norm in norms.items()}
-    with mock.patch.multiple(Ledger, pay=pay, **releases):
+    with mock.patch.multiple(Ledger, pay=pay, told=told, **releases):
         yield tape
 
 

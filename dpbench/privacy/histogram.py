@@ -51,11 +51,12 @@ def fullest_bin(sample: Sample, bins: Bins, ledger: Ledger) -> Floats:
     at_top = np.flatnonzero(noisy == largest[held.trial])
     best = held.index[at_top[np.searchsorted(held.trial[at_top], np.arange(sample.trials))]]
     if isinstance(budget, ApproxDP):
-        return bins.left(np.where(largest > stability_threshold(budget), best, np.nan))
+        released = largest > stability_threshold(budget)
+        return ledger.told(bins.left(np.where(released, best, np.nan)))
     empty = bins.count - np.diff(starts, append=held.trial.size)
     rival = largest_noise(budget, empty, ledger.rng)
     other = _empty_bin(held, starts, bins, empty, ledger.rng)
-    return bins.left(np.where(rival > largest, other, best))
+    return ledger.told(bins.left(np.where(rival > largest, other, best)))
 
 
 def stability_threshold(budget: ApproxDP) -> float:

@@ -273,6 +273,10 @@ class Ledger:
             mechanism += f", sensitivity {low:.6g}" + (f" to {high:.6g}" if high > low else "")
         self._mechanism = mechanism
 
+    def told(self, found: Floats) -> Floats:
+        """`found`: what a mechanism that was just paid for releases, on which later steps rest."""
+        return found
+
     def stated(self, sensitivity: Stated) -> Number:
         """What is stated for the budget's neighbours; ValueError if that is nothing, or no size."""
         given = sensitivity if isinstance(sensitivity, Mapping) else {"replace": sensitivity}
