@@ -12,7 +12,7 @@ import numpy as np
 from dpbench.distributions import Distribution
 from dpbench.planner.prediction import AnyLaw, Clip, Error, KnownLaw, Moments, Problem
 from dpbench.planner.ranking import Ranked, limit, ranked
-from dpbench.planner.words import described, opendp_code, release_code
+from dpbench.planner.words import described, opendp_code, records, release_code
 from dpbench.privacy import Budget
 from dpbench.registry import MOST_RECORDS, ConfigError
 from dpbench.theory.bounds import Bound
@@ -77,12 +77,14 @@ class Plan:
 
     @property
     def known(self) -> str:
-        """What is known of the records, in a line."""
+        """What is known of the records, in a line or two."""
         problem = self.problem
         ends = f"[{problem.low:g}, {problem.high:g}]"
         if isinstance(problem, Moments):
             worst = f"any law with E|X - mu|^{problem.k:g} <= {problem.scale:g}^{problem.k:g}"
-            return f"{worst}, mu in {ends}; errors are at most these"
+            return (
+                f"{worst}, mu in {ends}\nErrors are at most these where averages are near normal."
+            )
         if isinstance(problem, AnyLaw):
             return f"any law on {ends}; the errors are those of the worst, a fair coin on its ends"
         return f"{described(self.law)}: mean {problem.target:.4g}, sd {problem.sd:.4g}"
@@ -111,6 +113,8 @@ class Plan:
         """The smallest n for which nine in ten releases err by at most `alpha`.
 
         At the best clip of that n, by interpolation and bisection; ConfigError if there is none.
+        Where errors do not fall all the way (averages of coins beside little noise; a handful of
+        records, on which a law's own centre is as good), one at which alpha is crossed.
         """
 
         def excess(n: int) -> float:
@@ -144,7 +148,7 @@ class Plan:
         low = high = float(np.log(self.budget.named_amounts[name]))
         if excess(high) > 0 and excess(float(np.log(LARGEST))) > 0:
             raise ConfigError(
-                f"alpha: {alpha:g}: not reached with {self.n} records, whatever {name}"
+                f"alpha: {alpha:g}: not reached with {records(self.n)}, whatever {name}"
             )
         while excess(high) > 0:
             low, high = high, high + 1.5

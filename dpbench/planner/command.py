@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpbench.errors import ConfigError
+from dpbench.planner.words import records
 
 if TYPE_CHECKING:  # slow to load
     from dpbench.planner.answer import Plan
@@ -88,7 +89,7 @@ def _number(text: str) -> int | float | str:
 
 def _page(plan: Plan, question: dict[str, Any]) -> Iterator[str]:
     amounts = ", ".join(f"{name} = {one:g}" for name, one in plan.budget.named_amounts.items())
-    yield f"{plan.n:,} records, {amounts}; {NEIGHBOURS[plan.budget.neighbours]}"
+    yield f"{records(plan.n)}, {amounts}; {NEIGHBOURS[plan.budget.neighbours]}"
     yield plan.known
     if "data" in question:
         yield f"Not private if the values of {question['data']} are what is to be protected."
@@ -122,6 +123,8 @@ def _errors(plan: Plan) -> Iterator[str]:
         )
     yield "Nine in ten releases err by less than q90, half by less than q50, in the unit of"
     yield "the records. Parts: sampling and noise (0.9 quantiles), and the clip's bias."
+    if plan.law is not None:
+        yield "best: the least q90 if what a clip cuts off on the two sides did not cancel."
 
 
 def _needs(plan: Plan) -> Iterator[str]:
@@ -133,10 +136,10 @@ def _needs(plan: Plan) -> Iterator[str]:
 
     def privacy(alpha: float) -> str:
         name, amount = next(iter(plan.privacy(alpha).named_amounts.items()))
-        return f"{name} = {amount:.4g} with {plan.n:,} records"
+        return f"{name} = {amount:.4g} with {records(plan.n)}"
 
     asked: list[Callable[[float], str]] = [
-        lambda alpha: f"{plan.records(alpha):,} records at this privacy",
+        lambda alpha: f"{records(plan.records(alpha))} at this privacy",
         privacy,
     ]
     for one in asked:

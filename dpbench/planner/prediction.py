@@ -228,6 +228,9 @@ class Moments:
 
     The clip is that of `HeavyTailedMean`, ``minimax``. Its error is at most that of the worst bias,
     of records of the largest variance, scale^2, and of noise together; no law has all of these.
+    Their average is taken as normal. Where noise is far below what sampling costs (for k = 2 from
+    epsilon = 20 or so) a clip keeps records that one dataset in ten has, and errors may be half as
+    much again.
     """
 
     k: float

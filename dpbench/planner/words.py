@@ -8,7 +8,7 @@ from typing import Any
 from dpbench.planner.prediction import Clip
 from dpbench.privacy import Budget, PureDP
 
-__all__ = ["described", "opendp_code", "release_code"]
+__all__ = ["described", "opendp_code", "records", "release_code"]
 
 
 def described(law: Any) -> str:
@@ -16,6 +16,11 @@ def described(law: Any) -> str:
     given = {field.name: getattr(law, field.name) for field in fields(law)}
     named = ", ".join(f"{name}={one}" for name, one in given.items() if one is not None)
     return f"{type(law).__name__}({named})"
+
+
+def records(n: int) -> str:
+    """How many records."""
+    return f"{n:,} record{'s' * (n > 1)}"
 
 
 def release_code(clip: Clip, budget: Budget) -> str:
