@@ -82,9 +82,8 @@ class Plan:
         ends = f"[{problem.low:g}, {problem.high:g}]"
         if isinstance(problem, Moments):
             worst = f"any law with E|X - mu|^{problem.k:g} <= {problem.scale:g}^{problem.k:g}"
-            return (
-                f"{worst}, mu in {ends}\nErrors are at most these where averages are near normal."
-            )
+            limits = "errors are at most these where averages are near normal"
+            return f"{worst}, mu in {ends}\n{limits}"
         if isinstance(problem, AnyLaw):
             return f"any law on {ends}; the errors are those of the worst, a fair coin on its ends"
         return f"{described(self.law)}: mean {problem.target:.4g}, sd {problem.sd:.4g}"

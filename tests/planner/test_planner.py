@@ -22,6 +22,7 @@ from dpbench.estimators import ClippedMean
 from dpbench.planner import figure
 from dpbench.planner.prediction import AnyLaw, KnownLaw, Moments
 from dpbench.planner.question import LAW_NAMES
+from dpbench.planner.words import records
 from dpbench.privacy import ZCDP, Ledger, PureDP
 from dpbench.theory.averages import atoms, average_of_few
 
@@ -116,6 +117,8 @@ def test_the_smallest_n_is_that_of_brute_force() -> None:
     assert made.records(alpha) == enough[0]
     for n in (1, 10**4):
         assert dpbench.plan(n=n, epsilon=1, lower=0, upper=1).records(alpha) == enough[0]
+    assert records(1) == "1 record"
+    assert records(enough[0]) == f"{enough[0]} records"
 
 
 def test_the_largest_privacy_is_just_enough() -> None:
@@ -187,6 +190,7 @@ def test_the_command_prints_a_page_and_a_figure(
     assert max(len(line) for line in page.splitlines() if str(tmp_path) not in line) <= 80
     assert {"plan.pdf", "plan.png"} == {path.name for path in tmp_path.iterdir()}
     assert "A q90 of 8 needs " in page
+    assert "best: the least q90 if what a clip cuts off on the two sides did not cancel." in page
     code = page.partition("Python:")[2].partition("OpenDP")[0]
     data, told = np.random.default_rng(0).lognormal(np.log(50), 1.0, 2000), io.StringIO()
     with contextlib.redirect_stdout(told):
