@@ -6,6 +6,7 @@ import importlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -92,6 +93,9 @@ class Settings:
         return n_jobs
 
 
+_real = cache(os.path.realpath)  # thousands of them; a process may load plug-ins for many runs
+
+
 def load_plugins(names: Sequence[str], config_dir: Path | None) -> tuple[Path, ...]:
     """Import the plug-in modules; return their source files and their helpers'.
 
@@ -116,7 +120,7 @@ def load_plugins(names: Sequence[str], config_dir: Path | None) -> tuple[Path, .
         roots.add(Path(source).resolve().parent)
     files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
     # strings, of which there are thousands, take a tenth of the time that paths do
-    loaded = {os.path.realpath(file) for file in files if file and file.endswith(".py")}
+    loaded = {_real(file) for file in files if file and file.endswith(".py")}
     below = tuple(os.path.join(root, "") for root in roots)  # noqa: PTH118
     theirs = (Path(path) for path in loaded if path.startswith(below))
     own = Path(__file__).resolve().parent

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +51,7 @@ class Result:
     blocks: Store | Memory = field(repr=False)
     seed: int = 0
 
-    @property
+    @cached_property
     def factors(self) -> pd.DataFrame:
         """``factors.csv``: the best estimators over the lower bounds, see `analysis.factors`."""
         return factors(self.summary)
@@ -132,7 +133,9 @@ class Result:
     @property
     def scoreboard(self) -> str:
         """Verdicts, factors over lower bounds, sample complexities and failures as text."""
-        return render(self.summary, self.claims, self.samples, self.failures, self.study)
+        return render(
+            self.summary, self.factors, self.claims, self.samples, self.failures, self.study
+        )
 
     def __str__(self) -> str:
         return self.scoreboard

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpbench.analysis.factors import factors
 from dpbench.analysis.results import Failure
 from dpbench.analysis.smallest_n import TERMS
 from dpbench.columns import BUDGET
@@ -111,11 +110,12 @@ def _errors(summary: pd.DataFrame) -> Iterator[str]:
         yield table(f"Errors on {family}: the 0.9 quantile, worst over its laws", rows)
 
 
-def _factors(summary: pd.DataFrame, study: Study) -> Iterator[str]:
+def _factors(found: pd.DataFrame, study: Study) -> Iterator[str]:
     """The best estimator's worst error over the lower bound, a column for each k."""
-    found = factors(summary)
-    found["law"] = [study.families[label].label("k") for label in found["distribution"]]
-    found["order"] = ["factor" if np.isnan(k) else f"k = {k:g}" for k in found["k"]]
+    found = found.assign(
+        law=[study.families[label].label("k") for label in found["distribution"]],
+        order=["factor" if np.isnan(k) else f"k = {k:g}" for k in found["k"]],
+    )
     title = "Best estimator's worst error (0.9 quantile) over the lower bound, largest over n"
     for _, about_k in found.groupby(found["k"].isna()):
         orders, rows = about_k.sort_values("k")["order"].unique(), list[Mapping[str, str] | str]()
@@ -181,6 +181,7 @@ def _failures(failures: Sequence[Failure]) -> str:
 
 def render(
     summary: pd.DataFrame,
+    factors: pd.DataFrame,
     claims: pd.DataFrame,
     samples: pd.DataFrame,
     failures: Sequence[Failure],
@@ -189,7 +190,7 @@ def render(
     """Verdicts or errors, factors over the bound, sample complexities, failures, as plain text."""
     parts = [
         *(_errors(summary) if claims.empty else [_claims(claims, study)]),
-        *_factors(summary, study),
+        *_factors(factors, study),
         *_samples(samples),
         *_without_release(summary),
         _spending(summary),

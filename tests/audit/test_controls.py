@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.stats import norm
 
 from dpbench import Estimate, Ledger, NonPrivate, validated
 from dpbench.audit import Bound, audit_pair, releases
@@ -18,7 +19,7 @@ from dpbench.audit.attack import Attack, Released
 from dpbench.audit.controls import CONTROLS, Control
 from dpbench.audit.injection import noise_times
 from dpbench.audit.pairs import catalogue
-from dpbench.audit.releases import COLUMNS, FACTORS, PILOT, AuditTask, audit
+from dpbench.audit.releases import CHOSEN, COLUMNS, FACTORS, PILOT, AuditTask, audit
 from dpbench.audit.run import TELLING_RUNS
 from dpbench.estimators import (
     BoundedMean,
@@ -285,13 +286,28 @@ def test_what_is_visible_is_refuted_in_95_of_100_audits(budget: Budget) -> None:
     assert 0.3 < visible < 1
     above = FACTORS[FACTORS.index(visible) - 1]
 
-    def refuted(factor: float, audits: int) -> int:
+    def refuted(factor: float) -> int:
         with noise_times(factor):
-            found = [replace(task, seed=seed).bound(pair) for seed in range(audits)]
+            found = [replace(task, seed=seed).bound(pair) for seed in range(40)]
         return sum(one.verdict == "refuted" for one in found)
 
-    assert refuted(visible, 20) >= 12  # fewer of 20 have a chance of 2e-7 at 95%
-    assert refuted(above, 40) < 40
+    assert refuted(visible) >= 30  # fewer of 40 have a chance of 1e-6 at 95%
+    assert refuted(above) < 40
+
+
+def test_what_is_visible_reaches_its_claim_by_deviations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the error of a bound and the 0.05 quantile of a normal law further out."""
+    errors = []
+
+    def spy(task: AuditTask, pair: Pair, factor: float, error: float) -> Bound:
+        errors.append(error)
+        return Bound(1.0, 0.0, 1000)
+
+    monkeypatch.setattr(AuditTask, "bound", spy)
+    (pair,) = _some(catalogue(20), "ends_of_the_clip")
+    assert np.isnan(AuditTask("it", CLIPPED, PURE, (pair,), 1000, 1e-5, 0).visible(pair))
+    further = norm.isf(errors[0]) - norm.isf(1e-5 / CHOSEN)
+    assert further == pytest.approx(norm.isf(0.05))
 
 
 def test_noise_that_is_drawn_elsewhere_is_not_known_to_be_visible() -> None:

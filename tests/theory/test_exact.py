@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import integrate, stats
+from support import hockey_stick
 
 from dpbench.distributions import (
     Bernoulli,
@@ -58,7 +59,7 @@ from dpbench.theory.exact import exact, exact_miss
 from dpbench.theory.exact_choices import overtaken
 from dpbench.theory.last_step import Histogram
 from dpbench.theory.noise import Gaussian as Normal
-from dpbench.theory.noise import Laplace, Noise, Radial
+from dpbench.theory.noise import Laplace, Noise, Radial, additive
 
 TRIALS = 4000
 PURE, RHO, MU, APPROX = PureDP(0.5), ZCDP(0.1), GDP(0.5), ApproxDP(1.0, 1e-6)
@@ -274,6 +275,12 @@ def test_noise_by_quadrature(noise: Noise, law: Any) -> None:
     assert within(noise.norm_quantile(2, 0.9)) == pytest.approx(0.9, abs=1e-6)
     mean = integrate.quad(lambda r: 1 - within(r), 0, 20, epsabs=1e-7)[0]
     assert noise.norm_mean(2) == pytest.approx(mean, rel=1e-5)
+
+
+@pytest.mark.parametrize("delta", [1e-6, 0.3])
+def test_the_analytic_gaussian_has_its_delta(delta: float) -> None:
+    sd = additive(ApproxDP(1.0, delta, "analytic"), 1.0, 1.0).variance ** 0.5
+    assert hockey_stick(sd, 1.0) == pytest.approx(delta, rel=1e-6)
 
 
 def test_noise_of_a_radius() -> None:
