@@ -72,7 +72,7 @@ docs)
     set_up dev,docs
     cd "$here"
     "$venv/bin/python" -m dpbench site out=docs/_build
-    exec "$venv/bin/python" -m sphinx -q -W -b doctest -d docs/_build/.doctrees docs docs/_build/.doctest
+    exec "$venv/bin/python" -m pytest --doctest-modules dpbench # the examples of docstrings
     ;;
 python)
     set_up dev

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from dpbench.version import __version__  # noqa: E402
 project = "dpbench"
 author = "the authors of dpbench"
 version = release = __version__
-extensions = ["sphinx.ext.autodoc", "numpydoc", "myst_parser", "sphinx.ext.doctest"]
+extensions = ["sphinx.ext.autodoc", "numpydoc", "myst_parser"]
 exclude_patterns = ["_build"]
 default_role = "py:obj"  # of names in backticks; those of nothing that has a page are code
 highlight_language = "text"  # of blocks that do not say: formulas
@@ -31,14 +32,16 @@ myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence"]
 
 html_theme = "furo"
-LIGHT = {"paper": "#fdfdfb", "raised": "#f3f4f2", "ink": "#1c2126", "muted": "#545c64",
-         "rule": "#d4d8dc", "link": "#0b519f"}  # fmt: skip
-DARK = {"paper": "#14171a", "raised": "#1e2327", "ink": "#e5e8ea", "muted": "#a6aeb5",
-        "rule": "#3a4147", "link": "#8fbcf2"}  # fmt: skip
+# The look of a run's page: its colours, light and dark.
+CSS = (HERE.parent / "dpbench" / "report" / "page.css").read_text("utf-8")
+LIGHT, DARK = (
+    dict(re.findall(r"--(\w+): (#\w+)", block))
+    for block in re.findall(r":root \{(.*?)\}", CSS, re.DOTALL)
+)
 
 
 def _colours(of: dict[str, str]) -> dict[str, str]:
-    """The theme's colours from those of a run's page (dpbench/report/page.css)."""
+    """The theme's colours from those of a run's page."""
     used = {
         "paper": ["background-primary"],
         "raised": ["background-secondary", "code-background"],
