@@ -155,7 +155,7 @@ def test_the_tutorial_runs(
     assert summary["student", "digits", 10000] > 1.3 * summary["student", "clipped", 10000]
     assert run([*audit, "n_jobs=1", "trials=1000"]) == 0
     for words in (update, check):
-        assert run([*words, "n_jobs=1", "~sweep.parts.all.figures", "baseline=mine.parquet"]) == 0
+        assert run([*words, "n_jobs=1", "~sweep.parts.all.figures"]) == 0
     # "half the noise that is needed, and the audit says so"
     halved = source.replace("2 * bound / sample.n", "bound / sample.n").replace("Digits", "Halved")
     Path("halved.py").write_text(halved)
