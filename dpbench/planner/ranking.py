@@ -92,7 +92,7 @@ def _candidates(problem: Problem, clip: Clip, budget: Budget) -> Iterator[_Candi
             "the same, far bounds",
             est.SmoothTrimmedMean(lower=low, upper=high),
         )
-    yield _Candidate("universal_mean", "nothing", est.UniversalMean())
+    yield _Candidate("universal_mean", "nothing; 0 if in doubt", est.UniversalMean())
     yield _Candidate("approximate_bounds_mean", "nothing", est.ApproximateBoundsMean())
     if not isinstance(problem, AnyLaw):
         yield from _by_moments(problem, bounded)
@@ -134,17 +134,31 @@ def _by_moments(problem: Problem, bounded: bool) -> Iterator[_Candidate]:
         yield _Candidate("coinpress_mean", bell, rounds, centre, unit)
 
 
+def _hard(problem: AnyLaw | Moments, n: int, budget: Budget) -> Iterator[tuple[float, Clip]]:
+    """Laws of a class: the chance of the second of two points, and these.
+
+    Also with means that are not in the middle, which some estimators believe without any data.
+    """
+    if isinstance(problem, AnyLaw):
+        yield from ((p, (problem.low, problem.high)) for p in (0.5, 0.9, 1.0))
+        return
+    rare = two_point_lower_bound(n, problem.k, under_replacement(budget)).p_star
+    for p in {min(0.5, times * rare) if rare > 0 else 0.5 for times in (1, 3, 10, 30, np.inf)}:
+        one = dist.TwoPoint(p=p, k=problem.k)
+        for mean in (problem.middle, problem.high):
+            low = mean - problem.scale * one.mean
+            yield p, (low, low + problem.scale * one.tau)
+
+
 def _drawn(problem: Problem, law: dist.Distribution | None, n: int, budget: Budget) -> list[_Drawn]:
-    """Datasets of the law; of a class those with rare points and a coin."""
+    """Datasets of the law; of a class those of hard ones."""
     rng = np.random.default_rng(0)
-    if isinstance(problem, Moments):
-        rare = two_point_lower_bound(n, problem.k, under_replacement(budget)).p_star
+    if isinstance(problem, AnyLaw | Moments):
         found = []
-        for p in {min(0.5, times * rare) if rare > 0 else 0.5 for times in (1, 3, 10, 30, np.inf)}:
-            one = dist.TwoPoint(p=p, k=problem.k)
-            atoms = problem.middle + problem.scale * (np.array([0.0, one.tau]) - one.mean)
+        for p, (low, high) in _hard(problem, n, budget):
             counts = rng.binomial(n, p, TRIALS)
-            found.append(_Drawn(atoms, np.stack([n - counts, counts], axis=1), problem.middle))
+            both = np.stack([n - counts, counts], axis=1)
+            found.append(_Drawn(np.array([low, high]), both, low + p * (high - low)))
         return found
     trials = max(TRIALS, min(5 * TRIALS, MOST_DRAWN // (10 * n)))
     if law is None or law.counted or n * TRIALS > MOST_DRAWN:

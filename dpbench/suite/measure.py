@@ -102,8 +102,9 @@ def _failures(cell: Cell, block: Block) -> list[str]:
 def _row(problem: Problem, name: str, errors: Floats) -> dict[str, Any]:
     """What is kept of the (members, trials) errors of an entry on a problem.
 
-    The score's interval ends at the largest of the members' ends, and each bootstrap replicate is
-    of the largest of their resampled quantiles.
+    The score's interval ends at the largest of the members' ends: the upper one misses the worst
+    quantile with probability 2.5%, the lower one with 2.5% for each member that is as bad. Each
+    bootstrap replicate is of the largest of their resampled quantiles.
     """
     found, trials = statistics({"error": errors}), errors.shape[1]
     at = int(np.argmax(found["q90"]))  # of failures, which are infinite, the first

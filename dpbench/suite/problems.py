@@ -160,6 +160,8 @@ class Problem:
     def bound(self) -> Bound:
         """What the 0.9 quantile of no estimator's error beats on the whole class.
 
+        Of Gaussian laws it is that of means anywhere; chains of laws that stay within the radius
+        have one that is smaller by 1.2% at most in `SUITE`.
         Where neighbours add or remove a record, that of what the budget implies for replacing one.
         """
         budget = under_replacement(self.budget)

@@ -45,7 +45,8 @@ class Scores:
     rows : DataFrame
         A row for each entry and problem that it answers: ``entry``, ``problem``, its ``digest``,
         ``trials``; ``score``, the worst 0.9 quantile of the error over the ``bound``, and its 95%
-        interval ``score_low, score_high`` from order statistics; what the bound is ``bound_by``;
+        interval ``score_low, score_high`` from order statistics (of a family whose members are
+        equally bad the lower end is too high more often); what the bound is ``bound_by``;
         the worst ``member`` of the family, its ``mean_error`` over the releases there were, and
         its ``quantiles`` of the levels `LEVELS`, each with such an interval; the largest
         ``failure_rate`` of a member (a failure is an infinite error); ``draws``, bootstrap

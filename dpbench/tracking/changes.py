@@ -49,7 +49,7 @@ def change_points(means: Floats, alpha: float, smallest: float = SMALLEST) -> li
     Intervals are asked from narrow to wide, which are not misled by a change back, and only those
     without a change so far. An interval of m commits in which nothing changes by more is cut with
     probability at most (m - 1) alpha, whichever gap is taken: alpha times `gaps` bounds the
-    probability that any of the changes is found where there is none.
+    probability that any such interval is cut. Beside a change a cut may be a commit or so off.
 
     Parameters
     ----------

@@ -182,6 +182,16 @@ def test_those_that_apply_are_ranked(question: dict[str, Any], first: str | None
         assert 0.75 * bound.value < minimax < 1.1 * made.expected.q90
 
 
+@pytest.mark.parametrize("known", [{}, {"k": 2, "scale": 3}], ids=["bounds", "moments"])
+def test_no_guess_is_ranked_first_of_a_class(known: dict[str, Any]) -> None:
+    """Of bounds around 0 an estimator that releases 0 in doubt errs by an end."""
+    made = dpbench.plan(n=50, epsilon=0.1, lower=-6, upper=6, **known)
+    found = {row.estimator: row.q90 for row in made.rows}
+    assert found["universal_mean"] == 6
+    # 400 trials of a few laws see the bound of all of them to a quarter
+    assert min(found.values()) > 0.75 * made.limit[0].value > 1
+
+
 def test_the_command_prints_a_page_and_a_figure(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
