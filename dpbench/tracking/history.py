@@ -78,7 +78,7 @@ def added(history: pd.DataFrame | None, errors: Baseline, commit: str, date: str
 
 
 def changes(history: pd.DataFrame) -> pd.DataFrame:
-    """Where errors change, with probability at most `LEVEL` of any false change in all series.
+    """Where errors change; at one look any change of all series is false with probability `LEVEL`.
 
     Returns
     -------
