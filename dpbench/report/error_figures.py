@@ -152,8 +152,8 @@ class ErrorAgainstN(SelectingFigure):
 
     Dotted lines have the slope that a claim of the study predicts, through the
     geometric mean of the measured errors. Bands are 95% intervals of the member that is
-    worst, where the metric has one. Below the black line no private estimator can be; a grey
-    line stands where sampling overtakes privacy in it.
+    worst, where the metric has one. Below the black line no private estimator can be on all
+    laws of the class, but may be on one; a grey line stands where sampling overtakes privacy in it.
 
     Parameters
     ----------

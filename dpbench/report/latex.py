@@ -34,7 +34,8 @@ LINES = {
     "theory, all terms": "dotted: the theorem's terms added, in grey each by itself",
     "direct search": "diamonds: found by direct search",
     "sampling overtakes privacy": "vertical: where sampling overtakes privacy in the lower bound",
-    "lower bound": "solid black: the lower bound, below which (shaded) no private estimator is",
+    "lower bound": "solid black: the lower bound, which (shaded) no private estimator beats on all "
+    "laws of the class",
 }
 HEADER = (
     "Claim", "Estimator", "Law", "Budget", "Exponent of", "Predicted", "Measured",
