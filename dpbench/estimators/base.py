@@ -252,6 +252,8 @@ def release(
     ValueError
         If the data are empty, NaN or infinite, or the estimator does not suit them or
         the budget.
+    TypeError
+        If the budget is a number.
 
     Examples
     --------
@@ -265,8 +267,10 @@ def release(
     True
     """
     array = np.asarray(data, dtype=np.float64)
-    if array.ndim not in (1, 2):
-        raise ValueError(f"expected data of shape (n,) or (n, d), got {array.shape}")
+    if array.ndim not in (1, 2) or array.size == 0:
+        raise ValueError(f"expected non-empty data of shape (n,) or (n, d), got {array.shape}")
+    if not isinstance(budget, Budget | None):
+        raise TypeError(f"the budget is {budget!r}; give one such as PureDP(1.0)")
     if repeats is not None and repeats < 1:
         raise ValueError(f"repeats is {repeats}; at least one is needed")
     DenseSample(array[None])  # check the data once, not once per repeat

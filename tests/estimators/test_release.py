@@ -81,6 +81,11 @@ def test_other_data_are_refused(data: ArrayLike, text: str, repeats: int | None)
         once(CLIPPED, data, PureDP(1.0), repeats)
 
 
+def test_a_number_is_no_budget() -> None:
+    with pytest.raises(TypeError, match=r"the budget is 1\.0; give one such as PureDP"):
+        once(CLIPPED, DATA, 1.0)  # type: ignore[arg-type]
+
+
 def test_the_examples_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Estimator, "_registry", dict(Estimator._registry))  # one enters it
     for module, least in ((base, 4), (outside, 5)):
