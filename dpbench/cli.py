@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from dpbench import endings
 from dpbench.arguments import arguments, command_line, conf_folder
-from dpbench.errors import ConfigError
+from dpbench.errors import ConfigError, choose_from
 from dpbench.version import __version__
 
 if TYPE_CHECKING:  # what is slow to load waits until it is needed
@@ -120,6 +120,8 @@ def _run(argv: Sequence[str]) -> int:
         endings.in_order()
         code: int = command.main(argv[1:])
         return code
+    if argv and argv[0].replace("-", "").isalnum() and argv[0][0] != "-":
+        raise ConfigError(f"{argv[0]}: no such command; {choose_from(argv[0], COMMANDS)}")
     flags = arguments(argv)
     if flags.version:
         print(f"dpbench {__version__}")

@@ -345,7 +345,8 @@ def _check_use(sweep: Sweep, run: set[str]) -> None:
             kind = spec if isinstance(spec, Estimator) else Estimator.lookup(spec, label)
             supports = ", ".join(notion.notion for notion in kind.notions)
             at = f"sweep.estimators.{one.name}"
-            raise ConfigError(f"{at}: no part of the sweep runs it; it supports: {supports}")
+            told = f"no part of the sweep runs it; it supports: {supports}"
+            raise ConfigError(f"{at}: {told}; a part that chooses its estimators has to name it")
 
 
 def _settings(sweep: Sweep, part: Part, where: str, family_label: str) -> list[Setting]:

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from dpbench import __version__
+from dpbench import __version__, cli
 from dpbench.analysis.smallest_n import TERMS
 from dpbench.arguments import replay_line
 from dpbench.composition import composed
@@ -227,3 +227,10 @@ def test_help_has_a_line_for_each_sweep_and_the_version(bench: Bench) -> None:
     assert "  tiny" in [line.rstrip() for line in shown]
     assert max(len(line) for line in shown if line.startswith("  ")) <= 100
     assert bench.raw("--version") == (0, f"dpbench {__version__}\n", "")
+
+
+def test_a_misspelt_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["plann", "n=3"]) == 2
+    assert capsys.readouterr().err.startswith(
+        "dpbench: plann: no such command; did you mean 'plan'?"
+    )

@@ -204,7 +204,8 @@ def test_an_estimator_that_a_pattern_matches_runs_where_it_can() -> None:
           "parts": {"p": {"n": [1], "trials": 1}}},
          r"sweep\.parts\.p\.n: 1: the family f has no member at this n"),
         ({"parts": {"p": {"n": [1000], "trials": 1, "families": {"pair": {"k": 2}}}}},
-         r"sweep\.estimators\.mean: no part of the sweep runs it; it supports: none"),
+         r"sweep\.estimators\.mean: no part of the sweep runs it; it supports: none; "
+         "a part that chooses its estimators has to name it"),
         ({"families": {"v": {"kind": "multivariate_student_t", "d": 3, "tail_index": 3}},
           "estimators": {"c": {"kind": "coinpress_covariance", "bound": 1}},
           "budgets": {"z": {"kind": "zcdp", "rho": 1}}},
