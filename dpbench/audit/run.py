@@ -63,14 +63,7 @@ class Audit:
             At the first key that cannot be used.
         """
         sweep = from_mapping(AuditSweep, settings.sweep, "sweep")
-        for key in ("track", "replay"):
-            if getattr(settings, key) is not None:
-                raise ConfigError(f"{key}: {getattr(settings, key)!r}: not for an audit")
-        if settings.paper:
-            command = "python -m experiments.audit"
-            raise ConfigError(
-                f"paper: True: not for an audit; in the checkout '{command}' draws it"
-            )
+        settings.without_errors("an audit", "audit")
         if settings.trials is not None:
             if settings.trials < LEAST_RUNS:
                 raise ConfigError(

@@ -22,7 +22,7 @@ from dpbench.libraries.measure import Found, Row, cell_rows, claim_rows, hostile
 from dpbench.libraries.report import benchmarks, figure, overview, render
 from dpbench.libraries.sweep import LibrarySweep
 from dpbench.output import Stamps, atomic, progress, say
-from dpbench.registry import ConfigError, from_mapping
+from dpbench.registry import from_mapping
 from dpbench.runner.block import Setting
 from dpbench.runner.plan import Cell
 from dpbench.runner.provenance import Cost, provenance
@@ -59,14 +59,7 @@ class Libraries:
             At the first key that cannot be used.
         """
         sweep = from_mapping(LibrarySweep, settings.sweep, "sweep")
-        for key in ("track", "replay"):
-            if getattr(settings, key) is not None:
-                raise ConfigError(f"{key}: {getattr(settings, key)!r}: not for libraries")
-        if settings.paper:
-            command = "python -m experiments.libraries"
-            raise ConfigError(
-                f"paper: True: not for libraries; in the checkout '{command}' draws them"
-            )
+        settings.without_errors("libraries", "libraries")
         order = list(sweep.families)
         cells = sorted(sweep.cells(settings.trials), key=lambda one: order.index(one.family_label))
         return cls(sweep, cells, sweep.audits(settings.seed), options, config)

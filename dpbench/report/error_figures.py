@@ -15,15 +15,7 @@ from pydantic import Field
 
 from dpbench.arrays import Floats
 from dpbench.columns import BUDGET, KEY, swept_columns, under
-from dpbench.drawing import (
-    BOUND,
-    GUIDE,
-    GUIDE_DASHES,
-    THEORY,
-    line_styles,
-    natural,
-    number_text,
-)
+from dpbench.drawing import BOUND, GUIDE, GUIDE_DASHES, THEORY, line_styles, natural, number_text
 from dpbench.metrics import METRICS, VARIABLES, MetricName
 from dpbench.privacy import AMOUNTS
 from dpbench.registry import ConfigError, validated
@@ -199,12 +191,11 @@ class ErrorAgainstN(SelectingFigure):
             return
         value: Any
         panels = rows.groupby(self.by, dropna=False)
-        if self.by == "family":
-            for value, panel in sorted(panels, key=lambda one: natural(str(one[0]))):
+        for value, panel in sorted(panels, key=lambda one: natural(str(one[0]))):
+            if self.by == "family":
                 yield words.family(value), panel
-            return
-        for value, panel in panels:
-            yield "" if pd.isna(value) else f"$k = {value:g}$", panel
+            else:
+                yield "" if pd.isna(value) else f"$k = {value:g}$", panel
 
     def _panel(
         self, rows: pd.DataFrame, about: dict[str, str], looks: Any, result: Result, ax: Axes
