@@ -17,12 +17,15 @@ from dpbench.output import Stamps, atomic
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure as Canvas
+else:  # drawing libraries load when the first figure is drawn
+    Axes = Axis = Canvas = Any
 
 __all__ = [
-    "BOUND", "GUIDE", "GUIDE_DASHES", "NOTIONS", "THEORY", "Font", "Width", "beside", "inches",
-    "legend", "line_styles", "natural", "new_canvas", "number_text", "panels", "save", "spaced",
-    "style",
+    "BOUND", "GUIDE", "GUIDE_DASHES", "NOTIONS", "THEORY", "Axes", "Axis", "Canvas", "Font",
+    "Width", "beside", "inches", "legend", "line_styles", "natural", "new_canvas", "number_text",
+    "panels", "save", "spaced", "style",
 ]  # fmt: skip
 
 # Both columns of a page with two, or one of them.

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,7 @@ import pandas as pd
 from dpbench.analysis.factors import factors
 from dpbench.analysis.results import Failure
 from dpbench.columns import completed
-from dpbench.drawing import Font, Width, style
+from dpbench.drawing import Axes, Canvas, Font, Width, style
 from dpbench.errors import choose_from
 from dpbench.metrics import ERRORS
 from dpbench.registry import ConfigError
@@ -22,10 +22,6 @@ from dpbench.runner.plan import Cell, key_table
 from dpbench.runner.store import Memory, Store
 from dpbench.scoreboard import render
 from dpbench.study import Figure, Study
-
-if TYPE_CHECKING:  # drawing libraries load when the first figure is drawn
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Canvas
 
 __all__ = ["Result", "read_result"]
 

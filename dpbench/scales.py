@@ -5,16 +5,11 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpbench.arrays import Floats
-from dpbench.drawing import beside, inches, number_text
-
-if TYPE_CHECKING:  # drawing libraries load when the first figure is drawn
-    from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
+from dpbench.drawing import Axes, Axis, beside, inches, number_text
 
 __all__ = ["share", "ticks", "uncover", "vertical_ticks"]
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from dpbench.drawing import NOTIONS, legend, line_styles, new_canvas, spaced
+from dpbench.drawing import NOTIONS, Canvas, legend, line_styles, new_canvas, spaced
 from dpbench.output import table as text_table
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
 
 __all__ = ["CAVEAT", "bounds_figure", "render", "strongest", "strongest_in_print"]
 

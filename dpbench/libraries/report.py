@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from dpbench.audit.report import strongest
-from dpbench.drawing import BOUND, legend, line_styles, new_canvas, panels, spaced
+from dpbench.drawing import BOUND, Axes, Canvas, legend, line_styles, new_canvas, panels, spaced
 from dpbench.libraries.hostile import CASES
 from dpbench.output import table as text_table
 from dpbench.scales import share, ticks, uncover
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Canvas
 
 __all__ = ["CAPTIONS", "benchmarks", "figure", "overview", "render"]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pandas as pd
 from pydantic import Field
 
 from dpbench.columns import Choice, choose, under
-from dpbench.drawing import THEORY, line_styles, number_text
+from dpbench.drawing import THEORY, Axes, line_styles, number_text
 from dpbench.estimators.heavy_tailed import HeavyTailedMean, worst_clipping_bias
 from dpbench.privacy import Budget
 from dpbench.registry import ConfigError, validated
@@ -22,9 +22,6 @@ from dpbench.result import Result
 from dpbench.scales import ticks
 from dpbench.study import Study
 from dpbench.theory.lower_bounds import BETA
-
-if TYPE_CHECKING:  # drawing libraries load when the first figure is drawn
-    from matplotlib.axes import Axes
 
 __all__ = ["Decomposition"]
 

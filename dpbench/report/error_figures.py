@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,16 @@ from pydantic import Field
 
 from dpbench.arrays import Floats
 from dpbench.columns import BUDGET, KEY, swept_columns, under
-from dpbench.drawing import BOUND, GUIDE, GUIDE_DASHES, THEORY, line_styles, natural, number_text
+from dpbench.drawing import (
+    BOUND,
+    GUIDE,
+    GUIDE_DASHES,
+    THEORY,
+    Axes,
+    line_styles,
+    natural,
+    number_text,
+)
 from dpbench.metrics import METRICS, VARIABLES, MetricName
 from dpbench.privacy import AMOUNTS
 from dpbench.registry import ConfigError, validated
@@ -25,9 +34,6 @@ from dpbench.result import Result
 from dpbench.scales import ticks
 from dpbench.study import Study
 from dpbench.theory.bounds import OF_VIEWS
-
-if TYPE_CHECKING:  # drawing libraries load when the first figure is drawn
-    from matplotlib.axes import Axes
 
 __all__ = ["GUIDES", "AgainstParameter", "ErrorAgainstN", "axis_scale", "check_one_budget"]
 __all__ += ["check_sizes", "intervals_text"]

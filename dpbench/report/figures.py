@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pandas as pd
 
 from dpbench.columns import Choice, Selection, Variant, choose
-from dpbench.drawing import legend, panels
+from dpbench.drawing import Axes, Canvas, legend, panels
 from dpbench.registry import ConfigError, validated
 from dpbench.report.words import Words
 from dpbench.result import Result
 from dpbench.scales import share, uncover
 from dpbench.study import Figure, Names, Study
 
-if TYPE_CHECKING:  # drawing libraries load when the first figure is drawn
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Canvas
-
 __all__ = ["DrawnFigure", "Looks", "Panel", "SelectingFigure", "chosen_labels"]
 
-Panel = Callable[["Axes"], None]
+Panel = Callable[[Axes], None]
 Looks = Mapping[str, dict[str, Any]]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
@@ -12,7 +12,7 @@ import pandas as pd
 from dpbench.analysis.claims import Claim
 from dpbench.analysis.smallest_n import TERMS
 from dpbench.columns import BUDGET, Choice, choose
-from dpbench.drawing import GUIDE, GUIDE_DASHES, THEORY, line_styles, number_text
+from dpbench.drawing import GUIDE, GUIDE_DASHES, THEORY, Axes, line_styles, number_text
 from dpbench.metrics import VARIABLES
 from dpbench.registry import ConfigError, validated
 from dpbench.report.figures import DrawnFigure, Looks, Panel, SelectingFigure, chosen_labels
@@ -20,9 +20,6 @@ from dpbench.report.words import Words, exponent_text, plain
 from dpbench.result import Result
 from dpbench.scales import ticks
 from dpbench.study import Study
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 __all__ = ["Exponents", "SampleComplexityCurves", "Thresholds"]
 

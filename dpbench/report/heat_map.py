@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
 from dpbench.analysis.factors import factors
-from dpbench.drawing import number_text
+from dpbench.drawing import Axes, number_text
 from dpbench.registry import ConfigError, validated
 from dpbench.report.figures import Panel, SelectingFigure
 from dpbench.report.words import Words
 from dpbench.result import Result
 from dpbench.study import Study
-
-if TYPE_CHECKING:  # drawing libraries load when the first figure is drawn
-    from matplotlib.axes import Axes
 
 __all__ = ["Factors"]
 

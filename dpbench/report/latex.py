@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from dpbench.columns import Variant
-from dpbench.drawing import number_text, spaced
+from dpbench.drawing import Canvas, number_text, spaced
 from dpbench.metrics import VARIABLES
 from dpbench.output import Stamps, atomic
 from dpbench.privacy import AMOUNTS
@@ -19,9 +19,6 @@ from dpbench.report.figures import DrawnFigure
 from dpbench.report.words import Words, parameter_text
 from dpbench.result import Result
 from dpbench.study import Figure
-
-if TYPE_CHECKING:  # drawing libraries load when the first figure is drawn
-    from matplotlib.figure import Figure as Canvas
 
 __all__ = ["caption", "claim_rows", "claims_table", "escaped", "latex", "tabular"]
 __all__ += ["write_snippet"]

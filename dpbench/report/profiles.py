@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 
 from dpbench.analysis.factors import LAW, scores
 from dpbench.columns import BUDGET
-from dpbench.drawing import line_styles
+from dpbench.drawing import Axes, line_styles
 from dpbench.registry import ConfigError, validated
 from dpbench.report.figures import Looks, Panel, SelectingFigure
 from dpbench.report.words import Words
 from dpbench.result import Result
 from dpbench.study import Study
-
-if TYPE_CHECKING:  # drawing libraries load when the first figure is drawn
-    from matplotlib.axes import Axes
 
 __all__ = ["Profile", "shares"]
 

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
 from dpbench.arrays import Floats
-from dpbench.drawing import BOUND, legend, line_styles, panels, spaced
+from dpbench.drawing import BOUND, Axes, Canvas, legend, line_styles, panels, spaced
 from dpbench.suite.problems import Problem
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Canvas
 
 __all__ = ["band", "by_problem", "overview", "problem_list", "profile", "profile_figure"]
 

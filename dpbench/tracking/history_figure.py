@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from dpbench.drawing import legend, line_styles, panels, save, spaced, style
+from dpbench.drawing import Axes, legend, line_styles, panels, save, spaced, style
 from dpbench.output import amounts
 from dpbench.scales import vertical_ticks
 from dpbench.tracking.comparison import KEY
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 __all__ = ["draw"]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from dpbench.arguments import command_words
-from dpbench.drawing import new_canvas, number_text, save, style
+from dpbench.drawing import Canvas, new_canvas, number_text, save, style
 from dpbench.folder import read_manifest
 from dpbench.library import load
 from dpbench.output import atomic, check_writable, say
@@ -22,9 +22,6 @@ from dpbench.tracking import comparison
 from dpbench.tracking.baseline import Baseline, Origin, errors_of
 from dpbench.tracking.comparison import SMALLEST, VERDICTS
 from dpbench.tracking.report import ratio_text, row_name
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
 
 __all__ = ["compare", "errors_at", "main"]
 
