@@ -8,24 +8,72 @@ import json
 import os
 import platform
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpbench.arguments import command_line
 from dpbench.output import Stamps, atomic, check_writable, stamp
 from dpbench.registry import ConfigError
+from dpbench.runner.provenance import Cost, provenance
 
-if TYPE_CHECKING:  # what has it is slow to load
-    from dpbench.runner.provenance import Cost
+if TYPE_CHECKING:  # slow to load
+    import pandas as pd
+
+    from dpbench.runner.run import RunOptions
 
 __all__ = [
-    "PAGE", "by_name", "computed", "forget", "more_trials", "only_writer", "read_manifest",
-    "stamps_of",
-    "write_manifest",
+    "PAGE", "InFolder", "by_name", "computed", "forget", "more_trials", "only_writer",
+    "read_manifest", "stamps_of", "write_manifest",
 ]  # fmt: skip
 
 PAGE = "report.html"
+
+
+class InFolder:
+    """What runs with a folder have in common: `config` is the whole configuration."""
+
+    options: RunOptions
+    config: Mapping[str, Any]
+
+    @property
+    def folder(self) -> Path:
+        """Where all is written."""
+        assert self.options.out is not None
+        return self.options.out
+
+    @property
+    def stores(self) -> Path | None:
+        """The baseline that the run replaces, if it does."""
+        return None
+
+    def record(
+        self, sweep: str, argv: Sequence[str] | None, cost: Cost, failures: Sequence[Any], code: int
+    ) -> dict[str, Any]:
+        """The manifest; what was run from Python has no command."""
+        return {
+            "sweep": sweep,
+            "command": None if argv is None else command_line(argv),
+            "configuration": self.config,
+            "seed": self.options.seed,
+            "source": self.options.source,
+            "computer": self.options.computer,
+            **provenance(self.options.depends, self.options.plugins),
+            **cost.as_dict(),
+            "failures": failures,
+            "exit_code": code,
+        }
+
+    def write(self, tables: Mapping[str, pd.DataFrame], text: str) -> Stamps:
+        """Write tables, by name, and the text of the scoreboard."""
+        stamps: Stamps = {}
+        for name, table in tables.items():
+            with atomic(self.folder / f"{name}.csv", stamps) as path:
+                table.to_csv(path, index=False)
+        with atomic(self.folder / "scoreboard.txt", stamps) as path:
+            path.write_text(text, encoding="utf-8")
+        return stamps
 
 
 @contextlib.contextmanager

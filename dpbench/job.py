@@ -15,13 +15,14 @@ import pandas as pd
 from dpbench.analysis.claims import COLUMNS
 from dpbench.analysis.results import Results, collect
 from dpbench.analysis.smallest_n import measure
-from dpbench.arguments import command_line, replay_line
+from dpbench.arguments import replay_line
 from dpbench.arrays import Bools
 from dpbench.config import Settings
 from dpbench.drawing import Font, Width, save, style
 from dpbench.finished import fingerprint, package_source, print_next
 from dpbench.folder import (
     PAGE,
+    InFolder,
     by_name,
     computed,
     forget,
@@ -38,7 +39,7 @@ from dpbench.report.page import write_page
 from dpbench.result import Result
 from dpbench.runner.block import replay
 from dpbench.runner.plan import Cell, cell_at
-from dpbench.runner.provenance import Cost, provenance, versions
+from dpbench.runner.provenance import Cost, versions
 from dpbench.runner.run import RunOptions, Say, run_cells
 from dpbench.runner.store import Store
 from dpbench.seeds import digest
@@ -50,8 +51,8 @@ __all__ = ["Job"]
 
 
 @dataclass(frozen=True)
-class Job:
-    """A checked study, ready to run; `config` is the whole configuration, for the manifest."""
+class Job(InFolder):
+    """A checked study, ready to run."""
 
     plan: Plan
     options: RunOptions
@@ -74,14 +75,7 @@ class Job:
         return cls(plan, options, config, settings.replay, tracking, *drawn)
 
     @property
-    def folder(self) -> Path:
-        """Where all is written."""
-        assert self.options.out is not None
-        return self.options.out
-
-    @property
     def stores(self) -> Path | None:
-        """The baseline that the run replaces, if it does."""
         return self.tracking.path if self.tracking and self.tracking.update else None
 
     def run(self, argv: Sequence[str]) -> int:
@@ -179,14 +173,9 @@ class Job:
         when = computed(self.folder, cost)
         forget(self.folder)
         (self.folder / PAGE).unlink(missing_ok=True)
-        stamps: Stamps = {}
         tables = {"summary": result.summary, "claims": result.claims, "factors": result.factors}
         tables |= {} if result.samples.empty else {"sample_complexity": result.samples}
-        for name, table in tables.items():
-            with atomic(self.folder / f"{name}.csv", stamps) as path:
-                table.to_csv(path, index=False)
-        with atomic(self.folder / "scoreboard.txt", stamps) as path:
-            path.write_text(result.scoreboard, encoding="utf-8")
+        stamps = self.write(tables, result.scoreboard)
         if self.paper:
             rows = claim_rows(result, list(self.plan.study.all_claims))
             with atomic(self.folder / "claims.tex", stamps) as path:
@@ -209,7 +198,7 @@ class Job:
                     write_snippet(figure, result, canvas, folder, label, stamps=stamps)
 
     def _record(self, result: Result, argv: Sequence[str] | None, cost: Cost) -> dict[str, Any]:
-        """The manifest; what was run from Python has no commands."""
+        """The manifest, with what tells later that the run is finished."""
         failures = [
             {
                 "failure": failure.text,
@@ -218,20 +207,9 @@ class Job:
             }
             for failure in result.failures
         ]
-        return {
-            "sweep": self.plan.study.name,
-            "command": None if argv is None else command_line(argv),
-            "configuration": self.config,
-            "seed": self.options.seed,
-            "source": self.options.source,
-            "computer": self.options.computer,
-            **provenance(self.options.depends, self.options.plugins),
-            **cost.as_dict(),
-            "failures": failures,
-            "exit_code": self._code(bool(failures), result.claims),
-            "inputs": self._inputs(),
-            "tracked": [],
-        }
+        code = self._code(bool(failures), result.claims)
+        record = self.record(self.plan.study.name, argv, cost, failures, code)
+        return {**record, "inputs": self._inputs(), "tracked": []}
 
     def _code(self, failed: bool, claims: pd.DataFrame) -> int:
         """The exit code of a run that is not tracked."""

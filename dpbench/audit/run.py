@@ -21,6 +21,7 @@ from dpbench.audit.report import bounds_figure, render, strongest
 from dpbench.config import Settings
 from dpbench.drawing import save, style
 from dpbench.folder import (
+    InFolder,
     by_name,
     computed,
     forget,
@@ -31,20 +32,20 @@ from dpbench.folder import (
 from dpbench.output import Stamps, atomic, progress, say
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.runner.execute import compute
-from dpbench.runner.provenance import Cost, provenance
+from dpbench.runner.provenance import Cost
 from dpbench.runner.run import RunOptions
 from dpbench.seeds import digest
 
 __all__ = ["Audit"]
 
 # Of the estimators, and of those that are broken on purpose.
-TABLES = ("audit.csv", "controls.csv")
+TABLES = ("audit", "controls")
 # Runs a side from which every control must be refuted.
 TELLING_RUNS = 1000
 
 
 @dataclass(frozen=True)
-class Audit:
+class Audit(InFolder):
     """A checked audit, ready to run."""
 
     name: str
@@ -74,17 +75,6 @@ class Audit:
         tasks, controls = sweep.tasks(settings.seed), control_tasks(sweep.audit, settings.seed)
         return cls(sweep.name, tasks, controls, options, config)
 
-    @property
-    def folder(self) -> Path:
-        """Where all is written."""
-        assert self.options.out is not None
-        return self.options.out
-
-    @property
-    def stores(self) -> Path | None:
-        """An audit replaces no baseline."""
-        return None
-
     def run(self, argv: Sequence[str], page: Callable[[Path], object] = lambda _: None) -> int:
         """Audit, write the tables, print what was found.
 
@@ -110,10 +100,12 @@ class Audit:
             ]
             text = render(*tables)
             code = self._code(tables)
-            record = {**self._record(argv, cost, code), "computed": computed(out, cost)}
+            record = self.record(self.name, argv, cost, [], code)
+            record["computed"] = computed(out, cost)
             forget(out)
-            outputs = by_name(out, self._write(tables, text))
-            write_manifest(out, {**record, "outputs": outputs})
+            stamps = self.write(dict(zip(TABLES, tables, strict=True)), text)
+            self._draw(tables, stamps)
+            write_manifest(out, {**record, "outputs": by_name(out, stamps)})
             page(out)
         for told in (text.rstrip("\n"), *more):
             say(told)
@@ -126,32 +118,6 @@ class Audit:
         few = max(task.runs for task in self.tasks) < TELLING_RUNS
         caught = few or bool((strongest(tables[1])["verdict"] == "refuted").all())
         return 0 if passed and caught else 1
-
-    def _write(self, tables: Sequence[pd.DataFrame], text: str) -> Stamps:
-        """Write tables and figures."""
-        stamps: Stamps = {}
-        for name, table in zip(TABLES, tables, strict=True):
-            with atomic(self.folder / name, stamps) as path:
-                table.to_csv(path, index=False)
-        with atomic(self.folder / "scoreboard.txt", stamps) as path:
-            path.write_text(text, encoding="utf-8")
-        self._draw(tables, stamps)
-        return stamps
-
-    def _record(self, argv: Sequence[str], cost: Cost, code: int) -> dict[str, Any]:
-        """The manifest."""
-        return {
-            "sweep": self.name,
-            "command": command_line(argv),
-            "configuration": self.config,
-            "seed": self.options.seed,
-            "source": self.options.source,
-            "computer": self.options.computer,
-            **provenance(self.options.depends, self.options.plugins),
-            **cost.as_dict(),
-            "failures": [],
-            "exit_code": code,
-        }
 
     def _draw(self, tables: Sequence[pd.DataFrame], stamps: Stamps) -> None:
         with style(font=self.config.get("font", "sans")):

@@ -11,21 +11,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpbench.arguments import command_line
 from dpbench.audit.releases import COLUMNS, AuditTask, audit
 from dpbench.audit.report import strongest
 from dpbench.columns import choose
 from dpbench.config import Settings
 from dpbench.drawing import save, style
-from dpbench.folder import by_name, computed, forget, only_writer, write_manifest
+from dpbench.folder import InFolder, by_name, computed, forget, only_writer, write_manifest
 from dpbench.libraries.measure import Found, Row, cell_rows, claim_rows, hostile_rows, status
 from dpbench.libraries.report import benchmarks, figure, overview, render
 from dpbench.libraries.sweep import LibrarySweep
-from dpbench.output import Stamps, atomic, progress, say
+from dpbench.output import Stamps, progress, say
 from dpbench.registry import from_mapping
 from dpbench.runner.block import Setting
 from dpbench.runner.plan import Cell
-from dpbench.runner.provenance import Cost, provenance
+from dpbench.runner.provenance import Cost
 from dpbench.runner.run import RunOptions
 
 __all__ = ["Libraries"]
@@ -34,7 +33,7 @@ Tables = dict[str, pd.DataFrame]
 
 
 @dataclass(frozen=True)
-class Libraries:
+class Libraries(InFolder):
     """A checked sweep of libraries, ready to run, by one process for the sake of times.
 
     Noise of libraries cannot be seeded: every run measures anew.
@@ -45,7 +44,6 @@ class Libraries:
     audits: list[AuditTask]
     options: RunOptions
     config: Mapping[str, Any]
-    stores: None = None  # no baseline
 
     @classmethod
     def prepare(
@@ -63,12 +61,6 @@ class Libraries:
         order = list(sweep.families)
         cells = sorted(sweep.cells(settings.trials), key=lambda one: order.index(one.family_label))
         return cls(sweep, cells, sweep.audits(settings.seed), options, config)
-
-    @property
-    def folder(self) -> Path:
-        """Where all is written."""
-        assert self.options.out is not None
-        return self.options.out
 
     @property
     def settings(self) -> dict[str, Setting]:
@@ -107,9 +99,12 @@ class Libraries:
             wrong |= "inconsistent" in set(tables["claims"]["verdict"])
             code = int(bool(unlike) or wrong)
             forget(self.folder)
-            outputs = by_name(self.folder, self._write(tables, text))
-            record = {**self._record(argv, cost, code), "computed": computed(self.folder, cost)}
-            write_manifest(self.folder, {**record, "outputs": outputs})
+            stamps = self.write(tables, text)
+            if len(tables["libraries"]):
+                self._draw(tables, stamps)
+            record = self.record(self.sweep.name, argv, cost, [], code)
+            record["computed"] = computed(self.folder, cost)
+            write_manifest(self.folder, {**record, "outputs": by_name(self.folder, stamps)})
             page(self.folder)
         say(text.rstrip("\n"))
         say(f"{cost.cells_done} cells done, {time.monotonic() - cost.started:.1f} s")
@@ -156,17 +151,6 @@ class Libraries:
         refuted = bounds["estimator"].isin(list(known))
         return bounds.assign(expected=np.where(refuted, "refuted", "not refuted"))
 
-    def _write(self, tables: Tables, text: str) -> Stamps:
-        stamps: Stamps = {}
-        for name, table in tables.items():
-            with atomic(self.folder / f"{name}.csv", stamps) as path:
-                table.to_csv(path, index=False)
-        with atomic(self.folder / "scoreboard.txt", stamps) as path:
-            path.write_text(text, encoding="utf-8")
-        if len(tables["libraries"]):
-            self._draw(tables, stamps)
-        return stamps
-
     def _draw(self, tables: Tables, stamps: Stamps) -> None:
         with style(font=self.config.get("font", "sans")):
             how, rows = self.sweep.libraries, tables["libraries"]
@@ -176,18 +160,3 @@ class Libraries:
             }
             for name, canvas in drawn.items():
                 save(canvas, self.folder / "figures", name, stamps=stamps)
-
-    def _record(self, argv: Sequence[str], cost: Cost, code: int) -> dict[str, Any]:
-        """The manifest."""
-        return {
-            "sweep": self.sweep.name,
-            "command": command_line(argv),
-            "configuration": self.config,
-            "seed": self.options.seed,
-            "source": self.options.source,
-            "computer": self.options.computer,
-            **provenance(self.options.depends, self.options.plugins),
-            **cost.as_dict(),
-            "failures": [],
-            "exit_code": code,
-        }
