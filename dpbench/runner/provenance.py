@@ -19,7 +19,7 @@ from dpbench.version import __version__
 if TYPE_CHECKING:  # slow to load
     from dpbench.runner.block import Block
 
-__all__ = ["Cost", "provenance", "versions"]
+__all__ = ["Cost", "git", "provenance", "versions"]
 
 PACKAGES = ("numpy", "scipy", "pandas", "pyarrow", "joblib", "hydra-core", "matplotlib", "seaborn")
 
@@ -87,14 +87,14 @@ def provenance(depends: Sequence[str] = (), plugins: Sequence[Path] = ()) -> dic
 
 def _commit(folder: Path, *of: str) -> dict[str, Any] | None:
     """The commit of a folder, and whether files differ from it, `of` these patterns if any."""
-    commit = _git(folder, "rev-parse", "HEAD")
+    commit = git(folder, "rev-parse", "HEAD")
     if commit is None:
         return None
-    return {"commit": commit, "dirty": bool(_git(folder, "status", "--porcelain", "--", *of))}
+    return {"commit": commit, "dirty": bool(git(folder, "status", "--porcelain", "--", *of))}
 
 
-def _git(folder: Path, *arguments: str) -> str | None:
-    """What git says in a folder; None if it is in no repository."""
+def git(folder: Path, *arguments: str) -> str | None:
+    """What git says in a folder; None if it says nothing, or cannot."""
     command = ["git", "-C", str(folder), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603

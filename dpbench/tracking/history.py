@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +17,7 @@ from dpbench.arguments import command_words
 from dpbench.columns import BUDGET
 from dpbench.output import atomic, check_writable, say
 from dpbench.registry import ConfigError
+from dpbench.runner.provenance import git
 from dpbench.tracking.baseline import Baseline
 from dpbench.tracking.changes import BATCHES, batch_means, change_points, gaps
 from dpbench.tracking.comparison import KEY, LEVEL
@@ -127,22 +127,15 @@ def _commit(errors: Baseline) -> str:
 
 def _date(given: str | None, commit: str, path: Path) -> str:
     """As given, or git's of the commit in the working folder, or when the errors were stored."""
-    command = ["git", "show", "-s", "--format=%cI", commit.removesuffix("-dirty"), "--"]
+    file = path / "manifest.json" if path.is_dir() else path
+    stored = datetime.fromtimestamp(file.stat().st_mtime, UTC).isoformat()
+    known = git(Path(), "show", "-s", "--format=%cI", commit.removesuffix("-dirty"), "--")
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
-        known = done.stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        file = path / "manifest.json" if path.is_dir() else path
-        known = datetime.fromtimestamp(file.stat().st_mtime, UTC).isoformat()
-    try:
-        date = datetime.fromisoformat(given or known)
+        date = datetime.fromisoformat(given or known or stored)
     except ValueError as error:
         raise ConfigError(f"date: {given!r}: give it as 2026-11-22 or 2026-11-22T12:00") from error
-    return (
-        (date if date.tzinfo else date.replace(tzinfo=UTC))
-        .astimezone(UTC)
-        .isoformat(" ", "minutes")
-    )
+    zoned = date if date.tzinfo else date.replace(tzinfo=UTC)
+    return zoned.astimezone(UTC).isoformat(" ", "minutes")
 
 
 def _add(source: Path, given: dict[str, str]) -> int:

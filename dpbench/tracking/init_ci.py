@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 from dpbench.arguments import command_words
 from dpbench.errors import ConfigError
 from dpbench.output import atomic, check_writable, say
+from dpbench.runner.provenance import git
 
 __all__ = ["main"]
 
@@ -70,14 +70,6 @@ def _source() -> str:
         record = {}
     url, commit = record.get("url", ""), record.get("vcs_info", {}).get("commit_id", "")
     if url.startswith("file:"):
-        url, commit = _git("remote", "get-url", "origin"), _git("rev-parse", "HEAD")
+        url = git(TEMPLATES, "remote", "get-url", "origin") or ""
+        commit = git(TEMPLATES, "rev-parse", "HEAD")
     return f"{url}@{commit}" if url.startswith("https://") and commit else UNKNOWN
-
-
-def _git(*words: str) -> str:
-    command = ["git", "-C", str(TEMPLATES), *words]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
-    except OSError:
-        return ""
-    return done.stdout.strip()
