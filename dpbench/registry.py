@@ -245,6 +245,11 @@ class Registered:
         return {name: one for name, one in cls._registry.items() if not inspect.isabstract(one)}
 
     @classmethod
+    def kind_name(cls) -> str:
+        """What a configuration calls this class."""
+        return next(name for name, one in cls._registry.items() if one is cls)
+
+    @classmethod
     def find(cls, spec: Mapping[str, Any]) -> type[Self] | None:
         """The registered class that `spec` names, if any; nothing is imported."""
         if "_target_" not in spec:

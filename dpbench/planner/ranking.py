@@ -42,7 +42,6 @@ class Ranked(NamedTuple):
 class _Candidate:
     """An estimator of (records - centre)/unit."""
 
-    name: str
     assumes: str
     estimator: est.Estimator
     centre: float = 0.0
@@ -71,29 +70,20 @@ def _candidates(problem: Problem, clip: Clip, budget: Budget) -> Iterator[_Candi
     kinds: list[Callable[..., est.Estimator]] = [est.ClippedMean]
     if budget.neighbours == "add_remove":
         kinds = [est.TransformedNoiseMean, est.SumAndCountMean]
+    ends = {"the clip": clip}
+    if bounded and not isinstance(problem, Moments) and clip != (low, high):
+        ends["the bounds"] = (low, high)
     for kind in kinds:
-        name = {"ClippedMean": "clipped_mean", "SumAndCountMean": "sum_and_count_mean"}.get(
-            kind.__name__, "transformed_noise_mean"
-        )
-        ends = {"the clip": clip}
-        if bounded and not isinstance(problem, Moments) and clip != (low, high):
-            ends["the bounds"] = (low, high)
         for which, (a, b) in ends.items():
             exact = (a, b) if kind is not est.SumAndCountMean else None
             knows = _knows(problem) if isinstance(problem, Moments) else f"records within {which}"
-            yield _Candidate(name, knows, kind(lower=a, upper=b), clip=exact)
+            yield _Candidate(knows, kind(lower=a, upper=b), clip=exact)
     if bounded and not isinstance(problem, Moments):
-        records = "records within the bounds"
-        yield _Candidate(
-            "inverse_sensitivity", records, est.InverseSensitivity(lower=low, upper=high)
-        )
-        yield _Candidate(
-            "smooth_trimmed_mean",
-            "the same, far bounds",
-            est.SmoothTrimmedMean(lower=low, upper=high),
-        )
-    yield _Candidate("universal_mean", "nothing; 0 if in doubt", est.UniversalMean())
-    yield _Candidate("approximate_bounds_mean", "nothing", est.ApproximateBoundsMean())
+        inverse = est.InverseSensitivity(lower=low, upper=high)
+        yield _Candidate("records within the bounds", inverse)
+        yield _Candidate("the same, far bounds", est.SmoothTrimmedMean(lower=low, upper=high))
+    yield _Candidate("nothing; 0 if in doubt", est.UniversalMean())
+    yield _Candidate("nothing", est.ApproximateBoundsMean())
     if not isinstance(problem, AnyLaw):
         yield from _by_moments(problem, bounded)
 
@@ -112,33 +102,25 @@ def _by_moments(problem: Problem, bounded: bool) -> Iterator[_Candidate]:
     centre = (problem.low + problem.high) / 2 if bounded else 0.0
     radius = (problem.high - problem.low) / (2 * unit) if bounded else None
     knows = _knows(problem)
-    yield _Candidate(
-        "ksu20_mean", knows, est.KSU20Mean(k=k, radius=radius, constants="tuned"), centre, unit
-    )
+    anywhere = est.KSU20Mean(k=k, radius=radius, constants="tuned")
+    yield _Candidate(knows, anywhere, centre, unit)
     bell = "Gaussian, mean in the bounds" if bounded else "Gaussian"
     gaussian = isinstance(problem, KnownLaw) and problem.gaussian
     if gaussian:
-        yield _Candidate(
-            "karwa_vadhan_mean", bell, est.KarwaVadhanMean(radius=radius), centre, unit
-        )
+        yield _Candidate(bell, est.KarwaVadhanMean(radius=radius), centre, unit)
     if radius is None:
         return
-    yield _Candidate(
-        "heavy_tailed_mean", knows, est.HeavyTailedMean(k=k, radius=radius), centre, unit
-    )
+    yield _Candidate(knows, est.HeavyTailedMean(k=k, radius=radius), centre, unit)
     local = est.LocalMean(k=k, radius=radius, mechanism="three_values")
-    yield _Candidate("local_mean", f"moment {k:g}; no trusted curator", local, centre, unit)
+    yield _Candidate(f"moment {k:g}; no trusted curator", local, centre, unit)
     if gaussian:
-        score, rounds = est.GaussianScoreMean(radius=radius), est.CoinPressMean(radius=radius)
-        yield _Candidate("gaussian_score_mean", bell, score, centre, unit)
-        yield _Candidate("coinpress_mean", bell, rounds, centre, unit)
+        yield _Candidate(bell, est.GaussianScoreMean(radius=radius), centre, unit)
+        yield _Candidate(bell, est.CoinPressMean(radius=radius), centre, unit)
 
 
 def _hard(problem: AnyLaw | Moments, n: int, budget: Budget) -> Iterator[tuple[float, Clip]]:
-    """Laws of a class: the chance of the second of two points, and these.
-
-    Also with means that are not in the middle, which some estimators believe without any data.
-    """
+    """Laws of a class: the chance of the second of two points, and these."""
+    # also with means that are not in the middle, which some estimators believe without any data
     if isinstance(problem, AnyLaw):
         yield from ((p, (problem.low, problem.high)) for p in (0.5, 0.9, 1.0))
         return
@@ -199,13 +181,14 @@ def ranked(
     for one in _candidates(problem, clip, budget):
         if not one.estimator.supports(budget) or n < one.estimator.least_records(1, budget):
             continue
+        name = one.estimator.kind_name()
         if one.clip and isinstance(problem, KnownLaw):
             q90 = problem.error(one.clip, n, budget).q90
-            rows.append(Ranked(one.name, one.assumes, q90, q90, q90, "exact"))
+            rows.append(Ranked(name, one.assumes, q90, q90, q90, "exact"))
             continue
         with np.errstate(over="ignore", invalid="ignore"):
             found = max(_simulated(one, each, budget) for each in data)
-        rows.append(Ranked(one.name, one.assumes, *found, "simulated"))
+        rows.append(Ranked(name, one.assumes, *found, "simulated"))
     return sorted(rows, key=lambda row: row.q90)
 
 

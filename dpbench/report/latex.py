@@ -209,8 +209,7 @@ def _kind(made: Any) -> str:
     """The name that a specification gives, or that an instance's class goes by."""
     if isinstance(made, Mapping):
         return str(made.get("kind") or made["_target_"])
-    law = type(getattr(made, "distribution", made))  # of a family of one
-    return next(str(name) for name, kind in law.kinds().items() if kind is law)
+    return str(getattr(made, "distribution", made).kind_name())  # of a family of one its law's
 
 
 def _budgets(rows: pd.DataFrame, words: Words) -> str:
