@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dpbench.arguments import command_line, replay_line
-from dpbench.folder import PAGE, only_writer, read_manifest, stamps_of, write_manifest
+from dpbench.folder import PAGE, finished, only_writer, stamps_of, write_manifest
 from dpbench.output import say, stamp
 from dpbench.registry import ConfigError
 from dpbench.runner.provenance import Cost, versions
@@ -78,13 +78,8 @@ class Again:
         return again if again._record() else None
 
     def _record(self) -> dict[str, Any] | None:
-        try:
-            found = read_manifest(self.folder)
-            outputs = found["outputs"]
-            whole = outputs == stamps_of(self.folder, [self.folder / name for name in outputs])
-        except (ConfigError, KeyError, TypeError):
-            return None
-        if not (whole and (self.folder / PAGE).exists() and not found.get("tracked", True)):
+        found = finished(self.folder)
+        if found is None or found.get("tracked", True) or not (self.folder / PAGE).exists():
             return None
         same = found.get("fingerprint") == fingerprint(self.folder, self.config)
         return found if same else None

@@ -24,8 +24,8 @@ if TYPE_CHECKING:  # slow to load
     from dpbench.runner.run import RunOptions
 
 __all__ = [
-    "PAGE", "InFolder", "by_name", "computed", "forget", "more_trials", "only_writer",
-    "read_manifest", "stamps_of", "write_manifest",
+    "PAGE", "InFolder", "by_name", "computed", "finished", "forget", "more_trials",
+    "only_writer", "read_manifest", "stamps_of", "write_manifest",
 ]  # fmt: skip
 
 PAGE = "report.html"
@@ -153,6 +153,17 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, AssertionError, AttributeError, RecursionError) as error:
         raise ConfigError(f"'{folder}': holds no finished run of this version") from error
     return found
+
+
+def finished(folder: Path) -> dict[str, Any] | None:
+    """The manifest of a finished run, if what it wrote has its size and its time."""
+    try:
+        found = read_manifest(folder)
+        outputs = found["outputs"]
+        whole = outputs == stamps_of(folder, [folder / name for name in outputs])
+    except (ConfigError, KeyError, TypeError):
+        return None
+    return found if whole else None
 
 
 def more_trials(folder: Path, config: Mapping[str, Any]) -> list[str]:

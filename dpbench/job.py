@@ -25,6 +25,7 @@ from dpbench.folder import (
     InFolder,
     by_name,
     computed,
+    finished,
     forget,
     more_trials,
     only_writer,
@@ -236,14 +237,10 @@ class Job(InFolder):
         raise ConfigError(f"replay: {name!r}: no block of this sweep has a failure of that name")
 
     def _finished(self) -> Mapping[str, Any] | None:
-        """The manifest of a finished run of the same, its outputs of unchanged size and time."""
-        try:
-            found = read_manifest(self.folder)
-        except ConfigError:
-            return None
-        same = found.get("inputs") == self._inputs()
-        whole = found.get("outputs") == stamps_of(self.folder, self._outputs())
-        return found if same and whole else None
+        """The manifest of a finished run of the same."""
+        found = finished(self.folder)
+        same = found is not None and found.get("inputs") == self._inputs()
+        return found if same else None
 
     def _inputs(self) -> str:
         """A digest of all that the run's files depend on, source and block files included."""
@@ -253,15 +250,6 @@ class Job(InFolder):
         keys = [store.key(task) for c in self.plan.cells for task in c.tasks(self.options.seed)]
         stamps = stamps_of(store.folder, store.files())
         return digest(package_source(), shown, keys, stamps, versions())
-
-    def _outputs(self) -> list[Path]:
-        study = self.plan.study
-        names = ["summary.csv", "claims.csv", "factors.csv", "scoreboard.txt"]
-        names += ["sample_complexity.csv"] if study.sample_complexity else []
-        kinds = ("pdf", "svg", "png", *(["tex"] if self.paper else []))
-        names += ["claims.tex"] if self.paper else []
-        names += [f"figures/{name}.{kind}" for name in study.all_figures for kind in kinds]
-        return [self.folder / name for name in names]
 
 
 def _joined(tables: Sequence[pd.DataFrame], columns: list[str] | None = None) -> pd.DataFrame:
