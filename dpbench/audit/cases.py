@@ -17,7 +17,7 @@ from dpbench.privacy.neighbours import Pair
 from dpbench.registry import ConfigError, Label, from_mapping, named, validated
 from dpbench.runner.entries import Budgets, Estimators
 
-__all__ = ["AuditSettings", "AuditSweep", "Case", "control_tasks"]
+__all__ = ["AuditSettings", "AuditSweep", "Case", "control_tasks", "pairs_of"]
 
 
 @validated
@@ -105,7 +105,8 @@ class AuditSweep:
                     if made[name].supports(budget):
                         if (name, label) in found:
                             raise ConfigError(f"{at}: {name} under {label} is in another case, too")
-                        pairs = _pairs(made[name], budget, case, f"sweep.estimators.{name}")
+                        own = f"sweep.estimators.{name}"
+                        pairs = pairs_of(made[name], budget, case.n, case.d, own)
                         found[name, label] = (made[name], budget, pairs)
         for name in sorted(set(made) - {name for name, _ in found}):
             raise ConfigError(
@@ -114,10 +115,13 @@ class AuditSweep:
         return _tasks([(name, *what) for (name, _), what in found.items()], self.audit, seed)
 
 
-def _pairs(estimator: Estimator, budget: Budget, case: Case, where: str) -> tuple[Pair, ...]:
-    shape = (case.n,) if case.d is None else (case.n, case.d)
+def pairs_of(
+    estimator: Estimator, budget: Budget, n: int, d: int | None, where: str
+) -> tuple[Pair, ...]:
+    """The catalogue's pairs, and the estimator's own; ConfigError if these cannot be used."""
+    shape = (n,) if d is None else (n, d)
     try:
-        own = tuple(estimator.audit_pairs(case.n, case.d, budget))
+        own = tuple(estimator.audit_pairs(n, d, budget))
         for pair in own:
             if not isinstance(pair, Pair) or pair.left.shape != shape:
                 raise ValueError(f"a Pair of records of shape {shape} is wanted")
@@ -126,7 +130,7 @@ def _pairs(estimator: Estimator, budget: Budget, case: Case, where: str) -> tupl
     except Exception as error:  # whatever a plug-in raises
         told = (str(error).splitlines() or [type(error).__name__])[0]
         raise ConfigError(f"{where}: audit_pairs: {told}") from error
-    return _under(budget, *catalogue(case.n, case.d), *own)
+    return _under(budget, *catalogue(n, d), *own)
 
 
 def _under(budget: Budget, *pairs: Pair) -> tuple[Pair, ...]:

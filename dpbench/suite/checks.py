@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from dpbench.audit.pairs import catalogue
+from dpbench.audit.cases import pairs_of
 from dpbench.audit.releases import AuditTask, audit
 from dpbench.estimators import Estimator
 from dpbench.privacy import Budget
-from dpbench.registry import ConfigError
+from dpbench.privacy.neighbours import Pair
 from dpbench.runner.execute import Runner, compute
 from dpbench.seeds import stream
 from dpbench.suite.entries import Entry
@@ -82,12 +82,6 @@ def audited(
     return [row for task in tasks for row in rows[task.name]]
 
 
-def _pairs(estimator: Estimator, d: int, budget: Budget) -> tuple[Any, ...]:
-    """The catalogue's, and the estimator's own."""
+def _pairs(estimator: Estimator, d: int, budget: Budget) -> tuple[Pair, ...]:
     n, of = _records(estimator, d, budget), d if d > 1 else None
-    try:
-        own = estimator.audit_pairs(n, of, budget)
-        pairs = [*catalogue(n, of), *own]
-        return tuple(one for pair in pairs for one in pair.under(budget.neighbours))
-    except Exception as error:  # whatever a plug-in raises
-        raise ConfigError(f"{type(estimator).__name__}: audit_pairs: {error}") from error
+    return pairs_of(estimator, budget, n, of, type(estimator).__name__)

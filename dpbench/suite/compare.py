@@ -59,20 +59,17 @@ def overview(
         solved = own["score"][np.isfinite(own["score"])]
         with np.errstate(divide="ignore"):
             mean = np.exp(np.log(solved).mean()) if len(solved) else np.nan
+        draws = (own["seconds"] / own["drawing_seconds"]).median()
         title = f"{name} (open)" if divisions[str(name)] == "open" else str(name)
         row = {"estimator": title, "of": str(len(own))}
         row |= {f"<={x:g}": f"{s:.0%}" for x, s in zip(WITHIN, share, strict=True)}
         row |= {
             "mean": f"{mean:.3g}",
             "fails": f"{own['failure_rate'].mean():.1%}",
-            "draws": _cost((own["seconds"] / own["drawing_seconds"]).median(), "x"),
+            "draws": f"{draws:.2g} x" if np.isfinite(draws) else "-",
         }
         found.append((tuple(-share), row))
     return [row for _, row in sorted(found, key=lambda one: one[0])]
-
-
-def _cost(value: float, unit: str) -> str:
-    return f"{value:.2g} {unit}" if np.isfinite(value) else "-"
 
 
 def by_problem(
@@ -80,7 +77,7 @@ def by_problem(
 ) -> list[dict[str, str]]:
     """For each problem the bound, the archive's best, and the scores of other entries."""
     names, found = list(dict.fromkeys(rows["entry"])), []
-    told = _with_interval if len(names) == 1 else _alone
+    told = "{:.3g} ({:.2g} .. {:.2g})" if len(names) == 1 else "{:.3g}"
     for problem in problems:
         known = archive[archive["problem"] == problem.id].sort_values("score", kind="stable")
         best = known.iloc[0] if len(known) else None
@@ -92,17 +89,10 @@ def by_problem(
         }
         for name in names:
             own = rows[(rows["entry"] == name) & (rows["problem"] == problem.id)]
-            row[name] = "-" if own.empty else told(own.iloc[0])
+            scores = own[["score", "score_low", "score_high"]].to_numpy()
+            row[name] = told.format(*scores[0]) if len(scores) else "-"
         found.append(row)
     return found
-
-
-def _with_interval(row: pd.Series[Any]) -> str:
-    return f"{row['score']:.3g} ({row['score_low']:.2g} .. {row['score_high']:.2g})"
-
-
-def _alone(row: pd.Series[Any]) -> str:
-    return f"{row['score']:.3g}"
 
 
 def problem_list(problems: Iterable[Problem]) -> list[dict[str, str]]:
