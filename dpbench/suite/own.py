@@ -20,6 +20,7 @@ __all__ = ["entries"]
 
 Parameters = Callable[[Told], dict[str, Any]]
 MEDIAN, TUNED, PROJECT = {"statistic": "median"}, {"constants": "tuned"}, {"outside": "project"}
+ROUNDS, BUCKETS = {"rounds": 3}, {"buckets": 30}
 
 
 def _far(t: Told) -> float:
@@ -93,24 +94,12 @@ CENTRAL: list[tuple[str, str, str, type[Any], Parameters]] = [
     ("karwa_vadhan_mean", "KV18", "g", own.KarwaVadhanMean, _place),
     ("exponential_coarse_mean", "L15", "gR", own.ExponentialCoarseMean, _place),
     ("gaussian_score_mean", "this package", "gR", own.GaussianScoreMean, _place),
-    (
-        "shrinking_intervals",
-        "L15",
-        "gR",
-        own.ShrinkingIntervals,
-        lambda t: _place(t) | {"rounds": 3},
-    ),
+    ("shrinking_intervals", "L15", "gR", own.ShrinkingIntervals, lambda t: _place(t) | ROUNDS),
     ("learned_gaussian", "KV18", "g", own.LearnedGaussian, _place),
     ("unbiased_mean", "KMRSSU23", "g", own.UnbiasedMean, _scale),
     ("universal_mean", "DY23", "gm", own.UniversalMean, _nothing),
     ("approximate_bounds_mean", "WZLDSG20", "gm", own.ApproximateBoundsMean, _nothing),
-    (
-        "median_of_buckets",
-        "L17",
-        "gmR",
-        own.SubsampleAggregate,
-        lambda t: {"buckets": 30} | _means(t),
-    ),
+    ("median_of_buckets", "L17", "gmR", own.SubsampleAggregate, lambda t: BUCKETS | _means(t)),
     ("heavy_tailed_mean", "KSU20", "mR", own.HeavyTailedMean, _moment),
     ("keep_all", "L15", "mR", own.HeavyTailedMean, lambda t: _moment(t) | {"policy": "all"}),
     ("ksu20_mean", "KSU20", "m", own.KSU20Mean, lambda t: _moment(t) | TUNED),
