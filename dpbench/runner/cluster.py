@@ -37,6 +37,7 @@ MOST, SECONDS, SHARES = 100, 0.5, 50
 FETCHED = 8
 # After which a wait is explained.
 PATIENCE = 10.0
+NOWHERE = "127.0.0.1:0"
 REMEDY = "start workers with this one's environment"
 
 
@@ -93,25 +94,17 @@ def _client(address: str | None, threads: int, plugins: Sequence[Path] = ()) -> 
     with contextlib.ExitStack() as stack:
         cluster: Any = address
         if address is None:
-            nowhere = {
-                "dashboard_address": "127.0.0.1:0",
-                "worker_dashboard_address": "127.0.0.1:0",
-            }
-            cluster = stack.enter_context(
-                distributed.LocalCluster(
-                    n_workers=1, threads_per_worker=threads, processes=False, **nowhere
-                )
-            )
+            how: dict[str, Any] = {"threads_per_worker": threads, "processes": False}
+            how |= dict.fromkeys(("dashboard_address", "worker_dashboard_address"), NOWHERE)
+            cluster = stack.enter_context(distributed.LocalCluster(n_workers=1, **how))
             for server in (cluster.scheduler, *cluster.workers.values()):
                 server.http_server.stop()
         try:
-            client = stack.enter_context(
-                distributed.Client(cluster, timeout="10s", set_as_default=False)
-            )
+            found = distributed.Client(cluster, timeout="10s", set_as_default=False)
+            client = stack.enter_context(found)
         except (OSError, TimeoutError) as error:
-            raise ConfigError(
-                f"runner.address: {address!r}: no dask scheduler answers there"
-            ) from error
+            told = f"runner.address: {address!r}: no dask scheduler answers there"
+            raise ConfigError(told) from error
         if address is not None:
             _refuse_others(client)
             if plugins:

@@ -179,22 +179,17 @@ def errors_of(cells: Iterable[Cell], store: Store | Memory, seed: int) -> pd.Dat
     for cell in cells:
         tasks = cell.tasks(seed)
         errors = np.concatenate([store.read(task).values["error"] for task in tasks], axis=1)
-        for i, (label, law, setting) in enumerate(tasks[0].keys):
-            drawn = digest(
-                seed,
-                canonical(law),
-                tasks[0].followed,
-                cell.n,
-                tasks[0].trials,
-                *setting.stream_name,
-            )
+        one = tasks[0]
+        for i, (label, law, setting) in enumerate(one.keys):
+            data = (seed, canonical(law), one.followed, cell.n, one.trials)
+            stream = digest(*data, *setting.stream_name)
             found.append(
                 {
                     "estimator": setting.label,
                     "distribution": label,
                     **setting.budget.columns,
                     "n": cell.n,
-                    "stream": drawn if setting.estimator.seeded else "",
+                    "stream": stream if setting.estimator.seeded else "",
                     "errors": errors[i, : cell.trials],
                 }
             )
