@@ -16,8 +16,8 @@ from typing import Any
 from dpbench.errors import ConfigError
 
 __all__ = [
-    "Stamps", "amounts", "atomic", "check_writable", "narrowed", "progress", "say", "shortened",
-    "stamp", "table", "whole",
+    "Stamps", "amounts", "atomic", "check_writable", "counted", "narrowed", "progress", "say",
+    "shortened", "stamp", "table", "whole",
 ]  # fmt: skip
 
 Stamps = dict[Path, list[int]]
@@ -73,14 +73,8 @@ def table(title: str, rows: Sequence[Mapping[str, str] | str]) -> str:
         short = ((name in WORDS, shortened(row[name], w), w) for name, w in widths.items())
         return "  ".join(t.ljust(w) if left else t.rjust(w) for left, t, w in short).rstrip()
 
-    heads = line({name: name for name in widths})
-    return "\n".join(
-        [
-            title,
-            heads,
-            *(shortened(row, WIDTH) if isinstance(row, str) else line(row) for row in rows),
-        ]
-    )
+    shorter = [shortened(row, WIDTH) if isinstance(row, str) else line(row) for row in rows]
+    return "\n".join([title, line({name: name for name in widths}), *shorter])
 
 
 def narrowed(widths: Sequence[int], room: int) -> list[int]:
@@ -95,6 +89,12 @@ def shortened(text: str, width: int) -> str:
     """Its beginning and its end, if it is too long."""
     kept = width - 1
     return text if len(text) <= width else f"{text[: kept - kept // 2]}…{text[-(kept // 2) :]}"
+
+
+def counted(table: Any, verdicts: Sequence[str]) -> str:
+    """How many rows of a data frame have each of these verdicts."""
+    counts = table["verdict"].value_counts()
+    return ", ".join(f"{counts.get(name, 0)} {name}" for name in verdicts)
 
 
 def whole(number: float) -> str:

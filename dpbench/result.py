@@ -129,9 +129,7 @@ class Result:
     @property
     def scoreboard(self) -> str:
         """Verdicts, factors over lower bounds, sample complexities and failures as text."""
-        return render(
-            self.summary, self.factors, self.claims, self.samples, self.failures, self.study
-        )
+        return render(self)
 
     def __str__(self) -> str:
         return self.scoreboard

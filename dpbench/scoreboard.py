@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -12,8 +12,11 @@ from dpbench.analysis.results import Failure
 from dpbench.analysis.smallest_n import TERMS
 from dpbench.columns import BUDGET
 from dpbench.drawing import NOTIONS
-from dpbench.output import amounts, narrowed, shortened, table, whole
+from dpbench.output import amounts, counted, narrowed, shortened, table, whole
 from dpbench.study import Study
+
+if TYPE_CHECKING:
+    from dpbench.result import Result
 
 __all__ = ["render", "short_budget"]
 
@@ -40,25 +43,18 @@ def _claims(claims: pd.DataFrame, study: Study) -> str:
         widths = narrowed([max(map(len, column)) for column in columns], ROOM)
         for row, *what in zip(found, *columns, strict=True):
             low, high = _digits(row["low"]), _digits(row["high"])
+            short = (shortened(text, w).ljust(w) for text, w in zip(what, widths, strict=True))
             rows.append(
                 {
-                    ", ".join(WHAT): " ".join(
-                        shortened(text, width).ljust(width)
-                        for text, width in zip(what, widths, strict=True)
-                    ).rstrip(),
+                    ", ".join(WHAT): " ".join(short).rstrip(),
                     "predicted": f"{limit}{row['predicted']:.3f}",
                     "measured (95%)": f"{_digits(row['measured'])} ({low}, {high})",
                     "verdict": row["verdict"],
                 }
             )
-    counts = claims["verdict"].value_counts()
-    return "\n".join(
-        [
-            table("Claims: theory against measurement", rows),
-            ", ".join(f"{counts.get(name, 0)} {name}" for name in VERDICTS),
-            "visible: half of all runs would call a truth this far off inconsistent",
-        ]
-    )
+    text = table("Claims: theory against measurement", rows)
+    note = "visible: half of all runs would call a truth this far off inconsistent"
+    return f"{text}\n{counted(claims, VERDICTS)}\n{note}"
 
 
 def _digits(value: float) -> str:
@@ -179,21 +175,15 @@ def _failures(failures: Sequence[Failure]) -> str:
     return "\n".join([*lines, *([f"and {more} more: see manifest.json"] if more > 0 else [])])
 
 
-def render(
-    summary: pd.DataFrame,
-    factors: pd.DataFrame,
-    claims: pd.DataFrame,
-    samples: pd.DataFrame,
-    failures: Sequence[Failure],
-    study: Study,
-) -> str:
+def render(found: Result) -> str:
     """Verdicts or errors, factors over the bound, sample complexities, failures, as plain text."""
+    summary, claims = found.summary, found.claims
     parts = [
-        *(_errors(summary) if claims.empty else [_claims(claims, study)]),
-        *_factors(factors, study),
-        *_samples(samples),
+        *(_errors(summary) if claims.empty else [_claims(claims, found.study)]),
+        *_factors(found.factors, found.study),
+        *_samples(found.samples),
         *_without_release(summary),
         _spending(summary),
-        _failures(failures),
+        _failures(found.failures),
     ]
     return "\n\n".join(filter(None, parts)) + "\n"

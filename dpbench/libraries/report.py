@@ -11,8 +11,10 @@ import pandas as pd
 from dpbench.audit.report import strongest
 from dpbench.drawing import BOUND, Axes, Canvas, legend, line_styles, new_canvas, panels, spaced
 from dpbench.libraries.hostile import CASES
+from dpbench.output import counted
 from dpbench.output import table as text_table
 from dpbench.scales import share, ticks, uncover
+from dpbench.scoreboard import VERDICTS
 
 __all__ = ["CAPTIONS", "benchmarks", "figure", "overview", "render"]
 
@@ -48,7 +50,6 @@ PRINTED = {
     "infinity": "inf", "huge": "1e300", "integers": "int", "constant": "same", "one_record": "one",
     "wrong_size": "size",
 }  # fmt: skip
-VERDICTS = ("consistent", "inconsistent", "inconclusive")
 CAVEAT = """\
 At least: the lower bound for these neighbours, on the worst of columns near by;
 on a bound truncation beats it. Under replacement n is public, under add_remove
@@ -128,8 +129,7 @@ def render(table: pd.DataFrame, claims: pd.DataFrame) -> str:
         if there and len(columns) > 1
     ]
     told = [f"{row['estimator']}: {row['version']}" for row in missing.to_dict("records")]
-    counts = claims["verdict"].value_counts()
-    told.append("claims: " + ", ".join(f"{counts.get(name, 0)} {name}" for name in VERDICTS))
+    told.append(f"claims: {counted(claims, VERDICTS)}")
     for row in claims[claims["verdict"] == "inconsistent"].to_dict("records"):
         numbers = f"predicted {row['predicted']:.3f}, measured {row['measured']:.3f}"
         told.append(

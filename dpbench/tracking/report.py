@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pandas as pd
 
-from dpbench.output import amounts
+from dpbench.output import amounts, counted
 from dpbench.output import table as text_table
 from dpbench.tracking.comparison import LEVEL, METRICS, SMALLEST, VERDICTS
 
@@ -54,8 +54,7 @@ def markdown(table: pd.DataFrame, sweep: str, notes: list[str]) -> str:
 
 
 def _counts(table: pd.DataFrame) -> str:
-    counts = table["verdict"].value_counts()
-    return f"{len(table)} rows: {', '.join(f'{counts.get(name, 0)} {name}' for name in VERDICTS)}."
+    return f"{len(table)} rows: {counted(table, VERDICTS)}."
 
 
 def _changed(table: pd.DataFrame) -> pd.DataFrame:

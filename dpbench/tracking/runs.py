@@ -13,7 +13,7 @@ from dpbench.arguments import command_words
 from dpbench.drawing import Canvas, new_canvas, number_text, save, style
 from dpbench.folder import read_manifest
 from dpbench.library import load
-from dpbench.output import atomic, check_writable, say
+from dpbench.output import atomic, check_writable, counted, say
 from dpbench.output import table as in_columns
 from dpbench.registry import ConfigError
 from dpbench.result import Result
@@ -98,11 +98,7 @@ def main(words: Sequence[str]) -> int:
     table = compare(a, b, config_dir=given.get("config_dir"))
     with atomic(out / "compare.csv") as path:
         table.to_csv(path, index=False)
-    counts = table["verdict"].value_counts()
-    say(
-        f"{len(table)} rows, {b} over {a}: "
-        + ", ".join(f"{counts.get(v, 0)} {v}" for v in VERDICTS)
-    )
+    say(f"{len(table)} rows, {b} over {a}: {counted(table, VERDICTS)}")
     changed = table[table["verdict"] != "same"]
     if not changed.empty:
         shown = [_told(row) for row in changed[:MOST_SHOWN].to_dict("records")]
