@@ -10,13 +10,13 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import AfterValidator, Field
 
 from dpbench.drawing import Font
 from dpbench.registry import ConfigError, Trials, keyed, validated
 from dpbench.runner.execute import Runner
 
-__all__ = ["Settings", "load_plugins"]
+__all__ = ["PathText", "Processes", "Seed", "Settings", "load_plugins"]
 
 MOST_PROCESSES = 1024
 
@@ -32,6 +32,14 @@ def _usable_path(text: str) -> str:
     raise ValueError("no file can have this name")
 
 
+def _some(processes: int) -> int:
+    if processes == 0:
+        raise ValueError("give a number of processes, or -1 for all cores")
+    return processes
+
+
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+Processes = Annotated[int, Field(ge=-1, le=MOST_PROCESSES), AfterValidator(_some)]
 PathText = Annotated[str, Field(min_length=1), AfterValidator(_usable_path)]
 
 
@@ -71,9 +79,9 @@ class Settings:
     """
 
     sweep: Mapping[str, Any]
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    seed: Seed = 0
     trials: Trials | None = None
-    n_jobs: Annotated[int, Field(ge=-1, le=MOST_PROCESSES)] = -1
+    n_jobs: Processes = -1
     out: PathText | None = None
     resume: bool = True
     runner: Annotated[Runner, keyed(Runner)] = Runner()
@@ -84,13 +92,6 @@ class Settings:
     report: Literal["all"] | None = None
     paper: bool = False
     font: Font = "sans"
-
-    @field_validator("n_jobs")
-    @classmethod
-    def _some_jobs(cls, n_jobs: int) -> int:
-        if n_jobs == 0:
-            raise ValueError("give a number of processes, or -1 for all cores")
-        return n_jobs
 
     def without_errors(self, what: str, script: str) -> None:
         """ConfigError at a key of sweeps of errors alone; `what` this is, `script` draws it."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import pandas as pd
-from pydantic import Field
 
 from dpbench.arguments import command_line
-from dpbench.config import MOST_PROCESSES, PathText
+from dpbench.config import PathText, Processes, Seed
 from dpbench.drawing import save, style
 from dpbench.folder import only_writer
 from dpbench.output import atomic, check_writable, say
@@ -54,8 +53,8 @@ class Options:
     problems: str | None = None
     out: PathText | None = None
     archive: PathText | None = None
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    n_jobs: Annotated[int, Field(ge=-1, le=MOST_PROCESSES)] = -1
+    seed: Seed = 0
+    n_jobs: Processes = -1
 
 
 def main(words: Sequence[str]) -> int:
