@@ -23,7 +23,7 @@ import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
 from dpbench.arrays import Floats
-from dpbench.distributions import Distribution, Gaussian
+from dpbench.distributions import Distribution
 from dpbench.estimators import HeavyTailedMean, TransformedNoiseMean
 from dpbench.estimators.heavy_tailed import worst_clipping_bias
 from dpbench.privacy import Budget
@@ -90,8 +90,6 @@ class KnownLaw:
         The law's standard deviation, infinite if it has none.
     low, high : float
         Ends that a clip may not pass.
-    gaussian : bool
-        Whether the law is Gaussian.
     """
 
     values: Floats
@@ -100,7 +98,6 @@ class KnownLaw:
     sd: float
     low: float = -np.inf
     high: float = np.inf
-    gaussian: bool = False
 
     @classmethod
     def of(cls, law: Distribution, low: float = -np.inf, high: float = np.inf) -> KnownLaw:
@@ -114,8 +111,7 @@ class KnownLaw:
         whole = np.add.reduceat(weights, starts)
         values = np.add.reduceat(values * weights, starts) / whole
         sd = float(np.sqrt(law.variance))
-        bell = isinstance(law, Gaussian)
-        return cls(values, whole / whole.sum(), float(law.mean), sd, low, high, bell)
+        return cls(values, whole / whole.sum(), float(law.mean), sd, low, high)
 
     @cached_property
     def _below(self) -> Floats:
@@ -141,9 +137,8 @@ class KnownLaw:
 
     def _parts(self, clip: Clip, n: int, budget: Budget) -> tuple[Atoms, float, float]:
         """The average of n clipped records, the bias, and what is cut off on both sides."""
-        cut = float(self.weights @ np.abs(self.values - np.clip(self.values, *clip)))
-        step = (clip[1] - clip[0]) / n
-        clipped = np.clip(self.values, *clip)
+        clipped, step = np.clip(self.values, *clip), (clip[1] - clip[0]) / n
+        cut = float(self.weights @ np.abs(self.values - clipped))
         found = average_of_few(clipped, self.weights, n, additive(budget, step, step).variance)
         return found, float(self.weights @ clipped) - self.target, cut
 

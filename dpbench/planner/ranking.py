@@ -63,7 +63,9 @@ class _Drawn:
         return DenseSample(values) if self.counts is None else CountedSample(values, self.counts)
 
 
-def _candidates(problem: Problem, clip: Clip, budget: Budget) -> Iterator[_Candidate]:
+def _candidates(
+    problem: Problem, law: dist.Distribution | None, clip: Clip, budget: Budget
+) -> Iterator[_Candidate]:
     """All that suit the problem, whatever the notion."""
     low, high = problem.low, problem.high
     bounded = bool(np.isfinite(low) and np.isfinite(high))
@@ -85,7 +87,7 @@ def _candidates(problem: Problem, clip: Clip, budget: Budget) -> Iterator[_Candi
     yield _Candidate("nothing; 0 if in doubt", est.UniversalMean())
     yield _Candidate("nothing", est.ApproximateBoundsMean())
     if not isinstance(problem, AnyLaw):
-        yield from _by_moments(problem, bounded)
+        yield from _by_moments(problem, isinstance(law, dist.Gaussian), bounded)
 
 
 def _knows(problem: Problem) -> str:
@@ -94,7 +96,7 @@ def _knows(problem: Problem) -> str:
     return f"moment {k:g}{where}"
 
 
-def _by_moments(problem: Problem, bounded: bool) -> Iterator[_Candidate]:
+def _by_moments(problem: Problem, gaussian: bool, bounded: bool) -> Iterator[_Candidate]:
     """Those that know a moment, with the mean in the bounds or anywhere."""
     k, unit = (problem.k, problem.scale) if isinstance(problem, Moments) else (2.0, problem.sd)
     if not np.isfinite(unit):
@@ -105,7 +107,6 @@ def _by_moments(problem: Problem, bounded: bool) -> Iterator[_Candidate]:
     anywhere = est.KSU20Mean(k=k, radius=radius, constants="tuned")
     yield _Candidate(knows, anywhere, centre, unit)
     bell = "Gaussian, mean in the bounds" if bounded else "Gaussian"
-    gaussian = isinstance(problem, KnownLaw) and problem.gaussian
     if gaussian:
         yield _Candidate(bell, est.KarwaVadhanMean(radius=radius), centre, unit)
     if radius is None:
@@ -178,7 +179,7 @@ def ranked(
     budget : Budget
     """
     rows, data = [], _drawn(problem, law, n, budget)
-    for one in _candidates(problem, clip, budget):
+    for one in _candidates(problem, law, clip, budget):
         if not one.estimator.supports(budget) or n < one.estimator.least_records(1, budget):
             continue
         name = one.estimator.kind_name()
