@@ -69,15 +69,12 @@ def audited(
         and budget.neighbours in entry.card.relations
         and found.supports(budget)
     ]
-    tasks = [
-        AuditTask(
-            f"{entry.card.name}-{type(found).__name__}"
-            + (f"-{problem.d}d" if problem.d > 1 else ""),
-            *(found, budget, _pairs(found, problem.d, budget)),
-            *(RUNS, ERROR / len(asked), seed),
-        )
-        for problem, found, budget in asked
-    ]
+    tasks = []
+    for problem, found, budget in asked:
+        vectors = f"-{problem.d}d" if problem.d > 1 else ""
+        name = f"{entry.card.name}-{type(found).__name__}{vectors}"
+        pairs = _pairs(found, problem.d, budget)
+        tasks.append(AuditTask(name, found, budget, pairs, RUNS, ERROR / len(asked), seed))
     rows = {task.name: rows for task, rows in compute(audit, tasks, Runner(), n_jobs, (), depends)}
     return [row for task in tasks for row in rows[task.name]]
 
