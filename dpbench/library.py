@@ -124,13 +124,12 @@ def prepared(
     own = tuple(map(_source, kinds))
     shared = {key: getattr(settings, key) for key in ("seed", "n_jobs", "runner", "resume")}
     options = RunOptions(**shared, out=out, plugins=plugins, own=own, depends=depends)
-    kinds_of_runs = {"audit": Audit, "libraries": Libraries}
-    found = (one for key, one in kinds_of_runs.items() if key in settings.sweep)
-    kind: Any = next(found, Job)
-    made: Job | Audit | Libraries = kind.prepare(
-        settings, options, plain({**config, "sweep": settings.sweep})
-    )
-    return made
+    whole = plain({**config, "sweep": settings.sweep})
+    if "audit" in settings.sweep:
+        return Audit.prepare(settings, options, whole)
+    if "libraries" in settings.sweep:
+        return Libraries.prepare(settings, options, whole)
+    return Job.prepare(settings, options, whole)
 
 
 def load(folder: str | Path, *, config_dir: str | Path | None = None) -> Result:
@@ -192,10 +191,7 @@ def _own_kinds(spec: Any) -> Iterator[type[Any]]:
 
 
 def _source(kind: type[Any]) -> str:
-    """The source of a class's module: blocks of another are not reused.
-
-    What nobody can read may be another at any time.
-    """
+    """The source of a class's module; what nobody can read may be another at any time."""
     try:
         module = inspect.getmodule(kind)
         whole = module is not None and getattr(module, "__file__", None) is not None

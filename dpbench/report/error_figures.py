@@ -113,11 +113,9 @@ def _draw_curve(
 def _draw_slopes(
     ax: Axes, curve: pd.DataFrame, metric: str, parameter: str, result: Result
 ) -> None:
-    """Draw the slopes that claims predict in a parameter, through a curve's geometric mean.
-
-    Claims are about n, over their regime of it, or about another parameter at fixed n. The curve
-    is the rows of one family, estimator and budget.
-    """
+    """Draw the slopes that claims predict in a parameter, through a curve's geometric mean."""
+    # the curve is of one family, estimator and budget; claims are about n, over their regime of it,
+    # or about another parameter at fixed n
     study, row = result.study, curve.iloc[0]
     about = {
         "metric": metric,

@@ -131,10 +131,7 @@ def _found(line: str) -> str:
 
 
 def _loaded(name: str) -> str:
-    """A digest of a module's source, taken once for each time that it is loaded.
-
-    A worker that lives long may compute by what was in the file before.
-    """
+    """A digest of a module's source as it was loaded: a worker may be older than the file."""
     try:
         spec = util.find_spec(name)
         file = Path((spec and spec.origin) or "")

@@ -169,10 +169,7 @@ def _finite(old: Floats, new: Floats, *, paired: bool) -> tuple[Floats, Floats]:
 
 
 def _log_ratios(old: Floats, new: Floats, name: str, *, paired: bool) -> dict[str, Floats]:
-    """Logarithms of new/old by metric, of the errors themselves and of every resample.
-
-    NaN where there are too few trials.
-    """
+    """Logarithms of new/old by metric, of the errors and every resample; NaN of few trials."""
     if min(len(old), len(new)) < LEAST_TRIALS:
         return dict.fromkeys(METRICS, np.full(1, np.nan))
     rng = stream("tracking", name)
@@ -188,13 +185,10 @@ def trimmed_mean(errors: Floats) -> float:
 
 
 def _resampled(rng: np.random.Generator, *samples: Floats) -> list[dict[str, Floats]]:
-    """The metrics of errors and of every resample, (1 + DRAWS,), of all samples by the same draws.
-
-    A few resamples at a time: there may be 10^5 trials.
-    """
+    """The metrics of errors and each resample, (1 + DRAWS,), of all samples by the same draws."""
     trials = len(samples[0])
     found = [[_statistics(errors, np.arange(trials)[None])] for errors in samples]
-    at_once = max(1, HELD // trials)
+    at_once = max(1, HELD // trials)  # there may be 10^5 trials
     for first in range(0, DRAWS, at_once):
         draws = rng.integers(trials, size=(min(at_once, DRAWS - first), trials))
         for parts, errors in zip(found, samples, strict=True):
