@@ -8,7 +8,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,8 +24,8 @@ if TYPE_CHECKING:  # slow to load
     from dpbench.runner.run import RunOptions
 
 __all__ = [
-    "PAGE", "InFolder", "by_name", "computed", "finished", "forget", "more_trials",
-    "only_writer", "read_manifest", "stamps_of", "write_manifest",
+    "PAGE", "InFolder", "finished", "more_trials", "only_writer", "read_manifest", "stamps_of",
+    "write_manifest",
 ]  # fmt: skip
 
 PAGE = "report.html"
@@ -48,12 +48,30 @@ class InFolder:
         """The baseline that the run replaces, if it does."""
         return None
 
-    def record(
-        self, sweep: str, argv: Sequence[str] | None, cost: Cost, failures: Sequence[Any], code: int
+    def written(
+        self,
+        argv: Sequence[str] | None,
+        cost: Cost,
+        tables: Mapping[str, pd.DataFrame],
+        text: str,
+        draw: Callable[[Stamps], None],
+        **found: Any,
     ) -> dict[str, Any]:
-        """The manifest; what was run from Python has no command."""
-        return {
-            "sweep": sweep,
+        """Write tables by name, the scoreboard's text and figures in place of an earlier run's.
+
+        Then the manifest, with what was `found`, which is returned; `draw` gets the stamps of what
+        is written, and adds its own. What was run from Python has no command.
+        """
+        when, stamps = computed(self.folder, cost), Stamps()
+        forget(self.folder)
+        for name, table in tables.items():
+            with atomic(self.folder / f"{name}.csv", stamps) as path:
+                table.to_csv(path, index=False)
+        with atomic(self.folder / "scoreboard.txt", stamps) as path:
+            path.write_text(text, encoding="utf-8")
+        draw(stamps)
+        record = {
+            "sweep": self.config["sweep"].get("name", "sweep"),
             "command": None if argv is None else command_line(argv),
             "configuration": self.config,
             "seed": self.options.seed,
@@ -61,19 +79,12 @@ class InFolder:
             "computer": self.options.computer,
             **provenance(self.options.depends, self.options.plugins),
             **cost.as_dict(),
-            "failures": failures,
-            "exit_code": code,
+            **found,
+            "computed": when,
+            "outputs": by_name(self.folder, stamps),
         }
-
-    def write(self, tables: Mapping[str, pd.DataFrame], text: str) -> Stamps:
-        """Write tables, by name, and the text of the scoreboard."""
-        stamps: Stamps = {}
-        for name, table in tables.items():
-            with atomic(self.folder / f"{name}.csv", stamps) as path:
-                table.to_csv(path, index=False)
-        with atomic(self.folder / "scoreboard.txt", stamps) as path:
-            path.write_text(text, encoding="utf-8")
-        return stamps
+        write_manifest(self.folder, record)
+        return record
 
 
 @contextlib.contextmanager

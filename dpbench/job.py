@@ -6,6 +6,7 @@ import contextlib
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,7 @@ from dpbench.finished import fingerprint, package_source, print_next
 from dpbench.folder import (
     PAGE,
     InFolder,
-    by_name,
-    computed,
     finished,
-    forget,
     more_trials,
     only_writer,
     read_manifest,
@@ -171,35 +169,9 @@ class Job(InFolder):
 
     def _written(self, result: Result, argv: Sequence[str] | None, cost: Cost) -> dict[str, Any]:
         """Write tables, figures and the manifest in place of an earlier run's; the manifest."""
-        when = computed(self.folder, cost)
-        forget(self.folder)
         (self.folder / PAGE).unlink(missing_ok=True)
         tables = {"summary": result.summary, "claims": result.claims, "factors": result.factors}
         tables |= {} if result.samples.empty else {"sample_complexity": result.samples}
-        stamps = self.write(tables, result.scoreboard)
-        if self.paper:
-            rows = claim_rows(result, list(self.plan.study.all_claims))
-            with atomic(self.folder / "claims.tex", stamps) as path:
-                path.write_text(claims_table(rows), encoding="utf-8")
-        self._draw(result, stamps)
-        record = self._record(result, argv, cost)
-        record |= {"computed": when, "outputs": by_name(self.folder, stamps)}
-        write_manifest(self.folder, record)
-        return record
-
-    def _draw(self, result: Result, stamps: Stamps) -> None:
-        """Write figures; for a paper as wide as a column, with what includes them."""
-        figures, folder = self.plan.study.all_figures, self.folder / "figures"
-        width: Width = "column" if self.paper else "page"
-        with style(width, self.font) if figures else contextlib.nullcontext():
-            for label, figure in figures.items():
-                canvas = figure.figure(result)
-                save(canvas, folder, label, stamps=stamps)
-                if self.paper:
-                    write_snippet(figure, result, canvas, folder, label, stamps=stamps)
-
-    def _record(self, result: Result, argv: Sequence[str] | None, cost: Cost) -> dict[str, Any]:
-        """The manifest, with what tells later that the run is finished."""
         failures = [
             {
                 "failure": failure.text,
@@ -208,9 +180,29 @@ class Job(InFolder):
             }
             for failure in result.failures
         ]
-        code = self._code(bool(failures), result.claims)
-        record = self.record(self.plan.study.name, argv, cost, failures, code)
-        return {**record, "inputs": self._inputs(), "tracked": []}
+        found = {
+            "failures": failures,
+            "exit_code": self._code(bool(failures), result.claims),
+            "inputs": self._inputs(),
+            "tracked": [],
+        }
+        draw = partial(self._draw, result)
+        return self.written(argv, cost, tables, result.scoreboard, draw, **found)
+
+    def _draw(self, result: Result, stamps: Stamps) -> None:
+        """Write figures; for a paper as wide as a column, with what includes them, and claims."""
+        if self.paper:
+            rows = claim_rows(result, list(self.plan.study.all_claims))
+            with atomic(self.folder / "claims.tex", stamps) as path:
+                path.write_text(claims_table(rows), encoding="utf-8")
+        figures, folder = self.plan.study.all_figures, self.folder / "figures"
+        width: Width = "column" if self.paper else "page"
+        with style(width, self.font) if figures else contextlib.nullcontext():
+            for label, figure in figures.items():
+                canvas = figure.figure(result)
+                save(canvas, folder, label, stamps=stamps)
+                if self.paper:
+                    write_snippet(figure, result, canvas, folder, label, stamps=stamps)
 
     def _code(self, failed: bool, claims: pd.DataFrame) -> int:
         """The exit code of a run that is not tracked."""

@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +20,7 @@ from dpbench.audit.releases import COLUMNS, LEAST_RUNS, AuditTask, audit
 from dpbench.audit.report import bounds_figure, render, strongest
 from dpbench.config import Settings
 from dpbench.drawing import save, style
-from dpbench.folder import (
-    InFolder,
-    by_name,
-    computed,
-    forget,
-    more_trials,
-    only_writer,
-    write_manifest,
-)
+from dpbench.folder import InFolder, more_trials, only_writer
 from dpbench.output import Stamps, atomic, progress, say
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.runner.execute import compute
@@ -48,7 +40,6 @@ TELLING_RUNS = 1000
 class Audit(InFolder):
     """A checked audit, ready to run."""
 
-    name: str
     tasks: list[AuditTask]
     controls: list[AuditTask]
     options: RunOptions
@@ -73,7 +64,7 @@ class Audit(InFolder):
             how = dataclasses.replace(sweep.audit, runs=settings.trials)
             sweep = dataclasses.replace(sweep, audit=how)
         tasks, controls = sweep.tasks(settings.seed), control_tasks(sweep.audit, settings.seed)
-        return cls(sweep.name, tasks, controls, options, config)
+        return cls(tasks, controls, options, config)
 
     def run(self, argv: Sequence[str], page: Callable[[Path], object] = lambda _: None) -> int:
         """Audit, write the tables, print what was found.
@@ -100,12 +91,8 @@ class Audit(InFolder):
             ]
             text = render(*tables)
             code = self._code(tables)
-            record = self.record(self.name, argv, cost, [], code)
-            record["computed"] = computed(out, cost)
-            forget(out)
-            stamps = self.write(dict(zip(TABLES, tables, strict=True)), text)
-            self._draw(tables, stamps)
-            write_manifest(out, {**record, "outputs": by_name(out, stamps)})
+            named, draw = dict(zip(TABLES, tables, strict=True)), partial(self._draw, tables)
+            self.written(argv, cost, named, text, draw, failures=[], exit_code=code)
             page(out)
         for told in (text.rstrip("\n"), *more):
             say(told)

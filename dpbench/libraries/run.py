@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from dpbench.audit.report import strongest
 from dpbench.columns import choose
 from dpbench.config import Settings
 from dpbench.drawing import save, style
-from dpbench.folder import InFolder, by_name, computed, forget, only_writer, write_manifest
+from dpbench.folder import InFolder, only_writer
 from dpbench.libraries.measure import Found, Row, cell_rows, claim_rows, hostile_rows, status
 from dpbench.libraries.report import benchmarks, figure, overview, render
 from dpbench.libraries.sweep import LibrarySweep
@@ -98,13 +99,8 @@ class Libraries(InFolder):
             wrong = said.str.contains("process ended").any()
             wrong |= "inconsistent" in set(tables["claims"]["verdict"])
             code = int(bool(unlike) or wrong)
-            forget(self.folder)
-            stamps = self.write(tables, text)
-            if len(tables["libraries"]):
-                self._draw(tables, stamps)
-            record = self.record(self.sweep.name, argv, cost, [], code)
-            record["computed"] = computed(self.folder, cost)
-            write_manifest(self.folder, {**record, "outputs": by_name(self.folder, stamps)})
+            draw = partial(self._draw, tables)
+            self.written(argv, cost, tables, text, draw, failures=[], exit_code=code)
             page(self.folder)
         say(text.rstrip("\n"))
         say(f"{cost.cells_done} cells done, {time.monotonic() - cost.started:.1f} s")
@@ -152,6 +148,8 @@ class Libraries(InFolder):
         return bounds.assign(expected=np.where(refuted, "refuted", "not refuted"))
 
     def _draw(self, tables: Tables, stamps: Stamps) -> None:
+        if tables["libraries"].empty:
+            return
         with style(font=self.config.get("font", "sans")):
             how, rows = self.sweep.libraries, tables["libraries"]
             drawn = {

@@ -239,13 +239,13 @@ def test_a_run_is_finished_by_what_it_has_written(
 ) -> None:
     """Not by what another has put there meanwhile."""
 
-    def written(job: Job, *arguments: Any) -> dict[str, Any]:
+    def drawn(job: Job, *arguments: Any) -> None:
         (job.folder / "summary.csv").write_text("of another run")
-        return record(job, *arguments)
+        draw(job, *arguments)
 
-    record = Job._record
+    draw = Job._draw
     with monkeypatch.context() as patched:
-        patched.setattr(Job, "_record", written)
+        patched.setattr(Job, "_draw", drawn)
         bench.done("trials=4")
     assert bench.read("summary.csv") == "of another run"
     bench.done("trials=4")
