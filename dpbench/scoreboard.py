@@ -18,7 +18,7 @@ from dpbench.study import Study
 if TYPE_CHECKING:
     from dpbench.result import Result
 
-__all__ = ["render", "short_budget"]
+__all__ = ["VERDICTS", "render"]
 
 WHAT = ("estimator", "distribution", "privacy")
 ROOM = 31  # characters for these
@@ -71,15 +71,11 @@ def _sizes(low: float, high: float) -> str:
     return f"{whole(low)} .. {whole(high)}" if low < high else whole(high)
 
 
-def short_budget(row: Mapping[Hashable, Any]) -> str:
-    """A budget: its amounts, and its label where that says more than the notion."""
-    known = row["privacy"] in {*NOTIONS, "none"} or pd.isna(row["privacy"])
-    return " ".join([*amounts(row), *([] if known else [row["privacy"]])])
-
-
 def _privacy(row: Mapping[Hashable, Any]) -> str:
-    """A short budget; of several amounts together, or none, the notion."""
-    return short_budget(row) or ("" if pd.isna(row["privacy"]) else row["privacy"])
+    """A budget: its amounts, and its label where that says more than the notion, or is all."""
+    label = "" if pd.isna(row["privacy"]) else row["privacy"]
+    more = [] if label in {"", "none", *NOTIONS} else [label]
+    return " ".join([*amounts(row), *more]) or label
 
 
 def _about(row: Mapping[Hashable, Any], *names: str) -> dict[str, str]:

@@ -68,7 +68,9 @@ def computed(
                 size = min(MOST, 1 + len(waiting) // (2 * AHEAD * workers))
                 share = [waiting.popleft() for _ in range(size)]
                 given, seconds = {i: tasks[i] for i in share}, max(SECONDS, workers / SHARES)
-                future = _submitted(client, _Call(run, given, depends, seconds))
+                call = pickle.dumps(_Call(run, given, depends, seconds))
+                # the scheduler, which need not have dpbench or plug-ins, sees bytes
+                future = client.submit(pickle.loads, call, pure=False)
                 running[future] = share
                 future.add_done_callback(done.put)
 
@@ -110,11 +112,6 @@ def _client(address: str | None, threads: int, plugins: Sequence[Path] = ()) -> 
             if plugins:
                 client.register_plugin(_Sources(plugins))
         yield client
-
-
-def _submitted(client: Any, call: _Call) -> Any:
-    """Its future; the scheduler, which need not have dpbench or plug-ins, sees bytes."""
-    return client.submit(pickle.loads, pickle.dumps(call), pure=False)
 
 
 def _refuse_others(client: Any) -> None:

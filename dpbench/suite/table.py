@@ -27,8 +27,6 @@ COLUMNS = [
     "bound", "bound_by", "member", "mean_error", "quantiles", "quantiles_low", "quantiles_high",
     "draws", "seconds", "drawing_seconds",
 ]  # fmt: skip
-# What takes another time each time.
-TIMES = ["seconds", "drawing_seconds"]
 
 
 def archive_path(suite: str) -> Path:
