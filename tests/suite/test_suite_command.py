@@ -132,6 +132,7 @@ def test_what_cannot_be_used_is_one_line(
             "quik: no such key; did you mean 'quick'? choose from quick",
         ),
         (["run", "a.py", "quick=perhaps"], "quick: 'perhaps': input should be a valid boolean"),
+        (["list", "n_jobs=0"], "n_jobs: '0': give a number of processes, or -1 for all cores"),
         (["list", "problems=nothing"], "problems: 'nothing': no problem of dpbench-mean-v1"),
         (["compare", "no.parquet"], "'no.parquet': no such file; suite run makes one"),
         (["compare", "a.parquet", "archive=no"], "archive: 'no': no such file; a checkout has it"),
