@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
-__all__ = ["ConfigError", "choose_from", "one_line"]
+__all__ = ["ConfigError", "choose_from", "no_others", "one_line"]
 
 
 def one_line(text: str) -> str:
@@ -28,3 +29,12 @@ def choose_from(name: object, choices: Iterable[str]) -> str:
         one for one in known if str(name) and one.startswith(str(name))
     ]
     return f"{f'did you mean {near[0]!r}? ' if near else ''}choose from {', '.join(known)}"
+
+
+def no_others(unknown: Mapping[str, Any], function: Callable[..., Any]) -> None:
+    """Refuse keyword arguments that a function has not, by the names of those that it has."""
+    for name in unknown:
+        from inspect import signature
+
+        *known, _ = signature(function).parameters
+        raise ConfigError(f"{name}: no such argument; {choose_from(name, known)}")

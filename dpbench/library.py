@@ -9,8 +9,9 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
+from dpbench.errors import no_others
 from dpbench.registry import ConfigError, Registered, from_mapping
 
 if TYPE_CHECKING:  # slow to load
@@ -34,6 +35,7 @@ def run(
     plugins: Sequence[str] = (),
     config_dir: str | Path | None = None,
     overrides: Sequence[str] = (),
+    **unknown: Never,
 ) -> Result:
     """Run a sweep.
 
@@ -70,6 +72,7 @@ def run(
     >>> list(result.summary["n"])
     [100, 1000]
     """
+    no_others(unknown, run)
     from dpbench.config import Settings
     from dpbench.job import Job
 

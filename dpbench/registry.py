@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
+from functools import wraps
 from typing import Annotated, Any, ClassVar, Self, TypeVar, dataclass_transform
 
 from pydantic import (
@@ -62,7 +63,7 @@ Label = Annotated[str, AfterValidator(usable_label), Field(json_schema_extra={"p
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(Field,))
 def validated(cls: type[T]) -> type[T]:
-    """Make `cls` a frozen, keyword-only dataclass; a field that cannot be used is a ValueError."""
+    """Make `cls` a frozen, keyword-only dataclass; a field that cannot be used is a ConfigError."""
     return _make(cls, kw_only=True)
 
 
@@ -76,9 +77,24 @@ def _make(cls: type[T], *, kw_only: bool) -> type[T]:
     config = ConfigDict(extra="forbid", allow_inf_nan=False)
     make: Any = pydantic_dataclass(frozen=True, kw_only=kw_only, config=config)
     made: type[T] = make(cls)
+    _tell_in_one_line(made)
     if issubclass(made, Registered):
         made._enter()
     return made
+
+
+def _tell_in_one_line(cls: Any) -> None:
+    """Let the class refuse what it is given in Python as a configuration's: in one line."""
+    checked = cls.__init__
+
+    @wraps(checked)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        try:
+            checked(self, *args, **kwargs)
+        except ValidationError as error:
+            raise ConfigError(_one_line(error, "", cls)) from None
+
+    cls.__init__ = init
 
 
 @contextmanager
@@ -96,25 +112,34 @@ def computable(where: str) -> Iterator[None]:
 
 
 def _one_line(error: ValidationError, where: str, cls: type[Any]) -> str:
-    """Say the first problem of `error` as ``key: value: what is allowed``."""
-    first = error.errors()[0]
-    steps = [str(step) for step in first["loc"]]
-    unknown = first["type"] in {"unexpected_keyword_argument", "extra_forbidden"}
+    """Say one problem of `error` as ``key: value: what is allowed``: a word that is none, first."""
+    strange = {"unexpected_keyword_argument", "extra_forbidden"}
+    positional = "unexpected_positional_argument"
+    first = min(error.errors(), key=lambda one: one["type"] not in {*strange, positional})
+    steps, names = [str(step) for step in first["loc"]], [field.name for field in fields(cls)]
+    unknown = first["type"] in strange
+    if first["type"] == positional:
+        return f"{cls.__name__}: {_shown(first['input'])}: name it, of {', '.join(names)}"
+    if first["loc"] and isinstance(first["loc"][0], int):  # by position
+        steps[0] = names[first["loc"][0]]
     last = [steps.pop()] if unknown else []  # as the user wrote it
     # pydantic's own steps into a union carry brackets or a class name: they are no keys
     path = [step for step in steps if re.fullmatch(r"[a-z0-9_]+", step)] + last
-    key = _path(where, *path)
+    key = _path(where, *path) or cls.__name__
     inner = first.get("ctx", {}).get("error")
     if isinstance(inner, ConfigError):  # of something that is built inside: it begins with its key
         return f"{key}.{inner}"
     if first["type"] in {"missing", "missing_argument"}:
         return f"{key}: this key is required"
     if unknown:
-        return f"{key}: no such key; {choose_from(last[0], (f.name for f in fields(cls)))}"
+        return f"{key}: no such key; {choose_from(last[0], names)}"
     given = first["input"]
     if first["type"] in {"list_type", "tuple_type"} and isinstance(given, str | int | float):
         return f"{key}: {_shown(given)}: expected a list: [{given}]"
     message = first["msg"].removeprefix("Value error, ")
+    for limit in first.get("ctx", {}).values():  # which pydantic writes without exponent
+        if isinstance(limit, float):
+            message = re.sub(r" \S+$", f" {limit:g}", message)
     message = message[:1].lower() + message[1:]
     shown = isinstance(given, str | int | float | list | None)
     return f"{key}: {_shown(given)}: {message}" if shown else f"{key}: {message}"
@@ -145,8 +170,10 @@ def from_mapping(cls: type[T], spec: Any, where: str) -> T:
             raise ConfigError(f"{_path(where, field.name)}: {given}: not a number or text")
     try:
         return cls(**{str(key): value for key, value in spec.items()})
-    except ValidationError as error:
-        raise ConfigError(_one_line(error, where, cls)) from error
+    except (ConfigError, ValidationError) as error:  # the latter of a class that is made late
+        found = error if isinstance(error, ValidationError) else error.__context__
+        assert isinstance(found, ValidationError)
+        raise ConfigError(_one_line(found, where, cls)) from None
 
 
 def keyed(cls: type[Any]) -> Any:
@@ -271,9 +298,12 @@ class Registered:
             return _checked(found, where)
         choices = sorted(cls.kinds())
         if "_target_" in spec:
+            name = str(spec["_target_"]).rpartition(".")[2]
+            near = choose_from(name, {one.__name__ for one in cls.kinds().values()})
+            meant = near.rpartition("choose from")[0]
             raise ConfigError(
-                f"{_path(where, '_target_')}: {spec['_target_']!r}: refused; only classes of "
-                f"dpbench and of listed plugins may be named: {', '.join(choices)}"
+                f"{_path(where, '_target_')}: {spec['_target_']!r}: refused; {meant}only classes "
+                f"of dpbench and of listed plugins may be named: {', '.join(choices)}"
             )
         key = _path(where, "kind")
         if "kind" not in spec:

@@ -141,6 +141,7 @@ def test_a_sweep_by_name_is_the_commands(finished: Path, tmp_path: Path) -> None
     [
         ("nope", {}, "sweep: 'nope': no such configuration; choose from add_remove,"),
         ("quick", {"trials": 0}, "trials: 0: "),
+        ("quick", {"trails": 3}, "trails: no such argument; did you mean 'trials'? choose from "),
         ("quick", {"overrides": ["seed=3"]}, "overrides: 'seed=3': only keys of the sweep"),
         ("audit", {}, "sweep: an audit is run by the command"),
         (OWN, {"overrides": ["seed=1"]}, "overrides: they are for a sweep with a name"),

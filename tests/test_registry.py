@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from sweeps import sweep_of
 
-from dpbench import ConfigError, Estimate, Estimator, Ledger
+from dpbench import ConfigError, Estimate, Estimator, Ledger, PureDP
 from dpbench.distributions import Distribution
 from dpbench.estimators import ClippedMean
 from dpbench.registry import canonical, validated
@@ -123,3 +124,25 @@ def test_equal_names_are_equal_parameters() -> None:
     assert canonical(one) == 'ClippedMean{"lower": 0.0, "upper": 1.0}'
     with pytest.raises(AttributeError, match="assign"):
         one.lower = 5.0  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("make", "line"),
+    [
+        (lambda: PureDP(eps=1), "eps: no such key; did you mean 'epsilon'? choose from epsilon,"),
+        (lambda: PureDP(-1), "epsilon: -1: input should be greater than or equal to 1e-12"),
+        (lambda: ClippedMean(low=0), "low: no such key; did you mean 'lower'? choose from lower,"),
+        (lambda: ClippedMean(0, 1), "ClippedMean: 0: name it, of lower, upper"),
+        (lambda: ClippedMean(lower=2, upper=1), "ClippedMean: upper must exceed lower"),
+        (lambda: ClippedMean(lower="x", upper=1), "lower: 'x': "),
+        (
+            lambda: Estimator.build({"_target_": "dpbench.estimators.ClipedMean"}, "one"),
+            "one._target_: 'dpbench.estimators.ClipedMean': refused; did you mean 'ClippedMean'? ",
+        ),
+    ],
+)
+def test_what_python_gives_is_refused_in_a_line(make: Callable[[], Any], line: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        make()
+    assert str(caught.value).startswith(line)
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None  # this line alone

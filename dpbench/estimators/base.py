@@ -5,12 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, Never, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dpbench.arrays import Floats
+from dpbench.errors import no_others
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP
 from dpbench.privacy.budgets import Relation
 from dpbench.privacy.neighbours import Pair
@@ -228,6 +229,7 @@ def release(
     *,
     rng: np.random.Generator,
     repeats: int | None = None,
+    **unknown: Never,
 ) -> float | Floats:
     """Release an estimate of the mean of `data`.
 
@@ -266,6 +268,7 @@ def release(
     >>> bool(abs(value - heights.mean()) < 1)
     True
     """
+    no_others(unknown, release)
     array = np.asarray(data, dtype=np.float64)
     if array.ndim not in (1, 2) or array.size == 0:
         raise ValueError(f"expected non-empty data of shape (n,) or (n, d), got {array.shape}")

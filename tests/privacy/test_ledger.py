@@ -208,7 +208,7 @@ def test_failures_that_cannot_be_allowed() -> None:
             ledger(budget).allow_failure(1e-9)
     account = ledger(ApproxDP(1.0, 1e-5))
     for delta in (0.0, math.nan):
-        with pytest.raises(ValueError, match="Input should be"):
+        with pytest.raises(ValueError, match="input should be"):
             account.allow_failure(delta)
     account.pay()  # nothing was reserved
 

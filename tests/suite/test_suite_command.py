@@ -92,7 +92,7 @@ def test_a_promise_that_is_not_kept_is_named(
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ('    "proof"', '    "prof"', "mine.py: CARD.proof: this key is required"),
+        ('    "proof"', '    "prof"', "mine.py: CARD.prof: no such key; did you mean 'proof'?"),
         ('    "proof"', '    "x": 1, "proof"', "mine.py: CARD.x: no such key; choose from name"),
         ('    "division": "declared",\n', "", "mine.py: CARD.division: this key is required"),
         ('["pure"]', '["puer"]', "mine.py: CARD.notions.0: 'puer': input should be 'pure'"),
@@ -100,7 +100,7 @@ def test_a_promise_that_is_not_kept_is_named(
         ('["replace"]', "[]", "mine.py: CARD.relations: []: "),
         ("CARD =", "KARD =", "mine.py: CARD: this is required: a dict with name, paper, notions"),
         ("def entry", "def enter", "mine.py: entry: this is required"),
-        ("low=0, high=1", "low=0", "entry of binary-n300-pure0.1: ValidationError"),
+        ("low=0, high=1", "low=0", "entry of binary-n300-pure0.1: ConfigError: high: this"),
         ("return WideClip(low=0, high=1)", "return 3", "3: return an Estimator, or None"),
         ("told.local or told.d > 1", "told.d > 1", "WideClip is not of the local model"),
         ("if told.local", "if True or told.local", "it answers none of the problems"),
