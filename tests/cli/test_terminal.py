@@ -175,6 +175,19 @@ def _made(*words: str) -> Study:
     return study
 
 
+def test_records_are_a_list_or_a_grid_whatever_the_sweep_has() -> None:
+    """A list in the place of a grid, a grid in that of a list, a key of a grid, none."""
+    for word, wanted in (
+        ("sweep.parts.worst_case.n=[1000,2000]", [1000, 2000]),
+        ("sweep.parts.real_tails.n={low: 10, high: 90, points: 3}", (10, 90, 3)),
+        ("sweep.parts.worst_case.n={points: 3}", (1e5, 1e12, 3)),
+        ("~sweep.parts.real_tails.n", None),
+    ):
+        part = re.sub(r".*parts\.(\w+)\.n.*", r"\1", word)
+        found = composed(["sweep=quick", word])["sweep"]["parts"][part].get("n")
+        assert (tuple(found.values()) if isinstance(found, dict) else found) == wanted
+
+
 def _laws(*words: str) -> dict[str, Any]:
     """The distributions of a sweep whose families are of one each."""
     families = _made(*words).families.items()
