@@ -174,16 +174,16 @@ class Plan:
         """`rows` as a data frame."""
         import pandas as pd
 
-        return pd.DataFrame(self.rows, columns=list(Ranked._fields))
+        return pd.DataFrame(self.rows, columns=list(Ranked._fields)).drop(columns="by")
 
     @property
     def code(self) -> str:
-        """Python that releases the mean at the best clip, from an array `data`."""
-        return release_code(self.clip, self.budget)
+        """Python that releases the mean by the best of `rows`, from an array `data`."""
+        return release_code(self.rows[0].by, self.budget)
 
     @property
     def opendp(self) -> str | None:
-        """The same by OpenDP, where n is public and the noise is Laplace."""
+        """The clipped mean by OpenDP, where n is public and the noise is Laplace."""
         return opendp_code(self.clip, self.n, self.budget)
 
     def plot(self, ax: Axes, against: Literal["n", "width"] = "n") -> Axes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -105,9 +105,9 @@ def _page(plan: Plan, question: dict[str, Any]) -> Iterator[str]:
         yield f"on all {words}; one that knows more may."
     yield ""
     yield from _ranking(plan)
-    yield f"\nPython:\n\n{plan.code}"
+    yield f"\nPython, {plan.rows[0].estimator}:\n\n{plan.code}"
     if plan.opendp:
-        yield f"\nOpenDP 0.16, pure DP, n public:\n\n{plan.opendp}"
+        yield f"\nOpenDP 0.16, pure DP, n public, clipped_mean at the best clip:\n\n{plan.opendp}"
 
 
 def _errors(plan: Plan) -> Iterator[str]:
@@ -124,7 +124,8 @@ def _errors(plan: Plan) -> Iterator[str]:
     yield "Nine in ten releases err by less than q90, half by less than q50, in the unit of"
     yield "the records. Parts: sampling and noise (0.9 quantiles), and the clip's bias."
     if plan.law is not None:
-        yield "best: the least q90 if what a clip cuts off on the two sides did not cancel."
+        yield "best: the least q90 if what a clip cuts off on the two sides did not cancel. A"
+        yield "clip that errs less does so as it cancels, which it need not for other records."
 
 
 def _needs(plan: Plan) -> Iterator[str]:
@@ -134,19 +135,16 @@ def _needs(plan: Plan) -> Iterator[str]:
         yield "alpha=ERROR: how many records, and which privacy, this error needs."
         return
 
-    def privacy(alpha: float) -> str:
-        name, amount = next(iter(plan.privacy(alpha).named_amounts.items()))
-        return f"{name} = {amount:.4g} with {records(plan.n)}"
-
-    asked: list[Callable[[float], str]] = [
-        lambda alpha: f"{records(plan.records(alpha))} at this privacy",
-        privacy,
-    ]
-    for one in asked:
-        try:
-            yield f"A q90 of {alpha:.4g} needs {one(alpha)}."
-        except ConfigError as error:
-            yield str(error)
+    name, *_ = plan.budget.named_amounts
+    try:
+        yield f"A q90 of {alpha:.4g} needs {records(plan.records(alpha))} at this privacy;"
+    except ConfigError:
+        yield f"A q90 of {alpha:.4g} is reached by no number of records at this privacy;"
+    try:
+        least = plan.privacy(alpha).named_amounts[name]
+        yield f"with {records(plan.n)} it needs {name} = {least:.4g}."
+    except ConfigError:
+        yield f"with {records(plan.n)} no {name} reaches it."
 
 
 def _ranking(plan: Plan) -> Iterator[str]:

@@ -18,16 +18,28 @@ from dpbench.samples import CountedSample, DenseSample, Sample
 from dpbench.theory.bounds import Bound, class_bound, heavy_tailed
 from dpbench.theory.lower_bounds import two_point_lower_bound
 
-__all__ = ["Ranked", "limit", "ranked"]
+__all__ = ["Candidate", "Ranked", "limit", "ranked"]
 
 TRIALS = 400
 MOST_DRAWN = 1_000_000  # records that are drawn one by one; of more, how many are near each atom
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An estimator of (records - centre)/unit."""
+
+    assumes: str
+    estimator: est.Estimator
+    centre: float = 0.0
+    unit: float = 1.0
+    clip: Clip | None = None  # of what is such a clip, with noise
 
 
 class Ranked(NamedTuple):
     """An estimator, what it assumes, and its error's 0.9 quantile with a 95% interval.
 
     `how` is 'exact' for what is computed, without an interval; infinite for what releases nothing.
+    `by` is what released it.
     """
 
     estimator: str
@@ -36,17 +48,7 @@ class Ranked(NamedTuple):
     low: float
     high: float
     how: str
-
-
-@dataclass(frozen=True)
-class _Candidate:
-    """An estimator of (records - centre)/unit."""
-
-    assumes: str
-    estimator: est.Estimator
-    centre: float = 0.0
-    unit: float = 1.0
-    clip: Clip | None = None  # of what is such a clip, with noise
+    by: Candidate
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class _Drawn:
     counts: Ints | None
     target: float
 
-    def sample(self, one: _Candidate) -> Sample:
+    def sample(self, one: Candidate) -> Sample:
         """In the units of a candidate."""
         values = (self.values - one.centre) / one.unit
         return DenseSample(values) if self.counts is None else CountedSample(values, self.counts)
@@ -65,7 +67,7 @@ class _Drawn:
 
 def _candidates(
     problem: Problem, law: dist.Distribution | None, clip: Clip, budget: Budget
-) -> Iterator[_Candidate]:
+) -> Iterator[Candidate]:
     """All that suit the problem, whatever the notion."""
     low, high = problem.low, problem.high
     bounded = bool(np.isfinite(low) and np.isfinite(high))
@@ -79,13 +81,13 @@ def _candidates(
         for which, (a, b) in ends.items():
             exact = (a, b) if kind is not est.SumAndCountMean else None
             knows = _knows(problem) if isinstance(problem, Moments) else f"records within {which}"
-            yield _Candidate(knows, kind(lower=a, upper=b), clip=exact)
+            yield Candidate(knows, kind(lower=a, upper=b), clip=exact)
     if bounded and not isinstance(problem, Moments):
         inverse = est.InverseSensitivity(lower=low, upper=high)
-        yield _Candidate("records within the bounds", inverse)
-        yield _Candidate("the same, far bounds", est.SmoothTrimmedMean(lower=low, upper=high))
-    yield _Candidate("nothing; 0 if in doubt", est.UniversalMean())
-    yield _Candidate("nothing", est.ApproximateBoundsMean())
+        yield Candidate("records within the bounds", inverse)
+        yield Candidate("the same, far bounds", est.SmoothTrimmedMean(lower=low, upper=high))
+    yield Candidate("nothing; 0 if in doubt", est.UniversalMean())
+    yield Candidate("nothing", est.ApproximateBoundsMean())
     if not isinstance(problem, AnyLaw):
         yield from _by_moments(problem, isinstance(law, dist.Gaussian), bounded)
 
@@ -96,27 +98,28 @@ def _knows(problem: Problem) -> str:
     return f"moment {k:g}{where}"
 
 
-def _by_moments(problem: Problem, gaussian: bool, bounded: bool) -> Iterator[_Candidate]:
+def _by_moments(problem: Problem, gaussian: bool, bounded: bool) -> Iterator[Candidate]:
     """Those that know a moment, with the mean in the bounds or anywhere."""
     k, unit = (problem.k, problem.scale) if isinstance(problem, Moments) else (2.0, problem.sd)
     if not np.isfinite(unit):
         return
+    unit = float(f"{unit:.4g}")  # as a user writes it
     centre = (problem.low + problem.high) / 2 if bounded else 0.0
-    radius = (problem.high - problem.low) / (2 * unit) if bounded else None
+    radius = float(f"{1.0005 * (problem.high - problem.low) / (2 * unit):.4g}") if bounded else None
     knows = _knows(problem)
     anywhere = est.KSU20Mean(k=k, radius=radius, constants="tuned")
-    yield _Candidate(knows, anywhere, centre, unit)
+    yield Candidate(knows, anywhere, centre, unit)
     bell = "Gaussian, mean in the bounds" if bounded else "Gaussian"
     if gaussian:
-        yield _Candidate(bell, est.KarwaVadhanMean(radius=radius), centre, unit)
+        yield Candidate(bell, est.KarwaVadhanMean(radius=radius), centre, unit)
     if radius is None:
         return
-    yield _Candidate(knows, est.HeavyTailedMean(k=k, radius=radius), centre, unit)
+    yield Candidate(knows, est.HeavyTailedMean(k=k, radius=radius), centre, unit)
     local = est.LocalMean(k=k, radius=radius, mechanism="three_values")
-    yield _Candidate(f"moment {k:g}; no trusted curator", local, centre, unit)
+    yield Candidate(f"moment {k:g}; no trusted curator", local, centre, unit)
     if gaussian:
-        yield _Candidate(bell, est.GaussianScoreMean(radius=radius), centre, unit)
-        yield _Candidate(bell, est.CoinPressMean(radius=radius), centre, unit)
+        yield Candidate(bell, est.GaussianScoreMean(radius=radius), centre, unit)
+        yield Candidate(bell, est.CoinPressMean(radius=radius), centre, unit)
 
 
 def _hard(problem: AnyLaw | Moments, n: int, budget: Budget) -> Iterator[tuple[float, Clip]]:
@@ -152,7 +155,7 @@ def _drawn(problem: Problem, law: dist.Distribution | None, n: int, budget: Budg
     return [_Drawn(sample.values, None, problem.target)]
 
 
-def _simulated(one: _Candidate, data: _Drawn, budget: Budget) -> tuple[float, float, float]:
+def _simulated(one: Candidate, data: _Drawn, budget: Budget) -> tuple[float, float, float]:
     """The 0.9 quantile of the error, and order statistics around it."""
     ledger = Ledger(budget, np.random.default_rng(1))
     released = one.estimator.run(data.sample(one), ledger).value * one.unit + one.centre
@@ -185,11 +188,11 @@ def ranked(
         name = one.estimator.kind_name()
         if one.clip and isinstance(problem, KnownLaw):
             q90 = problem.error(one.clip, n, budget).q90
-            rows.append(Ranked(name, one.assumes, q90, q90, q90, "exact"))
+            rows.append(Ranked(name, one.assumes, q90, q90, q90, "exact", one))
             continue
         with np.errstate(over="ignore", invalid="ignore"):
             found = max(_simulated(one, each, budget) for each in data)
-        rows.append(Ranked(name, one.assumes, *found, "simulated"))
+        rows.append(Ranked(name, one.assumes, *found, "simulated", one))
     return sorted(rows, key=lambda row: row.q90)
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpbench.planner.prediction import Clip
 from dpbench.privacy import Budget, PureDP
+
+if TYPE_CHECKING:
+    from dpbench.planner.ranking import Candidate
 
 __all__ = ["described", "opendp_code", "records", "release_code"]
 
@@ -23,23 +26,32 @@ def records(n: int) -> str:
     return f"{n:,} record{'s' * (n > 1)}"
 
 
-def release_code(clip: Clip, budget: Budget) -> str:
-    """Python that releases the mean of an array `data` clipped to [a, b]."""
-    sizes = budget.neighbours == "add_remove"
-    kind = "TransformedNoiseMean" if sizes else "ClippedMean"
+def release_code(one: Candidate, budget: Budget) -> str:
+    """Python that releases the mean of an array `data` by an estimator of a ranking."""
+    made: Any = one.estimator
+    kind, given = (
+        type(made).__name__,
+        ((field, getattr(made, field.name)) for field in fields(made)),
+    )
+    words = ", ".join(f"{field.name}={value!r}" for field, value in given if value != field.default)
     amounts = ", ".join(f"{amount:.10g}" for amount in budget.amounts)
-    more = ', neighbours="add_remove"' if sizes else ""
+    more = ', neighbours="add_remove"' if budget.neighbours == "add_remove" else ""
+    scaled, found = "", "value"
+    if (one.centre, one.unit) != (0.0, 1.0):
+        scaled = f"\ndata = (data - {one.centre!r}) / {one.unit!r}"
+        found = f"{one.centre!r} + {one.unit!r} * value"
     return f"""\
 import dpbench, numpy as np
 from dpbench.estimators import {kind}
 
-mean = {kind}(lower={clip[0]!r}, upper={clip[1]!r})
-budget = dpbench.{type(budget).__name__}({amounts}{more})
-print(dpbench.release(mean, data, budget, rng=np.random.default_rng()))"""
+mean = {kind}({words})
+budget = dpbench.{type(budget).__name__}({amounts}{more}){scaled}
+value = dpbench.release(mean, data, budget, rng=np.random.default_rng())
+print({found})"""
 
 
 def opendp_code(clip: Clip, n: int, budget: Budget) -> str | None:
-    """The same by OpenDP 0.16; None where n is private, or the noise is not Laplace."""
+    """A clipped mean by OpenDP 0.16; None where n is private, or the noise is not Laplace."""
     if not isinstance(budget, PureDP) or budget.neighbours != "replace":
         return None
     return f"""\

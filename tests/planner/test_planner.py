@@ -22,7 +22,7 @@ from dpbench.estimators import ClippedMean
 from dpbench.planner import figure
 from dpbench.planner.prediction import AnyLaw, KnownLaw, Moments
 from dpbench.planner.question import LAW_NAMES
-from dpbench.planner.words import records
+from dpbench.planner.words import records, release_code
 from dpbench.privacy import ZCDP, Ledger, PureDP
 from dpbench.theory.averages import atoms, average_of_few
 
@@ -30,7 +30,7 @@ COMMAND = ["plan", "n=2000", "epsilon=1", "lower=0", "upper=300", "law=log_norma
 
 
 @pytest.mark.parametrize(("number", "simulated"), list(enumerate(stored())))
-def test_errors_are_within_five_per_cent(number: int, simulated: tuple[float, float]) -> None:
+def test_awayare_within_five_per_cent(number: int, simulated: tuple[float, float]) -> None:
     one = problem(number)
     found = KnownLaw.of(one.law).error((one.lower, one.upper), one.n, one.budget)
     np.testing.assert_allclose((found.q50, found.q90), simulated, rtol=0.05)
@@ -201,12 +201,42 @@ def test_the_command_prints_a_page_and_a_figure(
     assert {"plan.pdf", "plan.png"} == {path.name for path in tmp_path.iterdir()}
     assert "A q90 of 8 needs " in page
     assert "best: the least q90 if what a clip cuts off on the two sides did not cancel." in page
-    code = page.partition("Python:")[2].partition("OpenDP")[0]
+    assert "with 2,000 records " in page
+    code = page.partition("Python, ")[2].partition(":")[2].partition("OpenDP")[0]
     data, told = np.random.default_rng(0).lognormal(np.log(50), 1.0, 2000), io.StringIO()
     with contextlib.redirect_stdout(told):
         exec(code, {"data": data})
     assert float(told.getvalue()) == pytest.approx(50 * np.exp(0.5), rel=0.2)
-    compile(page.partition("n public:")[2].partition("figure:")[0], "opendp", "exec")
+    compile(page.partition("best clip:")[2].partition("figure:")[0], "opendp", "exec")
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        {"law": "log_normal", "lower": 0, "upper": 7},  # a bias by the clip: a moment's estimator
+        {"law": "gaussian", "neighbours": "add_remove"},
+    ],
+    ids=["replace", "add_remove"],
+)
+def test_the_code_makes_what_was_ranked(question: dict[str, Any]) -> None:
+    """And it errs as little: of 200 releases nine in ten do by at most q90, 140 at least.
+
+    The shares of these and of the ranking's 400 trials have a deviation of 0.026 together; fewer
+    are 7 of it off, by a chance below 1e-9.
+    """
+    made, rng = dpbench.plan(n=300, epsilon=1, **question), np.random.default_rng(2)
+    for row in made.rows:
+        told: dict[str, Any] = {"data": np.linspace(0, 1, 300)}
+        with contextlib.redirect_stdout(io.StringIO()):
+            exec(release_code(row.by, made.budget), told)
+        assert (told["mean"], told["budget"]) == (row.by.estimator, made.budget)
+    assert made.law is not None
+    best, program, away = made.rows[0], compile(made.code, "plan", "exec"), []
+    for data in made.law.sample(rng, 200, 300).values:  # type: ignore[attr-defined]
+        with contextlib.redirect_stdout(io.StringIO()) as line:
+            exec(program, {"data": data})
+        away.append(abs(float(line.getvalue()) - float(made.law.mean)))
+    assert np.sum(np.array(away) <= best.q90) >= 140
 
 
 def test_alone_it_says_how_to_use_it(capsys: pytest.CaptureFixture[str]) -> None:
