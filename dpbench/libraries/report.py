@@ -130,10 +130,10 @@ def render(table: pd.DataFrame, claims: pd.DataFrame) -> str:
     ]
     told = [f"{row['estimator']}: {row['version']}" for row in missing.to_dict("records")]
     told.append(f"claims: {counted(claims, VERDICTS)}")
-    for row in claims[claims["verdict"] == "inconsistent"].to_dict("records"):
+    for row in claims[claims["verdict"] != "consistent"].sort_values("verdict").to_dict("records"):
         numbers = f"predicted {row['predicted']:.3f}, measured {row['measured']:.3f}"
         told.append(
-            f"inconsistent: {row['claim']} of {row['estimator']} on {row['distribution']}:\n"
+            f"{row['verdict']}: {row['claim']} of {row['estimator']} on {row['distribution']}:\n"
             f"  {numbers} ({row['low']:.3f} .. {row['high']:.3f})"
         )
     return "\n\n".join([*parts, "\n".join([*told, CAVEAT])]) + "\n"
@@ -161,10 +161,11 @@ def figure(table: pd.DataFrame, rows: pd.DataFrame) -> Canvas:
     Parameters
     ----------
     table : DataFrame
-        The overview.
+        The overview; what did not run is left out.
     rows : DataFrame
         ``libraries.csv``.
     """
+    table = table[table["n"] != ""]
     labels = list(table["estimator"])
     canvas, ((errors, times, strip),) = new_canvas(
         FRAME + ROW * len(labels), 1, 3, sharey=True, width_ratios=(3, 1.2, 3.6)

@@ -143,7 +143,7 @@ def read_run(folder: Path, name: str, most: int) -> dict[str, Any]:
         "configuration": yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, width=100),
         "groups": _groups(claims),
         "counts": {verdict: verdicts[verdict] for verdict in CLAIM_TONES},
-        "pictures": _pictures(folder, written, gathered(sweep, "figures") or OWN_FIGURES),
+        "pictures": _pictures(folder, written, gathered(sweep, "figures") or _own(tables)),
         "factors": factor_table(tables["factors"]),
         "tables": {table: make_table(tables[table], most, **TABLES[table]) for table in TABLES},
         "libraries": library_tables(tables["overview"], OUTCOMES, AUDIT_TONES),
@@ -283,6 +283,13 @@ def _drawn(spec: Mapping[str, Any]) -> str:
     if isinstance(figure, DrawnFigure):
         return "; ".join(figure.told())
     return (inspect.getdoc(type(figure)) or "").partition("\n")[0].rstrip(".")
+
+
+def _own(tables: Mapping[str, Sequence[Row]]) -> dict[str, dict[str, str]]:
+    """`OWN_FIGURES`, where that of libraries names those that did not run."""
+    missing = ", ".join(row["estimator"] for row in tables["overview"] if not row["n"])
+    caption = CAPTIONS["libraries"] + (f"; {missing} did not run" if missing else "")
+    return {**OWN_FIGURES, "libraries": {"caption": caption}}
 
 
 def _bounds(rows: Sequence[Row], tones: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -176,10 +176,14 @@ class Tracking:
         """What the baseline is, and how far it can be compared."""
         assert self.stored is not None
         old = self.stored.origin
-        commit = str(old.about.get("commit") or "unknown")[:12]
-        edited = " with uncommitted changes" if old.about.get("dirty") else ""
+        theirs = (old.about.get("plugin_commits") or {"": old.about}).items()  # where known
+        commits = ", ".join(
+            f"{str(one.get('commit') or 'unknown')[:12]}{f' of {folder}' if folder else ''}"
+            f"{' with uncommitted changes' if one.get('dirty') else ''}"
+            for folder, one in theirs
+        )
         notes = [
-            f"Baseline of commit {commit}{edited}: dpbench {old.about.get('dpbench')}, numpy "
+            f"Baseline of commit {commits}: dpbench {old.about.get('dpbench')}, numpy "
             f"{old.about.get('numpy')}, scipy {old.about.get('scipy')}, seed {old.seed}."
         ]
         if old.seed != origin.seed:

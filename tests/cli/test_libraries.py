@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.optimize import linprog
 from scipy.sparse import coo_array
@@ -28,11 +29,13 @@ from dpbench.libraries.process import (
     library,
     python,
 )
+from dpbench.libraries.report import figure, render
 from dpbench.libraries.run import Libraries
 from dpbench.libraries.worker import LIBRARIES
-from dpbench.output import WIDTH
+from dpbench.output import WIDTH, Stamps, atomic
 from dpbench.privacy import PureDP
 from dpbench.registry import ConfigError, from_mapping
+from dpbench.report.page_run import read_run
 
 from .conftest import Bench
 from .fake_library import CRASH, HANG, REFUSE, WARN
@@ -204,7 +207,11 @@ def test_the_outcomes_of_hostile_columns() -> None:
 
 @pytest.fixture
 def sweep(fakes: Path, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    monkeypatch.setattr(Libraries, "_draw", lambda *_: None)
+    def draw(made: Libraries, _tables: object, stamps: Stamps) -> None:  # nothing, slow as it is
+        with atomic(made.folder / "figures" / "libraries.svg", stamps) as path:
+            path.write_text("<svg/>")
+
+    monkeypatch.setattr(Libraries, "_draw", draw)
     bench.text(json.dumps(SWEEP))
     return bench
 
@@ -229,6 +236,13 @@ def test_a_sweep_names_what_is_missing_and_runs_the_others(sweep: Bench) -> None
     assert f"How far are private means of {about}; is it what their noise explains?" in page
     assert "NaN or a wrong mean in 2 of 15 answers about odd columns; python_dp did not run" in page
     assert max(map(len, text.splitlines())) <= WIDTH
+    table = pd.read_csv(sweep.folder / "out/overview.csv", keep_default_na=False)
+    drawn = figure(table, rows).axes[0].get_yticklabels()
+    assert [label.get_text() for label in drawn] == ["opendp", "own"]
+    captions = read_run(sweep.folder / "out", "r0", 9)["pictures"]
+    assert [one["caption"].rpartition("; ")[2] for one in captions] == ["python_dp did not run"]
+    unsure = render(table, sweep.table("claims.csv").assign(verdict="inconclusive"))
+    assert "inconclusive: error of opendp on edge:\n  predicted" in unsure
 
 
 def test_a_wrong_library_and_one_that_ends_make_the_exit_code_1(

@@ -325,3 +325,5 @@ def test_the_commit_of_a_plug_in_is_kept(bench: Bench) -> None:
     bench.odd("pass  # changed")
     bench.done(MINE)
     assert bench.manifest()["plugin_commits"]["conf"] == {**wanted["conf"], "dirty": True}
+    told = track(bench, "check", MINE).out.partition("Baseline of commit ")[2]
+    assert told.startswith(f"{wanted['conf']['commit'][:12]} of conf: dpbench ")
