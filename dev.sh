@@ -23,23 +23,25 @@ find_python() {
     exit 2
 }
 
-set_up() { # $1: the extras; again only if the requirements change or more is asked for
+set_up() { # $1: the extras, each of which has those before it: dask; dev; dev,docs
     local wanted found
     wanted=$(cat "$here/pyproject.toml" "$here/constraints.txt" | cksum)
     found=$(cat "$venv/.stamp" 2>/dev/null || true)
-    if [ "$found" = "$1 $wanted" ] || [ "$found" = "dev,docs $wanted" ] ||
-        [ "$1 $found" = "dask dev $wanted" ]; then
-        return
-    fi
-    echo "dev.sh: setting up $venv" >&2
-    "$(find_python)" -m venv --clear "$venv"
+    case "$found for $1" in
+    "$wanted $1 for $1" | "$wanted dev for dask" | "$wanted dev,docs for "*) return ;;
+    "$wanted "*) echo "dev.sh: adding $1 to $venv" >&2 ;;
+    *)
+        echo "dev.sh: setting up $venv" >&2
+        "$(find_python)" -m venv --clear "$venv"
+        ;;
+    esac
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile \
         --constraint "$here/constraints.txt" --editable "$here[$1]" >&2
     # pip compiles on one core, and all; what is left out here is hardly ever loaded, or compiled
     # when it is; some files are of other Pythons
     local seldom='IPython|debugpy|jedi|mypyc?|pip|pkg_resources|prompt_toolkit|pygments|setuptools'
     "$venv/bin/python" -m compileall -qq -j 0 -x "/(tests?|trio|wcwidth|$seldom)/" "$venv/lib" >&2 || true
-    echo "$1 $wanted" >"$venv/.stamp"
+    echo "$wanted $1" >"$venv/.stamp"
 }
 
 command=${1:-}

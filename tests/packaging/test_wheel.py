@@ -1,8 +1,9 @@
-"""The built wheel, away from the checkout."""
+"""The built wheel, away from the checkout, and the checkout's own environment."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -46,3 +47,38 @@ def test_wheel_runs_by_module_and_by_script_from_another_folder(tmp_path: Path) 
     assert "heavy_tail" in _do(sys.executable, "-m", "dpbench", *words, cwd=work, path=str(target))
     for name in ("summary.csv", "claims.tex"):
         assert (work / "results" / "quick" / name).exists()
+
+
+FAKE_PYTHON = """#!/bin/sh
+case "$*" in
+-c*) ;;
+"-m venv"*) rm -rf "$4"; mkdir -p "$4/bin"; cp "$0" "$4/bin/python"; echo venv >>"$LOG" ;;
+"-m pip"*) for last; do :; done; echo "${last##*/}" >>"$LOG" ;;
+esac
+"""
+
+
+def test_dev_sh_adds_what_is_missing_and_begins_anew_with_new_requirements(tmp_path: Path) -> None:
+    """The environment is a fake one, which notes when it is made and what is installed."""
+    folder, log, fake = tmp_path / "here", tmp_path / "log", tmp_path / "python"
+    folder.mkdir()
+    for name in ("dev.sh", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, folder)
+    fake.write_text(FAKE_PYTHON)
+    fake.chmod(0o755)
+    known = {**os.environ, "PYTHON": str(fake), "LOG": str(log)}
+
+    def installed(command: str) -> list[str]:
+        log.write_text("")
+        subprocess.run(["bash", str(folder / "dev.sh"), command], env=known, check=True)
+        return log.read_text().split()
+
+    assert installed("bench") == ["venv", "here[dask]"]
+    assert installed("bench") == []
+    assert installed("python") == ["here[dev]"]
+    assert installed("bench") == []
+    assert installed("docs") == ["here[dev,docs]"]
+    assert installed("python") == installed("bench") == []
+    with (folder / "constraints.txt").open("a") as file:
+        file.write("# another\n")
+    assert installed("python") == ["venv", "here[dev]"]
