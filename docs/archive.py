@@ -44,7 +44,9 @@ def write_archive(folder: Path, archive: Path | None = None) -> None:
     suite = read_suite()
     scores = _over_bounds(Scores.read(archive or archive_path(SUITE), suite), suite)
     problems = {one.id: one for one in suite.problems}
+    groups = {"entries": sorted(scores.cards), "problems": list(problems)}
     pages = {"index": _front(scores, suite)}
+    pages |= {f"{g}/index": page(g.title(), contents(names)) for g, names in groups.items()}
     pages |= {f"entries/{name}": _entry(name, scores, problems) for name in sorted(scores.cards)}
     pages |= {f"problems/{one.id}": _problem(one, scores) for one in suite.problems}
     write(folder / "benchmark", pages)
@@ -71,7 +73,7 @@ def _front(scores: Scores, suite: Suite) -> str:
          _proof(p.bound.by), *_leader(scores.rows, p.id)]
         for p in suite.problems
     ]  # fmt: skip
-    return page(
+    return ":hide-toc:\n\n" + page(  # a table needs the room
         "Benchmark",
         f"``{suite.name}`` asks for the means of {len(suite.problems)} frozen problems. A score is "
         "the worst 0.9 quantile of the error over a lower bound that is proved: 1 is as good as "
@@ -88,8 +90,7 @@ def _front(scores: Scores, suite: Suite) -> str:
         ),
         f"Made by ``python -m dpbench site`` from scores of seed {scores.about['seed']}, dpbench "
         f"{scores.about['versions']['dpbench']}, numpy {scores.about['versions']['numpy']}.",
-        contents((f"entries/{name}" for name in sorted(scores.cards)), caption="Entries"),
-        contents((f"problems/{p.id}" for p in suite.problems), caption="Problems"),
+        contents(("entries/index", "problems/index"), caption="Pages"),
     )
 
 

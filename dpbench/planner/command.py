@@ -112,9 +112,10 @@ def _page(plan: Plan, question: dict[str, Any]) -> Iterator[str]:
 
 def _errors(plan: Plan) -> Iterator[str]:
     """A row for each clip."""
+    errors = {name: plan.error(*clip) for name, clip in plan.clips.items()}
     yield f"{'clip':35}{'q50':>9}{'q90':>9}{'sampling':>9}{'bias':>9}{'noise':>9}"
     for name, clip in plan.clips.items():
-        found, digits = plan.error(*clip), 3 - math.floor(math.log10(clip[1] - clip[0]))
+        found, digits = errors[name], 3 - math.floor(math.log10(clip[1] - clip[0]))
         ends = "[{:.12g}, {:.12g}]".format(*(round(end, digits) for end in clip))
         bias = found.bias if abs(found.bias) > LEAST * found.q90 else 0.0
         yield (
@@ -124,8 +125,9 @@ def _errors(plan: Plan) -> Iterator[str]:
     yield "Nine in ten releases err by less than q90, half by less than q50, in the unit of"
     yield "the records. Parts: sampling and noise (0.9 quantiles), and the clip's bias."
     if plan.law is not None:
-        yield "best: the least q90 if what a clip cuts off on the two sides did not cancel. A"
-        yield "clip that errs less does so as it cancels, which it need not for other records."
+        yield "best: the least q90 if what a clip cuts off on the two sides did not cancel."
+        if min(one.q90 for one in errors.values()) < errors["best"].q90:
+            yield "A clip that errs less does so as it cancels: not if the law is a little other."
 
 
 def _needs(plan: Plan) -> Iterator[str]:

@@ -162,3 +162,20 @@ def test_the_tutorial_runs(
     broken = [word.replace("digits", "halved") for word in audit]
     broken += ["sweep.estimators.digits.kind=halved", "out=broken"]
     assert run([*broken, "n_jobs=1", "trials=1000"]) == 1
+
+
+def test_the_plan_prints_what_its_page_shows(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Word by word; of numbers the last digits may be another's, by another processor."""
+    monkeypatch.setattr("dpbench.planner.figure.write", lambda plan, folder: [])
+    command, shown = blocks("howto/plan.md", "text")
+    assert run(shlex.split(command)[3:]) == 0
+    printed = capsys.readouterr().out.partition("\nOpenDP")[0].rstrip()
+    number = re.compile(r"-?\d[\d,.e-]*\d|\d")
+    assert number.sub("#", " ".join(shown.split())) == number.sub("#", " ".join(printed.split()))
+    found, wanted = (
+        [float(one.replace(",", "").rstrip(".")) for one in number.findall(text)]
+        for text in (printed, shown)
+    )
+    assert found == pytest.approx(wanted, rel=0.05)
