@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import string
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from dpbench.arguments import command_line
 from dpbench.config import PathText, Processes, Seed
 from dpbench.drawing import save, style
 from dpbench.folder import only_writer
-from dpbench.output import atomic, check_writable, say
+from dpbench.output import WIDTH, atomic, check_writable, say
 from dpbench.output import table as in_columns
 from dpbench.registry import ConfigError, from_mapping, validated
 from dpbench.runner.provenance import versions
@@ -85,6 +87,7 @@ def main(words: Sequence[str]) -> int:
 def _list(suite: Suite, _files: Sequence[Path], _options: Options) -> int:
     title = f"{suite.name}: {len(suite.problems)} problems"
     say(in_columns(title, compare.problem_list(suite.problems)))
+    say(compare.LEGENDS["problem_list"])
     return 0
 
 
@@ -167,7 +170,22 @@ def _say_overview(rows: pd.DataFrame, suite: Suite, *scores: Scores) -> None:
     divisions = {name: one.division for found in scores for name, one in found.cards.items()}
     table = compare.overview(rows, len(suite.problems), divisions)
     if table:
-        say(in_columns(f"{suite.name}: shares of {len(suite.problems)} problems", table))
+        say(in_columns(f"\n{suite.name}: shares of {len(suite.problems)} problems", table))
+        say(compare.LEGENDS["overview"])
+
+
+def _say_problems(suite: str, table: Sequence[dict[str, str]], names: Sequence[str]) -> None:
+    """The problems that are entered; several entries have letters."""
+    letters = dict(zip(names, string.ascii_uppercase, strict=False))
+    heads = letters if len(names) > 1 else {names[0]: "score, 95%"}
+    entered = [
+        {heads.get(key, key): text for key, text in row.items() if key != "bound"}
+        for row in table
+        if any(row[name] != "-" for name in names)
+    ]
+    say(in_columns(f"{suite}, {len(entered)} of {len(table)} problems are entered", entered))
+    told = [f"{head}: {name}" for name, head in heads.items()]
+    say(textwrap.fill("; ".join([compare.LEGENDS["by_problem"], *told]), WIDTH))
 
 
 def _compare(suite: Suite, files: Sequence[Path], options: Options) -> int:
@@ -191,8 +209,7 @@ def _compare(suite: Suite, files: Sequence[Path], options: Options) -> int:
     table = compare.by_problem(rows, known, suite.problems)
     with atomic(out / "problems.csv") as temporary:
         pd.DataFrame(table).to_csv(temporary, index=False)
-    entered = [row for row in table if any(row[name] != "-" for name in set(rows["entry"]))]
-    say(in_columns(f"{suite.name}, {len(entered)} of {len(table)} problems are entered", entered))
+    _say_problems(suite.name, table, list(dict.fromkeys(rows["entry"])))
     _say_overview(pd.concat([rows, known]), suite, archive, *mine)
     quick = [one for one in mine if one.about["quick"]]
     if quick:

@@ -13,9 +13,18 @@ from dpbench.arrays import Floats
 from dpbench.drawing import BOUND, Axes, Canvas, legend, line_styles, panels, spaced
 from dpbench.suite.problems import Problem
 
-__all__ = ["band", "by_problem", "overview", "problem_list", "profile", "profile_figure"]
+__all__ = ["LEGENDS", "band", "by_problem", "overview", "problem_list", "profile", "profile_figure"]
 
 WITHIN = (1.5, 2.0, 5.0, 10.0)
+# What stands below the tables.
+LEGENDS = {
+    "overview": "answers: how many problems; <=x: the share of all problems within x times the\n"
+    "bound; mean: geometric, of its scores; fails: of its releases; CPU: of a release,\n"
+    "over that of drawing its data",
+    "by_problem": "best: the least error of the archive over the bound, and by which estimator",
+    "problem_list": "known: the records, and what is public of them: their sd, the order k of a\n"
+    "moment, a radius R of the mean; bound: what no private estimator's q90 is below",
+}
 # The score where the horizontal axis of profiles ends.
 MOST = 100.0
 
@@ -61,15 +70,19 @@ def overview(
             mean = np.exp(np.log(solved).mean()) if len(solved) else np.nan
         draws = (own["seconds"] / own["drawing_seconds"]).median()
         title = f"{name} (open)" if divisions[str(name)] == "open" else str(name)
-        row = {"estimator": title, "of": str(len(own))}
+        row = {"estimator": title, "answers": str(len(own))}
         row |= {f"<={x:g}": f"{s:.0%}" for x, s in zip(WITHIN, share, strict=True)}
         row |= {
             "mean": f"{mean:.3g}",
             "fails": f"{own['failure_rate'].mean():.1%}",
-            "draws": f"{draws:.2g} x" if np.isfinite(draws) else "-",
+            "CPU": _times(draws),
         }
         found.append((tuple(-share), row))
     return [row for _, row in sorted(found, key=lambda one: one[0])]
+
+
+def _times(value: float) -> str:
+    return f"{value:.2g}" if value < 99.5 else f"{value:.0f}" if np.isfinite(value) else "-"
 
 
 def by_problem(
@@ -77,7 +90,7 @@ def by_problem(
 ) -> list[dict[str, str]]:
     """For each problem the bound, the archive's best, and the scores of other entries."""
     names, found = list(dict.fromkeys(rows["entry"])), []
-    told = "{:.3g} ({:.2g} .. {:.2g})" if len(names) == 1 else "{:.3g}"
+    told = "{:.3g} {:.2g}..{:.2g}" if len(names) == 1 else "{:.3g}"
     for problem in problems:
         known = archive[archive["problem"] == problem.id].sort_values("score", kind="stable")
         best = known.iloc[0] if len(known) else None
@@ -111,8 +124,9 @@ def problem_list(problems: Iterable[Problem]) -> list[dict[str, str]]:
 def _known(problem: Problem) -> str:
     """What is public, in a few words."""
     known = problem.known
-    more = {"scale": known.scale, "k": known.k, "R": known.radius}
-    return " ".join([known.records, *(f"{name}={x:g}" for name, x in more.items() if x)])
+    more = {"sd": known.scale, "k": known.k, "R": known.radius}
+    told = (f"{name}={x:g}".replace("e+0", "e") for name, x in more.items() if x)
+    return " ".join([known.records.removesuffix("ian"), *told])
 
 
 # Kinds of problems, a panel each.

@@ -13,11 +13,11 @@ import pytest
 
 from dpbench.cli import run
 from dpbench.estimators import Estimator
-from dpbench.suite import checks
-from dpbench.suite.compare import band, overview, profile
+from dpbench.suite import checks, command
+from dpbench.suite.compare import band, by_problem, overview, profile
 from dpbench.suite.entries import read_entry
 from dpbench.suite.problems import read_suite
-from dpbench.suite.table import COLUMNS, Scores
+from dpbench.suite.table import COLUMNS, Scores, archive_path
 
 GUIDE = Path(__file__).parents[2] / "CONTRIBUTING.md"
 FEW = "problems=binary-n300-pure0.1,binary-n1000-gdp0.03,gauss-n100-pure1"
@@ -64,6 +64,7 @@ def test_the_guides_entry_is_scored_and_compared(
     assert (table["wide_clip"] == "-").sum() == 1
     assert table["estimator"]["gauss-n100-pure1"] == "gaussian_score_mean"
     assert "wide_clip" in told
+    assert "CPU: of a release" in told
     assert list((folder / "results/suite/compare").glob("profile.*"))
 
 
@@ -180,7 +181,21 @@ def test_profiles_by_hand() -> None:
     assert line["<=2"] == line["<=10"] == "50%"
     assert line["mean"] == f"{(1.2 * 2) ** 0.5:.3g}"
     assert line["fails"] == "33.3%"
-    assert line["draws"] == "0.5 x"
+    assert line["CPU"] == "0.5"
+
+
+def test_names_of_entries_can_be_read(capsys: pytest.CaptureFixture[str]) -> None:
+    """Side by side by letters, which a line explains; on 80 columns."""
+    suite = read_suite()
+    rows = Scores.read(archive_path(suite.name), suite).rows
+    for names in (["ksu20_mean"], ["approximate_bounds_mean", "exponential_coarse_mean", "median"]):
+        mine = rows["entry"].isin(names)
+        shown = by_problem(rows[mine], rows[~mine], suite.problems)
+        command._say_problems(suite.name, shown, sorted(set(rows["entry"][mine])))
+        told = capsys.readouterr().out
+        assert max(map(len, told.splitlines())) <= 80
+        assert min((len(name) for name in re.findall(r"\S*…\S*", told)), default=20) > 18
+        assert ("A: approximate_bounds_mean" in told) == (len(names) > 1)
 
 
 def test_the_open_division_is_told_the_law(folder: Path) -> None:
