@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -215,12 +216,13 @@ def schema() -> Schema:
     sweep["properties"] |= {name: _entries(into, *kinds) for name, kinds in SECTIONS.items()}
     sweep["properties"] |= {"parts": _by_name(part), "sample_complexity": _by_name(request)}
     sweep["properties"] |= {**asked, "audit": audit, "libraries": libraries}
+    used = json.dumps([sweep, into])  # not what has been replaced
     return {
         **sweep,
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A sweep of dpbench",
         "required": ["name", "estimators", "budgets"],
-        "$defs": dict(sorted(into.items())),
+        "$defs": {name: into[name] for name in sorted(into) if f'"#/$defs/{name}"' in used},
     }
 
 

@@ -28,6 +28,8 @@ def test_the_committed_schema_is_what_the_command_prints() -> None:
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert printed == SCHEMA.read_text()
     Draft202012Validator.check_schema(VALIDATOR.schema)
+    text = SCHEMA.read_text()
+    assert all(f'"#/$defs/{name}"' in text for name in VALIDATOR.schema["$defs"])
 
 
 def read(path: Path) -> Any:

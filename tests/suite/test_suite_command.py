@@ -188,14 +188,14 @@ def test_names_of_entries_can_be_read(capsys: pytest.CaptureFixture[str]) -> Non
     """Side by side by letters, which a line explains; on 80 columns."""
     suite = read_suite()
     rows = Scores.read(archive_path(suite.name), suite).rows
-    for names in (["ksu20_mean"], ["approximate_bounds_mean", "exponential_coarse_mean", "median"]):
+    for names in (["ksu20_mean"], ["approximate_bounds_mean", "exponential_coarse_mean"]):
         mine = rows["entry"].isin(names)
         shown = by_problem(rows[mine], rows[~mine], suite.problems)
         command._say_problems(suite.name, shown, sorted(set(rows["entry"][mine])))
         told = capsys.readouterr().out
         assert max(map(len, told.splitlines())) <= 80
         assert min((len(name) for name in re.findall(r"\S*…\S*", told)), default=20) > 18
-        assert ("A: approximate_bounds_mean" in told) == (len(names) > 1)
+        assert ("A: approximate_bounds_mean" in " ".join(told.split())) == (len(names) > 1)
 
 
 def test_the_open_division_is_told_the_law(folder: Path) -> None:
