@@ -164,14 +164,14 @@ class Estimator(Registered, ABC):
                 f"{type(self).__name__} cannot honour a budget of notion "
                 f"{ledger.budget.label!r}; it supports: {self.promises}"
             )
-        means = sample.mean().shape
-        if len(means) > 1 and not self.multivariate:
+        if sample.vectors and not self.multivariate:
             raise ValueError(
                 f"{type(self).__name__} takes scalar records, got vectors of {sample.d} coordinates"
             )
+        record = (sample.d,) if sample.vectors else ()
         unsized = ledger.budget.neighbours == "add_remove"
         estimate = self.estimate(cast("Sample", Unsized(sample)) if unsized else sample, ledger)
-        self._check(estimate, (sample.trials, *self.shape(means[1:])))
+        self._check(estimate, (sample.trials, *self.shape(record)))
         spends = any(ledger.spent) or not ledger.budget.amounts
         if not spends and np.isfinite(estimate.value).any():
             raise ValueError(

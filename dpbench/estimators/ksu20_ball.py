@@ -126,7 +126,7 @@ class KSU20BallMean(NeedsRadius):
         return root * (1 + float((slope * bias / noise) ** (1 / self.k)))
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
-        if sample.mean().ndim == 1:
+        if not sample.vectors:
             raise ValueError("KSU20BallMean takes vectors; for numbers there is KSU20Mean")
         if sample.n < 2:
             raise ValueError("one record makes no two halves")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
+from functools import cache, reduce
 
 import numpy as np
 
@@ -74,8 +75,9 @@ class Ledger:
             return np.asarray(notion.cost_of(self.budget))
         # Parts compose in the notion that this ledger was cut in, and convert once.
         total = np.zeros(len(self.budget.amounts))
+        cost = cache(lambda child: child._cost_in(self.budget))  # `repeated` lists one many times
         for group in self._groups:
-            total += np.max([child._cost_in(self.budget) for child in group], axis=0)
+            total += reduce(np.maximum, map(cost, group))
         if type(notion) is type(self.budget):
             return total
         if not total.any():  # which is no budget
@@ -311,7 +313,7 @@ class Ledger:
         return lines
 
     def _reserve(self, *budgets: Budget) -> None:
-        cost = np.sum([self.budget.cost_of(budget) for budget in budgets], axis=0)
+        cost = np.sum([*map(cache(self.budget.cost_of), budgets)], axis=0)
         if np.any(self._reserved + cost > np.asarray(self.budget.cost) * (1 + SLACK)):
             wanted = " + ".join(str(budget) for budget in budgets)
             taken = self.budget.amounts_of(self._reserved)

@@ -86,6 +86,8 @@ class CountedSample(Sample):
         return [type(self)(self.atoms, parts[:, i]) for i in range(len(sizes))]
 
     def groups(self, parts: int, rng: np.random.Generator) -> list[Self]:
+        if parts == 1:
+            return [self]
         sizes = part_sizes(self.n, parts)
         counts = self._cut(sizes, rng)
         large = sizes.count(sizes[0])

@@ -15,6 +15,9 @@ from dpbench.arrays import Floats, Ints
 __all__ = ["hypergeometric", "log_binomial_pmf"]
 
 NUMPY_LIMIT = 10**9
+# Counts whose factorials are in a table.
+FEW = 1000
+LOG_FACTORIAL = gammaln(np.arange(FEW + 1) + 1.0)
 
 
 def _stirling_error(n: Floats) -> Floats:
@@ -52,6 +55,22 @@ def log_binomial_pmf(s: ArrayLike, n: ArrayLike, p: ArrayLike) -> Floats:
     return np.asarray(np.where(inside, middle, ends))
 
 
+def _log_over_mode(x: Ints, mode: Ints, n: Ints, p: Floats) -> Floats:
+    """Log of a Binomial(n, p)'s probability of x over that of its mode, for n from 5e8 on.
+
+    Of the rarer side, ln C(n, a) is a ln n - ln a! - a(a - 1)/(2n) up to a^3/(6 n^2), which is
+    below 1e-9 for few.
+    """
+    a, b, chance = np.where(p <= 0.5, (x, mode, p), (n - x, n - mode, 1 - p))
+    found, few = np.empty(x.size), np.maximum(a, b) <= FEW
+    rest = [one[~few] for one in (n, chance)]
+    found[~few] = log_binomial_pmf(a[~few], *rest) - log_binomial_pmf(b[~few], *rest)
+    a, b, n, chance = (one[few] for one in (a, b, n, chance))
+    slope = np.log(n * chance / (1 - chance)) - (a + b - 1) / (2 * n)
+    found[few] = (a - b) * slope - LOG_FACTORIAL[a.astype(int)] + LOG_FACTORIAL[b.astype(int)]
+    return found
+
+
 def hypergeometric(rng: np.random.Generator, marked: Ints, total: Ints, drawn: Ints) -> Ints:
     """How many of `marked` records fall among `drawn` ones of `total`, without replacement.
 
@@ -74,9 +93,8 @@ def hypergeometric(rng: np.random.Generator, marked: Ints, total: Ints, drawn: I
         rest = total[pending] - size[pending]
         left = marked[pending] - proposal
         possible = (left >= 0) & (left <= rest)
-        mode = np.floor((rest + 1) * p)
-        best = log_binomial_pmf(mode, rest, p)
-        log_keep = log_binomial_pmf(np.clip(left, 0, rest), rest, p) - best
+        mode = ((rest + 1) * p).astype(np.int64)
+        log_keep = _log_over_mode(np.clip(left, 0, rest), mode, rest, p)
         keep = possible & (np.log(rng.random(pending.size)) < log_keep)
         found[pending[keep]] = proposal[keep]
         pending = pending[~keep]

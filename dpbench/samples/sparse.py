@@ -20,6 +20,7 @@ __all__ = ["SparseSample"]
 # Distinct values of a coordinate that `columns` will count.
 MOST_ATOMS = 64
 PROBE = 4096
+FEW = 8  # values, to compare with one by one
 
 
 class SparseSample(Sample):
@@ -75,7 +76,7 @@ class SparseSample(Sample):
         return rows
 
     def mean(self) -> Floats:
-        return self._sum(self.rows_held / self.n)
+        return self._once(lambda: self._sum(self.rows_held / self.n), "mean")
 
     def clipped_mean(self, lower: float | Floats, upper: float | Floats) -> Floats:
         low, high = (np.broadcast_to(b, (self.trials, 1)) for b in self._ends(lower, upper))
@@ -119,6 +120,8 @@ class SparseSample(Sample):
         return parts
 
     def groups(self, parts: int, rng: np.random.Generator) -> list[Self]:
+        if parts == 1:
+            return [self]
         sizes = part_sizes(self.n, parts)
         cut = self.split(sizes, rng)
         large = sizes.count(sizes[0])
@@ -157,17 +160,31 @@ class _Columns(CountedSample):
     """
 
     def __init__(self, of: SparseSample, order: NDArray[np.intp], most: float = np.inf) -> None:
+        self.trials, self.n, self.d = order.size, of.n, 1
+        self._of, self._order, self._most = of, order, most
+        self._seed: int | None = None
+
+    @cached_property
+    def _counted(self) -> CountedSample:
+        """The same, counted when first asked: of parts that are cut again nothing is."""
+        of = self._of
         atoms, code = _atoms(of.rows_held.ravel())
-        if atoms.size > most:
-            raise ValueError(f"coordinates have {atoms.size} distinct values, above {most}")
+        if atoms.size > self._most:
+            raise ValueError(f"coordinates have {atoms.size} distinct values, above {self._most}")
         column = of._trial[:, None] * of.d + np.arange(of.d)
         cell = column.ravel() * atoms.size + code
         counts = np.bincount(cell, minlength=of.trials * of.d * atoms.size)
         counts = counts.reshape(-1, atoms.size)
         counts[:, np.searchsorted(atoms, 0.0)] += of.n - np.repeat(of.held, of.d)
-        super().__init__(atoms, counts[order])
-        self._of, self._order = of, order
-        self._seed: int | None = None
+        return CountedSample(atoms, counts[self._order])
+
+    @property
+    def atoms(self) -> Floats:  # type: ignore[override]
+        return self._counted.atoms
+
+    @property
+    def counts(self) -> Ints:  # type: ignore[override]
+        return self._counted.counts
 
     def records(self, trial: int, rng: np.random.Generator) -> Floats:
         if self._seed is None:  # one order of the records, whichever coordinate is asked for
@@ -176,15 +193,17 @@ class _Columns(CountedSample):
         return self._of.records(t, np.random.default_rng([self._seed, t]))[:, j].copy()
 
     def _split(self, sizes: Sequence[int], rng: np.random.Generator) -> list[Self]:
-        return [type(self)(part, self._order) for part in self._of.split(sizes, rng)]
+        return [type(self)(part, self._order, self._most) for part in self._of.split(sizes, rng)]
 
     def groups(self, parts: int, rng: np.random.Generator) -> list[Self]:
+        if parts == 1:
+            return [self]
         trial, coordinate = np.divmod(self._order[:, None], self._of.d)
         found = []
         for cut in self._of.groups(parts, rng):
             each = cut.trials // self._of.trials
             order = (trial * each + np.arange(each)) * cut.d + coordinate
-            found.append(type(self)(cut, order.ravel()))
+            found.append(type(self)(cut, order.ravel(), self._most))
         return found
 
     def half_squared_differences(self, rng: np.random.Generator) -> Self:
@@ -200,7 +219,10 @@ def _atoms(values: Floats) -> tuple[Floats, NDArray[np.intp]]:
     """The distinct values, 0 among them, and which of them each is."""
     # Sorting a few of many equal values is cheaper than sorting all.
     atoms = np.unique(np.append(values[:PROBE], 0.0))
-    code = np.minimum(np.searchsorted(atoms, values), atoms.size - 1)
+    if atoms.size <= FEW:
+        code = np.add.reduce([values > atom for atom in atoms[:-1]], axis=0, dtype=np.intp)
+    else:
+        code = np.minimum(np.searchsorted(atoms, values), atoms.size - 1)
     if np.array_equal(atoms[code], values):
         return atoms, code
     atoms, code = np.unique(np.append(values, 0.0), return_inverse=True)

@@ -12,7 +12,7 @@ from scipy import stats
 from support import BIG, FALSE_ALARM, assert_frequencies, assert_standard, rng
 
 from dpbench.arrays import Ints
-from dpbench.samples.hypergeometric import hypergeometric, log_binomial_pmf
+from dpbench.samples.hypergeometric import _log_over_mode, hypergeometric, log_binomial_pmf
 
 
 def draw(seed: int, marked: int, total: int, drawn: int, times: int) -> Ints:
@@ -100,3 +100,18 @@ def test_large_draws_are_normal(marked: int, drawn: int) -> None:
     variance = drawn * p * (1 - p) * (1 - share) * BIG / (BIG - 1)
     # The kurtosis, below 1e-4, changes the variance of a square by as little.
     assert_standard((found - marked * share) / math.sqrt(variance), 1e-4)
+
+
+@pytest.mark.parametrize("n", [5 * 10**8, BIG])
+@pytest.mark.parametrize("common", [False, True])
+def test_chance_over_that_of_the_mode(n: int, common: bool) -> None:
+    """By the table of factorials, and beyond it, as by probabilities; their error is 1e-9 each."""
+    mean = np.repeat([0.3, 20.0, 700.0, 3000.0], 60)
+    x = np.maximum(0, np.rint(mean + np.tile(np.linspace(-5, 5, 60), 4) * np.sqrt(mean)))
+    mode, p = np.floor(mean), mean / n
+    wanted = log_binomial_pmf(x, n, p) - log_binomial_pmf(mode, n, p)
+    if common:
+        x, mode, p = n - x, n - mode, 1 - p
+        wanted = log_binomial_pmf(x, n, p) - log_binomial_pmf(mode, n, p)
+    found = _log_over_mode(x, mode, np.full(x.size, n), p)
+    assert np.abs(found - wanted).max() < 3e-9
