@@ -157,12 +157,11 @@ def _finished(job: Again | Job | Audit | Libraries | _Report, argv: Sequence[str
     """Run it; audits and libraries know no page, which is written here."""
     from dpbench.finished import Again
 
-    if isinstance(job, Again):
+    if isinstance(job, Again | _Report):
         return job.run(argv)
-    from dpbench.audit.run import Audit  # slow to load
-    from dpbench.libraries.run import Libraries
+    from dpbench.job import Job  # slow to load
 
-    if not isinstance(job, Audit | Libraries):
+    if isinstance(job, Job):
         return job.run(argv)
     from dpbench.folder import PAGE
     from dpbench.report.page import write_page
@@ -214,23 +213,25 @@ def _prepare(
     from dpbench.composition import composed
 
     found = composed(overrides, config_dir)
-    from dpbench.config import Settings
     from dpbench.finished import Again
-    from dpbench.library import prepared
+
+    again = Again.of(found)
+    if again is not None and again.checked(found):
+        return again
+    from dpbench.config import Settings  # slow to load
     from dpbench.registry import from_mapping
 
     settings = from_mapping(Settings, found, "")
+    if again is not None:
+        return again
     if settings.report is not None:
         for key in ("track", "replay", "trials"):
             if getattr(settings, key) is not None:
                 raise ConfigError(f"{key}: {getattr(settings, key)!r}: report=all runs nothing")
         return _Report(Path(settings.out or "results"))
+    from dpbench.library import prepared
+
     out = settings.out or f"results/{settings.sweep.get('name', 'sweep')}"
-    if "audit" not in settings.sweep and settings.resume and not settings.plugins:
-        wants = settings.track, settings.replay
-        again = None if any(wants) else Again.of(Path(out), {**found, "sweep": settings.sweep})
-        if again is not None:
-            return again
     return prepared(settings, found, config_dir, Path(out))
 
 

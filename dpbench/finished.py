@@ -11,9 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from dpbench.arguments import command_line, replay_line
-from dpbench.folder import PAGE, finished, only_writer, stamps_of, write_manifest
+from dpbench.errors import ConfigError
+from dpbench.folder import (
+    PAGE,
+    finished,
+    only_writer,
+    read_manifest,
+    stamps_of,
+    write_manifest,
+)
 from dpbench.output import say, stamp
-from dpbench.registry import ConfigError
 from dpbench.runner.provenance import Cost, versions
 from dpbench.seeds import digest
 
@@ -65,30 +72,39 @@ def _machine() -> list[str]:
 
 @dataclass(frozen=True)
 class Again:
-    """A finished run, whose files are as they were written."""
+    """A finished run, whose files are as they were written; `record` is its manifest."""
 
     folder: Path
-    config: Mapping[str, Any]
+    record: Mapping[str, Any]
     stores: None = None
 
     @classmethod
-    def of(cls, folder: Path, config: Mapping[str, Any]) -> Again | None:
-        """The run of this configuration, if it is finished there."""
-        again = cls(folder, config)
-        return again if again._record() else None
-
-    def _record(self) -> dict[str, Any] | None:
-        found = finished(self.folder)
-        if found is None or found.get("tracked", True) or not (self.folder / PAGE).exists():
+    def of(cls, config: Mapping[str, Any]) -> Again | None:
+        """The run of this configuration, as it was composed, if nothing is left of it to do."""
+        more = any(config.get(key) for key in ("plugins", "track", "replay", "report"))
+        sweep = config.get("sweep")
+        if more or not config.get("resume", True) or not isinstance(sweep, dict):
             return None
-        same = found.get("fingerprint") == fingerprint(self.folder, self.config)
-        return found if same else None
+        try:
+            folder = Path(config.get("out") or f"results/{sweep.get('name', 'sweep')}").expanduser()
+        except (TypeError, RuntimeError):
+            return None
+        found = finished(folder)
+        if found is None or found.get("tracked", True) or not (folder / PAGE).exists():
+            return None
+        return (
+            cls(folder, found) if found.get("fingerprint") == fingerprint(folder, config) else None
+        )
+
+    def checked(self, config: Mapping[str, Any]) -> bool:
+        """Whether that run had this configuration to the last key, so that it can be used."""
+        return digest(config) == digest(self.record["configuration"])
 
     def run(self, argv: Sequence[str]) -> int:
         """Print its verdicts and what to type; the exit code."""
+        record = self.record
         with only_writer(self.folder):
-            record = self._record()
-            if record is None:
+            if digest(read_manifest(self.folder)) != digest(record):
                 raise ConfigError(f"out: '{self.folder}': another run has just written there")
             cost = Cost(trials=record["trials"])
             cost.cells_reused = record["cells_done"] + record["cells_reused"]

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpbench.arguments import command_line
+from dpbench.errors import ConfigError
 from dpbench.output import Stamps, atomic, check_writable, stamp
-from dpbench.registry import ConfigError
 from dpbench.runner.provenance import Cost, provenance
 
 if TYPE_CHECKING:  # slow to load

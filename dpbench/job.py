@@ -34,7 +34,6 @@ from dpbench.folder import (
 from dpbench.output import Stamps, atomic, say
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.report.latex import claim_rows, claims_table, write_snippet
-from dpbench.report.page import write_page
 from dpbench.result import Result
 from dpbench.runner.block import replay
 from dpbench.runner.plan import Cell, cell_at
@@ -120,7 +119,7 @@ class Job(InFolder):
             more["fingerprint"] = fingerprint(self.folder, self.config)
         write_manifest(self.folder, {**record, **cost.as_dict(), **more})
         if not page.exists():
-            write_page([self.folder], page)
+            self._write_page()
         return code, told
 
     def result(self) -> Result:
@@ -131,8 +130,13 @@ class Job(InFolder):
             cost = Cost()
             result = self._result(cost, lambda _: None)
             self._written(result, None, cost)
-            write_page([self.folder], self.folder / PAGE)
+            self._write_page()
         return result
+
+    def _write_page(self) -> None:
+        from dpbench.report.page import write_page  # slow to load
+
+        write_page([self.folder], self.folder / PAGE)
 
     def _result(self, cost: Cost, say: Say) -> Result:
         """Compute what is missing and test the claims."""

@@ -116,10 +116,7 @@ def prepared(
     from dpbench.config import load_plugins
 
     plugins = load_plugins(settings.plugins, config_dir)
-    from dpbench.audit.run import Audit  # heavy imports wait for a readable configuration
-    from dpbench.job import Job
-    from dpbench.libraries.run import Libraries
-    from dpbench.runner.run import RunOptions
+    from dpbench.runner.run import RunOptions  # heavy imports wait for a readable configuration
     from dpbench.runner.sources import used_by
 
     kinds = list(_own_kinds(settings.sweep))
@@ -129,9 +126,15 @@ def prepared(
     options = RunOptions(**shared, out=out, plugins=plugins, own=own, depends=depends)
     whole = plain({**config, "sweep": settings.sweep})
     if "audit" in settings.sweep:
+        from dpbench.audit.run import Audit
+
         return Audit.prepare(settings, options, whole)
     if "libraries" in settings.sweep:
+        from dpbench.libraries.run import Libraries
+
         return Libraries.prepare(settings, options, whole)
+    from dpbench.job import Job
+
     return Job.prepare(settings, options, whole)
 
 
