@@ -53,7 +53,7 @@ def write_page(folders: Sequence[Path], target: Path) -> Path:
     )
     own = {"style": Markup(style), "script": Markup(script), "policy": policy}  # noqa: S704
     sizes = {"width": WIDTH, "height": HEIGHT}
-    text = _template().render(runs=runs, **own, **sizes)
+    text = _template().render(runs=runs, zip=zip, **own, **sizes)
     with atomic(target) as path:
         # half of a surrogate pair, which JSON can hold, becomes a question mark
         path.write_bytes(text.encode("utf-8", "replace"))

@@ -73,25 +73,29 @@ def make_table(
     if not rows:
         return None
     wanted = [name for name in rows[0] if name in (columns or rows[0]) and name != "seconds"]
-    known = [_column(name, [row[name] for row in rows]) for name in wanted]
-    shown = [column for column in known if any(column[2])]
+    known = {name: [row[name] for row in rows] for name in wanted}
+    known = {name: cells for name, cells in known.items() if any(cells)}
+    text = {name: name in TEXT or not _numbers(cells) for name, cells in known.items()}
+    printed = (
+        cells[:most] if text[name] else [short(as_number(cell)) for cell in cells[:most]]
+        for name, cells in known.items()
+    )
     said = {"", *(tones or {})}
     return {
         "caption": caption,
         "size": len(rows),
-        "columns": [(name, is_text, said.issuperset(cells)) for name, is_text, cells in shown],
-        "rows": list(zip(*(cells[:most] for *_, cells in shown), strict=True)),
+        "columns": [(name, text[name], said.issuperset(cells)) for name, cells in known.items()],
+        "rows": list(zip(*printed, strict=True)),
         "tones": tones or {},
     }
 
 
-def _column(name: str, cells: Sequence[str]) -> tuple[str, bool, Sequence[str]]:
-    """A column, whether it is of text, and what its cells say in print."""
-    numbers = [as_number(cell) for cell in cells]
-    parsed = all(not cell or not math.isnan(x) for cell, x in zip(cells, numbers, strict=True))
-    if parsed and name not in TEXT:
-        return name, False, [short(x) for x in numbers]
-    return name, True, cells
+def _numbers(cells: Sequence[str]) -> bool:
+    """Whether all are numbers that are known, but for those that are empty."""
+    try:
+        return not any(math.isnan(float(cell)) for cell in cells if cell)
+    except ValueError:
+        return False
 
 
 def short(value: float, places: int = 4) -> str:

@@ -118,11 +118,16 @@ class Cell:
 
     def tasks(self, seed: int) -> list[BlockTask]:
         """The blocks that together hold at least `trials` trials."""
-        members = [(label, canonical(member)) for label, member in self.members]
+        followed, members, settings = self._names
+        name, at = digest(seed, followed, self.n, members, settings), (self.n, self.settings, seed)
+        return [BlockTask(self.members, *at, i, name, followed) for i in range(self.blocks)]
+
+    @cached_property
+    def _names(self) -> tuple[str, list[tuple[str, str]], list[str]]:
+        """Of the budget that is followed, the members and the settings."""
         followed = canonical(self.settings[0].budget) if self.family.follows_budget else ""
-        name = digest(seed, followed, self.n, members, [setting.name for setting in self.settings])
-        first = BlockTask(self.members, self.n, self.settings, seed, 0, name, followed)
-        return [dataclasses.replace(first, index=index) for index in range(self.blocks)]
+        members = [(label, canonical(member)) for label, member in self.members]
+        return followed, members, [setting.name for setting in self.settings]
 
 
 @validated

@@ -11,6 +11,7 @@ their own.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -98,6 +99,13 @@ def of_people(n: int, m: int, k: float, budget: Budget, sampling: bool) -> Bound
 
 
 def _bernoulli(_: dist.Bernoulli, n: int, budget: Budget, local: bool) -> Bound:
+    return _of_coins(n, budget, local)
+
+
+@cache
+def _of_coins(n: int, budget: Budget, local: bool) -> Bound:
+    """Of all Bernoulli laws, many of which a sweep may have."""
+
     def distance(beta: float) -> float:
         return local_distance(n, budget, beta=beta)
 
