@@ -39,8 +39,8 @@ set_up() { # $1: the extras, each of which has those before it: dask; dev; dev,d
         --constraint "$here/constraints.txt" --editable "$here[$1]" >&2
     # pip compiles on one core, and all; what is left out here is hardly ever loaded, or compiled
     # when it is; some files are of other Pythons
-    local seldom='IPython|debugpy|jedi|mypyc?|pip|pkg_resources|prompt_toolkit|pygments|setuptools'
-    "$venv/bin/python" -m compileall -qq -j 0 -x "/(tests?|trio|wcwidth|$seldom)/" "$venv/lib" >&2 || true
+    local seldom='fontTools|mypyc?|pip|pkg_resources|pygments|selenium|setuptools|tests?|trio'
+    "$venv/bin/python" -m compileall -qq -j 0 -x "/($seldom)/" "$venv/lib" >&2 || true
     echo "$wanted $1" >"$venv/.stamp"
 }
 
@@ -52,7 +52,7 @@ bench)
     DPBENCH_COMMAND="bash $0 bench" exec "$venv/bin/python" -m dpbench "$@"
     ;;
 test)
-    set_up dev
+    case " $* " in *" --slow "*) set_up dev,docs ;; *) set_up dev ;; esac
     cd "$here"
     unset PYTHONDONTWRITEBYTECODE # else every process that a test starts compiles all again
     "$venv/bin/ruff" format --check

@@ -124,7 +124,7 @@ def _refuse_others(client: Any) -> None:
             raise ConfigError(f"runner: worker {worker}: {_line(computer)}; {REMEDY}")
 
 
-class _Sources(WorkerPlugin):
+class _Sources(WorkerPlugin):  # type: ignore[misc]
     """Source files of plug-ins, packages too, for the workers that are there or will be."""
 
     name = "dpbench-plugins"

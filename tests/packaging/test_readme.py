@@ -149,7 +149,7 @@ def test_the_notebook_shows_what_it_is_stored_with(
     assert NOTEBOOK.stat().st_size < 200_000
     for name in ("TMPDIR", "IPYTHONDIR"):  # the kernel writes there
         monkeypatch.setenv(name, str(folder))
-    notebook = nbformat.read(NOTEBOOK, as_version=4)  # type: ignore[no-untyped-call]
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
     stored = _shown(notebook)
     assert sum(map(len, stored)) >= 5
     where = {"metadata": {"path": str(folder)}}

@@ -66,7 +66,7 @@ def page(browser: Chrome, plain: str) -> Iterator[Chrome]:
 
 def logged(browser: Chrome) -> list[Any]:
     """What the console has shown since it was asked last."""
-    return list(browser.get_log("browser"))  # type: ignore[no-untyped-call]
+    return list(browser.get_log("browser"))
 
 
 def find(page: Chrome, selector: str) -> WebElement:
