@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import json
 import os
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from numpy.typing import NDArray
 
 from dpbench.cli import run
@@ -80,6 +82,21 @@ def svg_alone() -> Iterator[None]:
     """Figures in one of three formats: most tests that draw are about something else."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(save, "__defaults__", (("svg",), None))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def overrides_parsed_once() -> Iterator[None]:
+    """Runs have the same few words in common, which Hydra takes a third of its time to parse."""
+    parse, known = OverridesParser.parse_rule, dict[tuple[str, str], Any]()
+
+    def parse_rule(self: OverridesParser, text: str, rule: str) -> Any:
+        if (text, rule) not in known:
+            known[text, rule] = parse(self, text, rule)
+        return copy.copy(known[text, rule])  # the caller writes to it
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OverridesParser, "parse_rule", parse_rule)
         yield
 
 

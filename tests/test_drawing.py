@@ -165,6 +165,13 @@ def test_a_covered_curve_is_seen_on_both_sides_of_what_covers_it() -> None:
     assert sizes["hidden"] > sizes["shown"] + 1 == sizes["between"] + 1
 
 
+def test_three_formats_by_default(three_formats: None, tmp_path: Path) -> None:
+    """The other tests' runs draw one of them."""
+    found = save(_figure(1.0), tmp_path, "empty")
+    assert [path.suffix for path in found] == [".pdf", ".svg", ".png"]
+    assert sorted(found) == sorted(tmp_path.iterdir())
+
+
 def test_panels_of_one_quantity_share_a_scale() -> None:
     with style():
         canvas, axes = panels(4)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
 from mutants import MUTANTS, ROOT
 
 
-@pytest.mark.parametrize("name", MUTANTS)
-def test_a_mutant_is_one_line_that_is_there(name: str) -> None:
-    one = MUTANTS[name]
-    assert (ROOT / "dpbench" / one["file"]).read_text().count(one["old"]) == 1
-    assert one["new"] != one["old"]
-    assert one["tests"]
-    assert all((ROOT / "tests" / path).exists() for path in one["tests"].split())
+def test_a_mutant_is_one_line_that_is_there() -> None:
+    gone = []
+    for name, one in MUTANTS.items():
+        once = (ROOT / "dpbench" / one["file"]).read_text().count(one["old"]) == 1
+        there = all((ROOT / "tests" / path).exists() for path in one["tests"].split())
+        if not (once and there and one["tests"] and one["new"] != one["old"]):
+            gone.append(name)
+    assert gone == []

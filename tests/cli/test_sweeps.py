@@ -16,6 +16,7 @@ from dpbench.estimators import Estimator
 from dpbench.job import Job
 from dpbench.libraries.run import Libraries
 from dpbench.runner import plan
+from dpbench.theory import lower_bounds
 from dpbench.theory.bounds import Bound
 
 from .conftest import MINE, REQUEST, Bench
@@ -26,8 +27,9 @@ NS = [10, 100, 1000, 10000]
 
 @pytest.mark.parametrize("name", SWEEPS)
 def test_a_shipped_sweep_is_usable(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # lower bounds are most of the time, and have tests of their own
+    # lower bounds, and where they put laws, are most of the time, and have tests of their own
     monkeypatch.setattr(plan, "_bound", lambda *_: Bound(1.0, "anything"))
+    monkeypatch.setattr(lower_bounds, "indistinguishable", lambda n, *_: 0.7 / n)
     prepared = _prepare([f"sweep={name}"], None)
     kinds = {"audit": Audit, "libraries": Libraries}
     assert isinstance(prepared, kinds.get(name, Job))
