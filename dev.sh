@@ -39,7 +39,7 @@ set_up() { # $1: the extras, each of which has those before it: dask; dev; dev,d
         --constraint "$here/constraints.txt" --editable "$here[$1]" >&2
     # pip compiles on one core, and all; what is left out here is hardly ever loaded, or compiled
     # when it is; some files are of other Pythons
-    local seldom='fontTools|mypyc?|pip|pkg_resources|pygments|selenium|setuptools|tests?|trio'
+    local seldom='dask|fontTools|fsspec|mypyc?|pip|pkg_resources|pygments|selenium|setuptools|tests?|trio'
     "$venv/bin/python" -m compileall -qq -j 0 -x "/($seldom)/" "$venv/lib" >&2 || true
     echo "$wanted $1" >"$venv/.stamp"
 }
