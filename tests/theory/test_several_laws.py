@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
-from scipy.optimize import linprog
+from scipy.optimize import linprog, minimize
+from scipy.stats import binom, norm
 
-from dpbench.privacy import ZCDP, PureDP
+from dpbench.arrays import Floats
+from dpbench.privacy import GDP, ZCDP, PureDP
 from dpbench.theory.lower_bounds import two_point_lower_bound
-from dpbench.theory.several_laws import LAWS, STEPS, least_failure, several_laws_lower_bound
+from dpbench.theory.several_laws import (
+    ARC_STEPS,
+    ARCS,
+    LAWS,
+    STEPS,
+    least_failure,
+    least_failure_on_an_arc,
+    several_laws_lower_bound,
+)
 
 
 @pytest.mark.parametrize("told", [0.5, 3.0, 6.0])
@@ -73,6 +85,108 @@ def test_no_mechanism_on_datasets_fails_less(n: int, p: float, epsilon: float, w
     assert 0 < bound <= found.fun
 
 
+@pytest.mark.parametrize("arc", [0.3, 0.927295, 1.4])
+def test_two_ends_of_an_arc_in_closed_form(arc: float) -> None:
+    """W = J: Bernoulli(x) and Bernoulli(1 - x) are at the angle arccos 2 sqrt(x (1-x))."""
+    for steps in (1, 4):
+        found = least_failure_on_an_arc(steps, steps, arc)
+        assert found == pytest.approx((1 - math.sin(arc)) / 2, abs=1e-5)
+
+
+def _least(laws: int, cells: int, rows: Floats, fails: Floats, limit: Any) -> float:
+    """The least t of tables x of probabilities with rows @ x failing by t, and limit(x) >= 0."""
+    first: Floats = np.eye(laws * cells + 1)[-1]
+
+    def table(x: Floats) -> Floats:
+        return x[:-1].reshape(laws, cells)
+
+    how: Any = {
+        "jac": lambda _: first, "bounds": [(1e-7, 1)] * len(first), "options": {"maxiter": 500},
+        "tol": 1e-9, "constraints": [
+            {"type": "eq", "fun": lambda x: table(x).sum(axis=1) - 1},
+            {"type": "ineq", "fun": lambda x: limit(table(x))},
+            {"type": "ineq", "fun": lambda x: x[-1] - ((rows @ table(x)) * fails).sum(axis=1)},
+        ],
+    }  # fmt: skip
+    found = minimize(lambda x: float(x[-1]), first + (1 - first) / cells, method="SLSQP", **how)
+    assert found.success
+    return float(found.fun)
+
+
+@pytest.mark.parametrize(("steps", "width", "arc"), [(4, 2, 2.0)])
+def test_the_certificate_on_an_arc_by_a_table(steps: int, width: int, arc: float) -> None:
+    """The program from the other side: tables whose neighbours are at that angle."""
+
+    def near(x: Floats) -> Floats:
+        return np.asarray(np.sqrt(x[1:] * x[:-1]).sum(axis=1) - math.cos(arc / steps))
+
+    laws, cells = steps + 1, steps + 2 - width
+    fails = np.array([[not c <= j < c + width for c in range(cells)] for j in range(laws)])
+    found = _least(laws, cells, np.eye(laws), fails, near)
+    assert least_failure_on_an_arc(steps, width, arc) == pytest.approx(found, abs=2e-5)
+
+
+@pytest.mark.parametrize(("n", "p", "rho"), [(2, 1.0, 0.1), (3, 0.6, 0.2)])
+def test_no_concentrated_mechanism_fails_less(n: int, p: float, rho: float) -> None:
+    """Of all releases from n records in {-1, 0, 1} whose divergences of order 2 are at most 2 rho.
+
+    Every one under rho-zCDP is among them.
+    """
+    steps, width, cells = 4, 2, 4
+    datasets = list(itertools.combinations_with_replacement((-1, 0, 1), n))
+    pairs = np.array([
+        (i, j) for i, one in enumerate(datasets) for j, other in enumerate(datasets)
+        if sum((Counter(one) - Counter(other)).values()) == 1
+    ])  # fmt: skip
+    rows = np.zeros((steps + 1, len(datasets)))
+    for j, u in enumerate(np.linspace(-1, 1, steps + 1)):
+        law = {-1: p * (1 - u) / 2, 0: 1 - p, 1: p * (1 + u) / 2}
+        for records in itertools.product((-1, 0, 1), repeat=n):
+            rows[j, datasets.index(tuple(sorted(records)))] += math.prod(law[x] for x in records)
+
+    def private(x: Floats) -> Floats:
+        one, other = x[pairs[:, 0]], x[pairs[:, 1]]
+        return np.asarray(math.exp(2 * rho) - (one**2 / other).sum(axis=1))
+
+    fails = np.array([[not c <= j < c + width for c in range(cells)] for j in range(steps + 1)])
+    found = _least(len(datasets), cells, rows, fails, private)
+    arc = math.sqrt(math.expm1(2 * rho) * n * p * (n * p + 1 - p)) / 2
+    assert 0 < least_failure_on_an_arc(steps, width, arc) <= found
+
+
+@pytest.mark.parametrize("p", [0.1, 1.0])
+def test_how_fast_releases_move(p: float) -> None:
+    """The Fisher information of a sum with Gaussian noise, by cells, against the module's I."""
+    n, rho = 200, 5e-5
+    cells = np.diff(norm.cdf(np.linspace(-800, 800, 801)[:, None], np.arange(-n, n + 1),
+                             math.sqrt(2 / rho)), axis=0)  # fmt: skip
+
+    def chances(u: float) -> Floats:
+        law = np.zeros(2 * n + 1)  # of the sum
+        for m, weight in enumerate(binom.pmf(np.arange(n + 1), n, p)):
+            law[n - m : n + m + 1 : 2] += weight * binom.pmf(np.arange(m + 1), m, (1 + u) / 2)
+        return np.asarray(cells @ law)
+
+    most = math.expm1(2 * rho) * n * p * (n * p + 1 - p) / 4
+    for u in (0.0, 0.7):
+        slope = (chances(u + 1e-4) - chances(u - 1e-4)) / 2e-4
+        information = float((slope**2 / chances(u)).sum())
+        assert 0.93 * most < information <= most
+
+
+@pytest.mark.parametrize("width", ARCS)
+def test_the_table_of_arcs(width: int) -> None:
+    assert 0.1 <= least_failure_on_an_arc(ARC_STEPS, width, ARCS[width]) < 0.1003
+
+
+@pytest.mark.parametrize(("n", "rho"), [(10**5, 5e-5), (500, 0.1)])
+def test_what_every_arc_is_of(n: int, rho: float) -> None:
+    """P is where the arc of n records is what the table has."""
+    p = (several_laws_lower_bound(n, 4, ZCDP(rho)) * ARC_STEPS / 6) ** (4 / 3)
+    arc = math.sqrt(math.expm1(2 * rho) * n * p * (n * p + 1 - p)) / 2
+    assert arc == pytest.approx(ARCS[6], rel=1e-9)
+
+
 @pytest.mark.parametrize("width", LAWS)
 def test_the_table(width: int) -> None:
     """Each L leaves failures of at least 0.1, and a little more leaves fewer."""
@@ -89,6 +203,14 @@ def test_against_the_two_point_bound(k: float, ratio: float) -> None:
     )
 
 
+@pytest.mark.parametrize(("k", "ratio"), [(4, 0.946), (5, 1.007), (6, 1.050), (8, 1.116)])
+def test_against_the_two_point_bound_under_zcdp(k: float, ratio: float) -> None:
+    found = several_laws_lower_bound(10**8, k, ZCDP(5e-5))
+    assert found / two_point_lower_bound(10**8, k, ZCDP(5e-5)).alpha == pytest.approx(
+        ratio, abs=2e-3
+    )
+
+
 @pytest.mark.parametrize("k", [3, 3.5, 5, 12])
 def test_the_laws_are_in_the_class(k: float) -> None:
     for p in np.array([1e-3, 0.3, 1.0]) / k:
@@ -101,7 +223,12 @@ def test_the_laws_are_in_the_class(k: float) -> None:
 
 def test_where_it_is_not_known() -> None:
     assert several_laws_lower_bound(10**5, 6, PureDP(0.01)) == pytest.approx(0.008743, abs=1e-6)
-    for k, n, budget in ((2.5, 10**5, PureDP(0.1)), (6, 10, PureDP(0.1)), (6, 10**5, ZCDP(0.1))):
+    for k, n, budget in (
+        (2.5, 10**5, PureDP(0.1)),
+        (6, 10, PureDP(0.1)),
+        (6, 10, ZCDP(0.1)),
+        (6, 10**5, GDP(0.1)),
+    ):
         assert math.isnan(several_laws_lower_bound(n, k, budget))
     assert math.isnan(several_laws_lower_bound(10**5, 6, PureDP(0.1), beta=0.2))
     assert several_laws_lower_bound(10**5, 6, PureDP(1e6)) == 0
