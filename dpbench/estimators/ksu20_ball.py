@@ -68,7 +68,8 @@ class KSU20BallMean(NeedsRadius):
         ``paper``, not for pure DP: r = 4 sqrt(d)/alpha^(1/(k-1)), and the paper's constants for the
         centre. ``practical``: r = sqrt(d) (1 + T), where each coordinate of the centre may be off
         by 1. The parts are halves. ``tuned``: r as well, `KSU20Mean`'s tuned constants for the
-        centre, and for it a fiftieth of the records, or twice what a histogram asks, up to half.
+        centre, and for it a fiftieth of the records, or twice what a histogram asks, up to half;
+        where R <= 1 the centre is 0, no further off, and all the records are averaged.
     alpha : float in (0, 1], optional
         The error sought; in ``practical`` the module's bound on the bias at T is alpha. It is for
         a ball around mu: projecting on one whose centre is off by sqrt(d) may add as much as
@@ -95,12 +96,19 @@ class KSU20BallMean(NeedsRadius):
         return tuple(one for one in super().honoured if not (paper and one is PureDP))
 
     @property
+    def _centred(self) -> bool:
+        """Whether 0 is as near to the mean as r allows for."""
+        return self.constants == "tuned" and self.radius is not None and self.radius <= 1
+
+    @property
     def _step(self) -> float:
         """The sensitivity in units of r/n."""
         return 8 / 3 if self.outside == "discard" else 2.0
 
     def averaged(self, n: int, d: int, budget: Budget) -> int:
         """How many of n records are averaged; the others find the centre."""
+        if self._centred:
+            return n
         if self.constants != "tuned":
             return n // 2
         needed = 2 * self._coordinate(d).histogram_needs(1.0, n, budget.fraction(1 / d))
@@ -133,11 +141,14 @@ class KSU20BallMean(NeedsRadius):
         if self.radius is not None:
             ledger = under_zcdp(ledger)
         rest = self.averaged(sample.n, sample.d, ledger.budget)
-        first, second = sample.split([sample.n - rest, rest], ledger.rng)
-        coarse, fine = ledger.parallel(2)
-        if isinstance(fine.budget, ApproxDP):
-            (fine,) = fine.split(_gaussian(fine.budget))
-        centre = self._centre(first, coarse)
+        if self._centred:
+            second, fine, centre = sample, ledger, np.zeros((sample.trials, sample.d))
+        else:
+            first, second = sample.split([sample.n - rest, rest], ledger.rng)
+            coarse, fine = ledger.parallel(2)
+            if isinstance(fine.budget, ApproxDP):
+                (fine,) = fine.split(_gaussian(fine.budget))
+            centre = self._centre(first, coarse)
         r = self.ball_radius(rest, sample.d, fine.budget)
         rows = second.rows()
         if self.outside == "project":

@@ -297,9 +297,14 @@ def _ball(e: est.KSU20BallMean, at: At) -> Step | None:
 
 
 def _in_the_ball(e: est.KSU20BallMean, at: At) -> int:
-    """Half of the records, or what a fiftieth, or two histograms of a coordinate, leave."""
+    """Half of the records, or what a fiftieth, or two histograms of a coordinate, leave.
+
+    All where the mean is known as well as a histogram would tell.
+    """
     if e.constants != "tuned":
         return at.n // 2
+    if e.radius is not None and e.radius <= 1:
+        return at.n
     one = est.KSU20Mean(k=e.k, radius=e.radius, constants="tuned")
     wanted = 2 * _histogram_needs(one, np.nan, at.n, at.budget.fraction(1 / at.d))
     return max(at.n // 2, int(np.floor(at.n - max(at.n / 50, wanted))))

@@ -66,6 +66,7 @@ ROWS = [
     row("pzga", "ksu20_ball_mean", VECTORS, k=3, radius=1e300, outside="project"),
     row("pzga", "ksu20_ball_mean", VECTORS, k=3, radius=3.0, constants="tuned"),
     row("pzga", "ksu20_ball_mean", VECTORS, k=2, radius=10.0, constants="tuned"),
+    row("pzga", "ksu20_ball_mean", VECTORS, k=2, radius=1.0, constants="tuned"),
     row("a", "ksu20_ball_mean", VECTORS, k=2, radius=None),
     row("p", "ksu20_cover_mean", FEW, k=2, radius=3.0, alpha=0.5),
     row("pzga", "ksu20_mean", k=2, radius=1.5),

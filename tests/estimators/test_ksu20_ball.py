@@ -108,6 +108,28 @@ def test_the_ball_against_a_loop(
 
 
 @each_outside
+@pytest.mark.parametrize("radius", [0.5, 1.0, 1.001])
+def test_a_mean_within_one_needs_no_centre(
+    steps: list[Step], outside: Outside, radius: float
+) -> None:
+    """All records are averaged around 0 then, at the whole budget, and none is lost to a centre."""
+    n, d, budget = 40, 3, PureDP(2.0)
+    values = 5 * rng(3).standard_t(2, (4, n, d))
+    estimator = KSU20BallMean(k=2, radius=radius, outside=outside, constants="tuned")
+    found = run(estimator, values, budget)
+    if radius > 1:
+        assert len(steps) > 1
+        assert estimator.averaged(n, d, budget) < n
+        return
+    (step,) = steps
+    r = estimator.ball_radius(n, d, budget)
+    assert step.budget == budget
+    assert step.sensitivity == pytest.approx((8 / 3 if outside == "discard" else 2) * r / n)
+    for rows, mean in zip(values, found.before_noise, strict=True):
+        np.testing.assert_allclose(mean, near_mean(rows, np.zeros(d), r, outside), rtol=1e-10)
+
+
+@each_outside
 @pytest.mark.parametrize(("half", "d"), [(1, 1), (2, 3), (3, 1), (4, 3), (30, 3)])
 def test_sensitivity_in_the_ball_by_brute_force(
     monkeypatch: pytest.MonkeyPatch, steps: list[Step], outside: Outside, half: int, d: int

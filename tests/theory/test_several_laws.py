@@ -95,12 +95,13 @@ def test_two_ends_of_an_arc_in_closed_form(arc: float) -> None:
 
 def _least(laws: int, cells: int, rows: Floats, fails: Floats, limit: Any) -> float:
     """The least t of tables x of probabilities with rows @ x failing by t, and limit(x) >= 0."""
-    first: Floats = np.eye(laws * cells + 1)[-1]
+    first: Any = np.eye(laws * cells + 1)[-1]
 
     def table(x: Floats) -> Floats:
         return x[:-1].reshape(laws, cells)
 
     how: Any = {
+        "fun": lambda x: x[-1], "x0": first + (1 - first) / cells, "method": "SLSQP",
         "jac": lambda _: first, "bounds": [(1e-7, 1)] * len(first), "options": {"maxiter": 500},
         "tol": 1e-9, "constraints": [
             {"type": "eq", "fun": lambda x: table(x).sum(axis=1) - 1},
@@ -108,7 +109,7 @@ def _least(laws: int, cells: int, rows: Floats, fails: Floats, limit: Any) -> fl
             {"type": "ineq", "fun": lambda x: x[-1] - ((rows @ table(x)) * fails).sum(axis=1)},
         ],
     }  # fmt: skip
-    found = minimize(lambda x: float(x[-1]), first + (1 - first) / cells, method="SLSQP", **how)
+    found = minimize(**how)
     assert found.success
     return float(found.fun)
 
