@@ -155,14 +155,13 @@ def _taped(earlier: Sequence[_Step] = ()) -> Iterator[list[_Step]]:
             self: Ledger, values: Floats, sensitivity: Any, *weights: Any, **options: Any
         ) -> Any:
             released = released_by(self, values, sensitivity, *weights, **options)
-            stated = {norm: self.stated(sensitivity)}
+            stated = {options.get("base", norm): self.stated(sensitivity)}
             if options.get("l1") is not None:
                 stated["l1"] = self.stated(options["l1"])
             measure = weights[0] if weights else options.get("log_weights", 0.0)
             draws, at = options.get("draws", 1), len(tape)
-            step = _Step(mechanism, values.copy(), stated, released, measure, draws)
-            tape.append(step)
-            same = at < len(earlier) and step.like(earlier[at])
+            tape.append(_Step(mechanism, values.copy(), stated, released, measure, draws))
+            same = at < len(earlier) and tape[at].like(earlier[at])
             return earlier[at].released if same else released
 
         return release
@@ -177,9 +176,9 @@ def _taped(earlier: Sequence[_Step] = ()) -> Iterator[list[_Step]]:
         return known if known.shape == found.shape else found
 
     spend = Ledger.pay
-    norms = {"add_noise": "l2", "add_l2_noise": "l2", "exponential": "max"}
-    norms["above_threshold"] = "max"
-    norms["add_geometric_noise"] = "l2"
+    norms = dict.fromkeys(["exponential", "above_threshold"], "max")
+    many = ["add_noise", "add_l2_noise", "add_geometric_noise", "add_joint_noise"]
+    norms |= dict.fromkeys(many, "l2")
     releases: dict[str, Any] = {name: taped(name, norm) for name, norm in norms.items()}
     with mock.patch.multiple(Ledger, pay=pay, told=told, **releases):
         yield tape
@@ -394,7 +393,9 @@ def _move(one: Floats, other: Floats, norm: str) -> Floats:
     gaps = np.where(both, 0.0, np.abs(one - other))
     if gaps.ndim == 1:
         return gaps
+    if norm == "ball":  # of sums; the last is a count
+        return np.maximum(_move(one[:, :-1], other[:, :-1], "l2"), gaps[:, -1])
     largest = gaps.max(axis=1)
     unit = np.where(largest > 0, largest, 1.0)  # squares may overflow
-    order = {"l1": 1, "l2": 2, "max": np.inf}[norm]
+    order = {"l1": 1, "l2": 2, "max": np.inf, "box": np.inf}[norm]
     return np.asarray(unit * np.linalg.norm(gaps / unit[:, None], order, axis=1))

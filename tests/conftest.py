@@ -74,6 +74,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[Step]:
 
     spy_on("add_noise")
     spy_on("add_l2_noise")
+    spy_on("add_joint_noise")
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from unittest import mock
@@ -24,14 +24,13 @@ def noise_times(factor: float) -> Iterator[None]:
     three values of a record, PrivUnit, other code (`OneDataset`). All threads of the process are.
     """
     noise, tail = Budget.noise, Budget.noise_tail
-    ball, choice, counted = Ledger.add_l2_noise, Ledger.exponential, Ledger.add_geometric_noise
-    smooth = Ledger.add_smooth_noise
+    choice, counted = Ledger.exponential, Ledger.add_geometric_noise
 
-    def add_l2_noise(self: Ledger, values: Any, *about: Any, **options: Any) -> Any:
-        return values + factor * (ball(self, values, *about, **options) - values)
+    def scaled(mechanism: Callable[..., Any]) -> Callable[..., Any]:
+        def release(self: Ledger, values: Any, *about: Any, **options: Any) -> Any:
+            return values + factor * (mechanism(self, values, *about, **options) - values)
 
-    def add_smooth_noise(self: Ledger, values: Any, *about: Any) -> Any:
-        return values + factor * (smooth(self, values, *about) - values)
+        return release
 
     def add_geometric_noise(self: Ledger, counts: Any, sensitivity: int) -> Any:
         return counts + np.rint(factor * (counted(self, counts, sensitivity) - counts))
@@ -47,8 +46,9 @@ def noise_times(factor: float) -> Iterator[None]:
         ),
         mock.patch.multiple(
             Ledger,
-            add_l2_noise=add_l2_noise,
-            add_smooth_noise=add_smooth_noise,
+            add_l2_noise=scaled(Ledger.add_l2_noise),
+            add_joint_noise=scaled(Ledger.add_joint_noise),
+            add_smooth_noise=scaled(Ledger.add_smooth_noise),
             add_geometric_noise=add_geometric_noise,
             exponential=exponential,
         ),

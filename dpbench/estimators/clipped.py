@@ -123,11 +123,7 @@ class BoundedMean(Estimator):
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         step = 2 * self.radius / sample.n
-        mean = sample.mean()
-        if mean.ndim == 1:
-            clipped = sample.clipped_mean(-self.radius, self.radius)
-        else:
-            clipped = sample.rows().projected(np.zeros_like(mean), self.radius).mean()
+        clipped = sample.projected_mean(0.0, self.radius)
         if self.mechanism == "additive":
             return Estimate(ledger.add_noise(clipped, step), clipped)
         released = ledger.add_l2_noise(clipped.reshape(sample.trials, -1), step)

@@ -110,7 +110,7 @@ class PrivUnitMean(Estimator):
         for first in range(0, n, step):
             some = flat[place[:, first : first + step]]
             total += _released(_rounded(some, self.radius, ledger.rng), cap, ledger.rng).sum(axis=1)
-        before = sample.rows().projected(np.zeros((sample.trials, d)), self.radius).mean()
+        before = sample.projected_mean(0.0, self.radius)
         return Estimate(total * (self.radius / (n * cap.mean)), before)
 
 

@@ -119,6 +119,10 @@ class Budget(Registered):
         """Standard deviation of Gaussian noise at l2 sensitivity 1; None for other noise."""
         return None
 
+    def gaussian(self, l1: float | Floats, l2: float | Floats) -> bool:
+        """Whether the additive noise for these sensitivities is Gaussian."""
+        return self._sd(l1, l2) is not None
+
     @property
     def _steps(self) -> bool:
         """Whether one number has staircase noise, and not Laplace."""
@@ -139,8 +143,7 @@ class Budget(Registered):
         The sensitivities broadcast to `shape`; the notion's mechanism takes the one that it uses.
         `single` says that every element is a release of one number: none is a vector's coordinate.
         """
-        sd = self._sd(l1, l2)
-        if sd is not None:
+        if (sd := self._sd(l1, l2)) is not None:
             return np.asarray(rng.normal(0.0, sd * l2 / np.sqrt(draws), shape))
         if self._steps and single and draws == 1:
             return np.asarray(l1 * staircase.draw(rng, shape, self.pure_epsilon))
@@ -160,8 +163,7 @@ class Budget(Registered):
 
         One number has l1 = l2; if not, it is a vector's coordinate.
         """
-        sd = self._sd(l1, l2)
-        if sd is not None:
+        if (sd := self._sd(l1, l2)) is not None:
             return np.asarray(-sd * l2 * ndtri(upper))
         if self._steps and l1 == l2:
             return np.asarray(l1 * staircase.upper_quantile(upper, self.pure_epsilon))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping
 from functools import cache, reduce
+from typing import Literal
 
 import numpy as np
 
@@ -168,6 +169,35 @@ class Ledger:
         direction /= np.linalg.norm(direction, axis=1, keepdims=True)
         radius = self.rng.gamma(d, sensitivity / self.budget.pure_epsilon, (trials, 1))
         return np.asarray(values + radius * direction)
+
+    def add_joint_noise(
+        self, values: Floats, sensitivity: Stated, *, base: Literal["box", "ball"]
+    ) -> Floats:
+        """Release sums and a count with noise of density prop. to exp(-eps |z|/sensitivity).
+
+        |z| is the largest of the count's |z_(d+1)| and of the other coordinates, or of the l2 norm
+        of these, so that |z| <= 1 is a cylinder over a cube or a ball. A uniform point of it, times
+        a radius of Gamma(d + 2, sensitivity/eps), has that density: pure eps-DP, since |values|
+        changes by at most `sensitivity` between neighbours (Hardt and Talwar 2010).
+
+        Parameters
+        ----------
+        values : (trials, d + 1) array
+            The count comes last.
+        sensitivity : float or array that broadcasts to (trials, 1), or these by relation
+            Largest distance in that norm between the values on neighbouring datasets.
+        base : {'box', 'ball'}
+        """
+        sensitivity = self.stated(sensitivity)
+        self.pay("joint noise of sums and a count", sensitivity)
+        trials, d = len(values), values.shape[1] - 1
+        point = self.rng.uniform(-1.0, 1.0, values.shape)
+        if base == "ball":
+            direction = self.rng.standard_normal((trials, d))
+            direction /= np.linalg.norm(direction, axis=1, keepdims=True)
+            point[:, :d] = direction * self.rng.random((trials, 1)) ** (1 / d)
+        radius = self.rng.gamma(d + 2, sensitivity / self.budget.pure_epsilon, (trials, 1))
+        return np.asarray(values + radius * point)
 
     def add_smooth_noise(self, values: Floats, sensitivity: Stated, t: float) -> Floats:
         """Release (trials,) numbers with noise in proportion to a t-smooth sensitivity.

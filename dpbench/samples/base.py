@@ -219,6 +219,10 @@ class Sample(ABC):
         """
         raise self._unfit()
 
+    def size(self) -> Floats:
+        """How many records each dataset has, (trials,): to be released with noise."""
+        return np.full(self.trials, float(self.n))
+
     # About vectors.
 
     def columns(self) -> Sample:
@@ -233,6 +237,15 @@ class Sample(ABC):
         """The vectors of every trial, to be asked about balls."""
         raise self._unfit()
 
+    def projected_mean(self, centre: float, radius: float) -> Floats:
+        """The mean of records moved to the nearest points of a ball around (centre, ..., centre).
+
+        Of numbers that is an interval.
+        """
+        if not self.vectors:
+            return self.clipped_mean(centre - radius, centre + radius)
+        return self.rows().projected(np.full((self.trials, self.d), centre), radius).mean()
+
     def listed(self) -> tuple[Floats, Floats]:
         """Vectors one by one, (trials, m, d), and how many of each, perhaps 0, (trials, m)."""
         raise self._unfit()
@@ -246,11 +259,13 @@ class Unsized:
     """A sample whose n is private, for where records are added or removed.
 
     It answers what has a sensitivity whatever n is, counts, and clipped means, to be made sums; n
-    is the count of all records, which needs noise. Nothing else can be read, but for the `whole`
+    is its `size`, which needs noise. Nothing else can be read, but for the `whole`
     of it by code whose guarantee is its own.
     """
 
-    ANSWERED = frozenset({"trials", "d", "vectors", "count", "clipped_mean"})
+    ANSWERED = frozenset(
+        {"trials", "d", "vectors", "count", "size", "clipped_mean", "projected_mean"}
+    )
 
     def __init__(self, sample: Sample) -> None:
         self.whole = sample
@@ -260,5 +275,5 @@ class Unsized:
             return getattr(self.whole, name)
         raise ValueError(
             f"{name}: not to be read where records are added or removed, for n is private; "
-            "ask count(-inf, inf) and clipped_mean, and add noise to counts and sums"
+            "ask size() and clipped_mean, and add noise to counts and sums"
         )

@@ -35,7 +35,7 @@ from dpbench.theory.exact_choices import (
 from dpbench.theory.exact_instance import inverse_steps, trimmed_error
 from dpbench.theory.exact_intervals import exact_interval
 from dpbench.theory.exact_local import sign_error, unit_error
-from dpbench.theory.exact_ratio import ratio_error
+from dpbench.theory.exact_ratio import ratio_error, vector_rmse
 from dpbench.theory.exact_regression import regression_error
 from dpbench.theory.exact_score import score_error
 from dpbench.theory.exact_searches import median_noise
@@ -229,7 +229,13 @@ def _instance_error(metric: str, estimator: Any, law: dist.Distribution, at: At)
 
 def _of_two_sums(metric: str, e: Any, law: dist.Distribution, at: At) -> float:
     """Of records that are clipped to [lower, upper], on a scale where that is [0, 1]."""
-    points, width = _atoms(law), float(e.upper - e.lower)
+    width = float(e.upper - e.lower)
+    if law.d > 1:
+        if metric != "rmse" or not isinstance(law, dist.MultivariateGaussian) or not is_round(law):
+            return NAN
+        mean, half = law.mean - (e.lower + e.upper) / 2, width / 2
+        return half * vector_rmse(e, mean / half, law.scale / half, int(at.n), at.budget)
+    points = _atoms(law)
     if points is None:
         return NAN
     found = average((np.clip(points[0], e.lower, e.upper) - e.lower) / width, points[1], at.n, 0.0)

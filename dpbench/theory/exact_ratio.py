@@ -19,10 +19,11 @@ from dpbench.estimators import TransformedNoiseMean
 from dpbench.privacy import Budget
 from dpbench.theory.noise import Gaussian, Laplace, Noise, additive
 
-__all__ = ["laplaces_above", "ratio_error"]
+__all__ = ["laplaces_above", "ratio_error", "vector_rmse"]
 
 NAN = float("nan")
 NEGLIGIBLE = 1e-7
+SMALL = 1e-3  # relative variance of a count
 POINTS = 400  # of errors on a logarithmic scale, over so many powers of e
 DECADES = 25.0
 
@@ -102,3 +103,51 @@ def _above(e: Any, v: Floats, r: Floats, n: int, first: Any, second: Any) -> Flo
         sd = np.hypot(a * first.sd, c * second.sd)
         return 1 - Gaussian(1.0).cdf(t / sd)
     return laplaces_above(t, np.abs(a) * first.scale, c * second.scale)
+
+
+def vector_rmse(e: Any, mean: Floats, spread: float, n: int, budget: Budget) -> float:
+    """The root mean square norm of (Z - m Z_n)/n, in units of (upper - lower)/2.
+
+    That is to first order in noise: relative to it the rest is of order Var(Z_n)/n^2.
+
+    Parameters
+    ----------
+    e : SumAndCountMean or TransformedNoiseMean
+    mean : (d,) array
+        m, of records on the scale where the region is the cube [-1, 1]^d or the unit ball.
+    spread : float
+        Their standard deviation in every direction; they are Gaussian.
+
+    Returns
+    -------
+    float
+        NaN where records or releases may be clipped, or the count's noise is not small.
+    """
+    d, box = mean.size, e.region == "box"
+    length = float(np.abs(mean).max() if box else np.linalg.norm(mean))
+    of_each, of_count = _variances(e, d, budget)
+    sampling = d * spread**2 / n
+    found = np.sqrt((d * of_each + float(mean @ mean) * of_count) / n**2 + sampling)
+    away = 6 * spread if box else (np.sqrt(d) + 6) * spread
+    moved = max(away, 5 * found / (np.sqrt(d) if box else 1.0))
+    known = length + moved < 1 and of_count < SMALL * n**2
+    return float(found) if known else NAN
+
+
+def _variances(e: Any, d: int, budget: Budget) -> tuple[float, float]:
+    """Of the noise of each coordinate of a sum, and of a count."""
+    box = e.region == "box"
+    l1, l2 = (float(d), float(np.sqrt(d))) if box else (float(np.sqrt(d)), 1.0)
+    if not isinstance(e, TransformedNoiseMean):
+        half = budget.fraction(0.5)
+        return additive(half, l1, l2).variance, additive(half, 1.0, 1.0).variance
+    # A radius of Gamma(d + 2) times a uniform point of a cube, or of a ball and an interval; or
+    # Gaussian, with the count times w. Which it is rests on what they come to where |m| = l2.
+    radius, root = (d + 2) * (d + 3), float(np.sqrt(d))
+    each, count = radius / (3 if box else d + 2), radius / 3
+    farthest = d * each + l2**2 * count
+    noise = additive(budget, float(np.sqrt(farthest / 2)), l2 * (1 + root))
+    if isinstance(noise, Gaussian):
+        square = l2**2 / root
+        each, count, farthest = l2**2 + square, l2**2 / square + 1, l2**2 * (1 + root) ** 2
+    return noise.variance * each / farthest, noise.variance * count / farthest

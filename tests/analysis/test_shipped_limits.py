@@ -95,6 +95,21 @@ def _two_sums(of_sum: float, of_count: float, of_each: float) -> float:
     return math.hypot(of_sum, (m - 0.5) * of_count) / (of_each * math.hypot(1 - m, m))
 
 
+def _of_vectors(region: str) -> float:
+    """Of Laplace noises at half of epsilon = 1 over joint noise, for d = 16 and |m| = 0.8.
+
+    In units of n: noise of the density exp(-|z|) has E|z|^2 from the volumes of {|z| <= r}.
+    """
+    d, m2 = 16, 0.8**2
+    l1 = d if region == "cube" else math.sqrt(d)
+    halves = 2 * ((2 * l1) ** 2 * d + 2**2 * m2)
+    r = np.linspace(0, 200, 400_001)
+    density = r ** (d + 1) * np.exp(-r)  # of the radius of a uniform point's shell
+    square = float((r**2 * density).sum() / density.sum())
+    of_sum = d / 3 if region == "cube" else d / (d + 2)
+    return math.sqrt(halves / (square * (of_sum + m2 / 3)))
+
+
 LIMITS: dict[tuple[str, str], Callable[[], float]] = {
     ("pure_vs_approx", "laplace_over_l2"): lambda: _laplace_over_l2(512),
     ("pure_vs_approx", "laplace_over_l2_at_4"): lambda: _laplace_over_l2(4),
@@ -102,6 +117,9 @@ LIMITS: dict[tuple[str, str], Callable[[], float]] = {
     # to first order (Z_C - (m - 1/2) Z_count)/n against ((1-m) Z_S - m Z_T)/n, here at m = 0.3
     ("add_remove", "twice_the_mse"): lambda: _two_sums(1.0, 2.0, 1.0),
     ("add_remove", "same_with_gaussians"): lambda: _two_sums(0.5 * 2**0.5, 2**0.5, 1.0),
+    ("add_remove", "halves_in_the_ball"): lambda: _of_vectors("ball"),
+    ("add_remove", "halves_in_the_cube"): lambda: _of_vectors("cube"),
+    ("add_remove", "halves_with_gaussians"): lambda: math.sqrt(2 * (16 + 0.64) / (5 * (4 + 0.64))),
     ("heavy_tail_multivariate", "discard_over_project"): _discard_over_project,
     # steps of half the width, or of all of it, at half of epsilon; beside Gaussian noise at rho
     ("smooth_sensitivity", "middle"): lambda: 0.5 / 0.5,

@@ -6,6 +6,7 @@ import doctest
 import itertools
 import math
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -37,6 +38,8 @@ MECHANISMS: dict[str, Callable[[Ledger, float], object]] = {
     "l1": lambda account, s: account.add_noise(np.zeros((2, 3)), 1.0, l1=s),
     "per trial": lambda account, s: account.add_noise(np.zeros(2), np.array([1.0, s])),
     "add_l2_noise": lambda account, s: account.add_l2_noise(np.zeros((2, 3)), s),
+    "box": lambda account, s: account.add_joint_noise(np.zeros((2, 3)), s, base="box"),
+    "ball": lambda account, s: account.add_joint_noise(np.zeros((2, 3)), s, base="ball"),
     "add_geometric_noise": lambda account, s: account.add_geometric_noise(np.zeros(2), s),
     "exponential": lambda account, s: account.exponential(np.zeros((2, 3)), s),
 }
@@ -242,6 +245,27 @@ def test_noise_in_l2(dimension: int, budget: Budget) -> None:
         # Five standard deviations: false-alarm probability below 1e-6.
         together = float(stats.spearmanr(radius, noise[:, 0] / radius).statistic)
         assert abs(together) <= 5 / math.sqrt(times)
+
+
+@pytest.mark.parametrize("base", ["box", "ball"])
+@pytest.mark.parametrize("d", [1, 3])
+def test_joint_noise(d: int, base: Literal["box", "ball"]) -> None:
+    """Its norm is of Gamma(d + 1), as of any norm; and where it is on the surface."""
+    times, epsilon = 20_000, 0.8
+    values = np.tile(1e3 * np.arange(d + 1), (times, 1))
+    noise = ledger(PureDP(epsilon), 8).add_joint_noise(values, 2.5, base=base) - values
+    sides = abs(noise[:, :d]).max(axis=1) if base == "box" else row_norms(noise[:, :d])
+    norm = np.maximum(sides, abs(noise[:, d]))
+    assert_follows(norm, stats.gamma(d + 1, scale=2.5 / epsilon))
+    # Of a cylinder's points one in d + 1 is nearest to an end: five standard deviations, 1e-6.
+    ends = np.mean(abs(noise[:, d]) == norm)
+    assert abs(ends - 1 / (d + 1)) <= 5 * math.sqrt(d / times) / (d + 1)
+    rest = abs(noise[:, d]) < norm
+    assert_follows((noise[:, d] / norm)[rest], stats.uniform(-1, 2))
+    if base == "ball":
+        assert_follows((sides / norm)[~rest] ** d, stats.uniform(0, 1))
+        if d == 3:
+            assert_follows(noise[:, 0] / sides, stats.uniform(-1, 2))
 
 
 @each
