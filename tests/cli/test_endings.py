@@ -40,7 +40,7 @@ def test_a_signal_while_libraries_load(tmp_path: Path, name: str) -> None:
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"},
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+        preexec_fn=lambda: signal.signal(signal.Signals[name], signal.SIG_DFL),  # noqa: PLW1509
     )
     wait_for((tmp_path / "loading").exists, process)
     process.send_signal(signal.Signals[name])

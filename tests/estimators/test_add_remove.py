@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -11,9 +15,14 @@ from scipy.integrate import quad
 from support import Floats
 
 from dpbench import release
+from dpbench.audit import audit_pair
+from dpbench.audit.injection import noise_times
 from dpbench.distributions import Bernoulli, Distribution, MultivariateGaussian, Pareto
 from dpbench.estimators import Estimator, SumAndCountMean, TransformedNoiseMean
+from dpbench.estimators.add_remove import _Bounded
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
+from dpbench.privacy.budgets import Relation
+from dpbench.privacy.neighbours import Pair
 from dpbench.theory.exact import exact
 from dpbench.theory.exact_ratio import laplaces_above, vector_rmse
 
@@ -134,7 +143,7 @@ def test_vectors_without_noise(estimator: Estimator, region: str) -> None:
     value = release(wide, data, PureDP(1e6, **AR), rng=rng())
     expected = np.mean([[1.0, 1.0], corner, [-1.0, 1.0], [2.0, 1.0]], axis=0)
     assert np.asarray(value) == pytest.approx(expected, abs=1e-4)
-    few = release(wide, np.ones((2, 2)), PureDP(0.1, **AR), rng=rng(), repeats=1000)
+    few = np.asarray(release(wide, np.ones((2, 2)), PureDP(0.1, **AR), rng=rng(), repeats=1000))
     away = np.abs(few - 1).max(axis=1) if region == "box" else np.hypot(*(few - 1).T)
     assert away.max() == pytest.approx(2.0)  # which noise as large as this would pass
 
@@ -201,3 +210,51 @@ def test_no_error_of_vectors_where_it_is_not_known(region: Any) -> None:
     for other in ({"norm": 3.0}, {"scale": 1.0}, {"condition": 2.0}):
         changed = MultivariateGaussian(**({"d": 4, "norm": 0.5, "scale": 0.01} | other))  # type: ignore[arg-type]
         assert np.isnan(exact("rmse", wide, changed, 10**4, budget)), other
+
+
+@contextmanager
+def stating(factor: float, relations: tuple[Relation, ...] = ("add_remove",)) -> Iterator[None]:
+    """Sensitivities times a factor, for such neighbours."""
+    stated = Ledger.stated
+
+    def wrong(self: Ledger, sensitivity: Any) -> Any:
+        return factor * stated(Ledger(ZCDP(1.0, **AR), rng()), sensitivity)
+
+    with (
+        mock.patch.object(Ledger, "stated", wrong),
+        mock.patch.multiple(_Bounded, relations=relations),
+    ):
+        yield
+
+
+@pytest.mark.parametrize("region", ["box", "ball"])
+@pytest.mark.parametrize("kind", [TransformedNoiseMean, SumAndCountMean])
+def test_errors_of_sensitivity_show(kind: Any, region: str) -> None:
+    """In claims, if an error is not what is exact, 5.5 se; in the audit, bounds are above 1e-6."""
+    wide, n, d = kind(lower=-1.0, upper=1.0, region=region), 60, 2
+    low = np.full((n, d), -1e6)
+    halves = low * (-1.0) ** np.arange(n)[:, None]  # of a mean of 0 the count moves nothing
+    pairs: dict[Relation, Pair] = {
+        "add_remove": Pair("one_at_the_far_end", np.append(low, -low[:1], axis=0), low),
+        "replace": Pair.replacing("from_end_to_end", halves, 0, -halves[0]),
+    }
+
+    def wrong(budget: Budget) -> tuple[bool, bool]:
+        few = MultivariateGaussian(d=d, norm=0.4, scale=1e-4)
+        big = replace(budget, rho=50.0)  # type: ignore[type-var]
+        sample = few.sample(np.random.default_rng(1), 2000, 100)
+        square = np.sum((wide.run(sample, Ledger(big, rng())).value - few.target) ** 2, axis=1)
+        exactly = exact("rmse", wide, few, 100, replace(big, **AR)) ** 2  # type: ignore[type-var]
+        pair = pairs[budget.neighbours]
+        found = audit_pair(wide, budget, pair, runs=6000, error=1e-6, rng=rng())
+        claims = abs(square.mean() - exactly) > 5.5 * square.std() / np.sqrt(2000)
+        return bool(claims), found.verdict == "refuted"
+
+    mine = ZCDP(0.5, **AR)
+    assert wrong(mine) == (False, False)
+    with noise_times(0.5):
+        assert wrong(mine) == (True, True)
+    with stating(2.0):  # that of a record which is replaced: too much noise is private
+        assert wrong(mine) == (True, False)
+    with stating(1.0, ("replace", "add_remove")):  # and this one where a record is replaced
+        assert wrong(ZCDP(0.5))[1]
