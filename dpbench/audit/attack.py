@@ -23,7 +23,6 @@ from dpbench.privacy import ZCDP, Budget, PureDP
 __all__ = ["Attack", "Released", "attacks"]
 
 Score = Callable[[Floats], Floats]
-Event = Callable[[Floats], Bools]
 
 EVENTS = 4
 LEVELS = expit(np.linspace(-7, 7, 57))  # from one in a thousand to all but one
@@ -40,6 +39,16 @@ class Released(NamedTuple):
 
     left: Floats
     right: Floats
+
+
+class Event(NamedTuple):
+    """Releases whose score passes a test."""
+
+    score: Score
+    test: Callable[[Floats], Bools]
+
+    def __call__(self, released: Floats) -> Bools:
+        return self.test(self.score(released))
 
 
 @dataclass(frozen=True)
@@ -197,18 +206,20 @@ def _divergence(
     """The log-likelihood ratio of a score, clipped, and the order that promise most."""
     best: Attack | None = None
     ratios = [ratio for score in scores for ratio in _ratios(first, score)]
-    for ratio, swapped, clip, order in itertools.product(ratios, (False, True), CLIPS, ORDERS):
-        g, others = _clipped_ratios(ratio, swapped, clip, second)
-        bets = Bets.placed(g, others, order, clip, runs, error)
-        promise = bets.promise(g, others, runs, error)
-        if best is None or promise > best.promise:
-            best = Attack(promise, partial(_judge_ratios, ratio, swapped, bets))
+    for ratio in ratios:
+        values = Released(*(ratio(side) for side in second))
+        for swapped, clip in itertools.product((False, True), CLIPS):
+            g, others = _clipped_ratios(values, swapped, clip)
+            for order in ORDERS:
+                bets, promise = Bets.placed(g, others, order, clip, runs, error)
+                if best is None or promise > best.promise:
+                    best = Attack(promise, partial(_judge_ratios, ratio, swapped, bets))
     return best
 
 
-def _clipped_ratios(ratio: Score, swapped: bool, clip: float, released: Released) -> list[Floats]:
+def _clipped_ratios(ratios: Released, swapped: bool, clip: float) -> list[Floats]:
     """ln(P/Q) on P and on Q; P is on the left, or on the right where swapped."""
-    left, right = (np.clip(ratio(side), -clip, clip) for side in released)
+    left, right = (np.clip(side, -clip, clip) for side in ratios)
     return [-right, -left] if swapped else [left, right]
 
 
@@ -230,7 +241,8 @@ def _ratios(pilot: Released, score: Score) -> Iterator[Score]:
 
 
 def _judge_ratios(ratio: Score, swapped: bool, bets: Bets, rest: Released, error: float) -> float:
-    g, others = _clipped_ratios(ratio, swapped, bets.clip, rest)
+    values = Released(*(ratio(side) for side in rest))
+    g, others = _clipped_ratios(values, swapped, bets.clip)
     return bets.bound(g, others, error)
 
 
@@ -246,7 +258,7 @@ def _best_events(
     share = error / EVENTS
     events = [*_outcomes(), *(event for score in scores for event in _events(first, score))]
     m0, m1 = len(second.left), len(second.right)
-    k0, k1 = np.array([[event(side).sum() for side in second] for event in events]).T
+    k0, k1 = (_hits(events, side) for side in second)
     # What the rest would show if it were as the pilot, which is not certain of its extremes.
     e0, e1 = np.floor((k0 + 0.5) / (m0 + 1) * runs), np.floor((k1 + 0.5) / (m1 + 1) * runs)
     promise = np.concatenate(
@@ -255,6 +267,12 @@ def _best_events(
     for index in np.argsort(-promise, kind="stable")[:EVENTS]:
         event, swapped = events[index % len(events)], index >= len(events)
         yield Attack(float(promise[index]), partial(_judge_event, event, bool(swapped), budget))
+
+
+def _hits(events: list[Event], released: Floats) -> NDArray[np.int_]:
+    """How many releases each event holds; a score is read off once for all of its events."""
+    values = {score: score(released) for score in dict.fromkeys(one.score for one in events)}
+    return np.array([np.count_nonzero(test(values[score])) for score, test in events])
 
 
 def _judge_event(
@@ -268,7 +286,11 @@ def _judge_event(
 def _outcomes() -> Iterator[Event]:
     """Nothing released, and infinities."""
     for kind in (np.isnan, np.isposinf, np.isneginf):
-        yield partial(_any_number, kind)
+        yield Event(_as_it_is, partial(_any_number, kind))
+
+
+def _as_it_is(released: Floats) -> Floats:
+    return released
 
 
 def _any_number(kind: Callable[..., Any], released: Floats) -> Bools:
@@ -282,11 +304,11 @@ def _events(pilot: Released, score: Score) -> Iterator[Event]:
     if pooled.size == 0:
         return
     for at in np.unique(np.quantile(pooled, LEVELS, method="inverted_cdf")):
-        yield partial(_compares, np.less_equal, score, at)
-        yield partial(_compares, np.greater_equal, score, at)
+        yield Event(score, partial(_compares, np.less_equal, at))
+        yield Event(score, partial(_compares, np.greater_equal, at))
     atoms, counts = np.unique(pooled, return_counts=True)
     for atom in atoms[np.argsort(-counts, kind="stable")][:MOST_ATOMS]:
-        yield partial(_compares, np.equal, score, atom)
+        yield Event(score, partial(_compares, np.equal, atom))
     edges = _edges(pooled)
     left, right = (_counts(side, edges) + 0.5 for side in values)
     order = np.argsort(-left / right, kind="stable")
@@ -294,15 +316,15 @@ def _events(pilot: Released, score: Score) -> Iterator[Event]:
     def superlevel(bins: NDArray[np.intp]) -> Event:
         inside = np.zeros(len(edges) + 2, bool)  # the last is that of NaN
         inside[bins] = True
-        return lambda released: np.asarray(inside[_bins(score(released), edges)])
+        return Event(score, lambda values: np.asarray(inside[_bins(values, edges)]))
 
     for size in range(1, len(order)):
         yield superlevel(order[:size])
         yield superlevel(order[size:])  # for the other way round
 
 
-def _compares(how: Callable[..., Any], score: Score, at: float, released: Floats) -> Bools:
-    return np.asarray(how(score(released), at))
+def _compares(how: Callable[..., Any], at: float, values: Floats) -> Bools:
+    return np.asarray(how(values, at))
 
 
 def _edges(pooled: Floats) -> Floats:

@@ -140,22 +140,22 @@ class Bets:
     @classmethod
     def placed(
         cls, g: Floats, others: Floats, order: float, clip: float, runs: int, error: float
-    ) -> Bets:
-        """The bets that suit such values of g best, for so many other runs a side."""
-        p, q = np.exp((order - 1) * g), np.exp(order * others)
-        growth = np.sqrt(2 * np.log(2 / error) / runs)
-        low = min(growth / max(p.std(), 1e-9), 0.5 / p.mean())
-        high = min(growth / max(q.std(), 1e-9), 0.9 * np.exp(-order * clip))
-        return cls(order, clip, low, high)
+    ) -> tuple[Bets, float]:
+        """The bets that suit such values of g best, for so many other runs a side.
 
-    def promise(self, g: Floats, others: Floats, runs: int, error: float) -> float:
-        """About the bound of so many runs a side whose values are like these."""
-        p, q = np.exp((self.order - 1) * g), np.exp(self.order * others)
+        And about the bound of runs whose values are like these.
+        """
+        p, q = np.exp((order - 1) * g), np.exp(order * others)
+        (p_mean, p_var), (q_mean, q_var) = ((x.mean(), x.var()) for x in (p, q))
         least = np.log(2 / error) / runs
+        growth = np.sqrt(2 * least)
+        low = min(growth / max(np.sqrt(p_var), 1e-9), 0.5 / p_mean)
+        high = min(growth / max(np.sqrt(q_var), 1e-9), 0.9 * np.exp(-order * clip))
+        bets = cls(order, clip, low, high)
         # ln(1 + b(x - m)) has mean b(E x - m) - b^2 Var(x)/2, about.
-        mean = p.mean() - least / self.low - self.low * p.var() / 2
-        other = q.mean() + least / self.high + self.high * q.var() / 2
-        return self._rho(mean, other) if mean > 0 else 0.0
+        mean = p_mean - least / low - low * p_var / 2
+        other = q_mean + least / high + high * q_var / 2
+        return bets, bets._rho(mean, other) if mean > 0 else 0.0
 
     def bound(self, g: Floats, others: Floats, error: float) -> float:
         """The rho that these runs show, g on one dataset and on the other; 0 for none."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -20,11 +21,13 @@ def noise_times(factor: float) -> Iterator[None]:
 
     Below 1 the estimators are less private than they claim. The exponential mechanism chooses by
     scores over `factor`, which is its noise times `factor`; geometric noise is rounded to whole
-    numbers. What draws its own and pays for it is not changed: randomised response, one bit or
-    three values of a record, PrivUnit, other code (`OneDataset`). All threads of the process are.
+    numbers; what draws its own chance, as randomised response does, runs at the budget of which
+    noise would be so much (`Ledger.own_chance`). Other code (`OneDataset`) is not changed. All
+    threads of the process are.
     """
     noise, tail = Budget.noise, Budget.noise_tail
     choice, counted = Ledger.exponential, Ledger.add_geometric_noise
+    own = Ledger.own_chance
 
     def scaled(mechanism: Callable[..., Any]) -> Callable[..., Any]:
         def release(self: Ledger, values: Any, *about: Any, **options: Any) -> Any:
@@ -34,6 +37,14 @@ def noise_times(factor: float) -> Iterator[None]:
 
     def add_geometric_noise(self: Ledger, counts: Any, sensitivity: int) -> Any:
         return counts + np.rint(factor * (counted(self, counts, sensitivity) - counts))
+
+    def own_chance(self: Ledger, mechanism: str) -> Budget:
+        budget = own(self, mechanism)
+        powers = {"epsilon": 1, "mu": 1, "rho": 2, "delta": 0}
+        amounts = {
+            name: amount / factor ** powers[name] for name, amount in budget.named_amounts.items()
+        }
+        return replace(budget, **amounts)  # type: ignore[type-var]  # all are dataclasses
 
     def exponential(self: Ledger, scores: Any, *about: Any, **options: Any) -> Any:
         return choice(self, scores / factor, *about, **options)
@@ -51,6 +62,7 @@ def noise_times(factor: float) -> Iterator[None]:
             add_smooth_noise=scaled(Ledger.add_smooth_noise),
             add_geometric_noise=add_geometric_noise,
             exponential=exponential,
+            own_chance=own_chance,
         ),
     ):
         yield

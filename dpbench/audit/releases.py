@@ -198,8 +198,10 @@ class AuditTask:
         chosen = attacks(pilot, direction, self.budget, self.runs, error)
         return max(attack.promise for attack, _ in chosen)
 
-    def visible(self, pair: Pair) -> float:
+    def visible(self, *pairs: Pair) -> float:
         """The largest of `FACTORS` of the noise that would be refuted in 95% of audits, about.
+
+        By one of the pairs: which of them shows most depends on the noise.
 
         A bound's distance to the truth is some standard deviations, as many as its error allows.
         It is refuted in half of all audits if the bound reaches the claim, and in 95% if
@@ -211,7 +213,8 @@ class AuditTask:
 
         def refuted(factor: float) -> bool:
             with noise_times(factor):
-                return self.bound(pair, factor, stricter).verdict == "refuted"
+                bounds = (self.bound(pair, factor, stricter) for pair in pairs)
+                return any(bound.verdict == "refuted" for bound in bounds)
 
         found = bisect.bisect_left(FACTORS, True, key=refuted)
         return FACTORS[found] if found < len(FACTORS) else np.nan
@@ -226,8 +229,7 @@ def audit(task: AuditTask) -> list[dict[str, Any]]:
         order = np.argsort([-promise for promise in promises], kind="stable")
         pairs = [task.pairs[index] for index in order[:CHOSEN]]
         found = [task.bound(pair) for pair in pairs]
-        best = max(range(len(pairs)), key=lambda i: np.nan_to_num(found[i].lower_bound, nan=-1.0))
-        visible = task.visible(pairs[best])
+        visible = task.visible(*pairs)
     seconds = round(time.process_time() - started, 3)
     return [
         {

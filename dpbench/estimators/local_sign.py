@@ -69,8 +69,7 @@ class LocalSignMean(_GaussianMean):
         return [each] * halvings if each else [], first
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
-        ledger.pay("randomised response of every record's sign")
-        lean = _lean(ledger.budget)
+        lean = _lean(ledger.own_chance("randomised response of every record's sign"))
         halvings, first = self.sizes(sample.n, ledger.budget)
         estimates = [one for one in (first, sample.n - first - sum(halvings)) if one]
         parts = iter(sample.split([*halvings, *estimates], ledger.rng))

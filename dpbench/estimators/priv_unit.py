@@ -102,8 +102,7 @@ class PrivUnitMean(Estimator):
         vectors, counts = sample.listed()
         if d < 2:
             raise ValueError("PrivUnit takes vectors of two or more coordinates")
-        ledger.pay("PrivUnit of every record")
-        cap = best_cap(d, ledger.budget.pure_epsilon)
+        cap = best_cap(d, ledger.own_chance("PrivUnit of every record").pure_epsilon)
         copies = np.repeat(np.arange(counts.size), counts.ravel().astype(np.int64))
         place, flat = copies.reshape(sample.trials, n), vectors.reshape(-1, d)
         total, step = np.zeros((sample.trials, d)), max(1, AT_ONCE // (sample.trials * d))

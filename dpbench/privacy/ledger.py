@@ -305,6 +305,11 @@ class Ledger:
             mechanism += f", sensitivity {low:.6g}" + (f" to {high:.6g}" if high > low else "")
         self._mechanism = mechanism
 
+    def own_chance(self, mechanism: str) -> Budget:
+        """Pay for a mechanism that draws its own chance: the budget that it runs at."""
+        self.pay(mechanism)
+        return self.budget
+
     def told(self, found: Floats) -> Floats:
         """`found`: what a mechanism that was just paid for releases, on which later steps rest."""
         return found
