@@ -16,7 +16,7 @@ from pydantic import Field, field_validator, model_validator
 from dpbench.arrays import Floats
 from dpbench.estimators.base import Estimate, Estimator, made
 from dpbench.estimators.clipped import Bound, noisy_clipped_mean
-from dpbench.estimators.friendly_core import friendly_mean
+from dpbench.estimators.friendly_core import FriendlyCoreMean, friendly_mean
 from dpbench.privacy import ApproxDP, Budget, Ledger, NonPrivate
 from dpbench.privacy.histogram import fullest_bin
 from dpbench.privacy.neighbours import Pair
@@ -123,9 +123,13 @@ class SubsampleAggregate(Estimator):
         return Estimate(*self._middle(outputs, ledger)).reshaped(shape)
 
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
+        if self.aggregate == "friendly_core":
+            return FriendlyCoreMean(radius=self.friends_within).audit_pairs(n, d, budget)
         if self.aggregate != "median" or self.buckets != n:
             return []
-        pairs = audit_pairs(n, 0.5, *self._bounds, self.resolution)
+        # In all coordinates at once, which share the budget.
+        chance = 0.15 ** (1 / (d or 1))
+        pairs = audit_pairs(n, 0.5, *self._bounds, self.resolution, chance)
         return pairs if d is None else [pair.along(np.ones(d)) for pair in pairs]
 
     def _outputs(self, sample: Sample, rng: np.random.Generator) -> DenseSample:

@@ -28,7 +28,10 @@ from dpbench.estimators import (
     Estimator,
     KarwaVadhanMean,
     KSU20Range,
+    LocalMean,
+    LocalSignMean,
     OneDataset,
+    PrivUnitMean,
     SubsampleAggregate,
 )
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP, histogram
@@ -308,6 +311,51 @@ def test_what_is_visible_reaches_its_claim_by_deviations(monkeypatch: pytest.Mon
     assert np.isnan(AuditTask("it", CLIPPED, PURE, (pair,), 1000, 1e-5, 0).visible(pair))
     further = norm.isf(errors[0]) - norm.isf(1e-5 / CHOSEN)
     assert further == pytest.approx(norm.isf(0.05))
+
+
+def test_what_one_of_the_pairs_shows_is_visible(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the noise as it is, another pair may show more."""
+    inside = Pair.replacing("inside", np.zeros(20), 0, 0.01)
+    far = _some(catalogue(20), "ends_of_the_clip")
+    monkeypatch.setattr(AuditTask, "promise", lambda *_: 0.0)
+    for pairs in ([inside, *far], [*far, inside]):
+        assert {row["visible"] for row in _rows(CLIPPED, PURE, pairs)} == {
+            _rows(CLIPPED, PURE, far)[0]["visible"]
+        }
+    assert np.isnan(_rows(CLIPPED, PURE, [inside])[0]["visible"])
+
+
+@pytest.mark.parametrize(
+    ("budget", "larger"),
+    [(PURE, PureDP(2.0)), (RHO, ZCDP(2.0)), (GDP(1.0), GDP(2.0)),
+     (ApproxDP(1.0, 0.1, "laplace"), ApproxDP(2.0, 0.1, "laplace"))],
+)  # fmt: skip
+def test_half_of_the_noise_is_that_of_a_larger_budget(budget: Budget, larger: Budget) -> None:
+    assert larger.noise_quantile(0.1) == pytest.approx(budget.noise_quantile(0.1) / 2)
+    ledger = Ledger(budget, np.random.default_rng(0))
+    with noise_times(0.5):
+        assert ledger.own_chance("coins") == larger
+    assert ledger.spent == pytest.approx(budget.amounts)  # as before
+
+
+LOCAL: list[tuple[Estimator, int | None]] = [
+    (LocalMean(k=2, mechanism="randomised_response"), None),
+    (LocalMean(k=2, mechanism="three_values"), None),
+    (LocalSignMean(radius=0), None),
+    (PrivUnitMean(), 3),
+]
+
+
+@pytest.mark.parametrize(("estimator", "d"), LOCAL)
+def test_half_of_the_noise_of_coins_is_refuted(estimator: Estimator, d: int | None) -> None:
+    """Without it a false alarm has probability `ERROR` at most."""
+    (pair,) = _some(catalogue(2, d), "two_clusters")  # others' chance hides a record
+    found = []
+    for factor in (1.0, 0.5):
+        rng = np.random.default_rng(0)
+        with noise_times(factor):
+            found.append(audit_pair(estimator, PureDP(2.0), pair, runs=4000, error=ERROR, rng=rng))
+    assert [one.verdict for one in found] == ["not refuted", "refuted"]
 
 
 def test_noise_that_is_drawn_elsewhere_is_not_known_to_be_visible() -> None:
