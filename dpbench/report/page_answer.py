@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dpbench.drawing import NOTIONS
+from dpbench.privacy import AMOUNTS
 from dpbench.report.page_tables import Row, as_number, short
 
 __all__ = ["answer", "question"]
@@ -72,6 +75,9 @@ def answer(tables: Mapping[str, Sequence[Row]], run: Mapping[str, Any]) -> str:
     if rows := tables["tracking"]:
         worse = run["tracked"]["worse"] + run["tracked"]["gone"]
         told.append(f"{worse} of {_many(len(rows), 'error')} worse than the baseline's or gone")
+    known = [row for row in tables["summary"] if math.isfinite(as_number(row.get("q90")))]
+    if known and not told:
+        told.append(_errors(known))
     if missing := [row["estimator"] for row in tables["overview"] if not row["n"]]:
         told.append(f"{_listed(missing)} did not run")
     summary = tables["summary"] or tables["libraries"]
@@ -80,6 +86,25 @@ def answer(tables: Mapping[str, Sequence[Row]], run: Mapping[str, Any]) -> str:
     if failures := run["failures"]:
         told.append(f"{_many(len(failures), 'setting')} that raised an error")
     return "; ".join(told)
+
+
+def _errors(rows: Sequence[Row]) -> str:
+    """How large errors are, and which private estimator's is the smallest most often."""
+    told = f"the 0.9 quantile of the error is {_ends(rows, 'q90', 3)}"
+    settings: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        if row["privacy"].split("_")[0] in NOTIONS:
+            about = ("distribution", "privacy", *AMOUNTS, "n")
+            settings.setdefault(tuple(row.get(key, "") for key in about), []).append(row)
+    least = [
+        min(same, key=lambda row: as_number(row["q90"]))["estimator"]
+        for same in settings.values()
+        if len(same) > 1
+    ]
+    if not least:
+        return told
+    best, times = Counter(least).most_common(1)[0]
+    return f"{told}; {best} has the smallest in {times} of {_many(len(least), 'setting')}"
 
 
 def _distinct(rows: Sequence[Row], column: str) -> str:

@@ -122,6 +122,17 @@ def test_sections_stand_in_their_order_and_a_missing_file_leaves_its_own_out(
         assert f"run1-{part}" in before - after <= gone
 
 
+# Of a law at three n: what has no privacy, and what gives nothing, is not the least.
+ERRORS = [
+    {"distribution": "a", "privacy": privacy, "estimator": name, "n": n, "trials": 9, "q90": q90}
+    for n, errors in ((10, (1, 3, 4)), (20, (1, 2, 3)), (30, (1, 3, 2)))
+    for name, privacy, q90 in zip(
+        ("mean", "clip", "wide", "none"), ("none", "pure", "pure", "pure"), (*errors, "inf"),
+        strict=True,
+    )
+]  # fmt: skip
+
+
 def test_what_was_asked_and_found_comes_first(example: Path, tmp_path: Path) -> None:
     """In a sentence each; also of a run without claims, and of one that checks nothing."""
     page = page_of(example)
@@ -145,6 +156,16 @@ def test_what_was_asked_and_found_comes_first(example: Path, tmp_path: Path) -> 
         (example / f"{name}.csv").unlink()
     asked = f"Asked: How large are the errors of {about}, and are they those of the baseline?"
     assert page_of(example).texts("p")[1] == asked
+    (example / "tracking.csv").unlink()
+    found = page_of(example).texts("p")[2]
+    assert found.startswith("Found: the 0.9 quantile of the error is ")  # 40 letters
+    write_table(example / "summary.csv", ERRORS)
+    assert (
+        page_of(example)
+        .texts("p")[2]
+        .removeprefix(found[:40])
+        .startswith("1 to 4; clip has the smallest in 2 of 3 settings; ")
+    )
     (tmp_path / "bare").mkdir()
     assert "Asked" not in " ".join(page_of(tmp_path / "bare").texts("p"))
 
