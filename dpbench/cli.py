@@ -120,7 +120,9 @@ def _run(argv: Sequence[str]) -> int:
         endings.in_order()
         code: int = command.main(argv[1:])
         return code
-    if argv and argv[0].replace("-", "").isalnum() and argv[0][0] != "-":
+    if argv and argv[0].replace("-", "").replace("_", "").isalnum() and argv[0][0] != "-":
+        if (conf_folder() / "sweep" / f"{argv[0]}.yaml").exists():
+            raise ConfigError(f"{argv[0]}: is a sweep; write sweep={argv[0]}")
         raise ConfigError(f"{argv[0]}: no such command; {choose_from(argv[0], COMMANDS)}")
     flags = arguments(argv)
     if flags.version:

@@ -70,7 +70,7 @@ def help_on(topic: str, name: str | None, folders: Iterable[Path]) -> str:
     asked: dict[str, Mapping[str, Any]]
     asked = {"sweep": files, "kind": kinds(*everywhere), "figure": kinds(Figure)}
     if topic not in asked:
-        raise ConfigError(f"--help: {topic!r}: choose from {', '.join(asked)}")
+        raise ConfigError(f"--help: {topic!r}: {choose_from(topic, asked)}")
     known = asked[topic]
     if name is None:
         if topic == "sweep":

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from dpbench.errors import ConfigError
+from dpbench.errors import ConfigError, choose_from
 from dpbench.libraries.process import REQUIREMENTS, folder, python
 
 __all__ = ["main"]
@@ -28,9 +28,8 @@ def main(names: Sequence[str]) -> int:
     """
     unknown = sorted(set(names) - set(REQUIREMENTS))
     if unknown:
-        raise ConfigError(
-            f"libraries: {unknown[0]!r}: no such library; choose from {', '.join(REQUIREMENTS)}"
-        )
+        choices = choose_from(unknown[0], REQUIREMENTS)
+        raise ConfigError(f"libraries: {unknown[0]!r}: no such library; {choices}")
     failed = 0
     for name in names or REQUIREMENTS:
         print(f"{name}: {', '.join(REQUIREMENTS[name])} in {folder(name)}", flush=True)

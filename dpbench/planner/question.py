@@ -9,6 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from dpbench.distributions import Distribution, Empirical
+from dpbench.errors import choose_from
 from dpbench.planner.answer import Plan
 from dpbench.planner.prediction import AnyLaw, KnownLaw, Moments, Problem
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP
@@ -85,7 +86,9 @@ def _law(question: _Question) -> Distribution | None:
         plain = {name.replace("_", ""): name for name in LAW_NAMES}
         kind = plain.get(str(law.get("kind")).replace("_", ""))
         if kind is None:
-            raise ConfigError(f"law: {law.get('kind')!r}: choose from {', '.join(LAW_NAMES)}")
+            raise ConfigError(
+                f"law: {law.get('kind')!r}: {choose_from(law.get('kind'), LAW_NAMES)}"
+            )
         return Distribution.build({**law, "kind": kind}, "law")
     if law is not None and type(law) not in {Empirical, *map(Distribution.kinds().get, LAW_NAMES)}:
         raise ConfigError(f"law: {law}: choose from {', '.join(LAW_NAMES)}")

@@ -13,6 +13,7 @@ import pandas as pd
 from dpbench.arguments import command_line
 from dpbench.config import PathText, Processes, Seed
 from dpbench.drawing import save, style
+from dpbench.errors import choose_from
 from dpbench.folder import only_writer
 from dpbench.output import WIDTH, atomic, check_writable, say
 from dpbench.output import table as in_columns
@@ -75,7 +76,7 @@ def main(words: Sequence[str]) -> int:
         say(USAGE)
         return 0
     if task not in TASKS:
-        raise ConfigError(f"suite: {task!r}: choose from {', '.join(TASKS)}")
+        raise ConfigError(f"suite: {task!r}: {choose_from(task, TASKS)}")
     run, least, most = TASKS[task]
     if not least <= len(files) <= most:
         raise ConfigError(f"suite {task}: {len(files)} files given; see suite --help")

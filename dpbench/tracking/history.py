@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 from dpbench.analysis.summary import statistics
 from dpbench.arguments import command_words
 from dpbench.columns import BUDGET
+from dpbench.errors import ConfigError, choose_from
 from dpbench.output import atomic, check_writable, say
-from dpbench.registry import ConfigError
 from dpbench.runner.provenance import git
 from dpbench.tracking.baseline import Baseline
 from dpbench.tracking.changes import BATCHES, batch_means, change_points, gaps
@@ -174,7 +174,8 @@ def main(words: Sequence[str]) -> int:
     """Add to a history, or show one."""
     do = {"add": (_add, ("to", "commit", "date", "config_dir")), "show": (_show, ("out",))}
     if not words or words[0] not in do:
-        raise ConfigError(f"history: {' '.join(words[:1]) or 'no word'}: choose from add, show")
+        word = " ".join(words[:1])
+        raise ConfigError(f"history: {word or 'no word'}: {choose_from(word, do)}")
     run, keys = do[words[0]]
     places, given = command_words(words[1:], USAGE, keys, least=1, most=1)
     return run(Path(places[0]).expanduser(), given)

@@ -113,6 +113,8 @@ def test_what_is_missing_says_how_to_install_it(fakes: Path) -> None:
     assert folder("tumult") == fakes / "tumult"
     with pytest.raises(ConfigError, match="libraries: 'nope': no such library; choose from diff"):
         main(["python-dp", "nope"])
+    with pytest.raises(ConfigError, match="did you mean 'python-dp'"):
+        main(["python_dp"])
     assert set(process.REQUIREMENTS) | {"numpy"} == set(LIBRARIES) == set(KNOWN)
 
 

@@ -267,6 +267,7 @@ def test_a_plan_draws_on_given_axes() -> None:
         ("epsilon=1 lower=5 upper=1", "upper: 1.0: must exceed lower, 5.0"),
         ("epsilon=1 lower=5", "upper: this key is required"),
         ("epsilon=1 law=cauchy", "law: 'cauchy': choose from bernoulli, gaussian"),
+        ("epsilon=1 law=gausian", "law: 'gausian': did you mean 'gaussian'? choose from"),
         ("epsilon=1 law=gaussian law.scale=-1", "law.scale: -1: "),
         ("epsilon=1 law=gaussian lower=3", "lower: 3.0: the mean of law= is 0"),
         ("epsilon=1 law=bernoulli law.p=1", "law: all records are 1"),

@@ -125,6 +125,7 @@ def test_what_cannot_be_used_is_one_line(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (["lst"], "suite: 'lst': did you mean 'list'? choose from list, run, compare, archive"),
         (["walk"], "suite: 'walk': choose from list, run, compare, archive"),
         (["run"], "suite run: 0 files given"),
         (["run", "no.py"], "'no.py': no such file"),

@@ -121,6 +121,7 @@ def test_what_cannot_be_used(
     for words, told in (
         ("history", "choose from add, show"),
         ("history remove h.parquet", "remove"),
+        ("history ad", "ad: did you mean 'add'?"),
         ("history show", "usage: python -m dpbench history"),
         ("history show h.parquet", "'h.parquet': not a history"),
         ("history show base.parquet", "'base.parquet': not a history"),
