@@ -74,13 +74,13 @@ class Budget(Registered):
         chosen = [f"_{value}" for default, value in given if default not in (MISSING, value)]
         return self.notion + "".join(chosen)
 
-    @property
+    @cached_property
     def columns(self) -> dict[str, str | float]:
         """The budget in a table: its label, ``privacy``, and `AMOUNTS`, NaN where it has none."""
         none = dict.fromkeys(AMOUNTS, np.nan)
         return {"privacy": self.label, **none, **self.named_amounts}
 
-    @property
+    @cached_property
     def named_amounts(self) -> dict[str, float]:
         """What is promised, by name."""
         return {name: getattr(self, name) for name in AMOUNTS if hasattr(self, name)}
@@ -89,7 +89,7 @@ class Budget(Registered):
     def amounts(self) -> tuple[float, ...]:
         return tuple(self.named_amounts.values())
 
-    @property
+    @cached_property
     def cost(self) -> tuple[float, ...]:
         """What adds up under sequential composition: every amount to the notion's `power`."""
         return tuple(amount**self.power for amount in self.amounts)

@@ -151,7 +151,9 @@ def run_block(task: BlockTask) -> Block:
                 block.failures[row] = failed
                 continue
             for name, values in found.items():
-                block.values.setdefault(name, np.full(shape, np.nan))[row] = values
+                if name not in block.values:
+                    block.values[name] = np.full(shape, np.nan)
+                block.values[name][row] = values
     block.cpu_seconds = time.thread_time() - started
     block.peak_bytes = 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return block

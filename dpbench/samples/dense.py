@@ -92,9 +92,10 @@ class DenseSample(Sample):
         low, high = float(probe[cut]), float(probe[-1 - cut])
         means, places = np.empty(self.trials), list[NDArray[np.intp]]()
         rows = max(1, CACHED // self.n)
-        for first in range(0, self.trials, rows):  # which stay in the cache, as all do not
+        held = np.empty((rows, self.n))  # stays in the cache, as all records do not
+        for first in range(0, self.trials, rows):
             some = self.values[first : first + rows]
-            bulk = np.clip(some, low, high, order="C")  # so that reshape gives a view
+            bulk = np.clip(some, low, high, out=held[: len(some)])
             beyond = bulk != some
             beyond[:, 0] = True
             index = np.flatnonzero(beyond)
@@ -209,7 +210,7 @@ def mean_of(values: Floats) -> Floats:
     n = values.shape[1]
     with np.errstate(over="ignore", invalid="ignore"):
         mean = np.asarray(values.sum(axis=1) / n)
-        if not np.all(np.isfinite(mean)):
+        if not np.isfinite(mean).all():
             mean = np.asarray((values / n).sum(axis=1))
             if np.all(np.isfinite(values)):  # the largest numbers there are, rounded up
                 largest = np.finfo(float).max
