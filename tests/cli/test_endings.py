@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import signal
@@ -66,7 +67,9 @@ def test_in_order_from_the_first_block_on(handlers: None, monkeypatch: pytest.Mo
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     endings.prepare()
+    assert not gc.isenabled()
     endings.in_order()
+    assert gc.isenabled()
     signal.raise_signal(signal.SIGHUP)
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGTERM)

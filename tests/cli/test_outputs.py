@@ -95,6 +95,7 @@ def test_the_manifest(done: Bench) -> None:
         "pure": {"kind": "pure_dp", "epsilon": 0.1}
     }
     assert {"python", "numpy", "scipy", "pandas", "dpbench"} <= set(manifest["versions"])
+    assert manifest["versions"]["pandas"] == pd.__version__
     assert manifest["cells_done"] == manifest["blocks_done"] == 5
     assert manifest["records_drawn"] >= 200 * (1000 + 4 * (10**5 + 10**8))
     assert manifest["failures"] == []

@@ -262,7 +262,7 @@ def test_a_finished_run_is_shown_before_anything_slow_is_loaded(bench: Bench) ->
     argv = bench.argv("trials=4")
     bench.done("trials=4")
     first = bench.read("summary.csv")
-    slow = {"numpy", "pandas", "pyarrow", "joblib", "jinja2", "rich"}
+    slow = {"numpy", "pandas", "pydantic", "pyarrow", "joblib", "jinja2", "rich"}
     shown = loading(bench, argv, slow)
     assert shown.endswith("set()\n")
     assert bench.read("scoreboard.txt").rstrip() in shown
@@ -271,6 +271,16 @@ def test_a_finished_run_is_shown_before_anything_slow_is_loaded(bench: Bench) ->
     bench.done("trials=4")
     assert bench.counts() == (1, 4)
     assert bench.read("summary.csv") != first
+
+
+def test_a_finished_run_is_no_excuse_for_a_configuration_that_cannot_be_used(bench: Bench) -> None:
+    """Of keys that change no result: what the finished run had is not checked again."""
+    bench.done("trials=4")
+    bench.refuses("trials=4", "n_jobs=0", named=["n_jobs: 0: "])
+    bench.refuses("trials=4", "resume=perhaps", named=["resume: 'perhaps': "])
+    bench.refuses("trials=4", "~sweep", named=["sweep"])
+    bench.done("trials=4", "n_jobs=2")
+    assert bench.counts() == (0, 5)
 
 
 def loading(bench: Bench, argv: list[str], slow: set[str]) -> str:

@@ -34,6 +34,10 @@ def test_tables_are_cut_and_leave_out_what_is_empty_or_not_asked_for() -> None:
     cut = make_table(rows, 1, "caption", columns=["n", "estimator"])
     assert cut is not None
     assert (cut["size"], cut["rows"]) == (2, [("1e3", "1.235e12")])
+    later = make_table([{"a": "1", "b": ""}, {"a": "two", "b": "2"}], 1, "caption")
+    assert later is not None  # what a column is, is said by all its rows
+    assert later["columns"] == [("a", True, False), ("b", False, False)]
+    assert later["rows"] == [("1", "")]
     assert make_table([], 9, "caption") is None
     said = [{"estimator": "a", "nan": "bad", "outcome": "bad"}]
     said.append({"estimator": "bad", "nan": "", "outcome": "else"})
