@@ -127,9 +127,7 @@ class SubsampleAggregate(Estimator):
             return FriendlyCoreMean(radius=self.friends_within).audit_pairs(n, d, budget)
         if self.aggregate != "median" or self.buckets != n:
             return []
-        # In all coordinates at once, which share the budget.
-        chance = 0.15 ** (1 / (d or 1))
-        pairs = audit_pairs(n, 0.5, *self._bounds, self.resolution, chance)
+        pairs = audit_pairs(n, 0.5, *self._bounds, self.resolution)
         return pairs if d is None else [pair.along(np.ones(d)) for pair in pairs]
 
     def _outputs(self, sample: Sample, rng: np.random.Generator) -> DenseSample:

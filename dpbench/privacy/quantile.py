@@ -80,17 +80,13 @@ def private_quantile(
     return np.asarray(left[rows, chosen] + length[rows, chosen] * ledger.rng.random(sample.trials))
 
 
-def audit_pairs(
-    n: int, q: float, lower: float, upper: float, resolution: float, chance: float = 0.05
-) -> list[Pair]:
+def audit_pairs(n: int, q: float, lower: float, upper: float, resolution: float) -> list[Pair]:
     """Datasets on which a record raises the score of one piece by 1 and lowers all others'.
 
     Two records are left alone by a short piece, whose rank is one too low, and a long one, whose
-    rank is one too high; a record goes from the upper end to the lower. The short piece is found
-    with about that `chance` on the right: the smaller it is, the more of epsilon shows, and the
-    more runs it takes.
+    rank is one too high; a record goes from the upper end to the lower.
     """
-    short = (upper - lower) * chance
+    short = (upper - lower) / 20
     below = int(np.ceil(share(q, n))) - 1
     if below < 1 or below + 3 > n:
         return []
