@@ -68,6 +68,16 @@ THEORY: dict[str, Any] = {"color": "black", "linestyle": DOTS, "linewidth": 1.1,
 BOUND: dict[str, Any] = {"color": "black", "linewidth": 1.2, "zorder": 1.8}
 GUIDE: dict[str, Any] = {"color": "0.7", "linewidth": 2.5, "zorder": 0}
 GUIDE_DASHES = ("-", (0, (4, 1)), (0, (1, 1)))
+# Names in print, by how labels spell them.
+NAMES = {
+    "adassp": "AdaSSP", "bernoulli": "Bernoulli", "coinpress": "CoinPress",
+    "friendly core": "FriendlyCore", "galton": "Galton", "gaussian": "Gaussian",
+    "karwa vadhan": "Karwa-Vadhan", "ksu20": "KSU20", "laplace": "Laplace", "noisyvar": "NOISYVAR",
+    "numpy": "NumPy", "opendp": "OpenDP", "pareto": "Pareto", "pipeline dp": "PipelineDP",
+    "plan": "PLAN", "priv unit": "PrivUnit", "student t": "Student's t", "tumult": "Tumult",
+    "zcdp": "zCDP",
+}  # fmt: skip
+PROPER = re.compile(rf"\b(?:{'|'.join(NAMES)})\b")
 NOTIONS = {"pure": "pure DP", "zcdp": "zCDP", "gdp": "Gaussian DP", "approx": "approximate DP"}
 
 
@@ -129,8 +139,8 @@ def line_styles(labels: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 
 def spaced(label: str) -> str:
-    """A label in print."""
-    return label.replace("_", " ")
+    """A label in print: with spaces, names as their papers have them."""
+    return PROPER.sub(lambda name: NAMES[name[0]], label.replace("_", " "))
 
 
 def number_text(value: float) -> str:
@@ -275,14 +285,22 @@ def _place(on: Axes | None, axes: Iterable[Axes]) -> dict[str, Any]:
 
 def _fit_titles(axes: Sequence[Axes]) -> None:
     """Make titles fit above their panels: all of them smaller, or in two lines where too small."""
-    needed = [ax.title.get_window_extent().width / (inches(ax) * ax.figure.dpi) for ax in axes]
-    widest = max(needed)
-    for ax, width in zip(axes, needed, strict=True):
-        head, _, tail = ax.get_title().rpartition(", ")
-        if 1 < widest <= 1 / SMALLEST:
+
+    def width(ax: Axes, title: str) -> float:
+        ax.title.set_text(title)
+        return float(ax.title.get_window_extent().width / (inches(ax) * ax.figure.dpi))
+
+    if max(width(ax, ax.get_title()) for ax in axes) > 1 / SMALLEST:
+        for ax in axes:
+            title = ax.get_title()
+            cuts = [m.start() + 1 for m in re.finditer(", ", title)]
+            if width(ax, title) > 1 and cuts:
+                lines = [f"{title[:cut]}\n{title[cut + 1 :]}" for cut in cuts]
+                title = min(lines, key=lambda one, ax=ax: width(ax, one))  # type: ignore[misc]
+            ax.title.set_text(title)
+    if (widest := max(width(ax, ax.get_title()) for ax in axes)) > 1:
+        for ax in axes:
             ax.title.set_fontsize(float(ax.title.get_fontsize()) / widest)
-        elif head and width > 1:
-            ax.set_title(f"{head},\n{tail}")
 
 
 def _fit_labels(axes: Sequence[Axes]) -> None:

@@ -24,6 +24,7 @@ from dpbench.drawing import (
     number_text,
     panels,
     save,
+    spaced,
     style,
 )
 from dpbench.scales import share, ticks, uncover
@@ -128,6 +129,23 @@ def test_titles_fit_their_panels() -> None:
             legend(canvas)
         found.append((axes[0].get_title().count("\n"), float(axes[0].title.get_fontsize())))
     assert found == [(0, 9), (0, pytest.approx(8.3, abs=0.5)), (1, 8)]
+
+
+def test_a_long_title_breaks_where_both_lines_fit() -> None:
+    """Not at its last comma, which left the rest outside the figure."""
+    with style("column"):
+        canvas, axes = panels(2)
+        axes[1].set_title(r"approximate DP, analytic, $\varepsilon = 1$, $\delta = 10^{-6}$")
+        legend(canvas)
+        canvas.canvas.draw()
+        title, panel = axes[1].title.get_window_extent(), axes[1].get_window_extent()
+    assert title.width <= panel.width * 1.001
+
+
+def test_names_in_print() -> None:
+    assert spaced("karwa_vadhan_anywhere") == "Karwa-Vadhan anywhere"
+    assert spaced("coinpress_d2") == "CoinPress d2"
+    assert spaced("explanation") == "explanation"
 
 
 def test_axes_on_which_nothing_was_measured_can_be_drawn() -> None:

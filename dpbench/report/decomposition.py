@@ -25,8 +25,6 @@ from dpbench.theory.lower_bounds import BETA
 
 __all__ = ["Decomposition"]
 
-NEAR = 0.2  # of the axis
-
 
 @validated
 class Decomposition(SelectingFigure):
@@ -81,7 +79,7 @@ class Decomposition(SelectingFigure):
             ax.plot(worst.index, worst, label=name, **looks[name])
         ax.set(xscale="log", yscale="log", xlabel="threshold $T$")
         ticks(ax, [])
-        ax.set_title(words.family(family), pad=14)
+        ax.set_title(words.family(family), pad=22)
         ax.set_ylabel(f"0.9 quantile at $n = {number_text(self.n)}$")
         budgets = (one.value for one in study.budgets.values())
         budget = next(one for one in budgets if under(rows, one).any())
@@ -94,7 +92,7 @@ class Decomposition(SelectingFigure):
         self._chosen(family, budget, words, ax)
 
     def _chosen(self, family: str, budget: Budget, words: Words, ax: Axes) -> None:
-        """Mark the threshold of each policy; names of two that are close stand to either side."""
+        """Mark the threshold of each policy; of names that follow each other one stands higher."""
         study, places = words.study, {}
         for label in choose(self.chosen, study.estimators):
             estimator = study.estimator(label, family)
@@ -102,10 +100,8 @@ class Decomposition(SelectingFigure):
             places[words.estimator(label)] = estimator.clipping_threshold(self.n, budget)
         low, high = ax.get_xlim()
         shown = sorted((place, name) for name, place in places.items() if low < place < high)
-        gaps = np.diff(np.log([place for place, _ in shown])) / np.log(high / low)
-        near = [False, *(gaps < NEAR), False]
         for i, (place, name) in enumerate(shown):
             ax.axvline(place, color="0.35", linewidth=0.8, zorder=1)
-            side = {(True, False): "left", (False, True): "right"}.get((near[i], near[i + 1]))
-            look: dict[str, Any] = {"ha": side or "center", "va": "bottom", "fontsize": 7}
-            ax.text(place, 1.01, name, transform=ax.get_xaxis_transform(), **look)
+            look: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 7}
+            above: dict[str, Any] = {"xytext": (0, 1 + 8 * (i % 2)), "textcoords": "offset points"}
+            ax.annotate(name, (place, 1), xycoords=ax.get_xaxis_transform(), **above, **look)

@@ -58,7 +58,7 @@ class Factors(SelectingFigure):
         amounts = words.budgets(found)
         order = {one: i for i, one in enumerate(dict.fromkeys(amounts))}
         found["column"] = [(order[one], n) for one, n in zip(amounts, found["n"], strict=True)]
-        text = found["factor"].map("{:.2f}".format)
+        text = found["factor"].map(lambda one: f"{one:.2f}" if one < 2 else f"{one:.1f}")
         text = text.where(found["verdict"] != "optimal", r"$\bf{" + text + "}$")
         tables = found.assign(text=text).pivot(
             index="distribution", columns="column", values=["factor", "text"]

@@ -18,7 +18,7 @@ from scipy.stats import beta
 import dpbench
 from dpbench.analysis.factors import factors
 from dpbench.columns import BUDGET
-from dpbench.drawing import THEORY, save, style
+from dpbench.drawing import THEORY, save, spaced, style
 from dpbench.estimators import HeavyTailedMean
 from dpbench.privacy import PureDP
 from dpbench.report.error_figures import ErrorAgainstN, axis_scale
@@ -347,7 +347,7 @@ def test_thresholds_against_delta(numbers: Result) -> None:
     assert ax.get_xlabel() == r"$\ln(1/\delta)$"
     table = numbers.samples[numbers.samples["request"] == "deltas"]
     for (label, x, y), family in zip(lines(ax), ("gaussian", "student"), strict=True):
-        assert label == f"free, {family}"
+        assert label == f"free, {spaced(family)}"
         at = table[table["distribution"] == family].sort_values("delta", ascending=False)
         assert x == pytest.approx([6 * np.log(10), 100 * np.log(10)])
         assert y == at["samples"].tolist()
@@ -368,12 +368,12 @@ def test_two_laws_never_look_alike(numbers: Result, by: str) -> None:
     spec = {**ERROR, "estimators": {"naive": {"radius": 10}}, "metric": "mean_error"}
     (ax,) = drawn(numbers, {**spec, "by": by})
     name = "naive, $R = 10$"
-    assert set(curves(ax)) == {f"{name}, gaussian", f"{name}, student"}
+    assert set(curves(ax)) == {f"{name}, Gaussian", f"{name}, student"}
     assert len(set(looks(ax).values())) == 2
     one, other = drawn(numbers, {**spec, "by": "family"})
     assert set(curves(one)) == set(curves(other)) == {name}
     (ax,) = drawn(numbers, {"kind": "thresholds", "request": "deltas", "against": "delta"})
-    assert {label for label, _, _ in lines(ax)} == {"free, gaussian", "free, student"}
+    assert {label for label, _, _ in lines(ax)} == {"free, Gaussian", "free, student"}
 
 
 def test_alpha_counts_standard_deviations_where_these_are_one(numbers: Result) -> None:

@@ -425,7 +425,7 @@ def test_the_page_of_a_real_run(numbers: Result, folder: Path, tmp_path: Path) -
         assert len(page.columns(f"run1-{name}")["distribution"]) == len(table)
     shown = [row for row in page.texts("tr") if " rate minimax " in row]
     measured = claims["measured"][claims["claim"] == "rate"]
-    budgets = ("pure, ε = 0.5", "pure, ε = 1", "zcdp, ρ = 0.5")  # noqa: RUF001
+    budgets = ("pure, ε = 0.5", "pure, ε = 1", "zCDP, ρ = 0.5")  # noqa: RUF001
     expected = {
         f"rate minimax pair_k{k}{one} {value:#.4g}"
         for (k, one), value in zip(itertools.product((2, 3), budgets), measured, strict=True)

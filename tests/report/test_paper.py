@@ -113,7 +113,7 @@ def test_figures_are_as_wide_as_a_column_and_captions_name_the_setting(finished:
     assert r"\includegraphics{binary_mean_error.pdf}" in text
     assert r"  \caption{Binary data: the error falls as $1/(\varepsilon n)$ where" in text
     for part in (
-        "Shown: error (0.9 quantile) against $n$. Data: bernoulli (bernoulli; $p = 0.5$). ",
+        "Shown: error (0.9 quantile) against $n$. Data: Bernoulli (Bernoulli; $p = 0.5$). ",
         "Estimators: Laplace (binary mean), the mean (empirical mean). ",
         r"Budgets: pure\_ \& 5\%, $\varepsilon = 0.001$, $1$. "
         "$n$ from $10$ to $10^{7}$; trials per point: $60$; seed 3. ",
@@ -129,9 +129,9 @@ def test_captions_of_every_kind(numbers: Result) -> None:
         (
             {**ERROR, "budgets": {"approx": {"delta": 1e-6}}},
             ["shrinking (shrinking intervals; $R = 100$; $t = 1$, $2$, $4$)",
-             "free (karwa vadhan mean)",
+             "free (Karwa-Vadhan mean)",
              r"Budgets: approximate DP, $\varepsilon = 1$, $\delta = 10^{-6}$.",
-             "Data: gaussian (gaussian; location = $0.3$; scale = $1$), student (student t; "],
+             "Data: Gaussian (Gaussian; location = $0.3$; scale = $1$), student (Student's t; "],
         ),
         (CLIP, ["0.9 quantiles of the error", "No intervals are drawn", "dotted: theory"]),
         (
@@ -168,7 +168,7 @@ def test_the_scoreboard_has_the_claims_asked_for(finished: Path) -> None:
     written = written[written["claim"].isin(asked)]
     for cells, row in zip(found, written.to_dict("records"), strict=True):
         assert cells[0] == row["claim"].replace("_", r"\_")
-        assert cells[1:3] == ["Laplace", "bernoulli"]
+        assert cells[1:3] == ["Laplace", "Bernoulli"]
         assert cells[5:] == [
             rf"${row['predicted']:.3f} \pm {row['tolerance']:g}$", f"${row['measured']:.3f}$",
             f"$[{row['low']:.3f}, {row['high']:.3f}]$", row["verdict"],

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpbench.drawing import spaced
 from dpbench.report.error_figures import GUIDES
 from dpbench.result import Result
 
@@ -77,8 +78,9 @@ CASES: list[tuple[str, dict[str, Any], tuple[str, ...], dict[str, dict[str, str]
     (  # a column that only some estimators have
         "numbers", {**ROUNDS, "metrics": ["width_q50"], "logarithmic": False},
         ("rounds", "linear", "log"),
-        {family: {f"shrinking, $n = {n}$": f"family == '{family}' and privacy == 'zcdp' and "
-                                           f"rounds > 0 and n == {n}" for n in (300, 1000)}
+        {spaced(family): {f"shrinking, $n = {n}$": f"family == '{family}' and n == {n} and "
+                                                   "privacy == 'zcdp' and rounds > 0"
+                          for n in (300, 1000)}
          for family in ("gaussian", "student")},
     ),
     (  # what has no privacy is in all panels
@@ -96,8 +98,9 @@ CASES: list[tuple[str, dict[str, Any], tuple[str, ...], dict[str, dict[str, str]
     ),
     (
         "numbers", {**ERROR, "by": "family", "metric": "miss_rate"}, ("$n$", "log", "linear"),
-        {family: {f"shrinking, $t = {t}$": f"family == '{family}' and privacy == 'pure' and "
-                                           f"epsilon == 1 and rounds == {t}" for t in (1, 2, 4)}
+        {spaced(family): {f"shrinking, $t = {t}$": f"family == '{family}' and rounds == {t} and "
+                                                   "privacy == 'pure' and epsilon == 1"
+                          for t in (1, 2, 4)}
          for family in ("gaussian", "student")},
     ),
 ]  # fmt: skip
