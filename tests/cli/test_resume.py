@@ -234,6 +234,13 @@ def test_two_runs_at_once(bench: Bench) -> None:
     assert not (bench.folder / "out" / ".lock").exists()
 
 
+def test_no_file_of_the_run_before_is_left(bench: Bench) -> None:
+    bench.done("trials=4", "paper=true")
+    assert (bench.folder / "out" / "claims.tex").exists()
+    bench.done("trials=4")
+    assert not (bench.folder / "out" / "claims.tex").exists()
+
+
 def test_a_run_is_finished_by_what_it_has_written(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
