@@ -198,7 +198,9 @@ def _composition_error(error: Exception) -> str:
         return f"{unknown[1]}: no file is chosen there; to add one write +{unknown[1]}=..."
     merged = re.match(r"Error merging override (\S+) Cannot merge DictConfig", " ".join(lines))
     if merged:
-        return f"{merged[1]}: expected a mapping; a part chooses by ++sweep.parts.NAME.KEY=[NAME]"
+        section = re.match(r"\+*sweep\.(families|estimators|budgets)=", merged[1])
+        choice = "; a part chooses by ++sweep.parts.NAME.KEY=[NAME]" if section else ""
+        return f"{merged[1]}: expected a mapping{choice}"
     return " ".join(lines[:4])
 
 

@@ -247,3 +247,5 @@ def test_a_misspelt_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err.startswith(
         "dpbench: plann: no such command; did you mean 'plan'?"
     )
+    assert cli.run(["heavy_tail"]) == 2
+    assert capsys.readouterr().err == "dpbench: heavy_tail: is a sweep; write sweep=heavy_tail\n"
