@@ -127,8 +127,8 @@ ERRORS = [
     {"distribution": "a", "privacy": privacy, "estimator": name, "n": n, "trials": 9, "q90": q90}
     for n, errors in ((10, (1, 3, 4)), (20, (1, 2, 3)), (30, (1, 3, 2)))
     for name, privacy, q90 in zip(
-        ("mean", "clip", "wide", "odd", "median"), ("none", *["pure"] * 3, "none"), (*errors, "inf", 2),
-        strict=True,
+        ("mean", "clip", "wide", "odd", "median"), ("none", *["pure"] * 3, "none"),
+        (*errors, "inf", 2), strict=True,
     )
 ]  # fmt: skip
 
