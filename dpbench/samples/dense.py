@@ -92,10 +92,9 @@ class DenseSample(Sample):
         low, high = float(probe[cut]), float(probe[-1 - cut])
         means, places = np.empty(self.trials), list[NDArray[np.intp]]()
         rows = max(1, CACHED // self.n)
-        held = np.empty((rows, self.n))  # stays in the cache, as all records do not
-        for first in range(0, self.trials, rows):
+        for first in range(0, self.trials, rows):  # which stay in the cache, as all do not
             some = self.values[first : first + rows]
-            bulk = np.clip(some, low, high, out=held[: len(some)])
+            bulk = np.clip(some, low, high, order="C")  # so that reshape gives a view
             beyond = bulk != some
             beyond[:, 0] = True
             index = np.flatnonzero(beyond)
@@ -210,7 +209,7 @@ def mean_of(values: Floats) -> Floats:
     n = values.shape[1]
     with np.errstate(over="ignore", invalid="ignore"):
         mean = np.asarray(values.sum(axis=1) / n)
-        if not np.isfinite(mean).all():
+        if not np.all(np.isfinite(mean)):
             mean = np.asarray((values / n).sum(axis=1))
             if np.all(np.isfinite(values)):  # the largest numbers there are, rounded up
                 largest = np.finfo(float).max
