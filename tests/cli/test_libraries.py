@@ -111,7 +111,7 @@ def test_what_is_missing_says_how_to_install_it(fakes: Path) -> None:
     with pytest.raises(LibraryError, match=r"not installed: bash dev\.sh libraries python-dp"):
         release(mean, np.zeros(10), ADD_REMOVE, rng=np.random.default_rng(0))
     assert folder("tumult") == fakes / "tumult"
-    with pytest.raises(ConfigError, match="libraries: 'nope': no such library; choose from diff"):
+    with pytest.raises(ConfigError, match="libraries: 'nope': no such library; did you mean .opendp.. choose"):
         main(["python-dp", "nope"])
     with pytest.raises(ConfigError, match="did you mean 'python-dp'"):
         main(["python_dp"])
@@ -240,7 +240,7 @@ def test_a_sweep_names_what_is_missing_and_runs_the_others(sweep: Bench) -> None
     assert max(map(len, text.splitlines())) <= WIDTH
     table = pd.read_csv(sweep.folder / "out/overview.csv", keep_default_na=False)
     drawn = figure(table, rows).axes[0].get_yticklabels()
-    assert [label.get_text() for label in drawn] == ["opendp", "own"]
+    assert [label.get_text() for label in drawn] == ["OpenDP", "own"]
     captions = read_run(sweep.folder / "out", "r0", 9)["pictures"]
     assert [one["caption"].rpartition("; ")[2] for one in captions] == ["python_dp did not run"]
     unsure = render(table, sweep.table("claims.csv").assign(verdict="inconclusive"))

@@ -261,7 +261,7 @@ def test_a_page_is_never_of_another_run(bench: Bench, monkeypatch: pytest.Monkey
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("dpbench.job.write_page", interrupted)
+        patched.setattr("dpbench.report.page.write_page", interrupted)
         assert bench.run("trials=150").code == 130
     bench.done("trials=150")
     page = bench.read("report.html").splitlines()
