@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -38,13 +37,14 @@ def noise_times(factor: float) -> Iterator[None]:
     def add_geometric_noise(self: Ledger, counts: Any, sensitivity: int) -> Any:
         return counts + np.rint(factor * (counted(self, counts, sensitivity) - counts))
 
-    def own_chance(self: Ledger, mechanism: str) -> Budget:
-        budget = own(self, mechanism)
+    def own_chance(self: Ledger, mechanism: str) -> Any:
+        budget: Any = own(self, mechanism)
         powers = {"epsilon": 1, "mu": 1, "rho": 2, "delta": 0}
         amounts = {
             name: amount / factor ** powers[name] for name, amount in budget.named_amounts.items()
         }
-        return replace(budget, **amounts)  # type: ignore[type-var]  # all are dataclasses
+        # Without `noise_by`, of which some would not have so large an epsilon.
+        return type(budget)(**amounts, neighbours=budget.neighbours)
 
     def exponential(self: Ledger, scores: Any, *about: Any, **options: Any) -> Any:
         return choice(self, scores / factor, *about, **options)

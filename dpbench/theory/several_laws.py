@@ -88,7 +88,7 @@ def several_laws_lower_bound(n: int, k: float, budget: Budget, *, beta: float = 
         else:
             squares = {w: 4 * arc**2 / np.expm1(2 * budget.rho) for w, arc in ARCS.items()}  # E M^2
             rare = [
-                (width / ARC_STEPS, 2 * square / (n + np.sqrt(n**2 + 4 * n * (n - 1) * square)))
+                (width / ARC_STEPS, 2 * square / (n * (1 + np.sqrt(1 + 4 * (1 - 1 / n) * square))))
                 for width, square in squares.items()
             ]
     return float(max((near * p ** (1 - 1 / k) for near, p in rare if p <= 1 / k), default=np.nan))

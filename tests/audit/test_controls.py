@@ -334,8 +334,15 @@ def test_half_of_the_noise_is_that_of_a_larger_budget(budget: Budget, larger: Bu
     assert larger.noise_quantile(0.1) == pytest.approx(budget.noise_quantile(0.1) / 2)
     ledger = Ledger(budget, np.random.default_rng(0))
     with noise_times(0.5):
-        assert ledger.own_chance("coins") == larger
+        assert ledger.own_chance("coins").amounts == larger.amounts
     assert ledger.spent == pytest.approx(budget.amounts)  # as before
+
+
+@pytest.mark.parametrize("noise_by", ["classical", "ksu20"])
+def test_coins_run_at_an_epsilon_that_such_gaussians_may_not_have(noise_by: Any) -> None:
+    ledger = Ledger(ApproxDP(1.0, 0.1, noise_by), np.random.default_rng(0))
+    with noise_times(0.5):
+        assert ledger.own_chance("coins") == ApproxDP(2.0, 0.1)
 
 
 LOCAL: list[tuple[Estimator, int | None]] = [

@@ -188,6 +188,13 @@ def test_what_every_arc_is_of(n: int, rho: float) -> None:
     assert arc == pytest.approx(ARCS[6], rel=1e-9)
 
 
+def test_records_as_arrays_count_them() -> None:
+    """Of 64 bits, which the square of n does not fit."""
+    n, budget = 10**12, ZCDP(5e-5)
+    of_array: Any = np.int64(n)
+    assert several_laws_lower_bound(of_array, 6, budget) == several_laws_lower_bound(n, 6, budget)
+
+
 @pytest.mark.parametrize("width", LAWS)
 def test_the_table(width: int) -> None:
     """Each L leaves failures of at least 0.1, and a little more leaves fewer."""
