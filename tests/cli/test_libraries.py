@@ -111,7 +111,9 @@ def test_what_is_missing_says_how_to_install_it(fakes: Path) -> None:
     with pytest.raises(LibraryError, match=r"not installed: bash dev\.sh libraries python-dp"):
         release(mean, np.zeros(10), ADD_REMOVE, rng=np.random.default_rng(0))
     assert folder("tumult") == fakes / "tumult"
-    with pytest.raises(ConfigError, match="libraries: 'nope': no such library; did you mean .opendp.. choose"):
+    with pytest.raises(
+        ConfigError, match=r"'nope': no such library; did you mean 'opendp'\? choose"
+    ):
         main(["python-dp", "nope"])
     with pytest.raises(ConfigError, match="did you mean 'python-dp'"):
         main(["python_dp"])
