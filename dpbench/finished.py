@@ -44,19 +44,19 @@ def fingerprint(folder: Path, config: Mapping[str, Any]) -> str:
     """
     shown = {key: config.get(key) for key in ("sweep", "seed", "trials", "paper", "font")}
     blocks = stamps_of(folder, sorted((folder / "blocks").glob("*.parquet")))
-    data = {text: stamp(path) for text, path in _data_files(config["sweep"].get("families"))}
+    data = {str(path): stamp(path) for path in _data_files(config["sweep"].get("families"))}
     return digest(package_source(), versions(), shown, data, blocks, _machine())
 
 
-def _data_files(spec: Any) -> Iterator[tuple[str, Path]]:
-    """Files that values of a configuration name."""
+def _data_files(spec: Any) -> Iterator[Path]:
+    """Files that values of a configuration name, in the working folder and shipped."""
     if isinstance(spec, Mapping | list | tuple):
         for one in spec.values() if isinstance(spec, Mapping) else spec:
             yield from _data_files(one)
     elif isinstance(spec, str):
         for path in (Path(spec), PACKAGE / "data" / spec):
-            if path.is_file():
-                yield spec, path
+            if os.path.isfile(path):  # noqa: PTH113, which minds no text that no file can have
+                yield path
 
 
 def _machine() -> list[str]:
@@ -83,7 +83,8 @@ class Again:
         """The run of this configuration, as it was composed, if nothing is left of it to do."""
         more = any(config.get(key) for key in ("plugins", "track", "replay", "report"))
         sweep = config.get("sweep")
-        if more or not config.get("resume", True) or not isinstance(sweep, dict):
+        # resume=no is text until settings are checked
+        if more or config.get("resume", True) is not True or not isinstance(sweep, dict):
             return None
         try:
             folder = Path(config.get("out") or f"results/{sweep.get('name', 'sweep')}").expanduser()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import secrets
 import sys
@@ -80,12 +81,13 @@ def run(
     config = _configured(sweep, overrides, folder)
     config |= {"seed": seed, "trials": trials, "n_jobs": n_jobs, "resume": resume}
     config |= {"plugins": [*config.get("plugins", []), *plugins]}
-    settings = from_mapping(Settings, config, "")
+    place = os.fspath(out) if isinstance(out, os.PathLike) else out
+    settings = from_mapping(Settings, {**config, "out": place}, "")
     if "audit" in settings.sweep:
         raise ConfigError("sweep: an audit is run by the command, or pair by pair by audit_pair")
     if "libraries" in settings.sweep:
         raise ConfigError("sweep: libraries are measured by the command; `library_mean` needs none")
-    job = prepared(settings, config, folder, None if out is None else Path(out).expanduser())
+    job = prepared(settings, config, folder, None if settings.out is None else Path(settings.out))
     assert isinstance(job, Job)
     return job.result()
 

@@ -223,7 +223,7 @@ def _named(value: Any) -> Any:
 
 def _checked(kind: type[T], where: str) -> type[T]:
     """Refuse a class whose own parameters are not its fields: streams are named by these."""
-    if "__dataclass_fields__" not in vars(kind):
+    if "__pydantic_fields__" not in vars(kind):
         raise ConfigError(
             f"{where}: {kind.__module__}.{kind.__name__} does not check its parameters; "
             "write @validated above the class"

@@ -146,6 +146,8 @@ def test_a_sweep_by_name_is_the_commands(finished: Path, tmp_path: Path) -> None
         ("audit", {}, "sweep: an audit is run by the command"),
         (OWN, {"overrides": ["seed=1"]}, "overrides: they are for a sweep with a name"),
         (OWN, {"plugins": ["no_such"]}, "plugins: 'no_such': ModuleNotFoundError"),
+        (OWN, {"out": ""}, "out: '': string should have at least 1 character"),
+        (OWN, {"out": 5}, "out: 5: input should be a valid string"),
         (OWN, {"out": "/proc/1/x"}, "out: '/proc/1/x': cannot be written to"),
         ({**OWN, "budgets": {"pure": 1.0}}, {}, "sweep.budgets.pure: 1.0: "),
         ({**OWN, "estimators": {"a": ClippedMean}}, {}, "sweep.estimators.a: "),

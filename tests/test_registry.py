@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,19 @@ def test_validated_is_forgotten(spec: Any) -> None:
     line = f"sweep.estimators.mine: {__name__}.Unchecked does not check its parameters; write"
     with pytest.raises(ConfigError, match=f"{line} @validated above the class"):
         sweep_of(estimators={"mine": spec})
+
+
+def test_a_dataclass_that_checks_nothing() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Plain(Estimator):
+        width: float = 1.0
+
+        def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+            raise NotImplementedError
+
+    for spec in ({"kind": "plain"}, Plain()):
+        with pytest.raises(ConfigError, match="Plain does not check its parameters; write @val"):
+            sweep_of(estimators={"mine": spec})
 
 
 def test_a_name_that_is_taken() -> None:

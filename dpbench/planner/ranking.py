@@ -64,6 +64,10 @@ class _Drawn:
         values = (self.values - one.centre) / one.unit
         return DenseSample(values) if self.counts is None else CountedSample(values, self.counts)
 
+    def moved(self, by: float) -> _Drawn:
+        """The same with another mean."""
+        return _Drawn(self.values + by, self.counts, self.target + by)
+
 
 def _candidates(
     problem: Problem, law: dist.Distribution | None, clip: Clip, budget: Budget
@@ -181,7 +185,14 @@ def ranked(
     n : int
     budget : Budget
     """
-    rows, data = [], _drawn(problem, law, n, budget)
+    rows, data, width = [], _drawn(problem, law, n, budget), clip[1] - clip[0]
+
+    def places(one: Candidate) -> list[_Drawn]:
+        # what releases 0 in doubt is not right because a law's mean is 0
+        known = not isinstance(problem, AnyLaw | Moments)
+        guesses = known and isinstance(one.estimator, est.UniversalMean)
+        return [*data, *(each.moved(width) for each in data)] if guesses else data
+
     for one in _candidates(problem, law, clip, budget):
         if not one.estimator.supports(budget) or n < one.estimator.least_records(1, budget):
             continue
@@ -191,7 +202,7 @@ def ranked(
             rows.append(Ranked(name, one.assumes, q90, q90, q90, "exact", one))
             continue
         with np.errstate(over="ignore", invalid="ignore"):
-            found = max(_simulated(one, each, budget) for each in data)
+            found = max(_simulated(one, each, budget) for each in places(one))
         rows.append(Ranked(name, one.assumes, *found, "simulated", one))
     return sorted(rows, key=lambda row: row.q90)
 

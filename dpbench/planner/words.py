@@ -34,7 +34,7 @@ def release_code(one: Candidate, budget: Budget) -> str:
         ((field, getattr(made, field.name)) for field in fields(made)),
     )
     words = ", ".join(f"{field.name}={value!r}" for field, value in given if value != field.default)
-    amounts = ", ".join(f"{amount:.10g}" for amount in budget.amounts)
+    amounts = ", ".join(map(repr, budget.amounts))
     more = ', neighbours="add_remove"' if budget.neighbours == "add_remove" else ""
     scaled, found = "", "value"
     if (one.centre, one.unit) != (0.0, 1.0):

@@ -286,8 +286,24 @@ def test_a_finished_run_is_no_excuse_for_a_configuration_that_cannot_be_used(ben
     bench.refuses("trials=4", "n_jobs=0", named=["n_jobs: 0: "])
     bench.refuses("trials=4", "resume=perhaps", named=["resume: 'perhaps': "])
     bench.refuses("trials=4", "~sweep", named=["sweep"])
+    long = "x" * 300  # which no file can have for a name
+    bench.refuses("trials=4", f"sweep.families.tails.kind={long}", named=["sweep.families.tails"])
     bench.done("trials=4", "n_jobs=2")
     assert bench.counts() == (0, 5)
+    bench.done("trials=4", "resume=no")
+    assert bench.counts() == (5, 0)
+
+
+def test_data_named_as_what_is_shipped_are_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = {"sweep": {"families": {"heights": {"path": "galton_heights.csv"}}}}
+    found = [finished.fingerprint(tmp_path, config)]
+    for text in ("height_cm\n1\n2\n", "height_cm\n1\n20\n"):
+        (tmp_path / "galton_heights.csv").write_text(text)
+        found.append(finished.fingerprint(tmp_path, config))
+    assert len(set(found)) == 3
 
 
 def loading(bench: Bench, argv: list[str], slow: set[str]) -> str:

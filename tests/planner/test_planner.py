@@ -192,6 +192,22 @@ def test_no_guess_is_ranked_first_of_a_class(known: dict[str, Any]) -> None:
     assert min(found.values()) > 0.75 * made.limit[0].value > 1
 
 
+@pytest.mark.parametrize("law", ["gaussian", {"kind": "student_t", "tail_index": 3}])
+def test_no_guess_is_ranked_first_of_a_law_around_0(law: Any) -> None:
+    made = dpbench.plan(n=300, epsilon=0.3, law=law)
+    found = {row.estimator: row.q90 for row in made.rows}
+    assert found["universal_mean"] > made.expected.q90  # it is 0 in doubt
+    assert made.rows[0].estimator == "clipped_mean"
+
+
+def test_the_code_has_the_very_budget() -> None:
+    for privacy in ({"epsilon": 1 - 1e-14}, {"epsilon": 1 / 3, "delta": 1e-6 / 3}):
+        made, told = dpbench.plan(n=300, lower=0, upper=1, **privacy), {"data": np.ones(300)}
+        with contextlib.redirect_stdout(io.StringIO()):
+            exec(made.code, told)
+        assert told["budget"] == made.budget
+
+
 def test_the_command_prints_a_page_and_a_figure(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
