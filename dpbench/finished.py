@@ -24,7 +24,7 @@ from dpbench.output import say, stamp
 from dpbench.runner.provenance import Cost, versions
 from dpbench.seeds import digest
 
-__all__ = ["Again", "fingerprint", "package_source", "print_next"]
+__all__ = ["Again", "fingerprint", "package_source", "print_next", "surroundings"]
 
 PACKAGE = Path(__file__).parent
 # Of variables that choose how arithmetic is done.
@@ -38,14 +38,16 @@ def package_source() -> list[tuple[str, str]]:
 
 
 def fingerprint(folder: Path, config: Mapping[str, Any]) -> str:
-    """A digest of all that the files of a run without plug-ins depend on.
-
-    Source, versions, configuration, the machine, stamps of block files and of files of data.
-    """
-    shown = {key: config.get(key) for key in ("sweep", "seed", "trials", "paper", "font")}
+    """A digest of all that the files of a run without plug-ins depend on, blocks included."""
     blocks = stamps_of(folder, sorted((folder / "blocks").glob("*.parquet")))
+    return digest(surroundings(config), blocks)
+
+
+def surroundings(config: Mapping[str, Any]) -> str:
+    """Of source, versions, configuration, the machine, stamps of files of data."""
+    shown = {key: config.get(key) for key in ("sweep", "seed", "trials", "paper", "font")}
     data = {str(path): stamp(path) for path in _data_files(config["sweep"].get("families"))}
-    return digest(package_source(), versions(), shown, data, blocks, _machine())
+    return digest(package_source(), versions(), shown, data, _machine())
 
 
 def _data_files(spec: Any) -> Iterator[Path]:

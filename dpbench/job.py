@@ -20,7 +20,7 @@ from dpbench.arguments import replay_line
 from dpbench.arrays import Bools
 from dpbench.config import Settings
 from dpbench.drawing import Font, Width, save, style
-from dpbench.finished import fingerprint, package_source, print_next
+from dpbench.finished import fingerprint, package_source, print_next, surroundings
 from dpbench.folder import (
     PAGE,
     InFolder,
@@ -97,6 +97,7 @@ class Job(InFolder):
 
     def _completed(self, argv: Sequence[str], cost: Cost) -> tuple[int, list[str]]:
         """Bring the folder up to date; the exit code and what is to be printed."""
+        before = surroundings(self.config)
         record, page = self._finished() if self.options.resume else None, self.folder / PAGE
         if record is None:
             record = self._written(self._result(cost, say), argv, cost)
@@ -104,7 +105,7 @@ class Job(InFolder):
             cost.cells_reused = len(self.plan.cells)
             cost.blocks_reused = sum(len(c.tasks(self.options.seed)) for c in self.plan.cells)
         told = [(self.folder / "scoreboard.txt").read_text(encoding="utf-8").rstrip("\n")]
-        failed, before = bool(record["failures"]), (record["tracked"], record["exit_code"])
+        failed, last = bool(record["failures"]), (record["tracked"], record["exit_code"])
         code = self._code(failed, pd.read_csv(self.folder / "claims.csv"))  # not tracking's of then
         for name in TRACKED:
             (self.folder / name).unlink(missing_ok=True)
@@ -112,10 +113,11 @@ class Job(InFolder):
             found = self.tracking.run(self.plan.cells, self.options, failed, told.append)
             code = max(code, found)
         tracked = [name for name in TRACKED if (self.folder / name).exists()]
-        if tracked or (tracked, code) != before:
+        if tracked or (tracked, code) != last:
             page.unlink(missing_ok=True)
         more = {"tracked": tracked, "exit_code": code, "fingerprint": None}
-        if not (self.options.plugins or self.options.depends):  # what these read is not known
+        unknown = self.options.plugins or self.options.depends  # what these read
+        if not unknown and surroundings(self.config) == before:  # else edited meanwhile
             more["fingerprint"] = fingerprint(self.folder, self.config)
         write_manifest(self.folder, {**record, **cost.as_dict(), **more})
         if not page.exists():

@@ -294,6 +294,27 @@ def test_a_finished_run_is_no_excuse_for_a_configuration_that_cannot_be_used(ben
     assert bench.counts() == (5, 0)
 
 
+def test_what_is_edited_while_a_run_goes_on_is_seen_by_the_next(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, records = bench.folder / "data.csv", "x\n1\n2\n4\n"
+    data.write_text(records)
+    law = {"kind": "empirical", "path": "../../data.csv", "column": "x"}
+    part = {"families": "tails", "estimators": "mean", "n": [1000], "trials": 40}
+    bench.write(lambda spec: (spec["families"].update(tails=law), spec["parts"].update(tails=part)))
+
+    def drawn(job: Job, *arguments: Any) -> None:
+        data.write_text(records.replace("4", "80"))
+        draw(job, *arguments)
+
+    draw = Job._draw
+    with monkeypatch.context() as patched:
+        patched.setattr(Job, "_draw", drawn)
+        bench.done("trials=4")
+    bench.done("trials=4")
+    assert bench.counts() == (1, 4)
+
+
 def test_data_named_as_what_is_shipped_are_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
