@@ -22,7 +22,7 @@ from dpbench.libraries.measure import Found, Row, cell_rows, claim_rows, hostile
 from dpbench.libraries.report import benchmarks, figure, overview, render
 from dpbench.libraries.sweep import LibrarySweep
 from dpbench.output import Stamps, progress, say
-from dpbench.registry import from_mapping
+from dpbench.registry import ConfigError, from_mapping
 from dpbench.runner.block import Setting
 from dpbench.runner.plan import Cell
 from dpbench.runner.provenance import Cost
@@ -83,7 +83,12 @@ class Libraries(InFolder):
         -------
         int
             1 if the process of a library has ended, a claim is inconsistent, or the audit does
-            not refute what it is known to; else 0, also if libraries are not installed.
+            not refute what it is known to; else 0, also if some are not installed.
+
+        Raises
+        ------
+        ConfigError
+            If none is.
         """
         cost = Cost()
         with only_writer(self.folder):
@@ -112,6 +117,9 @@ class Libraries(InFolder):
         order = [label for label in self.sweep.estimators if label in self.settings]
         known = {label: status(self.settings[label].estimator) for label in order}
         skip = {label: why for label, (why, runs) in known.items() if not runs}
+        if len(skip) == len(known):
+            label, why = next(iter(skip.items()))
+            raise ConfigError(f"sweep.estimators: none of these can run; {label}: {why}")
         how, seed = self.sweep.libraries, self.options.seed
         chosen = choose(how.hostile.estimators, self.sweep.estimators)
         met = [label for label in chosen if label in known and label not in skip]
@@ -148,8 +156,6 @@ class Libraries(InFolder):
         return bounds.assign(expected=np.where(refuted, "refuted", "not refuted"))
 
     def _draw(self, tables: Tables, stamps: Stamps) -> None:
-        if tables["libraries"].empty:
-            return
         with style(font=self.config.get("font", "sans")):
             how, rows = self.sweep.libraries, tables["libraries"]
             drawn = {

@@ -37,7 +37,7 @@ from dpbench.privacy import PureDP
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.report.page_run import read_run
 
-from .conftest import Bench
+from .conftest import Bench, unusable
 from .fake_library import CRASH, HANG, REFUSE, WARN
 
 FAKE = Path(__file__).parent / "fake_library.py"
@@ -247,6 +247,12 @@ def test_a_sweep_names_what_is_missing_and_runs_the_others(sweep: Bench) -> None
     assert [one["caption"].rpartition("; ")[2] for one in captions] == ["python_dp did not run"]
     unsure = render(table, sweep.table("claims.csv").assign(verdict="inconclusive"))
     assert "inconclusive: error of opendp on edge:\n  predicted" in unsure
+
+
+def test_where_nothing_is_installed(sweep: Bench) -> None:
+    alone = {name: one for name, one in SWEEP["estimators"].items() if name == "python_dp"}
+    sweep.text(json.dumps({**SWEEP, "estimators": alone}))
+    unusable(sweep.run(), "none of these can run; python_dp: not installed: bash dev.sh libraries")
 
 
 def test_a_wrong_library_and_one_that_ends_make_the_exit_code_1(
