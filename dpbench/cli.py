@@ -122,8 +122,12 @@ def _run(argv: Sequence[str]) -> int:
         code: int = command.main(argv[1:])
         return code
     if argv and argv[0].replace("-", "").replace("_", "").isalnum() and argv[0][0] != "-":
-        if (conf_folder() / "sweep" / f"{argv[0]}.yaml").exists():
-            raise ConfigError(f"{argv[0]}: is a sweep; write sweep={argv[0]}")
+        from difflib import get_close_matches  # as no run needs it
+
+        sweeps = [path.stem for path in (conf_folder() / "sweep").glob("*.yaml")]
+        for name in get_close_matches(argv[0], sweeps, n=1, cutoff=0.8):
+            said = "is a sweep" if name == argv[0] else "no such command, nor sweep"
+            raise ConfigError(f"{argv[0]}: {said}; write sweep={name}")
         raise ConfigError(f"{argv[0]}: no such command; {choose_from(argv[0], COMMANDS)}")
     flags = arguments(argv)
     if flags.version:

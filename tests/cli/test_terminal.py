@@ -249,3 +249,5 @@ def test_a_misspelt_command(capsys: pytest.CaptureFixture[str]) -> None:
     )
     assert cli.run(["heavy_tail"]) == 2
     assert capsys.readouterr().err == "dpbench: heavy_tail: is a sweep; write sweep=heavy_tail\n"
+    assert cli.run(["heavy_tial"]) == 2
+    assert capsys.readouterr().err.endswith("no such command, nor sweep; write sweep=heavy_tail\n")
