@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["digest", "stream"]
+__all__ = ["check_generator", "digest", "stream"]
 
 
 def digest(*names: object) -> str:
@@ -27,3 +27,11 @@ def stream(*names: str | int) -> np.random.Generator:
 
     entropy = int(digest(*names), 16)
     return np.random.Generator(np.random.SFC64(np.random.SeedSequence(entropy)))
+
+
+def check_generator(rng: object) -> None:
+    """TypeError if that is no generator: a seed, which would give every release the same noise."""
+    import numpy as np  # slow to load
+
+    if not isinstance(rng, np.random.Generator):
+        raise TypeError(f"rng is {rng!r}; give a generator: np.random.default_rng(0)")

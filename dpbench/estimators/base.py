@@ -255,7 +255,7 @@ def release(
         If the data are empty, NaN or infinite, or the estimator does not suit them or
         the budget.
     TypeError
-        If the budget is a number.
+        If the budget is a number, or `rng` a seed.
 
     Examples
     --------

@@ -12,6 +12,7 @@ import numpy as np
 from dpbench.arrays import Floats, Ints
 from dpbench.privacy import smooth
 from dpbench.privacy.budgets import Budget, PureDP, Relation, _BadEvent
+from dpbench.seeds import check_generator
 
 __all__ = ["Ledger", "OverdraftError"]
 
@@ -54,6 +55,7 @@ class Ledger:
     """
 
     def __init__(self, budget: Budget, rng: np.random.Generator) -> None:
+        check_generator(rng)
         self.budget = budget
         self.rng = rng
         self._reserved = np.zeros(len(budget.amounts))

@@ -86,6 +86,13 @@ def test_a_number_is_no_budget() -> None:
         once(CLIPPED, DATA, 1.0)  # type: ignore[arg-type]
 
 
+def test_a_seed_is_no_generator() -> None:
+    with pytest.raises(
+        TypeError, match=r"^rng is 0; give a generator: np\.random\.default_rng\(0\)$"
+    ):
+        release(CLIPPED, DATA, PureDP(1.0), rng=0)  # type: ignore[arg-type]
+
+
 def test_the_examples_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Estimator, "_registry", dict(Estimator._registry))  # one enters it
     for module, least in ((base, 4), (outside, 5)):
