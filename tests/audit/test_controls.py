@@ -200,6 +200,18 @@ def test_to_raise_by_chance_tells_nothing(chance: float) -> None:
     assert np.isnan(row["lower_bound"]) == np.isnan(found.lower_bound) == (chance == 1)
 
 
+def test_what_always_raises_with_less_noise_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is visible of it; but what is refuted is, and one pair that tells is enough."""
+    pairs = _some(catalogue(20), "two_clusters", "ends_of_the_clip")
+    bounds = [Bound(1.0, 0.5, 100), Bound(1.0, 2.0, 100)]
+    monkeypatch.setattr(AuditTask, "visible", lambda *_: np.nan)
+    for first, verdicts in ((-1.0, ["failed", "refuted"]), (0.1, ["not refuted", "refuted"])):
+        promises, found = iter([first, -1.0]), iter(bounds)
+        monkeypatch.setattr(AuditTask, "promise", lambda *_, of=promises: next(of))
+        monkeypatch.setattr(AuditTask, "bound", lambda *_, of=found: next(of))
+        assert [row["verdict"] for row in _rows(CLIPPED, PURE, pairs, runs=100)] == verdicts
+
+
 def test_the_example() -> None:
     result = doctest.testmod(releases)
     assert result.attempted > 5
@@ -404,3 +416,9 @@ def test_what_cannot_be_audited(change: dict[str, Any], told: str) -> None:
     asked = {"estimator": CLIPPED, "budget": PURE, "pair": (np.zeros(4), np.eye(4)[0]), **change}
     with pytest.raises(ValueError, match=told):
         audit_pair(**asked, rng=np.random.default_rng(0))
+
+
+def test_a_seed_is_no_generator() -> None:
+    pair: Any = np.zeros(4), np.eye(4)[0]
+    with pytest.raises(TypeError, match="rng is 7; give a generator"):
+        audit_pair(CLIPPED, PURE, pair, rng=7)  # type: ignore[arg-type]
