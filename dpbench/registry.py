@@ -139,7 +139,8 @@ def _one_line(error: ValidationError, where: str, cls: type[Any]) -> str:
     message = first["msg"].removeprefix("Value error, ")
     for limit in first.get("ctx", {}).values():  # which pydantic writes without exponent
         if isinstance(limit, float):
-            message = re.sub(r" \S+$", f" {limit:g}", message)
+            number = repr(limit).removesuffix(".0")
+            message = re.sub(r" \S+$", f" {number}", message)
     message = message[:1].lower() + message[1:]
     shown = isinstance(given, str | int | float | list | None)
     return f"{key}: {_shown(given)}: {message}" if shown else f"{key}: {message}"
@@ -277,12 +278,16 @@ class Registered:
         return next(name for name, one in cls._registry.items() if one is cls)
 
     @classmethod
-    def find(cls, spec: Mapping[str, Any]) -> type[Self] | None:
-        """The registered class that `spec` names, if any; nothing is imported."""
+    def find(cls, spec: Mapping[str, Any], *, whole: bool = True) -> type[Self] | None:
+        """The registered class that `spec` names, if any; nothing is imported.
+
+        Of those that can be made, or (not `whole`) of all.
+        """
+        among = cls.kinds() if whole else cls._registry
         if "_target_" not in spec:
-            return cls.kinds().get(str(spec.get("kind")))
+            return among.get(str(spec.get("kind")))
         module, _, name = str(spec["_target_"]).rpartition(".")
-        for known in cls.kinds().values():
+        for known in among.values():
             at = known.__module__
             if name == known.__name__ and module in {at, at.rpartition(".")[0]}:
                 return known
@@ -296,6 +301,13 @@ class Registered:
         found = cls.find(spec)
         if found is not None:
             return _checked(found, where)
+        if part := cls.find(spec, whole=False):
+            missing = ", ".join(sorted(getattr(part, "__abstractmethods__", ())))
+            key = next(key for key in ("_target_", "kind") if key in spec)
+            raise ConfigError(
+                f"{_path(where, key)}: {spec[key]!r}: {part.__module__}.{part.__name__} does not "
+                f"define {missing}"
+            )
         choices = sorted(cls.kinds())
         if "_target_" in spec:
             name = str(spec["_target_"]).rpartition(".")[2]

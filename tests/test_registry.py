@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pytest
+from pydantic import Field
 from sweeps import sweep_of
 
 from dpbench import ConfigError, Estimate, Estimator, Ledger, PureDP
@@ -124,6 +125,20 @@ def test_abstract_and_private_classes_have_no_name() -> None:
     assert "location_scale" not in Distribution.kinds()
 
 
+def test_what_lacks_a_method_is_refused_by_its_name() -> None:
+    """Of kinds of its own registry; a law goes by way of families."""
+    for base, missing, section in (
+        (Estimator, "estimate", "estimators"),
+        (Distribution, "mean, moment, sample", "families"),
+    ):
+        validated(type("Half", (base,), {"__module__": "mine", "width": 1}))
+        for key, name in (("kind", "half"), ("_target_", "mine.Half")):
+            with pytest.raises(ConfigError) as caught:
+                sweep_of(**{section: {"own": {key: name}}})
+            line = f"sweep.{section}.own.{key}: {name!r}: mine.Half does not define {missing}"
+            assert str(caught.value) == line
+
+
 def test_a_class_by_its_path() -> None:
     for target in ("dpbench.estimators.ClippedMean", "dpbench.estimators.clipped.ClippedMean"):
         assert Estimator.find({"_target_": target}) is ClippedMean
@@ -138,6 +153,11 @@ def test_equal_names_are_equal_parameters() -> None:
     assert canonical(one) == 'ClippedMean{"lower": 0.0, "upper": 1.0}'
     with pytest.raises(AttributeError, match="assign"):
         one.lower = 5.0  # type: ignore[misc]
+
+
+@validated
+class _Beside:
+    limit: Annotated[float, Field(lt=1234567.5)]
 
 
 PURE: Any = PureDP  # which mypy knows
@@ -157,6 +177,7 @@ CLIPPED: Any = ClippedMean
             lambda: Estimator.build({"_target_": "dpbench.estimators.ClipedMean"}, "one"),
             "one._target_: 'dpbench.estimators.ClipedMean': refused; did you mean 'ClippedMean'? ",
         ),
+        (lambda: _Beside(limit=1234568), "limit: 1234568: input should be less than 1234567.5"),
     ],
 )
 def test_what_python_gives_is_refused_in_a_line(make: Callable[[], Any], line: str) -> None:

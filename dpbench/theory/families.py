@@ -253,9 +253,9 @@ class ProductTwoPointFamily(Family):
 
 def build_family(spec: Mapping[str, Any], where: str) -> Family:
     """Make the family that `spec` describes, see `Registered.build`, or one of a distribution."""
-    if isinstance(spec, Family) or (isinstance(spec, Mapping) and Family.find(spec) is not None):
+    if isinstance(spec, Family) or (isinstance(spec, Mapping) and Family.find(spec, whole=False)):
         return Family.build(spec, where)
-    if isinstance(spec, Mapping) and "kind" in spec and Distribution.find(spec) is None:
+    if isinstance(spec, Mapping) and "kind" in spec and not Distribution.find(spec, whole=False):
         known = sorted([*Distribution.kinds(), *Family.kinds()])
         raise ConfigError(f"{where}.kind: {spec['kind']!r}: {choose_from(spec['kind'], known)}")
     return _Single(distribution=Distribution.build(spec, where))
