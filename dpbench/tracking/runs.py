@@ -77,6 +77,8 @@ def _rows(one: str | Path | Result, config_dir: str | Path | None) -> pd.DataFra
 
 def errors_at(path: Path, config_dir: str | Path | None = None) -> Baseline:
     """The errors of a finished run, by its folder, or of a baseline, by its file; ConfigError."""
+    if not path.exists():
+        raise ConfigError(f"'{path}': no such folder of a finished run, nor file of a baseline")
     if not path.is_dir():
         return Baseline.read(path, None)
     result, manifest = load(path, config_dir=config_dir), read_manifest(path)

@@ -129,7 +129,7 @@ def test_what_cannot_be_used(
         ("history add base.parquet date=soon", "date: 'soon'"),
         ("history add base.parquet form=h.parquet", "form=h.parquet: no such word"),
         ("history add nobodys.parquet", "commit=NAME"),
-        ("history add nothing.parquet", "'nothing.parquet': no such file"),
+        ("history add nothing.parquet", "'nothing.parquet': no such folder"),
         ("compare base.parquet", "usage: python -m dpbench compare A B"),
         ("compare base.parquet empty", "'empty': holds no finished run"),
         ("compare base.parquet base.parquet --loud", "--loud: no such word"),
@@ -173,7 +173,7 @@ def test_two_runs_beside_each_other(
     """A run with itself, with another seed, and with a baseline whose errors are others."""
     monkeypatch.chdir(tmp_path)
     assert set(dpbench.compare(result, result)["verdict"]) == {"same"}
-    with pytest.raises(ConfigError, match="no such file"):
+    with pytest.raises(ConfigError, match="no such folder of a finished run, nor file of a base"):
         dpbench.compare(finished / "out", "nothing")
     base = errors_at(finished / "out")
     assert base.origin.seed == 3
