@@ -119,9 +119,12 @@ class Job(InFolder):
         unknown = self.options.plugins or self.options.depends  # what these read
         if not unknown and surroundings(self.config) == before:  # else edited meanwhile
             more["fingerprint"] = fingerprint(self.folder, self.config)
-        write_manifest(self.folder, {**record, **cost.as_dict(), **more})
+        record = {**record, **cost.as_dict(), **more}
+        write_manifest(self.folder, record)
         if not page.exists():
-            self._write_page()
+            self._write_page()  # of the manifest
+        outputs = {**record["outputs"], **(stamps_of(self.folder, [page]) or {})}
+        write_manifest(self.folder, {**record, "outputs": outputs})
         return code, told
 
     def result(self) -> Result:

@@ -280,6 +280,15 @@ def test_a_finished_run_is_shown_before_anything_slow_is_loaded(bench: Bench) ->
     assert bench.read("summary.csv") != first
 
 
+def test_a_page_that_was_edited_is_written_anew(bench: Bench) -> None:
+    bench.done("trials=4")
+    page = bench.folder / "out" / "report.html"
+    written = page.read_bytes()
+    page.write_text("of another run")
+    bench.done("trials=4")
+    assert (page.read_bytes(), bench.counts()) == (written, (0, 5))
+
+
 def test_a_finished_run_is_no_excuse_for_a_configuration_that_cannot_be_used(bench: Bench) -> None:
     """Of keys that change no result: what the finished run had is not checked again."""
     bench.done("trials=4")
