@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from dpbench.analysis.claims import UNKNOWN
 from dpbench.analysis.results import Failure
 from dpbench.analysis.smallest_n import TERMS
 from dpbench.columns import BUDGET
@@ -42,19 +43,25 @@ def _claims(claims: pd.DataFrame, study: Study) -> str:
         columns = [[_privacy(r) if name == "privacy" else r[name] for r in found] for name in WHAT]
         widths = narrowed([max(map(len, column)) for column in columns], ROOM)
         for row, *what in zip(found, *columns, strict=True):
-            low, high = _digits(row["low"]), _digits(row["high"])
             short = (shortened(text, w).ljust(w) for text, w in zip(what, widths, strict=True))
             rows.append(
                 {
                     ", ".join(WHAT): " ".join(short).rstrip(),
                     "predicted": f"{limit}{row['predicted']:.3f}",
-                    "measured (95%)": f"{_digits(row['measured'])} ({low}, {high})",
+                    "measured (95%)": _interval(row),
                     "verdict": row["verdict"],
                 }
             )
     text = table("Claims: theory against measurement", rows)
     note = "visible: half of all runs would call a truth this far off inconsistent"
-    return f"{text}\n{counted(claims, VERDICTS)}\n{note}"
+    unknown = f"\n-: {UNKNOWN}" if claims["measured"].isna().any() else ""
+    return f"{text}\n{counted(claims, VERDICTS)}\n{note}{unknown}"
+
+
+def _interval(row: Mapping[Hashable, Any]) -> str:
+    """A measured number and its interval; a dash if it is not known."""
+    number, low, high = (_digits(row[name]) for name in ("measured", "low", "high"))
+    return "-" if np.isnan(row["measured"]) else f"{number} ({low}, {high})"
 
 
 def _digits(value: float) -> str:
@@ -63,6 +70,8 @@ def _digits(value: float) -> str:
 
 
 def _range(low: float, high: float, digits: str = ".3g") -> str:
+    if np.isnan(low):
+        return "-"
     first, last = f"{low:{digits}}", f"{high:{digits}}"
     return last if first == last else f"{first} .. {last}"
 

@@ -17,7 +17,7 @@ from dpbench.registry import ConfigError, validated
 from dpbench.runner.plan import Sweep
 from dpbench.theory.theorems import THEOREMS, Theorem
 
-__all__ = ["COLUMNS", "POINT", "Claim", "Curves", "verdict"]
+__all__ = ["COLUMNS", "POINT", "UNKNOWN", "Claim", "Curves", "verdict"]
 
 # Rows, and (rows, 1 + draws) values with their replicates.
 Curves = tuple[pd.DataFrame, Floats]
@@ -30,6 +30,11 @@ COLUMNS = [
 # With fewer trials the largest error is below the 0.9 quantile with probability above 2.5%: no
 # interval for it has an upper end.
 LEAST_TRIALS = 36
+# What is said of claims without a number.
+UNKNOWN = (
+    f"too few trials (under {LEAST_TRIALS}, {2 * LEAST_TRIALS} if half choose the worst), "
+    "or errors of 0 or ∞"
+)
 
 
 @validated

@@ -96,15 +96,20 @@ def _errors(rows: Sequence[Row]) -> str:
         if row["privacy"].split("_")[0] in NOTIONS:
             about = ("distribution", "privacy", *AMOUNTS, "n")
             settings.setdefault(tuple(row.get(key, "") for key in about), []).append(row)
-    least = [
-        min(same, key=lambda row: as_number(row["q90"]))["estimator"]
-        for same in settings.values()
-        if len(same) > 1
-    ]
-    if not least:
+    several = [same for same in settings.values() if len(same) > 1]
+    counts = Counter(name for same in several if (name := _smallest(same)))
+    best = [name for name, times in counts.items() if times == max(counts.values())]
+    if not best:
         return told
-    best, times = Counter(least).most_common(1)[0]
-    return f"{told}; {best} has the smallest in {times} of {_many(len(least), 'setting')}"
+    have = "has" if len(best) == 1 else "each have"
+    times = f"{counts[best[0]]} of {_many(len(several), 'setting')}"
+    return f"{told}; {_listed(best)} {have} the smallest in {times}"
+
+
+def _smallest(rows: Sequence[Row]) -> str:
+    """Whose 0.9 quantile is below all others'; blank where that is a tie."""
+    first, second = sorted(rows, key=lambda row: as_number(row["q90"]))[:2]
+    return first["estimator"] if as_number(first["q90"]) < as_number(second["q90"]) else ""
 
 
 def _distinct(rows: Sequence[Row], column: str) -> str:

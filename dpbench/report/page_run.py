@@ -15,6 +15,7 @@ from typing import Any
 import pandas as pd
 import yaml
 
+from dpbench.analysis.claims import UNKNOWN
 from dpbench.audit.report import strongest
 from dpbench.libraries.report import CAPTIONS
 from dpbench.metrics import VARIABLES
@@ -142,6 +143,7 @@ def read_run(folder: Path, name: str, most: int) -> dict[str, Any]:
         "versions": _mapping(manifest.get("versions")),
         "configuration": yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, width=100),
         "groups": _groups(claims),
+        "unknown": UNKNOWN if any(claim["measured"] == "-" for claim in claims) else "",
         "counts": {verdict: verdicts[verdict] for verdict in CLAIM_TONES},
         "pictures": _pictures(folder, written, gathered(sweep, "figures") or _own(tables)),
         "factors": factor_table(tables["factors"]),
@@ -206,7 +208,7 @@ def _claim(row: Row, spec: Mapping[str, Any]) -> dict[str, Any]:
         "what": _what(row["variable"], theorem),
         "metric": metric_text(row["metric"]),
         "predicted": f"{limit}{digits(predicted)} ± {digits(tolerance, trailing=False)}",
-        "measured": digits(measured),
+        "measured": digits(measured) or "-",
         "interval": " … ".join(filter(None, (digits(low), digits(high)))),
         "visible": digits(as_number(row.get("visible"))),
         "reason": spec.get("reason", ""),

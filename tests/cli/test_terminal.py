@@ -49,6 +49,8 @@ def test_everything_printed_fits(bench: Bench) -> None:
     lines = bench.read("scoreboard.txt").splitlines()
     assert max(map(len, lines)) <= WIDTH
     claims = bench.table("claims.csv")
+    unknown = [line for line in lines if line.startswith("-: too few trials")]
+    assert len(unknown) == claims["measured"].isna().any()
     ends = "|".join(set(claims["verdict"]))
     assert len([one for one in lines if re.search(f"  ({ends})$", one)]) >= len(claims) == 8
     terms = {f"{name}_term": 1e3 for name in TERMS}

@@ -166,6 +166,15 @@ def test_what_was_asked_and_found_comes_first(example: Path, tmp_path: Path) -> 
         .removeprefix(found[:40])
         .startswith("1 to 4; clip has the smallest in 2 of 3 settings; ")
     )
+    for ties, told in (
+        ([10, 20], "wide has the smallest in 1 of 3 settings"),
+        ([20], "clip and wide each have the smallest in 1 of 3 settings"),
+    ):
+        tied = [
+            row | {"q90": 2} if row["n"] in ties and row["q90"] != "inf" else row for row in ERRORS
+        ]
+        write_table(example / "summary.csv", tied)
+        assert f"; {told}; " in page_of(example).texts("p")[2]
     (tmp_path / "bare").mkdir()
     assert "Asked" not in " ".join(page_of(tmp_path / "bare").texts("p"))
 
@@ -301,6 +310,11 @@ def test_claims_are_grouped_by_what_they_say_and_the_worst_is_open(example: Path
     notes = [text for text in page.texts("p") if text.startswith("The tolerance of")]
     why = "The tolerance of {}, declared before the run: {}."
     assert notes == [why.format("rate", "n is finite"), why.format("near", "few members")]
+    write_table(example / "claims.csv", [CLAIM | dict.fromkeys(("measured", "low", "high"), "")])
+    page = page_of(example)
+    (row,) = (row for row in page.texts("tr") if "two_pointpure" in row)
+    assert row.startswith("consistent rate minimax two_pointpure, ε = 0.01 2.000 ± 0.02 -")
+    assert any("Not measured (-): too few trials" in text for text in page.texts("p"))
     several = [CLAIM, CLAIM | {"verdict": "inconsistent", "measured": 2.5}, CLAIM | {"epsilon": 1}]
     write_table(example / "claims.csv", [CLAIM | {"claim": "near", "variable": "odd"}, *several])
     page = page_of(example)
