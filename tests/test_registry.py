@@ -133,8 +133,9 @@ def test_what_lacks_a_method_is_refused_by_its_name() -> None:
     ):
         validated(type("Half", (base,), {"__module__": "mine", "width": 1}))
         for key, name in (("kind", "half"), ("_target_", "mine.Half")):
+            entries: Any = {section: {"own": {key: name}}}
             with pytest.raises(ConfigError) as caught:
-                sweep_of(**{section: {"own": {key: name}}})
+                sweep_of(**entries)
             line = f"sweep.{section}.own.{key}: {name!r}: mine.Half does not define {missing}"
             assert str(caught.value) == line
 
