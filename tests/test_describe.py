@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,16 @@ CLAIM = "parts.worst_case.claims.ksu20_alpha"
 GONE = object()  # in place of a value
 
 
+@pytest.fixture(scope="module")
+def quick() -> Any:
+    """A sweep in which a test makes a mistake, of its own copy."""
+    spec = read(conf_folder() / "sweep" / "quick.yaml")
+    spec["budgets"]["pure"]["epsilon"] = [0.1, 1]  # one variant each
+    spec["estimators"]["mine"] = {"_target_": "mine.Mine", "anything": 1}
+    assert VALIDATOR.is_valid(spec)
+    return spec
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [
@@ -61,11 +72,8 @@ GONE = object()  # in place of a value
         ("parts.worst_case.trials", 0), ("parts.worst_case.families", 3), ("estimators", GONE),
     ],
 )  # fmt: skip
-def test_a_mistake_is_underlined(key: str, value: object) -> None:
-    spec = read(conf_folder() / "sweep" / "quick.yaml")
-    spec["budgets"]["pure"]["epsilon"] = [0.1, 1]  # one variant each
-    spec["estimators"]["mine"] = {"_target_": "mine.Mine", "anything": 1}
-    assert VALIDATOR.is_valid(spec)
+def test_a_mistake_is_underlined(key: str, value: object, quick: Any) -> None:
+    spec = deepcopy(quick)
     *path, last = key.split(".")
     at = spec
     for step in path:

@@ -323,7 +323,7 @@ def test_thresholds_are_over_exact_ones(monkeypatch: pytest.MonkeyPatch) -> None
         return 0.5 if n < 100 * math.log(estimator.radius) else 0.05
 
     monkeypatch.setattr("dpbench.analysis.kinds.exact_miss", missed)
-    one = Made(n=_sizes(100, 2e5, 150), estimators=RADII, trials=40)
+    one = Made(n=_sizes(500, 1.2e5, 100), estimators=RADII, trials=40)
     for late, expected in ((1.0, "consistent"), (1.5, "inconsistent")):
 
         def error(at: Any, late: float = late) -> float:

@@ -140,7 +140,9 @@ def test_every_estimator(estimator: Estimator, notions: str, how: dict[str, Any]
 @pytest.mark.parametrize(("estimator", "notions", "how"), ROWS, ids=lambda v: type(v).__name__)
 def test_data_raise_no_warning(estimator: Estimator, notions: str, how: dict[str, Any]) -> None:
     """Which under ``python -W error``, as in these tests, would tell of a record."""
-    budgets = [None if b.notion == "none" else b for b in testing.NOTIONS if estimator.supports(b)]
+    # of mu-GDP the noise is that of zCDP, which all of it support
+    notions_of_data = [b for b in testing.NOTIONS if b.notion != "gdp" and estimator.supports(b)]
+    budgets = [None if b.notion == "none" else b for b in notions_of_data]
     for like in testing._datasets(estimator, how.get("records"), how.get("d")):
         places, chance = np.arange(len(like)), np.random.default_rng(0).random(len(like))
         largest = np.finfo(float).max

@@ -168,7 +168,7 @@ def test_a_fair_coin_is_the_worst_of_bounded_laws() -> None:
 def test_those_that_apply_are_ranked(question: dict[str, Any], first: str | None) -> None:
     if question.get("law") == "student_t":
         question = {**question, "law": {"kind": "student_t", "tail_index": 3}}
-    made = dpbench.plan(n=500, epsilon=1, **question)
+    made = dpbench.plan(n=200, epsilon=1, **question)
     table = made.ranking
     assert list(table["q90"]) == sorted(table["q90"])
     assert (table["low"] <= table["q90"]).all()
@@ -200,14 +200,6 @@ def test_no_guess_is_ranked_first_of_a_law_around_0(law: Any) -> None:
     assert made.rows[0].estimator == "clipped_mean"
 
 
-def test_the_code_has_the_very_budget() -> None:
-    for privacy in ({"epsilon": 1 - 1e-14}, {"epsilon": 1 / 3, "delta": 1e-6 / 3}):
-        made, told = dpbench.plan(n=300, lower=0, upper=1, **privacy), {"data": np.ones(300)}
-        with contextlib.redirect_stdout(io.StringIO()):
-            exec(made.code, told)
-        assert told["budget"] == made.budget
-
-
 def test_the_command_prints_a_page_and_a_figure(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -229,18 +221,19 @@ def test_the_command_prints_a_page_and_a_figure(
 @pytest.mark.parametrize(
     "question",
     [
-        {"law": "log_normal", "lower": 0, "upper": 3.5},  # a bias by the clip: a moment's estimator
+        # a bias by the clip: a moment's estimator
+        {"law": "log_normal", "lower": 0, "upper": 3.5, "delta": 1e-6 / 3},
         {"law": "gaussian", "neighbours": "add_remove"},
     ],
     ids=["replace", "add_remove"],
 )
 def test_the_code_makes_what_was_ranked(question: dict[str, Any]) -> None:
-    """And it errs as little: of 200 releases nine in ten do by at most q90, 140 at least.
+    """Of the very budget, and it errs as little: of 200 releases nine in ten do by at most q90, 140 at least.
 
     The shares of these and of the ranking's 400 trials have a deviation of 0.026 together; fewer
     are 7 of it off, by a chance below 1e-9.
     """
-    made, rng = dpbench.plan(n=300, epsilon=1, **question), np.random.default_rng(2)
+    made, rng = dpbench.plan(n=300, epsilon=1 - 1e-14, **question), np.random.default_rng(2)
     for row in made.rows:
         told: dict[str, Any] = {"data": np.linspace(0, 1, 300)}
         with contextlib.redirect_stdout(io.StringIO()):
