@@ -228,7 +228,7 @@ def test_the_command_prints_a_page_and_a_figure(
     ids=["replace", "add_remove"],
 )
 def test_the_code_makes_what_was_ranked(question: dict[str, Any]) -> None:
-    """Of the very budget, and it errs as little: of 200 releases nine in ten do by at most q90, 140 at least.
+    """Of the very budget; of 200 releases nine in ten err by at most q90, 140 at least.
 
     The shares of these and of the ranking's 400 trials have a deviation of 0.026 together; fewer
     are 7 of it off, by a chance below 1e-9.
