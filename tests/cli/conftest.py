@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import json
 import os
 import signal
@@ -19,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from joblib.externals.loky import get_reusable_executor
 
+from dpbench import finished, job
 from dpbench.cli import run
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
@@ -253,6 +255,21 @@ def unusable(result: Result, *words: str) -> None:
     assert result.err.count("\n") == 1, result.err
     assert not [word for word in words if word not in result.err], result.err
     assert result.out == ""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def source_read_once() -> Iterator[None]:
+    """The package, which no test changes: a run reads all of it three times."""
+    read, package = finished.package_source, finished.PACKAGE
+    once = functools.cache(read)
+
+    def package_source() -> list[tuple[str, str]]:
+        return once() if finished.PACKAGE == package else read()  # of a copy, which changes
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (finished, job):
+            patch.setattr(module, "package_source", package_source)
+        yield
 
 
 @pytest.fixture

@@ -35,9 +35,12 @@ sweeps:
   binary_mean: {figures: [error], claims: [private_*, "!private_rho"]}
 names: {binary: Laplace, mean: the mean, pure: pure_ & 5%}
 """
-# Few trials and sizes, no direct search, and one figure of the sweep's own.
+# Few trials, sizes and budgets, no direct search, and one figure of the sweep's own.
 FAST = [
-    "trials=60", "seed=3", "n_jobs=1", "sweep.parts.all.n={low: 10, high: 1e7, points: 7}",
+    "trials=60", "seed=3", "n_jobs=1", "sweep.parts.all.n={low: 10, high: 1e7, points: 4}",
+    "sweep.budgets.pure.epsilon=[0.001,0.1,1]", "sweep.budgets.zcdp.rho=[5e-5,0.5]",
+    "~sweep.budgets.staircase", "~sweep.budgets.approx", "~sweep.parts.few", "~sweep.parts.thousand",
+    "~sweep.estimators.minimax", "sweep.parts.all.estimators=*", "sweep.figures.error.estimators=*",
     "~sweep.sample_complexity", "~sweep.figures.sample_complexity",
     "sweep.claims.sampling_regime.n_min=100", "paper=true", "font=serif",
 ]  # fmt: skip
