@@ -264,7 +264,7 @@ def source_read_once() -> Iterator[None]:
     once = functools.cache(read)
 
     def package_source() -> list[tuple[str, str]]:
-        return once() if finished.PACKAGE == package else read()  # of a copy, which changes
+        return once() if package == finished.PACKAGE else read()  # of a copy, which changes
 
     with pytest.MonkeyPatch.context() as patch:
         for module in (finished, job):

@@ -39,8 +39,9 @@ names: {binary: Laplace, mean: the mean, pure: pure_ & 5%}
 FAST = [
     "trials=60", "seed=3", "n_jobs=1", "sweep.parts.all.n={low: 10, high: 1e7, points: 4}",
     "sweep.budgets.pure.epsilon=[0.001,0.1,1]", "sweep.budgets.zcdp.rho=[5e-5,0.5]",
-    "~sweep.budgets.staircase", "~sweep.budgets.approx", "~sweep.parts.few", "~sweep.parts.thousand",
-    "~sweep.estimators.minimax", "sweep.parts.all.estimators=*", "sweep.figures.error.estimators=*",
+    "~sweep.budgets.staircase", "~sweep.budgets.approx", "~sweep.parts.few",
+    "~sweep.parts.thousand", "~sweep.estimators.minimax", "sweep.parts.all.estimators=*",
+    "sweep.figures.error.estimators=*",
     "~sweep.sample_complexity", "~sweep.figures.sample_complexity",
     "sweep.claims.sampling_regime.n_min=100", "paper=true", "font=serif",
 ]  # fmt: skip
@@ -288,7 +289,10 @@ def test_a_source_that_is_none(tiny: Path, text: str, named: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_an_unknown_figure_of_a_source(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_figure_of_a_source(
+    finished: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(paper, "run", lambda _: 0)  # the run is there
     wrong = finished / "wrong.yaml"
     wrong.write_text(TINY.replace("error", "nope"))
     assert main("wrong", FAST) == 2
