@@ -281,9 +281,14 @@ class Registered:
     def find(cls, spec: Mapping[str, Any], *, whole: bool = True) -> type[Self] | None:
         """The registered class that `spec` names, if any; nothing is imported.
 
-        Of those that can be made, or (not `whole`) of all.
+        Of those that can be made, and (not `whole`) of others' that lack a method.
         """
-        among = cls.kinds() if whole else cls._registry
+        among = cls.kinds()
+        if not whole:  # dpbench's own are abstract on purpose
+            others = cls._registry.items()
+            among |= {
+                name: one for name, one in others if not one.__module__.startswith("dpbench.")
+            }
         if "_target_" not in spec:
             return among.get(str(spec.get("kind")))
         module, _, name = str(spec["_target_"]).rpartition(".")
