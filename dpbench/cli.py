@@ -122,13 +122,7 @@ def _run(argv: Sequence[str]) -> int:
         code: int = command.main(argv[1:])
         return code
     if argv and argv[0].replace("-", "").replace("_", "").isalnum() and argv[0][0] != "-":
-        from difflib import get_close_matches  # as no run needs it
-
-        sweeps = [path.stem for path in (conf_folder() / "sweep").glob("*.yaml")]
-        for name in get_close_matches(argv[0], sweeps, n=1, cutoff=0.8):
-            said = "is a sweep" if name == argv[0] else "no such command, nor sweep"
-            raise ConfigError(f"{argv[0]}: {said}; write sweep={name}")
-        raise ConfigError(f"{argv[0]}: no such command; {choose_from(argv[0], COMMANDS)}")
+        raise _no_command(argv[0])
     flags = arguments(argv)
     if flags.version:
         print(f"dpbench {__version__}")
@@ -160,6 +154,17 @@ def _run(argv: Sequence[str]) -> int:
                 )
     endings.in_order()
     return max(_finished(job, own) for job, own in zip(jobs, words, strict=True))
+
+
+def _no_command(word: str) -> ConfigError:
+    """What is meant by a word that is none: a sweep, or the command that is near."""
+    from difflib import get_close_matches  # as no run needs it
+
+    sweeps = [path.stem for path in (conf_folder() / "sweep").glob("*.yaml")]
+    for name in get_close_matches(word, sweeps, n=1, cutoff=0.8):
+        said = "is a sweep" if name == word else "no such command, nor sweep"
+        return ConfigError(f"{word}: {said}; write sweep={name}")
+    return ConfigError(f"{word}: no such command; {choose_from(word, COMMANDS)}")
 
 
 def _finished(job: Again | Job | Audit | Libraries | _Report, argv: Sequence[str]) -> int:
