@@ -144,16 +144,19 @@ def _run(argv: Sequence[str]) -> int:
     jobs = [_prepare(overrides, flags.config_dir) for overrides in runs]
     folder = [] if flags.config_dir is None else ["--config-dir", str(flags.config_dir)]
     words = [[*folder, *one] for one in runs] if flags.multirun else [argv]
-    stored = [job.stores for job in jobs if job.stores is not None]
-    for key, paths in (("out", [job.folder for job in jobs]), ("baseline", stored)):
-        for path in paths:
-            if paths.count(path) > 1:
-                raise ConfigError(
-                    f"{key}: '{path}': two of the runs share it; give each its own, such as "
-                    f"'{key}=results/run-${{seed}}'"
-                )
+    _check_apart("out", [job.folder for job in jobs])
+    _check_apart("baseline", [job.stores for job in jobs if job.stores is not None])
     endings.in_order()
     return max(_finished(job, own) for job, own in zip(jobs, words, strict=True))
+
+
+def _check_apart(key: str, paths: Sequence[Path]) -> None:
+    for path in paths:
+        if paths.count(path) > 1:
+            raise ConfigError(
+                f"{key}: '{path}': two of the runs share it; give each its own, such as "
+                f"'{key}=results/run-${{seed}}'"
+            )
 
 
 def _no_command(word: str) -> ConfigError:
