@@ -76,7 +76,7 @@ the least over all locations.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -202,6 +202,7 @@ def largest_distance(spare: Callable[[float], float], n: int) -> float:
     """The largest t < 1 at which `spare` is positive; it falls as t grows, from 1e-3/n or less."""
     from scipy.optimize import brentq  # a slow import
 
+    @cache  # the root is sought between places that are known
     def excess(log_t: float) -> float:
         return spare(np.exp(log_t))
 
@@ -214,6 +215,13 @@ def largest_distance(spare: Callable[[float], float], n: int) -> float:
     return float(np.exp(brentq(excess, low, high, xtol=1e-13, rtol=1e-13)))
 
 
+@lru_cache(64)  # searches for several beta begin alike
+def _mean_miss(t: float, n: int, budget: Budget) -> float:
+    """E x_S of the module."""
+    s, weights = differing(t, n)
+    return float(weights @ _miss(s, budget))
+
+
 @cache
 def indistinguishable(n: int, budget: Budget, beta: float = BETA) -> float:
     """The largest t such that no private test tells any two laws at total-variation distance t.
@@ -223,8 +231,7 @@ def indistinguishable(n: int, budget: Budget, beta: float = BETA) -> float:
     """
 
     def spare(t: float) -> float:
-        s, weights = differing(t, n)
-        return float(weights @ _miss(s, budget)) - beta
+        return _mean_miss(t, n, budget) - beta
 
     if not isinstance(budget, PureDP | ApproxDP | ZCDP | GDP):
         return float("nan")
@@ -295,6 +302,7 @@ def chains_of_coins(
     for laws in LENGTHS:
         most = (0.5 - LEAST) / (laws - 1)
 
+        @cache  # as above
         def excess(h: float, laws: int = laws) -> float:
             return error(laws, h) - of_a_pair(laws, beta)
 
