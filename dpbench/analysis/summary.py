@@ -66,8 +66,9 @@ def statistics(values: Mapping[str, Floats]) -> dict[str, Floats | Ints]:
     }
     for column, metric in METRICS.items():
         if column not in found:
-            measured = values.get(metric.of, np.full_like(error, np.nan))
-            found[column] = _of_metric(metric, measured, count)
+            known = metric.of in values
+            nothing = np.full(len(error), np.nan)
+            found[column] = _of_metric(metric, values[metric.of], count) if known else nothing
     return found
 
 
@@ -76,11 +77,10 @@ def _of_metric(metric: Metric, measured: Floats, released: Ints) -> Floats:
     unknown = np.isnan(measured).all(axis=1)
     if metric.of in ERRORS:  # NaN where nothing was released, and where code draws its noise
         unknown &= released > 0
-    ordered = _sorted(measured)
     if metric.statistic == "rate":
-        statistic = np.minimum(ordered, 1.0).mean(axis=1)
+        statistic = np.minimum(_sorted(measured), 1.0).mean(axis=1)
     else:
-        statistic = ordered[:, order_statistic(metric.q, measured.shape[1]) - 1]
+        statistic = quantile(measured, metric.q)
     return np.where(unknown, np.nan, statistic)
 
 
