@@ -125,6 +125,8 @@ def _joined(blocks: Sequence[Block], trials: int) -> dict[str, Floats]:
 
 def _stacked(parts: Sequence[Mapping[str, Floats]], axis: int = 0) -> dict[str, Floats]:
     """Arrays of the same names as one, NaN where a part has none of a name."""
+    if len(parts) == 1:
+        return dict(parts[0])
     names = dict.fromkeys(name for part in parts for name in part)
     return {name: np.concatenate([_of(part, name) for part in parts], axis) for name in names}
 

@@ -230,8 +230,9 @@ def _whole(path: Path) -> pa.BufferReader:
 
 def _opened(path: Path) -> Opened:
     with pq.ParquetFile(_whole(path), read_dictionary=["message"]) as file:
-        about = json.loads(file.schema_arrow.metadata[b"dpbench"])
-        names = [name for name in (*ERRORS, *EXTRAS) if name in file.schema_arrow.names]
+        schema = file.schema_arrow
+        about = json.loads(schema.metadata[b"dpbench"])
+        names = [name for name in (*ERRORS, *EXTRAS) if name in schema.names]
         table = file.read(columns=[*names, "message"]).combine_chunks()
     ends = np.cumsum([rows for rows, _ in about.values()]).tolist()
     rows = [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
