@@ -75,6 +75,7 @@ def quit_at_once(*_: object) -> None:
 
 def in_order() -> None:
     """From here on the first signal raises KeyboardInterrupt, if `prepare` was called."""
+    gc.freeze()  # what is loaded and planned stays
     gc.enable()
     _replace(quit_at_once, _interrupt)
 
