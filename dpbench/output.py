@@ -136,9 +136,11 @@ def progress(what: str, total: int, done_so: str) -> Iterator[Callable[[], None]
         def advance() -> None:
             nonlocal done, last
             done += 1
-            bar.advance(task)
+            if drawn:
+                bar.advance(task)
+                return
             now = time.monotonic()
-            if drawn or now - last < SECONDS_BETWEEN_LINES:
+            if now - last < SECONDS_BETWEEN_LINES:
                 return
             last, elapsed = now, now - started
             left = elapsed / done * (total - done)

@@ -59,10 +59,10 @@ def compute(
     dask workers need; for `depends` see `dpbench.runner.sources.used_by`. ConfigError if a worker
     computes by other source, or if dask is not installed or its scheduler does not answer.
     """
-    import joblib  # slow to load, like all that a refusal can do without
-
     if not tasks:
         return
+    import joblib  # slow to load, like all that a refusal can do without
+
     workers = min(joblib.cpu_count() if n_jobs < 0 else n_jobs, len(tasks))
     if runner.backend == "dask":
         try:
