@@ -66,7 +66,8 @@ class InFolder:
         forget(self.folder)
         for name, table in tables.items():
             with atomic(self.folder / f"{name}.csv", stamps) as path:
-                table.to_csv(path, index=False)
+                # Python writes a number in half of the time that numpy takes, and the same.
+                table.astype(object).to_csv(path, index=False)
         with atomic(self.folder / "scoreboard.txt", stamps) as path:
             path.write_text(text, encoding="utf-8")
         draw(stamps)

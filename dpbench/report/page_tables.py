@@ -104,7 +104,8 @@ def short(value: float, places: int = 4) -> str:
         return digits(value)
     if value.is_integer() and abs(value) < 1e6:
         return f"{value:.0f}"
-    return re.sub(r"e(-?)\+?0*", r"e\1", f"{value:.{places}g}")
+    text = f"{value:.{places}g}"
+    return re.sub(r"e(-?)\+?0*", r"e\1", text) if "e" in text else text
 
 
 def library_tables(
