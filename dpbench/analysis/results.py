@@ -68,11 +68,10 @@ def collect(
     `keep` says what of `Block.values` is kept, and of which rows of `key_table`, which has
     `bounds` or not.
     """
-    keys = key_table(sweep, cells, bounds=bounds)
-    ends = np.cumsum([len(cell.members) * len(cell.settings) for cell in cells])
-    rows_of = np.split(np.arange(len(keys)), ends[:-1])
+    *ends, size = np.cumsum([len(cell.members) * len(cell.settings) for cell in cells])
+    rows_of = np.split(np.arange(size), ends)
     columns: dict[str, NDArray[np.number[Any]]] = {}
-    kept = {name: [np.empty(0)] * len(keys) for name in keep}
+    kept = {name: [np.empty(0)] * size for name in keep}
     failures: dict[int, list[Failure]] = {}
     for batch in _batches(cells, found):
         rows = np.concatenate([rows_of[index] for index, _ in batch])
@@ -81,12 +80,13 @@ def collect(
         step = max(1, AT_ONCE // values["error"].shape[1])
         for at in (slice(i, i + step) for i in range(0, len(rows), step)):
             for name, column in statistics({k: v[at] for k, v in values.items()}).items():
-                columns.setdefault(name, np.empty(len(keys), column.dtype))[rows[at]] = column
+                columns.setdefault(name, np.empty(size, column.dtype))[rows[at]] = column
         for name, wanted in keep.items():
             vectors = _of(values, name)
-            for i in np.flatnonzero(np.broadcast_to(wanted, len(keys))[rows]):
+            for i in np.flatnonzero(np.broadcast_to(wanted, size)[rows]):
                 kept[name][rows[i]] = vectors[i].copy()  # of itself, not a part of all
         failures |= {index: _failures(cells[index], blocks) for index, blocks in batch}
+    keys = key_table(sweep, cells, bounds=bounds)  # after the blocks, which bounds would hold up
     table = pd.concat([keys, pd.DataFrame(columns)], axis=1)
     younger = [name for name, metric in METRICS.items() if metric.of in EXTRAS]
     extras = [name for one in younger for name in (one, f"{one}_se") if name in columns]
