@@ -122,7 +122,7 @@ class Result:
                 raise ConfigError(f"figure: {name!r}: no such figure; {choose_from(name, choices)}")
             return known[name]
         figure = Figure.build(name, "figure")
-        keys = key_table(self.study, self.cells, bounds=figure.over_bounds)
+        keys = key_table(self.study, self.cells, bounds=False)
         figure.check(self.study, keys, "figure")
         return figure
 

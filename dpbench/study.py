@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -32,7 +32,6 @@ class Figure(Registered, ABC):
     """A figure that is asked of a study; `dpbench.report` has the kinds."""
 
     caption: str
-    over_bounds: ClassVar[bool] = False  # whether `check` needs them
 
     @abstractmethod
     def check(self, study: Study, keys: pd.DataFrame, where: str) -> None:
@@ -148,7 +147,7 @@ class Study(Sweep):
         With `trials` instead of every part's own; ConfigError at the first key that cannot be used.
         """
         cells = make_cells(self, trials=trials)
-        keys = key_table(self, cells, bounds=self._about_bounds)
+        keys = key_table(self, cells, bounds=False)
         requests = self.sample_complexity.items()
         searched = [(f"sweep.sample_complexity.{label}", request) for label, request in requests]
         claims, figures = (self._everywhere(section).values() for section in ("claims", "figures"))
@@ -156,12 +155,6 @@ class Study(Sweep):
             with computable(where):
                 one.check(self, keys, where)
         return Plan(self, cells, self._kept(keys))
-
-    @property
-    def _about_bounds(self) -> bool:
-        """Whether a claim or figure is checked against lower bounds, which take long."""
-        claims = (claim.statement.variable == "factor" for claim in self.all_claims.values())
-        return any(claims) or any(figure.over_bounds for figure in self.all_figures.values())
 
     def _kept(self, keys: pd.DataFrame) -> dict[str, Bools]:
         """See `Plan.measures`."""

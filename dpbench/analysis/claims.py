@@ -102,9 +102,6 @@ class Claim(Selection):
             if not np.isfinite(self.prediction(k)):
                 at = f"{where}.families: {family!r}"
                 raise ConfigError(f"{at}: the theorem needs its moment order")
-        if theorem.variable == "factor":
-            for family in chosen["family"][chosen["lower_bound"].isna()]:
-                raise ConfigError(f"{where}.families: {family!r}: no lower bound is known for it")
         self._check(self._named(chosen, sweep), sweep, where)
 
     def _check(self, chosen: pd.DataFrame, sweep: Sweep, where: str) -> None:

@@ -19,7 +19,7 @@ from dpbench.columns import BUDGET, under
 from dpbench.errors import choose_from
 from dpbench.metrics import METRICS, VARIABLES
 from dpbench.registry import ConfigError, from_mapping, validated
-from dpbench.runner.plan import Sweep
+from dpbench.runner.plan import Sweep, lower_bound
 from dpbench.theory.exact import exact, exact_miss
 from dpbench.theory.lower_bounds import BETA
 from dpbench.theory.theorems import THEOREMS
@@ -295,6 +295,13 @@ class Factor(Claim):
     that is too low, and the largest of several measurements is too high: the interval begins where
     the chosen one's does, and ends where that of the largest does.
     """
+
+    def _check(self, chosen: pd.DataFrame, sweep: Sweep, where: str) -> None:
+        told = ["family", "estimator", *BUDGET]  # what is known does not depend on n
+        for row in chosen.drop_duplicates(told, keep="last").to_dict("records"):
+            if np.isnan(lower_bound(sweep, row)):
+                at = f"{where}.families: {row['family']!r}"
+                raise ConfigError(f"{at}: no lower bound is known for it")
 
     def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
         member = [*CURVE, "distribution"]

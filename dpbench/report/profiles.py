@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -47,8 +46,6 @@ class Profile(SelectingFigure):
     what no private estimator beats or, where that is not known, over the least without privacy: it
     does not depend on who else takes part. What an estimator was not run on it never solves.
     """
-
-    over_bounds: ClassVar[bool] = True
 
     def _check(self, rows: pd.DataFrame, study: Study, where: str) -> None:
         if (rows["privacy"] == "none").all():

@@ -18,10 +18,10 @@ The words, here and everywhere after:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -30,7 +30,7 @@ from pydantic import Discriminator, Field, Tag
 from dpbench.columns import Selection, choose, swept_columns, under
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
-from dpbench.privacy import NonPrivate
+from dpbench.privacy import Budget, NonPrivate
 from dpbench.privacy.neighbours import under_replacement
 from dpbench.registry import (
     MOST_RECORDS,
@@ -52,7 +52,9 @@ from dpbench.seeds import digest
 from dpbench.theory.bounds import Bound
 from dpbench.theory.families import Family
 
-__all__ = ["Cell", "Part", "Sweep", "cell_at", "key_table", "largest_n", "make_cells"]
+__all__ = [
+    "Cell", "Part", "Sweep", "cell_at", "key_table", "largest_n", "lower_bound", "make_cells",
+]  # fmt: skip
 
 # A trial of dense data may take this many numbers: 0.8 GB.
 MOST_DENSE = 32 * BLOCK_NUMBERS
@@ -204,7 +206,7 @@ def key_table(sweep: Sweep, cells: Sequence[Cell], *, bounds: bool = True) -> pd
             swept = {column: given.get(name) for name, column in estimators.items()}
             columns = {**of_family, **swept}
             if bounds:
-                bound = _bound(cell, one)
+                bound = _bound(sweep, cell.family_label, cell.n, one.estimator, one.budget)
                 columns = {"lower_bound": bound.value, "bound_by": bound.by, **columns}
             settings.append((one.label, one.budget, columns))
         rows += [
@@ -224,14 +226,22 @@ def key_table(sweep: Sweep, cells: Sequence[Cell], *, bounds: bool = True) -> pd
     return pd.DataFrame(rows)
 
 
-def _bound(cell: Cell, setting: Setting) -> Bound:
-    model = setting.estimator.bounded_in
+def lower_bound(sweep: Sweep, row: Mapping[Hashable, Any]) -> float:
+    """The bound of a row of `key_table`; NaN if none is known."""
+    budgets = (one.value for one in sweep.budgets.values())
+    budget = next((one for one in budgets if under(row, one)), NonPrivate())
+    estimator = sweep.estimator(row["estimator"], row["family"])
+    return _bound(sweep, row["family"], row["n"], estimator, budget).value
+
+
+def _bound(sweep: Sweep, family: str, n: int, estimator: Estimator, budget: Budget) -> Bound:
+    model = estimator.bounded_in
     if model is None:
         return Bound()
     # One who may not read n does no better than one who may: what is implied bounds it.
-    budget = under_replacement(setting.budget)
-    with computable(f"sweep.families.{cell.family_label}: at n = {cell.n}"):
-        return cell.family.lower_bound(cell.n, budget, local=model == "local")
+    implied = under_replacement(budget)
+    with computable(f"sweep.families.{family}: at n = {n}"):
+        return sweep.families[family].value.lower_bound(n, implied, local=model == "local")
 
 
 def make_cells(sweep: Sweep, *, trials: int | None = None) -> list[Cell]:
