@@ -23,6 +23,7 @@ from dpbench.runner.plan import (
     Part,
     key_table,
     largest_n,
+    lower_bound,
     make_cells,
 )
 from dpbench.samples.base import MOST_HELD
@@ -117,6 +118,16 @@ def test_the_model_of_an_estimator_says_which_bound_holds() -> None:
     assert found["plane", "mean"][1] == "two laws"
     assert found["coin", "local"][0] > 2 * found["coin", "mean"][0]
     assert found["coin", "local"][1] == "two laws of views"
+    alone = [lower_bound(made, row) for row in table.to_dict("records")]
+    np.testing.assert_array_equal(alone, table["lower_bound"])
+
+
+def test_a_row_s_bound_is_that_of_its_budget() -> None:
+    made = sweep_of(**SPEC)
+    table = key_table(made, make_cells(made))
+    found = [lower_bound(made, row) for row in table.to_dict("records")]
+    assert found == table["lower_bound"].tolist()
+    assert table.groupby("family")["lower_bound"].nunique().tolist() == [2, 2, 3]
 
 
 def test_bounds_wait_until_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
