@@ -187,7 +187,7 @@ def test_any_dependence_costs_a_logarithm() -> None:
 
 
 def test_failures_are_counted_over_the_table() -> None:
-    """One more in each of ten rows of a hundred: 2^-9; and where nine, or forty, others are gone."""
+    """One more in each of ten rows of a hundred: 2^-9; and where nine, or forty, are gone."""
     rows = {str(i): draws(i, LEAST_TRIALS - 1) for i in range(100)}
     changed = {name: 1.001 * errors for name, errors in rows.items()}
     for name in map(str, range(10)):
