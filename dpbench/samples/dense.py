@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Self
@@ -20,7 +20,7 @@ __all__ = ["DenseSample", "mean_of"]
 
 # Share of the records outside the core of `_parts` on each side, and how many place it.
 TAIL, PROBE = 0.01, 4096
-CACHED = 1 << 15  # numbers
+CACHED = 1 << 16  # numbers
 # Bins per record up to which counting into a table is cheaper than sorting.
 DENSE_BINS = 4
 
@@ -68,41 +68,61 @@ class DenseSample(Sample):
 
     def clipped_mean(self, lower: float | Floats, upper: float | Floats) -> Floats:
         low, high = self._ends(lower, upper, axes=self.values.ndim - 1)
+        return self._once(lambda: self._clipped(low, high), "clipped", low, high)
+
+    def _clipped(self, low: Floats, high: Floats) -> Floats:
         if not self.vectors:
-            core_low, core_high, inside, trial, outside = self._parts
-            if np.all(low <= core_low) and np.all(high >= core_high):
-                low, high = (b[trial, 0] if b.ndim else b for b in (low, high))
-                starts = np.searchsorted(trial, np.arange(self.trials))
+            core_low, core_high, inside, starts, outside = self._parts
+            if (low <= core_low).all() and (high >= core_high).all():
+                # Quotients keep their order: to clip them is to clip before dividing.
+                low, high = (
+                    np.repeat(b, np.diff(starts)) if b.ndim else b
+                    for b in (low / self.n, high / self.n)
+                )
                 with np.errstate(over="ignore"):
-                    mean = inside + np.add.reduceat(np.clip(outside, low, high) / self.n, starts)
+                    mean = inside + np.add.reduceat(np.clip(outside, low, high), starts[:-1])
                 return np.nan_to_num(mean, nan=np.nan)  # the largest numbers there are, rounded up
         return mean_of(np.clip(self.values, low, high))
 
     @cached_property
     def _parts(self) -> tuple[float, float, Floats, NDArray[np.intp], Floats]:
-        """A core interval, what the records in it add to the mean, the few records outside.
+        """A core interval, what the records in it add to the mean, the few records outside over n.
 
-        Most clipping intervals contain the bulk of the data: then many cost little more than one,
+        These by trial, after the places where each trial's begin. Most clipping intervals contain
+        the bulk of the data: then many cost little more than one,
         and no large numbers are ever subtracted. The core depends on the data alone, not on
         earlier questions. Every trial's first record counts as outside: none is without one.
         """
-        flat = self.values.reshape(-1)
-        probe = np.sort(flat[:: max(1, flat.size // PROBE)])
+        step = max(1, self.values.size // PROBE)
+        probe = np.sort(self.values.flat[::step])
         cut = int(TAIL * probe.size)
         low, high = float(probe[cut]), float(probe[-1 - cut])
-        means, places = np.empty(self.trials), list[NDArray[np.intp]]()
-        rows = max(1, CACHED // self.n)
-        for first in range(0, self.trials, rows):  # which stay in the cache, as all do not
-            some = self.values[first : first + rows]
-            bulk = np.clip(some, low, high, order="C")  # so that reshape gives a view
-            beyond = bulk != some
-            beyond[:, 0] = True
+        places, outside, seen = list[NDArray[np.intp]](), list[Floats](), 0
+
+        def core(some: Floats) -> Floats:
+            nonlocal seen
+            bulk = some.flatten()
+            beyond = (bulk < low) | (bulk > high)
+            if seen % self.n == 0:
+                beyond[:: self.n] = True
             index = np.flatnonzero(beyond)
+            places.append(index + seen)
+            outside.append(bulk[index])
+            bulk[index] = 0.0
+            seen += bulk.size
+            return np.asarray(bulk.reshape(some.shape).sum(axis=1))
+
+        rows = max(1, CACHED // self.n)
+        with np.errstate(over="ignore", invalid="ignore"):
+            firsts = range(0, self.trials, rows)
+            sums = [_by_pieces(core, self.values[first : first + rows]) for first in firsts]
+        index, means = np.concatenate(places), np.concatenate(sums) / self.n
+        if not np.all(np.isfinite(means)):  # their sums overflow
+            bulk = np.array(self.values, order="C")
             bulk.reshape(-1)[index] = 0.0
-            means[first : first + rows] = mean_of(bulk)
-            places.append(index + first * self.n)
-        index = np.concatenate(places)
-        return low, high, means, index // self.n, flat[index]
+            means = mean_of(bulk)
+        starts = np.searchsorted(index, self.n * np.arange(self.trials + 1))
+        return low, high, means, starts, np.concatenate(outside) / self.n
 
     def count(self, lower: float | Floats, upper: float | Floats) -> Floats:
         low, high = self._ends(lower, upper, axes=self.values.ndim - 1)
@@ -202,6 +222,18 @@ class DenseSample(Sample):
             raise ValueError("one record makes no pair")
         x, last = self._take(vectors=False), self.n - self.n % 2
         return self._once(lambda: type(self)(half_squares(x[:, 1:last:2], x[:, :last:2])), "pairs")
+
+
+def _by_pieces(sums: Callable[[Floats], Floats], rows: Floats) -> Floats:
+    """Sums of rows by pieces that stay in the cache, as all records do not.
+
+    Rows are cut where numpy's own sum of a row cuts them: the bits are the same.
+    """
+    n = rows.shape[1]
+    if n <= CACHED:
+        return sums(rows)
+    half = n // 16 * 8
+    return _by_pieces(sums, rows[:, :half]) + _by_pieces(sums, rows[:, half:])
 
 
 def mean_of(values: Floats) -> Floats:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import math
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import ArrayLike
 from support import BIG, Floats, assert_frequencies, rng, unchanged
 
-from dpbench.samples import CountedSample, DenseSample, Sample, SparseSample
+from dpbench.samples import CountedSample, DenseSample, Sample, SparseSample, dense
 
 ATOMS = [-3.5, -1.0, 0.0, 0.25, 2.0, 50.0]
 
@@ -124,6 +126,37 @@ def test_clipped_mean_of_any_records(row: list[float], lower: float, width: floa
     # Each of n additions rounds a sum of at most n max(|lower|, |upper|).
     slack = 4e-16 * len(row) * max(abs(lower), abs(upper))
     np.testing.assert_allclose(found, naive([row], lower, upper), rtol=0, atol=slack)
+
+
+@pytest.mark.parametrize("n", [128, 129, 1000, 1031, 4099])
+def test_pieces_of_rows_change_no_bit(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = rng(6).standard_t(2, (3, n))
+    bounds = np.array([-40.0, -50.0, -60.0]), 1e9
+    whole = DenseSample(values).clipped_mean(*bounds)
+    monkeypatch.setattr(dense, "CACHED", 128)
+    np.testing.assert_array_equal(whole, DenseSample(values).clipped_mean(*bounds))
+
+
+def test_records_are_held_no_longer_than_the_sample() -> None:
+    """Blocks are large, and the garbage collector is late."""
+    sample = DenseSample(rng(7).normal(size=(2, 3000)))
+    sample.clipped_mean(-9.0, 9.0)
+    held = weakref.ref(sample)
+    gc.disable()
+    try:
+        del sample
+        assert held() is None
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("n", [1000, 100_000])
+def test_sums_beyond_the_largest_number(n: int) -> None:
+    """Of all records, whose mean is a number all the same; the first trial's are small."""
+    values = np.full((2, n), 1e305)
+    values[0] = rng(8).normal(size=n)
+    for sample in (DenseSample(values), DenseSample(np.broadcast_to(values[1:], (2, n)))):
+        np.testing.assert_allclose(sample.clipped_mean(-9e305, 9e305), sample.mean(), rtol=1e-10)
 
 
 def test_order_of_queries_changes_no_bit() -> None:
