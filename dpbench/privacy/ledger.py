@@ -58,7 +58,7 @@ class Ledger:
         check_generator(rng)
         self.budget = budget
         self.rng = rng
-        self._reserved = np.zeros(len(budget.amounts))
+        self._reserved = (0.0,) * len(budget.amounts)
         self._mechanism: str | None = None  # what spent it
         self._groups: list[list[Ledger]] = []  # parts, those of a group in parallel
 
@@ -323,7 +323,7 @@ class Ledger:
         if relation not in given:
             raise ValueError(f"no sensitivity is stated for neighbours: {relation}")
         found = given[relation]
-        if not np.all((np.asarray(found) >= 0) & np.isfinite(found)):
+        if not ((np.asarray(found) >= 0) & np.isfinite(found)).all():
             raise ValueError(f"sensitivity {found} is not a finite number >= 0")
         return found
 
@@ -350,14 +350,15 @@ class Ledger:
         return lines
 
     def _reserve(self, *budgets: Budget) -> None:
-        cost = np.sum([*map(cache(self.budget.cost_of), budgets)], axis=0)
-        if np.any(self._reserved + cost > np.asarray(self.budget.cost) * (1 + SLACK)):
+        costs = self._reserved, *map(cache(self.budget.cost_of), budgets)
+        reserved = tuple(map(sum, zip(*costs, strict=True)))
+        if any(r > most * (1 + SLACK) for r, most in zip(reserved, self.budget.cost, strict=True)):
             wanted = " + ".join(str(budget) for budget in budgets)
             taken = self.budget.amounts_of(self._reserved)
             raise OverdraftError(
                 f"{wanted} exceeds what is left of {self.budget}: {taken} is taken"
             )
-        self._reserved = self._reserved + cost
+        self._reserved = reserved
 
 
 def _written(budget: Budget, amounts: Iterable[float]) -> str:
