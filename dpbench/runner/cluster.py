@@ -9,8 +9,6 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
-from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -78,11 +76,15 @@ def computed(
             submit(workers := max(1, _threads(client)))
             if not running:
                 return
-            ended = list(islice(_next(done, client), FETCHED))
+            ended = [_next(done, client)]
+            ended += [done.get() for _ in range(min(FETCHED - 1, done.qsize()))]
             shares = [running.pop(future) for future in ended]
             submit(workers)
-            fetched = pool.map(partial(_result, client=client), ended)
-            for share, (found, computer, worker) in zip(shares, fetched, strict=True):
+            fetched: queue.SimpleQueue[Any] = queue.SimpleQueue()
+            for future, share in zip(ended, shares, strict=True):
+                pool.submit(_result, future, share, client).add_done_callback(fetched.put)
+            for _ in ended:
+                share, (found, computer, worker) = _next(fetched, client).result()
                 computer.check(here, f"worker {worker}", REMEDY)
                 waiting.extendleft(share[: len(found) - 1 : -1])  # there was no time for them
                 yield from found
@@ -120,7 +122,7 @@ def _refuse_others(client: Any) -> None:
     for worker, computer in sorted(found.items()):
         if isinstance(computer, Computer):
             computer.check(here, f"worker {worker}", REMEDY)
-        else:
+        elif not isinstance(computer, OSError):  # one that has just ended
             raise ConfigError(f"runner: worker {worker}: {_line(computer)}; {REMEDY}")
 
 
@@ -186,38 +188,40 @@ def _gone(client: Any) -> ConnectionError:
     return ConnectionError(f"the dask scheduler {client.scheduler.address} is gone")
 
 
-def _next(done: queue.SimpleQueue[Any], client: Any) -> Iterator[Any]:
-    """The futures that have ended since, at least one; a wait for workers is told once."""
+def _next(ended: queue.SimpleQueue[Any], client: Any) -> Any:
+    """What has ended since; a wait for workers is told once."""
     told = False
     while True:
         try:
-            yield done.get(timeout=PATIENCE)
-            break
+            return ended.get(timeout=PATIENCE)
         except queue.Empty:
             if not told and not _threads(client):
                 at = client.scheduler.address
                 print(f"dpbench: waiting for workers of the dask scheduler {at}", file=sys.stderr)
                 told = True
-    with contextlib.suppress(queue.Empty):
-        while True:
-            yield done.get_nowait()
 
 
-def _result(future: Any, client: Any) -> tuple[Any, Computer, str]:
-    """What a future holds, or what became of it in one line."""
-    if future.cancelled():
-        raise _gone(client)
-    error = future.exception()
-    if error is None:
-        try:
-            found: tuple[Any, Computer, str] = future.result(timeout=PATIENCE * 6)
-        except TimeoutError as late:
-            raise ConnectionError("a dask worker has a result and cannot be reached") from late
-        return found
-    if isinstance(error, MemoryError):
-        raise error
-    _refuse_others(client)  # one that cannot read its task, most likely
-    raise BrokenExecutor(_line(error)) from error
+def _result(future: Any, share: list[int], client: Any) -> tuple[list[int], Any]:
+    """A share with what its future holds, or what became of it in one line.
+
+    A result that is lost with its worker is computed again, and waited for.
+    """
+    while True:
+        if future.cancelled():
+            raise _gone(client)
+        error = future.exception()
+        if error is None:
+            try:
+                return share, future.result(timeout=PATIENCE * 6)
+            except TimeoutError as late:
+                if future.status != "finished":
+                    continue
+                told = "a dask worker has a result and cannot be reached"
+                raise ConnectionError(told) from late
+        if isinstance(error, MemoryError):
+            raise error
+        _refuse_others(client)  # one that cannot read its task, most likely
+        raise BrokenExecutor(_line(error)) from error
 
 
 def _line(error: BaseException) -> str:

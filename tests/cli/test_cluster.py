@@ -202,9 +202,40 @@ def test_a_wait_for_workers_is_told_once(
     done: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Timer(0.2, done.put, ["a future"]).start()
     client = SimpleNamespace(nthreads=dict, scheduler=SimpleNamespace(address="tcp://there"))
-    assert list(cluster._next(done, client)) == ["a future"]
+    assert cluster._next(done, client) == "a future"
     told = "dpbench: waiting for workers of the dask scheduler tcp://there\n"
     assert capsys.readouterr().err == told
+
+
+def test_results_that_go_with_the_last_worker(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The wait for another, which computes them again, is told."""
+    how = dict.fromkeys(("dashboard_address", "worker_dashboard_address"), cluster.NOWHERE)
+    fetch, lost = cluster._result, threading.Event()
+
+    def lose(*arguments: Any) -> Any:
+        if not lost.is_set():
+            lost.set()
+            there.sync(there.workers[0].close)
+            there.scale(0)
+            threading.Timer(0.5, there.scale, [1]).start()
+        return fetch(*arguments)
+
+    monkeypatch.setattr(cluster, "PATIENCE", 0.05)
+    monkeypatch.setattr(cluster, "_result", lose)
+    with cluster.distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, **how
+    ) as there:
+        runner = Runner(backend="dask", address=there.scheduler_address)
+        assert sorted(compute(operator.neg, [1, 2], runner, 1)) == [(1, -1), (2, -2)]
+    told = f"dpbench: waiting for workers of the dask scheduler {runner.address}\n"
+    assert capsys.readouterr().err == told
+
+
+def test_a_worker_that_ends_while_it_is_asked_is_no_other() -> None:
+    gone = {"tcp://there": cluster.distributed.comm.CommClosedError("Stream is closed")}
+    cluster._refuse_others(SimpleNamespace(run=lambda *_, **__: gone))
 
 
 def listening() -> set[str]:
