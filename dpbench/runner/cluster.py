@@ -103,6 +103,8 @@ def _client(address: str | None, threads: int, plugins: Sequence[Path] = ()) -> 
             cluster = stack.enter_context(distributed.LocalCluster(n_workers=1, **how))
             for server in (cluster.scheduler, *cluster.workers.values()):
                 server.http_server.stop()
+        else:
+            _refuse_without_credentials(address)
         try:
             found = distributed.Client(cluster, timeout="10s", set_as_default=False)
             client = stack.enter_context(found)
@@ -114,6 +116,19 @@ def _client(address: str | None, threads: int, plugins: Sequence[Path] = ()) -> 
             if plugins:
                 client.register_plugin(_Sources(plugins))
         yield client
+
+
+def _refuse_without_credentials(address: str) -> None:
+    """ConfigError if dask's TLS settings are not for this address."""
+    try:
+        known = distributed.Security().get_connection_args("client")
+    except OSError as error:  # of files that cannot be read, or hold nothing of the kind
+        raise ConfigError(f"runner.address: {address!r}: dask's TLS settings: {error}") from error
+    encrypted = address.startswith("tls:")
+    if encrypted and known["ssl_context"] is None:
+        raise ConfigError(f"runner.address: {address!r}: dask's settings have no TLS credentials")
+    if not encrypted and known["require_encryption"]:
+        raise ConfigError(f"runner.address: {address!r}: dask's settings require tls://")
 
 
 def _refuse_others(client: Any) -> None:

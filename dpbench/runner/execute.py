@@ -42,7 +42,7 @@ class Runner:
     """
 
     backend: Literal["local", "dask"] = "local"
-    address: Annotated[str, Field(pattern=r"^[a-z]+://")] | None = None
+    address: Annotated[str, Field(pattern=r"^(tcp|tls|wss?|ucx)://.+:\d+$")] | None = None
 
 
 def compute(

@@ -31,6 +31,7 @@ from .conftest import MINE, Bench, unusable, wait_for
 
 cluster = pytest.importorskip("dpbench.runner.cluster")
 cluster_model = pytest.importorskip("experiments.cluster_model")
+dask_config = pytest.importorskip("dask.config")
 ROOT = Path(dpbench.__file__).parents[1]
 TIMEOUTS = "DASK_DISTRIBUTED__COMM__TIMEOUTS__"
 
@@ -195,6 +196,25 @@ def test_the_model_of_a_cluster(workers: int, block: float) -> None:
     assert bounds[1] < 2 * bounds[0] or rate >= 0.97 * bounds[0]
 
 
+@pytest.mark.parametrize(
+    ("scheme", "settings", "told"),
+    [
+        ("tls", {}, "have no TLS credentials"),
+        (
+            "tls",
+            {"tls.ca-file": "/nowhere", "tls.client.cert": "/nowhere"},
+            "TLS settings: .*No such",
+        ),
+        ("tcp", {"require-encryption": True}, "require tls"),
+    ],
+)
+def test_tls_without_credentials(scheme: str, settings: dict[str, Any], told: str) -> None:
+    given = {f"distributed.comm.{key}": value for key, value in settings.items()}
+    runner = Runner(backend="dask", address=f"{scheme}://127.0.0.1:1")
+    with dask_config.set(given), pytest.raises(dpbench.ConfigError, match=f"'{scheme}://.*{told}"):
+        list(compute(operator.neg, [1], runner, 1))
+
+
 def test_a_wait_for_workers_is_told_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -212,6 +232,7 @@ def test_results_that_go_with_the_last_worker(
 ) -> None:
     """The wait for another, which computes them again, is told."""
     how = dict.fromkeys(("dashboard_address", "worker_dashboard_address"), cluster.NOWHERE)
+    how["host"] = "127.0.0.1"
     fetch, lost = cluster._result, threading.Event()
 
     def lose(*arguments: Any) -> Any:
@@ -225,7 +246,7 @@ def test_results_that_go_with_the_last_worker(
     monkeypatch.setattr(cluster, "PATIENCE", 0.05)
     monkeypatch.setattr(cluster, "_result", lose)
     with cluster.distributed.LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=False, **how
+        n_workers=1, threads_per_worker=1, processes=False, protocol="tcp", **how
     ) as there:
         runner = Runner(backend="dask", address=there.scheduler_address)
         assert sorted(compute(operator.neg, [1, 2], runner, 1)) == [(1, -1), (2, -2)]
