@@ -12,7 +12,7 @@ from dpbench.audit.report import bounds_figure, strongest_in_print
 from dpbench.drawing import save, spaced
 from dpbench.folder import read_manifest
 from dpbench.registry import from_mapping
-from dpbench.report.latex import escaped, tabular
+from dpbench.report.latex import TEXT, escaped, tabular
 from dpbench.report.words import variant_text
 
 __all__ = ["draw_audit"]
@@ -29,6 +29,11 @@ FIGURES = {
         "refuted",
     ),
 }
+# Of the table, with LaTeX's; runs are in the caption.
+COLUMNS = {
+    "estimator": TEXT, "notion": TEXT, "delta": "r", "pair": TEXT, "claimed": "r",
+    "lower bound": "r", "visible": "r", "verdict": "l",
+}  # fmt: skip
 UNITS = {
     "approx": "epsilon (approximate DP)",
     "gdp": "mu (Gaussian DP)",
@@ -64,10 +69,10 @@ def draw_audit(folder: Path, target: Path) -> dict[str, str]:
         table = pd.read_csv(folder / file)
         save(bounds_figure(table, printed), target, name, ("pdf", "png"))
         texts[f"{name}.txt"] = _caption(says, table, sweep, manifest["seed"])
-        rows = strongest_in_print(table)
-        header = [name.capitalize() for name in rows[0]]
+        rows = [{key: row[key] for key in COLUMNS} for row in strongest_in_print(table)]
+        header = [key.capitalize() for key in COLUMNS]
         cells = [_cells(row, printed) for row in rows]
-        texts[f"{name}.tex"] = tabular("llrlrrrrrl", header, cells)
+        texts[f"{name}.tex"] = tabular(f"@{{}}{''.join(COLUMNS.values())}@{{}}", header, cells)
     return texts
 
 
@@ -84,7 +89,8 @@ def _caption(says: str, table: pd.DataFrame, sweep: AuditSweep, seed: int) -> st
 
 
 def _cells(row: dict[str, str], printed: Callable[[str], str]) -> list[str]:
-    about = {"estimator": printed(row["estimator"]), "pair": spaced(row["pair"])}
+    about = {key: spaced(row[key]) for key in ("notion", "pair")}
+    about["estimator"] = printed(row["estimator"])
     return [escaped(cell) for cell in (row | about).values()]
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from dpbench.report.words import Words, parameter_text
 from dpbench.result import Result
 from dpbench.study import Figure
 
-__all__ = ["caption", "claim_rows", "claims_table", "escaped", "latex", "tabular"]
+__all__ = ["TEXT", "caption", "claim_rows", "claims_table", "escaped", "latex", "tabular"]
 __all__ += ["write_snippet"]
 
 # What a legend says of lines that are no measurement.
@@ -34,13 +36,14 @@ LINES = {
     "lower bound": "solid black: the lower bound, which (shaded) no private estimator beats on all "
     "laws of the class",
 }
-HEADER = (
-    "Claim", "Estimator", "Law", "Budget", "Exponent of", "Predicted", "Measured",
-    r"95\% interval", "Verdict",
-)  # fmt: skip
-COLUMNS = "lllllrrll"
-# A longer table would not fit on a page and has to break.
-MOST_ROWS = 45
+HEADER = ("Estimator", "Law", "Budget", "Predicted", r"Measured (95\%)", "Verdict")
+# Words break into lines, the first one, too; numbers and verdicts fit beside them in 12 cm.
+TEXT = r">{\raggedright\arraybackslash\hspace{0pt}}p{0.13\linewidth}"
+COLUMNS = rf"@{{}}*{{3}}{{{TEXT}}}rrl@{{}}"
+# Of three lines or four each: a longer table would not fit on a page and has to break.
+MOST_ROWS = 15
+# A column of the style, but no wider than that of the document.
+WIDTH = r"\ifdim\columnwidth<3.4in \columnwidth\else 3.4in\fi"
 SPECIAL = {
     "\\": r"\textbackslash{}",
     **{character: f"\\{character}" for character in "&%#_{}"},
@@ -54,7 +57,7 @@ GREEK = {
     "alpha": r"\alpha", "delta": r"\delta", "epsilon": r"\varepsilon", "eta": r"\eta",
     "mu": r"\mu", "rho": r"\rho", "sigma": r"\sigma",
 }  # fmt: skip
-SYMBOL = rf"(?:{'|'.join(GREEK)}|[TRdkmnp])(?![A-Za-z'])"
+SYMBOL = rf"(?:{'|'.join(GREEK)}|[TRdkmnp])(?![\w'])"
 NUMBER = r"\d+(?:\.\d+)?(?:e[+-]?\d+)?(?!\w|\.\d)"
 ATOM = rf"\(*-?(?:ln ?)?\(*(?:{SYMBOL}|{NUMBER})\)*"
 BETWEEN = rf"(?:[/^*+-]| [=<>+] |(?<=\w) (?={SYMBOL})|(?<=\))(?=\())"
@@ -131,7 +134,7 @@ def write_snippet(
         "% needs the package graphicx; \\graphicspath says where the figure lies",
         r"\begin{figure}",
         r"  \centering",
-        rf"  \includegraphics{{{name}.pdf}}",
+        rf"  \includegraphics[width={WIDTH}]{{{name}.pdf}}",
         rf"  \caption{{{text}}}",
         rf"  \label{{fig:{name}}}",
         r"\end{figure}",
@@ -230,20 +233,24 @@ def _range(name: str, values: pd.Series[float]) -> str:
 def claim_rows(
     result: Result, labels: Sequence[str], names: Mapping[str, str] | None = None
 ) -> list[list[str]]:
-    """The claims of these labels, a row each, as LaTeX; with what to print for `names`."""
+    """The claims of these labels, a row each, as LaTeX; with what to print for `names`.
+
+    The first cell, of what a claim says of all of its rows, is a heading.
+    """
     words = Words(result.study, names or {})
     rows = []
     for row in result.claims[result.claims["claim"].isin(labels)].to_dict("records"):
         at_most = result.study.all_claims[row["claim"]].statement.at_most
         limit = r"\leq " if at_most else ""
-        known = bool(np.all(np.isfinite([row["measured"], row["low"], row["high"]])))
+        numbers = [row["measured"], row["low"], row["high"]]
+        known = bool(np.all(np.isfinite(numbers)))
+        about = f"{escaped(row['claim'])}: {_base(row['variable'])}"
         rows.append(
             [
-                *map(escaped, (row["claim"], *words.claim(row), words.budget(row))),
-                _base(row["variable"]),
-                rf"${limit}{row['predicted']:.3f} \pm {row['tolerance']:g}$",
-                f"${_digits(row['measured'])}$" if known else "--",
-                rf"$[{_digits(row['low'])}, {_digits(row['high'])}]$" if known else "--",
+                rf"{about}, $\pm {row['tolerance']:g}$",
+                *map(escaped, (*words.claim(row), words.budget(row))),
+                f"${limit}{row['predicted']:.3f}$",
+                r"${}\ [{}, {}]$".format(*map(_digits, numbers)) if known else "--",
                 row["verdict"],
             ]
         )
@@ -251,16 +258,21 @@ def claim_rows(
 
 
 def _base(name: str) -> str:
-    """What an exponent is of, in mathematical text; a word where a claim is about none."""
+    """What a claim is about: an exponent of what, in mathematical text, or a word."""
     if name not in VARIABLES:
         return name
     text = VARIABLES[name].base.translate(UNICODE)
-    return "$" + text.replace("ln", r"\ln") + "$"
+    return "exponent of $" + text.replace("ln", r"\ln") + "$"
 
 
 def claims_table(rows: Sequence[Sequence[str]]) -> str:
-    """Claims as a table, see `tabular`."""
-    return tabular(COLUMNS, HEADER, rows)
+    """Claims as a table, see `tabular`; rows of one heading stand below it."""
+    lines: list[Sequence[str]] = []
+    for heading, group in groupby(rows, itemgetter(0)):
+        above = rf"\addlinespace\multicolumn{{{len(HEADER)}}}{{@{{}}l@{{}}}}{{{heading}}} \\*"
+        first, *others = (row[1:] for row in group)
+        lines += [[f"{above}\n{first[0]}", *first[1:]], *others]
+    return tabular(COLUMNS, HEADER, lines)
 
 
 def tabular(columns: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -279,17 +291,19 @@ def tabular(columns: str, header: Sequence[str], rows: Sequence[Sequence[str]]) 
         A tabular, or a longtable where one page does not hold it.
     """
     kind = "longtable" if len(rows) > MOST_ROWS else "tabular"
-    packages = "booktabs and longtable" if kind == "longtable" else "booktabs"
+    needed = "array, booktabs and longtable, and one column to a page"
+    packages = needed if kind == "longtable" else "array and booktabs"
     head = [r"\toprule", _line(header), r"\midrule"]
     head += [r"\endhead", r"\bottomrule", r"\endfoot"] if kind == "longtable" else []
     foot = [] if kind == "longtable" else [r"\bottomrule"]
     lines = [
         f"% needs the packages {packages}",
+        r"{\footnotesize\setlength{\tabcolsep}{3pt}",
         rf"\begin{{{kind}}}{{{columns}}}",
         *head,
         *map(_line, rows),
         *foot,
-        rf"\end{{{kind}}}",
+        rf"\end{{{kind}}}}}",
     ]
     return "\n".join(lines) + "\n"
 

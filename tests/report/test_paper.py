@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from matplotlib.font_manager import FontProperties
 from matplotlib.image import imread
 from matplotlib.mathtext import MathTextParser
 
@@ -20,7 +22,16 @@ from dpbench.cli import run
 from dpbench.composition import composed
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.report.figures import DrawnFigure, chosen_labels
-from dpbench.report.latex import MOST_ROWS, caption, claim_rows, claims_table, escaped, latex
+from dpbench.report.latex import (
+    COLUMNS,
+    MOST_ROWS,
+    WIDTH,
+    caption,
+    claim_rows,
+    claims_table,
+    escaped,
+    latex,
+)  # fmt: skip
 from dpbench.result import Result
 from dpbench.study import Study
 from experiments import paper
@@ -54,17 +65,37 @@ def assert_latex(text: str) -> None:
     assert text.isascii()
     text = re.sub(r"(?m)^%.*\n", "", text)
     assert text.count(r"\begin{") == text.count(r"\end{")
-    text = re.sub(r"\\(begin|end|label|includegraphics)\{[^}]*\}(\{[lr]*\})?", "", text)
+    text = text.replace(COLUMNS, "").replace(WIDTH, "")
+    text = re.sub(r"\\(begin|end|label|includegraphics\[width=\])\{[^}]*\}", "", text)
     plain = re.sub(r"\\[\\&%#_{}]", "", text)
     depth = np.cumsum([{"{": 1, "}": -1}.get(character, 0) for character in plain])
     assert depth.min(initial=0) == 0 == depth[-1]
     words, formulas = plain.split("$")[::2], plain.split("$")[1::2]
     assert len(words) == len(formulas) + 1
     for one in words:
-        assert not re.search(r"[%#_^~<>]", one)
+        assert not re.search(r"[%#_^~<>@]", one.replace("{@{}l@{}}", ""))
         assert not re.search(r"\b(alpha|delta|epsilon|rho)\b", one)
     for one in sorted(set(formulas)):  # each takes its time
         MathTextParser("path").parse(f"${one}$")
+
+
+def width(text: str) -> float:
+    """Points, in Computer Modern as large as a footnote."""
+    plain = re.sub(r"\\([%_&#{}])", r"\1", text)
+    with mpl.rc_context({"mathtext.fontset": "cm"}):
+        font = FontProperties(family="cmr10", size=8)
+        return float(MathTextParser("path").parse(plain, prop=font).width)
+
+
+def assert_fits(table: str) -> None:
+    """A page of LaTeX's own holds the columns, and those of words every word."""
+    share, linewidth = float(re.findall(r"p\{([\d.]+)\\linewidth", table)[0]), 345
+    lines = [line.removesuffix(r" \\").split(" & ") for line in table.splitlines() if " & " in line]
+    words, numbers = [line[:3] for line in lines], list(zip(*lines, strict=True))[3:]
+    parts = {part for line in words for cell in line for part in re.split(r"\$.*?\$|[\s-]", cell)}
+    assert max(map(width, parts)) <= share * linewidth
+    wide = sum(max(map(width, set(column))) for column in numbers)
+    assert 3 * share * linewidth + wide + 5 * 2 * 3 <= linewidth
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +145,7 @@ def test_figures_are_as_wide_as_a_column_and_captions_name_the_setting(finished:
     assert plt.get_fignums() == []
     text = path.with_suffix(".tex").read_text()
     assert_latex(text)
-    assert r"\includegraphics{binary_mean_error.pdf}" in text
+    assert rf"\includegraphics[width={WIDTH}]{{binary_mean_error.pdf}}" in text
     assert r"  \caption{Binary data: the error falls as $1/(\varepsilon n)$ where" in text
     for part in (
         "Shown: error (0.9 quantile) against $n$. Data: Bernoulli (Bernoulli; $p = 0.5$). ",
@@ -161,25 +192,34 @@ def test_captions_of_every_kind(numbers: Result) -> None:
 
 def test_the_scoreboard_has_the_claims_asked_for(finished: Path) -> None:
     """A line each, which no two begin alike: with the budget where a claim has several."""
-    lines = (finished / "results/paper/tiny/scoreboard.tex").read_text().splitlines()
-    assert lines[0] == "% needs the packages booktabs"
-    assert lines[1].startswith(r"\begin{tabular}{")
+    text = (finished / "results/paper/tiny/scoreboard.tex").read_text()
+    assert_fits(text)
+    lines = text.splitlines()
+    assert lines[0] == "% needs the packages array and booktabs"
+    assert lines[2] == rf"\begin{{tabular}}{{{COLUMNS}}}"
     rules = [lines.index(rf"\{rule}rule") for rule in ("top", "mid", "bottom")]
-    assert rules == [2, 4, len(lines) - 2]
-    found = [line.removesuffix(r" \\").split(" & ") for line in lines[5:-2]]
+    assert rules == [3, 5, len(lines) - 2]
     written = dpbench.load(finished / "results/binary_mean").claims
+    heading, found = "", list[tuple[str, ...]]()
+    for line in lines[6:-2]:
+        if line.startswith(r"\addlinespace"):
+            heading = line.removeprefix(r"\addlinespace\multicolumn{6}{@{}l@{}}{")
+        else:
+            found.append((heading, *line.removesuffix(r" \\").split(" & ")))
     asked = ["private_part", "private_epsilon", "private_regime"]
     written = written[written["claim"].isin(asked)]
     for cells, row in zip(found, written.to_dict("records"), strict=True):
-        assert cells[0] == row["claim"].replace("_", r"\_")
-        assert cells[1:3] == ["Laplace", "Bernoulli"]
-        assert cells[5:] == [
-            rf"${row['predicted']:.3f} \pm {row['tolerance']:g}$", f"${row['measured']:.3f}$",
-            f"$[{row['low']:.3f}, {row['high']:.3f}]$", row["verdict"],
-        ]  # fmt: skip
+        assert cells[0].startswith(row["claim"].replace("_", r"\_") + ": exponent of $(1/\\")
+        assert cells[0].endswith(rf")$, $\pm {row['tolerance']:g}$}} \\*")
+        assert cells[1:3] == ("Laplace", "Bernoulli")
+        assert cells[4:] == (
+            f"${row['predicted']:.3f}$",
+            rf"${row['measured']:.3f}\ [{row['low']:.3f}, {row['high']:.3f}]$", row["verdict"],
+        )  # fmt: skip
     assert len({(cells[0], cells[3]) for cells in found}) == len(found) > 5
-    bases = {r"$(1/\alpha )$", r"$(1/\varepsilon )$"}
-    assert bases <= {cells[4] for cells in found}
+    assert {r"\alpha", r"\varepsilon"} <= {
+        cells[0].split("(1/")[1].split(" ")[0] for cells in found
+    }
 
 
 def test_upper_limits_small_numbers_and_long_tables(numbers: Result) -> None:
@@ -187,19 +227,23 @@ def test_upper_limits_small_numbers_and_long_tables(numbers: Result) -> None:
     claims.loc[claims["claim"] == "limit", ["measured", "low", "high"]] = [1.5e-5, 0.0, -0.25]
     changed = dataclasses.replace(numbers, claims=claims)
     *unknown, limit = claim_rows(changed, ["limit", "near"])
-    assert limit[5:8] == [r"$\leq 2.000 \pm 1$", r"$1.5 \times 10^{-5}$", "$[0.000, -0.250]$"]
-    assert [row[6:] for row in unknown] == [["--", "--", "inconclusive"]] * 2
+    assert limit[0].endswith(r"$, $\pm 1$")
+    assert limit[4:6] == [r"$\leq 2.000$", r"$1.5 \times 10^{-5}\ [0.000, -0.250]$"]
+    assert [row[5:] for row in unknown] == [["--", "inconclusive"]] * 2
     rows = claim_rows(numbers, ["rate"])
     budgets = [
         r"pure DP, $\varepsilon = 0.5$",
         r"pure DP, $\varepsilon = 1$",
         r"zCDP, $\rho = 0.5$",
     ]
-    assert [row[:1] + row[3:4] for row in rows] == [["rate", one] for one in budgets] * 2
+    assert [row[3] for row in rows] == budgets * 2
     text = claims_table(rows * MOST_ROWS)
     assert_latex(text)
-    assert text.startswith("% needs the packages booktabs and longtable\n\\begin{longtable}")
-    assert text.index(r"\endhead") < text.index(r"\endfoot") < text.index("rate &")
+    assert_fits(claims_table([*unknown, limit]))
+    assert text.startswith(
+        "% needs the packages array, booktabs and longtable, and one column to a"
+    )
+    assert text.index(r"\endhead") < text.index(r"\endfoot") < text.index("rate: exponent")
 
 
 def test_text_is_escaped_but_for_mathematics() -> None:
@@ -207,6 +251,7 @@ def test_text_is_escaped_but_for_mathematics() -> None:
         r"a\_b \& 5\% \{x\} \# \textasciitilde{} \textasciicircum{} \textbackslash{} "
         r"\textless{} \textgreater{} $a_b \le 1$ c\_d"
     )
+    assert latex("coordinates k2, k 2, k = 2") == "coordinates k2, $k$ 2, $k = 2$"
 
 
 def test_a_run_for_a_paper_has_all_that_it_takes(finished: Path) -> None:
@@ -218,7 +263,7 @@ def test_a_run_for_a_paper_has_all_that_it_takes(finished: Path) -> None:
     assert "STIX" in svg.read_text()
     for name in ("figures/error.tex", "claims.tex"):
         assert_latex((folder / name).read_text())
-    rows = (folder / "claims.tex").read_text().count(r"\\")
+    rows = (folder / "claims.tex").read_text().count("\\\\\n")
     assert rows == 1 + len(dpbench.load(folder).claims)
     job = ["sweep=binary_mean", f"out={folder}", *FAST[:-2]]
     assert run(job) == 0
