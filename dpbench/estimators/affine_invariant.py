@@ -63,6 +63,9 @@ __all__ = ["AffineInvariantMean", "Core", "cut"]
 # Eigenvalues of correlations are taken for this at least; the spread that is left where they are
 # 0 is then some 1e-9 by rounding, and with less than FLAT records are in a plane.
 FLOOR, FLAT = 1e-13, 1e-8
+# Smaller numbers are taken for 0: squares of differences of the others do not vanish. One of 1e-162
+# that does, where a neighbour's does not, would decide whether all records are in a plane.
+LEAST = 1e-130
 
 
 class Core(NamedTuple):
@@ -273,6 +276,7 @@ class AffineInvariantMean(Estimator):
         # Repeated releases on the same data know it once.
         once = sample.values[:1] if sample.values.strides[0] == 0 else sample.values
         x = np.clip(once.reshape(*once.shape[:2], sample.d), -WIDEST, WIDEST)
+        x[np.abs(x) < LEAST] = 0.0
         with np.errstate(all="ignore"):
             found_once = core.summary(x)
         mean, root, score, share = (np.repeat(a, sample.trials // len(x), 0) for a in found_once)

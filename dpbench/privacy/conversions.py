@@ -121,7 +121,7 @@ def gaussian_delta(sd: float, epsilon: float) -> float:
     """
     h, m = 1 / sd, -epsilon * sd
     a, b = m + h / 2, m - h / 2
-    if h < 1e-4 and m > -30:
+    if h < 1e-4 and m > -37:
         between = h * np.exp(-(m**2) / 2) / np.sqrt(2 * np.pi) * (1 + h**2 * (m**2 - 1) / 24)
         return float(between - np.expm1(epsilon) * ndtr(b))
     first, second = log_ndtr(a), epsilon + log_ndtr(b)

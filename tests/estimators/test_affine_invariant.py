@@ -181,6 +181,17 @@ def test_records_near_a_plane_are_like_others(apart: float) -> None:
     assert flat.all()
 
 
+def test_no_record_decides_whether_squares_of_all_vanish() -> None:
+    x = np.where(np.arange(12_000) % 2 == 0, -1.5e-162, 1.5e-162)
+    other = x.copy()
+    other[1] = 1.6e-162  # half of its square is more than half of the least number there is
+    for scale in (1.0, 1e30):
+        values = support.run(MEAN, scale * np.stack([x, other]), BUDGET).value
+        assert np.isnan(values).all()
+    values = support.run(MEAN, 1e33 * np.stack([x, other]), BUDGET).value
+    assert np.isfinite(values).all()
+
+
 def test_counted_records_are_refused() -> None:
     with pytest.raises(ValueError, match="one by one"):
         MEAN.run(CountedSample([0.0, 1.0], [[5, 5]]), Ledger(BUDGET, rng()))

@@ -102,6 +102,21 @@ def test_a_tiny_budget_needs_just_so_much_noise(epsilon: float, delta: float) ->
     assert float(found) == pytest.approx(delta, rel=1e-10)
 
 
+@pytest.mark.parametrize("epsilon", [1e-12, 1e-10, 1e-8])
+@pytest.mark.parametrize("delta", [1e-300, 1e-250, 1e-200])
+def test_a_tiny_budget_of_a_delta_next_to_none(epsilon: float, delta: float) -> None:
+    """In place of digits the asymptotic series of 1 - z (1 - Phi(z))/phi(z), at z = epsilon sd.
+
+    As e^epsilon phi(b) = phi(a), delta is phi(a) times its integral from -a to -b, of length 1/sd.
+    """
+    sd = analytic_sd(epsilon, delta)
+    z = epsilon * sd
+    series = sum((-1) ** k * math.prod(range(1, 2 * k + 2, 2)) / z ** (2 * k + 2) for k in range(8))
+    log_phi = -(z**2) / 2 - math.log(2 * math.pi) / 2
+    found = math.exp(log_phi - math.log(delta)) * series / sd
+    assert found == pytest.approx(1, rel=1e-7)
+
+
 def smallest_epsilon(rho: float, delta: float) -> float:
     """That rho-zCDP implies, over orders a; the step 1e-3 in log(a - 1) is worth 1e-5 of it."""
     a = 1 + np.exp(np.linspace(-15, 35, 50_001))
