@@ -200,7 +200,9 @@ class AffineInvariantMean(Estimator):
 
     No bound on mean or covariance is needed: T x + b in place of the records x, T invertible, has
     T m + b for an estimate m. The module has algorithm and proof. Nothing is released (NaN) where
-    too many records stand out, and for fewer than `least_records`, whatever the records.
+    too many records stand out, and for fewer than `least_records`, whatever the records. Not
+    protected are records within about 5e-15 of their spread from a plane: by rounding one of them
+    may decide whether all are in it, and so whether anything is released (see `leverages`).
 
     Parameters
     ----------

@@ -54,7 +54,7 @@ class Budget(Registered):
     ----------
     neighbours : {'replace', 'add_remove'}
         What neighbouring datasets differ by. Under ``add_remove`` n is private: an estimator must
-        not read it.
+        not read it. That there is a record at all is public, as empty data are refused.
 
     Attributes
     ----------
