@@ -171,10 +171,11 @@ def fit_covariance(x: Floats, bound: float, rounds: int, b: float, ledger: Ledge
     gamma; see `under_zcdp`. With A = I/sqrt(u) at first, a round looks at w = xA, whose
     covariance is at most I, projects it on the ball of radius gamma, and releases Z = W'W/n. One
     record changes W'W by ww' - vv', of squared Frobenius norm |w|^4 + |v|^4 - 2 (w.v)^2
-    <= 2 gamma^4, so the upper triangle of Z has l2 sensitivity sqrt(2) gamma^2/n. Its negative
-    eigenvalues are set to 0, and the next A is A (Z + eta I)^(-1/2), which makes the covariance of
-    w nearly I. (The authors' code multiplies from the other side, wrong from the third round on,
-    and takes absolute values of eigenvalues.)
+    <= 2 gamma^4, so the upper triangle of Z has l2 sensitivity sqrt(2) gamma^2/n. (As that norm
+    counts what is off the diagonal twice, noise of 1/sqrt(2) would do there; the authors' noise is
+    the same everywhere, and so it is here.) Negative eigenvalues are set to 0, and the next A is
+    A (Z + eta I)^(-1/2), which makes the covariance of w nearly I. (The authors' code multiplies
+    from the other side, wrong from the third round on, and takes absolute values of eigenvalues.)
 
     Let w have the covariance S <= I. The singular values of n standard Gaussian rows are within
     sqrt(n) +- sqrt(d), up to their tails (Davidson and Szarek 2001, Theorem II.13). With x =
