@@ -115,11 +115,17 @@ class PrivUnitMean(Estimator):
 
 def _rounded(vectors: Floats, radius: float, rng: np.random.Generator) -> Floats:
     """Unit vectors of mean x/L, x the vectors, (..., d), moved into the ball of radius L."""
-    length = norms(vectors)[..., None]
+    # In units of a power of two, which rounds nothing: lengths that overflow, or have few digits,
+    # make no unit vectors, and what is released of others shows that they are others.
+    power = np.frexp(np.abs(vectors).max(axis=-1, keepdims=True))[1]
+    scaled = np.ldexp(vectors, -power)
+    length = norms(scaled)[..., None]
     unit = np.zeros_like(vectors)
     unit[..., 0] = 1.0  # of 0, whose sign is a fair coin
-    np.divide(vectors, length, out=unit, where=length > 0)
-    up = rng.random(length.shape) < (1 + np.minimum(length / radius, 1.0)) / 2
+    np.divide(scaled, length, out=unit, where=length > 0)
+    with np.errstate(over="ignore"):
+        share = np.minimum(np.ldexp(length, power) / radius, 1.0)
+    up = rng.random(length.shape) < (1 + share) / 2
     return np.where(up, unit, -unit)
 
 

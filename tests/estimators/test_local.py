@@ -116,6 +116,17 @@ def test_what_is_released(d: int) -> None:
     assert np.abs(z).max() < 5.7  # 1e-8 on each side
 
 
+@pytest.mark.parametrize("length", [5e-324, 1.7e308])
+@pytest.mark.parametrize("d", [2, 4])
+def test_every_record_is_released_on_the_sphere(d: int, length: float) -> None:
+    """Of one record, the norm is L/m: with another it would be told from all others."""
+    sample = DenseSample(np.full((50, 1, d), -length))
+    rng = np.random.default_rng(0)
+    released = PrivUnitMean(radius=2.0).run(sample, Ledger(PureDP(1.0), rng)).value
+    norms = np.linalg.norm(released, axis=1)
+    assert norms == pytest.approx(np.full(50, 2.0 / best_cap(d, 1.0).mean), rel=1e-12)
+
+
 def test_errors_of_vectors() -> None:
     """The mean square of 2000 errors is within 5.6 standard errors: false alarms 2e-8 each."""
     rng, n, d = np.random.default_rng(0), 30, 5
