@@ -66,7 +66,8 @@ class CountedSample(Sample):
     def votes(self, bound: float, low: float, high: float, rng: np.random.Generator) -> Floats:
         above, below = votes_of(self.atoms, bound, low, high)
         up = rng.binomial(self.counts, above)
-        down = rng.binomial(self.counts - up, below / np.maximum(1 - above, np.finfo(float).tiny))
+        left = np.maximum(1 - above, below)  # which rounding may make less
+        down = rng.binomial(self.counts - up, below / np.maximum(left, np.finfo(float).tiny))
         return np.asarray((up - down).sum(axis=1), dtype=float)
 
     def quantile(self, q: float) -> Floats:

@@ -409,6 +409,10 @@ def test_votes_are_unbiased_and_vary_as_they_should() -> None:
     # a z-test with false-alarm probability 1e-6
     z = (many.votes(1.0, low, high, rng()) - 0.15e6) / math.sqrt(0.2e12)
     assert abs(z.mean()) <= stats.norm.isf(FALSE_ALARM / 2) / math.sqrt(1000)
+    # Of votes up 1 is rounded to, those down are left no chance.
+    low, high = three_values(PureDP(50.0))
+    assert high == 1
+    assert CountedSample([-9.0, 9.0], [[3, 5]]).votes(1.0, low, high, rng()) == 2
 
 
 def test_as_many_coins_fall_heads_in_counted_data() -> None:
