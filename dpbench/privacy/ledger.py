@@ -18,6 +18,8 @@ __all__ = ["Ledger", "OverdraftError"]
 
 # Room for the rounding of sums of shares.
 SLACK = 1e-9
+# Of additive noise. What underflows to 0 would have none, where a neighbour's has some.
+LEAST_SENSITIVITY = float(np.finfo(float).tiny)
 
 Number = float | Floats  # of all trials or of each
 # A sensitivity: a number is about replacing a record; under add_remove it is given by relation.
@@ -150,8 +152,8 @@ class Ledger:
             itself, in the local model. Each record pays once, in parallel.
         """
         d = values.shape[1] if values.ndim == 2 else 1
-        l2 = self.stated(sensitivity)
-        l1 = float(np.sqrt(d)) * l2 if l1 is None else self.stated(l1)
+        l2 = self._least(sensitivity)
+        l1 = float(np.sqrt(d)) * l2 if l1 is None else self._least(l1)
         _check_number("draws", draws)
         self.pay("additive noise", l2)
         single = values.ndim == 1 or d == 1
@@ -164,7 +166,7 @@ class Ledger:
         The radius is Gamma(d, sensitivity/eps) and the direction uniform: pure eps-DP, since ||z||
         changes by at most `sensitivity`, in l2, between neighbours (Hardt and Talwar 2010).
         """
-        sensitivity = self.stated(sensitivity)
+        sensitivity = self._least(sensitivity)
         self.pay("noise in l2", sensitivity)
         trials, d = values.shape
         direction = self.rng.standard_normal((trials, d))
@@ -190,7 +192,7 @@ class Ledger:
             Largest distance in that norm between the values on neighbouring datasets.
         base : {'box', 'ball'}
         """
-        sensitivity = self.stated(sensitivity)
+        sensitivity = self._least(sensitivity)
         self.pay("joint noise of sums and a count", sensitivity)
         trials, d = len(values), values.shape[1] - 1
         point = self.rng.uniform(-1.0, 1.0, values.shape)
@@ -212,7 +214,7 @@ class Ledger:
         ValueError
             If the budget does not pay for t.
         """
-        sensitivity = self.stated(sensitivity)
+        sensitivity = self._least(sensitivity)
         noise = smooth.draw(self.rng, values.shape, self.budget, t)
         self.pay(f"noise for a {t:.6g}-smooth sensitivity")
         return values + sensitivity * noise
@@ -326,6 +328,10 @@ class Ledger:
         if not ((np.asarray(found) >= 0) & np.isfinite(found)).all():
             raise ValueError(f"sensitivity {found} is not a finite number >= 0")
         return found
+
+    def _least(self, sensitivity: Stated) -> Number:
+        """What is stated, or `LEAST_SENSITIVITY`: a larger one, and as smooth, is one, too."""
+        return np.maximum(self.stated(sensitivity), LEAST_SENSITIVITY)
 
     def receipt(self) -> str:
         """What was spent on what, a line for each part, and what is left."""

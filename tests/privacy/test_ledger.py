@@ -303,6 +303,26 @@ def test_a_sensitivity_per_trial_scales_the_noise_of_that_trial(budget: Budget) 
 # The receipt.
 
 
+@pytest.mark.parametrize("sensitivity", [0.0, 5e-324])
+def test_a_sensitivity_that_underflows_has_noise(sensitivity: float) -> None:
+    """Of all digits: without, or with few, what is released shows on which side it is."""
+    values, rng = np.zeros((1000, 2)), np.random.default_rng(0)
+    one = values[:, 0]
+
+    def pure() -> Ledger:
+        return Ledger(PureDP(1.0), rng)
+
+    for released in (
+        pure().add_noise(one, sensitivity),
+        pure().add_noise(values, sensitivity, l1=sensitivity),
+        Ledger(ZCDP(0.5), rng).add_noise(one, sensitivity),
+        pure().add_l2_noise(values, sensitivity),
+        pure().add_joint_noise(values, sensitivity, base="box"),
+        pure().add_smooth_noise(one, sensitivity, 0.1),
+    ):
+        assert np.unique(released).size == released.size
+
+
 def test_the_example_runs() -> None:
     assert doctest.testmod(module) == (0, 8)
 
