@@ -103,7 +103,7 @@ class Job(InFolder):
             record = self._written(self._result(cost, say), argv, cost)
         else:
             cost.cells_reused = len(self.plan.cells)
-            cost.blocks_reused = sum(len(c.tasks(self.options.seed)) for c in self.plan.cells)
+            cost.blocks_reused = sum(cell.blocks for cell in self.plan.cells)
         told = [(self.folder / "scoreboard.txt").read_text(encoding="utf-8").rstrip("\n")]
         failed, last = bool(record["failures"]), (record["tracked"], record["exit_code"])
         code = self._code(failed, pd.read_csv(self.folder / "claims.csv"))  # not tracking's of then
@@ -248,9 +248,9 @@ class Job(InFolder):
         store = self.options.store()
         assert isinstance(store, Store)
         shown = {key: self.config.get(key) for key in ("sweep", "seed", "trials", "paper", "font")}
-        keys = [store.key(task) for c in self.plan.cells for task in c.tasks(self.options.seed)]
-        stamps = stamps_of(store.folder, store.files())
-        return digest(package_source(), shown, keys, stamps, versions())
+        blocks = [(cell.n, cell.blocks, cell.names) for cell in self.plan.cells]
+        stamps = stamps_of(store.folder, store.files())  # by names that say source and machine
+        return digest(package_source(), shown, blocks, stamps, versions())
 
 
 def _joined(tables: Sequence[pd.DataFrame], columns: list[str] | None = None) -> pd.DataFrame:

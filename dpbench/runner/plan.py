@@ -120,12 +120,12 @@ class Cell:
 
     def tasks(self, seed: int) -> list[BlockTask]:
         """The blocks that together hold at least `trials` trials."""
-        followed, members, settings = self._names
+        followed, members, settings = self.names
         name, at = digest(seed, followed, self.n, members, settings), (self.n, self.settings, seed)
         return [BlockTask(self.members, *at, i, name, followed) for i in range(self.blocks)]
 
     @cached_property
-    def _names(self) -> tuple[str, list[tuple[str, str]], list[str]]:
+    def names(self) -> tuple[str, list[tuple[str, str]], list[str]]:
         """Of the budget that is followed, the members and the settings."""
         followed = canonical(self.settings[0].budget) if self.family.follows_budget else ""
         members = [(label, canonical(member)) for label, member in self.members]
