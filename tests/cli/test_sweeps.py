@@ -38,6 +38,8 @@ def test_a_shipped_sweep_is_usable(name: str, monkeypatch: pytest.MonkeyPatch) -
         assert study.name == name
         assert name == "ci" or (study.all_claims and study.all_figures)
         assert all(figure.caption for figure in study.all_figures.values())
+        if name == "near_optimal":  # numbers of more than three n, for each of two amounts, overlap
+            assert len({cell.n for cell in prepared.plan.cells}) <= 3  # in the column of a paper
 
 
 def test_a_sweep_in_many_dimensions_runs(bench: Bench) -> None:
