@@ -39,6 +39,7 @@ class Cost:
     worker_peak_bytes: float = 0.0
     estimator_seconds: dict[str, float] = field(default_factory=dict)
     started: float = field(default_factory=time.monotonic)
+    cpu_started: float = field(default_factory=time.process_time)
 
     def add(self, block: Block, records: int) -> None:
         """Count a block that was computed, of so many records."""
@@ -51,12 +52,11 @@ class Cost:
 
     def as_dict(self) -> dict[str, Any]:
         """The counts, with wall and CPU seconds and the largest process's peak memory."""
-        counts = {name: value for name, value in vars(self).items() if name != "started"}
-        own = resource.getrusage(resource.RUSAGE_SELF)
+        counts = {name: value for name, value in vars(self).items() if "started" not in name}
         return counts | {
             "wall_seconds": round(time.monotonic() - self.started, 3),
-            "parent_cpu_seconds": round(own.ru_utime + own.ru_stime, 3),
-            "parent_peak_bytes": own.ru_maxrss * 1024,
+            "parent_cpu_seconds": round(time.process_time() - self.cpu_started, 3),
+            "parent_peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         }
 
 
