@@ -158,7 +158,7 @@ def _followed(word: str, message: str) -> str:
         ("sweep.estimators.odd.kind=median", ["minimax, rate, mean; to add one write +sweep"]),
         ("estimator@sweep.estimators.x=median", ["no file is chosen there; to add one write +"]),
         ("sweep.estimators=[minimax]", ["expected a mapping; a part chooses by ++sweep.parts"]),
-        ("runner.adress=tcp://x", ["did you mean 'address'? choose", "not set in this sweep"]),
+        ("runner.adress=tcp://x:1", ["did you mean 'address'? choose", "not set in this sweep"]),
     ],
 )  # fmt: skip
 def test_advice_can_be_followed(bench: Bench, word: str, lines: list[str]) -> None:
