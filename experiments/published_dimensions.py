@@ -8,7 +8,7 @@ Last come the orderings that were published, as ratios of errors: their least, g
 largest over a figure's settings. ``10 128``, some minutes, shows them. One round of CoinPress errs
 the more the larger d and R are, 5 to 64 times ten rounds. Huang et al. err as CoinPress with the
 rounds chosen best, 1.02 to 1.06 of it, 1.17 at most. PLAN errs as they do where variances are equal
-and rho is not small (far more at d = 128 and rho below 0.1), by 0.78 of it where variances differ.
+and rho is not small (far more at d >= 128 and rho below 0.1), by 0.78 of it where variances differ.
 """
 
 from __future__ import annotations
