@@ -78,13 +78,9 @@ def computed(
                 return
             ended = [_next(done, client)]
             ended += [done.get() for _ in range(min(FETCHED - 1, done.qsize()))]
-            shares = [running.pop(future) for future in ended]
+            shares = {future: running.pop(future) for future in ended}
             submit(workers)
-            fetched: queue.SimpleQueue[Any] = queue.SimpleQueue()
-            for future, share in zip(ended, shares, strict=True):
-                pool.submit(_result, future, share, client).add_done_callback(fetched.put)
-            for _ in ended:
-                share, (found, computer, worker) = _next(fetched, client).result()
+            for share, (found, computer, worker) in _fetched(shares, pool, client):
                 computer.check(here, f"worker {worker}", REMEDY)
                 waiting.extendleft(share[: len(found) - 1 : -1])  # there was no time for them
                 yield from found
@@ -214,6 +210,17 @@ def _next(ended: queue.SimpleQueue[Any], client: Any) -> Any:
                 at = client.scheduler.address
                 print(f"dpbench: waiting for workers of the dask scheduler {at}", file=sys.stderr)
                 told = True
+
+
+def _fetched(
+    shares: dict[Any, list[int]], pool: ThreadPoolExecutor, client: Any
+) -> Iterator[tuple[list[int], tuple[Any, Computer, str]]]:
+    """Shares with what their futures hold, as it arrives."""
+    fetched: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    for future, share in shares.items():
+        pool.submit(_result, future, share, client).add_done_callback(fetched.put)
+    for _ in shares:
+        yield _next(fetched, client).result()
 
 
 def _result(future: Any, share: list[int], client: Any) -> tuple[list[int], Any]:
