@@ -171,6 +171,8 @@ SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({"plugins": ["../evil"]}, "plugins.0: '../evil': "),
     ({"report": "some"}, "report: 'some': input should be 'all'"),
     ({"runner": {"address": "nope"}}, "runner.address: 'nope': "),
+    ({"runner": {"address": "tcp://x"}}, "runner.address: 'tcp://x': "),  # without a port
+    ({"runner": {"address": "inproc://x:1"}}, "runner.address: 'inproc://x:1': "),
     ({"runner": {"nope": 1}}, "runner.nope: no such key; choose from backend, address"),
     ({"nope": 1}, "nope: no such key; choose from sweep, seed, trials, n_jobs, out, resume, "),
 ]

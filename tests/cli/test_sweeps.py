@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import shlex
 from typing import Any
 
@@ -15,6 +17,7 @@ from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
 from dpbench.job import Job
 from dpbench.libraries.run import Libraries
+from dpbench.privacy import GDP, ZCDP, ApproxDP, PureDP
 from dpbench.runner import plan
 from dpbench.theory import lower_bounds
 from dpbench.theory.bounds import Bound
@@ -40,6 +43,21 @@ def test_a_shipped_sweep_is_usable(name: str, monkeypatch: pytest.MonkeyPatch) -
         assert all(figure.caption for figure in study.all_figures.values())
         if name == "near_optimal":  # numbers of more than three n, for each of two amounts, overlap
             assert len({cell.n for cell in prepared.plan.cells}) <= 3  # in the column of a paper
+
+
+@pytest.mark.parametrize("name", ["field", "near_optimal", "person_level", "pure_vs_approx"])
+def test_whether_a_bound_is_known_does_not_depend_on_n(name: str) -> None:
+    """Of every class that has bounds: so a claim that needs one asks at a single n."""
+    prepared = _prepare([f"sweep={name}"], None)
+    assert isinstance(prepared, Job)
+    families = [one.value for one in prepared.plan.study.families.values()]
+    for budget in (PureDP(1.0), ZCDP(0.5), GDP(1.0), ApproxDP(1.0, 1e-6)):
+        for family, local in itertools.product(families, (False, True)):
+            about = {
+                math.isnan(family.lower_bound(n, budget, local=local).value)
+                for n in (10, 1000, 10**9)
+            }
+            assert len(about) == 1, (family, budget, local)
 
 
 def test_a_sweep_in_many_dimensions_runs(bench: Bench) -> None:
