@@ -15,8 +15,8 @@ import pandas as pd
 
 from docs.generate import contents, facts, page, section, write
 from docs.plain import escaped, table
-from dpbench.drawing import style
 from dpbench.estimators import Estimator
+from dpbench.output.style import style
 from dpbench.suite.compare import WITHIN, band, profile, profile_figure
 from dpbench.suite.problems import SUITE, Problem, Suite, read_suite
 from dpbench.suite.table import Scores, archive_path

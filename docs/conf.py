@@ -14,7 +14,7 @@ from docs.archive import write_archive  # noqa: E402
 from docs.generate import write_reference  # noqa: E402
 from docs.modules import write_modules  # noqa: E402
 from docs.plain import plain  # noqa: E402
-from dpbench.version import __version__  # noqa: E402
+from dpbench.package import __version__  # noqa: E402
 
 project = "dpbench"
 author = "the authors of dpbench"

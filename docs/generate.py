@@ -15,12 +15,13 @@ from typing import Any
 import yaml
 
 from docs.plain import escaped, plain, table
-from dpbench import cli, describe
+from dpbench import cli
+from dpbench.analysis.study import Figure
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
 from dpbench.estimators.base import NeedsRadius
+from dpbench.jobs import describe
 from dpbench.privacy import Budget
-from dpbench.study import Figure
 from dpbench.theory.families import Family
 from dpbench.theory.theorems import THEOREMS
 

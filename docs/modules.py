@@ -12,9 +12,9 @@ from typing import Any
 
 from docs.generate import ROOT, contents, page, section, write
 from docs.plain import escaped, table
-from dpbench import describe
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
+from dpbench.jobs import describe
 from dpbench.theory.families import Family
 
 __all__ = ["write_modules"]
@@ -22,7 +22,7 @@ __all__ = ["write_modules"]
 # Parts of the package, public names of which are the reference of the library.
 PARTS = (
     "dpbench", "dpbench.estimators", "dpbench.distributions", "dpbench.privacy", "dpbench.samples",
-    "dpbench.result", "dpbench.audit", "dpbench.tracking", "dpbench.testing",
+    "dpbench.analysis.result", "dpbench.audit", "dpbench.tracking", "dpbench.testing",
 )  # fmt: skip
 # Modules whose docstrings derive something, beside those of dpbench/theory.
 DERIVED = (
@@ -70,8 +70,9 @@ def _oracles(module: str) -> list[tuple[str, str]]:
 
 
 def _theory() -> Iterator[tuple[str, str]]:
-    here = sorted((ROOT / "dpbench" / "theory").glob("*.py"))
-    modules = [f"dpbench.theory.{path.stem}" for path in here if path.stem != "__init__"]
+    here = sorted((ROOT / "dpbench" / "theory").rglob("*.py"))
+    names = (path.relative_to(ROOT).with_suffix("").as_posix() for path in here)
+    modules = [name.replace("/", ".") for name in names if not name.endswith("__init__")]
     rows, shorts = [], []
     for name in [*modules, *DERIVED]:
         title = (importlib.import_module(name).__doc__ or "").partition("\n")[0].rstrip(".")

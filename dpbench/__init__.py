@@ -4,15 +4,15 @@ import importlib
 import importlib.util
 from typing import TYPE_CHECKING, Any
 
-from dpbench.version import __version__ as __version__
+from dpbench.package import __version__ as __version__
 
 if TYPE_CHECKING:
+    from dpbench.api import load, run
+    from dpbench.commands.compare import compare
     from dpbench.estimators import Estimate, Estimator, OneDataset, release
-    from dpbench.library import load, run
     from dpbench.planner import plan
     from dpbench.privacy import GDP, ZCDP, ApproxDP, Ledger, NonPrivate, PureDP
     from dpbench.registry import ConfigError, validated
-    from dpbench.tracking.runs import compare
 
 __all__ = [
     "GDP", "ZCDP", "ApproxDP", "ConfigError", "Estimate", "Estimator", "Ledger", "NonPrivate",
@@ -21,11 +21,11 @@ __all__ = [
 
 _HOMES = {
     "estimators": ["Estimate", "Estimator", "OneDataset", "release"],
-    "library": ["load", "run"],
+    "api": ["load", "run"],
     "planner": ["plan"],
     "privacy": ["GDP", "ZCDP", "ApproxDP", "Ledger", "NonPrivate", "PureDP"],
     "registry": ["ConfigError", "validated"],
-    "tracking.runs": ["compare"],
+    "commands.compare": ["compare"],
 }
 
 

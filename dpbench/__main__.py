@@ -2,15 +2,15 @@
 
 import sys
 
-from dpbench import endings
+from dpbench import signals
 
 
 def main() -> None:
     """Run the command line."""
-    endings.prepare()
+    signals.prepare()
     from dpbench.cli import run
 
-    sys.exit(endings.last_word(run(sys.argv[1:])))
+    sys.exit(signals.last_word(run(sys.argv[1:])))
 
 
 if __name__ == "__main__":

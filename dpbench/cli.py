@@ -16,29 +16,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpbench import endings
-from dpbench.arguments import arguments, command_line, conf_folder
+from dpbench import signals
+from dpbench.commands.words import arguments
 from dpbench.errors import ConfigError, choose_from
-from dpbench.version import __version__
+from dpbench.output.terminal import command_line
+from dpbench.package import __version__, conf_folder
 
 if TYPE_CHECKING:  # what is slow to load waits until it is needed
-    from dpbench.audit.run import Audit
-    from dpbench.finished import Again
-    from dpbench.job import Job
-    from dpbench.libraries.run import Libraries
+    from dpbench.jobs.audit import Audit
+    from dpbench.jobs.finished import Again
+    from dpbench.jobs.libraries import Libraries
+    from dpbench.jobs.study import Job
 
 __all__ = ["run"]
 
 DONE, FAILED, UNUSABLE = 0, 1, 2
 # Words that begin a command line in the place of a sweep: modules with `USAGE` and `main(words)`.
 COMMANDS = {
-    "compare": "dpbench.tracking.runs",
-    "history": "dpbench.tracking.history",
-    "init-ci": "dpbench.tracking.init_ci",
-    "libraries": "dpbench.libraries.install",
-    "plan": "dpbench.planner.command",
-    "site": "dpbench.site",
-    "suite": "dpbench.suite.command",
+    "compare": "dpbench.commands.compare",
+    "history": "dpbench.commands.history",
+    "init-ci": "dpbench.commands.init_ci",
+    "libraries": "dpbench.commands.libraries",
+    "plan": "dpbench.commands.plan",
+    "site": "dpbench.commands.site",
+    "suite": "dpbench.commands.suite",
 }
 
 HELP = """\
@@ -106,7 +107,7 @@ def run(argv: Sequence[str]) -> int:
         told, code = f"{type(error).__name__}: {first}", FAILED
     except KeyboardInterrupt:
         print(file=sys.stderr)
-        told, code = "interrupted", endings.INTERRUPTED
+        told, code = "interrupted", signals.INTERRUPTED
     kept = f"; finished blocks are kept, to go on: {command_line(argv)}"
     print(f"dpbench: {told}{'' if set(argv[:1]) & set(COMMANDS) else kept}", file=sys.stderr)
     return code
@@ -118,7 +119,7 @@ def _run(argv: Sequence[str]) -> int:
         if {"--help", "-h"} & set(argv):
             print(command.USAGE)
             return DONE
-        endings.in_order()
+        signals.in_order()
         code: int = command.main(argv[1:])
         return code
     if argv and argv[0].replace("-", "").replace("_", "").isalnum() and argv[0][0] != "-":
@@ -130,7 +131,7 @@ def _run(argv: Sequence[str]) -> int:
     if flags.help is not None or flags.schema:
         print(_told(flags))
         return DONE
-    from dpbench.composition import composed, multirun
+    from dpbench.jobs.composition import composed, multirun
 
     runs = multirun(flags.overrides) if flags.multirun else [flags.overrides]
     if len(runs) > 1:
@@ -146,7 +147,7 @@ def _run(argv: Sequence[str]) -> int:
     words = [[*folder, *one] for one in runs] if flags.multirun else [argv]
     _check_apart("out", [job.folder for job in jobs])
     _check_apart("baseline", [job.stores for job in jobs if job.stores is not None])
-    endings.in_order()
+    signals.in_order()
     return max(_finished(job, own) for job, own in zip(jobs, words, strict=True))
 
 
@@ -172,15 +173,15 @@ def _no_command(word: str) -> ConfigError:
 
 def _finished(job: Again | Job | Audit | Libraries | _Report, argv: Sequence[str]) -> int:
     """Run it; audits and libraries know no page, which is written here."""
-    from dpbench.finished import Again
+    from dpbench.jobs.finished import Again
 
     if isinstance(job, Again | _Report):
         return job.run(argv)
-    from dpbench.job import Job  # slow to load
+    from dpbench.jobs.study import Job
 
     if isinstance(job, Job):
         return job.run(argv)
-    from dpbench.folder import PAGE
+    from dpbench.output.folder import PAGE
     from dpbench.report.page import write_page
 
     return job.run(argv, lambda folder: write_page([folder], folder / PAGE))
@@ -197,14 +198,14 @@ def _told(flags: argparse.Namespace) -> str:
         listed = (f"  {name:23} {_about(folders, name)}" for name in known["sweeps"].split(", "))
         return HELP.format(**{**known, "sweeps": "\n".join(listed)})
     if flags.overrides:
-        from dpbench.composition import composed
-        from dpbench.config import Settings, load_plugins
+        from dpbench.jobs.composition import composed
         from dpbench.registry import from_mapping
+        from dpbench.runner.settings import Settings, load_plugins
 
         found = composed(flags.overrides, flags.config_dir)
         settings = from_mapping(Settings, found, "")
         load_plugins(settings.plugins, flags.config_dir)
-    from dpbench.describe import help_on, schema  # slow to load
+    from dpbench.jobs.describe import help_on, schema
 
     if flags.schema:
         return json.dumps(schema(), separators=(",", ":"))
@@ -227,16 +228,16 @@ def _prepare(
     overrides: Sequence[str], config_dir: Path | None
 ) -> Again | Job | Audit | Libraries | _Report:
     """Read and check everything that a run needs."""
-    from dpbench.composition import composed
+    from dpbench.jobs.composition import composed
 
     found = composed(overrides, config_dir)
-    from dpbench.finished import Again
+    from dpbench.jobs.finished import Again
 
     again = Again.of(found)
     if again is not None and again.checked(found):
         return again
-    from dpbench.config import Settings  # slow to load
     from dpbench.registry import from_mapping
+    from dpbench.runner.settings import Settings
 
     settings = from_mapping(Settings, found, "")
     if again is not None:
@@ -246,7 +247,7 @@ def _prepare(
             if getattr(settings, key) is not None:
                 raise ConfigError(f"{key}: {getattr(settings, key)!r}: report=all runs nothing")
         return _Report(Path(settings.out or "results"))
-    from dpbench.library import prepared
+    from dpbench.jobs.prepare import prepared
 
     out = settings.out or f"results/{settings.sweep.get('name', 'sweep')}"
     return prepared(settings, found, config_dir, Path(out))
@@ -260,7 +261,7 @@ class _Report:
     stores: None = None
 
     def run(self, argv: Sequence[str]) -> int:
-        from dpbench.folder import PAGE
+        from dpbench.output.folder import PAGE
         from dpbench.report.page import finished_runs, write_page
 
         runs = finished_runs(self.folder)

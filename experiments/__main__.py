@@ -1,6 +1,8 @@
-"""All paper figures: ``python -m experiments``; ``python -m experiments.ksu20`` for one source."""
+"""Paper figures: ``python -m experiments``, or ``python -m experiments ksu20`` for one source."""
+
+import sys
 
 from experiments.paper import main
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(main(sys.argv[1:]))

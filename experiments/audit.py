@@ -1,4 +1,4 @@
-"""Figures of the privacy audit: ``python -m experiments.audit``."""
+"""Figures of the privacy audit: ``python -m experiments audit``."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pandas as pd
 
 from dpbench.audit.cases import AuditSweep
 from dpbench.audit.report import bounds_figure, strongest_in_print
-from dpbench.drawing import save, spaced
-from dpbench.folder import read_manifest
+from dpbench.output.folder import read_manifest
+from dpbench.output.style import save, spaced
 from dpbench.registry import from_mapping
 from dpbench.report.latex import TEXT, escaped, tabular
 from dpbench.report.words import variant_text
@@ -92,9 +92,3 @@ def _cells(row: dict[str, str], printed: Callable[[str], str]) -> list[str]:
     about = {key: spaced(row[key]) for key in ("notion", "pair")}
     about["estimator"] = printed(row["estimator"])
     return [escaped(cell) for cell in (row | about).values()]
-
-
-if __name__ == "__main__":
-    from experiments.paper import main
-
-    raise SystemExit(main("audit"))

@@ -39,13 +39,13 @@ import numpy as np
 
 from dpbench.distributions import TwoPoint
 from dpbench.estimators import HeavyTailedMean
-from dpbench.metrics import ERRORS
-from dpbench.output import say
+from dpbench.output.terminal import say
 from dpbench.privacy import PureDP
 from dpbench.runner import cluster
-from dpbench.runner.block import Block, BlockTask, Setting
 from dpbench.runner.execute import Runner, compute
 from dpbench.runner.store import Store
+from dpbench.sweep.block import Block, BlockTask, Setting
+from dpbench.sweep.metrics import ERRORS
 
 WORKERS, SECONDS = (2, 10, 100, 1_000), (0.01, 0.1, 1.0, 3.0, 10.0)
 SHARES = 20  # that every worker ends in a simulation

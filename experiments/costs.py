@@ -18,12 +18,13 @@ from typing import Any
 import pandas as pd
 
 import dpbench.report  # noqa: F401, figures of sweeps enter the registry
-from dpbench.composition import composed
-from dpbench.output import atomic, say
+from dpbench.analysis.study import Study
+from dpbench.jobs.composition import composed
+from dpbench.output.files import atomic
+from dpbench.output.terminal import say
 from dpbench.registry import from_mapping
-from dpbench.runner.block import run_block
-from dpbench.runner.plan import Cell
-from dpbench.study import Study
+from dpbench.sweep.block import run_block
+from dpbench.sweep.plan import Cell
 
 
 def costs(cell: Cell) -> Iterator[dict[str, Any]]:

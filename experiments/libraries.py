@@ -1,4 +1,4 @@
-"""Benchmarks of libraries with bounds known beforehand: ``python -m experiments.libraries``.
+"""Benchmarks of libraries with bounds known beforehand: ``python -m experiments libraries``.
 
 Error against n and against epsilon is what public benchmarks of such libraries show; where they
 take the bounds from the data, what is measured is not private.
@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from dpbench.drawing import save, style
-from dpbench.folder import read_manifest
 from dpbench.libraries.report import CAPTIONS, benchmarks, figure
 from dpbench.libraries.sweep import LibrarySweep
+from dpbench.output.folder import read_manifest
+from dpbench.output.style import save, style
 from dpbench.registry import from_mapping
 
 __all__ = ["draw_libraries"]
@@ -33,9 +33,3 @@ def draw_libraries(folder: Path, target: Path) -> dict[str, str]:
     with style(font=manifest["configuration"].get("font", "sans")):  # three panels need a page
         save(figure(table, rows), target, "libraries", ("pdf", "png"))
     return {f"{name}.txt": f"{text}. {about}\n" for name, text in CAPTIONS.items()}
-
-
-if __name__ == "__main__":
-    from experiments.paper import main
-
-    raise SystemExit(main("libraries"))

@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from dpbench.output import say
+from dpbench.output.terminal import say
 
 FAMILIES = 100
 

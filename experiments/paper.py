@@ -15,16 +15,17 @@ import yaml
 from pydantic import Field
 
 import dpbench
+from dpbench.analysis.result import Result
 from dpbench.cli import DONE, UNUSABLE, run
-from dpbench.columns import Choice
-from dpbench.drawing import save, style
-from dpbench.endings import INTERRUPTED
-from dpbench.folder import read_manifest
-from dpbench.output import atomic
+from dpbench.errors import choose_from
+from dpbench.output.files import atomic
+from dpbench.output.folder import read_manifest
+from dpbench.output.style import save, style
 from dpbench.registry import ConfigError, from_mapping, named, validated
 from dpbench.report.figures import chosen_labels
 from dpbench.report.latex import claim_rows, claims_table, write_snippet
-from dpbench.result import Result
+from dpbench.signals import INTERRUPTED
+from dpbench.sweep.selection import Choice
 from experiments.audit import draw_audit
 from experiments.libraries import draw_libraries
 
@@ -74,14 +75,13 @@ def sources() -> dict[str, Source]:
     }
 
 
-def main(name: str | None = None, argv: Sequence[str] | None = None) -> int:
-    """Run the sweeps of a source, or of all, and draw their figures.
+def main(words: Sequence[str]) -> int:
+    """Run the sweeps of the sources that are named, or of all, and draw their figures.
 
     Parameters
     ----------
-    name : str, optional
-    argv : sequence of str
-        Overrides for every sweep; by default those of the command line.
+    words : sequence of str
+        Names of sources, and overrides ``key=value`` for every sweep.
 
     Returns
     -------
@@ -89,11 +89,16 @@ def main(name: str | None = None, argv: Sequence[str] | None = None) -> int:
         0 if all is drawn, 1 if a sweep failed, 2 if an override cannot be used, 130 if
         interrupted. What does not depend on a sweep that failed is drawn all the same.
     """
-    argv = sys.argv[1:] if argv is None else argv
-    asked = {one: source for one, source in sources().items() if name in (None, one)}
-    if {"--help", "-h"} & set(argv):
-        print(_help(asked))
+    known = sources()
+    if {"--help", "-h"} & set(words):
+        print(_help(known))
         return DONE
+    names = [word for word in words if word.isidentifier()]
+    argv = [word for word in words if word not in names]
+    for name in names:
+        if name not in known:
+            return _refused(f"{name}: no such source; {choose_from(name, known)}")
+    asked = {name: known[name] for name in known if name in names or not names}
     fixed = [word for word in argv if word.startswith(FIXED)]
     if fixed:
         return _refused(f"{fixed[0]}: each source has its own sweeps, in results/<sweep>")
@@ -122,7 +127,7 @@ def _help(asked: Mapping[str, Source]) -> str:
     return "\n".join(
         [
             "Runs the sweeps of a source, or what is missing of them, and draws its figures.",
-            "\nusage: python -m experiments[.SOURCE] [key=value ...]\n",
+            "\nusage: python -m experiments [SOURCE ...] [key=value ...]\n",
             *lines,
             "\nOverrides such as trials=50, seed=1 or n_jobs=1 go to every sweep. Results are in",
             "results/<sweep> below the working folder, figures in results/paper/<source>.",

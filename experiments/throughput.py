@@ -40,11 +40,12 @@ from dpbench.estimators import (
     ShrinkingIntervals,
     SubsampleAggregate,
 )
-from dpbench.output import atomic, say
+from dpbench.output.files import atomic
+from dpbench.output.terminal import say
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
-from dpbench.runner.block import BlockTask, Setting, block_trials, run_block
 from dpbench.runner.execute import Runner, compute
 from dpbench.samples import DenseSample
+from dpbench.sweep.block import BlockTask, Setting, block_trials, run_block
 
 REPEATS = 5
 RECORDS = 8_000_000

@@ -18,7 +18,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from numpy.typing import NDArray
 
 from dpbench.cli import run
-from dpbench.drawing import save
+from dpbench.output.style import save
 from dpbench.privacy import Budget, Ledger
 
 Floats = NDArray[np.float64]

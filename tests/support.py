@@ -17,7 +17,7 @@ from scipy import stats
 from dpbench.estimators import Estimate, Estimator
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.samples import DenseSample, Sample
-from dpbench.theory.noise import Laplace, additive
+from dpbench.theory.exact.noise import Laplace, additive
 
 Floats = NDArray[np.float64]
 

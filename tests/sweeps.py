@@ -11,10 +11,10 @@ from numpy.typing import ArrayLike
 
 from dpbench.analysis.kinds import build_claim
 from dpbench.analysis.results import Results, collect
-from dpbench.metrics import ERRORS
 from dpbench.registry import from_mapping
-from dpbench.runner.block import Block
-from dpbench.runner.plan import Cell, Sweep, key_table, make_cells
+from dpbench.sweep.block import Block
+from dpbench.sweep.metrics import ERRORS
+from dpbench.sweep.plan import Cell, Sweep, key_table, make_cells
 
 COIN = {"kind": "bernoulli", "p": 0.5}
 CLIP = {"kind": "clipped_mean", "lower": 0, "upper": 1}

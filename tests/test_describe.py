@@ -13,9 +13,9 @@ import pytest
 from jsonschema import Draft202012Validator
 from omegaconf import OmegaConf
 
-from dpbench.arguments import conf_folder
 from dpbench.cli import run
 from dpbench.estimators import Estimator
+from dpbench.package import conf_folder
 
 SCHEMA = conf_folder() / "sweep.schema.json"
 VALIDATOR = Draft202012Validator(json.loads(SCHEMA.read_text()))

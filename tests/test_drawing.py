@@ -14,7 +14,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from dpbench.drawing import (
+from dpbench.output.scales import share, ticks, uncover
+from dpbench.output.style import (
     BOUND,
     GUIDE,
     THEORY,
@@ -27,7 +28,6 @@ from dpbench.drawing import (
     spaced,
     style,
 )
-from dpbench.scales import share, ticks, uncover
 
 
 def test_a_callers_settings_stay() -> None:

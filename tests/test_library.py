@@ -18,10 +18,10 @@ import pytest
 import dpbench
 from dpbench import ConfigError, Estimate, Estimator, Ledger, PureDP, validated
 from dpbench.analysis.kinds import build_claim
+from dpbench.analysis.result import Result
 from dpbench.analysis.summary import quantile
 from dpbench.distributions import Gaussian
 from dpbench.estimators import ClippedMean, CoordinateWise, EmpiricalMean
-from dpbench.result import Result
 from dpbench.samples import Sample
 
 KNOWN = dict(Estimator._registry)

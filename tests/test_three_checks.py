@@ -26,7 +26,7 @@ from dpbench.privacy import Budget, Ledger, histogram
 from dpbench.privacy.neighbours import Pair
 from dpbench.tracking import compare
 from dpbench.tracking.baseline import errors_of
-from dpbench.tracking.command import suspects
+from dpbench.tracking.check import suspects
 
 CLAIMED = PureDP(1.0)  # in the audit
 KINDS: dict[str, dict[str, Any]] = {

@@ -11,10 +11,10 @@ from pydantic import Field, model_validator
 from dpbench.analysis.resample import Measured, interval, replicates
 from dpbench.analysis.results import Results, worst_case
 from dpbench.arrays import Floats
-from dpbench.columns import BUDGET, Selection
-from dpbench.metrics import METRICS, VARIABLES
 from dpbench.registry import ConfigError, validated
-from dpbench.runner.plan import Sweep
+from dpbench.sweep.metrics import METRICS, VARIABLES
+from dpbench.sweep.plan import Sweep
+from dpbench.sweep.selection import BUDGET, Selection
 from dpbench.theory.theorems import THEOREMS, Theorem
 
 __all__ = ["COLUMNS", "POINT", "UNKNOWN", "Claim", "Curves", "verdict"]

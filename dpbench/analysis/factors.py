@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 
 from dpbench.analysis.results import worst_case
-from dpbench.columns import BUDGET
-from dpbench.theory.bounds import OF_VIEWS
+from dpbench.sweep.selection import BUDGET
+from dpbench.theory.bounds.of_class import OF_VIEWS
 
 __all__ = ["OPTIMAL", "factors", "scores"]
 

@@ -15,13 +15,13 @@ from dpbench.analysis.resample import Measured, interval, replicates
 from dpbench.analysis.results import CURVE, Results, held_out, worst_case
 from dpbench.analysis.smallest_n import check_sizes, smallest_n
 from dpbench.arrays import Floats
-from dpbench.columns import BUDGET, under
 from dpbench.errors import choose_from
-from dpbench.metrics import METRICS, VARIABLES
 from dpbench.registry import ConfigError, from_mapping, validated
-from dpbench.runner.plan import Sweep, lower_bound
-from dpbench.theory.exact import exact, exact_miss
-from dpbench.theory.lower_bounds import BETA
+from dpbench.sweep.metrics import METRICS, VARIABLES
+from dpbench.sweep.plan import Sweep, lower_bound
+from dpbench.sweep.selection import BUDGET, under
+from dpbench.theory.bounds.numbers import BETA
+from dpbench.theory.exact.value import exact, exact_miss
 from dpbench.theory.theorems import THEOREMS
 
 __all__ = ["KINDS", "build_claim", "slopes"]
@@ -200,8 +200,8 @@ class Level(Claim):
     Parameters
     ----------
     exact : float > 0, optional
-        The exact value of all that the claim is about, for what `dpbench.theory.exact` does not
-        know: a number that was computed elsewhere.
+        The exact value of all that the claim is about, for what `dpbench.theory.exact.value` does
+        not know: a number that was computed elsewhere.
     """
 
     exact: Annotated[float, Field(gt=0)] | None = None

@@ -14,9 +14,9 @@ import pandas as pd
 from dpbench.analysis.results import Results
 from dpbench.analysis.summary import order_statistic, quantile
 from dpbench.arrays import Floats
-from dpbench.columns import BUDGET, KEY
-from dpbench.metrics import METRICS, Metric
 from dpbench.seeds import stream
+from dpbench.sweep.metrics import METRICS, Metric
+from dpbench.sweep.selection import BUDGET, KEY
 
 __all__ = ["JOINT_DRAWS", "Measured", "interval", "replicates", "resampled"]
 

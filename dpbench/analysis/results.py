@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from dpbench.analysis.summary import mean_and_se, quantile, statistics
 from dpbench.arrays import Bools, Floats
-from dpbench.columns import BUDGET, KEY
-from dpbench.metrics import ERRORS, EXTRAS, METRICS
-from dpbench.runner.block import Block, replay_name
-from dpbench.runner.plan import Cell, Sweep, key_table
+from dpbench.sweep.block import Block, replay_name
+from dpbench.sweep.metrics import ERRORS, EXTRAS, METRICS
+from dpbench.sweep.plan import Cell, Sweep, key_table
+from dpbench.sweep.selection import BUDGET, KEY
 
 __all__ = ["CURVE", "Failure", "Results", "collect", "held_out", "worst_case"]
 

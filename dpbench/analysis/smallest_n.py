@@ -17,11 +17,11 @@ from dpbench.analysis.resample import JOINT_DRAWS, interval, resampled
 from dpbench.analysis.results import CURVE, Results, worst_case
 from dpbench.analysis.summary import quantile
 from dpbench.arrays import Floats
-from dpbench.columns import BUDGET, Selection, Variant, under
 from dpbench.registry import ConfigError, Trials, validated
-from dpbench.runner.plan import Cell, Sweep, cell_at, largest_n
 from dpbench.seeds import stream
-from dpbench.theory.lower_bounds import BETA
+from dpbench.sweep.plan import Cell, Sweep, cell_at, largest_n
+from dpbench.sweep.selection import BUDGET, Selection, Variant, under
+from dpbench.theory.bounds.numbers import BETA
 
 __all__ = [
     "SampleComplexity", "check_sizes", "crossing", "measure", "run_searches", "search",

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import bdtr
 
 from dpbench.arrays import Floats, Ints
-from dpbench.metrics import ERRORS, METRICS, Metric
+from dpbench.sweep.metrics import ERRORS, METRICS, Metric
 
 __all__ = [
     "TRIM", "interval_ranks", "mean_and_se", "order_statistic", "quantile", "statistics",

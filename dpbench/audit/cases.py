@@ -10,12 +10,12 @@ from pydantic import Field, PlainValidator, field_validator
 from dpbench.audit.controls import CONTROLS
 from dpbench.audit.pairs import catalogue
 from dpbench.audit.releases import LEAST_RUNS, AuditTask
-from dpbench.columns import Selection, choose
 from dpbench.estimators import Estimator
 from dpbench.privacy import Budget
 from dpbench.privacy.neighbours import Pair
 from dpbench.registry import ConfigError, Label, from_mapping, named, validated
-from dpbench.runner.entries import Budgets, Estimators
+from dpbench.sweep.entries import Budgets, Estimators
+from dpbench.sweep.selection import Selection, choose
 
 __all__ = ["AuditSettings", "AuditSweep", "Case", "control_tasks", "pairs_of"]
 
@@ -72,7 +72,7 @@ class AuditSweep:
     name : str
         Names the run's folder.
     estimators, budgets : mapping
-        As in a `dpbench.runner.plan.Sweep`.
+        As in a `dpbench.sweep.plan.Sweep`.
     audit : AuditSettings
     """
 

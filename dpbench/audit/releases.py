@@ -23,9 +23,9 @@ from dpbench.estimators.outside import OneDataset
 from dpbench.privacy import Budget, Ledger
 from dpbench.privacy.neighbours import Pair
 from dpbench.registry import canonical
-from dpbench.runner.block import BLOCK_NUMBERS, steady
 from dpbench.samples import DenseSample
 from dpbench.seeds import check_generator, digest, stream
+from dpbench.sweep.block import BLOCK_NUMBERS, steady
 
 __all__ = ["COLUMNS", "LEAST_RUNS", "AuditTask", "Bound", "audit", "audit_pair"]
 

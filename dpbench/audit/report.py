@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-from dpbench.drawing import NOTIONS, Canvas, legend, line_styles, new_canvas, spaced
-from dpbench.output import table as text_table
+from dpbench.output.style import NOTIONS, Canvas, legend, line_styles, new_canvas, spaced
+from dpbench.output.terminal import table as text_table
 
 __all__ = ["CAVEAT", "bounds_figure", "render", "strongest", "strongest_in_print"]
 

@@ -77,6 +77,7 @@ from dpbench.estimators.karwa_vadhan import KarwaVadhanInterval, KarwaVadhanMean
 from dpbench.estimators.ksu20 import KSU20Mean, KSU20Range
 from dpbench.estimators.ksu20_ball import KSU20BallMean
 from dpbench.estimators.ksu20_cover import KSU20CoverMean
+from dpbench.estimators.libraries.mean import LibraryMean
 from dpbench.estimators.local_sign import LocalSignMean
 from dpbench.estimators.nonprivate import EmpiricalMean, Median, MedianOfMeans, TrimmedMean
 from dpbench.estimators.outside import OneDataset
@@ -101,7 +102,7 @@ __all__ = [
     "FriendlyCoreMean", "GaussianScoreMean", "GradientDescentMean", "GradientDescentRegression",
     "HeavyTailedMean", "InverseSensitivity", "KSU20BallMean", "KSU20CoverMean", "KSU20Mean",
     "KSU20Range", "KarwaVadhanInterval", "KarwaVadhanMean", "LearnedGaussian", "LeastSquares",
-    "LocalMean", "LocalSignMean", "Median", "MedianOfMeans", "NaiveGaussianMean",
+    "LibraryMean", "LocalMean", "LocalSignMean", "Median", "MedianOfMeans", "NaiveGaussianMean",
     "NoisyVarianceInterval", "OneDataset", "PersonMean", "PlanMean", "PrivUnitMean",
     "ShiftedClippedMean", "ShrinkingIntervals", "SmoothTrimmedMean", "SubsampleAggregate",
     "SubsampleLeastSquares", "SubsampleTest", "SumAndCountMean", "TransformedNoiseMean",

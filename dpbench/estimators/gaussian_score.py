@@ -20,8 +20,8 @@ law and of unit noise, both two-sided, T minimises
 which is the quantile of the error if noise is Gaussian, and right at both ends if not. As T grows
 this is the mean. As T falls it is the sign of x - c: under pure DP noise of quantile
 sqrt(2 pi) ln(1/beta)/(n epsilon), which is just what testing a chain of laws asks for where
-n epsilon is large (`dpbench.theory.lower_bounds`), and so under GDP. T is at least 0.1, where noise
-is 0.2 per cent above that.
+n epsilon is large (`dpbench.theory.bounds.numbers`), and so under GDP. T is at least 0.1, where
+noise is 0.2 per cent above that.
 
 The centre. A median by the exponential mechanism up to sigma/10 on +-(R + t), t as in
 `dpbench.estimators.gaussian`. Points of score 0 fill at least sigma/5, those of score -n/2 at most
@@ -34,7 +34,7 @@ The centre rests on the same records. Let G(c) be the mean score around c less i
 score moves by at most |c - mu| if c does, so G(c) - G(mu) has a standard deviation of at most
 |c - mu|/sqrt(n); the largest of |G(c) - G(mu)| on an interval of that length around mu is of the
 same order (it is Lipschitz in c), so a c that is chosen by the records changes the error by no
-more. With |c - mu| near sigma/10 that is small beside sampling; `dpbench.theory.exact_score`
+more. With |c - mu| near sigma/10 that is small beside sampling; `dpbench.theory.exact.score`
 leaves it out, and simulations do not see it.
 
 What cannot be inverted. The average with noise may leave (-T, T): c + h^-1 is kept within T + t of

@@ -5,7 +5,7 @@ least squares of the law, E (<x, theta> - y)^2 exceeds its minimum by |S^(1/2) (
 the error is the root of this excess risk, a norm, as the errors of means are. For y = <x, theta*>
 + z, z of variance s^2 independent of the d coordinates of x, the excess risk of least squares is
 about d s^2/n, and what privacy adds is of order d^2/(n^2 rho); with constants these rates are in
-`dpbench.theory.exact_regression`.
+`dpbench.theory.exact.regression`.
 """
 
 from __future__ import annotations

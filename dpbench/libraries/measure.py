@@ -15,17 +15,17 @@ from dpbench.analysis.resample import Measured
 from dpbench.analysis.summary import mean_and_se
 from dpbench.errors import one_line
 from dpbench.estimators import Estimator, release
-from dpbench.libraries.expected import lower_bound
+from dpbench.estimators.libraries.expected import lower_bound
+from dpbench.estimators.libraries.mean import LibraryMean
+from dpbench.estimators.libraries.process import LibraryError, Releases, library
 from dpbench.libraries.hostile import CASES, hostile, outcome
-from dpbench.libraries.mean import LibraryMean
-from dpbench.libraries.process import LibraryError, Releases, library
 from dpbench.libraries.sweep import LibraryClaim, LibrarySettings
+from dpbench.package import __version__
 from dpbench.privacy import Budget
 from dpbench.registry import canonical
-from dpbench.runner.block import BLOCK_NUMBERS, Setting, steady
-from dpbench.runner.plan import Cell
 from dpbench.seeds import stream
-from dpbench.version import __version__
+from dpbench.sweep.block import BLOCK_NUMBERS, Setting, steady
+from dpbench.sweep.plan import Cell
 
 __all__ = ["Found", "Row", "cell_rows", "claim_rows", "hostile_rows", "releases_within", "status"]
 

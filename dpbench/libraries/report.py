@@ -8,13 +8,22 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dpbench.analysis.scoreboard import VERDICTS
 from dpbench.audit.report import strongest
-from dpbench.drawing import BOUND, Axes, Canvas, legend, line_styles, new_canvas, panels, spaced
 from dpbench.libraries.hostile import CASES
-from dpbench.output import counted
-from dpbench.output import table as text_table
-from dpbench.scales import share, ticks, uncover
-from dpbench.scoreboard import VERDICTS
+from dpbench.output.scales import share, ticks, uncover
+from dpbench.output.style import (
+    BOUND,
+    Axes,
+    Canvas,
+    legend,
+    line_styles,
+    new_canvas,
+    panels,
+    spaced,
+)
+from dpbench.output.terminal import counted
+from dpbench.output.terminal import table as text_table
 
 __all__ = ["CAPTIONS", "benchmarks", "figure", "overview", "render"]
 

@@ -9,10 +9,10 @@ from pydantic import Field, PlainValidator, model_validator
 
 from dpbench.audit.cases import AuditSettings, AuditSweep
 from dpbench.audit.releases import AuditTask
-from dpbench.columns import Choice, choose
 from dpbench.privacy import PureDP
 from dpbench.registry import ConfigError, from_mapping, keyed, named, validated
-from dpbench.runner.plan import Cell, Sweep, make_cells
+from dpbench.sweep.plan import Cell, Sweep, make_cells
+from dpbench.sweep.selection import Choice, choose
 
 __all__ = ["HostileSettings", "LibraryClaim", "LibrarySettings", "LibrarySweep"]
 
@@ -21,7 +21,7 @@ STATISTICS = ("error", "bias")
 
 @validated
 class LibraryClaim:
-    """What `dpbench.libraries.expected` says of all libraries, against what they release.
+    """Compare libraries' releases with what `dpbench.estimators.libraries.expected` says.
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ from dpbench.planner.ranking import Ranked, limit, ranked
 from dpbench.planner.words import described, opendp_code, records, release_code
 from dpbench.privacy import Budget
 from dpbench.registry import MOST_RECORDS, ConfigError
-from dpbench.theory.bounds import Bound
+from dpbench.theory.bounds.of_class import Bound
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -190,7 +190,9 @@ class Plan:
         """Draw the error and its parts against n, each n at its best clip, or the clip's width."""
         from dpbench.planner import figure  # slow to load
 
-        return (figure.against_n if against == "n" else figure.against_width)(self, ax)
+        if against == "n":
+            return figure.against_n(self.problem, self.n, self.budget, ax)
+        return figure.against_width(self.problem, self.n, self.budget, self.clip, ax)
 
 
 def _smallest(excess: Callable[[int], float], low: int, high: int) -> int:

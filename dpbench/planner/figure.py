@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpbench.planner.prediction import AnyLaw, Clip, Error
+from dpbench.planner.prediction import AnyLaw, Clip, Error, Problem
+from dpbench.privacy import Budget
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from dpbench.planner.answer import Plan
 
 __all__ = ["against_n", "against_width", "write"]
 
@@ -24,21 +23,20 @@ PARTS = {"q90": "C0-", "sampling": "C2--", "bias": "C3-.", "noise": "C1:"}
 LABELS = {"q90": "error (0.9 quantile)", "bias": "clip (bias)"}
 
 
-def against_n(plan: Plan, ax: Axes) -> Axes:
-    """Draw the error against n, each n at its best clip."""
-    sizes = np.unique(np.geomspace(max(plan.n / SPAN, 10), plan.n * SPAN, POINTS).astype(int))
-    problem, budget = plan.problem, plan.budget
-    found = [problem.error(problem.best_clip(int(n), budget), int(n), budget) for n in sizes]
-    return _drawn(ax, sizes.tolist(), found, plan.n, "records n, each with its best clip")
+def against_n(problem: Problem, n: int, budget: Budget, ax: Axes) -> Axes:
+    """Draw the error against the number of records, each number at its best clip."""
+    sizes = np.unique(np.geomspace(max(n / SPAN, 10), n * SPAN, POINTS).astype(int))
+    found = [problem.error(problem.best_clip(int(m), budget), int(m), budget) for m in sizes]
+    return _drawn(ax, sizes.tolist(), found, n, "records n, each with its best clip")
 
 
-def against_width(plan: Plan, ax: Axes) -> Axes:
-    """Draw the error against the width of clips of the kind that the best one is of."""
+def against_width(problem: Problem, n: int, budget: Budget, clip: Clip, ax: Axes) -> Axes:
+    """Draw the error against the width of clips that `Problem.scaled` makes from `clip`."""
     shares = np.geomspace(LEAST, MOST, 3 * POINTS)
-    clips = {plan.problem.scaled(plan.clip, float(share)) for share in shares}
-    known = sorted({clip for clip in clips if clip[0] < clip[1]}, key=_width)
-    found = [plan.error(*clip) for clip in known]
-    return _drawn(ax, [_width(c) for c in known], found, _width(plan.clip), "width of the clip")
+    clips = {problem.scaled(clip, float(share)) for share in shares}
+    known = sorted({one for one in clips if one[0] < one[1]}, key=_width)
+    found = [problem.error(one, n, budget) for one in known]
+    return _drawn(ax, [_width(one) for one in known], found, _width(clip), "width of the clip")
 
 
 def _width(clip: Clip) -> float:
@@ -63,21 +61,21 @@ def _drawn(ax: Axes, x: Sequence[float], errors: list[Error], here: float, label
     return ax
 
 
-def write(plan: Plan, folder: Path) -> list[Path]:
-    """Write ``plan.pdf`` and ``plan.png``."""
+def write(problem: Problem, n: int, budget: Budget, clip: Clip, folder: Path) -> list[Path]:
+    """Write ``plan.pdf`` and ``plan.png``; the paths."""
     import matplotlib as mpl
 
-    from dpbench.drawing import SETTINGS, new_canvas, save
+    from dpbench.output.style import SETTINGS, new_canvas, save
 
     with mpl.rc_context():
         mpl.rcdefaults()
         # Without seaborn, which is slow to load, and layouts, which are slow to find.
         mpl.rcParams.update(SETTINGS | {"figure.constrained_layout.use": False})
-        one = isinstance(plan.problem, AnyLaw)
+        one = isinstance(problem, AnyLaw)
         canvas, [axes] = new_canvas(3.0, 1, 1 if one else 2, sharey=True)
-        against_n(plan, axes[0]).set_ylabel("error, unit of the records")
+        against_n(problem, n, budget, axes[0]).set_ylabel("error, unit of the records")
         if not one:
-            against_width(plan, axes[1])
+            against_width(problem, n, budget, clip, axes[1])
         canvas.legend(*axes[0].get_legend_handles_labels(), loc="lower center", ncols=5)
         canvas.subplots_adjust(left=0.1, right=0.98, bottom=0.25, top=0.96, wspace=0.08)
         return save(canvas, folder, "plan", ("pdf", "png"))

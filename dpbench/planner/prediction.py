@@ -1,9 +1,9 @@
 """The error of a clipped mean with noise on a known law, by numerical convolution.
 
 The release is the average V of the clipped records plus noise Z; V is a binomial, normal, or an
-n-fold convolution (`dpbench.theory.averages`), and P(|V + Z - mu| <= x) is a mean over V of the
-noise's distribution function. Where records are added or removed it is the ratio of two noisy sums
-(`dpbench.theory.exact_ratio`).
+n-fold convolution (`dpbench.theory.exact.averages`), and P(|V + Z - mu| <= x) is a mean over V of
+the noise's distribution function. Where records are added or removed it is the ratio of two noisy
+sums (`dpbench.theory.exact.ratio`).
 
 Which clip is best? The law is no guide by itself: of a symmetric law any clip around its middle is
 without bias, and the narrowest has no noise. It releases what one believed before. So a clip [a, b]
@@ -27,9 +27,9 @@ from dpbench.distributions import Distribution
 from dpbench.estimators import HeavyTailedMean, TransformedNoiseMean
 from dpbench.estimators.heavy_tailed import worst_clipping_bias
 from dpbench.privacy import Budget
-from dpbench.theory.averages import Atoms, atoms, average_of_few
-from dpbench.theory.exact_ratio import ratio_error
-from dpbench.theory.noise import Noise, additive, standard_normal
+from dpbench.theory.exact.averages import Atoms, atoms, average_of_few
+from dpbench.theory.exact.noise import Noise, additive, standard_normal
+from dpbench.theory.exact.ratio import ratio_error
 
 __all__ = ["AnyLaw", "Clip", "Error", "KnownLaw", "Moments", "Problem"]
 

@@ -14,7 +14,7 @@ from dpbench.planner.answer import Plan
 from dpbench.planner.prediction import AnyLaw, KnownLaw, Moments, Problem
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP
 from dpbench.registry import ConfigError, Count, MomentOrder, from_mapping, validated
-from dpbench.theory.averages import LAWS
+from dpbench.theory.exact.averages import LAWS
 
 __all__ = ["LAW_NAMES", "plan"]
 

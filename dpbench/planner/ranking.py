@@ -15,8 +15,8 @@ from dpbench.planner.prediction import AnyLaw, Clip, KnownLaw, Moments, Problem
 from dpbench.privacy import Budget, Ledger
 from dpbench.privacy.neighbours import under_replacement
 from dpbench.samples import CountedSample, DenseSample, Sample
-from dpbench.theory.bounds import Bound, class_bound, heavy_tailed
-from dpbench.theory.lower_bounds import two_point_lower_bound
+from dpbench.theory.bounds.numbers import two_point_lower_bound
+from dpbench.theory.bounds.of_class import Bound, class_bound, heavy_tailed
 
 __all__ = ["Candidate", "Ranked", "limit", "ranked"]
 

@@ -10,18 +10,18 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
-from dpbench.columns import Choice, choose, under
-from dpbench.drawing import THEORY, Axes, line_styles, number_text
+from dpbench.analysis.result import Result
+from dpbench.analysis.study import Study
 from dpbench.estimators.heavy_tailed import HeavyTailedMean, worst_clipping_bias
+from dpbench.output.scales import ticks
+from dpbench.output.style import THEORY, Axes, line_styles, number_text
 from dpbench.privacy import Budget
 from dpbench.registry import ConfigError, validated
 from dpbench.report.error_figures import check_one_budget, check_sizes, intervals_text
 from dpbench.report.figures import Panel, SelectingFigure
 from dpbench.report.words import Words
-from dpbench.result import Result
-from dpbench.scales import ticks
-from dpbench.study import Study
-from dpbench.theory.lower_bounds import BETA
+from dpbench.sweep.selection import Choice, choose, under
+from dpbench.theory.bounds.numbers import BETA
 
 __all__ = ["Decomposition"]
 

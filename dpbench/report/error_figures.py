@@ -13,9 +13,11 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
+from dpbench.analysis.result import Result
+from dpbench.analysis.study import Study
 from dpbench.arrays import Floats
-from dpbench.columns import BUDGET, KEY, swept_columns, under
-from dpbench.drawing import (
+from dpbench.output.scales import ticks
+from dpbench.output.style import (
     BOUND,
     GUIDE,
     GUIDE_DASHES,
@@ -25,15 +27,13 @@ from dpbench.drawing import (
     natural,
     number_text,
 )
-from dpbench.metrics import METRICS, VARIABLES, MetricName
 from dpbench.privacy import AMOUNTS
 from dpbench.registry import ConfigError, validated
 from dpbench.report.figures import Looks, Panel, SelectingFigure
 from dpbench.report.words import Words, axis, metric_text, plain
-from dpbench.result import Result
-from dpbench.scales import ticks
-from dpbench.study import Study
-from dpbench.theory.bounds import OF_VIEWS
+from dpbench.sweep.metrics import METRICS, VARIABLES, MetricName
+from dpbench.sweep.selection import BUDGET, KEY, swept_columns, under
+from dpbench.theory.bounds.of_class import OF_VIEWS
 
 __all__ = ["GUIDES", "AgainstParameter", "ErrorAgainstN", "axis_scale", "check_one_budget"]
 __all__ += ["check_sizes", "intervals_text"]

@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
-from dpbench.columns import Choice, Selection, Variant, choose
-from dpbench.drawing import Axes, Canvas, legend, panels
+from dpbench.analysis.result import Result
+from dpbench.analysis.study import Figure, Names, Study
+from dpbench.output.scales import share, uncover
+from dpbench.output.style import Axes, Canvas, legend, panels
 from dpbench.registry import ConfigError, validated
 from dpbench.report.words import Words
-from dpbench.result import Result
-from dpbench.scales import share, uncover
-from dpbench.study import Figure, Names, Study
+from dpbench.sweep.selection import Choice, Selection, Variant, choose
 
 __all__ = ["DrawnFigure", "Looks", "Panel", "SelectingFigure", "chosen_labels"]
 

@@ -10,16 +10,16 @@ import numpy as np
 import pandas as pd
 
 from dpbench.analysis.claims import Claim
+from dpbench.analysis.result import Result
 from dpbench.analysis.smallest_n import TERMS
-from dpbench.columns import BUDGET, Choice, choose
-from dpbench.drawing import GUIDE, GUIDE_DASHES, THEORY, Axes, line_styles, number_text
-from dpbench.metrics import VARIABLES
+from dpbench.analysis.study import Study
+from dpbench.output.scales import ticks
+from dpbench.output.style import GUIDE, GUIDE_DASHES, THEORY, Axes, line_styles, number_text
 from dpbench.registry import ConfigError, validated
 from dpbench.report.figures import DrawnFigure, Looks, Panel, SelectingFigure, chosen_labels
 from dpbench.report.words import Words, exponent_text, plain
-from dpbench.result import Result
-from dpbench.scales import ticks
-from dpbench.study import Study
+from dpbench.sweep.metrics import VARIABLES
+from dpbench.sweep.selection import BUDGET, Choice, choose
 
 __all__ = ["Exponents", "SampleComplexityCurves", "Thresholds"]
 

@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 
 from dpbench.analysis.factors import factors
-from dpbench.drawing import Axes, number_text
+from dpbench.analysis.result import Result
+from dpbench.analysis.study import Study
+from dpbench.output.style import Axes, number_text
 from dpbench.registry import ConfigError, validated
 from dpbench.report.figures import Panel, SelectingFigure
 from dpbench.report.words import Words
-from dpbench.result import Result
-from dpbench.runner.plan import lower_bound
-from dpbench.study import Study
+from dpbench.sweep.plan import lower_bound
 
 __all__ = ["Factors"]
 

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpbench.columns import Variant
-from dpbench.drawing import Canvas, number_text, spaced
-from dpbench.metrics import VARIABLES
-from dpbench.output import Stamps, atomic
+from dpbench.analysis.result import Result
+from dpbench.analysis.study import Figure
+from dpbench.output.files import Stamps, atomic
+from dpbench.output.style import Canvas, number_text, spaced
 from dpbench.privacy import AMOUNTS
 from dpbench.report.figures import DrawnFigure
 from dpbench.report.words import Words, parameter_text
-from dpbench.result import Result
-from dpbench.study import Figure
+from dpbench.sweep.metrics import VARIABLES
+from dpbench.sweep.selection import Variant
 
 __all__ = ["TEXT", "caption", "claim_rows", "claims_table", "escaped", "latex", "tabular"]
 __all__ += ["write_snippet"]

@@ -13,7 +13,7 @@ from pathlib import Path
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
-from dpbench.output import atomic
+from dpbench.output.files import atomic
 from dpbench.registry import ConfigError
 from dpbench.report.page_run import read_manifest, read_run
 from dpbench.report.page_tables import HEIGHT, WIDTH

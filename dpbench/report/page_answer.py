@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from dpbench.drawing import NOTIONS
+from dpbench.output.style import NOTIONS
 from dpbench.privacy import AMOUNTS
 from dpbench.report.page_tables import Row, as_number, short
 

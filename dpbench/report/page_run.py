@@ -16,9 +16,9 @@ import pandas as pd
 import yaml
 
 from dpbench.analysis.claims import UNKNOWN
+from dpbench.analysis.study import SELECTED, Figure, gathered
 from dpbench.audit.report import strongest
 from dpbench.libraries.report import CAPTIONS
-from dpbench.metrics import VARIABLES
 from dpbench.registry import ConfigError
 from dpbench.report.figures import DrawnFigure
 from dpbench.report.page_answer import answer, question
@@ -37,7 +37,7 @@ from dpbench.report.page_tables import (
     region,
 )
 from dpbench.report.words import exponent_text, metric_text
-from dpbench.study import SELECTED, Figure, gathered
+from dpbench.sweep.metrics import VARIABLES
 from dpbench.theory.theorems import THEOREMS, Theorem
 
 __all__ = ["read_manifest", "read_run"]

@@ -7,8 +7,8 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from dpbench.drawing import spaced
 from dpbench.libraries.hostile import CASES
+from dpbench.output.style import spaced
 
 __all__ = [
     "FACTOR_TONES", "HEIGHT", "WIDTH", "Mark", "Row", "as_number", "bound_mark", "budget_text",

@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 
 from dpbench.analysis.factors import LAW, scores
-from dpbench.columns import BUDGET
-from dpbench.drawing import Axes, line_styles
+from dpbench.analysis.result import Result
+from dpbench.analysis.study import Study
+from dpbench.output.style import Axes, line_styles
 from dpbench.registry import ConfigError, validated
 from dpbench.report.figures import Looks, Panel, SelectingFigure
 from dpbench.report.words import Words
-from dpbench.result import Result
-from dpbench.study import Study
+from dpbench.sweep.selection import BUDGET
 
 __all__ = ["Profile", "shares"]
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pandas as pd
 
-from dpbench.columns import BUDGET, Variant
-from dpbench.drawing import NOTIONS, number_text, spaced
-from dpbench.metrics import METRICS, VARIABLES
+from dpbench.analysis.study import Study
+from dpbench.output.style import NOTIONS, number_text, spaced
 from dpbench.privacy import AMOUNTS
-from dpbench.study import Study
+from dpbench.sweep.metrics import METRICS, VARIABLES
+from dpbench.sweep.selection import BUDGET, Variant
 from dpbench.theory.theorems import Theorem
 
 __all__ = ["Words", "axis", "exponent_text", "metric_text", "plain", "variant_text"]

@@ -16,8 +16,8 @@ import distributed as dask_distributed  # an extra, without types
 from distributed.diagnostics.plugin import WorkerPlugin
 
 from dpbench.registry import ConfigError
-from dpbench.runner.execute import run_share
-from dpbench.runner.sources import Computer
+from dpbench.runner.local import run_share
+from dpbench.runner.origin import Computer
 
 __all__ = ["computed"]
 

@@ -6,14 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dpbench.output import check_writable, progress
-from dpbench.runner.block import Block, BlockTask, run_block
+from dpbench.output.files import check_writable
+from dpbench.output.terminal import progress
+from dpbench.runner.cost import Cost
 from dpbench.runner.execute import Runner, compute
-from dpbench.runner.plan import Cell
-from dpbench.runner.provenance import Cost
-from dpbench.runner.sources import machine
-from dpbench.runner.store import Memory, Store, source_digest
+from dpbench.runner.origin import machine, source_digest
+from dpbench.runner.store import Memory, Store
 from dpbench.seeds import digest
+from dpbench.sweep.block import Block, BlockTask, run_block
+from dpbench.sweep.plan import Cell
 
 __all__ = ["RunOptions", "Say", "run_cells"]
 
@@ -22,7 +23,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How to run, none of which changes a number but the seed; see `dpbench.config.Settings`."""
+    """How to run; only the seed changes numbers. See `dpbench.runner.settings.Settings`."""
 
     seed: int = 0
     n_jobs: int = -1

@@ -9,23 +9,22 @@ import math
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import scipy
 
 from dpbench.arrays import Floats, Ints
-from dpbench.metrics import ERRORS, EXTRAS
-from dpbench.output import atomic
+from dpbench.output.files import atomic
 from dpbench.privacy import AMOUNTS
-from dpbench.runner.block import Block, BlockTask
 from dpbench.seeds import digest
+from dpbench.sweep.block import Block, BlockTask
+from dpbench.sweep.metrics import ERRORS, EXTRAS
 
-__all__ = ["CorruptBlockError", "Memory", "Store", "source_digest"]
+__all__ = ["CorruptBlockError", "Memory", "Store"]
 
 Stored = tuple[BlockTask, Block]
 # A file is full from so many rows on, 5 MB; this many stay open, and new blocks wait so long.
@@ -37,11 +36,6 @@ ABOUT = [
     "distribution", "estimator", "privacy", *AMOUNTS, "n", "trial", "status", "message", "seed",
 ]  # fmt: skip
 STATUS = ("released", "nothing released", "failed")
-PACKAGE = Path(__file__).parents[1]
-NUMERICAL = (
-    "samples", "distributions", "privacy", "estimators", "seeds.py", "registry.py",
-    "runner/block.py",
-)  # fmt: skip
 
 
 class CorruptBlockError(Exception):
@@ -55,20 +49,6 @@ class Opened(NamedTuple):
     values: dict[str, Floats]
     codes: Ints
     texts: list[str]
-
-
-@cache
-def source_digest(plugins: tuple[Path, ...] = (), own: tuple[str, ...] = ()) -> str:
-    """A digest of all that numbers depend on but parameters: source, versions of numpy and scipy.
-
-    A stored block of another digest is not reused; `own` is source, too.
-    """
-    files = [f for name in NUMERICAL for f in sorted((PACKAGE / name).rglob("*.py"))]
-    files += [PACKAGE / name for name in NUMERICAL if name.endswith(".py")]
-    texts = [(f.relative_to(PACKAGE).as_posix(), f.read_text("utf-8")) for f in files]
-    texts += [(f.name, f.read_text("utf-8")) for f in plugins]
-    texts += [("", text) for text in own]
-    return digest(sorted(texts), np.__version__, scipy.__version__)
 
 
 class Store:

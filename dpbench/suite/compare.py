@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from dpbench.arrays import Floats
-from dpbench.drawing import BOUND, Axes, Canvas, legend, line_styles, panels, spaced
+from dpbench.output.style import BOUND, Axes, Canvas, legend, line_styles, panels, spaced
 from dpbench.suite.problems import Problem
 
 __all__ = ["LEGENDS", "band", "by_problem", "overview", "problem_list", "profile", "profile_figure"]
@@ -146,7 +146,7 @@ def profile_figure(
     """Profiles of entries over those of an archive, in grey, a panel for each kind of problem.
 
     Black is the best of the archive for each problem, dashed, which knows the problems. Bands are
-    those of `band`. To be drawn inside `dpbench.drawing.style`.
+    those of `band`. To be drawn inside `dpbench.output.style.style`.
     """
     kinds = {name: [p for p in problems if of(p)] for name, of in PANELS.items()}
     kinds = {name: found for name, found in kinds.items() if found}

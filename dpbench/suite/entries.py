@@ -11,10 +11,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from dpbench.config import load_plugins
 from dpbench.estimators import Estimator
 from dpbench.privacy.budgets import Relation
 from dpbench.registry import ConfigError, Label, from_mapping, validated
+from dpbench.runner.settings import load_plugins
 from dpbench.suite.problems import Problem, Told
 
 __all__ = ["Card", "Entry", "read_entry"]

@@ -12,13 +12,13 @@ import pandas as pd
 from dpbench.analysis.summary import interval_ranks, order_statistic, statistics
 from dpbench.arrays import Floats
 from dpbench.estimators import Estimator
-from dpbench.runner.block import Block, Setting
-from dpbench.runner.plan import Cell, cell_at
-from dpbench.runner.provenance import Cost
+from dpbench.runner.cost import Cost
 from dpbench.runner.run import RunOptions, Say, run_cells
 from dpbench.seeds import stream
 from dpbench.suite.entries import Entry
 from dpbench.suite.problems import Problem
+from dpbench.sweep.block import Block, Setting
+from dpbench.sweep.plan import Cell, cell_at
 
 __all__ = ["DRAWS", "LEVELS", "measured"]
 

@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal, Self
 import yaml
 from pydantic import Field, PlainValidator, model_validator
 
-from dpbench.arguments import conf_folder
 from dpbench.distributions import Distribution
+from dpbench.package import conf_folder
 from dpbench.privacy import Budget
 from dpbench.privacy.budgets import Relation
 from dpbench.privacy.neighbours import under_replacement
@@ -30,7 +30,7 @@ from dpbench.registry import (
     validated,
 )
 from dpbench.seeds import digest
-from dpbench.theory.bounds import Bound
+from dpbench.theory.bounds.of_class import Bound
 from dpbench.theory.families import Family, build_family
 
 __all__ = ["SUITE", "Known", "Problem", "Suite", "Told", "read_suite"]

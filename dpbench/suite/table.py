@@ -12,8 +12,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpbench.arguments import conf_folder
-from dpbench.output import atomic
+from dpbench.output.files import atomic
+from dpbench.package import conf_folder
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.suite.entries import Card
 from dpbench.suite.measure import LEVELS

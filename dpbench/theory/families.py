@@ -21,8 +21,8 @@ from dpbench.distributions.multivariate import Dimension
 from dpbench.errors import choose_from
 from dpbench.privacy import Budget
 from dpbench.registry import ConfigError, MomentOrder, Registered, validated
-from dpbench.theory.bounds import Bound, class_bound, heavy_tailed, of_people
-from dpbench.theory.lower_bounds import BETA, sampling_lower_bound, two_point_lower_bound
+from dpbench.theory.bounds.numbers import BETA, sampling_lower_bound, two_point_lower_bound
+from dpbench.theory.bounds.of_class import Bound, class_bound, heavy_tailed, of_people
 
 __all__ = [
     "Family", "ProductTwoPointFamily", "SignedTwoPointFamily", "TwoPointFamily", "build_family",

@@ -19,7 +19,7 @@ class Theorem:
     source : str
         Where it is proved.
     variable : str
-        ``alpha``: the e in n ~ (1/alpha)^e. Another of `dpbench.metrics.VARIABLES`: the s in
+        ``alpha``: the e in n ~ (1/alpha)^e. Another of `dpbench.sweep.metrics.VARIABLES`: the s in
         n ~ x^s at fixed alpha. ``n``: the exponent of the error in n. ``level``, ``factor``,
         ``ratio``, ``limit``: see `dpbench.analysis.kinds`.
     predicted : callable
@@ -170,7 +170,7 @@ THEOREMS = {
     # what leaves a rare point out; the known (1/(alpha epsilon))^2 holds for all laws of k = 2
     "smooth_alpha": Theorem("BS19, on rare points", "alpha", _rate),
     "inverse_ratio": Theorem("AD20", "ratio", _is(math.nan), "noise_q90"),
-    # what was measured over what it has to be, computed without drawing: `dpbench.theory.exact`
+    # what was measured over its exact value, computed without drawing: `dpbench.theory.exact.value`
     "exact_error": Theorem("exact law", "level", _is(1)),
     "exact_mean_error": Theorem("exact law", "level", _is(1), "mean_error"),
     "exact_bias": Theorem("exact law", "level", _is(1), "signed_mean"),

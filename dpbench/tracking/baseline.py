@@ -13,15 +13,14 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpbench.arguments import conf_folder
-from dpbench.columns import completed
-from dpbench.output import atomic
+from dpbench.output.files import atomic
+from dpbench.package import conf_folder
 from dpbench.registry import ConfigError, canonical
-from dpbench.runner.plan import Cell
-from dpbench.runner.provenance import provenance
-from dpbench.runner.sources import machine
+from dpbench.runner.origin import machine, provenance
 from dpbench.runner.store import Memory, Store
 from dpbench.seeds import digest
+from dpbench.sweep.plan import Cell
+from dpbench.sweep.selection import completed
 from dpbench.tracking.comparison import KEY, LEAST_TRIALS, trimmed_mean
 
 __all__ = ["Baseline", "Origin", "baseline_path", "check_replaceable", "errors_of"]

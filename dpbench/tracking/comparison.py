@@ -21,11 +21,11 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from dpbench import metrics
 from dpbench.analysis.summary import TRIM, order_statistic
 from dpbench.arrays import Floats
-from dpbench.columns import BUDGET
 from dpbench.seeds import stream
+from dpbench.sweep import metrics
+from dpbench.sweep.selection import BUDGET
 
 __all__ = ["COLUMNS", "KEY", "LEAST_TRIALS", "LEVEL", "METRICS", "SMALLEST", "VERDICTS"]
 __all__ += ["compare", "trimmed_mean"]

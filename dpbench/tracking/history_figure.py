@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpbench.drawing import Axes, legend, line_styles, panels, save, spaced, style
-from dpbench.output import amounts
-from dpbench.scales import vertical_ticks
+from dpbench.output.scales import vertical_ticks
+from dpbench.output.style import Axes, legend, line_styles, panels, save, spaced, style
+from dpbench.output.terminal import amounts
 from dpbench.tracking.comparison import KEY
 
 __all__ = ["draw"]
@@ -28,7 +28,7 @@ def draw(history: pd.DataFrame, segments: pd.DataFrame, out: Path) -> None:
     Parameters
     ----------
     history, segments : DataFrame
-        See `dpbench.tracking.history.changes`.
+        See `dpbench.commands.history.changes`.
     out : Path
         The folder of ``history.pdf`` and the like.
     """

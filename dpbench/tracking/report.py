@@ -10,8 +10,8 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pandas as pd
 
-from dpbench.output import amounts, counted
-from dpbench.output import table as text_table
+from dpbench.output.terminal import amounts, counted
+from dpbench.output.terminal import table as text_table
 from dpbench.tracking.comparison import LEVEL, METRICS, SMALLEST, VERDICTS
 
 __all__ = [

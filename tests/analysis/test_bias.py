@@ -9,7 +9,7 @@ from scipy import stats
 import dpbench
 from dpbench.distributions import Gaussian, LogNormal, MultivariateGaussian
 from dpbench.estimators import ClippedMean, EmpiricalMean
-from dpbench.theory.exact import exact
+from dpbench.theory.exact.value import exact
 
 
 def _sweep() -> dpbench.Result:

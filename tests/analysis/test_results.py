@@ -12,9 +12,9 @@ from sweeps import CLIP, COIN, Made
 from dpbench.analysis import results as summary_of
 from dpbench.analysis.results import CURVE, ORDER, Results, collect, held_out, worst_case
 from dpbench.analysis.summary import quantile, statistics
-from dpbench.columns import BUDGET, KEY
-from dpbench.metrics import ERRORS, EXTRAS, METRICS
-from dpbench.runner.block import Block, replay_name
+from dpbench.sweep.block import Block, replay_name
+from dpbench.sweep.metrics import ERRORS, EXTRAS, METRICS
+from dpbench.sweep.selection import BUDGET, KEY
 
 MADE = Made(
     families={

@@ -16,7 +16,7 @@ from sweeps import CLIP, COIN, Made
 from dpbench.analysis.results import Results
 from dpbench.analysis.smallest_n import RATIO, TAIL, Search, run_searches, search
 from dpbench.arrays import Floats
-from dpbench.runner.plan import Cell, key_table
+from dpbench.sweep.plan import Cell, key_table
 
 ALPHA, BETA, TRIALS = 0.25, 0.1, 1000
 PAIR = {"kind": "two_point_family", "k": 2, "c": [1, 2], "scaling": "local"}

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy import integrate, optimize, special
 
-from dpbench.composition import composed
-from dpbench.study import gathered
+from dpbench.analysis.study import gathered
+from dpbench.jobs.composition import composed
 
 
 def _laplace_over_l2(d: int) -> float:

@@ -16,7 +16,7 @@ from dpbench.analysis.results import Results
 from dpbench.analysis.smallest_n import SampleComplexity, crossing, measure, smallest_n
 from dpbench.arrays import Floats
 from dpbench.registry import ConfigError, from_mapping
-from dpbench.runner.plan import Cell
+from dpbench.sweep.plan import Cell
 
 BETA = 0.1
 GRID = np.geomspace(10, 1e7, 13)

@@ -15,7 +15,7 @@ from dpbench.analysis.resample import DRAWS, JOINT_DRAWS, replicates, resampled
 from dpbench.analysis.results import Results
 from dpbench.analysis.summary import order_statistic, quantile, statistics
 from dpbench.arrays import Floats
-from dpbench.metrics import ERRORS, EXTRAS, METRICS
+from dpbench.sweep.metrics import ERRORS, EXTRAS, METRICS
 
 
 def _row(errors: Floats, **parts: Floats) -> dict[str, float]:

@@ -20,7 +20,6 @@ from dpbench.audit.controls import CONTROLS, Control
 from dpbench.audit.injection import noise_times
 from dpbench.audit.pairs import catalogue
 from dpbench.audit.releases import CHOSEN, COLUMNS, FACTORS, PILOT, AuditTask, audit
-from dpbench.audit.run import TELLING_RUNS
 from dpbench.estimators import (
     BoundedMean,
     ClippedMean,
@@ -34,6 +33,7 @@ from dpbench.estimators import (
     PrivUnitMean,
     SubsampleAggregate,
 )
+from dpbench.jobs.audit import TELLING_RUNS
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP, histogram
 from dpbench.privacy.neighbours import Pair
 from dpbench.samples import Sample

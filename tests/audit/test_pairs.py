@@ -10,7 +10,6 @@ import yaml
 from numpy.typing import NDArray
 
 from dpbench import release
-from dpbench.arguments import conf_folder
 from dpbench.audit.cases import AuditSweep, pairs_of
 from dpbench.audit.pairs import FAR, catalogue
 from dpbench.estimators import (
@@ -23,6 +22,7 @@ from dpbench.estimators import (
     LearnedGaussian,
     karwa_vadhan,
 )
+from dpbench.package import conf_folder
 from dpbench.privacy import ZCDP, ApproxDP, Budget, PureDP
 from dpbench.privacy.histogram import audit_pairs, stability_threshold
 from dpbench.privacy.neighbours import Pair

@@ -20,11 +20,11 @@ import pyarrow.parquet as pq
 import pytest
 from joblib.externals.loky import get_reusable_executor
 
-from dpbench import finished, job
 from dpbench.cli import run
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
-from dpbench.runner import store
+from dpbench.jobs import study
+from dpbench.runner import origin
 
 TINY: dict[str, Any] = {
     "name": "tiny",
@@ -153,7 +153,7 @@ class Bench:
 
     def forget(self) -> None:
         """Forget plug-ins and the digest of the source, as a new process would."""
-        store.source_digest.cache_clear()
+        origin.source_digest.cache_clear()
         for kind, known in self._known.items():
             kind._registry = dict(known)
         for name, module in list(sys.modules.items()):
@@ -260,14 +260,14 @@ def unusable(result: Result, *words: str) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def source_read_once() -> Iterator[None]:
     """The package, which no test changes: a run reads all of it three times."""
-    read, package = finished.package_source, finished.PACKAGE
+    read, package = origin.package_source, origin.PACKAGE
     once = functools.cache(read)
 
     def package_source() -> list[tuple[str, str]]:
-        return once() if package == finished.PACKAGE else read()  # of a copy, which changes
+        return once() if package == origin.PACKAGE else read()  # of a copy, which changes
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in (finished, job):
+        for module in (origin, study):
             patch.setattr(module, "package_source", package_source)
         yield
 

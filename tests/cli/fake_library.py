@@ -9,7 +9,7 @@ import warnings
 
 import numpy as np
 
-from dpbench.libraries import worker
+from dpbench.estimators.libraries import worker
 
 CRASH, HANG, REFUSE, WARN = 101.0, 102.0, 103.0, 104.0
 

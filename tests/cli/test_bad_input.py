@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import dpbench.report  # noqa: F401 (the figures enter the registry)
-from dpbench.arguments import arguments
-from dpbench.composition import composed, multirun
-from dpbench.config import Settings
+from dpbench.analysis.study import Study
+from dpbench.commands.words import arguments
+from dpbench.jobs.composition import composed, multirun
 from dpbench.registry import ConfigError, from_mapping
-from dpbench.study import Study
+from dpbench.runner.settings import Settings
 
 from .conftest import FIGURE, MINE, REQUEST, TINY, Bench, changed, unusable
 

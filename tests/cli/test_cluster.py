@@ -24,8 +24,8 @@ import dpbench
 from dpbench.distributions import TwoPoint
 from dpbench.estimators import EmpiricalMean
 from dpbench.privacy import NonPrivate
-from dpbench.runner.block import BlockTask, Setting, run_block
 from dpbench.runner.execute import Runner, compute
+from dpbench.sweep.block import BlockTask, Setting, run_block
 
 from .conftest import MINE, Bench, unusable, wait_for
 
@@ -281,7 +281,7 @@ def test_a_local_process_of_another_source_is_refused(monkeypatch: pytest.Monkey
     members = (("law", TwoPoint(p=0.1, k=2)),)
     tasks = [BlockTask(members, 10, (setting,), 0, index, "cell") for index in range(2)]
     assert len(list(compute(run_block, tasks, Runner(), 2))) == 2
-    monkeypatch.setattr("dpbench.runner.store.source_digest", lambda *_: "before")
+    monkeypatch.setattr("dpbench.runner.origin.source_digest", lambda *_: "before")
     found = compute(run_block, tasks, Runner(), 2)
     next(found)  # of this process
     with pytest.raises(dpbench.ConfigError, match=r"runner: process \d+ computes by other source"):

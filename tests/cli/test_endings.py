@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 import dpbench
-from dpbench import endings
+from dpbench import signals
 from dpbench.cli import run
-from dpbench.runner.execute import _signals_held
+from dpbench.runner.local import _signals_held
 
 from .conftest import Bench, wait_for
 
@@ -52,7 +52,7 @@ def test_a_signal_while_libraries_load(tmp_path: Path, name: str) -> None:
 
 @pytest.fixture
 def handlers() -> Iterator[None]:
-    before = {one: signal.getsignal(one) for one in endings.SIGNALS}
+    before = {one: signal.getsignal(one) for one in signals.SIGNALS}
     yield
     for one, handler in before.items():
         signal.signal(one, handler)
@@ -67,9 +67,9 @@ def test_in_order_from_the_first_block_on(handlers: None, monkeypatch: pytest.Mo
     monkeypatch.setattr(os, "write", lambda *_: 0)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    endings.prepare()
+    signals.prepare()
     assert not gc.isenabled()
-    endings.in_order()
+    signals.in_order()
     assert gc.isenabled()
     signal.raise_signal(signal.SIGHUP)
     with pytest.raises(KeyboardInterrupt):
@@ -97,7 +97,7 @@ def test_a_signal_while_workers_start_is_not_lost(handlers: None) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         started()
-    assert not signal.pthread_sigmask(signal.SIG_BLOCK, []) & set(endings.SIGNALS)
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, []) & set(signals.SIGNALS)
 
 
 def test_what_cannot_be_written_is_lost_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,12 +106,12 @@ def test_what_cannot_be_written_is_lost_alone(monkeypatch: pytest.MonkeyPatch) -
     full = os.open("/dev/full", os.O_WRONLY)
     for at, why in ((full, "No space left on device"), (write, "Broken pipe")):
         with os.fdopen(at, "w") as stream:
-            found = endings._Lossy(stream)
+            found = signals._Lossy(stream)
             for _ in range(3):
                 print("x" * 100_000, file=found, flush=True)
             assert found.lost == why
     ascii_only = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
-    print("n ~ α", file=endings._Lossy(ascii_only), flush=True)  # noqa: RUF001
+    print("n ~ α", file=signals._Lossy(ascii_only), flush=True)  # noqa: RUF001
     assert ascii_only.buffer.getvalue() == b"n ~ ?\n"
 
 

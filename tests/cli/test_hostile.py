@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import dpbench.report  # noqa: F401 (the figures enter the registry)
+from dpbench.analysis.study import Study
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.runner import store
-from dpbench.study import Study
 
 from .conftest import MINE, TINY, Bench, changed, unusable
 

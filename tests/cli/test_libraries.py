@@ -16,12 +16,11 @@ from scipy.sparse import coo_array
 
 from dpbench import release
 from dpbench.audit import audit_pair
-from dpbench.libraries import process
-from dpbench.libraries.expected import expected, lower_bound
-from dpbench.libraries.hostile import CASES, hostile, outcome
-from dpbench.libraries.install import main
-from dpbench.libraries.mean import KNOWN, LibraryMean
-from dpbench.libraries.process import (
+from dpbench.commands.libraries import main
+from dpbench.estimators.libraries import process
+from dpbench.estimators.libraries.expected import expected, lower_bound
+from dpbench.estimators.libraries.mean import KNOWN, LibraryMean
+from dpbench.estimators.libraries.process import (
     LibraryError,
     Releases,
     close_libraries,
@@ -29,10 +28,12 @@ from dpbench.libraries.process import (
     library,
     python,
 )
+from dpbench.estimators.libraries.worker import LIBRARIES
+from dpbench.jobs.libraries import Libraries
+from dpbench.libraries.hostile import CASES, hostile, outcome
 from dpbench.libraries.report import figure, render
-from dpbench.libraries.run import Libraries
-from dpbench.libraries.worker import LIBRARIES
-from dpbench.output import WIDTH, Stamps, atomic
+from dpbench.output.files import Stamps, atomic
+from dpbench.output.terminal import WIDTH
 from dpbench.privacy import PureDP
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.report.page_run import read_run

@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, configuration, given, settings
 from hypothesis import strategies as st
 
 from dpbench import cli
-from dpbench.arguments import conf_folder
+from dpbench.package import conf_folder
 from dpbench.registry import ConfigError
 
 from .conftest import FIGURE, REQUEST, TINY

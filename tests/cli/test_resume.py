@@ -21,16 +21,15 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpbench
-from dpbench import finished
 from dpbench.distributions import TwoPoint
-from dpbench.drawing import save
 from dpbench.estimators import EmpiricalMean
-from dpbench.folder import write_manifest
-from dpbench.job import Job
+from dpbench.jobs.study import Job
+from dpbench.output.folder import write_manifest
+from dpbench.output.style import save
 from dpbench.privacy import NonPrivate
-from dpbench.runner import store
-from dpbench.runner.block import BlockTask, Setting, run_block
+from dpbench.runner import origin, store
 from dpbench.runner.store import Store
+from dpbench.sweep.block import BlockTask, Setting, run_block
 
 from .conftest import FIGURE, MINE, Bench, finish, kill, wait_for
 
@@ -108,11 +107,10 @@ def test_a_byte_flipped_anywhere_is_seen(tmp_path: Path) -> None:
 
 
 def test_a_changed_helper_makes_blocks_stale(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Path(dpbench.__file__).parent == store.PACKAGE
+    assert Path(dpbench.__file__).parent == origin.PACKAGE
     package = bench.folder / "copy"
-    shutil.copytree(store.PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
-    for module in (store, finished):
-        monkeypatch.setattr(module, "PACKAGE", package)
+    shutil.copytree(origin.PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(origin, "PACKAGE", package)
     for name, done in [("", 5), ("analysis/claims.py", 0), ("privacy/budgets.py", 5)]:
         if name:
             (package / name).write_text((package / name).read_text() + "\n# changed\n")
@@ -220,7 +218,9 @@ def test_a_signal_keeps_what_is_finished(
 
 def test_two_runs_at_once(bench: Bench) -> None:
     """The second is refused, and changes nothing; a run that was killed keeps nobody out."""
-    script = "import dpbench.folder as f, pathlib, sys; x = f.only_writer(pathlib.Path('out'))"
+    script = (
+        "import dpbench.output.folder as f, pathlib, sys; x = f.only_writer(pathlib.Path('out'))"
+    )
     hold = f"{script}; x.__enter__(); print('held', flush=True); sys.stdin.read()"
     command = [sys.executable, "-c", hold]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
@@ -329,10 +329,10 @@ def test_data_named_as_what_is_shipped_are_seen(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     config = {"sweep": {"families": {"heights": {"path": "galton_heights.csv"}}}}
-    found = [finished.fingerprint(tmp_path, config)]
+    found = [origin.fingerprint(tmp_path, config)]
     for text in ("height_cm\n1\n2\n", "height_cm\n1\n20\n"):
         (tmp_path / "galton_heights.csv").write_text(text)
-        found.append(finished.fingerprint(tmp_path, config))
+        found.append(origin.fingerprint(tmp_path, config))
     assert len(set(found)) == 3
 
 

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpbench.arguments import conf_folder
-from dpbench.audit.run import Audit
 from dpbench.cli import _prepare
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
-from dpbench.job import Job
-from dpbench.libraries.run import Libraries
+from dpbench.jobs.audit import Audit
+from dpbench.jobs.libraries import Libraries
+from dpbench.jobs.study import Job
+from dpbench.package import conf_folder
 from dpbench.privacy import GDP, ZCDP, ApproxDP, PureDP
-from dpbench.runner import plan
-from dpbench.theory import lower_bounds
-from dpbench.theory.bounds import Bound
+from dpbench.sweep import plan
+from dpbench.theory.bounds import numbers as lower_bounds
+from dpbench.theory.bounds.of_class import Bound
 
 from .conftest import MINE, REQUEST, Bench
 

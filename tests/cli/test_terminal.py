@@ -11,14 +11,13 @@ import pandas as pd
 import pytest
 
 from dpbench import __version__, cli
+from dpbench.analysis.scoreboard import _samples
 from dpbench.analysis.smallest_n import TERMS
-from dpbench.arguments import replay_line
-from dpbench.composition import composed
-from dpbench.config import Settings
-from dpbench.output import WIDTH, say, table, whole
+from dpbench.analysis.study import Study
+from dpbench.jobs.composition import composed
+from dpbench.output.terminal import WIDTH, replay_line, say, table, whole
 from dpbench.registry import ConfigError, canonical, from_mapping
-from dpbench.scoreboard import _samples
-from dpbench.study import Study
+from dpbench.runner.settings import Settings
 
 from .conftest import MINE, TINY, Bench
 

@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpbench.estimators  # noqa: F401 (fills the registry)
-from dpbench.composition import composed
 from dpbench.estimators import Estimator
+from dpbench.jobs.composition import composed
 from dpbench.registry import from_mapping
-from dpbench.runner.plan import Cell, Sweep, make_cells
+from dpbench.sweep.plan import Cell, Sweep, make_cells
 from dpbench.tracking.baseline import Baseline, Origin
 from dpbench.tracking.comparison import KEY, compare
 

@@ -15,14 +15,14 @@ import yaml
 
 from docs import generate, modules
 from docs.plain import escaped, plain
-from dpbench import describe
+from dpbench.analysis.study import Figure
 from dpbench.audit import cases, controls
 from dpbench.audit.pairs import catalogue
-from dpbench.audit.run import Audit
 from dpbench.cli import run
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
-from dpbench.study import Figure
+from dpbench.jobs import describe
+from dpbench.jobs.audit import Audit
 from dpbench.theory.families import Family
 
 DOCS = Path(generate.__file__).parent
@@ -73,18 +73,11 @@ def test_every_kind_and_every_key_is_in_the_reference() -> None:
 
 def test_bounds_have_their_oracles() -> None:
     pages = dict(modules._theory())
-    for name in (
-        "bounds",
-        "coins",
-        "local_bounds",
-        "lower_bounds",
-        "several_laws",
-        "vector_bounds",
-    ):
-        assert "Checked by" in pages[f"theory.{name}"]
+    for name in ("of_class", "coins", "local", "numbers", "several_laws", "vectors"):
+        assert "Checked by" in pages[f"theory.bounds.{name}"]
     at = "tests/theory/test_several_laws.py::"
-    assert at in pages["theory.several_laws"]
-    assert at not in pages["theory.local_bounds"]
+    assert at in pages["theory.bounds.several_laws"]
+    assert at not in pages["theory.bounds.local"]
 
 
 @pytest.mark.parametrize(
@@ -168,7 +161,7 @@ def test_the_plan_prints_what_its_page_shows(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Word by word; of numbers the last digits may be another's, by another processor."""
-    monkeypatch.setattr("dpbench.planner.figure.write", lambda plan, folder: [])
+    monkeypatch.setattr("dpbench.planner.figure.write", lambda *_: [])
     command, shown = blocks("howto/plan.md", "text")
     assert run(shlex.split(command)[3:]) == 0
     printed = capsys.readouterr().out.partition("\nOpenDP")[0].rstrip()

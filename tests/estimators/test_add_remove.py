@@ -23,8 +23,8 @@ from dpbench.estimators.add_remove import _Bounded
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.budgets import Relation
 from dpbench.privacy.neighbours import Pair
-from dpbench.theory.exact import exact
-from dpbench.theory.exact_ratio import laplaces_above, vector_rmse
+from dpbench.theory.exact.ratio import laplaces_above, vector_rmse
+from dpbench.theory.exact.value import exact
 
 AR: dict[str, Any] = {"neighbours": "add_remove"}
 BOTH: list[Estimator] = [TransformedNoiseMean(), SumAndCountMean()]

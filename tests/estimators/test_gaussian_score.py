@@ -14,8 +14,8 @@ from dpbench.distributions import Gaussian
 from dpbench.estimators import GaussianScoreMean, gaussian_score
 from dpbench.estimators.gaussian_score import mean_score, shift_of
 from dpbench.privacy import GDP, ZCDP, Budget, Ledger, PureDP
-from dpbench.theory.bounds import class_bound
-from dpbench.theory.exact import exact
+from dpbench.theory.bounds.of_class import class_bound
+from dpbench.theory.exact.value import exact
 
 
 @pytest.mark.parametrize("t", [0.1, 1.0, 7.0])

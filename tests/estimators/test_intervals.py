@@ -15,7 +15,6 @@ from support import run
 
 import dpbench
 from dpbench.audit.injection import noise_times
-from dpbench.composition import composed
 from dpbench.distributions import Gaussian
 from dpbench.estimators import (
     BootstrapInterval,
@@ -23,11 +22,12 @@ from dpbench.estimators import (
     KarwaVadhanInterval,
     NoisyVarianceInterval,
 )
+from dpbench.jobs.composition import composed
 from dpbench.privacy import ZCDP, Budget, Ledger, PureDP
 from dpbench.registry import validated
 from dpbench.samples import DenseSample, Sample
-from dpbench.theory.exact import exact
-from dpbench.theory.exact_intervals import _moments
+from dpbench.theory.exact.intervals import _moments
+from dpbench.theory.exact.value import exact
 
 LAW = Gaussian(location=0.3)
 KNOWN = KarwaVadhanInterval(radius=100, sigma=1)

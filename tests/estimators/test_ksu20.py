@@ -19,7 +19,7 @@ from dpbench.estimators.ksu20 import Constants
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.histogram import fullest_bin
 from dpbench.samples import Bins, DenseSample, Sample
-from dpbench.theory.exact import exact
+from dpbench.theory.exact.value import exact
 from dpbench.theory.families import TwoPointFamily
 
 THREE: list[Budget] = [PureDP(1.0), ZCDP(0.5), ApproxDP(1.0, 1e-6)]

@@ -16,8 +16,8 @@ from dpbench.estimators import CoordinateWise, Estimate, Estimator, KSU20BallMea
 from dpbench.estimators.heavy_tailed import worst_clipping_bias
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.samples import DenseSample, Sample
+from dpbench.theory.bounds.numbers import two_point_lower_bound
 from dpbench.theory.families import SignedTwoPointFamily
-from dpbench.theory.lower_bounds import two_point_lower_bound
 
 ZCDP_OR_NOT: list[Budget] = [ZCDP(0.3), ApproxDP(2.0, 1e-5)]
 Outside = Literal["discard", "project"]

@@ -15,7 +15,7 @@ from dpbench.estimators import LocalSignMean, PrivUnitMean
 from dpbench.estimators.priv_unit import Cap, _released, _rounded, best_cap
 from dpbench.privacy import Ledger
 from dpbench.samples import DenseSample
-from dpbench.theory.exact import exact
+from dpbench.theory.exact.value import exact
 
 TRIALS = 3000
 

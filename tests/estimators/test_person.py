@@ -14,10 +14,10 @@ from dpbench.distributions import Bernoulli, Gaussian, People, StudentT, TwoPoin
 from dpbench.estimators import PersonMean
 from dpbench.privacy import Budget, Ledger
 from dpbench.samples import CountedSample, DenseSample
-from dpbench.theory.bounds import of_people
-from dpbench.theory.exact import exact
+from dpbench.theory.bounds.numbers import indistinguishable, two_point_lower_bound
+from dpbench.theory.bounds.of_class import of_people
+from dpbench.theory.exact.value import exact
 from dpbench.theory.families import TwoPointFamily
-from dpbench.theory.lower_bounds import indistinguishable, two_point_lower_bound
 
 
 @pytest.mark.parametrize(("m", "p"), [(1, 0.3), (7, 0.2), (400, 1e-5), (100_000, 0.5)])

@@ -11,7 +11,7 @@ import pytest
 from scipy import integrate, optimize, stats
 from support import Floats, assert_follows, name, rng, run
 
-from dpbench.composition import composed
+from dpbench.analysis.study import gathered
 from dpbench.distributions import ContaminatedGaussian, LinearModel, MultivariateGaussian
 from dpbench.estimators import (
     AdaSSP,
@@ -21,11 +21,11 @@ from dpbench.estimators import (
     LeastSquares,
     SubsampleLeastSquares,
 )
+from dpbench.jobs.composition import composed
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, NonPrivate
-from dpbench.runner.block import BlockTask, Setting, _errors
 from dpbench.samples import CountedSample, DenseSample
-from dpbench.study import gathered
-from dpbench.theory.exact import exact
+from dpbench.sweep.block import BlockTask, Setting, _errors
+from dpbench.theory.exact.value import exact
 
 SURE = ZCDP(1e6)  # next to no noise
 LAW = LinearModel(d=4, norm=1.5, deviation=0.3)

@@ -10,8 +10,8 @@ from scipy import stats
 from scipy.optimize import brentq
 from support import rng, run
 
-from dpbench.arguments import conf_folder
 from dpbench.estimators import ApproximateBoundsMean, UnbiasedMean, UniversalMean
+from dpbench.package import conf_folder
 from dpbench.privacy import ApproxDP, PureDP
 
 Floats = NDArray[np.float64]

@@ -17,10 +17,10 @@ import yaml
 import dpbench
 from dpbench.audit import cases, controls
 from dpbench.audit.pairs import catalogue
-from dpbench.audit.run import Audit
 from dpbench.cli import run
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
+from dpbench.jobs.audit import Audit
 from dpbench.testing import check_estimator
 from dpbench.theory.theorems import THEOREMS
 

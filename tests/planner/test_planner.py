@@ -24,7 +24,7 @@ from dpbench.planner.prediction import AnyLaw, KnownLaw, Moments
 from dpbench.planner.question import LAW_NAMES
 from dpbench.planner.words import records, release_code
 from dpbench.privacy import ZCDP, Ledger, PureDP
-from dpbench.theory.averages import atoms, average_of_few
+from dpbench.theory.exact.averages import atoms, average_of_few
 
 COMMAND = ["plan", "n=2000", "epsilon=1", "lower=0", "upper=300", "law=log_normal", "law.scale=50"]
 
@@ -309,7 +309,7 @@ def test_what_cannot_be_used_is_said_in_a_line(
 def test_data_say_how_many_they_are_and_that_it_is_not_private(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(figure, "write", lambda plan, folder: [])  # slow
+    monkeypatch.setattr(figure, "write", lambda *_: [])  # slow
     words = ["plan", "epsilon=1", "data=galton_heights.csv", "column=height_cm", f"out={tmp_path}"]
     assert run([*words, "lower=0", "upper=300"]) == 0
     page = capsys.readouterr().out

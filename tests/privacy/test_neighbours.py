@@ -19,11 +19,11 @@ from dpbench.privacy.budgets import Relation
 from dpbench.privacy.conversions import gaussian_delta
 from dpbench.privacy.neighbours import Pair, under_replacement
 from dpbench.registry import ConfigError, canonical, from_mapping
-from dpbench.runner.plan import Sweep, key_table, make_cells
 from dpbench.samples import CountedSample, DenseSample, Sample
 from dpbench.samples.base import Unsized
+from dpbench.sweep.plan import Sweep, key_table, make_cells
 from dpbench.testing import check_estimator
-from dpbench.theory.bounds import class_bound
+from dpbench.theory.bounds.of_class import class_bound
 
 AR: dict[str, Any] = {"neighbours": "add_remove"}
 PURE = PureDP(1.0, **AR)

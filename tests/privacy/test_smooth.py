@@ -11,8 +11,8 @@ from scipy.special import logsumexp
 
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.smooth import _shift, draw, largest_rate, student_shift
-from dpbench.theory.exact_instance import _unit_noise
-from dpbench.theory.step import At
+from dpbench.theory.exact.instance import _unit_noise
+from dpbench.theory.exact.step import At
 
 Floats = NDArray[np.float64]
 

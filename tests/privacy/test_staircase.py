@@ -12,7 +12,7 @@ from dpbench.privacy.histogram import fullest_bin
 from dpbench.privacy.ledger import Ledger
 from dpbench.registry import canonical
 from dpbench.samples import Bins, DenseSample
-from dpbench.theory.noise import Staircase
+from dpbench.theory.exact.noise import Staircase
 
 S = 0.7  # a sensitivity
 each_epsilon = pytest.mark.parametrize("epsilon", [0.3, 2.0, 6.0])

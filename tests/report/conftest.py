@@ -13,9 +13,9 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 import dpbench
+from dpbench.analysis.result import Result
 from dpbench.registry import ConfigError
 from dpbench.report.error_figures import GUIDES
-from dpbench.result import Result
 from dpbench.runner.store import Store
 
 Line = tuple[str, list[float], list[float]]

@@ -17,14 +17,14 @@ from scipy.stats import beta
 
 import dpbench
 from dpbench.analysis.factors import factors
-from dpbench.columns import BUDGET
-from dpbench.drawing import THEORY, save, spaced, style
+from dpbench.analysis.result import Result
 from dpbench.estimators import HeavyTailedMean
+from dpbench.output.style import THEORY, save, spaced, style
 from dpbench.privacy import PureDP
 from dpbench.report.error_figures import ErrorAgainstN, axis_scale
 from dpbench.report.words import Words
-from dpbench.result import Result
-from dpbench.theory.bounds import OF_VIEWS
+from dpbench.sweep.selection import BUDGET
+from dpbench.theory.bounds.of_class import OF_VIEWS
 from dpbench.theory.families import TwoPointFamily
 
 from .conftest import TRIALS, assert_refused, curves, drawn, lines, rows

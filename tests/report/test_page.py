@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dpbench.analysis.result import Result
 from dpbench.registry import ConfigError
 from dpbench.report import page_tables
 from dpbench.report.page import finished_runs, write_page
-from dpbench.result import Result
 
 from .page_folders import CLAIM, HOSTILE, MANIFEST, PAIR, write_run, write_table
 

@@ -18,8 +18,10 @@ from matplotlib.image import imread
 from matplotlib.mathtext import MathTextParser
 
 import dpbench
+from dpbench.analysis.result import Result
+from dpbench.analysis.study import Study
 from dpbench.cli import run
-from dpbench.composition import composed
+from dpbench.jobs.composition import composed
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.report.figures import DrawnFigure, chosen_labels
 from dpbench.report.latex import (
@@ -32,8 +34,6 @@ from dpbench.report.latex import (
     escaped,
     latex,
 )  # fmt: skip
-from dpbench.result import Result
-from dpbench.study import Study
 from experiments import paper
 from experiments.paper import main, sources
 
@@ -106,7 +106,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(paper, "HERE", folder)
         patch.chdir(folder)
-        assert main("tiny", FAST) == 0
+        assert main(["tiny", *FAST]) == 0
         yield folder
 
 
@@ -129,7 +129,7 @@ def test_a_rerun_computes_nothing_and_writes_the_same_bytes(finished: Path) -> N
     assert set(before) == figures | {"scoreboard.tex"}
     for path in written.iterdir():
         path.unlink()
-    assert main(argv=FAST) == 0
+    assert main(FAST) == 0
     assert {path.name: path.read_bytes() for path in written.iterdir()} == before
     assert {path: path.read_bytes() for path in figures_of_run.iterdir()} == of_run
     manifest = json.loads((finished / "results/binary_mean/manifest.json").read_text())
@@ -306,19 +306,19 @@ def test_what_fails_is_left_out_and_told(
         return 1
 
     monkeypatch.setattr(paper, "run", fails)
-    assert main(argv=["trials=5"]) == 1
+    assert main(["trials=5"]) == 1
     assert asked == [["sweep=binary_mean", "trials=5"]]  # once for both
     told = capsys.readouterr()
     assert "other (1 of 2), sweep 1 of 1: binary_mean" in told.out
     assert "binary_mean ended with 1: nothing of it is drawn" in told.err
     monkeypatch.setattr(paper, "run", lambda _: 130)
-    assert main(argv=[]) == 130
+    assert main([]) == 130
     assert {path.suffix for path in tiny.iterdir()} == {".yaml"}
 
 
 @pytest.mark.parametrize("word", ["trials=abc", "nope=1", "sweep=quick"])
 def test_unusable_overrides(word: str, tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main("tiny", [word]) == 2
+    assert main(["tiny", word]) == 2
     assert word.partition("=")[0] in capsys.readouterr().err
     assert not list(tiny.rglob("*.p*"))
 
@@ -340,13 +340,19 @@ def test_an_unknown_figure_of_a_source(
     monkeypatch.setattr(paper, "run", lambda _: 0)  # the run is there
     wrong = finished / "wrong.yaml"
     wrong.write_text(TINY.replace("error", "nope"))
-    assert main("wrong", FAST) == 2
+    assert main(["wrong", *FAST]) == 2
     wrong.unlink()
     assert "wrong.sweeps.binary_mean.figures: 'nope'" in capsys.readouterr().err
 
 
 def test_help_lists_the_sources(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(argv=["--help"]) == 0
+    assert main(["--help"]) == 0
     told = capsys.readouterr().out
     assert all(re.search(rf"^  {name} ", told, re.MULTILINE) for name in sources())
     assert list(SHIPPED) == sorted(SHIPPED)
+
+
+def test_a_source_that_nobody_wrote(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tinny"]) == 2
+    assert "tinny: no such source; did you mean 'tiny'? choose from" in capsys.readouterr().err
+    assert not list(tiny.rglob("*.p*"))

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpbench.drawing import spaced
+from dpbench.analysis.result import Result
+from dpbench.output.style import spaced
 from dpbench.report.error_figures import GUIDES
-from dpbench.result import Result
 
 from .conftest import assert_refused, curves, drawn, lines
 from .test_figures import ERROR

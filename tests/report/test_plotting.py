@@ -15,9 +15,9 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.image import imread
 
 import dpbench
-from dpbench.drawing import save, style
+from dpbench.analysis.result import Result
+from dpbench.output.style import save, style
 from dpbench.registry import ConfigError
-from dpbench.result import Result
 
 from .test_figures import ACCURACY, CLIP, ERROR, PAID, THRESHOLD
 from .test_parameter_figures import ROUNDS

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from dpbench.analysis.factors import scores
+from dpbench.analysis.result import Result
 from dpbench.report.profiles import OUTSIDE, shares
-from dpbench.result import Result
 
 from .conftest import assert_refused, curves, drawn
 

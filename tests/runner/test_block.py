@@ -15,13 +15,13 @@ from dpbench import distributions as laws
 from dpbench.arrays import Floats
 from dpbench.distributions import Distribution, Gaussian, StudentT, TwoPoint
 from dpbench.estimators import ClippedMean, EmpiricalMean, Estimate, Estimator, FriendlyCoreMean
-from dpbench.metrics import ERRORS, EXTRAS
 from dpbench.privacy import ApproxDP, Ledger, NonPrivate, PureDP
 from dpbench.registry import canonical, validated
-from dpbench.runner import block
-from dpbench.runner.block import BlockTask, Setting, replay, replay_name, run_block, steady
 from dpbench.samples import DenseSample, Sample
 from dpbench.seeds import stream
+from dpbench.sweep import block
+from dpbench.sweep.block import BlockTask, Setting, replay, replay_name, run_block, steady
+from dpbench.sweep.metrics import ERRORS, EXTRAS
 
 T = StudentT(tail_index=2.5, unit_moment=2)
 LAW = Gaussian(location=0.5, scale=2.0)

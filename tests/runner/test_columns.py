@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 from sweeps import CLIP, COIN, Made, sweep_of
 
-from dpbench.columns import KEY, Selection, Variant, choose, under
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
 from dpbench.privacy import ApproxDP, Budget, NonPrivate, PureDP
 from dpbench.registry import ConfigError, from_mapping
-from dpbench.runner.entries import expanded
+from dpbench.sweep.entries import expanded
+from dpbench.sweep.selection import KEY, Selection, Variant, choose, under
 
 SECTION = {
     f"{name}_k{k:g}": Variant(name, None, {"k": k, "mode": mode}, ("k",))

@@ -15,8 +15,10 @@ from dpbench.arrays import Floats
 from dpbench.estimators import EmpiricalMean, OneDataset
 from dpbench.privacy import ZCDP, Budget, NonPrivate, PureDP
 from dpbench.registry import MOST_RECORDS, ConfigError, validated
-from dpbench.runner.block import BLOCK_TRIALS, Setting
-from dpbench.runner.plan import (
+from dpbench.samples.base import MOST_HELD
+from dpbench.samples.streamed import MOST_STREAMED
+from dpbench.sweep.block import BLOCK_TRIALS, Setting
+from dpbench.sweep.plan import (
     MOST_DENSE,
     Cell,
     Grid,
@@ -26,12 +28,10 @@ from dpbench.runner.plan import (
     lower_bound,
     make_cells,
 )
-from dpbench.samples.base import MOST_HELD
-from dpbench.samples.streamed import MOST_STREAMED
 from dpbench.theory import families
-from dpbench.theory.bounds import Bound
+from dpbench.theory.bounds.numbers import two_point_lower_bound
+from dpbench.theory.bounds.of_class import Bound
 from dpbench.theory.families import build_family
-from dpbench.theory.lower_bounds import two_point_lower_bound
 
 PAIR = {"kind": "two_point_family", "k": [2, 3], "c": [0, 1]}
 T = {"kind": "student_t", "tail_index": 2.5, "unit_moment": 2}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from dpbench.runner.provenance import Cost
+from dpbench.runner.cost import Cost
 
 
 def test_a_run_counts_its_own_time() -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dpbench.runner.origin import used_by
 from dpbench.runner.run import RunOptions
-from dpbench.runner.sources import used_by
 
 FILES = {
     "hers/mine_too.py": "import json\nimport numpy\nfrom herlib import noise\n",

@@ -12,15 +12,15 @@ import pandas as pd
 import pytest
 from sweeps import CLIP, COIN, Made
 
-from dpbench.metrics import ERRORS
-from dpbench.output import atomic, check_writable
+from dpbench.output.files import atomic, check_writable
 from dpbench.registry import ConfigError
 from dpbench.runner import run, store
-from dpbench.runner.block import Block, BlockTask
-from dpbench.runner.plan import Cell
-from dpbench.runner.provenance import Cost
+from dpbench.runner.cost import Cost
 from dpbench.runner.run import RunOptions, run_cells
 from dpbench.runner.store import CorruptBlockError, Memory, Store
+from dpbench.sweep.block import Block, BlockTask
+from dpbench.sweep.metrics import ERRORS
+from dpbench.sweep.plan import Cell
 
 MADE = Made(
     families={"coin": COIN, "numbers": {"kind": "gaussian"}},

@@ -19,8 +19,8 @@ from dpbench import estimators as est
 from dpbench.distributions import ContaminatedGaussian, Gaussian, Pareto, StudentT, base
 from dpbench.estimators.karwa_vadhan import PowersOfTwo
 from dpbench.privacy import ApproxDP, Budget, NonPrivate, PureDP
-from dpbench.runner.block import BlockTask, Setting, run_block
 from dpbench.samples import Bins, DenseSample, Sample, Stream, StreamedSample, streamed
+from dpbench.sweep.block import BlockTask, Setting, run_block
 
 T = StudentT(tail_index=2.5, location=1)
 LEAF = 64

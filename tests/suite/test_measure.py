@@ -8,9 +8,8 @@ import pytest
 from scipy.stats import binom
 
 from dpbench.analysis.summary import interval_ranks
-from dpbench.runner.provenance import versions
+from dpbench.runner.origin import machine, versions
 from dpbench.runner.run import RunOptions
-from dpbench.runner.sources import machine
 from dpbench.suite import measure
 from dpbench.suite.measure import LEVELS, measured
 from dpbench.suite.own import entries

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpbench.arguments import conf_folder
+from dpbench.package import conf_folder
 from dpbench.registry import ConfigError
 from dpbench.seeds import digest
 from dpbench.suite.problems import SUITE, Suite, read_suite

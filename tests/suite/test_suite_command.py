@@ -12,8 +12,9 @@ import pandas as pd
 import pytest
 
 from dpbench.cli import run
+from dpbench.commands import suite as command
 from dpbench.estimators import Estimator
-from dpbench.suite import checks, command
+from dpbench.suite import checks
 from dpbench.suite.compare import band, by_problem, overview, profile
 from dpbench.suite.entries import read_entry
 from dpbench.suite.problems import read_suite

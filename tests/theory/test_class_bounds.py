@@ -10,17 +10,17 @@ from scipy.stats import chi2, norm
 
 from dpbench import distributions as dist
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, NonPrivate, PureDP
-from dpbench.theory.bounds import OF_VIEWS, Bound, class_bound, heavy_tailed, largest
-from dpbench.theory.coins import coins_lower_bound
-from dpbench.theory.local_bounds import local_distance, local_lower_bound
-from dpbench.theory.lower_bounds import (
+from dpbench.theory.bounds.coins import coins_lower_bound
+from dpbench.theory.bounds.local import local_distance, local_lower_bound
+from dpbench.theory.bounds.numbers import (
     bernoulli_lower_bound,
     indistinguishable,
     sampling_lower_bound,
     two_point_lower_bound,
 )
-from dpbench.theory.several_laws import several_laws_lower_bound
-from dpbench.theory.vector_bounds import moments_lower_bound
+from dpbench.theory.bounds.of_class import OF_VIEWS, Bound, class_bound, heavy_tailed, largest
+from dpbench.theory.bounds.several_laws import several_laws_lower_bound
+from dpbench.theory.bounds.vectors import moments_lower_bound
 
 BUDGETS: list[Budget] = [PureDP(0.01), ZCDP(5e-5), GDP(0.01), ApproxDP(0.01, 1e-6)]
 T: dict[str, Any] = {"tail_index": 4.5}

@@ -12,13 +12,13 @@ from scipy.stats import binom, multinomial, norm
 
 from dpbench.arrays import Floats
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, NonPrivate, PureDP
-from dpbench.theory.coins import (
+from dpbench.theory.bounds.coins import (
     _chains,
     coins_lower_bound,
     error_of_coins,
     rare_coins_lower_bound,
 )
-from dpbench.theory.lower_bounds import (
+from dpbench.theory.bounds.numbers import (
     BETA,
     _fair_chains,
     bernoulli_lower_bound,

@@ -55,11 +55,11 @@ from dpbench.estimators import (
     WhitenedCoinPressMean,
 )
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
-from dpbench.theory.exact import exact, exact_miss
-from dpbench.theory.exact_choices import overtaken
-from dpbench.theory.last_step import Histogram
-from dpbench.theory.noise import Gaussian as Normal
-from dpbench.theory.noise import Laplace, Noise, Radial, additive
+from dpbench.theory.exact.choices import overtaken
+from dpbench.theory.exact.last_step import Histogram
+from dpbench.theory.exact.noise import Gaussian as Normal
+from dpbench.theory.exact.noise import Laplace, Noise, Radial, additive
+from dpbench.theory.exact.value import exact, exact_miss
 
 TRIALS = 4000
 PURE, RHO, MU, APPROX = PureDP(0.5), ZCDP(0.1), GDP(0.5), ApproxDP(1.0, 1e-6)

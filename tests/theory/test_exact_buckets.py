@@ -13,8 +13,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from dpbench.composition import composed
-from dpbench.study import gathered
+from dpbench.analysis.study import gathered
+from dpbench.jobs.composition import composed
 
 Floats = NDArray[np.float64]
 DATASETS, LEVELS = 2000, 200

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpbench.composition import composed
 from dpbench.distributions import SignedTwoPoint
+from dpbench.jobs.composition import composed
 
 Floats = NDArray[np.float64]
 DATASETS = 500

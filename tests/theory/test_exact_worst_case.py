@@ -11,11 +11,11 @@ import pytest
 from scipy import optimize, stats
 from scipy.special import log_ndtr, ndtr
 
-from dpbench.composition import composed
+from dpbench.analysis.study import gathered
 from dpbench.distributions import TwoPoint
 from dpbench.estimators import HeavyTailedMean
+from dpbench.jobs.composition import composed
 from dpbench.privacy import PureDP
-from dpbench.study import gathered
 from dpbench.theory.families import TwoPointFamily
 
 BUDGET = PureDP(0.01)

@@ -11,7 +11,8 @@ import pytest
 from dpbench.distributions import TwoPoint
 from dpbench.privacy import ZCDP, Budget, NonPrivate, PureDP
 from dpbench.registry import ConfigError
-from dpbench.theory.bounds import heavy_tailed
+from dpbench.theory.bounds.numbers import sampling_lower_bound, two_point_lower_bound
+from dpbench.theory.bounds.of_class import heavy_tailed
 from dpbench.theory.families import (
     Family,
     ProductTwoPointFamily,
@@ -19,7 +20,6 @@ from dpbench.theory.families import (
     TwoPointFamily,
     build_family,
 )
-from dpbench.theory.lower_bounds import sampling_lower_bound, two_point_lower_bound
 
 N, TAIL = 10**6, math.log(10)
 PAIR = TwoPointFamily(k=3, c=[0, 2, -5])

@@ -15,13 +15,8 @@ from dpbench.arrays import Floats
 from dpbench.distributions import TwoPoint
 from dpbench.estimators.heavy_tailed import three_values
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, NonPrivate, PureDP
-from dpbench.theory.local_bounds import (
-    _least_error,
-    contrast,
-    local_distance,
-    local_lower_bound,
-)
-from dpbench.theory.lower_bounds import coin_logit
+from dpbench.theory.bounds.local import _least_error, contrast, local_distance, local_lower_bound
+from dpbench.theory.bounds.numbers import coin_logit
 
 
 def the_view(t: float, epsilon: float, delta: float) -> tuple[Floats, Floats]:

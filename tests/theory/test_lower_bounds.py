@@ -15,8 +15,8 @@ from scipy.stats import binom, norm
 from dpbench.arrays import Floats
 from dpbench.distributions import TwoPoint
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, NonPrivate, PureDP
-from dpbench.theory import lower_bounds
-from dpbench.theory.lower_bounds import (
+from dpbench.theory.bounds import numbers as lower_bounds
+from dpbench.theory.bounds.numbers import (
     BETA,
     NORMAL_PAIRS_FROM,
     _fair_chains,

@@ -14,8 +14,8 @@ from scipy.stats import binom, norm
 
 from dpbench.arrays import Floats
 from dpbench.privacy import GDP, ZCDP, PureDP
-from dpbench.theory.lower_bounds import two_point_lower_bound
-from dpbench.theory.several_laws import (
+from dpbench.theory.bounds.numbers import two_point_lower_bound
+from dpbench.theory.bounds.several_laws import (
     ARC_STEPS,
     ARCS,
     LAWS,

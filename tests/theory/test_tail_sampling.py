@@ -18,8 +18,8 @@ from scipy.special import gamma
 from support import FALSE_ALARM, Floats, rng
 
 from dpbench.analysis.kinds import slopes
-from dpbench.arguments import conf_folder
 from dpbench.distributions import Distribution, Pareto, StudentT
+from dpbench.package import conf_folder
 
 LAWS = {
     "student_t": StudentT(tail_index=2.5, unit_moment=2),

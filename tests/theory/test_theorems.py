@@ -10,7 +10,7 @@ import pytest
 
 from dpbench.analysis.kinds import KINDS
 from dpbench.estimators import CoinPressMean, KarwaVadhanInterval, ShrinkingIntervals
-from dpbench.metrics import METRICS, VARIABLES
+from dpbench.sweep.metrics import METRICS, VARIABLES
 from dpbench.theory.theorems import THEOREMS, Theorem
 
 

@@ -15,9 +15,9 @@ from scipy.stats import binom, norm
 from dpbench.arrays import Floats
 from dpbench.distributions import TwoPoint
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, NonPrivate, PureDP
-from dpbench.theory.fingerprinting import fingerprinting_lower_bound
-from dpbench.theory.lower_bounds import two_point_lower_bound
-from dpbench.theory.vector_bounds import (
+from dpbench.theory.bounds.fingerprinting import fingerprinting_lower_bound
+from dpbench.theory.bounds.numbers import two_point_lower_bound
+from dpbench.theory.bounds.vectors import (
     ANGLES,
     _hidden,
     _needed,

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 from sweeps import sweep_of
 
-from dpbench.runner.block import run_block
-from dpbench.runner.plan import make_cells
+from dpbench.sweep.block import run_block
+from dpbench.sweep.plan import make_cells
 from dpbench.tracking import compare
 from dpbench.tracking.comparison import COLUMNS, KEY, LEAST_TRIALS, LEVEL
 

@@ -11,13 +11,13 @@ import pytest
 from scipy.stats import trim_mean
 
 import dpbench
+from dpbench.analysis.result import Result
 from dpbench.cli import run
+from dpbench.commands.compare import errors_at
+from dpbench.commands.history import added, changes, read
 from dpbench.registry import ConfigError
-from dpbench.result import Result
 from dpbench.tracking.baseline import Baseline, Origin
 from dpbench.tracking.comparison import KEY
-from dpbench.tracking.history import added, changes, read
-from dpbench.tracking.runs import errors_at
 
 LAWS = ("inside", "at_a_bound")
 

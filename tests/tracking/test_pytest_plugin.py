@@ -16,14 +16,12 @@ import pytest
 import scipy.stats  # noqa: F401
 import yaml
 
-import dpbench.audit.run
-import dpbench.job
-import dpbench.tracking.measured  # noqa: F401
+import dpbench.commands.measured  # noqa: F401
 from dpbench.cli import run
+from dpbench.commands.compare import errors_at
+from dpbench.commands.init_ci import UNKNOWN
 from dpbench.estimators import Estimator
 from dpbench.tracking.comparison import compare
-from dpbench.tracking.init_ci import UNKNOWN
-from dpbench.tracking.runs import errors_at
 
 pytest_plugins = "pytester"
 

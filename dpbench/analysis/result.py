@@ -1,0 +1,166 @@
+"""What a run found: tables, errors of every trial, figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dpbench.analysis.factors import factors
+from dpbench.analysis.results import Failure
+from dpbench.analysis.scoreboard import render
+from dpbench.analysis.study import Figure, Study
+from dpbench.errors import choose_from
+from dpbench.output.style import Axes, Canvas, Font, Width, style
+from dpbench.registry import ConfigError
+from dpbench.runner.store import Memory, Store
+from dpbench.sweep.metrics import ERRORS
+from dpbench.sweep.plan import Cell, key_table
+from dpbench.sweep.selection import completed
+
+__all__ = ["Result", "read_result"]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run of a study found.
+
+    Attributes
+    ----------
+    summary, claims, samples : DataFrame
+        The tables ``summary.csv``, ``claims.csv`` and ``sample_complexity.csv``.
+    failures : list of Failure
+        The settings that raised.
+    """
+
+    study: Study
+    summary: pd.DataFrame
+    claims: pd.DataFrame
+    samples: pd.DataFrame
+    failures: Sequence[Failure] = field(repr=False)
+    cells: Sequence[Cell] = field(repr=False)
+    blocks: Store | Memory = field(repr=False)
+    seed: int = 0
+
+    @cached_property
+    def factors(self) -> pd.DataFrame:
+        """``factors.csv``: the best estimators over the lower bounds, see `analysis.factors`."""
+        return factors(self.summary)
+
+    def errors(self, **about: Any) -> pd.DataFrame:
+        """The errors of every trial and their parts.
+
+        Parameters
+        ----------
+        **about
+            Columns of the summary with the value, or the list of values, that is wanted:
+            ``estimator="minimax", n=1000, epsilon=0.1``. KeyError if there is no such column.
+
+        Returns
+        -------
+        DataFrame
+            A row per key and trial: the columns of a key, ``trial``, ``error, sampling, bias,
+            noise, private``, and what else blocks hold; see `dpbench.sweep.block.Block`.
+        """
+        keys = key_table(self.study, self.cells, bounds=False)
+        wanted = pd.Series(data=True, index=keys.index)
+        for name, value in about.items():
+            if name not in keys:
+                raise KeyError(f"{name!r}: no such column; choose from {', '.join(map(str, keys))}")
+            alone = value is None or np.isscalar(value)
+            wanted &= keys[name].isin([value] if alone else list(value))
+        tables, first = [keys.iloc[:0].assign(trial=0, **dict.fromkeys(ERRORS, np.nan))], 0
+        for cell in self.cells:
+            last = first + len(cell.members) * len(cell.settings)
+            at = np.flatnonzero(wanted.iloc[first:last])
+            for index, task in enumerate(cell.tasks(self.seed) if at.size else ()):
+                block = self.blocks.read(task)
+                trials = np.arange(task.trials) + index * task.trials
+                kept = trials < cell.trials
+                table = keys.iloc[np.repeat(first + at, kept.sum())].reset_index(drop=True)
+                values = {name: v[at][:, kept].ravel() for name, v in block.values.items()}
+                tables.append(table.assign(trial=np.tile(trials[kept], at.size), **values))
+            first = last
+        return pd.concat(tables[1:] or tables, ignore_index=True)
+
+    def figure(
+        self, name: str | Mapping[str, Any], *, width: Width = "page", font: Font = "sans"
+    ) -> Canvas:
+        """A figure of the study, or one that is described as in a sweep, on a canvas of its own.
+
+        ConfigError if there is none of that name, or it is about what was not run.
+        """
+        with style(width, font):
+            canvas: Canvas = self._figure(name).figure(self)
+        return canvas
+
+    def plot(
+        self, name: str | Mapping[str, Any], ax: Axes | None = None, *, panel: int | None = None
+    ) -> Axes:
+        """The same on the caller's axes (by default pyplot's current ones), in the caller's style.
+
+        If the figure has several panels, they are drawn in a grid in the place of `ax`, or one
+        `panel` alone, from 0. Returns `ax`.
+        """
+        if ax is None:
+            import matplotlib.pyplot as plt
+
+            ax = plt.gca()
+        self._figure(name).figure(self, ax=ax, panel=panel)
+        return ax
+
+    def _figure(self, name: str | Mapping[str, Any]) -> Figure:
+        if isinstance(name, str):
+            known = self.study.all_figures
+            if name not in known:
+                choices = known or ["none: the sweep asks for no figure"]
+                raise ConfigError(f"figure: {name!r}: no such figure; {choose_from(name, choices)}")
+            return known[name]
+        figure = Figure.build(name, "figure")
+        keys = key_table(self.study, self.cells, bounds=False)
+        figure.check(self.study, keys, "figure")
+        return figure
+
+    @property
+    def scoreboard(self) -> str:
+        """Verdicts, factors over lower bounds, sample complexities and failures as text."""
+        return render(
+            self.study,
+            summary=self.summary,
+            claims=self.claims,
+            factors=self.factors,
+            samples=self.samples,
+            failures=self.failures,
+        )
+
+    def __str__(self) -> str:
+        return self.scoreboard
+
+
+def read_result(study: Study, folder: Path, manifest: Mapping[str, Any]) -> Result:
+    """The result that a finished run of a study has written."""
+    return Result(
+        study=study,
+        summary=_table(folder / "summary.csv"),
+        claims=_table(folder / "claims.csv"),
+        samples=_table(folder / "sample_complexity.csv"),
+        failures=[Failure(one["failure"], one["name"]) for one in manifest["failures"]],
+        cells=study.plan(manifest["configuration"].get("trials")).cells,
+        blocks=Store(folder, manifest["computer"]),
+        seed=manifest["seed"],
+    )
+
+
+def _table(path: Path) -> pd.DataFrame:
+    """A table of a run; only empty cells are missing values, 'none' is a label."""
+    if not path.exists():
+        return pd.DataFrame()
+    labels = ("claim", "request", "distribution", "family", "estimator", "privacy", "bound_by")
+    known = dict.fromkeys(labels, str)  # which may look like numbers
+    table = pd.read_csv(path, keep_default_na=False, na_values=[""], dtype=known)
+    return completed(table.fillna({"bound_by": ""}))

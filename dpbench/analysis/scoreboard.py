@@ -1,0 +1,198 @@
+"""What a run prints at its end, in 80 columns; its tables have all columns and digits."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dpbench.analysis.claims import UNKNOWN
+from dpbench.analysis.results import Failure
+from dpbench.analysis.smallest_n import TERMS
+from dpbench.analysis.study import Study
+from dpbench.output.style import NOTIONS
+from dpbench.output.terminal import amounts, counted, narrowed, shortened, table, whole
+from dpbench.sweep.selection import BUDGET
+
+__all__ = ["VERDICTS", "render"]
+
+WHAT = ("estimator", "distribution", "privacy")
+ROOM = 31  # characters for these
+VERDICTS = ("consistent", "inconsistent", "inconclusive")
+MOST_FAILING = 12
+# Of a sweep without claims: sample sizes and rows of its errors.
+MOST_SIZES, MOST_ERRORS = 5, 40
+
+
+def _claims(claims: pd.DataFrame, study: Study) -> str:
+    """Every claim with its predictions, measurements, intervals and verdicts."""
+    rows: list[Mapping[str, str] | str] = []
+    for label, about in claims.groupby("claim", sort=False):
+        first, visible = about.iloc[0], about["visible"]
+        rows.append(
+            f"{label} ({first['source']}): +- {first['tolerance']:g}, "
+            f"visible {_range(visible.min(), visible.max(), '.2g')}"
+        )
+        limit = "<= " if study.all_claims[str(label)].statement.at_most else ""
+        found = about.to_dict("records")
+        columns = [[_privacy(r) if name == "privacy" else r[name] for r in found] for name in WHAT]
+        widths = narrowed([max(map(len, column)) for column in columns], ROOM)
+        for row, *what in zip(found, *columns, strict=True):
+            short = (shortened(text, w).ljust(w) for text, w in zip(what, widths, strict=True))
+            rows.append(
+                {
+                    ", ".join(WHAT): " ".join(short).rstrip(),
+                    "predicted": f"{limit}{row['predicted']:.3f}",
+                    "measured (95%)": _interval(row),
+                    "verdict": row["verdict"],
+                }
+            )
+    text = table("Claims: theory against measurement", rows)
+    note = "visible: half of all runs would call a truth this far off inconsistent"
+    unknown = f"\n-: {UNKNOWN}" if claims["measured"].isna().any() else ""
+    return f"{text}\n{counted(claims, VERDICTS)}\n{note}{unknown}"
+
+
+def _interval(row: Mapping[Hashable, Any]) -> str:
+    """A measured number and its interval; a dash if it is not known."""
+    number, low, high = (_digits(row[name]) for name in ("measured", "low", "high"))
+    return "-" if np.isnan(row["measured"]) else f"{number} ({low}, {high})"
+
+
+def _digits(value: float) -> str:
+    """Three decimals, or one digit of what they would hide."""
+    return f"{value:.3f}" if abs(value) >= 5e-3 or value == 0 or np.isnan(value) else f"{value:.0e}"
+
+
+def _range(low: float, high: float, digits: str = ".3g") -> str:
+    if np.isnan(low):
+        return "-"
+    first, last = f"{low:{digits}}", f"{high:{digits}}"
+    return last if first == last else f"{first} .. {last}"
+
+
+def _sizes(low: float, high: float) -> str:
+    return f"{whole(low)} .. {whole(high)}" if low < high else whole(high)
+
+
+def _privacy(row: Mapping[Hashable, Any]) -> str:
+    """A budget: its amounts, and its label where that says more than the notion, or is all."""
+    label = "" if pd.isna(row["privacy"]) else row["privacy"]
+    more = [] if label in {"", "none", *NOTIONS} else [label]
+    return " ".join([*amounts(row), *more]) or label
+
+
+def _about(row: Mapping[Hashable, Any], *names: str) -> dict[str, str]:
+    """Columns of a row, and its budget."""
+    return {name: row[name] for name in names} | {"privacy": _privacy(row)}
+
+
+def _errors(summary: pd.DataFrame) -> Iterator[str]:
+    """The 0.9 quantiles of the errors, a table for each family, a column for each of some n."""
+    left = MOST_ERRORS
+    for family, found in summary.groupby("family", sort=False):
+        sizes = np.unique(found["n"])
+        places = np.linspace(0, len(sizes) - 1, min(MOST_SIZES, len(sizes)))
+        shown = sizes[places.round().astype(int)]
+        rows: list[Mapping[str, str] | str] = []
+        for _, about in found.groupby(["estimator", *BUDGET], dropna=False, sort=False):
+            worst = about.groupby("n")["q90"].max()
+            numbers = {f"n={whole(n)}": f"{worst[n]:.3g}" if n in worst else "" for n in shown}
+            rows.append(_about(about.iloc[0].to_dict(), "estimator") | numbers)
+        if len(rows) > left:
+            yield "more: q90 in summary.csv"
+            return
+        left -= len(rows)
+        yield table(f"Errors on {family}: the 0.9 quantile, worst over its laws", rows)
+
+
+def _factors(found: pd.DataFrame, study: Study) -> Iterator[str]:
+    """The best estimator's worst error over the lower bound, a column for each k."""
+    found = found.assign(
+        law=[study.families[label].label("k") for label in found["distribution"]],
+        order=["factor" if np.isnan(k) else f"k = {k:g}" for k in found["k"]],
+    )
+    title = "Best estimator's worst error (0.9 quantile) over the lower bound, largest over n"
+    for _, about_k in found.groupby(found["k"].isna()):
+        orders, rows = about_k.sort_values("k")["order"].unique(), list[Mapping[str, str] | str]()
+        for _, about in about_k.groupby(["law", *BUDGET], dropna=False, sort=False):
+            row = {"distribution": str(about["law"].iloc[0])} | _about(about.iloc[0].to_dict())
+            row["estimator"] = ", ".join(dict.fromkeys(about["estimator"]))
+            largest = about.groupby("order")["factor"].max()
+            row |= {one: f"{largest[one]:.3g}" if one in largest else "" for one in orders}
+            verdicts = about["verdict"].unique()
+            rows.append(row | {"verdict": verdicts[0] if len(verdicts) == 1 else "partly"})
+        yield table(title, rows)
+
+
+def _samples(samples: pd.DataFrame) -> Iterator[str]:
+    """The sample complexities that were sought directly, beside the theorem's terms together."""
+    sought = samples[samples["method"] == "search"] if len(samples) else samples
+    if sought.empty:
+        return
+    rows = []
+    for one in sought.to_dict("records"):
+        terms = [one[f"{name}_term"] for name in TERMS]
+        total = float(np.nansum(terms)) if np.isfinite(one["privacy_term"]) else np.nan
+        row = _about(one, "estimator", "distribution") | {"alpha": f"{one['alpha']:.3g}"}
+        row |= {"n": whole(one["samples"]), "95% interval": _sizes(one["low"], one["high"])}
+        rows.append(row | {"theorem": "" if np.isnan(total) else whole(total)})
+    yield table("Smallest n: P(error <= alpha) >= 1 - beta", rows)
+
+
+def _without_release(summary: pd.DataFrame) -> Iterator[str]:
+    """Which estimators released nothing, and how often."""
+    rows: list[Mapping[str, str] | str] = []
+    failing = summary[summary["failures"] > 0].drop(columns="distribution")
+    failing = failing.rename(columns={"family": "distribution"})
+    for _, found in failing.groupby(["estimator", "distribution", *BUDGET], dropna=False):
+        row = _about(found.iloc[0].to_dict(), "estimator", "distribution")
+        row["n"] = _sizes(found["n"].min(), found["n"].max())
+        row["failure rate"] = _range(found["failure_rate"].min(), found["failure_rate"].max())
+        rows.append(row)
+    if not rows:
+        return
+    if len(rows) > MOST_FAILING:
+        more = f"and {len(rows) - MOST_FAILING} more: see failure_rate in summary.csv"
+        rows = [*rows[:MOST_FAILING], more]
+    yield table("Trials without a release (counted failures)", rows)
+
+
+def _spending(summary: pd.DataFrame) -> str:
+    """Which estimators spend only part of their budgets."""
+    partly = summary[summary["spent"].notna()] if "spent" in summary else summary[:0]
+    lines = []
+    for _, found in partly.groupby(["estimator", *BUDGET], dropna=False):
+        row = _about(found.iloc[0].to_dict(), "estimator")
+        lines.append(f"{row['estimator']} spends {found['spent'].min():.3g} of {row['privacy']}")
+    return "\n".join(lines)
+
+
+def _failures(failures: Sequence[Failure]) -> str:
+    """What raised, and the names to run it again by."""
+    lines = [f"failed: {one.text} (replay={one.replay})" for one in failures[:MOST_FAILING]]
+    more = len(failures) - MOST_FAILING
+    return "\n".join([*lines, *([f"and {more} more: see manifest.json"] if more > 0 else [])])
+
+
+def render(
+    study: Study,
+    *,
+    summary: pd.DataFrame,
+    claims: pd.DataFrame,
+    factors: pd.DataFrame,
+    samples: pd.DataFrame,
+    failures: Sequence[Failure],
+) -> str:
+    """Return verdicts or errors, factors over bounds, sample complexities, failures as text."""
+    parts = [
+        *(_errors(summary) if claims.empty else [_claims(claims, study)]),
+        *_factors(factors, study),
+        *_samples(samples),
+        *_without_release(summary),
+        _spending(summary),
+        _failures(failures),
+    ]
+    return "\n\n".join(filter(None, parts)) + "\n"

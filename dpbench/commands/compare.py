@@ -1,0 +1,149 @@
+"""``compare A B``: two runs, two seeds of a sweep or two baselines, row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dpbench.analysis.result import Result
+from dpbench.api import load
+from dpbench.commands.words import command_words
+from dpbench.output.files import atomic, check_writable
+from dpbench.output.folder import read_manifest
+from dpbench.output.style import Canvas, new_canvas, number_text, save, style
+from dpbench.output.terminal import counted, say
+from dpbench.output.terminal import table as in_columns
+from dpbench.registry import ConfigError
+from dpbench.runner.store import CorruptBlockError
+from dpbench.tracking import comparison
+from dpbench.tracking.baseline import Baseline, Origin, errors_of
+from dpbench.tracking.comparison import SMALLEST, VERDICTS
+from dpbench.tracking.report import ratio_text, row_name
+
+__all__ = ["compare", "errors_at", "main"]
+
+USAGE = """\
+usage: python -m dpbench compare A B [out=DIR] [config_dir=DIR]
+
+A and B are folders of finished runs, or baselines: ratios B/A of errors with 95% intervals, what
+changed most first. Trials are compared one by one where both drew from the same streams.
+Writes compare.csv and a figure to out=DIR (results/compare). config_dir=DIR: where plug-ins are."""
+
+# Of rows that are printed and drawn.
+MOST_SHOWN = 40
+RANKS = {"worse": 0, "better": 0, "gone": 1, "new": 2, "changed-within-noise": 3, "same": 4}
+COLOURS = {"worse": "C3", "better": "C2"}
+
+
+def compare(
+    a: str | Path | Result, b: str | Path | Result, *, config_dir: str | Path | None = None
+) -> pd.DataFrame:
+    """Compare the errors of two runs, row by row.
+
+    Parameters
+    ----------
+    a, b : str, Path or Result
+        The folder of a finished run, the file of a baseline, or what `dpbench.run` returns.
+    config_dir : str or Path, optional
+        The folder of the runs' plug-ins; see `dpbench.load`.
+
+    Returns
+    -------
+    DataFrame
+        See `dpbench.tracking.compare`: ratios are b/a. Rows that are worse or better come first,
+        those whose trimmed mean changed most before others; then those gone or new.
+
+    Raises
+    ------
+    ConfigError
+        If a folder holds no finished run, or a file no baseline.
+    """
+    old, new = (_rows(one, config_dir) for one in (a, b))
+    table = comparison.compare(old, new)
+    with np.errstate(divide="ignore"):
+        change = np.nan_to_num(np.abs(np.log(table["trimmed_mean"].to_numpy(float))))
+    order = np.lexsort([-change, table["verdict"].map(RANKS)])
+    return table.iloc[order].reset_index(drop=True)
+
+
+def _rows(one: str | Path | Result, config_dir: str | Path | None) -> pd.DataFrame:
+    if isinstance(one, Result):
+        return errors_of(one.cells, one.blocks, one.seed)
+    return errors_at(Path(one).expanduser(), config_dir).rows
+
+
+def errors_at(path: Path, config_dir: str | Path | None = None) -> Baseline:
+    """The errors of a finished run, by its folder, or of a baseline, by its file; ConfigError."""
+    if not path.exists():
+        raise ConfigError(f"'{path}': no such folder of a finished run, nor file of a baseline")
+    if not path.is_dir():
+        return Baseline.read(path, None)
+    result, manifest = load(path, config_dir=config_dir), read_manifest(path)
+    try:
+        rows = errors_of(result.cells, result.blocks, result.seed)
+    except (CorruptBlockError, OSError, KeyError) as error:
+        raise ConfigError(f"'{path}': its blocks are not whole: {error}") from error
+    about = {name: manifest.get(name) for name in ("commit", "dirty", "plugin_commits")}
+    about |= manifest["versions"]
+    origin = Origin(manifest["sweep"], result.seed, manifest["source"], manifest["computer"], about)
+    return Baseline(rows, origin)
+
+
+def main(words: Sequence[str]) -> int:
+    """Print, draw and write the comparison of two runs."""
+    (a, b), given = command_words(words, USAGE, ("out", "config_dir"), least=2, most=2)
+    out = Path(given.get("out", "results/compare")).expanduser()
+    check_writable(out)
+    table = compare(a, b, config_dir=given.get("config_dir"))
+    with atomic(out / "compare.csv") as path:
+        table.to_csv(path, index=False)
+    say(f"{len(table)} rows, {b} over {a}: {counted(table, VERDICTS)}")
+    changed = table[table["verdict"] != "same"]
+    if not changed.empty:
+        shown = [_told(row) for row in changed[:MOST_SHOWN].to_dict("records")]
+        title = f"Ratios, with 95% intervals of trimmed means; {len(shown)} of {len(changed)} rows"
+        say(in_columns(title, shown))
+    drawn = changed[changed["trimmed_mean_low"].notna()][:MOST_SHOWN]
+    if not drawn.empty:
+        with style("page"):
+            save(_figure(drawn), out, "compare")
+    say(f"written to {out}")
+    return 0
+
+
+def _told(row: Mapping[Hashable, Any]) -> dict[str, str]:
+    """A row of the printed table."""
+    known = "" if pd.isna(row["q90"]) else f"{row['q90']:.3f}"
+    ratio = ratio_text(row, "trimmed_mean")
+    return {"row": row_name(row), "mean": ratio, "q90": known, "verdict": str(row["verdict"])}
+
+
+def _figure(rows: pd.DataFrame) -> Canvas:
+    """Ratios of trimmed means with intervals, a line for each row, beside what does not matter."""
+    from matplotlib.ticker import LogLocator
+
+    canvas, ((ax,),) = new_canvas(0.9 + 0.16 * len(rows))
+    ax.axvspan(1 / (1 + SMALLEST), 1 + SMALLEST, color="0.9", linewidth=0)
+    ax.axvline(1, color="black", linewidth=0.8)
+    for place, row in enumerate(rows.to_dict("records")):
+        ends = [[row["trimmed_mean"] - row["trimmed_mean_low"]],
+                [row["trimmed_mean_high"] - row["trimmed_mean"]]]  # fmt: skip
+        colour = COLOURS.get(row["verdict"], "0.4")
+        ax.errorbar([row["trimmed_mean"]], [place], xerr=np.maximum(ends, 0), fmt="o", color=colour)
+    names = [row_name(row) for row in rows.to_dict("records")]
+    ax.set_yticks(range(len(rows)), names, fontsize=6)
+    ax.set(ylim=(len(rows) - 0.4, -0.6), xscale="log", xlabel="error, B/A")
+    ax.grid(visible=False, axis="y")
+    low, high = ax.get_xlim()
+    if high < 3 * low:  # no power of ten among the ticks
+        ax.set_xscale("linear")
+        ax.locator_params(axis="x", nbins=5)
+    else:
+        ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        ax.xaxis.set_major_formatter(lambda value, _: f"${number_text(value)}$")
+        ax.minorticks_off()
+    return canvas

@@ -1,0 +1,182 @@
+"""``history add`` and ``history show``: a sweep's errors over the commits of a repository."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dpbench.analysis.summary import statistics
+from dpbench.commands.compare import errors_at
+from dpbench.commands.words import command_words
+from dpbench.errors import ConfigError, choose_from
+from dpbench.output.files import atomic, check_writable
+from dpbench.output.terminal import say
+from dpbench.runner.origin import git
+from dpbench.sweep.selection import BUDGET
+from dpbench.tracking.baseline import Baseline
+from dpbench.tracking.changes import BATCHES, batch_means, change_points, gaps
+from dpbench.tracking.comparison import KEY, LEVEL
+from dpbench.tracking.report import row_name
+
+__all__ = ["SERIES", "added", "changes", "main"]
+
+USAGE = """\
+usage: python -m dpbench history add RUN [to=FILE] [commit=NAME] [date=DATE] | show FILE [out=DIR]
+
+add: append the errors of a run's folder, or of a baseline, to FILE (history.parquet), under the
+commit that they are of, by default of the repository of its plug-ins, else dpbench's; the same
+again changes nothing. show: print every row with the commits at which its error changes by more
+than 2%, and draw it, to out=DIR (results/history). Of one history in a hundred, at most, any change
+is a false one."""
+
+SERIES = ["sweep", *KEY]
+TEXTS = ("commit", "date", "sweep", "estimator", "distribution", "privacy")
+NUMBERS = ("trimmed_mean", "trimmed_mean_low", "trimmed_mean_high", "q90", "q90_low", "q90_high")
+SCHEMA = pa.schema(
+    [*((name, pa.string()) for name in TEXTS), *((name, pa.float64()) for name in BUDGET[1:])]
+    + [(name, pa.int64()) for name in ("n", "trials", "failures")]
+    + [*((name, pa.float64()) for name in NUMBERS), ("batches", pa.list_(pa.float64(), BATCHES))],
+    metadata={"dpbench_history": "1"},
+)
+NORMAL = 1.96  # the 0.975 quantile of a normal law
+
+
+def added(history: pd.DataFrame | None, errors: Baseline, commit: str, date: str) -> pd.DataFrame:
+    """A history with the errors of a commit, in the place of those that it had of the same rows.
+
+    Parameters
+    ----------
+    history : DataFrame or None
+        The columns of `SCHEMA`; None if there is none yet.
+    errors : Baseline
+    commit : str
+    date : str
+        In ISO format, of one time zone: points are in its order, and of one date as they came.
+    """
+    found = []
+    for row in errors.rows.to_dict("records"):
+        told = {k: v[0] for k, v in statistics({"error": row["errors"][None]}).items()}
+        half = NORMAL * told["trimmed_mean_se"]
+        told |= {"trimmed_mean_low": told["trimmed_mean"] - half}
+        told |= {"trimmed_mean_high": told["trimmed_mean"] + half}
+        kept = {name: told[name] for name in (*NUMBERS, "trials", "failures")}
+        about = {"commit": commit, "date": date, "sweep": errors.origin.sweep}
+        about |= {name: row[name] for name in KEY}
+        found.append(about | kept | {"batches": batch_means(row["errors"])})
+    new = pd.DataFrame(found)
+    if history is None:
+        return new
+    both = pd.concat([history, new], ignore_index=True)
+    last = ~both.duplicated(["commit", *SERIES], keep="last")
+    return both[last].sort_values("date", kind="stable", ignore_index=True)
+
+
+def changes(history: pd.DataFrame) -> pd.DataFrame:
+    """Where errors change; at one look any change of all series is false with probability `LEVEL`.
+
+    Returns
+    -------
+    DataFrame
+        A row per segment between changes: the columns of `SERIES`, ``commit`` and ``date`` of its
+        first point, ``points``, ``level`` (the mean of its trimmed means) and ``ratio``, to that of
+        the segment before; NaN of the first.
+    """
+    groups = [group for _, group in history.groupby(SERIES, dropna=False, sort=False)]
+    alpha = LEVEL / max(1, sum(gaps(len(group)) for group in groups))
+    found: list[dict[str, Any]] = []
+    for group in groups:
+        cuts = change_points(np.stack(list(group["batches"])), alpha)
+        before = np.nan
+        for first, last in zip([0, *cuts], [*cuts, len(group)], strict=True):
+            part = group.iloc[first:last]
+            level = float(part["trimmed_mean"].mean())
+            about = {name: part.iloc[0][name] for name in (*SERIES, "commit", "date")}
+            found.append(about | {"points": len(part), "level": level, "ratio": level / before})
+            before = level
+    return pd.DataFrame(found)
+
+
+def read(path: Path) -> pd.DataFrame:
+    """A stored history; ConfigError if the file is none."""
+    try:
+        table = pq.read_table(path)
+        if table.schema.metadata.get(b"dpbench_history") != b"1":
+            raise ValueError("another file")
+        found: pd.DataFrame = table.cast(SCHEMA).to_pandas()
+    except (OSError, pa.ArrowException, AttributeError, ValueError) as error:
+        raise ConfigError(f"history: '{path}': not a history of dpbench") from error
+    return found
+
+
+def _commit(errors: Baseline) -> str:
+    """The commit that errors are of: of the plug-ins, if they are in one repository."""
+    about = errors.origin.about
+    known = list((about.get("plugin_commits") or {}).values()) or [about]
+    names = {f"{one.get('commit') or ''}{'-dirty' if one.get('dirty') else ''}" for one in known}
+    name = names.pop()
+    if names or name in {"", "-dirty"}:
+        raise ConfigError("history: it is not known what commit these errors are of: commit=NAME")
+    return name
+
+
+def _date(given: str | None, commit: str, path: Path) -> str:
+    """As given, or git's of the commit in the working folder, or when the errors were stored."""
+    file = path / "manifest.json" if path.is_dir() else path
+    stored = datetime.fromtimestamp(file.stat().st_mtime, UTC).isoformat()
+    known = git(Path(), "show", "-s", "--format=%cI", commit.removesuffix("-dirty"), "--")
+    try:
+        date = datetime.fromisoformat(given or known or stored)
+    except ValueError as error:
+        raise ConfigError(f"date: {given!r}: give it as 2026-11-22 or 2026-11-22T12:00") from error
+    zoned = date if date.tzinfo else date.replace(tzinfo=UTC)
+    return zoned.astimezone(UTC).isoformat(" ", "minutes")
+
+
+def _add(source: Path, given: dict[str, str]) -> int:
+    target = Path(given.get("to", "history.parquet")).expanduser()
+    history = read(target) if target.exists() else None
+    errors = errors_at(source, given.get("config_dir"))
+    commit = given.get("commit") or _commit(errors)
+    table = added(history, errors, commit, _date(given.get("date"), commit, source))
+    with atomic(target) as path:
+        pq.write_table(pa.Table.from_pandas(table, SCHEMA, preserve_index=False), path)
+    say(f"{target}: {len(errors.rows)} rows of {commit[:12]}; {table['commit'].nunique()} commits")
+    return 0
+
+
+def _show(source: Path, given: dict[str, str]) -> int:
+    out = Path(given.get("out", "results/history")).expanduser()
+    check_writable(out)
+    history = read(source)
+    found = changes(history)
+    for row in history.groupby(SERIES, dropna=False, sort=False).tail(1).to_dict("records"):
+        low, high = row["trimmed_mean_low"], row["trimmed_mean_high"]
+        say(f"{row_name(row)}: {row['trimmed_mean']:.4g} ({low:.4g} .. {high:.4g})")
+        same = found[SERIES].isna() | (found[SERIES] == [row[name] for name in SERIES])
+        for one in found[same.all(axis=1) & found["ratio"].notna()].to_dict("records"):
+            say(f"    {one['ratio']:.3f} from {one['commit'][:12]} on ({one['date'][:10]})")
+    with atomic(out / "changes.csv") as path:
+        found.to_csv(path, index=False)
+    from dpbench.tracking.history_figure import draw  # slow to load
+
+    draw(history, found, out)
+    say(f"{found['ratio'].notna().sum()} changes; written to {out}")
+    return 0
+
+
+def main(words: Sequence[str]) -> int:
+    """Add to a history, or show one."""
+    do = {"add": (_add, ("to", "commit", "date", "config_dir")), "show": (_show, ("out",))}
+    if not words or words[0] not in do:
+        word = " ".join(words[:1])
+        raise ConfigError(f"history: {word or 'no word'}: {choose_from(word, do)}")
+    run, keys = do[words[0]]
+    places, given = command_words(words[1:], USAGE, keys, least=1, most=1)
+    return run(Path(places[0]).expanduser(), given)

@@ -1,0 +1,45 @@
+"""``libraries``: makes the environments that other libraries run in."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from dpbench.errors import ConfigError, choose_from
+from dpbench.estimators.libraries.process import REQUIREMENTS, folder, python
+
+__all__ = ["main"]
+
+USAGE = f"""\
+usage: python -m dpbench libraries [NAME ...]
+
+Installs libraries for sweep=libraries, by default all, each into an environment of its own, below
+.libraries of the checkout or in the folder DPBENCH_LIBRARIES.
+
+libraries: {", ".join(REQUIREMENTS)}"""
+
+
+def main(names: Sequence[str]) -> int:
+    """Make environments anew, by the Python that PYTHON names; 1 if one could not be made.
+
+    ConfigError if there is no such library.
+    """
+    unknown = sorted(set(names) - set(REQUIREMENTS))
+    if unknown:
+        choices = choose_from(unknown[0], REQUIREMENTS)
+        raise ConfigError(f"libraries: {unknown[0]!r}: no such library; {choices}")
+    failed = 0
+    for name in names or REQUIREMENTS:
+        print(f"{name}: {', '.join(REQUIREMENTS[name])} in {folder(name)}", flush=True)
+        make = [os.environ.get("PYTHON", sys.executable), "-m", "venv", "--clear"]
+        pip = [str(python(name)), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        for command in ([*make, str(folder(name))], [*pip, *REQUIREMENTS[name]]):
+            if subprocess.run(command, check=False).returncode:  # noqa: S603
+                print(f"{name}: not installed, see above")
+                # an environment without the library would pass for one with it
+                python(name).unlink(missing_ok=True)
+                failed = 1
+                break
+    return failed

@@ -1,0 +1,75 @@
+"""``python -m dpbench site``: the documentation with the benchmark's pages, to be read from disk.
+
+Both are one build of Sphinx, so that they have one look, one search and links to each other; what
+is read off the classes and the archive is written by ``docs/conf.py``, which only a checkout has.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from dpbench.output.files import check_writable
+from dpbench.output.terminal import say
+from dpbench.package import conf_folder
+from dpbench.registry import ConfigError, from_mapping, validated
+from dpbench.runner.settings import PathText
+from dpbench.suite.problems import SUITE, read_suite
+from dpbench.suite.table import Scores, archive_path
+
+__all__ = ["USAGE", "main"]
+
+USAGE = """\
+Build the documentation, with a page for each entry and each problem of the benchmark: a folder of
+pages that are read from disk, with their search.
+
+  python -m dpbench site
+  python -m dpbench site archive=mine.parquet out=/tmp/site
+
+  archive=FILE  scores; by default results/archive/dpbench-mean-v1.parquet of the checkout
+  out=DIR       by default site
+
+Needs a checkout and its extra docs: bash dev.sh docs makes an environment that has it."""
+
+
+@validated
+class Options:
+    """The keys of the command; see `USAGE`."""
+
+    archive: PathText | None = None
+    out: PathText = "site"
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the command; the exit code is Sphinx's, which takes warnings for errors.
+
+    Raises
+    ------
+    ConfigError
+        If a word cannot be used, there is no such archive, or there are no docs to build.
+    """
+    for word in words:
+        if "=" not in word:
+            raise ConfigError(f"site: {word!r}: write key=value, of archive and out")
+    given = (word.partition("=") for word in words)
+    options = from_mapping(Options, {key: value for key, _, value in given}, "")
+    docs, out = conf_folder().parent / "docs", Path(options.out)
+    if not (docs / "conf.py").exists():
+        raise ConfigError("site: the sources of its pages are in a checkout alone, in docs/")
+    if any(find_spec(name) is None for name in ("sphinx", "numpydoc", "myst_parser", "furo")):
+        raise ConfigError("site: the extra docs is not installed: pip install -e '.[docs]'")
+    archive = Path(options.archive) if options.archive else archive_path(SUITE)
+    if not archive.is_file():
+        raise ConfigError(f"archive: '{archive}': no such file; suite run makes one")
+    Scores.read(archive, read_suite())  # or say here why not
+    check_writable(out)
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html"]
+    command += ["-d", str(out / ".doctrees"), f"-Darchive={archive.absolute()}"]
+    command += [str(docs), str(out)]
+    code = subprocess.run(command, check=False).returncode  # noqa: S603 (Sphinx, as it is here)
+    if code == 0:
+        say(f"site: {out / 'index.html'}")
+    return code

@@ -1,0 +1,184 @@
+"""One process for each library, alive from the first request on; see `worker`."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbench.arrays import Floats
+
+__all__ = [
+    "REQUIREMENTS", "LibraryError", "Releases", "close_libraries", "folder", "library", "python",
+]  # fmt: skip
+
+HERE = Path(__file__).parent
+REQUIREMENTS: dict[str, list[str]] = json.loads((HERE / "requirements.json").read_text("utf-8"))
+# A request that takes longer is given up; Spark needs minutes to start.
+MOST_SECONDS = 600.0
+
+
+class LibraryError(RuntimeError):
+    """The process of a library is of no use: a line that says why."""
+
+
+class Releases(NamedTuple):
+    """Releases of one column.
+
+    Attributes
+    ----------
+    values : (repeats,) array
+        NaN also where the library raised.
+    raised : (repeats,) array of bool
+    seconds : (repeats,) array
+        Of each; the first has what the library prepares.
+    told : str
+        The first exception, else the first warning, or nothing.
+    """
+
+    values: Floats
+    raised: NDArray[np.bool_]
+    seconds: Floats
+    told: str = ""
+
+
+def folder(name: str) -> Path:
+    """A library's environment: below ``.libraries`` of the checkout, or DPBENCH_LIBRARIES."""
+    root = os.environ.get("DPBENCH_LIBRARIES") or HERE.parents[2] / ".libraries"
+    return Path(root).expanduser().absolute() / name
+
+
+def python(name: str) -> Path:
+    """The Python of a library's environment; numpy is in dpbench's own."""
+    return Path(sys.executable) if name == "numpy" else folder(name) / "bin" / "python"
+
+
+class _Library:
+    """A library's process, started when it is first needed, and anew after it has died."""
+
+    def __init__(self, name: str) -> None:
+        self._name, self._lock = name, threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._errors: Any = None
+        self._version = ""
+
+    @property
+    def version(self) -> str:
+        """The library's version; LibraryError if there is none."""
+        with self._lock:
+            self._started()
+        return self._version
+
+    def release(
+        self, column: NDArray[Any], ask: dict[str, Any], repeats: int, limit: float = MOST_SECONDS
+    ) -> Releases:
+        """Release means of a column of float64 or int64.
+
+        Parameters
+        ----------
+        column : (n,) array
+        ask : dict
+            The fields of `dpbench.estimators.libraries.worker.Ask`.
+        repeats : int
+            Independent releases.
+        limit : float
+            Seconds, after which the process is ended.
+
+        Raises
+        ------
+        LibraryError
+            If the library is not installed, or its process ends or takes too long.
+        """
+        integers = column.dtype.kind == "i"
+        data = column.astype(np.int64 if integers else np.float64).tobytes()
+        about = {"ask": ask, "repeats": repeats, "type": "q" if integers else "d"}
+        with self._lock:
+            self._started()
+            found = self._exchange(
+                json.dumps({**about, "bytes": len(data)}).encode() + b"\n" + data, limit
+            )
+        values = np.array(found["values"], dtype=float)  # None becomes NaN
+        raised = np.array([value is None for value in found["values"]])
+        return Releases(values, raised, np.array(found["seconds"]), found["told"])
+
+    def close(self) -> None:
+        """End the process, if there is one."""
+        with self._lock:
+            if self._process is not None:
+                self._ended("")
+
+    def _started(self) -> None:
+        if self._process is not None:
+            return
+        if not python(self._name).exists():
+            raise LibraryError(f"not installed: bash dev.sh libraries {self._name}")
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115, closed when the process has ended
+        self._process = subprocess.Popen(  # noqa: S603
+            [str(python(self._name)), "-I", str(HERE / "worker.py"), self._name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            cwd=tempfile.gettempdir(),  # Spark leaves folders where it runs
+        )
+        self._version = self._exchange(b"", MOST_SECONDS)
+
+    def _exchange(self, request: bytes, limit: float) -> Any:
+        """Send a request and read the reply; a process that says none is ended."""
+        process = self._process
+        assert process is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
+        late = threading.Timer(limit, process.kill)  # which ends what follows, too
+        late.start()
+        try:
+            process.stdin.write(request)
+            process.stdin.flush()
+            return json.loads(process.stdout.readline())
+        except (OSError, ValueError) as error:
+            slow = not late.is_alive()
+            raise LibraryError(self._ended(f"no answer in {limit:g} s" if slow else "")) from error
+        except BaseException:  # a reply that is not read would pass for the next one's
+            self._ended("")
+            raise
+        finally:
+            late.cancel()
+
+    def _ended(self, why: str) -> str:
+        """End the process; what it said at last, or its exit code."""
+        process, self._process = self._process, None
+        assert process is not None
+        process.kill()
+        code = process.wait()
+        for pipe in (process.stdin, process.stdout):
+            with contextlib.suppress(OSError):  # what was not sent cannot be
+                pipe.close()  # type: ignore[union-attr]
+        self._errors.seek(0)
+        lines = self._errors.read().decode("utf-8", "replace").split("\n")
+        self._errors.close()
+        said = [line.strip() for line in lines if line.strip()][-1:] or [f"exit code {code}"]
+        return f"{self._name}: its process ended: {why or said[0]}"
+
+
+_LIBRARIES: dict[str, _Library] = {}
+
+
+def library(name: str) -> _Library:
+    """The library of that name."""
+    return _LIBRARIES.setdefault(name, _Library(name))
+
+
+@atexit.register
+def close_libraries() -> None:
+    """End all processes; one is started anew when it is needed."""
+    for one in _LIBRARIES.values():
+        one.close()

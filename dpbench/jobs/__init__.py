@@ -1,0 +1,1 @@
+"""Jobs: what a configuration asks for, run in a folder."""

@@ -1,0 +1,49 @@
+"""What a run took."""
+
+from __future__ import annotations
+
+import resource
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # slow to load
+    from dpbench.sweep.block import Block
+
+__all__ = ["Cost"]
+
+
+@dataclass
+class Cost:
+    """What a run took, counted as it goes."""
+
+    trials: int | None = None
+    cells_done: int = 0
+    cells_reused: int = 0
+    blocks_done: int = 0
+    blocks_reused: int = 0
+    blocks_corrupt: list[str] = field(default_factory=list)
+    records_drawn: int = 0
+    worker_cpu_seconds: float = 0.0
+    worker_peak_bytes: float = 0.0
+    estimator_seconds: dict[str, float] = field(default_factory=dict)
+    started: float = field(default_factory=time.monotonic)
+    cpu_started: float = field(default_factory=time.process_time)
+
+    def add(self, block: Block, records: int) -> None:
+        """Count a block that was computed, of so many records."""
+        self.blocks_done += 1
+        self.records_drawn += records
+        self.worker_cpu_seconds += block.cpu_seconds
+        self.worker_peak_bytes = max(self.worker_peak_bytes, block.peak_bytes)
+        for label, seconds in block.seconds.items():
+            self.estimator_seconds[label] = self.estimator_seconds.get(label, 0.0) + seconds
+
+    def as_dict(self) -> dict[str, Any]:
+        """The counts, with wall and CPU seconds and the largest process's peak memory."""
+        counts = {name: value for name, value in vars(self).items() if "started" not in name}
+        return counts | {
+            "wall_seconds": round(time.monotonic() - self.started, 3),
+            "parent_cpu_seconds": round(time.process_time() - self.cpu_started, 3),
+            "parent_peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        }

@@ -1,0 +1,141 @@
+"""Checked settings, and the plug-ins that they name."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
+
+from dpbench.output.style import Font
+from dpbench.registry import ConfigError, Trials, keyed, validated
+from dpbench.runner.execute import Runner
+
+__all__ = ["PathText", "Processes", "Seed", "Settings", "load_plugins"]
+
+MOST_PROCESSES = 1024
+
+
+def _usable_path(text: str) -> str:
+    """A path with the user's folder in the place of ~, which a file can have."""
+    try:
+        os.fsencode(text)
+        if "\0" not in text:
+            return str(Path(text).expanduser())
+    except (RuntimeError, UnicodeError):
+        pass
+    raise ValueError("no file can have this name")
+
+
+def _some(processes: int) -> int:
+    if processes == 0:
+        raise ValueError("give a number of processes, or -1 for all cores")
+    return processes
+
+
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+Processes = Annotated[int, Field(ge=-1, le=MOST_PROCESSES), AfterValidator(_some)]
+PathText = Annotated[str, Field(min_length=1), AfterValidator(_usable_path)]
+
+
+@validated
+class Settings:
+    """The top level of the configuration.
+
+    Parameters
+    ----------
+    sweep : mapping
+        What to run: a `dpbench.analysis.study.Study`, or a `dpbench.audit.AuditSweep`.
+    seed : int
+        Names all random streams.
+    trials : int, optional
+        Instead of every part's own.
+    n_jobs : int
+        Processes, at most as many as there are blocks; -1 for all cores. Changes no number.
+    out : str, optional
+        The run's folder; by default ``results/<sweep>`` below the working folder.
+    resume : bool
+        Reuse finished blocks in `out`.
+    plugins : list of str
+        Modules with estimators or distributions of the user's own.
+    replay : str, optional
+        Run only the failure of this name again, for its traceback.
+    track : {'check', 'update'}, optional
+        Compare the errors of all trials with the stored baseline, or store them as the new one.
+    baseline : str, optional
+        The baseline's file; by default ``results/baselines/<sweep>.parquet`` of the checkout.
+    report : {'all'}, optional
+        Instead of running a sweep, put all finished runs on one page.
+    paper : bool
+        Draw figures for a column of a paper, each beside the LaTeX that includes it with a caption,
+        and write the claims as a table, ``claims.tex``.
+    font : {'sans', 'serif'}
+        Of figures.
+    """
+
+    sweep: Mapping[str, Any]
+    seed: Seed = 0
+    trials: Trials | None = None
+    n_jobs: Processes = -1
+    out: PathText | None = None
+    resume: bool = True
+    runner: Annotated[Runner, keyed(Runner)] = Runner()
+    plugins: tuple[Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*$")], ...] = ()
+    replay: Annotated[str, Field(pattern=r"^f[0-9a-f]{10}n[1-9][0-9]{0,17}$")] | None = None
+    track: Literal["check", "update"] | None = None
+    baseline: PathText | None = None
+    report: Literal["all"] | None = None
+    paper: bool = False
+    font: Font = "sans"
+
+    def without_errors(self, what: str, script: str) -> None:
+        """ConfigError at a key of sweeps of errors alone; `what` this is, `script` draws it."""
+        for key in ("track", "replay"):
+            if getattr(self, key) is not None:
+                raise ConfigError(f"{key}: {getattr(self, key)!r}: not for {what}")
+        if self.paper:
+            command = f"python -m experiments {script}"
+            raise ConfigError(
+                f"paper: True: not for {what}; in the checkout '{command}' draws its figures"
+            )
+
+
+_real = cache(os.path.realpath)  # thousands of them; a process may load plug-ins for many runs
+
+
+def load_plugins(names: Sequence[str], config_dir: Path | None) -> tuple[Path, ...]:
+    """Import the plug-in modules; return their source files and their helpers'.
+
+    They are looked for in `config_dir`, then in the working folder, after everything
+    that is installed.
+    """
+    if not names:
+        return ()
+    for folder in (config_dir, Path.cwd()):
+        if folder is not None and str(folder.resolve()) not in sys.path:
+            sys.path.append(str(folder.resolve()))
+    roots: set[Path] = set()
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except Exception as error:
+            first, *_ = str(error).splitlines() or [""]
+            raise ConfigError(f"plugins: {name!r}: {type(error).__name__}: {first}") from error
+        source = getattr(sys.modules[name.partition(".")[0]], "__file__", None)
+        if source is None:
+            raise ConfigError(f"plugins: {name!r}: a folder without __init__.py is no module")
+        roots.add(Path(source).resolve().parent)
+    files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
+    # strings, of which there are thousands, take a tenth of the time that paths do
+    loaded = {_real(file) for file in files if file and file.endswith(".py")}
+    below = tuple(os.path.join(root, "") for root in roots)  # noqa: PTH118
+    theirs = (Path(path) for path in loaded if path.startswith(below))
+    own = Path(__file__).resolve().parent
+    return tuple(
+        sorted(p for p in theirs if own not in p.parents and "site-packages" not in p.parts)
+    )

@@ -1,0 +1,299 @@
+"""One block: a batch of trials of one cell, the unit of work and of storage."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cache, cached_property, partial
+from typing import Any, TypeVar
+
+import numpy as np
+from scipy.special import ndtri
+from threadpoolctl import ThreadpoolController
+
+from dpbench.arrays import Floats
+from dpbench.distributions import Distribution
+from dpbench.errors import one_line
+from dpbench.estimators import Estimate, Estimator
+from dpbench.estimators.regression import least_squares
+from dpbench.privacy import Budget, Ledger
+from dpbench.registry import canonical
+from dpbench.samples import Sample
+from dpbench.seeds import digest, stream
+from dpbench.sweep.metrics import ERRORS
+
+__all__ = [
+    "Block", "BlockTask", "Setting", "block_trials", "replay", "replay_name", "run_block", "steady",
+]  # fmt: skip
+
+T = TypeVar("T")
+
+# Numbers held at once: 24 MB of float64. From 32 MB on the allocator asks the system for fresh
+# pages for every array, which cost a third more time here; smaller blocks were no faster.
+BLOCK_NUMBERS = 3 << 20
+BLOCK_TRIALS = 200
+# The share of a budget that is all of it, but for the rounding of conversions.
+WHOLE = 1 - 1e-6
+
+
+@dataclass(frozen=True)
+class Setting:
+    """An estimator with a budget, under the estimator's label."""
+
+    label: str
+    estimator: Estimator
+    budget: Budget
+
+    @cached_property
+    def stream_name(self) -> tuple[str, str]:
+        """What names the noise: the parameters of the estimator and of the budget."""
+        return canonical(self.estimator), canonical(self.budget)
+
+    @property
+    def name(self) -> str:
+        """The label and all parameters."""
+        return "|".join((self.label, *self.stream_name))
+
+
+@dataclass(frozen=True)
+class BlockTask:
+    """What to draw and what to run on it.
+
+    Attributes
+    ----------
+    members : tuple of (label, distribution)
+        Of the family; each has its own data.
+    name : str
+        A digest of everything else but `index`.
+    followed : str
+        The budget that the members follow, if they do: part of the data's name.
+    """
+
+    members: tuple[tuple[str, Distribution], ...]
+    n: int
+    settings: tuple[Setting, ...]
+    seed: int
+    index: int
+    name: str
+    followed: str = ""
+
+    @cached_property
+    def trials(self) -> int:
+        """Trials in this block, as in every other of its cell."""
+        return min(block_trials(self.n, member) for _, member in self.members)
+
+    @property
+    def keys(self) -> list[tuple[str, Distribution, Setting]]:
+        """What the rows of the block's arrays are about, by member, then by setting."""
+        return [(label, law, one) for label, law in self.members for one in self.settings]
+
+
+@dataclass
+class Block:
+    """Absolute errors and their parts, in (keys, trials) arrays; see `BlockTask.keys`.
+
+    Attributes
+    ----------
+    values : dict of (keys, trials) arrays
+        ``sampling`` is empirical mean - target, ``bias`` the value before noise - empirical mean,
+        ``noise`` the release - value before noise, ``private`` bias + noise, ``error`` all of
+        them; norms of these. NaN where nothing was released. Of a released interval ``width``,
+        ``missed`` (1 if the target is outside) and ``outside`` (the share of the records), and,
+        if it says how often it may miss, ``width_ratio``, over the width of mean +- z sigma/sqrt(n)
+        that misses as often; of a learned Gaussian its total-variation distance ``tv`` from the
+        law; of a promised accuracy the error over it, ``promise``; of a filter the mean weight that
+        it gives to the records, ``core``; of a release that spends only part of its budget that
+        share, ``spent``; of a number the ``sign`` of its error. These are there if any setting has
+        them, NaN for the settings that have not, and infinite (``missed`` 1) where nothing was
+        released, but for ``core``, ``spent`` and ``sign``.
+    failures : dict of key's index to text
+    seconds : dict of str to float
+        Processor time of the releases, by the estimator's label.
+    cpu_seconds, peak_bytes : float
+        Of this block, and of the process so far.
+    """
+
+    values: dict[str, Floats]
+    failures: dict[int, str] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    cpu_seconds: float = 0.0
+    peak_bytes: float = 0.0
+
+
+def block_trials(n: int, distribution: Distribution) -> int:
+    """Trials in a block; depends on n and the distribution only."""
+    return max(1, min(BLOCK_TRIALS, int(BLOCK_NUMBERS // distribution.held(n))))
+
+
+def run_block(task: BlockTask) -> Block:
+    """Draw the data of every member once and run every setting on them.
+
+    A setting that raises is recorded as failed and the others go on.
+    """
+    started = time.thread_time()
+    shape = (len(task.keys), task.trials)
+    block = Block({name: np.full(shape, np.nan) for name in ERRORS})
+    with steady():
+        for row, (_, law, setting) in enumerate(task.keys):
+            if row % len(task.settings) == 0:  # the first on this law's data
+                drawn, undrawn = _attempt(partial(_drawn, task, law))
+            began = time.thread_time()
+            found, failed = None, undrawn
+            if drawn is not None:
+                found, failed = _attempt(partial(_errors, setting, drawn, law, task))
+            spent = block.seconds.get(setting.label, 0.0)
+            block.seconds[setting.label] = spent + time.thread_time() - began
+            if found is None:
+                block.failures[row] = failed
+                continue
+            for name, values in found.items():
+                if name not in block.values:
+                    block.values[name] = np.full(shape, np.nan)
+                block.values[name][row] = values
+    block.cpu_seconds = time.thread_time() - started
+    block.peak_bytes = 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return block
+
+
+def _attempt(work: Callable[[], T]) -> tuple[T | None, str]:
+    """The result of `work`, or what it raised as text."""
+    try:
+        return work(), ""
+    except MemoryError:  # of this machine, not of the setting
+        raise
+    except Exception as error:  # noqa: BLE001, whatever a plug-in raises becomes a row
+        return None, one_line(f"{type(error).__name__}: {error}")
+
+
+def replay_name(member: str, n: int, setting: Setting, index: int) -> str:
+    """A word that names one setting on one member's block, and ends in n."""
+    return f"f{digest(member, n, setting.name, index)[:10]}n{n}"
+
+
+def replay(task: BlockTask, name: str) -> Estimate | None:
+    """Run the setting of that name on its data again, letting through what it raises.
+
+    None if the block holds no setting of that name.
+    """
+    for label, law, setting in task.keys:
+        if replay_name(label, task.n, setting, task.index) == name:
+            with steady():
+                return _released(setting, _drawn(task, law), law, task)[0]
+    return None
+
+
+def _stream_name(task: BlockTask, law: Distribution) -> tuple[int, str, str, int, int]:
+    return task.seed, canonical(law), task.followed, task.n, task.index
+
+
+def _drawn(task: BlockTask, law: Distribution) -> Sample:
+    return law.sample(stream("data", *_stream_name(task, law)), task.trials, task.n)
+
+
+def _released(
+    setting: Setting, sample: Sample, law: Distribution, task: BlockTask
+) -> tuple[Estimate, float]:
+    """What the setting releases, and the share of its budget that it spends."""
+    rng = stream("noise", *_stream_name(task, law), *setting.stream_name)
+    ledger = Ledger(setting.budget, rng)
+    return setting.estimator.run(sample, ledger), ledger.share
+
+
+@contextlib.contextmanager
+def steady() -> Iterator[None]:
+    """Numbers that do not depend on how many threads linear algebra has; no warnings."""
+    with _one_thread(), np.errstate(all="ignore"):
+        yield
+
+
+class _OneThread:
+    """Linear algebra by one thread while anybody is inside; a dask worker may run many blocks."""
+
+    def __init__(self) -> None:
+        self._lock, self._inside = threading.Lock(), 0
+        self._pools = ThreadpoolController()  # finding them takes milliseconds
+        self._limit: Any = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._inside += 1
+            if self._inside == 1:
+                self._limit = self._pools.limit(limits=1)
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                self._limit.restore_original_limits()
+
+
+_one_thread = cache(_OneThread)
+
+
+def _errors(
+    setting: Setting, sample: Sample, law: Distribution, task: BlockTask
+) -> dict[str, Floats]:
+    estimate, share = _released(setting, sample, law, task)
+    empirical, target = sample.mean(), law.target_of(sample)
+    estimand = setting.estimator.estimand
+    if estimand != "mean":
+        empirical, target = sample.second_moment(), law.covariance
+    if estimand == "regression":
+        empirical, target = least_squares(empirical), least_squares(law.covariance)
+    parts = {
+        "error": estimate.value - target,
+        "sampling": empirical - target,
+        "bias": estimate.before_noise - empirical,
+        "noise": estimate.value - estimate.before_noise,
+        "private": estimate.value - empirical,
+    }
+    if estimand == "covariance":
+        # |S^(-1/2) M S^(-1/2)|_F is the same for every root of S
+        root = np.linalg.inv(np.linalg.cholesky(law.covariance))
+        parts = {name: root @ part @ root.T for name, part in parts.items()}
+    if estimand == "regression":  # |S^(1/2) theta|, S of the features: the root of the excess risk
+        root = np.linalg.cholesky(law.covariance[:-1, :-1])
+        parts = {name: part @ root for name, part in parts.items()}
+    if estimand == "mean" and (whiten := law.whitening) is not None:
+        parts = {name: part @ whiten for name, part in parts.items()}
+    axes = tuple(range(1, empirical.ndim))
+    sizes = {
+        name: np.linalg.norm(part, axis=axes) if axes else np.abs(part)
+        for name, part in parts.items()
+    }
+    found = sizes | _extras(estimate, sample, law, sizes["error"])
+    if share < WHOLE and np.isfinite(estimate.value).any():
+        found["spent"] = np.full(sample.trials, share)
+    if empirical.ndim == 1:
+        found["sign"] = np.sign(parts["error"])
+    return found
+
+
+def _extras(
+    estimate: Estimate, sample: Sample, law: Distribution, error: Floats
+) -> dict[str, Floats]:
+    """What is to be said of the other things that some estimators release; see `Block`."""
+    found: dict[str, Floats] = {}
+    if estimate.interval is not None:
+        low, high = estimate.interval
+        inside = (low <= law.target) & (law.target <= high)
+        share = 1 - sample.count(low, np.nextafter(high, np.inf)) / sample.n
+        found["width"] = high - low
+        found["missed"] = 1.0 - np.asarray(inside, dtype=float)
+        found["outside"] = np.where(np.isnan(low), np.nan, share)
+    if estimate.interval is not None and estimate.miss is not None:
+        usual = -2 * ndtri(estimate.miss / 2) * np.sqrt(law.variance / sample.n)
+        found["width_ratio"] = found["width"] / usual
+    if estimate.scale is not None:
+        distance = law.distance_to_gaussian(estimate.value, estimate.scale)
+        if distance is not None:
+            found["tv"] = distance
+    if estimate.accuracy is not None:
+        found["promise"] = error / estimate.accuracy
+    if estimate.core is not None:
+        found["core"] = estimate.core
+    return {name: np.where(np.isnan(values), np.inf, values) for name, values in found.items()}

@@ -1,0 +1,93 @@
+"""The entries of a sweep's sections, made into variants: families, estimators, budgets."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any
+
+from pydantic import PlainValidator
+
+from dpbench.distributions import Distribution
+from dpbench.estimators import Estimator
+from dpbench.privacy import Budget
+from dpbench.registry import ConfigError, Registered, usable_label
+from dpbench.sweep.selection import Variant
+from dpbench.theory.families import Family, build_family
+
+__all__ = ["Budgets", "Estimators", "Families", "expanded"]
+
+MOST_VARIANTS = 10_000
+
+
+def expanded(
+    name: str, spec: Mapping[str, Any], kinds: Iterable[type[Registered]]
+) -> list[tuple[Mapping[str, Any], tuple[str, ...]]]:
+    """A specification for each value of the parameters that are given a list but take one value.
+
+    With the names of these parameters; of an entry `name`, for messages, whose kind is one of
+    `kinds`.
+    """
+    chosen = next(filter(None, (kind.find(spec) for kind in kinds)), None)
+    # a class that does not check its parameters has none of these: it is refused when it is made
+    takes = vars(chosen or object).get("__dataclass_fields__", {})
+    specs, swept = [dict(spec)], []
+    for key, values in spec.items():
+        if not isinstance(values, list) or key not in takes or "list[" in str(takes[key].type):
+            continue
+        if not values:
+            raise ConfigError(f"{name}.{key}: []: an empty grid; give at least one value")
+        if len(specs) * len(values) > MOST_VARIANTS:
+            raise ConfigError(f"{name}.{key}: more than {MOST_VARIANTS} entries from its lists")
+        specs = [{**one, key: value} for one in specs for value in values]
+        swept.append(key)
+    return [(one, tuple(swept)) for one in specs]
+
+
+def _variants(make: Callable[[Any, str], Any], *kinds: type[Registered]) -> Any:
+    """A validator of a section: the variants, by label, of mappings or of what these make."""
+
+    def build(entries: Any) -> dict[str, Variant[Any]]:
+        if not isinstance(entries, Mapping):
+            raise ValueError("expected a mapping of names")
+        if not entries:
+            raise ValueError("at least one entry is needed")
+        if all(isinstance(one, Variant) for one in entries.values()):  # made before
+            return dict(entries)
+        found: dict[str, Variant[Any]] = {}
+        for key, entry in entries.items():
+            name = str(key)
+            alone = not isinstance(entry, Mapping)
+            for spec, swept in [(entry, ())] if alone else expanded(name, entry, kinds):
+                made = make(spec, name)
+                one = Variant(name, made, _parameters(made), swept)
+                label = usable_label(one.label())
+                if label in found:
+                    raise ConfigError(f"{name}: two entries would be called {label!r}")
+                found[label] = one
+        return found
+
+    return PlainValidator(build)
+
+
+def _parameters(made: Any) -> Mapping[str, Any]:
+    """What a variant is given, or has by default: of a specification, or of an instance."""
+    if isinstance(made, Mapping):
+        known = vars(Estimator.lookup(made, ""))["__pydantic_fields__"]
+        defaults = {name: one.default for name, one in known.items() if not one.is_required()}
+        return {**defaults, **made}
+    law = getattr(made, "distribution", made)  # of a family of one
+    return {field.name: getattr(law, field.name) for field in dataclasses.fields(law)}
+
+
+def _estimator(spec: Any, where: str) -> Any:
+    """An estimator as specified: it is made for every family, whose moment order it may take."""
+    if isinstance(spec, Estimator):
+        return Estimator.build(spec, where)
+    Estimator.lookup(spec, where)
+    return spec
+
+
+Families = Annotated[dict[str, Variant[Family]], _variants(build_family, Family, Distribution)]
+Estimators = Annotated[dict[str, Variant[Any]], _variants(_estimator, Estimator)]
+Budgets = Annotated[dict[str, Variant[Budget]], _variants(Budget.build, Budget)]

@@ -1,0 +1,130 @@
+"""What is measured in every trial, which columns of a summary say it, and what exponents are of.
+
+Something new that estimators release is measured in `dpbench.sweep.block`, and what a summary says
+of it is a line in `METRICS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import AfterValidator
+
+from dpbench.arrays import Floats
+
+__all__ = ["ERRORS", "EXTRAS", "METRICS", "VARIABLES", "Metric", "MetricName", "Variable"]
+
+
+# What blocks hold of every trial: the error, and its parts as in `dpbench.sweep.block.Block`.
+ERRORS = ("error", "sampling", "bias", "noise", "private")
+
+# What intervals a column has, in words.
+ORDER = "95 per cent intervals of the quantile from order statistics"
+NORMAL = "95 per cent intervals of the mean, 1.96 standard errors to each side"
+TRIMMED = "95 per cent intervals of the trimmed mean, 1.96 standard errors to each side"
+JEFFREYS = "Jeffreys' 95 per cent intervals of the share"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A column of a summary: a statistic, over the trials, `of` what blocks hold of every trial.
+
+    `words` are for an axis, a linear one for a `share`, which is from 0 to 1, and for what is
+    `signed`. `q` is of a quantile, and `interval` says how the summary knows an interval, if it
+    does.
+    """
+
+    of: str
+    words: str
+    statistic: Literal["quantile", "rate", "mean", "rms", "sd", "trimmed_mean"] = "quantile"
+    q: float = 0.9
+    interval: str | None = None
+    share: bool = False
+
+    @property
+    def resampled(self) -> bool:
+        """Whether claims can be about it: the resampler knows its statistic."""
+        unknown = self.statistic in ("trimmed_mean", "sd")
+        return not unknown and (self.statistic, self.of) != ("rate", "error")
+
+    @property
+    def signed(self) -> bool:
+        """Whether it may be below 0."""
+        return self.of == "signed" and self.statistic == "mean"
+
+
+METRICS = {
+    "mean_error": Metric("error", "mean error", "mean", interval=NORMAL),
+    "rmse": Metric("error", "root mean square error", "rms"),
+    "q50": Metric("error", "error (median)", q=0.5),
+    "q90": Metric("error", "error (0.9 quantile)", interval=ORDER),
+    "trimmed_mean": Metric("error", "error\n(10% trimmed mean)", "trimmed_mean", interval=TRIMMED),
+    "failure_rate": Metric("error", "failure rate", "rate", interval=JEFFREYS, share=True),
+    "sampling_q90": Metric("sampling", "sampling error\n(0.9 quantile)"),
+    "bias_q90": Metric("bias", "bias (0.9 quantile)"),
+    "noise_q90": Metric("noise", "noise (0.9 quantile)"),
+    "private_q90": Metric("private", "bias + noise\n(0.9 quantile)"),
+    "width_q50": Metric("width", "interval width\n(median)", q=0.5),
+    "miss_rate": Metric(
+        "missed", "share of intervals\nthat miss", "rate", interval=JEFFREYS, share=True
+    ),
+    "width_ratio_q50": Metric("width_ratio", "width over the\nnon-private one (median)", q=0.5),
+    "outside_q90": Metric("outside", "share of records outside\n(0.9 quantile)", share=True),
+    "tv_q50": Metric("tv", "total variation (median)", q=0.5),
+    "tv_q90": Metric("tv", "total variation\n(0.9 quantile)"),
+    "promise_q90": Metric("promise", "error over the\npromised one (0.9 quantile)"),
+    "core_q50": Metric("core", "core's share of\nthe records (median)", q=0.5, share=True),
+    "spent": Metric("spent", "share of the budget\nthat is spent", q=0.0, share=True),
+    # of the errors of numbers with their signs; a mean of vectors' errors would be a vector
+    "signed_mean": Metric("signed", "bias (mean signed error)", "mean", interval=NORMAL),
+    "signed_sd": Metric("signed", "standard deviation", "sd"),
+}
+# What blocks have only of estimators with an interval, a scale, a promised accuracy, a filter, or a
+# budget that is not wholly spent; and of numbers the sign of the error, which takes a thirtieth of
+# the space of a signed error.
+EXTRAS = (*dict.fromkeys(m.of for m in METRICS.values() if m.of not in ERRORS), "sign")
+
+
+def _known(name: str) -> str:
+    if name not in METRICS:
+        raise ValueError(f"choose from {', '.join(METRICS)}")
+    return name
+
+
+MetricName = Annotated[str, AfterValidator(_known)]
+
+
+@dataclass(frozen=True)
+class Variable:
+    """What an exponent can be in: the x of n ~ x^s, made of amounts in a column of results.
+
+    `base` is x in a formula of plain text, `axis` what is drawn, in mathematical text: x itself if
+    it `shows_x`, or else the amount.
+    """
+
+    column: str
+    x: Callable[[Floats], Floats]
+    base: str
+    axis: str
+    shows_x: bool = False
+
+
+VARIABLES = {
+    "alpha": Variable("alpha", np.reciprocal, "(1/α)", r"$\alpha$"),  # noqa: RUF001
+    "n": Variable("n", np.positive, "n", "$n$"),
+    "epsilon": Variable("epsilon", np.reciprocal, "(1/ε)", r"$\varepsilon$"),
+    "rho": Variable("rho", np.reciprocal, "(1/ρ)", r"$\rho$"),  # noqa: RUF001
+    "mu": Variable("mu", np.reciprocal, "(1/μ)", r"$\mu$"),
+    "delta": Variable("delta", lambda delta: -np.log(delta), "ln(1/δ)", r"$\ln(1/\delta)$", True),
+    "radius": Variable("radius", np.positive, "R", "$R$"),
+    "log_radius": Variable("radius", np.log, "(ln R)", r"$\ln R$"),
+    "d": Variable("d", np.positive, "d", "dimension $d$"),
+    "m": Variable("m", np.reciprocal, "(1/m)", "records of a person $m$"),
+    "condition": Variable("condition", np.positive, "κ", r"condition number $\kappa$"),
+    "norm": Variable("norm", np.positive, "‖μ‖", r"$\|\mu\|$"),
+    "location": Variable("location", np.positive, "|μ|", r"$\mu$"),
+    "log_location": Variable("location", np.log, "(ln |μ|)", r"$\ln \mu$"),
+}

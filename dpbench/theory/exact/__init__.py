@@ -1,0 +1,1 @@
+"""Exact errors of estimators, computed without drawing and without calling them."""

@@ -1,0 +1,154 @@
+"""Laws of numbers as atoms, and the laws of averages of independent records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dpbench import distributions as dist
+from dpbench.arrays import Floats
+from dpbench.theory.exact.noise import MOST, binomial, standard_normal
+
+__all__ = ["LAWS", "Atoms", "atoms", "average", "average_of_few"]
+
+Atoms = tuple[Floats, Floats]  # points and their probabilities
+
+RARELY = 1e-6  # records that hardly any dataset has
+MOST_SKEWED = 0.1  # the most skewness, and kurtosis, of what passes for normal
+FAR = 1e-5  # records beyond what a grid holds, on either side
+LITTLE = 0.02  # where there is another way
+GRID = 2**14  # points of a sum, and of what is left of them
+COARSE = 2**11
+
+
+def _gaussian(law: dist.Gaussian) -> Atoms:
+    z, weights = standard_normal()
+    return law.location + law._scale * z, weights
+
+
+def _contaminated(law: dist.ContaminatedGaussian) -> Atoms:
+    z, weights = standard_normal()
+    both = np.concatenate([z, law.gap + law.spread * z])
+    shares = np.concatenate([(1 - law.eta) * weights, law.eta * weights])
+    return law.location + law._scale * both, shares
+
+
+def _student_t(law: dist.StudentT) -> Atoms:
+    """In y, t = sinh(y): a density like e^(-nu |y|)."""
+    nu = law.tail_index
+    t = np.sinh(np.linspace(-40, 40, 4 * MOST))
+    weights = np.exp(-(nu + 1) / 2 * np.log1p(t**2 / nu)) * np.sqrt(1 + t**2)
+    return law.location + law._scale * t, weights / weights.sum()
+
+
+def _pareto(law: dist.Pareto) -> Atoms:
+    """The logarithm of one that starts at 1 is exponential; it has mean a/(a-1)."""
+    a = law.tail_index
+    y = (np.arange(4 * MOST) + 0.5) * (10 / MOST)
+    weights = np.exp(-y)
+    x = law.location + law._scale * (np.exp(y / a) - a / (a - 1))
+    return x, weights / weights.sum()
+
+
+def _people(law: dist.People) -> Atoms | None:
+    """Means of m records of two values are binomial, those of Gaussians are Gaussian."""
+    one = law.of
+    if isinstance(one, dist.Gaussian):
+        return _gaussian(dist.Gaussian(location=one.location, scale=one._scale / np.sqrt(law.m)))
+    if not isinstance(one, dist.Bernoulli | dist.TwoPoint):
+        return None
+    found = LAWS[type(one)](one)
+    assert found is not None
+    (low, high), (_, p) = found
+    counts, shares = binomial(law.m, float(p))
+    return low + (high - low) * counts / law.m, shares
+
+
+def _log_normal(law: dist.LogNormal) -> Atoms:
+    z, weights = standard_normal()
+    return law.location + law._scale * np.exp(law.sigma * z), weights
+
+
+LAWS: dict[type[dist.Distribution], Callable[[Any], Atoms | None]] = {
+    dist.Bernoulli: lambda law: (np.array([0.0, 1.0]), np.array([1 - law.p, law.p])),
+    dist.TwoPoint: lambda law: (
+        law.location + np.array([0.0, law.sign * law.tau]),
+        np.array([1 - law.p, law.p]),
+    ),
+    dist.Empirical: lambda law: law._table,
+    dist.Gaussian: _gaussian,
+    dist.ContaminatedGaussian: _contaminated,
+    dist.StudentT: _student_t,
+    dist.Pareto: _pareto,
+    dist.People: _people,
+    dist.LogNormal: _log_normal,
+}
+
+
+def atoms(law: dist.Distribution) -> Atoms | None:
+    """Points and their probabilities, a density on a fine grid; None where it is not known."""
+    known = LAWS.get(type(law))
+    return known(law) if known else None
+
+
+def average(
+    values: Floats, weights: Floats, n: float, noise: float, most: float = MOST_SKEWED
+) -> Atoms | None:
+    """The law of the average of n values, beside noise of this variance; None where not normal.
+
+    Of values of two kinds a binomial.
+    By the Edgeworth expansion the skewness and the excess kurtosis of the sum say how normal it is.
+    """
+    beyond = np.minimum(np.cumsum(weights), np.cumsum(weights[::-1])[::-1])
+    seen = n * beyond > FAR
+    if seen.sum() == 2 and n * weights[~seen].sum() < RARELY * len(weights):
+        values, weights = values[seen], weights[seen] / weights[seen].sum()
+    mean = float(weights @ values)
+    if len(values) == 2:
+        s, shares = binomial(n, float(weights[1]))
+        return mean + (s / n - weights[1]) * (values[1] - values[0]), shares
+    sd = float(np.sqrt(weights @ (values - mean) ** 2 / n))
+    away = (values - mean) / n / np.hypot(sd, np.sqrt(noise))  # of the sum's deviation
+    variance, third, fourth = (float(weights @ away**j) for j in (2, 3, 4))
+    if n * max(abs(third), abs(fourth - 3 * variance**2)) > most:
+        return None
+    z, shares = standard_normal()
+    return mean + sd * z, shares
+
+
+def average_of_few(values: Floats, weights: Floats, n: int, noise: float) -> Atoms:
+    """The law of the average of n increasing values, be it skewed, beside noise of this variance.
+
+    Where it is not normal by the n-th power of a Fourier transform: values go to a grid that has
+    both ends, each to its neighbours so that the mean stays. The grid is as long as the sum
+    departs from its mean; the variance that it adds is taken off by a scale.
+    """
+    known = average(values, weights, n, noise, LITTLE)
+    if known is not None:
+        return known
+    beyond = np.minimum(np.cumsum(weights), np.cumsum(weights[::-1])[::-1])
+    seen = n * beyond > FAR
+    values, weights = values[seen], weights[seen] / weights[seen].sum()
+    low, high, mean = float(values.min()), float(values.max()), float(weights @ values)
+    if low == high:
+        return np.array([mean]), np.ones(1)
+    variance = float(weights @ (values - mean) ** 2)
+    reach = 9 * np.sqrt(n * variance) + 5 * max(high - mean, mean - low)
+    cells = int(np.ceil((high - low) * GRID / (2 * reach)))
+    step = (high - low) / cells
+    place = (values - low) / step
+    left = np.minimum(place.astype(int), cells - 1)
+    one = np.bincount(left, weights * (left + 1 - place), GRID)
+    one += np.bincount(left + 1, weights * (place - left), GRID)
+    turned = np.fft.rfft(one)
+    power = np.abs(turned) ** n * np.exp(1j * n * np.angle(turned))
+    first = int(n * (mean - low) / step) - GRID // 2
+    shares = np.maximum(np.roll(np.fft.irfft(power, GRID), -(first % GRID)), 0.0)
+    away = (first + np.arange(GRID)) * (step / n) - (mean - low)
+    shares, away = shares.reshape(COARSE, -1), away.reshape(COARSE, -1)
+    whole = np.maximum(shares.sum(axis=1), 1e-300)
+    away, whole = (shares * away).sum(axis=1) / whole, whole / whole.sum()
+    away -= whole @ away
+    return mean + away * np.sqrt(variance / n / (whole @ away**2)), whole

@@ -1,0 +1,278 @@
+"""Exact values where a private choice decides: histograms, medians, votes, FriendlyCore.
+
+Written from the definitions, like `dpbench.theory.exact.value`, without calling an estimator.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, TypeGuard
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import bdtr, chdtri, chndtr, expit, logit, ndtr
+
+from dpbench import distributions as dist
+from dpbench import estimators as est
+from dpbench.arrays import Floats
+from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget
+from dpbench.theory.exact.last_step import Histogram, gaussian_norm, histogram
+from dpbench.theory.exact.noise import Gaussian, Laplace, Noise, additive, binomial
+from dpbench.theory.exact.step import At, reach, tail
+
+__all__ = [
+    "core_noise_quantile", "exact_miss", "exponential_epsilon", "histogram_misses", "is_near",
+    "is_round", "median_law", "overtaken", "wrong_answers",
+]  # fmt: skip
+
+NAN = float("nan")
+
+
+def exponential_epsilon(budget: Budget) -> float:
+    """Of the exponential mechanism: sqrt(8 rho) under zCDP, 2 logit(Phi(mu/2)) under GDP."""
+    if isinstance(budget, GDP):
+        return 2 * float(logit(ndtr(budget.mu / 2)))
+    return float(np.sqrt(8 * budget.rho)) if isinstance(budget, ZCDP) else budget.pure_epsilon
+
+
+def _levels(noise: Noise, points: int = 1000) -> Floats:
+    """Equally likely values of a noise."""
+    upper = (np.arange(points // 2) + 0.5) / points
+    half = np.array([noise.above(one) for one in upper])
+    return np.concatenate([half, -half])
+
+
+def wrong_answers(e: est.SubsampleTest, law: dist.Distribution, n: int, budget: Budget) -> float:
+    """The probability that the index is not the mean, 0 or 1, of the law.
+
+    A bucket of b records votes for 1 with probability 1 - Phi((1/2 - mean) sqrt(b)/sd); n mod k of
+    the k buckets have one record more. Of v votes the count with noise exceeds k/2; the
+    exponential mechanism's odds for 1 are e^(epsilon (2v - k)/2); the histogram's noises, of
+    sensitivities 2 and sqrt(2), differ by more than the counts v and k - v.
+    """
+    if not isinstance(law, dist.Gaussian) or law.mean not in (0, 1) or n < e.buckets:
+        return NAN
+    k, sd = e.buckets, float(np.sqrt(law.variance))
+    size, longer = divmod(n, k)
+    votes, shares = np.zeros(1), np.ones(1)
+    for number, records in ((longer, size + 1), (k - longer, size)):
+        p = float(ndtr((law.mean - 0.5) * np.sqrt(records) / sd))
+        more, weights = binomial(number, p)
+        votes = np.add.outer(votes, more).ravel()
+        shares = np.outer(shares, weights).ravel()
+    if e.aggregate == "exponential":
+        one = expit(exponential_epsilon(budget) * (2 * votes - k) / 2)
+    elif e.aggregate == "count":
+        one = additive(budget, 1.0, 1.0).cdf(votes - k / 2)
+    elif isinstance(budget, ApproxDP):
+        return NAN  # nothing may be released
+    else:
+        noise = _count_noise(budget)
+        one = np.mean([noise.cdf(2 * votes - k - other) for other in _levels(noise)], axis=0)
+    found_one = float(shares @ one)
+    return found_one if law.mean == 0 else 1 - found_one
+
+
+# FriendlyCore
+
+
+def _core(e: Any, law: dist.Distribution, at: At) -> tuple[Noise, Noise, Floats] | None:
+    """The noise of W, that of the mean at sensitivity 1, and all equally likely W_lo.
+
+    L17, made private: W with sensitivity 3 at half of the budget, less its tail at delta/2;
+    the mean at the other half. W itself is S times the mean of clip(2 G - 1, 0, 1), where S records
+    are no outliers, and G(x) is the share of the n records that are one of them and within r of x.
+    """
+    inside = _inside(e, law, at)
+    if inside is None or not isinstance(at.budget, ApproxDP):
+        return None
+    epsilon, delta = at.budget.epsilon, at.budget.delta
+    if e.composition == "basic":
+        first: Noise = Laplace(3 / (epsilon / 2))
+        unit = additive(at.budget.fraction(0.5), float(np.sqrt(at.d)), 1.0)
+    else:
+        rho = ZCDP.within(ApproxDP(epsilon, delta / 2)).rho / 2
+        first, unit = Gaussian(3 / float(np.sqrt(2 * rho))), Gaussian(1 / float(np.sqrt(2 * rho)))
+    square = chdtri(at.d, (np.arange(500) + 0.5) / 500)
+    scale = getattr(law, "scale", 1.0)
+    friends = chndtr((core_radius(e, at) / scale) ** 2, at.d, square)
+    share = (inside[:, None] - 1) / (at.n - 1) * friends
+    total = inside * np.mean(np.clip(2 * share - 1, 0, 1), axis=1)
+    return first, unit, np.add.outer(total - first.above(delta / 2), _levels(first)).ravel()
+
+
+def _inside(e: Any, law: dist.Distribution, at: At) -> Floats | None:
+    """How many of n records are from N(mu, s^2 I), all equally likely; None where not known.
+
+    The others must be a minority, for they may be friends, and no friends of these.
+    """
+    if is_round(law):
+        return np.array([float(at.n)])
+    if not isinstance(law, dist.MultivariateContaminatedGaussian):
+        return None
+    from scipy.stats import binom  # slow to load
+
+    near = core_radius(e, at) + (1 + law.spread) * gaussian_norm(at.d, 1e-9)
+    if law.eta and (law.gap < near or bdtr(at.n // 2, at.n, 1 - law.eta) > 1e-6):
+        return None
+    return np.asarray(binom.ppf((np.arange(20) + 0.5) / 20, at.n, 1 - law.eta))
+
+
+def core_radius(e: Any, at: At) -> float:
+    """Half the squared distance of two is chi-squared; it exceeds d + 2 sqrt(dt) + 2t w.p. e^-t."""
+    t = float(np.log(at.n**2 / e.beta))
+    root = float(np.sqrt(2 * (at.d + 2 * np.sqrt(at.d * t) + 2 * t)))
+    return float(e.radius or e.sigma * root)
+
+
+def core_noise_quantile(e: Any, law: dist.Distribution, n: int, budget: Budget) -> float:
+    """The 0.9 quantile of a noise of sensitivity 6r/W_lo; infinite where nothing is released."""
+    at = At(n, law.d, budget)
+    found = _core(e, law, at)
+    if found is None:
+        return NAN
+    _, unit, least = found
+    kept = least[least > max(3.0, e.threshold * n)]
+    sd = 6 * core_radius(e, at) * float(np.sqrt(unit.variance))
+    if len(kept) <= 0.9 * len(least):
+        return float("inf")
+
+    def missing(x: float) -> float:
+        norm = x * kept / sd * float(np.sqrt(unit.variance))
+        return float(np.sum(unit.norm_cdf(at.d, norm)) / len(least) - 0.9)
+
+    return float(brentq(missing, 0.0, 100 * sd * np.sqrt(at.d) / float(kept.min())))
+
+
+def is_round(law: dist.Distribution) -> TypeGuard[dist.MultivariateGaussian]:
+    """Whether it is N(mu, s^2 I)."""
+    return isinstance(law, dist.MultivariateGaussian) and law.condition == 1 and law.matrix is None
+
+
+# Histograms
+
+
+def exact_miss(estimator: Any, law: dist.Distribution, n: int, budget: Budget) -> float:
+    """The probability that the coarse step goes wrong; NaN where it is not known.
+
+    Of a histogram it is known if all records are in two bins, one to each side of the mean, and of
+    the exponential mechanism's median for Gaussian records, as narrow and as near as the estimator
+    takes them to be; of FriendlyCore it is that of no release, for Gaussian vectors, and outliers.
+
+    Parameters
+    ----------
+    estimator, budget
+        Only their parameters are read.
+    law : Distribution
+        Symmetric, or else with a share of records on one side of the mean that is known.
+    n : int
+    """
+    if isinstance(estimator, est.FriendlyCoreMean):
+        core = _core(estimator, law, At(n, law.d, budget))
+        return NAN if core is None else float(np.mean(core[2] <= max(3.0, estimator.threshold * n)))
+    if isinstance(estimator, est.CoordinateWise) and is_round(law) and not law.norm:
+        one = dist.Gaussian(scale=law.scale)
+        missed = exact_miss(estimator.base, one, n, budget.fraction(1 / law.d))
+        return 1 - (1 - missed) ** law.d
+    near = is_near(law, estimator)
+    if isinstance(estimator, est.ExponentialCoarseMean) and near:
+        reach_of_all = estimator.radius + tail(estimator, n)
+        return median_law(law, n, budget.fraction(0.5), estimator.sigma, reach_of_all)[2]
+    if isinstance(estimator, est.KSU20Range) or (
+        isinstance(estimator, est.KarwaVadhanMean) and near
+    ):
+        return _two_bins(law, reach(estimator), histogram(estimator, At(n, 1, budget)))
+    return NAN
+
+
+def is_near(law: dist.Distribution, e: Any) -> bool:
+    """Whether it is Gaussian, no wider than the estimator takes it to be, with a mean within R."""
+    gaussian = isinstance(law, dist.Gaussian | dist.MultivariateGaussian)
+    if gaussian and isinstance(e, est.GradientDescentMean):  # from 0 on nothing is clipped
+        return bool(np.linalg.norm(law.mean) + 6 * np.sqrt(law.variance) <= e.clip)
+    if not gaussian or getattr(e, "sigma", None) is None:
+        return False
+    narrow = law.variance <= law.d * e.sigma**2 * (1 + 1e-9)
+    return bool(narrow and np.linalg.norm(law.mean) <= reach(e) * (1 + 1e-9))
+
+
+def _two_bins(law: dist.Distribution, radius: float, bins: Histogram | None) -> float:
+    """`histogram_misses` where all records are in the bins beside the edge next to the mean."""
+    if not bins or abs(float(law.mean)) > radius or law.variance > (bins.width / 4) ** 2:
+        return NAN
+    steps = (float(law.mean) - bins.start) / bins.width
+    off = (round(steps) - steps) * bins.width
+    below = _share_below(law) if abs(off) < 1e-9 * bins.width else None
+    if isinstance(law, dist.Gaussian):
+        below = float(ndtr(off / np.sqrt(law.variance)))
+    return NAN if below is None else histogram_misses(below, True, bins)
+
+
+@cache  # laws of one mean ask for the same
+def histogram_misses(share: float, both: bool, bins: Histogram) -> float:
+    """S of n records, binomial, are in a bin of this share, n - S in another that counts if `both`.
+
+    Wrong is that the largest of the other bins' noises exceeds the counts with theirs, or under
+    (epsilon, delta) that no count is above 1 + (2/epsilon) ln(1/(2 delta)).
+    """
+    noise, budget = _count_noise(bins.budget), bins.budget
+    if isinstance(budget, ApproxDP):
+        rivals = [1 + 2 / budget.epsilon * float(np.log(1 / (2 * budget.delta)))]
+    elif bins.number <= 1 + both:
+        return 0.0
+    else:  # the largest of M is x where F(x)^M is uniform
+        u = (np.arange(200) + 0.5) / 200
+        above = -np.expm1(np.log(u) / (bins.number - 1 - both))
+        rivals = [_largest(noise, float(one)) for one in above]
+    s, weights = binomial(bins.records, share)
+    other = [noise.cdf(x - bins.records + s) if both else 1.0 for x in rivals]
+    below = zip(rivals, other, strict=True)
+    return float(np.mean([weights @ (noise.cdf(x - s) * second) for x, second in below]))
+
+
+def overtaken(share: float, bins: Histogram) -> float:
+    """The probability that a bin of this share has less than one that holds all the others."""
+    noise = _count_noise(bins.budget)
+    s, weights = binomial(bins.records, share)
+    more = bins.records - 2 * s
+    return float(np.mean([weights @ noise.cdf(more + other) for other in _levels(noise, 200)]))
+
+
+def _count_noise(budget: Budget) -> Noise:
+    """A replaced record changes two counts; under (epsilon, delta) they have Laplace noise, too."""
+    if isinstance(budget, ApproxDP):
+        return Laplace(2 / budget.epsilon)
+    return additive(budget, 2.0, float(np.sqrt(2)))
+
+
+def _largest(noise: Noise, upper: float) -> float:
+    """The point that a noise exceeds with this probability."""
+    return noise.above(upper) if upper <= 0.5 else -noise.above(1 - upper)
+
+
+def _share_below(law: dist.Distribution) -> float | None:
+    """P(X < mean)."""
+    if isinstance(law, dist.Gaussian | dist.StudentT):
+        return 0.5
+    if isinstance(law, dist.Pareto):  # (1 - 1/a)^a above the mean, a/(a-1) for one from 1 on
+        return float(1 - (1 - 1 / law.tail_index) ** law.tail_index)
+    return None
+
+
+def median_law(
+    law: dist.Distribution, n: int, budget: Budget, resolution: float, reach: float
+) -> tuple[Floats, Floats, float]:
+    """Distances y of the exponential mechanism's median from the mean, their weights, and misses.
+
+    Its density at y is prop. to e^(-epsilon score/2) on +-reach. The score is
+    n (Phi((y - resolution)/sigma) - 1/2), and at least 0, where Phi stands for the share of records
+    within y; its error is of lower order. What is beyond 12 sigma is wrong.
+    """
+    epsilon, sigma = exponential_epsilon(budget), float(np.sqrt(law.variance))
+    y = (np.arange(24_000) + 0.5) / 2000 * sigma
+    score = n * np.maximum(ndtr((y - resolution) / sigma) - 0.5, 0.0)
+    weights = np.exp(-epsilon * score / 2)
+    right = 2 * float(np.sum(weights)) * sigma / 2000
+    length = 2 * (max(reach - 12 * sigma, 0.0))
+    odds = np.log(length) - epsilon * n / 4 - np.log(right) if length else -np.inf
+    return y, weights / weights.sum(), float(expit(odds))

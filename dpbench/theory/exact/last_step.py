@@ -1,0 +1,349 @@
+"""The last step of estimators, a clip and additive noise, written anew from the sources.
+
+From an estimator's parameters only, never by its methods: these are what is checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import ndtri
+
+from dpbench import estimators as est
+from dpbench.privacy import ApproxDP, Budget, PureDP
+from dpbench.theory.exact.noise import Gaussian, Noise, Radial, additive, concentrated
+from dpbench.theory.exact.step import At, Step, box, quantile, quietest, reach, tail
+
+__all__ = [
+    "Histogram", "coinpress_round", "descended", "gaussian_norm", "histogram",
+    "ksu20_groups", "last_step", "round_shares",
+]  # fmt: skip
+
+LARGEST = 1e300  # of numbers, and of how many bins there are
+
+
+def _between(at: At, low: float | None, high: float | None, rows: float = 0) -> Step | None:
+    if low is None or high is None:
+        return None
+    return box(at, (high - low) / 2, (high + low) / 2, rows=rows)
+
+
+def _simulated(e: Any, at: At) -> Step:
+    """The rest of the budget is for the variance, if that is not known."""
+    share = e.share if e.sigma is None else 1.0
+    return box(at, (e.upper - e.lower) / 2, (e.upper + e.lower) / 2, share=share)
+
+
+def _bounded(e: est.BoundedMean, at: At) -> Step:
+    step = 2 * e.radius / at.n
+    noise = additive(at.budget, float(np.sqrt(at.d)) * step, step)
+    if e.mechanism == "l2":
+        assert isinstance(at.budget, PureDP)
+        noise = Radial(step / at.budget.epsilon)
+    return Step(noise, e.radius, 0.0, at.n)
+
+
+def _heavy_tailed(e: est.HeavyTailedMean, at: At) -> Step:
+    """T is (n/beta)^(1/k), c (epsilon n)^(1/k), or where the error is least."""
+    n, k = at.n, e.k
+    if e.clip_at or e.policy == "minimax":
+        one = additive(at.budget, 2 / n, 2 / n)
+        return box(at, e.radius + (e.clip_at or quietest(k, e.radius, e.beta, one)), 0.0)
+    effective = n * np.log(1 / e.beta) / quantile(at.budget, e.beta)
+    t = (n / e.beta) ** (1 / k) if e.policy == "all" else e.c * effective ** (1 / k)
+    return box(at, e.radius + t, 0.0)
+
+
+def _local(e: est.LocalMean, at: At) -> Step | None:
+    """The average of n noises is normal but for order 1/n; T = (n epsilon^2)^(1/(2k)), or best.
+
+    Randomised response has variance C^2/tanh(epsilon/2)^2 less the records' squares, some R^2 + 1.
+    That of three values depends on the records.
+    """
+    if e.mechanism == "three_values":
+        return None
+    if e.mechanism == "additive":
+        own = PureDP(at.budget.epsilon) if isinstance(at.budget, PureDP) else at.budget  # Laplace
+        variance = additive(own, 2.0, 2.0).variance
+    else:
+        grown = float(np.exp(min(at.budget.pure_epsilon, 700.0)))
+        variance = ((grown + 1) / (grown - 1)) ** 2
+    unit = Gaussian(float(np.sqrt(variance / at.n)))
+    if e.policy == "minimax":
+        half_width = e.radius + quietest(e.k, e.radius, e.beta, unit)
+    else:
+        own = PureDP(at.budget.epsilon) if isinstance(at.budget, PureDP) else at.budget
+        epsilon = np.log(1 / e.beta) / quantile(own, e.beta)
+        half_width = e.radius + float((at.n * epsilon**2) ** (0.5 / e.k))
+    return Step(Gaussian(unit.sd * half_width), half_width, 0.0, at.n)
+
+
+class Histogram(NamedTuple):
+    """Bins of one width, one of which begins at `start`, and what fills them."""
+
+    start: float
+    width: float
+    number: float
+    records: int
+    budget: Budget
+
+
+def histogram(e: Any, at: At) -> Histogram | None:
+    """That of a coarse step: KV18's covers +-(R + t) from 0 on, KSU20's +-(R + 2r) from its end."""
+    if isinstance(e, est.KarwaVadhanMean):
+        t = _kv_bin(e, at.n)
+        count = 2 * np.ceil((reach(e) + t) / (2 * t))
+        return Histogram(0.0, 2 * t, float(count), at.n, at.budget.fraction(0.5))
+    if isinstance(e, est.KSU20Range):
+        r, records = _half_bin(e, e.alpha), at.n
+    elif isinstance(e, est.KSU20Mean):
+        r, averaged = _ksu20_bin(e, at.n, at.budget), _averaged(e, at.n, at.budget)
+        records = (at.n - averaged) // ksu20_groups(e)
+    elif isinstance(e, est.PersonMean):
+        r = float(np.sqrt(2 / e.m))
+        number = 1 + 2 * np.ceil(e.radius / (2 * r))
+        return Histogram(-r, 2 * r, float(number), at.n - _people_averaged(e, at), at.budget)
+    else:
+        return None
+    end = reach(e) + 2 * r
+    start = float(np.fmod(-end, 2 * r)) if np.isfinite(end) else 0.0
+    return Histogram(start, 2 * r, float(np.ceil(end / r)), records, at.budget)
+
+
+def _kv_bin(e: est.KarwaVadhanMean, n: int) -> float:
+    """Half the width of a bin."""
+    return max(tail(e, n), (e.radius or 0.0) / LARGEST)
+
+
+def round_shares(rounds: int) -> list[float]:
+    """BDKU20: a quarter of the budget over all rounds but the last, which has the rest."""
+    return [1.0] if rounds == 1 else [0.25 / (rounds - 1)] * (rounds - 1) + [0.75]
+
+
+def _shrinking(e: est.ShrinkingIntervals, at: At) -> Step | None:
+    """Each w is a two-sided tail of N(0, sigma^2/n) and one of the noise, at beta/(2 rounds)."""
+    rounds = e.rounds or 2 + int(np.log1p(min(e.radius / e.sigma, LARGEST)))
+    miss, w = e.beta / (2 * rounds), e.radius
+    sampling = float(-ndtri(miss / 2)) * e.sigma / float(np.sqrt(at.n))
+    for share in round_shares(rounds)[: e.report]:
+        before, step = w, box(at, w + tail(e, at.n), share=share)
+        w = min(w, sampling + step.noise.above(miss / 2))
+    return step if w < before else None
+
+
+def gaussian_norm(d: int, b: float) -> float:
+    """What the norm of N(0, I) exceeds with probability at most b: Laurent and Massart's bound."""
+    log = np.log(1 / b)
+    return float(np.sqrt(d + 2 * np.sqrt(d * log) + 2 * log))
+
+
+def coinpress_round(r: float, shares: list[float], b: float, at: At) -> tuple[float, float]:
+    """The noise and the clip of the last of rounds with these shares, in standard deviations.
+
+    BDKU20: clip at min(sqrt(r^2 + 6r + gamma^2), r + gamma), then r = gamma sqrt(1/n + sd^2).
+    """
+    gamma, rho = gaussian_norm(at.d, b), concentrated(at.budget)
+    for share in shares:
+        clip = r + gamma if r > 1e100 else min(float(np.sqrt(r**2 + 6 * r + gamma**2)), r + gamma)
+        sd = 2 * clip / at.n / float(np.sqrt(2 * rho.rho * share))
+        r = min(gamma * float(np.hypot(1 / np.sqrt(at.n), sd)), LARGEST)
+    return sd, clip
+
+
+def _coinpress(e: est.CoinPressMean, at: At) -> Step:
+    sd, clip = coinpress_round(e.radius / e.sigma, round_shares(e.rounds)[: e.report], e.b, at)
+    return Step(Gaussian(sd * e.sigma), clip * e.sigma, None, at.n)
+
+
+def descended(reach: float, steps: int, at: At) -> float:
+    """The deviation of sum w_t Z_t, w_t = 2t/(T (T+1)), each Z_t at a T-th of the budget.
+
+    At sensitivity 2 reach/n.
+    """
+    weights = 2 * np.arange(1, steps + 1) / (steps * (steps + 1))
+    rho = concentrated(at.budget).rho / steps
+    return float(2 * reach / at.n * np.sqrt((weights**2).sum() / (2 * rho)))
+
+
+def _descent(e: est.GradientDescentMean, at: At) -> Step:
+    return Step(Gaussian(descended(e.clip, e.steps, at)), e.clip, None, at.n)
+
+
+def ksu20_groups(e: est.KSU20Mean) -> int:
+    """How many groups each half has: 200 ln(2/beta) as printed, one in the other versions."""
+    return int(np.ceil(200 * np.log(2 / e.beta))) if e.constants == "paper" else 1
+
+
+def _averaged(e: est.KSU20Mean, n: int, budget: Budget) -> int:
+    """Half of the records; or nine tenths, less what a histogram lacks, but no less than half."""
+    if e.constants != "tuned":
+        return n // 2
+    wanted = max(n / 10, _histogram_needs(e, np.nan, n, budget))
+    return max(n // 2, int(np.floor(n - wanted)))
+
+
+def _laplace_for(budget: Budget) -> Budget:
+    """KSU20's averages have Laplace noise under (epsilon, delta), too."""
+    return PureDP(budget.epsilon) if isinstance(budget, ApproxDP) else budget
+
+
+def _half_bin(e: est.KSU20Mean | est.KSU20Range, alpha: float) -> float:
+    """Half the width of a bin: 10 alpha^(-1/(k-1)) as printed, 2 alpha^(-1/(k-1)), or 2^(1/k)."""
+    if e.constants == "tuned":
+        return float(np.exp2(1 / e.k))
+    return float((10 if e.constants == "paper" else 2) * alpha ** (-1 / (e.k - 1)))
+
+
+def _ksu20_bin(e: est.KSU20Mean, n: int, budget: Budget) -> float:
+    """The r of `_half_bin`.
+
+    n records, or those of one printed group, are just enough for alpha. Printed: 90/alpha^2 +
+    180 q alpha^-(k/(k-1)) + 16 tails of the histogram's noise, one of which among all bins passes
+    with probability 0.1. Practical: 1/alpha^2 + alpha^-(k/(k-1))/epsilon + ln(1 + R)/epsilon.
+    """
+    if e.constants == "tuned":
+        return _half_bin(e, np.nan)
+    paper, mean = e.constants == "paper", _laplace_for(budget)
+    size = n / (2 * ksu20_groups(e)) if paper else n
+    q = quantile(mean, 0.1)
+
+    def needed(alpha: float) -> float:
+        power = float(alpha ** (-e.k / (e.k - 1)))
+        if paper:
+            return 90 / alpha**2 + 180 * q * power + _histogram_needs(e, alpha, size, budget)
+        rare = budget.delta if isinstance(budget, ApproxDP) else 1 / (1 + (e.radius or 0.0))
+        return 1 / alpha**2 + q / float(np.log(10)) * power + quantile(mean, rare)
+
+    alpha = e.alpha or (1 / 16 if paper else 1.0)
+    if e.alpha is None and needed(alpha) < size:
+        from scipy.optimize import brentq  # a slow import
+
+        ends = -0.5 * np.log(size) - 1, np.log(alpha)
+        alpha = float(np.exp(brentq(lambda a: np.log(needed(np.exp(a)) / size), *ends)))
+    return _half_bin(e, alpha)
+
+
+def _histogram_needs(e: est.KSU20Mean, alpha: float, size: float, budget: Budget) -> float:
+    if isinstance(budget, ApproxDP):
+        threshold = 1 + 2 / budget.epsilon * np.log(1 / (2 * budget.delta))
+        return float(max(32 / budget.epsilon * np.log(10 * size), 16 / 3 * threshold))
+    assert e.radius is not None
+    r = _half_bin(e, alpha)
+    bins = np.ceil((e.radius + 2 * r) / r)  # of width 2r on +-(R + 2r)
+    return 16 * additive(budget, 2.0, float(np.sqrt(2))).above(0.05 / bins)
+
+
+def _ksu20(e: est.KSU20Mean, at: At) -> Step | None:
+    """A group of the half that is averaged; its range comes from the other half."""
+    mean = At(at.n, at.d, _laplace_for(at.budget))
+    rows = _averaged(e, at.n, at.budget) / ksu20_groups(e)
+    if rows < 1:
+        return None
+    r = _ksu20_bin(e, at.n, at.budget)
+    if e.constants == "paper":
+        return box(mean, 3 * r, rows=rows)
+    off = r + 4 ** (1 / e.k)
+    if e.constants == "tuned":
+        noise = additive(mean.budget, 2 / rows, 2 / rows)
+        return box(mean, off + quietest(e.k, off, e.beta, noise), rows=rows)
+    best = (e.k - 1) / e.k * (rows / (2 * quantile(mean.budget, e.beta))) ** (1 / e.k)
+    return box(mean, off + best, rows=rows)
+
+
+def _people_averaged(e: est.PersonMean, at: At) -> int:
+    """As many as of records with a second moment of 1, by which they have sqrt(m) times the R."""
+    one = est.KSU20Mean(k=2, radius=e.radius * float(np.sqrt(e.m)), constants="tuned")
+    return _averaged(one, at.n, at.budget)
+
+
+def _person(e: est.PersonMean, at: At) -> Step:
+    """Half widths r + 2/sqrt(m) + max(sqrt(2 ln(n/q)/m), T/m), T that of n m records by KSU20."""
+    people = _people_averaged(e, at)
+    light = np.sqrt(2 * np.log(max(people / quantile(at.budget, e.beta), float(np.exp(1)))))
+    noise = additive(at.budget, 2 / (people * e.m), 2 / (people * e.m))
+    heavy = quietest(e.k, 0.0, e.beta, noise) / np.sqrt(e.m)
+    return box(at, float(np.sqrt(2) + 2 + max(light, heavy)) / float(np.sqrt(e.m)), rows=people)
+
+
+def _ball(e: est.KSU20BallMean, at: At) -> Step | None:
+    """T balances the bias with the 1 - beta quantile of the noise's norm, sd chi_d or Gamma(d).
+
+    Bias T^-(k-1) to discard, b(1) T^-(k-1) to project, against sensitivity 8r/(3n) or 2r/n. Where
+    the sum of slope^2 T^2 and bias^2 T^-2(k-1) is least T^k is sqrt(k-1) bias/slope.
+    """
+    if at.n < 2:
+        return None
+    gaussian = e.radius is None or not isinstance(at.budget, PureDP)
+    own: Budget = at.budget if e.radius is None or not gaussian else concentrated(at.budget)
+    rows = _in_the_ball(e, At(at.n, at.d, own))
+    k, root = e.k, float(np.sqrt(at.d))
+    step, bias = (8 / 3, 1.0) if e.outside == "discard" else (2.0, (1 - 1 / k) ** k / (k - 1))
+
+    def noise(l2: float) -> Noise:
+        return additive(own, np.nan, l2) if gaussian else Radial(l2 / own.pure_epsilon)
+
+    if e.constants == "paper":
+        asked = (16 * at.d * np.sqrt(noise(1.0).variance * 2 / 3) / rows) ** ((k - 1) / k)
+        r = 4 * root * float(e.alpha or min(1 / 16, asked)) ** (-1 / (k - 1))
+    elif e.alpha is not None:
+        r = root * (1 + (bias / e.alpha) ** (1 / (k - 1)))
+    else:
+        slope = step * root * noise(1.0).norm_quantile(at.d, 1 - e.beta) / rows
+        power = 1.0 if e.constants == "practical" else 0.5
+        r = root * (1 + ((k - 1) ** power * bias / slope) ** (1 / k))
+    return Step(noise(step * r / rows), r, None, rows)
+
+
+def _in_the_ball(e: est.KSU20BallMean, at: At) -> int:
+    """Half of the records, or what a fiftieth, or two histograms of a coordinate, leave.
+
+    All where the mean is known as well as a histogram would tell.
+    """
+    if e.constants != "tuned":
+        return at.n // 2
+    if e.radius is not None and e.radius <= 1:
+        return at.n
+    one = est.KSU20Mean(k=e.k, radius=e.radius, constants="tuned")
+    wanted = 2 * _histogram_needs(one, np.nan, at.n, at.budget.fraction(1 / at.d))
+    return max(at.n // 2, int(np.floor(at.n - max(at.n / 50, wanted))))
+
+
+def _buckets(e: est.SubsampleAggregate, at: At) -> Step | None:
+    return _between(at, e.lower, e.upper, e.buckets) if e.aggregate == "mean" else None
+
+
+def _unbiased(e: est.UnbiasedMean, at: At) -> Step:
+    half_width = e.sigma * e.clip if e.clip else e.sigma + tail(e, at.n)
+    return box(at, half_width, rows=at.n - int(np.ceil(e.share * at.n)))
+
+
+_STEPS: dict[type[est.Estimator], Callable[[Any, At], Step | None]] = {
+    est.BinaryMean: lambda _, at: _between(at, 0.0, 1.0),
+    est.ClippedMean: lambda e, at: _between(at, e.lower, e.upper),
+    est.BoundedMean: _bounded,
+    est.NaiveGaussianMean: lambda e, at: box(at, e.radius + tail(e, at.n), 0.0),
+    # L15: half of the budget finds the records up to t, or a bin of width 2t
+    est.ExponentialCoarseMean: lambda e, at: box(at, 2 * tail(e, at.n), share=0.5),
+    est.KarwaVadhanMean: lambda e, at: box(at, 3 * _kv_bin(e, at.n), share=0.5),
+    # KMRSSU23: the whole budget for the records that the histogram has not had
+    est.UnbiasedMean: _unbiased,
+    est.HeavyTailedMean: _heavy_tailed,
+    est.LocalMean: _local,
+    est.NoisyVarianceInterval: _simulated,
+    est.BootstrapInterval: _simulated,
+    est.ShrinkingIntervals: _shrinking,
+    est.CoinPressMean: _coinpress,
+    est.GradientDescentMean: _descent,
+    est.KSU20Mean: _ksu20,
+    est.KSU20BallMean: _ball,
+    est.PersonMean: _person,
+    est.SubsampleAggregate: _buckets,
+}
+
+
+def last_step(estimator: est.Estimator, at: At) -> Step | None:
+    """None where it is no clip with noise."""
+    found = _STEPS.get(type(estimator))
+    return found(estimator, at) if found else None

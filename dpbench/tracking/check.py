@@ -1,0 +1,199 @@
+"""``track=check`` and ``track=update``: a sweep's errors against its stored baseline."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import numpy as np
+import pandas as pd
+
+from dpbench.output.files import atomic, check_writable
+from dpbench.registry import ConfigError
+from dpbench.runner.run import RunOptions, Say
+from dpbench.runner.settings import Settings
+from dpbench.sweep.plan import Cell
+from dpbench.tracking.baseline import Baseline, Origin, baseline_path, check_replaceable, errors_of
+from dpbench.tracking.comparison import LEAST_TRIALS, SMALLEST, compare
+from dpbench.tracking.report import FAILING, in_print, junit, markdown, row_name
+
+__all__ = ["FILES", "Judgement", "Tracking", "suspects"]
+
+FILES = ("tracking.csv", "tracking.md", "junit.xml")
+# A private row that is better by more: it may be private no longer.
+TOO_GOOD = 0.05
+
+
+def suspects(table: pd.DataFrame) -> list[int]:
+    """Which rows of a comparison are private, and better by more than `TOO_GOOD`."""
+    better = (table["verdict"] == "better") & (table["trimmed_mean_high"] < 1 - TOO_GOOD)
+    return [int(place) for place in np.flatnonzero(better & (table["privacy"] != "none"))]
+
+
+class Judgement(NamedTuple):
+    """A comparison's rows, sentences about it, and why rows fail, by their place."""
+
+    table: pd.DataFrame
+    notes: list[str]
+    reasons: dict[int, str]
+
+
+@dataclass(frozen=True)
+class Tracking:
+    """What to do with the errors of a sweep.
+
+    Attributes
+    ----------
+    sweep : str
+    path : Path
+        The baseline's file.
+    stored : Baseline or None
+        What to compare with, if there is one.
+    update : bool
+        Whether to store a new one in its place.
+    gate : bool
+        Whether a private row that became better fails the run.
+    """
+
+    sweep: str
+    path: Path
+    stored: Baseline | None
+    update: bool
+    gate: bool
+
+    @classmethod
+    def prepare(cls, settings: Settings, sweep: str, trials: int, gate: bool) -> Self | None:
+        """Read the baseline, before anything is computed; None if nothing is to be tracked.
+
+        Parameters
+        ----------
+        settings : Settings
+        sweep : str
+        trials : int
+            Of the row that has fewest.
+        gate : bool
+            The sweep's.
+
+        Raises
+        ------
+        ConfigError
+            If the baseline cannot be read, a new one not be written, or trials are few.
+        """
+        if settings.track is None:
+            return None
+        if trials < LEAST_TRIALS:
+            raise ConfigError(f"track: {trials} trials: {LEAST_TRIALS} or more are needed")
+        path = baseline_path(settings.baseline, sweep)
+        if path.is_dir():
+            raise ConfigError(f"baseline: '{path}': is a folder")
+        if settings.track == "check":
+            return cls(sweep, path, Baseline.read(path, sweep), False, gate)
+        check_writable(path.parent, "baseline")
+        check_replaceable(path)
+        stored = None
+        with contextlib.suppress(ConfigError):  # of another version or sweep, or damaged
+            stored = Baseline.read(path, sweep)
+        return cls(sweep, path, stored, True, gate)
+
+    def run(self, cells: Sequence[Cell], options: RunOptions, failed: bool, say: Say) -> int:
+        """Compare a finished run with the baseline; store it as the new one, or fail.
+
+        Returns
+        -------
+        int
+            1 if a row is worse or gone, or private and better where the sweep gates, if bits
+            differ that must not, or if a run with failures was to be stored; else 0.
+        """
+        assert options.out is not None
+        origin = Origin.here(self.sweep, options.seed, options.source, options.plugins)
+        rows = errors_of(cells, options.store(), options.seed)
+        if self.update and failed:
+            say(f"baseline: '{self.path}': not stored, as estimators failed")
+            return 1
+        code = 0 if self.stored is None else self._check(rows, origin, options.out, say)
+        if not self.update:
+            return code
+        for name in FILES:  # of a comparison with the one before
+            (options.out / name).unlink(missing_ok=True)
+        self.store(rows, origin, say)
+        return 0
+
+    def store(self, rows: pd.DataFrame, origin: Origin, say: Say) -> None:
+        """Store errors as the new baseline, and say which rows have drifted since their first."""
+        new = Baseline.after(self.stored, rows, origin)
+        new.write(self.path)
+        drifted = (new.drift - 1).abs() > SMALLEST
+        if drifted.any():
+            say(f"{drifted.sum()} rows have drifted since their first baseline:")
+            for row, drift in zip(
+                new.rows[drifted].to_dict("records"), new.drift[drifted], strict=True
+            ):
+                say(f"  {drift:.3f} {row_name(row)}")
+        say(f"baseline of {len(rows)} rows: {self.path}")
+
+    def judge(self, rows: pd.DataFrame, origin: Origin) -> Judgement:
+        """Compare errors with the stored ones."""
+        assert self.stored is not None
+        table = compare(self.stored.rows, rows)
+        paired = table["comparison"] == "paired"
+        notes, reasons = self._notes(origin), dict[int, str]()
+        if origin.same_bits(self.stored.origin) and paired.any():
+            notes.append(
+                f"**{paired.sum()} rows have other bits all the same: "
+                "they depend on more than their seed.**"
+            )
+            reasons = dict.fromkeys(
+                np.flatnonzero(paired).tolist(), "other bits from the same seed"
+            )
+        suspect = suspects(table)
+        if len(suspect):
+            notes.append(
+                f"**{len(suspect)} private rows are better by more than {TOO_GOOD:.0%}: are they "
+                "as private as before? Who has looked takes them by track=update.**"
+            )
+            if self.gate:
+                reasons |= dict.fromkeys(suspect, "better, and as private?")
+        for place in np.flatnonzero(table["verdict"].isin(FAILING)).tolist():
+            reasons[place] = str(table["verdict"][place])
+        return Judgement(table, notes, reasons)
+
+    def _check(self, rows: pd.DataFrame, origin: Origin, out: Path, say: Say) -> int:
+        table, notes, reasons = self.judge(rows, origin)
+        text = markdown(table, self.sweep, notes)
+        written = (table.to_csv(index=False), text, junit(table, self.sweep, reasons))
+        for name, content in zip(FILES, written, strict=True):
+            with atomic(out / name) as path:
+                path.write_text(content, encoding="utf-8")
+        say(in_print(table, self.sweep, notes))
+        if not self.update and table["comparison"].isin(["paired", "unpaired"]).any():
+            say("to take these errors as the new baseline: track=update")
+        return int(bool(reasons))
+
+    def _notes(self, origin: Origin) -> list[str]:
+        """What the baseline is, and how far it can be compared."""
+        assert self.stored is not None
+        old = self.stored.origin
+        theirs = (old.about.get("plugin_commits") or {"": old.about}).items()  # where known
+        commits = ", ".join(
+            f"{str(one.get('commit') or 'unknown')[:12]}{f' of {folder}' if folder else ''}"
+            f"{' with uncommitted changes' if one.get('dirty') else ''}"
+            for folder, one in theirs
+        )
+        notes = [
+            f"Baseline of commit {commits}: dpbench {old.about.get('dpbench')}, numpy "
+            f"{old.about.get('numpy')}, scipy {old.about.get('scipy')}, seed {old.seed}."
+        ]
+        if old.seed != origin.seed:
+            notes.append(
+                f"This run has seed {origin.seed}: all rows are compared as independent samples."
+            )
+        elif old.source != origin.source:
+            notes.append("The numerical source, numpy or scipy has changed since.")
+        elif old.machine != origin.machine:
+            notes.append("The source is the same; the processor is another, and so may bits be.")
+        else:
+            notes.append("Source, numpy, scipy and processor are the same: bits must be equal.")
+        return notes
