@@ -67,22 +67,16 @@ def run(
     [100, 1000]
     """
     no_others(unknown, run)
-    from dpbench.jobs.study import Job
     from dpbench.runner.settings import Settings
 
     folder = None if config_dir is None else Path(config_dir)
     config = _configured(sweep, overrides, folder)
     config |= {"seed": seed, "trials": trials, "n_jobs": n_jobs, "resume": resume}
     config |= {"plugins": [*config.get("plugins", []), *plugins]}
-    place = os.fspath(out) if isinstance(out, os.PathLike) else out
-    settings = from_mapping(Settings, {**config, "out": place}, "")
-    if "audit" in settings.sweep:
-        raise ConfigError("sweep: an audit is run by the command, or pair by pair by audit_pair")
-    if "libraries" in settings.sweep:
-        raise ConfigError("sweep: libraries are measured by the command; `library_mean` needs none")
-    job = prepared(settings, config, folder, None if settings.out is None else Path(settings.out))
-    assert isinstance(job, Job)
-    return job.result()
+    named = os.fspath(out) if isinstance(out, os.PathLike) else out
+    settings = from_mapping(Settings, {**config, "out": named}, "")
+    place = None if settings.out is None else Path(settings.out)
+    return prepared(settings, config, folder, place).result()
 
 
 def _configured(

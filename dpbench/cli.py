@@ -12,21 +12,13 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from concurrent.futures import BrokenExecutor
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dpbench import signals
 from dpbench.commands.words import arguments
 from dpbench.errors import ConfigError, choose_from
 from dpbench.output.terminal import command_line
 from dpbench.package import __version__, conf_folder
-
-if TYPE_CHECKING:  # what is slow to load waits until it is needed
-    from dpbench.jobs.audit import Audit
-    from dpbench.jobs.finished import Again
-    from dpbench.jobs.libraries import Libraries
-    from dpbench.jobs.study import Job
 
 __all__ = ["run"]
 
@@ -142,13 +134,15 @@ def _run(argv: Sequence[str]) -> int:
         for overrides in runs:
             print(OmegaConf.to_yaml(composed(overrides, flags.config_dir)), end="")
         return DONE
-    jobs = [_prepare(overrides, flags.config_dir) for overrides in runs]
+    from dpbench.jobs.prepare import job_of
+
+    jobs = [job_of(composed(overrides, flags.config_dir), flags.config_dir) for overrides in runs]
     folder = [] if flags.config_dir is None else ["--config-dir", str(flags.config_dir)]
     words = [[*folder, *one] for one in runs] if flags.multirun else [argv]
     _check_apart("out", [job.folder for job in jobs])
     _check_apart("baseline", [job.stores for job in jobs if job.stores is not None])
     signals.in_order()
-    return max(_finished(job, own) for job, own in zip(jobs, words, strict=True))
+    return max(job.run(own) for job, own in zip(jobs, words, strict=True))
 
 
 def _check_apart(key: str, paths: Sequence[Path]) -> None:
@@ -169,22 +163,6 @@ def _no_command(word: str) -> ConfigError:
         said = "is a sweep" if name == word else "no such command, nor sweep"
         return ConfigError(f"{word}: {said}; write sweep={name}")
     return ConfigError(f"{word}: no such command; {choose_from(word, COMMANDS)}")
-
-
-def _finished(job: Again | Job | Audit | Libraries | _Report, argv: Sequence[str]) -> int:
-    """Run it; audits and libraries know no page, which is written here."""
-    from dpbench.jobs.finished import Again
-
-    if isinstance(job, Again | _Report):
-        return job.run(argv)
-    from dpbench.jobs.study import Job
-
-    if isinstance(job, Job):
-        return job.run(argv)
-    from dpbench.output.folder import PAGE
-    from dpbench.report.page import write_page
-
-    return job.run(argv, lambda folder: write_page([folder], folder / PAGE))
 
 
 def _told(flags: argparse.Namespace) -> str:
@@ -222,52 +200,3 @@ def _about(folders: Sequence[Path], sweep: str) -> str:
     comment = itertools.takewhile(lambda line: line.startswith("#"), lines)
     words = " ".join(line[1:].strip() for line in comment if "yaml-language-server" not in line)
     return textwrap.shorten(words.split(". ")[0].rstrip("."), 54, placeholder=" ...")
-
-
-def _prepare(
-    overrides: Sequence[str], config_dir: Path | None
-) -> Again | Job | Audit | Libraries | _Report:
-    """Read and check everything that a run needs."""
-    from dpbench.jobs.composition import composed
-
-    found = composed(overrides, config_dir)
-    from dpbench.jobs.finished import Again
-
-    again = Again.of(found)
-    if again is not None and again.checked(found):
-        return again
-    from dpbench.registry import from_mapping
-    from dpbench.runner.settings import Settings
-
-    settings = from_mapping(Settings, found, "")
-    if again is not None:
-        return again
-    if settings.report is not None:
-        for key in ("track", "replay", "trials"):
-            if getattr(settings, key) is not None:
-                raise ConfigError(f"{key}: {getattr(settings, key)!r}: report=all runs nothing")
-        return _Report(Path(settings.out or "results"))
-    from dpbench.jobs.prepare import prepared
-
-    out = settings.out or f"results/{settings.sweep.get('name', 'sweep')}"
-    return prepared(settings, found, config_dir, Path(out))
-
-
-@dataclass(frozen=True)
-class _Report:
-    """All finished runs below a folder, on one page."""
-
-    folder: Path
-    stores: None = None
-
-    def run(self, argv: Sequence[str]) -> int:
-        from dpbench.output.folder import PAGE
-        from dpbench.report.page import finished_runs, write_page
-
-        runs = finished_runs(self.folder)
-        if not runs:
-            raise ConfigError(
-                f"report: 'all': there is no finished run in '{self.folder}'; out=DIR says where"
-            )
-        print(f"{len(runs)} runs on one page: {write_page(runs, self.folder / PAGE)}")
-        return DONE

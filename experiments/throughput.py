@@ -177,7 +177,7 @@ def two_jobs() -> float:
     tasks = blocks(LAWS["student_t"][0], 100_000, records=100_000_000)
 
     def with_jobs(n_jobs: int) -> Callable[[], object]:
-        return lambda: list(compute(run_block, tasks, Runner(), n_jobs, ()))
+        return lambda: list(compute(run_block, tasks, Runner(), n_jobs))
 
     with_jobs(2)()
     return ratio(with_jobs(1), with_jobs(2), clock=wall, repeats=3)

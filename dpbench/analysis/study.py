@@ -16,7 +16,15 @@ from dpbench.analysis.claims import Claim
 from dpbench.analysis.kinds import build_claim
 from dpbench.analysis.smallest_n import SampleComplexity
 from dpbench.arrays import Bools
-from dpbench.registry import ConfigError, Registered, computable, from_mapping, named, validated
+from dpbench.registry import (
+    ConfigError,
+    Label,
+    Registered,
+    computable,
+    from_mapping,
+    named,
+    validated,
+)
 from dpbench.sweep.metrics import METRICS
 from dpbench.sweep.plan import Cell, Part, Sweep, key_table, make_cells
 from dpbench.sweep.selection import Selection
@@ -112,6 +120,8 @@ class Study(Sweep):
         See `dpbench.report.figures.Figure`.
     gate : bool
         Whether an inconsistent claim makes the run fail: by default it does.
+    next : str, optional
+        The sweep to try next, which the run names at its end.
     """
 
     parts: Annotated[Mapping[str, StudyPart], named(_part, least=1)]
@@ -119,6 +129,7 @@ class Study(Sweep):
     sample_complexity: Requests = Field(default_factory=dict)
     figures: Figures = Field(default_factory=dict)
     gate: bool = True
+    next: Label | None = None
 
     @cached_property
     def all_claims(self) -> dict[str, Claim]:

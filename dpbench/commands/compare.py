@@ -18,9 +18,10 @@ from dpbench.output.style import Canvas, new_canvas, number_text, save, style
 from dpbench.output.terminal import counted, say
 from dpbench.output.terminal import table as in_columns
 from dpbench.registry import ConfigError
+from dpbench.runner.origin import Origin
 from dpbench.runner.store import CorruptBlockError
 from dpbench.tracking import comparison
-from dpbench.tracking.baseline import Baseline, Origin, errors_of
+from dpbench.tracking.baseline import Baseline, errors_of
 from dpbench.tracking.comparison import SMALLEST, VERDICTS
 from dpbench.tracking.report import ratio_text, row_name
 
@@ -89,8 +90,8 @@ def errors_at(path: Path, config_dir: str | Path | None = None) -> Baseline:
         raise ConfigError(f"'{path}': its blocks are not whole: {error}") from error
     about = {name: manifest.get(name) for name in ("commit", "dirty", "plugin_commits")}
     about |= manifest["versions"]
-    origin = Origin(manifest["sweep"], result.seed, manifest["source"], manifest["computer"], about)
-    return Baseline(rows, origin)
+    origin = Origin(manifest["source"], manifest["computer"], stored=about)
+    return Baseline(rows, manifest["sweep"], result.seed, origin)
 
 
 def main(words: Sequence[str]) -> int:

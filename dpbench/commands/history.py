@@ -67,7 +67,7 @@ def added(history: pd.DataFrame | None, errors: Baseline, commit: str, date: str
         told |= {"trimmed_mean_low": told["trimmed_mean"] - half}
         told |= {"trimmed_mean_high": told["trimmed_mean"] + half}
         kept = {name: told[name] for name in (*NUMBERS, "trials", "failures")}
-        about = {"commit": commit, "date": date, "sweep": errors.origin.sweep}
+        about = {"commit": commit, "date": date, "sweep": errors.sweep}
         about |= {name: row[name] for name in KEY}
         found.append(about | kept | {"batches": batch_means(row["errors"])})
     new = pd.DataFrame(found)

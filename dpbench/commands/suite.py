@@ -17,7 +17,7 @@ from dpbench.output.style import save, style
 from dpbench.output.terminal import WIDTH, command_line, say
 from dpbench.output.terminal import table as in_columns
 from dpbench.registry import ConfigError, from_mapping, validated
-from dpbench.runner.origin import machine, used_by, versions
+from dpbench.runner.origin import BLOCKS, Origin
 from dpbench.runner.run import RunOptions
 from dpbench.runner.settings import PathText, Processes, Seed
 from dpbench.suite import checks, compare
@@ -95,7 +95,9 @@ def _run(suite: Suite, files: Sequence[Path], options: Options) -> int:
     entry, plugins = read_entry(files[0])
     name = files[0].stem
     out = _scores_file(options, Path(f"{name}.parquet"))
-    kinds = used_by([name])
+    audits, blocks = (
+        Origin.of(work, names=[name], plugins=plugins) for work in (checks.WORK, BLOCKS)
+    )
     if not any(entry.estimator(one) for one in suite.problems):
         raise ConfigError(f"{files[0].name}: entry: it answers none of the problems")
     try:
@@ -104,8 +106,8 @@ def _run(suite: Suite, files: Sequence[Path], options: Options) -> int:
         say(f"a promise is not kept: {error}")
         return 1
     say("check: all promises of estimators are kept")
-    how: dict[str, Any] = {"seed": options.seed, "n_jobs": options.n_jobs, "depends": kinds}
-    rows = checks.audited(entry, suite.problems, **how)
+    how: dict[str, Any] = {"seed": options.seed, "n_jobs": options.n_jobs}
+    rows = checks.audited(entry, suite.problems, origin=audits, **how)
     bad = [row for row in rows if row["verdict"] != "not refuted"]
     for row in bad:
         say(
@@ -116,7 +118,7 @@ def _run(suite: Suite, files: Sequence[Path], options: Options) -> int:
         return 1
     say(f"audit: none of {len(rows)} pairs refutes a claim, {checks.RUNS} runs a side")
     folder = Path("results") / "suite" / name
-    run = RunOptions(out=folder, plugins=plugins, **how)
+    run = RunOptions(out=folder, origin=blocks, **how)
     with only_writer(folder):
         _scored(suite, [entry], run, out, quick=options.quick)
     say(f"next: {command_line(['suite', 'compare', str(out)])}")
@@ -150,7 +152,9 @@ def _scored(
     rows, failures = measured(known, suite.problems, run, say, quick=quick)
     cards = {one.card.name: one.card for one in known}
     about = {"suite": suite.name, "seed": run.seed, "quick": quick}
-    about |= {"source": run.source, "machine": machine(), "versions": versions()}
+    origin = run.origin
+    about |= {"source": origin.source, "machine": origin.machine}
+    about |= {"versions": origin.about["versions"]}
     scores = Scores(rows, cards, about)
     scores.write(out)
     for text in failures:

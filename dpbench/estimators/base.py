@@ -82,6 +82,8 @@ class Estimator(Registered, ABC):
         or is told more than the class of the law.
     seeded : bool
         Whether all randomness comes from the ledger's stream; if not, runs do not repeat.
+    files : tuple of str
+        Files beside the class's module that its releases depend on, besides what it imports.
     """
 
     notions: ClassVar[tuple[type[Budget], ...]] = (PureDP, ZCDP, GDP, ApproxDP)
@@ -90,6 +92,7 @@ class Estimator(Registered, ABC):
     estimand: ClassVar[str] = "mean"
     bounded_in: ClassVar[Literal["central", "local"] | None] = "central"
     seeded: ClassVar[bool] = True
+    files: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:

@@ -5,32 +5,31 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas as pd
 
+from dpbench.analysis.result import Result
 from dpbench.audit.cases import AuditSweep, control_tasks
 from dpbench.audit.releases import COLUMNS, LEAST_RUNS, AuditTask, audit
 from dpbench.audit.report import bounds_figure, render, strongest
-from dpbench.jobs.base import InFolder, more_trials
+from dpbench.jobs.base import FolderJob, Next, Outcome, refuse_errors
 from dpbench.output.files import Stamps, atomic
-from dpbench.output.folder import only_writer
+from dpbench.output.folder import PAGE
 from dpbench.output.style import save, style
-from dpbench.output.terminal import command_line, progress, say
-from dpbench.package import PACKAGE
+from dpbench.output.terminal import progress
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.runner.cost import Cost
 from dpbench.runner.execute import compute
-from dpbench.runner.run import RunOptions
+from dpbench.runner.run import RunOptions, Say
 from dpbench.runner.settings import Settings
 from dpbench.seeds import digest
 
-__all__ = ["Audit"]
+__all__ = ["AuditJob"]
 
 # Of the estimators, and of those that are broken on purpose.
 TABLES = ("audit", "controls")
@@ -39,25 +38,23 @@ TELLING_RUNS = 1000
 
 
 @dataclass(frozen=True)
-class Audit(InFolder):
-    """A checked audit, ready to run."""
+class AuditJob(FolderJob):
+    """A checked audit, ready to run.
+
+    It exits with 1 if an estimator is refuted or failed, or enough runs miss a control.
+    """
 
     tasks: list[AuditTask]
     controls: list[AuditTask]
-    options: RunOptions
-    config: Mapping[str, Any]
+    work: ClassVar[str] = "dpbench.audit.releases"
+    unit: ClassVar[str] = "audits"
 
     @classmethod
-    def prepare(cls, settings: Settings, options: RunOptions, config: Mapping[str, Any]) -> Audit:
-        """Build everything that the configuration names; nothing is run or written.
-
-        Raises
-        ------
-        ConfigError
-            At the first key that cannot be used.
-        """
+    def prepare(
+        cls, settings: Settings, options: RunOptions, config: Mapping[str, Any]
+    ) -> AuditJob:
         sweep = from_mapping(AuditSweep, settings.sweep, "sweep")
-        settings.without_errors("an audit", "audit")
+        refuse_errors(settings, "an audit", "audit")
         if settings.trials is not None:
             if settings.trials < LEAST_RUNS:
                 raise ConfigError(
@@ -66,45 +63,36 @@ class Audit(InFolder):
             how = dataclasses.replace(sweep.audit, runs=settings.trials)
             sweep = dataclasses.replace(sweep, audit=how)
         tasks, controls = sweep.tasks(settings.seed), control_tasks(sweep.audit, settings.seed)
-        return cls(tasks, controls, options, config)
+        return cls(options, config, tasks, controls)
 
-    def run(self, argv: Sequence[str], page: Callable[[Path], object] = lambda _: None) -> int:
-        """Audit, write the tables, print what was found.
+    def result(self) -> Result:
+        raise ConfigError("sweep: an audit is run by the command, or pair by pair by audit_pair")
 
-        Parameters
-        ----------
-        argv : sequence of str
-            The command's words.
-        page : callable
-            Writes what is to be written of a finished folder, before anything is printed.
+    @property
+    def trials(self) -> Sequence[int]:
+        return [task.runs for task in self.tasks]
 
-        Returns
-        -------
-        int
-            1 if an estimator is refuted or failed, or enough runs miss a control; else 0.
-        """
-        out, cost = self.folder, Cost()
-        with only_writer(out):
-            more = more_trials(out, self.config)
-            found = self._rows(cost)
-            tables = [
-                pd.DataFrame([one for t in tasks for one in found[t.name]], columns=list(COLUMNS))
-                for tasks in (self.tasks, self.controls)
-            ]
-            text = render(*tables)
-            code = self._code(tables)
-            named, draw = dict(zip(TABLES, tables, strict=True)), partial(self._draw, tables)
-            self.written(argv, cost, named, text, draw, failures=[], exit_code=code)
-            page(out)
-        for told in (text.rstrip("\n"), *more):
-            say(told)
-        self._print_next(argv, cost)
-        return code
+    @property
+    def results(self) -> Sequence[str]:
+        return ["audit.csv", "controls.csv", PAGE]
+
+    @property
+    def next(self) -> Next:
+        return "more runs", [f"trials={10 * max(self.trials)}"], ["trials="]
+
+    def compute(self, argv: Sequence[str] | None, cost: Cost, say: Say) -> Outcome:
+        found = self._rows(cost)
+        tables = [
+            pd.DataFrame([one for t in tasks for one in found[t.name]], columns=list(COLUMNS))
+            for tasks in (self.tasks, self.controls)
+        ]
+        named, draw = dict(zip(TABLES, tables, strict=True)), partial(self._draw, tables)
+        return Outcome(named, render(*tables), draw, self._code(tables))
 
     def _code(self, tables: Sequence[pd.DataFrame]) -> int:
         passed = bool((tables[0]["verdict"] == "not refuted").all())
         # So few runs that they may miss a control show nothing, which the text says.
-        few = max(task.runs for task in self.tasks) < TELLING_RUNS
+        few = max(self.trials) < TELLING_RUNS
         caught = few or bool((strongest(tables[1])["verdict"] == "refuted").all())
         return 0 if passed and caught else 1
 
@@ -127,7 +115,7 @@ class Audit(InFolder):
         if pending:
             o = self.options
             with progress("audits", len(pending), f"done, {len(found)} reused") as advance:
-                for task, rows in compute(audit, pending, o.runner, o.n_jobs, o.plugins, o.depends):
+                for task, rows in compute(audit, pending, o.runner, o.n_jobs, o.origin):
                     with atomic(self._path(task.name)) as path:
                         checked = [rows, digest(self._key(task.name), rows)]
                         path.write_text(json.dumps(checked), encoding="utf-8")
@@ -139,27 +127,8 @@ class Audit(InFolder):
 
     def _key(self, name: str) -> str:
         """A digest of everything that the rows of a task depend on."""
-        return digest(self.options.computer, _source(), name)
+        return digest(self.options.origin.bits, name)
 
     def _path(self, name: str) -> Path:
         """Where the rows of a task are kept."""
         return self.folder / "blocks" / f"audit_{self._key(name)[:16]}.json"
-
-    def _print_next(self, argv: Sequence[str], cost: Cost) -> None:
-        out = self.folder
-        say(
-            f"{cost.blocks_done} audits done, {cost.blocks_reused} reused, "
-            f"{time.monotonic() - cost.started:.1f} s"
-        )
-        say(f"results: {out}/audit.csv, controls.csv, report.html")
-        runs = 10 * max(task.runs for task in self.tasks)
-        kept = [word for word in argv if not word.startswith("trials=")]
-        say(f"more runs: {command_line([*kept, f'trials={runs}'])}")
-
-
-@cache
-def _source() -> str:
-    """The source of what the numbers of an audit depend on."""
-    folder = PACKAGE / "audit"
-    files = set(folder.glob("*.py")) - {folder / "report.py"}
-    return digest([path.read_text("utf-8") for path in sorted(files)])

@@ -1,4 +1,4 @@
-"""A finished run is recognised, and shown again, before anything is loaded that takes its time."""
+"""A finished run is recognised, and shown again, before anything slow is loaded."""
 
 from __future__ import annotations
 
@@ -9,26 +9,31 @@ from pathlib import Path
 from typing import Any
 
 from dpbench.errors import ConfigError
-from dpbench.output.folder import (
-    PAGE,
-    finished,
-    only_writer,
-    read_manifest,
-    write_manifest,
-)
+from dpbench.output.folder import PAGE, finished, only_writer, read_manifest, write_manifest
 from dpbench.output.terminal import command_line, replay_line, say
 from dpbench.runner.cost import Cost
-from dpbench.runner.origin import fingerprint
+from dpbench.runner.origin import Origin, fingerprint
 from dpbench.seeds import digest
 
-__all__ = [
-    "Again",
-    "print_next",
-]
+__all__ = ["FinishedRun", "print_next", "standing"]
+
+
+def standing(
+    folder: Path, config: Mapping[str, Any], origin: Origin | None = None
+) -> dict[str, Any] | None:
+    """Return the manifest of a finished run of this configuration whose files still stand.
+
+    `origin` is what computes now; it may be left out where no plug-ins do.
+    """
+    found = finished(folder)
+    if found is None or not found.get("fingerprint"):
+        return None
+    same = found["fingerprint"] == fingerprint(folder, config, origin, found["reads"])
+    return found if same else None
 
 
 @dataclass(frozen=True)
-class Again:
+class FinishedRun:
     """A finished run, whose files are as they were written; `record` is its manifest."""
 
     folder: Path
@@ -36,8 +41,8 @@ class Again:
     stores: None = None
 
     @classmethod
-    def of(cls, config: Mapping[str, Any]) -> Again | None:
-        """The run of this configuration, as it was composed, if nothing is left of it to do."""
+    def of(cls, config: Mapping[str, Any]) -> FinishedRun | None:
+        """Return the run of a composed configuration, if nothing is left of it to do."""
         more = any(config.get(key) for key in ("plugins", "track", "replay", "report"))
         sweep = config.get("sweep")
         # resume=no is text until settings are checked
@@ -47,14 +52,12 @@ class Again:
             folder = Path(config.get("out") or f"results/{sweep.get('name', 'sweep')}").expanduser()
         except (TypeError, RuntimeError):
             return None
-        found = finished(folder)
-        if found is None or found.get("tracked", True) or not (folder / PAGE).exists():
+        found = standing(folder, config)
+        if found is None or found["tracked"] or not (folder / PAGE).exists():
             return None
-        return (
-            cls(folder, found) if found.get("fingerprint") == fingerprint(folder, config) else None
-        )
+        return cls(folder, found)
 
-    def checked(self, config: Mapping[str, Any]) -> bool:
+    def has_exactly(self, config: Mapping[str, Any]) -> bool:
         """Whether that run had this configuration to the last key, so that it can be used."""
         return digest(config) == digest(self.record["configuration"])
 
@@ -65,8 +68,7 @@ class Again:
             if digest(read_manifest(self.folder)) != digest(record):
                 raise ConfigError(f"out: '{self.folder}': another run has just written there")
             cost = Cost(trials=record["trials"])
-            cost.cells_reused = record["cells_done"] + record["cells_reused"]
-            cost.blocks_reused = record["blocks_done"] + record["blocks_reused"]
+            cost.reuse(record)
             write_manifest(self.folder, {**record, **cost.as_dict()})
         say((self.folder / "scoreboard.txt").read_text("utf-8").rstrip("\n"))
         print_next(self.folder, record, argv, cost)
@@ -75,21 +77,12 @@ class Again:
 
 def print_next(folder: Path, record: Mapping[str, Any], argv: Sequence[str], cost: Cost) -> None:
     """Print what was done, where the results are and what to type next; of a run's manifest."""
-    sweep, seed, failures = (record[key] for key in ("sweep", "seed", "failures"))
-    if failures:
+    if failures := record["failures"]:
         say(f"the first failure's traceback: {replay_line(argv, failures[0]['name'])}")
-    seconds = time.monotonic() - cost.started
-    say(f"{cost.blocks_done} blocks done, {cost.blocks_reused} reused, {seconds:.1f} s")
-    more = ", sample_complexity.csv" if (folder / "sample_complexity.csv").exists() else ""
-    files = f"{PAGE}, summary.csv, claims.csv, factors.csv{more}, figures/, manifest.json"
-    say(f"results: {folder}/{files}")
-    if sweep == "quick":
-        said, kept, added = "next", [], ["sweep=heavy_tail"]
-    elif cost.trials is not None:
-        said, added = "more trials, keeping these", [f"trials={2 * cost.trials}"]
-        kept = [word for word in argv if not word.startswith(("trials=", "resume="))]
-    else:
-        said = "an independent replication"
-        added = [f"seed={seed + 1}", f"out={folder}-seed{seed + 1}"]
-        kept = [word for word in argv if not word.startswith(("seed=", "out=", "resume="))]
-    say(f"{said}: {command_line([*kept, *added])}")
+    seconds, unit = time.monotonic() - cost.started, record["unit"]
+    say(f"{cost.blocks_done} {unit} done, {cost.blocks_reused} reused, {seconds:.1f} s")
+    say(f"results: {folder}/{', '.join(record['results'])}")
+    if record["next"] is not None:
+        what, added, without = record["next"]
+        kept = [word for word in argv if not word.startswith(tuple(without))]
+        say(f"{what}: {command_line([*kept, *added])}")

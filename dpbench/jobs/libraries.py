@@ -2,68 +2,64 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
+from dpbench.analysis.result import Result
 from dpbench.audit.releases import COLUMNS, AuditTask, audit
 from dpbench.audit.report import strongest
-from dpbench.jobs.base import InFolder
+from dpbench.estimators.libraries.process import environments
+from dpbench.jobs.base import FolderJob, Outcome, refuse_errors
 from dpbench.libraries.measure import Found, Row, cell_rows, claim_rows, hostile_rows, status
 from dpbench.libraries.report import benchmarks, figure, overview, render
 from dpbench.libraries.sweep import LibrarySweep
 from dpbench.output.files import Stamps
-from dpbench.output.folder import only_writer
+from dpbench.output.folder import PAGE
 from dpbench.output.style import save, style
-from dpbench.output.terminal import progress, say
+from dpbench.output.terminal import progress
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.runner.cost import Cost
-from dpbench.runner.run import RunOptions
+from dpbench.runner.run import RunOptions, Say
 from dpbench.runner.settings import Settings
 from dpbench.sweep.block import Setting
 from dpbench.sweep.plan import Cell
 from dpbench.sweep.selection import choose
 
-__all__ = ["Libraries"]
+__all__ = ["LibrariesJob"]
 
 Tables = dict[str, pd.DataFrame]
 
 
 @dataclass(frozen=True)
-class Libraries(InFolder):
+class LibrariesJob(FolderJob):
     """A checked sweep of libraries, ready to run, by one process for the sake of times.
 
-    Noise of libraries cannot be seeded: every run measures anew.
+    Noise of libraries cannot be seeded: whatever is not finished is measured anew. It exits with 1
+    if the process of a library has ended, a claim is inconsistent, or the audit does not refute
+    what it is known to; with 0 also if some libraries are not installed.
     """
 
     sweep: LibrarySweep
     cells: list[Cell]
     audits: list[AuditTask]
-    options: RunOptions
-    config: Mapping[str, Any]
+    work: ClassVar[str] = "dpbench.audit.releases"
+    unit: ClassVar[str] = "cells"
 
     @classmethod
     def prepare(
         cls, settings: Settings, options: RunOptions, config: Mapping[str, Any]
-    ) -> Libraries:
-        """Build everything that the configuration names; nothing is run or written.
-
-        Raises
-        ------
-        ConfigError
-            At the first key that cannot be used.
-        """
+    ) -> LibrariesJob:
         sweep = from_mapping(LibrarySweep, settings.sweep, "sweep")
-        settings.without_errors("libraries", "libraries")
+        refuse_errors(settings, "libraries", "libraries")
         order = list(sweep.families)
         cells = sorted(sweep.cells(settings.trials), key=lambda one: order.index(one.family_label))
-        return cls(sweep, cells, sweep.audits(settings.seed), options, config)
+        return cls(options, config, sweep, cells, sweep.audits(settings.seed))
 
     @property
     def settings(self) -> dict[str, Setting]:
@@ -71,48 +67,30 @@ class Libraries(InFolder):
         found = [one for cell in self.cells for one in cell.settings]
         return {one.label: one for one in sorted(found, key=lambda one: one.budget.amounts)}
 
-    def run(self, argv: Sequence[str], page: Callable[[Path], object] = lambda _: None) -> int:
-        """Measure, write the tables, print what was found.
+    def result(self) -> Result:
+        raise ConfigError("sweep: libraries are measured by the command; `library_mean` needs none")
 
-        Parameters
-        ----------
-        argv : sequence of str
-            The command's words.
-        page : callable
-            Writes what is to be written of a finished folder, before anything is printed.
+    @property
+    def results(self) -> Sequence[str]:
+        return ["overview.csv", "libraries.csv", "hostile.csv", PAGE]
 
-        Returns
-        -------
-        int
-            1 if the process of a library has ended, a claim is inconsistent, or the audit does
-            not refute what it is known to; else 0, also if some are not installed.
+    @property
+    def reads(self) -> Sequence[Path]:
+        return environments()
 
-        Raises
-        ------
-        ConfigError
-            If none is.
-        """
-        cost = Cost()
-        with only_writer(self.folder):
-            tables = self._tables(cost)
-            text = render(tables["overview"], tables["claims"])
-            unlike = [
-                f"audit: {row['estimator']}: {row['verdict']}, {row['expected']} was expected\n"
-                for row in strongest(tables["audit"]).to_dict("records")
-                if row["verdict"] != row["expected"]
-            ]
-            text += "".join(unlike)
-            said = pd.concat([tables["overview"]["version"], tables["libraries"]["told"]])
-            wrong = said.str.contains("process ended").any()
-            wrong |= "inconsistent" in set(tables["claims"]["verdict"])
-            code = int(bool(unlike) or wrong)
-            draw = partial(self._draw, tables)
-            self.written(argv, cost, tables, text, draw, failures=[], exit_code=code)
-            page(self.folder)
-        say(text.rstrip("\n"))
-        say(f"{cost.cells_done} cells done, {time.monotonic() - cost.started:.1f} s")
-        say(f"results: {self.folder}/overview.csv, libraries.csv, hostile.csv, report.html")
-        return code
+    def compute(self, argv: Sequence[str] | None, cost: Cost, say: Say) -> Outcome:
+        tables = self._tables(cost)
+        text = render(tables["overview"], tables["claims"])
+        unlike = [
+            f"audit: {row['estimator']}: {row['verdict']}, {row['expected']} was expected\n"
+            for row in strongest(tables["audit"]).to_dict("records")
+            if row["verdict"] != row["expected"]
+        ]
+        text += "".join(unlike)
+        said = pd.concat([tables["overview"]["version"], tables["libraries"]["told"]])
+        wrong = said.str.contains("process ended").any()
+        wrong |= "inconsistent" in set(tables["claims"]["verdict"])
+        return Outcome(tables, text, partial(self._draw, tables), int(bool(unlike) or wrong))
 
     def _tables(self, cost: Cost) -> Tables:
         """All tables, by the names of their files."""

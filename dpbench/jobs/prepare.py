@@ -1,27 +1,54 @@
-"""which job a configuration is."""
+"""Which job a configuration asks for."""
 
 from __future__ import annotations
 
-import inspect
-import secrets
+import importlib
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpbench.registry import Registered
-
 if TYPE_CHECKING:  # slow to load
-    from dpbench.jobs.audit import Audit
-    from dpbench.jobs.libraries import Libraries
-    from dpbench.jobs.study import Job
+    from dpbench.jobs.base import Job
+    from dpbench.jobs.finished import FinishedRun
     from dpbench.runner.settings import Settings
+
+__all__ = ["job_of", "plain", "prepared"]
+
+# The class of each kind of job. A sweep asks for a kind by the key of its name; else it is a study.
+KINDS = {
+    "audit": "dpbench.jobs.audit.AuditJob",
+    "libraries": "dpbench.jobs.libraries.LibrariesJob",
+    "report": "dpbench.jobs.report_all.ReportJob",
+    "study": "dpbench.jobs.study.StudyJob",
+}
+
+
+def job_of(config: Mapping[str, Any], config_dir: Path | None) -> Job | FinishedRun:
+    """Read and check everything that a composed configuration needs.
+
+    A finished run is recognised before anything slow is loaded. ConfigError at the first key that
+    cannot be used; nothing is run or written.
+    """
+    from dpbench.jobs.finished import FinishedRun
+
+    run = FinishedRun.of(config)
+    if run is not None and run.has_exactly(config):
+        return run
+    from dpbench.registry import from_mapping  # slow to load
+    from dpbench.runner.settings import Settings
+
+    settings = from_mapping(Settings, config, "")
+    if run is not None:
+        return run
+    usual = "" if settings.report else settings.sweep.get("name", "sweep")
+    return prepared(settings, config, config_dir, Path(settings.out or f"results/{usual}"))
 
 
 def prepared(
     settings: Settings, config: Mapping[str, Any], config_dir: Path | None, out: Path | None
-) -> Job | Audit | Libraries:
+) -> Job:
     """Build everything that a configuration names, to be run in a folder or in memory (None).
 
     ConfigError at the first key that cannot be used; nothing is run or written.
@@ -29,30 +56,24 @@ def prepared(
     from dpbench.runner.settings import load_plugins
 
     plugins = load_plugins(settings.plugins, config_dir)
-    from dpbench.runner.origin import used_by
-    from dpbench.runner.run import RunOptions  # heavy imports wait for a readable configuration
+    from dpbench.runner.origin import Origin  # heavy imports wait for a readable configuration
+    from dpbench.runner.run import RunOptions
 
-    kinds = list(_own_kinds(settings.sweep))
-    depends = used_by([*settings.plugins, *(kind.__module__ for kind in kinds)])
-    own = tuple(map(_source, kinds))
+    by_key = (key for key in ("audit", "libraries") if key in settings.sweep)
+    asked = "report" if settings.report else next(by_key, "study")
+    module, _, name = KINDS[asked].rpartition(".")
+    kind: type[Job] = getattr(importlib.import_module(module), name)
+    own = _own_kinds(settings.sweep)
+    origin = Origin.of(kind.work, names=settings.plugins, plugins=plugins, kinds=own)
     shared = {key: getattr(settings, key) for key in ("seed", "n_jobs", "runner", "resume")}
-    options = RunOptions(**shared, out=out, plugins=plugins, own=own, depends=depends)
-    whole = plain({**config, "sweep": settings.sweep})
-    if "audit" in settings.sweep:
-        from dpbench.jobs.audit import Audit
-
-        return Audit.prepare(settings, options, whole)
-    if "libraries" in settings.sweep:
-        from dpbench.jobs.libraries import Libraries
-
-        return Libraries.prepare(settings, options, whole)
-    from dpbench.jobs.study import Job
-
-    return Job.prepare(settings, options, whole)
+    options = RunOptions(**shared, out=out, origin=origin)
+    return kind.prepare(settings, options, plain({**config, "sweep": settings.sweep}))
 
 
 def plain(spec: Any) -> Any:
-    """A configuration with objects, as one that JSON can hold and `load` can read."""
+    """Return a configuration with objects as one that JSON can hold and `load` can read."""
+    from dpbench.registry import Registered
+
     if isinstance(spec, Mapping):
         return {str(key): plain(value) for key, value in spec.items()}
     if isinstance(spec, list | tuple):
@@ -69,7 +90,9 @@ def plain(spec: Any) -> Any:
 
 
 def _own_kinds(spec: Any) -> Iterator[type[Any]]:
-    """The classes of objects in place of configuration, and their bases, that are not dpbench's."""
+    """Yield classes of objects in place of configuration, and bases, that are not dpbench's."""
+    from dpbench.registry import Registered
+
     if isinstance(spec, Mapping):
         for value in spec.values():
             yield from _own_kinds(value)
@@ -77,13 +100,3 @@ def _own_kinds(spec: Any) -> Iterator[type[Any]]:
         known = {"dpbench", *sys.stdlib_module_names}
         yield from (k for k in type(spec).__mro__ if k.__module__.partition(".")[0] not in known)
         yield from _own_kinds({field.name: getattr(spec, field.name) for field in fields(spec)})
-
-
-def _source(kind: type[Any]) -> str:
-    """The source of a class's module; what nobody can read may be another at any time."""
-    try:
-        module = inspect.getmodule(kind)
-        whole = module is not None and getattr(module, "__file__", None) is not None
-        return inspect.getsource(module if whole and module else kind)
-    except (OSError, TypeError):
-        return secrets.token_hex(16)

@@ -1,4 +1,4 @@
-"""A run with a folder: what is finished is recognised, what is computed is written."""
+"""The job of most sweeps: errors of estimators, claims about them, figures."""
 
 from __future__ import annotations
 
@@ -19,50 +19,38 @@ from dpbench.analysis.results import Results, collect
 from dpbench.analysis.smallest_n import measure
 from dpbench.analysis.study import Plan, Study
 from dpbench.arrays import Bools
-from dpbench.jobs.base import InFolder, more_trials
-from dpbench.jobs.finished import print_next
+from dpbench.jobs.base import FolderJob, Next, Outcome
 from dpbench.output.files import Stamps, atomic
-from dpbench.output.folder import (
-    PAGE,
-    finished,
-    only_writer,
-    read_manifest,
-    stamps_of,
-    write_manifest,
-)
+from dpbench.output.folder import PAGE, only_writer
 from dpbench.output.style import Font, Width, save, style
-from dpbench.output.terminal import replay_line, say
+from dpbench.output.terminal import replay_line
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.report.latex import claim_rows, claims_table, write_snippet
 from dpbench.runner.cost import Cost
-from dpbench.runner.origin import fingerprint, package_source, surroundings, versions
 from dpbench.runner.run import RunOptions, Say, run_cells
 from dpbench.runner.settings import Settings
-from dpbench.runner.store import Store
-from dpbench.seeds import digest
 from dpbench.sweep.block import replay
 from dpbench.sweep.plan import Cell, cell_at
 from dpbench.tracking.check import FILES as TRACKED
 from dpbench.tracking.check import Tracking
 
-__all__ = ["Job"]
+__all__ = ["StudyJob"]
 
 
 @dataclass(frozen=True)
-class Job(InFolder):
+class StudyJob(FolderJob):
     """A checked study, ready to run."""
 
     plan: Plan
-    options: RunOptions
-    config: Mapping[str, Any]
     replay: str | None = None
     tracking: Tracking | None = None
     paper: bool = False
     font: Font = "sans"
 
     @classmethod
-    def prepare(cls, settings: Settings, options: RunOptions, config: Mapping[str, Any]) -> Job:
-        """Build everything that the configuration names; nothing is run or written."""
+    def prepare(
+        cls, settings: Settings, options: RunOptions, config: Mapping[str, Any]
+    ) -> StudyJob:
         if settings.replay is not None and settings.track is not None:
             raise ConfigError(f"replay: {settings.replay!r}: nothing is tracked")
         study = from_mapping(Study, settings.sweep, "sweep")
@@ -70,62 +58,46 @@ class Job(InFolder):
         trials = min(cell.trials for cell in plan.cells)
         tracking = Tracking.prepare(settings, study.name, trials, study.gate)
         drawn = settings.paper, settings.font
-        return cls(plan, options, config, settings.replay, tracking, *drawn)
+        return cls(options, config, plan, settings.replay, tracking, *drawn)
 
     @property
     def stores(self) -> Path | None:
         return self.tracking.path if self.tracking and self.tracking.update else None
 
+    @property
+    def trials(self) -> Sequence[int]:
+        return [cell.trials for cell in self.plan.cells]
+
+    @property
+    def results(self) -> Sequence[str]:
+        tables = ["summary.csv", "claims.csv", "factors.csv"]
+        tables += ["sample_complexity.csv"] if self.plan.study.sample_complexity else []
+        return [PAGE, *tables, "figures/", "manifest.json"]
+
+    @property
+    def next(self) -> Next:
+        if self.plan.study.next is not None:
+            return "next", [f"sweep={self.plan.study.next}"], [""]
+        if len(set(self.trials)) == 1:
+            more = [f"trials={2 * self.trials[0]}"]
+            return "more trials, keeping these", more, ["trials=", "resume="]
+        seed = self.options.seed + 1
+        other = [f"seed={seed}", f"out={self.options.out}-seed{seed}"]
+        return "an independent replication", other, ["seed=", "out=", "resume="]
+
     def run(self, argv: Sequence[str]) -> int:
-        """Run the study, write its folder, print its verdicts and what to type; the exit code.
+        return super().run(argv) if self.replay is None else self._replay(self.replay)
 
-        A finished run whose files are untouched is printed again and nothing else.
-        """
-        if self.replay is not None:
-            return self._replay(self.replay)
-        trials = {cell.trials for cell in self.plan.cells}
-        cost = Cost(trials=trials.pop() if len(trials) == 1 else None)
-        with only_writer(self.folder):
-            more = more_trials(self.folder, self.config)
-            code, told = self._completed(argv, cost)
-            record = read_manifest(self.folder)
-        # Files first: a terminal may keep a run waiting.
-        for text in (*told, *more):
-            say(text)
-        print_next(self.folder, record, argv, cost)
-        return code
+    def compute(self, argv: Sequence[str] | None, cost: Cost, say: Say) -> Outcome:
+        return self._outcome(self._result(cost, say), argv)
 
-    def _completed(self, argv: Sequence[str], cost: Cost) -> tuple[int, list[str]]:
-        """Bring the folder up to date; the exit code and what is to be printed."""
-        before = surroundings(self.config)
-        record, page = self._finished() if self.options.resume else None, self.folder / PAGE
-        if record is None:
-            record = self._written(self._result(cost, say), argv, cost)
-        else:
-            cost.cells_reused = len(self.plan.cells)
-            cost.blocks_reused = sum(cell.blocks for cell in self.plan.cells)
-        told = [(self.folder / "scoreboard.txt").read_text(encoding="utf-8").rstrip("\n")]
-        failed, last = bool(record["failures"]), (record["tracked"], record["exit_code"])
-        code = self._code(failed, pd.read_csv(self.folder / "claims.csv"))  # not tracking's of then
+    def track(self, failed: bool, say: Say) -> tuple[int, list[str]]:
         for name in TRACKED:
             (self.folder / name).unlink(missing_ok=True)
-        if self.tracking is not None:
-            found = self.tracking.run(self.plan.cells, self.options, failed, told.append)
-            code = max(code, found)
-        tracked = [name for name in TRACKED if (self.folder / name).exists()]
-        if tracked or (tracked, code) != last:
-            page.unlink(missing_ok=True)
-        more = {"tracked": tracked, "exit_code": code, "fingerprint": None}
-        unknown = self.options.plugins or self.options.depends  # what these read
-        if not unknown and surroundings(self.config) == before:  # else edited meanwhile
-            more["fingerprint"] = fingerprint(self.folder, self.config)
-        record = {**record, **cost.as_dict(), **more}
-        write_manifest(self.folder, record)
-        if not page.exists():
-            self._write_page()  # of the manifest
-        outputs = {**record["outputs"], **(stamps_of(self.folder, [page]) or {})}
-        write_manifest(self.folder, {**record, "outputs": outputs})
-        return code, told
+        if self.tracking is None:
+            return 0, []
+        code = self.tracking.run(self.plan.cells, self.options, failed, say)
+        return code, [name for name in TRACKED if (self.folder / name).exists()]
 
     def result(self) -> Result:
         """Compute what is missing and test the claims; if there is a folder, write all to it."""
@@ -134,14 +106,9 @@ class Job(InFolder):
         with only_writer(self.folder):
             cost = Cost()
             result = self._result(cost, lambda _: None)
-            self._written(result, None, cost)
-            self._write_page()
+            self.write(self._outcome(result, None), None, cost)
+            self.write_page()
         return result
-
-    def _write_page(self) -> None:
-        from dpbench.report.page import write_page  # slow to load
-
-        write_page([self.folder], self.folder / PAGE)
 
     def _result(self, cost: Cost, say: Say) -> Result:
         """Compute what is missing and test the claims."""
@@ -176,9 +143,8 @@ class Job(InFolder):
             seed=self.options.seed,
         )
 
-    def _written(self, result: Result, argv: Sequence[str] | None, cost: Cost) -> dict[str, Any]:
-        """Write tables, figures and the manifest in place of an earlier run's; the manifest."""
-        (self.folder / PAGE).unlink(missing_ok=True)
+    def _outcome(self, result: Result, argv: Sequence[str] | None) -> Outcome:
+        """Return what is to be written of a result."""
         tables = {"summary": result.summary, "claims": result.claims, "factors": result.factors}
         tables |= {} if result.samples.empty else {"sample_complexity": result.samples}
         failures = [
@@ -189,14 +155,9 @@ class Job(InFolder):
             }
             for failure in result.failures
         ]
-        found = {
-            "failures": failures,
-            "exit_code": self._code(bool(failures), result.claims),
-            "inputs": self._inputs(),
-            "tracked": [],
-        }
-        draw = partial(self._draw, result)
-        return self.written(argv, cost, tables, result.scoreboard, draw, **found)
+        gated = self.plan.study.gate and "inconsistent" in set(result.claims["verdict"])
+        code = int(bool(failures) or gated)
+        return Outcome(tables, result.scoreboard, partial(self._draw, result), code, failures)
 
     def _draw(self, result: Result, stamps: Stamps) -> None:
         """Write figures; for a paper as wide as a column, with what includes them, and claims."""
@@ -212,11 +173,6 @@ class Job(InFolder):
                 save(canvas, folder, label, stamps=stamps)
                 if self.paper:
                     write_snippet(figure, result, canvas, folder, label, stamps=stamps)
-
-    def _code(self, failed: bool, claims: pd.DataFrame) -> int:
-        """The exit code of a run that is not tracked."""
-        gated = self.plan.study.gate and "inconsistent" in set(claims["verdict"])
-        return int(failed or gated)
 
     def _replay(self, name: str) -> int:
         """Run the failure of that name again and show its traceback; nothing is written."""
@@ -236,21 +192,6 @@ class Job(InFolder):
                     print(f"released {share:.0%} of {len(found.value)} trials")
                     return 0
         raise ConfigError(f"replay: {name!r}: no block of this sweep has a failure of that name")
-
-    def _finished(self) -> Mapping[str, Any] | None:
-        """The manifest of a finished run of the same."""
-        found = finished(self.folder)
-        same = found is not None and found.get("inputs") == self._inputs()
-        return found if same else None
-
-    def _inputs(self) -> str:
-        """A digest of all that the run's files depend on, source and block files included."""
-        store = self.options.store()
-        assert isinstance(store, Store)
-        shown = {key: self.config.get(key) for key in ("sweep", "seed", "trials", "paper", "font")}
-        blocks = [(cell.n, cell.blocks, cell.names) for cell in self.plan.cells]
-        stamps = stamps_of(store.folder, store.files())  # by names that say source and machine
-        return digest(package_source(), shown, blocks, stamps, versions())
 
 
 def _joined(tables: Sequence[pd.DataFrame], columns: list[str] | None = None) -> pd.DataFrame:

@@ -17,7 +17,7 @@ from distributed.diagnostics.plugin import WorkerPlugin
 
 from dpbench.registry import ConfigError
 from dpbench.runner.local import run_share
-from dpbench.runner.origin import Computer
+from dpbench.runner.origin import Origin
 
 __all__ = ["computed"]
 
@@ -44,8 +44,7 @@ def computed(
     tasks: Sequence[Task],
     address: str | None,
     threads: int,
-    plugins: Sequence[Path],
-    depends: tuple[str, ...],
+    origin: Origin,
 ) -> Iterator[tuple[int, Result]]:
     """Run all tasks by a module's function and yield each result with its task's index.
 
@@ -56,8 +55,7 @@ def computed(
     with contextlib.ExitStack() as stack:
         pool = stack.enter_context(ThreadPoolExecutor(FETCHED))
         # ends first, and with it what the pool waits for
-        client = stack.enter_context(_client(address, threads, plugins))
-        here = Computer.of(depends)
+        client = stack.enter_context(_client(address, threads, origin))
         done: queue.SimpleQueue[Any] = queue.SimpleQueue()
         waiting, running = deque(range(len(tasks))), dict[Any, list[int]]()
 
@@ -66,7 +64,7 @@ def computed(
                 size = min(MOST, 1 + len(waiting) // (2 * AHEAD * workers))
                 share = [waiting.popleft() for _ in range(size)]
                 given, seconds = {i: tasks[i] for i in share}, max(SECONDS, workers / SHARES)
-                call = pickle.dumps(_Call(run, given, depends, seconds))
+                call = pickle.dumps(_Call(run, given, origin, seconds))
                 # the scheduler, which need not have dpbench or plug-ins, sees bytes
                 future = client.submit(pickle.loads, call, pure=False)
                 running[future] = share
@@ -80,14 +78,14 @@ def computed(
             ended += [done.get() for _ in range(min(FETCHED - 1, done.qsize()))]
             shares = {future: running.pop(future) for future in ended}
             submit(workers)
-            for share, (found, computer, worker) in _fetched(shares, pool, client):
-                computer.check(here, f"worker {worker}", REMEDY)
+            for share, (found, theirs, worker) in _fetched(shares, pool, client, origin):
+                theirs.check(origin, f"worker {worker}", REMEDY)
                 waiting.extendleft(share[: len(found) - 1 : -1])  # there was no time for them
                 yield from found
 
 
 @contextlib.contextmanager
-def _client(address: str | None, threads: int, plugins: Sequence[Path] = ()) -> Iterator[Any]:
+def _client(address: str | None, threads: int, origin: Origin) -> Iterator[Any]:
     """A client of a running cluster, which gets plug-ins, or of one here that listens nowhere."""
     for logger in ("distributed", "distributed.client"):  # what ends a run is one line
         logging.getLogger(logger).setLevel(logging.CRITICAL)
@@ -108,9 +106,9 @@ def _client(address: str | None, threads: int, plugins: Sequence[Path] = ()) -> 
             told = f"runner.address: {address!r}: no dask scheduler answers there"
             raise ConfigError(told) from error
         if address is not None:
-            _refuse_others(client)
-            if plugins:
-                client.register_plugin(_Sources(plugins))
+            _refuse_others(client, origin)
+            if origin.plugins:
+                client.register_plugin(_Sources(origin.plugins))
         yield client
 
 
@@ -127,14 +125,15 @@ def _refuse_without_credentials(address: str) -> None:
         raise ConfigError(f"runner.address: {address!r}: dask's settings require tls://")
 
 
-def _refuse_others(client: Any) -> None:
+def _refuse_others(client: Any, origin: Origin) -> None:
     """ConfigError at the first worker that is there with another dpbench than this one."""
-    here, found = Computer.of(()), client.run(Computer.here, (), on_error="return")
-    for worker, computer in sorted(found.items()):
-        if isinstance(computer, Computer):
-            computer.check(here, f"worker {worker}", REMEDY)
-        elif not isinstance(computer, OSError):  # one that has just ended
-            raise ConfigError(f"runner: worker {worker}: {_line(computer)}; {REMEDY}")
+    here = origin.without_plugins()
+    found = client.run(here.here, on_error="return")
+    for worker, theirs in sorted(found.items()):
+        if isinstance(theirs, Origin):
+            theirs.check(here, f"worker {worker}", REMEDY)
+        elif not isinstance(theirs, OSError):  # one that has just ended
+            raise ConfigError(f"runner: worker {worker}: {_line(theirs)}; {REMEDY}")
 
 
 class _Sources(WorkerPlugin):  # type: ignore[misc]
@@ -181,10 +180,10 @@ class _Call:
         return _work, self._arguments
 
 
-def _work(*arguments: Any) -> tuple[list[tuple[int, Any]], Computer, str]:
+def _work(*arguments: Any) -> tuple[list[tuple[int, Any]], Origin, str]:
     """On a worker: the results of a share, what they were computed by, and where."""
-    found, computer, _ = run_share(*arguments)
-    return found, computer, distributed.get_worker().address
+    found, theirs, _ = run_share(*arguments)
+    return found, theirs, distributed.get_worker().address
 
 
 def _threads(client: Any) -> int:
@@ -213,17 +212,17 @@ def _next(ended: queue.SimpleQueue[Any], client: Any) -> Any:
 
 
 def _fetched(
-    shares: dict[Any, list[int]], pool: ThreadPoolExecutor, client: Any
-) -> Iterator[tuple[list[int], tuple[Any, Computer, str]]]:
+    shares: dict[Any, list[int]], pool: ThreadPoolExecutor, client: Any, origin: Origin
+) -> Iterator[tuple[list[int], tuple[Any, Origin, str]]]:
     """Shares with what their futures hold, as it arrives."""
     fetched: queue.SimpleQueue[Any] = queue.SimpleQueue()
     for future, share in shares.items():
-        pool.submit(_result, future, share, client).add_done_callback(fetched.put)
+        pool.submit(_result, future, share, client, origin).add_done_callback(fetched.put)
     for _ in shares:
         yield _next(fetched, client).result()
 
 
-def _result(future: Any, share: list[int], client: Any) -> tuple[list[int], Any]:
+def _result(future: Any, share: list[int], client: Any, origin: Origin) -> tuple[list[int], Any]:
     """A share with what its future holds, or what became of it in one line.
 
     A result that is lost with its worker is computed again, and waited for.
@@ -242,7 +241,7 @@ def _result(future: Any, share: list[int], client: Any) -> tuple[list[int], Any]
                 raise ConnectionError(told) from late
         if isinstance(error, MemoryError):
             raise error
-        _refuse_others(client)  # one that cannot read its task, most likely
+        _refuse_others(client, origin)  # one that cannot read its task, most likely
         raise BrokenExecutor(_line(error)) from error
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,11 @@ class Cost:
         self.worker_peak_bytes = max(self.worker_peak_bytes, block.peak_bytes)
         for label, seconds in block.seconds.items():
             self.estimator_seconds[label] = self.estimator_seconds.get(label, 0.0) + seconds
+
+    def reuse(self, record: Mapping[str, Any]) -> None:
+        """Count all that a finished run did, of its manifest, as reused."""
+        self.cells_reused = record["cells_done"] + record["cells_reused"]
+        self.blocks_reused = record["blocks_done"] + record["blocks_reused"]
 
     def as_dict(self) -> dict[str, Any]:
         """The counts, with wall and CPU seconds and the largest process's peak memory."""

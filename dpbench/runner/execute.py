@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from dpbench.registry import ConfigError, validated
-from dpbench.runner.local import Result, Task, _locally
+from dpbench.runner.local import Result, Task, run_locally
+from dpbench.runner.origin import Origin
 
-__all__ = [
-    "Runner",
-    "compute",
-]
+__all__ = ["Runner", "compute"]
 
 
 @validated
@@ -40,17 +37,18 @@ def compute(
     tasks: Sequence[Task],
     runner: Runner,
     n_jobs: int,
-    plugins: tuple[Path, ...] = (),
-    depends: tuple[str, ...] = (),
+    origin: Origin | None = None,
 ) -> Iterator[tuple[Task, Result]]:
     """Run all tasks by a module's function and yield each with its result, in any order.
 
-    `n_jobs` is joblib's, of which at most one a task is used, `plugins` are the source files that
-    dask workers need; for `depends` see `dpbench.runner.origin.used_by`. ConfigError if a worker
-    computes by other source, or if dask is not installed or its scheduler does not answer.
+    `n_jobs` is joblib's, of which at most one a task is used; `origin` is this process's, by
+    default that of blocks.
+    ConfigError if a worker computes by other source, or if dask is not installed or its scheduler
+    does not answer.
     """
     if not tasks:
         return
+    origin = Origin.of() if origin is None else origin
     import joblib  # slow to load, like all that a refusal can do without
 
     workers = min(joblib.cpu_count() if n_jobs < 0 else n_jobs, len(tasks))
@@ -62,7 +60,7 @@ def compute(
                 "runner: 'dask': not installed; install the extra with pip install "
                 "'dpbench-mean[dask]'"
             ) from error
-        for i, result in computed(run, tasks, runner.address, workers, plugins, depends):
+        for i, result in computed(run, tasks, runner.address, workers, origin):
             yield tasks[i], result
     else:
-        yield from _locally(run, tasks, workers, depends)
+        yield from run_locally(run, tasks, workers, origin)

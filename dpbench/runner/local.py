@@ -1,4 +1,4 @@
-"""dpbench/runner/local.py."""
+"""Running blocks on processes of this machine, which end when this one does."""
 
 from __future__ import annotations
 
@@ -11,23 +11,21 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from dpbench.runner.origin import Computer
+from dpbench.runner.origin import Origin
 from dpbench.signals import SIGNALS
+
+__all__ = ["Result", "Task", "run_locally", "run_share"]
 
 # Of as many tasks one more at a time is handed over, up to a limit, and worked on for so long.
 MANY, MOST_AT_ONCE, SECONDS = 256, 32, 0.1
-
-
 Task = TypeVar("Task")
-
-
 Result = TypeVar("Result")
 
 
-def _locally(
-    run: Callable[[Task], Result], tasks: Sequence[Task], workers: int, depends: tuple[str, ...]
+def run_locally(
+    run: Callable[[Task], Result], tasks: Sequence[Task], workers: int, origin: Origin
 ) -> Iterator[tuple[Task, Result]]:
-    """On processes of this machine, and the first task in this one."""
+    """Run tasks on processes of this machine, and the first task in this one."""
     import joblib
 
     parallel = joblib.Parallel(
@@ -37,7 +35,7 @@ def _locally(
         initializer=_end_with,
         initargs=(os.getpid(),),
     )
-    left, first, here = dict(enumerate(tasks[1:])), tasks[:1], Computer.of(depends)
+    left, first = dict(enumerate(tasks[1:])), tasks[:1]
     # Handing over costs as much as a small block: of many several at once, and then those that
     # there was no time for one by one.
     for size in (min(MOST_AT_ONCE, 1 + len(left) // MANY), 1):
@@ -45,13 +43,13 @@ def _locally(
         shares = [index[at : at + size] for at in range(0, len(index), size)]
         given = ({i: left[i] for i in share} for share in shares)
         with _signals_held():
-            results = parallel(joblib.delayed(run_share)(run, share, depends) for share in given)
+            results = parallel(joblib.delayed(run_share)(run, share, origin) for share in given)
         try:
             for task in first:  # while the workers start
                 yield task, run(task)
             first = []
-            for found, computer, process in results:
-                computer.check(here, f"process {process}", "a file was edited, run it again")
+            for found, theirs, process in results:
+                theirs.check(origin, f"process {process}", "a file was edited, run it again")
                 for i, result in found:
                     yield left.pop(i), result
         finally:
@@ -62,15 +60,15 @@ def _locally(
 def run_share(
     run: Callable[[Task], Result],
     share: Mapping[int, Task],
-    depends: tuple[str, ...],
+    origin: Origin,
     seconds: float = SECONDS,
-) -> tuple[list[tuple[int, Result]], Computer, int]:
+) -> tuple[list[tuple[int, Result]], Origin, int]:
     """Run those of these tasks, at least the first, that are begun in time; by what, and where."""
     found, end = list[tuple[int, Result]](), time.monotonic() + seconds
     for index, task in share.items():
         if not found or time.monotonic() < end:
             found.append((index, run(task)))
-    return found, Computer.here(depends), os.getpid()
+    return found, origin.here(), os.getpid()
 
 
 @contextlib.contextmanager

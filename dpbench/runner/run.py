@@ -10,9 +10,8 @@ from dpbench.output.files import check_writable
 from dpbench.output.terminal import progress
 from dpbench.runner.cost import Cost
 from dpbench.runner.execute import Runner, compute
-from dpbench.runner.origin import machine, source_digest
+from dpbench.runner.origin import Origin
 from dpbench.runner.store import Memory, Store
-from dpbench.seeds import digest
 from dpbench.sweep.block import Block, BlockTask, run_block
 from dpbench.sweep.plan import Cell
 
@@ -30,23 +29,11 @@ class RunOptions:
     runner: Runner = field(default_factory=Runner)
     out: Path | None = None  # to keep everything in memory
     resume: bool = True
-    plugins: tuple[Path, ...] = ()  # source files
-    own: tuple[str, ...] = ()  # the source of other classes that numbers depend on
-    depends: tuple[str, ...] = ()  # what plug-ins and these import; see `used_by`
-
-    @property
-    def source(self) -> str:
-        """What computes the numbers; see `source_digest`."""
-        return source_digest(self.plugins, (*self.own, *self.depends))
-
-    @property
-    def computer(self) -> str:
-        """A digest of what the bits of a block depend on: the source and the machine."""
-        return digest(self.source, machine())
+    origin: Origin = field(default_factory=Origin.of)
 
     def store(self) -> Store | Memory:
         """Where blocks are kept."""
-        return Memory() if self.out is None else Store(self.out, self.computer)
+        return Memory() if self.out is None else Store(self.out, self.origin.bits)
 
 
 def run_cells(
@@ -90,7 +77,7 @@ def _compute(
 ) -> None:
     """Compute and store blocks; finished ones are stored if that is interrupted."""
     o = options
-    computed = compute(run_block, tasks, o.runner, o.n_jobs, o.plugins, o.depends)
+    computed = compute(run_block, tasks, o.runner, o.n_jobs, o.origin)
     try:
         with progress("blocks", len(tasks), f"done, {cost.blocks_reused} reused") as advance:
             for task, block in computed:

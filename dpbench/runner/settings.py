@@ -93,17 +93,6 @@ class Settings:
     paper: bool = False
     font: Font = "sans"
 
-    def without_errors(self, what: str, script: str) -> None:
-        """ConfigError at a key of sweeps of errors alone; `what` this is, `script` draws it."""
-        for key in ("track", "replay"):
-            if getattr(self, key) is not None:
-                raise ConfigError(f"{key}: {getattr(self, key)!r}: not for {what}")
-        if self.paper:
-            command = f"python -m experiments {script}"
-            raise ConfigError(
-                f"paper: True: not for {what}; in the checkout '{command}' draws its figures"
-            )
-
 
 _real = cache(os.path.realpath)  # thousands of them; a process may load plug-ins for many runs
 

@@ -52,7 +52,7 @@ class Opened(NamedTuple):
 
 
 class Store:
-    """The folder ``blocks/`` of a run, of blocks that a source has computed: `source_digest`.
+    """The folder ``blocks/`` of a run, of blocks of one origin: `Origin.bits`.
 
     A file is named by digests of the source and of its own bytes: damaged, it is no longer what its
     name says. The last one is written anew, with what has come since, until it is full: files are

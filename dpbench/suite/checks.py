@@ -11,13 +11,15 @@ from dpbench.estimators import Estimator
 from dpbench.privacy import Budget
 from dpbench.privacy.neighbours import Pair
 from dpbench.runner.execute import Runner, compute
+from dpbench.runner.origin import Origin
 from dpbench.seeds import stream
 from dpbench.suite.entries import Entry
 from dpbench.suite.problems import Problem
 from dpbench.testing import NOTIONS, check_estimator
 
-__all__ = ["audited", "check"]
+__all__ = ["WORK", "audited", "check"]
 
+WORK = "dpbench.audit.releases"  # the module that computes an audit
 RECORDS = 60
 # Runs on each dataset, and the probability that any bound of an entry is wrong.
 RUNS, ERROR = 1000, 1e-5
@@ -52,7 +54,7 @@ def audited(
     *,
     seed: int = 0,
     n_jobs: int = 1,
-    depends: tuple[str, ...] = (),
+    origin: Origin,
 ) -> list[Mapping[str, Any]]:
     """Attack them under every notion and relation on the card that they support: rows of an audit.
 
@@ -75,7 +77,7 @@ def audited(
         name = f"{entry.card.name}-{type(found).__name__}{vectors}"
         pairs = _pairs(found, problem.d, budget)
         tasks.append(AuditTask(name, found, budget, pairs, RUNS, ERROR / len(asked), seed))
-    rows = {task.name: rows for task, rows in compute(audit, tasks, Runner(), n_jobs, (), depends)}
+    rows = {task.name: rows for task, rows in compute(audit, tasks, Runner(), n_jobs, origin)}
     return [row for task in tasks for row in rows[task.name]]
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,51 +16,16 @@ import pyarrow.parquet as pq
 from dpbench.output.files import atomic
 from dpbench.package import conf_folder
 from dpbench.registry import ConfigError, canonical
-from dpbench.runner.origin import machine, provenance
+from dpbench.runner.origin import Origin
 from dpbench.runner.store import Memory, Store
 from dpbench.seeds import digest
 from dpbench.sweep.plan import Cell
 from dpbench.sweep.selection import completed
 from dpbench.tracking.comparison import KEY, LEAST_TRIALS, trimmed_mean
 
-__all__ = ["Baseline", "Origin", "baseline_path", "check_replaceable", "errors_of"]
+__all__ = ["Baseline", "baseline_path", "check_replaceable", "errors_of"]
 
 FORMAT = 1
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Where errors come from.
-
-    Attributes
-    ----------
-    sweep : str
-    seed : int
-    source : str
-        A digest of the numerical source and of numpy's and scipy's versions.
-    machine : str
-        The processor and the libraries that arithmetic depends on.
-    about : dict
-        Versions and commits, for people.
-    """
-
-    sweep: str
-    seed: int
-    source: str
-    machine: str
-    about: Mapping[str, Any]
-
-    @classmethod
-    def here(cls, sweep: str, seed: int, source: str, plugins: Sequence[Path] = ()) -> Origin:
-        """Of errors that are computed now, by that source, of which files are plug-ins'."""
-        found = provenance(plugins=plugins)
-        about = {key: found[key] for key in found if "commit" in key or key == "dirty"}
-        about |= found["versions"]
-        return cls(sweep, seed, source, machine(), about)
-
-    def same_bits(self, other: Origin) -> bool:
-        """Whether equal streams must give equal bits."""
-        return self.source == other.source and self.machine == other.machine
 
 
 @dataclass(frozen=True)
@@ -72,10 +37,14 @@ class Baseline:
     rows : DataFrame
         See `dpbench.tracking.compare`; and ``first``, the trimmed mean of a row's errors in the
         first baseline that had it.
+    sweep : str
+    seed : int
     origin : Origin
     """
 
     rows: pd.DataFrame
+    sweep: str
+    seed: int
     origin: Origin
 
     @classmethod
@@ -97,27 +66,26 @@ class Baseline:
         try:
             with pq.ParquetFile(path, page_checksum_verification=True) as file:
                 rows = file.read().to_pandas()
-            origin = Origin(**about)
+            of, seed = str(about["sweep"]), int(about["seed"])
+            origin = Origin(about["source"], about["machine"], stored=dict(about["about"]))
             rows = _with_first(completed(rows))[[*KEY, "stream", "errors", "first"]]
             if rows.empty or min(map(len, rows["errors"])) < LEAST_TRIALS:
                 raise ValueError("no errors to compare with")
         except (OSError, pa.ArrowException, KeyError, ValueError, TypeError) as error:
             raise ConfigError(f"baseline: '{path}': damaged; {again}") from error
-        if sweep is not None and origin.sweep != sweep:
-            raise ConfigError(
-                f"baseline: '{path}': it is of the sweep {origin.sweep!r}, not {sweep!r}"
-            )
-        return cls(rows, origin)
+        if sweep is not None and of != sweep:
+            raise ConfigError(f"baseline: '{path}': it is of the sweep {of!r}, not {sweep!r}")
+        return cls(rows, of, seed, origin)
 
     @classmethod
-    def after(cls, before: Baseline | None, rows: pd.DataFrame, origin: Origin) -> Baseline:
-        """A new one, of a table of errors, which knows the first errors of those before."""
-        rows = _with_first(rows)
+    def after(cls, before: Baseline | None, new: Baseline) -> Baseline:
+        """Return the `new` one, which knows the first errors of those before."""
+        rows = _with_first(new.rows)
         if before is not None:  # what draws from another stream has other parameters
             same = [*KEY, "stream"]
             known = rows[same].merge(before.rows[[*same, "first"]], "left", same)["first"]
             rows["first"] = known.fillna(rows["first"]).to_numpy()
-        return cls(rows, origin)
+        return replace(new, rows=rows)
 
     @property
     def drift(self) -> pd.Series[float]:
@@ -130,10 +98,19 @@ class Baseline:
         rows = _with_first(self.rows)
         errors = pa.array(list(rows["errors"]), pa.list_(pa.float64()))
         table = pa.table({name: pa.array(rows[name]) for name in (*KEY, "stream", "first")})
-        about = json.dumps({"format": FORMAT, **asdict(self.origin)}, sort_keys=True)
+        found = {name: getattr(self.origin, name) for name in ("source", "machine")}
+        found |= {"sweep": self.sweep, "seed": self.seed, "about": _told(self.origin)}
+        about = json.dumps({"format": FORMAT, **found}, sort_keys=True)
         table = table.append_column("errors", errors).replace_schema_metadata({"dpbench": about})
         with atomic(path) as temporary:
             pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
+
+
+def _told(origin: Origin) -> dict[str, Any]:
+    """Return the commits and versions of an origin, for people."""
+    about = dict(origin.about)
+    kept = {key: about[key] for key in about if "commit" in key or key == "dirty"}
+    return kept | about["versions"] if origin.stored is None else about
 
 
 def check_replaceable(path: Path) -> None:

@@ -16,7 +16,7 @@ from dpbench.registry import ConfigError
 from dpbench.runner.run import RunOptions, Say
 from dpbench.runner.settings import Settings
 from dpbench.sweep.plan import Cell
-from dpbench.tracking.baseline import Baseline, Origin, baseline_path, check_replaceable, errors_of
+from dpbench.tracking.baseline import Baseline, baseline_path, check_replaceable, errors_of
 from dpbench.tracking.comparison import LEAST_TRIALS, SMALLEST, compare
 from dpbench.tracking.report import FAILING, in_print, junit, markdown, row_name
 
@@ -108,22 +108,22 @@ class Tracking:
             differ that must not, or if a run with failures was to be stored; else 0.
         """
         assert options.out is not None
-        origin = Origin.here(self.sweep, options.seed, options.source, options.plugins)
         rows = errors_of(cells, options.store(), options.seed)
+        found = Baseline(rows, self.sweep, options.seed, options.origin)
         if self.update and failed:
             say(f"baseline: '{self.path}': not stored, as estimators failed")
             return 1
-        code = 0 if self.stored is None else self._check(rows, origin, options.out, say)
+        code = 0 if self.stored is None else self._check(found, options.out, say)
         if not self.update:
             return code
         for name in FILES:  # of a comparison with the one before
             (options.out / name).unlink(missing_ok=True)
-        self.store(rows, origin, say)
+        self.store(found, say)
         return 0
 
-    def store(self, rows: pd.DataFrame, origin: Origin, say: Say) -> None:
+    def store(self, found: Baseline, say: Say) -> None:
         """Store errors as the new baseline, and say which rows have drifted since their first."""
-        new = Baseline.after(self.stored, rows, origin)
+        new = Baseline.after(self.stored, found)
         new.write(self.path)
         drifted = (new.drift - 1).abs() > SMALLEST
         if drifted.any():
@@ -132,15 +132,15 @@ class Tracking:
                 new.rows[drifted].to_dict("records"), new.drift[drifted], strict=True
             ):
                 say(f"  {drift:.3f} {row_name(row)}")
-        say(f"baseline of {len(rows)} rows: {self.path}")
+        say(f"baseline of {len(new.rows)} rows: {self.path}")
 
-    def judge(self, rows: pd.DataFrame, origin: Origin) -> Judgement:
+    def judge(self, found: Baseline) -> Judgement:
         """Compare errors with the stored ones."""
         assert self.stored is not None
-        table = compare(self.stored.rows, rows)
+        table = compare(self.stored.rows, found.rows)
         paired = table["comparison"] == "paired"
-        notes, reasons = self._notes(origin), dict[int, str]()
-        if origin.same_bits(self.stored.origin) and paired.any():
+        notes, reasons = self._notes(found), dict[int, str]()
+        if found.origin.same_bits(self.stored.origin) and paired.any():
             notes.append(
                 f"**{paired.sum()} rows have other bits all the same: "
                 "they depend on more than their seed.**"
@@ -160,8 +160,8 @@ class Tracking:
             reasons[place] = str(table["verdict"][place])
         return Judgement(table, notes, reasons)
 
-    def _check(self, rows: pd.DataFrame, origin: Origin, out: Path, say: Say) -> int:
-        table, notes, reasons = self.judge(rows, origin)
+    def _check(self, found: Baseline, out: Path, say: Say) -> int:
+        table, notes, reasons = self.judge(found)
         text = markdown(table, self.sweep, notes)
         written = (table.to_csv(index=False), text, junit(table, self.sweep, reasons))
         for name, content in zip(FILES, written, strict=True):
@@ -172,10 +172,10 @@ class Tracking:
             say("to take these errors as the new baseline: track=update")
         return int(bool(reasons))
 
-    def _notes(self, origin: Origin) -> list[str]:
+    def _notes(self, found: Baseline) -> list[str]:
         """What the baseline is, and how far it can be compared."""
         assert self.stored is not None
-        old = self.stored.origin
+        old, origin = self.stored.origin, found.origin
         theirs = (old.about.get("plugin_commits") or {"": old.about}).items()  # where known
         commits = ", ".join(
             f"{str(one.get('commit') or 'unknown')[:12]}{f' of {folder}' if folder else ''}"
@@ -184,11 +184,11 @@ class Tracking:
         )
         notes = [
             f"Baseline of commit {commits}: dpbench {old.about.get('dpbench')}, numpy "
-            f"{old.about.get('numpy')}, scipy {old.about.get('scipy')}, seed {old.seed}."
+            f"{old.about.get('numpy')}, scipy {old.about.get('scipy')}, seed {self.stored.seed}."
         ]
-        if old.seed != origin.seed:
+        if self.stored.seed != found.seed:
             notes.append(
-                f"This run has seed {origin.seed}: all rows are compared as independent samples."
+                f"This run has seed {found.seed}: all rows are compared as independent samples."
             )
         elif old.source != origin.source:
             notes.append("The numerical source, numpy or scipy has changed since.")

@@ -23,7 +23,6 @@ from joblib.externals.loky import get_reusable_executor
 from dpbench.cli import run
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
-from dpbench.jobs import study
 from dpbench.runner import origin
 
 TINY: dict[str, Any] = {
@@ -153,7 +152,8 @@ class Bench:
 
     def forget(self) -> None:
         """Forget plug-ins and the digest of the source, as a new process would."""
-        origin.source_digest.cache_clear()
+        origin._package.cache_clear()
+        origin._own.cache_clear()
         for kind, known in self._known.items():
             kind._registry = dict(known)
         for name, module in list(sys.modules.items()):
@@ -267,8 +267,7 @@ def source_read_once() -> Iterator[None]:
         return once() if package == origin.PACKAGE else read()  # of a copy, which changes
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in (origin, study):
-            patch.setattr(module, "package_source", package_source)
+        patch.setattr(origin, "package_source", package_source)
         yield
 
 

@@ -16,7 +16,7 @@ from dpbench.audit.pairs import catalogue
 from dpbench.audit.releases import CHOSEN, COLUMNS
 from dpbench.audit.report import render, strongest
 from dpbench.estimators import Estimate, Estimator, LibraryMean
-from dpbench.jobs.audit import Audit
+from dpbench.jobs.audit import AuditJob
 from dpbench.jobs.composition import composed
 from dpbench.privacy import GDP, ZCDP, ApproxDP, NonPrivate, PureDP
 from dpbench.registry import ConfigError, from_mapping
@@ -62,7 +62,7 @@ def audits(bench: Bench, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtur
     monkeypatch.setattr(cases, "catalogue", lambda n, d: catalogue(n, d)[:3])
     monkeypatch.setattr(cases, "CONTROLS", (controls.NoClipping(),))
     if "tables" not in request.node.name:  # a figure takes longer than the audit
-        monkeypatch.setattr(Audit, "_draw", lambda *_: None)
+        monkeypatch.setattr(AuditJob, "_draw", lambda *_: None)
     bench.text(TINY_AUDIT)
     return bench
 

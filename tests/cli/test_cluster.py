@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import operator
 import os
@@ -25,6 +26,7 @@ from dpbench.distributions import TwoPoint
 from dpbench.estimators import EmpiricalMean
 from dpbench.privacy import NonPrivate
 from dpbench.runner.execute import Runner, compute
+from dpbench.runner.origin import Origin
 from dpbench.sweep.block import BlockTask, Setting, run_block
 
 from .conftest import MINE, Bench, unusable, wait_for
@@ -106,7 +108,7 @@ def test_a_worker_of_another_source_is_refused(
     for late in (True, False):
         with monkeypatch.context() as patched:
             if late:
-                patched.setattr(cluster, "_refuse_others", lambda _: None)
+                patched.setattr(cluster, "_refuse_others", lambda *_: None)
             result = bench.run(*words(dask))
         unusable(result, "runner: worker tcp://127.0.0.1:", "computes by other source")
         assert not bench.blocks()
@@ -256,7 +258,7 @@ def test_results_that_go_with_the_last_worker(
 
 def test_a_worker_that_ends_while_it_is_asked_is_no_other() -> None:
     gone = {"tcp://there": cluster.distributed.comm.CommClosedError("Stream is closed")}
-    cluster._refuse_others(SimpleNamespace(run=lambda *_, **__: gone))
+    cluster._refuse_others(SimpleNamespace(run=lambda *_, **__: gone), Origin.of())
 
 
 def listening() -> set[str]:
@@ -270,7 +272,7 @@ def listening() -> set[str]:
 
 def test_a_local_cluster_listens_nowhere() -> None:
     before = listening()
-    with cluster._client(None, 1) as client:
+    with cluster._client(None, 1, Origin.of()) as client:
         assert client.submit(sum, [1, 2]).result() == 3
         assert listening() <= before
 
@@ -281,8 +283,8 @@ def test_a_local_process_of_another_source_is_refused(monkeypatch: pytest.Monkey
     members = (("law", TwoPoint(p=0.1, k=2)),)
     tasks = [BlockTask(members, 10, (setting,), 0, index, "cell") for index in range(2)]
     assert len(list(compute(run_block, tasks, Runner(), 2))) == 2
-    monkeypatch.setattr("dpbench.runner.origin.source_digest", lambda *_: "before")
-    found = compute(run_block, tasks, Runner(), 2)
+    before = dataclasses.replace(Origin.of(), source="before", modules=("dpbench.seeds before",))
+    found = compute(run_block, tasks, Runner(), 2, before)
     next(found)  # of this process
     with pytest.raises(dpbench.ConfigError, match=r"runner: process \d+ computes by other source"):
         next(found)

@@ -29,7 +29,7 @@ from dpbench.estimators.libraries.process import (
     python,
 )
 from dpbench.estimators.libraries.worker import LIBRARIES
-from dpbench.jobs.libraries import Libraries
+from dpbench.jobs.libraries import LibrariesJob
 from dpbench.libraries.hostile import CASES, hostile, outcome
 from dpbench.libraries.report import figure, render
 from dpbench.output.files import Stamps, atomic
@@ -212,11 +212,11 @@ def test_the_outcomes_of_hostile_columns() -> None:
 
 @pytest.fixture
 def sweep(fakes: Path, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    def draw(made: Libraries, _tables: object, stamps: Stamps) -> None:  # nothing, slow as it is
+    def draw(made: LibrariesJob, _tables: object, stamps: Stamps) -> None:  # nothing, slow as it is
         with atomic(made.folder / "figures" / "libraries.svg", stamps) as path:
             path.write_text("<svg/>")
 
-    monkeypatch.setattr(Libraries, "_draw", draw)
+    monkeypatch.setattr(LibrariesJob, "_draw", draw)
     bench.text(json.dumps(SWEEP))
     return bench
 
@@ -273,7 +273,7 @@ def test_a_wrong_library_and_one_that_ends_make_the_exit_code_1(
     assert rows["failure_rate"].to_dict() == dict.fromkeys(rows.index, 0) | {("opendp", "edge"): 1}
     monkeypatch.setenv("FAKE_WRONG", "at the start")
     close_libraries()
-    result = sweep.run("trials=100")
+    result = sweep.run("trials=100", "resume=false")
     assert result.code == 1
     assert "opendp: its process ended: ValueError" in result.out.replace(
         "opendp: opendp:", "opendp:"

@@ -23,7 +23,7 @@ import pytest
 import dpbench
 from dpbench.distributions import TwoPoint
 from dpbench.estimators import EmpiricalMean
-from dpbench.jobs.study import Job
+from dpbench.jobs.study import StudyJob
 from dpbench.output.folder import write_manifest
 from dpbench.output.style import save
 from dpbench.privacy import NonPrivate
@@ -246,13 +246,13 @@ def test_a_run_is_finished_by_what_it_has_written(
 ) -> None:
     """Not by what another has put there meanwhile."""
 
-    def drawn(job: Job, *arguments: Any) -> None:
+    def drawn(job: StudyJob, *arguments: Any) -> None:
         (job.folder / "summary.csv").write_text("of another run")
         draw(job, *arguments)
 
-    draw = Job._draw
+    draw = StudyJob._draw
     with monkeypatch.context() as patched:
-        patched.setattr(Job, "_draw", drawn)
+        patched.setattr(StudyJob, "_draw", drawn)
         bench.done("trials=4")
     assert bench.read("summary.csv") == "of another run"
     bench.done("trials=4")
@@ -312,13 +312,13 @@ def test_what_is_edited_while_a_run_goes_on_is_seen_by_the_next(
     part = {"families": "tails", "estimators": "mean", "n": [1000], "trials": 40}
     bench.write(lambda spec: (spec["families"].update(tails=law), spec["parts"].update(tails=part)))
 
-    def drawn(job: Job, *arguments: Any) -> None:
+    def drawn(job: StudyJob, *arguments: Any) -> None:
         data.write_text(records.replace("4", "80"))
         draw(job, *arguments)
 
-    draw = Job._draw
+    draw = StudyJob._draw
     with monkeypatch.context() as patched:
-        patched.setattr(Job, "_draw", drawn)
+        patched.setattr(StudyJob, "_draw", drawn)
         bench.done("trials=4")
     bench.done("trials=4")
     assert bench.counts() == (1, 4)
@@ -373,7 +373,7 @@ def test_what_is_no_longer_asked_for_goes(bench: Bench) -> None:
 
 def test_another_processor_computes_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.done("trials=4")
-    monkeypatch.setattr("dpbench.runner.run.machine", lambda: "another")
+    monkeypatch.setattr("dpbench.runner.origin.machine", lambda: "another")
     monkeypatch.setenv("OPENBLAS_CORETYPE", "another")  # which tells so, before it is asked
     bench.done("trials=4")
     assert bench.counts() == (5, 0)

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpbench.cli import _prepare
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
-from dpbench.jobs.audit import Audit
-from dpbench.jobs.libraries import Libraries
-from dpbench.jobs.study import Job
+from dpbench.jobs.audit import AuditJob
+from dpbench.jobs.composition import composed
+from dpbench.jobs.libraries import LibrariesJob
+from dpbench.jobs.prepare import job_of
+from dpbench.jobs.study import StudyJob
 from dpbench.package import conf_folder
 from dpbench.privacy import GDP, ZCDP, ApproxDP, PureDP
 from dpbench.sweep import plan
@@ -33,10 +34,10 @@ def test_a_shipped_sweep_is_usable(name: str, monkeypatch: pytest.MonkeyPatch) -
     # lower bounds, and where they put laws, are most of the time, and have tests of their own
     monkeypatch.setattr(plan, "_bound", lambda *_: Bound(1.0, "anything"))
     monkeypatch.setattr(lower_bounds, "indistinguishable", lambda n, *_: 0.7 / n)
-    prepared = _prepare([f"sweep={name}"], None)
-    kinds = {"audit": Audit, "libraries": Libraries}
-    assert isinstance(prepared, kinds.get(name, Job))
-    if isinstance(prepared, Job):
+    prepared = job_of(composed([f"sweep={name}"]), None)
+    kinds = {"audit": AuditJob, "libraries": LibrariesJob}
+    assert isinstance(prepared, kinds.get(name, StudyJob))
+    if isinstance(prepared, StudyJob):
         study = prepared.plan.study
         assert study.name == name
         assert name == "ci" or (study.all_claims and study.all_figures)
@@ -48,8 +49,8 @@ def test_a_shipped_sweep_is_usable(name: str, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("name", ["field", "near_optimal", "person_level", "pure_vs_approx"])
 def test_whether_a_bound_is_known_does_not_depend_on_n(name: str) -> None:
     """Of every class that has bounds: so a claim that needs one asks at a single n."""
-    prepared = _prepare([f"sweep={name}"], None)
-    assert isinstance(prepared, Job)
+    prepared = job_of(composed([f"sweep={name}"]), None)
+    assert isinstance(prepared, StudyJob)
     families = [one.value for one in prepared.plan.study.families.values()]
     for budget in (PureDP(1.0), ZCDP(0.5), GDP(1.0), ApproxDP(1.0, 1e-6)):
         for family, local in itertools.product(families, (False, True)):
@@ -64,8 +65,8 @@ def test_a_sweep_in_many_dimensions_runs(bench: Bench) -> None:
     """With few trials: every claim has a row, and quantiles say nothing."""
     words = ["sweep=pure_vs_approx", "trials=8", "out=out", "n_jobs=1"]
     words += [f"~sweep.parts.{part}.figures" for part in ("dimension", "n", "delta", "radius")]
-    prepared = _prepare(words, None)
-    assert isinstance(prepared, Job)
+    prepared = job_of(composed(words), None)
+    assert isinstance(prepared, StudyJob)
     result = bench.raw(*words)
     assert result.code == 0, result
     assert bench.manifest()["failures"] == []

@@ -19,8 +19,9 @@ import dpbench.estimators  # noqa: F401 (fills the registry)
 from dpbench.estimators import Estimator
 from dpbench.jobs.composition import composed
 from dpbench.registry import from_mapping
+from dpbench.runner.origin import Origin
 from dpbench.sweep.plan import Cell, Sweep, make_cells
-from dpbench.tracking.baseline import Baseline, Origin
+from dpbench.tracking.baseline import Baseline
 from dpbench.tracking.comparison import KEY, compare
 
 from .conftest import MINE, Bench, Result, unusable
@@ -71,7 +72,7 @@ def test_nothing_has_changed(bench: Bench) -> None:
         ({"source": "another"}, 0, "source, numpy or scipy has changed"),
     ):
         origin = dataclasses.replace(stored.origin, **changes)
-        Baseline(rows, origin).write(bench.folder / FILE)
+        dataclasses.replace(stored, rows=rows, origin=origin).write(bench.folder / FILE)
         checked = track(bench, "check")
         assert checked.code == code
         assert words in checked.out
@@ -219,8 +220,8 @@ DAMAGES: list[tuple[Any, list[str]]] = [
 def test_what_is_no_baseline_of_this_sweep(bench: Bench, damage: Any, told: list[str]) -> None:
     row = dict(zip(KEY, ("a", "b", "pure", 1.0, np.nan, np.nan, np.nan, 10), strict=True))
     rows = pd.DataFrame([{**row, "stream": "s", "errors": np.ones(100)}])
-    origin = Origin.here("tiny" if damage else "heavy_tail", 0, "source")
-    Baseline(rows, origin).write(bench.folder / FILE)
+    sweep = "tiny" if damage else "heavy_tail"
+    Baseline(rows, sweep, 0, Origin.of()).write(bench.folder / FILE)
     if damage:
         damage(bench.folder / FILE)
     words = [f"baseline={FILE}", "trials=100"]
@@ -234,7 +235,7 @@ def test_what_is_no_baseline_of_this_sweep(bench: Bench, damage: Any, told: list
 def test_a_baseline_from_before_an_amount_is_read(tmp_path: Path) -> None:
     row = dict(zip(KEY, ("a", "b", "pure", 1.0, np.nan, np.nan, np.nan, 10), strict=True))
     new = pd.DataFrame([{**row, "stream": "s", "errors": np.ones(100)}])
-    Baseline(new, Origin.here("tiny", 0, "source")).write(tmp_path / FILE)
+    Baseline(new, "tiny", 0, Origin.of()).write(tmp_path / FILE)
     found = pq.read_table(tmp_path / FILE)
     pq.write_table(found.drop_columns(["mu"]), tmp_path / FILE)
     old = Baseline.read(tmp_path / FILE, "tiny").rows

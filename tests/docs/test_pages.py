@@ -22,7 +22,7 @@ from dpbench.cli import run
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
 from dpbench.jobs import describe
-from dpbench.jobs.audit import Audit
+from dpbench.jobs.audit import AuditJob
 from dpbench.theory.families import Family
 
 DOCS = Path(generate.__file__).parent
@@ -130,7 +130,7 @@ def test_the_tutorial_runs(
     those of the same random numbers."""
     monkeypatch.setattr(cases, "CONTROLS", (controls.NoClipping(),))
     monkeypatch.setattr(cases, "catalogue", lambda n, d: catalogue(n, d)[:3])
-    monkeypatch.setattr(Audit, "_draw", lambda *_: None)
+    monkeypatch.setattr(AuditJob, "_draw", lambda *_: None)
     (source,) = blocks("tutorial.md", "python")
     for text in (source, *blocks("tutorial.md", "yaml")):
         write(text)

@@ -20,7 +20,7 @@ from dpbench.audit.pairs import catalogue
 from dpbench.cli import run
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
-from dpbench.jobs.audit import Audit
+from dpbench.jobs.audit import AuditJob
 from dpbench.testing import check_estimator
 from dpbench.theory.theorems import THEOREMS
 
@@ -117,7 +117,7 @@ def test_contributing_example(monkeypatch: pytest.MonkeyPatch, trials: int) -> N
     monkeypatch.setitem(THEOREMS, "two_quantiles_epsilon", None)  # which goes with the test
     monkeypatch.setattr(cases, "CONTROLS", (controls.NoClipping(),))
     monkeypatch.setattr(cases, "catalogue", lambda n, d: catalogue(n, d)[:3])
-    monkeypatch.setattr(Audit, "_draw", lambda *_: None)
+    monkeypatch.setattr(AuditJob, "_draw", lambda *_: None)
     _write(*(text for kind in ("python", "yaml") for text in _blocks(kind, page="CONTRIBUTING.md")))
     sweep, audit = [
         shlex.split(block)[3:] for block in _blocks("sh", "--config-dir", page="CONTRIBUTING.md")

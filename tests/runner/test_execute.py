@@ -25,6 +25,6 @@ def test_there_are_no_more_processes_than_tasks(
         return lambda calls: (call(*args, **kwargs) for call, args, kwargs in calls)
 
     monkeypatch.setattr(joblib, "Parallel", parallel)
-    found = dict(compute(double, range(tasks), Runner(), n_jobs, ()))
+    found = dict(compute(double, range(tasks), Runner(), n_jobs))
     assert found == {task: 2 * task for task in range(tasks)}
     assert asked == [most]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,8 @@ from dpbench.cli import run
 from dpbench.commands.compare import errors_at
 from dpbench.commands.history import added, changes, read
 from dpbench.registry import ConfigError
-from dpbench.tracking.baseline import Baseline, Origin
+from dpbench.runner.origin import Origin
+from dpbench.tracking.baseline import Baseline
 from dpbench.tracking.comparison import KEY
 
 LAWS = ("inside", "at_a_bound")
@@ -31,7 +33,8 @@ def errors(factor: float = 1.0, stream: str = "s", seed: int = 0) -> Baseline:
         for law, f in zip(LAWS, (factor, 1.0), strict=True)
     ]
     about = {"commit": "abc", "dirty": False}
-    return Baseline(pd.DataFrame(rows), Origin("accuracy", seed, "source", "machine", about))
+    origin = Origin("source", "machine", stored=about)
+    return Baseline(pd.DataFrame(rows), "accuracy", seed, origin)
 
 
 def history(*factors: float) -> pd.DataFrame:
@@ -116,7 +119,9 @@ def test_what_cannot_be_used(
     monkeypatch.chdir(tmp_path)
     one = errors()
     one.write(Path("base.parquet"))
-    Baseline(one.rows, Origin("a", 0, "", "", {"commit": None})).write(Path("nobodys.parquet"))
+    Baseline(one.rows, "a", 0, Origin("", "", stored={"commit": None})).write(
+        Path("nobodys.parquet")
+    )
     Path("empty").mkdir()
     for words, told in (
         ("history", "choose from add, show"),
@@ -176,7 +181,7 @@ def test_two_runs_beside_each_other(
     with pytest.raises(ConfigError, match="no such folder of a finished run, nor file of a base"):
         dpbench.compare(finished / "out", "nothing")
     base = errors_at(finished / "out")
-    assert base.origin.seed == 3
+    assert base.seed == 3
     base.write(Path("few.parquet"))
     with pytest.raises(ConfigError, match="damaged"):  # 40 trials are too few for a baseline
         dpbench.compare("few.parquet", result)
@@ -196,7 +201,7 @@ def test_two_runs_beside_each_other(
     new = pd.concat([*many.values(), errors().rows[1:]])
     old = pd.concat([errors(1, "").rows[:1].assign(n=rows["n"]) for rows in many.values()])
     for name, rows in (("old", old), ("new", new)):
-        Baseline(rows, errors().origin).write(Path(f"{name}.parquet"))
+        dataclasses.replace(errors(), rows=rows).write(Path(f"{name}.parquet"))
     table = dpbench.compare("old.parquet", Path("new.parquet"))
     assert table["n"].tolist()[:2] == [20, 300]
     assert table["verdict"].tolist() == ["better", "worse", "new", "changed-within-noise"]

@@ -64,6 +64,7 @@ class LibraryMean(OneDataset):
     upper: Bound | None = 1.0
     contributions: Literal[1, 2] = 2
     seeded: ClassVar[bool] = False
+    files: ClassVar[tuple[str, ...]] = ("worker.py", "requirements.json")  # run, not imported
 
     @model_validator(mode="after")
     def _usable(self) -> Self:

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from dpbench.arrays import Floats
 
 __all__ = [
-    "REQUIREMENTS", "LibraryError", "Releases", "close_libraries", "folder", "library", "python",
+    "REQUIREMENTS", "LibraryError", "Releases", "close_libraries", "environments", "folder",
+    "library", "python",
 ]  # fmt: skip
 
 HERE = Path(__file__).parent
@@ -56,6 +57,11 @@ def folder(name: str) -> Path:
     """A library's environment: below ``.libraries`` of the checkout, or DPBENCH_LIBRARIES."""
     root = os.environ.get("DPBENCH_LIBRARIES") or HERE.parents[2] / ".libraries"
     return Path(root).expanduser().absolute() / name
+
+
+def environments() -> list[Path]:
+    """Return the file of each library's environment that every installation writes anew."""
+    return [folder(name) / "pyvenv.cfg" for name in REQUIREMENTS]
 
 
 def python(name: str) -> Path:

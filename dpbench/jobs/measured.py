@@ -12,7 +12,7 @@ from dpbench.jobs.composition import composed
 from dpbench.jobs.prepare import prepared
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.runner.settings import Settings
-from dpbench.tracking.baseline import Origin, errors_of
+from dpbench.tracking.baseline import Baseline, errors_of
 from dpbench.tracking.comparison import POWER, SMALLEST, compare
 from dpbench.tracking.report import failure, row_name
 
@@ -39,32 +39,31 @@ def measured(
     config = composed([f"sweep={sweep}"], config_dir) | {"plugins": [*plugins]}
     config |= {"track": "update" if update else "check", "baseline": str(baseline)}
     settings = from_mapping(Settings, config, "")
-    if "audit" in settings.sweep:
-        raise ConfigError(f"sweep: {sweep!r}: an audit has no baseline")
-    from dpbench.jobs.study import Job
+    from dpbench.jobs.study import StudyJob
 
     job = prepared(settings, config, config_dir, None)
-    assert isinstance(job, Job)
+    if not isinstance(job, StudyJob):
+        raise ConfigError(f"sweep: {sweep!r}: only a study of errors has a baseline")
     assert job.tracking is not None
-    result, options = job.result(), job.options
-    rows = errors_of(result.cells, result.blocks, options.seed)
-    origin = Origin.here(job.tracking.sweep, options.seed, options.source, options.plugins)
+    result, seed = job.result(), job.options.seed
+    rows = errors_of(result.cells, result.blocks, seed)
+    found = Baseline(rows, job.tracking.sweep, seed, job.options.origin)
     if update:
         if result.failures:
             why = result.failures[0].text
             raise ConfigError(f"baseline: '{baseline}': not stored, as an estimator failed: {why}")
         lines = list[str]()
-        job.tracking.store(rows, origin, lines.append)
+        job.tracking.store(found, lines.append)
         lines.append(f"Of independent trials: {visible(compare(rows, rows.assign(stream='')))}")
         lines.append(f"Of the same ones, by `rng` alone: every loss of more than {SMALLEST:.0%}.")
         return Measured(dict.fromkeys(map(row_name, rows.to_dict("records")), ""), lines)
-    table, notes, reasons = job.tracking.judge(rows, origin)
-    found = {
+    table, notes, reasons = job.tracking.judge(found)
+    told = {
         row_name(row): failure(reasons[place], row) if place in reasons else ""
         for place, row in enumerate(table.to_dict("records"))
     }
     lines = [*notes, f"{len(table)} rows: {visible(table)}"]
-    return Measured(found, [line.replace("*", "") for line in lines])
+    return Measured(told, [line.replace("*", "") for line in lines])
 
 
 def visible(table: pd.DataFrame) -> str:

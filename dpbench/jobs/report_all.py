@@ -1,0 +1,40 @@
+"""``report=all``: the pages of all finished runs below a folder, as one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dpbench.errors import ConfigError
+from dpbench.jobs.base import Job
+from dpbench.output.folder import PAGE
+from dpbench.output.terminal import say
+from dpbench.report.page import finished_runs, write_page
+from dpbench.runner.run import RunOptions
+from dpbench.runner.settings import Settings
+
+__all__ = ["ReportJob"]
+
+
+@dataclass(frozen=True)
+class ReportJob(Job):
+    """All finished runs below a folder, on one page; nothing is computed."""
+
+    @classmethod
+    def prepare(
+        cls, settings: Settings, options: RunOptions, config: Mapping[str, Any]
+    ) -> ReportJob:
+        for key in ("track", "replay", "trials"):
+            if getattr(settings, key) is not None:
+                raise ConfigError(f"{key}: {getattr(settings, key)!r}: report=all runs nothing")
+        return cls(options, config)
+
+    def run(self, argv: Sequence[str]) -> int:
+        runs = finished_runs(self.folder)
+        if not runs:
+            raise ConfigError(
+                f"report: 'all': there is no finished run in '{self.folder}'; out=DIR says where"
+            )
+        say(f"{len(runs)} runs on one page: {write_page(runs, self.folder / PAGE)}")
+        return 0
