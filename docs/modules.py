@@ -15,6 +15,7 @@ from docs.plain import escaped, table
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
 from dpbench.jobs import describe
+from dpbench.privacy import Ledger
 from dpbench.theory.families import Family
 
 __all__ = ["write_modules"]
@@ -115,4 +116,7 @@ def _documented(part: str, name: str, thing: Any) -> str:
         known = f".. py:data:: {part}.{name}\n   :value: {thing!r}"
         return f".. autofunction:: {part}.{name}" if callable(thing) else known
     made = any(thing in describe.kinds(one).values() for one in (Estimator, Distribution, Family))
-    return f".. autoclass:: {part}.{name}" + ("" if made else "\n   :members:")
+    options = "" if made else "\n   :members:"
+    if thing is Ledger:  # its methods are in part those of a class that is not public
+        options += "\n   :inherited-members:"
+    return f".. autoclass:: {part}.{name}{options}"

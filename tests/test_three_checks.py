@@ -19,8 +19,7 @@ import pytest
 import dpbench
 from dpbench import PureDP
 from dpbench import estimators as est
-from dpbench.audit import audit_pair
-from dpbench.audit.injection import noise_times
+from dpbench.audit import audit_pair, noise_times
 from dpbench.estimators import Estimator
 from dpbench.privacy import Budget, Ledger, histogram
 from dpbench.privacy.neighbours import Pair

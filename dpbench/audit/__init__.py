@@ -4,9 +4,11 @@
 - pairs.py has the datasets on which mistakes show; estimators add their own (`audit_pairs`).
 - attack.py tells the releases apart; bounds.py makes its counts a bound on the parameter.
 - controls.py has broken estimators: an audit that does not refute them shows nothing.
+- `noise_times` multiplies the noise of all mechanisms: it shows what an audit or a claim can see.
 - run.py is ``sweep=audit``, cases.py its configuration, report.py what it prints and draws.
 """
 
 from dpbench.audit.releases import Bound, audit_pair
+from dpbench.privacy.noise_factor import noise_times
 
-__all__ = ["Bound", "audit_pair"]
+__all__ = ["Bound", "audit_pair", "noise_times"]

@@ -15,6 +15,7 @@ from dpbench.errors import no_others
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP
 from dpbench.privacy.budgets import Relation
 from dpbench.privacy.neighbours import Pair
+from dpbench.privacy.noise_factor import noise_times
 from dpbench.registry import Radius, Registered, validated
 from dpbench.samples import DenseSample, Sample
 from dpbench.samples.base import Unsized
@@ -173,7 +174,9 @@ class Estimator(Registered, ABC):
             )
         record = (sample.d,) if sample.vectors else ()
         unsized = ledger.budget.neighbours == "add_remove"
-        estimate = self.estimate(cast("Sample", Unsized(sample)) if unsized else sample, ledger)
+        given = cast("Sample", Unsized(sample)) if unsized else sample
+        with noise_times(ledger.noise_factor):  # the budget's tails are of this noise
+            estimate = self.estimate(given, ledger)
         self._check(estimate, (sample.trials, *self.shape(record)))
         spends = any(ledger.spent) or not ledger.budget.amounts
         if not spends and np.isfinite(estimate.value).any():

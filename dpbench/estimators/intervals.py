@@ -81,6 +81,7 @@ class _SimulatedInterval(_Between):
         for rows in np.array_split(np.arange(sample.trials), pieces):
             shape = len(rows), self.draws
             errors = ledger.budget.noise(ledger.rng, shape, step, step, single=True)
+            errors *= ledger.noise_factor
             errors += (sd[rows] / np.sqrt(sample.n))[:, None] * ledger.rng.standard_normal(shape)
             errors.partition([rank, self.draws - 1 - rank], axis=1)
             low[rows], high[rows] = errors[:, -1 - rank], errors[:, rank]

@@ -34,6 +34,7 @@ from dpbench.privacy.conversions import (
     pure_of_rho,
     rho_of_pure,
 )  # fmt: skip
+from dpbench.privacy.noise_factor import current_noise_factor
 from dpbench.registry import Registered, validated_positional
 
 __all__ = ["AMOUNTS", "GDP", "ZCDP", "ApproxDP", "Budget", "NonPrivate", "PureDP", "Relation"]
@@ -41,8 +42,7 @@ __all__ = ["AMOUNTS", "GDP", "ZCDP", "ApproxDP", "Budget", "NonPrivate", "PureDP
 # The columns that hold what a budget allows.
 AMOUNTS = ("epsilon", "delta", "rho", "mu")
 
-LEAST = 1e-12
-LEAST_EPSILON = 1e-9  # of what another notion implies
+LEAST, LEAST_EPSILON = 1e-12, 1e-9  # of any amount, and of what another notion implies
 Relation = Literal["replace", "add_remove"]
 Positive = Annotated[float, Field(gt=0, ge=LEAST, le=1e6)]
 
@@ -161,13 +161,14 @@ class Budget(Registered):
     def noise_tail(self, upper: Floats, l1: float, l2: float) -> Floats:
         """The point that one number's noise exceeds with probability `upper` <= 1/2.
 
-        One number has l1 = l2; if not, it is a vector's coordinate.
+        One number has l1 = l2; if not, it is a vector's coordinate. `noise_times` counts.
         """
+        factor = current_noise_factor()
         if (sd := self._sd(l1, l2)) is not None:
-            return np.asarray(-sd * l2 * ndtri(upper))
+            return np.asarray(factor * (-sd * l2 * ndtri(upper)))
         if self._steps and l1 == l2:
-            return np.asarray(l1 * staircase.upper_quantile(upper, self.pure_epsilon))
-        return np.asarray(-np.log(2 * upper) * l1 / self.pure_epsilon)
+            return np.asarray(factor * (l1 * staircase.upper_quantile(upper, self.pure_epsilon)))
+        return np.asarray(factor * (-np.log(2 * upper) * l1 / self.pure_epsilon))
 
     @property
     def pure_epsilon(self) -> float:

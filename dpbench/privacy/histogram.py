@@ -25,6 +25,7 @@ from dpbench.arrays import Floats
 from dpbench.privacy.budgets import ApproxDP, Budget, PureDP
 from dpbench.privacy.ledger import Ledger
 from dpbench.privacy.neighbours import Pair
+from dpbench.privacy.noise_factor import noise_times
 from dpbench.samples import Bins, Occupied, Sample
 
 __all__ = ["audit_pairs", "fullest_bin", "largest_noise", "stability_threshold"]
@@ -45,7 +46,7 @@ def fullest_bin(sample: Sample, bins: Bins, ledger: Ledger) -> Floats:
     ledger.pay("fullest bin of a noisy histogram")
     held = sample.occupied(bins)
     starts = np.searchsorted(held.trial, np.arange(sample.trials))
-    noisy = held.count + added.noise(ledger.rng, held.count.shape, L1, L2)
+    noisy = held.count + ledger.noise_factor * added.noise(ledger.rng, held.count.shape, L1, L2)
     largest = np.maximum.reduceat(noisy, starts)
     # The first occupied bin of each trial that attains its trial's largest count.
     at_top = np.flatnonzero(noisy == largest[held.trial])
@@ -54,7 +55,8 @@ def fullest_bin(sample: Sample, bins: Bins, ledger: Ledger) -> Floats:
         released = largest > stability_threshold(budget)
         return ledger.told(bins.left(np.where(released, best, np.nan)))
     empty = bins.count - np.diff(starts, append=held.trial.size)
-    rival = largest_noise(budget, empty, ledger.rng)
+    with noise_times(ledger.noise_factor):
+        rival = largest_noise(budget, empty, ledger.rng)
     other = _empty_bin(held, starts, bins, empty, ledger.rng)
     return ledger.told(bins.left(np.where(rival > largest, other, best)))
 

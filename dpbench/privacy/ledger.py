@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Mapping
-from functools import cache, reduce
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal, Self, TypeVar, cast
 
 import numpy as np
 
 from dpbench.arrays import Floats, Ints
 from dpbench.privacy import smooth
-from dpbench.privacy.budgets import Budget, PureDP, Relation, _BadEvent
+from dpbench.privacy.account import Account, OverdraftError, check_number
+from dpbench.privacy.budgets import Budget, PureDP, Relation
+from dpbench.privacy.noise_factor import current_noise_factor
+from dpbench.privacy.tape import Step, Tape
 from dpbench.seeds import check_generator
 
 __all__ = ["Ledger", "OverdraftError"]
 
-# Room for the rounding of sums of shares.
-SLACK = 1e-9
 # Of additive noise. What underflows to 0 would have none, where a neighbour's has some.
 LEAST_SENSITIVITY = float(np.finfo(float).tiny)
 
 Number = float | Floats  # of all trials or of each
 # A sensitivity: a number is about replacing a record; under add_remove it is given by relation.
 Stated = Number | Mapping[Relation, Number]
+Output = TypeVar("Output", Floats, Ints)
 
 
-class OverdraftError(RuntimeError):
-    """A release tried to spend more than its budget."""
-
-
-class Ledger:
+class Ledger(Account):
     """A budget, what of it is spent, and the random stream of noise and other chance.
 
     A mechanism spends all of its ledger. To run several, cut the budget first: `split` for steps
@@ -39,6 +35,17 @@ class Ledger:
     release of its own, and all groups that are rows of one batch (`Sample.groups`): they are
     disjoint, and pay in parallel. The coordinates of vectors (`Sample.columns`) are not: for them
     there is `repeated`. What costs more than is left raises `OverdraftError`.
+
+    Parameters
+    ----------
+    budget : Budget
+    rng : Generator
+    noise_factor : float > 0, optional
+        Multiply the noise of every mechanism by this number, while the costs stay as they are; by
+        default `dpbench.audit.noise_times` decides, and it is 1 outside of it. A mechanism that
+        pays and draws by itself multiplies its noise by the attribute ``noise_factor``.
+    tape : Tape, optional
+        Receives every step that pays from this ledger or from a part of it.
 
     Examples
     --------
@@ -56,82 +63,22 @@ class Ledger:
     left: epsilon 0
     """
 
-    def __init__(self, budget: Budget, rng: np.random.Generator) -> None:
+    def __init__(
+        self,
+        budget: Budget,
+        rng: np.random.Generator,
+        *,
+        noise_factor: float | None = None,
+        tape: Tape | None = None,
+    ) -> None:
         check_generator(rng)
-        self.budget = budget
+        super().__init__(budget)
         self.rng = rng
-        self._reserved = (0.0,) * len(budget.amounts)
-        self._mechanism: str | None = None  # what spent it
-        self._groups: list[list[Ledger]] = []  # parts, those of a group in parallel
+        self.noise_factor = current_noise_factor() if noise_factor is None else noise_factor
+        self.tape = tape
 
-    @property
-    def spent(self) -> tuple[float, ...]:
-        """What mechanisms have cost so far, in the notion's amounts."""
-        return self.budget.amounts_of(self._cost_in(self.budget))
-
-    @property
-    def share(self) -> float:
-        """What share of the budget is spent: of the cost of which it is least."""
-        costs = zip(self._cost_in(self.budget), self.budget.cost, strict=True)
-        return min((float(spent / cost) for spent, cost in costs), default=1.0)
-
-    def _cost_in(self, notion: Budget) -> Floats:
-        if self._mechanism is not None:
-            return np.asarray(notion.cost_of(self.budget))
-        # Parts compose in the notion that this ledger was cut in, and convert once.
-        total = np.zeros(len(self.budget.amounts))
-        cost = cache(lambda child: child._cost_in(self.budget))  # `repeated` lists one many times
-        for group in self._groups:
-            total += reduce(np.maximum, map(cost, group))
-        if type(notion) is type(self.budget):
-            return total
-        if not total.any():  # which is no budget
-            return np.zeros(len(notion.amounts))
-        return np.asarray(notion.cost_of(type(self.budget)(*self.budget.amounts_of(total))))
-
-    def split(self, *parts: float | Budget) -> list[Ledger]:
-        """Cut the budget for steps that follow each other on the same records.
-
-        The parts are shares of this budget, or budgets of a notion that implies this one.
-        """
-        budgets = [p if isinstance(p, Budget) else self.budget.fraction(p) for p in parts]
-        if any(budget.neighbours != self.budget.neighbours for budget in budgets):
-            raise ValueError(f"{budgets} are not all about the neighbours of {self.budget}")
-        self._reserve(*budgets)
-        children = [Ledger(budget, self.rng) for budget in budgets]
-        self._groups += [[child] for child in children]
-        return children
-
-    def parallel(self, parts: int) -> list[Ledger]:
-        """Give each of `parts` disjoint sets of records the whole budget.
-
-        They must be fixed by record index, and not by value: replacing a record changes one set.
-        """
-        _check_number("parts", parts)
-        self._reserve(self.budget)
-        children = [Ledger(self.budget, self.rng) for _ in range(parts)]
-        self._groups.append(children)
-        return children
-
-    def allow_failure(self, delta: float) -> None:
-        """Pay for an event of probability at most `delta` under which a later bound is wrong.
-
-        If, given all earlier releases, later steps cost (eps, delta') unless that event
-        occurs, the whole costs delta + delta'. Only (eps, delta) budgets can pay for it.
-        """
-        (event,) = self.split(_BadEvent(delta, self.budget.neighbours))
-        event.pay("an event under which a later bound is wrong")
-
-    def repeated(self, times: int) -> Ledger:
-        """One ledger for `times` releases on the same records, the rows of one batch.
-
-        Each row pays 1/times of the budget: for coordinates, which `Sample.columns` puts in rows.
-        """
-        _check_number("times", times)
-        child = Ledger(self.budget.fraction(1 / times), self.rng)
-        self._reserve(*[child.budget] * times)
-        self._groups.extend([child] for _ in range(times))
-        return child
+    def _part(self, budget: Budget) -> Self:
+        return type(self)(budget, self.rng, noise_factor=self.noise_factor, tape=self.tape)
 
     def add_noise(
         self, values: Floats, sensitivity: Stated, *, l1: Stated | None = None, draws: int = 1
@@ -154,11 +101,12 @@ class Ledger:
         d = values.shape[1] if values.ndim == 2 else 1
         l2 = self._least(sensitivity)
         l1 = float(np.sqrt(d)) * l2 if l1 is None else self._least(l1)
-        _check_number("draws", draws)
+        check_number("draws", draws)
         self.pay("additive noise", l2)
         single = values.ndim == 1 or d == 1
         noise = self.budget.noise(self.rng, values.shape, l1, l2, draws, single=single)
-        return values + noise
+        released = values + self.noise_factor * noise
+        return self._on_tape("add_noise", values, released, {"l2": l2, "l1": l1}, draws=draws)
 
     def add_l2_noise(self, values: Floats, sensitivity: Stated) -> Floats:
         """Release (trials, d) vectors with noise of density prop. to exp(-eps ||z||/sensitivity).
@@ -172,7 +120,8 @@ class Ledger:
         direction = self.rng.standard_normal((trials, d))
         direction /= np.linalg.norm(direction, axis=1, keepdims=True)
         radius = self.rng.gamma(d, sensitivity / self.budget.pure_epsilon, (trials, 1))
-        return np.asarray(values + radius * direction)
+        released = np.asarray(values + self.noise_factor * radius * direction)
+        return self._on_tape("add_l2_noise", values, released, {"l2": sensitivity})
 
     def add_joint_noise(
         self, values: Floats, sensitivity: Stated, *, base: Literal["box", "ball"]
@@ -201,7 +150,8 @@ class Ledger:
             direction /= np.linalg.norm(direction, axis=1, keepdims=True)
             point[:, :d] = direction * self.rng.random((trials, 1)) ** (1 / d)
         radius = self.rng.gamma(d + 2, sensitivity / self.budget.pure_epsilon, (trials, 1))
-        return np.asarray(values + radius * point)
+        released = np.asarray(values + self.noise_factor * radius * point)
+        return self._on_tape("add_joint_noise", values, released, {base: sensitivity})
 
     def add_smooth_noise(self, values: Floats, sensitivity: Stated, t: float) -> Floats:
         """Release (trials,) numbers with noise in proportion to a t-smooth sensitivity.
@@ -217,7 +167,7 @@ class Ledger:
         sensitivity = self._least(sensitivity)
         noise = smooth.draw(self.rng, values.shape, self.budget, t)
         self.pay(f"noise for a {t:.6g}-smooth sensitivity")
-        return values + sensitivity * noise
+        return values + self.noise_factor * sensitivity * noise
 
     def add_geometric_noise(self, counts: Floats, sensitivity: Stated) -> Floats:
         """Whole numbers with noise Z, P(Z = z) prop. to exp(-eps |z|/sensitivity).
@@ -237,7 +187,9 @@ class Ledger:
         self.pay("geometric noise", sensitivity)
         success = -np.expm1(-self.budget.pure_epsilon / sensitivity)
         first, second = self.rng.geometric(success, (2, *counts.shape))
-        return np.asarray(counts + (first - second))
+        noise = np.rint(self.noise_factor * (first - second))
+        released = np.asarray(counts + noise)
+        return self._on_tape("add_geometric_noise", counts, released, {"l2": sensitivity})
 
     def exponential(
         self, scores: Floats, sensitivity: Stated, log_weights: Floats | float = 0.0
@@ -260,8 +212,10 @@ class Ledger:
         if np.any(sensitivity == 0):
             raise ValueError("scores of sensitivity 0 do not depend on the data")
         self.pay("exponential mechanism", sensitivity)
-        exponents = self.budget.exponential_epsilon * scores / (2 * sensitivity) + log_weights
-        return np.asarray(np.argmax(exponents + self.rng.gumbel(size=scores.shape), axis=1))
+        spread = 2 * self.noise_factor * sensitivity
+        exponents = self.budget.exponential_epsilon * scores / spread + log_weights
+        chosen = np.asarray(np.argmax(exponents + self.rng.gumbel(size=scores.shape), axis=1))
+        return self._on_tape("exponential", scores, chosen, {"max": sensitivity}, log_weights)
 
     def above_threshold(self, counts: Floats, sensitivity: Stated, threshold: float) -> Ints:
         """Choose the first of counts that rise or fall together which exceeds a threshold.
@@ -293,30 +247,60 @@ class Ledger:
         sensitivity = self.stated(sensitivity)
         self.pay("sparse vector technique", sensitivity)
         half = PureDP(self.budget.pure_epsilon / 2)
-        around = (sensitivity, sensitivity)
-        level = threshold + half.noise(self.rng, (len(counts), 1), *around)
-        passed = counts + half.noise(self.rng, counts.shape, *around) >= level
+        first, second = (
+            self.noise_factor * half.noise(self.rng, shape, sensitivity, sensitivity)
+            for shape in ((len(counts), 1), counts.shape)
+        )
+        passed = counts + second >= threshold + first
         passed[:, -1] = True
-        return np.asarray(passed.argmax(axis=1))
+        chosen = np.asarray(passed.argmax(axis=1))
+        return self._on_tape("above_threshold", counts, chosen, {"max": sensitivity})
 
     def pay(
         self, mechanism: str = "a mechanism of its own", sensitivity: Number | None = None
     ) -> None:
         """Spend the whole ledger, once; the receipt says on what mechanism."""
-        self._reserve(self.budget)
-        if sensitivity is not None:
-            low, high = np.min(sensitivity), np.max(sensitivity)
-            mechanism += f", sensitivity {low:.6g}" + (f" to {high:.6g}" if high > low else "")
-        self._mechanism = mechanism
+        super().pay(mechanism, sensitivity)
+        if self.tape is not None:
+            self.tape.add(Step("pay"))
 
     def own_chance(self, mechanism: str) -> Budget:
-        """Pay for a mechanism that draws its own chance: the budget that it runs at."""
+        """Pay for a mechanism that draws its own chance: the budget that it runs at.
+
+        With a noise factor f it is the budget whose noise is f times that of the one that is paid:
+        epsilon/f, mu/f, rho/f^2 and the same delta.
+        """
         self.pay(mechanism)
-        return self.budget
+        if self.noise_factor == 1:
+            return self.budget
+        budget: Any = self.budget
+        powers = {"epsilon": 1, "mu": 1, "rho": 2, "delta": 0}
+        amounts = {
+            name: amount / self.noise_factor ** powers[name]
+            for name, amount in budget.named_amounts.items()
+        }
+        # Leave out `noise_by`, because some of its values refuse so large an epsilon.
+        return cast("Budget", type(budget)(**amounts, neighbours=budget.neighbours))
 
     def told(self, found: Floats) -> Floats:
         """`found`: what a mechanism that was just paid for releases, on which later steps rest."""
-        return found
+        return found if self.tape is None else self.tape.told(found)
+
+    def _on_tape(
+        self,
+        mechanism: str,
+        values: Floats,
+        released: Output,
+        sensitivity: Mapping[str, Number],
+        weights: Floats | float = 0.0,
+        *,
+        draws: int = 1,
+    ) -> Output:
+        """Return `released`, or the output that the tape has in its place."""
+        if self.tape is not None:
+            step = Step(mechanism, values.copy(), sensitivity, released, weights, draws)
+            released = self.tape.add(step)
+        return released
 
     def stated(self, sensitivity: Stated) -> Number:
         """What is stated for the budget's neighbours; ValueError if that is nothing, or no size."""
@@ -332,46 +316,3 @@ class Ledger:
     def _least(self, sensitivity: Stated) -> Number:
         """What is stated, or `LEAST_SENSITIVITY`: a larger one, and as smooth, is one, too."""
         return np.maximum(self.stated(sensitivity), LEAST_SENSITIVITY)
-
-    def receipt(self) -> str:
-        """What was spent on what, a line for each part, and what is left."""
-        cost = np.asarray(self.budget.cost)
-        left = cost - self._cost_in(self.budget)
-        left = np.where(left > SLACK * cost, left, 0.0)
-        text = _written(self.budget, self.budget.amounts_of(left))
-        return "\n".join([*self._lines(), f"left: {text or 'nothing'}"])
-
-    __str__ = receipt
-
-    def _lines(self, note: str = "") -> list[str]:
-        name = f"{note}{self.budget.label} {_written(self.budget, self.budget.amounts)}".rstrip()
-        if not self._groups:
-            return [f"{name}: {self._mechanism or 'not spent'}"]
-        lines = [name]
-        for _, same in itertools.groupby(self._groups, key=lambda group: id(group[0])):
-            group, *again = same
-            times = f"{1 + len(again)} times: " if again else ""
-            note = "in parallel: " if len(group) > 1 else times
-            lines += [f"  {line}" for part in group for line in part._lines(note)]
-        return lines
-
-    def _reserve(self, *budgets: Budget) -> None:
-        costs = self._reserved, *map(cache(self.budget.cost_of), budgets)
-        reserved = tuple(map(sum, zip(*costs, strict=True)))
-        if any(r > most * (1 + SLACK) for r, most in zip(reserved, self.budget.cost, strict=True)):
-            wanted = " + ".join(str(budget) for budget in budgets)
-            taken = self.budget.amounts_of(self._reserved)
-            raise OverdraftError(
-                f"{wanted} exceeds what is left of {self.budget}: {taken} is taken"
-            )
-        self._reserved = reserved
-
-
-def _written(budget: Budget, amounts: Iterable[float]) -> str:
-    named = zip(budget.named_amounts, amounts, strict=True)
-    return ", ".join(f"{name} {amount:.6g}" for name, amount in named)
-
-
-def _check_number(name: str, number: int) -> None:
-    if number < 1:
-        raise ValueError(f"{name} is {number}; at least one is needed")

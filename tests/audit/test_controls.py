@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from dpbench import Estimate, Ledger, NonPrivate, validated
-from dpbench.audit import Bound, audit_pair, releases
+from dpbench.audit import Bound, audit_pair, noise_times, releases
 from dpbench.audit.attack import Attack, Released
 from dpbench.audit.controls import CONTROLS, Control
-from dpbench.audit.injection import noise_times
 from dpbench.audit.pairs import catalogue
 from dpbench.audit.releases import CHOSEN, COLUMNS, FACTORS, PILOT, AuditTask, audit
 from dpbench.estimators import (
@@ -344,17 +343,15 @@ def test_what_one_of_the_pairs_shows_is_visible(monkeypatch: pytest.MonkeyPatch)
 )  # fmt: skip
 def test_half_of_the_noise_is_that_of_a_larger_budget(budget: Budget, larger: Budget) -> None:
     assert larger.noise_quantile(0.1) == pytest.approx(budget.noise_quantile(0.1) / 2)
-    ledger = Ledger(budget, np.random.default_rng(0))
-    with noise_times(0.5):
-        assert ledger.own_chance("coins").amounts == larger.amounts
+    ledger = Ledger(budget, np.random.default_rng(0), noise_factor=0.5)
+    assert ledger.own_chance("coins").amounts == larger.amounts
     assert ledger.spent == pytest.approx(budget.amounts)  # as before
 
 
 @pytest.mark.parametrize("noise_by", ["classical", "ksu20"])
 def test_coins_run_at_an_epsilon_that_such_gaussians_may_not_have(noise_by: Any) -> None:
-    ledger = Ledger(ApproxDP(1.0, 0.1, noise_by), np.random.default_rng(0))
-    with noise_times(0.5):
-        assert ledger.own_chance("coins") == ApproxDP(2.0, 0.1)
+    ledger = Ledger(ApproxDP(1.0, 0.1, noise_by), np.random.default_rng(0), noise_factor=0.5)
+    assert ledger.own_chance("coins") == ApproxDP(2.0, 0.1)
 
 
 LOCAL: list[tuple[Estimator, int | None]] = [

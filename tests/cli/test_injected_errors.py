@@ -12,7 +12,7 @@ import pytest
 
 import dpbench
 from dpbench import estimators as est
-from dpbench.audit.injection import noise_times
+from dpbench.audit import noise_times
 from dpbench.estimators import coinpress, friendly_core, gaussian, karwa_vadhan
 
 NUMBERS = {

@@ -15,8 +15,7 @@ from scipy.integrate import quad
 from support import Floats
 
 from dpbench import release
-from dpbench.audit import audit_pair
-from dpbench.audit.injection import noise_times
+from dpbench.audit import audit_pair, noise_times
 from dpbench.distributions import Bernoulli, Distribution, MultivariateGaussian, Pareto
 from dpbench.estimators import Estimator, SumAndCountMean, TransformedNoiseMean
 from dpbench.estimators.add_remove import _Bounded

@@ -14,7 +14,7 @@ from scipy import integrate, special, stats
 from support import run
 
 import dpbench
-from dpbench.audit.injection import noise_times
+from dpbench.audit import noise_times
 from dpbench.distributions import Gaussian
 from dpbench.estimators import (
     BootstrapInterval,

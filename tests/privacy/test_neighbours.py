@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpbench import release
-from dpbench.audit import audit_pair
+from dpbench.audit import audit_pair, noise_times
 from dpbench.audit.pairs import catalogue
 from dpbench.distributions import Bernoulli
 from dpbench.estimators import ClippedMean, Estimate, Estimator, SumAndCountMean
@@ -186,8 +186,6 @@ def test_pairs_of_one_relation_make_pairs_of_the_other() -> None:
 @pytest.mark.parametrize("factor", [1.0, 0.5])
 def test_the_audit_removes_a_record(factor: float) -> None:
     """A bound is wrong with probability 1e-6; half of the noise is refuted."""
-    from dpbench.audit.injection import noise_times
-
     (pair,) = (p for p in catalogue(20) if p.name == "one_to_the_far_end")
     with noise_times(factor):
         bounds = [

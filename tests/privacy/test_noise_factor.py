@@ -1,0 +1,126 @@
+"""The factor on a ledger's noise: of every mechanism, of parts, and by thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpbench.audit import noise_times
+from dpbench.estimators import ClippedMean
+from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
+from dpbench.privacy.histogram import fullest_bin
+from dpbench.privacy.tape import Tape
+from dpbench.samples import Bins, DenseSample
+
+PURE = PureDP(1.0)
+ZEROS, VECTORS = np.zeros(500), np.zeros((500, 3))
+ADDED: list[tuple[Budget, Callable[[Ledger], Any]]] = [
+    *((one, lambda a: a.add_noise(ZEROS, 2.0)) for one in (PURE, ZCDP(0.5), GDP(1.0))),
+    (PureDP(1.0, "staircase"), lambda a: a.add_noise(ZEROS, 2.0)),
+    (ApproxDP(1.0, 1e-6), lambda a: a.add_noise(VECTORS, 2.0)),
+    (PURE, lambda a: a.add_noise(ZEROS, 2.0, draws=3)),
+    (PURE, lambda a: a.add_l2_noise(VECTORS, 2.0)),
+    (PURE, lambda a: a.add_joint_noise(VECTORS, 2.0, base="box")),
+    (PURE, lambda a: a.add_joint_noise(VECTORS, 2.0, base="ball")),
+    (PURE, lambda a: a.add_smooth_noise(ZEROS, 2.0, 0.05)),
+]
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+@pytest.mark.parametrize(("budget", "release"), ADDED)
+def test_noise_is_multiplied(budget: Budget, release: Callable[[Ledger], Any]) -> None:
+    usual, same, half = (
+        release(Ledger(budget, rng(), noise_factor=factor)) for factor in (None, 1.0, 0.5)
+    )
+    np.testing.assert_array_equal(usual, same)
+    np.testing.assert_array_equal(half, usual / 2)
+    assert usual.any()
+
+
+def test_geometric_noise_stays_whole() -> None:
+    usual, half = (
+        Ledger(PURE, rng(), noise_factor=factor).add_geometric_noise(ZEROS, 5.0)
+        for factor in (1.0, 0.5)
+    )
+    np.testing.assert_array_equal(half, np.rint(usual / 2))
+
+
+@pytest.mark.parametrize("factor", [0.5, 2.0])
+def test_choices_are_those_of_another_budget(factor: float) -> None:
+    scores = np.linspace([0.0, 0.0], [3.0, 9.0], 4).T
+    counts, bins = np.tile(np.arange(20.0), (300, 1)), Bins(1.0, 0.0, 1e6)
+    sample = DenseSample(np.tile(np.arange(4.0), (300, 1)))
+    mechanisms: list[Callable[[Ledger], Any]] = [
+        lambda a: a.exponential(scores, 1.0, np.log([1.0, 2.0, 1.0, 0.5])),
+        lambda a: a.above_threshold(counts, 1.0, 9.0),
+        lambda a: fullest_bin(sample, bins, a),
+    ]
+    for mechanism in mechanisms:
+        found = mechanism(Ledger(PURE, rng(), noise_factor=factor))
+        np.testing.assert_array_equal(found, mechanism(Ledger(PureDP(1 / factor), rng())))
+
+
+def test_parts_have_the_factor_and_the_tape() -> None:
+    tape = Tape()
+    ledger = Ledger(ApproxDP(1.0, 1e-6), rng(), noise_factor=0.5, tape=tape)
+    first, second, third = ledger.split(0.25, 0.25, 0.25)
+    first.allow_failure(1e-8)
+    parts = [second.repeated(3), *third.parallel(2)]
+    for part in parts:
+        assert (part.noise_factor, part.tape) == (0.5, tape)
+        part.add_noise(ZEROS, 1.0)
+    steps = ["pay", *["pay", "add_noise"] * 3]
+    assert [step.mechanism for step in tape.steps] == steps
+
+
+def test_a_tape_replays_an_earlier_run() -> None:
+    first = Tape()
+    Ledger(PURE, rng(), tape=first).add_noise(ZEROS, 1.0)
+    again = Tape(first.steps)
+    released = Ledger(PURE, np.random.default_rng(1), tape=again).add_noise(ZEROS + 3, 1.0)
+    np.testing.assert_array_equal(released, first.steps[1].released)
+    np.testing.assert_array_equal(again.steps[1].values, ZEROS + 3)
+    other = Tape(first.steps)  # of another shape
+    released = Ledger(PURE, rng(), tape=other).add_noise(ZEROS[:2], 1.0)
+    np.testing.assert_array_equal(released, other.steps[1].released)
+
+
+def test_a_block_is_about_its_thread_and_an_argument_wins() -> None:
+    def factor(**given: float) -> float:
+        return Ledger(PURE, rng(), **given).noise_factor  # type: ignore[arg-type]
+
+    with noise_times(0.5), ThreadPoolExecutor(1) as pool:
+        assert (factor(), factor(noise_factor=2.0)) == (0.5, 2.0)
+        assert pool.submit(factor).result() == 1
+        with noise_times(0.25):
+            assert factor() == 0.25
+        assert factor() == 0.5
+    assert factor() == 1
+    for wrong in (0.0, -1.0, np.inf, np.nan):
+        with pytest.raises(ValueError, match="a finite number above 0"), noise_times(wrong):
+            pass
+
+
+def test_a_run_has_the_tails_of_its_noise() -> None:
+    seen = []
+
+    usual = PURE.noise_quantile(0.1)
+
+    class Tails(ClippedMean):
+        def estimate(self, sample: Any, ledger: Ledger) -> Any:
+            seen.append(ledger.budget.noise_quantile(0.1))
+            return super().estimate(sample, ledger)
+
+    sample = DenseSample(np.zeros((1, 5)))
+    for factor in (0.5, 1.0):
+        with noise_times(4.0):
+            Tails(lower=-1, upper=1).run(sample, Ledger(PURE, rng(), noise_factor=factor))
+    assert seen == [usual / 2, usual]
+    assert PURE.noise_quantile(0.1) == usual
