@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import itertools
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import redirect_stdout
 from functools import cache
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import yaml
 from docs.plain import escaped, plain, table
 from dpbench import cli
 from dpbench.analysis.study import Figure
+from dpbench.commands import commands
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
 from dpbench.estimators.base import NeedsRadius
@@ -225,13 +227,19 @@ def _claims() -> str:
 
 def _commands() -> str:
     """What the command line says of itself."""
-    told = {"dpbench": cli.HELP.partition("sweeps (more")[0]}
-    told |= {name: importlib.import_module(home).USAGE for name, home in cli.COMMANDS.items()}
+    told = {"dpbench": _printed("--help").partition("sweeps (more")[0]}
+    told |= {name: _printed(name, "--help") for name in commands()}
     sections = (
         section(name, "::", "\n".join(f"   {line}".rstrip() for line in text.splitlines()))
-        for name, text in sorted(told.items(), key=lambda one: one[0] != "dpbench")
+        for name, text in told.items()
     )
     return page("Commands", "What ``--help`` prints.", *sections)
+
+
+def _printed(*words: str) -> str:
+    with redirect_stdout(StringIO()) as page:
+        cli.run(words)
+    return page.getvalue()
 
 
 def _reference() -> Iterator[tuple[str, str]]:

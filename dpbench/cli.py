@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import importlib
 import itertools
 import json
 import os
@@ -15,6 +14,7 @@ from concurrent.futures import BrokenExecutor
 from pathlib import Path
 
 from dpbench import signals
+from dpbench.commands import command, commands
 from dpbench.commands.words import arguments
 from dpbench.errors import ConfigError, choose_from
 from dpbench.output.terminal import command_line
@@ -23,16 +23,6 @@ from dpbench.package import __version__, conf_folder
 __all__ = ["run"]
 
 DONE, FAILED, UNUSABLE = 0, 1, 2
-# Words that begin a command line in the place of a sweep: modules with `USAGE` and `main(words)`.
-COMMANDS = {
-    "compare": "dpbench.commands.compare",
-    "history": "dpbench.commands.history",
-    "init-ci": "dpbench.commands.init_ci",
-    "libraries": "dpbench.commands.libraries",
-    "plan": "dpbench.commands.plan",
-    "site": "dpbench.commands.site",
-    "suite": "dpbench.commands.suite",
-}
 
 HELP = """\
 dpbench: benchmarks of differentially private mean estimation.
@@ -57,13 +47,7 @@ usage: python -m dpbench [sweep=NAME] [key=value ...]
   sweep.KEY=VALUE   any key of the sweep, in Hydra's override grammar
 
 commands, each with a --help:
-  compare A B       two runs or baselines, row by row: a table and a figure
-  history add|show  errors over commits, and where they change
-  plan [key=value]  a private mean: its error, clip, records, and the code for it
-  suite TASK        a benchmark to enter: frozen problems, scores over certified bounds
-  site [key=value]  the documentation, with a page for each entry and problem of the archive
-  init-ci [DIR]     a sweep, a plug-in and a workflow: accuracy in another library's CI
-  libraries [NAME]  install other libraries of private means, for sweep=libraries
+{commands}
 
 flags: --help, --help sweep|kind|figure [NAME] (keys, types, defaults), --version,
 --schema (the same for editors), --cfg job (print the configuration), --multirun
@@ -101,18 +85,18 @@ def run(argv: Sequence[str]) -> int:
         print(file=sys.stderr)
         told, code = "interrupted", signals.INTERRUPTED
     kept = f"; finished blocks are kept, to go on: {command_line(argv)}"
-    print(f"dpbench: {told}{'' if set(argv[:1]) & set(COMMANDS) else kept}", file=sys.stderr)
+    print(f"dpbench: {told}{'' if set(argv[:1]) & set(commands()) else kept}", file=sys.stderr)
     return code
 
 
 def _run(argv: Sequence[str]) -> int:
-    if argv and argv[0] in COMMANDS:
-        command = importlib.import_module(COMMANDS[argv[0]])
+    if argv and argv[0] in commands():
+        module = command(argv[0])
         if {"--help", "-h"} & set(argv):
-            print(command.USAGE)
+            print(module.USAGE)
             return DONE
         signals.in_order()
-        code: int = command.main(argv[1:])
+        code: int = module.main(argv[1:])
         return code
     if argv and argv[0].replace("-", "").replace("_", "").isalnum() and argv[0][0] != "-":
         raise _no_command(argv[0])
@@ -162,14 +146,14 @@ def _no_command(word: str) -> ConfigError:
     for name in get_close_matches(word, sweeps, n=1, cutoff=0.8):
         said = "is a sweep" if name == word else "no such command, nor sweep"
         return ConfigError(f"{word}: {said}; write sweep={name}")
-    return ConfigError(f"{word}: no such command; {choose_from(word, COMMANDS)}")
+    return ConfigError(f"{word}: no such command; {choose_from(word, commands())}")
 
 
 def _told(flags: argparse.Namespace) -> str:
     """What is asked for by ``--help [TOPIC [NAME]]`` or ``--schema``."""
     folders = [conf_folder(), *([flags.config_dir] if flags.config_dir else [])]
     if not flags.schema and not flags.help:
-        known = {}
+        known = {"commands": "\n".join(commands().values())}
         for group in ("sweep", "runner", "estimator", "distribution"):
             names = {path.stem for one in folders for path in (one / group).glob("*.yaml")}
             known[f"{group}s"] = ", ".join(sorted(names))

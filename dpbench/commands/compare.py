@@ -1,4 +1,4 @@
-"""``compare A B``: two runs, two seeds of a sweep or two baselines, row by row."""
+"""``compare A B``: two runs or baselines, row by row: a table and a figure."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ import pandas as pd
 
 from dpbench.analysis.result import Result
 from dpbench.api import load
-from dpbench.commands.words import command_words
+from dpbench.commands.words import read_words
 from dpbench.output.files import atomic, check_writable
 from dpbench.output.folder import read_manifest
 from dpbench.output.style import Canvas, new_canvas, number_text, save, style
 from dpbench.output.terminal import counted, say
 from dpbench.output.terminal import table as in_columns
-from dpbench.registry import ConfigError
+from dpbench.registry import ConfigError, validated
 from dpbench.runner.origin import Origin
+from dpbench.runner.settings import PathText
 from dpbench.runner.store import CorruptBlockError
 from dpbench.tracking import comparison
 from dpbench.tracking.baseline import Baseline, errors_of
@@ -38,6 +39,14 @@ Writes compare.csv and a figure to out=DIR (results/compare). config_dir=DIR: wh
 MOST_SHOWN = 40
 RANKS = {"worse": 0, "better": 0, "gone": 1, "new": 2, "changed-within-noise": 3, "same": 4}
 COLOURS = {"worse": "C3", "better": "C2"}
+
+
+@validated
+class Options:
+    """The keys of the command; see `USAGE`."""
+
+    out: PathText = "results/compare"
+    config_dir: PathText | None = None
 
 
 def compare(
@@ -96,10 +105,10 @@ def errors_at(path: Path, config_dir: str | Path | None = None) -> Baseline:
 
 def main(words: Sequence[str]) -> int:
     """Print, draw and write the comparison of two runs."""
-    (a, b), given = command_words(words, USAGE, ("out", "config_dir"), least=2, most=2)
-    out = Path(given.get("out", "results/compare")).expanduser()
+    (a, b), options = read_words("compare", words, "A B", Options)
+    out = Path(options.out)
     check_writable(out)
-    table = compare(a, b, config_dir=given.get("config_dir"))
+    table = compare(a, b, config_dir=options.config_dir)
     with atomic(out / "compare.csv") as path:
         table.to_csv(path, index=False)
     say(f"{len(table)} rows, {b} over {a}: {counted(table, VERDICTS)}")

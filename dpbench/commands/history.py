@@ -1,4 +1,4 @@
-"""``history add`` and ``history show``: a sweep's errors over the commits of a repository."""
+"""``history add|show``: errors over commits, and where they change."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ import pyarrow.parquet as pq
 
 from dpbench.analysis.summary import statistics
 from dpbench.commands.compare import errors_at
-from dpbench.commands.words import command_words
-from dpbench.errors import ConfigError, choose_from
+from dpbench.commands.words import Task, run_task
 from dpbench.output.files import atomic, check_writable
 from dpbench.output.terminal import say
+from dpbench.registry import ConfigError, validated
 from dpbench.runner.origin import git
+from dpbench.runner.settings import PathText
 from dpbench.sweep.selection import BUDGET
 from dpbench.tracking.baseline import Baseline
 from dpbench.tracking.changes import BATCHES, batch_means, change_points, gaps
@@ -28,7 +29,8 @@ from dpbench.tracking.report import row_name
 __all__ = ["SERIES", "added", "changes", "main"]
 
 USAGE = """\
-usage: python -m dpbench history add RUN [to=FILE] [commit=NAME] [date=DATE] | show FILE [out=DIR]
+usage: python -m dpbench history add RUN [to=FILE] [commit=NAME] [date=DATE] [config_dir=DIR]
+       python -m dpbench history show FILE [out=DIR]
 
 add: append the errors of a run's folder, or of a baseline, to FILE (history.parquet), under the
 commit that they are of, by default of the repository of its plug-ins, else dpbench's; the same
@@ -46,6 +48,23 @@ SCHEMA = pa.schema(
     metadata={"dpbench_history": "1"},
 )
 NORMAL = 1.96  # the 0.975 quantile of a normal law
+
+
+@validated
+class Adding:
+    """The keys of ``add``; see `USAGE`."""
+
+    to: PathText = "history.parquet"
+    commit: str | None = None
+    date: str | None = None
+    config_dir: PathText | None = None
+
+
+@validated
+class Showing:
+    """The keys of ``show``; see `USAGE`."""
+
+    out: PathText = "results/history"
 
 
 def added(history: pd.DataFrame | None, errors: Baseline, commit: str, date: str) -> pd.DataFrame:
@@ -139,22 +158,22 @@ def _date(given: str | None, commit: str, path: Path) -> str:
     return zoned.astimezone(UTC).isoformat(" ", "minutes")
 
 
-def _add(source: Path, given: dict[str, str]) -> int:
-    target = Path(given.get("to", "history.parquet")).expanduser()
+def _add(words: Sequence[str], options: Adding) -> int:
+    source, target = Path(words[0]).expanduser(), Path(options.to)
     history = read(target) if target.exists() else None
-    errors = errors_at(source, given.get("config_dir"))
-    commit = given.get("commit") or _commit(errors)
-    table = added(history, errors, commit, _date(given.get("date"), commit, source))
+    errors = errors_at(source, options.config_dir)
+    commit = options.commit or _commit(errors)
+    table = added(history, errors, commit, _date(options.date, commit, source))
     with atomic(target) as path:
         pq.write_table(pa.Table.from_pandas(table, SCHEMA, preserve_index=False), path)
     say(f"{target}: {len(errors.rows)} rows of {commit[:12]}; {table['commit'].nunique()} commits")
     return 0
 
 
-def _show(source: Path, given: dict[str, str]) -> int:
-    out = Path(given.get("out", "results/history")).expanduser()
+def _show(words: Sequence[str], options: Showing) -> int:
+    out = Path(options.out)
     check_writable(out)
-    history = read(source)
+    history = read(Path(words[0]).expanduser())
     found = changes(history)
     for row in history.groupby(SERIES, dropna=False, sort=False).tail(1).to_dict("records"):
         low, high = row["trimmed_mean_low"], row["trimmed_mean_high"]
@@ -173,10 +192,7 @@ def _show(source: Path, given: dict[str, str]) -> int:
 
 def main(words: Sequence[str]) -> int:
     """Add to a history, or show one."""
-    do = {"add": (_add, ("to", "commit", "date", "config_dir")), "show": (_show, ("out",))}
-    if not words or words[0] not in do:
-        word = " ".join(words[:1])
-        raise ConfigError(f"history: {word or 'no word'}: {choose_from(word, do)}")
-    run, keys = do[words[0]]
-    places, given = command_words(words[1:], USAGE, keys, least=1, most=1)
-    return run(Path(places[0]).expanduser(), given)
+    return run_task("history", words, TASKS)
+
+
+TASKS = {"add": Task(_add, "RUN", Adding), "show": Task(_show, "FILE", Showing)}

@@ -1,4 +1,4 @@
-"""``init-ci``: what another library needs to watch the accuracy of its mean in its own CI."""
+"""``init-ci [DIR]``: a sweep, a plug-in and a workflow: accuracy in another library's CI."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-from dpbench.commands.words import command_words
+from dpbench.commands.words import NoKeys, read_words
 from dpbench.errors import ConfigError
 from dpbench.output.files import atomic, check_writable
 from dpbench.output.terminal import say
@@ -43,7 +43,7 @@ one, and 1000 show any loss of more than 2%."""
 
 def main(words: Sequence[str]) -> int:
     """Write the files and say what to do next; ConfigError if one of them is there already."""
-    places, _ = command_words(words, USAGE, most=1)
+    places, _ = read_words("init-ci", words, "[DIR]", NoKeys)
     root = Path(places[0] if places else ".")
     if not root.is_dir():
         raise ConfigError(f"init-ci: '{root}': no such folder")

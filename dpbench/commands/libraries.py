@@ -1,4 +1,4 @@
-"""``libraries``: makes the environments that other libraries run in."""
+"""``libraries [NAME]``: install other libraries of private means, for sweep=libraries."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
+from dpbench.commands.words import NoKeys, read_words
 from dpbench.errors import ConfigError, choose_from
 from dpbench.estimators.libraries.process import REQUIREMENTS, folder, python
 
@@ -21,11 +22,12 @@ Installs libraries for sweep=libraries, by default all, each into an environment
 libraries: {", ".join(REQUIREMENTS)}"""
 
 
-def main(names: Sequence[str]) -> int:
+def main(words: Sequence[str]) -> int:
     """Make environments anew, by the Python that PYTHON names; 1 if one could not be made.
 
     ConfigError if there is no such library.
     """
+    names, _ = read_words("libraries", words, "[NAME ...]", NoKeys)
     unknown = sorted(set(names) - set(REQUIREMENTS))
     if unknown:
         choices = choose_from(unknown[0], REQUIREMENTS)

@@ -1,17 +1,18 @@
-"""``python -m dpbench plan n=5000 epsilon=1 ...``: the words, the page of text, the figure."""
+"""``plan [key=value]``: a private mean: its error, clip, records, and the code for it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
+from dpbench.commands.words import read_words
 from dpbench.errors import ConfigError
+from dpbench.planner.answer import Plan
+from dpbench.planner.question import Question, answer_question
 from dpbench.planner.words import records
-
-if TYPE_CHECKING:  # slow to load
-    from dpbench.planner.answer import Plan
+from dpbench.registry import validated
+from dpbench.runner.settings import PathText
 
 __all__ = ["USAGE", "main"]
 
@@ -37,8 +38,14 @@ needs, the estimators that apply, and the Python that releases it.
   out=DIR           of the figure; results/plan by default
 """
 LEAST = 1e-6  # of the error: a bias below it is rounding
-TEXTS = {"data", "column", "law", "neighbours", "out"}
 NEIGHBOURS = {"replace": "one record is replaced", "add_remove": "a record is added or removed"}
+
+
+@validated
+class Options(Question):
+    """The keys of the command: those of the question, and where the figure goes."""
+
+    out: PathText = "results/plan"
 
 
 def main(words: Sequence[str]) -> int:
@@ -46,13 +53,11 @@ def main(words: Sequence[str]) -> int:
     if not words:
         print(USAGE)
         return 0
-    question = _read(words)
-    out = Path(question.pop("out", "results/plan"))
-    from dpbench.planner.figure import write
-    from dpbench.planner.question import plan
+    _, options = read_words("plan", words, "", Options, kind="law")
+    out, made = Path(options.out), answer_question(options)
+    print("\n".join(_page(made, options)), flush=True)
+    from dpbench.planner.figure import write  # slow to load
 
-    made = plan(**question)
-    print("\n".join(_page(made, question)), flush=True)
     try:
         out.mkdir(parents=True, exist_ok=True)
         paths = write(made.problem, made.n, made.budget, made.clip, out)
@@ -62,37 +67,12 @@ def main(words: Sequence[str]) -> int:
     return 0
 
 
-def _read(words: Sequence[str]) -> dict[str, Any]:
-    """The keys and values; those of ``law.`` go into a mapping."""
-    found: dict[str, Any] = {}
-    for word in words:
-        key, equals, text = word.partition("=")
-        if not equals or not key:
-            raise ConfigError(f"{word}: write key=value; python -m dpbench plan lists the keys")
-        if key in found:
-            raise ConfigError(f"{key}: given twice, {found[key]} and {text}")
-        found[key] = text if key in TEXTS else _number(text)
-    law = {key.removeprefix("law."): found.pop(key) for key in list(found) if key[:4] == "law."}
-    if law and "law" not in found:
-        raise ConfigError(f"law.{next(iter(law))}: a parameter of a law; give law=NAME, too")
-    return {**found, "law": {"kind": found["law"], **law}} if "law" in found else found
-
-
-def _number(text: str) -> int | float | str:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
-
-
-def _page(plan: Plan, question: dict[str, Any]) -> Iterator[str]:
+def _page(plan: Plan, question: Question) -> Iterator[str]:
     amounts = ", ".join(f"{name} = {one:g}" for name, one in plan.budget.named_amounts.items())
     yield f"{records(plan.n)}, {amounts}; {NEIGHBOURS[plan.budget.neighbours]}"
     yield plan.known
-    if "data" in question:
-        yield f"Not private if the values of {question['data']} are what is to be protected."
+    if question.data is not None:
+        yield f"Not private if the values of {question.data} are what is to be protected."
     yield ""
     yield from _errors(plan)
     yield ""

@@ -1,4 +1,4 @@
-"""``python -m dpbench site``: the documentation with the benchmark's pages, to be read from disk.
+"""``site [key=value]``: the documentation, with a page for each entry and problem of the archive.
 
 Both are one build of Sphinx, so that they have one look, one search and links to each other; what
 is read off the classes and the archive is written by ``docs/conf.py``, which only a checkout has.
@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+from dpbench.commands.words import read_words
 from dpbench.output.files import check_writable
 from dpbench.output.terminal import say
 from dpbench.package import conf_folder
-from dpbench.registry import ConfigError, from_mapping, validated
+from dpbench.registry import ConfigError, validated
 from dpbench.runner.settings import PathText
 from dpbench.suite.problems import SUITE, read_suite
 from dpbench.suite.table import Scores, archive_path
@@ -51,11 +52,7 @@ def main(words: Sequence[str]) -> int:
     ConfigError
         If a word cannot be used, there is no such archive, or there are no docs to build.
     """
-    for word in words:
-        if "=" not in word:
-            raise ConfigError(f"site: {word!r}: write key=value, of archive and out")
-    given = (word.partition("=") for word in words)
-    options = from_mapping(Options, {key: value for key, _, value in given}, "")
+    _, options = read_words("site", words, "", Options)
     docs, out = conf_folder().parent / "docs", Path(options.out)
     if not (docs / "conf.py").exists():
         raise ConfigError("site: the sources of its pages are in a checkout alone, in docs/")

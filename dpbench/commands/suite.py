@@ -1,4 +1,4 @@
-"""``python -m dpbench suite``: list the problems, score an entry, compare, make the archive."""
+"""``suite TASK``: a benchmark to enter: frozen problems, scores over certified bounds."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 import pandas as pd
 
-from dpbench.errors import choose_from
+from dpbench.commands.words import Task, run_task
 from dpbench.output.files import atomic, check_writable
 from dpbench.output.folder import only_writer
 from dpbench.output.style import save, style
 from dpbench.output.terminal import WIDTH, command_line, say
 from dpbench.output.terminal import table as in_columns
-from dpbench.registry import ConfigError, from_mapping, validated
+from dpbench.registry import ConfigError, validated
 from dpbench.runner.origin import BLOCKS, Origin
 from dpbench.runner.run import RunOptions
 from dpbench.runner.settings import PathText, Processes, Seed
@@ -37,26 +37,48 @@ dpbench suite: score an estimator on frozen problems, over what no private estim
   suite compare mine.parquet ..    beside the archive: a profile, the best of each problem
   suite archive [key=value ..]     score the entries of dpbench itself
 
-  quick=true      fewer trials: within a minute
   problems=GLOB   those whose ids match, as 'gauss-*,binary-*'
   out=FILE        of run: by default mine.parquet; of compare: a folder, results/suite/compare
-  archive=FILE    by default results/archive/dpbench-mean-v1.parquet of the checkout
+
+of run and archive:
+  quick=true      fewer trials: within a minute
   seed=0          names every random stream
   n_jobs=-1       processes; -1 for all cores; changes no number
+
+of compare:
+  archive=FILE    by default results/archive/dpbench-mean-v1.parquet of the checkout
 
 How to write an entry stands in CONTRIBUTING.md."""
 
 
 @validated
-class Options:
-    """The keys of the command; see `USAGE`."""
+class Choice:
+    """The keys of ``list``, which every task has; see `USAGE`."""
+
+    problems: str | None = None
+
+    def suite(self) -> Suite:
+        """Return the suite, with the problems that are chosen; ConfigError if there are none."""
+        suite = read_suite()
+        return suite if self.problems is None else suite.chosen(self.problems)
+
+
+@validated
+class Scoring(Choice):
+    """The keys of ``run`` and ``archive``; see `USAGE`."""
 
     quick: bool = False
-    problems: str | None = None
     out: PathText | None = None
-    archive: PathText | None = None
     seed: Seed = 0
     n_jobs: Processes = -1
+
+
+@validated
+class Comparison(Choice):
+    """The keys of ``compare``; see `USAGE`."""
+
+    out: PathText = "results/suite/compare"
+    archive: PathText | None = None
 
 
 def main(words: Sequence[str]) -> int:
@@ -67,39 +89,30 @@ def main(words: Sequence[str]) -> int:
     ConfigError
         If a word, a file or an entry cannot be used.
     """
-    task, *rest = words or ["help"]
-    files = [word for word in rest if "=" not in word]
-    pairs = [word.partition("=") for word in rest if "=" in word]
-    options = from_mapping(Options, {key: value for key, _, value in pairs}, "")
-    if task == "help":
+    if not words or words[0] == "help":
         say(USAGE)
         return 0
-    if task not in TASKS:
-        raise ConfigError(f"suite: {task!r}: {choose_from(task, TASKS)}")
-    run, least, most = TASKS[task]
-    if not least <= len(files) <= most:
-        raise ConfigError(f"suite {task}: {len(files)} files given; see suite --help")
-    suite = read_suite()
-    chosen = suite if options.problems is None else suite.chosen(options.problems)
-    return run(chosen, [Path(name) for name in files], options)
+    return run_task("suite", words, TASKS)
 
 
-def _list(suite: Suite, _files: Sequence[Path], _options: Options) -> int:
+def _list(_files: Sequence[str], options: Choice) -> int:
+    suite = options.suite()
     title = f"{suite.name}: {len(suite.problems)} problems"
     say(in_columns(title, compare.problem_list(suite.problems)))
     say(compare.LEGENDS["problem_list"])
     return 0
 
 
-def _run(suite: Suite, files: Sequence[Path], options: Options) -> int:
-    entry, plugins = read_entry(files[0])
-    name = files[0].stem
+def _run(files: Sequence[str], options: Scoring) -> int:
+    suite, file = options.suite(), Path(files[0])
+    entry, plugins = read_entry(file)
+    name = file.stem
     out = _scores_file(options, Path(f"{name}.parquet"))
     audits, blocks = (
         Origin.of(work, names=[name], plugins=plugins) for work in (checks.WORK, BLOCKS)
     )
     if not any(entry.estimator(one) for one in suite.problems):
-        raise ConfigError(f"{files[0].name}: entry: it answers none of the problems")
+        raise ConfigError(f"{file.name}: entry: it answers none of the problems")
     try:
         checks.check(entry, suite.problems)
     except AssertionError as error:
@@ -125,7 +138,8 @@ def _run(suite: Suite, files: Sequence[Path], options: Options) -> int:
     return 0
 
 
-def _archive(suite: Suite, _files: Sequence[Path], options: Options) -> int:
+def _archive(_files: Sequence[str], options: Scoring) -> int:
+    suite = options.suite()
     if options.out is None and (options.quick or options.problems):
         raise ConfigError("archive: of fewer trials or problems give out=FILE: the archive has all")
     out = _scores_file(options, archive_path(suite.name))
@@ -136,7 +150,7 @@ def _archive(suite: Suite, _files: Sequence[Path], options: Options) -> int:
     return 0
 
 
-def _scores_file(options: Options, usual: Path) -> Path:
+def _scores_file(options: Scoring, usual: Path) -> Path:
     """Where scores are stored, which nothing else is replaced by."""
     out = Path(options.out) if options.out else usual
     if out.suffix != ".parquet":
@@ -192,12 +206,13 @@ def _say_problems(suite: str, table: Sequence[dict[str, str]], names: Sequence[s
     say(textwrap.fill("; ".join([compare.LEGENDS["by_problem"], *told]), WIDTH))
 
 
-def _compare(suite: Suite, files: Sequence[Path], options: Options) -> int:
+def _compare(files: Sequence[str], options: Comparison) -> int:
+    suite = options.suite()
     path = Path(options.archive) if options.archive else archive_path(suite.name)
     if not path.exists():
         raise ConfigError(f"archive: '{path}': no such file; a checkout has it in results/archive")
     whole = read_suite()
-    archive, *mine = [Scores.read(one, whole) for one in (path, *files)]
+    archive, *mine = [Scores.read(one, whole) for one in (path, *map(Path, files))]
     ids = [one.id for one in suite.problems]
     known, rows = (
         found[found["problem"].isin(ids)].reset_index(drop=True)
@@ -207,7 +222,7 @@ def _compare(suite: Suite, files: Sequence[Path], options: Options) -> int:
     if doubled:
         raise ConfigError(f"compare: {doubled[0]!r}: two files have an entry of this name")
     known = known[~known["entry"].isin(set(rows["entry"]))]
-    out = Path(options.out or "results/suite/compare")
+    out = Path(options.out)
     with style():
         save(compare.profile_figure(rows, known, suite.problems), out, "profile")
     table = compare.by_problem(rows, known, suite.problems)
@@ -223,8 +238,8 @@ def _compare(suite: Suite, files: Sequence[Path], options: Options) -> int:
 
 
 TASKS = {
-    "list": (_list, 0, 0),
-    "run": (_run, 1, 1),
-    "compare": (_compare, 1, 20),
-    "archive": (_archive, 0, 0),
+    "list": Task(_list, "", Choice),
+    "run": Task(_run, "FILE", Scoring),
+    "compare": Task(_compare, "FILE ...", Comparison),
+    "archive": Task(_archive, "", Scoring),
 }

@@ -16,7 +16,7 @@ from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP
 from dpbench.registry import ConfigError, Count, MomentOrder, from_mapping, validated
 from dpbench.theory.exact.averages import LAWS
 
-__all__ = ["LAW_NAMES", "plan"]
+__all__ = ["LAW_NAMES", "Question", "answer_question", "plan"]
 
 Number = Annotated[float, Field(ge=-1e300, le=1e300)]
 Positive = Annotated[float, Field(gt=0, le=1e300)]
@@ -30,7 +30,7 @@ LAW_NAMES = tuple(
 
 
 @validated
-class _Question:
+class Question:
     """The words of a plan; `plan` explains them."""
 
     n: Count | None = None
@@ -49,11 +49,11 @@ class _Question:
     alpha: Positive | None = None
 
 
-def _given(question: _Question, *names: str) -> list[str]:
+def _given(question: Question, *names: str) -> list[str]:
     return [name for name in names if getattr(question, name) is not None]
 
 
-def _budget(question: _Question) -> Budget:
+def _budget(question: Question) -> Budget:
     given = _given(question, *BUDGETS)
     if len(given) != 1:
         raise ConfigError(
@@ -69,7 +69,7 @@ def _budget(question: _Question) -> Budget:
     return from_mapping(kind, {name: getattr(question, name) for name in names}, "")
 
 
-def _law(question: _Question) -> Distribution | None:
+def _law(question: Question) -> Distribution | None:
     """The law of a name, a mapping, an instance or a file."""
     if question.data is not None:
         if question.column is None:
@@ -96,7 +96,7 @@ def _law(question: _Question) -> Distribution | None:
     return law
 
 
-def _problem(question: _Question, law: Distribution | None, budget: Budget) -> Problem:
+def _problem(question: Question, law: Distribution | None, budget: Budget) -> Problem:
     """What is known of the records."""
     given = _given(question, "law", "data", "k")
     if len(given) > 1:
@@ -174,7 +174,11 @@ def plan(**question: Any) -> Plan:
     >>> plan.expected.q90 < plan.error(0, 300).q90 < 2
     True
     """
-    asked = from_mapping(_Question, question, "")
+    return answer_question(from_mapping(Question, question, ""))
+
+
+def answer_question(asked: Question) -> Plan:
+    """Plan what a question asks for; ConfigError if its keys do not go together."""
     law = _law(asked)
     budget = _budget(asked)
     problem = _problem(asked, law, budget)

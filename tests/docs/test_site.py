@@ -99,8 +99,8 @@ def test_broken_links_are_seen(tmp_path: Path) -> None:
     ("words", "told"),
     [
         (["archive=none.parquet"], "archive: 'none.parquet': no such file"),
-        (["mine.parquet"], "site: 'mine.parquet': write key=value, of archive and out"),
-        (["folder=x"], "folder: no such key; "),
+        (["mine.parquet"], "site: 'mine.parquet': one word too many; expected: site"),
+        (["folder=x"], "folder: no such key of site; choose from archive, out"),
         ([f"archive={__file__}"], f"'{__file__}': no scores of a suite, or damaged"),
     ],
 )

@@ -126,16 +126,16 @@ def test_what_cannot_be_used_is_one_line(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["lst"], "suite: 'lst': did you mean 'list'? choose from list, run, compare, archive"),
-        (["walk"], "suite: 'walk': choose from list, run, compare, archive"),
-        (["run"], "suite run: 0 files given"),
+        (["lst"], "suite: 'lst': no such task; did you mean 'list'? choose from list, run, comp"),
+        (["walk"], "suite: 'walk': no such task; choose from list, run, compare, archive"),
+        (["run"], "suite run: FILE: this word is required; expected: suite run FILE [problems=]"),
         (["run", "no.py"], "'no.py': no such file"),
         (
             ["run", "a.py", "quik=true"],
-            "quik: no such key; did you mean 'quick'? choose from quick",
+            "quik: no such key of suite run; did you mean 'quick'? choose from problems, quick",
         ),
         (["run", "a.py", "quick=perhaps"], "quick: 'perhaps': input should be a valid boolean"),
-        (["list", "n_jobs=0"], "n_jobs: '0': give a number of processes, or -1 for all cores"),
+        (["archive", "n_jobs=0"], "n_jobs: 0: give a number of processes, or -1 for all cores"),
         (["list", "problems=nothing"], "problems: 'nothing': no problem of dpbench-mean-v1"),
         (["compare", "no.parquet"], "'no.parquet': no such file; suite run makes one"),
         (["compare", "a.parquet", "archive=no"], "archive: 'no': no such file; a checkout has it"),

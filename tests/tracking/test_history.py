@@ -125,19 +125,19 @@ def test_what_cannot_be_used(
     Path("empty").mkdir()
     for words, told in (
         ("history", "choose from add, show"),
-        ("history remove h.parquet", "remove"),
-        ("history ad", "ad: did you mean 'add'?"),
-        ("history show", "usage: python -m dpbench history"),
+        ("history remove h.parquet", "'remove': no such task"),
+        ("history ad", "'ad': no such task; did you mean 'add'?"),
+        ("history show", "FILE: this word is required; expected: history show FILE [out=]"),
         ("history show h.parquet", "'h.parquet': not a history"),
         ("history show base.parquet", "'base.parquet': not a history"),
         ("history add base.parquet to=base.parquet", "'base.parquet': not a history"),
         ("history add base.parquet date=soon", "date: 'soon'"),
-        ("history add base.parquet form=h.parquet", "form=h.parquet: no such word"),
+        ("history add base.parquet form=h.parquet", "form: no such key of history add"),
         ("history add nobodys.parquet", "commit=NAME"),
         ("history add nothing.parquet", "'nothing.parquet': no such folder"),
-        ("compare base.parquet", "usage: python -m dpbench compare A B"),
+        ("compare base.parquet", "B: this word is required; expected: compare A B"),
         ("compare base.parquet empty", "'empty': holds no finished run"),
-        ("compare base.parquet base.parquet --loud", "--loud: no such word"),
+        ("compare base.parquet base.parquet --loud", "'--loud': no such flag"),
     ):
         assert run(words.split()) == 2
         err = capsys.readouterr().err
