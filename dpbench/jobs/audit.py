@@ -42,6 +42,7 @@ TELLING_RUNS = 1000
 class Audit(InFolder):
     """A checked audit, ready to run."""
 
+    sections = ("failures", "privacy", "figures", "origin")
     tasks: list[AuditTask]
     controls: list[AuditTask]
     options: RunOptions

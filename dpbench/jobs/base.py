@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpbench.errors import ConfigError
 from dpbench.output.files import Stamps, atomic
@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # slow to load
 class InFolder:
     """What runs with a folder have in common: `config` is the whole configuration."""
 
+    sections: ClassVar[tuple[str, ...]]  # of its page, in order, see `dpbench.report.sections`
     options: RunOptions
     config: Mapping[str, Any]
 
@@ -73,6 +74,7 @@ class InFolder:
             **cost.as_dict(),
             **found,
             "computed": when,
+            "sections": self.sections,
             "outputs": by_name(self.folder, stamps),
         }
         write_manifest(self.folder, record)

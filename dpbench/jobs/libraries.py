@@ -42,6 +42,7 @@ class Libraries(InFolder):
     Noise of libraries cannot be seeded: every run measures anew.
     """
 
+    sections = ("failures", "means", "claims", "privacy", "figures", "origin")
     sweep: LibrarySweep
     cells: list[Cell]
     audits: list[AuditTask]

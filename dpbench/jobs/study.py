@@ -52,6 +52,9 @@ __all__ = ["Job"]
 class Job(InFolder):
     """A checked study, ready to run."""
 
+    sections = (
+        "failures", "baseline", "claims", "limit", "figures", "samples", "errors", "origin",
+    )  # fmt: skip
     plan: Plan
     options: RunOptions
     config: Mapping[str, Any]

@@ -30,8 +30,8 @@ CLAIMS = (
 MANIFEST = (
     "blocks_corrupt blocks_done blocks_reused cells_done cells_reused command commit computed "
     "computer configuration dirty estimator_seconds exit_code failures fingerprint inputs outputs "
-    "parent_cpu_seconds parent_peak_bytes platform records_drawn seed source sweep tracked "
-    "trials versions wall_seconds worker_cpu_seconds worker_peak_bytes"
+    "parent_cpu_seconds parent_peak_bytes platform records_drawn sections seed source sweep "
+    "tracked trials versions wall_seconds worker_cpu_seconds worker_peak_bytes"
 )
 BY = ["distribution", "estimator", "privacy", "epsilon", "n"]
 
