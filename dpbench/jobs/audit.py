@@ -44,6 +44,7 @@ class AuditJob(FolderJob):
     It exits with 1 if an estimator is refuted or failed, or enough runs miss a control.
     """
 
+    sections = ("failures", "privacy", "figures", "origin")
     tasks: list[AuditTask]
     controls: list[AuditTask]
     work: ClassVar[str] = "dpbench.audit.releases"

@@ -110,6 +110,7 @@ class Job(ABC):
 class FolderJob(Job):
     """A job that computes, and keeps in its folder what it has found."""
 
+    sections: ClassVar[tuple[str, ...]]  # of its page, in order; see `dpbench.report.sections`
     unit: ClassVar[str] = "blocks"  # what is counted when it is done
 
     @abstractmethod
@@ -223,6 +224,7 @@ class FolderJob(Job):
             "results": [*self.results],
             "next": self.next,
             "computed": when,
+            "sections": [*self.sections],
             "outputs": by_name(self.folder, stamps),
         }
         write_manifest(self.folder, record)

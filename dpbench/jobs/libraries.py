@@ -45,6 +45,7 @@ class LibrariesJob(FolderJob):
     what it is known to; with 0 also if some libraries are not installed.
     """
 
+    sections = ("failures", "means", "claims", "privacy", "figures", "origin")
     sweep: LibrarySweep
     cells: list[Cell]
     audits: list[AuditTask]

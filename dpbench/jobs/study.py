@@ -41,6 +41,9 @@ __all__ = ["StudyJob"]
 class StudyJob(FolderJob):
     """A checked study, ready to run."""
 
+    sections = (
+        "failures", "baseline", "claims", "limit", "figures", "samples", "errors", "origin",
+    )  # fmt: skip
     plan: Plan
     replay: str | None = None
     tracking: Tracking | None = None

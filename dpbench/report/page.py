@@ -9,16 +9,18 @@ from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
 from dpbench.output.files import atomic
 from dpbench.registry import ConfigError
-from dpbench.report.page_run import read_manifest, read_run
+from dpbench.report.page_run import RunFolder, read_manifest, worst
 from dpbench.report.page_tables import HEIGHT, WIDTH
+from dpbench.report.sections.base import SECTIONS
 
-__all__ = ["finished_runs", "write_page"]
+__all__ = ["finished_runs", "read_run", "write_page"]
 
 # Of the largest tables together, for a browser to open the page at once; the files have all.
 MOST_ROWS = 6000
@@ -58,6 +60,32 @@ def write_page(folders: Sequence[Path], target: Path) -> Path:
         # half of a surrogate pair, which JSON can hold, becomes a question mark
         path.write_bytes(text.encode("utf-8", "replace"))
     return target
+
+
+def read_run(folder: Path, name: str, most: int) -> dict[str, Any]:
+    """Read what the template shows of a run, with `most` rows of a table.
+
+    The ids of its elements begin with `name`. The manifest says which sections it has, in order;
+    a run of an earlier version has all of which there is something to show.
+    """
+    run = RunFolder(folder, most)
+    names = run.manifest.get("sections") or SECTIONS
+    sections = [one for one in (SECTIONS[name](run) for name in names) if one]
+    found: list[str] = []
+    for one in sorted(sections, key=lambda one: one.rank):
+        found += [*filter(None, [one.alone if not found else ""]), *one.found]
+    failed = ["bad"] if run.manifest.get("exit_code") else []
+    return {
+        "id": name,
+        "name": str(run.manifest.get("sweep", folder.resolve().name)),
+        "folder": folder.resolve().name,
+        "asked": next((one.asked for one in sections if one.asked), ""),
+        "found": "; ".join(found),
+        "tone": worst([*failed, *(one.tone for one in sections)]),
+        "figures": [one.figure for one in sections if one.figure],
+        "captions": {label: text for one in sections for label, text in one.captions.items()},
+        "sections": [one for one in sections if one.drawn],
+    }
 
 
 @cache

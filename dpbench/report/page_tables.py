@@ -1,21 +1,23 @@
-"""What the page is made of: rows as text, numbers in few digits, tables, small drawings."""
+"""Rows of tables in print for a page: numbers in few digits, tables, words, small drawings."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from dpbench.libraries.hostile import CASES
 from dpbench.output.style import spaced
 
 __all__ = [
-    "FACTOR_TONES", "HEIGHT", "WIDTH", "Mark", "Row", "as_number", "bound_mark", "budget_text",
-    "claim_mark", "digits", "factor_table", "group_mark", "library_tables", "make_table", "short",
+    "FACTOR_TONES", "HEIGHT", "WIDTH", "Mark", "Row", "Table", "as_number", "bound_mark",
+    "budget_text", "claim_mark", "digits", "distinct", "ends", "group_mark", "how_many", "listed",
+    "make_table", "region", "short", "without_release",
 ]  # fmt: skip
 
 Row = Mapping[str, str]
+# See `make_table`.
+Table = dict[str, Any]
 
 # Labels, which stay text even if all of them look like numbers.
 TEXT = {
@@ -25,8 +27,6 @@ TEXT = {
 AMOUNTS = {"epsilon": "ε", "delta": "δ", "rho": "ρ", "mu": "μ"}  # noqa: RUF001
 # The worst first.
 FACTOR_TONES = {"open": "unsure", "below": "calm", "one law": "calm", "optimal": "good"}
-# What the best estimators and the bounds are named by.
-NAMED = ("estimator", "bound_by")
 # Of a drawing.
 WIDTH, HEIGHT = 150, 20
 MARGIN = 10  # on either side, for arrows
@@ -63,12 +63,16 @@ def make_table(
     caption: str,
     columns: Collection[str] = (),
     tones: Mapping[str, str] | None = None,
-) -> dict[str, Any] | None:
-    """A table in print, at `most` so many of its rows; None without rows.
+    *,
+    name: str = "",
+    urgent: bool = False,
+) -> Table | None:
+    """Put a table in print, at `most` so many of its rows; None without rows.
 
     It has these `columns`, by default all, but for those that are empty everywhere and `seconds`,
     which differ from run to run. `tones` say how words look, in columns of nothing but these:
-    ``good``, ``bad``, ``unsure`` or ``calm``.
+    ``good``, ``bad``, ``unsure`` or ``calm``. The `name` is the file's; a page opens a table that
+    is `urgent`.
     """
     if not rows:
         return None
@@ -82,6 +86,8 @@ def make_table(
     )
     said = {"", *(tones or {})}
     return {
+        "name": name,
+        "urgent": urgent,
         "caption": caption,
         "size": len(rows),
         "columns": [(name, text[name], said.issuperset(cells)) for name, cells in known.items()],
@@ -108,50 +114,34 @@ def short(value: float, places: int = 4) -> str:
     return re.sub(r"e(-?)\+?0*", r"e\1", text) if "e" in text else text
 
 
-def library_tables(
-    rows: Sequence[Row], outcomes: Mapping[str, str], verdicts: Mapping[str, str]
-) -> list[dict[str, Any]]:
-    """What libraries are measured to do, and what they say of odd columns; `make_table` of each."""
-    odd = [name for name in CASES if name in (rows[0] if rows else ())]
-    there = [name for name in (rows[0] if rows else ()) if name not in odd]
-    made = (
-        make_table(rows, len(rows), "Errors, biases, ms of a release, an audit", there, verdicts),
-        make_table(rows, len(rows), "Columns that nobody expects", ["estimator", *odd], outcomes),
-    )
-    return [table for table in made if table]
+def how_many(count: int, noun: str) -> str:
+    """Write how many there are of something."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def factor_table(rows: Sequence[Row]) -> dict[str, Any] | None:
-    """Best factors over the lower bound, from least to largest over n; None without rows.
-
-    A row per law and budget, a column per moment order, 0 for none. A law goes by its name
-    without its k, and a cell is as good as the worst of its verdicts.
-    """
-    found: dict[tuple[str, str], dict[float, list[Row]]] = {}
-    for row in rows:
-        k = as_number(row["k"])
-        k = 0.0 if math.isnan(k) else k  # equal to itself
-        law = row["distribution"].removesuffix(f"_k{k:g}")
-        found.setdefault((law, budget_text(row)), {}).setdefault(k, []).append(row)
-    orders = sorted({k for cells in found.values() for k in cells})
-    lines = []
-    for (law, budget), cells in found.items():
-        about = [row for one in cells.values() for row in one]
-        who, by = (", ".join(dict.fromkeys(r[name] for r in about)) for name in NAMED)
-        line = {"law": law, "budget": budget, "estimators": who, "bounds": by}
-        lines.append(line | {"cells": [_factors(cells.get(k, ())) for k in orders]})
-    return {"orders": orders, "lines": lines} if lines else None
+def distinct(rows: Sequence[Row], column: str) -> str:
+    """Count the different cells of a column, which names what they are."""
+    return how_many(len({row[column] for row in rows}), column)
 
 
-def _factors(rows: Sequence[Row]) -> tuple[str, str]:
-    """The range of some factors, and the tone of the worst verdict."""
-    if not rows:
-        return "", ""
-    factors = [as_number(row["factor"]) for row in rows]
-    ends = dict.fromkeys(short(end, 3) for end in (min(factors), max(factors)))
-    verdicts = {row["verdict"] for row in rows}
-    return " … ".join(ends), next(
-        (FACTOR_TONES[one] for one in FACTOR_TONES if one in verdicts), ""
+def ends(rows: Sequence[Row], column: str, places: int = 4, between: str = " to ") -> str:
+    """Write the least and the largest number of a column."""
+    numbers = [as_number(row[column]) for row in rows]
+    found = (short(end, places) for end in (min(numbers), max(numbers)))
+    return between.join(dict.fromkeys(found))
+
+
+def listed(words: Iterable[str]) -> str:
+    """Join words, each once, with commas and an ``and``."""
+    *first, last = dict.fromkeys(words) or [""]
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def without_release(rows: Sequence[Row]) -> list[str]:
+    """Tell how many settings have trials without a release; nothing if none has."""
+    silent = sum(as_number(row.get("failures")) > 0 for row in rows)
+    return [f"trials without a release in {silent} of {how_many(len(rows), 'setting')}"] * (
+        silent > 0
     )
 
 

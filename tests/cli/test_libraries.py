@@ -36,7 +36,7 @@ from dpbench.output.files import Stamps, atomic
 from dpbench.output.terminal import WIDTH
 from dpbench.privacy import PureDP
 from dpbench.registry import ConfigError, from_mapping
-from dpbench.report.page_run import read_run
+from dpbench.report.page import read_run
 
 from .conftest import Bench, unusable
 from .fake_library import CRASH, HANG, REFUSE, WARN
@@ -244,8 +244,8 @@ def test_a_sweep_names_what_is_missing_and_runs_the_others(sweep: Bench) -> None
     table = pd.read_csv(sweep.folder / "out/overview.csv", keep_default_na=False)
     drawn = figure(table, rows).axes[0].get_yticklabels()
     assert [label.get_text() for label in drawn] == ["OpenDP", "own"]
-    captions = read_run(sweep.folder / "out", "r0", 9)["pictures"]
-    assert [one["caption"].rpartition("; ")[2] for one in captions] == ["python_dp did not run"]
+    captions = read_run(sweep.folder / "out", "r0", 9)["captions"]
+    assert captions["libraries"].endswith("; python_dp did not run")
     unsure = render(table, sweep.table("claims.csv").assign(verdict="inconclusive"))
     assert "inconclusive: error of opendp on edge:\n  predicted" in unsure
 

@@ -14,9 +14,13 @@ import numpy as np
 import pytest
 
 from dpbench.analysis.result import Result
+from dpbench.jobs.audit import Audit
+from dpbench.jobs.libraries import Libraries
+from dpbench.jobs.study import Job
 from dpbench.registry import ConfigError
 from dpbench.report import page_tables
 from dpbench.report.page import finished_runs, write_page
+from dpbench.report.sections.base import SECTIONS
 
 from .page_folders import CLAIM, HOSTILE, MANIFEST, PAIR, write_run, write_table
 
@@ -120,6 +124,25 @@ def test_sections_stand_in_their_order_and_a_missing_file_leaves_its_own_out(
         gone = {f"run1-{part}", f"run1-{part}-heading", f"run1-{Path(file).stem}"}
         after = set(page_of(example).ids())
         assert f"run1-{part}" in before - after <= gone
+
+
+def test_a_run_has_the_sections_that_it_names(example: Path) -> None:
+    """In its order, with their parts of the answer."""
+    for names in (("errors", "limit"), ("limit", "errors")):
+        manifest = MANIFEST | {"sections": names, "exit_code": 0}
+        (example / "manifest.json").write_text(json.dumps(manifest))
+        page = page_of(example)
+        assert [at["id"] for at, _ in page.all("section")] == [f"run1-{name}" for name in names]
+        assert [at["href"] for at, _ in page.all("a")][1:] == [f"#run1-{name}" for name in names]
+        assert page.texts("p")[2].startswith("Found: the best private estimators' worst errors")
+        assert "answer calm" in [at.get("class") for at, _ in page.all("div")]
+    (example / "manifest.json").write_text(json.dumps(MANIFEST | {"sections": ["odd"]}))
+    with pytest.raises(ConfigError, match="KeyError: 'odd'"):
+        page_of(example)
+
+
+def test_every_section_is_of_a_kind_of_job_that_names_no_other() -> None:
+    assert {name for kind in (Job, Audit, Libraries) for name in kind.sections} == {*SECTIONS}
 
 
 # Of a law at three n: what has no privacy, and what gives nothing, is not the least.

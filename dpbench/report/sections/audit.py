@@ -1,0 +1,105 @@
+"""Audits of privacy: estimators that claim it, and controls that are broken on purpose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+from markupsafe import Markup
+
+from dpbench.audit.report import strongest
+from dpbench.report.page_run import AUDIT_TONES, CONTROL_TONES, RunFolder, worst
+from dpbench.report.page_tables import (
+    Row,
+    as_number,
+    bound_mark,
+    digits,
+    distinct,
+    ends,
+    how_many,
+    listed,
+)
+from dpbench.report.sections.base import Section, section
+
+CAPTIONS = {
+    "estimators": "The largest lower bound on the privacy that each estimator loses, over what it "
+    "claims: a mark beyond 1 refutes the claim, none proves it",
+    "controls": "The same of estimators broken on purpose: each must be beyond 1",
+}
+TEXT = (
+    "An audit releases on two neighbouring datasets and tells them apart: how well it does is a "
+    "lower bound on the privacy that is lost. It can falsify a claim of privacy, never prove one. "
+    "The bar is the lower bound, grey is what is claimed; a bar that leaves the grey refutes the "
+    "claim. Visible is the largest factor of noise that would have been refuted in 95% of audits."
+)
+CONTROLS = Markup(
+    "<strong>Controls</strong> are estimators broken on purpose, which the audit must refute: "
+    "{} of {} are."
+)
+Bounds = list[dict[str, Any]]
+
+
+@section("privacy", "Audit", "Audit of privacy")
+def build_audit(run: RunFolder) -> Section | None:
+    """Build the strongest pairs of estimators, then those of controls, each above all pairs."""
+    rows = run.rows("audit")
+    audit = _bounds(rows, AUDIT_TONES)
+    controls = _bounds(run.rows("controls"), CONTROL_TONES)
+    if not (audit or controls):
+        return None
+    caught = sum(one["tone"] == "good" for one in controls)
+    promising = "The most promising pairs of each"
+    parts = [
+        {
+            "text": "", "caption": "The strongest pair of every estimator and budget",
+            "rows": audit, "table": run.table("audit", promising, tones=AUDIT_TONES),
+        },
+        {
+            "text": CONTROLS.format(caught, len(controls)),
+            "caption": "Controls: each must be refuted", "rows": controls,
+            "table": run.table("controls", f"{promising} control", tones=CONTROL_TONES),
+        },
+    ]  # fmt: skip
+    # a refutation that is known beforehand is no finding
+    new = [one for one in audit if one["verdict"] != one.get("expected")]
+    return Section(
+        text=TEXT,
+        look="bounds",
+        data=[part for part in parts if part["rows"]],
+        asked=_question(rows),
+        found=_found(audit, controls, caught),
+        tone=worst([one["tone"] for one in (*new, *controls)]),
+        captions=CAPTIONS,
+    )
+
+
+def _question(rows: Sequence[Row]) -> str:
+    if not rows:
+        return ""
+    return (
+        f"Do {distinct(rows, 'estimator')} lose no more privacy than they claim, on pairs of "
+        f"neighbouring datasets with {ends(rows, 'runs')} runs on each?"
+    )
+
+
+def _found(audit: Bounds, controls: Bounds, caught: int) -> list[str]:
+    bad = [one for one in audit if one["tone"] == "bad"]
+    as_known = [str(one["estimator"]) for one in bad if one["verdict"] == one.get("expected")]
+    aside = f", as is known of {listed(as_known)}" if as_known else ""
+    claims = f"{len(bad)} of {how_many(len(audit), 'claim')} of privacy refuted or failed{aside}"
+    told = f"{caught} of {how_many(len(controls), 'broken control')} caught"
+    return [*[claims] * bool(audit), *[told] * bool(controls)]
+
+
+def _bounds(rows: Sequence[Row], tones: Mapping[str, str]) -> Bounds:
+    """The strongest pair of every estimator and budget, the worst first."""
+    known = [{**row, "lower_bound": as_number(row["lower_bound"])} for row in rows]
+    best: Any = strongest(pd.DataFrame(known)).to_dict("records") if known else []
+    found = []
+    for row in best:
+        bound, claimed = row["lower_bound"], as_number(row["claimed"])
+        lost = bound / claimed if bound >= 0 and claimed > 0 else -1.0
+        more = {"lower_bound": digits(bound), "mark": bound_mark(claimed, bound), "lost": lost}
+        found.append({**row, **more, "tone": tones.get(row["verdict"], "")})
+    return sorted(found, key=lambda one: (one["tone"] != "bad", -one["lost"]))

@@ -1,0 +1,188 @@
+"""Claims against what was measured, and the distance to lower bounds."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from dpbench.analysis.claims import UNKNOWN
+from dpbench.analysis.study import gathered
+from dpbench.report.page_run import CLAIM_TONES, SEVERITY, RunFolder, mapping, worst
+from dpbench.report.page_tables import (
+    FACTOR_TONES,
+    Row,
+    as_number,
+    budget_text,
+    claim_mark,
+    digits,
+    ends,
+    group_mark,
+    region,
+)
+from dpbench.report.sections.base import Section, section
+from dpbench.report.words import exponent_text, metric_text
+from dpbench.sweep.metrics import VARIABLES
+from dpbench.theory.theorems import THEOREMS, Theorem
+
+# What is measured where it is no exponent.
+MEASURED = {
+    "level": "measured over the exact value",
+    "factor": "error over the lower bound",
+    "ratio": "error over another estimator's",
+    "limit": "worst value",
+}
+SUPERSCRIPTS = {"c": "ᶜ", "s": "ˢ"}
+# What the best estimators and the bounds are named by.
+NAMED = ("estimator", "bound_by")
+CLAIMS_NOTE = (
+    "Grey is the prediction with its tolerance, a dot a measurement, the line its 95% interval; an "
+    "arrow points to what lies beyond the axis. Half of all runs would call a truth inconsistent "
+    "that is as far off as is “visible”."
+)
+LIMIT_NOTE = Markup(
+    "The best estimator's worst error over what no private estimator beats, from the least to the "
+    "largest over n. Optimal (✓) over the listed laws: at most 1.1 by the upper end of a 95% "
+    "interval. Open (?): a better estimator or a better bound may exist. Of one law (○), others of "
+    "its class, whose bound it is, may be worse."
+)
+
+
+@section("claims", "Claims", "Theory against measurement")
+def build_claims(run: RunFolder) -> Section | None:
+    """Build the claims in groups, the worst group first."""
+    specs = {label: mapping(one) for label, one in gathered(run.sweep, "claims").items()}
+    claims = [_claim(row, specs.get(row["claim"], {})) for row in run.rows("claims")]
+    if not claims:
+        return None
+    unknown = any(claim["measured"] == "-" for claim in claims)
+    return Section(
+        note=CLAIMS_NOTE + (f" Not measured (-): {UNKNOWN}." if unknown else ""),
+        look="claims",
+        data=_groups(claims),
+        found=_verdicts([claim["verdict"] for claim in claims]),
+        tone=worst([claim["tone"] for claim in claims]),
+    )
+
+
+def _verdicts(verdicts: Sequence[str]) -> list[str]:
+    """How many claims have each verdict; nothing if none has one of those."""
+    counts = {verdict: verdicts.count(verdict) for verdict in CLAIM_TONES}
+    first, *others = (f"{n} {verdict}" for verdict, n in counts.items())
+    total = sum(counts.values())
+    told = [first.replace(" ", f" of {total} tests of theory ", 1), *others]
+    return [", ".join(told)] if total else []
+
+
+@section("limit", "Distance to the limit")
+def build_factors(run: RunFolder) -> Section | None:
+    """Build the best factors over lower bounds, a column per moment order."""
+    rows = run.rows("factors")
+    if not rows:
+        return None
+    caption = "The best estimator's worst 0.9 quantile over what no private estimator beats"
+    known = [row for row in rows if row["verdict"] in {"optimal", "open"}]
+    found = "the best private estimators' worst errors {} times their lower bounds"
+    return Section(
+        note=LIMIT_NOTE,
+        look="factors",
+        data=_factor_table(rows),
+        tables=[run.table("factors", caption, tones=FACTOR_TONES)],
+        found=[found.format(ends(known, "factor", 3))] if known else [],
+    )
+
+
+def _claim(row: Row, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of claims.csv, its numbers in print, with what the claim and its theorem say."""
+    theorem = THEOREMS.get(str(spec.get("theorem")))
+    names = ("predicted", "tolerance", "measured", "low", "high")
+    predicted, tolerance, measured, low, high = (as_number(row[name]) for name in names)
+    floor = theorem.floor if theorem else None
+    limit = "" if floor is None else "≤ "
+    low_end, high_end = region(predicted, tolerance, floor)
+    wide = high_end - low_end
+    return {
+        **row,
+        "budget": budget_text(row),
+        "what": _what(row["variable"], theorem),
+        "metric": metric_text(row["metric"]),
+        "predicted": f"{limit}{digits(predicted)} ± {digits(tolerance, trailing=False)}",
+        "measured": digits(measured) or "-",
+        "interval": " … ".join(filter(None, (digits(low), digits(high)))),
+        "visible": digits(as_number(row.get("visible"))),
+        "reason": spec.get("reason", ""),
+        "mark": claim_mark(predicted, tolerance, measured, (low, high), floor),
+        "place": 2 * (measured - low_end) / wide - 1 if wide > 0 else math.nan,
+        "tone": CLAIM_TONES.get(row["verdict"], ""),
+    }
+
+
+def _groups(claims: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The claims that say the same, after whom it is by, the worst group first."""
+    found: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for claim in claims:
+        key = (claim["source"], claim["what"], claim["metric"])
+        found.setdefault(key, []).append(claim)
+    groups = [
+        {
+            **dict(zip(("source", "what", "metric"), key, strict=True)),
+            "claims": sorted(same, key=lambda claim: SEVERITY.index(claim["tone"] or "calm")),
+            "counts": Counter(claim["verdict"] for claim in same),
+            "reasons": _reasons(same),
+            "mark": group_mark([claim["place"] for claim in same]),
+            "tone": worst([claim["tone"] for claim in same]),
+        }
+        for key, same in found.items()
+    ]
+    return sorted(groups, key=lambda group: SEVERITY.index(group["tone"]))
+
+
+def _reasons(claims: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """Why tolerances are what they are: the claims that have the same reason, by it."""
+    found: dict[str, dict[str, None]] = {}
+    for claim in claims:
+        found.setdefault(claim["reason"], {})[claim["claim"]] = None
+    return {reason: ", ".join(labels) for reason, labels in found.items() if reason}
+
+
+def _what(variable: str, theorem: Theorem | None) -> str:
+    """The number that a claim is about."""
+    if theorem is None or variable not in VARIABLES:
+        return MEASURED.get(variable, variable)
+    what, base, sign = exponent_text(theorem)
+    return f"{sign} in {what} ~ {base}{SUPERSCRIPTS[sign]}"
+
+
+def _factor_table(rows: Sequence[Row]) -> dict[str, Any]:
+    """Best factors over the lower bound, from least to largest over n.
+
+    A row per law and budget, a column per moment order, 0 for none. A law goes by its name
+    without its k, and a cell is as good as the worst of its verdicts.
+    """
+    found: dict[tuple[str, str], dict[float, list[Row]]] = {}
+    for row in rows:
+        k = as_number(row["k"])
+        k = 0.0 if math.isnan(k) else k  # equal to itself
+        law = row["distribution"].removesuffix(f"_k{k:g}")
+        found.setdefault((law, budget_text(row)), {}).setdefault(k, []).append(row)
+    orders = sorted({k for cells in found.values() for k in cells})
+    lines = []
+    for (law, budget), cells in found.items():
+        about = [row for one in cells.values() for row in one]
+        who, by = (", ".join(dict.fromkeys(r[name] for r in about)) for name in NAMED)
+        line = {"law": law, "budget": budget, "estimators": who, "bounds": by}
+        lines.append(line | {"cells": [_factors(cells.get(k, ())) for k in orders]})
+    return {"orders": orders, "lines": lines}
+
+
+def _factors(rows: Sequence[Row]) -> tuple[str, str]:
+    """The range of some factors, and the tone of the worst verdict."""
+    if not rows:
+        return "", ""
+    verdicts = {row["verdict"] for row in rows}
+    return ends(rows, "factor", 3, " … "), next(
+        (FACTOR_TONES[one] for one in FACTOR_TONES if one in verdicts), ""
+    )

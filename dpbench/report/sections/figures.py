@@ -1,0 +1,56 @@
+"""Figures that a run has drawn."""
+
+from __future__ import annotations
+
+import base64
+import inspect
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dpbench.analysis.study import SELECTED, Figure, gathered
+from dpbench.registry import ConfigError
+from dpbench.report.figures import DrawnFigure
+from dpbench.report.page_run import RunFolder, mapping
+from dpbench.report.sections.base import Section, section
+
+
+@section("figures", "More figures")
+def build_figures(run: RunFolder) -> Section | None:
+    """Build all figures, the first of which stands before all sections."""
+    pictures = _pictures(run)
+    if not pictures:
+        return None
+    first, *others = pictures
+    return Section(look="figures", figure=first, data=others)
+
+
+def _pictures(run: RunFolder) -> list[dict[str, str]]:
+    """The figures that the run has written, in the configuration's order, then in its own."""
+    labels = [path.stem for path in map(Path, run.written) if path.suffix == ".svg"]
+    specs, found = gathered(run.sweep, "figures"), []
+    for label in sorted(labels, key=[*specs, *labels].index):
+        path, spec = run.path / "figures" / f"{label}.svg", mapping(specs.get(label))
+        if not path.is_file():
+            continue
+        picture = {
+            "label": label,
+            "caption": str(spec.get("caption") or "").rstrip("."),
+            "drawn": _drawn(spec),
+            "data": base64.b64encode(path.read_bytes()).decode("ascii"),
+        }
+        found.append(picture)
+    return found
+
+
+def _drawn(spec: Mapping[str, Any]) -> str:
+    """What a figure draws, and its intervals; of one's own kind of figure what it says itself."""
+    try:
+        # which rows it is about changes no word
+        about = {key: value for key, value in spec.items() if key not in SELECTED}
+        figure = Figure.build(about, "figure")
+    except (ConfigError, KeyError):
+        return ""
+    if isinstance(figure, DrawnFigure):
+        return "; ".join(figure.told())
+    return (inspect.getdoc(type(figure)) or "").partition("\n")[0].rstrip(".")

@@ -1,0 +1,90 @@
+"""What libraries are measured to do, and what they say of columns that nobody expects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dpbench.libraries.hostile import CASES
+from dpbench.libraries.report import CAPTIONS
+from dpbench.report.page_run import AUDIT_TONES, OUTCOMES, RunFolder
+from dpbench.report.page_tables import (
+    Row,
+    Table,
+    distinct,
+    ends,
+    how_many,
+    listed,
+    make_table,
+    without_release,
+)
+from dpbench.report.sections.base import Section, section
+
+COLUMNS = (
+    "estimator", "distribution", "neighbours", "epsilon", "n", "trials", "failure_rate", "error",
+    "expected_error", "lower_bound", "bias", "expected_bias", "ms",
+)  # fmt: skip
+NOTE = (
+    "Each ran in a process of its own. Errors are mean absolute ones; they and biases are in units "
+    "of width/(n ε), at one n and ε, with 95% intervals. “At least” is the lower bound for these "
+    "neighbours on the worst of columns near by. Under replacement n is public, under add_remove "
+    "it is private."
+)
+
+
+@section("means", "Libraries")
+def build_libraries(run: RunFolder) -> Section | None:
+    """Build the overview of all libraries, above every setting and every hostile column."""
+    overview, rows, hostile = (run.rows(name) for name in ("overview", "libraries", "hostile"))
+    if not overview:
+        return None
+    found = []
+    if said := [row["outcome"] for row in hostile if row["outcome"]]:
+        wrong = sum(OUTCOMES.get(one) == "bad" for one in said)
+        answers = how_many(len(said), "answer")
+        found.append(f"NaN or a wrong mean in {wrong} of {answers} about odd columns")
+    missing = [row["estimator"] for row in overview if not row["n"]]
+    if missing:
+        found.append(f"{listed(missing)} did not run")
+    absent = f"; {', '.join(missing)} did not run" if missing else ""
+    caption = "Errors in units of width/(n ε), a row per distribution, estimator, ε and n"
+    odd = "What was said of columns that nobody expects"
+    return Section(
+        note=NOTE,
+        data=_overviews(overview),
+        tables=[
+            run.table("libraries", caption, columns=COLUMNS),
+            run.table("hostile", odd, tones=OUTCOMES),
+        ],
+        asked=_question(run, rows) if rows else "",
+        found=[*found, *without_release(rows)],
+        rank=1,
+        captions=CAPTIONS | {"libraries": CAPTIONS["libraries"] + absent},
+    )
+
+
+def _question(run: RunFolder, rows: Sequence[Row]) -> str:
+    asked = [
+        f"How far are private means of {distinct(rows, 'estimator')} from those of columns of "
+        f"{distinct(rows, 'distribution')} with n = {ends(rows, 'n')} and ε = "
+        f"{ends(rows, 'epsilon')}",
+        "is it what their noise explains" if run.rows("claims") else "",
+        "do they lose no more privacy than they claim" if run.rows("audit") else "",
+    ]
+    return f"{'; '.join(filter(None, asked))}?"
+
+
+def _overviews(rows: Sequence[Row]) -> list[Table]:
+    """Split the overview into what was measured and answers to hostile columns."""
+    odd = [name for name in CASES if name in rows[0]]
+    there = [name for name in rows[0] if name not in odd]
+    made = (
+        make_table(
+            rows, len(rows), "Errors, biases, ms of a release, an audit", there, AUDIT_TONES,
+            name="means1",
+        ),
+        make_table(
+            rows, len(rows), "Columns that nobody expects", ["estimator", *odd], OUTCOMES,
+            name="means2",
+        ),
+    )  # fmt: skip
+    return [table for table in made if table]

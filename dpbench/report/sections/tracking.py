@@ -1,0 +1,38 @@
+"""Errors against those of a stored baseline."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from dpbench.report.page_run import TRACKING_TONES, RunFolder, worst
+from dpbench.report.page_tables import how_many, make_table
+from dpbench.report.sections.base import Section, section
+
+COLUMNS = (
+    "estimator", "distribution", "privacy", "epsilon", "delta", "rho", "mu", "n", "comparison",
+    "trimmed_mean", "trimmed_mean_low", "trimmed_mean_high", "smallest_visible", "verdict",
+)  # fmt: skip
+
+
+@section("baseline", "Baseline", "Accuracy against the baseline")
+def build_baseline(run: RunFolder) -> Section | None:
+    """Build the table of comparisons, the worst first, open if any error is worse or gone."""
+    rows = run.rows("tracking")
+    if not rows:
+        return None
+    rows.sort(key=lambda row: [*TRACKING_TONES, row["verdict"]].index(row["verdict"]))
+    verdicts = Counter(row["verdict"] for row in rows)
+    fallen = verdicts["worse"] + verdicts["gone"]
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
+    caption = "Errors of this run over those of the baseline"
+    table = make_table(
+        rows, run.most, caption, COLUMNS, TRACKING_TONES, name="tracking", urgent=fallen > 0
+    )
+    return Section(
+        note=f"{counts}. Ratios are new over old: errors fell where they are below 1. The smallest "
+        "visible is the change that the row would show with probability 0.9.",
+        tables=[table],
+        found=[f"{fallen} of {how_many(len(rows), 'error')} worse than the baseline's or gone"],
+        rank=2,
+        tone=worst([TRACKING_TONES.get(verdict, "") for verdict in verdicts]),
+    )
