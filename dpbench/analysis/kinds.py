@@ -24,7 +24,7 @@ from dpbench.theory.bounds.numbers import BETA
 from dpbench.theory.exact.value import exact, exact_miss
 from dpbench.theory.theorems import THEOREMS
 
-__all__ = ["KINDS", "build_claim", "slopes"]
+__all__ = ["KINDS", "STATEMENTS", "build_claim", "slopes"]
 
 LARGEST = 1e300
 FAR = 1e6  # an infinite error counts as so many times the exact value, one of 0 as that part
@@ -383,6 +383,8 @@ KINDS: dict[str, type[Claim]] = {
     "exponent": Exponent, "smallest_n": SmallestN, "level": Level, "level_of_n": LevelOfN,
     "factor": Factor, "ratio": Ratio, "limit": Limit,
 }  # fmt: skip
+# The theorems by kind of claim.
+STATEMENTS = {kind: [name for name, one in THEOREMS.items() if one.kind == kind] for kind in KINDS}
 
 
 def build_claim(spec: Any, where: str) -> Claim:

@@ -13,7 +13,7 @@ import pandas as pd
 from pydantic import Field
 
 from dpbench.analysis.claims import Claim
-from dpbench.analysis.kinds import build_claim
+from dpbench.analysis.kinds import KINDS, STATEMENTS, build_claim
 from dpbench.analysis.smallest_n import SampleComplexity
 from dpbench.arrays import Bools
 from dpbench.registry import ConfigError, Registered, computable, from_mapping, named, validated
@@ -52,11 +52,14 @@ class Figure(Registered, ABC):
         """
 
 
-Claims = Annotated[dict[str, Claim], named(build_claim)]
-Requests = Annotated[
-    dict[str, SampleComplexity], named(lambda one, at: from_mapping(SampleComplexity, one, at))
+ABOUT_CLAIMS = "a claim whose theorem is of the kind {}"
+Claims = Annotated[
+    dict[str, Claim], named(KINDS, build_claim, title=ABOUT_CLAIMS, choice=("theorem", STATEMENTS))
 ]
-Figures = Annotated[dict[str, Figure], named(Figure.build)]
+Requests = Annotated[
+    dict[str, SampleComplexity], named(SampleComplexity, title="a sample complexity")
+]
+Figures = Annotated[dict[str, Figure], named(Figure, Figure.build)]
 
 
 @validated
@@ -114,7 +117,7 @@ class Study(Sweep):
         Whether an inconsistent claim makes the run fail: by default it does.
     """
 
-    parts: Annotated[Mapping[str, StudyPart], named(_part, least=1)]
+    parts: Annotated[Mapping[str, StudyPart], named(StudyPart, _part, least=1, title="a part")]
     claims: Claims = Field(default_factory=dict)
     sample_complexity: Requests = Field(default_factory=dict)
     figures: Figures = Field(default_factory=dict)

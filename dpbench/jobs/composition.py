@@ -11,7 +11,6 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -213,10 +212,9 @@ def _check_key(key: str, config: DictConfig) -> None:
     if place == len(steps) or not isinstance(found, dict):
         return
     from dpbench.jobs.describe import keys_at
-    from dpbench.runner.settings import Settings
 
     step = steps[place]
-    known = keys_at(whole, steps[:place]) if place else [one.name for one in fields(Settings)]
+    known = keys_at(whole, steps[:place])
     add = f"to add one write +{key}=..."
     deeper = [] if place else sorted((p for p in _paths(whole) if p.endswith(f".{step}")), key=len)
     if deeper:
