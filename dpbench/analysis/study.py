@@ -13,13 +13,14 @@ import pandas as pd
 from pydantic import Field
 
 from dpbench.analysis.claims import Claim
-from dpbench.analysis.kinds import KINDS, STATEMENTS, build_claim
+from dpbench.analysis.kinds import KINDS, build_claim
 from dpbench.analysis.smallest_n import SampleComplexity
 from dpbench.arrays import Bools
 from dpbench.registry import ConfigError, Registered, computable, from_mapping, named, validated
 from dpbench.sweep.metrics import METRICS
 from dpbench.sweep.plan import Cell, Part, Sweep, key_table, make_cells
 from dpbench.sweep.selection import Selection
+from dpbench.theory.theorems import THEOREMS
 
 __all__ = ["Figure", "Names", "Plan", "Study", "StudyPart", "gathered"]
 
@@ -52,6 +53,8 @@ class Figure(Registered, ABC):
         """
 
 
+# The theorems by kind of claim.
+STATEMENTS = {kind: [name for name, one in THEOREMS.items() if one.kind == kind] for kind in KINDS}
 ABOUT_CLAIMS = "a claim whose theorem is of the kind {}"
 Claims = Annotated[
     dict[str, Claim], named(KINDS, build_claim, title=ABOUT_CLAIMS, choice=("theorem", STATEMENTS))

@@ -110,14 +110,15 @@ def _merged(overrides: Sequence[str], folders: Sequence[Path]) -> DictConfig:
     config = loader._compose_config_from_defaults_list(found.defaults, files)
     OmegaConf.set_struct(config, True)
     for override in found.config_overrides:
-        if override.is_delete():
-            continue
-        if not (override.is_add() or override.is_force_add()):
-            _check_key(override.key_or_group, config)
-        key, whole = override.key_or_group, isinstance(override.value(), list)
-        if key.endswith(".n") and OmegaConf.is_list(OmegaConf.select(config, key)) != whole:
-            OmegaConf.update(config, key, None, merge=False, force_add=True)  # list for mapping
-    loader._apply_overrides_to_config(found.config_overrides, config)
+        if not override.is_delete():
+            key, value = override.key_or_group, override.value()
+            if not (override.is_add() or override.is_force_add()):
+                _check_key(key, config)
+            known = OmegaConf.select(config, key)
+            turned = OmegaConf.is_list(known) != isinstance(value, list)
+            if turned and OmegaConf.is_config(known) and key.count(".") > 1:  # sweep.KEY has names
+                OmegaConf.update(config, key, None, merge=False, force_add=True)  # list for mapping
+        loader._apply_overrides_to_config([override], config)
     return config
 
 
