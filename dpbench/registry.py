@@ -11,10 +11,10 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
-from functools import wraps
+from dataclasses import dataclass, fields, is_dataclass
+from functools import partial, wraps
 from typing import Annotated, Any, ClassVar, Self, TypeVar, dataclass_transform
 
 from pydantic import (
@@ -30,9 +30,9 @@ from pydantic.dataclasses import dataclass as pydantic_dataclass
 from dpbench.errors import ConfigError, choose_from
 
 __all__ = [
-    "LABEL", "MOST_RECORDS", "ConfigError", "Count", "Label", "MomentOrder", "Probability",
-    "Radius", "Registered", "Trials", "canonical", "computable", "from_mapping", "keyed", "named",
-    "usable_label", "validated", "validated_positional",
+    "LABEL", "MOST_RECORDS", "ConfigError", "Count", "Label", "MomentOrder", "Nested",
+    "Probability", "Radius", "Registered", "Trials", "canonical", "computable", "from_mapping",
+    "keyed", "named", "usable_label", "validated", "validated_positional",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -177,15 +177,73 @@ def from_mapping(cls: type[T], spec: Any, where: str) -> T:
         raise ConfigError(_one_line(found, where, cls)) from None
 
 
-def keyed(cls: type[Any]) -> Any:
-    """A validator that makes a `cls` of a mapping, and names its keys where one is wrong."""
-    return BeforeValidator(
-        lambda one: from_mapping(cls, one, "") if isinstance(one, Mapping) else one
-    )
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Nested:
+    """Declare and check the keys inside a field, as metadata of the field's type.
+
+    The help, the schema and the proposals for a wrong override are all derived from it.
+
+    Parameters
+    ----------
+    of : tuple of registries, or mapping of str to class
+        The classes that an entry can make; `check` is pydantic's validator.
+    by_label : bool
+        Whether the field holds entries by label, or by default one alone.
+    title : str
+        Heads the keys in the help, with the name of the class in `of` for {}.
+    choice : tuple of str and mapping, optional
+        A key, and which of its values choose each class of a mapping.
+    variants : bool
+        Whether a list of values stands for one entry each.
+    optional : tuple of str
+        Keys that an entry can omit although its class requires them.
+    """
+
+    of: tuple[type[Any], ...] | Mapping[str, type[Any]]
+    check: Any
+    by_label: bool = False
+    title: str = ""
+    choice: tuple[str, Mapping[str, Sequence[str]]] | None = None
+    variants: bool = False
+    optional: tuple[str, ...] = ()
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        return self.check.__get_pydantic_core_schema__(source, handler)
+
+    def find(self, entry: Mapping[str, Any]) -> type[Any] | None:
+        """Return the class that an entry makes; None if the entry names none."""
+        if isinstance(self.of, tuple):
+            return next(filter(None, (registry.find(entry) for registry in self.of)), None)
+        if self.choice is None:
+            return next(iter(self.of.values()))
+        key, values = self.choice
+        return next((one for name, one in self.of.items() if entry.get(key) in values[name]), None)
 
 
-def named(make: Callable[[Any, str], Any], least: int = 0) -> Any:
-    """A validator: by label, what `make` makes of an entry and its label."""
+def keyed(cls: type[Any], title: str = "") -> Any:
+    """Make a `cls` of a mapping, in a field of one, and name the keys that are wrong."""
+
+    def build(spec: Any) -> Any:
+        return from_mapping(cls, spec, "") if isinstance(spec, Mapping) else spec
+
+    return Nested(of={"": cls}, check=BeforeValidator(build), title=title)
+
+
+def named(
+    of: type[Any] | Mapping[str, type[Any]],
+    make: Callable[[Any, str], Any] | None = None,
+    least: int = 0,
+    **about: Any,
+) -> Any:
+    """Make at least so many entries by label: what `make` makes of an entry and its label.
+
+    By default the class `of` is made of the entry's keys; for `about` see `Nested`.
+    """
+    classes: Any = of
+    if isinstance(of, type):
+        classes = (of,) if issubclass(of, Registered) else {"": of}
+        make = make or partial(from_mapping, of)
+    assert make is not None
 
     def build(entries: Any) -> Any:
         if not isinstance(entries, Mapping):
@@ -194,7 +252,7 @@ def named(make: Callable[[Any, str], Any], least: int = 0) -> Any:
             raise ValueError("at least one entry is needed")
         return {usable_label(name): make(one, str(name)) for name, one in entries.items()}
 
-    return PlainValidator(build)
+    return Nested(of=classes, check=PlainValidator(build), by_label=True, **about)
 
 
 def canonical(instance: Any) -> str:

@@ -5,17 +5,26 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from copy import deepcopy
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from jsonschema import Draft202012Validator
 from omegaconf import OmegaConf
 
+from dpbench.analysis.kinds import Exponent
+from dpbench.analysis.smallest_n import SampleComplexity
+from dpbench.analysis.study import Study, StudyPart
+from dpbench.audit.cases import AuditSettings, AuditSweep, Case
 from dpbench.cli import run
 from dpbench.estimators import Estimator
+from dpbench.jobs import describe
+from dpbench.libraries.sweep import HostileSettings, LibraryClaim, LibrarySettings, LibrarySweep
 from dpbench.package import conf_folder
+from dpbench.registry import named, validated
 
 SCHEMA = conf_folder() / "sweep.schema.json"
 VALIDATOR = Draft202012Validator(json.loads(SCHEMA.read_text()))
@@ -112,6 +121,92 @@ def test_help_on_kinds_and_figures(capsys: pytest.CaptureFixture[str]) -> None:
     assert about.startswith("kind: ksu20_mean\n")
     assert not [words for words in ("radius: ", "(required)", "constants: ") if words not in about]
     assert "metric: str = q90" in told(capsys, "--help", "figure", "error_against_n")
+
+
+# A class, its name in the schema, a sweep that makes it, and the steps from there to its keys.
+CLAIMS = {"c": {"theorem": "heavy_tail_alpha"}}
+PLACES: tuple[tuple[type[Any], str, dict[str, Any], str], ...] = (
+    (Study, "", {}, ""),
+    (StudyPart, "part", {"parts": {"p": {}}}, "parts.p"),
+    (Exponent, "claim.exponent", {"parts": {"p": {"claims": CLAIMS}}}, "parts.p.claims.c"),
+    (
+        SampleComplexity,
+        "sample_complexity",
+        {"sample_complexity": {"s": {}}},
+        "sample_complexity.s",
+    ),
+    (AuditSweep, "", {"audit": {}}, ""),
+    (AuditSettings, "audit", {"audit": {}}, "audit"),
+    (Case, "case", {"audit": {"cases": {"c": {}}}}, "audit.cases.c"),
+    (LibrarySweep, "", {"libraries": {}}, ""),
+    (LibraryClaim, "claim.libraries", {"libraries": {}, "claims": {"error": {}}}, "claims.error"),
+    (LibrarySettings, "libraries", {"libraries": {}}, "libraries"),
+    (HostileSettings, "hostile", {"libraries": {"hostile": {}}}, "libraries.hostile"),
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "sweep", "steps"), PLACES, ids=[c[0].__name__ for c in PLACES]
+)
+def test_every_key_is_in_help_schema_and_proposals(
+    kind: type[Any], name: str, sweep: dict[str, Any], steps: str
+) -> None:
+    keys = [field.name for field in fields(kind)]
+    whole = describe.schema()
+    assert set(keys) <= set((whole["$defs"][name] if name else whole)["properties"])
+    assert describe.keys_at({"sweep": sweep}, ["sweep", *filter(None, steps.split("."))]) == keys
+    sections = describe.help_on("sweep", None, []).split("\n\n")
+    (first,) = (kind.__doc__ or "").splitlines()[:1]
+    listed = [one for one in sections if f"\n{first}\n" in one] if name else sections
+    for key in keys:
+        assert any(f"\n  {key}: " in one or f"the key {key})" in one for one in listed), key
+
+
+@validated
+class Layer:
+    """A layer."""
+
+    depth: int = 3
+
+
+@validated
+class LayeredAudit(AuditSweep):
+    """An audit with keys that no other sweep has."""
+
+    layers: Annotated[Mapping[str, Layer], named(Layer, title="a layer")]
+    height: int = 2
+
+
+def test_a_new_key_is_in_help_schema_and_proposals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(describe.SWEEPS, "audit", LayeredAudit)
+    monkeypatch.setattr(describe, "KEYS", describe.titled())
+    keys = describe.help_on("sweep", None, [])
+    assert "\n\n== a layer\nA layer.\n  depth: int = 3" in keys
+    assert "\n\n== a sweep with the key audit\n" in keys
+    assert "\n  height: int = 2" in keys
+    found = describe.schema()
+    assert found["properties"]["height"]["default"] == 2
+    layers = found["properties"]["layers"]
+    assert layers["additionalProperties"] == {"$ref": "#/$defs/layer"}
+    assert list(found["$defs"]["layer"]["properties"]) == ["depth"]
+    config: dict[str, Any] = {"sweep": {"audit": {}, "layers": {"top": {}}}}
+    assert describe.keys_at(config, ["sweep", "layers", "top"]) == ["depth"]
+    assert describe.keys_at(config, ["sweep", "layers"]) is None
+    assert "height" in (describe.keys_at(config, ["sweep"]) or ())
+
+
+def test_an_override_names_the_keys_of_its_own_kind_of_sweep(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for words, line in (
+        (
+            "sweep.libaries.seconds=3",
+            "sweep.libaries.seconds: no such key; did you mean 'libraries'?",
+        ),
+        ("sweep.libraries=3", "sweep.libraries: 3: input should be a dictionary"),
+    ):
+        assert run(["sweep=libraries", words]) == 2
+        assert capsys.readouterr().err.startswith(f"dpbench: {line}")
 
 
 PLUGIN = '''

@@ -19,7 +19,7 @@ from dpbench.errors import choose_from
 from dpbench.registry import ConfigError, from_mapping, validated
 from dpbench.sweep.metrics import METRICS, VARIABLES
 from dpbench.sweep.plan import Sweep, lower_bound
-from dpbench.sweep.selection import BUDGET, under
+from dpbench.sweep.selection import BUDGET, swept_columns, under
 from dpbench.theory.bounds.numbers import BETA
 from dpbench.theory.exact.value import exact, exact_miss
 from dpbench.theory.theorems import THEOREMS
@@ -142,7 +142,8 @@ class Exponent(Claim):
     def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
         shared = sweep.shares_data(chosen.summary["family"].unique())
         # Rows of one curve whose data are the same keep what they have in common.
-        joint = self._column not in {"n", "alpha"} and (shared or self._column == "radius")
+        _, swept = swept_columns(sweep.families.values(), sweep.estimators.values())
+        joint = self._column not in {"n", "alpha"} and (shared or self._column in swept.values())
         curves, draws = self._worst(chosen, joint=joint, shared=shared)
         if self.finite is True:
             exact = exact_values(chosen.summary, sweep, self.statement.metric)
@@ -392,7 +393,7 @@ def build_claim(spec: Any, where: str) -> Claim:
     name = spec.get("theorem") if isinstance(spec, Mapping) else None
     if name is None:
         return from_mapping(Exponent, spec, where)  # which says what is missing
-    if not isinstance(name, str) or name not in THEOREMS:
+    if str(name) not in THEOREMS:
         choices = choose_from(name, THEOREMS)
         raise ConfigError(f"{where}.theorem: {name!r}: no such theorem; {choices}")
     return from_mapping(KINDS[THEOREMS[name].kind], spec, where)

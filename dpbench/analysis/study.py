@@ -13,7 +13,7 @@ import pandas as pd
 from pydantic import Field
 
 from dpbench.analysis.claims import Claim
-from dpbench.analysis.kinds import build_claim
+from dpbench.analysis.kinds import KINDS, build_claim
 from dpbench.analysis.smallest_n import SampleComplexity
 from dpbench.arrays import Bools
 from dpbench.registry import (
@@ -28,6 +28,7 @@ from dpbench.registry import (
 from dpbench.sweep.metrics import METRICS
 from dpbench.sweep.plan import Cell, Part, Sweep, key_table, make_cells
 from dpbench.sweep.selection import Selection
+from dpbench.theory.theorems import THEOREMS
 
 __all__ = ["Figure", "Names", "Plan", "Study", "StudyPart", "gathered"]
 
@@ -60,11 +61,16 @@ class Figure(Registered, ABC):
         """
 
 
-Claims = Annotated[dict[str, Claim], named(build_claim)]
-Requests = Annotated[
-    dict[str, SampleComplexity], named(lambda one, at: from_mapping(SampleComplexity, one, at))
+# The theorems by kind of claim.
+STATEMENTS = {kind: [name for name, one in THEOREMS.items() if one.kind == kind] for kind in KINDS}
+ABOUT_CLAIMS = "a claim whose theorem is of the kind {}"
+Claims = Annotated[
+    dict[str, Claim], named(KINDS, build_claim, title=ABOUT_CLAIMS, choice=("theorem", STATEMENTS))
 ]
-Figures = Annotated[dict[str, Figure], named(Figure.build)]
+Requests = Annotated[
+    dict[str, SampleComplexity], named(SampleComplexity, title="a sample complexity")
+]
+Figures = Annotated[dict[str, Figure], named(Figure, Figure.build)]
 
 
 @validated
@@ -124,7 +130,7 @@ class Study(Sweep):
         The sweep to try next, which the run names at its end.
     """
 
-    parts: Annotated[Mapping[str, StudyPart], named(_part, least=1)]
+    parts: Annotated[Mapping[str, StudyPart], named(StudyPart, _part, least=1, title="a part")]
     claims: Claims = Field(default_factory=dict)
     sample_complexity: Requests = Field(default_factory=dict)
     figures: Figures = Field(default_factory=dict)

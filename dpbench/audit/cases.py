@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-from pydantic import Field, PlainValidator, field_validator
+from pydantic import Field, field_validator
 
 from dpbench.audit.controls import CONTROLS
 from dpbench.audit.pairs import catalogue
@@ -13,7 +13,7 @@ from dpbench.audit.releases import LEAST_RUNS, AuditTask
 from dpbench.estimators import Estimator
 from dpbench.privacy import Budget
 from dpbench.privacy.neighbours import Pair
-from dpbench.registry import ConfigError, Label, from_mapping, named, validated
+from dpbench.registry import ConfigError, Label, keyed, named, validated
 from dpbench.sweep.entries import Budgets, Estimators
 from dpbench.sweep.selection import Selection, choose
 
@@ -58,7 +58,7 @@ class AuditSettings:
         of their own.
     """
 
-    cases: Annotated[dict[str, Case], named(lambda one, at: from_mapping(Case, one, at), least=1)]
+    cases: Annotated[dict[str, Case], named(Case, least=1, title="a case of an audit")]
     runs: Annotated[int, Field(ge=LEAST_RUNS, le=10_000_000)] = 10_000
     error: Annotated[float, Field(gt=0, lt=1)] = 1e-5
 
@@ -79,9 +79,7 @@ class AuditSweep:
     name: Label
     estimators: Estimators
     budgets: Budgets
-    audit: Annotated[
-        AuditSettings, PlainValidator(lambda spec: from_mapping(AuditSettings, spec, ""))
-    ]
+    audit: Annotated[AuditSettings, keyed(AuditSettings, "an audit (a sweep with the key audit)")]
 
     def tasks(self, seed: int, where: str = "sweep.audit") -> list[AuditTask]:
         """All that the cases ask for, which share the error; `where` is said in messages.

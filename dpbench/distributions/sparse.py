@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -25,20 +25,21 @@ MOST_WORDS = 64
 MOST_DRAWS = 100_000
 
 
-@cache
 def code_word(d: int, index: int) -> tuple[int, ...]:
     """The positions of the ones of a code word of weight floor(d/2), at least 1.
 
     Words are drawn at random, and those kept that differ in at least d/4 places from all before.
     A ValueError says that no more are found.
     """
-    rng = stream("code word", d, index)
-    earlier = [set(code_word(d, i)) for i in range(index)]
-    for _ in range(MOST_DRAWS):
-        word = rng.permutation(d)[: max(1, d // 2)].tolist()
-        if all(4 * len(set(word) ^ other) >= d for other in earlier):
-            return tuple(sorted(word))
-    raise ValueError(f"no code word {index} for d = {d}: there are too few at that distance")
+    words: list[set[int]] = []
+    for i in range(index + 1):
+        rng = stream("code word", d, i)
+        drawn = (set(rng.permutation(d)[: max(1, d // 2)].tolist()) for _ in range(MOST_DRAWS))
+        word = next((w for w in drawn if all(4 * len(w ^ one) >= d for one in words)), None)
+        if word is None:
+            raise ValueError(f"no code word {i} for d = {d}: there are too few at that distance")
+        words.append(word)
+    return tuple(sorted(words[-1]))
 
 
 @validated

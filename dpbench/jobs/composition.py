@@ -11,7 +11,6 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -111,14 +110,15 @@ def _merged(overrides: Sequence[str], folders: Sequence[Path]) -> DictConfig:
     config = loader._compose_config_from_defaults_list(found.defaults, files)
     OmegaConf.set_struct(config, True)
     for override in found.config_overrides:
-        if override.is_delete():
-            continue
-        if not (override.is_add() or override.is_force_add()):
-            _check_key(override.key_or_group, config)
-        key, whole = override.key_or_group, isinstance(override.value(), list)
-        if key.endswith(".n") and OmegaConf.is_list(OmegaConf.select(config, key)) != whole:
-            OmegaConf.update(config, key, None, merge=False, force_add=True)  # list for mapping
-    loader._apply_overrides_to_config(found.config_overrides, config)
+        if not override.is_delete():
+            key, value = override.key_or_group, override.value()
+            if not (override.is_add() or override.is_force_add()):
+                _check_key(key, config)
+            known = OmegaConf.select(config, key)
+            turned = OmegaConf.is_list(known) != isinstance(value, list)
+            if turned and OmegaConf.is_config(known) and key.count(".") > 1:  # sweep.KEY has names
+                OmegaConf.update(config, key, None, merge=False, force_add=True)  # list for mapping
+        loader._apply_overrides_to_config([override], config)
     return config
 
 
@@ -213,10 +213,9 @@ def _check_key(key: str, config: DictConfig) -> None:
     if place == len(steps) or not isinstance(found, dict):
         return
     from dpbench.jobs.describe import keys_at
-    from dpbench.runner.settings import Settings
 
     step = steps[place]
-    known = keys_at(whole, steps[:place]) if place else [one.name for one in fields(Settings)]
+    known = keys_at(whole, steps[:place])
     add = f"to add one write +{key}=..."
     deeper = [] if place else sorted((p for p in _paths(whole) if p.endswith(f".{step}")), key=len)
     if deeper:

@@ -16,40 +16,61 @@ from pydantic.json_schema import GenerateJsonSchema
 import dpbench.distributions
 import dpbench.estimators
 import dpbench.report  # noqa: F401 (their kinds enter the registry)
-from dpbench.analysis.kinds import KINDS
-from dpbench.analysis.smallest_n import SampleComplexity
-from dpbench.analysis.study import Figure, Study, StudyPart
-from dpbench.audit.cases import AuditSettings, AuditSweep, Case
-from dpbench.distributions import Distribution
+from dpbench.analysis.study import Figure, Study
+from dpbench.audit.cases import AuditSweep
 from dpbench.errors import choose_from
-from dpbench.estimators import Estimator
-from dpbench.libraries.sweep import HostileSettings, LibraryClaim, LibrarySettings
-from dpbench.privacy import Budget
-from dpbench.registry import LABEL, ConfigError, Registered
-from dpbench.runner.execute import Runner
-from dpbench.theory.families import Family
-from dpbench.theory.theorems import THEOREMS
+from dpbench.libraries.sweep import LibrarySweep
+from dpbench.registry import LABEL, ConfigError, Nested, Registered
+from dpbench.runner.settings import Settings
 
-__all__ = ["help_on", "keys_at", "kinds", "parameters", "schema"]
+__all__ = ["KEYS", "help_on", "keys_at", "kinds", "parameters", "schema", "titled"]
 
 Schema = dict[str, Any]
 
-SECTIONS: dict[str, tuple[type[Registered], ...]] = {
-    "families": (Family, Distribution),
-    "estimators": (Estimator,),
-    "budgets": (Budget,),
+# What a sweep can be, by the key that only such a sweep has.
+SWEEPS: dict[str, type[Any]] = {"": Study, "audit": AuditSweep, "libraries": LibrarySweep}
+
+
+def _nested(kind: type[Any]) -> dict[str, Nested]:
+    """Return the fields of a class that hold keys of their own."""
+    return {
+        name: one
+        for name, field in kind.__pydantic_fields__.items()
+        for one in field.metadata
+        if isinstance(one, Nested)
+    }
+
+
+def titled() -> dict[str, type[Any]]:
+    """Collect what ``--help sweep`` lists, by title: each class once, and one for each title."""
+    found: dict[str, type[Any]] = {}
+
+    def add(kind: type[Any]) -> None:
+        for key, nested in _nested(kind).items():
+            # entries with a kind are other topics
+            of = {} if isinstance(nested.of, tuple) else nested.of
+            for name, one in of.items():
+                title = nested.title.format(name) or key
+                if title not in found and one not in found.values():
+                    found[title] = one
+                    add(one)
+
+    known: set[str] = set()
+    for key, kind in SWEEPS.items():
+        own = kind.__pydantic_fields__.keys() - known
+        if own - _nested(kind).keys():
+            found[f"a sweep with the key {key}" if key else "a sweep"] = kind
+        known |= own
+        add(kind)
+    return found
+
+
+SECTIONS = {
+    name: one.of
+    for name, one in _nested(Study).items()
+    if one.variants and isinstance(one.of, tuple)
 }
-# What --help sweep lists.
-KEYS: dict[str, type[Any]] = {
-    "a sweep": Study,
-    "a part": StudyPart,
-    **{f"a claim whose theorem is of the kind {kind}": one for kind, one in KINDS.items()},
-    "a sample complexity": SampleComplexity,
-    "an audit (a sweep with the key audit)": AuditSettings,
-    "a case of an audit": Case,
-    "libraries (a sweep with the key libraries)": LibrarySettings,
-    "hostile columns of libraries": HostileSettings,
-}
+KEYS = titled()
 
 
 def kinds(*registries: type[Registered]) -> dict[str, type[Registered]]:
@@ -88,28 +109,27 @@ def help_on(topic: str, name: str | None, folders: Iterable[Path]) -> str:
 
 
 def keys_at(config: Mapping[str, Any], steps: Sequence[str]) -> list[str] | None:
-    """The keys of whatever a configuration makes where these steps lead; None if any will do."""
+    """Return the keys of what a configuration makes where these steps lead; None if any will do."""
     found: Any = config
+    kind: type[Any] | None = Settings
+    entries: Nested | None = None  # whose label comes next
+    extra: list[str] = []
     for step in steps:
-        found = found[step]
-    sections: dict[str, tuple[type[Registered], ...]] = {**SECTIONS, "figures": (Figure,)}
-    fixed: dict[str, type[Any]] = {
-        "parts": StudyPart,
-        "sample_complexity": SampleComplexity,
-        "cases": Case,
-    }
-    above = steps[-2] if len(steps) > 2 else ""
-    kind: type[Any] | None = fixed.get(above)
-    if steps == ["sweep"]:
-        kind = AuditSweep if "audit" in found else Study
-    elif steps in (["runner"], ["sweep", "audit"]):
-        kind = {"runner": Runner, "audit": AuditSettings}[steps[-1]]
-    elif above in sections:
-        kind = next(filter(None, (one.find(found) for one in sections[above])), None)
-    elif above == "claims" and found.get("theorem") in THEOREMS:
-        kind = KINDS[THEOREMS[found["theorem"]].kind]
-    extra = ["kind"] if above in sections else []
-    return None if kind is None else [*extra, *(field.name for field in dataclasses.fields(kind))]
+        found, extra = found[step], []
+        if entries is None and kind is Settings and step == "sweep":
+            kind = next((one for key, one in SWEEPS.items() if key in found), Study)
+            continue
+        nested = entries or _nested(kind).get(step) if kind else None
+        if nested is None:
+            return None
+        if nested.by_label and entries is None:
+            entries = nested
+            continue
+        entries, kind = None, nested.find(found)
+        extra = ["kind"] if isinstance(nested.of, tuple) else []
+    if entries or kind is None:
+        return None
+    return [*extra, *(field.name for field in dataclasses.fields(kind))]
 
 
 def _described(kind: Any) -> str:
@@ -165,67 +185,88 @@ class _Schema(GenerateJsonSchema):
         return {}
 
 
-def _define(into: Schema, one: type[Any], name: str, **fixed: Any) -> Schema:
-    """Define the mapping that makes a class, with some properties fixed; a reference to it."""
-    found = TypeAdapter(one).json_schema(ref_template="#/$defs/{model}", schema_generator=_Schema)
+def _keys_of(into: Schema, kind: type[Any]) -> Schema:
+    """Return what pydantic and the docstring tell of a class and its keys."""
+    found = TypeAdapter(kind).json_schema(ref_template="#/$defs/{model}", schema_generator=_Schema)
     into.update(found.pop("$defs", {}))
-    properties = found.get("properties", {})
-    for key, told in _parameters(one).items():
+    properties = found.setdefault("properties", {})
+    for key, told in _parameters(kind).items():
         if key in properties:
             properties[key]["description"] = " ".join(filter(None, told))
-    found["properties"] = properties | fixed
+    return {**found, "description": _first_line(kind)}
+
+
+def _define(into: Schema, cls: type[Any], name: str, **fixed: Any) -> Schema:
+    """Define the mapping that makes a class, with some properties fixed; a reference to it."""
+    found = _keys_of(into, cls)
+    held = {key: _held(into, key, nested) for key, nested in _nested(cls).items()}
+    found["properties"] |= {**held, **fixed}
     found["required"] = list(dict.fromkeys([*fixed, *found.get("required", [])]))
-    into[name] = {**found, "description": _first_line(one)}
+    into[name] = found
     return {"$ref": f"#/$defs/{name}"}
 
 
-def _entries(into: Schema, *registries: type[Registered]) -> Schema:
-    """Entries with a kind; in a section a list of values stands for one entry each."""
+def _held(into: Schema, key: str, nested: Nested) -> Schema:
+    """Define the classes of a field that holds keys of its own, and return what it may hold."""
+    if isinstance(nested.of, tuple):
+        one = {"oneOf": [*_kinds(into, nested), {"required": ["_target_"]}]}
+    else:
+        known, fixed = key.removesuffix("s") if nested.by_label else key, Schema()
+        found = []
+        for name, kind in nested.of.items():
+            if nested.choice:
+                choice, values = nested.choice
+                fixed = {choice: {"enum": values[name]}} if name in values else {}
+            found.append(_define(into, kind, f"{known}.{name}".rstrip("."), **fixed))
+        one = {"oneOf": found} if len(found) > 1 else found[0]
+    if not nested.by_label:
+        return one
+    return {"type": "object", "additionalProperties": one, "propertyNames": {"pattern": LABEL}}
+
+
+def _kinds(into: Schema, nested: Nested) -> list[Schema]:
+    """Define entries with a kind, where a list of values may stand for one entry each."""
     references = []
-    for name, one in kinds(*registries).items():
+    for name, one in kinds(*nested.of).items():
         references.append(_define(into, one, f"kind.{name}", kind={"const": name}))
         made = into[f"kind.{name}"]
-        for key, value in made["properties"].items() if registries != (Figure,) else ():
+        for key, value in made["properties"].items() if nested.variants else ():
             if key != "kind":
                 about, lists = value.pop("description", ""), {"type": "array", "items": value}
                 made["properties"][key] = {"description": about, "anyOf": [value, lists]}
-        if registries == (Estimator,):  # the family's k and m by default
-            made["required"] = [key for key in made["required"] if key not in ("k", "m")]
-    return _by_name({"oneOf": [*references, {"required": ["_target_"]}]})
+        made["required"] = [key for key in made["required"] if key not in nested.optional]
+    return references
 
 
 def schema() -> Schema:
-    """A JSON schema of a sweep's file, which editors complete and check by."""
+    """Return a JSON schema of a sweep's file, which editors complete and check by."""
     into: Schema = {}
-    names = {kind: [n for n, theorem in THEOREMS.items() if theorem.kind == kind] for kind in KINDS}
-    claims = [
-        _define(into, one, f"claim.{kind}", theorem={"enum": names[kind]})
-        for kind, one in KINDS.items()
-    ]
-    claims.append(_define(into, LibraryClaim, "claim.libraries"))
-    asked = {"claims": _by_name({"oneOf": claims}), "figures": _entries(into, Figure)}
-    part, audit = _define(into, StudyPart, "part"), _define(into, AuditSettings, "audit")
-    into["part"]["properties"] |= asked
-    into["audit"]["properties"]["cases"] = _by_name(_define(into, Case, "case"))
-    libraries = _define(into, LibrarySettings, "libraries")
-    hostile = _define(into, HostileSettings, "hostile")
-    into["libraries"]["properties"] |= {"audit": audit, "hostile": hostile}
-    request = _define(into, SampleComplexity, "sample_complexity")
-    _define(into, Study, "sweep")
-    sweep = into.pop("sweep")
-    sweep["properties"] |= {name: _entries(into, *kinds) for name, kinds in SECTIONS.items()}
-    sweep["properties"] |= {"parts": _by_name(part), "sample_complexity": _by_name(request)}
-    sweep["properties"] |= {**asked, "audit": audit, "libraries": libraries}
-    used = json.dumps([sweep, into])  # not what has been replaced
+    every = [kind.__pydantic_fields__ for kind in SWEEPS.values()]
+    sweep, held = _keys_of(into, Study), dict[str, Nested]()
+    for kind in SWEEPS.values():
+        for key, value in _keys_of(into, kind)["properties"].items():
+            sweep["properties"].setdefault(key, value)
+        for key, one in _nested(kind).items():
+            held[key] = _either(held.get(key, one), one)
+    sweep["properties"] |= {key: _held(into, key, one) for key, one in held.items()}
+    asked = [key for key in every[0] if all(key in one for one in every)]
+    used, found = set[str](), [json.dumps(sweep)]
+    while found:  # not what has been replaced
+        new = set(re.findall(r'"#/\$defs/([^"]+)"', found.pop())) - used
+        used |= new
+        found += [json.dumps(into[name]) for name in new]
     return {
         **sweep,
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A sweep of dpbench",
-        "required": ["name", "estimators", "budgets"],
-        "$defs": {name: into[name] for name in sorted(into) if f'"#/$defs/{name}"' in used},
+        "required": [key for key in asked if any(one[key].is_required() for one in every)],
+        "$defs": {name: into[name] for name in sorted(used)},
     }
 
 
-def _by_name(entry: Schema) -> Schema:
-    labels = {"pattern": LABEL}
-    return {"type": "object", "additionalProperties": entry, "propertyNames": labels}
+def _either(one: Nested, other: Nested) -> Nested:
+    """Join what two kinds of sweep hold under one key; of two of a name the first."""
+    if isinstance(one.of, tuple) or isinstance(other.of, tuple):
+        return one
+    more = {name: kind for name, kind in other.of.items() if name not in one.of}
+    return dataclasses.replace(one, of={**one.of, **more})

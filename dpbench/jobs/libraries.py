@@ -108,7 +108,8 @@ class LibrariesJob(FolderJob):
         rows: list[Found] = []
         hostile: list[Row] = []
         bounds: list[Row] = []
-        with progress("cells", len(self.cells) + len(met) + len(audits), "done") as advance:
+        pending = len(self.cells) + len(met) + len(audits)
+        with progress("cells", pending, "done", transient=True) as advance:
             for cell in self.cells:
                 rows += cell_rows(cell, how, seed, skip)
                 advance()

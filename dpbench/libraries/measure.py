@@ -206,8 +206,7 @@ def hostile_rows(label: str, setting: Setting, how: LibrarySettings, seed: int) 
         column, mean, size = hostile(case, n, how.lower, how.upper)
         estimator = setting.estimator
         row: Row = {"estimator": label, "column": case, "outcome": "", "told": ""}
-        # only OpenDP is told a size
-        if size is None or (isinstance(estimator, LibraryMean) and estimator.library == "opendp"):
+        if size is None or (isinstance(estimator, LibraryMean) and estimator.takes_size):
             rng = stream("hostile", seed, case, *setting.stream_name)
             about = how.hostile.trials, how.seconds, rng, size
             try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Self
 
-from pydantic import Field, PlainValidator, model_validator
+from pydantic import Field, model_validator
 
 from dpbench.audit.cases import AuditSettings, AuditSweep
 from dpbench.audit.releases import AuditTask
@@ -75,7 +75,9 @@ class LibrarySettings:
     lower: float = 0.0
     upper: float = 1.0
     seconds: Annotated[float, Field(gt=0, le=3600)] = 2.0
-    hostile: Annotated[HostileSettings, keyed(HostileSettings)] = HostileSettings()
+    hostile: Annotated[HostileSettings, keyed(HostileSettings, "hostile columns of libraries")] = (
+        HostileSettings()
+    )
     audit: Annotated[AuditSettings | None, keyed(AuditSettings)] = None
     refuted: tuple[str, ...] = ()
 
@@ -103,9 +105,12 @@ class LibrarySweep(Sweep):
     """
 
     libraries: Annotated[
-        LibrarySettings, PlainValidator(lambda spec: from_mapping(LibrarySettings, spec, ""))
+        LibrarySettings, keyed(LibrarySettings, "libraries (a sweep with the key libraries)")
     ]
-    claims: Annotated[Mapping[str, LibraryClaim], named(_claim)] = Field(default_factory=dict)
+    claims: Annotated[
+        Mapping[str, LibraryClaim],
+        named({"libraries": LibraryClaim}, _claim, title="a claim of libraries"),
+    ] = Field(default_factory=dict)
 
     def cells(self, trials: int | None) -> list[Cell]:
         """All cells; ConfigError, as of what is audited or hostile, if one cannot be run."""

@@ -107,10 +107,13 @@ def amounts(row: Mapping[Any, Any]) -> list[str]:
 
 
 @contextlib.contextmanager
-def progress(what: str, total: int, done_so: str) -> Iterator[Callable[[], None]]:
+def progress(
+    what: str, total: int, done_so: str, *, transient: bool = False
+) -> Iterator[Callable[[], None]]:
     """A bar on a terminal or in a notebook, else a line now and then: how many are `done_so`, time.
 
-    Of `total` blocks, or `what` else; yields what is called as one is finished.
+    Of `total` blocks, or `what` else; yields what is called as one is finished. A `transient` bar
+    is removed at the end.
     """
     from rich.console import Console  # slow to load
     from rich.progress import BarColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
@@ -124,7 +127,7 @@ def progress(what: str, total: int, done_so: str) -> Iterator[Callable[[], None]
     last = started
     with Progress(
         what, BarColumn(), counted, *times, console=out, disable=not (drawn and total),
-        transient=what == "cells",
+        transient=transient,
     ) as bar:  # fmt: skip
         task = bar.add_task(what, total=total)
 

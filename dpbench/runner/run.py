@@ -47,7 +47,7 @@ def run_cells(
     if options.out is not None:
         check_writable(options.out)
     pending: dict[int, list[BlockTask]] = {}
-    with progress("cells", len(cells), "read") as advance:
+    with progress("cells", len(cells), "read", transient=True) as advance:
         for index, cell in enumerate(cells):
             tasks = cell.tasks(options.seed)
             blocks = [store.find(task) if options.resume else None for task in tasks]
@@ -66,7 +66,7 @@ def run_cells(
         cost.blocks_corrupt.append(error.partition(":")[0])
         say(f"damaged blocks, computing them again: {error}")
     _compute([task for tasks in pending.values() for task in tasks], options, store, cost)
-    with progress("cells", len(pending), "summarised") as advance:
+    with progress("cells", len(pending), "summarised", transient=True) as advance:
         for index in pending:
             yield index, [store.read(task) for task in cells[index].tasks(options.seed)]
             advance()

@@ -11,7 +11,7 @@ from pydantic import PlainValidator
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
 from dpbench.privacy import Budget
-from dpbench.registry import ConfigError, Registered, usable_label
+from dpbench.registry import ConfigError, Nested, Registered, usable_label
 from dpbench.sweep.selection import Variant
 from dpbench.theory.families import Family, build_family
 
@@ -44,7 +44,9 @@ def expanded(
     return [(one, tuple(swept)) for one in specs]
 
 
-def _variants(make: Callable[[Any, str], Any], *kinds: type[Registered]) -> Any:
+def _variants(
+    make: Callable[[Any, str], Any], *kinds: type[Registered], optional: tuple[str, ...] = ()
+) -> Any:
     """A validator of a section: the variants, by label, of mappings or of what these make."""
 
     def build(entries: Any) -> dict[str, Variant[Any]]:
@@ -67,7 +69,8 @@ def _variants(make: Callable[[Any, str], Any], *kinds: type[Registered]) -> Any:
                 found[label] = one
         return found
 
-    return PlainValidator(build)
+    check = PlainValidator(build)
+    return Nested(of=kinds, check=check, by_label=True, variants=True, optional=optional)
 
 
 def _parameters(made: Any) -> Mapping[str, Any]:
@@ -89,5 +92,8 @@ def _estimator(spec: Any, where: str) -> Any:
 
 
 Families = Annotated[dict[str, Variant[Family]], _variants(build_family, Family, Distribution)]
-Estimators = Annotated[dict[str, Variant[Any]], _variants(_estimator, Estimator)]
+# A sweep takes a family's k and m for an estimator that needs them and is given none.
+Estimators = Annotated[
+    dict[str, Variant[Any]], _variants(_estimator, Estimator, optional=("k", "m"))
+]
 Budgets = Annotated[dict[str, Variant[Budget]], _variants(Budget.build, Budget)]

@@ -39,7 +39,6 @@ from dpbench.registry import (
     Trials,
     canonical,
     computable,
-    from_mapping,
     keyed,
     named,
     validated,
@@ -88,9 +87,9 @@ class Part(Selection):
     """
 
     n: Annotated[
-        Annotated[Grid, Tag("[grid]")] | Annotated[list[Count], Field(min_length=1), Tag("[list]")],
+        Annotated[Grid, keyed(Grid), Tag("[grid]")]
+        | Annotated[list[Count], Field(min_length=1), Tag("[list]")],
         Discriminator(lambda n: "[grid]" if isinstance(n, Mapping | Grid) else "[list]"),
-        keyed(Grid),
     ]
     trials: Trials
 
@@ -151,9 +150,7 @@ class Sweep:
     families: Families
     estimators: Estimators
     budgets: Budgets
-    parts: Annotated[
-        Mapping[str, Part], named(lambda one, at: from_mapping(Part, one, at), least=1)
-    ]
+    parts: Annotated[Mapping[str, Part], named(Part, least=1, title="a part")]
 
     def estimator(self, label: str, family: str) -> Estimator:
         """The estimator of that label as it runs on a family, which may give it its k and m."""

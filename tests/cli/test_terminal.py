@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -189,6 +190,15 @@ def test_records_are_a_list_or_a_grid_whatever_the_sweep_has() -> None:
         part = re.sub(r".*parts\.(\w+)\.n.*", r"\1", word)
         found = composed(["sweep=quick", word])["sweep"]["parts"][part].get("n")
         assert (tuple(found.values()) if isinstance(found, dict) else found) == wanted
+
+
+def test_a_choice_is_a_list_or_a_mapping_whatever_the_sweep_has() -> None:
+    key = "sweep.parts.worst_case.budgets"
+    values = {"pure": {"epsilon": [0.1]}}
+    for first, second in ((["pure"], values), (values, ["pure"])):
+        written = [json.dumps(one).replace('"', "") for one in (first, second)]
+        found = composed(["sweep=quick", f"++{key}={written[0]}", f"{key}={written[1]}"])
+        assert found["sweep"]["parts"]["worst_case"]["budgets"] == second
 
 
 def _laws(*words: str) -> dict[str, Any]:

@@ -300,8 +300,6 @@ def test_code_words(d: int, many: int) -> None:
         assert len(word) == max(1, d // 2)
     for one, other in itertools.combinations(words, 2):
         assert 4 * len(set(one) ^ set(other)) >= d
-    code_word.cache_clear()
-    assert [code_word(d, i) for i in reversed(range(many))] == words[::-1]
     if d == 1:
         with pytest.raises(ValueError, match="no code word 1 for d = 1: there are too few"):
             code_word(1, 1)

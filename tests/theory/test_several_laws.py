@@ -20,10 +20,82 @@ from dpbench.theory.bounds.several_laws import (
     ARCS,
     LAWS,
     STEPS,
-    least_failure,
-    least_failure_on_an_arc,
     several_laws_lower_bound,
 )
+
+
+def _fails(steps: int, width: int) -> Floats:
+    """Return F of the module's derivation, of laws and cells."""
+    first = np.arange(steps + 1)[:, None] - np.arange(steps + 2 - width)
+    return np.asarray((first < 0) | (first >= width), dtype=float)
+
+
+def least_failure(steps: int, width: int, told: float) -> float:
+    """Return a certified lower bound on the largest probability of failure, with J, W and L."""
+    laws, cells = steps + 1, steps + 2 - width
+    up, down = np.eye(laws)[:-1], np.eye(laws)[1:]
+    ratios = np.vstack([up - np.exp(told / steps) * down, down - np.exp(told / steps) * up])
+    fails = _fails(steps, width)
+    failure = (np.eye(laws)[:, :, None] * fails).reshape(laws, -1)
+    limits = np.vstack([
+        np.pad(np.kron(ratios, np.eye(cells)), [(0, 0), (0, 1)]),
+        np.hstack([failure, -np.ones((laws, 1))]),
+    ])  # fmt: skip
+    found = linprog(
+        np.append(np.zeros(fails.size), 1), A_ub=limits, b_ub=np.zeros(len(limits)), method="highs",
+        A_eq=np.pad(np.kron(np.eye(laws), np.ones(cells)), [(0, 0), (0, 1)]), b_eq=np.ones(laws),
+    )  # fmt: skip
+    multipliers = np.maximum(-found.ineqlin.marginals, 0)
+    weights, y = multipliers[-laws:], multipliers[:-laws].reshape(2 * steps, cells)
+    return float((weights[:, None] / weights.sum() * fails + ratios.T @ y).min(axis=1).sum())
+
+
+def least_failure_on_an_arc(steps: int, width: int, arc: float) -> float:
+    """Certify with J, W and A, by Newton's method with a barrier: all its points are certificates.
+
+    The w, m and v maximise `weight` times the bound plus the logarithms of all determinants.
+    """
+    numbers = [steps + 1, steps + 1, steps]
+    parts = _certified(steps, width)
+    bound = np.repeat([0.0, -1.0, np.cos(arc / steps)], numbers)
+    fixed = np.repeat([1.0, 0.0, 0.0], numbers)  # w has the sum 1
+    at = np.repeat([1 / numbers[0], 1.0, 0.5], numbers)
+
+    def height(at: Floats, weight: float) -> float:
+        values = np.linalg.eigvalsh(np.tensordot(at, parts, 1))
+        inside = values.min() > 0
+        return float(weight * bound @ at + np.log(values).sum()) if inside else -np.inf
+
+    for weight in 10.0 ** np.arange(1, 8):
+        rise = np.inf
+        while rise > 0.01:
+            moved = np.linalg.inv(np.tensordot(at, parts, 1)) @ parts
+            slope = weight * bound + np.trace(moved, axis1=2, axis2=3).sum(axis=1)
+            flat, turned = (one.reshape(len(at), -1) for one in (moved, moved.swapaxes(2, 3)))
+            system = np.block([[flat @ turned.T, fixed[:, None]], [fixed, 0.0]])
+            step = np.linalg.solve(system, np.append(slope, 0))[:-1]
+            rise, length = slope @ step, 1.0
+            least = height(at, weight)
+            while height(at + length * step, weight) < least + 0.1 * length * rise:
+                length /= 2
+            at = at + length * step
+    return float(bound @ at)
+
+
+def _certified(steps: int, width: int) -> Floats:
+    """Return what w, m and v each add to matrices, none of which may have a negative eigenvalue.
+
+    The matrices are those of the cells, and diagonal ones: of w, and of v and a w again.
+    """
+    j, cells = np.arange(steps + 1), steps + 2 - width
+    parts = np.zeros((3, steps + 1, cells + 2, steps + 1, steps + 1))
+    w, m, v = parts
+    w[j, :cells, j, j] = _fails(steps, width)
+    m[j, :cells, j, j] = 1
+    v[j[1:], :cells, j[1:], j[:-1]] = v[j[1:], :cells, j[:-1], j[1:]] = -0.5
+    w[j, cells, j, j] = v[j, cells + 1, j, j] = 1
+    w[0, cells + 1, 0, 0] = 1
+    return np.delete(parts.reshape(-1, *parts.shape[2:]), 2 * steps + 2, axis=0)
 
 
 @pytest.mark.parametrize("told", [0.5, 3.0, 6.0])

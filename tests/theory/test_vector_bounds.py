@@ -16,14 +16,15 @@ from dpbench.arrays import Floats
 from dpbench.distributions import TwoPoint
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, NonPrivate, PureDP
 from dpbench.theory.bounds.fingerprinting import fingerprinting_lower_bound
-from dpbench.theory.bounds.numbers import two_point_lower_bound
+from dpbench.theory.bounds.numbers import BETA, two_point_lower_bound
 from dpbench.theory.bounds.vectors import (
     ANGLES,
+    VectorBound,
     _hidden,
+    _largest,
     _needed,
     _power,
     _shares,
-    ball_lower_bound,
     gaussian_lower_bound,
     moments_lower_bound,
 )
@@ -201,6 +202,11 @@ def test_the_laws_are_in_the_class(k: float) -> None:
 
 
 BUDGETS: list[Budget] = [PureDP(0.1), PureDP(2.0), ZCDP(0.01), ApproxDP(0.5, 1e-6)]
+
+
+def ball_lower_bound(n: int, d: int, budget: Budget) -> VectorBound:
+    """Bound the error on laws on the unit ball: P_u = u with probability t, else 0, so R(t) = t."""
+    return _largest(n, d, budget, BETA, np.asarray, np.asarray, one_dataset=True)
 
 
 @pytest.mark.parametrize("budget", BUDGETS, ids=str)

@@ -26,12 +26,13 @@ class _Known(NamedTuple):
     relation: Relation
     noise: Noise
     truncated: bool
+    sized: bool = False  # whether it is told the number of records
 
 
 KNOWN = {
     "numpy": _Known("replace", "laplace", False),
     "diffprivlib": _Known("replace", "laplace", True),
-    "opendp": _Known("replace", "laplace", False),
+    "opendp": _Known("replace", "laplace", False, sized=True),
     "python-dp": _Known("add_remove", "sum_and_count", True),
     "pipeline-dp": _Known("add_remove", "sum_and_count", False),
     "tumult": _Known("add_remove", "sum_and_count", False),
@@ -81,6 +82,11 @@ class LibraryMean(OneDataset):
     @property
     def relations(self) -> tuple[Relation, ...]:  # type: ignore[override]
         return (KNOWN[self.library].relation,)
+
+    @property
+    def takes_size(self) -> bool:
+        """Whether the library takes a declared number of records."""
+        return KNOWN[self.library].sized
 
     @property
     def private(self) -> bool:

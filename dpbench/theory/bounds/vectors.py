@@ -32,7 +32,6 @@ R(t) in the classes (a unit vector v, a budget and n are arbitrary):
     moments  E|<v, X - mean>|^k <= 1. P_u = R u/t with probability t, else 0: <v, X - mean> is
              <v, u> times that of a `TwoPoint` law, and R = t tau with its tau; R = 1 at t = 1/2.
              Q: all records are 0.
-    ball     |X| <= 1. The same with |X| = 1: R = t.
     gaussian N(mean, I). Q = N(0, I), so t = 2 Phi(R/2) - 1.
 
 Beside them stands the pair R u and -R u, with the t of `two_point_lower_bound`. That holds for any
@@ -53,7 +52,7 @@ from dpbench.arrays import Floats
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP
 from dpbench.theory.bounds.numbers import BETA, differing, indistinguishable, largest_distance
 
-__all__ = ["VectorBound", "ball_lower_bound", "gaussian_lower_bound", "moments_lower_bound"]
+__all__ = ["VectorBound", "gaussian_lower_bound", "moments_lower_bound"]
 
 ANGLES = np.linspace(0.01, 0.99, 99) * np.pi / 2
 
@@ -75,11 +74,6 @@ def moments_lower_bound(
         return np.asarray(t * (t * (1 - t) * ((1 - t) ** (k - 1) + t ** (k - 1))) ** (-1 / k))
 
     return _largest(n, d, budget, beta, reach, reach, one_dataset=True)
-
-
-def ball_lower_bound(n: int, d: int, budget: Budget, *, beta: float = BETA) -> VectorBound:
-    """Of all laws on the unit ball."""
-    return _largest(n, d, budget, beta, np.asarray, np.asarray, one_dataset=True)
 
 
 def gaussian_lower_bound(n: int, d: int, budget: Budget, *, beta: float = BETA) -> VectorBound:
