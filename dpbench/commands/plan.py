@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpbench.errors import ConfigError
 from dpbench.planner.words import records
+from dpbench.privacy.symbols import budget_text
 
 if TYPE_CHECKING:  # slow to load
     from dpbench.planner.answer import Plan
@@ -88,8 +89,8 @@ def _number(text: str) -> int | float | str:
 
 
 def _page(plan: Plan, question: dict[str, Any]) -> Iterator[str]:
-    amounts = ", ".join(f"{name} = {one:g}" for name, one in plan.budget.named_amounts.items())
-    yield f"{records(plan.n)}, {amounts}; {NEIGHBOURS[plan.budget.neighbours]}"
+    budget = budget_text(plan.budget, "name")
+    yield f"{records(plan.n)}, {budget}; {NEIGHBOURS[plan.budget.neighbours]}"
     yield plan.known
     if "data" in question:
         yield f"Not private if the values of {question['data']} are what is to be protected."

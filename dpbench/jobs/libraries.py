@@ -22,6 +22,7 @@ from dpbench.output.files import Stamps
 from dpbench.output.folder import only_writer
 from dpbench.output.style import save, style
 from dpbench.output.terminal import progress, say
+from dpbench.output.verdicts import CLAIMS, failing
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.runner.cost import Cost
 from dpbench.runner.run import RunOptions
@@ -104,7 +105,7 @@ class Libraries(InFolder):
             text += "".join(unlike)
             said = pd.concat([tables["overview"]["version"], tables["libraries"]["told"]])
             wrong = said.str.contains("process ended").any()
-            wrong |= "inconsistent" in set(tables["claims"]["verdict"])
+            wrong |= tables["claims"]["verdict"].isin(failing(CLAIMS)).any()
             code = int(bool(unlike) or wrong)
             draw = partial(self._draw, tables)
             self.written(argv, cost, tables, text, draw, failures=[], exit_code=code)

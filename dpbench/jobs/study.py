@@ -32,6 +32,7 @@ from dpbench.output.folder import (
 )
 from dpbench.output.style import Font, Width, save, style
 from dpbench.output.terminal import replay_line, say
+from dpbench.output.verdicts import CLAIMS, failing
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.report.latex import claim_rows, claims_table, write_snippet
 from dpbench.runner.cost import Cost
@@ -215,7 +216,7 @@ class Job(InFolder):
 
     def _code(self, failed: bool, claims: pd.DataFrame) -> int:
         """The exit code of a run that is not tracked."""
-        gated = self.plan.study.gate and "inconsistent" in set(claims["verdict"])
+        gated = self.plan.study.gate and claims["verdict"].isin(failing(CLAIMS)).any()
         return int(failed or gated)
 
     def _replay(self, name: str) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dpbench.output.style import NOTIONS
+from dpbench.output.verdicts import BAD, HOSTILE, TRACKING, failing
 from dpbench.privacy import AMOUNTS
 from dpbench.report.page_tables import Row, as_number, short
 
@@ -65,7 +66,7 @@ def answer(tables: Mapping[str, Sequence[Row]], run: Mapping[str, Any]) -> str:
         )
     if rows := tables["hostile"]:
         said = [row["outcome"] for row in rows if row["outcome"]]
-        wrong = sum(one in {"NaN", "wrong", "process ended"} for one in said)
+        wrong = sum(one in HOSTILE and HOSTILE[one].tone is BAD for one in said)
         told.append(
             f"NaN or a wrong mean in {wrong} of {_many(len(said), 'answer')} about odd columns"
         )
@@ -73,7 +74,7 @@ def answer(tables: Mapping[str, Sequence[Row]], run: Mapping[str, Any]) -> str:
         caught = sum(one["tone"] == "good" for one in controls)
         told.append(f"{caught} of {_many(len(controls), 'broken control')} caught")
     if rows := tables["tracking"]:
-        worse = run["tracked"]["worse"] + run["tracked"]["gone"]
+        worse = sum(run["tracked"][word] for word in failing(TRACKING))
         told.append(f"{worse} of {_many(len(rows), 'error')} worse than the baseline's or gone")
     known = [row for row in tables["summary"] if math.isfinite(as_number(row.get("q90")))]
     if known and not told:

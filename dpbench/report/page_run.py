@@ -19,15 +19,23 @@ from dpbench.analysis.claims import UNKNOWN
 from dpbench.analysis.study import SELECTED, Figure, gathered
 from dpbench.audit.report import strongest
 from dpbench.libraries.report import CAPTIONS
+from dpbench.output.verdicts import (
+    AUDIT,
+    CLAIMS,
+    CONTROLS,
+    FACTORS,
+    HOSTILE,
+    SEVERITY,
+    TRACKING,
+    page_tones,
+)
 from dpbench.registry import ConfigError
 from dpbench.report.figures import DrawnFigure
 from dpbench.report.page_answer import answer, question
 from dpbench.report.page_tables import (
-    FACTOR_TONES,
     Row,
     as_number,
     bound_mark,
-    budget_text,
     claim_mark,
     digits,
     factor_table,
@@ -35,6 +43,7 @@ from dpbench.report.page_tables import (
     library_tables,
     make_table,
     region,
+    row_budget,
 )
 from dpbench.report.words import exponent_text, metric_text
 from dpbench.sweep.metrics import VARIABLES
@@ -50,11 +59,8 @@ MEASURED = {
     "limit": "worst value",
 }
 SUPERSCRIPTS = {"c": "ᶜ", "s": "ˢ"}
-CLAIM_TONES = {"consistent": "good", "inconsistent": "bad", "inconclusive": "unsure"}
-# not refuted is no proof, so it is not good
-AUDIT_TONES = {"not refuted": "calm", "refuted": "bad", "failed": "bad"}
-# A control is broken: here it is bad news that no pair shows it.
-CONTROL_TONES = {"refuted": "good", "not refuted": "bad", "failed": "bad"}
+CLAIM_TONES, AUDIT_TONES, CONTROL_TONES = map(page_tones, (CLAIMS, AUDIT, CONTROLS))
+TRACKING_TONES, OUTCOMES = map(page_tones, (TRACKING, HOSTILE))
 # Of sweeps that configure none, the main one first.
 OWN_FIGURES = {
     "estimators": {
@@ -64,22 +70,11 @@ OWN_FIGURES = {
     "controls": {"caption": "The same of estimators broken on purpose: each must be beyond 1"},
     **{label: {"caption": text} for label, text in CAPTIONS.items()},
 }
-OUTCOMES = {
-    "answered": "calm", "refused": "calm", "at times refused": "unsure", "NaN": "bad",
-    "wrong": "bad", "process ended": "bad",
-}  # fmt: skip
-# The worst first.
-TRACKING_TONES = {
-    "worse": "bad", "gone": "bad", "better": "good", "new": "unsure",
-    "changed-within-noise": "calm", "same": "calm",
-}  # fmt: skip
-# The worst first: how a whole run or a group of claims looks.
-SEVERITY = ("bad", "unsure", "good", "calm")
 # The tables that can be sorted and filtered, by file.
 TABLES: dict[str, dict[str, Any]] = {
     "factors": {
         "caption": "The best estimator's worst 0.9 quantile over what no private estimator beats",
-        "tones": FACTOR_TONES,
+        "tones": page_tones(FACTORS),
     },
     "sample_complexity": {"caption": "The smallest n with P(error ≤ α) ≥ 1 - β"},  # noqa: RUF001
     "summary": {
@@ -204,7 +199,7 @@ def _claim(row: Row, spec: Mapping[str, Any]) -> dict[str, Any]:
     wide = high_end - low_end
     return {
         **row,
-        "budget": budget_text(row),
+        "budget": row_budget(row),
         "what": _what(row["variable"], theorem),
         "metric": metric_text(row["metric"]),
         "predicted": f"{limit}{digits(predicted)} ± {digits(tolerance, trailing=False)}",

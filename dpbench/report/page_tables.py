@@ -9,10 +9,13 @@ from typing import Any
 
 from dpbench.libraries.hostile import CASES
 from dpbench.output.style import spaced
+from dpbench.output.verdicts import FACTORS
+from dpbench.privacy import AMOUNTS
+from dpbench.privacy.symbols import budget_text
 
 __all__ = [
-    "FACTOR_TONES", "HEIGHT", "WIDTH", "Mark", "Row", "as_number", "bound_mark", "budget_text",
-    "claim_mark", "digits", "factor_table", "group_mark", "library_tables", "make_table", "short",
+    "HEIGHT", "WIDTH", "Mark", "Row", "as_number", "bound_mark", "claim_mark", "digits",
+    "factor_table", "group_mark", "library_tables", "make_table", "row_budget", "short",
 ]  # fmt: skip
 
 Row = Mapping[str, str]
@@ -22,9 +25,6 @@ TEXT = {
     "request", "distribution", "family", "estimator", "privacy", "notion", "pair", "comparison",
     "method", "verdict", "bound_by",
 }  # fmt: skip
-AMOUNTS = {"epsilon": "ε", "delta": "δ", "rho": "ρ", "mu": "μ"}  # noqa: RUF001
-# The worst first.
-FACTOR_TONES = {"open": "unsure", "below": "calm", "one law": "calm", "optimal": "good"}
 # What the best estimators and the bounds are named by.
 NAMED = ("estimator", "bound_by")
 # Of a drawing.
@@ -132,7 +132,7 @@ def factor_table(rows: Sequence[Row]) -> dict[str, Any] | None:
         k = as_number(row["k"])
         k = 0.0 if math.isnan(k) else k  # equal to itself
         law = row["distribution"].removesuffix(f"_k{k:g}")
-        found.setdefault((law, budget_text(row)), {}).setdefault(k, []).append(row)
+        found.setdefault((law, row_budget(row)), {}).setdefault(k, []).append(row)
     orders = sorted({k for cells in found.values() for k in cells})
     lines = []
     for (law, budget), cells in found.items():
@@ -149,17 +149,15 @@ def _factors(rows: Sequence[Row]) -> tuple[str, str]:
         return "", ""
     factors = [as_number(row["factor"]) for row in rows]
     ends = dict.fromkeys(short(end, 3) for end in (min(factors), max(factors)))
-    verdicts = {row["verdict"] for row in rows}
-    return " … ".join(ends), next(
-        (FACTOR_TONES[one] for one in FACTOR_TONES if one in verdicts), ""
-    )
+    known = [FACTORS[row["verdict"]] for row in rows if row["verdict"] in FACTORS]
+    worst = min(known, key=lambda one: one.rank, default=None)
+    return " … ".join(ends), worst.tone.page if worst else ""
 
 
-def budget_text(row: Row) -> str:
+def row_budget(row: Row) -> str:
     """A row's budget: its label and what amounts it has."""
-    amounts = {sign: as_number(row.get(name)) for name, sign in AMOUNTS.items()}
-    known = [f"{sign} = {short(value)}" for sign, value in amounts.items() if not math.isnan(value)]
-    return ", ".join(filter(None, [spaced(row.get("privacy", "")), *known]))
+    amounts = {name: as_number(row.get(name)) for name in AMOUNTS}
+    return budget_text(amounts, "unicode", label=spaced(row.get("privacy", "")), number=short)
 
 
 def _mark(words: str, axis: Ends, band: Ends, line: Ends, tick: float, *dots: float) -> Mark:

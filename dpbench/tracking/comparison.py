@@ -27,7 +27,7 @@ from dpbench.seeds import stream
 from dpbench.sweep import metrics
 from dpbench.sweep.selection import BUDGET
 
-__all__ = ["COLUMNS", "KEY", "LEAST_TRIALS", "LEVEL", "METRICS", "SMALLEST", "VERDICTS"]
+__all__ = ["COLUMNS", "KEY", "LEAST_TRIALS", "LEVEL", "METRICS", "SMALLEST"]
 __all__ += ["compare", "trimmed_mean"]
 
 # What a row is about, and what is compared: ratios new/old with 95% intervals.
@@ -40,7 +40,6 @@ COLUMNS = (
     "smallest_visible",
     "verdict",
 )
-VERDICTS = ("worse", "gone", "better", "new", "changed-within-noise", "same")
 
 # Of all rows that are called better or worse, the expected share that is neither.
 LEVEL = 0.01
@@ -85,7 +84,7 @@ def compare(old: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
         The columns of `COLUMNS`, one row per row of either table: ``comparison`` is ``bits``
         where all errors are equal, ``paired``, ``unpaired``, or empty; ``smallest_visible`` the
         change of the trimmed mean that would be found with probability 0.9. Verdicts are those
-        of `VERDICTS`.
+        of `dpbench.output.verdicts.TRACKING`.
     """
     from scipy.stats import binomtest  # slow to load, here and below
 
