@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpbench.analysis.summary import statistics
+from dpbench.analysis.summary import NORMAL, statistics
 from dpbench.commands.compare import errors_at
 from dpbench.commands.words import command_words
 from dpbench.errors import ConfigError, choose_from
@@ -45,7 +45,6 @@ SCHEMA = pa.schema(
     + [*((name, pa.float64()) for name in NUMBERS), ("batches", pa.list_(pa.float64(), BATCHES))],
     metadata={"dpbench_history": "1"},
 )
-NORMAL = 1.96  # the 0.975 quantile of a normal law
 
 
 def added(history: pd.DataFrame | None, errors: Baseline, commit: str, date: str) -> pd.DataFrame:

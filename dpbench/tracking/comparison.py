@@ -21,7 +21,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from dpbench.analysis.summary import TRIM, order_statistic
+from dpbench.analysis.summary import order_statistic, ordered, trimmed
 from dpbench.arrays import Floats
 from dpbench.seeds import stream
 from dpbench.sweep import metrics
@@ -197,12 +197,10 @@ def _resampled(rng: np.random.Generator, *samples: Floats) -> list[dict[str, Flo
 
 def _statistics(errors: Floats, draws: NDArray[np.int64]) -> dict[str, Floats]:
     """The metrics of every resample."""
-    ordered = np.sort(np.where(np.isfinite(errors), errors, np.inf)[draws])
-    trials = len(errors)
-    cut = int(TRIM * trials)
-    found = {"trimmed_mean": ordered[:, cut : trials - cut].mean(axis=1)}
+    ascending, trials = ordered(errors[draws]), len(errors)
+    found = {"trimmed_mean": trimmed(ascending).mean(axis=1)}
     return found | {
-        metric: ordered[:, order_statistic(metrics.METRICS[metric].q, trials) - 1]
+        metric: ascending[:, order_statistic(metrics.METRICS[metric].q, trials) - 1]
         for metric in METRICS[1:]
     }
 
