@@ -15,9 +15,10 @@ import pandas as pd
 
 from docs.generate import contents, facts, page, section, write
 from docs.plain import escaped, table
+from dpbench.analysis.factors import profile
 from dpbench.estimators import Estimator
 from dpbench.output.style import style
-from dpbench.suite.compare import WITHIN, band, profile, profile_figure
+from dpbench.suite.compare import WITHIN, band, profile_figure
 from dpbench.suite.problems import SUITE, Problem, Suite, read_suite
 from dpbench.suite.table import Scores, archive_path
 
@@ -97,7 +98,7 @@ def _front(scores: Scores, suite: Suite) -> str:
 def _summary(name: str, scores: Scores, problems: int) -> tuple[str, list[float], list[str]]:
     """The name of an entry, its shares of all problems, and its row of the table."""
     own = scores.rows[scores.rows["entry"] == name]
-    shares, ends = profile(own, problems, WITHIN), band(own, problems, [2.0])
+    shares, ends = profile(own["score"], problems, WITHIN), band(own, problems, [2.0])
     solved = own["score"][np.isfinite(own["score"]) & (own["score"] > 0)]
     mean = f"{np.exp(np.log(solved).mean()):.3g}" if len(solved) else "—"
     over = (own["seconds"] / own["drawing_seconds"]).median()

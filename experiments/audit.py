@@ -10,7 +10,7 @@ import pandas as pd
 from dpbench.audit.cases import AuditSweep
 from dpbench.audit.report import bounds_figure, strongest_in_print
 from dpbench.output.folder import read_manifest
-from dpbench.output.style import save, spaced
+from dpbench.output.style import NOTIONS, save, spaced
 from dpbench.registry import from_mapping
 from dpbench.report.latex import TEXT, escaped, tabular
 from dpbench.report.words import variant_text
@@ -34,12 +34,6 @@ COLUMNS = {
     "estimator": TEXT, "notion": TEXT, "delta": "r", "pair": TEXT, "claimed": "r",
     "lower bound": "r", "visible": "r", "verdict": "l",
 }  # fmt: skip
-UNITS = {
-    "approx": "epsilon (approximate DP)",
-    "gdp": "mu (Gaussian DP)",
-    "pure": "epsilon (pure DP)",
-    "zcdp": "rho (zCDP)",
-}
 
 
 def draw_audit(folder: Path, target: Path) -> dict[str, str]:
@@ -79,8 +73,13 @@ def draw_audit(folder: Path, target: Path) -> dict[str, str]:
 def _caption(says: str, table: pd.DataFrame, sweep: AuditSweep, seed: int) -> str:
     runs = ", ".join(map(str, sorted(table["runs"].unique())))
     notions = {one.value.label: one.value.notion for one in sweep.budgets.values()}
+    units = {
+        one.value.notion: next(iter(one.value.named_amounts), "") for one in sweep.budgets.values()
+    }
     claimed = table.groupby(table["notion"].map(notions))["claimed"].first()
-    claims = ", ".join(f"{UNITS[str(name)]} = {value:g}" for name, value in claimed.items())
+    claims = ", ".join(
+        f"{units[str(one)]} ({NOTIONS[str(one)]}) = {value:g}" for one, value in claimed.items()
+    )
     return (
         f"{says}. {len(table)} pairs of neighbouring datasets; claimed: {claims}; releases on each "
         f"dataset: {runs}; seed {seed}. All bounds of the table hold together with probability 1 - "

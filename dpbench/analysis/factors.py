@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from dpbench.analysis.results import worst_case
+from dpbench.arrays import Floats
 from dpbench.sweep.selection import BUDGET
 from dpbench.theory.bounds.of_class import OF_VIEWS
 
-__all__ = ["OPTIMAL", "factors", "scores"]
+__all__ = ["OPTIMAL", "factors", "profile", "scores"]
 
 # The largest factor that is called optimal.
 OPTIMAL = 1.1
@@ -56,6 +58,28 @@ def scores(summary: pd.DataFrame) -> pd.DataFrame:
     found = curves.assign(**ends, over=np.where(bound.isna(), FREE, BOUND))[SCORES]
     known: pd.Series[bool] = private & np.isfinite(base) & (base > 0)
     return found[known].reset_index(drop=True)
+
+
+def profile(found: ArrayLike, problems: int, at: ArrayLike) -> Floats:
+    """Return the share of all problems whose score is at most each of some numbers.
+
+    It is an estimator's profile. A problem that the estimator does not answer, or fails at, it
+    never solves. As no score depends on other estimators, neither does the profile.
+
+    Parameters
+    ----------
+    found : (..., scores) array_like
+        Scores of one estimator, at most one for each problem; infinite where it fails.
+    problems : int
+        How many there are.
+    at : (points,) array_like
+
+    Returns
+    -------
+    (..., points) array
+    """
+    solved = np.asarray(found)[..., :, None] <= np.asarray(at)
+    return np.asarray(solved.sum(axis=-2) / problems)
 
 
 def factors(summary: pd.DataFrame) -> pd.DataFrame:

@@ -12,13 +12,13 @@ import numpy as np
 import pandas as pd
 
 from dpbench.analysis.results import Results
-from dpbench.analysis.summary import order_statistic, quantile
+from dpbench.analysis.summary import order_statistic, ordered, quantile
 from dpbench.arrays import Floats
 from dpbench.seeds import stream
 from dpbench.sweep.metrics import METRICS, Metric
 from dpbench.sweep.selection import BUDGET, KEY
 
-__all__ = ["JOINT_DRAWS", "Measured", "interval", "replicates", "resampled"]
+__all__ = ["JOINT_DRAWS", "Measured", "interval", "quantile_replicates", "replicates", "resampled"]
 
 DRAWS = 1000
 JOINT_DRAWS = 400
@@ -68,9 +68,7 @@ def _of_trials(name: str, values: Floats, metric: Metric) -> Floats:
     """Of a rate or a quantile of these values; NaN where nothing is known.
 
     A rate of k in N is from Beta(k + 1/2, N - k + 1/2), whose quantiles are Jeffreys' interval: a
-    bootstrap of no miss would be certain that there never is one. A quantile, the value of rank j
-    in N resampled trials, is that of rank ceil(N B) in the original ones, where B ~ Beta(j, N - j
-    + 1) is the j-th of N uniforms: the bootstrap over trials, without drawing N indices.
+    bootstrap of no miss would be certain that there never is one.
     """
     trials, rng, total = len(values), stream("bootstrap", name), values.sum()
     if not trials or (metric.statistic == "rate" and not np.isfinite(total)):
@@ -83,10 +81,35 @@ def _of_trials(name: str, values: Floats, metric: Metric) -> Floats:
         return np.asarray(
             np.sqrt(np.maximum(squares.mean() + spread * rng.standard_normal(DRAWS), 0))
         )
-    rank = order_statistic(metric.q, trials)
-    uniform = rng.beta(rank, trials - rank + 1, DRAWS)
-    ordered = np.sort(np.where(np.isfinite(values), values, np.inf))
-    return np.asarray(ordered[np.ceil(trials * uniform).astype(int) - 1])
+    return quantile_replicates(ordered(values), metric.q, rng, DRAWS)
+
+
+def quantile_replicates(
+    ascending: Floats, q: float, rng: np.random.Generator, draws: int
+) -> Floats:
+    """Return bootstrap replicates of a sample quantile, over resampled trials.
+
+    The value of rank j in N resampled trials is that of rank ceil(N B) in the original ones, where
+    B ~ Beta(j, N - j + 1) is the j-th of N uniforms. So no N indices are drawn.
+
+    Parameters
+    ----------
+    ascending : (..., trials) array
+        Values in increasing order.
+    q : float in (0, 1]
+    rng : Generator
+    draws : int
+
+    Returns
+    -------
+    (..., draws) array
+        Independent along all axes.
+    """
+    trials = ascending.shape[-1]
+    rank = order_statistic(q, trials)
+    uniform = rng.beta(rank, trials - rank + 1, (*ascending.shape[:-1], draws))
+    places = np.ceil(trials * uniform).astype(int) - 1
+    return np.take_along_axis(ascending, places, axis=-1)
 
 
 def _statistic(values: Floats, metric: Metric) -> Floats:

@@ -13,14 +13,15 @@ from dpbench.analysis.results import Failure
 from dpbench.analysis.smallest_n import TERMS
 from dpbench.analysis.study import Study
 from dpbench.output.style import NOTIONS
-from dpbench.output.terminal import amounts, counted, narrowed, shortened, table, whole
+from dpbench.output.terminal import counted, narrowed, shortened, table, whole
+from dpbench.output.verdicts import CLAIMS
+from dpbench.privacy.symbols import budget_text
 from dpbench.sweep.selection import BUDGET
 
-__all__ = ["VERDICTS", "render"]
+__all__ = ["render"]
 
 WHAT = ("estimator", "distribution", "privacy")
 ROOM = 31  # characters for these
-VERDICTS = ("consistent", "inconsistent", "inconclusive")
 MOST_FAILING = 12
 # Of a sweep without claims: sample sizes and rows of its errors.
 MOST_SIZES, MOST_ERRORS = 5, 40
@@ -52,7 +53,7 @@ def _claims(claims: pd.DataFrame, study: Study) -> str:
     text = table("Claims: theory against measurement", rows)
     note = "visible: half of all runs would call a truth this far off inconsistent"
     unknown = f"\n-: {UNKNOWN}" if claims["measured"].isna().any() else ""
-    return f"{text}\n{counted(claims, VERDICTS)}\n{note}{unknown}"
+    return f"{text}\n{counted(claims, CLAIMS)}\n{note}{unknown}"
 
 
 def _interval(row: Mapping[Hashable, Any]) -> str:
@@ -80,8 +81,8 @@ def _sizes(low: float, high: float) -> str:
 def _privacy(row: Mapping[Hashable, Any]) -> str:
     """A budget: its amounts, and its label where that says more than the notion, or is all."""
     label = "" if pd.isna(row["privacy"]) else row["privacy"]
-    more = [] if label in {"", "none", *NOTIONS} else [label]
-    return " ".join([*amounts(row), *more]) or label
+    more = "" if label in {"none", *NOTIONS} else label
+    return " ".join(filter(None, [budget_text(row), more])) or label
 
 
 def _about(row: Mapping[Hashable, Any], *names: str) -> dict[str, str]:

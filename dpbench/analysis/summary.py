@@ -11,10 +11,12 @@ from dpbench.arrays import Floats, Ints
 from dpbench.sweep.metrics import ERRORS, METRICS, Metric
 
 __all__ = [
-    "TRIM", "interval_ranks", "mean_and_se", "order_statistic", "quantile", "statistics",
+    "NORMAL", "interval_ranks", "mean_and_se", "order_statistic", "ordered", "quantile",
+    "quantile_interval", "statistics", "trimmed",
 ]  # fmt: skip
 
 TRIM = 0.1
+NORMAL = 1.96  # the 0.975 quantile of a normal law
 
 
 def order_statistic(q: float, trials: int) -> int:
@@ -25,8 +27,46 @@ def order_statistic(q: float, trials: int) -> int:
 def quantile(errors: Floats, q: float) -> Floats:
     """The sample q-quantile along the last axis; what is not finite is infinite."""
     rank = order_statistic(q, errors.shape[-1]) - 1
-    known = np.where(np.isfinite(errors), errors, np.inf)
-    return np.asarray(np.partition(known, rank, axis=-1)[..., rank])
+    return np.asarray(np.partition(_infinite(errors), rank, axis=-1)[..., rank])
+
+
+def ordered(errors: Floats) -> Floats:
+    """Sort along the last axis; what is not finite is infinite."""
+    return np.sort(_infinite(errors), axis=-1)
+
+
+def _infinite(errors: Floats) -> Floats:
+    return np.where(np.isfinite(errors), errors, np.inf)
+
+
+def trimmed(ascending: Floats) -> Floats:
+    """Cut the share `TRIM` from each end of values in increasing order along the last axis."""
+    trials = ascending.shape[-1]
+    cut = int(TRIM * trials)
+    return ascending[..., cut : trials - cut]
+
+
+def quantile_interval(ascending: Floats, q: float) -> tuple[Floats, Floats, Floats]:
+    """Return the sample q-quantile and a distribution-free 95% interval from order statistics.
+
+    Parameters
+    ----------
+    ascending : (..., trials) array
+        Absolute errors in increasing order.
+    q : float in (0, 1)
+
+    Returns
+    -------
+    quantile, low, high : (...) arrays
+        An end is 0 or infinite where no order statistic is far enough out.
+    """
+    trials, shape = ascending.shape[-1], ascending.shape[:-1]
+    low, high = interval_ranks(q, trials)
+    return (
+        ascending[..., order_statistic(q, trials) - 1],
+        ascending[..., low - 1] if low else np.zeros(shape),
+        ascending[..., high - 1] if high <= trials else np.full(shape, np.inf),
+    )
 
 
 def statistics(values: Mapping[str, Floats]) -> dict[str, Floats | Ints]:
@@ -45,8 +85,9 @@ def statistics(values: Mapping[str, Floats]) -> dict[str, Floats | Ints]:
     signed, signed_se = mean_and_se(values.get("signed", np.full_like(error, np.nan)))
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         rmse = np.sqrt((kept**2).sum(axis=1) / count)
-    ordered, (low, high) = _sorted(error), interval_ranks(0.9, trials)
-    trimmed, trimmed_se = _trimmed(ordered)
+    ascending = ordered(error)
+    q90, q90_low, q90_high = quantile_interval(ascending, 0.9)
+    trimmed_mean, trimmed_se = _trimmed_mean(ascending)
     found: dict[str, Floats | Ints] = {
         "trials": np.full(len(error), trials),
         "failures": trials - count,
@@ -54,11 +95,11 @@ def statistics(values: Mapping[str, Floats]) -> dict[str, Floats | Ints]:
         "mean_error": mean,
         "mean_error_se": mean_se,
         "rmse": rmse,
-        "q50": ordered[:, order_statistic(0.5, trials) - 1],
-        "q90": ordered[:, order_statistic(0.9, trials) - 1],
-        "q90_low": ordered[:, low - 1] if low else np.zeros(len(error)),
-        "q90_high": ordered[:, high - 1] if high <= trials else np.full(len(error), np.inf),
-        "trimmed_mean": trimmed,
+        "q50": ascending[:, order_statistic(0.5, trials) - 1],
+        "q90": q90,
+        "q90_low": q90_low,
+        "q90_high": q90_high,
+        "trimmed_mean": trimmed_mean,
         "trimmed_mean_se": trimmed_se,
         "signed_mean": signed,
         "signed_mean_se": signed_se,
@@ -78,7 +119,7 @@ def _of_metric(metric: Metric, measured: Floats, released: Ints) -> Floats:
     if metric.of in ERRORS:  # NaN where nothing was released, and where code draws its noise
         unknown &= released > 0
     if metric.statistic == "rate":
-        statistic = np.minimum(_sorted(measured), 1.0).mean(axis=1)
+        statistic = np.minimum(ordered(measured), 1.0).mean(axis=1)
     else:
         statistic = quantile(measured, metric.q)
     return np.where(unknown, np.nan, statistic)
@@ -94,10 +135,6 @@ def mean_and_se(values: Floats) -> tuple[Floats, Floats]:
         return mean, np.sqrt((spread**2).sum(axis=-1) / (count - 1) / count)
 
 
-def _sorted(values: Floats) -> Floats:
-    return np.sort(np.where(np.isfinite(values), values, np.inf), axis=1)
-
-
 def interval_ranks(q: float, trials: int) -> tuple[int, int]:
     """Ranks that miss the q-quantile with probability 2.5% each; 0 and trials + 1 are no ends."""
     below = bdtr(np.arange(trials + 1), trials, q)
@@ -105,11 +142,10 @@ def interval_ranks(q: float, trials: int) -> tuple[int, int]:
     return int(low), int(high) + 1
 
 
-def _trimmed(ordered: Floats) -> tuple[Floats, Floats]:
+def _trimmed_mean(ascending: Floats) -> tuple[Floats, Floats]:
     """Trimmed mean and its standard error from the Winsorised variance (Tukey, McLaughlin 1963)."""
-    trials = ordered.shape[1]
-    middle = ordered[:, int(TRIM * trials) : trials - int(TRIM * trials)]
+    trials, middle = ascending.shape[1], trimmed(ascending)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        winsorised = np.clip(ordered, middle[:, :1], middle[:, -1:])
-        spread = winsorised.std(axis=1, ddof=1) if trials > 1 else np.full(len(ordered), np.nan)
+        winsorised = np.clip(ascending, middle[:, :1], middle[:, -1:])
+        spread = winsorised.std(axis=1, ddof=1) if trials > 1 else np.full(len(ascending), np.nan)
         return middle.mean(axis=1), spread / ((1 - 2 * TRIM) * np.sqrt(trials))

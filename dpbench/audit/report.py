@@ -8,7 +8,9 @@ import numpy as np
 import pandas as pd
 
 from dpbench.output.style import NOTIONS, Canvas, legend, line_styles, new_canvas, spaced
+from dpbench.output.terminal import counted
 from dpbench.output.terminal import table as text_table
+from dpbench.output.verdicts import AUDIT, CONTROLS, failing
 
 __all__ = ["CAVEAT", "bounds_figure", "render", "strongest", "strongest_in_print"]
 
@@ -39,8 +41,8 @@ def strongest(table: pd.DataFrame) -> pd.DataFrame:
 def render(audit: pd.DataFrame, controls: pd.DataFrame) -> str:
     """The strongest pair of every estimator and notion, and of every control."""
     best = strongest(controls)
-    caught = best["verdict"] == "refuted"
-    verdicts = [{"verdict": "caught" if one else "missed"} for one in caught]
+    caught = ~best["verdict"].isin(failing(CONTROLS))
+    verdicts = [{"verdict": CONTROLS[one].text} for one in best["verdict"]]
     broken = zip(strongest_in_print(controls), verdicts, strict=True)
     parts = []
     for title, rows in (
@@ -52,9 +54,8 @@ def render(audit: pd.DataFrame, controls: pd.DataFrame) -> str:
             {PRINTED.get(key, key): row[key] for key in row if key not in UNPRINTED} for row in rows
         ]
         parts.append(text_table(f"{title}; {runs} runs a side", shown))
-    refuted, failed = ((audit["verdict"] == word).sum() for word in ("refuted", "failed"))
     told = [
-        f"{len(audit)} pairs: {refuted} refuted, {failed} failed",
+        f"{len(audit)} pairs: {counted(audit, failing(AUDIT))}",
         f"{caught.sum()} of {len(best)} controls caught",
     ]
     if not caught.all():

@@ -17,13 +17,14 @@ from dpbench.output.folder import read_manifest
 from dpbench.output.style import Canvas, new_canvas, number_text, save, style
 from dpbench.output.terminal import counted, say
 from dpbench.output.terminal import table as in_columns
+from dpbench.output.verdicts import GOOD, TRACKING
 from dpbench.registry import ConfigError, validated
 from dpbench.runner.origin import Origin
 from dpbench.runner.settings import PathText
 from dpbench.runner.store import CorruptBlockError
 from dpbench.tracking import comparison
 from dpbench.tracking.baseline import Baseline, errors_of
-from dpbench.tracking.comparison import SMALLEST, VERDICTS
+from dpbench.tracking.comparison import SMALLEST
 from dpbench.tracking.report import ratio_text, row_name
 
 __all__ = ["compare", "errors_at", "main"]
@@ -37,8 +38,8 @@ Writes compare.csv and a figure to out=DIR (results/compare). config_dir=DIR: wh
 
 # Of rows that are printed and drawn.
 MOST_SHOWN = 40
-RANKS = {"worse": 0, "better": 0, "gone": 1, "new": 2, "changed-within-noise": 3, "same": 4}
-COLOURS = {"worse": "C3", "better": "C2"}
+# Better is worth as much attention as worse.
+RANKS = {word: 0 if one.tone is GOOD else one.rank for word, one in TRACKING.items()}
 
 
 @validated
@@ -111,7 +112,7 @@ def main(words: Sequence[str]) -> int:
     table = compare(a, b, config_dir=options.config_dir)
     with atomic(out / "compare.csv") as path:
         table.to_csv(path, index=False)
-    say(f"{len(table)} rows, {b} over {a}: {counted(table, VERDICTS)}")
+    say(f"{len(table)} rows, {b} over {a}: {counted(table, TRACKING)}")
     changed = table[table["verdict"] != "same"]
     if not changed.empty:
         shown = [_told(row) for row in changed[:MOST_SHOWN].to_dict("records")]
@@ -142,7 +143,7 @@ def _figure(rows: pd.DataFrame) -> Canvas:
     for place, row in enumerate(rows.to_dict("records")):
         ends = [[row["trimmed_mean"] - row["trimmed_mean_low"]],
                 [row["trimmed_mean_high"] - row["trimmed_mean"]]]  # fmt: skip
-        colour = COLOURS.get(row["verdict"], "0.4")
+        colour = TRACKING[row["verdict"]].tone.figure
         ax.errorbar([row["trimmed_mean"]], [place], xerr=np.maximum(ends, 0), fmt="o", color=colour)
     names = [row_name(row) for row in rows.to_dict("records")]
     ax.set_yticks(range(len(rows)), names, fontsize=6)

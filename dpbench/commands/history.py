@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpbench.analysis.summary import statistics
+from dpbench.analysis.summary import NORMAL, statistics
 from dpbench.commands.compare import errors_at
 from dpbench.commands.words import Task, run_task
 from dpbench.output.files import atomic, check_writable
@@ -47,7 +47,6 @@ SCHEMA = pa.schema(
     + [*((name, pa.float64()) for name in NUMBERS), ("batches", pa.list_(pa.float64(), BATCHES))],
     metadata={"dpbench_history": "1"},
 )
-NORMAL = 1.96  # the 0.975 quantile of a normal law
 
 
 @validated

@@ -11,6 +11,7 @@ from dpbench.errors import ConfigError
 from dpbench.planner.answer import Plan
 from dpbench.planner.question import Question, answer_question
 from dpbench.planner.words import records
+from dpbench.privacy.symbols import budget_text
 from dpbench.registry import validated
 from dpbench.runner.settings import PathText
 
@@ -68,8 +69,8 @@ def main(words: Sequence[str]) -> int:
 
 
 def _page(plan: Plan, question: Question) -> Iterator[str]:
-    amounts = ", ".join(f"{name} = {one:g}" for name, one in plan.budget.named_amounts.items())
-    yield f"{records(plan.n)}, {amounts}; {NEIGHBOURS[plan.budget.neighbours]}"
+    budget = budget_text(plan.budget, "name")
+    yield f"{records(plan.n)}, {budget}; {NEIGHBOURS[plan.budget.neighbours]}"
     yield plan.known
     if question.data is not None:
         yield f"Not private if the values of {question.data} are what is to be protected."

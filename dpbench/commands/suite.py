@@ -16,6 +16,7 @@ from dpbench.output.folder import only_writer
 from dpbench.output.style import save, style
 from dpbench.output.terminal import WIDTH, command_line, say
 from dpbench.output.terminal import table as in_columns
+from dpbench.output.verdicts import AUDIT
 from dpbench.registry import ConfigError, validated
 from dpbench.runner.origin import BLOCKS, Origin
 from dpbench.runner.run import RunOptions
@@ -121,7 +122,7 @@ def _run(files: Sequence[str], options: Scoring) -> int:
     say("check: all promises of estimators are kept")
     how: dict[str, Any] = {"seed": options.seed, "n_jobs": options.n_jobs}
     rows = checks.audited(entry, suite.problems, origin=audits, **how)
-    bad = [row for row in rows if row["verdict"] != "not refuted"]
+    bad = [row for row in rows if AUDIT[row["verdict"]].fails]
     for row in bad:
         say(
             f"audit: {row['estimator']} under {row['notion']}: {row['verdict']}: claimed "

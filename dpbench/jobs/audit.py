@@ -22,6 +22,7 @@ from dpbench.output.files import Stamps, atomic
 from dpbench.output.folder import PAGE
 from dpbench.output.style import save, style
 from dpbench.output.terminal import progress
+from dpbench.output.verdicts import AUDIT, CONTROLS, failing
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.runner.cost import Cost
 from dpbench.runner.execute import compute
@@ -91,10 +92,10 @@ class AuditJob(FolderJob):
         return Outcome(named, render(*tables), draw, self._code(tables))
 
     def _code(self, tables: Sequence[pd.DataFrame]) -> int:
-        passed = bool((tables[0]["verdict"] == "not refuted").all())
+        passed = not tables[0]["verdict"].isin(failing(AUDIT)).any()
         # So few runs that they may miss a control show nothing, which the text says.
         few = max(self.trials) < TELLING_RUNS
-        caught = few or bool((strongest(tables[1])["verdict"] == "refuted").all())
+        caught = few or not strongest(tables[1])["verdict"].isin(failing(CONTROLS)).any()
         return 0 if passed and caught else 1
 
     def _draw(self, tables: Sequence[pd.DataFrame], stamps: Stamps) -> None:

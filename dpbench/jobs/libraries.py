@@ -23,6 +23,7 @@ from dpbench.output.files import Stamps
 from dpbench.output.folder import PAGE
 from dpbench.output.style import save, style
 from dpbench.output.terminal import progress
+from dpbench.output.verdicts import CLAIMS, failing
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.runner.cost import Cost
 from dpbench.runner.run import RunOptions, Say
@@ -90,7 +91,7 @@ class LibrariesJob(FolderJob):
         text += "".join(unlike)
         said = pd.concat([tables["overview"]["version"], tables["libraries"]["told"]])
         wrong = said.str.contains("process ended").any()
-        wrong |= "inconsistent" in set(tables["claims"]["verdict"])
+        wrong |= tables["claims"]["verdict"].isin(failing(CLAIMS)).any()
         return Outcome(tables, text, partial(self._draw, tables), int(bool(unlike) or wrong))
 
     def _tables(self, cost: Cost) -> Tables:

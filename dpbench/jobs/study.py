@@ -24,6 +24,7 @@ from dpbench.output.files import Stamps, atomic
 from dpbench.output.folder import PAGE, only_writer
 from dpbench.output.style import Font, Width, save, style
 from dpbench.output.terminal import replay_line
+from dpbench.output.verdicts import CLAIMS, failing
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.report.latex import claim_rows, claims_table, write_snippet
 from dpbench.runner.cost import Cost
@@ -158,7 +159,7 @@ class StudyJob(FolderJob):
             }
             for failure in result.failures
         ]
-        gated = self.plan.study.gate and "inconsistent" in set(result.claims["verdict"])
+        gated = self.plan.study.gate and result.claims["verdict"].isin(failing(CLAIMS)).any()
         code = int(bool(failures) or gated)
         return Outcome(tables, result.scoreboard, partial(self._draw, result), code, failures)
 

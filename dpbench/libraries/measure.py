@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpbench.analysis.claims import COLUMNS, verdict
 from dpbench.analysis.resample import Measured
-from dpbench.analysis.summary import mean_and_se
+from dpbench.analysis.summary import NORMAL, mean_and_se
 from dpbench.errors import one_line
 from dpbench.estimators import Estimator, release
 from dpbench.estimators.libraries.expected import lower_bound
@@ -32,7 +32,6 @@ __all__ = ["Found", "Row", "cell_rows", "claim_rows", "hostile_rows", "releases_
 # Releases of a cell, whatever they take; how many more at once than before; and the fewest
 # that a claim is tested on.
 LEAST, GROWTH, ENOUGH = 3, 8, 100
-NORMAL = 1.96
 
 Row = dict[str, Any]
 # A row, and the errors of its releases in units of width/(n epsilon).

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpbench.analysis.scoreboard import VERDICTS
 from dpbench.audit.report import strongest
 from dpbench.libraries.hostile import CASES
 from dpbench.output.scales import share, ticks, uncover
@@ -24,6 +23,8 @@ from dpbench.output.style import (
 )
 from dpbench.output.terminal import counted
 from dpbench.output.terminal import table as text_table
+from dpbench.output.verdicts import BAD, CLAIMS, HOSTILE
+from dpbench.privacy.symbols import SYMBOLS
 
 __all__ = ["CAPTIONS", "benchmarks", "figure", "overview", "render"]
 
@@ -39,13 +40,11 @@ CAPTIONS = {
 ROW, FRAME = 0.24, 1.3
 MOST_SHOWN = 3.0  # of errors
 FEW = 30  # releases that have no interval
-LETTERS = {
-    "answered": "+", "refused": "refused", "at times refused": "at times", "NaN": "NaN",
-    "wrong": "wrong", "process ended": "ended", "": "",
-}  # fmt: skip
-SYMBOLS = {"n": "n", "epsilon": r"\varepsilon"}
-COLOURS = {"+": "0.85", "refused": "#a6c8e0", "at times": "#a6c8e0", "": "white"}
-BAD = "#e8a090"
+LETTERS = {"": "", **{word: one.text for word, one in HOSTILE.items()}}
+AXES = {"n": "n", "epsilon": SYMBOLS["epsilon"].tex}
+# Of the strip, by outcome: refusals are blue.
+COLOURS = {word: "#e8a090" if one.tone is BAD else "#a6c8e0" for word, one in HOSTILE.items()}
+COLOURS |= {"": "white", "answered": "0.85"}
 # Of the tables that are printed.
 TITLES = (
     "Libraries, and ms of a release",
@@ -138,7 +137,7 @@ def render(table: pd.DataFrame, claims: pd.DataFrame) -> str:
         if there and len(columns) > 1
     ]
     told = [f"{row['estimator']}: {row['version']}" for row in missing.to_dict("records")]
-    told.append(f"claims: {counted(claims, VERDICTS)}")
+    told.append(f"claims: {counted(claims, CLAIMS)}")
     for row in claims[claims["verdict"] != "consistent"].sort_values("verdict").to_dict("records"):
         numbers = f"predicted {row['predicted']:.3f}, measured {row['measured']:.3f}"
         told.append(
@@ -218,13 +217,11 @@ def _strip(ax: Axes, table: pd.DataFrame) -> None:
     cases = [name for name in CASES if name in table]
     for row, one in enumerate(table.to_dict("records")):
         for column, case in enumerate(cases):
-            word = LETTERS[one[case]]
-            colour = COLOURS.get(word, BAD)
             ax.axhspan(
                 row - 0.5, row + 0.5, column / len(cases), (column + 1) / len(cases),
-                facecolor=colour, edgecolor="white",
+                facecolor=COLOURS[one[case]], edgecolor="white",
             )  # fmt: skip
-            ax.text(column + 0.5, row, word, ha="center", va="center", fontsize=4.6)
+            ax.text(column + 0.5, row, LETTERS[one[case]], ha="center", va="center", fontsize=4.6)
     ax.set_xlim(0, max(1, len(cases)))
     ax.set_xticks(np.arange(len(cases)) + 0.5, [spaced(case) for case in cases], rotation=90)
     ax.grid(visible=False)
@@ -253,7 +250,7 @@ def benchmarks(rows: pd.DataFrame, width: float) -> Canvas:
             ax.plot(line[name], line["size"], label=spaced(str(label)), **styles[str(label)])
         ax.set_xscale("log")
         ax.set_yscale("log")
-        ax.set_xlabel(f"${SYMBOLS[name]}$ (${SYMBOLS[other]} = {at:g}$)")
+        ax.set_xlabel(f"${AXES[name]}$ (${AXES[other]} = {at:g}$)")
         ax.set_ylabel("mean absolute error")
         ax.set_ylim(unit.min() / 30, unit.max() * 30)
         ticks(ax, here[name])

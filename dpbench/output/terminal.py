@@ -7,13 +7,14 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
+from dpbench.output.verdicts import BAD, GOOD, PRINTED, UNSURE, Tone
+
 __all__ = [
-    "amounts", "counted", "narrowed", "progress", "say",
-    "shortened", "table", "whole",
+    "counted", "narrowed", "progress", "say", "shortened", "table", "whole",
 ]  # fmt: skip
 
 
@@ -25,15 +26,6 @@ WORDS = (
     "row", "known", "bound by", "problem", "verdict",
 )  # fmt: skip
 LEAST = 6
-# Verdicts end a line of a table, or follow their number.
-COLOURS = {
-    "green": r"(?m)(?<=  )(consistent|not refuted|caught|optimal|better)$",
-    "red": (
-        r"(?m)(?<=  )(inconsistent|refuted|failed|missed|worse|gone)$|^failed:|"
-        r"\b[1-9]\d* (inconsistent|refuted|failed|worse|gone)\b"
-    ),
-    "yellow": r"(?m)(?<=  )inconclusive$",
-}
 SECONDS_BETWEEN_LINES = 10.0
 
 
@@ -46,9 +38,17 @@ def say(text: str) -> None:
     from rich.text import Text
 
     shown = Text(text)
-    for colour, pattern in COLOURS.items():
-        shown.highlight_regex(pattern, colour)
+    for tone in (GOOD, UNSURE, BAD):
+        shown.highlight_regex(_pattern(tone), tone.terminal)
     Console().print(shown, soft_wrap=True)
+
+
+def _pattern(tone: Tone) -> str:
+    """Match verdicts of a colour: they end a line of a table; bad ones follow their number, too."""
+    known = [one for subject in PRINTED for one in subject.values()]
+    words = "|".join({one.text: None for one in known if one.tone.terminal == tone.terminal})
+    ends = rf"(?m)(?<=  )({words})$"
+    return rf"{ends}|^failed:|\b[1-9]\d* ({words})\b" if tone is BAD else ends
 
 
 def table(title: str, rows: Sequence[Mapping[str, str] | str]) -> str:
@@ -86,7 +86,7 @@ def shortened(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: kept - kept // 2]}…{text[-(kept // 2) :]}"
 
 
-def counted(table: Any, verdicts: Sequence[str]) -> str:
+def counted(table: Any, verdicts: Iterable[str]) -> str:
     """How many rows of a data frame have each of these verdicts."""
     counts = table["verdict"].value_counts()
     return ", ".join(f"{counts.get(name, 0)} {name}" for name in verdicts)
@@ -95,15 +95,6 @@ def counted(table: Any, verdicts: Sequence[str]) -> str:
 def whole(number: float) -> str:
     """A count of records, in four digits if it has more than eight."""
     return f"{number:,.0f}" if abs(number) < 1e8 else f"{number:.4g}"
-
-
-def amounts(row: Mapping[Any, Any]) -> list[str]:
-    """The numbers of a budget in a few characters."""
-    from dpbench.privacy import AMOUNTS  # slow to load
-
-    symbols = {"epsilon": "eps"}
-    known = [name for name in AMOUNTS if row.get(name) is not None and row[name] == row[name]]
-    return [f"{symbols.get(name, name)}={row[name]:g}" for name in known]
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ from pydantic import Field
 
 from dpbench.analysis.result import Result
 from dpbench.analysis.study import Study
+from dpbench.analysis.summary import NORMAL
 from dpbench.arrays import Floats
 from dpbench.output.scales import ticks
 from dpbench.output.style import (
@@ -38,7 +39,6 @@ from dpbench.theory.bounds.of_class import OF_VIEWS
 __all__ = ["GUIDES", "AgainstParameter", "ErrorAgainstN", "axis_scale", "check_one_budget"]
 __all__ += ["check_sizes", "intervals_text"]
 
-NORMAL = 1.96  # the 0.975 quantile of a normal law
 MOST_MARKERS = 15
 # Between the largest and the smallest error of a panel, at most.
 MOST_DECADES = 1e9

@@ -17,6 +17,7 @@ from dpbench.analysis.study import Figure
 from dpbench.output.files import Stamps, atomic
 from dpbench.output.style import Canvas, number_text, spaced
 from dpbench.privacy import AMOUNTS
+from dpbench.privacy.symbols import SYMBOLS
 from dpbench.report.figures import DrawnFigure
 from dpbench.report.words import Words, parameter_text
 from dpbench.sweep.metrics import VARIABLES
@@ -53,22 +54,15 @@ SPECIAL = {
     ">": r"\textgreater{}",
 }
 # Formulas in plain text: symbols and numbers, in brackets, with operators or a space between them.
-GREEK = {
-    "alpha": r"\alpha", "delta": r"\delta", "epsilon": r"\varepsilon", "eta": r"\eta",
-    "mu": r"\mu", "rho": r"\rho", "sigma": r"\sigma",
-}  # fmt: skip
-SYMBOL = rf"(?:{'|'.join(GREEK)}|[TRdkmnp])(?![\w'])"
+SYMBOL = rf"(?:{'|'.join(SYMBOLS)}|[TRdkmnp])(?![\w'])"
 NUMBER = r"\d+(?:\.\d+)?(?:e[+-]?\d+)?(?!\w|\.\d)"
 ATOM = rf"\(*-?(?:ln ?)?\(*(?:{SYMBOL}|{NUMBER})\)*"
 BETWEEN = rf"(?:[/^*+-]| [=<>+] |(?<=\w) (?={SYMBOL})|(?<=\))(?=\())"
 FORMULA = re.compile(rf"(?<![\w.-]){ATOM}(?:{BETWEEN}{ATOM})*")
 # The base of an exponent is plain text, in Unicode.
-UNICODE = str.maketrans({
-    "\N{GREEK SMALL LETTER ALPHA}": r"\alpha ", "\N{GREEK SMALL LETTER DELTA}": r"\delta ",
-    "\N{GREEK SMALL LETTER EPSILON}": r"\varepsilon ", "\N{GREEK SMALL LETTER KAPPA}": r"\kappa ",
-    "\N{GREEK SMALL LETTER MU}": r"\mu ", "\N{GREEK SMALL LETTER RHO}": r"\rho ",
-    "\N{DOUBLE VERTICAL LINE}": r"\|",
-})  # fmt: skip
+UNICODE = str.maketrans(
+    {"\N{DOUBLE VERTICAL LINE}": r"\|"} | {s.unicode: f"{s.tex} " for s in SYMBOLS.values()}
+)
 
 
 def escaped(text: str) -> str:
@@ -95,7 +89,7 @@ def _formula(found: re.Match[str]) -> str:
     if not re.search(rf"{SYMBOL}|\^|\de[+-]?\d", text) or text.count("(") != text.count(")"):
         return found[0]
     text = re.sub(r"\d+(?:\.\d+)?e[+-]?\d+", lambda number: number_text(float(number[0])), text)
-    text = re.sub(r"\b(?:" + "|".join(GREEK) + r")\b", lambda name: GREEK[name[0]], text)
+    text = re.sub(r"\b(?:" + "|".join(SYMBOLS) + r")\b", lambda name: SYMBOLS[name[0]].tex, text)
     text = re.sub(r"\bln\b", r"\\ln", text)
     text = re.sub(r"\^\(([^()]*)\)|\^(\d+)", lambda power: f"^{{{power[1] or power[2]}}}", text)
     return f"${text}${after}"

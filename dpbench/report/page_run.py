@@ -10,29 +10,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from dpbench.output.verdicts import SEVERITY
 from dpbench.report.page_tables import Row, Table, make_table
 
-__all__ = [
-    "AUDIT_TONES", "CLAIM_TONES", "CONTROL_TONES", "OUTCOMES", "SEVERITY", "TRACKING_TONES",
-    "RunFolder", "mapping", "read_manifest", "worst",
-]  # fmt: skip
-
-CLAIM_TONES = {"consistent": "good", "inconsistent": "bad", "inconclusive": "unsure"}
-# not refuted is no proof, so it is not good
-AUDIT_TONES = {"not refuted": "calm", "refuted": "bad", "failed": "bad"}
-# A control is broken: here it is bad news that no pair shows it.
-CONTROL_TONES = {"refuted": "good", "not refuted": "bad", "failed": "bad"}
-OUTCOMES = {
-    "answered": "calm", "refused": "calm", "at times refused": "unsure", "NaN": "bad",
-    "wrong": "bad", "process ended": "bad",
-}  # fmt: skip
-# The worst first.
-TRACKING_TONES = {
-    "worse": "bad", "gone": "bad", "better": "good", "new": "unsure",
-    "changed-within-noise": "calm", "same": "calm",
-}  # fmt: skip
-# The worst first: how a whole run or a group of claims looks.
-SEVERITY = ("bad", "unsure", "good", "calm")
+__all__ = ["RunFolder", "mapping", "read_manifest", "worst"]
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

@@ -8,11 +8,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from dpbench.output.style import spaced
+from dpbench.privacy import AMOUNTS
+from dpbench.privacy.symbols import budget_text
 
 __all__ = [
-    "FACTOR_TONES", "HEIGHT", "WIDTH", "Mark", "Row", "Table", "as_number", "bound_mark",
-    "budget_text", "claim_mark", "digits", "distinct", "ends", "group_mark", "how_many", "listed",
-    "make_table", "region", "short", "without_release",
+    "HEIGHT", "WIDTH", "Mark", "Row", "Table", "as_number", "bound_mark",
+    "claim_mark", "digits", "distinct", "ends", "group_mark", "how_many", "listed",
+    "make_table", "region", "row_budget", "short", "without_release",
 ]  # fmt: skip
 
 Row = Mapping[str, str]
@@ -24,9 +26,6 @@ TEXT = {
     "request", "distribution", "family", "estimator", "privacy", "notion", "pair", "comparison",
     "method", "verdict", "bound_by",
 }  # fmt: skip
-AMOUNTS = {"epsilon": "ε", "delta": "δ", "rho": "ρ", "mu": "μ"}  # noqa: RUF001
-# The worst first.
-FACTOR_TONES = {"open": "unsure", "below": "calm", "one law": "calm", "optimal": "good"}
 # Of a drawing.
 WIDTH, HEIGHT = 150, 20
 MARGIN = 10  # on either side, for arrows
@@ -145,11 +144,10 @@ def without_release(rows: Sequence[Row]) -> list[str]:
     )
 
 
-def budget_text(row: Row) -> str:
+def row_budget(row: Row) -> str:
     """A row's budget: its label and what amounts it has."""
-    amounts = {sign: as_number(row.get(name)) for name, sign in AMOUNTS.items()}
-    known = [f"{sign} = {short(value)}" for sign, value in amounts.items() if not math.isnan(value)]
-    return ", ".join(filter(None, [spaced(row.get("privacy", "")), *known]))
+    amounts = {name: as_number(row.get(name)) for name in AMOUNTS}
+    return budget_text(amounts, "unicode", label=spaced(row.get("privacy", "")), number=short)
 
 
 def _mark(words: str, axis: Ends, band: Ends, line: Ends, tick: float, *dots: float) -> Mark:

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from dpbench.analysis.factors import LAW, scores
+from dpbench.analysis.factors import LAW, profile, scores
 from dpbench.analysis.result import Result
 from dpbench.analysis.study import Study
 from dpbench.output.style import Axes, line_styles
@@ -34,7 +34,7 @@ def shares(found: pd.DataFrame) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     solved = {}
     for estimator, own in found.groupby("estimator"):
         reached = np.sort(own["score"][np.isfinite(own["score"])].to_numpy())
-        solved[str(estimator)] = reached, np.arange(1, len(reached) + 1) / len(problems)
+        solved[str(estimator)] = reached, profile(reached, len(problems), reached)
     return solved
 
 

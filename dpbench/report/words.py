@@ -11,6 +11,7 @@ import pandas as pd
 from dpbench.analysis.study import Study
 from dpbench.output.style import NOTIONS, number_text, spaced
 from dpbench.privacy import AMOUNTS
+from dpbench.privacy.symbols import SYMBOLS, budget_text
 from dpbench.sweep.metrics import METRICS, VARIABLES
 from dpbench.sweep.selection import BUDGET, Variant
 from dpbench.theory.theorems import Theorem
@@ -18,10 +19,10 @@ from dpbench.theory.theorems import Theorem
 __all__ = ["Words", "axis", "exponent_text", "metric_text", "plain", "variant_text"]
 
 # In mathematical text; a parameter that is not here goes by its name.
-SYMBOLS = {
-    "d": "d", "delta": r"\delta", "epsilon": r"\varepsilon", "eta": r"\eta", "k": "k", "m": "m",
-    "mu": r"\mu", "n": "n", "norm": r"\|\mu\|", "p": "p", "power": "a", "radius": "R",
-    "rho": r"\rho", "rounds": "t",
+LETTERS = {
+    **{name: SYMBOLS[name].tex for name in (*AMOUNTS, "eta")},
+    "d": "d", "k": "k", "m": "m", "n": "n", "norm": r"\|\mu\|", "p": "p", "power": "a",
+    "radius": "R", "rounds": "t",
 }  # fmt: skip
 # On an axis, where it is none of `VARIABLES`, and in plain text.
 AXES = {
@@ -40,7 +41,7 @@ def parameter_text(name: str, value: Any) -> str:
     if not isinstance(value, int | float):
         return spaced(str(value))
     number = number_text(value)
-    return f"${SYMBOLS[name]} = {number}$" if name in SYMBOLS else f"{spaced(name)} = ${number}$"
+    return f"${LETTERS[name]} = {number}$" if name in LETTERS else f"{spaced(name)} = ${number}$"
 
 
 def variant_text(one: Variant[Any], names: Mapping[str, str], *without: str) -> str:
@@ -119,9 +120,8 @@ class Words:
         """These columns of a row's budget; blank without privacy."""
         if about["privacy"] == "none" or pd.isna(about["privacy"]):
             return ""
-        known = [name for name in AMOUNTS if name in columns and pd.notna(about[name])]
-        notion = [self.notion(about["privacy"])] if "privacy" in columns else []
-        return ", ".join([*notion, *(parameter_text(name, about[name]) for name in known)])
+        label = self.notion(about["privacy"]) if "privacy" in columns else ""
+        return budget_text(about, "tex", label=label, number=number_text, columns=columns)
 
     def budgets(self, rows: pd.DataFrame, *without: str) -> list[str]:
         """What of every row's budget tells it from other rows', but for some columns."""

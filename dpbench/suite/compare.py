@@ -9,11 +9,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from dpbench.analysis.factors import profile
 from dpbench.arrays import Floats
 from dpbench.output.style import BOUND, Axes, Canvas, legend, line_styles, panels, spaced
 from dpbench.suite.problems import Problem
 
-__all__ = ["LEGENDS", "band", "by_problem", "overview", "problem_list", "profile", "profile_figure"]
+__all__ = ["LEGENDS", "band", "by_problem", "overview", "problem_list", "profile_figure"]
 
 WITHIN = (1.5, 2.0, 5.0, 10.0)
 # What stands below the tables.
@@ -29,23 +30,6 @@ LEGENDS = {
 MOST = 100.0
 
 
-def profile(rows: pd.DataFrame, problems: int, at: ArrayLike) -> Floats:
-    """The share of all problems whose score is at most each of these: an entry's profile.
-
-    A problem that the entry does not answer, or fails at, it never solves. As nothing in the
-    score depends on other entries, neither does the profile.
-
-    Parameters
-    ----------
-    rows : DataFrame
-        Of one entry, see `dpbench.suite.table.Scores`.
-    problems : int
-        How many there are.
-    at : (points,) array_like
-    """
-    return np.asarray((rows["score"].to_numpy()[:, None] <= np.asarray(at)).sum(axis=0) / problems)
-
-
 def band(rows: pd.DataFrame, problems: int, at: ArrayLike) -> tuple[Floats, Floats]:
     """The ends of a 95% band around a `profile`, which are quantiles of bootstrap replicates.
 
@@ -53,8 +37,7 @@ def band(rows: pd.DataFrame, problems: int, at: ArrayLike) -> tuple[Floats, Floa
     problems are what they are: the band says nothing of others.
     """
     draws = np.stack(rows["draws"].to_list()) if len(rows) else np.empty((0, 1))
-    shares = (draws[:, :, None] <= np.asarray(at)).sum(axis=0) / problems
-    low, high = np.quantile(shares, [0.025, 0.975], axis=0)
+    low, high = np.quantile(profile(draws.T, problems, at), [0.025, 0.975], axis=0)
     return low, high
 
 
@@ -64,7 +47,7 @@ def overview(
     """A row for each entry, best first, for print; `divisions` are those of the cards."""
     found = []
     for name, own in rows.groupby("entry"):
-        share = profile(own, problems, WITHIN)
+        share = profile(own["score"], problems, WITHIN)
         solved = own["score"][np.isfinite(own["score"])]
         with np.errstate(divide="ignore"):
             mean = np.exp(np.log(solved).mean()) if len(solved) else np.nan
@@ -171,14 +154,14 @@ def _panel(
 ) -> None:
     at = np.geomspace(0.8, MOST, 300)
     for i, (_, own) in enumerate(archive.groupby("entry")):
-        share = profile(own, len(ids), at)
+        share = profile(own["score"], len(ids), at)
         ax.plot(at, share, color="0.75", linewidth=0.7, label="" if i else "archive")
     best = archive.loc[archive.groupby("problem")["score"].idxmin()]
-    share = profile(best, len(ids), at)
+    share = profile(best["score"], len(ids), at)
     ax.plot(at, share, color="black", linewidth=0.9, linestyle="--", label="best of the archive")
     for name, look in looks.items():
         own, shown = rows[rows["entry"] == name], {**look, "marker": "", "linewidth": 2.2}
-        ax.plot(at, profile(own, len(ids), at), label=spaced(name), **shown)
+        ax.plot(at, profile(own["score"], len(ids), at), label=spaced(name), **shown)
         ax.fill_between(at, *band(own, len(ids), at), color=look["color"], alpha=0.25, linewidth=0)
     ax.axvline(1, **BOUND)
     ax.set(xscale="log", xlim=(0.8, MOST), ylim=(0, 1.02))

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpbench.analysis.summary import interval_ranks, order_statistic, statistics
+from dpbench.analysis.resample import quantile_replicates
+from dpbench.analysis.summary import ordered, quantile_interval, statistics
 from dpbench.arrays import Floats
 from dpbench.estimators import Estimator
 from dpbench.runner.cost import Cost
@@ -108,11 +109,10 @@ def _row(problem: Problem, name: str, errors: Floats) -> dict[str, Any]:
     """
     found, trials = statistics({"error": errors}), errors.shape[1]
     at = int(np.argmax(found["q90"]))  # of failures, which are infinite, the first
-    bound = problem.bound
-    ordered = np.sort(np.where(np.isfinite(errors), errors, np.inf), axis=1)
-    ranks = [order_statistic(q, trials) for q in LEVELS]
-    ends = [interval_ranks(q, trials) for q in LEVELS]
-    worst = np.concatenate([[0.0], ordered[at], [np.inf]])  # ranks 0 and trials + 1 are no ends
+    bound, ascending = problem.bound, ordered(errors)
+    known = np.array([quantile_interval(ascending[at], q) for q in LEVELS])
+    rng = stream("suite", problem.id, problem.digest, name)
+    draws = quantile_replicates(ascending, 0.9, rng, DRAWS).max(axis=0)
     return {
         "problem": problem.id,
         "digest": problem.digest,
@@ -125,21 +125,9 @@ def _row(problem: Problem, name: str, errors: Floats) -> dict[str, Any]:
         "bound_by": bound.by,
         "member": list(problem.members)[at],
         "mean_error": float(found["mean_error"][at]),
-        "quantiles": worst[ranks],
-        "quantiles_low": worst[[low for low, _ in ends]],
-        "quantiles_high": worst[[high for _, high in ends]],
-        "draws": _resampled(problem, name, ordered) / bound.value,
+        **dict(zip(("quantiles", "quantiles_low", "quantiles_high"), known.T.copy(), strict=True)),
+        "draws": draws / bound.value,
     }
-
-
-def _resampled(problem: Problem, name: str, ordered: Floats) -> Floats:
-    """Replicates of the worst 0.9 quantile over resampled trials: see `analysis.resample`."""
-    trials = ordered.shape[1]
-    rank = order_statistic(0.9, trials)
-    rng = stream("suite", problem.id, problem.digest, name)
-    uniform = rng.beta(rank, trials - rank + 1, (len(ordered), DRAWS))
-    resampled = np.ceil(trials * uniform).astype(int) - 1
-    return np.asarray(np.take_along_axis(ordered, resampled, axis=1).max(axis=0))
 
 
 def _with_times(table: pd.DataFrame, cost: _Timed) -> pd.DataFrame:

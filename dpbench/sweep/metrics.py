@@ -14,6 +14,7 @@ import numpy as np
 from pydantic import AfterValidator
 
 from dpbench.arrays import Floats
+from dpbench.privacy.symbols import SYMBOLS, Symbol
 
 __all__ = ["ERRORS", "EXTRAS", "METRICS", "VARIABLES", "Metric", "MetricName", "Variable"]
 
@@ -112,12 +113,14 @@ class Variable:
     shows_x: bool = False
 
 
+def _inverse(one: Symbol) -> Variable:
+    """The variable 1/x of an x that is a Greek letter."""
+    return Variable(one.name, np.reciprocal, f"(1/{one.unicode})", f"${one.tex}$")
+
+
 VARIABLES = {
-    "alpha": Variable("alpha", np.reciprocal, "(1/α)", r"$\alpha$"),  # noqa: RUF001
     "n": Variable("n", np.positive, "n", "$n$"),
-    "epsilon": Variable("epsilon", np.reciprocal, "(1/ε)", r"$\varepsilon$"),
-    "rho": Variable("rho", np.reciprocal, "(1/ρ)", r"$\rho$"),  # noqa: RUF001
-    "mu": Variable("mu", np.reciprocal, "(1/μ)", r"$\mu$"),
+    **{name: _inverse(SYMBOLS[name]) for name in ("alpha", "epsilon", "rho", "mu")},
     "delta": Variable("delta", lambda delta: -np.log(delta), "ln(1/δ)", r"$\ln(1/\delta)$", True),
     "radius": Variable("radius", np.positive, "R", "$R$"),
     "log_radius": Variable("radius", np.log, "(ln R)", r"$\ln R$"),

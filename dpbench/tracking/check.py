@@ -12,13 +12,14 @@ import numpy as np
 import pandas as pd
 
 from dpbench.output.files import atomic, check_writable
+from dpbench.output.verdicts import TRACKING, failing
 from dpbench.registry import ConfigError
 from dpbench.runner.run import RunOptions, Say
 from dpbench.runner.settings import Settings
 from dpbench.sweep.plan import Cell
 from dpbench.tracking.baseline import Baseline, baseline_path, check_replaceable, errors_of
 from dpbench.tracking.comparison import LEAST_TRIALS, SMALLEST, compare
-from dpbench.tracking.report import FAILING, in_print, junit, markdown, row_name
+from dpbench.tracking.report import in_print, junit, markdown, row_name
 
 __all__ = ["FILES", "Judgement", "Tracking", "suspects"]
 
@@ -156,7 +157,7 @@ class Tracking:
             )
             if self.gate:
                 reasons |= dict.fromkeys(suspect, "better, and as private?")
-        for place in np.flatnonzero(table["verdict"].isin(FAILING)).tolist():
+        for place in np.flatnonzero(table["verdict"].isin(failing(TRACKING))).tolist():
             reasons[place] = str(table["verdict"][place])
         return Judgement(table, notes, reasons)
 

@@ -21,13 +21,13 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from dpbench.analysis.summary import TRIM, order_statistic
+from dpbench.analysis.summary import order_statistic, ordered, trimmed
 from dpbench.arrays import Floats
 from dpbench.seeds import stream
 from dpbench.sweep import metrics
 from dpbench.sweep.selection import BUDGET
 
-__all__ = ["COLUMNS", "KEY", "LEAST_TRIALS", "LEVEL", "METRICS", "SMALLEST", "VERDICTS"]
+__all__ = ["COLUMNS", "KEY", "LEAST_TRIALS", "LEVEL", "METRICS", "SMALLEST"]
 __all__ += ["compare", "trimmed_mean"]
 
 # What a row is about, and what is compared: ratios new/old with 95% intervals.
@@ -40,7 +40,6 @@ COLUMNS = (
     "smallest_visible",
     "verdict",
 )
-VERDICTS = ("worse", "gone", "better", "new", "changed-within-noise", "same")
 
 # Of all rows that are called better or worse, the expected share that is neither.
 LEVEL = 0.01
@@ -85,7 +84,7 @@ def compare(old: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
         The columns of `COLUMNS`, one row per row of either table: ``comparison`` is ``bits``
         where all errors are equal, ``paired``, ``unpaired``, or empty; ``smallest_visible`` the
         change of the trimmed mean that would be found with probability 0.9. Verdicts are those
-        of `VERDICTS`.
+        of `dpbench.output.verdicts.TRACKING`.
     """
     from scipy.stats import binomtest  # slow to load, here and below
 
@@ -198,12 +197,10 @@ def _resampled(rng: np.random.Generator, *samples: Floats) -> list[dict[str, Flo
 
 def _statistics(errors: Floats, draws: NDArray[np.int64]) -> dict[str, Floats]:
     """The metrics of every resample."""
-    ordered = np.sort(np.where(np.isfinite(errors), errors, np.inf)[draws])
-    trials = len(errors)
-    cut = int(TRIM * trials)
-    found = {"trimmed_mean": ordered[:, cut : trials - cut].mean(axis=1)}
+    ascending, trials = ordered(errors[draws]), len(errors)
+    found = {"trimmed_mean": trimmed(ascending).mean(axis=1)}
     return found | {
-        metric: ordered[:, order_statistic(metrics.METRICS[metric].q, trials) - 1]
+        metric: ascending[:, order_statistic(metrics.METRICS[metric].q, trials) - 1]
         for metric in METRICS[1:]
     }
 

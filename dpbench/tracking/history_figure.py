@@ -11,7 +11,7 @@ import pandas as pd
 
 from dpbench.output.scales import vertical_ticks
 from dpbench.output.style import Axes, legend, line_styles, panels, save, spaced, style
-from dpbench.output.terminal import amounts
+from dpbench.privacy.symbols import budget_text
 from dpbench.tracking.comparison import KEY
 
 __all__ = ["draw"]
@@ -59,7 +59,7 @@ def draw(history: pd.DataFrame, segments: pd.DataFrame, out: Path) -> None:
 
 def _label(row: Mapping[Hashable, Any]) -> str:
     """A row without its law."""
-    return " ".join([spaced(row["estimator"]), *amounts(row), f"n={row['n']}"])
+    return f"{budget_text(row, label=spaced(row['estimator']))} n={row['n']}"
 
 
 def _panel(

@@ -10,15 +10,16 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pandas as pd
 
-from dpbench.output.terminal import amounts, counted
+from dpbench.output.terminal import counted
 from dpbench.output.terminal import table as text_table
-from dpbench.tracking.comparison import LEVEL, METRICS, SMALLEST, VERDICTS
+from dpbench.output.verdicts import TRACKING
+from dpbench.privacy.symbols import budget_text
+from dpbench.tracking.comparison import LEVEL, METRICS, SMALLEST
 
 __all__ = [
-    "FAILING", "METRIC_NAMES", "failure", "in_print", "junit", "markdown", "ratio_text", "row_name",
+    "METRIC_NAMES", "failure", "in_print", "junit", "markdown", "ratio_text", "row_name",
 ]  # fmt: skip
 
-FAILING = ("worse", "gone")
 MOST_ROWS = 30  # on a terminal
 METRIC_NAMES = {"trimmed_mean": "trimmed mean", "q50": "median", "q90": "0.9 quantile"}
 SHORT = {"trimmed_mean": "mean", "q50": "median", "q90": "q90"}
@@ -54,13 +55,14 @@ def markdown(table: pd.DataFrame, sweep: str, notes: list[str]) -> str:
 
 
 def _counts(table: pd.DataFrame) -> str:
-    return f"{len(table)} rows: {counted(table, VERDICTS)}."
+    return f"{len(table)} rows: {counted(table, TRACKING)}."
 
 
 def _changed(table: pd.DataFrame) -> pd.DataFrame:
     """Rows whose bits differ, worst first."""
     changed = table[table["verdict"] != "same"]
-    return changed.iloc[np.argsort(changed["verdict"].map(VERDICTS.index), kind="stable")]
+    ranks = changed["verdict"].map(lambda word: TRACKING[word].rank)
+    return changed.iloc[np.argsort(ranks, kind="stable")]
 
 
 def in_print(table: pd.DataFrame, sweep: str, notes: list[str]) -> str:
@@ -88,7 +90,7 @@ def _rows(table: pd.DataFrame) -> list[str]:
         ratios = [ratio_text(row, metric) for metric in METRICS]
         visible = row["smallest_visible"]
         cells = [
-            f"**{row['verdict']}**" if row["verdict"] in FAILING else row["verdict"],
+            f"**{row['verdict']}**" if TRACKING[row["verdict"]].fails else row["verdict"],
             row_name(row),
             *ratios,
             "" if pd.isna(visible) else f"{visible:.1%}",
@@ -110,7 +112,7 @@ def ratio_text(row: Mapping[Hashable, Any], metric: str) -> str:
 def row_name(row: Mapping[Hashable, Any]) -> str:
     """A row in words: estimator on distribution, budget, n."""
     about = f"{row['estimator']} on {row['distribution']},"
-    return " ".join([about, row["privacy"], *amounts(row), f"n={row['n']}"])
+    return f"{about} {budget_text(row, label=row['privacy'])} n={row['n']}"
 
 
 def failure(reason: str, row: Mapping[Hashable, Any]) -> str:

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from dpbench.analysis.result import Result
-from dpbench.jobs.audit import Audit
-from dpbench.jobs.libraries import Libraries
-from dpbench.jobs.study import Job
+from dpbench.jobs.audit import AuditJob
+from dpbench.jobs.libraries import LibrariesJob
+from dpbench.jobs.study import StudyJob
 from dpbench.registry import ConfigError
 from dpbench.report import page_tables
 from dpbench.report.page import finished_runs, write_page
@@ -142,7 +142,9 @@ def test_a_run_has_the_sections_that_it_names(example: Path) -> None:
 
 
 def test_every_section_is_of_a_kind_of_job_that_names_no_other() -> None:
-    assert {name for kind in (Job, Audit, Libraries) for name in kind.sections} == {*SECTIONS}
+    assert {name for kind in (StudyJob, AuditJob, LibrariesJob) for name in kind.sections} == {
+        *SECTIONS
+    }
 
 
 # Of a law at three n: what has no privacy, and what gives nothing, is not the least.

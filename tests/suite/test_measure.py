@@ -16,8 +16,6 @@ from dpbench.suite.own import entries
 from dpbench.suite.problems import Problem, Suite, read_suite
 from dpbench.suite.table import COLUMNS, Scores, archive_path
 
-FALSE_ALARM = 1e-6
-
 
 @pytest.fixture(scope="module")
 def suite() -> Suite:
@@ -67,21 +65,6 @@ def test_a_row_by_hand(suite: Suite) -> None:
     assert row["mean_error"] == pytest.approx(48 / 9)
     assert (row["quantiles_low"] <= row["quantiles"]).all()
     assert (row["quantiles"] <= row["quantiles_high"]).all()
-
-
-def test_bootstrap_replicates_have_their_law(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Enumerated: at most rank r iff at least 36 of 40 resampled trials are, Bin(40, r/40).
-
-    By the inequality of Dvoretzky, Kiefer and Wolfowitz a false alarm has probability 1e-6.
-    """
-    monkeypatch.setattr(measure, "DRAWS", 20_000)
-    trials, problem = 40, of(suite, "binary-n300-pure0.1")
-    ordered = np.arange(1.0, trials + 1)[None]
-    draws = measure._resampled(problem, "x", ordered)
-    ranks = np.arange(1, trials + 1)
-    wanted = binom.sf(35, trials, ranks / trials)
-    found = (draws[:, None] <= ranks).mean(axis=0)
-    assert np.abs(found - wanted).max() < np.sqrt(np.log(2 / FALSE_ALARM) / (2 * 20_000))
 
 
 SLOW = ("universal_mean", "approximate_bounds_mean", "smooth_trimmed_mean", "median_of_buckets")

@@ -11,11 +11,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dpbench.analysis.factors import profile
 from dpbench.cli import run
 from dpbench.commands import suite as command
 from dpbench.estimators import Estimator
 from dpbench.suite import checks
-from dpbench.suite.compare import band, by_problem, overview, profile
+from dpbench.suite.compare import band, by_problem, overview
 from dpbench.suite.entries import read_entry
 from dpbench.suite.problems import read_suite
 from dpbench.suite.table import COLUMNS, Scores, archive_path
@@ -171,7 +172,7 @@ def test_profiles_by_hand() -> None:
     draws = [[1.0, 3.0], [2.0, 2.0], [np.inf, 9.0]]
     rows = pd.DataFrame({"score": [1.2, 2.0, np.inf], "draws": [np.array(one) for one in draws]})
     at = [1.0, 2.0, 100.0]
-    assert profile(rows, 4, at).tolist() == [0, 0.5, 0.5]
+    assert profile(rows["score"], 4, at).tolist() == [0, 0.5, 0.5]
     low, high = band(rows, 4, at)
     # of the replicates the shares are 1/4, 2/4, 2/4 and 0, 1/4, 3/4
     assert np.allclose(low, [0.025 / 4, 1 / 4 + 0.025 / 4, 2 / 4 + 0.025 / 4])

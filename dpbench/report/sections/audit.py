@@ -9,7 +9,8 @@ import pandas as pd
 from markupsafe import Markup
 
 from dpbench.audit.report import strongest
-from dpbench.report.page_run import AUDIT_TONES, CONTROL_TONES, RunFolder, worst
+from dpbench.output.verdicts import AUDIT, CONTROLS, page_tones
+from dpbench.report.page_run import RunFolder, worst
 from dpbench.report.page_tables import (
     Row,
     as_number,
@@ -33,7 +34,7 @@ TEXT = (
     "The bar is the lower bound, grey is what is claimed; a bar that leaves the grey refutes the "
     "claim. Visible is the largest factor of noise that would have been refuted in 95% of audits."
 )
-CONTROLS = Markup(
+ABOUT_CONTROLS = Markup(
     "<strong>Controls</strong> are estimators broken on purpose, which the audit must refute: "
     "{} of {} are."
 )
@@ -44,8 +45,8 @@ Bounds = list[dict[str, Any]]
 def build_audit(run: RunFolder) -> Section | None:
     """Build the strongest pairs of estimators, then those of controls, each above all pairs."""
     rows = run.rows("audit")
-    audit = _bounds(rows, AUDIT_TONES)
-    controls = _bounds(run.rows("controls"), CONTROL_TONES)
+    audit = _bounds(rows, page_tones(AUDIT))
+    controls = _bounds(run.rows("controls"), page_tones(CONTROLS))
     if not (audit or controls):
         return None
     caught = sum(one["tone"] == "good" for one in controls)
@@ -53,12 +54,12 @@ def build_audit(run: RunFolder) -> Section | None:
     parts = [
         {
             "text": "", "caption": "The strongest pair of every estimator and budget",
-            "rows": audit, "table": run.table("audit", promising, tones=AUDIT_TONES),
+            "rows": audit, "table": run.table("audit", promising, tones=page_tones(AUDIT)),
         },
         {
-            "text": CONTROLS.format(caught, len(controls)),
+            "text": ABOUT_CONTROLS.format(caught, len(controls)),
             "caption": "Controls: each must be refuted", "rows": controls,
-            "table": run.table("controls", f"{promising} control", tones=CONTROL_TONES),
+            "table": run.table("controls", f"{promising} control", tones=page_tones(CONTROLS)),
         },
     ]  # fmt: skip
     # a refutation that is known beforehand is no finding

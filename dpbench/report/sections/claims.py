@@ -11,17 +11,17 @@ from markupsafe import Markup
 
 from dpbench.analysis.claims import UNKNOWN
 from dpbench.analysis.study import gathered
-from dpbench.report.page_run import CLAIM_TONES, SEVERITY, RunFolder, mapping, worst
+from dpbench.output.verdicts import CLAIMS, FACTORS, SEVERITY, page_tones
+from dpbench.report.page_run import RunFolder, mapping, worst
 from dpbench.report.page_tables import (
-    FACTOR_TONES,
     Row,
     as_number,
-    budget_text,
     claim_mark,
     digits,
     ends,
     group_mark,
     region,
+    row_budget,
 )
 from dpbench.report.sections.base import Section, section
 from dpbench.report.words import exponent_text, metric_text
@@ -70,7 +70,7 @@ def build_claims(run: RunFolder) -> Section | None:
 
 def _verdicts(verdicts: Sequence[str]) -> list[str]:
     """How many claims have each verdict; nothing if none has one of those."""
-    counts = {verdict: verdicts.count(verdict) for verdict in CLAIM_TONES}
+    counts = {verdict: verdicts.count(verdict) for verdict in CLAIMS}
     first, *others = (f"{n} {verdict}" for verdict, n in counts.items())
     total = sum(counts.values())
     told = [first.replace(" ", f" of {total} tests of theory ", 1), *others]
@@ -90,7 +90,7 @@ def build_factors(run: RunFolder) -> Section | None:
         note=LIMIT_NOTE,
         look="factors",
         data=_factor_table(rows),
-        tables=[run.table("factors", caption, tones=FACTOR_TONES)],
+        tables=[run.table("factors", caption, tones=page_tones(FACTORS))],
         found=[found.format(ends(known, "factor", 3))] if known else [],
     )
 
@@ -106,7 +106,7 @@ def _claim(row: Row, spec: Mapping[str, Any]) -> dict[str, Any]:
     wide = high_end - low_end
     return {
         **row,
-        "budget": budget_text(row),
+        "budget": row_budget(row),
         "what": _what(row["variable"], theorem),
         "metric": metric_text(row["metric"]),
         "predicted": f"{limit}{digits(predicted)} ± {digits(tolerance, trailing=False)}",
@@ -116,7 +116,7 @@ def _claim(row: Row, spec: Mapping[str, Any]) -> dict[str, Any]:
         "reason": spec.get("reason", ""),
         "mark": claim_mark(predicted, tolerance, measured, (low, high), floor),
         "place": 2 * (measured - low_end) / wide - 1 if wide > 0 else math.nan,
-        "tone": CLAIM_TONES.get(row["verdict"], ""),
+        "tone": page_tones(CLAIMS).get(row["verdict"], ""),
     }
 
 
@@ -167,7 +167,7 @@ def _factor_table(rows: Sequence[Row]) -> dict[str, Any]:
         k = as_number(row["k"])
         k = 0.0 if math.isnan(k) else k  # equal to itself
         law = row["distribution"].removesuffix(f"_k{k:g}")
-        found.setdefault((law, budget_text(row)), {}).setdefault(k, []).append(row)
+        found.setdefault((law, row_budget(row)), {}).setdefault(k, []).append(row)
     orders = sorted({k for cells in found.values() for k in cells})
     lines = []
     for (law, budget), cells in found.items():
@@ -182,7 +182,6 @@ def _factors(rows: Sequence[Row]) -> tuple[str, str]:
     """The range of some factors, and the tone of the worst verdict."""
     if not rows:
         return "", ""
-    verdicts = {row["verdict"] for row in rows}
-    return ends(rows, "factor", 3, " … "), next(
-        (FACTOR_TONES[one] for one in FACTOR_TONES if one in verdicts), ""
-    )
+    known = [FACTORS[row["verdict"]] for row in rows if row["verdict"] in FACTORS]
+    worst = min(known, key=lambda one: one.rank, default=None)
+    return ends(rows, "factor", 3, " … "), worst.tone.page if worst else ""

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from dpbench.libraries.hostile import CASES
 from dpbench.libraries.report import CAPTIONS
-from dpbench.report.page_run import AUDIT_TONES, OUTCOMES, RunFolder
+from dpbench.output.verdicts import AUDIT, BAD, HOSTILE, page_tones
+from dpbench.report.page_run import RunFolder
 from dpbench.report.page_tables import (
     Row,
     Table,
@@ -39,7 +40,7 @@ def build_libraries(run: RunFolder) -> Section | None:
         return None
     found = []
     if said := [row["outcome"] for row in hostile if row["outcome"]]:
-        wrong = sum(OUTCOMES.get(one) == "bad" for one in said)
+        wrong = sum(one in HOSTILE and HOSTILE[one].tone is BAD for one in said)
         answers = how_many(len(said), "answer")
         found.append(f"NaN or a wrong mean in {wrong} of {answers} about odd columns")
     missing = [row["estimator"] for row in overview if not row["n"]]
@@ -53,7 +54,7 @@ def build_libraries(run: RunFolder) -> Section | None:
         data=_overviews(overview),
         tables=[
             run.table("libraries", caption, columns=COLUMNS),
-            run.table("hostile", odd, tones=OUTCOMES),
+            run.table("hostile", odd, tones=page_tones(HOSTILE)),
         ],
         asked=_question(run, rows) if rows else "",
         found=[*found, *without_release(rows)],
@@ -79,12 +80,12 @@ def _overviews(rows: Sequence[Row]) -> list[Table]:
     there = [name for name in rows[0] if name not in odd]
     made = (
         make_table(
-            rows, len(rows), "Errors, biases, ms of a release, an audit", there, AUDIT_TONES,
+            rows, len(rows), "Errors, biases, ms of a release, an audit", there, page_tones(AUDIT),
             name="means1",
         ),
         make_table(
-            rows, len(rows), "Columns that nobody expects", ["estimator", *odd], OUTCOMES,
-            name="means2",
+            rows, len(rows), "Columns that nobody expects", ["estimator", *odd],
+            page_tones(HOSTILE), name="means2",
         ),
     )  # fmt: skip
     return [table for table in made if table]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from dpbench.report.page_run import TRACKING_TONES, RunFolder, worst
+from dpbench.output.verdicts import TRACKING, failing, page_tones
+from dpbench.report.page_run import RunFolder, worst
 from dpbench.report.page_tables import how_many, make_table
 from dpbench.report.sections.base import Section, section
 
@@ -20,19 +21,17 @@ def build_baseline(run: RunFolder) -> Section | None:
     rows = run.rows("tracking")
     if not rows:
         return None
-    rows.sort(key=lambda row: [*TRACKING_TONES, row["verdict"]].index(row["verdict"]))
+    rows.sort(key=lambda row: [*TRACKING, row["verdict"]].index(row["verdict"]))
     verdicts = Counter(row["verdict"] for row in rows)
-    fallen = verdicts["worse"] + verdicts["gone"]
+    fallen, tones = sum(verdicts[word] for word in failing(TRACKING)), page_tones(TRACKING)
     counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
     caption = "Errors of this run over those of the baseline"
-    table = make_table(
-        rows, run.most, caption, COLUMNS, TRACKING_TONES, name="tracking", urgent=fallen > 0
-    )
+    table = make_table(rows, run.most, caption, COLUMNS, tones, name="tracking", urgent=fallen > 0)
     return Section(
         note=f"{counts}. Ratios are new over old: errors fell where they are below 1. The smallest "
         "visible is the change that the row would show with probability 0.9.",
         tables=[table],
         found=[f"{fallen} of {how_many(len(rows), 'error')} worse than the baseline's or gone"],
         rank=2,
-        tone=worst([TRACKING_TONES.get(verdict, "") for verdict in verdicts]),
+        tone=worst([tones.get(verdict, "") for verdict in verdicts]),
     )

@@ -1,0 +1,50 @@
+"""The tables of verdicts: what fails a run, and what each looks like, agree."""
+
+from __future__ import annotations
+
+import pytest
+
+from dpbench.output import verdicts
+from dpbench.output.verdicts import (
+    AUDIT,
+    BAD,
+    CLAIMS,
+    CONTROLS,
+    FACTORS,
+    GOOD,
+    HOSTILE,
+    PRINTED,
+    SEVERITY,
+    TRACKING,
+    Verdict,
+    failing,
+    page_tones,
+)
+
+SUBJECTS = (CLAIMS, AUDIT, CONTROLS, TRACKING, FACTORS, HOSTILE)
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_ranks_begin_with_the_worst(subject: dict[str, Verdict]) -> None:
+    ordered = sorted(subject.values(), key=lambda one: one.rank)
+    assert [one.rank for one in ordered] == list(range(len(subject)))
+    bad = [one.tone is BAD for one in ordered]
+    assert bad == sorted(bad, reverse=True)
+    assert all(one.tone is BAD for one in ordered if one.fails)
+    assert set(page_tones(subject).values()) <= set(SEVERITY)
+
+
+def test_words_that_fail_a_run() -> None:
+    assert failing(CLAIMS) == ["inconsistent"]
+    assert failing(AUDIT) == ["refuted", "failed"]
+    assert failing(CONTROLS) == ["not refuted", "failed"]
+    assert failing(TRACKING) == ["worse", "gone"]
+    assert not failing(FACTORS)
+
+
+def test_a_printed_word_has_one_colour() -> None:
+    colours: dict[str, set[str]] = {}
+    for one in (one for subject in PRINTED for one in subject.values()):
+        colours.setdefault(one.text, set()).add(one.tone.terminal)
+    assert all(len(found) == 1 for found in colours.values())
+    assert GOOD.figure != BAD.figure != verdicts.CALM.figure
