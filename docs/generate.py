@@ -8,7 +8,6 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import redirect_stdout
-from functools import cache
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from dpbench.commands import commands
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
 from dpbench.estimators.base import NeedsRadius
+from dpbench.estimators.catalogue import catalogue
 from dpbench.jobs import describe
 from dpbench.privacy import Budget
 from dpbench.theory.families import Family
@@ -109,23 +109,13 @@ def _marked(text: str) -> str:
     return re.sub(r"`([^`]+)`", r"``\1``", text).replace("|", "\\|")
 
 
-@cache
-def _told() -> dict[str, list[dict[str, str]]]:
-    """What estimators.yaml says, with literals as reStructuredText has them."""
-    found = yaml.safe_load((HERE / "estimators.yaml").read_text("utf-8"))
-    return {
-        name: [{key: _marked(text) for key, text in row.items()} for row in rows]
-        for name, rows in found.items()
-    }
-
-
 def _honoured(name: str, kind: type[Estimator]) -> str:
     """The notions of an estimator, in letters, and what else is to be said of them."""
     letters = " ".join(LETTERS[one.notion] for one in kind.notions if one.notion in LETTERS)
     beyond = ["R = ∞ under a"] if issubclass(kind, NeedsRadius) else []
     beyond += ["local"] if kind.bounded_in == "local" else []
     beyond += ["n private"] if _relations(kind) == ("add_remove",) else []
-    beyond += [row["also"] for row in _told()[name] if "also" in row]
+    beyond += [_marked(row.also) for row in catalogue()[name].rows if row.also]
     return "; ".join([letters or "none", *dict.fromkeys(beyond)])
 
 
@@ -144,11 +134,12 @@ def _estimators() -> str:
     kinds = sorted(Estimator.kinds().items())  # but those of plug-ins
     known = {name: kind for name, kind in kinds if kind.__module__.startswith("dpbench.")}
     rows = []
-    for name in sorted(known, key=list(_told()).index):
-        for at, row in enumerate(_told()[name]):
+    for name, listing in catalogue().items():
+        for at, row in enumerate(listing.rows):
             label = "…" if at else _link(name)
-            label += f" ``{row['with']}``" if "with" in row else ""
-            source, *others = (row.get(key, "—") for key in ("source", "assumes", "n", "measured"))
+            label += f" ``{row.variant}``" if row.variant else ""
+            cells = (row.source, row.assumes, row.n, row.measured)
+            source, *others = (_marked(text) or "—" for text in cells)
             honoured, records = _honoured(name, known[name]), _records(known[name])
             rows.append((label, source, honoured, records, *others))
     heads = ("kind", "source", "notions", "records", "assumes", "n", "measured")
@@ -157,7 +148,8 @@ def _estimators() -> str:
         "The kind is what a configuration writes (``kind:``). Each runs under every notion that it "
         "can honour (p pure, z zCDP, g Gaussian, a approximate) and refuses the others. n is for "
         "an error alpha, up to logarithms; *measured* is the exponent of the factor in bold, from "
-        "the sweep in brackets. Letters of sources are those of :py:mod:`dpbench.estimators`.",
+        "the sweep in brackets. Letters of sources are those of :py:mod:`dpbench.estimators`. "
+        "``python -m dpbench --help kind WORD`` finds kinds by the words that stand with each.",
         table(heads, rows, wide=True),
         *(_kind(name, one, _facts(name, one)) for name, one in known.items()),
     )
@@ -170,6 +162,7 @@ def _facts(name: str, kind: type[Estimator]) -> str:
             "Neighbours": " or ".join(_relations(kind)),
             "Records": _records(kind),
             "Model": kind.bounded_in or "",
+            "Words": ", ".join(catalogue()[name].words),
         }
     )
 

@@ -263,3 +263,29 @@ def test_help_on_nothing(capsys: pytest.CaptureFixture[str], words: list[str], l
     assert found.out == ""
     assert found.err.startswith(f"dpbench: {line}")
     assert found.err.count("\n") == 1
+
+
+def test_help_on_an_estimator_has_the_lines_of_the_catalogue(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["--help", "kind", "universal_mean"]) == 0
+    told = capsys.readouterr().out
+    assert "assumes: none: no bound at all" in told
+    assert "in the suite and in plans: universal_mean" in told
+    assert run(["--help", "kind", "library_mean"]) == 0
+    assert "in the suite and in plans: no, because libraries run" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("word", "found"),
+    [("heavy tails", "heavy_tailed_mean"), ("dp-sgd", "gradient_descent_mean"),
+     ("private_median", "inverse_sensitivity"), ("coin", "binary_mean")],
+)  # fmt: skip
+def test_kinds_are_found_by_words(
+    word: str, found: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["--help", "kind", word]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith(f"dpbench: --help kind: '{word}': no such kind; about it: ")
+    assert found in told
+    assert told.count("\n") == 1

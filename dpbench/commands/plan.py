@@ -135,3 +135,7 @@ def _ranking(plan: Plan) -> Iterator[str]:
     for row in plan.rows:
         ends = "computed" if row.how == "exact" else f"{row.low:.3g} .. {row.high:.3g}"
         yield f"{row.estimator:25}{row.assumes:32}{row.q90:8.3g} {ends:>14}"
+    most = max((row.trials for row in plan.rows), default=0)
+    for row in plan.rows:
+        if 0 < row.trials < most:
+            yield f"{row.estimator} is slow: {row.trials} simulated releases, of others {most:,}."

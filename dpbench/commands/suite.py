@@ -22,9 +22,8 @@ from dpbench.runner.origin import BLOCKS, Origin
 from dpbench.runner.run import RunOptions
 from dpbench.runner.settings import PathText, Processes, Seed
 from dpbench.suite import checks, compare
-from dpbench.suite.entries import Entry, read_entry
+from dpbench.suite.entries import Entry, entries, read_entry
 from dpbench.suite.measure import measured
-from dpbench.suite.own import entries
 from dpbench.suite.problems import Suite, read_suite
 from dpbench.suite.table import Scores, archive_path
 

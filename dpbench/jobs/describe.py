@@ -19,6 +19,7 @@ import dpbench.report  # noqa: F401 (their kinds enter the registry)
 from dpbench.analysis.study import Figure, Study
 from dpbench.audit.cases import AuditSweep
 from dpbench.errors import choose_from
+from dpbench.estimators.catalogue import catalogue, search
 from dpbench.libraries.sweep import LibrarySweep
 from dpbench.registry import LABEL, ConfigError, Nested, Registered
 from dpbench.runner.settings import Settings
@@ -98,14 +99,16 @@ def help_on(topic: str, name: str | None, folders: Iterable[Path]) -> str:
             return "\n\n".join(f"== {title}\n{_described(one)}" for title, one in KEYS.items())
         return "\n".join(f"{label:36} {_first_line(one)}" for label, one in known.items())
     if name not in known:
-        choices = choose_from(name, sorted(known))
+        choices, about = choose_from(name, sorted(known)), search(name) if topic == "kind" else []
+        choices = f"about it: {', '.join(about)}" if about else choices
         raise ConfigError(f"--help {topic}: {name!r}: no such {topic}; {choices}")
     found = known[name]
     if topic == "sweep":
         lines = [line for line in found.read_text("utf-8").splitlines() if line.startswith("# ")]
         about = [line[2:].strip() for line in lines if "yaml-language-server" not in line]
         return "\n".join([*about, f"file: {found}"])
-    return f"kind: {name}\n{_described(found)}"
+    listed = catalogue().get(name) if topic == "kind" else None
+    return "\n".join([f"kind: {name}", _described(found), *(listed.lines() if listed else [])])
 
 
 def keys_at(config: Mapping[str, Any], steps: Sequence[str]) -> list[str] | None:

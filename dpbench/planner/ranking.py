@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from dpbench import distributions as dist
 from dpbench import estimators as est
 from dpbench.arrays import Floats, Ints
+from dpbench.estimators.catalogue import Public, Use, uses
 from dpbench.planner.prediction import AnyLaw, Clip, KnownLaw, Moments, Problem
 from dpbench.privacy import Budget, Ledger
 from dpbench.privacy.neighbours import under_replacement
@@ -21,24 +23,38 @@ from dpbench.theory.bounds.of_class import Bound, class_bound, heavy_tailed
 __all__ = ["Candidate", "Ranked", "limit", "ranked"]
 
 TRIALS = 400
+SLOW_TRIALS = 100  # of estimators that are slow, where records are more than `MOST_DRAWN`
 MOST_DRAWN = 1_000_000  # records that are drawn one by one; of more, how many are near each atom
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """An estimator of (records - centre)/unit."""
+    """An entry of the catalogue, and the estimator that it makes for (records - centre)/unit."""
 
+    name: str
+    use: Use
     assumes: str
     estimator: est.Estimator
     centre: float = 0.0
     unit: float = 1.0
-    clip: Clip | None = None  # of what is such a clip, with noise
+    binary: bool = False
+
+    @property
+    def clip(self) -> Clip | None:
+        """The clip whose error `KnownLaw` computes; None of another estimator."""
+        one = self.estimator
+        if not isinstance(one, est.ClippedMean | est.TransformedNoiseMean):
+            return None
+        assert one.lower is not None
+        assert one.upper is not None
+        return one.lower, one.upper
 
 
 class Ranked(NamedTuple):
     """An estimator, what it assumes, and its error's 0.9 quantile with a 95% interval.
 
-    `how` is 'exact' for what is computed, without an interval; infinite for what releases nothing.
+    `estimator` is a name in the catalogue. `how` is 'exact' for what is computed, without an
+    interval; infinite for what releases nothing. `trials` counts simulated releases, a law each;
     `by` is what released it.
     """
 
@@ -48,6 +64,7 @@ class Ranked(NamedTuple):
     low: float
     high: float
     how: str
+    trials: int
     by: Candidate
 
 
@@ -68,62 +85,89 @@ class _Drawn:
         """The same with another mean."""
         return _Drawn(self.values + by, self.counts, self.target + by)
 
+    def first(self, trials: int) -> _Drawn:
+        """Return the first datasets."""
+        if self.counts is None:
+            return _Drawn(self.values[:trials], None, self.target)
+        return _Drawn(self.values, self.counts[:trials], self.target)
 
-def _candidates(
-    problem: Problem, law: dist.Distribution | None, clip: Clip, budget: Budget
-) -> Iterator[Candidate]:
-    """All that suit the problem, whatever the notion."""
-    low, high = problem.low, problem.high
-    bounded = bool(np.isfinite(low) and np.isfinite(high))
-    kinds: list[Callable[..., est.Estimator]] = [est.ClippedMean]
-    if budget.neighbours == "add_remove":
-        kinds = [est.TransformedNoiseMean, est.SumAndCountMean]
-    ends = {"the clip": clip}
-    if bounded and not isinstance(problem, Moments) and clip != (low, high):
-        ends["the bounds"] = (low, high)
-    for kind in kinds:
-        for which, (a, b) in ends.items():
-            exact = (a, b) if kind is not est.SumAndCountMean else None
-            knows = _knows(problem) if isinstance(problem, Moments) else f"records within {which}"
-            yield Candidate(knows, kind(lower=a, upper=b), clip=exact)
-    if bounded and not isinstance(problem, Moments):
-        inverse = est.InverseSensitivity(lower=low, upper=high)
-        yield Candidate("records within the bounds", inverse)
-        yield Candidate("the same, far bounds", est.SmoothTrimmedMean(lower=low, upper=high))
-    yield Candidate("nothing; 0 if in doubt", est.UniversalMean())
-    yield Candidate("nothing", est.ApproximateBoundsMean())
+    @property
+    def trials(self) -> int:
+        """The number of datasets."""
+        return len(self.values if self.counts is None else self.counts)
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What is known of (records - centre)/unit, and how to say so."""
+
+    public: Public
+    words: str
+    centre: float = 0.0
+    unit: float = 1.0
+
+    def assumed_by(self, use: Use) -> str:
+        """Say what an estimator relies on."""
+        if self.public.local:
+            return f"{self.words}; no trusted curator"
+        placed = use.uses_radius and self.public.radius is not None
+        guess = "" if use.guess is None else f"; {use.guess:g} if in doubt"
+        return f"{self.words}{', mean in the bounds' if placed else ''}{guess}"
+
+
+def _known(
+    problem: Problem, law: dist.Distribution | None, clip: Clip, n: int, budget: Budget
+) -> Iterator[_Known]:
+    """Yield what is known of the records, the least first."""
+    bounds = (problem.low, problem.high)
+    ends = {"the bounds" if clip == bounds else "the clip": clip}
+    if bool(np.isfinite(bounds).all()) and not isinstance(problem, Moments):
+        ends["the bounds"] = bounds
+    about = partial(Public, n, 1, budget)
+    for which, pair in ends.items():
+        words = f"records within {which}"
+        if isinstance(problem, Moments):
+            words = f"{_moment_words(problem)}, mean in the bounds"
+        yield _Known(about(False, "bounded", bounds=pair), words)
+    yield _Known(about(False, "any"), "nothing")
     if not isinstance(problem, AnyLaw):
-        yield from _by_moments(problem, isinstance(law, dist.Gaussian), bounded)
+        for local in (False, True):
+            yield from _by_moments(problem, law, partial(about, local))
+    if isinstance(law, dist.Bernoulli):
+        yield _Known(about(False, "binary"), "records 0 or 1")
 
 
-def _knows(problem: Problem) -> str:
-    k = problem.k if isinstance(problem, Moments) else 2
-    where = ", mean in the bounds" if np.isfinite(problem.high - problem.low) else ""
-    return f"moment {k:g}{where}"
+def _moment_words(problem: Problem) -> str:
+    return f"moment {problem.k if isinstance(problem, Moments) else 2:g}"
 
 
-def _by_moments(problem: Problem, gaussian: bool, bounded: bool) -> Iterator[Candidate]:
-    """Those that know a moment, with the mean in the bounds or anywhere."""
+def _by_moments(
+    problem: Problem, law: dist.Distribution | None, about: Callable[..., Public]
+) -> Iterator[_Known]:
+    """Yield a moment, and that the law is Gaussian, with the mean in the bounds or anywhere."""
     k, unit = (problem.k, problem.scale) if isinstance(problem, Moments) else (2.0, problem.sd)
     if not np.isfinite(unit):
         return
     unit = float(f"{unit:.4g}")  # as a user writes it
+    bounded = bool(np.isfinite(problem.low) and np.isfinite(problem.high))
     centre = (problem.low + problem.high) / 2 if bounded else 0.0
     radius = float(f"{1.0005 * (problem.high - problem.low) / (2 * unit):.4g}") if bounded else None
-    knows = _knows(problem)
-    anywhere = est.KSU20Mean(k=k, radius=radius, constants="tuned")
-    yield Candidate(knows, anywhere, centre, unit)
-    bell = "Gaussian, mean in the bounds" if bounded else "Gaussian"
-    if gaussian:
-        yield Candidate(bell, est.KarwaVadhanMean(radius=radius), centre, unit)
-    if radius is None:
-        return
-    yield Candidate(knows, est.HeavyTailedMean(k=k, radius=radius), centre, unit)
-    local = est.LocalMean(k=k, radius=radius, mechanism="three_values")
-    yield Candidate(f"moment {k:g}; no trusted curator", local, centre, unit)
-    if gaussian:
-        yield Candidate(bell, est.GaussianScoreMean(radius=radius), centre, unit)
-        yield Candidate(bell, est.CoinPressMean(radius=radius), centre, unit)
+    moments = about("moments", k=k, radius=radius)
+    yield _Known(moments, _moment_words(problem), centre, unit)
+    if isinstance(law, dist.Gaussian):
+        yield _Known(about("gaussian", scale=1.0, radius=radius), "Gaussian", centre, unit)
+
+
+def _candidates(known: Sequence[_Known]) -> Iterator[Candidate]:
+    """Yield the estimators of the catalogue that apply, each by the least of what is known."""
+    for name, kind, use in uses():
+        made = [(one, use.estimator(kind, one.public)) for one in known]
+        apply = [(one, found) for one, found in made if found is not None]
+        for one, found in apply:
+            records = one.public.records
+            if records == apply[0][0].public.records:
+                about = (one.assumed_by(use), found, one.centre, one.unit, records == "binary")
+                yield Candidate(name, use, *about)
 
 
 def _hard(problem: AnyLaw | Moments, n: int, budget: Budget) -> Iterator[tuple[float, Clip]]:
@@ -162,7 +206,10 @@ def _drawn(problem: Problem, law: dist.Distribution | None, n: int, budget: Budg
 def _simulated(one: Candidate, data: _Drawn, budget: Budget) -> tuple[float, float, float]:
     """The 0.9 quantile of the error, and order statistics around it."""
     ledger = Ledger(budget, np.random.default_rng(1))
-    released = one.estimator.run(data.sample(one), ledger).value * one.unit + one.centre
+    try:
+        released = one.estimator.run(data.sample(one), ledger).value * one.unit + one.centre
+    except ValueError:  # too few records for its parts: nothing is released
+        return np.inf, np.inf, np.inf
     away = np.sort(np.where(np.isnan(released), np.inf, np.abs(released - data.target)))
     spread = 1.96 * float(np.sqrt(0.09 * away.size))
     ranks = np.ceil(0.9 * away.size + np.array([0, -spread, spread])).astype(int) - 1
@@ -188,22 +235,24 @@ def ranked(
     rows, data, width = [], _drawn(problem, law, n, budget), clip[1] - clip[0]
 
     def places(one: Candidate) -> list[_Drawn]:
-        # what releases 0 in doubt is not right because a law's mean is 0
-        known = not isinstance(problem, AnyLaw | Moments)
-        guesses = known and isinstance(one.estimator, est.UniversalMean)
-        return [*data, *(each.moved(width) for each in data)] if guesses else data
+        # a fixed guess is not right because a law's mean is there
+        if one.use.guess is None or isinstance(problem, AnyLaw | Moments):
+            return data
+        if not one.binary:
+            return [*data, *(each.moved(width) for each in data)]
+        coin = dist.Bernoulli(p=0.9 if problem.target <= 0.5 else 0.1)
+        return [*data, *_drawn(KnownLaw.of(coin), coin, n, budget)]
 
-    for one in _candidates(problem, law, clip, budget):
-        if not one.estimator.supports(budget) or n < one.estimator.least_records(1, budget):
-            continue
-        name = one.estimator.kind_name()
+    for one in _candidates(list(_known(problem, law, clip, n, budget))):
         if one.clip and isinstance(problem, KnownLaw):
             q90 = problem.error(one.clip, n, budget).q90
-            rows.append(Ranked(name, one.assumes, q90, q90, q90, "exact", one))
+            rows.append(Ranked(one.name, one.assumes, q90, q90, q90, "exact", 0, one))
             continue
+        trials = data[0].trials
+        trials = SLOW_TRIALS if one.use.slow and n * trials > MOST_DRAWN else trials
         with np.errstate(over="ignore", invalid="ignore"):
-            found = max(_simulated(one, each, budget) for each in places(one))
-        rows.append(Ranked(name, one.assumes, *found, "simulated", one))
+            found = max(_simulated(one, each.first(trials), budget) for each in places(one))
+        rows.append(Ranked(one.name, one.assumes, *found, "simulated", trials, one))
     return sorted(rows, key=lambda row: row.q90)
 
 

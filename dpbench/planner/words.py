@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from dpbench.estimators import Estimator
 from dpbench.planner.prediction import Clip
 from dpbench.privacy import Budget, PureDP
 
@@ -33,7 +34,8 @@ def release_code(one: Candidate, budget: Budget) -> str:
         type(made).__name__,
         ((field, getattr(made, field.name)) for field in fields(made)),
     )
-    words = ", ".join(f"{field.name}={value!r}" for field, value in given if value != field.default)
+    named = ((f, one.kind_name() if isinstance(one, Estimator) else one) for f, one in given)
+    words = ", ".join(f"{field.name}={value!r}" for field, value in named if value != field.default)
     amounts = ", ".join(map(repr, budget.amounts))
     more = ', neighbours="add_remove"' if budget.neighbours == "add_remove" else ""
     scaled, found = "", "value"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import ModuleType
@@ -12,12 +12,13 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from dpbench.estimators import Estimator
+from dpbench.estimators.catalogue import Use, uses
 from dpbench.privacy.budgets import Relation
 from dpbench.registry import ConfigError, Label, from_mapping, validated
 from dpbench.runner.settings import load_plugins
 from dpbench.suite.problems import Problem, Told
 
-__all__ = ["Card", "Entry", "read_entry"]
+__all__ = ["Card", "Entry", "entries", "read_entry"]
 
 Text = Annotated[str, Field(min_length=1)]
 Notion = Literal["pure", "zcdp", "gdp", "approx"]
@@ -97,6 +98,25 @@ class Entry:
                 "return None where local"
             )
         return chosen
+
+
+def entries() -> Iterator[Entry]:
+    """Yield the entries of this package: those of the catalogue for records that problems have."""
+    for name, kind, use in uses():
+        card = Card(
+            name=name,
+            paper=use.paper,
+            notions=tuple(one.notion for one in kind.notions),
+            relations=kind.relations,
+            assumptions=f"docstring of {kind.__name__}",
+            proof=f"{kind.__module__}; sources: dpbench/estimators/__init__.py",
+            division="declared",
+        )
+        yield Entry(card, _choice(kind, use))
+
+
+def _choice(kind: type[Estimator], use: Use) -> Callable[[Told], Estimator | None]:
+    return lambda told: use.estimator(kind, told)
 
 
 def read_entry(path: Path) -> tuple[Entry, tuple[Path, ...]]:

@@ -13,9 +13,9 @@ import yaml
 from pydantic import Field, PlainValidator, model_validator
 
 from dpbench.distributions import Distribution
+from dpbench.estimators.catalogue import Public
 from dpbench.package import conf_folder
 from dpbench.privacy import Budget
-from dpbench.privacy.budgets import Relation
 from dpbench.privacy.neighbours import under_replacement
 from dpbench.registry import (
     ConfigError,
@@ -71,45 +71,17 @@ class Known:
 
 
 @dataclass(frozen=True)
-class Told:
+class Told(Public):
     """What an entry is told of a problem, and may choose its parameters by.
 
     Attributes
     ----------
-    n : int or None
-        Records; None under ``add_remove``, where it is private.
-    d : int
-        Coordinates of a record; 1 stands for numbers.
-    budget : Budget
-        With its `neighbours`.
-    local : bool
-        Whether every record has to be released by itself.
-    records, scale, k, radius
-        See `Known`; None where nobody knows.
     law : mapping or None
         In the open division the kind of the law that is drawn and its shape, as a sweep has them,
         without its place; None in the declared one.
     """
 
-    n: int | None
-    d: int
-    budget: Budget
-    local: bool
-    records: str
-    scale: float | None
-    k: float | None
-    radius: float | None
     law: Mapping[str, Any] | None = None
-
-    @property
-    def notion(self) -> str:
-        """``pure``, ``zcdp``, ``gdp`` or ``approx``."""
-        return self.budget.notion
-
-    @property
-    def relation(self) -> Relation:
-        """``replace`` or ``add_remove``."""
-        return self.budget.neighbours
 
 
 @validated

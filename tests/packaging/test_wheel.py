@@ -33,6 +33,7 @@ def test_wheel_runs_by_module_and_by_script_from_another_folder(tmp_path: Path) 
     names = zipfile.ZipFile(wheel).namelist()
     assert {"dpbench/conf/sweep/heavy_tail.yaml", "dpbench/conf/sweep.schema.json"} < set(names)
     assert {"dpbench/templates/accuracy.yml", "dpbench/templates/my_mean.py"} < set(names)
+    assert "dpbench/estimators/catalogue.yaml" in names
     assert not [name for name in names if not name.startswith("dpbench")]
     target, work = tmp_path / "site", tmp_path / "work"
     work.mkdir()

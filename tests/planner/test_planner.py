@@ -200,6 +200,24 @@ def test_no_guess_is_ranked_first_of_a_law_around_0(law: Any) -> None:
     assert made.rows[0].estimator == "clipped_mean"
 
 
+def test_no_guess_is_ranked_first_of_a_fair_coin() -> None:
+    """The minimax estimator releases about 1/2 if in doubt, which another coin tells."""
+    made = dpbench.plan(n=20, epsilon=0.05, law={"kind": "bernoulli", "p": 0.5})
+    found = {row.estimator: row.q90 for row in made.rows}
+    assert found["binary_minimax"] > 0.3
+
+
+def test_a_slow_estimator_has_fewer_trials_and_one_with_too_few_records_no_error() -> None:
+    made = dpbench.plan(n=4000, epsilon=1, law="gaussian", lower=-5, upper=6)
+    trials = {row.estimator: row.trials for row in made.rows}
+    assert trials["clipped_mean"] == 0  # computed
+    assert trials["median_of_buckets"] < trials["universal_mean"]
+    few = dpbench.plan(n=20, epsilon=1, law="gaussian", lower=-5, upper=6)
+    found = {row.estimator: row.q90 for row in few.rows}
+    assert np.isinf(found["median_of_buckets"])  # of 30 buckets
+    assert found["median_of_buckets"] > found["private_median"]
+
+
 def test_the_command_prints_a_page_and_a_figure(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

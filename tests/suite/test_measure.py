@@ -11,8 +11,8 @@ from dpbench.analysis.summary import interval_ranks
 from dpbench.runner.origin import machine, versions
 from dpbench.runner.run import RunOptions
 from dpbench.suite import measure
+from dpbench.suite.entries import entries
 from dpbench.suite.measure import LEVELS, measured
-from dpbench.suite.own import entries
 from dpbench.suite.problems import Problem, Suite, read_suite
 from dpbench.suite.table import COLUMNS, Scores, archive_path
 

@@ -6,12 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
+from scipy.special import betainc
 
 from dpbench import distributions as dist
 from dpbench.arrays import Floats
-from dpbench.theory.exact.noise import MOST, binomial, standard_normal
+from dpbench.theory.exact.noise import MOST, Noise, binomial, standard_normal
 
-__all__ = ["LAWS", "Atoms", "atoms", "average", "average_of_few"]
+__all__ = [
+    "LAWS", "Atoms", "atoms", "average", "average_of_few", "finite_atoms", "median_quantile",
+]  # fmt: skip
 
 Atoms = tuple[Floats, Floats]  # points and their probabilities
 
@@ -152,3 +156,25 @@ def average_of_few(values: Floats, weights: Floats, n: int, noise: float) -> Ato
     away, whole = (shares * away).sum(axis=1) / whole, whole / whole.sum()
     away -= whole @ away
     return mean + away * np.sqrt(variance / n / (whole @ away**2)), whole
+
+
+def finite_atoms(law: dist.Distribution) -> Atoms | None:
+    """Those of a law of finite variance; None where they are not known."""
+    return atoms(law) if getattr(law, "tail_index", np.inf) > 2 else None
+
+
+def median_quantile(values: Floats, weights: Floats, noise: Noise, groups: int) -> float:
+    """The 0.9 quantile of |V + Z|, or of the |median| of many of them.
+
+    The median of m is below x if more than half are, with probability I_F(x)((m+1)/2, (m+1)/2) for
+    odd m; for m = 1 that is F. The mean of the middle two of an even m has it but for order 1/m.
+    """
+    half = (groups + 1) / 2
+
+    def missing(x: float) -> float:
+        # Sums of weights may pass 1 by rounding.
+        high, low = (min(1.0, float(weights @ noise.cdf(end - values))) for end in (x, -x))
+        return float(betainc(half, half, high) - betainc(half, half, low) - 0.9)
+
+    most = noise.above(0.02) + float(np.max(np.abs(values)))
+    return float(brentq(missing, 0.0, most, xtol=1e-12 * most, rtol=1e-7))

@@ -18,14 +18,15 @@ from dpbench.arrays import Floats
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget
 from dpbench.theory.exact.last_step import Histogram, gaussian_norm, histogram
 from dpbench.theory.exact.noise import Gaussian, Laplace, Noise, additive, binomial
-from dpbench.theory.exact.step import At, reach, tail
+from dpbench.theory.exact.step import At, exact_for, reach, tail
 
 __all__ = [
-    "core_noise_quantile", "exact_miss", "exponential_epsilon", "histogram_misses", "is_near",
-    "is_round", "median_law", "overtaken", "wrong_answers",
+    "RARE", "core_noise_quantile", "exact_miss", "exponential_epsilon", "histogram_misses",
+    "is_near", "is_round", "median_law", "overtaken",
 ]  # fmt: skip
 
 NAN = float("nan")
+RARE = 1e-3  # probability of a miss that counts as none
 
 
 def exponential_epsilon(budget: Budget) -> float:
@@ -42,7 +43,8 @@ def _levels(noise: Noise, points: int = 1000) -> Floats:
     return np.concatenate([half, -half])
 
 
-def wrong_answers(e: est.SubsampleTest, law: dist.Distribution, n: int, budget: Budget) -> float:
+@exact_for(est.SubsampleTest)
+def _wrong_answers(metric: str, e: est.SubsampleTest, law: dist.Distribution, at: At) -> float:
     """The probability that the index is not the mean, 0 or 1, of the law.
 
     A bucket of b records votes for 1 with probability 1 - Phi((1/2 - mean) sqrt(b)/sd); n mod k of
@@ -50,7 +52,8 @@ def wrong_answers(e: est.SubsampleTest, law: dist.Distribution, n: int, budget: 
     exponential mechanism's odds for 1 are e^(epsilon (2v - k)/2); the histogram's noises, of
     sensitivities 2 and sqrt(2), differ by more than the counts v and k - v.
     """
-    if not isinstance(law, dist.Gaussian) or law.mean not in (0, 1) or n < e.buckets:
+    n, budget, known = at.n, at.budget, metric == "mean_error"
+    if not known or not isinstance(law, dist.Gaussian) or law.mean not in (0, 1) or n < e.buckets:
         return NAN
     k, sd = e.buckets, float(np.sqrt(law.variance))
     size, longer = divmod(n, k)
@@ -142,6 +145,14 @@ def core_noise_quantile(e: Any, law: dist.Distribution, n: int, budget: Budget) 
         return float(np.sum(unit.norm_cdf(at.d, norm)) / len(least) - 0.9)
 
     return float(brentq(missing, 0.0, 100 * sd * np.sqrt(at.d) / float(kept.min())))
+
+
+@exact_for(est.FriendlyCoreMean)
+def _core_error(metric: str, e: est.FriendlyCoreMean, law: dist.Distribution, at: At) -> float:
+    """``noise_q90``, where next to nothing is withheld."""
+    if metric != "noise_q90" or exact_miss(e, law, at.n, at.budget) > RARE:
+        return NAN
+    return core_noise_quantile(e, law, at.n, at.budget)
 
 
 def is_round(law: dist.Distribution) -> TypeGuard[dist.MultivariateGaussian]:

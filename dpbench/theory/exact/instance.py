@@ -8,19 +8,22 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtr, stdtr, stdtrit
 
+from dpbench import distributions as dist
 from dpbench import estimators as est
 from dpbench.arrays import Floats
 from dpbench.privacy import ZCDP
+from dpbench.theory.exact.averages import average, finite_atoms, median_quantile
 from dpbench.theory.exact.choices import exponential_epsilon
 from dpbench.theory.exact.noise import Noise, binomial
-from dpbench.theory.exact.step import At
+from dpbench.theory.exact.step import At, exact_for
 
-__all__ = ["Steps", "inverse_steps", "trimmed_error"]
+__all__ = ["Steps"]
 
 NAN = float("nan")
 
@@ -56,7 +59,7 @@ class Steps(Noise):
         return float(brentq(missing, 0.0, np.abs(self.edges).max()))
 
 
-def inverse_steps(e: est.InverseSensitivity, points: tuple[Floats, Floats], at: At) -> Steps:
+def _inverse_steps(e: est.InverseSensitivity, points: tuple[Floats, Floats], at: At) -> Steps:
     """On records that have these values as often as they should.
 
     The k-th step up replaces the k-th smallest record by the upper bound; down it is alike. What
@@ -139,7 +142,7 @@ def _shift(x: float) -> float:
     return float(brentq(excess, 0.01, 1.0, xtol=1e-6))
 
 
-def trimmed_error(
+def _trimmed_error(
     metric: str, e: est.SmoothTrimmedMean, points: tuple[Floats, Floats], mean: float, at: At
 ) -> float:
     """``q90`` and ``noise_q90`` where records have one of two values, both within the bounds.
@@ -175,3 +178,22 @@ def trimmed_error(
 
     most = float(np.max(np.abs(off)) + noise.most * np.max(scale))
     return float(brentq(missing, 0.0, most, xtol=1e-12 * most, rtol=1e-8))
+
+
+@exact_for(est.SmoothTrimmedMean, est.InverseSensitivity)
+def _instance_error(metric: str, estimator: Any, law: dist.Distribution, at: At) -> float:
+    """Of a smooth sensitivity on two values, or an inverse one on records near what is expected."""
+    e, points = estimator, finite_atoms(law) if law.d == 1 else None
+    if points is None or metric not in ("q90", "noise_q90"):
+        return NAN
+    if isinstance(e, est.SmoothTrimmedMean):
+        inside = len(points[0]) == 2 and np.all(np.clip(points[0], e.lower, e.upper) == points[0])
+        return _trimmed_error(metric, e, points, float(law.target), at) if inside else NAN
+    if e.statistic == "median":
+        return NAN
+    steps = _inverse_steps(e, points, at)
+    if metric == "noise_q90":
+        return steps.norm_quantile(1, 0.9)
+    away = np.clip(points[0], e.lower, e.upper) - law.target
+    found = average(away, points[1], at.n, steps.variance)
+    return NAN if found is None else median_quantile(*found, steps, 1)

@@ -5,7 +5,6 @@ From an estimator's parameters only, never by its methods: these are what is che
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +13,17 @@ from scipy.special import ndtri
 from dpbench import estimators as est
 from dpbench.privacy import ApproxDP, Budget, PureDP
 from dpbench.theory.exact.noise import Gaussian, Noise, Radial, additive, concentrated
-from dpbench.theory.exact.step import At, Step, box, quantile, quietest, reach, tail
+from dpbench.theory.exact.step import (
+    STEPS,
+    At,
+    Step,
+    box,
+    quantile,
+    quietest,
+    reach,
+    step_for,
+    tail,
+)
 
 __all__ = [
     "Histogram", "coinpress_round", "descended", "gaussian_norm", "histogram",
@@ -30,12 +39,35 @@ def _between(at: At, low: float | None, high: float | None, rows: float = 0) -> 
     return box(at, (high - low) / 2, (high + low) / 2, rows=rows)
 
 
+@step_for(est.BinaryMean)
+def _binary(_: est.BinaryMean, at: At) -> Step | None:
+    return _between(at, 0.0, 1.0)
+
+
+@step_for(est.ClippedMean)
+def _clipped(e: est.ClippedMean, at: At) -> Step | None:
+    return _between(at, e.lower, e.upper)
+
+
+@step_for(est.NaiveGaussianMean)
+def _naive(e: est.NaiveGaussianMean, at: At) -> Step:
+    return box(at, e.radius + tail(e, at.n), 0.0)
+
+
+@step_for(est.ExponentialCoarseMean)
+def _around_a_median(e: est.ExponentialCoarseMean, at: At) -> Step:
+    """Half of the budget finds the records up to t (L15)."""
+    return box(at, 2 * tail(e, at.n), share=0.5)
+
+
+@step_for(est.NoisyVarianceInterval, est.BootstrapInterval)
 def _simulated(e: Any, at: At) -> Step:
     """The rest of the budget is for the variance, if that is not known."""
     share = e.share if e.sigma is None else 1.0
     return box(at, (e.upper - e.lower) / 2, (e.upper + e.lower) / 2, share=share)
 
 
+@step_for(est.BoundedMean)
 def _bounded(e: est.BoundedMean, at: At) -> Step:
     step = 2 * e.radius / at.n
     noise = additive(at.budget, float(np.sqrt(at.d)) * step, step)
@@ -45,6 +77,7 @@ def _bounded(e: est.BoundedMean, at: At) -> Step:
     return Step(noise, e.radius, 0.0, at.n)
 
 
+@step_for(est.HeavyTailedMean)
 def _heavy_tailed(e: est.HeavyTailedMean, at: At) -> Step:
     """T is (n/beta)^(1/k), c (epsilon n)^(1/k), or where the error is least."""
     n, k = at.n, e.k
@@ -56,6 +89,7 @@ def _heavy_tailed(e: est.HeavyTailedMean, at: At) -> Step:
     return box(at, e.radius + t, 0.0)
 
 
+@step_for(est.LocalMean)
 def _local(e: est.LocalMean, at: At) -> Step | None:
     """The average of n noises is normal but for order 1/n; T = (n epsilon^2)^(1/(2k)), or best.
 
@@ -117,11 +151,18 @@ def _kv_bin(e: est.KarwaVadhanMean, n: int) -> float:
     return max(tail(e, n), (e.radius or 0.0) / LARGEST)
 
 
+@step_for(est.KarwaVadhanMean)
+def _around_a_bin(e: est.KarwaVadhanMean, at: At) -> Step:
+    """Half of the budget finds a bin of width 2t (L15)."""
+    return box(at, 3 * _kv_bin(e, at.n), share=0.5)
+
+
 def round_shares(rounds: int) -> list[float]:
     """BDKU20: a quarter of the budget over all rounds but the last, which has the rest."""
     return [1.0] if rounds == 1 else [0.25 / (rounds - 1)] * (rounds - 1) + [0.75]
 
 
+@step_for(est.ShrinkingIntervals)
 def _shrinking(e: est.ShrinkingIntervals, at: At) -> Step | None:
     """Each w is a two-sided tail of N(0, sigma^2/n) and one of the noise, at beta/(2 rounds)."""
     rounds = e.rounds or 2 + int(np.log1p(min(e.radius / e.sigma, LARGEST)))
@@ -152,6 +193,7 @@ def coinpress_round(r: float, shares: list[float], b: float, at: At) -> tuple[fl
     return sd, clip
 
 
+@step_for(est.CoinPressMean)
 def _coinpress(e: est.CoinPressMean, at: At) -> Step:
     sd, clip = coinpress_round(e.radius / e.sigma, round_shares(e.rounds)[: e.report], e.b, at)
     return Step(Gaussian(sd * e.sigma), clip * e.sigma, None, at.n)
@@ -167,6 +209,7 @@ def descended(reach: float, steps: int, at: At) -> float:
     return float(2 * reach / at.n * np.sqrt((weights**2).sum() / (2 * rho)))
 
 
+@step_for(est.GradientDescentMean)
 def _descent(e: est.GradientDescentMean, at: At) -> Step:
     return Step(Gaussian(descended(e.clip, e.steps, at)), e.clip, None, at.n)
 
@@ -235,6 +278,7 @@ def _histogram_needs(e: est.KSU20Mean, alpha: float, size: float, budget: Budget
     return 16 * additive(budget, 2.0, float(np.sqrt(2))).above(0.05 / bins)
 
 
+@step_for(est.KSU20Mean)
 def _ksu20(e: est.KSU20Mean, at: At) -> Step | None:
     """A group of the half that is averaged; its range comes from the other half."""
     mean = At(at.n, at.d, _laplace_for(at.budget))
@@ -258,6 +302,7 @@ def _people_averaged(e: est.PersonMean, at: At) -> int:
     return _averaged(one, at.n, at.budget)
 
 
+@step_for(est.PersonMean)
 def _person(e: est.PersonMean, at: At) -> Step:
     """Half widths r + 2/sqrt(m) + max(sqrt(2 ln(n/q)/m), T/m), T that of n m records by KSU20."""
     people = _people_averaged(e, at)
@@ -267,6 +312,7 @@ def _person(e: est.PersonMean, at: At) -> Step:
     return box(at, float(np.sqrt(2) + 2 + max(light, heavy)) / float(np.sqrt(e.m)), rows=people)
 
 
+@step_for(est.KSU20BallMean)
 def _ball(e: est.KSU20BallMean, at: At) -> Step | None:
     """T balances the bias with the 1 - beta quantile of the noise's norm, sd chi_d or Gamma(d).
 
@@ -310,40 +356,19 @@ def _in_the_ball(e: est.KSU20BallMean, at: At) -> int:
     return max(at.n // 2, int(np.floor(at.n - max(at.n / 50, wanted))))
 
 
+@step_for(est.SubsampleAggregate)
 def _buckets(e: est.SubsampleAggregate, at: At) -> Step | None:
     return _between(at, e.lower, e.upper, e.buckets) if e.aggregate == "mean" else None
 
 
+@step_for(est.UnbiasedMean)
 def _unbiased(e: est.UnbiasedMean, at: At) -> Step:
+    """The whole budget for the records that the histogram has not had (KMRSSU23)."""
     half_width = e.sigma * e.clip if e.clip else e.sigma + tail(e, at.n)
     return box(at, half_width, rows=at.n - int(np.ceil(e.share * at.n)))
 
 
-_STEPS: dict[type[est.Estimator], Callable[[Any, At], Step | None]] = {
-    est.BinaryMean: lambda _, at: _between(at, 0.0, 1.0),
-    est.ClippedMean: lambda e, at: _between(at, e.lower, e.upper),
-    est.BoundedMean: _bounded,
-    est.NaiveGaussianMean: lambda e, at: box(at, e.radius + tail(e, at.n), 0.0),
-    # L15: half of the budget finds the records up to t, or a bin of width 2t
-    est.ExponentialCoarseMean: lambda e, at: box(at, 2 * tail(e, at.n), share=0.5),
-    est.KarwaVadhanMean: lambda e, at: box(at, 3 * _kv_bin(e, at.n), share=0.5),
-    # KMRSSU23: the whole budget for the records that the histogram has not had
-    est.UnbiasedMean: _unbiased,
-    est.HeavyTailedMean: _heavy_tailed,
-    est.LocalMean: _local,
-    est.NoisyVarianceInterval: _simulated,
-    est.BootstrapInterval: _simulated,
-    est.ShrinkingIntervals: _shrinking,
-    est.CoinPressMean: _coinpress,
-    est.GradientDescentMean: _descent,
-    est.KSU20Mean: _ksu20,
-    est.KSU20BallMean: _ball,
-    est.PersonMean: _person,
-    est.SubsampleAggregate: _buckets,
-}
-
-
 def last_step(estimator: est.Estimator, at: At) -> Step | None:
     """None where it is no clip with noise."""
-    found = _STEPS.get(type(estimator))
+    found = STEPS.get(type(estimator))
     return found(estimator, at) if found else None

@@ -14,16 +14,17 @@ from dpbench import estimators as est
 from dpbench.arrays import Floats
 from dpbench.theory.exact.choices import is_near
 from dpbench.theory.exact.noise import binomial
-from dpbench.theory.exact.step import At, reach
+from dpbench.theory.exact.step import At, exact_for, reach
 
-__all__ = ["sign_error", "unit_error"]
+__all__: list[str] = []  # it registers
 
 NAN = float("nan")
 CELLS = 400  # of the law of the last centre, which the error follows smoothly
 LEAST = 1e-9  # probability of a centre that counts
 
 
-def sign_error(metric: str, e: est.LocalSignMean, law: dist.Distribution, at: At) -> float:
+@exact_for(est.LocalSignMean)
+def _sign_error(metric: str, e: est.LocalSignMean, law: dist.Distribution, at: At) -> float:
     """The 0.9 quantile of |estimate - mu| of KS25's steps, for Gaussians of the stated sigma.
 
     Around a centre c an answer is "above" with probability (1 + t (2 Phi((mu-c)/sigma) - 1))/2,
@@ -100,7 +101,8 @@ def _estimates(
     return mean[held > 0], held[held > 0]
 
 
-def unit_error(metric: str, e: est.PrivUnitMean, law: dist.Distribution, at: At) -> float:
+@exact_for(est.PrivUnitMean)
+def _unit_error(metric: str, e: est.PrivUnitMean, law: dist.Distribution, at: At) -> float:
     """The root mean square error of PrivUnit on n fixed vectors, all of one length r <= L.
 
     Releases have norm L/m and the vectors as their means, so that it is sqrt((L^2/m^2 - r^2)/n).

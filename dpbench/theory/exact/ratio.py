@@ -14,10 +14,14 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq
 
+from dpbench import distributions as dist
 from dpbench.arrays import Floats
-from dpbench.estimators import TransformedNoiseMean
+from dpbench.estimators import SumAndCountMean, TransformedNoiseMean
 from dpbench.privacy import Budget
+from dpbench.theory.exact.averages import average, finite_atoms
+from dpbench.theory.exact.choices import is_round
 from dpbench.theory.exact.noise import Gaussian, Laplace, Noise, additive
+from dpbench.theory.exact.step import At, exact_for
 
 __all__ = ["laplaces_above", "ratio_error", "vector_rmse"]
 
@@ -151,3 +155,24 @@ def _variances(e: Any, d: int, budget: Budget) -> tuple[float, float]:
         square = l2**2 / root
         each, count, farthest = l2**2 + square, l2**2 / square + 1, l2**2 * (1 + root) ** 2
     return noise.variance * each / farthest, noise.variance * count / farthest
+
+
+@exact_for(SumAndCountMean, TransformedNoiseMean)
+def _of_two_sums(metric: str, e: Any, law: dist.Distribution, at: At) -> float:
+    """Of records that are clipped to [lower, upper], on a scale where that is [0, 1]."""
+    if metric not in ("q90", "mean_error", "rmse"):
+        return NAN
+    width = float(e.upper - e.lower)
+    if law.d > 1:
+        if metric != "rmse" or not isinstance(law, dist.MultivariateGaussian) or not is_round(law):
+            return NAN
+        mean, half = law.mean - (e.lower + e.upper) / 2, width / 2
+        return half * vector_rmse(e, mean / half, law.scale / half, int(at.n), at.budget)
+    points = finite_atoms(law)
+    if points is None:
+        return NAN
+    found = average((np.clip(points[0], e.lower, e.upper) - e.lower) / width, points[1], at.n, 0.0)
+    if found is None:
+        return NAN
+    target = (law.target - e.lower) / width
+    return width * ratio_error(metric, e, found, target, int(at.n), at.budget)

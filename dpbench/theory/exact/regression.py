@@ -16,17 +16,18 @@ from dpbench import distributions as dist
 from dpbench import estimators as est
 from dpbench.theory.exact.last_step import descended
 from dpbench.theory.exact.noise import concentrated
-from dpbench.theory.exact.step import At
+from dpbench.theory.exact.step import At, exact_for
 from dpbench.theory.exact.vectors import sum_quantile
 
-__all__ = ["regression_error"]
+__all__: list[str] = []  # it registers
 
 RIDGE_SHARE = 0.1
 SMALL = 0.25  # noise of the moments, over their least eigenvalue, that counts as first order
 TAIL = 5.0  # deviations within which the noise of that eigenvalue is for sure
 
 
-def regression_error(metric: str, e: Any, law: dist.Distribution, at: At) -> float:
+@exact_for(est.AdaSSP, est.GradientDescentRegression, est.SubsampleLeastSquares)
+def _regression_error(metric: str, e: Any, law: dist.Distribution, at: At) -> float:
     """A column of a summary, for vectors of noise (``noise_q90``), and of all errors; else NaN."""
     if not isinstance(law, dist.LinearModel) or metric not in ("q90", "noise_q90", "rmse"):
         return np.nan

@@ -20,9 +20,9 @@ from dpbench.arrays import Floats
 from dpbench.privacy import Budget
 from dpbench.theory.exact.choices import exponential_epsilon, is_near, median_law
 from dpbench.theory.exact.noise import additive, standard_normal
-from dpbench.theory.exact.step import At, tail
+from dpbench.theory.exact.step import At, exact_for, tail
 
-__all__ = ["score_error"]
+__all__: list[str] = []  # it registers
 
 EVERY = 80  # so many points of the centre's law are one
 
@@ -71,7 +71,8 @@ def _half_width(n: int, beta: float, rest: Budget) -> float:
     return found
 
 
-def score_error(metric: str, estimator: Any, law: dist.Distribution, at: At) -> float:
+@exact_for(est.GaussianScoreMean)
+def _score_error(metric: str, estimator: Any, law: dist.Distribution, at: At) -> float:
     """``q90``, for Gaussian records as wide as `sigma`; NaN for others.
 
     Infinite where a tenth of the centres are wrong.

@@ -17,9 +17,9 @@ from dpbench.arrays import Floats
 from dpbench.theory.exact.choices import is_round
 from dpbench.theory.exact.last_step import gaussian_norm
 from dpbench.theory.exact.noise import concentrated
-from dpbench.theory.exact.step import At
+from dpbench.theory.exact.step import At, exact_for
 
-__all__ = ["median_noise", "search_law"]
+__all__ = ["search_law"]
 
 RARE = 1e-9  # what is left out of the law of a search
 UNSURE = 0.5  # the most that medians may be off by, in standard deviations
@@ -50,7 +50,8 @@ def _squares_cdf(weights: Floats, q: Floats) -> Floats:
     return np.asarray(chdtr(h, np.maximum(h + (q - first) * np.sqrt(h / second), 0)))
 
 
-def median_noise(
+@exact_for(est.PlanMean, est.ShiftedClippedMean)
+def _median_noise(
     metric: str, e: est.ShiftedClippedMean | est.PlanMean, law: dist.Distribution, at: At
 ) -> float:
     """The 0.9 quantile of the noise's norm on independent normal coordinates; else NaN.

@@ -2,15 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from dpbench.privacy import Budget
 from dpbench.theory.exact.noise import Noise, additive
 
-__all__ = ["At", "Step", "box", "quantile", "quietest", "reach", "tail"]
+__all__ = [
+    "EXACT", "STEPS", "At", "Step", "box", "exact_for", "quantile", "quietest", "reach",
+    "step_for", "tail",
+]  # fmt: skip
+
+F = TypeVar("F", bound=Callable[..., Any])
+# By kind of estimator: (metric, estimator, law, at) to a column of a summary, NaN if not known.
+EXACT: dict[type[Any], Callable[[str, Any, Any, At], float]] = {}
+# By kind of estimator: (estimator, at) to its clip with noise, None if it is none.
+STEPS: dict[type[Any], Callable[[Any, At], Step | None]] = {}
+
+
+def exact_for(*kinds: type[Any]) -> Callable[[F], F]:
+    """Register a function as what computes the exact values of these kinds of estimators."""
+    return _entered(EXACT, kinds)
+
+
+def step_for(*kinds: type[Any]) -> Callable[[F], F]:
+    """Register a function as what finds the last step of these, from which exact values follow."""
+    return _entered(STEPS, kinds)
+
+
+def _entered(registry: dict[type[Any], Any], kinds: tuple[type[Any], ...]) -> Callable[[F], F]:
+    def enter(function: F) -> F:
+        assert not registry.keys() & set(kinds)
+        registry.update(dict.fromkeys(kinds, function))
+        return function
+
+    return enter
 
 
 class At(NamedTuple):

@@ -5,67 +5,55 @@ are compared with, the target or their own mean. Of two different values V is a 
 else it is normal by the central limit theorem. With noise Z independent of V,
 P(|V + Z| <= x) = E[F(x - V) - F(-x - V)].
 
+Clips with noise are registered by `dpbench.theory.exact.step.step_for`, in `last_step`; whatever
+else is known by `exact_for`, where it is computed.
+
 Nothing here calls an estimator: an error in one must not move both sides of a claim.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.special import betainc
 
 from dpbench import distributions as dist
 from dpbench import estimators as est
 from dpbench.arrays import Floats
 from dpbench.privacy import ApproxDP, Budget, NonPrivate
-from dpbench.theory.exact.averages import Atoms, atoms, average
+from dpbench.theory.exact import (  # noqa: F401 (they register what they compute)
+    instance,
+    local,
+    ratio,
+    regression,
+    score,
+    searches,
+)
+from dpbench.theory.exact.averages import average, finite_atoms, median_quantile
 from dpbench.theory.exact.choices import (
+    RARE,
     core_noise_quantile,
     exact_miss,
     histogram_misses,
     is_near,
     is_round,
     overtaken,
-    wrong_answers,
 )
-from dpbench.theory.exact.instance import inverse_steps, trimmed_error
 from dpbench.theory.exact.intervals import exact_interval
 from dpbench.theory.exact.last_step import Histogram, histogram, ksu20_groups, last_step
-from dpbench.theory.exact.local import sign_error, unit_error
 from dpbench.theory.exact.noise import Gaussian as Normal
-from dpbench.theory.exact.noise import Noise, additive
-from dpbench.theory.exact.ratio import ratio_error, vector_rmse
-from dpbench.theory.exact.regression import regression_error
-from dpbench.theory.exact.score import score_error
-from dpbench.theory.exact.searches import median_noise
-from dpbench.theory.exact.step import At, Step
-from dpbench.theory.exact.vectors import affine_error, ball_error, covariance_quantile
+from dpbench.theory.exact.noise import additive
+from dpbench.theory.exact.step import EXACT, At, Step
+from dpbench.theory.exact.vectors import ball_error
 
 __all__ = ["exact", "exact_miss"]
 
 ROUGH = 0.1  # relative noise of a variance that still counts as known
-RARE = 1e-3
 MOMENTS = ("signed_mean", "rmse")
 ERRORS = ("q90", "private_q90", "mean_error", *MOMENTS)
 INTERVALS = ("miss_rate", "width_ratio_q50")
 NAN = float("nan")
-# What is no clip with noise.
-_OWN: dict[type[est.Estimator], Callable[[str, Any, dist.Distribution, At], float]] = {
-    est.CoinPressCovariance: covariance_quantile,
-    est.WhitenedCoinPressMean: covariance_quantile,
-    est.LocalSignMean: sign_error,
-    est.PrivUnitMean: unit_error,
-    est.AffineInvariantMean: affine_error,
-    est.PlanMean: median_noise,
-    est.AdaSSP: regression_error,
-    est.GradientDescentRegression: regression_error,
-    est.SubsampleLeastSquares: regression_error,
-    est.ShiftedClippedMean: median_noise,
-}
 
 
 def exact(  # a case each
@@ -93,11 +81,9 @@ def exact(  # a case each
     """
     if isinstance(budget, NonPrivate) or not estimator.supports(budget):
         return NAN
-    if isinstance(estimator, est.SubsampleTest):
-        return wrong_answers(estimator, law, n, budget) if metric == "mean_error" else NAN
     at = At(n, law.d, budget)
-    if type(estimator) in _OWN:
-        return _OWN[type(estimator)](metric, estimator, law, at)
+    if type(estimator) in EXACT:  # else it is a clip with noise, or not known
+        return EXACT[type(estimator)](metric, estimator, law, at)
     given = estimator
     if isinstance(estimator, est.LearnedGaussian):
         estimator, at = _with_sigma(estimator, law, at)
@@ -107,18 +93,10 @@ def exact(  # a case each
         return NAN  # what is released then may be anywhere
     if metric == "noise_q90":
         return _noise_quantile(estimator, law, at)
-    find: Callable[[str, Any, dist.Distribution, At], float]
-    known: tuple[str, ...] = ERRORS
-    find = _scalar_error if law.d == 1 else _vector_error
     if metric in INTERVALS:
-        find, estimator, known = exact_interval, given, INTERVALS
-    if isinstance(estimator, est.GaussianScoreMean):
-        find = score_error
-    if isinstance(estimator, est.SmoothTrimmedMean | est.InverseSensitivity):
-        find = _instance_error
-    if isinstance(estimator, est.SumAndCountMean | est.TransformedNoiseMean):
-        find, known = _of_two_sums, ("q90", "mean_error", "rmse")
-    return find(metric, estimator, law, at) if metric in known else NAN
+        return exact_interval(metric, given, law, at)
+    find = _scalar_error if law.d == 1 else _vector_error
+    return find(metric, estimator, law, at) if metric in ERRORS else NAN
 
 
 def _unknown_miss(e: est.Estimator, law: dist.Distribution, at: At) -> float:
@@ -137,28 +115,6 @@ def _unknown_miss(e: est.Estimator, law: dist.Distribution, at: At) -> float:
     return 1.0 if found is None else histogram_misses(found[1], False, found[2])
 
 
-def _atoms(law: dist.Distribution) -> Atoms | None:
-    """Those of a law of finite variance; None where they are not known."""
-    return atoms(law) if getattr(law, "tail_index", np.inf) > 2 else None
-
-
-def _median_quantile(values: Floats, weights: Floats, noise: Noise, groups: int) -> float:
-    """The 0.9 quantile of |V + Z|, or of the |median| of many of them.
-
-    The median of m is below x if more than half are, with probability I_F(x)((m+1)/2, (m+1)/2) for
-    odd m; for m = 1 that is F. The mean of the middle two of an even m has it but for order 1/m.
-    """
-    half = (groups + 1) / 2
-
-    def missing(x: float) -> float:
-        # Sums of weights may pass 1 by rounding.
-        high, low = (min(1.0, float(weights @ noise.cdf(end - values))) for end in (x, -x))
-        return float(betainc(half, half, high) - betainc(half, half, low) - 0.9)
-
-    most = noise.above(0.02) + float(np.max(np.abs(values)))
-    return float(brentq(missing, 0.0, most, xtol=1e-12 * most, rtol=1e-7))
-
-
 def _clipped(e: Any, law: dist.Distribution, at: At, step: Step) -> tuple[float, float] | None:
     """The ends of the clip; None where they are not known."""
     centre = step.centre
@@ -172,7 +128,7 @@ def _clipped(e: Any, law: dist.Distribution, at: At, step: Step) -> tuple[float,
 
 def _fullest(e: Any, law: dist.Distribution, at: At) -> tuple[float, float, Histogram] | None:
     """The middle of the bin that is likeliest, its probability, and the bins."""
-    bins, points = histogram(e, at), _atoms(law)
+    bins, points = histogram(e, at), finite_atoms(law)
     if bins is None or points is None or bins.records < 1:
         return None
     numbers, place = np.unique(np.floor((points[0] - bins.start) / bins.width), return_inverse=True)
@@ -183,7 +139,7 @@ def _fullest(e: Any, law: dist.Distribution, at: At) -> tuple[float, float, Hist
 
 def _scalar_error(metric: str, estimator: Any, law: dist.Distribution, at: At) -> float:
     """Of records that are clipped, averaged, released with noise, perhaps in groups."""
-    step, points = last_step(estimator, at), _atoms(law)
+    step, points = last_step(estimator, at), finite_atoms(law)
     other = isinstance(estimator, est.KSU20Mean | est.PersonMean | est.SubsampleAggregate)
     if step is None or points is None or isinstance(estimator, est.ShrinkingIntervals):
         return NAN
@@ -206,43 +162,7 @@ def _scalar_error(metric: str, estimator: Any, law: dist.Distribution, at: At) -
     if found is None or metric == "mean_error":
         return float(found[1] @ step.noise.distance(found[0])) if found else NAN
     groups = ksu20_groups(estimator) if isinstance(estimator, est.KSU20Mean) else 1
-    return _median_quantile(*found, step.noise, groups)
-
-
-def _instance_error(metric: str, estimator: Any, law: dist.Distribution, at: At) -> float:
-    """Of a smooth sensitivity on two values, or an inverse one on records near what is expected."""
-    e, points = estimator, _atoms(law)
-    if points is None or metric not in ("q90", "noise_q90"):
-        return NAN
-    if isinstance(e, est.SmoothTrimmedMean):
-        inside = len(points[0]) == 2 and np.all(np.clip(points[0], e.lower, e.upper) == points[0])
-        return trimmed_error(metric, e, points, float(law.target), at) if inside else NAN
-    if e.statistic == "median":
-        return NAN
-    steps = inverse_steps(e, points, at)
-    if metric == "noise_q90":
-        return steps.norm_quantile(1, 0.9)
-    away = np.clip(points[0], e.lower, e.upper) - law.target
-    found = average(away, points[1], at.n, steps.variance)
-    return NAN if found is None else _median_quantile(*found, steps, 1)
-
-
-def _of_two_sums(metric: str, e: Any, law: dist.Distribution, at: At) -> float:
-    """Of records that are clipped to [lower, upper], on a scale where that is [0, 1]."""
-    width = float(e.upper - e.lower)
-    if law.d > 1:
-        if metric != "rmse" or not isinstance(law, dist.MultivariateGaussian) or not is_round(law):
-            return NAN
-        mean, half = law.mean - (e.lower + e.upper) / 2, width / 2
-        return half * vector_rmse(e, mean / half, law.scale / half, int(at.n), at.budget)
-    points = _atoms(law)
-    if points is None:
-        return NAN
-    found = average((np.clip(points[0], e.lower, e.upper) - e.lower) / width, points[1], at.n, 0.0)
-    if found is None:
-        return NAN
-    target = (law.target - e.lower) / width
-    return width * ratio_error(metric, e, found, target, int(at.n), at.budget)
+    return median_quantile(*found, step.noise, groups)
 
 
 def _moment(metric: str, away: Floats, weights: Floats, step: Step) -> float:
@@ -282,14 +202,12 @@ def _by_coordinate(e: est.Estimator, at: At) -> tuple[Any, At]:
 
 def _noise_quantile(estimator: Any, law: dist.Distribution, at: At) -> float:
     estimator, own = _by_coordinate(estimator, at)
-    if isinstance(estimator, est.SmoothTrimmedMean | est.InverseSensitivity):
-        return _instance_error("noise_q90", estimator, law, at) if law.d == 1 else NAN
     if isinstance(estimator, est.KSU20Mean) and estimator.constants == "paper":
         return NAN  # that of a median
-    if isinstance(estimator, est.FriendlyCoreMean):
-        return core_noise_quantile(estimator, law, at.n, at.budget)
     if isinstance(estimator, est.SubsampleAggregate) and estimator.aggregate == "friendly_core":
         return _core_of_buckets(estimator, law, at)
+    if type(estimator) in EXACT:
+        return EXACT[type(estimator)]("noise_q90", estimator, law, own) if law.d == 1 else NAN
     step = last_step(estimator, own)
     return NAN if step is None else step.noise.norm_quantile(law.d, 0.9)
 

@@ -15,9 +15,9 @@ from dpbench.privacy import ApproxDP, PureDP
 from dpbench.theory.exact.choices import is_round
 from dpbench.theory.exact.last_step import coinpress_round, gaussian_norm, round_shares
 from dpbench.theory.exact.noise import Gaussian, additive, concentrated
-from dpbench.theory.exact.step import At, Step
+from dpbench.theory.exact.step import At, Step, exact_for
 
-__all__ = ["affine_error", "ball_error", "covariance_quantile", "sum_quantile"]
+__all__ = ["ball_error", "sum_quantile"]
 
 Q = 0.9
 UNSURE = 0.2  # over d: a tenth of the relative variance of a chi-square
@@ -59,7 +59,8 @@ def ball_error(
     return float(np.sqrt(variance * norm2))
 
 
-def covariance_quantile(
+@exact_for(est.CoinPressCovariance, est.WhitenedCoinPressMean)
+def _covariance_quantile(
     metric: str,
     e: est.CoinPressCovariance | est.WhitenedCoinPressMean,
     law: dist.Distribution,
@@ -146,7 +147,8 @@ def _whitened_noise(e: est.WhitenedCoinPressMean, at: At) -> float:
     return Gaussian(sd * back).norm_quantile(at.d, Q)
 
 
-def affine_error(metric: str, e: est.AffineInvariantMean, law: dist.Distribution, at: At) -> float:
+@exact_for(est.AffineInvariantMean)
+def _affine_error(metric: str, e: est.AffineInvariantMean, law: dist.Distribution, at: At) -> float:
     """Of Gaussian records, which nearly all have weight 1, relative to their covariance.
 
     (g) to (d) of `dpbench.estimators.affine_invariant`: the noise is sd(eps_m, delta_m) step times
