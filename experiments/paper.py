@@ -63,7 +63,9 @@ class Source:
     """
 
     title: str
-    sweeps: Annotated[dict[str, Wanted], named(lambda one, at: from_mapping(Wanted, one or {}, at))]
+    sweeps: Annotated[
+        dict[str, Wanted], named(Wanted, lambda one, at: from_mapping(Wanted, one or {}, at))
+    ]
     names: dict[str, str] = Field(default_factory=dict)
 
 

@@ -256,9 +256,7 @@ class Listing:
 
     words: Annotated[tuple[Text, ...], Field(min_length=1)]
     rows: Annotated[tuple[Annotated[Row, keyed(Row)], ...], Field(min_length=1)]
-    entries: Annotated[dict[Label, Use], named(lambda one, name: from_mapping(Use, one, name))] = (
-        Field(default_factory=dict)
-    )
+    entries: Annotated[dict[Label, Use], named(Use)] = Field(default_factory=dict)
     left_out: str = ""
     not_in: dict[Literal["audit", "ci"], Text] = Field(default_factory=dict)
 

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -46,12 +47,13 @@ def reached() -> list[str]:
 
 
 @pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A copy of the package, in the place of which origins are made."""
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(HERE, tmp_path / "dpbench", ignore=ignored)
     monkeypatch.setattr(origin, "PACKAGE", tmp_path / "dpbench")
-    return tmp_path / "dpbench"
+    yield tmp_path / "dpbench"
+    origin._package.cache_clear()
 
 
 def _source(work: str = origin.BLOCKS) -> str:
@@ -71,7 +73,6 @@ def test_a_block_does_not_survive_an_edit_of_what_it_reaches(
         assert _source() != before, name
         (package / name).write_text(text, "utf-8")
     assert _source() == before
-    origin._package.cache_clear()
 
 
 @pytest.mark.parametrize("name", ["analysis/claims.py", "report/page.py", "audit/releases.py"])
@@ -81,4 +82,3 @@ def test_a_block_survives_an_edit_of_what_it_does_not_reach(name: str, package: 
         file.write("\n# edited\n")
     assert _source() == before
     assert (_source("dpbench.audit.releases") == audits) == (not name.startswith("audit/"))
-    origin._package.cache_clear()
