@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import functools
 import gc
 import json
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +17,14 @@ from typing import Any
 import numpy as np
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from joblib.externals.loky import get_reusable_executor
 from numpy.typing import NDArray
 
 from dpbench.cli import run
 from dpbench.output.style import save
 from dpbench.privacy import Budget, Ledger
+from dpbench.runner import origin
+from tests.bench import FIGURE, TINY, Bench
 
 Floats = NDArray[np.float64]
 DRAWN = save.__defaults__
@@ -133,8 +138,6 @@ def browser() -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a finished run of the tiny sweep with a figure, in `out`; to be read only."""
-    from cli.conftest import FIGURE, TINY
-
     folder = tmp_path_factory.mktemp("finished")
     (folder / "conf" / "sweep").mkdir(parents=True)
     spec = {**TINY, "figures": {"errors": FIGURE}}
@@ -142,3 +145,43 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = ["--config-dir", f"{folder}/conf", "sweep=tiny", "n_jobs=1", "seed=3"]
     assert run([*words, f"out={folder}/out"]) == 0
     return folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def source_read_once() -> Iterator[None]:
+    """The package, which no test changes: a run reads all of it three times."""
+    read, package = origin.package_source, origin.PACKAGE
+    once = functools.cache(read)
+
+    def package_source() -> list[tuple[str, str]]:
+        return once() if package == origin.PACKAGE else read()  # of a copy, which changes
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(origin, "package_source", package_source)
+        yield
+
+
+@pytest.fixture
+def own_workers() -> Iterator[None]:
+    """Processes of this test alone: joblib keeps them, with the plug-ins that they have loaded."""
+    get_reusable_executor().shutdown(wait=True)
+    yield
+    get_reusable_executor().shutdown(wait=True)
+
+
+@pytest.fixture
+def bench(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Bench]:
+    """The tiny sweep; plug-ins and figures of this process are forgotten afterwards."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HYDRA_FULL_ERROR", raising=False)
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.setenv("COLUMNS", "150")
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    found = Bench(tmp_path, capsys)
+    yield found
+    found.forget()
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")

@@ -9,13 +9,13 @@ from typing import Annotated, Any
 import numpy as np
 import pytest
 from pydantic import Field
-from sweeps import sweep_of
 
 from dpbench import ConfigError, Estimate, Estimator, Ledger, PureDP
 from dpbench.distributions import Distribution
 from dpbench.estimators import ClippedMean
 from dpbench.registry import canonical, validated
 from dpbench.samples import Sample
+from tests.sweeps import sweep_of
 
 
 @pytest.fixture(autouse=True)

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
-from sweeps import CLIP, COIN, Made
 
 from dpbench.analysis.claims import COLUMNS, verdict
 from dpbench.analysis.kinds import build_claim
 from dpbench.analysis.resample import Measured
 from dpbench.registry import ConfigError
 from dpbench.theory.theorems import THEOREMS, Theorem
+from tests.sweeps import CLIP, COIN, Made
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from sweeps import CLIP, COIN, Made
 
 from dpbench.analysis import results as summary_of
 from dpbench.analysis.results import CURVE, ORDER, Results, collect, held_out, worst_case
@@ -15,6 +14,7 @@ from dpbench.analysis.summary import quantile, statistics
 from dpbench.sweep.block import Block, replay_name
 from dpbench.sweep.metrics import ERRORS, EXTRAS, METRICS
 from dpbench.sweep.selection import BUDGET, KEY
+from tests.sweeps import CLIP, COIN, Made
 
 MADE = Made(
     families={

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
-from sweeps import CLIP, COIN, Made
 
 from dpbench.analysis.results import Results
 from dpbench.analysis.smallest_n import RATIO, TAIL, Search, run_searches, search
 from dpbench.arrays import Floats
 from dpbench.sweep.plan import Cell, key_table
+from tests.sweeps import CLIP, COIN, Made
 
 ALPHA, BETA, TRIALS = 0.25, 0.1, 1000
 PAIR = {"kind": "two_point_family", "k": 2, "c": [1, 2], "scaling": "local"}

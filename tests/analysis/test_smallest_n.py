@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import special, stats
-from sweeps import CLIP, Made
 
 from dpbench.analysis.results import Results
 from dpbench.analysis.smallest_n import SampleComplexity, crossing, measure, smallest_n
 from dpbench.arrays import Floats
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.sweep.plan import Cell
+from tests.sweeps import CLIP, Made
 
 BETA = 0.1
 GRID = np.geomspace(10, 1e7, 13)

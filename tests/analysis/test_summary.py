@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
-from support import assert_frequencies
-from sweeps import CLIP, Made
 
 from dpbench.analysis.resample import DRAWS, JOINT_DRAWS, replicates, resampled
 from dpbench.analysis.results import Results
 from dpbench.analysis.summary import order_statistic, quantile, statistics
 from dpbench.arrays import Floats
 from dpbench.sweep.metrics import ERRORS, EXTRAS, METRICS
+from tests.support import assert_frequencies
+from tests.sweeps import CLIP, Made
 
 
 def _row(errors: Floats, **parts: Floats) -> dict[str, float]:

@@ -18,13 +18,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from scipy import stats
-from support import BIG, assert_frequencies, assert_standard, rng
 
 import dpbench
 from dpbench.distributions import Distribution, Empirical, empirical
 from dpbench.distributions.empirical import MOST_ATOMS
 from dpbench.registry import ConfigError, canonical
 from dpbench.samples import CountedSample, DenseSample
+from tests.support import BIG, assert_frequencies, assert_standard, rng
 
 WHERE = "sweep.families.x"
 SKEWED = [3.5, -1.0, 3.5, 0.1, 7.0, 3.5, 0.1, 1000.25]

@@ -60,7 +60,7 @@ def test_bounds_have_their_oracles() -> None:
     pages = dict(modules._theory())
     for name in ("of_class", "coins", "local", "numbers", "several_laws", "vectors"):
         assert "Checked by" in pages[f"theory.bounds.{name}"]
-    at = "tests/theory/test_several_laws.py::"
+    at = "tests/theory/bounds/test_several_laws.py::"
     assert at in pages["theory.bounds.several_laws"]
     assert at not in pages["theory.bounds.local"]
 

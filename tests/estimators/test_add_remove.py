@@ -12,7 +12,6 @@ from unittest import mock
 import numpy as np
 import pytest
 from scipy.integrate import quad
-from support import Floats
 
 from dpbench import release
 from dpbench.audit import audit_pair, noise_times
@@ -24,6 +23,7 @@ from dpbench.privacy.budgets import Relation
 from dpbench.privacy.neighbours import Pair
 from dpbench.theory.exact.ratio import laplaces_above, vector_rmse
 from dpbench.theory.exact.value import exact
+from tests.support import Floats
 
 AR: dict[str, Any] = {"neighbours": "add_remove"}
 BOTH: list[Estimator] = [TransformedNoiseMean(), SumAndCountMean()]

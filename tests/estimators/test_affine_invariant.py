@@ -6,14 +6,14 @@ import itertools
 
 import numpy as np
 import pytest
-import support
 from scipy import integrate, stats
-from support import Floats
 
 from dpbench.estimators import AffineInvariantMean
 from dpbench.estimators.affine_invariant import Core, leverages
 from dpbench.privacy import ApproxDP, Ledger
 from dpbench.samples import CountedSample, DenseSample
+from tests import support
+from tests.support import Floats
 
 BUDGET = ApproxDP(1.0, 1e-6)
 MEAN = AffineInvariantMean()

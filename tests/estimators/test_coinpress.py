@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import Step
 from scipy import linalg
-from support import Floats, rng, round_shares, row_norms, run
 
 from dpbench.distributions.multivariate import MultivariateGaussian
 from dpbench.estimators import CoinPressCovariance, CoinPressMean, WhitenedCoinPressMean, coinpress
 from dpbench.estimators.coinpress import schedule
 from dpbench.privacy import ZCDP, ApproxDP, Budget
 from dpbench.samples import CountedSample
+from tests.conftest import Step
+from tests.support import Floats, rng, round_shares, row_norms, run
 
 # Every round that the authors' code runs for these settings.
 TABLES = Path(__file__).parents[1] / "data"

@@ -8,16 +8,16 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
-import support
-from conftest import Step
 from scipy import stats
-from support import FALSE_ALARM, Floats, assert_follows, noise_law
 
 from dpbench.estimators import FriendlyCoreMean, friendly_core
 from dpbench.estimators.base import Estimate
 from dpbench.estimators.friendly_core import core_weights, count_within, gaussian_diameter
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.samples import CountedSample, Sample
+from tests import support
+from tests.conftest import Step
+from tests.support import FALSE_ALARM, Floats, assert_follows, noise_law
 
 Composition = Literal["basic", "zcdp"]
 BUDGET = ApproxDP(1.0, 1e-6)

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Step
 from scipy import stats
-from support import Floats, name, noise_law, round_shares, run, same_law
 
 from dpbench.estimators import KarwaVadhanMean, LearnedGaussian, ShrinkingIntervals, karwa_vadhan
 from dpbench.estimators.karwa_vadhan import PowersOfTwo
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.samples import CountedSample, DenseSample
+from tests.conftest import Step
+from tests.support import Floats, name, noise_law, round_shares, run, same_law
 
 # At which a few records are found sometimes, and sometimes not.
 BUDGETS = [PureDP(1.5), ZCDP(0.15), ApproxDP(1.0, 0.4, "classical")]

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import integrate, stats
-from support import FALSE_ALARM, Floats, run
 
 from dpbench.distributions import Gaussian
 from dpbench.estimators import GaussianScoreMean, gaussian_score
@@ -16,6 +15,7 @@ from dpbench.estimators.gaussian_score import mean_score, shift_of
 from dpbench.privacy import GDP, ZCDP, Budget, Ledger, PureDP
 from dpbench.theory.bounds.of_class import class_bound
 from dpbench.theory.exact.value import exact
+from tests.support import FALSE_ALARM, Floats, run
 
 
 @pytest.mark.parametrize("t", [0.1, 1.0, 7.0])
@@ -81,7 +81,7 @@ def factor(n: int, budget: Budget, radius: float) -> float:
 
 @pytest.mark.parametrize(("epsilon", "radius"), [(0.01, 1e6), (0.1, 10.0), (1.0, 1e6)])
 def test_the_error_is_within_a_factor_of_the_bound(epsilon: float, radius: float) -> None:
-    """Computed without drawing; `tests/theory/test_exact.py` draws."""
+    """Computed without drawing; `tests/theory/exact/test_value.py` draws."""
     least = {10.0: 300, 1e6: 700}[radius] / epsilon
     sizes = [int(n) for n in (least, 10 * least, 1e6) if n <= 1e6]
     for budget in (PureDP(epsilon), GDP(epsilon)):

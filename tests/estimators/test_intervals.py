@@ -11,7 +11,6 @@ from unittest import mock
 import numpy as np
 import pytest
 from scipy import integrate, special, stats
-from support import run
 
 import dpbench
 from dpbench.audit import noise_times
@@ -28,6 +27,7 @@ from dpbench.registry import validated
 from dpbench.samples import DenseSample, Sample
 from dpbench.theory.exact.intervals import _moments
 from dpbench.theory.exact.value import exact
+from tests.support import run
 
 LAW = Gaussian(location=0.3)
 KNOWN = KarwaVadhanInterval(radius=100, sigma=1)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
-from support import Floats, name, off_by, run
 
 from dpbench.distributions import TwoPoint
 from dpbench.estimators import Estimate, HeavyTailedMean, KSU20Mean, KSU20Range, ksu20
@@ -21,6 +20,7 @@ from dpbench.privacy.histogram import fullest_bin
 from dpbench.samples import Bins, DenseSample, Sample
 from dpbench.theory.exact.value import exact
 from dpbench.theory.families import TwoPointFamily
+from tests.support import Floats, name, off_by, run
 
 THREE: list[Budget] = [PureDP(1.0), ZCDP(0.5), ApproxDP(1.0, 1e-6)]
 each_notion = pytest.mark.parametrize("budget", THREE, ids=name)

@@ -8,9 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
-from conftest import Step
 from scipy import stats
-from support import Floats, name, rng, row_norms, run
 
 from dpbench.estimators import CoordinateWise, Estimate, Estimator, KSU20BallMean, KSU20Mean
 from dpbench.estimators.heavy_tailed import worst_clipping_bias
@@ -18,6 +16,8 @@ from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.samples import DenseSample, Sample
 from dpbench.theory.bounds.numbers import two_point_lower_bound
 from dpbench.theory.families import SignedTwoPointFamily
+from tests.conftest import Step
+from tests.support import Floats, name, rng, row_norms, run
 
 ZCDP_OR_NOT: list[Budget] = [ZCDP(0.3), ApproxDP(2.0, 1e-5)]
 Outside = Literal["discard", "project"]

@@ -9,7 +9,6 @@ from unittest import mock
 import numpy as np
 import pytest
 from scipy import stats
-from support import FALSE_ALARM, Floats, assert_frequencies, run
 
 from dpbench.distributions.sparse import ProductTwoPoint
 from dpbench.estimators import Estimate, ksu20, ksu20_cover
@@ -18,6 +17,7 @@ from dpbench.privacy import Ledger, PureDP
 from dpbench.privacy.histogram import fullest_bin
 from dpbench.samples import DenseSample, Sample, SparseSample
 from dpbench.samples.base import part_sizes
+from tests.support import FALSE_ALARM, Floats, assert_frequencies, run
 
 EPS = PureDP(1.0)
 

@@ -9,7 +9,6 @@ from unittest import mock
 import numpy as np
 import pytest
 from scipy import integrate, optimize, stats
-from support import Floats, assert_follows, name, rng, run
 
 from dpbench.analysis.study import gathered
 from dpbench.distributions import ContaminatedGaussian, LinearModel, MultivariateGaussian
@@ -26,6 +25,7 @@ from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, NonPrivate
 from dpbench.samples import CountedSample, DenseSample
 from dpbench.sweep.block import BlockTask, Setting, _errors
 from dpbench.theory.exact.value import exact
+from tests.support import Floats, assert_follows, name, rng, run
 
 SURE = ZCDP(1e6)  # next to no noise
 LAW = LinearModel(d=4, norm=1.5, deviation=0.3)

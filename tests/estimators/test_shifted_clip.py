@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import Floats, rng, run
 
 from dpbench.distributions import ProductTwoPoint, StretchedGaussian
 from dpbench.estimators import Estimator, PlanMean, ShiftedClippedMean
 from dpbench.privacy import ZCDP, Ledger
 from dpbench.samples import DenseSample
+from tests.support import Floats, rng, run
 
 SURE = ZCDP(1e6)  # next to no noise
 LAW = StretchedGaussian(d=5, power=2.0, norm=3.0)

@@ -8,15 +8,25 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
-from conftest import Step
 from scipy import stats
-from support import FALSE_ALARM, Floats, buckets_of, middle, name, noise_law, rng, run, spreads
 
 import dpbench.estimators as est
 from dpbench.estimators.friendly_core import friendly_mean
 from dpbench.privacy import ZCDP, ApproxDP, Ledger, PureDP
 from dpbench.registry import ConfigError
 from dpbench.samples import CountedSample, DenseSample, Sample, SparseSample
+from tests.conftest import Step
+from tests.support import (
+    FALSE_ALARM,
+    Floats,
+    buckets_of,
+    middle,
+    name,
+    noise_law,
+    rng,
+    run,
+    spreads,
+)
 
 Vote = Literal["count", "exponential", "histogram"]
 OUTPUTS: dict[str, Any] = {"buckets": 3, "lower": -4.0, "upper": 5.0}

@@ -8,11 +8,11 @@ import yaml
 from numpy.typing import NDArray
 from scipy import stats
 from scipy.optimize import brentq
-from support import rng, run
 
 from dpbench.estimators import ApproximateBoundsMean, UnbiasedMean, UniversalMean
 from dpbench.package import conf_folder
 from dpbench.privacy import ApproxDP, PureDP
+from tests.support import rng, run
 
 Floats = NDArray[np.float64]
 

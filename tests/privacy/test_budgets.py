@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 from scipy.special import ndtri_exp
-from support import Floats, assert_follows, name, noise_law, rng
 
 from dpbench.errors import ConfigError
 from dpbench.privacy import AMOUNTS, GDP, ZCDP, ApproxDP, Budget, NonPrivate, PureDP
@@ -24,6 +23,7 @@ from dpbench.privacy.conversions import (
     pure_of_rho,
     rho_of_pure,
 )  # fmt: skip
+from tests.support import Floats, assert_follows, name, noise_law, rng
 
 PRIVATE: list[Budget] = [
     PureDP(0.3),

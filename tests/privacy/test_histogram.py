@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
-from support import Floats, assert_follows, assert_frequencies, name, noise_law, rng
 
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP
 from dpbench.privacy.histogram import fullest_bin, largest_noise, stability_threshold
 from dpbench.samples import Bins, CountedSample, DenseSample, Sample
+from tests.support import Floats, assert_follows, assert_frequencies, name, noise_law, rng
 
 ORDERS = [1.01, 1.5, 2.0, 4.0, 16.0, 100.0]
 LISTED = 4  # bins whose counts are followed one by one; further ones are empty

@@ -11,7 +11,10 @@ from typing import Literal
 import numpy as np
 import pytest
 from scipy import stats
-from support import (
+
+from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, NonPrivate, OverdraftError, PureDP
+from dpbench.privacy import ledger as module
+from tests.support import (
     assert_follows,
     assert_frequencies,
     exponential_epsilon,
@@ -20,9 +23,6 @@ from support import (
     rng,
     row_norms,
 )  # fmt: skip
-
-from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, NonPrivate, OverdraftError, PureDP
-from dpbench.privacy import ledger as module
 
 BUDGETS: list[Budget] = [PureDP(0.8), ZCDP(0.1), GDP(0.7), ApproxDP(0.8, 1e-5)]
 each = pytest.mark.parametrize("budget", BUDGETS, ids=lambda b: b.notion)

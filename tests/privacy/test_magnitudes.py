@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
-from support import assert_frequencies, rng
 
 from dpbench.privacy import Ledger, PureDP
 from dpbench.privacy.magnitudes import magnitudes, powers
 from dpbench.samples import CountedSample, DenseSample
+from tests.support import assert_frequencies, rng
 
 Floats = NDArray[np.float64]
 

@@ -9,12 +9,12 @@ import pytest
 from scipy import stats
 from scipy.linalg import hadamard
 from scipy.special import ndtr
-from support import Floats, assert_follows, assert_frequencies, rng
 
 from dpbench.privacy import GDP, ZCDP, Budget, Ledger
 from dpbench.privacy.noisy_search import mean_in_ball, noisy_rank
 from dpbench.privacy.rotation import Rotation, walsh_hadamard
 from dpbench.theory.exact.searches import search_law
+from tests.support import Floats, assert_follows, assert_frequencies, rng
 
 ROW = np.array([0.1, 0.2, 0.2, 0.3, 0.6, 0.7, 2.0])
 STEPS = 3

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
-from support import Floats, assert_follows, assert_frequencies, exponential_epsilon, rng
 
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP
 from dpbench.privacy.quantile import private_quantile
 from dpbench.samples import CountedSample, DenseSample, Sample
+from tests.support import Floats, assert_follows, assert_frequencies, exponential_epsilon, rng
 
 ORDERS = [1.01, 1.5, 2.0, 4.0, 16.0, 100.0]
 LOW, HIGH = -1.0, 1.0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import stats
-from support import Floats, assert_follows, rng
 
 from dpbench.privacy import PureDP
 from dpbench.privacy.histogram import fullest_bin
@@ -13,6 +12,7 @@ from dpbench.privacy.ledger import Ledger
 from dpbench.registry import canonical
 from dpbench.samples import Bins, DenseSample
 from dpbench.theory.exact.noise import Staircase
+from tests.support import Floats, assert_follows, rng
 
 S = 0.7  # a sensitivity
 each_epsilon = pytest.mark.parametrize("epsilon", [0.3, 2.0, 6.0])

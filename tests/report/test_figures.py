@@ -26,8 +26,7 @@ from dpbench.report.words import Words
 from dpbench.sweep.selection import BUDGET
 from dpbench.theory.bounds.of_class import OF_VIEWS
 from dpbench.theory.families import TwoPointFamily
-
-from .conftest import TRIALS, assert_refused, curves, drawn, lines, rows
+from tests.report.conftest import TRIALS, assert_refused, curves, drawn, lines, rows
 
 PAID = {"pure": {"epsilon": 1}}
 ERROR = {"kind": "error_against_n", "families": ["gaussian", "student"], "budgets": PAID}

@@ -21,8 +21,7 @@ from dpbench.registry import ConfigError
 from dpbench.report import page_tables
 from dpbench.report.page import finished_runs, write_page
 from dpbench.report.sections.base import SECTIONS
-
-from .page_folders import CLAIM, HOSTILE, MANIFEST, PAIR, write_run, write_table
+from tests.report.page_folders import CLAIM, HOSTILE, MANIFEST, PAIR, write_run, write_table
 
 PARTS = {
     "claims.csv": "claims", "factors.csv": "limit", "figures/another.svg": "figures",

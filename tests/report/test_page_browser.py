@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 from dpbench.report.page import write_page
-
-from .page_folders import HOSTILE, MANIFEST, write_run
+from tests.report.page_folders import HOSTILE, MANIFEST, write_run
 
 pytest.importorskip("selenium", reason="selenium is not installed")
 

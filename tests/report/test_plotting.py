@@ -18,9 +18,8 @@ import dpbench
 from dpbench.analysis.result import Result
 from dpbench.output.style import save, style
 from dpbench.registry import ConfigError
-
-from .test_figures import ACCURACY, CLIP, ERROR, PAID, THRESHOLD
-from .test_parameter_figures import ROUNDS
+from tests.report.test_error_figures import ROUNDS
+from tests.report.test_figures import ACCURACY, CLIP, ERROR, PAID, THRESHOLD
 
 ONE_CURVE = {"estimators": {"histogram": {}}, "budgets": PAID}
 # Of every kind, with one panel or several.

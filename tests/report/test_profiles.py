@@ -9,8 +9,7 @@ import pytest
 from dpbench.analysis.factors import scores
 from dpbench.analysis.result import Result
 from dpbench.report.profiles import OUTSIDE, shares
-
-from .conftest import assert_refused, curves, drawn
+from tests.report.conftest import assert_refused, curves, drawn
 
 PURE = {"privacy": "pure", "epsilon": 1.0, "delta": np.nan, "rho": np.nan, "mu": np.nan}
 FREE = {**dict.fromkeys(PURE, np.nan), "privacy": "none"}

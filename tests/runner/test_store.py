@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from sweeps import CLIP, COIN, Made
 
 from dpbench.output.files import atomic, check_writable
 from dpbench.registry import ConfigError
@@ -21,6 +20,7 @@ from dpbench.runner.store import CorruptBlockError, Memory, Store
 from dpbench.sweep.block import Block, BlockTask
 from dpbench.sweep.metrics import ERRORS
 from dpbench.sweep.plan import Cell
+from tests.sweeps import CLIP, COIN, Made
 
 MADE = Made(
     families={"coin": COIN, "numbers": {"kind": "gaussian"}},

@@ -9,9 +9,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from support import BIG
 
 from dpbench.samples import Bins, CountedSample, DenseSample, Sample, dense
+from tests.support import BIG
 
 INF = math.inf
 # Numbers with few binary digits, so that nothing rounds and edges are hit exactly.

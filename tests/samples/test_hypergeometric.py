@@ -9,10 +9,10 @@ from decimal import Decimal, localcontext
 import numpy as np
 import pytest
 from scipy import stats
-from support import BIG, FALSE_ALARM, assert_frequencies, assert_standard, rng
 
 from dpbench.arrays import Ints
 from dpbench.samples.hypergeometric import _log_over_mode, hypergeometric, log_binomial_pmf
+from tests.support import BIG, FALSE_ALARM, assert_frequencies, assert_standard, rng
 
 
 def draw(seed: int, marked: int, total: int, drawn: int, times: int) -> Ints:

@@ -9,10 +9,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from support import BIG, Floats, rng, unchanged
 
 from dpbench.samples import DenseSample, SparseSample
 from dpbench.samples.base import Sample
+from tests.support import BIG, Floats, rng, unchanged
 
 Ball = tuple[Floats, float | Floats]
 Make = Callable[[Floats], Sample]

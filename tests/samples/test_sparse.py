@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import Floats, assert_law, rng
 
 from dpbench.samples import Bins, CountedSample, DenseSample, Sample, SparseSample
+from tests.support import Floats, assert_law, rng
 
 N, D = 12, 3
 # No row but zeros; some; a row that is zero but held; all n.

@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
-from support import FALSE_ALARM, Floats, assert_follows, rng, run
-from test_samples import naive
 
 from dpbench import estimators as est
 from dpbench.distributions import ContaminatedGaussian, Gaussian, Pareto, StudentT, base
@@ -21,6 +19,8 @@ from dpbench.estimators.karwa_vadhan import PowersOfTwo
 from dpbench.privacy import ApproxDP, Budget, NonPrivate, PureDP
 from dpbench.samples import Bins, DenseSample, Sample, Stream, StreamedSample, streamed
 from dpbench.sweep.block import BlockTask, Setting, run_block
+from tests.samples.test_dense import naive
+from tests.support import FALSE_ALARM, Floats, assert_follows, rng, run
 
 T = StudentT(tail_index=2.5, location=1)
 LEAF = 64

@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom
-from sweeps import sweep_of
 
 from dpbench.sweep.block import run_block
 from dpbench.sweep.plan import make_cells
 from dpbench.tracking import compare
 from dpbench.tracking.comparison import COLUMNS, KEY, LEAST_TRIALS, LEVEL
+from tests.sweeps import sweep_of
 
 Floats = NDArray[np.float64]
 TRIALS = 400

@@ -1,0 +1,225 @@
+"""Means, moments and samples of every law against quadrature and scipy.stats."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from dpbench.distributions import (
+    Bernoulli,
+    ContaminatedGaussian,
+    Distribution,
+    Gaussian,
+    LogNormal,
+    Pareto,
+    StudentT,
+    TwoPoint,
+)
+from dpbench.samples import CountedSample, DenseSample
+from tests.support import BIG, assert_follows, assert_frequencies, assert_standard, rng
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """A law, its parts as frozen scipy laws with weights, and where its density bends."""
+
+    law: Distribution
+    parts: list[tuple[float, Any]]
+    bends: list[float]
+
+    def cdf(self, x: Any) -> Any:
+        return sum(w * part.cdf(x) for w, part in self.parts)
+
+    def expect(self, f: Callable[[float], float]) -> float:
+        return sum(
+            w * integrate.quad(lambda x, p=part: f(x) * p.pdf(x), a, b, epsrel=1e-11, limit=400)[0]
+            for w, part in self.parts
+            for a, b in itertools.pairwise(self.bends)
+        )
+
+
+INF = math.inf
+STUDENT = stats.t(5.5, loc=-2, scale=0.5)
+PARETO = stats.pareto(4.5, loc=3 - 2 * 4.5 / 3.5, scale=2)
+UNIT_PARETO = 1 / stats.pareto(3.2).std()  # its scale
+CONTINUOUS = [
+    Oracle(Gaussian(location=1.5, scale=2.0), [(1.0, stats.norm(1.5, 2))], [-INF, 1.5, INF]),
+    Oracle(StudentT(tail_index=5.5, location=-2.0, scale=0.5), [(1.0, STUDENT)], [-INF, -2.0, INF]),
+    Oracle(
+        Pareto(tail_index=4.5, location=3.0, scale=2.0),
+        [(1.0, PARETO)],
+        [PARETO.ppf(0), 3.0, 10.0, INF],
+    ),
+    Oracle(
+        LogNormal(sigma=0.8, location=-1.0, scale=2.0),
+        [(1.0, stats.lognorm(0.8, loc=-1, scale=2))],
+        [-1.0, -1 + 2 * math.exp(0.32), 10.0, 100.0, INF],
+    ),
+    Oracle(
+        ContaminatedGaussian(eta=0.1, gap=8.0, spread=0.5, location=2.0, scale=3.0),
+        [(0.9, stats.norm(2, 3)), (0.1, stats.norm(26, 1.5))],
+        [-40.0, 2.0, 4.4, 20.0, 26.0, 45.0],
+    ),
+    Oracle(
+        Pareto(tail_index=3.2, unit_moment=2.0),
+        [(1.0, stats.pareto(3.2, loc=-UNIT_PARETO * 3.2 / 2.2, scale=UNIT_PARETO))],
+        [-UNIT_PARETO / 2.2, 0.0, 10.0, INF],
+    ),
+]
+each = pytest.mark.parametrize("oracle", CONTINUOUS, ids=lambda o: type(o.law).__name__)
+
+
+@each
+def test_mean_and_moments_against_quadrature(oracle: Oracle) -> None:
+    law, tail = oracle.law, getattr(oracle.law, "tail_index", INF)
+    mean = float(law.mean)
+    # sums of signed parts: the tolerance is on the scale of E|X|
+    assert abs(oracle.expect(lambda x: x) - mean) <= 1e-9 * oracle.expect(abs)
+    assert law.variance == law.moment(2)
+    assert tail == INF or law.moment(tail) == INF
+    for k in (2, 2.5, 4):
+        if tail - k >= 0.6:  # else the integrand is too close to x^-1 for the quadrature
+            wanted = oracle.expect(lambda x, k=k: abs(x - mean) ** k)  # type: ignore[misc]
+            assert law.moment(k) == pytest.approx(wanted, rel=1e-8, abs=0)
+
+
+@each
+def test_samples_follow_the_cdf(oracle: Oracle) -> None:
+    sample = oracle.law.sample(rng(1), 4, 25_000)
+    assert isinstance(sample, DenseSample)
+    assert (sample.trials, sample.n, sample.d) == (4, 25_000, oracle.law.d)
+    assert_follows(sample.values, oracle)
+
+
+@pytest.mark.parametrize("p", [0.0, 1e-9, 0.3, 1.0])
+def test_bernoulli_moments(p: float) -> None:
+    law = Bernoulli(p=p)
+    assert law.mean == p
+    for k in (2, 3.7):
+        assert law.moment(k) == pytest.approx(p * (1 - p) ** k + (1 - p) * p**k, rel=1e-13, abs=0)
+
+
+@pytest.mark.parametrize(
+    ("p", "k", "sign"), [(1e-12, 2, 1), (0.3, 2.5, -1), (0.97, 6, 1), (1e-12, 6, -1)]
+)
+def test_two_point_laws(p: float, k: float, sign: Any) -> None:
+    law = TwoPoint(p=p, k=k, sign=sign, location=0.25)
+    tau = law.tau
+    assert law.moment(k) == pytest.approx(1.0, rel=1e-12, abs=0)
+    assert law.mean == pytest.approx(0.25 + sign * p * tau, rel=1e-14, abs=0)
+    for order in (k, 3.3):
+        wanted = p * ((1 - p) * tau) ** order + (1 - p) * (p * tau) ** order
+        assert law.moment(order) == pytest.approx(wanted, rel=1e-12, abs=0)
+    sample = law.sample(rng(), 3, 1000)
+    assert sample.atoms.tolist() == sorted([0.25, 0.25 + sign * tau])
+    mirrored = TwoPoint(p=p, k=k, sign=-sign, location=0.25).sample(rng(), 3, 1000)
+    np.testing.assert_array_equal(sample.counts, mirrored.counts[:, ::-1])
+
+
+def test_a_two_point_law_that_is_a_point() -> None:
+    law = TwoPoint(p=0.0, k=2, location=3.0)
+    assert (law.tau, law.mean, law.moment(2), law.variance) == (0.0, 3.0, 0.0, 0.0)
+    assert law.sample(rng(), 4, BIG).mean().tolist() == [3.0] * 4
+
+
+@pytest.mark.parametrize("law", [Bernoulli(p=0.03), TwoPoint(p=0.03, k=2), Bernoulli(p=1e-5)])
+def test_counts_are_binomial(law: Any) -> None:
+    sample = law.sample(rng(3), 50_000, 40)
+    assert isinstance(sample, CountedSample)
+    found = np.bincount(sample.counts[:, 1], minlength=41)
+    assert_frequencies(found, stats.binom.pmf(np.arange(41), 40, law.p))
+    large = law.sample(rng(9), 5000, BIG)
+    assert_standard((large.mean() - law.mean) / math.sqrt(law.variance / BIG))
+
+
+UNIT: list[Callable[[float], Distribution]] = [
+    lambda k: Gaussian(unit_moment=k),
+    lambda k: StudentT(tail_index=k + 0.3, unit_moment=k),
+    lambda k: Pareto(tail_index=k + 0.3, unit_moment=k),
+    lambda k: Pareto(tail_index=1000.0, unit_moment=k),
+    lambda k: ContaminatedGaussian(eta=0.01, gap=100.0, unit_moment=k),
+    lambda k: TwoPoint(p=1e-11, k=k),
+    lambda k: TwoPoint(p=0.6, k=k, sign=-1),
+]
+
+
+@pytest.mark.parametrize("make", UNIT)
+def test_the_moment_asked_for_is_one(make: Callable[[float], Distribution]) -> None:
+    for k in (2.0, 3.0, 6.0):
+        assert make(k).moment(k) == pytest.approx(1.0, rel=1e-12, abs=0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters"),
+    [
+        (Gaussian, {"scale": 2.0}),
+        (StudentT, {"tail_index": 4.5}),
+        (Pareto, {"tail_index": 4.5}),
+        (ContaminatedGaussian, {"eta": 0.2, "gap": 5.0}),
+        (TwoPoint, {"p": 0.1, "k": 3}),
+        (TwoPoint, {"p": 0.1, "k": 3, "sign": -1}),
+    ],
+)
+def test_location_moves_the_mean_and_nothing_else(kind: Any, parameters: dict[str, Any]) -> None:
+    here, there = kind(**parameters), kind(location=10.0, **parameters)
+    assert there.mean - here.mean == pytest.approx(10.0)
+    assert there.target == (10.0 if kind is ContaminatedGaussian else there.mean)
+    assert [there.moment(k) for k in (2, 3.3)] == [here.moment(k) for k in (2, 3.3)]
+    one, two = (law.sample(rng(5), 3, 40) for law in (here, there))
+    np.testing.assert_allclose(two.mean() - one.mean(), 10.0)
+    np.testing.assert_allclose(two.quantile(0.3) - one.quantile(0.3), 10.0)
+
+
+@pytest.mark.parametrize(
+    ("law", "parameters"),
+    [
+        (Gaussian, {"scale": 2.0, "unit_moment": 2.0}),
+        (Gaussian, {"unit_moment": 1.5}),
+        (StudentT, {"tail_index": 3.0, "unit_moment": 3.0}),
+        (Pareto, {"tail_index": 1e6}),  # beyond its closed form
+        (Bernoulli, {"p": 1.01}),
+        (TwoPoint, {"p": 1.0, "k": 2.0}),
+    ],
+)
+def test_invalid_parameters_are_refused(law: Any, parameters: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        law(**parameters)
+
+
+def distance(delta: float, ratio: float) -> float:
+    """Half of the integral of |phi - density of N(delta, ratio^2)|, on both laws' quantiles."""
+    u = np.linspace(-9, 9, 60_001)
+    z = np.sort(np.concatenate([u, delta + ratio * u]))
+    gap = np.abs(stats.norm.pdf(z) - stats.norm.pdf(z, delta, ratio))
+    return float(np.trapezoid(gap, z) / 2)
+
+
+def test_distances_between_gaussians_against_quadrature() -> None:
+    """Standard deviations apart and wider or narrower: far, near, and nearly the same."""
+    widths = (1.0, 1 + 1e-12, 1 - 1e-9, 1.01, 0.02, 3.0)
+    pairs = [*itertools.product((0.0, 1e-3, -1.0, 2.5, 30.0), widths)]
+    delta, ratio = np.array(pairs).T
+    law = Gaussian(location=170.0, scale=8.0)
+    found = law.distance_to_gaussian(170 + 8 * delta, 8 * ratio)
+    # 170 + 8e-6 has lost 4e-9 of its delta.
+    np.testing.assert_allclose(found, [distance(*pair) for pair in pairs], rtol=1e-6, atol=1e-9)
+    assert np.all((found >= 0) & (found <= 1))
+    # It is a distance: from N(0, 1) to N(d, r^2) as back, and the same for -d.
+    unit = Gaussian().distance_to_gaussian(delta, ratio)
+    np.testing.assert_allclose(Gaussian().distance_to_gaussian(-delta, ratio), unit, atol=1e-12)
+    zero, one = np.zeros(1), np.ones(1)
+    back = [Gaussian(location=d, scale=r).distance_to_gaussian(zero, one)[0] for d, r in pairs]
+    np.testing.assert_allclose(back, unit, rtol=1e-9, atol=1e-9)
+    # At the ends: the same law, laws apart, those whose squares overflow, and no release.
+    mean, sd = [170.0, 1e9, -1e200, 170.0, 170.0, np.nan, 170.0], [8.0, 8, 8, 1e-12, 0, 8, np.nan]
+    with np.errstate(all="ignore"):
+        ends = law.distance_to_gaussian(np.array(mean), np.array(sd))
+    np.testing.assert_allclose(ends, [0, 1, 1, 1, 1, np.nan, np.nan], rtol=1e-9)
+    assert ends[0] == 0

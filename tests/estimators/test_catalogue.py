@@ -1,0 +1,395 @@
+"""Every estimator keeps the promises of its base class, and `check_estimator` sees if not."""
+
+from __future__ import annotations
+
+import doctest
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpbench import release, testing
+from dpbench.estimators import ClippedMean, EmpiricalMean, Estimate, Estimator, KarwaVadhanMean
+from dpbench.estimators.catalogue import Public, Use, catalogue, uses
+from dpbench.privacy import ApproxDP, Ledger, PureDP
+from dpbench.privacy.histogram import fullest_bin
+from dpbench.samples import Bins, DenseSample, Sample
+from dpbench.testing import check_estimator
+from tests.support import Floats, spreads
+
+Row = tuple[Estimator, str, dict[str, Any]]
+
+
+def row(notions: str, kind: str, how: dict[str, Any] | None = None, **parameters: Any) -> Row:
+    """An estimator, p(ure), z(cdp), g(dp), a(pprox) or n(one) that it is for, and its check."""
+    return Estimator.build({"kind": kind, **parameters}, kind), notions, how or {}
+
+
+CLIPPED = {"kind": "clipped_mean", "lower": -2.0, "upper": 3.0}
+OUTPUTS: dict[str, Any] = {"buckets": 9, "lower": -4.0, "upper": 5.0}
+VECTORS = {"d": 3}
+FOLLOWS = {"translation": True, "scale": True}
+FEW = {"records": np.random.default_rng(0).standard_normal((30, 2))}
+MANY = {"records": np.random.default_rng(1).standard_t(3, 1201)}
+THOUSANDS = {"records": np.random.default_rng(2).standard_normal((10_000, 2)), "translation": True}
+ROWS = [
+    row("zga", "adassp", VECTORS, feature_bound=2.0, response_bound=1.5),
+    row("a", "affine_invariant_mean", {**THOUSANDS, "scale": True}),
+    row("pzga", "binary_mean"),
+    row("pa", "binary_minimax"),
+    row("pzga", "bounded_mean", radius=2.5),
+    row("p", "bounded_mean", radius=2.5, mechanism="l2"),
+    row("pzga", "clipped_mean", lower=-2.0, upper=3.0),
+    row("pzga", "clipped_mean", lower=None, upper=3.0),
+    row("zga", "coinpress_covariance", VECTORS, bound=4.0),
+    row("zga", "coinpress_mean", radius=3.0),
+    row("zga", "coinpress_mean", radius=1e300, rounds=3, report=2),
+    row("pzga", "coordinate_wise", base=CLIPPED),
+    row("pzga", "coordinate_wise", base=KarwaVadhanMean(radius=2.0)),
+    row("a", "coordinate_wise", base={"kind": "ksu20_mean", "k": 2, "radius": None}),
+    row("n", "empirical_mean", FOLLOWS),
+    row("pzga", "exponential_coarse_mean", radius=1e300, sigma=0.5),
+    row("a", "friendly_core_mean", {"translation": True}, radius=3.0),
+    row("a", "friendly_core_mean", sigma=0.5, composition="zcdp", threshold=0.1),
+    row("pzga", "gaussian_score_mean", radius=1e300, sigma=0.5),
+    row("pzga", "gaussian_score_mean", radius=2.0, share=0.2),
+    row("zga", "gradient_descent_mean", clip=1.5, steps=3),
+    row("zga", "gradient_descent_regression", VECTORS, clip=1.5, rate=0.5, steps=3),
+    row("pzga", "heavy_tailed_mean", k=3, policy="rate", radius=1.5),
+    row("pzga", "heavy_tailed_mean", k=2.5, policy="all", beta=0.05),
+    row("pzga", "inverse_sensitivity", lower=-2.0, upper=3.0),
+    row(
+        "pzga", "inverse_sensitivity", lower=-1e300, upper=1e300, resolution=0.1, statistic="median"
+    ),
+    row("pzga", "ksu20_ball_mean", VECTORS, k=2, radius=3.0),
+    row("pzga", "ksu20_ball_mean", VECTORS, k=3, radius=1e300, outside="project"),
+    row("pzga", "ksu20_ball_mean", VECTORS, k=3, radius=3.0, constants="tuned"),
+    row("pzga", "ksu20_ball_mean", VECTORS, k=2, radius=10.0, constants="tuned"),
+    row("pzga", "ksu20_ball_mean", VECTORS, k=2, radius=1.0, constants="tuned"),
+    row("a", "ksu20_ball_mean", VECTORS, k=2, radius=None),
+    row("p", "ksu20_cover_mean", FEW, k=2, radius=3.0, alpha=0.5),
+    row("pzga", "ksu20_mean", k=2, radius=1.5),
+    row("a", "ksu20_mean", k=3, radius=None, alpha=0.3),
+    row("pzga", "ksu20_mean", k=3, radius=1.5, constants="tuned"),
+    row("pzga", "ksu20_mean", MANY, k=2.5, radius=1e300, constants="paper", beta=0.99),
+    row("pzga", "ksu20_range", k=2, alpha=0.05, radius=1.5),
+    row("a", "ksu20_range", k=3, alpha=0.3, radius=None, constants="practical"),
+    row("pzga", "bootstrap_interval", lower=-2.0, upper=3.0, draws=39),
+    row("pzga", "bootstrap_interval", lower=-1e150, upper=1e150, sigma=0.5, draws=39),
+    row("pzga", "karwa_vadhan_interval", radius=2.0),
+    row("pzga", "karwa_vadhan_interval", radius=1e300, sigma=0.5),
+    row("a", "karwa_vadhan_interval", radius=None, sigma_low=0.1, sigma_high=10.0),
+    row("pzga", "noisy_variance_interval", lower=-2.0, upper=3.0, draws=39),
+    row("pzga", "karwa_vadhan_mean", radius=2.0),
+    row("a", "karwa_vadhan_mean", radius=None, sigma=0.5),
+    row("pzga", "learned_gaussian", radius=2.0),
+    row("pzga", "learned_gaussian", radius=1e300, sigma_low=0.5, sigma_high=2.0),
+    row("a", "learned_gaussian", radius=None, sigma_low=0.1, sigma_high=10.0),
+    row("n", "least_squares", VECTORS),
+    row("pzga", "local_mean", k=3, radius=1.5, beta=0.01),
+    row("pzga", "local_mean", k=2, policy="rate", mechanism="randomised_response"),
+    row("pzga", "local_mean", k=2, radius=1.5, mechanism="three_values"),
+    row("n", "median", FOLLOWS),
+    row("n", "median_of_means", FOLLOWS, groups=7),
+    row("pzga", "naive_gaussian_mean", radius=1.5),
+    row("zga", "plan_mean", VECTORS, radius=3.0, steps=4),
+    row("zga", "plan_mean", {"d": 1}, radius=1e100, sigma_low=1e-100, sigma_high=1e100, steps=2),
+    row("zga", "shifted_clipped_mean", VECTORS, radius=3.0, steps=4),
+    row("zga", "shifted_clipped_mean", {"d": 1}, radius=1e100, steps=2),
+    row("pzga", "local_sign_mean", radius=3.0),
+    row("pzga", "local_sign_mean", radius=1e300, sigma=0.5),
+    row("pzga", "person_mean", k=3, m=4, radius=1.5),
+    row("pzga", "person_mean", k=2, m=10**6, radius=1e300),
+    row("pzga", "priv_unit_mean", VECTORS, radius=2.5),
+    row("pzga", "shrinking_intervals", radius=1e280, rounds=3, report=2),
+    row("pzga", "smooth_trimmed_mean", lower=-2.0, upper=3.0, trim=10, dilation=0.8),
+    row("pzga", "smooth_trimmed_mean", lower=-1e300, upper=1e300),
+    row("pzga", "sum_and_count_mean"),
+    row("pzga", "sum_and_count_mean", lower=-1e300, upper=1e300, region="ball"),
+    row("pzga", "transformed_noise_mean", lower=-2.0, upper=3.0),
+    row("pzga", "transformed_noise_mean", lower=-2.0, upper=3.0, region="ball"),
+    row("pzga", "subsample_aggregate", **OUTPUTS),
+    row("pzga", "subsample_aggregate", **OUTPUTS, aggregate="mean", base=spreads),
+    row("pzga", "subsample_aggregate", **OUTPUTS, aggregate="mode", base="median_of_means"),
+    row("a", "subsample_aggregate", buckets=9, aggregate="friendly_core", friends_within=2.0),
+    row("pzga", "subsample_least_squares", VECTORS, **OUTPUTS),
+    row("pzga", "subsample_least_squares", VECTORS, **OUTPUTS, aggregate="mean"),
+    row("pzga", "subsample_test", buckets=4, aggregate="exponential"),
+    row("pzga", "subsample_test", buckets=3, aggregate="histogram"),
+    row("n", "trimmed_mean", FOLLOWS, fraction=0.2),
+    row("a", "unbiased_mean", clip=1.5),
+    row("pzga", "universal_mean"),
+    row("pzga", "approximate_bounds_mean"),
+    row("zga", "whitened_coinpress_mean", VECTORS, radius=3.0, bound=4.0),
+]
+
+
+def made(kind: type[Any], use: Use) -> Iterator[Row]:
+    """What an entry of the catalogue makes of standard knowledge, under the notions it is for."""
+    for notions in ("pzga", "zga", "a"):
+        budget = next(b for b in testing.NOTIONS if b.notion[0] == notions[0])
+        for d, classes in ((1, use.numbers), (3, use.vectors)):
+            local = kind.bounded_in == "local"
+            known: dict[str, Any] = {"scale": 1.0, "k": 2.0, "radius": 2.0, "bounds": (-2.0, 3.0)}
+            for one in classes:
+                found = use.estimator(kind, Public(None, d, budget, local, one, **known))
+                if found is not None:
+                    supported = "".join(b.notion[0] for b in testing.NOTIONS if found.supports(b))
+                    yield found, supported, {"d": d} if d > 1 else {}
+                    return
+
+
+BY_HAND = {type(estimator) for estimator, *_ in ROWS}
+ROWS += [row for _, kind, use in uses() if kind not in BY_HAND for row in made(kind, use)]
+
+
+def test_no_estimator_is_left_out() -> None:
+    """A kind without a row above is checked as its entries in the catalogue make it."""
+    kinds = Estimator.kinds().items()
+    known = {name: c for name, c in kinds if c.__module__.startswith("dpbench.")}
+    assert set(catalogue()) == set(known)
+    assert {type(estimator) for estimator, *_ in ROWS} == {c for c in known.values() if c.seeded}
+
+
+def test_what_the_catalogue_makes_can_be_checked() -> None:
+    for name, kind, use in uses():
+        assert list(made(kind, use)) or kind.relations == ("add_remove",), name
+
+
+@pytest.mark.parametrize("place", [30.0, -80.0])
+def test_only_what_says_so_releases_a_fixed_guess_if_in_doubt(place: float) -> None:
+    """Next to no privacy is left: others say nothing, or are all over the bounds of the mean.
+
+    Nine in ten of 1,000 uniform releases are within a quarter of their range from the median by a
+    chance of less than 1e-100.
+    """
+    rng, radius, budget = np.random.default_rng(0), 100.0, PureDP(1e-4)
+    for name, kind, use in uses():
+        records = next(iter(use.numbers), None)
+        known: dict[str, Any] = {
+            "scale": 1.0,
+            "k": 2.0,
+            "radius": radius,
+            "bounds": (-radius, radius),
+        }
+        if records == "binary":
+            known["bounds"] = (0.0, 1.0)
+        local = kind.bounded_in == "local"
+        public = Public(200, 1, budget, local, records or "", **known)
+        found = use.estimator(kind, public) if records else None
+        if found is None:
+            continue
+        width = 1.0 if records == "binary" else 2 * radius
+        data = rng.normal(place, 1, (1000, 200)) if width > 1 else rng.random((1000, 200)) < 0.3
+        value = found.run(DenseSample(data.astype(float)), Ledger(budget, rng)).value
+        near = np.abs(value - np.median(value)) < width / 4  # never of NaN
+        assert (np.mean(near) >= 0.9) == (use.guess is not None), name
+        assert use.guess is None or abs(np.median(value) - use.guess) < width / 50, name
+
+
+@pytest.mark.parametrize(("estimator", "notions", "how"), ROWS, ids=lambda v: type(v).__name__)
+def test_every_estimator(estimator: Estimator, notions: str, how: dict[str, Any]) -> None:
+    supported = [b.notion[0] for b in testing.NOTIONS if estimator.supports(b)]
+    assert sorted(supported) == sorted(notions)
+    check_estimator(estimator, **how)
+
+
+@pytest.mark.parametrize(("estimator", "notions", "how"), ROWS, ids=lambda v: type(v).__name__)
+def test_data_raise_no_warning(estimator: Estimator, notions: str, how: dict[str, Any]) -> None:
+    """Which under ``python -W error``, as in these tests, would tell of a record."""
+    # of mu-GDP the noise is that of zCDP, which all of it support
+    notions_of_data = [b for b in testing.NOTIONS if b.notion != "gdp" and estimator.supports(b)]
+    budgets = [None if b.notion == "none" else b for b in notions_of_data]
+    for like in testing._datasets(estimator, how.get("records"), how.get("d")):
+        places, chance = np.arange(len(like)), np.random.default_rng(0).random(len(like))
+        largest = np.finfo(float).max
+        hostile = [
+            5e-324 * places, 1e-310 * chance, largest * (-1.0) ** places, largest * chance,
+            np.full(len(like), largest), largest * (places == 0),
+            np.where(places % 2, 1e-320, 1e308),
+        ]  # fmt: skip
+        for records, budget in itertools.product(hostile, budgets):
+            data = records if like.ndim == 1 else np.outer(records, [1, -1, 0.5][: like.shape[1]])
+            values = release(estimator, data, budget, rng=np.random.default_rng(1), repeats=3)
+            assert not np.isinf(values).any()
+
+
+def test_the_example_of_the_check_runs() -> None:
+    assert doctest.testmod(testing) == (0, 5)
+
+
+# Estimators that are wrong in one way each: what is said of each is what the check must find.
+
+Released = Callable[[Sample, Ledger], Estimate]
+
+
+class _Wrong(Estimator):
+    """Numbers in [0, 1], by any function of a sample and a ledger."""
+
+    def __init__(self, how: Released, **attributes: Any) -> None:
+        self.how = how
+        vars(self).update(attributes)
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        return self.how(sample, ledger)
+
+
+def noisy(clean: Floats, ledger: Ledger, sensitivity: Any, l1: Any = None) -> Estimate:
+    return Estimate(ledger.add_noise(clean, sensitivity, l1=l1), clean)
+
+
+def clipped(sample: Sample) -> Floats:
+    return sample.clipped_mean(0.0, 1.0)
+
+
+def right(sample: Sample, ledger: Ledger) -> Estimate:
+    return noisy(clipped(sample), ledger, 1.0 / sample.n)
+
+
+def halved_in_the_ball(sample: Sample, ledger: Ledger) -> Estimate:
+    clean = clipped(sample)
+    noise = ledger.add_l2_noise(clean.reshape(sample.trials, -1), 0.4 / sample.n)
+    return Estimate(noise.reshape(clean.shape), clean)
+
+
+def halved_scores(sample: Sample, ledger: Ledger) -> Estimate:
+    above = sample.count(0.5, np.inf)
+    scores = np.stack([sample.n - above, above], axis=1)
+    return Estimate(ledger.exponential(scores, 0.5).astype(float), above / sample.n)
+
+
+def second_step_halved(sample: Sample, ledger: Ledger) -> Estimate:
+    """Around a private bin: only the step after it is wrong."""
+    coarse, fine = ledger.split(0.5, 0.5)
+    left = fullest_bin(sample, Bins(4.0, -8.0, 8.0), coarse)
+    return noisy(sample.clipped_mean(left - 1.0, left + 5.0), fine, 3.0 / sample.n)
+
+
+def scale_from_the_data(sample: Sample, ledger: Ledger) -> Estimate:
+    widest = np.maximum(abs(sample.quantile(1.0)), abs(sample.quantile(1e-9)))
+    return noisy(sample.mean(), ledger, 2 * widest / sample.n)
+
+
+def no_noise(sample: Sample, ledger: Ledger) -> Estimate:
+    found = right(sample, ledger)
+    return Estimate(found.before_noise, found.before_noise)
+
+
+def overdraws(sample: Sample, ledger: Ledger) -> Estimate:
+    right(sample, ledger)
+    return right(sample, ledger)
+
+
+def writes_to_the_caller(sample: Sample, ledger: Ledger) -> Estimate:
+    assert isinstance(sample, DenseSample)
+    owner = sample.values.base
+    if owner is not None and owner.flags.writeable:
+        owner[...] = np.clip(owner, 0.0, 1.0)
+    return right(sample, ledger)
+
+
+def own_randomness(sample: Sample, ledger: Ledger) -> Estimate:
+    found = right(sample, ledger)
+    own = np.random.default_rng().normal(size=sample.trials)
+    return Estimate(found.value + own, found.before_noise)
+
+
+def failure_is_zero(sample: Sample, ledger: Ledger) -> Estimate:
+    found = KarwaVadhanMean(radius=None).estimate(sample, ledger)
+    return Estimate(np.nan_to_num(found.value), found.before_noise)
+
+
+def infinite(sample: Sample, ledger: Ledger) -> Estimate:
+    found = right(sample, ledger)
+    lost = np.abs(sample.mean()) > 1e200
+    return Estimate(np.where(lost, np.inf, found.value), found.before_noise)
+
+
+def raises_on_the_data(sample: Sample, ledger: Ledger) -> Estimate:
+    if np.any(sample.mean() > 1e100):
+        raise ArithmeticError("too far")
+    return right(sample, ledger)
+
+
+def one_shape(sample: Sample, ledger: Ledger) -> Estimate:
+    found = noisy(clipped(sample), ledger, sample.d**0.5 / sample.n)
+    return Estimate(found.value[:, :1] if sample.d > 1 else found.value, found.before_noise)
+
+
+class _TakesEverything(_Wrong):
+    def run(self, sample: Sample, ledger: Ledger) -> Estimate:
+        return self.estimate(sample, ledger)
+
+
+class _SpendsAndRefuses(_Wrong):
+    def run(self, sample: Sample, ledger: Ledger) -> Estimate:
+        if not self.supports(ledger.budget):
+            ledger.pay()
+        return super().run(sample, ledger)
+
+
+def lowered(share: float, **attributes: Any) -> Estimator:
+    """With noise for this share of the l2 sensitivity, and of the l1 sensitivity."""
+    return _Wrong(
+        lambda s, a: noisy(clipped(s), a, share * s.d**0.5 / s.n, share * s.d**0.5 / s.n),
+        **attributes,
+    )
+
+
+PURE = (PureDP,)
+WRONG: list[tuple[Estimator, str]] = [
+    (lowered(0.5), r"moves add_noise by 0\.0166667, above its l2 sensitivity 0\.00833"),
+    (lowered(1.0, multivariate=True), "on vectors: .*above its l1 sensitivity"),
+    (
+        _Wrong(halved_in_the_ball, notions=PURE, multivariate=True),
+        "moves add_l2_noise by .*above",
+    ),
+    (_Wrong(halved_scores), "moves exponential by 1, above its max sensitivity 0.5"),
+    (_Wrong(second_step_halved), "moves add_noise by 0.1, above its l2 sensitivity 0.05"),
+    (_Wrong(lambda s, a: noisy(s.mean(), a, 1.0 / s.n)), "moves add_noise by .*, above its l2"),
+    (_Wrong(scale_from_the_data), "the sensitivity of add_noise depends on record 0"),
+    (_Wrong(no_noise), "there is no noise"),
+    (_Wrong(lambda s, a: right(s, a.split(0.9)[0])), r"spends \(0.9,\) of a budget of \(1.0,\)"),
+    (_Wrong(overdraws), "a run raised OverdraftError: PureDP.*exceeds what is left"),
+    (_Wrong(writes_to_the_caller), "the caller's array is written to"),
+    (
+        _Wrong(lambda s, a: noisy(np.full(s.trials, clipped(s).mean()), a, 1 / s.n)),
+        "the records of one trial change the value of another",
+    ),
+    (
+        _Wrong(lambda s, a: noisy(clipped(s) / s.trials, a, 1.0 / s.n)),
+        "a trial has another value in a batch than alone",
+    ),
+    (_Wrong(own_randomness), "the same stream gives other bits"),
+    (_Wrong(failure_is_zero, notions=(ApproxDP,)), "released where the value before noise is NaN"),
+    (_Wrong(infinite), "an estimate of far records is infinite"),
+    (_Wrong(raises_on_the_data), "a run raised ArithmeticError: too far"),
+    (_Wrong(one_shape, multivariate=True), "a run raised ValueError: _Wrong returned shapes"),
+    (_TakesEverything(right, notions=PURE), "under none on numbers: .* is not refused"),
+    (_SpendsAndRefuses(right, notions=PURE), "under zcdp on numbers: spends before it refuses"),
+]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"), WRONG, ids=lambda v: v[:40] if isinstance(v, str) else ""
+)
+def test_errors_are_found(wrong: Estimator, said: str) -> None:
+    with pytest.raises(AssertionError, match=said) as caught:
+        check_estimator(wrong)
+    assert str(caught.value).startswith(f"{type(wrong).__name__} under ")
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(("how", "said"), [("translation", "move"), ("scale", "grow")])
+def test_claims_that_are_not_kept_are_found(how: str, said: str) -> None:
+    check_estimator(_Wrong(right))
+    claims: dict[str, Any] = {how: True}
+    with pytest.raises(AssertionError, match=f"the estimate does not {said} with the records"):
+        check_estimator(ClippedMean(lower=-1.0, upper=1.0), **claims)
+
+
+def test_no_notion_is_an_error() -> None:
+    with pytest.raises(AssertionError, match="EmpiricalMean honours none of the notions"):
+        check_estimator(EmpiricalMean(), budgets=[PureDP(1.0)])

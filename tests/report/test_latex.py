@@ -1,0 +1,357 @@
+"""The paper figures: one tiny source end to end, all shipped ones without running."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from matplotlib.font_manager import FontProperties
+from matplotlib.image import imread
+from matplotlib.mathtext import MathTextParser
+
+import dpbench
+from dpbench.analysis.result import Result
+from dpbench.analysis.study import Study
+from dpbench.cli import run
+from dpbench.jobs.composition import composed
+from dpbench.registry import ConfigError, from_mapping
+from dpbench.report.figures import DrawnFigure, chosen_labels
+from dpbench.report.latex import (
+    COLUMNS,
+    MOST_ROWS,
+    WIDTH,
+    caption,
+    claim_rows,
+    claims_table,
+    escaped,
+    latex,
+)  # fmt: skip
+from experiments import paper
+from experiments.paper import main, sources
+from tests.report.test_error_figures import ROUNDS
+from tests.report.test_figures import ACCURACY, CLIP, ERROR, PAID
+
+TINY = """
+title: A tiny source
+sweeps:
+  binary_mean: {figures: [error], claims: [private_*, "!private_rho"]}
+names: {binary: Laplace, mean: the mean, pure: pure_ & 5%}
+"""
+# Few trials, sizes and budgets, no direct search, and one figure of the sweep's own.
+FAST = [
+    "trials=60", "seed=3", "n_jobs=1", "sweep.parts.all.n={low: 10, high: 1e7, points: 4}",
+    "sweep.budgets.pure.epsilon=[0.001,0.1,1]", "sweep.budgets.zcdp.rho=[5e-5,0.5]",
+    "~sweep.budgets.staircase", "~sweep.budgets.approx", "~sweep.parts.few",
+    "~sweep.parts.thousand", "~sweep.estimators.minimax", "sweep.parts.all.estimators=*",
+    "sweep.figures.error.estimators=*",
+    "~sweep.sample_complexity", "~sweep.figures.sample_complexity",
+    "sweep.claims.sampling_regime.n_min=100", "paper=true", "font=serif",
+]  # fmt: skip
+SHIPPED = sources()
+SPECIAL = re.compile(r"[\\&%$#_{}~^]")
+
+
+def assert_latex(text: str) -> None:
+    """What LaTeX would refuse: braces without a partner, bare signs, mathematics it cannot set."""
+    assert text.isascii()
+    text = re.sub(r"(?m)^%.*\n", "", text)
+    assert text.count(r"\begin{") == text.count(r"\end{")
+    text = text.replace(COLUMNS, "").replace(WIDTH, "")
+    text = re.sub(r"\\(begin|end|label|includegraphics\[width=\])\{[^}]*\}", "", text)
+    plain = re.sub(r"\\[\\&%#_{}]", "", text)
+    depth = np.cumsum([{"{": 1, "}": -1}.get(character, 0) for character in plain])
+    assert depth.min(initial=0) == 0 == depth[-1]
+    words, formulas = plain.split("$")[::2], plain.split("$")[1::2]
+    assert len(words) == len(formulas) + 1
+    for one in words:
+        assert not re.search(r"[%#_^~<>@]", one.replace("{@{}l@{}}", ""))
+        assert not re.search(r"\b(alpha|delta|epsilon|rho)\b", one)
+    for one in sorted(set(formulas)):  # each takes its time
+        MathTextParser("path").parse(f"${one}$")
+
+
+def width(text: str) -> float:
+    """Points, in Computer Modern as large as a footnote."""
+    plain = re.sub(r"\\([%_&#{}])", r"\1", text)
+    with mpl.rc_context({"mathtext.fontset": "cm"}):
+        font = FontProperties(family="cmr10", size=8)
+        return float(MathTextParser("path").parse(plain, prop=font).width)
+
+
+def assert_fits(table: str) -> None:
+    """A page of LaTeX's own holds the columns, and those of words every word."""
+    share, linewidth = float(re.findall(r"p\{([\d.]+)\\linewidth", table)[0]), 345
+    lines = [line.removesuffix(r" \\").split(" & ") for line in table.splitlines() if " & " in line]
+    words, numbers = [line[:3] for line in lines], list(zip(*lines, strict=True))[3:]
+    parts = {part for line in words for cell in line for part in re.split(r"\$.*?\$|[\s-]", cell)}
+    assert max(map(width, parts)) <= share * linewidth
+    wide = sum(max(map(width, set(column))) for column in numbers)
+    assert 3 * share * linewidth + wide + 5 * 2 * 3 <= linewidth
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder of sources, of which the tiny one has been drawn, where results are written."""
+    folder = tmp_path_factory.mktemp("paper")
+    (folder / "tiny.yaml").write_text(TINY)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(paper, "HERE", folder)
+        patch.chdir(folder)
+        assert main(["tiny", *FAST]) == 0
+        yield folder
+
+
+@pytest.fixture
+def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with two sources of the same sweep, of which none has been drawn."""
+    for name in ("tiny", "other"):
+        (tmp_path / f"{name}.yaml").write_text(TINY)
+    monkeypatch.setattr(paper, "HERE", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_rerun_computes_nothing_and_writes_the_same_bytes(finished: Path) -> None:
+    written = finished / "results/paper/tiny"
+    figures_of_run = finished / "results/binary_mean/figures"
+    of_run = {path: path.read_bytes() for path in figures_of_run.iterdir()}
+    before = {path.name: path.read_bytes() for path in written.iterdir()}
+    figures = {f"binary_mean_error.{kind}" for kind in ("pdf", "png", "tex")}
+    assert set(before) == figures | {"scoreboard.tex"}
+    for path in written.iterdir():
+        path.unlink()
+    assert main(FAST) == 0
+    assert {path.name: path.read_bytes() for path in written.iterdir()} == before
+    assert {path: path.read_bytes() for path in figures_of_run.iterdir()} == of_run
+    manifest = json.loads((finished / "results/binary_mean/manifest.json").read_text())
+    assert manifest["blocks_done"] == 0 < manifest["blocks_reused"]
+
+
+def test_figures_are_as_wide_as_a_column_and_captions_name_the_setting(finished: Path) -> None:
+    """The override's n, trials and seed, and the budgets that are drawn."""
+    path = finished / "results/paper/tiny/binary_mean_error"
+    (box,) = re.findall(rb"/MediaBox \[([^]]*)\]", path.with_suffix(".pdf").read_bytes())
+    assert float(box.split()[2]) == pytest.approx(3.4 * 72, abs=0.01)
+    assert imread(path.with_suffix(".png")).shape[1] == 680
+    assert plt.get_fignums() == []
+    text = path.with_suffix(".tex").read_text()
+    assert_latex(text)
+    assert rf"\includegraphics[width={WIDTH}]{{binary_mean_error.pdf}}" in text
+    assert r"  \caption{Binary data: the error falls as $1/(\varepsilon n)$ where" in text
+    for part in (
+        "Shown: error (0.9 quantile) against $n$. Data: Bernoulli (Bernoulli; $p = 0.5$). ",
+        "Estimators: Laplace (binary mean), the mean (empirical mean). ",
+        r"Budgets: pure\_ \& 5\%, $\varepsilon = 0.001$, $1$. "
+        "$n$ from $10$ to $10^{7}$; trials per point: $60$; seed 3. ",
+        "Bands: 95 per cent intervals of the quantile from order statistics; ",
+        "dotted: the slope of theory, through the geometric mean of the points",
+    ):
+        assert part in text
+
+
+def test_captions_of_every_kind(numbers: Result) -> None:
+    """What is drawn, of whom, from how many trials, and nothing that LaTeX takes amiss."""
+    cases: list[tuple[str | dict[str, Any], list[str]]] = [
+        (
+            {**ERROR, "budgets": {"approx": {"delta": 1e-6}}},
+            ["shrinking (shrinking intervals; $R = 100$; $t = 1$, $2$, $4$)",
+             "free (Karwa-Vadhan mean)",
+             r"Budgets: approximate DP, $\varepsilon = 1$, $\delta = 10^{-6}$.",
+             "Data: Gaussian (Gaussian; location = $0.3$; scale = $1$), student (Student's t; "],
+        ),
+        (CLIP, ["0.9 quantiles of the error", "No intervals are drawn", "dotted: theory"]),
+        (
+            "exponents",
+            ["Exponents against $k$. Shown: fitted exponents", "$n$ from $10^{6}$ to $10^{8}$;",
+             r"Budgets: pure DP, $\varepsilon = 0.5$, $1$; zCDP, $\rho = 0.5$",
+             "Bars: 95 per cent intervals, bootstrap over trials"],
+        ),
+        ({**ACCURACY, "budgets": PAID},
+         ["diamonds: found by direct search", "dotted: the theorem's terms added"]),
+        ({**ROUNDS, "metrics": ["width_q50", "miss_rate"]},
+         ["interval width (median) and share of intervals that miss against the number of rounds",
+          "Bands: Jeffreys' 95 per cent intervals of the share"]),
+    ]  # fmt: skip
+    for spec, parts in cases:
+        figure = numbers._figure(spec)
+        assert isinstance(figure, DrawnFigure)
+        text = caption(figure, numbers, numbers.figure(spec), {})
+        assert_latex(text)
+        assert "trials per point: $40$; seed 0" in text
+        assert [part for part in parts if part not in text] == []
+
+
+def test_the_scoreboard_has_the_claims_asked_for(finished: Path) -> None:
+    """A line each, which no two begin alike: with the budget where a claim has several."""
+    text = (finished / "results/paper/tiny/scoreboard.tex").read_text()
+    assert_fits(text)
+    lines = text.splitlines()
+    assert lines[0] == "% needs the packages array and booktabs"
+    assert lines[2] == rf"\begin{{tabular}}{{{COLUMNS}}}"
+    rules = [lines.index(rf"\{rule}rule") for rule in ("top", "mid", "bottom")]
+    assert rules == [3, 5, len(lines) - 2]
+    written = dpbench.load(finished / "results/binary_mean").claims
+    heading, found = "", list[tuple[str, ...]]()
+    for line in lines[6:-2]:
+        if line.startswith(r"\addlinespace"):
+            heading = line.removeprefix(r"\addlinespace\multicolumn{6}{@{}l@{}}{")
+        else:
+            found.append((heading, *line.removesuffix(r" \\").split(" & ")))
+    asked = ["private_part", "private_epsilon", "private_regime"]
+    written = written[written["claim"].isin(asked)]
+    for cells, row in zip(found, written.to_dict("records"), strict=True):
+        assert cells[0].startswith(row["claim"].replace("_", r"\_") + ": exponent of $(1/\\")
+        assert cells[0].endswith(rf")$, $\pm {row['tolerance']:g}$}} \\*")
+        assert cells[1:3] == ("Laplace", "Bernoulli")
+        assert cells[4:] == (
+            f"${row['predicted']:.3f}$",
+            rf"${row['measured']:.3f}\ [{row['low']:.3f}, {row['high']:.3f}]$", row["verdict"],
+        )  # fmt: skip
+    assert len({(cells[0], cells[3]) for cells in found}) == len(found) > 5
+    assert {r"\alpha", r"\varepsilon"} <= {
+        cells[0].split("(1/")[1].split(" ")[0] for cells in found
+    }
+
+
+def test_upper_limits_small_numbers_and_long_tables(numbers: Result) -> None:
+    claims = numbers.claims.copy()
+    claims.loc[claims["claim"] == "limit", ["measured", "low", "high"]] = [1.5e-5, 0.0, -0.25]
+    changed = dataclasses.replace(numbers, claims=claims)
+    *unknown, limit = claim_rows(changed, ["limit", "near"])
+    assert limit[0].endswith(r"$, $\pm 1$")
+    assert limit[4:6] == [r"$\leq 2.000$", r"$1.5 \times 10^{-5}\ [0.000, -0.250]$"]
+    assert [row[5:] for row in unknown] == [["--", "inconclusive"]] * 2
+    rows = claim_rows(numbers, ["rate"])
+    budgets = [
+        r"pure DP, $\varepsilon = 0.5$",
+        r"pure DP, $\varepsilon = 1$",
+        r"zCDP, $\rho = 0.5$",
+    ]
+    assert [row[3] for row in rows] == budgets * 2
+    text = claims_table(rows * MOST_ROWS)
+    assert_latex(text)
+    assert_fits(claims_table([*unknown, limit]))
+    assert text.startswith(
+        "% needs the packages array, booktabs and longtable, and one column to a"
+    )
+    assert text.index(r"\endhead") < text.index(r"\endfoot") < text.index("rate: exponent")
+
+
+def test_text_is_escaped_but_for_mathematics() -> None:
+    assert escaped(r"a_b & 5% {x} # ~ ^ \ < > $a_b \le 1$ c_d") == (
+        r"a\_b \& 5\% \{x\} \# \textasciitilde{} \textasciicircum{} \textbackslash{} "
+        r"\textless{} \textgreater{} $a_b \le 1$ c\_d"
+    )
+    assert latex("coordinates k2, k 2, k = 2") == "coordinates k2, $k$ 2, $k = 2$"
+
+
+def test_a_run_for_a_paper_has_all_that_it_takes(finished: Path) -> None:
+    """``paper=true font=serif`` of any sweep; without them the same folder is for a page again."""
+    folder = finished / "results/binary_mean"
+    svg = folder / "figures/error.svg"  # the only format that tests draw
+    assert {path.suffix for path in svg.parent.iterdir()} == {".svg", ".tex"}
+    assert 'width="244.8pt"' in svg.read_text()
+    assert "STIX" in svg.read_text()
+    for name in ("figures/error.tex", "claims.tex"):
+        assert_latex((folder / name).read_text())
+    rows = (folder / "claims.tex").read_text().count("\\\\\n")
+    assert rows == 1 + len(dpbench.load(folder).claims)
+    job = ["sweep=binary_mean", f"out={folder}", *FAST[:-2]]
+    assert run(job) == 0
+    assert not list(folder.rglob("*.tex"))
+    assert 'width="504pt"' in svg.read_text()
+    assert "STIX" not in svg.read_text()
+    assert run([*job, "paper=yess"]) == 2 == run(["sweep=audit", "paper=true"])
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_sources_ask_for_what_their_sweeps_have(name: str) -> None:
+    source, shown = SHIPPED[name], 0
+    entries: set[str] = set()
+    for label, wanted in source.sweeps.items():
+        if label in ("audit", "libraries"):
+            return
+        study = from_mapping(Study, composed([f"sweep={label}"])["sweep"], label)
+        chosen_labels(wanted.claims, study.all_claims, "claims")
+        figures = chosen_labels(wanted.figures, study.all_figures, "figures")
+        shown += len(figures)
+        for figure in figures:
+            text = study.all_figures[figure].caption
+            assert text
+            assert not SPECIAL.search(text)
+            assert not text.endswith(".")
+            assert_latex(latex(text))
+        sections = (study.families, study.estimators, study.budgets)
+        entries |= {one.name for section in sections for one in section.values()}
+    assert shown >= (1 if name == "near_optimal" else 3)
+    assert set(source.names) <= entries
+
+
+def test_what_fails_is_left_out_and_told(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[list[str]] = []
+
+    def fails(argv: list[str]) -> int:
+        asked.append(argv)
+        return 1
+
+    monkeypatch.setattr(paper, "run", fails)
+    assert main(["trials=5"]) == 1
+    assert asked == [["sweep=binary_mean", "trials=5"]]  # once for both
+    told = capsys.readouterr()
+    assert "other (1 of 2), sweep 1 of 1: binary_mean" in told.out
+    assert "binary_mean ended with 1: nothing of it is drawn" in told.err
+    monkeypatch.setattr(paper, "run", lambda _: 130)
+    assert main([]) == 130
+    assert {path.suffix for path in tiny.iterdir()} == {".yaml"}
+
+
+@pytest.mark.parametrize("word", ["trials=abc", "nope=1", "sweep=quick"])
+def test_unusable_overrides(word: str, tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tiny", word]) == 2
+    assert word.partition("=")[0] in capsys.readouterr().err
+    assert not list(tiny.rglob("*.p*"))
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [("sweeps: {}", "title"), (TINY.replace("figures", "figure"), "figure"), ("a", "mapping")],
+)
+def test_a_source_that_is_none(tiny: Path, text: str, named: str) -> None:
+    (tiny / "tiny.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=f"^tiny.*{named}") as caught:
+        sources()
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_figure_of_a_source(
+    finished: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(paper, "run", lambda _: 0)  # the run is there
+    wrong = finished / "wrong.yaml"
+    wrong.write_text(TINY.replace("error", "nope"))
+    assert main(["wrong", *FAST]) == 2
+    wrong.unlink()
+    assert "wrong.sweeps.binary_mean.figures: 'nope'" in capsys.readouterr().err
+
+
+def test_help_lists_the_sources(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    told = capsys.readouterr().out
+    assert all(re.search(rf"^  {name} ", told, re.MULTILINE) for name in sources())
+    assert list(SHIPPED) == sorted(SHIPPED)
+
+
+def test_a_source_that_nobody_wrote(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tinny"]) == 2
+    assert "tinny: no such source; did you mean 'tiny'? choose from" in capsys.readouterr().err
+    assert not list(tiny.rglob("*.p*"))

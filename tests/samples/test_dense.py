@@ -1,0 +1,279 @@
+"""Dense and counted data answer alike, and as a loop over the records does."""
+
+from __future__ import annotations
+
+import gc
+import math
+import weakref
+from collections import Counter
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import ArrayLike
+
+from dpbench.samples import CountedSample, DenseSample, Sample, SparseSample, dense
+from tests.support import BIG, Floats, assert_frequencies, rng, unchanged
+
+ATOMS = [-3.5, -1.0, 0.0, 0.25, 2.0, 50.0]
+
+
+def counted() -> CountedSample:
+    return CountedSample(ATOMS, rng(1).multinomial(200, [0.05, 0.2, 0.4, 0.2, 0.1, 0.05], 7))
+
+
+def expanded(sample: CountedSample) -> DenseSample:
+    return DenseSample(np.stack([np.repeat(sample.atoms, row) for row in sample.counts]))
+
+
+def naive(values: ArrayLike, lower: ArrayLike, upper: ArrayLike) -> Floats:
+    """Clipped means record by record, each sum exactly rounded."""
+    rows = np.asarray(values, dtype=float)
+    low, high = (np.broadcast_to(b, len(rows))[:, None] for b in (lower, upper))
+    return np.array([math.fsum(row) / len(row) for row in np.clip(rows, low, high).tolist()])
+
+
+def close(found: Floats, wanted: Floats) -> None:
+    np.testing.assert_allclose(found, wanted, rtol=1e-13, atol=1e-14)
+
+
+EVEN = np.linspace(-4, 0, 7)
+BOUNDS: list[tuple[float | Floats, float | Floats]] = [
+    *((-0.3, 0.4), (-3.5, 50.0), (-100.0, 1e9), (60.0, 70.0), (0.25, 0.25)),
+    *((EVEN, 60.0), (EVEN, np.linspace(0.1, 60.0, 7)), (EVEN, np.linspace(51.0, 60.0, 7))),
+]
+
+
+@pytest.mark.parametrize(("lower", "upper"), BOUNDS)
+def test_clipped_means_and_counts_agree(lower: float | Floats, upper: float | Floats) -> None:
+    dense = expanded(counted())
+    wanted = naive(dense.values, lower, upper)
+    low, high = (np.broadcast_to(b, 7)[:, None] for b in (lower, upper))
+    inside = ((dense.values >= low) & (dense.values < high)).sum(axis=1)
+    for sample in (dense, counted()):
+        close(sample.clipped_mean(lower, upper), wanted)
+        np.testing.assert_array_equal(sample.count(lower, upper), inside)
+        with pytest.raises(ValueError, match=r"one number or one per trial, got shape \(3,\)"):
+            sample.clipped_mean(np.zeros(3), upper)
+
+
+@pytest.mark.parametrize("q", [1e-9, 0.0625, 0.25, 0.7, 1.0])
+def test_quantiles_are_the_smallest_that_reach(q: float) -> None:
+    dense = expanded(counted())
+    wanted = [
+        next(x for x in sorted(row) if np.count_nonzero(row <= x) >= Fraction(q) * 200)
+        for row in dense.values
+    ]
+    for sample in (dense, counted()):
+        assert sample.quantile(q).tolist() == wanted
+
+
+def test_ranks_are_exact_where_products_round() -> None:
+    """For 29 per cent of 100, 10 per cent of 30, and so on to n = 1e12."""
+    for n in (3, 30, 70, 100, 300, 10**6, BIG, BIG - 1):
+        for percent in range(1, 100):
+            rank = math.ceil(Fraction(percent, 100) * n)
+            counts = [[rank, n - rank], [rank - 1, n - rank + 1]]
+            assert CountedSample([0.0, 1.0], counts).quantile(percent / 100).tolist() == [0.0, 1.0]
+            if n <= 300:
+                ranks = DenseSample(np.arange(1.0, n + 1)[None])
+                assert ranks.quantile(percent / 100) == rank
+                cut = math.floor(Fraction(percent, 100) * n)
+                if 2 * cut < n:  # without the squares of the smallest and the largest
+                    squares = DenseSample(np.arange(1.0, n + 1)[None] ** 2)
+                    kept = squares.values[0, cut : n - cut]
+                    assert squares.trimmed_mean(percent / 100)[0] == pytest.approx(kept.mean())
+
+
+@pytest.mark.parametrize("fraction", [0.0, 0.004, 0.05, 0.499])
+def test_trimmed_means_agree(fraction: float) -> None:
+    dense = expanded(counted())
+    cut = math.floor(Fraction(fraction) * 200)
+    wanted = np.array([math.fsum(sorted(row)[cut : 200 - cut]) for row in dense.values.tolist()])
+    for sample in (dense, counted()):
+        close(sample.trimmed_mean(fraction), wanted / (200 - 2 * cut))
+
+
+@pytest.mark.parametrize("kind", ["1e150", "-1e300", "other trials", "equal"])
+@pytest.mark.parametrize("turn", [np.ascontiguousarray, np.asfortranarray])
+def test_far_records_swallow_no_digits(kind: str, turn: Callable[[Floats], Floats]) -> None:
+    """In any memory order: a batch drawn as (n, trials) and transposed is in Fortran's."""
+    values = rng(2).normal(0.3, 1.0, (3, 5000))
+    if kind == "other trials":
+        values[:] = 1e150
+        values[1, :4000] = np.linspace(-2, 3, 4000)
+    elif kind == "equal":
+        values[:] = [[0.1], [-7e150], [0.0]]
+    else:
+        values[1, 7] = float(kind)
+    for lower, upper in ((-0.1, 0.1), (-5.0, 5.0), (-1e300, 1e300), (5.0, 6.0)):
+        found = DenseSample(turn(values)).clipped_mean(lower, upper)
+        np.testing.assert_allclose(found, naive(values, lower, upper), rtol=4e-13, atol=1e-14)
+
+
+@given(
+    st.lists(st.floats(-1e300, 1e300), min_size=1, max_size=60),
+    st.floats(-1e3, 1e3),
+    st.floats(0, 1e3),
+)
+@settings(max_examples=40, deadline=None, derandomize=True, database=None)
+def test_clipped_mean_of_any_records(row: list[float], lower: float, width: float) -> None:
+    upper = lower + width
+    found = DenseSample([row]).clipped_mean(lower, upper)
+    # Each of n additions rounds a sum of at most n max(|lower|, |upper|).
+    slack = 4e-16 * len(row) * max(abs(lower), abs(upper))
+    np.testing.assert_allclose(found, naive([row], lower, upper), rtol=0, atol=slack)
+
+
+@pytest.mark.parametrize("n", [128, 129, 1000, 1031, 4099])
+def test_pieces_of_rows_change_no_bit(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = rng(6).standard_t(2, (3, n))
+    bounds = np.array([-40.0, -50.0, -60.0]), 1e9
+    whole = DenseSample(values).clipped_mean(*bounds)
+    monkeypatch.setattr(dense, "CACHED", 128)
+    np.testing.assert_array_equal(whole, DenseSample(values).clipped_mean(*bounds))
+
+
+def test_records_are_held_no_longer_than_the_sample() -> None:
+    """Blocks are large, and the garbage collector is late."""
+    sample = DenseSample(rng(7).normal(size=(2, 3000)))
+    sample.clipped_mean(-9.0, 9.0)
+    held = weakref.ref(sample)
+    gc.disable()
+    try:
+        del sample
+        assert held() is None
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("n", [1000, 100_000])
+def test_sums_beyond_the_largest_number(n: int) -> None:
+    """Of all records, whose mean is a number all the same; the first trial's are small."""
+    values = np.full((2, n), 1e305)
+    values[0] = rng(8).normal(size=n)
+    for sample in (DenseSample(values), DenseSample(np.broadcast_to(values[1:], (2, n)))):
+        np.testing.assert_allclose(sample.clipped_mean(-9e305, 9e305), sample.mean(), rtol=1e-10)
+
+
+def test_order_of_queries_changes_no_bit() -> None:
+    values = rng(4).standard_t(2, (5, 4000))
+    one, other = DenseSample(values), DenseSample(values)
+    queries = [(-0.5, 0.5), (-3.0, 3.0), (-50.0, 50.0), (-1e6, 1e9)]
+    first = [one.clipped_mean(*bounds) for bounds in queries]
+    other.trimmed_mean(0.1)
+    second = [other.clipped_mean(*bounds) for bounds in reversed(queries)]
+    np.testing.assert_array_equal(first, second[::-1])
+    np.testing.assert_array_equal(first, [DenseSample(values).clipped_mean(*b) for b in queries])
+
+
+def test_vectors_answer_coordinate_by_coordinate() -> None:
+    values = rng(5).standard_t(3, (4, 50, 3))
+    sample = DenseSample(values)
+    assert (sample.trials, sample.n, sample.d) == (4, 50, 3)
+    for j in range(3):
+        line = DenseSample(values[..., j])
+        np.testing.assert_allclose(sample.mean()[:, j], line.mean(), rtol=1e-13)
+        close(sample.clipped_mean(-1.0, 0.5)[:, j], line.clipped_mean(-1.0, 0.5))
+        np.testing.assert_array_equal(sample.quantile(0.3)[:, j], line.quantile(0.3))
+        np.testing.assert_array_equal(sample.count(-1.0, 0.5)[:, j], line.count(-1.0, 0.5))
+        close(sample.trimmed_mean(0.1)[:, j], line.trimmed_mean(0.1))
+
+
+def test_numbers_become_float64() -> None:
+    sample = DenseSample(np.array([[0, 1, 1]], dtype=np.uint8))
+    assert sample.values.dtype == np.float64
+    assert sample.clipped_mean(0.5, 2.0)[0] == 2.5 / 3
+    large = DenseSample([[1.5e308] * 10])  # their sum overflows
+    assert large.clipped_mean(0.0, 1.0).tolist() == [1.0]
+    assert np.all(np.isfinite(large.mean()))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([[np.nan, np.inf, 1, 2, 3, 4]], "2 of 6 values are NaN or infinite"),
+        ([[np.inf, -np.inf, 1, 2, 3, 4]], "2 of 6 values are NaN or infinite"),
+        (np.zeros(3), r"array, got \(3,\)"),
+        (np.zeros((2, 0)), "array, got"),
+        (np.zeros((1, 2, 3, 4)), "array, got"),
+    ],
+)
+def test_records_that_are_no_dataset_are_refused(values: ArrayLike, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        DenseSample(values)
+
+
+@pytest.mark.parametrize(
+    ("atoms", "counts"),
+    [([*atoms], [[1, 1]]) for atoms in ((0.0, 0.0), (1.0, 0.0), (0.0, np.nan))]
+    + [([0.0, 1.0], counts) for counts in ([[1, 1], [1, 2]], [[-1, 2]], [[0, 0]], [[0.5, 0.5]])]
+    + [([0.0, 1.0], counts) for counts in ([1, 1], [[1, 1, 1]])],
+)
+def test_counts_that_are_no_dataset_are_refused(atoms: ArrayLike, counts: ArrayLike) -> None:
+    with pytest.raises(ValueError, match=r"atoms|counts"):
+        CountedSample(atoms, counts)
+
+
+@pytest.mark.parametrize("sizes", [[100, 99], [200, 0], [201, -1]])
+def test_parts_of_other_totals_are_refused(sizes: list[int]) -> None:
+    sparse = SparseSample(np.ones((1, 2)), np.array([1]), 200)
+    for sample in (counted(), expanded(counted()), sparse):
+        with pytest.raises(ValueError, match="do not make up 200"):
+            sample.split(sizes, rng(0))
+
+
+@pytest.mark.parametrize("ones", [0, 1, BIG // 3, BIG])
+def test_a_counted_mean_is_exact_at_large_n(ones: int) -> None:
+    sample = CountedSample([0.0, 1.0], [[BIG - ones, ones]])
+    assert sample.mean()[0] == float(Fraction(ones, BIG))
+    assert sample.count(0.5, 2.0)[0] == ones
+    tau = 1234.5678
+    clipped = CountedSample([0.0, tau], [[BIG - ones, ones]]).clipped_mean(-10.25, 10.25)
+    assert clipped[0] == pytest.approx(float(Fraction(10.25) * ones / BIG), rel=4e-16, abs=0)
+
+
+# Records handed out one by one.
+
+
+def test_dense_records_are_copies() -> None:
+    for shape in ((3, 4), (3, 4, 2)):
+        values = rng().normal(size=shape)
+        for data in (values, np.broadcast_to(values[:1], shape)):
+            sample = DenseSample(data)
+            with unchanged(data):
+                for trial in range(3):
+                    found = sample.records(trial, rng())
+                    np.testing.assert_array_equal(found, data[trial])
+                    assert found.flags.c_contiguous
+                    found[:] = 0
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [
+        CountedSample([0.0, 1.0, 2.0], [[1, 3, 0], [2, 1, 1], [3, 0, 1]]),
+        SparseSample(np.array([[9.0], [1.0], [2.0], [5.0]]), np.array([1, 2, 1]), 4),
+    ],
+)
+def test_the_order_of_records_is_uniform(sample: Sample) -> None:
+    stream = rng(1)
+    found = Counter(tuple(np.ravel(sample.records(1, stream))) for _ in range(6000))
+    assert {tuple(sorted(order)) for order in found} == {(0.0, 0.0, 1.0, 2.0)}
+    assert_frequencies(list(found.values()), [1 / 12] * 12)  # 4!/2!
+    assert sorted(np.ravel(sample.records(2, rng())))[:3] == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [
+        CountedSample([0.0, 1.0], [[10**12 - 5, 5]]),
+        SparseSample(np.ones((1, 2)), np.array([1]), 10**8 // 2 + 1),
+    ],
+)
+def test_too_many_records_are_refused(sample: Sample) -> None:
+    with pytest.raises(ValueError, match=r"numbers of one dataset are too many.*at most 1e\+08$"):
+        sample.records(0, rng())

@@ -1,0 +1,337 @@
+"""What the command does, as functions: run, load and what a result answers."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpbench
+from dpbench import ConfigError, Estimate, Estimator, Ledger, PureDP, validated
+from dpbench.analysis.kinds import build_claim
+from dpbench.analysis.result import Result
+from dpbench.analysis.summary import quantile
+from dpbench.distributions import Gaussian
+from dpbench.estimators import ClippedMean, CoordinateWise, EmpiricalMean
+from dpbench.samples import Sample
+
+KNOWN = dict(Estimator._registry)
+
+
+@validated
+class Shifted(Estimator):
+    """An estimator of this file: workers get it by name."""
+
+    shift: float = 0.0
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        clipped = sample.clipped_mean(-4, 4)
+        return Estimate(ledger.add_noise(clipped, 8 / sample.n) + self.shift, clipped)
+
+
+Estimator._registry = KNOWN  # what all kinds are asked about is about ours
+
+
+def spec_of(estimators: dict[Any, Any], **more: Any) -> dict[str, Any]:
+    """A small sweep of Gaussian data and epsilon = 1, but for what is given."""
+    return {
+        "families": {"gaussian": Gaussian()},
+        "estimators": estimators,
+        "budgets": {"pure": PureDP(1.0)},
+        "parts": {"all": {"n": [100], "trials": 4}},
+        **more,
+    }
+
+
+SAMPLING = {"theorem": "sampling", "estimators": "mean", "tolerance": 1, "reason": "few trials"}
+ERRORS = {"kind": "error_against_n", "budgets": "pure", "caption": "E"}
+MEAN = EmpiricalMean()
+PART: dict[str, Any] = {"n": [100, 400], "trials": 40, "figures": {"errors": ERRORS}}
+OWN: dict[str, Any] = spec_of(
+    {
+        "clipped": ClippedMean(lower=-4, upper=4),
+        "mine": Shifted(shift=0.5),
+        "mean": EmpiricalMean(),
+    },
+    families={"gaussian": Gaussian(location=1), "tails": {"kind": "student_t", "tail_index": 3}},
+    budgets={"pure": PureDP(1.0), "more": {"kind": "zcdp", "rho": [0.1, 1]}},
+    parts={"all": {**PART, "claims": {"rate": {**SAMPLING, "families": "gaussian"}}}},
+)
+
+
+@pytest.fixture(scope="module")
+def result() -> Result:
+    """A run in memory, to be read only."""
+    return dpbench.run(OWN, n_jobs=1)
+
+
+def assert_same(one: Result, two: Result) -> None:
+    """Bit for bit: tables, errors, figures' rows, text."""
+    for name in ("summary", "claims", "samples"):
+        tables = getattr(one, name), getattr(two, name)
+        pd.testing.assert_frame_equal(*tables, check_dtype=False, check_exact=True)
+    pd.testing.assert_frame_equal(one.errors(), two.errors(), check_exact=True)
+    assert str(one) == str(two)
+
+
+SCRIPT = """
+import dpbench
+from dpbench.distributions import Gaussian
+from dpbench.estimators import ClippedMean
+
+
+@dpbench.validated
+class Mine(ClippedMean):
+    pass
+
+
+if __name__ == "__main__":
+    found = dpbench.run({
+        "families": {"gaussian": Gaussian()}, "estimators": {"mine": Mine(lower=-4, upper=4)},
+        "budgets": {"pure": dpbench.PureDP(1.0)}, "parts": {"all": {"n": [10, 20], "trials": 4}},
+    }, n_jobs=2)
+    assert not found.failures, found.failures
+"""
+
+
+@pytest.mark.slow
+def test_a_class_of_main_on_two_processes_writes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    command = [sys.executable, "-B", "script.py"]
+    told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told
+    assert [path.name for path in tmp_path.iterdir()] == ["script.py"]
+
+
+def test_a_sweep_by_name_is_the_commands(finished: Path, tmp_path: Path) -> None:
+    """The same bits and files; a second run in the folder computes no block."""
+    conf, out = finished / "conf", tmp_path / "out"
+    inside = dpbench.run("tiny", config_dir=conf, seed=3, n_jobs=1)
+    assert inside.seed == 3
+    assert str(inside) == (finished / "out" / "scoreboard.txt").read_text()
+    for done, reused in ((5, 0), (0, 5)):
+        outside = dpbench.run("tiny", config_dir=conf, seed=3, n_jobs=1, out=out)
+        manifest = json.loads((out / "manifest.json").read_text())
+        assert (manifest["blocks_done"], manifest["blocks_reused"]) == (done, reused)
+        for path in sorted((finished / "out").rglob("*")):
+            there = out / path.relative_to(finished / "out")
+            assert there.exists(), path.name
+            if path.is_file() and path.name not in {"manifest.json", "report.html"}:
+                assert there.read_bytes() == path.read_bytes()
+    assert_same(inside, outside)
+    assert_same(inside, dpbench.load(finished / "out"))
+    overrides = ["sweep.budgets.pure.epsilon=0.5", "sweep.parts.worst.n=[1e5,1e6]"]
+    found = dpbench.run("tiny", config_dir=conf, trials=4, n_jobs=1, overrides=overrides).summary
+    assert set(found["epsilon"].dropna()) == {0.5}
+    assert set(found["n"]) == {1000, 10**5, 10**6}
+    assert set(found["trials"]) == {4}
+
+
+@pytest.mark.parametrize(
+    ("sweep", "more", "line"),
+    [
+        ("nope", {}, "sweep: 'nope': no such configuration; choose from add_remove,"),
+        ("quick", {"trials": 0}, "trials: 0: "),
+        ("quick", {"trails": 3}, "trails: no such argument; did you mean 'trials'? choose from "),
+        ("quick", {"overrides": ["seed=3"]}, "overrides: 'seed=3': only keys of the sweep"),
+        ("audit", {}, "sweep: an audit is run by the command"),
+        (OWN, {"overrides": ["seed=1"]}, "overrides: they are for a sweep with a name"),
+        (OWN, {"plugins": ["no_such"]}, "plugins: 'no_such': ModuleNotFoundError"),
+        (OWN, {"out": ""}, "out: '': string should have at least 1 character"),
+        (OWN, {"out": 5}, "out: 5: input should be a valid string"),
+        (OWN, {"out": "/proc/1/x"}, "out: '/proc/1/x': cannot be written to"),
+        ({**OWN, "budgets": {"pure": 1.0}}, {}, "sweep.budgets.pure: 1.0: "),
+        ({**OWN, "estimators": {"a": ClippedMean}}, {}, "sweep.estimators.a: "),
+    ],
+)
+def test_what_cannot_be_run_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sweep: Any, more: dict[str, Any], line: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError) as error:
+        dpbench.run(sweep, **{"out": "out", **more})
+    assert str(error.value).startswith(line)
+    assert "\n" not in str(error.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_own_objects_in_a_folder(
+    result: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Estimator, "_registry", {**KNOWN, "shifted": Shifted})
+    spec = {**OWN, "parts": {"all": {**OWN["parts"]["all"], "figures": {}}}}
+    written = dpbench.run(spec, n_jobs=2, out=tmp_path / "out")  # on two processes, too
+    assert str(written) == written.scoreboard
+    assert_same(written, result)
+    loaded = dpbench.load(tmp_path / "out")
+    assert_same(loaded, result)
+    for name in ("summary.csv", "claims.csv"):  # as before there was such an amount
+        table = pd.read_csv(tmp_path / "out" / name)
+        lacking = table.drop(columns=["mu", "bound_by"], errors="ignore")
+        lacking.to_csv(tmp_path / "out" / name, index=False)
+    older = dpbench.load(tmp_path / "out").summary
+    assert set(older["bound_by"]) == {""}
+    older = older[list(loaded.summary)].assign(bound_by=loaded.summary["bound_by"])
+    pd.testing.assert_frame_equal(older, loaded.summary)
+    monkeypatch.setattr(Estimator, "_registry", KNOWN)  # as if the class were not imported
+    with pytest.raises(ConfigError, match=rf"mine\._target_: '{__name__}.Shifted': refused"):
+        dpbench.load(tmp_path / "out")
+
+
+def test_whole_numbers_of_numpy_and_a_class_of_a_function(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Estimator, "_registry", dict(KNOWN))
+
+    @validated
+    class Local(Estimator):
+        def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+            clipped = sample.clipped_mean(-1, 1)
+            return Estimate(ledger.add_noise(clipped, 2 / sample.n), clipped)
+
+    part = {"n": list(np.array([10, 20])), "trials": np.int64(4)}
+    spec = spec_of({"local": Local()}, budgets={"pure": PureDP(np.float64(1.0))}, parts={"a": part})
+    written = dpbench.run(spec, n_jobs=1, out=tmp_path / "out")
+    assert_same(written, dpbench.load(tmp_path / "out"))
+
+
+SOURCE = """
+import importlib  # no statement tells which module it is
+
+from dpbench import Estimate, Estimator, validated
+
+
+@validated
+class Mine(importlib.import_module("{base}").Base):
+    def estimate(self, sample, ledger):
+        clipped = sample.clipped_mean(-4, 4)
+        return Estimate(ledger.add_noise(clipped, 8 / sample.n) + self.moved + {shift}, clipped)
+"""
+BASE = "from dpbench import Estimator\n\n\nclass Base(Estimator):\n    moved = {moved}\n"
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_blocks_of_another_source_are_not_reused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, inside: bool
+) -> None:
+    """Neither of the class, be it inside another, nor of one that it derives from."""
+    monkeypatch.setattr(Estimator, "_registry", dict(KNOWN))
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    own, base = f"own_{inside}", f"base_{inside}"
+    done, medians = [], []
+    for shift, moved in ((0, 0), (0, 0), (9, 0), (9, 90)):
+        (tmp_path / f"{own}.py").write_text(SOURCE.format(base=base, shift=shift))
+        (tmp_path / f"{base}.py").write_text(BASE.format(moved=moved))
+        importlib.invalidate_caches()
+        for name in (base, own):
+            sys.modules.pop(name, None)
+        mine = importlib.import_module(own).Mine()
+        spec = spec_of({"mine": CoordinateWise(base=mine) if inside else mine})
+        found = dpbench.run(spec, n_jobs=1, out=tmp_path / "out")
+        manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+        done.append(manifest["blocks_done"])
+        medians.append(round(found.summary["q50"].iloc[0]))
+    assert done == [1, 0, 1, 1]
+    assert medians == [0, 0, 9, 99]
+
+
+def test_the_errors_of_every_trial(result: Result) -> None:
+    """Cut to what was asked; the summary's quantiles are theirs."""
+    found = result.errors(estimator="clipped", n=[100, 400], family="gaussian", privacy="pure")
+    assert len(found) == 2 * 40
+    assert set(found["trial"]) == set(range(40))
+    assert {"error", "sampling", "bias", "noise", "private", "distribution", "k"} <= set(found)
+    assert np.all(found["error"] <= found["sampling"] + found["private"] + 1e-12)
+    whole = result.errors()
+    keys = ["distribution", "estimator", "privacy", "epsilon", "rho", "n"]
+    grouped = whole.groupby(keys, dropna=False)["error"]
+    assert set(grouped.size()) == {40}
+    assert len(whole) == 40 * len(result.summary)
+    for _, row in result.summary.iterrows():
+        one = grouped.get_group(tuple(row[key] for key in keys)).to_numpy()
+        for q, column in ((0.5, "q50"), (0.9, "q90")):
+            assert row[column] == quantile(one[None], q)[0] == np.sort(one)[int(q * 40) - 1]
+    assert result.errors(rho=[0.1, 1])["privacy"].eq("zcdp").all()
+    pd.testing.assert_frame_equal(result.errors(n=np.array([100, 400])), whole)
+    assert list(result.errors(n=7)["error"]) == []
+    with pytest.raises(KeyError, match="'nope': no such column; choose from distribution, family"):
+        result.errors(nope=1)
+
+
+def test_figures_on_a_callers_axes(result: Result) -> None:
+    plt.close("all")
+    before = dict(mpl.rcParams)
+    canvas = plt.figure()
+    ax = canvas.add_subplot()
+    try:
+        assert result.plot("errors", ax=ax, panel=0) is ax
+        described = {"kind": "error_against_n", "families": "gaussian", "budgets": "pure"}
+        assert result.figure(described, width="column") is not result.figure("errors")
+        assert plt.get_fignums() == [canvas.number]
+        assert dict(mpl.rcParams) == before
+        assert result.plot("errors") is plt.gca() is ax
+        for name, line in (
+            ("nope", "figure: 'nope': no such figure; choose from errors"),
+            ({"kind": "nope"}, "figure.kind: 'nope': choose from"),
+            ({**described, "families": "nope"}, "figure.families: 'nope': no such"),
+        ):
+            with pytest.raises(ConfigError, match=line):
+                result.plot(name, ax=ax)
+        with pytest.raises(ConfigError, match="panel: 9: "):
+            result.plot("errors", ax=ax, panel=9)
+    finally:
+        plt.close(canvas)
+
+
+def test_a_folder_is_loaded_where_nothing_ran(tmp_path: Path) -> None:
+    """Figures, labels that look like numbers, and no table of an earlier run."""
+    spec = spec_of({2: ClippedMean(lower=-4, upper=4)}, families={1: Gaussian()}, parts={3: PART})
+    asked = {"sample_complexity": {4: {"low": 1, "high": 1, "points": 1}}}
+    undrawn = {**spec, **asked, "parts": {3: {**PART, "figures": {}}}}
+    dpbench.run(undrawn, n_jobs=1, out=tmp_path)
+    assert (tmp_path / "sample_complexity.csv").exists()
+    found = dpbench.run(spec, n_jobs=1, out=tmp_path)
+    code = (
+        f"import dpbench; r = dpbench.load({str(tmp_path)!r}); print(r)\n"
+        "print(len(r.samples), len(r.figure('errors').axes[0].lines))"
+    )
+    command = [sys.executable, "-c", code]
+    loaded = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert loaded.stdout == f"{found}\n0 2\n"
+
+
+def test_what_stands_under_a_part_is_about_it() -> None:
+    """Mappings and objects alike; a figure of claims selects nothing."""
+    made = build_claim(SAMPLING, "")
+    tails = {"kind": "two_point", "k": 2, "p": 0.1}
+    exponents = {"f": {"kind": "exponents", "claims": "c"}}
+    part = {"n": [10, 100], "trials": 40}
+    parts = {
+        "one": {**part, "families": ["gaussian"], "claims": {"a": SAMPLING, "b": made}},
+        "two": {**part, "families": ["coin"], "claims": {"c": SAMPLING}, "figures": exponents},
+    }
+    spec = {**OWN, "families": {"gaussian": Gaussian(), "coin": tails}, "parts": parts}
+    claims = dpbench.run(spec, n_jobs=1).claims
+    assert list(claims["claim"]) == ["a", "b", "c"]
+    assert list(claims["distribution"]) == ["gaussian", "gaussian", "coin"]
+
+
+def test_folders_that_cannot_be_loaded(tmp_path: Path) -> None:
+    (tmp_path / "audit").mkdir()
+    manifest = {"sweep": "a", "configuration": {}, "computer": "", "seed": 0, "failures": []}
+    (tmp_path / "audit" / "manifest.json").write_text(json.dumps(manifest))
+    for name, line in (("nowhere", "holds no finished run"), ("audit", "holds an audit")):
+        with pytest.raises(ConfigError) as error:
+            dpbench.load(tmp_path / name)
+        assert str(error.value).startswith(f"'{tmp_path / name}': {line}")
+        assert "\n" not in str(error.value)

@@ -1,0 +1,109 @@
+"""The smallest experiments for mistakes in the sources: see ERRATA.md, whose references exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.linalg import inv, sqrtm
+from scipy.stats import binom
+
+from dpbench.audit.controls import CONTROLS
+from dpbench.estimators.heavy_tailed import worst_clipping_bias
+from dpbench.privacy import ApproxDP
+from dpbench.privacy.conversions import gaussian_delta
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_reference_exists_and_every_control_is_named() -> None:
+    text = (ROOT / "ERRATA.md").read_text(encoding="utf-8")
+    references = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", text)
+    assert len(references) >= 10
+    for path, name in references:
+        assert f"def {name}(" in (ROOT / path).read_text(encoding="utf-8"), name
+    own = re.findall(r"^def (test_\w+)", Path(__file__).read_text(encoding="utf-8"), re.MULTILINE)
+    here = Path(__file__).relative_to(ROOT).as_posix()
+    assert {name for path, name in references if path == here} == set(own[1:])
+    named = re.findall(r"controls? ((?:`\w+`(?:, )?)+)", text)
+    assert set(re.findall(r"\w+", " ".join(named))) == {one.label for one in CONTROLS}
+
+
+def test_a_histogram_for_records_that_come_and_go() -> None:
+    """Two bins, one record from the first to the second: the fullest noisy bin costs 2 epsilon."""
+    for scale, cost in ((1.0, 2.0), (2.0, 1.0)):  # of Laplace noise at epsilon = 1
+        lead = np.array([18.0, 20.0]) / scale
+        upset = (2 + lead) / 4 * np.exp(-lead)  # P(a Laplace minus another >= lead)
+        assert 0.9 * cost < np.log(upset[0] / upset[1]) <= cost
+
+
+def test_advanced_composition_of_many_steps() -> None:
+    """Randomised response T times: delta(epsilon) is a sum over how often the truth is told."""
+    step, steps, delta = 0.5, 1000, 1e-6
+    claimed = step * np.sqrt(6 * steps * np.log(1 / delta))
+    truths = np.arange(steps + 1)
+    loss = (2 * truths - steps) * step
+    told = binom.pmf(truths, steps, np.exp(step) / (1 + np.exp(step)))
+    over = loss > claimed
+    true = np.sum(told[over] * -np.expm1(claimed - loss[over]))
+    assert claimed == pytest.approx(144, abs=0.1)
+    assert true == pytest.approx(0.0706, abs=1e-4)
+
+
+def test_the_classical_gaussian_at_large_epsilon() -> None:
+    delta = 1e-6
+    for epsilon, private in ((1.0, True), (50.0, False)):
+        sd = np.sqrt(2 * np.log(1.25 / delta)) / epsilon
+        assert (gaussian_delta(sd, epsilon) <= delta) == private
+    with pytest.raises(ValueError, match="classical"):
+        ApproxDP(50.0, delta, noise_by="classical")
+
+
+def test_the_usual_score_of_a_quantile_misses_an_atom() -> None:
+    values, t = np.full(1001, 3.0), np.linspace(-100, 100, 4001)
+    score = -np.abs((values[:, None] <= t).sum(axis=0) - 1001 / 2)
+    assert np.ptp(score) == 0  # on both sides of 3 alike
+
+
+def test_the_side_on_which_a_covariance_is_whitened() -> None:
+    """The second step, of a first whitening that noise has turned; the next step has no noise."""
+    rng = np.random.default_rng(0)
+    turn = np.linalg.qr(rng.standard_normal((3, 3)))[0]
+    covariance = turn @ np.diag([1.0, 0.3, 0.05]) @ turn.T
+    first = inv(sqrtm(covariance + 0.2 * np.diag([1.0, 0.0, 0.5])))
+    step = inv(sqrtm(first.T @ covariance @ first))
+    for whitening, whitens in ((first @ step, True), (step @ first, False)):
+        left = np.abs(whitening.T @ covariance @ whitening - np.eye(3)).max()
+        assert left < 1e-10 if whitens else left > 0.05
+
+
+def test_the_nearest_semidefinite_matrix() -> None:
+    matrix = np.diag([1.0, -1.0])
+    clipped, folded = np.diag([1.0, 0.0]), np.diag([1.0, 1.0])
+    assert np.linalg.norm(matrix - folded) == 2 * np.linalg.norm(matrix - clipped)
+
+
+def test_weights_of_lecture_17_end_at_a_half() -> None:
+    n = 10
+    friends = np.arange(n + 1)
+    assert np.clip((friends - n / 2) / n, 0, None).max() == 0.5
+
+
+def test_lemma_3_1_holds_though_its_last_step_does_not() -> None:
+    """Clipped to rho +- xi, |mu - rho| <= xi/2: the near end is xi/2 away, the other 3 xi/2."""
+    tau, k = 1 / 16, 2.0
+    xi = 6 / tau ** (1 / (k - 1))
+    assert 7 * (2 / 6) ** (k - 1) > 2
+    bias = worst_clipping_bias(xi / 2, k) + worst_clipping_bias(3 * xi / 2, k)
+    assert bias <= 0.12 * tau
+
+
+@pytest.mark.parametrize("k", [2.0, 3.0, 4.5])
+def test_the_moments_of_a_two_point_law(k: float) -> None:
+    p, tau = 0.3, 2.0
+    moment = (1 - p) * (p * tau) ** k + p * (tau - p * tau) ** k
+    assert p * (1 - p) * tau**k * ((1 - p) ** (k - 1) + p ** (k - 1)) == pytest.approx(moment)
+    printed = p * (1 - p) * tau**k * ((1 - p) ** (k - 1) + p**k)
+    assert printed < 0.99 * moment
