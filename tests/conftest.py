@@ -7,6 +7,7 @@ import functools
 import gc
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -20,14 +21,22 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from joblib.externals.loky import get_reusable_executor
 from numpy.typing import NDArray
 
+import dpbench
+from dpbench.analysis.result import Result
 from dpbench.cli import run
+from dpbench.estimators import Estimator, HeavyTailedMean
+from dpbench.estimators.libraries.process import close_libraries, python
 from dpbench.output.style import save
-from dpbench.privacy import Budget, Ledger
+from dpbench.privacy import Budget, Ledger, PureDP
 from dpbench.runner import origin
+from dpbench.theory.families import TwoPointFamily
 from tests.bench import FIGURE, TINY, Bench
 
 Floats = NDArray[np.float64]
 DRAWN = save.__defaults__
+ROOT = Path(__file__).parents[1]
+FAKE = ROOT / "tests" / "fake_library.py"
+GUIDE = ROOT / "CONTRIBUTING.md"
 
 # Tests run side by side: those about processes say how many, all others start none.
 os.environ["LOKY_MAX_CPU_COUNT"] = "1"
@@ -185,3 +194,49 @@ def bench(
     found.forget()
     if "matplotlib.pyplot" in sys.modules:
         sys.modules["matplotlib.pyplot"].close("all")
+
+
+@pytest.fixture
+def fakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder of libraries with a fake OpenDP and nothing else."""
+    monkeypatch.setenv("DPBENCH_LIBRARIES", str(tmp_path))
+    close_libraries()
+    python("opendp").parent.mkdir(parents=True)
+    python("opendp").write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} {FAKE} "$@"\n')
+    python("opendp").chmod(0o755)
+    yield tmp_path
+    close_libraries()
+
+
+@pytest.fixture
+def entry_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A working folder, whose modules and estimators are forgotten afterwards."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(Estimator, "_registry", dict(Estimator._registry))
+    before = set(sys.modules)
+    yield tmp_path
+    for name in {"wide_clip", "mine"} & set(sys.modules) - before:
+        del sys.modules[name]
+
+
+def entry_text() -> str:
+    """The entry that the guide shows."""
+    (text,) = re.findall(r"```python\n(# wide_clip.py\n.*?)```", GUIDE.read_text(), re.DOTALL)
+    return str(text)
+
+
+@pytest.fixture(scope="session")
+def regimes() -> Result:
+    """With all errors possible at n = 100, and sampling overtaking privacy in between."""
+    family = TwoPointFamily(k=6, c=[1], sampling=True)
+    spec = {
+        "families": {"rare": TwoPointFamily(k=6, c=[1]), "coin": family},
+        "estimators": {"minimax": HeavyTailedMean(k=6)},
+        "budgets": {"pure": PureDP(0.01)},
+        "parts": {"all": {"n": [100, 10**5, 10**7], "trials": 40}},
+        "claims": {
+            "near_optimal": {"theorem": "near_optimal", "tolerance": 1, "reason": "no number"}
+        },
+    }
+    return dpbench.run(spec)

@@ -9,8 +9,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -19,53 +17,12 @@ import dpbench
 from dpbench import ConfigError, Estimate, Estimator, Ledger, PureDP, validated
 from dpbench.analysis.kinds import build_claim
 from dpbench.analysis.result import Result
-from dpbench.analysis.summary import quantile
 from dpbench.distributions import Gaussian
 from dpbench.estimators import ClippedMean, CoordinateWise, EmpiricalMean
 from dpbench.samples import Sample
+from tests.own import KNOWN, OWN, PART, SAMPLING, Shifted, spec_of
 
-KNOWN = dict(Estimator._registry)
-
-
-@validated
-class Shifted(Estimator):
-    """An estimator of this file: workers get it by name."""
-
-    shift: float = 0.0
-
-    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
-        clipped = sample.clipped_mean(-4, 4)
-        return Estimate(ledger.add_noise(clipped, 8 / sample.n) + self.shift, clipped)
-
-
-Estimator._registry = KNOWN  # what all kinds are asked about is about ours
-
-
-def spec_of(estimators: dict[Any, Any], **more: Any) -> dict[str, Any]:
-    """A small sweep of Gaussian data and epsilon = 1, but for what is given."""
-    return {
-        "families": {"gaussian": Gaussian()},
-        "estimators": estimators,
-        "budgets": {"pure": PureDP(1.0)},
-        "parts": {"all": {"n": [100], "trials": 4}},
-        **more,
-    }
-
-
-SAMPLING = {"theorem": "sampling", "estimators": "mean", "tolerance": 1, "reason": "few trials"}
-ERRORS = {"kind": "error_against_n", "budgets": "pure", "caption": "E"}
 MEAN = EmpiricalMean()
-PART: dict[str, Any] = {"n": [100, 400], "trials": 40, "figures": {"errors": ERRORS}}
-OWN: dict[str, Any] = spec_of(
-    {
-        "clipped": ClippedMean(lower=-4, upper=4),
-        "mine": Shifted(shift=0.5),
-        "mean": EmpiricalMean(),
-    },
-    families={"gaussian": Gaussian(location=1), "tails": {"kind": "student_t", "tail_index": 3}},
-    budgets={"pure": PureDP(1.0), "more": {"kind": "zcdp", "rho": [0.1, 1]}},
-    parts={"all": {**PART, "claims": {"rate": {**SAMPLING, "families": "gaussian"}}}},
-)
 
 
 @pytest.fixture(scope="module")
@@ -183,7 +140,8 @@ def test_own_objects_in_a_folder(
     older = older[list(loaded.summary)].assign(bound_by=loaded.summary["bound_by"])
     pd.testing.assert_frame_equal(older, loaded.summary)
     monkeypatch.setattr(Estimator, "_registry", KNOWN)  # as if the class were not imported
-    with pytest.raises(ConfigError, match=rf"mine\._target_: '{__name__}.Shifted': refused"):
+    line = rf"mine\._target_: '{Shifted.__module__}.Shifted': refused"
+    with pytest.raises(ConfigError, match=line):
         dpbench.load(tmp_path / "out")
 
 
@@ -243,54 +201,6 @@ def test_blocks_of_another_source_are_not_reused(
         medians.append(round(found.summary["q50"].iloc[0]))
     assert done == [1, 0, 1, 1]
     assert medians == [0, 0, 9, 99]
-
-
-def test_the_errors_of_every_trial(result: Result) -> None:
-    """Cut to what was asked; the summary's quantiles are theirs."""
-    found = result.errors(estimator="clipped", n=[100, 400], family="gaussian", privacy="pure")
-    assert len(found) == 2 * 40
-    assert set(found["trial"]) == set(range(40))
-    assert {"error", "sampling", "bias", "noise", "private", "distribution", "k"} <= set(found)
-    assert np.all(found["error"] <= found["sampling"] + found["private"] + 1e-12)
-    whole = result.errors()
-    keys = ["distribution", "estimator", "privacy", "epsilon", "rho", "n"]
-    grouped = whole.groupby(keys, dropna=False)["error"]
-    assert set(grouped.size()) == {40}
-    assert len(whole) == 40 * len(result.summary)
-    for _, row in result.summary.iterrows():
-        one = grouped.get_group(tuple(row[key] for key in keys)).to_numpy()
-        for q, column in ((0.5, "q50"), (0.9, "q90")):
-            assert row[column] == quantile(one[None], q)[0] == np.sort(one)[int(q * 40) - 1]
-    assert result.errors(rho=[0.1, 1])["privacy"].eq("zcdp").all()
-    pd.testing.assert_frame_equal(result.errors(n=np.array([100, 400])), whole)
-    assert list(result.errors(n=7)["error"]) == []
-    with pytest.raises(KeyError, match="'nope': no such column; choose from distribution, family"):
-        result.errors(nope=1)
-
-
-def test_figures_on_a_callers_axes(result: Result) -> None:
-    plt.close("all")
-    before = dict(mpl.rcParams)
-    canvas = plt.figure()
-    ax = canvas.add_subplot()
-    try:
-        assert result.plot("errors", ax=ax, panel=0) is ax
-        described = {"kind": "error_against_n", "families": "gaussian", "budgets": "pure"}
-        assert result.figure(described, width="column") is not result.figure("errors")
-        assert plt.get_fignums() == [canvas.number]
-        assert dict(mpl.rcParams) == before
-        assert result.plot("errors") is plt.gca() is ax
-        for name, line in (
-            ("nope", "figure: 'nope': no such figure; choose from errors"),
-            ({"kind": "nope"}, "figure.kind: 'nope': choose from"),
-            ({**described, "families": "nope"}, "figure.families: 'nope': no such"),
-        ):
-            with pytest.raises(ConfigError, match=line):
-                result.plot(name, ax=ax)
-        with pytest.raises(ConfigError, match="panel: 9: "):
-            result.plot("errors", ax=ax, panel=9)
-    finally:
-        plt.close(canvas)
 
 
 def test_a_folder_is_loaded_where_nothing_ran(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ import pytest
 
 import dpbench
 from dpbench import signals
-from dpbench.cli import run
 from dpbench.runner.local import _signals_held
 from tests.bench import Bench, wait_for
 
@@ -76,15 +75,6 @@ def test_in_order_from_the_first_block_on(handlers: None, monkeypatch: pytest.Mo
     assert not ended
     signal.raise_signal(signal.SIGTERM)
     assert ended == [130]
-
-
-def test_of_many_runs_no_garbage_is_left() -> None:
-    gc.disable()
-    try:
-        assert run(["--multirun", "seed=1,2", "--cfg", "job"]) == 0
-        assert gc.isenabled()
-    finally:
-        gc.enable()
 
 
 def test_a_signal_while_workers_start_is_not_lost(handlers: None) -> None:

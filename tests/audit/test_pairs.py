@@ -10,7 +10,7 @@ import yaml
 from numpy.typing import NDArray
 
 from dpbench import release
-from dpbench.audit.cases import AuditSweep, pairs_of
+from dpbench.audit.cases import AuditSweep
 from dpbench.audit.pairs import FAR, catalogue
 from dpbench.estimators import (
     CoordinateWise,
@@ -200,10 +200,3 @@ def test_coordinates_are_strained_all_at_once() -> None:
     assert list(pairs) == list(numbers)
     for name, one in numbers.items():
         np.testing.assert_array_equal(pairs[name].left, np.stack([one.left, one.left], axis=1))
-
-
-def test_an_estimators_own_pairs_are_audited_beside_the_catalogue() -> None:
-    one, budget = KarwaVadhanMean(radius=10.0), PureDP(1.0)
-    own = {pair.name for pair in one.audit_pairs(60, None, budget)}
-    assert own
-    assert own <= {pair.name for pair in pairs_of(one, budget, 60, None, "here")}

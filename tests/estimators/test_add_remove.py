@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,7 +10,6 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from scipy.integrate import quad
 
 from dpbench import release
 from dpbench.audit import audit_pair, noise_times
@@ -21,7 +19,7 @@ from dpbench.estimators.add_remove import _Bounded
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.budgets import Relation
 from dpbench.privacy.neighbours import Pair
-from dpbench.theory.exact.ratio import laplaces_above, vector_rmse
+from dpbench.theory.exact.ratio import vector_rmse
 from dpbench.theory.exact.value import exact
 from tests.support import Floats
 
@@ -70,23 +68,6 @@ def test_the_exact_error_tends_to_the_published_constants(m: float) -> None:
     assert one == pytest.approx(other, rel=1e-6)  # S and T, turned
     first_order = np.sqrt(((m**2 + (1 - m) ** 2) / 4e-10 / 1e8 + m * (1 - m)) / 1e8)
     assert one == pytest.approx(first_order, rel=1e-3)
-
-
-@pytest.mark.parametrize(("a", "c"), [(1.0, 0.3), (1.0, 1.0), (0.2, 5.0), (1.0, 1 + 1e-9), (2, 0)])
-def test_the_tail_of_a_sum_of_two_laplaces(a: float, c: float) -> None:
-    """By integrating P(X > t - y) over the density of Y."""
-    for t in (-3.0, 0.0, 0.4, 6.0):
-
-        def above(y: float, t: float = t) -> float:
-            z = t - y * c
-            tail = np.exp(-abs(z) / a) / 2
-            return float((tail if z > 0 else 1 - tail) * np.exp(-abs(y)) / 2)
-
-        breaks = sorted({0.0, t / c if c else 0.0})
-        ends = [-60.0, *breaks, 60.0]
-        by_parts = sum(quad(above, *end)[0] for end in itertools.pairwise(ends))
-        found = laplaces_above(np.array(t), np.array(a), np.array(c))
-        assert found == pytest.approx(by_parts, abs=1e-8)
 
 
 CASES: list[tuple[Distribution, Budget]] = [

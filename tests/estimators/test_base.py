@@ -1,48 +1,42 @@
-"""What `release` promises its caller, and what an estimator, or outside code, may return."""
+"""What `release` promises, and what an estimator may return; kinds of data; sensitivities."""
 
 from __future__ import annotations
 
 import doctest
+import itertools
+import math
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import ArrayLike
 
-from dpbench import Estimator, OneDataset, PureDP, release
+import dpbench.estimators as est
+from dpbench import Estimator, PureDP, release
 from dpbench.estimators import ClippedMean, EmpiricalMean, Estimate, TrimmedMean, base, outside
-from dpbench.privacy import Budget, Ledger, NonPrivate, OverdraftError
+from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, NonPrivate
 from dpbench.samples import CountedSample, DenseSample, Sample, SparseSample
-from tests.support import Floats, rng
+from tests.estimators.outsiders import _Scalars, once
+from tests.support import Floats, name, rng, run, same_law
 
-CLIPPED = ClippedMean(lower=0.0, upper=10.0)
+CLIP = ClippedMean(lower=0.0, upper=10.0)
 DATA = np.random.default_rng(0).gamma(2.0, 2.0, 100)
 
 
-def once(
-    estimator: Estimator,
-    data: ArrayLike,
-    budget: Budget | None,
-    repeats: int | None = None,
-    seed: int = 1,
-) -> float | Floats:
-    return release(estimator, data, budget, rng=rng(seed), repeats=repeats)
-
-
 def test_scalars_give_a_float_and_repeats_come_first() -> None:
-    assert type(once(CLIPPED, DATA, PureDP(1.0))) is float
-    assert type(once(CLIPPED, [5], PureDP(1.0))) is float
+    assert type(once(CLIP, DATA, PureDP(1.0))) is float
+    assert type(once(CLIP, [5], PureDP(1.0))) is float
     small = np.array([1, 2, 3], dtype=np.uint8)
-    assert once(CLIPPED, small, PureDP(1e6)) == pytest.approx(2.0, abs=1e-3)
+    assert once(CLIP, small, PureDP(1e6)) == pytest.approx(2.0, abs=1e-3)
     assert np.shape(once(_Scalars(), DATA, PureDP(1.0), repeats=5)) == (5,)
     for shape in ((20,), (20, 1), (20, 3)):
         for repeats in (1, 7):
-            value = once(CLIPPED, np.ones(shape), PureDP(1.0), repeats)
+            value = once(CLIP, np.ones(shape), PureDP(1.0), repeats)
             assert np.shape(value) == (repeats, *shape[1:])
             assert np.unique(value).size == np.size(value)
     with pytest.raises(ValueError, match=r"repeats|negative"):
-        once(CLIPPED, DATA, PureDP(1.0), 0)
+        once(CLIP, DATA, PureDP(1.0), 0)
 
 
 def test_no_budget_for_an_estimator_without_privacy() -> None:
@@ -50,16 +44,16 @@ def test_no_budget_for_an_estimator_without_privacy() -> None:
         assert once(EmpiricalMean(), [1, 2, 3, 1, 8], budget) == pytest.approx(3.0)
         assert once(TrimmedMean(fraction=0.2), [1, 2, 3, 1, 8], budget) == pytest.approx(2.0)
     with pytest.raises(ValueError, match="ClippedMean cannot honour a budget of notion 'none'"):
-        once(CLIPPED, DATA, None)
+        once(CLIP, DATA, None)
     with pytest.raises(ValueError, match="EmpiricalMean cannot honour a budget of notion 'pure'"):
         once(EmpiricalMean(), DATA, PureDP(1.0))
 
 
 def test_the_stream_moves_on() -> None:
-    first, again, other = (once(CLIPPED, DATA, PureDP(1.0), seed=s) for s in (1, 1, 2))
+    first, again, other = (once(CLIP, DATA, PureDP(1.0), seed=s) for s in (1, 1, 2))
     assert first == again != other
     stream = rng(1)
-    one, two = (release(CLIPPED, DATA, PureDP(1.0), rng=stream) for _ in range(2))
+    one, two = (release(CLIP, DATA, PureDP(1.0), rng=stream) for _ in range(2))
     assert one == first != two
 
 
@@ -78,19 +72,19 @@ def test_the_stream_moves_on() -> None:
 @pytest.mark.parametrize("repeats", [None, 5])
 def test_other_data_are_refused(data: ArrayLike, text: str, repeats: int | None) -> None:
     with pytest.raises(ValueError, match=text):
-        once(CLIPPED, data, PureDP(1.0), repeats)
+        once(CLIP, data, PureDP(1.0), repeats)
 
 
 def test_a_number_is_no_budget() -> None:
     with pytest.raises(TypeError, match=r"the budget is 1\.0; give one such as PureDP"):
-        once(CLIPPED, DATA, 1.0)  # type: ignore[arg-type]
+        once(CLIP, DATA, 1.0)  # type: ignore[arg-type]
 
 
 def test_a_seed_is_no_generator() -> None:
     with pytest.raises(
         TypeError, match=r"^rng is 0; give a generator: np\.random\.default_rng\(0\)$"
     ):
-        release(CLIPPED, DATA, PureDP(1.0), rng=0)  # type: ignore[arg-type]
+        release(CLIP, DATA, PureDP(1.0), rng=0)  # type: ignore[arg-type]
 
 
 def test_the_examples_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,82 +140,159 @@ def test_what_is_no_estimate(what: Any, text: str) -> None:
     assert str(caught.value) == text
 
 
-# Code that takes one dataset at a time.
-
-
-class _Spy(OneDataset):
-    """Returns what it is told to; keeps what it was given."""
-
-    multivariate: ClassVar[bool] = True
-
-    def __init__(self, answer: Callable[[Floats], Any] = lambda x: x.mean(axis=0)) -> None:
-        self.answer = answer
-        self.seen: list[tuple[Floats, Budget, float]] = []
-
-    def one(self, x: Floats, budget: Budget, rng: np.random.Generator) -> float | Floats:
-        self.seen.append((x.copy(), budget, float(rng.random())))
-        x.fill(np.nan)  # as careless code may
-        found: float | Floats = self.answer(self.seen[-1][0])
-        return found
-
-
-SAMPLES: list[Sample] = [
-    DenseSample(rng(1).normal(size=(3, 5))),
-    DenseSample(rng(3).normal(size=(3, 5, 2))),
-    DenseSample(rng(4).normal(size=(3, 5, 1))),
-    CountedSample([-1.0, 0.0, 2.5], [[1, 3, 1], [0, 0, 5], [2, 1, 2]]),
-    SparseSample(rng(5).normal(size=(6, 2)), np.array([1, 0, 5]), 5),
-]
-
-
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda s: f"{type(s).__name__}{s.mean().shape}")
-def test_every_trial_gets_its_records(sample: Sample) -> None:
-    before = sample.mean().copy()
-    spy, again, other = _Spy(), _Spy(), _Spy()
-    account = Ledger(PureDP(1.0), rng(0))
-    found = spy.run(sample, account)
-    assert [x.shape for x, *_ in spy.seen] == [(5, *before.shape[1:])] * 3
-    np.testing.assert_allclose(found.value, before, rtol=1e-12, atol=1e-15)
-    assert np.isnan(found.before_noise).all()
-    assert {budget for _, budget, _ in spy.seen} == {PureDP(1.0)}
-    if isinstance(sample, DenseSample):  # in their order
-        np.testing.assert_array_equal([x for x, *_ in spy.seen], sample.values)
-    again.run(sample, Ledger(PureDP(1.0), rng(0)))  # the sample is as it was
-    other.run(sample, Ledger(PureDP(1.0), rng(1)))
-    for (x, _, draw), (y, _, same) in zip(spy.seen, again.seen, strict=True):
-        np.testing.assert_array_equal(x, y)
-        assert draw == same
-    # A stream for each trial.
-    assert len({draw for *_, draw in spy.seen + other.seen}) == 6
-
-
-def test_receipt_names_the_code() -> None:
-    account = Ledger(PureDP(1.0), rng())
-    _Spy().run(DenseSample(np.zeros((2, 3))), account)
-    assert account.spent == (1.0,)
-    assert account.receipt().startswith("pure epsilon 1: _Spy, which draws its own noise\n")
-    with pytest.raises(OverdraftError):
-        _Spy().run(DenseSample(np.zeros((2, 3))), account)
-
-
-class _Scalars(OneDataset):
-    def one(self, x: Floats, budget: Budget, rng: np.random.Generator) -> float:
-        assert isinstance(budget, PureDP)
-        return float(x.mean() + rng.laplace(0, 1 / budget.epsilon))
+# Budgets at which choices are neither certain nor noise.
+NONE, PURE, GAUSS, APPROX = NonPrivate(), PureDP(6.0), ZCDP(4.0), ApproxDP(6.0, 0.01)
+CLIPPED = est.ClippedMean(lower=-2.0, upper=3.0)
+OUTPUTS: dict[str, Any] = {"buckets": 3, "lower": -4.0, "upper": 5.0}
+PAPER = est.KSU20Mean(k=2.5, radius=1e300, constants="paper", beta=0.99)
 
 
 @pytest.mark.parametrize(
-    ("code", "budget", "data", "error", "text"),
+    ("estimator", "budget", "fewest"),
     [
-        (_Spy(lambda x: None), PureDP(1.0), np.zeros(3), ValueError, "_Spy.one returned None"),
-        (_Spy(lambda x: x[:1]), PureDP(1.0), np.zeros(3), ValueError, "returned shapes"),
-        (_Spy(lambda x: 1 / 0), PureDP(1.0), np.zeros(3), ZeroDivisionError, "division"),
-        (_Spy(), None, np.zeros(3), ValueError, "cannot honour a budget of notion 'none'"),
-        (_Scalars(), PureDP(1.0), np.zeros((3, 1)), ValueError, "takes scalar records"),
+        (est.FriendlyCoreMean(radius=3.0), APPROX, 3),
+        (est.KSU20Mean(k=2, radius=1.5), PURE, 2),
+        (PAPER, PURE, 282),
+        (est.LearnedGaussian(radius=2.0), GAUSS, 2),
+        (est.SubsampleAggregate(**OUTPUTS), PURE, 3),
+        (est.SubsampleTest(buckets=4), PURE, 4),
     ],
+    ids=name,
 )
-def test_what_outside_code_may_not(
-    code: Estimator, budget: Budget | None, data: Floats, error: type[Exception], text: str
+def test_too_few_records_are_refused(estimator: est.Estimator, budget: Budget, fewest: int) -> None:
+    few = r"cannot (be cut|fill)|one record makes no pair|at least 3 records"
+    for n in {1, fewest - 1}:
+        for sample in (DenseSample(np.zeros((2, n))), CountedSample([0.0, 1.0], [[0, n], [n, 0]])):
+            ledger = Ledger(budget, rng())
+            with pytest.raises(ValueError, match=few):
+                estimator.run(sample, ledger)
+            assert not any(ledger.spent)
+    assert run(estimator, np.zeros((2, fewest)), budget).value.shape == (2,)
+
+
+NUMBERS, SPARSE = (
+    DenseSample(np.zeros((2, 50))),
+    SparseSample(np.ones((2, 3)), np.array([1, 1]), 50),
+)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "sample", "text"),
+    [
+        (est.CoinPressCovariance(bound=4.0), NUMBERS, "vectors"),
+        (est.CoinPressCovariance(bound=4.0), SPARSE, "record by record"),
+        (est.WhitenedCoinPressMean(radius=3.0, bound=4.0), SPARSE, "record by record"),
+        (
+            est.WhitenedCoinPressMean(radius=3.0, bound=4.0),
+            DenseSample([[[1.0, 2.0]]]),
+            "one record",
+        ),
+        (est.KSU20BallMean(k=2, radius=3.0), NUMBERS, "vectors"),
+        (est.KSU20BallMean(k=2, radius=3.0), DenseSample([[[1.0, 2.0]]]), "one record"),
+    ],
+    ids=name,
+)
+def test_data_of_another_kind_are_refused(
+    estimator: est.Estimator, sample: Sample, text: str
 ) -> None:
-    with pytest.raises(error, match=text):
-        once(code, data, budget)
+    ledger = Ledger(ZCDP(0.1), rng())
+    with pytest.raises(ValueError, match=text):
+        estimator.run(sample, ledger)
+    assert not any(ledger.spent)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "budget"),
+    [
+        (est.EmpiricalMean(), NONE),
+        (est.Median(), NONE),
+        (est.MedianOfMeans(groups=3), NONE),
+        (est.TrimmedMean(fraction=0.2), NONE),
+        (est.FriendlyCoreMean(radius=3.0), APPROX),
+        (PAPER, PURE),
+        (est.LearnedGaussian(radius=1e300, sigma_low=0.5, sigma_high=2.0), GAUSS),
+        (est.LocalMean(k=2), PURE),
+        (est.SubsampleAggregate(**OUTPUTS), PURE),
+        (est.SubsampleAggregate(**OUTPUTS, aggregate="mean", base="median"), GAUSS),
+        (est.SubsampleAggregate(**OUTPUTS, aggregate="mode", resolution=0.5), APPROX),
+        (est.SubsampleTest(buckets=4, aggregate="exponential"), GAUSS),
+    ],
+    ids=name,
+)
+def test_dense_and_counted_data_agree(estimator: est.Estimator, budget: Budget) -> None:
+    atoms, counts = np.array([-1.5, 0.25, 0.5, 2.0]), np.array([3, 9, 8, 5])
+    counts = counts * (12 if isinstance(estimator, est.KSU20Mean) else 1)
+    rows = np.tile(np.repeat(atoms, counts), (800, 1))
+    # Records have an index in dense data, which counted data leave to chance.
+    dense = run(estimator, rng(7).permuted(rows, axis=1), budget, seed=8).value
+    ledger = Ledger(budget, rng(9))
+    counted = estimator.run(CountedSample(atoms, np.tile(counts, (800, 1))), ledger)
+    assert same_law(dense, counted.value)
+    assert ledger.spent == pytest.approx(budget.amounts, rel=1e-9, abs=0)
+    for far in (1e12, 1e300):
+        sample = CountedSample([0.25, far], np.full((6, 2), counts.sum()))
+        assert not np.isinf(run(estimator, sample, budget).value).any()
+
+
+@pytest.mark.parametrize(
+    ("estimator", "budget"),
+    [
+        (est.BoundedMean(radius=2.0), PureDP(0.5)),
+        (est.CoinPressMean(radius=3.0), ZCDP(0.1)),
+        (est.CoordinateWise(base=CLIPPED), ApproxDP(0.5, 1e-5)),
+        (est.FriendlyCoreMean(radius=3.0), ApproxDP(9.0, 1e-2)),
+    ],
+    ids=name,
+)
+def test_sparse_rows_are_records(estimator: est.Estimator, budget: Budget) -> None:
+    rows = rng(14).choice([-2.0, 0.5, 0.0, 3.0, 1e150], (44, 3))
+    dense = np.zeros((3, 40, 3))
+    dense[0, :4], dense[2] = rows[:4], rows[4:]
+    sparse = SparseSample(rows, np.array([4, 0, 40]), 40)
+    one, two = (run(estimator, x, budget, seed=1) for x in (sparse, dense))
+    np.testing.assert_allclose(one.before_noise, two.before_noise, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(one.value, two.value, rtol=1e-9, atol=1e-12)
+
+
+HEAVY = est.HeavyTailedMean(k=3, policy="rate", radius=1.5)
+LOCAL = est.LocalMean(k=3, radius=1.5, beta=0.01)
+# And how wide the clip is, with n records.
+ONE_STEP: list[tuple[Any, Callable[[int, Budget], float]]] = [
+    (est.BinaryMean(), lambda n, b: 1.0),
+    (est.BoundedMean(radius=2.5), lambda n, b: 5.0),
+    (CLIPPED, lambda n, b: 5.0),
+    (est.CoordinateWise(base=CLIPPED), lambda n, b: 5.0),
+    (est.NaiveGaussianMean(radius=1.5), lambda n, b: 2 * (1.5 + math.sqrt(2 * math.log(20 * n)))),
+    (HEAVY, lambda n, b: 2 * (1.5 + HEAVY.clipping_threshold(n, b))),
+    (est.HeavyTailedMean(k=4, clip_at=0.7, radius=0.2), lambda n, b: 2 * (0.2 + 0.7)),
+    (LOCAL, lambda n, b: 2 * (1.5 + LOCAL.clipping_threshold(n, b))),
+]
+
+
+def moves(estimator: est.Estimator, budget: Budget, points: Floats, n: int) -> Floats:
+    """What the answer moves by between all neighbouring datasets of n of `points`."""
+    index = np.array(list(itertools.product(range(len(points)), repeat=n)))
+    found = run(estimator, points[index], budget).before_noise
+    one, two = np.nonzero((index[:, None] != index[None]).sum(axis=2) == 1)
+    return np.asarray(found[one] - found[two])
+
+
+@pytest.mark.parametrize(("estimator", "width"), ONE_STEP, ids=name)
+@pytest.mark.parametrize(("budget", "n"), [(PureDP(0.5), 1), (ZCDP(0.1), 3)], ids=["1", "3"])
+def test_sensitivities_by_brute_force(
+    monkeypatch: pytest.MonkeyPatch, estimator: est.Estimator, width: Any, budget: Budget, n: int
+) -> None:
+    """No neighbours differ by more than is stated, and some by that much."""
+    stated: list[float] = []
+    real = Ledger.add_noise
+
+    def spy(self: Ledger, values: Floats, sensitivity: float, **how: Any) -> Floats:
+        l1 = how.get("l1")
+        # An average of `draws` releases: each is of one record, and moves by draws times this.
+        stated.extend(s / how.get("draws", 1) for s in (sensitivity, l1) if s is not None)
+        return real(self, values, sensitivity, **how)
+
+    monkeypatch.setattr(Ledger, "add_noise", spy)
+    largest = np.abs(moves(estimator, budget, np.array([-1e6, -1.0, 0.0, 0.3, 1e6]), n)).max()
+    assert stated == pytest.approx([largest] * len(stated), rel=1e-12, abs=0)
+    assert largest == pytest.approx(width(n, budget) / n, rel=1e-12)

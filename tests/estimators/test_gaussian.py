@@ -1,190 +1,19 @@
-"""Gaussians: Karwa and Vadhan's mean and scale against loops; shrinking intervals."""
+"""Intervals that shrink around a Gaussian: their widths, and rounds against a loop."""
 
 from __future__ import annotations
 
 import math
-from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from dpbench.estimators import KarwaVadhanMean, LearnedGaussian, ShrinkingIntervals, karwa_vadhan
-from dpbench.estimators.karwa_vadhan import PowersOfTwo
-from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
-from dpbench.samples import CountedSample, DenseSample
+from dpbench.estimators import ShrinkingIntervals
+from dpbench.privacy import ZCDP, ApproxDP, Budget, PureDP
+from dpbench.samples import DenseSample
 from tests.conftest import Step
-from tests.support import Floats, name, noise_law, round_shares, run, same_law
-
-# At which a few records are found sometimes, and sometimes not.
-BUDGETS = [PureDP(1.5), ZCDP(0.15), ApproxDP(1.0, 0.4, "classical")]
-each_budget = pytest.mark.parametrize("budget", BUDGETS, ids=name)
-
-
-@cache
-def unit_law(budget: Budget, share: float) -> tuple[str, float]:
-    law = noise_law(budget.fraction(share), 1.0, 1.0)
-    return law.dist.name, float(law.kwds["scale"])
-
-
-def noise(rng: np.random.Generator, budget: Budget, share: float, sensitivity: float) -> float:
-    """One number's noise at a share of the budget."""
-    kind, scale = unit_law(budget, share)
-    return float((rng.normal if kind == "norm" else rng.laplace)(0.0, scale * sensitivity))
-
-
-def fullest(
-    rng: np.random.Generator, counts: list[int], budget: Budget, share: float
-) -> int | None:
-    """The fullest bin of a histogram that holds every bin, or None."""
-    best, most = None, -math.inf
-    if isinstance(budget, ApproxDP):
-        epsilon, delta = budget.epsilon * share, budget.delta * share
-        most = 1 + 2 / epsilon * math.log(1 / (2 * delta))
-    for i, count in enumerate(counts):
-        if isinstance(budget, ApproxDP):
-            if not count:
-                continue
-            noisy = count + rng.laplace(0, 2 / epsilon)
-        else:  # two bins change by one: 2 in l1, the root of 2 in l2
-            apart = 2.0 if isinstance(budget, PureDP) else math.sqrt(2)
-            noisy = count + noise(rng, budget, share, apart)
-        if noisy > most:
-            best, most = i, noisy
-    return best
-
-
-def naive_mean(
-    rng: Any,
-    row: list[float],
-    radius: float,
-    sigma: float,
-    beta: float,
-    budget: Budget,
-    share: float,
-) -> float:
-    """Theorem 2 of lecture 15 as algorithms.md states it; a bin starts at 0."""
-    n = len(row)
-    t = sigma * math.sqrt(2 * math.log(2 * n / beta))
-    half = math.ceil((radius + t) / (2 * t))  # bins on either side of 0
-    counts = [0] * (2 * half)
-    for x in row:
-        counts[min(max(math.floor(x / (2 * t)) + half, 0), 2 * half - 1)] += 1
-    found = fullest(rng, counts, budget, share)
-    if found is None:
-        return math.nan
-    a = 2 * t * (found - half)
-    clipped = [min(max(x, a - 2 * t), a + 4 * t) for x in row]
-    return sum(clipped) / n + noise(rng, budget, share, 6 * t / n)
-
-
-ROW = np.array([-40.0, 2.1, 2.9, 3.0, 3.2, 3.3, 3.5, 60.0, 3.1, -1.0, 2.4])
-
-
-@each_budget
-def test_the_mean_against_a_loop(budget: Budget) -> None:
-    rng = np.random.default_rng(1)
-    naive = [naive_mean(rng, ROW.tolist(), 9.0, 0.5, 0.2, budget, 0.5) for _ in range(2000)]
-    estimator = KarwaVadhanMean(radius=9.0, sigma=0.5, beta=0.2)
-    found = run(estimator, DenseSample(np.tile(ROW, (10_000, 1))), budget).value
-    assert same_law(np.array(naive), found)
-    near = np.mean(np.abs(found - 3.0) < 3.0)
-    assert 0.05 < near < 0.95  # neither certain nor hopeless
-
-
-@each_budget
-def test_the_scale_and_the_mean_that_rests_on_it_against_a_loop(budget: Budget) -> None:
-    row, beta, low, high = [*ROW.tolist(), 3.0, 3.0], 0.1, 0.3, 20.0
-    # Bins [2^j, 2^(j+1)) over the powers of two that reach beyond both bounds on sigma^2.
-    start = math.floor(2 * math.log2(low)) - 1
-    bins = math.ceil(2 * math.log2(high)) + 1 - start
-    rng = np.random.default_rng(2)
-    scales, means = [], []
-    for _ in range(2000):
-        y = [(a - b) ** 2 / 2 for a, b in zip(row[0:-1:2], row[1::2], strict=True)]
-        counts = [0] * bins
-        for square in y:
-            j = math.floor(math.log2(square)) if square else start
-            counts[min(max(j - start, 0), bins - 1)] += 1
-        power = fullest(rng, counts, budget, 0.25)
-        if power is None:
-            scales.append(math.nan)
-            means.append(math.nan)
-            continue
-        unit = 2.0 ** (power + start)
-        width = 4 * unit * 2 * math.log(2 * len(y) / beta)
-        mean = sum(min(square, width) for square in y) / len(y)
-        variance = mean + noise(rng, budget, 0.25, width / len(y))
-        scales.append(math.sqrt(min(max(variance, unit / 4), 8 * unit)))
-        means.append(naive_mean(rng, row, 10.0, scales[-1], beta, budget, 0.25))
-    estimator = LearnedGaussian(radius=10.0, sigma_low=low, sigma_high=high, beta=beta)
-    found = run(estimator, DenseSample(np.tile(row, (10_000, 1))), budget)
-    assert found.scale is not None
-    assert same_law(np.array(scales), found.scale)
-    assert same_law(np.array(means), found.value)
-    np.testing.assert_array_equal(np.isnan(found.scale) <= np.isnan(found.value), True)
-
-
-def test_a_known_sigma_is_the_scale() -> None:
-    values, options = np.tile(ROW, (9, 1)), {"radius": 5.0, "sigma": 2.0, "beta": 0.2}
-    known = run(LearnedGaussian(**options), values, PureDP(1.0))
-    plain = run(KarwaVadhanMean(**options), values, PureDP(1.0))
-    np.testing.assert_array_equal([known.value, known.scale], [plain.value, np.full(9, 2.0)])
-
-
-def test_the_variance_is_kept_near_its_bin(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Within [2^(j-2), 2^(j+3)] if [2^j, 2^(j+1)) is the fullest, whatever the noise; j = 3."""
-
-    def given(self: Ledger, values: Floats, sensitivity: Any, **_: Any) -> Floats:
-        self.pay()
-        return np.array([-1e9, 5.0, 1e9])
-
-    monkeypatch.setattr(karwa_vadhan, "fullest_bin", lambda sample, *_: np.full(sample.trials, 3.0))
-    monkeypatch.setattr(Ledger, "add_noise", given)
-    found = run(LearnedGaussian(radius=5.0), np.zeros((3, 9)), PureDP(1.0))
-    assert found.scale == pytest.approx([math.sqrt(2), math.sqrt(5), 8], rel=1e-12)
-
-
-def test_edges_of_powers_of_two() -> None:
-    bins = PowersOfTwo(1.0, -1000.0, 1000.0)
-    j = np.arange(-1000, 1000)
-    edges = np.exp2(j.astype(float))[None]
-    np.testing.assert_array_equal(bins.index(edges)[0], j)
-    # A logarithm cannot tell the last few numbers below a power from it.
-    below = bins.index(edges * (1 - 1e-12))[0]
-    np.testing.assert_array_equal(below, np.maximum(j - 1, -1000))
-    np.testing.assert_array_equal(bins.index(edges * 1.999)[0], j)
-    ends = np.array([[0.0, 5e-324, 1e-310, 1.7e308]])
-    np.testing.assert_array_equal(bins.index(ends)[0], [-1000, -1000, -1000, 999])
-
-
-@pytest.mark.parametrize(
-    ("radius", "where", "budget"),
-    [
-        (1e12, -1e12, PureDP(1.0)),
-        (1e300, 12345.6, ZCDP(0.1)),
-        (None, 12345.6, ApproxDP(1.0, 1e-6)),
-    ],
-)
-def test_far_data_are_found(radius: float | None, where: float, budget: Budget) -> None:
-    sample = CountedSample([where - 1.0, where, where + 1.0], np.full((20, 3), 10**5))
-    learned = LearnedGaussian(radius=radius, sigma_low=1e-3, sigma_high=1e3)
-    for estimator in (KarwaVadhanMean(radius=radius), learned):
-        found = run(estimator, sample, budget)
-        # The noise's scale is below 6 t/(3e5/4) < 6e-4, and 4 times that for the analytic
-        # Gaussian at a quarter of the budget: 20 scales, false-alarm probability 1e-7.
-        assert np.all(np.abs(found.value - where) < 0.05 + 1e-15 * abs(where))
-        if found.scale is not None:
-            # Half the squared difference of a pair is 1/2 for most: [1/2, 1) is fullest.
-            np.testing.assert_allclose(found.scale, math.sqrt(2 / 3), rtol=0.02)
-
-
-@pytest.mark.parametrize("bounds", [(2.0, 1.0), (0.0, 1.0), (1.0, math.inf)])
-def test_bounds_on_sigma_are_checked(bounds: tuple[float, float]) -> None:
-    with pytest.raises(ValueError, match="sigma_"):
-        LearnedGaussian(radius=1.0, sigma_low=bounds[0], sigma_high=bounds[1])
-
+from tests.support import name, noise_law, round_shares, run
 
 # Shrinking intervals: their widths, and their rounds against a loop.
 

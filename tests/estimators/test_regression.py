@@ -1,4 +1,4 @@
-"""Gradient descent and linear regression: by naive loops, by quadrature, on worst neighbours."""
+"""Linear regression: by naive loops, by quadrature, on worst neighbours."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from scipy import integrate, optimize, stats
+from scipy import optimize, stats
 
-from dpbench.analysis.study import gathered
-from dpbench.distributions import ContaminatedGaussian, LinearModel, MultivariateGaussian
+from dpbench.distributions import LinearModel, MultivariateGaussian
 from dpbench.estimators import (
     AdaSSP,
     Estimator,
@@ -20,12 +19,11 @@ from dpbench.estimators import (
     LeastSquares,
     SubsampleLeastSquares,
 )
-from dpbench.jobs.composition import composed
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, NonPrivate
-from dpbench.samples import CountedSample, DenseSample
+from dpbench.samples import DenseSample
 from dpbench.sweep.block import BlockTask, Setting, _errors
 from dpbench.theory.exact.value import exact
-from tests.support import Floats, assert_follows, name, rng, run
+from tests.support import Floats, name, rng, run
 
 SURE = ZCDP(1e6)  # next to no noise
 LAW = LinearModel(d=4, norm=1.5, deviation=0.3)
@@ -38,22 +36,6 @@ def clipped(x: Floats, length: float) -> Floats:
 
 def lstsq(rows: Floats) -> Floats:
     return np.asarray(np.linalg.lstsq(rows[:, :-1], rows[:, -1], rcond=None)[0])
-
-
-def test_the_law() -> None:
-    x = LAW.sample(rng(), 1, 20_000).values[0]
-    features, noise = x[:, :-1], (x[:, -1] - x[:, :-1] @ LAW.theta) / LAW.deviation
-    assert np.linalg.norm(LAW.theta) == pytest.approx(1.5)
-    assert_follows(np.linalg.norm(features, axis=1) ** 3, stats.uniform())
-    for v in np.eye(3):  # a direction's cosine is uniform for three features
-        assert_follows(features @ v / np.linalg.norm(features, axis=1), stats.uniform(-1, 2))
-    assert_follows(noise, stats.uniform(-math.sqrt(3), 2 * math.sqrt(3)))
-    # E x_1^2 in a ball of three dimensions, by quadrature: 1/5
-    square = integrate.quad(lambda r: 3 * r**2 * r**2 / 3, 0, 1)[0]
-    wanted = square * np.vstack([np.eye(3), LAW.theta])
-    np.testing.assert_allclose(LAW.covariance[:, :-1], wanted, rtol=1e-12)
-    assert LAW.covariance[-1, -1] == pytest.approx(square * 1.5**2 + 0.09)
-    assert LAW.variance == pytest.approx(3 * square + LAW.covariance[-1, -1])
 
 
 def test_the_error_is_the_root_of_the_excess_risk() -> None:
@@ -96,36 +78,6 @@ def test_descent_by_a_loop(clip: float) -> None:
             scalar -= 2 / (t + 1) * float(np.clip(scalar - rows[:, -1], -clip, clip).mean())
         np.testing.assert_allclose(mean, at, atol=0.01 * clip)
         assert number == pytest.approx(scalar, abs=0.01 * clip)
-
-
-def test_counted_and_dense_data_agree() -> None:
-    counts, values = np.array([[5, 9, 2]]), np.array([-1.0, 0.5, 7.0])
-    one = run(GradientDescentMean(clip=2), CountedSample(values, counts), RHO).value
-    other = run(GradientDescentMean(clip=2), np.repeat(values, counts[0])[None], RHO).value
-    np.testing.assert_allclose(one, other, rtol=1e-12)
-
-
-def psi(at: float, clip: float, power: int, eta: float) -> float:
-    """E of a power of a clipped gradient, of (1 - eta) N(0, 1) and a share eta far above."""
-    near = integrate.quad(
-        lambda z: np.clip(z - at, -clip, clip) ** power * stats.norm.pdf(z),
-        -12, 12, points=[at - clip, at + clip],
-    )[0]  # fmt: skip
-    return float((1 - eta) * near + eta * clip**power)
-
-
-def test_the_bias_is_that_of_hubers_location() -> None:
-    eta, clip, n = 0.1, 2.0, 30_000
-    at = float(optimize.brentq(psi, 0, clip, args=(clip, 1, eta)))
-    law = ContaminatedGaussian(eta=eta, gap=1e3)
-    found = run(GradientDescentMean(clip=clip, steps=20), law.sample(rng(), 40, n), RHO).value
-    inside = (1 - eta) * float(np.diff(stats.norm.cdf([at - clip, at + clip]))[0])
-    sd = math.sqrt(psi(at, clip, 2, eta) / n) / inside
-    assert abs(found.mean() - at) < 5 * sd / math.sqrt(40) + 0.002  # and what 20 steps leave
-    law_of_error = stats.norm(at, sd)
-    quantile = optimize.brentq(lambda x: law_of_error.cdf(x) - law_of_error.cdf(-x) - 0.9, 0, 2)
-    claims = gathered(composed(["sweep=lecture17"])["sweep"], "claims")
-    assert claims["huber_bias"]["exact"] == pytest.approx(quantile, rel=1e-4)
 
 
 def moments_of(rows: Floats) -> Floats:

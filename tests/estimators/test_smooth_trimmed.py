@@ -1,20 +1,18 @@
-"""Smooth and inverse sensitivity against their definitions."""
+"""Smooth sensitivity against its definition."""
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from dpbench import release
 from dpbench.estimators import InverseSensitivity, SmoothTrimmedMean, smooth_trimmed
-from dpbench.privacy import GDP, ZCDP, Budget, Ledger, PureDP
-from dpbench.samples import CountedSample, DenseSample, Sample
+from dpbench.privacy import ZCDP, Budget, Ledger, PureDP
+from dpbench.samples import DenseSample
+from tests.estimators.few_records import Floats, samples
 
-Floats = NDArray[np.float64]
 LOWER, UPPER = -3.0, 4.0
 
 
@@ -40,12 +38,6 @@ def smooth(records: Floats, m: int, t: float) -> tuple[float, float]:
         np.exp(-k * t) * (at[n - m + k - j] - at[m - j]) for k in range(n + 1) for j in range(k + 2)
     ]
     return float(x[m : n - m].mean()), float(max(gaps) / (n - 2 * m))
-
-
-def samples(x: Floats) -> list[Sample]:
-    """The same records one by one and counted."""
-    atoms = np.unique(x)
-    return [DenseSample(x), CountedSample(atoms, (x[:, :, None] == atoms).sum(axis=1))]
 
 
 def test_the_smooth_sensitivity_is_that_of_its_definition(given: dict[str, Any]) -> None:
@@ -92,66 +84,6 @@ def test_the_search_is_near_linear(given: dict[str, Any], monkeypatch: pytest.Mo
         DenseSample(x), Ledger(PureDP(1e-4), np.random.default_rng(0))
     )
     assert 0 < sum(tried) < 2 * n * np.log2(n)
-
-
-def changes_for_a_mean(records: Floats, t: Floats) -> Floats:
-    """The least number of records to replace, over all sets of them."""
-    n, found = len(records), np.full(t.shape, np.inf)
-    for k in range(n + 1):
-        for chosen in itertools.combinations(range(n), k):
-            rest = np.delete(records, chosen).sum()
-            inside = (rest + k * LOWER <= n * t) & (n * t <= rest + k * UPPER)
-            found = np.where(inside, np.minimum(found, k), found)
-    return found
-
-
-def changes_for_a_median(records: Floats, t: Floats) -> Floats:
-    """Of an odd number: those that are too many on one side of t."""
-    above, below = ((records * side > t[:, None] * side).sum(axis=1) for side in (1, -1))
-    return np.asarray(np.maximum(above, below) - len(records) // 2)
-
-
-RECORDS = np.array([-2.0, -2.0, -1.0, 0.5, 3.0])
-
-
-@pytest.mark.parametrize("statistic", ["mean", "median"])
-@pytest.mark.parametrize("counted", [False, True])
-def test_the_release_has_the_density_of_its_definition(statistic: Any, counted: bool) -> None:
-    """By DKW a false alarm has probability 1e-6. A resolution h adds e^0 over 2h."""
-    n, epsilon = 40_000, 1.5
-    h = 1e-6 if statistic == "median" else 0.1
-    estimator = InverseSensitivity(lower=LOWER, upper=UPPER, statistic=statistic, resolution=h)
-    sample = samples(np.broadcast_to(RECORDS, (n, 5)))[counted]
-    ledger = Ledger(PureDP(epsilon), np.random.default_rng(0))
-    found = np.sort(estimator.run(sample, ledger).value)
-    grid = np.linspace(LOWER, UPPER, 70_001)
-    if statistic == "mean":
-        mean, step = RECORDS.mean(), grid[1] - grid[0]
-        grid = np.arange(LOWER - h, UPPER + h + step / 2, step)
-        nearest = np.clip(mean, grid - h, grid + h)  # to the mean, within h
-        changes = changes_for_a_mean(RECORDS, np.clip(nearest, LOWER, UPPER))
-        changes = np.where(np.abs(grid - mean) <= h, 0, changes)
-    else:
-        changes = changes_for_a_median(RECORDS, grid)
-    weights = np.exp(-epsilon * changes / 2)
-    below = np.interp(found, grid, np.cumsum(weights) / weights.sum())
-    free = (found > LOWER) & (found < UPPER)  # what is moved to the ends is there at once
-    gap = np.abs(below - np.arange(n) / n)[free].max()
-    assert gap < np.sqrt(np.log(2 / 1e-6) / (2 * n)) + 1e-3
-
-
-@pytest.mark.parametrize(("budget", "factor"), [(ZCDP(0.005), np.sqrt(8)), (GDP(0.1), None)])
-def test_other_notions_pay_what_the_exponential_mechanism_does(
-    budget: Budget, factor: float | None
-) -> None:
-    """All records at the middle: |error| is exponential, of mean (b - a)/(n epsilon)."""
-    epsilon = factor * np.sqrt(0.005) if factor else budget.exponential_epsilon
-    trials = 20_000
-    sample = CountedSample([0.5], np.full((trials, 1), 1000))
-    ledger = Ledger(budget, np.random.default_rng(2))
-    found = InverseSensitivity(lower=LOWER, upper=UPPER).run(sample, ledger)
-    mean = np.abs(found.value - 0.5).mean() * 1000 * epsilon / (UPPER - LOWER)
-    assert mean == pytest.approx(1, abs=4.9 / np.sqrt(trials) + 0.002)
 
 
 def test_bad_parameters_are_refused() -> None:

@@ -14,7 +14,6 @@ from dpbench.audit import cases, controls
 from dpbench.audit.cases import AuditSweep
 from dpbench.audit.pairs import catalogue
 from dpbench.audit.releases import CHOSEN, COLUMNS
-from dpbench.audit.report import render, strongest
 from dpbench.estimators import Estimate, Estimator
 from dpbench.estimators.catalogue import catalogue as listings
 from dpbench.jobs.audit import AuditJob
@@ -92,20 +91,6 @@ def test_the_tables_of_an_audit(audits: Bench) -> None:
     assert "proves nothing" in audits.read("scoreboard.txt")
     found = {path.name for path in (audits.folder / "out").rglob("*")}
     assert found >= {"report.html", "manifest.json", "estimators.svg", "controls.svg"}
-
-
-def test_what_is_printed_is_the_strongest_of_each() -> None:
-    rows = [("a", 0.5), ("a", 0.9), ("a", np.nan), ("b", np.nan), ("b", 0.0)]
-    table = pd.DataFrame(rows, columns=["estimator", "lower_bound"])
-    table = table.assign(notion="pure", delta=np.nan, claimed=1.0, runs=9, pair=list("vwxyz"))
-    table = table.assign(pairs=3, visible=[0.5, 0.5, 0.5, np.nan, np.nan], verdict="failed")
-    assert strongest(table)["pair"].tolist() == ["w", "z"]
-    printed = render(table, table)
-    assert "5 pairs: 0 refuted, 5 failed\n0 of 2 controls caught\n9 runs a side miss" in printed
-    lines = [one.split() for one in printed.splitlines() if " w " in one]
-    found = ["a", "pure", "w", "1", "0.900", "x", "0.5"]
-    assert lines == [[*found, "failed"], [*found, "missed"]]
-    assert max(map(len, printed.splitlines())) <= 80
 
 
 def test_half_of_the_noise_is_refuted_and_one_that_raises_has_failed(audits: Bench) -> None:

@@ -1,188 +1,20 @@
-"""Configurations that cannot be used: one line, exit code 2, nothing written.
-
-The typed configuration is tested in process; a few commands show that it is what they read.
-"""
+"""Overrides, files and plug-ins that a configuration is made of."""
 
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import dpbench.report  # noqa: F401 (the figures enter the registry)
 from dpbench.analysis.study import Study
-from dpbench.commands.words import arguments
-from dpbench.jobs.composition import composed, multirun
-from dpbench.registry import ConfigError, from_mapping
+from dpbench.jobs.composition import composed
+from dpbench.registry import ConfigError, canonical, from_mapping
 from dpbench.runner.settings import Settings
-from tests.bench import FIGURE, MINE, REQUEST, TINY, Bench, changed, unusable
-
-APPROX = {"kind": "approx_dp", "epsilon": 1}
-RATIO = {"theorem": "noise_ratio", "predicted": 1.0}
-RADIUS = {"theorem": "naive_radius"}
-GRID = {"low": 10, "high": 100, "points": 2}
-MANY = {"families": "tails", "trials": 1_000_001}
-NESTED = {"theorem": "heavy_tail_alpha", "tolerance": 0, "reason": "few trials"}
-AGAINST: dict[str, Any] = {
-    "kind": "against_parameter", "families": "tails", "estimators": "minimax",
-    "parameter": "epsilon", "n": 1000,
-}  # fmt: skip
-
-# The key below `sweep`, what it is given, what the line says after `sweep.KEY`, other words.
-STUDIES: list[tuple[str, Any, str, list[str]]] = [
-    ("budgets.pure.epsilon", 0, ": 0: ", ["greater"]),
-    ("budgets.pure.epsilon", "abc", ": 'abc': ", ["number"]),
-    ("budgets.pure.epsilon", True, ": True: ", ["not a number"]),
-    ("budgets.pure.epsilon", [1, 0], ": 0: ", []),
-    ("budgets.pure.epsilon", [], ": []: ", ["empty"]),
-    ("budgets.pure.eps", 3, ": no such key", ["choose from epsilon"]),
-    ("budgets.pure.kind", "nope", ": 'nope': ", ["pure_dp, zcdp"]),
-    ("budgets.b", {**APPROX, "delta": 0}, ".delta: 0: ", ["greater than 0"]),
-    ("budgets.b", {**APPROX, "delta": 1}, ".delta: 1: ", ["less than 1"]),
-    ("families.two_point.k", 1.5, ": 1.5: ", ["2"]),
-    ("families.tails.unit_moment", 5, "", ["sweep.families.tails: ", "5.0 is infinite"]),
-    ("families.tails.kind", "location_scale", ": 'location_scale': choose from ", []),  # abstract
-    ("estimators.minimax.k", 1, ": 1: ", ["2"]),
-    ("estimators.minimax.k", 3, "", ["parts.tails.families: 'tails': minimax needs a moment of"]),
-    ("estimators.rate.kind", "nope", ": 'nope': ", ["clipped_mean", "trimmed_mean"]),
-    ("estimators.twice", {"kind": "ksu20_mean"}, ".radius: this key is required", []),
-    ("parts", {}, ": at least one", []),
-    ("parts.worst.trials", 10**8, ": 100000000: ", ["10000000"]),
-    ("parts.tails", {**MANY, "n": [1e8]}, ".trials: 1000001: ", ["1000000 batches"]),
-    ("parts.worst.n", [2e15], ".0: 2000000000000000.0: ", ["1000000000000000"]),
-    ("parts.worst.n", {**GRID, "points": 10**6}, ".points: 1000000: ", ["10000"]),
-    ("families.two_point.location", [*range(10_001)], ": more than 10000 entries", []),
-    ("families.two_point.k", 1e9, "", ["two_point at n = 100000: ZeroDivisionError"]),
-    ("claims.alpha.theorem", {}, ": {}: ", []),
-    ("figures.x", {**FIGURE, "ylabel": r"$\frac$"}, r".ylabel: '$\\frac$': no mathematical", []),
-    ("sample_complexity.a", {**REQUEST, "points": 10**4}, ".points: 10000: ", ["1000"]),
-    ("sample_complexity.a", {**REQUEST, "trials": 10**8}, ".trials: 100000000: ", []),
-    ("parts.worst.trails", 3, ": no such key", ["choose from", "trials"]),
-    ("parts.worst.n", [1e25], ".0: 1e+25: ", []),
-    ("parts.worst.n", [], ": []: ", ["at least 1"]),
-    ("parts.worst.n", {**GRID, "nope": 1}, ".nope: no such key; choose from low, high, points", []),
-    ("parts.worst.estimators", ["nope"], ": 'nope': ", ["minimax, rate, mean"]),
-    ("parts.worst.families", {"two_point": {"k": 4}}, ".two_point.k: 4: ", ["choose from 2, 3"]),
-    ("parts.worst.budgets", {"pure": {"epsilon": 0.3}}, ".pure.epsilon: 0.3: ", ["0.1"]),
-    ("gates", True, ": no such key", ["choose from", "gate"]),
-    ("name", "../x", ": '../x': ", []),
-    ("claims.alpha.theorem", "nope", ": 'nope': ", ["heavy_tail_alpha"]),
-    ("claims.alpha.tolerance", 0, ": 0: ", []),
-    ("claims.alpha.over", "mean", ": no such key", ["choose from", "n_max"]),
-    ("claims.alpha.families", "tails", "", ["sweep.claims.alpha: one n", "two or more"]),
-    ("claims.alpha.n_max", 10, "", ["sweep.claims.alpha.n_min: 1: ", "no n"]),
-    ("claims.alpha.predicted", 1.0, "", ["sweep.claims.alpha: predicted belongs", "noise_ratio"]),
-    ("claims.alpha", {**RADIUS, "alpha": 1.0}, ": the sweep gives no list of ", []),
-    ("claims.alpha", {**RADIUS, "alpha": [1.0, 2.0]}, ".alpha: [1.0, 2.0]", ["a valid number"]),
-    ("claims.alpha.theorem", "pure_dimension", "", ["fewer than two values of d on two_point"]),
-    ("claims.alpha", RATIO, ".over: this key is required", []),
-    ("claims.alpha", {**RATIO, "over": "rate"}, ".over: 'rate': not among", []),
-    ("parts.worst.claims", {"alpha": TINY["claims"]["alpha"]}, "", ["sweep.claims.alpha", "too"]),
-    ("parts.worst.claims", {"b": NESTED}, ".b.tolerance: 0: ", []),
-    ("figures.x", {**FIGURE, "kind": "nope"}, ".kind: 'nope': ", ["error_against_n"]),
-    ("figures.x", {**FIGURE, "metric": "nope"}, ".metric: 'nope': ", ["q90"]),
-    ("figures.x", {"kind": "thresholds", "request": "nope"}, ".request: 'nope': ", []),
-    ("figures.x", {"kind": "exponents", "claims": "nope"}, ".claims: 'nope': ", ["alpha"]),
-    ("figures.x", {**AGAINST, "parameter": "groups"}, ".parameter: 'groups': ", ["epsilon"]),
-    ("figures.x", {**AGAINST, "n": 17}, ".n: 17: ", []),
-    ("figures", {"../../evil": FIGURE}, ": '../../evil': ", []),
-    ("sample_complexity.a", {**REQUEST, "families": "nope"}, ".families: 'nope': ", ["tails"]),
-    ("figures.x", {"kind": "exponents", "claims": "!*"}, ".claims: ['!*']: ", ["no claim is left"]),
-    ("sample_complexity.a", {**REQUEST, "low": 1e-200}, ".low: 1e-200: ", ["greater"]),
-    ("sample_complexity.a", {**REQUEST, "low": 1}, ": low is 1.0, above high", []),
-    ("sample_complexity.a", {**REQUEST, "nope": 1}, ".nope: no such key", ["beta"]),
-]  # fmt: skip
-
-
-def refused(spec: Any) -> str:
-    with pytest.raises(ConfigError) as error:
-        from_mapping(Study, spec, "sweep").plan()
-    return str(error.value)
-
-
-def test_the_tiny_sweep_itself_is_usable() -> None:
-    for key, value in (("name", "tiny"), ("figures.x", FIGURE), ("figures.x", AGAINST)):
-        assert len(from_mapping(Study, changed(key, value), "sweep").plan().cells) == 5
-    spec = changed("sample_complexity.a", REQUEST)
-    spec["parts"]["tails"]["n"] = [10, 1000]
-    assert from_mapping(Study, spec, "sweep").plan()
-    assert from_mapping(Study, changed("parts.worst.n", GRID), "sweep").plan()
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "after", "words"), STUDIES, ids=[f"{k}-{v}" for k, v, *_ in STUDIES]
-)
-def test_a_study(key: str, value: Any, after: str, words: list[str]) -> None:
-    line = refused(changed(key, value))
-    assert "\n" not in line
-    assert line.startswith(f"sweep.{key}{after}" if after else "sweep.")
-    assert not [word for word in words if word not in line], line
-
-
-LABELS = [
-    "", "_a", "-a", "=cmd", "[/x]", ":smile:", r"$\frac$", "a b", "a/b", "../a", "a\n", "\x1b[31m",
-    "<b>", "a|b", "a`b", "é", "\ud800", "a" * 101,
-]  # fmt: skip
-
-ALLOWED = "up to 100 letters, digits and _ . = + -, a letter or digit first"
-
-
-@pytest.mark.parametrize("label", LABELS)
-def test_a_label_is_text_everywhere(label: str) -> None:
-    """In tables, legends, file names, on terminals: what means something there is refused."""
-    sections = ("families", "estimators", "budgets", "parts", "claims", "figures")
-    for section in (*sections, "sample_complexity", "parts.worst.claims", "parts.worst.figures"):
-        of_part, _, name = section.rpartition(".")
-        entry: Any = next(iter(TINY.get(name, {}).values()), {})
-        spec = changed(f"{of_part}.{name}" if of_part else name, {label: entry})
-        line = refused(spec)
-        assert line.startswith(f"sweep.{section}: "), line
-        assert line.endswith(": a label has " + ALLOWED)
-        assert line.isprintable()
-    assert refused(changed("name", label)).startswith("sweep.name: ")
-
-
-def test_a_label_with_values_is_a_label() -> None:
-    values = ["[/x]", "y"]
-    spec = changed("estimators.outer", {"kind": "coordinate_wise", "base": values})
-    assert refused(spec).startswith("sweep.estimators: 'outer_base_[/x]': a label has ")
-
-
-def test_a_study_that_is_no_mapping_or_has_too_little() -> None:
-    for given in (None, 3, [1]):
-        assert refused(given) == f"sweep: {given!r}: expected a mapping"
-    for key in ("families", "estimators", "budgets", "parts"):
-        spec = {name: one for name, one in TINY.items() if name != key}
-        assert refused(spec) == f"sweep.{key}: this key is required"
-
-
-SETTINGS: list[tuple[dict[str, Any], str]] = [
-    ({"trials": "abc"}, "trials: 'abc': "),
-    ({"trials": 0}, "trials: 0: "),
-    ({"n_jobs": 0}, "n_jobs: 0: give a number of processes, or -1"),
-    ({"n_jobs": -2}, "n_jobs: -2: input should be greater than or equal to -1"),
-    ({"n_jobs": 10**24}, "n_jobs: 1000000000000000000000000: input should be"),
-    ({"trials": 10**8}, "trials: 100000000: input should be less than or equal to 10000000"),
-    ({"out": "~nosuch/x"}, "out: '~nosuch/x': no file can have this name"),
-    ({"baseline": "a\0"}, "baseline: 'a\\x00': no file can have this name"),
-    ({"seed": 10**20}, "seed: 100000000000000000000: "),
-    ({"resume": "maybe"}, "resume: 'maybe': "),
-    ({"plugins": ["../evil"]}, "plugins.0: '../evil': "),
-    ({"report": "some"}, "report: 'some': input should be 'all'"),
-    ({"runner": {"address": "nope"}}, "runner.address: 'nope': "),
-    ({"runner": {"address": "tcp://x"}}, "runner.address: 'tcp://x': "),  # without a port
-    ({"runner": {"address": "inproc://x:1"}}, "runner.address: 'inproc://x:1': "),
-    ({"runner": {"nope": 1}}, "runner.nope: no such key; choose from backend, address"),
-    ({"nope": 1}, "nope: no such key; choose from sweep, seed, trials, n_jobs, out, resume, "),
-]
-
-
-@pytest.mark.parametrize(("given", "line"), SETTINGS, ids=[str(given) for given, _ in SETTINGS])
-def test_settings(given: dict[str, Any], line: str) -> None:
-    with pytest.raises(ConfigError) as error:
-        from_mapping(Settings, {"sweep": {}, **given}, "")
-    assert str(error.value).startswith(line)
-
+from tests.bench import MINE, Bench
 
 # What Hydra's grammar or composition refuses, and what the line must name.
 WORDS: list[tuple[str, list[str]]] = [
@@ -208,49 +40,6 @@ def test_an_override(word: str, named: list[str]) -> None:
         composed([word])
     assert "\n" not in str(error.value)
     assert not [one for one in named if one not in str(error.value)], error.value
-
-
-def test_flags() -> None:
-    for argv, line in (
-        (["--flag"], "--flag: no such flag; choose from --help, --version, --schema, "),
-        (["--config-dir", "nowhere"], "--config-dir: 'nowhere': no such folder"),
-        (["--cfg", "nope"], "argument --cfg/-c: invalid choice: 'nope'"),
-    ):
-        with pytest.raises(ConfigError) as error:
-            arguments(argv)
-        assert str(error.value).startswith(line)
-    with pytest.raises(ConfigError, match="seed=1,"):
-        multirun(["seed=1,["])
-    for word in ("seed=glob(*)", "seed=range(1,9,0)"):
-        with pytest.raises(ConfigError, match=r"seed=.*: list the values, as in seed=1,2,3"):
-            multirun([word])
-    for words in (["seed=range(0,1000000000)"], ["seed=range(0,40)", "trials=range(1,40)"]):
-        with pytest.raises(ConfigError, match="more than 1000 runs"):
-            multirun(words)
-
-
-# The command itself, in this process.
-
-
-COMMANDS = [
-    ("sweep=nope", ["sweep: 'nope'", "heavy_tail"]),
-    ("sweep.budgets.pure.epsilon=0", ["sweep.budgets.pure.epsilon: 0"]),
-    ("+sweep.claims.alpha.nope=1", ["sweep.claims.alpha.nope"]),
-    ("trials=0", ["trials: 0"]),
-    ("--multirun seed=1,-2", ["seed: -2"]),
-    ("-m seed=1,2", ["out: 'out': two of the runs share it", "${seed}"]),
-    ("plugins=[no_such_module]", ["plugins: 'no_such_module': ModuleNotFoundError"]),
-    ("~sweep", ["sweep: this key is required"]),
-    ("out=file/x", ["out: 'file/x'"]),
-    ("out=/proc/1/x", ["out: '/proc/1/x'"]),
-    ("replay=f0123456789n1000", ["replay: 'f0123456789n1000': no block"]),
-]
-
-
-def test_commands(bench: Bench) -> None:
-    (bench.folder / "file").write_text("")
-    for words, named in COMMANDS:
-        bench.refuses(*words.split(), named=named)
 
 
 def test_a_sweep_that_cannot_be_read(bench: Bench) -> None:
@@ -281,11 +70,106 @@ def test_a_plugin_that_cannot_be_imported(bench: Bench) -> None:
         bench.refuses(MINE, named=["plugins: 'mine': ", named])
 
 
-def test_the_real_command(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And HYDRA_FULL_ERROR=1 gives the traceback."""
-    before = bench.files()
-    unusable(bench.command("trials=abc"), "trials: 'abc'")
-    assert bench.files() == before
-    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
-    with pytest.raises(ConfigError, match="trials: 'abc'"):
-        bench.run("trials=abc")
+def _followed(word: str, message: str) -> str:
+    """The word as a message advises to write it."""
+    key, _, value = word.rpartition("=")
+    if meant := re.search(r"did you mean (?:'(\S+)'|(\S+))\? ", message):
+        if message.startswith("sweep: "):
+            return f"sweep={meant[1]}"
+        return f"{meant[2] or key.rpartition('.')[0] + '.' + meant[1]}={value}".lstrip(".")
+    if meant := re.search(r"to add one write (\S+)=\.\.\.", message):
+        return f"{meant[1]}={value}"
+    if meant := re.search(r"expected a list: (\[\S+\])", message):
+        return f"{key}={meant[1]}"
+    meant = re.search(r"a part chooses by (\S+)=\[NAME\]", message)
+    assert meant, message
+    return f"{meant[1].replace('NAME.KEY', 'worst.' + key.rpartition('.')[2])}={value}"
+
+
+@pytest.mark.parametrize(
+    ("word", "lines"),
+    [
+        ("sweep=tny", ["sweep: 'tny': no such configuration; did you mean 'tiny'? choose from"]),
+        ("trails=5", ["trails: no such key; did you mean 'trials'? choose from sweep, seed,"]),
+        ("sweep.budgets.pure.eps=1", ["sweep.budgets.pure.eps: no such key; did you mean 'epsi"]),
+        ("epsilon=1", ["epsilon: no such key; did you mean sweep.budgets.pure.epsilon? choose"]),
+        ("n=100", ["did you mean sweep.parts.worst.n? ", ".n: 100: expected a list: [100]"]),
+        ("estimators.minimax.k=2", ["sweep.estimators.minimax.k? ", "not set in this sweep; to "]),
+        ("plugins=json", ["plugins: 'json': expected a list: [json]"]),
+        ("sweep.estimators.odd.kind=median", ["minimax, rate, mean; to add one write +sweep"]),
+        ("estimator@sweep.estimators.x=median", ["no file is chosen there; to add one write +"]),
+        ("sweep.estimators=[minimax]", ["expected a mapping; a part chooses by ++sweep.parts"]),
+        ("runner.adress=tcp://x:1", ["did you mean 'address'? choose", "not set in this sweep"]),
+    ],
+)  # fmt: skip
+def test_advice_can_be_followed(bench: Bench, word: str, lines: list[str]) -> None:
+    bench.write(lambda spec: spec.pop("claims"))
+    for line in lines:
+        with pytest.raises(ConfigError) as error:
+            _made(word)
+        assert line in str(error.value)
+        word = _followed(word, str(error.value))
+    _made(word)
+
+
+def _made(*words: str) -> Study:
+    every = words if words[0].startswith("sweep=") else ("sweep=tiny", *words)
+    settings = from_mapping(Settings, composed(every, Path("conf")), "")
+    study = from_mapping(Study, settings.sweep, "sweep")
+    study.plan(settings.trials)
+    return study
+
+
+def test_records_are_a_list_or_a_grid_whatever_the_sweep_has() -> None:
+    """A list in the place of a grid, a grid in that of a list, a key of a grid, none."""
+    for word, wanted in (
+        ("sweep.parts.worst_case.n=[1000,2000]", [1000, 2000]),
+        ("sweep.parts.real_tails.n={low: 10, high: 90, points: 3}", (10, 90, 3)),
+        ("sweep.parts.worst_case.n={points: 3}", (1e5, 1e12, 3)),
+        ("~sweep.parts.real_tails.n", None),
+    ):
+        part = re.sub(r".*parts\.(\w+)\.n.*", r"\1", word)
+        found = composed(["sweep=quick", word])["sweep"]["parts"][part].get("n")
+        assert (tuple(found.values()) if isinstance(found, dict) else found) == wanted
+
+
+def test_a_choice_is_a_list_or_a_mapping_whatever_the_sweep_has() -> None:
+    key = "sweep.parts.worst_case.budgets"
+    values = {"pure": {"epsilon": [0.1]}}
+    for first, second in ((["pure"], values), (values, ["pure"])):
+        written = [json.dumps(one).replace('"', "") for one in (first, second)]
+        found = composed(["sweep=quick", f"++{key}={written[0]}", f"{key}={written[1]}"])
+        assert found["sweep"]["parts"]["worst_case"]["budgets"] == second
+
+
+def _laws(*words: str) -> dict[str, Any]:
+    """The distributions of a sweep whose families are of one each."""
+    families = _made(*words).families.items()
+    return {name: getattr(one.value, "distribution", None) for name, one in families}
+
+
+def test_data_lie_beside_the_file_that_names_them(bench: Bench) -> None:
+    """A sweep's or a distribution's; from the command line in the working folder."""
+    (bench.conf / "distribution").mkdir()
+    law = "kind: empirical\npath: p.csv\ncolumn: x\n"
+    (bench.conf / "distribution" / "own.yaml").write_text(law)
+    shipped = {"kind": "empirical", "path": "galton_heights.csv", "column": "height_in"}
+    many = {"kind": "empirical", "path": ["p.csv", "../p.csv"], "column": "x"}
+    bench.write(
+        lambda spec: spec["families"].update(
+            here={**many, "path": "p.csv"}, up={**many, "path": "../p.csv"}, shipped=shipped
+        )
+    )
+    for mean, folder in enumerate((bench.folder, bench.conf, bench.conf / "sweep")):
+        (folder / "p.csv").write_text(f"x\n{mean}\n")
+    (bench.conf / "distribution" / "p.csv").write_text("x\n7\n")
+    known = _laws("+distribution@sweep.families.own=own")
+    means = {name: known[name].mean for name in ("here", "up", "own", "shipped")}
+    assert means == {"here": 2, "up": 1, "own": 7, "shipped": pytest.approx(68, abs=3)}
+    typed = _laws("sweep.families.here.path=p.csv")["here"]
+    assert typed.mean == 0
+    # Streams are named by what a file holds, not by where it lies.
+    assert str(bench.folder) not in canonical(known["here"])
+    bench.write(lambda spec: spec["families"].update(many={**many, "path": ["p.csv", "p.csv.gz"]}))
+    with pytest.raises(ConfigError, match=r"sweep/p.csv.gz': no such file"):
+        _made("sweep=tiny")

@@ -1,29 +1,20 @@
-"""Noise that a budget buys, and what one notion implies about another."""
+"""Noise that a budget buys, which notion implies which, and budgets as labels."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from dataclasses import replace
-from decimal import Decimal, localcontext
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy import integrate, stats
-from scipy.special import ndtri_exp
 
 from dpbench.errors import ConfigError
 from dpbench.privacy import AMOUNTS, GDP, ZCDP, ApproxDP, Budget, NonPrivate, PureDP
-from dpbench.privacy.conversions import (
-    analytic_sd,
-    gaussian_delta,
-    mu_of_pure,
-    pure_of_mu,
-    pure_of_rho,
-    rho_of_pure,
-)  # fmt: skip
-from tests.support import Floats, assert_follows, name, noise_law, rng
+from dpbench.privacy.conversions import analytic_sd, gaussian_delta, mu_of_pure, rho_of_pure
+from tests.support import assert_follows, name, noise_law, rng
 
 PRIVATE: list[Budget] = [
     PureDP(0.3),
@@ -78,141 +69,6 @@ def test_the_gaussians_meet_their_delta(epsilon: float, delta: float) -> None:
         else:
             with pytest.raises(ValueError, match="epsilon <= 1 only"):
                 ApproxDP(epsilon, delta, noise_by)
-
-
-def phi(x: Decimal) -> Decimal:
-    """Phi to 60 digits, by its series."""
-    z = x / Decimal(2).sqrt()
-    term, total, k = z, z, 0
-    while abs(term) > Decimal(10) ** -60:
-        k += 1
-        term = -term * z * z / k
-        total += term / (2 * k + 1)
-    pi = Decimal("3.14159265358979323846264338327950288419716939937510582097494")
-    return Decimal("0.5") + total / pi.sqrt()
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "delta"), [(1e-12, 1e-12), (1e-12, 1e-6), (1e-9, 1e-9), (1e-8, 1e-14)]
-)
-def test_a_tiny_budget_needs_just_so_much_noise(epsilon: float, delta: float) -> None:
-    with localcontext(prec=70):
-        sd, e = Decimal(analytic_sd(epsilon, delta)), Decimal(epsilon)
-        found = phi(1 / (2 * sd) - e * sd) - e.exp() * phi(-1 / (2 * sd) - e * sd)
-    assert float(found) == pytest.approx(delta, rel=1e-10)
-
-
-@pytest.mark.parametrize("epsilon", [1e-12, 1e-10, 1e-8])
-@pytest.mark.parametrize("delta", [1e-300, 1e-250, 1e-200])
-def test_a_tiny_budget_of_a_delta_next_to_none(epsilon: float, delta: float) -> None:
-    """In place of digits the asymptotic series of 1 - z (1 - Phi(z))/phi(z), at z = epsilon sd.
-
-    As e^epsilon phi(b) = phi(a), delta is phi(a) times its integral from -a to -b, of length 1/sd.
-    """
-    sd = analytic_sd(epsilon, delta)
-    z = epsilon * sd
-    series = sum((-1) ** k * math.prod(range(1, 2 * k + 2, 2)) / z ** (2 * k + 2) for k in range(8))
-    log_phi = -(z**2) / 2 - math.log(2 * math.pi) / 2
-    found = math.exp(log_phi - math.log(delta)) * series / sd
-    assert found == pytest.approx(1, rel=1e-7)
-
-
-def smallest_epsilon(rho: float, delta: float) -> float:
-    """That rho-zCDP implies, over orders a; the step 1e-3 in log(a - 1) is worth 1e-5 of it."""
-    a = 1 + np.exp(np.linspace(-15, 35, 50_001))
-    return float((rho * a - (np.log(a) + math.log(delta)) / (a - 1) + np.log1p(-1 / a)).min())
-
-
-@pytest.mark.parametrize("rho", [1e-8, 0.01, 1.0, 1e4])
-@pytest.mark.parametrize("delta", [1e-12, 0.5])
-def test_zcdp_to_approx_is_the_minimum_over_orders(rho: float, delta: float) -> None:
-    found = ZCDP(rho).to_approx(delta).epsilon
-    assert found == pytest.approx(max(smallest_epsilon(rho, delta), 1e-9), rel=1e-5, abs=0)
-    assert found <= rho + 2 * math.sqrt(rho * math.log(1 / delta))
-    # No conversion can promise less than the Gaussian mechanism of that rho needs.
-    assert gaussian_delta(1 / math.sqrt(2 * rho), found) <= delta * (1 + 1e-9)
-
-
-@pytest.mark.parametrize("epsilon", [1e-12, 3e-6, 3e-5, 1.0, 50.0])
-@pytest.mark.parametrize("delta", [1e-300, 1e-12, 0.1, 0.5])
-def test_the_largest_rho_within_a_budget(epsilon: float, delta: float) -> None:
-    """A rho is at least 1e-12: refused if and only if even that costs more than the budget."""
-    budget = ApproxDP(epsilon, delta)
-    if smallest_epsilon(1e-12, delta) <= epsilon and epsilon >= 1e-9:
-        rho = ZCDP.within(budget).rho
-        assert ZCDP(rho).to_approx(delta).epsilon <= epsilon * (1 + 1e-6)
-        assert ZCDP(rho * 1.001).to_approx(delta).epsilon > epsilon
-        return
-    with pytest.raises(ValueError, match=r"^no rho >= 1e-12 is within ApproxDP\(epsilon=.*, .*$"):
-        ZCDP.within(budget)
-
-
-LEVELS = np.concatenate([np.geomspace(1e-12, 0.5, 400), 1 - np.geomspace(1e-12, 0.5, 400)])
-
-
-@pytest.mark.parametrize("epsilon", [1e-12, 1e-6, 0.01, 0.5, 0.999, 1.001, 3.0, 30.0, 700.0])
-def test_a_pure_step_under_gaussian_privacy(epsilon: float) -> None:
-    """The smallest mu whose trade-off is below that of pure DP at all type I errors."""
-    mu = mu_of_pure(epsilon)
-    assert pure_of_mu(mu) == pytest.approx(epsilon, rel=1e-10, abs=0)
-    meet = 1 / (1 + np.exp(epsilon))
-    # Points of the two segments, beside where they meet too.
-    a = np.concatenate([LEVELS, meet * np.geomspace(0.5, 1, 99), meet * np.geomspace(1, 1.9, 99)])
-    a = a[a < 1]
-    pure = np.maximum(1 - np.exp(epsilon) * a, np.exp(-epsilon) * (1 - a))
-
-    def gaussian(mu: float) -> Floats:
-        return np.asarray(stats.norm.cdf(stats.norm.isf(a) - mu))
-
-    assert np.all(gaussian(mu) <= pure * (1 + 1e-9) + 1e-15)
-    if epsilon >= 1e-6:
-        assert np.any(gaussian(mu * (1 - 1e-6)) > pure)
-    if epsilon < 1e-5:  # Phi(mu/2) - 1/2 is mu phi(0)/2, and epsilon/4
-        assert mu == pytest.approx(epsilon * math.sqrt(math.pi / 2), rel=1e-8)
-
-
-@pytest.mark.parametrize("epsilon", [1e-6, 0.01, 1.0, 3.0, 30.0, 1e4])
-def test_a_pure_step_under_zcdp(epsilon: float) -> None:
-    """The largest D_a/a of a bit that is kept with odds e^epsilon."""
-    a = 1 + np.geomspace(1e-3, 1e5, 3000)
-    kept, flipped = -np.logaddexp(0, -epsilon), -np.logaddexp(0, epsilon)
-    one, other = a * kept + (1 - a) * flipped, a * flipped + (1 - a) * kept
-    renyi = np.logaddexp(one, other) / (a - 1) / a
-    rho = rho_of_pure(epsilon)
-    if epsilon >= 0.01:  # where rounding hides nothing
-        assert renyi.max() <= rho * (1 + 1e-9)
-        assert renyi.max() == pytest.approx(rho, rel=2e-3)
-    assert rho <= epsilon**2 / 2
-    assert pure_of_rho(rho) == pytest.approx(epsilon, rel=1e-12)
-    assert pure_of_rho(0.5) == pytest.approx(1.0437, abs=1e-4)
-
-
-@pytest.mark.parametrize("mu", [1e-6, 0.1, 1.0, 3.0, 20.0])
-def test_the_exponential_mechanism_under_gaussian_privacy(mu: float) -> None:
-    """Ratios in [e^(t - epsilon), e^t]: the largest Phi^-1(p) - Phi^-1(q) over t is mu."""
-    epsilon = GDP(mu).exponential_epsilon
-    assert epsilon == 2 * GDP(mu).pure_epsilon
-    t = np.linspace(0, epsilon, 2001)[1:-1]
-    log_q = np.log(-np.expm1(t - epsilon)) - t - np.log(-np.expm1(-epsilon))
-    log_p = log_q + t
-    small = log_p < math.log(0.5)
-    p = np.where(small, ndtri_exp(np.where(small, log_p, -1.0)), 0.0)
-    rest = np.log(-np.expm1(-t)) + t - epsilon - np.log(-np.expm1(-epsilon))  # ln(1 - p)
-    p = np.where(small, p, -ndtri_exp(np.where(small, -1.0, rest)))
-    needed = p - ndtri_exp(log_q)
-    assert needed.max() == pytest.approx(mu, rel=1e-9 if mu > 0.01 else 1e-6)
-
-
-@pytest.mark.parametrize("mu", [1e-3, 0.6, 5.0])
-@pytest.mark.parametrize("delta", [1e-12, 1e-6, 0.1])
-def test_gaussian_privacy_to_approx(mu: float, delta: float) -> None:
-    epsilon = GDP(mu).to_approx(delta).epsilon
-    if epsilon > 1e-9:
-        assert analytic_sd(epsilon, delta) == pytest.approx(1 / mu, rel=1e-9)
-        # It costs less than what it implies of zCDP.
-        assert epsilon < ZCDP(mu**2 / 2).to_approx(delta).epsilon
-    else:
-        assert 2 * stats.norm.cdf(mu / 2) - 1 <= delta
 
 
 @each

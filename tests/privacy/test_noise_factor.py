@@ -1,4 +1,4 @@
-"""The factor on a ledger's noise: of every mechanism, of parts, and by thread."""
+"""The factor on a ledger's noise: of every mechanism, and by thread."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from dpbench.audit import noise_times
 from dpbench.estimators import ClippedMean
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.histogram import fullest_bin
-from dpbench.privacy.tape import Tape
 from dpbench.samples import Bins, DenseSample
+from tests.support import rng
 
 PURE = PureDP(1.0)
 ZEROS, VECTORS = np.zeros(500), np.zeros((500, 3))
@@ -28,10 +28,6 @@ ADDED: list[tuple[Budget, Callable[[Ledger], Any]]] = [
     (PURE, lambda a: a.add_joint_noise(VECTORS, 2.0, base="ball")),
     (PURE, lambda a: a.add_smooth_noise(ZEROS, 2.0, 0.05)),
 ]
-
-
-def rng() -> np.random.Generator:
-    return np.random.default_rng(0)
 
 
 @pytest.mark.parametrize(("budget", "release"), ADDED)
@@ -65,31 +61,6 @@ def test_choices_are_those_of_another_budget(factor: float) -> None:
     for mechanism in mechanisms:
         found = mechanism(Ledger(PURE, rng(), noise_factor=factor))
         np.testing.assert_array_equal(found, mechanism(Ledger(PureDP(1 / factor), rng())))
-
-
-def test_parts_have_the_factor_and_the_tape() -> None:
-    tape = Tape()
-    ledger = Ledger(ApproxDP(1.0, 1e-6), rng(), noise_factor=0.5, tape=tape)
-    first, second, third = ledger.split(0.25, 0.25, 0.25)
-    first.allow_failure(1e-8)
-    parts = [second.repeated(3), *third.parallel(2)]
-    for part in parts:
-        assert (part.noise_factor, part.tape) == (0.5, tape)
-        part.add_noise(ZEROS, 1.0)
-    steps = ["pay", *["pay", "add_noise"] * 3]
-    assert [step.mechanism for step in tape.steps] == steps
-
-
-def test_a_tape_replays_an_earlier_run() -> None:
-    first = Tape()
-    Ledger(PURE, rng(), tape=first).add_noise(ZEROS, 1.0)
-    again = Tape(first.steps)
-    released = Ledger(PURE, np.random.default_rng(1), tape=again).add_noise(ZEROS + 3, 1.0)
-    np.testing.assert_array_equal(released, first.steps[1].released)
-    np.testing.assert_array_equal(again.steps[1].values, ZEROS + 3)
-    other = Tape(first.steps)  # of another shape
-    released = Ledger(PURE, rng(), tape=other).add_noise(ZEROS[:2], 1.0)
-    np.testing.assert_array_equal(released, other.steps[1].released)
 
 
 def test_a_block_is_about_its_thread_and_an_argument_wins() -> None:

@@ -1,8 +1,9 @@
-"""The sweeps of this folder, each run once, and what looks at their figures."""
+"""The sweeps of this folder, each run once, a run's page, and what looks at both."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ import dpbench
 from dpbench.analysis.result import Result
 from dpbench.registry import ConfigError
 from dpbench.report.error_figures import GUIDES
+from dpbench.report.page import write_page
 from dpbench.runner.store import Store
+from tests.report.page_folders import write_run
 
 Line = tuple[str, list[float], list[float]]
 
@@ -83,3 +86,65 @@ def assert_refused(result: Result, spec: Mapping[str, Any], words: list[str]) ->
     text = str(caught.value)
     assert "\n" not in text
     assert [word for word in words if word not in text] == []
+
+
+Element = tuple[str, dict[str, str | None], list[str]]
+
+
+class Page(HTMLParser):
+    """The elements of a page, in order, with their attributes and all text inside."""
+
+    VOID = ("meta", "link", "img", "input", "br")
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.elements: list[Element] = []
+        self._open: list[Element] = []
+        self.feed(path.read_text(encoding="utf-8"))
+        self.close()
+        assert not self._open, "elements left open"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_startendtag(tag, attrs)
+        if tag not in self.VOID:
+            self._open.append(self.elements[-1])
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs), []))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop()[0] == tag
+
+    def handle_data(self, data: str) -> None:
+        for _, _, texts in self._open:
+            texts.append(data)
+
+    def all(self, tag: str) -> list[tuple[dict[str, str | None], str]]:
+        return [(attrs, "".join(texts)) for name, attrs, texts in self.elements if name == tag]
+
+    def texts(self, tag: str) -> list[str]:
+        return [" ".join(text.split()) for _, text in self.all(tag)]
+
+    def ids(self) -> list[str]:
+        return [str(attrs["id"]) for _, attrs, _ in self.elements if "id" in attrs]
+
+    def columns(self, name: str) -> dict[str, list[str]]:
+        """What a table says, by column."""
+        tags = [tag for tag, *_ in self.elements]
+        start = next(i for i, (_, at, _) in enumerate(self.elements) if at.get("id") == name)
+        end = tags.index("table", start + 1) if "table" in tags[start + 1 :] else len(tags)
+        inside = self.elements[start:end]
+        heads, cells = (
+            ["".join(texts) for tag, _, texts in inside if tag == which] for which in ("th", "td")
+        )
+        assert len(cells) % len(heads) == 0
+        return {head: cells[i :: len(heads)] for i, head in enumerate(heads)}
+
+
+@pytest.fixture
+def example(tmp_path: Path) -> Path:
+    return write_run(tmp_path / "example")
+
+
+def page_of(*folders: Path) -> Page:
+    return Page(write_page(folders, folders[0].parent / "page.html"))

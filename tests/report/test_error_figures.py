@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
+import pandas as pd
 import pytest
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from scipy.stats import beta
 
 from dpbench.analysis.result import Result
-from dpbench.output.style import spaced
-from dpbench.report.error_figures import GUIDES
-from tests.report.conftest import assert_refused, curves, drawn, lines
-from tests.report.test_figures import ERROR
+from dpbench.output.style import save, spaced, style
+from dpbench.privacy import PureDP
+from dpbench.report.error_figures import GUIDES, ErrorAgainstN, axis_scale
+from dpbench.report.words import Words
+from dpbench.theory.families import TwoPointFamily
+from tests.report.conftest import TRIALS, assert_refused, curves, drawn, lines, rows
+from tests.report.specs import ACCURACY, ERROR, PAID, THRESHOLD
 
 CUBE: dict[str, Any] = {
     "kind": "against_parameter", "parameter": "d", "families": "cube", "estimators": "additive",
@@ -232,3 +241,146 @@ def test_a_slope_passes_over_failures(vectors: Result) -> None:
     ((_, x, theory),) = lines(ax, "slope by theory")
     assert x == [1, 1e6]
     assert theory == pytest.approx([np.sqrt(y[0] * y[2])] * 2)
+
+
+def bands(ax: Axes) -> dict[tuple[float, ...], tuple[list[float], list[float]]]:
+    """The lower and upper ends of every band, by its colour."""
+    found = {}
+    for band in ax.collections:
+        points = np.asarray(band.get_paths()[0].vertices)
+        x = np.unique(points[:, 0])
+        ends = [[f(points[points[:, 0] == one, 1]) for one in x] for f in (np.min, np.max)]
+        found[tuple(np.ravel(band.get_facecolor())[:3].tolist())] = (ends[0], ends[1])
+    return found
+
+
+# Errors against n.
+
+
+def test_a_panel_for_each_moment_order_with_its_bound(numbers: Result) -> None:
+    """What is measured is the worst member's, with its band and the slope of theory."""
+    axes = drawn(numbers, {**ERROR, "families": "pair", "estimators": "minimax"})
+    for ax, k in zip(axes, (2, 3), strict=True):
+        assert ax.get_title() == f"$k = {k}$"
+        about = {"family": f"pair_k{k}", "estimator": "minimax", "privacy": "pure", "epsilon": 1}
+        at = rows(numbers, **about)
+        worst = at.loc[at.groupby("n")["q90"].idxmax()]
+        assert len(worst) == 3 < len(at)
+        assert curves(ax) == {"minimax": (worst["n"].tolist(), worst["q90"].tolist())}
+        ((_, x, bound),) = lines(ax, "lower bound")
+        assert (x, bound) == (worst["n"].tolist(), at.groupby("n")["lower_bound"].max().tolist())
+        (line,) = (one for one in ax.get_lines() if one.get_label() == "minimax")
+        ends = (worst["q90_low"].tolist(), worst["q90_high"].tolist())
+        assert bands(ax)[to_rgb(line.get_color())] == ends
+        # The claim is about n >= 1e6: n ~ (1/alpha)^(k/(k-1)).
+        ((_, x, theory),) = lines(ax, "slope by theory")
+        assert x == [1e6, 1e8]
+        assert np.log(theory[1] / theory[0]) == pytest.approx(-np.log(100) * (k - 1) / k)
+        inside = np.log(worst["q90"][worst["n"] >= 1e6])
+        assert np.mean(np.log(theory)) == pytest.approx(inside.mean())
+        low, high = ax.get_ylim()
+        assert low < min(bound)
+        assert high > worst["q90"].max()
+
+
+def test_intervals_are_those_of_the_statistic(numbers: Result) -> None:
+    spec = {**ERROR, "families": "gaussian", "estimators": {"shrinking": {"rounds": 1}}}
+    at = rows(numbers, family="gaussian", estimator="shrinking_rounds1", privacy="pure", epsilon=1)
+    (ax,) = drawn(numbers, {**spec, "metric": "mean_error"})
+    ((low, high),) = bands(ax).values()
+    half = 1.96 * at["mean_error_se"]
+    np.testing.assert_allclose(low, at["mean_error"] - half, rtol=1e-12)
+    np.testing.assert_allclose(high, at["mean_error"] + half, rtol=1e-12)
+    (ax,) = drawn(numbers, {**spec, "metric": "miss_rate"})
+    ((low, high),) = bands(ax).values()
+    missed = at["miss_rate"] * TRIALS
+    for found, share in ((low, 0.025), (high, 0.975)):  # Jeffreys: Beta(hits + 1/2, misses + 1/2)
+        wanted = beta.ppf(share, missed + 0.5, TRIALS - missed + 0.5)
+        np.testing.assert_allclose(found, wanted, rtol=1e-12)
+    (ax,) = drawn(numbers, {**spec, "metric": "private_q90"})
+    assert not bands(ax)
+
+
+def test_an_upper_limit_is_called_one_and_other_budgets_have_no_slope(numbers: Result) -> None:
+    spec = {**ERROR, "families": "gaussian", "estimators": {"naive": {"radius": 10}}}
+    pure, zcdp = drawn(numbers, {**spec, "budgets": {**PAID, "zcdp": {}}, "by": "budget"})
+    assert {label for label, _, _ in lines(pure)} == {"naive, $R = 10$", "lower bound"}
+    ((_, n, theory),) = lines(zcdp, "slowest slope by theory")
+    assert n == [300, 1000, 3000]
+    assert np.diff(np.log(theory)) == pytest.approx(-np.diff(np.log(n)) / 2)
+
+
+@pytest.mark.parametrize(("by", "metric"), [("k", "q90"), ("family", "private_q90")])
+def test_errors_up_to_1e300_leave_the_frame(
+    numbers: Result, by: str, metric: str, tmp_path: Path
+) -> None:
+    """A search that went astray, failures, and an exact answer beside them."""
+    summary = numbers.summary.copy()
+    at = summary.index[summary["estimator"].isin(["histogram_radius1e+300", "minimax"])]
+    summary.loc[at[::2], ["q90", "q90_high", "private_q90"]] = 1e300
+    summary.loc[at[1::4], ["q90", "q90_high"]] = np.inf
+    summary.loc[summary.index[summary["estimator"] == "mean"][0], ["q90", "q90_low"]] = 0.0
+    wild = dataclasses.replace(numbers, summary=summary)
+    wilder = {"families": ["gaussian", "pair"], "estimators": ["histogram", "minimax", "mean"]}
+    spec = {**ERROR, **wilder, "by": by, "metric": metric}
+    for ax in drawn(wild, spec):
+        low, high = ax.get_ylim()
+        assert 0 < low < high < 1e30
+        heights = np.concatenate([y for _, _, y in lines(ax)])
+        assert high < np.nanmax(heights) < 1e40
+    if by == "k":  # neither does writing it overflow
+        with style():
+            save(wild.figure(spec), tmp_path, "wild", ["png"])
+
+
+def test_where_sampling_overtakes_privacy(regimes: Result) -> None:
+    rare, coin = drawn(regimes, {"kind": "error_against_n", "by": "family"})[::-1]
+    assert not lines(rare, "sampling overtakes privacy")
+    ((_, n, _),) = lines(coin, "sampling overtakes privacy")
+    crossing = TwoPointFamily(k=6, c=[1], sampling=True).crossing(PureDP(0.01))
+    assert n == [crossing, crossing] == pytest.approx([500_761] * 2, rel=1e-3)
+    assert coin.get_xlim() == rare.get_xlim()
+    early = dataclasses.replace(regimes, summary=regimes.summary.query("n < 1e6"))
+    assert not lines(drawn(early, {"kind": "error_against_n"})[0], "sampling overtakes privacy")
+    few = {"budgets": "pure", "metric": "private_q90"}  # of which the bound says nothing
+    assert not lines(drawn(regimes, {"kind": "error_against_n", **few})[0], "lower bound")
+
+
+def test_panels_are_in_the_order_of_the_numbers_in_their_names(regimes: Result) -> None:
+    tables = [regimes.summary.assign(family=f"people_m{m}") for m in (1, 16, 4)]
+    figure = ErrorAgainstN(by="family")
+    labels = SimpleNamespace(family=str)
+    titles = [title for title, _ in figure._parts(pd.concat(tables), cast("Words", labels))]
+    assert titles == ["people_m1", "people_m4", "people_m16"]
+
+
+def test_an_infinite_bound_leaves_the_frame(regimes: Result, tmp_path: Path) -> None:
+    for ax in drawn(regimes, {"kind": "error_against_n", "by": "family"}):
+        ((_, n, bound),) = lines(ax, "lower bound")
+        low, high = ax.get_ylim()
+        assert n == [100, 1e5, 1e7]
+        assert low < bound[2] < bound[1] < high < bound[0] < np.inf
+        assert high < 1e3
+    infinite = regimes.summary.assign(lower_bound=np.inf)
+    nowhere = dataclasses.replace(regimes, summary=infinite)
+    for one in (regimes, nowhere):
+        with style():
+            save(one.figure({"kind": "error_against_n"}), tmp_path, "bounds", ["png"])
+    assert not lines(drawn(nowhere, {"kind": "error_against_n"})[0], "lower bound")
+
+
+def test_alpha_counts_standard_deviations_where_these_are_one(numbers: Result) -> None:
+    assert {ax.get_xlabel() for ax in drawn(numbers, ACCURACY)} == {r"$\sigma/\alpha$"}
+    (ax, *_) = drawn(numbers, THRESHOLD)
+    assert ax.get_ylabel().replace("\n", " ") == r"smallest $n$ for $\alpha = 2\,\sigma$"
+    (ax,) = drawn(numbers, {"kind": "thresholds", "request": "deltas", "against": "delta"})
+    assert "sigma" not in ax.get_ylabel()  # one of the laws has another
+
+
+def test_only_rates_and_shares_have_a_linear_axis() -> None:
+    """The mean of errors that are 0 or 1 is one, small errors are none."""
+    rates = pd.DataFrame({"mean_error": [0.25, 0.0], "rmse": [0.5, 0.0]})
+    errors = pd.DataFrame({"mean_error": [0.25e-10, 0.0], "rmse": [0.3e-10, 0.0]})
+    cases = ((rates, "mean_error"), (errors, "mean_error"), (errors, "miss_rate"), (rates, "q90"))
+    scales = [axis_scale(table, metric) for table, metric in cases]
+    assert scales == ["linear", "log", "linear", "log"]

@@ -36,8 +36,8 @@ from dpbench.report.latex import (
 )  # fmt: skip
 from experiments import paper
 from experiments.paper import main, sources
+from tests.report.specs import ACCURACY, CLIP, ERROR, PAID
 from tests.report.test_error_figures import ROUNDS
-from tests.report.test_figures import ACCURACY, CLIP, ERROR, PAID
 
 TINY = """
 title: A tiny source

@@ -1,3 +1,5 @@
+"""The page of runs: answers first, labels as text, nothing loaded, the same bytes again."""
+
 from __future__ import annotations
 
 import base64
@@ -5,7 +7,6 @@ import hashlib
 import itertools
 import json
 import re
-from html.parser import HTMLParser
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
@@ -14,79 +15,10 @@ import numpy as np
 import pytest
 
 from dpbench.analysis.result import Result
-from dpbench.jobs.audit import AuditJob
-from dpbench.jobs.libraries import LibrariesJob
-from dpbench.jobs.study import StudyJob
 from dpbench.registry import ConfigError
-from dpbench.report import page_tables
-from dpbench.report.page import finished_runs, write_page
-from dpbench.report.sections.base import SECTIONS
+from dpbench.report.page import write_page
+from tests.report.conftest import Page, page_of
 from tests.report.page_folders import CLAIM, HOSTILE, MANIFEST, PAIR, write_run, write_table
-
-PARTS = {
-    "claims.csv": "claims", "factors.csv": "limit", "figures/another.svg": "figures",
-    "sample_complexity.csv": "samples", "summary.csv": "errors", "tracking.csv": "baseline",
-}  # fmt: skip
-Element = tuple[str, dict[str, str | None], list[str]]
-
-
-class Page(HTMLParser):
-    """The elements of a page, in order, with their attributes and all text inside."""
-
-    VOID = ("meta", "link", "img", "input", "br")
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self.elements: list[Element] = []
-        self._open: list[Element] = []
-        self.feed(path.read_text(encoding="utf-8"))
-        self.close()
-        assert not self._open, "elements left open"
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.handle_startendtag(tag, attrs)
-        if tag not in self.VOID:
-            self._open.append(self.elements[-1])
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs), []))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self._open.pop()[0] == tag
-
-    def handle_data(self, data: str) -> None:
-        for _, _, texts in self._open:
-            texts.append(data)
-
-    def all(self, tag: str) -> list[tuple[dict[str, str | None], str]]:
-        return [(attrs, "".join(texts)) for name, attrs, texts in self.elements if name == tag]
-
-    def texts(self, tag: str) -> list[str]:
-        return [" ".join(text.split()) for _, text in self.all(tag)]
-
-    def ids(self) -> list[str]:
-        return [str(attrs["id"]) for _, attrs, _ in self.elements if "id" in attrs]
-
-    def columns(self, name: str) -> dict[str, list[str]]:
-        """What a table says, by column."""
-        tags = [tag for tag, *_ in self.elements]
-        start = next(i for i, (_, at, _) in enumerate(self.elements) if at.get("id") == name)
-        end = tags.index("table", start + 1) if "table" in tags[start + 1 :] else len(tags)
-        inside = self.elements[start:end]
-        heads, cells = (
-            ["".join(texts) for tag, _, texts in inside if tag == which] for which in ("th", "td")
-        )
-        assert len(cells) % len(heads) == 0
-        return {head: cells[i :: len(heads)] for i, head in enumerate(heads)}
-
-
-@pytest.fixture
-def example(tmp_path: Path) -> Path:
-    return write_run(tmp_path / "example")
-
-
-def page_of(*folders: Path) -> Page:
-    return Page(write_page(folders, folders[0].parent / "page.html"))
 
 
 def test_the_same_files_give_the_same_bytes_whatever_a_rerun_changes(example: Path) -> None:
@@ -106,44 +38,6 @@ def test_the_same_files_give_the_same_bytes_whatever_a_rerun_changes(example: Pa
     changed = [(one, other) for one, other in lines if one != other]
     assert len(changed) == 1
     assert b"2027-01-02 03:04 UTC, in 7.8 s" in changed[0][1]
-
-
-def test_sections_stand_in_their_order_and_a_missing_file_leaves_its_own_out(
-    example: Path,
-) -> None:
-    """What went wrong stands before the tables."""
-    (example / "figures" / "another.svg").write_text("<svg/>")
-    page = page_of(example)
-    order = [f"run1-{part}" for part in ("failures", "baseline", "claims", "limit", "privacy",
-                                         "figures", "samples", "errors", "origin")]  # fmt: skip
-    assert [name for name in page.ids() if name in order] == order
-    for file, part in PARTS.items():
-        before = set(page_of(example).ids())
-        (example / file).unlink()
-        gone = {f"run1-{part}", f"run1-{part}-heading", f"run1-{Path(file).stem}"}
-        after = set(page_of(example).ids())
-        assert f"run1-{part}" in before - after <= gone
-
-
-def test_a_run_has_the_sections_that_it_names(example: Path) -> None:
-    """In its order, with their parts of the answer."""
-    for names in (("errors", "limit"), ("limit", "errors")):
-        manifest = MANIFEST | {"sections": names, "exit_code": 0}
-        (example / "manifest.json").write_text(json.dumps(manifest))
-        page = page_of(example)
-        assert [at["id"] for at, _ in page.all("section")] == [f"run1-{name}" for name in names]
-        assert [at["href"] for at, _ in page.all("a")][1:] == [f"#run1-{name}" for name in names]
-        assert page.texts("p")[2].startswith("Found: the best private estimators' worst errors")
-        assert "answer calm" in [at.get("class") for at, _ in page.all("div")]
-    (example / "manifest.json").write_text(json.dumps(MANIFEST | {"sections": ["odd"]}))
-    with pytest.raises(ConfigError, match="KeyError: 'odd'"):
-        page_of(example)
-
-
-def test_every_section_is_of_a_kind_of_job_that_names_no_other() -> None:
-    assert {name for kind in (StudyJob, AuditJob, LibrariesJob) for name in kind.sections} == {
-        *SECTIONS
-    }
 
 
 # Of a law at three n: what has no privacy, and what gives nothing, is not the least.
@@ -245,13 +139,6 @@ def test_an_empty_table_is_as_good_as_none(example: Path, file: str) -> None:
     assert write_page([example], example / "c.html").read_bytes() == with_header
 
 
-def test_whatever_the_manifest_there_is_a_page(tmp_path: Path) -> None:
-    assert page_of(tmp_path).texts("h1") == [tmp_path.name]
-    for text, name in (("{", tmp_path.name), ('{"sweep": "a\\ud800b"}', "a?b")):
-        (tmp_path / "manifest.json").write_text(text)
-        assert page_of(tmp_path).texts("h1") == [name]
-
-
 def test_labels_are_text_and_nothing_else(example: Path, tmp_path: Path) -> None:
     figure = {"kind": HOSTILE, "caption": HOSTILE, "metric": HOSTILE}
     sweep = {
@@ -297,76 +184,6 @@ def test_nothing_is_loaded_and_only_own_style_and_script_pass(example: Path) -> 
     assert "unsafe" not in policy
 
 
-def test_figures_are_embedded_with_words(example: Path) -> None:
-    """Of what they draw, not of their configuration; the first stands before all tables."""
-    for name in ("another", "of_an_earlier_run"):
-        (example / "figures" / f"{name}.svg").write_text("<svg/>")
-    page = page_of(example)
-    first, second = (attrs for attrs, _ in page.all("img"))
-    data = str(first["src"]).removeprefix("data:image/svg+xml;base64,")
-    assert base64.b64decode(data) == (example / "figures" / "curves.svg").read_bytes()
-    assert (first["alt"], second["alt"]) == ("The <worst>", "another")
-    captions = page.texts("figcaption")
-    assert captions[0] == (
-        "The <worst>. Shown: error (0.9 quantile) against n; bands: 95 per cent intervals of the "
-        "quantile from order statistics.For print: figures/curves.pdf"
-    )
-    assert captions[1] == "another. For print: figures/another.pdf"
-
-
-def test_claims_are_grouped_by_what_they_say_and_the_worst_is_open(example: Path) -> None:
-    """Also those under parts; upper limits have a sign and a region that begins below."""
-    page = page_of(example)
-    rows = [row for row in page.texts("tr") if "two_pointpure" in row]
-    assert rows[0].startswith("consistent rate minimax two_pointpure, ε = 0.01 2.000 ± 0.02 1.990")
-    assert rows[1].startswith("consistent near minimax two_pointpure, ε = 0.01 ≤ 1.250 ± 0.02")
-    words = [str(attrs["aria-label"]) for attrs, _ in page.all("svg")]
-    assert words[0] == "1 of 1 measurements within what was predicted, with tolerances: KSU20"
-    assert words[1] == (
-        "measured 1.99, 95% interval 1.98 to 2.01, predicted 2 plus or minus 0.02: consistent"
-    )
-    assert "predicted at most 1.25 plus" in words[3]
-    # of a group, then of its claim: from 1.98 to 2.02, and from 0.98 to 1.27
-    dots = [float(str(attrs["cx"])) for attrs, _ in page.all("circle")]
-    across = page_tables.WIDTH - 2 * page_tables.MARGIN
-    assert dots[0] == pytest.approx(page_tables.MARGIN + across * 1.5 / 4, abs=0.06)
-    assert dots[2] == pytest.approx(page_tables.MARGIN + across * (1 + 0.04 / 0.29) / 4, abs=0.06)
-    notes = [text for text in page.texts("p") if text.startswith("The tolerance of")]
-    why = "The tolerance of {}, declared before the run: {}."
-    assert notes == [why.format("rate", "n is finite"), why.format("near", "few members")]
-    write_table(example / "claims.csv", [CLAIM | dict.fromkeys(("measured", "low", "high"), "")])
-    page = page_of(example)
-    (row,) = (row for row in page.texts("tr") if "two_pointpure" in row)
-    assert row.startswith("consistent rate minimax two_pointpure, ε = 0.01 2.000 ± 0.02 -")
-    assert any("Not measured (-): too few trials" in text for text in page.texts("p"))
-    several = [CLAIM, CLAIM | {"verdict": "inconsistent", "measured": 2.5}, CLAIM | {"epsilon": 1}]
-    write_table(example / "claims.csv", [CLAIM | {"claim": "near", "variable": "odd"}, *several])
-    page = page_of(example)
-    groups = [at for at, _ in page.all("details") if at.get("class") == "group"]
-    assert ["open" in at for at in groups] == [True, False]
-    assert page.texts("summary")[1:3] == [
-        "2 of 3 consistent KSU20 s in n ~ (1/α)ˢ error (0.9 quantile)",  # noqa: RUF001
-        "1 of 1 consistent KSU20 odd error (0.9 quantile)",
-    ]
-    rows = [row for row in page.texts("tr") if " rate " in row]
-    assert [row.split()[0] for row in rows] == ["inconsistent", "consistent", "consistent"]
-
-
-def test_factors_have_a_column_per_moment_order(example: Path) -> None:
-    page = page_of(example)
-    rows = [row for row in page.texts("tr") if row.endswith("two laws")]
-    assert rows[:2] == [
-        "rare pure, ε = 1e-6 1.01 … 1.04 1.05 … 1.2 minimax two laws",
-        "coin pure, ε = 1e-6 0.9 minimax two laws",
-    ]
-    heads = "distributionbudget factor k = 2 k = 3 best estimatorbound by"
-    assert heads in page.texts("tr")
-    tones = [
-        (at["class"], text) for at, text in page.all("span") if text in rows[0] and "…" in text
-    ]
-    assert tones == [("verdict good", "1.01 … 1.04"), ("verdict unsure", "1.05 … 1.2")]
-
-
 def test_several_runs_are_opened_one_by_one_and_no_id_is_there_twice(
     example: Path, tmp_path: Path
 ) -> None:
@@ -389,51 +206,6 @@ def test_several_runs_are_opened_one_by_one_and_no_id_is_there_twice(
         assert all("scope" in attrs for attrs, _ in page.all("th"))
         assert len(page.all("table")) == len(page.all("caption"))
         assert page.all("html")[0][0] == {"lang": "en"}
-
-
-def test_audits_say_what_they_cannot_and_show_the_strongest_pair(example: Path) -> None:
-    page = page_of(example)
-    assert any("can falsify a claim of privacy, never prove one" in p for p in page.texts("p"))
-    rows = [row for row in page.texts("tr") if " 9 1000 " in row and row[0] in "rnf"]
-    assert rows[0] == "refuted clipped approx 0.01 edge 9 1000 1.0 1.500"
-    assert rows[1] == "failed clipped approx 1e-06 edge 9 1000 1.0"
-    assert rows[2] == "not refuted clipped pure far 9 1000 1.0 0.9000 x 0.5"
-    assert any("must refute: 1 of 2 are" in p for p in page.texts("p"))
-    assert rows[3].startswith("not refuted no_noise pure")  # the control that stood comes first
-    assert list(page.columns("run1-audit")) == [name for name in PAIR if name != "seconds"]
-
-
-def test_what_is_worse_comes_first_in_tracking_and_is_open(example: Path) -> None:
-    def opened() -> list[bool]:
-        return ["open" in at for at, text in page.all("details") if "of the baseline" in text]
-
-    page = page_of(example)
-    assert page.columns("run1-tracking")["verdict"] == ["worse", "same"]
-    assert opened() == [True]
-    # a table may lack what only some runs have
-    write_table(example / "tracking.csv", [{"estimator": "rate", "verdict": "new"}])
-    page = page_of(example)
-    assert page.columns("run1-tracking")["verdict"] == ["new"]
-    assert opened() == [False]
-
-
-def test_failures_come_with_their_command_and_results_with_their_origin(example: Path) -> None:
-    page = page_of(example)
-    assert page.texts("li")[-1] == "ValueError: too few python -m dpbench replay=ab"
-    assert "python -m dpbench sweep=example" in page.texts("pre")
-    assert "2026-01-02 03:04 UTC, in 5.6 s" in page.texts("dd")
-    assert {"0123abc with uncommitted changes", "python 3.11.0, numpy 2.4.6"} <= {*page.texts("dd")}
-    assert any("theorem: near_optimal" in text for text in page.texts("code"))
-
-
-def test_finished_runs_have_a_manifest_of_a_sweep(tmp_path: Path) -> None:
-    known = {"b": '{"sweep": "b"}', "a": '{"sweep": "a"}', "broken": "{", "list": "[]", "": "{}"}
-    for name, text in known.items():
-        (tmp_path / name).mkdir(exist_ok=True)
-        (tmp_path / name / "manifest.json").write_text(text)
-    (tmp_path / "without").mkdir()
-    assert finished_runs(tmp_path) == [tmp_path / "a", tmp_path / "b"]
-    assert finished_runs(tmp_path / "nowhere") == []
 
 
 @pytest.mark.parametrize("dark", [False, True])

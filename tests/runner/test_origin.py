@@ -1,4 +1,4 @@
-"""What a block reaches is part of its identity: a stored block does not survive an edit of it."""
+"""What a block reaches is part of its identity: it does not survive an edit of that."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import dpbench
+from dpbench.jobs.study import StudyJob
 from dpbench.runner import origin
 from dpbench.runner.origin import Origin
+from tests.bench import MINE, Bench
 
 HERE = Path(dpbench.__file__).parent
 # A block of every estimator and of a library's mean, in a process that then says what it has
@@ -82,3 +85,72 @@ def test_a_block_survives_an_edit_of_what_it_does_not_reach(name: str, package: 
         file.write("\n# edited\n")
     assert _source() == before
     assert (_source("dpbench.audit.releases") == audits) == (not name.startswith("audit/"))
+
+
+def test_a_changed_helper_makes_blocks_stale(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Path(dpbench.__file__).parent == origin.PACKAGE
+    package = bench.folder / "copy"
+    shutil.copytree(origin.PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(origin, "PACKAGE", package)
+    for name, done in [("", 5), ("analysis/claims.py", 0), ("privacy/budgets.py", 5)]:
+        if name:
+            (package / name).write_text((package / name).read_text() + "\n# changed\n")
+        bench.forget()
+        bench.done("trials=4")
+        assert bench.counts() == (done, 5 - done)
+
+
+def test_a_changed_plugin_makes_blocks_stale(bench: Bench) -> None:
+    """Or a changed module beside it, that it imports."""
+    found = set()
+    for shift, body in (("0.0", "pass"), ("100.0", "pass"), ("100.0", "value = value + 1")):
+        (bench.conf / "helper.py").write_text(f"SHIFT = {shift}\n")
+        bench.odd(f"import helper; {body}; value = value + helper.SHIFT")
+        path = bench.conf / "mine.py"
+        path.write_text(f"import helper\n{path.read_text()}")
+        bench.done(MINE, "trials=4")
+        assert bench.counts() == (5, 0)
+        found.add(bench.read("summary.csv"))
+    assert len(found) == 3
+
+
+def test_what_is_edited_while_a_run_goes_on_is_seen_by_the_next(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, records = bench.folder / "data.csv", "x\n1\n2\n4\n"
+    data.write_text(records)
+    law = {"kind": "empirical", "path": "../../data.csv", "column": "x"}
+    part = {"families": "tails", "estimators": "mean", "n": [1000], "trials": 40}
+    bench.write(lambda spec: (spec["families"].update(tails=law), spec["parts"].update(tails=part)))
+
+    def drawn(job: StudyJob, *arguments: Any) -> None:
+        data.write_text(records.replace("4", "80"))
+        draw(job, *arguments)
+
+    draw = StudyJob._draw
+    with monkeypatch.context() as patched:
+        patched.setattr(StudyJob, "_draw", drawn)
+        bench.done("trials=4")
+    bench.done("trials=4")
+    assert bench.counts() == (1, 4)
+
+
+def test_data_named_as_what_is_shipped_are_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = {"sweep": {"families": {"heights": {"path": "galton_heights.csv"}}}}
+    found = [origin.fingerprint(tmp_path, config)]
+    for text in ("height_cm\n1\n2\n", "height_cm\n1\n20\n"):
+        (tmp_path / "galton_heights.csv").write_text(text)
+        found.append(origin.fingerprint(tmp_path, config))
+    assert len(set(found)) == 3
+
+
+def test_another_processor_computes_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.done("trials=4")
+    monkeypatch.setattr("dpbench.runner.origin.machine", lambda: "another")
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "another")  # which tells so, before it is asked
+    bench.done("trials=4")
+    assert bench.counts() == (5, 0)
+    assert dpbench.load("out", config_dir="conf").errors(n=1000).shape[0] == 3 * 4

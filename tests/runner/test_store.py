@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import resource
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -11,15 +13,20 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpbench.output.files import atomic, check_writable
+from dpbench.distributions import TwoPoint
+from dpbench.estimators import EmpiricalMean
+from dpbench.output.files import check_writable
+from dpbench.output.style import save
+from dpbench.privacy import NonPrivate
 from dpbench.registry import ConfigError
 from dpbench.runner import run, store
 from dpbench.runner.cost import Cost
 from dpbench.runner.run import RunOptions, run_cells
 from dpbench.runner.store import CorruptBlockError, Memory, Store
-from dpbench.sweep.block import Block, BlockTask
+from dpbench.sweep.block import Block, BlockTask, Setting, run_block
 from dpbench.sweep.metrics import ERRORS
 from dpbench.sweep.plan import Cell
+from tests.bench import FIGURE, Bench
 from tests.sweeps import CLIP, COIN, Made
 
 MADE = Made(
@@ -74,20 +81,6 @@ DAMAGES: list[Callable[[bytes], bytes]] = [
     lambda data: data[: (at := len(data) // 3)] + bytes([data[at] ^ 1]) + data[at + 1 :],
     lambda _: b"",
 ]
-
-
-def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
-    def write(text: str, *, fail: bool) -> None:
-        with atomic(tmp_path / "a" / "b") as temporary:
-            temporary.write_text(text)
-            if fail:
-                raise OSError("full")
-
-    for before in ([], ["y"]):
-        with pytest.raises(OSError, match="full"):
-            write("x", fail=True)
-        assert [path.read_text() for path in (tmp_path / "a").iterdir()] == before
-        write("y", fail=False)
 
 
 @pytest.fixture
@@ -211,3 +204,56 @@ def test_a_folder_that_cannot_be_written_to_is_refused(
     assert computed == []
     check_writable(tmp_path / "new" / "run")
     assert not (tmp_path / "new").exists()
+
+
+def test_a_byte_flipped_anywhere_is_seen(tmp_path: Path) -> None:
+    setting = Setting("mean", EmpiricalMean(), NonPrivate())
+    task = BlockTask((("law", TwoPoint(p=0.1, k=2)),), 10**6, (setting,), 0, 0, "cell")
+    blocks, result = Store(tmp_path, "source"), run_block(task)
+    blocks.write(task, result)
+    (path,) = blocks.files()
+    whole = path.read_bytes()
+    for at in range(0, len(whole), 13):
+        data = bytearray(whole)
+        data[at] ^= 1 << at % 8
+        path.write_bytes(data)
+        found = Store(tmp_path, "source")
+        assert found.find(task) is None, f"byte {at}"
+        assert found.damaged[0].startswith(path.name)
+        assert not path.exists()
+    path.write_bytes(whole)
+    values = Store(tmp_path, "source").read(task).values
+    for metric, expected in result.values.items():
+        np.testing.assert_array_equal(values[metric], expected)
+
+
+@contextlib.contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """Writing more than `size` bytes to a file fails."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "ROWS", 1)  # a block a file
+    monkeypatch.setattr(save, "__defaults__", (("png",), None))  # the largest
+    bench.write(lambda spec: spec["figures"].update(errors=FIGURE))
+    bench.done("out=whole")
+    largest = max(path.stat().st_size for path in bench.blocks("whole"))
+    assert largest < (bench.folder / "whole" / "figures" / "errors.png").stat().st_size
+    # No block fits; then all but the figure; then, of what is made again from them, nothing.
+    for size, fit in ((2048, 0), (largest, 5), (2048, 5)):
+        with largest_file(size):
+            result = bench.run()
+        assert result.code == 1, result
+        assert "finished blocks are kept" in result.err.splitlines()[-1]
+        assert not list((bench.folder / "out").rglob("*.tmp"))
+        assert len(bench.blocks()) == fit
+        assert bench.results().items() <= bench.results("whole").items()  # nothing in part
+    bench.done()
+    assert bench.counts() == (0, 5)
+    assert bench.results() == bench.results("whole")

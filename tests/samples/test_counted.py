@@ -1,4 +1,4 @@
-"""Datasets cut into parts, groups and pairs: by index, or exchangeably where there is none."""
+"""Counts: parts and pairs by enumeration, answers about a sign, exact means."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from dpbench.samples import CountedSample, DenseSample
+from dpbench.estimators.heavy_tailed import three_values
+from dpbench.privacy import PureDP
+from dpbench.samples import CountedSample, DenseSample, SparseSample
 from dpbench.samples.base import part_sizes
+from tests.samples.counts import counted, expanded
 from tests.support import BIG, FALSE_ALARM, LARGEST, assert_law, rng
 
 
@@ -38,24 +41,6 @@ def of_trials(groups: list[CountedSample], trials: int) -> list[NDArray[np.int64
     """The (trials, m) counts of each group."""
     parts = [g.counts.reshape(trials, -1, g.atoms.size) for g in groups]
     return list(np.moveaxis(np.concatenate(parts, axis=1), 1, 0))
-
-
-@pytest.mark.parametrize("parts", [1, 2, 4, 11])
-@pytest.mark.parametrize("shape", [(3, 11), (1, 11), (3, 11, 2)])
-def test_dense_groups_are_cut_by_index(shape: tuple[int, ...], parts: int) -> None:
-    """In any memory order; by index, so that a record has a home group."""
-    values = rng(1).normal(size=shape)
-    cut = np.array_split(values, parts, axis=1)
-    for memory in (values, np.asfortranarray(values)):
-        shaped = [
-            g.values.reshape(shape[0], -1, g.n, *shape[2:])
-            for g in DenseSample(memory).groups(parts, rng())
-        ]
-        found = [group for rows in shaped for group in np.moveaxis(rows, 1, 0)]
-        for one, other in zip(found, cut, strict=True):
-            np.testing.assert_array_equal(one, other)
-        means = DenseSample(memory).by_group(parts, rng(), lambda rows: rows.mean())
-        np.testing.assert_allclose(means, np.stack([rows.mean(axis=1) for rows in cut], axis=1))
 
 
 @pytest.mark.parametrize(
@@ -94,14 +79,6 @@ def test_six_hundred_groups_of_a_large_dataset() -> None:
         assert low <= statistic <= high
 
 
-def test_dense_pairs_are_fixed_by_index() -> None:
-    for shape in ((3, 2), (3, 11), (1, 12)):
-        values = rng(11).normal(size=shape)
-        found = DenseSample(values).half_squared_differences(rng()).values
-        pairs = values[:, : shape[1] // 2 * 2].reshape(shape[0], -1, 2)
-        np.testing.assert_allclose(found, np.diff(pairs)[..., 0] ** 2 / 2, rtol=1e-14)
-
-
 # Differences 1 and -1 give the same value, as do the two zeros of equal records.
 @pytest.mark.parametrize("counts", [(2, 2, 1), (3, 2, 2), (1, 1, 1, 1)])
 def test_counted_pairs_are_a_uniform_matching(counts: tuple[int, ...]) -> None:
@@ -131,11 +108,71 @@ def test_pairs_that_overflow_are_the_largest_number() -> None:
     assert np.all(np.isfinite(many.mean()))
 
 
-def test_too_few_records_are_refused() -> None:
-    for sample in (DenseSample(np.zeros((2, 5))), CountedSample([0.0, 1.0], [[2, 3]])):
-        for parts in (0, 6, -1):
-            with pytest.raises(ValueError, match="5 records cannot be cut"):
-                sample.groups(parts, rng())
-    for sample in (DenseSample([[1.0], [2.0]]), CountedSample([0.0, 1.0], [[0, 1]])):
-        with pytest.raises(ValueError, match="no pair"):
-            sample.half_squared_differences(rng())
+def test_votes_are_unbiased_and_vary_as_they_should() -> None:
+    """By all laws of few records, dense and counted, and of more than can be listed."""
+    few, low, high = np.array([-3.0, 0.2, 0.2, 0.0]), 0.1, 0.4
+    dense = DenseSample(np.broadcast_to(few, (40_000, 4)))
+    counted = CountedSample([-3, 0.0, 0.2], [[1, 1, 2]] * 40_000)
+    law = np.ones(1)
+    for x in np.clip(few, -1, 1):
+        up, down = low + (high - low) * max(x, 0), low + (high - low) * max(-x, 0)
+        law = np.convolve(law, [down, 1 - up - down, up])
+    for sample in (dense, counted):
+        found = np.bincount(sample.votes(1.0, low, high, rng()).astype(int) + 4, minlength=9)
+        assert stats.chisquare(found, law * 40_000).pvalue > FALSE_ALARM
+    many = CountedSample([0.0, 0.5], [[10**12 - 10**6, 10**6]] * 1000)
+    # a z-test with false-alarm probability 1e-6
+    z = (many.votes(1.0, low, high, rng()) - 0.15e6) / math.sqrt(0.2e12)
+    assert abs(z.mean()) <= stats.norm.isf(FALSE_ALARM / 2) / math.sqrt(1000)
+    # Of votes up 1 is rounded to, those down are left no chance.
+    low, high = three_values(PureDP(50.0))
+    assert high == 1
+    assert CountedSample([-9.0, 9.0], [[3, 5]]).votes(1.0, low, high, rng()) == 2
+
+
+def test_as_many_coins_fall_heads_in_counted_data() -> None:
+    """Of few records by all their laws, and of many more than can be listed."""
+    few, counted = (
+        np.array([-3.0, 0.2, 0.2, 0.9]),
+        CountedSample([-3, 0.2, 0.9], [[1, 2, 1]] * 40_000),
+    )
+    dense = DenseSample(np.broadcast_to(few, (40_000, 4)))
+    law = np.ones(1)
+    for x in np.clip(few, -1, 1):
+        law = np.convolve(law, [(1 - 0.4 * x) / 2, (1 + 0.4 * x) / 2])
+    for sample in (dense, counted):
+        found = np.bincount(sample.heads(1.0, 0.4, rng()).astype(int), minlength=5)
+        assert stats.chisquare(found, law * 40_000).pvalue > FALSE_ALARM
+    many = CountedSample([0.0, 0.5], [[10**12 - 10**6, 10**6]] * 1000).heads(1.0, 0.5, rng())
+    # a z-test with false-alarm probability 1e-6
+    z = (many - 0.5e12 - 0.125e6) / 0.5e6
+    assert abs(z.mean()) <= stats.norm.isf(FALSE_ALARM / 2) / math.sqrt(1000)
+
+
+@pytest.mark.parametrize(
+    ("atoms", "counts"),
+    [([*atoms], [[1, 1]]) for atoms in ((0.0, 0.0), (1.0, 0.0), (0.0, np.nan))]
+    + [([0.0, 1.0], counts) for counts in ([[1, 1], [1, 2]], [[-1, 2]], [[0, 0]], [[0.5, 0.5]])]
+    + [([0.0, 1.0], counts) for counts in ([1, 1], [[1, 1, 1]])],
+)
+def test_counts_that_are_no_dataset_are_refused(atoms: ArrayLike, counts: ArrayLike) -> None:
+    with pytest.raises(ValueError, match=r"atoms|counts"):
+        CountedSample(atoms, counts)
+
+
+@pytest.mark.parametrize("sizes", [[100, 99], [200, 0], [201, -1]])
+def test_parts_of_other_totals_are_refused(sizes: list[int]) -> None:
+    sparse = SparseSample(np.ones((1, 2)), np.array([1]), 200)
+    for sample in (counted(), expanded(counted()), sparse):
+        with pytest.raises(ValueError, match="do not make up 200"):
+            sample.split(sizes, rng(0))
+
+
+@pytest.mark.parametrize("ones", [0, 1, BIG // 3, BIG])
+def test_a_counted_mean_is_exact_at_large_n(ones: int) -> None:
+    sample = CountedSample([0.0, 1.0], [[BIG - ones, ones]])
+    assert sample.mean()[0] == float(Fraction(ones, BIG))
+    assert sample.count(0.5, 2.0)[0] == ones
+    tau = 1234.5678
+    clipped = CountedSample([0.0, tau], [[BIG - ones, ones]]).clipped_mean(-10.25, 10.25)
+    assert clipped[0] == pytest.approx(float(Fraction(10.25) * ones / BIG), rel=4e-16, abs=0)

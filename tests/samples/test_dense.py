@@ -1,11 +1,10 @@
-"""Dense and counted data answer alike, and as a loop over the records does."""
+"""Records held one by one, against naive loops; counts of them answer the same."""
 
 from __future__ import annotations
 
 import gc
 import math
 import weakref
-from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -15,18 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import ArrayLike
 
-from dpbench.samples import CountedSample, DenseSample, Sample, SparseSample, dense
-from tests.support import BIG, Floats, assert_frequencies, rng, unchanged
-
-ATOMS = [-3.5, -1.0, 0.0, 0.25, 2.0, 50.0]
-
-
-def counted() -> CountedSample:
-    return CountedSample(ATOMS, rng(1).multinomial(200, [0.05, 0.2, 0.4, 0.2, 0.1, 0.05], 7))
-
-
-def expanded(sample: CountedSample) -> DenseSample:
-    return DenseSample(np.stack([np.repeat(sample.atoms, row) for row in sample.counts]))
+from dpbench.samples import CountedSample, DenseSample, dense
+from tests.samples.counts import counted, expanded
+from tests.support import BIG, Floats, rng, unchanged
 
 
 def naive(values: ArrayLike, lower: ArrayLike, upper: ArrayLike) -> Floats:
@@ -207,35 +197,6 @@ def test_records_that_are_no_dataset_are_refused(values: ArrayLike, message: str
         DenseSample(values)
 
 
-@pytest.mark.parametrize(
-    ("atoms", "counts"),
-    [([*atoms], [[1, 1]]) for atoms in ((0.0, 0.0), (1.0, 0.0), (0.0, np.nan))]
-    + [([0.0, 1.0], counts) for counts in ([[1, 1], [1, 2]], [[-1, 2]], [[0, 0]], [[0.5, 0.5]])]
-    + [([0.0, 1.0], counts) for counts in ([1, 1], [[1, 1, 1]])],
-)
-def test_counts_that_are_no_dataset_are_refused(atoms: ArrayLike, counts: ArrayLike) -> None:
-    with pytest.raises(ValueError, match=r"atoms|counts"):
-        CountedSample(atoms, counts)
-
-
-@pytest.mark.parametrize("sizes", [[100, 99], [200, 0], [201, -1]])
-def test_parts_of_other_totals_are_refused(sizes: list[int]) -> None:
-    sparse = SparseSample(np.ones((1, 2)), np.array([1]), 200)
-    for sample in (counted(), expanded(counted()), sparse):
-        with pytest.raises(ValueError, match="do not make up 200"):
-            sample.split(sizes, rng(0))
-
-
-@pytest.mark.parametrize("ones", [0, 1, BIG // 3, BIG])
-def test_a_counted_mean_is_exact_at_large_n(ones: int) -> None:
-    sample = CountedSample([0.0, 1.0], [[BIG - ones, ones]])
-    assert sample.mean()[0] == float(Fraction(ones, BIG))
-    assert sample.count(0.5, 2.0)[0] == ones
-    tau = 1234.5678
-    clipped = CountedSample([0.0, tau], [[BIG - ones, ones]]).clipped_mean(-10.25, 10.25)
-    assert clipped[0] == pytest.approx(float(Fraction(10.25) * ones / BIG), rel=4e-16, abs=0)
-
-
 # Records handed out one by one.
 
 
@@ -252,28 +213,46 @@ def test_dense_records_are_copies() -> None:
                     found[:] = 0
 
 
-@pytest.mark.parametrize(
-    "sample",
-    [
-        CountedSample([0.0, 1.0, 2.0], [[1, 3, 0], [2, 1, 1], [3, 0, 1]]),
-        SparseSample(np.array([[9.0], [1.0], [2.0], [5.0]]), np.array([1, 2, 1]), 4),
-    ],
-)
-def test_the_order_of_records_is_uniform(sample: Sample) -> None:
-    stream = rng(1)
-    found = Counter(tuple(np.ravel(sample.records(1, stream))) for _ in range(6000))
-    assert {tuple(sorted(order)) for order in found} == {(0.0, 0.0, 1.0, 2.0)}
-    assert_frequencies(list(found.values()), [1 / 12] * 12)  # 4!/2!
-    assert sorted(np.ravel(sample.records(2, rng())))[:3] == [0.0, 0.0, 0.0]
+@pytest.mark.parametrize("parts", [1, 2, 4, 11])
+@pytest.mark.parametrize("shape", [(3, 11), (1, 11), (3, 11, 2)])
+def test_dense_groups_are_cut_by_index(shape: tuple[int, ...], parts: int) -> None:
+    """In any memory order; by index, so that a record has a home group."""
+    values = rng(1).normal(size=shape)
+    cut = np.array_split(values, parts, axis=1)
+    for memory in (values, np.asfortranarray(values)):
+        shaped = [
+            g.values.reshape(shape[0], -1, g.n, *shape[2:])
+            for g in DenseSample(memory).groups(parts, rng())
+        ]
+        found = [group for rows in shaped for group in np.moveaxis(rows, 1, 0)]
+        for one, other in zip(found, cut, strict=True):
+            np.testing.assert_array_equal(one, other)
+        means = DenseSample(memory).by_group(parts, rng(), lambda rows: rows.mean())
+        np.testing.assert_allclose(means, np.stack([rows.mean(axis=1) for rows in cut], axis=1))
 
 
-@pytest.mark.parametrize(
-    "sample",
-    [
-        CountedSample([0.0, 1.0], [[10**12 - 5, 5]]),
-        SparseSample(np.ones((1, 2)), np.array([1]), 10**8 // 2 + 1),
-    ],
-)
-def test_too_many_records_are_refused(sample: Sample) -> None:
-    with pytest.raises(ValueError, match=r"numbers of one dataset are too many.*at most 1e\+08$"):
-        sample.records(0, rng())
+def test_dense_pairs_are_fixed_by_index() -> None:
+    for shape in ((3, 2), (3, 11), (1, 12)):
+        values = rng(11).normal(size=shape)
+        found = DenseSample(values).half_squared_differences(rng()).values
+        pairs = values[:, : shape[1] // 2 * 2].reshape(shape[0], -1, 2)
+        np.testing.assert_allclose(found, np.diff(pairs)[..., 0] ** 2 / 2, rtol=1e-14)
+
+
+def test_broadcast_data_are_held_once() -> None:
+    once = rng(14).normal(size=(1, 30, 2))
+    one, other = (
+        DenseSample(np.broadcast_to(once, (9, 30, 2))),
+        DenseSample(np.tile(once, (9, 1, 1))),
+    )
+    assert one.values.strides[0] == 0
+    parts = [[a, *a.split([10, 20], rng()), *a.groups(4, rng())] for a in (one, other)]
+    for a, b in zip(*parts, strict=True):
+        np.testing.assert_array_equal(a.values, b.values)
+        np.testing.assert_array_equal(a.mean(), b.mean())
+        np.testing.assert_array_equal(a.rows().mean(), b.rows().mean())
+        np.testing.assert_array_equal(a.clipped_mean(-1, 0.5), b.clipped_mean(-1, 0.5))
+    np.testing.assert_array_equal(one.columns().mean(), other.columns().mean())
+    once[0, 3, 1], once[0, 4, 0] = np.nan, np.inf
+    with pytest.raises(ValueError, match="2 of 60 values are NaN or infinite"):
+        DenseSample(np.broadcast_to(once, (5, 30, 2)))

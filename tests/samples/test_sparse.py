@@ -218,22 +218,3 @@ def test_second_moments_against_a_loop() -> None:
     found = DenseSample(values).second_moment()
     wanted = [sum(np.outer(row, row) for row in trial) / 20 for trial in values]
     np.testing.assert_allclose(found, np.array(wanted), rtol=1e-12, atol=1e-14)
-
-
-def test_broadcast_data_are_held_once() -> None:
-    once = rng(14).normal(size=(1, 30, 2))
-    one, other = (
-        DenseSample(np.broadcast_to(once, (9, 30, 2))),
-        DenseSample(np.tile(once, (9, 1, 1))),
-    )
-    assert one.values.strides[0] == 0
-    parts = [[a, *a.split([10, 20], rng()), *a.groups(4, rng())] for a in (one, other)]
-    for a, b in zip(*parts, strict=True):
-        np.testing.assert_array_equal(a.values, b.values)
-        np.testing.assert_array_equal(a.mean(), b.mean())
-        np.testing.assert_array_equal(a.rows().mean(), b.rows().mean())
-        np.testing.assert_array_equal(a.clipped_mean(-1, 0.5), b.clipped_mean(-1, 0.5))
-    np.testing.assert_array_equal(one.columns().mean(), other.columns().mean())
-    once[0, 3, 1], once[0, 4, 0] = np.nan, np.inf
-    with pytest.raises(ValueError, match="2 of 60 values are NaN or infinite"):
-        DenseSample(np.broadcast_to(once, (5, 30, 2)))

@@ -1,4 +1,4 @@
-"""Keys, variants and selections: how rows are named, and how they are chosen."""
+"""Keys and selections: how rows are named, and how they are chosen."""
 
 from __future__ import annotations
 
@@ -8,13 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpbench.distributions import Distribution
-from dpbench.estimators import Estimator
 from dpbench.privacy import ApproxDP, Budget, NonPrivate, PureDP
 from dpbench.registry import ConfigError, from_mapping
-from dpbench.sweep.entries import expanded
 from dpbench.sweep.selection import KEY, Selection, Variant, choose, under
-from tests.sweeps import CLIP, COIN, Made, sweep_of
+from tests.sweeps import Made
 
 SECTION = {
     f"{name}_k{k:g}": Variant(name, None, {"k": k, "mode": mode}, ("k",))
@@ -67,23 +64,6 @@ def test_labels_show_what_is_swept() -> None:
     assert one.label() == "name_k2_mode_x_d1e+06"
     assert one.label("mode", "d") == "name_k2"
     assert Variant("name", None, values).label() == "name"
-
-
-def test_lists_are_expanded_where_one_value_is_taken() -> None:
-    spec = {"kind": "student_t", "tail_index": [2.5, 3], "unit_moment": [2, 2.2]}
-    found = expanded("t", spec, [Distribution])
-    assert [(one["tail_index"], one["unit_moment"]) for one, _ in found] == [
-        (2.5, 2), (2.5, 2.2), (3, 2), (3, 2.2),
-    ]  # fmt: skip
-    assert {swept for _, swept in found} == {("tail_index", "unit_moment")}
-    # A parameter that is a list is one value; an unknown one is left for its own message.
-    pair = {"kind": "two_point_family", "k": 2, "c": [0, 1]}
-    sweep = sweep_of(families={"f": pair, "coin": COIN}, budgets={"pure": PureDP(0.5)})
-    assert list(sweep.families) == ["f", "coin"]
-    assert expanded("e", {**CLIP, "nope": [1, 2]}, [Estimator])[0][1] == ()
-    # What is made in Python is a variant, too; of a family of one the parameters are the law's.
-    assert choose({"pure": {"epsilon": 0.5}}, sweep.budgets) == ["pure"]
-    assert sweep.families["coin"].parameters["p"] == 0.5
 
 
 def test_rows_under_a_budget() -> None:

@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import subprocess
-from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from dpbench.estimators import Estimator
-from dpbench.estimators.catalogue import catalogue
-from dpbench.jobs.composition import composed
-from dpbench.registry import from_mapping
-from dpbench.runner.origin import Origin
-from dpbench.sweep.plan import Cell, Sweep, make_cells
 from dpbench.tracking.baseline import Baseline
-from dpbench.tracking.comparison import KEY, compare
 from tests.bench import MINE, Bench, Result, unusable
 
 BY = ["estimator", "distribution", "n"]
@@ -183,64 +172,6 @@ def test_a_removed_estimator_is_gone_and_an_added_one_is_new(bench: Bench) -> No
     assert others["smallest_visible"].notna().any()
 
 
-def of_another_format(path: Path) -> None:
-    found = pq.read_table(path)
-    about = json.loads(found.schema.metadata[b"dpbench"]) | {"format": 0}
-    pq.write_table(found.replace_schema_metadata({"dpbench": json.dumps(about)}), path)
-
-
-def zeros(path: Path) -> None:
-    """Over the first column; what the file says of itself stands at its end."""
-    path.write_bytes(path.read_bytes()[:4] + bytes(50) + path.read_bytes()[54:])
-
-
-def without_errors(path: Path) -> None:
-    found = pq.read_table(path)
-    empty = pa.array([[]] * len(found), pa.list_(pa.float64()))
-    at = found.schema.get_field_index("errors")
-    pq.write_table(found.set_column(at, "errors", empty), path)
-
-
-# What is done to a file that would be a baseline, and what is told.
-DAMAGES: list[tuple[Any, list[str]]] = [
-    (Path.unlink, ["no such file", "track=update"]),
-    (lambda path: pd.DataFrame({"a": [1]}).to_parquet(path), ["not a baseline"]),
-    (lambda path: path.write_bytes(path.read_bytes()[:-100]), ["not a baseline"]),
-    (lambda path: path.write_text("somebody's notes"), ["not a baseline"]),
-    (zeros, ["damaged"]),
-    (without_errors, ["damaged"]),
-    (of_another_format, ["another version", "track=update"]),
-    (lambda path: (path.unlink(), path.mkdir()), ["is a folder"]),
-    (None, ["'heavy_tail'", "'tiny'"]),
-]
-
-
-@pytest.mark.parametrize(("damage", "told"), DAMAGES)
-def test_what_is_no_baseline_of_this_sweep(bench: Bench, damage: Any, told: list[str]) -> None:
-    row = dict(zip(KEY, ("a", "b", "pure", 1.0, np.nan, np.nan, np.nan, 10), strict=True))
-    rows = pd.DataFrame([{**row, "stream": "s", "errors": np.ones(100)}])
-    sweep = "tiny" if damage else "heavy_tail"
-    Baseline(rows, sweep, 0, Origin.of()).write(bench.folder / FILE)
-    if damage:
-        damage(bench.folder / FILE)
-    words = [f"baseline={FILE}", "trials=100"]
-    bench.refuses("track=check", *words, named=["baseline: ", FILE, *told])
-    if "is a folder" in told or "not a baseline" in told:  # what is no baseline is not replaced
-        bench.refuses("track=update", *words, named=["baseline: ", FILE, *told])
-    else:
-        assert bench.run("track=update", *words).code == 0
-
-
-def test_a_baseline_from_before_an_amount_is_read(tmp_path: Path) -> None:
-    row = dict(zip(KEY, ("a", "b", "pure", 1.0, np.nan, np.nan, np.nan, 10), strict=True))
-    new = pd.DataFrame([{**row, "stream": "s", "errors": np.ones(100)}])
-    Baseline(new, "tiny", 0, Origin.of()).write(tmp_path / FILE)
-    found = pq.read_table(tmp_path / FILE)
-    pq.write_table(found.drop_columns(["mu"]), tmp_path / FILE)
-    old = Baseline.read(tmp_path / FILE, "tiny").rows
-    assert compare(old, new)["verdict"].tolist() == ["same"]
-
-
 def test_what_cannot_be_tracked(bench: Bench) -> None:
     for how in ("check", "update"):
         bench.refuses(f"track={how}", "trials=99", named=["track", "99 trials", "100"])
@@ -281,32 +212,6 @@ def test_failed_runs_are_not_stored(bench: Bench) -> None:
     assert result.code == 1
     assert "not stored" in result.out
     assert (bench.folder / FILE).read_bytes() == before
-
-
-@pytest.fixture(scope="module")
-def ci() -> list[Cell]:
-    return make_cells(from_mapping(Sweep, composed(["sweep=ci"])["sweep"], "sweep"))
-
-
-def test_ci_covers_every_estimator_and_notion(ci: list[Cell]) -> None:
-    run = {(type(s.estimator), s.budget.notion) for cell in ci for s in cell.settings}
-    for name, listing in catalogue().items():
-        kind = Estimator.kinds()[name]
-        notions = {(kind, notion.notion) for notion in kind.notions}
-        assert notions.isdisjoint(run) if "ci" in listing.not_in else notions <= run, kind
-
-
-def test_the_stored_baseline_is_of_this_sweep(ci: list[Cell]) -> None:
-    path = Path(__file__).parents[2] / "results" / "baselines" / "ci.parquet"
-    assert path.stat().st_size < 2_000_000
-    expected = {
-        (s.label, label, s.budget.label, cell.n)
-        for cell in ci
-        for label, _ in cell.members
-        for s in cell.settings
-    }
-    rows = Baseline.read(path, "ci").rows[["estimator", "distribution", "privacy", "n"]]
-    assert set(rows.itertuples(index=False, name=None)) == expected
 
 
 def test_the_commit_of_a_plug_in_is_kept(bench: Bench) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
+from scipy import stats
 from scipy.stats import chi2, norm
 
 from dpbench import distributions as dist
+from dpbench.distributions import TwoPoint
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, NonPrivate, PureDP
 from dpbench.theory.bounds.coins import coins_lower_bound
 from dpbench.theory.bounds.local import local_distance, local_lower_bound
@@ -18,7 +21,14 @@ from dpbench.theory.bounds.numbers import (
     sampling_lower_bound,
     two_point_lower_bound,
 )
-from dpbench.theory.bounds.of_class import OF_VIEWS, Bound, class_bound, heavy_tailed, largest
+from dpbench.theory.bounds.of_class import (
+    OF_VIEWS,
+    Bound,
+    class_bound,
+    heavy_tailed,
+    largest,
+    of_people,
+)
 from dpbench.theory.bounds.several_laws import several_laws_lower_bound
 from dpbench.theory.bounds.vectors import moments_lower_bound
 
@@ -94,3 +104,29 @@ def test_the_local_model() -> None:
     assert own == (local_lower_bound(n, 3, budget).alpha, "two laws of views")
     assert own.value > 10 * heavy_tailed(n, 3, budget, rare=0).value
     assert math.isnan(class_bound(dist.MultivariateGaussian(d=8), n, budget, local=True).value)
+
+
+def test_the_lower_bound_of_people() -> None:
+    """With one record it is the one of records; the laws of one person are t apart."""
+    budget, n, k = PureDP(0.01), 10**5, 6.0
+    t = indistinguishable(n, budget)
+    assert of_people(n, 1, k, budget, False).value == pytest.approx(
+        two_point_lower_bound(n, k, budget).alpha
+    )
+    for m in (1, 6, 7, 4096):
+        bound = of_people(n, m, k, budget, False)
+        if bound.by == "two laws":
+            p = 1 - (1 - t) ** (1 / m)
+            assert bound.value == pytest.approx(p * TwoPoint(p=p, k=k).tau, rel=1e-9)
+            continue
+        # Of a coin that errs by h tau: what is the distance of its counts?
+        h = next(
+            h
+            for h in np.geomspace(1e-9, 0.4, 4000)
+            if h * TwoPoint(p=0.5 + h, k=k).tau >= bound.value
+        )
+        j = np.arange(m + 1)
+        apart = np.abs(stats.binom.pmf(j, m, 0.5 + h) - stats.binom.pmf(j, m, 0.5 - h)).sum() / 2
+        assert apart == pytest.approx(t, rel=6e-3)
+    assert of_people(n, 4096, k, budget, False).by == "two coins"
+    assert of_people(10, 4, k, budget, True).value == math.inf

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
-from scipy import integrate, stats
+from scipy import stats
 
+import dpbench
 from dpbench.distributions import (
     Bernoulli,
     ContaminatedGaussian,
     Distribution,
     Gaussian,
     Hypercube,
+    LogNormal,
     MultivariateContaminatedGaussian,
     MultivariateGaussian,
     Pareto,
@@ -41,7 +41,6 @@ from dpbench.estimators import (
     KarwaVadhanMean,
     KSU20BallMean,
     KSU20Mean,
-    KSU20Range,
     LearnedGaussian,
     LocalMean,
     NaiveGaussianMean,
@@ -54,12 +53,8 @@ from dpbench.estimators import (
     WhitenedCoinPressMean,
 )
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
-from dpbench.theory.exact.choices import overtaken
-from dpbench.theory.exact.last_step import Histogram
-from dpbench.theory.exact.noise import Gaussian as Normal
-from dpbench.theory.exact.noise import Laplace, Noise, Radial, additive
-from dpbench.theory.exact.value import exact, exact_miss
-from tests.support import hockey_stick
+from dpbench.theory.exact.value import exact
+from tests.theory.exact.cases import name
 
 TRIALS = 4000
 PURE, RHO, MU, APPROX = PureDP(0.5), ZCDP(0.1), GDP(0.5), ApproxDP(1.0, 1e-6)
@@ -142,10 +137,6 @@ CASES: list[tuple[Estimator, Distribution, int, Budget, str]] = [
 ]  # fmt: skip
 
 
-def name(value: object) -> str:
-    return value if isinstance(value, str) else type(value).__name__
-
-
 @pytest.mark.parametrize(("estimator", "law", "n", "budget", "metrics"), CASES, ids=name)
 def test_what_estimators_do(
     estimator: Estimator, law: Distribution, n: int, budget: Budget, metrics: str
@@ -224,21 +215,6 @@ def test_what_is_not_known(
     assert np.isnan(exact(metric, estimator, law, n, budget))
 
 
-@pytest.mark.parametrize(
-    ("estimator", "law"),
-    [
-        (KarwaVadhanMean(radius=1e6), Gaussian(scale=100)),
-        (KarwaVadhanMean(radius=10), Gaussian(location=100)),
-        (ExponentialCoarseMean(radius=1e6), Gaussian(scale=100)),
-        (KSU20Range(k=2, alpha=1, radius=100, constants="practical"), Gaussian(scale=3)),
-        (LearnedGaussian(radius=10), Gaussian()),
-    ],
-    ids=name,
-)
-def test_misses_of_other_records_are_not_known(estimator: Estimator, law: Distribution) -> None:
-    assert np.isnan(exact_miss(estimator, law, 150, CLOSE))
-
-
 def test_the_ends_of_the_numbers() -> None:
     wide, wider = (
         exact("noise_q90", CoinPressMean(radius=radius, rounds=2), NORMAL, 100, RHO)
@@ -250,104 +226,15 @@ def test_the_ends_of_the_numbers() -> None:
     assert exact("noise_q90", KarwaVadhanMean(radius=0), NORMAL, 1000, CLOSE) > 0
 
 
-@pytest.mark.parametrize(
-    ("noise", "law"),
-    [(Normal(0.7), stats.norm(scale=0.7)), (Laplace(0.7), stats.laplace(scale=0.7))],
-    ids=name,
-)
-def test_noise_by_quadrature(noise: Noise, law: Any) -> None:
-    nodes, weights = np.polynomial.legendre.leggauss(200)
-    angles, weights = np.pi / 4 * (nodes + 1), np.pi / 4 * weights
-
-    def within(r: float) -> float:  # of two: |x| = r sin(angle), the other at most r cos(angle)
-        x, most = r * np.sin(angles), r * np.cos(angles)
-        return float(4 * weights @ (law.pdf(x) * (law.cdf(most) - 0.5) * most))
-
-    for c in (0.0, 0.3, -2.0):
-        ends = sorted([-30, 0, -c, 30])
-        parts = [
-            integrate.quad(lambda z, c=c: abs(c + z) * law.pdf(z), *both)[0]
-            for both in itertools.pairwise(ends)
-        ]
-        assert noise.distance(np.array(c)) == pytest.approx(sum(parts), rel=1e-6)
-    assert noise.cdf(np.array([-1.0, 0.4])) == pytest.approx(law.cdf([-1.0, 0.4]))
-    assert (noise.above(0.02), noise.variance) == pytest.approx((law.isf(0.02), law.var()))
-    assert within(noise.norm_quantile(2, 0.9)) == pytest.approx(0.9, abs=1e-6)
-    mean = integrate.quad(lambda r: 1 - within(r), 0, 20, epsabs=1e-7)[0]
-    assert noise.norm_mean(2) == pytest.approx(mean, rel=1e-5)
-
-
-@pytest.mark.parametrize("delta", [1e-6, 0.3])
-def test_the_analytic_gaussian_has_its_delta(delta: float) -> None:
-    sd = additive(ApproxDP(1.0, delta, "analytic"), 1.0, 1.0).variance ** 0.5
-    assert hockey_stick(sd, 1.0) == pytest.approx(delta, rel=1e-6)
-
-
-def test_noise_of_a_radius() -> None:
-    radius = stats.gamma(3, scale=0.7)
-    found = Radial(0.7).norm_quantile(3, 0.9), Radial(0.7).norm_mean(3)
-    assert found == pytest.approx((radius.ppf(0.9), radius.mean()))
-
-
-def test_how_often_a_fuller_bin_is_overtaken() -> None:
-    """Next to no noise decides ties alone."""
-    for n, share in ((20, 0.6), (21, 0.55)):
-        bins = Histogram(0.0, 1.0, np.inf, n, PureDP(1e6))
-        ties = stats.binom.pmf(n / 2, n, share) / 2
-        below = stats.binom.cdf(np.ceil(n / 2) - 1, n, share) + ties
-        assert overtaken(share, bins) == pytest.approx(below, rel=1e-9)
-    # One record, and the difference of two Laplace noises of scale 2 above 1.
-    above = np.exp(-0.5) * 2.5 / 4
-    one = Histogram(0.0, 1.0, np.inf, 1, PureDP(1.0))
-    assert overtaken(0.8, one) == pytest.approx(0.8 * above + 0.2 * (1 - above), abs=2e-3)
-
-
-EDGE, T3 = Gaussian(), StudentT(tail_index=2.5, unit_moment=2)
-MISSES: list[tuple[Estimator, Distribution, int, Budget, float]] = [
-    (KarwaVadhanMean(radius=1e6), EDGE, 92, PureDP(1.0), 3.0),
-    (KarwaVadhanMean(radius=1e6), EDGE, 18, ZCDP(0.5), 3.0),
-    (KarwaVadhanMean(radius=None), EDGE, 115, ApproxDP(1.0, 1e-6), 3.0),
-    (ExponentialCoarseMean(radius=1e6), EDGE, 105, PureDP(1.0), 3.0),
-    (ExponentialCoarseMean(radius=1e6), EDGE, 40, ZCDP(0.5), 3.0),
-    (ExponentialCoarseMean(radius=1e6), EDGE, 40, GDP(1.0), 3.0),
-    (KSU20Range(k=2, alpha=10 / 256, radius=2.0**40), T3, 85, PureDP(1.0), 512.0),
-    (KSU20Range(k=2, alpha=10 / 256, radius=2.0**40), T3, 160, ZCDP(0.005), 512.0),
-    (KSU20Range(k=2, alpha=10 / 256, radius=None), T3, 50, ApproxDP(1.0, 1e-6), 512.0),
-    (FriendlyCoreMean(), MultivariateGaussian(d=2), 113, ApproxDP(1.0, 1e-6), 1e9),
-    (FriendlyCoreMean(), OUTLIERS, 250, APPROX, 1e9),
-    (FriendlyCoreMean(composition="zcdp"), MultivariateGaussian(d=2), 85, ApproxDP(1.0, 1e-6), 1e9),
-]
-
-
-@pytest.mark.parametrize(("estimator", "law", "n", "budget", "reach"), MISSES, ids=name)
-def test_how_often_a_coarse_step_misses(
-    estimator: Estimator, law: Distribution, n: int, budget: Budget, reach: float
-) -> None:
-    # As above; all that is far off before the last noise, or is not there, is a miss.
-    rng = np.random.default_rng(0)
-    before = estimator.run(law.sample(rng, 3000, n), Ledger(budget, rng)).before_noise
-    away = np.abs(before.reshape(3000, -1) - law.mean).max(axis=1)
-    missed = int(np.count_nonzero(~(away <= reach * (1 + 1e-9))))
-    share = exact_miss(estimator, law, n, budget)
-    assert 0.02 < share < 0.98
-    assert stats.binomtest(missed, 3000, share).pvalue > 1e-6 / len(MISSES)
-
-
-VOTES = [
-    (aggregate, budget)
-    for aggregate in ("count", "exponential", "histogram")
-    for budget in (PureDP(0.2), ZCDP(0.02), GDP(0.2))
-]
-
-
-@pytest.mark.parametrize(("aggregate", "budget"), VOTES, ids=name)
-@pytest.mark.parametrize("location", [0.0, 1.0])
-def test_how_often_votes_are_wrong(aggregate: str, budget: Budget, location: float) -> None:
-    rng = np.random.default_rng(0)
-    spec = {"kind": "subsample_test", "buckets": 21, "aggregate": aggregate}
-    estimator = Estimator.build(spec, "estimator")
-    law = Gaussian(location=location, scale=10)
-    found = estimator.run(law.sample(rng, TRIALS, 200), Ledger(budget, rng)).value
-    wrong = int(np.count_nonzero(found != location))
-    share = exact("mean_error", estimator, law, 200, budget)
-    assert stats.binomtest(wrong, TRIALS, share).pvalue > 1e-6 / (2 * len(VOTES))
+@pytest.mark.parametrize("upper", [3e4, 1e5, 1e6])
+def test_exact_moments_of_clipped_incomes(upper: float) -> None:
+    """E min(X, T)^j = m^j e^(j^2/2) Phi(z - j) + T^j (1 - Phi(z)), z = ln(T/m), sigma = 1."""
+    median, n, epsilon = 60_000.0, 500, 0.05
+    z, phi = np.log(upper / median), stats.norm.cdf
+    first, second = (median**j * np.exp(j**2 / 2) * phi(z - j) + upper**j * phi(-z) for j in (1, 2))
+    bias = first - median * np.exp(0.5)
+    noise = 2 * (upper / (n * epsilon)) ** 2
+    law, clip = LogNormal(scale=median), ClippedMean(lower=0, upper=upper)
+    found = [exact(one, clip, law, n, dpbench.PureDP(epsilon)) for one in ("signed_mean", "rmse")]
+    wanted = [bias, np.sqrt(bias**2 + (second - first**2) / n + noise)]
+    assert found == pytest.approx(wanted, rel=1e-3)

@@ -7,9 +7,8 @@ import pytest
 from scipy import stats
 
 import dpbench
-from dpbench.distributions import Gaussian, LogNormal, MultivariateGaussian
+from dpbench.distributions import Gaussian, MultivariateGaussian
 from dpbench.estimators import ClippedMean, EmpiricalMean
-from dpbench.theory.exact.value import exact
 
 
 def _sweep() -> dpbench.Result:
@@ -57,17 +56,3 @@ def test_a_bias_is_measured_and_a_biased_estimator_is_found_out() -> None:
     assert verdicts.loc["narrow", "measured"] == pytest.approx(0.67, abs=0.05)
     half = (verdicts.loc["narrow", "high"] - verdicts.loc["narrow", "low"]) / 2
     assert half == pytest.approx(1.96 * row["signed_sd"] / np.sqrt(200), rel=0.2)
-
-
-@pytest.mark.parametrize("upper", [3e4, 1e5, 1e6])
-def test_exact_moments_of_clipped_incomes(upper: float) -> None:
-    """E min(X, T)^j = m^j e^(j^2/2) Phi(z - j) + T^j (1 - Phi(z)), z = ln(T/m), sigma = 1."""
-    median, n, epsilon = 60_000.0, 500, 0.05
-    z, phi = np.log(upper / median), stats.norm.cdf
-    first, second = (median**j * np.exp(j**2 / 2) * phi(z - j) + upper**j * phi(-z) for j in (1, 2))
-    bias = first - median * np.exp(0.5)
-    noise = 2 * (upper / (n * epsilon)) ** 2
-    law, clip = LogNormal(scale=median), ClippedMean(lower=0, upper=upper)
-    found = [exact(one, clip, law, n, dpbench.PureDP(epsilon)) for one in ("signed_mean", "rmse")]
-    wanted = [bias, np.sqrt(bias**2 + (second - first**2) / n + noise)]
-    assert found == pytest.approx(wanted, rel=1e-3)

@@ -1,0 +1,69 @@
+"""Errors of every trial and figures of a run."""
+
+from __future__ import annotations
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpbench
+from dpbench import ConfigError
+from dpbench.analysis.result import Result
+from dpbench.analysis.summary import quantile
+from tests.own import OWN
+
+
+@pytest.fixture(scope="module")
+def result() -> Result:
+    """A run in memory, to be read only."""
+    return dpbench.run(OWN, n_jobs=1)
+
+
+def test_the_errors_of_every_trial(result: Result) -> None:
+    """Cut to what was asked; the summary's quantiles are theirs."""
+    found = result.errors(estimator="clipped", n=[100, 400], family="gaussian", privacy="pure")
+    assert len(found) == 2 * 40
+    assert set(found["trial"]) == set(range(40))
+    assert {"error", "sampling", "bias", "noise", "private", "distribution", "k"} <= set(found)
+    assert np.all(found["error"] <= found["sampling"] + found["private"] + 1e-12)
+    whole = result.errors()
+    keys = ["distribution", "estimator", "privacy", "epsilon", "rho", "n"]
+    grouped = whole.groupby(keys, dropna=False)["error"]
+    assert set(grouped.size()) == {40}
+    assert len(whole) == 40 * len(result.summary)
+    for _, row in result.summary.iterrows():
+        one = grouped.get_group(tuple(row[key] for key in keys)).to_numpy()
+        for q, column in ((0.5, "q50"), (0.9, "q90")):
+            assert row[column] == quantile(one[None], q)[0] == np.sort(one)[int(q * 40) - 1]
+    assert result.errors(rho=[0.1, 1])["privacy"].eq("zcdp").all()
+    pd.testing.assert_frame_equal(result.errors(n=np.array([100, 400])), whole)
+    assert list(result.errors(n=7)["error"]) == []
+    with pytest.raises(KeyError, match="'nope': no such column; choose from distribution, family"):
+        result.errors(nope=1)
+
+
+def test_figures_on_a_callers_axes(result: Result) -> None:
+    plt.close("all")
+    before = dict(mpl.rcParams)
+    canvas = plt.figure()
+    ax = canvas.add_subplot()
+    try:
+        assert result.plot("errors", ax=ax, panel=0) is ax
+        described = {"kind": "error_against_n", "families": "gaussian", "budgets": "pure"}
+        assert result.figure(described, width="column") is not result.figure("errors")
+        assert plt.get_fignums() == [canvas.number]
+        assert dict(mpl.rcParams) == before
+        assert result.plot("errors") is plt.gca() is ax
+        for name, line in (
+            ("nope", "figure: 'nope': no such figure; choose from errors"),
+            ({"kind": "nope"}, "figure.kind: 'nope': choose from"),
+            ({**described, "families": "nope"}, "figure.families: 'nope': no such"),
+        ):
+            with pytest.raises(ConfigError, match=line):
+                result.plot(name, ax=ax)
+        with pytest.raises(ConfigError, match="panel: 9: "):
+            result.plot("errors", ax=ax, panel=9)
+    finally:
+        plt.close(canvas)

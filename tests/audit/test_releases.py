@@ -1,0 +1,354 @@
+"""Releases on both datasets of a pair, and what their bounds refute."""
+
+from __future__ import annotations
+
+import doctest
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+from dpbench import Estimate, Ledger, NonPrivate, validated
+from dpbench.audit import Bound, audit_pair, noise_times, releases
+from dpbench.audit.attack import Attack, Released
+from dpbench.audit.pairs import catalogue
+from dpbench.audit.releases import CHOSEN, FACTORS, PILOT, AuditTask, audit
+from dpbench.estimators import (
+    BoundedMean,
+    ClippedMean,
+    EmpiricalMean,
+    Estimator,
+    KarwaVadhanMean,
+    KSU20Range,
+    LocalMean,
+    LocalSignMean,
+    OneDataset,
+    PrivUnitMean,
+    SubsampleAggregate,
+)
+from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP, histogram
+from dpbench.privacy.neighbours import Pair
+from dpbench.samples import Sample
+from tests.audit.audits import ERROR, only, pairs_of, rows_of, verdicts_of
+
+Floats = NDArray[np.float64]
+PURE, RHO, APPROX = PureDP(1.0), ZCDP(0.5), ApproxDP(1.0, 1e-6)
+CLIPPED = ClippedMean(lower=-1, upper=1)
+
+
+@pytest.mark.parametrize(("d", "budget"), [(None, PURE), (2, RHO), (2, GDP(1.0))])
+def test_a_pair_refutes_half_of_the_noise(budget: Budget, d: int | None) -> None:
+    left, right = np.zeros((2, 50) if d is None else (2, 50, d))
+    left[7], right[7] = -5, 5  # along the diagonal of vectors, which moves a box most
+
+    def found(pair: Any) -> Bound:
+        rng = np.random.default_rng(0)
+        return audit_pair(CLIPPED, budget, pair, runs=2000, error=ERROR, rng=rng)
+
+    bound = found((left.tolist(), right.tolist()))
+    assert bound == found(Pair("mine", left, right))
+    assert bound.verdict == "not refuted"
+    assert bound.claimed / 10 < bound.lower_bound < bound.claimed == budget.amounts[0]
+    with noise_times(0.5):
+        bound = found((left, right))
+    assert bound.verdict == "refuted"
+    told = f"refuted: claimed {bound.claimed:g}, lower bound {bound.lower_bound:.3f}"
+    assert str(bound) == f"{told} (2000 runs on each dataset)"
+
+
+def test_a_threshold_of_zero_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bin that one record fills is released on one dataset, at any distance."""
+    pairs = [Pair.replacing("alone", 1000.0 * np.arange(4), 0, -1e6)]
+    estimator = KSU20Range(k=2, alpha=0.5, constants="practical", radius=None)
+    assert verdicts_of(estimator, APPROX, pairs) == {"not refuted"}
+    monkeypatch.setattr(histogram, "stability_threshold", lambda _: 0.0)
+    assert verdicts_of(estimator, APPROX, pairs) == {"refuted"}
+
+
+MEDIAN = SubsampleAggregate(aggregate="median", buckets=20, lower=-1, upper=1, resolution=0.1)
+L2 = BoundedMean(mechanism="l2", radius=1)
+AGAIN: list[tuple[Estimator, Budget, str, int | None, int, int]] = [
+    (CLIPPED, RHO, "ends_of_the_clip", None, 40, 100),
+    (KarwaVadhanMean(radius=50), PURE, "across_a_bin_edge", None, 40, 100),
+    (MEDIAN, PURE, "two_far_clusters", None, 40, 100),
+    # Its score is constant beyond both medians, but for the last digits: refuted by them at 0, 1.
+    (L2, PURE, "two_clusters_diagonal", 3, 2, 10_000),
+    (L2, PURE, "far_outlier", 3, 2, 10_000),
+]
+
+
+@pytest.mark.parametrize(("estimator", "budget", "name", "d", "seeds", "runs"), AGAIN)
+def test_no_correct_mechanism_is_refuted(
+    estimator: Estimator, budget: Budget, name: str, d: int | None, seeds: int, runs: int
+) -> None:
+    """A false alarm in any of 40 has probability 40 * 2e-5 = 8e-4 at most."""
+    (pair,) = only(pairs_of(estimator, 20 if d is None else 60, d, budget), name)
+    for seed in range(seeds):
+        found = AuditTask("it", estimator, budget, (pair,), runs, 2e-5, seed).bound(pair)
+        assert found.verdict == "not refuted", found
+
+
+@validated
+class _Raises(ClippedMean):
+    """Raises where records spread, with this chance elsewhere, or always."""
+
+    chance: float = 0.0
+    at_spread: float = np.finfo(float).max
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        values = np.asarray(sample.values)  # type: ignore[attr-defined]
+        if np.ptp(values) >= self.at_spread:
+            raise ValueError("spread")
+        found = super().estimate(sample, ledger)
+        if (ledger.rng.random(sample.trials) < self.chance).any():
+            raise np.linalg.LinAlgError("by chance")
+        return found
+
+
+@pytest.fixture(autouse=True)
+def _registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Estimator, "_registry", dict(Estimator._registry))
+
+
+def test_to_raise_on_one_dataset_only_tells_it() -> None:
+    estimator = _Raises(lower=-1, upper=1, at_spread=1e5)
+    pairs = only(catalogue(50), "one_to_the_far_end", "two_far_clusters")
+    first, second = rows_of(estimator, APPROX, pairs, runs=300)
+    assert {first["verdict"], second["verdict"]} == {"refuted", "failed"}
+
+
+@pytest.mark.parametrize("chance", [5e-2, 1.0])
+def test_to_raise_by_chance_tells_nothing(chance: float) -> None:
+    """An exception ends a batch of releases, of which only one need have failed."""
+    estimator = _Raises(lower=-1, upper=1, chance=chance)
+    (pair,) = only(catalogue(50), "two_clusters")
+    (row,) = rows_of(estimator, PURE, [pair], runs=100)
+    found = audit_pair(estimator, PURE, pair, runs=100, error=ERROR, rng=np.random.default_rng(0))
+    assert {row["verdict"], found.verdict} == {"failed" if chance == 1 else "not refuted"}
+    assert np.isnan(row["lower_bound"]) == np.isnan(found.lower_bound) == (chance == 1)
+
+
+def test_what_always_raises_with_less_noise_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is visible of it; but what is refuted is, and one pair that tells is enough."""
+    pairs = only(catalogue(20), "two_clusters", "ends_of_the_clip")
+    bounds = [Bound(1.0, 0.5, 100), Bound(1.0, 2.0, 100)]
+    monkeypatch.setattr(AuditTask, "visible", lambda *_: np.nan)
+    for first, verdicts in ((-1.0, ["failed", "refuted"]), (0.1, ["not refuted", "refuted"])):
+        promises, found = iter([first, -1.0]), iter(bounds)
+        monkeypatch.setattr(AuditTask, "promise", lambda *_, of=promises: next(of))
+        monkeypatch.setattr(AuditTask, "bound", lambda *_, of=found: next(of))
+        assert [row["verdict"] for row in rows_of(CLIPPED, PURE, pairs, runs=100)] == verdicts
+
+
+def test_the_example() -> None:
+    result = doctest.testmod(releases)
+    assert result.attempted > 5
+    assert result.failed == 0
+
+
+def test_a_coin_deals_out_the_runs_and_no_run_of_the_pilot_is_judged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[Any] = []
+
+    def judge(rest: Released, error: float) -> float:
+        told.extend([rest, error])
+        return 0.0
+
+    def spy(pilot: Released, direction: Floats, budget: Budget, runs: int, error: float) -> Any:
+        told.extend([pilot, runs, error])
+        return [(Attack(0.0, judge), 0.25)]
+
+    monkeypatch.setattr(releases, "attacks", spy)
+    data = np.zeros(9), np.append(np.zeros(8), 1.0)
+    rng = np.random.default_rng(3)
+    found = audit_pair(CLIPPED, PureDP(1e6), data, runs=500, error=1e-3, rng=rng)
+    assert found == Bound(1e6, 0.0, 500)
+    pilot, runs, error, rest, share = told
+    coins = np.random.default_rng(3).random(1000) < 0.5
+    early = coins[: int(PILOT * 1000)]
+    assert [len(side) for side in pilot] == [early.sum(), (~early).sum()]
+    assert [len(pilot[i]) + len(rest[i]) for i in (0, 1)] == [coins.sum(), (~coins).sum()]
+    for i, mean in enumerate((0, 1 / 9)):
+        assert np.abs(np.concatenate([pilot[i], rest[i]]) - mean).max() < 1e-3
+        assert not set(pilot[i].ravel()) & set(rest[i].ravel())
+    assert runs == min(len(rest.left), len(rest.right))
+    assert error == 1e-3 / 2  # releases that failed are tried again
+    assert share == error / 4
+
+
+def test_a_bound_depends_on_its_name_and_seed_only() -> None:
+    pairs = catalogue(30)
+    before = [(pair.left.copy(), pair.right.copy()) for pair in pairs]
+    task = AuditTask("a", CLIPPED, PURE, tuple(pairs), 200, 1e-3, 5)
+    rows = audit(task)
+    assert [row["pairs"] for row in rows] == [len(pairs)] * 2
+    by_name = {pair.name: pair for pair in pairs}
+    for row in rows:
+        (alone,) = audit(replace(task, label="b", pairs=(by_name[row["pair"]],)))
+        assert alone["lower_bound"] == row["lower_bound"]
+    assert rows != audit(replace(task, seed=6))
+    for pair, (left, right) in zip(pairs, before, strict=True):  # records are not written to
+        np.testing.assert_array_equal(pair.left, left)
+        np.testing.assert_array_equal(pair.right, right)
+
+
+def test_audits_in_threads_do_not_share_their_noise() -> None:
+    """Of one process, as a dask worker may have them: the pilot of one halves it."""
+    task = AuditTask("a", CLIPPED, PURE, tuple(catalogue(30)[:4]), 200, 1e-3, 0)
+    tasks = [replace(task, seed=seed) for seed in range(4)]
+
+    def bounds(rows: list[dict[str, Any]]) -> list[Any]:
+        return [(row["pair"], row["lower_bound"], row["visible"]) for row in rows]
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(audit, tasks))
+    assert [bounds(rows) for rows in found] == [bounds(audit(one)) for one in tasks]
+
+
+def test_the_pairs_that_promise_most_are_audited(monkeypatch: pytest.MonkeyPatch) -> None:
+    far = only(catalogue(20), "all_low_but_one", "ends_of_the_clip")
+    same = [Pair.replacing(f"inside_{i}", np.zeros(20), 0, 0.01 * i) for i in (1, 2, 3)]
+    errors = []
+
+    def spy(*given: Any) -> Bound:
+        errors.append(given[4])
+        return Bound(1.0, 0.0, 1000)
+
+    monkeypatch.setattr(releases, "_bound", spy)
+    rows = rows_of(CLIPPED, PURE, [*same, *far], runs=1000, error=1e-5)
+    assert {row["pair"] for row in rows} == {pair.name for pair in far}
+    assert errors[:2] == [1e-5 / 2] * 2  # all hold together
+
+
+@pytest.mark.parametrize("budget", [PURE, RHO])
+def test_what_is_visible_is_refuted_in_95_of_100_audits(budget: Budget) -> None:
+    (pair,) = only(catalogue(20), "ends_of_the_clip")
+    task = AuditTask("it", CLIPPED, budget, (pair,), 1000, 1e-5, 0)
+    visible = task.visible(pair)
+    assert 0.3 < visible < 1
+    above = FACTORS[FACTORS.index(visible) - 1]
+
+    def refuted(factor: float, seed: int) -> bool:
+        with noise_times(factor):
+            return replace(task, seed=seed).bound(pair).verdict == "refuted"
+
+    # fewer of 40 have a chance of 1e-6 at 95%
+    assert sum(refuted(visible, seed) for seed in range(40)) >= 30
+    assert not all(refuted(above, seed) for seed in range(40))
+
+
+def test_what_is_visible_reaches_its_claim_by_deviations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the error of a bound and the 0.05 quantile of a normal law further out."""
+    errors = []
+
+    def spy(task: AuditTask, pair: Pair, factor: float, error: float) -> Bound:
+        errors.append(error)
+        return Bound(1.0, 0.0, 1000)
+
+    monkeypatch.setattr(AuditTask, "bound", spy)
+    (pair,) = only(catalogue(20), "ends_of_the_clip")
+    assert np.isnan(AuditTask("it", CLIPPED, PURE, (pair,), 1000, 1e-5, 0).visible(pair))
+    further = norm.isf(errors[0]) - norm.isf(1e-5 / CHOSEN)
+    assert further == pytest.approx(norm.isf(0.05))
+
+
+def test_what_one_of_the_pairs_shows_is_visible(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the noise as it is, another pair may show more."""
+    inside = Pair.replacing("inside", np.zeros(20), 0, 0.01)
+    far = only(catalogue(20), "ends_of_the_clip")
+    monkeypatch.setattr(AuditTask, "promise", lambda *_: 0.0)
+    for pairs in ([inside, *far], [*far, inside]):
+        assert {row["visible"] for row in rows_of(CLIPPED, PURE, pairs)} == {
+            rows_of(CLIPPED, PURE, far)[0]["visible"]
+        }
+    assert np.isnan(rows_of(CLIPPED, PURE, [inside])[0]["visible"])
+
+
+@pytest.mark.parametrize(
+    ("budget", "larger"),
+    [(PURE, PureDP(2.0)), (RHO, ZCDP(2.0)), (GDP(1.0), GDP(2.0)),
+     (ApproxDP(1.0, 0.1, "laplace"), ApproxDP(2.0, 0.1, "laplace"))],
+)  # fmt: skip
+def test_half_of_the_noise_is_that_of_a_larger_budget(budget: Budget, larger: Budget) -> None:
+    assert larger.noise_quantile(0.1) == pytest.approx(budget.noise_quantile(0.1) / 2)
+    ledger = Ledger(budget, np.random.default_rng(0), noise_factor=0.5)
+    assert ledger.own_chance("coins").amounts == larger.amounts
+    assert ledger.spent == pytest.approx(budget.amounts)  # as before
+
+
+@pytest.mark.parametrize("noise_by", ["classical", "ksu20"])
+def test_coins_run_at_an_epsilon_that_such_gaussians_may_not_have(noise_by: Any) -> None:
+    ledger = Ledger(ApproxDP(1.0, 0.1, noise_by), np.random.default_rng(0), noise_factor=0.5)
+    assert ledger.own_chance("coins") == ApproxDP(2.0, 0.1)
+
+
+LOCAL: list[tuple[Estimator, int | None]] = [
+    (LocalMean(k=2, mechanism="randomised_response"), None),
+    (LocalMean(k=2, mechanism="three_values"), None),
+    (LocalSignMean(radius=0), None),
+    (PrivUnitMean(), 3),
+]
+
+
+@pytest.mark.parametrize(("estimator", "d"), LOCAL)
+def test_half_of_the_noise_of_coins_is_refuted(estimator: Estimator, d: int | None) -> None:
+    """Without it a false alarm has probability `ERROR` at most."""
+    (pair,) = only(catalogue(2, d), "two_clusters")  # others' chance hides a record
+    found = []
+    for factor in (1.0, 0.5):
+        rng = np.random.default_rng(0)
+        with noise_times(factor):
+            found.append(audit_pair(estimator, PureDP(2.0), pair, runs=4000, error=ERROR, rng=rng))
+    assert [one.verdict for one in found] == ["not refuted", "refuted"]
+
+
+def test_noise_that_is_drawn_elsewhere_is_not_known_to_be_visible() -> None:
+    @validated
+    class Outside(OneDataset):
+        def one(self, x: Floats, budget: Budget, rng: np.random.Generator) -> float:
+            return float(np.clip(x, -1, 1).mean() + rng.laplace(0, 2 / len(x)))
+
+    (row,) = rows_of(Outside(), PURE, only(catalogue(20), "two_clusters"), runs=100)
+    assert np.isnan(row["visible"])
+
+
+def test_a_task_s_name_tells_all_of_it() -> None:
+    pair = Pair.replacing("p", np.zeros(9), 0, 1.0)
+    task = AuditTask("a", CLIPPED, PURE, (pair,), 200, 1e-3, 5)
+    elsewhere = Pair.replacing("p", np.zeros(9), 1, 1.0)
+    changes: list[dict[str, Any]] = [
+        {"label": "b"}, {"estimator": ClippedMean(lower=-1, upper=2)}, {"budget": PureDP(2.0)},
+        {"pairs": (elsewhere,)}, {"pairs": (Pair("q", pair.left, pair.right),)}, {"runs": 201},
+        {"error": 1e-4}, {"seed": 6},
+    ]  # fmt: skip
+    names = {task.name, *(replace(task, **change).name for change in changes)}
+    assert len(names) == len(changes) + 1
+    assert replace(task, seed=5).name == task.name
+
+
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"pair": (np.zeros(4), np.ones(4))}, "4 records differ; neighbours differ in one"),
+    ({"budget": NonPrivate()}, "ClippedMean claims nothing .* 'none'"),
+    ({"estimator": EmpiricalMean()}, "EmpiricalMean claims nothing .* 'pure'"),
+    ({"estimator": KarwaVadhanMean(radius=50), "pair": ([[0.0]], [[1.0]])}, "scalar records"),
+    ({"runs": 99}, "99 runs"),
+    ({"error": 0.0}, "error 0"),
+]
+
+
+@pytest.mark.parametrize(("change", "told"), BAD)
+def test_what_cannot_be_audited(change: dict[str, Any], told: str) -> None:
+    asked = {"estimator": CLIPPED, "budget": PURE, "pair": (np.zeros(4), np.eye(4)[0]), **change}
+    with pytest.raises(ValueError, match=told):
+        audit_pair(**asked, rng=np.random.default_rng(0))
+
+
+def test_a_seed_is_no_generator() -> None:
+    pair: Any = np.zeros(4), np.eye(4)[0]
+    with pytest.raises(TypeError, match="rng is 7; give a generator"):
+        audit_pair(CLIPPED, PURE, pair, rng=7)  # type: ignore[arg-type]

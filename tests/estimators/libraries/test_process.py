@@ -1,0 +1,46 @@
+"""The process of a library: what it replies, and how it may end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpbench.estimators.libraries.process import LibraryError, Releases, library
+from tests.fake_library import CRASH, HANG, REFUSE, WARN
+
+ASK = {"epsilon": 1.0, "lower": 0.0, "upper": 1.0, "size": 4, "contributions": 2}
+
+
+def _release(first: float, **how: Any) -> Releases:
+    return library("opendp").release(np.array([first, 1.0, 0.0, 1.0]), ASK, 3, **how)
+
+
+def test_replies_are_read_whatever_is_printed(fakes: Path) -> None:
+    found = _release(0.0)
+    assert np.isfinite(found.values).all()
+    assert len(set(found.values)) == len(found.seconds) == 3
+    assert not found.raised.any()
+    assert not found.told
+    assert _release(WARN).told == "UserWarning: beware"
+    refused = _release(REFUSE)
+    assert np.isnan(refused.values).all()
+    assert refused.raised.all()
+    assert refused.told == "ValueError: not this one really"
+
+
+def test_a_process_that_ends_or_hangs_is_named_and_started_anew(fakes: Path) -> None:
+    first = library("opendp").version
+    with pytest.raises(LibraryError, match="opendp: its process ended: out of ideas"):
+        _release(CRASH)
+    assert np.isfinite(_release(0.0).values).all()
+    with pytest.raises(LibraryError, match=r"no answer in 0\.3 s"):
+        _release(HANG, limit=0.3)
+    assert np.isfinite(_release(0.0).values).all()
+    assert library("opendp").version == first
+    # a request that is larger than a pipe holds, to a process that reads none of it
+    library("opendp")._process.kill()  # type: ignore[union-attr]
+    with pytest.raises(LibraryError, match="process ended"):
+        library("opendp").release(np.zeros(100_000), ASK, 1)

@@ -1,0 +1,26 @@
+"""Estimators of outside code, and a release of them."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpbench import Estimator, OneDataset, PureDP, release
+from dpbench.privacy import Budget
+from tests.support import Floats, rng
+
+
+def once(
+    estimator: Estimator,
+    data: ArrayLike,
+    budget: Budget | None,
+    repeats: int | None = None,
+    seed: int = 1,
+) -> float | Floats:
+    return release(estimator, data, budget, rng=rng(seed), repeats=repeats)
+
+
+class _Scalars(OneDataset):
+    def one(self, x: Floats, budget: Budget, rng: np.random.Generator) -> float:
+        assert isinstance(budget, PureDP)
+        return float(x.mean() + rng.laplace(0, 1 / budget.epsilon))

@@ -1,0 +1,37 @@
+"""A tape notes what mechanisms were given, and replays it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpbench.privacy import ApproxDP, Ledger, PureDP
+from dpbench.privacy.tape import Tape
+from tests.support import rng
+
+PURE = PureDP(1.0)
+ZEROS, VECTORS = np.zeros(500), np.zeros((500, 3))
+
+
+def test_parts_have_the_factor_and_the_tape() -> None:
+    tape = Tape()
+    ledger = Ledger(ApproxDP(1.0, 1e-6), rng(), noise_factor=0.5, tape=tape)
+    first, second, third = ledger.split(0.25, 0.25, 0.25)
+    first.allow_failure(1e-8)
+    parts = [second.repeated(3), *third.parallel(2)]
+    for part in parts:
+        assert (part.noise_factor, part.tape) == (0.5, tape)
+        part.add_noise(ZEROS, 1.0)
+    steps = ["pay", *["pay", "add_noise"] * 3]
+    assert [step.mechanism for step in tape.steps] == steps
+
+
+def test_a_tape_replays_an_earlier_run() -> None:
+    first = Tape()
+    Ledger(PURE, rng(), tape=first).add_noise(ZEROS, 1.0)
+    again = Tape(first.steps)
+    released = Ledger(PURE, np.random.default_rng(1), tape=again).add_noise(ZEROS + 3, 1.0)
+    np.testing.assert_array_equal(released, first.steps[1].released)
+    np.testing.assert_array_equal(again.steps[1].values, ZEROS + 3)
+    other = Tape(first.steps)  # of another shape
+    released = Ledger(PURE, rng(), tape=other).add_noise(ZEROS[:2], 1.0)
+    np.testing.assert_array_equal(released, other.steps[1].released)

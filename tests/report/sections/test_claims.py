@@ -1,0 +1,64 @@
+"""Claims and distances to bounds, as a page tells them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dpbench.report import page_tables
+from tests.report.conftest import page_of
+from tests.report.page_folders import CLAIM, write_table
+
+
+def test_claims_are_grouped_by_what_they_say_and_the_worst_is_open(example: Path) -> None:
+    """Also those under parts; upper limits have a sign and a region that begins below."""
+    page = page_of(example)
+    rows = [row for row in page.texts("tr") if "two_pointpure" in row]
+    assert rows[0].startswith("consistent rate minimax two_pointpure, ε = 0.01 2.000 ± 0.02 1.990")
+    assert rows[1].startswith("consistent near minimax two_pointpure, ε = 0.01 ≤ 1.250 ± 0.02")
+    words = [str(attrs["aria-label"]) for attrs, _ in page.all("svg")]
+    assert words[0] == "1 of 1 measurements within what was predicted, with tolerances: KSU20"
+    assert words[1] == (
+        "measured 1.99, 95% interval 1.98 to 2.01, predicted 2 plus or minus 0.02: consistent"
+    )
+    assert "predicted at most 1.25 plus" in words[3]
+    # of a group, then of its claim: from 1.98 to 2.02, and from 0.98 to 1.27
+    dots = [float(str(attrs["cx"])) for attrs, _ in page.all("circle")]
+    across = page_tables.WIDTH - 2 * page_tables.MARGIN
+    assert dots[0] == pytest.approx(page_tables.MARGIN + across * 1.5 / 4, abs=0.06)
+    assert dots[2] == pytest.approx(page_tables.MARGIN + across * (1 + 0.04 / 0.29) / 4, abs=0.06)
+    notes = [text for text in page.texts("p") if text.startswith("The tolerance of")]
+    why = "The tolerance of {}, declared before the run: {}."
+    assert notes == [why.format("rate", "n is finite"), why.format("near", "few members")]
+    write_table(example / "claims.csv", [CLAIM | dict.fromkeys(("measured", "low", "high"), "")])
+    page = page_of(example)
+    (row,) = (row for row in page.texts("tr") if "two_pointpure" in row)
+    assert row.startswith("consistent rate minimax two_pointpure, ε = 0.01 2.000 ± 0.02 -")
+    assert any("Not measured (-): too few trials" in text for text in page.texts("p"))
+    several = [CLAIM, CLAIM | {"verdict": "inconsistent", "measured": 2.5}, CLAIM | {"epsilon": 1}]
+    write_table(example / "claims.csv", [CLAIM | {"claim": "near", "variable": "odd"}, *several])
+    page = page_of(example)
+    groups = [at for at, _ in page.all("details") if at.get("class") == "group"]
+    assert ["open" in at for at in groups] == [True, False]
+    assert page.texts("summary")[1:3] == [
+        "2 of 3 consistent KSU20 s in n ~ (1/α)ˢ error (0.9 quantile)",  # noqa: RUF001
+        "1 of 1 consistent KSU20 odd error (0.9 quantile)",
+    ]
+    rows = [row for row in page.texts("tr") if " rate " in row]
+    assert [row.split()[0] for row in rows] == ["inconsistent", "consistent", "consistent"]
+
+
+def test_factors_have_a_column_per_moment_order(example: Path) -> None:
+    page = page_of(example)
+    rows = [row for row in page.texts("tr") if row.endswith("two laws")]
+    assert rows[:2] == [
+        "rare pure, ε = 1e-6 1.01 … 1.04 1.05 … 1.2 minimax two laws",
+        "coin pure, ε = 1e-6 0.9 minimax two laws",
+    ]
+    heads = "distributionbudget factor k = 2 k = 3 best estimatorbound by"
+    assert heads in page.texts("tr")
+    tones = [
+        (at["class"], text) for at, text in page.all("span") if text in rows[0] and "…" in text
+    ]
+    assert tones == [("verdict good", "1.01 … 1.04"), ("verdict unsure", "1.05 … 1.2")]

@@ -1,0 +1,38 @@
+"""The parts of an error against the threshold."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpbench.analysis.result import Result
+from dpbench.output.style import THEORY
+from tests.report.conftest import curves, drawn, rows
+from tests.report.specs import CLIP
+
+# The parts of the error, and exponents.
+
+
+def test_parts_of_the_error_against_the_threshold(numbers: Result) -> None:
+    axes = drawn(numbers, CLIP)
+    for ax, k in zip(axes, (2, 3), strict=True):
+        assert ax.get_title() == f"pair, $k = {k}$"
+        about = {"family": f"pair_k{k}", "n": 10**6, "privacy": "pure", "epsilon": 1}
+        at = rows(numbers, **about)
+        worst = at[at["clip_at"].notna()].groupby("clip_at").max(numeric_only=True)
+        parts = {"error": "q90", "clipping bias": "bias_q90", "noise": "noise_q90",
+                 "sampling": "sampling_q90"}  # fmt: skip
+        wanted = {label: ([3, 30, 300], worst[column].tolist()) for label, column in parts.items()}
+        assert curves(ax) == wanted
+        # Of a law with E|X|^k <= 1 at most (k-1)^(k-1)/k^k T^(1-k) is clipped away, and
+        # Laplace noise exceeds (2 T/(epsilon n)) ln(10) with probability 0.1.
+        t = np.array([3, 30, 300])
+        dotted = [one for one in ax.get_lines() if one.get_zorder() == THEORY["zorder"]]
+        bias, noise = (np.asarray(one.get_ydata(), float) for one in dotted)
+        np.testing.assert_allclose(bias, (k - 1) ** (k - 1) / k**k * t ** (1.0 - k), rtol=1e-9)
+        np.testing.assert_allclose(noise, 2 * t / 1e6 * np.log(10), rtol=1e-9)
+        (chosen,) = ax.texts
+        assert chosen.get_text() == "minimax"
+        threshold = numbers.study.estimator("minimax", f"pair_k{k}").clipping_threshold(  # type: ignore[attr-defined]
+            10**6, numbers.study.budgets["pure_epsilon1"].value
+        )
+        assert list(ax.get_lines()[-1].get_xdata()) == [threshold, threshold]  # type: ignore[arg-type]

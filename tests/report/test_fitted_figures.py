@@ -1,0 +1,100 @@
+"""Exponents, sample complexities and thresholds, as drawn."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpbench.analysis.result import Result
+from dpbench.output.style import spaced
+from tests.report.conftest import drawn, lines
+from tests.report.specs import ACCURACY, THRESHOLD
+
+
+def test_exponents_of_several_budgets(numbers: Result) -> None:
+    """Those of claims.csv, with intervals, beside the curve of theory and without it."""
+    above, below = drawn(numbers, "exponents")
+    assert above.get_ylabel() == r"$s$ in $\mathit{n} \sim (1/α)^s$"  # noqa: RUF001
+    ((_, k, theory),) = lines(above, "theory")
+    np.testing.assert_allclose(theory, np.array(k) / (np.array(k) - 1))
+    claims = numbers.claims[numbers.claims["claim"] == "rate"]
+    budgets = {
+        r"pure DP, $\varepsilon = 0.5$": 0.5,
+        r"pure DP, $\varepsilon = 1$": 1.0,
+        "zCDP": None,
+    }
+    for ax, taken in ((above, 0), (below, claims["predicted"])):
+        table = claims.assign(height=claims["measured"] - taken)
+        found = {label: (x, y) for label, x, y in lines(ax) if label != "theory"}
+        assert list(found) == [f"minimax, {words}" for words in budgets]
+        for (x, y), epsilon, bars in zip(
+            found.values(), budgets.values(), ax.containers, strict=True
+        ):
+            at = table[table["epsilon"].isna() if epsilon is None else table["epsilon"] == epsilon]
+            assert (np.round(x).tolist(), y) == ([2, 3], at["height"].tolist())
+            ends = [bar[:, 1] for bar in bars[2][0].get_segments()]
+            moved = at["height"] - at["measured"]
+            np.testing.assert_allclose(ends, at[["low", "high"]].add(moved, axis=0), atol=1e-12)
+
+
+# Sample complexities.
+
+
+def test_sample_complexity_beside_its_terms(numbers: Result) -> None:
+    axes = drawn(numbers, ACCURACY)
+    titles = [ax.get_title() for ax in axes]
+    assert titles[0] == "histogram, $R = 10^{6}$\npure DP, $\\varepsilon = 1$"
+    assert len(set(titles)) == len(titles) == 6  # three estimators under two budgets
+    ax = axes[titles.index("naive, $R = 10$\nzCDP, $\\rho = 0.5$")]
+    table = numbers.samples[numbers.samples["request"] == "accuracy"]
+    table = table[(table["estimator"] == "naive_radius10") & (table["privacy"] == "zcdp")]
+    curve, search = (table[table["method"] == method] for method in ("curve", "search"))
+    found = {label: (x, y) for label, x, y in lines(ax)}
+    for label, points in (("measured", curve.dropna(subset="samples")), ("direct search", search)):
+        assert found[label] == ((1 / points["alpha"]).tolist(), points["samples"].tolist())
+    terms = curve.sort_values("alpha")[["sampling_term", "privacy_term", "range_term"]]
+    np.testing.assert_allclose(found["theory, all terms"][1], terms.sum(axis=1), rtol=1e-12)
+    for name in ("sampling", "privacy", "range"):
+        assert found[f"{name} term"][1] == terms[f"{name}_term"].tolist()
+    low, high = ax.get_ylim()
+    shown = [*curve["samples"].dropna(), *terms.sum(axis=1)]
+    assert low < min(shown) < max(shown) < high
+    # theory alone where no n was found
+    none = numbers.samples.assign(samples=np.nan, low=np.nan, high=np.nan)
+    for ax in drawn(dataclasses.replace(numbers, samples=none), ACCURACY):
+        assert {label for label, _, _ in lines(ax)} >= {"theory, all terms"}
+        assert not lines(ax, "measured")
+
+
+@pytest.mark.parametrize(
+    ("leave", "away"), [(None, []), ({"naive": {"radius": 1000}}, ["naive_radius1000"])]
+)
+def test_thresholds_against_the_radius(numbers: Result, leave: Any, away: list[str]) -> None:
+    axes = drawn(numbers, {**THRESHOLD, "leave": leave})
+    table = numbers.samples[numbers.samples["request"] == "threshold"]
+    pure = table["privacy"] == "pure"
+    chosen = [pure & (table["epsilon"] == 0.5), pure & (table["epsilon"] == 1), ~pure]
+    for ax, at in zip(axes, (table[mask] for mask in chosen), strict=True):
+        assert ax.get_xlabel() == "$R$"
+        found = {label: (x, y) for label, x, y in lines(ax)}
+        assert set(found) == {"histogram", "naive"}
+        for label, (x, y) in found.items():
+            points = at[at["estimator"].str.startswith(label)].sort_values("radius")
+            assert x == pytest.approx(np.log10(points["radius"]))
+            np.testing.assert_array_equal(y, points["samples"])
+        kept = table[~table["estimator"].isin(away)]  # what may leave the frame does not set it
+        assert ax.get_ylim() == pytest.approx((0, 1.15 * kept[["samples", "high"]].max().max()))
+
+
+def test_thresholds_against_delta(numbers: Result) -> None:
+    (ax,) = drawn(numbers, {"kind": "thresholds", "request": "deltas", "against": "delta"})
+    assert ax.get_xlabel() == r"$\ln(1/\delta)$"
+    table = numbers.samples[numbers.samples["request"] == "deltas"]
+    for (label, x, y), family in zip(lines(ax), ("gaussian", "student"), strict=True):
+        assert label == f"free, {spaced(family)}"
+        at = table[table["distribution"] == family].sort_values("delta", ascending=False)
+        assert x == pytest.approx([6 * np.log(10), 100 * np.log(10)])
+        assert y == at["samples"].tolist()

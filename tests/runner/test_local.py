@@ -1,0 +1,15 @@
+"""A process of this machine that dies."""
+
+from __future__ import annotations
+
+from tests.bench import MINE, Bench
+
+
+def test_a_worker_that_dies_is_one_line(bench: Bench, own_workers: None) -> None:
+    bench.odd("import multiprocessing as m, os; m.parent_process() is None or os._exit(9)")
+    result = bench.run(MINE, "n_jobs=2")
+    assert result.code == 1, result
+    assert "Traceback" not in result.err
+    last = result.err.strip().splitlines()[-1]
+    assert last.startswith("dpbench: TerminatedWorkerError: ")
+    assert "finished blocks are kept, to go on: " in last

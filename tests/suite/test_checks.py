@@ -1,0 +1,34 @@
+"""Promises that an entry does not keep."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dpbench.cli import run
+from tests.conftest import entry_text
+
+FEW = "problems=binary-n300-pure0.1,binary-n1000-gdp0.03,gauss-n100-pure1"
+
+
+def test_one_that_spends_too_much_is_refuted_and_named(
+    entry_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A tenth of the noise: the audit finds it, and nothing is scored."""
+    (entry_folder / "mine.py").write_text(
+        entry_text().replace("(budget.epsilon *", "(10 * budget.epsilon *")
+    )
+    assert run(["suite", "run", "mine.py", "quick=true", "n_jobs=1", FEW]) == 1
+    assert "WideClip under pure: refuted: claimed 1, at least" in capsys.readouterr().out
+    assert not (entry_folder / "mine.parquet").exists()
+
+
+def test_a_promise_that_is_not_kept_is_named(
+    entry_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (entry_folder / "mine.py").write_text(entry_text().replace("rng.laplace", "np.random.laplace"))
+    text = (entry_folder / "mine.py").read_text()
+    (entry_folder / "mine.py").write_text(f"import numpy as np\n{text}")
+    assert run(["suite", "run", "mine.py", "n_jobs=1", FEW]) == 1
+    assert "a promise is not kept: WideClip under pure on numbers" in capsys.readouterr().out

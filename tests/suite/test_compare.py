@@ -1,0 +1,29 @@
+"""Scores side by side, by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from dpbench.analysis.factors import profile
+from dpbench.suite.compare import band, overview
+
+
+def test_profiles_by_hand() -> None:
+    """Of four problems three are answered, one of them in vain; two replicates of each score."""
+    draws = [[1.0, 3.0], [2.0, 2.0], [np.inf, 9.0]]
+    rows = pd.DataFrame({"score": [1.2, 2.0, np.inf], "draws": [np.array(one) for one in draws]})
+    at = [1.0, 2.0, 100.0]
+    assert profile(rows["score"], 4, at).tolist() == [0, 0.5, 0.5]
+    low, high = band(rows, 4, at)
+    # of the replicates the shares are 1/4, 2/4, 2/4 and 0, 1/4, 3/4
+    assert np.allclose(low, [0.025 / 4, 1 / 4 + 0.025 / 4, 2 / 4 + 0.025 / 4])
+    assert np.allclose(high, [1 / 4 - 0.025 / 4, 2 / 4 - 0.025 / 4, 3 / 4 - 0.025 / 4])
+    told = rows.assign(entry="one", failure_rate=[0, 0, 1.0], seconds=2.0, drawing_seconds=4.0)
+    (line,) = overview(told, 4, {"one": "open"})
+    assert line["estimator"] == "one (open)"
+    assert line["<=1.5"] == "25%"
+    assert line["<=2"] == line["<=10"] == "50%"
+    assert line["mean"] == f"{(1.2 * 2) ** 0.5:.3g}"
+    assert line["fails"] == "33.3%"
+    assert line["CPU"] == "0.5"

@@ -1,0 +1,97 @@
+"""The command itself: flags, commands, help, and one line for what cannot be used."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+import dpbench.report  # noqa: F401 (the figures enter the registry)
+from dpbench import __version__, cli
+from dpbench.cli import run
+from dpbench.commands.words import arguments
+from dpbench.jobs.composition import multirun
+from dpbench.registry import ConfigError
+from tests.bench import Bench, unusable
+
+
+def test_flags() -> None:
+    for argv, line in (
+        (["--flag"], "--flag: no such flag; choose from --help, --version, --schema, "),
+        (["--config-dir", "nowhere"], "--config-dir: 'nowhere': no such folder"),
+        (["--cfg", "nope"], "argument --cfg/-c: invalid choice: 'nope'"),
+    ):
+        with pytest.raises(ConfigError) as error:
+            arguments(argv)
+        assert str(error.value).startswith(line)
+    with pytest.raises(ConfigError, match="seed=1,"):
+        multirun(["seed=1,["])
+    for word in ("seed=glob(*)", "seed=range(1,9,0)"):
+        with pytest.raises(ConfigError, match=r"seed=.*: list the values, as in seed=1,2,3"):
+            multirun([word])
+    for words in (["seed=range(0,1000000000)"], ["seed=range(0,40)", "trials=range(1,40)"]):
+        with pytest.raises(ConfigError, match="more than 1000 runs"):
+            multirun(words)
+
+
+# The command itself, in this process.
+
+
+COMMANDS = [
+    ("sweep=nope", ["sweep: 'nope'", "heavy_tail"]),
+    ("sweep.budgets.pure.epsilon=0", ["sweep.budgets.pure.epsilon: 0"]),
+    ("+sweep.claims.alpha.nope=1", ["sweep.claims.alpha.nope"]),
+    ("trials=0", ["trials: 0"]),
+    ("--multirun seed=1,-2", ["seed: -2"]),
+    ("-m seed=1,2", ["out: 'out': two of the runs share it", "${seed}"]),
+    ("plugins=[no_such_module]", ["plugins: 'no_such_module': ModuleNotFoundError"]),
+    ("~sweep", ["sweep: this key is required"]),
+    ("out=file/x", ["out: 'file/x'"]),
+    ("out=/proc/1/x", ["out: '/proc/1/x'"]),
+    ("replay=f0123456789n1000", ["replay: 'f0123456789n1000': no block"]),
+]
+
+
+def test_commands(bench: Bench) -> None:
+    (bench.folder / "file").write_text("")
+    for words, named in COMMANDS:
+        bench.refuses(*words.split(), named=named)
+
+
+def test_the_real_command(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And HYDRA_FULL_ERROR=1 gives the traceback."""
+    before = bench.files()
+    unusable(bench.command("trials=abc"), "trials: 'abc'")
+    assert bench.files() == before
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
+    with pytest.raises(ConfigError, match="trials: 'abc'"):
+        bench.run("trials=abc")
+
+
+def test_help_has_a_line_for_each_sweep_and_the_version(bench: Bench) -> None:
+    shown = bench.raw("--help", "--config-dir", "conf").out.splitlines()
+    (quick,) = [line for line in shown if line.startswith("  quick ")]
+    assert quick.endswith("The shape of heavy_tail in half a minute: the default")
+    assert "  tiny" in [line.rstrip() for line in shown]
+    assert max(len(line) for line in shown if line.startswith("  ")) <= 100
+    assert bench.raw("--version") == (0, f"dpbench {__version__}\n", "")
+
+
+def test_a_misspelt_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["plann", "n=3"]) == 2
+    assert capsys.readouterr().err.startswith(
+        "dpbench: plann: no such command; did you mean 'plan'?"
+    )
+    assert cli.run(["heavy_tail"]) == 2
+    assert capsys.readouterr().err == "dpbench: heavy_tail: is a sweep; write sweep=heavy_tail\n"
+    assert cli.run(["heavy_tial"]) == 2
+    assert capsys.readouterr().err.endswith("no such command, nor sweep; write sweep=heavy_tail\n")
+
+
+def test_of_many_runs_no_garbage_is_left() -> None:
+    gc.disable()
+    try:
+        assert run(["--multirun", "seed=1,2", "--cfg", "job"]) == 0
+        assert gc.isenabled()
+    finally:
+        gc.enable()

@@ -1,0 +1,114 @@
+"""How often private choices miss, against draws."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpbench.distributions import (
+    Distribution,
+    Gaussian,
+    MultivariateContaminatedGaussian,
+    MultivariateGaussian,
+    StudentT,
+)
+from dpbench.estimators import (
+    Estimator,
+    ExponentialCoarseMean,
+    FriendlyCoreMean,
+    KarwaVadhanMean,
+    KSU20Range,
+    LearnedGaussian,
+)
+from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
+from dpbench.theory.exact.choices import overtaken
+from dpbench.theory.exact.last_step import Histogram
+from dpbench.theory.exact.value import exact, exact_miss
+from tests.theory.exact.cases import name
+
+TRIALS = 4000
+PURE, RHO, MU, APPROX = PureDP(0.5), ZCDP(0.1), GDP(0.5), ApproxDP(1.0, 1e-6)
+OUTLIERS = MultivariateContaminatedGaussian(d=2, eta=0.15, gap=1e3)
+
+
+CLOSE, FAR = PureDP(1.0), MultivariateGaussian(d=3, norm=9.0)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "law"),
+    [
+        (KarwaVadhanMean(radius=1e6), Gaussian(scale=100)),
+        (KarwaVadhanMean(radius=10), Gaussian(location=100)),
+        (ExponentialCoarseMean(radius=1e6), Gaussian(scale=100)),
+        (KSU20Range(k=2, alpha=1, radius=100, constants="practical"), Gaussian(scale=3)),
+        (LearnedGaussian(radius=10), Gaussian()),
+    ],
+    ids=name,
+)
+def test_misses_of_other_records_are_not_known(estimator: Estimator, law: Distribution) -> None:
+    assert np.isnan(exact_miss(estimator, law, 150, CLOSE))
+
+
+def test_how_often_a_fuller_bin_is_overtaken() -> None:
+    """Next to no noise decides ties alone."""
+    for n, share in ((20, 0.6), (21, 0.55)):
+        bins = Histogram(0.0, 1.0, np.inf, n, PureDP(1e6))
+        ties = stats.binom.pmf(n / 2, n, share) / 2
+        below = stats.binom.cdf(np.ceil(n / 2) - 1, n, share) + ties
+        assert overtaken(share, bins) == pytest.approx(below, rel=1e-9)
+    # One record, and the difference of two Laplace noises of scale 2 above 1.
+    above = np.exp(-0.5) * 2.5 / 4
+    one = Histogram(0.0, 1.0, np.inf, 1, PureDP(1.0))
+    assert overtaken(0.8, one) == pytest.approx(0.8 * above + 0.2 * (1 - above), abs=2e-3)
+
+
+EDGE, T3 = Gaussian(), StudentT(tail_index=2.5, unit_moment=2)
+MISSES: list[tuple[Estimator, Distribution, int, Budget, float]] = [
+    (KarwaVadhanMean(radius=1e6), EDGE, 92, PureDP(1.0), 3.0),
+    (KarwaVadhanMean(radius=1e6), EDGE, 18, ZCDP(0.5), 3.0),
+    (KarwaVadhanMean(radius=None), EDGE, 115, ApproxDP(1.0, 1e-6), 3.0),
+    (ExponentialCoarseMean(radius=1e6), EDGE, 105, PureDP(1.0), 3.0),
+    (ExponentialCoarseMean(radius=1e6), EDGE, 40, ZCDP(0.5), 3.0),
+    (ExponentialCoarseMean(radius=1e6), EDGE, 40, GDP(1.0), 3.0),
+    (KSU20Range(k=2, alpha=10 / 256, radius=2.0**40), T3, 85, PureDP(1.0), 512.0),
+    (KSU20Range(k=2, alpha=10 / 256, radius=2.0**40), T3, 160, ZCDP(0.005), 512.0),
+    (KSU20Range(k=2, alpha=10 / 256, radius=None), T3, 50, ApproxDP(1.0, 1e-6), 512.0),
+    (FriendlyCoreMean(), MultivariateGaussian(d=2), 113, ApproxDP(1.0, 1e-6), 1e9),
+    (FriendlyCoreMean(), OUTLIERS, 250, APPROX, 1e9),
+    (FriendlyCoreMean(composition="zcdp"), MultivariateGaussian(d=2), 85, ApproxDP(1.0, 1e-6), 1e9),
+]
+
+
+@pytest.mark.parametrize(("estimator", "law", "n", "budget", "reach"), MISSES, ids=name)
+def test_how_often_a_coarse_step_misses(
+    estimator: Estimator, law: Distribution, n: int, budget: Budget, reach: float
+) -> None:
+    # As above; all that is far off before the last noise, or is not there, is a miss.
+    rng = np.random.default_rng(0)
+    before = estimator.run(law.sample(rng, 3000, n), Ledger(budget, rng)).before_noise
+    away = np.abs(before.reshape(3000, -1) - law.mean).max(axis=1)
+    missed = int(np.count_nonzero(~(away <= reach * (1 + 1e-9))))
+    share = exact_miss(estimator, law, n, budget)
+    assert 0.02 < share < 0.98
+    assert stats.binomtest(missed, 3000, share).pvalue > 1e-6 / len(MISSES)
+
+
+VOTES = [
+    (aggregate, budget)
+    for aggregate in ("count", "exponential", "histogram")
+    for budget in (PureDP(0.2), ZCDP(0.02), GDP(0.2))
+]
+
+
+@pytest.mark.parametrize(("aggregate", "budget"), VOTES, ids=name)
+@pytest.mark.parametrize("location", [0.0, 1.0])
+def test_how_often_votes_are_wrong(aggregate: str, budget: Budget, location: float) -> None:
+    rng = np.random.default_rng(0)
+    spec = {"kind": "subsample_test", "buckets": 21, "aggregate": aggregate}
+    estimator = Estimator.build(spec, "estimator")
+    law = Gaussian(location=location, scale=10)
+    found = estimator.run(law.sample(rng, TRIALS, 200), Ledger(budget, rng)).value
+    wrong = int(np.count_nonzero(found != location))
+    share = exact("mean_error", estimator, law, 200, budget)
+    assert stats.binomtest(wrong, TRIALS, share).pvalue > 1e-6 / (2 * len(VOTES))

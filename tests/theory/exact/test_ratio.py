@@ -1,0 +1,28 @@
+"""The tail of a sum of two Laplace noises."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+
+from dpbench.theory.exact.ratio import laplaces_above
+
+
+@pytest.mark.parametrize(("a", "c"), [(1.0, 0.3), (1.0, 1.0), (0.2, 5.0), (1.0, 1 + 1e-9), (2, 0)])
+def test_the_tail_of_a_sum_of_two_laplaces(a: float, c: float) -> None:
+    """By integrating P(X > t - y) over the density of Y."""
+    for t in (-3.0, 0.0, 0.4, 6.0):
+
+        def above(y: float, t: float = t) -> float:
+            z = t - y * c
+            tail = np.exp(-abs(z) / a) / 2
+            return float((tail if z > 0 else 1 - tail) * np.exp(-abs(y)) / 2)
+
+        breaks = sorted({0.0, t / c if c else 0.0})
+        ends = [-60.0, *breaks, 60.0]
+        by_parts = sum(quad(above, *end)[0] for end in itertools.pairwise(ends))
+        found = laplaces_above(np.array(t), np.array(a), np.array(c))
+        assert found == pytest.approx(by_parts, abs=1e-8)
