@@ -114,10 +114,6 @@ def test_a_pickle_leaves_the_class_that_is_there() -> None:
     assert [known.get(name) for name in ("special", "mine", "narrow")] == [Mine, None, Narrow]
 
 
-def test_a_refusal_is_one_line_that_no_terminal_obeys() -> None:
-    assert str(ConfigError("a\n  b\x1b[31m\u202e \ud800")) == "a b?[31m? ?"
-
-
 def test_abstract_and_private_classes_have_no_name() -> None:
     type("_Private", (ClippedMean,), {})
     type("Abstract", (Estimator,), {})

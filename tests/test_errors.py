@@ -1,0 +1,28 @@
+"""What a user is told in one line."""
+
+from __future__ import annotations
+
+import pytest
+
+from dpbench.errors import ConfigError, choose_from, no_others
+
+
+def test_a_refusal_is_one_line_that_no_terminal_obeys() -> None:
+    assert str(ConfigError("a\n  b\x1b[31m\u202e \ud800")) == "a b?[31m? ?"
+
+
+def test_the_name_that_was_meant_comes_first() -> None:
+    known = ["clipped_mean", "median"]
+    every = "choose from clipped_mean, median"
+    assert choose_from("medain", known) == f"did you mean 'median'? {every}"
+    assert choose_from("clip", known) == f"did you mean 'clipped_mean'? {every}"
+    for name in ("nothing_like_it", "", 3):
+        assert choose_from(name, known) == every
+
+
+def test_other_arguments_are_refused() -> None:
+    def plan(*, n: int, epsilon: float, **others: object) -> None: ...
+
+    no_others({}, plan)
+    with pytest.raises(ConfigError, match=r"^eps: no such argument; did you mean 'epsilon'\? "):
+        no_others({"eps": 1}, plan)

@@ -1,0 +1,62 @@
+"""Tests mirror the layout: `dpbench/ROOM/NAME.py` is tested by `tests/ROOM/test_NAME.py`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+WHOLE = {"conf", "docs", "packaging", "whole"}  # about no module: each has all of them run
+
+# Modules that have no test of their name, and the test that sees what is wrong in them.
+ELSEWHERE = {
+    # nothing but names
+    "arrays.py": "",
+    "package.py": "packaging/test_wheel.py",
+    # nothing can be seen of them but what comes of it
+    "commands/init_ci.py": "test_pytest_plugin.py",
+    "commands/site.py": "docs/test_site.py",
+    "jobs/measured.py": "test_pytest_plugin.py",
+    "jobs/prepare.py": "conf/test_sweeps.py",
+    "tracking/history_figure.py": "commands/test_history.py",
+    "estimators/libraries/worker.py": "estimators/libraries/test_process.py",
+    "libraries/measure.py": "jobs/test_libraries.py",
+    "libraries/report.py": "jobs/test_libraries.py",
+    "libraries/sweep.py": "jobs/test_libraries.py",
+    "report/words.py": "report/test_error_figures.py",
+    "report/sections/errors.py": "report/test_page.py",
+    "report/sections/libraries.py": "jobs/test_libraries.py",
+    "report/sections/origin.py": "report/sections/test_failures.py",
+    # one check of estimators that are wrong in one way each
+    "testing/case.py": "testing/test_promises.py",
+    "testing/neighbours.py": "testing/test_promises.py",
+    # one table of exact values against draws, or the tests of the only estimator that it is about
+    "theory/exact/instance.py": "theory/exact/test_value.py",
+    "theory/exact/last_step.py": "theory/exact/test_value.py",
+    "theory/exact/step.py": "theory/exact/test_value.py",
+    "theory/exact/vectors.py": "theory/exact/test_value.py",
+    "theory/exact/intervals.py": "estimators/test_intervals.py",
+    "theory/exact/local.py": "estimators/test_priv_unit.py",
+    "theory/exact/regression.py": "estimators/test_regression.py",
+    "theory/exact/score.py": "estimators/test_gaussian_score.py",
+    "theory/exact/searches.py": "privacy/test_noisy_search.py",
+}
+# Tests of a module that are apart from those of its name, and the module.
+APART = {
+    "analysis/test_search.py": "analysis/smallest_n.py",
+    "report/test_page_browser.py": "report/page.py",
+}
+
+
+def test_a_module_is_tested_by_a_file_of_its_name() -> None:
+    package, tests = ROOT / "dpbench", ROOT / "tests"
+    modules = {path.relative_to(package) for path in package.rglob("[!_]*.py")}
+    modules = {path for path in modules if path.parts[0] != "templates"}
+    found = {path.relative_to(tests) for path in tests.rglob("test_*.py")}
+    found = {path for path in found if path.parts[0] not in WHOLE}
+    own = {path: path.with_name(f"test_{path.name}") for path in modules}
+    without = {path.as_posix() for path, test in own.items() if test not in found}
+    assert without == set(ELSEWHERE)
+    assert {path.as_posix() for path in found - set(own.values())} == set(APART)
+    named = [tests / test for test in ELSEWHERE.values()]
+    named += [package / module for module in APART.values()]
+    assert [path for path in named if not path.exists()] == []
