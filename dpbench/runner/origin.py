@@ -195,11 +195,13 @@ def _reached(modules: Iterable[str]) -> set[str]:
             found |= {f"{one} {metadata.version(one)}" for one in _distributions().get(top, ())}
         if file is None or file.suffix != ".py" or INSTALLED & set(file.parts):
             continue
-        source = file.read_bytes()
+        source = file.read_text("utf-8", errors="replace")
         found.add(f"{name} {_hash(file)}")
         pending.append(name.rpartition(".")[0])
-        imported = _imported(name, file, source.decode("utf-8", "replace"))
+        imported = _imported(name, file, source)
         pending += [one for one in imported if top != OWN or one.startswith(f"{OWN}.")]
+        if "iter_modules(__path__)" in source:  # a package that imports all that lies in it
+            pending += [f"{name}.{one.stem}" for one in file.parent.glob("*.py")]
     return found
 
 

@@ -82,3 +82,12 @@ def test_a_block_survives_an_edit_of_what_it_does_not_reach(name: str, package: 
         file.write("\n# edited\n")
     assert _source() == before
     assert (_source("dpbench.audit.releases") == audits) == (not name.startswith("audit/"))
+
+
+def test_an_estimator_that_nobody_imports_by_name_is_reached(package: Path) -> None:
+    """A module in the folder of estimators is imported with the others."""
+    before = _source()
+    (package / "estimators" / "mine.py").write_text("AMOUNT = 1\n")
+    once = _source()
+    (package / "estimators" / "mine.py").write_text("AMOUNT = 2\n")
+    assert len({before, once, _source()}) == 3
