@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -12,7 +14,7 @@ from dpbench.estimators import ClippedMean, EmpiricalMean
 from dpbench.theory.exact.value import exact
 
 
-def _sweep() -> dpbench.Result:
+def _sweep() -> Any:
     claim = {"theorem": "unbiased", "tolerance": 0.1, "reason": "a mean of 200 errors"}
     return dpbench.run(
         {

@@ -36,8 +36,7 @@ FILE = re.compile(
     r"(?<![\w./-])(?:conf|docs|dpbench|experiments|tests)/[a-z_\d./-]+\.(?:ipynb|json|md|py|ya?ml)\b"
 )
 PAIR = re.compile(r"`(dpbench/[\w/]+)\.py`, `([\w.]+)`")
-# The changelog names what is gone; claims.csv of libraries names its source as it always did.
-GONE = {"CHANGELOG.md": NAME, "measure.py": re.compile("dpbench/libraries/expected.py")}
+GONE = {"CHANGELOG.md": NAME}  # it names what is gone
 
 
 def shipped(*kinds: type) -> set[str]:
