@@ -28,15 +28,15 @@ SHOWN = 6  # entries of the front page's figure that have colours
 # A point of a path, in hundredths of a pixel and beyond.
 POINT = re.compile(r"^([ML] -?\d+\.\d\d)\d*( -?\d+\.\d\d)\d*", re.MULTILINE)
 UNITS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6}
-# Where a bound stands, by what it is by.
+# The module of dpbench/theory/bounds/ that proves a bound, by what it is by.
 PROOFS = {
-    "two laws": "lower_bounds",
+    "two laws": "numbers",
     "coins": "coins",
     "several laws": "several_laws",
-    "sampling": "bounds",
-    "directions": "vector_bounds",
-    "two laws of views": "local_bounds",
-    "two coins": "bounds",
+    "sampling": "of_class",
+    "directions": "vectors",
+    "two laws of views": "local",
+    "two coins": "of_class",
 }
 
 
@@ -175,7 +175,7 @@ def _at(folder: str, name: str) -> str:
 
 
 def _proof(by: str) -> str:
-    return f":doc:`{by} </theory/theory.{PROOFS[by]}>`" if by in PROOFS else by
+    return f":doc:`{by} </theory/theory.bounds.{PROOFS[by]}>`" if by in PROOFS else by
 
 
 def _privacy(problem: Problem) -> str:

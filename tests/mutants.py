@@ -19,7 +19,10 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).parents[1]
-COPIED = ("conf", "dpbench", "results/archive", "tests", "CONTRIBUTING.md", "pyproject.toml")
+COPIED = (
+    "conf", "dpbench", "results/archive", "results/baselines", "tests", "CONTRIBUTING.md",
+    "pyproject.toml",
+)  # fmt: skip
 SECONDS = 900.0
 
 

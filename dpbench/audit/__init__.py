@@ -5,7 +5,8 @@
 - attack.py tells the releases apart; bounds.py makes its counts a bound on the parameter.
 - controls.py has broken estimators: an audit that does not refute them shows nothing.
 - `noise_times` multiplies the noise of all mechanisms: it shows what an audit or a claim can see.
-- run.py is ``sweep=audit``, cases.py its configuration, report.py what it prints and draws.
+- cases.py is the configuration of ``sweep=audit``, report.py what it prints and draws; the job is
+  `dpbench.jobs.audit`.
 """
 
 from dpbench.audit.releases import Bound, audit_pair

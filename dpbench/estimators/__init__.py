@@ -60,6 +60,9 @@ References
 .. [Z24] Zhou, "Private mean estimation: pure vs approximate DP (I)", 2024.
 """
 
+from importlib import import_module
+from pkgutil import iter_modules
+
 from dpbench.estimators.add_remove import SumAndCountMean, TransformedNoiseMean
 from dpbench.estimators.affine_invariant import AffineInvariantMean
 from dpbench.estimators.base import Estimate, Estimator, release
@@ -108,3 +111,6 @@ __all__ = [
     "SubsampleLeastSquares", "SubsampleTest", "SumAndCountMean", "TransformedNoiseMean",
     "TrimmedMean", "UnbiasedMean", "UniversalMean", "WhitenedCoinPressMean", "release",
 ]  # fmt: skip
+
+for _module in iter_modules(__path__):  # what no line above names registers its kinds, too
+    import_module(f"{__name__}.{_module.name}")

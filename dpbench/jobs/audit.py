@@ -45,6 +45,7 @@ class AuditJob(FolderJob):
     It exits with 1 if an estimator is refuted or failed, or enough runs miss a control.
     """
 
+    sweeps: ClassVar[type[Any]] = AuditSweep
     sections = ("failures", "privacy", "figures", "origin")
     tasks: list[AuditTask]
     controls: list[AuditTask]

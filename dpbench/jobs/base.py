@@ -73,6 +73,7 @@ class Job(ABC):
 
     options: RunOptions
     config: Mapping[str, Any]
+    sweeps: ClassVar[type[Any]]  # whose fields are the keys of a sweep of this kind
     work: ClassVar[str] = BLOCKS  # the module that computes; see `Origin.of`
 
     @classmethod

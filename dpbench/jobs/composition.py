@@ -123,16 +123,15 @@ def _merged(overrides: Sequence[str], folders: Sequence[Path]) -> DictConfig:
 
 
 def _beside(config: Any, folder: Path) -> None:
-    """Take relative paths of data for those from `folder`, the file's, but for shipped data."""
+    """Read a relative ``path`` from `folder`, the file's, unless it names shipped data."""
     plain: Any = OmegaConf.to_container(config)
     for key, value in plain.items() if isinstance(plain, dict) else ():
         if isinstance(value, dict):
             _beside(config[key], folder)
-        if key == "path" and "empirical" in str(plain.get("kind", plain.get("_target_"))).lower():
-            found = [
-                _resolved(one, folder) for one in (value if isinstance(value, list) else [value])
-            ]
-            config[key] = found if isinstance(value, list) else found[0]
+        elif key == "path" and isinstance(value, list):
+            config[key] = [_resolved(one, folder) for one in value]
+        elif key == "path":
+            config[key] = _resolved(value, folder)
 
 
 def _resolved(path: Any, folder: Path) -> Any:

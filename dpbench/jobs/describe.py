@@ -17,10 +17,9 @@ import dpbench.distributions
 import dpbench.estimators
 import dpbench.report  # noqa: F401 (their kinds enter the registry)
 from dpbench.analysis.study import Figure, Study
-from dpbench.audit.cases import AuditSweep
 from dpbench.errors import choose_from
 from dpbench.estimators.catalogue import catalogue, search
-from dpbench.libraries.sweep import LibrarySweep
+from dpbench.jobs.prepare import KINDS, kind_at
 from dpbench.registry import LABEL, ConfigError, Nested, Registered
 from dpbench.runner.settings import Settings
 
@@ -29,7 +28,7 @@ __all__ = ["KEYS", "help_on", "keys_at", "kinds", "parameters", "schema", "title
 Schema = dict[str, Any]
 
 # What a sweep can be, by the key that only such a sweep has.
-SWEEPS: dict[str, type[Any]] = {"": Study, "audit": AuditSweep, "libraries": LibrarySweep}
+SWEEPS: dict[str, type[Any]] = {key: kind_at(path).sweeps for key, path in KINDS.items()}
 
 
 def _nested(kind: type[Any]) -> dict[str, Nested]:

@@ -28,7 +28,7 @@ def standing(
     found = finished(folder)
     if found is None or not found.get("fingerprint"):
         return None
-    same = found["fingerprint"] == fingerprint(folder, config, origin, found["reads"])
+    same = found["fingerprint"] == fingerprint(folder, config, origin, found.get("reads", ()))
     return found if same else None
 
 

@@ -46,6 +46,7 @@ class LibrariesJob(FolderJob):
     what it is known to; with 0 also if some libraries are not installed.
     """
 
+    sweeps: ClassVar[type[Any]] = LibrarySweep
     sections = ("failures", "means", "claims", "privacy", "figures", "origin")
     sweep: LibrarySweep
     cells: list[Cell]

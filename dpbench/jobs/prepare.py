@@ -14,15 +14,22 @@ if TYPE_CHECKING:  # slow to load
     from dpbench.jobs.finished import FinishedRun
     from dpbench.runner.settings import Settings
 
-__all__ = ["job_of", "plain", "prepared"]
+__all__ = ["KINDS", "job_of", "kind_at", "plain", "prepared"]
 
-# The class of each kind of job. A sweep asks for a kind by the key of its name; else it is a study.
+# The kinds of jobs by the key that a sweep asks for them with; a sweep without one is a study.
 KINDS = {
+    "": "dpbench.jobs.study.StudyJob",
     "audit": "dpbench.jobs.audit.AuditJob",
     "libraries": "dpbench.jobs.libraries.LibrariesJob",
-    "report": "dpbench.jobs.report_all.ReportJob",
-    "study": "dpbench.jobs.study.StudyJob",
 }
+REPORT = "dpbench.jobs.report_all.ReportJob"
+
+
+def kind_at(path: str) -> type[Job]:
+    """Import a kind of job, which is slow."""
+    module, _, name = path.rpartition(".")
+    kind: type[Job] = getattr(importlib.import_module(module), name)
+    return kind
 
 
 def job_of(config: Mapping[str, Any], config_dir: Path | None) -> Job | FinishedRun:
@@ -59,10 +66,8 @@ def prepared(
     from dpbench.runner.origin import Origin  # heavy imports wait for a readable configuration
     from dpbench.runner.run import RunOptions
 
-    by_key = (key for key in ("audit", "libraries") if key in settings.sweep)
-    asked = "report" if settings.report else next(by_key, "study")
-    module, _, name = KINDS[asked].rpartition(".")
-    kind: type[Job] = getattr(importlib.import_module(module), name)
+    asked = next((key for key in KINDS if key in settings.sweep), "")
+    kind = kind_at(REPORT if settings.report else KINDS[asked])
     own = _own_kinds(settings.sweep)
     origin = Origin.of(kind.work, names=settings.plugins, plugins=plugins, kinds=own)
     shared = {key: getattr(settings, key) for key in ("seed", "n_jobs", "runner", "resume")}

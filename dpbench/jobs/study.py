@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -42,6 +42,7 @@ __all__ = ["StudyJob"]
 class StudyJob(FolderJob):
     """A checked study, ready to run."""
 
+    sweeps: ClassVar[type[Any]] = Study
     sections = (
         "failures", "baseline", "claims", "limit", "figures", "samples", "errors", "origin",
     )  # fmt: skip

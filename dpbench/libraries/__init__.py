@@ -1,9 +1,8 @@
-"""Other libraries' private means, each in its own environment and process.
+"""Compare other libraries' private means: errors, times, hostile columns and an audit.
 
-- `worker.py` runs inside a library's environment and needs nothing of dpbench; `process.py` talks
-  to it. ``python -m dpbench libraries [NAME ...]`` makes the environments.
-- `mean.py` is the estimator ``library_mean``, for any sweep; `expected.py` what is known of its
-  error, and what no private mean can beat.
-- `run.py` is ``sweep=libraries``; `hostile.py` the columns that nobody expects; `report.py` its
-  tables and its figure.
+- sweep.py is the configuration of ``sweep=libraries``; the job is `dpbench.jobs.libraries`.
+- measure.py releases fixed columns, and hostile.py has the columns that nobody expects.
+- report.py has the tables and the figure.
+
+The estimator ``library_mean`` and the processes that it asks are `dpbench.estimators.libraries`.
 """

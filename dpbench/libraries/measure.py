@@ -181,7 +181,7 @@ def _claim(name: str, claim: LibraryClaim, group: Sequence[Found]) -> Row:
     neighbours = about["neighbours"]
     return {
         "claim": name,
-        "source": "dpbench/libraries/expected.py",
+        "source": "dpbench/estimators/libraries/expected.py",
         "estimator": about["estimator"],
         "distribution": about["distribution"],
         "variable": f"{name} n epsilon / width",

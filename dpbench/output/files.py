@@ -1,4 +1,4 @@
-"""whole or not at all."""
+"""Files: a check that a folder can be written to, stamps, and files written whole or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where things are written: text on a terminal, progress beside it, files whole or not at all."""
+"""Text on a terminal: tables, verdicts in colour, progress beside it, and commands to type."""
 
 from __future__ import annotations
 

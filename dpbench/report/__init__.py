@@ -1,4 +1,4 @@
-"""What a reader sees of a run: figures, the scoreboard, the page."""
+"""What a reader sees of a run: figures, LaTeX, and the page with its sections."""
 
 # They enter the registry.
 from dpbench.report import (  # noqa: F401

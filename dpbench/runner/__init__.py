@@ -1,1 +1,1 @@
-"""Planning, running and storing blocks of trials."""
+"""Running and storing blocks of trials: on this machine, or on a cluster."""

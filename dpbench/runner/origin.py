@@ -96,7 +96,8 @@ class Origin:
         """
         classes = list(kinds)
         outside = {*names, *(kind.__module__ for kind in classes)}
-        modules = tuple(sorted({*_package(work), *_reached(sorted(outside))}))
+        reached = _reached(sorted(outside))
+        modules = tuple(sorted({*_package(work), *reached, *_named_files(reached)}))
         texts = [path.read_text("utf-8") for path in plugins] + [*map(_text_of, classes)]
         return cls(digest(modules, texts), machine(), modules, tuple(plugins))
 
@@ -168,12 +169,19 @@ def _package(work: str) -> tuple[str, ...]:
 
     Once per process: code is loaded once, too.
     """
+    reached = _reached([work])
+    libraries = {f"{name} {_version(name)}" for name in NUMERICAL}
+    return tuple(reached | _named_files(reached) | libraries)
+
+
+def _named_files(lines: Iterable[str]) -> set[str]:
+    """Return a line for each file that an estimator of one of these modules names."""
     from dpbench.estimators import Estimator  # slow to load
 
-    kinds = [one for one in Estimator.kinds().values() if one.__module__.startswith(f"{OWN}.")]
-    named = {f"{kind.__module__}/{name}" for kind in kinds for name in kind.files}
-    files = {f"{name} {_hash(_place(name))}" for name in named}
-    return tuple({*_reached([work]), *files, *(f"{one} {_version(one)}" for one in NUMERICAL)})
+    modules = {line.partition(" ")[0] for line in lines}
+    kinds = [one for one in Estimator.kinds().values() if one.__module__ in modules]
+    named = {f"{kind.__module__}/{name}" for kind in kinds for name in vars(kind).get("files", ())}
+    return {f"{name} {_hash(_place(name))}" for name in named}
 
 
 def _reached(modules: Iterable[str]) -> set[str]:
@@ -195,11 +203,13 @@ def _reached(modules: Iterable[str]) -> set[str]:
             found |= {f"{one} {metadata.version(one)}" for one in _distributions().get(top, ())}
         if file is None or file.suffix != ".py" or INSTALLED & set(file.parts):
             continue
-        source = file.read_bytes()
+        source = file.read_text("utf-8", errors="replace")
         found.add(f"{name} {_hash(file)}")
         pending.append(name.rpartition(".")[0])
-        imported = _imported(name, file, source.decode("utf-8", "replace"))
+        imported = _imported(name, file, source)
         pending += [one for one in imported if top != OWN or one.startswith(f"{OWN}.")]
+        if "iter_modules(__path__)" in source:  # a package that imports all that lies in it
+            pending += [f"{name}.{one.stem}" for one in file.parent.glob("*.py")]
     return found
 
 
@@ -239,7 +249,8 @@ def _distributions() -> dict[str, list[str]]:
 
 
 def _hash(file: Path | None) -> str:
-    return "" if file is None else hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+    there = file is not None and file.is_file()
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:16] if file and there else ""
 
 
 def _found(line: str) -> str:

@@ -50,7 +50,8 @@ class Settings:
     Parameters
     ----------
     sweep : mapping
-        What to run: a `dpbench.analysis.study.Study`, or a `dpbench.audit.AuditSweep`.
+        What to run: a `dpbench.analysis.study.Study`, a `dpbench.audit.cases.AuditSweep`, or a
+        `dpbench.libraries.sweep.LibrarySweep`.
     seed : int
         Names all random streams.
     trials : int, optional

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from pkgutil import resolve_name
 
 import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 
-from docs import generate, modules
+from docs import archive, generate, modules
 from docs.plain import escaped, plain
 from dpbench.analysis.study import Figure
 from dpbench.audit import cases, controls
@@ -26,12 +28,73 @@ from dpbench.jobs.audit import AuditJob
 from dpbench.theory.families import Family
 
 DOCS = Path(generate.__file__).parent
+ROOT = DOCS.parent
+PACKAGE = ROOT / "dpbench"
+# Names of the package and paths of the checkout; the path of a file to be written has capitals.
+NAME = re.compile(r"(?<![\w./-])dpbench(?:\.[A-Za-z_]\w*)+")
+FILE = re.compile(
+    r"(?<![\w./-])(?:conf|docs|dpbench|experiments|tests)/[a-z_\d./-]+\.(?:ipynb|json|md|py|ya?ml)\b"
+)
+PAIR = re.compile(r"`(dpbench/[\w/]+)\.py`, `([\w.]+)`")
+GONE = {"CHANGELOG.md": NAME}  # it names what is gone
 
 
 def shipped(*kinds: type) -> set[str]:
     """The kinds of the package; other tests register more."""
     found = describe.kinds(*kinds).items()
     return {name for name, one in found if one.__module__.startswith("dpbench.")}
+
+
+def test_names_and_files_that_texts_mention_exist() -> None:
+    """Pages, configurations, and Python files of the package, of docs/ and of experiments/."""
+    texts = [*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "conf").rglob("*.yaml")]
+    texts += [path for one in ("dpbench", "docs", "experiments") for path in sources(ROOT / one)]
+    assert len(texts) > 200
+    for path in texts:
+        text = path.read_text("utf-8")
+        text = GONE[path.name].sub("", text) if path.name in GONE else text
+        for name in set(NAME.findall(text)):
+            assert resolve_name(name) is not None, (path, name)
+        for name in set(FILE.findall(text)):
+            assert (ROOT / name).exists(), (path, name)
+        for name in re.findall(r"theory/(theory\.[\w.]+\w)>", text):
+            assert resolve_name(f"dpbench.{name}") is not None, (path, name)
+    for name in archive.PROOFS.values():
+        assert resolve_name(f"dpbench.theory.bounds.{name}") is not None
+    pairs = PAIR.findall((ROOT / "CONTRIBUTING.md").read_text("utf-8"))
+    assert len(pairs) > 12
+    for file, name in pairs:
+        module = file.removesuffix("/__init__").replace("/", ".")
+        assert resolve_name(f"{module}:{name}") is not None, (file, name)
+
+
+def sources(folder: Path) -> list[Path]:
+    """The Python files below a folder, but templates of others' files."""
+    return [path for path in sorted(folder.rglob("*.py")) if path.parent.name != "templates"]
+
+
+def test_rooms_import_what_their_table_says() -> None:
+    """In CONTRIBUTING.md: the ground, and rooms by name or all above."""
+    table = (ROOT / "CONTRIBUTING.md").read_text("utf-8").partition("| question |")[0]
+    rows = re.findall(r"^\| (`.*) \| .* \| (.*) \|$", table, re.MULTILINE)
+    ground, may = set(re.findall(r"\w+", rows[0][0])), dict[str, set[str]]()
+    for rooms, allowed in rows:
+        for room in re.findall(r"\w+", rooms):
+            above = set(may) if allowed == "all above" else set(re.findall(r"`(\w+)/`", allowed))
+            may[room] = above | ground | {room}
+    assert set(may) == {room_of(path) for path in sources(PACKAGE)}
+    for path in sources(PACKAGE):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                names = [f"{node.module}.{one.name}" for one in node.names]
+            used = {name.split(".")[1] for name in names if name.startswith("dpbench.")}
+            assert used <= may[room_of(path)], path
+
+
+def room_of(path: Path) -> str:
+    """The room of a module of the package."""
+    return path.relative_to(PACKAGE).with_suffix("").parts[0]
 
 
 def test_sweeps_that_measured_something_are_shipped() -> None:

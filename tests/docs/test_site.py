@@ -229,7 +229,7 @@ def test_pages_fit_a_telephone(site: Path, pages: Any) -> None:
 def test_text_stands_out_from_what_is_behind(site: Path, pages: Any, scheme: str) -> None:
     for page in (
         "index.html", "tutorial.html", "benchmark/index.html", "reference/estimators.html",
-        "api/dpbench.html", "theory/theory.lower_bounds.html", "limits.html", "search.html",
+        "api/dpbench.html", "theory/theory.bounds.numbers.html", "limits.html", "search.html",
     ):  # fmt: skip
         seen, faint = pages(page, 1400, scheme).execute_script(FAINT)
         assert seen > 10

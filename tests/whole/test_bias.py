@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -11,7 +13,7 @@ from dpbench.distributions import Gaussian, MultivariateGaussian
 from dpbench.estimators import ClippedMean, EmpiricalMean
 
 
-def _sweep() -> dpbench.Result:
+def _sweep() -> Any:
     claim = {"theorem": "unbiased", "tolerance": 0.1, "reason": "a mean of 200 errors"}
     return dpbench.run(
         {

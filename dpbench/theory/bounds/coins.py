@@ -21,7 +21,7 @@ c = (2i - m + 2) h, at most (m-2) h. Both are mixtures: of records that are not 
 v <= 1 - 2 abs(c), leans by h/v, one way or the other, and the rest is drawn from a law that both
 share. The datasets can be coupled so that they share the rest, too: no test errs less than
 e(h/v, q v). Where that is m beta/(2 (m-1)), at v = 1 - 2 (m-2) h, every estimator errs by half a
-step of the means with probability at least beta under one of the laws (see `lower_bounds`). Of
+step of the means with probability at least beta under one of the laws (see `numbers`). Of
 P(heads), q = 1, that is h. Of values +-tau it is 2 h q tau, where tau makes the largest
 E|X - mean|^k of the laws one.
 """

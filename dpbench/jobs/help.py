@@ -1,0 +1,99 @@
+"""What ``--help`` and ``--schema`` print."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import textwrap
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from dpbench.errors import ConfigError, choose_from
+from dpbench.package import conf_folder
+
+__all__ = ["help_text", "unknown_command"]
+
+HELP = """\
+dpbench: benchmarks of differentially private mean estimation.
+
+usage: python -m dpbench [sweep=NAME] [key=value ...]
+       python -m dpbench COMMAND [...]
+
+  sweep=NAME        what to run, see below
+  seed=0            names every random stream
+  trials=N          instead of the sweep's own number of trials
+  n_jobs=-1         processes; -1 for all cores; changes no number
+  out=DIR           the run's folder; by default results/<sweep>
+  resume=false      compute finished blocks again
+  track=check       compare the errors with the stored baseline; track=update stores a new one
+  baseline=FILE     by default results/baselines/<sweep>.parquet
+  replay=NAME       run one failure again, for its traceback
+  paper=true        figures as wide as a column, figures/*.tex that include them, claims.tex
+  font=serif        of figures; by default sans
+  report=all        put all finished runs below out=DIR (results) on one page, and run nothing
+  runner=NAME       where to run: {runners}
+  plugins=[MODULE]  modules with your own estimators and distributions
+  sweep.KEY=VALUE   any key of the sweep, in Hydra's override grammar
+
+commands, each with a --help:
+{commands}
+
+flags: --help, --help sweep|kind|figure [NAME] (keys, types, defaults), --version,
+--schema (the same for editors), --cfg job (print the configuration), --multirun
+(seed=1,2,3 runs three), --config-dir DIR (your own folder of configurations)
+
+sweeps (more of one: --help sweep NAME):
+{sweeps}
+
+estimators to add with +estimator@sweep.estimators.LABEL=NAME: {estimators}
+distributions to add with +distribution@sweep.families.LABEL=NAME: {distributions}
+"""
+
+
+def help_text(flags: argparse.Namespace, commands: Iterable[str]) -> str:
+    """Return what ``--help [TOPIC [NAME]]`` or ``--schema`` prints; `commands` are lines of it."""
+    folders = [conf_folder(), *([flags.config_dir] if flags.config_dir else [])]
+    if not flags.schema and not flags.help:
+        known = {"commands": "\n".join(commands)}
+        for group in ("sweep", "runner", "estimator", "distribution"):
+            names = {path.stem for one in folders for path in (one / group).glob("*.yaml")}
+            known[f"{group}s"] = ", ".join(sorted(names))
+        listed = (f"  {name:23} {_about(folders, name)}" for name in known["sweeps"].split(", "))
+        return HELP.format(**{**known, "sweeps": "\n".join(listed)})
+    if flags.overrides:
+        from dpbench.jobs.composition import composed
+        from dpbench.registry import from_mapping
+        from dpbench.runner.settings import Settings, load_plugins
+
+        found = composed(flags.overrides, flags.config_dir)
+        settings = from_mapping(Settings, found, "")
+        load_plugins(settings.plugins, flags.config_dir)
+    from dpbench.jobs.describe import help_on, schema
+
+    if flags.schema:
+        return json.dumps(schema(), separators=(",", ":"))
+    topic, *names = flags.help
+    if len(names) > 1:
+        raise ConfigError(f"--help: {names[1]!r}: give a topic and one name")
+    return help_on(topic, names[0] if names else None, folders)
+
+
+def _about(folders: Sequence[Path], sweep: str) -> str:
+    """Return a line about a sweep: the first sentence of the comment that begins its file."""
+    path = next(at for one in folders if (at := one / "sweep" / f"{sweep}.yaml").exists())
+    lines = path.read_text("utf-8", errors="replace").splitlines()
+    comment = itertools.takewhile(lambda line: line.startswith("#"), lines)
+    words = " ".join(line[1:].strip() for line in comment if "yaml-language-server" not in line)
+    return textwrap.shorten(words.split(". ")[0].rstrip("."), 54, placeholder=" ...")
+
+
+def unknown_command(word: str, commands: Iterable[str]) -> ConfigError:
+    """Return the refusal of a word that is no command: it names a sweep or a near command."""
+    from difflib import get_close_matches  # as no run needs it
+
+    sweeps = [path.stem for path in (conf_folder() / "sweep").glob("*.yaml")]
+    for name in get_close_matches(word, sweeps, n=1, cutoff=0.8):
+        said = "is a sweep" if name == word else "no such command, nor sweep"
+        return ConfigError(f"{word}: {said}; write sweep={name}")
+    return ConfigError(f"{word}: no such command; {choose_from(word, commands)}")
