@@ -23,7 +23,7 @@ from joblib.externals.loky import get_reusable_executor
 from dpbench.cli import run
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
-from dpbench.runner import origin
+from dpbench.runner import imports, origin
 
 TINY: dict[str, Any] = {
     "name": "tiny",
@@ -153,7 +153,7 @@ class Bench:
     def forget(self) -> None:
         """Forget plug-ins and the digest of the source, as a new process would."""
         origin._package.cache_clear()
-        origin._own.cache_clear()
+        imports._own.cache_clear()
         for kind, known in self._known.items():
             kind._registry = dict(known)
         for name, module in list(sys.modules.items()):

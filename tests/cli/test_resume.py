@@ -27,7 +27,7 @@ from dpbench.jobs.study import StudyJob
 from dpbench.output.folder import write_manifest
 from dpbench.output.style import save
 from dpbench.privacy import NonPrivate
-from dpbench.runner import origin, store
+from dpbench.runner import imports, origin, store
 from dpbench.runner.store import Store
 from dpbench.sweep.block import BlockTask, Setting, run_block
 
@@ -110,7 +110,8 @@ def test_a_changed_helper_makes_blocks_stale(bench: Bench, monkeypatch: pytest.M
     assert Path(dpbench.__file__).parent == origin.PACKAGE
     package = bench.folder / "copy"
     shutil.copytree(origin.PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(origin, "PACKAGE", package)
+    for module in (imports, origin):
+        monkeypatch.setattr(module, "PACKAGE", package)
     for name, done in [("", 5), ("analysis/claims.py", 0), ("privacy/budgets.py", 5)]:
         if name:
             (package / name).write_text((package / name).read_text() + "\n# changed\n")

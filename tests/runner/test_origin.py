@@ -12,11 +12,15 @@ from pathlib import Path
 import pytest
 
 import dpbench
-from dpbench.runner import origin
+from dpbench.audit import noise_times
+from dpbench.audit.cases import AuditSettings, Case, control_tasks
+from dpbench.estimators import LibraryMean
+from dpbench.jobs.audit import AuditJob
+from dpbench.runner import imports, origin
 from dpbench.runner.origin import Origin
 
 HERE = Path(dpbench.__file__).parent
-# A block of every estimator and of a library's mean, in a process that then says what it has
+# A block of a mean and of a library's mean, in a process that then says what it has
 # loaded: an independent route to the files that a block reaches.
 LOADED = """
 import json, sys
@@ -43,7 +47,7 @@ def reached() -> list[str]:
     found = {file.relative_to(HERE).as_posix() for file in loaded if HERE in file.parents}
     # the package's face loads by name, and its version names no number
     found -= {"__init__.py", "package.py"}
-    return sorted({*found, "estimators/libraries/worker.py"})  # a process of its own runs this one
+    return sorted({*found, *(f"estimators/libraries/{name}" for name in LibraryMean.files)})
 
 
 @pytest.fixture
@@ -51,7 +55,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A copy of the package, in the place of which origins are made."""
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(HERE, tmp_path / "dpbench", ignore=ignored)
-    monkeypatch.setattr(origin, "PACKAGE", tmp_path / "dpbench")
+    monkeypatch.setattr(imports, "PACKAGE", tmp_path / "dpbench")
     yield tmp_path / "dpbench"
     origin._package.cache_clear()
 
@@ -69,7 +73,7 @@ def test_a_block_does_not_survive_an_edit_of_what_it_reaches(
     before = _source()
     for name in reached:
         text = (package / name).read_text("utf-8")
-        (package / name).write_text(text + "\n# edited\n", "utf-8")
+        (package / name).write_text(text + "\n", "utf-8")
         assert _source() != before, name
         (package / name).write_text(text, "utf-8")
     assert _source() == before
@@ -77,11 +81,11 @@ def test_a_block_does_not_survive_an_edit_of_what_it_reaches(
 
 @pytest.mark.parametrize("name", ["analysis/claims.py", "report/page.py", "audit/releases.py"])
 def test_a_block_survives_an_edit_of_what_it_does_not_reach(name: str, package: Path) -> None:
-    before, audits = _source(), _source("dpbench.audit.releases")
+    before, audits = _source(), _source(AuditJob.work)
     with (package / name).open("a") as file:
-        file.write("\n# edited\n")
+        file.write("\n")
     assert _source() == before
-    assert (_source("dpbench.audit.releases") == audits) == (not name.startswith("audit/"))
+    assert (_source(AuditJob.work) == audits) == (not name.startswith("audit/"))
 
 
 def test_an_estimator_that_nobody_imports_by_name_is_reached(package: Path) -> None:
@@ -91,3 +95,39 @@ def test_an_estimator_that_nobody_imports_by_name_is_reached(package: Path) -> N
     once = _source()
     (package / "estimators" / "mine.py").write_text("AMOUNT = 2\n")
     assert len({before, once, _source()}) == 3
+
+
+def test_an_audit_does_not_survive_an_edit_of_what_it_attacks(package: Path) -> None:
+    """Its controls are estimators, too."""
+    settings = AuditSettings(cases={"all": Case(n=60)})
+    attacked = {type(task.estimator).__module__ for task in control_tasks(settings, 0)}
+    assert attacked == {"dpbench.audit.controls"}
+    before = _source(AuditJob.work)
+    for name in ("audit/controls.py", "audit/attack.py", "audit/releases.py", "audit/bounds.py"):
+        with (package / name).open("a") as file:
+            file.write("\n")
+        after = _source(AuditJob.work)
+        assert after != before, name
+        before = after
+
+
+def test_an_installed_package_is_known_by_its_text(
+    tmp_path: Path, package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wheel lies in site-packages, where distributions are known by their versions."""
+    installed = tmp_path / "site-packages" / "dpbench"
+    installed.parent.mkdir()
+    package.rename(installed)
+    monkeypatch.setattr(imports, "PACKAGE", installed)
+    before = _source()
+    with (installed / "privacy" / "ledger.py").open("a") as file:
+        file.write("\n")
+    assert _source() != before
+
+
+def test_numbers_with_a_wrong_noise_are_no_numbers_of_this_source() -> None:
+    right = Origin.of()
+    with noise_times(0.5):
+        half = Origin.of()
+    assert len({right.bits, half.bits, Origin.of().bits}) == 2
+    half.here().check(half, "a worker", "")

@@ -18,7 +18,7 @@ from dpbench.runner.origin import Origin
 FILES = {
     "hers/mine_too.py": "import json\nimport numpy\nfrom herlib import noise\n",
     "lib/herlib/__init__.py": "from .core import noise\n",
-    "lib/herlib/core.py": "def noise():\n    from herlib.deep import scale as s\n    return s\n",
+    "lib/herlib/core.py": "def noise():\n    from herlib.deep import(scale)\n    return scale\n",
     "lib/herlib/deep/__init__.py": "",
     "lib/herlib/deep/scale.py": "AMOUNT = 1\n",
     "lib/herlib/unused.py": "AMOUNT = 1\n",
