@@ -434,3 +434,11 @@ def test_an_out_of_any_name(bench: Bench, monkeypatch: pytest.MonkeyPatch, out: 
     monkeypatch.setenv("HOME", str(bench.folder / "home"))
     bench.done(f"out='{out}'", "trials=4")
     assert len(bench.stored(out.replace("~", "home"))) == 5
+
+
+def test_a_run_from_python_is_a_finished_run_of_the_command(bench: Bench) -> None:
+    dpbench.run("tiny", config_dir=bench.conf, out=bench.folder / "out", trials=4, n_jobs=1)
+    before = (bench.folder / "out" / "summary.csv").stat().st_mtime_ns
+    bench.done("trials=4")
+    assert bench.counts() == (0, 5)
+    assert (bench.folder / "out" / "summary.csv").stat().st_mtime_ns == before
