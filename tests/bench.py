@@ -21,7 +21,7 @@ import pytest
 from dpbench.cli import run
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
-from dpbench.runner import origin
+from dpbench.runner import imports, origin
 
 TINY: dict[str, Any] = {
     "name": "tiny",
@@ -151,7 +151,7 @@ class Bench:
     def forget(self) -> None:
         """Forget plug-ins and the digest of the source, as a new process would."""
         origin._package.cache_clear()
-        origin._own.cache_clear()
+        imports._own.cache_clear()
         for kind, known in self._known.items():
             kind._registry = dict(known)
         for name, module in list(sys.modules.items()):

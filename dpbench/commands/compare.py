@@ -100,8 +100,9 @@ def errors_at(path: Path, config_dir: str | Path | None = None) -> Baseline:
     except (CorruptBlockError, OSError, KeyError) as error:
         raise ConfigError(f"'{path}': its blocks are not whole: {error}") from error
     about = {name: manifest.get(name) for name in ("commit", "dirty", "plugin_commits")}
-    about |= manifest["versions"]
-    origin = Origin(manifest["source"], manifest["computer"], stored=about)
+    about["versions"] = manifest["versions"]
+    machine = manifest.get("machine", manifest["computer"])  # which earlier versions lack
+    origin = Origin(manifest["source"], machine, stored=about)
     return Baseline(rows, manifest["sweep"], result.seed, origin)
 
 

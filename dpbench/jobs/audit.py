@@ -22,7 +22,7 @@ from dpbench.output.files import Stamps, atomic
 from dpbench.output.folder import PAGE
 from dpbench.output.style import save, style
 from dpbench.output.terminal import progress
-from dpbench.output.verdicts import AUDIT, CONTROLS, failing
+from dpbench.output.verdicts import AUDIT, CONTROLS, any_fails
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.runner.cost import Cost
 from dpbench.runner.execute import compute
@@ -49,7 +49,7 @@ class AuditJob(FolderJob):
     sections = ("failures", "privacy", "figures", "origin")
     tasks: list[AuditTask]
     controls: list[AuditTask]
-    work: ClassVar[str] = "dpbench.audit.releases"
+    work: ClassVar[str] = "dpbench.audit.cases"  # and with it controls and releases
     unit: ClassVar[str] = "audits"
 
     @classmethod
@@ -93,10 +93,10 @@ class AuditJob(FolderJob):
         return Outcome(named, render(*tables), draw, self._code(tables))
 
     def _code(self, tables: Sequence[pd.DataFrame]) -> int:
-        passed = not tables[0]["verdict"].isin(failing(AUDIT)).any()
+        passed = not any_fails(AUDIT, tables[0]["verdict"])
         # So few runs that they may miss a control show nothing, which the text says.
         few = max(self.trials) < TELLING_RUNS
-        caught = few or not strongest(tables[1])["verdict"].isin(failing(CONTROLS)).any()
+        caught = few or not any_fails(CONTROLS, strongest(tables[1])["verdict"])
         return 0 if passed and caught else 1
 
     def _draw(self, tables: Sequence[pd.DataFrame], stamps: Stamps) -> None:

@@ -39,8 +39,8 @@ if TYPE_CHECKING:  # slow to load
 
 __all__ = ["FolderJob", "Job", "Next", "Outcome", "refuse_errors"]
 
-# What to type next: what it is, words to add, and beginnings of words that it leaves out.
-Next = tuple[str, list[str], list[str]]
+# What to type next: what it is, words to add, and beginnings of words to leave out (None: of all).
+Next = tuple[str, list[str], list[str] | None]
 
 
 @dataclass(frozen=True)
@@ -172,23 +172,26 @@ class FolderJob(Job):
         code, page = max(code, record["untracked_exit_code"]), self.folder / PAGE
         if tracked or (tracked, code) != last:
             page.unlink(missing_ok=True)
-        record = {**record, **cost.as_dict(), "tracked": tracked, "exit_code": code}
-        if surroundings(self.config) == before:  # else a file was edited meanwhile
-            reads = [str(path) for path in self.reads]
-            found = fingerprint(self.folder, self.config, origin, reads)
-            record |= {"fingerprint": found, "reads": reads}
-        write_manifest(self.folder, record)
-        if not page.exists():
-            self.write_page()  # of the manifest
-        outputs = {**record["outputs"], **(stamps_of(self.folder, [page]) or {})}
-        write_manifest(self.folder, {**record, "outputs": outputs})
+        self.finish({**record, **cost.as_dict(), "tracked": tracked, "exit_code": code}, before)
         return told
 
-    def write_page(self) -> None:
-        """Write the page of what the folder holds."""
-        from dpbench.report.page import write_page  # slow to load
+    def finish(self, record: dict[str, Any], before: str) -> None:
+        """Write the manifest of a finished run, and the page of what the folder holds.
 
-        write_page([self.folder], self.folder / PAGE)
+        `before` are the `surroundings` at the start.
+        """
+        if surroundings(self.config) == before:  # else a file was edited meanwhile
+            reads = [str(path) for path in self.reads]
+            found = fingerprint(self.folder, self.config, self.options.origin, reads)
+            record |= {"fingerprint": found, "reads": reads}
+        write_manifest(self.folder, record)
+        page = self.folder / PAGE
+        if not page.exists():
+            from dpbench.report.page import write_page  # slow to load
+
+            write_page([self.folder], page)  # of the manifest
+        outputs = {**record["outputs"], **(stamps_of(self.folder, [page]) or {})}
+        write_manifest(self.folder, {**record, "outputs": outputs})
 
     def write(self, found: Outcome, argv: Sequence[str] | None, cost: Cost) -> dict[str, Any]:
         """Write tables, text and figures in place of an earlier run's, then the manifest.
@@ -211,6 +214,7 @@ class FolderJob(Job):
             "configuration": self.config,
             "seed": self.options.seed,
             "source": self.options.origin.source,
+            "machine": self.options.origin.machine,
             "computer": self.options.origin.bits,
             **self.options.origin.about,
             **cost.as_dict(),
@@ -245,9 +249,12 @@ class FolderJob(Job):
     def _forget(self) -> None:
         """Remove what the run before wrote, its manifest first; what was changed since stays."""
         try:
-            outputs = read_manifest(self.folder)["outputs"]
+            record = read_manifest(self.folder)
+            outputs, tracked = record["outputs"], record["tracked"]
         except (ConfigError, KeyError):
-            outputs = {}
+            outputs, tracked = {}, []
+        for name in tracked:
+            (self.folder / name).unlink(missing_ok=True)
         (self.folder / "manifest.json").unlink(missing_ok=True)
         for name, wanted in outputs.items() if isinstance(outputs, dict) else ():
             path = self.folder / name

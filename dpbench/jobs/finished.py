@@ -84,5 +84,5 @@ def print_next(folder: Path, record: Mapping[str, Any], argv: Sequence[str], cos
     say(f"results: {folder}/{', '.join(record['results'])}")
     if record["next"] is not None:
         what, added, without = record["next"]
-        kept = [word for word in argv if not word.startswith(tuple(without))]
+        kept = [w for w in argv if without is not None and not w.startswith(tuple(without))]
         say(f"{what}: {command_line([*kept, *added])}")

@@ -23,7 +23,7 @@ from dpbench.output.files import Stamps
 from dpbench.output.folder import PAGE
 from dpbench.output.style import save, style
 from dpbench.output.terminal import progress
-from dpbench.output.verdicts import CLAIMS, failing
+from dpbench.output.verdicts import CLAIMS, any_fails
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.runner.cost import Cost
 from dpbench.runner.run import RunOptions, Say
@@ -51,7 +51,7 @@ class LibrariesJob(FolderJob):
     sweep: LibrarySweep
     cells: list[Cell]
     audits: list[AuditTask]
-    work: ClassVar[str] = "dpbench.audit.releases"
+    work: ClassVar[str] = "dpbench.audit.cases"  # and with it controls and releases
     unit: ClassVar[str] = "cells"
 
     @classmethod
@@ -92,7 +92,7 @@ class LibrariesJob(FolderJob):
         text += "".join(unlike)
         said = pd.concat([tables["overview"]["version"], tables["libraries"]["told"]])
         wrong = said.str.contains("process ended").any()
-        wrong |= tables["claims"]["verdict"].isin(failing(CLAIMS)).any()
+        wrong |= any_fails(CLAIMS, tables["claims"]["verdict"])
         return Outcome(tables, text, partial(self._draw, tables), int(bool(unlike) or wrong))
 
     def _tables(self, cost: Cost) -> Tables:
@@ -135,7 +135,8 @@ class LibrariesJob(FolderJob):
 
     def _expected(self, bounds: pd.DataFrame) -> pd.DataFrame:
         """With the verdict that each estimator's strongest pair is known to have."""
-        known = choose(list(self.sweep.libraries.refuted), self.sweep.estimators)
+        names = list(self.sweep.libraries.refuted)
+        known = choose(names, self.sweep.estimators) if names else []
         refuted = bounds["estimator"].isin(list(known))
         return bounds.assign(expected=np.where(refuted, "refuted", "not refuted"))
 

@@ -60,14 +60,14 @@ def prepared(
 
     ConfigError at the first key that cannot be used; nothing is run or written.
     """
-    from dpbench.runner.settings import load_plugins
-
-    plugins = load_plugins(settings.plugins, config_dir)
     from dpbench.runner.origin import Origin  # heavy imports wait for a readable configuration
     from dpbench.runner.run import RunOptions
+    from dpbench.runner.settings import load_plugins
 
-    asked = next((key for key in KINDS if key in settings.sweep), "")
-    kind = kind_at(REPORT if settings.report else KINDS[asked])
+    if settings.report:
+        return kind_at(REPORT).prepare(settings, RunOptions(out=out), config)
+    plugins = load_plugins(settings.plugins, config_dir)
+    kind = kind_at(KINDS[next((key for key in KINDS if key in settings.sweep), "")])
     own = _own_kinds(settings.sweep)
     origin = Origin.of(kind.work, names=settings.plugins, plugins=plugins, kinds=own)
     shared = {key: getattr(settings, key) for key in ("seed", "n_jobs", "runner", "resume")}

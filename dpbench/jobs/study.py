@@ -24,10 +24,11 @@ from dpbench.output.files import Stamps, atomic
 from dpbench.output.folder import PAGE, only_writer
 from dpbench.output.style import Font, Width, save, style
 from dpbench.output.terminal import replay_line
-from dpbench.output.verdicts import CLAIMS, failing
+from dpbench.output.verdicts import CLAIMS, any_fails
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.report.latex import claim_rows, claims_table, write_snippet
 from dpbench.runner.cost import Cost
+from dpbench.runner.origin import surroundings
 from dpbench.runner.run import RunOptions, Say, run_cells
 from dpbench.runner.settings import Settings
 from dpbench.sweep.block import replay
@@ -82,7 +83,7 @@ class StudyJob(FolderJob):
     @property
     def next(self) -> Next:
         if self.plan.study.next is not None:
-            return "next", [f"sweep={self.plan.study.next}"], [""]
+            return "next", [f"sweep={self.plan.study.next}"], None
         if len(set(self.trials)) == 1:
             more = [f"trials={2 * self.trials[0]}"]
             return "more trials, keeping these", more, ["trials=", "resume="]
@@ -109,10 +110,9 @@ class StudyJob(FolderJob):
         if self.options.out is None:
             return self._result(Cost(), lambda _: None)
         with only_writer(self.folder):
-            cost = Cost()
+            cost, before = Cost(), surroundings(self.config)
             result = self._result(cost, lambda _: None)
-            self.write(self._outcome(result, None), None, cost)
-            self.write_page()
+            self.finish(self.write(self._outcome(result, None), None, cost), before)
         return result
 
     def _result(self, cost: Cost, say: Say) -> Result:
@@ -160,7 +160,7 @@ class StudyJob(FolderJob):
             }
             for failure in result.failures
         ]
-        gated = self.plan.study.gate and result.claims["verdict"].isin(failing(CLAIMS)).any()
+        gated = self.plan.study.gate and any_fails(CLAIMS, result.claims["verdict"])
         code = int(bool(failures) or gated)
         return Outcome(tables, result.scoreboard, partial(self._draw, result), code, failures)
 

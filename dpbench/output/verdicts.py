@@ -7,12 +7,12 @@ place that says how these look.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 __all__ = [
     "AUDIT", "BAD", "CALM", "CLAIMS", "CONTROLS", "FACTORS", "GOOD", "HOSTILE", "PRINTED",
-    "SEVERITY", "TRACKING", "Tone", "Verdict", "failing", "page_tones",
+    "SEVERITY", "TRACKING", "Tone", "Verdict", "any_fails", "failing", "page_tones",
 ]  # fmt: skip
 
 
@@ -117,7 +117,7 @@ HOSTILE = _table(
     Verdict("at times refused", UNSURE, 3, printed="at times"),
     Verdict("NaN", BAD, 2),
     Verdict("wrong", BAD, 1),
-    Verdict("process ended", BAD, 0, fails=True, printed="ended"),
+    Verdict("process ended", BAD, 0, printed="ended"),
 )
 # The tables whose words have colours on a terminal.
 PRINTED = (CLAIMS, AUDIT, CONTROLS, TRACKING, FACTORS)
@@ -126,6 +126,11 @@ PRINTED = (CLAIMS, AUDIT, CONTROLS, TRACKING, FACTORS)
 def failing(verdicts: Verdicts) -> list[str]:
     """Return the words of the verdicts that fail a run."""
     return [word for word, one in verdicts.items() if one.fails]
+
+
+def any_fails(verdicts: Verdicts, words: Iterable[str]) -> bool:
+    """Whether one of these words fails a run; a word that the table lacks does."""
+    return not {*words} <= {*verdicts} - {*failing(verdicts)}
 
 
 def page_tones(verdicts: Verdicts) -> dict[str, str]:

@@ -11,7 +11,7 @@ from dpbench.arrays import Floats, Ints
 from dpbench.privacy import smooth
 from dpbench.privacy.account import Account, OverdraftError, check_number
 from dpbench.privacy.budgets import Budget, PureDP, Relation
-from dpbench.privacy.noise_factor import current_noise_factor
+from dpbench.privacy.noise_factor import checked_factor, current_noise_factor
 from dpbench.privacy.tape import Step, Tape
 from dpbench.seeds import check_generator
 
@@ -74,7 +74,8 @@ class Ledger(Account):
         check_generator(rng)
         super().__init__(budget)
         self.rng = rng
-        self.noise_factor = current_noise_factor() if noise_factor is None else noise_factor
+        factor = current_noise_factor() if noise_factor is None else checked_factor(noise_factor)
+        self.noise_factor = factor
         self.tape = tape
 
     def _part(self, budget: Budget) -> Self:

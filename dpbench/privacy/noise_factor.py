@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["current_noise_factor", "noise_times"]
+__all__ = ["checked_factor", "current_noise_factor", "noise_times"]
 
 _CURRENT: ContextVar[float] = ContextVar("noise_factor", default=1.0)
 
@@ -16,14 +16,22 @@ def current_noise_factor() -> float:
     return _CURRENT.get()
 
 
+def checked_factor(factor: float) -> float:
+    """Return a factor on noise; ValueError if it is not a finite number above 0."""
+    if not 0 < factor < float("inf"):
+        raise ValueError(f"noise factor: {factor}: give a finite number above 0")
+    return factor
+
+
 @contextmanager
 def noise_times(factor: float) -> Iterator[None]:
     """Multiply the noise of every mechanism by `factor`, while the ledger counts as before.
 
     Below 1 the estimators are less private than they claim: an audit, a claim or a comparison that
     does not notice such an error does not check for it. The factor is that of ledgers which are
-    made in this thread while the block runs, unless they are given a ``noise_factor``. Other
-    threads and processes do not see it, so run sweeps with ``n_jobs=1``.
+    made in this thread while the block runs, unless they are given a ``noise_factor``, and that of
+    a sweep which is run in the block, in all of its processes. What such a sweep stores is never
+    taken for numbers with the right noise.
 
     The exponential mechanism chooses by scores over `factor`, which multiplies its Gumbel noise by
     `factor`. Geometric noise is rounded to whole numbers. Mechanisms that draw their own chance,
@@ -52,9 +60,7 @@ def noise_times(factor: float) -> Iterator[None]:
     ...     release(*about, rng=np.random.default_rng(0)) == usual / 2
     True
     """
-    if not 0 < factor < float("inf"):
-        raise ValueError(f"noise_times: {factor}: give a finite number above 0")
-    token = _CURRENT.set(factor)
+    token = _CURRENT.set(checked_factor(factor))
     try:
         yield
     finally:

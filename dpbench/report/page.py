@@ -66,11 +66,12 @@ def read_run(folder: Path, name: str, most: int) -> dict[str, Any]:
     """Read what the template shows of a run, with `most` rows of a table.
 
     The ids of its elements begin with `name`. The manifest says which sections it has, in order;
-    a run of an earlier version has all of which there is something to show.
+    a run of an earlier version has all of which there is something to show, and what a later
+    version adds is left out.
     """
     run = RunFolder(folder, most)
     names = run.manifest.get("sections") or SECTIONS
-    sections = [one for one in (SECTIONS[name](run) for name in names) if one]
+    sections = [one for one in (SECTIONS[name](run) for name in names if name in SECTIONS) if one]
     found: list[str] = []
     for one in sorted(sections, key=lambda one: one.rank):
         found += [*filter(None, [one.alone if not found else ""]), *one.found]

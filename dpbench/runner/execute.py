@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Annotated, Literal
 
 from pydantic import Field
 
+from dpbench.privacy.noise_factor import current_noise_factor, noise_times
 from dpbench.registry import ConfigError, validated
-from dpbench.runner.local import Result, Task, run_locally
+from dpbench.runner.local import R, T, run_locally
 from dpbench.runner.origin import Origin
 
 __all__ = ["Runner", "compute"]
@@ -32,13 +34,19 @@ class Runner:
     address: Annotated[str, Field(pattern=r"^(tcp|tls|wss?|ucx)://.+:\d+$")] | None = None
 
 
+def _with_noise_times(factor: float, run: Callable[[T], R], task: T) -> R:
+    """Run a task with the noise factor of the process that handed it out."""
+    with noise_times(factor):
+        return run(task)
+
+
 def compute(
-    run: Callable[[Task], Result],
-    tasks: Sequence[Task],
+    run: Callable[[T], R],
+    tasks: Sequence[T],
     runner: Runner,
     n_jobs: int,
     origin: Origin | None = None,
-) -> Iterator[tuple[Task, Result]]:
+) -> Iterator[tuple[T, R]]:
     """Run all tasks by a module's function and yield each with its result, in any order.
 
     `n_jobs` is joblib's, of which at most one a task is used; `origin` is this process's, by
@@ -49,6 +57,8 @@ def compute(
     if not tasks:
         return
     origin = Origin.of() if origin is None else origin
+    if (factor := current_noise_factor()) != 1:
+        run = partial(_with_noise_times, factor, run)
     import joblib  # slow to load, like all that a refusal can do without
 
     workers = min(joblib.cpu_count() if n_jobs < 0 else n_jobs, len(tasks))

@@ -14,17 +14,17 @@ from typing import TypeVar
 from dpbench.runner.origin import Origin
 from dpbench.signals import SIGNALS
 
-__all__ = ["Result", "Task", "run_locally", "run_share"]
+__all__ = ["R", "T", "run_locally", "run_share"]
 
 # Of as many tasks one more at a time is handed over, up to a limit, and worked on for so long.
 MANY, MOST_AT_ONCE, SECONDS = 256, 32, 0.1
-Task = TypeVar("Task")
-Result = TypeVar("Result")
+T = TypeVar("T")  # a task
+R = TypeVar("R")  # what becomes of it
 
 
 def run_locally(
-    run: Callable[[Task], Result], tasks: Sequence[Task], workers: int, origin: Origin
-) -> Iterator[tuple[Task, Result]]:
+    run: Callable[[T], R], tasks: Sequence[T], workers: int, origin: Origin
+) -> Iterator[tuple[T, R]]:
     """Run tasks on processes of this machine, and the first task in this one."""
     import joblib
 
@@ -35,6 +35,7 @@ def run_locally(
         initializer=_end_with,
         initargs=(os.getpid(),),
     )
+    origin.here().check(origin, "this process", "a plug-in was edited after it was loaded")
     left, first = dict(enumerate(tasks[1:])), tasks[:1]
     # Handing over costs as much as a small block: of many several at once, and then those that
     # there was no time for one by one.
@@ -58,13 +59,13 @@ def run_locally(
 
 
 def run_share(
-    run: Callable[[Task], Result],
-    share: Mapping[int, Task],
+    run: Callable[[T], R],
+    share: Mapping[int, T],
     origin: Origin,
     seconds: float = SECONDS,
-) -> tuple[list[tuple[int, Result]], Origin, int]:
+) -> tuple[list[tuple[int, R]], Origin, int]:
     """Run those of these tasks, at least the first, that are begun in time; by what, and where."""
-    found, end = list[tuple[int, Result]](), time.monotonic() + seconds
+    found, end = list[tuple[int, R]](), time.monotonic() + seconds
     for index, task in share.items():
         if not found or time.monotonic() < end:
             found.append((index, run(task)))

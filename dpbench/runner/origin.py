@@ -1,23 +1,22 @@
-"""What computes numbers: source, versions and machine. Nothing else decides what is reused.
+"""What computes numbers: source, versions and machine.
 
 A stored block, an audit's rows, a baseline and the suite's archive are the same bits wherever an
-`Origin` is the same. The files of a finished run stand as long as its `fingerprint` does.
+`Origin` is the same; it decides which of them are reused. The files of a finished run, tables and
+figures included, stand as long as its `fingerprint` does.
 """
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import os
 import platform
-import re
 import secrets
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from importlib import metadata, util
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -25,25 +24,19 @@ from dpbench.errors import ConfigError
 from dpbench.output.files import stamp
 from dpbench.output.folder import stamps_of
 from dpbench.package import PACKAGE, __version__
+from dpbench.runner.imports import OWN, digest_of, in_this_process, place, reached
 from dpbench.seeds import digest
 
 __all__ = ["BLOCKS", "PACKAGE", "Origin", "fingerprint", "git", "machine", "surroundings"]
 
-OWN = "dpbench"
 BLOCKS = "dpbench.sweep.block"  # the module whose imports compute a block
 NUMERICAL = ("numpy", "scipy")  # libraries whose versions change bits
-INSTALLED = {"site-packages", "dist-packages"}
+LIBRARIES = tuple(f"{name} " for name in NUMERICAL)  # how their lines begin
 PACKAGES = ("numpy", "scipy", "pandas", "pyarrow", "joblib", "hydra-core", "matplotlib", "seaborn")
-# Environment variables with these prefixes choose how arithmetic is done.
-ARITHMETIC = ("BLIS", "MKL", "NPY", "OMP", "OPENBLAS")
+# Environment variables with these prefixes choose how arithmetic is done, and where libraries lie.
+ENVIRONMENT = ("BLIS", "DPBENCH_LIBRARIES", "MKL", "NPY", "OMP", "OPENBLAS")
 # Keys of a configuration that change the files of a run.
 SHOWN = ("sweep", "seed", "trials", "paper", "font")
-# ``import a, b`` and ``from a import (b, c)`` where a statement may begin. A hundred times faster
-# than a parser; a line of a string adds a module too many, and none is missed.
-IMPORT = re.compile(
-    r"(?:^|[;:])[^\S\n]*(?:from\s+(\.*[\w.]*)\s+)?import[\s\\]+(\([^)]*\)|(?:[^\n\\;]|\\\n)*)",
-    re.MULTILINE,
-)
 
 
 @dataclass(frozen=True)
@@ -81,7 +74,7 @@ class Origin:
         plugins: Sequence[Path] = (),
         kinds: Iterable[type[Any]] = (),
     ) -> Origin:
-        """Return the origin of what this process computes.
+        """Return the origin of what this process computes, inside `noise_times` of that noise.
 
         Parameters
         ----------
@@ -96,10 +89,14 @@ class Origin:
         """
         classes = list(kinds)
         outside = {*names, *(kind.__module__ for kind in classes)}
-        reached = _reached(sorted(outside))
-        modules = tuple(sorted({*_package(work), *reached, *_named_files(reached)}))
+        found = reached(sorted(outside))
+        modules = tuple(sorted({*_package(work), *found, *_named_files(found)}))
         texts = [path.read_text("utf-8") for path in plugins] + [*map(_text_of, classes)]
-        return cls(digest(modules, texts), machine(), modules, tuple(plugins))
+        from dpbench.privacy.noise_factor import current_noise_factor  # slow to load
+
+        factor = current_noise_factor()  # numbers with a wrong noise are no numbers of this source
+        source = digest(modules, texts, *([] if factor == 1 else [factor]))
+        return cls(source, machine(), modules, tuple(plugins))
 
     @property
     def bits(self) -> str:
@@ -119,12 +116,12 @@ class Origin:
 
     def without_plugins(self) -> Origin:
         """Return the part of this origin that workers have before they get plug-ins."""
-        own = tuple(line for line in self.modules if line.startswith((f"{OWN}.", *NUMERICAL)))
+        own = tuple(line for line in self.modules if line.startswith((f"{OWN}.", *LIBRARIES)))
         return Origin(digest(own), self.machine, own)
 
     def here(self) -> Origin:
         """Return what this process computes by where this origin is asked for; see `check`."""
-        modules = tuple(map(_found, self.modules))
+        modules = tuple(map(in_this_process, self.modules))
         source = self.source if modules == self.modules else digest(modules)
         return Origin(source, machine(), modules)
 
@@ -169,9 +166,9 @@ def _package(work: str) -> tuple[str, ...]:
 
     Once per process: code is loaded once, too.
     """
-    reached = _reached([work])
+    found = reached([work])
     libraries = {f"{name} {_version(name)}" for name in NUMERICAL}
-    return tuple(reached | _named_files(reached) | libraries)
+    return tuple(found | _named_files(found) | libraries)
 
 
 def _named_files(lines: Iterable[str]) -> set[str]:
@@ -181,107 +178,7 @@ def _named_files(lines: Iterable[str]) -> set[str]:
     modules = {line.partition(" ")[0] for line in lines}
     kinds = [one for one in Estimator.kinds().values() if one.__module__ in modules]
     named = {f"{kind.__module__}/{name}" for kind in kinds for name in vars(kind).get("files", ())}
-    return {f"{name} {_hash(_place(name))}" for name in named}
-
-
-def _reached(modules: Iterable[str]) -> set[str]:
-    """Return a line for each of these modules and for all that they import, directly or not.
-
-    Modules of dpbench are followed by their place in the package, others if they are loaded. Of a
-    distribution that is installed the version is enough, and only outside modules are asked for it.
-    The standard library is left out.
-    """
-    found, seen, pending = set[str](), {"", OWN}, list(modules)
-    while pending:
-        name = pending.pop()
-        top = name.partition(".")[0]
-        if name in seen or top in sys.stdlib_module_names:
-            continue
-        seen.add(name)
-        file = _place(name)
-        if top != OWN:
-            found |= {f"{one} {metadata.version(one)}" for one in _distributions().get(top, ())}
-        if file is None or file.suffix != ".py" or INSTALLED & set(file.parts):
-            continue
-        source = file.read_text("utf-8", errors="replace")
-        found.add(f"{name} {_hash(file)}")
-        pending.append(name.rpartition(".")[0])
-        imported = _imported(name, file, source)
-        pending += [one for one in imported if top != OWN or one.startswith(f"{OWN}.")]
-        if "iter_modules(__path__)" in source:  # a package that imports all that lies in it
-            pending += [f"{name}.{one.stem}" for one in file.parent.glob("*.py")]
-    return found
-
-
-def _place(name: str) -> Path | None:
-    """Return a module's file, or of ``module/file`` the file beside it; None if there is none."""
-    module, slash, beside = name.partition("/")
-    top, *below = module.split(".")
-    if top != OWN:
-        file: Path | None = Path(getattr(sys.modules.get(module), "__file__", None) or "")
-    else:
-        at = PACKAGE.joinpath(*below)
-        places = (at.with_suffix(".py"), at / "__init__.py")
-        file = next((one for one in places if one.is_file()), None)
-    return file.parent / beside if file is not None and slash else file
-
-
-def _imported(name: str, file: Path, source: str) -> Iterator[str]:
-    """Yield names that may be modules: of ``from a import b`` a and a.b, with their packages."""
-    package = name.split(".") if file.stem == "__init__" else name.split(".")[:-1]
-    for match in IMPORT.finditer(source):
-        base, listed = match[1], re.sub(r"#[^\n]*|[()\\]", " ", match[2])
-        words = [one.split()[0] for one in listed.split(",") if one.strip()]
-        if base is not None:
-            level = len(base) - len(base.lstrip("."))
-            above = package[: len(package) - level + 1] if level else []
-            whole = ".".join([*above, *filter(None, [base.lstrip(".")])])
-            words = [whole, *(f"{whole}.{one}" for one in words)]
-        for word in words:
-            parts = word.split(".")
-            yield from (".".join(parts[:end]) for end in range(1, len(parts) + 1))
-
-
-@cache
-def _distributions() -> dict[str, list[str]]:
-    """Return by top-level module the distributions that have it."""
-    return {name: sorted(set(of)) for name, of in metadata.packages_distributions().items()}
-
-
-def _hash(file: Path | None) -> str:
-    there = file is not None and file.is_file()
-    return hashlib.sha256(file.read_bytes()).hexdigest()[:16] if file and there else ""
-
-
-def _found(line: str) -> str:
-    """Return a line of `Origin.modules` as it is in this process."""
-    name, _, wanted = line.partition(" ")
-    if name == "__main__" or _loaded(name) == wanted:  # the first is sent with the task
-        return line
-    try:
-        found = metadata.version(name)
-    except metadata.PackageNotFoundError:
-        found = _loaded(name) or "missing"
-    return f"{name} {found}"
-
-
-@cache
-def _own(name: str) -> str:
-    return _hash(_place(name))
-
-
-def _loaded(name: str) -> str:
-    """Return a digest of a module's source as it was loaded: a worker may be older than it."""
-    if name.startswith(f"{OWN}.") or "/" in name:
-        return _own(name)
-    try:
-        spec = util.find_spec(name)
-        file = Path((spec and spec.origin) or "")
-        if spec is None or file.suffix != ".py":
-            return ""
-        return str(vars(spec).setdefault("dpbench", _hash(file)))
-    except (ImportError, ValueError, OSError):
-        return ""
+    return {f"{name} {digest_of(place(name))}" for name in named}
 
 
 def _text_of(kind: type[Any]) -> str:
@@ -394,5 +291,5 @@ def _host() -> list[str]:
         about = {line for line in processor.splitlines() if line.startswith(("model", "flags"))}
     except OSError:
         about = set()
-    chosen = {f"{k}={v}" for k, v in os.environ.items() if k.startswith(ARITHMETIC)}
-    return [platform.node(), platform.platform(), *sorted(about | chosen)]
+    chosen = {f"{k}={v}" for k, v in os.environ.items() if k.startswith(ENVIRONMENT)}
+    return [platform.platform(), *sorted(about | chosen)]

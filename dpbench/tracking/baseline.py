@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -67,7 +67,7 @@ class Baseline:
             with pq.ParquetFile(path, page_checksum_verification=True) as file:
                 rows = file.read().to_pandas()
             of, seed = str(about["sweep"]), int(about["seed"])
-            origin = Origin(about["source"], about["machine"], stored=dict(about["about"]))
+            origin = Origin(about["source"], about["machine"], stored=_unfolded(about["about"]))
             rows = _with_first(completed(rows))[[*KEY, "stream", "errors", "first"]]
             if rows.empty or min(map(len, rows["errors"])) < LEAST_TRIALS:
                 raise ValueError("no errors to compare with")
@@ -99,18 +99,27 @@ class Baseline:
         errors = pa.array(list(rows["errors"]), pa.list_(pa.float64()))
         table = pa.table({name: pa.array(rows[name]) for name in (*KEY, "stream", "first")})
         found = {name: getattr(self.origin, name) for name in ("source", "machine")}
-        found |= {"sweep": self.sweep, "seed": self.seed, "about": _told(self.origin)}
+        found |= {"sweep": self.sweep, "seed": self.seed, "about": _folded(self.origin.about)}
         about = json.dumps({"format": FORMAT, **found}, sort_keys=True)
         table = table.append_column("errors", errors).replace_schema_metadata({"dpbench": about})
         with atomic(path) as temporary:
             pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
 
 
-def _told(origin: Origin) -> dict[str, Any]:
-    """Return the commits and versions of an origin, for people."""
-    about = dict(origin.about)
-    kept = {key: about[key] for key in about if "commit" in key or key == "dirty"}
-    return kept | about["versions"] if origin.stored is None else about
+def _folded(about: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the commits and the versions of `Origin.about`, as a baseline's file has them."""
+    kept = {key: about[key] for key in about if _of_commit(key)}
+    return {**kept, **about.get("versions", {})}
+
+
+def _unfolded(about: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a baseline's file has as `Origin.about` has it."""
+    kept = {key: about[key] for key in about if _of_commit(key)}
+    return kept | {"versions": {key: about[key] for key in about if key not in kept}}
+
+
+def _of_commit(key: str) -> bool:
+    return "commit" in key or key == "dirty"
 
 
 def check_replaceable(path: Path) -> None:

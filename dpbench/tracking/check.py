@@ -177,6 +177,7 @@ class Tracking:
         """What the baseline is, and how far it can be compared."""
         assert self.stored is not None
         old, origin = self.stored.origin, found.origin
+        known = old.about.get("versions", {})
         theirs = (old.about.get("plugin_commits") or {"": old.about}).items()  # where known
         commits = ", ".join(
             f"{str(one.get('commit') or 'unknown')[:12]}{f' of {folder}' if folder else ''}"
@@ -184,8 +185,8 @@ class Tracking:
             for folder, one in theirs
         )
         notes = [
-            f"Baseline of commit {commits}: dpbench {old.about.get('dpbench')}, numpy "
-            f"{old.about.get('numpy')}, scipy {old.about.get('scipy')}, seed {self.stored.seed}."
+            f"Baseline of commit {commits}: dpbench {known.get('dpbench')}, numpy "
+            f"{known.get('numpy')}, scipy {known.get('scipy')}, seed {self.stored.seed}."
         ]
         if self.stored.seed != found.seed:
             notes.append(

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import dpbench
 from dpbench.jobs.study import StudyJob
 from tests.bench import Bench
 
@@ -87,3 +88,11 @@ def test_help_and_a_refusal_wait_for_nothing(bench: Bench) -> None:
     assert "sweep=NAME" in told
     assert told.endswith("set()\n")
     assert loading(bench, ["sweep=nosuch"], {"numpy", "rich", "pydantic"}) == "set()\n"
+
+
+def test_a_run_from_python_is_a_finished_run_of_the_command(bench: Bench) -> None:
+    dpbench.run("tiny", config_dir=bench.conf, out=bench.folder / "out", trials=4, n_jobs=1)
+    before = (bench.folder / "out" / "summary.csv").stat().st_mtime_ns
+    bench.done("trials=4")
+    assert bench.counts() == (0, 5)
+    assert (bench.folder / "out" / "summary.csv").stat().st_mtime_ns == before

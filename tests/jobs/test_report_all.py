@@ -15,6 +15,7 @@ def test_all_runs_on_one_page(bench: Bench) -> None:
     assert found == (0, "2 runs on one page: results/report.html\n", "")
     page = bench.read("report.html", "results")
     assert bench.raw("report=all").code == 0
+    assert bench.raw("report=all", "plugins=[nope]").code == 0  # nothing is loaded
     assert bench.read("report.html", "results") == page
     for word in ("track=check", "trials=5", "replay=f0123456789n10"):
         unusable(bench.raw("report=all", word), word.partition("=")[0], "runs nothing")

@@ -17,6 +17,7 @@ from dpbench.output.verdicts import (
     SEVERITY,
     TRACKING,
     Verdict,
+    any_fails,
     failing,
     page_tones,
 )
@@ -48,3 +49,9 @@ def test_a_printed_word_has_one_colour() -> None:
         colours.setdefault(one.text, set()).add(one.tone.terminal)
     assert all(len(found) == 1 for found in colours.values())
     assert GOOD.figure != BAD.figure != verdicts.CALM.figure
+
+
+def test_a_word_that_no_table_has_fails_a_run() -> None:
+    assert not any_fails(AUDIT, ["not refuted", "not refuted"])
+    for word in ("refuted", "failed", "odd", "nan"):
+        assert any_fails(AUDIT, ["not refuted", word])

@@ -95,3 +95,10 @@ def test_a_run_has_the_tails_of_its_noise() -> None:
             Tails(lower=-1, upper=1).run(sample, Ledger(PURE, rng(), noise_factor=factor))
     assert seen == [usual / 2, usual]
     assert PURE.noise_quantile(0.1) == usual
+
+
+@pytest.mark.parametrize("factor", [0.0, -1.0, np.inf, np.nan])
+def test_a_factor_that_is_none(factor: float) -> None:
+    """With 0 a ledger would release the value itself and count it as private."""
+    with pytest.raises(ValueError, match="noise factor"):
+        Ledger(PURE, np.random.default_rng(0), noise_factor=factor)

@@ -25,6 +25,7 @@ import dpbench
 from dpbench.distributions import TwoPoint
 from dpbench.estimators import EmpiricalMean
 from dpbench.privacy import NonPrivate
+from dpbench.runner import imports
 from dpbench.runner.execute import Runner, compute
 from dpbench.runner.origin import Origin
 from dpbench.sweep.block import BlockTask, Setting, run_block
@@ -282,7 +283,8 @@ def test_a_local_process_of_another_source_is_refused(monkeypatch: pytest.Monkey
     members = (("law", TwoPoint(p=0.1, k=2)),)
     tasks = [BlockTask(members, 10, (setting,), 0, index, "cell") for index in range(2)]
     assert len(list(compute(run_block, tasks, Runner(), 2))) == 2
-    before = dataclasses.replace(Origin.of(), source="before", modules=("dpbench.seeds before",))
+    before = dataclasses.replace(Origin.of(), modules=("dpbench.seeds before",))
+    monkeypatch.setattr(imports, "_own", lambda _: "before")  # in this process
     found = compute(run_block, tasks, Runner(), 2, before)
     next(found)  # of this process
     with pytest.raises(dpbench.ConfigError, match=r"runner: process \d+ computes by other source"):

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-import numpy as np
 import pytest
-import scipy
 
 import dpbench
-from dpbench.estimators import EmpiricalMean, Estimator
+from dpbench.audit import noise_times
+from dpbench.audit.cases import AuditSettings, Case, control_tasks
+from dpbench.estimators import LibraryMean
+from dpbench.jobs.audit import AuditJob
 from dpbench.jobs.study import StudyJob
-from dpbench.runner import origin
+from dpbench.runner import imports, origin
 from dpbench.runner.origin import Origin
 from tests.bench import MINE, Bench
 
 HERE = Path(dpbench.__file__).parent
-# A block of every estimator and of a library's mean, in a process that then says what it has
+# A block of a mean and of a library's mean, in a process that then says what it has
 # loaded: an independent route to the files that a block reaches.
 LOADED = """
 import json, sys
@@ -50,7 +50,7 @@ def reached() -> list[str]:
     found = {file.relative_to(HERE).as_posix() for file in loaded if HERE in file.parents}
     # the package's face loads by name, and its version names no number
     found -= {"__init__.py", "package.py"}
-    return sorted({*found, "estimators/libraries/worker.py"})  # a process of its own runs this one
+    return sorted({*found, *(f"estimators/libraries/{name}" for name in LibraryMean.files)})
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A copy of the package, in the place of which origins are made."""
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(HERE, tmp_path / "dpbench", ignore=ignored)
-    monkeypatch.setattr(origin, "PACKAGE", tmp_path / "dpbench")
+    monkeypatch.setattr(imports, "PACKAGE", tmp_path / "dpbench")
     yield tmp_path / "dpbench"
     origin._package.cache_clear()
 
@@ -76,7 +76,7 @@ def test_a_block_does_not_survive_an_edit_of_what_it_reaches(
     before = _source()
     for name in reached:
         text = (package / name).read_text("utf-8")
-        (package / name).write_text(text + "\n# edited\n", "utf-8")
+        (package / name).write_text(text + "\n", "utf-8")
         assert _source() != before, name
         (package / name).write_text(text, "utf-8")
     assert _source() == before
@@ -84,11 +84,11 @@ def test_a_block_does_not_survive_an_edit_of_what_it_reaches(
 
 @pytest.mark.parametrize("name", ["analysis/claims.py", "report/page.py", "audit/releases.py"])
 def test_a_block_survives_an_edit_of_what_it_does_not_reach(name: str, package: Path) -> None:
-    before, audits = _source(), _source("dpbench.audit.releases")
+    before, audits = _source(), _source(AuditJob.work)
     with (package / name).open("a") as file:
-        file.write("\n# edited\n")
+        file.write("\n")
     assert _source() == before
-    assert (_source("dpbench.audit.releases") == audits) == (not name.startswith("audit/"))
+    assert (_source(AuditJob.work) == audits) == (not name.startswith("audit/"))
 
 
 def test_an_estimator_that_nobody_imports_by_name_is_reached(package: Path) -> None:
@@ -100,11 +100,48 @@ def test_an_estimator_that_nobody_imports_by_name_is_reached(package: Path) -> N
     assert len({before, once, _source()}) == 3
 
 
+def test_an_audit_does_not_survive_an_edit_of_what_it_attacks(package: Path) -> None:
+    """Its controls are estimators, too."""
+    settings = AuditSettings(cases={"all": Case(n=60)})
+    attacked = {type(task.estimator).__module__ for task in control_tasks(settings, 0)}
+    assert attacked == {"dpbench.audit.controls"}
+    before = _source(AuditJob.work)
+    for name in ("audit/controls.py", "audit/attack.py", "audit/releases.py", "audit/bounds.py"):
+        with (package / name).open("a") as file:
+            file.write("\n")
+        after = _source(AuditJob.work)
+        assert after != before, name
+        before = after
+
+
+def test_an_installed_package_is_known_by_its_text(
+    tmp_path: Path, package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wheel lies in site-packages, where distributions are known by their versions."""
+    installed = tmp_path / "site-packages" / "dpbench"
+    installed.parent.mkdir()
+    package.rename(installed)
+    monkeypatch.setattr(imports, "PACKAGE", installed)
+    before = _source()
+    with (installed / "privacy" / "ledger.py").open("a") as file:
+        file.write("\n")
+    assert _source() != before
+
+
+def test_numbers_with_a_wrong_noise_are_no_numbers_of_this_source() -> None:
+    right = Origin.of()
+    with noise_times(0.5):
+        half = Origin.of()
+    assert len({right.bits, half.bits, Origin.of().bits}) == 2
+    half.here().check(half, "a worker", "")
+
+
 def test_a_changed_helper_makes_blocks_stale(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     assert Path(dpbench.__file__).parent == origin.PACKAGE
     package = bench.folder / "copy"
     shutil.copytree(origin.PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(origin, "PACKAGE", package)
+    for module in (imports, origin):
+        monkeypatch.setattr(module, "PACKAGE", package)
     for name, done in [("", 5), ("analysis/claims.py", 0), ("privacy/budgets.py", 5)]:
         if name:
             (package / name).write_text((package / name).read_text() + "\n# changed\n")
@@ -167,66 +204,3 @@ def test_another_processor_computes_again(bench: Bench, monkeypatch: pytest.Monk
     bench.done("trials=4")
     assert bench.counts() == (5, 0)
     assert dpbench.load("out", config_dir="conf").errors(n=1000).shape[0] == 3 * 4
-
-
-FILES = {
-    "hers/mine_too.py": "import json\nimport numpy\nfrom herlib import noise\n",
-    "lib/herlib/__init__.py": "from .core import noise\n",
-    "lib/herlib/core.py": "def noise():\n    from herlib.deep import scale as s\n    return s\n",
-    "lib/herlib/deep/__init__.py": "",
-    "lib/herlib/deep/scale.py": "AMOUNT = 1\n",
-    "lib/herlib/unused.py": "AMOUNT = 1\n",
-}
-
-
-@pytest.fixture
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    for name, text in FILES.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    for folder in ("hers", "lib"):
-        monkeypatch.syspath_prepend(str(tmp_path / folder))
-    for name in ("mine_too", "herlib.deep.scale"):
-        importlib.import_module(name)
-    yield tmp_path
-    for name in [one for one in sys.modules if one.partition(".")[0] in {"mine_too", "herlib"}]:
-        del sys.modules[name]
-
-
-def test_every_source_file_that_is_imported_is_named(files: Path) -> None:
-    found = Origin.of(names=["mine_too"]).outside
-    libraries = {"numpy": np.__version__, "scipy": scipy.__version__}
-    assert {name: found.pop(name) for name in libraries} == libraries
-    used = {"mine_too", "herlib", "herlib.core", "herlib.deep", "herlib.deep.scale"}
-    assert set(found) == used  # not json, and not what nobody imports
-    more = Origin.of(names=["mine_too", "dpbench.estimators", "json"])
-    assert more.outside == found | libraries
-
-
-@pytest.mark.parametrize("name", ["hers/mine_too.py", "lib/herlib/deep/scale.py"])
-def test_another_source_is_another_digest(files: Path, name: str) -> None:
-    def source() -> str:
-        return Origin.of(names=["mine_too"]).source
-
-    before = source()
-    (files / "lib/herlib/unused.py").write_text("AMOUNT = 2\n")
-    assert source() == before != Origin.of().source
-    (files / name).write_text((files / name).read_text() + "# five times less\n")
-    assert source() != before
-
-
-def test_a_file_that_a_plug_ins_estimator_names_is_part_of_it(
-    files: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Estimator, "_registry", dict(Estimator._registry))
-
-    class Weighed(EmpiricalMean):
-        files: ClassVar[tuple[str, ...]] = ("weights.bin",)
-
-    Weighed.__module__ = "mine_too"
-    found = set[str]()
-    for weights in (None, b"1", b"2"):
-        if weights is not None:
-            (files / "hers/weights.bin").write_bytes(weights)
-        found.add(Origin.of(names=["mine_too"]).source)
-    assert len(found) == 3
