@@ -33,6 +33,7 @@ def reached(modules: Iterable[str]) -> set[str]:
     distribution that is installed the version is enough, and only outside modules are asked for it.
     The standard library is left out.
     """
+    own = _own_files()
     found, seen, pending = set[str](), {"", OWN}, list(modules)
     while pending:
         name = pending.pop()
@@ -40,31 +41,37 @@ def reached(modules: Iterable[str]) -> set[str]:
         if name in seen or top in sys.stdlib_module_names:
             continue
         seen.add(name)
-        file = place(name)
+        file = own.get(name) if top == OWN else _file_of(name)
         if top != OWN:
             found |= {f"{one} {metadata.version(one)}" for one in _distributions().get(top, ())}
         if file is None or file.suffix != ".py" or (top != OWN and INSTALLED & set(file.parts)):
             continue
-        source = file.read_text("utf-8", errors="replace")
-        found.add(f"{name} {digest_of(file)}")
+        source = file.read_bytes()
+        found.add(f"{name} {_digest(source)}")
         pending.append(name.rpartition(".")[0])
-        imported = _imported(name, file, source)
-        pending += [one for one in imported if top != OWN or one.startswith(f"{OWN}.")]
-        if "iter_modules(__path__)" in source:  # a package that imports all that lies in it
-            pending += [f"{name}.{one.stem}" for one in file.parent.glob("*.py")]
+        text = source.decode("utf-8", "replace")
+        imports = _statements(text) if top == OWN else _parsed(text)
+        imported = _names(name, file, imports)
+        pending += [one for one in imported if top != OWN or one in own]
+        if b"iter_modules(__path__)" in source:  # a package that imports all that lies in it
+            pending += [one for one in own if one.rpartition(".")[0] == name]
     return found
+
+
+def _own_files() -> dict[str, Path]:
+    """Return the files of dpbench by the names of their modules, packages included."""
+    files = ((path, path.relative_to(PACKAGE).with_suffix("")) for path in PACKAGE.rglob("*.py"))
+    dotted = {".".join((OWN, *at.parts)): path for path, at in files}
+    return {name.removesuffix(".__init__"): path for name, path in dotted.items()}
 
 
 def place(name: str) -> Path | None:
     """Return a module's file, or of ``module/file`` the file beside it; None if there is none."""
     module, slash, beside = name.partition("/")
     top, *below = module.split(".")
-    if top != OWN:
-        file = _file_of(module)
-    else:
-        at = PACKAGE.joinpath(*below)
-        places = (at.with_suffix(".py"), at / "__init__.py")
-        file = next((one for one in places if one.is_file()), None)
+    at = PACKAGE.joinpath(*below)
+    own = (one for one in (at.with_suffix(".py"), at / "__init__.py") if one.is_file())
+    file = next(own, None) if top == OWN else _file_of(module)
     return file.parent / beside if file is not None and slash else file
 
 
@@ -77,10 +84,13 @@ def _file_of(module: str) -> Path | None:
     return Path(spec.origin) if spec is not None and spec.origin else None
 
 
-def _imported(name: str, file: Path, source: str) -> Iterator[str]:
+Import = tuple[str | None, list[str]]  # the module that names are from, if any, and the names
+
+
+def _names(name: str, file: Path, imports: Iterable[Import]) -> Iterator[str]:
     """Yield names that may be modules: of ``from a import b`` a and a.b, with their packages."""
     package = name.split(".") if file.stem == "__init__" else name.split(".")[:-1]
-    for base, listed in _statements(source) if name.startswith(OWN) else _parsed(source):
+    for base, listed in imports:
         words = listed
         if base is not None:
             level = len(base) - len(base.lstrip("."))
@@ -92,22 +102,25 @@ def _imported(name: str, file: Path, source: str) -> Iterator[str]:
             yield from (".".join(parts[:end]) for end in range(1, len(parts) + 1))
 
 
-def _statements(source: str) -> Iterator[tuple[str | None, list[str]]]:
-    """Yield of each import the module that it is from, if any, and the names; see `IMPORT`."""
+def _statements(source: str) -> Iterator[Import]:
+    """Yield the imports of a module of dpbench; see `IMPORT`."""
     for match in IMPORT.finditer(source):
         listed = re.sub(r"#[^\n]*|[()\\]", " ", match[2])
         yield match[1], [one.split()[0] for one in listed.split(",") if one.strip()]
 
 
-def _parsed(source: str) -> Iterator[tuple[str | None, list[str]]]:
-    """Yield the same of any source."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            names = [alias.name for alias in node.names]
-            base = (
-                "." * node.level + (node.module or "") if isinstance(node, ast.ImportFrom) else None
-            )
-            yield base, names
+def _parsed(source: str) -> Iterator[Import]:
+    """Yield the imports of any module; none of one that this Python cannot read, nor import."""
+    try:
+        nodes = [*ast.walk(ast.parse(source))]
+    except (SyntaxError, ValueError):
+        return
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield None, [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = "." * node.level + (node.module or "")
+            yield base, [alias.name for alias in node.names]
 
 
 @cache
@@ -118,8 +131,11 @@ def _distributions() -> dict[str, list[str]]:
 
 def digest_of(file: Path | None) -> str:
     """Return a digest of a file's bytes; blank if there is none."""
-    there = file is not None and file.is_file()
-    return hashlib.sha256(file.read_bytes()).hexdigest()[:16] if file and there else ""
+    return _digest(file.read_bytes()) if file is not None and file.is_file() else ""
+
+
+def _digest(source: bytes) -> str:
+    return hashlib.sha256(source).hexdigest()[:16]
 
 
 def in_this_process(line: str) -> str:
