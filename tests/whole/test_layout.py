@@ -60,3 +60,9 @@ def test_a_module_is_tested_by_a_file_of_its_name() -> None:
     named = [tests / test for test in ELSEWHERE.values()]
     named += [package / module for module in APART.values()]
     assert [path for path in named if not path.exists()] == []
+
+
+def test_a_file_of_tests_has_tests() -> None:
+    """One that was emptied by mistake would fail nothing."""
+    files = (ROOT / "tests").rglob("test_*.py")
+    assert [path for path in files if "\ndef test_" not in path.read_text("utf-8")] == []
