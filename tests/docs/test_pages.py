@@ -214,7 +214,8 @@ def test_the_plan_prints_what_its_page_shows(
     assert run(shlex.split(command)[3:]) == 0
     printed = capsys.readouterr().out.partition("\nOpenDP")[0].rstrip()
     number = re.compile(r"-?\d[\d,.e-]*\d|\d")
-    assert number.sub("#", " ".join(shown.split())) == number.sub("#", " ".join(printed.split()))
+    same = number.sub("#", " ".join(shown.split())) == number.sub("#", " ".join(printed.split()))
+    assert same, f"the output in docs/howto/plan.md must be what the command prints:\n{printed}"
     found, wanted = (
         [float(one.replace(",", "").rstrip(".")) for one in number.findall(text)]
         for text in (printed, shown)
