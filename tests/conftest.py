@@ -28,7 +28,7 @@ from dpbench.estimators import Estimator, HeavyTailedMean
 from dpbench.estimators.libraries.process import close_libraries, python
 from dpbench.output.style import save
 from dpbench.privacy import Budget, Ledger, PureDP
-from dpbench.runner import origin
+from dpbench.runner import imports, origin
 from dpbench.theory.families import TwoPointFamily
 from tests.bench import FIGURE, TINY, Bench
 
@@ -165,8 +165,15 @@ def source_read_once() -> Iterator[None]:
     def package_source() -> list[tuple[str, str]]:
         return once() if package == origin.PACKAGE else read()  # of a copy, which changes
 
+    lines, lines_once = origin._package, functools.cache(origin._package.__wrapped__)
+
+    def _package(work: str) -> tuple[str, ...]:
+        return lines_once(work) if package == imports.PACKAGE else lines(work)
+
+    _package.cache_clear = lines.cache_clear  # type: ignore[attr-defined]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(origin, "package_source", package_source)
+        patch.setattr(origin, "_package", _package)
         yield
 
 

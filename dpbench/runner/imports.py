@@ -14,7 +14,7 @@ from pathlib import Path
 
 from dpbench.package import PACKAGE
 
-__all__ = ["OWN", "digest_of", "in_this_process", "place", "reached"]
+__all__ = ["OWN", "PACKAGE", "digest_of", "in_this_process", "place", "reached"]
 
 OWN = "dpbench"
 INSTALLED = {"site-packages", "dist-packages"}

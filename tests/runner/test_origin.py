@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,9 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(HERE, tmp_path / "dpbench", ignore=ignored)
     monkeypatch.setattr(imports, "PACKAGE", tmp_path / "dpbench")
+    statements = cache(lambda text: [*parsed(text)])  # read again and again
+    parsed = imports._statements
+    monkeypatch.setattr(imports, "_statements", statements)
     yield tmp_path / "dpbench"
     origin._package.cache_clear()
 
