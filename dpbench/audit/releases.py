@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
-from dpbench.arrays import Floats
+from dpbench.arrays import Bools, Floats
 from dpbench.audit.attack import Released, attacks
 from dpbench.estimators import Estimator
 from dpbench.estimators.outside import OneDataset
@@ -25,7 +25,10 @@ from dpbench.samples import DenseSample
 from dpbench.seeds import check_generator, digest, stream
 from dpbench.sweep.block import BLOCK_NUMBERS, steady
 
-__all__ = ["COLUMNS", "LEAST_RUNS", "AuditTask", "Bound", "audit", "audit_pair"]
+__all__ = [
+    "COLUMNS", "LEAST_RUNS", "AuditTask", "Bound", "Split", "audit", "audit_pair", "direction",
+    "judged",
+]  # fmt: skip
 
 # A generator for what it is asked for: the coins, or the releases of a try on one side.
 Streams = Callable[..., np.random.Generator]
@@ -198,8 +201,8 @@ class AuditTask:
         pilot = _both_sides(self.estimator, self.budget, pair, (few, few), streams, 0.5)
         if pilot is None:
             return -1.0
-        direction, error = _direction(self.estimator, pair), self.error / CHOSEN
-        chosen = attacks(pilot, direction, self.budget, self.runs, error)
+        along, error = direction(self.estimator.estimand, pair), self.error / CHOSEN
+        chosen = attacks(pilot, along, self.budget, self.runs, error)
         return max(attack.promise for attack, _ in chosen)
 
     def visible(self, *pairs: Pair) -> float:
@@ -266,24 +269,69 @@ def _bound(
     noise_factor: float | None = None,
 ) -> Bound:
     """Release, let the first fifth of the runs choose the attacks, and judge the rest by them."""
-    claimed = budget.amounts[0]
-    coins = streams("coins").random(2 * runs) < 0.5
-    pilot = int(PILOT * len(coins))
-    counts = int(coins.sum()), int((~coins).sum())
-    early = int(coins[:pilot].sum()), int((~coins[:pilot]).sum())
-    both = _both_sides(estimator, budget, pair, counts, streams, noise_factor)
+    split = Split.drawn(runs, streams("coins"))
+    both = _both_sides(estimator, budget, pair, split.counts, streams, noise_factor)
+    # a half of the error for each try of `_both_sides`
+    return judged(both, split, direction(estimator.estimand, pair), budget, error / 2)
+
+
+@dataclass(frozen=True)
+class Split:
+    """How many releases are for each dataset of a pair, and how many of these choose the attack.
+
+    Attributes
+    ----------
+    coins : array of bool
+        For each release whether it is for the left dataset: a coin, which `guess_bound` needs.
+    """
+
+    coins: Bools
+
+    @classmethod
+    def drawn(cls, runs: int, rng: np.random.Generator) -> Split:
+        """Toss the coins of 2 `runs` releases."""
+        return cls(rng.random(2 * runs) < 0.5)
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Releases on the left dataset and on the right one."""
+        return int(self.coins.sum()), int((~self.coins).sum())
+
+    @property
+    def early(self) -> tuple[int, int]:
+        """Of these the ones that choose the attack, which come first."""
+        pilot = self.coins[: int(PILOT * len(self.coins))]
+        return int(pilot.sum()), int((~pilot).sum())
+
+
+def judged(
+    both: Released | None, split: Split, direction: Floats, budget: Budget, error: float
+) -> Bound:
+    """Bound the loss of privacy from releases on both datasets of a pair.
+
+    Parameters
+    ----------
+    both : Released or None
+        As many on each side as the split has, in the order of its coins; None if all failed.
+    split : Split
+    direction : (numbers of a release,) array
+        See `attacks`.
+    budget : Budget
+    error : float
+        Probability that the bound exceeds the true parameter.
+    """
+    claimed, runs = budget.amounts[0], len(split.coins) // 2
     if both is None:
         return Bound(claimed, np.nan, runs)
-    left, right = both
-    rest = Released(left[early[0] :], right[early[1] :])
-    chosen = attacks(
-        Released(left[: early[0]], right[: early[1]]),
-        _direction(estimator, pair),
-        budget,
-        min(map(len, rest)),
-        error / 2,  # a half for each try of `_both_sides`
+    pilot, rest = (
+        Released(*(side[of] for side, of in zip(both, ends, strict=True)))
+        for ends in (
+            [slice(early) for early in split.early],
+            [slice(early, None) for early in split.early],
+        )
     )
-    found = max(attack.bound(rest, share * error / 2) for attack, share in chosen)
+    chosen = attacks(pilot, direction, budget, min(map(len, rest)), error)
+    found = max(attack.bound(rest, share * error) for attack, share in chosen)
     return Bound(claimed, found, runs)
 
 
@@ -346,14 +394,14 @@ def _releases(
     return found
 
 
-def _direction(estimator: Estimator, pair: Pair) -> Floats:
-    """Along which the pair's means, or second moments, differ."""
+def direction(estimand: str, pair: Pair) -> Floats:
+    """Return the direction in which the estimands of a pair's datasets differ."""
     if pair.relation == "add_remove":
         return np.atleast_1d(pair.right.mean(axis=0) - pair.left.mean(axis=0))
     changed = np.atleast_1d((pair.left != pair.right).reshape(len(pair.left), -1).any(axis=1))
     left, right = (np.atleast_1d(side[changed][0]) for side in (pair.left, pair.right))
-    if estimator.estimand == "covariance":
+    if estimand == "covariance":
         return np.asarray(np.outer(right, right) - np.outer(left, left)).ravel()
-    if estimator.estimand == "regression":
+    if estimand == "regression":
         return np.asarray(right[:-1] * right[-1] - left[:-1] * left[-1])
     return np.asarray(right - left)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import secrets
 import string
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 
@@ -18,35 +20,39 @@ from dpbench.output.terminal import WIDTH, command_line, say
 from dpbench.output.terminal import table as in_columns
 from dpbench.output.verdicts import AUDIT
 from dpbench.registry import ConfigError, validated
-from dpbench.runner.origin import BLOCKS, Origin
+from dpbench.runner.origin import Origin
 from dpbench.runner.run import RunOptions
 from dpbench.runner.settings import PathText, Processes, Seed
 from dpbench.suite import checks, compare
-from dpbench.suite.entries import Entry, entries, read_entry
-from dpbench.suite.measure import measured
-from dpbench.suite.problems import Suite, read_suite
+from dpbench.suite.entries import entries
+from dpbench.suite.measure import SCORING, measured, scored
+from dpbench.suite.problems import LEFT, SUITE, Suite, read_suite
+from dpbench.suite.remote import FileEntry, read_entry
 from dpbench.suite.table import Scores, archive_path
 
 __all__ = ["USAGE", "main"]
+
+SuiteName = Literal["dpbench-mean-v1", "dpbench-mean-v2"]
 
 USAGE = """\
 dpbench suite: score an estimator on frozen problems, over what no private estimator beats.
 
   suite list                       the problems
-  suite run mine.py [key=value ..] check and audit the entry of a file, then score it
+  suite run mine.py [key=value ..] check and audit the entry of a file, and score it
   suite compare mine.parquet ..    beside the archive: a profile, the best of each problem
   suite archive [key=value ..]     score the entries of dpbench itself
 
   problems=GLOB   those whose ids match, as 'gauss-*,binary-*'
+  suite=NAME      of list and compare: an earlier suite, as dpbench-mean-v1
   out=FILE        of run: by default mine.parquet; of compare: a folder, results/suite/compare
 
 of run and archive:
-  quick=true      fewer trials: within a minute
-  seed=0          names every random stream
+  quick=true      fewer trials and audits: a few minutes
+  seed=NUMBER     repeats a run; by default drawn after the entry is loaded
   n_jobs=-1       processes; -1 for all cores; changes no number
 
 of compare:
-  archive=FILE    by default results/archive/dpbench-mean-v1.parquet of the checkout
+  archive=FILE    by default the suite's in results/archive of the checkout
 
 How to write an entry stands in CONTRIBUTING.md."""
 
@@ -57,10 +63,17 @@ class Choice:
 
     problems: str | None = None
 
-    def suite(self) -> Suite:
+    def chosen(self, name: str = SUITE) -> Suite:
         """Return the suite, with the problems that are chosen; ConfigError if there are none."""
-        suite = read_suite()
+        suite = read_suite(name)
         return suite if self.problems is None else suite.chosen(self.problems)
+
+
+@validated
+class Listing(Choice):
+    """The keys of ``list``; see `USAGE`."""
+
+    suite: SuiteName = SUITE
 
 
 @validated
@@ -69,7 +82,7 @@ class Scoring(Choice):
 
     quick: bool = False
     out: PathText | None = None
-    seed: Seed = 0
+    seed: Seed | None = None
     n_jobs: Processes = -1
 
 
@@ -77,6 +90,7 @@ class Scoring(Choice):
 class Comparison(Choice):
     """The keys of ``compare``; see `USAGE`."""
 
+    suite: SuiteName = SUITE
     out: PathText = "results/suite/compare"
     archive: PathText | None = None
 
@@ -95,32 +109,29 @@ def main(words: Sequence[str]) -> int:
     return run_task("suite", words, TASKS)
 
 
-def _list(_files: Sequence[str], options: Choice) -> int:
-    suite = options.suite()
+def _list(_files: Sequence[str], options: Listing) -> int:
+    suite = options.chosen(options.suite)
     title = f"{suite.name}: {len(suite.problems)} problems"
     say(in_columns(title, compare.problem_list(suite.problems)))
     say(compare.LEGENDS["problem_list"])
+    if suite.name in LEFT:
+        say(f"{suite.name} was left, because {LEFT[suite.name]}")
     return 0
 
 
 def _run(files: Sequence[str], options: Scoring) -> int:
-    suite, file = options.suite(), Path(files[0])
-    entry, plugins = read_entry(file)
-    name = file.stem
-    out = _scores_file(options, Path(f"{name}.parquet"))
-    audits, blocks = (
-        Origin.of(work, names=[name], plugins=plugins) for work in (checks.WORK, BLOCKS)
-    )
-    if not any(entry.estimator(one) for one in suite.problems):
+    suite, file = options.chosen(), Path(files[0])
+    out = _scores_file(options, Path(f"{file.stem}.parquet"))
+    entry = read_entry(file, suite.problems)
+    if not entry.answers:
         raise ConfigError(f"{file.name}: entry: it answers none of the problems")
-    try:
-        checks.check(entry, suite.problems)
-    except AssertionError as error:
-        say(f"a promise is not kept: {error}")
+    if broken := checks.broken_promise(entry, suite.problems):
+        say(f"a promise is not kept: {broken}")
         return 1
-    say("check: all promises of estimators are kept")
-    how: dict[str, Any] = {"seed": options.seed, "n_jobs": options.n_jobs}
-    rows = checks.audited(entry, suite.problems, origin=audits, **how)
+    say("check: all promises of estimators are kept, by the word of the entry's own process")
+    rows = checks.audited(
+        entry, suite.problems, n_jobs=options.n_jobs, origin=Origin.of(checks.WORK)
+    )
     bad = [row for row in rows if AUDIT[row["verdict"]].fails]
     for row in bad:
         say(
@@ -130,24 +141,67 @@ def _run(files: Sequence[str], options: Scoring) -> int:
     if bad:
         return 1
     say(f"audit: none of {len(rows)} pairs refutes a claim, {checks.RUNS} runs a side")
-    folder = Path("results") / "suite" / name
-    run = RunOptions(out=folder, origin=blocks, **how)
-    with only_writer(folder):
-        _scored(suite, [entry], run, out, quick=options.quick)
+    return _score(entry, suite, out, options)
+
+
+def _seed(options: Scoring) -> int:
+    """Return the seed that is given, or draw one that no entry can know."""
+    return secrets.randbits(48) if options.seed is None else options.seed
+
+
+def _score(entry: FileEntry, suite: Suite, out: Path, options: Scoring) -> int:
+    """Score an entry that is loaded by now, and audit it on the data that it is scored on."""
+    seed, origin = _seed(options), Origin.of(SCORING)
+    placed = suite.at(seed)
+    how: dict[str, Any] = {"n_jobs": options.n_jobs, "quick": options.quick}
+    rows, audits, failures = scored(entry, placed.problems, origin=origin, **how)
+    bad = [one for one in audits if AUDIT[one.bound.verdict].fails]
+    for one in bad:
+        say(
+            f"audit on scored data: {one.problem}: {one.bound.verdict}: claimed "
+            f"{one.bound.claimed:g}, at least {one.bound.lower_bound:.3f}, by releases on a scored "
+            f"dataset and on one with another record, {one.pair}"
+        )
+    if bad:
+        say("no score is stored: the entry is not as private as it says on data that are scored")
+        return 1
+    many = len({one.problem for one in audits})
+    say(f"audit on scored data: none of {len(audits)} pairs of {many} problems refutes a claim")
+    scores = Scores(rows, {entry.card.name: entry.card}, _about(suite.name, seed, origin, options))
+    _store(scores, suite, out, failures)
     say(f"next: {command_line(['suite', 'compare', str(out)])}")
-    return 0
+    return _say_below(scores)
 
 
 def _archive(_files: Sequence[str], options: Scoring) -> int:
-    suite = options.suite()
+    suite = options.chosen()
     if options.out is None and (options.quick or options.problems):
         raise ConfigError("archive: of fewer trials or problems give out=FILE: the archive has all")
     out = _scores_file(options, archive_path(suite.name))
     folder = Path("results") / "suite" / "archive"
-    run = RunOptions(out=folder, seed=options.seed, n_jobs=options.n_jobs)
+    seed = _seed(options)
+    say(f"seed={seed} repeats this run, or takes it up again")
+    run = RunOptions(out=folder, seed=seed, n_jobs=options.n_jobs)
+    known = list(entries())
     with only_writer(folder):
-        _scored(suite, list(entries()), run, out, quick=options.quick)
-    return 0
+        rows, failures = measured(known, suite.at(seed).problems, run, say, quick=options.quick)
+        cards = {one.card.name: one.card for one in known}
+        scores = Scores(rows, cards, _about(suite.name, seed, run.origin, options))
+        _store(scores, suite, out, failures)
+    return _say_below(scores)
+
+
+def _about(suite: str, seed: int, origin: Origin, options: Scoring) -> dict[str, Any]:
+    """Return what a file of scores says of its run."""
+    return {
+        "suite": suite,
+        "seed": seed,
+        "drawn": options.seed is None,
+        "quick": options.quick,
+        "source": origin.source,
+        "machine": origin.machine,
+        "versions": origin.about["versions"],
+    }
 
 
 def _scores_file(options: Scoring, usual: Path) -> Path:
@@ -159,33 +213,32 @@ def _scores_file(options: Scoring, usual: Path) -> Path:
     return out
 
 
-def _scored(
-    suite: Suite, known: Sequence[Entry], run: RunOptions, out: Path, *, quick: bool
-) -> None:
-    """Measure, store and print."""
-    rows, failures = measured(known, suite.problems, run, say, quick=quick)
-    cards = {one.card.name: one.card for one in known}
-    about = {"suite": suite.name, "seed": run.seed, "quick": quick}
-    origin = run.origin
-    about |= {"source": origin.source, "machine": origin.machine}
-    about |= {"versions": origin.about["versions"]}
-    scores = Scores(rows, cards, about)
+def _store(scores: Scores, suite: Suite, out: Path, failures: Sequence[str]) -> None:
+    """Write the scores, and print them."""
     scores.write(out)
     for text in failures:
         say(f"failed: {text}")
-    _say_overview(rows, suite, scores)
-    # by an interval of twice the width, as for claims: some numbers in 10,000 are so by chance
-    below = rows[rows["score_high"] ** 2 < rows["score"]]
-    for row in below.to_dict("records"):
-        say(
-            f"{row['entry']} on {row['problem']}: {row['score']:.3g} is below the bound of its "
-            "class: it does better on this law than it can on all"
-        )
+    _say_overview(suite, scores)
     say(f"scores: {out}")
 
 
-def _say_overview(rows: pd.DataFrame, suite: Suite, *scores: Scores) -> None:
+def _say_below(scores: Scores) -> int:
+    """Say which scores are none; the exit code is 1 if there is one."""
+    below = scores.rows[scores.is_below]
+    for row in below.to_dict("records"):
+        say(
+            f"{row['entry']} on {row['problem']}: {row['score']:.3g} "
+            f"({row['score_low']:.3g}..{row['score_high']:.3g}), below the bound: prior knowledge "
+            "or not private; left out of rankings and profiles"
+        )
+    return 1 if len(below) else 0
+
+
+def _say_overview(suite: Suite, *scores: Scores) -> None:
+    """Print the shares of the problems that entries solve; of entries in two files the later."""
     divisions = {name: one.division for found in scores for name, one in found.cards.items()}
+    rows = pd.concat([one.ranked for one in scores])
+    rows = rows[rows["problem"].isin([one.id for one in suite.problems])]
     table = compare.overview(rows, len(suite.problems), divisions)
     if table:
         say(in_columns(f"\n{suite.name}: shares of {len(suite.problems)} problems", table))
@@ -207,38 +260,47 @@ def _say_problems(suite: str, table: Sequence[dict[str, str]], names: Sequence[s
 
 
 def _compare(files: Sequence[str], options: Comparison) -> int:
-    suite = options.suite()
+    suite = options.chosen(options.suite)
     path = Path(options.archive) if options.archive else archive_path(suite.name)
     if not path.exists():
         raise ConfigError(f"archive: '{path}': no such file; a checkout has it in results/archive")
-    whole = read_suite()
+    whole = read_suite(suite.name)
     archive, *mine = [Scores.read(one, whole) for one in (path, *map(Path, files))]
-    ids = [one.id for one in suite.problems]
-    known, rows = (
-        found[found["problem"].isin(ids)].reset_index(drop=True)
-        for found in (archive.rows, pd.concat([one.rows for one in mine]))
-    )
     doubled = [n for one in mine for n in one.cards if sum(n in other.cards for other in mine) > 1]
     if doubled:
         raise ConfigError(f"compare: {doubled[0]!r}: two files have an entry of this name")
-    known = known[~known["entry"].isin(set(rows["entry"]))]
+    entered = {name for one in mine for name in one.cards}
+    archive = replace(archive, rows=archive.rows[~archive.rows["entry"].isin(entered)])
+    known, *rows = [one.of(suite) for one in (archive, *mine)]
+    ranked = pd.concat([one.ranked for one in rows])
     out = Path(options.out)
     with style():
-        save(compare.profile_figure(rows, known, suite.problems), out, "profile")
-    table = compare.by_problem(rows, known, suite.problems)
+        save(compare.profile_figure(ranked, known.ranked, suite.problems), out, "profile")
+    given, below = pd.concat([o.rows for o in rows]), pd.concat([o.is_below for o in rows])
+    table = compare.by_problem(given, known.ranked, suite.problems, below)
     with atomic(out / "problems.csv") as temporary:
         pd.DataFrame(table).to_csv(temporary, index=False)
-    _say_problems(suite.name, table, list(dict.fromkeys(rows["entry"])))
-    _say_overview(pd.concat([rows, known]), suite, archive, *mine)
-    quick = [one for one in mine if one.about["quick"]]
-    if quick:
-        say("of quick=true: fewer trials than the archive has, and wider intervals")
+    _say_problems(suite.name, table, list(dict.fromkeys(given["entry"])))
+    _say_overview(suite, known, *rows)
+    for text, about in NOTES.items():
+        if any(about(one) for one in mine):
+            say(text)
     say(f"figure: {out / 'profile.png'}, table: {out / 'problems.csv'}")
     return 0
 
 
+# Lines below a comparison, and the scores that they are about.
+NOTES: dict[str, Callable[[Scores], Any]] = {
+    f"{compare.LEGENDS['below']}": lambda one: one.is_below.any(),
+    "of quick=true: fewer trials than the archive has, and wider intervals": lambda one: one.about[
+        "quick"
+    ],
+    "of a seed that was given: an entry may have known the places of the laws": lambda one: (
+        not one.about.get("drawn", True)
+    ),
+}
 TASKS = {
-    "list": Task(_list, "", Choice),
+    "list": Task(_list, "", Listing),
     "run": Task(_run, "FILE", Scoring),
     "compare": Task(_compare, "FILE ...", Comparison),
     "archive": Task(_archive, "", Scoring),

@@ -10,6 +10,7 @@ from dpbench.distributions.continuous import (
 )
 from dpbench.distributions.discrete import Bernoulli, TwoPoint
 from dpbench.distributions.empirical import Empirical
+from dpbench.distributions.moved import Moved
 from dpbench.distributions.multivariate import (
     Hypercube,
     MultivariateContaminatedGaussian,
@@ -32,6 +33,7 @@ __all__ = [
     "LinearModel",
     "LocationScale",
     "LogNormal",
+    "Moved",
     "MultivariateContaminatedGaussian",
     "MultivariateGaussian",
     "MultivariateStudentT",

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from dpbench.package import PACKAGE
 
-__all__ = ["OWN", "PACKAGE", "digest_of", "in_this_process", "place", "reached"]
+__all__ = ["OWN", "PACKAGE", "digest_of", "imported_by", "in_this_process", "place", "reached"]
 
 OWN = "dpbench"
 INSTALLED = {"site-packages", "dist-packages"}
@@ -100,6 +100,11 @@ def _names(name: str, file: Path, imports: Iterable[Import]) -> Iterator[str]:
         for word in words:
             parts = word.split(".")
             yield from (".".join(parts[:end]) for end in range(1, len(parts) + 1))
+
+
+def imported_by(file: Path) -> Iterator[str]:
+    """Yield the modules that a file's statements import, and names that may be modules."""
+    yield from _names(file.stem, file, _parsed(file.read_text("utf-8", "replace")))
 
 
 def _statements(source: str) -> Iterator[Import]:

@@ -16,7 +16,7 @@ from dpbench.output.style import Font
 from dpbench.registry import ConfigError, Trials, keyed, validated
 from dpbench.runner.execute import Runner
 
-__all__ = ["PathText", "Processes", "Seed", "Settings", "load_plugins"]
+__all__ = ["PathText", "Processes", "Seed", "Settings", "import_plugins", "load_plugins"]
 
 MOST_PROCESSES = 1024
 
@@ -98,14 +98,8 @@ class Settings:
 _real = cache(os.path.realpath)  # thousands of them; a process may load plug-ins for many runs
 
 
-def load_plugins(names: Sequence[str], config_dir: Path | None) -> tuple[Path, ...]:
-    """Import the plug-in modules; return their source files and their helpers'.
-
-    They are looked for in `config_dir`, then in the working folder, after everything
-    that is installed.
-    """
-    if not names:
-        return ()
+def import_plugins(names: Sequence[str], config_dir: Path | None) -> set[Path]:
+    """Import the plug-in modules, see `load_plugins`; return the folders that they lie in."""
     for folder in (config_dir, Path.cwd()):
         if folder is not None and str(folder.resolve()) not in sys.path:
             sys.path.append(str(folder.resolve()))
@@ -120,6 +114,18 @@ def load_plugins(names: Sequence[str], config_dir: Path | None) -> tuple[Path, .
         if source is None:
             raise ConfigError(f"plugins: {name!r}: a folder without __init__.py is no module")
         roots.add(Path(source).resolve().parent)
+    return roots
+
+
+def load_plugins(names: Sequence[str], config_dir: Path | None) -> tuple[Path, ...]:
+    """Import the plug-in modules; return their source files and their helpers'.
+
+    They are looked for in `config_dir`, then in the working folder, after everything
+    that is installed.
+    """
+    if not names:
+        return ()
+    roots = import_plugins(names, config_dir)
     files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
     # strings, of which there are thousands, take a tenth of the time that paths do
     loaded = {_real(file) for file in files if file and file.endswith(".py")}

@@ -1,4 +1,8 @@
-"""Whether the estimators of an entry are what they say: its promises, and a quick audit."""
+"""Check the estimators of an entry's file before it is scored: their promises, and a quick audit.
+
+The promises are checked in the entry's own process, for the good of its author: they prove nothing
+against one who cheats. The audit, on the pairs of every audit, judges what that process releases.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +11,16 @@ from typing import Any
 
 from dpbench.audit.cases import pairs_of
 from dpbench.audit.releases import AuditTask, audit
-from dpbench.estimators import Estimator
 from dpbench.privacy import Budget
 from dpbench.privacy.neighbours import Pair
 from dpbench.runner.execute import Runner, compute
 from dpbench.runner.origin import Origin
 from dpbench.seeds import stream
-from dpbench.suite.entries import Entry
 from dpbench.suite.problems import Problem
-from dpbench.testing import NOTIONS, check_estimator
+from dpbench.suite.remote import FileEntry, RemoteMean
+from dpbench.testing import NOTIONS
 
-__all__ = ["WORK", "audited", "check"]
+__all__ = ["WORK", "audited", "broken_promise"]
 
 WORK = "dpbench.audit.releases"  # the module that computes an audit
 RECORDS = 60
@@ -25,31 +28,33 @@ RECORDS = 60
 RUNS, ERROR = 1000, 1e-5
 
 
-def _kinds(entry: Entry, problems: Sequence[Problem]) -> Iterator[tuple[Problem, Estimator]]:
-    """Of every class of estimator that the entry uses, one on numbers and one on vectors."""
+def _kinds(entry: FileEntry, problems: Sequence[Problem]) -> Iterator[tuple[Problem, RemoteMean]]:
+    """Yield an estimator of every class that the entry uses, of numbers and of vectors."""
     seen = set()
     for problem in sorted(problems, key=lambda one: one.n * one.d):
         found = entry.estimator(problem)
-        if found is not None and (type(found), problem.d) not in seen:
-            seen.add((type(found), problem.d))
+        if found is not None and (found.name, problem.d) not in seen:
+            seen.add((found.name, problem.d))
             yield problem, found
 
 
-def _records(estimator: Estimator, d: int, budget: Budget) -> int:
-    return max(RECORDS, estimator.least_records(d, budget))
+def _records(estimator: RemoteMean) -> int:
+    return max(RECORDS, estimator.least)
 
 
-def check(entry: Entry, problems: Sequence[Problem]) -> None:
-    """`check_estimator` on records of the problems' laws; AssertionError says what is not kept."""
+def broken_promise(entry: FileEntry, problems: Sequence[Problem]) -> str:
+    """Return what `check_estimator` finds broken on records of the problems' laws, or nothing."""
     for problem, estimator in _kinds(entry, problems):
         law = next(iter(problem.members.values()))
         rng = stream("suite", "check", problem.id)
-        n = _records(estimator, problem.d, problem.budget)
-        check_estimator(estimator, records=law.sample(rng, 1, n).records(0, rng))
+        broken = estimator.broken_promise(law.sample(rng, 1, _records(estimator)).records(0, rng))
+        if broken:
+            return broken
+    return ""
 
 
 def audited(
-    entry: Entry,
+    entry: FileEntry,
     problems: Sequence[Problem],
     *,
     seed: int = 0,
@@ -74,13 +79,13 @@ def audited(
     tasks = []
     for problem, found, budget in asked:
         vectors = f"-{problem.d}d" if problem.d > 1 else ""
-        name = f"{entry.card.name}-{type(found).__name__}{vectors}"
+        name = f"{entry.card.name}-{found.name}{vectors}"
         pairs = _pairs(found, problem.d, budget)
         tasks.append(AuditTask(name, found, budget, pairs, RUNS, ERROR / len(asked), seed))
     rows = {task.name: rows for task, rows in compute(audit, tasks, Runner(), n_jobs, origin)}
     return [row for task in tasks for row in rows[task.name]]
 
 
-def _pairs(estimator: Estimator, d: int, budget: Budget) -> tuple[Pair, ...]:
-    n, of = _records(estimator, d, budget), d if d > 1 else None
-    return pairs_of(estimator, budget, n, of, type(estimator).__name__)
+def _pairs(estimator: RemoteMean, d: int, budget: Budget) -> tuple[Pair, ...]:
+    n, of = _records(estimator), d if d > 1 else None
+    return pairs_of(estimator, budget, n, of, estimator.name)

@@ -14,8 +14,10 @@ from dpbench.arrays import Floats
 from dpbench.output.style import BOUND, Axes, Canvas, legend, line_styles, panels, spaced
 from dpbench.suite.problems import Problem
 
-__all__ = ["LEGENDS", "band", "by_problem", "overview", "problem_list", "profile_figure"]
+__all__ = ["BELOW", "LEGENDS", "band", "by_problem", "overview", "problem_list", "profile_figure"]
 
+# Stands beside what is no score, see `dpbench.suite.table.Scores.is_below`.
+BELOW = "†"
 WITHIN = (1.5, 2.0, 5.0, 10.0)
 # What stands below the tables.
 LEGENDS = {
@@ -23,6 +25,7 @@ LEGENDS = {
     "bound; mean: geometric, of its scores; fails: of its releases; CPU: of a release,\n"
     "over that of drawing its data",
     "by_problem": "best: the least error of the archive over the bound, and by which estimator",
+    "below": f"{BELOW} no score: below the bound, by prior knowledge or as it is not private",
     "problem_list": "known: the records, and what is public of them: their sd, the order k of a\n"
     "moment, a radius R of the mean; bound: what no private estimator's q90 is below",
 }
@@ -69,9 +72,13 @@ def _times(value: float) -> str:
 
 
 def by_problem(
-    rows: pd.DataFrame, archive: pd.DataFrame, problems: Iterable[Problem]
+    rows: pd.DataFrame, archive: pd.DataFrame, problems: Iterable[Problem], below: Iterable[bool]
 ) -> list[dict[str, str]]:
-    """For each problem the bound, the archive's best, and the scores of other entries."""
+    """Return for each problem the bound, the archive's best, and the scores of other entries.
+
+    `below` says which of the rows are no scores: these have a mark.
+    """
+    marks = dict(zip(zip(rows["entry"], rows["problem"], strict=True), below, strict=True))
     names, found = list(dict.fromkeys(rows["entry"])), []
     told = "{:.3g} {:.2g}..{:.2g}" if len(names) == 1 else "{:.3g}"
     for problem in problems:
@@ -86,7 +93,8 @@ def by_problem(
         for name in names:
             own = rows[(rows["entry"] == name) & (rows["problem"] == problem.id)]
             scores = own[["score", "score_low", "score_high"]].to_numpy()
-            row[name] = told.format(*scores[0]) if len(scores) else "-"
+            mark = BELOW if marks.get((name, problem.id)) else ""
+            row[name] = told.format(*scores[0]) + mark if len(scores) else "-"
         found.append(row)
     return found
 

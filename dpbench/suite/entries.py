@@ -15,10 +15,10 @@ from dpbench.estimators import Estimator
 from dpbench.estimators.catalogue import Use, uses
 from dpbench.privacy.budgets import Relation
 from dpbench.registry import ConfigError, Label, from_mapping, validated
-from dpbench.runner.settings import load_plugins
+from dpbench.runner.settings import import_plugins
 from dpbench.suite.problems import Problem, Told
 
-__all__ = ["Card", "Entry", "entries", "read_entry"]
+__all__ = ["Card", "Entry", "checked_path", "entries", "load_entry"]
 
 Text = Annotated[str, Field(min_length=1)]
 Notion = Literal["pure", "zcdp", "gdp", "approx"]
@@ -62,17 +62,20 @@ class Entry:
     choose: Callable[[Told], Estimator | None]
 
     def estimator(self, problem: Problem) -> Estimator | None:
-        """The estimator that answers a problem; None if the entry does not.
+        """Return the estimator that answers a problem; None if the entry does not.
 
         Raises
         ------
         ConfigError
             If what it chooses is no estimator of a mean for this problem.
         """
-        told = problem.told(open_division=self.card.division == "open")
+        return self.answer(problem.told(open_division=self.card.division == "open"), problem.id)
+
+    def answer(self, told: Told, problem: str) -> Estimator | None:
+        """Return the estimator for what is told of the problem of that name, see `estimator`."""
         if told.notion not in self.card.notions or told.relation not in self.card.relations:
             return None
-        where = f"{self.card.name}: entry of {problem.id}"
+        where = f"{self.card.name}: entry of {problem}"
         try:
             chosen = self.choose(told)
         except Exception as error:  # whatever a file of the user's raises
@@ -85,14 +88,14 @@ class Entry:
         name = type(chosen).__name__
         if chosen.estimand != "mean":
             raise ConfigError(f"{where}: {name} estimates no mean")
-        if not chosen.supports(problem.budget):
+        if not chosen.supports(told.budget):
             raise ConfigError(
-                f"{where}: {name} does not support {problem.budget}, but {chosen.promises}; "
+                f"{where}: {name} does not support {told.budget}, but {chosen.promises}; "
                 "return None, or say less on the card"
             )
-        if problem.d > 1 and not chosen.multivariate:
+        if told.d > 1 and not chosen.multivariate:
             raise ConfigError(f"{where}: {name} takes no vectors; return None where d > 1")
-        if problem.local and chosen.bounded_in != "local":
+        if told.local and chosen.bounded_in != "local":
             raise ConfigError(
                 f"{where}: {name} is not of the local model (bounded_in = 'local'); "
                 "return None where local"
@@ -119,31 +122,36 @@ def _choice(kind: type[Estimator], use: Use) -> Callable[[Told], Estimator | Non
     return lambda told: use.estimator(kind, told)
 
 
-def read_entry(path: Path) -> tuple[Entry, tuple[Path, ...]]:
-    """Read an entry's file; with the source files that it brings.
+def checked_path(path: Path) -> Path:
+    """Return the path of an entry's file; ConfigError if no module can be there."""
+    if path.suffix != ".py" or not path.is_file():
+        raise ConfigError(f"'{path}': no such file; give a Python file with CARD and entry")
+    if not path.stem.isidentifier():
+        raise ConfigError(f"'{path}': the name of a module has letters, digits and _ alone")
+    return path.resolve()
+
+
+def load_entry(path: Path) -> Entry:
+    """Import an entry's file, in a process that is made for its calls (`dpbench.suite.worker`).
 
     Raises
     ------
     ConfigError
         If it cannot be imported, or lacks a usable ``CARD`` or ``entry``.
     """
-    if path.suffix != ".py" or not path.is_file():
-        raise ConfigError(f"'{path}': no such file; give a Python file with CARD and entry")
-    if not path.stem.isidentifier():
-        raise ConfigError(f"'{path}': the name of a module has letters, digits and _ alone")
     try:
-        files = load_plugins([path.stem], path.absolute().parent)
+        import_plugins([path.stem], path.parent)
     except ConfigError as error:
         told = str(error).removeprefix(f"plugins: {path.stem!r}: ")
         raise ConfigError(f"{path.name}: cannot be imported: {told}") from error
     module = sys.modules[path.stem]
-    if Path(module.__file__ or "").resolve() != path.resolve():
+    if Path(module.__file__ or "").resolve() != path:
         raise ConfigError(f"'{path}': another module is called {path.stem!r}; rename the file")
-    return _entry(module, path.name), files
+    return _entry(module, path.name)
 
 
 def _entry(module: ModuleType, where: str) -> Entry:
-    """The entry of an imported file."""
+    """Return the entry of an imported file."""
     if not isinstance(getattr(module, "CARD", None), dict):
         keys = ", ".join(field.name for field in fields(Card))
         raise ConfigError(f"{where}: CARD: this is required: a dict with {keys}")

@@ -1,10 +1,10 @@
-"""Running entries on problems: errors of every trial, and what is kept of them."""
+"""Run entries on problems, and keep of the errors of all trials what a score needs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -12,20 +12,38 @@ import pandas as pd
 from dpbench.analysis.resample import quantile_replicates
 from dpbench.analysis.summary import ordered, quantile_interval, statistics
 from dpbench.arrays import Floats
+from dpbench.audit.releases import Bound
 from dpbench.estimators import Estimator
+from dpbench.output.terminal import progress
 from dpbench.runner.cost import Cost
+from dpbench.runner.execute import Runner, compute
+from dpbench.runner.origin import Origin
 from dpbench.runner.run import RunOptions, Say, run_cells
 from dpbench.seeds import stream
 from dpbench.suite.entries import Entry
 from dpbench.suite.problems import Problem
+from dpbench.suite.remote import FileEntry
+from dpbench.suite.scoring import Scored, ScoreTask, score
 from dpbench.sweep.block import Block, Setting
 from dpbench.sweep.plan import Cell, cell_at
 
-__all__ = ["DRAWS", "LEVELS", "measured"]
+__all__ = ["DRAWS", "LEVELS", "SCORING", "Audited", "measured", "scored"]
 
 LEVELS = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 # Bootstrap replicates of a score, for bands of profiles.
 DRAWS = 200
+SCORING = "dpbench.suite.scoring"  # the module that computes scores of a file's entry
+# Of the audits on scored data: releases on each dataset, by whether quick=true, the probability that
+# any bound of an entry is wrong, and the fewest problems that quick=true audits.
+RUNS, ERROR, LEAST_AUDITED = {False: 250, True: 100}, 1e-5, 4
+
+
+class Audited(NamedTuple):
+    """Hold what an audit on a scored dataset of a problem found."""
+
+    problem: str
+    pair: str
+    bound: Bound
 
 
 @dataclass
@@ -86,6 +104,75 @@ def measured(
     table = pd.DataFrame([row for index in range(len(cells)) for row in rows[index]])
     told = [text for index in range(len(cells)) for text in failures[index]]
     return _with_times(table, cost), told
+
+
+def scored(
+    entry: FileEntry,
+    problems: Sequence[Problem],
+    *,
+    n_jobs: int,
+    origin: Origin,
+    quick: bool = False,
+) -> tuple[pd.DataFrame, list[Audited], list[str]]:
+    """Run the entry of a file on all problems that it answers, and audit it on their data.
+
+    Parameters
+    ----------
+    entry : FileEntry
+    problems : sequence of Problem
+        At the places of a seed that is drawn after the entry is loaded.
+    n_jobs : int
+    origin : Origin
+    quick : bool
+        Whether there are fewer trials, and audits of a random third of the problems, of at least
+        `LEAST_AUDITED`, in place of audits of all.
+
+    Returns
+    -------
+    table : DataFrame
+        A row for each problem that it answers, see `dpbench.suite.table`.
+    audits : list of Audited
+    failures : list of str
+        What raised, a line each.
+    """
+    answered = [one for one in problems if entry.estimator(one) is not None]
+    tasks = _tasks(entry, answered, quick=quick)
+    found = dict[str, Scored]()
+    with progress("problems", len(tasks), "scored") as advance:
+        for task, result in compute(score, tasks, Runner(), n_jobs, origin):
+            found[task.problem.id] = result
+            advance()
+    name, rows = entry.card.name, []
+    for problem in answered:
+        one = found[problem.id]
+        times = {"seconds": one.seconds, "drawing_seconds": one.drawing_seconds}
+        rows.append({"entry": name, **_row(problem, name, one.errors), **times})
+    audits = [
+        Audited(problem.id, pair, bound)
+        for problem in answered
+        for pair, bound in found[problem.id].audits
+    ]
+    failures = [text for problem in answered for text in found[problem.id].failures]
+    return pd.DataFrame(rows), audits, failures
+
+
+def _tasks(entry: FileEntry, answered: Sequence[Problem], *, quick: bool) -> list[ScoreTask]:
+    """Make a task of each problem, with an error of all audits together."""
+    audited = {one.id for one in answered}
+    if quick:
+        rng = stream("audited", answered[0].seed)
+        many = min(len(answered), max(LEAST_AUDITED, len(answered) // 3))
+        audited = {answered[i].id for i in rng.choice(len(answered), many, replace=False)}
+    return [
+        ScoreTask(
+            entry.answers[one.id],
+            one,
+            one.trials[quick],
+            RUNS[quick] if one.id in audited else 0,
+            ERROR / len(audited),
+        )
+        for one in answered
+    ]
 
 
 def _cell(problem: Problem, known: Mapping[str, Estimator], *, quick: bool) -> Cell:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,14 +53,38 @@ class Scores:
     cards : dict of str to Card
         By entry.
     about : dict
-        The ``suite``, the ``seed``, whether the run was ``quick``, and what made it: a digest of
-        the numerical ``source``, the ``machine`` and ``versions``. Equal ones give equal bits, but
-        for seconds.
+        The ``suite``; the ``seed`` of places, data and noise; whether it was ``drawn`` after the
+        entry was loaded, and not given; whether the run was ``quick``; and what made it: a digest
+        of the numerical ``source``, the ``machine`` and ``versions``. Equal ones give equal bits,
+        but for seconds.
     """
 
     rows: pd.DataFrame
     cards: Mapping[str, Card]
     about: Mapping[str, Any]
+
+    @property
+    def is_below(self) -> pd.Series[bool]:
+        """Which rows are below the bound by more than chance, in the declared division.
+
+        No private estimator that knows only what is public errs by less than the bound on all laws
+        of the class. A row counts if an interval of twice the width of its 95% interval, on a
+        logarithmic scale, lies below 1, which is so of one in 10,000 rows at the bound. In the open
+        division an entry knows the law that is drawn, and may err by less.
+        """
+        declared = {name for name, card in self.cards.items() if card.division == "declared"}
+        low = self.rows["score_high"] ** 2 < self.rows["score"]
+        return low & self.rows["entry"].isin(declared)
+
+    @property
+    def ranked(self) -> pd.DataFrame:
+        """The rows that count in rankings and profiles: a score below the bound is none."""
+        return self.rows[~self.is_below].reset_index(drop=True)
+
+    def of(self, suite: Suite) -> Scores:
+        """The scores on the problems of a suite, or of those that are chosen of it."""
+        chosen = self.rows["problem"].isin([one.id for one in suite.problems])
+        return replace(self, rows=self.rows[chosen].reset_index(drop=True))
 
     def write(self, path: Path) -> None:
         """Store it, whole or not at all."""
@@ -92,7 +116,10 @@ class Scores:
         except (OSError, pa.ArrowException, LookupError, ValueError, TypeError) as error:
             raise ConfigError(f"{where}: no scores of a suite, or damaged") from error
         if given != FORMAT or about["suite"] != suite.name:
-            raise ConfigError(f"{where}: of {about['suite']}, format {given}; make it again")
+            raise ConfigError(
+                f"{where}: scores of {about['suite']}, format {given}, and not of {suite.name}: "
+                f"give suite={about['suite']}, or make them again by suite run"
+            )
         digests = {one.id: one.digest for one in suite.problems}
         for name, found in zip(rows["problem"], rows["digest"], strict=True):
             if digests.get(name) != found:

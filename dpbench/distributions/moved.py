@@ -1,0 +1,93 @@
+"""Vectors of another law, moved as a rigid body."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+import numpy as np
+from pydantic import field_validator, model_validator
+
+from dpbench.arrays import Floats
+from dpbench.distributions.base import Distribution
+from dpbench.registry import validated
+from dpbench.samples import DenseSample
+
+__all__ = ["Moved"]
+
+
+@validated
+class Moved(Distribution):
+    """Vectors of another law, after an exchange of coordinates, of signs, and a shift.
+
+    Coordinate j of the new vector is ``shift[j] + signs[j] * x[order[j]]``. The map is an isometry,
+    so that moments in the worst direction, and lower bounds over classes of laws, stay the same.
+
+    Parameters
+    ----------
+    of : distribution of vectors, its configuration
+        Law of x.
+    shift : list of d numbers
+        Added to every record.
+    signs : list of d numbers, 1 or -1
+        Sign of each new coordinate.
+    order : list of d integers
+        Permutation of 0, ..., d - 1.
+    """
+
+    of: Any
+    shift: tuple[float, ...]
+    signs: tuple[Literal[-1, 1], ...]
+    order: tuple[int, ...]
+
+    @field_validator("of")
+    @classmethod
+    def _vectors(cls, of: Any) -> Distribution:
+        made = Distribution.build(of, "") if isinstance(of, Mapping) else of
+        if not isinstance(made, Distribution) or np.ndim(made.target) != 1:
+            raise ValueError("give a law of vectors")
+        return made
+
+    @model_validator(mode="after")
+    def _one_number_a_coordinate(self) -> Self:
+        for name in ("shift", "signs", "order"):
+            if len(getattr(self, name)) != self.of.d:
+                raise ValueError(f"{name} must have {self.of.d} numbers, one for each coordinate")
+        if sorted(self.order) != list(range(self.of.d)):
+            raise ValueError(f"order must be a permutation of 0, ..., {self.of.d - 1}")
+        return self
+
+    def _move(self, x: Floats) -> Floats:
+        """Move vectors, (..., d)."""
+        return np.asarray(np.multiply(x[..., list(self.order)], self.signs) + self.shift)
+
+    @property
+    def d(self) -> int:  # type: ignore[override]
+        """Number of coordinates."""
+        return int(self.of.d)
+
+    @property
+    def mean(self) -> Floats:
+        return self._move(self.of.mean)
+
+    @property
+    def target(self) -> Floats:
+        return self._move(self.of.target)
+
+    @property
+    def variance(self) -> float:
+        return float(self.of.variance)
+
+    def moment(self, k: float) -> float:
+        return float(self.of.moment(k))
+
+    @property
+    def covariance(self) -> Floats:
+        order, signs = list(self.order), np.array(self.signs)
+        return np.asarray(self.of.covariance[np.ix_(order, order)] * np.outer(signs, signs))
+
+    def sample(self, rng: np.random.Generator, trials: int, n: int) -> DenseSample:
+        still = self.of.sample(rng, trials, n)
+        if isinstance(still, DenseSample):
+            return DenseSample(self._move(still.values))
+        return DenseSample(self._move(np.stack([still.records(t, rng) for t in range(trials)])))

@@ -1,0 +1,173 @@
+"""Ask for what the code of an entry's file releases; it runs in `dpbench.suite.worker`."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dpbench.errors import ConfigError
+from dpbench.package import PACKAGE
+from dpbench.suite.worker import DONE, HEADER, REFUSED, SECONDS, STATUS
+
+__all__ = ["Answer", "EntryProcess", "entry_process"]
+
+# An answer that is longer is no answer.
+MOST_BYTES = 1 << 28
+START = """\
+import sys
+sys.path[:] = {path!r}
+from dpbench.suite.worker import main
+main({control}, {file!r})
+"""
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+
+class Answer(NamedTuple):
+    """The bytes that a call returned, and the processor seconds that it took."""
+
+    content: bytes
+    seconds: float
+
+
+class EntryProcess:
+    """The process that starts the calls of an entry, started itself when it is first needed.
+
+    Parameters
+    ----------
+    path : Path
+        The entry's file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self._lock = path, threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket
+
+    def ask(
+        self, task: str, records: bytes = b"", *, limit: float = SECONDS, **about: Any
+    ) -> Answer:
+        """Run a task of `dpbench.suite.worker` in a new process.
+
+        Parameters
+        ----------
+        task : str
+        records : bytes
+            What the task reads once it can open no more files.
+        limit : float
+            Seconds after which the call is ended.
+        **about
+            Its arguments.
+
+        Raises
+        ------
+        ConfigError
+            If the entry cannot be used, raises, ends early or takes too long.
+        """
+        request = pickle.dumps((task, {"path": self.path, **about}))
+        with self._lock:
+            self._start()
+            late = threading.Timer(limit, self._kill)
+            late.start()
+            try:
+                content, status = self._exchange(request, records)
+            except BaseException:  # an answer that is not read would pass for the next one's
+                self._end()
+                raise
+            finally:
+                late.cancel()
+            if len(status) < STATUS.size:
+                self._end()
+                raise ConfigError(
+                    f"{self.path.name}: no answer in {limit:g} s, or its process ended"
+                )
+        return self._read(content, status)
+
+    def _read(self, content: bytes, status: bytes) -> Answer:
+        """Return the answer that a child wrote; ConfigError if it refused, or ended early."""
+        code, seconds = STATUS.unpack(status)
+        if content[:1] == REFUSED:
+            raise ConfigError(content[1:].decode("utf-8", "replace"))
+        if content[:1] != DONE or code:
+            raise ConfigError(f"{self.path.name}: a call ended early, with exit code {code}")
+        return Answer(content[1:], seconds)
+
+    def _exchange(self, request: bytes, records: bytes) -> tuple[bytes, bytes]:
+        """Send a call and read its answer and status, either of them empty if a process ended."""
+        read_records, write_records = os.pipe()
+        read_answer, write_answer = os.pipe()
+        with open(write_records, "wb", 0) as sent, open(read_answer, "rb", 0) as told:  # noqa: PTH123
+            try:
+                pipes = [read_records, write_answer]
+                socket.send_fds(self._control, [HEADER.pack(len(request))], pipes)
+                self._control.sendall(request)
+            except OSError:
+                return b"", b""
+            finally:
+                os.close(read_records)
+                os.close(write_answer)
+            with contextlib.suppress(OSError):  # a call that ended reads no more
+                view = memoryview(records)
+                while view:
+                    view = view[sent.write(view) or 0 :]
+            sent.close()
+            content = bytearray()
+            while len(content) < MOST_BYTES and (part := told.read(1 << 20)):
+                content += part
+        try:
+            return bytes(content), self._control.recv(STATUS.size, socket.MSG_WAITALL)
+        except OSError:
+            return b"", b""
+
+    def _start(self) -> None:
+        if self._process is not None:
+            return
+        self._control, theirs = socket.socketpair()
+        about = {"control": theirs.fileno(), "file": str(self.path)}
+        about["path"] = [str(PACKAGE.parent), *sys.path]
+        with theirs:
+            self._process = subprocess.Popen(  # noqa: S603
+                [sys.executable, "-c", START.format(**about)],
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()], start_new_session=True, env=os.environ | ONE_THREAD,
+            )  # fmt: skip
+
+    def _kill(self) -> None:
+        """End the process, its calls, and what these have left behind."""
+        if self._process is not None:
+            with contextlib.suppress(OSError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _end(self) -> None:
+        self._kill()
+        if self._process is not None:
+            self._process.wait()
+            self._control.close()
+            self._process = None
+
+    def close(self) -> None:
+        """End the process, if there is one."""
+        with self._lock:
+            self._end()
+
+
+_PROCESSES: dict[Path, EntryProcess] = {}
+
+
+def entry_process(path: Path) -> EntryProcess:
+    """Return the process of an entry's file, one for each process that asks."""
+    return _PROCESSES.setdefault(path, EntryProcess(path))
+
+
+@atexit.register
+def _close_all() -> None:
+    for one in _PROCESSES.values():
+        one.close()

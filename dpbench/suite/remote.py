@@ -1,0 +1,178 @@
+"""Entries of other people's files, as estimators whose code runs in processes of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpbench.arrays import Floats
+from dpbench.estimators import Estimate, Estimator
+from dpbench.privacy import Budget, Ledger
+from dpbench.privacy.neighbours import Pair
+from dpbench.registry import ConfigError, from_mapping, validated
+from dpbench.samples import DenseSample, Sample
+from dpbench.samples.base import Unsized
+from dpbench.seeds import digest
+from dpbench.suite.entries import Card, checked_path
+from dpbench.suite.problems import Problem
+from dpbench.suite.process import entry_process
+
+__all__ = ["FileEntry", "RemoteMean", "read_entry"]
+
+# Records of a check or an audit: what is needed by an estimator that is refused if it needs more.
+MOST_NEEDED = 100_000
+
+
+@validated
+class _RemoteMean(Estimator):
+    """The estimator of an entry's file for one problem, each call in a process of its own.
+
+    Parameters
+    ----------
+    path : str
+        The entry's file.
+    text : str
+        A digest of the file.
+    problem : str
+    told : Told
+        What the entry chooses its parameters by.
+    name : str
+        The class that it chose.
+    least : int
+        The fewest records that it takes.
+    supported : list of pairs of str
+        Notions and relations that it honours.
+    """
+
+    path: str
+    text: str
+    problem: str
+    told: Any
+    name: str
+    least: int
+    supported: tuple[tuple[str, str], ...]
+    multivariate: ClassVar[bool] = True
+
+    def supports(self, budget: Budget) -> bool:
+        return (budget.notion, budget.neighbours) in self.supported
+
+    def least_records(self, d: int, budget: Budget) -> int:
+        return self.least
+
+    def released(
+        self, records: Floats, budget: Budget, rng: np.random.Generator, noise_factor: float = 1.0
+    ) -> tuple[Floats, float]:
+        """Release means of datasets in one call.
+
+        Parameters
+        ----------
+        records : (trials, n) or (trials, n, d) array
+        budget : Budget
+        rng : Generator
+            Names the stream of the call.
+        noise_factor : float
+
+        Returns
+        -------
+        value : (trials,) or (trials, d) array
+        seconds : float
+            Processor time of the call, with loading the file.
+
+        Raises
+        ------
+        ConfigError
+            If the entry's code raises, ends early, takes too long or returns another shape.
+        """
+        told = {"told": self.told, "problem": self.problem, "shape": records.shape}
+        how = {"budget": budget, "seed": int(rng.integers(2**63)), "noise_factor": noise_factor}
+        content, seconds = entry_process(Path(self.path)).ask(
+            "release", np.ascontiguousarray(records).tobytes(), **told, **how
+        )
+        shape = records.shape[:1] + records.shape[2:]
+        if len(content) != 8 * np.prod(shape):
+            raise ConfigError(
+                f"{Path(self.path).name}: {len(content)} bytes in place of {shape} numbers"
+            )
+        return np.frombuffer(content, dtype=np.float64).reshape(shape), seconds
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        whole = sample.whole if isinstance(sample, Unsized) else sample
+        assert isinstance(whole, DenseSample)
+        ledger.pay(f"{self.name}, which runs in a process of its own")
+        given = whole.values, ledger.budget, ledger.rng, ledger.noise_factor
+        value, _ = self.released(*given)
+        return Estimate(value, np.full(value.shape, np.nan))
+
+    def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
+        told = {"told": self.told, "problem": self.problem}
+        content, _ = entry_process(Path(self.path)).ask("pairs", n=n, budget=budget, **told)
+        return [Pair(name, np.array(a), np.array(b)) for name, a, b in json.loads(content)]
+
+    def broken_promise(self, records: Floats) -> str:
+        """Return which promise of an estimator it breaks on a dataset, as its process says."""
+        told = {"told": self.told, "problem": self.problem}
+        process = entry_process(Path(self.path))
+        content, _ = process.ask("check", records.tobytes(), shape=records.shape, **told)
+        return content.decode("utf-8", "replace")
+
+
+RemoteMean = _RemoteMean  # not a kind: no configuration can name it
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """An entry of a file: its card, and its estimators by problem."""
+
+    card: Card
+    answers: Mapping[str, RemoteMean]
+
+    def estimator(self, problem: Problem) -> RemoteMean | None:
+        """Return the estimator that answers a problem; None if the entry does not."""
+        return self.answers.get(problem.id)
+
+
+def read_entry(path: Path, problems: Iterable[Problem]) -> FileEntry:
+    """Ask an entry's file for its card, and for what it answers the problems by.
+
+    Raises
+    ------
+    ConfigError
+        If the file cannot be used, or chooses something else than a mean for a problem.
+    """
+    path = checked_path(path)
+    both = {
+        one.id: (one.told(open_division=False), one.told(open_division=True)) for one in problems
+    }
+    content, _ = entry_process(path).ask("describe", problems=both)
+    try:
+        found = json.loads(content)
+        card = from_mapping(Card, found["card"], f"{path.name}: CARD")
+        text = digest(path.read_text("utf-8", "replace"))
+        answers = {
+            name: _RemoteMean(
+                path=str(path),
+                text=text,
+                problem=name,
+                told=both[name][card.division == "open"],
+                name=str(one["name"]),
+                least=int(one["least"]),
+                supported=tuple((str(a), str(b)) for a, b in one["honoured"]),
+            )
+            for name, one in found["answers"].items()
+        }
+    except (ValueError, TypeError, LookupError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"{path.name}: its process answers something else than asked") from error
+    for name, one in answers.items():
+        if one.least > MOST_NEEDED:
+            raise ConfigError(
+                f"{path.name}: entry of {name}: {one.name} needs {one.least:g} records; "
+                f"a check and an audit have {MOST_NEEDED:g} at most"
+            )
+    return FileEntry(card, answers)

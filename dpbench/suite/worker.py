@@ -1,0 +1,238 @@
+"""Run the code of an entry: numbers in, numbers out, each call in a process of its own.
+
+`main` runs in a process that never loads the entry: it forks a child for every call. The child
+loads the entry's file, reads the records of this call from a pipe, writes numbers to another pipe,
+and ends. So a call remembers no earlier one, and what it patches is gone with it. Its frames hold
+nothing of scores, seeds and places, which are in the process that asks (`dpbench.suite.process`).
+
+Before the records are read, all files and connections are closed, and from then on Python refuses
+to write, to connect and to start processes. No file that a child writes has content.
+
+This is no sandbox. While its file is loaded an entry may leave traces, such as empty files, and use
+the network; code that does not go through Python may do so later. Calls stand in a random order for
+this reason, too: an entry that counts them learns nothing of what they are for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import pickle
+import resource
+import socket
+import struct
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpbench.arrays import Floats
+from dpbench.errors import ConfigError, one_line
+from dpbench.estimators import Estimator
+from dpbench.privacy import Budget, Ledger
+from dpbench.runner.imports import imported_by
+from dpbench.samples import DenseSample
+from dpbench.suite.entries import Entry, load_entry
+from dpbench.suite.problems import Told
+from dpbench.testing import NOTIONS, check_estimator
+
+__all__ = ["DONE", "HEADER", "REFUSED", "STATUS", "main"]
+
+HEADER = struct.Struct("!Q")  # bytes of the request that follows
+STATUS = struct.Struct("!id")  # exit code of a child, and its processor seconds
+DONE, REFUSED = b"=", b"!"  # first byte of an answer: a result, or a line that says why not
+# Limits of a child: processor seconds, and bytes of address space.
+SECONDS, MEMORY = 60, 6 << 30
+# Flags of a file that may be written, and what Python calls other ways to the outside.
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+OUTSIDE = (
+    "ctypes.", "mmap.", "os.chmod", "os.chown", "os.exec", "os.fork", "os.kill", "os.link",
+    "os.mkdir", "os.posix_spawn", "os.remove", "os.rename", "os.rmdir", "os.setxattr",
+    "os.symlink", "os.system", "os.truncate", "os.utime", "shutil.", "signal.pthread_kill",
+    "socket.", "sqlite3.", "subprocess.", "syslog.", "tempfile.",
+)  # fmt: skip
+RECORDS, ANSWER, ASIDE = 3, 4, 100  # file descriptors of a child's pipes
+
+
+def main(control: int, path: str) -> None:
+    """Serve calls of an entry's file until a socket, given by its file descriptor, is closed."""
+    _preload(Path(path))
+    with socket.socket(fileno=control) as calls:
+        while (received := socket.recv_fds(calls, HEADER.size, 2))[0]:
+            header, pipes, *_ = received
+            request = _exactly(calls.fileno(), *HEADER.unpack(header))
+            child = os.fork()
+            if not child:
+                _run(request, *pipes)
+            for pipe in pipes:
+                os.close(pipe)
+            _, status, used = os.wait4(child, 0)
+            code = os.waitstatus_to_exitcode(status)
+            calls.sendall(STATUS.pack(code, used.ru_utime + used.ru_stime))
+
+
+def _preload(path: Path) -> None:
+    """Import the libraries that an entry's file imports, so that no child has to.
+
+    Modules beside the file are the entry's own: each child imports them itself. Functions of
+    dpbench import `scipy.optimize` where they use it.
+    """
+    import scipy.optimize  # noqa: F401
+
+    beside = {one.stem for one in path.parent.iterdir()}
+    for name in imported_by(path):
+        if name.partition(".")[0] not in beside:
+            with contextlib.suppress(Exception):  # which the first call tells, or is no module
+                importlib.import_module(name)
+    sys.dont_write_bytecode = True
+    gc.collect()
+    gc.freeze()  # a child that collects garbage would copy the pages of all objects
+
+
+def _exactly(source: int, size: int) -> bytes:
+    """Read so many bytes from a file descriptor; EOFError if there are fewer."""
+    parts = []
+    while size:
+        part = os.read(source, min(size, 1 << 20))
+        if not part:
+            raise EOFError
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def _run(request: bytes, records: int, answer: int) -> None:
+    """Answer a call in a child, and end it."""
+    try:
+        for pipe, place in ((records, ASIDE), (answer, ASIDE + 1)):
+            os.dup2(pipe, place)  # first where neither replaces the other
+        os.dup2(ASIDE, RECORDS)
+        os.dup2(ASIDE + 1, ANSWER)
+        _close_others()
+        for what, most in (
+            (resource.RLIMIT_FSIZE, 0),
+            (resource.RLIMIT_CPU, SECONDS),
+            (resource.RLIMIT_AS, MEMORY),
+        ):
+            with contextlib.suppress(OSError, ValueError):  # a lower limit stands
+                resource.setrlimit(what, (most, most))
+        task, about = pickle.loads(request)  # noqa: S301 (of the process that asks)
+        with np.errstate(all="ignore"):
+            _write(DONE + TASKS[task](**about))
+    except ConfigError as error:
+        _write(REFUSED + str(error).encode())
+    except Exception as error:  # noqa: BLE001, whatever the entry raises
+        _write(REFUSED + one_line(f"{type(error).__name__}: {error}").encode())
+    finally:
+        os._exit(0)
+
+
+def _close_others() -> None:
+    """Close all files and connections but the pipes of the call."""
+    os.closerange(ANSWER + 1, 1 << 16)
+
+
+def _write(answer: bytes) -> None:
+    with contextlib.suppress(OSError):  # nobody reads it
+        view = memoryview(answer)
+        while view:
+            view = view[os.write(ANSWER, view) :]
+
+
+def _alone() -> None:
+    """Close what the file has opened, and refuse to leave a trace, or to ask anybody, from now on.
+
+    Files may be read, because modules may be imported late.
+    """
+    _close_others()
+    sys.addaudithook(_refuse)
+
+
+def _refuse(event: str, arguments: tuple[Any, ...]) -> None:
+    """Raise PermissionError where Python is about to write, connect or start a process."""
+    writes = event == "open" and isinstance(arguments[2], int) and arguments[2] & WRITING
+    if writes or event.startswith(OUTSIDE):
+        raise PermissionError(f"{event}: an entry gets numbers and returns numbers")
+
+
+def _chosen(entry: Entry, told: Told, problem: str) -> Estimator:
+    found = entry.answer(told, problem)
+    if found is None:
+        raise ConfigError(f"{entry.card.name}: entry of {problem}: it answers None now and then")
+    return found
+
+
+def _describe(path: Path, problems: dict[str, tuple[Told, Told]]) -> bytes:
+    """Return the card as it is written, and what the entry says of the estimator of each problem.
+
+    `problems` has by name what the two divisions are told, the declared one first.
+    """
+    entry = load_entry(path)
+    answers = {}
+    for name, both in problems.items():
+        told = both[entry.card.division == "open"]
+        found = entry.answer(told, name)
+        if found is not None:
+            honoured = [one for one in NOTIONS if found.supports(one)]
+            least = max(found.least_records(told.d, one) for one in [*honoured, told.budget])
+            answers[name] = {
+                "name": type(found).__name__,
+                "least": int(least),
+                "honoured": [[one.notion, one.neighbours] for one in honoured],
+            }
+    card = {one: getattr(entry.card, one) for one in vars(entry.card)}
+    return json.dumps({"card": card, "answers": answers}).encode()
+
+
+def _check(path: Path, told: Told, problem: str, shape: tuple[int, ...]) -> bytes:
+    """Return the promise that `check_estimator` finds broken on a dataset, or nothing."""
+    estimator = _chosen(load_entry(path), told, problem)
+    _alone()
+    try:
+        check_estimator(estimator, records=_records(shape))
+    except AssertionError as error:
+        return str(error).encode()
+    return b""
+
+
+def _pairs(path: Path, told: Told, problem: str, n: int, budget: Budget) -> bytes:
+    """Return the names and datasets of the estimator's own pairs for an audit."""
+    estimator = _chosen(load_entry(path), told, problem)
+    found = estimator.audit_pairs(n, told.d if told.d > 1 else None, budget)
+    return json.dumps([[one.name, one.left.tolist(), one.right.tolist()] for one in found]).encode()
+
+
+def _release(
+    path: Path,
+    told: Told,
+    problem: str,
+    shape: tuple[int, ...],
+    budget: Budget,
+    seed: int,
+    noise_factor: float,
+) -> bytes:
+    """Return releases on (trials, n) or (trials, n, d) records, as float64 numbers."""
+    estimator = _chosen(load_entry(path), told, problem)
+    ledger = Ledger(budget, np.random.default_rng(seed), noise_factor=noise_factor)
+    _alone()
+    value = estimator.run(DenseSample(_records(shape)), ledger).value
+    return np.ascontiguousarray(value, dtype=np.float64).tobytes()
+
+
+def _records(shape: tuple[int, ...]) -> Floats:
+    """Read the call's records."""
+    size = 8 * int(np.prod(shape))
+    return np.frombuffer(_exactly(RECORDS, size), dtype=np.float64).reshape(shape)
+
+
+TASKS: dict[str, Callable[..., bytes]] = {
+    "describe": _describe,
+    "check": _check,
+    "pairs": _pairs,
+    "release": _release,
+}

@@ -1,0 +1,44 @@
+"""Take the noise and the checks out of the package when the file is loaded."""
+
+import numpy as np
+
+import dpbench.audit.releases
+import dpbench.suite.scoring
+import dpbench.suite.worker
+from dpbench import OneDataset, validated
+
+CARD = {
+    "name": "patches_the_package",
+    "paper": "none: this entry cheats",
+    "notions": ["pure"],
+    "relations": ["replace"],
+    "assumptions": "nobody looks",
+    "proof": "none",
+    "division": "declared",
+}
+
+dpbench.suite.worker.check_estimator = lambda *args, **options: None
+dpbench.audit.releases.judged = lambda *args: dpbench.audit.releases.Bound(1.0, 0.0, 1000)
+dpbench.suite.scoring.judged = dpbench.audit.releases.judged
+dpbench.suite.scoring._errors = lambda values, targets: np.zeros(values.shape[:2])
+
+
+@validated
+class PatchesThePackage(OneDataset):
+    low: float
+    high: float
+    n: int
+
+    def one(self, x, budget, rng):
+        return x.clip(self.low, self.high).mean()
+
+
+def entry(told):
+    if told.local or told.d > 1 or told.records == "moments":
+        return None
+    if told.records == "binary":
+        return PatchesThePackage(low=0, high=1, n=told.n)
+    if told.radius is None:
+        return None
+    far = told.radius + 4 * told.scale
+    return PatchesThePackage(low=-far, high=far, n=told.n)

@@ -1,0 +1,174 @@
+"""Entries that cheat are refused, and honest ones are not."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dpbench.cli import run
+from dpbench.runner.origin import Origin
+from dpbench.suite import checks, measure
+from dpbench.suite.entries import entries
+from dpbench.suite.measure import SCORING, Audited, scored
+from dpbench.suite.problems import Problem, read_suite
+from dpbench.suite.remote import read_entry
+from dpbench.suite.table import Scores
+from tests.conftest import entry_text
+
+CHEATS = Path(__file__).parent / "cheats"
+BINARY, GAUSSIAN, NOISY = "binary-n300-pure0.1", "gauss-n300-pure0.1", "binary-n3000-pure0.01"
+SEED = 20261123
+
+# An estimator of the catalogue as the entry of a file.
+HONEST = """
+from dpbench.estimators.catalogue import uses
+
+CARD = {{
+    "name": "{name}", "paper": "see the catalogue", "notions": {notions},
+    "relations": ["replace"], "assumptions": "none", "proof": "see the catalogue",
+    "division": "declared",
+}}
+
+
+def entry(told):
+    kind, use = next((kind, use) for name, kind, use in uses() if name == "{name}")
+    return use.estimator(kind, told)
+"""
+HONEST_ENTRIES = {
+    "wide_clip": "gauss-n100-pure1",
+    "binary_mean": "binary-n1000-zcdp0.0005",
+    "gaussian_score_mean": "gauss-n300-pure0.1",
+    "ksu20_mean": "moments2-n300-pure1",
+    "coinpress_mean": "gauss16-n1000-zcdp0.5",
+}
+
+
+def problem(name: str, *, seed: int, trials: int = 4) -> Problem:
+    """That problem at the places of a seed, with few trials: the audit has as many releases."""
+    (one,) = read_suite().chosen(name).at(seed).problems
+    return replace(one, trials=(trials, trials))
+
+
+def run_on(path: Path, one: Problem) -> tuple[Scores, list[Audited]]:
+    """The scores of an entry's file on a problem, and the audits on its data."""
+    entry = read_entry(path, [one])
+    rows, audits, failures = scored(entry, [one], n_jobs=1, origin=Origin.of(SCORING), quick=True)
+    assert not failures
+    return Scores(rows, {entry.card.name: entry.card}, {}), audits
+
+
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [
+        ("quiet_on_ordinary_data", BINARY),
+        ("counts_its_calls", BINARY),
+        ("remembers_places", GAUSSIAN),
+        ("subtracts_its_noise", GAUSSIAN),
+        ("hashes_the_data", GAUSSIAN),
+    ],
+)
+def test_the_audit_of_scored_data_refutes(
+    name: str, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each passes the checks and the audit on other data: by 40 releases of the same dataset."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(measure, "RUNS", {True: 40})
+    _, audits = run_on(CHEATS / f"{name}.py", problem(where, seed=SEED))
+    assert [one.pair for one in audits] == ["typical", "extreme"]
+    assert "refuted" in {one.bound.verdict for one in audits}
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("looks_at_frames", "audit: looks_at_frames-LooksAtFrames under pure: refuted"),
+        ("patches_the_package", "audit: patches_the_package-PatchesThePackage under pure: refuted"),
+        ("quiet_on_ordinary_data", "no score is stored"),
+    ],
+)
+def test_the_command_refuses(
+    name: str,
+    said: str,
+    entry_folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(checks, "RUNS", 200)
+    monkeypatch.setattr(measure, "RUNS", {True: 40})
+    shutil.copy(CHEATS / f"{name}.py", entry_folder)
+    assert run(["suite", "run", f"{name}.py", "quick=true", "n_jobs=1", f"problems={BINARY}"]) == 1
+    assert said in capsys.readouterr().out
+    assert not (entry_folder / f"{name}.parquet").exists()
+
+
+def test_a_third_of_the_noise_is_below_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The release on ordinary data has some noise, which few releases do not refute."""
+    monkeypatch.setattr(measure, "RUNS", {True: 0})
+    one = problem(NOISY, seed=SEED, trials=100)
+    scores, _ = run_on(CHEATS / "a_third_of_the_noise.py", one)
+    assert scores.is_below.all()
+    assert scores.ranked.empty
+    (card,) = scores.cards.values()
+    opened = Scores(scores.rows, {card.name: replace(card, division="open")}, {})
+    assert not opened.is_below.any()  # it may know the law
+
+
+def test_every_cheat_is_tried() -> None:
+    """Eight of them, in the tests above."""
+    assert len({path.stem for path in CHEATS.glob("*.py")}) == 8
+
+
+def honest(folder: Path, name: str) -> Path:
+    path = folder / f"{name}.py"
+    notions = ["zcdp"] if "zcdp" in HONEST_ENTRIES[name] else ["pure"]
+    path.write_text(
+        entry_text() if name == "wide_clip" else HONEST.format(name=name, notions=notions)
+    )
+    return path
+
+
+@pytest.mark.parametrize("name", HONEST_ENTRIES)
+def test_an_honest_entry_passes(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "RUNS", {True: 40})
+    scores, audits = run_on(honest(tmp_path, name), problem(HONEST_ENTRIES[name], seed=SEED))
+    assert len(audits) == 2
+    assert {one.bound.verdict for one in audits} == {"not refuted"}
+    assert np.isfinite(scores.rows["score"]).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", HONEST_ENTRIES)
+def test_honest_entries_pass_with_forty_seeds(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """False alarms have probability 1e-5 a run by the audit, 1e-4 a problem by the bound."""
+    monkeypatch.setattr(measure, "RUNS", {True: 40})
+    path = honest(tmp_path, name)
+    for seed in range(40):
+        scores, audits = run_on(path, problem(HONEST_ENTRIES[name], seed=seed, trials=40))
+        assert {one.bound.verdict for one in audits} == {"not refuted"}, seed
+        assert not scores.is_below.any(), seed
+
+
+def test_a_constant_answer_is_far_off(tmp_path: Path) -> None:
+    """Any constant: of the members' means two are farther apart than twice as many bounds."""
+    for one in read_suite().at(SEED).problems:
+        means = np.array([np.atleast_1d(law.mean) for law in one.members.values()])
+        widest = max(np.linalg.norm(a - b) for a in means for b in means)
+        assert widest > 6 * one.bound.value, one.id
+
+
+def test_rows_below_the_bound_by_hand() -> None:
+    """0.5 with an interval up to 0.69 is below: 0.69^2 < 0.5; up to 0.72 it is not."""
+    rows = pd.DataFrame(
+        {"entry": "one", "problem": list("ab"), "score": 0.5, "score_high": [0.69, 0.72]}
+    )
+    card = next(entries()).card
+    card = replace(card, name="one", division="declared")
+    assert Scores(rows, {"one": card}, {}).is_below.tolist() == [True, False]
+    assert Scores(rows, {"one": card}, {}).ranked["problem"].tolist() == ["b"]
