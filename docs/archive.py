@@ -42,8 +42,9 @@ PROOFS = {
 
 def write_archive(folder: Path, archive: Path | None = None) -> None:
     """Write ``benchmark/`` below a folder, from an archive; that of the checkout by default."""
-    suite = read_suite()
-    scores = _over_bounds(Scores.read(archive or archive_path(SUITE), suite), suite)
+    scores = Scores.read(archive or archive_path(SUITE), read_suite())
+    suite = read_suite().at(scores.about["seed"])
+    scores = _over_bounds(scores, suite)
     problems = {one.id: one for one in suite.problems}
     groups = {"entries": sorted(scores.cards), "problems": list(problems)}
     pages = {"index": _front(scores, suite)}
@@ -71,15 +72,15 @@ def _front(scores: Scores, suite: Suite) -> str:
     heads += ["95% band of 2", "geometric mean", "failures", "CPU a release", "over drawing"]
     problems = [
         [_at("problems", p.id), f"{p.n:,}", str(p.d), escaped(_privacy(p)), f"{p.bound.value:.3g}",
-         _proof(p.bound.by), *_leader(scores.rows, p.id)]
+         _proof(p.bound.by), *_leader(scores.ranked, p.id)]
         for p in suite.problems
     ]  # fmt: skip
     return ":hide-toc:\n\n" + page(  # a table needs the room
         "Benchmark",
         f"``{suite.name}`` asks for the means of {len(suite.problems)} frozen problems. A score is "
         "the worst 0.9 quantile of the error over a lower bound that is proved: 1 is as good as "
-        "private estimators can be, and no other entry moves it. :doc:`How to enter "
-        "</howto/benchmark>`.",
+        "private estimators can be, and no other entry moves it. Each run draws the places of the "
+        "laws. :doc:`How to enter </howto/benchmark>`.",
         _profile(scores, suite.problems, best),
         f"*Share of the problems solved within a factor of the bound, with 95% bands: the {SHOWN} "
         f"entries with most problems within {WITHIN[0]:g}; in grey all {len(rows)}. Dashed: the "
@@ -89,15 +90,25 @@ def _front(scores: Scores, suite: Suite) -> str:
             "Problems",
             table(["problem", "n", "d", "privacy", "bound", "bound by", "best", "entry"], problems),
         ),
+        *_below(scores),
         f"Made by ``python -m dpbench site`` from scores of seed {scores.about['seed']}, dpbench "
         f"{scores.about['versions']['dpbench']}, numpy {scores.about['versions']['numpy']}.",
         contents(("entries/index", "problems/index"), caption="Pages"),
     )
 
 
+def _below(scores: Scores) -> list[str]:
+    """Name what is left out because it is below a bound."""
+    rows = scores.rows[scores.is_below]
+    if rows.empty:
+        return []
+    told = ", ".join(f"{row.entry} on {row.problem} ({row.score:.3g})" for row in rows.itertuples())
+    return [f"Left out, below the bound by prior knowledge or as it is not private: {told}."]
+
+
 def _summary(name: str, scores: Scores, problems: int) -> tuple[str, list[float], list[str]]:
     """The name of an entry, its shares of all problems, and its row of the table."""
-    own = scores.rows[scores.rows["entry"] == name]
+    own = scores.ranked[scores.ranked["entry"] == name]
     shares, ends = profile(own["score"], problems, WITHIN), band(own, problems, [2.0])
     solved = own["score"][np.isfinite(own["score"]) & (own["score"] > 0)]
     mean = f"{np.exp(np.log(solved).mean()):.3g}" if len(solved) else "—"
@@ -111,7 +122,7 @@ def _summary(name: str, scores: Scores, problems: int) -> tuple[str, list[float]
 
 
 def _entry(name: str, scores: Scores, problems: Mapping[str, Problem]) -> str:
-    card, own = scores.cards[name], scores.rows[scores.rows["entry"] == name]
+    card, own = scores.cards[name], scores.ranked[scores.ranked["entry"] == name]
     kind = f" The estimator: :ref:`{name} <kind-{name}>`." if name in Estimator.kinds() else ""
     told = {
         "Source": card.paper,
@@ -138,7 +149,7 @@ def _entry(name: str, scores: Scores, problems: Mapping[str, Problem]) -> str:
 
 
 def _problem(problem: Problem, scores: Scores) -> str:
-    rows = scores.rows[scores.rows["problem"] == problem.id].sort_values("score", kind="stable")
+    rows = scores.ranked.query("problem == @problem.id").sort_values("score", kind="stable")
     known = {name: value for name, value in vars(problem.known).items() if value is not None}
     told = {
         "Law": ", ".join(f"{key}: {value}" for key, value in problem.law.items()),
@@ -209,7 +220,7 @@ def _seconds(value: float) -> str:
 
 def _profile(scores: Scores, problems: Sequence[Problem], names: Sequence[str]) -> str:
     """The profiles of some entries over all, as SVG inside the page."""
-    rows = scores.rows
+    rows = scores.ranked
     drawn = pd.concat([rows[rows["entry"] == name] for name in names], ignore_index=True)
     text = io.StringIO()
     with style():

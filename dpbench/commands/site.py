@@ -30,7 +30,7 @@ pages that are read from disk, with their search.
   python -m dpbench site
   python -m dpbench site archive=mine.parquet out=/tmp/site
 
-  archive=FILE  scores; by default results/archive/dpbench-mean-v1.parquet of the checkout
+  archive=FILE  scores; by default results/archive/dpbench-mean-v2.parquet of the checkout
   out=DIR       by default site
 
 Needs a checkout and its extra docs: bash dev.sh docs makes an environment that has it."""

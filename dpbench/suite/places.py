@@ -37,7 +37,7 @@ ANYWHERE = 1e6
 # Ends of the share of the radius at which a place may be.
 INSIDE = 0.25, 0.9
 # Ends of the two distances of a Bernoulli law's p from 1/2.
-NEAR, AWAY = (0.02, 0.08), (0.2, 0.4)
+NEAR, AWAY = (0.02, 0.08), (0.3, 0.45)
 
 
 @validated
