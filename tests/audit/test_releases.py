@@ -16,7 +16,8 @@ from dpbench import Estimate, Ledger, NonPrivate, validated
 from dpbench.audit import Bound, audit_pair, noise_times, releases
 from dpbench.audit.attack import Attack, Released
 from dpbench.audit.pairs import catalogue
-from dpbench.audit.releases import CHOSEN, FACTORS, PILOT, AuditTask, audit
+from dpbench.audit.releases import CHOSEN, FACTORS, PILOT, AuditTask, Way, audit
+from dpbench.audit.replay import Replay
 from dpbench.estimators import (
     BoundedMean,
     ClippedMean,
@@ -333,6 +334,25 @@ def test_a_task_s_name_tells_all_of_it() -> None:
     names = {task.name, *(replace(task, **change).name for change in changes)}
     assert len(names) == len(changes) + 1
     assert replace(task, seed=5).name == task.name
+
+
+JUDGED: list[tuple[tuple[Way, ...], str]] = [
+    ((), "nrrr"), (("runs",), "nnrr"), (("replay",), "nrnr"), (("runs", "replay"), "nnnr"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("seen_by", "wanted"), JUDGED)
+def test_every_way_that_must_see_a_control_refutes_it(
+    seen_by: tuple[Way, ...], wanted: str
+) -> None:
+    """Of no control, one way is enough. In turn: none refutes, a replay, runs, both."""
+    task = AuditTask("it", CLIPPED, PURE, (), 100, 1e-3, 0, seen_by)
+    bounds, moves = [Bound(1.0, 0.5, 100), Bound(1.0, 2.0, 100)], [0.5, 2.0]
+    ways = [(bound, [Replay(move, "a", "", 1, 0)]) for bound in bounds for move in moves]
+    found = [task.judge(*way, blind=False)[0] for way in ways]
+    assert "".join(found) == wanted
+    blind = task.judge(Bound(1.0, np.nan, 100), [], blind=False)
+    assert blind == task.judge(bounds[0], [], blind=True) == "failed"
 
 
 BAD: list[tuple[dict[str, Any], str]] = [
