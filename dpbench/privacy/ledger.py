@@ -168,7 +168,7 @@ class Ledger(Account):
         sensitivity = self._least(sensitivity)
         noise = smooth.draw(self.rng, values.shape, self.budget, t)
         self.pay(f"noise for a {t:.6g}-smooth sensitivity")
-        return values + self.noise_factor * sensitivity * noise
+        return self.told(values + self.noise_factor * sensitivity * noise)
 
     def add_geometric_noise(self, counts: Floats, sensitivity: Stated) -> Floats:
         """Whole numbers with noise Z, P(Z = z) prop. to exp(-eps |z|/sensitivity).
@@ -265,6 +265,11 @@ class Ledger(Account):
         if self.tape is not None:
             self.tape.add(Step("pay"))
 
+    def allow_failure(self, delta: float) -> None:
+        """Pay for an event of probability at most `delta`, see `Account.allow_failure`."""
+        super().allow_failure(delta)
+        self.told(np.zeros(0))  # nothing is released, which is the same on all datasets
+
     def own_chance(self, mechanism: str) -> Budget:
         """Pay for a mechanism that draws its own chance: the budget that it runs at.
 
@@ -285,7 +290,7 @@ class Ledger(Account):
 
     def told(self, found: Floats) -> Floats:
         """`found`: what a mechanism that was just paid for releases, on which later steps rest."""
-        return found if self.tape is None else self.tape.told(found)
+        return found if self.tape is None else self.tape.told(found, self.rng)
 
     def _on_tape(
         self,
@@ -300,7 +305,7 @@ class Ledger(Account):
         """Return `released`, or the output that the tape has in its place."""
         if self.tape is not None:
             step = Step(mechanism, values.copy(), sensitivity, released, weights, draws)
-            released = self.tape.add(step)
+            released = self.tape.add(step, self.rng)
         return released
 
     def stated(self, sensitivity: Stated) -> Number:

@@ -77,7 +77,8 @@ def private_quantile(
     with np.errstate(divide="ignore"):
         chosen = ledger.exponential(scores, 1.0, np.log(length))
     rows = np.arange(sample.trials)
-    return np.asarray(left[rows, chosen] + length[rows, chosen] * ledger.rng.random(sample.trials))
+    found = left[rows, chosen] + length[rows, chosen] * ledger.rng.random(sample.trials)
+    return ledger.told(np.asarray(found))
 
 
 def audit_pairs(n: int, q: float, lower: float, upper: float, resolution: float) -> list[Pair]:

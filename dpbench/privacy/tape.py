@@ -26,10 +26,16 @@ class Step:
     sensitivity : mapping
         The stated sensitivities by norm: ``l1``, ``l2``, ``max``, ``box`` or ``ball``.
     released : array or None
+        Its output: its own, or that of an earlier run in its place.
+    told : array or None
+        The output of a mechanism that turns `released` into it, or that pays and draws by itself,
+        where it tells the ledger.
     weights : float or array
         The logarithms of the base measure of an exponential mechanism.
     draws : int
         The number of noises that were averaged.
+    chance : mapping or None
+        The state of the ledger's generator after it.
     """
 
     mechanism: str
@@ -38,6 +44,8 @@ class Step:
     released: Any = None
     weights: float | Floats = 0.0
     draws: int = 1
+    told: Floats | None = None
+    chance: Mapping[str, Any] | None = None
 
     def like(self, other: Step) -> bool:
         """Whether it is the same mechanism with the same range of outputs."""
@@ -52,22 +60,39 @@ class Tape:
     ----------
     earlier : sequence of Step, optional
         The steps of another run. A step that is like the one at its place there releases what
-        that one did, so that later steps of both runs rest on equal releases.
+        that one did, so that later steps of both runs rest on equal releases. Chance that is drawn
+        after it is that of the other run, too, however many numbers each mechanism drew.
     """
 
     def __init__(self, earlier: Sequence[Step] = ()) -> None:
         self.steps: list[Step] = []
         self._earlier = earlier
 
-    def add(self, step: Step) -> Any:
+    def add(self, step: Step, rng: np.random.Generator | None = None) -> Any:
         """Keep a step, and return its output: what it releases, or what the earlier one did."""
-        at = len(self.steps)
         self.steps.append(step)
-        same = at < len(self._earlier) and step.like(self._earlier[at])
-        return self._earlier[at].released if same else step.released
+        earlier = self._counterpart(rng)
+        if earlier is not None and step.like(earlier):
+            step.released = earlier.released
+        return step.released
 
-    def told(self, found: Floats) -> Floats:
+    def told(self, found: Floats, rng: np.random.Generator | None = None) -> Floats:
         """Keep the output of the mechanism that was just paid for, and return it or the earlier."""
-        at, self.steps[-1].released = len(self.steps) - 1, found
-        known = np.asarray(self._earlier[at].released if at < len(self._earlier) else None)
-        return known if known.shape == found.shape else found
+        earlier = self._counterpart(rng)
+        known = None if earlier is None else earlier.told
+        if known is not None and known.shape == found.shape:
+            found = known
+        self.steps[-1].told = found
+        return found
+
+    def _counterpart(self, rng: np.random.Generator | None) -> Step | None:
+        """Return the earlier run's step for the last one, and set the generator as it was there."""
+        at, step = len(self.steps) - 1, self.steps[-1]
+        earlier = self._earlier[at] if at < len(self._earlier) else None
+        if earlier is None or earlier.mechanism != step.mechanism:
+            earlier = None
+        if rng is not None:
+            if earlier is not None and earlier.chance is not None:
+                rng.bit_generator.state = earlier.chance
+            step.chance = rng.bit_generator.state
+        return earlier

@@ -12,13 +12,12 @@ import numpy as np
 from dpbench.arrays import Floats
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.privacy import Budget, Ledger, NonPrivate
+from dpbench.privacy.replay import ROUNDING
 from dpbench.samples import DenseSample
 
-__all__ = ["ROUNDING", "TRIALS", "Case", "fresh_rng", "is_close", "largest", "refuses"]
+__all__ = ["TRIALS", "Case", "fresh_rng", "is_close", "largest", "refuses"]
 
 TRIALS = 4
-# Shares of a budget and conversions round; sums of a batch round alike up to their last digits.
-ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,9 @@ import numpy as np
 
 from dpbench.arrays import Floats
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
+from dpbench.privacy.replay import compare_steps
 from dpbench.privacy.tape import Step, Tape
-from dpbench.testing.case import ROUNDING, Case, fresh_rng, is_close, largest
+from dpbench.testing.case import Case, fresh_rng
 
 __all__ = ["check_noise", "check_sensitivity"]
 
@@ -52,27 +53,17 @@ def check_sensitivity(case: Case) -> None:
 
 
 def _compare(case: Case, one: list[Step], other: list[Step], record: int) -> None:
-    """Compare the steps of runs on neighbouring datasets, given the same releases."""
-    if [step.mechanism for step in one] != [step.mechanism for step in other]:
-        raise case.fail(f"which mechanisms it runs depends on record {record}")
-    changing = "replacing" if case.budget.neighbours == "replace" else "removing"
-    for a, b in zip(one, other, strict=True):
-        if not a.like(b):
-            continue  # a choice among pieces that the records cut up
-        for norm, limit in a.sensitivity.items():
-            if not is_close(np.asarray(limit), np.asarray(b.sensitivity[norm])):
-                raise case.fail(f"the sensitivity of {a.mechanism} depends on record {record}")
-            moved = _move(a.values, b.values, norm) * a.draws
-            # One limit may be stated for each coordinate: the largest bounds a row's.
-            wide = np.broadcast_to(np.asarray(limit, dtype=float), a.values.shape)
-            allowed = wide.reshape(len(wide), -1).max(axis=1)
-            digits = 1e-14 * max(largest(a.values), largest(b.values))
-            for step, most in zip(moved, allowed, strict=True):
-                if not step <= most * (1 + ROUNDING) + digits:
-                    raise case.fail(
-                        f"{changing} record {record} moves {a.mechanism} by {step:.6g}, "
-                        f"above its {norm} sensitivity {most:.6g}"
-                    )
+    """Check that runs on neighbouring datasets differ by no more than they state."""
+    found = compare_steps(one, other)
+    if found.difference:
+        raise case.fail(f"{found.difference} depends on record {record}")
+    move = found.largest
+    if move is not None and move.too_far:
+        changing = "replacing" if case.budget.neighbours == "replace" else "removing"
+        raise case.fail(
+            f"{changing} record {record} moves {move.mechanism} by {move.distance:.6g}, "
+            f"above its {move.norm} sensitivity {move.stated:.6g}"
+        )
 
 
 def check_noise(case: Case) -> None:
@@ -86,17 +77,3 @@ def check_noise(case: Case) -> None:
 def _of_size(case: Case, sizes: dict[str, Any]) -> Budget:
     """Return the budget of the case's notion, about its neighbours."""
     return replace(sizes[case.budget.notion], neighbours=case.budget.neighbours)  # type: ignore[no-any-return]
-
-
-def _move(one: Floats, other: Floats, norm: str) -> Floats:
-    """How far apart two batches of numbers or vectors are, row by row."""
-    both = np.isnan(one) & np.isnan(other)
-    gaps = np.where(both, 0.0, np.abs(one - other))
-    if gaps.ndim == 1:
-        return gaps
-    if norm == "ball":  # of sums; the last is a count
-        return np.maximum(_move(one[:, :-1], other[:, :-1], "l2"), gaps[:, -1])
-    widest = gaps.max(axis=1)
-    unit = np.where(widest > 0, widest, 1.0)  # squares may overflow
-    order = {"l1": 1, "l2": 2, "max": np.inf, "box": np.inf}[norm]
-    return np.asarray(unit * np.linalg.norm(gaps / unit[:, None], order, axis=1))

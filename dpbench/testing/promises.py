@@ -8,9 +8,10 @@ from dpbench.arrays import Floats
 from dpbench.estimators.base import Estimate, release
 from dpbench.estimators.outside import OneDataset
 from dpbench.privacy import Ledger
+from dpbench.privacy.replay import ROUNDING
 from dpbench.privacy.tape import Tape
 from dpbench.samples import DenseSample
-from dpbench.testing.case import ROUNDING, TRIALS, Case, fresh_rng, is_close, refuses
+from dpbench.testing.case import TRIALS, Case, fresh_rng, is_close, refuses
 
 __all__ = [
     "check_caller", "check_failures", "check_follows", "check_refused", "check_shapes",

@@ -35,3 +35,22 @@ def test_a_tape_replays_an_earlier_run() -> None:
     other = Tape(first.steps)  # of another shape
     released = Ledger(PURE, rng(), tape=other).add_noise(ZEROS[:2], 1.0)
     np.testing.assert_array_equal(released, other.steps[1].released)
+
+
+def test_a_replay_has_the_chance_and_the_words_of_the_earlier_run() -> None:
+    """However many numbers a mechanism draws; a release is noted as what was given back."""
+    first = Tape()
+    ledger = Ledger(PURE, rng(), tape=first)
+    ledger.pay()
+    told = ledger.told(ledger.rng.random(2))
+    drawn = ledger.rng.random()
+    again = Tape(first.steps)
+    other = Ledger(PURE, rng(), tape=again)
+    other.pay()
+    np.testing.assert_array_equal(other.told(other.rng.random(20)[-2:]), told)
+    np.testing.assert_array_equal(again.steps[0].told, told)
+    assert other.rng.random() == drawn
+    once = Tape(first.steps)
+    another = Ledger(PURE, rng(), tape=once)
+    another.pay()
+    assert another.told(another.rng.random(3)).shape == (3,)  # of another shape

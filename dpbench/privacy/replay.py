@@ -1,0 +1,212 @@
+"""Compare runs of a mechanism on neighbouring datasets, given the same releases.
+
+The second run is a replay: its tape puts the releases of the first in the place of its own, and
+draws all other chance alike, so that later steps of both rest on equal releases (see
+`dpbench.privacy.tape`). The ledger adds up costs of mechanisms, which is right if two things hold
+given all earlier releases. No mechanism is given values that differ by more than its stated
+sensitivity, and the same mechanisms run, at the same sensitivities, on both datasets. Both can be
+read off two tapes [1]_.
+
+A release is frozen if both tapes have the same one. What follows a release that is not frozen may
+differ without fault, so the comparison ends there.
+
+References
+----------
+.. [1] T. Cebere, D. Erb, D. Desfontaines, A. Bellet, J. Fitzsimons, "Privacy in theory, bugs in
+   practice: grey-box auditing of differential privacy libraries", 2026, arXiv:2602.17454.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpbench.arrays import Floats
+from dpbench.privacy.ledger import LEAST_SENSITIVITY
+from dpbench.privacy.tape import Step
+
+__all__ = ["ROUNDING", "Comparison", "Move", "compare_steps"]
+
+# Shares of a budget and conversions round; sums of a batch round alike up to their last digits.
+ROUNDING = 1e-9
+# Differences below this share of the values are rounding.
+DIGITS = 1e-14
+ORDERS = {"l1": 1, "l2": 2, "max": np.inf, "box": np.inf}
+
+
+@dataclass(frozen=True)
+class Move:
+    """How far the values of one mechanism are apart on neighbouring datasets.
+
+    Attributes
+    ----------
+    mechanism : str
+        The method of the ledger.
+    norm : str
+        The norm in which its sensitivity is stated, see `Step`.
+    distance, stated : float
+        The distance in the trial with the largest ratio, and the sensitivity stated there.
+    ratio : float
+        Their ratio. A distance within rounding of the values counts as 0, and an excess within it
+        as none; a larger distance over a stated sensitivity of 0 is infinity. Where sensitivities
+        differ by coordinate, it is the norm of the coordinates' ratios, because each coordinate has
+        noise of its own scale.
+    """
+
+    mechanism: str
+    norm: str
+    distance: float
+    stated: float
+    ratio: float
+
+    @property
+    def too_far(self) -> bool:
+        """Whether the ratio exceeds 1 by more than rounding."""
+        return self.ratio > 1 + ROUNDING
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two runs on neighbouring datasets, given the same releases.
+
+    Attributes
+    ----------
+    largest : Move or None
+        The move with the largest ratio; None if no mechanism could be compared.
+    difference : str
+        The part of the control flow that differs: which mechanisms run, or the stated sensitivity
+        of one of them. Empty if nothing does.
+    compared, skipped : int
+        Mechanisms that were compared, and mechanisms that could not be.
+    complete : bool
+        Whether all releases were frozen, so that the runs are comparable up to their ends.
+    """
+
+    largest: Move | None
+    difference: str
+    compared: int
+    skipped: int
+    complete: bool
+
+    @property
+    def ratio(self) -> float:
+        """The largest move over the stated sensitivity; NaN if no mechanism could be compared."""
+        return np.nan if self.largest is None else self.largest.ratio
+
+    @property
+    def mechanism(self) -> str:
+        """The mechanism of the largest ratio, or nothing."""
+        return "" if self.largest is None else self.largest.mechanism
+
+    @property
+    def same_flow(self) -> bool:
+        """Whether the same mechanisms ran at the same stated sensitivities."""
+        return not self.difference
+
+
+def compare_steps(one: Sequence[Step], other: Sequence[Step]) -> Comparison:
+    """Compare the steps of runs on neighbouring datasets, the second a replay of the first.
+
+    A step ``pay`` belongs to the mechanism that follows it. A mechanism that pays and draws by
+    itself cannot be compared, and is frozen only if it tells the tape its release; a choice among
+    pieces that the records cut up can neither. Where both sensitivities differ, the ratio is about
+    the smaller.
+
+    Parameters
+    ----------
+    one, other : sequence of Step
+        The steps of the first run, and those of a replay; or those of two replays of one run.
+
+    Returns
+    -------
+    Comparison
+    """
+    found: list[Move] = []
+    compared = skipped = 0
+    difference, frozen = "", True
+    both = list(itertools.zip_longest(one, other))
+    for at, (a, b) in enumerate(both):
+        if a is None or b is None or a.mechanism != b.mechanism:
+            difference = difference or "which mechanisms it runs"
+            break
+        if a.mechanism != "pay" and a.like(b):
+            compared += 1
+            found += _moves(a, b)
+            if not difference and not _same_sensitivity(a, b):
+                difference = f"the sensitivity of {a.mechanism}"
+        elif a.told is not None:
+            skipped += a.told.size > 0  # an event that may fail releases nothing
+        elif a.mechanism == "pay" and _pays_for_next(both[at + 1 :]):
+            continue
+        else:
+            skipped += 1
+        frozen = _same_release(a, b)
+        if not frozen:
+            skipped += sum(c is not None and c.mechanism != "pay" for c, _ in both[at + 1 :])
+            break
+    largest = max(found, key=lambda move: move.ratio, default=None)
+    return Comparison(largest, difference, compared, skipped, frozen)
+
+
+def _pays_for_next(rest: Sequence[tuple[Step | None, Step | None]]) -> bool:
+    """Whether a mechanism of the ledger follows, in one of the runs at least."""
+    return bool(rest) and any(step is not None and step.mechanism != "pay" for step in rest[0])
+
+
+def _same_release(one: Step, other: Step) -> bool:
+    """Whether later steps rest on the same release of these two."""
+    if one.told is None and (one.mechanism == "pay" or not one.like(other)):
+        return False  # a chance of its own, or a choice among pieces that the records cut up
+    ends = (one.released, other.released) if one.told is None else (one.told, other.told)
+    a, b = (np.asarray(end, dtype=float) for end in ends)
+    return np.array_equal(a, b, equal_nan=True)
+
+
+def _same_sensitivity(one: Step, other: Step) -> bool:
+    """Whether two steps state the same sensitivities, up to rounding."""
+    a, b = one.sensitivity, other.sensitivity
+    return a.keys() == b.keys() and all(
+        np.allclose(a[norm], b[norm], rtol=ROUNDING, atol=0.0) for norm in a
+    )
+
+
+def _moves(one: Step, other: Step) -> list[Move]:
+    """Return how far the values moved, for each norm in which a sensitivity is stated."""
+    digits = DIGITS * max(_largest(one.values), _largest(other.values))
+    gaps = np.where(np.isnan(one.values) & np.isnan(other.values), 0.0, one.values - other.values)
+    gaps = one.draws * np.abs(gaps).reshape(len(gaps), -1)
+    found = []
+    for norm, limit in one.sensitivity.items():
+        # of two that differ, the smaller has the smaller noise
+        least = np.minimum(limit, other.sensitivity.get(norm, limit))
+        stated = np.broadcast_to(np.asarray(least, dtype=float), one.values.shape)
+        stated = np.where(stated > LEAST_SENSITIVITY, stated, 0.0).reshape(gaps.shape)
+        distance = _norms(gaps, norm)
+        with np.errstate(divide="ignore", over="ignore"):
+            scaled = np.divide(gaps, stated, out=np.zeros_like(gaps), where=gaps > 0)
+        ratios = np.where(distance > digits, _norms(scaled, norm), 0.0)
+        excess = distance * (1 - 1 / np.maximum(ratios, 1.0))
+        ratios = np.where(excess > digits, ratios, np.minimum(ratios, 1.0))
+        ratios = np.where(np.isnan(gaps).any(axis=1), np.inf, ratios)
+        if len(ratios):
+            worst = int(np.argmax(ratios))
+            sizes = float(distance[worst]), float(stated[worst].max(initial=0.0))
+            found.append(Move(one.mechanism, norm, *sizes, float(ratios[worst])))
+    return found
+
+
+def _norms(gaps: Floats, norm: str) -> Floats:
+    """Return the norm of every row of distances >= 0."""
+    if norm == "ball":  # of sums; the last is a count
+        return np.maximum(_norms(gaps[:, :-1], "l2"), gaps[:, -1])
+    widest = gaps.max(axis=1, initial=0.0)
+    unit = np.where((widest > 0) & np.isfinite(widest), widest, 1.0)  # squares may overflow
+    return np.asarray(unit * np.linalg.norm(gaps / unit[:, None], ORDERS[norm], axis=1))
+
+
+def _largest(values: Floats) -> float:
+    """Return the largest absolute value that is not NaN."""
+    return float(np.abs(np.nan_to_num(values)).max(initial=0.0))
