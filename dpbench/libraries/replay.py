@@ -25,17 +25,17 @@ from dpbench.arrays import Floats
 from dpbench.estimators.libraries.process import LibraryError, library
 from dpbench.estimators.libraries.recorder import QUERIES
 from dpbench.libraries.sweep import ReplaySettings
-from dpbench.output.verdicts import AUDIT, CONTROLS, failing
 from dpbench.privacy.budgets import Relation
 from dpbench.privacy.replay import Comparison, compare_steps
 from dpbench.privacy.tape import Step
 
-__all__ = ["COLUMNS", "CONTROL", "Family", "families", "replay_rows", "surprises", "unreplayed"]
+__all__ = ["COLUMNS", "CONTROL", "Family", "families", "replay_table", "surprises"]
 
 COLUMNS = (
     "library", "query", "neighbours", "mechanism", "stated", "moved", "ratio", "ratio_within",
     "pair", "flow", "verdict", "expected", "told",
 )  # fmt: skip
+NUMBERS = ("stated", "moved", "ratio", "ratio_within")
 # The query by hand that states half of its sensitivity: a replay that does not refute it is blind.
 CONTROL = ("numpy", "halved_mean")
 # Queries of a feature and a target, and queries that leave out records that are NaN.
@@ -92,18 +92,17 @@ def families(
     """Yield families of n records, or of n - 1 and n, for bounds [low, high].
 
     The others are at the lower bound, at the upper bound, or alternate; for a query that leaves out
-    NaN all of them are NaN, too. The first or the last record goes to both bounds and their middle,
-    just beyond, and far beyond.
+    NaN all of them or two in three are NaN, too. The first or the last record goes to both bounds
+    and their middle, just beyond, and far beyond; a feature and a target to fewer places.
     """
     wide, skips = 2 if query in REGRESSIONS else 1, query.startswith("nan")
-    ends = [low, high, -FAR, FAR] if wide > 1 else [low, (low + high) / 2, high, -FAR, FAR]
-    ends += [] if wide > 1 else [high + 0.01 * (high - low), -WILD, WILD]
-    places = [np.array(one) for one in itertools.product(ends, repeat=wide)]
-    places += [np.array([np.nan])] * skips + [np.full(2, WILD)] * (wide > 1)
+    more = [(low + high) / 2, high + 0.01 * (high - low), -FAR, -WILD, WILD] if wide == 1 else []
+    ends = itertools.product([low, high, FAR, *more], repeat=wide)
+    places = [np.array(one) for one in [*ends, *[[np.nan]] * skips]]
     others = {"low": [low], "high": [high], "mixed": [low, high]}
-    others |= {"nan": [np.nan]} if skips else {}
+    others |= {"nan": [np.nan], "few": [low, np.nan, np.nan]} if skips else {}
     for (name, values), record in itertools.product(others.items(), (0, n - 1)):
-        base = np.repeat(np.resize(values, n)[:, None], wide, axis=1)
+        base = np.repeat(np.resize(np.array(values, float), n)[:, None], wide, axis=1)
         made = [(base[record], base)] if relation == "replace" else [
             (np.empty(0), np.delete(base, record, axis=0))
         ]  # fmt: skip
@@ -116,28 +115,49 @@ def families(
         yield Family(f"{name}[{record}]", datasets, where, within, relation)
 
 
-def replay_rows(name: str, how: ReplaySettings) -> Iterator[Row]:
-    """Yield a row for each mechanism of each query of a library, with its largest move.
+def replay_table(how: ReplaySettings) -> pd.DataFrame:
+    """Return a row for each mechanism of each query, with its largest move over what it states.
 
-    LibraryError if the library is not installed, or its process ends.
+    A library that is not installed has one row that says so, without a query.
     """
-    for query in QUERIES[name]:
-        for relation in RELATIONS.get(name, {}).get(query, ("replace",)):
-            found = _Found()
-            for low, high in how.intervals:
-                ask = {
-                    "epsilon": how.epsilon, "lower": low, "upper": high, "size": how.n,
-                    "contributions": 2 if relation == "replace" else 1,
-                }  # fmt: skip
-                for family in families(query, how.n, low, high, relation):
-                    runs = library(name).replay(query, family.datasets, ask)
-                    found.add(family, runs, f"[{low:g}, {high:g}] ")
-            known = how.refuted.get(name, {}).get(query, ())
-            control = (name, query) == CONTROL
-            for row in found.rows():
-                expected = "refuted" if control or row["mechanism"] in known else "not refuted"
-                about = {"library": name, "query": query, "neighbours": relation}
-                yield {**about, **row, "expected": expected}
+    rows: list[Row] = []
+    for name in how.libraries:
+        try:
+            _ = library(name).version
+        except LibraryError as error:
+            rows.append({"library": name, "query": "", "told": str(error)})
+            continue
+        for query in QUERIES[name]:
+            for relation in RELATIONS.get(name, {}).get(query, ("replace",)):
+                rows += _query_rows(name, query, relation, how)
+    table = pd.DataFrame(rows, columns=list(COLUMNS))
+    words = [name for name in COLUMNS if name not in NUMBERS]
+    return table.fillna(dict.fromkeys(words, ""))
+
+
+def _query_rows(name: str, query: str, relation: Relation, how: ReplaySettings) -> Iterator[Row]:
+    found, ended = _Found(), ""
+    try:
+        for low, high in how.intervals:
+            ask = {
+                "epsilon": how.epsilon, "lower": low, "upper": high, "size": how.n,
+                "contributions": 2 if relation == "replace" else 1,
+            }  # fmt: skip
+            for family in families(query, how.n, low, high, relation):
+                runs = library(name).replay(query, family.datasets, ask)
+                found.add(family, runs, f"[{low:g}, {high:g}] ")
+    except LibraryError as error:
+        found, ended = _Found(), str(error)
+    known = how.refuted.get(name, {}).get(query, ())
+    expected = [*known] if (name, query) != CONTROL else ["laplace"]
+    about = {"library": name, "query": query, "neighbours": relation}
+    rows = [*found.rows()]
+    # a refutation that is known, of a mechanism that no run has, is not found
+    gone = {*expected} - {row["mechanism"] for row in rows}
+    rows += [{"mechanism": one, "verdict": "failed", "told": "no such mechanism"} for one in gone]
+    for row in rows:
+        word = "refuted" if row["mechanism"] in expected else "not refuted"
+        yield {**about, **row, "expected": word, "told": ended or row["told"]}
 
 
 class _Found:
@@ -145,7 +165,7 @@ class _Found:
 
     def __init__(self) -> None:
         self._largest: dict[str, Row] = {}
-        self._flow, self._told, self._runs = "", "", 0
+        self._flow = self._told = ""
 
     def add(
         self, family: Family, runs: Sequence[tuple[list[dict[str, Any]], str]], where: str
@@ -154,12 +174,16 @@ class _Found:
         tapes = [[_step(one) for one in steps] for steps, _ in runs]
         said = [told for _, told in runs]
         self._told = self._told or next(filter(None, said), "")
+        # runs that are alike, as of records beyond the bounds that are clipped, are compared once
+        alike = {repr(run): at for at, run in reversed([*enumerate(runs)])}
+        kept = {*alike.values(), len(runs) - 1}
         for one, other in family.pairs():
+            if not {one, other} <= kept:
+                continue
             if said[one] or said[other]:
                 if not (said[one] and said[other]):
                     self._differs("whether it raises", where + family.text(one, other))
                 continue
-            self._runs += 1
             self._compare(tapes[one], tapes[other], family, (one, other), where)
 
     def _compare(
@@ -173,6 +197,8 @@ class _Found:
         text = where + family.text(*at)
         if difference := compare_steps(one, other).difference:
             self._differs(difference, text)
+            if len(one) != len(other):
+                return  # which step is which is not known
         for a, b in zip(one, other, strict=False):
             alone = compare_steps([a], [b])  # given equal releases of all steps before
             self._keep(alone, text, within=family.within[at[0]] and family.within[at[1]])
@@ -198,12 +224,10 @@ class _Found:
         self._flow = self._flow or f"{what} ({text})"
 
     def rows(self) -> Iterator[Row]:
-        """Yield a row for each mechanism; one if there is none."""
-        if not self._runs:
-            nothing = dict.fromkeys(("stated", "moved", "ratio", "ratio_within"), np.nan)
-            yield {"mechanism": "", **nothing, "pair": "", "flow": "", "verdict": "failed"} | {
-                "told": self._told
-            }
+        """Yield a row for each mechanism; one that has failed if there is none."""
+        if not self._largest:
+            verdict = "refuted" if self._flow else "failed"
+            yield {"mechanism": "", "flow": self._flow, "verdict": verdict, "told": self._told}
         for row in self._largest.values():
             refuted = row.pop("refuted") or bool(self._flow)
             verdict = "refuted" if refuted else "not refuted"
@@ -216,22 +240,11 @@ def _step(one: dict[str, Any]) -> Step:
     return Step(one["mechanism"], values, {one["norm"]: one["stated"]}, released)
 
 
-def unreplayed(how: ReplaySettings) -> dict[str, str]:
-    """Return the libraries that cannot be replayed, each with the reason."""
-    found = {}
-    for name in how.libraries:
-        try:
-            _ = library(name).version
-        except LibraryError as error:
-            found[name] = str(error)
-    return found
-
-
 def surprises(table: pd.DataFrame) -> list[str]:
     """Return a line for each verdict that was not expected; the control must be refuted."""
     return [
-        f"replay: {row['library']} {row['query']} {row['mechanism']}: {row['verdict']}, "
-        f"{row['expected']} was expected"
+        f"replay: {row['library']} {row['query']} {row['mechanism']}".rstrip()
+        + f": {row['verdict']}, {row['expected']} was expected"
         for row in table.to_dict("records")
         if row["verdict"] != row["expected"]
     ]

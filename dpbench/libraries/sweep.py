@@ -81,7 +81,10 @@ class ReplaySettings:
     )  # fmt: skip
     n: Annotated[int, Field(ge=3, le=1000)] = 12
     epsilon: Annotated[float, Field(gt=0)] = 1.0
-    intervals: Annotated[tuple[tuple[float, float], ...], Field(min_length=1)] = ((0, 1), (2, 3))
+    intervals: Annotated[tuple[tuple[float, float], ...], Field(min_length=1)] = (
+        (0.0, 1.0),
+        (2.0, 3.0),
+    )
     refuted: Mapping[str, Mapping[str, tuple[str, ...]]] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -93,9 +96,7 @@ class ReplaySettings:
             if name not in self.libraries:
                 raise ValueError(f"refuted: {name!r}: {choose_from(name, self.libraries)}")
             for query in set(queries) - set(QUERIES[name]):
-                raise ValueError(
-                    f"refuted.{name}: {query!r}: {choose_from(query, QUERIES[name])}"
-                )
+                raise ValueError(f"refuted.{name}: {query!r}: {choose_from(query, QUERIES[name])}")
         return self
 
 

@@ -17,8 +17,9 @@ import warnings
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
+
 
 class Recorder:
     """Record what mechanisms are given; release again what those of an earlier run released.
@@ -132,10 +133,20 @@ def opendp_query(name: str, x: Any, ask: Any, tape: Recorder) -> object:
     API joins by ``>>``: the transformation has the value before noise, and its map the sensitivity.
     """
     import numpy as np
+
+    before, measurement = opendp_measurement(name, ask)
+    values, stated = np.ravel(before(x[:, 0])), before.map(ask.contributions)
+    mechanism, norm = ("noisy_max", "max") if name == "quantile" else ("laplace", "l1")
+    return tape.add(mechanism, values, stated, lambda: measurement(x[:, 0]), norm)
+
+
+@lru_cache(maxsize=64)
+def opendp_measurement(name: str, ask: Any) -> tuple[Any, Any]:
+    """Find a measurement, which takes long, and the transformation that it begins with."""
+    import numpy as np
     import opendp.prelude as dp
 
     dp.enable_features("contrib")
-    low, high = ask.bounds
     sized = {"size": ask.size} if ask.contributions > 1 else {}
     context = dp.Context.compositor(
         data=np.zeros(ask.size),
@@ -145,7 +156,7 @@ def opendp_query(name: str, x: Any, ask: Any, tape: Recorder) -> object:
         domain=dp.vector_domain(dp.atom_domain(T=float, nan=False), **sized),
     )
     joined: list[Any] = []
-    join, query, ends = dp.Transformation.__rshift__, context.query(), np.linspace(low, high, 5)
+    join, query, ends = dp.Transformation.__rshift__, context.query(), np.linspace(*ask.bounds, 5)
 
     def recorded(self: Any, other: Any) -> Any:
         joined.append((self, join(self, other)))
@@ -166,10 +177,7 @@ def opendp_query(name: str, x: Any, ask: Any, tape: Recorder) -> object:
         measurement = found.resolve()
     finally:
         dp.Transformation.__rshift__ = join
-    (before,) = [one for one, made in joined if isinstance(made, dp.Measurement)][-1:]
-    values, stated = np.ravel(before(x[:, 0])), before.map(ask.contributions)
-    mechanism, norm = ("noisy_max", "max") if name == "quantile" else ("laplace", "l1")
-    return tape.add(mechanism, values, stated, lambda: measurement(x[:, 0]), norm)
+    return [one for one, made in joined if isinstance(made, dp.Measurement)][-1], measurement
 
 
 def _named(query: Callable[..., object], *names: str) -> dict[str, Query]:
