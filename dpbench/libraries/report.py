@@ -155,13 +155,13 @@ def render(table: pd.DataFrame, claims: pd.DataFrame) -> str:
 def render_replay(replay: pd.DataFrame) -> str:
     """The moves of each library's mechanisms, control flow that differs, and the control."""
     absent = replay[replay["query"] == ""]
-    control = (replay[["library", "query"]] == CONTROL).all(axis=1)
+    control = (replay["library"] == CONTROL[0]) & (replay["query"] == CONTROL[1])
     parts = [
         text_table(
             f"Replay of {name}: largest moves of mechanisms over stated sensitivities",
             [_replayed(row) for row in own.to_dict("records")],
         )
-        for name, own in replay.drop(absent.index)[~control].groupby("library", sort=False)
+        for name, own in replay[(replay["query"] != "") & ~control].groupby("library", sort=False)
     ]
     told = [f"{row['library']}: replay: {row['told']}" for row in absent.to_dict("records")]
     flows = replay[~replay["flow"].isin(["", "same"])].drop_duplicates("flow")

@@ -156,7 +156,8 @@ def opendp_measurement(name: str, ask: Any) -> tuple[Any, Any]:
         domain=dp.vector_domain(dp.atom_domain(T=float, nan=False), **sized),
     )
     joined: list[Any] = []
-    join, query, ends = dp.Transformation.__rshift__, context.query(), np.linspace(*ask.bounds, 5)
+    join, query, (low, high) = dp.Transformation.__rshift__, context.query(), ask.bounds
+    ends = np.linspace(low, high, 5).tolist()
 
     def recorded(self: Any, other: Any) -> Any:
         joined.append((self, join(self, other)))
@@ -167,10 +168,10 @@ def opendp_measurement(name: str, ask: Any) -> tuple[Any, Any]:
         if name == "count":
             found = query.count().laplace()
         elif name == "histogram":
-            bins = query.find_bin(ends.tolist())
+            bins = query.find_bin(ends)
             found = bins.count_by_categories([*range(6)], null_category=False).laplace()
         elif name == "quantile":
-            scores = query.quantile_score_candidates(ends.tolist(), 0.5)
+            scores = query.quantile_score_candidates(ends, 0.5)
             found = scores.noisy_max(dp.max_divergence(), negate=True)
         else:
             found = getattr(query.clamp(ask.bounds), name)().laplace()

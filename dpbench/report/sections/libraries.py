@@ -32,11 +32,11 @@ NOTE = (
     "it is private."
 )
 REPLAY = (
-    "A replay runs a query on a dataset, freezes what its mechanisms release, and runs the query on "
-    "neighbouring datasets with these releases. A mechanism is refuted if its value moves by more "
-    "than the sensitivity that it states, or if one record changes which mechanisms run. Ratios "
-    "within are about records within the bounds. Each mechanism is judged alone: costs are not "
-    "added up. The query halved_mean is a control, which must be refuted."
+    "A replay runs a query on a dataset, freezes what its mechanisms release, and runs the query "
+    "on neighbouring datasets with these releases. A mechanism is refuted if its value moves by "
+    "more than the sensitivity that it states, or if one record changes which mechanisms run. "
+    "Ratios within are about records within the bounds. Each mechanism is judged alone: costs are "
+    "not added up. The query halved_mean is a control, which must be refuted."
 )
 
 
