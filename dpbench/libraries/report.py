@@ -176,7 +176,7 @@ def render_replay(replay: pd.DataFrame) -> str:
     return "\n\n".join([*parts, "\n".join([*told, REPLAY_CAVEAT])]) + "\n"
 
 
-def _replayed(row: Mapping[str, Any]) -> dict[str, str]:
+def _replayed(row: Mapping[Any, Any]) -> dict[str, str]:
     where = "" if row["neighbours"] == "replace" else f" {row['neighbours']}"
     sizes = {name: row[name] for name in ("stated", "moved", "ratio")}
     return {
