@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from dpbench.audit.controls import CONTROLS
+from dpbench.audit.controls import CONTROLS, Control
 from dpbench.audit.pairs import catalogue
 from dpbench.audit.releases import LEAST_RUNS, AuditTask
 from dpbench.estimators import Estimator
@@ -54,8 +55,8 @@ class AuditSettings:
     runs : int
         Releases on each dataset of a pair; ``trials=`` on the command line says another number.
     error : float
-        Probability that any bound of the audit exceeds the truth. The controls have as much
-        of their own.
+        Probability that any bound of the audit exceeds the truth. The controls that runs must
+        refute have as much of their own, and so have those that a replay alone must refute.
     """
 
     cases: Annotated[dict[str, Case], named(Case, least=1, title="a case of an audit")]
@@ -136,13 +137,28 @@ def _under(budget: Budget, *pairs: Pair) -> tuple[Pair, ...]:
 
 
 def control_tasks(how: AuditSettings, seed: int) -> list[AuditTask]:
-    """What is broken on purpose, in as many runs as the others, with as much of the error."""
-    asked = [
-        (c.label, c, budget, _under(budget, *catalogue(c.n, c.d), *c.audit_pairs(c.n, c.d, budget)))
-        for c in CONTROLS
-        for budget in c.budgets
-    ]
-    return _tasks(asked, how, seed)
+    """What is broken on purpose, in as many runs as the others, with as much of the error.
+
+    Controls that a replay alone must refute have an error of their own, so that the bounds of the
+    others do not depend on how many they are.
+    """
+    tasks = []
+    for by_runs in (True, False):
+        asked = [
+            (c, budget)
+            for c in CONTROLS
+            if ("runs" in c.seen_by) == by_runs
+            for budget in c.budgets
+        ]
+        found = _tasks([(c.label, c, one, _pairs_of(c, one)) for c, one in asked], how, seed)
+        both = zip(found, asked, strict=True)
+        tasks += [replace(task, seen_by=control.seen_by) for task, (control, _) in both]
+    return tasks
+
+
+def _pairs_of(control: Control, budget: Budget) -> tuple[Pair, ...]:
+    n, d = control.n, control.d
+    return _under(budget, *catalogue(n, d), *control.audit_pairs(n, d, budget))
 
 
 def _tasks(

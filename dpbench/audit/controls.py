@@ -1,7 +1,7 @@
 """Estimators that are broken on purpose: an audit that misses one of them shows nothing.
 
-Each has a mistake that published code has made, and is audited on the catalogue like any other.
-They stand in a registry of their own, which no sweep can name.
+Each is audited on the catalogue like any other, and has a mistake that published code has made, but
+for `SlightlySmallSensitivity`. They stand in a registry of their own, which no sweep can name.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from dpbench.arrays import Floats
+from dpbench.audit.releases import Way
 from dpbench.estimators import Estimate, Estimator
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.budgets import Relation
@@ -32,11 +33,15 @@ class Control(Estimator, Registered, ABC):
     ----------
     budgets : tuple of Budget
         What it claims.
+    seen_by : tuple of str
+        The ways that must refute it: ``runs``, ``replay`` or both, see `dpbench.audit.audit_pair`
+        and `dpbench.audit.audit_replay`.
     n, d : int, int or None
         Records and coordinates; no d for numbers.
     """
 
     budgets: ClassVar[tuple[Budget, ...]] = (PureDP(1.0), ZCDP(0.5))
+    seen_by: ClassVar[tuple[Way, ...]] = ("runs", "replay")
     n: ClassVar[int] = 50
     d: ClassVar[int | None] = None
     multivariate: ClassVar[bool] = True
@@ -99,6 +104,8 @@ class EmpiricalQuantiles(Control):
 class FailsOnSpread(Control):
     """The mean of records in [-1, 1], and nothing where they spread over more than 10."""
 
+    seen_by: ClassVar[tuple[Way, ...]] = ("runs",)
+
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         clipped = sample.clipped_mean(-1.0, 1.0)
         released = ledger.add_noise(clipped, 2 / sample.n)
@@ -121,6 +128,7 @@ class ScaleAsLocation(Control):
     """
 
     budgets: ClassVar[tuple[Budget, ...]] = (PureDP(1.0),)
+    seen_by: ClassVar[tuple[Way, ...]] = ("runs",)
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         total = sample.n * sample.clipped_mean(-1.0, 1.0)
@@ -204,6 +212,7 @@ class ReplaceSum(Control):
 class ReusedNoise(Control):
     """The means of two coordinates in [-1, 1], half of the budget each, with the same noise."""
 
+    seen_by: ClassVar[tuple[Way, ...]] = ("runs",)
     d: ClassVar[int | None] = 2
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
@@ -222,6 +231,7 @@ class UnsortedSensitivity(Control):
     """
 
     budgets: ClassVar[tuple[Budget, ...]] = (PureDP(1.0), ZCDP(0.5))
+    seen_by: ClassVar[tuple[Way, ...]] = ("runs",)
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         x, m, t = _dense(sample), sample.n // 5, 0.6 * largest_rate(ledger.budget)
@@ -248,6 +258,7 @@ class NoiselessQueries(Control):
     """
 
     budgets: ClassVar[tuple[Budget, ...]] = (PureDP(1.0),)
+    seen_by: ClassVar[tuple[Way, ...]] = ("runs",)
     multivariate: ClassVar[bool] = False
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
@@ -261,6 +272,40 @@ class NoiselessQueries(Control):
         records = np.where(np.arange(n) < n // 2, 0.0, 1e6)
         records[-1] = 1.0
         return [Pair.replacing("between_two_counts", records, n - 1, 0.0)]
+
+
+@validated
+class SlightlySmallSensitivity(Control):
+    """The mean of records in [-1, 1] with noise of 95% of its sensitivity.
+
+    It costs epsilon/0.95 = 1.053 epsilon, or 1.108 rho, which is too close to the claim for runs.
+    """
+
+    budgets: ClassVar[tuple[Budget, ...]] = (PureDP(1.0), ZCDP(0.5))
+    seen_by: ClassVar[tuple[Way, ...]] = ("replay",)
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        clipped = sample.clipped_mean(-1.0, 1.0)
+        return Estimate(ledger.add_noise(clipped, 0.95 * 2 / sample.n), clipped)
+
+
+@validated
+class TwoLooksAtSpread(Control):
+    """The mean of records in [-1, 1], the average of two noisy ones where records spread.
+
+    Two Gaussian noises at half of the budget have the average of one at the whole of it. So the
+    release has the same law in both cases, but the run takes twice the steps.
+    """
+
+    budgets: ClassVar[tuple[Budget, ...]] = (ZCDP(0.5), GDP(1.0))
+    seen_by: ClassVar[tuple[Way, ...]] = ("replay",)
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        clipped = sample.clipped_mean(-1.0, 1.0)
+        spreads = np.ptp(_dense(sample), axis=1).max() > 10
+        parts = ledger.split(0.5, 0.5) if spreads else [ledger]
+        looks = [part.add_noise(clipped, 2 / sample.n) for part in parts]
+        return Estimate(np.mean(looks, axis=0), clipped)
 
 
 CONTROLS: tuple[Control, ...] = tuple(
@@ -280,5 +325,7 @@ CONTROLS: tuple[Control, ...] = tuple(
         ReusedNoise,
         UnsortedSensitivity,
         NoiselessQueries,
+        SlightlySmallSensitivity,
+        TwoLooksAtSpread,
     )
 )

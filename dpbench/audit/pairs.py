@@ -7,11 +7,15 @@ most, or where a step that looks at the data turns over.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
+from dpbench.estimators import Estimator
+from dpbench.privacy import Budget
 from dpbench.privacy.neighbours import Pair
+from dpbench.seeds import check_generator
 
-__all__ = ["catalogue"]
+__all__ = ["catalogue", "checked_pair"]
 
 FAR = 1e6  # beyond every bound
 NEAR_EQUAL = 1e-9
@@ -63,3 +67,32 @@ def _of_numbers(n: int) -> list[Pair]:
         "outlier_in_both": (one_far, 0, 1.0),
     }
     return [Pair.replacing(name, *what) for name, what in made.items()]
+
+
+def checked_pair(
+    estimator: Estimator,
+    budget: Budget,
+    pair: Pair | tuple[ArrayLike, ArrayLike],
+    rng: np.random.Generator,
+) -> Pair:
+    """Return a pair on which the estimator claims the budget.
+
+    Raises
+    ------
+    ValueError
+        If these are no neighbours, or the estimator claims nothing of the kind.
+    TypeError
+        If `rng` is a seed.
+    """
+    check_generator(rng)
+    if not isinstance(pair, Pair):
+        left, right = (np.asarray(side, dtype=float) for side in pair)
+        pair = Pair("pair", left, right)
+    name = type(estimator).__name__
+    if not budget.amounts or not estimator.supports(budget):
+        raise ValueError(f"{name} claims nothing under a budget of notion {budget.label!r}")
+    if pair.relation != budget.neighbours:
+        raise ValueError(f"{pair.name}: the budget is about neighbours: {budget.neighbours}")
+    if pair.left.ndim == 2 and not estimator.multivariate:
+        raise ValueError(f"{name} takes scalar records, got vectors")
+    return pair

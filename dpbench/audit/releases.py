@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -16,23 +16,27 @@ from scipy.special import ndtr, ndtri
 
 from dpbench.arrays import Floats
 from dpbench.audit.attack import Released, attacks
+from dpbench.audit.pairs import checked_pair
+from dpbench.audit.replay import Replay, first_reason, largest_ratio, replay
 from dpbench.estimators import Estimator
 from dpbench.estimators.outside import OneDataset
 from dpbench.privacy import Budget, Ledger
 from dpbench.privacy.neighbours import Pair
 from dpbench.registry import canonical
 from dpbench.samples import DenseSample
-from dpbench.seeds import check_generator, digest, stream
+from dpbench.seeds import digest, stream
 from dpbench.sweep.block import BLOCK_NUMBERS, steady
 
-__all__ = ["COLUMNS", "LEAST_RUNS", "AuditTask", "Bound", "audit", "audit_pair"]
+__all__ = ["COLUMNS", "LEAST_RUNS", "AuditTask", "Bound", "Way", "audit", "audit_pair"]
 
 # A generator for what it is asked for: the coins, or the releases of a try on one side.
 Streams = Callable[..., np.random.Generator]
+# What refutes a claim.
+Way = Literal["runs", "replay"]
 
 COLUMNS = (
     *("estimator", "notion", "delta", "claimed", "pair", "pairs", "runs", "lower_bound"),
-    *("visible", "verdict", "seconds"),
+    *("visible", "move_over_sensitivity", "verdict", "refuted_by_replay", "seconds"),
 )
 LEAST_RUNS = 100
 # Of the runs of an audit, those that choose the attack; and of all pairs that a pilot of a few
@@ -123,17 +127,7 @@ def audit_pair(
     >>> bound.verdict
     'not refuted'
     """
-    check_generator(rng)
-    if not isinstance(pair, Pair):
-        left, right = (np.asarray(side, dtype=float) for side in pair)
-        pair = Pair("pair", left, right)
-    name = type(estimator).__name__
-    if not budget.amounts or not estimator.supports(budget):
-        raise ValueError(f"{name} claims nothing under a budget of notion {budget.label!r}")
-    if pair.relation != budget.neighbours:
-        raise ValueError(f"{pair.name}: the budget is about neighbours: {budget.neighbours}")
-    if pair.left.ndim == 2 and not estimator.multivariate:
-        raise ValueError(f"{name} takes scalar records, got vectors")
+    pair = checked_pair(estimator, budget, pair, rng)
     if runs < LEAST_RUNS or not 0 < error < 1:
         raise ValueError(f"{runs} runs at error {error}: give {LEAST_RUNS} or more, below 1")
     with steady():
@@ -154,6 +148,8 @@ class AuditTask:
     error : float
         Probability that any bound of the task exceeds the true parameter.
     seed : int
+    seen_by : tuple of str
+        For a control, what has to refute it: ``runs``, ``replay`` or both.
     """
 
     label: str
@@ -163,6 +159,7 @@ class AuditTask:
     runs: int
     error: float
     seed: int
+    seen_by: tuple[Way, ...] = ()
 
     @cached_property
     def name(self) -> str:
@@ -171,7 +168,8 @@ class AuditTask:
             hashlib.sha256(p.left.tobytes() + p.right.tobytes()).hexdigest() for p in self.pairs
         ]
         about = [self.label, canonical(self.estimator), canonical(self.budget)]
-        return digest(*about, [p.name for p in self.pairs], data, self.runs, self.error, self.seed)
+        how = self.runs, self.error, self.seed, self.seen_by
+        return digest(*about, [p.name for p in self.pairs], data, *how)
 
     def streams(self, pair: Pair, stage: object) -> Streams:
         """Those of a pair, whatever else is audited; more runs are another look, not some more."""
@@ -187,6 +185,28 @@ class AuditTask:
         streams = self.streams(pair, noise_factor or "audit")
         given = self.estimator, self.budget, pair, self.runs, error
         return _bound(*given, streams, noise_factor)
+
+    def replays(self) -> list[Replay]:
+        """Return the replay of every pair; none of a library, which draws by itself."""
+        if isinstance(self.estimator, OneDataset):
+            return []
+        about = self.estimator, self.budget
+        return [replay(*about, pair, self.streams(pair, "replay")()) for pair in self.pairs]
+
+    def judge(self, bound: Bound, found: Sequence[Replay], *, blind: bool) -> str:
+        """Return the verdict of the bound and the replays together.
+
+        One of them refutes an estimator; all that have to see a control must refute it. An
+        estimator that raised in every run of the pilot is `blind`.
+        """
+        by_replay = any(one.verdict == "refuted" for one in found)
+        refuted = {"runs": bound.verdict == "refuted", "replay": by_replay}
+        enough = (
+            all(refuted[way] for way in self.seen_by) if self.seen_by else any(refuted.values())
+        )
+        if enough:
+            return "refuted"
+        return "failed" if blind or bound.verdict == "failed" else "not refuted"
 
     def promise(self, pair: Pair) -> float:
         """What a few runs with half of the noise, which show more, let one hope for of a pair.
@@ -227,7 +247,7 @@ def audit(task: AuditTask) -> list[dict[str, Any]]:
     """Audit the pairs that promise most: a row of `COLUMNS` for each, see `Bound`.
 
     What raised in every run with half of the noise, on every pair, shows nothing unless it is
-    refuted: that is ``failed`` too.
+    refuted: that is ``failed`` too. The replay is of all pairs, and the same in each row.
     """
     started = time.thread_time()
     with steady():
@@ -236,6 +256,7 @@ def audit(task: AuditTask) -> list[dict[str, Any]]:
         pairs = [task.pairs[index] for index in order[:CHOSEN]]
         found = [task.bound(pair) for pair in pairs]
         visible = task.visible(*pairs)
+        replayed = task.replays()
     seconds = round(time.thread_time() - started, 3)
     blind = max(promises) < 0
     return [
@@ -249,7 +270,9 @@ def audit(task: AuditTask) -> list[dict[str, Any]]:
             "runs": bound.runs,
             "lower_bound": bound.lower_bound,
             "visible": visible,
-            "verdict": "failed" if blind and bound.verdict != "refuted" else bound.verdict,
+            "move_over_sensitivity": largest_ratio(replayed),
+            "verdict": task.judge(bound, replayed, blind=blind),
+            "refuted_by_replay": first_reason(replayed),
             "seconds": seconds,
         }
         for pair, bound in zip(pairs, found, strict=True)

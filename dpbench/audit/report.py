@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -18,7 +18,7 @@ __all__ = ["CAVEAT", "bounds_figure", "render", "strongest", "strongest_in_print
 ROW, FRAME = 0.155, 0.95
 
 # Printed shorter; left to the table's title and to the files.
-PRINTED = {"lower bound": "bound"}
+PRINTED = {"lower bound": "bound", "move over sensitivity": "move"}
 UNPRINTED = ("of pairs", "runs a side")
 
 # What is audited: an estimator under a budget, on several pairs.
@@ -27,8 +27,10 @@ ROW_KEY = ("estimator", "notion", "delta")
 CAVEAT = """\
 A lower bound above a claim refutes it; one below proves nothing: look for
 better pairs. Visible: noise of so much of what it should be would have been
-refuted, in 95% of audits; "-" where not even a quarter would. What an estimator
-gets wrong elsewhere may not show at all."""
+refuted, in 95% of audits; "-" where not even a quarter would. Move: the largest
+move of a mechanism's values over its stated sensitivity, over all pairs and
+given equal releases; above 1 it refutes, "-" where nothing could be compared.
+What an estimator gets wrong elsewhere may not show at all."""
 
 
 def strongest(table: pd.DataFrame) -> pd.DataFrame:
@@ -38,8 +40,11 @@ def strongest(table: pd.DataFrame) -> pd.DataFrame:
     return table.loc[best.to_numpy()].reset_index(drop=True)
 
 
-def render(audit: pd.DataFrame, controls: pd.DataFrame) -> str:
-    """The strongest pair of every estimator and notion, and of every control."""
+def render(audit: pd.DataFrame, controls: pd.DataFrame, missed: Sequence[str] = ()) -> str:
+    """The strongest pair of every estimator and notion, and of every control.
+
+    `missed` are the labels of controls that a replay should have refuted.
+    """
     best = strongest(controls)
     caught = ~best["verdict"].isin(failing(CONTROLS))
     verdicts = [{"verdict": CONTROLS[one].text} for one in best["verdict"]]
@@ -58,7 +63,14 @@ def render(audit: pd.DataFrame, controls: pd.DataFrame) -> str:
         f"{len(audit)} pairs: {counted(audit, failing(AUDIT))}",
         f"{caught.sum()} of {len(best)} controls caught",
     ]
-    if not caught.all():
+    told += [
+        f"replay refutes {row['estimator']} under {row['notion']}: {row['refuted_by_replay']}"
+        for row in strongest(audit).to_dict("records")
+        if row["refuted_by_replay"]
+    ]
+    if missed:
+        told.append(f"a replay misses {', '.join(missed)}: it shows little of the others")
+    if not (caught | best["estimator"].isin(missed)).all():
         runs = controls["runs"].min()
         told.append(f"{runs} runs a side miss broken estimators: they show little of the others")
     return "\n\n".join([*parts, "\n".join([*told, CAVEAT])]) + "\n"
@@ -77,10 +89,16 @@ def strongest_in_print(table: pd.DataFrame) -> list[dict[str, str]]:
             "claimed": f"{row['claimed']:g}",
             "lower bound": f"{row['lower_bound']:.3f}",
             "visible": "-" if pd.isna(row["visible"]) else f"x {row['visible']:g}",
+            "move over sensitivity": _ratio(row["move_over_sensitivity"]),
             "verdict": row["verdict"],
         }
         for row in strongest(table).to_dict("records")
     ]
+
+
+def _ratio(value: float) -> str:
+    """Write a move over a stated sensitivity in three digits."""
+    return "-" if np.isnan(value) else f"{value:.3g}"
 
 
 def bounds_figure(table: pd.DataFrame, names: Callable[[str], str] = spaced) -> Canvas:

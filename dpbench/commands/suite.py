@@ -126,6 +126,7 @@ def _run(files: Sequence[str], options: Scoring) -> int:
         say(
             f"audit: {row['estimator']} under {row['notion']}: {row['verdict']}: claimed "
             f"{row['claimed']:g}, at least {row['lower_bound']:.3f}, on {row['pair']}"
+            + (f"; {row['refuted_by_replay']}" if row["refuted_by_replay"] else "")
         )
     if bad:
         return 1

@@ -42,7 +42,8 @@ TELLING_RUNS = 1000
 class AuditJob(FolderJob):
     """A checked audit, ready to run.
 
-    It exits with 1 if an estimator is refuted or failed, or enough runs miss a control.
+    It exits with 1 if an estimator is refuted or failed, or enough runs miss a control, or a replay
+    does, which needs no runs.
     """
 
     sweeps: ClassVar[type[Any]] = AuditSweep
@@ -90,14 +91,24 @@ class AuditJob(FolderJob):
             for tasks in (self.tasks, self.controls)
         ]
         named, draw = dict(zip(TABLES, tables, strict=True)), partial(self._draw, tables)
-        return Outcome(named, render(*tables), draw, self._code(tables))
+        missed = self._missed_by_replay(tables[1])
+        told = render(tables[0], tables[1], missed)
+        return Outcome(named, told, draw, self._code(tables, missed))
 
-    def _code(self, tables: Sequence[pd.DataFrame]) -> int:
+    def _code(self, tables: Sequence[pd.DataFrame], missed: Sequence[str]) -> int:
         passed = not any_fails(AUDIT, tables[0]["verdict"])
         # So few runs that they may miss a control show nothing, which the text says.
         few = max(self.trials) < TELLING_RUNS
         caught = few or not any_fails(CONTROLS, strongest(tables[1])["verdict"])
-        return 0 if passed and caught else 1
+        return 0 if passed and caught and not missed else 1
+
+    def _missed_by_replay(self, controls: pd.DataFrame) -> list[str]:
+        """Return the labels of controls that a replay must refute and does not."""
+        seen = controls[controls["refuted_by_replay"] != ""]
+        refuted = set(zip(seen["estimator"], seen["notion"], strict=True))
+        wanted = (task for task in self.controls if "replay" in task.seen_by)
+        missed = [t.label for t in wanted if (t.label, t.budget.label) not in refuted]
+        return list(dict.fromkeys(missed))
 
     def _draw(self, tables: Sequence[pd.DataFrame], stamps: Stamps) -> None:
         with style(font=self.config.get("font", "sans")):

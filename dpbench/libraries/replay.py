@@ -32,10 +32,15 @@ from dpbench.privacy.tape import Step
 __all__ = ["COLUMNS", "CONTROL", "Family", "families", "replay_table", "surprises"]
 
 COLUMNS = (
-    "library", "query", "neighbours", "mechanism", "stated", "moved", "ratio", "ratio_within",
-    "pair", "flow", "verdict", "expected", "told",
+    "library", "query", "neighbours", "mechanism", "stated_sensitivity", "largest_move", "move_over_sensitivity", "move_over_sensitivity_within",
+    "pair", "control_flow", "verdict", "expected", "told",
 )  # fmt: skip
-NUMBERS = ("stated", "moved", "ratio", "ratio_within")
+NUMBERS = (
+    "stated_sensitivity",
+    "largest_move",
+    "move_over_sensitivity",
+    "move_over_sensitivity_within",
+)
 # The query by hand that states half of its sensitivity: a replay that does not refute it is blind.
 CONTROL = ("numpy", "halved_mean")
 # Queries of a feature and a target, and queries that leave out records that are NaN.
@@ -210,14 +215,25 @@ class _Found:
         if move is None:
             return
         row = self._largest.setdefault(
-            move.mechanism, {"mechanism": move.mechanism, "ratio": -1.0, "ratio_within": np.nan}
+            move.mechanism,
+            {
+                "mechanism": move.mechanism,
+                "move_over_sensitivity": -1.0,
+                "move_over_sensitivity_within": np.nan,
+            },
         )
         if within:
-            row["ratio_within"] = np.fmax(row["ratio_within"], move.ratio)
+            row["move_over_sensitivity_within"] = np.fmax(
+                row["move_over_sensitivity_within"], move.ratio
+            )
         # of infinite ratios the farthest move
         size = move.ratio, move.distance
-        if size > (row["ratio"], row.get("moved", -1.0)):
-            sizes = {"stated": move.stated, "moved": move.distance, "ratio": move.ratio}
+        if size > (row["move_over_sensitivity"], row.get("largest_move", -1.0)):
+            sizes = {
+                "stated_sensitivity": move.stated,
+                "largest_move": move.distance,
+                "move_over_sensitivity": move.ratio,
+            }
             row |= {**sizes, "pair": text, "refuted": move.too_far}
 
     def _differs(self, what: str, text: str) -> None:
@@ -227,11 +243,20 @@ class _Found:
         """Yield a row for each mechanism; one that has failed if there is none."""
         if not self._largest:
             verdict = "refuted" if self._flow else "failed"
-            yield {"mechanism": "", "flow": self._flow, "verdict": verdict, "told": self._told}
+            yield {
+                "mechanism": "",
+                "control_flow": self._flow,
+                "verdict": verdict,
+                "told": self._told,
+            }
         for row in self._largest.values():
             refuted = row.pop("refuted") or bool(self._flow)
             verdict = "refuted" if refuted else "not refuted"
-            yield row | {"flow": self._flow or "same", "verdict": verdict, "told": self._told}
+            yield row | {
+                "control_flow": self._flow or "same",
+                "verdict": verdict,
+                "told": self._told,
+            }
 
 
 def _step(one: dict[str, Any]) -> Step:

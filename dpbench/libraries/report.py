@@ -59,6 +59,7 @@ PRINTED = {
     "infinity": "inf", "huge": "1e300", "integers": "int", "constant": "same", "one_record": "one",
     "wrong_size": "size",
 }  # fmt: skip
+PRINTED_SIZES = ("stated", "moved", "ratio")
 REPLAY_CAVEAT = """\
 Replay: releases are frozen, and one record is replaced, or added or removed
 where a row says so. Each mechanism is judged alone: costs are not added up. A
@@ -164,9 +165,9 @@ def render_replay(replay: pd.DataFrame) -> str:
         for name, own in replay[(replay["query"] != "") & ~control].groupby("library", sort=False)
     ]
     told = [f"{row['library']}: replay: {row['told']}" for row in absent.to_dict("records")]
-    flows = replay[~replay["flow"].isin(["", "same"])].drop_duplicates("flow")
+    flows = replay[~replay["control_flow"].isin(["", "same"])].drop_duplicates("control_flow")
     told += [
-        f"{row['library']} {row['query']}: one record changes\n  {row['flow']}"
+        f"{row['library']} {row['query']}: one record changes\n  {row['control_flow']}"
         for row in flows.to_dict("records")
     ]
     told += [
@@ -178,7 +179,8 @@ def render_replay(replay: pd.DataFrame) -> str:
 
 def _replayed(row: Mapping[Any, Any]) -> dict[str, str]:
     where = "" if row["neighbours"] == "replace" else f" {row['neighbours']}"
-    sizes = {name: row[name] for name in ("stated", "moved", "ratio")}
+    columns = ("stated_sensitivity", "largest_move", "move_over_sensitivity")
+    sizes = {name: row[column] for name, column in zip(PRINTED_SIZES, columns, strict=True)}
     return {
         "query": f"{row['query']}{where}",
         "mechanism": row["mechanism"],

@@ -24,7 +24,7 @@ Table = dict[str, Any]
 # Labels, which stay text even if all of them look like numbers.
 TEXT = {
     "request", "distribution", "family", "estimator", "privacy", "notion", "pair", "comparison",
-    "method", "verdict", "bound_by",
+    "method", "verdict", "bound_by", "refuted_by_replay",
 }  # fmt: skip
 # Of a drawing.
 WIDTH, HEIGHT = 150, 20

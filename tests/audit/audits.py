@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dpbench.audit.pairs import catalogue
-from dpbench.audit.releases import AuditTask, audit
+from dpbench.audit.releases import AuditTask, Way, audit
 from dpbench.estimators import Estimator
 from dpbench.privacy import Budget
 from dpbench.privacy.neighbours import Pair
@@ -17,9 +17,9 @@ ERROR = 1e-5 / 1250
 
 def rows_of(
     estimator: Estimator, budget: Budget, pairs: Sequence[Pair], *,
-    runs: int = 1000, error: float = ERROR,
+    runs: int = 1000, error: float = ERROR, seen_by: tuple[Way, ...] = (),
 ) -> list[dict[str, Any]]:  # fmt: skip
-    return audit(AuditTask("it", estimator, budget, tuple(pairs), runs, error, 0))
+    return audit(AuditTask("it", estimator, budget, tuple(pairs), runs, error, 0, seen_by))
 
 
 def verdicts_of(estimator: Estimator, budget: Budget, pairs: Sequence[Pair]) -> set[object]:

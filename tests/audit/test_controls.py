@@ -25,6 +25,7 @@ BEST = {
     "noiseless_queries": "between_two_counts", "reused_noise": "two_clusters",
     "unsorted_sensitivity": "in_the_middle",
     "add_remove_sum": "ends_of_the_clip", "replace_sum": "ends_of_the_clip_right",
+    "slightly_small_sensitivity": "ends_of_the_clip", "two_looks_at_spread": "one_to_the_far_end",
 }  # fmt: skip
 CLAIMS = [(control, budget) for control in CONTROLS for budget in control.budgets]
 
@@ -32,9 +33,13 @@ CLAIMS = [(control, budget) for control in CONTROLS for budget in control.budget
 @pytest.mark.parametrize(("control", "budget"), CLAIMS, ids=lambda one: one.label)
 def test_a_control_is_refuted_at_its_size(control: Control, budget: Budget) -> None:
     one = only(pairs_of(control, control.n, control.d, budget), BEST[control.label])
-    (row,) = rows_of(control, budget, one, runs=TELLING_RUNS, error=1e-5 / len(CLAIMS))
+    error = 1e-5 / len(CLAIMS)
+    (row,) = rows_of(control, budget, one, runs=TELLING_RUNS, error=error, seen_by=control.seen_by)
     assert tuple(row) == COLUMNS
     assert row["verdict"] == "refuted", row
+    # one that runs see, too, would need no replay
+    assert (row["lower_bound"] > row["claimed"]) == ("runs" in control.seen_by)
+    assert bool(row["refuted_by_replay"]) == ("replay" in control.seen_by)
     assert row["runs"] == TELLING_RUNS
 
 

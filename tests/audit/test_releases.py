@@ -16,7 +16,8 @@ from dpbench import Estimate, Ledger, NonPrivate, validated
 from dpbench.audit import Bound, audit_pair, noise_times, releases
 from dpbench.audit.attack import Attack, Released
 from dpbench.audit.pairs import catalogue
-from dpbench.audit.releases import CHOSEN, FACTORS, PILOT, AuditTask, audit
+from dpbench.audit.releases import CHOSEN, FACTORS, PILOT, AuditTask, Way, audit
+from dpbench.audit.replay import Replay
 from dpbench.estimators import (
     BoundedMean,
     ClippedMean,
@@ -118,7 +119,11 @@ def test_to_raise_on_one_dataset_only_tells_it() -> None:
     estimator = _Raises(lower=-1, upper=1, at_spread=1e5)
     pairs = only(catalogue(50), "one_to_the_far_end", "two_far_clusters")
     first, second = rows_of(estimator, APPROX, pairs, runs=300)
-    assert {first["verdict"], second["verdict"]} == {"refuted", "failed"}
+    assert (first["lower_bound"] > 1, np.isnan(second["lower_bound"])) == (True, True)
+    # The replay is of all pairs, and says so in all rows.
+    assert {first["verdict"], second["verdict"]} == {"refuted"}
+    told = "whether it raises depends on the record of one_to_the_far_end"
+    assert {first["refuted_by_replay"], second["refuted_by_replay"]} == {told}
 
 
 @pytest.mark.parametrize("chance", [5e-2, 1.0])
@@ -324,11 +329,30 @@ def test_a_task_s_name_tells_all_of_it() -> None:
     changes: list[dict[str, Any]] = [
         {"label": "b"}, {"estimator": ClippedMean(lower=-1, upper=2)}, {"budget": PureDP(2.0)},
         {"pairs": (elsewhere,)}, {"pairs": (Pair("q", pair.left, pair.right),)}, {"runs": 201},
-        {"error": 1e-4}, {"seed": 6},
+        {"error": 1e-4}, {"seed": 6}, {"seen_by": ("replay",)},
     ]  # fmt: skip
     names = {task.name, *(replace(task, **change).name for change in changes)}
     assert len(names) == len(changes) + 1
     assert replace(task, seed=5).name == task.name
+
+
+JUDGED: list[tuple[tuple[Way, ...], str]] = [
+    ((), "nrrr"), (("runs",), "nnrr"), (("replay",), "nrnr"), (("runs", "replay"), "nnnr"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("seen_by", "wanted"), JUDGED)
+def test_every_way_that_must_see_a_control_refutes_it(
+    seen_by: tuple[Way, ...], wanted: str
+) -> None:
+    """Of no control, one way is enough. In turn: none refutes, a replay, runs, both."""
+    task = AuditTask("it", CLIPPED, PURE, (), 100, 1e-3, 0, seen_by)
+    bounds, moves = [Bound(1.0, 0.5, 100), Bound(1.0, 2.0, 100)], [0.5, 2.0]
+    ways = [(bound, [Replay(move, "a", "", 1, 0)]) for bound in bounds for move in moves]
+    found = [task.judge(*way, blind=False)[0] for way in ways]
+    assert "".join(found) == wanted
+    blind = task.judge(Bound(1.0, np.nan, 100), [], blind=False)
+    assert blind == task.judge(bounds[0], [], blind=True) == "failed"
 
 
 BAD: list[tuple[dict[str, Any], str]] = [

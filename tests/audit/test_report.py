@@ -13,10 +13,19 @@ def test_what_is_printed_is_the_strongest_of_each() -> None:
     table = pd.DataFrame(rows, columns=["estimator", "lower_bound"])
     table = table.assign(notion="pure", delta=np.nan, claimed=1.0, runs=9, pair=list("vwxyz"))
     table = table.assign(pairs=3, visible=[0.5, 0.5, 0.5, np.nan, np.nan], verdict="failed")
+    table = table.assign(move_over_sensitivity=[np.nan, 2.0, 2.0, np.inf, np.inf])
+    table = table.assign(refuted_by_replay=["", "it moves", "", "", ""])
     assert strongest(table)["pair"].tolist() == ["w", "z"]
     printed = render(table, table)
-    assert "5 pairs: 0 refuted, 5 failed\n0 of 2 controls caught\n9 runs a side miss" in printed
+    replayed = "replay refutes a under pure: it moves"
+    assert (
+        f"5 pairs: 0 refuted, 5 failed\n0 of 2 controls caught\n{replayed}\n9 runs a side miss"
+        in printed
+    )
+    printed_too = render(table, table, ["a", "b"])
+    assert "a replay misses a, b" in printed_too
+    assert "runs a side miss" not in printed_too
     lines = [one.split() for one in printed.splitlines() if " w " in one]
-    found = ["a", "pure", "w", "1", "0.900", "x", "0.5"]
+    found = ["a", "pure", "w", "1", "0.900", "x", "0.5", "2"]
     assert lines == [[*found, "failed"], [*found, "missed"]]
     assert max(map(len, printed.splitlines())) <= 80

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -13,7 +13,7 @@ import pytest
 from dpbench.audit import cases, controls
 from dpbench.audit.cases import AuditSweep
 from dpbench.audit.pairs import catalogue
-from dpbench.audit.releases import CHOSEN, COLUMNS
+from dpbench.audit.releases import CHOSEN, COLUMNS, Way
 from dpbench.estimators import Estimate, Estimator
 from dpbench.estimators.catalogue import catalogue as listings
 from dpbench.jobs.audit import AuditJob
@@ -108,12 +108,31 @@ def test_half_of_the_noise_is_refuted_and_one_that_raises_has_failed(audits: Ben
     assert table["lower_bound"].loc["mine"].isna().all()
 
 
+def test_a_sensitivity_that_is_slightly_too_small_is_refuted_by_replay(audits: Bench) -> None:
+    _plugin(audits)
+    result = audits.run(*MINE, "+sweep.estimators.mine.share=0.99")
+    assert result.code == 1
+    table = _table(audits).set_index("estimator")
+    mine, others = table.loc["mine"], table.drop("mine")
+    assert set(mine["verdict"]) == {"refuted"}
+    np.testing.assert_allclose(mine["move_over_sensitivity"], 1 / 0.99)
+    assert (mine["lower_bound"] < mine["claimed"]).all()  # no run shows it
+    assert (others["verdict"] == "not refuted").all()
+    assert (others["move_over_sensitivity"] == 1).all()
+    assert others["refuted_by_replay"].isna().all()
+    wanted = "replay refutes mine under pure: add_noise moves by 1.0101 times its stated"
+    assert wanted in result.out
+    assert "1.01" in audits.read("report.html")
+
+
 def test_a_control_that_is_not_refuted_fails_the_audit(
     audits: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(controls.Control, "_registry", dict(controls.Control._registry))
 
     class Correct(controls.HalvedSensitivity):
+        seen_by: ClassVar[tuple[Way, ...]] = ("runs",)
+
         def estimate(self, sample: Any, ledger: Any) -> Any:
             clipped = sample.clipped_mean(-1.0, 1.0)
             return Estimate(ledger.add_noise(clipped, 2 / sample.n), clipped)
@@ -125,6 +144,13 @@ def test_a_control_that_is_not_refuted_fails_the_audit(
     assert "2 of 5 controls caught" in result.out
     few = audits.done()  # 300 runs may miss one, and say so
     assert "300 runs a side miss broken estimators" in few.out
+    both: list[tuple[Way, ...]] = [("replay",), ("runs", "replay")]
+    for ways in both:  # a replay needs no runs
+        Correct.seen_by = ways
+        missed = audits.run("resume=false")
+        assert missed.code == 1
+        assert "a replay misses correct: it shows little of the others" in missed.out
+        assert "runs a side miss" not in missed.out
 
 
 def _edited(whole: str) -> str:

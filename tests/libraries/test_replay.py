@@ -39,16 +39,20 @@ def test_each_mistake_is_found_and_what_is_right_is_not_refuted(fakes: Path) -> 
     # by hand: 1/4 where n = 4, the control states half
     assert _row(table, "numpy", "mean", "replace")["verdict"] == "not refuted"
     control = _row(table, "numpy", "halved_mean", "replace")
-    assert control["ratio"] == pytest.approx(2.0)
+    assert control["move_over_sensitivity"] == pytest.approx(2.0)
     assert control["verdict"] == "refuted"
     # a right sum: a record of [2, 3] that comes or goes moves it by 3
     mean = _row(table, "opendp", "mean", "replace")
-    assert (mean["stated"], mean["moved"], mean["verdict"]) == (1.0, 1.0, "not refuted")
+    assert (mean["stated_sensitivity"], mean["largest_move"], mean["verdict"]) == (
+        1.0,
+        1.0,
+        "not refuted",
+    )
     # a sum that is not clipped: within the bounds it is right
     for relation in ("replace", "add_remove"):
         wide = _row(table, "opendp", "sum", relation)
-        assert wide["ratio"] > 1e100
-        assert wide["ratio_within"] == pytest.approx(1.0)
+        assert wide["move_over_sensitivity"] > 1e100
+        assert wide["move_over_sensitivity_within"] == pytest.approx(1.0)
         assert wide["verdict"] == "refuted"
         assert "1e+150" in wide["pair"]
     # control flow: a mechanism more, a refusal, a sensitivity read off the records
@@ -58,11 +62,15 @@ def test_each_mistake_is_found_and_what_is_right_is_not_refuted(fakes: Path) -> 
         ("histogram", "the sensitivity of laplace"),
     ):
         own = _row(table, "opendp", query, "replace")
-        assert own["flow"].startswith(what)
-        assert own["ratio"] <= 1 + 1e-9
+        assert own["control_flow"].startswith(what)
+        assert own["move_over_sensitivity"] <= 1 + 1e-9
         assert own["verdict"] == "refuted"
     scores = _row(table, "opendp", "quantile", "replace")
-    assert (scores["mechanism"], scores["moved"], scores["flow"]) == ("noisy_max", 1.0, "same")
+    assert (scores["mechanism"], scores["largest_move"], scores["control_flow"]) == (
+        "noisy_max",
+        1.0,
+        "same",
+    )
     missing = table[table["query"] == ""]
     assert missing["library"].tolist() == ["diffprivlib"]
     assert missing["told"].item().startswith("not installed: bash dev.sh libraries diffprivlib")

@@ -22,8 +22,8 @@ CLAIM = {
 }  # fmt: skip
 PAIR = {
     "estimator": "clipped", "notion": "pure", "delta": "", "claimed": 1.0, "pair": "edge",
-    "pairs": 9, "runs": 1000, "lower_bound": 0.5, "visible": "", "verdict": "not refuted",
-    "seconds": 1.5,
+    "pairs": 9, "runs": 1000, "lower_bound": 0.5, "visible": "",
+    "move_over_sensitivity": "", "verdict": "not refuted", "refuted_by_replay": "", "seconds": 1.5,
 }  # fmt: skip
 MANIFEST: dict[str, Any] = {
     "sweep": "example",
@@ -121,6 +121,7 @@ def write_run(
     refuted = pair | {"lower_bound": 1.5, "verdict": "refuted", "notion": "approx", "delta": 0.01}
     strongest = pair | {"lower_bound": 0.9, "pair": f"far{label}", "visible": 0.5}
     weaker = refuted | {"lower_bound": "", "verdict": "failed", "delta": 1e-6}
+    refuted |= {"move_over_sensitivity": 2.0, "refuted_by_replay": "add_noise moves by 2"}
     write_table(folder / "audit.csv", [pair, strongest, refuted, weaker])
     write_table(folder / "controls.csv", [refuted, pair | {"estimator": "no_noise"}])
     ratio = {"estimator": f"rate{label}", "trimmed_mean": 1.0, "verdict": "same"}

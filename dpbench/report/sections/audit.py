@@ -26,13 +26,17 @@ from dpbench.report.sections.base import Section, section
 CAPTIONS = {
     "estimators": "The largest lower bound on the privacy that each estimator loses, over what it "
     "claims: a mark beyond 1 refutes the claim, none proves it",
-    "controls": "The same of estimators broken on purpose: each must be beyond 1",
+    "controls": "The same of estimators broken on purpose: each must be beyond 1, but for those "
+    "that only a replay shows",
 }
 TEXT = (
     "An audit releases on two neighbouring datasets and tells them apart: how well it does is a "
     "lower bound on the privacy that is lost. It can falsify a claim of privacy, never prove one. "
     "The bar is the lower bound, grey is what is claimed; a bar that leaves the grey refutes the "
-    "claim. Visible is the largest factor of noise that would have been refuted in 95% of audits."
+    "claim. Visible is the largest factor of noise that would have been refuted in 95% of audits. "
+    "A replay runs on one dataset of each pair, and again on the other with the same releases. The "
+    "move is the largest change of a mechanism's values over its stated sensitivity: above 1 the "
+    "noise is too small, and the claim is refuted. It is blank if no mechanism could be compared."
 )
 ABOUT_CONTROLS = Markup(
     "<strong>Controls</strong> are estimators broken on purpose, which the audit must refute: "
@@ -101,6 +105,8 @@ def _bounds(rows: Sequence[Row], tones: Mapping[str, str]) -> Bounds:
     for row in best:
         bound, claimed = row["lower_bound"], as_number(row["claimed"])
         lost = bound / claimed if bound >= 0 and claimed > 0 else -1.0
+        move = digits(as_number(row.get("move_over_sensitivity")), trailing=False)
         more = {"lower_bound": digits(bound), "mark": bound_mark(claimed, bound), "lost": lost}
+        more |= {"move": move, "by_replay": row.get("refuted_by_replay") or ""}
         found.append({**row, **more, "tone": tones.get(row["verdict"], "")})
     return sorted(found, key=lambda one: (one["tone"] != "bad", -one["lost"]))
