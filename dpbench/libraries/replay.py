@@ -31,16 +31,13 @@ from dpbench.privacy.tape import Step
 
 __all__ = ["COLUMNS", "CONTROL", "Family", "families", "replay_table", "surprises"]
 
-COLUMNS = (
-    "library", "query", "neighbours", "mechanism", "stated_sensitivity", "largest_move", "move_over_sensitivity", "move_over_sensitivity_within",
-    "pair", "control_flow", "verdict", "expected", "told",
-)  # fmt: skip
 NUMBERS = (
-    "stated_sensitivity",
-    "largest_move",
-    "move_over_sensitivity",
-    "move_over_sensitivity_within",
-)
+    "stated_sensitivity", "largest_move", "move_over_sensitivity", "move_over_sensitivity_within",
+)  # fmt: skip
+COLUMNS = (
+    "library", "query", "neighbours", "mechanism", *NUMBERS, "pair", "control_flow", "verdict",
+    "expected", "told",
+)  # fmt: skip
 # The query by hand that states half of its sensitivity: a replay that does not refute it is blind.
 CONTROL = ("numpy", "halved_mean")
 # Queries of a feature and a target, and queries that leave out records that are NaN.

@@ -58,7 +58,7 @@ Query = Callable[[Any, Any, Recorder], object]
 
 
 def numpy_mean(share: float, x: Any, ask: Any, tape: Recorder) -> object:
-    """The mean by hand, which states a share of its sensitivity."""
+    """Release a mean by hand, which states a share of its sensitivity."""
     import numpy as np
 
     low, high = ask.bounds
@@ -69,7 +69,7 @@ def numpy_mean(share: float, x: Any, ask: Any, tape: Recorder) -> object:
 
 @contextmanager
 def recorded_mechanisms(base: type, tape: Recorder) -> Iterator[None]:
-    """Have `randomise` of all classes below `base` recorded, with the sensitivity that they state.
+    """Record `randomise` of all classes below `base`, with the sensitivities that they state.
 
     One that is called by another is a part of it. A mechanism that is given no value chooses by its
     utilities. One that states no sensitivity states an infinite one.
@@ -105,7 +105,7 @@ def recorded_mechanisms(base: type, tape: Recorder) -> Iterator[None]:
 
 
 def diffprivlib_query(name: str, x: Any, ask: Any, tape: Recorder) -> object:
-    """A function of its `tools`, or a model of a feature and a target; all bounds are declared."""
+    """Run a function of its `tools`, or fit a model of a feature and a target; bounds are declared."""
     from diffprivlib import models, tools
     from diffprivlib.mechanisms.base import DPMechanism
 
@@ -127,7 +127,7 @@ def diffprivlib_query(name: str, x: Any, ask: Any, tape: Recorder) -> object:
 
 
 def opendp_query(name: str, x: Any, ask: Any, tape: Recorder) -> object:
-    """A query of its Context API; the size is declared where contributions are 2.
+    """Run a query of its Context API; the size is declared where contributions are 2.
 
     Its mechanisms are not Python's. A measurement is a transformation and a mechanism, which the
     API joins by ``>>``: the transformation has the value before noise, and its map the sensitivity.
