@@ -105,7 +105,7 @@ def recorded_mechanisms(base: type, tape: Recorder) -> Iterator[None]:
 
 
 def diffprivlib_query(name: str, x: Any, ask: Any, tape: Recorder) -> object:
-    """Run a function of its `tools`, or fit a model of a feature and a target; bounds are declared."""
+    """Run one of its `tools`, or fit a model of a feature and a target; bounds are declared."""
     from diffprivlib import models, tools
     from diffprivlib.mechanisms.base import DPMechanism
 
