@@ -76,7 +76,7 @@ class Replay:
 
     def __str__(self) -> str:
         told = self.reason or f"largest move over stated sensitivity {self._ratio}"
-        counts = f"{self.compared} mechanisms compared, {self.not_compared} not"
+        counts = f"mechanisms: {self.compared} compared, {self.not_compared} not"
         return f"{self.verdict}: {told} ({counts})"
 
     @property
@@ -101,7 +101,8 @@ def audit_replay(
     runs, since these are frozen.
 
     A ratio above 1 shows that the noise of a mechanism is scaled to too small a number: the cost
-    that the ledger has counted is not what the mechanism costs. Control flow that differs shows
+    that the ledger has counted is not what the mechanism costs. All norms in which a sensitivity is
+    stated count, also one that the noise of this budget does not use. Control flow that differs shows
     that the run itself tells the datasets apart. Neither says how much privacy the final release
     loses, which may be less than all mechanisms cost together.
 
@@ -151,7 +152,7 @@ def audit_replay(
     >>> found = audit_replay(ClippedMean(lower=0, upper=1), PureDP(1.0), data,
     ...                      rng=np.random.default_rng(0))
     >>> print(found)
-    not refuted: largest move over stated sensitivity 1 (1 mechanisms compared, 0 not)
+    not refuted: largest move over stated sensitivity 1 (mechanisms: 1 compared, 0 not)
     """
     with steady():
         return replay(estimator, budget, checked_pair(estimator, budget, pair, rng), rng)

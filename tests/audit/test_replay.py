@@ -104,7 +104,7 @@ def test_what_cannot_be_compared_is_counted(estimator: Estimator, budget: Budget
     assert {(one.compared, one.not_compared, one.verdict) for one in found} == {
         (0, 1, "not refuted")
     }
-    assert str(found[0]).endswith("sensitivity - (0 mechanisms compared, 1 not)")
+    assert str(found[0]).endswith("sensitivity - (mechanisms: 0 compared, 1 not)")
 
 
 @validated
