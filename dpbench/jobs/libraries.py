@@ -17,7 +17,8 @@ from dpbench.audit.report import strongest
 from dpbench.estimators.libraries.process import environments
 from dpbench.jobs.base import FolderJob, Outcome, refuse_errors
 from dpbench.libraries.measure import Found, Row, cell_rows, claim_rows, hostile_rows, status
-from dpbench.libraries.report import benchmarks, figure, overview, render
+from dpbench.libraries.replay import replay_table, surprises
+from dpbench.libraries.report import benchmarks, figure, overview, render, render_replay
 from dpbench.libraries.sweep import LibrarySweep
 from dpbench.output.files import Stamps
 from dpbench.output.folder import PAGE
@@ -42,12 +43,12 @@ class LibrariesJob(FolderJob):
     """A checked sweep of libraries, ready to run, by one process for the sake of times.
 
     Noise of libraries cannot be seeded: whatever is not finished is measured anew. It exits with 1
-    if the process of a library has ended, a claim is inconsistent, or the audit does not refute
-    what it is known to; with 0 also if some libraries are not installed.
+    if the process of a library has ended, a claim is inconsistent, or the audit or the replay does
+    not refute what it is known to; with 0 also if some libraries are not installed.
     """
 
     sweeps: ClassVar[type[Any]] = LibrarySweep
-    sections = ("failures", "means", "claims", "privacy", "figures", "origin")
+    sections = ("failures", "means", "claims", "privacy", "replay", "figures", "origin")
     sweep: LibrarySweep
     cells: list[Cell]
     audits: list[AuditTask]
@@ -75,7 +76,8 @@ class LibrariesJob(FolderJob):
 
     @property
     def results(self) -> Sequence[str]:
-        return ["overview.csv", "libraries.csv", "hostile.csv", PAGE]
+        replayed = ["replay.csv"] if self.sweep.libraries.replay else []
+        return ["overview.csv", "libraries.csv", "hostile.csv", *replayed, PAGE]
 
     @property
     def reads(self) -> Sequence[Path]:
@@ -89,6 +91,9 @@ class LibrariesJob(FolderJob):
             for row in strongest(tables["audit"]).to_dict("records")
             if row["verdict"] != row["expected"]
         ]
+        if "replay" in tables:
+            text += f"\n{render_replay(tables['replay'])}"
+            unlike += [f"{line}\n" for line in surprises(tables["replay"])]
         text += "".join(unlike)
         said = pd.concat([tables["overview"]["version"], tables["libraries"]["told"]])
         wrong = said.str.contains("process ended").any()
@@ -131,6 +136,8 @@ class LibrariesJob(FolderJob):
         }
         about = pd.DataFrame(versions, columns=["estimator", "version"])
         shown = overview(about, tables["libraries"], tables["hostile"], tables["audit"])
+        if how.replay:
+            tables["replay"] = replay_table(how.replay)
         return {"overview": shown, **tables}
 
     def _expected(self, bounds: pd.DataFrame) -> pd.DataFrame:

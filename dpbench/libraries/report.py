@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import pandas as pd
 
 from dpbench.audit.report import strongest
 from dpbench.libraries.hostile import CASES
+from dpbench.libraries.replay import CONTROL
 from dpbench.output.scales import share, ticks, uncover
 from dpbench.output.style import (
     BOUND,
@@ -23,10 +24,10 @@ from dpbench.output.style import (
 )
 from dpbench.output.terminal import counted
 from dpbench.output.terminal import table as text_table
-from dpbench.output.verdicts import BAD, CLAIMS, HOSTILE
+from dpbench.output.verdicts import BAD, CLAIMS, CONTROLS, HOSTILE
 from dpbench.privacy.symbols import SYMBOLS
 
-__all__ = ["CAPTIONS", "benchmarks", "figure", "overview", "render"]
+__all__ = ["CAPTIONS", "benchmarks", "figure", "overview", "render", "render_replay"]
 
 CAPTIONS = {
     "libraries": "Left, the error in units of width/(n epsilon) with 95% intervals, over lower "
@@ -58,6 +59,11 @@ PRINTED = {
     "infinity": "inf", "huge": "1e300", "integers": "int", "constant": "same", "one_record": "one",
     "wrong_size": "size",
 }  # fmt: skip
+PRINTED_SIZES = ("stated", "moved", "ratio")
+REPLAY_CAVEAT = """\
+Replay: releases are frozen, and one record is replaced, or added or removed
+where a row says so. Each mechanism is judged alone: costs are not added up. A
+move is NaN where a value is, or is none, on one of the datasets alone."""
 CAVEAT = """\
 At least: the lower bound for these neighbours, on the worst of columns near by;
 on a bound truncation beats it. Under replacement n is public, under add_remove
@@ -145,6 +151,42 @@ def render(table: pd.DataFrame, claims: pd.DataFrame) -> str:
             f"  {numbers} ({row['low']:.3f} .. {row['high']:.3f})"
         )
     return "\n\n".join([*parts, "\n".join([*told, CAVEAT])]) + "\n"
+
+
+def render_replay(replay: pd.DataFrame) -> str:
+    """The moves of each library's mechanisms, control flow that differs, and the control."""
+    absent = replay[replay["query"] == ""]
+    control = (replay["library"] == CONTROL[0]) & (replay["query"] == CONTROL[1])
+    parts = [
+        text_table(
+            f"Replay of {name}: largest moves of mechanisms over stated sensitivities",
+            [_replayed(row) for row in own.to_dict("records")],
+        )
+        for name, own in replay[(replay["query"] != "") & ~control].groupby("library", sort=False)
+    ]
+    told = [f"{row['library']}: replay: {row['told']}" for row in absent.to_dict("records")]
+    flows = replay[~replay["control_flow"].isin(["", "same"])].drop_duplicates("control_flow")
+    told += [
+        f"{row['library']} {row['query']}: one record changes\n  {row['control_flow']}"
+        for row in flows.to_dict("records")
+    ]
+    told += [
+        f"control, a mean that states half of its sensitivity: {CONTROLS[one].text}"
+        for one in replay[control]["verdict"]
+    ]
+    return "\n\n".join([*parts, "\n".join([*told, REPLAY_CAVEAT])]) + "\n"
+
+
+def _replayed(row: Mapping[Any, Any]) -> dict[str, str]:
+    where = "" if row["neighbours"] == "replace" else f" {row['neighbours']}"
+    columns = ("stated_sensitivity", "largest_move", "move_over_sensitivity")
+    sizes = {name: row[column] for name, column in zip(PRINTED_SIZES, columns, strict=True)}
+    return {
+        "query": f"{row['query']}{where}",
+        "mechanism": row["mechanism"],
+        **{name: "" if pd.isna(x) and name != "moved" else f"{x:.3g}" for name, x in sizes.items()},
+        "verdict": row["verdict"],
+    }
 
 
 def _views(names: Sequence[str]) -> list[tuple[str, dict[str, str]]]:

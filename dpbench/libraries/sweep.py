@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from dpbench.audit.cases import AuditSettings, AuditSweep
 from dpbench.audit.releases import AuditTask
+from dpbench.errors import choose_from
+from dpbench.estimators.libraries.recorder import QUERIES
 from dpbench.privacy import PureDP
 from dpbench.registry import ConfigError, from_mapping, keyed, named, validated
 from dpbench.sweep.plan import Cell, Sweep, make_cells
 from dpbench.sweep.selection import Choice, choose
 
-__all__ = ["HostileSettings", "LibraryClaim", "LibrarySettings", "LibrarySweep"]
+__all__ = ["HostileSettings", "LibraryClaim", "LibrarySettings", "LibrarySweep", "ReplaySettings"]
 
 STATISTICS = ("error", "bias")
 
@@ -55,6 +57,50 @@ class HostileSettings:
 
 
 @validated
+class ReplaySettings:
+    """Replays of libraries' queries on neighbouring datasets, with their releases frozen.
+
+    Parameters
+    ----------
+    libraries : list of 'numpy', 'diffprivlib' or 'opendp'
+        ``numpy`` has the control, a mean that states half of its sensitivity.
+    n : int
+        Records.
+    epsilon : float
+        The budget of a query.
+    intervals : list of [lower, upper]
+        Bounds on the records. Away from 0 a record that comes or goes moves a sum by more than one
+        that is replaced.
+    refuted : mapping of library to query to list of mechanisms
+        The refutations that are known. Any other refutation makes the exit code 1, and so does a
+        mechanism of these that is not refuted.
+    """
+
+    libraries: tuple[Literal["numpy", "diffprivlib", "opendp"], ...] = (
+        "numpy", "diffprivlib", "opendp",
+    )  # fmt: skip
+    n: Annotated[int, Field(ge=3, le=1000)] = 12
+    epsilon: Annotated[float, Field(gt=0)] = 1.0
+    intervals: Annotated[tuple[tuple[float, float], ...], Field(min_length=1)] = (
+        (0.0, 1.0),
+        (2.0, 3.0),
+    )
+    refuted: Mapping[str, Mapping[str, tuple[str, ...]]] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _usable(self) -> Self:
+        for low, high in self.intervals:
+            if not low < high:
+                raise ValueError(f"intervals: upper must exceed lower, got [{low:g}, {high:g}]")
+        for name, queries in self.refuted.items():
+            if name not in self.libraries:
+                raise ValueError(f"refuted: {name!r}: {choose_from(name, self.libraries)}")
+            for query in set(queries) - set(QUERIES[name]):
+                raise ValueError(f"refuted.{name}: {query!r}: {choose_from(query, QUERIES[name])}")
+        return self
+
+
+@validated
 class LibrarySettings:
     """How libraries are measured.
 
@@ -70,6 +116,7 @@ class LibrarySettings:
     refuted : list of str
         The estimators that the audit refutes, as far as is known. Any other refutation makes
         the exit code 1, and so does one of these that is not refuted.
+    replay : ReplaySettings, optional
     """
 
     lower: float = 0.0
@@ -80,6 +127,7 @@ class LibrarySettings:
     )
     audit: Annotated[AuditSettings | None, keyed(AuditSettings)] = None
     refuted: tuple[str, ...] = ()
+    replay: Annotated[ReplaySettings | None, keyed(ReplaySettings, "replays of libraries")] = None
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:

@@ -23,7 +23,7 @@ WIDTH = 80  # of tables, whatever the terminal's
 # middle, as far as to so many characters.
 WORDS = (
     "estimator", "distribution", "privacy", "estimator, distribution, privacy", "notion", "pair",
-    "row", "known", "bound by", "problem", "verdict",
+    "query", "mechanism", "row", "known", "bound by", "problem", "verdict",
 )  # fmt: skip
 LEAST = 6
 SECONDS_BETWEEN_LINES = 10.0

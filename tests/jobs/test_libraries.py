@@ -11,7 +11,9 @@ import pytest
 
 from dpbench.estimators.libraries.process import close_libraries
 from dpbench.jobs.libraries import LibrariesJob
+from dpbench.libraries.replay import replay_table
 from dpbench.libraries.report import figure, render
+from dpbench.libraries.sweep import ReplaySettings
 from dpbench.output.files import Stamps, atomic
 from dpbench.output.terminal import WIDTH
 from dpbench.report.page import read_run
@@ -117,6 +119,46 @@ def test_an_audit_that_is_otherwise_than_known_makes_the_exit_code_1(sweep: Benc
     assert set(sweep.table("audit.csv")["estimator"]) == {"own"}
 
 
+def test_a_replay_that_is_otherwise_than_known_makes_the_exit_code_1(
+    sweep: Bench,
+) -> None:
+    """Of the fake's queries a sum, a variance, a count and a histogram are wrong."""
+    known = {name: ["laplace"] for name in ("sum", "variance", "count", "histogram")}
+    replay = {"n": 4, "intervals": [[0, 1]], "refuted": {"opendp": known}}
+    sweep.text(json.dumps(SWEEP | {"libraries": SWEEP["libraries"] | {"replay": replay}}))
+    result = sweep.done("trials=3")
+    assert "control, a mean that states half of its sensitivity: caught" in result.out
+    assert "diffprivlib: replay: not installed" in result.out
+    assert sweep.table("replay.csv")["verdict"].value_counts().to_dict() == {
+        "refuted": 8, "not refuted": 4,
+    }  # fmt: skip
+    page = sweep.read("report.html")
+    found = "7 of 11 replayed mechanisms refuted: opendp sum, opendp variance, opendp count"
+    assert found in page
+    assert "largest move of each mechanism" in page
+    assert "replay.csv" in sweep.read("manifest.json")
+    del known["sum"]
+    sweep.text(json.dumps(SWEEP | {"libraries": SWEEP["libraries"] | {"replay": replay}}))
+    result = sweep.run("trials=3")
+    assert result.code == 1
+    assert "replay: opendp sum laplace: refuted, not refuted was expected" in result.out
+
+
+def test_a_replay_that_misses_its_control_makes_the_exit_code_1(
+    sweep: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replay = {"n": 4, "libraries": ["numpy"]}
+    sweep.text(json.dumps(SWEEP | {"libraries": SWEEP["libraries"] | {"replay": replay}}))
+    right = replay_table(ReplaySettings(n=4, libraries=("numpy",)))
+    blind = right.assign(verdict="not refuted")
+    monkeypatch.setattr("dpbench.jobs.libraries.replay_table", lambda _: blind)
+    result = sweep.run("trials=3")
+    assert result.code == 1
+    assert "half of its sensitivity: missed" in result.out
+    assert "replay: numpy halved_mean laplace: not refuted, refuted was expected" in result.out
+    assert 'class="answer bad"' in sweep.read("report.html")
+
+
 def test_what_a_sweep_of_libraries_cannot_use(sweep: Bench) -> None:
     for words, said in (
         (["track=check"], "track: 'check': not for libraries"),
@@ -126,6 +168,7 @@ def test_what_a_sweep_of_libraries_cannot_use(sweep: Bench) -> None:
             ["+sweep.libraries.audit={cases: {a: {n: 12, budgets: nope}}}"],
             "sweep.libraries.audit.cases.a.budgets: 'nope'",
         ),
+        (["+sweep.libraries.replay={refuted: {numpy: {meen: []}}}"], "did you mean 'mean'"),
         (["paper=true"], "paper: True: not for libraries"),
         (["+sweep.claims.width={tolerance: 1, reason: x}"], "width"),
         (["+sweep.budgets.zcdp={kind: zcdp, rho: 1}"], "pure_dp alone"),

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -106,16 +107,50 @@ class _Library:
             If the library is not installed, or its process ends or takes too long.
         """
         integers = column.dtype.kind == "i"
-        data = column.astype(np.int64 if integers else np.float64).tobytes()
+        data = column.astype(np.int64 if integers else np.float64)
         about = {"ask": ask, "repeats": repeats, "type": "q" if integers else "d"}
-        with self._lock:
-            self._started()
-            found = self._exchange(
-                json.dumps({**about, "bytes": len(data)}).encode() + b"\n" + data, limit
-            )
+        found = self._answer(about, data, limit)
         values = np.array(found["values"], dtype=float)  # None becomes NaN
         raised = np.array([value is None for value in found["values"]])
         return Releases(values, raised, np.array(found["seconds"]), found["told"])
+
+    def replay(
+        self, query: str, datasets: Sequence[Floats], ask: dict[str, Any]
+    ) -> list[tuple[list[dict[str, Any]], str]]:
+        """Run a query on datasets, all but the first with the releases of the first.
+
+        Parameters
+        ----------
+        query : str
+            A name of `dpbench.estimators.libraries.recorder.QUERIES`.
+        datasets : sequence of (n, d) array
+        ask : dict
+            The fields of `dpbench.estimators.libraries.worker.Ask`.
+
+        Returns
+        -------
+        list of (list of dict, str)
+            For each dataset the steps of its mechanisms, see
+            `dpbench.estimators.libraries.recorder.Recorder`, and the exception that ended the run,
+            or nothing.
+
+        Raises
+        ------
+        LibraryError
+            If the library is not installed, or its process ends or takes too long.
+        """
+        about = {"ask": ask, "query": query, "shapes": [x.shape for x in datasets], "type": "d"}
+        data = np.concatenate([np.ravel(x) for x in datasets]).astype(np.float64)
+        found = self._answer(about, data, MOST_SECONDS)
+        return list(zip(found["tapes"], found["told"], strict=True))
+
+    def _answer(self, about: dict[str, Any], data: NDArray[Any], limit: float) -> Any:
+        """Send a request with its numbers to the process, which is started if there is none."""
+        sent = data.tobytes()
+        line = json.dumps({**about, "bytes": len(sent)}).encode()
+        with self._lock:
+            self._started()
+            return self._exchange(line + b"\n" + sent, limit)
 
     def close(self) -> None:
         """End the process, if there is one."""

@@ -4,6 +4,8 @@ Run as ``python worker.py LIBRARY``; needs the library and nothing of dpbench. T
 output is the library's version; then for each request, a line of JSON that the column's bytes
 follow, a line with what `answer` returns. What a library prints goes to the standard error.
 
+A request with a ``query`` has several datasets, and a line with what `recorder.replay` returns.
+
 To add a library: a function below that prepares a release as its documentation has it, its name in
 `LIBRARIES`, its requirements in ``requirements.json``, its neighbours in ``mean.py``.
 """
@@ -19,6 +21,8 @@ from array import array
 from collections.abc import Callable
 from functools import lru_cache
 from importlib import metadata
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 MOST_TEXT = 200  # of what a library says
@@ -192,6 +196,17 @@ def _line(error: object) -> str:
     return f"{type(error).__name__}: {text}"[:MOST_TEXT]
 
 
+@lru_cache(maxsize=1)
+def recorder() -> Any:
+    """Load the module beside this one: the process is isolated, and no path leads there."""
+    spec = spec_from_file_location("recorder", Path(__file__).with_name("recorder.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def serve(library: str, source: BinaryIO, target: BinaryIO) -> None:
     """Say the version, then answer until there are no more requests."""
     replies: Any = metadata.version(LIBRARIES[library][2])
@@ -203,7 +218,12 @@ def serve(library: str, source: BinaryIO, target: BinaryIO) -> None:
         what = json.loads(line)
         column = array(what["type"])
         column.frombytes(source.read(what["bytes"]))
-        replies = answer(library, Ask(**what["ask"]), column, what["repeats"])
+        ask = Ask(**what["ask"])
+        if "query" in what:
+            datasets = recorder().unpacked(column, what["shapes"])
+            replies = recorder().replay(library, what["query"], ask, datasets)
+        else:
+            replies = answer(library, ask, column, what["repeats"])
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
-"""What libraries are measured to do, and what they say of columns that nobody expects."""
+"""Libraries: their measured means, answers to columns that nobody expects, and replays."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from dpbench.libraries.hostile import CASES
+from dpbench.libraries.replay import CONTROL
 from dpbench.libraries.report import CAPTIONS
 from dpbench.output.verdicts import AUDIT, BAD, HOSTILE, page_tones
-from dpbench.report.page_run import RunFolder
+from dpbench.report.page_run import RunFolder, worst
 from dpbench.report.page_tables import (
     Row,
     Table,
@@ -29,6 +30,13 @@ NOTE = (
     "of width/(n ε), at one n and ε, with 95% intervals. “At least” is the lower bound for these "
     "neighbours on the worst of columns near by. Under replacement n is public, under add_remove "
     "it is private."
+)
+REPLAY = (
+    "A replay runs a query on a dataset, freezes what its mechanisms release, and runs the query "
+    "on neighbouring datasets with these releases. A mechanism is refuted if its value moves by "
+    "more than the sensitivity that it states, or if one record changes which mechanisms run. "
+    "Ratios within are about records within the bounds. Each mechanism is judged alone: costs are "
+    "not added up. The query halved_mean is a control, which must be refuted."
 )
 
 
@@ -89,3 +97,24 @@ def _overviews(rows: Sequence[Row]) -> list[Table]:
         ),
     )  # fmt: skip
     return [table for table in made if table]
+
+
+@section("replay", "Replay", "Replay of libraries")
+def build_replay(run: RunFolder) -> Section | None:
+    """Build the moves of mechanisms on neighbouring datasets, given the same releases."""
+    rows = [row for row in run.rows("replay") if row["query"]]
+    if not rows:
+        return None
+    tones = page_tones(AUDIT)
+    caption = "The largest move of each mechanism over the sensitivity that it states"
+    new = [row for row in rows if row["verdict"] != row["expected"]]
+    known = [row for row in rows if (row["library"], row["query"]) != CONTROL]
+    bad = [row for row in known if tones[row["verdict"]] == "bad"]
+    queries = dict.fromkeys(f"{row['library']} {row['query']}" for row in bad)
+    aside = f": {listed([*queries])}" if queries else ""
+    return Section(
+        text=REPLAY,
+        tables=[run.table("replay", caption, tones=tones)],
+        found=[f"{len(bad)} of {how_many(len(known), 'replayed mechanism')} refuted{aside}"],
+        tone=worst([tones[row["verdict"]] for row in new]),
+    )

@@ -1,0 +1,238 @@
+"""Inside a library's environment: runs queries, and records what their mechanisms are given.
+
+`replay` runs a query on a first dataset, keeps what its mechanisms release, and runs it on further
+datasets with these releases frozen [1]_. Given equal releases, a value before noise may move by
+the stated sensitivity between neighbours, and the mechanisms may not change. `worker` loads this
+file, which needs the library and nothing of dpbench; all noise that later steps rest on is seeded.
+
+To add a query: a function that runs it on records, with its name in `QUERIES`.
+
+.. [1] "Privacy in theory, bugs in practice: grey-box auditing of differential privacy libraries",
+   arXiv 2602.17454, 2026.
+"""
+
+from __future__ import annotations
+
+import warnings
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache, partial
+from typing import Any
+
+
+class Recorder:
+    """Record what mechanisms are given; release again what those of an earlier run released.
+
+    Parameters
+    ----------
+    earlier : sequence of dict
+        The steps of an earlier run. A mechanism of the same name, with as many values as the one
+        at its place there, releases what that one did.
+
+    Attributes
+    ----------
+    steps : list of dict
+        By mechanism its name, the values before noise, the stated sensitivity and its norm, and
+        what is released.
+    """
+
+    def __init__(self, earlier: Sequence[dict[str, Any]] = ()) -> None:
+        self.steps: list[dict[str, Any]] = []
+        self._earlier = earlier
+
+    def add(
+        self, name: str, values: Any, stated: Any, release: Callable[[], Any], norm: str = "l1"
+    ) -> Any:
+        """Record a mechanism, and return its release or the frozen one."""
+        at, step = len(self.steps), {"mechanism": name, "values": [float(x) for x in values]}
+        known = self._earlier[at] if at < len(self._earlier) else step
+        same = known["mechanism"] == name and len(known["values"]) == len(step["values"])
+        released = known["released"] if same and known is not step else release()
+        self.steps.append(step | {"stated": float(stated), "norm": norm, "released": released})
+        return released
+
+
+# Runs a query on (n, d) records, for an Ask of `worker`; its mechanisms are recorded.
+Query = Callable[[Any, Any, Recorder], object]
+
+
+def numpy_mean(share: float, x: Any, ask: Any, tape: Recorder) -> object:
+    """Release a mean by hand, which states a share of its sensitivity."""
+    import numpy as np
+
+    low, high = ask.bounds
+    mean, stated = np.clip(x[:, 0], low, high).mean(), share * (high - low) / len(x)
+    noise = np.random.default_rng(0).laplace(0, stated / ask.epsilon)
+    return tape.add("laplace", [mean], stated, lambda: mean + noise)
+
+
+@contextmanager
+def recorded_mechanisms(base: type, tape: Recorder) -> Iterator[None]:
+    """Record `randomise` of all classes below `base`, with the sensitivities that they state.
+
+    One that is called by another is a part of it. A mechanism that is given no value chooses by its
+    utilities. One that states no sensitivity states an infinite one.
+    """
+    found, inside = [base], [False]
+    for one in found:  # grows
+        found += one.__subclasses__()
+    own = {one: vars(one)["randomise"] for one in found if "randomise" in vars(one)}
+
+    def recorded(randomise: Callable[..., Any]) -> Callable[..., Any]:
+        def method(self: Any, value: Any = None) -> Any:
+            if inside[0]:
+                return randomise(self, value)
+            inside[0] = True
+            try:
+                values = self.utility if value is None else [value]
+                stated = getattr(self, "sensitivity", float("inf"))
+                norm = "max" if value is None else "l1"
+                name = type(self).__name__
+                return tape.add(name, values, stated, lambda: randomise(self, value), norm)
+            finally:
+                inside[0] = False
+
+        return method
+
+    try:
+        for one, randomise in own.items():
+            one.randomise = recorded(randomise)  # type: ignore[attr-defined]
+        yield
+    finally:
+        for one, randomise in own.items():
+            one.randomise = randomise  # type: ignore[attr-defined]
+
+
+def diffprivlib_query(name: str, x: Any, ask: Any, tape: Recorder) -> object:
+    """Run one of its `tools`, or fit a model of a feature and a target; bounds are declared."""
+    from diffprivlib import models, tools
+    from diffprivlib.mechanisms.base import DPMechanism
+
+    middle, how = sum(ask.bounds) / 2, {"epsilon": ask.epsilon, "random_state": 0}
+    with recorded_mechanisms(DPMechanism, tape):
+        if name == "count_nonzero":
+            return tools.count_nonzero(x[:, 0] > middle, **how)
+        if name == "histogram":
+            return tools.histogram(x[:, 0], bins=4, range=ask.bounds, **how)
+        if name == "gaussian_nb":  # classes are declared, too: no or yes
+            model = models.GaussianNB(bounds=ask.bounds, **how)
+            return model.partial_fit(x[:, :1], x[:, 1] > middle, classes=[False, True])
+        if name.startswith("linear_regression"):
+            bounds = {"bounds_X": ask.bounds, "bounds_y": ask.bounds}
+            fitted = name == "linear_regression"
+            model = models.LinearRegression(fit_intercept=fitted, **bounds, **how)
+            return model.fit(x[:, :1], x[:, 1])
+        return getattr(tools, name)(x[:, 0], bounds=ask.bounds, **how)
+
+
+def opendp_query(name: str, x: Any, ask: Any, tape: Recorder) -> object:
+    """Run a query of its Context API; the size is declared where contributions are 2.
+
+    Its mechanisms are not Python's. A measurement is a transformation and a mechanism, which the
+    API joins by ``>>``: the transformation has the value before noise, and its map the sensitivity.
+    """
+    import numpy as np
+
+    before, measurement = opendp_measurement(name, ask)
+    values, stated = np.ravel(before(x[:, 0])), before.map(ask.contributions)
+    mechanism, norm = ("noisy_max", "max") if name == "quantile" else ("laplace", "l1")
+    return tape.add(mechanism, values, stated, lambda: measurement(x[:, 0]), norm)
+
+
+@lru_cache(maxsize=64)
+def opendp_measurement(name: str, ask: Any) -> tuple[Any, Any]:
+    """Find a measurement, which takes long, and the transformation that it begins with."""
+    import numpy as np
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")
+    sized = {"size": ask.size} if ask.contributions > 1 else {}
+    context = dp.Context.compositor(
+        data=np.zeros(ask.size),
+        privacy_unit=dp.unit_of(contributions=ask.contributions),
+        privacy_loss=dp.loss_of(epsilon=ask.epsilon),
+        split_evenly_over=1,
+        domain=dp.vector_domain(dp.atom_domain(T=float, nan=False), **sized),
+    )
+    joined: list[Any] = []
+    join, query, (low, high) = dp.Transformation.__rshift__, context.query(), ask.bounds
+    ends = np.linspace(low, high, 5).tolist()
+
+    def recorded(self: Any, other: Any) -> Any:
+        joined.append((self, join(self, other)))
+        return joined[-1][1]
+
+    dp.Transformation.__rshift__ = recorded
+    try:
+        if name == "count":
+            found = query.count().laplace()
+        elif name == "histogram":
+            bins = query.find_bin(ends)
+            found = bins.count_by_categories([*range(6)], null_category=False).laplace()
+        elif name == "quantile":
+            scores = query.quantile_score_candidates(ends, 0.5)
+            found = scores.noisy_max(dp.max_divergence(), negate=True)
+        else:
+            found = getattr(query.clamp(ask.bounds), name)().laplace()
+        measurement = found.resolve()
+    finally:
+        dp.Transformation.__rshift__ = join
+    return [one for one, made in joined if isinstance(made, dp.Measurement)][-1], measurement
+
+
+def _named(query: Callable[..., object], *names: str) -> dict[str, Query]:
+    return {name: partial(query, name) for name in names}
+
+
+# What can be replayed of a library, by name. diffprivlib's quantile chooses among pieces between
+# records: their lengths, a base measure, are no scores, and no sensitivity is about them.
+QUERIES: dict[str, dict[str, Query]] = {
+    "numpy": {"mean": partial(numpy_mean, 1.0), "halved_mean": partial(numpy_mean, 0.5)},
+    "diffprivlib": _named(
+        diffprivlib_query, "mean", "sum", "var", "std", "nanmean", "nansum", "nanvar", "nanstd",
+        "count_nonzero", "histogram", "linear_regression", "linear_regression_no_intercept",
+        "gaussian_nb",
+    ),
+    "opendp": _named(opendp_query, "mean", "sum", "variance", "count", "histogram", "quantile"),
+}  # fmt: skip
+
+
+def replay(library: str, query: str, ask: Any, datasets: Sequence[Any]) -> dict[str, Any]:
+    """Run a query on datasets, all but the first with the releases of the first.
+
+    Returns
+    -------
+    dict
+        ``tapes``, the steps of each run, see `Recorder`; and ``told``: for each the exception that
+        ended it, or nothing.
+    """
+    tapes: list[Recorder] = []
+    told: list[str] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for x in datasets:
+            tapes.append(Recorder(tapes[0].steps if tapes else ()))
+            said = ""
+            try:
+                QUERIES[library][query](x, ask._replace(size=len(x)), tapes[-1])
+            except Exception as error:  # noqa: BLE001, whatever a library raises
+                said = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            told.append(said)
+    return {"tapes": [[_numbers(step) for step in tape.steps] for tape in tapes], "told": told}
+
+
+def _numbers(step: dict[str, Any]) -> dict[str, Any]:
+    """Return a step whose release is a list of numbers."""
+    import numpy as np
+
+    return step | {"released": np.ravel(step["released"]).astype(float).tolist()}
+
+
+def unpacked(column: array[Any], shapes: Sequence[Sequence[int]]) -> list[Any]:
+    """Cut numbers into arrays of these shapes."""
+    import numpy as np
+
+    ends = np.cumsum([rows * width for rows, width in shapes])[:-1]
+    pieces = np.split(np.array(column), ends)
+    return [x.reshape(shape) for x, shape in zip(pieces, shapes, strict=True)]
