@@ -77,6 +77,8 @@ THEOREMS = {
     # the same as an upper bound on what privacy costs on one law
     "heavy_tail_private_part": Theorem(KSU20, "alpha", _rate, metric="private_q90", at_most=True),
     "heavy_tail_guarantee": Theorem(KSU20, "limit", _is(1), metric="promise_q90", at_most=True),
+    # what is promised is a bound; the quotient of the error and the promise has an exact value
+    "exact_promise": Theorem("exact law", "level", _is(1), metric="promise_q90"),
     # clipping at tau = n^(1/k): alpha ~ tau/(epsilon n), so n ~ (1/(alpha epsilon))^(k/(k-1))
     "keep_all_alpha": Theorem("Lecture 15", "alpha", _rate),
     "keep_all_epsilon": Theorem("Lecture 15", "epsilon", _rate),
@@ -105,23 +107,21 @@ THEOREMS = {
     "no_radius": Theorem("Lecture 15 Thm 2", "radius", _is(0), of="fixed_n"),
     "fine_alpha": Theorem("Lecture 15 Thm 2", "alpha", _is(1), metric="private_q90"),
     # intervals hold the mean with probability 1 - beta, beta = 0.1
-    "coinpress_coverage": Theorem("BDKU20", "limit", _is(0.01), "miss_rate", at_most=True),
     "coverage": Theorem("Lecture 15 Claim 4", "limit", _is(0.1), "miss_rate", at_most=True),
     "interval_coverage": Theorem("KV18", "limit", _is(0.1), "miss_rate", at_most=True),
     "exact_miss": Theorem("exact law", "level", _is(1), "miss_rate"),
     "exact_width": Theorem("exact law", "level", _is(1), "width_ratio_q50"),
+    "stated_width": Theorem("exact law", "level", _is(1), "width_q50"),
     "shrinking_log_radius": Theorem("Lecture 15 Claim 4", "log_radius", _is(1), of="samples"),
     # the range works from n ~ ln(R)/epsilon, sqrt(ln(R)/rho) or ln(1/delta)/epsilon on
     "range_log_radius": Theorem("KSU20 Thm 3.3", "log_radius", _is(1), of="samples"),
     "range_log_radius_zcdp": Theorem("KSU20 Thm 3.4", "log_radius", _is(1 / 2), of="samples"),
     "range_delta": Theorem("KSU20 Thm 3.4", "delta", _is(1), of="samples"),
     "range_epsilon": Theorem("KSU20 Thm 3.3", "epsilon", _is(1), of="samples"),
-    "range_containment": Theorem("KSU20 Thm 3.3", "limit", _is(0.1), "miss_rate", at_most=True),
     "range_margin": Theorem("KSU20 Thm 3.3", "limit", _is(1), "promise_q90", at_most=True),
     # at most alpha n records outside; the claim gives its alpha as the limit
     "range_outside": Theorem("KSU20 Thm 3.3", "limit", _is(math.nan), "outside_q90", at_most=True),
-    # n = 1/alpha^2 + 1/(alpha epsilon) up to logarithms: between 1 and 2
-    "learned_tv": Theorem("Lecture 17, KV18", "alpha", _is(2), "tv_q90", at_most=True, lowest=1.0),
+    "exact_tv": Theorem("exact law", "level", _is(1), "tv_q90"),
     # error = L d/(n epsilon), or L sqrt(d ln(1/delta))/(n epsilon) by a Gaussian whose standard
     # deviation is classical; the smallest one's exponent in delta is not 1/2 at epsilon = 1
     "pure_dimension": Theorem("PVA (1.2)", "d", _is(1), "mean_error", "fixed_n"),
@@ -185,7 +185,6 @@ THEOREMS = {
     # sd -> sqrt(pi/2) (e^epsilon + 1)/(e^epsilon - 1)/sqrt(n), the least of the local model
     "sign_constant": Theorem("KS25", "level", _is(1), "rmse"),
     # n ~ d/(alpha^2 min(epsilon, epsilon^2)) for vectors of norm 1, each released by itself
-    "unit_alpha": Theorem("AFT22", "alpha", _is(2), "rmse"),
     "unit_dimension": Theorem("AFT22", "d", _is(1 / 2), "rmse", "fixed_n"),
     "unit_epsilon": Theorem("AFT22", "epsilon", _is(1), "rmse", "fixed_n"),
     # n = 1/(alpha^2 m) + 1/(epsilon alpha sqrt(m)) + 1/(epsilon alpha^(k/(k-1)) m) + 1/epsilon

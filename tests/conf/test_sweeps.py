@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from dpbench.analysis.study import gathered
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
 from dpbench.jobs.audit import AuditJob
@@ -17,6 +18,7 @@ from dpbench.package import conf_folder
 from dpbench.sweep import plan
 from dpbench.theory.bounds import numbers as lower_bounds
 from dpbench.theory.bounds.of_class import Bound
+from dpbench.theory.theorems import THEOREMS
 
 SWEEPS = sorted(path.stem for path in (conf_folder() / "sweep").glob("*.yaml"))
 
@@ -36,6 +38,48 @@ def test_a_shipped_sweep_is_usable(name: str, monkeypatch: pytest.MonkeyPatch) -
         assert all(figure.caption for figure in study.all_figures.values())
         if name == "near_optimal":  # numbers of more than three n, for each of two amounts, overlap
             assert len({cell.n for cell in prepared.plan.cells}) <= 3  # in the column of a paper
+
+
+# A miss rate that an error in the estimator gave, for each claim that misses are below a bound.
+WRONG = {
+    ("intervals", "kv_coverage"): 0.72,  # no quantile of the noise of the mean
+    ("intervals", "kv_coverage_1"): 0.27,
+    ("shrinking_intervals", "coverage"): 0.14,  # tails that are not divided by the rounds
+}
+
+
+def test_claims_can_fail() -> None:
+    """A rival exponent lies outside of what an exponent's claim takes, a wrong rate above a limit.
+
+    Rivals are 0, 1/2, 1 and 2, and k/(k-1) of all k of the sweep.
+    """
+    limits = set()
+    for name in SWEEPS:
+        sweep = composed([f"sweep={name}"])["sweep"]
+        orders = {k for one in sweep.get("families", {}).values() for k in _orders(one)}
+        for label, claim in gathered(sweep, "claims").items():
+            theorem = THEOREMS.get(claim.get("theorem"))
+            if theorem is None:
+                continue
+            assert "tests/" not in claim["reason"], (name, label)
+            if theorem.kind == "limit" and theorem.at_most:
+                limits.add((name, label))
+                assert WRONG[name, label] > theorem.predicted(2.0) + claim["tolerance"]
+            if theorem.kind not in ("exponent", "smallest_n"):
+                continue
+            rivals = {0.0, 0.5, 1.0, 2.0}
+            rivals |= {k / (k - 1) for k in orders} if theorem.variable == "alpha" else set()
+            given = [claim.get("predicted"), claim.get("finite")]
+            stated = [one for one in given if isinstance(one, float)]
+            for number in stated or {theorem.predicted(k) for k in orders or {2.0}}:
+                away = [abs(number - one) for one in rivals if abs(number - one) > 0.05]
+                assert claim["tolerance"] < min(away), (name, label)
+    assert limits == set(WRONG)
+
+
+def _orders(family: dict[str, Any]) -> list[float]:
+    found = family.get("k", family.get("unit_moment")) or []
+    return found if isinstance(found, list) else [found]
 
 
 @pytest.mark.parametrize("kind", [Estimator, Distribution])

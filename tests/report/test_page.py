@@ -242,7 +242,9 @@ def test_the_page_of_a_real_run(numbers: Result, folder: Path, tmp_path: Path) -
     }
     found = [re.sub(r"^\w+ (.*) \S+ ± 0.5 (\S+) .*", r"\1 \2", row) for row in shown]
     assert (set(found), len(found)) == (expected, len(measured))
-    why = [text.partition("run: ")[2] for text in page.texts("p") if "declared before" in text]
+    why = [
+        text.partition("sweep: ")[2] for text in page.texts("p") if "declared in the sweep" in text
+    ]
     assert sorted(why) == ["few trials.", "few trials.", "two <members>."]
     worst, exponents = page.texts("figcaption")
     assert worst.startswith("The worst of <two>. Shown: error (0.9 quantile) against n; bands: ")

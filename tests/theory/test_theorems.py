@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from dpbench.analysis.kinds import KINDS
-from dpbench.estimators import CoinPressMean, KarwaVadhanInterval, ShrinkingIntervals
+from dpbench.estimators import KarwaVadhanInterval, ShrinkingIntervals
 from dpbench.sweep.metrics import METRICS, VARIABLES
 from dpbench.theory.theorems import THEOREMS, Theorem
 
@@ -98,7 +98,7 @@ ERRORS: dict[str, Error] = {
     # the second term of Theorem 5.8: its n, solved for alpha
     "cover_alpha": lambda at: _laplace(at) ** ((at.k - 1) / at.k),
     # releases of norm sqrt(d)/epsilon, averaged
-    "unit_alpha unit_dimension unit_epsilon": lambda at: math.sqrt(at.d / at.n) / at.epsilon,
+    "unit_dimension unit_epsilon": lambda at: math.sqrt(at.d / at.n) / at.epsilon,
     # people's means clipped as normal ones are; as n m records are, of which one shows
     "person_light_alpha person_light_m": lambda at: _laplace(at) / math.sqrt(at.m),
     "person_heavy_alpha person_heavy_m": lambda at: _clipped(at, _laplace(at) / at.m),
@@ -108,16 +108,15 @@ NUMBERS = {
     **dict.fromkeys(["exact_error", "exact_mean_error", "exact_noise", "exact_private_part"], 1.0),
     **dict.fromkeys(["exact_samples", "exact_bias", "exact_rmse", "minimax_risk"], 1.0),
     **dict.fromkeys(["exact_miss", "exact_width", "sign_constant", "transformed_noise"], 1.0),
+    **dict.fromkeys(["exact_promise", "exact_tv", "stated_width"], 1.0),
     "unbiased": 0.0,
     "near_optimal": 2.5 / 2,
     "sampling_constant": 1.0,
     "heavy_tail_guarantee": 1.0,  # the error over alpha
     "interval_coverage": KarwaVadhanInterval(radius=1.0).beta,
     "coverage": ShrinkingIntervals(radius=1.0).beta,
-    "coinpress_coverage": CoinPressMean(radius=1.0).b,  # of one tail bound
-    "range_containment": 0.1,  # Theorem 3.3: right with probability 0.9
     "range_margin": 2.0 / 2.0,  # within 3r of the middle and r inside: 2r over 2r
-    **dict.fromkeys(["learned_tv", "covariance_alpha"], 2.0),
+    "covariance_alpha": 2.0,
     **dict.fromkeys(["within", "range_outside", "analytic_delta", "noise_ratio"], math.nan),
     **dict.fromkeys(["discard_ratio", "core_weight", "sum_and_count", "two_regimes"], math.nan),
     "inverse_ratio": math.nan,
@@ -163,4 +162,4 @@ def test_theorems_read_what_is_measured() -> None:
         if theorem.variable == "limit":  # a core's weight and a bias are known, not only bounded
             assert theorem.at_most == (name not in {"core_weight", "unbiased"})
     # 1/alpha^2 + 1/(alpha epsilon)
-    assert THEOREMS["learned_tv"].floor == THEOREMS["covariance_alpha"].floor == 1
+    assert THEOREMS["covariance_alpha"].floor == 1

@@ -21,8 +21,8 @@ from dpbench.theory.exact.noise import Gaussian, Laplace, Noise, additive, binom
 from dpbench.theory.exact.step import At, exact_for, reach, tail
 
 __all__ = [
-    "RARE", "core_noise_quantile", "exact_miss", "exponential_epsilon", "histogram_misses",
-    "is_near", "is_round", "median_law", "overtaken",
+    "RARE", "core_noise_quantile", "count_noise", "exact_miss", "exponential_epsilon",
+    "histogram_misses", "is_near", "is_round", "levels", "median_law", "overtaken",
 ]  # fmt: skip
 
 NAN = float("nan")
@@ -36,7 +36,7 @@ def exponential_epsilon(budget: Budget) -> float:
     return float(np.sqrt(8 * budget.rho)) if isinstance(budget, ZCDP) else budget.pure_epsilon
 
 
-def _levels(noise: Noise, points: int = 1000) -> Floats:
+def levels(noise: Noise, points: int = 1000) -> Floats:
     """Equally likely values of a noise."""
     upper = (np.arange(points // 2) + 0.5) / points
     half = np.array([noise.above(one) for one in upper])
@@ -70,8 +70,8 @@ def _wrong_answers(metric: str, e: est.SubsampleTest, law: dist.Distribution, at
     elif isinstance(budget, ApproxDP):
         return NAN  # nothing may be released
     else:
-        noise = _count_noise(budget)
-        one = np.mean([noise.cdf(2 * votes - k - other) for other in _levels(noise)], axis=0)
+        noise = count_noise(budget)
+        one = np.mean([noise.cdf(2 * votes - k - other) for other in levels(noise)], axis=0)
     found_one = float(shares @ one)
     return found_one if law.mean == 0 else 1 - found_one
 
@@ -101,7 +101,7 @@ def _core(e: Any, law: dist.Distribution, at: At) -> tuple[Noise, Noise, Floats]
     friends = chndtr((core_radius(e, at) / scale) ** 2, at.d, square)
     share = (inside[:, None] - 1) / (at.n - 1) * friends
     total = inside * np.mean(np.clip(2 * share - 1, 0, 1), axis=1)
-    return first, unit, np.add.outer(total - first.above(delta / 2), _levels(first)).ravel()
+    return first, unit, np.add.outer(total - first.above(delta / 2), levels(first)).ravel()
 
 
 def _inside(e: Any, law: dist.Distribution, at: At) -> Floats | None:
@@ -226,7 +226,7 @@ def histogram_misses(share: float, both: bool, bins: Histogram) -> float:
     Wrong is that the largest of the other bins' noises exceeds the counts with theirs, or under
     (epsilon, delta) that no count is above 1 + (2/epsilon) ln(1/(2 delta)).
     """
-    noise, budget = _count_noise(bins.budget), bins.budget
+    noise, budget = count_noise(bins.budget), bins.budget
     if isinstance(budget, ApproxDP):
         rivals = [1 + 2 / budget.epsilon * float(np.log(1 / (2 * budget.delta)))]
     elif bins.number <= 1 + both:
@@ -243,13 +243,13 @@ def histogram_misses(share: float, both: bool, bins: Histogram) -> float:
 
 def overtaken(share: float, bins: Histogram) -> float:
     """The probability that a bin of this share has less than one that holds all the others."""
-    noise = _count_noise(bins.budget)
+    noise = count_noise(bins.budget)
     s, weights = binomial(bins.records, share)
     more = bins.records - 2 * s
-    return float(np.mean([weights @ noise.cdf(more + other) for other in _levels(noise, 200)]))
+    return float(np.mean([weights @ noise.cdf(more + other) for other in levels(noise, 200)]))
 
 
-def _count_noise(budget: Budget) -> Noise:
+def count_noise(budget: Budget) -> Noise:
     """A replaced record changes two counts; under (epsilon, delta) they have Laplace noise, too."""
     if isinstance(budget, ApproxDP):
         return Laplace(2 / budget.epsilon)

@@ -19,7 +19,7 @@ from dpbench.arrays import Floats
 from dpbench.theory.exact.noise import Noise, additive, standard_normal
 from dpbench.theory.exact.step import At
 
-__all__ = ["exact_interval"]
+__all__ = ["below", "exact_interval"]
 
 LEVELS = 200  # equally likely values of a law
 NAN = float("nan")
@@ -41,12 +41,12 @@ def exact_interval(metric: str, e: Any, law: dist.Distribution, at: At) -> float
     return missed if metric == "miss_rate" else half / usual
 
 
-def _below(x: Floats, mean: float, sd: float, noise: Noise) -> Floats:
+def below(x: Floats, mean: float, sd: float, noise: Noise) -> Floats:
     """P(V + Z <= x) for V of N(mean, sd^2)."""
     z, weights = standard_normal()
     few = slice(800, 3201, 4)  # +-6, by 0.02
-    below = noise.cdf(x[:, None] - mean - sd * z[few]) @ weights[few]
-    return np.asarray(below / weights[few].sum())
+    found = noise.cdf(x[:, None] - mean - sd * z[few]) @ weights[few]
+    return np.asarray(found / weights[few].sum())
 
 
 def _by_quantiles(e: est.KarwaVadhanInterval, sd: float, at: At) -> tuple[float, float] | None:
@@ -59,7 +59,7 @@ def _by_quantiles(e: est.KarwaVadhanInterval, sd: float, at: At) -> tuple[float,
     t = e.sigma * float(np.sqrt(2 * np.log(8 * at.n / e.beta)))
     noise = additive(at.budget.fraction(0.5), 6 * t / at.n, 6 * t / at.n)
     half = noise.above(e.beta / 8) - float(ndtri(e.beta / 4)) * e.sigma / float(np.sqrt(at.n))
-    low, high = _below(np.array([-half, half]), 0.0, sd / float(np.sqrt(at.n)), noise)
+    low, high = below(np.array([-half, half]), 0.0, sd / float(np.sqrt(at.n)), noise)
     return float(1 - high + low), half
 
 
@@ -84,9 +84,9 @@ def _moments(mean: Floats, sd: float, low: float, high: float) -> tuple[Floats, 
     x, step = np.linspace(low, high, 4001, retstep=True)
     weights = np.full(x.size, step)
     weights[[0, -1]] /= 2
-    below = (1 + erf((x - mean[:, None]) / (np.sqrt(2) * max(sd, 1e-9 * (high - low))))) / 2
-    short = below @ weights
-    return high - short, 2 * (below @ (weights * (high - x))) - short**2
+    under = (1 + erf((x - mean[:, None]) / (np.sqrt(2) * max(sd, 1e-9 * (high - low))))) / 2
+    short = under @ weights
+    return high - short, 2 * (under @ (weights * (high - x))) - short**2
 
 
 @cache
@@ -115,7 +115,7 @@ def _by_simulation(e: Any, mean: float, sd: float, at: At) -> tuple[float, float
             bias, each = to - values, np.sqrt(np.maximum(squares, 0.0)) / scale
         half = np.interp(each * scale / root, spread, q)
         ends = (np.interp(mean, values - bias + sign * half, values) for sign in (1, -1))
-        low, high = _below(np.array(list(ends)), centre, float(np.sqrt(variance)) / root, noise)
+        low, high = below(np.array(list(ends)), centre, float(np.sqrt(variance)) / root, noise)
         missed.append(1 - high + low)
         halves.append(float(np.interp(centre, values, half)))
     return float(np.mean(missed)), float(np.median(halves))

@@ -27,7 +27,7 @@ from dpbench.theory.exact.step import (
 
 __all__ = [
     "Histogram", "coinpress_round", "descended", "gaussian_norm", "histogram",
-    "ksu20_groups", "last_step", "round_shares",
+    "ksu20_alpha", "ksu20_groups", "last_step", "round_shares", "shrunk",
 ]  # fmt: skip
 
 LARGEST = 1e300  # of numbers, and of how many bins there are
@@ -162,16 +162,24 @@ def round_shares(rounds: int) -> list[float]:
     return [1.0] if rounds == 1 else [0.25 / (rounds - 1)] * (rounds - 1) + [0.75]
 
 
-@step_for(est.ShrinkingIntervals)
-def _shrinking(e: est.ShrinkingIntervals, at: At) -> Step | None:
-    """Each w is a two-sided tail of N(0, sigma^2/n) and one of the noise, at beta/(2 rounds)."""
+def shrunk(e: est.ShrinkingIntervals, at: At) -> tuple[Step, float, bool]:
+    """The last of the reported rounds, its w, and whether that is below the w before.
+
+    Each w is a two-sided tail of N(0, sigma^2/n) and one of the noise, at beta/(2 rounds).
+    """
     rounds = e.rounds or 2 + int(np.log1p(min(e.radius / e.sigma, LARGEST)))
     miss, w = e.beta / (2 * rounds), e.radius
     sampling = float(-ndtri(miss / 2)) * e.sigma / float(np.sqrt(at.n))
     for share in round_shares(rounds)[: e.report]:
         before, step = w, box(at, w + tail(e, at.n), share=share)
         w = min(w, sampling + step.noise.above(miss / 2))
-    return step if w < before else None
+    return step, w, w < before
+
+
+@step_for(est.ShrinkingIntervals)
+def _shrinking(e: est.ShrinkingIntervals, at: At) -> Step | None:
+    step, _, narrowed = shrunk(e, at)
+    return step if narrowed else None
 
 
 def gaussian_norm(d: int, b: float) -> float:
@@ -240,14 +248,17 @@ def _half_bin(e: est.KSU20Mean | est.KSU20Range, alpha: float) -> float:
 
 
 def _ksu20_bin(e: est.KSU20Mean, n: int, budget: Budget) -> float:
-    """The r of `_half_bin`.
+    """The r of `_half_bin`."""
+    return _half_bin(e, np.nan if e.constants == "tuned" else ksu20_alpha(e, n, budget))
+
+
+def ksu20_alpha(e: est.KSU20Mean, n: int, budget: Budget) -> float:
+    """The error that is sought, which n asks for.
 
     n records, or those of one printed group, are just enough for alpha. Printed: 90/alpha^2 +
     180 q alpha^-(k/(k-1)) + 16 tails of the histogram's noise, one of which among all bins passes
     with probability 0.1. Practical: 1/alpha^2 + alpha^-(k/(k-1))/epsilon + ln(1 + R)/epsilon.
     """
-    if e.constants == "tuned":
-        return _half_bin(e, np.nan)
     paper, mean = e.constants == "paper", _laplace_for(budget)
     size = n / (2 * ksu20_groups(e)) if paper else n
     q = quantile(mean, 0.1)
@@ -265,7 +276,7 @@ def _ksu20_bin(e: est.KSU20Mean, n: int, budget: Budget) -> float:
 
         ends = -0.5 * np.log(size) - 1, np.log(alpha)
         alpha = float(np.exp(brentq(lambda a: np.log(needed(np.exp(a)) / size), *ends)))
-    return _half_bin(e, alpha)
+    return alpha
 
 
 def _histogram_needs(e: est.KSU20Mean, alpha: float, size: float, budget: Budget) -> float:

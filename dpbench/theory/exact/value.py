@@ -44,6 +44,7 @@ from dpbench.theory.exact.intervals import exact_interval
 from dpbench.theory.exact.last_step import Histogram, histogram, ksu20_groups, last_step
 from dpbench.theory.exact.noise import Gaussian as Normal
 from dpbench.theory.exact.noise import additive
+from dpbench.theory.exact.stated import STATED, exact_stated
 from dpbench.theory.exact.step import EXACT, At, Step
 from dpbench.theory.exact.vectors import ball_error
 
@@ -64,7 +65,7 @@ def exact(  # a case each
     Parameters
     ----------
     metric : {'noise_q90', 'q90', 'private_q90', 'mean_error', 'signed_mean', 'rmse', \
-'miss_rate', 'width_ratio_q50'}
+'miss_rate', 'width_ratio_q50', 'width_q50', 'promise_q90', 'tv_q90'}
         See `dpbench.sweep.metrics.METRICS`. Others are not known.
     estimator, budget
         Only their parameters are read.
@@ -84,7 +85,7 @@ def exact(  # a case each
     at = At(n, law.d, budget)
     if type(estimator) in EXACT:  # else it is a clip with noise, or not known
         return EXACT[type(estimator)](metric, estimator, law, at)
-    given = estimator
+    given, whole = estimator, at
     if isinstance(estimator, est.LearnedGaussian):
         estimator, at = _with_sigma(estimator, law, at)
     missed = exact_miss(estimator, law, n, at.budget)
@@ -93,8 +94,11 @@ def exact(  # a case each
         return NAN  # what is released then may be anywhere
     if metric == "noise_q90":
         return _noise_quantile(estimator, law, at)
-    if metric in INTERVALS:
-        return exact_interval(metric, given, law, at)
+    if metric in (*INTERVALS, *STATED):
+        errors = metric in ("promise_q90", "tv_q90") and law.d == 1
+        q90 = _scalar_error("q90", estimator, law, at) if errors else NAN
+        stated = exact_stated(metric, given, law, whole, q90)
+        return exact_interval(metric, given, law, at) if np.isnan(stated) else stated
     find = _scalar_error if law.d == 1 else _vector_error
     return find(metric, estimator, law, at) if metric in ERRORS else NAN
 

@@ -1,0 +1,97 @@
+"""What estimators state beside a number, against the estimators."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpbench.distributions import Distribution, Gaussian, Pareto, StudentT, TwoPoint
+from dpbench.estimators import (
+    CoinPressMean,
+    Estimator,
+    KSU20Mean,
+    KSU20Range,
+    LearnedGaussian,
+    ShrinkingIntervals,
+)
+from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
+from dpbench.theory.exact.value import exact
+from tests.theory.exact.cases import name
+
+TRIALS = 2000
+NORMAL, WIDE = Gaussian(location=0.3), Gaussian(location=-2, scale=3)
+TAILS, SKEWED = StudentT(tail_index=2.5, unit_moment=2), Pareto(tail_index=3.5, unit_moment=3)
+PURE, RHO, APPROX = PureDP(1.0), ZCDP(0.5), ApproxDP(1.0, 1e-6)
+ROUNDS = ShrinkingIntervals(radius=100, rounds=4)
+
+CASES: list[tuple[str, Estimator, Distribution, int, Budget]] = [
+    ("width_q50", ROUNDS, NORMAL, 400, PURE),
+    ("width_q50", ShrinkingIntervals(radius=100, rounds=4, report=2), NORMAL, 400, APPROX),
+    ("width_q50", CoinPressMean(radius=100, rounds=3), NORMAL, 400, RHO),
+    ("width_q50", CoinPressMean(radius=100, rounds=3, sigma=3, report=1), WIDE, 400, APPROX),
+    ("width_q50", KSU20Range(k=2, alpha=0.05, radius=1e3), TAILS, 3000, PURE),
+    ("width_q50", KSU20Range(k=3, alpha=0.05, radius=9, constants="practical"), SKEWED, 3000, RHO),
+    ("promise_q90", KSU20Range(k=2, alpha=0.04, radius=1000), TAILS, 3000, PURE),  # an edge
+    ("promise_q90", KSU20Range(k=3, alpha=0.05, radius=1e3), SKEWED, 3000, APPROX),
+    ("promise_q90", KSU20Mean(k=2, radius=1, constants="paper", beta=0.9),
+     TwoPoint(p=1e-5, k=2, location=0.3), 2 * 10**9, PURE),
+    ("miss_rate", ShrinkingIntervals(radius=3, rounds=1), NORMAL, 300, PURE),
+    ("miss_rate", ShrinkingIntervals(radius=100, rounds=4, report=1), NORMAL, 300, RHO),
+    ("miss_rate", CoinPressMean(radius=5, rounds=1, b=0.5), NORMAL, 200, RHO),
+    ("tv_q90", LearnedGaussian(radius=10, sigma=3), WIDE, 1000, PURE),
+    ("tv_q90", LearnedGaussian(radius=10), WIDE, 10_000, RHO),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("metric", "estimator", "law", "n", "budget"), CASES, ids=name)
+def test_what_estimators_state(
+    metric: str, estimator: Estimator, law: Distribution, n: int, budget: Budget
+) -> None:
+    # Counts of trials are binomial: all cases raise a false alarm with probability 1e-6 together.
+    rng = np.random.default_rng(0)
+    found = estimator.run(law.sample(rng, TRIALS, n), Ledger(budget, rng))
+    wanted = exact(metric, estimator, law, n, budget)
+    error, count = np.abs(found.value - law.target), 0
+    if metric == "width_q50":
+        assert found.interval is not None
+        widths = found.interval[1] - found.interval[0]
+        assert widths == pytest.approx(np.full(TRIALS, wanted), rel=1e-6)
+        return
+    if metric == "miss_rate":
+        assert found.interval is not None
+        low, high = found.interval
+        count, chance = int(np.sum((law.target < low) | (law.target > high))), wanted
+    else:
+        if metric == "tv_q90":
+            assert found.scale is not None
+            values = law.distance_to_gaussian(found.value, found.scale)
+        else:
+            assert found.accuracy is not None
+            values = error / found.accuracy
+            if np.ptp(values) < 1e-9:  # the place of a mean in its bin
+                assert values == pytest.approx(np.full(TRIALS, wanted), rel=1e-6)
+                return
+        assert values is not None
+        count, chance = int(np.sum(values > wanted)), 0.1
+    assert stats.binomtest(count, TRIALS, chance).pvalue > 1e-6 / len(CASES)
+
+
+UNKNOWN: list[tuple[str, Estimator, Distribution, int, Budget]] = [
+    ("miss_rate", ROUNDS, NORMAL, 400, PURE),  # records are clipped after a miss
+    ("width_q50", ROUNDS, WIDE, 400, PURE),
+    ("width_q50", ROUNDS, NORMAL, 5, PURE),  # no round makes the interval narrower
+    ("promise_q90", ROUNDS, NORMAL, 400, PURE),
+    ("promise_q90", KSU20Range(k=2, alpha=0.05, radius=1.0), NORMAL, 3000, PURE),  # the middle
+    ("outside_q90", KSU20Range(k=2, alpha=0.05, radius=1e3), TAILS, 3000, PURE),
+    ("promise_q90", KSU20Mean(k=2, radius=1, constants="paper"), TAILS, 10**6, PURE),
+    ("tv_q90", LearnedGaussian(radius=10, sigma=4), WIDE, 1000, PURE),
+    ("tv_q90", LearnedGaussian(radius=10), TAILS, 10_000, RHO),
+]
+
+
+@pytest.mark.parametrize(("metric", "estimator", "law", "n", "budget"), UNKNOWN, ids=name)
+def test_what_is_not_known(
+    metric: str, estimator: Estimator, law: Distribution, n: int, budget: Budget
+) -> None:
+    assert np.isnan(exact(metric, estimator, law, n, budget))
