@@ -45,16 +45,19 @@ class EntryProcess:
     ----------
     path : Path
         The entry's file.
+
+    Attributes
+    ----------
+    limit : float
+        Seconds after which a call is ended.
     """
 
     def __init__(self, path: Path) -> None:
-        self.path, self._lock = path, threading.Lock()
+        self.path, self.limit, self._lock = path, float(SECONDS), threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket
 
-    def ask(
-        self, task: str, records: bytes = b"", *, limit: float = SECONDS, **about: Any
-    ) -> Answer:
+    def ask(self, task: str, records: bytes = b"", **about: Any) -> Answer:
         """Run a task of `dpbench.suite.worker` in a new process.
 
         Parameters
@@ -62,8 +65,6 @@ class EntryProcess:
         task : str
         records : bytes
             What the task reads once it can open no more files.
-        limit : float
-            Seconds after which the call is ended.
         **about
             Its arguments.
 
@@ -75,7 +76,7 @@ class EntryProcess:
         request = pickle.dumps((task, {"path": self.path, **about}))
         with self._lock:
             self._start()
-            late = threading.Timer(limit, self._kill)
+            late = threading.Timer(self.limit, self._kill)
             late.start()
             try:
                 content, status = self._exchange(request, records)
@@ -87,7 +88,7 @@ class EntryProcess:
             if len(status) < STATUS.size:
                 self._end()
                 raise ConfigError(
-                    f"{self.path.name}: no answer in {limit:g} s, or its process ended"
+                    f"{self.path.name}: no answer in {self.limit:g} s, or its process ended"
                 )
         return self._read(content, status)
 

@@ -11,7 +11,7 @@ import pytest
 
 from dpbench.cli import run
 from dpbench.commands import suite as command
-from dpbench.suite import checks
+from dpbench.suite import checks, measure
 from dpbench.suite.compare import by_problem
 from dpbench.suite.problems import read_suite
 from dpbench.suite.table import Scores, archive_path
@@ -26,6 +26,7 @@ def test_the_guides_entry_is_scored_and_compared(
 ) -> None:
     """At most 40 lines; what it answers and what it does not; a figure and a table beside it."""
     monkeypatch.setattr(checks, "RUNS", 200)
+    monkeypatch.setattr(measure, "RUNS", {True: 40})
     text = entry_text()
     assert len(text.splitlines()) <= 40
     (entry_folder / "wide_clip.py").write_text(text)
@@ -33,6 +34,7 @@ def test_the_guides_entry_is_scored_and_compared(
     told = capsys.readouterr().out
     assert "all promises" in told
     assert "none of 2 pairs refutes" in told
+    assert "audit on scored data: none of 4 pairs of 2 problems refutes" in told
     assert "suite compare wide_clip.parquet" in told
     found = Scores.read(entry_folder / "wide_clip.parquet", read_suite())
     assert found.rows["problem"].tolist() == ["binary-n300-pure0.1", "gauss-n100-pure1"]
@@ -64,6 +66,11 @@ def test_the_guides_entry_is_scored_and_compared(
         ("return WideClip(low=0, high=1)", "return 3", "3: return an Estimator, or None"),
         ("told.local or told.d > 1", "told.d > 1", "WideClip is not of the local model"),
         ("if told.local", "if True or told.local", "it answers none of the problems"),
+        (
+            "    low: float\n",
+            "    low: float\n\n    def least_records(self, d, budget):\n        return 10**10\n\n",
+            "entry of binary-n300-pure0.1: WideClip needs 1e+10 records; a check and an audit have",
+        ),
         ("class WideClip", "class ClippedMean", "the name 'clipped_mean' is taken by dpbench"),
         ("class WideClip", "class Wide Clip", "mine.py: cannot be imported: SyntaxError: "),
     ],
@@ -85,6 +92,7 @@ def test_what_cannot_be_used_is_one_line(
     ("words", "said"),
     [
         (["lst"], "suite: 'lst': no such task; did you mean 'list'? choose from list, run, comp"),
+        (["list", "suite=v3"], "suite: 'v3': input should be 'dpbench-mean-v1' or 'dpbench-mean"),
         (["walk"], "suite: 'walk': no such task; choose from list, run, compare, archive"),
         (["run"], "suite run: FILE: this word is required; expected: suite run FILE [problems=]"),
         (["run", "no.py"], "'no.py': no such file"),
@@ -94,7 +102,7 @@ def test_what_cannot_be_used_is_one_line(
         ),
         (["run", "a.py", "quick=perhaps"], "quick: 'perhaps': input should be a valid boolean"),
         (["archive", "n_jobs=0"], "n_jobs: 0: give a number of processes, or -1 for all cores"),
-        (["list", "problems=nothing"], "problems: 'nothing': no problem of dpbench-mean-v1"),
+        (["list", "problems=nothing"], "problems: 'nothing': no problem of dpbench-mean-v2"),
         (["compare", "no.parquet"], "'no.parquet': no such file; suite run makes one"),
         (["compare", "a.parquet", "archive=no"], "archive: 'no': no such file; a checkout has it"),
         (["compare", "a.parquet"], "'a.parquet': no scores of a suite, or damaged"),
@@ -118,7 +126,7 @@ def test_names_of_entries_can_be_read(capsys: pytest.CaptureFixture[str]) -> Non
     rows = Scores.read(archive_path(suite.name), suite).rows
     for names in (["ksu20_mean"], ["approximate_bounds_mean", "exponential_coarse_mean"]):
         mine = rows["entry"].isin(names)
-        shown = by_problem(rows[mine], rows[~mine], suite.problems)
+        shown = by_problem(rows[mine], rows[~mine], suite.problems, mine[mine] & False)
         command._say_problems(suite.name, shown, sorted(set(rows["entry"][mine])))
         told = capsys.readouterr().out
         assert max(map(len, told.splitlines())) <= 80
@@ -129,7 +137,9 @@ def test_names_of_entries_can_be_read(capsys: pytest.CaptureFixture[str]) -> Non
 def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["suite", "list", "problems=binary-*"]) == 0
     told = capsys.readouterr().out
-    assert "dpbench-mean-v1: 7 problems" in told
+    assert "dpbench-mean-v2: 7 problems" in told
     assert "binary-n1000-approx0.03" in told
+    assert run(["suite", "list", "suite=dpbench-mean-v1", "problems=binary-*"]) == 0
+    assert "dpbench-mean-v1 was left, because its laws stand at places" in capsys.readouterr().out
     assert run(["suite", "--help"]) == 0
     assert "suite run mine.py" in capsys.readouterr().out

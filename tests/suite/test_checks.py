@@ -7,9 +7,26 @@ from pathlib import Path
 import pytest
 
 from dpbench.cli import run
+from dpbench.runner.origin import Origin
+from dpbench.suite import checks
+from dpbench.suite.problems import read_suite
+from dpbench.suite.remote import read_entry
 from tests.conftest import entry_text
 
 FEW = "problems=binary-n300-pure0.1,binary-n1000-gdp0.03,gauss-n100-pure1"
+VECTORS = """
+from dpbench.estimators import BoundedMean
+
+CARD = {
+    "name": "ball", "paper": "none", "notions": ["pure"], "relations": ["replace"],
+    "assumptions": "none", "proof": "none", "division": "declared",
+}
+
+
+def entry(told):
+    if told.records == "gaussian" and told.radius and not told.local:
+        return BoundedMean(radius=told.radius, noise="l2" if told.d > 1 else "additive")
+"""
 
 
 def test_one_that_spends_too_much_is_refuted_and_named(
@@ -32,3 +49,15 @@ def test_a_promise_that_is_not_kept_is_named(
     (entry_folder / "mine.py").write_text(f"import numpy as np\n{text}")
     assert run(["suite", "run", "mine.py", "n_jobs=1", FEW]) == 1
     assert "a promise is not kept: WideClip under pure on numbers" in capsys.readouterr().out
+
+
+def test_a_class_is_audited_on_numbers_and_on_vectors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has mechanisms of its own: an error in one may not show in the other."""
+    monkeypatch.setattr(checks, "RUNS", 100)
+    (tmp_path / "ball.py").write_text(VECTORS)
+    problems = read_suite().chosen("gauss-n100-pure1,gauss-n300-pure0.1,gauss16-n8000-pure1")
+    entry = read_entry(tmp_path / "ball.py", problems.problems)
+    rows = checks.audited(entry, problems.problems, origin=Origin.of(checks.WORK))
+    assert {row["estimator"] for row in rows} == {"ball-BoundedMean", "ball-BoundedMean-16d"}

@@ -1,24 +1,49 @@
-"""What an entry is told."""
+"""The card of an entry, and what it is told."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
-from dpbench.estimators import Estimator
-from dpbench.suite.entries import read_entry
+import pytest
+
+from dpbench.registry import ConfigError
+from dpbench.suite.entries import checked_path, entries
 from dpbench.suite.problems import read_suite
+from dpbench.suite.remote import read_entry
 from tests.conftest import entry_text
 
+CHOICE = "    if told.local or"
 
-def test_the_open_division_is_told_the_law(entry_folder: Path) -> None:
+
+def test_the_open_division_is_told_the_law(tmp_path: Path) -> None:
     """And the declared one is not."""
-    text = entry_text().replace("def entry(told):", "def entry(told):\n    SEEN.append(told.law)")
-    (entry_folder / "mine.py").write_text(text.replace('"declared"', '"open"') + "\nSEEN = []\n")
-    (entry_folder / "wide_clip.py").write_text(text + "\nSEEN = []\n")
     (problem,) = read_suite().chosen("gauss-n100-pure1").problems
-    for name, law in (("mine", {"kind": "gaussian"}), ("wide_clip", None)):
-        Estimator._registry.pop("wide_clip", None)
-        entry, _ = read_entry(entry_folder / f"{name}.py")
+    asks = f"    assert told.law == WANTED, told.law\n{CHOICE}"
+    text = entry_text().replace(CHOICE, asks)
+    (tmp_path / "mine.py").write_text(f"{text}\n\nWANTED = None\n")
+    law = {"kind": "gaussian"}
+    text = text.replace('"declared"', '"open"')
+    (tmp_path / "open_clip.py").write_text(f"{text}\n\nWANTED = {law}\n")
+    for name in ("mine", "open_clip"):
+        entry = read_entry(tmp_path / f"{name}.py", [problem])
         assert entry.estimator(problem) is not None
-        assert [law] == sys.modules[name].SEEN
+    (tmp_path / "wrong.py").write_text(f"{text}\n\nWANTED = None\n")
+    with pytest.raises(ConfigError, match=r"AssertionError: \{'kind': 'gaussian'\}"):
+        read_entry(tmp_path / "wrong.py", [problem])
+
+
+def test_a_path_is_a_module(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no such file; give a Python file"):
+        checked_path(tmp_path / "no.py")
+    (tmp_path / "a-b.py").write_text("")
+    with pytest.raises(ConfigError, match="the name of a module has letters, digits and _ alone"):
+        checked_path(tmp_path / "a-b.py")
+
+
+def test_entries_of_the_catalogue_answer_what_they_say() -> None:
+    """Only problems of their notions and relations, in their own process."""
+    for entry in entries():
+        for problem in read_suite().problems:
+            if entry.estimator(problem) is not None:
+                assert problem.budget.notion in entry.card.notions
+                assert problem.budget.neighbours in entry.card.relations
