@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dpbench.analysis.extremes import largest
 from dpbench.analysis.resample import Measured
 from dpbench.analysis.results import CURVE, worst_case
-from dpbench.arrays import Floats
+from dpbench.arrays import Floats, Ints
 from dpbench.sweep.selection import BUDGET
 from dpbench.theory.bounds.of_class import OF_VIEWS
 
@@ -23,6 +23,7 @@ LAW = ["distribution", "k", "n", "d"]
 PROBLEM = [*LAW, *BUDGET]
 BOUND, FREE = "lower bound", "no privacy"
 EXACT, BY_TRIALS = "exact value", "trials"  # how a factor is known
+Exact = Callable[[pd.DataFrame], Floats]
 ENDS = ["factor", "factor_low", "factor_high"]
 SCORES = [
     "distribution", "k", *BUDGET, "n", "d", "estimator", "score", "score_high", "over",
@@ -84,9 +85,7 @@ def profile(found: ArrayLike, problems: int, at: ArrayLike) -> Floats:
     return np.asarray(solved.sum(axis=-2) / problems)
 
 
-def factors(
-    summary: pd.DataFrame, exact: Callable[[pd.DataFrame], Floats] | None = None
-) -> pd.DataFrame:
+def factors(summary: pd.DataFrame, exact: Exact | None = None) -> pd.DataFrame:
     """Return the best estimator of each family, budget and n, over the bound: ``factors.csv``.
 
     A factor is the worst 0.9 quantile of an error over a family, divided by the lower bound. It is
@@ -113,21 +112,7 @@ def factors(
         may be worse, ``optimal`` if at most 1.1, else ``open``. Where both models run it is of the
         central one.
     """
-    rows = _bounded(summary)
-    at = rows.groupby([*CURVE, "n"], dropna=False).ngroup().to_numpy()
-    curves = rows.assign(at=at).drop_duplicates("at").set_index("at").sort_index()
-    problem = curves.groupby(PROBLEM, dropna=False)
-    over = rows[["q90", "q90_low", "q90_high"]].fillna(np.inf).to_numpy()
-    curves[ENDS] = _by_trials(
-        over / rows[["lower_bound"]].to_numpy(), at, problem["estimator"].transform("size")
-    )
-    curves["factor_by"] = BY_TRIALS
-    least = curves.groupby(PROBLEM, dropna=False)["factor_high"].transform("min")
-    if exact is not None:
-        near = (curves["factor_low"] <= least).to_numpy()[at]
-        known = _exactly(exact, rows[near], at[near])
-        curves.loc[known.index, ENDS] = np.repeat(known.to_numpy()[:, None], len(ENDS), axis=1)
-        curves.loc[known.index, "factor_by"] = EXACT
+    curves = _curves(_bounded(summary), exact)
     best = curves.sort_values("factor", kind="stable").drop_duplicates(PROBLEM).sort_index()
     high = best["factor_high"]
     cases = [high < 1, best["members"] == 1, high <= OPTIMAL]
@@ -135,14 +120,36 @@ def factors(
     return best.assign(verdict=verdict)[COLUMNS].reset_index(drop=True)
 
 
+def _curves(rows: pd.DataFrame, exact: Exact | None) -> pd.DataFrame:
+    """Return every estimator's factor at every problem, exact for those that may be the best."""
+    at = np.asarray(rows.groupby([*CURVE, "n"], dropna=False).ngroup(), dtype=int)
+    curves = rows.assign(at=at).drop_duplicates("at").set_index("at").sort_index()
+    errors = rows[["q90", "q90_low", "q90_high"]].fillna(np.inf).to_numpy()
+    among = curves.groupby(PROBLEM, dropna=False)["estimator"].transform("size")
+    found = _by_trials(errors / rows[["lower_bound"]].to_numpy(), at, among)
+    ends = pd.DataFrame(found, curves.index, columns=ENDS)
+    curves = pd.concat([curves, ends], axis=1).assign(factor_by=BY_TRIALS)
+    if exact is None:
+        return curves
+    least = curves.groupby(PROBLEM, dropna=False)["factor_high"].transform("min")
+    near = (curves["factor_low"] <= least).to_numpy()[at]
+    known = _exactly(exact, rows[near], at[near])
+    for name in ENDS:
+        curves[name] = known.reindex(curves.index).fillna(curves[name])
+    curves.loc[known.index, "factor_by"] = EXACT
+    return curves
+
+
 def _bounded(summary: pd.DataFrame) -> pd.DataFrame:
     """Return the private rows that a finite bound holds for; of two models, the central one."""
-    rows = _told(summary).assign(distribution=summary["family"], member=summary["distribution"])
+    rows = _told(summary)
+    rows = rows.assign(distribution=rows["family"], member=rows["distribution"])
     bound = rows["bound"]
     rows = rows[np.isfinite(bound) & (bound > 0) & (rows["privacy"] != "none")]
     central = rows["bound_by"] != OF_VIEWS
     local = ~rows["family"].isin(rows.loc[central, "family"])
-    return rows[central | local].reset_index(drop=True)
+    bounded: pd.DataFrame = rows[central | local].reset_index(drop=True)
+    return bounded
 
 
 def _told(summary: pd.DataFrame) -> pd.DataFrame:
@@ -155,16 +162,14 @@ def _told(summary: pd.DataFrame) -> pd.DataFrame:
     return summary.assign(members=members, bound=bound).reset_index(drop=True)
 
 
-def _by_trials(over: Floats, at: NDArray[np.int_], among: pd.Series[int]) -> list[Measured]:
+def _by_trials(over: Floats, at: Ints, among: pd.Series[int]) -> list[Measured]:
     """Return each curve's factor with its interval, from its members' 0.9 quantiles and ends."""
     order = np.argsort(at, kind="stable")
     parts = np.split(over[order], np.flatnonzero(np.diff(at[order])) + 1) if len(at) else []
     return [largest(*one.T, among=size) for one, size in zip(parts, among, strict=True)]
 
 
-def _exactly(
-    exact: Callable[[pd.DataFrame], Floats], rows: pd.DataFrame, at: NDArray[np.int_]
-) -> pd.Series[float]:
+def _exactly(exact: Exact, rows: pd.DataFrame, at: Ints) -> pd.Series[float]:
     """Return the factors of the curves all of whose members have a known exact quantile."""
     asked = rows.assign(distribution=rows["member"])
     over = pd.Series(exact(asked) / rows["lower_bound"].to_numpy())

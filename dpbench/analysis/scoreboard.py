@@ -129,9 +129,13 @@ def _factors(found: pd.DataFrame, study: Study) -> Iterator[str]:
             rows.append(_best(about, str(about["law"].iloc[0])) | row | _partly(about))
         yield table(f"{title}: exact", rows)
     rows = []
-    for label, about in found[~exact].groupby(at, dropna=False, sort=False):
-        over = largest(*about[ENDS].to_numpy().T)._asdict()
-        rows.append(_best(about, label[0]) | {"factor (95%)": _interval(over)} | _partly(about))
+    for _, about in found[~exact].groupby(at, dropna=False, sort=False):
+        over = largest(*about[ENDS].to_numpy().T)
+        rows.append(
+            _best(about, about["distribution"].iloc[0])
+            | {"factor (95%)": _interval(dict(zip(over._fields, over, strict=True)))}
+            | _partly(about)
+        )
     if rows:
         yield table(f"{title}: by trials", rows)
 

@@ -18,10 +18,11 @@ from dpbench.report.figures import Panel, SelectingFigure
 from dpbench.report.words import Words
 from dpbench.sweep.plan import lower_bound
 
-__all__ = ["Factors"]
+__all__ = ["BETWEEN", "Factors", "factor_text"]
 
 # The factor from which on all cells have one colour.
 MOST = 5.0
+BETWEEN = "\N{EN DASH}"  # the ends of an interval
 
 
 @validated
@@ -58,7 +59,7 @@ class Factors(SelectingFigure):
         amounts = words.budgets(found)
         order = {one: i for i, one in enumerate(dict.fromkeys(amounts))}
         found["column"] = [(order[one], n) for one, n in zip(amounts, found["n"], strict=True)]
-        text = pd.Series(list(map(_text, found.to_dict("records"))), index=found.index)
+        text = pd.Series(list(map(factor_text, found.to_dict("records"))), index=found.index)
         tables = found.assign(text=text).pivot(
             index="distribution", columns="column", values=["factor", "text"]
         )
@@ -69,9 +70,9 @@ class Factors(SelectingFigure):
             linewidths=0.5, annot_kws={"fontsize": "x-small"}, xticklabels=False,
             yticklabels=False,
         )  # fmt: skip
-        for one in ax.texts:
-            if "–" in one.get_text():
-                one.set_fontsize("xx-small")
+        for drawn in ax.texts:
+            if BETWEEN in drawn.get_text():  # two numbers need the room of one
+                drawn.set_fontsize("xx-small")
         ax.set(xlabel="$n$", ylabel="", facecolor="0.93")
         ax.set_title(words.notion(found["privacy"].iloc[0]), pad=14)
         ax.grid(visible=False)
@@ -90,10 +91,10 @@ class Factors(SelectingFigure):
             ax.axvline(own[-1] + 1, color="white", linewidth=4)
 
 
-def _text(row: Mapping[Hashable, Any]) -> str:
+def factor_text(row: Mapping[Hashable, Any]) -> str:
     """Write an exact factor, or both ends of an interval; in bold if it is optimal."""
     ends = [row["factor"]] if row["factor_by"] == EXACT else [row["factor_low"], row["factor_high"]]
     texts = [f"{one:.2f}" if one < 2 else f"{one:.1f}" for one in ends]
     if row["verdict"] == "optimal":
         texts = [rf"$\bf{{{one}}}$" for one in texts]
-    return "–".join(texts)
+    return BETWEEN.join(texts)

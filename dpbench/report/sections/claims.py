@@ -46,12 +46,12 @@ CLAIMS_NOTE = (
 )
 LIMIT_NOTE = Markup(
     "The best estimator's worst error over what no private estimator beats, from the least to the "
-    "largest over n. Numbers are exact, computed without trials, but where “95%” follows: there "
-    "trials give them, from the least lower to the largest upper end of the 95% intervals, which "
-    "allow for the choice of the worst law and the best estimator. Optimal (✓) over the listed laws: "
-    "at most 1.1, by the exact number or the upper end. Open (?): a better estimator or a better "
-    "bound may exist. Of one law (○), others of its class, whose bound it is, may be worse. Below 1 "
-    "(○): the listed laws are easier than the worst of their class."
+    "largest over n. Numbers are exact, computed without trials. Before “(95%)” stand the least "
+    "lower and the largest upper end of 95% intervals by trials, which allow for the choice of the "
+    "worst law and of the best estimator. Optimal (✓) over the listed laws: at most 1.1, by the "
+    "exact number or the upper end. Open (?): a better estimator or a better bound may exist. Of "
+    "one law (○), others of its class, whose bound it is, may be worse. Below 1 (○): the listed "
+    "laws are easier than the worst of their class."
 )
 
 
