@@ -9,7 +9,7 @@ from scipy import stats
 
 from dpbench.analysis.exact_values import exact_values
 from dpbench.analysis.extremes import largest
-from dpbench.analysis.factors import BY_TRIALS, EXACT, factors
+from dpbench.analysis.factors import BY_TRIALS, ENDS, EXACT, factors
 from dpbench.analysis.result import Result
 from dpbench.analysis.scoreboard import render
 from dpbench.arrays import Floats
@@ -32,7 +32,7 @@ def test_factors_are_of_the_best_estimator_and_of_finite_bounds(regimes: Result)
         over = (at[["q90", "q90_low", "q90_high"]] / at["lower_bound"].max()).to_numpy()
         assert one["estimator"] == ("better" if halved else "minimax")
         wanted = largest(*over.T, among=2 if halved else 1)
-        assert (one["factor"], one["factor_low"], one["factor_high"]) == wanted
+        assert [one[name] for name in ENDS] == [*wanted]
         assert one["factor"] <= over[:, 0].max()
         verdict = "optimal" if wanted.high <= 1.1 else "open"
         assert one["verdict"] == ("below" if wanted.high < 1 else verdict)

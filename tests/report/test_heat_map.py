@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 import numpy as np
 
 from dpbench.analysis.factors import BY_TRIALS, EXACT
@@ -35,7 +37,12 @@ def test_a_cell_for_each_family_budget_and_n(numbers: Result) -> None:
 
 
 def test_factors_by_trials_are_printed_as_intervals() -> None:
-    row = {"factor": 0.94, "factor_low": 0.9, "factor_high": 1.04, "verdict": "optimal"}
+    row: dict[Hashable, object] = {
+        "factor": 0.94,
+        "factor_low": 0.9,
+        "factor_high": 1.04,
+        "verdict": "optimal",
+    }
     bold = [r"$\bf{0.90}$", r"$\bf{1.04}$"]
     assert factor_text({**row, "factor_by": BY_TRIALS}) == BETWEEN.join(bold)
     assert factor_text({**row, "factor_by": EXACT, "verdict": "open"}) == "0.94"
