@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from dpbench.analysis.results import worst_case
-from dpbench.arrays import Floats
+from dpbench.analysis.extremes import largest
+from dpbench.analysis.resample import Measured
+from dpbench.analysis.results import CURVE, worst_case
+from dpbench.arrays import Floats, Ints
 from dpbench.sweep.selection import BUDGET
 from dpbench.theory.bounds.of_class import OF_VIEWS
 
-__all__ = ["OPTIMAL", "factors", "profile", "scores"]
+__all__ = ["BY_TRIALS", "ENDS", "EXACT", "OPTIMAL", "factors", "profile", "scores"]
 
 # The largest factor that is called optimal.
 OPTIMAL = 1.1
 LAW = ["distribution", "k", "n", "d"]
 PROBLEM = [*LAW, *BUDGET]
 BOUND, FREE = "lower bound", "no privacy"
+EXACT, BY_TRIALS = "exact value", "trials"  # how a factor is known
+Exact = Callable[[pd.DataFrame], Floats]
+ENDS = ["factor", "factor_low", "factor_high"]
 SCORES = [
     "distribution", "k", *BUDGET, "n", "d", "estimator", "score", "score_high", "over",
     "lower_bound", "bound_by", "members",
 ]  # fmt: skip
 COLUMNS = [
-    "distribution", "k", *BUDGET, "n", "d", "estimator", "factor", "factor_high", "lower_bound",
+    "distribution", "k", *BUDGET, "n", "d", "estimator", *ENDS, "factor_by", "lower_bound",
     "bound_by", "verdict",
 ]  # fmt: skip
 
@@ -41,14 +48,10 @@ def scores(summary: pd.DataFrame) -> pd.DataFrame:
         privacy``. What the bound is ``bound_by``, how many ``members`` the family has. Problems
         with neither, and those where every error is possible, are left out.
     """
-    members = summary.groupby("family")["distribution"].transform("nunique")
-    summary = summary.assign(members=members).reset_index(drop=True)
+    summary = _told(summary)
     curves, worst = worst_case(summary, summary[["q90", "q90_high"]].fillna(np.inf).to_numpy())
     curves["distribution"] = curves["family"]
-    private = curves["privacy"] != "none"
-    # One law of bounded moments is easier than the worst of its class, whose bound it has.
-    told = (curves["members"] > 1) | curves["k"].isna()
-    bound = curves["lower_bound"].where(told)
+    private, bound = curves["privacy"] != "none", curves["bound"]
     free = curves[LAW].assign(least=worst[:, 0])[~private].sort_values("least")
     least = curves[LAW].merge(free.drop_duplicates(LAW), "left", on=LAW)["least"]
     base = bound.fillna(least).to_numpy()
@@ -82,26 +85,92 @@ def profile(found: ArrayLike, problems: int, at: ArrayLike) -> Floats:
     return np.asarray(solved.sum(axis=-2) / problems)
 
 
-def factors(summary: pd.DataFrame) -> pd.DataFrame:
-    """The best estimator of each family, budget and n, over the lower bound: ``factors.csv``.
+def factors(summary: pd.DataFrame, exact: Exact | None = None) -> pd.DataFrame:
+    """Return the best estimator of each family, budget and n, over the bound: ``factors.csv``.
+
+    A factor is the worst 0.9 quantile of an error over a family, divided by the lower bound. It is
+    exact if the exact quantile of every member is known. Else it comes from trials, and its 95%
+    interval allows for the choice of the worst member and the best estimator; see `largest`.
+
+    Parameters
+    ----------
+    summary : DataFrame
+        As in ``summary.csv``.
+    exact : callable, optional
+        Exact 0.9 quantiles of rows of the summary, (rows,), NaN where none is known. Only rows of
+        estimators that may be the best are asked for. By default none is known.
 
     Returns
     -------
     DataFrame
         A row for each where a finite bound is known: ``distribution`` (the family), ``k``, the
-        budget, ``n, d``, the ``estimator`` of the least of `scores` (``factor``; ``factor_high`` by
-        the upper end of its interval), the ``lower_bound``, what it is ``bound_by``, and a
-        ``verdict``: ``optimal`` over the laws of the family if the high end is at most 1.1, else
-        ``open``; of a single law ``one law``, as others of its class may be worse, or ``below`` if
-        the high end is below 1. Where both models run it is of the central one.
+        budget, ``n, d``, the ``estimator`` of the least ``factor``, its interval from
+        ``factor_low`` to ``factor_high``, ``factor_by`` (``exact value`` or ``trials``), the
+        ``lower_bound`` and the proof it is ``bound_by``. The ``verdict`` reads ``factor_high``,
+        which is the factor where that is exact: ``below`` if it is below 1 (the listed laws are not
+        the worst of their class), ``one law`` for a family of one member, as others of its class
+        may be worse, ``optimal`` if at most 1.1, else ``open``. Where both models run it is of the
+        central one.
     """
-    found = scores(summary)
-    found = found[found["over"] == BOUND]
-    central = found["bound_by"] != OF_VIEWS
-    local = ~found["distribution"].isin(found.loc[central, "distribution"])
-    found = found[central | local].rename(columns={"score": "factor", "score_high": "factor_high"})
-    best = found.sort_values("factor", kind="stable").drop_duplicates(PROBLEM).sort_index()
+    curves = _curves(_bounded(summary), exact)
+    best = curves.sort_values("factor", kind="stable").drop_duplicates(PROBLEM).sort_index()
     high = best["factor_high"]
     cases = [high < 1, best["members"] == 1, high <= OPTIMAL]
     verdict = np.select(cases, ["below", "one law", "optimal"], "open")
     return best.assign(verdict=verdict)[COLUMNS].reset_index(drop=True)
+
+
+def _curves(rows: pd.DataFrame, exact: Exact | None) -> pd.DataFrame:
+    """Return every estimator's factor at every problem, exact for those that may be the best."""
+    at = np.asarray(rows.groupby([*CURVE, "n"], dropna=False).ngroup(), dtype=int)
+    curves = rows.assign(at=at).drop_duplicates("at").set_index("at").sort_index()
+    errors = rows[["q90", "q90_low", "q90_high"]].fillna(np.inf).to_numpy()
+    among = curves.groupby(PROBLEM, dropna=False)["estimator"].transform("size")
+    found = _by_trials(errors / rows[["lower_bound"]].to_numpy(), at, among)
+    ends = pd.DataFrame(found, curves.index, columns=ENDS)
+    curves = pd.concat([curves, ends], axis=1).assign(factor_by=BY_TRIALS)
+    if exact is None:
+        return curves
+    least = curves.groupby(PROBLEM, dropna=False)["factor_high"].transform("min")
+    near = (curves["factor_low"] <= least).to_numpy()[at]
+    known = _exactly(exact, rows[near], at[near])
+    for name in ENDS:
+        curves[name] = known.reindex(curves.index).fillna(curves[name])
+    curves.loc[known.index, "factor_by"] = EXACT
+    return curves
+
+
+def _bounded(summary: pd.DataFrame) -> pd.DataFrame:
+    """Return the private rows that a finite bound holds for; of two models, the central one."""
+    rows = _told(summary)
+    rows = rows.assign(distribution=rows["family"], member=rows["distribution"])
+    bound = rows["bound"]
+    rows = rows[np.isfinite(bound) & (bound > 0) & (rows["privacy"] != "none")]
+    central = rows["bound_by"] != OF_VIEWS
+    local = ~rows["family"].isin(rows.loc[central, "family"])
+    bounded: pd.DataFrame = rows[central | local].reset_index(drop=True)
+    return bounded
+
+
+def _told(summary: pd.DataFrame) -> pd.DataFrame:
+    """Add ``members`` of each family, and its ``bound``, NaN where that says nothing of it.
+
+    One law of bounded moments is easier than the worst of its class, whose bound it has.
+    """
+    members = summary.groupby("family")["distribution"].transform("nunique")
+    bound = summary["lower_bound"].where((members > 1) | summary["k"].isna())
+    return summary.assign(members=members, bound=bound).reset_index(drop=True)
+
+
+def _by_trials(over: Floats, at: Ints, among: pd.Series[int]) -> list[Measured]:
+    """Return each curve's factor with its interval, from its members' 0.9 quantiles and ends."""
+    order = np.argsort(at, kind="stable")
+    parts = np.split(over[order], np.flatnonzero(np.diff(at[order])) + 1) if len(at) else []
+    return [largest(*one.T, among=size) for one, size in zip(parts, among, strict=True)]
+
+
+def _exactly(exact: Exact, rows: pd.DataFrame, at: Ints) -> pd.Series[float]:
+    """Return the factors of the curves all of whose members have a known exact quantile."""
+    asked = rows.assign(distribution=rows["member"])
+    over = pd.Series(exact(asked) / rows["lower_bound"].to_numpy())
+    return over.groupby(at).max()[~over.isna().groupby(at).any()]

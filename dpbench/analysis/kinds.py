@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache, partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -11,6 +10,8 @@ import pandas as pd
 from pydantic import Field
 
 from dpbench.analysis.claims import POINT, Claim, Curves
+from dpbench.analysis.exact_values import exact_values
+from dpbench.analysis.extremes import largest
 from dpbench.analysis.resample import Measured, interval, replicates
 from dpbench.analysis.results import CURVE, Results, held_out, worst_case
 from dpbench.analysis.smallest_n import check_sizes, smallest_n
@@ -19,35 +20,14 @@ from dpbench.errors import choose_from
 from dpbench.registry import ConfigError, from_mapping, validated
 from dpbench.sweep.metrics import METRICS, VARIABLES
 from dpbench.sweep.plan import Sweep, lower_bound
-from dpbench.sweep.selection import BUDGET, swept_columns, under
+from dpbench.sweep.selection import BUDGET, swept_columns
 from dpbench.theory.bounds.numbers import BETA
-from dpbench.theory.exact.value import exact, exact_miss
 from dpbench.theory.theorems import THEOREMS
 
 __all__ = ["KINDS", "build_claim", "slopes"]
 
 LARGEST = 1e300
 FAR = 1e6  # an infinite error counts as so many times the exact value, one of 0 as that part
-
-
-def exact_values(table: pd.DataFrame, sweep: Sweep, metric: str) -> Floats:
-    """What a column of a summary would be with no end of trials, (rows,); see `exact`.
-
-    Of ``samples`` it is the probability that a coarse step misses, see `exact_miss`.
-    """
-    estimator = cache(sweep.estimator)
-    members = cache(lambda label, n, budget: sweep.families[label].value.members(label, n, budget))
-    budgets = [one.value for one in sweep.budgets.values()]
-    find = exact_miss if metric == "samples" else partial(exact, metric)
-    found = []
-    for row in table.to_dict("records"):
-        budget = next((one for one in budgets if under(row, one)), None)
-        if budget is None:  # without privacy
-            found.append(np.nan)
-            continue
-        law = members(row["family"], row["n"], budget)[row["distribution"]]
-        found.append(find(estimator(row["estimator"], row["family"]), law, row["n"], budget))
-    return np.array(found)
 
 
 def _exact_n(curves: pd.DataFrame, results: Results, sweep: Sweep) -> Floats:
@@ -290,11 +270,10 @@ class LevelOfN(Level):
 
 @validated
 class Factor(Claim):
-    """The error over the lower bound at its worst over members, a geometric mean over n.
+    """The error over the lower bound, the largest over members and n.
 
-    Measured is the member that half of the trials choose, on the other half. If another is worse,
-    that is too low, and the largest of several measurements is too high: the interval begins where
-    the chosen one's does, and ends where that of the largest does.
+    Members at several n have data of their own, so that their errors are independent. The interval
+    allows for the choice of the largest, see `dpbench.analysis.extremes`.
     """
 
     def _check(self, chosen: pd.DataFrame, sweep: Sweep, where: str) -> None:
@@ -305,15 +284,11 @@ class Factor(Claim):
                 raise ConfigError(f"{at}: no lower bound is known for it")
 
     def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
-        member = [*CURVE, "distribution"]
-        half = held_out(chosen, self.statement.metric, CURVE, member)
-        (curves, draws), (_, largest) = self._worst(half), self._worst(chosen)
-        both = np.concatenate([draws, largest], axis=1)
-        return curves, both / curves["lower_bound"].to_numpy()[:, None]
+        errors = replicates(chosen, self.statement.metric)
+        return chosen.summary, errors / chosen.summary["lower_bound"].to_numpy()[:, None]
 
     def _interval(self, curve: pd.DataFrame, draws: Floats) -> Measured:
-        chosen, largest = (interval(one) for one in np.array_split(self._number(curve, draws), 2))
-        return chosen._replace(high=max(chosen.high, largest.high))
+        return largest(*np.transpose([interval(row) for row in draws]))
 
 
 @validated

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from dpbench.analysis.exact_values import exact_values
 from dpbench.analysis.factors import factors
 from dpbench.analysis.results import Failure
 from dpbench.analysis.scoreboard import render
@@ -50,7 +51,11 @@ class Result:
     @cached_property
     def factors(self) -> pd.DataFrame:
         """``factors.csv``: the best estimators over the lower bounds, see `analysis.factors`."""
-        return factors(self.summary)
+        return self.factors_of(self.summary)
+
+    def factors_of(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """Return `factors` of some rows of the summary, exact where the study's laws allow it."""
+        return factors(rows, partial(exact_values, sweep=self.study, metric="q90"))
 
     def errors(self, **about: Any) -> pd.DataFrame:
         """The errors of every trial and their parts.

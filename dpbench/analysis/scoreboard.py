@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 
 from dpbench.analysis.claims import UNKNOWN
+from dpbench.analysis.extremes import largest
+from dpbench.analysis.factors import ENDS, EXACT
 from dpbench.analysis.results import Failure
 from dpbench.analysis.smallest_n import TERMS
 from dpbench.analysis.study import Study
@@ -110,22 +112,44 @@ def _errors(summary: pd.DataFrame) -> Iterator[str]:
 
 
 def _factors(found: pd.DataFrame, study: Study) -> Iterator[str]:
-    """The best estimator's worst error over the lower bound, a column for each k."""
-    found = found.assign(
-        law=[study.families[label].label("k") for label in found["distribution"]],
-        order=["factor" if np.isnan(k) else f"k = {k:g}" for k in found["k"]],
+    """The best estimator's worst error over the lower bound: exact ones, then those by trials."""
+    at = ["distribution", *BUDGET]
+    found = found.assign(exact=found["factor_by"] == EXACT)
+    exact = found.groupby(at, dropna=False)["exact"].transform("all")
+    title = "Best estimator's worst q90 over the lower bound, largest over n"
+    known = found[exact].assign(
+        law=[study.families[label].label("k") for label in found["distribution"][exact]],
+        order=["factor" if np.isnan(k) else f"k = {k:g}" for k in found["k"][exact]],
     )
-    title = "Best estimator's worst error (0.9 quantile) over the lower bound, largest over n"
-    for _, about_k in found.groupby(found["k"].isna()):
+    for _, about_k in known.groupby(known["k"].isna()):
         orders, rows = about_k.sort_values("k")["order"].unique(), list[Mapping[str, str] | str]()
         for _, about in about_k.groupby(["law", *BUDGET], dropna=False, sort=False):
-            row = {"distribution": str(about["law"].iloc[0])} | _about(about.iloc[0].to_dict())
-            row["estimator"] = ", ".join(dict.fromkeys(about["estimator"]))
-            largest = about.groupby("order")["factor"].max()
-            row |= {one: f"{largest[one]:.3g}" if one in largest else "" for one in orders}
-            verdicts = about["verdict"].unique()
-            rows.append(row | {"verdict": verdicts[0] if len(verdicts) == 1 else "partly"})
-        yield table(title, rows)
+            numbers = about.groupby("order")["factor"].max()
+            row = {one: f"{numbers[one]:.3g}" if one in numbers else "" for one in orders}
+            rows.append(_best(about, str(about["law"].iloc[0])) | row | _partly(about))
+        yield table(f"{title}: exact", rows)
+    rows = []
+    for _, about in found[~exact].groupby(at, dropna=False, sort=False):
+        over = largest(*about[ENDS].to_numpy().T)
+        rows.append(
+            _best(about, about["distribution"].iloc[0])
+            | {"factor (95%)": _interval(dict(zip(over._fields, over, strict=True)))}
+            | _partly(about)
+        )
+    if rows:
+        yield table(f"{title}: by trials", rows)
+
+
+def _best(about: pd.DataFrame, law: str) -> dict[str, str]:
+    """The law, the budget and the best estimators of a line of factors."""
+    named = {"distribution": law} | _about(about.iloc[0].to_dict())
+    return named | {"estimator": ", ".join(dict.fromkeys(about["estimator"]))}
+
+
+def _partly(about: pd.DataFrame) -> dict[str, str]:
+    """The verdict of a line of factors, if they have one in common."""
+    verdicts = about["verdict"].unique()
+    return {"verdict": verdicts[0] if len(verdicts) == 1 else "partly"}
 
 
 def _samples(samples: pd.DataFrame) -> Iterator[str]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from dpbench.analysis.factors import factors
+from dpbench.analysis.factors import EXACT
 from dpbench.analysis.result import Result
 from dpbench.analysis.study import Study
 from dpbench.output.style import Axes, number_text
@@ -18,18 +18,20 @@ from dpbench.report.figures import Panel, SelectingFigure
 from dpbench.report.words import Words
 from dpbench.sweep.plan import lower_bound
 
-__all__ = ["Factors"]
+__all__ = ["BETWEEN", "Factors", "factor_text"]
 
 # The factor from which on all cells have one colour.
 MOST = 5.0
+BETWEEN = "\N{EN DASH}"  # the ends of an interval
 
 
 @validated
 class Factors(SelectingFigure):
     """The best estimator over the lower bound, by family, budget and n; a panel for each notion.
 
-    The number is the worst 0.9 quantile of the error over what no private estimator beats; it is
-    bold where the upper end of its 95% interval is at most 1.1.
+    A number is the exact worst 0.9 quantile of the error over what no private estimator beats. Two
+    numbers are the ends of its 95% interval, where trials alone give it; the colour is then of the
+    number between them. Bold is at most 1.1, by the number or the upper end; grey is not run.
     """
 
     def _check(self, rows: pd.DataFrame, study: Study, where: str) -> None:
@@ -41,11 +43,11 @@ class Factors(SelectingFigure):
         return (
             "the best estimator's worst 0.9 quantile of the error over the lower bound, by family, "
             "budget and n",
-            "bold: at most 1.1 by the upper end of a 95 per cent interval",
+            "one number: exact; two: ends of a 95 per cent interval from trials; bold: at most 1.1",
         )
 
     def _panels(self, result: Result, words: Words) -> Iterator[Panel]:
-        found = factors(self.rows(result))
+        found = result.factors_of(self.rows(result))
         families = list(found["distribution"].unique())  # in all panels, which share their labels
         for _, about in found.groupby("privacy", sort=False):
             yield partial(self._panel, about, families, words)
@@ -57,8 +59,7 @@ class Factors(SelectingFigure):
         amounts = words.budgets(found)
         order = {one: i for i, one in enumerate(dict.fromkeys(amounts))}
         found["column"] = [(order[one], n) for one, n in zip(amounts, found["n"], strict=True)]
-        text = found["factor"].map(lambda one: f"{one:.2f}" if one < 2 else f"{one:.1f}")
-        text = text.where(found["verdict"] != "optimal", r"$\bf{" + text + "}$")
+        text = pd.Series(list(map(factor_text, found.to_dict("records"))), index=found.index)
         tables = found.assign(text=text).pivot(
             index="distribution", columns="column", values=["factor", "text"]
         )
@@ -69,6 +70,9 @@ class Factors(SelectingFigure):
             linewidths=0.5, annot_kws={"fontsize": "x-small"}, xticklabels=False,
             yticklabels=False,
         )  # fmt: skip
+        for drawn in ax.texts:
+            if BETWEEN in drawn.get_text():  # two numbers need the room of one
+                drawn.set_fontsize("xx-small")
         ax.set(xlabel="$n$", ylabel="", facecolor="0.93")
         ax.set_title(words.notion(found["privacy"].iloc[0]), pad=14)
         ax.grid(visible=False)
@@ -85,3 +89,12 @@ class Factors(SelectingFigure):
             look: Any = {"ha": "center", "va": "bottom", "fontsize": "x-small"}
             ax.text(float(np.mean(own)) + 0.5, -0.1, one, **look)
             ax.axvline(own[-1] + 1, color="white", linewidth=4)
+
+
+def factor_text(row: Mapping[Hashable, Any]) -> str:
+    """Write an exact factor, or both ends of an interval; in bold if it is optimal."""
+    ends = [row["factor"]] if row["factor_by"] == EXACT else [row["factor_low"], row["factor_high"]]
+    texts = [f"{one:.2f}" if one < 2 else f"{one:.1f}" for one in ends]
+    if row["verdict"] == "optimal":
+        texts = [rf"$\bf{{{one}}}$" for one in texts]
+    return BETWEEN.join(texts)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from dpbench.distributions import (
     Distribution,
@@ -20,12 +20,13 @@ from dpbench.distributions import (
 from dpbench.distributions.multivariate import Dimension
 from dpbench.errors import choose_from
 from dpbench.privacy import Budget
-from dpbench.registry import ConfigError, MomentOrder, Registered, validated
+from dpbench.registry import ConfigError, Label, MomentOrder, Registered, validated
 from dpbench.theory.bounds.numbers import BETA, sampling_lower_bound, two_point_lower_bound
 from dpbench.theory.bounds.of_class import Bound, class_bound, heavy_tailed, of_people
 
 __all__ = [
-    "Family", "ProductTwoPointFamily", "SignedTwoPointFamily", "TwoPointFamily", "build_family",
+    "Family", "Laws", "ProductTwoPointFamily", "SignedTwoPointFamily", "TwoPointFamily",
+    "build_family",
 ]  # fmt: skip
 
 # Sample sizes for which bounds are computed end here.
@@ -88,6 +89,60 @@ class _Single(Family):
 
     def lower_bound(self, n: int, budget: Budget, *, local: bool = False) -> Bound:
         return class_bound(self.distribution, n, budget, local=local)
+
+
+@validated
+class Laws(Family):
+    """Listed laws of one class, such as Bernoulli laws of several p.
+
+    One law of a class is easier than the class: an estimator that always answers its mean makes no
+    error. Where means are far apart every constant errs by half their distance, so that the worst
+    error over the members may stand over the lower bound of the class.
+
+    Parameters
+    ----------
+    laws : mapping of str to distribution, its configuration
+        The members by name; their means must not all be equal.
+    """
+
+    laws: Annotated[dict[Label, Any], Field(min_length=2)]
+
+    @field_validator("laws")
+    @classmethod
+    def _several_means(cls, laws: dict[str, Any]) -> dict[str, Distribution]:
+        made = {
+            name: Distribution.build(law, name) if isinstance(law, Mapping) else law
+            for name, law in laws.items()
+        }
+        if not all(isinstance(law, Distribution) for law in made.values()):
+            raise ValueError("give each law as a mapping with its kind")
+        if len({law.d for law in made.values()}) > 1:
+            raise ValueError("the laws differ in dimension; give laws of one d")
+        if len({tuple(np.ravel(law.target)) for law in made.values()}) == 1:
+            raise ValueError("all laws have one mean, which a constant answers; vary the mean")
+        return made
+
+    @property
+    def _each(self) -> list[_Single]:
+        return [_Single(distribution=law) for law in self.laws.values()]
+
+    @property
+    def moment_order(self) -> float | None:
+        """The order of the moment that all members bound by 1, if they agree."""
+        orders = {one.moment_order for one in self._each}
+        return orders.pop() if len(orders) == 1 else None
+
+    @property
+    def person_records(self) -> int:
+        return max(one.person_records for one in self._each)
+
+    def members(self, label: str, n: int, budget: Budget) -> dict[str, Distribution]:
+        return {f"{label}/{name}": law for name, law in self.laws.items()}
+
+    def lower_bound(self, n: int, budget: Budget, *, local: bool = False) -> Bound:
+        """Return the largest bound of a member's class: all of them hold for their union."""
+        bounds = [one.lower_bound(n, budget, local=local) for one in self._each]
+        return max(bounds, key=lambda one: -1.0 if np.isnan(one.value) else one.value)
 
 
 def _digits(p: float) -> float:

@@ -88,6 +88,7 @@ THEOREMS = {
     # No theorem promises a constant: this is the project's own yardstick, half of 2.5 for the
     # bound with one sign. An error below the bound itself would be a broken estimator or bound.
     "near_optimal": Theorem("Lower bound", "factor", _is(1.25), at_most=True, lowest=1.0),
+    # The claim gives its own number, which may come from earlier runs: its reason says so.
     "within": Theorem("Lower bound", "factor", _is(math.nan), at_most=True, lowest=1.0),
     # n = 1/alpha^2 + 1/(alpha epsilon), in its two regimes and term by term
     "sampling_regime": Theorem("Lecture 15", "alpha", _is(2)),

@@ -66,7 +66,13 @@ def test_only_what_a_claim_is_about_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("theorem", "least"), [("clipping_bias", 36), ("noise_ratio", 36), ("near_optimal", 72)]
+    ("theorem", "least"),
+    [
+        ("clipping_bias", 36),
+        ("noise_ratio", 36),
+        ("near_optimal", 36),
+        ("heavy_tail_guarantee", 72),
+    ],
 )
 def test_too_few_trials_say_nothing(theorem: str, least: int) -> None:
     """Of 35 trials the largest is below the 0.9 quantile with probability 0.9^35 > 2.5%.

@@ -68,10 +68,14 @@ MANIFEST: dict[str, Any] = {
 }
 
 
-def factor_row(law: str, k: object, n: int, factor: float, verdict: str) -> dict[str, object]:
+def factor_row(
+    law: str, k: object, n: int, factor: float, verdict: str, spread: float = 0.0
+) -> dict[str, object]:
     return {
         "distribution": law, "k": k, "privacy": "pure", "epsilon": 1e-6, "n": n,
-        "estimator": "minimax", "factor": factor, "bound_by": "two laws", "verdict": verdict,
+        "estimator": "minimax", "factor": factor, "factor_low": factor - spread,
+        "factor_high": factor + spread, "factor_by": "trials" if spread else "exact value",
+        "bound_by": "two laws", "verdict": verdict,
     }  # fmt: skip
 
 
@@ -111,7 +115,7 @@ def write_run(
         factor_row("rare_k2", 2.0, 100, 1.04, "optimal"),
         factor_row("rare_k2", 2.0, 1000, 1.01, "optimal"),
         factor_row("rare_k3", 3.0, 100, 1.05, "optimal"),
-        factor_row("rare_k3", 3.0, 1000, 1.2, "open"),
+        factor_row("rare_k3", 3.0, 1000, 1.2, "open", spread=0.1),
         factor_row(f"coin{label}", "", 100, 0.9, "below"),
     ]
     write_table(folder / "factors.csv", factors)

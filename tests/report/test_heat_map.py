@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 import numpy as np
 
+from dpbench.analysis.factors import BY_TRIALS, EXACT
 from dpbench.analysis.result import Result
+from dpbench.report.heat_map import BETWEEN, factor_text
 from dpbench.report.words import Words
 from dpbench.sweep.selection import BUDGET
 from tests.report.conftest import drawn
@@ -24,5 +28,22 @@ def test_a_cell_for_each_family_budget_and_n(numbers: Result) -> None:
         for family, row in zip(families, mesh, strict=True):
             own = found.loc[found["distribution"] == family, "factor"]
             assert sorted(row[~np.isnan(row)]) == sorted(own)
-        bold = [text.get_text() for text in ax.texts if "bf" in text.get_text()]
+        texts = [text.get_text() for text in ax.texts]
+        bold = [text for text in texts if "bf" in text]
         assert len(bold) == (found["verdict"] == "optimal").sum()
+        # A number is exact; of others both ends are printed.
+        ends = [text for text in texts if BETWEEN in text]
+        assert len(ends) == (found["factor_by"] == BY_TRIALS).sum()
+
+
+def test_factors_by_trials_are_printed_as_intervals() -> None:
+    row: dict[Hashable, object] = {
+        "factor": 0.94,
+        "factor_low": 0.9,
+        "factor_high": 1.04,
+        "verdict": "optimal",
+    }
+    bold = [r"$\bf{0.90}$", r"$\bf{1.04}$"]
+    assert factor_text({**row, "factor_by": BY_TRIALS}) == BETWEEN.join(bold)
+    assert factor_text({**row, "factor_by": EXACT, "verdict": "open"}) == "0.94"
+    assert factor_text({**row, "factor": 4.54, "factor_by": EXACT, "verdict": "open"}) == "4.5"

@@ -124,9 +124,51 @@ def test_a_distribution_is_a_family_of_one(spec: dict[str, Any], order: float | 
     assert family.moment_order == order
 
 
+def test_listed_laws_are_over_the_bound_of_their_class() -> None:
+    """Each law and bound are as in a family of one; the widest of unequal laws has the bound."""
+    budget, specs = PureDP(0.1), [{"kind": "gaussian", "location": x} for x in (0, 3)]
+    family = build_family({"kind": "laws", "laws": dict(zip("ab", specs, strict=True))}, "here")
+    alone = [build_family(one, "here") for one in specs]
+    members = family.members("g", N, budget)
+    assert list(members) == ["g/a", "g/b"]
+    # Equal laws have the same data, whatever they are listed in.
+    assert list(members.values()) == [one.members("g", N, budget)["g"] for one in alone]
+    assert family.lower_bound(N, budget) == alone[0].lower_bound(N, budget)
+    assert (family.moment_order, family.person_records, family.follows_budget) == (None, 1, False)
+    wide = {"a": specs[0], "b": {"kind": "gaussian", "location": 3, "scale": 2}}
+    wider = build_family({"kind": "laws", "laws": wide}, "here").lower_bound(N, budget)
+    assert wider.value == pytest.approx(2 * alone[0].lower_bound(N, budget).value)
+    tails = {str(nu): {"kind": "student_t", "tail_index": nu, "location": nu, "unit_moment": 3}
+             for nu in (4, 5)}  # fmt: skip
+    assert build_family({"kind": "laws", "laws": tails}, "here").moment_order == 3
+    unknown = {"a": specs[0], "b": {"kind": "log_normal"}}
+    mixed = build_family({"kind": "laws", "laws": unknown}, "here")
+    assert mixed.lower_bound(N, budget) == alone[0].lower_bound(N, budget)
+
+
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
+        ({"kind": "laws", "laws": {"a": {"kind": "gaussian"}}}, r"^here\.laws: "),
+        (
+            {
+                "kind": "laws",
+                "laws": {"a": {"kind": "gaussian"}, "b": {"kind": "gaussian", "scale": 2}},
+            },
+            r"^here\.laws: .*all laws have one mean",
+        ),
+        (
+            {
+                "kind": "laws",
+                "laws": {"a": {"kind": "gaussian"}, "b": {"kind": "multivariate_gaussian", "d": 2}},
+            },
+            r"^here\.laws: .*dimension",
+        ),
+        (
+            {"kind": "laws", "laws": {"a": {"kind": "gaussian"}, "b": {"kind": "gausian"}}},
+            r"b\.kind: 'gausian'",
+        ),
+        ({"kind": "laws", "laws": {"a": {"kind": "gaussian"}, "b": 3}}, r"^here\.laws: "),
         ({"kind": "cauchy"}, r"^here\.kind: 'cauchy': .*student_t.*two_point_family"),
         ({"kind": "signed_two_point_family", "k": 2, "c": [1]}, r"^here\.d: this key is required"),
         ({"kind": "product_two_point_family", "d": 2, "c": [-1]}, r"^here\.c\S*: -1: "),

@@ -10,6 +10,7 @@ from typing import Any
 from markupsafe import Markup
 
 from dpbench.analysis.claims import UNKNOWN
+from dpbench.analysis.factors import EXACT
 from dpbench.analysis.study import gathered
 from dpbench.output.verdicts import CLAIMS, FACTORS, SEVERITY, page_tones
 from dpbench.report.page_run import RunFolder, mapping, worst
@@ -18,10 +19,10 @@ from dpbench.report.page_tables import (
     as_number,
     claim_mark,
     digits,
-    ends,
     group_mark,
     region,
     row_budget,
+    short,
 )
 from dpbench.report.sections.base import Section, section
 from dpbench.report.words import exponent_text, metric_text
@@ -45,9 +46,12 @@ CLAIMS_NOTE = (
 )
 LIMIT_NOTE = Markup(
     "The best estimator's worst error over what no private estimator beats, from the least to the "
-    "largest over n. Optimal (✓) over the listed laws: at most 1.1 by the upper end of a 95% "
-    "interval. Open (?): a better estimator or a better bound may exist. Of one law (○), others of "
-    "its class, whose bound it is, may be worse."
+    "largest over n. Numbers are exact, computed without trials. Before “(95%)” stand the least "
+    "lower and the largest upper end of 95% intervals by trials, which allow for the choice of the "
+    "worst law and of the best estimator. Optimal (✓) over the listed laws: at most 1.1, by the "
+    "exact number or the upper end. Open (?): a better estimator or a better bound may exist. Of "
+    "one law (○), others of its class, whose bound it is, may be worse. Below 1 (○): the listed "
+    "laws are easier than the worst of their class."
 )
 
 
@@ -91,7 +95,7 @@ def build_factors(run: RunFolder) -> Section | None:
         look="factors",
         data=_factor_table(rows),
         tables=[run.table("factors", caption, tones=page_tones(FACTORS))],
-        found=[found.format(ends(known, "factor", 3))] if known else [],
+        found=[found.format(_range(known, " to "))] if known else [],
     )
 
 
@@ -184,4 +188,12 @@ def _factors(rows: Sequence[Row]) -> tuple[str, str]:
         return "", ""
     known = [FACTORS[row["verdict"]] for row in rows if row["verdict"] in FACTORS]
     worst = min(known, key=lambda one: one.rank, default=None)
-    return ends(rows, "factor", 3, " … "), worst.tone.page if worst else ""
+    by_trials = " (95%)" if any(row["factor_by"] != EXACT for row in rows) else ""
+    return _range(rows, " … ") + by_trials, worst.tone.page if worst else ""
+
+
+def _range(rows: Sequence[Row], between: str) -> str:
+    """Write the least lower and the largest upper end of factors, which exact ones are both of."""
+    least = min(as_number(row["factor_low"]) for row in rows)
+    largest = max(as_number(row["factor_high"]) for row in rows)
+    return between.join(dict.fromkeys(short(end, 3) for end in (least, largest)))

@@ -53,7 +53,7 @@ def test_factors_have_a_column_per_moment_order(example: Path) -> None:
     page = page_of(example)
     rows = [row for row in page.texts("tr") if row.endswith("two laws")]
     assert rows[:2] == [
-        "rare pure, ε = 1e-6 1.01 … 1.04 1.05 … 1.2 minimax two laws",
+        "rare pure, ε = 1e-6 1.01 … 1.04 1.05 … 1.3 (95%) minimax two laws",
         "coin pure, ε = 1e-6 0.9 minimax two laws",
     ]
     heads = "distributionbudget factor k = 2 k = 3 best estimatorbound by"
@@ -61,4 +61,4 @@ def test_factors_have_a_column_per_moment_order(example: Path) -> None:
     tones = [
         (at["class"], text) for at, text in page.all("span") if text in rows[0] and "…" in text
     ]
-    assert tones == [("verdict good", "1.01 … 1.04"), ("verdict unsure", "1.05 … 1.2")]
+    assert tones == [("verdict good", "1.01 … 1.04"), ("verdict unsure", "1.05 … 1.3 (95%)")]

@@ -1,0 +1,65 @@
+"""The largest of several noisy numbers, with an interval that allows for its choice.
+
+Let theta_1, ..., theta_M >= 0 be numbers with independent measurements q_i ~ N(theta_i, s_i^2),
+nearly, with known s_i > 0, or q_i = theta_i, exact. Sought is theta = max_i theta_i. The plain
+max_i q_i is too high where several numbers nearly tie. Let a = 0.025.
+
+1. Upper end: h = max_i (q_i + z s_i), z = Phi^-1(1 - a). Let theta = theta_j. If h < theta, then
+   q_j + z s_j < theta_j, which has probability a: no allowance is needed, whatever M is
+   (Berger 1982, "Multiparameter hypothesis testing and acceptance sampling", Theorem 1).
+2. Lower end: l = max_i (q_i - c s_i), c = Phi^-1((1 - a)^(1/M)). If l > theta, then
+   q_i - c s_i > theta_i for some i, which has probability at most 1 - Phi(c)^M = a.
+3. Number: max_i (q_i - m s_i), m = Phi^-1(2^(-1/V)), where V counts the i that may be the largest,
+   q_i >= l - 2 c s_i. As in 2 it exceeds theta with probability at most 1/2, and 1/2 if V numbers
+   tie. Chernozhukov, Lee and Rosen call it half-median-unbiased (2013, "Intersection bounds:
+   estimation and inference", Econometrica 81(2), section 3, of a least number).
+4. Chosen maxima: if one of E such maxima is chosen after seeing all, a/E stands for a in both ends.
+   By the union bound all E intervals cover at once.
+
+So l <= theta <= h with probability at least 95 per cent. The normal distribution gives the ratio of
+two levels alone: s_i below q_i and s_i above it come from the two ends of its own 95% interval.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import ndtri
+
+from dpbench.analysis.resample import LEVEL, Measured
+
+__all__ = ["largest"]
+
+TAIL = (1 - LEVEL) / 2
+UNIT = float(ndtri(1 - TAIL))  # standard errors between a number and an end of its interval
+
+
+def largest(numbers: ArrayLike, low: ArrayLike, high: ArrayLike, *, among: int = 1) -> Measured:
+    """Return the largest of the true values behind independent measurements, with its interval.
+
+    Parameters
+    ----------
+    numbers, low, high : (M,) array_like
+        Measurements of numbers >= 0, each with its own 95% interval; an exact number is both ends.
+        An infinite number counts as it stands.
+    among : int, default 1
+        E: the ends cover at once for so many such maxima, one of which is then chosen.
+
+    Returns
+    -------
+    Measured
+        The number, which is too high at most half of the time, and the ends.
+    """
+    q, below, above = (np.asarray(one, dtype=float) for one in (numbers, low, high))
+    finite = np.isfinite(q)
+    with np.errstate(invalid="ignore"):  # infinity less infinity is not used
+        down = np.where(finite, q - below, 0.0) / UNIT
+        up = np.where(finite, above - q, 0.0) / UNIT
+    noisy = max(1, int(np.count_nonzero(down)))
+    tail = TAIL / among
+    c = float(ndtri((1 - tail) ** (1 / noisy)))
+    bottom = np.where(finite, q - c * down, below).max()
+    nearest = max(1, int(np.count_nonzero((down > 0) & (q >= bottom - 2 * c * down))))
+    middle = (q - ndtri(2 ** (-1 / nearest)) * down).max()
+    top = (q + float(ndtri(1 - tail)) * up).max()
+    return Measured(*(float(max(one, 0.0)) for one in (middle, bottom, top)))
