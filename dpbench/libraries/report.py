@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dpbench.analysis.claims import headline
 from dpbench.audit.report import strongest
 from dpbench.libraries.hostile import CASES
 from dpbench.output.scales import share, ticks, uncover
@@ -21,9 +22,8 @@ from dpbench.output.style import (
     panels,
     spaced,
 )
-from dpbench.output.terminal import counted
 from dpbench.output.terminal import table as text_table
-from dpbench.output.verdicts import BAD, CLAIMS, HOSTILE
+from dpbench.output.verdicts import BAD, HOSTILE
 from dpbench.privacy.symbols import SYMBOLS
 
 __all__ = ["CAPTIONS", "benchmarks", "figure", "overview", "render"]
@@ -137,7 +137,7 @@ def render(table: pd.DataFrame, claims: pd.DataFrame) -> str:
         if there and len(columns) > 1
     ]
     told = [f"{row['estimator']}: {row['version']}" for row in missing.to_dict("records")]
-    told.append(f"claims: {counted(claims, CLAIMS)}")
+    told += headline(claims.to_dict("records"))
     for row in claims[claims["verdict"] != "consistent"].sort_values("verdict").to_dict("records"):
         numbers = f"predicted {row['predicted']:.3f}, measured {row['measured']:.3f}"
         told.append(
