@@ -291,9 +291,9 @@ def theorem_verdict(
     lies inside, the doubled interval lies outside of a region that holds it. Either is so of 1 in
     10,000. ``not yet asymptotic`` needs an interval inside the region of the exact number and
     outside the theorem's. A truth outside the one region or inside the other is beyond this 95%
-    interval, on one known side: 1 in 40. ``consistent`` by the second half of 1 needs an interval of
-    at most two tolerances that ends within one tolerance of the theorem's number. A truth that is
-    off by three tolerances is beyond it: 1 in 40.
+    interval, on one known side: 1 in 40. ``consistent`` by the second half of 1 needs an interval
+    of at most two tolerances that ends within one tolerance of the theorem's number. A truth that
+    is off by three tolerances is beyond it: 1 in 40.
     """
     alone = verdict(measured, theorem, tolerance, floor=floor)
     if np.isnan(exact) or alone == "consistent":

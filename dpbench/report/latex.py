@@ -43,9 +43,10 @@ LINES = {
 HEADER = (
     "Estimator", "Law", "Budget", "Theorem", "At these $n$", r"Measured (95\%)", "Verdict",
 )  # fmt: skip
-# Words break into lines, the first one, too; numbers and verdicts fit beside them in 12 cm.
-TEXT = r">{\raggedright\arraybackslash\hspace{0pt}}p{0.13\linewidth}"
-COLUMNS = rf"@{{}}*{{3}}{{{TEXT}}}rrrl@{{}}"
+# Words break into lines, the first one, too, and an interval below its number: all fit in 12 cm.
+BREAKING = r">{\raggedright\arraybackslash\hspace{0pt}}"
+TEXT, MEASURED = (rf"{BREAKING}p{{{share}\linewidth}}" for share in (0.13, 0.17))
+COLUMNS = rf"@{{}}*{{3}}{{{TEXT}}}rr{MEASURED}{TEXT}@{{}}"
 CODE = ", a check of the code"
 # Of three lines or four each: a longer table would not fit on a page and has to break.
 MOST_ROWS = 15
@@ -250,7 +251,7 @@ def claim_rows(
                 rf"{about}, $\pm {row['tolerance']:g}${CODE if row['checks'] == 'code' else ''}",
                 *map(escaped, (*words.claim(row), words.budget(row))),
                 *(_stated(row[name], limit) for name in ("theorem", "at_these_n")),
-                r"${}\ [{}, {}]$".format(*map(_digits, numbers)) if known else "--",
+                "${}$ $[{}, {}]$".format(*map(_digits, numbers)) if known else "--",
                 _verdict(row),
             ]
         )
@@ -311,7 +312,7 @@ def tabular(columns: str, header: Sequence[str], rows: Sequence[Sequence[str]]) 
     foot = [] if kind == "longtable" else [r"\bottomrule"]
     lines = [
         f"% needs the packages {packages}",
-        r"{\footnotesize\setlength{\tabcolsep}{3pt}",
+        r"{\footnotesize\setlength{\tabcolsep}{2pt}",
         rf"\begin{{{kind}}}{{{columns}}}",
         *head,
         *map(_line, rows),

@@ -364,6 +364,17 @@ def test_a_finite_exponent_is_that_of_exact_values() -> None:
         assert row["predicted"] == pytest.approx(-1 / slope if finite else 1.0, abs=1e-9)
         assert row["verdict"] == expected
         assert row["visible"] == pytest.approx(0.05 + row["high"] - row["low"])
+        assert (row["theorem"], row["checks"]) == (1.0, "theorem")
+        assert math.isnan(row["at_these_n"]) != finite
+        early = "not yet asymptotic" if finite else "inconsistent"
+        assert row["theorem_verdict"] == early
+        # -1/slope of 1/n + 10/n^2 at n, 10 n, 100 n is 0.920 at n = 20, 0.954 at 40
+        assert row["asymptotic_from"] == pytest.approx(40 if finite else math.nan, nan_ok=True)
+    given = one.judge("private_regime", lambda at: 1 / at.n + 10 / at.n**2, finite=0.87)
+    assert given["at_these_n"].tolist() == given["predicted"].tolist() == [0.87]
+    # against the oracle's number alone nothing is early
+    off = one.judge("private_regime", lambda at: at.n**-1.6, finite=True).iloc[0]
+    assert (off["verdict"], off["theorem_verdict"]) == ("inconsistent", "inconsistent")
 
 
 @pytest.mark.usefixtures("known")
