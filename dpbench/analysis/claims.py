@@ -321,7 +321,7 @@ def completed_row(row: Mapping[Any, Any], *, finite: bool, subject: Subject) -> 
         "theorem_verdict": row["verdict"] if known else np.nan,
         "asymptotic_from": np.nan,
     }
-    return dict(row) if "theorem_verdict" in row else {**row, **late}
+    return {**row, **late, **row}  # in the order of the row, whose own cells stay
 
 
 def headline(rows: Iterable[Mapping[Any, Any]]) -> list[str]:

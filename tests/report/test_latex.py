@@ -236,7 +236,8 @@ def test_upper_limits_small_numbers_and_long_tables(numbers: Result) -> None:
     assert limit[4:7] == [r"$\leq 2.000$", "", r"$1.5 \times 10^{-5}$ $[0.000, -0.250]$"]
     assert [row[6:] for row in unknown] == [["--", "inconclusive"]] * 2
     early = {"theorem_verdict": EARLY, "at_these_n": 1.8, "verdict": "consistent"}
-    claims.loc[claims["claim"] == "limit", list(early)] = list(early.values())
+    for name, value in early.items():
+        claims[name] = claims[name].where(claims["claim"] != "limit", value)
     (row,) = claim_rows(dataclasses.replace(numbers, claims=claims), ["limit"])
     assert [row[4:6], row[7]] == [[r"$\leq 2.000$", r"$\leq 1.800$"], EARLY]
     assert_fits(claims_table([*unknown, row]))

@@ -70,6 +70,9 @@ def test_what_was_asked_and_found_comes_first(example: Path, tmp_path: Path) -> 
     )
     asked = f"Asked: Is what theory says (KSU20) true of {about}?"
     assert page_of(example).texts("p")[1] == asked
+    write_table(example / "claims.csv", [CLAIM | {"checks": "code", "theorem_verdict": ""}])
+    asked = f"Asked: Does the code agree with its own formulas for {about}?"
+    assert page_of(example).texts("p")[1] == asked
     for name in ("claims", "controls", "factors"):
         (example / f"{name}.csv").unlink()
     asked = f"Asked: How large are the errors of {about}, and are they those of the baseline?"

@@ -73,8 +73,8 @@ def test_theorems_numbers_at_these_n_and_checks_of_the_code_are_apart(example: P
         "1 of 3 consistent KSU20 s in n ~ (1/α)ˢ error (0.9 quantile)",  # noqa: RUF001
         "1 of 1 consistent Check of the code: KSU20 s in n ~ (1/α)ˢ error (0.9 quantile)",  # noqa: RUF001
     ]
-    heads = [text for text in page.texts("th") if text in {"theorem", "at these n", "predicted"}]
-    assert heads == ["theorem", "at these n"] * 2
+    heads = [text for text in page.texts("th") if text in {"theorem", "formula", "at these n"}]
+    assert heads == ["theorem", "at these n", "formula", "at these n"]
     rows = [row for row in page.texts("tr") if "rate " in row]
     assert rows[0].startswith("not yet asymptoticfrom n = 4e9 onat these n: consistent")
     assert rows[1].startswith("not yet asymptoticat no known n up to 1e+15at these n")
