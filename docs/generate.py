@@ -213,8 +213,9 @@ def _claims() -> str:
     return page(
         "Claims",
         "A claim of a sweep names a theorem; its keys stand under :doc:`keys`. Where the number "
-        "depends on the order k of the moment that is bounded, it is shown at k = 2, 3 and 4.",
-        table(["theorem", "source", "variable", "predicted", "of the column", "kind"], rows),
+        "depends on the order k of the moment that is bounded, it is shown at k = 2, 3 and 4. "
+        "Claims of the kinds level and level of n check the code, unless they say otherwise.",
+        table(["theorem", "source", "variable", "number", "of the column", "kind"], rows),
     )
 
 

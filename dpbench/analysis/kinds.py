@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
-from dpbench.analysis.claims import POINT, Claim, Curves
-from dpbench.analysis.exact_values import exact_values
+from dpbench.analysis.claims import POINT, Claim, Curves, region
 from dpbench.analysis.extremes import largest
+from dpbench.analysis.oracle import check_exact, exact_n, exact_values, first_n
 from dpbench.analysis.resample import Measured, interval, replicates
 from dpbench.analysis.results import CURVE, Results, held_out, worst_case
 from dpbench.analysis.smallest_n import check_sizes, smallest_n
@@ -30,27 +30,6 @@ LARGEST = 1e300
 FAR = 1e6  # an infinite error counts as so many times the exact value, one of 0 as that part
 
 
-def _exact_n(curves: pd.DataFrame, results: Results, sweep: Sweep) -> Floats:
-    """The smallest n, up to the largest in the results, where a miss is not above BETA, (rows,)."""
-    low, high = np.ones(len(curves)), np.full(len(curves), float(results.summary["n"].max()))
-    while np.any(high - low > 1):
-        middle = np.floor((low + high) / 2)
-        good = exact_values(curves.assign(n=middle.astype(int)), sweep, "samples") <= BETA
-        low, high = np.where(good, low, middle), np.where(good, middle, high)
-    return high
-
-
-def _check_exact(
-    table: pd.DataFrame, apart: list[str], sweep: Sweep, metric: str, where: str
-) -> None:
-    """Refuse what is told apart by these columns if no exact value is known of its last row."""
-    one = table.drop_duplicates(apart, keep="last")
-    for place in np.flatnonzero(np.isnan(exact_values(one, sweep, metric))):
-        row = one.iloc[place]
-        about = f"{row['estimator']} on {row['family']} under {row['privacy']}"
-        raise ConfigError(f"{where}: no exact {metric} is known for {about}")
-
-
 def slopes(errors: Floats, *columns: Floats) -> list[Floats]:
     """Least-squares slopes of log errors, (m, draws), on the logarithms of columns, (m,) each."""
     design = np.stack([np.ones_like(columns[0]), *map(np.log, columns)], axis=1)
@@ -66,8 +45,9 @@ class Exponent(Claim):
     Parameters
     ----------
     finite : bool or float
-        Predict not the theorem's exponent but the one at the claim's n, which tends to it: that of
-        exact values (true), or this number.
+        Compare the measurement not with the theorem's exponent but with the one at the claim's n,
+        which tends to it: that of exact values (true), or this number. The theorem has a verdict
+        of its own, see `dpbench.analysis.claims.theorem_verdict`.
     """
 
     finite: bool | float = False
@@ -85,7 +65,7 @@ class Exponent(Claim):
                 raise ConfigError(f"{where}: {wrong}")
         if self.finite is True:
             metric = "samples" if self.statement.of == "samples" else self.statement.metric
-            _check_exact(chosen, self._apart, sweep, metric, f"{where}.finite")
+            check_exact(chosen, self._apart, sweep, metric, f"{where}.finite")
 
     def _wrong(self, curve: pd.DataFrame) -> str:
         """Why nothing can be fitted to a curve, or nothing."""
@@ -130,10 +110,26 @@ class Exponent(Claim):
             curves["exact"] = worst_case(chosen.summary, exact[:, None])[1]
         return curves, draws
 
-    def _predicted(self, curve: pd.DataFrame) -> float:
+    def _at_these_n(self, curve: pd.DataFrame) -> float:
         if self.finite is True:
             return float(self._number(curve, curve[["exact"]].to_numpy())[0])
-        return super()._predicted(curve) if self.finite is False else self.finite
+        return super()._at_these_n(curve) if self.finite is False else self.finite
+
+    def _asymptotic_from(self, curve: pd.DataFrame, table: pd.DataFrame, sweep: Sweep) -> float:
+        if self.finite is not True or self.statement.of == "samples":
+            return np.nan
+        rows = table.merge(curve[self._apart].drop_duplicates(), on=self._apart)
+        stated = self.prediction(curve["k"].iloc[0])
+        low, high = region(stated, self.tolerance, self.statement.floor)
+
+        def near(n: pd.Series[int]) -> bool:
+            grid = rows.assign(n=n)
+            exact = exact_values(grid, sweep, self.statement.metric)
+            curves, worst = worst_case(grid, exact[:, None])
+            with np.errstate(divide="ignore", invalid="ignore"):  # far out an exact value may be 0
+                return bool(low <= self._number(curves, worst)[0] <= high)
+
+        return first_n(rows["n"], near)
 
     def _number(self, curve: pd.DataFrame, draws: Floats) -> Floats:
         # With log alpha = a + b log n + c log x: n ~ (1/alpha)^(-1/b), and x^(-c/b) at fixed alpha.
@@ -164,7 +160,7 @@ class SmallestN(Exponent):
     def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
         curves, draws = smallest_n(chosen, sweep, [self.alpha], BETA)
         if self.finite is True:
-            curves["exact"] = _exact_n(curves, chosen, sweep)
+            curves["exact"] = exact_n(curves, chosen, sweep)
         return curves, draws
 
     def _number(self, curve: pd.DataFrame, draws: Floats) -> Floats:
@@ -202,7 +198,7 @@ class Level(Claim):
 
     def _check(self, chosen: pd.DataFrame, sweep: Sweep, where: str) -> None:
         if self.exact is None:
-            _check_exact(chosen, self._apart, sweep, self._sought, where)
+            check_exact(chosen, self._apart, sweep, self._sought, where)
 
     @property
     def _sought(self) -> str:
@@ -265,7 +261,7 @@ class LevelOfN(Level):
 
     def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
         curves, draws = smallest_n(chosen, sweep, [self.alpha], BETA)
-        return curves, draws / (self.exact or _exact_n(curves, chosen, sweep)[:, None])
+        return curves, draws / (self.exact or exact_n(curves, chosen, sweep)[:, None])
 
 
 @validated

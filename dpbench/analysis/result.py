@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpbench.analysis.exact_values import exact_values
+from dpbench.analysis.claims import completed_row
 from dpbench.analysis.factors import factors
+from dpbench.analysis.oracle import exact_values
 from dpbench.analysis.results import Failure
 from dpbench.analysis.scoreboard import render
 from dpbench.analysis.study import Figure, Study
@@ -152,12 +153,23 @@ def read_result(study: Study, folder: Path, manifest: Mapping[str, Any]) -> Resu
     return Result(
         study=study,
         summary=_table(folder / "summary.csv"),
-        claims=_table(folder / "claims.csv"),
+        claims=_claims(_table(folder / "claims.csv"), study),
         samples=_table(folder / "sample_complexity.csv"),
         failures=[Failure(one["failure"], one["name"]) for one in manifest["failures"]],
         cells=study.plan(manifest["configuration"].get("trials")).cells,
         blocks=Store(folder, manifest["computer"]),
         seed=manifest["seed"],
+    )
+
+
+def _claims(table: pd.DataFrame, study: Study) -> pd.DataFrame:
+    """Return the claims with the columns that older runs have not written, see `completed_row`."""
+    if "theorem_verdict" in table or table.empty:
+        return table
+    about = [(row, study.all_claims[row["claim"]]) for row in table.to_dict("records")]
+    return pd.DataFrame(
+        completed_row(row, finite=bool(getattr(one, "finite", False)), subject=one.subject)
+        for row, one in about
     )
 
 

@@ -8,30 +8,52 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpbench.analysis.claims import UNKNOWN
+from dpbench.analysis.claims import UNKNOWN, headline
 from dpbench.analysis.extremes import largest
 from dpbench.analysis.factors import ENDS, EXACT
+from dpbench.analysis.oracle import MAX_N
 from dpbench.analysis.results import Failure
 from dpbench.analysis.smallest_n import TERMS
 from dpbench.analysis.study import Study
 from dpbench.output.style import NOTIONS
-from dpbench.output.terminal import counted, narrowed, shortened, table, whole
-from dpbench.output.verdicts import CLAIMS
+from dpbench.output.terminal import narrowed, shortened, table, whole
+from dpbench.output.verdicts import CLAIMS, EARLY
 from dpbench.privacy.symbols import budget_text
 from dpbench.sweep.selection import BUDGET
 
 __all__ = ["render"]
 
 WHAT = ("estimator", "distribution", "privacy")
-ROOM = 31  # characters for these
+ROOM, NARROW_ROOM = 31, 20  # characters for these: without and with numbers at these n
+TITLES = (
+    "Claims: theory against measurement",
+    "Claims: theory, and the exact number at these n, against measurement",
+    "Checks of the code against its own formulas",
+)
 MOST_FAILING = 12
 # Of a sweep without claims: sample sizes and rows of its errors.
 MOST_SIZES, MOST_ERRORS = 5, 40
 
 
 def _claims(claims: pd.DataFrame, study: Study) -> str:
-    """Every claim with its predictions, measurements, intervals and verdicts."""
+    """Print all claims in tables: theorems alone, with a number at these n, checks of the code."""
+    code, early = claims["checks"] == "code", claims["at_these_n"].notna()
+    parts = (claims[~code & ~early], claims[~code & early], claims[code])
+    tables = [
+        table(title, _claim_rows(part, study))
+        for title, part in zip(TITLES, parts, strict=True)
+        if len(part)
+    ]
+    note = "visible: half of all runs would call a truth this far off inconsistent"
+    unknown = f"\n-: {UNKNOWN}" if claims["measured"].isna().any() else ""
+    counts = "\n".join(headline(claims.to_dict("records")))
+    return "\n\n".join([*tables, f"{counts}\n{note}{unknown}"])
+
+
+def _claim_rows(claims: pd.DataFrame, study: Study) -> list[Mapping[str, str] | str]:
+    """Return a heading for every claim, then its numbers, intervals and verdicts."""
     rows: list[Mapping[str, str] | str] = []
+    names = ("formula" if (claims["checks"] == "code").all() else "theorem", "at these n")
     for label, about in claims.groupby("claim", sort=False):
         first, visible = about.iloc[0], about["visible"]
         rows.append(
@@ -41,21 +63,38 @@ def _claims(claims: pd.DataFrame, study: Study) -> str:
         limit = "<= " if study.all_claims[str(label)].statement.at_most else ""
         found = about.to_dict("records")
         columns = [[_privacy(r) if name == "privacy" else r[name] for r in found] for name in WHAT]
-        widths = narrowed([max(map(len, column)) for column in columns], ROOM)
+        room = ROOM if claims["at_these_n"].isna().all() else NARROW_ROOM
+        widths = narrowed([max(map(len, column)) for column in columns], room)
         for row, *what in zip(found, *columns, strict=True):
             short = (shortened(text, w).ljust(w) for text, w in zip(what, widths, strict=True))
+            judged = row["theorem_verdict"] in CLAIMS
+            word = CLAIMS[row["theorem_verdict"]].text if judged else row["verdict"]
             rows.append(
                 {
                     ", ".join(WHAT): " ".join(short).rstrip(),
-                    "predicted": f"{limit}{row['predicted']:.3f}",
+                    names[0]: _stated(row["theorem"], limit),
+                    names[1]: _stated(row["at_these_n"], limit),
                     "measured (95%)": _interval(row),
-                    "verdict": row["verdict"],
+                    "verdict": word,
                 }
             )
-    text = table("Claims: theory against measurement", rows)
-    note = "visible: half of all runs would call a truth this far off inconsistent"
-    unknown = f"\n-: {UNKNOWN}" if claims["measured"].isna().any() else ""
-    return f"{text}\n{counted(claims, CLAIMS)}\n{note}{unknown}"
+            rows += _at_these_n(row)
+    return rows
+
+
+def _stated(number: float, limit: str) -> str:
+    return "" if np.isnan(number) else f"{limit}{number:.3f}"
+
+
+def _at_these_n(row: Mapping[Hashable, Any]) -> list[str]:
+    """Explain a row whose verdict on the theorem is not that at these n, in a line below it."""
+    if row["theorem_verdict"] == EARLY:
+        since, off = row["asymptotic_from"], f"within {row['tolerance']:g}"
+        none = f"no n up to {MAX_N:.0e} is known to be {off}"
+        return [f"  {EARLY}: {none if np.isnan(since) else f'{off} from n = {since:.2g} on'}"]
+    if pd.isna(row["theorem_verdict"]) or row["theorem_verdict"] == row["verdict"]:
+        return []
+    return [f"  with the number at these n:  {row['verdict']}"]
 
 
 def _interval(row: Mapping[Hashable, Any]) -> str:

@@ -160,7 +160,8 @@ class StudyJob(FolderJob):
             }
             for failure in result.failures
         ]
-        gated = self.plan.study.gate and any_fails(CLAIMS, result.claims["verdict"])
+        judged = [*result.claims["verdict"], *result.claims["theorem_verdict"].dropna()]
+        gated = self.plan.study.gate and any_fails(CLAIMS, judged)
         code = int(bool(failures) or gated)
         return Outcome(tables, result.scoreboard, partial(self._draw, result), code, failures)
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dpbench.analysis.claims import headline
 from dpbench.audit.report import strongest
 from dpbench.libraries.hostile import CASES
 from dpbench.libraries.replay import CONTROL
@@ -22,9 +23,8 @@ from dpbench.output.style import (
     panels,
     spaced,
 )
-from dpbench.output.terminal import counted
 from dpbench.output.terminal import table as text_table
-from dpbench.output.verdicts import BAD, CLAIMS, CONTROLS, HOSTILE
+from dpbench.output.verdicts import BAD, CONTROLS, HOSTILE
 from dpbench.privacy.symbols import SYMBOLS
 
 __all__ = ["CAPTIONS", "benchmarks", "figure", "overview", "render", "render_replay"]
@@ -143,7 +143,7 @@ def render(table: pd.DataFrame, claims: pd.DataFrame) -> str:
         if there and len(columns) > 1
     ]
     told = [f"{row['estimator']}: {row['version']}" for row in missing.to_dict("records")]
-    told.append(f"claims: {counted(claims, CLAIMS)}")
+    told += headline(claims.to_dict("records"))
     for row in claims[claims["verdict"] != "consistent"].sort_values("verdict").to_dict("records"):
         numbers = f"predicted {row['predicted']:.3f}, measured {row['measured']:.3f}"
         told.append(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from dpbench.output.verdicts import BAD, GOOD, PRINTED, UNSURE, Tone
+from dpbench.output.verdicts import AHEAD, BAD, GOOD, PRINTED, UNSURE, Tone
 
 __all__ = [
     "counted", "narrowed", "progress", "say", "shortened", "table", "whole",
@@ -38,7 +38,7 @@ def say(text: str) -> None:
     from rich.text import Text
 
     shown = Text(text)
-    for tone in (GOOD, UNSURE, BAD):
+    for tone in (GOOD, UNSURE, AHEAD, BAD):
         shown.highlight_regex(_pattern(tone), tone.terminal)
     Console().print(shown, soft_wrap=True)
 

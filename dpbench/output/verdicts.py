@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 __all__ = [
-    "AUDIT", "BAD", "CALM", "CLAIMS", "CONTROLS", "FACTORS", "GOOD", "HOSTILE", "PRINTED",
-    "SEVERITY", "TRACKING", "Tone", "Verdict", "any_fails", "failing", "page_tones",
+    "AHEAD", "AUDIT", "BAD", "CALM", "CLAIMS", "CONTROLS", "EARLY", "FACTORS", "GOOD",
+    "HOSTILE", "PRINTED", "SEVERITY", "TRACKING", "Tone", "Verdict", "any_fails", "failing",
+    "page_tones",
 ]  # fmt: skip
 
 
@@ -33,12 +34,14 @@ GOOD = Tone("good", "green", "C2")
 PASSED = Tone("calm", "green")
 CALM = Tone("calm")
 UNSURE = Tone("unsure", "yellow")
+# A theorem that speaks of larger n than were run.
+AHEAD = Tone("ahead", "cyan", "C0")
 # Neither good nor bad: the page marks it, a terminal does not.
 OPEN = Tone("unsure")
 BAD = Tone("bad", "red", "C3")
 
 # The tones of the page, the worst first: how a whole run or a group of claims looks.
-SEVERITY = ("bad", "unsure", "good", "calm")
+SEVERITY = ("bad", "unsure", "ahead", "good", "calm")
 
 
 @dataclass(frozen=True)
@@ -77,9 +80,13 @@ def _table(*verdicts: Verdict) -> Verdicts:
     return {one.word: one for one in verdicts}
 
 
+# The verdict on a theorem where the measurement agrees with the exact number at these n, and that
+# number is not the theorem's. It fails nothing.
+EARLY = "not yet asymptotic"
 # Of claims; a run that is gated on them fails.
 CLAIMS = _table(
-    Verdict("consistent", GOOD, 2),
+    Verdict("consistent", GOOD, 3),
+    Verdict(EARLY, AHEAD, 2, printed="not yet"),
     Verdict("inconsistent", BAD, 0, fails=True),
     Verdict("inconclusive", UNSURE, 1),
 )

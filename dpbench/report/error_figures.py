@@ -138,7 +138,8 @@ def _draw_slopes(
         shape = variable.x(shown[parameter].to_numpy(float)) ** exponent
         if shape.size:
             scale = np.exp(np.mean(np.log(shown[metric] / shape)))
-            label = "slowest slope by theory" if theorem.at_most else "slope by theory"
+            slope = "slowest slope by theory" if theorem.at_most else "slope by theory"
+            label = slope if np.isnan(claim["at_these_n"]) else "exact slope at these n"
             ax.plot(shown["x"], scale * shape, label=label, **THEORY)
 
 

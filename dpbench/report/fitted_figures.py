@@ -118,7 +118,7 @@ class Exponents(DrawnFigure):
         for i, (label, points) in enumerate(rows.groupby("label")):
             look: dict[str, Any] = {key: looks[str(label)][key] for key in ("color", "marker")}
             shift = apart * (i - (rows["label"].nunique() - 1) / 2)
-            height = points["measured"] - (points["predicted"] if left else 0)
+            height = points["measured"] - (points["theorem"] if left else 0)
             look |= {"label": label, "linestyle": "none", "capsize": 2, "markersize": 3}
             _errorbar(ax, points["k"] + shift, height, points, "measured", **look)
         ax.set_xticks(sorted(rows["k"].unique()))

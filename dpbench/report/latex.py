@@ -16,6 +16,7 @@ from dpbench.analysis.result import Result
 from dpbench.analysis.study import Figure
 from dpbench.output.files import Stamps, atomic
 from dpbench.output.style import Canvas, number_text, spaced
+from dpbench.output.verdicts import CLAIMS, EARLY
 from dpbench.privacy import AMOUNTS
 from dpbench.privacy.symbols import SYMBOLS
 from dpbench.report.figures import DrawnFigure
@@ -29,6 +30,8 @@ __all__ += ["write_snippet"]
 # What a legend says of lines that are no measurement.
 LINES = {
     "slope by theory": "dotted: the slope of theory, through the geometric mean of the points",
+    "exact slope at these n": "dotted: the slope of exact errors at these n, through the "
+    "geometric mean of the points",
     "slowest slope by theory": "dotted: the slowest decrease that theory allows",
     "theory": "dotted: theory",
     "theory, all terms": "dotted: the theorem's terms added, in grey each by itself",
@@ -37,10 +40,14 @@ LINES = {
     "lower bound": "solid black: the lower bound, which (shaded) no private estimator beats on all "
     "laws of the class",
 }
-HEADER = ("Estimator", "Law", "Budget", "Predicted", r"Measured (95\%)", "Verdict")
-# Words break into lines, the first one, too; numbers and verdicts fit beside them in 12 cm.
-TEXT = r">{\raggedright\arraybackslash\hspace{0pt}}p{0.13\linewidth}"
-COLUMNS = rf"@{{}}*{{3}}{{{TEXT}}}rrl@{{}}"
+HEADER = (
+    "Estimator", "Law", "Budget", "Theorem", "At these $n$", r"Measured (95\%)", "Verdict",
+)  # fmt: skip
+# Words break into lines, the first one, too, and an interval below its number: all fit in 12 cm.
+BREAKING = r">{\raggedright\arraybackslash\hspace{0pt}}"
+TEXT, MEASURED = (rf"{BREAKING}p{{{share}\linewidth}}" for share in (0.13, 0.17))
+COLUMNS = rf"@{{}}*{{3}}{{{TEXT}}}rr{MEASURED}{TEXT}@{{}}"
+CODE = ", a check of the code"
 # Of three lines or four each: a longer table would not fit on a page and has to break.
 MOST_ROWS = 15
 # A column of the style, but no wider than that of the document.
@@ -241,14 +248,27 @@ def claim_rows(
         about = f"{escaped(row['claim'])}: {_base(row['variable'])}"
         rows.append(
             [
-                rf"{about}, $\pm {row['tolerance']:g}$",
+                rf"{about}, $\pm {row['tolerance']:g}${CODE if row['checks'] == 'code' else ''}",
                 *map(escaped, (*words.claim(row), words.budget(row))),
-                f"${limit}{row['predicted']:.3f}$",
-                r"${}\ [{}, {}]$".format(*map(_digits, numbers)) if known else "--",
-                row["verdict"],
+                *(_stated(row[name], limit) for name in ("theorem", "at_these_n")),
+                "${}$ $[{}, {}]$".format(*map(_digits, numbers)) if known else "--",
+                _verdict(row),
             ]
         )
     return rows
+
+
+def _stated(number: float, limit: str) -> str:
+    """Return a number of a theorem; blank where there is none."""
+    return f"${limit}{number:.3f}$" if np.isfinite(number) else ""
+
+
+def _verdict(row: Mapping[Any, Any]) -> str:
+    """Return the verdict on the theorem, and that at these n where it does not follow."""
+    known, here = row["theorem_verdict"], row["verdict"]
+    if known not in CLAIMS or known == here:
+        return str(here)
+    return str(known) if known == EARLY else f"{known}, at these $n$ {here}"
 
 
 def _base(name: str) -> str:
@@ -292,7 +312,7 @@ def tabular(columns: str, header: Sequence[str], rows: Sequence[Sequence[str]]) 
     foot = [] if kind == "longtable" else [r"\bottomrule"]
     lines = [
         f"% needs the packages {packages}",
-        r"{\footnotesize\setlength{\tabcolsep}{3pt}",
+        r"{\footnotesize\setlength{\tabcolsep}{2pt}",
         rf"\begin{{{kind}}}{{{columns}}}",
         *head,
         *map(_line, rows),

@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from dpbench.analysis.claims import region
 from dpbench.output.style import spaced
 from dpbench.privacy import AMOUNTS
 from dpbench.privacy.symbols import budget_text
@@ -14,7 +15,7 @@ from dpbench.privacy.symbols import budget_text
 __all__ = [
     "HEIGHT", "WIDTH", "Mark", "Row", "Table", "as_number", "bound_mark",
     "claim_mark", "digits", "distinct", "ends", "group_mark", "how_many", "listed",
-    "make_table", "region", "row_budget", "short", "without_release",
+    "make_table", "row_budget", "short", "without_release",
 ]  # fmt: skip
 
 Row = Mapping[str, str]
@@ -24,7 +25,7 @@ Table = dict[str, Any]
 # Labels, which stay text even if all of them look like numbers.
 TEXT = {
     "request", "distribution", "family", "estimator", "privacy", "notion", "pair", "comparison",
-    "method", "verdict", "bound_by", "refuted_by_replay",
+    "method", "verdict", "theorem_verdict", "checks", "bound_by", "refuted_by_replay",
 }  # fmt: skip
 # Of a drawing.
 WIDTH, HEIGHT = 150, 20
@@ -173,7 +174,7 @@ def _mark(words: str, axis: Ends, band: Ends, line: Ends, tick: float, *dots: fl
 def claim_mark(
     predicted: float, tolerance: float, measured: float, line: Ends, floor: float | None = None
 ) -> Mark | None:
-    """A claim: the prediction in the middle, its region grey, the interval, the measurement.
+    """A claim: the number at its n in the middle, its region grey, the interval, the measurement.
 
     None if there is no finite prediction with a tolerance; for `floor` see `region`.
     """
@@ -189,11 +190,6 @@ def claim_mark(
         f"{'' if floor is None else 'at most '}{_said(predicted)} plus or minus {tolerance:g}"
     )
     return _mark(words, axis, region(predicted, tolerance, floor), line, predicted, measured)
-
-
-def region(predicted: float, tolerance: float, floor: float | None) -> Ends:
-    """The ends of what a claim accepts; an upper limit's begins a tolerance below its `floor`."""
-    return (predicted if floor is None else floor) - tolerance, predicted + tolerance
 
 
 def group_mark(places: Sequence[float]) -> Mark | None:

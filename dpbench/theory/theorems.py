@@ -7,7 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["THEOREMS", "Theorem"]
+__all__ = ["THEOREMS", "Subject", "Theorem"]
+
+# The subject of a claim: a theorem, or the code against the formula that it computes.
+Subject = Literal["theorem", "code"]
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,11 @@ class Theorem:
         if self.variable in ("level", "factor", "ratio", "limit"):
             return "level_of_n" if self.of == "samples" else self.variable
         return "smallest_n" if self.of == "samples" else "exponent"
+
+    @property
+    def subject(self) -> Subject:
+        """What a claim checks by default: an exact value at every n checks the code that has it."""
+        return "code" if self.kind in ("level", "level_of_n") else "theorem"
 
     @property
     def leaves_open(self) -> bool:
@@ -139,6 +147,8 @@ THEOREMS = {
     "shrinking_ball": Theorem("Lecture 15 Thm 5", "radius", _is(0), "q90", "fixed_n"),
     # diameter sqrt(d/rho)/n, a Gaussian's diameter being sqrt(d) or |sigma|_2; and |sigma|_1
     "shifted_dimension": Theorem("HLY21", "d", _is(1), "noise_q90", "fixed_n"),
+    # variances (d/i)^2: |sigma|_2 grows like d, not like its root
+    "shifted_dimension_steep": Theorem("HLY21", "d", _is(3 / 2), "noise_q90", "fixed_n"),
     "shifted_rho": Theorem("HLY21", "rho", _is(1 / 2), "noise_q90", "fixed_n"),
     "shifted_radius": Theorem("HLY21", "radius", _is(0), "q90", "fixed_n"),
     "plan_dimension": Theorem("PLAN", "d", _is(1), "noise_q90", "fixed_n"),

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpbench.analysis.claims import verdict
+from dpbench.analysis.claims import completed_row, headline, theorem_verdict, verdict
 from dpbench.analysis.kinds import build_claim
 from dpbench.analysis.resample import Measured
+from dpbench.arrays import Floats
 from dpbench.registry import ConfigError
 from dpbench.theory.theorems import THEOREMS, Theorem
 from tests.analysis.claimed import DELTAS, GRID, LAWS, TWO, pure_budgets
@@ -46,6 +47,101 @@ def test_verdict(low: float, high: float, floor: float | None, expected: str) ->
     measured = Measured((low + high) / 2, low, high)
     assert verdict(measured, 2.0, 0.0625, floor=floor) == expected
     assert verdict(measured, np.nan, 0.0625, floor=floor) == "inconclusive"
+
+
+EARLY = "not yet asymptotic"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "exact", "floor", "expected"),
+    [
+        # no exact number: the rule of `verdict`
+        (0.97, 1.03, math.nan, None, "consistent"),
+        (1.0, 1.07, math.nan, None, "inconclusive"),
+        (0.80, 0.83, math.nan, None, "inconsistent"),
+        # the exact number is not the theorem's, and the measurement agrees with it
+        (0.79, 0.82, 0.8125, None, EARLY),
+        # the measurement disagrees with it: the theorem is judged alone
+        (0.60, 0.63, 0.8125, None, "inconsistent"),
+        (0.97, 1.03, 0.8125, None, "consistent"),
+        (0.92, 0.96, 0.8125, None, "inconclusive"),
+        # too few trials to say so of the exact number: not of the theorem either
+        (0.74, 0.83, 0.8125, None, "inconclusive"),
+        # the interval, widened by the tolerance, holds the theorem's number
+        (0.86, 0.9375, 0.875, None, "consistent"),
+        (0.86, 0.9374, 0.875, None, EARLY),
+        (0.92, 0.96, 0.9375, None, "consistent"),
+        # the exact number lies in the theorem's region: no reason to be off
+        (0.89, 0.93, 0.9375, None, "inconclusive"),
+        (0.875, 0.90, 0.9375, None, "inconsistent"),
+        # an upper limit: below it nothing is early
+        (0.79, 0.82, 0.8125, 0.0, "consistent"),
+        (1.19, 1.22, 1.2, 0.0, EARLY),
+        (0.97, np.inf, 0.8125, None, "inconclusive"),
+    ],
+)
+def test_a_theorem_has_a_verdict_of_its_own(
+    low: float, high: float, exact: float, floor: float | None, expected: str
+) -> None:
+    measured = Measured((low + high) / 2, low, high)
+    assert theorem_verdict(measured, 1.0, exact, 0.0625, floor=floor) == expected
+    if math.isnan(exact):
+        assert verdict(measured, 1.0, 0.0625, floor=floor) == expected
+
+
+def _words(found: Floats, half: float, exact: float) -> list[str]:
+    intervals = [Measured(x, x - half, x + half) for x in found.tolist()]
+    return [theorem_verdict(one, 1.0, exact, 0.1) for one in intervals]
+
+
+def test_false_alarms_about_theorems_are_as_rare_as_stated() -> None:
+    """On 20,000 normal intervals, with exact numbers at several distances from the theorem's.
+
+    Of these, a rate of 1/40 is seen above 0.031 with probability 3e-8.
+    """
+    rng = np.random.default_rng(7)
+    for off, sd in ((0.05, 0.02), (0.15, 0.02), (0.15, 0.06), (0.3, 0.04)):
+        noise, half = sd * rng.standard_normal(20_000), 1.96 * sd
+
+        # the exact number is the truth: an interval of twice the width has to miss it
+        far = (np.abs(noise) > 2 * half).sum()
+        assert _words(1 + off + noise, half, 1 + off).count("inconsistent") <= far
+        # the theorem's number is the truth, or one at the other end of the exact one's region
+        for truth, word in ((1.0, EARLY), (1.1 + off, EARLY), (1.3, "consistent")):
+            assert _words(truth + noise, half, 1 + off).count(word) <= 0.031 * len(noise)
+
+
+def test_a_headline_counts_theorems_numbers_at_their_n_and_code_apart() -> None:
+    def row(of_theorem: Any, here: str, exact: float, checks: str = "theorem") -> dict[str, Any]:
+        names = ("theorem_verdict", "verdict", "at_these_n", "checks")
+        return dict(zip(names, (of_theorem, here, exact, checks), strict=True))
+
+    good, alone = "consistent", row("inconclusive", "inconclusive", math.nan)
+    code = row(math.nan, "inconsistent", math.nan, "code")
+    rows = [row(EARLY, good, 0.8), row(EARLY, good, 0.8), row(good, good, 0.99), alone, code]
+    assert headline(rows) == [
+        "theorems: 1 consistent, 2 not yet asymptotic, 1 inconclusive",
+        "at these n: 3 consistent, 1 inconclusive",
+        "checks of the code: 1 inconsistent",
+    ]
+    assert headline([alone]) == ["theorems: 1 inconclusive"]
+    assert headline([code]) == ["checks of the code: 1 inconsistent"]
+    assert headline([]) == []
+
+
+def test_rows_of_older_runs_say_what_is_known_of_theorems() -> None:
+    old = {"predicted": 0.8, "verdict": "consistent", "claim": "c"}
+    plain = completed_row(old, finite=False, subject="theorem")
+    assert (plain["theorem"], plain["theorem_verdict"], plain["checks"]) == (
+        0.8, "consistent", "theorem",
+    )  # fmt: skip
+    exact = completed_row(old, finite=True, subject="theorem")
+    assert exact["at_these_n"] == 0.8
+    assert all(math.isnan(exact[name]) for name in ("theorem", "theorem_verdict"))
+    assert headline([exact]) == ["theorems: 1 not judged", "at these n: 1 consistent"]
+    code = completed_row(old, finite=False, subject="code")
+    assert headline([code]) == ["checks of the code: 1 consistent"]
+    assert completed_row(plain, finite=True, subject="code") == plain
 
 
 def test_only_what_a_claim_is_about_counts() -> None:

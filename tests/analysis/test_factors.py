@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from dpbench.analysis.exact_values import exact_values
 from dpbench.analysis.extremes import largest
 from dpbench.analysis.factors import BY_TRIALS, ENDS, EXACT, factors
+from dpbench.analysis.oracle import exact_values
 from dpbench.analysis.result import Result
 from dpbench.analysis.scoreboard import render
 from dpbench.arrays import Floats

@@ -254,7 +254,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (metric, type(law).__name__, budget.epsilon) == ("q90", "Bernoulli", 1.0)
         return math.nan if estimator.upper == 2 else 1 / n + 10 / n**2
 
-    monkeypatch.setattr("dpbench.analysis.exact_values.exact", exact)
+    monkeypatch.setattr("dpbench.analysis.oracle.exact", exact)
 
 
 @pytest.mark.usefixtures("known")
@@ -304,7 +304,7 @@ def test_no_level_of_what_is_not_private_is_known() -> None:
 
 def test_levels_of_few_trials_are_not_too_low(monkeypatch: pytest.MonkeyPatch) -> None:
     """Exponential errors of 60: the 54th has a mean logarithm 4.6 per cent below ln ln 10."""
-    monkeypatch.setattr("dpbench.analysis.exact_values.exact", lambda *_: math.log(10))
+    monkeypatch.setattr("dpbench.analysis.oracle.exact", lambda *_: math.log(10))
     rng, one = np.random.default_rng(8), Made(n=range(100, 1100), trials=60)
     (row,) = one.judge("exact_error", lambda _: rng.exponential(size=60)).to_dict("records")
     # A logarithm has a standard deviation of 0.165, the mean of 1000 one of 0.0052: 5 of these,
@@ -319,7 +319,7 @@ def test_thresholds_are_over_exact_ones(monkeypatch: pytest.MonkeyPatch) -> None
     def missed(estimator: Any, law: Any, n: int, budget: Any) -> float:
         return 0.5 if n < 100 * math.log(estimator.radius) else 0.05
 
-    monkeypatch.setattr("dpbench.analysis.exact_values.exact_miss", missed)
+    monkeypatch.setattr("dpbench.analysis.oracle.exact_miss", missed)
     one = Made(n=sizes_of(500, 1.2e5, 100), estimators=RADII, trials=40)
     for late, expected in ((1.0, "consistent"), (1.5, "inconsistent")):
 
@@ -343,7 +343,7 @@ def test_thresholds_are_over_exact_ones(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_levels_on_the_same_data_are_resampled_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Errors of 16 budgets that are all sampling say no more than those of one."""
-    monkeypatch.setattr("dpbench.analysis.exact_values.exact", lambda *_: math.log(10))
+    monkeypatch.setattr("dpbench.analysis.oracle.exact", lambda *_: math.log(10))
     errors = np.random.default_rng(3).exponential(size=400)
     widths = []
     for budgets in (pure_budgets(1.0), pure_budgets(*range(1, 17))):
@@ -364,6 +364,17 @@ def test_a_finite_exponent_is_that_of_exact_values() -> None:
         assert row["predicted"] == pytest.approx(-1 / slope if finite else 1.0, abs=1e-9)
         assert row["verdict"] == expected
         assert row["visible"] == pytest.approx(0.05 + row["high"] - row["low"])
+        assert (row["theorem"], row["checks"]) == (1.0, "theorem")
+        assert math.isnan(row["at_these_n"]) != finite
+        early = "not yet asymptotic" if finite else "inconsistent"
+        assert row["theorem_verdict"] == early
+        # -1/slope of 1/n + 10/n^2 at n, 10 n, 100 n is 0.920 at n = 20, 0.954 at 40
+        assert row["asymptotic_from"] == pytest.approx(40 if finite else math.nan, nan_ok=True)
+    given = one.judge("private_regime", lambda at: 1 / at.n + 10 / at.n**2, finite=0.87)
+    assert given["at_these_n"].tolist() == given["predicted"].tolist() == [0.87]
+    # against the oracle's number alone nothing is early
+    off = one.judge("private_regime", lambda at: at.n**-1.6, finite=True).iloc[0]
+    assert (off["verdict"], off["theorem_verdict"]) == ("inconsistent", "inconsistent")
 
 
 @pytest.mark.usefixtures("known")

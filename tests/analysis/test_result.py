@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
@@ -12,7 +14,7 @@ import dpbench
 from dpbench import ConfigError
 from dpbench.analysis.result import Result
 from dpbench.analysis.summary import quantile
-from tests.own import OWN
+from tests.own import OWN, SAMPLING, spec_of
 
 
 @pytest.fixture(scope="module")
@@ -67,3 +69,17 @@ def test_figures_on_a_callers_axes(result: Result) -> None:
             result.plot("errors", ax=ax, panel=9)
     finally:
         plt.close(canvas)
+
+
+def test_claims_of_an_older_run_are_read(tmp_path: Path) -> None:
+    """Without the columns on theorems; where nothing is finite they are those of a new run."""
+    shipped = {"mean": {"kind": "empirical_mean"}}
+    part = {"n": [100, 400], "trials": 40, "claims": {"rate": SAMPLING}}
+    new = dpbench.run(spec_of(shipped, parts={"all": part}), n_jobs=1, out=tmp_path)
+    table = pd.read_csv(tmp_path / "claims.csv")
+    late = ["checks", "theorem", "at_these_n", "theorem_verdict", "asymptotic_from"]
+    assert list(table)[-5:] == late
+    table.drop(columns=late).to_csv(tmp_path / "claims.csv", index=False)
+    old = dpbench.load(tmp_path)
+    pd.testing.assert_frame_equal(old.claims, new.claims, check_dtype=False)
+    assert old.scoreboard == new.scoreboard

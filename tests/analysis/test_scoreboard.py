@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
+from types import SimpleNamespace
+from typing import Any
 
-from dpbench.output.terminal import replay_line
+import pandas as pd
+import pytest
+
+from dpbench.analysis.scoreboard import _claims
+from dpbench.output.terminal import WIDTH, replay_line
+from dpbench.theory.theorems import THEOREMS
 from tests.bench import MINE, TINY, Bench
 
 
@@ -52,3 +60,52 @@ def test_fewer_trials_say_how_to_see_more_again(bench: Bench) -> None:
     again = bench.raw(*shlex.split(line.partition("to show them again: ")[2])[3:])
     assert (again.code, "showed" in again.out, bench.counts()[0]) == (0, False, 0)
     assert bench.results() == before
+
+
+def _row(of_theorem: Any, here: str, **more: Any) -> dict[str, Any]:
+    row = {
+        "claim": "c", "source": "HLY21", "estimator": "shifted_clipped_mean",
+        "distribution": "multivariate_gaussian", "privacy": "zcdp", "rho": 0.5, "mu": math.nan,
+        "epsilon": math.nan, "delta": math.nan, "measured": 0.87, "low": 0.86, "high": 0.88,
+        "tolerance": 0.06, "visible": 0.1, "checks": "theorem", "theorem": 1.0,
+        "at_these_n": math.nan, "asymptotic_from": math.nan,
+    }  # fmt: skip
+    return row | {"theorem_verdict": of_theorem, "verdict": here} | more
+
+
+@pytest.mark.parametrize("since", [4e9, math.nan])
+def test_theorems_numbers_at_these_n_and_the_code_have_tables_of_their_own(since: float) -> None:
+    """In 80 columns, each line on a theorem that is early below its row."""
+    early = {"at_these_n": 0.86, "asymptotic_from": since, "claim": "d"}
+    rows = [
+        _row("inconclusive", "inconclusive"),
+        _row("not yet asymptotic", "consistent", **early),
+        _row("consistent", "inconclusive", **early | {"asymptotic_from": math.nan}),
+        _row(math.nan, "consistent", checks="code", claim="e"),
+    ]
+    statement = THEOREMS["shifted_dimension"]
+    study: Any = SimpleNamespace(
+        all_claims=dict.fromkeys("cde", SimpleNamespace(statement=statement))
+    )
+    text = _claims(pd.DataFrame(rows), study)
+    alone, exact, code, counts = text.split("\n\n")
+    assert alone.startswith("Claims: theory against measurement\n")
+    assert "at these n" not in alone
+    assert alone.splitlines()[1].split()[-4:] == ["theorem", "measured", "(95%)", "verdict"]
+    told = exact.splitlines()
+    assert told[1].split()[-7:-3] == ["theorem", "at", "these", "n"]
+    assert told[3].split()[-7:-3] == ["1.000", "0.860", "0.870", "(0.860,"]
+    assert told[3].endswith("  not yet")
+    where = "within 0.06 from n = 4e+09 on"
+    none = "no n up to 1e+15 is known to be within 0.06"
+    assert told[4] == f"  not yet asymptotic: {none if math.isnan(since) else where}"
+    assert told[5].endswith("consistent")
+    assert told[6] == "  with the number at these n:  inconclusive"
+    assert code.splitlines()[0] == "Checks of the code against its own formulas"
+    assert "theorem" not in code
+    assert counts.splitlines()[:3] == [
+        "theorems: 1 consistent, 1 not yet asymptotic, 1 inconclusive",
+        "at these n: 1 consistent, 2 inconclusive",
+        "checks of the code: 1 consistent",
+    ]
+    assert max(map(len, text.splitlines())) <= WIDTH

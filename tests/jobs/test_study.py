@@ -6,9 +6,11 @@ import itertools
 import math
 import shlex
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from dpbench.jobs.composition import composed
@@ -157,6 +159,28 @@ def test_an_estimator_that_sometimes_releases_nothing(bench: Bench) -> None:
     assert (summary.drop("odd")["failures"] == 0).all()
     statuses = bench.rows().set_index("estimator")["status"]
     assert set(statuses["odd"]) == {"released", "nothing released"}
+
+
+@pytest.mark.parametrize(
+    ("here", "of_theorem", "code"),
+    [
+        ("consistent", "not yet asymptotic", 0),
+        ("consistent", math.nan, 0),
+        ("inconsistent", math.nan, 1),
+        ("inconsistent", "consistent", 1),
+        ("consistent", "inconsistent", 1),
+    ],
+)
+def test_a_theorem_that_is_early_fails_no_gate_and_a_refuted_one_does(
+    here: str, of_theorem: Any, code: int
+) -> None:
+    claims = pd.DataFrame({"verdict": [here] * 2, "theorem_verdict": [math.nan, of_theorem]})
+    tables = dict.fromkeys(("summary", "factors", "samples"), pd.DataFrame())
+    result: Any = SimpleNamespace(claims=claims, failures=[], scoreboard="", **tables)
+    for gate in (True, False):
+        plan = SimpleNamespace(study=SimpleNamespace(gate=gate))
+        job: Any = SimpleNamespace(plan=plan, _draw=print)
+        assert StudyJob._outcome(job, result, None).exit_code == code * gate
 
 
 def test_a_gate(bench: Bench) -> None:

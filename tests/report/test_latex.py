@@ -22,6 +22,7 @@ from dpbench.analysis.result import Result
 from dpbench.analysis.study import Study
 from dpbench.cli import run
 from dpbench.jobs.composition import composed
+from dpbench.output.verdicts import EARLY
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.report.figures import DrawnFigure, chosen_labels
 from dpbench.report.latex import (
@@ -88,13 +89,17 @@ def width(text: str) -> float:
 
 def assert_fits(table: str) -> None:
     """A page of LaTeX's own holds the columns, and those of words every word."""
-    share, linewidth = float(re.findall(r"p\{([\d.]+)\\linewidth", table)[0]), 345
+    shares = [345 * float(share) for share in re.findall(r"p\{([\d.]+)\\linewidth", table)]
+    text, measured, verdict = shares  # the first for three columns
     lines = [line.removesuffix(r" \\").split(" & ") for line in table.splitlines() if " & " in line]
-    words, numbers = [line[:3] for line in lines], list(zip(*lines, strict=True))[3:]
-    parts = {part for line in words for cell in line for part in re.split(r"\$.*?\$|[\s-]", cell)}
-    assert max(map(width, parts)) <= share * linewidth
-    wide = sum(max(map(width, set(column))) for column in numbers)
-    assert 3 * share * linewidth + wide + 5 * 2 * 3 <= linewidth
+    columns = [list(column) for column in zip(*lines, strict=True)]
+    words = [(text, r"\$.*?\$|[\s-]", one) for one in columns[:3]]
+    words += [(measured, r"(?<=\$) ", columns[5]), (verdict, r"[\s-]", columns[6])]
+    for room, breaks, column in words:
+        parts = {part for cell in column for part in re.split(breaks, cell)}
+        assert max(map(width, parts)) <= room
+    wide = sum(max(map(width, set(column))) for column in columns[3:5])
+    assert 3 * text + measured + verdict + wide + 6 * 2 * 2 <= 345
 
 
 @pytest.fixture(scope="module")
@@ -202,18 +207,19 @@ def test_the_scoreboard_has_the_claims_asked_for(finished: Path) -> None:
     heading, found = "", list[tuple[str, ...]]()
     for line in lines[6:-2]:
         if line.startswith(r"\addlinespace"):
-            heading = line.removeprefix(r"\addlinespace\multicolumn{6}{@{}l@{}}{")
+            heading = line.removeprefix(r"\addlinespace\multicolumn{7}{@{}l@{}}{")
         else:
             found.append((heading, *line.removesuffix(r" \\").split(" & ")))
     asked = ["private_part", "private_epsilon", "private_regime"]
     written = written[written["claim"].isin(asked)]
     for cells, row in zip(found, written.to_dict("records"), strict=True):
         assert cells[0].startswith(row["claim"].replace("_", r"\_") + ": exponent of $(1/\\")
-        assert cells[0].endswith(rf")$, $\pm {row['tolerance']:g}$}} \\*")
+        code = "" if row["checks"] == "theorem" else ", a check of the code"
+        assert cells[0].endswith(rf")$, $\pm {row['tolerance']:g}${code}}} \\*")
         assert cells[1:3] == ("Laplace", "Bernoulli")
         assert cells[4:] == (
-            f"${row['predicted']:.3f}$",
-            rf"${row['measured']:.3f}\ [{row['low']:.3f}, {row['high']:.3f}]$", row["verdict"],
+            f"${row['theorem']:.3f}$", "",
+            rf"${row['measured']:.3f}$ $[{row['low']:.3f}, {row['high']:.3f}]$", row["verdict"],
         )  # fmt: skip
     assert len({(cells[0], cells[3]) for cells in found}) == len(found) > 5
     assert {r"\alpha", r"\varepsilon"} <= {
@@ -230,8 +236,14 @@ def test_upper_limits_small_numbers_and_long_tables(numbers: Result) -> None:
     changed = dataclasses.replace(numbers, claims=claims)
     *unknown, limit = claim_rows(changed, ["limit", "near"])
     assert limit[0].endswith(r"$, $\pm 1$")
-    assert limit[4:6] == [r"$\leq 2.000$", r"$1.5 \times 10^{-5}\ [0.000, -0.250]$"]
-    assert [row[5:] for row in unknown] == [["--", "inconclusive"]] * 2
+    assert limit[4:7] == [r"$\leq 2.000$", "", r"$1.5 \times 10^{-5}$ $[0.000, -0.250]$"]
+    assert [row[6:] for row in unknown] == [["--", "inconclusive"]] * 2
+    early = {"theorem_verdict": EARLY, "at_these_n": 1.8, "verdict": "consistent"}
+    for name, value in early.items():
+        claims[name] = claims[name].where(claims["claim"] != "limit", value)
+    (row,) = claim_rows(dataclasses.replace(numbers, claims=claims), ["limit"])
+    assert [row[4:6], row[7]] == [[r"$\leq 2.000$", r"$\leq 1.800$"], EARLY]
+    assert_fits(claims_table([*unknown, row]))
     rows = claim_rows(numbers, ["rate"])
     budgets = [
         r"pure DP, $\varepsilon = 0.5$",

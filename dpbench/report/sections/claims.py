@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup
 
-from dpbench.analysis.claims import UNKNOWN
+from dpbench.analysis.claims import UNKNOWN, completed_row, headline, region
 from dpbench.analysis.factors import EXACT
+from dpbench.analysis.oracle import MAX_N
 from dpbench.analysis.study import gathered
-from dpbench.output.verdicts import CLAIMS, FACTORS, SEVERITY, page_tones
+from dpbench.output.verdicts import CLAIMS, EARLY, FACTORS, SEVERITY, page_tones
 from dpbench.report.page_run import RunFolder, mapping, worst
 from dpbench.report.page_tables import (
     Row,
@@ -20,7 +20,6 @@ from dpbench.report.page_tables import (
     claim_mark,
     digits,
     group_mark,
-    region,
     row_budget,
     short,
 )
@@ -40,9 +39,13 @@ SUPERSCRIPTS = {"c": "ᶜ", "s": "ˢ"}
 # What the best estimators and the bounds are named by.
 NAMED = ("estimator", "bound_by")
 CLAIMS_NOTE = (
-    "Grey is the prediction with its tolerance, a dot a measurement, the line its 95% interval; an "
-    "arrow points to what lies beyond the axis. Half of all runs would call a truth inconsistent "
-    "that is as far off as is “visible”."
+    "“Theorem” is the theorem's own number, “at these n” the exact one at the claim's n, where the "
+    "claim has it computed. Grey is the number at these n, else the theorem's, with its "
+    "tolerance; a dot is a measurement, the line its 95% interval; an arrow points to what lies "
+    "beyond the axis. Not yet asymptotic: the measurement agrees with the exact number at these n, "
+    "which is not the theorem's. A check of the code compares it with the formula that it "
+    "computes, and tests no theorem. Half of all runs would call a truth inconsistent that is as "
+    "far off as is “visible”."
 )
 LIMIT_NOTE = Markup(
     "The best estimator's worst error over what no private estimator beats, from the least to the "
@@ -59,7 +62,8 @@ LIMIT_NOTE = Markup(
 def build_claims(run: RunFolder) -> Section | None:
     """Build the claims in groups, the worst group first."""
     specs = {label: mapping(one) for label, one in gathered(run.sweep, "claims").items()}
-    claims = [_claim(row, specs.get(row["claim"], {})) for row in run.rows("claims")]
+    rows = [_completed(row, specs.get(row["claim"], {})) for row in run.rows("claims")]
+    claims = [_claim(row, specs.get(row["claim"], {})) for row in rows]
     if not claims:
         return None
     unknown = any(claim["measured"] == "-" for claim in claims)
@@ -67,18 +71,17 @@ def build_claims(run: RunFolder) -> Section | None:
         note=CLAIMS_NOTE + (f" Not measured (-): {UNKNOWN}." if unknown else ""),
         look="claims",
         data=_groups(claims),
-        found=_verdicts([claim["verdict"] for claim in claims]),
+        found=headline(rows),
         tone=worst([claim["tone"] for claim in claims]),
     )
 
 
-def _verdicts(verdicts: Sequence[str]) -> list[str]:
-    """How many claims have each verdict; nothing if none has one of those."""
-    counts = {verdict: verdicts.count(verdict) for verdict in CLAIMS}
-    first, *others = (f"{n} {verdict}" for verdict, n in counts.items())
-    total = sum(counts.values())
-    told = [first.replace(" ", f" of {total} tests of theory ", 1), *others]
-    return [", ".join(told)] if total else []
+def _completed(row: Row, spec: Mapping[str, Any]) -> Row:
+    """Return a row with the columns on theorems, by the claim's specification where it is older."""
+    theorem = THEOREMS.get(str(spec.get("theorem")))
+    checks = spec.get("checks") or (theorem.subject if theorem else "theorem")
+    finite = spec.get("finite", False) is not False
+    return completed_row(row, finite=finite, subject="code" if checks == "code" else "theorem")
 
 
 @section("limit", "Distance to the limit")
@@ -108,33 +111,51 @@ def _claim(row: Row, spec: Mapping[str, Any]) -> dict[str, Any]:
     limit = "" if floor is None else "≤ "
     low_end, high_end = region(predicted, tolerance, floor)
     wide = high_end - low_end
+    word = row["theorem_verdict"] if row["theorem_verdict"] in CLAIMS else row["verdict"]
     return {
         **row,
         "budget": row_budget(row),
         "what": _what(row["variable"], theorem),
         "metric": metric_text(row["metric"]),
-        "predicted": f"{limit}{digits(predicted)} ± {digits(tolerance, trailing=False)}",
+        "subject": "check of the code" if row["checks"] == "code" else "theorem",
+        **{name: _stated(row[name], limit, tolerance) for name in ("theorem", "at_these_n")},
         "measured": digits(measured) or "-",
         "interval": " … ".join(filter(None, (digits(low), digits(high)))),
         "visible": digits(as_number(row.get("visible"))),
         "reason": spec.get("reason", ""),
         "mark": claim_mark(predicted, tolerance, measured, (low, high), floor),
         "place": 2 * (measured - low_end) / wide - 1 if wide > 0 else math.nan,
-        "tone": page_tones(CLAIMS).get(row["verdict"], ""),
+        "word": word,
+        "also": _also(row, word),
+        "tone": page_tones(CLAIMS).get(word, ""),
     }
+
+
+def _stated(text: str, limit: str, tolerance: float) -> str:
+    """Return a number of a claim with its tolerance in print; blank where there is none."""
+    known = digits(as_number(text))
+    return f"{limit}{known} ± {digits(tolerance, trailing=False)}" if known else ""
+
+
+def _also(row: Row, word: str) -> list[str]:
+    """Return what a row says beside the word of its verdict: from which n on, and at these n."""
+    since = as_number(row["asymptotic_from"])
+    known = f"from n = {short(since, 2)} on" if since > 0 else f"at no known n up to {MAX_N:.0e}"
+    here = f"at these n: {row['verdict']}"
+    return [*([known] if word == EARLY else []), *([here] if word != row["verdict"] else [])]
 
 
 def _groups(claims: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The claims that say the same, after whom it is by, the worst group first."""
     found: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for claim in claims:
-        key = (claim["source"], claim["what"], claim["metric"])
+        key = (claim["subject"], claim["source"], claim["what"], claim["metric"])
         found.setdefault(key, []).append(claim)
     groups = [
         {
-            **dict(zip(("source", "what", "metric"), key, strict=True)),
+            **dict(zip(("subject", "source", "what", "metric"), key, strict=True)),
             "claims": sorted(same, key=lambda claim: SEVERITY.index(claim["tone"] or "calm")),
-            "counts": Counter(claim["verdict"] for claim in same),
+            "consistent": sum(claim["word"] == "consistent" for claim in same),
             "reasons": _reasons(same),
             "mark": group_mark([claim["place"] for claim in same]),
             "tone": worst([claim["tone"] for claim in same]),

@@ -68,8 +68,10 @@ def _question(run: RunFolder, rows: Sequence[Row]) -> str:
         f"with n = {ends(rows, 'n')} and {ends(rows, 'trials')} trials of each"
     )
     if claims := run.rows("claims"):
-        sources = "; ".join(dict.fromkeys(row["source"] for row in claims))
-        return f"Is what theory says ({sources}) true of {setting}?"
+        tested = [row["source"] for row in claims if row.get("checks") != "code"]
+        if not tested:
+            return f"Does the code agree with its own formulas for {setting}?"
+        return f"Is what theory says ({'; '.join(dict.fromkeys(tested))}) true of {setting}?"
     baseline = ", and are they those of the baseline" if run.rows("tracking") else ""
     return f"How large are the errors of {setting}{baseline}?"
 

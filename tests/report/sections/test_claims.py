@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,55 @@ def test_claims_are_grouped_by_what_they_say_and_the_worst_is_open(example: Path
     ]
     rows = [row for row in page.texts("tr") if " rate " in row]
     assert [row.split()[0] for row in rows] == ["inconsistent", "consistent", "consistent"]
+
+
+EARLY = CLAIM | {
+    "verdict": "consistent", "checks": "theorem", "theorem": 2.0, "at_these_n": 1.6,
+    "predicted": 1.6, "theorem_verdict": "not yet asymptotic", "asymptotic_from": 4e9,
+    "measured": 1.61, "low": 1.6, "high": 1.62,
+}  # fmt: skip
+
+
+def test_theorems_numbers_at_these_n_and_checks_of_the_code_are_apart(example: Path) -> None:
+    code = EARLY | {
+        "checks": "code", "theorem": 1.6, "at_these_n": "", "theorem_verdict": "",
+        "asymptotic_from": "",
+    }  # fmt: skip
+    never, both = EARLY | {"asymptotic_from": ""}, {"theorem_verdict": "consistent"}
+    write_table(example / "claims.csv", [EARLY, never, EARLY | both | {"theorem": 1.61}, code])
+    page = page_of(example)
+    assert any(
+        "theorems: 1 consistent, 2 not yet asymptotic; at these n: 3 consistent; checks of the "
+        "code: 1 consistent" in text for text in page.texts("p")
+    )  # fmt: skip
+    assert page.texts("summary")[1:3] == [
+        "1 of 3 consistent KSU20 s in n ~ (1/α)ˢ error (0.9 quantile)",  # noqa: RUF001
+        "1 of 1 consistent Check of the code: KSU20 s in n ~ (1/α)ˢ error (0.9 quantile)",  # noqa: RUF001
+    ]
+    heads = [text for text in page.texts("th") if text in {"theorem", "formula", "at these n"}]
+    assert heads == ["theorem", "at these n", "formula", "at these n"]
+    rows = [row for row in page.texts("tr") if "rate " in row]
+    assert rows[0].startswith("not yet asymptoticfrom n = 4e9 onat these n: consistent")
+    assert rows[1].startswith("not yet asymptoticat no known n up to 1e+15at these n")
+    assert rows[2].startswith("consistent rate")
+    assert "2.000 ± 0.02 1.600 ± 0.02 1.610" in rows[0]
+    spans = {(at["class"], text) for at, text in page.all("span") if text == "not yet asymptotic"}
+    assert spans == {("verdict ahead", "not yet asymptotic")}
+
+
+def test_claims_of_older_runs_are_told_by_what_they_asked(example: Path) -> None:
+    """Their tables lack the columns on theorems: `finite` and the kind stand in the manifest."""
+    manifest = json.loads((example / "manifest.json").read_text())
+    claims = manifest["configuration"]["sweep"]["claims"]
+    claims["rate"]["finite"] = True
+    claims["level"] = {"theorem": "exact_error", "reason": "trials"}
+    (example / "manifest.json").write_text(json.dumps(manifest))
+    write_table(example / "claims.csv", [CLAIM, CLAIM | {"claim": "level", "variable": "level"}])
+    page = page_of(example)
+    found = "theorems: 1 not judged; at these n: 1 consistent; checks of the code: 1 consistent"
+    assert any(found in text for text in page.texts("p"))
+    (row,) = (row for row in page.texts("tr") if row.startswith("consistent rate"))
+    assert row.count("2.000 ± 0.02") == 1
 
 
 def test_factors_have_a_column_per_moment_order(example: Path) -> None:

@@ -1,0 +1,90 @@
+"""Exact values of the rows of a summary, and the n from which an exact exponent is the theorem's.
+
+The values come from `dpbench.theory.exact.value`, which calls no estimator and draws nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, partial
+
+import numpy as np
+import pandas as pd
+
+from dpbench.analysis.results import Results
+from dpbench.arrays import Floats
+from dpbench.registry import ConfigError
+from dpbench.sweep.plan import Sweep
+from dpbench.sweep.selection import under
+from dpbench.theory.bounds.numbers import BETA
+from dpbench.theory.exact.value import exact, exact_miss
+
+__all__ = ["MAX_N", "check_exact", "exact_n", "exact_values", "first_n"]
+
+MAX_N = 10**15  # the largest n at which an exact exponent is computed, with all digits of n
+
+
+def exact_values(table: pd.DataFrame, sweep: Sweep, metric: str) -> Floats:
+    """Return the limits of a column of a summary as trials grow, (rows,); see `exact`.
+
+    For the metric ``samples``: the probabilities that a coarse step misses, see `exact_miss`.
+    """
+    estimator = cache(sweep.estimator)
+    members = cache(lambda label, n, budget: sweep.families[label].value.members(label, n, budget))
+    budgets = [one.value for one in sweep.budgets.values()]
+    find = exact_miss if metric == "samples" else partial(exact, metric)
+    found = []
+    for row in table.to_dict("records"):
+        budget = next((one for one in budgets if under(row, one)), None)
+        if budget is None:  # without privacy
+            found.append(np.nan)
+            continue
+        law = members(row["family"], row["n"], budget)[row["distribution"]]
+        found.append(find(estimator(row["estimator"], row["family"]), law, row["n"], budget))
+    return np.array(found)
+
+
+def exact_n(curves: pd.DataFrame, results: Results, sweep: Sweep) -> Floats:
+    """Find the smallest n, up to the largest that was run, with a miss of at most BETA, (rows,)."""
+    low, high = np.ones(len(curves)), np.full(len(curves), float(results.summary["n"].max()))
+    while np.any(high - low > 1):
+        middle = np.floor((low + high) / 2)
+        good = exact_values(curves.assign(n=middle.astype(int)), sweep, "samples") <= BETA
+        low, high = np.where(good, low, middle), np.where(good, middle, high)
+    return high
+
+
+def check_exact(
+    table: pd.DataFrame, apart: list[str], sweep: Sweep, metric: str, where: str
+) -> None:
+    """Refuse what is told apart by these columns if no exact value is known of its last row."""
+    one = table.drop_duplicates(apart, keep="last")
+    for place in np.flatnonzero(np.isnan(exact_values(one, sweep, metric))):
+        row = one.iloc[place]
+        about = f"{row['estimator']} on {row['family']} under {row['privacy']}"
+        raise ConfigError(f"{where}: no exact {metric} is known for {about}")
+
+
+def first_n(grid: pd.Series[int], near: Callable[[pd.Series[int]], bool]) -> float:
+    """Return the first smallest n of a grid, times 2, 4, 8 and so on, at which it is `near`.
+
+    The largest n of the grid goes up to `MAX_N`. At the largest factor the grid must be near, too:
+    else the exponent only passes the theorem's on its way to another limit.
+
+    Parameters
+    ----------
+    grid : Series of int
+        The n of a curve, perhaps several times each; the factor keeps their ratios.
+    near : callable
+        Whether the exact exponent on a grid lies within the tolerance of the theorem's.
+
+    Returns
+    -------
+    float
+        The smallest n of the first grid that is near; NaN if none up to `MAX_N` is.
+    """
+    doublings = int(np.log2(MAX_N / int(grid.max())))
+    if doublings < 1 or not near(grid * 2**doublings):
+        return np.nan
+    factor = next(2**i for i in range(1, doublings + 1) if near(grid * 2**i))
+    return float(grid.min() * factor)
