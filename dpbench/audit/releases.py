@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -15,7 +15,8 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
 from dpbench.arrays import Floats
-from dpbench.audit.attack import Released, attacks
+from dpbench.audit.attack import EVENTS, Released, attacks
+from dpbench.audit.blind import HALF, HalfAdditive, steps_of, why_blind
 from dpbench.estimators import Estimator
 from dpbench.estimators.outside import OneDataset
 from dpbench.privacy import Budget, Ledger
@@ -32,7 +33,7 @@ Streams = Callable[..., np.random.Generator]
 
 COLUMNS = (
     *("estimator", "notion", "delta", "claimed", "pair", "pairs", "runs", "lower_bound"),
-    *("visible", "verdict", "seconds"),
+    *("visible", "blind", "blind_additive", "verdict", "seconds"),
 )
 LEAST_RUNS = 100
 # Of the runs of an audit, those that choose the attack; and of all pairs that a pilot of a few
@@ -41,6 +42,7 @@ PILOT = 0.2
 CHOSEN = 2
 # Of the noise, from the largest: those that are tried for what is visible.
 FACTORS = (0.8, 0.65, 0.5, 0.35, 0.25)
+OWN_NOISE = "own noise: the library draws it"
 # Held at once by estimators that copy their records.
 MOST_RUNS = 500
 
@@ -213,14 +215,66 @@ class AuditTask:
         """
         if isinstance(self.estimator, OneDataset):
             return np.nan
-        stricter = float(ndtr(ndtri(self.error / CHOSEN) + ndtri(0.05)))
 
         def refuted(factor: float) -> bool:
-            bounds = (self.bound(pair, factor, stricter) for pair in pairs)
+            bounds = (self.bound(pair, factor, self._stricter) for pair in pairs)
             return any(bound.verdict == "refuted" for bound in bounds)
 
         found = bisect.bisect_left(FACTORS, True, key=refuted)
         return FACTORS[found] if found < len(FACTORS) else np.nan
+
+    @property
+    def _stricter(self) -> float:
+        """The error at which what is refuted is refuted in 95% of audits; see `visible`."""
+        return float(ndtr(ndtri(self.error / CHOSEN) + ndtri(0.05)))
+
+    def blind(self, pairs: Sequence[Pair], visible: float) -> tuple[str, str]:
+        """Return why half of the noise is not refuted, and half of the additive noise alone.
+
+        Each is empty where it is refuted in 95% of audits; see `dpbench.audit.blind`.
+
+        Parameters
+        ----------
+        pairs : sequence of Pair
+            Those that are audited.
+        visible : float
+            What `visible` has found of them.
+        """
+        if isinstance(self.estimator, OneDataset):
+            return (OWN_NOISE,) * 2
+        rng = self.streams(pairs[0], "blind")
+        steps = [steps_of(self.estimator, self.budget, pair, rng("steps")) for pair in pairs]
+        additive = [step.additive for seen in steps for step in seen]
+        seen_half = visible >= HALF
+        seen_additive = seen_half if all(additive) else any(additive) and self._additive(pairs)
+        if seen_half and seen_additive:
+            return "", ""
+        failed = min(self._failed(pair) for pair in pairs)
+        error = self._stricter / 2 / EVENTS  # a half for each try of `_both_sides`
+        runs = int((1 - PILOT) * self.runs)
+        half, alone = (
+            "" if seen else str(why_blind(steps, self.budget, runs, error, failed, alone))
+            for seen, alone in ((seen_half, False), (seen_additive, True))
+        )
+        return half, alone
+
+    def _additive(self, pairs: Sequence[Pair]) -> bool:
+        """Whether half of the additive noise alone is refuted by one of the pairs."""
+        half: Any = HalfAdditive(self.estimator)
+        given = self.budget, self.runs, self._stricter
+        bounds = (
+            _bound(half, given[0], pair, *given[1:], self.streams(pair, "additive"))
+            for pair in pairs
+        )
+        return any(bound.verdict == "refuted" for bound in bounds)
+
+    def _failed(self, pair: Pair) -> float:
+        """The share of releases with half of the noise that are not finite."""
+        few, streams = (LEAST_RUNS,) * 2, self.streams(pair, "failed")
+        both = _both_sides(self.estimator, self.budget, pair, few, streams, HALF)
+        if both is None:
+            return 1.0
+        return float(np.mean(~np.isfinite(np.concatenate(both)).all(axis=1)))
 
 
 def audit(task: AuditTask) -> list[dict[str, Any]]:
@@ -236,6 +290,7 @@ def audit(task: AuditTask) -> list[dict[str, Any]]:
         pairs = [task.pairs[index] for index in order[:CHOSEN]]
         found = [task.bound(pair) for pair in pairs]
         visible = task.visible(*pairs)
+        half, additive = task.blind(pairs, visible)
     seconds = round(time.thread_time() - started, 3)
     blind = max(promises) < 0
     return [
@@ -249,6 +304,8 @@ def audit(task: AuditTask) -> list[dict[str, Any]]:
             "runs": bound.runs,
             "lower_bound": bound.lower_bound,
             "visible": visible,
+            "blind": half,
+            "blind_additive": additive,
             "verdict": "failed" if blind and bound.verdict != "refuted" else bound.verdict,
             "seconds": seconds,
         }

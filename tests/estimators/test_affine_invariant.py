@@ -207,7 +207,9 @@ def test_the_worst_three_laws_lose_the_whole_budget(budget: ApproxDP) -> None:
     and the first and the last no closer than (eps_V + eps_m, delta_V + e^eps_V delta_m). With the
     delta_1 of (g) that is all of delta. Without the factor e^-eps_V in delta_m it would be more.
     """
-    core, bound, (test, shape, fine) = MEAN._core(MEAN.least_records(1, budget), 1, budget) or ()
+    parts = MEAN._core(MEAN.least_records(1, budget), 1, budget)
+    assert parts is not None
+    core, bound, (test, shape, fine) = parts
     delta_1 = float(stats.laplace(scale=1 / test.epsilon).cdf(-bound))
     # (e) has delta_V for chi-square's tail, which `shape_epsilon` inverts.
     low, high = (core.shape_epsilon(times * budget.delta / 4) for times in (1.001, 0.999))

@@ -12,6 +12,7 @@ from scipy import stats
 from scipy.optimize import brentq
 
 from dpbench.estimators import ApproximateBoundsMean, UniversalMean, unbounded
+from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.package import conf_folder
 from dpbench.privacy import PureDP
 from tests.support import assert_frequencies, rng, run
@@ -116,7 +117,6 @@ def test_the_last_radius_falls_as_its_threshold_says(monkeypatch: pytest.MonkeyP
         found.append(radius)
         return noisy_clipped_mean(sample, middle, radius, ledger)
 
-    noisy_clipped_mean = unbounded.noisy_clipped_mean
     monkeypatch.setattr(unbounded, "private_quantile", centre)
     monkeypatch.setattr(unbounded, "noisy_clipped_mean", clipped)
     records, most = stats.norm.ppf((np.arange(n) + 0.5) / n), 9

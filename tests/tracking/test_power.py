@@ -53,10 +53,9 @@ def test_pairs_show_what_is_beyond_the_smallest_change() -> None:
     Of two rows of 1 + 0.1 z times the error, z normal, one is beside them without any release.
     """
     errors, z = draws(2, 4), np.random.default_rng(3).standard_normal((2, TRIALS))
-    old = table(errors, "s")
     nothing = np.full(TRIALS, np.nan)
-    old["errors"] = [errors[0], errors[1], errors[2], nothing]
-    new = old.assign(errors=[errors[0], *(errors[1:3] * (1 + 0.1 * z)), nothing])
+    changed = [one * (1 + 0.1 * by) for one, by in zip(errors[1:3], z, strict=True)]
+    old, new = table([*errors[:3], nothing], "s"), table([errors[0], *changed, nothing], "s")
     found = compare(old, new)
     at_least, beyond = power(old, new, found, (SMALLEST, 0.021)).to_dict("records")
     assert (at_least["compared"], at_least["rows"]) == (2, 4)
