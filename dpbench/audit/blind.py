@@ -40,6 +40,7 @@ __all__ = ["HALF", "HalfAdditive", "Reason", "Seen", "runs_to_refute", "steps_of
 
 HALF = 0.5  # of the noise
 FEWEST, MOST = 100, 1e9  # runs that are tried
+SMOOTH = "noise for a"  # what a receipt calls noise of a smooth sensitivity, which no tape has
 MOSTLY = 0.5  # share of releases that fail, from which they are the reason
 NOISE = ("add_noise", "add_l2_noise", "add_joint_noise", "add_geometric_noise", "above_threshold")
 
@@ -158,7 +159,7 @@ def _seen(paid: _Paid, share: float, one: Step, other: Step) -> Seen:
     """Bound what a step shows, as in 1 of the module."""
     part, known = paid.budget, one.like(other) and one.values.size > 0
     about: Any = {"share": share, "weight": paid.weight, "draws": one.draws, "known": known}
-    about["additive"] = one.mechanism in NOISE
+    about["additive"] = one.mechanism in NOISE or paid.mechanism.startswith(SMOOTH)
     l1, l2 = (np.asarray(one.sensitivity.get(norm, 1.0)) for norm in ("l1", "l2"))
     if one.mechanism == "add_noise" and (sd := part._sd(l1, l2)) is not None:
         full = float(np.sqrt(paid.times / one.draws)) / sd
@@ -333,15 +334,15 @@ class _HalfAdditive(Ledger):
     def add_geometric_noise(self, *given: Any, **options: Any) -> Any:
         return self._half(super().add_geometric_noise, *given, **options)
 
+    def add_smooth_noise(self, *given: Any, **options: Any) -> Any:
+        return self._half(super().add_smooth_noise, *given, **options)
+
     def above_threshold(self, *given: Any, **options: Any) -> Any:
         return self._half(super().above_threshold, *given, **options)
 
     def _half(self, mechanism: Callable[..., Any], *given: Any, **options: Any) -> Any:
-        self.noise_factor = HALF
-        try:
-            return mechanism(*given, **options)
-        finally:
-            self.noise_factor = 1.0
+        self.noise_factor = HALF  # for good, because a ledger pays for one mechanism
+        return mechanism(*given, **options)
 
 
 @dataclass(frozen=True)

@@ -29,12 +29,14 @@ from dpbench.estimators import (
     LocalMean,
     LocalSignMean,
     PersonMean,
+    SmoothTrimmedMean,
 )
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.neighbours import Pair
 from dpbench.samples import DenseSample
 from tests.audit.audits import only
 
+APPROX = ApproxDP(1.0, 1e-6)
 CLIPPED = ClippedMean(lower=-1, upper=1)
 
 
@@ -91,12 +93,12 @@ def test_steps_show_what_the_pair_moves(part: float) -> None:
     """A record from -1 to 1 costs the whole budget: mu = sqrt(2 rho), or epsilon; from 0 half."""
     pair = ends(low=-5.0 if part == 1 else 0.0)
     (one,) = seen(CLIPPED, ZCDP(0.5), pair)
-    assert (one.mu, one.epsilon) == (pytest.approx(part), 0)
-    assert (one.full, one.share, one.draws) == ((pytest.approx(1), 0), pytest.approx(1), 1)
+    assert [one.mu, one.epsilon] == pytest.approx([part, 0])
+    assert [*one.full, one.share, one.draws] == pytest.approx([1, 0, 1, 1])
     (one,) = seen(CLIPPED, PureDP(0.7), pair)
-    assert (one.mu, one.epsilon, one.full) == (0, pytest.approx(0.7 * part), (0, 0.7))
+    assert [one.mu, one.epsilon, *one.full] == pytest.approx([0, 0.7 * part, 0, 0.7])
     (local,) = seen(LocalMean(k=2), ZCDP(0.5), ends(n=25, low=-1e6, high=1e6))
-    assert (local.draws, local.mu) == (25, pytest.approx(1 / 5))  # of 25 noises
+    assert [local.draws, local.mu] == pytest.approx([25, 1 / 5])
 
 
 def test_steps_of_a_run_share_its_budget() -> None:
@@ -156,12 +158,14 @@ def test_a_small_share_and_few_runs_are_reasons() -> None:
 def test_half_of_the_additive_noise_alone() -> None:
     """Of one stream: noise of a clipped mean is halved, the choice of a median is not."""
     median = InverseSensitivity(lower=-1, upper=1, statistic="median", resolution=0.01)
-    for estimator, factor in ((CLIPPED, 0.5), (median, 1.0)):
+    smooth = SmoothTrimmedMean(lower=-1, upper=1, trim=2, dilation=0.05)
+    for estimator, factor in ((CLIPPED, 0.5), (smooth, 0.5), (median, 1.0)):
         usual, half = (
-            one.run(DenseSample(np.zeros((9, 20))), Ledger(PureDP(1.0), np.random.default_rng(0)))
+            one.run(DenseSample(np.zeros((9, 20))), Ledger(APPROX, np.random.default_rng(0)))
             for one in (estimator, HalfAdditive(estimator))
         )
         np.testing.assert_allclose(half.value, factor * usual.value)
+        assert [one.additive for one in seen(estimator, APPROX, ends())] == [factor < 1]
     assert HalfAdditive(CLIPPED).estimand == CLIPPED.estimand
 
 

@@ -28,7 +28,7 @@ def test_blind_rows_are_named_by_their_reason() -> None:
     table = pd.DataFrame(rows, columns=["estimator", "lower_bound", "blind"])
     table = table.assign(notion="pure", delta=np.nan, claimed=1.0, runs=9, pair="p", pairs=3)
     table = table.assign(visible=np.nan, verdict="not refuted")
-    table["blind_additive"] = ["", "", np.nan, "y: z"]
+    table = table.assign(blind_additive=pd.Series(["", "", np.nan, "y: z"]))
     wanted = [
         "Half of all noise: not refuted in 2 of 3 rows", "  x: a pure, c pure",
         "Half of additive noise alone: not refuted in 1 of 3 rows", "  y: c pure",
