@@ -29,16 +29,16 @@ from scipy.special import expit, ndtr
 
 from dpbench.arrays import Floats
 from dpbench.audit.bounds import event_bound
-from dpbench.estimators import Estimate, Estimator
+from dpbench.audit.half_additive import HALF
+from dpbench.estimators import Estimator
 from dpbench.privacy import Budget, Ledger
 from dpbench.privacy.budgets import _BadEvent
 from dpbench.privacy.neighbours import Pair
 from dpbench.privacy.tape import Step, Tape
-from dpbench.samples import DenseSample, Sample
+from dpbench.samples import DenseSample
 
-__all__ = ["HALF", "HalfAdditive", "Reason", "Seen", "runs_to_refute", "steps_of", "why_blind"]
+__all__ = ["Reason", "Seen", "reasons", "runs_to_refute", "steps_of", "why_blind"]
 
-HALF = 0.5  # of the noise
 FEWEST, MOST = 100, 1e9  # runs that are tried
 SMOOTH = "noise for a"  # what a receipt calls noise of a smooth sensitivity, which no tape has
 MOSTLY = 0.5  # share of releases that fail, from which they are the reason
@@ -319,42 +319,37 @@ def _moved(step: Seen) -> float:
     return max(x / y for x, y in zip((step.mu, step.epsilon), step.full, strict=True) if y > 0)
 
 
-class _HalfAdditive(Ledger):
-    """A ledger that halves the noise of its additive mechanisms alone."""
+def reasons(
+    steps: Sequence[Sequence[Seen]],
+    seen_half: bool,
+    sees_additive: Callable[[], bool],
+    failed: Callable[[], float],
+    claim: tuple[Budget, int, float],
+) -> tuple[str, str]:
+    """Return why half of the noise is not refuted, and half of the additive noise alone.
 
-    def add_noise(self, *given: Any, **options: Any) -> Any:
-        return self._half(super().add_noise, *given, **options)
+    Parameters
+    ----------
+    steps : sequence of sequence of Seen
+        See `why_blind`, whose `budget`, `runs` and `error` are `claim`.
+    seen_half : bool
+        Whether half of all noise is refuted.
+    sees_additive, failed : callable
+        Whether half of the additive noise alone is, and the share of releases that fail; called
+        where the steps do not decide it.
 
-    def add_l2_noise(self, *given: Any, **options: Any) -> Any:
-        return self._half(super().add_l2_noise, *given, **options)
-
-    def add_joint_noise(self, *given: Any, **options: Any) -> Any:
-        return self._half(super().add_joint_noise, *given, **options)
-
-    def add_geometric_noise(self, *given: Any, **options: Any) -> Any:
-        return self._half(super().add_geometric_noise, *given, **options)
-
-    def add_smooth_noise(self, *given: Any, **options: Any) -> Any:
-        return self._half(super().add_smooth_noise, *given, **options)
-
-    def above_threshold(self, *given: Any, **options: Any) -> Any:
-        return self._half(super().above_threshold, *given, **options)
-
-    def _half(self, mechanism: Callable[..., Any], *given: Any, **options: Any) -> Any:
-        self.noise_factor = HALF  # for good, because a ledger pays for one mechanism
-        return mechanism(*given, **options)
-
-
-@dataclass(frozen=True)
-class HalfAdditive:
-    """An estimator with half of the additive noise, and all other noise as it should be."""
-
-    estimator: Estimator
-
-    @property
-    def estimand(self) -> str:
-        return self.estimator.estimand
-
-    def run(self, sample: Sample, ledger: Ledger) -> Estimate:
-        ledger = _HalfAdditive(ledger.budget, ledger.rng, noise_factor=1.0)
-        return self.estimator.run(sample, ledger)
+    Returns
+    -------
+    tuple of two str
+        Each empty where that noise is refuted.
+    """
+    additive = [step.additive for seen in steps for step in seen]
+    seen_additive = seen_half if all(additive) else any(additive) and sees_additive()
+    if seen_half and seen_additive:
+        return "", ""
+    share = failed()
+    half, alone = (
+        "" if seen else str(why_blind(steps, *claim, share, only))
+        for seen, only in ((seen_half, False), (seen_additive, True))
+    )
+    return half, alone

@@ -7,7 +7,7 @@ import hashlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -16,7 +16,8 @@ from scipy.special import ndtr, ndtri
 
 from dpbench.arrays import Floats
 from dpbench.audit.attack import EVENTS, Released, attacks
-from dpbench.audit.blind import HALF, HalfAdditive, steps_of, why_blind
+from dpbench.audit.blind import reasons, steps_of
+from dpbench.audit.half_additive import HALF, HalfAdditive
 from dpbench.estimators import Estimator
 from dpbench.estimators.outside import OneDataset
 from dpbench.privacy import Budget, Ledger
@@ -229,52 +230,35 @@ class AuditTask:
         return float(ndtr(ndtri(self.error / CHOSEN) + ndtri(0.05)))
 
     def blind(self, pairs: Sequence[Pair], visible: float) -> tuple[str, str]:
-        """Return why half of the noise is not refuted, and half of the additive noise alone.
-
-        Each is empty where it is refuted in 95% of audits; see `dpbench.audit.blind`.
-
-        Parameters
-        ----------
-        pairs : sequence of Pair
-            Those that are audited.
-        visible : float
-            What `visible` has found of them.
-        """
+        """Return the `dpbench.audit.blind.reasons` of audited pairs, given what is visible."""
         if isinstance(self.estimator, OneDataset):
             return (OWN_NOISE,) * 2
-        rng = self.streams(pairs[0], "blind")
-        steps = [steps_of(self.estimator, self.budget, pair, rng("steps")) for pair in pairs]
-        additive = [step.additive for seen in steps for step in seen]
-        seen_half = visible >= HALF
-        seen_additive = seen_half if all(additive) else any(additive) and self._additive(pairs)
-        if seen_half and seen_additive:
-            return "", ""
-        failed = min(self._failed(pair) for pair in pairs)
+        rng, budget = self.streams(pairs[0], "blind"), self.budget
+        steps = [steps_of(self.estimator, budget, pair, rng("steps")) for pair in pairs]
         error = self._stricter / 2 / EVENTS  # a half for each try of `_both_sides`
-        runs = int((1 - PILOT) * self.runs)
-        half, alone = (
-            "" if seen else str(why_blind(steps, self.budget, runs, error, failed, alone))
-            for seen, alone in ((seen_half, False), (seen_additive, True))
-        )
-        return half, alone
+        claim = budget, int((1 - PILOT) * self.runs), error
+        additive, failed = partial(self._additive, pairs), partial(self._failed, pairs)
+        return reasons(steps, visible >= HALF, additive, failed, claim)
 
     def _additive(self, pairs: Sequence[Pair]) -> bool:
         """Whether half of the additive noise alone is refuted by one of the pairs."""
         half: Any = HalfAdditive(self.estimator)
-        given = self.budget, self.runs, self._stricter
+        given = self.runs, self._stricter
         bounds = (
-            _bound(half, given[0], pair, *given[1:], self.streams(pair, "additive"))
+            _bound(half, self.budget, pair, *given, self.streams(pair, "additive"))
             for pair in pairs
         )
         return any(bound.verdict == "refuted" for bound in bounds)
 
-    def _failed(self, pair: Pair) -> float:
-        """The share of releases with half of the noise that are not finite."""
-        few, streams = (LEAST_RUNS,) * 2, self.streams(pair, "failed")
-        both = _both_sides(self.estimator, self.budget, pair, few, streams, HALF)
-        if both is None:
-            return 1.0
-        return float(np.mean(~np.isfinite(np.concatenate(both)).all(axis=1)))
+    def _failed(self, pairs: Sequence[Pair]) -> float:
+        """The least share of releases with half of the noise that are not finite, by pair."""
+        few, shares = (LEAST_RUNS,) * 2, []
+        for pair in pairs:
+            streams = self.streams(pair, "failed")
+            both = _both_sides(self.estimator, self.budget, pair, few, streams, HALF)
+            bad = [True] if both is None else ~np.isfinite(np.concatenate(both)).all(axis=1)
+            shares.append(float(np.mean(bad)))
+        return min(shares)
 
 
 def audit(task: AuditTask) -> list[dict[str, Any]]:

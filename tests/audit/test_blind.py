@@ -11,7 +11,6 @@ from scipy import integrate, stats
 from scipy.special import ndtri
 
 from dpbench.audit.blind import (
-    HalfAdditive,
     Seen,
     _best_events,
     runs_to_refute,
@@ -29,14 +28,11 @@ from dpbench.estimators import (
     LocalMean,
     LocalSignMean,
     PersonMean,
-    SmoothTrimmedMean,
 )
-from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
+from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP
 from dpbench.privacy.neighbours import Pair
-from dpbench.samples import DenseSample
 from tests.audit.audits import only
 
-APPROX = ApproxDP(1.0, 1e-6)
 CLIPPED = ClippedMean(lower=-1, upper=1)
 
 
@@ -153,21 +149,6 @@ def test_a_small_share_and_few_runs_are_reasons() -> None:
     still = [step._replace(epsilon=0.0) for step in steps]
     assert why_blind([still, steps], PureDP(1.0), 10**9, 1e-9, 0.0, True).kind == "other steps"
     assert why_blind([still], PureDP(1.0), 10**9, 1e-9, 0.0, True).kind == "pairs"
-
-
-def test_half_of_the_additive_noise_alone() -> None:
-    """Of one stream: noise of a clipped mean is halved, the choice of a median is not."""
-    median = InverseSensitivity(lower=-1, upper=1, statistic="median", resolution=0.01)
-    smooth = SmoothTrimmedMean(lower=-1, upper=1, trim=2, dilation=0.05)
-    spread = np.broadcast_to(np.linspace(-0.9, 0.9, 20), (9, 20))  # a mean of 0, choices of 20
-    for estimator, factor in ((CLIPPED, 0.5), (smooth, 0.5), (median, 1.0)):
-        usual, half = (
-            one.run(DenseSample(spread), Ledger(APPROX, np.random.default_rng(0)))
-            for one in (estimator, HalfAdditive(estimator))
-        )
-        np.testing.assert_allclose(half.value, factor * usual.value, atol=1e-12)
-        assert [one.additive for one in seen(estimator, APPROX, ends())] == [factor < 1]
-    assert HalfAdditive(CLIPPED).estimand == CLIPPED.estimand
 
 
 def test_a_row_is_blind_where_half_of_the_noise_is_not_visible() -> None:
