@@ -7,7 +7,7 @@ import hashlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -15,7 +15,9 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
 from dpbench.arrays import Bools, Floats
-from dpbench.audit.attack import Released, attacks
+from dpbench.audit.attack import EVENTS, Released, attacks
+from dpbench.audit.blind import reasons, steps_of
+from dpbench.audit.half_additive import HALF, HalfAdditive
 from dpbench.audit.pairs import checked_pair
 from dpbench.audit.replay import Replay, first_reason, largest_ratio, replay
 from dpbench.estimators import Estimator
@@ -39,7 +41,8 @@ Way = Literal["runs", "replay"]
 
 COLUMNS = (
     *("estimator", "notion", "delta", "claimed", "pair", "pairs", "runs", "lower_bound"),
-    *("visible", "move_over_sensitivity", "verdict", "refuted_by_replay", "seconds"),
+    *("visible", "blind", "blind_additive", "move_over_sensitivity", "verdict"),
+    *("refuted_by_replay", "seconds"),
 )
 LEAST_RUNS = 100
 # Of the runs of an audit, those that choose the attack; and of all pairs that a pilot of a few
@@ -48,6 +51,7 @@ PILOT = 0.2
 CHOSEN = 2
 # Of the noise, from the largest: those that are tried for what is visible.
 FACTORS = (0.8, 0.65, 0.5, 0.35, 0.25)
+OWN_NOISE = "own noise: the library draws it"
 # Held at once by estimators that copy their records.
 MOST_RUNS = 500
 
@@ -236,14 +240,49 @@ class AuditTask:
         """
         if isinstance(self.estimator, OneDataset):
             return np.nan
-        stricter = float(ndtr(ndtri(self.error / CHOSEN) + ndtri(0.05)))
 
         def refuted(factor: float) -> bool:
-            bounds = (self.bound(pair, factor, stricter) for pair in pairs)
+            bounds = (self.bound(pair, factor, self._stricter) for pair in pairs)
             return any(bound.verdict == "refuted" for bound in bounds)
 
         found = bisect.bisect_left(FACTORS, True, key=refuted)
         return FACTORS[found] if found < len(FACTORS) else np.nan
+
+    @property
+    def _stricter(self) -> float:
+        """The error at which what is refuted is refuted in 95% of audits; see `visible`."""
+        return float(ndtr(ndtri(self.error / CHOSEN) + ndtri(0.05)))
+
+    def blind(self, pairs: Sequence[Pair], visible: float) -> tuple[str, str]:
+        """Return the `dpbench.audit.blind.reasons` of audited pairs, given what is visible."""
+        if isinstance(self.estimator, OneDataset):
+            return (OWN_NOISE,) * 2
+        rng, budget = self.streams(pairs[0], "blind"), self.budget
+        steps = [steps_of(self.estimator, budget, pair, rng("steps")) for pair in pairs]
+        error = self._stricter / 2 / EVENTS  # a half for each try of `_both_sides`
+        claim = budget, int((1 - PILOT) * self.runs), error
+        additive, failed = partial(self._additive, pairs), partial(self._failed, pairs)
+        return reasons(steps, visible >= HALF, additive, failed, claim)
+
+    def _additive(self, pairs: Sequence[Pair]) -> bool:
+        """Whether half of the additive noise alone is refuted by one of the pairs."""
+        half: Any = HalfAdditive(self.estimator)
+        given = self.runs, self._stricter
+        bounds = (
+            _bound(half, self.budget, pair, *given, self.streams(pair, "additive"))
+            for pair in pairs
+        )
+        return any(bound.verdict == "refuted" for bound in bounds)
+
+    def _failed(self, pairs: Sequence[Pair]) -> float:
+        """The least share of releases with half of the noise that are not finite, by pair."""
+        few, shares = (LEAST_RUNS,) * 2, []
+        for pair in pairs:
+            streams = self.streams(pair, "failed")
+            both = _both_sides(self.estimator, self.budget, pair, few, streams, HALF)
+            bad = [True] if both is None else ~np.isfinite(np.concatenate(both)).all(axis=1)
+            shares.append(float(np.mean(bad)))
+        return min(shares)
 
 
 def audit(task: AuditTask) -> list[dict[str, Any]]:
@@ -259,6 +298,7 @@ def audit(task: AuditTask) -> list[dict[str, Any]]:
         pairs = [task.pairs[index] for index in order[:CHOSEN]]
         found = [task.bound(pair) for pair in pairs]
         visible = task.visible(*pairs)
+        half, additive = task.blind(pairs, visible)
         replayed = task.replays()
     seconds = round(time.thread_time() - started, 3)
     blind = max(promises) < 0
@@ -273,6 +313,8 @@ def audit(task: AuditTask) -> list[dict[str, Any]]:
             "runs": bound.runs,
             "lower_bound": bound.lower_bound,
             "visible": visible,
+            "blind": half,
+            "blind_additive": additive,
             "move_over_sensitivity": largest_ratio(replayed),
             "verdict": task.judge(bound, replayed, blind=blind),
             "refuted_by_replay": first_reason(replayed),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -12,7 +13,7 @@ from dpbench.output.terminal import counted
 from dpbench.output.terminal import table as text_table
 from dpbench.output.verdicts import AUDIT, CONTROLS, failing
 
-__all__ = ["CAVEAT", "bounds_figure", "render", "strongest", "strongest_in_print"]
+__all__ = ["CAVEAT", "blind_rows", "bounds_figure", "render", "strongest", "strongest_in_print"]
 
 # Inches of the figure: for a row, and for everything else.
 ROW, FRAME = 0.155, 0.95
@@ -32,12 +33,32 @@ move of a mechanism's values over its stated sensitivity, over all pairs and
 given equal releases; above 1 it refutes, "-" where nothing could be compared.
 What an estimator gets wrong elsewhere may not show at all."""
 
+# By column of ``audit.csv``: the noise of which half is not refuted, see `dpbench.audit.blind`.
+INJECTED = {"blind": "all noise", "blind_additive": "additive noise alone"}
+
 
 def strongest(table: pd.DataFrame) -> pd.DataFrame:
     """The pair with the largest lower bound of every estimator and notion, in their order."""
     bound = table["lower_bound"].fillna(-1.0)
     best = bound.groupby([table[name] for name in ROW_KEY], sort=False, dropna=False).idxmax()
     return table.loc[best.to_numpy()].reset_index(drop=True)
+
+
+def blind_rows(table: pd.DataFrame) -> list[str]:
+    """Name the estimators and notions of which half of the noise is not refuted, by reason."""
+    best, lines = strongest(table), list[str]()
+    for column, noise in INJECTED.items():
+        if column not in best:
+            continue
+        reasons = best[column].fillna("").astype(str)
+        blind = reasons != ""
+        lines.append(f"Half of {noise}: not refuted in {blind.sum()} of {len(best)} rows")
+        named: dict[str, list[str]] = {}
+        for row in best[blind].to_dict("records"):
+            kind = str(row[column]).partition(":")[0]
+            named.setdefault(kind, []).append(f"{row['estimator']} {row['notion']}")
+        lines += [f"  {kind}: {', '.join(some)}" for kind, some in named.items()]
+    return lines
 
 
 def render(audit: pd.DataFrame, controls: pd.DataFrame, missed: Sequence[str] = ()) -> str:
@@ -73,7 +94,11 @@ def render(audit: pd.DataFrame, controls: pd.DataFrame, missed: Sequence[str] = 
     if not (caught | best["estimator"].isin(missed)).all():
         runs = controls["runs"].min()
         told.append(f"{runs} runs a side miss broken estimators: they show little of the others")
-    return "\n\n".join([*parts, "\n".join([*told, CAVEAT])]) + "\n"
+    named = [
+        textwrap.fill(line, 80, subsequent_indent="    ", break_on_hyphens=False)
+        for line in blind_rows(audit)
+    ]
+    return "\n\n".join([*parts, "\n".join([*told, *named, CAVEAT])]) + "\n"
 
 
 def strongest_in_print(table: pd.DataFrame) -> list[dict[str, str]]:

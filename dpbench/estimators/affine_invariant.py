@@ -263,8 +263,10 @@ class AffineInvariantMean(Estimator):
         if shape > left / 2:
             return None
         fine = ApproxDP(left - shape, np.exp(-shape) * delta / 2, "analytic")
-        # As its e^eps_V is paid with it, delta_V costs more than it is.
-        return core, bound, (test, ApproxDP(shape, 3 * delta / 4 - fine.delta), fine)
+        # (f): delta_V, and e^eps_V delta_m less the delta_m that the mean pays itself. The sum is
+        # what is left of delta after the test, so a larger delta_m overdraws the ledger.
+        paid = delta / 4 + np.expm1(shape) * fine.delta
+        return core, bound, (test, ApproxDP(shape, paid), fine)
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         if not isinstance(sample, DenseSample):

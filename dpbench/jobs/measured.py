@@ -57,7 +57,7 @@ def measured(
         lines.append(f"Of independent trials: {visible(compare(rows, rows.assign(stream='')))}")
         lines.append(f"Of the same ones, by `rng` alone: every loss of more than {SMALLEST:.0%}.")
         return Measured(dict.fromkeys(map(row_name, rows.to_dict("records")), ""), lines)
-    table, notes, reasons = job.tracking.judge(found)
+    table, notes, reasons, _ = job.tracking.judge(found)
     told = {
         row_name(row): failure(reasons[place], row) if place in reasons else ""
         for place, row in enumerate(table.to_dict("records"))

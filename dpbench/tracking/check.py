@@ -19,11 +19,12 @@ from dpbench.runner.settings import Settings
 from dpbench.sweep.plan import Cell
 from dpbench.tracking.baseline import Baseline, baseline_path, check_replaceable, errors_of
 from dpbench.tracking.comparison import LEAST_TRIALS, SMALLEST, compare
+from dpbench.tracking.power import power, power_sentence
 from dpbench.tracking.report import in_print, junit, markdown, row_name
 
 __all__ = ["FILES", "Judgement", "Tracking", "suspects"]
 
-FILES = ("tracking.csv", "tracking.md", "junit.xml")
+FILES = ("tracking.csv", "tracking.md", "junit.xml", "tracking_power.csv")
 # A private row that is better by more: it may be private no longer.
 TOO_GOOD = 0.05
 
@@ -35,11 +36,15 @@ def suspects(table: pd.DataFrame) -> list[int]:
 
 
 class Judgement(NamedTuple):
-    """A comparison's rows, sentences about it, and why rows fail, by their place."""
+    """A comparison's rows, sentences about it, why rows fail, by their place, and its power.
+
+    The power is that of `dpbench.tracking.power`, or None on the baseline's processor.
+    """
 
     table: pd.DataFrame
     notes: list[str]
     reasons: dict[int, str]
+    power: pd.DataFrame | None = None
 
 
 @dataclass(frozen=True)
@@ -141,6 +146,10 @@ class Tracking:
         table = compare(self.stored.rows, found.rows)
         paired = table["comparison"] == "paired"
         notes, reasons = self._notes(found), dict[int, str]()
+        seen = None
+        if found.origin.machine != self.stored.origin.machine:
+            seen = power(self.stored.rows, found.rows, table)
+            notes.insert(0, power_sentence(seen))
         if found.origin.same_bits(self.stored.origin) and paired.any():
             notes.append(
                 f"**{paired.sum()} rows have other bits all the same: "
@@ -159,13 +168,14 @@ class Tracking:
                 reasons |= dict.fromkeys(suspect, "better, and as private?")
         for place in np.flatnonzero(table["verdict"].isin(failing(TRACKING))).tolist():
             reasons[place] = str(table["verdict"][place])
-        return Judgement(table, notes, reasons)
+        return Judgement(table, notes, reasons, seen)
 
     def _check(self, found: Baseline, out: Path, say: Say) -> int:
-        table, notes, reasons = self.judge(found)
+        table, notes, reasons, seen = self.judge(found)
         text = markdown(table, self.sweep, notes)
-        written = (table.to_csv(index=False), text, junit(table, self.sweep, reasons))
-        for name, content in zip(FILES, written, strict=True):
+        written = [table.to_csv(index=False), text, junit(table, self.sweep, reasons)]
+        written += [] if seen is None else [seen.to_csv(index=False)]
+        for name, content in zip(FILES, written, strict=False):
             with atomic(out / name) as path:
                 path.write_text(content, encoding="utf-8")
         say(in_print(table, self.sweep, notes))

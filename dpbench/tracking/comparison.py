@@ -28,7 +28,7 @@ from dpbench.sweep import metrics
 from dpbench.sweep.selection import BUDGET
 
 __all__ = ["COLUMNS", "KEY", "LEAST_TRIALS", "LEVEL", "METRICS", "SMALLEST"]
-__all__ += ["compare", "trimmed_mean"]
+__all__ += ["compare", "keys_of", "trimmed_mean", "visible_reach"]
 
 # What a row is about, and what is compared: ratios new/old with 95% intervals.
 KEY = ("estimator", "distribution", *BUDGET, "n")
@@ -113,10 +113,15 @@ def compare(old: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def _by_key(table: pd.DataFrame) -> dict[tuple[object, ...], tuple[str, Floats]]:
+def keys_of(table: pd.DataFrame) -> list[tuple[object, ...]]:
+    """Return the values of `KEY` of every row, None where a budget has no such amount."""
     keys = table[list(KEY)].astype(object).where(table[list(KEY)].notna(), None)
-    about = keys.itertuples(index=False, name=None)
-    return dict(zip(about, zip(table["stream"], table["errors"], strict=True), strict=True))
+    return list(keys.itertuples(index=False, name=None))
+
+
+def _by_key(table: pd.DataFrame) -> dict[tuple[object, ...], tuple[str, Floats]]:
+    found = zip(table["stream"], table["errors"], strict=True)
+    return dict(zip(keys_of(table), found, strict=True))
 
 
 def _compared(
@@ -237,13 +242,31 @@ def _judge(rows: list[dict[str, object]], tests: dict[int, list[_Test]]) -> None
     p_values = np.array([min(1.0, len(t) * min(one.p for one in t)) for t in tests.values()])
     rejected = false_discovery_control(p_values, method="by") <= LEVEL
     limit = p_values[rejected].max() if rejected.any() else -1.0
-    # What a p-value has to be below, if it is the only one that is small.
-    alone = LEVEL / (len(tests) * sum(1 / i for i in range(1, len(tests) + 1)))
     for index, made in tests.items():
         row = rows[index]
         kinds = {one.worse for one in made if len(made) * one.p <= limit}
         row["verdict"] = "worse" if True in kinds else "better" if kinds else "changed-within-noise"
         spread = row.get("smallest_visible")
         if isinstance(spread, float):
-            reach = float(ndtri(POWER) - ndtri(alone / len(made) / 2))
+            reach = sum(visible_reach(len(tests), len(made)))
             row["smallest_visible"] = float((1 + SMALLEST) * np.exp(reach * spread) - 1)
+
+
+def visible_reach(rows: int, tests: int) -> tuple[float, float]:
+    """Return how many standard deviations a change needs, to be seen with probability `POWER`.
+
+    Parameters
+    ----------
+    rows : int
+        How many are tested.
+    tests : int
+        How many tests are made of a row.
+
+    Returns
+    -------
+    margin, level : float
+        The normal quantile of `POWER`, and the one that an estimate has to exceed where its p-value
+        is the only small one of the table.
+    """
+    alone = LEVEL / (rows * sum(1 / i for i in range(1, rows + 1)))
+    return float(ndtri(POWER)), float(-ndtri(alone / tests / 2))

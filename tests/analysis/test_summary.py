@@ -92,3 +92,10 @@ def test_statistics_of_what_only_some_release() -> None:
     np.testing.assert_allclose(found["miss_rate"], [*rates, np.nan])
     assert np.isnan([found["promise_q90"], found["outside_q90"]]).all()
     assert {name for name, one in METRICS.items() if one.of in EXTRAS} <= set(found)
+
+
+def test_squares_are_averaged_over_releases() -> None:
+    """A root mean square of 1, 7 and two failures is sqrt((1 + 49)/2) = 5."""
+    row = _row(np.array([1.0, np.nan, 7.0, np.inf]))
+    assert row["rmse"] == pytest.approx(5, rel=1e-15)
+    assert (row["mean_error"], row["failures"]) == (4, 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from dpbench.audit.report import render, strongest
+from dpbench.audit.report import blind_rows, render, strongest
 
 
 def test_what_is_printed_is_the_strongest_of_each() -> None:
@@ -29,3 +29,21 @@ def test_what_is_printed_is_the_strongest_of_each() -> None:
     found = ["a", "pure", "w", "1", "0.900", "x", "0.5", "2"]
     assert lines == [[*found, "failed"], [*found, "missed"]]
     assert max(map(len, printed.splitlines())) <= 80
+
+
+def test_blind_rows_are_named_by_their_reason() -> None:
+    """The strongest pair of each counts; an old table has no such columns."""
+    rows = [("a", 0.5, "x: one"), ("a", 0.9, "x: two"), ("b", 0.1, ""), ("c", 0.2, "x: more")]
+    table = pd.DataFrame(rows, columns=["estimator", "lower_bound", "blind"])
+    table = table.assign(notion="pure", delta=np.nan, claimed=1.0, runs=9, pair="p", pairs=3)
+    table = table.assign(visible=np.nan, verdict="not refuted")
+    table = table.assign(blind_additive=pd.Series(["", "", np.nan, "y: z"]))
+    wanted = [
+        "Half of all noise: not refuted in 2 of 3 rows", "  x: a pure, c pure",
+        "Half of additive noise alone: not refuted in 1 of 3 rows", "  y: c pure",
+    ]  # fmt: skip
+    assert blind_rows(table) == wanted
+    assert all(line in render(table, table.assign(verdict="refuted")) for line in wanted)
+    assert blind_rows(table.drop(columns=["blind", "blind_additive"])) == []
+    many = pd.concat([table.assign(estimator=f"estimator_{i}") for i in range(30)])
+    assert max(map(len, render(many, many).splitlines())) <= 80

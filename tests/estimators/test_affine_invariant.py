@@ -11,6 +11,7 @@ from scipy import integrate, stats
 from dpbench.estimators import AffineInvariantMean
 from dpbench.estimators.affine_invariant import Core, leverages
 from dpbench.privacy import ApproxDP, Ledger
+from dpbench.privacy.account import OverdraftError
 from dpbench.samples import CountedSample, DenseSample
 from tests import support
 from tests.support import Floats
@@ -195,3 +196,42 @@ def test_no_record_decides_whether_squares_of_all_vanish() -> None:
 def test_counted_records_are_refused() -> None:
     with pytest.raises(ValueError, match="one by one"):
         MEAN.run(CountedSample([0.0, 1.0], [[5, 5]]), Ledger(BUDGET, rng()))
+
+
+@pytest.mark.parametrize("budget", [BUDGET, ApproxDP(4.0, 0.1)], ids=str)
+def test_the_worst_three_laws_lose_the_whole_budget(budget: ApproxDP) -> None:
+    """Compose (e) and (f) by laws of two outcomes, for which the bound of (f) is attained.
+
+    An event has probability r under the last law, e^eps_m r + delta_m under the one between, and
+    e^eps_V times that + delta_V under the first: neighbouring laws are as close as (e) and (f) say,
+    and the first and the last no closer than (eps_V + eps_m, delta_V + e^eps_V delta_m). With the
+    delta_1 of (g) that is all of delta. Without the factor e^-eps_V in delta_m it would be more.
+    """
+    parts = MEAN._core(MEAN.least_records(1, budget), 1, budget)
+    assert parts is not None
+    core, bound, (test, shape, fine) = parts
+    delta_1 = float(stats.laplace(scale=1 / test.epsilon).cdf(-bound))
+    # (e) has delta_V for chi-square's tail, which `shape_epsilon` inverts.
+    low, high = (core.shape_epsilon(times * budget.delta / 4) for times in (1.001, 0.999))
+    assert low < shape.epsilon < high
+    delta_v, r = budget.delta / 4, budget.delta / 1000
+    between = np.exp(fine.epsilon) * r + fine.delta
+    first = np.exp(shape.epsilon) * between + delta_v
+    assert first < 1
+    lost = first - np.exp(shape.epsilon + fine.epsilon) * r + delta_1
+    assert lost <= budget.delta * (1 + 1e-9)
+    assert lost == pytest.approx(budget.delta, rel=1e-9)
+    assert test.epsilon + shape.epsilon + fine.epsilon == pytest.approx(budget.epsilon)
+
+
+def test_a_mean_that_pays_too_much_delta_overdraws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ledger has the e^eps_V of (f), so that delta/2 for the noise of the mean is refused."""
+    x = rng().standard_normal((1, 12_000))
+    parts = MEAN._core(12_000, 1, BUDGET)
+    assert parts is not None
+    *others, (test, shape, fine) = parts
+    assert np.isfinite(support.run(MEAN, x, BUDGET).value).all()
+    wrong = (*others, (test, shape, ApproxDP(fine.epsilon, BUDGET.delta / 2, "analytic")))
+    monkeypatch.setattr(AffineInvariantMean, "_core", lambda *_: wrong)
+    with pytest.raises(OverdraftError):
+        support.run(MEAN, x, BUDGET)

@@ -87,3 +87,24 @@ def test_the_error_is_within_a_factor_of_the_bound(epsilon: float, radius: float
     for budget in (PureDP(epsilon), GDP(epsilon)):
         assert max(factor(n, budget, radius) for n in sizes) < 2
     assert factor(10**6, PureDP(epsilon), radius) < 1.15
+
+
+@pytest.mark.parametrize("budget", [PureDP(0.3), GDP(2.0)], ids=["pure", "gdp"])
+def test_the_clip_minimises_the_error_by_quadrature(budget: Budget) -> None:
+    """The variance of a clipped normal is an integral here; the grid of T has steps of 0.5%.
+
+    The error is flat at its minimum, so the chosen T is compared by its error, with every T of a
+    finer grid. Without the tail term of the variance, T is a third too small under GDP, and the
+    error 2% above the minimum.
+    """
+    n, e = 400, GaussianScoreMean(radius=5.0)
+    z, q = stats.norm.isf(e.beta / 2), budget.noise_quantile(e.beta)
+
+    def error(t: float) -> float:
+        inside = integrate.quad(lambda x: x**2 * stats.norm.pdf(x), 0, t)[0]
+        variance = 2 * (inside + t**2 * stats.norm.sf(t))
+        slope = 1 - 2 * stats.norm.sf(t)
+        return float(np.hypot(z * np.sqrt(variance / n), 2 * t * q / n) / slope)
+
+    least = min(error(t) for t in np.geomspace(0.1, 6.0, 2000))
+    assert error(e.half_width(n, budget)) == pytest.approx(least, rel=1e-5)

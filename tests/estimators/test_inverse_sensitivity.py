@@ -74,3 +74,29 @@ def test_other_notions_pay_what_the_exponential_mechanism_does(
     found = InverseSensitivity(lower=LOWER, upper=UPPER).run(sample, ledger)
     mean = np.abs(found.value - 0.5).mean() * 1000 * epsilon / (UPPER - LOWER)
     assert mean == pytest.approx(1, abs=4.9 / np.sqrt(trials) + 0.002)
+
+
+class _Largest(np.random.Generator):
+    """Draw the largest double below 1 where a step of a group is chosen, and 1/2 within it."""
+
+    def random(self, size: Any = None, *_: Any, **__: Any) -> Any:
+        return np.stack([np.full(size[1:], np.nextafter(1, 0)), np.full(size[1:], 0.5)])
+
+
+def test_the_last_of_equal_steps_is_the_furthest() -> None:
+    """Three records are at 0 and three at 1/2: steps of the mean that are alike come in threes.
+
+    The largest double below 1 chooses the last step of a group, and 1/2 its middle. The rounded
+    ln(1 - u (1 - e^(-3 epsilon/2)))/(-epsilon/2) is 3 at some epsilon, one step too many.
+    """
+    rounded, found = 0, set[float]()
+    for seed, epsilon in enumerate(np.linspace(0.01, 0.4, 200)):
+        half, top = epsilon / 2, np.nextafter(1, 0)
+        rounded += np.floor(np.log1p(top * np.expm1(-half * 3)) / -half) == 3
+        sample = CountedSample([0.0, 0.5], np.full((1, 2), 3))
+        ledger = Ledger(PureDP(epsilon), _Largest(np.random.PCG64(seed)))
+        away = InverseSensitivity(lower=-0.5, upper=0.5).run(sample, ledger).value[0] - 0.25
+        found.add(round(float(away) * 12, 6))
+    assert rounded > 10
+    # Up: three steps of 1/12. Down: three of 2/12, then three of 1/12.
+    assert found == {2.5, -5.0, -8.5}

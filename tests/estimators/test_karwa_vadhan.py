@@ -8,8 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from dpbench.estimators import KarwaVadhanMean, LearnedGaussian, karwa_vadhan
+from dpbench.estimators import (
+    KarwaVadhanInterval,
+    KarwaVadhanMean,
+    LearnedGaussian,
+    karwa_vadhan,
+)
 from dpbench.estimators.karwa_vadhan import PowersOfTwo
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.samples import CountedSample, DenseSample
@@ -182,3 +188,30 @@ def test_far_data_are_found(radius: float | None, where: float, budget: Budget) 
 def test_bounds_on_sigma_are_checked(bounds: tuple[float, float]) -> None:
     with pytest.raises(ValueError, match="sigma_"):
         LearnedGaussian(radius=1.0, sigma_low=bounds[0], sigma_high=bounds[1])
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_an_interval_misses_by_sampling_as_often_as_it_says(
+    monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    """Take the noise's part off the half width: what is left misses with beta/2, or beta/4.
+
+    A mean of n records of deviation 2 misses by more than h with probability 2 Phi(-h sqrt(n)/2).
+    The noise is Laplace of scale 6t/(n epsilon') with epsilon' half of the mean's part, and t the
+    1 - p/(2n) bound sqrt(2 ln(2n/p)), p the probability of a clip.
+    """
+
+    def given(self: Any, sample: Any, ledger: Ledger) -> Floats:
+        ledger.pay()
+        return np.full(sample.trials, 2.0)
+
+    monkeypatch.setattr(KarwaVadhanInterval, "_above", given)
+    n, beta, epsilon = 500, 0.2, 1.5
+    one = KarwaVadhanInterval(radius=5.0, sigma=2.0 if known else None, beta=beta)
+    found = run(one, np.zeros((2, n)), PureDP(epsilon))
+    assert found.interval is not None
+    half = (found.interval[1] - found.interval[0])[0] / 2
+    share, clipped, sampling = (1 / 2, beta / 4, beta / 2) if known else (1 / 4, beta / 8, beta / 4)
+    t = 2 * math.sqrt(2 * math.log(2 * n / clipped))
+    noise = stats.laplace(scale=6 * t / n / (share * epsilon)).isf(beta / 8)
+    assert 2 * stats.norm.sf((half - noise) * math.sqrt(n) / 2) == pytest.approx(sampling, rel=1e-9)

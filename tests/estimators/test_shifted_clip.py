@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from dpbench.distributions import ProductTwoPoint, StretchedGaussian
-from dpbench.estimators import Estimator, PlanMean, ShiftedClippedMean
+from dpbench.estimators import Estimator, PlanMean, ShiftedClippedMean, shifted_clip
 from dpbench.privacy import ZCDP, Ledger
 from dpbench.samples import DenseSample
 from tests.support import Floats, rng, run
@@ -105,3 +106,32 @@ def test_noise_follows_the_deviations() -> None:
     theory = np.sqrt(64) * np.linalg.norm(s) / s.sum()  # 2.7
     ratio = noise[ShiftedClippedMean] / noise[PlanMean]  # within a tenth of its mean, 10 trials
     assert theory / np.sqrt(2) < ratio < 1.5 * theory
+
+
+@pytest.mark.parametrize("rho", [0.1, 2.0])
+def test_as_many_records_are_left_out_as_counts_are_off_by(
+    monkeypatch: pytest.MonkeyPatch, rho: float
+) -> None:
+    """PLAN: T counts with noise N(0, T/(2 rho')), rho' = 3 rho/16, are off by no more but for beta.
+
+    The tail P(|N(0, s^2)| > x) is below e^(-x^2/(2 s^2)), and with less than a factor 10 between
+    them here; a share of 9/16 in place of 3/16 would leave a probability above 1. Huang et al.
+    leave out 2 sqrt(d/(2 rho_mean)) records and one standard deviation of a count.
+    """
+    ranks, n, steps, beta = list[float](), 2000, 6, 0.05
+
+    def given(offset: Floats, held: Floats, rank: float, *about: Any) -> Any:
+        ranks.append(rank)
+        about[-2].pay()
+        about[-1].pay()
+        return 2 * [np.zeros((len(offset), offset.shape[2]))]
+
+    monkeypatch.setattr(shifted_clip, "mean_in_ball", given)
+    plan_mean = PlanMean(radius=9, steps=steps, beta=beta)
+    for one in (plan_mean, ShiftedClippedMean(radius=9, steps=steps)):
+        run(one, rng().standard_normal((2, n, 4)), ZCDP(rho))
+    plan, huang = ranks
+    sd = np.sqrt(steps / (2 * 3 / 16 * rho))
+    missed = 2 * steps * stats.norm.sf((n - np.sqrt(n) - plan) / sd)
+    assert beta / 10 < missed <= beta
+    assert 0 <= n - huang - 2 * np.sqrt(4 / (2 * 9 / 16 * rho)) - sd < 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import yaml
@@ -9,10 +11,11 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.optimize import brentq
 
-from dpbench.estimators import ApproximateBoundsMean, UniversalMean
+from dpbench.estimators import ApproximateBoundsMean, UniversalMean, unbounded
+from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.package import conf_folder
 from dpbench.privacy import PureDP
-from tests.support import rng, run
+from tests.support import assert_frequencies, rng, run
 
 Floats = NDArray[np.float64]
 
@@ -56,11 +59,17 @@ def test_the_noise_of_a_library_is_that_of_its_bin() -> None:
     assert declared("noise_library") == pytest.approx(512 / 2500 * np.log(10), rel=1e-4)
 
 
-def radius_law(n: int, powers: Floats, beta: float = 0.1, epsilon: float = 1.0) -> Floats:
+def radius_law(
+    n: int,
+    powers: Floats,
+    beta: float = 0.1,
+    epsilon: float = 1.0,
+    within: Floats | None = None,
+) -> Floats:
     """Of the last radius around the mean of N(mu, 1): over the noise of the threshold."""
     scale = 2 / (epsilon / 8)
     threshold = n - 2 * scale * np.log(1 / beta)
-    within = n * (2 * stats.norm.cdf(powers) - 1)
+    within = n * (2 * stats.norm.cdf(powers) - 1) if within is None else within
     noise, t = stats.laplace(scale=scale), np.linspace(-12 * scale, 12 * scale, 20_001)
     passed = noise.sf(threshold + t[:, None] - within)
     before = np.cumprod(np.hstack([np.ones((len(t), 1)), 1 - passed[:, :-1]]), axis=1)
@@ -89,3 +98,31 @@ def test_a_search_finds_records_anywhere(location: float) -> None:
     off = np.abs(found.before_noise - x.mean(axis=1)) / scale
     assert np.quantile(off, 0.8) < 0.2
     assert np.quantile(abs(found.value - found.before_noise), 0.8) < 0.05 * scale
+
+
+def test_the_last_radius_falls_as_its_threshold_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Integrate over the noise of the threshold, and compare 5000 radii by a chi-square test.
+
+    The records are quantiles of a normal distribution, so that all counts are known. The threshold
+    leaves out s = 2 b ln(1/beta) records: noise of scale b exceeds s/2 with probability beta/2. The
+    false-alarm probability is 1e-6. A threshold that leaves out s/2 moves the radii from 2 to 4.
+    """
+    n, trials, found = 400, 5000, list[Any]()
+
+    def centre(sample: Any, *about: Any) -> Floats:
+        about[-1].pay()
+        return np.zeros(sample.trials)
+
+    def clipped(sample: Any, middle: Any, radius: Floats, ledger: Any) -> Any:
+        found.append(radius)
+        return noisy_clipped_mean(sample, middle, radius, ledger)
+
+    monkeypatch.setattr(unbounded, "private_quantile", centre)
+    monkeypatch.setattr(unbounded, "noisy_clipped_mean", clipped)
+    records, most = stats.norm.ppf((np.arange(n) + 0.5) / n), 9
+    run(UniversalMean(most=most), np.broadcast_to(records, (trials, n)), PureDP(1.0))
+    powers = np.exp2(np.arange(-most, most + 1.0))
+    within = np.array([float(np.sum(np.abs(records) <= power)) for power in powers])
+    chances = radius_law(n, powers, within=within)
+    chances[-1] += 1 - chances.sum()  # the last power is released where no count passes
+    assert_frequencies([np.sum(found[0] == power) for power in powers], chances)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
+from scipy.stats import laplace
 
 from dpbench.distributions import Gaussian, LogNormal, Pareto, TwoPoint
 from dpbench.estimators import ClippedMean
@@ -92,3 +93,23 @@ def test_a_fair_coin_is_the_worst_of_bounded_laws() -> None:
         held = KnownLaw(np.clip(found[0], 0, 1), found[1], float(law.mean), 1.0)
         assert held.error((0, 1), n, budget).sampling < any_law.error((0, 1), n, budget).sampling
     assert worst > any_law.error((0, 1), 4 * n, budget).q90
+
+
+def test_the_worst_error_of_a_class_by_its_parts() -> None:
+    """For E|X - mu|^2 <= 9 a clip at mu +- t has the bias 9/(4t), and the deviation is at most 3.
+
+    The bias is E(|X - mu| - t)+, largest for two points: at 2t with probability 9/(4t^2). The noise
+    is Laplace of scale width/(n epsilon); quantiles are those of bias + N(0, 9/n) + noise, by
+    quadrature.
+    """
+    n, epsilon, known = 400, 0.5, Moments(2, 3.0, -6.0, 6.0)
+    found = known.error((-46.0, 46.0), n, PureDP(epsilon))
+    bias, scale, sd = 9 / (4 * 40), 92 / (n * epsilon), 3 / np.sqrt(n)
+    assert found.bias == pytest.approx(bias, rel=1e-6)
+    assert found.noise == pytest.approx(scale * np.log(10), rel=1e-9)
+    assert found.sampling == pytest.approx(-ndtri(0.05) * sd, rel=2e-3)
+    x = bias + sd * np.linspace(-8, 8, 20_001)
+    weights = np.exp(-(((x - bias) / sd) ** 2) / 2)
+    noise = laplace(scale=scale)
+    inside = weights @ (noise.cdf(found.q90 - x) - noise.cdf(-found.q90 - x)) / weights.sum()
+    assert inside == pytest.approx(0.9, abs=1e-4)

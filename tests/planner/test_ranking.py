@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import ndtri
 
 import dpbench
 from dpbench.planner import ranking
+from dpbench.privacy import PureDP
 
 
 @pytest.mark.parametrize(
@@ -72,3 +75,45 @@ def test_a_slow_estimator_has_fewer_trials_and_one_with_too_few_records_no_error
     found = {row.estimator: row.q90 for row in made.rows}
     assert np.isinf(found["median_of_buckets"])  # of 30 buckets
     assert found["median_of_buckets"] > found["private_median"]
+
+
+def test_ranks_of_errors_are_those_of_a_naive_count() -> None:
+    """400 releases err by 1 to 400 in another order, so that a rank is the error itself.
+
+    The 0.9 quantile is the least error that 360 are at or below. A binomial count of 400 at 0.9 has
+    the standard deviation 6, and 95% of a normal distribution lie within 1.95996 of its own.
+    """
+
+    class Errs:
+        def run(self, sample: Any, ledger: Any) -> Any:
+            return SimpleNamespace(value=np.random.default_rng(3).permutation(400) + 6.0)
+
+    one = ranking.Candidate("it", None, "", Errs())  # type: ignore[arg-type]
+    data = ranking._Drawn(np.zeros((400, 2)), None, 5.0)
+    q90, low, high = ranking._simulated(one, data, PureDP(1.0))
+    errors = np.arange(1, 401)
+    assert q90 == min(e for e in errors if np.sum(errors <= e) >= 0.9 * 400)
+    reach = ndtri(0.975) * np.sqrt(400 * 0.9 * 0.1)
+    assert (low, high) == (np.ceil(360 - reach), np.ceil(360 + reach))
+
+
+def test_a_class_of_moments_has_the_unit_of_its_scale() -> None:
+    """Records ten times as large, and bounds: all errors and clips are ten times as large.
+
+    But for those estimators that round a radius to a power of two.
+    """
+    one, ten = (
+        dpbench.plan(n=200, epsilon=0.5, k=3, scale=unit, lower=-3 * unit, upper=5 * unit)
+        for unit in (1, 10)
+    )
+    assert ten.clip == pytest.approx(10 * np.array(one.clip))
+    assert tuple(ten.expected) == pytest.approx(10 * np.array(one.expected))
+    assert ten.limit[0].value == pytest.approx(10 * one.limit[0].value)
+    assert ten.records(5.0) == one.records(0.5)
+    found = [
+        {row.estimator: (row.q90, row.low, row.high) for row in made.rows} for made in (one, ten)
+    ]
+    assert found[0].keys() == found[1].keys()
+    for name, errors in found[0].items():
+        if name not in ("universal_mean", "approximate_bounds_mean"):
+            assert found[1][name] == pytest.approx(tuple(10 * np.array(errors)), rel=1e-6), name

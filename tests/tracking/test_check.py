@@ -64,6 +64,11 @@ def test_nothing_has_changed(bench: Bench) -> None:
         checked = track(bench, "check")
         assert checked.code == code
         assert words in checked.out
+        other = "machine" in changes
+        said = f"Another processor: 1 of {len(summary)} rows have other bits and are compared"
+        assert (said in " ".join(checked.out.split())) == other
+        assert (said in bench.read("tracking.md")) == (said in bench.read("report.html")) == other
+        assert (bench.folder / "out" / "tracking_power.csv").exists() == other
     # A new baseline takes the comparison with the old one away.
     track(bench, "update")
     assert not any((bench.folder / "out" / name).exists() for name in FILES[:3])

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.typing import NDArray
-from scipy.stats import binom
+from scipy.stats import binom, trim_mean
 
 from dpbench.sweep.block import run_block
 from dpbench.sweep.plan import make_cells
@@ -237,3 +237,15 @@ def test_false_alarms_on_identical_code(
         assert set(found["comparison"]) == {"paired" if stream == "s" else "unpaired"}
         alarms += bool(found["verdict"].isin(["worse", "better"]).any())
     assert alarms <= 6
+
+
+@STREAMS
+def test_a_tenth_is_cut_at_either_end(stream: str) -> None:
+    """Ratios are those of scipy's trimmed means, whatever the least and the largest tenth are."""
+    old = draws(6)
+    new = 1.2 * old[np.random.default_rng(8).permutation(TRIALS)] if stream == "t" else 1.2 * old
+    low, high = np.quantile(new, (0.099, 0.9))
+    new = np.where(new < low, new / 9, np.where(new > high, 9 * new, new))
+    found = compare(table(old), table(new, stream)).iloc[0]
+    assert found["trimmed_mean"] == pytest.approx(trim_mean(new, 0.1) / trim_mean(old, 0.1))
+    assert found["trimmed_mean"] == pytest.approx(1.2, rel=1e-12)

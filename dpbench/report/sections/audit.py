@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup
 
-from dpbench.audit.report import strongest
+from dpbench.audit.report import blind_rows, strongest
 from dpbench.output.verdicts import AUDIT, CONTROLS, page_tones
 from dpbench.report.page_run import RunFolder, worst
 from dpbench.report.page_tables import (
@@ -70,6 +70,7 @@ def build_audit(run: RunFolder) -> Section | None:
     new = [one for one in audit if one["verdict"] != one.get("expected")]
     return Section(
         text=TEXT,
+        note=_blind(rows),
         look="bounds",
         data=[part for part in parts if part["rows"]],
         asked=_question(rows),
@@ -86,6 +87,14 @@ def _question(rows: Sequence[Row]) -> str:
         f"Do {distinct(rows, 'estimator')} lose no more privacy than they claim, on pairs of "
         f"neighbouring datasets with {ends(rows, 'runs')} runs on each?"
     )
+
+
+def _blind(rows: Sequence[Row]) -> str:
+    """Name the rows that halved noise does not refute; the tables have the reasons."""
+    if not rows or "blind" not in rows[0]:
+        return ""
+    known = pd.DataFrame([{**row, "lower_bound": as_number(row["lower_bound"])} for row in rows])
+    return " ".join(f"{line.strip()}." for line in blind_rows(known))
 
 
 def _found(audit: Bounds, controls: Bounds, caught: int) -> list[str]:

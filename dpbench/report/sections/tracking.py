@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pandas as pd
+
 from dpbench.output.verdicts import TRACKING, failing, page_tones
 from dpbench.report.page_run import RunFolder, worst
 from dpbench.report.page_tables import how_many, make_table
 from dpbench.report.sections.base import Section, section
+from dpbench.tracking.power import power_sentence
 
 COLUMNS = (
     "estimator", "distribution", "privacy", "epsilon", "delta", "rho", "mu", "n", "comparison",
@@ -27,7 +30,9 @@ def build_baseline(run: RunFolder) -> Section | None:
     counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
     caption = "Errors of this run over those of the baseline"
     table = make_table(rows, run.most, caption, COLUMNS, tones, name="tracking", urgent=fallen > 0)
+    power = run.rows("tracking_power")
     return Section(
+        text=power_sentence(pd.DataFrame(power)) if power else "",
         note=f"{counts}. Ratios are new over old: errors fell where they are below 1. The smallest "
         "visible is the change that the row would show with probability 0.9.",
         tables=[table],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.report.conftest import page_of
-from tests.report.page_folders import PAIR
+from tests.report.page_folders import PAIR, write_table
 
 
 def test_audits_say_what_they_cannot_and_show_the_strongest_pair(example: Path) -> None:
@@ -18,3 +18,13 @@ def test_audits_say_what_they_cannot_and_show_the_strongest_pair(example: Path) 
     assert any("must refute: 1 of 2 are" in p for p in page.texts("p"))
     assert rows[3].startswith("not refuted no_noise pure")  # the control that stood comes first
     assert list(page.columns("run1-audit")) == [name for name in PAIR if name != "seconds"]
+
+
+def test_rows_that_halved_noise_does_not_refute_are_named(example: Path) -> None:
+    """With the kind of reason in a note, and the whole reason in the table of pairs."""
+    why = "other steps: all 2 would show it in 400 runs, the release not"
+    write_table(example / "audit.csv", [{**PAIR, "blind": why, "blind_additive": why}])
+    page = page_of(example)
+    note = "Half of all noise: not refuted in 1 of 1 rows. other steps: clipped pure."
+    assert any(note in text for text in page.texts("p"))
+    assert page.columns("run1-audit")["blind"] == [why]
