@@ -11,7 +11,9 @@ from scipy.optimize import brentq
 
 from dpbench.estimators import ApproximateBoundsMean, UniversalMean
 from dpbench.package import conf_folder
-from dpbench.privacy import PureDP
+from dpbench.privacy import Ledger, PureDP
+from dpbench.privacy.tape import Tape
+from dpbench.samples import DenseSample
 from tests.support import rng, run
 
 Floats = NDArray[np.float64]
@@ -89,3 +91,14 @@ def test_a_search_finds_records_anywhere(location: float) -> None:
     off = np.abs(found.before_noise - x.mean(axis=1)) / scale
     assert np.quantile(off, 0.8) < 0.2
     assert np.quantile(abs(found.value - found.before_noise), 0.8) < 0.05 * scale
+
+
+def test_what_each_step_of_a_search_pays() -> None:
+    """An eighth, a quarter, an eighth and half: radius, median, radius around it, mean."""
+    tape = Tape()
+    ledger = Ledger(PureDP(8.0), rng(), tape=tape)
+    UniversalMean().run(DenseSample(rng(1).standard_normal((1, 200))), ledger)
+    mechanisms = [step.mechanism for step in tape.steps if step.mechanism != "pay"]
+    assert mechanisms == ["above_threshold", "exponential", "above_threshold", "add_noise"]
+    paid = [float(line.split()[2].rstrip(":")) for line in ledger.receipt().splitlines()[1:-1]]
+    assert paid == [1.0, 2.0, 1.0, 4.0]
