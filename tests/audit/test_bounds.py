@@ -173,4 +173,4 @@ def test_no_bet_loses_more_than_is_owned() -> None:
         for g in (np.zeros(50), np.full(50, clip), np.repeat([clip, -clip], 25)):
             bets, _ = Bets.placed(g, -g, order, clip, 60, 1e-3)
             assert 0 < bets.high * np.exp(order * clip) < 1
-            assert 0 < bets.low
+            assert bets.low > 0

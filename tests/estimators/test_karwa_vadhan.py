@@ -203,7 +203,9 @@ def test_a_square_is_rarely_above_its_clip() -> None:
 def test_a_deviation_is_bounded_by_the_lower_tail_of_chi_square() -> None:
     """Next to without noise, with v the mean of 20 half squared differences, to four digits."""
     x = rng(5).standard_normal((1, 40))
-    found = KarwaVadhanInterval(radius=5.0, beta=0.1)._above(DenseSample(x), Ledger(ZCDP(1e6), rng()))
+    found = KarwaVadhanInterval(radius=5.0, beta=0.1)._above(
+        DenseSample(x), Ledger(ZCDP(1e6), rng())
+    )
     v = float(np.mean((x[:, ::2] - x[:, 1::2]) ** 2 / 2))
     wanted = math.sqrt(20 * v / stats.chi2(20).ppf(0.1 / 8))
     assert found == pytest.approx([wanted], rel=0.02)  # of the noise's quantile

@@ -202,7 +202,7 @@ def test_a_budget_in_columns(budget: Budget, label: str, wanted: tuple[Any, ...]
 
 @pytest.mark.parametrize("mu", [0.1, 1.0, 3.0])
 def test_what_the_exponential_mechanism_may_choose_by_under_gdp(mu: float) -> None:
-    """Odds move by e^epsilon at most: the largest shift of a normal quantile is mu, at even odds."""
+    """Odds move by e^epsilon: the largest shift of a normal quantile is mu, at even odds."""
     half, x = GDP(mu).exponential_epsilon / 2, np.linspace(-8, 8, 16_001)
     after, before = (stats.norm.ppf(special.expit(x + sign * half)) for sign in (1, -1))
     assert np.max(after - before) == pytest.approx(mu, rel=1e-9)
