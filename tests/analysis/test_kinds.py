@@ -9,11 +9,12 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
 from dpbench.analysis.claims import COLUMNS
-from dpbench.analysis.kinds import slopes
+from dpbench.analysis.kinds import build_claim, slopes
 from dpbench.arrays import Floats
 from dpbench.registry import ConfigError
 from dpbench.theory.theorems import THEOREMS
@@ -461,3 +462,17 @@ def test_intervals_of_factors_cover_when_members_tie() -> None:
     # At a true coverage of 94%, below 45 of 60 has probability 4e-7. A bootstrap of the maximum
     # over four tied members covers hardly any.
     assert hits >= 45, hits
+
+
+def test_the_interval_of_a_factor_ends_where_that_of_the_largest_does() -> None:
+    """And begins where the chosen member's does, which other trials have chosen."""
+    claim = build_claim({"theorem": "near_optimal", "tolerance": 0.1, "reason": "none"}, "c")
+    spread = np.exp(np.linspace(-0.1, 0.1, 401))
+    chosen, largest = (at * np.append(1.0, spread) for at in (1.2, 1.5))
+    draws = np.concatenate([chosen, largest])[None].repeat(3, axis=0)
+    for given, top in ((draws, 1.5), (np.roll(draws, 402, axis=1), 1.5)):
+        first = float(given[0, 0])
+        found = claim._interval(pd.DataFrame(index=range(3)), given)
+        assert found.measured == pytest.approx(first)
+        assert found.low == pytest.approx(first * np.exp(-0.095), rel=1e-3)
+        assert found.high == pytest.approx(top * np.exp(0.095), rel=1e-3)

@@ -196,3 +196,9 @@ def test_what_runs_nothing(bench: Bench) -> None:
     assert "kind: two_point_family" in shown.out
     assert "name: quick" in bench.raw("--cfg", "job").out  # by default
     assert {p.name for p in bench.folder.iterdir()} == {"conf"}
+
+
+def test_a_row_of_few_trials_is_not_tracked(bench: Bench) -> None:
+    """However many others have."""
+    bench.write(lambda spec: spec["parts"]["worst"].update(trials=400))
+    bench.refuses("track=update", "baseline=base.parquet", named=["track: 40 trials: 100 or more"])

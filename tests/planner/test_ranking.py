@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -72,3 +73,15 @@ def test_a_slow_estimator_has_fewer_trials_and_one_with_too_few_records_no_error
     found = {row.estimator: row.q90 for row in made.rows}
     assert np.isinf(found["median_of_buckets"])  # of 30 buckets
     assert found["median_of_buckets"] > found["private_median"]
+
+
+def test_a_mean_at_a_bound_is_within_the_radius() -> None:
+    """In units of four digits, as a user writes the radius; it is no wider than by a thousandth."""
+    rng = np.random.default_rng(6)
+    for low, width, sd in zip(*np.exp(rng.normal(0, 4, (3, 500))), strict=True):
+        problem = SimpleNamespace(low=low, high=low + width, sd=sd)
+        (found,) = ranking._by_moments(
+            cast("Any", problem), None, lambda _, **known: cast("Any", SimpleNamespace(**known))
+        )
+        reach = found.public.radius * found.unit / (problem.high - problem.low) * 2
+        assert 1 - 1e-12 <= reach < 1.0011
