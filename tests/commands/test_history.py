@@ -139,7 +139,12 @@ def test_what_cannot_be_used(
 def test_false_changes_of_all_rows_are_rare_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every gap of every interval, of both rows, has an equal part of 1%: 4 commits have 3 + 3."""
     given = list[float]()
-    monkeypatch.setattr(commands, "change_points", lambda _, alpha: given.append(alpha) or [])
+
+    def none(_: object, alpha: float) -> list[int]:
+        given.append(alpha)
+        return []
+
+    monkeypatch.setattr(commands, "change_points", none)
     changes(history(1, 1, 1, 1))
     looks = sum(last - first - 1 for first, last in _intervals(4))
     assert looks > 3

@@ -83,5 +83,6 @@ def test_a_mean_at_a_bound_is_within_the_radius() -> None:
         (found,) = ranking._by_moments(
             cast("Any", problem), None, lambda _, **known: cast("Any", SimpleNamespace(**known))
         )
+        assert found.public.radius is not None
         reach = found.public.radius * found.unit / (problem.high - problem.low) * 2
         assert 1 - 1e-12 <= reach < 1.0011

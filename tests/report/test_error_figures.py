@@ -393,9 +393,8 @@ def test_the_bound_of_a_panel_is_the_least_of_those_that_hold() -> None:
     table = table.assign(privacy="pure", bound_by="two laws")
     free = pd.DataFrame({"n": [10], "lower_bound": [0.1], "privacy": ["none"], "bound_by": [""]})
     figure, ax = plt.subplots()
-    both = pd.concat([table, free])
-    ErrorAgainstN._draw_bound(cast("ErrorAgainstN", None), ax, both, 3.0)
+    ErrorAgainstN._draw_bound(cast("ErrorAgainstN", None), ax, pd.concat([table, free]), 3.0)
     plt.close(figure)
     (line,) = ax.get_lines()
-    assert [[*one] for one in line.get_data()] == [[10, 100], [1.0, 0.5]]
+    assert np.asarray(line.get_xydata()).tolist() == [[10, 1.0], [100, 0.5]]
     assert ax.get_ylim() == (0.25, 6.0)
