@@ -12,7 +12,7 @@ import pytest
 
 import dpbench
 from dpbench import ConfigError
-from dpbench.analysis.result import Result
+from dpbench.analysis.result import Result, _table
 from dpbench.analysis.summary import quantile
 from tests.own import OWN, SAMPLING, spec_of
 
@@ -83,3 +83,13 @@ def test_claims_of_an_older_run_are_read(tmp_path: Path) -> None:
     old = dpbench.load(tmp_path)
     pd.testing.assert_frame_equal(old.claims, new.claims, check_dtype=False)
     assert old.scoreboard == new.scoreboard
+
+
+def test_labels_of_a_table_are_no_missing_values(tmp_path: Path) -> None:
+    """Only an empty cell is: a label may look like what pandas takes for none, or for a number."""
+    labels = ["null", "NA", "nan", "none", "1e3"]
+    frame = pd.DataFrame({"estimator": labels, "privacy": "none", "q90": [1.0, np.nan, 2, 3, 4]})
+    frame.to_csv(tmp_path / "summary.csv", index=False)
+    found = _table(tmp_path / "summary.csv")
+    assert found["estimator"].tolist() == labels
+    assert found["q90"].isna().tolist() == [False, True, False, False, False]

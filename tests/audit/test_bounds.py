@@ -165,3 +165,12 @@ def test_a_divergence_shows_too_much_no_oftener_than_the_error() -> None:
     bounds = np.array([[bets.bound(one, other, error) for other in bits] for one in bits])
     wrong = np.outer(_pmf(m, p), _pmf(m, 1 - p))[bounds > truth].sum()
     assert 0 < wrong <= error
+
+
+def test_no_bet_loses_more_than_is_owned() -> None:
+    """Whatever the pilot's values: 1 - high x > 0 for all x = e^(a g), |g| at the clip at most."""
+    for order, clip in product((1.1, 1.5), (0.5, 4.0)):
+        for g in (np.zeros(50), np.full(50, clip), np.repeat([clip, -clip], 25)):
+            bets, _ = Bets.placed(g, -g, order, clip, 60, 1e-3)
+            assert 0 < bets.high * np.exp(order * clip) < 1
+            assert bets.low > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +12,13 @@ import pytest
 from scipy.stats import trim_mean
 
 from dpbench.cli import run
+from dpbench.commands import history as commands
 from dpbench.commands.history import added, changes, read
+from dpbench.registry import ConfigError
 from dpbench.runner.origin import Origin
 from dpbench.tracking.baseline import Baseline
-from dpbench.tracking.comparison import KEY
+from dpbench.tracking.changes import _intervals
+from dpbench.tracking.comparison import KEY, LEVEL
 from tests.commands.baselines import errors
 
 
@@ -130,3 +134,51 @@ def test_what_cannot_be_used(
     assert "python -m dpbench compare A B [out=DIR]" in out
     assert "python -m dpbench history add RUN" in out
     assert "init-ci [DIR]" in out
+
+
+def test_false_changes_of_all_rows_are_rare_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every gap of every interval, of both rows, has an equal part of 1%: 4 commits have 3 + 3."""
+    given = list[float]()
+
+    def none(_: object, alpha: float) -> list[int]:
+        given.append(alpha)
+        return []
+
+    monkeypatch.setattr(commands, "change_points", none)
+    changes(history(1, 1, 1, 1))
+    looks = sum(last - first - 1 for first, last in _intervals(4))
+    assert looks > 3
+    assert given == pytest.approx([LEVEL / (2 * looks)] * 2)
+
+
+def test_dates_are_of_one_zone(tmp_path: Path) -> None:
+    """They are sorted as text."""
+    (path := tmp_path / "base.parquet").touch()
+    for given, wanted in (
+        ("2026-11-02T01:00+05:00", "2026-11-01 20:00+00:00"),
+        ("2026-11-02", "2026-11-02 00:00+00:00"),
+    ):
+        assert commands._date(given, "no commit", path) == wanted
+
+
+@pytest.mark.parametrize(
+    ("commits", "found"),
+    [
+        ([("a", False), ("a", False)], "a"),
+        ([("a", True)], "a-dirty"),
+        ([("a", False), ("b", False)], None),
+        ([("a", False), ("a", True)], None),
+        ([(None, True)], None),
+    ],
+)
+def test_errors_are_of_one_commit(
+    commits: list[tuple[str | None, bool]], found: str | None
+) -> None:
+    of = {str(i): {"commit": one, "dirty": dirty} for i, (one, dirty) in enumerate(commits)}
+    origin = Origin("source", "machine", stored={"plugin_commits": of})
+    told = dataclasses.replace(errors(), origin=origin)
+    if found is not None:
+        assert commands._commit(told) == found
+        return
+    with pytest.raises(ConfigError, match="it is not known what commit"):
+        commands._commit(told)

@@ -123,6 +123,10 @@ def test_the_farthest_gaussians_of_one_number_are_close(budget: ApproxDP) -> Non
             excess = np.maximum(p.pdf(x) - np.exp(epsilon) * q.pdf(x), 0)
             assert integrate.trapezoid(excess, x) <= 0.75 * budget.delta
     assert shape.epsilon + fine.epsilon == pytest.approx(epsilon)
+    # What fails with fine.delta where the shapes are the same does e^eps_V as often where not.
+    half = budget.delta / 2
+    assert np.exp(shape.epsilon) * fine.delta == pytest.approx(half, rel=1e-12)
+    assert fine.delta + shape.delta == pytest.approx(budget.delta - budget.delta / 4, rel=1e-12)
 
 
 def test_it_follows_affine_maps() -> None:

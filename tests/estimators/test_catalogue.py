@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from dpbench import release, testing
 from dpbench.estimators import Estimator, KarwaVadhanMean
@@ -215,3 +216,18 @@ def test_data_raise_no_warning(estimator: Estimator, notions: str, how: dict[str
             data = records if like.ndim == 1 else np.outer(records, [1, -1, 0.5][: like.shape[1]])
             values = release(estimator, data, budget, rng=np.random.default_rng(1), repeats=3)
             assert not np.isinf(values).any()
+
+
+@pytest.mark.parametrize("d", [1, 2, 10, 100])
+def test_hardly_a_gaussian_record_is_far(d: int) -> None:
+    """Of d coordinates, by the chi law; one more deviation would not be far enough to tell."""
+    public = Public(100, d, PureDP(1.0), False, "gaussian", scale=2.0, radius=3.0)
+    assert 1e-6 < stats.chi(d).sf((public.far - 3.0) / 2.0) < 0.005
+
+
+def test_as_few_and_as_many_records_as_are_taken() -> None:
+    ((_, kind, use),) = (one for one in uses() if one[0] == "binary_minimax")
+    most = kind().most_records
+    for n, applies in ((1, True), (most, True), (most + 1, False)):
+        found = use.estimator(kind, Public(n, 1, PureDP(1.0), False, "binary"))
+        assert (found is not None) == applies

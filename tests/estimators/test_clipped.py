@@ -89,3 +89,14 @@ def test_the_l2_sensitivity_of_the_bounded_mean() -> None:
     ledger = Ledger(PureDP(0.5), rng())
     est.BoundedMean(radius=2.5, mechanism="l2").run(DenseSample(np.zeros((2, 4, 3))), ledger)
     assert "noise in l2, sensitivity 1.25" in ledger.receipt()
+
+
+def test_coordinates_are_audited_at_their_share() -> None:
+    """Where a bin holds as many as the threshold of half of the budget."""
+    base = est.KarwaVadhanMean(radius=None)
+    found = est.CoordinateWise(base=base).audit_pairs(500, 2, ApproxDP(2.0, 1e-6))
+    wanted = base.audit_pairs(500, None, ApproxDP(1.0, 5e-7))
+    assert [pair.name for pair in found] == [pair.name for pair in wanted]
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(one.left, np.stack([other.left] * 2, axis=1))
+        np.testing.assert_array_equal(one.right, np.stack([other.right] * 2, axis=1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from dpbench.analysis.study import gathered
 from dpbench.distributions import ContaminatedGaussian
 from dpbench.estimators import GradientDescentMean
 from dpbench.jobs.composition import composed
-from dpbench.privacy import ZCDP
+from dpbench.privacy import ZCDP, Ledger
 from dpbench.samples import CountedSample
 from tests.support import rng, run
 
@@ -47,3 +48,23 @@ def test_the_bias_is_that_of_hubers_location() -> None:
     quantile = optimize.brentq(lambda x: law_of_error.cdf(x) - law_of_error.cdf(-x) - 0.9, 0, 2)
     claims = gathered(composed(["sweep=lecture17"])["sweep"], "claims")
     assert claims["huber_bias"]["exact"] == pytest.approx(quantile, rel=1e-4)
+
+
+def test_the_value_before_noise_is_the_average_of_clean_points(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where every noise is 1: by weights t, of points that each begin where noise has led to."""
+
+    def one_more(self: Ledger, values: Any, *_: Any, **__: Any) -> Any:
+        self.pay()
+        return values + 1
+
+    monkeypatch.setattr(Ledger, "add_noise", one_more)
+    x = np.array([[-1.0, 0.5, 7.0]])
+    found = run(GradientDescentMean(clip=2.0, steps=3), x, RHO)
+    theta, points = 0.0, list[float]()
+    for t in (1, 2, 3):
+        points.append(float(np.clip(x, theta - 2, theta + 2).mean()))
+        theta += 2 / (t + 1) * (points[-1] + 1 - theta)
+    assert found.before_noise == pytest.approx([np.average(points, weights=[1, 2, 3])])
+    assert found.value == pytest.approx([theta])

@@ -19,7 +19,7 @@ from dpbench.estimators import (
 from dpbench.estimators.karwa_vadhan import PowersOfTwo
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.samples import CountedSample, DenseSample
-from tests.support import Floats, name, noise_law, run, same_law
+from tests.support import Floats, name, noise_law, rng, run, same_law
 
 # At which a few records are found sometimes, and sometimes not.
 BUDGETS = [PureDP(1.5), ZCDP(0.15), ApproxDP(1.0, 0.4, "classical")]
@@ -215,3 +215,24 @@ def test_an_interval_misses_by_sampling_as_often_as_it_says(
     t = 2 * math.sqrt(2 * math.log(2 * n / clipped))
     noise = stats.laplace(scale=6 * t / n / (share * epsilon)).isf(beta / 8)
     assert 2 * stats.norm.sf((half - noise) * math.sqrt(n) / 2) == pytest.approx(sampling, rel=1e-9)
+
+
+def test_a_square_is_rarely_above_its_clip() -> None:
+    """In the bin [1, 2) the variance is below 4: one of m squares is above with beta/m at most."""
+    m, beta = 500, 0.1
+    x = np.tile([0.0, math.sqrt(2)], (1, m))
+    estimator = LearnedGaussian(radius=5.0, beta=beta)
+    _, sensitivity = estimator._variance(DenseSample(x), Ledger(PureDP(50.0), rng()))
+    chance = stats.chi2(1).sf(float(np.squeeze(sensitivity)) * m / 4)
+    assert beta / m / 20 < chance <= beta / m
+
+
+def test_a_deviation_is_bounded_by_the_lower_tail_of_chi_square() -> None:
+    """Next to without noise, with v the mean of 20 half squared differences, to four digits."""
+    x = rng(5).standard_normal((1, 40))
+    found = KarwaVadhanInterval(radius=5.0, beta=0.1)._above(
+        DenseSample(x), Ledger(ZCDP(1e6), rng())
+    )
+    v = float(np.mean((x[:, ::2] - x[:, 1::2]) ** 2 / 2))
+    wanted = math.sqrt(20 * v / stats.chi2(20).ppf(0.1 / 8))
+    assert found == pytest.approx([wanted], rel=0.02)  # of the noise's quantile

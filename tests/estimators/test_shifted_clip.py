@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -89,9 +88,8 @@ def test_what_each_count_pays(
     run(estimator, rng().standard_normal((2, 80, 4)), ZCDP(1.0))
     *counts, (last, _) = told
     assert last == pytest.approx(9 / 16)
-    assert Counter((round(rho, 9), one) for rho, one in counts) == {
-        (round(rho, 9), one): number for (rho, one), number in parts.items()
-    }
+    wanted = [(round(rho, 9), one) for (rho, one), number in parts.items() for _ in range(number)]
+    assert [(round(rho, 9), one) for rho, one in counts] == wanted  # in this order
 
 
 def test_noise_follows_the_deviations() -> None:
@@ -135,3 +133,14 @@ def test_as_many_records_are_left_out_as_counts_are_off_by(
     missed = 2 * steps * stats.norm.sf((n - np.sqrt(n) - plan) / sd)
     assert beta / 10 < missed <= beta
     assert 0 <= n - huang - 2 * np.sqrt(4 / (2 * 9 / 16 * rho)) - sd < 1
+
+
+def test_scales_are_medians_of_half_squared_differences() -> None:
+    """Of records whose quartiles are far apart, up to the two ranks beside the middle."""
+    x = np.exp(3 * rng(4).standard_normal((2, 400, 3)))
+    sample = DenseSample(x)
+    found = PLAN._scales(sample.columns(), sample, Ledger(SURE, rng()))
+    ordered = np.sort(np.sqrt((x[:, ::2] - x[:, 1::2]) ** 2 / 2), axis=1)
+    below, above = (ordered[:, rank] for rank in (98, 100))
+    low, high = (s + s.mean(axis=1, keepdims=True) for s in (below, above))
+    assert np.all((low * (1 - 1e-9) <= found) & (found <= high * (1 + 1e-9)))

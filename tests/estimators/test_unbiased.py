@@ -6,7 +6,9 @@ import numpy as np
 from scipy import stats
 
 from dpbench.estimators import UnbiasedMean
-from dpbench.privacy import ApproxDP
+from dpbench.privacy import ApproxDP, Ledger
+from dpbench.privacy.tape import Tape
+from dpbench.samples import DenseSample
 from tests.support import rng, run
 
 
@@ -26,3 +28,12 @@ def test_no_release_without_a_full_bin() -> None:
     """A histogram of 16 records has its threshold at 1 + 2 ln(1/(2 delta)) = 27."""
     found = run(UnbiasedMean(), np.zeros((100, 64)), ApproxDP(1.0, 1e-6))
     assert np.isnan(found.value).mean() > 0.9  # each with probability e^(-11/2)/2 otherwise
+
+
+def test_the_clip_reaches_over_its_bin() -> None:
+    """A centre within sigma of mu: one of n Gaussians is clipped with probability beta at most."""
+    tape, n, beta = Tape(), 400, 0.1
+    ledger = Ledger(ApproxDP(20.0, 1e-3), rng(), tape=tape)
+    UnbiasedMean(sigma=2.0, beta=beta).run(DenseSample(np.zeros((1, n))), ledger)
+    clip = float(tape.steps[-1].sensitivity["l2"]) * 300 / 2  # three quarters are averaged
+    assert 2 * n * stats.norm.sf(clip / 2 - 1) <= beta

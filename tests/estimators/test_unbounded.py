@@ -14,7 +14,9 @@ from scipy.optimize import brentq
 from dpbench.estimators import ApproximateBoundsMean, UniversalMean, unbounded
 from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.package import conf_folder
-from dpbench.privacy import PureDP
+from dpbench.privacy import Ledger, PureDP
+from dpbench.privacy.tape import Tape
+from dpbench.samples import DenseSample
 from tests.support import assert_frequencies, rng, run
 
 Floats = NDArray[np.float64]
@@ -126,3 +128,14 @@ def test_the_last_radius_falls_as_its_threshold_says(monkeypatch: pytest.MonkeyP
     chances = radius_law(n, powers, within=within)
     chances[-1] += 1 - chances.sum()  # the last power is released where no count passes
     assert_frequencies([np.sum(found[0] == power) for power in powers], chances)
+
+
+def test_what_each_step_of_a_search_pays() -> None:
+    """An eighth, a quarter, an eighth and half: radius, median, radius around it, mean."""
+    tape = Tape()
+    ledger = Ledger(PureDP(8.0), rng(), tape=tape)
+    UniversalMean().run(DenseSample(rng(1).standard_normal((1, 200))), ledger)
+    mechanisms = [step.mechanism for step in tape.steps if step.mechanism != "pay"]
+    assert mechanisms == ["above_threshold", "exponential", "above_threshold", "add_noise"]
+    paid = [float(line.split()[2].rstrip(":")) for line in ledger.receipt().splitlines()[1:-1]]
+    assert paid == [1.0, 2.0, 1.0, 4.0]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from typing import Any, ClassVar
+from types import SimpleNamespace
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import pandas as pd
@@ -250,3 +251,13 @@ def test_the_shipped_audit_has_every_private_estimator_under_every_notion() -> N
     shipped["audit"]["cases"]["again"] = {"estimators": ["clipped"], "budgets": ["pure"], "n": 60}
     with pytest.raises(ConfigError, match="clipped under pure"):  # not the last one silently
         from_mapping(AuditSweep, shipped, "sweep").tasks(0)
+
+
+def test_rows_of_an_audit_are_those_of_their_source() -> None:
+    def key(bits: str, name: str) -> str:
+        origin = SimpleNamespace(bits=bits)
+        return AuditJob._key(
+            cast("AuditJob", SimpleNamespace(options=SimpleNamespace(origin=origin))), name
+        )
+
+    assert len({key(bits, name) for bits in ("one", "other") for name in ("a", "b")}) == 4

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pandas as pd
 import pytest
 
+from dpbench.jobs.base import FolderJob
+from dpbench.output.files import stamp
+from dpbench.output.folder import write_manifest
 from tests.bench import Bench
 
 SUMMARY = (
@@ -101,3 +106,24 @@ def test_the_manifest(done: Bench) -> None:
     assert set(seconds) == {"minimax", "rate", "mean"}
     assert all(one > 0 for one in seconds.values())
     assert sum(seconds.values()) <= manifest["worker_cpu_seconds"]
+
+
+def test_a_run_removes_no_file_of_others(tmp_path: Path) -> None:
+    """Whatever a manifest says that somebody has edited: what is beside the folder stays."""
+    folder = tmp_path / "out"
+    (folder / "figures").mkdir(parents=True)
+    own = [folder / "summary.csv", folder / "figures" / "a.png"]
+    others = [tmp_path / "precious.csv", folder / "blocks" / "kept.parquet"]
+    changed = folder / "claims.csv"
+    others[1].parent.mkdir()
+    for path in (*own, *others, changed):
+        path.write_text("text")
+    stamps = {"../precious.csv": stamp(others[0]), "blocks/kept.parquet": stamp(others[1])}
+    stamps |= {path.relative_to(folder).as_posix(): stamp(path) for path in (*own, changed)}
+    changed.write_text("of somebody else")
+    keys = dict.fromkeys(["sweep", "configuration", "computer", "seed", "failures"])
+    write_manifest(folder, {**keys, "outputs": stamps, "tracked": []})
+    FolderJob._forget(cast("FolderJob", SimpleNamespace(folder=folder)))
+    assert [path.exists() for path in own] == [False, False]
+    assert [path.exists() for path in (*others, changed)] == [True, True, True]
+    assert not (folder / "manifest.json").exists()

@@ -11,7 +11,7 @@ import pytest
 
 import dpbench.report  # noqa: F401 (the figures enter the registry)
 from dpbench.analysis.study import Study
-from dpbench.jobs.composition import composed
+from dpbench.jobs.composition import SHIPPED, _resolved, composed
 from dpbench.registry import ConfigError, canonical, from_mapping
 from dpbench.runner.settings import Settings
 from tests.bench import MINE, Bench
@@ -173,3 +173,12 @@ def test_data_lie_beside_the_file_that_names_them(bench: Bench) -> None:
     bench.write(lambda spec: spec["families"].update(many={**many, "path": ["p.csv", "p.csv.gz"]}))
     with pytest.raises(ConfigError, match=r"sweep/p.csv.gz': no such file"):
         _made("sweep=tiny")
+
+
+def test_a_file_of_the_user_goes_before_shipped_data(tmp_path: Path) -> None:
+    """A path is read from the folder of the configuration that gives it, if it is there."""
+    name = next(path.name for path in SHIPPED.glob("*.csv"))
+    assert _resolved(name, tmp_path) == name
+    (tmp_path / name).write_text("x")
+    assert _resolved(name, tmp_path) == str((tmp_path / name).resolve())
+    assert _resolved("mine.csv", tmp_path) == str((tmp_path / "mine.csv").resolve())

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import dpbench
+from dpbench.jobs import finished
+from dpbench.jobs.finished import FinishedRun
 from dpbench.jobs.study import StudyJob
 from tests.bench import Bench
 
@@ -96,3 +99,23 @@ def test_a_run_from_python_is_a_finished_run_of_the_command(bench: Bench) -> Non
     bench.done("trials=4")
     assert bench.counts() == (0, 5)
     assert (bench.folder / "out" / "summary.csv").stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"track": "check"},
+        {"plugins": ["mine"]},
+        {"replay": "f0n7"},
+        {"report": "x"},
+        {"resume": False},
+    ],
+)
+def test_a_finished_run_of_which_more_is_asked_is_run(
+    more: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finished, "standing", lambda *_: {"tracked": []})
+    (tmp_path / "report.html").touch()
+    config = {"sweep": {"name": "a"}, "out": str(tmp_path)}
+    assert FinishedRun.of(config) is not None
+    assert FinishedRun.of(config | more) is None

@@ -82,7 +82,7 @@ def test_sample_complexities_are_written_and_found_again(bench: Bench) -> None:
 
 def test_a_failure_of_a_direct_search_can_be_replayed(bench: Bench) -> None:
     """It fails at sample sizes that no part of the sweep has."""
-    request = {**REQUEST, "estimators": "odd", "low": 50, "high": 500, "search": 100}
+    request = {**REQUEST, "estimators": "odd", "low": 50, "high": 500, "search": 100, "trials": 450}
     bench.odd(
         f"if sample.n not in {NS}: raise ArithmeticError('odd n')",
         lambda spec: spec.update(
@@ -94,7 +94,9 @@ def test_a_failure_of_a_direct_search_can_be_replayed(bench: Bench) -> None:
         ),
     )
     assert bench.run(MINE).code == 1
-    replayed = bench.raw(*shlex.split(bench.manifest()["failures"][0]["replay"])[3:])
+    failures = bench.manifest()["failures"]
+    last = next(one for one in failures if "block 2:" in one["failure"])  # parts have one block
+    replayed = bench.raw(*shlex.split(last["replay"])[3:])
     assert replayed.code == 1
     assert "ArithmeticError: odd n" in replayed.err
 
@@ -218,3 +220,9 @@ def test_what_runs_nothing(bench: Bench) -> None:
     assert "kind: two_point_family" in shown.out
     assert "name: quick" in bench.raw("--cfg", "job").out  # by default
     assert {p.name for p in bench.folder.iterdir()} == {"conf"}
+
+
+def test_a_row_of_few_trials_is_not_tracked(bench: Bench) -> None:
+    """However many others have."""
+    bench.write(lambda spec: spec["parts"]["worst"].update(trials=400))
+    bench.refuses("track=update", "baseline=base.parquet", named=["track: 40 trials: 100 or more"])

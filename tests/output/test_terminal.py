@@ -10,7 +10,7 @@ import pytest
 
 from dpbench.analysis.scoreboard import _samples
 from dpbench.analysis.smallest_n import TERMS
-from dpbench.output.terminal import WIDTH, say, table, whole
+from dpbench.output.terminal import WIDTH, replay_line, say, table, whole
 from tests.bench import Bench
 
 LONG = "an_estimator_with_a_name_that_is_longer_than_others.really"
@@ -73,3 +73,8 @@ def test_colours_are_for_terminals(
     red, green = "\x1b[31minconsistent\x1b[0m", "\x1b[32mconsistent\x1b[0m"
     shown = plain.replace("  inconsistent", f"  {red}").replace("  consistent", f"  {green}")
     assert coloured == plain + shown + plain
+
+
+def test_a_command_that_replays_compares_nothing_and_replays_once() -> None:
+    words = ["sweep=a", "track=check", "replay=old", "n_jobs=2"]
+    assert replay_line(words, "f0n7").endswith(" sweep=a n_jobs=2 replay=f0n7")

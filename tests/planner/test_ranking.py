@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -117,3 +117,16 @@ def test_a_class_of_moments_has_the_unit_of_its_scale() -> None:
     for name, errors in found[0].items():
         if name not in ("universal_mean", "approximate_bounds_mean"):
             assert found[1][name] == pytest.approx(tuple(10 * np.array(errors)), rel=1e-6), name
+
+
+def test_a_mean_at_a_bound_is_within_the_radius() -> None:
+    """In units of four digits, as a user writes the radius; it is no wider than by a thousandth."""
+    rng = np.random.default_rng(6)
+    for low, width, sd in zip(*np.exp(rng.normal(0, 4, (3, 500))), strict=True):
+        problem = SimpleNamespace(low=low, high=low + width, sd=sd)
+        (found,) = ranking._by_moments(
+            cast("Any", problem), None, lambda _, **known: cast("Any", SimpleNamespace(**known))
+        )
+        assert found.public.radius is not None
+        reach = found.public.radius * found.unit / (problem.high - problem.low) * 2
+        assert 1 - 1e-12 <= reach < 1.0011

@@ -213,3 +213,12 @@ def test_receipts() -> None:
         "    pure epsilon 0.5: a mechanism of its own",
         "left: epsilon 0, delta 2.5e-07",
     ]
+
+
+def test_the_share_that_is_spent_is_that_of_the_least() -> None:
+    """Of epsilon nine tenths, of delta a half: the whole budget is spent when both are."""
+    account = ledger(ApproxDP(1.0, 1e-6))
+    for part in account.split(PureDP(0.4), ApproxDP(0.5, 5e-7)):
+        part.pay()
+    assert account.spent == pytest.approx((0.9, 5e-7))
+    assert account.share == pytest.approx(0.5)

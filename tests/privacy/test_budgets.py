@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import integrate, stats
+from scipy import integrate, special, stats
 
 from dpbench.errors import ConfigError
 from dpbench.privacy import AMOUNTS, GDP, ZCDP, ApproxDP, Budget, NonPrivate, PureDP
@@ -198,3 +198,11 @@ def test_a_budget_in_columns(budget: Budget, label: str, wanted: tuple[Any, ...]
     assert all(type(amount) is float for amount in found)  # of integers, too
     np.testing.assert_array_equal(found, np.array(wanted, dtype=float))
     assert budget.amounts == tuple(amount for amount in wanted if amount is not None)
+
+
+@pytest.mark.parametrize("mu", [0.1, 1.0, 3.0])
+def test_what_the_exponential_mechanism_may_choose_by_under_gdp(mu: float) -> None:
+    """Odds move by e^epsilon: the largest shift of a normal quantile is mu, at even odds."""
+    half, x = GDP(mu).exponential_epsilon / 2, np.linspace(-8, 8, 16_001)
+    after, before = (stats.norm.ppf(special.expit(x + sign * half)) for sign in (1, -1))
+    assert np.max(after - before) == pytest.approx(mu, rel=1e-9)

@@ -102,3 +102,14 @@ def test_a_factor_that_is_none(factor: float) -> None:
     """With 0 a ledger would release the value itself and count it as private."""
     with pytest.raises(ValueError, match="noise factor"):
         Ledger(PURE, np.random.default_rng(0), noise_factor=factor)
+
+
+@pytest.mark.parametrize("budget", [PURE, ZCDP(0.5), GDP(1.0), ApproxDP(1.0, 1e-6, "laplace")])
+def test_a_mechanism_of_its_own_chance_is_noisier_by_the_factor(budget: Budget) -> None:
+    """The noise of the budget that it runs at is `factor` times that of the one it pays."""
+    for factor in (0.25, 3.0):
+        ledger = Ledger(budget, rng(), noise_factor=factor)
+        found = ledger.own_chance("randomised response")
+        wanted = factor * budget.noise_quantile(0.1)
+        assert found.noise_quantile(0.1) == pytest.approx(wanted, rel=1e-12)
+        assert ledger.spent == pytest.approx(budget.amounts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from functools import partial
 
 import pandas as pd
@@ -44,3 +45,10 @@ def test_numbers_and_columns_are_parameters() -> None:
     budget = ApproxDP(0.5, 1e-6)
     text = budget_text(budget, "tex", label="x", number=number_text, columns=["delta"])
     assert text == r"x, $\delta = 10^{-6}$"
+
+
+def test_a_letter_is_its_own_in_every_alphabet() -> None:
+    for name, one in SYMBOLS.items():
+        assert unicodedata.name(one.unicode) == f"GREEK SMALL LETTER {name.upper()}"
+        assert one.tex in (rf"\{name}", rf"\var{name}")
+        assert name.startswith(one.ascii)

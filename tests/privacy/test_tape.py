@@ -54,3 +54,14 @@ def test_a_replay_has_the_chance_and_the_words_of_the_earlier_run() -> None:
     another = Ledger(PURE, rng(), tape=once)
     another.pay()
     assert another.told(another.rng.random(3)).shape == (3,)  # of another shape
+
+
+def test_a_choice_by_other_weights_is_not_replayed() -> None:
+    """It is another mechanism: what it chose says nothing of this one."""
+    scores, weights = np.tile([0.0, 0.0], (9, 1)), np.array([0.0, -1e9])
+    first = Tape()
+    Ledger(PURE, rng(), tape=first).exponential(scores, 1.0, weights)
+    for other, chosen in ((weights, 0), (weights[::-1], 1)):
+        tape = Tape(first.steps)
+        found = Ledger(PURE, rng(1), tape=tape).exponential(scores, 1.0, other)
+        np.testing.assert_array_equal(found, chosen)

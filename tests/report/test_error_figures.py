@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -384,3 +385,16 @@ def test_only_rates_and_shares_have_a_linear_axis() -> None:
     cases = ((rates, "mean_error"), (errors, "mean_error"), (errors, "miss_rate"), (rates, "q90"))
     scales = [axis_scale(table, metric) for table, metric in cases]
     assert scales == ["linear", "log", "linear", "log"]
+
+
+def test_the_bound_of_a_panel_is_the_least_of_those_that_hold() -> None:
+    """Where families of a panel have bounds of their own, each line may be down to its own."""
+    table = pd.DataFrame({"n": [10, 10, 100, 100], "lower_bound": [2.0, 1.0, 0.5, 0.7]})
+    table = table.assign(privacy="pure", bound_by="two laws")
+    free = pd.DataFrame({"n": [10], "lower_bound": [0.1], "privacy": ["none"], "bound_by": [""]})
+    figure, ax = plt.subplots()
+    ErrorAgainstN._draw_bound(cast("ErrorAgainstN", None), ax, pd.concat([table, free]), 3.0)
+    plt.close(figure)
+    (line,) = ax.get_lines()
+    assert np.asarray(line.get_xydata()).tolist() == [[10, 1.0], [100, 0.5]]
+    assert ax.get_ylim() == (0.25, 6.0)

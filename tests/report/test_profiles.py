@@ -77,3 +77,10 @@ def test_the_figure_steps_from_none_to_what_is_solved(numbers: Result) -> None:
         assert all(y[-1] == max(y) <= 1 and y[0] == 0 for _, y in lines.values())
     spec = {"kind": "profile", "estimators": "mean"}
     assert_refused(numbers, spec, ["nothing that it is about is private"])
+
+
+def test_a_problem_that_an_estimator_was_not_run_on_counts(summary: pd.DataFrame) -> None:
+    bad = summary["estimator"] == "bad"
+    solved = shares(scores(summary[~(bad & (summary["family"] == "class"))]))
+    reached, share = solved["bad"]
+    assert (reached.tolist(), share.tolist()) == ([10.0], [0.5])

@@ -16,7 +16,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -289,3 +289,23 @@ def test_a_local_process_of_another_source_is_refused(monkeypatch: pytest.Monkey
     next(found)  # of this process
     with pytest.raises(dpbench.ConfigError, match=r"runner: process \d+ computes by other source"):
         next(found)
+
+
+def test_what_was_loaded_of_a_plug_in_is_forgotten_with_its_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that had an earlier text of a package would compute by its modules."""
+    package = tmp_path / "there" / "my_mean"
+    package.mkdir(parents=True)
+    for name in ("__init__", "inner"):
+        (package / f"{name}.py").write_text("")
+    for name in ("my_mean", "my_mean.inner", "my_meaning"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    sources = cluster._Sources(sorted(package.glob("*.py")))
+    sources.setup(SimpleNamespace(local_directory=tmp_path))
+    assert [name for name in sys.modules if name.startswith("my_mean")] == ["my_meaning"]
+    assert (Path(sys.path[0]) / "my_mean" / "inner.py").exists()
+    before = len(sys.path)
+    sources.teardown(None)
+    assert len(sys.path) == before - 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dpbench.runner.local import run_locally
+from dpbench.runner.origin import Origin
 from tests.bench import MINE, Bench
 
 
@@ -13,3 +15,10 @@ def test_a_worker_that_dies_is_one_line(bench: Bench, own_workers: None) -> None
     last = result.err.strip().splitlines()[-1]
     assert last.startswith("dpbench: TerminatedWorkerError: ")
     assert "finished blocks are kept, to go on: " in last
+
+
+def test_every_task_is_done_once() -> None:
+    """Whether there was time for it in its share, or it was handed over again."""
+    tasks = list(range(6))
+    found = list(run_locally(str, tasks, 1, Origin.of()))
+    assert sorted(found) == [(task, str(task)) for task in tasks]

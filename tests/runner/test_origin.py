@@ -208,3 +208,32 @@ def test_another_processor_computes_again(bench: Bench, monkeypatch: pytest.Monk
     bench.done("trials=4")
     assert bench.counts() == (5, 0)
     assert dpbench.load("out", config_dir="conf").errors(n=1000).shape[0] == 3 * 4
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("sweep", {"name": "b"}), ("seed", 1), ("trials", 7), ("paper", True), ("font", "serif")],
+)
+def test_a_run_of_another_configuration_is_another(key: str, value: Any) -> None:
+    """By each key that changes files; where they are written, and by how many, changes none."""
+    config = {"sweep": {"name": "a"}, "seed": 0, "trials": None, "paper": False, "font": "sans"}
+    before = origin.surroundings(config)
+    assert origin.surroundings(config | {"out": "elsewhere", "n_jobs": 3}) == before
+    assert origin.surroundings(config | {key: value}) != before
+
+
+def test_a_finished_run_rests_on_the_files_that_it_reads(tmp_path: Path) -> None:
+    """There or not, as a baseline that is written meanwhile."""
+    path, config = tmp_path / "base.parquet", {"sweep": {"name": "a"}}
+    found = []
+    for text in (None, "a", "ab"):
+        if text is not None:
+            path.write_text(text)
+        found.append(origin.fingerprint(tmp_path, config, reads=[str(path)]))
+    assert len(set(found)) == 3
+    assert origin.fingerprint(tmp_path, config, reads=[str(path)]) == found[-1]
+
+
+def test_a_class_whose_source_nobody_reads_is_never_the_same() -> None:
+    made = type("Made", (), {"__module__": "nowhere_at_all"})
+    assert len({Origin.of(kinds=[made]).source for _ in range(3)}) == 3

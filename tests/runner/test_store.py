@@ -70,6 +70,8 @@ def test_blocks_come_back_as_they_were(tmp_path: Path) -> None:
     (path,) = (tmp_path / "blocks").iterdir()  # no earlier one, and no temporary file
     rows = pd.read_parquet(path.parent)
     assert len(rows) == sum(len(task.keys) * task.trials for task in TASKS)
+    of_key = rows.groupby(["distribution", "estimator", "privacy", "epsilon", "n"], dropna=False)
+    assert all(sorted(trials) == list(range(600)) for _, trials in of_key["trial"])
     # Other code or another seed: other blocks.
     assert Store(tmp_path, "other").find(TASKS[0]) is None
     assert not any(blocks.find(task) for cell in MADE.cells for task in cell.tasks(4))
@@ -257,3 +259,15 @@ def test_a_full_disk(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.done()
     assert bench.counts() == (0, 5)
     assert bench.results() == bench.results("whole")
+
+
+def test_a_file_goes_when_nothing_in_it_is_needed(tmp_path: Path) -> None:
+    """A block that was computed again is in a new file; others may be in the old one alone."""
+    old, new = tmp_path / "old", tmp_path / "new"
+    for path in (old, new):
+        path.touch()
+    where = {"a": old, "b": old}
+    store._enter(where, ["a"], new)
+    assert (where, old.exists()) == ({"a": new, "b": old}, True)
+    store._enter(where, ["b"], new)
+    assert (where, old.exists()) == ({"a": new, "b": new}, False)

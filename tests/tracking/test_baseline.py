@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ import pytest
 
 from dpbench.runner.origin import Origin
 from dpbench.tracking.baseline import Baseline
-from dpbench.tracking.comparison import KEY, compare
+from dpbench.tracking.comparison import KEY, compare, trimmed_mean
 from tests.bench import Bench
+from tests.commands.baselines import errors
 
 FILE = "base.parquet"
 
@@ -76,3 +78,13 @@ def test_a_baseline_from_before_an_amount_is_read(tmp_path: Path) -> None:
     pq.write_table(found.drop_columns(["mu"]), tmp_path / FILE)
     old = Baseline.read(tmp_path / FILE, "tiny").rows
     assert compare(old, new)["verdict"].tolist() == ["same"]
+
+
+def test_the_first_errors_are_those_of_the_same_parameters() -> None:
+    """A stream has their names: another one begins anew, under the same label."""
+    before = errors(2.0)
+    before = dataclasses.replace(before, rows=before.rows.assign(first=7.0))
+    kept, anew = (Baseline.after(before, errors(3.0, stream)).rows for stream in ("s", "t"))
+    assert kept["first"].tolist() == [7.0, 7.0]
+    assert anew["first"].tolist() == [trimmed_mean(one) for one in anew["errors"]]
+    assert Baseline.after(None, errors()).drift.tolist() == [1.0, 1.0]

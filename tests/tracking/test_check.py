@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from dpbench.tracking.baseline import Baseline
+from dpbench.tracking.check import suspects
 from tests.bench import MINE, Bench, Result, unusable
 
 BY = ["estimator", "distribution", "n"]
@@ -241,3 +242,14 @@ def test_the_commit_of_a_plug_in_is_kept(bench: Bench) -> None:
     assert bench.manifest()["plugin_commits"]["conf"] == {"commit": mine, "dirty": True}
     told = track(bench, "check", MINE).out.partition("Baseline of commit ")[2]
     assert told.startswith(f"{mine[:12]} of conf: dpbench ")
+
+
+def test_what_is_surely_better_by_much_is_suspect() -> None:
+    """By the upper end of its interval; what has no privacy to lose is not."""
+    rows = [
+        ("better", 0.94, "pure"), ("better", 0.96, "pure"), ("better", 0.94, "none"),
+        ("worse", 0.94, "pure"), ("changed-within-noise", 0.94, "pure"), ("better", 0.5, "zcdp"),
+    ]  # fmt: skip
+    names = ["verdict", "trimmed_mean_high", "privacy"]
+    found = pd.DataFrame(rows, columns=names).assign(trimmed_mean=0.9, trimmed_mean_low=0.4)
+    assert suspects(found) == [0, 5]

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 
 from dpbench.theory.bounds.fingerprinting import fingerprinting_lower_bound
 
@@ -45,3 +46,23 @@ def test_fingerprinting_against_the_best_of_one_sign() -> None:
         v = 1 / (2 * s + 3)
         risk = np.sqrt(v - keep**2 * v**2)  # of the best multiple of the sign
         assert fingerprinting_lower_bound(1, 1, rho) <= risk.max()
+
+
+@pytest.mark.parametrize(("n", "d", "rho"), [(10, 4, 0.05), (50, 3, 0.4), (200, 100, 0.02)])
+def test_fingerprinting_from_its_two_sides(n: int, d: int, rho: float) -> None:
+    """Where what records show meets what hides them, for Gaussians at the distance of rho."""
+    sd, z = 1 / math.sqrt(2 * rho), np.linspace(-60, 60, 200_001)
+    one, other = (np.exp(-((z - at) ** 2) / 2) / math.sqrt(2 * math.pi) for at in (1 / sd, 0.0))
+    seen = other > 0
+    apart = float(np.trapezoid(one[seen] ** 2 / other[seen], z[seen])) - 1  # chi-square
+
+    def error(s: float) -> float:
+        v = d / (2 * s + 3)
+
+        def excess(a: float) -> float:
+            return 2 * (s + 1) * (v - a * math.sqrt(v)) - n * a * math.sqrt(apart)
+
+        return float(brentq(excess, 0.0, math.sqrt(v)))
+
+    largest = max(error(s) for s in np.geomspace(1e-2, 1e5, 3000) - 1)
+    assert fingerprinting_lower_bound(n, d, rho) == pytest.approx(largest, rel=1e-4)

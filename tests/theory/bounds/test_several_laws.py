@@ -306,6 +306,8 @@ def test_where_it_is_not_known() -> None:
     for k, n, budget in (
         (2.5, 10**5, PureDP(0.1)),
         (6, 10, PureDP(0.1)),
+        (6, 100, PureDP(0.1)),  # points that are rare, but not rare enough
+        (6, 15, ZCDP(0.1)),
         (6, 10, ZCDP(0.1)),
         (6, 10**5, GDP(0.1)),
     ):

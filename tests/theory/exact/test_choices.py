@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -112,3 +114,16 @@ def test_how_often_votes_are_wrong(aggregate: str, budget: Budget, location: flo
     wrong = int(np.count_nonzero(found != location))
     share = exact("mean_error", estimator, law, 200, budget)
     assert stats.binomtest(wrong, TRIALS, share).pvalue > 1e-6 / (2 * len(VOTES))
+
+
+def test_buckets_of_two_sizes_vote() -> None:
+    """Of 5 records two buckets have two and one has one; next to no noise; by enumeration."""
+    spec = {"kind": "subsample_test", "buckets": 3}
+    estimator, budget = Estimator.build(spec, "estimator"), PureDP(1000.0)
+    right = [stats.norm.cdf(0.5 * np.sqrt(size)) for size in (2, 2, 1)]
+    wrong = 0.0
+    for votes in itertools.product((0, 1), repeat=3):
+        chance = np.prod([p if v else 1 - p for p, v in zip(right, votes, strict=True)])
+        wrong += float(chance) * (sum(votes) < 2)
+    found = exact("mean_error", estimator, Gaussian(location=1.0), 5, budget)
+    assert found == pytest.approx(wrong, rel=1e-9)

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from dpbench.theory.exact.ratio import laplaces_above
+from dpbench.estimators import SumAndCountMean, TransformedNoiseMean
+from dpbench.privacy import PureDP
+from dpbench.theory.exact.ratio import laplaces_above, vector_rmse
 
 
 @pytest.mark.parametrize(("a", "c"), [(1.0, 0.3), (1.0, 1.0), (0.2, 5.0), (1.0, 1 + 1e-9), (2, 0)])
@@ -26,3 +28,11 @@ def test_the_tail_of_a_sum_of_two_laplaces(a: float, c: float) -> None:
         by_parts = sum(quad(above, *end)[0] for end in itertools.pairwise(ends))
         found = laplaces_above(np.array(t), np.array(a), np.array(c))
         assert found == pytest.approx(by_parts, abs=1e-8)
+
+
+def test_vectors_without_noise_err_by_sampling() -> None:
+    """E|average - mean|^2 is d s^2/n."""
+    budget = PureDP(1e6, neighbours="add_remove")
+    for estimator in (TransformedNoiseMean(), SumAndCountMean(region="ball")):
+        found = vector_rmse(estimator, np.array([0.1, 0.0, -0.2, 0.1]), 0.01, 10**4, budget)
+        assert found == pytest.approx(0.01 * np.sqrt(4 / 10**4), rel=1e-3)
