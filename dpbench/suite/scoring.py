@@ -141,7 +141,7 @@ def score(task: ScoreTask) -> Scored:
 def _errors(values: Floats, targets: list[Any]) -> Floats:
     """Return the distances of (members, trials[, d]) releases from their targets."""
     if values.ndim == 2:
-        return np.abs(values - np.array(targets)[:, None])
+        return np.asarray(np.abs(values - np.array(targets)[:, None]))
     return np.asarray(np.linalg.norm(values - np.stack(targets)[:, None], axis=-1))
 
 

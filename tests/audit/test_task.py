@@ -18,6 +18,7 @@ from dpbench.audit.replay import Replay
 from dpbench.audit.task import CHOSEN, FACTORS, AuditTask, Way, audit
 from dpbench.estimators import (
     ClippedMean,
+    Estimator,
     OneDataset,
 )
 from dpbench.privacy import ZCDP, ApproxDP, Budget, PureDP
@@ -27,6 +28,11 @@ from tests.audit.audits import only, rows_of
 Floats = NDArray[np.float64]
 PURE, RHO, APPROX = PureDP(1.0), ZCDP(0.5), ApproxDP(1.0, 1e-6)
 CLIPPED = ClippedMean(lower=-1, upper=1)
+
+
+@pytest.fixture(autouse=True)
+def _registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Estimator, "_registry", dict(Estimator._registry))
 
 
 def test_what_always_raises_with_less_noise_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
