@@ -7,16 +7,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from dpbench.cli import run
+from dpbench.commands import suite as command
 from dpbench.runner.origin import Origin
 from dpbench.suite import checks, measure
 from dpbench.suite.measure import SCORING, Audited, scored
-from dpbench.suite.problems import Problem, read_suite
+from dpbench.suite.problems import SUITE, Problem, Suite, read_suite
 from dpbench.suite.remote import read_entry
 from dpbench.suite.table import Scores
 from tests.conftest import entry_text
+from tests.support import rng
 
 CHEATS = Path(__file__).parent / "cheats"
 BINARY, GAUSSIAN, NOISY = "binary-n300-pure0.1", "gauss-n300-pure0.1", "binary-n3000-pure0.01"
@@ -60,6 +63,15 @@ def run_on(path: Path, one: Problem) -> tuple[Scores, list[Audited]]:
     return Scores(rows, {entry.card.name: entry.card}, {}), audits
 
 
+@pytest.fixture
+def few_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Audits of 30 releases a side, at an error of 1 in 100, which these cheats need no better."""
+    monkeypatch.setattr(measure, "RUNS", {True: 30})
+    monkeypatch.setattr(measure, "ERROR", 1e-2)
+    monkeypatch.setattr(checks, "RUNS", 200)
+
+
+@pytest.mark.usefixtures("few_calls")
 @pytest.mark.parametrize(
     ("name", "where"),
     [
@@ -70,17 +82,15 @@ def run_on(path: Path, one: Problem) -> tuple[Scores, list[Audited]]:
         ("hashes_the_data", GAUSSIAN),
     ],
 )
-def test_the_audit_of_scored_data_refutes(
-    name: str, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each passes the checks and the audit on other data: by 40 releases of the same dataset."""
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(measure, "RUNS", {True: 40})
-    _, audits = run_on(CHEATS / f"{name}.py", problem(where, seed=SEED))
+def test_the_audit_of_scored_data_refutes(name: str, where: str, tmp_path: Path) -> None:
+    """Each passes the checks and the audit on other data: by 30 releases of the same dataset."""
+    shutil.copy(CHEATS / f"{name}.py", tmp_path)
+    _, audits = run_on(tmp_path / f"{name}.py", problem(where, seed=SEED))
     assert [one.pair for one in audits] == ["typical", "extreme"]
     assert "refuted" in {one.bound.verdict for one in audits}
 
 
+@pytest.mark.usefixtures("few_calls")
 @pytest.mark.parametrize(
     ("name", "said"),
     [
@@ -96,24 +106,33 @@ def test_the_command_refuses(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(checks, "RUNS", 200)
-    monkeypatch.setattr(measure, "RUNS", {True: 40})
+    one = problem(BINARY, seed=0)
+    monkeypatch.setattr(command, "read_suite", lambda _: Suite(SUITE, (one,)))
     shutil.copy(CHEATS / f"{name}.py", entry_folder)
-    assert run(["suite", "run", f"{name}.py", "quick=true", "n_jobs=1", f"problems={BINARY}"]) == 1
+    assert run(["suite", "run", f"{name}.py", "quick=true", "n_jobs=1"]) == 1
     assert said in capsys.readouterr().out
     assert not (entry_folder / f"{name}.parquet").exists()
 
 
-def test_a_third_of_the_noise_is_below_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The release on ordinary data has some noise, which few releases do not refute."""
-    monkeypatch.setattr(measure, "RUNS", {True: 0})
-    one = problem(NOISY, seed=SEED, trials=100)
-    scores, _ = run_on(CHEATS / "a_third_of_the_noise.py", one)
+def test_a_third_of_the_noise_is_below_the_bound() -> None:
+    """Its release on ordinary data has some noise, which few releases do not refute.
+
+    The errors of 100 trials of each member, a call for each member.
+    """
+    one = problem(NOISY, seed=SEED)
+    entry = read_entry(CHEATS / "a_third_of_the_noise.py", [one])
+    errors = []
+    for law in one.members.values():
+        sample = law.sample(rng(1), 100, one.n)
+        records = np.stack([sample.records(trial, rng(2)) for trial in range(100)])
+        values, _ = entry.answers[one.id].released(records, one.budget, rng(3))
+        errors.append(np.abs(values - law.target))
+    rows = pd.DataFrame([{"entry": entry.card.name, **measure._row(one, "x", np.stack(errors))}])
+    scores = Scores(rows, {entry.card.name: entry.card}, {})
     assert scores.is_below.all()
     assert scores.ranked.empty
-    (card,) = scores.cards.values()
-    opened = Scores(scores.rows, {card.name: replace(card, division="open")}, {})
-    assert not opened.is_below.any()  # it may know the law
+    opened = {entry.card.name: replace(entry.card, division="open")}
+    assert not Scores(rows, opened, {}).is_below.any()  # it may know the law
 
 
 def test_every_cheat_is_tried() -> None:
@@ -130,7 +149,7 @@ def honest(folder: Path, name: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", HONEST_ENTRIES)
+@pytest.mark.parametrize("name", ["wide_clip", "ksu20_mean"])
 def test_an_honest_entry_passes(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "RUNS", {True: 40})
     scores, audits = run_on(honest(tmp_path, name), problem(HONEST_ENTRIES[name], seed=SEED))

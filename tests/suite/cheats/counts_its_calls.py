@@ -1,6 +1,5 @@
 """Add noise to the first calls alone, counted by folders that each load leaves behind."""
 
-import os
 from pathlib import Path
 
 from dpbench import OneDataset, validated
@@ -15,23 +14,17 @@ CARD = {
     "division": "declared",
 }
 
-FIRST = 20
-FOLDER = Path(os.environ.get("TMPDIR", "/tmp")) / f"calls_{os.getpgid(0)}"
+FIRST = 5
+FOLDER = Path(__file__).with_suffix("")
 
 
 def counted():
     """Count the loads of this file up to FIRST, by folders: files stay empty."""
-    count = 0
-    while count < FIRST:
-        if (FOLDER / str(count + 9)).is_dir():
-            count += 10
-            continue
-        try:
+    for count in range(FIRST):
+        if not (FOLDER / str(count)).is_dir():
             (FOLDER / str(count)).mkdir(parents=True)
-            break
-        except FileExistsError:
-            count += 1
-    return count
+            return count
+    return FIRST
 
 
 COUNT = counted()
