@@ -41,8 +41,8 @@ def exact_interval(metric: str, e: Any, law: dist.Distribution, at: At) -> float
     return missed if metric == "miss_rate" else half / usual
 
 
-def below(x: Floats, mean: float, sd: float, noise: Noise) -> Floats:
-    """P(V + Z <= x) for V of N(mean, sd^2)."""
+def below(x: Floats, mean: float, sd: float | Floats, noise: Noise) -> Floats:
+    """P(V + Z <= x) for V of N(mean, sd^2), x of shape (m,), sd a number or (m, 1)."""
     z, weights = standard_normal()
     few = slice(800, 3201, 4)  # +-6, by 0.02
     found = noise.cdf(x[:, None] - mean - sd * z[few]) @ weights[few]

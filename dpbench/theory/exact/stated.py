@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.special import chdtri, ndtr, ndtri
+from scipy.optimize import brentq
+from scipy.special import chdtri, ndtr
 
 from dpbench import distributions as dist
 from dpbench import estimators as est
@@ -32,7 +33,7 @@ __all__ = ["STATED", "exact_stated"]
 
 STATED = ("width_q50", "miss_rate", "promise_q90", "tv_q90")
 NAN = float("nan")
-POINTS, FEW = 100, 60  # equally likely values of a variance, and of each part of an error
+POINTS = 200  # equally likely values of a variance, and of each of its two parts
 
 
 def exact_stated(metric: str, e: Any, law: dist.Distribution, at: At, q90: float) -> float:
@@ -106,6 +107,7 @@ def _distance(e: est.LearnedGaussian, law: dist.Gaussian, at: At, q90: float) ->
 
     With a known sigma it is 2 Phi(|error|/(2 sigma)) - 1, which grows with the error. Without one
     S^2 is sigma^2 chi2_m/m plus noise, independent of V, and the noise of the mean scales with S.
+    For every S the distance grows with |V + Z - mu|, so that its law is a mean over S.
     """
     scale = float(np.sqrt(law.variance))
     if e.sigma is not None:
@@ -115,17 +117,32 @@ def _distance(e: est.LearnedGaussian, law: dist.Gaussian, at: At, q90: float) ->
     known = est.KarwaVadhanMean(radius=e.radius, sigma=scale, beta=e.beta)
     step = last_step(known, at._replace(budget=at.budget.fraction(0.5)))
     assert step is not None
-    middle = (np.arange(FEW) + 0.5) / FEW
-    sampling = -scale / np.sqrt(at.n) * ndtri(middle)
-    noise, found, weights = levels(step.noise, FEW)[: FEW // 2], [], []  # both are symmetric
-    for share, variances in _variances(e, scale, at):
-        for s in np.sqrt(np.maximum(variances, 1e-12 * scale**2)):
-            away = np.add.outer(sampling, noise * s / scale).ravel()
-            found.append(law.distance_to_gaussian(law.location + away, np.full(away.size, s)))
-            weights.append(np.full(away.size, share / away.size / len(variances)))
-    values, chances = np.concatenate(found), np.concatenate(weights)
-    order = np.argsort(values)
-    return float(np.interp(0.9, np.cumsum(chances[order]), values[order]))
+    branches = _variances(e, scale, at)
+    likely = np.concatenate([found for _, found in branches])
+    weight = np.concatenate([np.full(len(found), share / len(found)) for share, found in branches])
+    sd = np.sqrt(np.maximum(likely, 1e-12 * scale**2))
+    sampling = scale**2 / (sd * np.sqrt(at.n))[:, None]
+
+    def above(distance: float) -> float:
+        within = _reached(law, distance, sd) * scale / sd
+        inside = below(within, 0.0, sampling, step.noise) - below(
+            -within, 0.0, sampling, step.noise
+        )
+        return float(weight @ np.where(within > 0, inside, 0.0)) - 0.9
+
+    return float(brentq(above, 1e-12, 1 - 1e-9, rtol=1e-6))
+
+
+def _reached(law: dist.Gaussian, distance: float, sd: Floats) -> Floats:
+    """The errors at which N(mean + error, sd^2) is so far from the law; 0 if all are farther."""
+    low, high = np.zeros(len(sd)), np.full(len(sd), 20.0) * np.maximum(sd, np.sqrt(law.variance))
+    for _ in range(50):
+        middle = (low + high) / 2
+        near = law.distance_to_gaussian(law.location + middle, sd) <= distance
+        low, high = np.where(near, middle, low), np.where(near, high, middle)
+    return np.where(
+        law.distance_to_gaussian(np.full(len(sd), law.location), sd) <= distance, low, 0.0
+    )
 
 
 def _variances(e: est.LearnedGaussian, scale: float, at: At) -> list[tuple[float, Floats]]:
