@@ -10,7 +10,8 @@ from pydantic import Field, field_validator
 
 from dpbench.audit.controls import CONTROLS, Control
 from dpbench.audit.pairs import catalogue
-from dpbench.audit.releases import LEAST_RUNS, AuditTask
+from dpbench.audit.releases import LEAST_RUNS
+from dpbench.audit.task import AuditTask
 from dpbench.estimators import Estimator
 from dpbench.privacy import Budget
 from dpbench.privacy.neighbours import Pair

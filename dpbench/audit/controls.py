@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from dpbench.arrays import Floats
-from dpbench.audit.releases import Way
+from dpbench.audit.task import Way
 from dpbench.estimators import Estimate, Estimator
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.budgets import Relation

@@ -8,11 +8,13 @@ import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any
 
 import pandas as pd
+from pydantic import AfterValidator
 
 from dpbench.commands.words import Task, run_task
+from dpbench.errors import choose_from
 from dpbench.output.files import atomic, check_writable
 from dpbench.output.folder import only_writer
 from dpbench.output.style import save, style
@@ -32,7 +34,6 @@ from dpbench.suite.table import Scores, archive_path
 
 __all__ = ["USAGE", "main"]
 
-SuiteName = Literal["dpbench-mean-v1", "dpbench-mean-v2"]
 
 USAGE = """\
 dpbench suite: score an estimator on frozen problems, over what no private estimator beats.
@@ -57,6 +58,13 @@ of compare:
 How to write an entry stands in CONTRIBUTING.md."""
 
 
+def _known(name: str) -> str:
+    """Return the name of a suite; ValueError if there is none of that name."""
+    if name not in (SUITE, *LEFT):
+        raise ValueError(choose_from(name, (SUITE, *LEFT)))
+    return name
+
+
 @validated
 class Choice:
     """The keys of ``list``, which every task has; see `USAGE`."""
@@ -73,7 +81,7 @@ class Choice:
 class Listing(Choice):
     """The keys of ``list``; see `USAGE`."""
 
-    suite: SuiteName = SUITE
+    suite: Annotated[str, AfterValidator(_known)] = SUITE
 
 
 @validated
@@ -90,7 +98,7 @@ class Scoring(Choice):
 class Comparison(Choice):
     """The keys of ``compare``; see `USAGE`."""
 
-    suite: SuiteName = SUITE
+    suite: Annotated[str, AfterValidator(_known)] = SUITE
     out: PathText = "results/suite/compare"
     archive: PathText | None = None
 

@@ -15,8 +15,9 @@ import pandas as pd
 
 from dpbench.analysis.result import Result
 from dpbench.audit.cases import AuditSweep, control_tasks
-from dpbench.audit.releases import COLUMNS, LEAST_RUNS, AuditTask, audit
+from dpbench.audit.releases import LEAST_RUNS
 from dpbench.audit.report import bounds_figure, render, strongest
+from dpbench.audit.task import COLUMNS, AuditTask, audit
 from dpbench.jobs.base import FolderJob, Next, Outcome, refuse_errors
 from dpbench.output.files import Stamps, atomic
 from dpbench.output.folder import PAGE

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 
 from dpbench.analysis.result import Result
-from dpbench.audit.releases import COLUMNS, AuditTask, audit
 from dpbench.audit.report import strongest
+from dpbench.audit.task import COLUMNS, AuditTask, audit
 from dpbench.estimators.libraries.process import environments
 from dpbench.jobs.base import FolderJob, Outcome, refuse_errors
 from dpbench.libraries.measure import Found, Row, cell_rows, claim_rows, hostile_rows, status

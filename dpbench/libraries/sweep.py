@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from dpbench.audit.cases import AuditSettings, AuditSweep
-from dpbench.audit.releases import AuditTask
+from dpbench.audit.task import AuditTask
 from dpbench.errors import choose_from
 from dpbench.estimators.libraries.recorder import QUERIES
 from dpbench.privacy import PureDP

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dpbench.audit.cases import pairs_of
-from dpbench.audit.releases import AuditTask, audit
+from dpbench.audit.task import AuditTask, audit
 from dpbench.privacy import Budget
 from dpbench.privacy.neighbours import Pair
 from dpbench.runner.execute import Runner, compute
@@ -22,7 +22,7 @@ from dpbench.testing import NOTIONS
 
 __all__ = ["WORK", "audited", "broken_promise"]
 
-WORK = "dpbench.audit.releases"  # the module that computes an audit
+WORK = "dpbench.audit.task"  # the module that computes an audit
 RECORDS = 60
 # Runs on each dataset, and the probability that any bound of an entry is wrong.
 RUNS, ERROR = 1000, 1e-5

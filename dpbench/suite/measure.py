@@ -33,8 +33,8 @@ LEVELS = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 # Bootstrap replicates of a score, for bands of profiles.
 DRAWS = 200
 SCORING = "dpbench.suite.scoring"  # the module that computes scores of a file's entry
-# Of the audits on scored data: releases on each dataset, by whether quick=true, the probability that
-# any bound of an entry is wrong, and the fewest problems that quick=true audits.
+# Audits on scored data: releases on each dataset by whether quick=true, the probability that any
+# bound of an entry is wrong, and the fewest problems that quick=true audits.
 RUNS, ERROR, LEAST_AUDITED = {False: 250, True: 100}, 1e-5, 4
 
 

@@ -107,7 +107,7 @@ def _moved(law: Distribution, place: Floats, rng: np.random.Generator) -> Any:
     sign = 1 if rng.random() < 0.5 else -1
     if isinstance(law, TwoPoint):
         location = float(place[0]) + sign * law.location
-        return replace(law, location=location, sign=sign * law.sign)
+        return replace(law, location=location, sign=1 if sign == law.sign else -1)
     if isinstance(law, Gaussian):  # its own mirror image
         return replace(law, location=float(place[0]))
     signs = np.where(rng.random(law.d) < 0.5, 1, -1)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpbench.arrays import Floats
-from dpbench.estimators import Estimate, Estimator
+from dpbench.estimators import Estimate, OneDataset
 from dpbench.privacy import Budget, Ledger
 from dpbench.privacy.neighbours import Pair
 from dpbench.registry import ConfigError, from_mapping, validated
@@ -29,8 +29,10 @@ MOST_NEEDED = 100_000
 
 
 @validated
-class _RemoteMean(Estimator):
+class _RemoteMean(OneDataset):
     """The estimator of an entry's file for one problem, each call in a process of its own.
+
+    A batch of datasets, as an audit has it, is one call.
 
     Parameters
     ----------
@@ -100,6 +102,10 @@ class _RemoteMean(Estimator):
             )
         return np.frombuffer(content, dtype=np.float64).reshape(shape), seconds
 
+    def one(self, x: Floats, budget: Budget, rng: np.random.Generator) -> float | Floats:
+        value: float | Floats = self.released(x[None], budget, rng)[0][0]
+        return value
+
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         whole = sample.whole if isinstance(sample, Unsized) else sample
         assert isinstance(whole, DenseSample)
@@ -151,7 +157,7 @@ def read_entry(path: Path, problems: Iterable[Problem]) -> FileEntry:
     content, _ = entry_process(path).ask("describe", problems=both)
     try:
         found = json.loads(content)
-        card = from_mapping(Card, found["card"], f"{path.name}: CARD")
+        card = from_mapping(Card, dict(found["card"]), f"{path.name}: CARD")
         text = digest(path.read_text("utf-8", "replace"))
         answers = {
             name: _RemoteMean(

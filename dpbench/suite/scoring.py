@@ -5,9 +5,9 @@ Others release the mean of one scored dataset, and of a neighbour of it, again a
 stand in a random order, so that an entry cannot tell an audit from a score: a release that has no
 noise, or too little, on the data of a problem is refuted on just these data.
 
-A neighbour differs in one record: in a typical one, which is replaced by a record of another
-dataset, or in an extreme one, which is far beyond all others. Under ``add_remove`` the record is
-removed, from either of the two datasets.
+A neighbour differs in one record: a typical one, which is replaced by a record of another dataset,
+or an extreme one, which lies far beyond all others. Under ``add_remove`` a typical record is
+removed, and an extreme one is added.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import numpy as np
 from dpbench.arrays import Floats
 from dpbench.audit.attack import Released
 from dpbench.audit.releases import Bound, Split, direction, judged
+from dpbench.privacy.budgets import Relation
 from dpbench.privacy.neighbours import Pair
 from dpbench.registry import ConfigError
 from dpbench.samples import Sample
@@ -130,7 +131,7 @@ def score(task: ScoreTask) -> Scored:
     targets = [law.target for law in problem.members.values()]
     return Scored(
         _errors(values, targets),
-        [(audit.name, audit.bound(task)) for audit in audits],
+        [(audit.pair.name, audit.bound(task)) for audit in audits],
         list(failures),
         seconds / len(calls),
         drawing,
@@ -140,13 +141,13 @@ def score(task: ScoreTask) -> Scored:
 def _errors(values: Floats, targets: list[Any]) -> Floats:
     """Return the distances of (members, trials[, d]) releases from their targets."""
     if values.ndim == 2:
-        return np.abs(values - np.array(targets)[:, None])
+        return np.asarray(np.abs(values - np.array(targets)[:, None]))
     return np.asarray(np.linalg.norm(values - np.stack(targets)[:, None], axis=-1))
 
 
 @dataclass(frozen=True)
 class _Audit:
-    """Releases on a pair of which one dataset, or both but for a record, are scored.
+    """Releases on a scored dataset and on a neighbour of it.
 
     Attributes
     ----------
@@ -155,7 +156,6 @@ class _Audit:
         The releases, filled in call by call.
     """
 
-    name: str
     pair: Pair
     split: Split
     left: Floats
@@ -180,13 +180,27 @@ def _audits(task: ScoreTask, samples: list[Sample], rng: np.random.Generator) ->
     sample = samples[rng.integers(len(samples))]
     trial, other = rng.choice(sample.trials, 2, replace=False)
     records, others = sample.records(trial, rng), sample.records(other, rng)
-    place, typical = _typical(records, others, rng)
-    for name, record in {"typical": typical, "extreme": _extreme(records, rng)}.items():
-        pairs = Pair.replacing(name, records, place, record).under(task.problem.budget.neighbours)
-        pair = pairs[rng.integers(len(pairs))]
+    for pair in _pairs(records, others, task.problem.budget.neighbours, rng):
         split = Split.drawn(task.runs, rng)
         left, right = (np.full((runs, sample.d), np.nan) for runs in split.counts)
-        yield _Audit(name, pair, split, left, right)
+        yield _Audit(pair, split, left, right)
+
+
+def _pairs(
+    records: Floats, others: Floats, relation: Relation, rng: np.random.Generator
+) -> tuple[Pair, Pair]:
+    """Return pairs of a dataset and of its neighbours, by a typical and by an extreme record."""
+    place, typical = _typical(records, others, rng)
+    extreme = _extreme(records, place, rng)
+    if relation == "replace":
+        return (
+            Pair.replacing("typical", records, place, typical),
+            Pair.replacing("extreme", records, place, extreme),
+        )
+    return (
+        Pair("typical", records, np.delete(records, place, axis=0)),
+        Pair("extreme", np.insert(records, place, extreme, axis=0), records),
+    )
 
 
 def _typical(
@@ -204,8 +218,10 @@ def _typical(
     return place, others[place]
 
 
-def _extreme(records: Floats, rng: np.random.Generator) -> float | Floats:
-    """Return a record far beyond all others, in a random direction."""
+def _extreme(records: Floats, place: int, rng: np.random.Generator) -> float | Floats:
+    """Return a record far beyond all others, on the other side of the mean than that of a place."""
     along = rng.standard_normal(records.shape[1:])
+    if np.sum(along * (records[place] - records.mean(axis=0))) > 0:
+        along = -along
     size = FAR * max(1.0, float(np.abs(records).max()))
     return np.asarray(size * along / np.linalg.norm(along))

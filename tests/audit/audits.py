@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dpbench.audit.pairs import catalogue
-from dpbench.audit.releases import AuditTask, Way, audit
+from dpbench.audit.task import AuditTask, Way, audit
 from dpbench.estimators import Estimator
 from dpbench.privacy import Budget
 from dpbench.privacy.neighbours import Pair

@@ -18,7 +18,7 @@ from dpbench.audit.blind import (
     why_blind,
 )
 from dpbench.audit.pairs import catalogue
-from dpbench.audit.releases import AuditTask
+from dpbench.audit.task import AuditTask
 from dpbench.estimators import (
     BinaryMean,
     ClippedMean,

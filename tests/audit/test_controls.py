@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dpbench.audit.controls import CONTROLS, Control
-from dpbench.audit.releases import COLUMNS
+from dpbench.audit.task import COLUMNS
 from dpbench.estimators import BoundedMean, ClippedMean, Estimator, KarwaVadhanMean
 from dpbench.jobs.audit import TELLING_RUNS
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import doctest
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.stats import norm
 
 from dpbench import Estimate, Ledger, NonPrivate, validated
 from dpbench.audit import Bound, audit_pair, noise_times, releases
 from dpbench.audit.attack import Attack, Released
 from dpbench.audit.pairs import catalogue
-from dpbench.audit.releases import CHOSEN, FACTORS, PILOT, AuditTask, Way, audit
-from dpbench.audit.replay import Replay
+from dpbench.audit.releases import PILOT
+from dpbench.audit.task import AuditTask
 from dpbench.estimators import (
     BoundedMean,
     ClippedMean,
@@ -27,7 +24,6 @@ from dpbench.estimators import (
     KSU20Range,
     LocalMean,
     LocalSignMean,
-    OneDataset,
     PrivUnitMean,
     SubsampleAggregate,
 )
@@ -137,18 +133,6 @@ def test_to_raise_by_chance_tells_nothing(chance: float) -> None:
     assert np.isnan(row["lower_bound"]) == np.isnan(found.lower_bound) == (chance == 1)
 
 
-def test_what_always_raises_with_less_noise_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is visible of it; but what is refuted is, and one pair that tells is enough."""
-    pairs = only(catalogue(20), "two_clusters", "ends_of_the_clip")
-    bounds = [Bound(1.0, 0.5, 100), Bound(1.0, 2.0, 100)]
-    monkeypatch.setattr(AuditTask, "visible", lambda *_: np.nan)
-    for first, verdicts in ((-1.0, ["failed", "refuted"]), (0.1, ["not refuted", "refuted"])):
-        promises, found = iter([first, -1.0]), iter(bounds)
-        monkeypatch.setattr(AuditTask, "promise", lambda *_, of=promises: next(of))
-        monkeypatch.setattr(AuditTask, "bound", lambda *_, of=found: next(of))
-        assert [row["verdict"] for row in rows_of(CLIPPED, PURE, pairs, runs=100)] == verdicts
-
-
 def test_the_example() -> None:
     result = doctest.testmod(releases)
     assert result.attempted > 5
@@ -184,94 +168,6 @@ def test_a_coin_deals_out_the_runs_and_no_run_of_the_pilot_is_judged(
     assert runs == min(len(rest.left), len(rest.right))
     assert error == 1e-3 / 2  # releases that failed are tried again
     assert share == error / 4
-
-
-def test_a_bound_depends_on_its_name_and_seed_only() -> None:
-    pairs = catalogue(30)
-    before = [(pair.left.copy(), pair.right.copy()) for pair in pairs]
-    task = AuditTask("a", CLIPPED, PURE, tuple(pairs), 200, 1e-3, 5)
-    rows = audit(task)
-    assert [row["pairs"] for row in rows] == [len(pairs)] * 2
-    by_name = {pair.name: pair for pair in pairs}
-    for row in rows:
-        (alone,) = audit(replace(task, label="b", pairs=(by_name[row["pair"]],)))
-        assert alone["lower_bound"] == row["lower_bound"]
-    assert rows != audit(replace(task, seed=6))
-    for pair, (left, right) in zip(pairs, before, strict=True):  # records are not written to
-        np.testing.assert_array_equal(pair.left, left)
-        np.testing.assert_array_equal(pair.right, right)
-
-
-def test_audits_in_threads_do_not_share_their_noise() -> None:
-    """Of one process, as a dask worker may have them: the pilot of one halves it."""
-    task = AuditTask("a", CLIPPED, PURE, tuple(catalogue(30)[:4]), 200, 1e-3, 0)
-    tasks = [replace(task, seed=seed) for seed in range(4)]
-
-    def bounds(rows: list[dict[str, Any]]) -> list[Any]:
-        return [(row["pair"], row["lower_bound"], row["visible"]) for row in rows]
-
-    with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(audit, tasks))
-    assert [bounds(rows) for rows in found] == [bounds(audit(one)) for one in tasks]
-
-
-def test_the_pairs_that_promise_most_are_audited(monkeypatch: pytest.MonkeyPatch) -> None:
-    far = only(catalogue(20), "all_low_but_one", "ends_of_the_clip")
-    same = [Pair.replacing(f"inside_{i}", np.zeros(20), 0, 0.01 * i) for i in (1, 2, 3)]
-    errors = []
-
-    def spy(*given: Any) -> Bound:
-        errors.append(given[4])
-        return Bound(1.0, 0.0, 1000)
-
-    monkeypatch.setattr(releases, "_bound", spy)
-    rows = rows_of(CLIPPED, PURE, [*same, *far], runs=1000, error=1e-5)
-    assert {row["pair"] for row in rows} == {pair.name for pair in far}
-    assert errors[:2] == [1e-5 / 2] * 2  # all hold together
-
-
-@pytest.mark.parametrize("budget", [PURE, RHO])
-def test_what_is_visible_is_refuted_in_95_of_100_audits(budget: Budget) -> None:
-    (pair,) = only(catalogue(20), "ends_of_the_clip")
-    task = AuditTask("it", CLIPPED, budget, (pair,), 1000, 1e-5, 0)
-    visible = task.visible(pair)
-    assert 0.3 < visible < 1
-    above = FACTORS[FACTORS.index(visible) - 1]
-
-    def refuted(factor: float, seed: int) -> bool:
-        with noise_times(factor):
-            return replace(task, seed=seed).bound(pair).verdict == "refuted"
-
-    # fewer of 40 have a chance of 1e-6 at 95%
-    assert sum(refuted(visible, seed) for seed in range(40)) >= 30
-    assert not all(refuted(above, seed) for seed in range(40))
-
-
-def test_what_is_visible_reaches_its_claim_by_deviations(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the error of a bound and the 0.05 quantile of a normal law further out."""
-    errors = []
-
-    def spy(task: AuditTask, pair: Pair, factor: float, error: float) -> Bound:
-        errors.append(error)
-        return Bound(1.0, 0.0, 1000)
-
-    monkeypatch.setattr(AuditTask, "bound", spy)
-    (pair,) = only(catalogue(20), "ends_of_the_clip")
-    assert np.isnan(AuditTask("it", CLIPPED, PURE, (pair,), 1000, 1e-5, 0).visible(pair))
-    further = norm.isf(errors[0]) - norm.isf(1e-5 / CHOSEN)
-    assert further == pytest.approx(norm.isf(0.05))
-
-
-def test_what_one_of_the_pairs_shows_is_visible(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the noise as it is, another pair may show more."""
-    inside = Pair.replacing("inside", np.zeros(20), 0, 0.01)
-    far = only(catalogue(20), "ends_of_the_clip")
-    monkeypatch.setattr(AuditTask, "promise", lambda *_: 0.0)
-    for pairs in ([inside, *far], [*far, inside]):
-        assert {row["visible"] for row in rows_of(CLIPPED, PURE, pairs)} == {
-            rows_of(CLIPPED, PURE, far)[0]["visible"]
-        }
-    assert np.isnan(rows_of(CLIPPED, PURE, [inside])[0]["visible"])
 
 
 @pytest.mark.parametrize(
@@ -310,49 +206,6 @@ def test_half_of_the_noise_of_coins_is_refuted(estimator: Estimator, d: int | No
         with noise_times(factor):
             found.append(audit_pair(estimator, PureDP(2.0), pair, runs=4000, error=ERROR, rng=rng))
     assert [one.verdict for one in found] == ["not refuted", "refuted"]
-
-
-def test_noise_that_is_drawn_elsewhere_is_not_known_to_be_visible() -> None:
-    @validated
-    class Outside(OneDataset):
-        def one(self, x: Floats, budget: Budget, rng: np.random.Generator) -> float:
-            return float(np.clip(x, -1, 1).mean() + rng.laplace(0, 2 / len(x)))
-
-    (row,) = rows_of(Outside(), PURE, only(catalogue(20), "two_clusters"), runs=100)
-    assert np.isnan(row["visible"])
-
-
-def test_a_task_s_name_tells_all_of_it() -> None:
-    pair = Pair.replacing("p", np.zeros(9), 0, 1.0)
-    task = AuditTask("a", CLIPPED, PURE, (pair,), 200, 1e-3, 5)
-    elsewhere = Pair.replacing("p", np.zeros(9), 1, 1.0)
-    changes: list[dict[str, Any]] = [
-        {"label": "b"}, {"estimator": ClippedMean(lower=-1, upper=2)}, {"budget": PureDP(2.0)},
-        {"pairs": (elsewhere,)}, {"pairs": (Pair("q", pair.left, pair.right),)}, {"runs": 201},
-        {"error": 1e-4}, {"seed": 6}, {"seen_by": ("replay",)},
-    ]  # fmt: skip
-    names = {task.name, *(replace(task, **change).name for change in changes)}
-    assert len(names) == len(changes) + 1
-    assert replace(task, seed=5).name == task.name
-
-
-JUDGED: list[tuple[tuple[Way, ...], str]] = [
-    ((), "nrrr"), (("runs",), "nnrr"), (("replay",), "nrnr"), (("runs", "replay"), "nnnr"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("seen_by", "wanted"), JUDGED)
-def test_every_way_that_must_see_a_control_refutes_it(
-    seen_by: tuple[Way, ...], wanted: str
-) -> None:
-    """Of no control, one way is enough. In turn: none refutes, a replay, runs, both."""
-    task = AuditTask("it", CLIPPED, PURE, (), 100, 1e-3, 0, seen_by)
-    bounds, moves = [Bound(1.0, 0.5, 100), Bound(1.0, 2.0, 100)], [0.5, 2.0]
-    ways = [(bound, [Replay(move, "a", "", 1, 0)]) for bound in bounds for move in moves]
-    found = [task.judge(*way, blind=False)[0] for way in ways]
-    assert "".join(found) == wanted
-    blind = task.judge(Bound(1.0, np.nan, 100), [], blind=False)
-    assert blind == task.judge(bounds[0], [], blind=True) == "failed"
 
 
 BAD: list[tuple[dict[str, Any], str]] = [

@@ -37,6 +37,7 @@ def test_blind_rows_are_named_by_their_reason() -> None:
     table = pd.DataFrame(rows, columns=["estimator", "lower_bound", "blind"])
     table = table.assign(notion="pure", delta=np.nan, claimed=1.0, runs=9, pair="p", pairs=3)
     table = table.assign(visible=np.nan, verdict="not refuted")
+    table = table.assign(move_over_sensitivity=np.nan, refuted_by_replay="")
     table = table.assign(blind_additive=pd.Series(["", "", np.nan, "y: z"]))
     wanted = [
         "Half of all noise: not refuted in 2 of 3 rows", "  x: a pure, c pure",

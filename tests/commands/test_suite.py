@@ -92,7 +92,7 @@ def test_what_cannot_be_used_is_one_line(
     ("words", "said"),
     [
         (["lst"], "suite: 'lst': no such task; did you mean 'list'? choose from list, run, comp"),
-        (["list", "suite=v3"], "suite: 'v3': input should be 'dpbench-mean-v1' or 'dpbench-mean"),
+        (["list", "suite=v3"], "suite: 'v3': choose from dpbench-mean-v2, dpbench-mean-v1"),
         (["walk"], "suite: 'walk': no such task; choose from list, run, compare, archive"),
         (["run"], "suite run: FILE: this word is required; expected: suite run FILE [problems=]"),
         (["run", "no.py"], "'no.py': no such file"),

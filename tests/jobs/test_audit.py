@@ -14,7 +14,7 @@ import pytest
 from dpbench.audit import cases, controls
 from dpbench.audit.cases import AuditSweep
 from dpbench.audit.pairs import catalogue
-from dpbench.audit.releases import CHOSEN, COLUMNS, Way
+from dpbench.audit.task import CHOSEN, COLUMNS, Way
 from dpbench.estimators import Estimate, Estimator
 from dpbench.estimators.catalogue import catalogue as listings
 from dpbench.jobs.audit import AuditJob

@@ -26,7 +26,8 @@ EXTRAS = (
 )
 CLAIMS = (
     "claim source estimator distribution variable metric predicted measured low high tolerance "
-    "verdict privacy epsilon delta rho mu n_low n_high visible"
+    "verdict privacy epsilon delta rho mu n_low n_high visible checks theorem at_these_n "
+    "theorem_verdict asymptotic_from"
 )
 MANIFEST = (
     "blocks_corrupt blocks_done blocks_reused cells_done cells_reused command commit computed "

@@ -232,7 +232,7 @@ def test_upper_limits_small_numbers_and_long_tables(numbers: Result) -> None:
     claims.loc[claims["claim"] == "limit", ["measured", "low", "high"]] = [1.5e-5, 0.0, -0.25]
     near = claims["claim"] == "near"
     claims.loc[near, ["measured", "low", "high"]] = float("nan")
-    claims.loc[near, "verdict"] = "inconclusive"
+    claims.loc[near, ["verdict", "theorem_verdict"]] = "inconclusive"
     changed = dataclasses.replace(numbers, claims=claims)
     *unknown, limit = claim_rows(changed, ["limit", "near"])
     assert limit[0].endswith(r"$, $\pm 1$")

@@ -59,7 +59,7 @@ def test_what_was_asked_and_found_comes_first(example: Path, tmp_path: Path) -> 
         "Asked: Do 1 estimator lose no more privacy than they claim, on pairs of neighbouring "
         "datasets with 1000 runs on each?",
         "Found: theorems: 2 consistent; the best "
-        "private estimators' worst errors 1.01 to 1.2 times their lower bounds; 2 of 3 claims of "
+        "private estimators' worst errors 1.01 to 1.3 times their lower bounds; 2 of 3 claims of "
         "privacy refuted or failed; 1 of 2 broken controls caught; 1 of 2 errors worse than the "
         "baseline's or gone; 1 setting that raised an error.",
     ]

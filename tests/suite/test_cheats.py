@@ -7,13 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from dpbench.cli import run
 from dpbench.runner.origin import Origin
 from dpbench.suite import checks, measure
-from dpbench.suite.entries import entries
 from dpbench.suite.measure import SCORING, Audited, scored
 from dpbench.suite.problems import Problem, read_suite
 from dpbench.suite.remote import read_entry
@@ -153,14 +151,3 @@ def test_honest_entries_pass_with_forty_seeds(
         scores, audits = run_on(path, problem(HONEST_ENTRIES[name], seed=seed, trials=40))
         assert {one.bound.verdict for one in audits} == {"not refuted"}, seed
         assert not scores.is_below.any(), seed
-
-
-def test_rows_below_the_bound_by_hand() -> None:
-    """0.5 with an interval up to 0.69 is below: 0.69^2 < 0.5; up to 0.72 it is not."""
-    rows = pd.DataFrame(
-        {"entry": "one", "problem": list("ab"), "score": 0.5, "score_high": [0.69, 0.72]}
-    )
-    card = next(entries()).card
-    card = replace(card, name="one", division="declared")
-    assert Scores(rows, {"one": card}, {}).is_below.tolist() == [True, False]
-    assert Scores(rows, {"one": card}, {}).ranked["problem"].tolist() == ["b"]

@@ -25,7 +25,7 @@ CARD = {
 
 def entry(told):
     if told.records == "gaussian" and told.radius and not told.local:
-        return BoundedMean(radius=told.radius, noise="l2" if told.d > 1 else "additive")
+        return BoundedMean(radius=told.radius, mechanism="l2" if told.d > 1 else "additive")
 """
 
 

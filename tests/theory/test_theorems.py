@@ -65,6 +65,8 @@ ERRORS: dict[str, Error] = {
     "bounded_rho": _gaussian,
     # noise of sensitivity 2C/n in d coordinates, C the root of d; the same with |sigma|_1 = d
     "shifted_dimension shifted_rho plan_dimension": lambda at: at.d * _gaussian(at),
+    # the same with |sigma|_2 = d, up to a constant: variances (d/i)^2 add up to d^2 zeta(2)
+    "shifted_dimension_steep": lambda at: at.d ** (3 / 2) * _gaussian(at),
     # moments of d^2 entries with noise 1/n: of the d x d matrix theta keeps d
     "regression_n regression_rho regression_dimension": lambda at: at.d * _gaussian(at),
     # what m = ln(n)/t records or fewer have is left out: tau p at p = m/n

@@ -1,0 +1,234 @@
+"""What an audit runs, and the rows that it gives."""
+
+from __future__ import annotations
+
+import bisect
+import hashlib
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, Literal
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from dpbench.audit.attack import EVENTS, attacks
+from dpbench.audit.blind import reasons, steps_of
+from dpbench.audit.half_additive import HALF, HalfAdditive
+from dpbench.audit.releases import (
+    LEAST_RUNS,
+    PILOT,
+    Bound,
+    Streams,
+    both_sides,
+    bound_of,
+    direction,
+)
+from dpbench.audit.replay import Replay, first_reason, largest_ratio, replay
+from dpbench.estimators import Estimator
+from dpbench.estimators.outside import OneDataset
+from dpbench.privacy import Budget
+from dpbench.privacy.neighbours import Pair
+from dpbench.registry import canonical
+from dpbench.seeds import digest, stream
+from dpbench.sweep.block import steady
+
+__all__ = ["COLUMNS", "AuditTask", "Way", "audit"]
+
+# What refutes a claim.
+Way = Literal["runs", "replay"]
+
+COLUMNS = (
+    *("estimator", "notion", "delta", "claimed", "pair", "pairs", "runs", "lower_bound"),
+    *("visible", "blind", "blind_additive", "move_over_sensitivity", "verdict"),
+    *("refuted_by_replay", "seconds"),
+)
+# Of all pairs that a pilot of a few runs compares, those that are audited.
+CHOSEN = 2
+# Of the noise, from the largest: those that are tried for what is visible.
+FACTORS = (0.8, 0.65, 0.5, 0.35, 0.25)
+OWN_NOISE = "own noise: the library draws it"
+
+
+@dataclass(frozen=True)
+class AuditTask:
+    """What to run and how often: one estimator under one budget, on the best of its pairs.
+
+    Attributes
+    ----------
+    label : str
+        The estimator's.
+    estimator, budget, runs
+        See `audit_pair`.
+    pairs : tuple of Pair
+    error : float
+        Probability that any bound of the task exceeds the true parameter.
+    seed : int
+    seen_by : tuple of str
+        For a control, what has to refute it: ``runs``, ``replay`` or both.
+    """
+
+    label: str
+    estimator: Estimator
+    budget: Budget
+    pairs: tuple[Pair, ...]
+    runs: int
+    error: float
+    seed: int
+    seen_by: tuple[Way, ...] = ()
+
+    @cached_property
+    def name(self) -> str:
+        """A digest of all of it."""
+        data = [
+            hashlib.sha256(p.left.tobytes() + p.right.tobytes()).hexdigest() for p in self.pairs
+        ]
+        about = [self.label, canonical(self.estimator), canonical(self.budget)]
+        how = self.runs, self.error, self.seed, self.seen_by
+        return digest(*about, [p.name for p in self.pairs], data, *how)
+
+    def streams(self, pair: Pair, stage: object) -> Streams:
+        """Those of a pair, whatever else is audited; more runs are another look, not some more."""
+        kinds = canonical(self.estimator), canonical(self.budget)
+        name = (self.seed, self.runs, *kinds, pair.name, *pair.left.shape, stage)
+        return lambda *what: stream(*what, *name)
+
+    def bound(
+        self, pair: Pair, noise_factor: float | None = None, error: float | None = None
+    ) -> Bound:
+        """Return the bound that this pair shows where the noise is multiplied by a factor."""
+        error = error or self.error / CHOSEN
+        streams = self.streams(pair, noise_factor or "audit")
+        given = self.estimator, self.budget, pair, self.runs, error
+        return bound_of(*given, streams, noise_factor)
+
+    def replays(self) -> list[Replay]:
+        """Return the replay of every pair; none of a library, which draws by itself."""
+        if isinstance(self.estimator, OneDataset):
+            return []
+        about = self.estimator, self.budget
+        return [replay(*about, pair, self.streams(pair, "replay")()) for pair in self.pairs]
+
+    def judge(self, bound: Bound, found: Sequence[Replay], *, blind: bool) -> str:
+        """Return the verdict of the bound and the replays together.
+
+        One of them refutes an estimator; all that have to see a control must refute it. An
+        estimator that raised in every run of the pilot is `blind`.
+        """
+        by_replay = any(one.verdict == "refuted" for one in found)
+        refuted = {"runs": bound.verdict == "refuted", "replay": by_replay}
+        enough = (
+            all(refuted[way] for way in self.seen_by) if self.seen_by else any(refuted.values())
+        )
+        if enough:
+            return "refuted"
+        return "failed" if blind or bound.verdict == "failed" else "not refuted"
+
+    def promise(self, pair: Pair) -> float:
+        """What a few runs with half of the noise, which show more, let one hope for of a pair.
+
+        -1 if all of them raised.
+        """
+        few = max(LEAST_RUNS, self.runs // 20)
+        streams = self.streams(pair, "pilot")
+        pilot = both_sides(self.estimator, self.budget, pair, (few, few), streams, 0.5)
+        if pilot is None:
+            return -1.0
+        along, error = direction(self.estimator.estimand, pair), self.error / CHOSEN
+        chosen = attacks(pilot, along, self.budget, self.runs, error)
+        return max(attack.promise for attack, _ in chosen)
+
+    def visible(self, *pairs: Pair) -> float:
+        """The largest of `FACTORS` of the noise that would be refuted in 95% of audits, about.
+
+        By one of the pairs: which of them shows most depends on the noise.
+
+        A bound's distance to the truth is some standard deviations, as many as its error allows.
+        It is refuted in half of all audits if the bound reaches the claim, and in 95% if
+        it does with 1.64 deviations more. NaN if none is, or the noise is not of the ledger.
+        """
+        if isinstance(self.estimator, OneDataset):
+            return np.nan
+
+        def refuted(factor: float) -> bool:
+            bounds = (self.bound(pair, factor, self._stricter) for pair in pairs)
+            return any(bound.verdict == "refuted" for bound in bounds)
+
+        found = bisect.bisect_left(FACTORS, True, key=refuted)
+        return FACTORS[found] if found < len(FACTORS) else np.nan
+
+    @property
+    def _stricter(self) -> float:
+        """The error at which what is refuted is refuted in 95% of audits; see `visible`."""
+        return float(ndtr(ndtri(self.error / CHOSEN) + ndtri(0.05)))
+
+    def blind(self, pairs: Sequence[Pair], visible: float) -> tuple[str, str]:
+        """Return the `dpbench.audit.blind.reasons` of audited pairs, given what is visible."""
+        if isinstance(self.estimator, OneDataset):
+            return (OWN_NOISE,) * 2
+        rng, budget = self.streams(pairs[0], "blind"), self.budget
+        steps = [steps_of(self.estimator, budget, pair, rng("steps")) for pair in pairs]
+        error = self._stricter / 2 / EVENTS  # a half for each try of `both_sides`
+        claim = budget, int((1 - PILOT) * self.runs), error
+        additive, failed = partial(self._additive, pairs), partial(self._failed, pairs)
+        return reasons(steps, visible >= HALF, additive, failed, claim)
+
+    def _additive(self, pairs: Sequence[Pair]) -> bool:
+        """Whether half of the additive noise alone is refuted by one of the pairs."""
+        half: Any = HalfAdditive(self.estimator)
+        given = self.runs, self._stricter
+        bounds = (
+            bound_of(half, self.budget, pair, *given, self.streams(pair, "additive"))
+            for pair in pairs
+        )
+        return any(bound.verdict == "refuted" for bound in bounds)
+
+    def _failed(self, pairs: Sequence[Pair]) -> float:
+        """The least share of releases with half of the noise that are not finite, by pair."""
+        few, shares = (LEAST_RUNS,) * 2, []
+        for pair in pairs:
+            streams = self.streams(pair, "failed")
+            both = both_sides(self.estimator, self.budget, pair, few, streams, HALF)
+            bad = [True] if both is None else ~np.isfinite(np.concatenate(both)).all(axis=1)
+            shares.append(float(np.mean(bad)))
+        return min(shares)
+
+
+def audit(task: AuditTask) -> list[dict[str, Any]]:
+    """Audit the pairs that promise most: a row of `COLUMNS` for each, see `Bound`.
+
+    What raised in every run with half of the noise, on every pair, shows nothing unless it is
+    refuted: that is ``failed`` too. The replay is of all pairs, and the same in each row.
+    """
+    started = time.thread_time()
+    with steady():
+        promises = [task.promise(pair) for pair in task.pairs]
+        order = np.argsort([-promise for promise in promises], kind="stable")
+        pairs = [task.pairs[index] for index in order[:CHOSEN]]
+        found = [task.bound(pair) for pair in pairs]
+        visible = task.visible(*pairs)
+        half, additive = task.blind(pairs, visible)
+        replayed = task.replays()
+    seconds = round(time.thread_time() - started, 3)
+    blind = max(promises) < 0
+    return [
+        {
+            "estimator": task.label,
+            "notion": task.budget.label,
+            "delta": getattr(task.budget, "delta", np.nan),
+            "claimed": bound.claimed,
+            "pair": pair.name,
+            "pairs": len(task.pairs),
+            "runs": bound.runs,
+            "lower_bound": bound.lower_bound,
+            "visible": visible,
+            "blind": half,
+            "blind_additive": additive,
+            "move_over_sensitivity": largest_ratio(replayed),
+            "verdict": task.judge(bound, replayed, blind=blind),
+            "refuted_by_replay": first_reason(replayed),
+            "seconds": seconds,
+        }
+        for pair, bound in zip(pairs, found, strict=True)
+    ]

@@ -1,0 +1,114 @@
+"""Scores and audits of one problem, with an estimator of this process in place of an entry's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dpbench.privacy import Budget
+from dpbench.registry import ConfigError
+from dpbench.suite.problems import Problem, read_suite
+from dpbench.suite.scoring import FAR, ScoreTask, score
+
+Floats = NDArray[np.float64]
+
+
+class Fake:
+    """Release the mean with Laplace noise of a scale, and keep the records of all calls."""
+
+    text = "fake"
+
+    def __init__(self, scale: float = 0.0, *, fails: bool = False) -> None:
+        self.scale, self.fails, self.calls = scale, fails, list[Floats]()
+
+    def released(self, records: Floats, budget: Budget, rng: np.random.Generator) -> Any:
+        self.calls.append(records[0].copy())
+        if self.fails and records.ravel()[0] > 0:
+            raise ConfigError("no such luck")
+        value = records.mean(axis=1)
+        return value + rng.laplace(0, self.scale or 1e-300, value.shape), 0.5
+
+
+def task(name: str, fake: Fake, runs: int = 0, trials: int = 5) -> ScoreTask:
+    (one,) = read_suite().chosen(name).at(7).problems
+    made: Any = fake
+    return ScoreTask(made, one, trials, runs, 1e-5)
+
+
+@pytest.mark.parametrize("name", ["gauss-n100-pure1", "gauss16-n1000-gdp1"])
+def test_errors_are_distances_from_the_members_means(name: str) -> None:
+    """Every dataset that is released is nearest to its member's mean, by hand."""
+    fake = Fake()
+    asked = task(name, fake)
+    found = score(asked)
+    assert found.errors.shape == (2, 5)
+    means = [np.atleast_1d(law.mean) for law in asked.problem.members.values()]
+    wanted = [
+        min(float(np.linalg.norm(x.mean(axis=0) - mean)) for mean in means) for x in fake.calls
+    ]
+    assert np.sort(found.errors.ravel()) == pytest.approx(np.sort(wanted), rel=1e-9)
+    assert found.seconds == 0.5
+    assert not found.failures
+    assert not found.audits
+
+
+def test_a_call_that_fails_is_an_error_without_end_and_a_line() -> None:
+    found = score(task("binary-n300-pure0.1", Fake(fails=True)))
+    assert found.failures == ["binary-n300-pure0.1: no such luck"]
+    assert 0 < np.isnan(found.errors).sum() < found.errors.size
+
+
+@pytest.mark.parametrize(
+    "name", ["gauss-n100-pure1", "private-n-n300-pure0.1", "moments2-n300-pure1"]
+)
+def test_neighbours_of_a_scored_dataset_are_released_among_the_scored(name: str) -> None:
+    """One scored dataset again and again, two neighbours of it, in no order."""
+    fake = Fake()
+    asked = task(name, fake, runs=20)
+    score(asked)
+    kinds: dict[bytes, list[int]] = {}
+    for at, x in enumerate(fake.calls):
+        kinds.setdefault(np.sort(x, axis=0).tobytes(), []).append(at)
+    often = {key: places for key, places in kinds.items() if len(places) >= 10}
+    assert len(often) == 3
+    for places in often.values():  # P(all 10 or more in one half) is below 2^-9 each, seed fixed
+        assert min(places) < len(fake.calls) / 2 < max(places)
+    data = [np.frombuffer(key) for key in often]
+    largest = max(float(np.abs(x).max()) for x in data)
+    assert largest >= FAR
+    assert {len(x) - asked.problem.n for x in data} <= {-1, 0, 1}
+    if asked.problem.budget.neighbours == "replace":
+        scored = max(often, key=lambda key: len(often[key]))
+        for key in often:
+            a, b = (np.frombuffer(one) for one in (scored, key))
+            assert len(set(a) ^ set(b)) <= 2  # all records but one are the same
+
+
+def test_no_noise_is_refuted_and_enough_is_not() -> None:
+    """At the scale of range/(n epsilon); the probability of a false alarm is 1e-5."""
+    for scale, verdict in ((0.0, "refuted"), (1 / (300 * 0.1), "not refuted")):
+        found = score(task("binary-n300-pure0.1", Clips(scale), runs=100))
+        verdicts = {name: bound.verdict for name, bound in found.audits}
+        assert verdicts == {"typical": verdict, "extreme": verdict}
+
+
+class Clips(Fake):
+    """The same of records that are moved into [0, 1]."""
+
+    def released(self, records: Floats, budget: Budget, rng: np.random.Generator) -> Any:
+        return super().released(records.clip(0, 1), budget, rng)
+
+
+def test_a_name_tells_all_of_a_task() -> None:
+    one = task("gauss-n100-pure1", Fake(), runs=10)
+    other: Problem = one.problem
+    changes: list[dict[str, Any]] = [
+        {"trials": 6}, {"runs": 11}, {"problem": replace(other, seed=8)},
+        {"problem": read_suite().chosen("gauss-n300-pure0.1").at(7).problems[0]},
+    ]  # fmt: skip
+    names = {one.name, *(replace(one, **change).name for change in changes)}
+    assert len(names) == len(changes) + 1
