@@ -5,14 +5,21 @@ nearly, with known s_i > 0, or q_i = theta_i, exact. Sought is theta = max_i the
 max_i q_i is too high where several numbers nearly tie. Let a = 0.025.
 
 1. Upper end: h = max_i (q_i + z s_i), z = Phi^-1(1 - a). Let theta = theta_j. If h < theta, then
-   q_j + z s_j < theta_j, which has probability a: no allowance is needed, whatever M is
-   (Berger 1982, "Multiparameter hypothesis testing and acceptance sampling", Theorem 1).
+   q_j + z s_j < theta_j, which has probability a: no allowance is needed, whatever M is. It is the
+   intersection-union test of Berger (1982, "Multiparameter hypothesis testing and acceptance
+   sampling", Technometrics 24(4)).
 2. Lower end: l = max_i (q_i - c s_i), c = Phi^-1((1 - a)^(1/M)). If l > theta, then
-   q_i - c s_i > theta_i for some i, which has probability at most 1 - Phi(c)^M = a.
-3. Number: max_i (q_i - m s_i), m = Phi^-1(2^(-1/V)), where V counts the i that may be the largest,
-   q_i >= l - 2 c s_i. As in 2 it exceeds theta with probability at most 1/2, and 1/2 if V numbers
-   tie. Chernozhukov, Lee and Rosen call it half-median-unbiased (2013, "Intersection bounds:
-   estimation and inference", Econometrica 81(2), section 3, of a least number).
+   q_i - c s_i > theta_i for some i, which has probability 1 - Phi(c)^M = a.
+3. Number: q = max_i (q_i - m s_i), m = Phi^-1(2^(-1/V)), where V counts the i that may be the
+   largest, q_i >= l - 2 c s_i. It exceeds theta with probability at most 1/2 + 2a. Proof: let J be
+   the i with theta_i >= theta - c s_i. Outside an event of probability 2a all |q_i - theta_i| are
+   at most c s_i. Then l <= theta, and for i in J q_i >= theta - 2 c s_i >= l - 2 c s_i: so
+   V >= |J|, and m is at least the m of |J|. No i outside J has q_i > theta. Some i in J has
+   q_i - m s_i > theta >= theta_i with probability at most 1 - (2^(-1/|J|))^|J| = 1/2. Where all M
+   numbers tie it exceeds theta with probability 1/2, up to 2a. Chernozhukov, Lee and Rosen
+   (2013, "Intersection bounds: estimation and inference", Econometrica 81(2)) choose among
+   inequalities in this way, and call an estimate half-median-unbiased if it errs to one side at
+   most half of the time.
 4. Chosen maxima: if one of E such maxima is chosen after seeing all, a/E stands for a in both ends.
    By the union bound all E intervals cover at once.
 
@@ -48,7 +55,7 @@ def largest(numbers: ArrayLike, low: ArrayLike, high: ArrayLike, *, among: int =
     Returns
     -------
     Measured
-        The number, which is too high at most half of the time, and the ends.
+        The number, which is too high about half of the time at most, and the ends.
     """
     q, below, above = (np.asarray(one, dtype=float) for one in (numbers, low, high))
     finite = np.isfinite(q)

@@ -27,7 +27,8 @@ def order_statistic(q: float, trials: int) -> int:
 def quantile(errors: Floats, q: float) -> Floats:
     """The sample q-quantile along the last axis; what is not finite is infinite."""
     rank = order_statistic(q, errors.shape[-1]) - 1
-    return np.asarray(np.partition(_infinite(errors), rank, axis=-1)[..., rank])
+    # Copy, because a view would keep all trials in memory as long as the quantiles.
+    return np.array(np.partition(_infinite(errors), rank, axis=-1)[..., rank])
 
 
 def ordered(errors: Floats) -> Floats:

@@ -77,6 +77,11 @@ def test_rank_of_the_quantile(q: float, trials: int, rank: int) -> None:
     assert quantile(np.stack([values, values]), q).tolist() == [rank - 1] * 2
 
 
+def test_a_quantile_does_not_keep_the_trials_in_memory() -> None:
+    for found in (quantile(np.arange(100.0), 0.9), quantile(np.ones((3, 100)), 0.9)):
+        assert found.base is None
+
+
 def test_statistics_of_what_only_some_release() -> None:
     values = np.random.default_rng(1).random((3, 50))
     values[1, :10] = np.inf  # nothing released
