@@ -53,7 +53,7 @@ UNKNOWN = (
 
 @validated
 class Claim(Selection):
-    """A theorem, and the estimators, families and regime that it is tested on.
+    """Test a theorem, or check the code, on some estimators and families in a regime of n.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ class Claim(Selection):
 
     @property
     def subject(self) -> Subject:
-        """What the claim checks: a theorem or the code."""
+        """Return the subject of the claim: ``theorem`` or ``code``."""
         return self.checks or self.statement.subject
 
     @property

@@ -1,8 +1,8 @@
-"""The largest of several noisy numbers, with an interval that allows for its choice.
+"""Estimate the largest of several noisy numbers, with an interval that allows for its choice.
 
 Let theta_1, ..., theta_M >= 0 be numbers with independent measurements q_i ~ N(theta_i, s_i^2),
-nearly, with known s_i > 0, or q_i = theta_i, exact. Sought is theta = max_i theta_i. The plain
-max_i q_i is too high where several numbers nearly tie. Let a = 0.025.
+nearly, with known s_i > 0, or q_i = theta_i, exact. The estimand is theta = max_i theta_i. The
+plain max_i q_i is too high where several numbers nearly tie. Let a = 0.025.
 
 1. Upper end: h = max_i (q_i + z s_i), z = Phi^-1(1 - a). Let theta = theta_j. If h < theta, then
    q_j + z s_j < theta_j, which has probability a: no allowance is needed, whatever M is. It is the
@@ -50,7 +50,8 @@ def largest(numbers: ArrayLike, low: ArrayLike, high: ArrayLike, *, among: int =
         Measurements of numbers >= 0, each with its own 95% interval; an exact number is both ends.
         An infinite number counts as it stands.
     among : int, default 1
-        E: the ends cover at once for so many such maxima, one of which is then chosen.
+        The number E of such maxima if one of them is chosen after seeing all. The ends of all E
+        then cover at once.
 
     Returns
     -------

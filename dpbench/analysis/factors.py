@@ -1,4 +1,4 @@
-"""How far estimators are from what no private estimator reaches."""
+"""Compare the errors of estimators with what no private estimator reaches."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ COLUMNS = [
 
 
 def scores(summary: pd.DataFrame) -> pd.DataFrame:
-    """Every private estimator's error over what it cannot beat, or over that without privacy.
+    """Return each private estimator's error over a lower bound, or over the error without privacy.
 
     Returns
     -------
@@ -153,9 +153,10 @@ def _bounded(summary: pd.DataFrame) -> pd.DataFrame:
 
 
 def _told(summary: pd.DataFrame) -> pd.DataFrame:
-    """Add ``members`` of each family, and its ``bound``, NaN where that says nothing of it.
+    """Add each family's number of ``members`` and its ``bound``, NaN for one law of order k.
 
-    One law of bounded moments is easier than the worst of its class, whose bound it has.
+    One law of bounded moments may be easier than the worst law of the class, which the bound is
+    about.
     """
     members = summary.groupby("family")["distribution"].transform("nunique")
     bound = summary["lower_bound"].where((members > 1) | summary["k"].isna())

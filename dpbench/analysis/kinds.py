@@ -1,4 +1,4 @@
-"""The kinds of claims: exponents, levels, factors, ratios and limits."""
+"""Kinds of claims: exponents, levels, factors, ratios and limits."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def slopes(errors: Floats, *columns: Floats) -> list[Floats]:
 
 @validated
 class Exponent(Claim):
-    """The exponent of an error at given n: in n, or in what moves along with it at fixed n.
+    """Test the exponent of an error: in n, or in a variable that changes at fixed n.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ class Exponent(Claim):
 
 @validated
 class SmallestN(Exponent):
-    """The exponent of the smallest n for error alpha.
+    """Test the exponent of the smallest n for error alpha.
 
     Parameters
     ----------
@@ -169,10 +169,10 @@ class SmallestN(Exponent):
 
 @validated
 class Level(Claim):
-    """What was measured over its exact value, a geometric mean over all that a notion is run with.
+    """Compare a measurement with its exact value, by the geometric mean of their ratios.
 
-    A row for each entry of estimators: over laws, n, amounts and swept parameters, wherever the
-    exact value is known.
+    A row for each entry of estimators under each notion: the mean is over laws, n, amounts and
+    swept parameters, wherever the exact value is known.
 
     Parameters
     ----------
@@ -239,7 +239,7 @@ class Level(Claim):
 
 @validated
 class LevelOfN(Level):
-    """The smallest n for error alpha over the exact one, a geometric mean over curves.
+    """Compare the smallest n for error alpha with the exact one, by a geometric mean over curves.
 
     Where an error is above alpha if a coarse step misses, and below if it does not.
 
@@ -266,7 +266,7 @@ class LevelOfN(Level):
 
 @validated
 class Factor(Claim):
-    """The error over the lower bound, the largest over members and n.
+    """Test the error over the lower bound, the largest over members and n.
 
     Members at several n have data of their own, so that their errors are independent. The interval
     allows for the choice of the largest, see `dpbench.analysis.extremes`.

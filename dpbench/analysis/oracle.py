@@ -1,4 +1,4 @@
-"""Exact values of the rows of a summary, and the n from which an exact exponent is the theorem's.
+"""Compute exact values of a summary, and the n from which an exact exponent is the theorem's.
 
 The values come from `dpbench.theory.exact.value`, which calls no estimator and draws nothing.
 """
@@ -27,7 +27,8 @@ MAX_N = 10**15  # the largest n at which an exact exponent is computed, with all
 def exact_values(table: pd.DataFrame, sweep: Sweep, metric: str) -> Floats:
     """Return the limits of a column of a summary as trials grow, (rows,); see `exact`.
 
-    For the metric ``samples``: the probabilities that a coarse step misses, see `exact_miss`.
+    For the metric ``samples``, return the probabilities that a coarse step misses; see
+    `exact_miss`.
     """
     estimator = cache(sweep.estimator)
     members = cache(lambda label, n, budget: sweep.families[label].value.members(label, n, budget))
@@ -57,7 +58,7 @@ def exact_n(curves: pd.DataFrame, results: Results, sweep: Sweep) -> Floats:
 def check_exact(
     table: pd.DataFrame, apart: list[str], sweep: Sweep, metric: str, where: str
 ) -> None:
-    """Refuse what is told apart by these columns if no exact value is known of its last row."""
+    """Raise ConfigError if the last row of a curve has no known exact value; see `apart`."""
     one = table.drop_duplicates(apart, keep="last")
     for place in np.flatnonzero(np.isnan(exact_values(one, sweep, metric))):
         row = one.iloc[place]

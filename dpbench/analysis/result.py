@@ -1,4 +1,4 @@
-"""What a run found: tables, errors of every trial, figures."""
+"""Results of a run: tables, errors of every trial, figures."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = ["Result", "read_result"]
 
 @dataclass(frozen=True)
 class Result:
-    """What a run of a study found.
+    """Hold the tables of a run of a study, and the errors of its trials.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Result:
 
     @cached_property
     def factors(self) -> pd.DataFrame:
-        """``factors.csv``: the best estimators over the lower bounds, see `analysis.factors`."""
+        """Return ``factors.csv``, the best estimators over lower bounds; see `analysis.factors`."""
         return self.factors_of(self.summary)
 
     def factors_of(self, rows: pd.DataFrame) -> pd.DataFrame:
@@ -149,7 +149,7 @@ class Result:
 
 
 def read_result(study: Study, folder: Path, manifest: Mapping[str, Any]) -> Result:
-    """The result that a finished run of a study has written."""
+    """Return the result that a finished run of a study has written."""
     return Result(
         study=study,
         summary=_table(folder / "summary.csv"),

@@ -1,4 +1,4 @@
-"""What a run prints at its end, in 80 columns; its tables have all columns and digits."""
+"""Write the text that a run prints at its end, 80 columns wide; files have all digits."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MOST_SIZES, MOST_ERRORS = 5, 40
 
 
 def _claims(claims: pd.DataFrame, study: Study) -> str:
-    """Print all claims in tables: theorems alone, with a number at these n, checks of the code."""
+    """Return all claims in tables: theorems alone, with a number at these n, checks of the code."""
     code, early = claims["checks"] == "code", claims["at_these_n"].notna()
     parts = (claims[~code & ~early], claims[~code & early], claims[code])
     tables = [
@@ -151,7 +151,15 @@ def _errors(summary: pd.DataFrame) -> Iterator[str]:
 
 
 def _factors(found: pd.DataFrame, study: Study) -> Iterator[str]:
-    """The best estimator's worst error over the lower bound: exact ones, then those by trials."""
+    """Return tables of the best estimators' worst errors over lower bounds: exact, then by trials.
+
+    Factors by trials are debiased and adjusted already, and go through `largest` again, over n. The
+    upper end stays valid, because the upper end of the largest true factor alone is enough for it.
+    The lower end is heuristic, because a factor's adjusted end is no end of a plain measurement. It
+    is conservative where several estimators compete; for one estimator with 5 laws that tie at
+    each of 8 n, it was too high in 3.6% of 4000 simulated runs, and the upper end never too low.
+    The number is debiased twice, so that it is rather too low than too high.
+    """
     at = ["distribution", *BUDGET]
     found = found.assign(exact=found["factor_by"] == EXACT)
     exact = found.groupby(at, dropna=False)["exact"].transform("all")
@@ -180,13 +188,13 @@ def _factors(found: pd.DataFrame, study: Study) -> Iterator[str]:
 
 
 def _best(about: pd.DataFrame, law: str) -> dict[str, str]:
-    """The law, the budget and the best estimators of a line of factors."""
+    """Return the law, the budget and the best estimators of a line of factors."""
     named = {"distribution": law} | _about(about.iloc[0].to_dict())
     return named | {"estimator": ", ".join(dict.fromkeys(about["estimator"]))}
 
 
 def _partly(about: pd.DataFrame) -> dict[str, str]:
-    """The verdict of a line of factors, if they have one in common."""
+    """Return the verdict that all factors of a line share, else ``partly``."""
     verdicts = about["verdict"].unique()
     return {"verdict": verdicts[0] if len(verdicts) == 1 else "partly"}
 

@@ -25,7 +25,7 @@ def order_statistic(q: float, trials: int) -> int:
 
 
 def quantile(errors: Floats, q: float) -> Floats:
-    """The sample q-quantile along the last axis; what is not finite is infinite."""
+    """Return the sample q-quantile along the last axis; values that are not finite are infinite."""
     rank = order_statistic(q, errors.shape[-1]) - 1
     # Copy, because a view would keep all trials in memory as long as the quantiles.
     return np.array(np.partition(_infinite(errors), rank, axis=-1)[..., rank])

@@ -1,4 +1,4 @@
-"""Empirical lower bounds on privacy parameters: they can falsify a claim, never prove it.
+"""Audit claims of privacy by lower bounds and replays, which can falsify a claim, never prove it.
 
 - `audit_pair` (releases.py) releases on two neighbouring datasets many times, and needs no sweep.
 - `audit_replay` (replay.py) runs once on each, given the same releases, and compares the inputs of

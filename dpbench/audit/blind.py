@@ -1,4 +1,4 @@
-"""Why an audit does not refute an estimator whose noise is halved.
+"""Explain why an audit does not refute an estimator whose noise is halved.
 
 A row of an audit is blind if half of the noise would not be refuted in 95% of audits. The reason is
 computed from what a pair of runs puts on a tape, step by step, each run given the same releases:
@@ -40,13 +40,13 @@ from dpbench.samples import DenseSample
 __all__ = ["Reason", "Seen", "reasons", "runs_to_refute", "steps_of", "why_blind"]
 
 FEWEST, MOST = 100, 1e9  # runs that are tried
-SMOOTH = "noise for a"  # what a receipt calls noise of a smooth sensitivity, which no tape has
-MOSTLY = 0.5  # share of releases that fail, from which they are the reason
+SMOOTH = "noise for a"  # names noise for a smooth sensitivity on receipts; tapes lack it
+MOSTLY = 0.5  # from this share of failed releases on, failures are the reason
 NOISE = ("add_noise", "add_l2_noise", "add_joint_noise", "add_geometric_noise", "above_threshold")
 
 
 class Seen(NamedTuple):
-    """The most that one step shows: a shift of a normal distribution, or an epsilon.
+    """Hold the most that one step shows: a shift of a normal distribution, or an epsilon.
 
     `full` has both where the pair moves the step by all of its sensitivity; `share` is the step's
     part of the budget, `weight` one over the number of steps that run on disjoint records like this
@@ -67,7 +67,7 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a row is blind: a word for the kind, and a sentence with the numbers that it rests on."""
+    """Explain why a row is blind, by a word for the kind and a sentence with its numbers."""
 
     kind: str
     text: str
@@ -77,7 +77,7 @@ class Reason:
 
 
 class _Paid(NamedTuple):
-    """What a step had of the budget, on what, how often it is repeated, and its `Seen.weight`."""
+    """Record a payment: budget, mechanism, number of repetitions, and `Seen.weight`."""
 
     budget: Budget
     mechanism: str
@@ -86,7 +86,7 @@ class _Paid(NamedTuple):
 
 
 class _Receipts(Tape):
-    """A tape that keeps what each step had of the budget."""
+    """Keep each payment beside the steps of a tape."""
 
     def __init__(self, earlier: Sequence[Step] = ()) -> None:
         super().__init__(earlier)
@@ -94,7 +94,7 @@ class _Receipts(Tape):
 
 
 class _Watched(Ledger):
-    """A ledger that writes to the receipts of its tape."""
+    """Write each payment of a ledger to the receipts of its tape."""
 
     times, weight = 1, 1.0
 
@@ -145,7 +145,7 @@ def steps_of(
 
 
 def _mechanisms(tape: Tape) -> list[Step]:
-    """For each payment the step that follows it, or the payment where none does."""
+    """Return for each payment the step that follows it, or the payment if none does."""
     found: list[Step] = []
     for step in tape.steps:
         if step.mechanism == "pay":
@@ -255,9 +255,9 @@ def why_blind(
     budget : Budget
         The claim.
     runs : int
-        On each dataset.
+        Runs on each dataset of a pair.
     error : float
-        Of an event's bound.
+        Probability that an event's bound exceeds the truth.
     failed : float
         Share of releases that are not finite, with half of the noise.
     additive_only : bool
@@ -310,7 +310,7 @@ def _runs(
 
 
 def _in(runs: float) -> str:
-    """Say how many runs show something."""
+    """Say how many runs show the halved noise."""
     return f"in {float(f'{runs:.0e}'):,.0f} runs" if np.isfinite(runs) else "in no number of runs"
 
 

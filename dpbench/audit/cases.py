@@ -1,4 +1,4 @@
-"""What a sweep audits: its cases, made into tasks."""
+"""Make tasks of the cases that a sweep audits."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Case(Selection):
 
 @validated
 class AuditSettings:
-    """How to audit.
+    """Configure an audit.
 
     Parameters
     ----------
@@ -138,10 +138,10 @@ def _under(budget: Budget, *pairs: Pair) -> tuple[Pair, ...]:
 
 
 def control_tasks(how: AuditSettings, seed: int) -> list[AuditTask]:
-    """What is broken on purpose, in as many runs as the others, with as much of the error.
+    """Return the tasks of all controls, with the runs and the error that the estimators have.
 
-    Controls that a replay alone must refute have an error of their own, so that the bounds of the
-    others do not depend on how many they are.
+    Controls that a replay alone must refute have an error of their own, so that the number of these
+    controls does not change the bounds of the others.
     """
     tasks = []
     for by_runs in (True, False):

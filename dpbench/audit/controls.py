@@ -27,7 +27,7 @@ __all__ = ["CONTROLS", "Control"]
 
 
 class Control(Estimator, Registered, ABC):
-    """A broken estimator, which must be refuted.
+    """Make a known mistake on purpose, which an audit must refute.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class EmpiricalQuantiles(Control):
 
 @validated
 class FailsOnSpread(Control):
-    """The mean of records in [-1, 1], and nothing where they spread over more than 10."""
+    """Average records in [-1, 1]; release nothing where records spread over more than 10."""
 
     seen_by: ClassVar[tuple[Way, ...]] = ("runs",)
 
@@ -122,7 +122,7 @@ class NoClipping(Control):
 
 @validated
 class ScaleAsLocation(Control):
-    """Laplace noise whose scale is given as its location; the sum of records in [-1, 1].
+    """Sum records in [-1, 1], with Laplace noise whose scale is given as its location.
 
     The scale is then 1, and 2/epsilon would be right.
     """
@@ -210,7 +210,7 @@ class ReplaceSum(Control):
 
 @validated
 class ReusedNoise(Control):
-    """The means of two coordinates in [-1, 1], half of the budget each, with the same noise."""
+    """Average two coordinates in [-1, 1], at half of the budget each, with the same noise."""
 
     seen_by: ClassVar[tuple[Way, ...]] = ("runs",)
     d: ClassVar[int | None] = 2
@@ -225,9 +225,9 @@ class ReusedNoise(Control):
 
 @validated
 class UnsortedSensitivity(Control):
-    """A trimmed mean of records in [-1, 1], with the smooth sensitivity of records as they come.
+    """Trim the mean of records in [-1, 1], with the smooth sensitivity of unsorted records.
 
-    The formula of `dpbench.estimators.smooth_trimmed` asks for those in order.
+    The formula of `dpbench.estimators.smooth_trimmed` needs sorted records.
     """
 
     budgets: ClassVar[tuple[Budget, ...]] = (PureDP(1.0), ZCDP(0.5))
@@ -252,7 +252,7 @@ class UnsortedSensitivity(Control):
 
 @validated
 class NoiselessQueries(Control):
-    """A sparse vector with noise on the threshold alone: the first 2^j that holds half the records.
+    """Find the first 2^j that holds half the records, with noise on the threshold alone.
 
     Algorithm 5 of those that Lyu, Su and Li (2017) compare.
     """
@@ -276,9 +276,10 @@ class NoiselessQueries(Control):
 
 @validated
 class SlightlySmallSensitivity(Control):
-    """The mean of records in [-1, 1] with noise of 95% of its sensitivity.
+    """Average records in [-1, 1], with noise for 95% of the sensitivity.
 
-    It costs epsilon/0.95 = 1.053 epsilon, or 1.108 rho, which is too close to the claim for runs.
+    The release costs epsilon/0.95 = 1.053 epsilon, or 1.108 rho, which is too close to the
+    claim for runs.
     """
 
     budgets: ClassVar[tuple[Budget, ...]] = (PureDP(1.0), ZCDP(0.5))
@@ -291,10 +292,10 @@ class SlightlySmallSensitivity(Control):
 
 @validated
 class TwoLooksAtSpread(Control):
-    """The mean of records in [-1, 1], the average of two noisy ones where records spread.
+    """Average records in [-1, 1], by the average of two noisy means where records spread.
 
-    Two Gaussian noises at half of the budget have the average of one at the whole of it. So the
-    release has the same law in both cases, but the run takes twice the steps.
+    The average of two Gaussian noises at half of the budget is distributed like one noise at the
+    whole budget. So the release has the same law in both cases, but the run takes twice the steps.
     """
 
     budgets: ClassVar[tuple[Budget, ...]] = (ZCDP(0.5), GDP(1.0))

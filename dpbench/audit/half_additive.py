@@ -1,4 +1,4 @@
-"""An injected error: half of the additive noise, where all other noise is as it should be."""
+"""Inject an error: halve the additive noise, and leave all other noise as it should be."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from dpbench.samples import Sample
 
 __all__ = ["HALF", "HalfAdditive"]
 
-HALF = 0.5  # of the noise
+HALF = 0.5  # factor of the noise
 
 
 class _HalfAdditive(Ledger):
-    """A ledger that halves the noise of its additive mechanisms alone."""
+    """Halve the noise of a ledger's additive mechanisms alone."""
 
     def add_noise(self, *given: Any, **options: Any) -> Any:
         return self._half(super().add_noise, *given, **options)
@@ -43,7 +43,7 @@ class _HalfAdditive(Ledger):
 
 @dataclass(frozen=True)
 class HalfAdditive:
-    """An estimator with half of the additive noise, and all other noise as it should be."""
+    """Run an estimator with half of the additive noise, and all other noise as it should be."""
 
     estimator: Estimator
 

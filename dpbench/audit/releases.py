@@ -1,4 +1,4 @@
-"""Releases on both datasets of a pair, and the bound that they give."""
+"""Release on both datasets of a pair, and bound the loss of privacy."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = [
 # A generator for what it is asked for: the coins, or the releases of a try on one side.
 Streams = Callable[..., np.random.Generator]
 LEAST_RUNS = 100
-# Of the runs of an audit, those that choose the attack.
+# Share of an audit's runs that choose the attack.
 PILOT = 0.2
 # Held at once by estimators that copy their records.
 MOST_RUNS = 500
@@ -143,12 +143,12 @@ def bound_of(
 
 @dataclass(frozen=True)
 class Split:
-    """How many releases are for each dataset of a pair, and how many of these choose the attack.
+    """Split releases between the datasets of a pair, the first of which choose the attack.
 
     Attributes
     ----------
     coins : array of bool
-        For each release whether it is for the left dataset: a coin, which `guess_bound` needs.
+        True for each release on the left dataset: fair coins, because `guess_bound` needs them.
     """
 
     coins: Bools
@@ -160,12 +160,12 @@ class Split:
 
     @property
     def counts(self) -> tuple[int, int]:
-        """Releases on the left dataset and on the right one."""
+        """Return the numbers of releases on the left dataset and on the right one."""
         return int(self.coins.sum()), int((~self.coins).sum())
 
     @property
     def early(self) -> tuple[int, int]:
-        """Of these the ones that choose the attack, which come first."""
+        """Return how many of the releases on each side choose the attack; these come first."""
         pilot = self.coins[: int(PILOT * len(self.coins))]
         return int(pilot.sum()), int((~pilot).sum())
 
@@ -209,7 +209,7 @@ def both_sides(
     streams: Streams,
     noise_factor: float | None,
 ) -> Released | None:
-    """Independent releases on both datasets, (runs, numbers); None if all of them failed.
+    """Return independent releases on both datasets, (runs, numbers); None if all of them failed.
 
     Many at once, where none fails. To fail is a release like any other, but an exception ends
     all releases of a batch: then they are made anew, one by one, and those that fail are NaN.

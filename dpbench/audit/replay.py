@@ -1,4 +1,4 @@
-"""Replays: one run on each dataset of a pair, given the same releases."""
+"""Replay a run on one dataset of a pair with the other, given the same releases."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TRIALS = 10
 
 @dataclass(frozen=True)
 class Replay:
-    """The replay of a run on one dataset of a pair with the other.
+    """Hold the comparison of a run on one dataset of a pair with its replay on the other.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class Replay:
         The largest move of a mechanism's values over its stated sensitivity; NaN if no mechanism
         could be compared.
     mechanism : str
-        The mechanism of the ledger that it belongs to, or nothing.
+        The mechanism with the largest move, or nothing.
     difference : str
         The part of the control flow that depends on the replaced record: which mechanisms run,
         the stated sensitivity of one, or whether the run raises. Empty if none does.
@@ -55,12 +55,12 @@ class Replay:
 
     @property
     def same_flow(self) -> bool:
-        """Whether the same mechanisms ran, at the same stated sensitivities, on both datasets."""
+        """Return whether the same mechanisms ran, at the same stated sensitivities, on both."""
         return not self.difference
 
     @property
     def verdict(self) -> Literal["refuted", "not refuted"]:
-        """``refuted`` if a move exceeds the stated sensitivity, or the control flow differs."""
+        """Return ``refuted`` if a move exceeds its sensitivity, or the control flow differs."""
         too_far = self.move_over_sensitivity > 1 + ROUNDING
         return "refuted" if too_far or not self.same_flow else "not refuted"
 

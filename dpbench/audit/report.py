@@ -1,4 +1,4 @@
-"""What an audit shows: tables on the console, and lower bounds beside what is claimed."""
+"""Show an audit: tables on the console, and lower bounds beside the claims."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ better pairs. Visible: noise of so much of what it should be would have been
 refuted, in 95% of audits; "-" where not even a quarter would. Move: the largest
 move of a mechanism's values over its stated sensitivity, over all pairs and
 given equal releases; above 1 it refutes, "-" where nothing could be compared.
-What an estimator gets wrong elsewhere may not show at all."""
+An estimator's mistakes elsewhere may not show at all."""
 
-# By column of ``audit.csv``: the noise of which half is not refuted, see `dpbench.audit.blind`.
+# The noise that each column of ``audit.csv`` takes to be halved; see `dpbench.audit.blind`.
 INJECTED = {"blind": "all noise", "blind_additive": "additive noise alone"}
 
 
@@ -45,7 +45,7 @@ def strongest(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def blind_rows(table: pd.DataFrame) -> list[str]:
-    """Name the estimators and notions of which half of the noise is not refuted, by reason."""
+    """Name the estimators and notions that halved noise does not refute, by reason."""
     best, lines = strongest(table), list[str]()
     for column, noise in INJECTED.items():
         if column not in best:
@@ -62,7 +62,7 @@ def blind_rows(table: pd.DataFrame) -> list[str]:
 
 
 def render(audit: pd.DataFrame, controls: pd.DataFrame, missed: Sequence[str] = ()) -> str:
-    """The strongest pair of every estimator and notion, and of every control.
+    """Return the strongest pair of every estimator and notion, and of every control, as text.
 
     `missed` are the labels of controls that a replay should have refuted.
     """
@@ -102,7 +102,7 @@ def render(audit: pd.DataFrame, controls: pd.DataFrame, missed: Sequence[str] = 
 
 
 def strongest_in_print(table: pd.DataFrame) -> list[dict[str, str]]:
-    """Its cells by heading, as text."""
+    """Return the cells of the strongest pairs by heading, as text."""
     return [
         {
             "estimator": row["estimator"],

@@ -1,4 +1,4 @@
-"""What an audit runs, and the rows that it gives."""
+"""Audit one estimator under one budget, and return rows."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from dpbench.sweep.block import steady
 
 __all__ = ["COLUMNS", "AuditTask", "Way", "audit"]
 
-# What refutes a claim.
+# Ways to refute a claim.
 Way = Literal["runs", "replay"]
 
 COLUMNS = (
@@ -44,21 +44,21 @@ COLUMNS = (
     *("visible", "blind", "blind_additive", "move_over_sensitivity", "verdict"),
     *("refuted_by_replay", "seconds"),
 )
-# Of all pairs that a pilot of a few runs compares, those that are audited.
+# Number of pairs that are audited, after a pilot of a few runs has compared all.
 CHOSEN = 2
-# Of the noise, from the largest: those that are tried for what is visible.
+# Factors of the noise that `visible` tries, from the largest.
 FACTORS = (0.8, 0.65, 0.5, 0.35, 0.25)
 OWN_NOISE = "own noise: the library draws it"
 
 
 @dataclass(frozen=True)
 class AuditTask:
-    """What to run and how often: one estimator under one budget, on the best of its pairs.
+    """Audit one estimator under one budget, on the best of its pairs.
 
     Attributes
     ----------
     label : str
-        The estimator's.
+        The estimator's label.
     estimator, budget, runs
         See `audit_pair`.
     pairs : tuple of Pair
@@ -66,7 +66,7 @@ class AuditTask:
         Probability that any bound of the task exceeds the true parameter.
     seed : int
     seen_by : tuple of str
-        For a control, what has to refute it: ``runs``, ``replay`` or both.
+        The ways that must refute a control: ``runs``, ``replay`` or both; empty for estimators.
     """
 
     label: str
@@ -80,7 +80,7 @@ class AuditTask:
 
     @cached_property
     def name(self) -> str:
-        """A digest of all of it."""
+        """Return a digest of the task."""
         data = [
             hashlib.sha256(p.left.tobytes() + p.right.tobytes()).hexdigest() for p in self.pairs
         ]
@@ -89,7 +89,7 @@ class AuditTask:
         return digest(*about, [p.name for p in self.pairs], data, *how)
 
     def streams(self, pair: Pair, stage: object) -> Streams:
-        """Those of a pair, whatever else is audited; more runs are another look, not some more."""
+        """Return the streams of a pair, which do not depend on what else is audited."""
         kinds = canonical(self.estimator), canonical(self.budget)
         name = (self.seed, self.runs, *kinds, pair.name, *pair.left.shape, stage)
         return lambda *what: stream(*what, *name)
@@ -126,9 +126,9 @@ class AuditTask:
         return "failed" if blind or bound.verdict == "failed" else "not refuted"
 
     def promise(self, pair: Pair) -> float:
-        """What a few runs with half of the noise, which show more, let one hope for of a pair.
+        """Estimate from a few runs with half of the noise how much an audit of a pair will show.
 
-        -1 if all of them raised.
+        Return -1 if all of these runs raised.
         """
         few = max(LEAST_RUNS, self.runs // 20)
         streams = self.streams(pair, "pilot")
@@ -140,9 +140,9 @@ class AuditTask:
         return max(attack.promise for attack, _ in chosen)
 
     def visible(self, *pairs: Pair) -> float:
-        """The largest of `FACTORS` of the noise that would be refuted in 95% of audits, about.
+        """Return the largest of `FACTORS` of the noise that about 95% of audits would refute.
 
-        By one of the pairs: which of them shows most depends on the noise.
+        One of the pairs has to refute it, because the noise decides which pair shows most.
 
         A bound's distance to the truth is some standard deviations, as many as its error allows.
         It is refuted in half of all audits if the bound reaches the claim, and in 95% if
@@ -160,7 +160,7 @@ class AuditTask:
 
     @property
     def _stricter(self) -> float:
-        """The error at which what is refuted is refuted in 95% of audits; see `visible`."""
+        """Return the error at which a refutation means one in 95% of audits; see `visible`."""
         return float(ndtr(ndtri(self.error / CHOSEN) + ndtri(0.05)))
 
     def blind(self, pairs: Sequence[Pair], visible: float) -> tuple[str, str]:
@@ -175,7 +175,7 @@ class AuditTask:
         return reasons(steps, visible >= HALF, additive, failed, claim)
 
     def _additive(self, pairs: Sequence[Pair]) -> bool:
-        """Whether half of the additive noise alone is refuted by one of the pairs."""
+        """Return whether one of the pairs refutes half of the additive noise alone."""
         half: Any = HalfAdditive(self.estimator)
         given = self.runs, self._stricter
         bounds = (
@@ -185,7 +185,7 @@ class AuditTask:
         return any(bound.verdict == "refuted" for bound in bounds)
 
     def _failed(self, pairs: Sequence[Pair]) -> float:
-        """The least share of releases with half of the noise that are not finite, by pair."""
+        """Return the least share, over pairs, of releases with half of the noise that fail."""
         few, shares = (LEAST_RUNS,) * 2, []
         for pair in pairs:
             streams = self.streams(pair, "failed")
@@ -198,8 +198,8 @@ class AuditTask:
 def audit(task: AuditTask) -> list[dict[str, Any]]:
     """Audit the pairs that promise most: a row of `COLUMNS` for each, see `Bound`.
 
-    What raised in every run with half of the noise, on every pair, shows nothing unless it is
-    refuted: that is ``failed`` too. The replay is of all pairs, and the same in each row.
+    An estimator that raised in every run with half of the noise, on every pair, shows nothing: it
+    is ``failed``, unless it is refuted. All pairs are replayed, and all rows have the same replay.
     """
     started = time.thread_time()
     with steady():

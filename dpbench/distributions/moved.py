@@ -1,4 +1,4 @@
-"""Vectors of another law, moved as a rigid body."""
+"""Move the vectors of another law by an isometry."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Moved"]
 
 @validated
 class Moved(Distribution):
-    """Vectors of another law, after an exchange of coordinates, of signs, and a shift.
+    """Move vectors of another law: permute coordinates, change signs, and shift.
 
     Coordinate j of the new vector is ``shift[j] + signs[j] * x[order[j]]``. The map is an isometry,
     so that moments in the worst direction, and lower bounds over classes of laws, stay the same.
@@ -63,7 +63,7 @@ class Moved(Distribution):
 
     @property
     def d(self) -> int:  # type: ignore[override]
-        """Number of coordinates."""
+        """Return the number of coordinates."""
         return int(self.of.d)
 
     @property

@@ -253,7 +253,7 @@ class AffineInvariantMean(Estimator):
     def _core(
         self, n: int, d: int, budget: Budget
     ) -> tuple[Core, float, tuple[PureDP, ApproxDP, ApproxDP]] | None:
-        """The constants, and the budgets of test, covariance and mean; None if n is too small."""
+        """Return the constants, and the budgets of the steps; None if n is too small."""
         assert isinstance(budget, ApproxDP)
         epsilon, delta = budget.epsilon, budget.delta
         test = PureDP(self.share * epsilon)
@@ -263,8 +263,8 @@ class AffineInvariantMean(Estimator):
         if shape > left / 2:
             return None
         fine = ApproxDP(left - shape, np.exp(-shape) * delta / 2, "analytic")
-        # (f): delta_V, and e^eps_V delta_m less the delta_m that the mean pays itself. The sum is
-        # what is left of delta after the test, so a larger delta_m overdraws the ledger.
+        # (f): the covariance pays delta_V + (e^eps_V - 1) delta_m, because the mean pays delta_m.
+        # The test leaves just delta_V + e^eps_V delta_m: a larger delta_m overdraws the ledger.
         paid = delta / 4 + np.expm1(shape) * fine.delta
         return core, bound, (test, ApproxDP(shape, paid), fine)
 

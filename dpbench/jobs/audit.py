@@ -1,4 +1,4 @@
-"""The sweep ``audit``: every estimator under every notion, attacked on neighbouring datasets."""
+"""Run the sweep ``audit``: attack every estimator under every notion, on neighbouring datasets."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ TELLING_RUNS = 1000
 
 @dataclass(frozen=True)
 class AuditJob(FolderJob):
-    """A checked audit, ready to run.
+    """Run a checked audit.
 
-    It exits with 1 if an estimator is refuted or failed, or enough runs miss a control, or a replay
-    does, which needs no runs.
+    The exit code is 1 if an estimator is refuted or failed, if enough runs miss a control, or if a
+    replay misses a control, at any number of runs.
     """
 
     sweeps: ClassVar[type[Any]] = AuditSweep

@@ -1,4 +1,4 @@
-"""The sweep ``libraries``: other libraries' means, measured and audited."""
+"""Run the sweep ``libraries``: measure and audit other libraries' means."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Tables = dict[str, pd.DataFrame]
 
 @dataclass(frozen=True)
 class LibrariesJob(FolderJob):
-    """A checked sweep of libraries, ready to run, by one process for the sake of times.
+    """Run a checked sweep of libraries, in one process for the sake of times.
 
     Noise of libraries cannot be seeded: whatever is not finished is measured anew. It exits with 1
     if the process of a library has ended, a claim is inconsistent, or the audit or the replay does
@@ -101,7 +101,7 @@ class LibrariesJob(FolderJob):
         return Outcome(tables, text, partial(self._draw, tables), int(bool(unlike) or wrong))
 
     def _tables(self, cost: Cost) -> Tables:
-        """All tables, by the names of their files."""
+        """Return all tables, by the names of their files."""
         order = [label for label in self.sweep.estimators if label in self.settings]
         known = {label: status(self.settings[label].estimator) for label in order}
         skip = {label: why for label, (why, runs) in known.items() if not runs}

@@ -1,4 +1,4 @@
-"""A sweep run in memory against its baseline: what a test suite asks for."""
+"""Run a sweep in memory against its baseline, as test suites do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The job of most sweeps: errors of estimators, claims about them, figures."""
+"""Run most sweeps: errors of estimators, claims about them, figures."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ __all__ = ["StudyJob"]
 
 @dataclass(frozen=True)
 class StudyJob(FolderJob):
-    """A checked study, ready to run."""
+    """Run a checked study."""
 
     sweeps: ClassVar[type[Any]] = Study
     sections = (

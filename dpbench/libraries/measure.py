@@ -1,4 +1,4 @@
-"""Releases of fixed columns, and what they say: rows of tables."""
+"""Measure releases of fixed columns, and make rows of tables."""
 
 from __future__ import annotations
 

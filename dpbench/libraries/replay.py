@@ -48,7 +48,7 @@ BOTH: tuple[Relation, ...] = ("replace", "add_remove")
 RELATIONS: dict[str, dict[str, tuple[Relation, ...]]] = {
     "opendp": dict.fromkeys(("sum", "count", "histogram", "quantile"), BOTH)
 }
-# Where a record goes beyond the bounds: to where squares are finite, and to where sums lose digits.
+# Places of a record beyond the bounds: at FAR squares are finite, at WILD sums lose digits.
 FAR, WILD = 1e6, 1e150
 
 Row = dict[str, Any]
@@ -56,12 +56,12 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Family:
-    """Datasets that differ in one record.
+    """Hold datasets that differ in one record.
 
     Attributes
     ----------
     name : str
-        The others' place, and the record's index.
+        The place of the other records, and the index of the record.
     datasets : list of (n, d) array
     places : list of (d,) array
         Where the record is in each; empty where it is missing.
@@ -83,7 +83,7 @@ class Family:
                 yield one, other
 
     def text(self, one: int, other: int) -> str:
-        """Return what a table says of a pair: the others' place, and the record's in both."""
+        """Return a pair in words: the place of the others, and of the record in both."""
         ends = (",".join(f"{x:g}" for x in self.places[at]) or "none" for at in (one, other))
         return f"{self.name}: {' to '.join(ends)}"
 
@@ -163,7 +163,7 @@ def _query_rows(name: str, query: str, relation: Relation, how: ReplaySettings) 
 
 
 class _Found:
-    """The largest moves of a query's mechanisms so far."""
+    """Keep the largest moves of a query's mechanisms so far."""
 
     def __init__(self) -> None:
         self._largest: dict[str, Row] = {}
@@ -176,7 +176,7 @@ class _Found:
         tapes = [[_step(one) for one in steps] for steps, _ in runs]
         said = [told for _, told in runs]
         self._told = self._told or next(filter(None, said), "")
-        # runs that are alike, as of records beyond the bounds that are clipped, are compared once
+        # compare equal runs once, because records beyond the bounds are often clipped alike
         alike = {repr(run): at for at, run in reversed([*enumerate(runs)])}
         kept = {*alike.values(), len(runs) - 1}
         for one, other in family.pairs():
@@ -200,7 +200,7 @@ class _Found:
         if difference := compare_steps(one, other).difference:
             self._differs(difference, text)
             if len(one) != len(other):
-                return  # which step is which is not known
+                return  # no step of the one is known to match a step of the other
         for a, b in zip(one, other, strict=False):
             alone = compare_steps([a], [b])  # given equal releases of all steps before
             self._keep(alone, text, within=family.within[at[0]] and family.within[at[1]])
@@ -223,7 +223,7 @@ class _Found:
             row["move_over_sensitivity_within"] = np.fmax(
                 row["move_over_sensitivity_within"], move.ratio
             )
-        # of infinite ratios the farthest move
+        # keep the farthest move among those of an infinite ratio
         size = move.ratio, move.distance
         if size > (row["move_over_sensitivity"], row.get("largest_move", -1.0)):
             sizes = {

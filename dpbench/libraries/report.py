@@ -1,4 +1,4 @@
-"""What a sweep of libraries shows: a table to be read in a minute, and the same as a figure."""
+"""Show a sweep of libraries: a table to be read in a minute, and the same as a figure."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _within(here: pd.DataFrame) -> str:
 
 
 def render(table: pd.DataFrame, claims: pd.DataFrame) -> str:
-    """The overview in tables, what is missing, and what is not as expected, as plain text."""
+    """Return the overview in tables, what is missing, and surprises, as plain text."""
     missing = table[table["n"] == ""]
     cases = [name for name in CASES if name in table]
     letters = {name: table[name].map(LETTERS) for name in cases}
@@ -154,7 +154,7 @@ def render(table: pd.DataFrame, claims: pd.DataFrame) -> str:
 
 
 def render_replay(replay: pd.DataFrame) -> str:
-    """The moves of each library's mechanisms, control flow that differs, and the control."""
+    """Return moves of each library's mechanisms, differing control flow and the control as text."""
     absent = replay[replay["query"] == ""]
     control = (replay["library"] == CONTROL[0]) & (replay["query"] == CONTROL[1])
     parts = [

@@ -1,4 +1,4 @@
-"""What a sweep of libraries runs: its configuration, made and checked."""
+"""Make and check the configuration of a sweep of libraries."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class HostileSettings:
 
 @validated
 class ReplaySettings:
-    """Replays of libraries' queries on neighbouring datasets, with their releases frozen.
+    """Configure replays of libraries' queries on neighbouring datasets, with releases frozen.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ class ReplaySettings:
 
 @validated
 class LibrarySettings:
-    """How libraries are measured.
+    """Configure how libraries are measured.
 
     Parameters
     ----------

@@ -27,7 +27,7 @@ Output = TypeVar("Output", Floats, Ints)
 
 
 class Ledger(Account):
-    """A budget, what of it is spent, and the random stream of noise and other chance.
+    """Hold a budget, its spending, and the random stream of noise and other chance.
 
     A mechanism spends all of its ledger. To run several, cut the budget first: `split` for steps
     that see the same records (their costs add up), `parallel` for disjoint sets of records fixed
@@ -289,7 +289,7 @@ class Ledger(Account):
         return cast("Budget", type(budget)(**amounts, neighbours=budget.neighbours))
 
     def told(self, found: Floats) -> Floats:
-        """`found`: what a mechanism that was just paid for releases, on which later steps rest."""
+        """Return the output of a mechanism that was just paid for: `found`, or the tape's."""
         return found if self.tape is None else self.tape.told(found, self.rng)
 
     def _on_tape(

@@ -7,7 +7,7 @@ given all earlier releases. No mechanism is given values that differ by more tha
 sensitivity, and the same mechanisms run, at the same sensitivities, on both datasets. Both can be
 read off two tapes [1]_.
 
-A release is frozen if both tapes have the same one. What follows a release that is not frozen may
+A release is frozen if both tapes have the same one. Steps after a release that is not frozen may
 differ without fault, so the comparison ends there.
 
 References
@@ -39,7 +39,7 @@ ORDERS = {"l1": 1, "l2": 2, "max": np.inf, "box": np.inf}
 
 @dataclass(frozen=True)
 class Move:
-    """How far the values of one mechanism are apart on neighbouring datasets.
+    """Hold the distance of one mechanism's values on neighbouring datasets.
 
     Attributes
     ----------
@@ -64,13 +64,13 @@ class Move:
 
     @property
     def too_far(self) -> bool:
-        """Whether the ratio exceeds 1 by more than rounding."""
+        """Return whether the ratio exceeds 1 by more than rounding."""
         return self.ratio > 1 + ROUNDING
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two runs on neighbouring datasets, given the same releases.
+    """Hold the comparison of two runs on neighbouring datasets, given the same releases.
 
     Attributes
     ----------
@@ -93,17 +93,17 @@ class Comparison:
 
     @property
     def ratio(self) -> float:
-        """The largest move over the stated sensitivity; NaN if no mechanism could be compared."""
+        """Return the largest move over its sensitivity; NaN if no mechanism could be compared."""
         return np.nan if self.largest is None else self.largest.ratio
 
     @property
     def mechanism(self) -> str:
-        """The mechanism of the largest ratio, or nothing."""
+        """Return the mechanism of the largest ratio, or nothing."""
         return "" if self.largest is None else self.largest.mechanism
 
     @property
     def same_flow(self) -> bool:
-        """Whether the same mechanisms ran at the same stated sensitivities."""
+        """Return whether the same mechanisms ran at the same stated sensitivities."""
         return not self.difference
 
 
@@ -152,12 +152,12 @@ def compare_steps(one: Sequence[Step], other: Sequence[Step]) -> Comparison:
 
 
 def _pays_for_next(rest: Sequence[tuple[Step | None, Step | None]]) -> bool:
-    """Whether a mechanism of the ledger follows, in one of the runs at least."""
+    """Return whether a mechanism of the ledger follows, in one of the runs at least."""
     return bool(rest) and any(step is not None and step.mechanism != "pay" for step in rest[0])
 
 
 def _same_release(one: Step, other: Step) -> bool:
-    """Whether later steps rest on the same release of these two."""
+    """Return whether later steps rest on the same release in both runs."""
     if one.told is None and (one.mechanism == "pay" or not one.like(other)):
         return False  # a chance of its own, or a choice among pieces that the records cut up
     ends = (one.released, other.released) if one.told is None else (one.told, other.told)
@@ -166,7 +166,7 @@ def _same_release(one: Step, other: Step) -> bool:
 
 
 def _same_sensitivity(one: Step, other: Step) -> bool:
-    """Whether two steps state the same sensitivities, up to rounding."""
+    """Return whether two steps state the same sensitivities, up to rounding."""
     a, b = one.sensitivity, other.sensitivity
     return a.keys() == b.keys() and all(
         np.allclose(a[norm], b[norm], rtol=ROUNDING, atol=0.0) for norm in a
@@ -180,7 +180,7 @@ def _moves(one: Step, other: Step) -> list[Move]:
     gaps = one.draws * np.abs(gaps).reshape(len(gaps), -1)
     found = []
     for norm, limit in one.sensitivity.items():
-        # of two that differ, the smaller has the smaller noise
+        # take the smaller sensitivity, because its noise is the smaller
         least = np.minimum(limit, other.sensitivity.get(norm, limit))
         stated = np.broadcast_to(np.asarray(least, dtype=float), one.values.shape)
         stated = np.where(stated > LEAST_SENSITIVITY, stated, 0.0).reshape(gaps.shape)
@@ -200,7 +200,7 @@ def _moves(one: Step, other: Step) -> list[Move]:
 
 def _norms(gaps: Floats, norm: str) -> Floats:
     """Return the norm of every row of distances >= 0."""
-    if norm == "ball":  # of sums; the last is a count
+    if norm == "ball":  # sums, and a count in the last coordinate
         return np.maximum(_norms(gaps[:, :-1], "l2"), gaps[:, -1])
     widest = gaps.max(axis=1, initial=0.0)
     unit = np.where((widest > 0) & np.isfinite(widest), widest, 1.0)  # squares may overflow

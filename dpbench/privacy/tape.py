@@ -1,4 +1,4 @@
-"""A tape: what the mechanisms of a run were given and what they released."""
+"""Record what the mechanisms of a run were given and what they released."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Step:
     sensitivity : mapping
         The stated sensitivities by norm: ``l1``, ``l2``, ``max``, ``box`` or ``ball``.
     released : array or None
-        Its output: its own, or that of an earlier run in its place.
+        The mechanism's own output, or the output of an earlier run in its place.
     told : array or None
         The output of a mechanism that turns `released` into it, or that pays and draws by itself,
         where it tells the ledger.

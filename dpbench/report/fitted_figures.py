@@ -35,7 +35,7 @@ def _errorbar(ax: Axes, x: Any, y: Any, rows: pd.DataFrame, column: str, **look:
 
 @validated
 class Exponents(DrawnFigure):
-    """Measured exponents with 95% intervals against k, over the curves of theory.
+    """Draw measured exponents with 95% intervals against k, over the curves of theory.
 
     A panel for each variable; below, what is left when theory is taken away, with the claims'
     tolerance in grey.

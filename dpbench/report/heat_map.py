@@ -1,4 +1,4 @@
-"""The figure of how far the best estimators are from lower bounds."""
+"""Draw how far the best estimators are from lower bounds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BETWEEN = "\N{EN DASH}"  # the ends of an interval
 
 @validated
 class Factors(SelectingFigure):
-    """The best estimator over the lower bound, by family, budget and n; a panel for each notion.
+    """Draw the best estimator over the lower bound, by family, budget and n, and by notion.
 
     A number is the exact worst 0.9 quantile of the error over what no private estimator beats. Two
     numbers are the ends of its 95% interval, where trials alone give it; the colour is then of the

@@ -1,4 +1,4 @@
-"""What a paper takes of a run: figures with captions, and the claims as a table, for LaTeX."""
+"""Write a run for LaTeX: figures with captions, and the claims as a table."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ def _range(name: str, values: pd.Series[float]) -> str:
 def claim_rows(
     result: Result, labels: Sequence[str], names: Mapping[str, str] | None = None
 ) -> list[list[str]]:
-    """The claims of these labels, a row each, as LaTeX; with what to print for `names`.
+    """Return the claims of these labels as LaTeX, a row each; `names` has words for entries.
 
     The first cell, of what a claim says of all of its rows, is a heading.
     """
@@ -290,7 +290,7 @@ def claims_table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def tabular(columns: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table with the rules of booktabs.
+    """Return a table with the rules of booktabs.
 
     Parameters
     ----------

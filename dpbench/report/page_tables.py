@@ -174,7 +174,7 @@ def _mark(words: str, axis: Ends, band: Ends, line: Ends, tick: float, *dots: fl
 def claim_mark(
     predicted: float, tolerance: float, measured: float, line: Ends, floor: float | None = None
 ) -> Mark | None:
-    """A claim: the number at its n in the middle, its region grey, the interval, the measurement.
+    """Draw a claim: the number at its n in the middle, its region, the interval, the measurement.
 
     None if there is no finite prediction with a tolerance; for `floor` see `region`.
     """

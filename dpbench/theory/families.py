@@ -93,7 +93,7 @@ class _Single(Family):
 
 @validated
 class Laws(Family):
-    """Listed laws of one class, such as Bernoulli laws of several p.
+    """List laws of one class, such as Bernoulli laws of several p.
 
     One law of a class is easier than the class: an estimator that always answers its mean makes no
     error. Where means are far apart every constant errs by half their distance, so that the worst
@@ -128,7 +128,7 @@ class Laws(Family):
 
     @property
     def moment_order(self) -> float | None:
-        """The order of the moment that all members bound by 1, if they agree."""
+        """Return the order of the moment that all members bound by 1, if they agree."""
         orders = {one.moment_order for one in self._each}
         return orders.pop() if len(orders) == 1 else None
 

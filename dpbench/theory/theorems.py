@@ -1,4 +1,4 @@
-"""What the theorems predict: exponents, limits, and factors over a lower bound."""
+"""State what the theorems predict: exponents, limits, and factors over a lower bound."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Subject = Literal["theorem", "code"]
 
 @dataclass(frozen=True)
 class Theorem:
-    """A statement about n, the error alpha, the budget, the radius R and the moment order k.
+    """State a relation of n, the error alpha, the budget, the radius R and the moment order k.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Theorem:
 
     @property
     def subject(self) -> Subject:
-        """What a claim checks by default: an exact value at every n checks the code that has it."""
+        """Return the default subject: the code, where it has the exact value at every n."""
         return "code" if self.kind in ("level", "level_of_n") else "theorem"
 
     @property
@@ -85,7 +85,7 @@ THEOREMS = {
     # the same as an upper bound on what privacy costs on one law
     "heavy_tail_private_part": Theorem(KSU20, "alpha", _rate, metric="private_q90", at_most=True),
     "heavy_tail_guarantee": Theorem(KSU20, "limit", _is(1), metric="promise_q90", at_most=True),
-    # what is promised is a bound; the quotient of the error and the promise has an exact value
+    # the promise is a bound; the error over the promise has an exact value
     "exact_promise": Theorem("exact law", "level", _is(1), metric="promise_q90"),
     # clipping at tau = n^(1/k): alpha ~ tau/(epsilon n), so n ~ (1/(alpha epsilon))^(k/(k-1))
     "keep_all_alpha": Theorem("Lecture 15", "alpha", _rate),

@@ -36,7 +36,7 @@ def suspects(table: pd.DataFrame) -> list[int]:
 
 
 class Judgement(NamedTuple):
-    """A comparison's rows, sentences about it, why rows fail, by their place, and its power.
+    """Hold a comparison: its rows, sentences, reasons of rows that fail by place, and power.
 
     The power is that of `dpbench.tracking.power`, or None on the baseline's processor.
     """
@@ -49,7 +49,7 @@ class Judgement(NamedTuple):
 
 @dataclass(frozen=True)
 class Tracking:
-    """What to do with the errors of a sweep.
+    """Compare the errors of a sweep with a baseline, or store them as a new one.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Comparing the errors of every trial with stored ones.
+"""Compare the errors of every trial with stored ones.
 
 Rows whose streams of data and noise are the same are compared trial by trial: common random
 numbers show a change of a few per cent exactly, where independent trials would need ten thousand.

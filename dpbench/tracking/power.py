@@ -1,4 +1,4 @@
-"""How large a loss a comparison with another processor's baseline would show.
+"""Compute how large a loss a comparison with another processor's baseline would show.
 
 Other processors may round differently. A row whose bits differ is then no failure, and is judged by
 the tests of `dpbench.tracking.comparison`, which see less than equal bits do.
@@ -35,7 +35,7 @@ from dpbench.tracking.comparison import (
 __all__ = ["LOSSES", "power", "power_sentence"]
 
 LOSSES = (0.05, 0.1, 0.2)
-TESTS = 1 + len(METRICS)  # of a row: failures, and a ratio for each metric
+TESTS = 1 + len(METRICS)  # a row is tested for failures, and for a ratio of each metric
 
 
 def power(
@@ -49,7 +49,7 @@ def power(
     Parameters
     ----------
     old, new, table : DataFrame
-        What `dpbench.tracking.compare` was given, and what it returned.
+        The tables that `dpbench.tracking.compare` was given, and the table that it returned.
     losses : tuple of float > 0
         Relative growth of all errors of a row.
 
@@ -80,7 +80,7 @@ def power(
 
 
 def _spreads(old: pd.DataFrame, new: pd.DataFrame, both: pd.DataFrame) -> tuple[Floats, Floats]:
-    """Which rows have a trimmed mean, and the spreads of ratios of independent ones; else NaN."""
+    """Return which rows have trimmed means, and their ratios' spreads if independent, or NaN."""
     square = np.zeros(len(both))
     for rows in (old, new):
         by_key = dict(zip(keys_of(rows), rows["errors"], strict=True))

@@ -71,7 +71,7 @@ def python(name: str) -> Path:
 
 
 class _Library:
-    """A library's process, started when it is first needed, and anew after it has died."""
+    """Talk to a library's process, started when it is first needed, and anew after it has died."""
 
     def __init__(self, name: str) -> None:
         self._name, self._lock = name, threading.Lock()

@@ -1,4 +1,4 @@
-"""Inside a library's environment: runs queries, and records what their mechanisms are given.
+"""Run queries inside a library's environment, and record what their mechanisms are given.
 
 `replay` runs a query on a first dataset, keeps what its mechanisms release, and runs it on further
 datasets with these releases frozen [1]_. Given equal releases, a value before noise may move by
@@ -33,8 +33,8 @@ class Recorder:
     Attributes
     ----------
     steps : list of dict
-        By mechanism its name, the values before noise, the stated sensitivity and its norm, and
-        what is released.
+        For each mechanism its name, the values before noise, the stated sensitivity and its norm,
+        and the release.
     """
 
     def __init__(self, earlier: Sequence[dict[str, Any]] = ()) -> None:
@@ -71,8 +71,9 @@ def numpy_mean(share: float, x: Any, ask: Any, tape: Recorder) -> object:
 def recorded_mechanisms(base: type, tape: Recorder) -> Iterator[None]:
     """Record `randomise` of all classes below `base`, with the sensitivities that they state.
 
-    One that is called by another is a part of it. A mechanism that is given no value chooses by its
-    utilities. One that states no sensitivity states an infinite one.
+    A mechanism that another one calls is recorded as a part of its caller. A mechanism that is
+    given no value chooses by its utilities. A mechanism that states no sensitivity is recorded with
+    an infinite one.
     """
     found, inside = [base], [False]
     for one in found:  # grows
@@ -105,7 +106,7 @@ def recorded_mechanisms(base: type, tape: Recorder) -> Iterator[None]:
 
 
 def diffprivlib_query(name: str, x: Any, ask: Any, tape: Recorder) -> object:
-    """Run one of its `tools`, or fit a model of a feature and a target; bounds are declared."""
+    """Run a tool of diffprivlib, or fit a model of a feature and a target; declare bounds."""
     from diffprivlib import models, tools
     from diffprivlib.mechanisms.base import DPMechanism
 
@@ -127,10 +128,11 @@ def diffprivlib_query(name: str, x: Any, ask: Any, tape: Recorder) -> object:
 
 
 def opendp_query(name: str, x: Any, ask: Any, tape: Recorder) -> object:
-    """Run a query of its Context API; the size is declared where contributions are 2.
+    """Run a query of OpenDP's Context API; the size is declared where contributions are 2.
 
-    Its mechanisms are not Python's. A measurement is a transformation and a mechanism, which the
-    API joins by ``>>``: the transformation has the value before noise, and its map the sensitivity.
+    OpenDP's mechanisms are not Python's. A measurement is a transformation and a mechanism, which
+    the API joins by ``>>``: the transformation has the value before noise, and its map the
+    sensitivity.
     """
     import numpy as np
 
@@ -185,8 +187,8 @@ def _named(query: Callable[..., object], *names: str) -> dict[str, Query]:
     return {name: partial(query, name) for name in names}
 
 
-# What can be replayed of a library, by name. diffprivlib's quantile chooses among pieces between
-# records: their lengths, a base measure, are no scores, and no sensitivity is about them.
+# The queries that can be replayed, by library and name. diffprivlib's quantile is left out, because
+# it chooses among pieces between records: their lengths, a base measure, have no sensitivity.
 QUERIES: dict[str, dict[str, Query]] = {
     "numpy": {"mean": partial(numpy_mean, 1.0), "halved_mean": partial(numpy_mean, 0.5)},
     "diffprivlib": _named(

@@ -1,4 +1,4 @@
-"""Inside a library's environment: reads columns, answers with releases of their mean.
+"""Read columns inside a library's environment, and answer with releases of their mean.
 
 Run as ``python worker.py LIBRARY``; needs the library and nothing of dpbench. The first line of
 output is the library's version; then for each request, a line of JSON that the column's bytes

@@ -107,7 +107,7 @@ def _found(audit: Bounds, controls: Bounds, caught: int) -> list[str]:
 
 
 def _bounds(rows: Sequence[Row], tones: Mapping[str, str]) -> Bounds:
-    """The strongest pair of every estimator and budget, the worst first."""
+    """Return the strongest pair of every estimator and budget, the worst first."""
     known = [{**row, "lower_bound": as_number(row["lower_bound"])} for row in rows]
     best: Any = strongest(pd.DataFrame(known)).to_dict("records") if known else []
     found = []

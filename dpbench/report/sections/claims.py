@@ -103,7 +103,7 @@ def build_factors(run: RunFolder) -> Section | None:
 
 
 def _claim(row: Row, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of claims.csv, its numbers in print, with what the claim and its theorem say."""
+    """Return a row of claims.csv in print, with what the claim and its theorem say."""
     theorem = THEOREMS.get(str(spec.get("theorem")))
     names = ("predicted", "tolerance", "measured", "low", "high")
     predicted, tolerance, measured, low, high = (as_number(row[name]) for name in names)
@@ -146,7 +146,7 @@ def _also(row: Row, word: str) -> list[str]:
 
 
 def _groups(claims: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The claims that say the same, after whom it is by, the worst group first."""
+    """Group the claims that say the same, by subject and source, the worst group first."""
     found: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for claim in claims:
         key = (claim["subject"], claim["source"], claim["what"], claim["metric"])
@@ -204,7 +204,7 @@ def _factor_table(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def _factors(rows: Sequence[Row]) -> tuple[str, str]:
-    """The range of some factors, and the tone of the worst verdict."""
+    """Return the range of some factors, and the tone of the worst verdict."""
     if not rows:
         return "", ""
     known = [FACTORS[row["verdict"]] for row in rows if row["verdict"] in FACTORS]

@@ -37,7 +37,7 @@ def exponential_epsilon(budget: Budget) -> float:
 
 
 def levels(noise: Noise, points: int = 1000) -> Floats:
-    """Equally likely values of a noise."""
+    """Return equally likely values of a noise."""
     upper = (np.arange(points // 2) + 0.5) / points
     half = np.array([noise.above(one) for one in upper])
     return np.concatenate([half, -half])
@@ -45,7 +45,7 @@ def levels(noise: Noise, points: int = 1000) -> Floats:
 
 @exact_for(est.SubsampleTest)
 def _wrong_answers(metric: str, e: est.SubsampleTest, law: dist.Distribution, at: At) -> float:
-    """The probability that the index is not the mean, 0 or 1, of the law.
+    """Return the probability that the index is not the mean, 0 or 1, of the law.
 
     A bucket of b records votes for 1 with probability 1 - Phi((1/2 - mean) sqrt(b)/sd); n mod k of
     the k buckets have one record more. Of v votes the count with noise exceeds k/2; the
@@ -80,7 +80,7 @@ def _wrong_answers(metric: str, e: est.SubsampleTest, law: dist.Distribution, at
 
 
 def _core(e: Any, law: dist.Distribution, at: At) -> tuple[Noise, Noise, Floats] | None:
-    """The noise of W, that of the mean at sensitivity 1, and all equally likely W_lo.
+    """Return the noise of W, that of the mean at sensitivity 1, and all equally likely W_lo.
 
     L17, made private: W with sensitivity 3 at half of the budget, less its tail at delta/2;
     the mean at the other half. W itself is S times the mean of clip(2 G - 1, 0, 1), where S records
@@ -221,10 +221,11 @@ def _two_bins(law: dist.Distribution, radius: float, bins: Histogram | None) -> 
 
 @cache  # laws of one mean ask for the same
 def histogram_misses(share: float, both: bool, bins: Histogram) -> float:
-    """S of n records, binomial, are in a bin of this share, n - S in another that counts if `both`.
+    """Return the probability that a histogram answers neither of the bins that hold the records.
 
-    Wrong is that the largest of the other bins' noises exceeds the counts with theirs, or under
-    (epsilon, delta) that no count is above 1 + (2/epsilon) ln(1/(2 delta)).
+    S of n records, binomial, are in a bin of this share, n - S in another that counts if `both`.
+    The answer is wrong if the largest of the other bins' noises exceeds these counts with their
+    noise, or under (epsilon, delta) if no count is above 1 + (2/epsilon) ln(1/(2 delta)).
     """
     noise, budget = count_noise(bins.budget), bins.budget
     if isinstance(budget, ApproxDP):
@@ -242,7 +243,7 @@ def histogram_misses(share: float, both: bool, bins: Histogram) -> float:
 
 
 def overtaken(share: float, bins: Histogram) -> float:
-    """The probability that a bin of this share has less than one that holds all the others."""
+    """Return the probability that a bin of this share counts fewer than one with all the others."""
     noise = count_noise(bins.budget)
     s, weights = binomial(bins.records, share)
     more = bins.records - 2 * s
@@ -250,7 +251,10 @@ def overtaken(share: float, bins: Histogram) -> float:
 
 
 def count_noise(budget: Budget) -> Noise:
-    """A replaced record changes two counts; under (epsilon, delta) they have Laplace noise, too."""
+    """Return the noise of a count: Laplace noise also under (epsilon, delta).
+
+    A replaced record changes two counts by 1.
+    """
     if isinstance(budget, ApproxDP):
         return Laplace(2 / budget.epsilon)
     return additive(budget, 2.0, float(np.sqrt(2)))

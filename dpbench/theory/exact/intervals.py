@@ -1,4 +1,4 @@
-"""How often intervals for a Gaussian's mean miss, and how wide they are, without drawing.
+"""Compute without drawing how often intervals for a Gaussian's mean miss, and their widths.
 
 Written from the definitions, like `dpbench.theory.exact.value`, without calling an estimator. Let V
 be a clipped mean, normal, and Z its noise. An interval that is made of the value V + Z and of a
@@ -42,7 +42,7 @@ def exact_interval(metric: str, e: Any, law: dist.Distribution, at: At) -> float
 
 
 def below(x: Floats, mean: float, sd: float | Floats, noise: Noise) -> Floats:
-    """P(V + Z <= x) for V of N(mean, sd^2), x of shape (m,), sd a number or (m, 1)."""
+    """Return P(V + Z <= x) for V of N(mean, sd^2), x of shape (m,), sd a number or (m, 1)."""
     z, weights = standard_normal()
     few = slice(800, 3201, 4)  # +-6, by 0.02
     found = noise.cdf(x[:, None] - mean - sd * z[few]) @ weights[few]
@@ -50,9 +50,10 @@ def below(x: Floats, mean: float, sd: float | Floats, noise: Noise) -> Floats:
 
 
 def _by_quantiles(e: est.KarwaVadhanInterval, sd: float, at: At) -> tuple[float, float] | None:
-    """A known sigma: a clip to 3t, t = sigma sqrt(2 ln(2n/(beta/4))), that is hardly felt.
+    """Return the probability of a miss, and half of the width, for a known sigma.
 
-    Plus and minus the beta/2 tail of the sampling error and the beta/4 tail of the noise.
+    A clip to 3t, t = sigma sqrt(2 ln(2n/(beta/4))), is hardly felt. Half of the width is the beta/2
+    tail of the sampling error and the beta/4 tail of the noise.
     """
     if e.sigma is None or sd > e.sigma:
         return None
@@ -77,7 +78,7 @@ def _scales(e: Any, sd: float, at: At) -> Floats:
 
 
 def _moments(mean: Floats, sd: float, low: float, high: float) -> tuple[Floats, Floats]:
-    """The mean and variance of N(mean, sd^2) clipped to [low, high]: sums of tails.
+    """Return the mean and variance of N(mean, sd^2) clipped to [low, high]: sums of tails.
 
     E T = high - int F and E (high - T)^2 = 2 int (high - x) F(x) dx, over [low, high].
     """
@@ -91,9 +92,10 @@ def _moments(mean: Floats, sd: float, low: float, high: float) -> tuple[Floats, 
 
 @cache
 def _by_simulation(e: Any, mean: float, sd: float, at: At) -> tuple[float, float] | None:
-    """With no end of simulations: value - bias -+ q, the quantile of |N(0, variance/n) + Z|.
+    """Return the probability of a miss, and half of the width, with infinitely many simulations.
 
-    Bias and variance are those of simulated records, at the value and the scale.
+    The interval is value - bias -+ q for q the quantile of |N(0, variance/n) + Z|. Bias and
+    variance are those of simulated records, at the value and the scale.
     """
     main = at.budget if e.sigma is not None else at.budget.fraction(e.share)
     step, root = (e.upper - e.lower) / at.n, float(np.sqrt(at.n))

@@ -1,4 +1,4 @@
-"""The last step of estimators, a clip and additive noise, written anew from the sources.
+"""Compute the last step of estimators, a clip and additive noise, anew from the sources.
 
 From an estimator's parameters only, never by its methods: these are what is checked.
 """
@@ -163,7 +163,7 @@ def round_shares(rounds: int) -> list[float]:
 
 
 def shrunk(e: est.ShrinkingIntervals, at: At) -> tuple[Step, float, bool]:
-    """The last of the reported rounds, its w, and whether that is below the w before.
+    """Return the last of the reported rounds, its w, and whether its w is below the one before.
 
     Each w is a two-sided tail of N(0, sigma^2/n) and one of the noise, at beta/(2 rounds).
     """
@@ -248,14 +248,14 @@ def _half_bin(e: est.KSU20Mean | est.KSU20Range, alpha: float) -> float:
 
 
 def _ksu20_bin(e: est.KSU20Mean, n: int, budget: Budget) -> float:
-    """The r of `_half_bin`."""
+    """Return the r of `_half_bin`."""
     return _half_bin(e, np.nan if e.constants == "tuned" else ksu20_alpha(e, n, budget))
 
 
 def ksu20_alpha(e: est.KSU20Mean, n: int, budget: Budget) -> float:
-    """The error that is sought, which n asks for.
+    """Return the error alpha that KSU20's algorithm is run for at this n.
 
-    n records, or those of one printed group, are just enough for alpha. Printed: 90/alpha^2 +
+    n records, or the records of one printed group, are just enough for alpha. Printed: 90/alpha^2 +
     180 q alpha^-(k/(k-1)) + 16 tails of the histogram's noise, one of which among all bins passes
     with probability 0.1. Practical: 1/alpha^2 + alpha^-(k/(k-1))/epsilon + ln(1 + R)/epsilon.
     """

@@ -1,4 +1,4 @@
-"""What estimators state beside a number, without drawing: intervals by rounds, ranges, Gaussians.
+"""Compute without drawing what estimators state: intervals by rounds, ranges, Gaussians.
 
 Written from the definitions, like `dpbench.theory.exact.value`, without calling an estimator.
 """
@@ -51,7 +51,9 @@ def exact_stated(metric: str, e: Any, law: dist.Distribution, at: At, q90: float
 
 
 def _by_rounds(metric: str, e: Any, law: dist.Distribution, at: At) -> float:
-    """The first interval is V + Z -+ w, V of N(mu, sigma^2/n), for no record is clipped.
+    """Return the width of an interval by rounds, or the probability that the first one misses.
+
+    The first interval is V + Z -+ w, V of N(mu, sigma^2/n), because no record is clipped.
 
     L15's w is the sum of the quantiles of |V - mu| and |Z|; BDKU20's is the bound `gaussian_norm`
     times the deviation of their sum. Later rounds have widths of the same form, but miss more
@@ -77,9 +79,10 @@ def _by_rounds(metric: str, e: Any, law: dist.Distribution, at: At) -> float:
 
 
 def _range(metric: str, e: est.KSU20Range, law: dist.Distribution, at: At) -> float:
-    """KSU20's range is a bin of width 2r with one more to each side: 6r; it promises 2r.
+    """Return the width of KSU20's range, or the distance of the mean from its middle over 2r.
 
-    The mean is as far from the middle of its bin, in units of 2r, as its place in it from 1/2. The
+    The range is a bin of width 2r with one more to each side, 6r wide. The mean is as far from the
+    middle of its bin, in units of 2r, as its place in it from 1/2. The
     bin is that of the mean if Chebyshev's inequality leaves too few records for another, or one of
     two that are alike if the mean is where they meet.
     """
@@ -98,15 +101,16 @@ def _range(metric: str, e: est.KSU20Range, law: dist.Distribution, at: At) -> fl
 
 
 def _is_certain(share: float, bins: Histogram) -> bool:
-    """Whether a bin of this share hardly ever has less than one that holds all the others."""
+    """Return whether a bin of this share hardly ever counts fewer than one with the others."""
     return overtaken(share, bins) < RARE
 
 
 def _distance(e: est.LearnedGaussian, law: dist.Gaussian, at: At, q90: float) -> float:
-    """The 0.9 quantile of the distance of N(V + Z, S^2) from the law.
+    """Return the 0.9 quantile of the distance of N(V + Z, S^2) from the law.
 
-    With a known sigma it is 2 Phi(|error|/(2 sigma)) - 1, which grows with the error. Without one
-    S^2 is sigma^2 chi2_m/m plus noise, independent of V, and the noise of the mean scales with S.
+    With a known sigma the quantile is 2 Phi(|error|/(2 sigma)) - 1, which grows with the
+    error. Otherwise S^2 is sigma^2 chi2_m/m plus noise, independent of V, and the noise of the mean
+    scales with S.
     For every S the distance grows with |V + Z - mu|, so that its law is a mean over S.
     """
     scale = float(np.sqrt(law.variance))
@@ -134,7 +138,7 @@ def _distance(e: est.LearnedGaussian, law: dist.Gaussian, at: At, q90: float) ->
 
 
 def _reached(law: dist.Gaussian, distance: float, sd: Floats) -> Floats:
-    """The errors at which N(mean + error, sd^2) is so far from the law; 0 if all are farther."""
+    """Return the errors that leave N(mean + error, sd^2) so far from the law; 0 if none does."""
     low, high = np.zeros(len(sd)), np.full(len(sd), 20.0) * np.maximum(sd, np.sqrt(law.variance))
     for _ in range(50):
         middle = (low + high) / 2
@@ -146,7 +150,7 @@ def _reached(law: dist.Gaussian, distance: float, sd: Floats) -> Floats:
 
 
 def _variances(e: est.LearnedGaussian, scale: float, at: At) -> list[tuple[float, Floats]]:
-    """The likely values of S^2 by the fullest of the bins [2^j, 2^(j+1)), and its probability.
+    """Return the likely values of S^2 by the fullest bin [2^j, 2^(j+1)), and its probability.
 
     A quarter of the budget each for the bin and the mean of m half squared differences, clipped to
     [0, 2^(j+3) ln(2m/beta)]. The two fullest bins hold p and q of sigma^2 chi2_1: the difference of

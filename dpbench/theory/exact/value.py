@@ -1,4 +1,4 @@
-"""What columns of a summary tend to as trials grow, computed without drawing anything.
+"""Compute the limits of a summary's columns as trials grow, without drawing anything.
 
 A clipped mean before its noise is the average V of independent records, clipped and less what they
 are compared with, the target or their own mean. Of two different values V is a scaled binomial,
@@ -60,7 +60,7 @@ NAN = float("nan")
 def exact(  # a case each
     metric: str, estimator: est.Estimator, law: dist.Distribution, n: int, budget: Budget
 ) -> float:
-    """What a column of a summary tends to as trials grow; NaN where it is not known.
+    """Return the limit of a column of a summary as trials grow; NaN where it is not known.
 
     Parameters
     ----------
