@@ -16,9 +16,9 @@ pytestmark = pytest.mark.skipif(
 )
 # Python's own refusal, which an entry can replace.
 UNREFUSED = "sys.modules['dpbench.suite.worker']._refuse = lambda *_: None\n"
-BEFORE = (
-    "import ctypes, mmap, os, resource, socket, subprocess, sys\nMKDIR = ctypes.CDLL(None).mkdir\n"
-)
+BEFORE = """import ctypes, os, resource, socket, subprocess, sys
+MKDIR = ctypes.CDLL(None).mkdir
+"""
 TRIES = [
     "open(__file__, 'r+b')",
     "os.open(__file__, os.O_RDONLY | os.O_TRUNC)",
