@@ -73,10 +73,9 @@ def run_on(path: Path, one: Problem) -> tuple[Scores, list[Audited]]:
     ],
 )
 def test_the_audit_of_scored_data_refutes(
-    name: str, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each passes the checks and the audit on other data: by 40 releases of the same dataset."""
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(measure, "RUNS", {True: 40})
     _, audits = run_on(CHEATS / f"{name}.py", problem(where, seed=SEED))
     assert [one.pair for one in audits] == ["10 typical", "1 extreme"]
