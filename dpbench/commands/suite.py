@@ -169,7 +169,7 @@ def _score(entry: FileEntry, suite: Suite, out: Path, options: Scoring) -> int:
         say(
             f"audit on scored data: {one.problem}: {one.bound.verdict}: claimed "
             f"{one.bound.claimed:g}, at least {one.bound.lower_bound:.3f}, by releases on a scored "
-            f"dataset and on one with another record, {one.pair}"
+            f"dataset and on one that differs in {one.pair} records"
         )
     if bad:
         say("no score is stored: the entry is not as private as it says on data that are scored")

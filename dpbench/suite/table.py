@@ -65,12 +65,14 @@ class Scores:
 
     @property
     def is_below(self) -> pd.Series[bool]:
-        """Which rows are below the bound by more than chance, in the declared division.
+        """Rows that are below the bound by more than chance, in the declared division.
 
         No private estimator that knows only what is public errs by less than the bound on all laws
         of the class. A row counts if an interval of twice the width of its 95% interval, on a
-        logarithmic scale, lies below 1, which is so of one in 10,000 rows at the bound. In the open
-        division an entry knows the law that is drawn, and may err by less.
+        logarithmic scale, lies below 1. For a single law exactly at the bound 0.03% to 0.2% of
+        rows do, by simulation of uniform, exponential, normal and Cauchy errors in 48 to 400
+        trials; for members that are equally bad fewer do. In the open division an entry knows the
+        law that is drawn, and may err by less.
         """
         declared = {name for name, card in self.cards.items() if card.division == "declared"}
         low = self.rows["score_high"] ** 2 < self.rows["score"]
