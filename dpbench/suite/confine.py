@@ -24,17 +24,18 @@ import contextlib
 import ctypes
 import os
 import platform
+import signal
 import struct
 import sys
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["WRITING", "confine"]
+__all__ = ["WRITING", "confine", "end_with_parent"]
 
 # Flags of a file that may be written.
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 # Options of prctl.
-NO_NEW_PRIVILEGES, SECCOMP, FILTER = 38, 22, 2
+NO_NEW_PRIVILEGES, SECCOMP, FILTER, DEATH_SIGNAL = 38, 22, 2, 1
 # Landlock's calls, and by its version the size of a rule set and the rights to files that it has:
 # to start programs, to write, to remove and to make files; but not to read them.
 CREATE, RESTRICT, VERSION = 444, 446, 1
@@ -67,6 +68,13 @@ Instruction = tuple[int, int, int, int]
 
 class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
+
+
+def end_with_parent() -> None:
+    """Let the kernel end this process when the one that started it ends."""
+    if sys.platform == "linux":
+        with contextlib.suppress(AttributeError, OSError):  # another C library
+            ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGKILL)
 
 
 def confine() -> None:

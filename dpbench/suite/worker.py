@@ -26,6 +26,7 @@ import struct
 import sys
 import sysconfig
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ from dpbench.package import PACKAGE
 from dpbench.privacy import Budget, Ledger
 from dpbench.runner.imports import imported_by
 from dpbench.samples import DenseSample
-from dpbench.suite.confine import WRITING, confine
+from dpbench.suite.confine import WRITING, confine, end_with_parent
 from dpbench.suite.entries import Entry, load_entry
 from dpbench.suite.problems import Told
 from dpbench.testing import NOTIONS, check_estimator
@@ -61,16 +62,22 @@ OUTSIDE = (
 RECORDS, ANSWER, ASIDE = 3, 4, 100  # file descriptors of a child's pipes
 
 
-def main(control: int, path: str) -> None:
-    """Serve calls of an entry's file until a socket, given by its file descriptor, is closed."""
-    _preload(Path(path))
+def main(control: int) -> None:
+    """Serve calls of entries until a socket, given by its file descriptor, is closed."""
+    sys.dont_write_bytecode = True
+    end_with_parent()
+    known = set[Path]()
     with socket.socket(fileno=control) as calls:
         while (received := socket.recv_fds(calls, HEADER.size, 2))[0]:
             header, pipes, *_ = received
             request = _exactly(calls.fileno(), *HEADER.unpack(header))
+            path, task, about = pickle.loads(request)  # noqa: S301 (of the process that asks)
+            if path not in known:
+                known.add(path)
+                _preload(path)
             child = os.fork()
             if not child:
-                _run(request, *pipes)
+                _run(partial(TASKS[task], path, **about), *pipes)
             for pipe in pipes:
                 os.close(pipe)
             _, status, used = os.wait4(child, 0)
@@ -82,15 +89,15 @@ def _preload(path: Path) -> None:
     """Import the libraries that an entry's file imports, so that no child has to.
 
     Modules that are not installed may be the entry's own, or the entry itself: each child imports
-    them itself. Functions of dpbench import `scipy.optimize` where they use it.
+    them itself. Estimators of dpbench import `scipy.optimize` where they use it.
     """
-    import scipy.optimize  # noqa: F401
-
-    for name in imported_by(path):
+    names = list(imported_by(path))
+    if "dpbench.estimators" in names:
+        names.append("scipy.optimize")
+    for name in names:
         with contextlib.suppress(Exception):  # which the first call tells, or is no module
             if _is_installed(name.partition(".")[0]):
                 importlib.import_module(name)
-    sys.dont_write_bytecode = True
     gc.collect()
     gc.freeze()  # a child that collects garbage would copy the pages of all objects
 
@@ -116,9 +123,10 @@ def _exactly(source: int, size: int) -> bytes:
     return b"".join(parts)
 
 
-def _run(request: bytes, records: int, answer: int) -> None:
+def _run(task: Callable[[], bytes], records: int, answer: int) -> None:
     """Answer a call in a child, and end it."""
     try:
+        end_with_parent()
         for pipe, place in ((records, ASIDE), (answer, ASIDE + 1)):
             os.dup2(pipe, place)  # first where neither replaces the other
         os.dup2(ASIDE, RECORDS)
@@ -132,9 +140,8 @@ def _run(request: bytes, records: int, answer: int) -> None:
             with contextlib.suppress(OSError, ValueError):  # a lower limit stands
                 resource.setrlimit(what, (most, most))
         confine()
-        task, about = pickle.loads(request)  # noqa: S301 (of the process that asks)
         with np.errstate(all="ignore"):
-            _write(DONE + TASKS[task](**about))
+            _write(DONE + task())
     except ConfigError as error:
         _write(REFUSED + str(error).encode())
     except Exception as error:  # noqa: BLE001, whatever the entry raises

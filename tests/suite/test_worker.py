@@ -9,6 +9,7 @@ import pytest
 
 from dpbench.registry import ConfigError
 from dpbench.suite import worker
+from dpbench.suite.process import entry_process
 from tests.suite.entry import PROBLEM, released, tries
 from tests.support import rng
 
@@ -53,8 +54,10 @@ def test_a_module_that_is_not_installed_is_not_loaded_beforehand(
     (tmp_path / "helper_of_mine.py").write_text("")
     (tmp_path / "folder").mkdir()
     before = "import sys\nKNOWN = 'helper_of_mine' in sys.modules\nimport helper_of_mine\n"
+    entry_process.close()  # the next one has this path
     one = tries(tmp_path / "folder", "return float(KNOWN)", before)
     assert released(one) == 0.0
+    entry_process.close()
     installed = ["json", "sys", "numpy", "dpbench", "helper_of_mine", "no_such_module"]
     assert [worker._is_installed(one) for one in installed] == [True] * 4 + [False] * 2
 
