@@ -240,13 +240,13 @@ def _say_below(scores: Scores) -> int:
         if chance < ENTRY:
             many = (rows["chance"] < LOW).sum()
             say(
-                f"{name}: {many} of {len(rows)} scores are below the bound at a level of {LOW:g}, by "
-                f"chance with probability {chance:.1g}: {why}"
+                f"{name}: {many} of {len(rows)} scores are below the bound at level {LOW:g}, which "
+                f"chance does with probability {chance:.1g}: {why}"
             )
         for row in rows[rows["chance"] < ROW].to_dict("records"):
             say(
-                f"{name} on {row['problem']}: {row['score']:.3g} is below the bound, by chance with "
-                f"probability {row['chance']:.1g}: {why}"
+                f"{name} on {row['problem']}: {row['score']:.3g} is below the bound, which chance "
+                f"does with probability {row['chance']:.1g}: {why}"
             )
     return 1 if len(below) else 0
 
