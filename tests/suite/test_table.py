@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pandas as pd
 import pytest
@@ -25,7 +26,7 @@ def test_scores_of_another_problem_are_refused(entry_folder: Path) -> None:
         Scores.read(entry_folder / "mine.parquet", suite)
 
 
-def scores(chances: list[float], division: str = "declared") -> Scores:
+def scores(chances: list[float], division: Literal["declared", "open"] = "declared") -> Scores:
     """Scores of one entry with these chances."""
     rows = pd.DataFrame({"entry": "one", "problem": [str(i) for i in range(len(chances))]})
     card = replace(next(entries()).card, name="one", division=division)
