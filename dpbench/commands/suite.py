@@ -30,7 +30,7 @@ from dpbench.suite.entries import entries
 from dpbench.suite.measure import SCORING, measured, scored
 from dpbench.suite.problems import LEFT, SUITE, Suite, read_suite
 from dpbench.suite.remote import FileEntry, read_entry
-from dpbench.suite.table import Scores, archive_path
+from dpbench.suite.table import ENTRY, LOW, ROW, Scores, archive_path
 
 __all__ = ["USAGE", "main"]
 
@@ -169,7 +169,7 @@ def _score(entry: FileEntry, suite: Suite, out: Path, options: Scoring) -> int:
         say(
             f"audit on scored data: {one.problem}: {one.bound.verdict}: claimed "
             f"{one.bound.claimed:g}, at least {one.bound.lower_bound:.3f}, by releases on a scored "
-            f"dataset and on one with another record, {one.pair}"
+            f"dataset and on one that differs in {one.pair} records"
         )
     if bad:
         say("no score is stored: the entry is not as private as it says on data that are scored")
@@ -234,12 +234,20 @@ def _store(scores: Scores, suite: Suite, out: Path, failures: Sequence[str]) -> 
 def _say_below(scores: Scores) -> int:
     """Say which scores are none; the exit code is 1 if there is one."""
     below = scores.rows[scores.is_below]
-    for row in below.to_dict("records"):
-        say(
-            f"{row['entry']} on {row['problem']}: {row['score']:.3g} "
-            f"({row['score_low']:.3g}..{row['score_high']:.3g}), below the bound: prior knowledge "
-            "or not private; left out of rankings and profiles"
-        )
+    why = "prior knowledge or not private; left out of rankings and profiles"
+    for name, rows in below.groupby("entry"):
+        chance = scores.joint_chance[str(name)]
+        if chance < ENTRY:
+            many = (rows["chance"] < LOW).sum()
+            say(
+                f"{name}: {many} of {len(rows)} scores are below the bound at level {LOW:g}, which "
+                f"chance does with probability {chance:.1g}: {why}"
+            )
+        for row in rows[rows["chance"] < ROW].to_dict("records"):
+            say(
+                f"{name} on {row['problem']}: {row['score']:.3g} is below the bound, which chance "
+                f"does with probability {row['chance']:.1g}: {why}"
+            )
     return 1 if len(below) else 0
 
 

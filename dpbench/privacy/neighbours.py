@@ -1,10 +1,11 @@
 """Neighbouring datasets: equal but for one record, which is replaced, or added or removed.
 
+Group privacy: k neighbours in a row are promised k epsilon, k^2 rho [1]_, k mu [2]_, and
+(k epsilon, (1 + e^epsilon + ... + e^((k - 1) epsilon)) delta), by k times P <= e^epsilon Q + delta.
+
 What one relation says of the other. To replace a record is to remove it and to add another. So a
 guarantee of neighbours that add or remove one is, twice in a row, a guarantee of those that replace
-one (group privacy): of 2 epsilon, of 4 rho [1]_, of 2 mu [2]_, and of (2 epsilon,
-(1 + e^epsilon) delta), as P <= e^epsilon (e^epsilon Q + delta) + delta. Nothing follows the other
-way round: an exact n is private where it is public.
+one. Nothing follows the other way round: an exact n is private where it is public.
 
 References
 ----------
@@ -15,7 +16,8 @@ References
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,27 +25,34 @@ from numpy.typing import ArrayLike
 from dpbench.arrays import Bools, Floats
 from dpbench.privacy.budgets import GDP, ZCDP, ApproxDP, Budget, NonPrivate, PureDP, Relation
 
-__all__ = ["Pair", "under_replacement"]
+__all__ = ["Pair", "of_group", "under_replacement"]
 
 
-def under_replacement(budget: Budget) -> Budget:
-    """What a budget promises where a record is replaced, see the module.
+def of_group(budget: Budget, records: int) -> Budget:
+    """Return what a budget promises of datasets that differ in so many records, see the module.
 
     Nothing, `NonPrivate`, if delta or an amount would be larger than budgets have them.
     """
-    if budget.neighbours == "replace":
-        return budget
+    same: Any = {"neighbours": budget.neighbours}
     try:
         if isinstance(budget, ApproxDP):
             epsilon = budget.epsilon
-            return ApproxDP(2 * epsilon, (1 + math.exp(epsilon)) * budget.delta)
+            times = sum(math.exp(i * epsilon) for i in range(records))
+            return ApproxDP(records * epsilon, times * budget.delta, **same)
         if isinstance(budget, ZCDP):
-            return ZCDP(4 * budget.rho)
+            return ZCDP(records**2 * budget.rho, **same)
         if isinstance(budget, PureDP | GDP):
-            return type(budget)(2 * budget.amounts[0])
+            return type(budget)(records * budget.amounts[0], **same)
     except (OverflowError, ValueError):
         return NonPrivate()
     raise TypeError(f"{budget} is not known to imply anything")
+
+
+def under_replacement(budget: Budget) -> Budget:
+    """Return what a budget promises where a record is replaced, see the module."""
+    if budget.neighbours == "replace":
+        return budget
+    return of_group(replace(budget, neighbours="replace"), 2)  # type: ignore[type-var]
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.special import bdtr
 
 from dpbench.analysis.resample import quantile_replicates
 from dpbench.analysis.summary import ordered, quantile_interval, statistics
@@ -27,7 +28,7 @@ from dpbench.suite.scoring import Scored, ScoreTask, score
 from dpbench.sweep.block import Block, Setting
 from dpbench.sweep.plan import Cell, cell_at
 
-__all__ = ["DRAWS", "LEVELS", "SCORING", "Audited", "measured", "scored"]
+__all__ = ["DRAWS", "LEVELS", "SCORING", "Audited", "chance_of", "measured", "scored"]
 
 LEVELS = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 # Bootstrap replicates of a score, for bands of profiles.
@@ -208,6 +209,7 @@ def _row(problem: Problem, name: str, errors: Floats) -> dict[str, Any]:
         "score": float(found["q90"][at] / bound.value),
         "score_low": float(np.max(found["q90_low"]) / bound.value),
         "score_high": float(np.max(found["q90_high"]) / bound.value),
+        "chance": chance_of(errors, bound.value),
         "bound": bound.value,
         "bound_by": bound.by,
         "member": list(problem.members)[at],
@@ -215,6 +217,23 @@ def _row(problem: Problem, name: str, errors: Floats) -> dict[str, Any]:
         **dict(zip(("quantiles", "quantiles_low", "quantiles_high"), known.T.copy(), strict=True)),
         "draws": draws / bound.value,
     }
+
+
+def chance_of(errors: Floats, bound: float) -> float:
+    """Return the probability of so few errors above the bound, if the entry is private.
+
+    Under the worst law of the class an error is above the bound with probability 1/10 or more, so
+    that at most k of T trials are with probability P(Binomial(T, 1/10) <= k) or less. For several
+    members it is the largest of their probabilities, because one of them may be the worst law.
+
+    Parameters
+    ----------
+    errors : (members, trials) array
+        NaN for a failure, which is above the bound.
+    bound : float
+    """
+    above = np.count_nonzero(~(errors < bound), axis=1)
+    return float(np.max(bdtr(above, errors.shape[1], 0.1)))
 
 
 def _with_times(table: pd.DataFrame, cost: _Timed) -> pd.DataFrame:

@@ -26,7 +26,7 @@ START = """\
 import sys
 sys.path[:] = {path!r}
 from dpbench.suite.worker import main
-main({control}, {file!r})
+main({control})
 """
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
@@ -39,12 +39,7 @@ class Answer(NamedTuple):
 
 
 class EntryProcess:
-    """The process that starts the calls of an entry, started itself when it is first needed.
-
-    Parameters
-    ----------
-    path : Path
-        The entry's file.
+    """Hold the process that starts the calls of entries; it is started when it is first needed.
 
     Attributes
     ----------
@@ -52,16 +47,18 @@ class EntryProcess:
         Seconds after which a call is ended.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.limit, self._lock = path, float(SECONDS), threading.Lock()
+    def __init__(self) -> None:
+        self.limit, self._lock = float(SECONDS), threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket
 
-    def ask(self, task: str, records: bytes = b"", **about: Any) -> Answer:
+    def ask(self, path: Path, task: str, records: bytes = b"", **about: Any) -> Answer:
         """Run a task of `dpbench.suite.worker` in a new process.
 
         Parameters
         ----------
+        path : Path
+            The entry's file.
         task : str
         records : bytes
             What the task reads once it can open no more files.
@@ -73,7 +70,7 @@ class EntryProcess:
         ConfigError
             If the entry cannot be used, raises, ends early or takes too long.
         """
-        request = pickle.dumps((task, {"path": self.path, **about}))
+        request = pickle.dumps((path, task, about))
         with self._lock:
             self._start()
             late = threading.Timer(self.limit, self._kill)
@@ -88,18 +85,9 @@ class EntryProcess:
             if len(status) < STATUS.size:
                 self._end()
                 raise ConfigError(
-                    f"{self.path.name}: no answer in {self.limit:g} s, or its process ended"
+                    f"{path.name}: no answer in {self.limit:g} s, or its process ended"
                 )
-        return self._read(content, status)
-
-    def _read(self, content: bytes, status: bytes) -> Answer:
-        """Return the answer that a child wrote; ConfigError if it refused, or ended early."""
-        code, seconds = STATUS.unpack(status)
-        if content[:1] == REFUSED:
-            raise ConfigError(content[1:].decode("utf-8", "replace"))
-        if content[:1] != DONE or code:
-            raise ConfigError(f"{self.path.name}: a call ended early, with exit code {code}")
-        return Answer(content[1:], seconds)
+        return _read(path, content, status)
 
     def _exchange(self, request: bytes, records: bytes) -> tuple[bytes, bytes]:
         """Send a call and read its answer and status, either of them empty if a process ended."""
@@ -132,8 +120,7 @@ class EntryProcess:
         if self._process is not None:
             return
         self._control, theirs = socket.socketpair()
-        about = {"control": theirs.fileno(), "file": str(self.path)}
-        about["path"] = [str(PACKAGE.parent), *sys.path]
+        about = {"control": theirs.fileno(), "path": [str(PACKAGE.parent), *sys.path]}
         with theirs:
             self._process = subprocess.Popen(  # noqa: S603
                 [sys.executable, "-c", START.format(**about)],
@@ -160,15 +147,16 @@ class EntryProcess:
             self._end()
 
 
-_PROCESSES: dict[Path, EntryProcess] = {}
+def _read(path: Path, content: bytes, status: bytes) -> Answer:
+    """Return the answer that a child wrote; ConfigError if it refused, or ended early."""
+    code, seconds = STATUS.unpack(status)
+    if content[:1] == REFUSED:
+        raise ConfigError(content[1:].decode("utf-8", "replace"))
+    if content[:1] != DONE or code:
+        raise ConfigError(f"{path.name}: a call ended early, with exit code {code}")
+    return Answer(content[1:], seconds)
 
 
-def entry_process(path: Path) -> EntryProcess:
-    """Return the process of an entry's file, one for each process that asks."""
-    return _PROCESSES.setdefault(path, EntryProcess(path))
-
-
-@atexit.register
-def _close_all() -> None:
-    for one in _PROCESSES.values():
-        one.close()
+# One for each process that asks; the entries share it, because starting it takes a second.
+entry_process = EntryProcess()
+atexit.register(entry_process.close)

@@ -92,8 +92,8 @@ class _RemoteMean(OneDataset):
         """
         told = {"told": self.told, "problem": self.problem, "shape": records.shape}
         how = {"budget": budget, "seed": int(rng.integers(2**63)), "noise_factor": noise_factor}
-        content, seconds = entry_process(Path(self.path)).ask(
-            "release", np.ascontiguousarray(records).tobytes(), **told, **how
+        content, seconds = entry_process.ask(
+            Path(self.path), "release", np.ascontiguousarray(records).tobytes(), **told, **how
         )
         shape = records.shape[:1] + records.shape[2:]
         if len(content) != 8 * np.prod(shape):
@@ -116,14 +116,15 @@ class _RemoteMean(OneDataset):
 
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
         told = {"told": self.told, "problem": self.problem}
-        content, _ = entry_process(Path(self.path)).ask("pairs", n=n, budget=budget, **told)
+        content, _ = entry_process.ask(Path(self.path), "pairs", n=n, budget=budget, **told)
         return [Pair(name, np.array(a), np.array(b)) for name, a, b in json.loads(content)]
 
     def broken_promise(self, records: Floats) -> str:
         """Return which promise of an estimator it breaks on a dataset, as its process says."""
         told = {"told": self.told, "problem": self.problem}
-        process = entry_process(Path(self.path))
-        content, _ = process.ask("check", records.tobytes(), shape=records.shape, **told)
+        content, _ = entry_process.ask(
+            Path(self.path), "check", records.tobytes(), shape=records.shape, **told
+        )
         return content.decode("utf-8", "replace")
 
 
@@ -154,7 +155,7 @@ def read_entry(path: Path, problems: Iterable[Problem]) -> FileEntry:
     both = {
         one.id: (one.told(open_division=False), one.told(open_division=True)) for one in problems
     }
-    content, _ = entry_process(path).ask("describe", problems=both)
+    content, _ = entry_process.ask(path, "describe", problems=both)
     try:
         found = json.loads(content)
         card = from_mapping(Card, dict(found["card"]), f"{path.name}: CARD")

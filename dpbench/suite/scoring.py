@@ -5,8 +5,11 @@ Others release the mean of one scored dataset, and of a neighbour of it, again a
 stand in a random order, so that an entry cannot tell an audit from a score: a release that has no
 noise, or too little, on the data of a problem is refuted on just these data.
 
-A neighbour differs in one record: a typical one, which is replaced by a record of another dataset,
-or an extreme one, which lies far beyond all others. Under ``add_remove`` a typical record is
+One neighbour differs in an extreme record, which lies far beyond all others. Another differs in
+typical records: the lowest along a random direction are replaced by the highest of another dataset.
+These are as many as `GROUP` allows by group privacy, because one record shows little where epsilon
+is small, and nothing where a release is rounded. An estimator whose error is far below the lower
+bound gives away groups: so lower bounds are proved. Under ``add_remove`` typical records are
 removed, and an extreme one is added.
 """
 
@@ -21,9 +24,10 @@ import numpy as np
 
 from dpbench.arrays import Floats
 from dpbench.audit.attack import Released
-from dpbench.audit.releases import Bound, Split, direction, judged
+from dpbench.audit.releases import Bound, Split, judged
+from dpbench.privacy import Budget
 from dpbench.privacy.budgets import Relation
-from dpbench.privacy.neighbours import Pair
+from dpbench.privacy.neighbours import of_group
 from dpbench.registry import ConfigError
 from dpbench.samples import Sample
 from dpbench.seeds import digest, stream
@@ -35,6 +39,8 @@ __all__ = ["ScoreTask", "Scored", "score"]
 
 # An extreme record, over the largest one of its dataset and 1.
 FAR = 1e6
+# Loss that a group of typical records may have, by notion; or one record, if that may have more.
+GROUP = {"pure": 1.0, "approx": 1.0, "gdp": 1.0, "zcdp": 0.5}
 
 
 @dataclass(frozen=True)
@@ -131,7 +137,7 @@ def score(task: ScoreTask) -> Scored:
     targets = [law.target for law in problem.members.values()]
     return Scored(
         _errors(values, targets),
-        [(audit.pair.name, audit.bound(task)) for audit in audits],
+        [(audit.name, audit.bound(task.error / len(audits))) for audit in audits],
         list(failures),
         seconds / len(calls),
         drawing,
@@ -147,81 +153,95 @@ def _errors(values: Floats, targets: list[Any]) -> Floats:
 
 @dataclass(frozen=True)
 class _Audit:
-    """Releases on a scored dataset and on a neighbour of it.
+    """Releases on a scored dataset and on a neighbour of it, or of some neighbours in a row.
 
     Attributes
     ----------
+    name : str
+    data : (left, right)
+        Records of both.
+    budget : Budget
+        What is promised of these datasets.
     split : Split
     left, right : (runs, numbers of a release) array
         The releases, filled in call by call.
     """
 
-    pair: Pair
+    name: str
+    data: tuple[Floats, Floats]
+    budget: Budget
     split: Split
     left: Floats
     right: Floats
 
     def calls(self) -> Iterator[_Call]:
         """Yield the calls that fill `left` and `right`."""
-        for rows, records in ((self.left, self.pair.left), (self.right, self.pair.right)):
+        for rows, records in zip((self.left, self.right), self.data, strict=True):
             for i in range(len(rows)):
                 yield _Call(rows[:, 0] if records.ndim == 1 else rows, (i,), records)
 
-    def bound(self, task: ScoreTask) -> Bound:
+    def bound(self, error: float) -> Bound:
         """Bound the loss of privacy that the releases show."""
         both = Released(self.left, self.right)
-        along, budget = direction("mean", self.pair), task.problem.budget
+        before, after = (records.mean(axis=0) for records in self.data)
         with steady():
-            return judged(both, self.split, along, budget, task.error / 2)
+            return judged(both, self.split, np.atleast_1d(after - before), self.budget, error)
 
 
 def _audits(task: ScoreTask, samples: list[Sample], rng: np.random.Generator) -> Iterator[_Audit]:
-    """Yield audits of a random scored dataset: of a typical neighbour, and of an extreme one."""
-    sample = samples[rng.integers(len(samples))]
+    """Yield audits of a random scored dataset: of typical records, and of an extreme one."""
+    sample, budget = samples[rng.integers(len(samples))], task.problem.budget
     trial, other = rng.choice(sample.trials, 2, replace=False)
     records, others = sample.records(trial, rng), sample.records(other, rng)
-    for pair in _pairs(records, others, task.problem.budget.neighbours, rng):
+    many = min(_group(budget), len(records) - 1)
+    for name, data, promised in (
+        (f"{many} typical", _typical(records, others, many, budget.neighbours, rng), many),
+        ("1 extreme", _extreme(records, budget.neighbours, rng), 1),
+    ):
         split = Split.drawn(task.runs, rng)
         left, right = (np.full((runs, sample.d), np.nan) for runs in split.counts)
-        yield _Audit(pair, split, left, right)
+        yield _Audit(name, data, of_group(budget, promised), split, left, right)
 
 
-def _pairs(
-    records: Floats, others: Floats, relation: Relation, rng: np.random.Generator
-) -> tuple[Pair, Pair]:
-    """Return pairs of a dataset and of its neighbours, by a typical and by an extreme record."""
-    place, typical = _typical(records, others, rng)
-    extreme = _extreme(records, place, rng)
-    if relation == "replace":
-        return (
-            Pair.replacing("typical", records, place, typical),
-            Pair.replacing("extreme", records, place, extreme),
-        )
-    return (
-        Pair("typical", records, np.delete(records, place, axis=0)),
-        Pair("extreme", np.insert(records, place, extreme, axis=0), records),
-    )
+def _group(budget: Budget) -> int:
+    """Return how many records may lose `GROUP` together, 1 at least."""
+    share = GROUP[budget.notion] / budget.amounts[0]
+    return max(1, int((np.sqrt(share) if budget.notion == "zcdp" else share) + 1e-9))
 
 
 def _typical(
-    records: Floats, others: Floats, rng: np.random.Generator
-) -> tuple[int, float | Floats]:
-    """Return the place of a record, and one of another dataset that may stand there.
+    records: Floats, others: Floats, many: int, relation: Relation, rng: np.random.Generator
+) -> tuple[Floats, Floats]:
+    """Return a dataset, and one with other typical records in place of some, or without these.
 
-    Of nearly constant data the two datasets may be the same: then a record one further on.
+    Of nearly constant data these may be the same: then they are moved by one.
     """
-    differs = np.flatnonzero((records != others).reshape(len(records), -1).any(axis=1))
-    if not differs.size:
-        place = int(rng.integers(len(records)))
-        return place, records[place] + 1.0
-    place = int(rng.choice(differs))
-    return place, others[place]
-
-
-def _extreme(records: Floats, place: int, rng: np.random.Generator) -> float | Floats:
-    """Return a record far beyond all others, on the other side of the mean than that of a place."""
     along = rng.standard_normal(records.shape[1:])
+    axes = np.ndim(along)
+    places = np.argsort(np.tensordot(records, along, axes), kind="stable")[:many]
+    if relation == "add_remove":
+        return records, np.delete(records, places, axis=0)
+    top = np.argsort(np.tensordot(others, along, axes), kind="stable")[-many:]
+    changed = records.copy()
+    changed[places] = others[top]
+    if np.array_equal(changed, records):
+        changed[places] += 1.0
+    return records, changed
+
+
+def _extreme(
+    records: Floats, relation: Relation, rng: np.random.Generator
+) -> tuple[Floats, Floats]:
+    """Return a dataset with and without a record far beyond all others.
+
+    The record is in place of one on the other side of the mean, or is one more.
+    """
+    along, place = rng.standard_normal(records.shape[1:]), int(rng.integers(len(records)))
     if np.sum(along * (records[place] - records.mean(axis=0))) > 0:
         along = -along
-    size = FAR * max(1.0, float(np.abs(records).max()))
-    return np.asarray(size * along / np.linalg.norm(along))
+    far = FAR * max(1.0, float(np.abs(records).max())) * along / np.linalg.norm(along)
+    if relation == "add_remove":
+        return np.insert(records, place, far, axis=0), records
+    changed = records.copy()
+    changed[place] = far
+    return records, changed

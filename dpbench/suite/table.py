@@ -8,9 +8,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+from scipy.special import bdtrc
 
 from dpbench.output.files import atomic
 from dpbench.package import conf_folder
@@ -21,11 +23,13 @@ from dpbench.suite.problems import Suite
 
 __all__ = ["Scores", "archive_path"]
 
-FORMAT = 1
+FORMAT = 2
+# Below these chances a row, and an entry, are below the bound; and what counts for an entry.
+ROW, ENTRY, LOW = 1e-4, 1e-6, 0.05
 COLUMNS = [
     "entry", "problem", "digest", "trials", "failure_rate", "score", "score_low", "score_high",
-    "bound", "bound_by", "member", "mean_error", "quantiles", "quantiles_low", "quantiles_high",
-    "draws", "seconds", "drawing_seconds",
+    "chance", "bound", "bound_by", "member", "mean_error", "quantiles", "quantiles_low",
+    "quantiles_high", "draws", "seconds", "drawing_seconds",
 ]  # fmt: skip
 
 
@@ -44,7 +48,8 @@ class Scores:
         A row for each entry and problem that it answers: ``entry``, ``problem``, its ``digest``,
         ``trials``; ``score``, the worst 0.9 quantile of the error over the ``bound``, and its 95%
         interval ``score_low, score_high`` from order statistics (of a family whose members are
-        equally bad the lower end is too high more often); what the bound is ``bound_by``;
+        equally bad the lower end is too high more often); the ``chance`` of so few errors above the
+        bound, see `dpbench.suite.measure.chance_of`; what the bound is ``bound_by``;
         the worst ``member`` of the family, its ``mean_error`` over the releases there were, and
         its ``quantiles`` of the levels `LEVELS`, each with such an interval; the largest
         ``failure_rate`` of a member (a failure is an infinite error); ``draws``, bootstrap
@@ -68,13 +73,25 @@ class Scores:
         """Which rows are below the bound by more than chance, in the declared division.
 
         No private estimator that knows only what is public errs by less than the bound on all laws
-        of the class. A row counts if an interval of twice the width of its 95% interval, on a
-        logarithmic scale, lies below 1, which is so of one in 10,000 rows at the bound. In the open
-        division an entry knows the law that is drawn, and may err by less.
+        of the class. A row counts if its ``chance`` is below `ROW`. All rows of an entry count if
+        the entry has a `joint_chance` below `ENTRY`. In the open division an entry knows the law
+        that is drawn, and may err by less.
         """
         declared = {name for name, card in self.cards.items() if card.division == "declared"}
-        low = self.rows["score_high"] ** 2 < self.rows["score"]
+        together = {name for name, chance in self.joint_chance.items() if chance < ENTRY}
+        low = (self.rows["chance"] < ROW) | self.rows["entry"].isin(together)
         return low & self.rows["entry"].isin(declared)
+
+    @property
+    def joint_chance(self) -> dict[str, float]:
+        """Return by entry the probability of so many rows with a `chance` below `LOW`.
+
+        Problems have data of their own, and each chance of a private entry is below `LOW` with that
+        probability or less, so that c or more of m rows are with P(Binomial(m, LOW) >= c) or less.
+        Rows far above the bound take little from it, so that an entry cannot hide behind them.
+        """
+        low = (self.rows["chance"] < LOW).groupby(self.rows["entry"])
+        return {str(name): float(bdtrc(one.sum() - 1, len(one), LOW)) for name, one in low}
 
     @property
     def ranked(self) -> pd.DataFrame:
@@ -108,8 +125,11 @@ class Scores:
         try:
             with pq.ParquetFile(path, page_checksum_verification=True) as file:
                 about = json.loads((file.schema_arrow.metadata or {})[b"dpbench-suite"])
-                rows = file.read().to_pandas()[COLUMNS]
+                rows = file.read().to_pandas()
             given, known = about.pop("format"), about.pop("cards")
+            if given == 1:  # of dpbench-mean-v1
+                rows["chance"], given = np.nan, FORMAT
+            rows = rows[COLUMNS]
             cards = {name: from_mapping(Card, card, where) for name, card in known.items()}
         except FileNotFoundError as error:
             raise ConfigError(f"{where}: no such file; suite run makes one") from error

@@ -5,12 +5,11 @@ loads the entry's file, reads the records of this call from a pipe, writes numbe
 and ends. So a call remembers no earlier one, and what it patches is gone with it. Its frames hold
 nothing of scores, seeds and places, which are in the process that asks (`dpbench.suite.process`).
 
-Before the records are read, all files and connections are closed, and from then on Python refuses
-to write, to connect and to start processes. No file that a child writes has content.
+Before the file is loaded, the kernel refuses the child to write, to connect, to start processes and
+to read the memory of others (`dpbench.suite.confine`). Before the records are read Python does so,
+too, with a line that says why. An entry can patch that check, which stands alone without Linux.
 
-This is no sandbox. While its file is loaded an entry may leave traces, such as empty files, and use
-the network; code that does not go through Python may do so later. Calls stand in a random order for
-this reason, too: an entry that counts them learns nothing of what they are for.
+Calls stand in a random order, too: an entry that counts them learns nothing of what they are for.
 """
 
 from __future__ import annotations
@@ -25,7 +24,10 @@ import resource
 import socket
 import struct
 import sys
+import sysconfig
 from collections.abc import Callable
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +36,11 @@ import numpy as np
 from dpbench.arrays import Floats
 from dpbench.errors import ConfigError, one_line
 from dpbench.estimators import Estimator
+from dpbench.package import PACKAGE
 from dpbench.privacy import Budget, Ledger
 from dpbench.runner.imports import imported_by
 from dpbench.samples import DenseSample
+from dpbench.suite.confine import WRITING, confine, end_with_parent
 from dpbench.suite.entries import Entry, load_entry
 from dpbench.suite.problems import Told
 from dpbench.testing import NOTIONS, check_estimator
@@ -48,8 +52,7 @@ STATUS = struct.Struct("!id")  # exit code of a child, and its processor seconds
 DONE, REFUSED = b"=", b"!"  # first byte of an answer: a result, or a line that says why not
 # Limits of a child: processor seconds, and bytes of address space.
 SECONDS, MEMORY = 60, 6 << 30
-# Flags of a file that may be written, and what Python calls other ways to the outside.
-WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+# Names that Python gives to ways to the outside, other than opening a file.
 OUTSIDE = (
     "ctypes.", "mmap.", "os.chmod", "os.chown", "os.exec", "os.fork", "os.kill", "os.link",
     "os.mkdir", "os.posix_spawn", "os.remove", "os.rename", "os.rmdir", "os.setxattr",
@@ -59,16 +62,22 @@ OUTSIDE = (
 RECORDS, ANSWER, ASIDE = 3, 4, 100  # file descriptors of a child's pipes
 
 
-def main(control: int, path: str) -> None:
-    """Serve calls of an entry's file until a socket, given by its file descriptor, is closed."""
-    _preload(Path(path))
+def main(control: int) -> None:
+    """Serve calls of entries until a socket, given by its file descriptor, is closed."""
+    sys.dont_write_bytecode = True
+    end_with_parent()
+    known = set[Path]()
     with socket.socket(fileno=control) as calls:
         while (received := socket.recv_fds(calls, HEADER.size, 2))[0]:
             header, pipes, *_ = received
             request = _exactly(calls.fileno(), *HEADER.unpack(header))
+            path, task, about = pickle.loads(request)  # noqa: S301 (of the process that asks)
+            if path not in known:
+                known.add(path)
+                _preload(path)
             child = os.fork()
             if not child:
-                _run(request, *pipes)
+                _run(partial(TASKS[task], path, **about), *pipes)
             for pipe in pipes:
                 os.close(pipe)
             _, status, used = os.wait4(child, 0)
@@ -79,19 +88,27 @@ def main(control: int, path: str) -> None:
 def _preload(path: Path) -> None:
     """Import the libraries that an entry's file imports, so that no child has to.
 
-    Modules beside the file are the entry's own: each child imports them itself. Functions of
-    dpbench import `scipy.optimize` where they use it.
+    Modules that are not installed may be the entry's own, or the entry itself: each child imports
+    them itself. Estimators of dpbench import `scipy.optimize` where they use it.
     """
-    import scipy.optimize  # noqa: F401
-
-    beside = {one.stem for one in path.parent.iterdir()}
-    for name in imported_by(path):
-        if name.partition(".")[0] not in beside:
-            with contextlib.suppress(Exception):  # which the first call tells, or is no module
+    names = list(imported_by(path))
+    if "dpbench.estimators" in names:
+        names.append("scipy.optimize")
+    for name in names:
+        with contextlib.suppress(Exception):  # which the first call tells, or is no module
+            if _is_installed(name.partition(".")[0]):
                 importlib.import_module(name)
-    sys.dont_write_bytecode = True
     gc.collect()
     gc.freeze()  # a child that collects garbage would copy the pages of all objects
+
+
+def _is_installed(name: str) -> bool:
+    """Whether a module, not in a package, is of Python, of dpbench or of a distribution."""
+    spec = find_spec(name)
+    if spec is None or spec.origin in ("built-in", "frozen"):
+        return spec is not None
+    folders = [PACKAGE, *map(Path, sysconfig.get_paths().values())]
+    return any(Path(spec.origin or "").is_relative_to(one) for one in folders)
 
 
 def _exactly(source: int, size: int) -> bytes:
@@ -106,9 +123,10 @@ def _exactly(source: int, size: int) -> bytes:
     return b"".join(parts)
 
 
-def _run(request: bytes, records: int, answer: int) -> None:
+def _run(task: Callable[[], bytes], records: int, answer: int) -> None:
     """Answer a call in a child, and end it."""
     try:
+        end_with_parent()
         for pipe, place in ((records, ASIDE), (answer, ASIDE + 1)):
             os.dup2(pipe, place)  # first where neither replaces the other
         os.dup2(ASIDE, RECORDS)
@@ -121,9 +139,9 @@ def _run(request: bytes, records: int, answer: int) -> None:
         ):
             with contextlib.suppress(OSError, ValueError):  # a lower limit stands
                 resource.setrlimit(what, (most, most))
-        task, about = pickle.loads(request)  # noqa: S301 (of the process that asks)
+        confine()
         with np.errstate(all="ignore"):
-            _write(DONE + TASKS[task](**about))
+            _write(DONE + task())
     except ConfigError as error:
         _write(REFUSED + str(error).encode())
     except Exception as error:  # noqa: BLE001, whatever the entry raises
@@ -145,12 +163,12 @@ def _write(answer: bytes) -> None:
 
 
 def _alone() -> None:
-    """Close what the file has opened, and refuse to leave a trace, or to ask anybody, from now on.
+    """Refuse to leave a trace, or to ask anybody, from now on, and close what the file has opened.
 
     Files may be read, because modules may be imported late.
     """
-    _close_others()
     sys.addaudithook(_refuse)
+    _close_others()
 
 
 def _refuse(event: str, arguments: tuple[Any, ...]) -> None:

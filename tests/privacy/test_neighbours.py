@@ -17,7 +17,7 @@ from dpbench.estimators import ClippedMean, Estimate, Estimator, SumAndCountMean
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP
 from dpbench.privacy.budgets import Relation
 from dpbench.privacy.conversions import gaussian_delta
-from dpbench.privacy.neighbours import Pair, under_replacement
+from dpbench.privacy.neighbours import Pair, of_group, under_replacement
 from dpbench.registry import ConfigError, canonical, from_mapping
 from dpbench.samples import CountedSample, DenseSample, Sample
 from dpbench.samples.base import Unsized
@@ -53,6 +53,21 @@ def test_what_is_implied_where_a_record_is_replaced_is_attained(amount: float) -
         # The Gaussian mechanism needs more than 2 epsilon at delta, and no more than this.
         sd = ApproxDP(amount, delta, "analytic")._gaussian
         assert delta < gaussian_delta(sd / 2, 2 * amount) <= found.amounts[1]
+
+
+@pytest.mark.parametrize("records", [1, 2, 7])
+def test_what_a_group_is_promised_is_attained(records: int) -> None:
+    """Noise of sensitivity 1 where the sum moves by the size of the group."""
+    assert of_group(PureDP(0.3, **AR), records) == PureDP(records * 0.3, **AR)
+    sd = 2.0  # N(0, sd^2) that moves by s is (s^2/(2 sd^2))-zCDP, and (s/sd)-GDP
+    zcdp = of_group(ZCDP(1 / (2 * sd**2)), records)
+    assert zcdp.amounts == pytest.approx((records**2 / (2 * sd**2),))
+    assert of_group(GDP(1 / sd), records) == GDP(records / sd)
+    found, slope, start = of_group(ApproxDP(0.3, 1e-4), records), 1.0, 0.0
+    for _ in range(records):
+        slope, start = math.exp(0.3) * slope, _step(start, 0.3, 1e-4)
+    assert math.exp(found.amounts[0]) == pytest.approx(slope)
+    assert found.amounts[1] == pytest.approx(start)
 
 
 def test_what_implies_nothing_and_what_is_there_already() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from dpbench.cli import run
 from dpbench.commands import suite as command
+from dpbench.registry import ConfigError
 from dpbench.runner.origin import Origin
 from dpbench.suite import checks, measure
 from dpbench.suite.measure import SCORING, Audited, scored
@@ -76,17 +78,16 @@ def few_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     ("name", "where"),
     [
         ("quiet_on_ordinary_data", BINARY),
-        ("counts_its_calls", BINARY),
+        ("rounds_its_median", GAUSSIAN),
         ("remembers_places", GAUSSIAN),
         ("subtracts_its_noise", GAUSSIAN),
         ("hashes_the_data", GAUSSIAN),
     ],
 )
-def test_the_audit_of_scored_data_refutes(name: str, where: str, tmp_path: Path) -> None:
+def test_the_audit_of_scored_data_refutes(name: str, where: str) -> None:
     """Each passes the checks and the audit on other data: by 30 releases of the same dataset."""
-    shutil.copy(CHEATS / f"{name}.py", tmp_path)
-    _, audits = run_on(tmp_path / f"{name}.py", problem(where, seed=SEED))
-    assert [one.pair for one in audits] == ["typical", "extreme"]
+    _, audits = run_on(CHEATS / f"{name}.py", problem(where, seed=SEED))
+    assert [one.pair for one in audits] == ["10 typical", "1 extreme"]
     assert "refuted" in {one.bound.verdict for one in audits}
 
 
@@ -114,6 +115,15 @@ def test_the_command_refuses(
     assert not (entry_folder / f"{name}.parquet").exists()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel refuses")
+@pytest.mark.parametrize("name", ["counts_its_calls", "maps_its_own_file", "reads_the_pipe_early"])
+def test_a_file_that_leaves_traces_is_refused(name: str, tmp_path: Path) -> None:
+    """Each adds noise only to datasets that it has seen before, and no audit would refute it."""
+    shutil.copy(CHEATS / f"{name}.py", tmp_path)
+    with pytest.raises(ConfigError, match="cannot be imported: PermissionError"):
+        read_entry(tmp_path / f"{name}.py", [problem(BINARY, seed=SEED)])
+
+
 def test_a_third_of_the_noise_is_below_the_bound() -> None:
     """Its release on ordinary data has some noise, which few releases do not refute.
 
@@ -136,8 +146,11 @@ def test_a_third_of_the_noise_is_below_the_bound() -> None:
 
 
 def test_every_cheat_is_tried() -> None:
-    """Eight of them, in the tests above."""
-    assert len({path.stem for path in CHEATS.glob("*.py")}) == 8
+    """Eleven of them, in the tests above."""
+    text = Path(__file__).read_text("utf-8")
+    names = [path.stem for path in CHEATS.glob("*.py")]
+    assert len(names) == 11
+    assert [name for name in names if name not in text] == []
 
 
 def honest(folder: Path, name: str) -> Path:

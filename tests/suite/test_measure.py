@@ -69,6 +69,17 @@ def test_a_row_by_hand(suite: Suite) -> None:
     assert (row["quantiles"] <= row["quantiles_high"]).all()
 
 
+def test_the_chance_of_few_errors_above_the_bound_by_hand() -> None:
+    """1 of 10 above: 0.9^10 + 10 * 0.1 * 0.9^9; a failure is above; the worst member decides."""
+    low = np.array([0.5] * 9 + [1.5])
+    wanted = 0.9**10 + 10 * 0.1 * 0.9**9
+    assert measure.chance_of(low[None], 1.0) == pytest.approx(wanted)
+    assert measure.chance_of(np.append(low[1:], np.nan)[None], 1.0) == pytest.approx(
+        wanted + 45 * 0.01 * 0.9**8
+    )
+    assert measure.chance_of(np.stack([low, np.zeros(10)]), 1.0) == pytest.approx(wanted)
+
+
 SLOW = ("universal_mean", "approximate_bounds_mean", "smooth_trimmed_mean", "median_of_buckets")
 
 

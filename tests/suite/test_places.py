@@ -63,6 +63,8 @@ def test_a_two_point_law_in_the_mirror_has_its_atoms_there() -> None:
         assert isinstance(coin, TwoPoint)
         values = coin.location + coin.sign * coin.tau * np.arange(2)
         assert np.allclose(np.abs(values - coin.mean), 1)
+        rare = [law for law in laws.values() if isinstance(law, TwoPoint) and law is not coin]
+        assert min(abs(law.location - coin.mean) for law in rare) < 1e-9
         seen.add(coin.sign)
     assert seen == {-1, 1}
 

@@ -19,7 +19,7 @@ def test_a_call_that_takes_too_long_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = tries(tmp_path, "import time\nif x[0] == 0:\n    time.sleep(60)")
-    asks = process.entry_process(tmp_path / "mine.py")
+    asks = process.entry_process
     with monkeypatch.context() as context:
         context.setattr(asks, "limit", 1.0)
         with pytest.raises(ConfigError, match=r"mine.py: no answer in 1 s"):
@@ -31,7 +31,7 @@ def test_a_call_that_takes_too_long_is_ended(
 def test_a_process_that_was_ended_is_started_again(tmp_path: Path) -> None:
     one = tries(tmp_path, "pass")
     before = released(one)
-    asks = process.entry_process(tmp_path / "mine.py")
+    asks = process.entry_process
     assert asks._process is not None
     os.kill(asks._process.pid, signal.SIGKILL)
     asks._process.wait()

@@ -52,6 +52,6 @@ def test_a_process_that_answers_something_else_is_told(
             return b'{"card": 3}', 0.0
 
     (tmp_path / "mine.py").write_text(entry_text())
-    monkeypatch.setattr("dpbench.suite.remote.entry_process", lambda _: Strange())
+    monkeypatch.setattr("dpbench.suite.remote.entry_process", Strange())
     with pytest.raises(ConfigError, match=r"mine.py: its process answers something else"):
         read_entry(tmp_path / "mine.py", PROBLEMS)

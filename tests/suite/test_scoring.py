@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpbench.privacy import Budget
+from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP
 from dpbench.registry import ConfigError
+from dpbench.suite import scoring
 from dpbench.suite.problems import Problem, read_suite
 from dpbench.suite.scoring import FAR, ScoreTask, score
+from tests.support import rng
 
 Floats = NDArray[np.float64]
 
@@ -80,7 +82,8 @@ def test_neighbours_of_a_scored_dataset_are_released_among_the_scored(name: str)
     data = [np.frombuffer(key) for key in often]
     largest = max(float(np.abs(x).max()) for x in data)
     assert largest >= FAR
-    assert {len(x) - asked.problem.n for x in data} <= {-1, 0, 1}
+    group = 10 if asked.problem.budget.amounts[0] == 0.1 else 1
+    assert {len(x) - asked.problem.n for x in data} <= {-group, 0, 1}
     if asked.problem.budget.neighbours == "replace":
         scored = max(often, key=lambda key: len(often[key]))
         for key in often:
@@ -88,12 +91,43 @@ def test_neighbours_of_a_scored_dataset_are_released_among_the_scored(name: str)
             assert len(set(a) ^ set(b)) <= 2  # all records but one are the same
 
 
+def test_a_group_is_as_large_as_its_promise_allows() -> None:
+    """The lowest records become high ones: the loss of the group is 1, or rho 0.5, at most."""
+    for budget, many in (
+        (PureDP(1.0), 1), (PureDP(0.1), 10), (PureDP(0.03), 33), (PureDP(3.0), 1),
+        (GDP(0.1), 10), (ZCDP(0.005), 10), (ZCDP(0.5), 1), (ApproxDP(0.03, 1e-6), 33),
+    ):  # fmt: skip
+        assert scoring._group(budget) == many
+    x = np.arange(20.0)
+    left, right = scoring._typical(x, x + 0.5, 3, "replace", rng())
+    assert np.array_equal(left, x)
+    moved = np.flatnonzero(left != right)
+    assert sorted(moved) in ([0, 1, 2], [17, 18, 19])
+    assert abs(right[moved].mean() - left[moved].mean()) > 16
+    flat = np.zeros((20, 2))
+    left, right = scoring._typical(flat, flat, 3, "replace", rng())
+    assert (left != right).any(axis=1).sum() == 3
+    assert len(scoring._typical(flat, flat, 3, "add_remove", rng())[1]) == 17
+
+
+def test_a_rounded_mean_is_refuted_by_a_group() -> None:
+    """Replacing one of 300 records moves it to another step in one of ten datasets at most."""
+
+    class Rounds(Fake):
+        def released(self, records: Floats, budget: Budget, rng: np.random.Generator) -> Any:
+            return np.round(np.median(records, axis=1) / 0.05) * 0.05, 0.0
+
+    asked = task("gauss-n300-pure0.1", Rounds(), runs=100)
+    verdicts = {name: bound.verdict for name, bound in score(asked).audits}
+    assert verdicts == {"10 typical": "refuted", "1 extreme": "not refuted"}
+
+
 def test_no_noise_is_refuted_and_enough_is_not() -> None:
     """At the scale of range/(n epsilon); the probability of a false alarm is 1e-5."""
     for scale, verdict in ((0.0, "refuted"), (1 / (300 * 0.1), "not refuted")):
         found = score(task("binary-n300-pure0.1", Clips(scale), runs=100))
         verdicts = {name: bound.verdict for name, bound in found.audits}
-        assert verdicts == {"typical": verdict, "extreme": verdict}
+        assert verdicts == {"10 typical": verdict, "1 extreme": verdict}
 
 
 class Clips(Fake):

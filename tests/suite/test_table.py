@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pandas as pd
 import pytest
 
 from dpbench.suite.entries import entries
 from dpbench.suite.problems import read_suite
-from dpbench.suite.table import COLUMNS, Scores
+from dpbench.suite.table import COLUMNS, Scores, archive_path
 
 
 def test_scores_of_another_problem_are_refused(entry_folder: Path) -> None:
@@ -24,12 +26,35 @@ def test_scores_of_another_problem_are_refused(entry_folder: Path) -> None:
         Scores.read(entry_folder / "mine.parquet", suite)
 
 
-def test_rows_below_the_bound_by_hand() -> None:
-    """0.5 with an interval up to 0.69 is below: 0.69^2 < 0.5; up to 0.72 it is not."""
-    rows = pd.DataFrame(
-        {"entry": "one", "problem": list("ab"), "score": 0.5, "score_high": [0.69, 0.72]}
-    )
-    card = next(entries()).card
-    card = replace(card, name="one", division="declared")
-    assert Scores(rows, {"one": card}, {}).is_below.tolist() == [True, False]
-    assert Scores(rows, {"one": card}, {}).ranked["problem"].tolist() == ["b"]
+def scores(chances: list[float], division: Literal["declared", "open"] = "declared") -> Scores:
+    """Scores of one entry with these chances."""
+    rows = pd.DataFrame({"entry": "one", "problem": [str(i) for i in range(len(chances))]})
+    card = replace(next(entries()).card, name="one", division=division)
+    return Scores(rows.assign(chance=chances), {"one": card}, {})
+
+
+def test_a_row_below_the_bound_is_left_out() -> None:
+    found = scores([0.9e-4, 1.1e-4, 0.5])
+    assert found.is_below.tolist() == [True, False, False]
+    assert found.ranked["problem"].tolist() == ["1", "2"]
+    assert not scores([1e-9], "open").is_below.any()
+
+
+@pytest.mark.parametrize(("low", "others"), [(3, 0), (4, 3), (5, 0), (9, 11), (19, 45)])
+def test_many_rows_that_are_hardly_below_are_so_together(low: int, others: int) -> None:
+    """The probability of so many, added up by hand."""
+    found = scores([0.04] * low + [0.6] * others)
+    total = low + others
+    chance = sum(math.comb(total, c) * 0.05**c * 0.95 ** (total - c) for c in range(low, total + 1))
+    assert found.joint_chance["one"] == pytest.approx(chance)
+    assert found.is_below.all() == found.is_below.any() == (chance < 1e-6)
+
+
+def test_scores_of_the_first_suite_have_no_chances() -> None:
+    """They are read as they were stored, and none is below the bound."""
+    suite = read_suite("dpbench-mean-v1")
+    found = Scores.read(archive_path(suite.name), suite)
+    assert found.rows["chance"].isna().all()
+    assert not found.is_below.any()
+    with pytest.raises(ValueError, match=r"scores of dpbench-mean-v1, .* give suite=dpbench-mean"):
+        Scores.read(archive_path(suite.name), read_suite())

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from dpbench.registry import ConfigError
+from dpbench.suite import worker
+from dpbench.suite.process import entry_process
 from tests.suite.entry import PROBLEM, released, tries
 from tests.support import rng
 
@@ -44,12 +46,20 @@ def test_what_a_call_may_not(tmp_path: Path, code: str, said: str) -> None:
     assert np.isfinite(value).all()
 
 
-def test_a_file_has_no_content_while_it_is_loaded(tmp_path: Path) -> None:
-    """Names alone can be left behind."""
-    before = f"with open({str(tmp_path / 'seen')!r}, 'w') as file:\n    file.write('1')\n"
-    with pytest.raises(ConfigError, match=r"cannot be imported: OSError: \[Errno 27\]"):
-        tries(tmp_path, "pass", before)
-    assert (tmp_path / "seen").read_text() == ""
+def test_a_module_that_is_not_installed_is_not_loaded_beforehand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process that forks would remember what it does: it may be the entry by another name."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "helper_of_mine.py").write_text("")
+    (tmp_path / "folder").mkdir()
+    before = "import sys\nKNOWN = 'helper_of_mine' in sys.modules\nimport helper_of_mine\n"
+    entry_process.close()  # the next one has this path
+    one = tries(tmp_path / "folder", "return float(KNOWN)", before)
+    assert released(one) == 0.0
+    entry_process.close()
+    installed = ["json", "sys", "numpy", "dpbench", "helper_of_mine", "no_such_module"]
+    assert [worker._is_installed(one) for one in installed] == [True] * 4 + [False] * 2
 
 
 def test_the_stream_is_the_callers(tmp_path: Path) -> None:

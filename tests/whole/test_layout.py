@@ -44,7 +44,7 @@ ELSEWHERE = {
 APART = {
     "analysis/test_search.py": "analysis/smallest_n.py",
     "report/test_page_browser.py": "report/page.py",
-    "suite/test_cheats.py": "suite/measure.py",
+    "suite/test_cheats.py": "suite/scoring.py",
 }
 
 

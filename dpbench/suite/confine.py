@@ -1,0 +1,142 @@
+"""Let the kernel refuse what the code of an entry has no need of, for the rest of its process.
+
+Python code can replace all Python code of its process, so that no check in it stops an entry.
+Two parts of Linux do, which nothing can take back:
+
+- Landlock [1]_ refuses to write, to make and to remove files, to start programs, to connect, and
+  to read the memory of other processes, where seeds and places are;
+- seccomp [2]_ refuses to start processes, to make sockets and shared memory, to send signals, and
+  to change anything of another process or of a file.
+
+Without writing, nothing that a call has seen outlives it. Files may be read, because modules may be
+imported late. Where the kernel lacks one of the two (seccomp is set up for x86-64), the other
+stands alone; on other systems than Linux neither does.
+
+References
+----------
+.. [1] "Landlock: unprivileged access control", https://docs.kernel.org/userspace-api/landlock.html
+.. [2] "Seccomp BPF", https://docs.kernel.org/userspace-api/seccomp_filter.html
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import platform
+import signal
+import struct
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+__all__ = ["WRITING", "confine", "end_with_parent"]
+
+# Flags of a file that may be written.
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+# Options of prctl.
+NO_NEW_PRIVILEGES, SECCOMP, FILTER, DEATH_SIGNAL = 38, 22, 2, 1
+# Landlock's calls, and by its version the size of a rule set and the rights to files that it has:
+# to start programs, to write, to remove and to make files; but not to read them.
+CREATE, RESTRICT, VERSION = 444, 446, 1
+FILES = {1: 0b1111111110011, 2: 1 << 13, 3: 1 << 14}
+NETWORK, SCOPES = 0b11, 0b11  # to bind and connect; of abstract sockets and signals
+# Refused calls of x86-64, by what they do.
+REFUSED = {
+    "make and remove files": (83, 84, 85, 86, 87, 88, 133, 258, 259, 263, 265, 266),
+    "rename files": (82, 264, 316),
+    "change files": (76, 77, 285, 90, 91, 268, 452, 92, 93, 94, 260, 132, 235, 261, 280),
+    "attributes of files": (188, 189, 190, 197, 198, 199, 463, 466),
+    "sockets": (41, 42, 44, 46, 49, 50, 53, 307),
+    "shared memory and queues": (29, 30, 31, 64, 65, 66, 68, 69, 71, 220, 240, 241, 242, 319, 447),
+    "start processes": (57, 58, 59, 322),
+    "signals": (62, 129, 200, 234, 297, 424),
+    "other processes": (101, 310, 311, 312, 434, 438, 440, 109, 112, 141, 142, 144, 203, 251, 314),
+    "keys, rings and other doors": (248, 249, 250, 253, 294, 298, 321, 323, 425, 426, 427),
+    "mounts": (155, 161, 165, 166, 272, 304, 308, 428, 429, 430, 431, 432, 442),
+}
+OPEN, OPENAT, CLONE, LIMITS = 2, 257, 56, 302
+CLONE3, OPENAT2 = 435, 437  # their arguments are in memory, which a filter cannot read
+THREAD = 0x10000  # a flag of clone
+X86_64, X32 = 0xC000003E, 0x40000000
+ALLOW, KILL, FAIL = 0x7FFF0000, 0x80000000, 0x00050000
+NOT_PERMITTED, NO_SUCH_CALL = 1, 38
+# Instructions of a filter: load a word, compare it, compare bits of it, return.
+LOAD, EQUAL, LEAST, BITS, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+Instruction = tuple[int, int, int, int]
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
+
+
+def end_with_parent() -> None:
+    """Let the kernel end this process when the one that started it ends."""
+    if sys.platform == "linux":
+        with contextlib.suppress(AttributeError, OSError):  # another C library
+            ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGKILL)
+
+
+def confine() -> None:
+    """Refuse all of that from now on, as far as the kernel can."""
+    if sys.platform != "linux":
+        return
+    with contextlib.suppress(AttributeError, OSError):  # another C library
+        libc: Any = ctypes.CDLL(None, use_errno=True)
+        libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+        _landlock(libc)
+        if platform.machine() == "x86_64":
+            _seccomp(libc)
+
+
+def _landlock(libc: Any) -> None:
+    call, none = libc.syscall, ctypes.c_void_p()
+    version = call(ctypes.c_long(CREATE), none, ctypes.c_size_t(0), ctypes.c_uint(VERSION))
+    if version < 1:
+        return
+    files = sum(right for since, right in FILES.items() if since <= version)
+    rules = struct.pack(
+        "=QQQ", files, NETWORK if version >= 4 else 0, SCOPES if version >= 6 else 0
+    )
+    size = 24 if version >= 6 else 16 if version >= 4 else 8
+    made = call(ctypes.c_long(CREATE), rules, ctypes.c_size_t(size), ctypes.c_uint(0))
+    if made >= 0:
+        call(ctypes.c_long(RESTRICT), ctypes.c_int(made), ctypes.c_uint(0))
+        os.close(made)
+
+
+def _seccomp(libc: Any) -> None:
+    program = b"".join(struct.pack("=HBBI", *one) for one in _filter())
+    held = ctypes.create_string_buffer(program)
+    about = _Program(len(program) // 8, ctypes.addressof(held))
+    libc.prctl(SECCOMP, FILTER, ctypes.byref(about), 0, 0)
+
+
+def _filter() -> Iterator[Instruction]:
+    """Yield instructions on a call: its number, architecture and arguments at bytes 0, 4, 16."""
+    refuse = RETURN, 0, 0, FAIL | NOT_PERMITTED
+    yield LOAD, 0, 0, 4
+    yield EQUAL, 1, 0, X86_64
+    yield RETURN, 0, 0, KILL
+    yield LOAD, 0, 0, 0
+    yield LEAST, 0, 1, X32
+    yield refuse
+    for number in sorted({number for calls in REFUSED.values() for number in calls}):
+        yield EQUAL, 0, 1, number
+        yield refuse
+    for number in (CLONE3, OPENAT2):
+        yield EQUAL, 0, 1, number
+        yield RETURN, 0, 0, FAIL | NO_SUCH_CALL
+    # If the flags of a file write, if clone makes no thread, if limits are another process's.
+    for number, argument, passes in (
+        (OPEN, 1, (BITS, 0, 1, WRITING)),
+        (OPENAT, 2, (BITS, 0, 1, WRITING)),
+        (CLONE, 0, (BITS, 1, 0, THREAD)),
+        (LIMITS, 0, (EQUAL, 1, 0, 0)),
+    ):
+        yield EQUAL, 0, 4, number
+        yield LOAD, 0, 0, 16 + 8 * argument
+        yield passes
+        yield refuse
+        yield RETURN, 0, 0, ALLOW
+    yield RETURN, 0, 0, ALLOW
