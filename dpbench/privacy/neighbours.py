@@ -3,9 +3,9 @@
 Group privacy: k neighbours in a row are promised k epsilon, k^2 rho [1]_, k mu [2]_, and
 (k epsilon, (1 + e^epsilon + ... + e^((k - 1) epsilon)) delta), by k times P <= e^epsilon Q + delta.
 
-What one relation says of the other. To replace a record is to remove it and to add another. So a
-guarantee of neighbours that add or remove one is, twice in a row, a guarantee of those that replace
-one. Nothing follows the other way round: an exact n is private where it is public.
+To replace a record is to remove it and to add another. So a guarantee for neighbours that add or
+remove a record implies, by two neighbours in a row, a guarantee for neighbours that replace one.
+Nothing follows the other way round, because the second kind of guarantee lets n be public.
 
 References
 ----------
@@ -29,9 +29,9 @@ __all__ = ["Pair", "of_group", "under_replacement"]
 
 
 def of_group(budget: Budget, records: int) -> Budget:
-    """Return what a budget promises of datasets that differ in so many records, see the module.
+    """Return the budget that holds for datasets that differ in so many records; see the module.
 
-    Nothing, `NonPrivate`, if delta or an amount would be larger than budgets have them.
+    Return `NonPrivate` if delta or an amount would be larger than budgets have them.
     """
     same: Any = {"neighbours": budget.neighbours}
     try:
@@ -49,7 +49,7 @@ def of_group(budget: Budget, records: int) -> Budget:
 
 
 def under_replacement(budget: Budget) -> Budget:
-    """Return what a budget promises where a record is replaced, see the module."""
+    """Return the budget that holds where a record is replaced; see the module."""
     if budget.neighbours == "replace":
         return budget
     return of_group(replace(budget, neighbours="replace"), 2)  # type: ignore[type-var]
