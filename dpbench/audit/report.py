@@ -33,6 +33,8 @@ move of a mechanism's values over its stated sensitivity, over all pairs and
 given equal releases; above 1 it refutes, "-" where nothing could be compared.
 What an estimator gets wrong elsewhere may not show at all."""
 
+# Rows that are named for a reason in print; ``audit.csv`` has all.
+MOST_NAMED = 12
 # By column of ``audit.csv``: the noise of which half is not refuted, see `dpbench.audit.blind`.
 INJECTED = {"blind": "all noise", "blind_additive": "additive noise alone"}
 
@@ -57,7 +59,10 @@ def blind_rows(table: pd.DataFrame) -> list[str]:
         for row in best[blind].to_dict("records"):
             kind = str(row[column]).partition(":")[0]
             named.setdefault(kind, []).append(f"{row['estimator']} {row['notion']}")
-        lines += [f"  {kind}: {', '.join(some)}" for kind, some in named.items()]
+        for kind, some in named.items():
+            more = len(some) - MOST_NAMED
+            rest = [f"and {more} more: see {column} in audit.csv"] if more > 0 else []
+            lines.append(f"  {kind}: {', '.join([*some[:MOST_NAMED], *rest])}")
     return lines
 
 
