@@ -33,12 +33,13 @@ move of a mechanism's values over its stated sensitivity, over all pairs and
 given equal releases; above 1 it refutes, "-" where nothing could be compared.
 An estimator's mistakes elsewhere may not show at all."""
 
+MOST_NAMED = 12  # rows that are named for a reason in print; ``audit.csv`` has all
 # The noise that each column of ``audit.csv`` takes to be halved; see `dpbench.audit.blind`.
 INJECTED = {"blind": "all noise", "blind_additive": "additive noise alone"}
 
 
 def strongest(table: pd.DataFrame) -> pd.DataFrame:
-    """The pair with the largest lower bound of every estimator and notion, in their order."""
+    """Return the pair with the largest lower bound of every estimator and notion, in their order."""
     bound = table["lower_bound"].fillna(-1.0)
     best = bound.groupby([table[name] for name in ROW_KEY], sort=False, dropna=False).idxmax()
     return table.loc[best.to_numpy()].reset_index(drop=True)
@@ -57,7 +58,10 @@ def blind_rows(table: pd.DataFrame) -> list[str]:
         for row in best[blind].to_dict("records"):
             kind = str(row[column]).partition(":")[0]
             named.setdefault(kind, []).append(f"{row['estimator']} {row['notion']}")
-        lines += [f"  {kind}: {', '.join(some)}" for kind, some in named.items()]
+        for kind, some in named.items():
+            more = len(some) - MOST_NAMED
+            rest = [f"and {more} more: see {column} in audit.csv"] if more > 0 else []
+            lines.append(f"  {kind}: {', '.join([*some[:MOST_NAMED], *rest])}")
     return lines
 
 

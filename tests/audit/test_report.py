@@ -46,5 +46,8 @@ def test_blind_rows_are_named_by_their_reason() -> None:
     assert blind_rows(table) == wanted
     assert all(line in render(table, table.assign(verdict="refuted")) for line in wanted)
     assert blind_rows(table.drop(columns=["blind", "blind_additive"])) == []
-    many = pd.concat([table.assign(estimator=f"estimator_{i}") for i in range(30)])
+    many = pd.concat(
+        [table.assign(estimator=f"estimator_{i}") for i in range(30)], ignore_index=True
+    )
     assert max(map(len, render(many, many).splitlines())) <= 80
+    assert blind_rows(many)[1].endswith("estimator_11 pure, and 18 more: see blind in audit.csv")
