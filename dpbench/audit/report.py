@@ -39,7 +39,7 @@ INJECTED = {"blind": "all noise", "blind_additive": "additive noise alone"}
 
 
 def strongest(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the pair with the largest lower bound of every estimator and notion, in their order."""
+    """Return the pair with the largest lower bound for every estimator and notion, in order."""
     bound = table["lower_bound"].fillna(-1.0)
     best = bound.groupby([table[name] for name in ROW_KEY], sort=False, dropna=False).idxmax()
     return table.loc[best.to_numpy()].reset_index(drop=True)
