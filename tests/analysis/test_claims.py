@@ -95,20 +95,20 @@ def _words(found: Floats, half: float, exact: float) -> list[str]:
 
 
 def test_false_alarms_about_theorems_are_as_rare_as_stated() -> None:
-    """On 20,000 normal intervals, with exact numbers at several distances from the theorem's.
+    """On 5,000 normal intervals, with exact numbers at several distances from the theorem's.
 
-    Of these, a rate of 1/40 is seen above 0.031 with probability 3e-8.
+    Of these, a rate of 1/40 is seen above 0.038 with probability 2e-8.
     """
     rng = np.random.default_rng(7)
     for off, sd in ((0.05, 0.02), (0.15, 0.02), (0.15, 0.06), (0.3, 0.04)):
-        noise, half = sd * rng.standard_normal(20_000), 1.96 * sd
+        noise, half = sd * rng.standard_normal(5_000), 1.96 * sd
 
         # the exact number is the truth: an interval of twice the width has to miss it
         far = (np.abs(noise) > 2 * half).sum()
         assert _words(1 + off + noise, half, 1 + off).count("inconsistent") <= far
         # the theorem's number is the truth, or one at the other end of the exact one's region
         for truth, word in ((1.0, EARLY), (1.1 + off, EARLY), (1.3, "consistent")):
-            assert _words(truth + noise, half, 1 + off).count(word) <= 0.031 * len(noise)
+            assert _words(truth + noise, half, 1 + off).count(word) <= 0.038 * len(noise)
 
 
 def test_a_headline_counts_theorems_numbers_at_their_n_and_code_apart() -> None:

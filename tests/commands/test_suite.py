@@ -29,7 +29,7 @@ def test_the_guides_entry_is_scored_and_compared(
     monkeypatch.setattr(checks, "RUNS", 200)
     monkeypatch.setattr(measure, "RUNS", {True: 20})
     chosen = read_suite().chosen(FEW.partition("=")[2])
-    few = Suite(SUITE, tuple(replace(one, trials=(40, 40)) for one in chosen.problems))
+    few = Suite(SUITE, tuple(replace(one, trials=(12, 12)) for one in chosen.problems))
     monkeypatch.setattr(command, "read_suite", lambda _: few)
     text = entry_text()
     assert len(text.splitlines()) <= 40
