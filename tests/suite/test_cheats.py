@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from dpbench.suite.problems import SUITE, Problem, Suite, read_suite
 from dpbench.suite.remote import read_entry
 from dpbench.suite.table import Scores
 from tests.conftest import entry_text
+from tests.suite.entry import HAS_SECCOMP
 from tests.support import rng
 
 CHEATS = Path(__file__).parent / "cheats"
@@ -115,7 +115,7 @@ def test_the_command_refuses(
     assert not (entry_folder / f"{name}.parquet").exists()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the kernel refuses")
+@pytest.mark.skipif(not HAS_SECCOMP, reason="needs seccomp of x86-64")
 @pytest.mark.parametrize("name", ["counts_its_calls", "maps_its_own_file", "reads_the_pipe_early"])
 def test_a_file_that_leaves_traces_is_refused(name: str, tmp_path: Path) -> None:
     """Each adds noise only to datasets that it has seen before, and no audit would refute it."""

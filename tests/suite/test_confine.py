@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import platform
-import sys
 from pathlib import Path
 
 import pytest
 
 from dpbench.registry import ConfigError
-from tests.suite.entry import released, tries
+from tests.suite.entry import HAS_LANDLOCK, HAS_SECCOMP, released, tries
 
-pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or platform.machine() != "x86_64", reason="needs seccomp of x86-64"
-)
+pytestmark = pytest.mark.skipif(not HAS_SECCOMP, reason="needs seccomp of x86-64")
 # Python's own refusal, which an entry can replace.
 UNREFUSED = "sys.modules['dpbench.suite.worker']._refuse = lambda *_: None\n"
 BEFORE = """import ctypes, os, resource, socket, subprocess, sys
@@ -59,6 +55,7 @@ def test_functions_of_the_c_library_are_refused(tmp_path: Path) -> None:
     assert released(tries(tmp_path, code, BEFORE)) == -1.0
 
 
+@pytest.mark.skipif(not HAS_LANDLOCK, reason="needs Landlock")
 def test_memory_of_the_process_that_asks_is_not_read(tmp_path: Path) -> None:
     """It has the places of the laws. Landlock refuses where there is no other guard."""
     code = "open(f'/proc/{os.getppid()}/mem', 'rb')"
