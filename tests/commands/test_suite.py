@@ -26,7 +26,7 @@ def test_the_guides_entry_is_scored_and_compared(
     entry_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At most 40 lines; what it answers and what it does not; a figure and a table beside it."""
-    monkeypatch.setattr(checks, "RUNS", 200)
+    monkeypatch.setattr(checks, "RUNS", 100)
     monkeypatch.setattr(measure, "RUNS", {True: 20})
     chosen = read_suite().chosen(FEW.partition("=")[2])
     few = Suite(SUITE, tuple(replace(one, trials=(12, 12)) for one in chosen.problems))

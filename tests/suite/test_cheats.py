@@ -164,7 +164,7 @@ def honest(folder: Path, name: str) -> Path:
 
 @pytest.mark.parametrize("name", ["ksu20_mean"])
 def test_an_honest_entry_passes(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "RUNS", {True: 40})
+    monkeypatch.setattr(measure, "RUNS", {True: 20})
     scores, audits = run_on(honest(tmp_path, name), problem(HONEST_ENTRIES[name], seed=SEED))
     assert len(audits) == 2
     assert {one.bound.verdict for one in audits} == {"not refuted"}
