@@ -1,6 +1,7 @@
 """A benchmark that outsiders can enter: frozen problems, and scores over certified lower bounds.
 
-problems (what is asked) → entries (who answers: the catalogue's, and files of others) → checks (are
-they what they say) → measure (run them) → table (what is stored) → compare (profiles, the best of
-each). `dpbench.commands.suite` is ``python -m dpbench suite``.
+problems (and the places of their laws) → entries (of the catalogue; remote: of files, whose code
+runs in worker, confined by the kernel, and is asked through process) → checks (promises, and an
+audit) → measure (scores; scoring: of a file's entry, with audits on the same data) → table (stored
+scores) → compare (profiles, the best of each). `dpbench.commands.suite` is the command.
 """

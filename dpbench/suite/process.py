@@ -61,9 +61,9 @@ class EntryProcess:
             The entry's file.
         task : str
         records : bytes
-            What the task reads once it can open no more files.
+            Records that the task reads after the entry's file is loaded.
         **about
-            Its arguments.
+            Arguments of the task.
 
         Raises
         ------

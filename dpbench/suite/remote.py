@@ -24,7 +24,7 @@ from dpbench.suite.process import entry_process
 
 __all__ = ["FileEntry", "RemoteMean", "read_entry"]
 
-# Records of a check or an audit: what is needed by an estimator that is refused if it needs more.
+# Most records that an estimator may need: checks and audits give it as many as it needs.
 MOST_NEEDED = 100_000
 
 

@@ -74,7 +74,7 @@ class ScoreTask:
 
 @dataclass
 class Scored:
-    """What an entry released on a problem.
+    """Hold the errors and the audits of an entry on a problem.
 
     Attributes
     ----------

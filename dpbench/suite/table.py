@@ -70,7 +70,7 @@ class Scores:
 
     @property
     def is_below(self) -> pd.Series[bool]:
-        """Which rows are below the bound by more than chance, in the declared division.
+        """Return whether each row is below the bound by more than chance, in the declared division.
 
         No private estimator that knows only what is public errs by less than the bound on all laws
         of the class. A row counts if its ``chance`` is below `ROW`. All rows of an entry count if
