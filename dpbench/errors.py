@@ -1,27 +1,44 @@
-"""What a user is told in one line; it needs nothing else, so that a refusal waits for nothing."""
+"""One-line error messages. Imports nothing heavy, so that errors appear at once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-__all__ = ["ConfigError", "choose_from", "no_others", "one_line"]
+__all__ = ["ConfigError", "RenamedWarning", "choose_from", "no_others", "one_line"]
 
 
 def one_line(text: str) -> str:
-    """The text without line breaks, and with a question mark for what a terminal would obey."""
+    """Return a text in one line, with unprintable characters replaced by question marks."""
     return "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
 
 
 class ConfigError(ValueError):
-    """A configuration that cannot be run; its text is one line for the user."""
+    """Error in a configuration, a command line or an argument, with a message of one line."""
 
     def __init__(self, text: str) -> None:
         super().__init__(one_line(text))
 
 
+class RenamedWarning(FutureWarning):
+    """A name of an earlier release; its text is one line that says what to write."""
+
+
 def choose_from(name: object, choices: Iterable[str]) -> str:
-    """What a message says where a name is none of the choices; first the one it is like, if any."""
+    """Return "did you mean X? choose from A, B, C" for an unknown name.
+
+    Parameters
+    ----------
+    name : object
+        Unknown name.
+    choices : iterable of str
+        Known names.
+
+    Returns
+    -------
+    str
+        Second half of an error message. The suggestion is left out if no choice is similar.
+    """
     from difflib import get_close_matches
 
     known = list(choices)
@@ -32,7 +49,20 @@ def choose_from(name: object, choices: Iterable[str]) -> str:
 
 
 def no_others(unknown: Mapping[str, Any], function: Callable[..., Any]) -> None:
-    """Refuse keyword arguments that a function has not, by the names of those that it has."""
+    """Refuse unknown keyword arguments of a function, and name the known ones.
+
+    Parameters
+    ----------
+    unknown : mapping of str
+        Keyword arguments that the function's ``**unknown`` collected.
+    function : callable
+        Function, whose last parameter is ``**unknown``.
+
+    Raises
+    ------
+    ConfigError
+        If `unknown` is not empty.
+    """
     for name in unknown:
         from inspect import signature
 

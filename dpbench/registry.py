@@ -9,11 +9,11 @@ already, so that reading a configuration never imports or calls anything.
 from __future__ import annotations
 
 import inspect
-import json
 import re
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields
 from functools import partial, wraps
 from typing import Annotated, Any, ClassVar, Self, TypeVar, dataclass_transform
 
@@ -27,11 +27,11 @@ from pydantic import (
 )
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
-from dpbench.errors import ConfigError, choose_from
+from dpbench.errors import ConfigError, RenamedWarning, choose_from
 
 __all__ = [
     "LABEL", "MOST_RECORDS", "ConfigError", "Count", "Label", "MomentOrder", "Nested",
-    "Probability", "Radius", "Registered", "Trials", "canonical", "computable", "from_mapping",
+    "Probability", "Radius", "Registered", "Trials", "computable", "from_mapping",
     "keyed", "named", "usable_label", "validated", "validated_positional",
 ]  # fmt: skip
 
@@ -165,6 +165,7 @@ def from_mapping(cls: type[T], spec: Any, where: str) -> T:
         return spec
     if not isinstance(spec, Mapping):
         raise ConfigError(f"{where}: {spec!r}: expected a mapping")
+    spec = _with_new_keys(cls, spec, where)
     for field in fields(cls):  # type: ignore[arg-type]
         given = spec.get(field.name)
         if isinstance(given, bool) and "bool" not in str(field.type):  # true would pass for 1
@@ -175,6 +176,26 @@ def from_mapping(cls: type[T], spec: Any, where: str) -> T:
         found = error if isinstance(error, ValidationError) else error.__context__
         assert isinstance(found, ValidationError)
         raise ConfigError(_one_line(found, where, cls)) from None
+
+
+def _with_new_keys(cls: type[Any], spec: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    """Replace the keys of `spec` that an earlier release used by those of today, and say so."""
+    renamed = {old: new for new, old in getattr(cls, "first_names", {}).items() if old in spec}
+    for old, new in renamed.items():
+        if new in spec:
+            raise ConfigError(f"{_path(where, old)}: this key is now {new}; write {new} alone")
+        _warn_renamed(_path(where, old), f"write the key {new!r}")
+    return {renamed.get(str(key), key): value for key, value in spec.items()}
+
+
+def _warn_renamed(key: str, remedy: str) -> None:
+    """Say that a name of an earlier release was read, which the next release will refuse."""
+    warnings.warn(f"{key}: renamed; {remedy}", RenamedWarning, stacklevel=2)
+
+
+def _snake(name: str) -> str:
+    """Return the name of a class in snake case."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -255,31 +276,6 @@ def named(
     return Nested(of=classes, check=PlainValidator(build), by_label=True, **about)
 
 
-def canonical(instance: Any) -> str:
-    """Name an instance, as streams are, by class and parameters: equal names, equal behaviour."""
-    return f"{type(instance).__name__}{json.dumps(_parameters(instance), sort_keys=True)}"
-
-
-def _parameters(instance: Any) -> dict[str, Any]:
-    """The fields as JSON knows them; what a file holds stands for its path.
-
-    A class names parameters that it did not always have in `later`, by what it did without them:
-    where they say just that, streams keep their names.
-    """
-    later = getattr(instance, "later", {})
-    given = {f.name: _named(getattr(instance, f.name)) for f in fields(instance)}
-    found = {name: one for name, one in given.items() if name not in later or one != later[name]}
-    content = getattr(instance, "content", None)
-    return found if content is None else {**found, "path": content}
-
-
-def _named(value: Any) -> Any:
-    """A nested instance or function under its name; anything else as it is."""
-    if is_dataclass(value):
-        return {type(value).__name__: _parameters(value)}
-    return f"{value.__module__}.{value.__qualname__}" if callable(value) else value
-
-
 def _checked(kind: type[T], where: str) -> type[T]:
     """Refuse a class whose own parameters are not its fields: streams are named by these."""
     if "__pydantic_fields__" not in vars(kind):
@@ -315,7 +311,7 @@ class Registered:
         """Enter the class in its registry; ConfigError if another module has the name."""
         if Registered in cls.__bases__ or cls.__name__.startswith("_"):
             return
-        name = cls._kind or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
+        name = cls._kind or _snake(cls.__name__)
         known = cls._registry.get(name)
         if known is not None and known.__module__ != cls.__module__:
             raise ConfigError(
@@ -357,6 +353,41 @@ class Registered:
         return None
 
     @classmethod
+    def current(cls, spec: Any, where: str) -> Any:
+        """Replace the names in `spec` that an earlier release used by those of today.
+
+        A class with the attribute `stream_name` was once registered under that name, and a field
+        in `first_names` once had another name. One line on standard error says what to write.
+
+        Parameters
+        ----------
+        spec : mapping or object
+            Specification of an object; anything but a mapping is returned unchanged.
+        where : str
+            Path of `spec` in the configuration, for messages.
+
+        Returns
+        -------
+        mapping or object
+            The specification with today's kind, ``_target_`` and keys.
+        """
+        if not isinstance(spec, Mapping):
+            return spec
+        module, _, target = str(spec.get("_target_", "")).rpartition(".")
+        for kind, known in cls._registry.items():
+            old = vars(known).get("stream_name")
+            if old is None:
+                continue
+            if spec.get("kind") == _snake(old) != kind:
+                _warn_renamed(_path(where, "kind") + f": {spec['kind']!r}", f"write {kind!r}")
+                spec = {**spec, "kind": kind}
+            if target == old != known.__name__:
+                _warn_renamed(_path(where, "_target_") + f": {old!r}", f"write {known.__name__!r}")
+                spec = {**spec, "_target_": f"{module}.{known.__name__}"}
+        chosen = cls.find(spec)
+        return spec if chosen is None else _with_new_keys(chosen, spec, where)
+
+    @classmethod
     def lookup(cls, spec: Mapping[str, Any], where: str) -> type[Self]:
         """The registered class that `spec`, which stands at `where`, names; else ConfigError."""
         if not isinstance(spec, Mapping):
@@ -394,6 +425,7 @@ class Registered:
         if isinstance(spec, cls):  # made in Python
             _checked(type(spec), where)
             return spec
+        spec = cls.current(spec, where)
         chosen = cls.lookup(spec, where)
         given = {key: value for key, value in spec.items() if key not in {"kind", "_target_"}}
         return from_mapping(chosen, given, where)

@@ -4,11 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import random
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+import yaml
 
-from dpbench.seeds import check_generator, digest, stream
+from dpbench.distributions.base import Distribution
+from dpbench.estimators.base import Estimator
+from dpbench.privacy.budgets import Budget
+from dpbench.registry import validated
+from dpbench.seeds import (
+    canonical,
+    check_generator,
+    digest,
+    stream,
+    stream_name,
+    stream_parameters,
+)
+from dpbench.suite.problems import Known
+from dpbench.theory.families import Family
 
 
 def test_a_stream_is_that_of_its_name() -> None:
@@ -33,3 +49,47 @@ def test_a_seed_is_no_generator(rng: object) -> None:
     check_generator(np.random.default_rng(0))
     with pytest.raises(TypeError, match="give a generator"):
         check_generator(rng)
+
+
+def test_the_names_in_streams_are_fixed() -> None:
+    """Every class of a configuration has the name and the parameters that are listed.
+
+    A new class or parameter is a new entry. An entry that changes moves every number of the class:
+    keep the old name in `stream_name` or `first_names`.
+    """
+    registries: list[type[Any]] = [Budget, Distribution, Estimator, Family]
+    classes = {base.__name__: list(base.kinds().values()) for base in registries}
+    classes["nested"] = [Known]
+    actual = {
+        registry: {
+            stream_name(one): list(stream_parameters(one).values())
+            for one in ours
+            if one.__module__.startswith("dpbench.")
+        }
+        for registry, ours in classes.items()
+    }
+    listed = yaml.safe_load((Path(__file__).parent / "stream_names.yaml").read_text("utf-8"))
+    assert actual == listed
+
+
+@validated
+class Renamed:
+    stream_name: ClassVar[str] = "Old"
+    first_names: ClassVar[dict[str, str]] = {"threshold": "clip_at"}
+    added_parameters: ClassVar[dict[str, float]] = {"share": 1.0}
+    threshold: float
+    share: float = 1.0
+
+
+@validated
+class Child(Renamed):
+    inner: Renamed | None = None
+
+
+def test_a_renamed_class_keeps_its_streams() -> None:
+    """Its subclass has a name of its own, and the renamed parameter of its parent."""
+
+    assert canonical(Renamed(threshold=2.0)) == 'Old{"clip_at": 2.0}'
+    assert canonical(Renamed(threshold=2.0, share=0.5)) == 'Old{"clip_at": 2.0, "share": 0.5}'
+    child = Child(threshold=2.0, inner=Renamed(threshold=1.0))
+    assert canonical(child) == 'Child{"clip_at": 2.0, "inner": {"Old": {"clip_at": 1.0}}}'

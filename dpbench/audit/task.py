@@ -30,8 +30,7 @@ from dpbench.estimators import Estimator
 from dpbench.estimators.outside import OneDataset
 from dpbench.privacy import Budget
 from dpbench.privacy.neighbours import Pair
-from dpbench.registry import canonical
-from dpbench.seeds import digest, stream
+from dpbench.seeds import canonical, digest, stream
 from dpbench.sweep.block import steady
 
 __all__ = ["COLUMNS", "AuditTask", "Way", "audit"]

@@ -62,7 +62,7 @@ class Empirical(Distribution):
     path: str
     column: str | None = None
     columns: Annotated[list[str], Field(min_length=1)] | None = None
-    later: ClassVar[dict[str, Any]] = {"columns": None}
+    added_parameters: ClassVar[dict[str, Any]] = {"columns": None}
 
     @model_validator(mode="after")
     def _finite_variance(self) -> Self:

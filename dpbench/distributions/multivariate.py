@@ -91,7 +91,7 @@ class MultivariateGaussian(_Vectors):
     condition: Annotated[float, Field(ge=1, le=1e12)] = 1.0
     matrix: list[list[float]] | None = None
     relative: bool = False
-    later: ClassVar[dict[str, Any]] = {"relative": False}
+    added_parameters: ClassVar[dict[str, Any]] = {"relative": False}
 
     @model_validator(mode="after")
     def _one_covariance(self) -> Self:

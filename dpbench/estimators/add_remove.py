@@ -55,7 +55,7 @@ class _Bounded(_Between):
     region: Literal["box", "ball"] = "box"
     relations: ClassVar[tuple[Relation, ...]] = ("add_remove",)
     multivariate: ClassVar[bool] = True
-    later: ClassVar[dict[str, Any]] = {"region": "box"}
+    added_parameters: ClassVar[dict[str, Any]] = {"region": "box"}
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         centre, half = self.lower / 2 + self.upper / 2, self.upper / 2 - self.lower / 2

@@ -22,8 +22,7 @@ from dpbench.libraries.hostile import CASES, hostile, outcome
 from dpbench.libraries.sweep import LibraryClaim, LibrarySettings
 from dpbench.package import __version__
 from dpbench.privacy import Budget
-from dpbench.registry import canonical
-from dpbench.seeds import stream
+from dpbench.seeds import canonical, stream
 from dpbench.sweep.block import BLOCK_NUMBERS, Setting, steady
 from dpbench.sweep.plan import Cell
 

@@ -65,7 +65,7 @@ class Budget(Registered):
     neighbours: Relation = "replace"
     notion: ClassVar[str]
     power: ClassVar[int] = 1
-    later: ClassVar[dict[str, Any]] = {"neighbours": "replace"}
+    added_parameters: ClassVar[dict[str, Any]] = {"neighbours": "replace"}
 
     @property
     def label(self) -> str:
@@ -200,7 +200,7 @@ class PureDP(Budget):
     noise_by: Literal["laplace", "staircase"] = "laplace"
     neighbours: Relation = "replace"
     notion: ClassVar[str] = "pure"
-    later: ClassVar[dict[str, Any]] = {**Budget.later, "noise_by": "laplace"}
+    added_parameters: ClassVar[dict[str, Any]] = {**Budget.added_parameters, "noise_by": "laplace"}
 
 
 @validated_positional

@@ -24,12 +24,11 @@ from dpbench.registry import (
     MomentOrder,
     Radius,
     Trials,
-    canonical,
     from_mapping,
     keyed,
     validated,
 )
-from dpbench.seeds import digest
+from dpbench.seeds import canonical, digest
 from dpbench.suite.places import placed
 from dpbench.theory.bounds.of_class import Bound
 from dpbench.theory.families import Family, build_family

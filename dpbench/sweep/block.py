@@ -21,9 +21,8 @@ from dpbench.errors import one_line
 from dpbench.estimators import Estimate, Estimator
 from dpbench.estimators.regression import least_squares
 from dpbench.privacy import Budget, Ledger
-from dpbench.registry import canonical
 from dpbench.samples import Sample
-from dpbench.seeds import digest, stream
+from dpbench.seeds import canonical, digest, stream
 from dpbench.sweep.metrics import ERRORS
 
 __all__ = [

@@ -37,14 +37,13 @@ from dpbench.registry import (
     Count,
     Label,
     Trials,
-    canonical,
     computable,
     keyed,
     named,
     validated,
 )
 from dpbench.samples.streamed import MOST_STREAMED
-from dpbench.seeds import digest
+from dpbench.seeds import canonical, digest
 from dpbench.sweep.block import BLOCK_NUMBERS, BlockTask, Setting, block_trials
 from dpbench.sweep.entries import Budgets, Estimators, Families
 from dpbench.sweep.selection import Selection, choose, swept_columns, under

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 
 from dpbench.output.files import atomic
 from dpbench.package import conf_folder
-from dpbench.registry import ConfigError, canonical
+from dpbench.registry import ConfigError
 from dpbench.runner.origin import Origin
 from dpbench.runner.store import Memory, Store
-from dpbench.seeds import digest
+from dpbench.seeds import canonical, digest
 from dpbench.sweep.plan import Cell
 from dpbench.sweep.selection import completed
 from dpbench.tracking.comparison import KEY, LEAST_TRIALS, trimmed_mean

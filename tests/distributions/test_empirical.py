@@ -22,8 +22,9 @@ from scipy import stats
 import dpbench
 from dpbench.distributions import Distribution, Empirical, empirical
 from dpbench.distributions.empirical import MOST_ATOMS
-from dpbench.registry import ConfigError, canonical
+from dpbench.registry import ConfigError
 from dpbench.samples import CountedSample, DenseSample
+from dpbench.seeds import canonical
 from tests.support import BIG, assert_frequencies, assert_standard, rng
 
 WHERE = "sweep.families.x"

@@ -12,8 +12,9 @@ import pytest
 import dpbench.report  # noqa: F401 (the figures enter the registry)
 from dpbench.analysis.study import Study
 from dpbench.jobs.composition import SHIPPED, _resolved, composed
-from dpbench.registry import ConfigError, canonical, from_mapping
+from dpbench.registry import ConfigError, from_mapping
 from dpbench.runner.settings import Settings
+from dpbench.seeds import canonical
 from tests.bench import MINE, Bench
 
 # What Hydra's grammar or composition refuses, and what the line must name.

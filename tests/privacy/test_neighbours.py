@@ -18,9 +18,10 @@ from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, NonPrivate, Pur
 from dpbench.privacy.budgets import Relation
 from dpbench.privacy.conversions import gaussian_delta
 from dpbench.privacy.neighbours import Pair, of_group, under_replacement
-from dpbench.registry import ConfigError, canonical, from_mapping
+from dpbench.registry import ConfigError, from_mapping
 from dpbench.samples import CountedSample, DenseSample, Sample
 from dpbench.samples.base import Unsized
+from dpbench.seeds import canonical
 from dpbench.sweep.plan import Sweep, key_table, make_cells
 from dpbench.testing import check_estimator
 from dpbench.theory.bounds.of_class import class_bound

@@ -9,8 +9,8 @@ from scipy import stats
 from dpbench.privacy import PureDP
 from dpbench.privacy.histogram import fullest_bin
 from dpbench.privacy.ledger import Ledger
-from dpbench.registry import canonical
 from dpbench.samples import Bins, DenseSample
+from dpbench.seeds import canonical
 from dpbench.theory.exact.noise import Staircase
 from tests.support import Floats, assert_follows, rng
 

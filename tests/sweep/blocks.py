@@ -6,9 +6,8 @@ from typing import Any
 
 from dpbench.arrays import Floats
 from dpbench.distributions import Distribution, StudentT
-from dpbench.registry import canonical
 from dpbench.samples import Sample
-from dpbench.seeds import stream
+from dpbench.seeds import canonical, stream
 from dpbench.sweep.block import BlockTask, Setting
 
 T = StudentT(tail_index=2.5, unit_moment=2)

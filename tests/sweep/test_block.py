@@ -13,9 +13,9 @@ from dpbench import distributions as laws
 from dpbench.distributions import Distribution, Gaussian, TwoPoint
 from dpbench.estimators import ClippedMean, EmpiricalMean, Estimate, Estimator
 from dpbench.privacy import Ledger, NonPrivate, PureDP
-from dpbench.registry import canonical, validated
+from dpbench.registry import validated
 from dpbench.samples import DenseSample, Sample
-from dpbench.seeds import stream
+from dpbench.seeds import canonical, stream
 from dpbench.sweep import block
 from dpbench.sweep.block import BlockTask, Setting, replay, replay_name, run_block, steady
 from dpbench.sweep.metrics import ERRORS
