@@ -1,1 +1,1 @@
-"""The documentation: its pages, and what writes those that are read off the package."""
+"""Pages of the documentation, and the scripts that generate the reference."""

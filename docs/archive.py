@@ -1,4 +1,4 @@
-"""The pages of the benchmark, of an archive of scores: a front page, one per entry and problem."""
+"""Generate the pages of the benchmark: a front page, and a page for each entry and problem."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from dpbench.suite.table import Scores, archive_path
 
 __all__ = ["write_archive"]
 
-SHOWN = 6  # entries of the front page's figure that have colours
-# A point of a path, in hundredths of a pixel and beyond.
+SHOWN = 6  # coloured entries in the figure of the front page
+# A point of an SVG path; digits beyond hundredths of a pixel are cut.
 POINT = re.compile(r"^([ML] -?\d+\.\d\d)\d*( -?\d+\.\d\d)\d*", re.MULTILINE)
 UNITS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6}
-# The module of dpbench/theory/bounds/ that proves a bound, by what it is by.
+# Module of dpbench/theory/bounds/ with the proof, by the value of `bound_name`.
 PROOFS = {
     "two laws": "numbers",
     "coins": "coins",
@@ -41,7 +41,15 @@ PROOFS = {
 
 
 def write_archive(folder: Path, archive: Path | None = None) -> None:
-    """Write ``benchmark/`` below a folder, from an archive; that of the checkout by default."""
+    """Write the pages of the benchmark.
+
+    Parameters
+    ----------
+    folder : Path
+        Pages are written to ``benchmark/`` below this folder.
+    archive : Path, optional
+        Parquet file of scores; by default the archive of the checkout.
+    """
     scores = Scores.read(archive or archive_path(SUITE), read_suite())
     suite = read_suite().at(scores.about["seed"])
     scores = _over_bounds(scores, suite)
@@ -55,7 +63,7 @@ def write_archive(folder: Path, archive: Path | None = None) -> None:
 
 
 def _over_bounds(scores: Scores, suite: Suite) -> Scores:
-    """With scores over the bounds of today, which may be higher than when they were made."""
+    """Divide scores by the current bounds, which may be higher than those of the archive."""
     bounds = {one.id: one.bound.value for one in suite.problems}
     rows = scores.rows.assign(bound=scores.rows["problem"].map(bounds))
     fall = scores.rows["bound"] / rows["bound"]
@@ -78,36 +86,37 @@ def _front(scores: Scores, suite: Suite) -> str:
     return ":hide-toc:\n\n" + page(  # a table needs the room
         "Benchmark",
         f"``{suite.name}`` asks for the means of {len(suite.problems)} frozen problems. A score is "
-        "the worst 0.9 quantile of the error over a lower bound that is proved: 1 is as good as "
-        "private estimators can be, and no other entry moves it. Each run draws the places of the "
-        "laws. :doc:`How to enter </howto/benchmark>`.",
+        "the worst 0.9 quantile of the error over a proven lower bound: a score of 1 equals the "
+        "bound. Scores do not depend on other entries. Each run draws the locations of the "
+        "distributions. :doc:`How to enter </howto/benchmark>`.",
         _profile(scores, suite.problems, best),
-        f"*Share of the problems solved within a factor of the bound, with 95% bands: the {SHOWN} "
-        f"entries with most problems within {WITHIN[0]:g}; in grey all {len(rows)}. Dashed: the "
-        "best entry of each problem.*",
+        "*Share of the problems (y) that an entry solves within a factor of the bound (x). "
+        f"Coloured: the {SHOWN} entries with most problems within {WITHIN[0]:g}, with 95% bands. "
+        f"Grey: all {len(rows)} entries. Dashed: the best entry of each problem.*",
         section("Entries", table(heads, cells)),
         section(
             "Problems",
             table(["problem", "n", "d", "privacy", "bound", "bound by", "best", "entry"], problems),
         ),
         *_below(scores),
-        f"Made by ``python -m dpbench site`` from scores of seed {scores.about['seed']}, dpbench "
-        f"{scores.about['versions']['dpbench']}, numpy {scores.about['versions']['numpy']}.",
+        f"``python -m dpbench site`` wrote this page from scores of seed {scores.about['seed']}, "
+        f"dpbench {scores.about['versions']['dpbench']} and numpy "
+        f"{scores.about['versions']['numpy']}.",
         contents(("entries/index", "problems/index"), caption="Pages"),
     )
 
 
 def _below(scores: Scores) -> list[str]:
-    """Name what is left out because it is below a bound."""
+    """Return a sentence on the scores left out because they are below a bound."""
     rows = scores.rows[scores.is_below]
     if rows.empty:
         return []
     told = ", ".join(f"{row.entry} on {row.problem} ({row.score:.3g})" for row in rows.itertuples())
-    return [f"Left out, below the bound by prior knowledge or as it is not private: {told}."]
+    return [f"Left out (below the bound by prior knowledge, or not private): {told}."]
 
 
 def _summary(name: str, scores: Scores, problems: int) -> tuple[str, list[float], list[str]]:
-    """The name of an entry, its shares of all problems, and its row of the table."""
+    """Return an entry's name, the shares of problems it solves, and its row of the table."""
     own = scores.ranked[scores.ranked["entry"] == name]
     shares, ends = profile(own["score"], problems, WITHIN), band(own, problems, [2.0])
     solved = own["score"][np.isfinite(own["score"]) & (own["score"] > 0)]
@@ -152,7 +161,7 @@ def _problem(problem: Problem, scores: Scores) -> str:
     rows = scores.ranked.query("problem == @problem.id").sort_values("score", kind="stable")
     known = {name: value for name, value in vars(problem.known).items() if value is not None}
     told = {
-        "Law": ", ".join(f"{key}: {value}" for key, value in problem.law.items()),
+        "Distribution": ", ".join(f"{key}: {value}" for key, value in problem.law.items()),
         "n": f"{problem.n:,}",
         "Coordinates": str(problem.d),
         "Privacy": _privacy(problem),
@@ -169,13 +178,13 @@ def _problem(problem: Problem, scores: Scores) -> str:
          f"{row['failure_rate']:.1%}", _seconds(row["seconds"])]
         for at, row in enumerate(rows.to_dict("records"))
     ]  # fmt: skip
-    heads = ["", "entry", "score", "95% interval", *(["worst law"] if several else [])]
+    heads = ["", "entry", "score", "95% interval", *(["worst distribution"] if several else [])]
     heads += ["mean error", "failures", "CPU a release"]
     return page(
         problem.id,
         facts(told),
         f"Bound on the 0.9 quantile of the error: **{problem.bound.value:.4g}**, by "
-        f"{_proof(problem.bound.by)}. Kind of law: :ref:`{problem.law['kind']} "
+        f"{_proof(problem.bound.by)}. Kind of distribution: :ref:`{problem.law['kind']} "
         f"<kind-{problem.law['kind']}>`.",
         table(heads, ranked) if ranked else "No entry answers it.",
     )
@@ -186,11 +195,11 @@ def _at(folder: str, name: str) -> str:
 
 
 def _proof(by: str) -> str:
-    return f":doc:`{by} </theory/theory.bounds.{PROOFS[by]}>`" if by in PROOFS else by
+    return f":doc:`{by} </derivations/theory.bounds.{PROOFS[by]}>`" if by in PROOFS else by
 
 
 def _privacy(problem: Problem) -> str:
-    """The notion, its amounts, and the neighbours where a record comes or goes."""
+    """Return the notion, its parameters, and a note if n is private."""
     amounts = ", ".join(f"{name} {value:g}" for name, value in problem.budget.named_amounts.items())
     comes = "" if problem.budget.neighbours == "replace" else ", n private"
     return f"{problem.budget.notion}, {amounts}{comes}"
@@ -219,7 +228,7 @@ def _seconds(value: float) -> str:
 
 
 def _profile(scores: Scores, problems: Sequence[Problem], names: Sequence[str]) -> str:
-    """The profiles of some entries over all, as SVG inside the page."""
+    """Return an inline SVG with the profiles of some entries, drawn over those of all entries."""
     rows = scores.ranked
     drawn = pd.concat([rows[rows["entry"] == name] for name in names], ignore_index=True)
     text = io.StringIO()

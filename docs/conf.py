@@ -1,4 +1,4 @@
-"""How Sphinx builds the documentation and the benchmark's pages: offline, one set, one look."""
+"""Configuration of Sphinx for the documentation and the pages of the benchmark."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import re
 import sys
 from pathlib import Path
 from typing import Any
+
+from docutils.nodes import SkipNode
+from latex2mathml.converter import convert
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
@@ -21,18 +24,19 @@ author = "the authors of dpbench"
 version = release = __version__
 extensions = ["sphinx.ext.autodoc", "numpydoc", "myst_parser"]
 exclude_patterns = ["_build"]
-default_role = "py:obj"  # of names in backticks; those of nothing that has a page are code
-highlight_language = "text"  # of blocks that do not say: formulas
+default_role = "py:obj"  # names in backticks link to their page, or are code if they have none
+highlight_language = "text"  # blocks without a language are formulas
 
-autodoc_typehints = "none"  # docstrings say what is taken and given
+autodoc_typehints = "none"  # docstrings give the types
 autodoc_class_signature = "mixed"
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
 myst_heading_anchors = 3
-myst_enable_extensions = ["colon_fence"]
+myst_enable_extensions = ["colon_fence", "dollarmath"]
+html_math_renderer = "mathml"  # see setup: no script from the network
 
 html_theme = "furo"
-# The look of a run's page: its colours, light and dark.
+# Light and dark colours of a run's page.
 CSS = (HERE.parent / "dpbench" / "report" / "page.css").read_text("utf-8")
 LIGHT, DARK = (
     dict(re.findall(r"--(\w+): (#\w+)", block))
@@ -41,7 +45,7 @@ LIGHT, DARK = (
 
 
 def _colours(of: dict[str, str]) -> dict[str, str]:
-    """The theme's colours from those of a run's page."""
+    """Map the colours of a run's page to variables of the theme."""
     used = {
         "paper": ["background-primary"],
         "raised": ["background-secondary", "code-background"],
@@ -61,16 +65,27 @@ html_theme_options = {
 html_title = f"dpbench {version}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
-html_show_search_summary = False  # a page that is read from disk may fetch nothing
+html_show_search_summary = False  # summaries are fetched, which fails for a page on disk
 html_copy_source = False
 html_show_copyright = False
 
 
 def setup(app: Any) -> None:
-    """Write the generated pages before sources are read; docstrings are plain text."""
-    app.add_config_value("archive", "", "env", str)  # of scores; by default that of the checkout
+    """Generate pages before Sphinx reads the sources, and convert docstrings to reST."""
+    app.add_config_value("archive", "", "env", str)  # scores; by default those of the checkout
+    app.add_html_math_renderer("mathml", (_mathml, None), (_mathml_block, None))
     app.connect("builder-inited", _generate)
     app.connect("autodoc-process-docstring", _docstring, priority=400)  # before numpydoc
+
+
+def _mathml(page: Any, node: Any) -> None:
+    page.body.append(convert(node.astext()))
+    raise SkipNode
+
+
+def _mathml_block(page: Any, node: Any) -> None:
+    page.body.append(f'<div class="math">{convert(node.astext(), display="block")}</div>')
+    raise SkipNode
 
 
 def _generate(app: Any) -> None:

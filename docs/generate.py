@@ -1,4 +1,4 @@
-"""The reference, read off the classes and the configurations, and what generated pages share."""
+"""Generate the reference from classes and configurations; helpers for all generated pages."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import yaml
 from docs.plain import escaped, plain, table
 from dpbench import cli
 from dpbench.analysis.study import Figure
+from dpbench.bibliography import bibliography
 from dpbench.commands import commands
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
@@ -35,12 +36,19 @@ LETTERS = {"pure": "p", "zcdp": "z", "gdp": "g", "approx": "a"}
 
 
 def write_reference(folder: Path) -> None:
-    """Write ``reference/`` below a folder."""
+    """Write the pages of the reference to ``reference/`` below a folder."""
     write(folder / "reference", dict(_reference()))
 
 
 def write(folder: Path, pages: Mapping[str, str]) -> None:
-    """Write pages; those that say the same are not touched, others in the folder are removed."""
+    """Write pages, leave unchanged files alone, and remove other reST files of the folder.
+
+    Parameters
+    ----------
+    folder : Path
+    pages : mapping of str to str
+        Text of each page by its name, a path without suffix below the folder.
+    """
     wanted = {folder / f"{name}.rst": text for name, text in pages.items()}
     for path in folder.rglob("*.rst"):
         if path not in wanted:
@@ -52,36 +60,72 @@ def write(folder: Path, pages: Mapping[str, str]) -> None:
 
 
 def page(title: str, *parts: str) -> str:
-    """A page of parts, but those that are empty."""
+    """Return a page with a title.
+
+    Parameters
+    ----------
+    title : str
+    *parts : str
+        Paragraphs, tables and sections in reST; empty parts are left out.
+
+    Returns
+    -------
+    str
+    """
     return "\n\n".join([f"{title}\n{'=' * len(title)}", *filter(None, parts)]) + "\n"
 
 
 def contents(names: Iterable[str], caption: str = "") -> str:
-    """The pages below one: listed there, or with a caption beside it alone."""
+    """Return a table of contents.
+
+    Parameters
+    ----------
+    names : iterable of str
+        Pages, relative to the page of the table.
+    caption : str, default ""
+        With a caption the table is in the side bar only; else the page lists it.
+
+    Returns
+    -------
+    str
+    """
     options = ["   :hidden:", f"   :caption: {caption}"] if caption else ["   :maxdepth: 1"]
     return "\n".join([".. toctree::", *options, "", *(f"   {name}" for name in names)])
 
 
 def facts(told: Mapping[str, str]) -> str:
-    """What is known, but what is empty, by name."""
+    """Return a field list of the facts that are not empty."""
     found = (f":{name}: {escaped(text)}" for name, text in told.items() if text)
     return "\n".join([".. rst-class:: facts", "", *found])
 
 
 def section(title: str, *parts: str, label: str = "") -> str:
-    """A section of parts, but those that are empty, to which the label links."""
+    """Return a section with a title.
+
+    Parameters
+    ----------
+    title : str
+    *parts : str
+        Paragraphs and tables in reST; empty parts are left out.
+    label : str, default ""
+        Target of links to the section.
+
+    Returns
+    -------
+    str
+    """
     anchor = [f".. _{label}:"] if label else []
     return "\n\n".join([*anchor, f"{title}\n{'-' * len(title)}", *filter(None, parts)])
 
 
 def _prose(kind: type[Any]) -> str:
-    """The docstring up to its first heading."""
+    """Return the docstring of a class up to its first heading."""
     doc = inspect.cleandoc(vars(kind).get("__doc__") or inspect.getdoc(kind) or "")
     return "\n".join(plain(re.split(r"\n\w[^\n]*\n-{3,}\n", doc)[0].splitlines()))
 
 
 def _keys(kind: type[Any]) -> str:
-    """A table of parameters."""
+    """Return a table of the parameters of a class."""
     rows = [
         (
             f"``{name}``",
@@ -91,7 +135,7 @@ def _keys(kind: type[Any]) -> str:
         )
         for name, text, default, about in describe.parameters(kind)
     ]
-    return table(["key", "type", "default", "what it is"], rows) if rows else ""
+    return table(["key", "type", "default", "meaning"], rows) if rows else ""
 
 
 def _kind(name: str, kind: type[Any], *parts: str) -> str:
@@ -105,12 +149,12 @@ def _link(name: str) -> str:
 
 
 def _marked(text: str) -> str:
-    """Text with names in backticks, which are literal, and factors in bold."""
+    """Return text of the catalogue as reST, with names in backticks as literals."""
     return re.sub(r"`([^`]+)`", r"``\1``", text).replace("|", "\\|")
 
 
 def _honoured(name: str, kind: type[Estimator]) -> str:
-    """The notions of an estimator, in letters, and what else is to be said of them."""
+    """Return the letters of an estimator's notions, with remarks."""
     letters = " ".join(LETTERS[one.notion] for one in kind.notions if one.notion in LETTERS)
     beyond = ["R = ∞ under a"] if issubclass(kind, NeedsRadius) else []
     beyond += ["local"] if kind.bounded_in == "local" else []
@@ -120,7 +164,7 @@ def _honoured(name: str, kind: type[Estimator]) -> str:
 
 
 def _relations(kind: type[Estimator]) -> tuple[str, ...]:
-    """The neighbours that it is for; both where parameters decide."""
+    """Return the relations of neighbours an estimator supports; both if parameters decide."""
     either = ("replace", "add_remove")
     return kind.relations if isinstance(kind.relations, tuple) else either
 
@@ -145,11 +189,12 @@ def _estimators() -> str:
     heads = ("kind", "source", "notions", "records", "assumes", "n", "measured")
     return page(
         "Estimators",
-        "The kind is what a configuration writes (``kind:``). Each runs under every notion that it "
-        "can honour (p pure, z zCDP, g Gaussian, a approximate) and refuses the others. n is for "
-        "an error alpha, up to logarithms; *measured* is the exponent of the factor in bold, from "
-        "the sweep in brackets. Letters of sources are those of :py:mod:`dpbench.estimators`. "
-        "``python -m dpbench --help kind WORD`` finds kinds by the words that stand with each.",
+        "A configuration names an estimator by its kind (``kind:``). It runs under every notion "
+        "that it can honour (p pure, z zCDP, g Gaussian, a approximate) and refuses the others. "
+        "The column *n* gives the records needed for an error alpha, up to logarithms. *Measured* "
+        "is the exponent of the factor in bold, from the sweep in brackets. "
+        ":doc:`sources` resolves the keys of sources. ``python -m dpbench --help kind WORD`` "
+        "searches the words of each kind.",
         table(heads, rows, wide=True),
         *(_kind(name, one, _facts(name, one)) for name, one in known.items()),
     )
@@ -174,7 +219,7 @@ def _sweeps() -> str:
         comment = itertools.takewhile(lambda line: line.startswith("#"), text.splitlines())
         _, headline, *about = [
             line.removeprefix("#")[1:] for line in comment
-        ]  # the first: a schema
+        ]  # the first line names the schema
         found = yaml.safe_load(text)
         used = [
             f"{title}: {', '.join(_link(kind) for kind in _used(found.get(key, {})))}."
@@ -187,14 +232,14 @@ def _sweeps() -> str:
         sections.append(section(path.stem, *parts, command, label=f"sweep-{path.stem}"))
     return page(
         "Sweeps",
-        "What is shipped, in ``conf/sweep/``.",
-        table(["sweep", "what it shows"], rows),
+        "The shipped sweeps are in ``conf/sweep/``.",
+        table(["sweep", "subject"], rows),
         *sections,
     )
 
 
 def _used(entries: Mapping[str, Any]) -> list[str]:
-    """The kinds of a section of a sweep, each once."""
+    """Return the kinds in a section of a sweep, without repetitions."""
     known = {**describe.kinds(Family, Distribution), **describe.kinds(Estimator)}
     found = (str(entry.get("kind")) for entry in entries.values())
     return [name for name in dict.fromkeys(found) if name in known]
@@ -212,22 +257,29 @@ def _claims() -> str:
         rows.append((f"``{name}``", escaped(one.source), *cells))
     return page(
         "Claims",
-        "A claim of a sweep names a theorem; its keys stand under :doc:`keys`. Where the number "
-        "depends on the order k of the moment that is bounded, it is shown at k = 2, 3 and 4. "
-        "Claims of the kinds level and level of n check the code, unless they say otherwise.",
-        table(["theorem", "source", "variable", "number", "of the column", "kind"], rows),
+        "A claim of a sweep names a theorem; :doc:`keys` lists its keys. Numbers that depend on "
+        "the order k of the bounded moment are shown at k = 2, 3 and 4. Claims of the kinds level "
+        "and level of n check the code, unless their key ``checks`` is ``theorem``.",
+        table(["theorem", "source", "variable", "number", "column", "kind"], rows),
     )
 
 
+def _sources() -> str:
+    """Return a page with all cited sources."""
+    rows = [(f"``{key}``", escaped(str(source))) for key, source in bibliography().items()]
+    text = "Estimators, theorems and bounds cite their sources by these keys."
+    return page("Sources", text, table(["key", "source"], rows))
+
+
 def _commands() -> str:
-    """What the command line says of itself."""
+    """Return a page with the help texts of all commands."""
     told = {"dpbench": _printed("--help").partition("sweeps (more")[0]}
     told |= {name: _printed(name, "--help") for name in commands()}
     sections = (
         section(name, "::", "\n".join(f"   {line}".rstrip() for line in text.splitlines()))
         for name, text in told.items()
     )
-    return page("Commands", "What ``--help`` prints.", *sections)
+    return page("Commands", "The output of ``--help`` for every command.", *sections)
 
 
 def _printed(*words: str) -> str:
@@ -239,10 +291,10 @@ def _printed(*words: str) -> str:
 def _reference() -> Iterator[tuple[str, str]]:
     yield "estimators", _estimators()
     for name, title, about, kind in (
-        ("distributions", "Distributions", "What records are drawn from.", Distribution),
-        ("families", "Families", "Laws over which the worst case is taken.", Family),
-        ("budgets", "Budgets", "What is promised; a list of values makes one budget each.", Budget),
-        ("figures", "Figures", "What a sweep draws.", Figure),
+        ("distributions", "Distributions", "Records are drawn from these.", Distribution),
+        ("families", "Families", "Sets of distributions for worst cases.", Family),
+        ("budgets", "Budgets", "A list of values makes one budget per value.", Budget),
+        ("figures", "Figures", "A sweep can draw these.", Figure),
     ):
         known = describe.kinds(kind)
         rows = [
@@ -250,16 +302,17 @@ def _reference() -> Iterator[tuple[str, str]]:
             for label, one in known.items()
         ]
         sections = (_kind(label, one) for label, one in known.items())
-        yield name, page(title, about, table(["kind", "what it is"], rows), *sections)
+        yield name, page(title, about, table(["kind", "meaning"], rows), *sections)
     yield "claims", _claims()
     yield "sweeps", _sweeps()
     sections = (
         section(title[0].upper() + title[1:], _prose(one), _keys(one))
         for title, one in describe.KEYS.items()
     )
-    about = "What the file of a sweep may say; ``python -m dpbench --help sweep`` lists the same."
+    about = "All keys of a sweep's file; ``python -m dpbench --help sweep`` prints them too."
     yield "keys", page("Keys", about, *sections)
     yield "commands", _commands()
+    yield "sources", _sources()
     names = ["commands", "sweeps", "estimators", "distributions", "families", "budgets", "claims"]
-    about = "Read off the classes and the configurations."
-    yield "index", page("Reference", about, contents([*names, "figures", "keys"]))
+    about = "Generated from the classes and the configurations."
+    yield "index", page("Reference", about, contents([*names, "figures", "keys", "sources"]))

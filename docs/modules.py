@@ -1,4 +1,4 @@
-"""The pages of modules: what they derive, the tests that check it, and the library's names."""
+"""Generate pages of modules: derivations with the tests that check them, and the Python API."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from dpbench.theory.families import Family
 
 __all__ = ["write_modules"]
 
-# Parts of the package, public names of which are the reference of the library.
+# Packages whose public names form the Python API.
 PARTS = (
     "dpbench", "dpbench.estimators", "dpbench.distributions", "dpbench.privacy", "dpbench.samples",
     "dpbench.analysis.result", "dpbench.audit", "dpbench.tracking", "dpbench.testing",
 )  # fmt: skip
-# Modules whose docstrings derive something, beside those of dpbench/theory.
+# Modules outside of dpbench/theory whose docstrings contain derivations.
 DERIVED = (
     "dpbench.estimators.binary_risk", "dpbench.privacy.conversions", "dpbench.privacy.histogram",
     "dpbench.privacy.neighbours", "dpbench.privacy.noisy_search", "dpbench.privacy.quantile",
@@ -34,14 +34,14 @@ DERIVED = (
 
 
 def write_modules(folder: Path) -> None:
-    """Write ``theory/`` and ``api/`` below a folder."""
-    write(folder / "theory", dict(_theory()))
+    """Write ``derivations/`` and ``api/`` below a folder."""
+    write(folder / "derivations", dict(_theory()))
     write(folder / "api", dict(_api()))
 
 
 @cache
 def _tests() -> list[tuple[set[tuple[str, str]], str, str, set[str]]]:
-    """Of each test what its file imports, where it is, what it says and the names that it uses."""
+    """Return each test's imports, path, summary and the names that it uses."""
     found = []
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         tree = ast.parse(path.read_text("utf-8"))
@@ -62,7 +62,7 @@ def _tests() -> list[tuple[set[tuple[str, str]], str, str, set[str]]]:
 
 
 def _oracles(module: str) -> list[tuple[str, str]]:
-    """The tests that use what a module defines, and what each says that it shows."""
+    """Return the tests that use names of a module, each with its summary."""
     return [
         (at, about)
         for imported, at, about, names in _tests()
@@ -81,14 +81,14 @@ def _theory() -> Iterator[tuple[str, str]]:
         rows.append((f":doc:`{short} <{short}>`", escaped(title)))
         shorts.append(short)
         tests = [(f"``{at}``", escaped(about)) for at, about in _oracles(name)]
-        checked = section("Checked by", table(["test", "what it shows"], tests)) if tests else ""
+        checked = section("Checked by", table(["test", "summary"], tests)) if tests else ""
         yield short, page(short, f".. automodule:: {name}\n   :members:", checked)
     about = (
-        "Every bound and every exact value with its derivation, as the module that computes it "
-        "has it, its functions, and the tests that check it by another route."
+        "Each page shows a module that computes bounds or exact values: the derivation, the "
+        "functions, and the tests that check them by an independent route."
     )
-    heads = ["module", "what it derives"]
-    yield "index", page("Theory", about, table(heads, rows), contents(shorts, "Modules"))
+    heads = ["module", "subject"]
+    yield "index", page("Derivations", about, table(heads, rows), contents(shorts, "Modules"))
 
 
 def _api() -> Iterator[tuple[str, str]]:
@@ -101,7 +101,7 @@ def _api() -> Iterator[tuple[str, str]]:
         links = ", ".join(f":py:obj:`{name} <{_home(name)}>`" for name in others)
         also = f"Also here: {links}." if links else ""
         yield part, page(part, f".. automodule:: {part}\n   :no-members:", also, *entries)
-    text = "The public names of the library."
+    text = "Public names of the package."
     yield "index", page("Library", text, contents(PARTS))
 
 
@@ -117,6 +117,6 @@ def _documented(part: str, name: str, thing: Any) -> str:
         return f".. autofunction:: {part}.{name}" if callable(thing) else known
     made = any(thing in describe.kinds(one).values() for one in (Estimator, Distribution, Family))
     options = "" if made else "\n   :members:"
-    if thing is Ledger:  # its methods are in part those of a class that is not public
+    if thing is Ledger:  # some of its methods belong to a base class that is not public
         options += "\n   :inherited-members:"
     return f".. autoclass:: {part}.{name}{options}"

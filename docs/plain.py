@@ -1,4 +1,4 @@
-"""Docstrings, which are plain text for people, as reStructuredText that shows the same."""
+"""Convert docstrings, which are plain text, to reStructuredText with the same appearance."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MARKED = re.compile(r"``[^`]+``|`[^`]+`|[*|\\`]|(?<=\w)_(?!\w)")
 
 
 def escaped(text: str) -> str:
-    """With nothing that is markup but names in backticks, which are code."""
+    """Escape markup; names in backticks become code."""
 
     def one(match: re.Match[str]) -> str:
         found = match[0]
@@ -28,12 +28,13 @@ def escaped(text: str) -> str:
 
 
 def plain(lines: Iterable[str]) -> list[str]:
-    """Text and lists as they are, what is indented beyond them literally.
+    """Return the lines of a docstring as reST.
 
-    From a heading of numpydoc on the structure is left alone. Examples are.
+    Text and lists stay as they are, and deeper indented lines become literal blocks. Sections of
+    numpydoc and examples are not changed.
     """
     found: list[str] = []
-    depth, sections = 0, False  # of the text, or of the item of a list
+    depth, sections = 0, False  # depth: indentation of the text or list item
     for block in _blocks(lines):
         sections = sections or any(HEADING.match(one.strip()) for one in block)
         item, indent = ITEM.match(block[0]), _indent(block[0])
@@ -52,14 +53,14 @@ def plain(lines: Iterable[str]) -> list[str]:
 
 
 def _blocks(lines: Iterable[str]) -> Iterator[list[str]]:
-    """Lines between empty ones."""
+    """Yield runs of lines without an empty line."""
     for some, block in itertools.groupby((line.rstrip() for line in lines), bool):
         if some:
             yield list(block)
 
 
 def _paragraph(block: Sequence[str]) -> list[str]:
-    """With sources as a list: citations need a reference each."""
+    """Escape a paragraph, and turn citations into a list: Sphinx warns of unused citations."""
     cited = any(line.startswith(".. [") for line in block)
     found = [re.sub(r"^   (?=\S)", "  ", line) for line in block] if cited else block
     return re.sub(r"(?m)^\.\. \[", "* [", escaped("\n".join(found))).split("\n")
@@ -74,7 +75,20 @@ def _indent(line: str) -> int:
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, wide: bool = False) -> str:
-    """A table of cells that are reStructuredText of one line each; a wide one has much text."""
+    """Return a table in reST.
+
+    Parameters
+    ----------
+    heads : sequence of str
+    rows : iterable of sequences of str
+        Cells, each one line of reST.
+    wide : bool, default False
+        Style of a table with much text.
+
+    Returns
+    -------
+    str
+    """
     found = [".. list-table::", "   :header-rows: 1", "   :widths: auto"]
     found += ["   :class: wide", ""] if wide else [""]
     for row in [heads, *rows]:

@@ -30,7 +30,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load what is asked for, not before: the command answers --help without scipy."""
+    """Import a public name on first use, so that ``--help`` does not wait for scipy."""
     home = next((home for home, names in _HOMES.items() if name in names), None)
     if home is not None:
         return getattr(importlib.import_module(f"{__name__}.{home}"), name)

@@ -6,7 +6,7 @@ from dpbench import signals
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command line and exit with its code."""
     signals.prepare()
     from dpbench.cli import run
 

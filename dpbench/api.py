@@ -1,14 +1,15 @@
-"""What the command does, as functions."""
+"""Python functions that run a sweep and read the result of a finished run."""
 
 from __future__ import annotations
 
 import os
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Never
 
-from dpbench.errors import no_others
+from dpbench.errors import RenamedWarning, no_others
 from dpbench.jobs.prepare import prepared
 from dpbench.registry import ConfigError, from_mapping
 
@@ -36,21 +37,35 @@ def run(
     Parameters
     ----------
     sweep : str or mapping
-        A shipped sweep, or one of `config_dir`, by name; or the keys of a
+        Name of a sweep that is shipped or lies in `config_dir`; or a mapping of the keys of
         `dpbench.analysis.study.Study`, in which families, estimators and budgets may be objects.
     out : str or Path, optional
-        A folder to write to and to resume from; by default everything is kept in memory.
-    seed, trials, n_jobs, resume, plugins
-        As on the command line; see `dpbench.runner.settings.Settings`.
+        Folder to write to and to resume from. By default results are kept in memory.
+    seed : int
+        Seed of all random streams. 0 by default.
+    trials : int, optional
+        Number of trials, which replaces the sweep's own.
+    n_jobs : int
+        Number of processes; -1 (default) uses all cores. It changes no number.
+    resume : bool
+        Reuse finished blocks in `out`. True by default.
+    plugins : sequence of str
+        Modules to import, which define further estimators and distributions.
     config_dir : str or Path, optional
-        A folder of your own configurations.
+        Folder of your own configurations.
     overrides : sequence of str
-        Of keys of a sweep with a name, as on the command line: ``sweep.budgets.pure.epsilon=1``.
+        Changes to a sweep given by name, as on the command line:
+        ``sweep.budgets.pure.epsilon=1``.
+
+    Returns
+    -------
+    Result
+        Tables of errors and claims, and the figures.
 
     Raises
     ------
     ConfigError
-        If anything cannot be used; nothing is run then.
+        If an argument or a key of the sweep cannot be used; then nothing is run.
 
     Examples
     --------
@@ -82,32 +97,41 @@ def run(
 def _configured(
     sweep: str | Mapping[str, Any], overrides: Sequence[str], folder: Path | None
 ) -> dict[str, Any]:
-    """The configuration of a sweep by name, with overrides, or of one that is given whole."""
+    """Return the configuration of a sweep that is given by name, or whole as a mapping."""
     from dpbench.jobs.composition import composed
 
     if not isinstance(sweep, str):
         if overrides:
-            raise ConfigError("overrides: they are for a sweep with a name; change the mapping")
+            raise ConfigError("overrides: only for a sweep given by name; change the mapping")
         return {"sweep": sweep}
     for one in overrides:
         if not re.match(r"[+~]*(sweep\.|estimator@sweep\.|distribution@sweep\.|runner)", one):
-            raise ConfigError(f"overrides: {one!r}: only keys of the sweep and of the runner")
+            raise ConfigError(
+                f"overrides: {one!r}: only keys of the sweep and the runner can be set; "
+                "others are arguments"
+            )
     return composed([f"sweep={sweep}", *overrides], folder)
 
 
 def load(folder: str | Path, *, config_dir: str | Path | None = None) -> Result:
-    """Read the result of a finished run, of ``results/<sweep>`` by default.
+    """Read the result of a finished run.
 
     Parameters
     ----------
     folder : str or Path
+        Folder of the run; the command line writes to ``results/<sweep>`` by default.
     config_dir : str or Path, optional
-        The folder that the run's plug-ins were found in, if that was not the working folder.
+        Folder of the run's plug-ins, if they are not in the working folder.
+
+    Returns
+    -------
+    Result
+        Tables of errors and claims, and the figures.
 
     Raises
     ------
     ConfigError
-        If there is no finished run, or it names a class that was not imported yet.
+        If the folder holds no finished study, or the run used a class that is not imported.
     """
     import dpbench.report  # noqa: F401 (the figures enter the registry)
     from dpbench.analysis.result import read_result
@@ -119,7 +143,11 @@ def load(folder: str | Path, *, config_dir: str | Path | None = None) -> Result:
     manifest = read_manifest(path)
     if not (path / "summary.csv").exists():
         tables = ", ".join(sorted(one.name for one in path.glob("*.csv")))
-        raise ConfigError(f"'{path}': holds an audit, or libraries; its tables are {tables}")
+        raise ConfigError(
+            f"'{path}': holds an audit or a run of libraries; read its tables instead: {tables}"
+        )
     settings = from_mapping(Settings, {**manifest["configuration"], "out": None}, "")
     load_plugins(settings.plugins, None if config_dir is None else Path(config_dir))
-    return read_result(from_mapping(Study, settings.sweep, "sweep"), path, manifest)
+    with warnings.catch_warnings(action="ignore", category=RenamedWarning):  # nobody writes it anew
+        study = from_mapping(Study, settings.sweep, "sweep")
+    return read_result(study, path, manifest)

@@ -1,4 +1,4 @@
-"""The types of arrays."""
+"""Type aliases of arrays."""
 
 from __future__ import annotations
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from concurrent.futures import BrokenExecutor
 from pathlib import Path
+from typing import TextIO
 
 from dpbench import signals
 from dpbench.commands import command, commands
 from dpbench.commands.words import arguments
-from dpbench.errors import ConfigError
+from dpbench.errors import ConfigError, RenamedWarning
 from dpbench.jobs.help import help_text, unknown_command
 from dpbench.output.terminal import command_line
 from dpbench.package import __version__
@@ -33,7 +35,9 @@ def run(argv: Sequence[str]) -> int:
         configuration cannot be used; 130 if interrupted.
     """
     try:
-        return _run(argv)
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            return _run(argv)
     except (ConfigError, OSError, BrokenExecutor, MemoryError) as error:
         if os.environ.get("HYDRA_FULL_ERROR") == "1":
             raise
@@ -48,6 +52,25 @@ def run(argv: Sequence[str]) -> int:
     kept = f"; finished blocks are kept, to go on: {command_line(argv)}"
     print(f"dpbench: {told}{'' if set(argv[:1]) & set(commands()) else kept}", file=sys.stderr)
     return code
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Print a name of an earlier release in one line, and other warnings in Python's format."""
+    if issubclass(category, RenamedWarning):
+        print(f"dpbench: {message}", file=sys.stderr)
+    else:
+        print(
+            warnings.formatwarning(message, category, filename, lineno, line),
+            file=file or sys.stderr,
+            end="",
+        )
 
 
 def _run(argv: Sequence[str]) -> int:

@@ -1,4 +1,4 @@
-"""The version, and where the package and its configurations lie."""
+"""Version of the package, and the folders of the package and of its configurations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ PACKAGE = Path(__file__).parent
 
 
 def conf_folder() -> Path:
-    """The folder of configurations: beside this module in a wheel, else in the checkout."""
+    """Return the folder of configurations: in the package in a wheel, else in the checkout."""
     package = Path(__file__).resolve().parent
     inside = package / "conf"
     return inside if inside.is_dir() else package.parent / "conf"

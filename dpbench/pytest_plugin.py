@@ -1,7 +1,7 @@
-"""``pytest --dpbench-baseline FILE``: a test for every row of a sweep, against stored errors.
+"""Pytest plug-in: ``--dpbench-baseline FILE`` tests every row of a sweep against stored errors.
 
-The sweep runs once, where the session starts; workers of pytest-xdist are told what it found.
-Without that option nothing happens, and nothing else of dpbench is imported.
+The sweep runs once, in the process that starts the session; workers of pytest-xdist receive its
+results. Without that option the plug-in does nothing and imports no other part of dpbench.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import pytest
 
 __all__ = ["Row"]
 
-# Rows by name with why they fail, and lines for the summary.
+# Reason of failure of each row by its name (empty: it passes), and lines of the summary.
 ROWS = pytest.StashKey[dict[str, str]]()
 LINES = pytest.StashKey[list[str]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options, all of which begin with ``--dpbench``."""
+    """Add the options, all of which begin with ``--dpbench``."""
     group = parser.getgroup("dpbench", "errors of private means against stored ones")
     group.addoption("--dpbench-baseline", metavar="FILE", help="the stored errors")
     group.addoption(
-        "--dpbench-config-dir", metavar="DIR", help="of the sweep; by default the baseline's folder"
+        "--dpbench-config-dir", metavar="DIR", help="folder of the sweep; default: the baseline's"
     )
     group.addoption(
         "--dpbench-sweep", metavar="NAME", default="accuracy", help="what to run (accuracy)"
@@ -37,7 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Run the sweep; a worker of pytest-xdist has been told what was found."""
+    """Run the sweep; a worker of pytest-xdist takes the results of the main process."""
     config = session.config
     given = config.getoption("--dpbench-baseline")
     if given is None:
@@ -71,14 +71,22 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Tell a worker of pytest-xdist, which starts after the session does."""
+    """Send the results to a worker of pytest-xdist, which starts after the session."""
     if ROWS in node.config.stash:
         node.workerinput["dpbench"] = node.config.stash[ROWS]
 
 
 @pytest.hookimpl(tryfirst=True)  # before others choose among the tests
 def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.Item]) -> None:
-    """Add a test for every row."""
+    """Add a test for every row of the sweep.
+
+    Parameters
+    ----------
+    session : pytest.Session
+        Session that holds the results.
+    items : list of pytest.Item
+        Collected tests, which are extended.
+    """
     for name, failure in session.config.stash.get(ROWS, {}).items():
         node = f"{session.config.getoption('--dpbench-baseline')}::{name}"
         items.append(Row.from_parent(session, name=name, nodeid=node, failure=failure))
@@ -87,7 +95,15 @@ def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.It
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """What the baseline is, and what loss would be seen."""
+    """Print the origin of the baseline and the smallest loss that the rows would show.
+
+    Parameters
+    ----------
+    terminalreporter : pytest.TerminalReporter
+        Reporter that prints the section.
+    config : pytest.Config
+        Configuration that holds the lines.
+    """
     if LINES in config.stash:
         terminalreporter.section("dpbench")
         for line in config.stash[LINES]:
@@ -95,7 +111,7 @@ def pytest_terminal_summary(
 
 
 class Row(pytest.Item):
-    """A row of the sweep, which fails if there is something to tell."""
+    """Test of one row of the sweep, which fails if its reason of failure is not empty."""
 
     def __init__(self, *, failure: str, **about: Any) -> None:
         super().__init__(**about)

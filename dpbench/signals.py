@@ -1,6 +1,6 @@
-"""How the command ends: at a signal, and where nobody can read what it prints.
+"""Handle signals and broken output streams of the command line.
 
-Loaded before anything else, so it needs nothing but the standard library.
+This file is loaded before all others, and imports the standard library only.
 """
 
 from __future__ import annotations
@@ -16,18 +16,21 @@ from typing import Any
 __all__ = ["INTERRUPTED", "SIGNALS", "in_order", "last_word", "prepare"]
 
 INTERRUPTED = 130
-# Of Ctrl-C, of `kill` and schedulers, of a terminal that is closed.
+# Sent by Ctrl-C, by `kill` and schedulers, and by a terminal that is closed.
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class _Lossy:
-    """A stream that loses what cannot be written, for `lost` reason, rather than the run."""
+    """A stream that drops text that cannot be written, so that a run does not fail.
+
+    The attribute `lost` is the reason of the first error, or empty.
+    """
 
     lost = ""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
-        stream.reconfigure(errors="replace")  # a terminal that has no Greek
+        stream.reconfigure(errors="replace")  # for terminals without Greek letters
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -47,52 +50,55 @@ class _Lossy:
             yield
         except OSError as error:
             self.lost = error.strerror or str(error)
-            with open(os.devnull, "w") as nowhere:  # noqa: PTH123, what is left goes there
+            with open(os.devnull, "w") as nowhere:  # noqa: PTH123, for text still buffered
                 os.dup2(nowhere.fileno(), self._stream.fileno())
 
 
 def prepare() -> None:
-    """Make standard streams that cannot fail, and end at once at a signal while libraries load.
+    """Replace the standard streams by ones that cannot fail, and exit at once at a signal.
 
-    They would print a traceback, or take an interrupt for an import that failed. Looking for
-    garbage among what is loaded, which stays, would take a quarter of a short command's time.
+    Otherwise an interrupted import may print a traceback or report the interrupt as a failed
+    import. Garbage collection is off while libraries load, because they stay in memory and the
+    collector would take a quarter of the time of a short command.
     """
     gc.disable()
-    for name in ("stdout", "stderr"):  # None if the caller has closed it
+    for name in ("stdout", "stderr"):  # None if the caller has closed the stream
         stream = getattr(sys, name) or open(os.devnull, "w")  # noqa: PTH123, SIM115
         setattr(sys, name, _Lossy(stream))
     for one in SIGNALS:
-        if signal.getsignal(one) != signal.SIG_IGN:  # as nohup has it
+        if signal.getsignal(one) != signal.SIG_IGN:  # nohup ignores SIGHUP
             signal.signal(one, quit_at_once)
 
 
 def quit_at_once(*_: object) -> None:
-    """End the process: nothing is begun yet, or all is done, or nobody wants to wait."""
+    """Exit immediately; used before a run begins, after it ends, and at a second signal."""
     with contextlib.suppress(OSError):
         os.write(2, b"\ndpbench: interrupted\n")
     os._exit(INTERRUPTED)
 
 
 def in_order() -> None:
-    """From here on the first signal raises KeyboardInterrupt, if `prepare` was called."""
-    gc.freeze()  # what is loaded and planned stays
+    """Make the first signal raise KeyboardInterrupt from now on, if `prepare` was called."""
+    gc.freeze()  # loaded libraries and the plan stay in memory
     gc.enable()
     _replace(quit_at_once, _interrupt)
 
 
 def _interrupt(*_: object) -> None:
-    _replace(_interrupt, quit_at_once)  # what is finished is whole whenever this process ends
+    """Raise KeyboardInterrupt, and exit immediately at the next signal."""
+    _replace(_interrupt, quit_at_once)  # safe, because every finished file is written whole
     raise KeyboardInterrupt
 
 
 def _replace(old: Callable[..., None], new: Callable[..., None]) -> None:
+    """Replace a signal handler where it is installed."""
     for one in SIGNALS:
         if signal.getsignal(one) is old:
             signal.signal(one, new)
 
 
 def last_word(code: int) -> int:
-    """The exit code; 1 for 0 if nobody could read what was printed."""
+    """Return the exit code of the process: `code`, or 1 if it is 0 and output was lost."""
     _replace(_interrupt, quit_at_once)
     gc.freeze()
     sys.stdout.flush()

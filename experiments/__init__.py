@@ -1,1 +1,1 @@
-"""Scripts that regenerate figures and measurements."""
+"""Scripts that regenerate the paper figures and performance measurements."""

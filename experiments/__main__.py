@@ -1,4 +1,4 @@
-"""Paper figures: ``python -m experiments``, or ``python -m experiments ksu20`` for one source."""
+"""Draw the paper figures of all sources, or of one: ``python -m experiments [ksu20]``."""
 
 import sys
 

@@ -20,16 +20,16 @@ __all__ = ["draw_audit"]
 FIGURES = {
     "estimators": (
         "audit.csv",
-        "The largest lower bound on the privacy parameter of every estimator, over what it claims: "
-        "none is refuted, which proves nothing",
+        "Largest lower bound on the privacy parameter of every estimator, divided by the claimed "
+        "value: none is refuted, which does not prove the claims",
     ),
     "controls": (
         "controls.csv",
-        "The same for estimators that are broken on purpose, as published code has been: each is "
-        "refuted, by its bound or by a move over its stated sensitivity",
+        "Largest lower bounds for estimators broken on purpose, with mistakes of published code: "
+        "each is refuted, by its bound or by a change of input above its stated sensitivity",
     ),
 }
-# Of the table, with LaTeX's; runs are in the caption.
+# Columns of the table with their LaTeX types; the caption has the runs.
 COLUMNS = {
     "estimator": TEXT, "notion": TEXT, "delta": "r", "pair": TEXT, "claimed": "r",
     "lower bound": "r", "visible": "r", "move over sensitivity": "r", "verdict": "l",
@@ -42,21 +42,21 @@ def draw_audit(folder: Path, target: Path) -> dict[str, str]:
     Parameters
     ----------
     folder : Path
-        Of a finished audit.
+        Folder of a finished audit.
     target : Path
-        Where the figures are written.
+        Folder to write the figures to.
 
     Returns
     -------
     dict of str to str
-        Captions and tables, by file.
+        Captions and tables by file name.
     """
     manifest = read_manifest(folder)
     sweep = from_mapping(AuditSweep, manifest["configuration"]["sweep"], "sweep")
     known = {label: variant_text(one, {}) for label, one in sweep.estimators.items()}
 
     def printed(label: str) -> str:
-        return known.get(label, spaced(label))  # controls have labels of their own
+        return known.get(label, spaced(label))  # labels of controls are not in the sweep
 
     texts = {}
     for name, (file, says) in FIGURES.items():

@@ -1,20 +1,21 @@
-"""When this process holds up a dask cluster: ``python -m experiments.cluster_model [measure]``.
+"""Model when the parent process becomes the bottleneck of a dask cluster.
 
-Prints blocks a second and how busy workers are with them, by workers and seconds a block; with
-``measure`` first starts a scheduler and workers here, and takes the parent's costs from them. A
-model of a queue, for clusters that are larger than could be tried. It assumes:
+``python -m experiments.cluster_model [measure]`` prints blocks per second and the utilisation of
+the workers, by number of workers and seconds per block. With ``measure`` it first starts a
+scheduler and workers on this machine and measures the costs of the parent. The model is a queue,
+for clusters larger than we could try. It assumes:
 
-- One parent serves shares of blocks as they come, for `Costs.share` and for `Costs.block` times
-  the blocks of the share: submits it, receives it, stores its blocks.
-- Every worker has one thread and `AHEAD` shares, of as many blocks as `dpbench.runner.cluster`
-  gives it. All blocks take equally long, and none is lost.
-- A share takes `Costs.latency` there and as long back; several are on their way at once.
-- What a worker spends beside computing is `Costs.worker` a block.
-- The scheduler, a process of its own, is faster than the parent: it took 4.8 ms of CPU for a
-  share and 0.4 ms for a block.
-- So is the network: 1,000 blocks of five settings are 40 MB.
+- One parent serves shares (groups of blocks) in order of arrival: it submits a share, receives it
+  and stores its blocks. This takes `Costs.share` plus `Costs.block` per block.
+- Every worker has one thread and `AHEAD` shares of the size that `dpbench.runner.cluster` chooses.
+  All blocks take the same time, and none is lost.
+- Sending a share takes `Costs.latency`, and returning it too; shares travel in parallel.
+- A worker spends `Costs.worker` per block in addition to computing.
+- The scheduler, a separate process, is not a bottleneck: it took 4.8 ms of CPU per share and 0.4 ms
+  per block.
+- The network is not a bottleneck: 1,000 blocks of five settings are 40 MB.
 
-The costs were measured on two cores that other work was using, too, and are rather too large.
+The default costs were measured on two cores under other load, so they are too large if anything.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from unittest import mock
 import numpy as np
 
 from dpbench.distributions import TwoPoint
-from dpbench.estimators import HeavyTailedMean
+from dpbench.estimators import TunedClippedMean
 from dpbench.output.terminal import say
 from dpbench.privacy import PureDP
 from dpbench.runner import cluster
@@ -48,15 +49,25 @@ from dpbench.sweep.block import Block, BlockTask, Setting
 from dpbench.sweep.metrics import ERRORS
 
 WORKERS, SECONDS = (2, 10, 100, 1_000), (0.01, 0.1, 1.0, 3.0, 10.0)
-SHARES = 20  # that every worker ends in a simulation
+SHARES = 20  # shares that every worker completes in a simulation
 SETTINGS = tuple(
-    Setting(f"eps{i}", HeavyTailedMean(k=2, policy="rate"), PureDP(0.1 * i)) for i in range(1, 6)
+    Setting(f"eps{i}", TunedClippedMean(k=2, policy="rate"), PureDP(0.1 * i)) for i in range(1, 6)
 )
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Seconds: the parent's for a share and for a block, on the way, a worker's for a block."""
+    """Costs in seconds.
+
+    Parameters
+    ----------
+    share, block : float
+        Time of the parent per share, and per block.
+    latency : float
+        Time of sending a share in one direction.
+    worker : float
+        Time of a worker per block, in addition to computing.
+    """
 
     share: float = 5.1e-3
     block: float = 0.95e-3
@@ -65,13 +76,40 @@ class Costs:
 
 
 def share_size(workers: int, block: float) -> int:
-    """The blocks of a share, where very many wait."""
+    """Return the number of blocks in a share while many blocks are waiting.
+
+    Parameters
+    ----------
+    workers : int
+        Number of workers.
+    block : float
+        Seconds of computing per block.
+
+    Returns
+    -------
+    int
+    """
     seconds = max(cluster.SECONDS, workers / cluster.SHARES)
     return min(cluster.MOST, math.ceil(seconds / block))
 
 
 def rate(workers: int, block: float, costs: Costs) -> float:
-    """Blocks a second, when all are busy, of so many workers whose blocks take so long."""
+    """Simulate the steady-state throughput of a cluster.
+
+    Parameters
+    ----------
+    workers : int
+        Number of workers.
+    block : float
+        Seconds of computing per block.
+    costs : Costs
+        Costs of the parent, the network and the workers.
+
+    Returns
+    -------
+    float
+        Blocks per second.
+    """
     size = share_size(workers, block)
     serving, working = costs.share + size * costs.block, size * (block + costs.worker)
     back = [(0.0, worker) for worker in range(workers) for _ in range(cluster.AHEAD)]
@@ -87,13 +125,40 @@ def rate(workers: int, block: float, costs: Costs) -> float:
 
 
 def enough(workers: int, costs: Costs, efficiency: float = 0.9) -> float:
-    """Seconds a block (to a tenth) from which on the workers are so busy."""
+    """Return the shortest time of a block for which the workers are busy enough.
+
+    Parameters
+    ----------
+    workers : int
+        Number of workers.
+    costs : Costs
+        Costs of the parent, the network and the workers.
+    efficiency : float
+        Required utilisation of the workers; 0.9 by default.
+
+    Returns
+    -------
+    float
+        Seconds per block, accurate to about a tenth.
+    """
     grid = np.geomspace(1e-3, 100, 121)
     return float(next(s for s in grid if rate(workers, s, costs) * s / workers >= efficiency))
 
 
 def nap(seconds: float, task: BlockTask) -> Block:
-    """A block that costs no processor, so that two cores can be many workers."""
+    """Sleep and return a random block; it needs no processor, so two cores can run many workers.
+
+    Parameters
+    ----------
+    seconds : float
+        Duration.
+    task : BlockTask
+        Task that gives the shape of the block.
+
+    Returns
+    -------
+    Block
+    """
     end = time.monotonic() + seconds
     numbers = np.random.default_rng(task.index).random((len(task.keys), task.trials))
     block = Block({name: numbers + i for i, name in enumerate(ERRORS)})
@@ -103,7 +168,20 @@ def nap(seconds: float, task: BlockTask) -> Block:
 
 @contextlib.contextmanager
 def dask(workers: int, threads: int) -> Iterator[str]:
-    """The address of a scheduler on loopback with so many workers, processes all of them."""
+    """Start a dask scheduler and workers as processes on the loopback interface.
+
+    Parameters
+    ----------
+    workers : int
+        Number of workers.
+    threads : int
+        Threads of each worker.
+
+    Yields
+    ------
+    str
+        Address of the scheduler.
+    """
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
     address, running = f"tcp://127.0.0.1:{port}", list[subprocess.Popen[bytes]]()
@@ -127,7 +205,24 @@ def dask(workers: int, threads: int) -> Iterator[str]:
 
 
 def measured(address: str, seconds: float, blocks: int) -> tuple[float, float]:
-    """Blocks a second through this process and its store, and its CPU seconds a block."""
+    """Measure the throughput of a cluster through this process and its store.
+
+    Parameters
+    ----------
+    address : str
+        Address of the scheduler.
+    seconds : float
+        Duration of a block on a worker.
+    blocks : int
+        Number of blocks.
+
+    Returns
+    -------
+    rate : float
+        Blocks per second.
+    cpu : float
+        Processor seconds of this process per block.
+    """
     law = (("law", TwoPoint(p=0.1, k=2)),)
     tasks = [BlockTask(law, 1000, SETTINGS, 0, index, "nap") for index in range(blocks)]
     runner, began, before = Runner(backend="dask", address=address), 0.0, 0.0
@@ -146,18 +241,18 @@ def _cpu() -> float:
 
 
 def measure() -> Costs:
-    """Print the parent's costs here, from shares of one block and of many, and rates."""
+    """Measure and return the parent's costs, from shares of one block and of many blocks."""
     block = 0.01
     with dask(2, 1) as address:
-        measured(address, block, 20)  # workers load dpbench
+        measured(address, block, 20)  # warm-up: workers load dpbench
         with mock.patch.object(cluster, "MOST", 1):
             found, one = measured(address, block, 500)
-        say(f"2 workers, shares of one block of {block} s: {found:.0f} blocks a second")
+        say(f"2 workers, shares of one block of {block} s: {found:.0f} blocks per second")
         found, many = measured(address, block, 2000)
     size = share_size(2, block)
     share = (one - many) / (1 - 1 / size)
     costs = Costs(share, one - share)
-    say(f"the parent's CPU: {1e3 * share:.2f} ms a share, {1e3 * costs.block:.2f} ms a block")
+    say(f"CPU of the parent: {1e3 * share:.2f} ms per share, {1e3 * costs.block:.2f} per block")
     _compare(2, block, found, costs)
     with dask(2, 5) as address:
         measured(address, 0.1, 50)
@@ -168,14 +263,14 @@ def measure() -> Costs:
 
 def _compare(workers: int, block: float, found: float, costs: Costs) -> None:
     expected = rate(workers, block, costs)
-    line = f"{found:.0f} blocks a second, {expected:.0f} by the model"
+    line = f"{found:.0f} blocks per second, {expected:.0f} by the model"
     say(f"{workers} threads that sleep for {block} s: {line}")
 
 
 def main(*words: str) -> None:
-    """Print."""
+    """Print the throughput and utilisation for each number of workers and time of a block."""
     costs = measure() if words else Costs()
-    say("blocks a second, efficiency, by seconds a block, and from when on it is 90%:")
+    say("blocks per second and efficiency, by seconds per block; last: seconds for 90%:")
     say("workers" + "".join(f"{s:>13g} s" for s in SECONDS))
     for workers in WORKERS:
         rates = [rate(workers, s, costs) for s in SECONDS]

@@ -1,9 +1,9 @@
-"""What a release costs, in multiples of drawing its data: ``python -m experiments.costs [sweep]``.
+"""Measure the time of a release in multiples of drawing its data.
 
-Runs the first block of every cell of a sweep (by default `field`) twice in this process, the second
-time with everything warm, prints a table and writes ``results/costs_SWEEP.csv``: by estimator,
-notion and n the processor time of a release over that of drawing a dataset. Machines differ and
-are noisy: factors below 2 between two rows mean little.
+``python -m experiments.costs [sweep]`` runs the first block of every cell of a sweep (by default
+`field`) twice in this process and times the second run. It prints a table and writes
+``results/costs_SWEEP.csv`` with the processor time of a release over the time of drawing a dataset,
+by estimator, notion and n. Timings are noisy: factors below 2 between two rows mean little.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dpbench.sweep.plan import Cell
 
 
 def costs(cell: Cell) -> Iterator[dict[str, Any]]:
-    """A row for every estimator and notion of a cell, on its first member."""
+    """Yield one row for every estimator and notion of a cell, for its first distribution."""
     task = next(iter(cell.tasks(0)))
     task = replace(task, members=task.members[:1])
     by_notion = defaultdict(list)
@@ -46,7 +46,7 @@ def costs(cell: Cell) -> Iterator[dict[str, Any]]:
 
 
 def main(sweep: str = "field") -> None:
-    """Measure, print and write the table."""
+    """Measure all cells of a sweep, print the table and write it."""
     study = from_mapping(Study, composed([f"sweep={sweep}"])["sweep"], "sweep")
     rows = [row for cell in study.plan(1).cells for row in costs(cell)]
     table = pd.DataFrame(rows)
@@ -55,7 +55,7 @@ def main(sweep: str = "field") -> None:
         table.round(3).to_csv(temporary, index=False)
     worst = table.pivot_table("over_drawing", ["law", "estimator"], "n", "max")
     say(worst.to_string(float_format="{:.2f}".format, na_rep=""))
-    say(f"written: {path}; the dearest notion is printed")
+    say(f"written: {path}; the table shows the largest ratio over the notions")
 
 
 if __name__ == "__main__":

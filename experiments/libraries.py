@@ -1,7 +1,7 @@
-"""Benchmarks of libraries with bounds known beforehand: ``python -m experiments libraries``.
+"""Draw benchmarks of libraries with public bounds: ``python -m experiments libraries``.
 
-Error against n and against epsilon is what public benchmarks of such libraries show; where they
-take the bounds from the data, what is measured is not private.
+The figures show error against n and against epsilon, as public benchmarks of these libraries do.
+Unlike some of these, the bounds are not taken from the data, which would not be private.
 """
 
 from __future__ import annotations
@@ -20,16 +20,31 @@ __all__ = ["draw_libraries"]
 
 
 def draw_libraries(folder: Path, target: Path) -> dict[str, str]:
-    """Draw what a finished sweep of libraries has written; captions, by file."""
+    """Draw the figures of a finished sweep of libraries.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder of the finished sweep.
+    target : Path
+        Folder to write the figures to.
+
+    Returns
+    -------
+    dict of str to str
+        Captions by file name.
+    """
     manifest = read_manifest(folder)
     sweep = from_mapping(LibrarySweep, manifest["configuration"]["sweep"], "sweep")
     how, rows = sweep.libraries, pd.read_csv(folder / "libraries.csv")
     table = pd.read_csv(folder / "overview.csv", keep_default_na=False)
-    bounds = f"The records are known beforehand to lie in [{how.lower:g}, {how.upper:g}]"
+    bounds = f"It is public that the records lie in [{how.lower:g}, {how.upper:g}]"
     missing = ", ".join(table["estimator"][table["version"].str.startswith("not installed")])
     about = f"{bounds}; seed {manifest['seed']}."
     about += f" Not installed: {missing}." if missing else ""
     save(benchmarks(rows, how.upper - how.lower), target, "benchmarks", ("pdf", "png"))
-    with style(font=manifest["configuration"].get("font", "sans")):  # three panels need a page
+    with style(
+        font=manifest["configuration"].get("font", "sans")
+    ):  # three panels need the width of a page
         save(figure(table, rows), target, "libraries", ("pdf", "png"))
     return {f"{name}.txt": f"{text}. {about}\n" for name, text in CAPTIONS.items()}

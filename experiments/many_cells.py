@@ -1,7 +1,8 @@
-"""What many small cells cost: ``python -m experiments.many_cells [cells] [trials] [n_jobs]``.
+"""Measure the time of a study with many small cells.
 
-Runs a study of so many cells (by default 10,000, with 200 trials each, in one process) from
-nothing, then from its stored blocks alone, then as a finished run, and prints a line for each.
+``python -m experiments.many_cells [cells] [trials] [n_jobs]`` runs a study (by default 10,000 cells
+with 200 trials each, in one process) three times and prints a line for each: without stored blocks,
+from its stored blocks, and as a finished run.
 """
 
 from __future__ import annotations
@@ -20,7 +21,20 @@ FAMILIES = 100
 
 
 def study(cells: int, trials: int) -> dict[str, object]:
-    """Coins at many sample sizes, two estimators, and a claim about one coin."""
+    """Return a study of Bernoulli distributions at many n, with two estimators and one claim.
+
+    Parameters
+    ----------
+    cells : int
+        Number of cells, approximately.
+    trials : int
+        Trials of each cell.
+
+    Returns
+    -------
+    dict
+        Configuration of the sweep.
+    """
     coins = min(FAMILIES, cells)
     sizes = [100 + 10 * i for i in range(-(-cells // coins))]
     about = {"estimators": "clip", "families": {"coin": {"p": 1 / (coins + 1)}}}
@@ -42,10 +56,20 @@ def study(cells: int, trials: int) -> dict[str, object]:
 
 
 def main(cells: int = 10_000, trials: int = 200, n_jobs: int = 1) -> None:
-    """Run and print."""
+    """Run the study three times and print a line for each run.
+
+    Parameters
+    ----------
+    cells : int
+        Number of cells; 10,000 by default.
+    trials : int
+        Trials of each cell; 200 by default.
+    n_jobs : int
+        Number of processes; 1 by default.
+    """
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "conf" / "sweep").mkdir(parents=True)
-        # JSON is YAML
+        # Every JSON document is also YAML.
         (Path(folder) / "conf" / "sweep" / "many.yaml").write_text(json.dumps(study(cells, trials)))
         out = Path(folder) / "out"
         words = ["--config-dir", f"{folder}/conf", "sweep=many", f"out={out}", f"n_jobs={n_jobs}"]
@@ -68,7 +92,7 @@ def main(cells: int = 10_000, trials: int = 200, n_jobs: int = 1) -> None:
 
 
 def _cpu() -> float:
-    """Processor time of all commands so far."""
+    """Return the processor seconds of all child processes so far."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

@@ -1,7 +1,8 @@
-"""The paper figures of a source: its sweeps run, their figures drawn for a column, files written.
+"""Paper figures: run the sweeps of a source and draw their figures at the width of a column.
 
-A source is a paper, a lecture or a post: a YAML file of this folder. Its sweeps are run as the
-command line does, which recognises a finished run; figures are drawn from what they have written.
+A source is a paper, a lecture or a post, described by a YAML file in this folder. Its sweeps run as
+on the command line, where a finished run is not repeated. Figures are drawn from the files of the
+runs.
 """
 
 from __future__ import annotations
@@ -38,12 +39,14 @@ FIXED = ("-", "sweep=", "out=", "report=", "replay=", "track=")
 
 @validated
 class Wanted:
-    """What a source shows of a sweep.
+    """Selection of a sweep's figures and claims for a source.
 
     Parameters
     ----------
-    figures, claims : names or patterns, optional
-        By default all. Claims are rows of the source's scoreboard.
+    figures : names or patterns, optional
+        Figures to draw; all by default.
+    claims : names or patterns, optional
+        Claims that become rows of the source's scoreboard; all by default.
     """
 
     figures: Choice | None = None
@@ -52,14 +55,16 @@ class Wanted:
 
 @validated
 class Source:
-    """What is drawn for a paper, a lecture or a post.
+    """Paper, lecture or post, and the figures drawn for it.
 
     Parameters
     ----------
     title : str
+        Title of the source.
     sweeps : mapping of str to Wanted
-    names : mapping
-        What figures write for entries of the sweeps.
+        Sweeps to run, and the figures and claims selected from each.
+    names : mapping of str to str
+        Printed names of labels in the sweeps.
     """
 
     title: str
@@ -70,7 +75,7 @@ class Source:
 
 
 def sources() -> dict[str, Source]:
-    """The sources of this folder, by name."""
+    """Return the sources of this folder by name."""
     return {
         path.stem: from_mapping(Source, yaml.safe_load(path.read_text()), path.stem)
         for path in sorted(HERE.glob("*.yaml"))
@@ -78,7 +83,7 @@ def sources() -> dict[str, Source]:
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the sweeps of the sources that are named, or of all, and draw their figures.
+    """Run the sweeps of the named sources, or of all sources, and draw their figures.
 
     Parameters
     ----------
@@ -88,8 +93,8 @@ def main(words: Sequence[str]) -> int:
     Returns
     -------
     int
-        0 if all is drawn, 1 if a sweep failed, 2 if an override cannot be used, 130 if
-        interrupted. What does not depend on a sweep that failed is drawn all the same.
+        0 if everything is drawn, 1 if a sweep failed, 2 if an override cannot be used, 130 if
+        interrupted. Figures of the other sweeps are drawn even if a sweep failed.
     """
     known = sources()
     if {"--help", "-h"} & set(words):
@@ -114,7 +119,7 @@ def main(words: Sequence[str]) -> int:
             if codes[sweep] == INTERRUPTED:
                 return INTERRUPTED
             if codes[sweep] != DONE:
-                _refused(f"{sweep} ended with {codes[sweep]}: nothing of it is drawn")
+                _refused(f"{sweep}: ended with exit code {codes[sweep]}; its figures are not drawn")
         codes[f"{one}: figures"] = _draw(one, source, codes)
     return max(codes.values())
 
@@ -128,7 +133,7 @@ def _help(asked: Mapping[str, Source]) -> str:
     lines = [f"  {name:15} {one.title}: {', '.join(one.sweeps)}" for name, one in asked.items()]
     return "\n".join(
         [
-            "Runs the sweeps of a source, or what is missing of them, and draws its figures.",
+            "Runs the unfinished sweeps of each source (default: all) and draws its figures.",
             "\nusage: python -m experiments [SOURCE ...] [key=value ...]\n",
             *lines,
             "\nOverrides such as trials=50, seed=1 or n_jobs=1 go to every sweep. Results are in",
@@ -138,14 +143,17 @@ def _help(asked: Mapping[str, Source]) -> str:
 
 
 def _draw(name: str, source: Source, codes: Mapping[str, int]) -> int:
-    """Draw what the sweeps that ran have to show, and write the scoreboard."""
+    """Draw the figures of the sweeps that ran, and write the scoreboard."""
     target, rows = RESULTS / "paper" / name, []
     for sweep, wanted in source.sweeps.items():
         folder = RESULTS / sweep
         if codes[sweep] != DONE:
             continue
         font = read_manifest(folder)["configuration"].get("font", "sans")
-        own = {"libraries": draw_libraries, "audit": draw_audit}  # what has libraries is audited
+        own = {
+            "libraries": draw_libraries,
+            "audit": draw_audit,
+        }  # libraries first, because their sweep has an audit too
         if draw := next((own[name] for name in own if (folder / f"{name}.csv").exists()), None):
             with style("column", font):
                 _write(target, draw(folder, target))
@@ -177,7 +185,7 @@ def _draw_one(
 
 
 def _write(folder: Path, texts: Mapping[str, str]) -> None:
-    """Write texts by file, each whole or not at all."""
+    """Write each text to its file atomically."""
     for name, text in texts.items():
         with atomic(folder / name) as path:
             path.write_text(text)

@@ -1,14 +1,17 @@
-"""The settings of Huang, Liang, Yi (2021) and of PLAN (2024) at their sizes, as a table.
+"""Reproduce the settings of HLY21 and PLAN at their published sizes, as a table.
 
-``python -m experiments.published_dimensions [trials] [largest d]``, by default 100 and 2048. Errors
-are 10% trimmed means. Estimates take 5 to 10 times as long as drawing data: hours in all. PLAN's
-second figure has a range that 20 steps cut coarsely; its authors' exponential mechanism would not.
+``python -m experiments.published_dimensions [trials] [largest d]``, by default 100 and 2048, takes
+hours, because a release takes 5 to 10 times as long as drawing its data. Errors are 10% trimmed
+means. In PLAN's second figure the 20 steps of our binary search are coarse for the range; the
+exponential mechanism of the authors is finer.
 
-Last come the orderings that were published, as ratios of errors: their least, geometric mean and
-largest over a figure's settings. ``10 128``, some minutes, shows them. One round of CoinPress errs
-the more the larger d and R are, 5 to 64 times ten rounds. Huang et al. err as CoinPress with the
-rounds chosen best, 1.02 to 1.06 of it, 1.17 at most. PLAN errs as they do where variances are equal
-and rho is not small (far more at d >= 128 and rho below 0.1), by 0.78 of it where variances differ.
+The last lines are the published orderings, as ratios of errors: minimum, geometric mean and maximum
+over the settings of a figure. The arguments ``10 128`` (some minutes) show:
+
+- One round of CoinPress has 5 to 64 times the error of ten rounds; the ratio grows with d and R.
+- HLY21 has 1.02 to 1.06 times the error of CoinPress with the best number of rounds, at most 1.17.
+- PLAN has the error of HLY21 if the variances are equal and rho is not small (a much larger error
+  for d >= 128 and rho below 0.1), and 0.78 times this error if the variances differ.
 """
 
 from __future__ import annotations
@@ -20,13 +23,13 @@ import numpy as np
 import pandas as pd
 
 import dpbench
-from dpbench.distributions import Distribution, MultivariateGaussian, StretchedGaussian
+from dpbench.distributions import Distribution, MultivariateGaussian, PowerLawGaussian
 from dpbench.estimators import (
     CoinPressMean,
     EmpiricalMean,
     Estimator,
+    InstanceOptimalMean,
     PlanMean,
-    ShiftedClippedMean,
 )
 
 ROUNDS = (1, 2, 3, 4, 10)
@@ -35,14 +38,14 @@ Setting = tuple[str, Distribution, int, tuple[float, ...], dict[str, Estimator]]
 
 
 def compared(radius: float) -> dict[str, Estimator]:
-    """All that are compared, where norms are within the radius."""
+    """Return the compared estimators for records whose norm is at most `radius`."""
     coinpress = {f"coinpress_{t}": CoinPressMean(radius=radius, rounds=t) for t in ROUNDS}
-    both = {"shifted": ShiftedClippedMean(radius=radius), "plan": PlanMean(radius=radius / 2)}
+    both = {"shifted": InstanceOptimalMean(radius=radius), "plan": PlanMean(radius=radius / 2)}
     return {**both, **coinpress}
 
 
 def settings(largest: int) -> Iterator[Setting]:
-    """A figure's name, a law, n, the rho and the estimators."""
+    """Yield the settings up to dimension `largest`: figure, distribution, n, rho, estimators."""
     powers = [d for d in (16, 32, 64, 128, 256, 512, 1024, 2048) if d <= largest]
     for d in powers[:7]:
         for m in (0, 5, 10):
@@ -58,20 +61,22 @@ def settings(largest: int) -> Iterator[Setting]:
         yield "plan_a", MultivariateGaussian(d=d), 4000, RHOS, compared(50 * d**0.5)
     d = powers[-1]
     for power in (0, 0.5, 1, 1.5, 2):
-        # (10, ..., 10); CoinPress, whose covariance is at most I, is not among them
-        stretched = StretchedGaussian(d=d, power=power, norm=10 * d**0.5)
+        # The mean is (10, ..., 10). CoinPress is left out, because it needs a covariance below I.
+        stretched = PowerLawGaussian(d=d, power=power, norm=10 * d**0.5)
         radius = 50 * d ** (1 + power / 4)
         both: dict[str, Estimator] = {
-            "shifted": ShiftedClippedMean(radius=radius),
+            "shifted": InstanceOptimalMean(radius=radius),
             "plan": PlanMean(radius=radius),
         }
         yield "plan_b", stretched, 10_000, RHOS, both
 
 
 def orderings(table: pd.DataFrame) -> Iterator[str]:
-    """A line for each figure and ratio of errors, from the columns that `main` prints."""
+    """Yield a line for each figure and ratio of errors, from the table printed by `main`."""
     for name, figure in table[table["estimator"] != "mean"].groupby("figure"):
-        row = figure.groupby("estimator").cumcount()  # settings come in one order for all
+        row = figure.groupby(
+            "estimator"
+        ).cumcount()  # the settings are in one order for all estimators
         errors = figure.pivot_table(index=row, columns="estimator", values="trimmed_mean")
         best = errors.filter(like="coinpress").min(axis=1)
         ratios = {"plan / shifted": errors["plan"] / errors["shifted"]}
@@ -84,7 +89,15 @@ def orderings(table: pd.DataFrame) -> Iterator[str]:
 
 
 def main(trials: int = 100, largest: int = 2048) -> None:
-    """Run all settings, one after another, and print their table."""
+    """Run all settings and print their table and the orderings.
+
+    Parameters
+    ----------
+    trials : int
+        Trials of each setting; 100 by default.
+    largest : int
+        Largest dimension; 2048 by default.
+    """
     columns = ["figure", "law", "n", "rho", "estimator", "trimmed_mean", "noise_q90"]
     print(",".join(columns))
     tables = []

@@ -1,8 +1,8 @@
-"""How fast the harness is, as ratios within one run: ``python -m experiments.throughput``.
+"""Measure the speed of the harness: ``python -m experiments.throughput``.
 
-Prints a table and writes ``results/throughput.csv``. Machines differ and are noisy, so
-that every figure is a ratio of two times taken in turn, the median over repetitions;
-the last two are seconds, for they are what a user waits.
+It prints a table and writes ``results/throughput.csv``. Timings are noisy and depend on the
+machine, so each value is a ratio of two times measured alternately, the median over repetitions.
+Only the last two values are seconds, because they are waiting times of a user.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from dpbench.estimators import (
     ClippedMean,
     CoinPressMean,
     Estimator,
-    ExponentialCoarseMean,
     FriendlyCoreMean,
-    HeavyTailedMean,
+    KarwaVadhanGaussian,
     KarwaVadhanMean,
     KSU20Mean,
-    LearnedGaussian,
+    MedianThenClippedMean,
     ShrinkingIntervals,
     SubsampleAggregate,
+    TunedClippedMean,
 )
 from dpbench.output.files import atomic
 from dpbench.output.terminal import say
@@ -51,17 +51,17 @@ REPEATS = 5
 RECORDS = 8_000_000
 
 ESTIMATORS: dict[str, Estimator] = {
-    "minimax": HeavyTailedMean(k=2, policy="minimax"),
-    "rate": HeavyTailedMean(k=2, policy="rate"),
-    "all": HeavyTailedMean(k=2, policy="all"),
+    "minimax": TunedClippedMean(k=2, policy="minimax"),
+    "rate": TunedClippedMean(k=2, policy="rate"),
+    "all": TunedClippedMean(k=2, policy="all"),
     "clipped": ClippedMean(lower=-20, upper=20),
 }
 BUDGETS: tuple[Budget, ...] = (PureDP(0.1), PureDP(1.0), ZCDP(0.5), ApproxDP(1.0, 1e-6))
-# Each by itself, over drawing Gaussian data.
+# Estimators that are measured one at a time, relative to drawing Gaussian data.
 SINGLE: dict[str, tuple[Estimator, Budget]] = {
     "histogram, R = 1e300": (KarwaVadhanMean(radius=1e300), PureDP(1.0)),
-    "exponential, R = 1e6": (ExponentialCoarseMean(radius=1e6), PureDP(1.0)),
-    "learned Gaussian": (LearnedGaussian(radius=1e6), PureDP(1.0)),
+    "exponential, R = 1e6": (MedianThenClippedMean(radius=1e6), PureDP(1.0)),
+    "learned Gaussian": (KarwaVadhanGaussian(radius=1e6), PureDP(1.0)),
     "shrinking, 4 rounds": (ShrinkingIntervals(radius=100, rounds=4), PureDP(1.0)),
     "CoinPress, 4 rounds": (CoinPressMean(radius=100, rounds=4), ZCDP(0.5)),
     "KSU20 practical": (KSU20Mean(k=2, radius=10), PureDP(1.0)),
@@ -69,7 +69,7 @@ SINGLE: dict[str, tuple[Estimator, Budget]] = {
 }
 SETTINGS = tuple(Setting(label, e, b) for label, e in ESTIMATORS.items() for b in BUDGETS)
 
-# In 50 dimensions: two rounds of CoinPress, and eight settings on the same data.
+# In 50 dimensions: CoinPress with one to four rounds under two budgets, on shared data.
 VECTORS = MultivariateGaussian(d=50)
 BALLS = tuple(
     Setting(f"{rounds} rounds", CoinPressMean(radius=70.71, rounds=rounds), budget)
@@ -86,14 +86,14 @@ LAWS: dict[str, tuple[Distribution, Callable[[np.random.Generator, tuple[int, in
 
 
 def cpu(work: Callable[[], object]) -> float:
-    """CPU seconds of one call."""
+    """Return the CPU seconds of one call."""
     start = time.process_time()
     work()
     return time.process_time() - start
 
 
 def wall(work: Callable[[], object]) -> float:
-    """Seconds of one call."""
+    """Return the wall-clock seconds of one call."""
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
@@ -105,14 +105,44 @@ def ratio(
     clock: Callable[[Callable[[], object]], float] = cpu,
     repeats: int = REPEATS,
 ) -> float:
-    """The median over repetitions of time(one)/time(other), taken in turn."""
+    """Return the median over repetitions of time(one)/time(other), measured alternately.
+
+    Parameters
+    ----------
+    one, other : callable
+        Functions without arguments.
+    clock : callable
+        `cpu` (default) or `wall`.
+    repeats : int
+        Number of repetitions.
+
+    Returns
+    -------
+    float
+    """
     return statistics.median(clock(one) / clock(other) for _ in range(repeats))
 
 
 def blocks(
     law: Distribution, n: int, records: int = RECORDS, settings: tuple[Setting, ...] = SETTINGS
 ) -> list[BlockTask]:
-    """Whole blocks of about that many records in all."""
+    """Return tasks of whole blocks with about `records` numbers in total.
+
+    Parameters
+    ----------
+    law : Distribution
+        Distribution of the records.
+    n : int
+        Records of a dataset.
+    records : int
+        Approximate total of numbers to draw.
+    settings : tuple of Setting
+        Estimators and budgets.
+
+    Returns
+    -------
+    list of BlockTask
+    """
     count = max(1, round(records / (n * law.d * block_trials(n, law))))
     members = (("law", law),)
     return [BlockTask(members, n, settings, 0, i, "throughput") for i in range(count)]
@@ -125,7 +155,21 @@ def run(tasks: Sequence[BlockTask]) -> None:
 
 
 def against_drawing(name: str, n: int, settings: tuple[Setting, ...] = SETTINGS) -> float:
-    """(a) All settings on shared data over only drawing them with numpy's default generator."""
+    """Return the time of all settings over the time of drawing the data with numpy alone.
+
+    Parameters
+    ----------
+    name : str
+        Key of `LAWS`.
+    n : int
+        Records of a dataset.
+    settings : tuple of Setting
+        Estimators and budgets, on shared data.
+
+    Returns
+    -------
+    float
+    """
     law, draw = LAWS[name]
     tasks = blocks(law, n, settings=settings)
     generator = np.random.default_rng(0)
@@ -139,7 +183,21 @@ def against_drawing(name: str, n: int, settings: tuple[Setting, ...] = SETTINGS)
 
 
 def friendly_over_product(n: int, trials: int) -> float:
-    """FriendlyCore in 50 dimensions over the product of all pairs of rows, on one thread."""
+    """Return the time of FriendlyCore over the time of the product of all pairs of rows.
+
+    Both run on one thread, in 50 dimensions.
+
+    Parameters
+    ----------
+    n : int
+        Records of a dataset.
+    trials : int
+        Number of datasets.
+
+    Returns
+    -------
+    float
+    """
     rows = np.random.default_rng(0).standard_normal((trials, n, VECTORS.d))
     estimator, budget = FriendlyCoreMean(), ApproxDP(1.0, 1e-6)
 
@@ -152,20 +210,28 @@ def friendly_over_product(n: int, trials: int) -> float:
 
 
 def plain_loop(n: int, trials: int) -> None:
-    """What one would write: for each setting and trial draw, clip, average, add noise."""
+    """Run the naive program: for each setting and trial draw, clip, average and add noise.
+
+    Parameters
+    ----------
+    n : int
+        Records of a dataset.
+    trials : int
+        Number of datasets.
+    """
     generator = np.random.default_rng(0)
     for setting in SETTINGS:
         for _ in range(trials):
             x = generator.standard_t(2.5, n)
             bound = 20.0
-            if isinstance(setting.estimator, HeavyTailedMean):
+            if isinstance(setting.estimator, TunedClippedMean):
                 bound = setting.estimator.clipping_threshold(n, setting.budget)
             mean = np.mean(np.clip(x, -bound, bound))
             mean + setting.budget.noise(generator, (1,), 2 * bound / n, 2 * bound / n)[0]
 
 
 def against_loop(n: int) -> float:
-    """(b) The plain loop over our blocks, for the same trials."""
+    """Return the time of `plain_loop` over the time of our blocks, for equal trials."""
     tasks = blocks(LAWS["student_t"][0], n)
     trials = sum(task.trials for task in tasks)
     run(tasks[:1])
@@ -173,7 +239,7 @@ def against_loop(n: int) -> float:
 
 
 def two_jobs() -> float:
-    """(c) One process over two on dense blocks, workers warm."""
+    """Return the time with one process over the time with two, on dense blocks, after warm-up."""
     tasks = blocks(LAWS["student_t"][0], 100_000, records=100_000_000)
 
     def with_jobs(n_jobs: int) -> Callable[[], object]:
@@ -184,7 +250,7 @@ def two_jobs() -> float:
 
 
 def counted_growth() -> float:
-    """(d) A counted cell at n = 1e12 over n = 1e4."""
+    """Return the time of a cell of counted samples at n = 1e12 over the time at n = 1e4."""
 
     def cell(n: int) -> list[BlockTask]:
         members = tuple((str(c), TwoPoint(p=c / n, k=2)) for c in (10, 100, 1000))
@@ -196,7 +262,7 @@ def counted_growth() -> float:
 
 
 def help_seconds() -> float:
-    """(e) Seconds for --help."""
+    """Return the seconds of ``python -m dpbench --help``."""
     command = [sys.executable, "-m", "dpbench", "--help"]
 
     def ask() -> None:
@@ -206,7 +272,7 @@ def help_seconds() -> float:
 
 
 def first_block_seconds() -> float:
-    """(e) Seconds from the command until the first block is on disk."""
+    """Return the seconds from starting the command until the first block is on disk."""
 
     def once() -> float:
         with tempfile.TemporaryDirectory() as folder:
@@ -225,7 +291,7 @@ def first_block_seconds() -> float:
 
 
 def vectors() -> list[tuple[str, Callable[[], float], str]]:
-    """The measurements in 50 dimensions."""
+    """Return the measurements in 50 dimensions; see `measurements`."""
     return [
         (
             "CoinPress, d=50, 2 rounds, over drawing, n=2000",
@@ -249,7 +315,7 @@ def vectors() -> list[tuple[str, Callable[[], float], str]]:
 
 
 def measurements() -> list[tuple[str, Callable[[], float], str]]:
-    """What is measured, how, and what it should be."""
+    """Return label, function and target of each measurement."""
     dense = [
         (f"16 settings over drawing, {name}, n={n:g}", name, n)
         for name in ("student_t", "pareto", "gaussian")
@@ -285,7 +351,7 @@ def measurements() -> list[tuple[str, Callable[[], float], str]]:
 
 
 def main() -> None:
-    """Measure, print and write the table."""
+    """Run all measurements, print the table and write it."""
     rows = []
     for label, measure, target in measurements():
         value = measure()

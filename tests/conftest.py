@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 import dpbench
 from dpbench.analysis.result import Result
 from dpbench.cli import run
-from dpbench.estimators import Estimator, HeavyTailedMean
+from dpbench.estimators import Estimator, TunedClippedMean
 from dpbench.estimators.libraries.process import close_libraries, python
 from dpbench.output.style import save
 from dpbench.privacy import Budget, Ledger, PureDP
@@ -36,7 +36,7 @@ Floats = NDArray[np.float64]
 DRAWN = save.__defaults__
 ROOT = Path(__file__).parents[1]
 FAKE = ROOT / "tests" / "fake_library.py"
-GUIDE = ROOT / "CONTRIBUTING.md"
+GUIDE = ROOT / "docs" / "howto" / "benchmark.md"
 
 # Tests run side by side: those about processes say how many, all others start none.
 os.environ["LOKY_MAX_CPU_COUNT"] = "1"
@@ -239,7 +239,7 @@ def regimes() -> Result:
     family = TwoPointFamily(k=6, c=[1], sampling=True)
     spec = {
         "families": {"rare": TwoPointFamily(k=6, c=[1]), "coin": family},
-        "estimators": {"minimax": HeavyTailedMean(k=6)},
+        "estimators": {"minimax": TunedClippedMean(k=6)},
         "budgets": {"pure": PureDP(0.01)},
         "parts": {"all": {"n": [100, 10**5, 10**7], "trials": 40}},
         "claims": {

@@ -20,8 +20,8 @@ import yaml
 
 ROOT = Path(__file__).parents[1]
 COPIED = (
-    "conf", "dpbench", "results/archive", "results/baselines", "tests", "CONTRIBUTING.md",
-    "pyproject.toml",
+    "conf", "docs/howto", "dpbench", "results/archive", "results/baselines", "tests",
+    "CONTRIBUTING.md", "pyproject.toml",
 )  # fmt: skip
 SECONDS = 900.0
 

@@ -101,7 +101,7 @@ def test_a_sweep_by_name_is_the_commands(finished: Path, tmp_path: Path) -> None
         ("quick", {"trails": 3}, "trails: no such argument; did you mean 'trials'? choose from "),
         ("quick", {"overrides": ["seed=3"]}, "overrides: 'seed=3': only keys of the sweep"),
         ("audit", {}, "sweep: an audit is run by the command"),
-        (OWN, {"overrides": ["seed=1"]}, "overrides: they are for a sweep with a name"),
+        (OWN, {"overrides": ["seed=1"]}, "overrides: only for a sweep given by name"),
         (OWN, {"plugins": ["no_such"]}, "plugins: 'no_such': ModuleNotFoundError"),
         (OWN, {"out": ""}, "out: '': string should have at least 1 character"),
         (OWN, {"out": 5}, "out: 5: input should be a valid string"),
@@ -133,11 +133,11 @@ def test_own_objects_in_a_folder(
     assert_same(loaded, result)
     for name in ("summary.csv", "claims.csv"):  # as before there was such an amount
         table = pd.read_csv(tmp_path / "out" / name)
-        lacking = table.drop(columns=["mu", "bound_by"], errors="ignore")
+        lacking = table.drop(columns=["mu", "bound_name"], errors="ignore")
         lacking.to_csv(tmp_path / "out" / name, index=False)
     older = dpbench.load(tmp_path / "out").summary
-    assert set(older["bound_by"]) == {""}
-    older = older[list(loaded.summary)].assign(bound_by=loaded.summary["bound_by"])
+    assert set(older["bound_name"]) == {""}
+    older = older[list(loaded.summary)].assign(bound_name=loaded.summary["bound_name"])
     pd.testing.assert_frame_equal(older, loaded.summary)
     monkeypatch.setattr(Estimator, "_registry", KNOWN)  # as if the class were not imported
     line = rf"mine\._target_: '{Shifted.__module__}.Shifted': refused"

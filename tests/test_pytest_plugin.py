@@ -68,7 +68,7 @@ def test_a_loss_of_five_per_cent_is_a_red_test(repository: pytest.Pytester) -> N
     stored.stdout.fnmatch_lines(["baseline of 2 rows: accuracy/baseline.parquet"])
     green = inline(repository)
     green.assert_outcomes(passed=2)
-    green.stdout.fnmatch_lines(["2 rows: no row was compared but by its bits."])
+    green.stdout.fnmatch_lines(["2 rows: rows were compared for identical bits only."])
     change("scale=1 /", "scale=1.05 /")
     red = inline(repository)
     red.assert_outcomes(failed=2)
@@ -119,7 +119,9 @@ def test_errors_of_a_mean_that_fails_are_not_stored(repository: pytest.Pytester)
     change("        clipped =", "        raise ArithmeticError('no luck')\n        clipped =")
     found = inline(repository, update=True)
     assert found.ret == pytest.ExitCode.USAGE_ERROR
-    found.stderr.fnmatch_lines(["ERROR: dpbench: baseline: *not stored, as an estimator*no luck*"])
+    found.stderr.fnmatch_lines(
+        ["ERROR: dpbench: baseline: *not stored, because an estimator*no luck*"]
+    )
     assert not Path(BASELINE).exists()
 
 
@@ -167,13 +169,13 @@ def test_init_ci_replaces_nothing(
     assert run(["init-ci", "other", "another"]) == 2
 
 
-def test_contributing_section(
+def test_the_commands_of_the_accuracy_page(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its commands, one after the other."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setattr(Estimator, "_registry", dict(Estimator._registry))
-    text = (ROOT / "CONTRIBUTING.md").read_text()
+    text = (ROOT / "docs" / "howto" / "accuracy.md").read_text()
     (block,) = re.findall(r"```sh\n(python -m dpbench init-ci.*?)```", text, flags=re.DOTALL)
     sweep = Path("accuracy/sweep/accuracy.yaml")
     for line in block.splitlines():

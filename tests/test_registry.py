@@ -212,3 +212,13 @@ def test_names_of_an_earlier_release_are_read_with_a_warning(
     assert lines == sorted([*expected, "own.clip_at: renamed; write the key 'threshold'"])
     with pytest.raises(ConfigError, match=r"own\.clip_at: this key is now threshold; write thresh"):
         Estimator.build({"kind": "new_mean", "clip_at": 2, "threshold": 2}, "own")
+
+
+def test_a_list_of_values_for_a_renamed_key_is_a_variant_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Estimator, "_registry", {**Estimator._registry, "new_mean": _Renamed})
+    entries: Any = {"estimators": {"own": {"kind": "old_mean", "clip_at": [1, 2]}}}
+    with pytest.warns(RenamedWarning, match="renamed; write"):
+        sweep = sweep_of(**entries)
+    assert list(sweep.estimators) == ["own_threshold1", "own_threshold2"]

@@ -1,10 +1,13 @@
-"""Claims: the number of a theorem against the measured one; their kinds are in `kinds`.
+"""Compare the number that a theorem states with the measured number; `kinds` has the kinds.
 
-A claim that tests a theorem has two verdicts. `verdict` compares the measurement with
-``predicted``, the number at the claim's n: the exact one if the claim sets ``finite``, else the
-theorem's.
-`theorem_verdict` compares it with the theorem's number. A claim that checks the code has the first
-alone: its number is the closed form that the code computes, so that no theorem is at stake.
+A claim that tests a theorem has two verdicts:
+
+1. `verdict` compares the measurement with ``predicted``. This is the exact number at the claim's n
+   if the claim sets ``finite``, else the theorem's number.
+2. `theorem_verdict` compares the measurement with the theorem's own number.
+
+A claim that checks the code has the first verdict only. Its number is a closed form that the code
+computes, so that no theorem is tested.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ __all__ = [
     "region", "theorem_verdict", "verdict",
 ]  # fmt: skip
 
-# Rows, and (rows, 1 + draws) values with their replicates.
+# A table, and for each row the value followed by its replicates, (rows, 1 + draws).
 Curves = tuple[pd.DataFrame, Floats]
 POINT = ["family", "n", *BUDGET]
 
@@ -41,10 +44,10 @@ COLUMNS = [
     "low", "high", "tolerance", "verdict", *BUDGET, "n_low", "n_high", "visible",
     "checks", "theorem", "at_these_n", "theorem_verdict", "asymptotic_from",
 ]  # fmt: skip
-# With fewer trials the largest error is below the 0.9 quantile with probability above 2.5%: no
-# interval for it has an upper end.
+# With fewer trials the largest error lies below the 0.9 quantile with probability above 2.5%. Then
+# no 95% interval for that quantile has an upper end.
 LEAST_TRIALS = 36
-# What is said of claims without a number.
+# The reason that tables and pages print for claims without a measured number.
 UNKNOWN = (
     f"too few trials (under {LEAST_TRIALS}, {2 * LEAST_TRIALS} if half choose the worst), "
     "or errors of 0 or ∞"
@@ -60,17 +63,17 @@ class Claim(Selection):
     theorem : str
         A name in `dpbench.theory.theorems.THEOREMS`.
     tolerance : float > 0
-        How far what is true at finite n may be from the prediction.
+        Largest accepted distance between the true number at finite n and the prediction.
     reason : str
-        Why this tolerance and regime.
+        Reason for the tolerance and the regime, a full sentence.
     n_min, n_max : int
-        The regime: sample sizes that take part.
+        The regime: the smallest and largest n at which the claim is tested.
     predicted : float, optional
-        For theorems that leave their number to the estimator's or the law's parameters.
+        The predicted number. Required if the theorem's number depends on parameters of the
+        estimator or the distribution, else forbidden.
     checks : {'theorem', 'code'}, optional
-        Whether the claim tests the theorem, or checks the code: its number is the closed form that
-        the code computes, at every n. By default claims of level check the code, all others the
-        theorem.
+        Whether the claim tests the theorem, or compares the code with the closed form that it
+        computes. By default claims about a level check the code, all others test the theorem.
     """
 
     theorem: str
@@ -85,39 +88,53 @@ class Claim(Selection):
     def _one_prediction(self) -> Self:
         if (self.predicted is not None) != self.statement.leaves_open:
             names = ", ".join(name for name, one in THEOREMS.items() if one.leaves_open)
-            about = "theorems that leave their number to the estimator, and to all of these"
-            raise ValueError(f"predicted belongs to {about}: {names}")
+            about = "theorems without a number of their own, which all need it"
+            raise ValueError(f"predicted is only for {about}: {names}")
         return self
 
     @property
     def statement(self) -> Theorem:
-        """The theorem."""
+        """Return the theorem that the claim names."""
         return THEOREMS[self.theorem]
 
     @property
     def subject(self) -> Subject:
-        """Return the subject of the claim: ``theorem`` or ``code``."""
+        """Return what the claim tests, ``theorem`` or ``code``."""
         return self.checks or self.statement.subject
 
     @property
     def measures(self) -> str | None:
-        """What of every trial the claim resamples, if anything."""
+        """Return the per-trial quantity that the claim resamples; None if it needs none."""
         metric = METRICS.get(self.statement.metric)
         return None if metric is None or metric.statistic == "mean" else metric.of
 
     def prediction(self, k: float) -> float:
-        """The number at a moment order k."""
+        """Return the predicted number for distributions with a bounded moment of order k."""
         return self.statement.predicted(k) if self.predicted is None else self.predicted
 
     def check(self, sweep: Sweep, keys: pd.DataFrame, where: str) -> None:
-        """Raise ConfigError, naming the key, if the sweep's keys cannot answer the claim."""
+        """Check that the sweep runs enough to test the claim.
+
+        Parameters
+        ----------
+        sweep : Sweep
+        keys : DataFrame
+            Keys of the planned results; see `dpbench.sweep.plan.key_table`.
+        where : str
+            The claim's own key in the configuration, for messages.
+
+        Raises
+        ------
+        ConfigError
+            If the claim selects nothing, or keys that its kind cannot be tested on.
+        """
         theorem, metric = self.statement, METRICS.get(self.statement.metric)
         if metric is not None and not metric.resampled:
             at = f"{where}.theorem: {self.theorem!r}"
-            raise ConfigError(f"{at}: no claim can be about {theorem.metric}")
+            raise ConfigError(f"{at}: no claim can test the metric {theorem.metric}")
         chosen = keys[sweep.about(self, keys, where)]
         if chosen.empty:
-            raise ConfigError(f"{where}: the sweep runs nothing of what the claim is about")
+            raise ConfigError(f"{where}: the sweep runs nothing that the claim selects")
         chosen = chosen[self._regime(chosen)]
         if chosen.empty:
             at = f"{where}.n_min: {self.n_min}"
@@ -129,12 +146,21 @@ class Claim(Selection):
         self._check(self._named(chosen, sweep), sweep, where)
 
     def _check(self, chosen: pd.DataFrame, sweep: Sweep, where: str) -> None:
-        """Refuse keys that this kind of claim cannot be tested on."""
+        """Raise ConfigError for keys that this kind of claim cannot be tested on."""
 
     def evaluate(self, label: str, results: Results, sweep: Sweep) -> pd.DataFrame:
-        """Test the claim of that label: a row of `COLUMNS` for each of its curves.
+        """Test the claim on each of its curves.
 
-        The results must hold the values that `measures` names.
+        Parameters
+        ----------
+        label : str
+        results : Results
+        sweep : Sweep
+
+        Returns
+        -------
+        DataFrame
+            A row for each curve, with the columns `COLUMNS`.
         """
         chosen = results.chosen(self.rows(results.summary, sweep))
         chosen.summary = self._named(chosen.summary, sweep)
@@ -148,7 +174,19 @@ class Claim(Selection):
         return pd.DataFrame(found)
 
     def rows(self, table: pd.DataFrame, sweep: Sweep) -> pd.Series[bool]:
-        """Which rows of a table of the sweep's keys the claim is tested on."""
+        """Select the rows on which the claim is tested.
+
+        Parameters
+        ----------
+        table : DataFrame
+            A table with the sweep's keys, such as a summary.
+        sweep : Sweep
+
+        Returns
+        -------
+        Series of bool
+            True for the rows of the claim's families, estimators and budgets in its regime of n.
+        """
         return sweep.about(self, table) & self._regime(table)
 
     def _regime(self, table: pd.DataFrame) -> pd.Series[bool]:
@@ -156,17 +194,17 @@ class Claim(Selection):
 
     @property
     def _column(self) -> str | None:
-        """Of what an exponent is in, if it is one: a curve holds several values of it."""
+        """Return the column in which an exponent is fitted; None for a claim about no exponent."""
         variable = VARIABLES.get(self.statement.variable)
         return variable.column if variable else None
 
     @property
     def _apart(self) -> list[str]:
-        """The columns that tell curves apart."""
+        """Return the columns that identify a curve."""
         return [name for name in ("law", "k", "series", *BUDGET) if name != self._column]
 
     def _named(self, table: pd.DataFrame, sweep: Sweep) -> pd.DataFrame:
-        """The table with names of families and estimators that leave out what a curve spans."""
+        """Add the columns ``law`` and ``series``, names without the variable of the curve."""
         without = self._column or ""
         return table.assign(
             law=[sweep.families[label].label(without) for label in table["family"]],
@@ -177,7 +215,7 @@ class Claim(Selection):
         return self._worst(chosen)
 
     def _worst(self, chosen: Results, **options: bool) -> Curves:
-        """The metric at its worst over members, and its replicates."""
+        """Return the metric, the largest over the members of each family, with replicates."""
         draws = replicates(chosen, self.statement.metric, **options)
         return worst_case(chosen.summary, draws)
 
@@ -192,7 +230,7 @@ class Claim(Selection):
         return interval(self._number(curve, draws))
 
     def _number(self, curve: pd.DataFrame, draws: Floats) -> Floats:
-        """The number of a curve, and its replicates, from its rows': here their geometric mean."""
+        """Return the number of a curve and its replicates: the geometric mean over its rows."""
         return np.asarray(np.exp(np.log(draws).mean(axis=0)))
 
     def _row(self, curve: pd.DataFrame, measured: Measured) -> dict[str, Any]:
@@ -223,38 +261,67 @@ class Claim(Selection):
         }
 
     def _at_these_n(self, curve: pd.DataFrame) -> float:
-        """Return the exact number at the claim's n; NaN if the claim has the theorem's alone."""
+        """Return the exact number at the claim's n; NaN if the claim uses the theorem's number."""
         return np.nan
 
     def _asymptotic_from(self, curve: pd.DataFrame, table: pd.DataFrame, sweep: Sweep) -> float:
-        """Return the n from which the exact number is the theorem's, up to the tolerance, or NaN.
+        """Return the n from which the exact number is within the tolerance of the theorem's.
 
-        `table` has the summary's rows of the claim; see `dpbench.analysis.oracle.first_n`.
+        NaN if no such n is known. `table` holds the claim's rows of the summary; see
+        `dpbench.analysis.oracle.first_n`.
         """
         return np.nan
 
 
 def _reach(measured: Measured, floor: float | None) -> float:
-    """Return how far below the number, above a limit, or around it the interval reaches."""
+    """Return the half-width of the interval; for an upper limit its part below the number."""
     number, low, high = measured
     return (high - low) / 2 if floor is None else number - low
 
 
 def region(predicted: float, tolerance: float, floor: float | None) -> tuple[float, float]:
-    """Return the ends of the numbers that a claim accepts; those of a limit begin at its floor."""
+    """Return the lower and the upper end of the interval of numbers that a claim accepts.
+
+    Parameters
+    ----------
+    predicted : float
+        The predicted number, or the upper limit that a theorem states.
+    tolerance : float
+        Distance that is accepted beyond the prediction.
+    floor : float or None
+        Smallest possible value, for a theorem that states only an upper limit.
+
+    Returns
+    -------
+    tuple of float
+        predicted -+ tolerance; with a floor, floor - tolerance and predicted + tolerance.
+    """
     return (predicted if floor is None else floor) - tolerance, predicted + tolerance
 
 
 def verdict(
     measured: Measured, predicted: float, tolerance: float, *, floor: float | None = None
 ) -> str:
-    """Compare an interval with the region predicted +- tolerance, or from floor - tolerance.
+    """Compare an interval with the `region` that a claim accepts.
 
-    ``consistent`` if it lies inside; ``inconsistent`` if one of twice the width lies outside, which
-    is so of 1 in 10,000 numbers that are right, not of 1 in 20. Otherwise, or if a number is not
-    finite, more trials are needed: ``inconclusive``. A truth that is off by the tolerance and the
-    width of the interval, above a limit by the tolerance and twice what is below the measured
-    number, is found inconsistent half of the time: ``visible``.
+    A true number is ``visible`` if the verdict on it is ``inconsistent`` in half of all runs. Its
+    distance from the prediction is the tolerance plus the width of the interval. Above an upper
+    limit it is the tolerance plus twice the part of the interval below the measured number.
+
+    Parameters
+    ----------
+    measured : Measured
+    predicted, tolerance : float
+        Prediction and tolerance of the claim.
+    floor : float, optional
+        Smallest possible value, for a theorem that states only an upper limit; see `region`.
+
+    Returns
+    -------
+    str
+        ``consistent`` if the interval lies inside the region. ``inconsistent`` if the interval
+        stretched to twice its width lies outside: this happens to 1 in 10,000 correct numbers, not
+        to 1 in 20. ``inconclusive`` otherwise, or if a number is not finite.
     """
     if not np.all(np.isfinite([*measured, predicted])):
         return "inconclusive"
@@ -273,27 +340,46 @@ def theorem_verdict(
     *,
     floor: float | None = None,
 ) -> str:
-    """Compare an interval with the theorem's own number, given the exact one at the claim's n.
+    """Compare an interval with the theorem's number, given the exact number at the claim's n.
 
-    Without an exact number (NaN) return `verdict` on the theorem's. Else let `here` be `verdict` on
-    the exact number, and a number's region as in `verdict`:
+    Without an exact number (NaN) return `verdict` on the theorem's number. Else let `here` be
+    `verdict` on the exact number, and let the region of a number be `region`:
 
-    1. ``consistent`` if `verdict` says so of the theorem's number; or if `here` is consistent and
-       the interval, widened by the tolerance on both sides, holds the theorem's number.
+    1. ``consistent`` if `verdict` on the theorem's number is consistent. Also if `here` is
+       consistent and the interval, widened by the tolerance on both sides, contains the theorem's
+       number.
     2. Else ``not yet asymptotic`` if `here` is consistent and the exact number lies outside the
-       theorem's region: the measurement agrees with a formula that is not at its limit yet.
-    3. Else `verdict` on the theorem's number; but ``inconclusive`` for ``inconsistent`` if the
-       exact number lies outside the theorem's region and `here` is inconclusive: few trials do not
-       refute a theorem that the exact number would explain.
+       theorem's region: the measurement agrees with a formula that is not yet at its limit.
+    3. Else `verdict` on the theorem's number, with an exception. It is ``inconclusive`` instead of
+       ``inconsistent`` if the exact number lies outside the theorem's region and `here` is
+       inconclusive: few trials do not refute a theorem that the exact number would explain.
 
-    False alarms. If the exact number is the truth, ``inconsistent`` needs a doubled interval that
-    misses it. By 3, `here` is inconsistent if that number lies outside the theorem's region; if it
-    lies inside, the doubled interval lies outside of a region that holds it. Either is so of 1 in
-    10,000. ``not yet asymptotic`` needs an interval inside the region of the exact number and
-    outside the theorem's. A truth outside the one region or inside the other is beyond this 95%
-    interval, on one known side: 1 in 40. ``consistent`` by the second half of 1 needs an interval
-    of at most two tolerances that ends within one tolerance of the theorem's number. A truth that
-    is off by three tolerances is beyond it: 1 in 40.
+    False alarms, if the exact number is the true one:
+
+    - ``inconsistent`` has probability 1 in 10,000. If the exact number lies outside the theorem's
+      region, `here` must be inconsistent, by 3. If it lies inside, the doubled interval must miss
+      a region that contains the true number.
+    - ``not yet asymptotic`` needs an interval inside the region of the exact number and outside
+      the theorem's region. A true number outside the first region or inside the second lies
+      beyond this 95% interval on a known side: 1 in 40.
+    - ``consistent`` by the second sentence of 1 needs an interval of at most two tolerances that
+      ends within one tolerance of the theorem's number. A true number three tolerances away from
+      the theorem's lies beyond this interval: 1 in 40.
+
+    Parameters
+    ----------
+    measured : Measured
+    theorem, exact : float
+        The theorem's number, and the exact number at the claim's n or NaN.
+    tolerance : float
+        Tolerance of the claim.
+    floor : float, optional
+        As in `verdict`.
+
+    Returns
+    -------
+    str
+        A verdict of `dpbench.output.verdicts.CLAIMS`.
     """
     alone = verdict(measured, theorem, tolerance, floor=floor)
     if np.isnan(exact) or alone == "consistent":
@@ -308,10 +394,22 @@ def theorem_verdict(
 
 
 def completed_row(row: Mapping[Any, Any], *, finite: bool, subject: Subject) -> dict[Any, Any]:
-    """Return a row of claims.csv with the columns on theorems, which older runs have not written.
+    """Add to a row of an older claims.csv the columns on theorems, which it lacks.
 
-    Where an older claim set ``finite``, its ``predicted`` is the number at its n; the theorem's own
-    number and verdict are not known then, and NaN.
+    Parameters
+    ----------
+    row : mapping
+        A row of claims.csv by column. Its own cells stay.
+    finite : bool
+        Whether the claim set ``finite``. Then ``predicted`` is the exact number at its n, and the
+        theorem's own number and verdict are NaN, because the older run did not store them.
+    subject : {'theorem', 'code'}
+        What the claim tests.
+
+    Returns
+    -------
+    dict
+        The row with all columns, in the order of the row.
     """
     known = not finite and subject == "theorem"
     late = {
@@ -321,13 +419,14 @@ def completed_row(row: Mapping[Any, Any], *, finite: bool, subject: Subject) -> 
         "theorem_verdict": row["verdict"] if known else np.nan,
         "asymptotic_from": np.nan,
     }
-    return {**row, **late, **row}  # in the order of the row, whose own cells stay
+    return {**row, **late, **row}
 
 
 def headline(rows: Iterable[Mapping[Any, Any]]) -> list[str]:
-    """Count the verdicts on theorems, on the same rows at their n, and on the code, a line each.
+    """Count verdicts: on theorems, on the numbers at these n, and on the code, a line for each.
 
-    Where no row has an exact number at its n, the second line is left out: it equals the first.
+    The second line counts the rows of the first. It is left out if no row has an exact number at
+    its n, because the lines would then be equal.
     """
     by_subject: dict[str, list[Mapping[Any, Any]]] = {"theorem": [], "code": []}
     for row in rows:
@@ -343,6 +442,6 @@ def headline(rows: Iterable[Mapping[Any, Any]]) -> list[str]:
 
 
 def _counts(words: list[Any]) -> str:
-    """Count each verdict that occurs; a theorem in a row of an older run may have none."""
+    """Count each verdict that occurs; rows of an older run may have no verdict on a theorem."""
     counts = Counter(word if word in CLAIMS else "not judged" for word in words)
     return ", ".join(f"{counts[word]} {word}" for word in [*CLAIMS, "not judged"] if counts[word])

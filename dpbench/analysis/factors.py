@@ -1,4 +1,4 @@
-"""Compare the errors of estimators with what no private estimator reaches."""
+"""Compare the errors of estimators with lower bounds for all private estimators."""
 
 from __future__ import annotations
 
@@ -17,21 +17,20 @@ from dpbench.theory.bounds.of_class import OF_VIEWS
 
 __all__ = ["BY_TRIALS", "ENDS", "EXACT", "OPTIMAL", "factors", "profile", "scores"]
 
-# The largest factor that is called optimal.
-OPTIMAL = 1.1
+OPTIMAL = 1.1  # largest factor with the verdict ``optimal``
 LAW = ["distribution", "k", "n", "d"]
 PROBLEM = [*LAW, *BUDGET]
 BOUND, FREE = "lower bound", "no privacy"
-EXACT, BY_TRIALS = "exact value", "trials"  # how a factor is known
+EXACT, BY_TRIALS = "exact value", "trials"  # values of the column factor_by
 Exact = Callable[[pd.DataFrame], Floats]
 ENDS = ["factor", "factor_low", "factor_high"]
 SCORES = [
     "distribution", "k", *BUDGET, "n", "d", "estimator", "score", "score_high", "over",
-    "lower_bound", "bound_by", "members",
+    "lower_bound", "bound_name", "members",
 ]  # fmt: skip
 COLUMNS = [
     "distribution", "k", *BUDGET, "n", "d", "estimator", *ENDS, "factor_by", "lower_bound",
-    "bound_by", "verdict",
+    "bound_name", "verdict",
 ]  # fmt: skip
 
 
@@ -41,12 +40,17 @@ def scores(summary: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row for each family, budget, n and estimator: ``distribution`` (the family), ``k``, the
-        budget, ``n, d``, the ``estimator`` and its ``score``: the worst 0.9 quantile of its error
-        (``score_high``: the upper end of its 95% interval) ``over`` the finite ``lower bound``; or
-        where none is known, as of one law of bounded moments, over the least such error with ``no
-        privacy``. What the bound is ``bound_by``, how many ``members`` the family has. Problems
-        with neither, and those where every error is possible, are left out.
+        A row for each family, budget, n and estimator, with these columns besides the key:
+
+        - ``score``: the worst 0.9 quantile of the error, divided by the finite lower bound.
+          If no bound is known, as for a single distribution with bounded moments, it is divided
+          by the least worst 0.9 quantile without privacy.
+        - ``score_high``: the upper end of the 95% interval of that quantile, divided likewise.
+        - ``over``: the denominator, ``lower bound`` or ``no privacy``.
+        - ``lower_bound``, and ``bound_name``: the proof of the bound.
+        - ``members``: the number of distributions in the family.
+
+        Problems with neither denominator, or with an infinite bound, are left out.
     """
     summary = _told(summary)
     curves, worst = worst_case(summary, summary[["q90", "q90_high"]].fillna(np.inf).to_numpy())
@@ -64,53 +68,60 @@ def scores(summary: pd.DataFrame) -> pd.DataFrame:
 
 
 def profile(found: ArrayLike, problems: int, at: ArrayLike) -> Floats:
-    """Return the share of all problems whose score is at most each of some numbers.
+    """Return an estimator's profile: the share of all problems with a score of at most x.
 
-    It is an estimator's profile. A problem that the estimator does not answer, or fails at, it
-    never solves. As no score depends on other estimators, neither does the profile.
+    Problems that the estimator was not run on, or fails at, count as never solved. The profile
+    does not depend on other estimators, because no score does.
 
     Parameters
     ----------
-    found : (..., scores) array_like
-        Scores of one estimator, at most one for each problem; infinite where it fails.
+    found : array_like of shape (..., scores)
+        Scores of the estimator, at most one for each problem; infinite if it fails.
     problems : int
-        How many there are.
-    at : (points,) array_like
+        Number of all problems.
+    at : array_like of shape (points,)
+        The values of x.
 
     Returns
     -------
-    (..., points) array
+    ndarray of shape (..., points)
+        Shares in [0, 1].
     """
     solved = np.asarray(found)[..., :, None] <= np.asarray(at)
     return np.asarray(solved.sum(axis=-2) / problems)
 
 
 def factors(summary: pd.DataFrame, exact: Exact | None = None) -> pd.DataFrame:
-    """Return the best estimator of each family, budget and n, over the bound: ``factors.csv``.
+    """Find the best estimator of each family, budget and n, and its factor over the lower bound.
 
-    A factor is the worst 0.9 quantile of an error over a family, divided by the lower bound. It is
-    exact if the exact quantile of every member is known. Else it comes from trials, and its 95%
-    interval allows for the choice of the worst member and the best estimator; see `largest`.
+    A factor is the worst 0.9 quantile of the error over a family, divided by the lower bound. It
+    is exact if the exact quantile of every member is known. Else it comes from trials, and its 95%
+    interval allows for the choice of the worst member and the best estimator; see
+    `dpbench.analysis.extremes.largest`.
 
     Parameters
     ----------
     summary : DataFrame
         As in ``summary.csv``.
     exact : callable, optional
-        Exact 0.9 quantiles of rows of the summary, (rows,), NaN where none is known. Only rows of
-        estimators that may be the best are asked for. By default none is known.
+        Returns exact 0.9 quantiles for rows of the summary, (rows,), NaN if unknown. It is called
+        only for estimators that may be the best. By default none is known.
 
     Returns
     -------
     DataFrame
-        A row for each where a finite bound is known: ``distribution`` (the family), ``k``, the
-        budget, ``n, d``, the ``estimator`` of the least ``factor``, its interval from
-        ``factor_low`` to ``factor_high``, ``factor_by`` (``exact value`` or ``trials``), the
-        ``lower_bound`` and the proof it is ``bound_by``. The ``verdict`` reads ``factor_high``,
-        which is the factor where that is exact: ``below`` if it is below 1 (the listed laws are not
-        the worst of their class), ``one law`` for a family of one member, as others of its class
-        may be worse, ``optimal`` if at most 1.1, else ``open``. Where both models run it is of the
-        central one.
+        The table ``factors.csv``: a row for each family, budget and n with a finite bound. If
+        estimators of the central and the local model run, it is about the central model. Columns:
+
+        - ``distribution`` (the family), ``k``, the budget, ``n, d``.
+        - ``estimator``: the estimator with the least ``factor``.
+        - ``factor_low, factor_high``: the ends of its 95% interval, equal if it is exact.
+        - ``factor_by``: ``exact value`` or ``trials``.
+        - ``lower_bound``, and ``bound_name``: the proof of the bound.
+        - ``verdict``: decided by ``factor_high``. ``below`` if it is below 1, so that the listed
+          distributions are not the worst of their class. ``one law`` for a family with a single
+          member, because others of its class may be worse. ``optimal`` if at most 1.1. Else
+          ``open``.
     """
     curves = _curves(_bounded(summary), exact)
     best = curves.sort_values("factor", kind="stable").drop_duplicates(PROBLEM).sort_index()
@@ -121,7 +132,7 @@ def factors(summary: pd.DataFrame, exact: Exact | None = None) -> pd.DataFrame:
 
 
 def _curves(rows: pd.DataFrame, exact: Exact | None) -> pd.DataFrame:
-    """Return every estimator's factor at every problem, exact for those that may be the best."""
+    """Return every estimator's factor on every problem, exact for those that may be the best."""
     at = np.asarray(rows.groupby([*CURVE, "n"], dropna=False).ngroup(), dtype=int)
     curves = rows.assign(at=at).drop_duplicates("at").set_index("at").sort_index()
     errors = rows[["q90", "q90_low", "q90_high"]].fillna(np.inf).to_numpy()
@@ -141,22 +152,22 @@ def _curves(rows: pd.DataFrame, exact: Exact | None) -> pd.DataFrame:
 
 
 def _bounded(summary: pd.DataFrame) -> pd.DataFrame:
-    """Return the private rows that a finite bound holds for; of two models, the central one."""
+    """Select the private rows with a finite bound; of two models, the central one."""
     rows = _told(summary)
     rows = rows.assign(distribution=rows["family"], member=rows["distribution"])
     bound = rows["bound"]
     rows = rows[np.isfinite(bound) & (bound > 0) & (rows["privacy"] != "none")]
-    central = rows["bound_by"] != OF_VIEWS
+    central = rows["bound_name"] != OF_VIEWS
     local = ~rows["family"].isin(rows.loc[central, "family"])
     bounded: pd.DataFrame = rows[central | local].reset_index(drop=True)
     return bounded
 
 
 def _told(summary: pd.DataFrame) -> pd.DataFrame:
-    """Add each family's number of ``members`` and its ``bound``, NaN for one law of order k.
+    """Add each family's number of ``members`` and its ``bound``.
 
-    One law of bounded moments may be easier than the worst law of the class, which the bound is
-    about.
+    The bound is about the worst distribution of the class with a bounded moment of order k. It is
+    NaN for a family of a single such distribution, which may be easier.
     """
     members = summary.groupby("family")["distribution"].transform("nunique")
     bound = summary["lower_bound"].where((members > 1) | summary["k"].isna())
@@ -171,7 +182,7 @@ def _by_trials(over: Floats, at: Ints, among: pd.Series[int]) -> list[Measured]:
 
 
 def _exactly(exact: Exact, rows: pd.DataFrame, at: Ints) -> pd.Series[float]:
-    """Return the factors of the curves all of whose members have a known exact quantile."""
+    """Return the exact factors of the curves for which all members' exact quantiles are known."""
     asked = rows.assign(distribution=rows["member"])
     over = pd.Series(exact(asked) / rows["lower_bound"].to_numpy())
     return over.groupby(at).max()[~over.isna().groupby(at).any()]

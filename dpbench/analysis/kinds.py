@@ -1,9 +1,9 @@
-"""Kinds of claims: exponents, levels, factors, ratios and limits."""
+"""Kinds of claims: exponents, levels, factors, ratios and upper limits."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -27,11 +27,29 @@ from dpbench.theory.theorems import THEOREMS
 __all__ = ["KINDS", "build_claim", "slopes"]
 
 LARGEST = 1e300
-FAR = 1e6  # an infinite error counts as so many times the exact value, one of 0 as that part
+FAR = 1e6  # ratios to exact values are clipped to [1/FAR, FAR], so that their logarithms are finite
 
 
 def slopes(errors: Floats, *columns: Floats) -> list[Floats]:
-    """Least-squares slopes of log errors, (m, draws), on the logarithms of columns, (m,) each."""
+    """Fit the logarithm of errors by least squares on the logarithms of some variables.
+
+    Parameters
+    ----------
+    errors : ndarray of shape (m, draws)
+        Positive errors, m points in each of several replicates.
+    *columns : ndarray of shape (m,)
+        Positive values of each variable.
+
+    Returns
+    -------
+    list of ndarray of shape (draws,)
+        The slope in each variable.
+
+    Raises
+    ------
+    ValueError
+        If a variable is constant or the variables are collinear.
+    """
     design = np.stack([np.ones_like(columns[0]), *map(np.log, columns)], axis=1)
     if np.linalg.matrix_rank(design) < design.shape[1]:
         raise ValueError("the fit needs at least two distinct values of every variable")
@@ -40,14 +58,14 @@ def slopes(errors: Floats, *columns: Floats) -> list[Floats]:
 
 @validated
 class Exponent(Claim):
-    """Test the exponent of an error: in n, or in a variable that changes at fixed n.
+    """Claim about the exponent of an error in n, or in another variable at fixed n.
 
     Parameters
     ----------
     finite : bool or float
-        Compare the measurement not with the theorem's exponent but with the one at the claim's n,
-        which tends to it: that of exact values (true), or this number. The theorem has a verdict
-        of its own, see `dpbench.analysis.claims.theorem_verdict`.
+        If true, `verdict` compares the measurement with the exponent of exact values at the
+        claim's n; if a number, with this number. By default it compares with the theorem's
+        exponent, which `dpbench.analysis.claims.theorem_verdict` always does.
     """
 
     finite: bool | float = False
@@ -68,7 +86,7 @@ class Exponent(Claim):
             check_exact(chosen, self._apart, sweep, metric, f"{where}.finite")
 
     def _wrong(self, curve: pd.DataFrame) -> str:
-        """Why nothing can be fitted to a curve, or nothing."""
+        """Return the reason why no exponent can be fitted to a curve; blank if one can."""
         at, variable = curve.iloc[0], self.statement.variable
         if self.statement.of != "fixed_n" and not self._others(curve):
             return "one n in the claim's regime; an exponent needs two or more"
@@ -86,7 +104,7 @@ class Exponent(Claim):
         return self._mixed(curve, x)
 
     def _mixed(self, curve: pd.DataFrame, x: Floats) -> str:
-        """Whether n and the variable cannot be told apart."""
+        """Return the reason why slopes in n and the variable cannot be separated, or blank."""
         try:
             slopes(np.ones((len(curve), 1)), *self._others(curve), x)
         except ValueError:
@@ -95,13 +113,13 @@ class Exponent(Claim):
         return ""
 
     def _others(self, curve: pd.DataFrame) -> list[Floats]:
-        """What else errors follow: n, unless it is the same everywhere."""
+        """Return the other regressors: n, unless the curve has a single n."""
         n = curve["n"].to_numpy(float)
         return [n] if np.ptp(n) else []
 
     def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
         shared = sweep.shares_data(chosen.summary["family"].unique())
-        # Rows of one curve whose data are the same keep what they have in common.
+        # Rows of a curve on equal data resample equal trials, because their errors are dependent.
         _, swept = swept_columns(sweep.families.values(), sweep.estimators.values())
         joint = self._column not in {"n", "alpha"} and (shared or self._column in swept.values())
         curves, draws = self._worst(chosen, joint=joint, shared=shared)
@@ -126,7 +144,7 @@ class Exponent(Claim):
             grid = rows.assign(n=n)
             exact = exact_values(grid, sweep, self.statement.metric)
             curves, worst = worst_case(grid, exact[:, None])
-            with np.errstate(divide="ignore", invalid="ignore"):  # far out an exact value may be 0
+            with np.errstate(divide="ignore", invalid="ignore"):  # exact values may underflow to 0
                 return bool(low <= self._number(curves, worst)[0] <= high)
 
         return first_n(rows["n"], near)
@@ -142,12 +160,12 @@ class Exponent(Claim):
 
 @validated
 class SmallestN(Exponent):
-    """Test the exponent of the smallest n for error alpha.
+    """Claim about the exponent of the smallest n for error alpha.
 
     Parameters
     ----------
-    alpha : float
-        At which error.
+    alpha : float > 0
+        The error, in the unit of the data.
     """
 
     alpha: Annotated[float, Field(gt=0)]
@@ -169,16 +187,16 @@ class SmallestN(Exponent):
 
 @validated
 class Level(Claim):
-    """Compare a measurement with its exact value, by the geometric mean of their ratios.
+    """Claim that a measurement equals its exact value, by the geometric mean of their ratios.
 
-    A row for each entry of estimators under each notion: the mean is over laws, n, amounts and
-    swept parameters, wherever the exact value is known.
+    There is a row for each entry of estimators under each notion. The mean is over distributions,
+    n, amounts and swept parameters for which the exact value is known.
 
     Parameters
     ----------
     exact : float > 0, optional
-        The exact value of all that the claim is about, for what `dpbench.theory.exact.value` does
-        not know: a number that was computed elsewhere.
+        The exact value in all rows, computed elsewhere. By default
+        `dpbench.theory.exact.value` computes it for each row.
     """
 
     exact: Annotated[float, Field(gt=0)] | None = None
@@ -202,11 +220,11 @@ class Level(Claim):
 
     @property
     def _sought(self) -> str:
-        """What has an exact value."""
+        """Return the metric whose exact value is needed."""
         return self.statement.metric
 
     def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
-        # Errors of several budgets or parameters on the same data have their sampling in common.
+        # Several budgets or parameters on equal data share their sampling errors.
         exact = np.full(len(chosen.summary), self.exact or np.nan)
         if self.exact is None:
             exact = exact_values(chosen.summary, sweep, self._sought)
@@ -216,15 +234,16 @@ class Level(Claim):
         data = ["series", "distribution", "n", *([] if shared else BUDGET)]
         joint = bool(table.duplicated(data).any())
         draws = replicates(chosen, self.statement.metric, joint=joint, shared=shared)
-        # Where what is right hardly ever fails, a tenth of failures is far off. So are nine of ten
-        # errors of 0: noise is missing. A rare wrong answer may well be seen never: a mean of 0.
+        # Clip the ratios to [1/FAR, FAR], because infinite errors and errors of 0 must count as
+        # far off and stay finite. A mean may be 0 by chance if errors are rare: clip it above only.
         least = 1 / FAR if METRICS[self.statement.metric].statistic == "quantile" else 0.0
         return table, np.clip(draws * (self._unbiased(chosen) / exact)[:, None], least, FAR)
 
     def _unbiased(self, chosen: Results) -> Floats:
-        """What makes the rows' quantiles as often too large as too small, (rows,).
+        """Return correction factors, (rows,), that make sample quantiles median-unbiased.
 
-        The smallest value with 0.9 of N below or at it is too small, by 1 per cent at N = 200.
+        The smallest value with a share of 0.9 of the N trials below or at it is too small, by
+        1 per cent at N = 200.
         """
         metric, table = METRICS[self.statement.metric], chosen.summary
         if metric.statistic != "quantile":
@@ -239,14 +258,14 @@ class Level(Claim):
 
 @validated
 class LevelOfN(Level):
-    """Compare the smallest n for error alpha with the exact one, by a geometric mean over curves.
+    """Claim that the smallest n for error alpha is the exact one, by a geometric mean over curves.
 
-    Where an error is above alpha if a coarse step misses, and below if it does not.
+    The exact n assumes that the error exceeds alpha exactly if a coarse step misses.
 
     Parameters
     ----------
-    alpha : float
-        At which error.
+    alpha : float > 0
+        The error, in the unit of the data.
     """
 
     alpha: Annotated[float, Field(gt=0)]
@@ -266,14 +285,14 @@ class LevelOfN(Level):
 
 @validated
 class Factor(Claim):
-    """Test the error over the lower bound, the largest over members and n.
+    """Claim about the error over the lower bound, the largest over members and n.
 
-    Members at several n have data of their own, so that their errors are independent. The interval
+    Errors of different members and n are independent, because each has its own data. The interval
     allows for the choice of the largest, see `dpbench.analysis.extremes`.
     """
 
     def _check(self, chosen: pd.DataFrame, sweep: Sweep, where: str) -> None:
-        told = ["family", "estimator", *BUDGET]  # what is known does not depend on n
+        told = ["family", "estimator", *BUDGET]  # whether a bound is known does not depend on n
         for row in chosen.drop_duplicates(told, keep="last").to_dict("records"):
             if np.isnan(lower_bound(sweep, row)):
                 at = f"{where}.families: {row['family']!r}"
@@ -289,18 +308,25 @@ class Factor(Claim):
 
 @validated
 class Ratio(Claim):
-    """An estimator's error over another's at the same family and n, a geometric mean over n.
+    """Claim about the ratio of two estimators' errors, by a geometric mean over n.
+
+    Both errors are on equal families, budgets and n.
 
     Parameters
     ----------
-    over : str
-        The name of the estimator in the denominator, which is one of `estimators`.
+    denominator : str
+        Name of the estimator in the denominator, one of `estimators`.
     """
 
-    over: str
+    first_names: ClassVar[dict[str, str]] = {"denominator": "over"}
+
+    denominator: str
 
     def _check(self, chosen: pd.DataFrame, sweep: Sweep, where: str) -> None:
-        where, is_below = f"{where}.over: {self.over!r}", self._is_below(chosen, sweep)
+        where, is_below = (
+            f"{where}.denominator: {self.denominator!r}",
+            self._is_below(chosen, sweep),
+        )
         below = chosen[is_below][[*POINT, "estimator"]].drop_duplicates()
         if below.empty:
             raise ConfigError(f"{where}: not among the claim's estimators")
@@ -315,24 +341,26 @@ class Ratio(Claim):
             raise ConfigError(f"{where}: it does not run {at}, as {row['estimator']} does")
 
     def _is_below(self, table: pd.DataFrame, sweep: Sweep) -> pd.Series[bool]:
-        """Which rows are the denominator's."""
-        return table["estimator"].map(lambda label: sweep.estimators[label].name) == self.over
+        """Select the rows of the estimator in the denominator."""
+        return (
+            table["estimator"].map(lambda label: sweep.estimators[label].name) == self.denominator
+        )
 
     def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
         curves, draws = super()._curves(chosen, sweep)
         is_below = self._is_below(curves, sweep)
         below = curves[is_below][POINT].reset_index(names="below")
         above = curves[~is_below].reset_index(names="above").merge(below, on=POINT)
-        with np.errstate(divide="ignore", invalid="ignore"):  # where nothing errs
+        with np.errstate(divide="ignore", invalid="ignore"):  # errors may be 0
             return above, draws[above["above"]] / draws[above["below"]]
 
 
 @validated
 class Limit(Claim):
-    """The metric itself, at its worst over estimators, families and n under each budget.
+    """Claim about the worst value of the metric over estimators, families and n, by budget.
 
-    The worst is chosen on half of the trials and measured on the other; of what has a sign it is
-    the one farthest from 0.
+    The worst case is chosen on half of the trials and measured on the other half. For a metric
+    with a sign it is the value farthest from 0.
     """
 
     @property
@@ -358,12 +386,29 @@ KINDS: dict[str, type[Claim]] = {
 
 
 def build_claim(spec: Any, where: str) -> Claim:
-    """Make the claim that `spec` describes: its theorem, if there is one, says of which kind."""
+    """Build the claim that a configuration describes; its theorem determines the kind.
+
+    Parameters
+    ----------
+    spec : mapping or Claim
+        Configuration of the claim. A claim is returned unchanged.
+    where : str
+        The claim's key, for messages.
+
+    Returns
+    -------
+    Claim
+
+    Raises
+    ------
+    ConfigError
+        If there is no such theorem, or a key is missing or wrong.
+    """
     if isinstance(spec, Claim):
         return spec
     name = spec.get("theorem") if isinstance(spec, Mapping) else None
     if name is None:
-        return from_mapping(Exponent, spec, where)  # which says what is missing
+        return from_mapping(Exponent, spec, where)  # raises and names the missing key
     if str(name) not in THEOREMS:
         choices = choose_from(name, THEOREMS)
         raise ConfigError(f"{where}.theorem: {name!r}: no such theorem; {choices}")

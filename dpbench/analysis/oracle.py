@@ -1,4 +1,4 @@
-"""Compute exact values of a summary, and the n from which an exact exponent is the theorem's.
+"""Compute exact values for a summary, and the n from which an exact exponent is the theorem's.
 
 The values come from `dpbench.theory.exact.value`, which calls no estimator and draws nothing.
 """
@@ -21,14 +21,25 @@ from dpbench.theory.exact.value import exact, exact_miss
 
 __all__ = ["MAX_N", "check_exact", "exact_n", "exact_values", "first_n"]
 
-MAX_N = 10**15  # the largest n at which an exact exponent is computed, with all digits of n
+MAX_N = 10**15  # largest n for exact exponents, because doubles hold all of its digits
 
 
 def exact_values(table: pd.DataFrame, sweep: Sweep, metric: str) -> Floats:
-    """Return the limits of a column of a summary as trials grow, (rows,); see `exact`.
+    """Compute the limits of a column of a summary as the number of trials grows.
 
-    For the metric ``samples``, return the probabilities that a coarse step misses; see
-    `exact_miss`.
+    Parameters
+    ----------
+    table : DataFrame
+        Rows of a summary, or of its keys.
+    sweep : Sweep
+    metric : str
+        The column, see `dpbench.theory.exact.value.exact`. For ``samples`` compute the probability
+        that a coarse step misses, see `dpbench.theory.exact.value.exact_miss`.
+
+    Returns
+    -------
+    ndarray of shape (rows,)
+        Exact values; NaN where none is known, and without privacy.
     """
     estimator = cache(sweep.estimator)
     members = cache(lambda label, n, budget: sweep.families[label].value.members(label, n, budget))
@@ -37,7 +48,7 @@ def exact_values(table: pd.DataFrame, sweep: Sweep, metric: str) -> Floats:
     found = []
     for row in table.to_dict("records"):
         budget = next((one for one in budgets if under(row, one)), None)
-        if budget is None:  # without privacy
+        if budget is None:  # an estimator without privacy
             found.append(np.nan)
             continue
         law = members(row["family"], row["n"], budget)[row["distribution"]]
@@ -46,7 +57,21 @@ def exact_values(table: pd.DataFrame, sweep: Sweep, metric: str) -> Floats:
 
 
 def exact_n(curves: pd.DataFrame, results: Results, sweep: Sweep) -> Floats:
-    """Find the smallest n, up to the largest that was run, with a miss of at most BETA, (rows,)."""
+    """Find the smallest n at which a coarse step misses with probability at most BETA.
+
+    Parameters
+    ----------
+    curves : DataFrame
+        A row for each curve.
+    results : Results
+        Results of the run: its largest n is the largest answer.
+    sweep : Sweep
+
+    Returns
+    -------
+    ndarray of shape (rows,)
+        The smallest n of each curve.
+    """
     low, high = np.ones(len(curves)), np.full(len(curves), float(results.summary["n"].max()))
     while np.any(high - low > 1):
         middle = np.floor((low + high) / 2)
@@ -58,7 +83,25 @@ def exact_n(curves: pd.DataFrame, results: Results, sweep: Sweep) -> Floats:
 def check_exact(
     table: pd.DataFrame, apart: list[str], sweep: Sweep, metric: str, where: str
 ) -> None:
-    """Raise ConfigError if the last row of a curve has no known exact value; see `apart`."""
+    """Check that the last row of each curve has a known exact value.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Keys of the planned results.
+    apart : list of str
+        Columns that identify a curve.
+    sweep : Sweep
+    metric : str
+        As in `exact_values`.
+    where : str
+        Key for the message.
+
+    Raises
+    ------
+    ConfigError
+        If a value is not known.
+    """
     one = table.drop_duplicates(apart, keep="last")
     for place in np.flatnonzero(np.isnan(exact_values(one, sweep, metric))):
         row = one.iloc[place]
@@ -67,22 +110,22 @@ def check_exact(
 
 
 def first_n(grid: pd.Series[int], near: Callable[[pd.Series[int]], bool]) -> float:
-    """Return the first smallest n of a grid, times 2, 4, 8 and so on, at which it is `near`.
+    """Find the n from which the exact exponent of a grid agrees with the theorem's.
 
-    The largest n of the grid goes up to `MAX_N`. At the largest factor the grid must be near, too:
-    else the exponent only passes the theorem's on its way to another limit.
+    The grid is multiplied by 2, 4, 8 and so on, up to `MAX_N`. It must also agree at the largest
+    factor, else the exponent only passes the theorem's on its way to another limit.
 
     Parameters
     ----------
     grid : Series of int
-        The n of a curve, perhaps several times each; the factor keeps their ratios.
+        The n of a curve, with repetitions. Multiplication keeps their ratios.
     near : callable
-        Whether the exact exponent on a grid lies within the tolerance of the theorem's.
+        Returns whether the exact exponent on a grid is within the tolerance of the theorem's.
 
     Returns
     -------
     float
-        The smallest n of the first grid that is near; NaN if none up to `MAX_N` is.
+        Smallest n of the first grid that agrees; NaN if none does.
     """
     doublings = int(np.log2(MAX_N / int(grid.max())))
     if doublings < 1 or not near(grid * 2**doublings):

@@ -1,6 +1,6 @@
-"""The bootstrap over trials: replicates of a statistic of every row of a table, and intervals.
+"""Bootstrap over trials: replicates of a statistic for every row of a table, and intervals.
 
-Each row has its own stream, so that other rows change nothing.
+Each row has its own random stream, so that its replicates do not depend on other rows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LEVEL = 0.95
 
 
 class Measured(NamedTuple):
-    """A number with its 95% interval."""
+    """Number with its 95% interval."""
 
     measured: float
     low: float
@@ -34,7 +34,7 @@ class Measured(NamedTuple):
 
 
 def interval(numbers: Floats) -> Measured:
-    """The first number, with the percentile bootstrap interval of the others, its replicates."""
+    """Return the first number with its 95% percentile interval; the others are its replicates."""
     tail = (1 - LEVEL) / 2
     low, high = np.quantile(numbers[1:], [tail, 1 - tail])
     return Measured(float(numbers[0]), float(low), float(high))
@@ -43,10 +43,26 @@ def interval(numbers: Floats) -> Measured:
 def replicates(
     results: Results, column: str, *, joint: bool = False, shared: bool = False
 ) -> Floats:
-    """A column of a summary and replicates of it, (rows, 1 + draws).
+    """Return a column of a summary with bootstrap replicates.
 
-    Of values that were kept, but for a mean, whose law is normal. `joint` resamples the same trials
-    of rows on the same data, see `resampled`; for all but means of what was not kept.
+    Quantiles and rates resample the kept per-trial values. A mean uses its normal approximation,
+    unless `joint` is set and its values were kept.
+
+    Parameters
+    ----------
+    results : Results
+        Summary with kept values.
+    column : str
+        A metric, see `dpbench.sweep.metrics.METRICS`.
+    joint : bool, default False
+        Whether rows on equal data resample equal trials, see `resampled`.
+    shared : bool, default False
+        Whether rows of different budgets are on equal data.
+
+    Returns
+    -------
+    ndarray of shape (rows, 1 + draws)
+        The column, then its replicates.
     """
     table = results.summary
     known = table[column].to_numpy(float)
@@ -65,17 +81,17 @@ def replicates(
 
 
 def _of_trials(name: str, values: Floats, metric: Metric) -> Floats:
-    """Of a rate or a quantile of these values; NaN where nothing is known.
+    """Return replicates of a rate, a root mean square or a quantile; NaN if values are unknown.
 
-    A rate of k in N is from Beta(k + 1/2, N - k + 1/2), whose quantiles are Jeffreys' interval: a
-    bootstrap of no miss would be certain that there never is one.
+    A rate of k in N trials has replicates from Beta(k + 1/2, N - k + 1/2), whose quantiles are
+    Jeffreys' interval. A bootstrap of N trials without a miss would never show a miss.
     """
     trials, rng, total = len(values), stream("bootstrap", name), values.sum()
     if not trials or (metric.statistic == "rate" and not np.isfinite(total)):
         return np.full(DRAWS, np.nan)
     if metric.statistic == "rate":
         return rng.beta(total + 0.5, trials - total + 0.5, DRAWS)
-    if metric.statistic == "rms":  # over the releases there were; a mean of squares is normal
+    if metric.statistic == "rms":  # over trials with a release; a mean of squares is nearly normal
         squares = values[np.isfinite(values)] ** 2
         spread = squares.std() / np.sqrt(len(squares)) if len(squares) else np.nan
         return np.asarray(
@@ -89,21 +105,23 @@ def quantile_replicates(
 ) -> Floats:
     """Return bootstrap replicates of a sample quantile, over resampled trials.
 
-    The value of rank j in N resampled trials is that of rank ceil(N B) in the original ones, where
-    B ~ Beta(j, N - j + 1) is the j-th of N uniforms. So no N indices are drawn.
+    The value of rank j among N resampled trials is the value of rank ceil(N B) among the original
+    trials, where B ~ Beta(j, N - j + 1) is the j-th smallest of N uniform numbers. This draws one
+    number instead of N indices.
 
     Parameters
     ----------
-    ascending : (..., trials) array
+    ascending : ndarray of shape (..., trials)
         Values in increasing order.
     q : float in (0, 1]
     rng : Generator
     draws : int
+        Number of replicates.
 
     Returns
     -------
-    (..., draws) array
-        Independent along all axes.
+    ndarray of shape (..., draws)
+        Replicates, independent along all axes.
     """
     trials = ascending.shape[-1]
     rank = order_statistic(q, trials)
@@ -113,7 +131,7 @@ def quantile_replicates(
 
 
 def _statistic(values: Floats, metric: Metric) -> Floats:
-    """A mean, which a rate is, a root mean square or a quantile along the last axis."""
+    """Compute a mean, a rate, a root mean square or a quantile along the last axis."""
     if metric.statistic in ("mean", "rate"):
         return np.asarray(np.mean(values, axis=-1))
     if metric.statistic == "rms":
@@ -122,10 +140,23 @@ def _statistic(values: Floats, metric: Metric) -> Floats:
 
 
 def resampled(table: pd.DataFrame, values: Sequence[Floats], *, shared: bool) -> Iterator[Floats]:
-    """The values of every row, then bootstrap resamples of them: (JOINT_DRAWS + 1, trials) arrays.
+    """Resample the trials of every row, with equal indices for rows on equal data.
 
-    Rows on the same data resample the same trials, so that comparisons between them keep what they
-    have in common; `shared` says whether rows of different budgets are on the same data.
+    Errors on equal data are dependent, and comparisons between such rows keep the dependence.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Rows of a summary.
+    values : sequence of ndarray of shape (trials,)
+        Per-trial values of each row.
+    shared : bool
+        Whether rows of different budgets are on equal data.
+
+    Yields
+    ------
+    ndarray of shape (1 + JOINT_DRAWS, trials)
+        The values of a row, then its resamples. Values that are not finite are +infinity.
     """
     about = ["distribution", "n", *([] if shared else BUDGET)]
     for row, vector in zip(table[about].itertuples(index=False), values, strict=True):

@@ -1,4 +1,4 @@
-"""Results of a run: tables, errors of every trial, figures."""
+"""Give access to the results of a run: tables, errors of every trial, figures."""
 
 from __future__ import annotations
 
@@ -30,14 +30,22 @@ __all__ = ["Result", "read_result"]
 
 @dataclass(frozen=True)
 class Result:
-    """Hold the tables of a run of a study, and the errors of its trials.
+    """Tables of a run of a study, and the errors of its trials.
 
     Attributes
     ----------
+    study : Study
+        The study that was run.
     summary, claims, samples : DataFrame
         The tables ``summary.csv``, ``claims.csv`` and ``sample_complexity.csv``.
     failures : list of Failure
-        The settings that raised.
+        Settings that raised an error.
+    cells : list of Cell
+        Cells of the run.
+    blocks : Store or Memory
+        Store of the blocks, from which `errors` reads.
+    seed : int
+        Seed of the run.
     """
 
     study: Study
@@ -51,27 +59,32 @@ class Result:
 
     @cached_property
     def factors(self) -> pd.DataFrame:
-        """Return ``factors.csv``, the best estimators over lower bounds; see `analysis.factors`."""
+        """Return ``factors.csv``; see `dpbench.analysis.factors.factors`."""
         return self.factors_of(self.summary)
 
     def factors_of(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Return `factors` of some rows of the summary, exact where the study's laws allow it."""
+        """Return the factors of some rows of the summary, exact where exact errors are known."""
         return factors(rows, partial(exact_values, sweep=self.study, metric="q90"))
 
     def errors(self, **about: Any) -> pd.DataFrame:
-        """The errors of every trial and their parts.
+        """Return the errors of every trial, with their parts.
 
         Parameters
         ----------
         **about
-            Columns of the summary with the value, or the list of values, that is wanted:
-            ``estimator="minimax", n=1000, epsilon=0.1``. KeyError if there is no such column.
+            Selected value, or list of values, by column of the summary:
+            ``estimator="minimax", n=1000, epsilon=0.1``. By default all rows.
 
         Returns
         -------
         DataFrame
-            A row per key and trial: the columns of a key, ``trial``, ``error, sampling, bias,
-            noise, private``, and what else blocks hold; see `dpbench.sweep.block.Block`.
+            A row for each key and trial: the columns of a key, ``trial``, ``error, sampling, bias,
+            noise, private``, and further values of blocks; see `dpbench.sweep.block.Block`.
+
+        Raises
+        ------
+        KeyError
+            If there is no such column.
         """
         keys = key_table(self.study, self.cells, bounds=False)
         wanted = pd.Series(data=True, index=keys.index)
@@ -97,9 +110,25 @@ class Result:
     def figure(
         self, name: str | Mapping[str, Any], *, width: Width = "page", font: Font = "sans"
     ) -> Canvas:
-        """A figure of the study, or one that is described as in a sweep, on a canvas of its own.
+        """Draw a figure on a new canvas.
 
-        ConfigError if there is none of that name, or it is about what was not run.
+        Parameters
+        ----------
+        name : str or mapping
+            Label of a figure of the study, or the configuration of a new figure as in a sweep.
+        width : {'page', 'column'}
+            Width of the canvas: a whole page, or a column of a paper.
+        font : {'sans', 'serif'}
+            Font family.
+
+        Returns
+        -------
+        Canvas
+
+        Raises
+        ------
+        ConfigError
+            If there is no such figure, or the study did not run what it shows.
         """
         with style(width, font):
             canvas: Canvas = self._figure(name).figure(self)
@@ -108,10 +137,22 @@ class Result:
     def plot(
         self, name: str | Mapping[str, Any], ax: Axes | None = None, *, panel: int | None = None
     ) -> Axes:
-        """The same on the caller's axes (by default pyplot's current ones), in the caller's style.
+        """Draw a figure on the caller's axes, in the caller's style.
 
-        If the figure has several panels, they are drawn in a grid in the place of `ax`, or one
-        `panel` alone, from 0. Returns `ax`.
+        Parameters
+        ----------
+        name : str or mapping
+            As in `figure`.
+        ax : Axes, optional
+            Axes to draw on, by default pyplot's current axes. Several panels are drawn in a grid
+            in their place.
+        panel : int, optional
+            The only panel to draw, from 0. By default draw all.
+
+        Returns
+        -------
+        Axes
+            The axes `ax`.
         """
         if ax is None:
             import matplotlib.pyplot as plt
@@ -124,7 +165,7 @@ class Result:
         if isinstance(name, str):
             known = self.study.all_figures
             if name not in known:
-                choices = known or ["none: the sweep asks for no figure"]
+                choices = known or ["none: the sweep has no figures"]
                 raise ConfigError(f"figure: {name!r}: no such figure; {choose_from(name, choices)}")
             return known[name]
         figure = Figure.build(name, "figure")
@@ -134,7 +175,7 @@ class Result:
 
     @property
     def scoreboard(self) -> str:
-        """Verdicts, factors over lower bounds, sample complexities and failures as text."""
+        """Return verdicts, factors over lower bounds, sample complexities and failures as text."""
         return render(
             self.study,
             summary=self.summary,
@@ -149,7 +190,21 @@ class Result:
 
 
 def read_result(study: Study, folder: Path, manifest: Mapping[str, Any]) -> Result:
-    """Return the result that a finished run of a study has written."""
+    """Read the result that a finished run of a study has written.
+
+    Parameters
+    ----------
+    study : Study
+        The study that was run.
+    folder : Path
+        Folder of the run.
+    manifest : mapping
+        Contents of its ``manifest.json``.
+
+    Returns
+    -------
+    Result
+    """
     return Result(
         study=study,
         summary=_table(folder / "summary.csv"),
@@ -163,7 +218,7 @@ def read_result(study: Study, folder: Path, manifest: Mapping[str, Any]) -> Resu
 
 
 def _claims(table: pd.DataFrame, study: Study) -> pd.DataFrame:
-    """Return the claims with the columns that older runs have not written, see `completed_row`."""
+    """Add the columns that the claims of an older run lack, see `completed_row`."""
     if "theorem_verdict" in table or table.empty:
         return table
     about = [(row, study.all_claims[row["claim"]]) for row in table.to_dict("records")]
@@ -174,10 +229,10 @@ def _claims(table: pd.DataFrame, study: Study) -> pd.DataFrame:
 
 
 def _table(path: Path) -> pd.DataFrame:
-    """A table of a run; only empty cells are missing values, 'none' is a label."""
+    """Read a table of a run; only empty cells are missing values, because 'none' is a label."""
     if not path.exists():
         return pd.DataFrame()
-    labels = ("claim", "request", "distribution", "family", "estimator", "privacy", "bound_by")
-    known = dict.fromkeys(labels, str)  # which may look like numbers
+    labels = ("claim", "request", "distribution", "family", "estimator", "privacy", "bound_name")
+    known = dict.fromkeys(labels, str)  # labels may look like numbers
     table = pd.read_csv(path, keep_default_na=False, na_values=[""], dtype=known)
-    return completed(table.fillna({"bound_by": ""}))
+    return completed(table.fillna({"bound_name": ""}))

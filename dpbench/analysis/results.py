@@ -1,4 +1,4 @@
-"""From blocks to a table, one row per key with its statistics, and the worst of it."""
+"""Collect blocks of trials into a summary, and pick the worst case of a family."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from dpbench.sweep.selection import BUDGET, KEY
 __all__ = ["CURVE", "Failure", "Results", "collect", "held_out", "worst_case"]
 
 CURVE = ["family", "k", "estimator", *BUDGET]
-# Statistics are taken of so many numbers together, or of one cell's.
+# Errors that are summarised in one call, which bounds the memory; a larger cell is one call.
 AT_ONCE = 1 << 18
 ORDER = ["family", "distribution", "estimator", *BUDGET, "n"]
 
 
 class Failure(NamedTuple):
-    """A setting that raised in a block: what it said, and its `replay_name`."""
+    """Error of a setting in a block: its text, and the `replay_name` that runs it again."""
 
     text: str
     replay: str
@@ -34,20 +34,30 @@ class Failure(NamedTuple):
 
 @dataclass
 class Results:
-    """A summary, what was measured in every trial, and what failed in which block.
+    """Summary of a run, with the values of every trial that were kept, and the failures.
 
-    A row per key: `KEY` but mu, statistics, ``lower_bound``, what only some release, mu, what the
-    bound is ``bound_by``, what is swept. And of what was kept of blocks a (trials,) array per row,
-    NaN where there is none, empty if not kept.
+    Parameters
+    ----------
+    summary : DataFrame
+        A row for each key. The columns are, in this order: `KEY` without ``mu``; statistics of
+        errors; ``lower_bound``; statistics that only some estimators have; ``mu``; ``bound_name``,
+        the proof of the bound; and the swept parameters.
+    values : dict of str to list of ndarray of shape (trials,)
+        Kept per-trial values by name, an array for each row: NaN where a trial has no value, empty
+        if the row was not kept.
+    failures : list of Failure
+        Settings that raised an error in a block.
+    found : dict
+        Cache of quantile replicates, which several claims share.
     """
 
     summary: pd.DataFrame
     values: dict[str, list[Floats]]
     failures: list[Failure]
-    found: dict[Hashable, Floats] = field(default_factory=dict)  # of rows, that claims share
+    found: dict[Hashable, Floats] = field(default_factory=dict)
 
     def chosen(self, rows: pd.Series[bool] | Bools) -> Results:
-        """The rows of a mask alone."""
+        """Return the results of the rows that a mask selects."""
         at = np.flatnonzero(rows)
         values = {name: [vectors[i] for i in at] for name, vectors in self.values.items()}
         return Results(
@@ -63,10 +73,24 @@ def collect(
     *,
     bounds: bool = True,
 ) -> Results:
-    """Summarise cells as their blocks are `found`, in any order.
+    """Summarise the blocks of all cells.
 
-    `keep` says what of `Block.values` is kept, and of which rows of `key_table`, which has
-    `bounds` or not.
+    Parameters
+    ----------
+    sweep : Sweep
+    cells : sequence of Cell
+        Its cells, in the order of `key_table`.
+    found : iterable of (int, sequence of Block)
+        Index of each cell with its blocks, in any order.
+    keep : mapping of str to bool or ndarray of bool
+        Names of per-trial values to keep, with the rows of `key_table` to keep them for.
+    bounds : bool, default True
+        Whether the summary has lower bounds.
+
+    Returns
+    -------
+    Results
+        Its rows are in the order of `ORDER`.
     """
     *ends, size = np.cumsum([len(cell.members) * len(cell.settings) for cell in cells])
     rows_of = np.split(np.arange(size), ends)
@@ -84,14 +108,14 @@ def collect(
         for name, wanted in keep.items():
             vectors = _of(values, name)
             for i in np.flatnonzero(np.broadcast_to(wanted, size)[rows]):
-                kept[name][rows[i]] = vectors[i].copy()  # of itself, not a part of all
+                kept[name][rows[i]] = vectors[i].copy()  # a view would keep the batch in memory
         failures |= {index: _failures(cells[index], blocks) for index, blocks in batch}
-    keys = key_table(sweep, cells, bounds=bounds)  # after the blocks, which bounds would hold up
+    keys = key_table(sweep, cells, bounds=bounds)  # slow, and the blocks need not wait for it
     table = pd.concat([keys, pd.DataFrame(columns)], axis=1)
     younger = [name for name, metric in METRICS.items() if metric.of in EXTRAS]
     extras = [name for one in younger for name in (one, f"{one}_se") if name in columns]
     plain = [name for name in columns if name not in extras]
-    first = [name for name in KEY if name != "mu"]  # which is younger than these columns
+    first = [name for name in KEY if name != "mu"]  # mu came later and stands behind
     bound = ["lower_bound"] if bounds else []
     table = table[[*dict.fromkeys([*first, *plain, *bound, *extras, *keys])]]
     order = table.sort_values(ORDER, kind="stable").index.to_numpy()
@@ -105,7 +129,7 @@ def collect(
 def _batches(
     cells: Sequence[Cell], found: Iterable[tuple[int, Sequence[Block]]]
 ) -> Iterator[list[tuple[int, Sequence[Block]]]]:
-    """Cells of equally many trials together: statistics of each alone would take most of a run."""
+    """Group cells with equal numbers of trials, because one call for each cell would be slow."""
     batch, size = list[tuple[int, Sequence[Block]]](), 0
     for index, blocks in found:
         if batch and (size >= AT_ONCE or cells[index].trials != cells[batch[0][0]].trials):
@@ -118,13 +142,13 @@ def _batches(
 
 
 def _joined(blocks: Sequence[Block], trials: int) -> dict[str, Floats]:
-    """The blocks' arrays side by side, cut to the trials that are asked for."""
-    # A block whose every release failed has nothing of what only some estimators release.
+    """Join the arrays of blocks along trials, and cut them to the requested trials."""
+    # A block in which every release failed lacks the values that only some estimators release.
     return {k: v[:, :trials] for k, v in _stacked([b.values for b in blocks], axis=1).items()}
 
 
 def _stacked(parts: Sequence[Mapping[str, Floats]], axis: int = 0) -> dict[str, Floats]:
-    """Arrays of the same names as one, NaN where a part has none of a name."""
+    """Concatenate arrays by name, with NaN for parts that lack a name."""
     if len(parts) == 1:
         return dict(parts[0])
     names = dict.fromkeys(name for part in parts for name in part)
@@ -147,12 +171,25 @@ def _failures(cell: Cell, blocks: Sequence[Block]) -> list[Failure]:
 
 
 def worst_case(table: pd.DataFrame, draws: Floats) -> tuple[pd.DataFrame, Floats]:
-    """The largest values over the members of each family, anew in every replicate.
+    """Take the largest value over the members of each family, in every replicate.
 
-    Of the (rows, draws) replicates of a column of a summary; a row for each of `CURVE` and n, and
-    the largest replicates, (rows, draws). The largest of several equally bad members is too high,
-    at every n alike, and its replicates spread by an eighth to a quarter more than it does:
-    intervals of exponents are wider than they need be.
+    The largest of several equally bad members is too high, by a factor that does not depend on n.
+    Its replicates spread by an eighth to a quarter more than it does, so that intervals of
+    exponents are conservative.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Rows of a summary.
+    draws : ndarray of shape (rows, draws)
+        Values of a column with their replicates.
+
+    Returns
+    -------
+    curves : DataFrame
+        The first row of each family, estimator, budget and n.
+    worst : ndarray of shape (len(curves), draws)
+        The largest values over the members.
     """
     code = table.groupby([*CURVE, "n"], dropna=False).ngroup().to_numpy()
     order = np.argsort(code, kind="stable")
@@ -162,12 +199,28 @@ def worst_case(table: pd.DataFrame, draws: Floats) -> tuple[pd.DataFrame, Floats
 
 
 def held_out(results: Results, column: str, apart: list[str], one: list[str]) -> Results:
-    """Choose the worst on half of the trials, and keep its rows with those of the other half.
+    """Choose the worst candidate on one half of the trials, and keep its rows of the other half.
 
-    The largest of several noisy numbers is too high, and no bootstrap of it covers when they
-    tie. A number that other trials have chosen is not. The choice is by the geometric mean over
-    rows, among what has the most of them; what is not known is the worst. `apart` are the columns
-    that tell the choices apart, `one` those in which the rows of one thing agree.
+    The largest of several noisy numbers is too high, and its bootstrap interval does not cover if
+    they tie. A candidate that was chosen on other trials has no such bias. The score is the
+    geometric mean over a candidate's rows; only candidates with the most rows take part, and an
+    unknown value (NaN) is the worst.
+
+    Parameters
+    ----------
+    results : Results
+        Results that hold the per-trial values of the metric.
+    column : str
+        A metric, see `dpbench.sweep.metrics.METRICS`.
+    apart : list of str
+        Grouping columns: one candidate is chosen in each group.
+    one : list of str
+        Columns that identify a candidate.
+
+    Returns
+    -------
+    Results
+        The chosen rows, with statistics of the second half of the trials.
     """
     of, table = METRICS[column].of, results.summary
     halves = [np.array_split(values, 2) for values in results.values[of]]
@@ -179,7 +232,7 @@ def held_out(results: Results, column: str, apart: list[str], one: list[str]) ->
     choice, code = (table.groupby(names, dropna=False).ngroup() for names in (apart, one))
     with np.errstate(divide="ignore"):
         scores = pd.Series(np.log(np.where(np.isnan(first), np.inf, abs(first)))).groupby(code)
-    # An error of 0 at one n and a failure at another give NaN: a failure is the worst of all.
+    # An error of 0 at one n and a failure at another give NaN: count it as the worst.
     means, sizes = scores.transform("mean").fillna(np.inf), scores.transform("size")
     everywhere = sizes == sizes.groupby(choice).transform("max")
     worst = means[everywhere].groupby(choice).idxmax()
@@ -187,10 +240,10 @@ def held_out(results: Results, column: str, apart: list[str], one: list[str]) ->
 
 
 def _value(values: Floats, column: str) -> float:
-    """The column as these trials have it; NaN where something but an error is not known."""
+    """Compute a metric from some trials; NaN if a quantity other than an error lacks a trial."""
     metric = METRICS[column]
     if not values.size:
-        return np.inf  # half of one trial: of that nothing is said
+        return np.inf  # the first half of a single trial has no value
     if metric.statistic == "mean":
         return float(mean_and_se(values)[0])
     if metric.statistic == "rate" or (metric.of not in ERRORS and np.isnan(values).any()):

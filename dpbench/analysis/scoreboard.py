@@ -1,4 +1,4 @@
-"""Write the text that a run prints at its end, 80 columns wide; files have all digits."""
+"""Write the text that a run prints at its end, 80 columns wide; the files have all digits."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from dpbench.sweep.selection import BUDGET
 __all__ = ["render"]
 
 WHAT = ("estimator", "distribution", "privacy")
-ROOM, NARROW_ROOM = 31, 20  # characters for these: without and with numbers at these n
+# Characters for the columns `WHAT` together: in tables without and with numbers at these n.
+ROOM, NARROW_ROOM = 31, 20
 TITLES = (
     "Claims: theory against measurement",
     "Claims: theory, and the exact number at these n, against measurement",
     "Checks of the code against its own formulas",
 )
-MOST_FAILING = 12
-# Of a sweep without claims: sample sizes and rows of its errors.
-MOST_SIZES, MOST_ERRORS = 5, 40
+MOST_FAILING = 12  # rows of failing settings
+MOST_SIZES, MOST_ERRORS = 5, 40  # columns of n and rows of errors, for a sweep without claims
 
 
 def _claims(claims: pd.DataFrame, study: Study) -> str:
-    """Return all claims in tables: theorems alone, with a number at these n, checks of the code."""
+    """Return tables of claims: theorems without, then with exact numbers, checks of the code."""
     code, early = claims["checks"] == "code", claims["at_these_n"].notna()
     parts = (claims[~code & ~early], claims[~code & early], claims[code])
     tables = [
@@ -51,7 +51,7 @@ def _claims(claims: pd.DataFrame, study: Study) -> str:
 
 
 def _claim_rows(claims: pd.DataFrame, study: Study) -> list[Mapping[str, str] | str]:
-    """Return a heading for every claim, then its numbers, intervals and verdicts."""
+    """Return a heading for each claim, then rows with numbers, intervals and verdicts."""
     rows: list[Mapping[str, str] | str] = []
     names = ("formula" if (claims["checks"] == "code").all() else "theorem", "at these n")
     for label, about in claims.groupby("claim", sort=False):
@@ -87,7 +87,7 @@ def _stated(number: float, limit: str) -> str:
 
 
 def _at_these_n(row: Mapping[Hashable, Any]) -> list[str]:
-    """Explain a row whose verdict on the theorem is not that at these n, in a line below it."""
+    """Return a line that explains why a row's verdicts on theorem and exact number differ."""
     if row["theorem_verdict"] == EARLY:
         since, off = row["asymptotic_from"], f"within {row['tolerance']:g}"
         none = f"no n up to {MAX_N:.0e} is known to be {off}"
@@ -98,13 +98,13 @@ def _at_these_n(row: Mapping[Hashable, Any]) -> list[str]:
 
 
 def _interval(row: Mapping[Hashable, Any]) -> str:
-    """A measured number and its interval; a dash if it is not known."""
+    """Format a measured number with its interval; a dash if it is unknown."""
     number, low, high = (_digits(row[name]) for name in ("measured", "low", "high"))
     return "-" if np.isnan(row["measured"]) else f"{number} ({low}, {high})"
 
 
 def _digits(value: float) -> str:
-    """Three decimals, or one digit of what they would hide."""
+    """Format a number with three decimals, or with a single digit if it is below 0.005."""
     return f"{value:.3f}" if abs(value) >= 5e-3 or value == 0 or np.isnan(value) else f"{value:.0e}"
 
 
@@ -120,19 +120,19 @@ def _sizes(low: float, high: float) -> str:
 
 
 def _privacy(row: Mapping[Hashable, Any]) -> str:
-    """A budget: its amounts, and its label where that says more than the notion, or is all."""
+    """Format a budget: its amounts, and its label if that is more than the notion."""
     label = "" if pd.isna(row["privacy"]) else row["privacy"]
     more = "" if label in {"none", *NOTIONS} else label
     return " ".join(filter(None, [budget_text(row), more])) or label
 
 
 def _about(row: Mapping[Hashable, Any], *names: str) -> dict[str, str]:
-    """Columns of a row, and its budget."""
+    """Return some columns of a row, and its formatted budget."""
     return {name: row[name] for name in names} | {"privacy": _privacy(row)}
 
 
 def _errors(summary: pd.DataFrame) -> Iterator[str]:
-    """The 0.9 quantiles of the errors, a table for each family, a column for each of some n."""
+    """Return a table for each family: 0.9 quantiles of the errors, in columns for some n."""
     left = MOST_ERRORS
     for family, found in summary.groupby("family", sort=False):
         sizes = np.unique(found["n"])
@@ -153,12 +153,13 @@ def _errors(summary: pd.DataFrame) -> Iterator[str]:
 def _factors(found: pd.DataFrame, study: Study) -> Iterator[str]:
     """Return tables of the best estimators' worst errors over lower bounds: exact, then by trials.
 
-    Factors by trials are debiased and adjusted already, and go through `largest` again, over n. The
-    upper end stays valid, because the upper end of the largest true factor alone is enough for it.
-    The lower end is heuristic, because a factor's adjusted end is no end of a plain measurement. It
-    is conservative where several estimators compete; for one estimator with 5 laws that tie at
-    each of 8 n, it was too high in 3.6% of 4000 simulated runs, and the upper end never too low.
-    The number is debiased twice, so that it is rather too low than too high.
+    Factors by trials are already debiased, and their intervals adjusted, over members and
+    estimators. Here they go through `largest` again, over n. The upper end stays valid, because
+    only the upper end of the largest true factor matters. The lower end is heuristic, because
+    `largest` expects plain 95% intervals. It is conservative if several estimators compete. For
+    one estimator with 5 distributions that tie at each of 8 n, it was too high in 3.6% of 4000
+    simulated runs, and the upper end never too low. The number is debiased twice, so that it
+    tends to be too low rather than too high.
     """
     at = ["distribution", *BUDGET]
     found = found.assign(exact=found["factor_by"] == EXACT)
@@ -188,7 +189,7 @@ def _factors(found: pd.DataFrame, study: Study) -> Iterator[str]:
 
 
 def _best(about: pd.DataFrame, law: str) -> dict[str, str]:
-    """Return the law, the budget and the best estimators of a line of factors."""
+    """Return the distribution, the budget and the best estimators of a line of factors."""
     named = {"distribution": law} | _about(about.iloc[0].to_dict())
     return named | {"estimator": ", ".join(dict.fromkeys(about["estimator"]))}
 
@@ -200,7 +201,7 @@ def _partly(about: pd.DataFrame) -> dict[str, str]:
 
 
 def _samples(samples: pd.DataFrame) -> Iterator[str]:
-    """The sample complexities that were sought directly, beside the theorem's terms together."""
+    """Return a table of directly searched sample complexities, beside the theorem's n."""
     sought = samples[samples["method"] == "search"] if len(samples) else samples
     if sought.empty:
         return
@@ -215,7 +216,7 @@ def _samples(samples: pd.DataFrame) -> Iterator[str]:
 
 
 def _without_release(summary: pd.DataFrame) -> Iterator[str]:
-    """Which estimators released nothing, and how often."""
+    """Return a table of the estimators with trials without a release, and their failure rates."""
     rows: list[Mapping[str, str] | str] = []
     failing = summary[summary["failures"] > 0].drop(columns="distribution")
     failing = failing.rename(columns={"family": "distribution"})
@@ -233,17 +234,22 @@ def _without_release(summary: pd.DataFrame) -> Iterator[str]:
 
 
 def _spending(summary: pd.DataFrame) -> str:
-    """Which estimators spend only part of their budgets."""
-    partly = summary[summary["spent"].notna()] if "spent" in summary else summary[:0]
+    """Return a line for each estimator that spends only a part of its budget."""
+    partly = (
+        summary[summary["budget_fraction_spent"].notna()]
+        if "budget_fraction_spent" in summary
+        else summary[:0]
+    )
     lines = []
     for _, found in partly.groupby(["estimator", *BUDGET], dropna=False):
         row = _about(found.iloc[0].to_dict(), "estimator")
-        lines.append(f"{row['estimator']} spends {found['spent'].min():.3g} of {row['privacy']}")
+        least = found["budget_fraction_spent"].min()
+        lines.append(f"{row['estimator']} spends {least:.3g} of {row['privacy']}")
     return "\n".join(lines)
 
 
 def _failures(failures: Sequence[Failure]) -> str:
-    """What raised, and the names to run it again by."""
+    """Return a line for each setting that raised an error, with its replay name."""
     lines = [f"failed: {one.text} (replay={one.replay})" for one in failures[:MOST_FAILING]]
     more = len(failures) - MOST_FAILING
     return "\n".join([*lines, *([f"and {more} more: see manifest.json"] if more > 0 else [])])
@@ -258,7 +264,22 @@ def render(
     samples: pd.DataFrame,
     failures: Sequence[Failure],
 ) -> str:
-    """Return verdicts or errors, factors over bounds, sample complexities, failures as text."""
+    """Return the text that a run prints at its end.
+
+    Parameters
+    ----------
+    study : Study
+    summary, claims, factors, samples : DataFrame
+        Tables of the run, see `dpbench.analysis.result.Result`. Without claims, the text has the
+        errors of the summary instead of verdicts.
+    failures : sequence of Failure
+        Settings that raised an error.
+
+    Returns
+    -------
+    str
+        Tables and lines, 80 columns wide.
+    """
     parts = [
         *(_errors(summary) if claims.empty else [_claims(claims, study)]),
         *_factors(factors, study),

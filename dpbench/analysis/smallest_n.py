@@ -1,4 +1,4 @@
-"""The smallest n for error alpha with probability 1 - beta: from curves, and by direct search."""
+"""Find the smallest n with P(error > alpha) <= beta, from curves and by direct search."""
 
 from __future__ import annotations
 
@@ -28,22 +28,19 @@ __all__ = [
     "smallest_n",
 ]  # fmt: skip
 
-Alpha = Annotated[float, Field(ge=1e-100, le=1e100)]  # whose squares are finite
+Alpha = Annotated[float, Field(ge=1e-100, le=1e100)]  # so that squares are finite
 Row = dict[Any, Any]
-# What to run next, answered by results that hold it; at the end the smallest n and its interval.
+# Yields the cell to run next, receives its results, and returns the smallest n with its interval.
 Search = Generator[Cell, Results, tuple[float, float, float]]
 
-# Exponents of n in errors are at most 4 here (local model, k = 2): an error that falls by
-# more than that power of n from one n to the next is at a threshold and follows no power law.
+# Exponents of n in errors are at most 4 here (local model, k = 2). An error that falls faster
+# between two n is at a threshold and follows no power law.
 STEEPEST = 4.0
-# How far beyond the largest n of a curve a direct search may go.
-BEYOND_GRID = 10
-# How close the largest n that fails and the smallest that works come.
-RATIO = 1.1
-STRIDE = 4
-# From there outwards, every step longer by this, until the end is beyond doubt, and what doubt is.
-BEYOND = 1.04
-TAIL = 0.025
+BEYOND_GRID = 10  # a direct search ends at this multiple of the largest n of the curve
+RATIO = 1.1  # the bracket of a direct search is narrowed to this ratio
+STRIDE = 4  # factor between the n tried until some n fails and some n works
+BEYOND = 1.04  # factor by which the steps to an end of the interval grow
+TAIL = 0.025  # level of the binomial test that accepts an end of the interval
 TERMS = ("sampling", "privacy", "range")
 COLUMNS = [
     "request", "distribution", "k", "estimator", *BUDGET, "radius", "alpha", "beta", "method",
@@ -52,13 +49,28 @@ COLUMNS = [
 
 
 def crossing(n: Floats, quantiles: Floats, alpha: float, between: Floats) -> Floats:
-    """Where a curve of errors falls to alpha for good, (draws,); NaN outside of its grid.
+    """Find the n from which on a curve of errors stays at or below alpha.
 
-    The first grid point from which on every quantile is at most alpha, and the point before
-    it, interpolated log-log: of increasing n, (m,), and quantiles, (m, draws). At a threshold,
-    where the error falls by more than n^-STEEPEST or is no positive number, n may be anywhere
-    between the two points: there `between` says where, (draws,) positions in (0, 1), random but for
-    the first, so that an interval covers the gap.
+    The crossing lies between the first grid point from which on every quantile is at most alpha,
+    and the point before it. It is interpolated log-log, except at a threshold: there the error
+    falls faster than n^-STEEPEST or is not positive, and n may lie anywhere between both points.
+
+    Parameters
+    ----------
+    n : ndarray of shape (m,)
+        Increasing sample sizes.
+    quantiles : ndarray of shape (m, draws)
+        Error quantiles at each n, the measured ones first, then replicates.
+    alpha : float
+        The error to reach.
+    between : ndarray of shape (draws,)
+        Positions in (0, 1) between both points, used at a threshold. They are random except for
+        the first, so that an interval covers the gap.
+
+    Returns
+    -------
+    ndarray of shape (draws,)
+        The crossing n; NaN outside of the grid.
     """
     good = np.logical_and.accumulate((quantiles <= alpha)[::-1], axis=0)[::-1]
     first = np.where(good.any(axis=0), good.argmax(axis=0), 0)
@@ -69,7 +81,7 @@ def crossing(n: Floats, quantiles: Floats, alpha: float, between: Floats) -> Flo
         high, low = np.log(quantiles[at, column]), np.log(quantiles[last, column])
         power = (high - np.log(alpha)) / (high - low)
         smooth = high - low <= STEEPEST * step
-        # Between the same two points all replicates are read off as the curve itself is.
+        # Replicates between the points of the measured crossing are read off in its way.
         smooth = np.where(at == at[0], smooth[0], smooth) & np.isfinite(high) & np.isfinite(low)
     found = n[at] * np.exp(step * np.clip(np.where(smooth, power, between), 0.0, 1.0))
     return np.where(first > 0, found, np.nan)
@@ -78,15 +90,29 @@ def crossing(n: Floats, quantiles: Floats, alpha: float, between: Floats) -> Flo
 def smallest_n(
     results: Results, sweep: Sweep, alphas: Sequence[float], beta: float
 ) -> tuple[pd.DataFrame, Floats]:
-    """The smallest n for each alpha on every curve of the results, worst over members.
+    """Read the smallest n for each alpha off every curve of errors, worst over members.
 
-    A row per curve and alpha: one of the curve's, with ``alpha, beta, samples, low, high``, the
-    last three NaN where the grid does not reach; and ``samples`` with its replicates, (rows, 1 +
-    draws).
+    Parameters
+    ----------
+    results : Results
+        Results with the errors of every trial.
+    sweep : Sweep
+    alphas : sequence of float
+        Errors to reach.
+    beta : float in (0, 1)
+        Probability with which a larger error is accepted.
+
+    Returns
+    -------
+    table : DataFrame
+        A row for each curve and alpha: the curve's first row, with ``alpha, beta``, the smallest n
+        as ``samples``, and its 95% interval ``low, high``; NaN where the grid does not reach.
+    draws : ndarray of shape (len(table), 1 + draws)
+        ``samples`` with its bootstrap replicates.
     """
     table, errors = results.summary, results.values["error"]
     shared = sweep.shares_data(table["family"].unique())
-    keys = [(id(one), beta, shared) for one in errors]  # errors that the results hold, and share
+    keys = [(id(one), beta, shared) for one in errors]  # `results` holds the arrays: ids are unique
     new = np.array([key not in results.found for key in keys])
     fresh = resampled(table[new], [errors[i] for i in np.flatnonzero(new)], shared=shared)
     for i, one in zip(np.flatnonzero(new), fresh, strict=True):
@@ -103,20 +129,33 @@ def smallest_n(
             found.append(crossing(n, worst[curve.index], alpha, between))
             value, low, high = interval(found[-1])
             row = {**about.to_dict(), "alpha": alpha, "beta": beta, "samples": value}
-            # The largest of several members resamples too high, which may leave the value out.
+            # Replicates of the largest of several members are too high: keep the value inside.
             rows.append({**row, "low": np.minimum(low, value), "high": np.maximum(high, value)})
     return pd.DataFrame(rows), np.stack(found)
 
 
 def check_sizes(keys: pd.DataFrame, where: str) -> None:
-    """Raise ConfigError if a curve has one n alone."""
+    """Check that every curve has at least two n.
+
+    Parameters
+    ----------
+    keys : DataFrame
+        Keys of the planned results.
+    where : str
+        Key of the claim or request, for the message.
+
+    Raises
+    ------
+    ConfigError
+        If a curve has a single n.
+    """
     for (family, _, estimator, *_), sizes in keys.groupby(CURVE, dropna=False)["n"]:
         if sizes.nunique() < 2:
             raise ConfigError(f"{where}: {estimator} runs at one n on {family}; two are needed")
 
 
 def _name(about: pd.Series, sweep: Sweep) -> str:
-    """What names the stream of a curve."""
+    """Return the name of a curve's random stream."""
     family, estimator = sweep.families[about["family"]], sweep.estimators[about["estimator"]]
     of_estimator = estimator.label("radius"), _parameter(estimator, "radius")
     of_family = family.label("d", "norm"), about["d"], _parameter(family, "norm")
@@ -129,13 +168,34 @@ def _parameter(one: Variant[Any], name: str) -> float:
 
 
 def search(like: Cell, alpha: float, beta: float, start: int, largest: int) -> Search:
-    """The smallest n with P(error > alpha) <= beta, at its worst over the family: NaN if none.
+    """Search for the smallest n with P(error > alpha) <= beta, at its worst over the family.
 
-    Runs the one setting and the trials of `like`, first at `start`, never above `largest`. Of the
-    n between the largest that fails and the smallest that works beyond it, within a ratio of
-    `RATIO`, the geometric middle. At the ends of the interval, sought from there outwards, P(error
-    > alpha) is above and below beta by exact binomial tests at 2.5% each; where no n is beyond
-    doubt they are the smallest and the largest n tried.
+    An n fails if more than a share beta of the trials errs by more than alpha, else it works. The
+    search brackets the largest n that fails and the smallest n beyond it, within the ratio
+    `RATIO`. From there it steps outwards to the ends of the interval: exact binomial tests at
+    2.5% each say that P(error > alpha) is above beta at the lower end and below beta at the upper
+    end. If no n passes a test, the end is the smallest or the largest n tried.
+
+    Parameters
+    ----------
+    like : Cell
+        Family, setting (exactly one) and number of trials to run at each n.
+    alpha : float
+        The error to reach.
+    beta : float in (0, 1)
+        Probability with which a larger error is accepted.
+    start, largest : int
+        The first n to run, and the largest n that may be run.
+
+    Yields
+    ------
+    Cell
+        The cell to run next. Send its results.
+
+    Returns
+    -------
+    tuple of float
+        The geometric middle of the bracket and both ends of the interval; NaN if no n works.
     """
     tries = _Tries(like, alpha, beta, largest)
     low, high = yield from tries.bracket(start)
@@ -148,7 +208,7 @@ def search(like: Cell, alpha: float, beta: float, start: int, largest: int) -> S
 
 @dataclass(frozen=True)
 class _Tries:
-    """The n tried, with the share of trials that err by more than alpha."""
+    """Sample sizes tried by a search, with the share of trials that err by more than alpha."""
 
     like: Cell
     alpha: float
@@ -162,7 +222,10 @@ class _Tries:
         self.misses[n] = _miss((yield cell), cell, self.alpha)
 
     def bracket(self, start: int) -> Generator[Cell, Results, tuple[int, int]]:
-        """The largest n that fails, or 0, and the smallest beyond it, or one above `largest`."""
+        """Find the largest n that fails and the smallest n beyond it.
+
+        The first is 0 if no n fails; the second is `largest` + 1 if no larger n works.
+        """
         wanted, low, high = start, 0, self.largest + 1
         while wanted not in self.misses:
             yield from self.ask(wanted)
@@ -180,7 +243,10 @@ class _Tries:
     def end(
         self, side: Literal["less", "greater"], at: int, sign: int
     ) -> Generator[Cell, Results, int]:
-        """The nearest n from `at` up or down, by `sign`, whose P is surely on that side of beta."""
+        """Find the n nearest to `at`, up or down by `sign`, that is `surely` on a side of beta.
+
+        Return the last n tried in this direction if there is none.
+        """
         n, step, last = at, 1, self.largest if sign > 0 else 1
         while True:
             sure = [sign * one for one in self.misses if self.surely(side, one)]
@@ -195,7 +261,7 @@ class _Tries:
                 yield from self.ask(n)
 
     def surely(self, side: Literal["less", "greater"], n: int) -> bool:
-        """Whether P at n is on that side of beta beyond doubt."""
+        """Test at the level `TAIL` that P(error > alpha) at n lies on a side of beta."""
         trials = self.like.trials
         count = round(self.misses[n] * trials)
         above = 1.0 if count == 0 else bdtrc(count - 1, trials, self.beta)
@@ -203,7 +269,7 @@ class _Tries:
 
 
 def _miss(results: Results, cell: Cell, alpha: float) -> float:
-    """The largest share of trials above alpha over the members, of all that was run."""
+    """Return the share of the cell's trials with an error above alpha, largest over members."""
     table, (setting,) = results.summary, cell.settings
     rows = under(table, setting.budget) & (table["n"] == cell.n)
     rows &= (table["family"] == cell.family_label) & (table["estimator"] == setting.label)
@@ -213,7 +279,22 @@ def _miss(results: Results, cell: Cell, alpha: float) -> float:
 def run_searches(
     searches: Sequence[Search], run: Callable[[list[Cell]], Results], say: Callable[[str], None]
 ) -> list[tuple[float, float, float]]:
-    """Carry all searches to their ends, in rounds that `run` one n of each and `say` so."""
+    """Carry all searches to their ends, in rounds that run one n of each open search.
+
+    Parameters
+    ----------
+    searches : sequence of Search
+        Searches that have not begun, see `search`.
+    run : callable
+        Runs a list of cells and returns their results.
+    say : callable
+        Prints a line of progress.
+
+    Returns
+    -------
+    list of tuple of float
+        The smallest n of each search with the ends of its interval.
+    """
     wanted = {i: next(one) for i, one in enumerate(searches)}
     found = [(np.nan, np.nan, np.nan)] * len(searches)
     for number in itertools.count(1):
@@ -232,19 +313,20 @@ def run_searches(
 
 @validated
 class SampleComplexity(Selection):
-    """The smallest n with P(error <= alpha) >= 1 - beta, for several alpha.
+    """Request for the smallest n with P(error <= alpha) >= 1 - beta, for several alpha.
 
     Parameters
     ----------
     low, high : float
-        The largest and smallest alpha lie between these.
+        Smallest and largest alpha, in the unit of the errors.
     points : int
-        Logarithmically spaced alpha.
+        Number of alpha, logarithmically spaced from low to high.
     beta : float in (0, 1)
+        Probability with which an error above alpha is accepted.
     search : float, optional
-        An alpha whose n is sought directly, too: at n of its own, one after another.
+        An alpha for which a direct search also runs n of its own.
     trials : int
-        Of the direct search, at every n that it tries; the command line does not change it.
+        Trials of the direct search at each n. The command line does not change them.
     """
 
     low: Alpha
@@ -266,15 +348,29 @@ class SampleComplexity(Selection):
 
     @property
     def alphas(self) -> list[float]:
-        """The alpha of the curves, and of the search."""
+        """Return the alpha of the curves and of the search, in increasing order."""
         grid = {float(alpha) for alpha in np.geomspace(self.low, self.high, self.points)}
         return sorted(grid | ({self.search} if self.search else set()))
 
     def check(self, sweep: Sweep, keys: pd.DataFrame, where: str) -> None:
-        """Raise ConfigError if the sweep runs too little of what this is about."""
+        """Check that the sweep runs at least two n of every curve that the request selects.
+
+        Parameters
+        ----------
+        sweep : Sweep
+        keys : DataFrame
+            Keys of the planned results.
+        where : str
+            The request's key, for messages.
+
+        Raises
+        ------
+        ConfigError
+            If nothing is selected, or a single n.
+        """
         chosen = keys[sweep.about(self, keys, where)]
         if chosen.empty:
-            raise ConfigError(f"{where}: the sweep runs nothing of what it is about")
+            raise ConfigError(f"{where}: the sweep runs nothing that the request selects")
         check_sizes(chosen, where)
 
 
@@ -287,10 +383,25 @@ def measure(
     run: Callable[[list[Cell]], Results],
     say: Callable[[str], None],
 ) -> pd.DataFrame:
-    """The table of the request of that label, with the columns of `COLUMNS`.
+    """Answer a request for sample complexities, from curves and by direct search.
 
-    Of the results of `cells`, with their errors; `run` runs more for a direct search, and `say` is
-    told what goes on. A term is NaN where the theorem has none.
+    Parameters
+    ----------
+    label : str
+    request : SampleComplexity
+    sweep : Sweep
+    cells : sequence of Cell
+    results : Results
+    run : callable
+        Runs the cells of a direct search and returns their results.
+    say : callable
+        Prints a line of progress.
+
+    Returns
+    -------
+    DataFrame
+        A row for each curve, alpha and method, with the columns `COLUMNS`. A term is NaN if the
+        theorem has no such term.
     """
     chosen = results.chosen(sweep.about(request, results.summary))
     table, _ = smallest_n(chosen, sweep, request.alphas, request.beta)
@@ -309,7 +420,7 @@ def measure(
 
 
 def _curve(row: Row, cells: Sequence[Cell]) -> list[Cell]:
-    """The cells of a row's curve, with its setting alone."""
+    """Return the cells of a row's curve, reduced to the row's setting."""
     return [
         replace(cell, settings=(one,))
         for cell in cells
@@ -321,7 +432,7 @@ def _curve(row: Row, cells: Sequence[Cell]) -> list[Cell]:
 
 def _search(row: Row, curve: Sequence[Cell], trials: int) -> Search:
     cell, sizes = replace(curve[0], trials=trials), [cell.n for cell in curve]
-    # Half of the curve's n, so that the search finds its own.
+    # Start at half of the n that the curve gives, so that the search is independent of it.
     start = row["samples"] / 2 if np.isfinite(row["samples"]) else np.median(sizes)
     fits = largest_n(cell.family, cell.n, cell.settings[0])
     largest = min(BEYOND_GRID * max(sizes), fits)
@@ -329,9 +440,9 @@ def _search(row: Row, curve: Sequence[Cell], trials: int) -> Search:
 
 
 def _terms(row: Row, cell: Cell) -> dict[str, float]:
-    """The theorem's terms, logarithms of n taken at the measured n.
+    """Return the terms of the theorem's n, with ln n evaluated at the measured n.
 
-    That of sampling is for isotropic errors N(0, variance/n); those of privacy are of numbers.
+    The sampling term assumes isotropic errors N(0, variance/n). Terms for privacy are for d = 1.
     """
     n = row["samples"] if np.isfinite(row["samples"]) else cell.n
     variance = max(member.variance for _, member in cell.members)

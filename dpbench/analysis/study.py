@@ -1,4 +1,4 @@
-"""A study: a sweep with what is to be said of it, checked as a whole before anything runs."""
+"""Define a study: a sweep with claims, requests and figures, checked before anything runs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -33,35 +33,63 @@ from dpbench.theory.theorems import THEOREMS
 __all__ = ["Figure", "Names", "Plan", "Study", "StudyPart", "gathered"]
 
 SELECTED = ("families", "estimators", "budgets")
-# What to print for the names of entries.
+# Printed names of entries, by name.
 Names = Mapping[str, str] | None
 
 
 class Figure(Registered, ABC):
-    """A figure that is asked of a study; `dpbench.report` has the kinds."""
+    """Base class of the figures of a study; `dpbench.report` has the kinds."""
 
     caption: str
 
     @abstractmethod
     def check(self, study: Study, keys: pd.DataFrame, where: str) -> None:
-        """Raise ConfigError if a plan with these keys has nothing of what this is about.
+        """Check that a plan runs enough to draw the figure.
 
-        `where` is the figure's key, for the message; for keys see `dpbench.sweep.plan.key_table`.
+        Parameters
+        ----------
+        study : Study
+        keys : DataFrame
+            Keys of the planned results, see `dpbench.sweep.plan.key_table`.
+        where : str
+            The figure's key, for messages.
+
+        Raises
+        ------
+        ConfigError
+            If the figure selects nothing, or rows that it cannot show.
         """
 
     @abstractmethod
     def figure(
         self, result: Any, names: Names = None, ax: Any = None, panel: int | None = None
     ) -> Any:
-        """Draw on a canvas of its own, inside `dpbench.output.style.style`, and return it.
+        """Draw the figure, on a new canvas or on the caller's axes.
 
-        `names` says what to print for the name of an entry, by default the name with spaces;
-        `ax` are axes to draw in instead, in the caller's style, and `panel` the only one to draw,
-        from 0: ConfigError if there is none.
+        Parameters
+        ----------
+        result : Result
+            Results of the study.
+        names : mapping of str to str, optional
+            Printed names of entries, by default each name with spaces for underscores.
+        ax : Axes, optional
+            Axes to draw on, in the caller's style. By default draw on a new canvas, which needs
+            `dpbench.output.style.style` around the call.
+        panel : int, optional
+            The only panel to draw, from 0. By default draw all.
+
+        Returns
+        -------
+        Canvas
+
+        Raises
+        ------
+        ConfigError
+            If there is no such panel.
         """
 
 
-# The theorems by kind of claim.
+# Names of the theorems that each kind of claim can test.
 STATEMENTS = {kind: [name for name, one in THEOREMS.items() if one.kind == kind] for kind in KINDS}
 ABOUT_CLAIMS = "a claim whose theorem is of the kind {}"
 Claims = Annotated[
@@ -75,12 +103,12 @@ Figures = Annotated[dict[str, Figure], named(Figure, Figure.build)]
 
 @validated
 class StudyPart(Part):
-    """A part with the claims and figures that are about it.
+    """Part of a sweep, with claims and figures about it.
 
     Parameters
     ----------
     claims, figures : mapping
-        As in a `Study`; what they do not select is selected as the part does.
+        As in a `Study`. Those without ``families``, ``estimators`` or ``budgets`` take the part's.
     """
 
     claims: Claims = Field(default_factory=dict)
@@ -88,7 +116,7 @@ class StudyPart(Part):
 
 
 def _part(spec: Any, where: str) -> StudyPart:
-    """A part, whose claims and figures select what it selects where they say nothing."""
+    """Build a part, and hand its selection to claims and figures that have none."""
     part = from_mapping(StudyPart, spec, where)
 
     def selected(one: Any) -> Any:
@@ -103,7 +131,20 @@ def _part(spec: Any, where: str) -> StudyPart:
 
 
 def gathered(sweep: Mapping[str, Any], section: str) -> dict[str, Any]:
-    """The claims or figures of a sweep as configured: those under its parts, then the others."""
+    """Collect the configured claims or figures of a sweep, those under parts first.
+
+    Parameters
+    ----------
+    sweep : mapping
+        Configuration of the sweep.
+    section : {'claims', 'figures'}
+        Key of the section.
+
+    Returns
+    -------
+    dict of str to mapping
+        Configurations by label, with the selection of their part.
+    """
     found: dict[str, Any] = {}
     for part in sweep.get("parts", {}).values():
         shared = {key: part[key] for key in SELECTED if key in part}
@@ -113,55 +154,64 @@ def gathered(sweep: Mapping[str, Any], section: str) -> dict[str, Any]:
 
 @validated
 class Study(Sweep):
-    """A sweep, and the claims, sample complexities and figures that are asked of it.
+    """Sweep with claims, sample complexities and figures.
 
     Parameters
     ----------
     parts : mapping of str to StudyPart
+        Parts by label, each with its own n and trials.
     claims : mapping
-        See `dpbench.analysis.claims.Claim`.
+        Claims by label, see `dpbench.analysis.claims.Claim`.
     sample_complexity : mapping
-        See `dpbench.analysis.smallest_n.SampleComplexity`.
+        Requests by label, see `dpbench.analysis.smallest_n.SampleComplexity`.
     figures : mapping
-        See `dpbench.report.figures.Figure`.
-    gate : bool
-        Whether an inconsistent claim makes the run fail: by default it does.
+        Figures by label, see `dpbench.analysis.study.Figure`.
+    fail_on_inconsistent : bool
+        Whether an inconsistent claim makes the run fail.
     next : str, optional
-        The sweep to try next, which the run names at its end.
+        Sweep that the run recommends at its end.
     """
+
+    first_names: ClassVar[dict[str, str]] = {"fail_on_inconsistent": "gate"}
 
     parts: Annotated[Mapping[str, StudyPart], named(StudyPart, _part, least=1, title="a part")]
     claims: Claims = Field(default_factory=dict)
     sample_complexity: Requests = Field(default_factory=dict)
     figures: Figures = Field(default_factory=dict)
-    gate: bool = True
+    fail_on_inconsistent: bool = True
     next: Label | None = None
 
     @cached_property
     def all_claims(self) -> dict[str, Claim]:
-        """By label, those under parts first."""
+        """Return all claims by label, those under parts first."""
         return {label: claim for label, (_, claim) in self._everywhere("claims").items()}
 
     @cached_property
     def all_figures(self) -> dict[str, Figure]:
-        """By label, those under parts first."""
+        """Return all figures by label, those under parts first."""
         return {label: figure for label, (_, figure) in self._everywhere("figures").items()}
 
     def _everywhere(self, section: str) -> dict[str, tuple[str, Any]]:
-        """The entries of a section by label, which must be their own, and where they stand."""
+        """Return the entries of a section by label, each with its key in the configuration.
+
+        Raise ConfigError if a label occurs twice.
+        """
         places = [(f"sweep.parts.{label}.{section}", part) for label, part in self.parts.items()]
         found: dict[str, tuple[str, Any]] = {}
         for where, holder in (*places, (f"sweep.{section}", self)):
             for label, one in getattr(holder, section).items():
                 if label in found:
-                    raise ConfigError(f"{where}.{label}: {found[label][0]} has this label, too")
+                    raise ConfigError(
+                        f"{where}.{label}: {found[label][0]} has this label, too; rename one"
+                    )
                 found[label] = (f"{where}.{label}", one)
         return found
 
     def plan(self, trials: int | None = None) -> Plan:
-        """Make the cells, and check that all claims, requests and figures can be answered.
+        """Make the cells to run, and check that all claims, requests and figures can be answered.
 
-        With `trials` instead of every part's own; ConfigError at the first key that cannot be used.
+        With `trials`, every part runs this number of trials instead of its own. Raise ConfigError
+        at the first key that cannot be used.
         """
         cells = make_cells(self, trials=trials)
         keys = key_table(self, cells, bounds=False)
@@ -174,12 +224,12 @@ class Study(Sweep):
         return Plan(self, cells, self._kept(keys))
 
     def _kept(self, keys: pd.DataFrame) -> dict[str, Bools]:
-        """See `Plan.measures`."""
+        """Return `Plan.measures`."""
         names = {claim.measures for claim in self.all_claims.values()} - {None}
         names |= {"error"} if self.sample_complexity else set()
         kept = {name: np.zeros(len(keys), bool) for name in names if name}
         for claim in self.all_claims.values():
-            metric = METRICS.get(claim.statement.metric)  # a mean's too, where it can be had
+            metric = METRICS.get(claim.statement.metric)  # also of a mean, if its values are kept
             if metric is not None and metric.of in kept:
                 kept[metric.of] |= claim.rows(keys, self).to_numpy()
         for request in self.sample_complexity.values():
@@ -189,10 +239,15 @@ class Study(Sweep):
 
 @dataclass(frozen=True)
 class Plan:
-    """A study with the cells that are to be run.
+    """Study with the cells to run.
 
-    `measures` is what of every trial the claims and requests resample, and of which rows of
-    `key_table`.
+    Parameters
+    ----------
+    study : Study
+    cells : list of Cell
+    measures : mapping of str to ndarray of bool
+        Per-trial values to keep, because claims and requests resample them. Each has a mask of
+        the rows of `key_table`.
     """
 
     study: Study

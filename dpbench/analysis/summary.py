@@ -1,4 +1,4 @@
-"""Statistics over the trials of many keys at once."""
+"""Compute statistics over the trials of many keys at once."""
 
 from __future__ import annotations
 
@@ -15,24 +15,49 @@ __all__ = [
     "quantile_interval", "statistics", "trimmed",
 ]  # fmt: skip
 
-TRIM = 0.1
-NORMAL = 1.96  # the 0.975 quantile of a normal law
+TRIM = 0.1  # share of the trials that a trimmed mean cuts at each end
+NORMAL = 1.96  # 0.975 quantile of the standard normal distribution
 
 
 def order_statistic(q: float, trials: int) -> int:
-    """The rank, from 1, of the sample quantile: the smallest value with q of all below or at it."""
+    """Return the rank, from 1, of the sample quantile.
+
+    The sample q-quantile is the smallest value with a share q of all values below or at it.
+
+    Parameters
+    ----------
+    q : float in [0, 1]
+    trials : int
+        Number of values.
+
+    Returns
+    -------
+    int
+        The rank in increasing order.
+    """
     return max(1, int(np.ceil(q * trials - 1e-9)))
 
 
 def quantile(errors: Floats, q: float) -> Floats:
-    """Return the sample q-quantile along the last axis; values that are not finite are infinite."""
+    """Return the sample quantile along the last axis.
+
+    Parameters
+    ----------
+    errors : ndarray of shape (..., trials)
+        Values in any order. Those that are not finite count as +infinity.
+    q : float in [0, 1]
+
+    Returns
+    -------
+    ndarray of shape (...)
+    """
     rank = order_statistic(q, errors.shape[-1]) - 1
     # Copy, because a view would keep all trials in memory as long as the quantiles.
     return np.array(np.partition(_infinite(errors), rank, axis=-1)[..., rank])
 
 
 def ordered(errors: Floats) -> Floats:
-    """Sort along the last axis; what is not finite is infinite."""
+    """Sort along the last axis; values that are not finite count as +infinity."""
     return np.sort(_infinite(errors), axis=-1)
 
 
@@ -52,14 +77,14 @@ def quantile_interval(ascending: Floats, q: float) -> tuple[Floats, Floats, Floa
 
     Parameters
     ----------
-    ascending : (..., trials) array
+    ascending : ndarray of shape (..., trials)
         Absolute errors in increasing order.
     q : float in (0, 1)
 
     Returns
     -------
-    quantile, low, high : (...) arrays
-        An end is 0 or infinite where no order statistic is far enough out.
+    quantile, low, high : ndarray of shape (...)
+        The end low is 0, or high infinite, if no order statistic is far enough out.
     """
     trials, shape = ascending.shape[-1], ascending.shape[:-1]
     low, high = interval_ranks(q, trials)
@@ -71,13 +96,18 @@ def quantile_interval(ascending: Floats, q: float) -> tuple[Floats, Floats, Floa
 
 
 def statistics(values: Mapping[str, Floats]) -> dict[str, Floats | Ints]:
-    """Statistics along the last axis of (keys, trials) arrays, by column of a summary.
+    """Compute the statistics of a summary from per-trial values, (keys, trials) arrays by name.
 
-    A trial without a finite release is a failure: an infinite error to quantiles and trimmed
-    means, which it never improves; ``mean_error`` and ``rmse`` are over the releases there were.
-    so are ``signed_mean`` and ``signed_sd``, of the errors of numbers with their signs.
-    ``q90_low`` and ``q90_high`` are a distribution-free 95% interval for ``q90`` from order
-    statistics. What is not known of any trial has NaN.
+    A trial without a finite release is a failure. In quantiles and trimmed means it counts as an
+    infinite error, so that failures never improve them. ``mean_error``, ``rmse``, ``bias``
+    and ``signed_sd`` are over the trials with a release; the last two are statistics of signed
+    errors, for numbers only. ``q90_low`` and ``q90_high`` are the ends of a distribution-free 95%
+    interval for ``q90`` from order statistics. A statistic of values that no trial has is NaN.
+
+    Returns
+    -------
+    dict of str to ndarray of shape (keys,)
+        Statistics by column.
     """
     error = values["error"]
     trials, released = error.shape[1], np.isfinite(error)
@@ -102,8 +132,8 @@ def statistics(values: Mapping[str, Floats]) -> dict[str, Floats | Ints]:
         "q90_high": q90_high,
         "trimmed_mean": trimmed_mean,
         "trimmed_mean_se": trimmed_se,
-        "signed_mean": signed,
-        "signed_mean_se": signed_se,
+        "bias": signed,
+        "bias_se": signed_se,
         "signed_sd": signed_se * np.sqrt(count),
     }
     for column, metric in METRICS.items():
@@ -115,9 +145,9 @@ def statistics(values: Mapping[str, Floats]) -> dict[str, Floats | Ints]:
 
 
 def _of_metric(metric: Metric, measured: Floats, released: Ints) -> Floats:
-    """The rate or the quantile of what a metric is of; NaN where that is not known."""
+    """Compute a metric that is a rate or a quantile; NaN for keys whose values are unknown."""
     unknown = np.isnan(measured).all(axis=1)
-    if metric.of in ERRORS:  # NaN where nothing was released, and where code draws its noise
+    if metric.of in ERRORS:  # NaN without a release, and if other code draws the noise
         unknown &= released > 0
     if metric.statistic == "rate":
         statistic = np.minimum(ordered(measured), 1.0).mean(axis=1)
@@ -127,7 +157,7 @@ def _of_metric(metric: Metric, measured: Floats, released: Ints) -> Floats:
 
 
 def mean_and_se(values: Floats) -> tuple[Floats, Floats]:
-    """The mean along the last axis and its standard error, of the finite values."""
+    """Return the mean of the finite values along the last axis, and its standard error."""
     known = np.isfinite(values)
     count = known.sum(axis=-1)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
@@ -137,14 +167,27 @@ def mean_and_se(values: Floats) -> tuple[Floats, Floats]:
 
 
 def interval_ranks(q: float, trials: int) -> tuple[int, int]:
-    """Ranks that miss the q-quantile with probability 2.5% each; 0 and trials + 1 are no ends."""
+    """Return the ranks of the order statistics that end a 95% interval for the q-quantile.
+
+    Parameters
+    ----------
+    q : float in (0, 1)
+    trials : int
+        Number of values.
+
+    Returns
+    -------
+    low, high : int
+        Ranks from 1, each missing the quantile with probability of at most 2.5%. They are 0 and
+        trials + 1 if there is no such order statistic.
+    """
     below = bdtr(np.arange(trials + 1), trials, q)
     low, high = np.searchsorted(below, 0.025, side="right"), np.searchsorted(below, 0.975)
     return int(low), int(high) + 1
 
 
 def _trimmed_mean(ascending: Floats) -> tuple[Floats, Floats]:
-    """Trimmed mean and its standard error from the Winsorised variance (Tukey, McLaughlin 1963)."""
+    """Return trimmed means with standard errors by Winsorised variance (Tukey, McLaughlin 1963)."""
     trials, middle = ascending.shape[1], trimmed(ascending)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         winsorised = np.clip(ascending, middle[:, :1], middle[:, -1:])

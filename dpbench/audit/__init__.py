@@ -1,13 +1,14 @@
-"""Audit claims of privacy by lower bounds and replays, which can falsify a claim, never prove it.
+"""Audits of privacy claims by lower bounds and replays; they can refute a claim, never prove it.
 
-- `audit_pair` (releases.py) releases on two neighbouring datasets many times, and needs no sweep.
-- `audit_replay` (replay.py) runs once on each, given the same releases, and compares the inputs of
-  mechanisms with the sensitivities that they state.
-- pairs.py has the datasets on which mistakes show; estimators add their own (`audit_pairs`).
-- attack.py tells the releases apart; bounds.py makes its counts a bound on the parameter.
-- controls.py has broken estimators: an audit that does not refute them shows nothing.
-- `noise_times` multiplies the noise of all mechanisms: it shows what an audit or a claim can see.
-- cases.py is the configuration of ``sweep=audit``, report.py what it prints and draws; the job is
+- `audit_pair` (releases.py) releases many times on two neighbouring datasets.
+- `audit_replay` (replay.py) runs once on each dataset, given equal releases, and compares the
+  inputs of mechanisms with their stated sensitivities.
+- pairs.py: neighbouring datasets that expose mistakes; estimators add their own (`audit_pairs`).
+- attack.py: tests that distinguish the releases; bounds.py: lower bounds on the parameter from
+  the counts of a test.
+- controls.py: estimators broken on purpose; an audit that does not refute them shows nothing.
+- `noise_times` scales the noise of all mechanisms, to measure the power of an audit or a claim.
+- cases.py: configuration of ``sweep=audit``; report.py: tables and figures; the job is
   `dpbench.jobs.audit`.
 """
 

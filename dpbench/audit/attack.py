@@ -1,7 +1,7 @@
-"""Telling neighbouring datasets apart by what is released on them.
+"""Attacks: tests that distinguish two neighbouring datasets by the releases on them.
 
-A pilot chooses how other runs are judged: what number to read off a release (a score), and what
-is counted of it (an attack). Whatever it chooses, the bound that the other runs give is valid.
+Pilot runs choose a score (a function from a release to a number) and an attack (a statistic of the
+scores). The bound is computed from the other runs, so it is valid for every choice.
 """
 
 from __future__ import annotations
@@ -24,25 +24,31 @@ __all__ = ["Attack", "Released", "attacks"]
 
 Score = Callable[[Floats], Floats]
 
-EVENTS = 4
-LEVELS = expit(np.linspace(-7, 7, 57))  # from one in a thousand to all but one
-MOST_ATOMS = 8
-LIKELIHOOD_BINS = 16
-ORDERS = (1.1, 1.3, 1.5)
-CLIPS = (0.5, 1.0, 2.0, 4.0)
-# Of a score's range: below lie the last digits of floats, which depend on the data by rounding.
+EVENTS = 4  # events that share the error
+LEVELS = expit(np.linspace(-7, 7, 57))  # quantile levels of tail events, from 0.001 to 0.999
+MOST_ATOMS = 8  # most frequent scores that are tried as events
+LIKELIHOOD_BINS = 16  # bins of a score for empirical likelihood ratios
+ORDERS = (1.1, 1.3, 1.5)  # orders of Renyi divergence of `Bets`
+CLIPS = (0.5, 1.0, 2.0, 4.0)  # clips of the log-likelihood ratio of `Bets`
+# Step of a score as a share of its range: smaller differences are floating-point rounding.
 QUANTUM = 1e-9
 
 
 class Released(NamedTuple):
-    """Releases on both datasets of a pair, (runs, numbers of a release) arrays."""
+    """Releases on both datasets of a pair.
+
+    Parameters
+    ----------
+    left, right : ndarray of shape (runs, m)
+        Releases of m numbers on each dataset; the numbers of runs may differ.
+    """
 
     left: Floats
     right: Floats
 
 
 class Event(NamedTuple):
-    """Releases whose score passes a test."""
+    """Event that the score of a release passes a test."""
 
     score: Score
     test: Callable[[Floats], Bools]
@@ -53,15 +59,15 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True)
 class Attack:
-    """A way to judge releases, chosen from a pilot.
+    """Attack chosen from pilot runs.
 
     Attributes
     ----------
     promise : float
-        The bound that runs like the pilot's would give.
+        Bound that is expected if further runs are distributed like the pilot.
     bound : callable
-        Of a `Released` that is not the pilot, and an error: a lower bound on the parameter of
-        the budget's notion, which exceeds the true one with at most that probability.
+        Function (released, error) -> lower bound on the privacy parameter, for releases that are
+        not in the pilot; the bound exceeds the true parameter with probability at most `error`.
     """
 
     promise: float
@@ -71,21 +77,28 @@ class Attack:
 def attacks(
     pilot: Released, direction: Floats, budget: Budget, runs: int, error: float
 ) -> list[tuple[Attack, float]]:
-    """The attacks that promise most, and the share of the error that each has.
+    """Return the most promising attacks, each with its share of the error.
 
     Parameters
     ----------
     pilot : Released
-    direction : (numbers of a release,) array
-        Along which the pair's means differ.
+        Pilot releases.
+    direction : ndarray of shape (m,)
+        Direction in which the estimands of the two datasets differ.
     budget : Budget
+        Claimed budget; its notion selects the attacks.
     runs : int
-        How many there will be on each dataset, about.
+        Approximate number of further runs on each dataset.
     error : float
-        The probability that any of their bounds is wrong. Under pure DP half of it is for
-        guesses and half for events, under zCDP half for a divergence; else all is for events.
+        Probability that any of the bounds exceeds the true parameter. Under pure DP half of it
+        goes to guesses and half to events, under zCDP half to a divergence; else all to events.
+
+    Returns
+    -------
+    list of (Attack, float)
     """
-    # One half finds what may tell, the other compares it: a score can fit the noise of a half.
+    # Split the pilot: fit the scores on one half and compare them on the other, to avoid
+    # overfitting.
     first, second = (Released(*(side[half::2] for side in pilot)) for half in (0, 1))
     scores = [_coarse(score, first) for score in _scores(first, direction)]
     one: Attack | None = None
@@ -100,11 +113,11 @@ def attacks(
 
 
 def _scores(pilot: Released, direction: Floats) -> Iterator[Score]:
-    """What to read off a release: numbers as they are, vectors along directions.
+    """Yield scores: the number itself, or projections and log-likelihood ratios of a vector.
 
-    A vector is projected on the direction of the pair and on its first coordinate. Of the two
-    coordinates that the pilot moves most, and of all, log-likelihood ratios are read: as if their
-    noises were independent Laplace, and as if they were Gaussian with the pilot's covariance.
+    A vector is projected on `direction` and on its first coordinate. Log-likelihood ratios use the
+    two coordinates with the largest standardised shift, and all of them: once with independent
+    Laplace noise, once with Gaussian noise of the pilot's covariance.
     """
     if pilot.left.shape[1] == 1:
         yield lambda released: released[:, 0]
@@ -127,7 +140,7 @@ def _scores(pilot: Released, direction: Floats) -> Iterator[Score]:
 def _likelihood_ratios(
     m0: Floats, m1: Floats, residuals: Floats, spread: Floats, chosen: NDArray[np.intp]
 ) -> Iterator[Score]:
-    """Laplace and Gaussian log-likelihood ratios of some coordinates, up to a constant."""
+    """Yield Laplace and Gaussian log-likelihood ratios of some coordinates, up to a constant."""
 
     def laplace(released: Floats) -> Floats:
         distances = np.abs(released - m0) - np.abs(released - m1)
@@ -136,16 +149,16 @@ def _likelihood_ratios(
     yield laplace
     covariance = np.cov(residuals[:, chosen] / spread[chosen], rowvar=False)
     shift = ((m1 - m0) / spread)[chosen]
-    # The ridge is for coordinates that share their noise, whose difference then shows all.
+    # A ridge, because coordinates that share their noise have a singular covariance.
     normal = np.linalg.solve(covariance + 1e-9 * np.eye(len(chosen)), shift) / spread[chosen]
     yield lambda released: released[:, chosen] @ normal
 
 
 def _coarse(score: Score, pilot: Released) -> Score:
-    """The score in steps of `QUANTUM` of its range.
+    """Return the score rounded to steps of `QUANTUM` times its range.
 
-    What is claimed holds for real numbers. In floats a score that is constant over many releases
-    splits by its last digit, and which way tells the datasets apart.
+    Claims are about real numbers. In floating point a constant score may differ in its last digit
+    between the datasets, which would refute claims that hold.
     """
     pooled = _finite(np.concatenate([score(side) for side in pilot]))
     step = QUANTUM * float(np.ptp(pooled)) if pooled.size else 0.0
@@ -159,7 +172,7 @@ def _finite(values: Floats) -> Floats:
 
 
 def _medians(pilot: Released, score: Score) -> tuple[float, float] | None:
-    """The medians on both sides, if they differ."""
+    """Return the medians of the score on both sides; None unless they differ."""
     both = [_finite(score(side)) for side in pilot]
     if not all(side.size for side in both):
         return None
@@ -170,7 +183,10 @@ def _medians(pilot: Released, score: Score) -> tuple[float, float] | None:
 def _guess(
     first: Released, second: Released, scores: list[Score], runs: int, error: float
 ) -> Attack | None:
-    """Guess the dataset of the nearer median beyond the pilot's medians; between them abstain."""
+    """Choose the guessing attack with the largest promise; None if all medians coincide.
+
+    It guesses left or right if a score lies beyond the pilot's medians, and abstains in between.
+    """
     size = sum(map(len, second))
     best: Attack | None = None
     for score in scores:
@@ -178,7 +194,7 @@ def _guess(
         if medians is None:
             continue
         right, guesses = _guessed(score, *medians, second)
-        # A perfect pilot is no perfect rest.
+        # Shrink the share of right guesses, because even a perfect pilot may be followed by errors.
         likely = (right + 0.5) / (guesses + 1) * guesses
         share = 2 * runs / size
         promise = guess_bound(int(likely * share), int(guesses * share), error)
@@ -188,7 +204,7 @@ def _guess(
 
 
 def _guessed(score: Score, m0: float, m1: float, released: Released) -> tuple[int, int]:
-    """Right guesses, and guesses."""
+    """Return the number of right guesses and the number of guesses."""
     sign = 1.0 if m1 > m0 else -1.0
     left, right = (sign * score(side) for side in released)
     for_left, for_right = [(s <= sign * m0).sum() for s in (left, right)]
@@ -203,7 +219,7 @@ def _judge_guesses(score: Score, m0: float, m1: float, rest: Released, error: fl
 def _divergence(
     first: Released, second: Released, scores: list[Score], runs: int, error: float
 ) -> Attack | None:
-    """The log-likelihood ratio of a score, clipped, and the order that promise most."""
+    """Choose the clipped log-likelihood ratio, direction and order with the largest promise."""
     best: Attack | None = None
     ratios = [ratio for score in scores for ratio in _ratios(first, score)]
     for ratio in ratios:
@@ -218,13 +234,13 @@ def _divergence(
 
 
 def _clipped_ratios(ratios: Released, swapped: bool, clip: float) -> list[Floats]:
-    """ln(P/Q) on P and on Q; P is on the left, or on the right where swapped."""
+    """Return clipped ln(P/Q) on releases of P and of Q; P is the left side, or right if swapped."""
     left, right = (np.clip(side, -clip, clip) for side in ratios)
     return [-right, -left] if swapped else [left, right]
 
 
 def _ratios(pilot: Released, score: Score) -> Iterator[Score]:
-    """ln(left/right) of a score: as of two Gaussians, and from counts in bins; 0 if not finite."""
+    """Yield ln(left/right) of a score: Gaussian, and from counts in bins; 0 if not finite."""
     values = [_finite(score(side)) for side in pilot]
     if min(side.size for side in values) < 2:
         return
@@ -254,12 +270,12 @@ def _best_events(
     runs: int,
     error: float,
 ) -> Iterator[Attack]:
-    """The events that promise most, each way round."""
+    """Yield the `EVENTS` events with the largest promise, as more likely left or right."""
     share = error / EVENTS
     events = [*_outcomes(), *(event for score in scores for event in _events(first, score))]
     m0, m1 = len(second.left), len(second.right)
     k0, k1 = (_hits(events, side) for side in second)
-    # What the rest would show if it were as the pilot, which is not certain of its extremes.
+    # Expected counts of the further runs; shrunk, because a pilot is unsure of rare events.
     e0, e1 = np.floor((k0 + 0.5) / (m0 + 1) * runs), np.floor((k1 + 0.5) / (m1 + 1) * runs)
     promise = np.concatenate(
         [event_bound(a, runs, b, runs, budget, share) for a, b in ((e0, e1), (e1, e0))]
@@ -270,7 +286,7 @@ def _best_events(
 
 
 def _hits(events: list[Event], released: Floats) -> NDArray[np.int_]:
-    """How many releases each event holds; a score is read off once for all of its events."""
+    """Return the number of releases in each event; each score is computed once."""
     values = {score: score(released) for score in dict.fromkeys(one.score for one in events)}
     return np.array([np.count_nonzero(test(values[score])) for score, test in events])
 
@@ -284,7 +300,7 @@ def _judge_event(
 
 
 def _outcomes() -> Iterator[Event]:
-    """Nothing released, and infinities."""
+    """Yield the events that some released number is NaN, +inf or -inf."""
     for kind in (np.isnan, np.isposinf, np.isneginf):
         yield Event(_as_it_is, partial(_any_number, kind))
 
@@ -298,7 +314,7 @@ def _any_number(kind: Callable[..., Any], released: Floats) -> Bools:
 
 
 def _events(pilot: Released, score: Score) -> Iterator[Event]:
-    """Tails at pooled quantiles, atoms, and sets where the likelihood ratio is large."""
+    """Yield events of a score: tails at pooled quantiles, atoms, and likelihood-ratio sets."""
     values = [score(side) for side in pilot]
     pooled = _finite(np.concatenate(values))
     if pooled.size == 0:
@@ -314,13 +330,13 @@ def _events(pilot: Released, score: Score) -> Iterator[Event]:
     order = np.argsort(-left / right, kind="stable")
 
     def superlevel(bins: NDArray[np.intp]) -> Event:
-        inside = np.zeros(len(edges) + 2, bool)  # the last is that of NaN
+        inside = np.zeros(len(edges) + 2, bool)  # the last entry is for NaN
         inside[bins] = True
         return Event(score, lambda values: np.asarray(inside[_bins(values, edges)]))
 
     for size in range(1, len(order)):
         yield superlevel(order[:size])
-        yield superlevel(order[size:])  # for the other way round
+        yield superlevel(order[size:])  # more likely on the right
 
 
 def _compares(how: Callable[..., Any], at: float, values: Floats) -> Bools:
@@ -332,7 +348,7 @@ def _edges(pooled: Floats) -> Floats:
 
 
 def _bins(values: Floats, edges: Floats) -> NDArray[np.intp]:
-    """The bin of every value; -1 for NaN."""
+    """Return the index of the bin of every value; -1 for NaN."""
     return np.where(np.isnan(values), -1, np.searchsorted(edges, values, side="right"))
 
 

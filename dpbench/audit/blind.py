@@ -1,21 +1,22 @@
 """Explain why an audit does not refute an estimator whose noise is halved.
 
-A row of an audit is blind if half of the noise would not be refuted in 95% of audits. The reason is
-computed from what a pair of runs puts on a tape, step by step, each run given the same releases:
+A row of an audit is blind if halved noise would not be refuted in 95% of audits. The reason is
+computed from two runs on a pair, recorded step by step, the second run given the releases of the
+first:
 
-1. Gaussian noise of deviation s_j on numbers that the pair moves by m_j shifts a normal
-   distribution by mu, mu^2 = sum (m_j/s_j)^2. A pure mechanism loses at most some epsilon: of
-   Laplace noise sum |m_j|/b_j, of the exponential mechanism its epsilon times the range of what the
-   scores move by over twice the sensitivity, of others what they pay.
-2. Whoever sees all steps sees at most N(0, 1) against N(mu, 1), mu^2 the sum over Gaussian steps,
-   beside randomised response at the sum E of the pure ones: it dominates every pure mechanism. Half
-   of the noise doubles mu and E of the steps that it is put into.
-3. By Neyman and Pearson the best events are those of a large likelihood ratio, here of closed form.
-   `runs_to_refute` is the least number of runs with which the best of them, of expected counts,
-   gives a bound above the claim.
+1. A Gaussian step with noise of standard deviation s_j on numbers that the pair changes by m_j is
+   a shift of a normal distribution by mu, mu^2 = sum (m_j/s_j)^2. A pure step loses at most an
+   epsilon: sum |m_j|/b_j for Laplace noise of scale b_j; for the exponential mechanism its epsilon
+   times the range of the change of the scores over twice their sensitivity; otherwise its cost.
+2. All steps together show at most N(0, 1) against N(mu, 1), where mu^2 is summed over the Gaussian
+   steps, and randomised response at E, the sum of the pure epsilons, because it dominates every
+   pure mechanism. Halving the noise of a step doubles its mu or its epsilon.
+3. By the lemma of Neyman and Pearson the best events are {likelihood ratio >= t}; their
+   probabilities have a closed form. `runs_to_refute` is the smallest number of runs for which the
+   best event, with expected counts, gives a bound above the claim.
 
-If that needs more runs than there are, nothing that sees the release can refute it on this pair.
-If not, the release shows less than its steps do.
+If this number exceeds the runs of the audit, no test of the release can refute halved noise on this
+pair. Otherwise the release shows less than its steps.
 """
 
 from __future__ import annotations
@@ -39,20 +40,33 @@ from dpbench.samples import DenseSample
 
 __all__ = ["Reason", "Seen", "reasons", "runs_to_refute", "steps_of", "why_blind"]
 
-FEWEST, MOST = 100, 1e9  # runs that are tried
-SMOOTH = "noise for a"  # names noise for a smooth sensitivity on receipts; tapes lack it
-MOSTLY = 0.5  # from this share of failed releases on, failures are the reason
+FEWEST, MOST = 100, 1e9  # smallest and largest number of runs that `runs_to_refute` tries
+SMOOTH = "noise for a"  # start of the name of smooth-sensitivity noise on receipts; not on tapes
+MOSTLY = 0.5  # share of failed releases from which on failure is the reason
 NOISE = ("add_noise", "add_l2_noise", "add_joint_noise", "add_geometric_noise", "above_threshold")
 
 
 class Seen(NamedTuple):
-    """Hold the most that one step shows: a shift of a normal distribution, or an epsilon.
+    """Upper bound on the evidence of one step: a shift of a normal distribution, or an epsilon.
 
-    `full` has both where the pair moves the step by all of its sensitivity; `share` is the step's
-    part of the budget, `weight` one over the number of steps that run on disjoint records like this
-    one, of which a pair moves one; `draws` are the noises that are averaged. Where a move is not
-    `known`, because the tape has no values or the records cut up what is chosen from, it is taken
-    for the largest.
+    Parameters
+    ----------
+    additive : bool
+        Whether the step adds noise.
+    known : bool
+        Whether the change of the step's input is known; otherwise it is assumed to be the largest.
+        It is unknown if the tape has no values, or if the records are ends of the intervals to
+        choose from.
+    mu, epsilon : float
+        Shift of a Gaussian step, and epsilon of a pure step; the other is 0.
+    full : pair of float
+        `mu` and `epsilon` if the input changes by its full sensitivity.
+    share : float
+        Share of the budget.
+    weight : float
+        One over the number of parallel steps on disjoint records; a pair changes one of them.
+    draws : int
+        Number of noises that are averaged.
     """
 
     additive: bool
@@ -67,7 +81,7 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True)
 class Reason:
-    """Explain why a row is blind, by a word for the kind and a sentence with its numbers."""
+    """Reason why a row is blind: a word for its kind, and a sentence with numbers."""
 
     kind: str
     text: str
@@ -77,7 +91,7 @@ class Reason:
 
 
 class _Paid(NamedTuple):
-    """Record a payment: budget, mechanism, number of repetitions, and `Seen.weight`."""
+    """Payment: budget, mechanism, number of repetitions, and `Seen.weight`."""
 
     budget: Budget
     mechanism: str
@@ -86,7 +100,7 @@ class _Paid(NamedTuple):
 
 
 class _Receipts(Tape):
-    """Keep each payment beside the steps of a tape."""
+    """Tape that also keeps each payment."""
 
     def __init__(self, earlier: Sequence[Step] = ()) -> None:
         super().__init__(earlier)
@@ -94,7 +108,7 @@ class _Receipts(Tape):
 
 
 class _Watched(Ledger):
-    """Write each payment of a ledger to the receipts of its tape."""
+    """Ledger that writes each payment to its tape, a `_Receipts`."""
 
     times, weight = 1, 1.0
 
@@ -123,7 +137,23 @@ class _Watched(Ledger):
 def steps_of(
     estimator: Estimator, budget: Budget, pair: Pair, rng: np.random.Generator
 ) -> list[Seen]:
-    """Return what each step of a run shows of a pair; no step if a side raises."""
+    """Return the evidence of each step of a run about a pair; empty if a run raises.
+
+    Parameters
+    ----------
+    estimator : Estimator
+        Estimator to run on both datasets.
+    budget : Budget
+        Claimed budget.
+    pair : Pair
+        Neighbouring datasets.
+    rng : Generator
+        Source of the noise.
+
+    Returns
+    -------
+    list of Seen
+    """
     tapes: list[_Receipts] = []
     for data in (pair.left, pair.right):
         tape = _Receipts(tapes[0].steps if tapes else ())
@@ -131,7 +161,7 @@ def steps_of(
             estimator.run(DenseSample(data[None]), _Watched(budget, rng, tape=tape))
         except MemoryError:
             raise
-        except Exception:  # noqa: BLE001, whatever a plug-in raises
+        except Exception:  # noqa: BLE001, a plug-in may raise anything
             return []
         tapes.append(tape)
     whole, found = budget.cost[0], []
@@ -145,7 +175,7 @@ def steps_of(
 
 
 def _mechanisms(tape: Tape) -> list[Step]:
-    """Return for each payment the step that follows it, or the payment if none does."""
+    """Return for each payment the step that follows it, or the payment if there is none."""
     found: list[Step] = []
     for step in tape.steps:
         if step.mechanism == "pay":
@@ -156,7 +186,7 @@ def _mechanisms(tape: Tape) -> list[Step]:
 
 
 def _seen(paid: _Paid, share: float, one: Step, other: Step) -> Seen:
-    """Bound what a step shows, as in 1 of the module."""
+    """Bound the evidence of one step: item 1 at the top of this file."""
     part, known = paid.budget, one.like(other) and one.values.size > 0
     about: Any = {"share": share, "weight": paid.weight, "draws": one.draws, "known": known}
     about["additive"] = one.mechanism in NOISE or paid.mechanism.startswith(SMOOTH)
@@ -176,7 +206,7 @@ def _moves(one: Step, other: Step) -> Floats:
 
 
 def _part_moved(one: Step, other: Step) -> float:
-    """Return the part of a pure mechanism's epsilon that a move costs; 1 where it is not known."""
+    """Return the share of a pure step's epsilon that a change costs; 1 if it is unknown."""
     (norm, stated), *_ = one.sensitivity.items()
     if one.mechanism == "add_noise":
         stated = one.sensitivity["l1"]
@@ -191,16 +221,21 @@ def _part_moved(one: Step, other: Step) -> float:
 
 
 def runs_to_refute(mu: float, epsilon: float, budget: Budget, error: float) -> float:
-    """Return how many runs refute a claim by the best event; infinite above `MOST`.
+    """Return the number of runs with which the best event refutes a claim; infinite above `MOST`.
 
     Parameters
     ----------
     mu, epsilon : float
-        The release is N(0, 1) or N(mu, 1) beside randomised response at epsilon.
+        Evidence of all steps: N(0, 1) against N(mu, 1), and randomised response at epsilon.
     budget : Budget
-        The claim.
+        Claimed budget.
     error : float
-        Probability that the bound exceeds the truth.
+        Probability that the bound exceeds the true parameter.
+
+    Returns
+    -------
+    float
+        Runs on each dataset.
     """
     p, q = _best_events(mu, epsilon)
     sizes = np.geomspace(FEWEST, MOST, 57)
@@ -220,10 +255,11 @@ def runs_to_refute(mu: float, epsilon: float, budget: Budget, error: float) -> f
 
 
 def _best_events(mu: float, epsilon: float) -> tuple[Floats, Floats]:
-    """Return the probabilities of events of a large likelihood ratio, and those on the other side.
+    """Return the probabilities of {log-likelihood ratio >= t} on both datasets, for a grid of t.
 
-    The logarithm of the ratio is N(mu^2/2, mu^2) + epsilon with probability 1/(1 + e^-epsilon), and
-    - epsilon otherwise; on the other side both have the other sign.
+    On one dataset this logarithm is N(mu^2/2, mu^2) + epsilon with probability 1/(1 + e^-epsilon),
+    and N(mu^2/2, mu^2) - epsilon otherwise. On the other dataset mu^2/2 and epsilon change their
+    sign.
     """
     more = float(expit(epsilon))
     if mu == 0:
@@ -251,17 +287,21 @@ def why_blind(
     Parameters
     ----------
     pairs : sequence of sequence of Seen
-        The steps of every pair.
+        Steps on every pair.
     budget : Budget
-        The claim.
+        Claimed budget.
     runs : int
         Runs on each dataset of a pair.
     error : float
-        Probability that an event's bound exceeds the truth.
+        Probability that the bound of an event exceeds the true parameter.
     failed : float
-        Share of releases that are not finite, with half of the noise.
+        Share of releases with halved noise that are not finite.
     additive_only : bool
-        Whether half of the noise is that of additive mechanisms alone.
+        Whether only the noise of additive mechanisms is halved.
+
+    Returns
+    -------
+    Reason
     """
     if failed >= MOSTLY or not all(pairs):
         return Reason("failure", f"{failed:.0%} of the releases fail")
@@ -286,7 +326,7 @@ def why_blind(
 
 
 def _hidden(steps: Sequence[Seen], touched: Sequence[Seen], here: float) -> Reason:
-    """Return why a release shows less than its steps, which would show enough."""
+    """Return why the release is not refuted although its steps together would be."""
     if (draws := max(step.draws for step in touched)) > 1:
         return Reason("local", f"{draws} noises average")
     if len(steps) > 1:
@@ -299,7 +339,7 @@ def _hidden(steps: Sequence[Seen], touched: Sequence[Seen], here: float) -> Reas
 def _runs(
     steps: Sequence[Seen], budget: Budget, error: float, additive_only: bool, full: bool
 ) -> float:
-    """Return the runs that refute half of the noise, at a pair's moves or at full ones."""
+    """Return the runs that refute halved noise; `full` takes every change as the largest."""
     mu, epsilon = 0.0, 0.0
     for step in steps:
         times = 1 / HALF if step.additive or not additive_only else 1.0
@@ -310,12 +350,12 @@ def _runs(
 
 
 def _in(runs: float) -> str:
-    """Say how many runs show the halved noise."""
+    """Return a phrase with the number of runs."""
     return f"in {float(f'{runs:.0e}'):,.0f} runs" if np.isfinite(runs) else "in no number of runs"
 
 
 def _moved(step: Seen) -> float:
-    """Return the part of its largest loss that a step shows."""
+    """Return the evidence of a step as a share of its largest evidence."""
     return max(x / y for x, y in zip((step.mu, step.epsilon), step.full, strict=True) if y > 0)
 
 
@@ -326,22 +366,26 @@ def reasons(
     failed: Callable[[], float],
     claim: tuple[Budget, int, float],
 ) -> tuple[str, str]:
-    """Return why half of the noise is not refuted, and half of the additive noise alone.
+    """Return why halving all noise, and halving the additive noise alone, is not refuted.
 
     Parameters
     ----------
     steps : sequence of sequence of Seen
-        See `why_blind`, whose `budget`, `runs` and `error` are `claim`.
+        Steps on every pair.
     seen_half : bool
-        Whether half of all noise is refuted.
-    sees_additive, failed : callable
-        Whether half of the additive noise alone is, and the share of releases that fail; called
-        where the steps do not decide it.
+        Whether halving all noise is refuted.
+    sees_additive : callable
+        Function that returns whether halving the additive noise alone is refuted; called only if
+        the steps do not decide it.
+    failed : callable
+        Function that returns the share of releases that fail; called only if it is needed.
+    claim : tuple (budget, runs, error)
+        Arguments of `why_blind`.
 
     Returns
     -------
     tuple of two str
-        Each empty where that noise is refuted.
+        Reasons; empty if halving that noise is refuted.
     """
     additive = [step.additive for seen in steps for step in seen]
     seen_additive = seen_half if all(additive) else any(additive) and sees_additive()

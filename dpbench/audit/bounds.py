@@ -1,12 +1,12 @@
-"""From counts of what was observed to a lower bound on a privacy parameter.
+"""Lower bounds on a privacy parameter from counts of observed events.
 
-Each bound exceeds the true parameter with probability at most `error`, over the runs that it is
-computed from.
+Each bound exceeds the true parameter with probability at most `error`, over the runs from which it
+is computed.
 
 References
 ----------
 .. [1] T. Steinke, M. Nasr, M. Jagielski, "Privacy auditing with one (1) training run",
-   NeurIPS 2023, Theorem 5.2; here every guess is about a run of its own.
+   NeurIPS 2023, Theorem 5.2; here every guess concerns a separate run.
 .. [2] C. Clopper, E. Pearson, "The use of confidence or fiducial limits illustrated in the case
    of the binomial", Biometrika 1934.
 .. [3] M. Bun, T. Steinke, "Concentrated differential privacy", TCC 2016, Definition 1.1.
@@ -31,27 +31,70 @@ from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP
 __all__ = ["Bets", "event_bound", "guess_bound", "highest", "lowest", "parameter_of_event"]
 
 
-# Orders of Renyi divergences that are tried; a valid bound holds for each of them.
+# Orders a of the Renyi divergences; the bound is valid for each of them, so for the largest.
 ORDERS = np.concatenate([1 + np.geomspace(1e-2, 1, 12), np.geomspace(2.2, 100, 24)])
 
 
 def lowest(hits: ArrayLike, runs: int, error: float) -> Floats:
-    """Lower end of the Clopper-Pearson interval [2]_ for a probability, one-sided."""
+    """Return the lower one-sided Clopper-Pearson limit [2]_ for a probability.
+
+    Parameters
+    ----------
+    hits : array_like of int
+        Numbers of occurrences.
+    runs : int
+        Number of trials.
+    error : float
+        Probability that the limit exceeds the true probability.
+
+    Returns
+    -------
+    ndarray
+        Limits, with the shape of `hits`.
+    """
     k = np.asarray(hits, dtype=float)
     return np.where(k > 0, betaincinv(np.maximum(k, 1), runs - k + 1, error), 0.0)
 
 
 def highest(hits: ArrayLike, runs: int, error: float) -> Floats:
-    """The upper end, likewise."""
+    """Return the upper one-sided Clopper-Pearson limit [2]_ for a probability.
+
+    Parameters
+    ----------
+    hits : array_like of int
+        Numbers of occurrences.
+    runs : int
+        Number of trials.
+    error : float
+        Probability that the limit is below the true probability.
+
+    Returns
+    -------
+    ndarray
+        Limits, with the shape of `hits`.
+    """
     return 1 - lowest(runs - np.asarray(hits, dtype=float), runs, error)
 
 
 def guess_bound(right: int, guesses: int, error: float) -> float:
-    """The epsilon that `right` of `guesses` right guesses of a fair coin show.
+    """Return the lower bound on epsilon from right guesses of fair coins.
 
-    A release of the dataset that a coin chose tells the coin with odds of at most e^epsilon, so
-    each guess is right with probability at most e^epsilon/(1 + e^epsilon), given all others:
-    their number is at most binomial [1]_. A rule may abstain.
+    Each run releases on the dataset that a fair coin chose. Under epsilon-DP a guess of the coin is
+    right with probability at most e^epsilon/(1 + e^epsilon), given all other runs. The number of
+    right guesses is therefore stochastically at most binomial [1]_. The guesser may abstain.
+
+    Parameters
+    ----------
+    right : int
+        Number of right guesses.
+    guesses : int
+        Number of guesses, without abstentions.
+    error : float
+        Probability that the bound exceeds the true epsilon.
+
+    Returns
+    -------
+    float
     """
     if guesses == 0:
         return 0.0
@@ -59,19 +102,29 @@ def guess_bound(right: int, guesses: int, error: float) -> float:
 
 
 def parameter_of_event(p: ArrayLike, q: ArrayLike, budget: Budget) -> Floats:
-    """The smallest parameter of the budget's notion under which an event may go from q to p.
+    """Return the smallest privacy parameter with which an event's probability may go from q to p.
 
-    epsilon = ln(p/q) under pure DP; ln((p - delta)/q) at the budget's delta; under zCDP the
-    largest D_a(Bernoulli(p) || Bernoulli(q))/a over orders a > 1, as post-processing
-    lowers no Renyi divergence [3]_; mu = Phi^-1(p) - Phi^-1(q) under GDP, by its definition. All of
-    them grow with p and fall with q where p > q; 0 elsewhere.
+    Pure DP: epsilon = ln(p/q). Approximate DP: epsilon = ln((p - delta)/q). zCDP: rho is the
+    largest D_a(Bernoulli(p) || Bernoulli(q))/a over the orders a > 1, because post-processing does
+    not increase a Renyi divergence D_a [3]_. GDP: mu = Phi^-1(p) - Phi^-1(q), by definition. Each
+    increases with p and decreases with q if p > q; it is 0 otherwise.
 
     Parameters
     ----------
-    p, q : array_like in [0, 1]
-        Probabilities of the event on the two datasets.
+    p, q : array_like
+        Probabilities of the event on the two datasets, in [0, 1].
     budget : PureDP, ZCDP, GDP or ApproxDP
-        For its notion, and its delta.
+        Budget that gives the notion, and delta.
+
+    Returns
+    -------
+    ndarray
+        Parameters epsilon, rho or mu, with the broadcast shape of `p` and `q`.
+
+    Raises
+    ------
+    ValueError
+        If the budget has no notion of privacy.
     """
     p, q = np.broadcast_arrays(np.asarray(p, dtype=float), np.asarray(q, dtype=float))
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -84,12 +137,15 @@ def parameter_of_event(p: ArrayLike, q: ArrayLike, budget: Budget) -> Floats:
         elif isinstance(budget, GDP):
             found = ndtri(p) - ndtri(q)
         else:
-            raise ValueError(f"nothing is claimed under {budget}")
+            raise ValueError(f"budget: {budget}: gives no privacy to bound; give another notion")
         return np.where((p > q) & (found > 0), found, 0.0)
 
 
 def _renyi(p: Floats, q: Floats, order: float) -> Floats:
-    """D_a(Bernoulli(p) || Bernoulli(q)) = ln(p^a q^(1-a) + (1-p)^a (1-q)^(1-a))/(a - 1)."""
+    """Return D_a(Bernoulli(p) || Bernoulli(q)), a the order.
+
+    It is ln(p^a q^(1-a) + (1-p)^a (1-q)^(1-a))/(a - 1).
+    """
     one = xlogy(order, p) + xlogy(1 - order, q)
     other = xlogy(order, 1 - p) + xlogy(1 - order, 1 - q)
     return np.asarray(np.logaddexp(one, other) / (order - 1))
@@ -98,17 +154,23 @@ def _renyi(p: Floats, q: Floats, order: float) -> Floats:
 def event_bound(
     hits: ArrayLike, runs: int, others: ArrayLike, other_runs: int, budget: Budget, error: float
 ) -> Floats:
-    """The parameter that an event shows which occurred in `hits` of `runs` on one dataset.
+    """Return the lower bound on the privacy parameter from the counts of an event.
 
     Parameters
     ----------
     hits, others : array_like of int
-        How often the event occurred on one dataset and on the other.
+        Occurrences of the event on the first and on the second dataset.
     runs, other_runs : int
-        Out of how many.
+        Runs on the first and on the second dataset.
     budget : Budget
+        Budget that gives the notion, and delta.
     error : float
-        Half of it for each probability.
+        Probability that the bound exceeds the true parameter; each of the two Clopper-Pearson
+        limits has half of it.
+
+    Returns
+    -------
+    ndarray
     """
     p = lowest(hits, runs, error / 2)
     return parameter_of_event(p, highest(others, other_runs, error / 2), budget)
@@ -116,19 +178,20 @@ def event_bound(
 
 @dataclass(frozen=True)
 class Bets:
-    """A test of zCDP by a function g of a release, clipped at +-`clip`, at one order a.
+    """Test of zCDP by betting on a function g of a release, |g| <= `clip`, at one order a.
 
-    By Hoelder's inequality D_a(P || Q) >= a/(a-1) ln E_P e^((a-1)g) - ln E_Q e^(a g), with
-    equality at g = ln(dP/dQ) [4]_, and rho >= D_a/a. Both means are bounded by betting [5]_: at
-    the true mean m the product of 1 +- bet (x - m) over independent runs has mean 1, so it
-    exceeds 1/error with probability at most the error (Markov); a mean at which it does is out.
+    Let P and Q be the distributions of the release on the two datasets. By Hoelder's inequality
+    D_a(P || Q) >= a/(a-1) ln E_P e^((a-1)g) - ln E_Q e^(a g), with equality at g = ln(dP/dQ) [4]_,
+    and rho >= D_a/a. Both means are bounded by betting [5]_: at the true mean m of x the product of
+    1 +- bet (x - m) over independent runs has expectation 1. By Markov's inequality it exceeds
+    1/error with probability at most `error`; every m for which it does is excluded.
 
     Attributes
     ----------
     order, clip : float
-        a > 1, and the bound on g.
+        Order a > 1, and bound on |g|.
     low, high : float
-        Bets for a lower bound on the first mean and an upper one on the second, chosen from
+        Bets for the lower limit of E_P e^((a-1)g) and the upper limit of E_Q e^(a g), chosen from
         other runs; `high` is below e^(-a clip).
     """
 
@@ -141,9 +204,25 @@ class Bets:
     def placed(
         cls, g: Floats, others: Floats, order: float, clip: float, runs: int, error: float
     ) -> tuple[Bets, float]:
-        """The bets that suit such values of g best, for so many other runs a side.
+        """Choose near-optimal bets from pilot values of g.
 
-        And about the bound of runs whose values are like these.
+        Parameters
+        ----------
+        g, others : ndarray of shape (pilot runs,)
+            Values of g on releases of P and of Q.
+        order, clip : float
+            Order a > 1, and bound on |g|.
+        runs : int
+            Number of further runs on each dataset.
+        error : float
+            Probability that the bound exceeds the true rho.
+
+        Returns
+        -------
+        bets : Bets
+            Bets for the further runs.
+        promise : float
+            Approximate bound on rho that further runs like the pilot give.
         """
         p, q = np.exp((order - 1) * g), np.exp(order * others)
         (p_mean, p_var), (q_mean, q_var) = ((x.mean(), x.var()) for x in (p, q))
@@ -152,13 +231,25 @@ class Bets:
         low = min(growth / max(np.sqrt(p_var), 1e-9), 0.5 / p_mean)
         high = min(growth / max(np.sqrt(q_var), 1e-9), 0.9 * np.exp(-order * clip))
         bets = cls(order, clip, low, high)
-        # ln(1 + b(x - m)) has mean b(E x - m) - b^2 Var(x)/2, about.
+        # Approximation: E ln(1 + b(x - m)) = b(E x - m) - b^2 Var(x)/2, with b the bet.
         mean = p_mean - least / low - low * p_var / 2
         other = q_mean + least / high + high * q_var / 2
         return bets, bets._rho(mean, other) if mean > 0 else 0.0
 
     def bound(self, g: Floats, others: Floats, error: float) -> float:
-        """The rho that these runs show, g on one dataset and on the other; 0 for none."""
+        """Return the lower bound on rho from runs outside the pilot; 0 if there is none.
+
+        Parameters
+        ----------
+        g, others : ndarray of shape (runs,)
+            Values of g on releases of P and of Q.
+        error : float
+            Probability that the bound exceeds the true rho.
+
+        Returns
+        -------
+        float
+        """
         p, q = np.exp((self.order - 1) * g), np.exp(self.order * others)
         least = np.log(2 / error)  # half of the error for each mean
 

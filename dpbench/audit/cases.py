@@ -1,4 +1,4 @@
-"""Make tasks of the cases that a sweep audits."""
+"""Configuration of an audit, and the tasks that it consists of."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ __all__ = ["AuditSettings", "AuditSweep", "Case", "control_tasks", "pairs_of"]
 
 @validated
 class Case(Selection):
-    """Estimators that are audited on data of one shape.
+    """Estimators that are audited on datasets of one shape.
 
     Parameters
     ----------
     estimators, budgets : optional
-        See `Selection`. An estimator runs under the notions that it honours.
+        Selected labels, see `Selection`; all by default. An estimator is audited under the
+        selected budgets that it supports.
     n : int
-        Records.
+        Number of records.
     d : int, optional
-        Coordinates of vectors; by default the records are numbers.
+        Dimension of the records; scalars by default.
     """
 
     n: Annotated[int, Field(ge=2, le=100_000)]
@@ -43,21 +44,23 @@ class Case(Selection):
     @classmethod
     def _no_families(cls, families: None) -> None:
         if families is not None:
-            raise ValueError("an audit has pairs of datasets, and no families")
+            raise ValueError("an audit uses pairs of datasets, not families; remove this key")
 
 
 @validated
 class AuditSettings:
-    """Configure an audit.
+    """Settings of an audit.
 
     Parameters
     ----------
     cases : mapping of label to Case
+        Estimators to audit, grouped by the shape of the data.
     runs : int
-        Releases on each dataset of a pair; ``trials=`` on the command line says another number.
+        Releases on each dataset of a pair, 10,000 by default; ``trials=`` on the command line
+        overrides it.
     error : float
-        Probability that any bound of the audit exceeds the truth. The controls that runs must
-        refute have as much of their own, and so have those that a replay alone must refute.
+        Probability that any bound of the audit exceeds the true parameter. The controls that runs
+        must refute share a second error of this size, and controls for replays alone a third.
     """
 
     cases: Annotated[dict[str, Case], named(Case, least=1, title="a case of an audit")]
@@ -67,15 +70,16 @@ class AuditSettings:
 
 @validated
 class AuditSweep:
-    """What to audit, made and checked.
+    """Sweep that audits estimators.
 
     Parameters
     ----------
     name : str
-        Names the run's folder.
+        Name of the run's folder.
     estimators, budgets : mapping
-        As in a `dpbench.sweep.plan.Sweep`.
+        Estimators and budgets by label, as in a `dpbench.sweep.plan.Sweep`.
     audit : AuditSettings
+        Cases, runs and error.
     """
 
     name: Label
@@ -84,7 +88,18 @@ class AuditSweep:
     audit: Annotated[AuditSettings, keyed(AuditSettings, "an audit (a sweep with the key audit)")]
 
     def tasks(self, seed: int, where: str = "sweep.audit") -> list[AuditTask]:
-        """All that the cases ask for, which share the error; `where` is said in messages.
+        """Return the tasks of all cases; they share the error equally.
+
+        Parameters
+        ----------
+        seed : int
+            Seed of the audit.
+        where : str
+            Key of the audit in error messages.
+
+        Returns
+        -------
+        list of AuditTask
 
         Raises
         ------
@@ -118,16 +133,39 @@ class AuditSweep:
 def pairs_of(
     estimator: Estimator, budget: Budget, n: int, d: int | None, where: str
 ) -> tuple[Pair, ...]:
-    """The catalogue's pairs, and the estimator's own; ConfigError if these cannot be used."""
+    """Return the pairs of the catalogue and the estimator's own.
+
+    Parameters
+    ----------
+    estimator : Estimator
+        Estimator to audit.
+    budget : Budget
+        Claimed budget; its neighbouring relation selects the kind of pairs.
+    n : int
+        Number of records.
+    d : int or None
+        Dimension of the records; None for scalars.
+    where : str
+        Key of the estimator in error messages.
+
+    Returns
+    -------
+    tuple of Pair
+
+    Raises
+    ------
+    ConfigError
+        If `Estimator.audit_pairs` raises, or returns a pair of another shape.
+    """
     shape = (n,) if d is None else (n, d)
     try:
         own = tuple(estimator.audit_pairs(n, d, budget))
         for pair in own:
             if not isinstance(pair, Pair) or pair.left.shape != shape:
-                raise ValueError(f"a Pair of records of shape {shape} is wanted")
+                raise ValueError(f"expected a Pair of datasets of shape {shape}")
     except MemoryError:
         raise
-    except Exception as error:  # whatever a plug-in raises
+    except Exception as error:  # a plug-in may raise anything
         told = (str(error).splitlines() or [type(error).__name__])[0]
         raise ConfigError(f"{where}: audit_pairs: {told}") from error
     return _under(budget, *catalogue(n, d), *own)
@@ -138,10 +176,21 @@ def _under(budget: Budget, *pairs: Pair) -> tuple[Pair, ...]:
 
 
 def control_tasks(how: AuditSettings, seed: int) -> list[AuditTask]:
-    """Return the tasks of all controls, with the runs and the error that the estimators have.
+    """Return the tasks of all controls.
 
-    Controls that a replay alone must refute have an error of their own, so that the number of these
-    controls does not change the bounds of the others.
+    Controls that only a replay must refute have a separate error, so that their number does not
+    change the bounds of the other controls.
+
+    Parameters
+    ----------
+    how : AuditSettings
+        Settings that give the runs and the error.
+    seed : int
+        Seed of the audit.
+
+    Returns
+    -------
+    list of AuditTask
     """
     tasks = []
     for by_runs in (True, False):
@@ -165,5 +214,5 @@ def _pairs_of(control: Control, budget: Budget) -> tuple[Pair, ...]:
 def _tasks(
     asked: Sequence[tuple[str, Estimator, Budget, tuple[Pair, ...]]], how: AuditSettings, seed: int
 ) -> list[AuditTask]:
-    """The tasks, which share the error."""
+    """Return one task for each entry of `asked`; they share the error equally."""
     return [AuditTask(*about, how.runs, how.error / len(asked), seed) for about in asked]

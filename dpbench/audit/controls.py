@@ -1,7 +1,8 @@
-"""Estimators that are broken on purpose: an audit that misses one of them shows nothing.
+"""Controls: estimators broken on purpose; an audit that misses one of them shows nothing.
 
-Each is audited on the catalogue like any other, and has a mistake that published code has made, but
-for `SlightlySmallSensitivity`. They stand in a registry of their own, which no sweep can name.
+Controls are audited on the catalogue of pairs like other estimators. Each has a mistake found in
+published code, except `SlightlySmallSensitivity`. They have a separate registry, so that no sweep
+can name them.
 """
 
 from __future__ import annotations
@@ -27,17 +28,19 @@ __all__ = ["CONTROLS", "Control"]
 
 
 class Control(Estimator, Registered, ABC):
-    """Make a known mistake on purpose, which an audit must refute.
+    """Base class of estimators with a deliberate mistake, which an audit must refute.
 
     Attributes
     ----------
     budgets : tuple of Budget
-        What it claims.
+        Claimed budgets.
     seen_by : tuple of str
-        The ways that must refute it: ``runs``, ``replay`` or both, see `dpbench.audit.audit_pair`
-        and `dpbench.audit.audit_replay`.
-    n, d : int, int or None
-        Records and coordinates; no d for numbers.
+        Methods that must refute the claim: ``runs`` (`dpbench.audit.audit_pair`), ``replay``
+        (`dpbench.audit.audit_replay`) or both.
+    n : int
+        Number of records.
+    d : int or None
+        Dimension of the records; None for scalars.
     """
 
     budgets: ClassVar[tuple[Budget, ...]] = (PureDP(1.0), ZCDP(0.5))
@@ -48,7 +51,7 @@ class Control(Estimator, Registered, ABC):
 
     @property
     def label(self) -> str:
-        """Its name in the tables."""
+        """Name in the tables."""
         return next(name for name, kind in self._registry.items() if kind is type(self))
 
 
@@ -59,7 +62,7 @@ def _dense(sample: Sample) -> Floats:
 
 @validated
 class HalvedSensitivity(Control):
-    """The mean of records in [-1, 1] with noise of sensitivity 1/n; it is 2/n."""
+    """Mean of records in [-1, 1] with noise for sensitivity 1/n instead of 2/n."""
 
     budgets: ClassVar[tuple[Budget, ...]] = (PureDP(1.0), ZCDP(0.5), GDP(1.0))
 
@@ -70,14 +73,17 @@ class HalvedSensitivity(Control):
 
 @validated
 class HalvedDeviation(HalvedSensitivity):
-    """The same under (epsilon, delta); a small delta would hide it in Gaussian tails."""
+    """Halved sensitivity under (epsilon, delta)-DP.
+
+    delta is 0.1, because a small delta would hide the mistake in the Gaussian tails.
+    """
 
     budgets: ClassVar[tuple[Budget, ...]] = (ApproxDP(1.0, 0.1),)
 
 
 @validated
 class RangeOfTheData(Control):
-    """Clipping to the smallest and the largest record, with noise of that width over n."""
+    """Mean clipped to the range of the records, with noise for sensitivity range/n."""
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         values = _dense(sample)
@@ -87,7 +93,7 @@ class RangeOfTheData(Control):
 
 @validated
 class EmpiricalQuantiles(Control):
-    """Clipping to the 5% and the 95% quantiles of the records."""
+    """Mean clipped to the 5% and 95% quantiles of the records, without noise on the quantiles."""
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         low, high = np.quantile(_dense(sample), (0.05, 0.95), axis=1)
@@ -95,14 +101,14 @@ class EmpiricalQuantiles(Control):
         return Estimate(ledger.add_noise(clipped, (high - low) / sample.n), clipped)
 
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
-        # One record more at 1 and the upper quantile is there.
+        # The replaced record moves the upper quantile from 0 to 1.
         ones = np.where(np.arange(n) < n // 20, 1.0, 0.0)
         return [Pair.replacing("at_the_quantile", ones, n - 1, 1.0)]
 
 
 @validated
 class FailsOnSpread(Control):
-    """Average records in [-1, 1]; release nothing where records spread over more than 10."""
+    """Mean of records in [-1, 1] that releases nothing if the range of the records exceeds 10."""
 
     seen_by: ClassVar[tuple[Way, ...]] = ("runs",)
 
@@ -114,7 +120,7 @@ class FailsOnSpread(Control):
 
 @validated
 class NoClipping(Control):
-    """The mean as it is, with the noise of records in [-1, 1]."""
+    """Mean without clipping, with noise for records in [-1, 1]."""
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         return Estimate(ledger.add_noise(sample.mean(), 2 / sample.n), sample.mean())
@@ -122,9 +128,9 @@ class NoClipping(Control):
 
 @validated
 class ScaleAsLocation(Control):
-    """Sum records in [-1, 1], with Laplace noise whose scale is given as its location.
+    """Sum of records in [-1, 1] with Laplace noise whose scale is passed as its location.
 
-    The scale is then 1, and 2/epsilon would be right.
+    The scale is therefore 1 instead of 2/epsilon.
     """
 
     budgets: ClassVar[tuple[Budget, ...]] = (PureDP(1.0),)
@@ -139,9 +145,9 @@ class ScaleAsLocation(Control):
 
 @validated
 class AddRemoveHistogram(Control):
-    """Counts with noise of sensitivity 1, for records that come or go; one is replaced here.
+    """Histogram under replacement with noise for add/remove: l1 sensitivity 1 instead of 2.
 
-    A record counts in the coordinate that is its largest.
+    The bin of a record is the index of its largest coordinate.
     """
 
     budgets: ClassVar[tuple[Budget, ...]] = (PureDP(1.0),)
@@ -161,9 +167,10 @@ class AddRemoveHistogram(Control):
 
 @validated
 class AddRemoveMedian(Control):
-    """A median by the exponential mechanism, its score of sensitivity 1/2; one is replaced here.
+    """Median by the exponential mechanism under replacement with score sensitivity 1/2, not 1.
 
-    Of records in [-1, 1], as in the public code of PLAN: twice epsilon, four times rho.
+    Records lie in [-1, 1]. The public code of PLAN has this mistake; it costs twice the claimed
+    epsilon, or four times the claimed rho.
     """
 
     budgets: ClassVar[tuple[Budget, ...]] = (ZCDP(0.5),)
@@ -180,7 +187,7 @@ class AddRemoveMedian(Control):
 
 @validated
 class AddRemoveSum(Control):
-    """The sum of records in [-1, 1] with noise of sensitivity 1, as above."""
+    """Sum of records in [-1, 1] under replacement with noise for sensitivity 1 instead of 2."""
 
     budgets: ClassVar[tuple[Budget, ...]] = (PureDP(1.0), ZCDP(0.5))
 
@@ -191,9 +198,9 @@ class AddRemoveSum(Control):
 
 @validated
 class ReplaceSum(Control):
-    """The sum of records in [2, 3] with noise of sensitivity 1, which is for one that is replaced.
+    """Sum of records in [2, 3] under add/remove with noise for sensitivity 1 instead of 3.
 
-    One comes or goes here, and moves it by up to 3.
+    Sensitivity 1 holds under replacement.
     """
 
     budgets: ClassVar[tuple[Budget, ...]] = (
@@ -210,7 +217,7 @@ class ReplaceSum(Control):
 
 @validated
 class ReusedNoise(Control):
-    """Average two coordinates in [-1, 1], at half of the budget each, with the same noise."""
+    """Means of two coordinates in [-1, 1], half of the budget each, that share one noise draw."""
 
     seen_by: ClassVar[tuple[Way, ...]] = ("runs",)
     d: ClassVar[int | None] = 2
@@ -225,7 +232,7 @@ class ReusedNoise(Control):
 
 @validated
 class UnsortedSensitivity(Control):
-    """Trim the mean of records in [-1, 1], with the smooth sensitivity of unsorted records.
+    """Trimmed mean of records in [-1, 1] with the smooth sensitivity of unsorted records.
 
     The formula of `dpbench.estimators.smooth_trimmed` needs sorted records.
     """
@@ -244,7 +251,7 @@ class UnsortedSensitivity(Control):
         return Estimate(ledger.add_smooth_noise(mean, smooth, t), mean)
 
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
-        # By place the many that are not 0 are in the middle, by rank they are at both ends.
+        # In storage order the nonzero records are in the middle, in sorted order at both ends.
         records = np.where(np.arange(n) % 2, 1.0, -1.0)
         records[: n // 5 + 1] = records[-n // 5 - 1 :] = 0.0
         return [Pair.replacing("in_the_middle", records, n // 2, -records[n // 2])]
@@ -252,9 +259,9 @@ class UnsortedSensitivity(Control):
 
 @validated
 class NoiselessQueries(Control):
-    """Find the first 2^j that holds half the records, with noise on the threshold alone.
+    """Sparse vector for the first 2^j that bounds half the records, with noiseless queries.
 
-    Algorithm 5 of those that Lyu, Su and Li (2017) compare.
+    Only the threshold has noise: Algorithm 5 of the comparison by Lyu, Su and Li (2017).
     """
 
     budgets: ClassVar[tuple[Budget, ...]] = (PureDP(1.0),)
@@ -268,7 +275,7 @@ class NoiselessQueries(Control):
         return Estimate(first, first)
 
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
-        # A record joins the half at 0: no level is between their counts any more.
+        # Moving the last record from 1 to 0 makes all counts equal: one output is then impossible.
         records = np.where(np.arange(n) < n // 2, 0.0, 1e6)
         records[-1] = 1.0
         return [Pair.replacing("between_two_counts", records, n - 1, 0.0)]
@@ -276,10 +283,10 @@ class NoiselessQueries(Control):
 
 @validated
 class SlightlySmallSensitivity(Control):
-    """Average records in [-1, 1], with noise for 95% of the sensitivity.
+    """Mean of records in [-1, 1] with noise for 95% of the sensitivity.
 
-    The release costs epsilon/0.95 = 1.053 epsilon, or 1.108 rho, which is too close to the
-    claim for runs.
+    The release costs epsilon/0.95 = 1.053 epsilon, or 1.108 rho, too close to the claim to be
+    refuted by runs.
     """
 
     budgets: ClassVar[tuple[Budget, ...]] = (PureDP(1.0), ZCDP(0.5))
@@ -292,10 +299,11 @@ class SlightlySmallSensitivity(Control):
 
 @validated
 class TwoLooksAtSpread(Control):
-    """Average records in [-1, 1], by the average of two noisy means where records spread.
+    """Mean of records in [-1, 1], released as the average of two noisy means if they spread.
 
     The average of two Gaussian noises at half of the budget is distributed like one noise at the
-    whole budget. So the release has the same law in both cases, but the run takes twice the steps.
+    whole budget. The release has the same distribution in both cases, but the number of mechanisms
+    depends on the records.
     """
 
     budgets: ClassVar[tuple[Budget, ...]] = (ZCDP(0.5), GDP(1.0))

@@ -1,4 +1,4 @@
-"""Inject an error: halve the additive noise, and leave all other noise as it should be."""
+"""Injected error: the additive noise is halved, all other noise is correct."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from dpbench.samples import Sample
 
 __all__ = ["HALF", "HalfAdditive"]
 
-HALF = 0.5  # factor of the noise
+HALF = 0.5  # factor by which the noise is multiplied
 
 
 class _HalfAdditive(Ledger):
-    """Halve the noise of a ledger's additive mechanisms alone."""
+    """Ledger that halves the noise of additive mechanisms only."""
 
     def add_noise(self, *given: Any, **options: Any) -> Any:
         return self._half(super().add_noise, *given, **options)
@@ -37,13 +37,13 @@ class _HalfAdditive(Ledger):
         return self._half(super().above_threshold, *given, **options)
 
     def _half(self, mechanism: Callable[..., Any], *given: Any, **options: Any) -> Any:
-        self.noise_factor = HALF  # for good, because a ledger pays for one mechanism
+        self.noise_factor = HALF  # never reset, because a ledger pays for one mechanism only
         return mechanism(*given, **options)
 
 
 @dataclass(frozen=True)
 class HalfAdditive:
-    """Run an estimator with half of the additive noise, and all other noise as it should be."""
+    """Estimator with half of its additive noise; all other noise is correct."""
 
     estimator: Estimator
 

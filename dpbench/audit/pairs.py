@@ -1,7 +1,7 @@
-"""Neighbouring datasets on which a mistake shows.
+"""Pairs of neighbouring datasets that expose mistakes.
 
-Random neighbours show nothing. In each of these pairs one record goes where it moves a release
-most, or where a step that looks at the data turns over.
+Random neighbours hardly ever do. In each of these pairs the replaced record has a large effect on
+the release, or sits at a decision boundary of a data-dependent step.
 """
 
 from __future__ import annotations
@@ -17,20 +17,25 @@ from dpbench.seeds import check_generator
 
 __all__ = ["catalogue", "checked_pair"]
 
-FAR = 1e6  # beyond every bound
-NEAR_EQUAL = 1e-9
-GOLDEN = (5**0.5 - 1) / 2
+FAR = 1e6  # a record beyond every bound
+NEAR_EQUAL = 1e-9  # half of the range of records that are almost equal
+GOLDEN = (5**0.5 - 1) / 2  # multiples of it, modulo 1, give a well mixed order
 
 
 def catalogue(n: int, d: int | None = None) -> list[Pair]:
-    """The pairs that every estimator is audited on; a record's natural scale is 1.
+    """Return the pairs on which every estimator is audited, for records of scale 1.
 
     Parameters
     ----------
     n : int
-        Records, at least 4.
+        Number of records, at least 4.
     d : int, optional
-        Coordinates; numbers lie along the first of them and, for d > 1, along the diagonal too.
+        Dimension; scalar records by default. Vectors lie on the first axis and, for d > 1, on the
+        diagonal too.
+
+    Returns
+    -------
+    list of Pair
     """
     numbers = _of_numbers(n)
     if d is None:
@@ -39,7 +44,7 @@ def catalogue(n: int, d: int | None = None) -> list[Pair]:
     pairs = [pair.along(axis) for pair in numbers]
     if d == 1:
         return pairs
-    # The squares of records at a right angle differ most.
+    # Orthogonal records have second moments that differ most.
     corner = Pair.replacing(
         "around_a_corner", np.outer(np.arange(n) == 0, FAR * axis), 0, FAR * np.eye(d)[1]
     )
@@ -51,7 +56,7 @@ def _of_numbers(n: int) -> list[Pair]:
     one_far = np.append(np.zeros(n - 1), FAR)
     halves = np.where(np.arange(n) % 2 == 0, -1.0, 1.0)
     almost = NEAR_EQUAL * np.linspace(-1, 1, n)
-    # A Gaussian's quantiles, well mixed, and an outlier.
+    # Quantiles of a Gaussian in a well mixed order, and one outlier.
     mixed = np.argsort(np.arange(n) * GOLDEN % 1)
     spread = ndtri((mixed + 0.5) / n)
     spread[-1] = -FAR
@@ -75,12 +80,28 @@ def checked_pair(
     pair: Pair | tuple[ArrayLike, ArrayLike],
     rng: np.random.Generator,
 ) -> Pair:
-    """Return a pair on which the estimator claims the budget.
+    """Return the pair after checking that the estimator claims the budget on it.
+
+    Parameters
+    ----------
+    estimator : Estimator
+        Estimator to audit.
+    budget : Budget
+        Claimed budget.
+    pair : Pair or tuple of two arrays
+        Neighbouring datasets of shape (n,) or (n, d).
+    rng : Generator
+        Generator of the audit; it is only checked.
+
+    Returns
+    -------
+    Pair
 
     Raises
     ------
     ValueError
-        If these are no neighbours, or the estimator claims nothing of the kind.
+        If the datasets are not neighbours under the budget's relation, or the estimator does not
+        claim the budget's notion, or takes scalars and gets vectors.
     TypeError
         If `rng` is a seed.
     """
@@ -92,7 +113,10 @@ def checked_pair(
     if not budget.amounts or not estimator.supports(budget):
         raise ValueError(f"{name} claims nothing under a budget of notion {budget.label!r}")
     if pair.relation != budget.neighbours:
-        raise ValueError(f"{pair.name}: the budget is about neighbours: {budget.neighbours}")
+        raise ValueError(
+            f"pair: {pair.name}: these datasets are not neighbours under {budget.neighbours}; give "
+            "a pair that is"
+        )
     if pair.left.ndim == 2 and not estimator.multivariate:
         raise ValueError(f"{name} takes scalar records, got vectors")
     return pair

@@ -1,4 +1,4 @@
-"""Release on both datasets of a pair, and bound the loss of privacy."""
+"""Audit by runs: release on both datasets of a pair and bound the privacy parameter."""
 
 from __future__ import annotations
 
@@ -31,27 +31,28 @@ __all__ = [
     "judged",
 ]  # fmt: skip
 
-# A generator for what it is asked for: the coins, or the releases of a try on one side.
+# Function from a purpose (the coins, or a try and a side) to its random generator.
 Streams = Callable[..., np.random.Generator]
 LEAST_RUNS = 100
-# Share of an audit's runs that choose the attack.
+# Share of an audit's runs that are the pilot, which chooses the attack.
 PILOT = 0.2
-# Held at once by estimators that copy their records.
+# Largest batch of runs, because some estimators copy the records of a batch.
 MOST_RUNS = 500
 
 
 @dataclass(frozen=True)
 class Bound:
-    """What an audit of a pair has found.
+    """Result of an audit of one pair.
 
     Attributes
     ----------
     claimed : float
-        The parameter of the budget's notion: epsilon, rho under zCDP, mu under GDP.
+        Claimed parameter: epsilon, rho under zCDP, mu under GDP.
     lower_bound : float
-        On the true one; NaN if the estimator raised in every run, on both datasets.
+        Lower bound on the true parameter; NaN if the estimator raised in every run on both
+        datasets.
     runs : int
-        Releases on each dataset, on average.
+        Average number of releases on each dataset.
     """
 
     claimed: float
@@ -60,7 +61,7 @@ class Bound:
 
     @property
     def verdict(self) -> Literal["refuted", "not refuted", "failed"]:
-        """``refuted`` if the bound exceeds the claim, ``failed`` if there is no bound."""
+        """Verdict: ``refuted`` if the bound exceeds the claim, ``failed`` if there is no bound."""
         if np.isnan(self.lower_bound):
             return "failed"
         return "refuted" if self.lower_bound > self.claimed else "not refuted"
@@ -81,28 +82,36 @@ def audit_pair(
     error: float = 1e-5,
     rng: np.random.Generator,
 ) -> Bound:
-    """Look for a loss of privacy above the claim on two neighbouring datasets.
+    """Bound the privacy parameter from below by releases on two neighbouring datasets.
 
-    A bound below the claim proves nothing: another pair, or more runs, may show more.
+    A bound below the claim proves nothing: another pair, or more runs, may give a larger bound.
 
     Parameters
     ----------
     estimator : Estimator
+        Estimator to audit.
     budget : Budget
-        What it claims.
+        Claimed budget.
     pair : Pair or tuple of two arrays
-        Datasets that differ in one record, (n,) or (n, d) each; under ``add_remove`` the right one
-        lacks it.
+        Datasets of shape (n,) or (n, d) that differ in one record; under ``add_remove`` the right
+        dataset lacks this record.
     runs : int
-        Releases on each dataset, on average: a coin decides which one each of 2 runs is for.
+        Average number of releases on each dataset, at least 100: a fair coin chooses the dataset
+        of each of 2 `runs` releases.
     error : float
-        Probability that the bound exceeds the true parameter.
+        Probability that the bound exceeds the true parameter, in (0, 1).
     rng : Generator
+        Source of the coins and of all noise.
+
+    Returns
+    -------
+    Bound
 
     Raises
     ------
     ValueError
-        If these are no neighbours, or the estimator claims nothing of the kind.
+        If the datasets are not neighbours, or the estimator does not claim the budget's notion, or
+        `runs` or `error` is out of range.
     TypeError
         If `rng` is a seed.
 
@@ -120,7 +129,9 @@ def audit_pair(
     """
     pair = checked_pair(estimator, budget, pair, rng)
     if runs < LEAST_RUNS or not 0 < error < 1:
-        raise ValueError(f"{runs} runs at error {error}: give {LEAST_RUNS} or more, below 1")
+        raise ValueError(
+            f"runs: {runs}, error: {error}: give at least {LEAST_RUNS} runs and an error in (0, 1)"
+        )
     with steady():
         return bound_of(estimator, budget, pair, runs, error, lambda *_: rng)
 
@@ -134,38 +145,64 @@ def bound_of(
     streams: Streams,
     noise_factor: float | None = None,
 ) -> Bound:
-    """Release, let the first fifth of the runs choose the attacks, and judge the rest by them."""
+    """Bound the privacy parameter; the first fifth of the runs chooses the attacks.
+
+    Parameters
+    ----------
+    estimator, budget, pair, runs, error
+        See `audit_pair`; the pair is not checked.
+    streams : callable
+        Function from a purpose to its random generator.
+    noise_factor : float, optional
+        Factor of all noise; correct noise by default.
+
+    Returns
+    -------
+    Bound
+    """
     split = Split.drawn(runs, streams("coins"))
     both = both_sides(estimator, budget, pair, split.counts, streams, noise_factor)
-    # a half of the error for each try of `both_sides`
+    # `both_sides` tries at most twice, and each try has half of the error.
     return judged(both, split, direction(estimator.estimand, pair), budget, error / 2)
 
 
 @dataclass(frozen=True)
 class Split:
-    """Split releases between the datasets of a pair, the first of which choose the attack.
+    """Assignment of releases to the two datasets of a pair, and to pilot and further runs.
 
     Attributes
     ----------
-    coins : array of bool
-        True for each release on the left dataset: fair coins, because `guess_bound` needs them.
+    coins : ndarray of bool, shape (2 runs,)
+        True for a release on the left dataset. The coins are fair, because `guess_bound` needs it.
     """
 
     coins: Bools
 
     @classmethod
     def drawn(cls, runs: int, rng: np.random.Generator) -> Split:
-        """Toss the coins of 2 `runs` releases."""
+        """Draw the coins of 2 `runs` releases.
+
+        Parameters
+        ----------
+        runs : int
+            Average number of releases on each dataset.
+        rng : Generator
+            Source of the coins.
+
+        Returns
+        -------
+        Split
+        """
         return cls(rng.random(2 * runs) < 0.5)
 
     @property
     def counts(self) -> tuple[int, int]:
-        """Return the numbers of releases on the left dataset and on the right one."""
+        """Numbers of releases on the left and on the right dataset."""
         return int(self.coins.sum()), int((~self.coins).sum())
 
     @property
     def early(self) -> tuple[int, int]:
-        """Return how many of the releases on each side choose the attack; these come first."""
+        """Numbers of pilot releases on the left and on the right dataset; these come first."""
         pilot = self.coins[: int(PILOT * len(self.coins))]
         return int(pilot.sum()), int((~pilot).sum())
 
@@ -173,18 +210,24 @@ class Split:
 def judged(
     both: Released | None, split: Split, direction: Floats, budget: Budget, error: float
 ) -> Bound:
-    """Bound the loss of privacy from releases on both datasets of a pair.
+    """Bound the privacy parameter from releases on both datasets of a pair.
 
     Parameters
     ----------
     both : Released or None
-        As many on each side as the split has, in the order of its coins; None if all failed.
+        Releases on each side, in the order of the coins of `split`; None if all failed.
     split : Split
-    direction : (numbers of a release,) array
-        See `attacks`.
+        Assignment of the releases.
+    direction : ndarray of shape (m,)
+        Direction in which the estimands of the two datasets differ.
     budget : Budget
+        Claimed budget.
     error : float
         Probability that the bound exceeds the true parameter.
+
+    Returns
+    -------
+    Bound
     """
     claimed, runs = budget.amounts[0], len(split.coins) // 2
     if both is None:
@@ -209,10 +252,29 @@ def both_sides(
     streams: Streams,
     noise_factor: float | None,
 ) -> Released | None:
-    """Return independent releases on both datasets, (runs, numbers); None if all of them failed.
+    """Return independent releases on both datasets; None if all of them failed.
 
-    Many at once, where none fails. To fail is a release like any other, but an exception ends
-    all releases of a batch: then they are made anew, one by one, and those that fail are NaN.
+    Releases are made in batches. An exception ends a whole batch; if there is one, all releases are
+    repeated one at a time, and a release that fails is NaN, because failing is an output too.
+
+    Parameters
+    ----------
+    estimator : Estimator
+        Estimator to audit.
+    budget : Budget
+        Budget of each release.
+    pair : Pair
+        Neighbouring datasets.
+    counts : tuple of two int
+        Numbers of releases on the left and on the right dataset.
+    streams : callable
+        Function from a purpose to its random generator.
+    noise_factor : float or None
+        Factor of all noise; None for correct noise.
+
+    Returns
+    -------
+    Released or None
     """
     size = max(1, min(MOST_RUNS, BLOCK_NUMBERS // pair.left.size))
     for tried, batch in (("audit", size), ("audit one by one", 1)):
@@ -243,7 +305,7 @@ def _releases(
     rng: np.random.Generator,
     noise_factor: float | None,
 ) -> list[Floats | None]:
-    """Batches of `size` releases; None where the estimator raises."""
+    """Return batches of `size` releases, each of shape (size, m); None if the estimator raises."""
     found: list[Floats | None] = []
     for start in range(0, runs, size):
         count = min(size, runs - start)
@@ -253,7 +315,7 @@ def _releases(
             value = estimator.run(sample, ledger).value
         except MemoryError:
             raise
-        except Exception:  # noqa: BLE001, whatever a plug-in raises
+        except Exception:  # noqa: BLE001, a plug-in may raise anything
             found.append(None)
         else:
             found.append(value.reshape(count, -1))
@@ -261,7 +323,20 @@ def _releases(
 
 
 def direction(estimand: str, pair: Pair) -> Floats:
-    """Return the direction in which the estimands of a pair's datasets differ."""
+    """Return the direction in which the estimands of the two datasets of a pair differ.
+
+    Parameters
+    ----------
+    estimand : str
+        ``mean``, ``covariance`` or ``regression``.
+    pair : Pair
+        Neighbouring datasets.
+
+    Returns
+    -------
+    ndarray of shape (m,)
+        Direction in the space of releases; not normalised.
+    """
     if pair.relation == "add_remove":
         return np.atleast_1d(pair.right.mean(axis=0) - pair.left.mean(axis=0))
     changed = np.atleast_1d((pair.left != pair.right).reshape(len(pair.left), -1).any(axis=1))

@@ -1,4 +1,4 @@
-"""Replay a run on one dataset of a pair with the other, given the same releases."""
+"""Audit by replay: repeat a run on the neighbouring dataset, given equal releases."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ from dpbench.sweep.block import steady
 
 __all__ = ["Replay", "audit_replay", "first_reason", "largest_ratio", "replay"]
 
-# Runs on each dataset, in one batch, because later steps depend on what earlier ones release.
+# Runs on each dataset, in one batch; several, because later steps depend on earlier releases.
 TRIALS = 10
 
 
 @dataclass(frozen=True)
 class Replay:
-    """Hold the comparison of a run on one dataset of a pair with its replay on the other.
+    """Comparison of a run on one dataset of a pair with its replay on the other.
 
     Attributes
     ----------
     move_over_sensitivity : float
-        The largest move of a mechanism's values over its stated sensitivity; NaN if no mechanism
-        could be compared.
+        Largest change of a mechanism's input divided by its stated sensitivity; NaN if no
+        mechanism could be compared.
     mechanism : str
-        The mechanism with the largest move, or nothing.
+        Mechanism with the largest change; may be empty.
     difference : str
-        The part of the control flow that depends on the replaced record: which mechanisms run,
-        the stated sensitivity of one, or whether the run raises. Empty if none does.
+        Part of the control flow that depends on the replaced record: the mechanisms that run, a
+        stated sensitivity, or whether the run raises. Empty if there is none.
     compared, not_compared : int
-        Mechanisms that were compared, and mechanisms that could not be.
+        Numbers of mechanisms that were compared and that could not be compared.
     pair : str
-        The name of the pair.
+        Name of the pair.
     """
 
     move_over_sensitivity: float
@@ -55,18 +55,18 @@ class Replay:
 
     @property
     def same_flow(self) -> bool:
-        """Return whether the same mechanisms ran, at the same stated sensitivities, on both."""
+        """True if mechanisms and stated sensitivities were equal on both datasets."""
         return not self.difference
 
     @property
     def verdict(self) -> Literal["refuted", "not refuted"]:
-        """Return ``refuted`` if a move exceeds its sensitivity, or the control flow differs."""
+        """Verdict: ``refuted`` if a change exceeds its sensitivity or the control flow differs."""
         too_far = self.move_over_sensitivity > 1 + ROUNDING
         return "refuted" if too_far or not self.same_flow else "not refuted"
 
     @property
     def reason(self) -> str:
-        """Say what refutes the claim, or nothing."""
+        """Reason why the claim is refuted; empty if it is not."""
         if not self.same_flow:
             return f"{self.difference} depends on the record of {self.pair}"
         if self.verdict == "not refuted":
@@ -94,46 +94,46 @@ def audit_replay(
 ) -> Replay:
     """Compare the inputs of mechanisms with their stated sensitivities on two datasets.
 
-    The estimator runs on the left dataset. Then it runs on the right one, where each mechanism
-    releases what it released on the left, and all other chance is the same. Given the same
-    releases, no mechanism may be given values that differ by more than its stated sensitivity, and
-    the same mechanisms have to run. Control flow that depends on releases alone is the same in both
-    runs, since these are frozen.
+    The estimator runs on the left dataset. Then it runs on the right dataset with the random
+    numbers of the first run, and each mechanism repeats its release from the left (a frozen
+    release). Given equal releases, the inputs of a mechanism may differ by at most its stated
+    sensitivity, and the sequence of mechanisms must be equal. Control flow that depends on releases
+    alone is equal in both runs, because the releases are frozen.
 
-    A ratio above 1 shows that the noise of a mechanism is scaled to too small a number: the cost
-    that the ledger has counted is not what the mechanism costs. All norms in which a sensitivity is
-    stated count, also one that the noise of this budget does not use. Control flow that differs
-    shows that the run itself tells the datasets apart. Neither says how much privacy the final
-    release loses, which may be less than all mechanisms cost together.
+    A ratio above 1 shows that the noise of a mechanism is scaled to too small a sensitivity, so
+    that it costs more than the ledger has counted. Every norm in which a sensitivity is stated is
+    compared, even if the noise of this budget does not use it. A difference in control flow shows
+    that the course of the run distinguishes the datasets. Neither measures the privacy loss of the
+    final release, which may be below the total cost of the mechanisms.
 
-    A ratio of at most 1 shows that these mechanisms kept their stated sensitivities, on this pair
-    and after these releases. It shows nothing of other datasets and releases, of a mechanism that
-    could not be compared, of the noise itself, of its calibration, of the budget's split, or of a
-    record that reaches the output outside of all mechanisms. A mechanism cannot be compared if it
-    pays and draws by itself (coins of the local model, histograms, smooth noise, other libraries),
-    chooses among pieces that the records cut up, or comes after a release that cannot be frozen.
+    A ratio of at most 1 shows that the compared mechanisms kept their stated sensitivities, on this
+    pair and after these releases. It shows nothing about other datasets and releases, mechanisms
+    that could not be compared, the noise and its calibration, the split of the budget, or a record
+    that reaches the output outside of all mechanisms. A mechanism cannot be compared if it pays and
+    draws by itself (local randomisers, histograms, smooth noise, other libraries), if it chooses
+    among intervals whose ends are records, or if it follows a release that cannot be frozen.
 
     Parameters
     ----------
     estimator : Estimator
-        The estimator; all its noise comes from the ledger.
+        Estimator to audit; all its noise must come from the ledger.
     budget : Budget
-        The privacy that it claims.
+        Claimed budget.
     pair : Pair or tuple of two arrays
-        Datasets that differ in one record, (n,) or (n, d) each; under ``add_remove`` the right one
-        lacks it.
+        Datasets of shape (n,) or (n, d) that differ in one record; under ``add_remove`` the right
+        dataset lacks this record.
     rng : Generator
-        Draws the releases of the first run.
+        Source of the releases of the first run.
 
     Returns
     -------
     Replay
-        The largest ratio, the mechanism that it belongs to, the control flow and a verdict.
+        Largest ratio, its mechanism, the comparison of the control flow, and a verdict.
 
     Raises
     ------
     ValueError
-        If these are no neighbours, or the estimator claims nothing of the kind.
+        If the datasets are not neighbours, or the estimator does not claim the budget's notion.
     TypeError
         If `rng` is a seed.
 
@@ -159,11 +159,21 @@ def audit_replay(
 
 
 def replay(estimator: Estimator, budget: Budget, pair: Pair, rng: np.random.Generator) -> Replay:
-    """Replay a pair that is known to suit the estimator and the budget, see `audit_replay`."""
+    """Replay a pair without checking it; see `audit_replay`.
+
+    Parameters
+    ----------
+    estimator, budget, pair, rng
+        See `audit_replay`; `pair` is a `Pair` that suits the estimator and the budget.
+
+    Returns
+    -------
+    Replay
+    """
     start = copy.deepcopy(rng)
     first, ended = _steps(estimator, budget, pair.left, rng)
     second, ended_too = _steps(estimator, budget, pair.right, start, first)
-    if ended != ended_too:  # compare them as far as both came
+    if ended != ended_too:  # one run raised: compare the steps before the error
         shared = min(len(first), len(second))
         first, second = first[:shared], second[:shared]
     found = compare_steps(first, second)
@@ -176,13 +186,13 @@ def replay(estimator: Estimator, budget: Budget, pair: Pair, rng: np.random.Gene
 
 
 def largest_ratio(found: Iterable[Replay]) -> float:
-    """Return the largest move over stated sensitivity of several pairs; NaN if none is known."""
+    """Return the largest ratio of change to stated sensitivity over replays; NaN if all are NaN."""
     ratios = [one.move_over_sensitivity for one in found]
     return max((ratio for ratio in ratios if not np.isnan(ratio)), default=np.nan)
 
 
 def first_reason(found: Sequence[Replay]) -> str:
-    """Say what refutes the claim on the pair with the largest ratio, or nothing."""
+    """Return the reason of the refuting replay with the largest ratio; empty if none refutes."""
     refuting = [one for one in found if one.verdict == "refuted"]
     ranked = sorted(refuting, key=lambda one: -np.nan_to_num(one.move_over_sensitivity))
     return ranked[0].reason if ranked else ""
@@ -202,6 +212,6 @@ def _steps(
         estimator.run(sample, Ledger(budget, rng, tape=tape))
     except MemoryError:
         raise
-    except Exception:  # noqa: BLE001, whatever a plug-in raises
+    except Exception:  # noqa: BLE001, a plug-in may raise anything
         return tape.steps, False
     return tape.steps, True

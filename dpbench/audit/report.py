@@ -1,4 +1,4 @@
-"""Show an audit: tables on the console, and lower bounds beside the claims."""
+"""Report of an audit: tables for the console, and a figure of bounds and claims."""
 
 from __future__ import annotations
 
@@ -15,38 +15,39 @@ from dpbench.output.verdicts import AUDIT, CONTROLS, failing
 
 __all__ = ["CAVEAT", "blind_rows", "bounds_figure", "render", "strongest", "strongest_in_print"]
 
-# Inches of the figure: for a row, and for everything else.
+# Height of the figure in inches: per row, and of the frame around the rows.
 ROW, FRAME = 0.155, 0.95
 
-# Printed shorter; left to the table's title and to the files.
+# Shorter headings for print, and columns that are not printed: files and titles have them.
 PRINTED = {"lower bound": "bound", "move over sensitivity": "move"}
 UNPRINTED = ("of pairs", "runs a side")
 
-# What is audited: an estimator under a budget, on several pairs.
+# Columns that identify an estimator and its budget; there are several pairs for each.
 ROW_KEY = ("estimator", "notion", "delta")
 
 CAVEAT = """\
-A lower bound above a claim refutes it; one below proves nothing: look for
-better pairs. Visible: noise of so much of what it should be would have been
-refuted, in 95% of audits; "-" where not even a quarter would. Move: the largest
-move of a mechanism's values over its stated sensitivity, over all pairs and
-given equal releases; above 1 it refutes, "-" where nothing could be compared.
-An estimator's mistakes elsewhere may not show at all."""
+A lower bound above the claim refutes it; a bound below it proves nothing:
+another pair may give more. Visible: the largest factor such that noise
+multiplied by it would be refuted in 95% of audits; "-" if not even a quarter
+of the noise would be. Move: the largest change of a mechanism's input over its
+stated sensitivity, over all pairs and given equal releases; a move above 1
+refutes, "-" if nothing could be compared. Mistakes on other datasets may not
+show at all."""
 
-MOST_NAMED = 12  # rows that are named for a reason in print; ``audit.csv`` has all
-# The noise that each column of ``audit.csv`` takes to be halved; see `dpbench.audit.blind`.
+MOST_NAMED = 12  # rows that are printed for each reason; ``audit.csv`` has all
+# The noise that is halved in each column of ``audit.csv``; see `dpbench.audit.blind`.
 INJECTED = {"blind": "all noise", "blind_additive": "additive noise alone"}
 
 
 def strongest(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the pair with the largest lower bound for every estimator and notion, in order."""
+    """Return the row with the largest lower bound for every estimator, notion and delta."""
     bound = table["lower_bound"].fillna(-1.0)
     best = bound.groupby([table[name] for name in ROW_KEY], sort=False, dropna=False).idxmax()
     return table.loc[best.to_numpy()].reset_index(drop=True)
 
 
 def blind_rows(table: pd.DataFrame) -> list[str]:
-    """Name the estimators and notions that halved noise does not refute, by reason."""
+    """List by reason the estimators and notions for which halved noise is not refuted."""
     best, lines = strongest(table), list[str]()
     for column, noise in INJECTED.items():
         if column not in best:
@@ -66,9 +67,18 @@ def blind_rows(table: pd.DataFrame) -> list[str]:
 
 
 def render(audit: pd.DataFrame, controls: pd.DataFrame, missed: Sequence[str] = ()) -> str:
-    """Return the strongest pair of every estimator and notion, and of every control, as text.
+    """Return the printed report: the strongest pair of every estimator, notion and control.
 
-    `missed` are the labels of controls that a replay should have refuted.
+    Parameters
+    ----------
+    audit, controls : DataFrame
+        Rows of ``audit.csv`` and ``controls.csv``.
+    missed : sequence of str
+        Labels of controls that a replay should have refuted but did not.
+
+    Returns
+    -------
+    str
     """
     best = strongest(controls)
     caught = ~best["verdict"].isin(failing(CONTROLS))
@@ -94,10 +104,10 @@ def render(audit: pd.DataFrame, controls: pd.DataFrame, missed: Sequence[str] = 
         if row["refuted_by_replay"]
     ]
     if missed:
-        told.append(f"a replay misses {', '.join(missed)}: it shows little of the others")
+        told.append(f"a replay misses {', '.join(missed)}: its other results prove little")
     if not (caught | best["estimator"].isin(missed)).all():
         runs = controls["runs"].min()
-        told.append(f"{runs} runs a side miss broken estimators: they show little of the others")
+        told.append(f"{runs} runs a side miss broken estimators: other results prove little")
     named = [
         textwrap.fill(line, 80, subsequent_indent="    ", break_on_hyphens=False)
         for line in blind_rows(audit)
@@ -106,7 +116,7 @@ def render(audit: pd.DataFrame, controls: pd.DataFrame, missed: Sequence[str] = 
 
 
 def strongest_in_print(table: pd.DataFrame) -> list[dict[str, str]]:
-    """Return the cells of the strongest pairs by heading, as text."""
+    """Return one mapping from heading to printed cell for each strongest pair."""
     return [
         {
             "estimator": row["estimator"],
@@ -126,20 +136,24 @@ def strongest_in_print(table: pd.DataFrame) -> list[dict[str, str]]:
 
 
 def _ratio(value: float) -> str:
-    """Write a move over a stated sensitivity in three digits."""
+    """Return a ratio in three digits, or ``-`` for NaN."""
     return "-" if np.isnan(value) else f"{value:.3g}"
 
 
 def bounds_figure(table: pd.DataFrame, names: Callable[[str], str] = spaced) -> Canvas:
-    """The strongest pair of every estimator and notion: its lower bound over the claim.
+    """Draw the largest lower bound of every estimator and notion, divided by the claim.
 
     Parameters
     ----------
     table : DataFrame
-        Of ``audit.csv`` or ``controls.csv``. Notions with another mechanism than the default
-        (``approx_laplace``) share the mark of their notion, the strongest of them.
+        Rows of ``audit.csv`` or ``controls.csv``. Budgets of one notion with different mechanisms
+        (``approx``, ``approx_laplace``) share a mark, at the largest of their bounds.
     names : callable
-        What to write for an estimator's label.
+        Function from an estimator's label to the printed name.
+
+    Returns
+    -------
+    Canvas
     """
     best = strongest(table)
     best["share"] = best["lower_bound"] / best["claimed"]

@@ -1,4 +1,4 @@
-"""Audit one estimator under one budget, and return rows."""
+"""Audit of one estimator under one budget."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from dpbench.sweep.block import steady
 
 __all__ = ["COLUMNS", "AuditTask", "Way", "audit"]
 
-# Ways to refute a claim.
+# Methods of refuting a claim: lower bounds from runs, or a replay.
 Way = Literal["runs", "replay"]
 
 COLUMNS = (
@@ -43,29 +43,31 @@ COLUMNS = (
     *("visible", "blind", "blind_additive", "move_over_sensitivity", "verdict"),
     *("refuted_by_replay", "seconds"),
 )
-# Number of pairs that are audited, after a pilot of a few runs has compared all.
+# Number of pairs that are audited, the most promising of all pairs after a short pilot.
 CHOSEN = 2
-# Factors of the noise that `visible` tries, from the largest.
+# Factors of the noise that `visible` tries, in decreasing order.
 FACTORS = (0.8, 0.65, 0.5, 0.35, 0.25)
 OWN_NOISE = "own noise: the library draws it"
 
 
 @dataclass(frozen=True)
 class AuditTask:
-    """Audit one estimator under one budget, on the best of its pairs.
+    """Audit of one estimator under one budget, on the most promising of its pairs.
 
     Attributes
     ----------
     label : str
-        The estimator's label.
+        Label of the estimator.
     estimator, budget, runs
         See `audit_pair`.
     pairs : tuple of Pair
+        Candidate pairs.
     error : float
         Probability that any bound of the task exceeds the true parameter.
     seed : int
+        Seed of the audit.
     seen_by : tuple of str
-        The ways that must refute a control: ``runs``, ``replay`` or both; empty for estimators.
+        Methods that must refute a control: ``runs``, ``replay`` or both; empty for estimators.
     """
 
     label: str
@@ -79,7 +81,7 @@ class AuditTask:
 
     @cached_property
     def name(self) -> str:
-        """Return a digest of the task."""
+        """Digest of the task: estimator, budget, pairs, runs, error, seed."""
         data = [
             hashlib.sha256(p.left.tobytes() + p.right.tobytes()).hexdigest() for p in self.pairs
         ]
@@ -88,7 +90,23 @@ class AuditTask:
         return digest(*about, [p.name for p in self.pairs], data, *how)
 
     def streams(self, pair: Pair, stage: object) -> Streams:
-        """Return the streams of a pair, which do not depend on what else is audited."""
+        """Return the random streams of a pair.
+
+        They do not depend on other estimators or pairs of the audit. They depend on `runs`, so
+        that a larger audit is an independent repetition.
+
+        Parameters
+        ----------
+        pair : Pair
+            Neighbouring datasets.
+        stage : object
+            Stage of the audit, as ``"pilot"``; part of the streams' name.
+
+        Returns
+        -------
+        callable
+            Function from a purpose to its random generator.
+        """
         kinds = canonical(self.estimator), canonical(self.budget)
         name = (self.seed, self.runs, *kinds, pair.name, *pair.left.shape, stage)
         return lambda *what: stream(*what, *name)
@@ -96,14 +114,29 @@ class AuditTask:
     def bound(
         self, pair: Pair, noise_factor: float | None = None, error: float | None = None
     ) -> Bound:
-        """Return the bound that this pair shows where the noise is multiplied by a factor."""
+        """Return the lower bound from releases on this pair.
+
+        Parameters
+        ----------
+        pair : Pair
+            Neighbouring datasets.
+        noise_factor : float, optional
+            Factor of all noise; correct noise by default.
+        error : float, optional
+            Probability that the bound exceeds the true parameter; by default an equal share of the
+            error of the task.
+
+        Returns
+        -------
+        Bound
+        """
         error = error or self.error / CHOSEN
         streams = self.streams(pair, noise_factor or "audit")
         given = self.estimator, self.budget, pair, self.runs, error
         return bound_of(*given, streams, noise_factor)
 
     def replays(self) -> list[Replay]:
-        """Return the replay of every pair; none of a library, which draws by itself."""
+        """Return the replay of every pair; empty for a library, which draws its own noise."""
         if isinstance(self.estimator, OneDataset):
             return []
         about = self.estimator, self.budget
@@ -112,8 +145,22 @@ class AuditTask:
     def judge(self, bound: Bound, found: Sequence[Replay], *, blind: bool) -> str:
         """Return the verdict of the bound and the replays together.
 
-        One of them refutes an estimator; all that have to see a control must refute it. An
-        estimator that raised in every run of the pilot is `blind`.
+        An estimator is refuted if one of them refutes it, a control only if all methods of
+        `seen_by` do.
+
+        Parameters
+        ----------
+        bound : Bound
+            Bound from runs on one pair.
+        found : sequence of Replay
+            Replays of all pairs.
+        blind : bool
+            Whether the estimator raised in every run of the pilot.
+
+        Returns
+        -------
+        str
+            ``refuted``, ``not refuted`` or ``failed``.
         """
         by_replay = any(one.verdict == "refuted" for one in found)
         refuted = {"runs": bound.verdict == "refuted", "replay": by_replay}
@@ -125,9 +172,9 @@ class AuditTask:
         return "failed" if blind or bound.verdict == "failed" else "not refuted"
 
     def promise(self, pair: Pair) -> float:
-        """Estimate from a few runs with half of the noise how much an audit of a pair will show.
+        """Return the bound expected from a pair if the noise is halved; -1 if every run raised.
 
-        Return -1 if all of these runs raised.
+        The estimate is from a few runs; pairs are ranked by it.
         """
         few = max(LEAST_RUNS, self.runs // 20)
         streams = self.streams(pair, "pilot")
@@ -141,11 +188,11 @@ class AuditTask:
     def visible(self, *pairs: Pair) -> float:
         """Return the largest of `FACTORS` of the noise that about 95% of audits would refute.
 
-        One of the pairs has to refute it, because the noise decides which pair shows most.
-
-        A bound's distance to the truth is some standard deviations, as many as its error allows.
-        It is refuted in half of all audits if the bound reaches the claim, and in 95% if
-        it does with 1.64 deviations more. NaN if none is, or the noise is not of the ledger.
+        The distance of a bound to the truth is a number of standard deviations that depends on its
+        error. The claim is refuted in half of all audits if the typical bound equals it, and in 95%
+        if the bound still does with 1.64 deviations more. One refuting pair suffices, because the
+        best pair depends on the noise. The result is NaN if no factor is refuted, or if the noise
+        is not drawn by the ledger.
         """
         if isinstance(self.estimator, OneDataset):
             return np.nan
@@ -159,16 +206,29 @@ class AuditTask:
 
     @property
     def _stricter(self) -> float:
-        """Return the error at which a refutation means one in 95% of audits; see `visible`."""
+        """Error at which one refutation predicts refutations in 95% of audits; see `visible`."""
         return float(ndtr(ndtri(self.error / CHOSEN) + ndtri(0.05)))
 
     def blind(self, pairs: Sequence[Pair], visible: float) -> tuple[str, str]:
-        """Return the `dpbench.audit.blind.reasons` of audited pairs, given what is visible."""
+        """Return the `dpbench.audit.blind.reasons` of audited pairs.
+
+        Parameters
+        ----------
+        pairs : sequence of Pair
+            Audited pairs.
+        visible : float
+            Result of `visible` for these pairs.
+
+        Returns
+        -------
+        tuple of two str
+            Reasons for all noise, and for additive noise alone; empty if halving it is refuted.
+        """
         if isinstance(self.estimator, OneDataset):
             return (OWN_NOISE,) * 2
         rng, budget = self.streams(pairs[0], "blind"), self.budget
         steps = [steps_of(self.estimator, budget, pair, rng("steps")) for pair in pairs]
-        error = self._stricter / 2 / EVENTS  # a half for each try of `both_sides`
+        error = self._stricter / 2 / EVENTS  # halved, because `both_sides` may try twice
         claim = budget, int((1 - PILOT) * self.runs), error
         additive, failed = partial(self._additive, pairs), partial(self._failed, pairs)
         return reasons(steps, visible >= HALF, additive, failed, claim)
@@ -184,7 +244,7 @@ class AuditTask:
         return any(bound.verdict == "refuted" for bound in bounds)
 
     def _failed(self, pairs: Sequence[Pair]) -> float:
-        """Return the least share, over pairs, of releases with half of the noise that fail."""
+        """Return the share of releases with halved noise that fail, its minimum over pairs."""
         few, shares = (LEAST_RUNS,) * 2, []
         for pair in pairs:
             streams = self.streams(pair, "failed")
@@ -195,10 +255,10 @@ class AuditTask:
 
 
 def audit(task: AuditTask) -> list[dict[str, Any]]:
-    """Audit the pairs that promise most: a row of `COLUMNS` for each, see `Bound`.
+    """Audit the most promising pairs and return one row of `COLUMNS` for each.
 
-    An estimator that raised in every run with half of the noise, on every pair, shows nothing: it
-    is ``failed``, unless it is refuted. All pairs are replayed, and all rows have the same replay.
+    An estimator that raised in every pilot run, on every pair, has the verdict ``failed`` unless it
+    is refuted. All pairs are replayed; all rows show the replay with the largest ratio.
     """
     started = time.thread_time()
     with steady():

@@ -1,7 +1,8 @@
-"""Commands other than a sweep, one module each: words in, text and files out.
+"""Commands of ``python -m dpbench`` other than running a sweep, one module for each.
 
-The command ``init-ci`` is the module ``init_ci``, with ``USAGE`` and ``main(words)``. Its docstring
-begins with the line that ``--help`` shows: "``init-ci [DIR]``: a summary.".
+The file ``init_ci.py`` implements the command ``init-ci``. Every such file defines ``USAGE``, the
+text of ``--help``, and ``main(words)``, which returns the exit code. Its docstring begins with the
+line that ``python -m dpbench --help`` shows: "``init-ci [DIR]``: a summary.".
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ FIRST_LINE = re.compile(r'"""``(?P<usage>(?P<name>[a-z-]+)[^`]*)``: (?P<summary>
 
 
 def commands() -> dict[str, str]:
-    """Return each command's line in ``--help``, by name; nothing is imported, which is slow."""
+    """Return the line in ``--help`` for each command name.
+
+    The lines are read from the source files, because importing every command would be slow.
+    """
     found = {}
     for path in sorted(Path(__file__).parent.glob("*.py")):
         with path.open(encoding="utf-8") as file:
@@ -28,5 +32,5 @@ def commands() -> dict[str, str]:
 
 
 def command(name: str) -> ModuleType:
-    """Import the module of a command."""
+    """Import and return the Python module that implements a command."""
     return importlib.import_module(f"{__name__}.{name.replace('-', '_')}")

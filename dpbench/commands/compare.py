@@ -37,9 +37,8 @@ A and B are folders of finished runs, or baselines: ratios B/A of errors with 95
 changed most first. Trials are compared one by one where both drew from the same streams.
 Writes compare.csv and a figure to out=DIR (results/compare). config_dir=DIR: where plug-ins are."""
 
-# Of rows that are printed and drawn.
-MOST_SHOWN = 40
-# Better is worth as much attention as worse.
+MOST_SHOWN = 40  # rows in the printed table and in the figure
+# Order of the verdicts: rows that became better stand beside rows that became worse, at the top.
 RANKS = {word: 0 if one.tone is GOOD else one.rank for word, one in TRACKING.items()}
 
 
@@ -59,20 +58,21 @@ def compare(
     Parameters
     ----------
     a, b : str, Path or Result
-        The folder of a finished run, the file of a baseline, or what `dpbench.run` returns.
+        Folder of a finished run, file of a baseline, or result returned by `dpbench.run`.
     config_dir : str or Path, optional
-        The folder of the runs' plug-ins; see `dpbench.load`.
+        Folder of the plug-ins of both runs; see `dpbench.load`.
 
     Returns
     -------
     DataFrame
-        See `dpbench.tracking.compare`: ratios are b/a. Rows that are worse or better come first,
-        those whose trimmed mean changed most before others; then those gone or new.
+        Columns of `dpbench.tracking.compare`; ratios are b/a. Rows with the verdicts worse and
+        better come first, sorted by the change of their trimmed mean; rows that are gone or new
+        follow, then the others.
 
     Raises
     ------
     ConfigError
-        If a folder holds no finished run, or a file no baseline.
+        If a folder holds no finished run, or a file is not a baseline.
     """
     old, new = (_rows(one, config_dir) for one in (a, b))
     table = comparison.compare(old, new)
@@ -83,13 +83,31 @@ def compare(
 
 
 def _rows(one: str | Path | Result, config_dir: str | Path | None) -> pd.DataFrame:
+    """Return the table of errors of a result, a run's folder or a baseline file."""
     if isinstance(one, Result):
         return errors_of(one.cells, one.blocks, one.seed)
     return errors_at(Path(one).expanduser(), config_dir).rows
 
 
 def errors_at(path: Path, config_dir: str | Path | None = None) -> Baseline:
-    """The errors of a finished run, by its folder, or of a baseline, by its file; ConfigError."""
+    """Read the errors of a finished run or of a baseline.
+
+    Parameters
+    ----------
+    path : Path
+        Folder of a finished run, or file of a baseline.
+    config_dir : str or Path, optional
+        Folder of the run's plug-ins; see `dpbench.load`. Not used for a baseline.
+
+    Returns
+    -------
+    Baseline
+
+    Raises
+    ------
+    ConfigError
+        If `path` does not exist, holds no finished run or no baseline, or blocks are damaged.
+    """
     if not os.path.exists(path):  # noqa: PTH110 (no error for a name that is too long)
         raise ConfigError(f"'{path}': no such folder of a finished run, nor file of a baseline")
     if not path.is_dir():
@@ -101,13 +119,13 @@ def errors_at(path: Path, config_dir: str | Path | None = None) -> Baseline:
         raise ConfigError(f"'{path}': its blocks are not whole: {error}") from error
     about = {name: manifest.get(name) for name in ("commit", "dirty", "plugin_commits")}
     about["versions"] = manifest["versions"]
-    machine = manifest.get("machine", manifest["computer"])  # which earlier versions lack
+    machine = manifest.get("machine", manifest["computer"])  # "machine" is missing in old manifests
     origin = Origin(manifest["source"], machine, stored=about)
     return Baseline(rows, manifest["sweep"], result.seed, origin)
 
 
 def main(words: Sequence[str]) -> int:
-    """Print, draw and write the comparison of two runs."""
+    """Compare two runs: print the changed rows, draw them, and write all rows to compare.csv."""
     (a, b), options = read_words("compare", words, "A B", Options)
     out = Path(options.out)
     check_writable(out)
@@ -129,14 +147,17 @@ def main(words: Sequence[str]) -> int:
 
 
 def _told(row: Mapping[Hashable, Any]) -> dict[str, str]:
-    """A row of the printed table."""
+    """Format one row of the comparison as texts for the printed table."""
     known = "" if pd.isna(row["q90"]) else f"{row['q90']:.3f}"
     ratio = ratio_text(row, "trimmed_mean")
     return {"row": row_name(row), "mean": ratio, "q90": known, "verdict": str(row["verdict"])}
 
 
 def _figure(rows: pd.DataFrame) -> Canvas:
-    """Ratios of trimmed means with intervals, a line for each row, beside what does not matter."""
+    """Draw the ratio of trimmed means of each row with its 95% interval, one row per line.
+
+    The grey band marks ratios between 1/(1 + SMALLEST) and 1 + SMALLEST, too small to report.
+    """
     from matplotlib.ticker import LogLocator
 
     canvas, ((ax,),) = new_canvas(0.9 + 0.16 * len(rows))
@@ -152,7 +173,7 @@ def _figure(rows: pd.DataFrame) -> Canvas:
     ax.set(ylim=(len(rows) - 0.4, -0.6), xscale="log", xlabel="error, B/A")
     ax.grid(visible=False, axis="y")
     low, high = ax.get_xlim()
-    if high < 3 * low:  # no power of ten among the ticks
+    if high < 3 * low:  # a logarithmic axis this short may have no labelled tick
         ax.set_xscale("linear")
         ax.locator_params(axis="x", nbins=5)
     else:

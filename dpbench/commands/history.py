@@ -67,16 +67,26 @@ class Showing:
 
 
 def added(history: pd.DataFrame | None, errors: Baseline, commit: str, date: str) -> pd.DataFrame:
-    """A history with the errors of a commit, in the place of those that it had of the same rows.
+    """Add the errors of a commit to a history.
+
+    Rows of the same commit and series that the history already has are replaced.
 
     Parameters
     ----------
     history : DataFrame or None
-        The columns of `SCHEMA`; None if there is none yet.
+        Stored history with the columns of `SCHEMA`; None to begin one.
     errors : Baseline
+        Errors of every row of one run.
     commit : str
+        Name of the commit that was run.
     date : str
-        In ISO format, of one time zone: points are in its order, and of one date as they came.
+        Date in ISO format, in one time zone for the whole history. Points are sorted by it; points
+        of equal dates stay in the order in which they were added.
+
+    Returns
+    -------
+    DataFrame
+        History with the columns of `SCHEMA`, one row per commit and series.
     """
     found = []
     for row in errors.rows.to_dict("records"):
@@ -97,14 +107,17 @@ def added(history: pd.DataFrame | None, errors: Baseline, commit: str, date: str
 
 
 def changes(history: pd.DataFrame) -> pd.DataFrame:
-    """Where errors change; at one look any change of all series is false with probability `LEVEL`.
+    """Find the commits at which the error of a series changes.
+
+    If no error changes, the probability that any change is reported, over all series of the
+    history, is at most `LEVEL`. This holds for one look at the history.
 
     Returns
     -------
     DataFrame
-        A row per segment between changes: the columns of `SERIES`, ``commit`` and ``date`` of its
-        first point, ``points``, ``level`` (the mean of its trimmed means) and ``ratio``, to that of
-        the segment before; NaN of the first.
+        One row per segment between changes: the columns of `SERIES`, ``commit`` and ``date`` of the
+        first point, ``points`` (their number), ``level`` (mean of their trimmed means) and
+        ``ratio`` (``level`` over that of the segment before; NaN for the first segment).
     """
     groups = [group for _, group in history.groupby(SERIES, dropna=False, sort=False)]
     alpha = LEVEL / max(1, sum(gaps(len(group)) for group in groups))
@@ -122,7 +135,13 @@ def changes(history: pd.DataFrame) -> pd.DataFrame:
 
 
 def read(path: Path) -> pd.DataFrame:
-    """A stored history; ConfigError if the file is none."""
+    """Read a stored history.
+
+    Raises
+    ------
+    ConfigError
+        If the file cannot be read or is not a history.
+    """
     try:
         table = pq.read_table(path)
         if table.schema.metadata.get(b"dpbench_history") != b"1":
@@ -134,30 +153,38 @@ def read(path: Path) -> pd.DataFrame:
 
 
 def _commit(errors: Baseline) -> str:
-    """The commit that errors are of: of the plug-ins, if they are in one repository."""
+    """Return the commit that was run: of the plug-ins' repository, else of dpbench's.
+
+    ConfigError if the plug-ins come from several repositories or the commit was not stored.
+    """
     about = errors.origin.about
     known = list((about.get("plugin_commits") or {}).values()) or [about]
     names = {f"{one.get('commit') or ''}{'-dirty' if one.get('dirty') else ''}" for one in known}
     name = names.pop()
     if names or name in {"", "-dirty"}:
-        raise ConfigError("history: it is not known what commit these errors are of: commit=NAME")
+        raise ConfigError("history: the commit of these errors is not known; give commit=NAME")
     return name
 
 
 def _date(given: str | None, commit: str, path: Path) -> str:
-    """As given, or git's of the commit in the working folder, or when the errors were stored."""
+    """Return the date of a commit in UTC.
+
+    This is the given date, else the commit date in the working folder's git repository, else the
+    time at which the errors were stored.
+    """
     file = path / "manifest.json" if path.is_dir() else path
     stored = datetime.fromtimestamp(file.stat().st_mtime, UTC).isoformat()
     known = git(Path(), "show", "-s", "--format=%cI", commit.removesuffix("-dirty"), "--")
     try:
         date = datetime.fromisoformat(given or known or stored)
     except ValueError as error:
-        raise ConfigError(f"date: {given!r}: give it as 2026-11-22 or 2026-11-22T12:00") from error
+        raise ConfigError(f"date: {given!r}: write it as 2026-11-22 or 2026-11-22T12:00") from error
     zoned = date if date.tzinfo else date.replace(tzinfo=UTC)
     return zoned.astimezone(UTC).isoformat(" ", "minutes")
 
 
 def _add(words: Sequence[str], options: Adding) -> int:
+    """Append the errors of a run or baseline to the history file."""
     source, target = Path(words[0]).expanduser(), Path(options.to)
     history = read(target) if target.exists() else None
     errors = errors_at(source, options.config_dir)
@@ -170,6 +197,7 @@ def _add(words: Sequence[str], options: Adding) -> int:
 
 
 def _show(words: Sequence[str], options: Showing) -> int:
+    """Print, draw and write the changes in a history."""
     out = Path(options.out)
     check_writable(out)
     history = read(Path(words[0]).expanduser())
@@ -190,7 +218,7 @@ def _show(words: Sequence[str], options: Showing) -> int:
 
 
 def main(words: Sequence[str]) -> int:
-    """Add to a history, or show one."""
+    """Run ``history add`` or ``history show``; return the exit code."""
     return run_task("history", words, TASKS)
 
 

@@ -22,7 +22,7 @@ Writes into a repository (by default the working folder) a sweep, a plug-in and 
 fail a test where the library's mean has become less accurate. Replaces no file."""
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
-# Where each goes.
+# Path in the user's repository for each template.
 FILES = {
     "accuracy.yaml": "accuracy/sweep/accuracy.yaml",
     "my_mean.py": "accuracy/my_mean.py",
@@ -42,14 +42,20 @@ one, and 1000 show any loss of more than 2%."""
 
 
 def main(words: Sequence[str]) -> int:
-    """Write the files and say what to do next; ConfigError if one of them is there already."""
+    """Write the files into a repository and print the next steps.
+
+    Raises
+    ------
+    ConfigError
+        If the folder does not exist or cannot be written to, or one of the files exists.
+    """
     places, _ = read_words("init-ci", words, "[DIR]", NoKeys)
     root = Path(places[0] if places else ".")
     if not root.is_dir():
         raise ConfigError(f"init-ci: '{root}': no such folder")
     there = [path for path in FILES.values() if (root / path).exists()]
     if there:
-        raise ConfigError(f"init-ci: '{root / there[0]}': exists, and is not replaced")
+        raise ConfigError(f"init-ci: '{root / there[0]}': exists, and is not replaced; move it")
     check_writable(root, "init-ci")
     source = _source()
     for name, path in FILES.items():
@@ -58,13 +64,13 @@ def main(words: Sequence[str]) -> int:
             temporary.write_text(text, encoding="utf-8")
         say(f"wrote {root / path}")
     if source == UNKNOWN:
-        say(f"in {root / FILES['accuracy.yml']}: say where dpbench is, in the place of {UNKNOWN}")
+        say(f"in {root / FILES['accuracy.yml']}: replace {UNKNOWN} by the address of dpbench")
     say(NEXT)
     return 0
 
 
 def _source() -> str:
-    """The address and the commit that this dpbench is installed from, if others can reach it."""
+    """Return "URL@COMMIT" of the installed dpbench; `UNKNOWN` if there is no public address."""
     try:
         record = json.loads(distribution("dpbench-mean").read_text("direct_url.json") or "{}")
     except (PackageNotFoundError, ValueError):

@@ -23,9 +23,19 @@ libraries: {", ".join(REQUIREMENTS)}"""
 
 
 def main(words: Sequence[str]) -> int:
-    """Make environments anew, by the Python that PYTHON names; 1 if one could not be made.
+    """Install each named library into a new virtual environment.
 
-    ConfigError if there is no such library.
+    The environment variable ``PYTHON`` names the interpreter; by default it is the running one.
+
+    Returns
+    -------
+    int
+        Exit code: 1 if an installation failed, else 0.
+
+    Raises
+    ------
+    ConfigError
+        If there is no library of a given name.
     """
     names, _ = read_words("libraries", words, "[NAME ...]", NoKeys)
     unknown = sorted(set(names) - set(REQUIREMENTS))
@@ -40,7 +50,7 @@ def main(words: Sequence[str]) -> int:
         for command in ([*make, str(folder(name))], [*pip, *REQUIREMENTS[name]]):
             if subprocess.run(command, check=False).returncode:  # noqa: S603
                 print(f"{name}: not installed, see above")
-                # an environment without the library would pass for one with it
+                # An environment counts as installed if it has a Python.
                 python(name).unlink(missing_ok=True)
                 failed = 1
                 break

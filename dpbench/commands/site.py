@@ -1,7 +1,8 @@
 """``site [key=value]``: the documentation, with a page for each entry and problem of the archive.
 
-Both are one build of Sphinx, so that they have one look, one search and links to each other; what
-is read off the classes and the archive is written by ``docs/conf.py``, which only a checkout has.
+One build of Sphinx makes all pages, so that they share their style and search and link to each
+other. ``docs/conf.py``, which only a checkout has, writes the pages generated from the classes and
+the archive.
 """
 
 from __future__ import annotations
@@ -45,23 +46,26 @@ class Options:
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; the exit code is Sphinx's, which takes warnings for errors.
+    """Build the site; return the exit code of Sphinx, which treats warnings as errors.
 
     Raises
     ------
     ConfigError
-        If a word cannot be used, there is no such archive, or there are no docs to build.
+        If a word cannot be used, the archive is missing, or docs/ or the extra ``docs`` is.
     """
     _, options = read_words("site", words, "", Options)
     docs, out = conf_folder().parent / "docs", Path(options.out)
     if not (docs / "conf.py").exists():
         raise ConfigError("site: the sources of its pages are in a checkout alone, in docs/")
-    if any(find_spec(name) is None for name in ("sphinx", "numpydoc", "myst_parser", "furo")):
+    if any(
+        find_spec(name) is None
+        for name in ("sphinx", "numpydoc", "myst_parser", "furo", "latex2mathml")
+    ):
         raise ConfigError("site: the extra docs is not installed: pip install -e '.[docs]'")
     archive = Path(options.archive) if options.archive else archive_path(SUITE)
     if not archive.is_file():
         raise ConfigError(f"archive: '{archive}': no such file; suite run makes one")
-    Scores.read(archive, read_suite())  # or say here why not
+    Scores.read(archive, read_suite())  # raises ConfigError before Sphinx starts
     check_writable(out)
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html"]
     command += ["-d", str(out / ".doctrees"), f"-Darchive={archive.absolute()}"]

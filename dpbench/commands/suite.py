@@ -55,7 +55,7 @@ of run and archive:
 of compare:
   archive=FILE    by default the suite's in results/archive of the checkout
 
-How to write an entry stands in CONTRIBUTING.md."""
+How to write an entry: docs/howto/benchmark.md."""
 
 
 def _known(name: str) -> str:
@@ -67,12 +67,12 @@ def _known(name: str) -> str:
 
 @validated
 class Choice:
-    """The keys of ``list``, which every task has; see `USAGE`."""
+    """The keys that every task has; see `USAGE`."""
 
     problems: str | None = None
 
     def chosen(self, name: str = SUITE) -> Suite:
-        """Return the suite, with the problems that are chosen; ConfigError if there are none."""
+        """Return the suite restricted to the chosen problems; ConfigError if none match."""
         suite = read_suite(name)
         return suite if self.problems is None else suite.chosen(self.problems)
 
@@ -104,7 +104,13 @@ class Comparison(Choice):
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; the exit code is 1 if a promise is not kept or a claim is refuted.
+    """Run a task of ``suite``.
+
+    Returns
+    -------
+    int
+        Exit code: 1 if an entry fails `check_estimator` or the audit, or scores below a lower
+        bound; else 0.
 
     Raises
     ------
@@ -118,6 +124,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _list(_files: Sequence[str], options: Listing) -> int:
+    """Print the problems of a suite."""
     suite = options.chosen(options.suite)
     title = f"{suite.name}: {len(suite.problems)} problems"
     say(in_columns(title, compare.problem_list(suite.problems)))
@@ -132,7 +139,7 @@ def _run(files: Sequence[str], options: Scoring) -> int:
     out = _scores_file(options, Path(f"{file.stem}.parquet"))
     entry = read_entry(file, suite.problems)
     if not entry.answers:
-        raise ConfigError(f"{file.name}: entry: it answers none of the problems")
+        raise ConfigError(f"{file.name}: entry: it answers none of the chosen problems")
     if broken := checks.broken_promise(entry, suite.problems):
         say(f"a promise is not kept: {broken}")
         return 1
@@ -154,12 +161,12 @@ def _run(files: Sequence[str], options: Scoring) -> int:
 
 
 def _seed(options: Scoring) -> int:
-    """Return the seed that is given, or draw one that no entry can know."""
+    """Return the given seed, or a random one that no entry can predict."""
     return secrets.randbits(48) if options.seed is None else options.seed
 
 
 def _score(entry: FileEntry, suite: Suite, out: Path, options: Scoring) -> int:
-    """Score an entry that is loaded by now, and audit it on the data that it is scored on."""
+    """Score a loaded entry, and audit it on the scored datasets; store scores if it passes."""
     seed, origin = _seed(options), Origin.of(SCORING)
     placed = suite.at(seed)
     how: dict[str, Any] = {"n_jobs": options.n_jobs, "quick": options.quick}
@@ -185,7 +192,10 @@ def _score(entry: FileEntry, suite: Suite, out: Path, options: Scoring) -> int:
 def _archive(_files: Sequence[str], options: Scoring) -> int:
     suite = options.chosen()
     if options.out is None and (options.quick or options.problems):
-        raise ConfigError("archive: of fewer trials or problems give out=FILE: the archive has all")
+        raise ConfigError(
+            "archive: quick= and problems= score a part only, and the archive holds all; "
+            "give out=FILE"
+        )
     out = _scores_file(options, archive_path(suite.name))
     folder = Path("results") / "suite" / "archive"
     seed = _seed(options)
@@ -201,7 +211,7 @@ def _archive(_files: Sequence[str], options: Scoring) -> int:
 
 
 def _about(suite: str, seed: int, origin: Origin, options: Scoring) -> dict[str, Any]:
-    """Return what a file of scores says of its run."""
+    """Return the metadata that is stored with a file of scores."""
     return {
         "suite": suite,
         "seed": seed,
@@ -214,7 +224,7 @@ def _about(suite: str, seed: int, origin: Origin, options: Scoring) -> dict[str,
 
 
 def _scores_file(options: Scoring, usual: Path) -> Path:
-    """Where scores are stored, which nothing else is replaced by."""
+    """Return the checked path for the scores; ConfigError unless it ends in .parquet."""
     out = Path(options.out) if options.out else usual
     if out.suffix != ".parquet":
         raise ConfigError(f"out: '{out}': give a file that ends in .parquet")
@@ -232,7 +242,7 @@ def _store(scores: Scores, suite: Suite, out: Path, failures: Sequence[str]) -> 
 
 
 def _say_below(scores: Scores) -> int:
-    """Say which scores are none; the exit code is 1 if there is one."""
+    """Print the scores below the lower bound; return the exit code, 1 if there are any."""
     below = scores.rows[scores.is_below]
     why = "prior knowledge or not private; left out of rankings and profiles"
     for name, rows in below.groupby("entry"):
@@ -252,7 +262,10 @@ def _say_below(scores: Scores) -> int:
 
 
 def _say_overview(suite: Suite, *scores: Scores) -> None:
-    """Print the shares of the problems that entries solve; of entries in two files the later."""
+    """Print the share of the problems that each entry solves within each factor of the bound.
+
+    The division of an entry that stands in two files is taken from the later file.
+    """
     divisions = {name: one.division for found in scores for name, one in found.cards.items()}
     rows = pd.concat([one.ranked for one in scores])
     rows = rows[rows["problem"].isin([one.id for one in suite.problems])]
@@ -263,7 +276,7 @@ def _say_overview(suite: Suite, *scores: Scores) -> None:
 
 
 def _say_problems(suite: str, table: Sequence[dict[str, str]], names: Sequence[str]) -> None:
-    """The problems that are entered; several entries have letters."""
+    """Print the problems that have a score; if there are several entries, letters name them."""
     letters = dict(zip(names, string.ascii_uppercase, strict=False))
     heads = letters if len(names) > 1 else {names[0]: "score, 95%"}
     entered = [
@@ -277,6 +290,7 @@ def _say_problems(suite: str, table: Sequence[dict[str, str]], names: Sequence[s
 
 
 def _compare(files: Sequence[str], options: Comparison) -> int:
+    """Compare files of scores with the archive: a figure, a table and printed overviews."""
     suite = options.chosen(options.suite)
     path = Path(options.archive) if options.archive else archive_path(suite.name)
     if not path.exists():
@@ -306,7 +320,7 @@ def _compare(files: Sequence[str], options: Comparison) -> int:
     return 0
 
 
-# Lines below a comparison, and the scores that they are about.
+# Notes printed below a comparison, each with the condition on the compared scores.
 NOTES: dict[str, Callable[[Scores], Any]] = {
     f"{compare.LEGENDS['below']}": lambda one: one.is_below.any(),
     "of quick=true: fewer trials than the archive has, and wider intervals": lambda one: one.about[

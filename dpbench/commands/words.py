@@ -1,4 +1,4 @@
-"""The words of the command line: of a sweep by `arguments`, of all commands by `read_words`."""
+"""Parse the command line: `arguments` for sweeps, `read_words` for all other commands."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def arguments(argv: Sequence[str]) -> argparse.Namespace:
-    """Read the flags, which are a few of Hydra's; the rest are overrides."""
+    """Parse the flags of a sweep; all other words are overrides. ConfigError at unknown flags."""
     parser = argparse.ArgumentParser(prog="dpbench", add_help=False, exit_on_error=False)
     parser.add_argument("--help", "-h", nargs="*")
     parser.add_argument("--version", action="store_true")
@@ -36,7 +36,7 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
             f"{unknown[0]}: no such flag; choose from --help, --version, --schema, --cfg job, "
             "--multirun, --config-dir DIR, or write key=value"
         )
-    if found.help is not None:  # it takes all words; overrides are none of its own
+    if found.help is not None:  # --help takes all words that follow, overrides included
         found.overrides += [word for word in found.help if "=" in word]
         found.help = [word for word in found.help if "=" not in word]
     if found.config_dir is not None and not found.config_dir.is_dir():
@@ -50,7 +50,17 @@ class NoKeys:
 
 
 class Task(NamedTuple):
-    """A task of a command: what it runs, and the `places` and `options` of `read_words`."""
+    """A task of a command.
+
+    Parameters
+    ----------
+    run : callable
+        Function of the words without a key and the options; returns the exit code.
+    places : str
+        Names of the words without a key; see `read_words`.
+    options : type
+        Dataclass of the keys; see `read_words`.
+    """
 
     run: Callable[[list[str], Any], int]
     places: str
@@ -58,12 +68,26 @@ class Task(NamedTuple):
 
 
 def run_task(command: str, words: Sequence[str], tasks: Mapping[str, Task]) -> int:
-    """Run the task that the first word names with the other words; return its exit code.
+    """Run the task named by the first word.
+
+    Parameters
+    ----------
+    command : str
+        Name of the command, for messages.
+    words : sequence of str
+        Words of the command line after the command; the first names the task.
+    tasks : mapping of str to Task
+        Tasks of the command by name.
+
+    Returns
+    -------
+    int
+        Exit code of the task.
 
     Raises
     ------
     ConfigError
-        If there is no such task, or `read_words` refuses a word.
+        If there is no task of that name, or `read_words` refuses a word.
     """
     name, *rest = words or [""]
     if name not in tasks:
@@ -78,26 +102,29 @@ def run_task(command: str, words: Sequence[str], tasks: Mapping[str, Task]) -> i
 def read_words(
     command: str, words: Sequence[str], places: str, options: type[T], kind: str = ""
 ) -> tuple[list[str], T]:
-    """Read the words that follow a command, for every command alike.
+    """Parse the words that follow a command into plain words and options.
 
     Parameters
     ----------
     command : str
-        The command, and the task if it has tasks, as messages name it: ``suite run``.
+        Name of the command, with its task if it has tasks, for messages: ``suite run``.
     words : sequence of str
+        Words to parse.
     places : str
-        The words without a key, as the usage has them: ``A B``, ``[DIR]``, ``FILE ...``, or none.
+        Names of the words without a key, in the notation of the usage text: ``A B``, ``[DIR]``,
+        ``FILE ...``, or empty.
     options : type
-        A dataclass whose fields are the keys, such as `dpbench.registry.validated` makes.
+        Dataclass made by `dpbench.registry.validated`, whose fields are the keys.
     kind : str, optional
-        The key that names a kind, whose parameters are given as ``KIND.KEY=VALUE``. The field of
-        this name receives a mapping of all.
+        Key that names a kind (``law``), whose parameters are given as ``law.KEY=VALUE``. The field
+        of this name receives a mapping of the kind and its parameters.
 
     Returns
     -------
     found : list of str
-        The words without a key.
+        Words without a key.
     given : options
+        Instance of `options` with the values of the keys.
 
     Raises
     ------
@@ -133,11 +160,12 @@ def read_words(
 
 
 def _is_path(word: str) -> bool:
-    """Whether a word with = in it is a path: a slash precedes the =, or the file exists."""
+    """Return whether a word with = in it is a path: a slash precedes =, or the file exists."""
     return "/" in word.partition("=")[0] or os.path.exists(word)  # noqa: PTH110 (False for a long word)
 
 
 def _check_number(command: str, found: Sequence[str], places: str, expected: str) -> None:
+    """Refuse too few, too many or empty words without a key."""
     wanted = re.findall(r"\[?\w+", places)
     least = sum(not name.startswith("[") for name in wanted)
     if "" in found:
@@ -167,6 +195,7 @@ def _typed(options: Any, given: Mapping[str, str], kind: str) -> dict[str, Any]:
 
 
 def _number(text: str) -> int | float | str:
+    """Return the number that a text spells, or the text if it spells none."""
     for number in (int, float):
         try:
             return number(text)

@@ -1,4 +1,4 @@
-"""Laws that data are drawn from."""
+"""Distributions of records, with exact means and moments."""
 
 from dpbench.distributions.base import Distribution, LocationScale
 from dpbench.distributions.continuous import (
@@ -16,10 +16,10 @@ from dpbench.distributions.multivariate import (
     MultivariateContaminatedGaussian,
     MultivariateGaussian,
     MultivariateStudentT,
+    PowerLawGaussian,
     Product,
-    StretchedGaussian,
 )
-from dpbench.distributions.people import People
+from dpbench.distributions.people import UserMeans
 from dpbench.distributions.regression import LinearModel
 from dpbench.distributions.sparse import ProductTwoPoint, SignedTwoPoint
 
@@ -38,11 +38,11 @@ __all__ = [
     "MultivariateGaussian",
     "MultivariateStudentT",
     "Pareto",
-    "People",
+    "PowerLawGaussian",
     "Product",
     "ProductTwoPoint",
     "SignedTwoPoint",
-    "StretchedGaussian",
     "StudentT",
     "TwoPoint",
+    "UserMeans",
 ]

@@ -1,4 +1,4 @@
-"""What data are drawn from."""
+"""Base classes of the distributions that data are drawn from."""
 
 from __future__ import annotations
 
@@ -18,76 +18,107 @@ __all__ = ["Distribution", "LocationScale"]
 
 
 class Distribution(Registered, ABC):
-    """A law of numbers or vectors, with its exact mean and moments."""
+    """Base class of distributions of numbers or vectors, with exact mean and moments."""
 
-    # Whether samples hold counts, of atoms or of zero vectors, so that n may reach 1e12.
+    # If True, samples hold counts of atoms or of zero vectors, so that n may reach 1e12.
     counted: ClassVar[bool] = False
     d: ClassVar[int] = 1  # coordinates of a record
 
     @property
     @abstractmethod
     def mean(self) -> float | Floats:
-        """The exact mean of the law that is drawn from, a number or a (d,) array."""
+        """Exact mean of the distribution, a number or a (d,) array."""
 
     @property
     def target(self) -> float | Floats:
-        """What an estimator is asked for: the mean, unless the law is contaminated."""
+        """Value to estimate: the mean, unless the distribution is contaminated."""
         return self.mean
 
     def target_of(self, sample: Sample) -> float | Floats:
-        """`target`, or for a fixed dataset, which has no sampling error, its own means."""
+        """Return the value to estimate, or for a fixed dataset its own means, (trials, d)."""
         return self.target
 
     @property
     def whitening(self) -> Floats | None:
-        """What errors of means, rows, are multiplied by before their norms are taken."""
+        """Matrix, (d, d), by which errors of means, as rows, are multiplied before norms are taken.
+
+        None stands for the identity: errors are then l2 norms.
+        """
         return None
 
     @property
     def variance(self) -> float:
-        """E(X - mean)^2, infinite where it does not exist; of vectors E ||X - mean||^2."""
+        """E(X - mean)^2, or E ||X - mean||^2 of vectors; infinite if it does not exist."""
         return self.moment(2)
 
     @abstractmethod
     def moment(self, k: float) -> float:
-        """E|X - mean|^k, infinite where it does not exist.
+        """Return E|X - mean|^k, infinite if it does not exist.
 
-        Of vectors E|<v, X - mean>|^k for the worst unit vector v, or a bound; NaN if none is known.
+        For vectors it is E|<v, X - mean>|^k for the worst unit vector v, or an upper bound on it;
+        NaN if neither is known.
         """
 
     @property
     def covariance(self) -> Floats:
-        """The (d, d) covariance matrix; a ValueError where it is not known."""
+        """Covariance matrix, (d, d); a ValueError if it is not known."""
         raise ValueError(f"the covariance of {type(self).__name__} is not known")
 
     def held(self, n: int) -> float:
-        """How many numbers a dataset of n records holds, about."""
+        """Return about how many numbers a dataset of n records holds in memory."""
         return 1.0 if self.counted else float(n * self.d)
 
     def streams(self, n: int) -> bool:
-        """Whether n records are too many to hold, and are drawn again for every question."""
+        """Return True if n records exceed memory, so that every statistic draws them again."""
         return False
 
     @abstractmethod
     def sample(self, rng: np.random.Generator, trials: int, n: int) -> Sample:
-        """Draw `trials` independent datasets of `n` records."""
+        """Draw independent datasets.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            Stream of the data.
+        trials : int
+            Number of datasets.
+        n : int
+            Number of records in each.
+
+        Returns
+        -------
+        Sample
+        """
 
     def distance_to_gaussian(self, mean: Floats, sd: Floats) -> Floats | None:
-        """Total-variation distances to N(mean, sd^2), (trials,); None where not known."""
+        """Return total-variation distances to Gaussians, if they are known.
+
+        Parameters
+        ----------
+        mean, sd : ndarray of shape (trials,)
+            Means and standard deviations of the Gaussians, in the unit of the data.
+
+        Returns
+        -------
+        ndarray of shape (trials,) or None
+        """
         return None
 
 
 @validated
 class LocationScale(Distribution):
-    """X = location + scale (Z - centre) for a standard law Z that a subclass draws.
+    """Base class of X = location + scale (Z - centre), for a standard variable Z.
 
     Parameters
     ----------
     location : float
-        Where the centre of Z goes: the mean of X, or of its clean part.
-    scale : float, positive
+        Point to which the centre of Z is moved, in the unit of the data: the mean of X, or the mean
+        of its clean part.
+    scale : float > 0
+        Factor by which Z is multiplied; the standard deviation of X only if Z has variance 1.
     unit_moment : float >= 2, optional
-        Choose the scale so that E|X - mean|^k = 1 for this k; `scale` must then be 1.
+        Order k of the moment that is set to 1: the scale is chosen so that E|X - mean|^k = 1, and
+        `scale` has to be left at 1.
     """
 
     location: float = 0.0
@@ -132,7 +163,19 @@ class LocationScale(Distribution):
         return StreamedSample(stream, n * np.arange(trials), n)
 
     def drawn(self, rng: np.random.Generator, size: tuple[int, int]) -> Floats:
-        """Independent records, an array of this size."""
+        """Draw independent records.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            Stream of the data.
+        size : tuple of two int
+            Shape of the result.
+
+        Returns
+        -------
+        ndarray of shape `size`
+        """
         z = self._standard(rng, size)
         if self._scale != 1.0:
             z *= self._scale
@@ -144,16 +187,16 @@ class LocationScale(Distribution):
     @property
     @abstractmethod
     def _standard_mean(self) -> float:
-        """E Z."""
+        """Mean of Z."""
 
     @property
     def _standard_centre(self) -> float:
-        """The point of Z that goes to `location`."""
+        """Value of Z that is moved to `location`."""
         return self._standard_mean
 
     @abstractmethod
     def _standard_moment(self, k: float) -> float:
-        """E|Z - E Z|^k."""
+        """Return E|Z - E Z|^k."""
 
     @abstractmethod
     def _standard(self, rng: np.random.Generator, size: tuple[int, int]) -> Floats:

@@ -1,4 +1,4 @@
-"""Continuous laws: Gaussian, Student-t, Pareto, log-normal, contaminated Gaussian."""
+"""Continuous distributions: Gaussian, Student's t, Pareto, log-normal, contaminated Gaussian."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["ContaminatedGaussian", "Gaussian", "LogNormal", "Pareto", "StudentT"
 
 
 def _gaussian_moment(k: float, mean: float = 0.0, sd: float = 1.0) -> float:
-    """E|N(mean, sd^2)|^k, by Kummer's function: Winkelbauer, arXiv:1209.4340, eq. 17."""
+    """Return E|N(mean, sd^2)|^k, by Kummer's function (Winkelbauer, arXiv:1209.4340, eq. 17)."""
     scale = sd**k * np.exp(k / 2 * np.log(2) + gammaln((k + 1) / 2)) / np.sqrt(np.pi)
     return float(scale * hyp1f1(-k / 2, 0.5, -((mean / sd) ** 2) / 2))
 
 
 @validated
 class Gaussian(LocationScale):
-    """Normal with mean `location` and standard deviation `scale`."""
+    """Gaussian (normal) with mean `location` and standard deviation `scale`."""
 
     _standard_mean = 0.0
 
@@ -35,13 +35,22 @@ class Gaussian(LocationScale):
         return rng.standard_normal(size)
 
     def distance_to_gaussian(self, mean: Floats, sd: Floats) -> Floats:
-        """In closed form.
+        """Return total-variation distances to N(mean, sd^2), in closed form.
 
-        In units of the narrower law the densities of N(0, 1) and N(delta, r^2), r >= 1,
-        cross where a z^2 + b z + c = 0 with a = 1 - 1/r^2, b = 2 delta/r^2 and
-        c = -(delta/r)^2 - 2 ln r; the distance is the difference of the two probabilities
-        between the crossings, one of which is infinite if r = 1. The root of the
-        discriminant is (2/r) sqrt(delta^2 + 2 (r^2 - 1) ln r).
+        In units of the narrower distribution, the densities of N(0, 1) and N(delta, r^2), r >= 1,
+        cross where a z^2 + b z + c = 0 with a = 1 - 1/r^2, b = 2 delta/r^2 and c = -(delta/r)^2 - 2
+        ln r. The distance is the difference of the two probabilities between the crossings, one of
+        which is infinite if r = 1. The root of the discriminant is (2/r) sqrt(delta^2 + 2 (r^2 - 1)
+        ln r).
+
+        Parameters
+        ----------
+        mean, sd : ndarray of shape (trials,)
+            Means and standard deviations of the Gaussians, in the unit of the data.
+
+        Returns
+        -------
+        ndarray of shape (trials,)
         """
         # Beyond 1e50 either way the distance is 1 to all digits, and squares would overflow.
         delta = np.clip((mean - self.location) / self._scale, -1e50, 1e50)
@@ -59,12 +68,12 @@ class Gaussian(LocationScale):
 
 @validated
 class StudentT(LocationScale):
-    """Student's t; moments of order below `tail_index` exist.
+    """Student's t distribution; its moments of order below `tail_index` exist.
 
     Parameters
     ----------
     tail_index : float > 1
-        Degrees of freedom, nu.
+        Degrees of freedom nu. A smaller value means heavier tails.
     """
 
     tail_index: Annotated[float, Field(gt=1)]
@@ -83,27 +92,29 @@ class StudentT(LocationScale):
 
 @validated
 class Pareto(LocationScale):
-    """Pareto of the first kind moved to mean `location`; skewed to the right.
+    """Pareto distribution of the first kind, moved to mean `location`; skewed to the right.
 
-    With ``location = a/(a - 1)`` it has the textbook's density a x^-(a+1) on [1, infinity).
+    With ``location = a/(a - 1)`` it has the textbook density a x^-(a+1) on [1, infinity).
 
     Parameters
     ----------
-    tail_index : float > 1
-        The shape a; moments of order below it exist. At most 10,000, where the law is
-        exponential to four digits and the closed form of its moments still holds.
+    tail_index : float in (1, 1e4]
+        Shape a; moments of order below it exist. At 1e4 the distribution is exponential to four
+        digits, and the closed form of its moments still holds.
     """
 
     tail_index: Annotated[float, Field(gt=1, le=1e4)]
 
     @property
     def _standard_mean(self) -> float:
-        return 1 / (self.tail_index - 1)  # numpy draws the law that starts at 0
+        return 1 / (self.tail_index - 1)  # numpy draws the Pareto distribution that starts at 0
 
     def _standard_moment(self, k: float) -> float:
-        """With t = x/mu, mu = a/(a-1), each side of the mean is a Beta-type integral.
+        """Return E|Z - E Z|^k in closed form.
 
-        Above: int_1^inf (t-1)^k t^-(a+1) dt = B(k+1, a-k). Below, with s = 1 - t:
+        With t = x/mu, mu = a/(a-1), each side is a beta integral.
+
+        Above the mean: int_1^inf (t-1)^k t^-(a+1) dt = B(k+1, a-k). Below, with s = 1 - t:
         int_0^(1/a) s^k (1-s)^-(a+1) ds = a^-(k+1)/(k+1) 2F1(k+1, a+1; k+2; 1/a).
         """
         a = self.tail_index
@@ -119,12 +130,16 @@ class Pareto(LocationScale):
 
 @validated
 class LogNormal(LocationScale):
-    """location + scale exp(sigma Z), Z standard normal: of location 0 the median is `scale`.
+    """Log-normal distribution: location + scale exp(sigma Z), Z standard normal.
+
+    The median is location + scale.
 
     Parameters
     ----------
     sigma : float in (0, 5]
-        Standard deviation of the logarithm.
+        Standard deviation of the logarithm of (X - location)/scale.
+    location : float
+        Lower end of the distribution, in the unit of the data; not its mean.
     """
 
     sigma: Annotated[float, Field(gt=0, le=5)] = 1.0
@@ -139,14 +154,17 @@ class LogNormal(LocationScale):
         return float(np.exp(self.sigma**2 / 2))
 
     def _standard_moment(self, k: float) -> float:
-        """By quadrature in z, on either side of the mean, to where the integrand is below 1e-20."""
+        """Return E|Z - E Z|^k by quadrature on either side of the mean.
+
+        The integrand exceeds 1e-20 there.
+        """
         from scipy.integrate import quad  # a slow import
 
         mean, middle = self._standard_mean, self.sigma / 2
         ends = (-11.0, middle, k * self.sigma + 11)
 
         def density(z: float) -> float:
-            away = abs(np.expm1(self.sigma * (z - middle)))  # over the mean
+            away = abs(np.expm1(self.sigma * (z - middle)))  # distance from the mean, over the mean
             return float(away**k * np.exp(-(z**2) / 2))
 
         halves = [
@@ -161,16 +179,20 @@ class LogNormal(LocationScale):
 
 @validated
 class ContaminatedGaussian(LocationScale):
-    """(1 - eta) N(location, scale^2) + eta N(location + gap scale, (spread scale)^2).
+    """Contaminated Gaussian: a mixture of clean records and Gaussian outliers.
 
-    The target is the clean mean, `location`; mean and moments are the mixture's.
+    X is N(location, scale^2) with probability 1 - eta, and otherwise N(location + gap scale,
+    (spread scale)^2). The value to estimate is the clean mean, `location`; mean and moments are
+    those of the mixture.
 
     Parameters
     ----------
     eta : float in [0, 1]
         Probability that a record is an outlier.
-    gap, spread : float
-        Centre and standard deviation of the outliers, in clean standard deviations.
+    gap : float
+        Distance from the clean mean to the mean of the outliers, in clean standard deviations.
+    spread : float > 0
+        Standard deviation of the outliers, in clean standard deviations.
     """
 
     eta: Annotated[float, Field(ge=0, le=1)]

@@ -1,4 +1,4 @@
-"""Laws on two points, whose samples are counts."""
+"""Distributions on two points; their samples are counts."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ __all__ = ["Bernoulli", "TwoPoint"]
 
 
 def _bernoulli_moment(p: float, k: float) -> float:
-    """E|B - p|^k for B ~ Bernoulli(p)."""
+    """Return E|B - p|^k for B ~ Bernoulli(p)."""
     return float(p * (1 - p) * ((1 - p) ** (k - 1) + p ** (k - 1)))
 
 
 @validated
 class Bernoulli(Distribution):
-    """1 with probability p, else 0.
+    """Bernoulli distribution: 1 with probability p, else 0.
 
     Parameters
     ----------
     p : float in [0, 1]
+        Probability of 1.
     """
 
     p: Annotated[float, Field(ge=0, le=1)]
@@ -45,19 +46,21 @@ class Bernoulli(Distribution):
 
 @validated
 class TwoPoint(Distribution):
-    """0 with probability 1 - p, else sign * tau, with E|X - mean|^k = 1 exactly.
+    """Two-point distribution: 0, or with probability p a rare value; E|X - mean|^k = 1 (KSU20).
 
-    The hard instance of KSU20, Claim 3.9 (which prints p^k where p^(k-1) is meant).
-    tau solves p (1-p) tau^k ((1-p)^(k-1) + p^(k-1)) = 1.
+    The rare value is sign tau, where p (1-p) tau^k ((1-p)^(k-1) + p^(k-1)) = 1: the hard instance
+    of KSU20, Claim 3.9 (which prints p^k where p^(k-1) is meant).
 
     Parameters
     ----------
     p : float in [0, 1)
-        With p = 0 the law is the point mass at `location`.
+        Probability of the rare value. With p = 0 all records are `location`.
     k : float >= 2
+        Order of the moment that is 1. A larger order makes the rare value smaller.
     sign : 1 or -1
+        Sign of the rare value.
     location : float
-        Added to every record.
+        Number added to every record.
     """
 
     p: Annotated[float, Field(ge=0, lt=1)]
@@ -68,7 +71,7 @@ class TwoPoint(Distribution):
 
     @property
     def tau(self) -> float:
-        """Distance of the rare point from the common one; 0 if p = 0."""
+        """Distance of the rare value from the common value; 0 if p = 0."""
         return float(_bernoulli_moment(self.p, self.k) ** (-1 / self.k)) if self.p else 0.0
 
     @property

@@ -1,4 +1,4 @@
-"""The records of a data file as a population."""
+"""Records of a data file, as a population to draw from."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dpbench.samples.rows import norms
 if TYPE_CHECKING:
     import pandas as pd
 
-    # The names of a file's columns, and the values of those wanted that are among them.
+    # The names of all columns of a file, and the values of the wanted columns among them.
     _Read = tuple[list[str], dict[str, pd.Series[Any]]]
 
 __all__ = ["Empirical"]
@@ -33,30 +33,30 @@ __all__ = ["Empirical"]
 # The data sets that come with the package.
 SHIPPED = Path(__file__).parents[1] / "data"
 FORMATS = (".csv", ".csv.gz", ".parquet")
-# Distinct values up to which samples are counts: pairing records takes the square of it.
+# Largest number of distinct values for which samples are counts: pairing records takes its square.
 MOST_ATOMS = 64
-# What a file may hold: columns and bytes of text when it is unpacked, records.
+# Limits of a file: columns, bytes of unpacked text, records.
 MOST_COLUMNS, MOST_BYTES, MOST_RECORDS = 10_000, 1 << 30, 10_000_000
-# Columns named in a message, and characters of a value quoted in one.
+# Columns that a message names, and characters of a value that it quotes.
 MOST_NAMES, LONGEST = 8, 40
 
 
 @validated
 class Empirical(Distribution):
-    """Records drawn independently and uniformly, with replacement, from columns of a file.
+    """Bootstrap from a data file: records drawn uniformly, with replacement, from its columns.
 
     The file is read once, when the instance is made. Integers become float64.
 
     Parameters
     ----------
     path : str
-        A file ending in .csv, .csv.gz or .parquet. A relative path is looked for beside the
-        configuration that names it, or from the command line and Python in the working folder;
-        then among the data sets that come with the package.
+        File that ends in .csv, .csv.gz or .parquet. A relative path is looked up in the folder of
+        the configuration that names it, or, from the command line and Python, in the working
+        folder; then among the data sets that come with the package.
     column : str, optional
-        A column of finite numbers, none missing.
+        Name of a column of finite numbers without missing values.
     columns : list of str, optional
-        Such columns instead: the coordinates of vectors.
+        Names of the columns that are the coordinates of vectors, instead of `column`.
     """
 
     path: str
@@ -76,7 +76,7 @@ class Empirical(Distribution):
 
     @property
     def content(self) -> str:
-        """A digest of the values in their order, by which `canonical` names the law."""
+        """Digest of the values in their order, by which `canonical` names the distribution."""
         return hashlib.sha256(self._values.astype("<f8").tobytes()).hexdigest()[:16]
 
     @property
@@ -120,7 +120,7 @@ class Empirical(Distribution):
 
     @cached_property
     def _values(self) -> Floats:
-        """The (size,) numbers or (size, d) vectors of the file."""
+        """Numbers, (size,), or vectors, (size, d), of the file."""
         if self.columns is not None:
             values = np.stack(_read(self.path, self.columns, "columns"), axis=1)
         else:
@@ -130,14 +130,14 @@ class Empirical(Distribution):
 
     @cached_property
     def _centred(self) -> Floats:
-        """The vectors minus their mean."""
+        """Vectors minus their mean, (size, d)."""
         middles = np.array([_middle(*_atoms(column)) for column in self._values.T])
         centred: Floats = self._values - middles[:, 0] - middles[:, 1]
         return centred
 
     @cached_property
     def _table(self) -> tuple[Floats, Floats]:
-        """The distinct values, increasing, and their probabilities."""
+        """Distinct values, increasing, and their probabilities."""
         return _atoms(self._values)
 
     @cached_property
@@ -146,26 +146,26 @@ class Empirical(Distribution):
 
 
 def _atoms(values: Floats) -> tuple[Floats, Floats]:
-    """The distinct values, increasing, and their shares."""
+    """Return the distinct values, increasing, and their shares."""
     atoms, counts = np.unique(values, return_counts=True)
     return atoms, counts / values.size
 
 
 def _middle(atoms: Floats, weights: Floats) -> tuple[float, float]:
-    """One of the values, near the middle, and how far the mean is from it."""
+    """Return a value near the middle, and the difference of the mean from it."""
     centre = float(atoms[atoms.size // 2])
     return centre, math.fsum((atoms - centre) * weights)
 
 
 def _refused(key: str, value: Any, reason: str) -> ValidationError:
-    """An error at `key`, which a validator of the whole instance could not name."""
+    """Return a validation error at `key`; a validator of the instance could not name it."""
     problem = PydanticCustomError("refused", "{line}", {"line": " ".join(reason.split())})
     details = InitErrorDetails(type=problem, loc=(key,), input=value)
     return ValidationError.from_exception_data(Empirical.__name__, [details])
 
 
 def _read(path: str, columns: list[str], key: str) -> list[Floats]:
-    """The values of columns, refused if there is none or one is no finite number."""
+    """Return the values of columns; refuse missing columns and values that are not finite."""
     from pyarrow import ArrowException
 
     file = _find(path)
@@ -192,9 +192,9 @@ def _find(path: str) -> Path:
     if not path.lower().endswith(FORMATS):
         raise _refused("path", path, f"expected a file that ends in one of {', '.join(FORMATS)}")
     try:
-        # an absolute path stays what it is when it is joined to a folder
+        # Joining an absolute path to a folder returns the absolute path.
         found = next((at for at in (Path(path), SHIPPED / path) if at.exists()), None)
-    except (OSError, ValueError):  # a name that no file can have
+    except (OSError, ValueError):  # not a valid file name
         found = None
     if found is None:
         where = "" if Path(path).is_absolute() else " in the working folder, nor in dpbench/data"
@@ -205,7 +205,7 @@ def _find(path: str) -> Path:
 
 
 def _check_text(file: Path) -> None:
-    """Refuse text that is too much to read, before it is unpacked into memory."""
+    """Raise an error if the text of a file is too long, before it is unpacked into memory."""
     packed = file.name.lower().endswith(".gz")
     with gzip.open(file) if packed else file.open("rb") as text:
         columns = text.readline(MOST_BYTES >> 8).count(b",") + 1
@@ -226,9 +226,9 @@ def _csv(file: Path, columns: list[str]) -> _Read:
 
     _check_text(file)
     with warnings.catch_warnings():
-        # rows with more fields than the header, of which the last would be dropped
+        # Rows with more fields than the header only warn, and pandas would drop the last fields.
         warnings.simplefilter("error", pd.errors.ParserWarning)
-        # As text, because how pandas rounds numbers depends on its version; and a blank
+        # Read text, because how pandas rounds numbers depends on its version; and a blank
         # line of a file with one column is a missing value.
         frame = pd.read_csv(
             file, dtype=str, index_col=False, skip_blank_lines=False, nrows=MOST_RECORDS + 1
@@ -255,7 +255,7 @@ def _parquet(file: Path, columns: list[str]) -> _Read:
         for name in wanted:
             groups = (opened.metadata.row_group(i) for i in range(opened.metadata.num_row_groups))
             chunks = (group.column(i) for group in groups for i in range(group.num_columns))
-            # of nested records all that they hold
+            # A nested column counts with all of its leaves.
             own = (one for one in chunks if f"{one.path_in_schema}.".startswith(f"{name}."))
             _check_records(sum(one.num_values for one in own))
         table = opened.read(columns=wanted)
@@ -263,7 +263,7 @@ def _parquet(file: Path, columns: list[str]) -> _Read:
 
 
 def _numbers(values: pd.Series[Any]) -> Floats:
-    """All of `values` as float64; a ValueError if one is missing, infinite or no number."""
+    """Return `values` as float64; a ValueError if one is missing, infinite or not a number."""
     from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
     if not (size := len(values)):
@@ -271,7 +271,7 @@ def _numbers(values: pd.Series[Any]) -> Floats:
     if is_bool_dtype(values) or not is_numeric_dtype(values):
         present = values[values.notna()].tolist()
         numeric = (int, float, Decimal)
-        # true would pass for 1
+        # Booleans are integers in Python: without this test True would count as 1.
         other = [v for v in present if isinstance(v, bool) or not isinstance(v, numeric)]
         if other:
             shown = repr(other[0])

@@ -1,4 +1,4 @@
-"""Move the vectors of another law by an isometry."""
+"""Vectors of another distribution, moved by an isometry."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ __all__ = ["Moved"]
 
 @validated
 class Moved(Distribution):
-    """Move vectors of another law: permute coordinates, change signs, and shift.
+    """Isometric image of a distribution of vectors: permuted coordinates, changed signs, a shift.
 
     Coordinate j of the new vector is ``shift[j] + signs[j] * x[order[j]]``. The map is an isometry,
-    so that moments in the worst direction, and lower bounds over classes of laws, stay the same.
+    so moments in the worst direction, and lower bounds over classes of distributions, do not
+    change.
 
     Parameters
     ----------
     of : distribution of vectors, its configuration
-        Law of x.
+        Distribution of x.
     shift : list of d numbers
-        Added to every record.
+        Vector added to every record, in the unit of the data.
     signs : list of d numbers, 1 or -1
         Sign of each new coordinate.
     order : list of d integers
-        Permutation of 0, ..., d - 1.
+        Permutation of 0, ..., d - 1: the old index of each new coordinate.
     """
 
     of: Any
@@ -58,12 +59,12 @@ class Moved(Distribution):
         return self
 
     def _move(self, x: Floats) -> Floats:
-        """Move vectors, (..., d)."""
+        """Return the images of vectors, (..., d)."""
         return np.asarray(np.multiply(x[..., list(self.order)], self.signs) + self.shift)
 
     @property
     def d(self) -> int:  # type: ignore[override]
-        """Return the number of coordinates."""
+        """Number of coordinates."""
         return int(self.of.d)
 
     @property

@@ -1,4 +1,4 @@
-"""Laws of vectors, held record by record."""
+"""Distributions of vectors, whose samples are held record by record."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ __all__ = [
     "MultivariateContaminatedGaussian",
     "MultivariateGaussian",
     "MultivariateStudentT",
+    "PowerLawGaussian",
     "Product",
-    "StretchedGaussian",
 ]
 
 Dimension = Annotated[int, Field(ge=1, le=100_000)]
@@ -34,14 +34,14 @@ Positive = Annotated[float, Field(gt=0, le=1e150)]
 
 @validated
 class _Vectors(Distribution):
-    """Vectors around a mean of a given norm.
+    """Base class of distributions of vectors around a mean of a given norm.
 
     Parameters
     ----------
-    d : int
-        Coordinates.
-    norm : float
-        Norm of the mean, which lies along (1, ..., 1).
+    d : int in [1, 100000]
+        Number of coordinates.
+    norm : float >= 0
+        l2 norm of the mean, which is parallel to (1, ..., 1), in the unit of the data.
     """
 
     d: Dimension = Field()  # type: ignore[misc]  # scalar laws have no such parameter
@@ -57,7 +57,7 @@ class _Vectors(Distribution):
 
     @property
     def variance(self) -> float:
-        return self.d * self.moment(2)  # where all directions are alike
+        return self.d * self.moment(2)  # for distributions with equal variance in all directions
 
     def sample(self, rng: np.random.Generator, trials: int, n: int) -> DenseSample:
         x = self._centred(rng, (trials, n, self.d))
@@ -67,24 +67,27 @@ class _Vectors(Distribution):
 
     @abstractmethod
     def _centred(self, rng: np.random.Generator, size: tuple[int, int, int]) -> Floats:
-        """Draw X - target."""
+        """Draw X - target, an array of shape `size`."""
 
 
 @validated
 class MultivariateGaussian(_Vectors):
-    """N(mean, covariance), isotropic by default.
+    """Multivariate Gaussian N(mean, covariance), isotropic by default.
 
     Parameters
     ----------
     scale : float > 0
-        The largest standard deviation over directions.
-    condition : float >= 1
-        The largest variance over the smallest: spaced geometrically along the vectors of the
-        discrete cosine transform, so that no axis is special.
-    matrix : (d, d) list of lists, optional
-        Another covariance, times scale squared; symmetric and positive definite.
+        Standard deviation in the direction where it is largest, in the unit of the data. If
+        `matrix` is given, a factor: the covariance is scale^2 times the matrix.
+    condition : float in [1, 1e12]
+        Condition number of the covariance, its largest eigenvalue over the smallest. The
+        eigenvalues are spaced geometrically along the vectors of the discrete cosine transform, so
+        that no axis is special.
+    matrix : list of d lists of d numbers, optional
+        Covariance at scale 1, symmetric and positive definite; not together with `condition`.
     relative : bool
-        Whether errors of means are in the norm of the covariance over scale squared, |S^(-1/2) x|.
+        If True, errors are Mahalanobis norms |S^(-1/2) x|, with S the covariance over scale^2; if
+        False, they are l2 norms.
     """
 
     scale: Positive = 1.0
@@ -108,7 +111,7 @@ class MultivariateGaussian(_Vectors):
 
     @cached_property
     def _unit_covariance(self) -> Floats | None:
-        """The covariance at scale 1; None for the identity."""
+        """Covariance at scale 1, (d, d); None for the identity."""
         if self.matrix is not None:
             return np.asarray(self.matrix)
         if self.condition == 1 or self.d == 1:
@@ -148,14 +151,19 @@ class MultivariateGaussian(_Vectors):
 
 
 @validated
-class StretchedGaussian(_Vectors):
-    """Independent normal coordinates of variances (d/i)^power, i = 1 to d, as in PLAN's figures.
+class PowerLawGaussian(_Vectors):
+    """Gaussian with independent coordinates of unequal variances, as in PLAN's figures.
+
+    Coordinate i, from 1 to d, has the variance (d/i)^power.
 
     Parameters
     ----------
     power : float in [0, 10]
-        How unlike they are: 0 for N(mean, I).
+        Exponent of the variances: 0 for N(mean, I); larger values make the coordinates more
+        unequal.
     """
+
+    stream_name: ClassVar[str] = "StretchedGaussian"
 
     power: Annotated[float, Field(ge=0, le=10)] = 0.0
 
@@ -180,14 +188,17 @@ class StretchedGaussian(_Vectors):
 
 @validated
 class MultivariateStudentT(_Vectors):
-    """A Gaussian vector over the root of an independent chi-square: every direction is Student's t.
+    """Multivariate Student's t: a Gaussian vector over the root of an independent chi-square.
+
+    Every direction has Student's t distribution.
 
     Parameters
     ----------
     tail_index : float > 1
-        Degrees of freedom, nu.
+        Degrees of freedom nu; moments of order below it exist.
     unit_moment : float >= 2, optional
-        Scale it so that E|<v, X - mean>|^k = 1 for this k and every unit vector v.
+        Order k of the moment that is set to 1: X is scaled so that E|<v, X - mean>|^k = 1 for every
+        unit vector v.
     """
 
     tail_index: Annotated[float, Field(gt=1)]
@@ -209,24 +220,26 @@ class MultivariateStudentT(_Vectors):
 
 @validated
 class Product(_Vectors):
-    """Independent coordinates, all of one law of numbers, moved to the mean.
+    """Product distribution: independent coordinates, identically distributed about the mean.
 
-    For a unit vector v and coordinates Y_i of mean 0, variance s^2 and k-th absolute moment m_k
-    the k-th moment of <v, Y> is s^2 for k = 2, at most max(m_4, 3 s^4 + (m_4 - 3 s^4)/d) for
-    k = 4, and for symmetric laws and 2 <= k <= 4 at most m_k + (k-1) s^k, which follows from
+    Let v be a unit vector, and let the coordinates Y_i of Y have mean 0, variance s^2 and k-th
+    absolute moment m_k. The k-th moment of <v, Y> is s^2 for k = 2 and at most max(m_4, 3 s^4 +
+    (m_4 - 3 s^4)/d) for k = 4. For symmetric distributions and 2 <= k <= 4 it is at most m_k +
+    (k-1) s^k. This follows coordinate by coordinate from
 
-        (|a+b|^k + |a-b|^k)/2 <= |a|^k + |b|^k + k(k-1)/2 |a|^(k-2) b^2,   2 <= k <= 4,
+        (|a+b|^k + |a-b|^k)/2 <= |a|^k + |b|^k + k(k-1)/2 |a|^(k-2) b^2,   2 <= k <= 4:
 
-    coordinate by coordinate: with S_j the partial sums and V_j their variances,
-    E|S_j|^k <= E|S_(j-1)|^k + E|v_j Y_j|^k + k(k-1)/2 (V_j - V_(j-1)) V_(j-1)^((k-2)/2), whose
-    last terms add up to at most k(k-1)/2 times the integral of t^((k-2)/2) up to s^2.
+    with S_j the partial sums and V_j their variances, E|S_j|^k is at most E|S_(j-1)|^k + E|v_j
+    Y_j|^k + k(k-1)/2 (V_j - V_(j-1)) V_(j-1)^((k-2)/2). The sum of the last terms is at most
+    k(k-1)/2 times the integral of t^((k-2)/2) from 0 to s^2.
 
     Parameters
     ----------
     of : distribution of numbers, its configuration
-        The law of every coordinate; its mean is taken away.
-    unit_moment : 2, 4 or, for symmetric laws, between, optional
-        Scale it so that the bound above is 1 for this k.
+        Distribution of every coordinate, a continuous one; its mean is subtracted.
+    unit_moment : float in [2, 4], optional
+        Order k of the moment whose bound above is set to 1, by scaling: 2, 4 or, for Student's t,
+        any number between.
     """
 
     of: Any
@@ -247,7 +260,7 @@ class Product(_Vectors):
         return self
 
     def _bound(self, k: float) -> float:
-        """The bound on the k-th moment of a direction before scaling; NaN where none is known."""
+        """Return the bound on the unscaled k-th moment of a direction; NaN if none is known."""
         square, moment = self.of.variance, self.of.moment(k)
         if k == 2:
             return float(square)
@@ -278,16 +291,19 @@ class Product(_Vectors):
 
 @validated
 class MultivariateContaminatedGaussian(_Vectors):
-    """(1 - eta) N(m, I) + eta N(m + gap u, spread^2 I), u = (1, -1, 1, ...)/sqrt(d).
+    """Contaminated Gaussian vectors: (1 - eta) N(m, I) + eta N(m + gap u, spread^2 I).
 
-    The target is the clean mean m, whose norm is given; mean and variance are the mixture's.
+    u = (1, -1, 1, ...)/sqrt(d). The value to estimate is the clean mean m, which has the given
+    norm; mean and variance are those of the mixture.
 
     Parameters
     ----------
     eta : float in [0, 1]
         Probability that a record is an outlier.
-    gap, spread : float
-        Distance and standard deviation of the outliers.
+    gap : float >= 0
+        Distance from m to the mean of the outliers; clean records have standard deviation 1.
+    spread : float > 0
+        Standard deviation of the outliers in every coordinate.
     """
 
     eta: Annotated[float, Field(ge=0, le=1)]
@@ -328,15 +344,16 @@ class MultivariateContaminatedGaussian(_Vectors):
 
 @validated
 class Hypercube(Distribution):
-    """One fixed dataset, for every n, of vertices {+-L/sqrt(d)}^d: only the noise is sampled.
+    """One fixed dataset of vertices of {+-L/sqrt(d)}^d for each n (Z24): only the noise is random.
 
-    The target is its own mean (Zhou, 'Private mean estimation: pure vs approximate DP (I)').
+    The value to estimate is the mean of the dataset.
 
     Parameters
     ----------
-    d : int
+    d : int in [1, 100000]
+        Number of coordinates.
     length : float > 0
-        L, the norm of every record.
+        Norm L of every record, in the unit of the data.
     """
 
     d: Dimension = Field()  # type: ignore[misc]  # scalar laws have no such parameter
@@ -344,7 +361,7 @@ class Hypercube(Distribution):
 
     @property
     def mean(self) -> Floats:
-        return np.zeros(self.d)  # of a uniform vertex
+        return np.zeros(self.d)  # the mean of a uniform vertex
 
     def target_of(self, sample: Sample) -> Floats:
         return sample.mean()
@@ -357,7 +374,7 @@ class Hypercube(Distribution):
         return self.length**2 / self.d if k == 2 else float("nan")
 
     def held(self, n: int) -> float:
-        # The dataset once for all trials of a block, a part of it for each.
+        # All trials of a block share one dataset; a trial adds temporary arrays.
         return max(self.d, n * self.d / 50)
 
     def sample(self, rng: np.random.Generator, trials: int, n: int) -> DenseSample:

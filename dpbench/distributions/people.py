@@ -1,9 +1,9 @@
-"""People with several records each: what a dataset holds is the mean of every person's own."""
+"""Datasets of people with several records each, reduced to the mean of every person's records."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from pydantic import Field, field_validator
@@ -16,26 +16,29 @@ from dpbench.distributions.discrete import Bernoulli, TwoPoint
 from dpbench.registry import validated
 from dpbench.samples import CountedSample, DenseSample, Sample
 
-__all__ = ["People"]
+__all__ = ["UserMeans"]
 
-AT_ONCE = 1 << 20  # numbers that are drawn at once
+AT_ONCE = 1 << 20  # numbers drawn at once
 
 
 @validated
-class People(Distribution):
-    """Means of m independent records of a law, one mean for each of n people.
+class UserMeans(Distribution):
+    """Person-level data: the mean of m independent records for each of n people.
 
-    Replacing one of these replaces a person with all their records. Of two values a person has a
-    binomial number of the second, and such means are counted; means of Gaussians are Gaussian;
-    records of other laws are drawn.
+    Replacing a mean replaces a person with all their records. If records have two values, a person
+    has a binomial number of the second value, and equal means are counted. Means of Gaussian
+    records are drawn as Gaussians. Records of other distributions are drawn one by one and
+    averaged.
 
     Parameters
     ----------
     of : distribution of numbers, its configuration
-        The law of one record: of two values, or continuous.
-    m : int
-        Records of each person.
+        Distribution of one record: on two values, or continuous.
+    m : int in [1, 1e6]
+        Number of records of each person.
     """
+
+    stream_name: ClassVar[str] = "People"
 
     of: Any
     m: Annotated[int, Field(ge=1, le=10**6)]
@@ -50,7 +53,7 @@ class People(Distribution):
 
     @property
     def counted(self) -> bool:  # type: ignore[override]
-        """Whether samples hold counts."""
+        """True if samples hold counts."""
         return bool(self.of.counted)
 
     @property
@@ -62,7 +65,7 @@ class People(Distribution):
         return float(self.of.target)
 
     def moment(self, k: float) -> float:
-        """E|X - mean|^k of a person's mean; NaN where it is not known."""
+        """Return E|X - mean|^k of a person's mean; NaN if it is not known."""
         if self.counted:
             values, shares, _ = self.table
             return float(shares @ np.abs(values - self.mean) ** k)
@@ -75,10 +78,11 @@ class People(Distribution):
 
     @property
     def table(self) -> tuple[Floats, Floats, Floats]:
-        """Of two values: increasing means, their probabilities, and those of each or a larger one.
+        """Increasing means of people, their probabilities, and those of at least each mean.
 
-        But for counts that are farther from their mean than 12 standard deviations and 50: by
-        Bennett's inequality one in 10^15 people has one with probability below 1e-15.
+        Three arrays, for records of two values only. Counts farther from their mean than 12
+        standard deviations plus 50 are left out: by Bennett's inequality, the probability that any
+        of 10^15 people has such a count is below 1e-15.
         """
         low, high, p = _two_values(self.of)
         reach = 12 * float(np.sqrt(self.m * p * (1 - p))) + 50
@@ -87,7 +91,7 @@ class People(Distribution):
         logs = gammaln(self.m + 1) - gammaln(j + 1) - gammaln(self.m - j + 1)
         shares = np.exp(logs + xlogy(j, p) + xlog1py(self.m - j, -p))
         upper = np.where(j > 0, bdtrc(np.maximum(j - 1, 0), self.m, p), 1.0)
-        # Differences of large logarithms share their errors.
+        # Rounding errors of the large logarithms are common to all shares: normalise them.
         return low + (high - low) * (j / self.m), shares / shares.sum(), upper
 
     def sample(self, rng: np.random.Generator, trials: int, n: int) -> Sample:
@@ -103,7 +107,7 @@ class People(Distribution):
         return DenseSample(total / self.m)
 
     def _counted(self, rng: np.random.Generator, trials: int, n: int) -> CountedSample:
-        """Of those with j or more of the second value a binomial number has j."""
+        """Draw the counts of the means in order, as binomial numbers of the people left."""
         values, shares, upper = self.table
         counts, rest = np.zeros((trials, len(values)), dtype=np.int64), np.full(trials, n)
         chances = np.divide(shares, upper, out=np.ones_like(shares), where=upper > shares)
@@ -117,7 +121,7 @@ class People(Distribution):
 
 
 def _two_values(law: Bernoulli | TwoPoint) -> tuple[float, float, float]:
-    """The lower value, the upper one, and its probability."""
+    """Return the lower value, the upper value, and the probability of the upper."""
     if isinstance(law, Bernoulli):
         return 0.0, 1.0, law.p
     ends = (law.location, law.location + law.sign * law.tau)

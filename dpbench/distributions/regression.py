@@ -1,4 +1,4 @@
-"""Features and a response that is linear in them, but for noise."""
+"""Linear regression data: features, and a response that is linear in them up to noise."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ __all__ = ["LinearModel"]
 
 @validated
 class LinearModel(Distribution):
-    """Records (x, y): x uniform in the unit ball, y = <x, theta> + z, z uniform and independent.
+    """Linear model: records (x, y) with x uniform in the unit ball and y = <x, theta> + z.
 
-    So E x x' = I/(features + 2), theta is the least squares of the law, and |y| <= norm +
-    sqrt(3) deviation: bounds clip nothing.
+    z is uniform and independent of x. So E x x' = I/(features + 2), and theta is the vector of
+    least-squares coefficients of the distribution. |x| <= 1 and |y| <= norm + sqrt(3) deviation, so
+    an estimator with these bounds clips nothing.
 
     Parameters
     ----------
-    d : int >= 2
-        Coordinates of a record: those of x, the features, and y.
-    norm : float
-        Of theta, which lies along (1, ..., 1).
+    d : int in [2, 10000]
+        Number of coordinates of a record: d - 1 features x, and y.
+    norm : float >= 0
+        Norm of theta, which is parallel to (1, ..., 1).
     deviation : float > 0
-        The standard deviation of z.
+        Standard deviation of z, in the unit of y.
     """
 
     d: Annotated[int, Field(ge=2, le=10_000)] = Field()  # type: ignore[misc]
@@ -38,12 +39,12 @@ class LinearModel(Distribution):
 
     @property
     def features(self) -> int:
-        """Coordinates of x."""
+        """Number of coordinates of x."""
         return self.d - 1
 
     @property
     def theta(self) -> Floats:
-        """The (features,) coefficients."""
+        """Coefficients theta, (features,)."""
         return np.full(self.features, self.norm * self.features**-0.5)
 
     @property

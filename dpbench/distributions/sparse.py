@@ -1,4 +1,4 @@
-"""Lower-bound instances in many dimensions: vectors that are nearly always zero."""
+"""Lower-bound instances in many dimensions: vectors that are zero with high probability."""
 
 from __future__ import annotations
 
@@ -20,16 +20,32 @@ from dpbench.seeds import stream
 
 __all__ = ["ProductTwoPoint", "SignedTwoPoint", "code_word"]
 
-# Code words that a dimension is asked for, at most, and how often one is drawn anew.
+# Largest number of code words of a dimension, and of attempts to draw another word.
 MOST_WORDS = 64
 MOST_DRAWS = 100_000
 
 
 def code_word(d: int, index: int) -> tuple[int, ...]:
-    """The positions of the ones of a code word of weight floor(d/2), at least 1.
+    """Return the positions of the ones of a binary code word of weight max(1, floor(d/2)).
 
-    Words are drawn at random, and those kept that differ in at least d/4 places from all before.
-    A ValueError says that no more are found.
+    Words are drawn at random. A word is kept if it differs from all earlier words in at least d/4
+    places.
+
+    Parameters
+    ----------
+    d : int
+        Length of the word.
+    index : int
+        Number of the word, from 0.
+
+    Returns
+    -------
+    tuple of int
+
+    Raises
+    ------
+    ValueError
+        If no further word is found.
     """
     words: list[set[int]] = []
     for i in range(index + 1):
@@ -44,12 +60,14 @@ def code_word(d: int, index: int) -> tuple[int, ...]:
 
 @validated
 class _Sparse(Distribution):
-    """Zero, or with a small probability a vector that a subclass draws.
+    """Base class of vectors that are zero, or with a small probability drawn by a subclass.
 
     Parameters
     ----------
-    d : int
+    d : int in [1, 100000]
+        Number of coordinates.
     p : float in [0, 1)
+        Probability of a rare value: of a coordinate or of a vector, see the subclass.
     """
 
     d: Dimension = Field()  # type: ignore[misc]  # scalar laws have no such parameter
@@ -59,11 +77,11 @@ class _Sparse(Distribution):
     @property
     @abstractmethod
     def _rare(self) -> float:
-        """The probability of a vector other than zero."""
+        """Probability that a vector is not zero."""
 
     @abstractmethod
     def _draw(self, rng: np.random.Generator, m: int) -> Floats:
-        """Draw m vectors other than zero."""
+        """Draw m vectors that are not zero, (m, d)."""
 
     def held(self, n: int) -> float:
         return float(self.d * (1 + n * self._rare))
@@ -75,14 +93,16 @@ class _Sparse(Distribution):
 
 @validated
 class ProductTwoPoint(_Sparse):
-    """Independent coordinates: 0, or where a code word has a one p^(-1/2) with probability p.
+    """Product of two-point coordinates along a code word: hard instance of KSU20, Theorem 6.1.
 
-    KSU20, Theorem 6.1, with p = alpha^2/d. In every direction the variance is at most 1.
+    Coordinates are independent. Where the code word has a one, a coordinate is p^(-1/2) with
+    probability p and otherwise 0; elsewhere it is 0. In KSU20 p = alpha^2/d. The variance is at
+    most 1 in every direction.
 
     Parameters
     ----------
-    word : int
-        Number of the code word, see `code_word`.
+    word : int in [0, 63]
+        Number of the code word, see `code_word`. Different words give distant means.
     """
 
     word: Annotated[int, Field(ge=0, lt=MOST_WORDS)] = 0
@@ -109,7 +129,7 @@ class ProductTwoPoint(_Sparse):
         return float(-np.expm1(self._ones.size * np.log1p(-self.p)))
 
     def _draw(self, rng: np.random.Generator, m: int) -> Floats:
-        """The first one is at a geometric place, cut off; those behind it are independent."""
+        """Draw vectors: the first hit is at a truncated geometric place, the rest independent."""
         rows = np.zeros((m, self.d))
         if not m:
             return rows
@@ -123,19 +143,22 @@ class ProductTwoPoint(_Sparse):
 
 @validated
 class SignedTwoPoint(_Sparse):
-    """0 with probability 1 - p, else tau (sign, +-1, ..., +-1) with random signs.
+    """Rare sign vectors: 0, or with probability p tau (sign, +-1, ..., +-1) with random signs.
 
-    Hard for estimators that clip to a ball: where it is not zero it has norm tau sqrt(d), and its
-    whole mean p tau lies along the first axis. By Khintchine's inequality with the best constant
-    (Haagerup 1981) the k-th absolute moment of <v, (sign, +-1, ...)> is at most g = E|N(0,1)|^k
-    for every unit vector v, and by Minkowski's E|<v, X - mean>|^k <= (1-p) (p tau)^k +
-    p tau^k (g^(1/k) + p)^k, which tau makes 1.
+    This is hard for estimators that clip to a ball: a vector that is not zero has norm tau sqrt(d),
+    but the mean, sign p tau, lies along the first axis. tau is chosen so that the bound on the k-th
+    moment is 1. By Khintchine's inequality with the best constant (Haagerup 1981), the k-th
+    absolute moment of <v, (sign, +-1, ...)> is at most g = E|N(0,1)|^k for every unit vector v. By
+    Minkowski's inequality,
+
+        E|<v, X - mean>|^k <= (1-p) (p tau)^k + p tau^k (g^(1/k) + p)^k.
 
     Parameters
     ----------
     k : float >= 2
         Order of the moment that is at most 1 in every direction.
     sign : 1 or -1
+        Sign of the mean along the first axis.
     """
 
     k: MomentOrder
@@ -143,7 +166,7 @@ class SignedTwoPoint(_Sparse):
 
     @property
     def tau(self) -> float:
-        """The size of a coordinate that is not zero."""
+        """Absolute value of every coordinate of a vector that is not zero; 0 if p = 0."""
         if not self.p:
             return 0.0
         p, k = self.p, self.k

@@ -63,28 +63,32 @@ References
 from importlib import import_module
 from pkgutil import iter_modules
 
-from dpbench.estimators.add_remove import SumAndCountMean, TransformedNoiseMean
+from dpbench.estimators.add_remove import NormalizedSumMean, TransformedNoiseMean
 from dpbench.estimators.affine_invariant import AffineInvariantMean
 from dpbench.estimators.base import Estimate, Estimator, release
 from dpbench.estimators.binary_minimax import BinaryMinimax
-from dpbench.estimators.clipped import BinaryMean, BoundedMean, ClippedMean, CoordinateWise
+from dpbench.estimators.clipped import BinaryMean, ClippedMean, CoordinateWise, L2ClippedMean
 from dpbench.estimators.coinpress import CoinPressCovariance, CoinPressMean, WhitenedCoinPressMean
 from dpbench.estimators.friendly_core import FriendlyCoreMean
-from dpbench.estimators.gaussian import ExponentialCoarseMean, NaiveGaussianMean, ShrinkingIntervals
+from dpbench.estimators.gaussian import MedianThenClippedMean, NaiveGaussianMean, ShrinkingIntervals
 from dpbench.estimators.gaussian_score import GaussianScoreMean
 from dpbench.estimators.gradient_descent import GradientDescentMean
-from dpbench.estimators.heavy_tailed import HeavyTailedMean, LocalMean
-from dpbench.estimators.intervals import BootstrapInterval, NoisyVarianceInterval
+from dpbench.estimators.heavy_tailed import LocalMean, TunedClippedMean
+from dpbench.estimators.intervals import NoisyvarInterval, ParametricBootstrapInterval
 from dpbench.estimators.inverse_sensitivity import InverseSensitivity
-from dpbench.estimators.karwa_vadhan import KarwaVadhanInterval, KarwaVadhanMean, LearnedGaussian
-from dpbench.estimators.ksu20 import KSU20Mean, KSU20Range
+from dpbench.estimators.karwa_vadhan import (
+    KarwaVadhanGaussian,
+    KarwaVadhanInterval,
+    KarwaVadhanMean,
+)
+from dpbench.estimators.ksu20 import KSU20Mean, KSU20RangeEstimate
 from dpbench.estimators.ksu20_ball import KSU20BallMean
-from dpbench.estimators.ksu20_cover import KSU20CoverMean
+from dpbench.estimators.ksu20_cover import KSU20TournamentMean
 from dpbench.estimators.libraries.mean import LibraryMean
-from dpbench.estimators.local_sign import LocalSignMean
+from dpbench.estimators.local_sign import RandomizedResponseSignMean
 from dpbench.estimators.nonprivate import EmpiricalMean, Median, MedianOfMeans, TrimmedMean
 from dpbench.estimators.outside import OneDataset
-from dpbench.estimators.person import PersonMean
+from dpbench.estimators.person import UserLevelMean
 from dpbench.estimators.priv_unit import PrivUnitMean
 from dpbench.estimators.regression import (
     AdaSSP,
@@ -92,25 +96,67 @@ from dpbench.estimators.regression import (
     LeastSquares,
     SubsampleLeastSquares,
 )
-from dpbench.estimators.shifted_clip import PlanMean, ShiftedClippedMean
-from dpbench.estimators.smooth_trimmed import SmoothTrimmedMean
+from dpbench.estimators.shifted_clip import InstanceOptimalMean, PlanMean
+from dpbench.estimators.smooth_trimmed import SmoothSensitivityTrimmedMean
 from dpbench.estimators.subsample import SubsampleAggregate, SubsampleTest
 from dpbench.estimators.unbiased import UnbiasedMean
 from dpbench.estimators.unbounded import ApproximateBoundsMean, UniversalMean
 
 __all__ = [
-    "AdaSSP", "AffineInvariantMean", "ApproximateBoundsMean", "BinaryMean", "BinaryMinimax",
-    "BootstrapInterval", "BoundedMean", "ClippedMean", "CoinPressCovariance", "CoinPressMean",
-    "CoordinateWise", "EmpiricalMean", "Estimate", "Estimator", "ExponentialCoarseMean",
-    "FriendlyCoreMean", "GaussianScoreMean", "GradientDescentMean", "GradientDescentRegression",
-    "HeavyTailedMean", "InverseSensitivity", "KSU20BallMean", "KSU20CoverMean", "KSU20Mean",
-    "KSU20Range", "KarwaVadhanInterval", "KarwaVadhanMean", "LearnedGaussian", "LeastSquares",
-    "LibraryMean", "LocalMean", "LocalSignMean", "Median", "MedianOfMeans", "NaiveGaussianMean",
-    "NoisyVarianceInterval", "OneDataset", "PersonMean", "PlanMean", "PrivUnitMean",
-    "ShiftedClippedMean", "ShrinkingIntervals", "SmoothTrimmedMean", "SubsampleAggregate",
-    "SubsampleLeastSquares", "SubsampleTest", "SumAndCountMean", "TransformedNoiseMean",
-    "TrimmedMean", "UnbiasedMean", "UniversalMean", "WhitenedCoinPressMean", "release",
+    "AdaSSP",
+    "AffineInvariantMean",
+    "ApproximateBoundsMean",
+    "BinaryMean",
+    "BinaryMinimax",
+    "ClippedMean",
+    "CoinPressCovariance",
+    "CoinPressMean",
+    "CoordinateWise",
+    "EmpiricalMean",
+    "Estimate",
+    "Estimator",
+    "FriendlyCoreMean",
+    "GaussianScoreMean",
+    "GradientDescentMean",
+    "GradientDescentRegression",
+    "InstanceOptimalMean",
+    "InverseSensitivity",
+    "KSU20BallMean",
+    "KSU20Mean",
+    "KSU20RangeEstimate",
+    "KSU20TournamentMean",
+    "KarwaVadhanGaussian",
+    "KarwaVadhanInterval",
+    "KarwaVadhanMean",
+    "L2ClippedMean",
+    "LeastSquares",
+    "LibraryMean",
+    "LocalMean",
+    "Median",
+    "MedianOfMeans",
+    "MedianThenClippedMean",
+    "NaiveGaussianMean",
+    "NoisyvarInterval",
+    "NormalizedSumMean",
+    "OneDataset",
+    "ParametricBootstrapInterval",
+    "PlanMean",
+    "PrivUnitMean",
+    "RandomizedResponseSignMean",
+    "ShrinkingIntervals",
+    "SmoothSensitivityTrimmedMean",
+    "SubsampleAggregate",
+    "SubsampleLeastSquares",
+    "SubsampleTest",
+    "TransformedNoiseMean",
+    "TrimmedMean",
+    "TunedClippedMean",
+    "UnbiasedMean",
+    "UniversalMean",
+    "UserLevelMean",
+    "WhitenedCoinPressMean",
+    "release",
 ]  # fmt: skip
 
-for _module in iter_modules(__path__):  # what no line above names registers its kinds, too
+for _module in iter_modules(__path__):  # modules not imported above register their kinds here
     import_module(f"{__name__}.{_module.name}")

@@ -1,45 +1,27 @@
-r"""A mean whose noise has the shape of the data: the core of records of little leverage.
+"""Affine-invariant mean: noise with the shape of the covariance of records of little leverage.
 
 After BHS23 and KDH23: a covariance that outliers do not move, a test that it is stable, noise of
-that covariance. Here one core serves for mean and covariance; constants and proof are ours. With
-z = (1, x) the leverage of a record in a set S is z'(A_S)^-1 z, A_S the sum of z z' over S: 1/|S|,
-and the squared Mahalanobis distance from the mean of S over |S|. That of T x + b, T invertible, is
-the same. For 1/L_l = M - l, l = 0, 1, ..., let S_l be the largest set in which no leverage is above
-L_l. There is one: leverages fall as a set grows, so a union of such sets is one, and a record above
-L_l in a larger set is in none. S_l grows with l; the level of a record is the least l with the
-record in S_l.
+that covariance. Here one core serves for mean and covariance; constants and proof are ours.
 
-(a) Let X and X' differ in record i. S_l(X) without i is in S_(l+1)(X'): without z_i, of leverage
-    at most L = L_l, A is at least (1 - L) A, so leverages are at most L/(1 - L) = L_(l+1). So
-    levels of shared records move by at most 1, and so does the score u, the least l with at most l
-    records outside of S_l.
-(b) Weights w = clip((K + R - level)/R, 0, 1) of shared records move by at most 1/R. Let u <= K in
-    X and X': in each, at most K records have a level above K, and the others weigh 1. Let B be the
-    sum of min(w, w') z z' over the shared records, A = B + D and A' = B + D' the weighted sums of X
-    and X'. The weights in D add up to at most s = 1 + K/R: w > w' only where w' < 1. Those of X add
-    up to W >= n - K.
-(c) A record of weight above 0 has in A at most the leverage lam = 1/(M - 2K - R). With all such
-    records it is in one S_l, l < K + R, and A lacks at most the weight K there: A is at least
-    (1 - K L_l) A_(S_l), so z'A^-1 z <= L_l/(1 - K L_l) = 1/(M - l - K).
-(d) Let m be the weighted mean of X, V the sum of w (x - m)(x - m)', and m_B, V_B those of B. Take
-    coordinates in which m = 0 and V = I: |x|^2 <= lam - 1/W in D, where records have weights v.
-    The weighted sum of x in B is -b, b = sum v x, |b|^2 <= s sum v |x|^2, and so
-        |m - m_B| <= s sqrt(lam - 1/W)/(W - s),
-        tr(V - V_B) = sum v |x|^2 + |b|^2/W_B <= s (lam - 1/W) W/(W - s) <= s lam = t < 1.
-    So V >= V_B >= (1 - t) V. The same holds for X', so V' >= V_B >= (1 - t) V, and in the norm of
-    V' (of V, by symmetry), |V'^(-1/2) x|, m and m' differ by at most
+Let z = (1, x) for a record x. Its leverage in a set S is z'(A_S)^-1 z, A_S the sum of z z' over S.
+Let 1/L_l = M - l for l = 0, 1, ..., and S_l the largest set in which no leverage is above L_l. The
+level of a record is the least l with the record in S_l; the score u is the least l with at most l
+records outside of S_l. The weight of a record is w = clip((K + R - level)/R, 0, 1).
+
+(a) One replaced record moves levels of the others, and u, by at most 1.
+(b) If u <= K for both neighbours, their weights differ by at most s = 1 + K/R to either side.
+(c) A record of positive weight has at most the leverage lam = 1/(M - 2K - R) in the weighted sum.
+(d) Let m and V be the weighted mean and scatter matrix, and t = s lam < 1. Then V' >= (1 - t) V for
+    neighbours, and in the norm |V^(-1/2) x| the means m, m' differ by at most
         step = s sqrt(lam - 1/n)/(n - K - s) (1 + 1/sqrt(1 - t)).
-(e) N(m, c^2 V) and N(m, c^2 V'): let 1 + a_j be the eigenvalues of V'^(-1/2) V V'^(-1/2), which is
-    I + (V - V_B) - (V' - V_B) in the coordinates of V'. The positive a_j add up to at most
-    q = t/(1 - t), the others to at least -t. The privacy loss is, of independent normal y_j,
-        sum (a_j y_j^2 - ln(1 + a_j))/2 <= (sum over a_j > 0 of a_j y_j^2 - ln(1 - t))/2,
-    and above eps_V = (q g^2 - ln(1 - t))/2 with probability at most delta_V, with the g of
-    `gaussian_norm` for one coordinate and delta_V (LM00, Lemma 1).
-(f) N(m, c^2 V') and N(m', c^2 V') are (eps_m, delta_m)-close with the Gaussian mechanism's c for
-    the sensitivity `step`; after (e) it is (eps_V + eps_m, delta_V + e^eps_V delta_m).
-(g) u is released with Laplace noise, the rest only if that is at most K - b, where the noise is
-    below -b with probability at most delta_1. If u or u' is above K, both are at least K, and
-    anything is released with probability at most delta_1. K >= 2b: with u = 0 as rarely nothing is.
+(e) N(m, c^2 V) and N(m, c^2 V') are (eps_V, delta_V)-close, eps_V = (q g^2 - ln(1 - t))/2, with
+    q = t/(1 - t) and g from `gaussian_norm` for one coordinate and delta_V.
+(f) N(m, c^2 V') and N(m', c^2 V') are (eps_m, delta_m)-close, by the Gaussian mechanism for the
+    sensitivity `step`; after (e) the release is (eps_V + eps_m, delta_V + e^eps_V delta_m)-close.
+(g) Test: u is released with Laplace noise, and the estimate only if that is at most K - b, where
+    the noise is below -b with probability at most delta_1. K >= 2b.
+
+Proof: docs/theory/affine_invariant.md.
 """
 
 from __future__ import annotations
@@ -60,16 +42,16 @@ from dpbench.samples import DenseSample, Sample
 
 __all__ = ["AffineInvariantMean", "Core", "cut"]
 
-# Eigenvalues of correlations are taken for this at least; the spread that is left where they are
-# 0 is then some 1e-9 by rounding, and with less than FLAT records are in a plane.
+# Eigenvalues of correlations are raised to FLOOR. Directions of eigenvalue 0 then keep a spread of
+# some 1e-9 by rounding. With a spread below FLAT, records count as being in a plane.
 FLOOR, FLAT = 1e-13, 1e-8
-# Smaller numbers are taken for 0: squares of differences of the others do not vanish. One of 1e-162
-# that does, where a neighbour's does not, would decide whether all records are in a plane.
+# Smaller numbers are set to 0, so that squares of differences of the others do not underflow. An
+# underflow for one neighbour alone would decide whether all records are in a plane.
 LEAST = 1e-130
 
 
 class Core(NamedTuple):
-    """The constants of the module: M, K and R, with what follows from them for n records."""
+    """Constants M, K and R of the core for n records, and the bounds that follow from them."""
 
     n: int
     inverse: float  # M
@@ -87,34 +69,49 @@ class Core(NamedTuple):
 
     @property
     def loss(self) -> float:
-        """The t of (d)."""
+        """The bound t = s lam of (d) on the relative change of V."""
         return self._mass * self._leverage
 
     @property
     def step(self) -> float:
-        """How far a record moves the mean, see (d)."""
+        """Sensitivity of the mean in the norm of V, see (d)."""
         one = self._mass * np.sqrt(self._leverage - 1 / self.n) / (self.n - self.most - self._mass)
         return float(one * (1 + 1 / np.sqrt(1 - self.loss)))
 
     def shape_epsilon(self, delta: float) -> float:
-        """The eps_V of (e); infinite where nothing is proved."""
+        """Return eps_V of (e) at delta_V = `delta`; infinite if the proof does not apply."""
         t = self.loss
         if not (t < 1 and self.n > self.most + self._mass):
             return np.inf
         return float((t / (1 - t) * gaussian_norm(1, delta) ** 2 - np.log1p(-t)) / 2)
 
     def summary(self, x: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-        """Weighted means, roots of V, scores, and mean weights; means NaN where u is above K."""
+        """Return weighted means, roots of V, scores u, and mean weights.
+
+        Parameters
+        ----------
+        x : (trials, n, d) array
+            Records.
+
+        Returns
+        -------
+        mean : (trials, d) array
+            NaN where u > K.
+        root : (trials, d, d) array
+            Triangular root of V.
+        score, share : (trials,) array
+            u, and the mean weight of the records.
+        """
         weights, score = self.weights(x)
         good = score <= self.most
         mean, _, back, _ = _whitened(x, np.where(good[:, None], weights, 1.0))
-        upper = np.linalg.qr(back)[1]  # the triangular root, which follows triangular maps
+        upper = np.linalg.qr(back)[1]  # the triangular root is equivariant under triangular maps
         sign = np.sign(np.diagonal(upper, axis1=1, axis2=2))[:, None]
         root = upper.transpose(0, 2, 1) * sign
         return np.where(good[:, None], mean, np.nan), root, score, weights.mean(axis=1)
 
     def weights(self, x: Floats) -> tuple[Floats, Floats]:
-        """The records' weights, (trials, n), and the scores u, (trials,), at most K + 1."""
+        """Return the records' weights, (trials, n), and the scores u, (trials,), at most K + 1."""
         level = self._levels(x)
         some = min(self.most, self.n - 1)
         largest = -np.sort(-np.partition(level, self.n - 1 - some, axis=1)[:, -1 - some :], axis=1)
@@ -123,7 +120,10 @@ class Core(NamedTuple):
         return weights, np.asarray(few.argmax(axis=1), dtype=float)
 
     def _levels(self, x: Floats) -> Floats:
-        """The records' levels, down to where more than K are out; those beyond K + R are equal."""
+        """Return the records' levels, computed until more than K records are out of S_l.
+
+        Levels beyond K + R are all equal, as their weight is 0.
+        """
         level, held = np.zeros(x.shape[:2]), np.ones(x.shape[:2], dtype=bool)
         at = np.full(len(x), np.ceil(self.most + self.ramp))
         live = np.arange(len(x))
@@ -134,7 +134,7 @@ class Core(NamedTuple):
             out |= held[live] & (flat & ~some)[:, None]  # no set in a plane has leverages
             level[live] += np.where(out, at[live, None] + 1, 0)
             held[live] &= ~out
-            # The set stays as it is while its largest leverage is no more than L_l.
+            # The set stays unchanged for all l with L_l at least its largest leverage: skip them.
             lower = np.ceil(self.inverse - 1 / leverage.max(axis=1))
             at[live] = np.where(some, at[live], np.minimum(lower, at[live]) - 1)
             more = ((~held[live]).sum(axis=1) <= self.most) & (at[live] >= 0)
@@ -143,9 +143,26 @@ class Core(NamedTuple):
 
 
 def cut(n: int, leverage: float, test: Budget, delta: float) -> tuple[Core, float]:
-    """The constants for L_0 = leverage/n, and the bound b of (g) on the noise of the test.
+    """Return the constants for L_0 = leverage/n, and the bound b of (g) on the noise of the test.
 
-    R is where s sqrt(lam) is least: R^2 + 3KR = 2K(M - 2K).
+    R minimises s sqrt(lam): it solves R^2 + 3KR = 2K(M - 2K), and is at least 1.
+
+    Parameters
+    ----------
+    n : int
+        Number of records.
+    leverage : float >= 1
+        n times the largest leverage L_0 of a good record.
+    test : Budget
+        Budget of the test.
+    delta : float in (0, 1)
+        Probability delta_1 that the noise of the test is below -b.
+
+    Returns
+    -------
+    core : Core
+    bound : float
+        b.
     """
     bound = float(test.noise_tail(np.asarray(delta), 1.0, 1.0))
     most, inverse = int(np.ceil(2 * bound)), n / leverage
@@ -154,10 +171,25 @@ def cut(n: int, leverage: float, test: Budget, delta: float) -> tuple[Core, floa
 
 
 def leverages(x: Floats, held: Bools) -> tuple[Floats, Bools]:
-    """Leverages of the records held, else 0, (trials, n), and where the records are in a plane.
+    """Return the leverages of the records held, and which trials have all of these in a plane.
 
-    There leverages in single coordinates, which are no more, stand for them. Up to rounding, that
-    is: what is within 3e-15 of its spread from a plane cannot be told from it.
+    In a plane A_S is singular; the largest leverage in a single coordinate, which is a lower bound,
+    is returned instead. Records within 3e-15 of their spread from a plane count as in it, because
+    of rounding.
+
+    Parameters
+    ----------
+    x : (trials, n, d) array
+        Records.
+    held : (trials, n) array of bool
+        The set S of each trial.
+
+    Returns
+    -------
+    leverage : (trials, n) array
+        0 for records outside of S.
+    flat : (trials,) array of bool
+        True where the records of S are in a plane.
     """
     _, rows, _, flat = _whitened(x, held)
     square = (rows**2).sum(axis=2)
@@ -167,10 +199,10 @@ def leverages(x: Floats, held: Bools) -> tuple[Floats, Bools]:
 
 
 def _whitened(x: Floats, weights: Floats | Bools) -> tuple[Floats, Floats, Floats, Bools]:
-    """Means; records turned to have I for V; what turns them back; where they are in a plane.
+    """Return means, records whitened to V = I, the inverse transform, and which trials are flat.
 
-    In three passes, which takes correlations up to the digits that records have (as a Cholesky QR
-    with a shift does), where one pass loses twice as many.
+    Three passes resolve correlations up to the precision of the records, like a shifted Cholesky
+    QR; a single pass loses twice as many digits.
     """
     mean, rows, back, flat = x[:, 0], x, np.eye(x.shape[2]), np.zeros(len(x), dtype=bool)
     for step in range(3):
@@ -185,7 +217,7 @@ def _whitened(x: Floats, weights: Floats | Bools) -> tuple[Floats, Floats, Float
 
 
 def _standard(x: Floats, weights: Floats | Bools) -> list[Floats]:
-    """Means; records less these over their spread, 0 if of no weight; spread; correlations."""
+    """Return means, standardised records (0 for weight 0), spreads, and correlations."""
     mean = (weights / weights.sum(axis=1, keepdims=True))[:, None] @ x
     offset = np.where(weights[..., None] > 0, x - mean, 0.0)
     spread = np.sqrt(weights[:, None] @ offset**2)
@@ -196,24 +228,28 @@ def _standard(x: Floats, weights: Floats | Bools) -> list[Floats]:
 
 @validated
 class AffineInvariantMean(Estimator):
-    """The mean of records of little leverage, with noise of the shape of their covariance.
+    """Affine-invariant mean: covariance-shaped noise, no bounds on the data (BHS23, KDH23).
 
-    No bound on mean or covariance is needed: T x + b in place of the records x, T invertible, has
-    T m + b for an estimate m. The module has algorithm and proof. Nothing is released (NaN) where
-    too many records stand out, and for fewer than `least_records`, whatever the records. Not
-    protected are records within about 5e-15 of their spread from a plane: by rounding one of them
-    may decide whether all are in it, and so whether anything is released (see `leverages`).
+    No bound on mean or covariance is needed. The estimate is affine-equivariant: if T x + b
+    replaces the records x, T invertible, T m + b replaces the estimate m. Records of high leverage
+    are down-weighted. Nothing is released (NaN) if too many records stand out, and for n below
+    `least_records` whatever the records. Method and proof: docs/theory/affine_invariant.md.
+
+    Limit of the guarantee: records within about 5e-15 of their spread from a plane are not
+    protected. By rounding, one of them may decide whether all records count as being in the plane,
+    and so whether anything is released (see `leverages`).
 
     Parameters
     ----------
     leverage : float >= 1, optional
-        n times the largest leverage of a good record; as all add up to d + 1, nothing is ever
-        released with less than that. By default that of Gaussian records: 1 and
-        the quantile of chi-square at 1 - beta/n.
+        n times the largest leverage of a good record. Leverages add up to d + 1, so with less than
+        d + 1 nothing is ever released. Default: the value for Gaussian records, 1 plus the
+        chi-square quantile (d degrees of freedom) at 1 - beta/n.
     beta : float in (0, 1)
-        Probability that a Gaussian record has more, which costs little.
+        Probability that some Gaussian record has a larger leverage, which costs little.
     share : float in (0, 1)
-        Of epsilon, for the test. Of delta a quarter is for the test, another for the covariance.
+        Share of epsilon for the test of stability. The test also has a quarter of delta, and so
+        has the covariance.
     """
 
     leverage: Annotated[float, Field(ge=1)] | None = None
@@ -227,8 +263,9 @@ class AffineInvariantMean(Estimator):
         if found is None:
             return []
         core, bound, _ = found
-        # Records at -1 and 1 have leverages 2/n; as far out as one may be, at (M - K)/n; and so
-        # many far ones that something is released about as often as nothing.
+        # Records at -1 and 1 have leverages 2/n. Pairs: a record near the largest leverage that
+        # level K allows, on either side; a record far outside; and so many distant records that
+        # about half of the releases fail the test.
         signs = (-1.0) ** np.arange(n)
         surface = 0.99 * np.sqrt(n / (core.inverse - core.most) - 1)
         across, many = signs.copy(), np.where(np.arange(n) < core.most - bound, 1e6, 1.0) * signs
@@ -241,7 +278,7 @@ class AffineInvariantMean(Estimator):
         return pairs if d is None else [pair.along(np.eye(d)[0]) for pair in pairs]
 
     def least_records(self, d: int, budget: Budget) -> int:
-        """The fewest records for which at most half of the mean's epsilon is for the covariance."""
+        # The least n at which the covariance takes at most half of the epsilon left by the test.
         low, high = 1, 2
         while high < MOST_RECORDS and self._core(high, d, budget) is None:
             low, high = high, 2 * high
@@ -270,14 +307,16 @@ class AffineInvariantMean(Estimator):
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         if not isinstance(sample, DenseSample):
-            raise ValueError("leverages need the records one by one")
+            raise ValueError(
+                "affine_invariant_mean needs records one by one, not counts; draw them"
+            )
         means, found = sample.mean(), self._core(sample.n, sample.d, ledger.budget)
         if found is None:
             return Estimate(np.full(means.shape, np.nan), np.full(means.shape, np.nan))
         core, bound, parts = found
         ledger.allow_failure(ledger.budget.amounts[1] / 4)
         test, shape, last = ledger.split(*parts)
-        # Repeated releases on the same data know it once.
+        # Repeated releases on the same data compute the core once.
         once = sample.values[:1] if sample.values.strides[0] == 0 else sample.values
         x = np.clip(once.reshape(*once.shape[:2], sample.d), -WIDEST, WIDEST)
         x[np.abs(x) < LEAST] = 0.0

@@ -1,4 +1,4 @@
-"""What an estimator is, and how to release one estimate."""
+"""The base class of all estimators, and `release`, which runs an estimator on one dataset."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ class Estimate:
     Attributes
     ----------
     value : (trials,) or (trials, d) array; see `Estimator.shape`
-        What is released; NaN where the estimator declares failure.
+        The released estimates; NaN where the estimator declares failure.
     before_noise : array of the same shape
-        The value before its last noise, NaN where it is not known. For the books only: it tells
-        clipping bias from noise, and is never released.
+        The value before its last noise; NaN where it is unknown. It separates clipping bias from
+        noise in the results, and is never released.
     interval : pair of (trials,) arrays, optional
-        A released interval for the mean.
+        Released lower and upper ends of a confidence interval for the mean.
     miss : float, optional
-        The probability with which the interval is meant to miss the mean, beta.
+        Nominal probability beta that the interval does not contain the mean.
     scale : (trials,) array, optional
         A released standard deviation.
     accuracy : float, optional
-        The error that is promised with probability 1 - beta.
+        Error bound that the estimator guarantees with probability 1 - beta.
     core : (trials,) array, optional
-        The mean weight that a filter gives to the records; for the books only.
+        Mean weight that a filter of outliers gives to the records, in [0, 1]; never released.
     """
 
     value: Floats
@@ -57,34 +57,34 @@ class Estimate:
     core: Floats | None = None
 
     def reshaped(self, shape: tuple[int, ...]) -> Estimate:
-        """With values of this shape, and nothing else but the core."""
+        """Return a copy with reshaped values; of the optional fields it keeps `core` alone."""
         return Estimate(self.value.reshape(shape), self.before_noise.reshape(shape), core=self.core)
 
 
 class Estimator(Registered, ABC):
-    """A mean estimator: a frozen dataclass with one method over a batch of trials.
+    """A mean estimator: a frozen dataclass whose `estimate` handles a batch of trials.
 
-    A subclass is decorated with `dpbench.validated` and draws all its noise through
-    the ledger, stating the sensitivity of what it releases.
+    A subclass is decorated with `dpbench.validated`. It draws all its noise through the ledger and
+    states the sensitivity of each noisy statistic there.
 
     Attributes
     ----------
     notions : tuple of Budget classes
-        The privacy notions that it can honour.
+        Privacy notions that the estimator can satisfy.
     relations : tuple of {'replace', 'add_remove'}
-        The neighbours that it can honour them for. Under ``add_remove`` it may not read n, and
-        states its sensitivities by relation; `dpbench.samples.base.Unsized` is what it is given.
+        Neighbouring relations that it can satisfy them for. Under ``add_remove`` n is private: the
+        estimator gets a `dpbench.samples.base.Unsized` and states sensitivities by relation.
     multivariate : bool
-        Whether records may have more than one coordinate.
+        Whether records may be vectors; if not, they are numbers.
     estimand : {'mean', 'covariance', 'regression'}
-        What is estimated, of vectors of mean 0 if it is no mean; see `shape`.
+        The estimated quantity. A covariance is that of vectors of mean 0. See `shape`.
     bounded_in : {'central', 'local', None}
-        The model whose lower bounds hold for it; None if it estimates something else than a mean,
-        or is told more than the class of the law.
+        Model whose lower bounds apply to the estimator. None if it does not estimate a mean, or
+        if its parameters carry more knowledge than the class of distributions.
     seeded : bool
         Whether all randomness comes from the ledger's stream; if not, runs do not repeat.
     files : tuple of str
-        Files beside the class's module that its releases depend on, besides what it imports.
+        Files that its releases depend on, besides the class's module and the modules it imports.
     """
 
     notions: ClassVar[tuple[type[Budget], ...]] = (PureDP, ZCDP, GDP, ApproxDP)
@@ -97,17 +97,31 @@ class Estimator(Registered, ABC):
 
     @abstractmethod
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
-        """Estimate the mean of every dataset in `sample`, spending the whole ledger."""
+        """Estimate the mean of every dataset in `sample`, spending the whole ledger.
+
+        Parameters
+        ----------
+        sample : Sample
+            The datasets: (trials, n) numbers or (trials, n, d) vectors.
+        ledger : Ledger
+            Budget of each trial; adds the noise and records its cost.
+
+        Returns
+        -------
+        Estimate
+            One estimate for each trial.
+        """
 
     @property
     def honoured(self) -> tuple[type[Budget], ...]:
-        """The notions that the estimator can honour with its parameters."""
+        """Privacy notions that the estimator can satisfy with these parameters."""
         return self.notions
 
     def shape(self, record: tuple[int, ...]) -> tuple[int, ...]:
-        """Of an estimate from records of a shape, () or (d,).
+        """Return the shape of one estimate, given the shape of a record, () or (d,).
 
-        That of a mean; (d, d) of a covariance; (d - 1,) of a regression of the last coordinate.
+        A mean has the shape of a record, a covariance (d, d), and a regression of the last
+        coordinate on the others (d - 1,).
         """
         if self.estimand == "regression":
             return tuple(d - 1 for d in record)
@@ -115,53 +129,107 @@ class Estimator(Registered, ABC):
 
     @property
     def most_at_once(self) -> int | None:
-        """How many records are not too many for it; None if it never asks for all of them."""
+        """Largest n whose records it can hold in memory at once; None if it never does."""
         return None
 
     @property
     def most_records(self) -> int | None:
-        """The most records that it can be run on; None if any number."""
+        """Largest n on which the estimator can be run; None if there is no limit."""
         return None
 
     def least_records(self, d: int, budget: Budget) -> int:
-        """The fewest records, of d coordinates, for which it can release anything."""
+        """Return the smallest n for which the estimator can release anything.
+
+        Parameters
+        ----------
+        d : int
+            Coordinates of a record.
+        budget : Budget
+            Privacy budget of one release.
+
+        Returns
+        -------
+        int
+            1 unless a subclass overrides the method.
+        """
         return 1
 
     def supports(self, budget: Budget) -> bool:
-        """Whether the estimator can honour the notion of `budget`, for its neighbours."""
+        """Return True if the estimator can satisfy the notion of `budget` for its neighbours."""
         return isinstance(budget, self.honoured) and budget.neighbours in self.relations
 
     @property
     def promises(self) -> str:
-        """What it supports, in words."""
+        """Supported notions and neighbouring relations, as text for messages."""
         notions = ", ".join(notion.notion for notion in self.honoured)
         return f"{notions}, for neighbours: {' or '.join(self.relations)}"
 
     def private_terms(self, alpha: float, beta: float, n: float, budget: Budget) -> Terms:
-        """What privacy adds to the sample complexity, by the estimator's theorem, if there is one.
+        """Return the numbers of records that privacy adds, by the estimator's theorem.
 
-        Records that suffice, for an error of alpha with probability 1 - beta, against one cause:
-        ``privacy`` (the noise's 1 - beta quantile is alpha) or ``range`` (the data are found).
-        Logarithms of n are taken at n.
+        Each number suffices, against one cause of error alone, for an error of at most alpha with
+        probability 1 - beta. Logarithms of n are evaluated at the given n.
+
+        Parameters
+        ----------
+        alpha : float > 0
+            Target error, in the unit of the data.
+        beta : float in (0, 1)
+            Failure probability.
+        n : float
+            Number of records inside logarithms.
+        budget : Budget
+            Privacy budget of one release.
+
+        Returns
+        -------
+        dict of str to float
+            ``privacy``: records at which the 1 - beta quantile of the noise is alpha. ``range``:
+            records that are enough to locate the data. Empty without a theorem.
         """
         return {}
 
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
-        """Neighbouring datasets that strain this estimator, beside the audit's catalogue.
+        """Return neighbouring datasets that are hard for this estimator, for the privacy audit.
 
-        Where a step that looks at the data turns over, as at a bin's edge or a ball's surface. Of
-        n records, vectors of d coordinates or numbers (None).
+        They complement the audit's catalogue, which is used for every estimator. A pair typically
+        puts a record at a decision boundary, e.g. a bin edge or the surface of a ball.
+
+        Parameters
+        ----------
+        n : int
+            Number of records.
+        d : int or None
+            Coordinates of a record; None if records are numbers.
+        budget : Budget
+            Budget under audit.
+
+        Returns
+        -------
+        list of Pair
         """
         return []
 
     def run(self, sample: Sample, ledger: Ledger) -> Estimate:
         """Check that the estimator suits budget and sample, then estimate.
 
+        Parameters
+        ----------
+        sample : Sample
+            The datasets: (trials, n) numbers or (trials, n, d) vectors.
+        ledger : Ledger
+            Budget of each trial.
+
+        Returns
+        -------
+        Estimate
+            One estimate for each trial.
+
         Raises
         ------
         ValueError
-            If it cannot honour the budget's notion, takes scalars and gets vectors, returns another
-            shape than that of the means, or releases something and spends nothing.
+            If it does not support the budget's notion, gets vectors but takes numbers only, returns
+            another shape than `shape` says, or releases something without spending any budget.
         """
         if not self.supports(ledger.budget):
             raise ValueError(
@@ -175,7 +243,7 @@ class Estimator(Registered, ABC):
         record = (sample.d,) if sample.vectors else ()
         unsized = ledger.budget.neighbours == "add_remove"
         given = cast("Sample", Unsized(sample)) if unsized else sample
-        with noise_times(ledger.noise_factor):  # the budget's tails are of this noise
+        with noise_times(ledger.noise_factor):  # so that noise quantiles are of the noise drawn
             estimate = self.estimate(given, ledger)
         self._check(estimate, (sample.trials, *self.shape(record)))
         spends = any(ledger.spent) or not ledger.budget.amounts
@@ -206,19 +274,19 @@ class Estimator(Registered, ABC):
 
 
 def made(base: Any) -> Any:
-    """The estimator of a name or of a configuration; anything else as it is."""
+    """Build an estimator from a registered name or a configuration; return others unchanged."""
     spec = {"kind": base} if isinstance(base, str) else base
     return Estimator.build(spec, "") if isinstance(spec, Mapping) else spec
 
 
 @validated
 class NeedsRadius(Estimator):
-    """One that needs a bound on the mean, but under (epsilon, delta).
+    """Base class of estimators that need a bound on the mean, except under (epsilon, delta)-DP.
 
     Parameters
     ----------
     radius : float >= 0 or None
-        R, a bound on abs(mu); None under (epsilon, delta) only.
+        R, a bound on abs(mu). None is allowed under (epsilon, delta)-DP only.
     """
 
     radius: Radius | None
@@ -237,28 +305,33 @@ def release(
     repeats: int | None = None,
     **unknown: Never,
 ) -> float | Floats:
-    """Release an estimate of the mean of `data`.
+    """Release a differentially private estimate of the mean of `data`.
 
     Parameters
     ----------
     estimator : Estimator
+        The mechanism, with its parameters.
     data : (n,) or (n, d) array_like
-        Finite numbers; integers become float64; never written to.
+        Finite numbers, one row per record. Integers are converted to float64; the array is never
+        written to.
     budget : Budget or None
-        None for an estimator that is not private.
+        Privacy budget of one release; None for an estimator that is not private.
     rng : Generator
+        Source of all randomness.
     repeats : int, optional
-        Make this many independent releases on the same data; each costs the budget.
+        Number of independent releases on these data; each costs the budget. Default: one.
+    **unknown
+        Not accepted: an unknown name raises ConfigError with the names that exist.
 
     Returns
     -------
     float or (d,) array; (repeats,) or (repeats, d) array if `repeats` is given
-        NaN where the estimator declares failure. Of other estimands see `Estimator.shape`.
+        NaN where the estimator declares failure. For other estimands see `Estimator.shape`.
 
     Raises
     ------
     ValueError
-        If the data are empty, NaN or infinite, or the estimator does not suit them or
+        If the data are empty, NaN or infinite, or if the estimator does not support the data or
         the budget.
     TypeError
         If the budget is a number, or `rng` a seed.

@@ -1,4 +1,4 @@
-"""The binary mean with the smallest worst squared error that epsilon-DP allows."""
+"""Minimax mean of binary records under epsilon-DP, by the geometric mechanism."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ __all__ = ["BinaryMinimax"]
 
 @validated
 class BinaryMinimax(Estimator):
-    """Count the ones, add geometric noise, look the answer up: minimax under epsilon-DP.
+    """Minimax mean of binary records under epsilon-DP, by geometric noise (GRS09, GS10).
 
-    GRS09, GS10; see `dpbench.estimators.binary_risk`. A record of 1/2 or more is a one, any other
-    a zero: of records in between, the mean of what they are rounded to is estimated. One record
-    moves the count by at most 1. At most 1000 records; (epsilon, delta) pays for epsilon-DP, where
-    other noise may do better.
+    The number of ones gets two-sided geometric noise (one record moves it by at most 1), and a
+    fixed rule maps the noisy count to the estimate. `dpbench.estimators.binary_risk` proves that
+    the worst-case squared error is minimal, and computes the rule. A record of 1/2 or more counts
+    as a one, any other as a zero; so the estimate is of the mean of the rounded records. At most
+    1000 records. Under (epsilon, delta) it is epsilon-DP, and other noise may have a smaller error.
     """
 
     notions: ClassVar[tuple[type[Budget], ...]] = (PureDP, ApproxDP)
@@ -39,5 +40,5 @@ class BinaryMinimax(Estimator):
         return Estimate(rule[np.clip(noisy, 0, sample.n).astype(int)], rule[ones.astype(int)])
 
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
-        # One one among zeros: the noise that a release says most of.
+        # All records are zeros, and the replacement makes the first a one.
         return [Pair.replacing("about_to_round", np.full(n, 0.25), 0, 0.5)]

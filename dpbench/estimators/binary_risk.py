@@ -1,45 +1,25 @@
 """The exact minimax risk of a binary mean under epsilon-DP, and the rule that attains it.
 
-S of n records are ones, S ~ Binomial(n, p), and the squared error of a release is to be small
-whatever p is. No epsilon-DP release does better than a rule r(S + Z), where Z is two-sided
-geometric, P(Z = z) = (1-a)/(1+a) a^|z| with a = e^-epsilon. (Ghosh, Roughgarden, Sundararajan 2009
-and Gupte, Sundararajan 2010 prove it of losses of S. For a squared error:)
+Let S ~ Binomial(n, p) be the number of ones among n records. The estimand is p, with squared error.
+Let Z be two-sided geometric noise, P(Z = z) = (1-a)/(1+a) a^|z| with a = e^-epsilon, and T = S + Z.
+GRS09 and GS10 prove for losses of S that no epsilon-DP release beats a function of T. For the
+squared error of p:
 
-Theorem. For every prior on p the best epsilon-DP release has the Bayes risk of
-r(T) = E[p | T], T = S + Z.
+Theorem. For every prior on p, the epsilon-DP release of the smallest Bayes risk is r(T) = E[p | T].
 
-Proof. A release may depend on S alone: average it over all orders of the records. Given S = s let
-m_s = E[p | s], which grows with s. The risk of a release R is E Var(p | S) + E (m_S - R)^2, and
-(m - R)^2 = 2 int |t - m| 1{t lies between m and R} dt: a sum over thresholds t, at each of which
-the decision "R > t" costs 2 |t - m_s| where it is wrong. Its probability phi(s) satisfies
-phi(s+1) <= g(phi(s)), g(y) = min(e^epsilon y, 1 - e^-epsilon (1 - y)), and the same downwards. To
-decide t is to maximise sum_s c_s phi(s) whose weights c_s = P(s) (m_s - t) are negative, then
-positive. Given its value at the last negative weight, phi is best where it rises as fast as it may
-to the right and falls as fast to the left: an orbit y, g(y), g(g(y)), ... of the concave g. So the
-sum is concave in y, and linear between the y whose orbit meets the kink of g, a/(1+a); at one of
-these it is largest (or for phi = 0 or 1). But g(a/(1+a)) = 1/(1+a): the orbit through the kink is
-phi(s) = P(s + Z >= j) for a whole number j. Hence for every t the best decision is a threshold of
-T, which is that of the posterior mean: E[m_S | T] grows with T, since a^|i-j| is log-concave. QED.
+Any prior gives a lower bound on the minimax risk, its Bayes risk. Its posterior mean r, used as a
+rule, gives an upper bound: the maximum over p of its risk
 
-The least favourable prior has the largest Bayes risk. Any prior gives a lower bound on the minimax
-risk; its posterior mean r, used as a rule, gives an upper one, the maximum of its risk
+    R(p) = E[h2(S)] - 2 p E[h1(S)] + p^2,   h1(s) = E r(s + Z),  h2(s) = E r(s + Z)^2.
 
-    R(p) = E[h2(S)] - 2 p E[h1(S)] + p^2,   h1(s) = E r(s + Z),  h2(s) = E r(s + Z)^2,
-
-over p. It is found by multiplying prior weights with R(p) over their average.
-
-Between points of a grid. For differences D h(s) = h(s+1) - h(s) and D2 = D D, (E h(S))' is n times
-the mean of D h over n - 1 records, and a mean over n records is one over fewer, of which another
-is 1 with probability p. So, over n - 1 and n - 2 records,
+The prior is found by multiplying its weights by R(p) over their average. The maximum of R between
+grid points is bounded by its second derivative in t, where p = sin^2 t: with differences
+D h(s) = h(s+1) - h(s) and D2 = D D, over n - 1 and n - 2 records,
 
     R' = E[u - p v],   u = n D h2 - 2 h1,   v = 2 (n+1) D h1 - 2,
     R'' = E[A - p B],  A = n (n-1) D2 h2 - 4 n D h1 + 2,   B = 2 n (n+1) D2 h1.
 
-With p = sin^2 t, R_tt = 4 p (1-p) R'' + 2 (1 - 2p) R', and p (1-p) E[f(S)] over n - 2 records is
-E[S (n-S) f(S-1)]/(n (n-1)) over n. Hence abs(R_tt) <= C, four times the largest
-s (n-s) abs(A - p B)(s-1)/(n (n-1)) and twice the largest abs(u - p v), at p = 0 or p = 1/2, which
-is enough by symmetry. Between grid points at distance w in t, R is at most C w^2/8 above the
-larger of the two.
+Proofs: docs/theory/binary_minimax.md.
 """
 
 from __future__ import annotations
@@ -55,15 +35,24 @@ from dpbench.samples.hypergeometric import log_binomial_pmf
 __all__ = ["LARGEST_N", "MinimaxRule", "binary_minimax"]
 
 LARGEST_N = 1000
-GAP = 1e-3  # relative, of the two bounds, and a tenth of it for what lies between grid points
-STEPS = 20_000
+GAP = 1e-3  # relative gap of the two bounds; between grid points a tenth of it is added
+STEPS = 20_000  # at most, of the multiplicative updates of the prior
 
 
 class MinimaxRule(NamedTuple):
-    """The rule r(T), (n + 1,), T moved into 0 to n; bounds on the squared risk; the prior.
+    """A minimax rule, bounds on its risk, and the least favourable prior.
 
-    A T beyond the ends says no more than the end: there the law of T is a^|T - S| times what does
-    not depend on S. `points` and `weights` are those of the prior.
+    A T below 0 or above n is moved to that end. Nothing is lost: beyond the ends the distribution
+    of T is a^|T - S| times a factor that does not depend on S.
+
+    Attributes
+    ----------
+    lower, upper : float
+        Bounds on the minimax squared risk.
+    rule : (n + 1,) array
+        r(T) for T = 0, ..., n.
+    points, weights : array
+        Support and probabilities of the prior on p.
     """
 
     lower: float
@@ -75,9 +64,25 @@ class MinimaxRule(NamedTuple):
 
 @cache
 def binary_minimax(n: int, epsilon: float) -> MinimaxRule:
-    """Bounds on the minimax risk, within 0.3 per cent, of n <= 1000 records in {0, 1}.
+    """Return the minimax rule for n binary records, with bounds on its risk within 0.3 per cent.
 
-    Valid up to rounding for any epsilon > 0, as proved above.
+    The bounds are valid up to rounding for any epsilon > 0.
+
+    Parameters
+    ----------
+    n : int
+        Number of records, 1 to 1000.
+    epsilon : float > 0
+        Budget, pure DP.
+
+    Returns
+    -------
+    MinimaxRule
+
+    Raises
+    ------
+    ValueError
+        If n is not in 1 to 1000.
     """
     if not 1 <= n <= LARGEST_N:
         raise ValueError(f"binary_minimax is computed for up to {LARGEST_N} records, got {n}")
@@ -99,7 +104,7 @@ def binary_minimax(n: int, epsilon: float) -> MinimaxRule:
 
 
 def _channel(n: int, epsilon: float) -> Floats:
-    """The law of T, moved into 0 to n, given S: (n + 1, n + 1)."""
+    """Return the distribution of T, moved into 0 to n, given S: (n + 1, n + 1)."""
     s = np.arange(n + 1)
     channel = np.exp(-epsilon * abs(s[:, None] - s)) / (1 + np.exp(-epsilon))
     channel[:, 1:-1] *= -np.expm1(-epsilon)
@@ -107,7 +112,7 @@ def _channel(n: int, epsilon: float) -> Floats:
 
 
 def _binomial(n: int, p: Floats) -> Floats:
-    """The law of S for each p, (len(p), n + 1)."""
+    """Return the distribution of S for each p, (len(p), n + 1)."""
     inside = np.clip(p, 1e-300, 1 - 1e-16)[:, None]
     law = np.exp(log_binomial_pmf(np.arange(n + 1), n, inside))
     law[p == 0], law[p == 1] = np.eye(n + 1)[[0, n]]
@@ -115,7 +120,10 @@ def _binomial(n: int, p: Floats) -> Floats:
 
 
 def _largest_risk(n: int, channel: Floats, rule: Floats, scale: float) -> float:
-    """An upper bound on R over p in [0, 1/2], and so, by symmetry, on all of [0, 1]."""
+    """Return an upper bound on R over p in [0, 1/2], and so, by symmetry, over [0, 1].
+
+    `first`, `first_p`, `second` and `second_p` are u, v, A and B above.
+    """
     h1, h2 = channel @ rule, channel @ rule**2
     s, d1, d2 = np.arange(1, n), np.diff(h1), np.diff(h2)
     first, first_p = n * d2 - 2 * h1[:-1], 2 * (n + 1) * d1 - 2

@@ -1,14 +1,12 @@
-"""Look up what is known of every kind of estimator, in ``catalogue.yaml`` beside this module.
+"""Read the catalogue of kinds, ``catalogue.yaml`` beside this module.
 
-The suite makes its entries from the catalogue, the planner its candidates, help and documentation
-what they say of a kind. Nothing here computes a number of a sweep.
+The suite makes its entries from the catalogue, and the planner its candidates. Help and
+documentation print its groups, sources and search words. Nothing here computes a number of a sweep.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -16,129 +14,31 @@ from typing import Annotated, Any, Literal, Self
 import yaml
 from pydantic import Field, model_validator
 
+from dpbench.bibliography import Source, sources_in
 from dpbench.errors import ConfigError
 from dpbench.estimators.base import Estimator
-from dpbench.privacy import Budget
-from dpbench.privacy.budgets import Relation
+from dpbench.estimators.public import Public
 from dpbench.registry import Label, from_mapping, keyed, named, validated
 
-__all__ = ["Listing", "Public", "Row", "Use", "catalogue", "search", "uses"]
+__all__ = [
+    "GROUPS", "Keywords", "Listing", "Row", "Use", "catalogue", "keywords", "search", "uses",
+]  # fmt: skip
 
 PATH = Path(__file__).with_name("catalogue.yaml")
 Text = Annotated[str, Field(min_length=1)]
 Records = Literal["any", "bounded", "binary", "gaussian", "moments"]
-PLACED = ("bounded", "binary")  # records whose mean is within public bounds by themselves
-
-
-@dataclass(frozen=True)
-class Public:
-    """Hold what is publicly known of records, by which an estimator's parameters may be chosen.
-
-    Attributes
-    ----------
-    n : int or None
-        Number of records; None if it is private, as under ``add_remove``.
-    d : int
-        Coordinates of a record; 1 stands for numbers.
-    budget : Budget
-        Privacy budget, with its `neighbours`.
-    local : bool
-        Whether every record has to be released by itself.
-    records : {'any', 'bounded', 'binary', 'gaussian', 'moments'}
-        Class of laws of the records, see ``catalogue.yaml``.
-    scale : float or None
-        Standard deviation of a coordinate, if it is known.
-    k : float or None
-        Order of the moment that is at most 1, if one is known.
-    radius : float or None
-        Bound on the norm of the mean; None if nobody knows one.
-    bounds : pair of float, optional
-        Public ends of numbers, if they are `bounded`.
-    """
-
-    n: int | None
-    d: int
-    budget: Budget
-    local: bool
-    records: str
-    scale: float | None = None
-    k: float | None = None
-    radius: float | None = None
-    bounds: tuple[float, float] | None = None
-
-    @property
-    def notion(self) -> str:
-        """``pure``, ``zcdp``, ``gdp`` or ``approx``."""
-        return self.budget.notion
-
-    @property
-    def relation(self) -> Relation:
-        """``replace`` or ``add_remove``."""
-        return self.budget.neighbours
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        """Public bounds on numbers."""
-        if self.bounds is not None:
-            return self.bounds
-        return (0.0, 1.0) if self.records == "binary" else (-self.far, self.far)
-
-    @property
-    def lower(self) -> float:
-        """Lower public bound on numbers."""
-        return self.ends[0]
-
-    @property
-    def upper(self) -> float:
-        """Upper public bound on numbers."""
-        return self.ends[1]
-
-    @property
-    def far(self) -> float:
-        """A norm that hardly any record exceeds: by 4 deviations, of vectors by 2 + sqrt(d)."""
-        assert self.radius is not None
-        spread = 4.0 if self.d == 1 else 2.0 + math.sqrt(self.d)
-        return self.radius + spread * (self.scale or 3.0)
-
-    @property
-    def reach(self) -> float:
-        """Bound on the mean; that of records in [0, 1] is at most 1."""
-        return self.radius or 1.0
-
-    @property
-    def least_mean(self) -> float:
-        """Least that the mean may be."""
-        return -float(self.radius or 0.0)
-
-    @property
-    def largest_mean(self) -> float:
-        """Largest that the mean may be."""
-        return float(self.radius or 0.0)
-
-    @property
-    def deviation(self) -> float:
-        """Standard deviation; that of laws of a moment is at most 1."""
-        return self.scale or 1.0
-
-    @property
-    def resolution(self) -> float:
-        """Accuracy to which a median is wanted: a hundredth of a deviation."""
-        return self.deviation / 100
-
-    @property
-    def variance(self) -> float:
-        """Bound on the variance of every projection."""
-        return self.deviation**2
-
-    @property
-    def order(self) -> float:
-        """Order of a moment; centred moments of records in [0, 1] are below 1, too."""
-        return self.k or 2.0
-
-    @property
-    def ball_noise(self) -> str:
-        """Mechanism of `BoundedMean` whose noise is least."""
-        return "l2" if self.notion == "pure" else "additive"
+# The groups of estimators in `--help kind` and in the documentation, with their headings.
+GROUPS = {
+    "non_private": "estimators without privacy",
+    "scalar": "private means of numbers, central model",
+    "vector": "private means of vectors, central model",
+    "local": "private means in the local model",
+    "interval": "private intervals and ranges",
+    "other": "private regression, covariance and tests",
+}
+Group = Literal["non_private", "scalar", "vector", "local", "interval", "other"]
+# classes of records whose mean is within public bounds without a radius
+PLACED = ("bounded", "binary")
 
 
 @validated
@@ -237,23 +137,57 @@ def _resolved(value: Any, public: Public) -> Any:
 
 
 @validated
-class Listing:
-    """Describe a kind of estimator.
+class Keywords:
+    """The search words and the sources of a kind.
 
     Parameters
     ----------
     words : list of str
         Search words.
-    rows : list of Row
-        What the page of estimators says, a row for each variant.
-    entries : mapping of str to Use, optional
-        How it uses what is public, by names of their own.
-    left_out : str, optional
-        Why there are no entries.
-    not_in : mapping of str to str, optional
-        Which of the sweeps ``audit`` and ``ci``, that have every kind, lack it, and why.
+    source : str
+        Sources by their keys in the bibliography; empty for a textbook distribution.
     """
 
+    words: Annotated[tuple[Text, ...], Field(min_length=1)]
+    source: str
+
+    @property
+    def sources(self) -> dict[str, Source]:
+        """The cited entries of the bibliography, by key."""
+        return sources_in([self.source])
+
+    def matches(self, word: str) -> bool:
+        """Return whether a search word or an author begins with `word`."""
+        authors = (name for one in self.sources.values() for name in one.authors.split(", "))
+        return any(_begins(word, text) for text in (*self.words, *self.sources, *authors))
+
+    def lines(self) -> list[str]:
+        """Return the references and the search words in lines, for the terminal."""
+        references = [f"reference {key}: {source}" for key, source in self.sources.items()]
+        return [*references, f"words: {', '.join(self.words)}"]
+
+
+@validated
+class Listing:
+    """The entry of an estimator in the catalogue.
+
+    Parameters
+    ----------
+    group : str
+        Heading in ``--help kind``, a key of `GROUPS`.
+    words : list of str
+        Search words.
+    rows : list of Row
+        Rows of the page of estimators, one for each variant.
+    entries : mapping of str to Use, optional
+        Uses in the suite and in plans, by names of their own.
+    left_out : str, optional
+        Reason for having no entries.
+    not_in : mapping of str to str, optional
+        Reason for being absent from the sweep ``audit`` or ``ci``, by sweep.
+    """
+
+    group: Group
     words: Annotated[tuple[Text, ...], Field(min_length=1)]
     rows: Annotated[tuple[Annotated[Row, keyed(Row)], ...], Field(min_length=1)]
     entries: Annotated[dict[Label, Use], named(Use)] = Field(default_factory=dict)
@@ -266,32 +200,75 @@ class Listing:
             raise ValueError("give entries, or say in left_out why there are none")
         return self
 
+    @property
+    def keywords(self) -> Keywords:
+        """The search words and the sources of all rows and entries."""
+        texts = [row.source for row in self.rows] + [use.paper for use in self.entries.values()]
+        return Keywords(words=self.words, source="; ".join(dict.fromkeys(texts)))
+
     def lines(self) -> list[str]:
-        """Say in lines what is known of the kind, for the terminal."""
+        """Return the catalogue's facts about the kind in lines, for the terminal."""
         found = []
         for row in self.rows:
-            told = {name: getattr(row, name) for name in Row.__dataclass_fields__}
-            found += [f"{name}: {text.replace('*', '')}" for name, text in told.items() if text]
+            cells = {name: getattr(row, name) for name in Row.__dataclass_fields__}
+            found += [f"{name}: {text.replace('*', '')}" for name, text in cells.items() if text]
         used = ", ".join(self.entries) or f"no, because {self.left_out}"
-        return [*found, f"words: {', '.join(self.words)}", f"in the suite and in plans: {used}"]
+        return [*found, *self.keywords.lines(), f"in the suite and in plans: {used}"]
+
+
+def _begins(word: str, text: str) -> bool:
+    """Return whether a word of `text` begins with `word`; case, - and _ do not matter."""
+
+    def plain(words: str) -> str:
+        return " " + words.lower().replace("_", " ").replace("-", " ")
+
+    return plain(word) in plain(text)
+
+
+@cache
+def _read() -> dict[str, Any]:
+    """Return the file's entries, unchecked."""
+    fast = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    entries: dict[str, Any] = yaml.load(PATH.read_text("utf-8"), fast)  # noqa: S506 (both are safe)
+    return entries
 
 
 @cache
 def catalogue() -> dict[str, Listing]:
-    """Read the catalogue: a listing for each kind of estimator of the package.
+    """Read the catalogue of the package's estimators.
+
+    Returns
+    -------
+    dict of str to Listing
+        By kind, in the order of the file.
 
     Raises
     ------
     ConfigError
-        If the file says what it may not, or a kind twice.
+        If an entry has a wrong key or value, or two uses have one name.
     """
-    fast = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    found = yaml.load(PATH.read_text("utf-8"), fast)  # noqa: S506 (both are safe)
-    listings = {name: from_mapping(Listing, one, name) for name, one in found.items()}
+    entries = {name: one for name, one in _read().items() if "rows" in one}
+    listings = {name: from_mapping(Listing, one, name) for name, one in entries.items()}
     names = [name for one in listings.values() for name in one.entries]
     if len(set(names)) < len(names):
         raise ConfigError(f"{PATH.name}: two entries have one name: {sorted(names)}")
     return listings
+
+
+@cache
+def keywords() -> dict[str, Keywords]:
+    """Read the search words and sources of all kinds.
+
+    Returns
+    -------
+    dict of str to Keywords
+        By kind: estimators, then distributions, families and budgets.
+    """
+    others = {name: one for name, one in _read().items() if "rows" not in one}
+    return {
+        **{name: one.keywords for name, one in catalogue().items()},
+        **{name: from_mapping(Keywords, one, name) for name, one in others.items()},
+    }
 
 
 def uses() -> list[tuple[str, type[Any], Use]]:
@@ -306,13 +283,10 @@ def uses() -> list[tuple[str, type[Any], Use]]:
 
 
 def search(word: str) -> list[str]:
-    """List the kinds of whose names or search words a word begins with this one."""
-
-    def plain(text: str) -> str:
-        return " " + text.lower().replace("_", " ").replace("-", " ")
-
+    """List the kinds whose names, search words or authors have a word that begins with `word`."""
+    names = {kind: [kind, *listing.entries] for kind, listing in catalogue().items()}
     return [
         kind
-        for kind, one in catalogue().items()
-        if any(plain(word) in plain(text) for text in (kind, *one.words, *one.entries))
+        for kind, entry in keywords().items()
+        if entry.matches(word) or any(_begins(word, name) for name in names.get(kind, [kind]))
     ]

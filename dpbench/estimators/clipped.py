@@ -1,4 +1,4 @@
-"""Public bounds and one noisy average: of numbers, of coordinates, of vectors in a ball."""
+"""Clipped means with noise: of numbers, of coordinates, and of vectors projected on a ball."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ from dpbench.registry import validated
 from dpbench.samples import Sample
 
 __all__ = [
-    "BinaryMean", "BoundedMean", "ClippedMean", "CoordinateWise", "noisy_clipped_mean",
+    "BinaryMean",
+    "ClippedMean",
+    "CoordinateWise",
+    "L2ClippedMean",
+    "noisy_clipped_mean",
 ]  # fmt: skip
 
 Bound = Annotated[float, Field(ge=-1e300, le=1e300)]
@@ -23,12 +27,13 @@ Bound = Annotated[float, Field(ge=-1e300, le=1e300)]
 
 @validated
 class _Between(Estimator):
-    """Of records in a public interval, or moved into it.
+    """Base class of estimators that clip records to a public interval [lower, upper].
 
     Parameters
     ----------
     lower, upper : float
-        Bounds that do not depend on the data, lower < upper.
+        Ends of the interval, lower < upper, in the unit of the data. Choose them without looking
+        at the data.
     """
 
     lower: Bound
@@ -44,11 +49,26 @@ class _Between(Estimator):
 def noisy_clipped_mean(
     sample: Sample, centre: float | Floats, half_width: float | Floats, ledger: Ledger
 ) -> Estimate:
-    """Clip to centre +- half_width, average, add noise.
+    """Clip records to centre +- half_width, average them, and add noise.
 
-    Replacing one record moves one clipped record by at most 2 half_width in each coordinate, so the
-    mean has l1 sensitivity 2 d half_width/n and l2 sensitivity 2 sqrt(d) half_width/n. Centre and
-    half width, numbers or (trials,), are public or released before; NaN as a centre gives NaN.
+    Replacing one record moves its clipped value by at most 2 half_width in each coordinate. So the
+    mean has l1 sensitivity 2 d half_width/n and l2 sensitivity 2 sqrt(d) half_width/n.
+
+    Parameters
+    ----------
+    sample : Sample
+        The datasets: (trials, n) numbers or (trials, n, d) vectors.
+    centre : float or (trials,) array
+        Middle of the interval, public or released before; NaN gives NaN.
+    half_width : float or (trials,) array
+        Half of the interval's length, public or released before.
+    ledger : Ledger
+        Pays for the noise, with its whole budget.
+
+    Returns
+    -------
+    Estimate
+        The noisy mean, with the clipped mean as the value before noise.
     """
     clipped = sample.clipped_mean(centre - half_width, centre + half_width)
     step = 2 * half_width / sample.n
@@ -58,15 +78,17 @@ def noisy_clipped_mean(
 
 @validated
 class ClippedMean(_Between):
-    """The mean of the records clipped to a public interval, with noise.
+    """Clipped mean with noise (Laplace or Gaussian, by the budget): L15, 'Unbounded data'.
 
-    L15, 'Unbounded data'. Of vectors every coordinate is clipped.
+    Records are clipped to the public interval [lower, upper], averaged, and released with noise;
+    of vectors, every coordinate is clipped.
 
     Parameters
     ----------
     lower, upper : float or None
-        Bounds that do not depend on the data. Without one of them (None) the mean has no
-        finite sensitivity: nothing is released or spent, and every trial is a failure.
+        Ends of the interval, lower < upper, in the unit of the data. Choose them without looking
+        at the data. If one is None the sensitivity is infinite: nothing is released or spent, and
+        every trial is a failure (NaN).
     """
 
     lower: Bound | None  # type: ignore[assignment]
@@ -88,7 +110,7 @@ class ClippedMean(_Between):
 
 @validated
 class BinaryMean(Estimator):
-    """The mean of records clipped to [0, 1], with noise: L15, 'Binary Mean Estimation'."""
+    """Mean of records clipped to [0, 1], with noise: L15, 'Binary Mean Estimation'."""
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         return noisy_clipped_mean(sample, 0.5, 0.5, ledger)
@@ -98,20 +120,23 @@ class BinaryMean(Estimator):
 
 
 @validated
-class BoundedMean(Estimator):
-    """Vectors projected on the ball of radius L around 0, averaged, with noise (Z24).
+class L2ClippedMean(Estimator):
+    """Mean of vectors projected on a public l2 ball, with additive or l2-norm noise (Z24, HT10).
 
-    A projected record moves by at most 2L, so the mean has l2 sensitivity 2L/n and l1
-    sensitivity 2L sqrt(d)/n (where the blog writes 2L sqrt(d), the noise is that of the sum).
+    A projected record moves by at most 2L, L = `radius`, so the mean has l2 sensitivity 2L/n and
+    l1 sensitivity 2L sqrt(d)/n. (Z24 writes 2L sqrt(d), which is the sensitivity of the sum.)
 
     Parameters
     ----------
     radius : float > 0
-        L.
+        Radius L of the l2 ball around 0 that records are projected on, in the unit of the data.
     mechanism : {'additive', 'l2'}
-        ``additive``: independent noise in every coordinate. ``l2``, for pure DP only: noise of
-        density exp(-epsilon n ||z||/(2L)) (HT10).
+        Noise of the mean. ``additive``: independent noise in every coordinate. ``l2``, for pure DP
+        only: noise z of density proportional to exp(-epsilon n ||z||/(2L)), the K-norm mechanism
+        of HT10 for the l2 norm.
     """
+
+    stream_name: ClassVar[str] = "BoundedMean"
 
     radius: Annotated[float, Field(gt=0, le=1e300)]
     mechanism: Literal["additive", "l2"] = "additive"
@@ -132,13 +157,15 @@ class BoundedMean(Estimator):
 
 @validated
 class CoordinateWise(Estimator):
-    """A one-dimensional estimator on every coordinate, each with 1/d of the budget.
+    """A one-dimensional estimator applied to every coordinate, each with 1/d of the budget.
 
-    Coordinates of one record change together, so that the costs of all coordinates add up.
+    One replaced record may change all coordinates, so the costs of the d releases add up
+    (composition).
 
     Parameters
     ----------
-    base : estimator of scalars, its name or its configuration
+    base : estimator of numbers, its registered name or its configuration
+        The private estimator that is run on each coordinate.
     """
 
     base: Any
@@ -149,7 +176,7 @@ class CoordinateWise(Estimator):
     def _known_base(cls, base: Any) -> Estimator:
         found = made(base)
         if not isinstance(found, Estimator) or found.supports(NonPrivate()):
-            raise ValueError("give a private estimator of scalars")
+            raise ValueError("give a private estimator of scalars, by its name or configuration")
         return found
 
     @property
@@ -174,6 +201,6 @@ class CoordinateWise(Estimator):
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
         if d is None:
             return self.base.audit_pairs(n, d, budget)  # type: ignore[no-any-return]
-        # What strains one coordinate, in all of them at once.
+        # Pairs that are hard in one coordinate, put into all coordinates at once.
         own = self.base.audit_pairs(n, None, budget.fraction(1 / d))
         return [pair.along(np.ones(d)) for pair in own]

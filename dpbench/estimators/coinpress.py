@@ -1,4 +1,4 @@
-"""CoinPress (BDKU20): the mean in a ball that shrinks, the covariance, and one by the other."""
+"""CoinPress (BDKU20): multivariate mean, covariance, and mean with unknown covariance."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = ["CoinPressCovariance", "CoinPressMean", "WhitenedCoinPressMean", "und
 FewRounds = Annotated[int, Field(ge=1, le=10)]  # the transforms of more may overflow
 Bound = Annotated[float, Field(ge=1e-100, le=1e100)]
 LARGEST = 1e300
-WIDEST = 1e150  # numbers are moved within it, so that sums of their products do not overflow
-COVARIANCE_B = 0.1  # in the authors' code
+WIDEST = 1e150  # records are clipped to +-WIDEST, so that sums of their products do not overflow
+COVARIANCE_B = 0.1  # failure probability of the norm bound of a covariance round; authors' code
 
 
 class Round(NamedTuple):
-    """One round: what it spends, where it clips, its noise, and the radius it ends with."""
+    """One round: its rho, its clip radius, the sd of its noise, and the radius after it."""
 
     rho: float
     clip_radius: float | Floats
@@ -34,7 +34,21 @@ class Round(NamedTuple):
 
 
 def gaussian_norm(d: int, b: float) -> float:
-    """The norm that a d-dimensional standard Gaussian keeps within, with probability 1 - b."""
+    """Return gamma, which bounds the norm of a standard Gaussian vector with probability 1 - b.
+
+    gamma^2 = d + 2 sqrt(d ln(1/b)) + 2 ln(1/b), by LM00, Lemma 1.
+
+    Parameters
+    ----------
+    d : int
+        Dimension.
+    b : float in (0, 1)
+        Probability that the norm exceeds gamma.
+
+    Returns
+    -------
+    float
+    """
     log = np.log(1 / b)
     return float(np.sqrt(d + 2 * np.sqrt(d * log) + 2 * log))
 
@@ -42,12 +56,37 @@ def gaussian_norm(d: int, b: float) -> float:
 def schedule(
     n: int, d: int, radius: float | Floats, rho: float, rounds: int, b: float
 ) -> list[Round]:
-    """The rounds of CoinPress, which do not depend on the data.
+    """Return the rounds of CoinPress, which do not depend on the data.
 
-    With the gamma of `gaussian_norm` a round that starts from radius r clips at
+    With gamma from `gaussian_norm`, round j starts from radius r. It clips to a ball of radius
     s = min(sqrt(r^2 + 6r + gamma^2), r + gamma), adds noise of standard deviation
-    sd = (2s/n)/sqrt(2 rho_j) and ends with radius gamma sqrt(1/n + sd^2). The first r, a number or
-    (trials,), is in standard deviations of a record.
+    sd = (2s/n)/sqrt(2 rho_j), and ends with radius gamma sqrt(1/n + sd^2).
+
+    Why s: a record minus the centre is g + o, with g of norm at most gamma and o, the mean minus
+    the centre, of norm at most r. So r + gamma suffices. The root suffices because
+    |g + o|^2 <= gamma^2 + 2 g.o + r^2, and g.o is normal of standard deviation at most r. Its 6r is
+    2r * 3 of the authors' code, with 3 in place of sqrt(log(2/b)); the paper has
+    2r sqrt(log(1/b)).
+
+    Parameters
+    ----------
+    n : int
+        Number of records.
+    d : int
+        Coordinates of a record.
+    radius : float or (trials,) array
+        First r, in standard deviations of a record.
+    rho : float
+        zCDP budget of all rounds together.
+    rounds : int
+        Number of rounds; `shares` divides rho among them.
+    b : float in (0, 1)
+        Failure probability of one tail bound.
+
+    Returns
+    -------
+    list of Round
+        Radii and standard deviations are in standard deviations of a record.
     """
     gamma = gaussian_norm(d, b)
     plan = []
@@ -56,21 +95,24 @@ def schedule(
         root = unit * np.sqrt((radius / unit) ** 2 + 6 * radius / unit / unit + (gamma / unit) ** 2)
         clip = np.minimum(root, radius + gamma)
         sd = 2 * clip / n / np.sqrt(2 * rho * share)
-        # A ball that grows, as n is too small, stops short of overflow.
+        # If n is too small the ball grows from round to round; keep it from overflowing.
         radius = np.minimum(gamma * np.hypot(1 / np.sqrt(n), sd), LARGEST)
         plan.append(Round(rho * share, clip, sd, radius))
     return plan
 
 
 def under_zcdp(ledger: Ledger) -> Ledger:
-    """The ledger itself under zCDP or GDP; one for the largest rho within (epsilon, delta)."""
+    """Return a ledger for Gaussian noise: under (epsilon, delta), of the largest rho within it.
+
+    Under zCDP or GDP the ledger itself is returned.
+    """
     if isinstance(ledger.budget, ApproxDP):
         (ledger,) = ledger.split(ZCDP.within(ledger.budget))
     return ledger
 
 
 def rho_of(budget: Budget) -> float:
-    """The rho of Gaussian noise that a zCDP budget buys, or a GDP one: mu^2/2."""
+    """Return the rho of the Gaussian noise that a zCDP budget pays for, or a GDP budget: mu^2/2."""
     (amount,) = budget.amounts
     return amount**2 / 2 if isinstance(budget, GDP) else amount
 
@@ -78,7 +120,24 @@ def rho_of(budget: Budget) -> float:
 def shrinking_balls(
     sample: Sample, plan: list[Round], unit: float, ledger: Ledger
 ) -> list[Estimate]:
-    """What every round of a plan, in units of `unit`, releases; see `under_zcdp`."""
+    """Run the rounds of a plan: clip to the ball, average, add noise, shrink the ball.
+
+    Parameters
+    ----------
+    sample : Sample
+        The datasets: (trials, n) numbers or (trials, n, d) vectors.
+    plan : list of Round
+        See `schedule`.
+    unit : float
+        Standard deviation of a record, the unit of the plan.
+    ledger : Ledger
+        See `under_zcdp`.
+
+    Returns
+    -------
+    list of Estimate
+        The release of every round.
+    """
     centre = np.zeros_like(sample.mean())
     rows = None if centre.ndim == 1 else sample.rows()
     # Clipping numbers to one interval after another is clipping them to [low, high].
@@ -108,35 +167,42 @@ class _Gaussian(Estimator):
 
 @validated
 class CoinPressMean(_Gaussian, kind="coinpress_mean"):
-    """Rounds of clipping to a ball, averaging and adding Gaussian noise; see `schedule`.
+    """CoinPress mean: rounds of clipping to a shrinking ball, with Gaussian noise (BDKU20).
 
-    Algorithms 1 and 2. Later rounds see records that earlier ones have clipped. A clipped record
-    moves by at most 2s, so the mean has l2 sensitivity 2s/n. The interval, of scalars, is the last
-    ball. Under (epsilon, delta) see `under_zcdp`.
+    Algorithms 1 and 2 of BDKU20; `schedule` has the radii. Later rounds see the records that
+    earlier rounds have clipped. A clipped record moves by at most 2s, s the clip radius, so the
+    mean has l2 sensitivity 2s/n. For numbers, the released interval is the last ball. Under
+    (epsilon, delta) the noise is that of the largest rho within the budget (`under_zcdp`).
 
     Parameters
     ----------
     radius : float >= 0
-        R: the mean is within this of 0.
+        R, a public bound on the l2 norm of the mean, in the unit of the data.
     rounds : int
+        Number of rounds.
     sigma : float > 0
-        A bound on the standard deviation of a record in every direction.
+        Public bound on the standard deviation of a record in every direction.
     b : float in (0, 1)
         Failure probability of one tail bound; 0.01 in the authors' code.
-    report : int, optional
-        Report this round instead of the last; the later rounds are paid for all the same.
+    reported_round : int, optional
+        Round whose estimate is released, counted from 1; default: the last. The later rounds are
+        paid for all the same.
     """
+
+    first_names: ClassVar[dict[str, str]] = {"reported_round": "report"}
 
     radius: Radius
     rounds: Rounds = 4
     sigma: Positive = 1.0
     b: Probability = 0.01
-    report: Rounds | None = None
+    reported_round: Rounds | None = None
 
     @model_validator(mode="after")
     def _within(self) -> Self:
-        if self.report is not None and self.report > self.rounds:
-            raise ValueError(f"report is {self.report}, and there are {self.rounds} rounds")
+        if self.reported_round is not None and self.reported_round > self.rounds:
+            raise ValueError(
+                f"reported_round is {self.reported_round}, and there are {self.rounds} rounds"
+            )
         return self
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
@@ -144,7 +210,7 @@ class CoinPressMean(_Gaussian, kind="coinpress_mean"):
         rho, radius = rho_of(ledger.budget), self.radius / self.sigma
         plan = schedule(sample.n, sample.d, radius, rho, self.rounds, self.b)
         found = shrinking_balls(sample, plan, self.sigma, ledger)
-        return found[(self.report or self.rounds) - 1]
+        return found[(self.reported_round or self.rounds) - 1]
 
     def private_terms(self, alpha: float, beta: float, n: float, budget: Budget) -> Terms:
         rho = ZCDP.within(budget) if isinstance(budget, ApproxDP) else budget
@@ -154,39 +220,60 @@ class CoinPressMean(_Gaussian, kind="coinpress_mean"):
 
 
 class Fit(NamedTuple):
-    """What the last round of a covariance knows: eigenvalues of Z, at least 0, and vectors."""
+    """State of the last round of `fit_covariance`: A, its inverse, and the eigenpairs of Z.
+
+    The eigenvalues are at least 0.
+    """
 
     transform: Floats  # A, (trials, d, d)
     back: Floats  # its inverse
     values: Floats
     vectors: Floats
     clean: Floats  # Z without noise
-    slack: float  # half of what sampling, and all of what noise may take from the eigenvalues
+    slack: float  # half of the largest error of the eigenvalues by sampling, plus that by noise
 
 
 def fit_covariance(x: Floats, bound: float, rounds: int, b: float, ledger: Ledger) -> Fit:
-    """Look at Gaussian vectors x of mean 0 round by round, more and more like N(0, I).
+    """Fit the covariance of Gaussian vectors x of mean 0, by rounds that make them nearly N(0, I).
 
-    Their covariance is at most u I, u the bound; b is the probability that one is longer than
-    gamma; see `under_zcdp`. With A = I/sqrt(u) at first, a round looks at w = xA, whose
-    covariance is at most I, projects it on the ball of radius gamma, and releases Z = W'W/n. One
-    record changes W'W by ww' - vv', of squared Frobenius norm |w|^4 + |v|^4 - 2 (w.v)^2
-    <= 2 gamma^4, so the upper triangle of Z has l2 sensitivity sqrt(2) gamma^2/n. (As that norm
-    counts what is off the diagonal twice, noise of 1/sqrt(2) would do there; the authors' noise is
-    the same everywhere, and so it is here.) Negative eigenvalues are set to 0, and the next A is
-    A (Z + eta I)^(-1/2), which makes the covariance of w nearly I. (The authors' code multiplies
-    from the other side, wrong from the third round on, and takes absolute values of eigenvalues.)
+    The covariance is at most u I, u = `bound`. With gamma from `gaussian_norm` a record is longer
+    than gamma with probability b.
 
-    Let w have the covariance S <= I. The singular values of n standard Gaussian rows are within
-    sqrt(n) +- sqrt(d), up to their tails (Davidson and Szarek 2001, Theorem II.13). With x =
-    sqrt(d/n) <= 1 the sampling error W'W/n - S is between ((1 - x)^2 - 1) S and ((1 + x)^2 - 1) S,
-    of a norm of at most 2x + x^2: eta is half of that, as the authors have it. So W'W/n + eta I
-    >= ((1 - x)^2 + eta) S = (1 - x + 3x^2/2) S >= (5/6) S: the next covariance is at most (6/5) I,
-    but for noise. Twice eta would make it at most I.
+    1. Start from A = I/sqrt(u). A round takes w = xA, whose covariance is at most I, projects it on
+       the ball of radius gamma, and releases Z = W'W/n with noise.
+    2. Sensitivity. One record changes W'W by ww' - vv', of squared Frobenius norm
+       |w|^4 + |v|^4 - 2 (w.v)^2 <= 2 gamma^4. So the upper triangle of Z has l2 sensitivity
+       sqrt(2) gamma^2/n. (This norm counts entries off the diagonal twice, so these could do with
+       noise smaller by sqrt(2); the authors use equal noise everywhere, and so does this code.)
+    3. Negative eigenvalues are set to 0. The next A is A (Z + eta I)^(-1/2), which makes the
+       covariance of w nearly I. (The authors' code multiplies from the other side, which is wrong
+       from the third round on, and takes absolute values of eigenvalues.)
+    4. Choice of eta. Let w have the covariance S <= I, and y = sqrt(d/n) <= 1. The singular values
+       of n standard Gaussian rows are within sqrt(n) +- sqrt(d), up to their tails (Davidson and
+       Szarek 2001, Theorem II.13). So the sampling error W'W/n - S is between ((1 - y)^2 - 1) S and
+       ((1 + y)^2 - 1) S, of a norm of at most 2y + y^2. eta is half of that, as in the authors'
+       code. Then W'W/n + eta I >= ((1 - y)^2 + eta) S = (1 - y + 3y^2/2) S >= (5/6) S. So the next
+       covariance is at most (6/5) I, apart from noise; twice eta would make it at most I.
+    5. Slack. A symmetric matrix of N(0, s^2) entries has a norm above s (2 sqrt(d) + t) with
+       probability about e^(-t^2/4), as it is sqrt(2) s-Lipschitz in them. The slack is eta plus
+       that norm at t^2 = 4 ln(100).
 
-    A symmetric matrix of N(0, s^2) entries has a norm above s (2 sqrt(d) + t) with probability
-    about e^(-t^2/4), as it is sqrt(2) s-Lipschitz in them: the slack is eta, that half, plus that
-    norm, t^2 = 4 ln(100).
+    Parameters
+    ----------
+    x : (trials, n, d) array
+        Records, of mean 0.
+    bound : float > 0
+        u.
+    rounds : int
+        Number of rounds.
+    b : float in (0, 1)
+        Probability that a record is projected.
+    ledger : Ledger
+        See `under_zcdp`.
+
+    Returns
+    -------
+    Fit
     """
     trials, n, d = x.shape
     x = np.clip(x, -WIDEST, WIDEST)
@@ -207,7 +294,7 @@ def fit_covariance(x: Floats, bound: float, rounds: int, b: float, ledger: Ledge
         values, vectors = np.linalg.eigh(noisy)
         values = np.maximum(values, 0)
         after = transform @ _rebuilt((values + eta) ** -0.5, vectors)
-        # By inverting what may be nearly singular, data could stop the release.
+        # Inverting A, which may be nearly singular, could fail for some data: update its inverse.
         inverse = _rebuilt((values + eta) ** 0.5, vectors) @ back
     rho = rho_of(part.budget)
     sd = sensitivity / np.sqrt(2 * rho)
@@ -216,7 +303,7 @@ def fit_covariance(x: Floats, bound: float, rounds: int, b: float, ledger: Ledge
 
 
 def _rebuilt(values: Floats, vectors: Floats) -> Floats:
-    """The symmetric matrices of these eigenvalues and eigenvectors."""
+    """Return the symmetric matrices with these eigenvalues and eigenvectors."""
     return np.asarray((vectors * values[:, None, :]) @ vectors.transpose(0, 2, 1))
 
 
@@ -228,15 +315,18 @@ def _records(sample: Sample, what: str) -> Floats:
 
 @validated
 class CoinPressCovariance(_Gaussian, kind="coinpress_covariance"):
-    """The covariance of Gaussian vectors of mean 0; see `fit_covariance` and `under_zcdp`.
+    """CoinPress covariance of Gaussian vectors of mean 0, by rounds of whitening (BDKU20).
 
-    Algorithms 3 and 4. Its error is ||S^(-1/2) (estimate - S) S^(-1/2)||_F, S the covariance.
+    Algorithms 3 and 4 of BDKU20; see `fit_covariance`. With S the covariance, the error is
+    ||S^(-1/2) (estimate - S) S^(-1/2)||_F. Under (epsilon, delta) the noise is that of the largest
+    rho within the budget (`under_zcdp`).
 
     Parameters
     ----------
     bound : float > 0
-        u: the covariance is at most u I.
+        u: the covariance is at most u I, in the squared unit of the data.
     rounds : int
+        Number of rounds.
     b : float in (0, 1)
         Probability that a record is projected; 0.1 in the authors' code.
     """
@@ -257,26 +347,30 @@ class CoinPressCovariance(_Gaussian, kind="coinpress_covariance"):
 
 @validated
 class WhitenedCoinPressMean(_Gaussian, kind="whitened_coinpress_mean"):
-    """The mean of a Gaussian whose covariance is not known: covariance first, then mean.
+    """CoinPress mean of a Gaussian with unknown covariance, which is fitted first (BDKU20).
 
-    Of disjoint pairs of records the half differences (x - y)/sqrt(2) have mean 0 and the records'
-    covariance; replacing one record changes one of them. A share of the budget goes to
-    `fit_covariance` on them. With its last A and Z, B = A (Z + slack I)^(-1/2), the records times B
-    have a covariance of at most (6/5) I, if those times A have one of at most I, with high
-    probability, and near I where Z exceeds the slack.
-    With the rest they go through the rounds of `CoinPressMean` from radius R ||B||, and the result
-    goes back: its noise is as wide as the data where the covariance's noise lets it see.
+    1. The scaled differences (x - y)/sqrt(2) of disjoint pairs of records have mean 0 and the
+       records' covariance; replacing one record changes one of them. A share of the budget pays
+       for `fit_covariance` on them.
+    2. Let A and Z be those of its last round, and B = A (Z + slack I)^(-1/2). If xA has a
+       covariance of at most I, then xB has one of at most (6/5) I with high probability, and one
+       near I where Z exceeds the slack.
+    3. The rest of the budget pays for the rounds of `CoinPressMean` on the records xB, from radius
+       R ||B||. The result is multiplied by B^-1, so its noise has the shape of the data wherever
+       the noise of the covariance allows it.
 
     Parameters
     ----------
     radius : float >= 0
-        R: the mean is within this of 0.
+        R, a public bound on the l2 norm of the mean, in the unit of the data.
     bound : float > 0
-        u: the covariance is at most u I.
-    rounds, covariance_rounds : int
-        For the mean, and for the covariance.
+        u: the covariance is at most u I, in the squared unit of the data.
+    rounds : int
+        Number of rounds for the mean.
+    covariance_rounds : int
+        Number of rounds for the covariance.
     covariance_share : float in (0, 1)
-        Of the budget.
+        Share of the budget for the covariance.
     b : float in (0, 1)
         Failure probability of one tail bound of the mean.
     """

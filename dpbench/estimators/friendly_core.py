@@ -1,50 +1,24 @@
-r"""FriendlyCore: keep the records with many friends, and release the mean of what is left.
+r"""FriendlyCore: filter outliers by counting friends, then release the mean of the core.
 
-TCKMS22; L17, section 3. Records are friends if a predicate holds for the two of them, here: if
-their distance is at most r. The basic filter gives record i, of whose n records c_i are its
-friends, itself included, the weight
+Sources: TCKMS22; L17, section 3. Two records are friends if their distance is at most r (`radius`).
+Record i, with c_i friends among the n records of its dataset (itself included), has the weight
 
     w_i = clip((c_i - h)/(n - h), 0, 1),   h = (n + 1)/2.
 
-The core is the records of positive weight. Let x and x' differ in record 1, and let w, w'
-and W = sum w, W' = sum w' be their weights. Then:
+The core is the set of records of positive weight. For neighbours x, x' with weights w, w', their
+sums W, W', and weighted means m, m':
 
-(a) \|w - w'\|_1 <= 3 and |W - W'| <= 3. The count of a shared record has one term that
-    differs, so it changes by at most 1, and its weight by at most 1/(n - h) = 2/(n - 1);
-    the n - 1 shared records add up to at most 2, and record 1 adds at most 1.
-(b) Any two records of the two cores, together, have a common friend among x and x', so they
-    are within 2r. A record in a core has more than (n + 1)/2 friends in its dataset. For two
-    of the same core that makes more than n + 1 friends among n records: one is common. For
-    one of each, leave out record 1: each has more than (n - 1)/2 friends among the n - 1
-    shared records, so one of these is common.
-(c) If W, W' > 0 the weighted means m and m' differ by at most 6r/max(W, W'). Let W be the
-    larger. As sum_i w'_i (x'_i - m') = 0,
+(a) \|w - w'\|_1 <= 3 and |W - W'| <= 3.
+(b) Any two records of the two cores, together, are within 2r, because they have a common friend.
+(c) If W, W' > 0, then |m - m'| <= 6r/max(W, W').
 
-        W (m - m') = sum_i w_i (x_i - m') - sum_i w'_i (x'_i - m').
+The release: (1) W_lo, the noisy W less a bound that its noise exceeds with probability at most
+delta/2; (2) nothing else if W_lo <= max(3, threshold n); (3) otherwise the weighted mean, with
+noise of sensitivity 6r/W_lo. It is (epsilon, delta)-DP; no pure or zCDP budget can pay for it.
 
-    m' is in the convex hull of a core, so by (b) each x_i - m' or x'_i - m' with a positive
-    weight has norm at most 2r. The shared records give sum |w_i - w'_i| 2r <= 4r. Record 1
-    gives w_1 a - w'_1 b with a = x_1 - m' and b = x'_1 - m'. If w_1 >= w'_1 > 0 this is
-    (w_1 - w'_1) a + w'_1 (a - b), and by (b) its two places are within 2r of each other, so it
-    is at most 2r w_1; as it is if w'_1 = 0. The same holds with the two exchanged: record 1
-    gives at most 2r max(w_1, w'_1) <= 2r. (Searches find 2.7r/max(W, W') at most; whether
-    less than 6r can be proved is open.)
+L17 has h = n/2, with which (b) fails for odd n: let r = 1, x = (1.5, 2.5, 4), x' = (4, 2.5, 4).
 
-L17 has h = n/2 and (c_i - n/2)/n. With that h two cores need not share a friend if n
-is odd: with r = 1, x = (1.5, 2.5, 4) and x' = (4, 2.5, 4) the cores hold 1.5 and 4, each with
-two friends of three, and 2.5 apart. And a slope of 1/n lets w jump from 1/2 to 1 at c_i = n;
-the lecture's figure has the slope 2/n.
-
-The release is (epsilon, delta)-DP. Step 1: the noisy W minus the bound that its noise
-exceeds with probability delta/2 only, W_lo. Step 2: nothing but W_lo where it is at most
-max(3, threshold n). Step 3: else, the weighted mean with noise of sensitivity 6r/W_lo.
-Proof. Fix neighbours x, x'. Let M~ be the release on x, except that where W_lo > W step 3 runs
-on x'. Step 1 has sensitivity 3 by (a). Given W_lo, step 3 of M~(x) and of M(x') are the same,
-or else 3 < W_lo <= W, so that W' > 0 and the means differ by at most 6r/W <= 6r/W_lo by (c).
-So M~(x) against M(x') is an adaptive composition of the two mechanisms, which costs
-(epsilon, delta/2) as they are calibrated. M~(x) and M(x) differ only if the noise of step 1
-exceeds its bound, so by delta/2 in total variation, and M(x) against M(x') costs (epsilon,
-delta). The same holds with x and x' exchanged. No pure and no zCDP budget can pay for this.
+Proof: docs/theory/friendly_core.md.
 """
 
 from __future__ import annotations
@@ -68,21 +42,34 @@ __all__ = ["FriendlyCoreMean", "core_weights", "count_within", "friendly_mean", 
 Composition = Literal["basic", "zcdp"]
 Share = Annotated[float, Field(ge=0, lt=1)]
 
-WEIGHT_STEP = 3.0  # what one record moves W by,
-MEAN_STEP = 6.0  # and the weighted mean, in units of r/W
-CHUNK = 250_000  # distances, and coordinates of rows, held at a time
-PROBE = 64  # records that place the origin of the distances
-# Records up to which all pairs of many trials are asked at once. Rounding may differ from that
-# of `cdist`, and n is public: neighbours are asked alike.
+WEIGHT_STEP = 3.0  # sensitivity of W, by (a)
+MEAN_STEP = 6.0  # sensitivity of the weighted mean in units of r/W, by (c)
+CHUNK = 250_000  # numbers held at a time: distances, and coordinates of rows
+PROBE = 64  # number of records from which `_origin` is computed
+# Up to this n all pairwise distances of many trials are computed at once. The rounding may differ
+# from that of `cdist`; n is public, so both neighbours take the same branch.
 FEW = 16
 
 
 def count_within(data: Floats, radius: float, counts: Floats | None = None) -> Floats:
-    """How many of its dataset's (trials, n, d) rows are within `radius` of each, itself included.
+    """Count the friends of each row: rows of its dataset within `radius`, itself included.
 
-    Whether two rows are friends depends on these two alone. They are asked in pairs, but for
-    rows so near to an origin in the bulk that they must be friends, or so far that they cannot.
-    The counts, (trials, n), say how many there are of each row.
+    Whether two rows are friends depends on these two alone. All pairs are compared, except for rows
+    so near to an origin in the bulk that they must be friends, or so far that they cannot be.
+
+    Parameters
+    ----------
+    data : (trials, n, d) array
+        Records as vectors.
+    radius : float > 0
+        Largest distance r of two friends.
+    counts : (trials, n) array, optional
+        Multiplicity of each row; default 1.
+
+    Returns
+    -------
+    (trials, n) array
+        Number of friends, with multiplicity.
     """
     held = np.ones(data.shape[:2]) if counts is None else counts
     few = data.shape[1] <= FEW
@@ -97,7 +84,7 @@ def count_within(data: Floats, radius: float, counts: Floats | None = None) -> F
 
 
 def _count(rows: Floats, radius: float, held: Floats, peels: int = 3) -> Floats:
-    """The counts of some trials; in each, rows far from the origin get one of their own."""
+    """Count friends in some trials; rows far from the origin are counted by a recursive call."""
     offset = rows - _origin(rows)
     offset /= radius
     square = np.einsum("tnd,tnd->tn", offset, offset)
@@ -105,7 +92,7 @@ def _count(rows: Floats, radius: float, held: Floats, peels: int = 3) -> Floats:
     found = np.where(near, (held * near).sum(axis=1, keepdims=True), 0.0)
     for trial in np.flatnonzero(~near.all(axis=1)):
         data, weight, count = rows[trial], held[trial], found[trial]
-        # Beyond 3/2 of the radius none has a friend among the near ones.
+        # A row beyond 3/2 of the radius has no friend among the near rows.
         far = (square[trial] > 2.3) & (peels > 0) & near[trial].any()
         if far.any():
             count[far] = _count(data[None, far], radius, weight[None, far], peels - 1)[0]
@@ -122,9 +109,10 @@ def _count(rows: Floats, radius: float, held: Floats, peels: int = 3) -> Floats:
 
 
 def _origin(rows: Floats) -> Floats:
-    """A point near the bulk of the rows, (trials, 1, d): only speed depends on it.
+    """Return a point near the bulk of the rows, (trials, 1, d); only speed depends on it.
 
-    The median of a few rows leans to outliers; the mean of the half nearest to it hardly does.
+    It is the mean of the half of some rows that is nearest to their median: outliers move it less
+    than they move the median of a few rows.
     """
     some = rows[:, :: max(1, rows.shape[1] // PROBE)]
     half = some.shape[1] // 2
@@ -135,7 +123,7 @@ def _origin(rows: Floats) -> Floats:
 
 
 def _friends(one: Floats, other: Floats, radius: float) -> Bools:
-    """Which rows of the one are friends of which of the other."""
+    """Return a matrix: True where a row of `one` and a row of `other` are friends."""
     from scipy.spatial.distance import cdist  # slow to load
 
     if 1e-140 < radius < 1e140:
@@ -144,31 +132,62 @@ def _friends(one: Floats, other: Floats, radius: float) -> Bools:
 
 
 def _direct(one: Floats, other: Floats, radius: float) -> Bools:
-    """Whether rows are friends; a power of two scales their difference without rounding."""
+    """Return True where rows are friends; scaling by a power of two keeps differences exact."""
     unit = np.ldexp(1.0, max(int(np.frexp(radius)[1]), -1000))
     difference = (one - other) / unit
     return np.asarray(np.square(difference).sum(axis=-1) <= (radius / unit) ** 2)
 
 
 def core_weights(friends: Floats, n: float) -> Floats:
-    """The basic filter's weights of n records, by how many friends each has, itself included."""
+    """Return the basic filter's weights w_i, in [0, 1].
+
+    Parameters
+    ----------
+    friends : array
+        Number of friends of each record, itself included.
+    n : float
+        Number of records.
+
+    Returns
+    -------
+    array of the same shape
+
+    Raises
+    ------
+    ValueError
+        If n <= 2.
+    """
     if n <= 2:
         raise ValueError(f"a core needs at least 3 records, got {n:g}")
     return np.asarray(np.clip((2 * friends - (n + 1)) / (n - 1), 0.0, 1.0))
 
 
 def gaussian_diameter(n: float, d: int, beta: float) -> float:
-    """The distance that n vectors from N(mu, I) keep from each other with probability 1 - beta.
+    """Return a bound on the distances of n N(mu, I) vectors, valid with probability 1 - beta.
 
-    For two of them half its square is chi-squared of d degrees; by LM00, Lemma 1, it exceeds
-    d + 2 sqrt(d t) + 2t with probability at most e^-t. Take t = ln(n^2/beta), for all pairs.
+    Half the squared distance of two vectors is chi-squared with d degrees of freedom. By LM00,
+    Lemma 1, it exceeds d + 2 sqrt(d t) + 2t with probability at most e^-t. Take t = ln(n^2/beta),
+    for a union bound over all pairs.
+
+    Parameters
+    ----------
+    n : float
+        Number of vectors.
+    d : int
+        Dimension.
+    beta : float in (0, 1)
+        Failure probability.
+
+    Returns
+    -------
+    float
     """
     t = 2 * np.log(n) - np.log(beta)
     return float(np.sqrt(2 * d + 4 * np.sqrt(d * t) + 4 * t))
 
 
 def _cut(ledger: Ledger, composition: Composition) -> tuple[Ledger, Ledger, float]:
-    """The ledgers of W and of the mean, and the bound on W's noise, which is paid for."""
+    """Return the ledgers of W and of the mean, and the bound on the noise of W."""
     budget = ledger.budget
     assert isinstance(budget, ApproxDP)
     ledger.allow_failure(budget.delta / 2)
@@ -184,10 +203,10 @@ def _cut(ledger: Ledger, composition: Composition) -> tuple[Ledger, Ledger, floa
 
 
 def _weighted_mean(rows: Floats, weights: Floats, total: Floats, radius: float) -> Floats:
-    """The mean of the core, (trials, d), around a record of it; NaN where it is empty."""
+    """Return the mean of the core, (trials, d), by offsets from a core record; NaN if empty."""
     middle = rows[np.arange(len(rows)), weights.argmax(axis=1), None]
     offset = rows - middle
-    # The core is within 2r of it; what is far off has weight 0, and 0 times inf is no number.
+    # The core is within 2r of `middle`. Other records have weight 0; clip them, as 0 * inf is NaN.
     np.clip(offset, -4 * radius, 4 * radius, out=offset)
     total = np.where(total > 0, total, np.nan)
     return np.asarray(middle[:, 0] + np.matmul(weights[:, None], offset)[:, 0] / total[:, None])
@@ -201,9 +220,27 @@ def friendly_mean(
     composition: Composition = "basic",
     counts: Floats | None = None,
 ) -> Estimate:
-    """The mean of the core of (trials, n, d) rows with noise, or NaN; the module proves privacy.
+    """Return the mean of the core with noise; NaN where W_lo is too small.
 
-    The counts are of equal rows, (trials, n), with the same total in every trial.
+    Parameters
+    ----------
+    rows : (trials, n, d) array
+        Records as vectors.
+    radius : float > 0
+        Largest distance r of two friends.
+    ledger : Ledger
+        An (epsilon, delta) budget.
+    threshold : float in [0, 1)
+        Nothing is released if W_lo <= max(3, threshold n).
+    composition : {'basic', 'zcdp'}
+        See `FriendlyCoreMean`.
+    counts : (trials, n) array, optional
+        Multiplicity of each row, with equal totals in all trials; default 1.
+
+    Returns
+    -------
+    Estimate
+        `core` is W/n.
     """
     n, copies = float(rows.shape[1] if counts is None else counts[0].sum()), 1
     if counts is None and rows.strides[0] == 0:  # repeated releases on the same data
@@ -218,7 +255,7 @@ def friendly_mean(
         least = first.add_noise(total, WEIGHT_STEP) - bound
         kept = least > max(3.0, threshold * n)
         before = np.where(kept[:, None], before, np.nan)
-        # Where nothing is released, noise is drawn all the same, to leave the others' as it is.
+        # Draw noise for every trial, released or not, so that other trials' noise does not shift.
         step = MEAN_STEP * radius / np.where(kept, least, n)
         value = last.add_noise(before, step[:, None])
     largest = np.finfo(float).max
@@ -227,25 +264,29 @@ def friendly_mean(
 
 @validated
 class FriendlyCoreMean(Estimator):
-    """The mean of the records that have many friends: those within a distance r.
+    """FriendlyCore: noisy mean of the records within distance r of most others (TCKMS22).
 
-    No bound on the mean is needed, and some records may lie anywhere: if a fraction eta < 1/2 is
-    far off, and the others are friends, W/n is near (1 - eta)(1 - 2 eta), which is above the
-    default threshold while eta < 0.31.
+    No bound on the mean is needed, and a minority of records may lie anywhere. If a fraction eta <
+    1/2 is far away and the others are friends, W/n is near (1 - eta)(1 - 2 eta), which is above the
+    default threshold for eta < 0.31. The module has the filter and its privacy.
 
     Parameters
     ----------
     radius : float > 0, optional
-        r, the distance of friends. By default sigma times `gaussian_diameter`.
+        Distance r up to which two records are friends, in the unit of the data. Default: `sigma`
+        times a bound on all distances of n Gaussian records, `gaussian_diameter`.
     sigma : float > 0
         Standard deviation of a coordinate, for the default radius.
     beta : float in (0, 1)
-        Probability that not all Gaussian records are friends, for the default radius.
+        Probability that some two Gaussian records are not friends, for the default radius.
     threshold : float in [0, 1)
-        Nothing is released (NaN) where W_lo is at most max(3, threshold n).
+        Nothing is released (NaN) if the noisy lower bound on the total weight of the core is at
+        most max(3, threshold n).
     composition : {'basic', 'zcdp'}
-        ``basic``: W with Laplace noise at epsilon/2, the mean with the budget's own noise at
-        (epsilon/2, delta/2). ``zcdp``: both at rho/2, the largest rho within (epsilon, delta/2).
+        Split of the budget between W, the total weight of the core, and the mean. ``basic``: W
+        has Laplace noise at epsilon/2, and the mean the budget's own noise at
+        (epsilon/2, delta/2). ``zcdp``: each has rho/2, for the largest rho within
+        (epsilon, delta/2).
     """
 
     radius: Positive | None = None
@@ -261,7 +302,20 @@ class FriendlyCoreMean(Estimator):
         return MOST_WHOLE
 
     def friend_radius(self, n: float, d: int) -> float:
-        """The distance r of friends among n records of d coordinates."""
+        """Return the distance r of friends.
+
+        Parameters
+        ----------
+        n : float
+            Number of records.
+        d : int
+            Coordinates of a record.
+
+        Returns
+        -------
+        float
+            r, in the unit of the data.
+        """
         if self.radius is not None:
             return self.radius
         return min(self.sigma * gaussian_diameter(n, d, self.beta), 1e300)
@@ -274,7 +328,7 @@ class FriendlyCoreMean(Estimator):
 
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
         r, m = self.friend_radius(n, d or 1), np.arange(1, n + 1)
-        # The first m records are friends, the others alone: W = m (2m - n - 1)/(n - 1).
+        # If the first m records are friends and the others alone, W = m (2m - n - 1)/(n - 1).
         *_, bound = _cut(Ledger(budget, np.random.default_rng(0)), self.composition)
         total = m * (2 * m - n - 1) / (n - 1) - bound
         held = int(m[np.argmin(np.abs(total - max(3.0, self.threshold * n)))])
@@ -288,7 +342,7 @@ class FriendlyCoreMean(Estimator):
 
 
 def _listed(sample: Sample) -> tuple[Floats, Floats | None]:
-    """Records as vectors, and how many there are of each if not one."""
+    """Return records as vectors, and the multiplicity of each; None if that is 1."""
     scalars = sample.mean().ndim == 1
     if isinstance(sample, DenseSample):
         return (sample.values[..., None] if scalars else sample.values), None

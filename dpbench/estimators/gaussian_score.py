@@ -1,44 +1,23 @@
-r"""The mean of a Gaussian by a bounded score around a private centre, debiased.
+"""Clipped-score (Huber-type) mean of a Gaussian around a private median, with the bias inverted.
 
-A clip that keeps all records is 2 sqrt(2 ln n) sigma wide, and noise is as wide as the clip. A
-narrow one loses no more than the law can restore. In units of sigma let
+Lengths are in units of sigma. For a half-width T let
 
     psi(x) = clip(x, -T, T),   h(y) = E psi(N(y, 1)) = g(y + T) - g(y - T) - T,
 
-where g(z) = E(N(z, 1))_+ = z Phi(z) + phi(z), as psi(x) = (x + T)_+ - (x - T)_+ - T. h grows from
--T to T, with h'(y) = P(|N(y, 1)| < T). Around a centre c the mean psi(x_i - c) has expectation
-h(mu - c), so that c + h^-1 of it is consistent wherever c is. One replaced record moves it by at
-most 2T/n. This is an M-estimator (Huber 1964) with one step of noise.
+with g(z) = z Phi(z) + phi(z). Around a private centre c, the mean of psi(x_i - c) has expectation
+h(mu - c), so c + h^-1 of the mean score is a consistent estimate of mu. One replaced record moves
+the mean score by at most 2T/n.
 
-What T costs. Near c = mu the error is (S + N)/h'(0), S the deviation of a mean of n scores, of
-variance v(T)/n, and N noise of sensitivity 2T/n. With z and q the 1 - beta quantiles of a normal
-law and of unit noise, both two-sided, T minimises
+T minimises sqrt(z^2 v(T)/n + (2Tq/n)^2)/h'(0), with z and q the two-sided 1 - beta quantiles of a
+normal distribution and of noise at sensitivity 1, and
 
-    ((z^2 v(T)/n + (2Tq/n)^2)^(1/2))/h'(0),   h'(0) = 2 Phi(T) - 1,
-    v(T) = h'(0) - 2T phi(T) + 2T^2 Phi(-T),
+    h'(0) = 2 Phi(T) - 1,   v(T) = h'(0) - 2T phi(T) + 2T^2 Phi(-T).
 
-which is the quantile of the error if noise is Gaussian, and right at both ends if not. As T grows
-this is the mean. As T falls it is the sign of x - c: under pure DP noise of quantile
-sqrt(2 pi) ln(1/beta)/(n epsilon), which is just what testing a chain of laws asks for where
-n epsilon is large (`dpbench.theory.bounds.numbers`), and so under GDP. T is at least 0.1, where
-noise is 0.2 per cent above that.
-
-The centre. A median by the exponential mechanism up to sigma/10 on +-(R + t), t as in
-`dpbench.estimators.gaussian`. Points of score 0 fill at least sigma/5, those of score -n/2 at most
-2(R + t): it is far off with probability at most f if n epsilon/4 >= ln(10 (R + t)/(sigma f)). That
-asks for little of a budget whose n epsilon is large: the centre has the share that makes f a tenth
-of beta, at most a half. At least, its epsilon is ln(...)/50,000, or it would look at more than a
-million records. The score has the rest: two steps on the same records (`Ledger.split`).
-
-The centre rests on the same records. Let G(c) be the mean score around c less its expectation. The
-score moves by at most |c - mu| if c does, so G(c) - G(mu) has a standard deviation of at most
-|c - mu|/sqrt(n); the largest of |G(c) - G(mu)| on an interval of that length around mu is of the
-same order (it is Lipschitz in c), so a c that is chosen by the records changes the error by no
-more. With |c - mu| near sigma/10 that is small beside sampling; `dpbench.theory.exact.score`
-leaves it out, and simulations do not see it.
-
-What cannot be inverted. The average with noise may leave (-T, T): c + h^-1 is kept within T + t of
-c, where h is within sigma beta/n of its end. All of that is post-processing.
+The centre is a median by the exponential mechanism, up to sigma/10, on +-(R + t) with the t of
+`dpbench.estimators.gaussian`. It is far off with probability at most f if
+n epsilon/4 >= ln(10 (R + t)/(sigma f)). The centre gets the share of the budget that makes f a
+tenth of beta, at most a half, and at least an epsilon of ln(...)/50,000, so that it reads no more
+than a million records. Derivation: docs/theory/gaussian_score.md.
 """
 
 from __future__ import annotations
@@ -57,11 +36,11 @@ from dpbench.samples import Sample
 
 __all__ = ["GaussianScoreMean", "mean_score", "shift_of"]
 
-RESOLUTION = 0.1  # of the centre, in sigma
-NARROWEST = 0.1  # T, in sigma
-LEAST_SHARE, MOST_SHARE = 1e-3, 0.5  # of the budget, for the centre
-FEWEST = 200_000  # records from which on a centre takes no less of epsilon
-HALVINGS = 60
+RESOLUTION = 0.1  # resolution of the centre, in sigma
+NARROWEST = 0.1  # smallest T, in sigma
+LEAST_SHARE, MOST_SHARE = 1e-3, 0.5  # bounds on the centre's share of the budget
+FEWEST = 200_000  # above this n the epsilon of the centre falls no further
+HALVINGS = 60  # bisection steps of `shift_of`
 
 
 def _density(z: Floats) -> Floats:
@@ -69,7 +48,19 @@ def _density(z: Floats) -> Floats:
 
 
 def mean_score(y: Floats, t: float) -> Floats:
-    """The h(y) of the module, at a clip of +-t."""
+    """Return h(y) = E clip(N(y, 1), -t, t).
+
+    Parameters
+    ----------
+    y : array
+        Means of the normal distribution, in sigma.
+    t : float > 0
+        Half-width T of the clip, in sigma.
+
+    Returns
+    -------
+    array of the same shape
+    """
     above, below = y + t, y - t
     return np.asarray(
         above * ndtr(above) + _density(above) - below * ndtr(below) - _density(below) - t
@@ -77,7 +68,21 @@ def mean_score(y: Floats, t: float) -> Floats:
 
 
 def shift_of(score: Floats, t: float, most: float) -> Floats:
-    """The y in [-most, most] where h(y) is nearest to the score, up to 2^-60 of that."""
+    """Return h^-1(score): the y in [-most, most] where h(y) is nearest to the score.
+
+    Parameters
+    ----------
+    score : array
+        Mean scores; NaN gives NaN.
+    t : float > 0
+        Half-width T of the clip, in sigma.
+    most : float > 0
+        Bound on |y|; y is accurate to 2^-60 of it.
+
+    Returns
+    -------
+    array of the same shape
+    """
     low, high = np.full_like(score, -most), np.full_like(score, most)
     for _ in range(HALVINGS):
         middle = (low + high) / 2
@@ -88,32 +93,48 @@ def shift_of(score: Floats, t: float, most: float) -> Floats:
 
 @validated
 class GaussianScoreMean(_GaussianMean):
-    """A narrow clip around a private median, averaged with noise, and what it hides put back.
+    """Debiased clipped (Huber-type) mean of a Gaussian around a private median.
 
-    The module derives it. It needs Gaussian records of standard deviation `sigma`: of others
-    c + h^-1 is biased, towards their median where T is small.
+    Records are clipped to a narrow interval around the median and averaged with noise; then the
+    clipping bias is inverted. Records must be Gaussian with standard deviation `sigma`. For other
+    distributions the inversion is wrong: the estimate is biased, for a small T towards the median.
+    Derivation: docs/theory/gaussian_score.md.
 
     Parameters
     ----------
     beta : float in (0, 1)
-        Probability that a record is beyond t; T is chosen for the error's 1 - beta quantile.
+        Probability that some record is beyond t = sigma sqrt(2 ln(2n/beta)) from the mean; the
+        clip is chosen for the 1 - beta quantile of the error.
     share : float in (0, 1), optional
-        Of the budget, for the centre; by default what makes it wrong with probability beta/10.
+        Share of the budget for the centre (the median). Default: the smallest share that makes
+        the centre wrong with probability at most beta/10, at most 1/2.
     """
 
     share: Probability | None = None
 
     def _reach(self, n: int) -> float:
-        """R + t, which all records keep within."""
+        """Return R + t, a bound on the absolute values of all records with probability 1 - beta."""
         return self.radius + self.tail(n)
 
     def _log_ratio(self, n: int) -> float:
-        """The logarithm that n epsilon/4 of a centre has to exceed."""
+        """Return ln(10 (R + t)/(sigma f)) at f = beta/10, a lower bound for n epsilon/4."""
         unit = np.log(self.sigma) + np.log(RESOLUTION * self.beta / 10)
         return float(np.log(self._reach(n)) - unit)
 
     def centre_share(self, n: int, budget: Budget) -> float:
-        """The share of the budget for the centre."""
+        """Return the share of the budget for the centre.
+
+        Parameters
+        ----------
+        n : int
+            Number of records.
+        budget : Budget
+            Budget of the whole release.
+
+        Returns
+        -------
+        float in (0, 1)
+        """
         if self.share is not None:
             return self.share
         needed = 4 * self._log_ratio(n) / min(n, FEWEST)
@@ -122,7 +143,20 @@ class GaussianScoreMean(_GaussianMean):
         return float(shares[np.argmax(enough)]) if any(enough) else MOST_SHARE
 
     def half_width(self, n: int, budget: Budget) -> float:
-        """T, in sigma, where `budget` is that of the score."""
+        """Return the half-width T of the clip.
+
+        Parameters
+        ----------
+        n : int
+            Number of records.
+        budget : Budget
+            Budget of the score.
+
+        Returns
+        -------
+        float
+            T, in sigma.
+        """
         q, z = budget.noise_quantile(self.beta), ndtri(self.beta / 2)
         t = np.geomspace(NARROWEST, 2 * gaussian_tail(n, self.beta), 1000)
         slope = 2 * ndtr(t) - 1
@@ -144,7 +178,7 @@ class GaussianScoreMean(_GaussianMean):
         return Estimate(value, before)
 
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
-        # A record from one end of the clip to the other, past a centre that is among the rest.
+        # The record crosses the whole clip; the centre is at the other records.
         records = np.where(np.arange(n) > 0, 0.0, -100.0 * self.sigma)
         own = Pair.replacing("across_the_clip", records, 0, 100.0 * self.sigma)
         reach = self._reach(n)

@@ -1,4 +1,4 @@
-"""Gradient descent on all records with noisy clipped gradients, and the mean by it."""
+"""Mean by full-batch gradient descent with clipped gradients and Gaussian noise (DP-SGD)."""
 
 from __future__ import annotations
 
@@ -24,31 +24,32 @@ Steps = Annotated[int, Field(ge=1, le=1000)]
 def descend(
     point: Callable[[Floats], Floats], start: Floats, reach: float, steps: int, ledger: Ledger
 ) -> Estimate:
-    """DP-SGD [ACG16] on all records, with the step sizes 2/(t + 1) of [LSB12].
+    """Run DP-SGD (ACG16) on all records in every step, with the step sizes 2/(t + 1) of LSB12.
 
-    At rate r a step from theta along the mean g of gradients, each clipped to norm C, is towards
-    m = theta - r g, which moves by at most 2rC/n with one record: theta is released. Step t = 1,
-    ..., T goes 2/(t + 1) of the way to m_t + Z_t, which is known under T-th shares of the budget.
-    So theta_T is the average of the m_t + Z_t with weights w_t = 2t/(T (T + 1)), of which the
-    starting point has none, and its noise, for any records, is Gaussian with
-    T sum w_t^2 = 2 (2T + 1)/(3 (T + 1)) < 4/3 of the variance of a single release of m.
+    A gradient step of rate r from theta, along the mean g of n gradients clipped to norm C, ends
+    at m = theta - r g. For a released theta, one record moves m by at most 2rC/n. Step t = 1, ...,
+    T goes 2/(t + 1) of the way from theta to m_t + Z_t; the noise Z_t is paid for by a T-th of the
+    budget. So theta_T is the average of the m_t + Z_t with weights w_t = 2t/(T (T + 1)); the start
+    has weight 0. Its noise is Gaussian for any records, with T sum w_t^2 =
+    2 (2T + 1)/(3 (T + 1)) < 4/3 times the variance of a single release of m.
 
     Parameters
     ----------
     point : callable
-        m at theta, both (trials,) or (trials, d).
-    start : array
+        Maps theta to m, both (trials,) or (trials, d).
+    start : (trials,) or (trials, d) array
+        First theta.
     reach : float
-        r C/n.
+        r C/n, half of the sensitivity of m.
     steps : int
-        T.
+        Number of steps T.
     ledger : Ledger
-        Of Gaussian noise; see `under_zcdp`.
+        Pays for Gaussian noise; see `under_zcdp`.
 
     Returns
     -------
     Estimate
-        With the average of the m_t as the value before noise.
+        theta_T, with the average of the m_t as the value before noise.
     """
     value, before = start, start
     for t, part in enumerate(under_zcdp(ledger).split(*[1 / steps] * steps), start=1):
@@ -60,21 +61,22 @@ def descend(
 
 @validated
 class GradientDescentMean(Estimator):
-    """The mean as what minimises squared, or Huber's, loss, by `descend` from 0 (L17, technique 2).
+    """Mean by noisy gradient descent (DP-SGD) on squared or Huber loss, from 0 (L17, ACG16).
 
-    The gradient of ||theta - x||^2/2 is theta - x. Clipped to norm C it is the gradient of Huber's
-    loss with threshold C, so that one estimator is for both. At rate 1, m is the mean of the
-    records projected on the ball of radius C around theta: of a record further out it sees the
-    direction only. So theta_T tends to Huber's location, which is the mean of the records if all
-    are within C of it, and is moved by a share eta of far ones by about C eta/(1 - eta). As step t
-    is no longer than 2C/(t + 1), a mean further from 0 than about 2C ln(T) is not reached.
+    Technique 2 of L17; `descend` has the steps and their sensitivity. The gradient of
+    ||theta - x||^2/2 is theta - x. Clipped to norm C, it is the gradient of Huber's loss with
+    threshold C, so one estimator covers both losses. At rate 1, m is the mean of the records
+    projected on the ball of radius C around theta; only the direction of a record further away
+    counts. So theta_T tends to Huber's location, which is the mean of the records if all are within
+    C of it. A share eta of distant records moves it by about C eta/(1 - eta). Step t is no longer
+    than 2C/(t + 1), so a mean further from 0 than about 2C ln(T) is not reached.
 
     Parameters
     ----------
     clip : float > 0
-        C.
+        Norm C that gradients are clipped to, in the unit of the data.
     steps : int
-        T.
+        Number of steps T; each spends a T-th of the budget.
     """
 
     clip: Clip

@@ -1,16 +1,23 @@
-"""Means of heavy-tailed data: clip where clipping bias and noise balance.
+"""Clipped means of heavy-tailed data, with the clip that balances clipping bias and noise.
 
-The class is E|X - mu|^k <= 1 with mu known to lie in [-R, R]; R = 0 stands for a mean
-known up to the error that is sought. Clipping to +-(R + T) biases the mean by at most
-E(|X - mu| - T)_+. Since (x - T)_+ <= b x^k with equality at x = kT/(k-1) for
-b = (k-1)^(k-1)/(k^k T^(k-1)), that is at most b, which the bias of two-point laws
-approaches as T grows. See KSU20, section 3 and Theorem 3.5.
+Assumption: E|X - mu|^k <= 1, and the mean mu lies in [-R, R]; R = 0 stands for a mean that is
+known up to the error that is sought. See KSU20, section 3 and Theorem 3.5.
 
-What errs by B + s Z, with Z the noise at sensitivity 1 and t(p) what it exceeds with probability
-p, has an absolute error above x with probability beta if p and beta - p are the shares of
-B + s Z < -x and B + s Z > x: s t(p) = x + B and s t(beta - p) = x - B. So each p <= beta/2 names
-u = B/s = (t(p) - t(beta - p))/2 and v = x/s = (t(p) + t(beta - p))/2; for Laplace noise of scale 1
-v = ln(cosh(u)/beta). `best_clip` takes B = b(T) and s = 2 (R + T)/n.
+Bias. Clipping to +-(R + T) moves the mean by at most E(|X - mu| - T)_+. For x >= 0,
+
+    (x - T)_+ <= b x^k,   b = b(T) = (k-1)^(k-1)/(k^k T^(k-1)),
+
+with equality at x = kT/(k-1). So the bias is at most b(T) (`worst_clipping_bias`). Two-point
+distributions approach this bound as T grows.
+
+Error. Let the error be B + s Z: B the bias, s the sensitivity, Z noise at sensitivity 1. Let t(p)
+be the point that Z exceeds with probability p. Then |B + s Z| > x has probability beta if
+B + s Z < -x has probability p and B + s Z > x has probability beta - p, that is, if
+s t(p) = x + B and s t(beta - p) = x - B. So each p <= beta/2 determines
+
+    u = B/s = (t(p) - t(beta - p))/2,   v = x/s = (t(p) + t(beta - p))/2.
+
+For Laplace noise of scale 1, v = ln(cosh(u)/beta). `best_clip` sets B = b(T), s = 2 (R + T)/n.
 """
 
 from __future__ import annotations
@@ -29,15 +36,26 @@ from dpbench.privacy import ZCDP, Budget, Ledger, PureDP
 from dpbench.registry import MomentOrder, Probability, Radius, validated
 from dpbench.samples import Sample
 
-__all__ = ["HeavyTailedMean", "LocalMean", "best_clip", "worst_clipping_bias"]
+__all__ = ["LocalMean", "TunedClippedMean", "best_clip", "worst_clipping_bias"]
 
 
-# Of records over their clip, which a release of three values is made for.
-SMALL = 0.05
+SMALL = 0.05  # mean |x|/C, C the clip, for which `three_values` minimises the variance
 
 
 def worst_clipping_bias(threshold: float, k: float) -> float:
-    """The largest E(|X - mu| - T)_+ over E|X - mu|^k <= 1: the module's b."""
+    """Return b(T), the largest E(|X - mu| - T)_+ over all X with E|X - mu|^k <= 1.
+
+    Parameters
+    ----------
+    threshold : float > 0
+        T, in the unit of the data.
+    k : float >= 2
+        Order of the bounded moment.
+
+    Returns
+    -------
+    float
+    """
     return float(((k - 1) / k) ** (k - 1) / k * threshold ** -(k - 1))  # k^k may overflow
 
 
@@ -45,12 +63,29 @@ def worst_clipping_bias(threshold: float, k: float) -> float:
 def best_clip(
     k: float, radius: float, beta: float, effective: float, budget: Budget
 ) -> tuple[float, float]:
-    """The T at which the 1 - beta quantile of |b(T) + noise| is least, and that quantile.
+    """Return the T that minimises the 1 - beta quantile of |b(T) + noise|, and that quantile.
 
-    Of n records, `effective` is n/q, q the 1 - beta quantile of the noise at sensitivity 1: only
-    the shape of the budget's noise counts. A search for the p of the module, which gives u, and T
-    by b(T) = 2 u (R + T)/n. For Laplace noise the quantile is convex in T, as
-    s ln(cosh(B/s)/beta) is in (B, s).
+    The search is over p <= beta/2 (see the error above), which gives u, and T by
+    b(T) = 2 u (R + T)/n. For Laplace noise the quantile is convex in T, because
+    s ln(cosh(B/s)/beta) is convex in (B, s).
+
+    Parameters
+    ----------
+    k : float >= 2
+        Order of the bounded moment.
+    radius : float >= 0
+        R, a bound on abs(mu).
+    beta : float in (0, 1)
+        Failure probability.
+    effective : float > 0
+        n/q, with q the 1 - beta quantile of the absolute noise at sensitivity 1.
+    budget : Budget
+        Its noise distribution is used up to scale; `effective` carries the scale.
+
+    Returns
+    -------
+    t, error : float
+        T, and the 1 - beta quantile of the error of a distribution of the largest bias.
     """
     from scipy.optimize import brentq, minimize_scalar  # a slow import
 
@@ -65,7 +100,7 @@ def best_clip(
     def found(log_fall: float) -> tuple[float, float]:
         share = float(np.exp(-np.exp(log_fall)))  # p is this share of beta/2
         far, near = tail(beta / 2 * share), tail(beta / 2 * (2 - share))
-        log_slope = float(np.log((far - near) / effective))  # of 2u/n
+        log_slope = float(np.log((far - near) / effective))  # ln(2u/n)
 
         def excess(log_t: float) -> float:
             wide = float(np.logaddexp(log_radius, log_t))
@@ -83,16 +118,19 @@ def best_clip(
 
 @validated
 class _Clipped(Estimator):
-    """To +-(R + T), where T depends on public numbers only: n, the budget and the parameters.
+    """Base class of means clipped to +-(R + T), with T a function of public numbers only.
+
+    T depends on n, the budget and the parameters, not on the data.
 
     Parameters
     ----------
     k : float >= 2
-        Order of the bounded moment.
+        Order of the bounded moment: E|X - mu|^k <= 1.
     radius : float >= 0
-        R, a bound on abs(mu).
+        R, a public bound on abs(mu), in the unit of the data; 0 if the mean is known up to the
+        error that is sought.
     beta : float in (0, 1)
-        Failure probability that T is tuned for.
+        Failure probability of the error bound that T is tuned for.
     """
 
     k: MomentOrder
@@ -101,34 +139,54 @@ class _Clipped(Estimator):
 
 
 @validated
-class HeavyTailedMean(_Clipped):
-    """Clip to +-(R + T), average, add noise of sensitivity 2 (R + T)/n.
+class TunedClippedMean(_Clipped):
+    """Clipped mean of heavy-tailed data with a bounded k-th moment: KSU20, section 3.
+
+    Records are clipped to +-(R + T) and averaged, with noise of sensitivity 2 (R + T)/n.
 
     Parameters
     ----------
     policy : {'minimax', 'rate', 'all'}
-        How T is chosen. With q the 1 - beta quantile of the budget's noise at
-        sensitivity 1 (``ln(1/beta)/epsilon`` for pure DP):
+        Rule for T; records are clipped to +-(R + T), R = `radius`. Let q be the 1 - beta
+        quantile of the budget's noise at sensitivity 1 (``ln(1/beta)/epsilon`` for pure DP).
 
-        - ``minimax``: T minimises the 1 - beta quantile of the worst bias and the noise together,
-          `best_clip`. For R = 0 that is c (n/q)^(1/k), c a number of k, beta and the noise's law.
-        - ``rate``: T = c (n ln(1/beta)/q)^(1/k), that of KSU20 up to its constant.
-        - ``all``: T = (n/beta)^(1/k), which keeps every record with probability 1 - beta by
-          Markov's inequality and a union bound; tau = sqrt(n) of L15.
+        - ``minimax``: T minimises the 1 - beta quantile of the largest bias and the noise
+          together (`best_clip`). For R = 0 that is c (n/q)^(1/k), where c depends on k, beta and
+          the shape of the noise.
+        - ``rate``: T = c (n ln(1/beta)/q)^(1/k), the T of KSU20 up to its constant.
+        - ``all``: T = (n/beta)^(1/k), which by Markov's inequality and a union bound keeps every
+          record with probability 1 - beta; tau = sqrt(n) of L15.
     c : float > 0
-        The constant of ``rate``.
-    clip_at : float > 0, optional
-        This T, whatever the policy says.
+        Constant c of ``rate``.
+    threshold : float > 0, optional
+        Value of T that overrides `policy`, in the unit of the data.
     """
+
+    first_names: ClassVar[dict[str, str]] = {"threshold": "clip_at"}
+
+    stream_name: ClassVar[str] = "HeavyTailedMean"
 
     policy: Literal["minimax", "rate", "all"] = "minimax"
     c: Annotated[float, Field(gt=0)] = 0.7
-    clip_at: Annotated[float, Field(gt=0)] | None = None
+    threshold: Annotated[float, Field(gt=0)] | None = None
 
     def clipping_threshold(self, n: int, budget: Budget) -> float:
-        """The T of n records."""
-        if self.clip_at is not None:
-            return self.clip_at
+        """Return T for n records.
+
+        Parameters
+        ----------
+        n : int
+            Number of records.
+        budget : Budget
+            Budget of the release.
+
+        Returns
+        -------
+        float
+            T, in the unit of the data.
+        """
+        if self.threshold is not None:
+            return self.threshold
         if self.policy == "all":
             return float((n / self.beta) ** (1 / self.k))
         effective = n / budget.noise_quantile(self.beta)
@@ -141,39 +199,42 @@ class HeavyTailedMean(_Clipped):
         return noisy_clipped_mean(sample, 0.0, bound, ledger)
 
     def private_terms(self, alpha: float, beta: float, n: float, budget: Budget) -> Terms:
-        # At the T of `minimax` the error is that of one record, times n^(-(k-1)/k).
-        if self.policy != "minimax" or self.radius or self.clip_at is not None:
+        # With R = 0 and the T of `minimax` the error is the error at n = 1 times n^(-(k-1)/k).
+        if self.policy != "minimax" or self.radius or self.threshold is not None:
             return {}
         _, one = best_clip(self.k, 0.0, beta, 1 / budget.noise_quantile(beta), budget)
         return {"privacy": float((one / alpha) ** (self.k / (self.k - 1)))}
 
 
 def _of_many(budget: Budget) -> Budget:
-    """The budget with the noise that averages of many have: no staircase."""
+    """Return the budget for averages of many noises: pure DP without staircase noise."""
     return PureDP(budget.epsilon) if isinstance(budget, PureDP) else budget
 
 
 @cache
 def three_values(budget: Budget) -> tuple[float, float]:
-    """The a and b of a record x in [-1, 1] that releases 1, 0 or -1, private for that record.
+    """Return a and b of a release of 1, 0 or -1 that is private for one record x in [-1, 1].
 
-    1 with probability a + (b-a) x and -1 with a where x > 0, the other way round where x < 0: a
-    mixture of what -1, 0 and 1 release, (b, 1-a-b, a) mirrored, (a, 1-2a, a) and (b, 1-a-b, a), so
-    that, by convexity, the worst records are these. 1 less -1 has the mean (b-a) x and a variance
-    of at most 2a + (b-a) abs(x); a is what makes that over (b-a)^2 least at the mean size `SMALL`.
+    For x > 0 the release is 1 with probability a + (b-a) x, and -1 with probability a; for x < 0
+    these are exchanged. So (P(1), P(0), P(-1)) is (b, 1-a-b, a) at x = 1, (a, 1-2a, a) at x = 0 and
+    (a, 1-a-b, b) at x = -1, and every other x releases a mixture of two of these. Hence, by
+    convexity, the worst pairs of records are among -1, 0 and 1. The release over b - a is unbiased;
+    its numerator has mean (b-a) x and a variance of at most 2a + (b-a) |x|. The free a minimises
+    this variance over (b-a)^2 at mean |x| = `SMALL`.
 
-    - epsilon-DP: a = 1/(e^epsilon + 2), b = e^epsilon a, where 1-2a = b and 1-a-b = a.
-    - mu-GDP: b = g(a), g(a) = Phi(Phi^-1(a) + mu) the largest power of a test of size a. Tests of
-      0 against 1, by likelihood ratios, add -1 to 1: a + b <= g(2a), as g has a slope of at least 1
-      up to Phi(-mu/2) >= 2a. Those of -1 against 1 add 0 to 1: 1-a = g(1-b), by symmetry.
-    - rho-zCDP: as GDP of mu = sqrt(2 rho), which implies it.
+    - epsilon-DP: a = 1/(e^epsilon + 2) and b = e^epsilon a, where 1-2a = b and 1-a-b = a.
+    - mu-GDP: b = g(a), where g(a) = Phi(Phi^-1(a) + mu) is the largest power of a test of size a.
+      Likelihood-ratio tests of x = 0 against x = 1 may also reject at -1 or at 0: they need
+      a + b <= g(2a), which holds because g has a slope of at least 1 up to Phi(-mu/2) >= 2a. Tests
+      of -1 against 1 may also reject at 0: 1-a = g(1-b), by symmetry.
+    - rho-zCDP: the a and b of mu-GDP at mu = sqrt(2 rho), which implies rho-zCDP.
     """
     amounts = budget.named_amounts
     if "epsilon" in amounts:
         fall = float(np.exp(-budget.pure_epsilon))
         return fall / (1 + 2 * fall), 1 / (1 + 2 * fall)
     mu = amounts["mu"] if "mu" in amounts else float(np.sqrt(2 * amounts["rho"]))
-    mu = min(mu, 20.0)  # from where on b is 1 in all digits
+    mu = min(mu, 20.0)  # for a larger mu, b rounds to 1
     sizes = ndtr(-mu / 2) / 2 * np.geomspace(1e-6, 1, 10_000)
     powers = ndtr(ndtri(sizes) + mu)
     best = np.argmin(_spread(sizes, powers))
@@ -181,36 +242,42 @@ def three_values(budget: Budget) -> tuple[float, float]:
 
 
 def _spread(low: Floats | float, high: Floats | float) -> Floats:
-    """The standard deviation of a release by `three_values`, at the mean size `SMALL`."""
+    """Return the largest standard deviation of a `three_values` release at mean |x| = `SMALL`."""
     return np.asarray(np.sqrt(2 * low + (high - low) * SMALL) / (high - low))
 
 
 @validated
 class LocalMean(_Clipped):
-    """Each record clipped to +-(R + T) and released by itself; the average of all releases.
+    """Mean in the local model of privacy: each record is clipped and privatised by itself (DJW13).
 
-    The local model (DJW13, Corollary 1; KSU20, section 1.2). Every record pays the whole budget,
-    in parallel.
+    Every record is clipped to [-C, C], C = R + T, and released with the whole budget (parallel
+    composition); the estimate averages the n releases. See DJW13, Corollary 1; KSU20, section 1.2.
 
     Parameters
     ----------
     policy : {'minimax', 'rate'}
-        How T is chosen. With s the standard deviation of the averaged noise at R + T = 1:
+        Rule for T; records are clipped to [-C, C], C = R + T, R = `radius`. Let s be the
+        standard deviation of the averaged noise at C = 1.
 
-        - ``minimax``: T minimises the 1 - beta quantile of the worst bias and the averaged noise
-          together, taken for normal. For R = 0 that is c/s^(1/k), c a number of k and beta.
-        - ``rate``: T = (n (ln(1/beta)/q)^2)^(1/(2k)), (n epsilon^2)^(1/(2k)) for pure DP, with q
-          as in `HeavyTailedMean`: the same up to its constant.
+        - ``minimax``: T minimises the 1 - beta quantile of the largest bias and the averaged
+          noise together, as if that noise were normal. For R = 0 that is c/s^(1/k), where c
+          depends on k and beta.
+        - ``rate``: T = (n (ln(1/beta)/q)^2)^(1/(2k)), with q the 1 - beta quantile of the
+          budget's noise at sensitivity 1; (n epsilon^2)^(1/(2k)) for pure DP. It has the rate of
+          ``minimax``, but not its constant.
     mechanism : {'additive', 'randomised_response', 'three_values'}
-        What releases a record x in [-C, C], C = R + T. ``additive``: noise of sensitivity 2C.
-        ``randomised_response``: +-C/t with probability (1 +- t x/C)/2, t = tanh(epsilon/2), of mean
-        x and variance C^2/t^2 - x^2. A probability is between (1-t)/2 and (1+t)/2, whose ratio is
-        e^epsilon: epsilon-DP, at the epsilon that the budget pays for. For small epsilon the
-        standard deviation is 2C/epsilon; Laplace noise has 2 sqrt(2) C/epsilon.
-        ``three_values``: C/(b-a), 0 or -C/(b-a), see the function of that name, of mean x. Its
-        variance is small where nearly all records are: at a mean size of C/20, which T is chosen
-        for, the standard deviation is 0.84 of that of randomised response at epsilon = 1, and
-        0.79 of that of Gaussian noise at mu = 1.
+        Release of one clipped record x in [-C, C].
+
+        - ``additive``: x plus noise of sensitivity 2C.
+        - ``randomised_response``: +-C/t with probability (1 +- t x/C)/2, t = tanh(epsilon/2),
+          which has mean x and variance C^2/t^2 - x^2. The probabilities are between (1-t)/2 and
+          (1+t)/2, whose ratio is e^epsilon: epsilon-DP, at the epsilon that the budget pays for.
+          For small epsilon the standard deviation is 2C/epsilon; Laplace noise has
+          2 sqrt(2) C/epsilon.
+        - ``three_values``: C/(b-a), 0 or -C/(b-a), of mean x, with a and b from the function
+          `three_values`. Its variance is small for records near 0. At mean |x| = C/20, for which
+          T is chosen, its standard deviation is 0.84 times that of randomised response at
+          epsilon = 1, and 0.79 times that of Gaussian noise at mu = 1.
     """
 
     policy: Literal["minimax", "rate"] = "minimax"
@@ -218,7 +285,20 @@ class LocalMean(_Clipped):
     bounded_in: ClassVar[Literal["local"]] = "local"
 
     def clipping_threshold(self, n: int, budget: Budget) -> float:
-        """The T of n records."""
+        """Return T for n records.
+
+        Parameters
+        ----------
+        n : int
+            Number of records.
+        budget : Budget
+            Budget of every record.
+
+        Returns
+        -------
+        float
+            T, in the unit of the data.
+        """
         if self.policy == "rate":
             epsilon = np.log(1 / self.beta) / _of_many(budget).noise_quantile(self.beta)
             return float((n * epsilon**2) ** (1 / (2 * self.k)))
@@ -227,12 +307,12 @@ class LocalMean(_Clipped):
         return best_clip(self.k, self.radius, self.beta, effective, ZCDP(1.0))[0]  # normal noise
 
     def _unit(self, budget: Budget) -> float:
-        """The largest standard deviation of one release, over that of noise 1 for 2C."""
+        """Return the largest standard deviation of one release at 2C = 1."""
         if self.mechanism == "randomised_response":
             return float(0.5 / np.tanh(budget.pure_epsilon / 2))
         if self.mechanism == "three_values":
             return float(_spread(*three_values(budget)) / 2)
-        # E Z^2 is the integral of t(e^-s/2)^2 e^-s over s > 0, t as in the module.
+        # E Z^2 is the integral of t(e^-s/2)^2 e^-s over s > 0, with t(p) the upper p-quantile.
         s, weights = np.polynomial.laguerre.laggauss(40)
         return float(np.sqrt(weights @ _of_many(budget).noise_tail(np.exp(-s) / 2, 1.0, 1.0) ** 2))
 

@@ -1,18 +1,18 @@
-"""Intervals by simulation around a clipped mean: NOISYVAR, and the parametric bootstrap.
+"""Confidence intervals by simulation around a clipped mean: NOISYVAR and the parametric bootstrap.
 
-Data are in a public [a, b], of width w. A share of the budget is for the mean, with noise of
-sensitivity w/n. The rest is for the variance: half squared differences of m = floor(n/2) disjoint
-pairs are in [0, w^2/2] and one record is in one pair, so their mean has sensitivity w^2/(2m). (The
-sources have a statistic of all records, DFMBG20 the sample variance, of sensitivity w^2/n, FWS22
-the mean absolute deviation.) Then the release of the mean is simulated, for records of the law
-N(value, scale^2) that was released: that sees no record, and costs nothing.
+Records are clipped to a public [a, b] of width w. A share of the budget releases the mean, with
+noise of sensitivity w/n. The rest releases the variance: half squared differences of m = floor(n/2)
+disjoint pairs are in [0, w^2/2], and one record is in one pair, so their mean has sensitivity
+w^2/(2m). (The sources use a statistic of all records: DFMBG20 the sample variance, of sensitivity
+w^2/n; FWS22 the mean absolute deviation.) Then the release of the mean is simulated for records of
+the released distribution N(value, scale^2). The simulation uses no record, so it costs no privacy.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -26,34 +26,36 @@ from dpbench.privacy import Ledger
 from dpbench.registry import Probability, validated
 from dpbench.samples import Sample
 
-__all__ = ["BootstrapInterval", "NoisyVarianceInterval"]
+__all__ = ["NoisyvarInterval", "ParametricBootstrapInterval"]
 
 End = Annotated[float, Field(ge=-1e150, le=1e150)]  # squares do not overflow
 Draws = Annotated[int, Field(ge=1, le=10**5)]
-HELD = 10**6  # simulated numbers at once
-FAR = 40.0  # standard deviations, beyond which a Gaussian weighs nothing
+HELD = 10**6  # simulated numbers held at once
+FAR = 40.0  # in standard deviations: the Gaussian probability beyond underflows
 
 
 @validated
 class _SimulatedInterval(_Between):
-    """A clipped mean and a noisy variance, and the errors of simulated ones.
+    """Base class of intervals from simulated errors of a clipped mean.
 
-    Of B + 1 errors of one law the real one is equally likely to have any rank. So with simulations
-    of the true law, and a whole k = (B + 1) beta/2, the interval from the value less the k-th
-    largest simulated error to the value less the k-th smallest misses with probability beta.
+    Let the real error and B simulated errors have one distribution. Then every rank of the real
+    error among the B + 1 is equally likely. So with simulations of the true distribution, and a
+    whole number k = (B + 1) beta/2, the interval from the value minus the k-th largest simulated
+    error to the value minus the k-th smallest misses the mean with probability beta.
 
     Parameters
     ----------
     lower, upper : float
-        a and b; records are clipped to these.
+        Public bounds a < b to which records are clipped, in the unit of the data.
     sigma : float > 0, optional
-        The standard deviation where it is known: all of the budget is for the mean.
+        Known standard deviation of a record; the mean then has the whole budget. By default it is
+        estimated.
     beta : float in (0, 1)
-        How often the interval is to miss.
+        Probability with which the interval is meant to miss the mean.
     share : float in (0, 1)
-        Of the budget, for the mean if sigma is not known; DFMBG20 found 0.8 best.
-    draws : int
-        B.
+        Share of the budget for the mean if sigma is estimated; DFMBG20 found 0.8 best.
+    draws : int in [1, 1e5]
+        Number B of simulated releases.
     """
 
     lower: End
@@ -65,7 +67,7 @@ class _SimulatedInterval(_Between):
 
     @abstractmethod
     def _moments(self, mean: Floats, sd: Floats) -> tuple[Floats, Floats]:
-        """The bias and the standard deviation of simulated records of N(mean, sd^2)."""
+        """Return bias and standard deviation, (trials,), of simulated records of N(mean, sd^2)."""
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         scale = np.full(sample.trials, self.sigma or 0.0)
@@ -89,7 +91,7 @@ class _SimulatedInterval(_Between):
         return replace(found, interval=(middle - low, middle - high), miss=self.beta)
 
     def _scale(self, sample: Sample, ledger: Ledger) -> Floats:
-        """The root of the noisy variance, 0 where that is negative."""
+        """Return the root of the noisy variance, (trials,), or 0 if it is negative."""
         if sample.n < 2:
             raise ValueError("one record makes no pair")
         squares = sample.half_squared_differences(ledger.rng)
@@ -99,31 +101,40 @@ class _SimulatedInterval(_Between):
 
 
 @validated
-class NoisyVarianceInterval(_SimulatedInterval):
-    """NOISYVAR with simulation, Algorithms 2 and 3 of DFMBG20: clipping is not simulated.
+class NoisyvarInterval(_SimulatedInterval):
+    """NOISYVAR confidence interval: noisy clipped mean and variance, with simulation (DFMBG20).
 
-    Simulated errors are N(0, scale^2/n) plus noise. That the scale is not the true one makes the
-    intervals miss a little more than they should, where it is least certain: at small n epsilon.
+    DFMBG20, Algorithms 2 and 3. Simulated errors are N(0, scale^2/n) plus the noise of the mean;
+    clipping is not simulated. Because `scale` is an estimate, intervals miss a little more often
+    than beta, mostly at small n epsilon.
     """
+
+    stream_name: ClassVar[str] = "NoisyVarianceInterval"
 
     def _moments(self, mean: Floats, sd: Floats) -> tuple[Floats, Floats]:
         return np.zeros_like(mean), sd
 
 
 @validated
-class BootstrapInterval(_SimulatedInterval):
-    """The parametric bootstrap of FWS22: the whole release is simulated, with its clip.
+class ParametricBootstrapInterval(_SimulatedInterval):
+    """Parametric bootstrap confidence interval for a noisy clipped mean (FWS22).
 
-    Simulated records are clipped to [a, b], too, so that the bias of clipping is subtracted as
-    far as that of records around the value is that of records around the mean: FWS22's pivotal
-    interval. Means of n clipped Gaussians are drawn from the normal law of their mean and variance,
-    with u = (a - mean)/sd and v = (b - mean)/sd in units of sd
+    The whole release is simulated, including the clip to [a, b]: FWS22's pivotal interval. It
+    subtracts the bias of clipping, so far as records around the value have the same bias as records
+    around the mean. The mean of n clipped Gaussians is drawn from a normal distribution with its
+    mean and variance. With u = (a - mean)/sd, v = (b - mean)/sd, a clipped record has, in units of
+    sd, the bias
 
-        m = u Phi(u) + v Phi(-v) + phi(u) - phi(v)    away from the mean, and
+        m = u Phi(u) + v Phi(-v) + phi(u) - phi(v)
+
+    and the variance
+
         u^2 Phi(u) + v^2 Phi(-v) + Phi(v) - Phi(u) + u phi(u) - v phi(v) - m^2,
 
-    the integrals of z and z^2 between u and v, and what is clipped to either.
+    from the integrals of z and z^2 between u and v, plus the records clipped to either bound.
     """
+
+    stream_name: ClassVar[str] = "BootstrapInterval"
 
     def _moments(self, mean: Floats, sd: Floats) -> tuple[Floats, Floats]:
         sd = np.maximum(sd, 1e-150)

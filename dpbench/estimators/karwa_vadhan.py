@@ -1,9 +1,9 @@
-"""A private histogram finds a Gaussian: KV18, Algorithms 1 to 4; intervals."""
+"""Private histogram, then a clipped mean: KV18, Algorithms 1 to 4, with confidence intervals."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -19,16 +19,16 @@ from dpbench.privacy.neighbours import Pair
 from dpbench.registry import Probability, validated
 from dpbench.samples import Bins, Sample
 
-__all__ = ["KarwaVadhanInterval", "KarwaVadhanMean", "LearnedGaussian", "PowersOfTwo"]
+__all__ = ["KarwaVadhanGaussian", "KarwaVadhanInterval", "KarwaVadhanMean", "PowersOfTwo"]
 
-MOST_BINS = 1e300
+MOST_BINS = 1e300  # radius/t at most, so that the number of bins stays finite
 Sigma = Annotated[float, Field(ge=1e-150, le=1e150)]
 
 
 def _histogram_mean(
     sample: Sample, radius: float | None, sigma: float | Floats, beta: float, ledger: Ledger
 ) -> Estimate:
-    """`KarwaVadhanMean`; sigma may have been released for every trial."""
+    """Estimate as `KarwaVadhanMean`; sigma may be (trials,), one released value for every trial."""
     coarse, fine = ledger.split(0.5, 0.5)
     bins, t = _bins(sample.n, radius, sigma, beta)
     centre = fullest_bin(sample, bins, coarse) + t
@@ -38,7 +38,7 @@ def _histogram_mean(
 def _bins(
     n: int, radius: float | None, sigma: float | Floats, beta: float
 ) -> tuple[Bins, float | Floats]:
-    """The bins, and half of their width."""
+    """Return the bins, and half of their width, t."""
     t = sigma * gaussian_tail(n, beta)
     if radius is not None:
         t = np.maximum(t, radius / MOST_BINS)
@@ -48,19 +48,26 @@ def _bins(
 
 @validated
 class KarwaVadhanMean(NeedsRadius):
-    """The fullest bin of a private histogram, then a clipped mean around it.
+    """Karwa-Vadhan mean: locate a Gaussian by a private histogram, then clip and average (KV18).
 
-    L15, Theorem 2. Half of the budget: a histogram over bins of width 2t that cover +-(R + t), one
-    of which starts at 0, with t as in `dpbench.estimators.gaussian`. If [a, b] is the fullest, all
-    records lie in [a - 2t, b + 2t] with high probability. The other half: clip to that, and add
-    noise of sensitivity 6t/n.
+    L15, Theorem 2. Let t = sigma sqrt(2 ln(2n/beta)): with probability 1 - beta all n records are
+    within t of the mean.
+
+    1. With half of the budget, release the fullest bin [a, b] of a histogram with bins of width 2t.
+       The bins cover +-(R + t), and one of them starts at 0. With high probability all records lie
+       in [a - 2t, b + 2t].
+    2. With the other half, clip the records to that interval, average them, and add noise of
+       sensitivity 6t/n.
 
     Parameters
     ----------
+    radius : float >= 0 or None
+        Public bound R on abs(mu), in the unit of the data. None, without a bound, is possible under
+        (epsilon, delta) only, by a stability-based histogram.
     sigma : float > 0
-        Standard deviation of a record.
+        Known standard deviation of a record, in the unit of the data.
     beta : float in (0, 1)
-        Probability that a record is clipped.
+        Probability that some record is clipped; a smaller value makes the clip wider.
     """
 
     sigma: Positive = 1.0
@@ -74,7 +81,7 @@ class KarwaVadhanMean(NeedsRadius):
         return audit_pairs(n, bins, budget.fraction(0.5))
 
     def private_terms(self, alpha: float, beta: float, n: float, budget: Budget) -> Terms:
-        # The fullest bin holds about half of the records, and must beat the noise.
+        # About half of the records are in the fullest bin: this count has to exceed the noise.
         half = budget.fraction(0.5)
         t = self.sigma * gaussian_tail(n, self.beta)
         if isinstance(half, ApproxDP):
@@ -88,32 +95,40 @@ class KarwaVadhanMean(NeedsRadius):
 
 @dataclass(frozen=True)
 class PowersOfTwo(Bins):
-    """Bins [2^j, 2^(j+1)) of non-negative numbers; bounds are logarithms, the width is 1."""
+    """Bins [2^j, 2^(j+1)) of non-negative numbers; bounds are base-2 logarithms, the width is 1."""
 
     def index(self, values: Floats) -> Floats:
         return super().index(np.log2(np.maximum(values, np.finfo(float).tiny)))
 
 
 @validated
-class LearnedGaussian(NeedsRadius):
-    """A Gaussian: a private mean, and a standard deviation that is known or private.
+class KarwaVadhanGaussian(NeedsRadius):
+    """Karwa-Vadhan mean and standard deviation of a Gaussian, with unknown sigma (KV18).
 
-    Half squared differences y of disjoint pairs have mean sigma^2, whatever the mean is. A quarter
-    of the budget: a histogram of y over powers of two, [2^j, 2^(j+1)) the fullest; the density of
-    ln y peaks at sigma^2, so sigma^2 < 2^(j+2) with high probability. A quarter: the mean of the m
-    values y clipped to [0, 2^(j+2) 2 ln(2m/beta)], which each exceeds with probability beta/m,
-    with noise of that width over m; it is kept within [2^(j-2), 2^(j+3)]. Half: `KarwaVadhanMean`
-    with that sigma. A known sigma leaves all of the budget to the mean.
+    Half squared differences y = (x_i - x_j)^2/2 of m = floor(n/2) disjoint pairs of records have
+    mean sigma^2, whatever the mean of the records is.
+
+    1. With 1/4 of the budget, release the fullest bin [2^j, 2^(j+1)) of a histogram of y. The
+       density of ln y peaks at sigma^2, so sigma^2 < 2^(j+2) with high probability.
+    2. With 1/4, release the variance: the mean of y clipped to [0, w], w = 2^(j+2) 2 ln(2m/beta),
+       with noise of sensitivity w/m. Each y exceeds w with probability at most beta/m. The result
+       is moved into [2^(j-2), 2^(j+3)].
+    3. With 1/2, release the mean by `KarwaVadhanMean` with that sigma.
+
+    If sigma is given, steps 1 and 2 are left out and the mean has the whole budget.
 
     Parameters
     ----------
     sigma : float > 0, optional
-        The standard deviation where it is known.
+        Known standard deviation of a record, in the unit of the data; by default it is estimated.
     sigma_low, sigma_high : float
-        Bounds on it where it is not, within [1e-150, 1e150].
+        Public bounds on the standard deviation if it is estimated, within [1e-150, 1e150]. They
+        cost accuracy only by their logarithm.
     beta : float in (0, 1)
-        Probability that a record is clipped.
+        Probability that a step clips some record; a smaller value makes the clips wider.
     """
+
+    stream_name: ClassVar[str] = "LearnedGaussian"
 
     sigma: Positive | None = None
     sigma_low: Sigma = 1e-150
@@ -139,7 +154,8 @@ class LearnedGaussian(NeedsRadius):
         return Estimate(value, before, scale=scale)
 
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
-        # With a private sigma: at 1, where half of the pairs differ by 1 and the others by 2.
+        # If sigma is private, half of the pairs differ by 1 and the others by 2, so that it is
+        # about 1 and the two bins of half squared differences are equally full.
         bins, _ = _bins(n, self.radius, self.sigma or 1.0, self._clipped)
         apart = np.where(np.arange(n) % 2, np.where(np.arange(n) % 4 == 1, 1.0, 2.0), 0.0)
         found = audit_pairs(n, bins, budget.fraction(0.5 if self.sigma else 0.25))
@@ -147,11 +163,11 @@ class LearnedGaussian(NeedsRadius):
 
     @property
     def _clipped(self) -> float:
-        """The probability that a step clips a record."""
+        """Probability that a step clips some record."""
         return self.beta
 
     def _variance(self, sample: Sample, ledger: Ledger) -> tuple[Floats, Floats]:
-        """The private variance, NaN where the histogram releases nothing; its sensitivity."""
+        """Return the private variance and its sensitivity, (trials,); NaN if no bin is released."""
         coarse, fine = ledger.split(0.5, 0.5)
         squares = sample.half_squared_differences(ledger.rng)
         low, high = 2 * np.log2(self.sigma_low), 2 * np.log2(self.sigma_high)
@@ -165,33 +181,34 @@ class LearnedGaussian(NeedsRadius):
 
 
 @validated
-class KarwaVadhanInterval(LearnedGaussian):
-    """An interval that holds a Gaussian's mean with probability 1 - beta, at finite n (KV18).
+class KarwaVadhanInterval(KarwaVadhanGaussian):
+    """Confidence interval for the mean of a Gaussian, valid at every finite n (KV18).
 
-    `KarwaVadhanMean` with a bound S on the standard deviation, plus and minus
+    The interval is the `KarwaVadhanMean`, computed with a bound S on the standard deviation, plus
+    and minus z S/sqrt(n) + (a quantile of the noise), z a normal quantile. It misses the mean with
+    probability at most beta, by a union bound:
 
-        z S/sqrt(n) + a quantile of the noise.
+    - Known sigma: S = sigma. A record is clipped with probability beta/4, the noise exceeds its
+      quantile with beta/4, and the sampling error exceeds z sigma/sqrt(n) with beta/2.
+    - Unknown sigma: half of the budget goes to S. Let v be the private variance of
+      `KarwaVadhanGaussian`. Unclipped, the mean of m half squared differences is sigma^2 chi2_m/m.
+       So
+          S^2 = (v + a quantile of the noise) m/(the beta/8 quantile of chi2_m)
 
-    A known sigma is S, and misses are: a clipped record with probability beta/4, noise above its
-    quantile beta/4, a sampling error above z sigma/sqrt(n) beta/2. An unknown one is bounded at
-    half of the budget: for v the private variance of `LearnedGaussian`, without clipping the mean
-    of m half squared differences, sigma^2 chi2_m/m, plus noise,
+      is above sigma^2 except with probability beta/8 each for that quantile, the noise and a clip.
+      The mean adds beta/8 for a clip, and beta/4 each for noise and sampling error.
 
-        S^2 = (v + a quantile of the noise) m/(the beta/8 quantile of chi2_m)
-
-    is above sigma^2 but with probability beta/8 for that quantile, beta/8 for the noise and beta/8
-    for a clip. The mean then has beta/8 for a clip, and beta/4 each for noise and sampling error:
-    beta in all, for every n at which the histograms find the data. It is a union bound over errors
-    that are rarely large together, and intervals miss far less often. (KV18 has the variance of all
+    This holds for every n at which the histograms locate the data. Because the errors are rarely
+    large together, intervals miss less often than beta. (KV18 instead use the variance of all
     records, clipped around the private mean, plus a quantile of its noise, and Student's t for z.
-    Of pairs no clip rests on that mean, and the noise is for their own scale.)
+    With pairs no clip depends on that mean, and the noise follows the scale of the differences.)
 
-    Other parameters are those of `LearnedGaussian`.
+    The other parameters are those of `KarwaVadhanGaussian`.
 
     Parameters
     ----------
     beta : float in (0, 1)
-        Probability that the interval misses.
+        Probability that the interval misses the mean, at most.
     """
 
     @property
@@ -215,7 +232,7 @@ class KarwaVadhanInterval(LearnedGaussian):
         return Estimate(value, before, (value - half, value + half), self.beta)
 
     def _above(self, sample: Sample, ledger: Ledger) -> Floats:
-        """S; NaN where the histogram releases nothing."""
+        """Return the bound S on the standard deviation, (trials,); NaN if no bin is released."""
         variance, step = self._variance(sample, ledger)
         pairs = sample.n // 2
         noise = step * ledger.budget.fraction(0.5).noise_quantile(self.beta / 4)

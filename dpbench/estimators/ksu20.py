@@ -1,4 +1,4 @@
-"""Heavy tails with an unknown location: find a range, and average within.
+"""Heavy-tailed scalars with an unknown location: a private range, then a clipped mean.
 
 KSU20, Algorithms 1 and 2, Theorems 3.3 to 3.7, for E|X - mu|^k <= 1, mu in [-R, R] and error alpha.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -21,24 +21,46 @@ from dpbench.privacy.neighbours import Pair
 from dpbench.registry import MomentOrder, Probability, validated
 from dpbench.samples import Bins, Sample
 
-__all__ = ["LARGEST_ALPHA", "Alpha", "Constants", "KSU20Mean", "KSU20Range", "smallest_alpha"]
+__all__ = [
+    "LARGEST_ALPHA",
+    "Alpha",
+    "Constants",
+    "KSU20Mean",
+    "KSU20RangeEstimate",
+    "smallest_alpha",
+]
 
 Alpha = Annotated[float, Field(ge=1e-100, le=1)]
 Constants = Literal["paper", "practical"]
 
-# In units of alpha^(-1/(k-1)): half the width of a bin, r.
+# Half width r of a bin, in units of alpha^(-1/(k-1)).
 HALF_BIN = {"paper": 10.0, "practical": 2.0}
-# The lemmas hold for alpha below 1/16; `practical` promises nothing.
+# The lemmas of KSU20 hold for alpha below 1/16; `practical` has no guarantee.
 LARGEST_ALPHA = {"paper": 1 / 16, "practical": 1.0}
 
 
 def _mean_budget(budget: Budget) -> Budget:
-    """What pays for the mean: Laplace noise under (epsilon, delta) too, as in KSU20."""
+    """Return the budget of the mean: under (epsilon, delta) pure DP, for Laplace noise as KSU20."""
     return PureDP(budget.epsilon) if isinstance(budget, ApproxDP) else budget
 
 
 def smallest_alpha(needed: Callable[[float], float], n: float, constants: Constants) -> float:
-    """The smallest error that needs n records, or the largest allowed, where all need more."""
+    """Return the smallest error for which n records suffice.
+
+    Parameters
+    ----------
+    needed : callable
+        Number of records needed for an error alpha; decreasing in alpha.
+    n : float
+        Number of records.
+    constants : {'paper', 'practical'}
+        Choice of the largest alpha that is allowed.
+
+    Returns
+    -------
+    float
+        The largest alpha allowed, 1/16 or 1, if even that needs more than n records.
+    """
     from scipy.optimize import brentq  # a slow import
 
     def missing(log_alpha: float) -> float:
@@ -52,15 +74,19 @@ def smallest_alpha(needed: Callable[[float], float], n: float, constants: Consta
 
 @validated
 class _InBins(NeedsRadius):
-    """What looks for the mean in bins of width 2r, aligned at -R - 2r.
+    """Base class of estimators that locate the mean in bins of width 2r, aligned at -R - 2r.
 
     Parameters
     ----------
     k : float >= 2
-        Order of the bounded moment.
+        Order of the bounded moment: the mean of |X - mu|^k is at most 1, so data have to be
+        scaled.
+    radius : float >= 0 or None
+        Public bound R on abs(mu). None, without a bound, is possible under (epsilon, delta) only.
     constants : {'paper', 'practical', 'tuned'}
-        ``paper``: r = 10/alpha^(1/(k-1)); ``practical``: r = 2/alpha^(1/(k-1)); ``tuned``, of
-        `KSU20Mean` only: r = 2^(1/k), within which of the mean are half of all records.
+        Half width r of a bin. ``paper``: 10/alpha^(1/(k-1)). ``practical``: 2/alpha^(1/(k-1)).
+        ``tuned``, for `KSU20Mean` only: 2^(1/k), because half of all records are within that
+        distance of the mean.
     """
 
     k: MomentOrder
@@ -68,10 +94,22 @@ class _InBins(NeedsRadius):
 
     @abstractmethod
     def accuracy(self, n: int, budget: Budget) -> float:
-        """The alpha of n records."""
+        """Return the error alpha that is sought with n records.
+
+        Parameters
+        ----------
+        n : int
+            Number of records.
+        budget : Budget
+            Privacy budget of the whole estimator.
+
+        Returns
+        -------
+        float
+        """
 
     def bins(self, alpha: float) -> tuple[Bins, float]:
-        """The bins of an error alpha, and r."""
+        """Return the bins for an error alpha, and half of their width, r."""
         if self.constants == "tuned":
             r = float(2 ** (1 / self.k))
         else:
@@ -84,18 +122,22 @@ class _InBins(NeedsRadius):
 
 
 @validated
-class KSU20Range(_InBins):
-    """A range that holds the mean and nearly all records: KSU20, Algorithm 1.
+class KSU20RangeEstimate(_InBins):
+    """Private range that holds the mean and nearly all records: KSU20, Algorithm 1.
 
-    If [a, b] is the fullest bin of a private histogram the range is [a - 2r, b + 2r]; PDPRE, CDPRE
-    and ADPRE under the three notions. Its value is the middle of the range, and its promise that
-    this is within 2r of the mean, which says that the mean is at least r inside.
+    If [a, b] is the fullest bin of a private histogram, the range is [a - 2r, b + 2r]. KSU20 call
+    the algorithm PDPRE under pure DP, CDPRE under zCDP and ADPRE under (epsilon, delta). The value
+    is the midpoint of the range. It is promised to be within 2r of the mean; then the mean is at
+    least r away from both ends.
 
     Parameters
     ----------
     alpha : float in (0, 1]
-        The share of records that may lie outside; an accuracy for the mean later.
+        Share of the records that may lie outside the range, or the accuracy sought for the mean
+        later. A smaller value makes the range wider.
     """
+
+    stream_name: ClassVar[str] = "KSU20Range"
 
     alpha: Alpha
     constants: Constants = "paper"
@@ -111,31 +153,40 @@ class KSU20Range(_InBins):
 
 @validated
 class KSU20Mean(_InBins):
-    """The median over groups of means clipped to private ranges: KSU20, Algorithm 2.
+    """KSU20 mean for heavy tails: median of means clipped to private ranges (Algorithm 2).
 
-    The records are halved, and each half is cut into m groups. One half's group gives a range by
-    `KSU20Range`, the other's is clipped to it, a width of 6r, and its mean released with noise of
-    sensitivity 6r over the group's size (the paper's listing divides by n). Groups are disjoint:
-    each mechanism has the whole budget. PDPODME, CDPODME and ADPODME under the three notions; under
-    (epsilon, delta) the noise of the mean is Laplace. A group whose histogram releases nothing
-    counts as infinitely wrong in the median.
+    The records are split into two halves, and each half into m groups. Every group of one half
+    gives a range of width 6r by `KSU20RangeEstimate`. A group of the other half is clipped to that
+    range, and its mean is released with noise of sensitivity 6r over the size of the group. (The
+    listing in the paper divides by n.) The value is the median of the m releases. The groups are
+    disjoint, so each mechanism has the whole budget. KSU20 call the algorithm PDPODME, CDPODME and
+    ADPODME under the three notions; under (epsilon, delta) the noise of the means is Laplace noise.
+    A group without a range counts as infinite in the median.
+
+    The clip for ``practical`` and ``tuned`` constants. By Markov's inequality a bin that holds a
+    quarter of the records is within 4^(1/k) of the mean. So the half width is r + 4^(1/k) + T,
+    where records within T of the mean are not clipped:
+
+    - ``practical``: T = ((k-1)/k) (n/(2q))^(1/k) for n records in the half and q the 1 - beta
+      quantile of the noise at sensitivity 1.
+    - ``tuned``: r = 2^(1/k). By Markov's inequality [mu - r, mu + r] holds half of the records, and
+      it touches two bins, so one of them holds a quarter. T is that of ``minimax`` in
+      `TunedClippedMean` for R = r + 4^(1/k). A tenth of the records (or as many as
+      `histogram_needs`, at most half) locate the range; the rest are averaged.
 
     Parameters
     ----------
     alpha : float in (0, 1], optional
-        The error sought; by default the one that n is enough for, see `terms`.
+        Error sought, in units of the k-th root of the moment; by default the smallest for which n
+        suffices, see `terms`. With ``tuned`` constants it has to be left out.
     constants : {'paper', 'practical', 'tuned'}
-        ``paper``: m = ceil(200 ln(2/beta)), and the error is at most alpha with probability
-        1 - beta if alpha < 1/16 and n is enough. ``practical``: m = 1, r = 2/alpha^(1/(k-1)), and
-        the half width of the clip is r + 4^(1/k) + T, T = ((k-1)/k) (n/(2q))^(1/k) for n records
-        in the half: a bin that holds a quarter of the records is within 4^(1/k) of the mean by
-        Markov's inequality. ``tuned``, which takes no alpha: m = 1, r = 2^(1/k), for by Markov's
-        inequality [mu - r, mu + r] holds half of the records and touches two bins, of which one
-        holds a quarter; T is that of ``minimax`` in `HeavyTailedMean` for R = r + 4^(1/k). Not
-        half of the records find the range but a tenth, or as many as `terms` asks for it in
-        ``paper``, up to a half.
+        ``paper``: bins of half width r = 10/alpha^(1/(k-1)), m = ceil(200 ln(2/beta)) groups, and
+        the error is at most alpha with probability 1 - beta if alpha < 1/16 and n suffices (Theorem
+        3.5). ``practical``: r = 2/alpha^(1/(k-1)), m = 1, and a clip that grows with n. ``tuned``:
+        r = 2^(1/k), m = 1, the best clip of `TunedClippedMean`, and most of the records for the
+        mean.
     beta : float in (0, 1)
-        Failure probability.
+        Probability that the error exceeds the one sought; a smaller value means more groups.
     """
 
     alpha: Alpha | None = None
@@ -149,11 +200,23 @@ class KSU20Mean(_InBins):
 
     @property
     def groups(self) -> int:
-        """m, the groups in each half."""
+        """Number m of groups in each half."""
         return int(np.ceil(200 * np.log(2 / self.beta))) if self.constants == "paper" else 1
 
     def averaged(self, n: int, budget: Budget) -> int:
-        """How many of n records are averaged; the others find the range."""
+        """Return how many records are averaged; the others locate the range.
+
+        Parameters
+        ----------
+        n : int
+            Number of records.
+        budget : Budget
+            Privacy budget of the whole estimator.
+
+        Returns
+        -------
+        int
+        """
         if self.constants != "tuned":
             return n // 2
         needed = min(self.histogram_needs(1.0, n, budget), n / 2)
@@ -161,17 +224,35 @@ class KSU20Mean(_InBins):
 
     @property
     def _parts(self) -> int:
-        """Parts of the records that `terms` are for: in `paper` a group of a half."""
+        """Number of parts of the records; `terms` applies to one (`paper`: a group of a half)."""
         return 2 * self.groups if self.constants == "paper" else 1
 
     def terms(self, alpha: float, n: float, budget: Budget) -> tuple[float, float, float]:
-        """What error alpha needs for sampling, noise and range; logarithms of n are taken at n.
+        """Return the numbers of records that sampling, noise and range need for an error alpha.
 
-        `paper`, in one group of one half: 90/alpha^2 (Chebyshev at 0.1 for an error alpha/3),
-        180 q/alpha^(k/(k-1)) (the 0.9 quantile 6r q/n of the noise at alpha/3; q is the one at
-        sensitivity 1, ln(10)/epsilon for pure DP), and what the histogram needs. `practical`:
-        1/alpha^2, 1/(epsilon alpha^(k/(k-1))), ln(1+R)/epsilon, with q/ln(10) for 1/epsilon and the
-        noise's tail at 1/(1+R), or at delta, for the last.
+        ``paper``, for one group of one half, q the 0.9 quantile of the noise at sensitivity 1,
+        which is ln(10)/epsilon for pure DP:
+
+        - sampling: 90/alpha^2 (Chebyshev's inequality at 0.1 for an error alpha/3);
+        - noise: 180 q/alpha^(k/(k-1)) (the quantile 6r q/n is alpha/3);
+        - range: `histogram_needs`.
+
+        ``practical``: 1/alpha^2, 1/(epsilon alpha^(k/(k-1))) and ln(1 + R)/epsilon. For the other
+        notions q/ln(10) replaces 1/epsilon, and the last is the tail of the noise at 1/(1 + R), or
+        at delta.
+
+        Parameters
+        ----------
+        alpha : float in (0, 1]
+            Error sought.
+        n : float
+            Number of records at which logarithms of n are taken.
+        budget : Budget
+            Privacy budget of the whole estimator.
+
+        Returns
+        -------
+        tuple of three float
         """
         mean_budget = _mean_budget(budget)
         q = mean_budget.noise_quantile(0.1)
@@ -183,10 +264,24 @@ class KSU20Mean(_InBins):
         return 1 / alpha**2, float(q / np.log(10)) * power, tail
 
     def histogram_needs(self, alpha: float, n: float, budget: Budget) -> float:
-        """Records at which the range is right with probability 0.9, with the paper's constants.
+        """Return the number of records at which the range is right with probability 0.9.
 
-        All noises are below a sixteenth of them; under (epsilon, delta), moreover, the fullest
-        noisy count, at least 3/16 of them, is above the threshold. At most n bins are occupied.
+        With the constants of KSU20, all noises are below a sixteenth of that number. Under
+        (epsilon, delta) also the fullest noisy count, at least 3/16 of it, is above the threshold.
+        At most n bins are occupied.
+
+        Parameters
+        ----------
+        alpha : float in (0, 1]
+            Error sought, which gives the width of the bins.
+        n : float
+            Number of records at which logarithms of n are taken.
+        budget : Budget
+            Privacy budget of the histogram.
+
+        Returns
+        -------
+        float
         """
         if isinstance(budget, ApproxDP):
             tail = L1 / budget.pure_epsilon * float(np.log(10 * n))
@@ -195,16 +290,27 @@ class KSU20Mean(_InBins):
         return float(16 * budget.noise_tail(np.asarray(rare), L1, L2))
 
     def accuracy(self, n: int, budget: Budget) -> float:
-        """The error sought with n records, both halves together."""
         if self.constants == "tuned":
-            return 1.0  # all that the range is for
+            return 1.0  # bins of ``tuned`` constants do not depend on alpha
         if self.alpha is not None:
             return self.alpha
         size = n / self._parts
         return smallest_alpha(lambda a: sum(self.terms(a, size, budget)), size, self.constants)
 
     def promise(self, n: int, budget: Budget) -> float | None:
-        """The error that Theorem 3.5 promises with n records; None if it promises nothing."""
+        """Return the error that KSU20, Theorem 3.5 promises with n records, or None.
+
+        Parameters
+        ----------
+        n : int
+            Number of records, both halves together.
+        budget : Budget
+            Privacy budget of the whole estimator.
+
+        Returns
+        -------
+        float or None
+        """
         alpha, size = self.accuracy(n, budget), n / self._parts
         kept = self.constants == "paper" and alpha < LARGEST_ALPHA["paper"]
         enough = sum(self.terms(alpha, size, budget)) <= size * (1 + 1e-9)

@@ -1,11 +1,13 @@
-"""Heavy-tailed vectors with an unknown location: find a ball, and average within.
+"""Heavy-tailed vectors with unknown location: private centre, then a mean in a ball around it.
 
-KSU20, Algorithm 3, Theorems 4.6 and 4.7, for E|<v, X - mu>|^k <= 1 for every unit vector v. Then
-E||X - mu||^k <= d^(k/2), so that for a ball of radius sqrt(d) T around mu, by Hölder's inequality,
+KSU20, Algorithm 3, Theorems 4.6 and 4.7, for records X of R^d with E|<v, X - mu>|^k <= 1 for every
+unit vector v. Then E||X - mu||^k <= d^(k/2). So for a ball of radius sqrt(d) T around mu, by
+Hölder's inequality, the mean is biased in any direction
 
-- rows outside, if put at mu, bias the mean by at most P(outside)^((k-1)/k) <= T^-(k-1) in any
-  direction, and if discarded by that over P(inside);
-- if projected, by at most sup_x ((1 - T/x)_+ (T/x)^(k-1)) T^-(k-1): `worst_clipping_bias` at T.
+- by at most P(outside)^((k-1)/k) <= T^-(k-1) if rows outside are replaced by mu, and by at most
+  that over P(inside) if rows outside are discarded;
+- by at most sup_x ((1 - T/x)_+ (T/x)^(k-1)) T^-(k-1), `worst_clipping_bias` at T, if rows outside
+  are projected to the surface.
 """
 
 from __future__ import annotations
@@ -28,11 +30,11 @@ from dpbench.samples import Sample
 
 __all__ = ["KSU20BallMean"]
 
-PAPER_RADIUS = 4.0  # of the ball, in units of sqrt(d) alpha^(-1/(k-1))
+PAPER_RADIUS = 4.0  # radius of the ball in units of sqrt(d) alpha^(-1/(k-1))
 
 
 def _gaussian(budget: Budget) -> Budget:
-    """What pays for Gaussian noise on vectors under (epsilon, delta), too."""
+    """Return the budget with Gaussian noise for vectors under (epsilon, delta), too."""
     if isinstance(budget, ApproxDP) and budget.noise_by == "best":
         return replace(budget, noise_by="analytic")
     return budget
@@ -40,47 +42,62 @@ def _gaussian(budget: Budget) -> Budget:
 
 @validated
 class KSU20BallMean(NeedsRadius):
-    """A centre coordinate by coordinate, then the mean of the rows near it: KSU20, Algorithm 3.
+    """KSU20 mean of heavy-tailed vectors, truncated to a private ball (Algorithm 3).
 
-    Two parts of the records are disjoint, so each pays the whole budget. One gives a centre c:
-    `KSU20Mean` on every coordinate with 1/d of the budget, alpha = 1 and beta = 0.1/d. Of the
-    other, of n records, those outside the ball B(c, r) are discarded and the rest, with c
-    taken away, averaged: their sum over l = max(their number, 3n/4).
+    1. One part of the records gives the centre c: `KSU20Mean` on every coordinate with 1/d of the
+       budget, alpha = 1 and beta = 0.1/d.
+    2. The other part, n records, is truncated: rows y = x - c with ||y|| > r are discarded. The sum
+       of the others, divided by l = max(their number, 3n/4), gets noise, and c is added.
 
-    Replacing a record that is inside by another moves that mean by at most 2r/l <= 8r/(3n);
-    if one of the two is outside and l changes, the sum S of norm at most (l-1) r that stays
-    and the row y give |(S + y)/l - S/l'| <= |y|/l + |S| (1/l' - 1/l) <= 2r/l, the same, where
-    l' >= l - 1 is l - 1 or 3n/4; if l stays 3n/4, by r/l. With noise of that sensitivity it
-    is released and c added: Gaussian, or under pure DP of density exp(-epsilon ||z||/sensitivity),
-    the norm of which is Gamma(d): n ~ d^(3/2)/(epsilon alpha^(k/(k-1))).
+    The two parts are disjoint, so each has the whole budget.
 
-    Under (epsilon, delta) with a finite R all runs `under_zcdp`; with R infinite each coordinate
-    has epsilon/d, delta/d. For d <= 44 the authors would rather run `KSU20Mean` on each coordinate
-    (Remark 4.1).
+    Sensitivity. Let a replaced record be inside before and after: the mean moves by at most 2r/l <=
+    8r/(3n). Otherwise one row y joins or leaves the ball; let S be the sum of the other rows
+    inside, of norm at most (l - 1) r. Either l stays 3n/4 and the mean moves by at most r/l, or l'
+    is l - 1 or 3n/4, at least l - 1, and
+
+        |(S + y)/l - S/l'| <= |y|/l + |S| (1/l' - 1/l) <= 2r/l.
+
+    The noise for sensitivity 8r/(3n) is Gaussian. Under pure DP its density is proportional to
+    exp(-epsilon ||z||/sensitivity), whose norm is a Gamma(d) variable; then n is of the order of
+    d^(3/2)/(epsilon alpha^(k/(k-1))).
+
+    Under (epsilon, delta) with a finite R, all steps run `under_zcdp`; without R each coordinate of
+    the centre has (epsilon/d, delta/d). For d <= 44 the authors prefer `KSU20Mean` on each
+    coordinate (Remark 4.1).
+
+    The radius. In ``practical`` and ``tuned``, r = sqrt(d) (1 + T), because every coordinate of the
+    centre may be off by 1. The bound on the bias at T (module docstring) holds for a ball around
+    mu; if the centre is off by sqrt(d), projection may add sqrt(d) E(1 - r/|X - c|)_+, of the order
+    of sqrt(d) T^-k. By default T minimises, with q the 1 - beta quantile of the norm of the noise,
+
+    - ``practical``: bias + q;
+    - ``tuned``: sqrt(bias^2 + q^2), because bias and noise are orthogonal up to 1/sqrt(d). There
+      the noise is taken for a ball of radius sqrt(d) T.
 
     Parameters
     ----------
     k : float >= 2
-        Order of the moment that is at most 1 in every direction.
+        Order of the bounded moment: it is at most 1 in every direction, so data have to be scaled.
+    radius : float >= 0 or None
+        Public bound R on the absolute value of every coordinate of the mean. None, without a bound,
+        is possible under (epsilon, delta) only.
     outside : {'discard', 'project'}
-        ``project``: to the ball's surface instead; l = n, and the sensitivity is 2r/n.
+        Treatment of rows outside the ball. ``discard``: leave them out; sensitivity 8r/(3n).
+        ``project``: move them to the surface of the ball, and divide by n; sensitivity 2r/n.
     constants : {'paper', 'practical', 'tuned'}
-        ``paper``, not for pure DP: r = 4 sqrt(d)/alpha^(1/(k-1)), and the paper's constants for the
-        centre. ``practical``: r = sqrt(d) (1 + T), where each coordinate of the centre may be off
-        by 1. The parts are halves. ``tuned``: r as well, `KSU20Mean`'s tuned constants for the
-        centre, and for it a fiftieth of the records, or twice what a histogram asks, up to half;
-        where R <= 1 the centre is 0, no further off, and all the records are averaged.
+        ``paper``, not under pure DP: r = 4 sqrt(d)/alpha^(1/(k-1)), half of the records for the
+        centre, found with the constants of the paper. ``practical``: a radius that grows with n,
+        half of the records for the centre. ``tuned``: for the centre only a fiftieth of the
+        records, or twice the number that the histograms need, at most half, and the tuned constants
+        of `KSU20Mean`. If R <= 1, the centre is 0, and all records are averaged.
     alpha : float in (0, 1], optional
-        The error sought; in ``practical`` the module's bound on the bias at T is alpha. It is for
-        a ball around mu: projecting on one whose centre is off by sqrt(d) may add as much as
-        sqrt(d) E(1 - r/|X - c|)_+, of order sqrt(d) T^-k. By default, in ``practical``, T
-        minimises the bias bound plus the 1 - beta quantile of the noise's norm, in ``tuned`` the
-        root of the sum of their squares, bias and noise being orthogonal but for 1/sqrt(d), where
-        sqrt(d) T is the radius; in ``paper`` Theorem 4.6 asks
-        n = 16 d sd sqrt(2/3)/alpha^(k/(k-1)) for alpha, where sd = 1/sqrt(2 rho) is the noise's
-        standard deviation at sensitivity 1.
+        Error sought. In ``practical`` and ``tuned`` T is set so that the bound on the bias is
+        alpha; by default it balances bias and noise. In ``paper`` the default solves n = 16 d sd
+        sqrt(2/3)/alpha^(k/(k-1)) for alpha (Theorem 4.6), where sd = 1/sqrt(2 rho) is the standard
+        deviation of the noise at sensitivity 1.
     beta : float in (0, 1)
-        Failure probability that T is tuned for.
+        Probability that the noise exceeds the quantile to which T is tuned.
     """
 
     k: MomentOrder
@@ -97,16 +114,30 @@ class KSU20BallMean(NeedsRadius):
 
     @property
     def _centred(self) -> bool:
-        """Whether 0 is as near to the mean as r allows for."""
+        """True if the centre is fixed at 0: every coordinate of the mean is within 1 of it."""
         return self.constants == "tuned" and self.radius is not None and self.radius <= 1
 
     @property
     def _step(self) -> float:
-        """The sensitivity in units of r/n."""
+        """Sensitivity of the mean in units of r/n."""
         return 8 / 3 if self.outside == "discard" else 2.0
 
     def averaged(self, n: int, d: int, budget: Budget) -> int:
-        """How many of n records are averaged; the others find the centre."""
+        """Return how many records are averaged; the others locate the centre.
+
+        Parameters
+        ----------
+        n : int
+            Number of records.
+        d : int
+            Number of coordinates.
+        budget : Budget
+            Privacy budget of the whole estimator.
+
+        Returns
+        -------
+        int
+        """
         if self._centred:
             return n
         if self.constants != "tuned":
@@ -115,7 +146,21 @@ class KSU20BallMean(NeedsRadius):
         return n - int(np.ceil(max(min(needed, n / 2), n / 50)))
 
     def ball_radius(self, n: int, d: int, budget: Budget) -> float:
-        """The radius r for n records that are averaged."""
+        """Return the radius r of the ball.
+
+        Parameters
+        ----------
+        n : int
+            Number of records that are averaged.
+        d : int
+            Number of coordinates.
+        budget : Budget
+            Privacy budget of the mean.
+
+        Returns
+        -------
+        float
+        """
         root = float(np.sqrt(d))
         sd = _gaussian(budget).noise_quantile(self.beta) / float(np.sqrt(chdtri(1, self.beta)))
         if self.constants == "paper":
@@ -166,7 +211,8 @@ class KSU20BallMean(NeedsRadius):
             budget = ZCDP.within(budget)
         rest = self.averaged(n, d, budget)
         r, axis = self.ball_radius(rest, d, budget), np.eye(d)[0]
-        # Of those that are averaged three quarters are inside, on one side, and one joins them.
+        # Three quarters of the averaged rows are inside, all on one side, and the replaced row
+        # joins them on the other side: both the sum and the divisor change.
         inside = np.arange(n) - (n - rest) < 0.75 * rest
         rows = np.where(inside & (np.arange(n) >= n - rest), -0.9 * r, 0.0)[:, None] * axis
         rows[~inside] = 2 * r * axis
@@ -184,5 +230,5 @@ class KSU20BallMean(NeedsRadius):
     def _centre(self, sample: Sample, ledger: Ledger) -> Floats:
         found = self._coordinate(sample.d).run(sample.columns(), ledger.repeated(sample.d))
         centre = found.value.reshape(sample.trials, sample.d)
-        # Where one coordinate is not released, nothing is.
+        # The centre is released only if all of its coordinates are.
         return np.where(np.isnan(centre).any(axis=1, keepdims=True), np.nan, centre)

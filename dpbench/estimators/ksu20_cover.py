@@ -1,21 +1,24 @@
-"""Heavy tails in few dimensions, pure DP: points of a grid play matches, and one is chosen.
+"""Heavy-tailed vectors in few dimensions under pure DP: choose a grid point by pairwise matches.
 
 KSU20, Algorithm 4, Definitions 5.3 and 5.4, Theorem 5.8.
 
-**Match.** p meets q at distance D = |p - q|. The records, in m groups fixed by index, give
-y = <z - p, (q - p)/D> clipped to +-xi. If the median of the groups' means is D/2 or more, p
-loses. Points at most the tie radius apart tie.
+**Match.** Let p and q be points of the grid at distance D = |p - q|. The records z, in m groups
+fixed by index, give y = <z - p, (q - p)/D>, clipped to +-xi. p loses to q if the median of the
+groups' means of y is D/2 or more. Points at most the tie radius apart tie.
 
-**Score.** The fewest records to replace so that p loses to some q of the grid, at most n alpha.
-As a Hamming distance to a set of datasets, capped, it moves by at most 1 when a record is
-replaced, whatever function of a record y is. A replaced record may get y = xi: the smallest of
-a group go first until its mean is D/2, in the cheapest (m+1)/2 groups.
+**Score.** The score of p is the fewest records to replace so that p loses to some q of the grid,
+capped at n alpha. It is a capped Hamming distance to a set of datasets, so it changes by at most 1
+if a record is replaced, whatever function of the record y is. A replaced record may get y = xi. So
+it is cheapest to replace the smallest y of a group until its mean is D/2, in the (m+1)/2 groups
+where this takes the fewest records.
 
-**Speed.** In one direction from p, a vector of coprime whole numbers of steps, all q have the
-same y, and the nearest beyond the tie radius is the easiest to lose to.
+**Speed.** A direction from p is a vector of coprime whole numbers of steps. All q in one direction
+have the same y, and the nearest q beyond the tie radius is the easiest to lose to: the others need
+not be tried.
 
-**Rounding.** y is in whole numbers of h, a power of two. While alpha/4096 >= h >=
-4 n (xi + half the grid's diagonal)/2^51 all sums are exact: no rounding moves a score by more.
+**Rounding.** y is rounded to whole numbers of h, a power of two. If h is at most alpha/4096 and at
+least 4 n (xi + half the grid's diagonal)/2^51, all sums of y are exact. So rounding cannot make a
+score change by more than 1 between neighbours.
 """
 
 from __future__ import annotations
@@ -35,21 +38,31 @@ from dpbench.privacy import Budget, Ledger, PureDP
 from dpbench.registry import MomentOrder, Probability, Radius, validated
 from dpbench.samples import Sample
 
-__all__ = ["MOST_POINTS", "Cover", "KSU20CoverMean", "Records", "scores"]
+__all__ = ["MOST_POINTS", "Cover", "KSU20TournamentMean", "Records", "scores"]
 
 Units = Annotated[float, Field(gt=0, le=1e6)]
 
 MOST_POINTS = 5000
-# In units of alpha: half the box's width and the tie radius; of alpha^(-1/(k-1)): xi.
+# Half the box's width and the tie radius in units of alpha; xi in units of alpha^(-1/(k-1)).
 BOX = {"paper": 1.0, "practical": 3.0}
 TIE = {"paper": 20.0, "practical": 2.0}
 XI = {"paper": 60.0, "practical": 2.0}
-MOST_NUMBERS = 2_000_000  # about what the largest arrays hold
+MOST_NUMBERS = 2_000_000  # size of the largest temporary arrays, about
 
 
 @dataclass(frozen=True)
 class Cover:
-    """A cubic grid of step alpha/sqrt(d), in units of alpha, that just reaches or passes +-box."""
+    """Cubic grid of step alpha/sqrt(d), in units of alpha, that just reaches or passes +-box.
+
+    Parameters
+    ----------
+    d : int
+        Number of coordinates.
+    box : float > 0
+        Half the width of the box to cover, in units of alpha.
+    tie : float > 0
+        Tie radius, in units of alpha.
+    """
 
     d: int
     box: float
@@ -65,29 +78,32 @@ class Cover:
 
     @property
     def per_axis(self) -> int:
+        """Number of points along an axis."""
         return int(np.ceil(2 * self.box * np.sqrt(self.d) * (1 - 1e-12))) + 1
 
     @property
     def log_size(self) -> float:
+        """Natural logarithm of the number of points."""
         return float(self.d * np.log(self.per_axis))
 
     @property
     def half_diagonal(self) -> float:
+        """Half the diagonal of the grid, in units of alpha."""
         return (self.per_axis - 1) / 2
 
     @cached_property
     def places(self) -> Ints:
-        """The points in steps from the first, (points, d)."""
+        """Points as whole numbers of steps from the first corner, (points, d)."""
         return _grid(self.per_axis, self.d)
 
     @property
     def offsets(self) -> Floats:
-        """The points off the centre, (points, d)."""
+        """Points relative to the centre, in units of alpha, (points, d)."""
         return np.asarray((self.places - self.half_diagonal) / np.sqrt(self.d))
 
     @cached_property
     def rivals(self) -> Ints:
-        """The step to the nearest q beyond the tie radius in every direction, shortest first."""
+        """Steps to the nearest q beyond the tie radius in every direction, (rivals, d)."""
         v = _grid(2 * self.per_axis - 1, self.d) - (self.per_axis - 1)
         v = v[np.gcd.reduce(np.abs(v), axis=1) == 1]
         most = self.tie**2 * self.d * (1 + 1e-12)  # room for rounding: equal is a tie
@@ -97,11 +113,22 @@ class Cover:
 
 
 def _grid(side: int, d: int) -> Ints:
+    """Return all points of {0, ..., side - 1}^d, (side^d, d)."""
     return np.asarray(np.indices((side,) * d).reshape(d, -1).T)
 
 
 class Records(NamedTuple):
-    """Rows (trials, m, length, d), their weights, None if all are 1, and sizes of m groups."""
+    """Records cut into m groups.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (trials, m, length, d)
+        Distinct rows of every group, padded to the longest group.
+    weights : ndarray of shape (trials, m, length) or None
+        Multiplicities of the rows, 0 for padding; None if all are 1.
+    sizes : ndarray of shape (m,)
+        Number of records in every group.
+    """
 
     rows: Floats
     weights: Floats | None
@@ -109,7 +136,21 @@ class Records(NamedTuple):
 
     @classmethod
     def of(cls, sample: Sample, groups: int, rng: np.random.Generator) -> Self:
-        """The rows of a sample of vectors, cut into groups by index."""
+        """Cut the rows of a sample of vectors into groups by index.
+
+        Parameters
+        ----------
+        sample : Sample
+            Vectors, (trials, n, d).
+        groups : int
+            Number m of groups.
+        rng : numpy.random.Generator
+            Stream for the cut of samples that are not held as rows.
+
+        Returns
+        -------
+        Records
+        """
         cut = sample.groups(groups, rng)
         found = [part.listed() for part in cut]
         length = max(counts.shape[1] for _, counts in found)
@@ -124,7 +165,10 @@ class Records(NamedTuple):
 
 
 class _Lines:
-    """Records projected on a direction, (groups, length), and sorted; xi and reach are whole."""
+    """Records projected on one direction and sorted, (groups, length), with prefix sums.
+
+    `y`, `xi` and `reach`, the largest |y|, are in units of h; `xi` and `reach` are whole numbers.
+    """
 
     def __init__(
         self, y: Floats, weights: Floats | None, sizes: Floats, xi: float, reach: float
@@ -139,21 +183,38 @@ class _Lines:
             y, weights = (np.take_along_axis(a, order, axis=1) for a in (y, weights))
             self.total, self.upto = _prefix(weights * y), _prefix(weights)
         self.y = y.ravel()
-        # One search finds places in all groups.
+        # The keys of a group begin `stride` after those of the last, so that one searchsorted
+        # finds the places in all groups.
         self.keys = (y.astype(np.int64) + self.stride * np.arange(len(y))[:, None]).ravel()
 
     def changes(self, group: Ints, t: Floats, target: Floats, most: Floats) -> Floats:
-        """The fewest records, (pairs,), to replace until the sums of y - t, clipped, reach targets.
+        """Return the fewest records to replace until the sums of clipped y - t reach their targets.
 
-        Groups and targets are (pairs, m), t is (pairs, 1). Too small, perhaps, if not below `most`.
+        A value is exact only if it is below `most`; others may be too small.
+
+        Parameters
+        ----------
+        group : ndarray of int, shape (pairs, m)
+            Indices of the groups of each pair of a trial and a point.
+        t : ndarray of shape (pairs, 1)
+            Projection of the point, in units of h.
+        target : ndarray of shape (pairs, m)
+            Sums to reach, in units of h.
+        most : ndarray of shape (pairs,)
+            Best values so far, above which none is of interest.
+
+        Returns
+        -------
+        ndarray of shape (pairs,)
         """
         xi, place = self.xi, self.stride * group + t.astype(np.int64)
-        # Where the clip begins and ends among prefix sums, one more than rows in every group.
+        # Indices at which the clip begins and ends. A group has one prefix sum more than rows,
+        # hence `+ group`.
         low, high = (np.searchsorted(self.keys, place + s * int(xi)) + group for s in (-1, 1))
         below, upto = self.upto[low], self.upto[high]
         inside = self.total[high] - self.total[low] - t * (upto - below)
         need = np.maximum(target - inside - xi * (self.sizes[group] - upto - below), 0.0)
-        costs = np.ceil(need / (2 * xi))  # at least, and right if all are at -xi
+        costs = np.ceil(need / (2 * xi))  # a lower bound, exact if enough rows are at -xi
         found = _cheapest(costs)
         beyond = need > 2 * xi * below
         again = np.flatnonzero((found < most) & np.any(beyond, axis=1))
@@ -163,8 +224,8 @@ class _Lines:
         return found
 
     def _inside(self, group: Ints, t: Floats, need: Floats, low: Ints, high: Ints) -> Floats:
-        """The changes of groups where all at -xi are replaced, and some inside the clip."""
-        # Replaced, y gains xi - (y - t), and 2 xi where it is below the clip.
+        """Return the changes of groups where all y at -xi are replaced, and some in the clip."""
+        # A replaced y gains xi - (y - t), or 2 xi if it is below the clip.
         level = self.xi + t
         start = (2 * self.xi - level) * self.upto[low] + self.total[low]
 
@@ -185,22 +246,43 @@ class _Lines:
 
 
 def _prefix(values: Floats) -> Floats:
+    """Return the prefix sums of every row, with a leading 0, as one flat array."""
     sums = np.zeros((len(values), values.shape[1] + 1))
     np.cumsum(values, axis=1, out=sums[:, 1:])
     return sums.ravel()
 
 
 def _cheapest(costs: Floats) -> Floats:
+    """Return the sum of the (m + 1)/2 smallest of m costs, (pairs,)."""
     half = costs.shape[1] // 2
     return np.asarray(np.partition(costs, half, axis=1)[:, : half + 1].sum(axis=1))
 
 
 def scores(records: Records, centre: Floats, cover: Cover, alpha: float, xi: float) -> Floats:
-    """The scores of all points of the grid around a (trials, d) centre, (trials, points)."""
+    """Return the scores of all points of the grid.
+
+    Parameters
+    ----------
+    records : Records
+        Rows, weights and sizes of the groups.
+    centre : ndarray of shape (trials, d)
+        Centre of the grid, public or released before.
+    cover : Cover
+        Grid in units of alpha.
+    alpha : float > 0
+        Error sought, in the unit of the data.
+    xi : float > 0
+        Half width of the clip of y, in the unit of the data.
+
+    Returns
+    -------
+    ndarray of shape (trials, points)
+        Numbers of records, at most n alpha.
+    """
     trials, m, length, _ = records.rows.shape
     reach = xi + cover.half_diagonal * alpha
     exact = 4 * reach * records.sizes.max() * 2.0**-51
-    least = reach * max(2.0**-50, m * 2.0**-58)  # so that keys are below 2^62
+    least = reach * max(2.0**-50, m * 2.0**-58)  # keeps the integer keys below 2^62
     h = float(2.0 ** np.ceil(np.log2(max(least, min(exact, alpha * 2.0**-12)))))
     chunk = min(MOST_NUMBERS // max(length, len(cover.places)), int(2.0**60 * h / reach)) // m or 1
     found = []
@@ -215,13 +297,13 @@ def scores(records: Records, centre: Floats, cover: Cover, alpha: float, xi: flo
 
 
 def _scores(records: Records, cover: Cover, alpha: float, xi: float, h: float) -> Floats:
-    """`scores` around 0 with rows in units of h, as columns (d, trials m, length)."""
+    """Return `scores` around 0, for rows in units of h as columns (d, trials m, length)."""
     columns, m, last = records.rows, records.sizes.size, cover.per_axis - 1
     sizes = np.tile(records.sizes, columns.shape[1] // m)
     grid = cover.offsets * (alpha / h)
     xi, reach = max(1.0, float(np.rint(xi))), float(np.rint(xi + cover.half_diagonal * alpha / h))
     found = np.full((columns.shape[1] // m, len(grid)), alpha * records.sizes.sum())
-    trial, point = np.nonzero(found)  # pairs of a score above 0
+    trial, point = np.nonzero(found)  # pairs whose score is still above 0
     here = cover.places[point]
     for rival in cover.rivals:
         playing = np.flatnonzero(np.all((here >= -rival) & (here <= last - rival), axis=1))
@@ -244,49 +326,44 @@ def _scores(records: Records, cover: Cover, alpha: float, xi: float, h: float) -
 
 
 @validated
-class KSU20CoverMean(Estimator):
-    """The point of a grid that is hardest to make lose a match: KSU20, Algorithm 4.
+class KSU20TournamentMean(Estimator):
+    """KSU20 pure-DP mean of heavy-tailed vectors: exponential mechanism on a grid (Algorithm 4).
 
-    Halves of the records are disjoint, and each pays the whole budget. One gives a centre c:
-    `KSU20Mean` on every coordinate with epsilon/d. A grid of step alpha/sqrt(d) covers c +- w in
-    every coordinate, and the exponential mechanism at sensitivity 1 chooses one of its points by
-    the `scores` on the other half. **paper**: w = alpha, tie radius 20 alpha,
-    xi = 60/alpha^(1/(k-1)), centre asked for alpha. For d <= 100 all points then tie: the choice is
-    uniform, and the box keeps the error below 20 alpha. **practical**, in units of alpha, with a
-    centre asked for 1, so that `KSU20Mean` tunes its clip to n:
+    1. One half of the records gives a centre c: `KSU20Mean` on every coordinate with epsilon/d.
+    2. A grid of step alpha/sqrt(d) covers c +- w in every coordinate, w = box alpha. The
+       exponential mechanism at sensitivity 1 chooses a point of the grid by its `scores` on the
+       other half.
 
-    - tie radius 2: some p is within 1/2 of the mean; those farther than 2 + 1/2 lose to it.
-    - w = 3: if the centre is within 1, a mean has rivals on all sides; within 3, the grid holds it.
-    - xi = xi0 + H, xi0 = 2/alpha^(1/(k-1)), H half the grid's diagonal. Clipping xi0 from the mean
-      or farther biases by b alpha at most, b = (k-1)^(k-1)/(k^k 2^(k-1)) <= 1/8. A p at t <= 2H
-      from the mean clips a >= xi0 - t/2 above it: as the variance is at most 1, the bias is below
-      (sqrt(1 + a^2) - a)/2, and p loses all the same, since xi0 >= 2.
-
-    Without `alpha` it solves n = sampling + privacy + range: the centre's, in ``paper``; in
-    ``practical``, for halves of N records, L = ln(3 points/beta), and a third of beta for each:
-
-    - sampling: N = (sqrt(d) + sqrt(2 ln(3/beta)))^2/alpha^2, as for normal vectors.
-    - privacy: in all groups a p within 1/2 of the mean is g = 1/2 - b short of every D/2, and a
-      record moves a mean by 2 xi m/N: its score is at least N g alpha (m+1)/(4 m xi). If that is
-      2L/epsilon the mechanism takes none of score 0.
-    - range: N/2 = 32 d ln(3 d bins/beta)/epsilon: a histogram's noises are a sixteenth of it.
+    The halves are disjoint, so each has the whole budget. ``paper`` has w = alpha, a tie radius of
+    20 alpha and xi = 60/alpha^(1/(k-1)); for d <= 100 all points then tie, and the box keeps the
+    error below 20 alpha. ``practical`` has w = 3 alpha, a tie radius of 2 alpha, and for xi the sum
+    of 2/alpha^(1/(k-1)) and half the grid's diagonal; the centre is asked for an error of 1.
+    Proof: docs/theory/ksu20_cover.md.
 
     Parameters
     ----------
     k : float >= 2
-        Order of the moment that is at most 1 in every direction.
+        Order of the bounded moment: it is at most 1 in every direction, so data have to be scaled.
     radius : float >= 0
-        R, a bound on the mean's coordinates.
+        Public bound R on the absolute value of every coordinate of the mean.
     alpha : float in (0, 1], optional
-        The error sought.
+        Error sought; by default the smallest for which n suffices.
     constants : {'paper', 'practical'}
+        Choice of box, tie radius and clip: those of the paper's proof, or smaller ones.
     beta : float in (0, 1)
-        Failure probability.
+        Probability that the error exceeds the one sought.
     groups : odd int, optional
-        m; by default 1, in ``paper`` at least 400 d ln(8 sqrt(d)/beta).
-    box, tie, xi : float, optional
-        w and the tie radius over alpha, and xi over 1/alpha^(1/(k-1)), with nothing added.
+        Number m of groups; by default 1, in ``paper`` at least 400 d ln(8 sqrt(d)/beta).
+    box : float > 0, optional
+        Half width w of the grid over alpha; by default 3, in ``paper`` 1.
+    tie : float > 0, optional
+        Tie radius over alpha; by default 2, in ``paper`` 20.
+    xi : float > 0, optional
+        Half width of the clip over 1/alpha^(1/(k-1)), to which nothing is added; by default see
+        above.
     """
+
+    stream_name: ClassVar[str] = "KSU20CoverMean"
 
     k: MomentOrder
     radius: Radius
@@ -307,29 +384,67 @@ class KSU20CoverMean(Estimator):
         return self
 
     def cover(self, d: int) -> Cover:
+        """Return the grid in d dimensions; a ValueError if it has too many points."""
         return Cover(d, self.box or BOX[self.constants], self.tie or TIE[self.constants])
 
     def half_clip(self, alpha: float, d: int) -> float:
-        """The xi of an error alpha."""
+        """Return the half width xi of the clip.
+
+        Parameters
+        ----------
+        alpha, d : float, int
+            Error sought, and number of coordinates.
+
+        Returns
+        -------
+        float
+        """
         base = (self.xi or XI[self.constants]) * alpha ** (-1 / (self.k - 1))
         added = self.xi is None and self.constants == "practical"
         return float(base + added * self.cover(d).half_diagonal * alpha)
 
     def match_groups(self, d: int) -> int:
-        """The m in d dimensions."""
+        """Return the number m of groups in d dimensions."""
         if self.groups is not None or self.constants == "practical":
             return self.groups or 1
         return int(np.ceil(400 * d * np.log(8 * np.sqrt(d) / self.beta))) // 2 * 2 + 1
 
     def coarse(self, alpha: float, d: int) -> ksu20.KSU20Mean:
-        """The estimator of the centre's coordinates."""
+        """Return the estimator of the centre's coordinates.
+
+        Parameters
+        ----------
+        alpha, d : float, int
+            Error sought, and number of coordinates.
+
+        Returns
+        -------
+        KSU20Mean
+        """
         sought, beta = alpha if self.constants == "paper" else 1.0, self.beta / d
         return ksu20.KSU20Mean(
             k=self.k, radius=self.radius, alpha=sought, constants=self.constants, beta=beta
         )
 
     def terms(self, alpha: float, n: float, d: int, budget: Budget) -> Floats:
-        """What sampling, privacy and range ask of n for an error alpha."""
+        """Return the numbers of records that sampling, privacy and range need for an error alpha.
+
+        Parameters
+        ----------
+        alpha, n : float
+            Error sought, and number of records at which logarithms of n are taken.
+        d, budget : int, Budget
+            Number of coordinates, and privacy budget of the whole estimator.
+
+        Returns
+        -------
+        ndarray of shape (3,)
+
+        Raises
+        ------
+        ValueError
+            If `tie` or `xi` is so small that no number of records suffices.
+        """
         if self.constants == "paper":
             coarse = self.coarse(alpha, d)
             parts = 4 * coarse.groups
@@ -346,14 +461,38 @@ class KSU20CoverMean(Estimator):
         return np.array([2 * spread**2 / alpha**2, privacy, reach])
 
     def accuracy(self, n: int, d: int, budget: Budget) -> float:
-        """The error sought with n records, both halves together."""
+        """Return the error that is sought with n records.
+
+        Parameters
+        ----------
+        n, d : int
+            Numbers of records, both halves together, and of coordinates.
+        budget : Budget
+            Privacy budget of the whole estimator.
+
+        Returns
+        -------
+        float
+        """
         if self.alpha is not None:
             return self.alpha
         needed = lambda alpha: float(self.terms(alpha, n, d, budget).sum())  # noqa: E731
         return ksu20.smallest_alpha(needed, n, self.constants)
 
     def promise(self, n: int, d: int, budget: Budget) -> float | None:
-        """20 alpha in ``paper``, if n is enough for the centre; else nothing."""
+        """Return 20 alpha in ``paper`` if n suffices for the centre, otherwise None.
+
+        Parameters
+        ----------
+        n, d : int
+            Numbers of records, both halves together, and of coordinates.
+        budget : Budget
+            Privacy budget of the whole estimator.
+
+        Returns
+        -------
+        float or None
+        """
         alpha = self.accuracy(n, d, budget)
         kept = self.coarse(alpha, d).promise(n - n // 2, budget.fraction(1 / d))
         farthest = np.sqrt(d) + self.cover(d).half_diagonal  # from the mean to a point, over alpha

@@ -1,29 +1,35 @@
-r"""The mean of Gaussians in the local model, by one bit of every record (KS25).
+"""Mean of Gaussians in the local model, from one randomised bit per record (KS25).
 
-One step asks m records for the sign of X - c, and every sign is told by randomised response: as it
-is with probability (1 + t)/2, t = tanh(epsilon/2). Both answers of a record have chances
-(1 - t)/2 or (1 + t)/2, whose ratio is e^epsilon: epsilon-DP. Of a share s of answers "above",
-with u = (mu - c)/sigma,
+**Question.** A step asks each of m records for the sign of X - c. The sign is released by
+randomised response: with probability (1 + t)/2, t = tanh(epsilon/2), as it is, and otherwise
+flipped. Both answers have probabilities (1 - t)/2 or (1 + t)/2, whose ratio is e^epsilon, so a step
+is epsilon-DP. Let s be the share of answers "above" and u = (mu - c)/sigma. Then
 
     E s = (1 + t (2 Phi(u) - 1))/2,   so that   c + sigma Phi^-1((1 + (2s - 1)/t)/2)
 
-is consistent, and has to first order the variance sigma^2 s (1-s)/(m t^2 phi(u)^2): at u = 0
-(pi/2) sigma^2/(m t^2). No local estimator has less as n grows if epsilon <= 1.04 (KS25).
+is a consistent estimate of mu. To first order its variance is sigma^2 s (1-s)/(m t^2 phi(u)^2),
+which is (pi/2) sigma^2/(m t^2) at u = 0. No local estimator has a smaller variance as n grows if
+epsilon <= 1.04 (KS25; theorem number not checked).
 
-So c has to be near mu. Three steps, each on records of its own; a question depends on answers of
-earlier records only, so a replaced record changes its own answer and nothing else (`parallel`):
+**Steps.** c has to be near mu. Each step has its own records, and a question depends on the answers
+of earlier records only. So replacing a record changes the distribution of its own answer and no
+other (parallel composition).
 
-- ceil(log2(R/sigma)) halvings of [-R, R], by the majority of m answers around the middle. If mu is
-  sigma/2 or more to one side of it, the mean of an answer is g = t (Phi(1/2) - 1/2) or more to that
-  side of 1/2, and the majority is wrong with probability at most e^(-2 m g^2) (Hoeffding): beta/10
-  in all for m = ln(10 rounds/beta)/(2 g^2). Wrong nearer to mu, c stays within 1.5 sigma.
-- r records for a first estimate. Its variance v = (pi/2)/(r t^2), in sigma^2, makes that of the
-  next larger by 1/(2 pi phi(u)^2) = e^(u^2), of mean 1 + v, and r records less by 1 + r/n: the sum
-  of both losses is least at r = sqrt(pi n/2)/t.
-- all others for the last.
+1. Halve [-R, R] ceil(log2(R/sigma)) times, by the majority of m answers around the middle. If mu is
+   at least sigma/2 to one side of the middle, the mean of an answer is at least
+   g = t (Phi(1/2) - 1/2) to that side of 1/2. By Hoeffding's inequality the majority is wrong with
+   probability at most e^(-2 m g^2), which is beta/10 over all halvings for
+   m = ln(10 halvings/beta)/(2 g^2). If mu is nearer to the middle, a wrong answer leaves c within
+   1.5 sigma.
+2. Make a first estimate from r records. In units of sigma^2 its variance is v = (pi/2)/(r t^2). It
+   increases the variance of the next estimate by the factor 1/((2 pi) phi(u)^2) = e^(u^2), whose
+   mean is about 1 + v; having r records less increases it by 1 + r/n. The sum of both losses is
+   least at r = sqrt(pi n/2)/t.
+3. Make the last estimate from all other records.
 
-All halvings have half of the records at most, the first estimate a quarter. m answers tell no more
-than 1 - 1/m of a score (2s - 1)/t. Before noise stands the median: the c that sees half above it.
+All halvings together have at most half of the records, the first estimate at most a quarter. With m
+answers, the score (2s - 1)/t is clipped to +-(1 - 1/m), because they cannot resolve more. The value
+before noise is the median of the records, to which the method converges without noise.
 """
 
 from __future__ import annotations
@@ -40,26 +46,43 @@ from dpbench.privacy import Budget, Ledger
 from dpbench.registry import validated
 from dpbench.samples import Sample
 
-__all__ = ["LocalSignMean"]
+__all__ = ["RandomizedResponseSignMean"]
 
 
 @validated
-class LocalSignMean(_GaussianMean):
-    """Randomised response on the side of a centre that each record is on.
+class RandomizedResponseSignMean(_GaussianMean):
+    """One-bit local mean of a Gaussian: randomised response on the sign of X - c (KS25).
 
-    The module derives it. It needs Gaussian records of standard deviation `sigma`, and runs at the
-    epsilon that the budget pays for.
+    Records have to be Gaussian with known standard deviation `sigma`. Under zCDP, GDP and (epsilon,
+    delta) it runs at the epsilon that the budget pays for. The module docstring of
+    `dpbench.estimators.local_sign` derives the estimate.
 
     Parameters
     ----------
     beta : float in (0, 1)
-        The halvings go wrong with probability beta/10 at most.
+        Ten times the probability that a halving step goes wrong. A smaller value spends more
+        records on halving.
     """
+
+    stream_name: ClassVar[str] = "LocalSignMean"
 
     bounded_in: ClassVar[Literal["local"]] = "local"
 
     def sizes(self, n: int, budget: Budget) -> tuple[list[int], int]:
-        """The records of every halving, and of the first estimate; none where there are few."""
+        """Return the numbers of records of the halving steps and of the first estimate.
+
+        Parameters
+        ----------
+        n : int
+            Number of records.
+        budget : Budget
+            Privacy budget of a record.
+
+        Returns
+        -------
+        tuple of list of int and int
+            The list is empty if n is too small for halving.
+        """
         lean = _lean(budget)
         halvings = int(np.ceil(np.log2(max(self.radius / self.sigma, 1.0))))
         gap = lean * (ndtr(0.5) - 0.5)
@@ -86,12 +109,12 @@ class LocalSignMean(_GaussianMean):
 
 
 def _lean(budget: Budget) -> float:
-    """The t of the module."""
+    """Return t = tanh(epsilon/2), the bias of randomised response."""
     return float(np.tanh(budget.pure_epsilon / 2))
 
 
 def _told(sample: Sample, centre: Floats, lean: float, rng: np.random.Generator) -> Floats:
-    """How many records are told to be at or above the centre."""
+    """Draw the number of records, (trials,), that answer "at or above the centre"."""
     above = sample.count(centre, np.inf).astype(np.int64)
     true = rng.binomial(above, (1 + lean) / 2)
     return np.asarray(true + rng.binomial(sample.n - above, (1 - lean) / 2), dtype=float)

@@ -1,4 +1,4 @@
-"""Estimators without privacy: the reference for what privacy costs."""
+"""Estimators without privacy: the baseline from which the cost of privacy is measured."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ __all__ = ["EmpiricalMean", "Median", "MedianOfMeans", "TrimmedMean"]
 
 
 class _NonPrivateEstimator(Estimator):
+    """Base class of estimators without privacy, for scalars and vectors."""
+
     notions: ClassVar[tuple[type[Budget], ...]] = (NonPrivate,)
     multivariate: ClassVar[bool] = True
 
 
 @validated
 class EmpiricalMean(_NonPrivateEstimator):
-    """The mean of the records."""
+    """Empirical mean of the records, without privacy."""
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         mean = sample.mean()
@@ -31,7 +33,10 @@ class EmpiricalMean(_NonPrivateEstimator):
 
 @validated
 class Median(_NonPrivateEstimator):
-    """The middle record, or the mean of the middle two; scalar records only."""
+    """Sample median, without privacy; scalar records only.
+
+    For even n it is the mean of the two middle records.
+    """
 
     multivariate: ClassVar[bool] = False
 
@@ -43,11 +48,15 @@ class Median(_NonPrivateEstimator):
 
 @validated
 class MedianOfMeans(_NonPrivateEstimator):
-    """The median of the means of disjoint groups, of one record at least, in each coordinate.
+    """Median of means, without privacy: the median over disjoint groups of their means.
+
+    The median of vectors is taken in each coordinate.
 
     Parameters
     ----------
-    groups : int
+    groups : int >= 1
+        Number of groups; at most n of them are used, so that none is empty. More groups resist
+        outliers better, fewer groups follow the mean of skewed records more closely.
     """
 
     groups: Annotated[int, Field(ge=1)] = 10
@@ -61,12 +70,12 @@ class MedianOfMeans(_NonPrivateEstimator):
 
 @validated
 class TrimmedMean(_NonPrivateEstimator):
-    """The mean without the floor(fraction n) smallest and as many largest records.
+    """Trimmed mean, without privacy: drop floor(fraction n) records at each end, average the rest.
 
     Parameters
     ----------
     fraction : float in [0, 0.5)
-        Share of the records cut from each end.
+        Share of the records dropped from each end.
     """
 
     fraction: Annotated[float, Field(ge=0, lt=0.5)] = 0.05

@@ -1,4 +1,4 @@
-"""Code that takes one dataset at a time: any library's mean, in five lines."""
+"""Base class for foreign code that releases the mean of one dataset at a time."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ __all__ = ["OneDataset"]
 
 
 class OneDataset(Estimator):
-    """An estimator that is asked for one trial at a time, and draws its own noise.
+    """Base class of estimators that handle one trial at a time and draw their own noise.
 
-    The ledger pays the whole budget for every trial; that `one` keeps to it is its own promise,
-    which an audit can put to the test. What it would say without noise is not known: the parts
-    ``bias`` and ``noise`` of its error are NaN, and ``private``, their sum, is all that is said.
+    The ledger charges the whole budget for every trial. Whether `one` really satisfies it is up to
+    the subclass; an audit can test that. The value before noise is unknown, so the columns ``bias``
+    and ``noise`` of its error are NaN; ``private``, their sum, is known.
 
-    A subclass says in `notions` which budgets it can honour, by default epsilon-DP alone, in
-    `relations` for which neighbours, in `multivariate` whether it takes vectors, and in `seeded`
-    whether `rng` is all it draws from.
+    A subclass declares in `notions` the budgets that it satisfies (default: epsilon-DP alone), in
+    `relations` the neighbours, in `multivariate` whether it takes vectors, and in `seeded` whether
+    `rng` is its only source of randomness.
 
     Examples
     --------
@@ -48,27 +48,32 @@ class OneDataset(Estimator):
 
     @abstractmethod
     def one(self, x: Floats, budget: Budget, rng: np.random.Generator) -> float | Floats:
-        """Release an estimate of the mean of one dataset: a float, or (d,) array; NaN for failure.
+        """Release an estimate of the mean of one dataset.
 
         Parameters
         ----------
         x : (n,) or (n, d) array
-            The records, a copy of its own for every call.
+            The records; every call gets its own copy.
         budget : Budget
-            What this release may cost.
+            Privacy budget of this release.
         rng : Generator
-            Of this trial alone; code that takes a seed may be given ``rng.integers(2**32)``.
+            Stream of this trial; code that takes a seed may be given ``rng.integers(2**32)``.
+
+        Returns
+        -------
+        float or (d,) array
+            The estimate; NaN for failure.
         """
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         ledger.pay(f"{type(self).__name__}, which draws its own noise")
-        if isinstance(sample, Unsized):  # where n is private, `one` has to keep it so
+        if isinstance(sample, Unsized):  # n is private, and `one` has to keep it private
             sample = sample.whole
         found = [
             self.one(sample.records(trial, rng), ledger.budget, rng)
             for trial, rng in enumerate(ledger.rng.spawn(sample.trials))
         ]
-        if any(answer is None for answer in found):  # which would pass for NaN
+        if any(answer is None for answer in found):  # numpy would turn None into NaN
             raise ValueError(f"{type(self).__name__}.one returned None")
         value = np.array(found, dtype=float)
         return Estimate(value, np.full(value.shape, np.nan))

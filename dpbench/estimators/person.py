@@ -1,34 +1,39 @@
-"""Means of people's means: person-level privacy (AKMMSU24).
+"""Person-level (user-level) mean: clip and average the means of people (AKMMSU24).
 
-n people have m records each, E|X - mu|^k <= 1, mu in [-R, R], and a person with all their records
-is replaced: a dataset of the n means Y (`dpbench.distributions.People`), of which one is replaced.
+**Setting.** n people have m records each, with E|X - mu|^k <= 1 and mu in [-R, R]. Neighbours
+differ in all records of one person. A dataset holds the n means Y of people
+(`dpbench.distributions.UserMeans`), so neighbours differ in one Y.
 
-Where people are. The variance of Y is at most 1/m, by Lyapunov's inequality. By Chebyshev's half of
-all people are within r = sqrt(2/m) of mu, and fill at most two bins of width 2r, of which one has a
-quarter. A bin with a quarter has its middle within r + 2/sqrt(m) of mu.
+**Location.** The variance of Y is at most 1/m, by Lyapunov's inequality. By Chebyshev's inequality
+at least half of all people are within r = sqrt(2/m) of mu. That interval touches at most two bins
+of width 2r, so one bin holds a quarter of the people. A bin that holds a quarter has its middle
+within r + 2/sqrt(m) of mu.
 
-How wide. Around that middle means are clipped to +-(r + 2/sqrt(m) + T), and those within T of mu
-are not moved. One person moves the average of n' by at most 2 (r + 2/sqrt(m) + T)/n'. With
-q the 1 - beta quantile of unit noise, T is the larger one of
+**Clip.** Means are clipped to +-(r + 2/sqrt(m) + T) around that middle, so means within T of mu are
+not clipped. One person moves the average of n' people by at most 2 (r + 2/sqrt(m) + T)/n'. Let q be
+the 1 - beta quantile of the noise at sensitivity 1. T is the larger of two numbers:
 
-- sqrt(2 ln(n'/q)/m): the average of m records is nearly N(mu, s^2/m), s <= 1, whose part beyond T
-  has at a = T sqrt(m) a mean of at most phi(a)/(a^2 sqrt(m)) <= 0.4 q/(n' a^2 sqrt(m)), below
-  the noise of 2 q T/n' from a = 1 on;
-- T'/m, where T' is the clip of n' m records one by one, `best_clip` at R = 0: a mean that is
-  farther off has one large record Z in it, in the main, and (|Z|/m - T)_+ = (|Z| - T')_+/m, with
-  probability m, makes a bias of b(T'). As T' ~ (n' m/q)^(1/k), T ~ (n'/q)^(1/k) m^-((k-1)/k).
+- Light tail: sqrt(2 ln(n'/q)/m). The average of m records is nearly N(mu, s^2/m), s <= 1. With
+  a = T sqrt(m), the mean of its part beyond T is at most phi(a)/(a^2 sqrt(m)) <= 0.4 q/(n' a^2
+  sqrt(m)). From a = 1 on this bias is below the noise 2 q T/n'.
+- Heavy tail: T'/m, where T' is the best clip of n' m single records, `best_clip` at R = 0. A mean
+  farther off mainly contains one large record Z, and (|Z|/m - T)_+ = (|Z| - T')_+/m. There are m
+  records that may be large, so the bias is that of single records, b(T'). As T' is of the order of
+  (n' m/q)^(1/k), T is of the order of (n'/q)^(1/k) m^-((k-1)/k).
 
-So the error is some q sqrt(ln(n/q)/m)/n + (q/(n m))^((k-1)/k) + 1/sqrt(n m): up to logarithms
+**Rate.** The error is of the order of q sqrt(ln(n/q)/m)/n + (q/(n m))^((k-1)/k) + 1/sqrt(n m). Up
+to logarithms, an error alpha needs
 
     n ~ 1/(alpha^2 m) + 1/(epsilon alpha sqrt(m)) + 1/(epsilon alpha^(k/(k-1)) m)
         + ln(R sqrt(m))/epsilon,
 
-as AKMMSU24 have it. Of T only the accuracy depends on the law, and not the privacy.
+as in AKMMSU24 (theorem number not checked). Only accuracy depends on the distribution and on T;
+privacy does not.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -43,27 +48,31 @@ from dpbench.privacy.neighbours import Pair
 from dpbench.registry import MomentOrder, Probability, Radius, validated
 from dpbench.samples import Bins, Sample
 
-__all__ = ["PersonMean"]
+__all__ = ["UserLevelMean"]
 
 
 @validated
-class PersonMean(Estimator):
-    """People's means around a private bin, clipped and averaged with noise.
+class UserLevelMean(Estimator):
+    """Person-level (user-level) mean: average people's clipped means (AKMMSU24).
 
-    The module derives it. A tenth of the people find the bin, or as many as leave it wrong with
-    probability 0.1 at most, up to a half; the others are averaged. Each has the whole budget.
+    One part of the people locates the bin: a tenth, or as many as make it wrong with probability at
+    most 0.1, but at most half. The others are averaged. The parts are disjoint, so each has the
+    whole budget. The module docstring of `dpbench.estimators.person` derives the clip.
 
     Parameters
     ----------
     k : float >= 2
-        Order of the bounded moment of single records.
-    m : int
-        Records of each person.
+        Order of the bounded moment of single records: the mean of |X - mu|^k is at most 1, so data
+        have to be scaled.
+    m : int in [1, 1e6]
+        Number of records of each person.
     radius : float >= 0
-        R, a bound on abs(mu).
+        Public bound R on abs(mu), in the unit of the data.
     beta : float in (0, 1)
-        Failure probability that T is tuned for.
+        Probability that the noise exceeds the quantile to which the clip is tuned.
     """
+
+    stream_name: ClassVar[str] = "PersonMean"
 
     k: MomentOrder
     m: Annotated[int, Field(ge=1, le=10**6)]
@@ -72,23 +81,47 @@ class PersonMean(Estimator):
 
     @property
     def _half_bin(self) -> float:
-        """Half the width of a bin, r."""
+        """Half the width of a bin, r = sqrt(2/m)."""
         return float(np.sqrt(2 / self.m))
 
     @property
     def _bins(self) -> Bins:
-        """One of them is around 0."""
+        """Bins of width 2r, one of which has its middle at 0."""
         r = self._half_bin
         return Bins(2 * r, -self.radius - r, self.radius + r, aligned=-r)
 
     def averaged(self, n: int, budget: Budget) -> int:
-        """The people whose means are averaged, n'."""
-        # In units of 1/sqrt(m) means have a second moment of 1.
+        """Return the number n' of people who are averaged.
+
+        Parameters
+        ----------
+        n : int
+            Number of people.
+        budget : Budget
+            Privacy budget of a person.
+
+        Returns
+        -------
+        int
+        """
+        # In units of 1/sqrt(m) the means have a second moment of at most 1.
         radius = min(self.radius * np.sqrt(self.m), 1e300)
         return KSU20Mean(k=2, radius=radius, constants="tuned").averaged(n, budget)
 
     def half_width(self, n: int, budget: Budget) -> float:
-        """Of the clip of n people's means."""
+        """Return half the width of the clip of people's means.
+
+        Parameters
+        ----------
+        n : int
+            Number of people who are averaged.
+        budget : Budget
+            Privacy budget of a person.
+
+        Returns
+        -------
+        float
+        """
         effective = n / budget.noise_quantile(self.beta)
         light = np.sqrt(2 * np.log(max(effective, float(np.exp(1)))) / self.m)
         heavy, _ = best_clip(self.k, 0.0, self.beta, effective * self.m, budget)

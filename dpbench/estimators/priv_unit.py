@@ -1,27 +1,29 @@
-r"""Vectors released one by one, in the local model: PrivUnit (BDFKR18), with its best cap (AFT22).
+"""PrivUnit: vectors released one by one in the local model (BDFKR18), with the best cap (AFT22).
 
-A unit vector u of R^d is released as V/m. With probability p, V is uniform on the cap
-{v : |v| = 1, <v, u> >= gamma}, and otherwise on the rest of the sphere.
+**Mechanism.** A unit vector u of R^d is released as V/m. With probability p, V is uniform on the
+cap {v : |v| = 1, <v, u> >= gamma}, and otherwise it is uniform on the rest of the sphere.
 
-Privacy. W = <V, u> of a uniform V is such that (1 - W)/2 has the law Beta(a, a), a = (d-1)/2; the
-cap has the share q = I_((1-gamma)/2)(a, a) of the sphere. Over uniform, the density of V is p/q on
-the cap and (1-p)/(1-q) off it, whatever u: epsilon-DP if and only if p (1-q)/(q (1-p)) <= e^epsilon
-(and >= e^-epsilon). With equality, and w = 1/(e^epsilon - 1), p = q (1+w)/(q+w).
+**Privacy.** Let W = <V, u>. For a uniform V, (1 - W)/2 has the distribution Beta(a, a), a =
+(d-1)/2, so the cap has the share q = I_((1-gamma)/2)(a, a) of the sphere. Relative to the uniform
+distribution, the density of V is p/q on the cap and (1-p)/(1-q) off it, for every u. So the release
+is epsilon-DP if and only if p (1-q)/(q (1-p)) is at most e^epsilon (and at least e^-epsilon). With
+equality and w = 1/(e^epsilon - 1), p = q (1+w)/(q+w).
 
-Mean. V is symmetric around u, so E V = m u with m = E W. The density of W is
-c (1 - w^2)^((d-3)/2), c = Gamma(d/2)/(sqrt(pi) Gamma(a)); the uniform V has
+**Mean.** V is symmetric around u, so E V = m u with m = E W. The density of W for a uniform V is
+c (1 - w^2)^((d-3)/2), c = Gamma(d/2)/(sqrt(pi) Gamma(a)), hence
 
     kappa = E(W; W >= gamma) = c (1 - gamma^2)^a/(2a) = -E(W; W < gamma),
 
 and so m = kappa (p/q - (1-p)/(1-q)) = kappa/(q + w).
 
-The best cap has the largest m, as E|V/m - u|^2 = 1/m^2 - 1. By d kappa = gamma dq its gamma is m.
+**Best cap.** It has the largest m, because E|V/m - u|^2 = 1/m^2 - 1. At the maximum gamma = m,
+because d kappa = gamma dq.
 
-Vectors in the unit ball. x is first rounded to x/|x| or -x/|x|, with probabilities (1 +- |x|)/2 and
-mean x. A mixture of laws within a factor e^epsilon of each other is within that factor of them,
-too: still epsilon-DP. All releases have norm 1/m and mean x. So the average of n independent
-records of mean mu has a mean square error of (1/m^2 - |mu|^2)/n, that of n fixed unit vectors of
-(1/m^2 - 1)/n.
+**Vectors in the unit ball.** x is first rounded to x/|x| or -x/|x|, with probabilities (1 +-
+|x|)/2, so that the mean is x. A mixture of distributions that are within a factor e^epsilon of each
+other is within that factor, too, so this remains epsilon-DP. Every release has norm 1/m and mean x.
+So the average of n independent records of mean mu has a mean square error of (1/m^2 - |mu|^2)/n,
+and of n fixed unit vectors (1/m^2 - 1)/n.
 """
 
 from __future__ import annotations
@@ -42,12 +44,22 @@ from dpbench.samples.rows import norms
 
 __all__ = ["Cap", "PrivUnitMean", "best_cap"]
 
-AT_ONCE = 1 << 20  # numbers that are drawn at once
-LARGE = 600.0  # beyond this epsilon p is 1 to all digits
+AT_ONCE = 1 << 20  # numbers drawn at once
+LARGE = 600.0  # beyond this epsilon, p rounds to 1
 
 
 class Cap(NamedTuple):
-    """The q, p and m of the module."""
+    """Parameters of PrivUnit, in the notation at the top of this file.
+
+    Parameters
+    ----------
+    share : float
+        Share q of the sphere that the cap covers.
+    chance : float
+        Probability p that the release is uniform on the cap.
+    mean : float
+        Mean m of <V, u>.
+    """
 
     share: float
     chance: float
@@ -56,7 +68,19 @@ class Cap(NamedTuple):
 
 @cache
 def best_cap(d: int, epsilon: float) -> Cap:
-    """The cap of the largest m, by a search for its share."""
+    """Return the cap with the largest mean m, by a search over its share.
+
+    Parameters
+    ----------
+    d : int >= 2
+        Number of coordinates.
+    epsilon : float > 0
+        Privacy of a record under pure DP.
+
+    Returns
+    -------
+    Cap
+    """
     from scipy.optimize import minimize_scalar  # a slow import
 
     a, epsilon = (d - 1) / 2, min(epsilon, LARGE)
@@ -77,17 +101,22 @@ def best_cap(d: int, epsilon: float) -> Cap:
 
 
 @validated
-class PrivUnitMean(Estimator):
-    """Records projected on the ball of radius L around 0, each released by PrivUnit, averaged.
+class PrivUnitMean(Estimator, kind="privunit_mean"):
+    """PrivUnit mean: unit vectors released one by one in the local model (BDFKR18, AFT22).
 
-    The module derives it. It takes vectors of two or more coordinates, and runs at the epsilon
-    that the budget pays for.
+    Records are projected on the ball of radius L around 0 and divided by L before the release.
+    Under zCDP, GDP and (epsilon, delta) it runs at the epsilon that the budget pays for. The module
+    docstring of `dpbench.estimators.priv_unit` derives privacy and mean square error. Scalars are
+    refused: d >= 2.
 
     Parameters
     ----------
     radius : float > 0
-        L.
+        Radius L of the l2 ball around 0 to which records are projected, in the unit of the data.
+        The noise is proportional to L.
     """
+
+    stream_name: ClassVar[str] = "PrivUnitMean"
 
     radius: Annotated[float, Field(gt=0, le=1e150)] = 1.0
     multivariate: ClassVar[bool] = True
@@ -114,14 +143,14 @@ class PrivUnitMean(Estimator):
 
 
 def _rounded(vectors: Floats, radius: float, rng: np.random.Generator) -> Floats:
-    """Unit vectors of mean x/L, x the vectors, (..., d), moved into the ball of radius L."""
-    # In units of a power of two, which rounds nothing: lengths that overflow, or have few digits,
-    # make no unit vectors, and what is released of others shows that they are others.
+    """Draw unit vectors, (..., d), of mean x/L for vectors x projected on the ball of radius L."""
+    # Scale by a power of two first, which is exact. Otherwise lengths could overflow or lose
+    # digits, the quotients would not be unit vectors, and their releases would stand out.
     power = np.frexp(np.abs(vectors).max(axis=-1, keepdims=True))[1]
     scaled = np.ldexp(vectors, -power)
     length = norms(scaled)[..., None]
     unit = np.zeros_like(vectors)
-    unit[..., 0] = 1.0  # of 0, whose sign is a fair coin
+    unit[..., 0] = 1.0  # x = 0 is rounded to e_1 or -e_1, with probability 1/2 each
     np.divide(scaled, length, out=unit, where=length > 0)
     with np.errstate(over="ignore"):
         share = np.minimum(np.ldexp(length, power) / radius, 1.0)
@@ -130,10 +159,10 @@ def _rounded(vectors: Floats, radius: float, rng: np.random.Generator) -> Floats
 
 
 def _released(unit: Floats, cap: Cap, rng: np.random.Generator) -> Floats:
-    """The V of every unit vector, (..., d)."""
+    """Draw the release V of every unit vector, (..., d)."""
     d, shape = unit.shape[-1], (*unit.shape[:-1], 1)
     inside, u = rng.random(shape) < cap.chance, rng.random(shape)
-    # (1 - W)/2 by its distribution function, which on the cap is at most its share.
+    # Draw (1 - W)/2 by inversion; the cap is the lower tail, of probability `share`.
     level = np.where(inside, cap.share * u, cap.share + (1 - cap.share) * u)
     t = betaincinv((d - 1) / 2, (d - 1) / 2, level)
     aside = rng.standard_normal(unit.shape)

@@ -1,11 +1,11 @@
-"""Linear regression (L17, goal 4): the last coordinate y of a record on the others, x.
+"""Private linear regression of the last coordinate y of a record on the others, x (L17, goal 4).
 
-The value theta predicts y by <x, theta>. With S the mean of x x' under the law, and theta* the
-least squares of the law, E (<x, theta> - y)^2 exceeds its minimum by |S^(1/2) (theta - theta*)|^2:
-the error is the root of this excess risk, a norm, as the errors of means are. For y = <x, theta*>
-+ z, z of variance s^2 independent of the d coordinates of x, the excess risk of least squares is
-about d s^2/n, and what privacy adds is of order d^2/(n^2 rho); with constants these rates are in
-`dpbench.theory.exact.regression`.
+An estimate theta predicts y by <x, theta>. Let S be the mean of x x' under the distribution, and
+theta* its least-squares coefficients. The excess risk E (<x, theta> - y)^2 - E (<x, theta*> - y)^2
+is |S^(1/2) (theta - theta*)|^2, and the error reported is its root. For y = <x, theta*> + z with z
+of variance s^2 and independent of the d coordinates of x, the excess risk of least squares is about
+d s^2/n, and privacy adds a term of order d^2/(n^2 rho). `dpbench.theory.exact.regression` has both
+with constants.
 """
 
 from __future__ import annotations
@@ -32,13 +32,23 @@ __all__ = [
 ]  # fmt: skip
 
 Rate = Annotated[float, Field(gt=0, le=1e6)]
-RIDGE_SHARE = 0.1
+RIDGE_SHARE = 0.1  # share of the budget that AdaSSP spends on the least eigenvalue
 
 
 def least_squares(moment: Floats) -> Floats:
-    """The shortest theta that fits best, (..., d), by the (..., d+1, d+1) second moments."""
+    """Return the shortest theta of least squared error, (..., d).
+
+    Parameters
+    ----------
+    moment : ndarray of shape (..., d + 1, d + 1)
+        Second moments of records (x, y). A matrix that is not finite counts as 0.
+
+    Returns
+    -------
+    ndarray of shape (..., d)
+    """
     finite = np.isfinite(moment).all(axis=(-2, -1), keepdims=True)
-    moment = np.where(finite, moment, 0.0)  # sums that overflow tell nothing
+    moment = np.where(finite, moment, 0.0)  # sums that overflowed carry no information
     largest = np.abs(moment).max(axis=(-2, -1), keepdims=True)
     moment = moment / np.where(largest > 0, largest, 1.0)
     inverse = np.linalg.pinv(moment[..., :-1, :-1], hermitian=True)
@@ -46,12 +56,13 @@ def least_squares(moment: Floats) -> Floats:
 
 
 def _check(sample: Sample) -> None:
+    """Raise a ValueError unless records have a feature and a response."""
     if sample.d < 2:
         raise ValueError("a regression needs vectors of two coordinates or more")
 
 
 def _records(sample: Sample) -> tuple[Floats, Floats, Floats]:
-    """Features x, (trials, m, d), responses y, (trials, m), and how many there are of each."""
+    """Return features (trials, m, d), responses (trials, m) and multiplicities (trials, m)."""
     _check(sample)
     values, counts = sample.listed()
     values = np.clip(values, -WIDEST, WIDEST)
@@ -59,7 +70,7 @@ def _records(sample: Sample) -> tuple[Floats, Floats, Floats]:
 
 
 def _flipped(n: int, d: int | None, others: Floats) -> list[Pair]:
-    """One large response changes its sign, at x = (1, ..., 1); `others` are the other records."""
+    """Return a pair that flips the sign of a large response at x = (1, ..., 1), beside `others`."""
     if d is None or d < 2:
         return []
     record = np.append(np.ones(d - 1), 1e6)
@@ -68,6 +79,8 @@ def _flipped(n: int, d: int | None, others: Floats) -> list[Pair]:
 
 
 class _Regression(Estimator):
+    """Base class of private regressions."""
+
     notions: ClassVar[tuple[type[Budget], ...]] = (ZCDP, GDP, ApproxDP)
     multivariate: ClassVar[bool] = True
     estimand: ClassVar[str] = "regression"
@@ -76,7 +89,7 @@ class _Regression(Estimator):
 
 @validated
 class LeastSquares(_NonPrivateEstimator):
-    """Least squares, the shortest where there are several."""
+    """Least squares, without privacy; the shortest solution if there are several."""
 
     estimand: ClassVar[str] = "regression"
     bounded_in: ClassVar[None] = None
@@ -90,33 +103,41 @@ class LeastSquares(_NonPrivateEstimator):
 
 @validated
 class AdaSSP(_Regression, kind="adassp"):
-    """Ridge regression on noisy moments, by no more than their noise calls for.
+    """AdaSSP: linear regression by noisy moments and an adaptive ridge (W18, Algorithm 2).
 
-    W18, Algorithm 2, with constants for replacing a record, by Gaussian noise. Let |x| <= B
-    and |y| <= Y, and write u = x/B, y for y/Y. With all but a tenth of the budget A = mean of
-    u u' and b = mean of y u are released at once, as the vector of the diagonal of A, of sqrt(2)
-    times what is above it, and of b: its l2 norm is that of (A, b). Replacing (u, y) by (v, z)
-    moves n times it by the root of
+    Here with Gaussian noise, and with constants for replacing a record. Let |x| <= B and |y| <= Y,
+    and write u = x/B, and y for y/Y.
 
-        |uu' - vv'|_F^2 + |yu - zv|^2 <= (2 - 2t^2) + (2 + 2|t|) <= 9/2,    t = <u, v>,
+    1. With 0.9 of the budget release A = mean of u u' and b = mean of y u at once, as the vector of
+       the diagonal of A, sqrt(2) times the entries above it, and b. Its l2 norm is that of (A, b).
+    2. With 0.1 release the least eigenvalue of A. It changes by at most 1/n, because it is at least
+       that of A - v v'/n. Let L be a lower bound on it that holds with probability 1 - beta/2.
+    3. Solve for theta with the ridge max(0, G - L), where G bounds the norm of the noise of A.
+       Eigenvalues below s are raised to s, the standard deviation of the noise.
 
-    for with |u|, |v| at most 1 the first is |u|^4 + |v|^4 - 2t^2, and the second y^2 |u|^2 +
-    z^2 |v|^2 - 2yzt; attained where t = 1/2 and z = -y. (The source's separate releases would be of
-    2 + 4, at twice the noise of A beside the diagonal.)
+    Sensitivity of step 1. Let t = <u, v>, where |u|, |v|, |y|, |z| <= 1. Replacing (u, y) by (v, z)
+    moves n times the vector by the root of
 
-    The noise N of A is that of a symmetric matrix of variances s^2 on the diagonal and s^2/2 beside
-    it: the largest eigenvalue has a mean of at most s sqrt(2d) (Davidson and Szarek 2001, II.11),
-    and each end of its spectrum is s-Lipschitz in d (d + 1)/2 independent N(0, 1): |N| <= G = s
-    (sqrt(2d) + sqrt(2 ln(2/beta))) with probability 1 - beta. The rest of the budget is for the
-    least eigenvalue of A, which moves by at most 1/n: it is at least that of A - vv'/n. Where its
-    lower bound L, of probability 1 - beta/2, is below G a ridge G - L is added to A + N.
-    Eigenvalues below s are set to it.
+        |uu' - vv'|_F^2 + |yu - zv|^2 <= (2 - 2t^2) + (2 + 2|t|) <= 9/2,
+
+    because the first term is |u|^4 + |v|^4 - 2t^2, and the second y^2 |u|^2 + z^2 |v|^2 - 2yzt. The
+    bound is attained at t = 1/2, z = -y. (W18 releases A and b separately, at a cost of 2 + 4, with
+    twice the noise of A off the diagonal.)
+
+    Bound G. The noise N of A is a symmetric matrix with variances s^2 on and s^2/2 off the
+    diagonal. Its largest eigenvalue has a mean of at most s sqrt(2d) (Davidson and Szarek 2001,
+    II.11), and each end of its spectrum is an s-Lipschitz function of d (d + 1)/2 independent N(0,
+    1). So |N| <= G = s (sqrt(2d) + sqrt(2 ln(2/beta))) with probability 1 - beta.
 
     Parameters
     ----------
-    feature_bound, response_bound : float > 0
-        B and Y: x is projected on that ball, y clipped to +-Y.
+    feature_bound : float > 0
+        Bound B on the norm of the features x, in their unit; longer x are projected on that ball.
+    response_bound : float > 0
+        Bound Y on abs(y), in the unit of the response; y is clipped to +-Y. The noise of the
+        solution is proportional to Y/B.
     beta : float in (0, 1)
+        Probability that the bounds G and L fail; a smaller value makes the ridge larger.
     """
 
     feature_bound: Clip
@@ -150,12 +171,13 @@ class AdaSSP(_Regression, kind="adassp"):
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
         if d is None or d < 2:
             return []
-        rest = 1e6 * np.eye(d - 1, d)[np.arange(n - 1) % (d - 1)]  # no ridge
+        # The other records make the least eigenvalue so large that no ridge is added.
+        rest = 1e6 * np.eye(d - 1, d)[np.arange(n - 1) % (d - 1)]
         return _flipped(n, d, rest)
 
 
 def _solved(a: Floats, b: Floats, ridge: Floats, least: float) -> Floats:
-    """(A + ridge I)^(-1) b, with eigenvalues of at least `least`."""
+    """Return (A + ridge I)^(-1) b, (trials, d), with eigenvalues raised to `least` or more."""
     values, vectors = np.linalg.eigh(a)
     values = np.maximum(values + ridge[:, None], least)
     turned = (b[:, None] @ vectors)[:, 0] / values
@@ -164,19 +186,22 @@ def _solved(a: Floats, b: Floats, ridge: Floats, least: float) -> Floats:
 
 @validated
 class GradientDescentRegression(_Regression):
-    """Squared loss by `descend` from 0: x (<x, theta> - y), clipped to norm C, is a gradient.
+    """DP gradient descent (DP-GD) for linear regression: squared loss with clipped gradients.
 
-    Nothing need be known of x or y. The noise follows C, which may be as small as the residuals of
-    theta*: far from theta* gradients are clipped, and the steps are short.
+    The descent (`descend`) starts at 0. A record's gradient is x (<x, theta> - y), clipped to norm
+    C. No bounds on x or y are needed. The noise is proportional to C, which may be as small as the
+    residuals of the least-squares coefficients. While theta is far from them gradients are clipped,
+    and the steps are short.
 
     Parameters
     ----------
     clip : float > 0
-        C.
+        Norm C to which a record's gradient is clipped, in the unit of x times that of y.
     rate : float > 0
-        r: best near 1 over the eigenvalues of S. Above 2 over the largest it does not converge.
+        Step size r. It is best near 1 over the eigenvalues of S, the mean of x x'. Above 2 over the
+        largest eigenvalue the descent does not converge.
     steps : int
-        T.
+        Number T of steps, each with 1/T of the budget.
     """
 
     clip: Clip
@@ -198,12 +223,15 @@ class GradientDescentRegression(_Regression):
         return descend(point, np.zeros_like(x[:, 0]), reach, self.steps, ledger)
 
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
-        return _flipped(n, d, np.zeros(d or 1))  # other gradients are 0
+        return _flipped(n, d, np.zeros(d or 1))  # the gradients of the other records are 0
 
 
 @validated
 class SubsampleLeastSquares(SubsampleAggregate):
-    """Least squares of every bucket, aggregated as `SubsampleAggregate` does."""
+    """Sample and aggregate for linear regression: least squares on buckets, aggregated privately.
+
+    The parameters are those of `SubsampleAggregate`, with `LeastSquares` as the base.
+    """
 
     base: Any = LeastSquares()
     estimand: ClassVar[str] = "regression"
@@ -214,7 +242,7 @@ class SubsampleLeastSquares(SubsampleAggregate):
             return []
         far = np.where(np.arange(n) % 2, 1e6, -1e6)
         pairs = super().audit_pairs(n, None, budget) or [Pair.replacing("far", far, 0, 1e6)]
-        # of x = (1, ..., 1) and y = (d - 1) v the shortest theta is (v, ..., v)
+        # At x = (1, ..., 1) and y = (d - 1) v, the shortest theta is (v, ..., v).
         x = np.ones((n, d - 1))
         both = ((np.column_stack([x, (d - 1) * v]) for v in (p.left, p.right)) for p in pairs)
         return [Pair(p.name, *sides) for p, sides in zip(pairs, both, strict=True)]

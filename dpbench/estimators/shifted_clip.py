@@ -1,4 +1,4 @@
-"""Means clipped around private medians: HLY21 (one radius), PLAN (one scale per coordinate)."""
+"""Clip vectors to a private ball: HLY21 (one radius) and PLAN (one scale per coordinate)."""
 
 from __future__ import annotations
 
@@ -17,53 +17,80 @@ from dpbench.privacy.rotation import Rotation
 from dpbench.registry import Probability, validated
 from dpbench.samples import Sample
 
-__all__ = ["PlanMean", "ShiftedClippedMean"]
+__all__ = ["InstanceOptimalMean", "PlanMean"]
 
 Steps = Annotated[int, Field(ge=1, le=100)]
-# Of the budget, as in both papers' experiments: before the mean, and of the rest for the radius.
+# Shares as in the experiments of both papers: BEFORE of the budget goes to all steps ahead of
+# radius and mean, and RADIUS of the rest to the radius.
 BEFORE = RADIUS = 0.25
-CENTRE = 0.25  # PLAN: of what goes before, for the centre
+CENTRE = 0.25  # share of BEFORE that PLAN spends on the centre; the scales have the rest
 
 
 class _AroundMedians(Estimator):
+    """Base class of estimators that clip vectors around private medians."""
+
     notions: ClassVar[tuple[type[Budget], ...]] = (ZCDP, GDP, ApproxDP)
     multivariate: ClassVar[bool] = True
 
 
 def _listed(sample: Sample) -> tuple[Floats, Floats]:
-    """The vectors, moved to where sums of them do not overflow, and how many of each."""
+    """Return the distinct vectors, (trials, m, d), and their multiplicities, (trials, m).
+
+    Coordinates are clipped to +-WIDEST, so that sums of squares do not overflow.
+    """
     values, held = sample.listed()
     return np.clip(values, -WIDEST, WIDEST), held
 
 
 @validated
-class ShiftedClippedMean(_AroundMedians, kind="shifted_clipped_mean"):
-    """Private medians after a random rotation; a ball around them; the mean in it (HLY21).
+class InstanceOptimalMean(_AroundMedians, kind="instance_optimal_mean"):
+    """Shifted-clipped mean of vectors: clip to a private ball around rotated medians (HLY21).
 
-    Three rounds of random signs and Hadamard matrices leave all coordinates alike; the medians of
-    the rotated ones, by `noisy_rank` in +-radius/sqrt(d), turned back, are the centre. Then see
-    `mean_in_ball`: all but
+    1. Rotate the records by three rounds of random signs and Hadamard matrices, after which all
+       coordinates have about the same scale. Release the medians of the rotated coordinates by
+       `noisy_rank` in +-radius/sqrt(d'), d' the power of two to which d is padded, and rotate them
+       back: the centre c.
+    2. Release the radius C of a ball around c by `noisy_rank` (see `mean_in_ball`). The ball is
+       meant to hold all records but
 
-        2 sqrt(d/(2 rho_mean)) + sqrt(steps/(2 rho_radius))
+           k + sqrt(steps/(2 rho_radius)),    k = 2 sqrt(d/(2 rho_mean)),
 
-    records are in the ball. A record outside costs at most C/n of bias, noise 2C/n
-    sqrt(d/(2 rho_mean)): as many as these bring no more bias than noise. The rest is one standard
-    deviation of a noisy count. So the error against the empirical mean is of the order of the
-    data's diameter times sqrt(d/rho)/n, and knows the radius by its logarithm, `steps`. Shares of
-    the budget: 1/4, 3/16, 9/16. HLY21 clip after the rotation, which is the same, as a rotation
-    keeps norms; padded coordinates are not released here. Under (epsilon, delta) see `under_zcdp`.
+       where the second term is one standard deviation of a noisy count.
+    3. Project the records on the ball, average them, and add noise of l2 sensitivity 2C/n.
+
+    Why k. Projection moves a record at distance r > C from c by r - C, so it changes the mean by
+    (r - C)/n. If k records are outside and all records are within D of c, the bias is at most
+    k (D - C)/n. The noise has a norm of about (2C/n) sqrt(d/(2 rho_mean)) = k C/n. Hence bias and
+    noise together are at most
+
+        k (D - C)/n + k C/n = k D/n = (2D/n) sqrt(d/(2 rho_mean)),    whatever C <= D.
+
+    If the centre lies among the records, D is of the order of the diameter of the data. The error
+    against the empirical mean is then of the order of the diameter times sqrt(d/rho)/n (HLY21;
+    theorem number not checked), and `radius` enters by its logarithm only, through `steps`.
+
+    Medians, radius and mean have 1/4, 3/16 and 9/16 of the budget (`coarse`, `search`, `fine`).
+    HLY21 clip the rotated records, which is equivalent because a rotation preserves norms;
+    coordinates that pad d to a power of two are not released here. Under (epsilon, delta) see
+    `under_zcdp`.
 
     Parameters
     ----------
     radius : float > 0
-        u: records are within this of 0, and the mean within some u/4: its rotated coordinates are
-        as N(0, |mu|^2/d) and are sought within u/sqrt(d). Accuracy rests on it, not privacy.
-    steps : int
-        T: of each search; what it finds is off by radius/2^T of its range.
+        Public bound u on the norms of records, in the unit of the data. The mean should be within
+        about u/4 of 0: its rotated coordinates are about N(0, |mu|^2/d) and are searched in
+        +-u/sqrt(d). A bound that is too small costs accuracy, not privacy.
+    rounds : int in [1, 100]
+        Number T of bisection steps of each search. The norm of the centre's error and the radius of
+        the ball are resolved to radius/2^T; each step has 1/T of the search's budget.
     """
 
+    first_names: ClassVar[dict[str, str]] = {"rounds": "steps"}
+
+    stream_name: ClassVar[str] = "ShiftedClippedMean"
+
     radius: Bound
-    steps: Steps = 10
+    rounds: Steps = 10
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         x, held = _listed(sample)
@@ -75,56 +102,68 @@ class ShiftedClippedMean(_AroundMedians, kind="shifted_clipped_mean"):
         end = np.full((sample.trials, size), self.radius / np.sqrt(size))
         found = noisy_rank(
             lambda points: (held[:, None] @ (turned < points[:, None]))[:, 0],
-            sample.n / 2, -end, end, self.steps, coarse,
+            sample.n / 2, -end, end, self.rounds, coarse,
         )  # fmt: skip
         centre = rotation.back(found, sample.d)
         most = sample.n - 2 * np.sqrt(sample.d / (2 * rho_of(fine.budget)))
-        rank = np.floor(most - np.sqrt(self.steps / (2 * rho_of(search.budget))))
+        rank = np.floor(most - np.sqrt(self.rounds / (2 * rho_of(search.budget))))
         ends = np.full(sample.trials, self.radius)
         noisy, clipped = mean_in_ball(
-            x - centre[:, None], held, rank, ends, self.steps, search, fine
+            x - centre[:, None], held, rank, ends, self.rounds, search, fine
         )
         return Estimate(centre + noisy, centre + clipped)
 
 
 @validated
 class PlanMean(_AroundMedians, kind="plan_mean"):
-    """Noise in proportion to the root of each coordinate's standard deviation (PLAN).
+    """PLAN: variance-aware mean of vectors, with noise in proportion to each coordinate's scale.
 
-    Medians by `noisy_rank` in +-radius are the centre c. Standard deviations s are searched on a
-    scale of logarithms: s^2 is the median of (x_i - x_j)^2/2 over floor(n/2) disjoint pairs,
-    and one record changes one pair. (PLAN divides by 0.4705, of a chi-square; a factor of all s
-    cancels, but for the ends of searches.) To these the average of all is added, a_i = s_i +
-    |s|_1/d. Then `mean_in_ball` of (x - c)/sqrt(a), times sqrt(a): its squared radius is about
-    sum s_i^2/a_i <= |s|_1, and its noise has a norm of some
+    1. Release the median of every coordinate by `noisy_rank` in +-radius: the centre c.
+    2. Release a standard deviation s_i of every coordinate: `noisy_rank` searches log s_i, where
+       s_i^2 is the median of (x - y)^2/2 over floor(n/2) disjoint pairs of records. One record is
+       in one pair. (PLAN divides by 0.4705, the median of a chi-square distribution. A common
+       factor of all s_i cancels, except at the ends of the search.)
+    3. Set a_i = s_i + |s|_1/d, divide (x - c)_i by sqrt(a_i), release the mean of the divided
+       records in a private ball by `mean_in_ball`, and multiply by sqrt(a_i) again.
 
-        2/(n sqrt(2 rho)) sqrt(sum s_i^2/a_i) sqrt(2 |s|_1) <= 2 sqrt(2) |s|_1/(n sqrt(2 rho)),
+    The squared radius of the ball is about sum s_i^2/a_i <= |s|_1, so the noise has a norm of about
 
-    where one ball for the records as they are has 2 sqrt(d) |s|_2/(n sqrt(2 rho)). (With a = s the
-    bound would be |s|_1 without sqrt(2), and a coordinate that does not vary no bound.) All but
-    kappa = sqrt(n) + sqrt(T ln(T/beta)/rho_radius) records are in the ball: counts with noise
-    N(0, T/(2 rho_radius)) are all within the second term with probability 1 - beta. Theirs has
-    half of that square, T the logarithm of the range: of an exponential mechanism, which their
-    code runs with half of its sensitivity. The ball is sought up to sqrt(|a|_1) times what a
-    Gaussian exceeds with probability 1/n (`gaussian_norm`; theirs is 0 for d = 1). Shares of the
-    budget: 1/16, 3/16, 3/16, 9/16 for centre, scales, radius, mean. Under (epsilon, delta) see
-    `under_zcdp`.
+        2/(n sqrt(2 rho)) sqrt(sum s_i^2/a_i) sqrt(2 |s|_1) <= 2 sqrt(2) |s|_1/(n sqrt(2 rho)).
+
+    A ball for the records without division has noise of norm 2 sqrt(d) |s|_2/(n sqrt(2 rho)). (With
+    a = s the bound would be smaller by sqrt(2), but constant coordinates would have a_i = 0 and no
+    bound on their noise.)
+
+    The ball is meant to hold all records but kappa = sqrt(n) + sqrt(T ln(T/beta)/rho_radius). The
+    counts of the search have noise N(0, T/(2 rho_radius)), and by a union bound all T noises are
+    below the second term with probability 1 - beta. (PLAN has half of the square of that term, with
+    T the logarithm of the range, because it searches by an exponential mechanism; its code runs
+    this mechanism with half of the correct sensitivity.) The radius is searched up to sqrt(|a|_1)
+    times the value that a standard Gaussian exceeds with probability 1/n (`gaussian_norm`; PLAN's
+    bound is 0 for d = 1).
+
+    Centre, scales, radius and mean have 1/16, 3/16, 3/16 and 9/16 of the budget. Under (epsilon,
+    delta) see `under_zcdp`.
 
     Parameters
     ----------
     radius : float > 0
-        A bound on every coordinate of the mean.
+        Public bound on the absolute value of every coordinate of the mean, in the unit of the data.
     sigma_low, sigma_high : float > 0
-        Bounds on the standard deviations.
-    steps : int
-        T: of each search.
+        Public bounds on the standard deviations of the coordinates, in the unit of the data.
+        Estimates outside are moved to the nearer bound.
+    rounds : int in [1, 100]
+        Number T of bisection steps of each search; each has 1/T of the search's budget.
     beta : float in (0, 1)
+        Failure probability of the radius: smaller values clip fewer records and add more noise.
     """
+
+    first_names: ClassVar[dict[str, str]] = {"rounds": "steps"}
 
     radius: Bound
     sigma_low: Bound = 1e-3
     sigma_high: Bound = 1e3
-    steps: Steps = 20
+    rounds: Steps = 20
     beta: Probability = 0.1
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
@@ -136,31 +175,31 @@ class PlanMean(_AroundMedians, kind="plan_mean"):
             BEFORE * CENTRE, BEFORE * (1 - CENTRE), *after
         )
         columns, end = sample.columns(), np.full((sample.trials, sample.d), self.radius)
-        centre = noisy_rank(_below(columns), sample.n / 2, -end, end, self.steps, coarse)
+        centre = noisy_rank(_below(columns), sample.n / 2, -end, end, self.rounds, coarse)
         root = np.sqrt(self._scales(columns, sample, spread))
         rest = np.sqrt(sample.n) + np.sqrt(
-            self.steps * np.log(self.steps / self.beta) / rho_of(search.budget)
+            self.rounds * np.log(self.rounds / self.beta) / rho_of(search.budget)
         )
         ends = np.sqrt((root**2).sum(axis=1)) * gaussian_norm(1, 1 / sample.n)
         noisy, clipped = mean_in_ball(
             (x - centre[:, None]) / root[:, None], held, np.floor(sample.n - rest), ends,
-            self.steps, search, fine,
+            self.rounds, search, fine,
         )  # fmt: skip
         return Estimate(centre + root * noisy, centre + root * clipped)
 
     def _scales(self, columns: Sample, sample: Sample, ledger: Ledger) -> Floats:
-        """The a of every coordinate, (trials, d)."""
+        """Return PLAN's scales a_i = s_i + |s|_1/d, shape (trials, d)."""
         pairs = columns.half_squared_differences(ledger.rng)
         low = np.full((sample.trials, sample.d), np.log(self.sigma_low))
         high = max(np.log(self.sigma_high), np.log(self.sigma_low))
         below = _below(pairs)
         found = noisy_rank(
-            lambda log: below(np.exp(2 * log)), pairs.n / 2, low, high, self.steps, ledger
+            lambda log: below(np.exp(2 * log)), pairs.n / 2, low, high, self.rounds, ledger
         )
         scale = np.exp(found)
         return np.asarray(scale + scale.mean(axis=1, keepdims=True))
 
 
 def _below(columns: Sample) -> Callable[[Floats], Floats]:
-    """Counts of the records below points, (trials, d), by the datasets of coordinates."""
+    """Return a function that counts the records below points, (trials, d), by coordinate."""
     return lambda points: columns.count(-np.inf, points.ravel()).reshape(points.shape)

@@ -1,8 +1,9 @@
-"""Subsample and aggregate: any estimator on disjoint buckets, a private step on top.
+"""Sample and aggregate: any estimator on disjoint buckets, and a private aggregate of its outputs.
 
-NRS07; L17, section 2. A record sits in one bucket, so replacing it changes one of the outputs: an
-aggregator that is private for the outputs is private for the records, whatever the base returns;
-one that stops the release, by an error, on some records is not covered.
+NRS07; L17, section 2. A record is in one bucket, so replacing it changes one output. An aggregator
+that is private for the outputs is therefore private for the records, whatever the base estimator
+returns. It is not private if the base estimator raises an error on some records, because the error
+itself depends on the data.
 """
 
 from __future__ import annotations
@@ -28,35 +29,38 @@ from dpbench.samples.streamed import MOST_WHOLE
 __all__ = ["SubsampleAggregate", "SubsampleTest"]
 
 Buckets = Annotated[int, Field(ge=1)]
-LARGEST = 1e300
+LARGEST = 1e300  # bound on the outputs if no bounds are given
 
 
 @validated
 class SubsampleAggregate(Estimator):
-    """An estimator without privacy on every bucket, and a private average of the outputs.
+    """Sample and aggregate: a non-private estimator on every bucket, aggregated privately (NRS07).
 
-    With base ``empirical_mean`` and aggregate ``median`` it is the private median of means.
-    Outputs that are vectors are aggregated coordinate by coordinate, each with 1/d of the
-    budget, but for ``mean``, whose noise is for all of them, and ``friendly_core``.
+    With base ``empirical_mean`` and aggregate ``median`` it is the private median of means. Vector
+    outputs are aggregated coordinate by coordinate, each with 1/d of the budget; ``mean`` and
+    ``friendly_core`` instead release all coordinates at once.
 
     Parameters
     ----------
-    buckets : int
+    buckets : int >= 1
+        Number of disjoint buckets. More buckets mean less noise, but fewer records for each output.
     lower, upper : float, optional
-        Public bounds on the outputs; those outside count at the ends, NaN at the lower.
-        ``friendly_core`` needs none: without them, NaN counts as 0.
-    base : estimator without privacy, its name or its configuration, or a function
-        A function takes a (buckets, size) or (buckets, size, d) array; what it returns for a
-        bucket, a number or (d,), depends on that bucket's row alone: privacy rests on it.
+        Public bounds on the outputs, in their unit. Outputs outside are moved to the bounds, and
+        NaN to `lower`. Required except for ``friendly_core``; without bounds NaN is replaced by 0.
+    base : str, mapping, Estimator or callable
+        Estimator without privacy, its kind or its configuration; or a function of a (buckets, size)
+        or (buckets, size, d) array. Privacy needs the function's output for a bucket, a number or
+        (d,), to depend on the records of that bucket alone.
     aggregate : {'median', 'mean', 'mode', 'friendly_core'}
-        ``median``: `private_quantile`. ``mean``: the outputs clipped to the bounds, with noise of
-        sensitivity (upper - lower)/buckets in every coordinate. ``mode``: the middle of the fullest
-        of private bins of width 2 resolution. ``friendly_core``, under (epsilon, delta) only:
-        `friendly_mean`.
-    resolution : float > 0
-        To what accuracy an output is wanted, for median and mode.
+        ``median``: `private_quantile` of the outputs. ``mean``: their mean, clipped to the bounds,
+        with noise of sensitivity (upper - lower)/buckets in every coordinate. ``mode``: the middle
+        of the fullest bin, of width 2 resolution, of a private histogram. ``friendly_core``, under
+        (epsilon, delta) only: `friendly_mean`.
+    resolution : float in [1e-100, 1e100]
+        Accuracy, in the unit of the outputs, to which median and mode are released.
     friends_within : float > 0, optional
-        For ``friendly_core``: the distance of outputs that are friends.
+        Distance up to which two outputs are friends; required for ``friendly_core``, and not
+        allowed otherwise.
     """
 
     buckets: Buckets
@@ -131,14 +135,14 @@ class SubsampleAggregate(Estimator):
         return pairs if d is None else [pair.along(np.ones(d)) for pair in pairs]
 
     def _outputs(self, sample: Sample, rng: np.random.Generator) -> DenseSample:
-        """What the base estimator says of each bucket, made finite and put within bounds."""
+        """Return the base estimator's outputs, finite and clipped to the bounds."""
         found = sample.by_group(self.buckets, rng, lambda rows: self._output(rows, rng))
-        # Nothing that one bucket returns may stop the release.
+        # An output that is NaN or infinite must not stop the release: that would reveal a record.
         found = np.where(np.isnan(found), 0.0 if self.lower is None else self.lower, found)
         return DenseSample(np.clip(found, *self._bounds))
 
     def _middle(self, outputs: DenseSample, ledger: Ledger) -> tuple[Floats, Floats]:
-        """The private median or mode of scalar outputs, and the one without noise."""
+        """Return the private median or mode of scalar outputs, and its value without noise."""
         low, high = self._bounds
         if self.aggregate == "median":
             value = private_quantile(outputs, 0.5, low, high, self.resolution, ledger)
@@ -153,8 +157,9 @@ class SubsampleAggregate(Estimator):
         if isinstance(self.base, Estimator):
             return self.base.run(rows, Ledger(NonPrivate(), rng)).value
         if not isinstance(rows, DenseSample):
-            raise ValueError("a function of a batch needs records, and these are not held")
-        with np.errstate(all="ignore"):  # where warnings are errors, records would stop the release
+            raise ValueError("the base function needs records in memory; take fewer of them")
+        # A warning that depends on the records would stop the release under ``python -W error``.
+        with np.errstate(all="ignore"):
             found = np.asarray(self.base(rows.values), dtype=float)
         if found.shape != rows.mean().shape:
             raise ValueError(f"the base function returned {found.shape} for {rows.trials} buckets")
@@ -163,22 +168,25 @@ class SubsampleAggregate(Estimator):
 
 @validated
 class SubsampleTest(Estimator):
-    """Which of N(0, s^2) and N(1, s^2) the records come from: the index, 0 or 1.
+    """Private test of N(0, s^2) against N(1, s^2) by subsample and aggregate; releases 0 or 1.
 
-    Each bucket votes by the likelihood ratio, which is whether its mean exceeds 1/2. The index is
-    the mean of the law: the average error is the probability of a wrong decision.
+    Every bucket votes for the mean with the larger likelihood: 1 if the mean of its records exceeds
+    1/2. The release is the mean of the chosen distribution, so the average error is the probability
+    of a wrong decision.
 
     Parameters
     ----------
-    buckets : int
+    buckets : int >= 1
+        Number of disjoint buckets, one vote each.
     aggregate : {'count', 'exponential', 'histogram'}
-        ``count``: the votes for 1, with noise, against half of the buckets. ``exponential``: the
-        exponential mechanism on the votes for each. ``histogram``: the fuller of two noisy bins.
+        ``count``: compare the noisy number of votes for 1 with half of the buckets.
+        ``exponential``: choose by the exponential mechanism on the numbers of votes. ``histogram``:
+        choose the fuller of two noisy bins.
     """
 
     buckets: Buckets
     aggregate: Literal["count", "exponential", "histogram"] = "count"
-    bounded_in: ClassVar[None] = None  # of two laws it is told
+    bounded_in: ClassVar[None] = None  # it knows that the mean is 0 or 1
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         means = sample.by_group(self.buckets, ledger.rng, lambda rows: rows.mean())

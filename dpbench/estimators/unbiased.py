@@ -1,4 +1,4 @@
-"""A mean without bias (KMRSSU23): of a symmetric law, by bins that begin anywhere."""
+"""Unbiased private mean of a symmetric distribution, by a randomly placed histogram (KMRSSU23)."""
 
 from __future__ import annotations
 
@@ -20,32 +20,37 @@ __all__ = ["UnbiasedMean"]
 
 @validated
 class UnbiasedMean(Estimator):
-    """The fullest of bins at a random offset, then a clipped mean of the other records around it.
+    """Unbiased private mean of symmetric distributions: histogram at a random offset, then a clip.
 
-    KMRSSU23, their unbiased version of KV18. A share of the records: a stability histogram of bins
-    of width sigma, the first of which is centred at a uniform U. The others: clip to the middle of
-    the fullest bin +- c, average, add noise of sensitivity 2c over their number. Each part of the
-    records pays the whole budget, in parallel: U is public, and the parts are fixed by index.
+    KMRSSU23 give it as their unbiased version of KV18 (theorem number not checked).
 
-    Of a law that is symmetric about mu, reflection at mu leaves the law of the records as it is;
-    of the bins it makes those of another offset, uniform, too. So the middle of the fullest bin is
-    symmetric about mu, and given that it is mu + a the law of the clipped mean is that given mu - a
-    reflected: without bias, whatever c is. With bins that stay where they are it is not, see
-    `random_bins`. Where no bin passes the threshold nothing is released, which is as likely either
-    way: what is released has no bias.
+    1. One part of the records: a stability-based histogram of bins of width sigma; one bin is
+       centred at U, uniform on [0, sigma]. Its fullest bin has the middle c.
+    2. The other part: clip to c +- C, average, and add noise of sensitivity 2C over their number.
+
+    U is public and the parts are fixed by index, so each part has the whole budget.
+
+    Why it is unbiased. Let the distribution be symmetric about mu. Reflection at mu preserves the
+    distribution of the records and turns the bins into bins of another offset, which is uniform,
+    too. So c is symmetric about mu. Given c = mu + a, the clipped mean is distributed as the
+    reflection of the clipped mean given c = mu - a. So the release has no bias, whatever C is. With
+    fixed bins it is biased, see `random_bins`. If no bin passes the threshold nothing is released
+    (NaN); this is equally likely for the records and their reflection, so it adds no bias.
 
     Parameters
     ----------
     sigma : float > 0
-        Width of a bin: standard deviation of a record.
+        Standard deviation of a record, the width of a bin, in the unit of the data.
     clip : float > 0, optional
-        c in units of sigma; by default 1 + sqrt(2 ln(2n/beta)): the middle of the fullest bin is
-        within sigma of mu unless noise decides, and a Gaussian is clipped with probability beta.
+        Half width C of the clip in units of sigma; by default 1 + sqrt(2 ln(2n/beta)). The middle
+        of the fullest bin is within sigma of mu unless the noise decides, so a Gaussian record is
+        then clipped with probability at most beta.
     share : float in (0, 1)
-        Of the records for the histogram.
+        Share of the records for the histogram.
     random_bins : bool
-        Whether the offset is random; if not, a bin is centred at 0.
+        If True, the offset U is random; if False, a bin is centred at 0, and the release is biased.
     beta : float in (0, 1)
+        Probability that some record is clipped, for the default of `clip`.
     """
 
     sigma: Positive = 1.0
@@ -68,7 +73,7 @@ class UnbiasedMean(Estimator):
         return noisy_clipped_mean(averaged, centre, clip, fine)
 
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
-        # Bins apart stay apart wherever they begin.
+        # Records in distant bins stay in distinct bins for every offset.
         first = self._first(n)
         own = audit_pairs(first, Bins(self.sigma, aligned=0.0), budget)
         rest = np.zeros(n - first)
@@ -77,5 +82,5 @@ class UnbiasedMean(Estimator):
         ]
 
     def _first(self, n: int) -> int:
-        """How many records the histogram has."""
+        """Return the number of records for the histogram."""
         return min(max(1, int(np.ceil(self.share * n))), n - 1)

@@ -1,8 +1,11 @@
-"""Means without any bound on the data, not even an infinite histogram's delta."""
+"""Means without public bounds on the data, for every notion of privacy.
+
+The stability-based histogram also needs no bounds, but it needs delta > 0.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -10,7 +13,7 @@ from pydantic import Field
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.privacy import Budget, Ledger
-from dpbench.privacy.magnitudes import MOST, magnitudes, powers, radius_of_most
+from dpbench.privacy.magnitudes import MAX_POWER, magnitudes, powers, radius_of_most
 from dpbench.privacy.neighbours import Pair
 from dpbench.privacy.quantile import private_quantile
 from dpbench.registry import Probability, validated
@@ -18,56 +21,72 @@ from dpbench.samples import Sample
 
 __all__ = ["ApproximateBoundsMean", "UniversalMean"]
 
-L1, L2 = 2.0, float(np.sqrt(2.0))
-PRECISION = 2.0**-52  # of doubles
-Powers = Annotated[int, Field(ge=1, le=MOST)]
+L1, L2 = 2.0, float(np.sqrt(2.0))  # sensitivities of a histogram, of which two counts change by 1
+PRECISION = 2.0**-52  # relative precision of doubles
+Powers = Annotated[int, Field(ge=1, le=MAX_POWER)]
 
 
 @validated
 class UniversalMean(Estimator):
-    """A radius, the median within it, a radius around that: then a clipped mean.
+    """Universal mean without bounds: private radius, median, second radius, clipped mean (DY23).
 
-    After DY23, with constants of our own. (1) An eighth of the budget: the first 2^j that holds
-    3n/4 of the magnitudes, by the sparse vector technique. (2) A quarter: the median in [-2^j, 2^j]
-    by the exponential mechanism, up to the precision of doubles. (3) An eighth: the first 2^i that
-    holds n - s of the distances from it, s = 2 b ln(1/beta) for noise of scale b. (4) Half: clip to
-    the median +- 2^i, average, add noise of sensitivity 2 2^i/n.
+    The steps are those of DY23 with other constants (theorem numbers not checked):
 
-    Each step is private on its own, given what the earlier ones released, and their costs add up;
-    see `radius_of_most`, `private_quantile`, `noisy_clipped_mean`.
+    1. With 1/8 of the budget, release a radius 2^j by the sparse vector technique: the first power
+       of two within which 3n/4 records seem to lie (`radius_of_most` around 0).
+    2. With 1/4, release the median in [-2^j, 2^j] by the exponential mechanism, up to the precision
+       of doubles (`private_quantile`).
+    3. With 1/8, release a radius 2^i around that median: the first within which n - s records seem
+       to lie, where s = 2 b ln(1/beta), in code `left_out`, and b = 2/epsilon is the scale of the
+       noises of this step.
+    4. With 1/2, clip to the median +- 2^i, average, and add noise of sensitivity 2 2^i/n.
 
-    The noises of a threshold and a count differ by more than s with probability at most beta
-    (e^(-s/(2b)), by a union bound): a radius that holds all records is passed over as rarely, and
-    then for one that may be far larger. Of K = 2 most + 1 powers none is taken too early by more
-    than a = 2 b ln((K + 1)/beta), with the same probability. So at most s + a records are clipped,
-    and the radius is at most twice what is needed. K is the logarithm of the range, and a that of
-    K. Only the median pays the logarithm of |mu| over the spread, in n, as a pure-DP estimator
-    must: n records move to any of |mu|/spread places, and group privacy costs e^(epsilon n).
+    Each step is private given the outputs of the earlier steps, and the costs add up.
+
+    The radius of step 3. It is chosen by comparing a noisy count with a noisy threshold, and for
+    one power of two the two noises differ by more than s with probability at most e^(-s/(2b)) =
+    beta.
+
+    - Not too large: a radius that holds all records is passed over with probability at most beta.
+      (If it is passed over, the next choice may be far larger.)
+    - Not too small: let K = 2 most + 1 be the number of powers and a = 2 b ln((K + 1)/beta). By a
+      union bound over the K + 1 noises, no power that leaves out more than s + a records is chosen,
+      except with probability at most beta.
+
+    So at most s + a records are clipped, and the radius is at most twice the radius needed. K is
+    logarithmic in the range of the data, and a in K. Only the median costs a number of records that
+    is logarithmic in |mu| over the spread. A packing argument shows that pure DP needs it: there
+    are |mu|/spread distinguishable locations, and group privacy over n records gives a factor
+    e^(epsilon n).
 
     Parameters
     ----------
-    most : int
-        The powers are 2^-most to 2^most: by default all that doubles have, nearly.
+    max_power : int
+        Largest exponent: radii are the powers 2^-max_power to 2^max_power. The default covers
+        nearly all doubles.
     beta : float in (0, 1)
-        Probability of a radius too large, or too small.
+        Failure probability, of a radius too large and of one too small alike. A smaller value lets
+        more records be clipped.
     """
 
-    most: Powers = MOST
+    first_names: ClassVar[dict[str, str]] = {"max_power": "most"}
+
+    max_power: Powers = MAX_POWER
     beta: Probability = 0.1
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         first, second, third, last = ledger.split(0.125, 0.25, 0.125, 0.5)
-        reach = radius_of_most(sample, 0.0, 0.75 * sample.n, self.most, first)
+        reach = radius_of_most(sample, 0.0, 0.75 * sample.n, self.max_power, first)
         centre = private_quantile(sample, 0.5, -reach, reach, PRECISION * reach, second)
         left_out = 4 / third.budget.pure_epsilon * np.log(1 / self.beta)
-        radius = radius_of_most(sample, centre, sample.n - left_out, self.most, third)
+        radius = radius_of_most(sample, centre, sample.n - left_out, self.max_power, third)
         return noisy_clipped_mean(sample, centre, radius, last)
 
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
-        # As many records at 0 as the last radius wants, and one more.
+        # At 0 lie as many records as the last radius has to hold; the pair adds one more.
         left_out = 4 / budget.fraction(0.125).pure_epsilon * np.log(1 / self.beta)
         far = np.where(np.arange(n) < n - int(min(left_out, n - 1)), 0.0, 1e6)
-        # A radius of 2, and a record that goes from end to end of it.
+        # The radius is 2, and the replaced record is clipped to one end of it, then to the other.
         apart = np.append(np.where(np.arange(n - 1) % 2, 1.0, -1.0), -1e6)
         return [
             Pair.replacing("at_the_radius", far, n - 1, 0.0),
@@ -77,35 +96,41 @@ class UniversalMean(Estimator):
 
 @validated
 class ApproximateBoundsMean(Estimator):
-    """Bounds from a histogram of powers of two, then a clipped mean: WZLDSG20.
+    """Clipped mean within bounds from a private histogram ("approximate bounds", WZLDSG20).
 
-    What libraries do where no bounds are given. Half of the budget: counts of the records by sign
-    and power of two; a replaced record leaves one and enters another. The bounds are the
-    ends of the first and the last bin whose count with noise exceeds what noise alone exceeds in
-    none of them with probability `success`. The other half: clip to the bounds, average, add noise
-    of their distance over n. For records far from 0 that is about |mu|/n, however close they are.
+    Bins of the histogram are powers of two. Libraries do this if no bounds are given.
+
+    1. With half of the budget, release the counts of records by sign and power of two. A replaced
+       record leaves one bin and enters another, so l1 sensitivity is 2 and l2 sensitivity sqrt(2).
+       The bounds are the outer ends of the first and the last bin with a noisy count above a
+       threshold. The noise alone exceeds the threshold in no bin with probability `success`.
+    2. With the other half, clip to the bounds, average, and add noise of sensitivity upper - lower
+       over n. For records far from 0 this is about |mu|/n, however close together they are.
 
     Parameters
     ----------
-    most : int
-        The powers are 2^-most to 2^most, on either side of 0.
+    max_power : int
+        Largest exponent: bins end at the powers 2^-max_power to 2^max_power on either side of 0.
+        The default covers nearly all doubles.
     success : float in (0, 1)
-        Probability that no empty bin counts. Fewer records than some ln(2 most/(1 - success)) times
-        4/epsilon are in no bin, and nothing is released.
+        Probability that no empty bin passes the threshold. With fewer records than about
+        (4/epsilon) ln(2 most/(1 - success)) no bin may pass it, and then nothing is released (NaN).
     """
 
-    most: Powers = MOST
+    first_names: ClassVar[dict[str, str]] = {"max_power": "most"}
+
+    max_power: Powers = MAX_POWER
     success: Annotated[float, Field(gt=0, lt=1)] = 1 - 1e-9
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         coarse, fine = ledger.split(0.5, 0.5)
-        below, above = magnitudes(sample, most=self.most).transpose(1, 0, 2)
+        below, above = magnitudes(sample, max_power=self.max_power).transpose(1, 0, 2)
         counts = np.concatenate([below[:, ::-1], above], axis=1)
         chance = -np.expm1(np.log(self.success) / counts.shape[1])
         threshold = coarse.budget.noise_tail(np.asarray(chance), L1, L2)
         full = coarse.add_noise(counts, L2, l1=L1) > threshold
-        sizes = powers(self.most)
-        ends = np.concatenate([-sizes[::-1], [0.0], sizes])  # of the bins, one more than those
+        sizes = powers(self.max_power)
+        ends = np.concatenate([-sizes[::-1], [0.0], sizes])  # bin i: ends[i] to ends[i + 1]
         found = full.any(axis=1)
         low = ends[full.argmax(axis=1)]
         high = ends[len(ends) - 1 - full[:, ::-1].argmax(axis=1)]

@@ -1,1 +1,1 @@
-"""Jobs: what a configuration asks for, run in a folder."""
+"""Jobs: checked configurations that run in a folder and write their results there."""

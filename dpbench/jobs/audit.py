@@ -1,4 +1,4 @@
-"""Run the sweep ``audit``: attack every estimator under every notion, on neighbouring datasets."""
+"""Job of the sweep ``audit``: test each estimator's privacy claim on neighbouring datasets."""
 
 from __future__ import annotations
 
@@ -33,25 +33,35 @@ from dpbench.seeds import digest
 
 __all__ = ["AuditJob"]
 
-# Of the estimators, and of those that are broken on purpose.
+# CSV files: the estimators, and the controls, which are broken on purpose.
 TABLES = ("audit", "controls")
-# Runs a side from which every control must be refuted.
+# Releases per dataset from which on the audit must refute every control.
 TELLING_RUNS = 1000
 
 
 @dataclass(frozen=True)
 class AuditJob(FolderJob):
-    """Run a checked audit.
+    """An audit whose configuration is checked.
 
-    The exit code is 1 if an estimator is refuted or failed, if enough runs miss a control, or if a
-    replay misses a control, at any number of runs.
+    The exit code is 1 if an estimator is refuted or fails, if an audit of `TELLING_RUNS` runs or
+    more does not refute a control, or if a replay does not refute a control (at any number of
+    runs); else 0.
+
+    Parameters
+    ----------
+    options : RunOptions
+        Seed, processes and folder of the run.
+    config : mapping
+        The whole configuration.
+    tasks, controls : list of AuditTask
+        Audits of the estimators, and of the controls, which are broken on purpose.
     """
 
     sweeps: ClassVar[type[Any]] = AuditSweep
     sections = ("failures", "privacy", "figures", "origin")
     tasks: list[AuditTask]
     controls: list[AuditTask]
-    work: ClassVar[str] = "dpbench.audit.cases"  # and with it controls and releases
+    work: ClassVar[str] = "dpbench.audit.cases"  # imports the controls and the releases
     unit: ClassVar[str] = "audits"
 
     @classmethod
@@ -63,7 +73,7 @@ class AuditJob(FolderJob):
         if settings.trials is not None:
             if settings.trials < LEAST_RUNS:
                 raise ConfigError(
-                    f"trials: {settings.trials}: an audit takes {LEAST_RUNS} or more a dataset"
+                    f"trials: {settings.trials}: an audit needs {LEAST_RUNS} or more per dataset"
                 )
             how = dataclasses.replace(sweep.audit, runs=settings.trials)
             sweep = dataclasses.replace(sweep, audit=how)
@@ -97,14 +107,15 @@ class AuditJob(FolderJob):
         return Outcome(named, told, draw, self._code(tables, missed))
 
     def _code(self, tables: Sequence[pd.DataFrame], missed: Sequence[str]) -> int:
+        """Return the exit code, which the class docstring explains."""
         passed = not any_fails(AUDIT, tables[0]["verdict"])
-        # So few runs that they may miss a control show nothing, which the text says.
+        # Fewer runs may miss a control by chance; the printed text says so.
         few = max(self.trials) < TELLING_RUNS
         caught = few or not any_fails(CONTROLS, strongest(tables[1])["verdict"])
         return 0 if passed and caught and not missed else 1
 
     def _missed_by_replay(self, controls: pd.DataFrame) -> list[str]:
-        """Return the labels of controls that a replay must refute and does not."""
+        """Return the labels of the controls that a replay should refute but does not."""
         seen = controls[controls["refuted_by_replay"] != ""]
         refuted = set(zip(seen["estimator"], seen["notion"], strict=True))
         wanted = (task for task in self.controls if "replay" in task.seen_by)
@@ -112,12 +123,13 @@ class AuditJob(FolderJob):
         return list(dict.fromkeys(missed))
 
     def _draw(self, tables: Sequence[pd.DataFrame], stamps: Stamps) -> None:
+        """Draw the audited lower bounds of the estimators and of the controls."""
         with style(font=self.config.get("font", "sans")):
             for name, table in zip(("estimators", "controls"), tables, strict=True):
                 save(bounds_figure(table), self.folder / "figures", name, stamps=stamps)
 
     def _rows(self, cost: Cost) -> dict[str, list[dict[str, Any]]]:
-        """The rows of every task by its name, computed or read back."""
+        """Return the rows of every task by task name; stored rows are read, others computed."""
         found: dict[str, list[dict[str, Any]]] = {}
         tasks = {task.name: task for task in (*self.tasks, *self.controls)}
         for name in tasks if self.options.resume else ():
@@ -141,9 +153,9 @@ class AuditJob(FolderJob):
         return found
 
     def _key(self, name: str) -> str:
-        """A digest of everything that the rows of a task depend on."""
+        """Return a digest of everything on which the rows of a task depend."""
         return digest(self.options.origin.bits, name)
 
     def _path(self, name: str) -> Path:
-        """Where the rows of a task are kept."""
+        """Return the file in which the rows of a task are stored."""
         return self.folder / "blocks" / f"audit_{self._key(name)[:16]}.json"

@@ -1,7 +1,7 @@
-"""A job: what a configuration asks for, computed and written in a folder of its own.
+"""Base classes of jobs: a checked configuration that computes and writes results in a folder.
 
-A kind of job says what it computes (`Job.compute`). Everything else stands here once: who may write
-to the folder, whether a finished run stands, the manifest, the page, and what to type next.
+Each subclass implements `FolderJob.compute`. The base class locks the folder, recognises a finished
+run, writes tables, manifest and report page, and prints the next command.
 """
 
 from __future__ import annotations
@@ -39,25 +39,29 @@ if TYPE_CHECKING:  # slow to load
 
 __all__ = ["FolderJob", "Job", "Next", "Outcome", "refuse_errors"]
 
-# What to type next: what it is, words to add, and beginnings of words to leave out (None: of all).
+# Next command: its description, the words to add to the command of this run, and the prefixes of
+# the words to drop from it (None: drop all words).
 Next = tuple[str, list[str], list[str] | None]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a job has found, before anything is written.
+    """Results of a job before they are written.
 
-    Attributes
+    Parameters
     ----------
     tables : mapping of str to DataFrame
-        By the stem of the CSV file.
+        Tables by the stem of their CSV file.
     text : str
-        What is printed, and kept in ``scoreboard.txt``.
+        Text that is printed and kept in ``scoreboard.txt``.
     draw : callable
-        Writes figures and what belongs to them, and adds their stamps.
+        Function that writes the figures with their LaTeX files, and adds the stamps of all files
+        written to its argument.
     exit_code : int
+        Exit code of the run.
     failures : sequence of mapping
-        What raised: its ``failure``, its ``name`` and the command that would ``replay`` it.
+        One mapping per exception: the text of the ``failure``, its ``name``, and the command line
+        that would ``replay`` it.
     """
 
     tables: Mapping[str, pd.DataFrame]
@@ -69,17 +73,38 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Job(ABC):
-    """A checked configuration, ready to run; `config` is the whole of it."""
+    """A checked configuration, ready to run.
+
+    Parameters
+    ----------
+    options : RunOptions
+        Seed, processes and folder of the run.
+    config : mapping
+        The whole configuration.
+    """
 
     options: RunOptions
     config: Mapping[str, Any]
-    sweeps: ClassVar[type[Any]]  # whose fields are the keys of a sweep of this kind
-    work: ClassVar[str] = BLOCKS  # the module that computes; see `Origin.of`
+    sweeps: ClassVar[type[Any]]  # dataclass whose fields are the keys of a sweep of this kind
+    work: ClassVar[str] = BLOCKS  # Python module that computes; see `Origin.of`
 
     @classmethod
     @abstractmethod
     def prepare(cls, settings: Settings, options: RunOptions, config: Mapping[str, Any]) -> Self:
-        """Build everything that the configuration names; nothing is run or written.
+        """Check a configuration and build the job; nothing is run or written.
+
+        Parameters
+        ----------
+        settings : Settings
+            Top-level keys of the configuration, checked.
+        options : RunOptions
+            Seed, processes and folder of the run.
+        config : mapping
+            The whole configuration.
+
+        Returns
+        -------
+        Job
 
         Raises
         ------
@@ -89,77 +114,113 @@ class Job(ABC):
 
     @abstractmethod
     def run(self, argv: Sequence[str]) -> int:
-        """Do what is asked for by the command's words; the exit code."""
+        """Run the job; return the exit code. `argv` are the words of the command line."""
 
     def result(self) -> Result:
-        """Compute what is asked for, for a caller in Python; ConfigError if it has no result."""
-        raise ConfigError("sweep: only studies have a result; run others by the command")
+        """Compute and return the result, for `dpbench.run`.
+
+        Raises
+        ------
+        ConfigError
+            If jobs of this kind have no `Result`.
+        """
+        raise ConfigError("sweep: only studies have a result; run others from the command line")
 
     @property
     def folder(self) -> Path:
-        """Where all is written."""
+        """Folder to which all results are written."""
         assert self.options.out is not None
         return self.options.out
 
     @property
     def stores(self) -> Path | None:
-        """The baseline that the run replaces, if it does."""
+        """Baseline file that the run replaces; None if it replaces none."""
         return None
 
 
 @dataclass(frozen=True)
 class FolderJob(Job):
-    """A job that computes, and keeps in its folder what it has found."""
+    """A job that computes results and keeps them in its folder."""
 
-    sections: ClassVar[tuple[str, ...]]  # of its page, in order; see `dpbench.report.sections`
-    unit: ClassVar[str] = "blocks"  # what is counted when it is done
+    # Sections of the report page, in order; see `dpbench.report.sections`.
+    sections: ClassVar[tuple[str, ...]]
+    unit: ClassVar[str] = "blocks"  # plural noun for the units of work in the printed count
 
     @abstractmethod
     def compute(self, argv: Sequence[str] | None, cost: Cost, say: Say) -> Outcome:
-        """Compute what is not stored; `cost` counts it, `argv` are the command's words."""
+        """Compute the results that are not stored yet.
+
+        Parameters
+        ----------
+        argv : sequence of str or None
+            Words of the command line; None if the job was started from Python.
+        cost : Cost
+            Counts of computed and reused blocks, which this method updates.
+        say : callable
+            Function that prints a line.
+
+        Returns
+        -------
+        Outcome
+        """
 
     @property
     @abstractmethod
     def results(self) -> Sequence[str]:
-        """The files to name at the end, the most important first."""
+        """Files that the last printed lines name, the most important first."""
 
     @property
     def next(self) -> Next | None:
-        """What a user might type next."""
+        """Next command that is suggested to the user, if any."""
         return None
 
     @property
     def reads(self) -> Sequence[Path]:
-        """Files outside of the folder, there or not, that the outcome depends on."""
+        """Files outside the folder, existing or not, on which the outcome depends."""
         return ()
 
     @property
     def trials(self) -> Sequence[int]:
-        """The trials of its rows, as far as they are a number of the user's."""
+        """Numbers of trials of the rows; empty if the user cannot set them."""
         return ()
 
     def track(self, failed: bool, say: Say) -> tuple[int, list[str]]:
-        """Compare a computed run with its baseline; the exit code and the files written."""
+        """Compare a computed run with its baseline.
+
+        Parameters
+        ----------
+        failed : bool
+            Whether an estimator failed in this run.
+        say : callable
+            Function that prints a line.
+
+        Returns
+        -------
+        code : int
+            Exit code of the comparison.
+        files : list of str
+            Names of the files written to the folder.
+        """
         return 0, []
 
     def run(self, argv: Sequence[str]) -> int:
-        """Compute and write what is missing, print verdicts and what to type; the exit code.
+        """Run the job in its folder: compute, write and print; return the exit code.
 
-        A finished run whose files are untouched is printed again and nothing else.
+        A finished run of the same configuration whose files are unchanged is only printed again.
         """
         cost = Cost(trials=self.trials[0] if len(set(self.trials)) == 1 else None)
         with only_writer(self.folder):
             more = self._fewer_trials()
             told = self._completed(argv, cost)
             record = read_manifest(self.folder)
-        # Files first: a terminal may keep a run waiting.
+        # All files are written and unlocked before printing, because a terminal may block.
         for text in (*told, *more):
             say(text)
         print_next(self.folder, record, argv, cost)
         return int(record["exit_code"])
 
     def _completed(self, argv: Sequence[str], cost: Cost) -> list[str]:
-        """Bring the folder up to date; what is to be printed."""
+        """Bring the folder up to date; return the texts to print."""
         before, origin = surroundings(self.config), self.options.origin
         record = standing(self.folder, self.config, origin) if self.options.resume else None
         if record is None:
@@ -176,11 +237,17 @@ class FolderJob(Job):
         return told
 
     def finish(self, record: dict[str, Any], before: str) -> None:
-        """Write the manifest of a finished run, and the page of what the folder holds.
+        """Write the manifest of a finished run, and its report page if that is missing.
 
-        `before` are the `surroundings` at the start.
+        Parameters
+        ----------
+        record : dict
+            Contents of the manifest.
+        before : str
+            Value of `surroundings` when the run started. If it has changed since, a source or data
+            file was edited meanwhile, and the manifest gets no fingerprint.
         """
-        if surroundings(self.config) == before:  # else a file was edited meanwhile
+        if surroundings(self.config) == before:
             reads = [str(path) for path in self.reads]
             found = fingerprint(self.folder, self.config, self.options.origin, reads)
             record |= {"fingerprint": found, "reads": reads}
@@ -189,21 +256,33 @@ class FolderJob(Job):
         if not page.exists():
             from dpbench.report.page import write_page  # slow to load
 
-            write_page([self.folder], page)  # of the manifest
+            write_page([self.folder], page)  # reads the manifest
         outputs = {**record["outputs"], **(stamps_of(self.folder, [page]) or {})}
         write_manifest(self.folder, {**record, "outputs": outputs})
 
     def write(self, found: Outcome, argv: Sequence[str] | None, cost: Cost) -> dict[str, Any]:
-        """Write tables, text and figures in place of an earlier run's, then the manifest.
+        """Replace the files of an earlier run by tables, text, figures and a manifest.
 
-        What was run from Python has no command. Returns the manifest.
+        Parameters
+        ----------
+        found : Outcome
+            Results to write.
+        argv : sequence of str or None
+            Words of the command line; None if the job was started from Python.
+        cost : Cost
+            Counts of computed and reused blocks.
+
+        Returns
+        -------
+        dict
+            Contents of the manifest.
         """
         when, stamps = self._computed(cost), Stamps()
         self._forget()
         (self.folder / PAGE).unlink(missing_ok=True)
         for name, table in found.tables.items():
             with atomic(self.folder / f"{name}.csv", stamps) as path:
-                # Python writes a number in half of the time that numpy takes, and the same.
+                # Python objects are written in half of the time of numpy numbers, as equal text.
                 table.astype(object).to_csv(path, index=False)
         with atomic(self.folder / "scoreboard.txt", stamps) as path:
             path.write_text(found.text, encoding="utf-8")
@@ -236,9 +315,9 @@ class FolderJob(Job):
         return record
 
     def _computed(self, cost: Cost) -> dict[str, Any]:
-        """Return when blocks were last computed and what that took, for the manifest.
+        """Return the time of the last computation and its duration, for the manifest.
 
-        A run that computes none keeps what the manifest says, so that it leaves the page as it is.
+        A run that computes no block keeps the stored values, so that its page does not change.
         """
         if not cost.blocks_done:
             with contextlib.suppress(ConfigError, KeyError):
@@ -247,7 +326,7 @@ class FolderJob(Job):
         return {"at": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC", "seconds": seconds}
 
     def _forget(self) -> None:
-        """Remove what the run before wrote, its manifest first; what was changed since stays."""
+        """Delete the files of the previous run, its manifest first; files edited since are kept."""
         try:
             record = read_manifest(self.folder)
             outputs, tracked = record["outputs"], record["tracked"]
@@ -263,7 +342,7 @@ class FolderJob(Job):
                 path.unlink()
 
     def _fewer_trials(self) -> list[str]:
-        """Return a line, if a finished run with more trials lies there, which this one replaces."""
+        """Return a line of warning if this run replaces a finished run with more trials."""
         try:
             found = read_manifest(self.folder)
             before, now = int(found["most_trials"]), max(self.trials, default=0)
@@ -273,13 +352,28 @@ class FolderJob(Job):
             return []
         again = found.get("command") or f"trials={before}"
         return [
-            f"'{self.folder}' showed {before:,} trials and shows {now:,} from now on; those are "
-            f"kept, to show them again: {again}"
+            f"'{self.folder}' showed {before:,} trials and now shows {now:,}; the others are kept; "
+            f"to show them again: {again}"
         ]
 
 
 def refuse_errors(settings: Settings, what: str, script: str) -> None:
-    """Raise ConfigError at a key for sweeps of errors alone; `what` this is, `script` draws it."""
+    """Refuse the keys that apply to sweeps of errors only: `track`, `replay` and `paper`.
+
+    Parameters
+    ----------
+    settings : Settings
+        Top-level keys of the configuration.
+    what : str
+        Name of this kind of job, for the message.
+    script : str
+        Script of the folder ``experiments`` that draws its figures for a paper.
+
+    Raises
+    ------
+    ConfigError
+        If one of the keys is set.
+    """
     for key in ("track", "replay"):
         if getattr(settings, key) is not None:
             raise ConfigError(f"{key}: {getattr(settings, key)!r}: not for {what}")

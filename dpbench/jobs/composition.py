@@ -1,7 +1,7 @@
-"""A configuration of files and overrides, by the parts of Hydra that compose one.
+"""Compose a configuration from files and overrides with Hydra's composition functions.
 
-Hydra's own configuration, of loggers, launchers and folders, is left out: nothing reads it, and it
-takes longer to compose than a sweep.
+Hydra's own configuration (loggers, launchers, folders) is left out, because dpbench does not use it
+and composing it takes longer than composing a sweep.
 """
 
 from __future__ import annotations
@@ -36,11 +36,17 @@ from dpbench.package import conf_folder
 __all__ = ["composed", "multirun"]
 
 SHIPPED = Path(__file__).parents[1] / "data"
-MOST_RUNS = 1000  # of --multirun
+MOST_RUNS = 1000  # per command with --multirun
 
 
 def multirun(overrides: Sequence[str]) -> list[list[str]]:
-    """Expand ``seed=1,2`` and the like into one list of overrides per combination."""
+    """Expand lists of values such as ``seed=1,2`` into one list of overrides per combination.
+
+    Raises
+    ------
+    ConfigError
+        If an override cannot be parsed, or there are more than `MOST_RUNS` combinations.
+    """
     try:
         parsed = OverridesParser.create().parse_overrides(list(overrides))
     except HydraException as error:
@@ -56,17 +62,34 @@ def multirun(overrides: Sequence[str]) -> list[list[str]]:
         except (HydraException, ValueError, TypeError) as error:
             raise ConfigError(f"{line}: list the values, as in seed=1,2,3") from error
         if len(runs) * len(values) > MOST_RUNS:
-            raise ConfigError(f"{line}: more than {MOST_RUNS} runs")
+            raise ConfigError(f"{line}: more than {MOST_RUNS} runs; list fewer values")
         key = override.get_key_element()
         runs = [[*run, f"{key}={value}"] for run in runs for value in values]
     return runs
 
 
 def composed(overrides: Sequence[str], config_dir: Path | None = None) -> dict[str, Any]:
-    """Compose the configuration with Hydra, from our folder, then the user's; ConfigError if wrong.
+    """Compose the configuration from the shipped folder, then the user's, then overrides.
 
-    Nothing that it names is run or imported. Files say what the sweep and the runner are; the other
-    keys of the top level come from our ``config.yaml`` and from `overrides` alone.
+    Nothing that the configuration names is run or imported. Files set only keys of the sweep and
+    the runner; the other top-level keys come from the shipped ``config.yaml`` and the overrides.
+
+    Parameters
+    ----------
+    overrides : sequence of str
+        Overrides in Hydra's grammar: ``sweep=audit``, ``sweep.budgets.pure.epsilon=1``.
+    config_dir : Path, optional
+        Folder of the user's configurations.
+
+    Returns
+    -------
+    dict
+        Configuration of plain Python values, as JSON has them.
+
+    Raises
+    ------
+    ConfigError
+        If a file or override cannot be read or composed, or a value is not plain.
     """
     for override in overrides:
         if override.lstrip("+~").startswith("hydra"):
@@ -81,7 +104,7 @@ def composed(overrides: Sequence[str], config_dir: Path | None = None) -> dict[s
         raise
     except (HydraException, OmegaConfBaseException, YAMLError) as error:
         raise ConfigError(_composition_error(error)) from error
-    except Exception as error:  # Hydra's plain ones, of whatever type, name no key
+    except Exception as error:  # Hydra also raises plain exceptions, which name no key
         raise ConfigError(f"{' '.join(overrides)}: {_composition_error(error)}") from error
     found = _plain(container, "")
     assert isinstance(found, dict)
@@ -89,20 +112,20 @@ def composed(overrides: Sequence[str], config_dir: Path | None = None) -> dict[s
 
 
 def _merged(overrides: Sequence[str], folders: Sequence[Path]) -> DictConfig:
-    """The files that ``config.yaml`` and `overrides` choose, of the first folder that has them."""
+    """Merge the files that ``config.yaml`` and the overrides choose; the first folder wins."""
     version.setbase("1.3")
     search = ConfigSearchPathImpl()
     for source in (FileConfigSource, StructuredConfigSource):
         SourcesRegistry.instance().register(source)
     for folder in folders:
         search.append("dpbench", f"file://{folder.resolve()}")
-    search.append("schema", "structured://")  # Hydra wants it, and there is none
+    search.append("schema", "structured://")  # Hydra requires this entry, which is empty
     loader = ConfigLoaderImpl(search)
     parsed, files = loader._parse_overrides_and_create_caching_repo("config", list(overrides))
     loader.validate_sweep_overrides_legal(parsed, RunMode.RUN, from_shell=False)
     found = create_defaults_list(files, "config", parsed, prepend_hydra=False, skip_missing=False)
     _check_packages(found.defaults)
-    for one in found.defaults:  # which are kept as they are loaded here
+    for one in found.defaults:  # `files` caches each file, so that edits here last
         file = None if one.config_path is None else files.load_config(one.config_path)
         if file is not None and file.path.startswith("file://"):
             root = Path(file.path.removeprefix("file://"))
@@ -116,14 +139,18 @@ def _merged(overrides: Sequence[str], folders: Sequence[Path]) -> DictConfig:
                 _check_key(key, config)
             known = OmegaConf.select(config, key)
             turned = OmegaConf.is_list(known) != isinstance(value, list)
-            if turned and OmegaConf.is_config(known) and key.count(".") > 1:  # sweep.KEY has names
-                OmegaConf.update(config, key, None, merge=False, force_add=True)  # list for mapping
+            # A list may replace a mapping, except at sweep.KEY, whose entries have names.
+            if turned and OmegaConf.is_config(known) and key.count(".") > 1:
+                OmegaConf.update(config, key, None, merge=False, force_add=True)
         loader._apply_overrides_to_config([override], config)
     return config
 
 
 def _beside(config: Any, folder: Path) -> None:
-    """Read a relative ``path`` from `folder`, the file's, unless it names shipped data."""
+    """Make each relative ``path`` in a file's keys absolute, unless it names shipped data.
+
+    Relative paths begin at `folder`, the folder of that file.
+    """
     plain: Any = OmegaConf.to_container(config)
     for key, value in plain.items() if isinstance(plain, dict) else ():
         if isinstance(value, dict):
@@ -135,6 +162,7 @@ def _beside(config: Any, folder: Path) -> None:
 
 
 def _resolved(path: Any, folder: Path) -> Any:
+    """Return a path that begins at `folder` as absolute; other values unchanged."""
     if not isinstance(path, str) or "${" in path or path.startswith("~"):
         return path
     there = folder / path
@@ -142,7 +170,10 @@ def _resolved(path: Any, folder: Path) -> Any:
 
 
 def _plain(value: Any, at: str) -> Any:
-    """A value as JSON has it, with names as keys; ConfigError if it is none, or no text."""
+    """Return a value as JSON has it, with text as keys.
+
+    ConfigError names the key `at` if the value has no JSON form or its text is invalid Unicode.
+    """
     if isinstance(value, dict):
         return {str(key): _plain(one, f"{at}.{key}".lstrip(".")) for key, one in value.items()}
     if isinstance(value, list):
@@ -150,7 +181,9 @@ def _plain(value: Any, at: str) -> Any:
     if isinstance(value, str):
         if not re.search("[\ud800-\udfff]", value):
             return value
-        raise ConfigError(f"{at}: {value!r}: half of a character is no text")
+        raise ConfigError(
+            f"{at}: {value!r}: not valid Unicode (a lone surrogate); remove that character"
+        )
     if isinstance(value, int) and abs(value) > sys.float_info.max:
         raise ConfigError(f"{at}: an integer of {len(str(abs(value)))} digits is too large")
     if value is None or isinstance(value, bool | int | float):
@@ -160,7 +193,7 @@ def _plain(value: Any, at: str) -> Any:
 
 @contextmanager
 def _resolvers_off() -> Iterator[None]:
-    """What stands for a value is another key's: no function, ``oc.env`` of secrets for one."""
+    """Disable OmegaConf resolvers: ``${...}`` may name other keys, not functions as oc.env."""
     known, BaseContainer._resolvers = BaseContainer._resolvers, {}
     try:
         yield
@@ -169,18 +202,18 @@ def _resolvers_off() -> Iterator[None]:
 
 
 def _check_packages(files: Sequence[ResultDefault]) -> None:
-    """Refuse files that would set keys outside of the sweep and the runner."""
+    """Refuse files that set keys outside of the sweep and the runner."""
     for one in files:
         package = one.package or ""
         if not one.primary and package.partition(".")[0] not in {"sweep", "runner"}:
             raise ConfigError(
-                f"{one.config_path}: its package is {package or '_global_'!r}: a file sets keys of "
-                "sweep or runner alone; all others are set on the command line"
+                f"{one.config_path}: its package is {package or '_global_'!r}: a file can set keys "
+                "of sweep and runner only; set the others on the command line"
             )
 
 
 def _composition_error(error: Exception) -> str:
-    """Hydra's and OmegaConf's messages as one line that names key, value and choices."""
+    """Rewrite a message of Hydra or OmegaConf as one line that names key, value and choices."""
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         group, _, name = error.missing_cfg_file.rpartition("/")
         options = f"; {choose_from(name, sorted(error.options))}" if error.options else ""
@@ -191,7 +224,7 @@ def _composition_error(error: Exception) -> str:
         quoted = "not in Hydra's grammar; put the value in quotes of its own, \"KEY='VALUE'\""
         return f"{error.override}: {quoted if lines[0].startswith('Lexer') else lines[0]}"
     if isinstance(error, RecursionError):
-        return "a file among its defaults leads back to itself"
+        return "defaults: a file includes itself, directly or through others; remove that entry"
     unknown = re.match(r"Could not override '([^']+)'", lines[0])
     if unknown:
         return f"{unknown[1]}: no file is chosen there; to add one write +{unknown[1]}=..."
@@ -204,7 +237,7 @@ def _composition_error(error: Exception) -> str:
 
 
 def _check_key(key: str, config: DictConfig) -> None:
-    """Refuse to set a key that is not there, and say what is."""
+    """Refuse to set a key that does not exist, and name the keys that do."""
     whole: Any = OmegaConf.to_container(config)
     found, steps, place = whole, key.split("."), 0
     while place < len(steps) and isinstance(found, dict) and steps[place] in found:
@@ -232,7 +265,7 @@ def _check_key(key: str, config: DictConfig) -> None:
 
 
 def _paths(found: Any, at: str = "") -> Iterator[str]:
-    """All keys with those that lead to them."""
+    """Yield every key of nested mappings, with its parents, separated by dots."""
     for key, value in found.items() if isinstance(found, dict) else ():
         yield f"{at}{key}"
         yield from _paths(value, f"{at}{key}.")

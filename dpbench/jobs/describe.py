@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import json
 import re
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ import dpbench.estimators
 import dpbench.report  # noqa: F401 (their kinds enter the registry)
 from dpbench.analysis.study import Figure, Study
 from dpbench.errors import choose_from
-from dpbench.estimators.catalogue import catalogue, search
+from dpbench.estimators import Estimator
+from dpbench.estimators.catalogue import GROUPS, catalogue, keywords, search
 from dpbench.jobs.prepare import KINDS, kind_at
 from dpbench.registry import LABEL, ConfigError, Nested, Registered
 from dpbench.runner.settings import Settings
@@ -65,6 +67,12 @@ def titled() -> dict[str, type[Any]]:
     return found
 
 
+# Headings of the other registries in `--help kind`, by the name of their base class.
+OTHER_GROUPS = {
+    "Distribution": "distributions",
+    "Family": "families: sets of distributions, for worst cases",
+    "Budget": "privacy budgets",
+}
 SECTIONS = {
     name: one.of
     for name, one in _nested(Study).items()
@@ -81,33 +89,80 @@ def kinds(*registries: type[Registered]) -> dict[str, type[Registered]]:
 
 
 def help_on(topic: str, name: str | None, folders: Iterable[Path]) -> str:
-    """Keys, types and defaults of a sweep, a kind or a figure (the topic), with a line each.
+    """Describe the keys, types and defaults of a sweep, a kind or a figure.
 
-    Of one with a name, which is looked up in `folders` of configurations if it is a sweep, else
-    a list of all; ConfigError if there is none of that name.
+    Parameters
+    ----------
+    topic : {'sweep', 'kind', 'figure'}
+    name : str or None
+        Name of a sweep, kind or figure; for a kind also a search word. None lists all of the topic.
+    folders : iterable of Path
+        Folders of configurations, in which a sweep is looked up.
+
+    Returns
+    -------
+    str
+        Lines for the terminal.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such topic or name.
     """
     everywhere = [registry for section in SECTIONS.values() for registry in section]
     files = {path.stem: path for one in folders for path in sorted((one / "sweep").glob("*.yaml"))}
-    asked: dict[str, Mapping[str, Any]]
-    asked = {"sweep": files, "kind": kinds(*everywhere), "figure": kinds(Figure)}
-    if topic not in asked:
-        raise ConfigError(f"--help: {topic!r}: {choose_from(topic, asked)}")
-    known = asked[topic]
+    topics: dict[str, Mapping[str, Any]]
+    topics = {"sweep": files, "kind": kinds(*everywhere), "figure": kinds(Figure)}
+    if topic not in topics:
+        raise ConfigError(f"--help: {topic!r}: {choose_from(topic, topics)}")
+    names = topics[topic]
     if name is None:
         if topic == "sweep":
             return "\n\n".join(f"== {title}\n{_described(one)}" for title, one in KEYS.items())
-        return "\n".join(f"{label:36} {_first_line(one)}" for label, one in known.items())
-    if name not in known:
-        choices, about = choose_from(name, sorted(known)), search(name) if topic == "kind" else []
-        choices = f"about it: {', '.join(about)}" if about else choices
-        raise ConfigError(f"--help {topic}: {name!r}: no such {topic}; {choices}")
-    found = known[name]
+        return _listed_kinds(names) if topic == "kind" else _lines(names)
+    if name not in names:
+        matches = [kind for kind in search(name) if kind in names] if topic == "kind" else []
+        if not matches:
+            choices = choose_from(name, sorted(names))
+            raise ConfigError(f"--help {topic}: {name!r}: no such {topic}; {choices}")
+        return f"kinds that match {name!r}:\n{_lines({kind: names[kind] for kind in matches})}"
     if topic == "sweep":
-        lines = [line for line in found.read_text("utf-8").splitlines() if line.startswith("# ")]
-        about = [line[2:].strip() for line in lines if "yaml-language-server" not in line]
-        return "\n".join([*about, f"file: {found}"])
-    listed = catalogue().get(name) if topic == "kind" else None
-    return "\n".join([f"kind: {name}", _described(found), *(listed.lines() if listed else [])])
+        lines = [line for line in names[name].read_text("utf-8").splitlines() if line[:2] == "# "]
+        header = [line[2:].strip() for line in lines if "yaml-language-server" not in line]
+        return "\n".join([*header, f"file: {names[name]}"])
+    entry = catalogue().get(name) or keywords().get(name) if topic == "kind" else None
+    return "\n".join([f"kind: {name}", _described(names[name]), *(entry.lines() if entry else [])])
+
+
+def _listed_kinds(names: Mapping[str, type[Any]]) -> str:
+    """Return the kinds in groups: estimators by their use, then distributions and budgets."""
+    headings = {**GROUPS, "plugin": "estimators of plugins"}
+    groups: dict[str, dict[str, type[Any]]] = {title: {} for title in headings.values()}
+    for name, kind in names.items():
+        if issubclass(kind, Estimator):
+            entry = catalogue().get(name)
+            title = headings[entry.group if entry else "plugin"]
+        else:
+            registry = next(base for base in kind.__mro__ if Registered in base.__bases__)
+            title = OTHER_GROUPS[registry.__name__]
+        groups.setdefault(title, {})[name] = kind
+    parts = [f"== {title}\n{_lines(members)}" for title, members in groups.items() if members]
+    about = "more about one, or the kinds that match a word: --help kind NAME|WORD"
+    return "\n\n".join([*parts, about])
+
+
+def _lines(names: Mapping[str, type[Any]]) -> str:
+    """Return a line about each class, with the keys of its sources and its search words."""
+    lines = []
+    for name, kind in names.items():
+        lines.append(f"{name:36} {_first_line(kind)}")
+        if entry := keywords().get(name):
+            cited = ", ".join(entry.sources)
+            about = "; ".join(filter(None, [cited, ", ".join(entry.words)]))
+            lines.append(
+                textwrap.fill(about, 110, initial_indent=" " * 39, subsequent_indent=" " * 39)
+            )
+    return "\n".join(lines)
 
 
 def keys_at(config: Mapping[str, Any], steps: Sequence[str]) -> list[str] | None:

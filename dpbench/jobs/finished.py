@@ -1,4 +1,4 @@
-"""A finished run is recognised, and shown again, before anything slow is loaded."""
+"""Recognise a finished run and print its results again, without importing numpy or pandas."""
 
 from __future__ import annotations
 
@@ -21,9 +21,22 @@ __all__ = ["FinishedRun", "print_next", "standing"]
 def standing(
     folder: Path, config: Mapping[str, Any], origin: Origin | None = None
 ) -> dict[str, Any] | None:
-    """Return the manifest of a finished run of this configuration whose files still stand.
+    """Return the manifest of a finished run of this configuration.
 
-    `origin` is what computes now; it may be left out where no plug-ins do.
+    Parameters
+    ----------
+    folder : Path
+        Folder of the run.
+    config : mapping
+        The whole configuration.
+    origin : Origin, optional
+        Source code and machine that would compute now. It may be omitted if there are no plug-ins.
+
+    Returns
+    -------
+    dict or None
+        The manifest; None if there is no finished run, its files were changed, or source, machine
+        or configuration differ.
     """
     found = finished(folder)
     if found is None or not found.get("fingerprint"):
@@ -34,7 +47,15 @@ def standing(
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A finished run, whose files are as they were written; `record` is its manifest."""
+    """A finished run whose files are unchanged.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder of the run.
+    record : mapping
+        Its manifest.
+    """
 
     folder: Path
     record: Mapping[str, Any]
@@ -42,10 +63,10 @@ class FinishedRun:
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> FinishedRun | None:
-        """Return the run of a composed configuration, if nothing is left of it to do."""
+        """Return the finished run of a composed configuration; None if anything is left to do."""
         more = any(config.get(key) for key in ("plugins", "track", "replay", "report"))
         sweep = config.get("sweep")
-        # resume=no is text until settings are checked
+        # Settings are not checked yet, so that resume=no may still be the text "no".
         if more or config.get("resume", True) is not True or not isinstance(sweep, dict):
             return None
         try:
@@ -58,11 +79,11 @@ class FinishedRun:
         return cls(folder, found)
 
     def has_exactly(self, config: Mapping[str, Any]) -> bool:
-        """Whether that run had this configuration to the last key, so that it can be used."""
+        """Return whether the run had exactly this configuration, including the number of jobs."""
         return digest(config) == digest(self.record["configuration"])
 
     def run(self, argv: Sequence[str]) -> int:
-        """Print its verdicts and what to type; the exit code."""
+        """Print the verdicts and the next command; return the exit code."""
         record = self.record
         with only_writer(self.folder):
             if digest(read_manifest(self.folder)) != digest(record):
@@ -76,7 +97,19 @@ class FinishedRun:
 
 
 def print_next(folder: Path, record: Mapping[str, Any], argv: Sequence[str], cost: Cost) -> None:
-    """Print what was done, where the results are and what to type next; of a run's manifest."""
+    """Print the numbers of computed blocks, the places of results and the next command.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder of the run.
+    record : mapping
+        Manifest of the run.
+    argv : sequence of str
+        Words of the command line.
+    cost : Cost
+        Counts of computed and reused blocks.
+    """
     if failures := record["failures"]:
         say(f"the first failure's traceback: {replay_line(argv, failures[0]['name'])}")
     seconds, unit = time.monotonic() - cost.started, record["unit"]

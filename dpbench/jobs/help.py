@@ -74,9 +74,9 @@ def help_text(flags: argparse.Namespace, commands: Iterable[str]) -> str:
     if flags.schema:
         return json.dumps(schema(), separators=(",", ":"))
     topic, *names = flags.help
-    if len(names) > 1:
+    if len(names) > 1 and topic != "kind":  # search words of kinds may have spaces
         raise ConfigError(f"--help: {names[1]!r}: give a topic and one name")
-    return help_on(topic, names[0] if names else None, folders)
+    return help_on(topic, " ".join(names) or None, folders)
 
 
 def _about(folders: Sequence[Path], sweep: str) -> str:

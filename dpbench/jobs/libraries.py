@@ -1,4 +1,4 @@
-"""Run the sweep ``libraries``: measure and audit other libraries' means."""
+"""Job of the sweep ``libraries``: measure and audit the means of other libraries."""
 
 from __future__ import annotations
 
@@ -40,11 +40,25 @@ Tables = dict[str, pd.DataFrame]
 
 @dataclass(frozen=True)
 class LibrariesJob(FolderJob):
-    """Run a checked sweep of libraries, in one process for the sake of times.
+    """A sweep of libraries whose configuration is checked.
 
-    Noise of libraries cannot be seeded: whatever is not finished is measured anew. It exits with 1
-    if the process of a library has ended, a claim is inconsistent, or the audit or the replay does
-    not refute what it is known to; with 0 also if some libraries are not installed.
+    Everything runs in one process, so that run times are comparable. The noise of libraries cannot
+    be seeded, so that an unfinished run begins anew. The exit code is 1 if the process of a library
+    ended, a claim is inconsistent, or the verdict of an audit or replay is not the expected one.
+    Libraries that are not installed do not change the exit code.
+
+    Parameters
+    ----------
+    options : RunOptions
+        Seed and folder of the run.
+    config : mapping
+        The whole configuration.
+    sweep : LibrarySweep
+        The checked sweep.
+    cells : list of Cell
+        Combinations of distribution and n, in the order of the sweep's families.
+    audits : list of AuditTask
+        Audits of the libraries.
     """
 
     sweeps: ClassVar[type[Any]] = LibrarySweep
@@ -52,7 +66,7 @@ class LibrariesJob(FolderJob):
     sweep: LibrarySweep
     cells: list[Cell]
     audits: list[AuditTask]
-    work: ClassVar[str] = "dpbench.audit.cases"  # and with it controls and releases
+    work: ClassVar[str] = "dpbench.audit.cases"  # imports the controls and the releases
     unit: ClassVar[str] = "cells"
 
     @classmethod
@@ -67,12 +81,14 @@ class LibrariesJob(FolderJob):
 
     @property
     def settings(self) -> dict[str, Setting]:
-        """By label each estimator, with its largest epsilon."""
+        """Estimators by label, each with its largest budget."""
         found = [one for cell in self.cells for one in cell.settings]
         return {one.label: one for one in sorted(found, key=lambda one: one.budget.amounts)}
 
     def result(self) -> Result:
-        raise ConfigError("sweep: libraries are measured by the command; `library_mean` needs none")
+        raise ConfigError(
+            "sweep: libraries are measured from the command line only; in Python use `library_mean`"
+        )
 
     @property
     def results(self) -> Sequence[str]:
@@ -101,7 +117,7 @@ class LibrariesJob(FolderJob):
         return Outcome(tables, text, partial(self._draw, tables), int(bool(unlike) or wrong))
 
     def _tables(self, cost: Cost) -> Tables:
-        """Return all tables, by the names of their files."""
+        """Measure and audit all libraries; return the tables by the stems of their files."""
         order = [label for label in self.sweep.estimators if label in self.settings]
         known = {label: status(self.settings[label].estimator) for label in order}
         skip = {label: why for label, (why, runs) in known.items() if not runs}
@@ -141,13 +157,14 @@ class LibrariesJob(FolderJob):
         return {"overview": shown, **tables}
 
     def _expected(self, bounds: pd.DataFrame) -> pd.DataFrame:
-        """With the verdict that each estimator's strongest pair is known to have."""
+        """Add the column ``expected``: the verdict stated in the sweep for each estimator."""
         names = list(self.sweep.libraries.refuted)
         known = choose(names, self.sweep.estimators) if names else []
         refuted = bounds["estimator"].isin(list(known))
         return bounds.assign(expected=np.where(refuted, "refuted", "not refuted"))
 
     def _draw(self, tables: Tables, stamps: Stamps) -> None:
+        """Draw the figures ``libraries`` and ``benchmarks``."""
         with style(font=self.config.get("font", "sans")):
             how, rows = self.sweep.libraries, tables["libraries"]
             drawn = {

@@ -1,4 +1,4 @@
-"""Run a sweep in memory against its baseline, as test suites do."""
+"""Run a sweep in memory and compare it with its baseline, for the pytest plug-in."""
 
 from __future__ import annotations
 
@@ -20,7 +20,15 @@ __all__ = ["Measured", "measured", "visible"]
 
 
 class Measured(NamedTuple):
-    """By row, why it fails, empty where it does not; and lines about all of it."""
+    """Comparison of a sweep with its baseline.
+
+    Parameters
+    ----------
+    rows : dict of str to str
+        Reason why each row fails, by the name of the row; empty if the row passes.
+    lines : list of str
+        Lines of the summary.
+    """
 
     rows: dict[str, str]
     lines: list[str]
@@ -29,12 +37,29 @@ class Measured(NamedTuple):
 def measured(
     baseline: Path, sweep: str, config_dir: Path, plugins: Sequence[str], *, update: bool
 ) -> Measured:
-    """Run a sweep and compare its errors with a baseline, or store them as the new one.
+    """Run a sweep and compare its errors with a baseline, or store them as the new baseline.
+
+    Parameters
+    ----------
+    baseline : Path
+        File of the baseline.
+    sweep : str
+        Name of the sweep.
+    config_dir : Path
+        Folder of the user's configurations and plug-ins.
+    plugins : sequence of str
+        Modules to import.
+    update : bool
+        Store the errors as the new baseline instead of comparing.
+
+    Returns
+    -------
+    Measured
 
     Raises
     ------
     ConfigError
-        If anything cannot be used, or estimators failed where errors were to be stored.
+        If a name, key or file cannot be used, or an estimator failed while `update` is set.
     """
     config = composed([f"sweep={sweep}"], config_dir) | {"plugins": [*plugins]}
     config |= {"track": "update" if update else "check", "baseline": str(baseline)}
@@ -51,11 +76,13 @@ def measured(
     if update:
         if result.failures:
             why = result.failures[0].text
-            raise ConfigError(f"baseline: '{baseline}': not stored, as an estimator failed: {why}")
+            raise ConfigError(
+                f"baseline: '{baseline}': not stored, because an estimator failed: {why}"
+            )
         lines = list[str]()
         job.tracking.store(found, lines.append)
-        lines.append(f"Of independent trials: {visible(compare(rows, rows.assign(stream='')))}")
-        lines.append(f"Of the same ones, by `rng` alone: every loss of more than {SMALLEST:.0%}.")
+        lines.append(f"With other seeds: {visible(compare(rows, rows.assign(stream='')))}")
+        lines.append(f"With the same seeds, if only `rng` draws: any loss above {SMALLEST:.0%}.")
         return Measured(dict.fromkeys(map(row_name, rows.to_dict("records")), ""), lines)
     table, notes, reasons, _ = job.tracking.judge(found)
     told = {
@@ -67,8 +94,8 @@ def measured(
 
 
 def visible(table: pd.DataFrame) -> str:
-    """What loss every row of a comparison would show, in words."""
+    """Describe the smallest loss of accuracy that every row of a comparison would show."""
     known = table["smallest_visible"].dropna()
     if known.empty:
-        return "no row was compared but by its bits."
+        return "rows were compared for identical bits only."
     return f"every row shows a loss of {known.max():.1%}, with probability {POWER:g}."

@@ -1,4 +1,4 @@
-"""Which job a configuration asks for."""
+"""Build the job that a configuration describes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # slow to load
 
 __all__ = ["KINDS", "job_of", "kind_at", "plain", "prepared"]
 
-# The kinds of jobs by the key that a sweep asks for them with; a sweep without one is a study.
+# Classes of jobs by the sweep key that selects them; a sweep without such a key is a study.
 KINDS = {
     "": "dpbench.jobs.study.StudyJob",
     "audit": "dpbench.jobs.audit.AuditJob",
@@ -26,17 +26,32 @@ REPORT = "dpbench.jobs.report_all.ReportJob"
 
 
 def kind_at(path: str) -> type[Job]:
-    """Import a kind of job, which is slow."""
+    """Import the class of a job by its dotted path, which is slow."""
     module, _, name = path.rpartition(".")
     kind: type[Job] = getattr(importlib.import_module(module), name)
     return kind
 
 
 def job_of(config: Mapping[str, Any], config_dir: Path | None) -> Job | FinishedRun:
-    """Read and check everything that a composed configuration needs.
+    """Check a composed configuration and build its job; nothing is run or written.
 
-    A finished run is recognised before anything slow is loaded. ConfigError at the first key that
-    cannot be used; nothing is run or written.
+    A finished run is recognised before slow libraries are imported.
+
+    Parameters
+    ----------
+    config : mapping
+        The whole configuration.
+    config_dir : Path or None
+        Folder of the user's configurations and plug-ins.
+
+    Returns
+    -------
+    Job or FinishedRun
+
+    Raises
+    ------
+    ConfigError
+        At the first key that cannot be used.
     """
     from dpbench.jobs.finished import FinishedRun
 
@@ -56,9 +71,27 @@ def job_of(config: Mapping[str, Any], config_dir: Path | None) -> Job | Finished
 def prepared(
     settings: Settings, config: Mapping[str, Any], config_dir: Path | None, out: Path | None
 ) -> Job:
-    """Build everything that a configuration names, to be run in a folder or in memory (None).
+    """Import the plug-ins and build the job of checked settings; nothing is run or written.
 
-    ConfigError at the first key that cannot be used; nothing is run or written.
+    Parameters
+    ----------
+    settings : Settings
+        Top-level keys of the configuration, checked.
+    config : mapping
+        The whole configuration.
+    config_dir : Path or None
+        Folder of the user's plug-ins.
+    out : Path or None
+        Folder of the run; None keeps results in memory.
+
+    Returns
+    -------
+    Job
+
+    Raises
+    ------
+    ConfigError
+        At the first key that cannot be used.
     """
     from dpbench.runner.origin import Origin  # heavy imports wait for a readable configuration
     from dpbench.runner.run import RunOptions
@@ -76,14 +109,17 @@ def prepared(
 
 
 def plain(spec: Any) -> Any:
-    """Return a configuration with objects as one that JSON can hold and `load` can read."""
+    """Convert a configuration that contains objects to one of plain values.
+
+    JSON can store the returned configuration, and `dpbench.load` can build the objects again.
+    """
     from dpbench.registry import Registered
 
     if isinstance(spec, Mapping):
         return {str(key): plain(value) for key, value in spec.items()}
     if isinstance(spec, list | tuple):
         return [plain(value) for value in spec]
-    if getattr(spec, "shape", None) == ():  # a number of an array
+    if getattr(spec, "shape", None) == ():  # a numpy scalar
         return spec.item()
     if is_dataclass(spec) and not isinstance(spec, type):
         kind = type(spec)
@@ -95,7 +131,7 @@ def plain(spec: Any) -> Any:
 
 
 def _own_kinds(spec: Any) -> Iterator[type[Any]]:
-    """Yield classes of objects in place of configuration, and bases, that are not dpbench's."""
+    """Yield the classes, with their bases, of all objects of the user's in a configuration."""
     from dpbench.registry import Registered
 
     if isinstance(spec, Mapping):

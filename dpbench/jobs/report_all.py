@@ -1,4 +1,4 @@
-"""``report=all``: the pages of all finished runs below a folder, as one."""
+"""Job of ``report=all``: write all finished runs below a folder to one page."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["ReportJob"]
 
 @dataclass(frozen=True)
 class ReportJob(Job):
-    """All finished runs below a folder, on one page; nothing is computed."""
+    """A report page of all finished runs below a folder; nothing is computed."""
 
     @classmethod
     def prepare(
@@ -27,14 +27,16 @@ class ReportJob(Job):
     ) -> ReportJob:
         for key in ("track", "replay", "trials"):
             if getattr(settings, key) is not None:
-                raise ConfigError(f"{key}: {getattr(settings, key)!r}: report=all runs nothing")
+                raise ConfigError(
+                    f"{key}: {getattr(settings, key)!r}: report=all runs nothing; omit this key"
+                )
         return cls(options, config)
 
     def run(self, argv: Sequence[str]) -> int:
         runs = finished_runs(self.folder)
         if not runs:
             raise ConfigError(
-                f"report: 'all': there is no finished run in '{self.folder}'; out=DIR says where"
+                f"report: 'all': no finished run in '{self.folder}'; give their folder as out=DIR"
             )
         say(f"{len(runs)} runs on one page: {write_page(runs, self.folder / PAGE)}")
         return 0

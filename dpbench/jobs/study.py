@@ -1,4 +1,4 @@
-"""Run most sweeps: errors of estimators, claims about them, figures."""
+"""Job of most sweeps: measure errors of estimators, test claims about them, draw figures."""
 
 from __future__ import annotations
 
@@ -41,7 +41,25 @@ __all__ = ["StudyJob"]
 
 @dataclass(frozen=True)
 class StudyJob(FolderJob):
-    """Run a checked study."""
+    """A study whose configuration is checked.
+
+    Parameters
+    ----------
+    options : RunOptions
+        Seed, processes and folder of the run.
+    config : mapping
+        The whole configuration.
+    plan : Plan
+        Cells (distribution, n, estimators, budgets) and claims of the study.
+    replay : str, optional
+        Name of a failure to run again, instead of the study.
+    tracking : Tracking, optional
+        Comparison with a baseline.
+    paper : bool
+        Draw figures one column wide and write LaTeX files. False by default.
+    font : {"sans", "serif"}
+        Font of the figures.
+    """
 
     sweeps: ClassVar[type[Any]] = Study
     sections = (
@@ -58,11 +76,11 @@ class StudyJob(FolderJob):
         cls, settings: Settings, options: RunOptions, config: Mapping[str, Any]
     ) -> StudyJob:
         if settings.replay is not None and settings.track is not None:
-            raise ConfigError(f"replay: {settings.replay!r}: nothing is tracked")
+            raise ConfigError(f"replay: {settings.replay!r}: a replay tracks nothing; omit track=")
         study = from_mapping(Study, settings.sweep, "sweep")
         plan = study.plan(settings.trials)
         trials = min(cell.trials for cell in plan.cells)
-        tracking = Tracking.prepare(settings, study.name, trials, study.gate)
+        tracking = Tracking.prepare(settings, study.name, trials, study.fail_on_inconsistent)
         drawn = settings.paper, settings.font
         return cls(options, config, plan, settings.replay, tracking, *drawn)
 
@@ -106,7 +124,7 @@ class StudyJob(FolderJob):
         return code, [name for name in TRACKED if (self.folder / name).exists()]
 
     def result(self) -> Result:
-        """Compute what is missing and test the claims; if there is a folder, write all to it."""
+        """Compute missing blocks and test the claims; write the results if there is a folder."""
         if self.options.out is None:
             return self._result(Cost(), lambda _: None)
         with only_writer(self.folder):
@@ -116,7 +134,7 @@ class StudyJob(FolderJob):
         return result
 
     def _result(self, cost: Cost, say: Say) -> Result:
-        """Compute what is missing and test the claims."""
+        """Compute missing blocks and test the claims."""
         study, blocks = self.plan.study, self.options.store()
 
         def run(
@@ -149,7 +167,7 @@ class StudyJob(FolderJob):
         )
 
     def _outcome(self, result: Result, argv: Sequence[str] | None) -> Outcome:
-        """Return what is to be written of a result."""
+        """Return the tables, text, figures and exit code of a result."""
         tables = {"summary": result.summary, "claims": result.claims, "factors": result.factors}
         tables |= {} if result.samples.empty else {"sample_complexity": result.samples}
         failures = [
@@ -161,12 +179,12 @@ class StudyJob(FolderJob):
             for failure in result.failures
         ]
         judged = [*result.claims["verdict"], *result.claims["theorem_verdict"].dropna()]
-        gated = self.plan.study.gate and any_fails(CLAIMS, judged)
+        gated = self.plan.study.fail_on_inconsistent and any_fails(CLAIMS, judged)
         code = int(bool(failures) or gated)
         return Outcome(tables, result.scoreboard, partial(self._draw, result), code, failures)
 
     def _draw(self, result: Result, stamps: Stamps) -> None:
-        """Write figures; for a paper as wide as a column, with what includes them, and claims."""
+        """Draw the figures; for a paper one column wide, with LaTeX captions and claims.tex."""
         if self.paper:
             rows = claim_rows(result, list(self.plan.study.all_claims))
             with atomic(self.folder / "claims.tex", stamps) as path:
@@ -181,8 +199,8 @@ class StudyJob(FolderJob):
                     write_snippet(figure, result, canvas, folder, label, stamps=stamps)
 
     def _replay(self, name: str) -> int:
-        """Run the failure of that name again and show its traceback; nothing is written."""
-        n = int(name.partition("n")[2])  # a direct search goes beyond the grid
+        """Run the block with the failure `name` again and print its traceback."""
+        n = int(name.partition("n")[2])  # may lie off the grid: searches for the smallest n do
         requests = self.plan.study.sample_complexity.values()
         for one in self.plan.cells:
             trials = max([one.trials, *(request.trials for request in requests)])
@@ -190,7 +208,7 @@ class StudyJob(FolderJob):
             for task in cell.tasks(self.options.seed):
                 try:
                     found = replay(task, name)
-                except Exception:  # noqa: BLE001, whatever a plug-in raises is what was asked for
+                except Exception:  # noqa: BLE001, plug-ins may raise any exception
                     traceback.print_exc()
                     return 1
                 if found is not None:
@@ -201,4 +219,5 @@ class StudyJob(FolderJob):
 
 
 def _joined(tables: Sequence[pd.DataFrame], columns: list[str] | None = None) -> pd.DataFrame:
+    """Concatenate tables; without any, return an empty table with these columns."""
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=columns)

@@ -1,9 +1,10 @@
-"""Compare other libraries' private means: errors, times, hostile columns, an audit, replays.
+"""Comparison of private means of other libraries: errors, times, hostile columns, audit, replays.
 
-- sweep.py is the configuration of ``sweep=libraries``; the job is `dpbench.jobs.libraries`.
-- measure.py releases fixed columns, and hostile.py has the columns that nobody expects.
-- replay.py compares the inputs of mechanisms on neighbouring datasets, given equal releases.
-- report.py has the tables and the figure.
+- sweep.py: configuration of ``sweep=libraries``; the job is `dpbench.jobs.libraries`.
+- measure.py: releases of fixed columns; hostile.py: adversarial columns (NaN, inf, empty, ...).
+- replay.py: comparison of the inputs of mechanisms on neighbouring datasets, given equal releases.
+- report.py: tables and figures.
 
-The estimator ``library_mean`` and the processes that it asks are `dpbench.estimators.libraries`.
+The estimator ``library_mean`` and the processes of the libraries are in
+`dpbench.estimators.libraries`.
 """

@@ -1,4 +1,4 @@
-"""Columns that nobody expects, and what becomes of them."""
+"""Adversarial columns (NaN, inf, empty, ...) and the classification of a library's response."""
 
 from __future__ import annotations
 
@@ -11,14 +11,24 @@ from dpbench.estimators.libraries.process import Releases
 
 __all__ = ["CASES", "Hostile", "hostile", "outcome"]
 
-# Releases farther than this from the mean of the records that are numbers, in units of
-# width/(n epsilon), are wrong: Laplace noise is so far with probability e^-40, that of a sum over a
-# count e^-26, and one record moves a clipped mean by epsilon of them.
+# A release farther than this from the mean of the records that are not NaN, in units of
+# width/(n epsilon), is wrong: Laplace noise exceeds it with probability e^-40, the noise of a sum
+# over a noisy count with e^-26, and one record moves a clipped mean by at most epsilon units.
 FAR = 40.0
 
 
 class Hostile(NamedTuple):
-    """A column, the mean to be expected of it, NaN if there is none, and a declared size."""
+    """Adversarial column.
+
+    Parameters
+    ----------
+    column : ndarray of shape (n,)
+        Records.
+    mean : float
+        Expected mean after clipping; NaN if there is none.
+    size : int, optional
+        Number of records declared to the library; by default the true number.
+    """
 
     column: NDArray[Any]
     mean: float
@@ -29,10 +39,21 @@ CASES = ("nan", "infinity", "huge", "integers", "constant", "one_record", "empty
 
 
 def hostile(case: str, n: int, lower: float, upper: float) -> Hostile:
-    """The column of that name, of n records, most of them within the interval.
+    """Return an adversarial column; most of its records lie within [lower, upper].
 
-    ``nan``, ``infinity`` and ``huge`` (1e300) are one record of it; ``wrong_size`` declares twice
-    as many as there are.
+    Parameters
+    ----------
+    case : str
+        One of `CASES`. ``nan``, ``infinity`` and ``huge`` (1e300) contain one record of this value;
+        ``wrong_size`` declares twice the true number of records.
+    n : int
+        Number of records, except for ``one_record`` and ``empty``.
+    lower, upper : float
+        Bounds given to the library.
+
+    Returns
+    -------
+    Hostile
     """
     ends = np.resize([0.75 * lower + 0.25 * upper, 0.25 * lower + 0.75 * upper], n)
     one = {"nan": np.nan, "infinity": np.inf, "huge": 1e300}
@@ -53,9 +74,22 @@ def hostile(case: str, n: int, lower: float, upper: float) -> Hostile:
 
 
 def outcome(found: Releases, mean: float, unit: float) -> str:
-    """What became of a column: answered, refused, NaN or wrong, at least once.
+    """Classify the releases of a column.
 
-    `unit` is width/(n epsilon); of a column without a mean every number is an answer.
+    Parameters
+    ----------
+    found : Releases
+        Releases of the column.
+    mean : float
+        Expected mean; if it is NaN, every finite number counts as an answer.
+    unit : float
+        Unit of errors, width/(n epsilon).
+
+    Returns
+    -------
+    str
+        ``refused`` if every release raised; else ``NaN`` or ``wrong`` if a release was; else
+        ``at times refused`` if a release raised; else ``answered``.
     """
     if found.raised.all():
         return "refused"

@@ -1,4 +1,4 @@
-"""Measure releases of fixed columns, and make rows of tables."""
+"""Measurements of releases of fixed columns, as rows of tables."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from dpbench.sweep.plan import Cell
 
 __all__ = ["Found", "Row", "cell_rows", "claim_rows", "hostile_rows", "releases_within", "status"]
 
-# Releases of a cell, whatever they take; how many more at once than before; and the fewest
-# that a claim is tested on.
+# LEAST: releases of a cell without regard to their time. GROWTH: factor by which the next batch may
+# exceed the releases so far. ENOUGH: fewest releases on which a claim is tested.
 LEAST, GROWTH, ENOUGH = 3, 8, 100
 
 Row = dict[str, Any]
-# A row, and the errors of its releases in units of width/(n epsilon).
+# Row of a table, and signed errors of its releases in units of width/(n epsilon).
 Found = tuple[Row, NDArray[Any]]
 
 
 def status(estimator: Estimator) -> tuple[str, bool]:
-    """The version of what runs, or why nothing does, and whether it runs."""
+    """Return the version of the library, or the reason why it does not run; and whether it runs."""
     if not isinstance(estimator, LibraryMean):
         return __version__, True
     try:
@@ -55,7 +55,7 @@ def _releases(
     rng: np.random.Generator,
     size: int | None,
 ) -> Releases:
-    """Of a library, or of an estimator of this package, which shares its time equally."""
+    """Return releases of a library, or of an estimator of dpbench with its time shared equally."""
     if isinstance(estimator, LibraryMean):
         return estimator.releases(column, budget, repeats, size)
     started, told = time.perf_counter(), ""
@@ -63,7 +63,7 @@ def _releases(
         values = np.asarray(release(estimator, column, budget, rng=rng, repeats=repeats))
     except MemoryError:
         raise
-    except Exception as error:  # noqa: BLE001, as a library's
+    except Exception as error:  # noqa: BLE001, recorded like an error of a library
         values, told = np.full(repeats, np.nan), one_line(f"{type(error).__name__}: {error}")
     seconds = np.full(repeats, (time.perf_counter() - started) / repeats)
     return Releases(values, np.full(repeats, bool(told)), seconds, told)
@@ -78,9 +78,29 @@ def releases_within(
     rng: np.random.Generator,
     size: int | None = None,
 ) -> Releases:
-    """So many releases of one column, or as many as take so many seconds, but a few.
+    """Release one column repeatedly, up to a number of releases or a time limit.
 
-    The first one, with what is prepared for it, does not count.
+    Parameters
+    ----------
+    estimator : Estimator
+        Library, or estimator of dpbench.
+    column : ndarray of shape (n,)
+        Records.
+    budget : Budget
+        Budget of each release.
+    trials : int
+        Largest number of releases.
+    seconds : float
+        Time limit; the first release, which includes start-up, does not count. At least `LEAST`
+        releases are made.
+    rng : Generator
+        Source of noise for an estimator of dpbench; libraries draw their own.
+    size : int, optional
+        Number of records declared to the library; by default the true number.
+
+    Returns
+    -------
+    Releases
     """
     found: list[Releases] = []
     done, took, count = 0, 0.0, 1
@@ -101,10 +121,27 @@ def releases_within(
 def cell_rows(
     cell: Cell, how: LibrarySettings, seed: int, skip: Mapping[str, str]
 ) -> Iterator[Found]:
-    """A row for each law and setting of a cell, with what was released less the column's mean.
+    """Yield one row for each distribution and setting of a cell, with the signed errors.
 
-    In units of width/(n epsilon); settings whose label is in `skip` are left out. A library whose
-    process ends has a row that says so, and released nothing.
+    A library whose process ends gets a row with the reason and without releases.
+
+    Parameters
+    ----------
+    cell : Cell
+        Distributions, n and settings.
+    how : LibrarySettings
+        Interval and time limit.
+    seed : int
+        Seed of the columns and of the noise of dpbench.
+    skip : mapping of str
+        Labels of settings to leave out.
+
+    Yields
+    ------
+    row : dict
+        Row of ``libraries.csv``.
+    off : ndarray of shape (releases,)
+        Releases minus the mean of the column, in units of width/(n epsilon).
     """
     for member, law in cell.members:
         rng = stream("column", seed, canonical(law), cell.n)
@@ -157,7 +194,20 @@ def _row(
 
 
 def claim_rows(claims: Mapping[str, LibraryClaim], rows: Sequence[Found]) -> pd.DataFrame:
-    """What is expected of each library on each law against all releases there, as claims.csv."""
+    """Compare the expected with the measured error of each library on each distribution.
+
+    Parameters
+    ----------
+    claims : mapping of str to LibraryClaim
+        Claims about ``error`` and ``bias``.
+    rows : sequence of (row, errors)
+        Results of `cell_rows`.
+
+    Returns
+    -------
+    DataFrame
+        Rows of ``claims.csv``.
+    """
     groups: dict[tuple[str, str], list[Found]] = {}
     for row, off in rows:
         if np.isfinite(row["expected_error"]):
@@ -199,7 +249,23 @@ def _claim(name: str, claim: LibraryClaim, group: Sequence[Found]) -> Row:
 
 
 def hostile_rows(label: str, setting: Setting, how: LibrarySettings, seed: int) -> list[Row]:
-    """What becomes of each hostile column: refused, answered, NaN or wrong; see `hostile`."""
+    """Return one row for each adversarial column, with the `outcome` of its releases.
+
+    Parameters
+    ----------
+    label : str
+        Label of the estimator.
+    setting : Setting
+        Estimator and budget.
+    how : LibrarySettings
+        Interval, time limit, number of records and of releases.
+    seed : int
+        Seed of the noise of dpbench.
+
+    Returns
+    -------
+    list of dict
+    """
     found, n = [], how.hostile.n
     unit = (how.upper - how.lower) / (n * setting.budget.amounts[0])
     for case in CASES:

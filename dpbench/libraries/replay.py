@@ -1,14 +1,13 @@
-"""Replay queries of other libraries on neighbouring datasets, with their releases frozen.
+"""Replay of queries of other libraries on neighbouring datasets, with frozen releases.
 
-A library's process runs a query on a dataset, and again on neighbours of the dataset with the same
-releases (`dpbench.estimators.libraries.recorder`). `dpbench.privacy.replay` compares the steps: no
-mechanism may be given values farther apart than the sensitivity that it states, and the same
-mechanisms must run. The comparison needs no statistics, and it is about one mechanism at a time:
-it does not add up what several mechanisms cost together.
+A library's process runs a query on a dataset, and again on its neighbours with equal releases
+(`dpbench.estimators.libraries.recorder`). `dpbench.privacy.replay` compares the steps: the inputs
+of a mechanism must not differ by more than its stated sensitivity, and the sequence of mechanisms
+must be equal. The comparison is deterministic. It concerns single mechanisms and does not add up
+the cost of several.
 
-In each family of datasets all records are public but one. Two of its datasets are neighbours where
-a record is replaced. Where one is added or removed, the first dataset lacks it, and only the first
-is a neighbour of the others.
+The datasets of a family differ in one record. Under replacement every two of them are neighbours.
+Under add/remove the first dataset lacks the record, and only pairs with it are neighbours.
 """
 
 from __future__ import annotations
@@ -38,17 +37,18 @@ COLUMNS = (
     "library", "query", "neighbours", "mechanism", *NUMBERS, "pair", "control_flow", "verdict",
     "expected", "told",
 )  # fmt: skip
-# The query by hand that states half of its sensitivity: a replay that does not refute it is blind.
+# Control: a query that states half of its sensitivity. A replay must refute it.
 CONTROL = ("numpy", "halved_mean")
-# Queries of a feature and a target, and queries that leave out records that are NaN.
+# Queries with two columns, a feature and a target.
 REGRESSIONS = ("linear_regression", "linear_regression_no_intercept", "gaussian_nb")
-# OpenDP's guarantee is about a replaced record where the size is declared, else about one that is
-# added or removed; its mean and its variance need the size. The others' n is public.
+# Neighbouring relations by library and query; replacement if a query is missing. OpenDP's guarantee
+# is for replacement if the size is declared, else for add/remove; its mean and its variance need
+# the size. For the other libraries n is public.
 BOTH: tuple[Relation, ...] = ("replace", "add_remove")
 RELATIONS: dict[str, dict[str, tuple[Relation, ...]]] = {
     "opendp": dict.fromkeys(("sum", "count", "histogram", "quantile"), BOTH)
 }
-# Places of a record beyond the bounds: at FAR squares are finite, at WILD sums lose digits.
+# Values of a record beyond the bounds: squares of FAR are finite, sums with WILD lose digits.
 FAR, WILD = 1e6, 1e150
 
 Row = dict[str, Any]
@@ -56,18 +56,20 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Family:
-    """Hold datasets that differ in one record.
+    """Datasets that differ in one record.
 
     Attributes
     ----------
     name : str
-        The place of the other records, and the index of the record.
-    datasets : list of (n, d) array
-    places : list of (d,) array
-        Where the record is in each; empty where it is missing.
+        Values of the other records, and index of the record.
+    datasets : list of ndarray of shape (n, d)
+        Datasets.
+    places : list of ndarray of shape (d,)
+        Value of the record in each dataset; empty if the dataset lacks it.
     within : list of bool
         Whether the record is within the bounds.
     relation : {'replace', 'add_remove'}
+        Neighbouring relation.
     """
 
     name: str
@@ -77,13 +79,24 @@ class Family:
     relation: Relation
 
     def pairs(self) -> Iterator[tuple[int, int]]:
-        """Yield the indices of datasets that are neighbours."""
+        """Yield the indices of each pair of neighbouring datasets."""
         for one, other in itertools.combinations(range(len(self.datasets)), 2):
             if self.relation == "replace" or one == 0:
                 yield one, other
 
     def text(self, one: int, other: int) -> str:
-        """Return a pair in words: the place of the others, and of the record in both."""
+        """Return the description of a pair.
+
+        Parameters
+        ----------
+        one, other : int
+            Indices of the datasets.
+
+        Returns
+        -------
+        str
+            Name of the family, and the values of the record in both datasets.
+        """
         ends = (",".join(f"{x:g}" for x in self.places[at]) or "none" for at in (one, other))
         return f"{self.name}: {' to '.join(ends)}"
 
@@ -91,11 +104,27 @@ class Family:
 def families(
     query: str, n: int, low: float, high: float, relation: Relation = "replace"
 ) -> Iterator[Family]:
-    """Yield families of n records, or of n - 1 and n, for bounds [low, high].
+    """Yield families of datasets that expose mistakes of a query.
 
-    The others are at the lower bound, at the upper bound, or alternate; for a query that leaves out
-    NaN all of them or two in three are NaN, too. The first or the last record goes to both bounds
-    and their middle, just beyond, and far beyond; a feature and a target to fewer places.
+    The other records are at the lower bound, at the upper bound, or alternate; for a query that
+    skips NaN, families with all or two in three of them NaN are added. The first or the last record
+    takes both bounds, their middle, a value just beyond, and values far beyond; fewer values for
+    records of a feature and a target.
+
+    Parameters
+    ----------
+    query : str
+        Name of the query.
+    n : int
+        Number of records; under add/remove the first dataset has n - 1.
+    low, high : float
+        Bounds on the records.
+    relation : {'replace', 'add_remove'}
+        Neighbouring relation; replacement by default.
+
+    Yields
+    ------
+    Family
     """
     wide, skips = 2 if query in REGRESSIONS else 1, query.startswith("nan")
     more = [(low + high) / 2, high + 0.01 * (high - low), -FAR, -WILD, WILD] if wide == 1 else []
@@ -118,9 +147,9 @@ def families(
 
 
 def replay_table(how: ReplaySettings) -> pd.DataFrame:
-    """Return a row for each mechanism of each query, with its largest move over what it states.
+    """Return one row for each mechanism of each query, with its largest change over sensitivity.
 
-    A library that is not installed has one row that says so, without a query.
+    A library that is not installed has one row without a query, which gives the reason.
     """
     rows: list[Row] = []
     for name in how.libraries:
@@ -154,7 +183,7 @@ def _query_rows(name: str, query: str, relation: Relation, how: ReplaySettings) 
     expected = [*known] if (name, query) != CONTROL else ["laplace"]
     about = {"library": name, "query": query, "neighbours": relation}
     rows = [*found.rows()]
-    # a refutation that is known, of a mechanism that no run has, is not found
+    # a known refutation of a mechanism that did not run has failed
     gone = {*expected} - {row["mechanism"] for row in rows}
     rows += [{"mechanism": one, "verdict": "failed", "told": "no such mechanism"} for one in gone]
     for row in rows:
@@ -163,7 +192,7 @@ def _query_rows(name: str, query: str, relation: Relation, how: ReplaySettings) 
 
 
 class _Found:
-    """Keep the largest moves of a query's mechanisms so far."""
+    """Largest changes of a query's mechanisms so far."""
 
     def __init__(self) -> None:
         self._largest: dict[str, Row] = {}
@@ -172,11 +201,21 @@ class _Found:
     def add(
         self, family: Family, runs: Sequence[tuple[list[dict[str, Any]], str]], where: str
     ) -> None:
-        """Compare all neighbours of a family."""
+        """Compare all neighbours of a family.
+
+        Parameters
+        ----------
+        family : Family
+            Datasets.
+        runs : sequence of (steps, error)
+            Recorded steps of each dataset, and the error message of the run, empty if none.
+        where : str
+            Prefix of the description of a pair.
+        """
         tapes = [[_step(one) for one in steps] for steps, _ in runs]
         said = [told for _, told in runs]
         self._told = self._told or next(filter(None, said), "")
-        # compare equal runs once, because records beyond the bounds are often clipped alike
+        # compare equal runs once, because records beyond the bounds are often clipped to one value
         alike = {repr(run): at for at, run in reversed([*enumerate(runs)])}
         kept = {*alike.values(), len(runs) - 1}
         for one, other in family.pairs():
@@ -200,7 +239,7 @@ class _Found:
         if difference := compare_steps(one, other).difference:
             self._differs(difference, text)
             if len(one) != len(other):
-                return  # no step of the one is known to match a step of the other
+                return  # the steps of the two runs cannot be matched
         for a, b in zip(one, other, strict=False):
             alone = compare_steps([a], [b])  # given equal releases of all steps before
             self._keep(alone, text, within=family.within[at[0]] and family.within[at[1]])
@@ -223,7 +262,7 @@ class _Found:
             row["move_over_sensitivity_within"] = np.fmax(
                 row["move_over_sensitivity_within"], move.ratio
             )
-        # keep the farthest move among those of an infinite ratio
+        # ties of infinite ratios are broken by the size of the change
         size = move.ratio, move.distance
         if size > (row["move_over_sensitivity"], row.get("largest_move", -1.0)):
             sizes = {
@@ -237,7 +276,7 @@ class _Found:
         self._flow = self._flow or f"{what} ({text})"
 
     def rows(self) -> Iterator[Row]:
-        """Yield a row for each mechanism; one that has failed if there is none."""
+        """Yield one row for each mechanism; a single row ``failed`` or ``refuted`` if none ran."""
         if not self._largest:
             verdict = "refuted" if self._flow else "failed"
             yield {
@@ -257,13 +296,13 @@ class _Found:
 
 
 def _step(one: dict[str, Any]) -> Step:
-    """Make a step of a tape: one trial, whose values are coordinates."""
+    """Return a recorded step as a `Step` of one trial, whose values are coordinates."""
     values, released = (np.array([one[name]], dtype=float) for name in ("values", "released"))
     return Step(one["mechanism"], values, {one["norm"]: one["stated"]}, released)
 
 
 def surprises(table: pd.DataFrame) -> list[str]:
-    """Return a line for each verdict that was not expected; the control must be refuted."""
+    """Return one line for each unexpected verdict; the control must be refuted."""
     return [
         f"replay: {row['library']} {row['query']} {row['mechanism']}".rstrip()
         + f": {row['verdict']}, {row['expected']} was expected"

@@ -1,4 +1,4 @@
-"""Show a sweep of libraries: a table to be read in a minute, and the same as a figure."""
+"""Report of a sweep of libraries: an overview as a table and as a figure, and benchmarks."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ from dpbench.privacy.symbols import SYMBOLS
 __all__ = ["CAPTIONS", "benchmarks", "figure", "overview", "render", "render_replay"]
 
 CAPTIONS = {
-    "libraries": "Left, the error in units of width/(n epsilon) with 95% intervals, over lower "
-    "bounds for the neighbours of each library; middle, the time of a release; right, what becomes "
-    "of columns that nobody expects, + where they are answered",
-    "benchmarks": "Error of a private mean against n and against epsilon; what has no noise, or is "
-    "of no use, leaves the panels",
+    "libraries": "Left, mean absolute error in units of width/(n epsilon) with 95% intervals; "
+    "ticks, lower bounds for the neighbours of each library; middle, time of a release; right, "
+    "response to adversarial columns, + if they are answered",
+    "benchmarks": "Error of a private mean against n and against epsilon; curves without noise or "
+    "with useless errors lie outside the panels",
 }
 
-# Inches of the figure: for a row, and for everything else.
+# Height of the figure in inches: per row, and of the frame around the rows.
 ROW, FRAME = 0.24, 1.3
-MOST_SHOWN = 3.0  # of errors
-FEW = 30  # releases that have no interval
+MOST_SHOWN = 3.0  # end of the axis of errors
+FEW = 30  # with fewer releases no interval is shown
 LETTERS = {"": "", **{word: one.text for word, one in HOSTILE.items()}}
 AXES = {"n": "n", "epsilon": SYMBOLS["epsilon"].tex}
-# Of the strip, by outcome: refusals are blue.
+# Colours of the outcomes in the figure: bad outcomes red, refusals blue.
 COLOURS = {word: "#e8a090" if one.tone is BAD else "#a6c8e0" for word, one in HOSTILE.items()}
 COLOURS |= {"": "white", "answered": "0.85"}
-# Of the tables that are printed.
+# Titles of the printed tables.
 TITLES = (
     "Libraries, and ms of a release",
     "Mean absolute error n epsilon/width, at the largest n epsilon; 95% intervals",
-    "Bias n epsilon/width; what an audit shows of the epsilon that is claimed",
-    "Columns that nobody expects: + is answered",
+    "Bias n epsilon/width; lower bound of an audit on epsilon, of the claimed epsilon",
+    "Adversarial columns: + is answered",
 )
 RAN = ("version", "neighbours", "n", "failed", "ms", "first ms")
 AUDITED = ("shown", "verdict")
@@ -61,25 +61,32 @@ PRINTED = {
 }  # fmt: skip
 PRINTED_SIZES = ("stated", "moved", "ratio")
 REPLAY_CAVEAT = """\
-Replay: releases are frozen, and one record is replaced, or added or removed
-where a row says so. Each mechanism is judged alone: costs are not added up. A
-move is NaN where a value is, or is none, on one of the datasets alone."""
+Replay: releases are frozen, and one record is replaced, or added or removed in
+rows marked add_remove. Each mechanism is judged alone: costs are not added up.
+A move is NaN if a value is NaN or missing on only one of the datasets."""
 CAVEAT = """\
-At least: the lower bound for these neighbours, on the worst of columns near by;
-on a bound truncation beats it. Under replacement n is public, under add_remove
-it is private, which is more. What an audit does not refute it does not prove."""
+At least: lower bound for these neighbours on the worst of nearby columns; with
+a mean at an end of the interval truncation beats it. n is public under replace
+and private under add_remove, a stronger guarantee. An audit that does not
+refute a claim does not prove it."""
 
 
 def overview(
     status: pd.DataFrame, rows: pd.DataFrame, hostile: pd.DataFrame, audit: pd.DataFrame
 ) -> pd.DataFrame:
-    """A row for each estimator: what it is, and all that was found.
+    """Return one row for each estimator with all results.
 
     Parameters
     ----------
-    status, rows, hostile, audit : DataFrame
-        Of ``estimator`` and ``version``; ``libraries.csv``, ``hostile.csv`` and
-        ``audit.csv``.
+    status : DataFrame
+        Columns ``estimator`` and ``version``.
+    rows, hostile, audit : DataFrame
+        Rows of ``libraries.csv``, ``hostile.csv`` and ``audit.csv``.
+
+    Returns
+    -------
+    DataFrame
+        Printed cells, as text.
     """
     bounds = strongest(audit).set_index("estimator") if len(audit) else audit
     found = []
@@ -112,7 +119,10 @@ def overview(
 
 
 def _shown(rows: pd.DataFrame) -> pd.DataFrame:
-    """Of each estimator the n and epsilon that most laws have, the largest n epsilon of these."""
+    """Return for each estimator the rows of one (n, epsilon).
+
+    It is the (n, epsilon) run on most distributions; on ties the largest n epsilon.
+    """
     setting = ["estimator", "n", "epsilon"]
     laws = rows.groupby(setting)["distribution"].transform("nunique")
     ordered = rows.assign(laws=laws, size=rows["n"] * rows["epsilon"])
@@ -122,7 +132,7 @@ def _shown(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _within(here: pd.DataFrame) -> str:
-    """An error and half of its interval; of few releases, how many they are."""
+    """Return the error with half of its interval, or with the number of releases if it is small."""
     if here.empty:
         return ""
     error, high, trials = (here[name].iloc[0] for name in ("error", "error_high", "trials"))
@@ -132,7 +142,20 @@ def _within(here: pd.DataFrame) -> str:
 
 
 def render(table: pd.DataFrame, claims: pd.DataFrame) -> str:
-    """Return the overview in tables, what is missing, and surprises, as plain text."""
+    """Return the printed report of a sweep of libraries.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Result of `overview`.
+    claims : DataFrame
+        Rows of ``claims.csv``.
+
+    Returns
+    -------
+    str
+        Tables, libraries that did not run, and claims that are not consistent.
+    """
     missing = table[table["n"] == ""]
     cases = [name for name in CASES if name in table]
     letters = {name: table[name].map(LETTERS) for name in cases}
@@ -154,7 +177,7 @@ def render(table: pd.DataFrame, claims: pd.DataFrame) -> str:
 
 
 def render_replay(replay: pd.DataFrame) -> str:
-    """Return moves of each library's mechanisms, differing control flow and the control as text."""
+    """Return the printed report of replays: moves, differences in control flow, the control."""
     absent = replay[replay["query"] == ""]
     control = (replay["library"] == CONTROL[0]) & (replay["query"] == CONTROL[1])
     parts = [
@@ -190,7 +213,7 @@ def _replayed(row: Mapping[Any, Any]) -> dict[str, str]:
 
 
 def _views(names: Sequence[str]) -> list[tuple[str, dict[str, str]]]:
-    """The tables that are printed: a title, and columns of the overview with their headings."""
+    """Return the printed tables: title, and columns of the overview with their headings."""
     laws = [name.removeprefix("error ") for name in names if name.startswith("error ")]
     columns = (
         {name: name for name in RAN},
@@ -206,14 +229,18 @@ def _views(names: Sequence[str]) -> list[tuple[str, dict[str, str]]]:
 
 
 def figure(table: pd.DataFrame, rows: pd.DataFrame) -> Canvas:
-    """Errors with intervals over lower bounds, ms of a release, and hostile columns.
+    """Draw errors with lower bounds, times of a release, and responses to adversarial columns.
 
     Parameters
     ----------
     table : DataFrame
-        The overview; what did not run is left out.
+        Result of `overview`; libraries that did not run are left out.
     rows : DataFrame
-        ``libraries.csv``.
+        Rows of ``libraries.csv``.
+
+    Returns
+    -------
+    Canvas
     """
     table = table[table["n"] != ""]
     labels = list(table["estimator"])
@@ -249,13 +276,11 @@ def _errors(ax: Axes, rows: pd.DataFrame, labels: list[str]) -> None:
         tick = {"color": BOUND["color"], "marker": "|", "markersize": 7, "linestyle": "none"}
         ax.plot(here["lower_bound"], at, label=name, zorder=3, **tick)
     ax.set_xlim(0, MOST_SHOWN)
-    ax.set_xlabel(
-        f"mean absolute error $n \\varepsilon$/width\n(of {MOST_SHOWN:g} or more at {MOST_SHOWN:g})"
-    )
+    ax.set_xlabel(f"mean absolute error $n \\varepsilon$/width\n(shown up to {MOST_SHOWN:g})")
 
 
 def _strip(ax: Axes, table: pd.DataFrame) -> None:
-    """A word for each hostile column."""
+    """Draw the outcome of each adversarial column."""
     cases = [name for name in CASES if name in table]
     for row, one in enumerate(table.to_dict("records")):
         for column, case in enumerate(cases):
@@ -270,21 +295,28 @@ def _strip(ax: Axes, table: pd.DataFrame) -> None:
 
 
 def benchmarks(rows: pd.DataFrame, width: float) -> Canvas:
-    """Errors against n and against epsilon, each at what most is known of: a line per estimator.
+    """Draw the mean absolute error against n and against epsilon, one line per estimator.
+
+    The distribution is the one with most values of n and epsilon. The fixed epsilon (or n) is the
+    one with most values of n (or epsilon).
 
     Parameters
     ----------
     rows : DataFrame
-        ``libraries.csv``.
+        Rows of ``libraries.csv``.
     width : float
-        Of the interval: the error is the mean absolute one, in units of the records.
+        Width of the interval, which converts errors to the unit of the records.
+
+    Returns
+    -------
+    Canvas
     """
     law = rows.groupby("distribution", sort=False)[["n", "epsilon"]].nunique().sum(axis=1).idxmax()
     here = rows[rows["distribution"] == law]
     here = here.assign(size=here["error"] * width / (here["n"] * here["epsilon"]))
     styles = line_styles(here["estimator"].unique())
     canvas, axes = panels(2)
-    unit = width / (here["n"] * here["epsilon"])  # what is far from it leaves the panel
+    unit = width / (here["n"] * here["epsilon"])  # far larger or smaller errors leave the panel
     for ax, name, other in zip(axes, ("n", "epsilon"), ("epsilon", "n"), strict=True):
         at = here.groupby(other)[name].nunique().idxmax()
         for label, own in here[here[other] == at].groupby("estimator", sort=False):

@@ -1,4 +1,4 @@
-"""Make and check the configuration of a sweep of libraries."""
+"""Configuration of a sweep of libraries."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ STATISTICS = ("error", "bias")
 
 @validated
 class LibraryClaim:
-    """Compare libraries' releases with what `dpbench.estimators.libraries.expected` says.
+    """Claim that releases of libraries match `dpbench.estimators.libraries.expected`.
 
     Parameters
     ----------
     tolerance : float
-        In units of width/(n epsilon).
+        Tolerance in units of width/(n epsilon).
     reason : str
-        Why the tolerance is what it is.
+        Reason for the tolerance.
     """
 
     tolerance: Annotated[float, Field(gt=0)]
@@ -39,16 +39,16 @@ class LibraryClaim:
 
 @validated
 class HostileSettings:
-    """Columns that nobody expects.
+    """Settings of adversarial columns.
 
     Parameters
     ----------
     estimators : optional
-        As of a part; by default all.
+        Selected estimators, as in a part of a sweep; all by default.
     n : int
-        Records.
+        Number of records, 1,000 by default.
     trials : int
-        Releases of each column.
+        Releases of each column, 20 by default.
     """
 
     estimators: Choice | None = None
@@ -58,22 +58,23 @@ class HostileSettings:
 
 @validated
 class ReplaySettings:
-    """Configure replays of libraries' queries on neighbouring datasets, with releases frozen.
+    """Settings of replays of libraries' queries on neighbouring datasets, with frozen releases.
 
     Parameters
     ----------
     libraries : list of 'numpy', 'diffprivlib' or 'opendp'
-        ``numpy`` has the control, a mean that states half of its sensitivity.
+        Libraries; all by default. ``numpy`` has the control, a mean that states half of its
+        sensitivity.
     n : int
-        Records.
+        Number of records, 12 by default.
     epsilon : float
-        The budget of a query.
+        Budget of a query, 1 by default.
     intervals : list of [lower, upper]
-        Bounds on the records. Away from 0 a record that comes or goes moves a sum by more than one
-        that is replaced.
+        Bounds on the records; [0, 1] and [2, 3] by default. In an interval away from 0 an added
+        record changes a sum by more than a replaced one.
     refuted : mapping of library to query to list of mechanisms
-        The refutations that are known. Any other refutation makes the exit code 1, and so does a
-        mechanism of these that is not refuted.
+        Known refutations. The exit code is 1 if another mechanism is refuted, or if one of these is
+        not.
     """
 
     libraries: tuple[Literal["numpy", "diffprivlib", "opendp"], ...] = (
@@ -102,21 +103,24 @@ class ReplaySettings:
 
 @validated
 class LibrarySettings:
-    """Configure how libraries are measured.
+    """Settings of the measurements of libraries.
 
     Parameters
     ----------
     lower, upper : float
-        The interval whose width is the unit of errors: width/(n epsilon).
+        Interval of the records, [0, 1] by default; errors have the unit width/(n epsilon).
     seconds : float
-        How long to go on with a cell after its first release; three are made whatever they take.
+        Time limit of a cell after its first release, 2 s by default; at least three releases are
+        made.
     hostile : HostileSettings
+        Adversarial columns.
     audit : AuditSettings, optional
-        As of a sweep that audits; here cases may leave out estimators.
+        Audit, as in a sweep that audits; its cases may leave out estimators.
     refuted : list of str
-        The estimators that the audit refutes, as far as is known. Any other refutation makes
-        the exit code 1, and so does one of these that is not refuted.
+        Estimators that the audit is known to refute. The exit code is 1 if another estimator is
+        refuted, or if one of these is not.
     replay : ReplaySettings, optional
+        Replays of queries.
     """
 
     lower: float = 0.0
@@ -138,18 +142,20 @@ class LibrarySettings:
 
 def _claim(spec: object, name: str) -> LibraryClaim:
     if name not in STATISTICS:
-        raise ConfigError(f"{name}: claims of libraries are about {' or '.join(STATISTICS)}")
+        raise ConfigError(f"{name}: no claim of libraries; choose {' or '.join(STATISTICS)}")
     return from_mapping(LibraryClaim, spec, name)
 
 
 @validated
 class LibrarySweep(Sweep):
-    """A sweep that measures releases of fixed columns one by one.
+    """Sweep that measures single releases of fixed columns.
 
     Parameters
     ----------
     libraries : LibrarySettings
+        Settings of the measurements.
     claims : mapping of 'error' or 'bias' to LibraryClaim
+        Claims about the measured errors; none by default.
     """
 
     libraries: Annotated[
@@ -161,16 +167,16 @@ class LibrarySweep(Sweep):
     ] = Field(default_factory=dict)
 
     def cells(self, trials: int | None) -> list[Cell]:
-        """All cells; ConfigError, as of what is audited or hostile, if one cannot be run."""
+        """Return all cells; raise ConfigError if a budget or a selection cannot be used."""
         for label, one in self.budgets.items():
             if not isinstance(one.value, PureDP):
-                raise ConfigError(f"sweep.budgets.{label}: libraries run under pure_dp alone")
+                raise ConfigError(f"sweep.budgets.{label}: libraries need the kind pure_dp")
         choose(self.libraries.hostile.estimators, self.estimators, "sweep.libraries.hostile")
         choose(list(self.libraries.refuted) or None, self.estimators, "sweep.libraries.refuted")
         return make_cells(self, trials=trials)
 
     def audits(self, seed: int) -> list[AuditTask]:
-        """What is audited, of all estimators that a case names."""
+        """Return the audit tasks of all estimators that a case selects."""
         how = self.libraries.audit
         if how is None:
             return []

@@ -1,1 +1,1 @@
-"""Where anything leaves: terminal, files, a run's folder, the style and axes of figures."""
+"""Output: terminal text, files, the folder of a run, and the style and axes of figures."""

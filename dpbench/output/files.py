@@ -1,4 +1,4 @@
-"""Files: a check that a folder can be written to, stamps, and files written whole or not at all."""
+"""Write files whole or not at all, stamp them, and check that a folder can be written to."""
 
 from __future__ import annotations
 
@@ -15,7 +15,20 @@ Stamps = dict[Path, list[int]]
 
 
 def check_writable(folder: Path, key: str = "out") -> None:
-    """Refuse a folder that cannot be written to, before anything is computed."""
+    """Refuse a folder that cannot be written to, before anything is computed.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder to write to; it need not exist.
+    key : str
+        Key or command that the message names. ``out`` by default.
+
+    Raises
+    ------
+    ConfigError
+        If a file cannot be created in the folder, or in its closest parent that exists.
+    """
     try:
         there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
         with tempfile.TemporaryFile(dir=there):
@@ -25,16 +38,27 @@ def check_writable(folder: Path, key: str = "out") -> None:
 
 
 def stamp(path: Path) -> list[int]:
-    """The size of a file, and when it was changed."""
+    """Return the size of a file in bytes and the time of its last change in nanoseconds."""
     state = path.stat()
     return [state.st_size, state.st_mtime_ns]
 
 
 @contextlib.contextmanager
 def atomic(path: Path, stamps: Stamps | None = None) -> Iterator[Path]:
-    """Give a temporary path to write to; move it to `path` if all goes well.
+    """Yield a temporary path to write to, and move that file to `path` if no error is raised.
 
-    `stamps` gets that of what was written, whatever others write to `path` afterwards.
+    Parameters
+    ----------
+    path : Path
+        File to write or replace; its folder is created.
+    stamps : dict of Path to list of int, optional
+        Mapping that receives the stamp of the written file under `path`. The stamp is taken before
+        the file is moved, so that it never describes a file of another process.
+
+    Yields
+    ------
+    Path
+        Temporary file in the folder of `path`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")

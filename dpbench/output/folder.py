@@ -1,4 +1,4 @@
-"""A run's folder: who may write there, and what was written."""
+"""The folder of a run: its lock, its manifest, and the stamps of its files."""
 
 from __future__ import annotations
 
@@ -24,17 +24,24 @@ PAGE = "report.html"
 
 @contextlib.contextmanager
 def only_writer(folder: Path) -> Iterator[None]:
-    """Keep others out for as long as this process lives; ConfigError if one is there already."""
+    """Lock a folder against other runs while the context is open.
+
+    Raises
+    ------
+    ConfigError
+        If another run holds the lock, or the folder cannot be written to.
+    """
     check_writable(folder)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / ".lock"
     with path.open("a+", encoding="utf-8") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            held = os.path.samestat(os.fstat(file.fileno()), path.stat())  # not one removed since
+            # Another process may have removed the file between `open` and `flock`.
+            held = os.path.samestat(os.fstat(file.fileno()), path.stat())
         except (BlockingIOError, FileNotFoundError):
             held = False
-        except OSError:  # the file system knows no locks
+        except OSError:  # the file system has no locks
             held = True
         if not held:
             file.seek(0)
@@ -52,12 +59,37 @@ def only_writer(folder: Path) -> Iterator[None]:
 
 
 def by_name(folder: Path, stamps: Stamps) -> dict[str, list[int]]:
-    """Stamps as a manifest holds them."""
+    """Return stamps with paths relative to a folder, in the format of a manifest.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder of the run.
+    stamps : dict of Path to list of int
+        Size and time of change of each file.
+
+    Returns
+    -------
+    dict of str to list of int
+    """
     return {path.relative_to(folder).as_posix(): found for path, found in stamps.items()}
 
 
 def stamps_of(folder: Path, paths: Iterable[Path]) -> dict[str, list[int]] | None:
-    """Of files that lie there; None if one is missing."""
+    """Return {name: [size, time of change]} for files of a folder.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder of the run.
+    paths : iterable of Path
+        Files in it.
+
+    Returns
+    -------
+    dict of str to list of int, or None
+        Sizes in bytes and times in nanoseconds; None if a file is missing.
+    """
     try:
         return by_name(folder, {path: stamp(path) for path in paths})
     except OSError:
@@ -65,7 +97,13 @@ def stamps_of(folder: Path, paths: Iterable[Path]) -> dict[str, list[int]] | Non
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of a finished run; ConfigError if there is none."""
+    """Read the manifest of a finished run.
+
+    Raises
+    ------
+    ConfigError
+        If there is no manifest, or it lacks a required key.
+    """
     try:
         found: dict[str, Any] = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
         assert {"sweep", "configuration", "computer", "seed", "failures"} <= found.keys()
@@ -75,7 +113,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def finished(folder: Path) -> dict[str, Any] | None:
-    """The manifest of a finished run, if what it wrote has its size and its time."""
+    """Return the manifest of a finished run; None if a file it lists is missing or changed."""
     try:
         found = read_manifest(folder)
         outputs = found["outputs"]
@@ -86,6 +124,14 @@ def finished(folder: Path) -> dict[str, Any] | None:
 
 
 def write_manifest(folder: Path, record: Mapping[str, Any]) -> None:
-    """Write ``manifest.json``, which says that a run is finished."""
+    """Write ``manifest.json``, whose presence marks a run as finished.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder of the run.
+    record : mapping
+        Contents of the manifest.
+    """
     with atomic(folder / "manifest.json") as path:
         path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What panels have in common when they are drawn: scales, ticks, and curves that are all seen."""
+"""Axes of panels: ticks, shared scales, and wider lines for curves that others cover."""
 
 from __future__ import annotations
 
@@ -13,23 +13,30 @@ from dpbench.output.style import Axes, Axis, beside, inches, number_text
 
 __all__ = ["share", "ticks", "uncover", "vertical_ticks"]
 
-MOST_TICKS = 6
-FEW_DECADES = 1.7
-MINOR_DECADES = 4.5  # beyond them only powers of ten have minor ticks
+MOST_TICKS = 6  # values that may each have a tick of their own
+FEW_DECADES = 1.7  # a shorter logarithmic axis has ticks at 1, 2 and 5 times powers of ten
+MINOR_DECADES = 4.5  # a longer axis has minor ticks at powers of ten only
 LABEL_WIDTH = 0.33  # inches
-# The upper over the lower end of panels that share a vertical axis, at most.
-SHARED = 1e12
-# Points: curves that are nearer run over each other; by what the lower is wider, its marks larger.
+SHARED = 1e12  # largest ratio of the ends of a logarithmic axis that panels share
+# In points: curves closer than NEAR overlap; the lower one is drawn WIDER, its markers LARGER.
 NEAR, WIDER, LARGER = 1.2, 1.6, 2.0
-MOST_BELOW = 2  # curves so deep below others are seen
+MOST_BELOW = 2  # times that a covered curve is widened at most
 THIN = "\N{THIN SPACE}"
 
 
 def ticks(ax: Axes, values: Iterable[float]) -> None:
-    """Ticks of a logarithmic horizontal axis: powers of ten, and where few fit other numbers.
+    """Set the ticks of a logarithmic horizontal axis.
 
-    Those are `values`, the places of points, if they are few; else 1, 2 and 5 times powers of ten.
-    Axes without a point become linear.
+    An axis of `FEW_DECADES` or more has ticks at powers of ten. A shorter one has ticks at
+    `values` if these are few, else at 1, 2 and 5 times powers of ten. Axes without a point become
+    linear.
+
+    Parameters
+    ----------
+    ax : Axes
+        Axes to change.
+    values : iterable of float
+        Horizontal positions of the points.
     """
     if not np.all(np.isfinite(ax.dataLim.minpos)):  # a logarithmic axis could not be drawn
         ax.set(xscale="linear", yscale="linear")
@@ -44,7 +51,7 @@ def ticks(ax: Axes, values: Iterable[float]) -> None:
 
 
 def _log_ticks(axis: Axis, *, between: bool) -> None:
-    """Ticks at powers of ten, or at 1, 2 and 5 times them as well, and minor ones at the others."""
+    """Set ticks at powers of ten, with `between` at 2 and 5 times them too, and minor ticks."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
     if between:
@@ -57,7 +64,7 @@ def _log_ticks(axis: Axis, *, between: bool) -> None:
 
 
 def vertical_ticks(ax: Axes) -> None:
-    """Ticks of a logarithmic vertical axis: powers of ten, and others where few fit."""
+    """Set the ticks of a logarithmic vertical axis: powers of ten, on short axes more."""
     low, high = ax.get_ylim()
     if ax.get_yscale() == "log" and 0 < low < high:
         powers = np.floor(np.log10(high)) - np.ceil(np.log10(low)) + 1
@@ -65,10 +72,10 @@ def vertical_ticks(ax: Axes) -> None:
 
 
 def share(axes: Sequence[Axes]) -> None:
-    """Give panels that say the same of their vertical axes one scale, and ticks to all.
+    """Give panels with equal vertical labels one range, and set the ticks of all panels.
 
-    So slopes and sizes can be compared by eye. Where too little would be seen of one panel, or
-    scales are of two kinds, each keeps its own.
+    Equal ranges let the reader compare slopes and sizes by eye. Panels keep their own ranges if the
+    common one would exceed a factor `SHARED`, or if one axis is logarithmic and another linear.
     """
     groups: dict[tuple[str, str], list[Axes]] = {}
     for ax in axes:
@@ -89,7 +96,7 @@ def share(axes: Sequence[Axes]) -> None:
 
 
 def _group_digits(axis: Axis) -> None:
-    """Write five digits and more of an axis' numbers with thin spaces."""
+    """Group the digits of an axis' numbers by thin spaces, from five digits on."""
     from matplotlib.ticker import ScalarFormatter
 
     class Grouped(ScalarFormatter):
@@ -104,18 +111,18 @@ def _group_digits(axis: Axis) -> None:
 
 
 def uncover(ax: Axes) -> None:
-    """Draw curves wider over which others run, so that they are seen on both sides of these."""
+    """Widen each curve that a later one covers, so that it shows on both sides of that curve."""
     from matplotlib.lines import Line2D
 
     handles = [h[0] if isinstance(h, tuple) else h for h in ax.get_legend_handles_labels()[0]]
-    # in the order that they are drawn in; grey guides are below all, dots of theory above
+    # In drawing order. Grey guides (zorder 0) and dotted theory (2.5) are left out.
     known = [one for one in handles if isinstance(one, Line2D) and 1 < one.get_zorder() < 2.5]
     known = [one for one in known if one.get_drawstyle() == "default"]
     known.sort(key=lambda line: line.get_zorder())
     with np.errstate(all="ignore"):
         places = [ax.transData.transform(line.get_xydata()) for line in known]
     places = [place * 72 / ax.figure.dpi for place in places]
-    depth = [0] * len(known)  # how many of them one below another
+    depth = [0] * len(known)  # number of curves stacked on top of each
     for i in reversed(range(len(known))):
         joined = known[i].get_linestyle() != "None"
         for j in range(i + 1, len(known)):
@@ -126,7 +133,10 @@ def uncover(ax: Axes) -> None:
 
 
 def _covers(upper: Floats, lower: Floats, *, joined: bool) -> bool:
-    """Whether a curve, or marks that no line has `joined`, are over half of another's points."""
+    """Return whether a curve covers at least half of the points of another.
+
+    If not `joined`, the upper curve consists of markers only.
+    """
     upper, lower = (points[np.all(np.isfinite(points), axis=1)] for points in (upper, lower))
     if not (len(upper) and len(lower)):
         return False
@@ -140,7 +150,7 @@ def _covers(upper: Floats, lower: Floats, *, joined: bool) -> bool:
 
 
 def _labels(ax: Axes, values: Floats) -> list[str]:
-    """Numbers below the ticks of a logarithmic axis; blank where they would run together."""
+    """Return the tick labels of a logarithmic axis, blank where they would overlap."""
     width = inches(ax)
     whole = np.log(values[-1] / values[0]) or 1.0
     labels, last = [], -np.inf

@@ -1,7 +1,7 @@
-"""How all figures look: widths, fonts, colours, panels and legends.
+"""Style of all figures: widths, fonts, colours, panels and legends.
 
-Drawing libraries load with the first figure, and none of their global state is touched: a figure
-has a canvas of its own, and settings hold inside `style`.
+Drawing libraries are imported with the first figure. Their global state does not change: each
+figure has its own canvas, and settings apply only inside the context `style`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure as Canvas
-else:  # drawing libraries load when the first figure is drawn
+else:  # drawing libraries are imported with the first figure
     Axes = Axis = Canvas = Any
 
 __all__ = [
@@ -28,11 +28,11 @@ __all__ = [
     "panels", "save", "spaced", "style",
 ]  # fmt: skip
 
-# Both columns of a page with two, or one of them.
+# Width of a figure: the page, or one of its two columns.
 Width = Literal["page", "column"]
 Font = Literal["sans", "serif"]
-# Inches and points; the printed figure is not scaled, so that these are the sizes on paper. Without
-# hinting, as text is else wider in print than it is laid out for.
+# Lengths in inches, sizes in points, as on paper: printed figures are not scaled. Hinting is off,
+# because hinted text would be wider in print than in the layout.
 SETTINGS: dict[Any, Any] = {
     "axes.formatter.use_mathtext": True, "axes.grid": True, "axes.titlesize": 9,
     "figure.constrained_layout.use": True,
@@ -53,22 +53,21 @@ IN_COLUMN: dict[Any, Any] = {
 SERIF: dict[Any, Any] = {"font.family": "STIXGeneral", "mathtext.fontset": "stix"}
 MARKERS = "osD^vPX<>hp*"
 DASHES = ("-", "--", "-.", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
-# Of the letters of a title, before it takes two lines instead.
-SMALLEST = 0.8
-# Inches.
-NARROWEST = 1.6
-LEGEND_ROW = 0.14
-BESIDE = 0.5  # what labels take of a panel's width
-ABOVE = 0.6  # and what they and a title take between two insets
-# What theory predicts, in dots so far apart that what agrees with it is seen between them; what no
-# private estimator can beat, below what nearly does; and formulas to compare with, terms of a
-# theorem or rates without their constants.
+SMALLEST = 0.8  # scale of a title's font below which the title is broken into two lines
+# Lengths in inches.
+NARROWEST = 1.6  # width of a panel
+LEGEND_ROW = 0.14  # height
+BESIDE = 0.5  # width of the labels beside a panel
+ABOVE = 0.6  # height of labels and title between two rows of insets
+# THEORY: predicted values, dotted so that measured curves show between the dots. BOUND: lower
+# bounds for every private estimator, drawn below the measured curves. GUIDE: formulas for
+# comparison (terms of a theorem, or rates without their constants).
 DOTS = (0, (1, 3))
 THEORY: dict[str, Any] = {"color": "black", "linestyle": DOTS, "linewidth": 1.1, "zorder": 2.5}
 BOUND: dict[str, Any] = {"color": "black", "linewidth": 1.2, "zorder": 1.8}
 GUIDE: dict[str, Any] = {"color": "0.7", "linewidth": 2.5, "zorder": 0}
 GUIDE_DASHES = ("-", (0, (4, 1)), (0, (1, 1)))
-# Names in print, by how labels spell them.
+# Printed names by their spelling in labels.
 NAMES = {
     "adassp": "AdaSSP", "bernoulli": "Bernoulli", "coinpress": "CoinPress",
     "friendly core": "FriendlyCore", "galton": "Galton", "gaussian": "Gaussian",
@@ -83,13 +82,21 @@ NOTIONS = {"pure": "pure DP", "zcdp": "zCDP", "gdp": "Gaussian DP", "approx": "a
 
 @contextlib.contextmanager
 def style(width: Width = "page", font: Font = "sans") -> Iterator[None]:
-    """Draw and save at this width and in this font; the caller's settings are kept."""
+    """Apply the style inside the context; the caller's settings are restored at its end.
+
+    Parameters
+    ----------
+    width : {"page", "column"}
+        Width of figures: 7 inches (default) or 3.4.
+    font : {"sans", "serif"}
+        Font of all text. ``"sans"`` by default.
+    """
     import matplotlib as mpl
     import seaborn as sns
 
     with mpl.rc_context():
         mpl.rcdefaults()
-        # Colour codes are no settings: to change what "b" means would outlast this.
+        # Colour codes are global: a new meaning of "b" would outlast this context.
         sns.set_theme(context="paper", style="ticks", palette="colorblind", color_codes=False)
         mpl.rcParams.update(SETTINGS | (IN_COLUMN if width == "column" else {}))
         mpl.rcParams.update(SERIF if font == "serif" else {})
@@ -103,7 +110,28 @@ def save(
     kinds: Iterable[str] = ("pdf", "svg", "png"),
     stamps: Stamps | None = None,
 ) -> list[Path]:
-    """Write files whose bytes depend on what is drawn alone; inside `style`, as drawing is."""
+    """Save a figure in several formats; call it inside `style`.
+
+    The files contain no dates or versions, so that equal figures have equal bytes.
+
+    Parameters
+    ----------
+    figure : Figure
+        Figure to save.
+    folder : Path
+        Folder to write to.
+    name : str
+        Stem of the files.
+    kinds : iterable of str
+        Formats. ``pdf``, ``svg`` and ``png`` by default.
+    stamps : dict of Path to list of int, optional
+        Mapping that receives the stamps of the files.
+
+    Returns
+    -------
+    list of Path
+        Files in the order of `kinds`.
+    """
     if layout := figure.get_layout_engine():  # lay out once, not once per format
         layout.execute(figure)
         figure.set_layout_engine("none")
@@ -121,7 +149,7 @@ def save(
 
 
 def natural(label: str) -> list[str | float]:
-    """A key that sorts the numbers in labels, those of mathematical text too, by their size."""
+    """Return a sort key that orders labels by the size of the numbers in them."""
     power = r"(?:(\d[\d.]*) \\times )?10\^\{(-?\d+)\}"
     plain = re.sub(power, lambda found: f"{found[1] or 1}e{found[2]}", label)
     parts = re.split(r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)", plain)
@@ -129,7 +157,7 @@ def natural(label: str) -> list[str | float]:
 
 
 def line_styles(labels: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """A colour, marker and dash for each label, whatever order they come in."""
+    """Return colour, marker and line style of each label, independent of the labels' order."""
     import seaborn as sns
 
     known = sorted(set(labels), key=natural)
@@ -139,12 +167,12 @@ def line_styles(labels: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 
 def spaced(label: str) -> str:
-    """A label in print: with spaces, names as their papers have them."""
+    """Return a label for print: with spaces, and with names spelled as in their papers."""
     return PROPER.sub(lambda name: NAMES[name[0]], label.replace("_", " "))
 
 
 def number_text(value: float) -> str:
-    """A number for mathematical text: of four digits as it is, others with powers of ten."""
+    """Format a number for LaTeX: three digits and a power of ten; integers up to 9999 as is."""
     if 1000 <= value < 10000 and value == round(value):
         return f"{value:.0f}"
     text = f"{value:.2e}" if 0 < abs(value) < 1e-3 else f"{value:.3g}"
@@ -159,7 +187,23 @@ def number_text(value: float) -> str:
 def new_canvas(
     height: float, rows: int = 1, columns: int = 1, **more: Any
 ) -> tuple[Canvas, list[list[Axes]]]:
-    """A canvas as wide as the style says, so many inches high, and rows of axes on it."""
+    """Create a canvas of the width of the style, with rows of axes.
+
+    Parameters
+    ----------
+    height : float
+        Height in inches.
+    rows, columns : int
+        Numbers of rows and columns of axes. 1 by default.
+    **more
+        Further arguments of `matplotlib.figure.Figure.subplots`.
+
+    Returns
+    -------
+    canvas : Figure
+    axes : list of list of Axes
+        Axes by row.
+    """
     import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -173,11 +217,23 @@ def new_canvas(
 def panels(
     count: int, on: Axes | None = None, ratios: Sequence[float] = ()
 ) -> tuple[Canvas, list[Axes]]:
-    """`count` panels, up to three beside each other, two in a narrow column.
+    """Create panels, at most three in a row on a page and two in a column of a page.
 
-    They are on a canvas of their own, or take the place of a caller's axes, `on`: one is these
-    axes, several are insets. With `ratios` there are rows of these heights, and the panels of a
-    column share their horizontal axis.
+    Parameters
+    ----------
+    count : int
+        Number of panels.
+    on : Axes, optional
+        Axes of the caller, which the panels replace: a single panel is these axes, several are
+        insets. By default the panels are on a new canvas.
+    ratios : sequence of float, optional
+        Relative heights of the rows. With `ratios` the panels of a column share their horizontal
+        axis. By default all rows are equally high.
+
+    Returns
+    -------
+    canvas : Figure
+    axes : list of Axes
     """
     import matplotlib as mpl
 
@@ -186,7 +242,7 @@ def panels(
     heights = ratios or (1,) * max(1, -(-count // columns))
     if ratios:
         columns, height = count // len(ratios), min(4.4, width)
-    elif count <= 1:  # a wide panel needs to be higher, a narrow one must not be
+    elif count <= 1:  # the height follows the width, up to 3.2 inches
         height = min(3.2, 0.72 * width)
     else:
         height = len(heights) * min(2.4, width / columns + 0.4)
@@ -203,10 +259,10 @@ def panels(
 def _insets(
     ax: Axes, count: int, columns: int, heights: Sequence[float], *, share: bool
 ) -> list[Axes]:
-    """Insets in rows of these heights, on axes that are switched off."""
+    """Create insets in rows of these relative heights, on axes that are switched off."""
     ax.set_axis_off()
     box, dpi = ax.get_window_extent(), ax.figure.dpi
-    # labels keep their size, but take no more than half of small axes
+    # Labels keep their size but take at most half of small axes.
     across = min(BESIDE * dpi / box.width, 0.5 / columns)
     between = min(ABOVE * dpi / box.height, 0.5 / len(heights))
     width = (1 + across) / columns - across
@@ -223,18 +279,24 @@ def _insets(
 
 
 def inches(ax: Axes) -> float:
-    """The width of a panel without its labels, before it is laid out."""
+    """Return the width of a panel in inches, without its labels, before the layout."""
     spot = ax.get_subplotspec()
-    if spot is None:  # an inset has its place
+    if spot is None:  # the position of an inset is fixed
         return ax.get_window_extent().width / ax.figure.dpi
     return ax.figure.bbox.width / ax.figure.dpi / spot.get_gridspec().ncols - BESIDE
 
 
 def legend(canvas: Canvas, on: Axes | None = None) -> None:
-    """One legend for all panels, below them: what is measured, then theory and bounds.
+    """Draw one legend below all panels: measured curves first, then theory and bounds.
 
-    Titles are fitted, and a label that neighbours share is written once. Of a caller's axes, `on`,
-    the panels are those that stand in its place.
+    Titles are fitted to their panels, and a vertical label that neighbours share is drawn once.
+
+    Parameters
+    ----------
+    canvas : Figure
+        Canvas of the panels.
+    on : Axes, optional
+        Axes of the caller, given to `panels`; then only these axes or their insets are treated.
     """
     axes = canvas.axes if on is None else cast("list[Axes]", on.child_axes) or [on]
     entries: dict[str, Any] = {}
@@ -243,7 +305,7 @@ def legend(canvas: Canvas, on: Axes | None = None) -> None:
         entries |= {label: h for h, label in zip(handles, labels, strict=True)}
 
     def order(label: str) -> tuple[bool, list[str | float]]:
-        # black and grey is what nothing measured has
+        # Theory, bounds and guides are black or grey; measured curves have colours.
         colour = getattr(entries[label], "get_color", str)()
         return colour in {"black", GUIDE["color"]}, natural(label)
 
@@ -256,7 +318,7 @@ def legend(canvas: Canvas, on: Axes | None = None) -> None:
             break
         shown.remove()
     if on is None:
-        # what a long legend takes is given back to the panels
+        # A legend of more than two rows makes the canvas higher, so that panels keep their height.
         more = max(0, -(-len(known) // columns) - 2)
         canvas.set_figheight(canvas.get_figheight() + LEGEND_ROW * more)
     _fit_titles(axes)
@@ -267,12 +329,23 @@ def legend(canvas: Canvas, on: Axes | None = None) -> None:
 
 
 def beside(left: Axes, right: Axes) -> bool:
-    """Whether one panel stands to the left of the other, in its row."""
+    """Return whether the panel `left` stands to the left of `right`, its successor.
+
+    Parameters
+    ----------
+    left, right : Axes
+        Consecutive panels, in rows from left to right.
+
+    Returns
+    -------
+    bool
+        False if `right` begins a new row.
+    """
     return bool(right.get_position().x0 > left.get_position().x0)
 
 
 def _place(on: Axes | None, axes: Iterable[Axes]) -> dict[str, Any]:
-    """Where a legend stands: on a canvas, or below all panels in the place of a caller's axes."""
+    """Return the position of a legend: outside a canvas, or below the panels on given axes."""
     from matplotlib.transforms import ScaledTranslation
 
     if on is None:
@@ -284,7 +357,7 @@ def _place(on: Axes | None, axes: Iterable[Axes]) -> dict[str, Any]:
 
 
 def _fit_titles(axes: Sequence[Axes]) -> None:
-    """Make titles fit above their panels: all of them smaller, or in two lines where too small."""
+    """Fit titles to their panels: shrink all of them; break long titles into two lines first."""
 
     def width(ax: Axes, title: str) -> float:
         ax.title.set_text(title)
@@ -304,10 +377,10 @@ def _fit_titles(axes: Sequence[Axes]) -> None:
 
 
 def _fit_labels(axes: Sequence[Axes]) -> None:
-    """Break a label of a vertical axis that is longer than the axis at the space in its middle."""
+    """Break vertical labels that are longer than their axis, at the space next to the middle."""
     for ax in axes:
         text, label = ax.get_ylabel(), ax.yaxis.label
-        room = 0.8 * ax.get_window_extent().height  # before ticks and legend have theirs
+        room = 0.8 * ax.get_window_extent().height  # ticks and legend will take about a fifth
         spaces = [
             m.start() for m in re.finditer(" ", text) if text[: m.start()].count("$") % 2 == 0
         ]

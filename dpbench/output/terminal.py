@@ -1,4 +1,4 @@
-"""Text on a terminal: tables, verdicts in colour, progress beside it, and commands to type."""
+"""Text on a terminal: tables, coloured verdicts, progress bars, and commands to type."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = [
 ]  # fmt: skip
 
 
-WIDTH = 80  # of tables, whatever the terminal's
-# Columns of words stand at the left, numbers at the right; words that are too long lose their
-# middle, as far as to so many characters.
+WIDTH = 80  # characters per line of a table, on every terminal
+# Columns of words, aligned to the left; numbers are aligned to the right. If a table is too wide,
+# words lose their middle, down to LEAST characters.
 WORDS = (
     "estimator", "distribution", "privacy", "estimator, distribution, privacy", "notion", "pair",
     "query", "mechanism", "row", "known", "bound by", "problem", "verdict",
@@ -30,7 +30,7 @@ SECONDS_BETWEEN_LINES = 10.0
 
 
 def say(text: str) -> None:
-    """Print text as it is, at once; on a terminal verdicts have colours, unless NO_COLOR is set."""
+    """Print text at once, with coloured verdicts on a terminal unless NO_COLOR is set."""
     if not (sys.stdout.isatty() or os.environ.get("FORCE_COLOR")):
         print(text, flush=True)
         return
@@ -44,7 +44,10 @@ def say(text: str) -> None:
 
 
 def _pattern(tone: Tone) -> str:
-    """Match verdicts of a colour: they end a line of a table; bad ones follow their number, too."""
+    """Return a regular expression for the verdicts of a tone at the end of a table's line.
+
+    For `BAD` it also matches counts ("3 refuted") and lines that begin with "failed:".
+    """
     known = [one for subject in PRINTED for one in subject.values()]
     words = "|".join({one.text: None for one in known if one.tone.terminal == tone.terminal})
     ends = rf"(?m)(?<=  )({words})$"
@@ -52,9 +55,20 @@ def _pattern(tone: Tone) -> str:
 
 
 def table(title: str, rows: Sequence[Mapping[str, str] | str]) -> str:
-    """A title, and in columns rows with the same keys, but those that are empty.
+    """Format rows as aligned columns below a title.
 
-    A row that is text stands as it is.
+    Parameters
+    ----------
+    title : str
+        First line.
+    rows : sequence of mapping or str
+        Cells by column, with equal keys in every row; columns that are empty in all rows are
+        dropped. A row that is text is printed as a line.
+
+    Returns
+    -------
+    str
+        Lines of at most `WIDTH` characters, if shortened words suffice for that.
     """
     cells = [row for row in rows if not isinstance(row, str)]
     shown = [name for name in cells[0] if any(row[name] for row in cells)]
@@ -73,7 +87,20 @@ def table(title: str, rows: Sequence[Mapping[str, str] | str]) -> str:
 
 
 def narrowed(widths: Sequence[int], room: int) -> list[int]:
-    """Widths of columns, the widest less until together they have room, or are `LEAST`."""
+    """Return column widths that fit together, by shrinking the widest column first.
+
+    Parameters
+    ----------
+    widths : sequence of int
+        Widths that the columns want, in characters.
+    room : int
+        Sum of the widths that fits.
+
+    Returns
+    -------
+    list of int
+        Widths; columns wider than `LEAST` shrink to no less.
+    """
     found = list(widths)
     while sum(found) > room and max(found, default=0) > LEAST:
         found[found.index(max(found))] -= 1
@@ -81,19 +108,45 @@ def narrowed(widths: Sequence[int], room: int) -> list[int]:
 
 
 def shortened(text: str, width: int) -> str:
-    """Its beginning and its end, if it is too long."""
+    """Shorten a text by replacing its middle by an ellipsis.
+
+    Parameters
+    ----------
+    text : str
+        Text of any length.
+    width : int
+        Largest number of characters.
+
+    Returns
+    -------
+    str
+        Text of at most `width` characters.
+    """
     kept = width - 1
     return text if len(text) <= width else f"{text[: kept - kept // 2]}…{text[-(kept // 2) :]}"
 
 
 def counted(table: Any, verdicts: Iterable[str]) -> str:
-    """How many rows of a data frame have each of these verdicts."""
+    """Count the rows of a data frame that have each verdict.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Table with the column ``verdict``.
+    verdicts : iterable of str
+        Verdicts in the order to print.
+
+    Returns
+    -------
+    str
+        Text such as "3 worse, 0 better".
+    """
     counts = table["verdict"].value_counts()
     return ", ".join(f"{counts.get(name, 0)} {name}" for name in verdicts)
 
 
 def whole(number: float) -> str:
-    """A count of records, in four digits if it has more than eight."""
+    """Format a count of records in full below 1e8, else with four digits and an exponent."""
     return f"{number:,.0f}" if abs(number) < 1e8 else f"{number:.4g}"
 
 
@@ -101,16 +154,29 @@ def whole(number: float) -> str:
 def progress(
     what: str, total: int, done_so: str, *, transient: bool = False
 ) -> Iterator[Callable[[], None]]:
-    """A bar on a terminal or in a notebook, else a line now and then: how many are `done_so`, time.
+    """Show progress: a bar on a terminal or in a notebook, elsewhere one line every 10 s.
 
-    Of `total` blocks, or `what` else; yields what is called as one is finished. A `transient` bar
-    is removed at the end.
+    Parameters
+    ----------
+    what : str
+        Plural noun for the units of work, such as "blocks".
+    total : int
+        Number of units.
+    done_so : str
+        Words printed after the count of finished units, such as "done, 3 reused".
+    transient : bool
+        Remove the bar at the end. False by default.
+
+    Yields
+    ------
+    callable
+        Function without arguments, to call when a unit is finished.
     """
     from rich.console import Console  # slow to load
     from rich.progress import BarColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
     out = Console(stderr=True)
-    # in a notebook rich draws with ipywidgets
+    # In a notebook rich needs ipywidgets to draw.
     drawn = out.is_terminal or (out.is_jupyter and find_spec("ipywidgets") is not None)
     counted = f"{{task.completed}}/{{task.total}} {done_so},"
     times = (TimeElapsedColumn(), "elapsed,", TimeRemainingColumn(), "left")
@@ -143,11 +209,26 @@ def progress(
 
 
 def command_line(words: Sequence[str]) -> str:
-    """What a user types to run dpbench with these words; ``dev.sh`` has its own way."""
+    """Return the shell command that runs dpbench with these words.
+
+    ``dev.sh`` sets its own command in the environment variable ``DPBENCH_COMMAND``.
+    """
     return f"{os.environ.get('DPBENCH_COMMAND', 'python -m dpbench')} {shlex.join(words)}".strip()
 
 
 def replay_line(words: Sequence[str], name: str) -> str:
-    """What a user types to see the traceback of a failure of the run of these words."""
+    """Return the shell command that runs a failure again and shows its traceback.
+
+    Parameters
+    ----------
+    words : sequence of str
+        Words of the command line of the run that failed.
+    name : str
+        Name of the failure.
+
+    Returns
+    -------
+    str
+    """
     kept = [word for word in words if not word.startswith(("track=", "replay="))]
     return command_line([*kept, f"replay={name}"])

@@ -1,8 +1,7 @@
-"""Verdicts: what each word of a verdict means, and how it looks.
+"""Verdicts of all tables of results: their words, whether they fail a run, and their colours.
 
-Each table holds the verdicts of one subject by word, in the order in which they are counted. It is
-the only place that says which verdicts are good news, bad news, or fail a run; `Tone` is the only
-place that says how these look.
+Each mapping holds the verdicts of one subject by word, in the order in which they are counted. It
+alone defines which verdicts are good or bad and which fail a run; `Tone` alone defines the colours.
 """
 
 from __future__ import annotations
@@ -19,9 +18,16 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Tone:
-    """How good a piece of news is: a CSS class of the page, and colours elsewhere.
+    """Appearance of a verdict on the page, on a terminal and in figures.
 
-    `terminal` is a colour of rich, blank for none; `figure` is one of matplotlib.
+    Parameters
+    ----------
+    page : str
+        CSS class on the report page.
+    terminal : str
+        Colour name of rich; empty for none.
+    figure : str
+        Colour name of matplotlib. A grey by default.
     """
 
     page: str
@@ -30,17 +36,17 @@ class Tone:
 
 
 GOOD = Tone("good", "green", "C2")
-# The absence of bad news, which proves nothing: the page does not call it good.
+# Nothing bad was found, which proves nothing; therefore the page does not mark it as good.
 PASSED = Tone("calm", "green")
 CALM = Tone("calm")
 UNSURE = Tone("unsure", "yellow")
-# A theorem that speaks of larger n than were run.
+# The theorem applies to larger n than were run.
 AHEAD = Tone("ahead", "cyan", "C0")
-# Neither good nor bad: the page marks it, a terminal does not.
+# Neither good nor bad: marked on the page, without colour on a terminal.
 OPEN = Tone("unsure")
 BAD = Tone("bad", "red", "C3")
 
-# The tones of the page, the worst first: how a whole run or a group of claims looks.
+# CSS classes of the page, the worst first; a run or a group of claims has its worst one.
 SEVERITY = ("bad", "unsure", "ahead", "good", "calm")
 
 
@@ -48,17 +54,18 @@ SEVERITY = ("bad", "unsure", "ahead", "good", "calm")
 class Verdict:
     """A verdict of a table of results.
 
-    Attributes
+    Parameters
     ----------
     word : str
-        What the table says.
+        Value in the table.
     tone : Tone
+        Appearance.
     rank : int
-        Its place among the verdicts of its subject, from 0 for the worst.
+        Position in the order of severity among the verdicts of its subject; 0 is the worst.
     fails : bool
-        Whether a run with such a verdict fails.
+        Whether a run with this verdict fails. False by default.
     printed : str
-        What is printed in place of the word, by default the word.
+        Text that is printed instead of `word`. By default `word`.
     """
 
     word: str
@@ -69,7 +76,7 @@ class Verdict:
 
     @property
     def text(self) -> str:
-        """What is printed."""
+        """Printed text."""
         return self.printed or self.word
 
 
@@ -77,13 +84,14 @@ Verdicts = Mapping[str, Verdict]
 
 
 def _table(*verdicts: Verdict) -> Verdicts:
+    """Return the verdicts by word."""
     return {one.word: one for one in verdicts}
 
 
-# The verdict on a theorem where the measurement agrees with the exact number at these n, and that
-# number is not the theorem's. It fails nothing.
+# The measurement agrees with the exact value at these n, which differs from the asymptotic value of
+# the theorem. This verdict fails no run.
 EARLY = "not yet asymptotic"
-# Of claims; a run that is gated on them fails.
+# Claims. Only a sweep with `gate` fails on them.
 CLAIMS = _table(
     Verdict("consistent", GOOD, 3),
     Verdict(EARLY, AHEAD, 2, printed="not yet"),
@@ -95,13 +103,13 @@ AUDIT = _table(
     Verdict("failed", BAD, 1, fails=True),
     Verdict("not refuted", PASSED, 2),
 )
-# Of estimators that are broken on purpose: here it is bad news that no pair shows it.
+# Controls, which are broken on purpose: not to refute one is bad.
 CONTROLS = _table(
     Verdict("refuted", GOOD, 2, printed="caught"),
     Verdict("not refuted", BAD, 0, fails=True, printed="missed"),
     Verdict("failed", BAD, 1, fails=True, printed="missed"),
 )
-# Of rows against their baseline.
+# Rows compared with their baseline.
 TRACKING = _table(
     Verdict("worse", BAD, 0, fails=True),
     Verdict("gone", BAD, 1, fails=True),
@@ -110,14 +118,14 @@ TRACKING = _table(
     Verdict("changed-within-noise", CALM, 4),
     Verdict("same", CALM, 5),
 )
-# Of the best estimators over lower bounds.
+# Ratios of the best estimator's error to the lower bound.
 FACTORS = _table(
     Verdict("open", OPEN, 0),
     Verdict("below", CALM, 1),
     Verdict("one law", CALM, 2),
     Verdict("optimal", GOOD, 3),
 )
-# Of what libraries answer about columns that nobody expects.
+# Answers of libraries on hostile columns (empty, NaN, infinite, constant and others).
 HOSTILE = _table(
     Verdict("answered", CALM, 5, printed="+"),
     Verdict("refused", CALM, 4),
@@ -126,7 +134,7 @@ HOSTILE = _table(
     Verdict("wrong", BAD, 1),
     Verdict("process ended", BAD, 0, printed="ended"),
 )
-# The tables whose words have colours on a terminal.
+# Tables whose verdicts are coloured on a terminal.
 PRINTED = (CLAIMS, AUDIT, CONTROLS, TRACKING, FACTORS)
 
 
@@ -136,10 +144,22 @@ def failing(verdicts: Verdicts) -> list[str]:
 
 
 def any_fails(verdicts: Verdicts, words: Iterable[str]) -> bool:
-    """Whether one of these words fails a run; a word that the table lacks does."""
+    """Return whether a verdict fails a run.
+
+    Parameters
+    ----------
+    verdicts : mapping of str to Verdict
+        Verdicts of one subject.
+    words : iterable of str
+        Words that occur in the results. An unknown word fails the run.
+
+    Returns
+    -------
+    bool
+    """
     return not {*words} <= {*verdicts} - {*failing(verdicts)}
 
 
 def page_tones(verdicts: Verdicts) -> dict[str, str]:
-    """Return the page's tone of each word."""
+    """Return the CSS class of each word on the report page."""
     return {word: one.tone.page for word, one in verdicts.items()}

@@ -1,4 +1,4 @@
-"""Plans for a private mean, before there are data."""
+"""Planning of private means before any data are collected."""
 
 from dpbench.planner.answer import Plan
 from dpbench.planner.question import plan

@@ -1,4 +1,4 @@
-"""A plan for a private mean: the error to expect, a clip, how many records, which estimator."""
+"""Plan of a private mean: expected error, best clip, records needed, ranked estimators."""
 
 from __future__ import annotations
 
@@ -23,21 +23,26 @@ if TYPE_CHECKING:
 
 __all__ = ["Plan"]
 
-FINE = 1e-4  # the part to which amounts of privacy are found
-LARGEST = 1e4  # amount of privacy that is tried
+FINE = 1e-4  # relative precision of the amount of privacy that `Plan.privacy` finds
+LARGEST = 1e4  # largest amount of privacy that `Plan.privacy` tries
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a clipped mean with noise costs on a problem; `plan` makes it.
+    """Plan of a clipped mean with noise for one problem, as returned by `plan`.
 
     Parameters
     ----------
     problem : KnownLaw, AnyLaw or Moments
+        Public knowledge about the records.
     n : int
+        Number of records.
     budget : Budget
+        Privacy budget of the release.
     law : Distribution, optional
+        Distribution of the records, if it is known.
     alpha : float, optional
+        Absolute error asked for, in the unit of the records.
     """
 
     problem: Problem
@@ -48,10 +53,10 @@ class Plan:
 
     @cached_property
     def clip(self) -> Clip:
-        """The best clip, to three digits of its width, outwards.
+        """The best clip, its ends rounded outwards to three digits of its width.
 
-        That of the least 0.9 quantile of the error if what it cuts off on the two sides did not
-        cancel; of a class of laws that of the least worst one.
+        For a known distribution it minimises `Error.careful`, the 0.9 quantile of the error when
+        the biases of the two sides are added; for a class the clip is that of the problem.
         """
         low, high = self.problem.best_clip(self.n, self.budget)
         digits = 2 - int(np.floor(np.log10(high - low)))
@@ -60,7 +65,7 @@ class Plan:
         return (low, high) if isinstance(self.problem, AnyLaw) else (self._cut(a), self._cut(b))
 
     def _cut(self, end: float) -> float:
-        """No further than the ends of a clip may be."""
+        """Return `end`, moved into the public bounds if the distribution is known."""
         known = isinstance(self.problem, KnownLaw)
         return float(np.clip(end, self.problem.low, self.problem.high)) if known else end
 
@@ -70,27 +75,42 @@ class Plan:
         return self.error(*self.clip)
 
     def error(self, lower: float, upper: float) -> Error:
-        """The error at this clip."""
+        """Return the error at the clip [lower, upper].
+
+        Parameters
+        ----------
+        lower, upper : float
+            Ends of the clip, in the unit of the records.
+
+        Returns
+        -------
+        Error
+
+        Raises
+        ------
+        ConfigError
+            If `lower` is not below `upper`.
+        """
         if not lower < upper:
             raise ConfigError(f"upper: {upper}: must exceed lower, {lower}")
         return self.problem.error((lower, upper), self.n, self.budget)
 
     @property
     def known(self) -> str:
-        """What is known of the records, in a line or two."""
+        """Public knowledge about the records, in one or two lines."""
         problem = self.problem
         ends = f"[{problem.low:g}, {problem.high:g}]"
         if isinstance(problem, Moments):
             worst = f"any law with E|X - mu|^{problem.k:g} <= {problem.scale:g}^{problem.k:g}"
-            limits = "errors are at most these where averages are near normal"
+            limits = "the errors are upper bounds, for averages that are close to normal"
             return f"{worst}, mu in {ends}\n{limits}"
         if isinstance(problem, AnyLaw):
-            return f"any law on {ends}; the errors are those of the worst, a fair coin on its ends"
+            return f"any law on {ends}; errors are of the worst, a fair coin on the ends"
         return f"{described(self.law)}: mean {problem.target:.4g}, sd {problem.sd:.4g}"
 
     @property
     def clips(self) -> dict[str, Clip]:
-        """The best clip, wrong ones, and the bounds, by what they are."""
+        """The best clip, wrong clips to compare with it, and the bounds, by description."""
         found = {"best": self.clip}
         if not isinstance(self.problem, AnyLaw):
             wrong = {"half as wide": 0.5, "twice as wide": 2.0}
@@ -105,15 +125,29 @@ class Plan:
         return {name: clip for name, clip in found.items() if clip[0] < clip[1]}
 
     def _best(self, n: int, budget: Budget) -> float:
-        """The 0.9 quantile of the error at the clip that is best for n and the budget."""
+        """Return the 0.9 quantile of the error at the best clip of `n` and `budget`."""
         return self.problem.error(self.problem.best_clip(n, budget), n, budget).q90
 
     def records(self, alpha: float) -> int:
-        """The smallest n for which nine in ten releases err by at most `alpha`.
+        """Return the smallest n for which nine in ten releases err by at most `alpha`.
 
-        At the best clip of that n, by interpolation and bisection; ConfigError if there is none.
-        Where errors do not fall all the way (averages of coins beside little noise; a handful of
-        records, on which a law's own centre is as good), one at which alpha is crossed.
+        Each n has its best clip; the search interpolates and bisects. If the error does not
+        decrease throughout (Bernoulli averages with little noise; a few records, for which the
+        centre of the distribution is as good), the result is one of the n where it crosses `alpha`.
+
+        Parameters
+        ----------
+        alpha : float
+            Absolute error, in the unit of the records.
+
+        Returns
+        -------
+        int
+
+        Raises
+        ------
+        ConfigError
+            If no number of records suffices.
         """
 
         def excess(n: int) -> float:
@@ -122,7 +156,9 @@ class Plan:
 
         low = high = self.n
         if excess(high) > 0 and excess(MOST_RECORDS) > 0:
-            raise ConfigError(f"alpha: {alpha:g}: not reached with any number of records")
+            raise ConfigError(
+                f"alpha: {alpha:g}: not reached with any number of records; raise the budget"
+            )
         while excess(high) > 0:
             low, high = high, min(4 * high, MOST_RECORDS)
         while low > 1 and excess(low) <= 0:
@@ -130,10 +166,23 @@ class Plan:
         return 1 if excess(low) <= 0 else _smallest(excess, low, high)
 
     def privacy(self, alpha: float) -> Budget:
-        """The smallest budget with which nine in ten releases of n records err by at most `alpha`.
+        """Return the smallest budget for which nine in ten releases err by at most `alpha`.
 
-        Its first amount is the answer, to four digits; the others are kept. ConfigError if there
-        is none.
+        Only the first amount of the budget (epsilon, rho or mu) is changed, to four digits.
+
+        Parameters
+        ----------
+        alpha : float
+            Absolute error, in the unit of the records.
+
+        Returns
+        -------
+        Budget
+
+        Raises
+        ------
+        ConfigError
+            If no amount up to 10,000 suffices.
         """
         name, *_ = self.budget.named_amounts
 
@@ -147,7 +196,8 @@ class Plan:
         low = high = float(np.log(self.budget.named_amounts[name]))
         if excess(high) > 0 and excess(float(np.log(LARGEST))) > 0:
             raise ConfigError(
-                f"alpha: {alpha:g}: not reached with {records(self.n)}, whatever {name}"
+                f"alpha: {alpha:g}: not reached with {records(self.n)} at any {name}; "
+                "raise n or alpha"
             )
         while excess(high) > 0:
             low, high = high, high + 1.5
@@ -161,33 +211,45 @@ class Plan:
 
     @cached_property
     def limit(self) -> tuple[Bound, str]:
-        """What no private estimator beats on every law of a class; the class in words."""
+        """Lower bound on the worst error of a private estimator over a class, and the class."""
         return limit(self.problem, self.law, self.n, self.budget)
 
     @cached_property
     def rows(self) -> list[Ranked]:
-        """The estimators that apply, the best first."""
+        """Estimators that apply, by increasing 0.9 quantile of the error."""
         return ranked(self.problem, self.law, self.clip, self.n, self.budget)
 
     @property
     def ranking(self) -> pd.DataFrame:
-        """`rows` as a data frame."""
+        """Data frame of `rows`."""
         import pandas as pd
 
         return pd.DataFrame(self.rows, columns=list(Ranked._fields)).drop(columns="by")
 
     @property
     def code(self) -> str:
-        """Python that releases the mean by the best of `rows`, from an array `data`."""
+        """Python code that releases the mean of an array `data` by the first of `rows`."""
         return release_code(self.rows[0].by, self.budget)
 
     @property
     def opendp(self) -> str | None:
-        """The clipped mean by OpenDP, where n is public and the noise is Laplace."""
+        """OpenDP code of the clipped mean; None unless n is public and the noise is Laplace."""
         return opendp_code(self.clip, self.n, self.budget)
 
     def plot(self, ax: Axes, against: Literal["n", "width"] = "n") -> Axes:
-        """Draw the error and its parts against n, each n at its best clip, or the clip's width."""
+        """Draw the error and its parts on `ax`.
+
+        Parameters
+        ----------
+        ax : Axes
+            Axes to draw on.
+        against : {'n', 'width'}
+            Horizontal axis: the number of records, each with its best clip, or the clip's width.
+
+        Returns
+        -------
+        Axes
+        """
         from dpbench.planner import figure  # slow to load
 
         if against == "n":
@@ -196,7 +258,7 @@ class Plan:
 
 
 def _smallest(excess: Callable[[int], float], low: int, high: int) -> int:
-    """The n in (low, high] from which on `excess`, which falls, is at most 0."""
+    """Return the smallest n in (low, high] with excess(n) <= 0; `excess` must decrease."""
     above, below, turn = excess(low), excess(high), 0
     while high - low > 1:
         share = above / (above - below) if turn % 2 == 0 and np.isfinite(above) else 0.5

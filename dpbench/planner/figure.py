@@ -1,4 +1,4 @@
-"""The error of a plan and its parts, against the number of records and against the clip's width."""
+"""Figures of a plan: error and its parts against the number of records and the clip's width."""
 
 from __future__ import annotations
 
@@ -16,22 +16,56 @@ if TYPE_CHECKING:
 
 __all__ = ["against_n", "against_width", "write"]
 
-SPAN, POINTS = 30.0, 7  # how far from n, and how many numbers of records
-LEAST, MOST = 0.05, 20.0  # of the best width
-FEW = 100.0  # times the least: an axis with ticks at 1, 2 and 5
+SPAN, POINTS = 30.0, 7  # `against_n` draws POINTS numbers of records in [n/SPAN, n SPAN]
+LEAST, MOST = 0.05, 20.0  # range of the widths, as multiples of the planned width
+FEW = 100.0  # an axis whose ends have a smaller ratio gets ticks at 1, 2 and 5
 PARTS = {"q90": "C0-", "sampling": "C2--", "bias": "C3-.", "noise": "C1:"}
 LABELS = {"q90": "error (0.9 quantile)", "bias": "clip (bias)"}
 
 
 def against_n(problem: Problem, n: int, budget: Budget, ax: Axes) -> Axes:
-    """Draw the error against the number of records, each number at its best clip."""
+    """Draw the error against the number of records, each number with its best clip.
+
+    Parameters
+    ----------
+    problem : Problem
+        Public knowledge about the records.
+    n : int
+        Planned number of records; the axis is centred at it.
+    budget : Budget
+        Privacy budget.
+    ax : Axes
+        Axes to draw on.
+
+    Returns
+    -------
+    Axes
+    """
     sizes = np.unique(np.geomspace(max(n / SPAN, 10), n * SPAN, POINTS).astype(int))
     found = [problem.error(problem.best_clip(int(m), budget), int(m), budget) for m in sizes]
     return _drawn(ax, sizes.tolist(), found, n, "records n, each with its best clip")
 
 
 def against_width(problem: Problem, n: int, budget: Budget, clip: Clip, ax: Axes) -> Axes:
-    """Draw the error against the width of clips that `Problem.scaled` makes from `clip`."""
+    """Draw the error against the width of the clip; `Problem.scaled` makes the clips.
+
+    Parameters
+    ----------
+    problem : Problem
+        Public knowledge about the records.
+    n : int
+        Number of records.
+    budget : Budget
+        Privacy budget.
+    clip : pair of float
+        Planned clip, which is marked.
+    ax : Axes
+        Axes to draw on.
+
+    Returns
+    -------
+    Axes
+    """
     shares = np.geomspace(LEAST, MOST, 3 * POINTS)
     clips = {problem.scaled(clip, float(share)) for share in shares}
     known = sorted({one for one in clips if one[0] < one[1]}, key=_width)
@@ -44,7 +78,7 @@ def _width(clip: Clip) -> float:
 
 
 def _drawn(ax: Axes, x: Sequence[float], errors: list[Error], here: float, label: str) -> Axes:
-    """The error and its parts at every x, and where the plan is."""
+    """Draw the error and its parts at every x, and mark the plan at `here`."""
     from matplotlib.ticker import LogLocator, NullLocator
 
     for name, look in PARTS.items():
@@ -62,14 +96,32 @@ def _drawn(ax: Axes, x: Sequence[float], errors: list[Error], here: float, label
 
 
 def write(problem: Problem, n: int, budget: Budget, clip: Clip, folder: Path) -> list[Path]:
-    """Write ``plan.pdf`` and ``plan.png``; the paths."""
+    """Write ``plan.pdf`` and ``plan.png``.
+
+    Parameters
+    ----------
+    problem : Problem
+        Public knowledge about the records.
+    n : int
+        Number of records.
+    budget : Budget
+        Privacy budget.
+    clip : pair of float
+        Planned clip.
+    folder : Path
+        Existing folder to write to.
+
+    Returns
+    -------
+    list of Path
+    """
     import matplotlib as mpl
 
     from dpbench.output.style import SETTINGS, new_canvas, save
 
     with mpl.rc_context():
         mpl.rcdefaults()
-        # Without seaborn, which is slow to load, and layouts, which are slow to find.
+        # No seaborn and no constrained layout, because both are slow.
         mpl.rcParams.update(SETTINGS | {"figure.constrained_layout.use": False})
         one = isinstance(problem, AnyLaw)
         canvas, [axes] = new_canvas(3.0, 1, 1 if one else 2, sharey=True)

@@ -1,15 +1,15 @@
-"""The error of a clipped mean with noise on a known law, by numerical convolution.
+"""Error of a clipped mean with noise on a known distribution, by numerical convolution.
 
-The release is the average V of the clipped records plus noise Z; V is a binomial, normal, or an
-n-fold convolution (`dpbench.theory.exact.averages`), and P(|V + Z - mu| <= x) is a mean over V of
-the noise's distribution function. Where records are added or removed it is the ratio of two noisy
-sums (`dpbench.theory.exact.ratio`).
+Let X be a record with mean mu. The release is V + Z: V is the average of the n clipped records, Z
+is the noise. V is binomial, normal, or an n-fold convolution (`dpbench.theory.exact.averages`), and
+P(|V + Z - mu| <= x) is the mean over V of differences of the distribution function of Z. Under
+add/remove the release is a ratio of two noisy sums (`dpbench.theory.exact.ratio`).
 
-Which clip is best? The law is no guide by itself: of a symmetric law any clip around its middle is
-without bias, and the narrowest has no noise. It releases what one believed before. So a clip [a, b]
-is judged as if what it cuts off on the two sides did not cancel: by the error at the bias
-E(X - b)+ + E(a - X)+. Of all clips with no more of that the narrowest, with the least noise, has
-P(X > b) = P(X < a), by Lagrange's rule: the search is for that probability.
+Choice of the clip [a, b]. The error alone is a bad criterion: for a symmetric distribution every
+clip around the centre has no bias, so that the narrowest would win and would release the prior
+guess. Therefore the biases of the two sides are added: the criterion (`Error.careful`) is the error
+at the bias E(X - b)+ + E(a - X)+. Among clips with this bias the narrowest one, whose noise is
+smallest, has P(X > b) = P(X < a), by Lagrange's rule. The search runs over this probability.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from scipy.optimize import brentq, minimize_scalar
 
 from dpbench.arrays import Floats
 from dpbench.distributions import Distribution
-from dpbench.estimators import HeavyTailedMean, TransformedNoiseMean
+from dpbench.estimators import TransformedNoiseMean, TunedClippedMean
 from dpbench.estimators.heavy_tailed import worst_clipping_bias
 from dpbench.privacy import Budget
 from dpbench.theory.exact.averages import Atoms, atoms, average_of_few
@@ -34,25 +34,27 @@ from dpbench.theory.exact.ratio import ratio_error
 __all__ = ["AnyLaw", "Clip", "Error", "KnownLaw", "Moments", "Problem"]
 
 Clip = tuple[float, float]
-STEPS = 12  # of probabilities that are tried before the best is refined
-MOST_ATOMS = 2000
-UNSEEN = 1e-18  # the probability of an atom that counts nowhere
+STEPS = 12  # grid of tail probabilities that is tried before the best one is refined
+MOST_ATOMS = 2000  # neighbouring atoms are merged down to this number
+UNSEEN = 1e-18  # atoms of at most this probability are dropped
 
 
 class Error(NamedTuple):
-    """What a release errs by, in the unit of the records.
+    """Error of a release and its parts, in the unit of the records.
 
     Attributes
     ----------
     q50, q90 : float
         Quantiles of the absolute error.
-    sampling, noise : float
-        The 0.9 quantile of what the average of the clipped records, and the noise, contribute.
+    sampling : float
+        0.9 quantile of the absolute deviation of the clipped average from its expectation.
     bias : float
-        What the clip moves the mean by.
+        Mean of the clipped records minus the target.
+    noise : float
+        0.9 quantile of the absolute noise.
     careful : float
-        The 0.9 quantile if what is cut off on the two sides did not cancel: what a clip is chosen
-        by.
+        0.9 quantile of the absolute error if the biases of the two sides are added instead of
+        cancelling; the clip is chosen to minimise it.
     """
 
     q50: float
@@ -64,7 +66,7 @@ class Error(NamedTuple):
 
 
 def _quantile(values: Floats, weights: Floats, noise: Noise | None, q: float) -> float:
-    """The q quantile of |V + Z|, or of |V|."""
+    """Return the q quantile of |V + Z|, or of |V| if there is no noise."""
     if noise is None:
         order = np.argsort(np.abs(values))
         return float(np.abs(values)[order][np.searchsorted(np.cumsum(weights[order]), q)])
@@ -78,18 +80,18 @@ def _quantile(values: Floats, weights: Floats, noise: Noise | None, q: float) ->
 
 @dataclass(frozen=True)
 class KnownLaw:
-    """Records from a law of numbers, given as atoms.
+    """Known distribution of a scalar record, given as atoms.
 
     Parameters
     ----------
-    values, weights : (m,) arrays
-        Points, increasing, and their probabilities.
+    values, weights : ndarray of shape (m,)
+        Increasing points and their probabilities.
     target : float
-        What is estimated, the law's mean, or the mean of what is not contaminated.
+        Estimand: mean of the distribution, or of its uncontaminated part.
     sd : float
-        The law's standard deviation, infinite if it has none.
+        Standard deviation of the distribution; may be infinite.
     low, high : float
-        Ends that a clip may not pass.
+        Bounds of every clip, in the unit of the records; unbounded by default.
     """
 
     values: Floats
@@ -101,7 +103,19 @@ class KnownLaw:
 
     @classmethod
     def of(cls, law: Distribution, low: float = -np.inf, high: float = np.inf) -> KnownLaw:
-        """That of a distribution whose atoms are known, or of many atoms, neighbours together."""
+        """Discretise a distribution into at most `MOST_ATOMS` atoms by merging neighbours.
+
+        Parameters
+        ----------
+        law : Distribution
+            Scalar distribution.
+        low, high : float
+            Bounds of every clip.
+
+        Returns
+        -------
+        KnownLaw
+        """
         found = atoms(law)
         assert found is not None
         seen = found[1] > UNSEEN
@@ -115,16 +129,28 @@ class KnownLaw:
 
     @cached_property
     def _below(self) -> Floats:
-        """P(X < x) + P(X = x)/2 at the atoms."""
+        """P(X < x) + P(X = x)/2 at each atom x."""
         return np.asarray(np.cumsum(self.weights) - self.weights / 2)
 
     def clip_of(self, outside: float) -> Clip:
-        """The clip that so much of the law is beyond, on either side."""
+        """Return the clip with probability `outside` beyond each end, kept within the bounds."""
         a, b = np.interp([outside, 1 - outside], self._below, self.values)
         return max(float(a), self.low), min(float(b), self.high)
 
     def scaled(self, clip: Clip, share: float) -> Clip:
-        """That of those clips which is `share` times as wide as this one, or as may be."""
+        """Return the clip of `clip_of` whose width is `share` times that of `clip`.
+
+        Parameters
+        ----------
+        clip : pair of float
+            Clip to compare with.
+        share : float
+            Factor of the width; if it is too large, the widest clip is returned.
+
+        Returns
+        -------
+        pair of float
+        """
         wanted = share * (clip[1] - clip[0])
 
         def excess(log_outside: float) -> float:
@@ -136,14 +162,28 @@ class KnownLaw:
         return self.clip_of(float(np.exp(outside)))
 
     def _parts(self, clip: Clip, n: int, budget: Budget) -> tuple[Atoms, float, float]:
-        """The average of n clipped records, the bias, and what is cut off on both sides."""
+        """Return the distribution of V, the bias, and the sum of the biases' absolute values."""
         clipped, step = np.clip(self.values, *clip), (clip[1] - clip[0]) / n
         cut = float(self.weights @ np.abs(self.values - clipped))
         found = average_of_few(clipped, self.weights, n, additive(budget, step, step).variance)
         return found, float(self.weights @ clipped) - self.target, cut
 
     def error(self, clip: Clip, n: int, budget: Budget) -> Error:
-        """Of n records clipped to [a, b]."""
+        """Return the error of the noisy mean of n records clipped to [a, b].
+
+        Parameters
+        ----------
+        clip : pair of float
+            Ends a and b of the clip.
+        n : int
+            Number of records.
+        budget : Budget
+            Privacy budget.
+
+        Returns
+        -------
+        Error
+        """
         (values, weights), bias, cut = self._parts(clip, n, budget)
         centred, sign = values - self.target - bias, 1 if bias >= 0 else -1
         found = self._release(clip, n, budget)
@@ -157,7 +197,21 @@ class KnownLaw:
         )
 
     def careful(self, clip: Clip, n: int, budget: Budget) -> float:
-        """That part of the error alone."""
+        """Return `Error.careful` without computing the other fields.
+
+        Parameters
+        ----------
+        clip : pair of float
+            Ends a and b of the clip.
+        n : int
+            Number of records.
+        budget : Budget
+            Privacy budget.
+
+        Returns
+        -------
+        float
+        """
         (values, weights), bias, cut = self._parts(clip, n, budget)
         found = self._release(clip, n, budget)
         return found(0.9, values - self.target - bias, weights, cut if bias >= 0 else -cut)
@@ -165,7 +219,10 @@ class KnownLaw:
     def _release(
         self, clip: Clip, n: int, budget: Budget
     ) -> Callable[[float, Floats, Floats, float], float]:
-        """What gives quantiles of |V + bias + noise|, V the average less what it is on average."""
+        """Return a function (q, v, weights, bias) -> q quantile of |v + bias + Z|.
+
+        Here v are the values, and `weights` the probabilities, of V minus its expectation.
+        """
         a, b = clip
         noise = additive(budget, (b - a) / n, (b - a) / n)
         if budget.neighbours == "replace":
@@ -182,14 +239,27 @@ class KnownLaw:
         return ratio
 
     def best_clip(self, n: int, budget: Budget) -> Clip:
-        """The one whose error is least if what it cuts off on the two sides did not cancel."""
+        """Return the clip that minimises `careful`.
+
+        Parameters
+        ----------
+        n : int
+            Number of records.
+        budget : Budget
+            Privacy budget.
+
+        Returns
+        -------
+        pair of float
+        """
 
         def cost(log_outside: float) -> float:
             clip = self.clip_of(float(np.exp(log_outside)))
             found = self.careful(clip, n, budget) if clip[0] < clip[1] else np.nan
             return found if np.isfinite(found) else np.inf
 
-        # Where noise and bias alone count, this is the noise at sensitivity 1/n.
+        # If sampling error is negligible, the best tail probability is near the 0.95 quantile of
+        # the noise at sensitivity 1/n.
         near = float(np.log(additive(budget, 1 / n, 1 / n).above(0.05)))
         tried = np.linspace(min(near, -3.0) - 7, float(np.log(0.49)), STEPS)
         costs = [cost(one) for one in tried]
@@ -201,11 +271,24 @@ class KnownLaw:
 
 @dataclass(frozen=True)
 class AnyLaw(KnownLaw):
-    """Any law on [low, high]: that of a fair coin on its ends, the worst, which nothing clips."""
+    """Arbitrary distribution on [low, high].
+
+    It is represented by the worst case, a fair coin on the two ends. The clip is [low, high].
+    """
 
     @classmethod
     def between(cls, low: float, high: float) -> AnyLaw:
-        """Of records between `low` and `high`."""
+        """Return the problem for records between `low` and `high`.
+
+        Parameters
+        ----------
+        low, high : float
+            Public bounds of the records.
+
+        Returns
+        -------
+        AnyLaw
+        """
         return cls(
             np.array([low, high]), np.full(2, 0.5), (low + high) / 2, (high - low) / 2, low, high
         )
@@ -219,13 +302,22 @@ class AnyLaw(KnownLaw):
 
 @dataclass(frozen=True)
 class Moments:
-    """The worst law of those with E|X - mu|^k <= scale^k and mu in [low, high].
+    """Class of distributions with E|X - mu|^k <= scale^k and mu in [low, high].
 
-    The clip is that of `HeavyTailedMean`, ``minimax``. Its error is at most that of the worst bias,
-    of records of the largest variance, scale^2, and of noise together; no law has all of these.
-    Their average is taken as normal. Where noise is far below what sampling costs (for k = 2 from
-    epsilon = 20 or so) a clip keeps records that one dataset in ten has, and errors may be half as
-    much again.
+    The clip is the one of `TunedClippedMean` (``minimax``). Its error is bounded by combining the
+    worst bias, the largest variance scale^2 and the noise, which no single distribution attains;
+    the average is taken as normal. If the noise is far below the sampling error (for k = 2 from
+    about epsilon = 20), the clip keeps rare records that one dataset in ten contains, and errors
+    may exceed the bound by half.
+
+    Parameters
+    ----------
+    k : float
+        Order of the moment.
+    scale : float
+        Bound on (E|X - mu|^k)^(1/k), in the unit of the records.
+    low, high : float
+        Public bounds on mu.
     """
 
     k: float
@@ -239,16 +331,16 @@ class Moments:
 
     @property
     def radius(self) -> float:
-        """How far mu is from the middle at most, in units of `scale`."""
+        """Largest distance of mu from the middle, in units of `scale`."""
         return (self.high - self.low) / (2 * self.scale)
 
     def best_clip(self, n: int, budget: Budget) -> Clip:
-        one = HeavyTailedMean(k=self.k, radius=self.radius)
+        one = TunedClippedMean(k=self.k, radius=self.radius)
         half = self.scale * (self.radius + one.clipping_threshold(n, budget))
         return self.middle - half, self.middle + half
 
     def scaled(self, clip: Clip, share: float) -> Clip:
-        """The clip around the middle that is `share` times as wide."""
+        """Return the clip around the middle that is `share` times as wide as `clip`."""
         half = share * (clip[1] - clip[0]) / 2
         return self.middle - half, self.middle + half
 

@@ -1,4 +1,4 @@
-"""The words of a plan, and what they make: a problem, records, a budget."""
+"""Keys of a plan, and the problem, distribution and budget that they describe."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ __all__ = ["LAW_NAMES", "Question", "answer_question", "plan"]
 Number = Annotated[float, Field(ge=-1e300, le=1e300)]
 Positive = Annotated[float, Field(gt=0, le=1e300)]
 BUDGETS: dict[str, type[Budget]] = {"epsilon": PureDP, "rho": ZCDP, "mu": GDP}
-# Of one number, whose target is their mean.
+# Distributions of a single number whose target is their mean.
 LAW_NAMES = tuple(
     name
     for name, one in sorted(Distribution.kinds().items())
-    if one in LAWS and name not in ("contaminated_gaussian", "empirical", "people")
+    if one in LAWS and name not in ("contaminated_gaussian", "empirical", "user_means")
 )
 
 
 @validated
 class Question:
-    """The words of a plan; `plan` explains them."""
+    """Keys of a plan; `plan` documents them."""
 
     n: Count | None = None
     epsilon: float | None = None
@@ -70,14 +70,14 @@ def _budget(question: Question) -> Budget:
 
 
 def _law(question: Question) -> Distribution | None:
-    """The law of a name, a mapping, an instance or a file."""
+    """Return the distribution given by a name, a mapping, an instance or a file; or None."""
     if question.data is not None:
         if question.column is None:
             raise ConfigError("column: this key is required with data=")
         file = {"path": question.data, "column": question.column}
         try:
             return from_mapping(Empirical, file, "data")
-        except ConfigError as error:  # by the keys of the plan
+        except ConfigError as error:  # name the keys of the plan instead of those of Empirical
             key, _, rest = str(error).partition(":")
             named = {"data.path": "data", "data.column": "column"}.get(key, key)
             raise ConfigError(f"{named}:{rest}") from error
@@ -97,7 +97,7 @@ def _law(question: Question) -> Distribution | None:
 
 
 def _problem(question: Question, law: Distribution | None, budget: Budget) -> Problem:
-    """What is known of the records."""
+    """Return the problem: public knowledge about the records."""
     given = _given(question, "law", "data", "k")
     if len(given) > 1:
         raise ConfigError(f"{given[1]}: give one of law, data and k, not {given[0]}, too")
@@ -110,7 +110,9 @@ def _problem(question: Question, law: Distribution | None, budget: Budget) -> Pr
         low, high = -np.inf if low is None else low, np.inf if high is None else high
         mean = float(law.mean)
         if not law.variance > 0:
-            raise ConfigError(f"{given[0]}: all records are {mean:g}: there is nothing to plan")
+            raise ConfigError(
+                f"{given[0]}: all records are {mean:g}; a plan needs records that vary"
+            )
         if not low < mean < high:
             key = "lower" if mean <= low else "upper"
             raise ConfigError(
@@ -124,7 +126,9 @@ def _problem(question: Question, law: Distribution | None, budget: Budget) -> Pr
     if question.k is None:
         return AnyLaw.between(low, high)
     if budget.neighbours == "add_remove":
-        raise ConfigError("neighbours: 'add_remove': with k choose replace; or give a law")
+        raise ConfigError(
+            "neighbours: 'add_remove': not available with k; choose replace, or give a law"
+        )
     return Moments(question.k, question.scale or 1.0, low, high)
 
 
@@ -134,25 +138,27 @@ def plan(**question: Any) -> Plan:
     Parameters
     ----------
     n : int
-        Records; by default, with `data`, as many as the file has.
+        Number of records; with `data` the default is the number in the file.
     epsilon, rho, mu : float
-        One of them: pure DP, zCDP, Gaussian DP; epsilon with `delta`: approximate DP.
+        Budget, exactly one: pure DP, zCDP, Gaussian DP; epsilon with `delta`: approximate DP.
     delta : float, optional
+        Second amount of (epsilon, delta)-DP.
     neighbours : {'replace', 'add_remove'}
-        Under ``add_remove`` n is private.
+        Neighbouring relation; default ``replace``. Under ``add_remove`` n is private.
     lower, upper : float, optional
-        With a law or data the ends of any clip. With `k` the mean is between them. Without any of
-        these the records are, whatever their law.
+        Public bounds, in the unit of the records: on the clip, with `law` or `data`; on the mean,
+        with `k`; else on the records, whose distribution is then arbitrary.
     law : str, mapping or Distribution, optional
-        Of the records, as a sweep has it: ``"log_normal"``, ``{"kind": "log_normal", "sigma": 2}``;
+        Distribution of the records: ``"log_normal"``, ``{"kind": "log_normal", "sigma": 2}``;
         on the command line ``law=log_normal law.sigma=2``.
     data, column : str, optional
-        A file and its column whose values are the law. To plan by the data that are to be
-        protected is not private: what is chosen by them says something of them.
+        File and column whose values are the distribution. A plan made from the data that are to be
+        protected is not private, because the clip depends on them.
     k, scale : float, optional
-        E|X - mu|^k <= scale^k, scale 1 by default: the worst law of these, with mu in the bounds.
+        Plan for the worst distribution with E|X - mu|^k <= scale^k, mu within the bounds; the
+        default of `scale` is 1, in the unit of the records.
     alpha : float, optional
-        An error to ask for; see `Plan.records` and `Plan.privacy`.
+        Absolute error that the release should reach; see `Plan.records` and `Plan.privacy`.
 
     Returns
     -------
@@ -161,7 +167,7 @@ def plan(**question: Any) -> Plan:
     Raises
     ------
     ConfigError
-        If a key cannot be used; one line says which, and what is allowed.
+        If a key cannot be used; the message names the key and the allowed values.
 
     Examples
     --------
@@ -178,7 +184,7 @@ def plan(**question: Any) -> Plan:
 
 
 def answer_question(asked: Question) -> Plan:
-    """Plan what a question asks for; ConfigError if its keys do not go together."""
+    """Return the plan for a question; raise ConfigError if its keys contradict each other."""
     law = _law(asked)
     budget = _budget(asked)
     problem = _problem(asked, law, budget)
@@ -188,6 +194,6 @@ def answer_question(asked: Question) -> Plan:
     made = Plan(problem, n, budget, law, asked.alpha)
     if not np.isfinite(made.expected.q90):
         raise ConfigError(
-            f"n: {n}: too few records for a private count of them, whose noise may exceed n/2"
+            f"n: {n}: too few records: the noise of their private count may exceed n/2; raise n"
         )
     return made

@@ -1,4 +1,4 @@
-"""The estimators that apply to a problem, and how far off each is: computed or simulated."""
+"""Rank the estimators that apply to a problem by their error, computed or simulated."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import numpy as np
 from dpbench import distributions as dist
 from dpbench import estimators as est
 from dpbench.arrays import Floats, Ints
-from dpbench.estimators.catalogue import Public, Use, uses
+from dpbench.estimators.catalogue import Use, uses
+from dpbench.estimators.public import Public
 from dpbench.planner.prediction import AnyLaw, Clip, KnownLaw, Moments, Problem
 from dpbench.privacy import Budget, Ledger
 from dpbench.privacy.neighbours import under_replacement
@@ -22,14 +23,30 @@ from dpbench.theory.bounds.of_class import Bound, class_bound, heavy_tailed
 
 __all__ = ["Candidate", "Ranked", "limit", "ranked"]
 
-TRIALS = 400
-SLOW_TRIALS = 100  # of estimators that are slow, where records are more than `MOST_DRAWN`
-MOST_DRAWN = 1_000_000  # records that are drawn one by one; of more, how many are near each atom
+TRIALS = 400  # simulated releases per estimator
+SLOW_TRIALS = 100  # simulated releases of a slow estimator with over `MOST_DRAWN` records in all
+MOST_DRAWN = 1_000_000  # with more records, counts of atoms are drawn instead of single records
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """An entry of the catalogue, and the estimator that it makes for (records - centre)/unit."""
+    """Entry of the catalogue and its estimator for standardised records.
+
+    Parameters
+    ----------
+    name : str
+        Name in the catalogue.
+    use : Use
+        Entry of the catalogue.
+    assumes : str
+        Assumption about the records, in words.
+    estimator : Estimator
+        Estimator of the mean of (records - centre)/unit.
+    centre, unit : float
+        Public centre and unit of the standardisation; 0 and 1 by default.
+    binary : bool
+        Whether the records are 0 or 1.
+    """
 
     name: str
     use: Use
@@ -41,7 +58,7 @@ class Candidate:
 
     @property
     def clip(self) -> Clip | None:
-        """The clip whose error `KnownLaw` computes; None of another estimator."""
+        """Clip for which `KnownLaw` computes the error; None if the estimator has none."""
         one = self.estimator
         if not isinstance(one, est.ClippedMean | est.TransformedNoiseMean):
             return None
@@ -51,11 +68,25 @@ class Candidate:
 
 
 class Ranked(NamedTuple):
-    """An estimator, what it assumes, and its error's 0.9 quantile with a 95% interval.
+    """Estimator, its assumption, and the 0.9 quantile of its error.
 
-    `estimator` is a name in the catalogue. `how` is 'exact' for what is computed, without an
-    interval; infinite for what releases nothing. `trials` counts simulated releases, a law each;
-    `by` is what released it.
+    Parameters
+    ----------
+    estimator : str
+        Name in the catalogue.
+    assumes : str
+        Assumption about the records, in words.
+    q90 : float
+        0.9 quantile of the absolute error, in the unit of the records; infinite if more than a
+        tenth of the trials release nothing.
+    low, high : float
+        95% interval of `q90`; both equal to it if it is computed.
+    how : {'exact', 'simulated'}
+        Origin of `q90`.
+    trials : int
+        Simulated releases per distribution; 0 if `q90` is computed.
+    by : Candidate
+        Estimator with its standardisation.
     """
 
     estimator: str
@@ -70,36 +101,36 @@ class Ranked(NamedTuple):
 
 @dataclass(frozen=True)
 class _Drawn:
-    """Datasets of a law, and what their means are compared with."""
+    """Simulated datasets of one distribution, and the target of their means."""
 
     values: Floats
     counts: Ints | None
     target: float
 
     def sample(self, one: Candidate) -> Sample:
-        """In the units of a candidate."""
+        """Return the datasets, standardised by the centre and unit of a candidate."""
         values = (self.values - one.centre) / one.unit
         return DenseSample(values) if self.counts is None else CountedSample(values, self.counts)
 
     def moved(self, by: float) -> _Drawn:
-        """The same with another mean."""
+        """Return these datasets, shifted by `by`."""
         return _Drawn(self.values + by, self.counts, self.target + by)
 
     def first(self, trials: int) -> _Drawn:
-        """Return the first datasets."""
+        """Return the first `trials` datasets."""
         if self.counts is None:
             return _Drawn(self.values[:trials], None, self.target)
         return _Drawn(self.values, self.counts[:trials], self.target)
 
     @property
     def trials(self) -> int:
-        """The number of datasets."""
+        """Number of datasets."""
         return len(self.values if self.counts is None else self.counts)
 
 
 @dataclass(frozen=True)
 class _Known:
-    """What is known of (records - centre)/unit, and how to say so."""
+    """Public knowledge about (records - centre)/unit, and its description."""
 
     public: Public
     words: str
@@ -107,18 +138,18 @@ class _Known:
     unit: float = 1.0
 
     def assumed_by(self, use: Use) -> str:
-        """Say what an estimator relies on."""
+        """Return the assumption of an estimator in words."""
         if self.public.local:
             return f"{self.words}; no trusted curator"
         placed = use.uses_radius and self.public.radius is not None
-        guess = "" if use.guess is None else f"; {use.guess:g} if in doubt"
+        guess = "" if use.guess is None else f"; fallback {use.guess:g}"
         return f"{self.words}{', mean in the bounds' if placed else ''}{guess}"
 
 
 def _known(
     problem: Problem, law: dist.Distribution | None, clip: Clip, n: int, budget: Budget
 ) -> Iterator[_Known]:
-    """Yield what is known of the records, the least first."""
+    """Yield the public knowledge about the records, the weakest assumption first."""
     bounds = (problem.low, problem.high)
     ends = {"the bounds" if clip == bounds else "the clip": clip}
     if bool(np.isfinite(bounds).all()) and not isinstance(problem, Moments):
@@ -144,11 +175,11 @@ def _moment_words(problem: Problem) -> str:
 def _by_moments(
     problem: Problem, law: dist.Distribution | None, about: Callable[..., Public]
 ) -> Iterator[_Known]:
-    """Yield a moment, and that the law is Gaussian, with the mean in the bounds or anywhere."""
+    """Yield knowledge of a moment, and of normality; the mean is bounded if the bounds are."""
     k, unit = (problem.k, problem.scale) if isinstance(problem, Moments) else (2.0, problem.sd)
     if not np.isfinite(unit):
         return
-    unit = float(f"{unit:.4g}")  # as a user writes it
+    unit = float(f"{unit:.4g}")  # short, because the printed code contains it
     bounded = bool(np.isfinite(problem.low) and np.isfinite(problem.high))
     centre = (problem.low + problem.high) / 2 if bounded else 0.0
     radius = float(f"{1.0005 * (problem.high - problem.low) / (2 * unit):.4g}") if bounded else None
@@ -159,7 +190,7 @@ def _by_moments(
 
 
 def _candidates(known: Sequence[_Known]) -> Iterator[Candidate]:
-    """Yield the estimators of the catalogue that apply, each by the least of what is known."""
+    """Yield the estimators of the catalogue that apply, each under its weakest assumption."""
     for name, kind, use in uses():
         made = [(one, use.estimator(kind, one.public)) for one in known]
         apply = [(one, found) for one, found in made if found is not None]
@@ -171,8 +202,8 @@ def _candidates(known: Sequence[_Known]) -> Iterator[Candidate]:
 
 
 def _hard(problem: AnyLaw | Moments, n: int, budget: Budget) -> Iterator[tuple[float, Clip]]:
-    """Laws of a class: the chance of the second of two points, and these."""
-    # also with means that are not in the middle, which some estimators believe without any data
+    """Yield hard two-point distributions of a class: P(second point), and the two points."""
+    # Some means are off the middle, because some estimators release the middle without any data.
     if isinstance(problem, AnyLaw):
         yield from ((p, (problem.low, problem.high)) for p in (0.5, 0.9, 1.0))
         return
@@ -185,7 +216,7 @@ def _hard(problem: AnyLaw | Moments, n: int, budget: Budget) -> Iterator[tuple[f
 
 
 def _drawn(problem: Problem, law: dist.Distribution | None, n: int, budget: Budget) -> list[_Drawn]:
-    """Datasets of the law; of a class those of hard ones."""
+    """Draw datasets of the distribution, or of the hard distributions of a class."""
     rng = np.random.default_rng(0)
     if isinstance(problem, AnyLaw | Moments):
         found = []
@@ -204,11 +235,11 @@ def _drawn(problem: Problem, law: dist.Distribution | None, n: int, budget: Budg
 
 
 def _simulated(one: Candidate, data: _Drawn, budget: Budget) -> tuple[float, float, float]:
-    """The 0.9 quantile of the error, and order statistics around it."""
+    """Return the 0.9 quantile of the error and its 95% interval, from order statistics."""
     ledger = Ledger(budget, np.random.default_rng(1))
     try:
         released = one.estimator.run(data.sample(one), ledger).value * one.unit + one.centre
-    except ValueError:  # too few records for its parts: nothing is released
+    except ValueError:  # too few records for the parts of the estimator: nothing is released
         return np.inf, np.inf, np.inf
     away = np.sort(np.where(np.isnan(released), np.inf, np.abs(released - data.target)))
     spread = 1.96 * float(np.sqrt(0.09 * away.size))
@@ -220,22 +251,29 @@ def _simulated(one: Candidate, data: _Drawn, budget: Budget) -> tuple[float, flo
 def ranked(
     problem: Problem, law: dist.Distribution | None, clip: Clip, n: int, budget: Budget
 ) -> list[Ranked]:
-    """The estimators that apply, the best first.
+    """Return the estimators that apply, by increasing 0.9 quantile of the error.
 
     Parameters
     ----------
     problem : Problem
+        Public knowledge about the records.
     law : Distribution, optional
-        That of a `KnownLaw`, to draw from.
+        Distribution to draw records from, for a `KnownLaw`.
     clip : pair of float
-        The planned one.
+        Planned clip.
     n : int
+        Number of records.
     budget : Budget
+        Privacy budget.
+
+    Returns
+    -------
+    list of Ranked
     """
     rows, data, width = [], _drawn(problem, law, n, budget), clip[1] - clip[0]
 
     def places(one: Candidate) -> list[_Drawn]:
-        # a fixed guess is not right because a law's mean is there
+        # Shift the distribution too, so that a fixed fallback value does not hit the mean by luck.
         if one.use.guess is None or isinstance(problem, AnyLaw | Moments):
             return data
         if not one.binary:
@@ -259,16 +297,36 @@ def ranked(
 def limit(
     problem: Problem, law: dist.Distribution | None, n: int, budget: Budget
 ) -> tuple[Bound, str]:
-    """What no private estimator beats on every law of a class, and the class in words."""
+    """Return a lower bound on the worst 0.9 quantile over a class, and the class in words.
+
+    Parameters
+    ----------
+    problem : Problem
+        Public knowledge about the records.
+    law : Distribution, optional
+        Distribution of the records, if it is known; it decides the class.
+    n : int
+        Number of records.
+    budget : Budget
+        Privacy budget.
+
+    Returns
+    -------
+    bound : Bound
+        Lower bound, in the unit of the records.
+    words : str
+        Class of distributions.
+    """
     promised = under_replacement(budget)
     if isinstance(problem, AnyLaw):
         found, unit = class_bound(dist.Bernoulli(p=0.5), n, promised), problem.high - problem.low
-        words = "laws on the bounds"
+        words = "distributions within the bounds"
     elif isinstance(law, dist.Gaussian | dist.Bernoulli):
         found, unit = class_bound(law, n, promised), 1.0
-        words = "Gaussian laws of this sd" if isinstance(law, dist.Gaussian) else "coins"
+        gaussian = isinstance(law, dist.Gaussian)
+        words = "Gaussian distributions with this sd" if gaussian else "Bernoulli distributions"
     else:
         k, unit = (problem.k, problem.scale) if isinstance(problem, Moments) else (2.0, problem.sd)
         found = heavy_tailed(n, k, promised) if np.isfinite(unit) else Bound()
-        words = f"laws of this moment of order {k:g}" if k != 2 else "laws of this sd"
+        words = "distributions with this " + (f"moment (k = {k:g})" if k != 2 else "sd")
     return Bound(unit * found.value, found.by), words

@@ -1,4 +1,4 @@
-"""What a plan says of a law, and the code that it ends with."""
+"""Texts of a plan: description of the distribution, and code of the release."""
 
 from __future__ import annotations
 
@@ -16,19 +16,31 @@ __all__ = ["described", "opendp_code", "records", "release_code"]
 
 
 def described(law: Any) -> str:
-    """A law and the parameters that are not left open."""
+    """Return the name of a distribution and its parameters that are not None."""
     given = {field.name: getattr(law, field.name) for field in fields(law)}
     named = ", ".join(f"{name}={one}" for name, one in given.items() if one is not None)
     return f"{type(law).__name__}({named})"
 
 
 def records(n: int) -> str:
-    """How many records."""
+    """Return `n` and the noun, as ``1 record`` or ``5,000 records``."""
     return f"{n:,} record{'s' * (n > 1)}"
 
 
 def release_code(one: Candidate, budget: Budget) -> str:
-    """Python that releases the mean of an array `data` by an estimator of a ranking."""
+    """Return Python code that releases the mean of an array `data`.
+
+    Parameters
+    ----------
+    one : Candidate
+        Estimator, with the centre and unit by which it standardises the records.
+    budget : Budget
+        Privacy budget of the release.
+
+    Returns
+    -------
+    str
+    """
     made: Any = one.estimator
     kind, given = (
         type(made).__name__,
@@ -53,7 +65,21 @@ print({found})"""
 
 
 def opendp_code(clip: Clip, n: int, budget: Budget) -> str | None:
-    """A clipped mean by OpenDP 0.16; None where n is private, or the noise is not Laplace."""
+    """Return OpenDP 0.16 code of a clipped mean; None unless n is public and noise is Laplace.
+
+    Parameters
+    ----------
+    clip : pair of float
+        Ends of the clip.
+    n : int
+        Number of records, public.
+    budget : Budget
+        Privacy budget of the release.
+
+    Returns
+    -------
+    str or None
+    """
     if not isinstance(budget, PureDP) or budget.neighbours != "replace":
         return None
     return f"""\
@@ -66,7 +92,7 @@ mean = (
     >> dp.t.then_clamp(({clip[0]!r}, {clip[1]!r}))
     >> dp.t.then_mean()
 )
-# To replace a record is to remove it and to add another: a distance of 2.
+# Replacing a record removes one and adds one: symmetric distance 2.
 release = dp.binary_search_chain(
     lambda scale: mean >> dp.m.then_laplace(scale=scale), d_in=2, d_out={budget.epsilon!r}
 )

@@ -1,4 +1,4 @@
-"""Privacy budgets, mechanisms and the ledger that counts what they cost."""
+"""Privacy budgets, mechanisms, and the ledger that adds up their costs."""
 
 from dpbench.privacy.budgets import AMOUNTS, GDP, ZCDP, ApproxDP, Budget, NonPrivate, PureDP
 from dpbench.privacy.ledger import Ledger, OverdraftError

@@ -1,4 +1,4 @@
-"""An account: a budget, how it is cut into parts, and a receipt of what the parts have cost."""
+"""Accounts: a budget, its division into parts, and a receipt of the costs of the parts."""
 
 from __future__ import annotations
 
@@ -14,74 +14,90 @@ from dpbench.privacy.budgets import Budget, _BadEvent
 
 __all__ = ["Account", "OverdraftError", "check_number"]
 
-# Room for the rounding of sums of shares.
-SLACK = 1e-9
+SLACK = 1e-9  # relative tolerance for the rounding of sums of shares
 
 
 class OverdraftError(RuntimeError):
-    """A release tried to spend more than its budget."""
+    """Error for a release that tries to spend more than its budget."""
 
 
 class Account:
-    """Count what the parts of a budget cost; the ledger's mechanisms pay from it.
+    """Record of a budget, its parts and their costs; the mechanisms of `Ledger` pay from it.
 
     Parameters
     ----------
     budget : Budget
+        Budget of one release.
     """
 
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
         self._reserved = (0.0,) * len(budget.amounts)
-        self._mechanism: str | None = None  # what spent it
-        self._groups: list[list[Self]] = []  # parts, those of a group in parallel
+        self._mechanism: str | None = None  # the mechanism that spent the budget
+        self._groups: list[list[Self]] = []  # the parts in a group are parallel
 
     def _part(self, budget: Budget) -> Self:
-        """Open the account of a part of the budget."""
+        """Return the account of a part of the budget."""
         return type(self)(budget)
 
     @property
     def spent(self) -> tuple[float, ...]:
-        """What mechanisms have cost so far, in the notion's amounts."""
+        """Amounts that mechanisms have spent so far, in the budget's notion."""
         return self.budget.amounts_of(self._cost_in(self.budget))
 
     @property
     def share(self) -> float:
-        """What share of the budget is spent: of the cost of which it is least."""
+        """Spent fraction of the budget: the smallest fraction over its cost components."""
         costs = zip(self._cost_in(self.budget), self.budget.cost, strict=True)
         return min((float(spent / cost) for spent, cost in costs), default=1.0)
 
     def _cost_in(self, notion: Budget) -> Floats:
         if self._mechanism is not None:
             return np.asarray(notion.cost_of(self.budget))
-        # Parts compose in the notion that this ledger was cut in, and convert once.
+        # Parts compose in the notion of this account, and the total is converted once.
         total = np.zeros(len(self.budget.amounts))
-        cost = cache(lambda child: child._cost_in(self.budget))  # `repeated` lists one many times
+        cost = cache(lambda child: child._cost_in(self.budget))  # `repeated` lists a child often
         for group in self._groups:
             total += reduce(np.maximum, map(cost, group))
         if type(notion) is type(self.budget):
             return total
-        if not total.any():  # which is no budget
+        if not total.any():  # a budget of 0 does not exist, so it cannot be converted
             return np.zeros(len(notion.amounts))
         return np.asarray(notion.cost_of(type(self.budget)(*self.budget.amounts_of(total))))
 
     def split(self, *parts: float | Budget) -> list[Self]:
-        """Cut the budget for steps that follow each other on the same records.
+        """Cut the budget for successive steps on the same records, whose costs add up.
 
-        The parts are shares of this budget, or budgets of a notion that implies this one.
+        Parameters
+        ----------
+        *parts : float or Budget
+            Shares of this budget, or budgets of a notion that implies this budget's notion.
+
+        Returns
+        -------
+        list
+            An account or ledger for each part.
+
+        Raises
+        ------
+        OverdraftError
+            If the parts cost more than is left.
+        ValueError
+            If a part has other neighbours, or implies no guarantee of this notion.
         """
         budgets = [p if isinstance(p, Budget) else self.budget.fraction(p) for p in parts]
         if any(budget.neighbours != self.budget.neighbours for budget in budgets):
-            raise ValueError(f"{budgets} are not all about the neighbours of {self.budget}")
+            raise ValueError(f"split: {budgets}: neighbours must be those of {self.budget}")
         self._reserve(*budgets)
         children = [self._part(budget) for budget in budgets]
         self._groups += [[child] for child in children]
         return children
 
     def parallel(self, parts: int) -> list[Self]:
-        """Give each of `parts` disjoint sets of records the whole budget.
+        """Return accounts that each have the whole budget, for `parts` disjoint sets of records.
 
-        They must be fixed by record index, and not by value: replacing a record changes one set.
+        The sets must be fixed by record index, not by value, so that replacing a record changes
+        only one set.
         """
         check_number("parts", parts)
         self._reserve(self.budget)
@@ -92,16 +108,18 @@ class Account:
     def allow_failure(self, delta: float) -> None:
         """Pay for an event of probability at most `delta` under which a later bound is wrong.
 
-        If, given all earlier releases, later steps cost (eps, delta') unless that event
-        occurs, the whole costs delta + delta'. Only (eps, delta) budgets can pay for it.
+        Assume that, given all earlier releases, later steps are (eps, delta')-DP unless the event
+        occurs. Then all steps together are (eps, delta + delta')-DP. Only an (eps, delta) budget
+        can pay for such an event.
         """
         (event,) = self.split(_BadEvent(delta, self.budget.neighbours))
         event.pay("an event under which a later bound is wrong")
 
     def repeated(self, times: int) -> Self:
-        """One ledger for `times` releases on the same records, the rows of one batch.
+        """Return one account for `times` releases on the same records, the rows of one batch.
 
-        Each row pays 1/times of the budget: for coordinates, which `Sample.columns` puts in rows.
+        Each row pays 1/times of the budget. Use it for the coordinates of vectors, which
+        `Sample.columns` puts in rows.
         """
         check_number("times", times)
         child = self._part(self.budget.fraction(1 / times))
@@ -112,7 +130,20 @@ class Account:
     def pay(
         self, mechanism: str = "a mechanism of its own", sensitivity: float | Floats | None = None
     ) -> None:
-        """Spend the whole ledger, once; the receipt says on what mechanism."""
+        """Spend the whole budget of this account, which is possible only once.
+
+        Parameters
+        ----------
+        mechanism : str
+            Name of the mechanism, for the receipt.
+        sensitivity : float or ndarray, optional
+            Its sensitivity, for the receipt.
+
+        Raises
+        ------
+        OverdraftError
+            If a part of the budget is spent or reserved already.
+        """
         self._reserve(self.budget)
         if sensitivity is not None:
             low, high = np.min(sensitivity), np.max(sensitivity)
@@ -120,7 +151,7 @@ class Account:
         self._mechanism = mechanism
 
     def receipt(self) -> str:
-        """What was spent on what, a line for each part, and what is left."""
+        """Return a text with a line for each part and its mechanism, and the amounts left."""
         cost = np.asarray(self.budget.cost)
         left = cost - self._cost_in(self.budget)
         left = np.where(left > SLACK * cost, left, 0.0)
@@ -159,6 +190,14 @@ def _written(budget: Budget, amounts: Iterable[float]) -> str:
 
 
 def check_number(name: str, number: int) -> None:
-    """Check that a number of parts, repeats or draws is at least 1."""
+    """Raise ValueError if a number of parts, repeats or draws is below 1.
+
+    Parameters
+    ----------
+    name : str
+        Name of the number, for the message.
+    number : int
+        The number.
+    """
     if number < 1:
         raise ValueError(f"{name} is {number}; at least one is needed")

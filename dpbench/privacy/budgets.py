@@ -1,15 +1,13 @@
-"""Privacy budgets: what a release may cost, and the noise that a cost buys.
+"""Privacy budgets: the guarantee of a release, and the noise that the guarantee needs.
 
-Neighbours differ by replacing one record, and n is public; or by adding or removing one, and n is
-private, too. What is implied holds under the same relation; `dpbench.privacy.neighbours` has what
-one says of the other. All guarantees are over ideal reals: floating-point noise is not hardened.
+Neighbouring datasets differ by replacing one record, and n is public; or by adding or removing one
+record, and n is private. Conversions between notions of privacy keep this relation;
+`dpbench.privacy.neighbours` converts between the two relations. All guarantees hold for ideal real
+numbers: the noise is not protected against attacks on floating-point arithmetic.
 
 References
 ----------
-.. [1] M. Bun, T. Steinke, "Concentrated differential privacy", TCC 2016.
-.. [2] M. Cesar, R. Rogers, "Bounding, concentrating, and truncating", ALT 2021.
-.. [3] B. Balle, Y.-X. Wang, "Improving the Gaussian mechanism", ICML 2018.
-.. [4] J. Dong, A. Roth, W. Su, "Gaussian differential privacy", JRSS B 2022.
+.. [1] M. Cesar, R. Rogers, "Bounding, concentrating, and truncating", ALT 2021.
 """
 
 from __future__ import annotations
@@ -39,27 +37,28 @@ from dpbench.registry import Registered, validated_positional
 
 __all__ = ["AMOUNTS", "GDP", "ZCDP", "ApproxDP", "Budget", "NonPrivate", "PureDP", "Relation"]
 
-# The columns that hold what a budget allows.
+# Privacy parameters, as columns of tables of results.
 AMOUNTS = ("epsilon", "delta", "rho", "mu")
 
-LEAST, LEAST_EPSILON = 1e-12, 1e-9  # of any amount, and of what another notion implies
+LEAST, LEAST_EPSILON = 1e-12, 1e-9  # smallest amount of a budget; smallest converted epsilon
 Relation = Literal["replace", "add_remove"]
 Positive = Annotated[float, Field(gt=0, ge=LEAST, le=1e6)]
 
 
 class Budget(Registered):
-    """A privacy guarantee of one `notion`, a dataclass of its `AMOUNTS`.
+    """Privacy guarantee of one `notion`, a dataclass of some of `AMOUNTS`.
 
     Parameters
     ----------
     neighbours : {'replace', 'add_remove'}
-        What neighbouring datasets differ by. Under ``add_remove`` n is private: an estimator must
-        not read it. That there is a record at all is public, as empty data are refused.
+        Difference of neighbouring datasets: a replaced record, or a record that is added or
+        removed. Under ``add_remove`` n is private, and an estimator must not read it. It is public
+        that there is at least one record, because empty data are rejected.
 
     Attributes
     ----------
     power : int
-        Amounts to this power add up under sequential composition.
+        Power of the amounts that adds up under sequential composition.
     """
 
     neighbours: Relation = "replace"
@@ -69,20 +68,20 @@ class Budget(Registered):
 
     @property
     def label(self) -> str:
-        """The notion, with the mechanism and the neighbours where they are not the default ones."""
+        """Notion, followed by all fields that differ from their defaults."""
         given = [(one.default, getattr(self, one.name)) for one in fields(self)]  # type: ignore[arg-type]
         chosen = [f"_{value}" for default, value in given if default not in (MISSING, value)]
         return self.notion + "".join(chosen)
 
     @cached_property
     def columns(self) -> dict[str, str | float]:
-        """The budget in a table: its label, ``privacy``, and `AMOUNTS`, NaN where it has none."""
+        """Row of a table: the label as ``privacy``, and `AMOUNTS`, NaN for those it lacks."""
         none = dict.fromkeys(AMOUNTS, np.nan)
         return {"privacy": self.label, **none, **self.named_amounts}
 
     @cached_property
     def named_amounts(self) -> dict[str, float]:
-        """What is promised, by name."""
+        """Amounts by name."""
         return {name: getattr(self, name) for name in AMOUNTS if hasattr(self, name)}
 
     @property
@@ -91,41 +90,47 @@ class Budget(Registered):
 
     @cached_property
     def cost(self) -> tuple[float, ...]:
-        """What adds up under sequential composition: every amount to the notion's `power`."""
+        """Amounts to the notion's `power`, which add up under sequential composition."""
         return tuple(amount**self.power for amount in self.amounts)
 
     @classmethod
     def amounts_of(cls, cost: Iterable[float]) -> tuple[float, ...]:
-        """The amounts of a cost."""
+        """Return the amounts of a cost; the inverse of `cost`."""
         return tuple(float(one) ** (1 / cls.power) for one in cost)
 
     def cost_of(self, other: Budget) -> tuple[float, ...]:
-        """The cost in this notion of a release that satisfies `other`, if that implies it."""
+        """Return the cost of a release that satisfies `other`; ValueError if there is no bound."""
         if isinstance(other, type(self)):
             return other.cost
         raise ValueError(f"{other.notion} implies no {self.notion} guarantee")
 
     def _approx(self, epsilon: float, delta: float) -> ApproxDP:
-        """What the same neighbours are promised."""
+        """Return (epsilon, delta)-DP with the neighbours of this budget."""
         return ApproxDP(epsilon, delta, neighbours=self.neighbours)
 
     def fraction(self, share: float) -> Self:
-        """What costs the part `share` of this, 0 < share <= 1."""
+        """Return the budget that costs `share` of this budget's cost, 0 < share <= 1."""
         factor = share ** (1 / self.power)
         parts = {name: amount * factor for name, amount in self.named_amounts.items()}
         return replace(self, **parts)  # type: ignore[type-var]  # all subclasses are dataclasses
 
     def _sd(self, l1: float | Floats, l2: float | Floats) -> float | None:
-        """Standard deviation of Gaussian noise at l2 sensitivity 1; None for other noise."""
+        """Return the standard deviation of Gaussian noise at l2 = 1; None for other noise."""
         return None
 
     def gaussian(self, l1: float | Floats, l2: float | Floats) -> bool:
-        """Whether the additive noise for these sensitivities is Gaussian."""
+        """Return whether the additive noise for these sensitivities is Gaussian.
+
+        Parameters
+        ----------
+        l1, l2 : float or ndarray
+            Sensitivities of the released values in the two norms.
+        """
         return self._sd(l1, l2) is not None
 
     @property
     def _steps(self) -> bool:
-        """Whether one number has staircase noise, and not Laplace."""
+        """True if a single number has staircase noise in place of Laplace noise."""
         return getattr(self, "noise_by", None) == "staircase"
 
     def noise(
@@ -138,10 +143,20 @@ class Budget(Registered):
         *,
         single: bool = False,
     ) -> Floats:
-        """The average of `draws` independent noises that each cost the whole budget.
+        """Draw additive noise: the average of `draws` noises that each cost the whole budget.
 
-        The sensitivities broadcast to `shape`; the notion's mechanism takes the one that it uses.
-        `single` says that every element is a release of one number: none is a vector's coordinate.
+        Parameters
+        ----------
+        rng : Generator
+            Source of the noise.
+        shape : tuple of int
+            Shape of the result.
+        l1, l2 : float or ndarray
+            Sensitivities, which broadcast to `shape`; the mechanism uses one of them.
+        draws : int
+            Number of independent noises to average.
+        single : bool
+            Whether every element is a release of one number, and not a coordinate of a vector.
         """
         if (sd := self._sd(l1, l2)) is not None:
             return np.asarray(rng.normal(0.0, sd * l2 / np.sqrt(draws), shape))
@@ -150,18 +165,25 @@ class Budget(Registered):
         scale = l1 / self.pure_epsilon
         if draws == 1:
             return np.asarray(rng.laplace(0.0, scale, shape))
-        # A Laplace is the difference of two exponentials, so a sum of them is one of two gammas.
+        # A Laplace variable is a difference of exponentials; a sum of them, a difference of gammas.
         gammas = rng.standard_gamma(draws, shape) - rng.standard_gamma(draws, shape)
         return np.asarray(scale / draws * gammas)
 
     def noise_quantile(self, beta: float) -> float:
-        """The 1 - beta quantile of the absolute noise at sensitivity 1, for one number."""
+        """Return the 1 - beta quantile of the absolute noise of one number of sensitivity 1."""
         return float(self.noise_tail(np.asarray(beta) / 2, 1.0, 1.0))
 
     def noise_tail(self, upper: Floats, l1: float, l2: float) -> Floats:
-        """The point that one number's noise exceeds with probability `upper` <= 1/2.
+        """Return the point that the noise of one number exceeds with probability `upper`.
 
-        One number has l1 = l2; if not, it is a vector's coordinate. `noise_times` counts.
+        Inside `noise_times` the point is multiplied by the noise factor.
+
+        Parameters
+        ----------
+        upper : ndarray
+            Probabilities, at most 1/2.
+        l1, l2 : float
+            Sensitivities: equal for one number; if they differ, it is a coordinate of a vector.
         """
         factor = current_noise_factor()
         if (sd := self._sd(l1, l2)) is not None:
@@ -172,28 +194,29 @@ class Budget(Registered):
 
     @property
     def pure_epsilon(self) -> float:
-        """The epsilon of the pure-DP mechanisms that this budget pays for."""
+        """Largest epsilon of a pure-DP mechanism that this budget pays for."""
         if "epsilon" not in self.named_amounts:
             raise ValueError(f"a {self.notion} budget pays for no pure-DP mechanism")
         return self.named_amounts["epsilon"]
 
     @property
     def exponential_epsilon(self) -> float:
-        """The epsilon at which this budget pays for the exponential mechanism."""
+        """Largest epsilon of an exponential mechanism that this budget pays for."""
         return self.pure_epsilon
 
 
 @validated_positional
 class PureDP(Budget):
-    """epsilon-DP, by Laplace noise of scale l1/epsilon on each coordinate.
+    """Pure differential privacy (epsilon-DP), with Laplace noise of scale l1/epsilon.
 
     Parameters
     ----------
     epsilon : float > 0
+        Bound on the log-likelihood ratio of a release on neighbouring datasets.
     noise_by : {'laplace', 'staircase'}
-        The noise of what is one number: ``staircase`` has the smaller mean, and from epsilon = 3
-        on the smaller 0.9 quantile, too (`dpbench.privacy.staircase`). Vectors, histograms and
-        averages of many noises have Laplace noise all the same.
+        Noise of a single number. ``staircase`` has the smaller mean absolute value, and from
+        epsilon = 3 on also the smaller 0.9 quantile of it (`dpbench.privacy.staircase`). Vectors,
+        histograms and averages of several noises always have Laplace noise.
     """
 
     epsilon: Positive
@@ -205,11 +228,12 @@ class PureDP(Budget):
 
 @validated_positional
 class ZCDP(Budget):
-    """rho-zCDP, by Gaussian noise of standard deviation l2/sqrt(2 rho).
+    """Zero-concentrated DP (rho-zCDP), with Gaussian noise of standard deviation l2/sqrt(2 rho).
 
     Parameters
     ----------
     rho : float > 0
+        The Renyi divergence of order a of a release on neighbouring datasets is at most rho a.
     """
 
     rho: Positive
@@ -220,11 +244,11 @@ class ZCDP(Budget):
         if isinstance(other, PureDP):
             return (rho_of_pure(other.epsilon),)
         if isinstance(other, GDP):
-            return (other.mu**2 / 2,)  # N(0, 1) and N(mu, 1) are the worst pair [4]_
+            return (other.mu**2 / 2,)  # N(0, 1) and N(mu, 1) are the worst pair
         return super().cost_of(other)
 
     def _sd(self, l1: float | Floats, l2: float | Floats) -> float:
-        return float(1 / np.sqrt(2 * self.rho))  # Proposition 1.6 of [1]_
+        return float(1 / np.sqrt(2 * self.rho))  # BS16, Proposition 1.6
 
     @property
     def pure_epsilon(self) -> float:
@@ -232,23 +256,23 @@ class ZCDP(Budget):
 
     @property
     def exponential_epsilon(self) -> float:
-        return float(np.sqrt(8 * self.rho))  # Lemma 3.2 of [2]_, for this mechanism
+        return float(np.sqrt(8 * self.rho))  # [1]_, Lemma 3.2, for this mechanism only
 
     def to_approx(self, delta: float) -> ApproxDP:
-        """The smallest epsilon at which rho-zCDP implies (epsilon, delta)-DP: `approx_of_rho`."""
-        # A small rho implies even (0, delta)-DP; an epsilon here is positive.
+        """Return the implied (epsilon, delta)-DP budget, with the epsilon of `approx_of_rho`."""
+        # A small rho implies even (0, delta)-DP, but the epsilon of a budget must be positive.
         return self._approx(max(approx_of_rho(self.rho, delta), LEAST_EPSILON), delta)
 
     @classmethod
     @cache
     def within(cls, budget: ApproxDP) -> Self:
-        """The largest rho whose conversion stays within an (epsilon, delta) budget."""
+        """Return the zCDP budget with the largest rho whose `to_approx` is within `budget`."""
         from scipy.optimize import brentq
 
         def excess(log_rho: float) -> float:
             return cls(rho=np.exp(log_rho)).to_approx(budget.delta).epsilon - budget.epsilon
 
-        # By the classical conversion epsilon^2/(16 ln(1/delta)) is enough while
+        # The classical conversion allows rho = epsilon^2/(16 ln(1/delta)) for
         # epsilon <= ln(1/delta). The answer is near epsilon unless delta is large.
         low = np.log(min(budget.epsilon, 1.0) ** 2 / (100 * np.log(np.e / budget.delta)))
         high = np.log(budget.epsilon)
@@ -263,15 +287,16 @@ class ZCDP(Budget):
 
 @validated_positional
 class GDP(Budget):
-    """mu-Gaussian differential privacy [4]_, by Gaussian noise of standard deviation l2/mu.
+    """Gaussian differential privacy (mu-GDP, DRS22), with noise of standard deviation l2/mu.
 
-    No test tells neighbours apart better than N(0, 1) from N(mu, 1). What adds up is mu^2. It is
-    implied by pure DP, but not by rho-zCDP with mu = sqrt(2 rho), nor by (epsilon, delta)-DP; it
-    implies both.
+    No test distinguishes neighbouring datasets better than N(0, 1) from N(mu, 1). mu^2 adds up
+    under composition. Pure DP implies mu-GDP, and mu-GDP implies (mu^2/2)-zCDP and
+    (epsilon, delta)-DP, but neither of these implies mu-GDP.
 
     Parameters
     ----------
     mu : float > 0
+        Distance of the two normal distributions, in standard deviations.
     """
 
     mu: Positive
@@ -293,17 +318,18 @@ class GDP(Budget):
 
     @property
     def exponential_epsilon(self) -> float:
-        # An epsilon of this mechanism costs what epsilon/2 of any other does.
+        # This mechanism at epsilon costs as much as any other at epsilon/2, see `conversions`.
         return 2 * pure_of_mu(self.mu)
 
     def to_approx(self, delta: float) -> ApproxDP:
-        """The smallest epsilon at which mu-GDP implies (epsilon, delta)-DP: `gaussian_delta`."""
+        """Return (epsilon, delta)-DP with the smallest implied epsilon, by `gaussian_delta`."""
         from scipy.optimize import brentq
 
         def excess(epsilon: float) -> float:
             return gaussian_delta(1 / self.mu, epsilon) - delta
 
-        # As for rho-zCDP an epsilon is positive; rho + 2 sqrt(rho ln(1/delta)) is enough of it.
+        # The epsilon of a budget must be positive. With rho = mu^2/2,
+        # rho + 2 sqrt(rho ln(1/delta)) is an upper bound (BS16, Proposition 1.3).
         if excess(LEAST_EPSILON) <= 0:
             return self._approx(LEAST_EPSILON, delta)
         enough = self.mu**2 / 2 + self.mu * np.sqrt(-2 * np.log(delta))
@@ -313,25 +339,28 @@ class GDP(Budget):
 
 @validated_positional
 class ApproxDP(Budget):
-    """(epsilon, delta)-DP.
+    """Approximate differential privacy, (epsilon, delta)-DP.
 
-    Laplace noise and the exponential mechanism leave the delta of their ledger unused: they are
-    epsilon-DP. Another step could have it, which gains only if its noise is Gaussian, and little:
-    for twice a delta of 1e-6 at epsilon = 1 that has 0.966 of the standard deviation.
+    Laplace noise and the exponential mechanism are epsilon-DP and leave the delta of their ledger
+    unused. Another step could use this delta, but it gains little, and only if its noise is
+    Gaussian: at epsilon = 1, doubling delta = 1e-6 multiplies the standard deviation by 0.966.
 
     Parameters
     ----------
     epsilon : float > 0
+        Bound on the log-likelihood ratio of a release, up to `delta`.
     delta : float in (0, 1)
+        Probability mass to which the bound need not apply.
     noise_by : {'best', 'analytic', 'classical', 'ksu20', 'laplace'}
-        Where the additive noise comes from. ``laplace``: Laplace at epsilon, which leaves delta
-        unused. ``analytic``: Gaussian with the smallest standard deviation s l2 [3]_. ``best``: of
-        these two the one of smaller variance, Laplace where sqrt(2) l1/epsilon <= s l2. For one
-        number that is up to delta = 2.5e-4 at epsilon = 0.01 and 0.040 at 1 (where the 0.9
-        quantiles of the absolute noise meet it is 2.6e-4 and 0.041); for l1 = sqrt(d) l2, at
-        epsilon = 1 and delta = 1e-6, up to d = 8 coordinates.
-        ``classical``, ``ksu20``: Gaussian with sqrt(2 ln(1.25/delta)) l2/epsilon, or
-        with sqrt(2 ln(2/delta)) l2/epsilon (KSU20, Lemma 2.8), both for epsilon <= 1 only.
+        Additive noise. ``laplace``: Laplace noise at epsilon. ``analytic``: Gaussian noise with the
+        smallest standard deviation s l2 (BW18). ``best``: Laplace noise if
+        sqrt(2) l1/epsilon <= s l2, which has the smaller variance, else ``analytic``. For one
+        number, ``best`` is Laplace noise up to delta = 2.5e-4 at epsilon = 0.01 and up to 0.040 at
+        epsilon = 1 (the 0.9 quantiles of the absolute noise are equal at 2.6e-4 and 0.041); for
+        l1 = sqrt(d) l2, epsilon = 1 and delta = 1e-6, up to d = 8 coordinates.
+        ``classical``, ``ksu20``: Gaussian noise with standard deviation
+        sqrt(2 ln(1.25/delta)) l2/epsilon, or sqrt(2 ln(2/delta)) l2/epsilon (KSU20, Lemma 2.8),
+        both for epsilon <= 1 only.
     """
 
     epsilon: Positive
@@ -360,13 +389,13 @@ class ApproxDP(Budget):
 
     def _sd(self, l1: float | Floats, l2: float | Floats) -> float | None:
         laplace = self.noise_by == "laplace"
-        if self.noise_by == "best":  # one choice for all trials of a batch
+        if self.noise_by == "best":  # choose once for all trials of a batch
             laplace = bool(np.all(np.sqrt(2) * l1 / self.epsilon <= self._gaussian * l2))
         return None if laplace else self._gaussian
 
     @cached_property
     def _gaussian(self) -> float:
-        """Standard deviation of its Gaussian noise at l2 sensitivity 1."""
+        """Standard deviation of the Gaussian noise at l2 sensitivity 1."""
         factors = {"classical": 1.25, "ksu20": 2.0}
         if self.noise_by not in factors:
             return analytic_sd(self.epsilon, self.delta)
@@ -375,7 +404,7 @@ class ApproxDP(Budget):
 
 @validated_positional
 class _BadEvent(Budget):
-    """No release, but an event of probability delta under which nothing is promised."""
+    """Cost of an event of probability delta under which no guarantee holds; it releases nothing."""
 
     delta: Annotated[float, Field(gt=0, lt=1)]
     neighbours: Relation = "replace"
@@ -384,7 +413,7 @@ class _BadEvent(Budget):
 
 @validated_positional
 class NonPrivate(Budget):
-    """No privacy: the reference for what privacy costs."""
+    """No privacy and no noise: the reference for the cost of privacy."""
 
     notion: ClassVar[str] = "none"
 

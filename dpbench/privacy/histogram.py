@@ -1,19 +1,19 @@
-"""The private histogram's fullest bin, whatever the number of bins.
+"""Fullest bin of a private histogram, with any number of bins.
 
 A replaced record leaves one bin and enters another, so the counts have l1 sensitivity 2 and l2
-sensitivity sqrt(2): Laplace noise of scale 2/epsilon on each bin, or Gaussian noise of variance
-1/rho. (Scale 1/epsilon, as lecture 15 writes, is for records that are added or removed.)
+sensitivity sqrt(2). Each bin gets Laplace noise of scale 2/epsilon, or Gaussian noise of variance
+1/rho. (The scale 1/epsilon in L15 is correct if neighbours add or remove a record.)
 
-Only the occupied bins are held. The largest of M independent noises, those of the empty bins, has
-the distribution function F^M, and the bin that has it is uniform among them.
+Only the occupied bins are stored. Let F be the distribution function of the noise, and M the number
+of empty bins. The largest noise of the empty bins has the distribution function F^M, and its bin
+is uniform among them.
 
-Under (epsilon, delta)-DP the histogram is the stability-based one [1]_, Laplace noise of scale
-2/epsilon on the occupied bins only, of which those above a threshold are released. A bin that one
-neighbour alone fills holds one record; the threshold 1 + (2/epsilon) ln(1/(2 delta)) is passed
-from 1 with probability at most delta (exactly delta for delta <= 1/2). All other bins change by at
-most one each, epsilon in all. That nothing is released is one of the outcomes.
-
-.. [1] KV18 (V. Karwa, S. Vadhan, ITCS 2018), Lemma 2.3; KSU20, Lemma 2.9.
+Under (epsilon, delta)-DP the histogram is stability-based (KV18, Lemma 2.3; KSU20, Lemma 2.9): only
+the occupied bins get Laplace noise of scale 2/epsilon, and only noisy counts above a threshold are
+released. A bin that is occupied under one neighbour alone holds one record. Its noisy count exceeds
+the threshold 1 + (2/epsilon) ln(1/(2 delta)) with probability at most delta (exactly delta for
+delta <= 1/2). All other bins change by at most 1 each, which costs epsilon in total. Releasing no
+bin is one of the outcomes.
 """
 
 from __future__ import annotations
@@ -30,16 +30,33 @@ from dpbench.samples import Bins, Occupied, Sample
 
 __all__ = ["audit_pairs", "fullest_bin", "largest_noise", "stability_threshold"]
 
-L1, L2 = 2.0, float(np.sqrt(2.0))
+L1, L2 = 2.0, float(np.sqrt(2.0))  # sensitivities of the counts
 
 
 def fullest_bin(sample: Sample, bins: Bins, ledger: Ledger) -> Floats:
-    """The left end of the bin whose noisy count is largest; the whole ledger is spent.
+    """Release the left end of the bin with the largest noisy count; spend the ledger.
 
-    Only under (epsilon, delta)-DP may bins be infinitely many, and NaN says that none is released.
+    Parameters
+    ----------
+    sample : Sample
+        Datasets of numbers.
+    bins : Bins
+        Bins; only under (epsilon, delta)-DP may they be infinitely many.
+    ledger : Ledger
+        Spent completely.
+
+    Returns
+    -------
+    ndarray of shape (trials,)
+        Left ends; NaN where the stability-based histogram releases no bin.
+
+    Raises
+    ------
+    ValueError
+        If there are infinitely many bins and the budget has no delta.
     """
     budget = ledger.budget
-    # The stability-based histogram has Laplace noise whatever else the budget would draw.
+    # The stability-based histogram always has Laplace noise.
     added = PureDP(budget.epsilon) if isinstance(budget, ApproxDP) else budget
     if added is budget and not np.all(np.isfinite(bins.count)):
         raise ValueError(f"a {budget.notion} histogram needs finitely many bins: give a radius")
@@ -48,7 +65,7 @@ def fullest_bin(sample: Sample, bins: Bins, ledger: Ledger) -> Floats:
     starts = np.searchsorted(held.trial, np.arange(sample.trials))
     noisy = held.count + ledger.noise_factor * added.noise(ledger.rng, held.count.shape, L1, L2)
     largest = np.maximum.reduceat(noisy, starts)
-    # The first occupied bin of each trial that attains its trial's largest count.
+    # Find the first occupied bin of each trial with the trial's largest noisy count.
     at_top = np.flatnonzero(noisy == largest[held.trial])
     best = held.index[at_top[np.searchsorted(held.trial[at_top], np.arange(sample.trials))]]
     if isinstance(budget, ApproxDP):
@@ -62,22 +79,37 @@ def fullest_bin(sample: Sample, bins: Bins, ledger: Ledger) -> Floats:
 
 
 def stability_threshold(budget: ApproxDP) -> float:
-    """What a noisy count must exceed to be released under (epsilon, delta)-DP."""
+    """Return the threshold of noisy counts for a release under (epsilon, delta)-DP."""
     return float(1 + L1 / budget.pure_epsilon * np.log(1 / (2 * budget.delta)))
 
 
 def audit_pairs(n: int, bins: Bins, budget: Budget) -> list[Pair]:
-    """Datasets where a record turns `fullest_bin` over.
+    """Return pairs of datasets on which one record changes the outcome of `fullest_bin`.
 
-    Two bins that share the records, in turn, and one that goes over the edge between them. Under
-    (epsilon, delta), a bin that holds as many as the threshold, and one of them that leaves.
+    In the first pair two adjacent bins share the records equally, and one record moves from the one
+    to the other. In the second pair, for (epsilon, delta)-DP only, a bin holds as many records as
+    the threshold, and one record leaves it.
+
+    Parameters
+    ----------
+    n : int
+        Records in each dataset.
+    bins : Bins
+        Bins of `fullest_bin`.
+    budget : Budget
+        Budget of `fullest_bin`.
+
+    Returns
+    -------
+    list of Pair
     """
     edge, width = float(bins.origin), float(np.asarray(bins.width))
     sides = np.where(np.arange(n) % 2 == 0, edge - width / 2, edge + width / 2)
     pairs = [Pair.replacing("across_a_bin_edge", sides, 0, edge + width / 2)]
     if isinstance(budget, ApproxDP):
         held = min(round(stability_threshold(budget)), n)
-        # The others over all bins on the right; beyond the last they would fill it.
+        # Spread the other records over the bins on the right. Records beyond the last bin would
+        # all be counted in it.
         few = bool(np.isfinite(bins.count))
         right = max(1.0, float(bins.first + bins.count - 1)) if few else np.inf
         places = edge + width * (1.5 + np.arange(n + 1) % right)
@@ -87,10 +119,24 @@ def audit_pairs(n: int, bins: Bins, budget: Budget) -> list[Pair]:
 
 
 def largest_noise(budget: Budget, draws: Floats, rng: np.random.Generator) -> Floats:
-    """The largest of `draws` noises of empty bins, exactly; -inf where there are none.
+    """Draw the largest of M noises of empty bins, exactly; -inf if M = 0.
 
-    With U uniform, the largest of M `draws` is at the quantile U^(1/M): the noise's upper tail is
-    -expm1(ln(U)/M) there, while U^(1/M) itself would round to 1 from M = 1e17 on.
+    For uniform U, the largest of M noises is the U^(1/M) quantile of the noise. The code uses the
+    upper tail there, -expm1(ln(U)/M), because U^(1/M) itself rounds to 1 from M = 1e17 on.
+
+    Parameters
+    ----------
+    budget : Budget
+        Determines the noise.
+    draws : ndarray
+        M for each trial.
+    rng : Generator
+        Source of U.
+
+    Returns
+    -------
+    ndarray
+        In the shape of `draws`.
     """
     with np.errstate(divide="ignore"):
         log_below = -rng.standard_exponential(np.shape(draws)) / draws
@@ -103,10 +149,10 @@ def largest_noise(budget: Budget, draws: Floats, rng: np.random.Generator) -> Fl
 def _empty_bin(
     held: Occupied, starts: NDArray[np.intp], bins: Bins, empty: Floats, rng: np.random.Generator
 ) -> Floats:
-    """A uniformly random empty bin of each trial.
+    """Draw a uniformly random empty bin for each trial.
 
-    The r-th, from 0, comes after those occupied bins that have at most r empty ones before
-    them: the i-th occupied bin has its offset less i.
+    The i-th occupied bin (from 0) at offset o from the first bin has o - i empty bins before it. So
+    the r-th empty bin (from 0) comes after all occupied bins with o - i <= r.
     """
     rank = np.floor(rng.random(empty.size) * empty)
     first = np.broadcast_to(bins.first, empty.shape)

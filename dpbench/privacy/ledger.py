@@ -1,4 +1,4 @@
-"""The ledger: every mechanism draws its noise here, and pays for it here."""
+"""The ledger: mechanisms draw their noise from it and pay its budget."""
 
 from __future__ import annotations
 
@@ -17,33 +17,38 @@ from dpbench.seeds import check_generator
 
 __all__ = ["Ledger", "OverdraftError"]
 
-# Of additive noise. What underflows to 0 would have none, where a neighbour's has some.
+# Smallest sensitivity used for additive noise. A sensitivity that underflows to 0 would add no
+# noise on one dataset, while its neighbour gets some.
 LEAST_SENSITIVITY = float(np.finfo(float).tiny)
 
-Number = float | Floats  # of all trials or of each
-# A sensitivity: a number is about replacing a record; under add_remove it is given by relation.
+Number = float | Floats  # one number for all trials, or an array that broadcasts to them
+# A sensitivity: a number holds for replacing a record, a mapping has a number for each relation.
 Stated = Number | Mapping[Relation, Number]
 Output = TypeVar("Output", Floats, Ints)
 
 
 class Ledger(Account):
-    """Hold a budget, its spending, and the random stream of noise and other chance.
+    """Budget of a release, its spending, and the random stream of all mechanisms.
 
-    A mechanism spends all of its ledger. To run several, cut the budget first: `split` for steps
-    that see the same records (their costs add up), `parallel` for disjoint sets of records fixed
-    by index (the largest cost counts once). One ledger serves all trials of a batch, each a
-    release of its own, and all groups that are rows of one batch (`Sample.groups`): they are
-    disjoint, and pay in parallel. The coordinates of vectors (`Sample.columns`) are not: for them
-    there is `repeated`. What costs more than is left raises `OverdraftError`.
+    A mechanism spends its whole ledger. To run several mechanisms, cut the budget first: `split`
+    for steps on the same records, whose costs add up; `parallel` for disjoint sets of records fixed
+    by index, whose largest cost counts once. A mechanism that costs more than is left raises
+    `OverdraftError`.
+
+    One ledger serves all trials of a batch, each a release of its own. It also serves all groups
+    that are rows of a batch (`Sample.groups`), because they are disjoint and pay in parallel. The
+    coordinates of vectors (`Sample.columns`) are not disjoint; they need `repeated`.
 
     Parameters
     ----------
     budget : Budget
+        Budget of one release.
     rng : Generator
+        Source of all randomness.
     noise_factor : float > 0, optional
-        Multiply the noise of every mechanism by this number, while the costs stay as they are; by
-        default `dpbench.audit.noise_times` decides, and it is 1 outside of it. A mechanism that
-        pays and draws by itself multiplies its noise by the attribute ``noise_factor``.
+        Number that multiplies the noise of every mechanism without changing its cost; by default
+        the factor of the enclosing `dpbench.audit.noise_times`, or 1 outside of it. A mechanism
+        that pays and draws by itself must multiply its noise by the attribute ``noise_factor``.
     tape : Tape, optional
         Receives every step that pays from this ledger or from a part of it.
 
@@ -88,16 +93,21 @@ class Ledger(Account):
 
         Parameters
         ----------
-        values : (trials,) or (trials, d) array
-        sensitivity : float or array that broadcasts to `values`, or these by relation
-            Largest l2 distance between the values on neighbouring datasets; what is not given by
-            relation is about replacing a record. It may differ between trials as far as it rests on
-            releases already paid for.
-        l1 : the same, optional
-            The same in l1; by default ``sqrt(d) * sensitivity``, which bounds it.
+        values : ndarray of shape (trials,) or (trials, d)
+            Values before noise.
+        sensitivity : float, ndarray that broadcasts to `values`, or mapping of these by relation
+            Largest l2 distance between the values on neighbouring datasets; without a mapping, on
+            datasets that differ by replacing a record. It may depend on releases already paid for.
+        l1 : as `sensitivity`, optional
+            Largest l1 distance; by default its upper bound ``sqrt(d) * sensitivity``.
         draws : int
-            Average this many independent noises: one for each record that is released by
-            itself, in the local model. Each record pays once, in parallel.
+            Number of independent noises to average: in the local model each record is released
+            with its own noise, and each pays once, in parallel.
+
+        Returns
+        -------
+        ndarray
+            Released values, in the shape of `values`.
         """
         d = values.shape[1] if values.ndim == 2 else 1
         l2 = self._least(sensitivity)
@@ -110,10 +120,17 @@ class Ledger(Account):
         return self._on_tape("add_noise", values, released, {"l2": l2, "l1": l1}, draws=draws)
 
     def add_l2_noise(self, values: Floats, sensitivity: Stated) -> Floats:
-        """Release (trials, d) vectors with noise of density prop. to exp(-eps ||z||/sensitivity).
+        """Release vectors with noise of density proportional to exp(-eps ||z||_2/sensitivity).
 
-        The radius is Gamma(d, sensitivity/eps) and the direction uniform: pure eps-DP, since ||z||
-        changes by at most `sensitivity`, in l2, between neighbours (Hardt and Talwar 2010).
+        The norm of the noise is Gamma(d, sensitivity/eps) and its direction is uniform. The release
+        is eps-DP, because the l2 norm changes by at most `sensitivity` between neighbours (HT10).
+
+        Parameters
+        ----------
+        values : ndarray of shape (trials, d)
+            Vectors before noise.
+        sensitivity : float, ndarray that broadcasts to (trials, 1), or mapping of these by relation
+            Largest l2 distance between the vectors on neighbouring datasets.
         """
         sensitivity = self._least(sensitivity)
         self.pay("noise in l2", sensitivity)
@@ -127,20 +144,21 @@ class Ledger(Account):
     def add_joint_noise(
         self, values: Floats, sensitivity: Stated, *, base: Literal["box", "ball"]
     ) -> Floats:
-        """Release sums and a count with noise of density prop. to exp(-eps |z|/sensitivity).
+        """Release d sums and a count with noise of density prop. to exp(-eps |z|/sensitivity).
 
-        |z| is the largest of the count's |z_(d+1)| and of the other coordinates, or of the l2 norm
-        of these, so that |z| <= 1 is a cylinder over a cube or a ball. A uniform point of it, times
-        a radius of Gamma(d + 2, sensitivity/eps), has that density: pure eps-DP, since |values|
-        changes by at most `sensitivity` between neighbours (Hardt and Talwar 2010).
+        Here |z| is the maximum of |z_(d+1)| and of the max norm (``box``) or the l2 norm (``ball``)
+        of z_1, ..., z_d, so that |z| <= 1 is a cylinder over a cube or a ball. A uniform point of
+        the cylinder, times a Gamma(d + 2, sensitivity/eps) radius, has that density. The release is
+        eps-DP, because |values| changes by at most `sensitivity` between neighbours (HT10).
 
         Parameters
         ----------
-        values : (trials, d + 1) array
-            The count comes last.
-        sensitivity : float or array that broadcasts to (trials, 1), or these by relation
+        values : ndarray of shape (trials, d + 1)
+            d sums, then the count.
+        sensitivity : float, ndarray that broadcasts to (trials, 1), or mapping of these by relation
             Largest distance in that norm between the values on neighbouring datasets.
         base : {'box', 'ball'}
+            Norm of the sums.
         """
         sensitivity = self._least(sensitivity)
         self.pay("joint noise of sums and a count", sensitivity)
@@ -155,10 +173,18 @@ class Ledger(Account):
         return self._on_tape("add_joint_noise", values, released, {base: sensitivity})
 
     def add_smooth_noise(self, values: Floats, sensitivity: Stated, t: float) -> Floats:
-        """Release (trials,) numbers with noise in proportion to a t-smooth sensitivity.
+        """Release numbers with noise proportional to a t-smooth sensitivity (NRS07, BS19).
 
-        See `dpbench.privacy.smooth` for what it has to be, and for the noise. It may differ with
-        the records, which no receipt shows.
+        `dpbench.privacy.smooth` defines t-smooth sensitivity and the noise.
+
+        Parameters
+        ----------
+        values : ndarray of shape (trials,)
+            Numbers before noise.
+        sensitivity : float, ndarray of shape (trials,), or mapping of these by relation
+            A t-smooth sensitivity; it may depend on the records, so the receipt does not show it.
+        t : float
+            Smoothness, above 0.
 
         Raises
         ------
@@ -171,16 +197,21 @@ class Ledger(Account):
         return self.told(values + self.noise_factor * sensitivity * noise)
 
     def add_geometric_noise(self, counts: Floats, sensitivity: Stated) -> Floats:
-        """Whole numbers with noise Z, P(Z = z) prop. to exp(-eps |z|/sensitivity).
+        """Release counts with geometric noise Z, P(Z = z) prop. to exp(-eps |z|/sensitivity).
 
-        eps-DP (Ghosh, Roughgarden, Sundararajan 2009), by the difference of two geometrics.
+        The release is eps-DP (GRS09). Z is a difference of two geometric variables.
 
         Parameters
         ----------
-        counts : (trials,) or (trials, d) array
-            Whole numbers: a fraction would be released as it is.
-        sensitivity : float > 0
-            Largest l1 distance between the counts of neighbours.
+        counts : ndarray of shape (trials,) or (trials, d)
+            Whole numbers, because the noise would not hide a fractional part.
+        sensitivity : float > 0, or mapping of these by relation
+            Largest l1 distance between the counts on neighbouring datasets.
+
+        Raises
+        ------
+        ValueError
+            If a count is not a whole number or the sensitivity is 0.
         """
         sensitivity = self.stated(sensitivity)
         if np.any(sensitivity == 0) or not np.array_equal(counts, np.round(counts)):
@@ -195,19 +226,25 @@ class Ledger(Account):
     def exponential(
         self, scores: Floats, sensitivity: Stated, log_weights: Floats | float = 0.0
     ) -> Ints:
-        """Choose an index with probability prop. to weight * exp(eps score/(2 sensitivity)).
+        """Choose an index with probability proportional to weight exp(eps score/(2 sensitivity)).
 
-        By Gumbel noise. eps-DP (McSherry and Talwar 2007); under other notions eps may be more
-        than that of other mechanisms, see `Budget.exponential_epsilon`.
+        The exponential mechanism is eps-DP (McSherry and Talwar 2007); it is sampled with Gumbel
+        noise. Notions other than pure DP may pay for a larger eps than with other mechanisms, see
+        `Budget.exponential_epsilon`.
 
         Parameters
         ----------
-        scores : (trials, m) array
-        sensitivity : float
-            Largest change of any score between neighbours.
-        log_weights : (m,) or (trials, m) array, optional
-            Of a base measure that may not depend on single records; or the lengths of pieces of
-            a range that the records cut up, where the mechanism is the continuous one.
+        scores : ndarray of shape (trials, m)
+            Scores of the m choices.
+        sensitivity : float > 0, or mapping of these by relation
+            Largest change of any score between neighbouring datasets.
+        log_weights : ndarray of shape (m,) or (trials, m), optional
+            Logarithms of a base measure that must not depend on single records; or of the lengths
+            of the pieces into which the records cut a range (the continuous mechanism).
+
+        Returns
+        -------
+        ndarray of int, shape (trials,)
         """
         sensitivity = self.stated(sensitivity)
         if np.any(sensitivity == 0):
@@ -219,31 +256,35 @@ class Ledger(Account):
         return self._on_tape("exponential", scores, chosen, {"max": sensitivity}, log_weights)
 
     def above_threshold(self, counts: Floats, sensitivity: Stated, threshold: float) -> Ints:
-        """Choose the first of counts that rise or fall together which exceeds a threshold.
+        """Choose the first count that exceeds a threshold, by the sparse vector technique.
 
-        The sparse vector technique (Dwork and Roth 2014, section 3.6): each count with noise of its
-        own against the threshold with noise, all Laplace of scale 2 sensitivity/epsilon. For counts
-        like these that is epsilon-DP (Lyu, Su and Li 2017); others need twice it on the counts.
+        Each count and the threshold get independent Laplace noise of scale 2 sensitivity/epsilon
+        (Dwork and Roth 2014, section 3.6). This is epsilon-DP if a neighbouring dataset moves all
+        counts in one direction (Lyu, Su and Li 2017); other counts need twice the noise on counts.
 
-        Proof, for sensitivity 1. Of neighbours with counts q_j <= q'_j <= q_j + 1 and noises Z_j,
-        compare a noisy threshold t with t + 1. The densities there differ by at most e^(epsilon/2).
-        Where q_j + Z_j < t is q'_j + Z_j < t + 1: to pass over a count is no less likely. To choose
-        one is as likely up to e^(epsilon/2), since t - q_j and t + 1 - q'_j are within 1. The other
-        way round compare t with t: to pass over a count is no less likely where it is smaller, and
-        to choose one is as likely up to e^(epsilon/2).
+        Proof, for sensitivity 1 and neighbours with counts q_j <= q'_j <= q_j + 1. Condition on all
+        noises Z_j of the counts before the chosen one.
+
+        1. From q to q': compare the noisy thresholds t for q and t + 1 for q'; their densities are
+           within a factor e^(epsilon/2). If q_j + Z_j < t, then q'_j + Z_j < t + 1, so passing over
+           a count is no less likely under q'. Choosing a count is as likely up to a factor
+           e^(epsilon/2), because t - q_j and t + 1 - q'_j differ by at most 1.
+        2. From q' to q: compare equal thresholds t. Passing over the smaller count is no less
+           likely, and choosing it is as likely up to a factor e^(epsilon/2).
 
         Parameters
         ----------
-        counts : (trials, m) array
-            All of a neighbour's are at most `sensitivity` above these, or all below.
-        sensitivity : float > 0
+        counts : ndarray of shape (trials, m)
+            A neighbouring dataset raises all counts by at most `sensitivity`, or lowers all.
+        sensitivity : float > 0, or mapping of these by relation
+            Largest change of a count.
         threshold : float
-            Public.
+            Public threshold.
 
         Returns
         -------
-        (trials,) array of indices
-            The last where none exceeds it.
+        ndarray of int, shape (trials,)
+            Index of the chosen count; the last if no earlier one exceeds the threshold.
         """
         sensitivity = self.stated(sensitivity)
         self.pay("sparse vector technique", sensitivity)
@@ -260,21 +301,19 @@ class Ledger(Account):
     def pay(
         self, mechanism: str = "a mechanism of its own", sensitivity: Number | None = None
     ) -> None:
-        """Spend the whole ledger, once; the receipt says on what mechanism."""
         super().pay(mechanism, sensitivity)
         if self.tape is not None:
             self.tape.add(Step("pay"))
 
     def allow_failure(self, delta: float) -> None:
-        """Pay for an event of probability at most `delta`, see `Account.allow_failure`."""
         super().allow_failure(delta)
-        self.told(np.zeros(0))  # nothing is released, which is the same on all datasets
+        self.told(np.zeros(0))  # an empty release, equal on all datasets
 
     def own_chance(self, mechanism: str) -> Budget:
-        """Pay for a mechanism that draws its own chance: the budget that it runs at.
+        """Pay for a mechanism with its own randomness, and return the budget for it to use.
 
-        With a noise factor f it is the budget whose noise is f times that of the one that is paid:
-        epsilon/f, mu/f, rho/f^2 and the same delta.
+        With noise factor f the returned budget has f times the noise of the paid budget: epsilon/f,
+        mu/f, rho/f^2 and an unchanged delta.
         """
         self.pay(mechanism)
         if self.noise_factor == 1:
@@ -289,7 +328,7 @@ class Ledger(Account):
         return cast("Budget", type(budget)(**amounts, neighbours=budget.neighbours))
 
     def told(self, found: Floats) -> Floats:
-        """Return the output of a mechanism that was just paid for: `found`, or the tape's."""
+        """Record the output `found` of the mechanism just paid for; a replay returns the tape's."""
         return found if self.tape is None else self.tape.told(found, self.rng)
 
     def _on_tape(
@@ -302,14 +341,17 @@ class Ledger(Account):
         *,
         draws: int = 1,
     ) -> Output:
-        """Return `released`, or the output that the tape has in its place."""
+        """Record a step on the tape; return `released`, or in a replay the earlier output."""
         if self.tape is not None:
             step = Step(mechanism, values.copy(), sensitivity, released, weights, draws)
             released = self.tape.add(step, self.rng)
         return released
 
     def stated(self, sensitivity: Stated) -> Number:
-        """What is stated for the budget's neighbours; ValueError if that is nothing, or no size."""
+        """Return the sensitivity for the budget's neighbours.
+
+        Raise ValueError if none is stated for them, or if it is not a finite number >= 0.
+        """
         given = sensitivity if isinstance(sensitivity, Mapping) else {"replace": sensitivity}
         relation = self.budget.neighbours
         if relation not in given:
@@ -320,5 +362,8 @@ class Ledger(Account):
         return found
 
     def _least(self, sensitivity: Stated) -> Number:
-        """What is stated, or `LEAST_SENSITIVITY`: a larger one, and as smooth, is one, too."""
+        """Return max(stated sensitivity, `LEAST_SENSITIVITY`).
+
+        A larger bound on the sensitivity is still valid, and so is a larger smooth bound.
+        """
         return np.maximum(self.stated(sensitivity), LEAST_SENSITIVITY)

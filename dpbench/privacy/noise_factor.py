@@ -1,4 +1,4 @@
-"""The factor on the noise of ledgers that are not given one."""
+"""Default noise factor of ledgers, for audits of code with too little or too much noise."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _CURRENT: ContextVar[float] = ContextVar("noise_factor", default=1.0)
 
 
 def current_noise_factor() -> float:
-    """Return the factor of the innermost `noise_times` block of this thread, 1 outside of all."""
+    """Return the factor of this thread's innermost `noise_times` block, or 1 outside of blocks."""
     return _CURRENT.get()
 
 
 def checked_factor(factor: float) -> float:
-    """Return a factor on noise; ValueError if it is not a finite number above 0."""
+    """Return `factor`; raise ValueError if it is not a finite number above 0."""
     if not 0 < factor < float("inf"):
         raise ValueError(f"noise factor: {factor}: give a finite number above 0")
     return factor
@@ -25,23 +25,24 @@ def checked_factor(factor: float) -> float:
 
 @contextmanager
 def noise_times(factor: float) -> Iterator[None]:
-    """Multiply the noise of every mechanism by `factor`, while the ledger counts as before.
+    """Multiply the noise of every mechanism by `factor`, without changing its cost.
 
-    Below 1 the estimators are less private than they claim: an audit, a claim or a comparison that
-    does not notice such an error does not check for it. The factor is that of ledgers which are
-    made in this thread while the block runs, unless they are given a ``noise_factor``, and that of
-    a sweep which is run in the block, in all of its processes. What such a sweep stores is never
-    taken for numbers with the right noise.
+    With a factor below 1 estimators are less private than they claim. An audit, a claim or a
+    comparison that does not detect this error does not test for it. The factor applies to ledgers
+    created in this thread inside the block, unless they are given a ``noise_factor``, and to all
+    processes of a sweep that runs in the block. Stored results of such a sweep are never reused as
+    results with the correct noise.
 
-    The exponential mechanism chooses by scores over `factor`, which multiplies its Gumbel noise by
-    `factor`. Geometric noise is rounded to whole numbers. Mechanisms that draw their own chance,
-    as randomised response does, run at another budget (`Ledger.own_chance`). Quantiles of the noise
-    (`Budget.noise_tail`), from which estimators compute their thresholds, are multiplied, too. The
-    code of a `OneDataset` is not changed.
+    The exponential mechanism divides its scores by `factor`, which is equivalent to multiplying its
+    Gumbel noise. Geometric noise is rounded to whole numbers. Mechanisms with their own randomness,
+    such as randomised response, run at another budget (`Ledger.own_chance`). Quantiles of the noise
+    (`Budget.noise_tail`), from which estimators compute thresholds, are multiplied, too. The code
+    of a `OneDataset` is not affected.
 
     Parameters
     ----------
     factor : float > 0
+        Number that multiplies the noise.
 
     Raises
     ------

@@ -1,6 +1,6 @@
-"""Ranks by noisy binary search, and a mean around a centre, clipped at such a rank.
+"""Private ranks by noisy binary search, and a private mean clipped to a ball of such a radius.
 
-HLY21 (Huang, Liang, Yi 2021) and PLAN (Aumueller, Lebeda, Nelson, Pagh 2024) are made of these.
+HLY21 and PLAN consist of these two mechanisms.
 """
 
 from __future__ import annotations
@@ -24,28 +24,33 @@ def noisy_rank(
     steps: int,
     ledger: Ledger,
 ) -> Floats:
-    """Release the point in [lower, upper] that `rank` records are below; spend the ledger.
+    """Release a point in [lower, upper] below which about `rank` records lie; spend the ledger.
 
-    Each step asks how many are below the middle of what is left, at 1/steps of the ledger, and
-    keeps the half that the noisy answer points to. A replaced record moves a count by at most 1,
-    and those of d coordinates by at most sqrt(d) in l2; steps compose adaptively. Under zCDP that
-    is HLY21's N(0, steps d/(2 rho)) on every count. What is found is within (upper -
-    lower)/2^(steps + 1) of the end of a half where noise would have had to turn the answer.
+    Each step counts the records below the midpoint of the current interval, adds noise for 1/steps
+    of the ledger, and keeps the half that contains the point according to the noisy count. A
+    replaced record changes a count by at most 1, and the counts of d coordinates by at most sqrt(d)
+    in l2. Steps compose adaptively. Under zCDP each count gets N(0, steps d/(2 rho)), as in HLY21.
+    Without noise the result is within (upper - lower)/2^(steps + 1) of the point of this rank.
 
     Parameters
     ----------
     below : callable
-        How many records of each trial are below points, (trials,), or (trials, d) by coordinate.
+        Maps points, (trials,) or by coordinate (trials, d), to the numbers of records below them.
     rank : float
-    lower : (trials,) or (trials, d) array
-        A public end, which gives the shape; or one that rests on releases that are paid for.
-    upper : float or array
+        Wanted number of records below the point.
+    lower : ndarray of shape (trials,) or (trials, d)
+        Lower end, public or computed from paid releases; it determines the shape.
+    upper : float or ndarray
+        Upper end, which broadcasts to `lower`.
     steps : int
+        Number of halvings.
     ledger : Ledger
+        Spent completely.
 
     Returns
     -------
-    array of the shape of `lower`
+    ndarray
+        Midpoints of the last intervals, in the shape of `lower`.
     """
     low, high = np.broadcast_arrays(lower, upper)
     sensitivity = float(np.sqrt(low[0].size))
@@ -65,24 +70,31 @@ def mean_in_ball(
     search: Ledger,
     fine: Ledger,
 ) -> tuple[Floats, Floats]:
-    """The mean of offsets from a centre, projected on a ball that holds `rank` of them, with noise.
+    """Release the mean of offsets, projected to a ball that contains about `rank` of them.
 
-    The radius C is `noisy_rank` of their norms, paid by `search`. A projected record moves by at
-    most 2C, so the mean has l2 sensitivity 2C/n, paid by `fine`.
+    The radius C (`bound` in the code) is `noisy_rank` of the norms of the offsets, paid by
+    `search`. Replacing a record moves its projection by at most 2C, so the mean of n projections
+    has l2 sensitivity 2C/n, paid by `fine`.
 
     Parameters
     ----------
-    offset : (trials, m, d) array
-    held : (trials, m) array
-        How many records there are of each, n in all.
+    offset : ndarray of shape (trials, m, d)
+        Differences between records and a centre.
+    held : ndarray of shape (trials, m)
+        Multiplicity of each offset; each row adds up to n.
     rank : float
-    upper : (trials,) array
-        C is sought in [0, upper].
+        Wanted number of offsets in the ball; values below 1 count as 1.
+    upper : ndarray of shape (trials,)
+        Largest radius of the search.
+    steps : int
+        Number of halvings of the search.
+    search, fine : Ledger
+        Ledgers of the radius and of the mean; both are spent completely.
 
     Returns
     -------
-    tuple of two (trials, d) arrays
-        With noise, and before it.
+    tuple of two ndarray of shape (trials, d)
+        The mean with noise, and before noise.
     """
     length, n = norms(offset), held[0].sum()
     radius = noisy_rank(

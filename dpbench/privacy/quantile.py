@@ -11,7 +11,7 @@ from dpbench.samples.base import Sample, share
 
 __all__ = ["audit_pairs", "private_quantile"]
 
-# Scores are capped where all points below the cap together weigh less than 2^-60.
+# The cap on scores makes the total probability of all points with capped scores less than 2^-60.
 NEGLIGIBLE = 60 * np.log(2)
 
 
@@ -25,28 +25,42 @@ def private_quantile(
 ) -> Floats:
     """Release a q-quantile of each dataset in [lower, upper], up to `resolution`; spend the ledger.
 
-    The exponential mechanism with score
+    The mechanism is the exponential mechanism over t in [lower, upper] with the score
 
         -max(0, #{x < t - h} - q n, q n - #{x <= t + h}),    h = resolution,
 
-    over t in [lower, upper], capped from below at -W. A replaced record moves either count by at
-    most one, so the score has sensitivity 1. It is 0 within h of a quantile, so that a value
-    shared by many records is found. At q = 1/2 on untied data it is the inverse-sensitivity
-    mechanism of the median, up to a constant (lecture 17).
+    capped from below at -W (`cap` in the code). A replaced record changes either count by at most
+    1, so the score has sensitivity 1. The score is 0 within h of a quantile, so that the mechanism
+    finds a value shared by many records. At q = 1/2, on data without ties, it is the
+    inverse-sensitivity mechanism of the median, up to a constant (L17).
 
-    Between neighbouring points of x - h and x + h the score is constant: one draw among these
-    pieces, weighed by their lengths, then a uniform one. The cap leaves the privacy as it is and
-    lets only the records of ranks within W of q n matter; W rests on public numbers alone, and
-    pieces beyond it are chosen with probability below 2^-60 in all.
+    The points x - h and x + h cut [lower, upper] into pieces of constant score. The code draws a
+    piece, weighted by its length, and then a uniform point in it. The cap does not change the
+    sensitivity, and with it only records with ranks within W of q n matter. W depends on public
+    numbers alone; the total probability of pieces with capped scores is below 2^-60.
 
     Parameters
     ----------
     sample : Sample
-        Numbers; those outside [lower, upper] count at its ends.
-    q : float in (0, 1)
-    lower, upper : float or (trials,) array
-        Bounds that are public or released before, ``lower < upper``.
-    resolution : float > 0 or (trials,) array
+        Datasets of numbers; records outside [lower, upper] are clipped to it.
+    q : float
+        Probability of the quantile, in (0, 1).
+    lower, upper : float or ndarray of shape (trials,)
+        Finite ends, public or released before; lower < upper.
+    resolution : float or ndarray of shape (trials,)
+        Distance h up to which a point counts as a quantile, above 0.
+    ledger : Ledger
+        Spent completely.
+
+    Returns
+    -------
+    ndarray of shape (trials,)
+        Private quantiles.
+
+    Raises
+    ------
+    ValueError
+        If `q`, the ends or the resolution are out of range.
     """
     lower, upper, resolution = (np.reshape(one, (-1, 1)) for one in (lower, upper, resolution))
     finite = (-np.inf < lower) & (lower < upper) & (upper < np.inf)
@@ -82,10 +96,25 @@ def private_quantile(
 
 
 def audit_pairs(n: int, q: float, lower: float, upper: float, resolution: float) -> list[Pair]:
-    """Datasets on which a record raises the score of one piece by 1 and lowers all others'.
+    """Return a pair of datasets on which one record changes scores in both directions.
 
-    Two records are left alone by a short piece, whose rank is one too low, and a long one, whose
-    rank is one too high; a record goes from the upper end to the lower.
+    Let k = ceil(q n) - 1, h = resolution and s = (upper - lower)/20. k records lie at `lower`, two
+    at lower + 2h + s, and all others at `upper`. Around the two records there are a short piece of
+    length s, with k records below it, and a long piece, with k + 2 records below it. If q n is a
+    whole number, both have score -1. The pair moves one record from `upper` to `lower`, which
+    raises the score of the short piece to 0 and lowers the score of the long piece to -2.
+
+    Parameters
+    ----------
+    n : int
+        Records in each dataset.
+    q, lower, upper, resolution : float
+        Arguments of `private_quantile`.
+
+    Returns
+    -------
+    list of Pair
+        One pair, or none if q n is too close to 0 or n.
     """
     short = (upper - lower) / 20
     below = int(np.ceil(share(q, n))) - 1

@@ -1,14 +1,14 @@
-"""Compare runs of a mechanism on neighbouring datasets, given the same releases.
+"""Compare runs of an estimator on neighbouring datasets, given equal releases.
 
-The second run is a replay: its tape puts the releases of the first in the place of its own, and
-draws all other chance alike, so that later steps of both rest on equal releases (see
-`dpbench.privacy.tape`). The ledger adds up costs of mechanisms, which is right if two things hold
-given all earlier releases. No mechanism is given values that differ by more than its stated
-sensitivity, and the same mechanisms run, at the same sensitivities, on both datasets. Both can be
-read off two tapes [1]_.
+The second run is a replay: its tape substitutes the releases of the first run for its own and
+repeats all other randomness, so that later steps of both runs depend on equal releases (see
+`dpbench.privacy.tape`). The ledger adds up the costs of mechanisms, which is correct under two
+conditions, given all earlier releases. No mechanism receives values that differ by more than its
+stated sensitivity. Both runs execute equal mechanisms, at equal sensitivities. The two tapes show
+whether the conditions hold [1]_.
 
-A release is frozen if both tapes have the same one. Steps after a release that is not frozen may
-differ without fault, so the comparison ends there.
+A release is frozen if it is equal on both tapes. Steps after a release that is not frozen may
+legitimately differ, so the comparison ends there.
 
 References
 ----------
@@ -30,30 +30,30 @@ from dpbench.privacy.tape import Step
 
 __all__ = ["ROUNDING", "Comparison", "Move", "compare_steps"]
 
-# Shares of a budget and conversions round; sums of a batch round alike up to their last digits.
+# Relative tolerance of sensitivities, because shares of a budget and conversions are rounded.
 ROUNDING = 1e-9
-# Differences below this share of the values are rounding.
+# Differences below this share of the values count as rounding.
 DIGITS = 1e-14
 ORDERS = {"l1": 1, "l2": 2, "max": np.inf, "box": np.inf}
 
 
 @dataclass(frozen=True)
 class Move:
-    """Hold the distance of one mechanism's values on neighbouring datasets.
+    """Distance between the values of one mechanism on neighbouring datasets.
 
     Attributes
     ----------
     mechanism : str
         The method of the ledger.
     norm : str
-        The norm in which its sensitivity is stated, see `Step`.
+        The norm of the stated sensitivity, see `Step`.
     distance, stated : float
         The distance in the trial with the largest ratio, and the sensitivity stated there.
     ratio : float
-        Their ratio. A distance within rounding of the values counts as 0, and an excess within it
-        as none; a larger distance over a stated sensitivity of 0 is infinity. Where sensitivities
-        differ by coordinate, it is the norm of the coordinates' ratios, because each coordinate has
-        noise of its own scale.
+        The distance over the sensitivity. A distance below the rounding of the values counts as 0,
+        and an excess below it as none. A larger distance over a stated sensitivity of 0 is
+        infinity. If sensitivities differ by coordinate, the ratio is the norm of the coordinates'
+        ratios, because each coordinate has noise of its own scale.
     """
 
     mechanism: str
@@ -64,25 +64,25 @@ class Move:
 
     @property
     def too_far(self) -> bool:
-        """Return whether the ratio exceeds 1 by more than rounding."""
+        """True if the ratio exceeds 1 by more than rounding."""
         return self.ratio > 1 + ROUNDING
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Hold the comparison of two runs on neighbouring datasets, given the same releases.
+    """Comparison of two runs on neighbouring datasets, given equal releases.
 
     Attributes
     ----------
     largest : Move or None
         The move with the largest ratio; None if no mechanism could be compared.
     difference : str
-        The part of the control flow that differs: which mechanisms run, or the stated sensitivity
-        of one of them. Empty if nothing does.
+        The part of the control flow that differs: the list of mechanisms, or the stated
+        sensitivity of a mechanism. Empty if nothing differs.
     compared, skipped : int
-        Mechanisms that were compared, and mechanisms that could not be.
+        Numbers of mechanisms that were compared, and that could not be compared.
     complete : bool
-        Whether all releases were frozen, so that the runs are comparable up to their ends.
+        Whether all releases were frozen, so that the runs could be compared up to their ends.
     """
 
     largest: Move | None
@@ -93,32 +93,32 @@ class Comparison:
 
     @property
     def ratio(self) -> float:
-        """Return the largest move over its sensitivity; NaN if no mechanism could be compared."""
+        """Largest ratio of a move; NaN if no mechanism could be compared."""
         return np.nan if self.largest is None else self.largest.ratio
 
     @property
     def mechanism(self) -> str:
-        """Return the mechanism of the largest ratio, or nothing."""
+        """Mechanism of the largest ratio, or ""."""
         return "" if self.largest is None else self.largest.mechanism
 
     @property
     def same_flow(self) -> bool:
-        """Return whether the same mechanisms ran at the same stated sensitivities."""
+        """True if both runs executed equal mechanisms at equal stated sensitivities."""
         return not self.difference
 
 
 def compare_steps(one: Sequence[Step], other: Sequence[Step]) -> Comparison:
-    """Compare the steps of runs on neighbouring datasets, the second a replay of the first.
+    """Compare the steps of two runs on neighbouring datasets, the second a replay of the first.
 
-    A step ``pay`` belongs to the mechanism that follows it. A mechanism that pays and draws by
-    itself cannot be compared, and is frozen only if it tells the tape its release; a choice among
-    pieces that the records cut up can neither. Where both sensitivities differ, the ratio is about
-    the smaller.
+    A step ``pay`` belongs to the mechanism that follows it. A mechanism with its own randomness
+    cannot be compared, and is frozen only if it records its release on the tape. A choice among
+    pieces into which the records cut a range can be neither compared nor frozen. If the stated
+    sensitivities differ, the ratio uses the smaller.
 
     Parameters
     ----------
     one, other : sequence of Step
-        The steps of the first run, and those of a replay; or those of two replays of one run.
+        The steps of the first run and of its replay; or of two replays of one run.
 
     Returns
     -------
@@ -152,21 +152,21 @@ def compare_steps(one: Sequence[Step], other: Sequence[Step]) -> Comparison:
 
 
 def _pays_for_next(rest: Sequence[tuple[Step | None, Step | None]]) -> bool:
-    """Return whether a mechanism of the ledger follows, in one of the runs at least."""
+    """Return whether the next step of either run is a mechanism of the ledger."""
     return bool(rest) and any(step is not None and step.mechanism != "pay" for step in rest[0])
 
 
 def _same_release(one: Step, other: Step) -> bool:
-    """Return whether later steps rest on the same release in both runs."""
+    """Return whether the releases of two steps are frozen: equal in both runs."""
     if one.told is None and (one.mechanism == "pay" or not one.like(other)):
-        return False  # a chance of its own, or a choice among pieces that the records cut up
+        return False  # own randomness, or a choice among pieces into which records cut a range
     ends = (one.released, other.released) if one.told is None else (one.told, other.told)
     a, b = (np.asarray(end, dtype=float) for end in ends)
     return np.array_equal(a, b, equal_nan=True)
 
 
 def _same_sensitivity(one: Step, other: Step) -> bool:
-    """Return whether two steps state the same sensitivities, up to rounding."""
+    """Return whether two steps state equal sensitivities, up to rounding."""
     a, b = one.sensitivity, other.sensitivity
     return a.keys() == b.keys() and all(
         np.allclose(a[norm], b[norm], rtol=ROUNDING, atol=0.0) for norm in a
@@ -174,7 +174,7 @@ def _same_sensitivity(one: Step, other: Step) -> bool:
 
 
 def _moves(one: Step, other: Step) -> list[Move]:
-    """Return how far the values moved, for each norm in which a sensitivity is stated."""
+    """Return the move between two steps' values for each norm of a stated sensitivity."""
     digits = DIGITS * max(_largest(one.values), _largest(other.values))
     gaps = np.where(np.isnan(one.values) & np.isnan(other.values), 0.0, one.values - other.values)
     gaps = one.draws * np.abs(gaps).reshape(len(gaps), -1)
@@ -200,7 +200,7 @@ def _moves(one: Step, other: Step) -> list[Move]:
 
 def _norms(gaps: Floats, norm: str) -> Floats:
     """Return the norm of every row of distances >= 0."""
-    if norm == "ball":  # sums, and a count in the last coordinate
+    if norm == "ball":  # sums, then a count as the last coordinate
         return np.maximum(_norms(gaps[:, :-1], "l2"), gaps[:, -1])
     widest = gaps.max(axis=1, initial=0.0)
     unit = np.where((widest > 0) & np.isfinite(widest), widest, 1.0)  # squares may overflow

@@ -13,10 +13,11 @@ __all__ = ["Rotation", "walsh_hadamard"]
 
 
 def walsh_hadamard(x: Floats) -> Floats:
-    """The orthonormal Walsh-Hadamard transform along the last axis, of a power of two; its inverse.
+    """Apply the orthonormal Walsh-Hadamard transform, its own inverse, along the last axis.
 
-    H of size ab is the Kronecker product of those of a and b: two products with matrices of some
-    sqrt(d) rows, so n vectors cost n d^(3/2), in place of n d^2.
+    The length d of the axis must be a power of two. The matrix of size ab is the Kronecker product
+    of the matrices of sizes a and b. So two products with matrices of about sqrt(d) rows suffice,
+    and n vectors cost n d^(3/2) operations in place of n d^2.
     """
     bits = x.shape[-1].bit_length() - 1
     rows, columns = 2 ** (bits // 2), 2 ** (bits - bits // 2)
@@ -26,29 +27,58 @@ def walsh_hadamard(x: Floats) -> Floats:
 
 
 class Rotation(NamedTuple):
-    """Rounds of random signs and `walsh_hadamard`, an orthogonal matrix for every trial.
+    """Random orthogonal matrix for every trial: rounds of random signs and `walsh_hadamard`.
 
-    After them no coordinate of a vector x, padded with zeros to D = a power of two, is larger than
-    about |x| sqrt(2 ln(D)/D) (Ailon, Chazelle 2006). It does not depend on the data.
+    A vector x is padded with zeros to a length D, a power of two. After the rotation no coordinate
+    is larger than about |x| sqrt(2 ln(D)/D) (Ailon, Chazelle 2006). The rotation does not depend on
+    the data.
     """
 
     signs: Floats  # (rounds, trials, D)
 
     @classmethod
     def drawn(cls, rng: np.random.Generator, trials: int, d: int, rounds: int = 3) -> Self:
-        """A rotation of vectors of d coordinates for each trial."""
+        """Draw a rotation for each trial.
+
+        Parameters
+        ----------
+        rng : Generator
+            Source of the signs.
+        trials : int
+            Number of trials.
+        d : int
+            Coordinates of the vectors.
+        rounds : int
+            Number of rounds.
+
+        Returns
+        -------
+        Rotation
+        """
         size = 1 << (d - 1).bit_length()
         return cls(np.where(rng.random((rounds, trials, size)) < 0.5, -1.0, 1.0))
 
     def there(self, x: Floats) -> Floats:
-        """Rotate (trials, m, d) vectors: (trials, m, D)."""
+        """Rotate vectors, (trials, m, d); the result is (trials, m, D)."""
         x = np.pad(x, ((0, 0), (0, 0), (0, self.signs.shape[2] - x.shape[2])))
         for sign in self.signs:
             x = walsh_hadamard(x * sign[:, None])
         return x
 
     def back(self, x: Floats, d: int) -> Floats:
-        """Rotate (trials, D) vectors back, and keep d coordinates."""
+        """Apply the inverse rotation and drop the padding.
+
+        Parameters
+        ----------
+        x : ndarray of shape (trials, D)
+            Rotated vectors.
+        d : int
+            Coordinates to keep.
+
+        Returns
+        -------
+        ndarray of shape (trials, d)
+        """
         for sign in self.signs[::-1]:
             x = walsh_hadamard(x) * sign
         return x[:, :d]

@@ -1,53 +1,69 @@
-r"""Noise in proportion to a smooth sensitivity: what varies with the records may scale it.
+r"""Noise proportional to a smooth sensitivity, which may depend on the records.
 
-S is a t-smooth sensitivity of f if for all neighbours |f(x) - f(x')| <= min(S(x), S(x')) and
-S(x) <= e^t S(x') (NRS07). f(x) + S(x) Z/s is released (BS19). In units of S(x)/s neighbours differ
-as Z and e^u Z + v with |u| <= t, and |v| <= s min(1, e^u): S bounds the step on both sides.
+Let f map datasets to numbers, and let x and x' be neighbouring datasets. S is a t-smooth
+sensitivity of f if |f(x) - f(x')| <= min(S(x), S(x')) and S(x) <= e^t S(x') for all neighbours
+(NRS07). The release is f(x) + S(x) Z/s (BS19), for noise Z and a number s (the shift). In units of
+S(x)/s the releases on neighbours are distributed as Z and as e^u Z + v, with |u| <= t and
+|v| <= s min(1, e^u), because S bounds the difference of f on both sides.
 
-**Pure DP: Student's t with d = 3 degrees**, of density prop. to (1 + z^2/d)^(-(d+1)/2). The slope
-of its logarithm is at most (d+1)/(2 sqrt(d)), at z = sqrt(d). As e^u Z its logarithm changes, in u,
-at the rate -1 + (d+1) y^2/(d + y^2), which is in [-1, d]. One after the other they cost
+**Pure DP: Student's t with d = 3 degrees of freedom** (`DEGREES`), with density proportional to
+(1 + z^2/d)^(-(d+1)/2).
 
-    epsilon = d t + s (d+1)/(2 sqrt(d)),
+1. The derivative of the log-density is at most (d+1)/(2 sqrt(d)) in absolute value, at
+   |z| = sqrt(d). So the shift by |v| <= s min(1, e^u), before or after the scaling, costs at most
+   s (d+1)/(2 sqrt(d)).
+2. The log-density of e^u Z at y has the derivative -1 + (d+1) y^2/(d + y^2) in u (y in units of
+   e^u), which is in [-1, d]. So the scaling costs at most d t.
+3. The total cost is epsilon = d t + s (d+1)/(2 sqrt(d)). BS19 has (d+1) t as the first term.
 
-where BS19 has (d+1) t. Of the 0.9 quantiles of |Z|/s for small t those of d = 3 and 4 are least,
-2.72/epsilon and 2.67/epsilon, beside 2.30/epsilon of Laplace noise; a larger d pays more for t.
+For small t, the 0.9 quantiles of |Z|/s are smallest for d = 3 and 4: 2.72/epsilon and
+2.67/epsilon, compared with 2.30/epsilon for Laplace noise. A larger d pays more for t.
 
-**zCDP: Laplace log-normal**, Z = X e^(sigma Y), X Laplace of scale 1 and Y normal. BS19 has
-rho = (t/sigma + e^(3 sigma^2/2) s)^2/2. What follows is ours, and gives less noise: at rho = 1/2
-sd(Z)/s is 1.42 for 2.07 at t = 0.05, and 1.54 for 4.2 at t = 0.2. It is near the least for small
-rho: at x = 0.3 below Renyi divergences reach 0.94 rho at rho = 0.005, and 0.65 rho at 1/2.
+**zCDP: Laplace log-normal noise**, Z = X e^(sigma Y), for a Laplace variable X of scale 1 and a
+standard normal variable Y. BS19 proves the cost rho = (t/sigma + e^(3 sigma^2/2) s)^2/2. The bound
+below is ours and gives less noise: at rho = 1/2 the standard deviation of Z/s is 1.42 in place of
+2.07 at t = 0.05, and 1.54 in place of 4.2 at t = 0.2. It is nearly tight for small rho: at
+t = 0.3 sqrt(2 rho) the Renyi divergences of order a reach 0.94 rho a at rho = 0.005, and 0.65 rho a
+at rho = 1/2.
 
-*Lemma.* Let P_r, 0 <= r <= 1, be the laws of Z after the flow of one vector field, psi the
-derivative of ln p_r at r = 0, and ln E exp(c psi(Z)) <= c^2 rho for c > 0. If D_a(P_r||P_0) is at
-most C a r^2 for some C, then D_a(P_1||P_0) <= a rho, for all orders a > 1.
-*Proof.* Let U(r, a) = ln E_0 (p_r/p_0)^a = (a-1) D_a. Under Q prop. to p_r^a p_0^(1-a) its
-derivative in r is a E_Q psi_r, and psi_r is under P_r what psi is under P_0. By Donsker and
-Varadhan it is at most (a/c)(KL(Q||P_r) + c^2 rho) for every c > 0; KL(Q||P_r) = (a-1) dU/da - U.
-With c = r (a-1), and along the curve a r = K, w = U - rho r^2 a (a-1) has dw/dr <= -w a/(r (a-1)) =
--w (1/r + 1/(K-r)). So w(r) <= w(q) (q/r) (K-r)/(K-q) for q < r, which tends to 0 as q does, for
-U(q, K/q) <= C K^2. Hence w <= 0 up to r = 1, where K is any order.
+*Lemma.* For 0 <= r <= 1 let P_r, with density p_r, be the distribution of Z after time r of the
+flow of a vector field that does not depend on r. Let psi be the derivative of ln p_r in r at r = 0.
+Assume ln E exp(c psi(Z)) <= c^2 rho for all c > 0, and D_a(P_r||P_0) <= C a r^2 for some C and all
+orders a > 1, where D_a is the Renyi divergence. Then D_a(P_1||P_0) <= a rho for all a > 1.
 
-Z and e^u Z + v are ends of such a flow, of z -> u z + v u/(e^u - 1), whose second number is at most
-s where |v| <= s min(1, e^u). BS19's bound gives C. So psi = u A + w B, |u| <= t, |w| <= s, with
+*Proof.*
 
-    B(z) = -(ln p)'(z) = sign(z) E[e^(-sigma Y) | |z|],   A(z) = z B(z) - 1 = E[Y/sigma | |z|].
+1. Let U(r, a) = ln E_0 (p_r/p_0)^a = (a-1) D_a(P_r||P_0), and let Q have a density proportional to
+   p_r^a p_0^(1-a). Then dU/dr = a E_Q psi_r, where psi_r is the derivative of ln p_r at r. Its
+   distribution under P_r is the distribution of psi under P_0.
+2. By Donsker and Varadhan dU/dr <= (a/c)(KL(Q||P_r) + c^2 rho) for every c > 0, and
+   KL(Q||P_r) = (a-1) dU/da - U. Choose c = r (a-1).
+3. Follow the curve a = K/r for a constant K. There V = U - rho r^2 a (a-1) satisfies
+   dV/dr <= -V a/(r (a-1)) = -V (1/r + 1/(K-r)).
+4. So V(r) <= V(r0) (r0/r) (K-r)/(K-r0) for r0 < r. This tends to 0 as r0 does, because
+   U(r0, K/r0) <= C K^2. Hence V <= 0 up to r = 1, where the order is K, an arbitrary number.
 
-A is even and B odd: E exp(c psi) = E exp(c u A) cosh(c w B), which grows with |w| and is convex in
-u: it is largest at |w| = s and u = t or -t. In units of sqrt(2 rho), x = t/sqrt(2 rho) and
-g = s/sqrt(2 rho), it remains that k(c) = ln E exp(c x A) cosh(c g B) <= c^2/2 for all real c.
-`_shift` finds the largest g for sigma = 1.05 x. It rests on quadrature, and on proofs for the c
-that it does not look at:
+*Use of the lemma.* Z and e^u Z + v are the ends of the flow of the vector field u z + w with
+w = v u/(e^u - 1), and |w| <= s because |v| <= s min(1, e^u). The bound of BS19 gives C. For this
+flow psi = u A + w B with |u| <= t and |w| <= s, where
 
-- |c| <= h: as e^y <= 1 + y + y^2 e^|y|/2 and E psi = 0, k(c) <= c^2/2 E psi^2 e^(h |psi|), which
-  is at most c^2/2 E (x^2 A^2 + g^2 B^2) e^(h (x |A| + g |B|)), as A B is odd.
-- between neighbours c, qc of a grid k is convex, so below its chord, which is at most
-  (1+q)^2/(4q) times a parabola that is above k at both.
-- beyond: A >= -1, |B| <= M = e^(3 sigma^2/2) and E e^(cxA) <= e^((cx/sigma)^2/2), by Jensen. So
-  k(c) <= c g M + (cx/sigma)^2/2 for c > 0, and k(c) <= |c| (x + g M) for c < 0.
+    B(z) = -(ln p_0)'(z) = sign(z) E[e^(-sigma Y) | |z|],  A(z) = z B(z) - 1 = E[Y/sigma | |z|].
 
-.. [BS19] M. Bun, T. Steinke, "Average-case averages: private algorithms for smooth sensitivity and
-   mean estimation", NeurIPS 2019.
+A is even and B is odd, so E exp(c psi) = E exp(c u A) cosh(c w B). This grows with |w| and is
+convex in u, so it is largest at |w| = s and u = t or u = -t. In units of sqrt(2 rho) let
+tau = t/sqrt(2 rho) and g = s/sqrt(2 rho) (`x` and `g` in the code). It remains to show
+
+    k(c) = ln E exp(c tau A) cosh(c g B) <= c^2/2 for all real c.
+
+`_shift` finds the largest such g for sigma = 1.05 tau (`WIDER`). It evaluates k by quadrature at
+|c| = h, q h, q^2 h, ..., with h = `FEWEST` and q = `RATIO`. Other c are covered as follows:
+
+- |c| <= h. Because e^y <= 1 + y + y^2 e^|y|/2 and E psi = 0, k(c) <= c^2/2 E psi^2 e^(h |psi|),
+  which is at most c^2/2 E (tau^2 A^2 + g^2 B^2) e^(h (tau |A| + g |B|)), because A B is odd.
+- Between neighbours c and q c of the grid. k is convex, so it lies below its chord. The chord is
+  at most (1+q)^2/(4q) times a parabola that lies above k at both ends.
+- Beyond the grid. A >= -1, |B| <= M = e^(3 sigma^2/2), and E e^(c tau A) <= e^((c tau/sigma)^2/2)
+  by Jensen. So k(c) <= c g M + (c tau/sigma)^2/2 for c > 0, and k(c) <= |c| (tau + g M) for c < 0.
 """
 
 from __future__ import annotations
@@ -62,39 +78,77 @@ from dpbench.privacy.budgets import ZCDP, Budget
 
 __all__ = ["draw", "largest_rate", "student_shift"]
 
-DEGREES = 3
-WIDER = 1.05  # sigma/x
-FEWEST, RATIO = 1e-3, 1.05  # the h and the q of the module
+DEGREES = 3  # d, degrees of freedom of Student's t
+WIDER = 1.05  # sigma/tau
+FEWEST, RATIO = 1e-3, 1.05  # h and q: smallest |c| of the grid, and ratio of neighbours
 
 
 def largest_rate(budget: Budget) -> float:
-    """The t at which nothing, or under zCDP next to nothing, is left for a step of f."""
+    """Return the supremum of the admissible t.
+
+    At this t the whole budget pays for the scaling by e^t, and no budget (under zCDP almost none)
+    is left for the shift.
+    """
     if isinstance(budget, ZCDP):
         return float(np.sqrt(2 * budget.rho))
     return budget.pure_epsilon / DEGREES
 
 
 def student_shift(epsilon: float, t: float) -> float:
-    """The s at which Student noise costs epsilon."""
+    """Return the shift s at which Student noise costs epsilon.
+
+    Parameters
+    ----------
+    epsilon : float
+        Budget, above 0.
+    t : float
+        Smoothness, above 0.
+
+    Returns
+    -------
+    float
+        Positive if t < epsilon/d.
+    """
     return float((epsilon - DEGREES * t) * 2 * np.sqrt(DEGREES) / (DEGREES + 1))
 
 
 def draw(rng: np.random.Generator, shape: tuple[int, ...], budget: Budget, t: float) -> Floats:
-    """Independent Z/s: noise for a t-smooth sensitivity of 1."""
+    """Draw independent noises Z/s for a t-smooth sensitivity of 1.
+
+    Parameters
+    ----------
+    rng : Generator
+        Source of the noise.
+    shape : tuple of int
+        Shape of the result.
+    budget : Budget
+        Pays for all of the noise: Laplace log-normal noise under zCDP, else Student noise.
+    t : float
+        Smoothness, in (0, `largest_rate`).
+
+    Returns
+    -------
+    ndarray
+
+    Raises
+    ------
+    ValueError
+        If t is out of range.
+    """
     share = t / largest_rate(budget)
     if not 0 < share < 1:
         raise ValueError(f"t is {t:g}; {budget} asks for 0 < t < {largest_rate(budget):g}")
     if not isinstance(budget, ZCDP):
         noise = rng.standard_t(DEGREES, shape) / student_shift(budget.pure_epsilon, t)
         return np.asarray(noise)
-    x = float(np.ceil(share * 1e6) / 1e6)  # rounded up, as a key
+    x = float(np.ceil(share * 1e6) / 1e6)  # tau, rounded up to make it a key of the cache
     wide = np.exp(WIDER * x * rng.standard_normal(shape))
     return np.asarray(rng.laplace(size=shape) * wide / (_shift(x) * np.sqrt(2 * budget.rho)))
 
 
 @cache
 def _shift(x: float) -> float:
-    """The largest g at this x, 0 < x < 1; see the module."""
+    """Return the largest g for tau = x, 0 < x < 1."""
     from scipy.optimize import brentq  # a slow import
 
     a, b, log_p = _scores(x * WIDER)
@@ -114,7 +168,7 @@ def _shift(x: float) -> float:
 
 
 def _scores(sigma: float) -> tuple[Floats, Floats, Floats]:
-    """A and B at points |z| that are even in ln|z|, and the logarithms of their probabilities."""
+    """Return A and B on a grid of equally spaced ln|z|, and the log-probabilities of the points."""
     log_z = np.arange(-40, 60 * sigma + np.log1p(60 / sigma), 0.1)[:, None]
     y = sigma * np.arange(-20, 80, 0.1)
     log_joint = log_z - y - np.exp(log_z - y) - (y / sigma) ** 2 / 2

@@ -1,7 +1,7 @@
-"""Symbols of privacy parameters, and budgets in words.
+"""Symbols of privacy parameters, and the text form of budgets.
 
-`SYMBOLS` is the only table of these letters, and `budget_text` the only function that writes the
-amounts of a budget: tables on a terminal, the page, figures and LaTeX differ in its parameters.
+`SYMBOLS` is the only table of these letters, and `budget_text` is the only function that writes the
+amounts of a budget. Tables on a terminal, pages, figures and LaTeX pass different parameters to it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,13 @@ Alphabet = Literal["name", "ascii", "unicode", "tex"]
 
 @dataclass(frozen=True)
 class Symbol:
-    """A Greek letter by its name, in a few ASCII characters, in Unicode and in TeX."""
+    """Greek letter in several alphabets.
+
+    Parameters
+    ----------
+    name, ascii, unicode, tex : str
+        Name, short ASCII form, Unicode character and TeX command.
+    """
 
     name: str
     ascii: str
@@ -41,7 +47,7 @@ SYMBOLS = {
         Symbol("sigma", "sigma", "\N{GREEK SMALL LETTER SIGMA}", r"\sigma"),
     )
 }
-# How an amount is written, and what stands between amounts.
+# Format of an amount, and separator between amounts.
 FORMS: dict[Alphabet, tuple[str, str]] = {
     "name": ("{} = {}", ", "),
     "ascii": ("{}={}", " "),
@@ -63,21 +69,21 @@ def budget_text(
     Parameters
     ----------
     budget : Budget or mapping
-        A mapping is a row of results: it has the amounts in columns of these names, None or NaN
-        where they do not apply.
+        A mapping is a row of results, with a column for each amount; amounts that do not apply are
+        None or NaN.
     alphabet : {'ascii', 'name', 'unicode', 'tex'}
-        ``ascii`` is the shortest one, for tables of 80 columns: ``eps=0.5 delta=1e-06``.
+        ``ascii`` is the shortest, for tables of 80 columns: ``eps=0.5 delta=1e-06``.
     label : str
-        Text in front of the amounts, such as the notion; blank for none.
+        Text before the amounts, for example the notion; "" for no label.
     number : callable
-        Writes an amount.
+        Formats an amount.
     columns : collection of str
         The amounts to write; all by default.
 
     Returns
     -------
     str
-        Blank without a label and amounts.
+        "" if there are neither a label nor amounts.
     """
     row = budget.named_amounts if isinstance(budget, Budget) else budget
     form, between = FORMS[alphabet]

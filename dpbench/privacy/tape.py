@@ -1,4 +1,4 @@
-"""Record what the mechanisms of a run were given and what they released."""
+"""Record the inputs and outputs of the mechanisms of a run, and replay the outputs."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ __all__ = ["Step", "Tape"]
 
 @dataclass
 class Step:
-    """Record what one mechanism was given and what it released.
+    """Inputs and outputs of one mechanism.
 
     Attributes
     ----------
     mechanism : str
-        The method of the ledger. Every mechanism begins with a step ``pay``.
+        Name of the method of the ledger. Every mechanism begins with a step ``pay``.
     values : array
-        The values before noise, or the scores.
+        Values before noise, or scores.
     sensitivity : mapping
-        The stated sensitivities by norm: ``l1``, ``l2``, ``max``, ``box`` or ``ball``.
+        Stated sensitivities by norm: ``l1``, ``l2``, ``max``, ``box`` or ``ball``.
     released : array or None
-        The mechanism's own output, or the output of an earlier run in its place.
+        Output of the mechanism, or in a replay the output of the earlier run.
     told : array or None
-        The output of a mechanism that turns `released` into it, or that pays and draws by itself,
-        where it tells the ledger.
+        Final output, if the mechanism transforms `released` or has its own randomness, and records
+        its output on the ledger (`Ledger.told`).
     weights : float or array
-        The logarithms of the base measure of an exponential mechanism.
+        Logarithms of the base measure of an exponential mechanism.
     draws : int
-        The number of noises that were averaged.
+        Number of noises that were averaged.
     chance : mapping or None
-        The state of the ledger's generator after it.
+        State of the ledger's generator after the step.
     """
 
     mechanism: str
@@ -48,20 +48,21 @@ class Step:
     chance: Mapping[str, Any] | None = None
 
     def like(self, other: Step) -> bool:
-        """Whether it is the same mechanism with the same range of outputs."""
+        """Return whether `other` has an equal mechanism and an equal range of outputs."""
         same = self.mechanism == other.mechanism and self.values.shape == other.values.shape
         return same and np.array_equal(self.weights, other.weights)
 
 
 class Tape:
-    """Keep the steps of a run, and replay the outputs of an earlier run.
+    """Steps of a run, with a replay of the outputs of an earlier run.
 
     Parameters
     ----------
     earlier : sequence of Step, optional
-        The steps of another run. A step that is like the one at its place there releases what
-        that one did, so that later steps of both runs rest on equal releases. Chance that is drawn
-        after it is that of the other run, too, however many numbers each mechanism drew.
+        Steps of another run. A step that matches the earlier step at its position releases the
+        earlier output, so that later steps of both runs depend on equal releases. After the step
+        the generator has the state of the earlier run, so that all later random numbers are equal,
+        even if the mechanisms drew different numbers of them.
     """
 
     def __init__(self, earlier: Sequence[Step] = ()) -> None:
@@ -69,7 +70,19 @@ class Tape:
         self._earlier = earlier
 
     def add(self, step: Step, rng: np.random.Generator | None = None) -> Any:
-        """Keep a step, and return its output: what it releases, or what the earlier one did."""
+        """Append a step and return its output, or the output of the matching earlier step.
+
+        Parameters
+        ----------
+        step : Step
+            Step of this run.
+        rng : Generator, optional
+            Generator of the ledger, set to its state in the earlier run.
+
+        Returns
+        -------
+        array or None
+        """
         self.steps.append(step)
         earlier = self._counterpart(rng)
         if earlier is not None and step.like(earlier):
@@ -77,7 +90,19 @@ class Tape:
         return step.released
 
     def told(self, found: Floats, rng: np.random.Generator | None = None) -> Floats:
-        """Keep the output of the mechanism that was just paid for, and return it or the earlier."""
+        """Record the output of the mechanism just paid for; return it, or the earlier output.
+
+        Parameters
+        ----------
+        found : ndarray
+            Output in this run.
+        rng : Generator, optional
+            Generator of the ledger, set to its state in the earlier run.
+
+        Returns
+        -------
+        ndarray
+        """
         earlier = self._counterpart(rng)
         known = None if earlier is None else earlier.told
         if known is not None and known.shape == found.shape:
@@ -86,7 +111,7 @@ class Tape:
         return found
 
     def _counterpart(self, rng: np.random.Generator | None) -> Step | None:
-        """Return the earlier run's step for the last one, and set the generator as it was there."""
+        """Return the earlier step that matches the last step, and restore the generator's state."""
         at, step = len(self.steps) - 1, self.steps[-1]
         earlier = self._earlier[at] if at < len(self._earlier) else None
         if earlier is None or earlier.mechanism != step.mechanism:

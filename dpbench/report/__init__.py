@@ -1,6 +1,6 @@
-"""What a reader sees of a run: figures, LaTeX, and the page with its sections."""
+"""Present a run to readers: figures, LaTeX, and the page with its sections."""
 
-# They enter the registry.
+# Imported because they register their kinds of figures.
 from dpbench.report import (  # noqa: F401
     decomposition,
     error_figures,

@@ -1,4 +1,4 @@
-"""The figure that takes an error apart against the clipping threshold."""
+"""Figure of the parts of an error against the clipping threshold."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import Field
 
 from dpbench.analysis.result import Result
 from dpbench.analysis.study import Study
-from dpbench.estimators.heavy_tailed import HeavyTailedMean, worst_clipping_bias
+from dpbench.estimators.heavy_tailed import TunedClippedMean, worst_clipping_bias
 from dpbench.output.scales import ticks
 from dpbench.output.style import THEORY, Axes, line_styles, number_text
 from dpbench.privacy import Budget
@@ -28,18 +28,19 @@ __all__ = ["Decomposition"]
 
 @validated
 class Decomposition(SelectingFigure):
-    """The parts of the error against the clipping threshold T, a panel per family.
+    """Parts of the error against the clipping threshold T, a panel for each family.
 
-    Bias falls and noise rises; the T that each policy chooses is marked. Dotted lines
-    are the worst bias over the moment class and the quantile of the noise.
+    The bias falls and the noise rises in T. The threshold that each policy chooses is marked.
+    Dotted lines are the worst bias over the moment class, and the 0.9 quantile of the noise.
 
     Parameters
     ----------
     estimators : optional
-        Those with a list of `clip_at`.
+        Estimators with a list of values for `threshold`.
     chosen : names, or values by name
-        Estimators whose own T is marked, as in a `Selection`.
+        Estimators whose chosen T is marked, as in a `Selection`.
     n : int
+        Sample size.
     """
 
     chosen: Choice
@@ -53,12 +54,14 @@ class Decomposition(SelectingFigure):
         check_sizes(rows, [self.n], where)
         check_one_budget(rows, where)
         for label in rows["estimator"].unique():
-            if "clip_at" not in study.estimators[label].swept:
-                raise ConfigError(f"{where}.estimators: {label!r}: it has no list of clip_at")
+            if "threshold" not in study.estimators[label].swept:
+                raise ConfigError(f"{where}.estimators: {label!r}: it has no list of threshold")
         for label in choose(self.chosen, study.estimators, f"{where}.chosen"):
             for family in rows["family"].unique():
-                if not isinstance(study.estimator(label, family), HeavyTailedMean):
-                    raise ConfigError(f"{where}.chosen: {label!r}: it chooses no threshold")
+                if not isinstance(study.estimator(label, family), TunedClippedMean):
+                    raise ConfigError(
+                        f"{where}.chosen: {label!r}: it chooses no threshold; leave it out"
+                    )
 
     def told(self) -> tuple[str, str]:
         what = "0.9 quantiles of the error and its parts against the clipping threshold"
@@ -74,7 +77,7 @@ class Decomposition(SelectingFigure):
 
     def _panel(self, family: str, rows: pd.DataFrame, words: Words, ax: Axes) -> None:
         study, looks = words.study, line_styles(self.PARTS.values())
-        for part, worst in rows.groupby("clip_at")[list(self.PARTS)].max().items():
+        for part, worst in rows.groupby("threshold")[list(self.PARTS)].max().items():
             name = self.PARTS[str(part)]
             ax.plot(worst.index, worst, label=name, **looks[name])
         ax.set(xscale="log", yscale="log", xlabel="threshold $T$")
@@ -83,20 +86,20 @@ class Decomposition(SelectingFigure):
         ax.set_ylabel(f"0.9 quantile at $n = {number_text(self.n)}$")
         budgets = (one.value for one in study.budgets.values())
         budget = next(one for one in budgets if under(rows, one).any())
-        thresholds = np.sort(rows["clip_at"].unique())
+        thresholds = np.sort(rows["threshold"].unique())
         bias = [worst_clipping_bias(t, rows["k"].iloc[0]) for t in thresholds]
         ax.plot(thresholds, bias, label="theory", **THEORY)
         ax.plot(thresholds, 2 * thresholds / self.n * budget.noise_quantile(BETA), **THEORY)
-        # a bias of zero is a rounding error on the page: leave it below the frame
+        # a bias of zero shows up as a rounding error: leave it below the frame
         ax.set_ylim(rows["noise_q90"].min() / 3, 3 * rows["q90"].max())
         self._chosen(family, budget, words, ax)
 
     def _chosen(self, family: str, budget: Budget, words: Words, ax: Axes) -> None:
-        """Mark the threshold of each policy; of names that follow each other one stands higher."""
+        """Mark the threshold of each policy; neighbouring names stand at different heights."""
         study, places = words.study, {}
         for label in choose(self.chosen, study.estimators):
             estimator = study.estimator(label, family)
-            assert isinstance(estimator, HeavyTailedMean)
+            assert isinstance(estimator, TunedClippedMean)
             places[words.estimator(label)] = estimator.clipping_threshold(self.n, budget)
         low, high = ax.get_xlim()
         shown = sorted((place, name) for name, place in places.items() if low < place < high)

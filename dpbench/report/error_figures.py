@@ -1,4 +1,4 @@
-"""Figures of errors against n, and against something else."""
+"""Figures of errors against n, and against another parameter."""
 
 from __future__ import annotations
 
@@ -39,28 +39,53 @@ from dpbench.theory.bounds.of_class import OF_VIEWS
 __all__ = ["GUIDES", "AgainstParameter", "ErrorAgainstN", "axis_scale", "check_one_budget"]
 __all__ += ["check_sizes", "intervals_text"]
 
-MOST_MARKERS = 15
-# Between the largest and the smallest error of a panel, at most.
-MOST_DECADES = 1e9
-# The column that lower bounds are about.
-BOUNDED = "q90"
+MOST_MARKERS = 15  # markers on a curve
+MOST_DECADES = 1e9  # largest ratio of two errors in a panel; larger errors leave the frame
+BOUNDED = "q90"  # column to which lower bounds apply
 
 
 def check_one_budget(rows: pd.DataFrame, where: str, way_out: str = "") -> None:
-    """Refuse rows of several budgets, of which a figure draws one."""
+    """Check that rows have a single budget, for figures that draw only one.
+
+    Parameters
+    ----------
+    rows : DataFrame
+    where : str
+        The figure's key, for the message.
+    way_out : str
+        Another remedy to name in the message.
+
+    Raises
+    ------
+    ConfigError
+        If there are several budgets.
+    """
     budgets = rows.loc[rows["privacy"] != "none", BUDGET].drop_duplicates()
     if len(budgets) > 1:
         raise ConfigError(f"{where}.budgets: {len(budgets)} budgets; choose one{way_out}")
 
 
 def check_sizes(rows: pd.DataFrame, sizes: Iterable[int], where: str) -> None:
-    """Refuse a sample size that is not run."""
+    """Check that all sample sizes of a figure are run.
+
+    Parameters
+    ----------
+    rows : DataFrame
+    sizes : iterable of int
+    where : str
+        The figure's key, for the message.
+
+    Raises
+    ------
+    ConfigError
+        If a sample size is not run.
+    """
     for n in set(sizes) - set(rows["n"]):
         raise ConfigError(f"{where}.n: {n}: the sweep does not run it")
 
 
 def _with_interval(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """The rows with ``low`` and ``high``, a 95% interval for `metric`, or NaN if none is known."""
+    """Add ``low`` and ``high``, a 95% interval for `metric`; NaN if it has none."""
     about = METRICS[metric]
     low = high = pd.Series(np.nan, rows.index)
     if about.interval is None:
@@ -76,21 +101,31 @@ def _with_interval(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
     else:
         half = NORMAL * rows[f"{metric}_se"]
         low, high = rows[metric] - half, rows[metric] + half
-    # no axis reaches infinity, which is where failures are
+    # failures give infinite ends, which cannot be drawn
     return rows.assign(low=low.replace(np.inf, np.nan), high=high.replace(np.inf, np.nan))
 
 
 def intervals_text(metrics: Iterable[str]) -> str:
-    """What `_with_interval` gives, in words."""
+    """Describe the intervals of some metrics in words, as `_with_interval` computes them."""
     known = dict.fromkeys(METRICS[metric].interval for metric in metrics)
     told = [words for words in known if words]
     return f"bands: {'; '.join(told)}" if told else "no intervals are drawn"
 
 
 def axis_scale(rows: pd.DataFrame, metric: str) -> str:
-    """What an axis is: linear of shares, of a sign, and of the mean of errors that are 0 or 1.
+    """Return the scale of an axis for a metric.
 
-    Those are their own squares.
+    Parameters
+    ----------
+    rows : DataFrame
+    metric : str
+        A column of the summary.
+
+    Returns
+    -------
+    {'linear', 'log'}
+        Linear for shares, for numbers with a sign, and for means of errors that are 0 or 1, which
+        are recognised because they equal their squares.
     """
     about = METRICS[metric]
     rate = about.statistic == "mean" and np.allclose(rows["rmse"] ** 2, rows[metric], atol=0)
@@ -100,11 +135,11 @@ def axis_scale(rows: pd.DataFrame, metric: str) -> str:
 def _draw_curve(
     ax: Axes, rows: pd.DataFrame, metric: str, parameter: str, look: Any, result: Result
 ) -> None:
-    """Draw the worst of a metric at each x, failures as gaps, with intervals and slopes."""
+    """Draw the largest value of a metric at each x; failures are gaps."""
     worst = rows.loc[rows.groupby("x")[metric].idxmax()]
     shown, every = worst[metric].replace(np.inf, np.nan), -(-len(worst) // MOST_MARKERS)
     ax.plot(worst["x"], shown, markevery=every, **look)
-    if worst["low"].notna().any():  # else an axis without points would have a range
+    if worst["low"].notna().any():  # an empty band would give an axis without points a range
         band = {"color": look["color"], "alpha": 0.2, "linewidth": 0}
         ax.fill_between(worst["x"], worst["low"], worst["high"], **band)
     _draw_slopes(ax, worst, metric, parameter, result)
@@ -114,8 +149,8 @@ def _draw_slopes(
     ax: Axes, curve: pd.DataFrame, metric: str, parameter: str, result: Result
 ) -> None:
     """Draw the slopes that claims predict in a parameter, through a curve's geometric mean."""
-    # the curve is of one family, estimator and budget; claims are about n, over their regime of it,
-    # or about another parameter at fixed n
+    # The curve has a single family, estimator and budget. A claim is about n, over its regime of
+    # n, or about another parameter at fixed n.
     study, row = result.study, curve.iloc[0]
     about = {
         "metric": metric,
@@ -124,7 +159,7 @@ def _draw_slopes(
         **{name: row[name] for name in BUDGET if name != parameter and pd.notna(row[name])},
     }
     for claim in result.claims.to_dict("records"):
-        inverse = claim["variable"] == "alpha"  # whose exponent is the s in n ~ (1/alpha)^s
+        inverse = claim["variable"] == "alpha"  # claims about alpha predict s in n ~ (1/alpha)^s
         variable = VARIABLES.get("n" if inverse else claim["variable"])
         theorem = study.all_claims[claim["claim"]].statement
         if any(claim[name] != value for name, value in about.items()) or variable is None:
@@ -145,19 +180,20 @@ def _draw_slopes(
 
 @validated
 class ErrorAgainstN(SelectingFigure):
-    """The worst error over each family against n, in panels.
+    """Worst error over each family against n, in panels.
 
-    Dotted lines have the slope that a claim of the study predicts, through the
-    geometric mean of the measured errors. Bands are 95% intervals of the member that is
-    worst, where the metric has one. Below the black line no private estimator can be on all
-    laws of the class, but may be on one; a grey line stands where sampling overtakes privacy in it.
+    Dotted lines have the slope that a claim of the study predicts, and go through the geometric
+    mean of the measured errors. Bands are 95% intervals for the worst member, if the metric has
+    intervals. The black line is the lower bound: no private estimator has a smaller error on all
+    distributions of the class, but may have on a single one. A vertical grey line marks the n at
+    which the sampling error overtakes the cost of privacy in this bound.
 
     Parameters
     ----------
     metric : str
-        A column of the summary.
+        Column of the summary to draw.
     by : {'k', 'family', 'budget'}
-        What the panels differ in. Families that share a panel have lines of their own.
+        Property in which the panels differ. Families in one panel have separate lines.
     """
 
     metric: MetricName = "q90"
@@ -186,7 +222,7 @@ class ErrorAgainstN(SelectingFigure):
             yield partial(self._panel, panel, {"title": title, "yscale": yscale}, looks, result)
 
     def _parts(self, rows: pd.DataFrame, words: Words) -> Iterator[tuple[str, pd.DataFrame]]:
-        """Titles and rows of the panels."""
+        """Yield the title and the rows of each panel."""
         if self.by == "budget":
             free = rows["privacy"] == "none"
             for budget in words.study.budgets.values():
@@ -207,7 +243,7 @@ class ErrorAgainstN(SelectingFigure):
     ) -> None:
         positive = rows.loc[np.isfinite(rows[self.metric]) & (rows[self.metric] > 0), self.metric]
         top = MOST_DECADES * positive.min()
-        if positive.max() > top:  # a search that went astray reaches 1e300 and leaves the frame
+        if positive.max() > top:  # diverged estimates may reach 1e300: cut them off
             ax.set_ylim(positive.min() / 2, top)
             drawn = [self.metric, "low", "high"]
             rows = rows.assign(**{name: rows[name].clip(upper=10 * top) for name in drawn})
@@ -221,25 +257,25 @@ class ErrorAgainstN(SelectingFigure):
         ticks(ax, rows["n"])
 
     def _draw_bound(self, ax: Axes, rows: pd.DataFrame, highest: float) -> None:
-        """Draw the lower bound and shade what is below; an infinite one leaves the frame."""
-        # Under several budgets that of the weakest; what is not private may be below. Bounds of the
-        # local model are drawn where no other estimator is.
+        """Draw the lower bound and shade the area below; an infinite bound leaves the frame."""
+        # Under several budgets draw the smallest bound. Errors without privacy may lie below it.
+        # Draw bounds of the local model only if no other estimator is in the panel.
         private = rows[rows["privacy"] != "none"]
-        central = private[private["bound_by"] != OF_VIEWS]
+        central = private[private["bound_name"] != OF_VIEWS]
         private = private if central.empty else central
         bound = private.groupby("n")["lower_bound"].min().dropna()
         if not np.isfinite(bound).any():
             return
         highest = 2 * max(bound[np.isfinite(bound)].max(), highest)
         bottom, bound = bound.min() / 2, bound.clip(upper=10 * highest)
-        ground = bound / MOST_DECADES  # also where the frame of another panel is lower
+        ground = bound / MOST_DECADES  # low enough if panels share a lower frame
         ax.plot(bound.index, bound, label="lower bound", **BOUND)
         ax.fill_between(bound.index, bound, ground, color="black", alpha=0.08, linewidth=0)
         ax.set_ylim(bottom, highest)
 
 
 def _crossings(rows: pd.DataFrame, study: Study) -> set[float]:
-    """The crossings of the rows' families, see `Family.crossing`, between their sample sizes."""
+    """Return the n inside the rows' range where sampling overtakes privacy in the lower bound."""
     found = {
         study.families[label].value.crossing(one.value)
         for label in rows["family"].unique()
@@ -251,31 +287,31 @@ def _crossings(rows: pd.DataFrame, study: Study) -> set[float]:
 
 @dataclass(frozen=True)
 class Guide:
-    """A formula of columns of a summary; its label in a legend is mathematical text."""
+    """Formula of columns of a summary, drawn for comparison under a label."""
 
     label: str
     formula: Callable[..., Floats]
 
     @property
     def needs(self) -> list[str]:
-        """The columns, as the formula calls what it takes."""
+        """Return the columns that the formula takes."""
         return list(inspect.signature(self.formula).parameters)
 
 
-# To compare with: rates without their constants, and an exact share.
+# Formulas for comparison: rates without their constants, and an exact share.
 GUIDES = {
-    # The blog's lower bounds, for records of norm 1; constants are not known.
+    # Lower bounds of Z24 for records of norm 1, whose constants are not known.
     "pure": Guide(r"$d/(n\varepsilon)$", lambda d, n, epsilon: d / (n * epsilon)),
     "approx": Guide(
         r"$\sqrt{d\ln(1/\delta)}/(n\varepsilon)$",
         lambda d, n, epsilon, delta: np.sqrt(-d * np.log(delta)) / (n * epsilon),
     ),
-    # What is left of a core of friends when a share of the records is far off.
+    # Share of the records that remain in a core of friends if a share eta of them are outliers.
     "core": Guide(r"$(1-\eta)(1-2\eta)$", lambda eta: (1 - eta) * np.maximum(1 - 2 * eta, 0)),
 }
 
 
-# Columns of a key that may be a figure's parameter.
+# Columns of a key that can be the parameter of a figure.
 OF_KEYS = ("k", "d", *AMOUNTS)
 
 Size = Annotated[int, Field(ge=1)]
@@ -283,24 +319,24 @@ Size = Annotated[int, Field(ge=1)]
 
 @validated
 class AgainstParameter(SelectingFigure):
-    """Columns of the summary against a parameter, a panel per column and law.
+    """Columns of the summary against a parameter, in panels by column and distribution.
 
-    Dotted lines have the slope that a claim of the study predicts in the parameter at fixed
-    n, through the geometric mean of what is measured.
+    Dotted lines have the slope that a claim of the study predicts in the parameter at fixed n,
+    and go through the geometric mean of the measured values.
 
     Parameters
     ----------
     parameter : str
-        A column of the summary: ``k``, ``d``, an amount of the budgets (``delta`` as
-        ln(1/delta)), or a parameter that is given a list of values.
+        Column of the summary on the horizontal axis: ``k``, ``d``, an amount of the budgets
+        (``delta`` is drawn as ln(1/delta)), or a parameter with a list of values.
     n : int or list of int
-        A line for each.
+        Sample sizes, with a line for each.
     metrics : list of str
-        Columns of the summary, panels for each.
+        Columns of the summary, with panels for each.
     logarithmic : bool
-        Whether the parameter's axis is.
+        Whether the horizontal axis is logarithmic.
     guides : list of str
-        Formulas to draw, of `GUIDES`.
+        Names of formulas in `GUIDES` to draw.
     """
 
     parameter: str
@@ -312,7 +348,7 @@ class AgainstParameter(SelectingFigure):
     guides: list[Literal["pure", "approx", "core"]] = Field(default_factory=list)
 
     def _check(self, rows: pd.DataFrame, study: Study, where: str) -> None:
-        no_parameter = {*KEY, "lower_bound", "bound_by"} - {*OF_KEYS}
+        no_parameter = {*KEY, "lower_bound", "bound_name"} - {*OF_KEYS}
         known = [str(name) for name in rows if name not in no_parameter]
         if self.parameter not in known:
             choices = ", ".join(known)
@@ -321,7 +357,9 @@ class AgainstParameter(SelectingFigure):
         for name in self.guides:
             needs = GUIDES[name].needs
             if self.parameter not in needs or set(needs) - {self.parameter, "d", "n", *BUDGET}:
-                raise ConfigError(f"{where}.guides: {name!r}: it is about {', '.join(needs)}")
+                raise ConfigError(
+                    f"{where}.guides: {name!r}: it needs the columns {', '.join(needs)}"
+                )
         sections = {"estimators": "estimator", "families": "family"}
         if self.parameter in AMOUNTS:
             rows, sections = rows[rows["privacy"] != "none"], {"budgets": "privacy"}
@@ -330,7 +368,7 @@ class AgainstParameter(SelectingFigure):
             able = numbers.groupby(rows[column]).any()
             for label in able.index[~able]:
                 raise ConfigError(
-                    f"{where}.{section}: {label!r}: it has no number as {self.parameter}"
+                    f"{where}.{section}: {label!r}: leave it out: it has no {self.parameter}"
                 )
 
     @property
@@ -357,10 +395,10 @@ class AgainstParameter(SelectingFigure):
                 yield partial(self._panel, panel, metric, about, looks, result)
 
     def _told(self, rows: pd.DataFrame, words: Words) -> pd.DataFrame:
-        """The rows with ``x`` on the axis, ``law`` of the panel, and ``line`` for the legend."""
+        """Add ``x`` on the axis, ``law`` for the panel, and ``line`` for the legend."""
         study = words.study
         columns = swept_columns(study.families.values(), study.estimators.values())[1]
-        own = {column: name for name, column in columns.items()}  # as estimators call it
+        own = {column: name for name, column in columns.items()}  # the estimators' parameter names
         swept = own.get(self.parameter, self.parameter)
         names = rows["estimator"].map(lambda label: words.estimator(label, swept))
         budgets = words.budgets(rows, self.parameter)

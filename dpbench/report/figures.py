@@ -1,4 +1,4 @@
-"""What a figure is: what it is about, its panels, and how they come on a canvas or on axes."""
+"""Base classes of figures: their selection, their panels, and drawing these on a canvas or axes."""
 
 from __future__ import annotations
 
@@ -24,42 +24,42 @@ Looks = Mapping[str, dict[str, Any]]
 
 @validated
 class DrawnFigure(Figure, ABC):
-    """A figure with a caption. A subclass says what its panels draw.
+    """Figure with a caption, whose panels a subclass draws.
 
     Parameters
     ----------
     caption : str
         A sentence or two.
     ylabel : str
-        What the vertical axes say, with the unit, where the metric's words do not.
+        Label of the vertical axes with the unit, by default the metric's words.
     """
 
     caption: str = ""
     ylabel: str = ""
-    # of rows of panels that share horizontal axes, if they do
+    # Relative heights of the rows of panels, if rows share their horizontal axes.
     HEIGHTS: ClassVar[tuple[float, ...]] = ()
 
     def check(self, study: Study, keys: pd.DataFrame, where: str) -> None:
-        if "$" in self.ylabel:  # which may be mathematical text
+        if "$" in self.ylabel:  # mathematical text
             from matplotlib.mathtext import MathTextParser
 
             try:
                 MathTextParser("path").parse(self.ylabel)
             except ValueError as error:
-                text = f"{where}.ylabel: {self.ylabel!r}: no mathematical text"
+                text = f"{where}.ylabel: {self.ylabel!r}: not valid mathematical text"
                 raise ConfigError(f"{text}: {error}") from error
 
     @abstractmethod
     def rows(self, result: Result) -> pd.DataFrame:
-        """The rows of the summary that this is drawn from."""
+        """Return the rows of the summary that the figure shows."""
 
     @abstractmethod
     def _panels(self, result: Result, words: Words) -> Iterable[Panel]:
-        """What draws each panel on its axes."""
+        """Return a function for each panel that draws it on its axes."""
 
     @abstractmethod
     def told(self) -> tuple[str, str]:
-        """What is drawn against what, and what the intervals are, in plain words."""
+        """Return two phrases in plain words: the axes, and the kind of intervals."""
 
     def figure(
         self, result: Result, names: Names = None, ax: Axes | None = None, panel: int | None = None
@@ -70,31 +70,31 @@ class DrawnFigure(Figure, ABC):
                 raise ConfigError(f"panel: {panel}: the figure has panels 0 to {len(drawn) - 1}")
             drawn, heights = [drawn[panel]], ()
         canvas, axes = panels(len(drawn), ax, heights)
-        for draw, on in zip(drawn, axes, strict=False):  # without a panel there are axes, too
+        for draw, on in zip(drawn, axes, strict=False):  # a canvas without panels still has axes
             draw(on)
             if self.ylabel:
                 on.set_ylabel(self.ylabel)
         shown = list(axes)[: len(drawn)]
         share(shown)
         legend(canvas, ax)
-        for on in shown:  # after the legend, where curves look alike in all panels
+        for on in shown:  # after the legend, because this widens curves differently in each panel
             uncover(on)
         return canvas
 
 
 @validated
 class SelectingFigure(Selection, DrawnFigure, ABC):
-    """A figure of the rows that it selects."""
+    """Figure of the rows of a summary that it selects."""
 
     def check(self, study: Study, keys: pd.DataFrame, where: str) -> None:
         super().check(study, keys, where)
         rows = keys[study.about(self, keys, where)]
         if rows.empty:
-            raise ConfigError(f"{where}: the sweep runs nothing of what the figure is about")
+            raise ConfigError(f"{where}: the sweep runs nothing that the figure selects")
         self._check(rows, study, where)
 
     def _check(self, rows: pd.DataFrame, study: Study, where: str) -> None:
-        """Refuse keys that this kind of figure cannot show."""
+        """Raise ConfigError for keys that this kind of figure cannot show."""
 
     def rows(self, result: Result) -> pd.DataFrame:
         summary = result.summary
@@ -102,5 +102,20 @@ class SelectingFigure(Selection, DrawnFigure, ABC):
 
 
 def chosen_labels(choice: Choice | None, labels: Iterable[str], where: str) -> list[str]:
-    """Those of some labels that are chosen by name or pattern, as entries are."""
+    """Select labels by name or pattern, as entries are selected.
+
+    Parameters
+    ----------
+    choice : list of str, mapping or None
+        Names or patterns; None selects all.
+    labels : iterable of str
+        Labels to select from.
+    where : str
+        Key of the choice, for messages.
+
+    Returns
+    -------
+    list of str
+        The selected labels.
+    """
     return choose(choice, {label: Variant(label, None, {}) for label in labels}, where)

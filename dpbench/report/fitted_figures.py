@@ -1,4 +1,4 @@
-"""Figures of what is fitted to curves of errors: exponents and sample complexities."""
+"""Figures of exponents and sample complexities, which are fitted to curves of errors."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ from dpbench.sweep.selection import BUDGET, Choice, choose
 
 __all__ = ["Exponents", "SampleComplexityCurves", "Thresholds"]
 
-# What the intervals are, in words.
+# Description of the intervals in captions.
 BARS = "bars: 95 per cent intervals, bootstrap over trials"
 
 
 def _errorbar(ax: Axes, x: Any, y: Any, rows: pd.DataFrame, column: str, **look: Any) -> None:
-    """Draw the interval of a column around y; without bars where it is not known."""
+    """Draw the interval of a column around y; no bars if it is unknown."""
     reach = rows[["low", "high"]].sub(rows[column], axis=0).abs()
     ax.errorbar(x, y, yerr=reach.fillna(0).to_numpy(float).T, elinewidth=1, **look)
 
 
 @validated
 class Exponents(DrawnFigure):
-    """Draw measured exponents with 95% intervals against k, over the curves of theory.
+    """Measured exponents with 95% intervals against the moment order k, with curves of theory.
 
-    A panel for each variable; below, what is left when theory is taken away, with the claims'
-    tolerance in grey.
+    There is a panel for each variable. The panel below it has measured minus theory, with the
+    claims' tolerance in grey.
 
     Parameters
     ----------
     claims : names or patterns
-        Claims about exponents.
+        Claims about exponents to draw.
     """
 
     claims: Choice
@@ -56,7 +56,7 @@ class Exponents(DrawnFigure):
             raise ConfigError(f"{where}.claims: {self.claims!r}: no claim is left to draw")
         for label, claim in chosen.items():
             if claim.statement.variable not in VARIABLES:
-                raise ConfigError(f"{where}.claims: {label!r}: it is about no exponent")
+                raise ConfigError(f"{where}.claims: {label!r}: it tests no exponent; leave it out")
             if keys.loc[study.about(claim, keys), "k"].isna().any():
                 raise ConfigError(f"{where}.claims: {label!r}: a family has no moment order")
 
@@ -83,7 +83,7 @@ class Exponents(DrawnFigure):
                 yield partial(self._panel, panel, looks, result.study, left)
 
     def _measured(self, result: Result, words: Words) -> pd.DataFrame:
-        """The rows of the claims with the moment order ``k`` and a ``label`` for the legend."""
+        """Return the rows of the claims, with the moment order ``k`` and a ``label``."""
         study = result.study
         rows = result.claims[result.claims["claim"].isin(list(self._claims(study)))]
         spanned = rows["variable"].map(lambda name: VARIABLES[name].column)
@@ -100,7 +100,7 @@ class Exponents(DrawnFigure):
         return rows
 
     def _panel(self, rows: pd.DataFrame, looks: Looks, study: Study, left: bool, ax: Axes) -> None:
-        """Draw what is measured, or what is left of it without theory."""
+        """Draw measured exponents, or, with `left`, measured minus theory."""
         claims = [study.all_claims[label] for label in rows["claim"].unique()]
         if left:
             tolerance = rows["tolerance"].max()
@@ -113,7 +113,7 @@ class Exponents(DrawnFigure):
                 ax.plot(k, curve, label="theory", **THEORY)
             what, base, sign = exponent_text(claims[0].statement)
             ax.set_ylabel(rf"${sign}$ in $\mathit{{{what}}} \sim {base}^{sign}$")
-        # Those that share a k stand beside each other where the curve of theory is level.
+        # Points at equal k are drawn side by side where the curve of theory is horizontal.
         apart = 0.42 / ax.figure.figure.get_figwidth() if left else 0.0
         for i, (label, points) in enumerate(rows.groupby("label")):
             look: dict[str, Any] = {key: looks[str(label)][key] for key in ("color", "marker")}
@@ -122,25 +122,27 @@ class Exponents(DrawnFigure):
             look |= {"label": label, "linestyle": "none", "capsize": 2, "markersize": 3}
             _errorbar(ax, points["k"] + shift, height, points, "measured", **look)
         ax.set_xticks(sorted(rows["k"].unique()))
-        if ax.xaxis.get_tick_params()["labelbottom"]:  # unless another panel is below
+        if ax.xaxis.get_tick_params()["labelbottom"]:  # false above another panel
             ax.set_xlabel("moment order $k$")
 
 
 @validated
 class _OfRequest(SelectingFigure):
-    """A figure of what a sample complexity of the study has found.
+    """Figure of the sample complexities that a request of the study has found.
 
     Parameters
     ----------
     request : str
-        Its label.
+        Label of the request under ``sample_complexity``.
     """
 
     request: str
 
     def check(self, study: Study, keys: pd.DataFrame, where: str) -> None:
         if self.request not in study.sample_complexity:
-            choices = ", ".join(study.sample_complexity) or "none: the sweep asks for none"
+            choices = (
+                ", ".join(study.sample_complexity) or "none: the sweep has no sample_complexity"
+            )
             raise ConfigError(f"{where}.request: {self.request!r}: choose from {choices}")
         asked = study.about(study.sample_complexity[self.request], keys)
         super().check(study, keys[asked], where)
@@ -150,13 +152,13 @@ class _OfRequest(SelectingFigure):
         return rows[study.about(study.sample_complexity[self.request], rows)]
 
     def _found(self, result: Result) -> pd.DataFrame:
-        """The rows of the table of samples."""
+        """Return the rows of ``sample_complexity.csv`` that the figure shows."""
         table = result.samples[result.samples["request"] == self.request]
         table = table.assign(family=table["distribution"])
         return table[result.study.about(self, table)]
 
     def _unit(self, rows: pd.DataFrame, study: Study) -> str:
-        """What alpha counts, in mathematical text: standard deviations where all of these are 1."""
+        """Return the unit of alpha in mathematical text: sigma if all variances are 1, or blank."""
         families = [study.families[label].value for label in rows["family"].unique()]
         known = [getattr(family, "distribution", None) for family in families]
         return r"\sigma" if all(law is not None and law.variance == 1 for law in known) else ""
@@ -164,10 +166,10 @@ class _OfRequest(SelectingFigure):
 
 @validated
 class SampleComplexityCurves(_OfRequest):
-    """The smallest n against 1/alpha, beside the theorem's formula and its terms.
+    """Smallest n against 1/alpha, with the theorem's n and its terms, a panel for each curve.
 
-    A panel per curve. Points with 95% intervals are read off the curves of errors,
-    diamonds found by direct search. The dotted line is the sum of the terms, which are grey.
+    Points with 95% intervals are read off the curves of errors; diamonds are found by direct
+    search. Grey lines are the terms of the theorem's n, the dotted line is their sum.
     """
 
     def told(self) -> tuple[str, str]:
@@ -202,7 +204,7 @@ class SampleComplexityCurves(_OfRequest):
                 look |= {"linestyle": "none", "color": "0.25"}
                 x, y = 1 / points["alpha"], points["samples"]
                 _errorbar(ax, x, y, points, "samples", label=label, **look)
-        # The sum stays in the frame; a term that hardly counts may leave it.
+        # The sum stays in the frame; a negligible term may leave it.
         shown = [*rows["samples"].dropna(), *terms.sum(axis=1)]
         ax.set_ylim(min(shown) / 4, max(shown) * 4)
         ax.set(xscale="log", yscale="log", xlabel=rf"${unit or 1}/\alpha$", ylabel="smallest $n$")
@@ -212,17 +214,18 @@ class SampleComplexityCurves(_OfRequest):
 
 @validated
 class Thresholds(_OfRequest):
-    """The smallest n for a coarse alpha against R or ln(1/delta), a panel per budget.
+    """Smallest n for a coarse alpha against the radius R or ln(1/delta), a panel for each budget.
 
-    On the logarithmic axis of R what is linear in ln R is a straight line; what is
-    linear in R leaves the frame; what is told no R goes from end to end. Of a request with
-    several alpha the smallest is shown.
+    The axis of R is logarithmic. An n that is linear in ln R gives a straight line; an n that is
+    linear in R leaves the frame. Estimators that take no R have a line across the whole panel. If
+    a request has several alpha, the smallest is shown.
 
     Parameters
     ----------
     against : {'radius', 'delta'}
+        Parameter on the horizontal axis.
     leave : names, or values by name, optional
-        Estimators that may leave the frame, as in a `Selection`.
+        Estimators whose n may leave the frame, as in a `Selection`.
     """
 
     against: Literal["radius", "delta"] = "radius"
@@ -253,7 +256,7 @@ class Thresholds(_OfRequest):
     def _panel(self, rows: pd.DataFrame, title: str, unit: str, looks: Looks, ax: Axes) -> None:
         variable = VARIABLES[self.against]
         amounts = rows[self.against].to_numpy(float)
-        # ln R on a linear axis: the ticks of a logarithmic one overflow near 1e300
+        # Draw log10 R on a linear axis, because ticks of a logarithmic axis overflow near 1e300.
         x = variable.x(amounts) if variable.shows_x else np.log10(amounts)
         ends = pd.DataFrame({"x": [np.nanmin(x), np.nanmax(x)]})
         for series, curve in rows.assign(x=x).groupby("series"):

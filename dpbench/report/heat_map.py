@@ -1,4 +1,4 @@
-"""Draw how far the best estimators are from lower bounds."""
+"""Figure of the distance between the best estimators and lower bounds."""
 
 from __future__ import annotations
 
@@ -20,35 +20,39 @@ from dpbench.sweep.plan import lower_bound
 
 __all__ = ["BETWEEN", "Factors", "factor_text"]
 
-# The factor from which on all cells have one colour.
-MOST = 5.0
-BETWEEN = "\N{EN DASH}"  # the ends of an interval
+MOST = 5.0  # larger factors have the colour of this factor
+BETWEEN = "\N{EN DASH}"  # stands between the ends of an interval
 
 
 @validated
 class Factors(SelectingFigure):
-    """Draw the best estimator over the lower bound, by family, budget and n, and by notion.
+    """Factor of the best estimator over the lower bound, by family, budget and n.
 
-    A number is the exact worst 0.9 quantile of the error over what no private estimator beats. Two
-    numbers are the ends of its 95% interval, where trials alone give it; the colour is then of the
-    number between them. Bold is at most 1.1, by the number or the upper end; grey is not run.
+    There is a panel for each notion of privacy. A factor is the worst 0.9 quantile of the error
+    over the family, divided by a lower bound for all private estimators. A single number is exact.
+    Two numbers are the ends of a 95% interval from trials; the colour shows the estimate between
+    them. Bold numbers are at most 1.1, by the exact factor or the upper end. Grey cells were not
+    run, or have no known bound.
     """
 
     def _check(self, rows: pd.DataFrame, study: Study, where: str) -> None:
         paid = rows[rows["privacy"] != "none"]
         if not any(np.isfinite(lower_bound(study, row)) for row in paid.to_dict("records")):
-            raise ConfigError(f"{where}: no finite lower bound is known of what it is about")
+            raise ConfigError(
+                f"{where}: no finite lower bound is known for the rows that it selects"
+            )
 
     def told(self) -> tuple[str, str]:
         return (
             "the best estimator's worst 0.9 quantile of the error over the lower bound, by family, "
             "budget and n",
-            "one number: exact; two: ends of a 95 per cent interval from trials; bold: at most 1.1",
+            "a single number is exact; two numbers are the ends of a 95 per cent interval from "
+            "trials; bold: at most 1.1; grey: not run, or no known bound",
         )
 
     def _panels(self, result: Result, words: Words) -> Iterator[Panel]:
         found = result.factors_of(self.rows(result))
-        families = list(found["distribution"].unique())  # in all panels, which share their labels
+        families = list(found["distribution"].unique())  # all panels share the rows and labels
         for _, about in found.groupby("privacy", sort=False):
             yield partial(self._panel, about, families, words)
 
@@ -71,7 +75,7 @@ class Factors(SelectingFigure):
             yticklabels=False,
         )  # fmt: skip
         for drawn in ax.texts:
-            if BETWEEN in drawn.get_text():  # two numbers need the room of one
+            if BETWEEN in drawn.get_text():  # two numbers must fit into a cell
                 drawn.set_fontsize("xx-small")
         ax.set(xlabel="$n$", ylabel="", facecolor="0.93")
         ax.set_title(words.notion(found["privacy"].iloc[0]), pad=14)
@@ -92,7 +96,7 @@ class Factors(SelectingFigure):
 
 
 def factor_text(row: Mapping[Hashable, Any]) -> str:
-    """Write an exact factor, or both ends of an interval; in bold if it is optimal."""
+    """Format an exact factor, or both ends of an interval, in bold if it is optimal."""
     ends = [row["factor"]] if row["factor_by"] == EXACT else [row["factor_low"], row["factor_high"]]
     texts = [f"{one:.2f}" if one < 2 else f"{one:.1f}" for one in ends]
     if row["verdict"] == "optimal":

@@ -1,4 +1,4 @@
-"""Write a run for LaTeX: figures with captions, and the claims as a table."""
+"""Write figures with captions, and tables of claims, for LaTeX."""
 
 from __future__ import annotations
 
@@ -27,30 +27,32 @@ from dpbench.sweep.selection import Variant
 __all__ = ["TEXT", "caption", "claim_rows", "claims_table", "escaped", "latex", "tabular"]
 __all__ += ["write_snippet"]
 
-# What a legend says of lines that are no measurement.
+# Explanations in captions for the lines of a legend that are no measurements.
 LINES = {
     "slope by theory": "dotted: the slope of theory, through the geometric mean of the points",
     "exact slope at these n": "dotted: the slope of exact errors at these n, through the "
     "geometric mean of the points",
-    "slowest slope by theory": "dotted: the slowest decrease that theory allows",
+    "slowest slope by theory": "dotted: the slowest decrease that theory allows, through the "
+    "geometric mean of the points",
     "theory": "dotted: theory",
-    "theory, all terms": "dotted: the theorem's terms added, in grey each by itself",
+    "theory, all terms": "dotted: the sum of the theorem's terms, which are grey",
     "direct search": "diamonds: found by direct search",
-    "sampling overtakes privacy": "vertical: where sampling overtakes privacy in the lower bound",
-    "lower bound": "solid black: the lower bound, which (shaded) no private estimator beats on all "
-    "laws of the class",
+    "sampling overtakes privacy": "vertical: the n at which sampling overtakes privacy in the "
+    "lower bound",
+    "lower bound": "solid black: the lower bound, below which (shaded) no private "
+    "estimator can be on all distributions of the class",
 }
 HEADER = (
     "Estimator", "Law", "Budget", "Theorem", "At these $n$", r"Measured (95\%)", "Verdict",
 )  # fmt: skip
-# Words break into lines, the first one, too, and an interval below its number: all fit in 12 cm.
+# Lets all words break into lines, and intervals stand below their numbers, to fit into 12 cm.
 BREAKING = r">{\raggedright\arraybackslash\hspace{0pt}}"
 TEXT, MEASURED = (rf"{BREAKING}p{{{share}\linewidth}}" for share in (0.13, 0.17))
 COLUMNS = rf"@{{}}*{{3}}{{{TEXT}}}rr{MEASURED}{TEXT}@{{}}"
 CODE = ", a check of the code"
-# Of three lines or four each: a longer table would not fit on a page and has to break.
+# Rows of three or four lines that fit on a page; a longer table becomes a longtable.
 MOST_ROWS = 15
-# A column of the style, but no wider than that of the document.
+# The width of a column in the style, at most the column of the document.
 WIDTH = r"\ifdim\columnwidth<3.4in \columnwidth\else 3.4in\fi"
 SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -60,20 +62,20 @@ SPECIAL = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
 }
-# Formulas in plain text: symbols and numbers, in brackets, with operators or a space between them.
+# A formula in plain text: symbols and numbers, brackets, and operators or spaces between them.
 SYMBOL = rf"(?:{'|'.join(SYMBOLS)}|[TRdkmnp])(?![\w'])"
 NUMBER = r"\d+(?:\.\d+)?(?:e[+-]?\d+)?(?!\w|\.\d)"
 ATOM = rf"\(*-?(?:ln ?)?\(*(?:{SYMBOL}|{NUMBER})\)*"
 BETWEEN = rf"(?:[/^*+-]| [=<>+] |(?<=\w) (?={SYMBOL})|(?<=\))(?=\())"
 FORMULA = re.compile(rf"(?<![\w.-]){ATOM}(?:{BETWEEN}{ATOM})*")
-# The base of an exponent is plain text, in Unicode.
+# Replaces the Unicode symbols in the base of an exponent.
 UNICODE = str.maketrans(
     {"\N{DOUBLE VERTICAL LINE}": r"\|"} | {s.unicode: f"{s.tex} " for s in SYMBOLS.values()}
 )
 
 
 def escaped(text: str) -> str:
-    """Text as LaTeX prints it, but for its mathematics, which stands between dollar signs."""
+    """Escape the special characters of LaTeX, except in mathematics between dollar signs."""
     parts = text.split("$")
     return "$".join(
         part if i % 2 else "".join(SPECIAL.get(character, character) for character in part)
@@ -82,13 +84,13 @@ def escaped(text: str) -> str:
 
 
 def latex(text: str) -> str:
-    r"""Plain text for LaTeX, with symbols: ``1/(alpha epsilon)`` is $1/(\alpha \varepsilon)$."""
+    r"""Turn plain text into LaTeX: ``1/(alpha epsilon)`` becomes $1/(\alpha \varepsilon)$."""
     parts = text.split("$")
     return escaped("$".join(p if i % 2 else FORMULA.sub(_formula, p) for i, p in enumerate(parts)))
 
 
 def _formula(found: re.Match[str]) -> str:
-    """A formula as mathematical text; a number, and brackets that are not its own, as they are."""
+    """Turn a formula into mathematical text; keep plain numbers and unmatched brackets."""
     text, after = found[0], ""
     while text.count(")") > text.count("("):
         text, _, tail = text.rpartition(")")
@@ -112,22 +114,23 @@ def write_snippet(
     names: Mapping[str, str] | None = None,
     stamps: Stamps | None = None,
 ) -> None:
-    """Write what includes a figure with its caption: ``<name>.tex``, beside ``<name>.pdf``.
+    """Write ``<name>.tex``, which includes the figure ``<name>.pdf`` with a caption.
 
     Parameters
     ----------
     figure : Figure
     result : Result
-        What it is drawn from.
+        The result that the figure shows.
     canvas : matplotlib Figure
-        Where it is drawn.
+        The drawn figure.
     folder : Path
+        Folder of both files.
     name : str
-        Of the files.
-    names : mapping, optional
-        What it writes for entries.
+        Name of both files, without ending.
+    names : mapping of str to str, optional
+        Printed names of entries.
     stamps : dict, optional
-        Gets that of the file.
+        Receives the stamp of the written file.
     """
     assert isinstance(figure, DrawnFigure)
     text = caption(figure, result, canvas, names or {})
@@ -145,17 +148,22 @@ def write_snippet(
 
 
 def caption(figure: DrawnFigure, result: Result, canvas: Canvas, names: Mapping[str, str]) -> str:
-    """A paragraph: the figure's caption, what is drawn, the setting, trials, seed and intervals.
+    """Return a paragraph: the figure's caption, its axes, the setting, trials, seed and intervals.
 
     Parameters
     ----------
     figure : Figure
     result : Result
-        What it is drawn from.
+        The result that the figure shows.
     canvas : matplotlib Figure
-        Where it is drawn.
-    names : mapping
-        What it writes for entries.
+        The drawn figure.
+    names : mapping of str to str
+        Printed names of entries.
+
+    Returns
+    -------
+    str
+        LaTeX.
     """
     rows, study = figure.rows(result), result.study
     shown, intervals = figure.told()
@@ -177,7 +185,7 @@ def caption(figure: DrawnFigure, result: Result, canvas: Canvas, names: Mapping[
 
 
 def _described(variants: Iterable[Variant[Any]], names: Mapping[str, str]) -> str:
-    """Entries with their kind and what they are given: parameters that are numbers or words."""
+    """Format entries with their kinds, and with parameters that are numbers or words."""
     entries: dict[str, list[Variant[Any]]] = {}
     for one in variants:
         entries.setdefault(one.name, []).append(one)
@@ -194,7 +202,7 @@ def _described(variants: Iterable[Variant[Any]], names: Mapping[str, str]) -> st
 
 
 def _listed(parameter: str, values: Sequence[Any]) -> str:
-    """A parameter with its values, as mathematical text."""
+    """Format a parameter with its values, as mathematical text."""
     if isinstance(values[0], bool):
         values = ["yes" if value else "no" for value in values]
     if isinstance(values[0], str):
@@ -210,14 +218,16 @@ def _plain(one: Variant[Any], parameter: str) -> bool:
 
 
 def _kind(made: Any) -> str:
-    """The name that a specification gives, or that an instance's class goes by."""
+    """Return the kind of an entry, from its configuration or from the class of its value."""
     if isinstance(made, Mapping):
         return str(made.get("kind") or made["_target_"])
-    return str(getattr(made, "distribution", made).kind_name())  # of a family of one its law's
+    return str(
+        getattr(made, "distribution", made).kind_name()
+    )  # a family of one has its law's kind
 
 
 def _budgets(rows: pd.DataFrame, words: Words) -> str:
-    """Notions, each with its amounts."""
+    """Format the notions of privacy in some rows, each with its amounts."""
     texts = []
     for label, paid in rows[rows["privacy"] != "none"].groupby("privacy"):
         known = [name for name in AMOUNTS if paid[name].notna().all()]
@@ -234,9 +244,21 @@ def _range(name: str, values: pd.Series[float]) -> str:
 def claim_rows(
     result: Result, labels: Sequence[str], names: Mapping[str, str] | None = None
 ) -> list[list[str]]:
-    """Return the claims of these labels as LaTeX, a row each; `names` has words for entries.
+    """Format claims as rows of LaTeX, for `claims_table`.
 
-    The first cell, of what a claim says of all of its rows, is a heading.
+    Parameters
+    ----------
+    result : Result
+        Result with the claims.
+    labels : sequence of str
+        Labels of the claims to print.
+    names : mapping of str to str, optional
+        Printed names of entries.
+
+    Returns
+    -------
+    list of list of str
+        Cells of each row. The first cell is the heading of the claim, equal in all of its rows.
     """
     words = Words(result.study, names or {})
     rows = []
@@ -259,12 +281,12 @@ def claim_rows(
 
 
 def _stated(number: float, limit: str) -> str:
-    """Return a number of a theorem; blank where there is none."""
+    """Format a number of a theorem; blank if there is none."""
     return f"${limit}{number:.3f}$" if np.isfinite(number) else ""
 
 
 def _verdict(row: Mapping[Any, Any]) -> str:
-    """Return the verdict on the theorem, and that at these n where it does not follow."""
+    """Return the verdict on the theorem, and the verdict at these n if it differs."""
     known, here = row["theorem_verdict"], row["verdict"]
     if known not in CLAIMS or known == here:
         return str(here)
@@ -272,7 +294,7 @@ def _verdict(row: Mapping[Any, Any]) -> str:
 
 
 def _base(name: str) -> str:
-    """What a claim is about: an exponent of what, in mathematical text, or a word."""
+    """Return the subject of a claim: the base of its exponent in mathematical text, or a word."""
     if name not in VARIABLES:
         return name
     text = VARIABLES[name].base.translate(UNICODE)
@@ -280,7 +302,7 @@ def _base(name: str) -> str:
 
 
 def claims_table(rows: Sequence[Sequence[str]]) -> str:
-    """Claims as a table, see `tabular`; rows of one heading stand below it."""
+    """Format rows of `claim_rows` with `tabular`, each heading once above its rows."""
     lines: list[Sequence[str]] = []
     for heading, group in groupby(rows, itemgetter(0)):
         above = rf"\addlinespace\multicolumn{{{len(HEADER)}}}{{@{{}}l@{{}}}}{{{heading}}} \\*"
@@ -290,19 +312,21 @@ def claims_table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def tabular(columns: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table with the rules of booktabs.
+    """Format a table for LaTeX with the rules of booktabs.
 
     Parameters
     ----------
     columns : str
-        As LaTeX takes them, such as ``llr``.
-    header, rows : sequences of str
-        Cells, escaped.
+        Column specification of LaTeX, for example ``llr``.
+    header : sequence of str
+        Escaped cells of the head.
+    rows : sequence of sequences of str
+        Escaped cells of the rows.
 
     Returns
     -------
     str
-        A tabular, or a longtable where one page does not hold it.
+        A tabular; a longtable if the table is longer than a page.
     """
     kind = "longtable" if len(rows) > MOST_ROWS else "tabular"
     needed = "array, booktabs and longtable, and one column to a page"
@@ -327,7 +351,7 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def _digits(value: float) -> str:
-    """Three decimals, or two digits of what they would hide."""
+    """Format a number with three decimals, or with two digits if it is below 0.005."""
     if abs(value) >= 5e-3 or value == 0:
         return f"{value:.3f}"
     mantissa, _, exponent = f"{value:.1e}".partition("e")

@@ -9,7 +9,7 @@
     return made;
   }
 
-  // Words in their order, numbers by size; what is missing comes last, whichever way the rest goes.
+  // Sort words alphabetically and numbers by size; empty cells come last in both directions.
   function sort(table, cell, place) {
     const sign = cell.ariaSort === "ascending" ? -1 : 1;
     const words = cell.className === "w";
@@ -43,7 +43,7 @@
     table.parentNode.before(tools);
   }
 
-  // Paper has no way to open anything.
+  // Open all groups before printing, because paper cannot.
   let opened = [];
   addEventListener("beforeprint", () => {
     opened = [...document.querySelectorAll("details.group:not([open])")];

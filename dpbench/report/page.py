@@ -1,4 +1,4 @@
-"""The page of a run, or of several: one HTML file that needs nothing else."""
+"""Write the page of one or several runs: a single HTML file without external resources."""
 
 from __future__ import annotations
 
@@ -22,22 +22,39 @@ from dpbench.report.sections.base import SECTIONS
 
 __all__ = ["finished_runs", "read_run", "write_page"]
 
-# Of the largest tables together, for a browser to open the page at once; the files have all.
+# Rows of a table over all runs of a page, so that browsers open it at once.
 MOST_ROWS = 6000
 
 
 def finished_runs(root: Path) -> list[Path]:
-    """The folders below `root` that hold a finished run, by name."""
+    """Return the folders below `root` that hold a finished run, sorted by name."""
     folders = sorted(path.parent for path in root.glob("*/manifest.json"))
     return [folder for folder in folders if "sweep" in read_manifest(folder)]
 
 
 def write_page(folders: Sequence[Path], target: Path) -> Path:
-    """Write the page of a run, or of several, each to be opened; its path.
+    """Write the page of one run, or of several runs that the reader can unfold.
 
-    It depends on the files in the folders alone, and not on what showing a finished run again
-    changes in them: times, memory, what was reused. When blocks were computed and how long that
-    took changes one line. ConfigError if a folder holds other files than a run leaves.
+    The page depends only on the files in the folders. Showing a finished run again changes times,
+    memory and the number of reused blocks in these files, but not the page. If blocks are computed
+    again, the line with their date and duration changes.
+
+    Parameters
+    ----------
+    folders : sequence of Path
+        Folders of finished runs.
+    target : Path
+        The HTML file to write.
+
+    Returns
+    -------
+    Path
+        The target.
+
+    Raises
+    ------
+    ConfigError
+        If the files of a folder cannot be read.
     """
     runs = []
     for i, folder in enumerate(folders, 1):
@@ -57,17 +74,30 @@ def write_page(folders: Sequence[Path], target: Path) -> Path:
     sizes = {"width": WIDTH, "height": HEIGHT}
     text = _template().render(runs=runs, zip=zip, **own, **sizes)
     with atomic(target) as path:
-        # half of a surrogate pair, which JSON can hold, becomes a question mark
+        # JSON may contain a lone surrogate, which becomes a question mark
         path.write_bytes(text.encode("utf-8", "replace"))
     return target
 
 
 def read_run(folder: Path, name: str, most: int) -> dict[str, Any]:
-    """Read what the template shows of a run, with `most` rows of a table.
+    """Read the data of a run that the page's template shows.
 
-    The ids of its elements begin with `name`. The manifest says which sections it has, in order;
-    a run of an earlier version has all of which there is something to show, and what a later
-    version adds is left out.
+    The manifest lists the sections of the run in order. A run of an earlier version without the
+    list has all sections with content. Sections that this version does not know are left out.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder of the run.
+    name : str
+        Beginning of the ids of the run's elements on the page.
+    most : int
+        Largest number of rows of a table.
+
+    Returns
+    -------
+    dict
+        Variables of the template ``page.html``.
     """
     run = RunFolder(folder, most)
     names = run.manifest.get("sections") or SECTIONS
@@ -91,7 +121,7 @@ def read_run(folder: Path, name: str, most: int) -> dict[str, Any]:
 
 @cache
 def _template() -> Template:
-    """The template; to compile it takes longer than to fill it."""
+    """Return the template, cached because compiling takes longer than rendering."""
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
@@ -103,5 +133,5 @@ def _file(name: str) -> str:
 
 
 def _digest(text: str) -> str:
-    """The source expression of the Content Security Policy that allows `text` inline."""
+    """Return the source expression of a Content Security Policy that allows `text` inline."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")

@@ -1,4 +1,4 @@
-"""A run's folder, as its page reads it."""
+"""Read a run's folder for its page."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["RunFolder", "mapping", "read_manifest", "worst"]
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of a folder; empty if there is none that can be read."""
+    """Return the manifest of a folder; empty if it is missing or cannot be read."""
     try:
         return mapping(json.loads((folder / "manifest.json").read_text(encoding="utf-8")))
     except (OSError, ValueError, RecursionError):
@@ -26,14 +26,14 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A folder with the tables and figures that its run has written, not what else lies there.
+    """Folder of a run, limited to the tables and figures that the run has written.
 
     Parameters
     ----------
     path : Path
         The folder.
     most : int
-        Rows of a table that a page shows.
+        Largest number of rows of a table that a page shows.
     """
 
     path: Path
@@ -41,27 +41,27 @@ class RunFolder:
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
-        """The manifest; empty if there is none that can be read."""
+        """Return the manifest; empty if it is missing or cannot be read."""
         return read_manifest(self.path)
 
     @property
     def configuration(self) -> dict[str, Any]:
-        """The configuration of the run."""
+        """Return the configuration of the run."""
         return mapping(self.manifest.get("configuration"))
 
     @property
     def sweep(self) -> dict[str, Any]:
-        """The sweep of the configuration."""
+        """Return the sweep of the configuration."""
         return mapping(self.configuration.get("sweep"))
 
     @property
     def written(self) -> list[str]:
-        """The files that the run has written, in the order in which it wrote them."""
+        """Return the names of the files that the run has written, in this order."""
         found = self.manifest
         return [*mapping(found.get("outputs")), *(found.get("tracked") or ())]
 
     def rows(self, name: str) -> list[Row]:
-        """Read the rows of a table; none if the run has not written it, or no row."""
+        """Read the rows of a table; an empty list if the run has not written it."""
         if f"{name}.csv" not in self.written:
             return []
         try:
@@ -71,15 +71,30 @@ class RunFolder:
             return []
 
     def table(self, name: str, caption: str, **how: Any) -> Table | None:
-        """Put the table of that name in print, see `make_table`; None without rows."""
+        """Format a table for the page.
+
+        Parameters
+        ----------
+        name : str
+            Name of the file, without ``.csv``.
+        caption : str
+            Caption of the table.
+        **how
+            Further arguments of `dpbench.report.page_tables.make_table`.
+
+        Returns
+        -------
+        Table or None
+            None if the table has no rows.
+        """
         return make_table(self.rows(name), self.most, caption, name=name, **how)
 
 
 def mapping(found: object) -> dict[str, Any]:
-    """Return what was found in a file, empty unless it is a mapping."""
+    """Return an object from a file if it is a mapping, else an empty mapping."""
     return found if isinstance(found, dict) else {}
 
 
 def worst(tones: Collection[str]) -> str:
-    """Return the worst of some tones, ``calm`` if there is none."""
+    """Return the worst of some tones; ``calm`` without any."""
     return next((tone for tone in SEVERITY if tone in tones), "calm")

@@ -1,4 +1,4 @@
-"""Rows of tables in print for a page: numbers in few digits, tables, words, small drawings."""
+"""Format tables for the page of a run: short numbers, words and small drawings."""
 
 from __future__ import annotations
 
@@ -22,26 +22,25 @@ Row = Mapping[str, str]
 # See `make_table`.
 Table = dict[str, Any]
 
-# Labels, which stay text even if all of them look like numbers.
+# Columns of labels, which stay text even if all of them look like numbers.
 TEXT = {
     "request", "distribution", "family", "estimator", "privacy", "notion", "pair", "comparison",
-    "method", "verdict", "theorem_verdict", "checks", "bound_by", "refuted_by_replay",
+    "method", "verdict", "theorem_verdict", "checks", "bound_name", "refuted_by_replay",
 }  # fmt: skip
-# Of a drawing.
-WIDTH, HEIGHT = 150, 20
-MARGIN = 10  # on either side, for arrows
-# How much of the axis the tolerance takes: at least a twelfth, at most half of it.
+WIDTH, HEIGHT = 150, 20  # size of a drawing, in CSS pixels
+MARGIN = 10  # space for an arrow at each end of the axis
+# Half of the axis, in tolerances: the region of a claim takes at least a twelfth, at most a half.
 LEAST_SPAN, MOST_SPAN = 2.0, 12.0
 
-# What is drawn on one horizontal axis, in units of its view box: the ends of a `band` and a
-# `line`, a `tick`, None where there is none, and `dots`; whether something lies beyond the `left`
-# and the `right` end of the axis; and the same in `words`.
+# A drawing on a horizontal axis, in units of its view box: the ends of a `band` and of a `line`,
+# a `tick` (None if absent) and `dots`. `left` and `right` say whether something lies beyond these
+# ends of the axis. `words` describe the drawing.
 Mark = dict[str, Any]
 Ends = tuple[float, float]
 
 
 def as_number(text: str | None) -> float:
-    """A cell as a number; NaN where it is none."""
+    """Return a cell as a number; NaN if it is no number."""
     try:
         return float(text or "nan")
     except ValueError:
@@ -49,7 +48,18 @@ def as_number(text: str | None) -> float:
 
 
 def digits(value: float, *, trailing: bool = True) -> str:
-    """Four significant digits; blank for NaN."""
+    """Format a number with four significant digits; blank for NaN.
+
+    Parameters
+    ----------
+    value : float
+    trailing : bool, default True
+        Whether to keep trailing zeros.
+
+    Returns
+    -------
+    str
+    """
     if math.isnan(value):
         return ""
     if math.isinf(value):
@@ -67,12 +77,31 @@ def make_table(
     name: str = "",
     urgent: bool = False,
 ) -> Table | None:
-    """Put a table in print, at `most` so many of its rows; None without rows.
+    """Format a table for the page.
 
-    It has these `columns`, by default all, but for those that are empty everywhere and `seconds`,
-    which differ from run to run. `tones` say how words look, in columns of nothing but these:
-    ``good``, ``bad``, ``unsure`` or ``calm``. The `name` is the file's; a page opens a table that
-    is `urgent`.
+    Empty columns are left out, and so is ``seconds``, which differs from run to run.
+
+    Parameters
+    ----------
+    rows : sequence of mapping
+        Cells by column.
+    most : int
+        Largest number of rows to show.
+    caption : str
+        Caption of the table.
+    columns : collection of str, optional
+        Columns to show, by default all.
+    tones : mapping of str to str, optional
+        Tone of each word, for columns that contain only these words.
+    name : str
+        Name of the file, without ``.csv``.
+    urgent : bool, default False
+        Whether the page shows the table unfolded.
+
+    Returns
+    -------
+    Table or None
+        Variables of the macro ``table`` in ``page.html``; None without rows.
     """
     if not rows:
         return None
@@ -97,7 +126,7 @@ def make_table(
 
 
 def _numbers(cells: Sequence[str]) -> bool:
-    """Whether all are numbers that are known, but for those that are empty."""
+    """Return whether all cells are empty or numbers other than NaN."""
     try:
         return not any(math.isnan(float(cell)) for cell in cells if cell)
     except ValueError:
@@ -105,7 +134,18 @@ def _numbers(cells: Sequence[str]) -> bool:
 
 
 def short(value: float, places: int = 4) -> str:
-    """Four significant digits, whole numbers below a million in full; blank for NaN."""
+    """Format a number in few digits, and whole numbers below a million in full; blank for NaN.
+
+    Parameters
+    ----------
+    value : float
+    places : int, default 4
+        Number of significant digits.
+
+    Returns
+    -------
+    str
+    """
     if math.isnan(value) or math.isinf(value):
         return digits(value)
     if value.is_integer() and abs(value) < 1e6:
@@ -115,30 +155,69 @@ def short(value: float, places: int = 4) -> str:
 
 
 def how_many(count: int, noun: str) -> str:
-    """Write how many there are of something."""
+    """Format a count with its noun.
+
+    Parameters
+    ----------
+    count : int
+    noun : str
+        The noun in the singular; its plural ends in s.
+
+    Returns
+    -------
+    str
+    """
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def distinct(rows: Sequence[Row], column: str) -> str:
-    """Count the different cells of a column, which names what they are."""
+    """Count the different cells of a column, and format the count with the column as noun.
+
+    Parameters
+    ----------
+    rows : sequence of mapping
+        Cells by column.
+    column : str
+        Name of the column, a noun in the singular.
+
+    Returns
+    -------
+    str
+    """
     return how_many(len({row[column] for row in rows}), column)
 
 
 def ends(rows: Sequence[Row], column: str, places: int = 4, between: str = " to ") -> str:
-    """Write the least and the largest number of a column."""
+    """Format the least and the largest number of a column.
+
+    Parameters
+    ----------
+    rows : sequence of mapping
+        Cells by column.
+    column : str
+        Name of the column.
+    places : int, default 4
+        Number of significant digits.
+    between : str, default ' to '
+        Text between both numbers; equal numbers are written once.
+
+    Returns
+    -------
+    str
+    """
     numbers = [as_number(row[column]) for row in rows]
     found = (short(end, places) for end in (min(numbers), max(numbers)))
     return between.join(dict.fromkeys(found))
 
 
 def listed(words: Iterable[str]) -> str:
-    """Join words, each once, with commas and an ``and``."""
+    """Join the distinct words with commas and a final ``and``."""
     *first, last = dict.fromkeys(words) or [""]
     return f"{', '.join(first)} and {last}" if first else last
 
 
 def without_release(rows: Sequence[Row]) -> list[str]:
-    """Tell how many settings have trials without a release; nothing if none has."""
+    """Return a phrase that counts the settings with failed trials; an empty list if none has."""
     silent = sum(as_number(row.get("failures")) > 0 for row in rows)
     return [f"trials without a release in {silent} of {how_many(len(rows), 'setting')}"] * (
         silent > 0
@@ -146,13 +225,13 @@ def without_release(rows: Sequence[Row]) -> list[str]:
 
 
 def row_budget(row: Row) -> str:
-    """A row's budget: its label and what amounts it has."""
+    """Format the budget of a row: its label and its amounts."""
     amounts = {name: as_number(row.get(name)) for name in AMOUNTS}
     return budget_text(amounts, "unicode", label=spaced(row.get("privacy", "")), number=short)
 
 
 def _mark(words: str, axis: Ends, band: Ends, line: Ends, tick: float, *dots: float) -> Mark:
-    """Draw what is known; NaN is left out and what lies beyond the axis is an arrow."""
+    """Return a drawing: NaN is left out, and values beyond the axis become arrows."""
     low, high = axis
 
     def at(value: float) -> float:
@@ -174,9 +253,23 @@ def _mark(words: str, axis: Ends, band: Ends, line: Ends, tick: float, *dots: fl
 def claim_mark(
     predicted: float, tolerance: float, measured: float, line: Ends, floor: float | None = None
 ) -> Mark | None:
-    """Draw a claim: the number at its n in the middle, its region, the interval, the measurement.
+    """Draw a claim: its prediction in the middle, the region, the interval and the measurement.
 
-    None if there is no finite prediction with a tolerance; for `floor` see `region`.
+    Parameters
+    ----------
+    predicted, tolerance : float
+        Predicted number at the claim's n, and its tolerance.
+    measured : float
+        The measured number.
+    line : tuple of float
+        Ends of its 95% interval.
+    floor : float, optional
+        See `dpbench.analysis.claims.region`.
+
+    Returns
+    -------
+    Mark or None
+        None without a finite prediction and tolerance.
     """
     if not (math.isfinite(predicted) and math.isfinite(tolerance) and tolerance > 0):
         return None
@@ -193,7 +286,7 @@ def claim_mark(
 
 
 def group_mark(places: Sequence[float]) -> Mark | None:
-    """Several claims: a dot each at its place in its region, which is from -1 to 1."""
+    """Draw a group of claims: a dot for each, at its place in its region from -1 to 1."""
     known = [x for x in places if not math.isnan(x)]
     within = sum(abs(x) <= 1 for x in known)
     words = f"{within} of {len(known)} measurements within what was predicted, with tolerances"
@@ -202,9 +295,19 @@ def group_mark(places: Sequence[float]) -> Mark | None:
 
 
 def bound_mark(claimed: float, bound: float) -> Mark | None:
-    """An audit: what is claimed, grey from 0 on, and the loss that was shown, a bar from 0 on.
+    """Draw an audited claim: the claimed loss as a band and the lower bound as a bar, both from 0.
 
-    None if nothing is claimed.
+    Parameters
+    ----------
+    claimed : float
+        Claimed privacy loss.
+    bound : float
+        Lower bound on the privacy loss by the audit.
+
+    Returns
+    -------
+    Mark or None
+        None if no loss is claimed.
     """
     if math.isnan(claimed) or claimed < 0:
         return None

@@ -1,4 +1,4 @@
-"""The figure of how many problems each estimator solves within a factor of what is possible."""
+"""Figure of the share of problems that each estimator solves within a factor of the bound."""
 
 from __future__ import annotations
 
@@ -19,16 +19,15 @@ from dpbench.sweep.selection import BUDGET
 
 __all__ = ["Profile", "shares"]
 
-# The score where the horizontal axis ends.
-MOST = 1000.0
+MOST = 1000.0  # score at which the horizontal axis ends
 OUTSIDE = 10 * MOST
 
 
 def shares(found: pd.DataFrame) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """By estimator the scores in increasing order, and the share of all problems up to each.
+    """Return each estimator's finite scores in increasing order, and the profile at each score.
 
-    A problem is a family, a budget and an n of these `scores`; what an estimator was not run on, or
-    failed at, it never solves.
+    A problem is a family, a budget and an n in these `dpbench.analysis.factors.scores`. For the
+    profile see `dpbench.analysis.factors.profile`.
     """
     problems = found[[*LAW, *BUDGET]].drop_duplicates()
     solved = {}
@@ -40,16 +39,17 @@ def shares(found: pd.DataFrame) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 @validated
 class Profile(SelectingFigure):
-    """The share of problems that each estimator solves within a factor; a panel for each notion.
+    """Share of problems that each estimator solves within a factor, a panel for each notion.
 
-    A problem is a family, a budget and an n. The factor is the worst 0.9 quantile of the error over
-    what no private estimator beats or, where that is not known, over the least without privacy: it
-    does not depend on who else takes part. What an estimator was not run on it never solves.
+    A problem is a family, a budget and an n. The factor is the worst 0.9 quantile of the error,
+    divided by the lower bound or, if none is known, by the least such quantile without privacy. It
+    does not depend on the other private estimators. Problems that an estimator was not run on
+    count as never solved.
     """
 
     def _check(self, rows: pd.DataFrame, study: Study, where: str) -> None:
         if (rows["privacy"] == "none").all():
-            raise ConfigError(f"{where}: nothing that it is about is private")
+            raise ConfigError(f"{where}: it selects no private estimator; add one")
 
     def told(self) -> tuple[str, str]:
         return (

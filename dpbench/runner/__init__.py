@@ -1,1 +1,1 @@
-"""Running and storing blocks of trials: on this machine, or on a cluster."""
+"""Run and store blocks of trials, on this machine or on a cluster."""

@@ -1,4 +1,4 @@
-"""Running blocks on a dask cluster, and what may become of one."""
+"""Run tasks on a dask cluster, and recover from lost workers."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ pickle: Any = distributed.protocol.pickle
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-# Shares of tasks with the scheduler for each thread: one at work, one on its way.
+# Shares (lists of tasks) that the scheduler holds for each thread: one runs, one waits.
 AHEAD = 2
-# A share has so many tasks at most, and is worked on for so long; or for longer, that all workers
-# together do not end more of them a second. `experiments.cluster_model` says what that is for.
+# MOST: largest number of tasks in a share. SECONDS: time after which a worker starts no further
+# task of a share. SHARES: largest number of shares that all workers together end in a second; with
+# more workers SECONDS grows. `experiments.cluster_model` gives the reason.
 MOST, SECONDS, SHARES = 100, 0.5, 50
-# Shares whose results are on their way here at once.
+# Shares whose results are fetched at the same time.
 FETCHED = 8
-# After which a wait is explained.
+# Seconds after which a message explains the wait.
 PATIENCE = 10.0
 NOWHERE = "127.0.0.1:0"
 REMEDY = "start workers with this one's environment"
@@ -46,15 +47,38 @@ def computed(
     threads: int,
     origin: Origin,
 ) -> Iterator[tuple[int, Result]]:
-    """Run all tasks by a module's function and yield each result with its task's index.
+    """Run all tasks on a dask cluster and yield each result with the index of its task.
 
-    On the cluster at an address, or on a new one in this process; see
-    `dpbench.runner.execute.compute`. ConnectionError if the scheduler ends, BrokenExecutor if
-    workers do, again and again.
+    Parameters
+    ----------
+    run : callable
+        A function at the top level of a module, so that it can be pickled.
+    tasks : sequence
+        Arguments of `run`.
+    address : str or None
+        Address of a running scheduler; None starts a cluster in this process.
+    threads : int
+        Threads of the cluster in this process.
+    origin : Origin
+        Origin that every worker must have.
+
+    Yields
+    ------
+    tuple
+        Index of a task and its result, in any order.
+
+    Raises
+    ------
+    ConfigError
+        If the scheduler does not answer, or a worker has another origin.
+    ConnectionError
+        If the scheduler ends.
+    BrokenExecutor
+        If workers end again and again.
     """
     with contextlib.ExitStack() as stack:
         pool = stack.enter_context(ThreadPoolExecutor(FETCHED))
-        # ends first, and with it what the pool waits for
+        # Entered last, so closed first: that ends everything for which the pool waits.
         client = stack.enter_context(_client(address, threads, origin))
         done: queue.SimpleQueue[Any] = queue.SimpleQueue()
         waiting, running = deque(range(len(tasks))), dict[Any, list[int]]()
@@ -65,7 +89,7 @@ def computed(
                 share = [waiting.popleft() for _ in range(size)]
                 given, seconds = {i: tasks[i] for i in share}, max(SECONDS, workers / SHARES)
                 call = pickle.dumps(_Call(run, given, origin, seconds))
-                # the scheduler, which need not have dpbench or plug-ins, sees bytes
+                # Send bytes, because the scheduler may have neither dpbench nor the plug-ins.
                 future = client.submit(pickle.loads, call, pure=False)
                 running[future] = share
                 future.add_done_callback(done.put)
@@ -80,14 +104,17 @@ def computed(
             submit(workers)
             for share, (found, theirs, worker) in _fetched(shares, pool, client, origin):
                 theirs.check(origin, f"worker {worker}", REMEDY)
-                waiting.extendleft(share[: len(found) - 1 : -1])  # there was no time for them
+                waiting.extendleft(share[: len(found) - 1 : -1])  # the worker had no time for these
                 yield from found
 
 
 @contextlib.contextmanager
 def _client(address: str | None, threads: int, origin: Origin) -> Iterator[Any]:
-    """A client of a running cluster, which gets plug-ins, or of one here that listens nowhere."""
-    for logger in ("distributed", "distributed.client"):  # what ends a run is one line
+    """Open a client of the cluster at `address`, or of a new cluster in this process.
+
+    A running cluster receives the plug-ins. The new cluster listens on no network address.
+    """
+    for logger in ("distributed", "distributed.client"):  # so that errors stay one line
         logging.getLogger(logger).setLevel(logging.CRITICAL)
     with contextlib.ExitStack() as stack:
         cluster: Any = address
@@ -113,10 +140,10 @@ def _client(address: str | None, threads: int, origin: Origin) -> Iterator[Any]:
 
 
 def _refuse_without_credentials(address: str) -> None:
-    """ConfigError if dask's TLS settings are not for this address."""
+    """Raise ConfigError if dask's TLS settings do not fit this address."""
     try:
         known = distributed.Security().get_connection_args("client")
-    except OSError as error:  # of files that cannot be read, or hold nothing of the kind
+    except OSError as error:  # a file of the credentials is missing or invalid
         raise ConfigError(f"runner.address: {address!r}: dask's TLS settings: {error}") from error
     encrypted = address.startswith("tls:")
     if encrypted and known["ssl_context"] is None:
@@ -126,18 +153,18 @@ def _refuse_without_credentials(address: str) -> None:
 
 
 def _refuse_others(client: Any, origin: Origin) -> None:
-    """ConfigError at the first worker that is there with another dpbench than this one."""
+    """Raise ConfigError if a connected worker computes by another dpbench than this process."""
     here = origin.without_plugins()
     found = client.run(here.here, on_error="return")
     for worker, theirs in sorted(found.items()):
         if isinstance(theirs, Origin):
             theirs.check(here, f"worker {worker}", REMEDY)
-        elif not isinstance(theirs, OSError):  # one that has just ended
+        elif not isinstance(theirs, OSError):  # OSError: the worker has just ended
             raise ConfigError(f"runner: worker {worker}: {_line(theirs)}; {REMEDY}")
 
 
 class _Sources(WorkerPlugin):  # type: ignore[misc]
-    """Source files of plug-ins, packages too, for the workers that are there or will be."""
+    """Dask plug-in that copies the sources of dpbench plug-ins to present and later workers."""
 
     name = "dpbench-plugins"
 
@@ -146,7 +173,7 @@ class _Sources(WorkerPlugin):  # type: ignore[misc]
         self._folder = ""
 
     def setup(self, worker: Any) -> None:
-        """Write them, put them before all others, and forget what was loaded under their names."""
+        """Write the files, put their folder first on sys.path, and unload modules they replace."""
         folder = Path(worker.local_directory) / f"plugins-{id(self)}"
         for path, text in self._texts.items():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -163,7 +190,7 @@ class _Sources(WorkerPlugin):  # type: ignore[misc]
 
 
 def _within(path: Path) -> Path:
-    """The path of a module below the folder that it is imported from."""
+    """Return the path of a module relative to the folder from which it is imported."""
     root = path.parent
     while (root / "__init__.py").exists():
         root = root.parent
@@ -171,7 +198,7 @@ def _within(path: Path) -> Path:
 
 
 class _Call:
-    """Unpickled, it is what `_work` returns."""
+    """Object whose unpickling calls `_work`: a worker that loads it runs the share."""
 
     def __init__(self, *arguments: object) -> None:
         self._arguments = arguments
@@ -181,13 +208,13 @@ class _Call:
 
 
 def _work(*arguments: Any) -> tuple[list[tuple[int, Any]], Origin, str]:
-    """On a worker: the results of a share, what they were computed by, and where."""
+    """Run a share on a worker; return its results, the worker's origin and its address."""
     found, theirs, _ = run_share(*arguments)
     return found, theirs, distributed.get_worker().address
 
 
 def _threads(client: Any) -> int:
-    """Of all workers that are there."""
+    """Return the total number of threads of all connected workers."""
     try:
         return sum(client.nthreads().values())
     except OSError as error:
@@ -199,7 +226,7 @@ def _gone(client: Any) -> ConnectionError:
 
 
 def _next(ended: queue.SimpleQueue[Any], client: Any) -> Any:
-    """What has ended since; a wait for workers is told once."""
+    """Wait for the next future or result; print one message if there are no workers meanwhile."""
     told = False
     while True:
         try:
@@ -214,7 +241,7 @@ def _next(ended: queue.SimpleQueue[Any], client: Any) -> Any:
 def _fetched(
     shares: dict[Any, list[int]], pool: ThreadPoolExecutor, client: Any, origin: Origin
 ) -> Iterator[tuple[list[int], tuple[Any, Origin, str]]]:
-    """Shares with what their futures hold, as it arrives."""
+    """Yield each share with the result of its future, in order of arrival."""
     fetched: queue.SimpleQueue[Any] = queue.SimpleQueue()
     for future, share in shares.items():
         pool.submit(_result, future, share, client, origin).add_done_callback(fetched.put)
@@ -223,9 +250,9 @@ def _fetched(
 
 
 def _result(future: Any, share: list[int], client: Any, origin: Origin) -> tuple[list[int], Any]:
-    """A share with what its future holds, or what became of it in one line.
+    """Return a share with the result of its future, or raise the future's error in one line.
 
-    A result that is lost with its worker is computed again, and waited for.
+    If a result is lost with its worker, dask computes it again, and this function waits.
     """
     while True:
         if future.cancelled():
@@ -241,7 +268,7 @@ def _result(future: Any, share: list[int], client: Any, origin: Origin) -> tuple
                 raise ConnectionError(told) from late
         if isinstance(error, MemoryError):
             raise error
-        _refuse_others(client, origin)  # one that cannot read its task, most likely
+        _refuse_others(client, origin)  # the likely cause: a worker that cannot unpickle its task
         raise BrokenExecutor(_line(error)) from error
 
 

@@ -1,4 +1,4 @@
-"""What a run took."""
+"""Counts of the work of a run: blocks, records, time and memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,25 @@ __all__ = ["Cost"]
 
 @dataclass
 class Cost:
-    """What a run took, counted as it goes."""
+    """Work of a run, counted while it runs.
+
+    Parameters
+    ----------
+    trials : int, optional
+        Trials of every part of the configuration; None if parts differ.
+    cells_done, cells_reused, blocks_done, blocks_reused : int
+        Cells and blocks that were computed, or read from disk.
+    blocks_corrupt : list of str
+        Names of damaged files of blocks.
+    records_drawn : int
+        Records drawn for the computed blocks.
+    worker_cpu_seconds, worker_peak_bytes : float
+        Total CPU time of the blocks, and the largest peak memory of a process that ran them.
+    estimator_seconds : dict
+        Seconds by label of the estimator.
+    started, cpu_started : float
+        Wall clock and CPU clock at the start.
+    """
 
     trials: int | None = None
     cells_done: int = 0
@@ -32,7 +50,15 @@ class Cost:
     cpu_started: float = field(default_factory=time.process_time)
 
     def add(self, block: Block, records: int) -> None:
-        """Count a block that was computed, of so many records."""
+        """Count a computed block.
+
+        Parameters
+        ----------
+        block : Block
+            The results, with time and memory.
+        records : int
+            Records that were drawn for it.
+        """
         self.blocks_done += 1
         self.records_drawn += records
         self.worker_cpu_seconds += block.cpu_seconds
@@ -41,12 +67,12 @@ class Cost:
             self.estimator_seconds[label] = self.estimator_seconds.get(label, 0.0) + seconds
 
     def reuse(self, record: Mapping[str, Any]) -> None:
-        """Count all that a finished run did, of its manifest, as reused."""
+        """Count all cells and blocks in the manifest `record` of a finished run as reused."""
         self.cells_reused = record["cells_done"] + record["cells_reused"]
         self.blocks_reused = record["blocks_done"] + record["blocks_reused"]
 
     def as_dict(self) -> dict[str, Any]:
-        """The counts, with wall and CPU seconds and the largest process's peak memory."""
+        """Return the counts, with wall time, and CPU time and peak memory of this process."""
         counts = {name: value for name, value in vars(self).items() if "started" not in name}
         return counts | {
             "wall_seconds": round(time.monotonic() - self.started, 3),

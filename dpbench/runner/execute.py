@@ -1,4 +1,4 @@
-"""Running blocks: in this process and on local ones, or on a dask cluster."""
+"""Run tasks on processes of this machine or on a dask cluster."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ __all__ = ["Runner", "compute"]
 
 @validated
 class Runner:
-    """Where blocks run.
+    """Choice of the processes that run blocks.
 
     Parameters
     ----------
     backend : {'local', 'dask'}
         Processes of this machine, or a dask cluster.
     address : str, optional
-        A running dask scheduler, such as ``tcp://host:8786``, or ``tls://host:8786`` with the
-        credentials of dask's configuration; by default a cluster of `n_jobs` threads in this
-        process, which nobody else can reach.
+        Address of a running dask scheduler: ``tcp://host:8786``, or ``tls://host:8786`` with the
+        credentials of dask's configuration. By default dask starts a cluster of `n_jobs` threads in
+        this process, which accepts no connections from outside.
     """
 
     backend: Literal["local", "dask"] = "local"
@@ -47,19 +47,37 @@ def compute(
     n_jobs: int,
     origin: Origin | None = None,
 ) -> Iterator[tuple[T, R]]:
-    """Run all tasks by a module's function and yield each with its result, in any order.
+    """Run all tasks and yield each task with its result, in any order.
 
-    `n_jobs` is joblib's, of which at most one a task is used; `origin` is this process's, by
-    default that of blocks.
-    ConfigError if a worker computes by other source, or if dask is not installed or its scheduler
-    does not answer.
+    Parameters
+    ----------
+    run : callable
+        A function at the top level of a module, so that it can be pickled.
+    tasks : sequence
+        Arguments of `run`.
+    runner : Runner
+        Choice of the processes.
+    n_jobs : int
+        Number of processes as in joblib, at most one for each task; -1 for all cores.
+    origin : Origin, optional
+        Origin that every worker must have; by default the origin of blocks in this process.
+
+    Yields
+    ------
+    tuple
+        A task and its result.
+
+    Raises
+    ------
+    ConfigError
+        If a worker has another origin, dask is not installed, or its scheduler does not answer.
     """
     if not tasks:
         return
     origin = Origin.of() if origin is None else origin
     if (factor := current_noise_factor()) != 1:
         run = partial(_with_noise_times, factor, run)
-    import joblib  # slow to load, like all that a refusal can do without
+    import joblib  # slow to load, and not needed to reject a configuration
 
     workers = min(joblib.cpu_count() if n_jobs < 0 else n_jobs, len(tasks))
     if runner.backend == "dask":

@@ -1,4 +1,4 @@
-"""Follow imports: which modules and files a computation reaches, each with a digest of its text."""
+"""Follow imports: list the modules that a computation needs, with digests of their sources."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ __all__ = ["OWN", "PACKAGE", "digest_of", "imported_by", "in_this_process", "pla
 
 OWN = "dpbench"
 INSTALLED = {"site-packages", "dist-packages"}
-# ``import a, b`` and ``from a import (b, c)`` as they stand in dpbench, whose formatter begins a
-# line with them. It is a hundred times faster than a parser, which reads all other modules.
+# Matches ``import a, b`` and ``from a import (b, c)`` as dpbench's formatter writes them, at the
+# start of a line. It is a hundred times faster than the parser, which reads all other modules.
 IMPORT = re.compile(
     r"(?:^|[;:])[^\S\n]*(?:from\s+(\.*[\w.]*)\s+)?import[\s\\]+(\([^)]*\)|(?:[^\n\\;]|\\\n)*)",
     re.MULTILINE,
@@ -27,11 +27,11 @@ IMPORT = re.compile(
 
 
 def reached(modules: Iterable[str]) -> set[str]:
-    """Return a line for each of these modules and for all that they import, directly or not.
+    """Return a line for each of these modules and each module that they import, also indirectly.
 
-    Modules of dpbench are followed by their place in the package, others if they are loaded. Of a
-    distribution that is installed the version is enough, and only outside modules are asked for it.
-    The standard library is left out.
+    A line is a name and a digest of the source. Modules of dpbench are found in the package
+    folder, other modules as Python finds them. An installed distribution has a line with its
+    version instead. The standard library is left out.
     """
     own = _own_files()
     found, seen, pending = set[str](), {"", OWN}, list(modules)
@@ -53,20 +53,20 @@ def reached(modules: Iterable[str]) -> set[str]:
         imports = _statements(text) if top == OWN else _parsed(text)
         imported = _names(name, file, imports)
         pending += [one for one in imported if top != OWN or one in own]
-        if b"iter_modules(__path__)" in source:  # a package that imports all that lies in it
+        if b"iter_modules(__path__)" in source:  # the package imports all its modules
             pending += [one for one in own if one.rpartition(".")[0] == name]
     return found
 
 
 def _own_files() -> dict[str, Path]:
-    """Return the files of dpbench by the names of their modules, packages included."""
+    """Return the files of dpbench by module name, packages included."""
     files = ((path, path.relative_to(PACKAGE).with_suffix("")) for path in PACKAGE.rglob("*.py"))
     dotted = {".".join((OWN, *at.parts)): path for path, at in files}
     return {name.removesuffix(".__init__"): path for name, path in dotted.items()}
 
 
 def place(name: str) -> Path | None:
-    """Return a module's file, or of ``module/file`` the file beside it; None if there is none."""
+    """Return the file of ``module``, or for ``module/file`` the file beside it; None if missing."""
     module, slash, beside = name.partition("/")
     top, *below = module.split(".")
     at = PACKAGE.joinpath(*below)
@@ -76,7 +76,7 @@ def place(name: str) -> Path | None:
 
 
 def _file_of(module: str) -> Path | None:
-    """Return the file of a module from outside, loaded or not yet, as in a function's import."""
+    """Return the file of a module outside dpbench, even if it is not loaded yet."""
     if module in sys.modules:
         return Path(getattr(sys.modules[module], "__file__", None) or "")
     package = _file_of(parent) if (parent := module.rpartition(".")[0]) else None
@@ -84,11 +84,11 @@ def _file_of(module: str) -> Path | None:
     return Path(spec.origin) if spec is not None and spec.origin else None
 
 
-Import = tuple[str | None, list[str]]  # the module that names are from, if any, and the names
+Import = tuple[str | None, list[str]]  # the module after ``from``, if any, and the imported names
 
 
 def _names(name: str, file: Path, imports: Iterable[Import]) -> Iterator[str]:
-    """Yield names that may be modules: of ``from a import b`` a and a.b, with their packages."""
+    """Yield names that may be modules: ``from a import b`` gives a and a.b, and their packages."""
     package = name.split(".") if file.stem == "__init__" else name.split(".")[:-1]
     for base, listed in imports:
         words = listed
@@ -103,7 +103,7 @@ def _names(name: str, file: Path, imports: Iterable[Import]) -> Iterator[str]:
 
 
 def imported_by(file: Path) -> Iterator[str]:
-    """Yield the modules that a file's statements import, and names that may be modules."""
+    """Yield the modules that a file imports, and imported names that may be modules."""
     yield from _names(file.stem, file, _parsed(file.read_text("utf-8", "replace")))
 
 
@@ -115,7 +115,7 @@ def _statements(source: str) -> Iterator[Import]:
 
 
 def _parsed(source: str) -> Iterator[Import]:
-    """Yield the imports of any module; none of one that this Python cannot read, nor import."""
+    """Yield the imports of any module; nothing if this version of Python cannot parse it."""
     try:
         nodes = [*ast.walk(ast.parse(source))]
     except (SyntaxError, ValueError):
@@ -130,12 +130,12 @@ def _parsed(source: str) -> Iterator[Import]:
 
 @cache
 def _distributions() -> dict[str, list[str]]:
-    """Return by top-level module the distributions that have it."""
+    """Return the distributions that contain each top-level module."""
     return {name: sorted(set(of)) for name, of in metadata.packages_distributions().items()}
 
 
 def digest_of(file: Path | None) -> str:
-    """Return a digest of a file's bytes; blank if there is none."""
+    """Return a digest of a file's bytes, or "" if there is no file."""
     return _digest(file.read_bytes()) if file is not None and file.is_file() else ""
 
 
@@ -144,9 +144,9 @@ def _digest(source: bytes) -> str:
 
 
 def in_this_process(line: str) -> str:
-    """Return a line of `Origin.modules` as it is in this process."""
+    """Return the line of `Origin.modules` for the same module in this process."""
     name, _, wanted = line.partition(" ")
-    if name == "__main__" or _loaded(name) == wanted:  # the first is sent with the task
+    if name == "__main__" or _loaded(name) == wanted:  # __main__ is sent with the task
         return line
     try:
         found = metadata.version(name)
@@ -161,7 +161,7 @@ def _own(name: str) -> str:
 
 
 def _loaded(name: str) -> str:
-    """Return a digest of a module's source as it was loaded: a worker may be older than it."""
+    """Return the digest that the source had on first use, because a file may change in a run."""
     if name.startswith(f"{OWN}.") or "/" in name:
         return _own(name)
     try:

@@ -1,4 +1,4 @@
-"""Running blocks on processes of this machine, which end when this one does."""
+"""Run tasks on processes of this machine, which end when this process ends."""
 
 from __future__ import annotations
 
@@ -16,16 +16,39 @@ from dpbench.signals import SIGNALS
 
 __all__ = ["R", "T", "run_locally", "run_share"]
 
-# Of as many tasks one more at a time is handed over, up to a limit, and worked on for so long.
+# A worker is given min(MOST_AT_ONCE, 1 + tasks//MANY) tasks at a time, and after SECONDS it starts
+# no further task of these.
 MANY, MOST_AT_ONCE, SECONDS = 256, 32, 0.1
 T = TypeVar("T")  # a task
-R = TypeVar("R")  # what becomes of it
+R = TypeVar("R")  # its result
 
 
 def run_locally(
     run: Callable[[T], R], tasks: Sequence[T], workers: int, origin: Origin
 ) -> Iterator[tuple[T, R]]:
-    """Run tasks on processes of this machine, and the first task in this one."""
+    """Run the first task in this process and all others on other processes of this machine.
+
+    Parameters
+    ----------
+    run : callable
+        A function at the top level of a module, so that it can be pickled.
+    tasks : sequence
+        Arguments of `run`.
+    workers : int
+        Number of other processes.
+    origin : Origin
+        Origin that every process must have.
+
+    Yields
+    ------
+    tuple
+        A task and its result, in any order.
+
+    Raises
+    ------
+    ConfigError
+        If a process has another origin.
+    """
     import joblib
 
     parallel = joblib.Parallel(
@@ -37,8 +60,8 @@ def run_locally(
     )
     origin.here().check(origin, "this process", "a plug-in was edited after it was loaded")
     left, first = dict(enumerate(tasks[1:])), tasks[:1]
-    # Handing over costs as much as a small block: of many several at once, and then those that
-    # there was no time for one by one.
+    # Handing a task over costs as much as a small block. So many tasks are first handed over in
+    # shares; tasks for which a worker had no time follow, each by itself.
     for size in (min(MOST_AT_ONCE, 1 + len(left) // MANY), 1):
         index = list(left)
         shares = [index[at : at + size] for at in range(0, len(index), size)]
@@ -54,7 +77,7 @@ def run_locally(
                 for i, result in found:
                     yield left.pop(i), result
         finally:
-            with warnings.catch_warnings(action="ignore"):  # of tasks that are cancelled
+            with warnings.catch_warnings(action="ignore"):  # about cancelled tasks
                 results.close()
 
 
@@ -64,7 +87,24 @@ def run_share(
     origin: Origin,
     seconds: float = SECONDS,
 ) -> tuple[list[tuple[int, R]], Origin, int]:
-    """Run those of these tasks, at least the first, that are begun in time; by what, and where."""
+    """Run tasks until `seconds` have passed, at least one task.
+
+    Parameters
+    ----------
+    run : callable
+        Function of a task.
+    share : mapping
+        Tasks by index.
+    origin : Origin
+        Origin of the process that hands the tasks over.
+    seconds : float
+        Time after which no further task is started.
+
+    Returns
+    -------
+    tuple
+        List of (index, result), the origin of this process, and its process id.
+    """
     found, end = list[tuple[int, R]](), time.monotonic() + seconds
     for index, task in share.items():
         if not found or time.monotonic() < end:
@@ -74,12 +114,15 @@ def run_share(
 
 @contextlib.contextmanager
 def _signals_held() -> Iterator[None]:
-    """Start processes that are deaf to signals, which are for this one; meanwhile they wait."""
+    """Block signals while worker processes start, so that only this process handles signals.
+
+    The workers inherit the blocked signals. This process receives its pending signals afterwards.
+    """
     from joblib.externals.loky.backend import resource_tracker
 
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
-        resource_tracker.ensure_running()  # which lets some of them through
+        resource_tracker.ensure_running()  # unblocks some signals
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         yield
     finally:
@@ -87,7 +130,7 @@ def _signals_held() -> Iterator[None]:
 
 
 def _end_with(parent: int) -> None:
-    """End this process when its parent has ended, by whatever."""
+    """End this process when its parent has ended, for whatever reason."""
 
     def watch() -> None:
         while os.getppid() == parent:

@@ -1,8 +1,8 @@
-"""What computes numbers: source, versions and machine.
+"""Identity of the source, versions and machine behind stored numbers.
 
-A stored block, an audit's rows, a baseline and the suite's archive are the same bits wherever an
-`Origin` is the same; it decides which of them are reused. The files of a finished run, tables and
-figures included, stand as long as its `fingerprint` does.
+Equal `Origin` objects give equal bits, so a stored block, the rows of an audit, a baseline and the
+suite's archive are reused if their origin is equal. All files of a finished run, tables and
+figures included, are reused as long as its `fingerprint` does not change.
 """
 
 from __future__ import annotations
@@ -31,32 +31,32 @@ __all__ = ["BLOCKS", "PACKAGE", "Origin", "fingerprint", "git", "machine", "surr
 
 BLOCKS = "dpbench.sweep.block"  # the module whose imports compute a block
 NUMERICAL = ("numpy", "scipy")  # libraries whose versions change bits
-LIBRARIES = tuple(f"{name} " for name in NUMERICAL)  # how their lines begin
+LIBRARIES = tuple(f"{name} " for name in NUMERICAL)  # first characters of their lines
 PACKAGES = ("numpy", "scipy", "pandas", "pyarrow", "joblib", "hydra-core", "matplotlib", "seaborn")
-# Environment variables with these prefixes choose how arithmetic is done, and where libraries lie.
+# Prefixes of environment variables that select arithmetic kernels or folders of libraries.
 ENVIRONMENT = ("BLIS", "DPBENCH_LIBRARIES", "MKL", "NPY", "OMP", "OPENBLAS")
-# Keys of a configuration that change the files of a run.
+# Configuration keys that change the files of a run.
 SHOWN = ("sweep", "seed", "trials", "paper", "font")
 
 
 @dataclass(frozen=True)
 class Origin:
-    """What a process computes by; made once per run.
+    """Source, versions and machine by which a process computes; created once per run.
 
     Attributes
     ----------
     source : str
-        A digest of `modules` and of the text of plug-ins.
+        Digest of `modules` and of the text of plug-ins.
     machine : str
-        The processor and the libraries that arithmetic depends on; see `machine`.
+        Processor and libraries that determine arithmetic, see `machine`.
     modules : tuple of str
-        A line for each module that the work reaches by imports and each file that an estimator
-        names (a name with a digest of the text), and for each distribution behind the numbers,
-        numpy and scipy at least (a name with a version).
+        A line for each imported module and each file that an estimator names (the name with a
+        digest of the text), and for each distribution that the numbers depend on, at least numpy
+        and scipy (the name with a version).
     plugins : tuple of Path
         The plug-ins' source files, which workers on other machines need.
     stored : mapping, optional
-        Versions and commits, of an origin that was read from a file.
+        Versions and commits, if the origin was read from a file.
     """
 
     source: str
@@ -74,18 +74,24 @@ class Origin:
         plugins: Sequence[Path] = (),
         kinds: Iterable[type[Any]] = (),
     ) -> Origin:
-        """Return the origin of what this process computes, inside `noise_times` of that noise.
+        """Return the origin of the numbers that this process computes.
+
+        Inside `noise_times` the origin depends on the noise factor.
 
         Parameters
         ----------
         work : str
-            The module that computes, by default that of blocks.
+            Name of the module that computes, by default `BLOCKS`.
         names : sequence of str
-            Modules that are listed as plug-ins.
+            Modules that the configuration lists as plug-ins.
         plugins : sequence of Path
-            The plug-ins' source files.
+            Source files of the plug-ins.
         kinds : iterable of type
-            Classes of objects that stand in a configuration, with bases, from outside of dpbench.
+            Classes outside dpbench, with their bases, of objects in the configuration.
+
+        Returns
+        -------
+        Origin
         """
         classes = list(kinds)
         outside = {*names, *(kind.__module__ for kind in classes)}
@@ -94,39 +100,54 @@ class Origin:
         texts = [path.read_text("utf-8") for path in plugins] + [*map(_text_of, classes)]
         from dpbench.privacy.noise_factor import current_noise_factor  # slow to load
 
-        factor = current_noise_factor()  # numbers with a wrong noise are no numbers of this source
+        factor = current_noise_factor()  # never reuse numbers with a wrong noise
         source = digest(modules, texts, *([] if factor == 1 else [factor]))
         return cls(source, machine(), modules, tuple(plugins))
 
     @property
     def bits(self) -> str:
-        """A digest of what the bits of a number depend on."""
+        """Digest of source and machine, which determine the bits of a number."""
         return digest(self.source, self.machine)
 
     @property
     def outside(self) -> dict[str, str]:
-        """What plug-ins are and import: digests and versions by name."""
+        """Digests and versions, by name, of plug-ins and of everything that they import."""
         lines = dict(line.split(" ", 1) for line in self.modules)
         return {name: one for name, one in lines.items() if not name.startswith(f"{OWN}.")}
 
     @property
     def known(self) -> bool:
-        """Whether nothing but dpbench computes, so that no file is read that it does not know."""
+        """True if only dpbench computes, so that all files that it reads are known."""
         return not self.plugins and set(self.outside) == set(NUMERICAL)
 
     def without_plugins(self) -> Origin:
-        """Return the part of this origin that workers have before they get plug-ins."""
+        """Return the origin that workers must have before they receive plug-ins."""
         own = tuple(line for line in self.modules if line.startswith((f"{OWN}.", *LIBRARIES)))
         return Origin(digest(own), self.machine, own)
 
     def here(self) -> Origin:
-        """Return what this process computes by where this origin is asked for; see `check`."""
+        """Return the origin that this process has for the same modules, to `check` it."""
         modules = tuple(map(in_this_process, self.modules))
         source = self.source if modules == self.modules else digest(modules)
         return Origin(source, machine(), modules)
 
     def check(self, wanted: Origin, where: str, remedy: str) -> None:
-        """Raise ConfigError, in a line about the process `where`, if its bits may differ."""
+        """Raise ConfigError if another process, which has this origin, may give other bits.
+
+        Parameters
+        ----------
+        wanted : Origin
+            Origin of the process that hands out tasks.
+        where : str
+            Name of the other process, for the message.
+        remedy : str
+            Advice to the user, for the message.
+
+        Raises
+        ------
+        ConfigError
+            If source or machine differ.
+        """
         if self.source != wanted.source:
             what = "other source, or other versions of numpy, scipy or what plug-ins import"
         elif self.machine != wanted.machine:
@@ -136,21 +157,21 @@ class Origin:
         raise ConfigError(f"runner: {where} computes by {what}; {remedy}")
 
     def same_bits(self, other: Origin) -> bool:
-        """Whether equal streams must give equal bits."""
+        """Return whether equal random streams give equal bits under both origins."""
         return self.source == other.source and self.machine == other.machine
 
     @cached_property
     def about(self) -> Mapping[str, Any]:
-        """Versions, platform and commits of dpbench and of plug-ins in a repository, for people.
+        """Versions, platform and commits of dpbench and of plug-ins in a repository, for readers.
 
-        Asks git once for each.
+        The property runs git once for each repository.
         """
         if self.stored is not None:
             return self.stored
         root = PACKAGE.parent
         own = _commit(root) if (root / ".git").exists() else None
         folders = sorted({path.parent for path in self.plugins})
-        theirs = {folder.name: _commit(folder, "*.py") for folder in folders}  # no cached imports
+        theirs = {folder.name: _commit(folder, "*.py") for folder in folders}  # not caches
         known = {name: found for name, found in theirs.items() if found is not None}
         return {
             "versions": versions() | self.outside,
@@ -162,9 +183,9 @@ class Origin:
 
 @cache
 def _package(work: str) -> tuple[str, ...]:
-    """Return a line for each module of dpbench behind `work`, and each file an estimator names.
+    """Return a line for each module that `work` imports, and each file that an estimator names.
 
-    Once per process: code is loaded once, too.
+    The result is cached for the whole process, because code is loaded only once.
     """
     found = reached([work])
     libraries = {f"{name} {_version(name)}" for name in NUMERICAL}
@@ -182,7 +203,10 @@ def _named_files(lines: Iterable[str]) -> set[str]:
 
 
 def _text_of(kind: type[Any]) -> str:
-    """Return the source of a class's module; what nobody can read may differ at any time."""
+    """Return the source of a class's module, or a random text if it cannot be read.
+
+    The random text makes origins differ, so that nothing is reused.
+    """
     try:
         module = inspect.getmodule(kind)
         whole = module is not None and getattr(module, "__file__", None) is not None
@@ -193,9 +217,9 @@ def _text_of(kind: type[Any]) -> str:
 
 @cache
 def machine() -> str:
-    """Return the names of what does arithmetic: processor extensions, linear algebra, libm.
+    """Return the names of processor extensions, linear algebra kernels and C library.
 
-    Where they differ, so may the last bits of a result.
+    On machines with other names the last bits of a result may differ.
     """
     import numpy as np  # slow to load
     import scipy.linalg  # noqa: F401 (it brings its own library)
@@ -211,13 +235,13 @@ def machine() -> str:
 
 @cache
 def versions() -> dict[str, str]:
-    """Return versions of Python and of everything that results or figures depend on."""
+    """Return the versions of Python, dpbench and the packages behind results and figures."""
     known = {name: _version(name) for name in PACKAGES}
     return {"python": platform.python_version(), "dpbench": __version__, **known}
 
 
 def _version(name: str) -> str:
-    """Return that of a distribution; `importlib.metadata.version` parses all else, slowly."""
+    """Return the version of a distribution, faster than `importlib.metadata.version`."""
     found = metadata.distribution(name)
     lines = (found.read_text("METADATA") or "").splitlines()
     said = (line.removeprefix("Version: ") for line in lines if line.startswith("Version: "))
@@ -225,7 +249,7 @@ def _version(name: str) -> str:
 
 
 def _commit(folder: Path, *of: str) -> dict[str, Any] | None:
-    """Return a folder's commit, and whether files (of these patterns, if any) differ from it."""
+    """Return a folder's commit, and whether files (matching `of`, if given) differ from it."""
     commit = git(folder, "rev-parse", "HEAD")
     if commit is None:
         return None
@@ -233,7 +257,19 @@ def _commit(folder: Path, *of: str) -> dict[str, Any] | None:
 
 
 def git(folder: Path, *arguments: str) -> str | None:
-    """Return what git prints in a folder; None if it prints nothing, or fails."""
+    """Run git in a folder and return its output; None if it prints nothing, or fails.
+
+    Parameters
+    ----------
+    folder : Path
+        Working folder of git.
+    *arguments : str
+        Arguments of the command.
+
+    Returns
+    -------
+    str or None
+    """
     command = ["git", "-C", str(folder), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
@@ -248,10 +284,23 @@ def fingerprint(
     origin: Origin | None = None,
     reads: Iterable[str] = (),
 ) -> str:
-    """Return a digest of all that the files of a run depend on, stored blocks included.
+    """Return a digest of everything that the files of a run depend on, stored blocks included.
 
-    `origin` counts where plug-ins compute. Without plug-ins nothing needs to be loaded, so that a
-    finished run is recognised at once. `reads` are paths of other files, there or not.
+    Parameters
+    ----------
+    folder : Path
+        Folder of the run.
+    config : mapping
+        Configuration of the run.
+    origin : Origin, optional
+        Needed only for plug-ins; without them no module is loaded and a finished run is recognised
+        at once.
+    reads : iterable of str
+        Paths of other files that the run reads; missing files are skipped.
+
+    Returns
+    -------
+    str
     """
     files = (f for f in sorted((folder / "blocks").glob("*")) if f.suffix in {".parquet", ".json"})
     there = {path: stamp(Path(path)) for path in reads if os.path.exists(path)}  # noqa: PTH110
@@ -260,32 +309,32 @@ def fingerprint(
 
 
 def surroundings(config: Mapping[str, Any]) -> str:
-    """Return a digest of source, versions, configuration, this host, and stamps of data files."""
+    """Return a digest of source, versions, configuration, this host and stamps of data files."""
     shown = {key: config.get(key) for key in SHOWN}
     data = {str(path): stamp(path) for path in _data_files(config["sweep"].get("families"))}
     return digest(package_source(), versions(), shown, data, _host())
 
 
 def package_source() -> list[tuple[str, str]]:
-    """Return the text of all files that results, tables and pages depend on, by path."""
+    """Return (path, text) of all files of dpbench that results, tables and pages depend on."""
     kinds = {".py", ".html", ".css", ".js", ".json", ".yaml"}
     files = (f for f in sorted(PACKAGE.rglob("*")) if f.suffix in kinds)
     return [(path.relative_to(PACKAGE).as_posix(), path.read_text("utf-8")) for path in files]
 
 
 def _data_files(spec: Any) -> Iterator[Path]:
-    """Yield files that values of a configuration name, in the working folder and shipped."""
+    """Yield the files that a configuration names, in the working folder or in dpbench's data."""
     if isinstance(spec, Mapping | list | tuple):
         for one in spec.values() if isinstance(spec, Mapping) else spec:
             yield from _data_files(one)
     elif isinstance(spec, str):
         for path in (Path(spec), PACKAGE / "data" / spec):
-            if os.path.isfile(path):  # noqa: PTH113, which minds no text that no file can have
+            if os.path.isfile(path):  # noqa: PTH113 (accepts any text)
                 yield path
 
 
 def _host() -> list[str]:
-    """Return what tells that arithmetic is done as before, as `machine` does, in no time."""
+    """Return facts that change whenever `machine` may change, without loading numpy."""
     try:
         processor = Path("/proc/cpuinfo").read_text("utf-8")
         about = {line for line in processor.splitlines() if line.startswith(("model", "flags"))}

@@ -1,4 +1,4 @@
-"""From cells to blocks: reuse what is stored, compute what is not."""
+"""Run the cells of a sweep: reuse stored blocks and compute the others."""
 
 from __future__ import annotations
 
@@ -22,27 +22,58 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How to run; only the seed changes numbers. See `dpbench.runner.settings.Settings`."""
+    """Options of a run, of which only the seed changes numbers; see `Settings`.
+
+    Parameters
+    ----------
+    seed : int
+        Seed of all random streams.
+    n_jobs : int
+        Number of processes; -1 for all cores.
+    runner : Runner
+        Local processes or a dask cluster.
+    out : Path, optional
+        Folder of the run; None keeps all blocks in memory.
+    resume : bool
+        Whether to reuse stored blocks.
+    origin : Origin
+        Origin of the computed numbers.
+    """
 
     seed: int = 0
     n_jobs: int = -1
     runner: Runner = field(default_factory=Runner)
-    out: Path | None = None  # to keep everything in memory
+    out: Path | None = None
     resume: bool = True
     origin: Origin = field(default_factory=Origin.of)
 
     def store(self) -> Store | Memory:
-        """Where blocks are kept."""
+        """Return the store of the run's blocks, on disk or in memory."""
         return Memory() if self.out is None else Store(self.out, self.origin.bits)
 
 
 def run_cells(
     cells: Sequence[Cell], options: RunOptions, store: Store | Memory, cost: Cost, say: Say
 ) -> Iterator[tuple[int, list[Block]]]:
-    """Run or reuse every block of `cells`; finished ones are kept if it is interrupted.
+    """Run or reuse every block of `cells`; an interruption keeps finished blocks.
 
-    `cost` counts what is done, and `say` is told, in a line each, what a user should know. Yields
-    a cell's index with its blocks; cells whose blocks were all there come first.
+    Parameters
+    ----------
+    cells : sequence of Cell
+        Cells of a sweep.
+    options : RunOptions
+        Options of the run.
+    store : Store or Memory
+        Receives the blocks.
+    cost : Cost
+        Counts the work.
+    say : callable
+        Receives messages for the user, one line each.
+
+    Yields
+    ------
+    tuple
+        Index of a cell and its blocks; cells with all blocks in the store come first.
     """
     if options.out is not None:
         check_writable(options.out)
@@ -75,7 +106,7 @@ def run_cells(
 def _compute(
     tasks: Sequence[BlockTask], options: RunOptions, store: Store | Memory, cost: Cost
 ) -> None:
-    """Compute and store blocks; finished ones are stored if that is interrupted."""
+    """Compute and store blocks; an interruption keeps finished blocks."""
     o = options
     computed = compute(run_block, tasks, o.runner, o.n_jobs, o.origin)
     try:

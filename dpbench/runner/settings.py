@@ -1,4 +1,4 @@
-"""Checked settings, and the plug-ins that they name."""
+"""Top level of a configuration, and the import of plug-ins."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_PROCESSES = 1024
 
 
 def _usable_path(text: str) -> str:
-    """A path with the user's folder in the place of ~, which a file can have."""
+    """Return the path with ~ expanded; raise ValueError if no file can have it."""
     try:
         os.fsencode(text)
         if "\0" not in text:
@@ -45,38 +45,40 @@ PathText = Annotated[str, Field(min_length=1), AfterValidator(_usable_path)]
 
 @validated
 class Settings:
-    """The top level of the configuration.
+    """Top level of the configuration.
 
     Parameters
     ----------
     sweep : mapping
-        What to run: a `dpbench.analysis.study.Study`, a `dpbench.audit.cases.AuditSweep`, or a
+        The experiment: a `dpbench.analysis.study.Study`, a `dpbench.audit.cases.AuditSweep`, or a
         `dpbench.libraries.sweep.LibrarySweep`.
     seed : int
-        Names all random streams.
+        Seed of all random streams, from 0 to 2^63 - 1.
     trials : int, optional
-        Instead of every part's own.
+        Number of trials of every part; by default each part sets its own.
     n_jobs : int
-        Processes, at most as many as there are blocks; -1 for all cores. Changes no number.
+        Number of processes, at most one for each block; -1 for all cores. No result depends on it.
     out : str, optional
-        The run's folder; by default ``results/<sweep>`` below the working folder.
+        Folder of the run; by default ``results/<sweep>`` below the working folder.
     resume : bool
-        Reuse finished blocks in `out`.
+        Whether to reuse finished blocks in `out`.
+    runner : Runner
+        Processes that run blocks: of this machine, or of a dask cluster.
     plugins : list of str
-        Modules with estimators or distributions of the user's own.
+        Modules with the user's estimators or distributions.
     replay : str, optional
-        Run only the failure of this name again, for its traceback.
+        Name of a failure; only this failure is run again, to show its traceback.
     track : {'check', 'update'}, optional
-        Compare the errors of all trials with the stored baseline, or store them as the new one.
+        Compare the errors of all trials with the stored baseline, or store them as a new baseline.
     baseline : str, optional
-        The baseline's file; by default ``results/baselines/<sweep>.parquet`` of the checkout.
+        File of the baseline; by default ``results/baselines/<sweep>.parquet`` of the checkout.
     report : {'all'}, optional
-        Instead of running a sweep, put all finished runs on one page.
+        Put all finished runs on one page, and run no sweep.
     paper : bool
-        Draw figures for a column of a paper, each beside the LaTeX that includes it with a caption,
-        and write the claims as a table, ``claims.tex``.
+        Draw figures for a column of a paper, each with a LaTeX file that includes it with a
+        caption, and write the claims as a table, ``claims.tex``.
     font : {'sans', 'serif'}
-        Of figures.
+        Typeface of figures.
     """
 
     sweep: Mapping[str, Any]
@@ -95,11 +97,28 @@ class Settings:
     font: Font = "sans"
 
 
-_real = cache(os.path.realpath)  # thousands of them; a process may load plug-ins for many runs
+_real = cache(os.path.realpath)  # called for thousands of paths, and again for every run
 
 
 def import_plugins(names: Sequence[str], config_dir: Path | None) -> set[Path]:
-    """Import the plug-in modules, see `load_plugins`; return the folders that they lie in."""
+    """Import the plug-in modules, see `load_plugins`; return the folders that contain them.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Names of modules.
+    config_dir : Path or None
+        Folder of the configuration, which is searched first.
+
+    Returns
+    -------
+    set of Path
+
+    Raises
+    ------
+    ConfigError
+        If an import fails, or a name is a folder without ``__init__.py``.
+    """
     for folder in (config_dir, Path.cwd()):
         if folder is not None and str(folder.resolve()) not in sys.path:
             sys.path.append(str(folder.resolve()))
@@ -118,16 +137,32 @@ def import_plugins(names: Sequence[str], config_dir: Path | None) -> set[Path]:
 
 
 def load_plugins(names: Sequence[str], config_dir: Path | None) -> tuple[Path, ...]:
-    """Import the plug-in modules; return their source files and their helpers'.
+    """Import the plug-in modules; return their source files and those that they import.
 
-    They are looked for in `config_dir`, then in the working folder, after everything
-    that is installed.
+    Python searches installed packages first, then `config_dir`, then the working folder. Only
+    files in the folders of the plug-ins are returned, without installed packages and dpbench.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Names of modules.
+    config_dir : Path or None
+        Folder of the configuration.
+
+    Returns
+    -------
+    tuple of Path
+
+    Raises
+    ------
+    ConfigError
+        If an import fails, or a name is a folder without ``__init__.py``.
     """
     if not names:
         return ()
     roots = import_plugins(names, config_dir)
     files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
-    # strings, of which there are thousands, take a tenth of the time that paths do
+    # Thousands of paths: as strings they take a tenth of the time of Path objects.
     loaded = {_real(file) for file in files if file and file.endswith(".py")}
     below = tuple(os.path.join(root, "") for root in roots)  # noqa: PTH118
     theirs = (Path(path) for path in loaded if path.startswith(below))

@@ -1,4 +1,4 @@
-"""Blocks on disk: many to a Parquet file, which is written whole or not at all."""
+"""Blocks in Parquet files, many to a file; a file is written completely or not at all."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from dpbench.sweep.metrics import ERRORS, EXTRAS
 __all__ = ["CorruptBlockError", "Memory", "Store"]
 
 Stored = tuple[BlockTask, Block]
-# A file is full from so many rows on, 5 MB; this many stay open, and new blocks wait so long.
+# ROWS: rows at which a file is full, about 5 MB. OPENED: files kept in memory. SECONDS: longest
+# time that a new block waits to be written.
 ROWS = 1 << 17
 OPENED = 4
 SECONDS = 1.0
@@ -39,49 +40,69 @@ STATUS = ("released", "nothing released", "failed")
 
 
 class CorruptBlockError(Exception):
-    """A stored block that cannot be read."""
+    """Error for a stored block that is damaged or missing."""
 
 
 class Opened(NamedTuple):
-    """A file's numbers: the rows and the names of each block's, and of failures codes of texts."""
+    """Contents of a file of blocks."""
 
-    blocks: dict[str, tuple[slice, list[str]]]
-    values: dict[str, Floats]
-    codes: Ints
+    blocks: dict[str, tuple[slice, list[str]]]  # rows and names of columns of each block, by key
+    values: dict[str, Floats]  # columns by name
+    codes: Ints  # index in `texts` of the failure message of each row
     texts: list[str]
 
 
 class Store:
-    """The folder ``blocks/`` of a run, of blocks of one origin: `Origin.bits`.
+    """Blocks of one origin in the folder ``blocks/`` of a run.
 
-    A file is named by digests of the source and of its own bytes: damaged, it is no longer what its
-    name says. The last one is written anew, with what has come since, until it is full: files are
-    few, and what a killed run loses of finished blocks is those of the last second.
+    The name of a file contains digests of the origin and of the file's bytes, which reveal damage.
+    The last file is rewritten with the new blocks until it is full. So there are few files, and a
+    killed run loses only the blocks of about the last second.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder of the run.
+    source : str
+        Digest of the origin, `Origin.bits`.
     """
 
     def __init__(self, folder: Path, source: str) -> None:
-        self.folder = folder.absolute() / "blocks"  # pyarrow gives ~ a meaning
-        self.damaged: list[str] = []  # files that could not be read, with what is wrong
+        self.folder = folder.absolute() / "blocks"  # absolute, because pyarrow expands ~
+        self.damaged: list[str] = []  # names of unreadable files, each with the error
         self._source = source
         self._lock = threading.RLock()
         self._last: dict[str, Stored] = {}  # the blocks of the last file, by key
         self._rows = 0
-        self._waiting = False  # whether some of them are not written yet
-        self._timer: threading.Timer | None = None  # writes them, if no block comes
-        self._next = -math.inf  # when it is time to
+        self._waiting = False  # whether some blocks of _last are not written yet
+        self._timer: threading.Timer | None = None  # writes them if no further block arrives
+        self._next = -math.inf  # time of the next write, on the monotonic clock
         self._opened = lru_cache(OPENED)(_opened)
 
     def key(self, task: BlockTask) -> str:
-        """A digest of everything that the numbers of a block depend on."""
+        """Return a digest of everything that the numbers of a block depend on."""
         return digest(self._source, task.name, task.index)
 
     def files(self) -> list[Path]:
-        """The files of this source, oldest first."""
+        """Return the files of this origin, oldest first."""
         found = self.folder.glob(f"{digest(self._source)[:16]}-*.parquet")
         return sorted(found, key=lambda path: (path.stat().st_mtime_ns, path.name))
 
     def write(self, task: BlockTask, result: Block) -> None:
-        """Store a block, soon; a failure (OSError) may be told by a later one, or by `flush`."""
+        """Store a block, at once or within about a second.
+
+        Parameters
+        ----------
+        task : BlockTask
+            Task of the block.
+        result : Block
+            Its numbers.
+
+        Raises
+        ------
+        OSError
+            If a file cannot be written; perhaps only at a later call, or by `flush`.
+        """
         with self._lock:
             self._last[self.key(task)] = task, result
             self._rows += result.values["error"].size
@@ -95,12 +116,15 @@ class Store:
                 self._timer.start()
 
     def flush(self) -> None:
-        """Write what is not written yet; if that fails (OSError), no partial file is left."""
+        """Write all waiting blocks; a failure raises OSError and leaves no partial file."""
         with self._lock:
             if not self._waiting:
                 return
             out, start = pa.BufferOutputStream(), time.monotonic()
-            how = {"use_dictionary": ABOUT, "write_statistics": False}  # which take a third longer
+            how = {
+                "use_dictionary": ABOUT,
+                "write_statistics": False,
+            }  # defaults cost 1/3 more
             pq.write_table(_table(self._last), out, compression="zstd", **how)
             data = out.getvalue()
             path = self.folder / f"{digest(self._source)[:16]}-{_checksum(data)}.parquet"
@@ -120,7 +144,7 @@ class Store:
             self.flush()
 
     def find(self, task: BlockTask) -> Block | None:
-        """The block; None if it is not there, or found to be in a file that is `damaged`."""
+        """Return the block of a task; None if it is missing or its file is damaged."""
         key = self.key(task)
         path = self._where.get(key)
         if path is None:
@@ -140,7 +164,7 @@ class Store:
         )
 
     def read(self, task: BlockTask) -> Block:
-        """The block; CorruptBlockError if it is damaged or not there."""
+        """Return the block of a task; raise CorruptBlockError if it is damaged or missing."""
         block = self.find(task)
         if block is None:
             raise CorruptBlockError(" ".join(self.damaged[-1:]) or "a block is missing")
@@ -148,7 +172,7 @@ class Store:
 
     @cached_property
     def _where(self) -> dict[str, Path]:
-        """The file of every block, by key."""
+        """File of every block, by key."""
         where: dict[str, Path] = {}
         for path in self.files():
             try:
@@ -159,32 +183,40 @@ class Store:
         return where
 
     def _set_aside(self, path: Path, error: Exception) -> None:
-        """Give a damaged file a name that nothing looks for."""
+        """Note a damaged file and rename it, so that it is not read again."""
         self.damaged.append(f"{path.name}: {(str(error) or repr(error)).splitlines()[0]}")
         with contextlib.suppress(OSError):
             path.rename(path.with_name(f"_{path.name}.damaged"))
 
 
 class Memory:
-    """Blocks that are kept for this process alone, as `Store` keeps them on disk."""
+    """Blocks in memory, with the interface of `Store`."""
 
     def __init__(self) -> None:
         self.damaged: list[str] = []
         self._blocks: dict[tuple[str, int], Block] = {}
 
     def find(self, task: BlockTask) -> Block | None:
-        """The block, if it is there."""
+        """Return the block of a task, or None."""
         return self._blocks.get((task.name, task.index))
 
     def write(self, task: BlockTask, result: Block) -> None:
-        """Keep a block."""
+        """Keep the block `result` of `task` in memory.
+
+        Parameters
+        ----------
+        task : BlockTask
+            Task of the block.
+        result : Block
+            Its numbers.
+        """
         self._blocks[task.name, task.index] = result
 
     def flush(self) -> None:
-        """Nothing is left to write."""
+        """Do nothing, because no block waits to be written."""
 
     def read(self, task: BlockTask) -> Block:
-        """Give it back."""
+        """Return the block of a task, which must be there."""
         return self._blocks[task.name, task.index]
 
 
@@ -193,7 +225,7 @@ def _checksum(data: bytes | pa.Buffer) -> str:
 
 
 def _enter(where: dict[str, Path], keys: Iterable[str], path: Path) -> None:
-    """Note the file of blocks; an earlier one of which nothing is needed any more goes."""
+    """Record that `path` holds these keys, and delete files that no key refers to any more."""
     before = {where[key] for key in keys if key in where} - {path}
     where.update(dict.fromkeys(keys, path))
     for old in before - set(where.values()) if before else ():
@@ -201,7 +233,7 @@ def _enter(where: dict[str, Path], keys: Iterable[str], path: Path) -> None:
 
 
 def _whole(path: Path) -> pa.BufferReader:
-    """A file's bytes; one of `UNREADABLE` if they are not those that were written."""
+    """Return a file's bytes; raise ValueError if they do not match the digest in its name."""
     data = path.read_bytes()
     if path.stem.rpartition("-")[2] != _checksum(data):
         raise ValueError("its bytes have changed")
@@ -226,7 +258,7 @@ def _opened(path: Path) -> Opened:
 
 
 def _table(stored: Mapping[str, Stored]) -> pa.Table:
-    """One row per block, key and trial, in that order."""
+    """Return a table with a row for each block, key and trial, in that order."""
     keys = [
         (task, label, setting, block.failures.get(i, ""))
         for task, block in stored.values()
@@ -235,7 +267,7 @@ def _table(stored: Mapping[str, Stored]) -> pa.Table:
     index = np.repeat(np.arange(len(keys)), [task.trials for task, *_ in keys])
 
     def repeated(values: Sequence[object], kind: pa.DataType, at: Ints = index) -> pa.Array:
-        return pa.array(values, kind, from_pandas=True).take(pa.array(at))  # NaN is no amount
+        return pa.array(values, kind, from_pandas=True).take(pa.array(at))  # NaN becomes null
 
     blocks = [block for _, block in stored.values()]
     names = {name for block in blocks for name in block.values}
@@ -263,7 +295,7 @@ def _table(stored: Mapping[str, Stored]) -> pa.Table:
 
 
 def _joined(name: str, blocks: Iterable[Block]) -> pa.ChunkedArray:
-    """The values of all blocks, null where a block has none."""
+    """Return a column of the values of all blocks, null for blocks without this column."""
     kind, parts = pa.float64(), [(b.values.get(name), b.values["error"].size) for b in blocks]
     return pa.chunked_array(
         [pa.nulls(size, kind) if v is None else pa.array(v.ravel()) for v, size in parts], kind

@@ -1,4 +1,4 @@
-"""Batches of datasets and the questions that estimators ask of them."""
+"""Batches of datasets and the statistics that estimators compute from them."""
 
 from dpbench.samples.base import Sample
 from dpbench.samples.bins import Bins, Occupied

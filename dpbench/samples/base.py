@@ -1,4 +1,4 @@
-"""What every batch of datasets can be asked."""
+"""The interface of all samples: one dataset of n records per trial, queried for all trials."""
 
 from __future__ import annotations
 
@@ -20,36 +20,84 @@ __all__ = [
 
 T = TypeVar("T")
 
-# Numbers of one dataset that `Sample.records` will hold: 0.8 GB.
+# Largest n * d for which `Sample.records` lists a dataset: 0.8 GB of doubles.
 MOST_HELD = 10**8
 
 
 def part_sizes(n: int, parts: int) -> list[int]:
-    """Sizes of `parts` parts of n records that differ by at most one; a ValueError if n < parts."""
+    """Return the sizes of `parts` parts of n records; sizes differ by at most one.
+
+    Parameters
+    ----------
+    n : int
+        Number of records.
+    parts : int
+        Number of parts.
+
+    Returns
+    -------
+    list of int
+        The larger sizes come first.
+
+    Raises
+    ------
+    ValueError
+        If `parts` is below 1 or above n.
+    """
     if not 1 <= parts <= n:
         raise ValueError(f"{n} records cannot be cut into {parts} parts of at least one")
     return [n // parts + (i < n % parts) for i in range(parts)]
 
 
 def share(q: float, n: int) -> float:
-    """The product to 14 digits: 0.1 * 30 is 3.0000000000000004."""
+    """Return q n rounded to 14 digits, because ``0.1 * 30`` is 3.0000000000000004 in doubles.
+
+    Parameters
+    ----------
+    q : float
+        Fraction of the records.
+    n : int
+        Number of records.
+    """
     return float(f"{q * n:.14g}")
 
 
 def half_squares(one: Floats, other: Floats) -> Floats:
-    """(one - other)^2/2, or the largest number there is where that overflows."""
+    """Return (one - other)^2/2 by element; overflow gives the largest double.
+
+    Parameters
+    ----------
+    one, other : ndarray
+        Finite numbers; the shapes broadcast.
+    """
     difference = one / 2 - other / 2
     with np.errstate(over="ignore"):
         return np.minimum(2 * difference**2, np.finfo(float).max)
 
 
 def chances(values: Floats, bound: float, lean: float) -> Floats:
-    """Of heads, as `Sample.heads` has them."""
+    """Return the probability that the coin of each value falls heads, see `Sample.heads`.
+
+    Parameters
+    ----------
+    values : ndarray
+        Records, any shape.
+    bound, lean : float
+        See `Sample.heads`.
+    """
     return (1 + lean * (np.clip(values, -bound, bound) / bound)) / 2
 
 
 def votes_of(values: Floats, bound: float, low: float, high: float) -> tuple[Floats, Floats]:
-    """The chances of a vote up and of one down, as `Sample.votes` has them."""
+    """Return the probabilities of an up vote and of a down vote, see `Sample.votes`.
+
+    Parameters
+    ----------
+    values : ndarray
+        Records, any shape.
+    bound, low, high : float
+        See `Sample.votes`.
+    """
     lean = (high - low) * (np.clip(values, -bound, bound) / bound)
     return low + np.maximum(lean, 0.0), low + np.maximum(-lean, 0.0)
 
@@ -57,7 +105,15 @@ def votes_of(values: Floats, bound: float, low: float, high: float) -> tuple[Flo
 def voted(
     values: Floats, bound: float, low: float, high: float, rng: np.random.Generator
 ) -> Floats:
-    """Votes up less votes down, of each row."""
+    """Draw a vote for each value and return up votes minus down votes in each row.
+
+    Parameters
+    ----------
+    values : ndarray of shape (rows, n)
+        Records.
+    bound, low, high, rng
+        See `Sample.votes`.
+    """
     up, down = votes_of(values, bound, low, high)
     chance = rng.random(values.shape)
     net = np.count_nonzero(chance < up, axis=1) - np.count_nonzero(chance >= 1 - down, axis=1)
@@ -65,31 +121,32 @@ def voted(
 
 
 def _key(one: Any) -> Hashable:
-    """What tells arguments apart."""
+    """Return a hashable key of an argument; equal arguments have equal keys."""
     if isinstance(one, Bins):
         return type(one), *(_key(np.asarray(getattr(one, f.name))) for f in fields(one))
     return (one.shape, one.tobytes()) if isinstance(one, np.ndarray) else one
 
 
 class Sample(ABC):
-    """Independent datasets of n records each, one per trial.
+    """Independent datasets of n records each, one dataset per trial.
 
-    All questions are answered for all trials at once: (trials,) numbers or, of vectors, (trials,
-    d). A question about numbers is refused for vectors, and the other way round, with a
-    ValueError, as are data that are no such datasets.
+    Every method answers for all trials at once: an array (trials,) for scalar records, (trials, d)
+    for vectors. A method for scalar records raises ValueError if the records are vectors, and a
+    method for vectors raises it if they are scalars. Constructors raise ValueError if their
+    arguments do not describe such datasets.
     """
 
-    trials: int
-    n: int  # records in each
-    d: int  # coordinates of a record
-    vectors: bool = False  # whether records are vectors, be it of one coordinate
+    trials: int  # number of datasets
+    n: int  # records in each dataset
+    d: int  # coordinates of a record, 1 for scalar records
+    vectors: bool = False  # True if records are vectors, even vectors of one coordinate
 
     @cached_property
     def _answers(self) -> dict[Hashable, Any]:
         return {}
 
     def _once(self, answer: Callable[[], T], *question: Any) -> T:
-        """The answer to a question, found once: several budgets ask the same."""
+        """Return the cached answer to a query, because several budgets repeat the same queries."""
         key = tuple(_key(one) for one in question)
         if key not in self._answers:
             self._answers[key] = answer()
@@ -98,13 +155,13 @@ class Sample(ABC):
         return self._answers[key]  # type: ignore[no-any-return]
 
     def _unfit(self) -> ValueError:
-        """The refusal of a question about numbers, or vectors, where records are the other."""
+        """Return the error for a method that does not apply to this kind of records."""
         if self.vectors:
             return ValueError(f"this takes scalar records, got d = {self.d}; see columns()")
         return ValueError("this takes vectors, got scalar records")
 
     def _ends(self, *bounds: float | Floats, axes: int = 1) -> list[Floats]:
-        """Bounds that broadcast to (trials, ...): numbers as they are, others (trials, 1, ...)."""
+        """Return bounds that broadcast to (trials, ...): a scalar stays, others get `axes` axes."""
         arrays = [np.asarray(bound, dtype=float) for bound in bounds]
         for array in arrays:
             if array.shape not in {(), (self.trials,)}:
@@ -113,154 +170,244 @@ class Sample(ABC):
 
     @abstractmethod
     def records(self, trial: int, rng: np.random.Generator) -> Floats:
-        """The records of one dataset, one by one: a new array of shape (n,) or (n, d).
+        """Return a copy of the records of one dataset, (n,) or (n, d), in index order.
 
-        In the order of their index; where they have none, as in counted data, `rng` draws one.
-        A ValueError says they are too many.
+        Parameters
+        ----------
+        trial : int
+            Index of the dataset, from 0.
+        rng : Generator
+            Draws an order where records have no index, as in counted data.
+
+        Raises
+        ------
+        ValueError
+            If n d exceeds `MOST_HELD`.
         """
 
     def _check_held(self) -> None:
-        """Refuse to hold the records of a dataset one by one where they are too many."""
+        """Raise ValueError if one dataset has more than `MOST_HELD` numbers."""
         if self.n * self.d > MOST_HELD:
             raise ValueError(
-                f"{self.n * self.d:.3g} numbers of one dataset are too many to hold one by one; "
+                f"records: a dataset of {self.n * self.d:.3g} numbers is too large to hold; "
                 f"at most {MOST_HELD:.0e}"
             )
 
     @abstractmethod
     def mean(self) -> Floats:
-        """The empirical mean of each dataset."""
+        """Return the empirical mean of each dataset, (trials,) or (trials, d)."""
 
     @abstractmethod
     def clipped_mean(self, lower: float | Floats, upper: float | Floats) -> Floats:
-        """The mean of each dataset with its records moved into [lower, upper].
+        """Return the mean of each dataset after clipping every record to [lower, upper].
 
-        A bound is one number, or one per trial. A record at 1e150 takes no digits from the others.
+        The shape is (trials,), or (trials, d) for vectors, which are clipped by coordinate. A
+        record at 1e150 takes no digits from the others.
+
+        Parameters
+        ----------
+        lower, upper : float or ndarray of shape (trials,)
+            Ends of the clipping interval, possibly infinite.
         """
 
     def split(self, sizes: Sequence[int], rng: np.random.Generator) -> list[Self]:
-        """Cut each dataset into disjoint datasets of the given sizes.
+        """Cut each dataset into disjoint datasets of the given sizes, one sample for each.
 
-        The cut is by record index, never by value, so that replacing one record changes one part
-        only and the parts' privacy costs compose in parallel. Where records have no index, in
-        counted data, `rng` says where each went.
+        The cut is by record index, never by value. So replacing one record changes only one part,
+        and the privacy costs of the parts compose in parallel.
+
+        Parameters
+        ----------
+        sizes : sequence of int
+            Records of each part, at least 1; they add up to n.
+        rng : Generator
+            Assigns records to parts where records have no index, as in counted data.
+
+        Raises
+        ------
+        ValueError
+            If a size is below 1 or the sizes do not add up to n.
         """
         if sum(sizes) != self.n or min(sizes) < 1:
-            raise ValueError(f"parts of {list(sizes)} records do not make up {self.n}")
+            raise ValueError(f"sizes: {list(sizes)}: must be at least 1 and add up to n = {self.n}")
         return self._split(sizes, rng)
 
     @abstractmethod
     def _split(self, sizes: Sequence[int], rng: np.random.Generator) -> list[Self]:
-        """The parts, of sizes that add up to n."""
+        """Return the parts for `split`, which has checked the sizes."""
 
     @abstractmethod
     def groups(self, parts: int, rng: np.random.Generator) -> list[Self]:
         """Cut each dataset, as `split` does, into `parts` groups whose sizes differ by at most one.
 
+        Parameters
+        ----------
+        parts : int
+            Number of groups in each dataset, from 1 to n, else ValueError.
+        rng : Generator
+            Assigns records to groups where records have no index.
+
         Returns
         -------
-        list of one or two samples
-            The larger groups, then the smaller ones if sizes differ. Each row is a group:
-            those of the first trial, then those of the second, and so on.
+        list of one or two Sample
+            The larger groups, then the smaller groups if sizes differ. Each row of a sample is a
+            group: the groups of the first trial, then the groups of the second, and so on.
         """
 
     def by_group(
         self, parts: int, rng: np.random.Generator, question: Callable[[Sample], Floats]
     ) -> Floats:
-        """Ask every group of `groups` for a number, or a vector: (trials, parts[, d])."""
+        """Return a statistic of every group, (trials, parts) or (trials, parts, d).
+
+        Parameters
+        ----------
+        parts, rng
+            See `groups`.
+        question : callable
+            Maps a sample to its statistic, one number or one vector per row.
+        """
         answers = [question(rows) for rows in self.groups(parts, rng)]
         shaped = [answer.reshape(self.trials, -1, *answer.shape[1:]) for answer in answers]
         return np.concatenate(shaped, axis=1)
 
-    # About numbers; vectors that are held one by one answer the first three by coordinate.
+    # For scalar records. `DenseSample` answers the first three by coordinate for vectors, too.
 
     def count(self, lower: float | Floats, upper: float | Floats) -> Floats:
-        """How many records of each dataset lie in [lower, upper)."""
+        """Return the number of records of each dataset in [lower, upper).
+
+        Parameters
+        ----------
+        lower, upper : float or ndarray of shape (trials,)
+            Ends of the interval.
+        """
         raise self._unfit()
 
     def quantile(self, q: float) -> Floats:
-        """The smallest record with at least q n records at or below it, 0 < q <= 1."""
+        """Return the smallest record that at least q n records do not exceed, 0 < q <= 1."""
         raise self._unfit()
 
     def trimmed_mean(self, fraction: float) -> Floats:
-        """The mean without the floor(fraction n) smallest and as many largest records."""
+        """Return the mean without the floor(fraction n) smallest and as many largest records."""
         raise self._unfit()
 
     def heads(self, bound: float, lean: float, rng: np.random.Generator) -> Floats:
-        """How many of n coins fall heads, tossed anew for every question.
+        """Toss one coin for each record and return the number of heads.
 
-        That of x, moved into [-bound, bound], does so with probability (1 + lean x/bound)/2.
+        The coin of record x falls heads with probability
+        (1 + lean clip(x, -bound, bound)/bound)/2. Every call tosses new coins.
+
+        Parameters
+        ----------
+        bound : float
+            Clipping bound, above 0.
+        lean : float
+            Bias of the coin of a record at `bound`, from 0 to 1.
+        rng : Generator
+            Source of the coins.
         """
         raise self._unfit()
 
     def votes(self, bound: float, low: float, high: float, rng: np.random.Generator) -> Floats:
-        """How many of n votes are up, less those that are down, cast anew for every question.
+        """Draw one vote for each record and return up votes minus down votes.
 
-        That of x, moved into [-bound, bound], is up with probability low + (high - low) x/bound
-        and down with `low` where x > 0, the other way round where x < 0, and else none.
+        Let y = clip(x, -bound, bound)/bound for a record x. If y >= 0, its vote is up with
+        probability low + (high - low) y and down with probability `low`. If y < 0, it is down with
+        probability low + (high - low) |y| and up with probability `low`. Otherwise the record does
+        not vote. Every call draws new votes.
+
+        Parameters
+        ----------
+        bound : float
+            Clipping bound, above 0.
+        low, high : float
+            Smallest and largest probability of a vote in one direction; low + high <= 1.
+        rng : Generator
+            Source of the votes.
         """
         raise self._unfit()
 
     def occupied(self, bins: Bins) -> Occupied:
-        """The bins that hold records, and how many."""
+        """Return the bins that hold records, with the number of records in each."""
         raise self._unfit()
 
     def ranked(self, first: int, last: int) -> tuple[Floats, Floats]:
-        """Increasing values and how many of the records of ranks `first` to `last` have each.
+        """Return the records with ranks `first` to `last`, as increasing values with counts.
 
-        Both are (trials, m); ranks are from 0.
+        Parameters
+        ----------
+        first, last : int
+            Ranks from 0, the smallest record, to n - 1; both are included.
+
+        Returns
+        -------
+        tuple of two ndarray of shape (trials, m)
+            Values, and for each value the number of records in this range of ranks that have it,
+            possibly 0.
         """
         raise self._unfit()
 
     def half_squared_differences(self, rng: np.random.Generator) -> Self:
-        """Half the squared difference, of mean the variance, of floor(n/2) disjoint pairs.
+        """Return a sample of (x - y)^2/2 over floor(n/2) disjoint pairs (x, y) of records.
 
-        Pairs are fixed by record index. What overflows is the largest number there is.
+        The expectation of such a value is the variance of the distribution. Pairs are fixed by
+        record index; counted data pair at random with `rng`. Overflow gives the largest double.
         """
         raise self._unfit()
 
     def size(self) -> Floats:
-        """How many records each dataset has, (trials,): to be released with noise."""
+        """Return the number of records of each dataset, (trials,), as a value to add noise to."""
         return np.full(self.trials, float(self.n))
 
-    # About vectors.
+    # For vectors.
 
     def columns(self) -> Sample:
-        """The coordinates of vectors as datasets of numbers: j of trial i is row i d + j.
+        """Return the coordinates as datasets of scalars; coordinate j of trial i is row i d + j.
 
-        A record has a part in all of them, so their privacy costs add up: draw the noise
-        from `Ledger.repeated`.
+        A record contributes to all d rows of its trial, so their privacy costs add up: draw the
+        noise from `Ledger.repeated`.
         """
         raise self._unfit()
 
     def rows(self) -> Rows:
-        """The vectors of every trial, to be asked about balls."""
+        """Return the vectors of every trial, for queries about l2 balls."""
         raise self._unfit()
 
     def projected_mean(self, centre: float, radius: float) -> Floats:
-        """The mean of records moved to the nearest points of a ball around (centre, ..., centre).
+        """Return the mean of the records projected to the l2 ball around (centre, ..., centre).
 
-        Of numbers that is an interval.
+        For scalar records the ball is the interval [centre - radius, centre + radius].
+
+        Parameters
+        ----------
+        centre : float
+            Every coordinate of the ball's centre.
+        radius : float
+            Radius of the ball.
         """
         if not self.vectors:
             return self.clipped_mean(centre - radius, centre + radius)
         return self.rows().projected(np.full((self.trials, self.d), centre), radius).mean()
 
     def listed(self) -> tuple[Floats, Floats]:
-        """Vectors one by one, (trials, m, d), and how many of each, perhaps 0, (trials, m)."""
+        """Return vectors, (trials, m, d), and the multiplicity of each, (trials, m), maybe 0."""
         raise self._unfit()
 
     def second_moment(self) -> Floats:
-        """The mean of x x' over each dataset of vectors x, (trials, d, d)."""
-        raise ValueError("this takes vectors, record by record")
+        """Return the mean of x x' over the vectors x of each dataset, (trials, d, d)."""
+        raise ValueError("second_moment: needs vectors that are all held, in a DenseSample")
 
 
 class Unsized:
-    """A sample whose n is private, for where records are added or removed.
+    """View of a sample that hides n, for neighbours that add or remove a record.
 
-    It answers what has a sensitivity whatever n is, counts, and clipped means, to be made sums; n
-    is its `size`, which needs noise. Nothing else can be read, but for the `whole`
-    of it by code whose guarantee is its own.
+    The view answers queries that have a sensitivity whatever n is: counts, and clipped means, which
+    the caller turns into sums. The caller reads n from `size` and must add noise to it. All other
+    attributes raise ValueError. Only code that has a privacy guarantee of its own may read `whole`.
+
+    Parameters
+    ----------
+    sample : Sample
+        The sample to hide, kept as the attribute ``whole``.
     """
 
     ANSWERED = frozenset(
@@ -274,6 +421,6 @@ class Unsized:
         if name in self.ANSWERED:
             return getattr(self.whole, name)
         raise ValueError(
-            f"{name}: not to be read where records are added or removed, for n is private; "
-            "ask size() and clipped_mean, and add noise to counts and sums"
+            f"{name}: not readable under neighbours add_remove, because n is private; "
+            "use size() and clipped_mean(), and add noise to counts and sums"
         )

@@ -1,4 +1,4 @@
-"""Bins of equal width, as many as it takes."""
+"""Histogram bins of equal width, finitely or infinitely many."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Bins", "Occupied", "merged", "run_starts"]
 
 
 def run_starts(rows: Floats) -> NDArray[np.intp]:
-    """Where runs of equal numbers begin in sorted rows, as places in the flattened array."""
+    """Return the flat indices at which runs of equal numbers begin in sorted rows."""
     starts = np.ones(rows.shape, dtype=bool)
     np.not_equal(rows[:, 1:], rows[:, :-1], out=starts[:, 1:])
     return np.flatnonzero(starts)
@@ -22,15 +22,25 @@ def run_starts(rows: Floats) -> NDArray[np.intp]:
 
 @dataclass(frozen=True)
 class Occupied:
-    """The bins that hold records, ordered by trial and bin; every trial has one or more."""
+    """The bins that hold records, ordered by trial and bin; every trial has at least one.
 
-    trial: NDArray[np.intp]  # (m,)
-    index: Floats  # (m,): which bin; whole numbers, as floats for there may be 1e300 bins
-    count: Floats  # (m,): records in it
+    Parameters
+    ----------
+    trial : ndarray of int, shape (m,)
+        Trial of each occupied bin.
+    index : ndarray of shape (m,)
+        Number of the bin: a whole number, held as a float because there may be 1e300 bins.
+    count : ndarray of shape (m,)
+        Records in the bin, at least 1.
+    """
+
+    trial: NDArray[np.intp]
+    index: Floats
+    count: Floats
 
 
 def merged(found: Sequence[Occupied]) -> Occupied:
-    """The bins of pieces of datasets, each bin once."""
+    """Return the union of the bins, and add up the counts of bins that occur more than once."""
     trial = np.concatenate([one.trial for one in found])
     index = np.concatenate([one.index for one in found])
     count = np.concatenate([one.count for one in found])
@@ -44,16 +54,17 @@ def merged(found: Sequence[Occupied]) -> Occupied:
 class Bins:
     """Half-open bins of one width that cover [lower, upper].
 
-    The first and the last bin may reach beyond; records farther out count in them. Bins are
-    numbered from the origin, so that a far `lower` takes no digits from records near 0.
+    The first and the last bin may reach beyond [lower, upper]; they also count all records outside.
+    Bin 0 starts at `origin`, within one width of 0, so that a far `lower` takes no digits from
+    records near 0.
 
     Parameters
     ----------
-    width, lower, upper : float or (trials,) array
-        Both ends may be infinite.
-    aligned : float or (trials,) array, optional
-        A point where a bin starts; by default `lower`, or 0 where that is infinite. Only its
-        remainder by the width enters, which is exact.
+    width, lower, upper : float or ndarray of shape (trials,)
+        Width of a bin, above 0, and the ends of the range, which may be infinite.
+    aligned : float or ndarray of shape (trials,), optional
+        A point at which a bin starts; by default `lower`, or 0 if `lower` is infinite. Only its
+        remainder modulo the width matters, and that remainder is exact.
     """
 
     width: float | Floats
@@ -63,31 +74,31 @@ class Bins:
 
     @property
     def origin(self) -> Floats:
-        """The left end of bin 0."""
+        """Left end of bin 0."""
         start = self.lower if self.aligned is None else self.aligned
         return np.asarray(np.fmod(np.where(np.isfinite(start), start, 0.0), self.width))
 
     @property
     def first(self) -> Floats:
-        """The number of the leftmost bin."""
+        """Number of the leftmost bin, -inf if `lower` is infinite."""
         steps = (self.lower - self.origin) / self.width
         return np.asarray(np.round(steps) if self.aligned is None else np.floor(steps))
 
     @property
     def count(self) -> Floats:
-        """How many bins there are."""
+        """Number of bins, inf if an end is infinite."""
         with np.errstate(invalid="ignore", over="ignore"):
             bins = np.ceil((self.upper - self.origin) / self.width) - self.first
         return np.asarray(np.where(np.isfinite(self.first), np.maximum(bins, 1.0), np.inf))
 
     def index(self, values: Floats) -> Floats:
-        """The number of the bin of every record, for values of shape (trials, n)."""
+        """Return the number of the bin of every record; `values` and the result are (trials, n)."""
 
         def columns(a: float | Floats) -> Floats:
             return np.asarray(a)[..., None] if np.ndim(a) else np.asarray(a)
 
         origin, width = columns(self.origin), columns(self.width)
-        largest = np.finfo(float).max  # where the bins have no end
+        largest = np.finfo(float).max  # stands for the missing end of infinitely many bins
         first = np.maximum(self.first, -largest)
         last = np.where(np.isfinite(self.count), first + (self.count - 1), largest)
         with np.errstate(over="ignore"):
@@ -95,7 +106,7 @@ class Bins:
         return np.clip(index, columns(first), columns(last), out=index)
 
     def left(self, index: Floats) -> Floats:
-        """The left ends of bins, one number or one per trial, within the largest numbers."""
+        """Return the left ends of the bins `index`; overflow gives the largest double."""
         with np.errstate(over="ignore"):
             left = self.origin + index * np.asarray(self.width)
         return np.asarray(np.nan_to_num(left, nan=np.nan))

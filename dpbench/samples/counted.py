@@ -1,4 +1,4 @@
-"""Datasets of few distinct values, held as counts."""
+"""Datasets with few distinct values, stored as counts."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ __all__ = ["CountedSample"]
 
 
 class CountedSample(Sample):
-    """Distinct values and how often each occurs: n = 1e12 costs what n = 10 does.
+    """Datasets stored as the multiplicity of each distinct value; the cost does not grow with n.
 
     Parameters
     ----------
-    atoms : (m,) array_like of finite, increasing numbers
-    counts : (trials, m) array_like of non-negative integers
-        Every row adds up to the same n.
+    atoms : array_like of shape (m,)
+        Distinct values, finite and increasing.
+    counts : array_like of int, shape (trials, m)
+        Number of records at each atom, at least 0. Every row adds up to the same n.
     """
 
     def __init__(self, atoms: ArrayLike, counts: ArrayLike) -> None:
@@ -66,7 +67,7 @@ class CountedSample(Sample):
     def votes(self, bound: float, low: float, high: float, rng: np.random.Generator) -> Floats:
         above, below = votes_of(self.atoms, bound, low, high)
         up = rng.binomial(self.counts, above)
-        left = np.maximum(1 - above, below)  # which rounding may make less
+        left = np.maximum(1 - above, below)  # rounding may make 1 - above less than below
         down = rng.binomial(self.counts - up, below / np.maximum(left, np.finfo(float).tiny))
         return np.asarray((up - down).sum(axis=1), dtype=float)
 
@@ -99,16 +100,18 @@ class CountedSample(Sample):
         ]
 
     def _cut(self, sizes: Sequence[int], rng: np.random.Generator) -> Ints:
-        """Counts of disjoint parts, (trials, parts, m): halved until each is one part.
+        """Return the counts of disjoint parts, (trials, parts, m), by repeated halving.
 
-        Every level of halving is one draw for all trials and all parts of that level.
+        Each level of halving is a single draw for all trials and all parts of that level.
         """
         upto = np.concatenate([[0], np.cumsum(sizes)])
-        ends = np.array([0, len(sizes)])  # the parts that each node still holds
+        ends = np.array([0, len(sizes)])  # node i has the parts ends[i] to ends[i + 1]
         counts = self.counts[:, None]
         while counts.shape[1] < len(sizes):
             starts, stops = ends[:-1], ends[1:]
-            middle = (starts + stops + 1) // 2  # a single part goes to the left, whole
+            middle = (
+                starts + stops + 1
+            ) // 2  # a node with a single part puts all of it on the left
             wanted = np.tile(upto[middle] - upto[starts], self.trials)
             left = _draw(counts.reshape(-1, self.atoms.size), wanted, rng).reshape(counts.shape)
             both = np.stack([left, counts - left], axis=2).reshape(self.trials, -1, self.atoms.size)
@@ -132,12 +135,12 @@ class CountedSample(Sample):
 
     def half_squared_differences(self, rng: np.random.Generator) -> Self:
         if self.n < 2:
-            raise ValueError("one record makes no pair")
+            raise ValueError(f"n: {self.n}: pairs need at least 2 records")
         half = self.n // 2
         counts = self._cut([half, half, 1] if self.n % 2 else [half, half], rng)
         one, other = counts[:, 0], counts[:, 1]
         pairs = []
-        for atom in range(self.atoms.size):  # the partners of the records at this atom
+        for atom in range(self.atoms.size):  # draw the partners of the records at this atom
             partners = _draw(other, one[:, atom], rng)
             other = other - partners
             pairs.append(partners)
@@ -157,7 +160,7 @@ class CountedSample(Sample):
 
 
 def _draw(counts: Ints, sizes: Ints, rng: np.random.Generator) -> Ints:
-    """Draw ``sizes[i]`` records of row i without replacement, atom by atom."""
+    """Draw ``sizes[i]`` records from row i without replacement; return their counts by atom."""
     part = np.zeros_like(counts)
     wanted = sizes.copy()
     remaining = counts.sum(axis=1)

@@ -1,4 +1,4 @@
-"""Datasets held record by record."""
+"""Datasets stored record by record."""
 
 from __future__ import annotations
 
@@ -18,20 +18,22 @@ from dpbench.samples.rows import Rows
 
 __all__ = ["DenseSample", "mean_of"]
 
-# Share of the records outside the core of `_parts` on each side, and how many place it.
+# TAIL: share of the records outside the core of `_parts` on each side. PROBE: number of records
+# from which the ends of the core are estimated.
 TAIL, PROBE = 0.01, 4096
-CACHED = 1 << 16  # numbers
-# Bins per record up to which counting into a table is cheaper than sorting.
+CACHED = 1 << 16  # largest number of doubles to sum at once, so that they stay in the CPU cache
+# Below this number of bins per record, counting into a table is cheaper than sorting.
 DENSE_BINS = 4
 
 
 class DenseSample(Sample):
-    """Records as an array, `values`, which is never written to.
+    """Datasets stored as an array of records, which is read-only.
 
     Parameters
     ----------
-    values : (trials, n) or (trials, n, d) array_like of finite numbers
-        Integers become float64. One dataset that is broadcast to all trials is held once.
+    values : array_like of shape (trials, n) or (trials, n, d)
+        Finite numbers, converted to float64; kept as the attribute ``values``. If one dataset is
+        broadcast to all trials, it is stored once.
     """
 
     def __init__(self, values: ArrayLike) -> None:
@@ -43,7 +45,7 @@ class DenseSample(Sample):
         self._alike = array.strides[0] == 0
         once = array[:1] if self._alike else array
         mean = mean_of(once)
-        # A mean is finite unless a value is not, which is cheap to see.
+        # The mean is finite if and only if all values are, and it is cheaper to check.
         if not np.all(np.isfinite(mean)):
             bad = int(np.count_nonzero(~np.isfinite(once)))
             raise ValueError(f"{bad} of {once.size} values are NaN or infinite")
@@ -55,7 +57,7 @@ class DenseSample(Sample):
         self.d = array.shape[2] if self.vectors else 1
 
     def _take(self, vectors: bool) -> Floats:
-        """The records, where they are vectors, or numbers, as they should be."""
+        """Return the records; raise ValueError if they are not vectors, or scalars, as required."""
         if self.vectors != vectors:
             raise self._unfit()
         return self.values
@@ -74,24 +76,28 @@ class DenseSample(Sample):
         if not self.vectors:
             core_low, core_high, inside, starts, outside = self._parts
             if (low <= core_low).all() and (high >= core_high).all():
-                # Quotients keep their order: to clip them is to clip before dividing.
+                # Clipping x/n to [low/n, high/n] equals clipping x before the division by n.
                 low, high = (
                     np.repeat(b, np.diff(starts)) if b.ndim else b
                     for b in (low / self.n, high / self.n)
                 )
                 with np.errstate(over="ignore"):
                     mean = inside + np.add.reduceat(np.clip(outside, low, high), starts[:-1])
-                return np.nan_to_num(mean, nan=np.nan)  # the largest numbers there are, rounded up
+                return np.nan_to_num(mean, nan=np.nan)  # rounding up may overflow
         return mean_of(np.clip(self.values, low, high))
 
     @cached_property
     def _parts(self) -> tuple[float, float, Floats, NDArray[np.intp], Floats]:
-        """A core interval, what the records in it add to the mean, the few records outside over n.
+        """Return the core interval and each trial's records inside and outside of it.
 
-        These by trial, after the places where each trial's begin. Most clipping intervals contain
-        the bulk of the data: then many cost little more than one,
-        and no large numbers are ever subtracted. The core depends on the data alone, not on
-        earlier questions. Every trial's first record counts as outside: none is without one.
+        The result is (low, high, inside, starts, outside). The core is [low, high]; inside,
+        (trials,), is the sum of the records in the core over n. outside has the other records over
+        n, one trial after another; trial i begins at starts[i].
+
+        A clipping interval that contains the core, as most do, needs only the records outside. So
+        many intervals cost little more than one, and no large numbers are ever subtracted. The core
+        depends on the data alone, not on earlier queries. The first record of every trial counts as
+        outside, so that no trial has an empty list.
         """
         step = max(1, self.values.size // PROBE)
         probe = np.sort(self.values.flat[::step])
@@ -117,7 +123,7 @@ class DenseSample(Sample):
             firsts = range(0, self.trials, rows)
             sums = [_by_pieces(core, self.values[first : first + rows]) for first in firsts]
         index, means = np.concatenate(places), np.concatenate(sums) / self.n
-        if not np.all(np.isfinite(means)):  # their sums overflow
+        if not np.all(np.isfinite(means)):  # a sum overflows
             bulk = np.array(self.values, order="C")
             bulk.reshape(-1)[index] = 0.0
             means = mean_of(bulk)
@@ -196,7 +202,7 @@ class DenseSample(Sample):
         with np.errstate(over="ignore"):
             span = index.max() - low + 1
             small = span * self.trials <= DENSE_BINS * index.size
-        if small:  # a table of all bins
+        if small:  # count into a table of all bins
             index -= low
             index += span * np.arange(self.trials)[:, None]
             table = np.bincount(index.astype(np.intp).ravel(), minlength=self.trials * int(span))
@@ -219,15 +225,15 @@ class DenseSample(Sample):
 
     def half_squared_differences(self, rng: np.random.Generator) -> Self:
         if self.n < 2:
-            raise ValueError("one record makes no pair")
+            raise ValueError(f"n: {self.n}: pairs need at least 2 records")
         x, last = self._take(vectors=False), self.n - self.n % 2
         return self._once(lambda: type(self)(half_squares(x[:, 1:last:2], x[:, :last:2])), "pairs")
 
 
 def _by_pieces(sums: Callable[[Floats], Floats], rows: Floats) -> Floats:
-    """Sums of rows by pieces that stay in the cache, as all records do not.
+    """Return the sums of rows, computed from pieces small enough for the CPU cache.
 
-    Rows are cut where numpy's own sum of a row cuts them: the bits are the same.
+    Rows are cut where numpy's pairwise summation cuts them, so that the bits do not change.
     """
     n = rows.shape[1]
     if n <= CACHED:
@@ -237,13 +243,13 @@ def _by_pieces(sums: Callable[[Floats], Floats], rows: Floats) -> Floats:
 
 
 def mean_of(values: Floats) -> Floats:
-    """Means along the records, finite for finite values even where their sum overflows."""
+    """Return the means along axis 1, finite for finite values even if their sum overflows."""
     n = values.shape[1]
     with np.errstate(over="ignore", invalid="ignore"):
         mean = np.asarray(values.sum(axis=1) / n)
         if not np.all(np.isfinite(mean)):
             mean = np.asarray((values / n).sum(axis=1))
-            if np.all(np.isfinite(values)):  # the largest numbers there are, rounded up
+            if np.all(np.isfinite(values)):  # rounding up may overflow
                 largest = np.finfo(float).max
                 mean = np.clip(mean, -largest, largest)
     return mean

@@ -1,7 +1,7 @@
-"""Binomial and hypergeometric laws at counts up to 1e12.
+"""Binomial and hypergeometric distributions for counts up to 1e12.
 
-The library routines lose digits there (differences of log-gammas of size 1e13) or
-refuse (numpy's hypergeometric stops at 1e9).
+At such counts scipy loses digits, because it subtracts log-gammas of size 1e13, and numpy's
+hypergeometric sampler raises an error from 1e9 on.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ from dpbench.arrays import Floats, Ints
 
 __all__ = ["hypergeometric", "log_binomial_pmf"]
 
-NUMPY_LIMIT = 10**9
-# Counts whose factorials are in a table.
-FEW = 1000
+NUMPY_LIMIT = 10**9  # population size from which numpy's hypergeometric sampler raises an error
+FEW = 1000  # largest count with an entry in LOG_FACTORIAL
 LOG_FACTORIAL = gammaln(np.arange(FEW + 1) + 1.0)
 
 
 def _stirling_error(n: Floats) -> Floats:
-    """ln(n!) minus Stirling's formula; its series is good to 1.2e-14 from n = 16."""
+    """Return ln(n!) minus Stirling's formula; the error of the series is 1.2e-14 from n = 16 on."""
     big = np.maximum(n, 16.0)
     square = big * big
     series = (1 / 12 - (1 / 360 - (1 / 1260 - 1 / 1680 / square) / square) / square) / big
@@ -31,23 +30,37 @@ def _stirling_error(n: Floats) -> Floats:
 
 
 def _deviance(x: Floats, mean: Floats) -> Floats:
-    """The deviance x ln(x/mean) + mean - x, without cancellation near x = mean."""
+    """Return the deviance x ln(x/mean) + mean - x, without cancellation near x = mean."""
     t = (x - mean) / mean
     return np.asarray(mean * (xlog1py(1 + t, t) - t))
 
 
 def log_binomial_pmf(s: ArrayLike, n: ArrayLike, p: ArrayLike) -> Floats:
-    """Log-probability that a Binomial(n, p) equals s, for n up to 1e12.
+    """Return the log-probability that a Binomial(n, p) variable equals s, for n up to 1e12.
 
-    By Loader's saddle-point form ("Fast and accurate computation of binomial probabilities",
-    2000); absolute error below 1e-9 within 10 standard deviations of the mean. The arguments
-    broadcast; ``0 <= s <= n`` and ``0 < p < 1``.
+    The formula is Loader's saddle-point form ("Fast and accurate computation of binomial
+    probabilities", 2000). Its absolute error is below 1e-9 within 10 standard deviations of the
+    mean.
+
+    Parameters
+    ----------
+    s : array_like
+        Number of successes, from 0 to n.
+    n : array_like
+        Number of trials, at most 1e12.
+    p : array_like
+        Probability of success, in (0, 1). All arguments broadcast.
+
+    Returns
+    -------
+    ndarray
+        Natural logarithms of the probabilities.
     """
     s, n, p = np.broadcast_arrays(*(np.asarray(a, dtype=float) for a in (s, n, p)))
     inside = (s > 0) & (s < n)
     x = np.where(inside, s, 1.0)
     m = np.where(inside, n, 2.0)
-    # In this order: terms up to 1e13 cancel.
+    # Keep this order of the operations, because terms up to 1e13 cancel.
     middle = _stirling_error(m) - _stirling_error(x) - _stirling_error(m - x)
     middle = middle - _deviance(x, m * p) - _deviance(m - x, m * (1 - p))
     middle += 0.5 * (np.log(m) - np.log(x) - np.log(m - x) - np.log(2 * np.pi))
@@ -56,10 +69,10 @@ def log_binomial_pmf(s: ArrayLike, n: ArrayLike, p: ArrayLike) -> Floats:
 
 
 def _log_over_mode(x: Ints, mode: Ints, n: Ints, p: Floats) -> Floats:
-    """Log of a Binomial(n, p)'s probability of x over that of its mode, for n from 5e8 on.
+    """Return ln(P(X = x)/P(X = mode)) for X ~ Binomial(n, p), for n from 5e8 on.
 
-    Of the rarer side, ln C(n, a) is a ln n - ln a! - a(a - 1)/(2n) up to a^3/(6 n^2), which is
-    below 1e-9 for few.
+    For a occurrences of the rarer outcome, ln C(n, a) = a ln n - ln a! - a(a - 1)/(2n), up to
+    a^3/(6 n^2). That error is below 1e-9 for a <= `FEW`.
     """
     a, b, chance = np.where(p <= 0.5, (x, mode, p), (n - x, n - mode, 1 - p))
     found, few = np.empty(x.size), np.maximum(a, b) <= FEW
@@ -72,13 +85,29 @@ def _log_over_mode(x: Ints, mode: Ints, n: Ints, p: Floats) -> Floats:
 
 
 def hypergeometric(rng: np.random.Generator, marked: Ints, total: Ints, drawn: Ints) -> Ints:
-    """How many of `marked` records fall among `drawn` ones of `total`, without replacement.
+    """Draw hypergeometric counts: the marked records in a draw without replacement.
 
-    Rejection from Binomial(drawn, p), p = marked/total: the law is that binomial conditioned on
-    an independent Binomial(total - drawn, p) making up the rest, so a proposal x is kept with the
-    probability of `marked - x` under the latter over its largest one. With ``drawn <= total/2`` at
-    least 70% are kept; otherwise the records left behind are drawn. Below 1e9 records numpy's own
-    sampler is used. All arrays are (m,), of independent populations of up to 1e12.
+    Below 1e9 records this calls numpy's sampler. Above, it uses rejection. Let p = marked/total,
+    X ~ Binomial(drawn, p) and Y ~ Binomial(total - drawn, p), independent. The hypergeometric
+    distribution is the distribution of X given X + Y = marked. So a proposal x of X is accepted
+    with probability P(Y = marked - x)/max_y P(Y = y). At least 70% of the proposals are accepted if
+    drawn <= total/2; otherwise the records that are left behind are drawn instead.
+
+    Parameters
+    ----------
+    rng : Generator
+        Source of the draws.
+    marked : ndarray of int, shape (m,)
+        Marked records in each of m independent populations.
+    total : ndarray of int, shape (m,)
+        Size of each population, at most 1e12.
+    drawn : ndarray of int, shape (m,)
+        Records drawn from each population.
+
+    Returns
+    -------
+    ndarray of int, shape (m,)
+        Marked records among the drawn records.
     """
     behind = 2 * drawn > total
     size = np.where(behind, total - drawn, drawn)

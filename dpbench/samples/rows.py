@@ -1,9 +1,9 @@
-"""Vectors and balls: projecting rows on a ball, averaging them, adding up those inside.
+"""Vectors and l2 balls: project rows to a ball, average them, and sum the rows inside.
 
-A mean of projected rows has the sensitivity that the ball allows only if no large numbers
-are subtracted, as a row at 1e150 would take the digits of all the others: rows that a ball
-may move are held one by one. While balls contain the core, where the bulk of the rows lies,
-only its sum is asked for: many balls then cost little more than one.
+Rows that a ball may move are held individually. They are never subtracted from a sum of all rows,
+because a row at 1e150 would take the digits of all others, and the mean of the projected rows would
+no longer have the sensitivity that the ball implies. The bulk of the rows, the core, contributes
+only its sum as long as the balls contain it, so that many balls cost little more than one.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from dpbench.arrays import Bools, Floats
 
 __all__ = ["Core", "Rows", "norms"]
 
-# Share of the rows outside the core: fewer are cheaper to move, more make a smaller core.
+# Share of the rows outside the core. A smaller share is cheaper to project; a larger share makes a
+# smaller core, which more balls contain.
 OUTSIDE = 0.05
-# Relative error of a squared distance from squared norms and a product, per coordinate.
+# Relative error per coordinate of |x|^2 - 2 x.c + |c|^2, the squared distance of x and c.
 ROUNDING = 2e-15
-# Squares of smaller numbers vanish. Larger ones are moved to the other, so that no offset from
-# the centre of a ball overflows.
+# TINY: squares of smaller numbers underflow. LARGEST: coordinates are clipped to it, so that no
+# offset from the centre of a ball overflows.
 TINY, LARGEST = 1e-150, 1e300
 
 
 def norms(rows: Floats) -> Floats:
-    """Euclidean norms along the last axis, for numbers whose squares overflow, too."""
+    """Return the l2 norms along the last axis, correct even if squares over- or underflow."""
     with np.errstate(over="ignore"):
         found = np.asarray(np.sqrt(np.einsum("...j,...j->...", rows, rows)))
     doubtful = ~((found > TINY) & np.isfinite(found))
@@ -43,18 +44,46 @@ def norms(rows: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Core:
-    """The bulk of the rows of every trial, unmoved."""
+    """The rows that no ball has moved so far; their sum is computed once.
 
-    values: Floats  # (trials, n, d): all rows, moved or not
-    squares: Floats  # (trials, n): their squared norms
-    held: Bools  # (trials, n): which of them are in the core,
-    centre: Floats  # (trials, d)
-    radius: Floats  # (trials,): and so within this of the centre
-    mean: Floats  # (trials, d): the sum of these over n
+    Parameters
+    ----------
+    values : ndarray of shape (trials, n, d)
+        All rows, in the core or not.
+    squares : ndarray of shape (trials, n)
+        Squared l2 norms of the rows.
+    held : ndarray of bool, shape (trials, n)
+        True for the rows in the core.
+    centre : ndarray of shape (trials, d)
+        Centre of a ball that contains the core.
+    radius : ndarray of shape (trials,)
+        Radius of that ball.
+    mean : ndarray of shape (trials, d)
+        Sum of the rows in the core, over n.
+    """
+
+    values: Floats
+    squares: Floats
+    held: Bools
+    centre: Floats
+    radius: Floats
+    mean: Floats
 
     @classmethod
     def of(cls, values: Floats, centre: Floats) -> Self:
-        """The rows nearest to `centre`, but for the farthest few, at least one, of each trial."""
+        """Return the core of the rows: all but the farthest few, at least one, of each trial.
+
+        Parameters
+        ----------
+        values : ndarray of shape (trials, n, d)
+            Rows.
+        centre : ndarray of shape (trials, d)
+            Points from which distances are measured.
+
+        Returns
+        -------
+        Core
+        """
         with np.errstate(over="ignore"):
             squares = np.einsum("tnd,tnd->tn", values, values)
         distance = _distances(values, squares, centre)
@@ -64,10 +93,22 @@ class Core:
         return cls(values, squares, held, centre, radius, _share(values, held))
 
     def leaving(self, centre: Floats, radius: float | Floats) -> Bools:
-        """The core's rows that a ball may not contain, (trials, n)."""
-        # Room for rounding: a row that is outside by that little may stay.
+        """Return True for the rows of the core that a ball may not contain, (trials, n).
+
+        Parameters
+        ----------
+        centre : ndarray of shape (trials, d)
+            Centres of the balls.
+        radius : float or ndarray of shape (trials,)
+            Radii of the balls.
+
+        Returns
+        -------
+        ndarray of bool, shape (trials, n)
+        """
+        # A ball smaller by 1e-12 is tested, which leaves room for rounding.
         bound = np.broadcast_to(np.asarray(radius) * (1 - 1e-12), self.radius.shape)
-        with np.errstate(over="ignore", invalid="ignore"):  # a distance that overflows is not sure
+        with np.errstate(over="ignore", invalid="ignore"):  # not sure where it overflows
             sure = np.asarray(norms(centre - self.centre) + self.radius <= bound)
         if np.all(sure):
             return np.zeros_like(self.held)
@@ -76,10 +117,10 @@ class Core:
 
 
 def _distances(values: Floats, squares: Floats, centre: Floats) -> Floats:
-    """Upper bounds on the rows' distances from the centres, (trials, n), without a copy of them.
+    """Return upper bounds on the distances of rows and centres, (trials, n), without a copy.
 
-    From squared norms and a product, rounded up for what these lose, by underflow too;
-    infinite where they overflow.
+    The bound is computed from squared norms and a product, and is rounded up by the largest error
+    of these, underflow included. It is infinite if a term overflows.
     """
     d = values.shape[2]
     with np.errstate(over="ignore", invalid="ignore"):
@@ -90,40 +131,77 @@ def _distances(values: Floats, squares: Floats, centre: Floats) -> Floats:
 
 
 def _share(values: Floats, held: Bools) -> Floats:
-    """The sum of the rows that are held, over n."""
+    """Return the sum of the held rows over n, (trials, d)."""
     return np.asarray(np.matmul((held / held.shape[1])[:, None, :], values)[:, 0])
 
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of every trial: some held one by one, with multiplicity, the rest in a core."""
+    """The rows of every trial: some held individually with multiplicity, the rest in a core.
 
-    n: int  # rows of a trial
-    trial: NDArray[np.intp]  # (m,): increasing; every trial is there
-    rows: Floats  # (m, d)
-    counts: Floats  # (m,): how many there are of each
-    core: Core | None = None  # the other rows
-    copies: int = 1  # if there is one trial only: how many trials see it
+    Parameters
+    ----------
+    n : int
+        Rows of each trial.
+    trial : ndarray of int, shape (m,)
+        Trial of each individual row, increasing; every trial occurs.
+    rows : ndarray of shape (m, d)
+        The individual rows.
+    counts : ndarray of shape (m,)
+        Multiplicity of each individual row.
+    core : Core, optional
+        The other rows.
+    copies : int
+        Number of trials that share the dataset, if only one dataset is stored.
+    """
+
+    n: int
+    trial: NDArray[np.intp]
+    rows: Floats
+    counts: Floats
+    core: Core | None = None
+    copies: int = 1
 
     @classmethod
     def of(cls, values: Floats, centre: Floats) -> Self:
-        """All rows of a (trials, n, d) array, with a core around the (trials, d) centre."""
+        """Return the rows of an array, with a core around the centre.
+
+        Parameters
+        ----------
+        values : ndarray of shape (trials, n, d)
+            Rows.
+        centre : ndarray of shape (trials, d)
+            Points near the bulk of the rows.
+
+        Returns
+        -------
+        Rows
+        """
         core = Core.of(values, centre)
         trial, place = np.nonzero(~core.held)
-        rows = np.clip(values[trial, place], -LARGEST, LARGEST)  # the core has no such numbers
+        rows = np.clip(values[trial, place], -LARGEST, LARGEST)  # the core has no larger numbers
         return cls(values.shape[1], trial, rows, np.ones(trial.size), core)
 
     def mean(self) -> Floats:
-        """The mean of each trial's rows, (trials, d)."""
+        """Return the mean of each trial's rows, (trials, d)."""
         mean = self._sum(self.rows * (self.counts / self.n)[:, None])
         if self.core is not None:
             mean += self.core.mean
         return np.repeat(mean, self.copies, axis=0)
 
     def projected(self, centre: Floats, radius: float | Floats) -> Self:
-        """The rows moved to the nearest points of a ball, its radius one or one per trial.
+        """Return the rows projected to l2 balls, one ball per trial.
 
-        Where the (trials, d) centre is no number, neither is what comes of the trial.
+        Parameters
+        ----------
+        centre : ndarray of shape (trials, d)
+            Centres of the balls. If a centre is NaN, so are the projected rows of its trial.
+        radius : float or ndarray of shape (trials,)
+            Radii of the balls.
+
+        Returns
+        -------
+        Rows
         """
         if self.copies > 1 and np.all(centre == centre[0]) and np.ndim(radius) == 0:
             once = replace(self, copies=1).projected(centre[:1], radius)
@@ -139,7 +217,20 @@ class Rows:
         return replace(opened, rows=np.where(outside, moved, opened.rows))
 
     def within(self, centre: Floats, radius: float | Floats) -> tuple[Floats, Floats]:
-        """The rows within a ball: sums of what they are off its centre, and how many."""
+        """Return the sum of x - centre over the rows x in a ball, and the number of these rows.
+
+        Parameters
+        ----------
+        centre : ndarray of shape (trials, d)
+            Centres of the balls, one ball per trial.
+        radius : float or ndarray of shape (trials,)
+            Radii of the balls.
+
+        Returns
+        -------
+        tuple of ndarray
+            Sums, (trials, d), and numbers of rows, (trials,).
+        """
         opened = self._expanded()._opened(centre, radius)
         offset = opened.rows - centre[opened.trial]
         inside = norms(offset) <= np.broadcast_to(radius, len(centre))[opened.trial]
@@ -149,13 +240,13 @@ class Rows:
         core = opened.core
         if core is not None:
             bulk = core.held.sum(axis=1)
-            # Where nothing is held the centre may be far, or no number.
+            # With an empty core the centre may be far away or NaN, so its product is not used.
             sums += np.where(bulk[:, None] > 0, self.n * core.mean - bulk[:, None] * centre, 0.0)
             number += bulk
         return sums, number
 
     def _expanded(self) -> Self:
-        """Every trial by itself."""
+        """Return a copy in which every trial has its own rows (``copies`` = 1)."""
         trials, core = self.copies, self.core
         if trials == 1:
             return self
@@ -167,12 +258,12 @@ class Rows:
         return replace(self, trial=trial, rows=rows, counts=counts, core=core, copies=1)
 
     def _sum(self, values: Floats) -> Floats:
-        """Add up what belongs to each trial."""
+        """Return the sums of `values` over the individual rows of each trial."""
         starts = np.flatnonzero(np.diff(self.trial, prepend=-1))
         return np.asarray(np.add.reduceat(values, starts, axis=0))
 
     def _opened(self, centre: Floats, radius: float | Floats) -> Self:
-        """Hold those rows of the core one by one that a ball may not contain."""
+        """Move the rows of the core that a ball may not contain to the individual rows."""
         core = self.core
         if core is None or not (leaving := core.leaving(centre, radius)).any():
             return self

@@ -1,4 +1,4 @@
-"""Datasets of vectors most of which are zero."""
+"""Datasets of vectors, most of them zero."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from dpbench.samples.rows import LARGEST, Rows
 
 __all__ = ["SparseSample"]
 
-# Distinct values of a coordinate that `columns` will count.
-MOST_ATOMS = 64
-PROBE = 4096
-FEW = 8  # values, to compare with one by one
+MOST_ATOMS = 64  # largest number of distinct values of coordinates for `columns`
+PROBE = 4096  # values from which `_atoms` guesses the distinct values
+FEW = 8  # largest number of distinct values that `_atoms` compares with one at a time
 
 
 class SparseSample(Sample):
-    """Vectors of which only those other than zero are held, so that n may reach 1e12.
+    """Datasets of vectors that store only the nonzero vectors, so that n may reach 1e12.
 
-    In a trial they must come in exchangeable order, as independent draws do: parts take them as
-    they come.
+    The stored vectors of a trial must be in exchangeable order, like independent draws, because
+    `split` assigns them to parts in this order.
 
     Parameters
     ----------
-    rows : (m, d) array of finite numbers
-        Those of the first trial, then those of the second, and so on.
-    held : (trials,) int array
-        How many rows each trial has; they add up to m.
+    rows : ndarray of shape (m, d)
+        Stored vectors, finite: the vectors of the first trial, then of the second, and so on.
+    held : ndarray of int, shape (trials,)
+        Number of stored vectors of each trial; the sum is m.
     n : int
+        Records in each dataset, zeros included.
     """
 
     vectors = True
@@ -46,21 +46,21 @@ class SparseSample(Sample):
         if self.rows_held.ndim != 2 or not np.all(np.isfinite(self.rows_held)):
             raise ValueError("rows must be a finite (m, d) array")
         if self.held.sum() != len(self.rows_held) or np.any((self.held < 0) | (self.held > n)):
-            raise ValueError(f"{len(self.rows_held)} rows in all, of at most {n} a trial, expected")
+            raise ValueError(f"held: must be 0 to n = {n} and add up to {len(self.rows_held)} rows")
         self.trials, self.n, self.d = len(self.held), n, self.rows_held.shape[1]
 
     @property
     def _trial(self) -> NDArray[np.intp]:
-        """Whose each row is."""
+        """Trial of every stored row."""
         return np.repeat(np.arange(self.trials), self.held)
 
     @property
     def _start(self) -> Ints:
-        """Where the rows of each trial begin."""
+        """Index of the first stored row of each trial."""
         return np.asarray(np.cumsum(self.held) - self.held)
 
     def _sum(self, values: Floats) -> Floats:
-        """Add up rows of values in every trial."""
+        """Return the sum over the stored rows of each trial, (trials, columns of `values`)."""
         total = np.zeros((self.trials, values.shape[1]))
         some = self.held > 0
         if some.any():
@@ -128,9 +128,9 @@ class SparseSample(Sample):
         return [self._interleaved(some) for some in (cut[:large], cut[large:]) if some]
 
     def _half_squared_differences(self, rng: np.random.Generator) -> Self:
-        """Those of disjoint pairs, by coordinate."""
+        """Return half the squared differences of disjoint pairs of rows, by coordinate."""
         if self.n < 2:
-            raise ValueError("one record makes no pair")
+            raise ValueError(f"n: {self.n}: pairs need at least 2 records")
         half = self.n // 2
         one, other = self._split([half, half], rng)
         met = hypergeometric(rng, other.held, np.full(self.trials, half), one.held)
@@ -142,11 +142,11 @@ class SparseSample(Sample):
             [half_squares(one.rows_held, partners), half_squares(alone, np.zeros_like(alone))]
         )
         trial = np.concatenate([one._trial, np.delete(other._trial, second)])
-        order = np.lexsort((rng.random(trial.size), trial))  # exchangeable again
+        order = np.lexsort((rng.random(trial.size), trial))  # restores the exchangeable order
         return type(self)(rows[order], one.held + other.held - met, half)
 
     def _interleaved(self, groups: Sequence[Self]) -> Self:
-        """Groups of one size as rows of one sample: those of the first trial come first."""
+        """Return groups of equal size as trials of one sample, ordered by trial, then group."""
         trial = np.concatenate([group._trial for group in groups])
         order = np.argsort(trial, kind="stable")
         rows = np.concatenate([group.rows_held for group in groups])[order]
@@ -154,9 +154,9 @@ class SparseSample(Sample):
 
 
 class _Columns(CountedSample):
-    """The coordinates of sparse vectors, counted; parts, pairs and records are of whole vectors.
+    """Coordinates of sparse vectors as counted datasets; parts and pairs are cut as whole vectors.
 
-    Row i is row ``order[i]`` of the coordinates, of which j of trial t is t d + j.
+    Dataset i is coordinate j of trial t, where order[i] = t d + j.
     """
 
     def __init__(self, of: SparseSample, order: NDArray[np.intp], most: float = np.inf) -> None:
@@ -166,7 +166,7 @@ class _Columns(CountedSample):
 
     @cached_property
     def _counted(self) -> CountedSample:
-        """The same, counted when first asked: of parts that are cut again nothing is."""
+        """Counted form of the coordinates, computed on first use: most splits never need it."""
         of = self._of
         atoms, code = _atoms(of.rows_held.ravel())
         if atoms.size > self._most:
@@ -187,7 +187,7 @@ class _Columns(CountedSample):
         return self._counted.counts
 
     def records(self, trial: int, rng: np.random.Generator) -> Floats:
-        if self._seed is None:  # one order of the records, whichever coordinate is asked for
+        if self._seed is None:  # so that all coordinates of a trial have their records in one order
             self._seed = int(rng.integers(2**63))
         t, j = divmod(int(self._order[trial]), self._of.d)
         return self._of.records(t, np.random.default_rng([self._seed, t]))[:, j].copy()
@@ -211,13 +211,13 @@ class _Columns(CountedSample):
 
 
 def _runs(start: Ints, size: Ints) -> Ints:
-    """The indices of runs of these sizes, one after another."""
+    """Return the indices start[i], ..., start[i] + size[i] - 1 for all i, concatenated."""
     return np.asarray(np.repeat(start - (np.cumsum(size) - size), size) + np.arange(size.sum()))
 
 
 def _atoms(values: Floats) -> tuple[Floats, NDArray[np.intp]]:
-    """The distinct values, 0 among them, and which of them each is."""
-    # Sorting a few of many equal values is cheaper than sorting all.
+    """Return the distinct values, with 0 added, and the index among them of every value."""
+    # Sorting a few values and comparing all with them is cheaper than sorting all.
     atoms = np.unique(np.append(values[:PROBE], 0.0))
     if atoms.size <= FEW:
         code = np.add.reduce([values > atom for atom in atoms[:-1]], axis=0, dtype=np.intp)

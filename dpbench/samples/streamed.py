@@ -1,4 +1,4 @@
-"""Datasets too large to hold: their records are drawn again for every question."""
+"""Datasets too large for memory: every query draws their records again."""
 
 from __future__ import annotations
 
@@ -17,34 +17,35 @@ from dpbench.samples.dense import TAIL, DenseSample, mean_of
 
 __all__ = ["HELD", "MOST_STREAMED", "MOST_WHOLE", "Stream", "StreamedSample"]
 
-# Records drawn by one generator, and summed at once: every number rests on it.
+# Records per generator (a "leaf"), and the unit of summation. Changing it changes every number.
 LEAF = 1 << 16
-# Records picked out of a stream that are held at once: no number rests on it but the core.
+# Largest number of selected records held at once. Of all results, only the core depends on it.
 HELD = 1 << 21
-# Leaves that show where the records lie, and how far off, in deviations, they may put a rank.
+# PROBE: leaves read to locate quantiles. MARGIN: allowed error of that location, in standard
+# deviations of a rank, which are at most sqrt(m)/2 for m records read.
 PROBE, MARGIN = 16, 6.0
-# Intervals that a pass counts in, where those of the last are too full.
+# Number of intervals in which a further pass counts, if the previous interval holds too many.
 CELLS = 1024
-# From here on a dataset is not held whole, which takes 0.5 GB with the arrays of a question; and
-# where it is no longer drawn, which takes eight hours.
+# Datasets of more records are streamed: held whole they take 0.5 GB with the arrays of a query.
 MOST_WHOLE = 1 << 24
+# Largest number of records that is drawn at all, because a pass over it takes eight hours.
 MOST_STREAMED = 10**12
 
 
 class Stream:
-    """Independent records that are drawn when they are read, and are the same every time.
+    """Reproducible sequence of independent records, drawn when they are read.
 
-    Leaf i, records i `LEAF` to (i + 1) `LEAF`, is drawn by a generator of its own, named by i and
-    by 128 bits of `rng`: what is read depends neither on what was read before nor on how much of
-    it at a time.
+    Leaf i holds records i `LEAF` to (i + 1) `LEAF` - 1. It has its own generator, seeded by i and
+    by 128 bits of `rng`. So the records depend neither on the order nor on the size of the reads.
 
     Parameters
     ----------
     draw : callable
-        (generator, m) to m records, an (m,) array of finite numbers.
+        Maps (generator, m) to m records, an ndarray of shape (m,) of finite numbers.
     rng : Generator
+        Source of the 128 bits.
     chunk : int
-        Records read at a time; no answer depends on it.
+        Records read at a time; no result depends on it.
     """
 
     def __init__(
@@ -58,7 +59,18 @@ class Stream:
         self._last, self._leaf = -1, np.empty(0)
 
     def read(self, first: int, last: int) -> Floats:
-        """The records from `first` on, before `last`."""
+        """Return records `first` to `last` - 1.
+
+        Parameters
+        ----------
+        first, last : int
+            Positions in the stream, first < last.
+
+        Returns
+        -------
+        ndarray of shape (last - first,)
+            Possibly a view of a cached leaf: do not write to it.
+        """
         at = range(first // LEAF, (last - 1) // LEAF + 1)
         found = [self._drawn(i)[max(first - i * LEAF, 0) : last - i * LEAF] for i in at]
         return found[0] if len(found) == 1 else np.concatenate(found)
@@ -67,12 +79,12 @@ class Stream:
         if i != self._last:
             seeds = np.random.SeedSequence(self._key, spawn_key=(i,))
             leaf = self._draw(np.random.Generator(np.random.SFC64(seeds)), LEAF)
-            self._last, self._leaf = i, DenseSample(leaf[None]).values[0]  # which refuses NaN
+            self._last, self._leaf = i, DenseSample(leaf[None]).values[0]  # raises for NaN
         return self._leaf
 
 
 class _Total:
-    """Sums, (rows,), with the digits that rounding takes from them (Knuth's two-sum)."""
+    """Compensated sums, (rows,): Knuth's two-sum keeps the digits lost to rounding."""
 
     def __init__(self, rows: int) -> None:
         self._sum, self._rest = np.zeros((2, rows))
@@ -87,28 +99,31 @@ class _Total:
 
     @property
     def value(self) -> Floats:
-        """What overflows is the largest number there is."""
+        """The sums; overflow gives the largest double."""
         found = np.where(np.isfinite(self._rest), self._sum + self._rest, self._sum)
         return np.asarray(np.nan_to_num(found, nan=np.nan))
 
 
 class StreamedSample(Sample):
-    """Records of a `Stream`: at most some `HELD` are held, and a question costs a pass or more.
+    """Datasets read from a `Stream`: about `HELD` records are held, and a query costs passes.
 
-    Rows are runs of n records each. A mean is the sum over leaves, in their order, of sums within
-    a leaf, counted from the row's first record: the same bits whatever the stream's chunk. All
-    clipping intervals that contain the core, see `DenseSample`, are answered by one pass, and so is
-    the mean. Ranks take a pass that counts, and one that holds the records around them (the same
-    one where they are few enough). An answer is remembered, as are parts, groups and pairs.
+    A dataset is a run of n records of the stream. Its mean is the sum, in order, of sums within
+    leaves counted from its first record, so that the bits do not depend on the stream's chunk. One
+    pass serves the mean and all clipping intervals that contain the core (see `DenseSample`). A
+    query for ranks takes one pass that counts, and one that holds the records of nearby ranks; one
+    pass does both if these records are few. Answers, parts, groups and pairs are cached.
 
     Parameters
     ----------
     stream : Stream
-    starts : (trials,) array of int
-        Where the rows begin in the stream, increasing; they do not overlap.
+        Source of the records.
+    starts : ndarray of int, shape (trials,)
+        Positions in the stream at which the datasets begin, increasing; they do not overlap.
     n : int
+        Records in each dataset.
     pairings : int
-        How often records are half squared differences of two; a record takes 2^pairings.
+        Number of times that records are replaced by half squared differences of pairs; a record
+        consumes 2^pairings of the stream.
     """
 
     def __init__(
@@ -119,7 +134,7 @@ class StreamedSample(Sample):
         self.trials, self.n, self.d = len(starts), n, 1
 
     def _read(self, start: int, records: int) -> Floats:
-        """Records from a place in the stream on."""
+        """Return records that begin at position `start` of the stream, after all pairings."""
         return self._paired(self._stream.read(start, start + records * self._each))
 
     def _paired(self, values: Floats) -> Floats:
@@ -128,7 +143,11 @@ class StreamedSample(Sample):
         return values
 
     def _pieces(self, size: int | None = None) -> Iterator[tuple[slice, Floats]]:
-        """All records in order: whole rows up to `size` (`LEAF`), else runs of so many of one."""
+        """Yield all records in order, with the rows that they belong to.
+
+        A piece is several whole rows if n <= `size` (by default `LEAF`), else at most `size`
+        records of one row.
+        """
         size = size or LEAF
         at_a_time = max(size, self._stream.chunk // size * size)
         if self.n > size:
@@ -145,14 +164,14 @@ class StreamedSample(Sample):
             last = int(np.searchsorted(ends, start + at_a_time * self._each, "right"))
             last = max(last, first + 1)
             some = self._stream.read(start, int(ends[last - 1]))
-            if some.size > (last - first) * width:  # there are gaps
+            if some.size > (last - first) * width:  # gaps between the rows
                 some = some[self._starts[first:last, None] - start + np.arange(width)]
             yield slice(first, last), self._paired(some.reshape(-1, width))
             first = last
 
     def records(self, trial: int, rng: np.random.Generator) -> Floats:
         self._check_held()
-        # A leaf is not to be written to, and stays.
+        # Copy, because the cached leaf must not change.
         return np.require(self._read(int(self._starts[trial]), self.n), requirements="W")
 
     def mean(self) -> Floats:
@@ -181,9 +200,9 @@ class StreamedSample(Sample):
 
     @cached_property
     def _parts(self) -> tuple[float, float, Floats, Floats]:
-        """A core interval, what the records in it add to the mean, and the other records.
+        """Return the core of the only row: (low, high, sum of its records over n, other records).
 
-        Of one row. Where the others become too many, half of them go inside.
+        If there are too many other records, the core grows to contain half of them.
         """
         cut = int(min(TAIL, HELD / (4 * self.n)) * self._probe.size)
         low, high = float(self._probe[cut]), float(self._probe[-1 - cut])
@@ -209,7 +228,7 @@ class StreamedSample(Sample):
 
     @cached_property
     def _probe(self) -> Floats:
-        """The first records of the first row, sorted."""
+        """First records of the first row, sorted."""
         return np.sort(self._read(int(self._starts[0]), min(self.n, PROBE * LEAF)))
 
     def count(self, lower: float | Floats, upper: float | Floats) -> Floats:
@@ -221,14 +240,14 @@ class StreamedSample(Sample):
         return self._once(lambda: self._tally(inside), "count", low, high)
 
     def _tally(self, question: Callable[[slice, Floats], Bools]) -> Floats:
-        """How many records of each row it is true of."""
+        """Return the number of records of each row for which `question` is true."""
         total = np.zeros(self.trials)
         for rows, values in self._pieces():
             total[rows] += np.count_nonzero(question(rows, values), axis=1)
         return total
 
     def heads(self, bound: float, lean: float, rng: np.random.Generator) -> Floats:
-        # Chance is new every time: no answer is remembered.
+        # Not cached, because every call tosses new coins.
         return self._tally(lambda _, x: rng.random(x.shape) < chances(x, bound, lean))
 
     def votes(self, bound: float, low: float, high: float, rng: np.random.Generator) -> Floats:
@@ -282,7 +301,7 @@ class StreamedSample(Sample):
         return [self._like(start[None], self.n) for start in self._starts]
 
     def _between(self, first: int, last: int) -> Floats:
-        """The records of one row that have these ranks, in order."""
+        """Return the records of the only row with ranks `first` to `last`, in order."""
         m = self._probe.size
         place = np.array([first, last]) / self.n * m + MARGIN / 2 * np.sqrt(m) * np.array([-1, 1])
         low, high = int(np.floor(place[0])), int(np.ceil(place[1]))
@@ -301,14 +320,19 @@ class StreamedSample(Sample):
             else:
                 ends = -np.inf, np.inf
             finer = _cut(*ends)
-            if finer.size == 2:  # one number
+            if finer.size == 2:  # no double lies between the ends
                 return np.full(last + 1 - first, finer[0])
             if np.array_equal(finer, edges):
-                raise ValueError(f"too many of {self.n} records are equal to hold those of a rank")
+                raise ValueError(
+                    f"too many of {self.n} records are equal; at most {HELD} can be held"
+                )
             edges = finer
 
     def _counted(self, edges: Floats) -> tuple[NDArray[np.int64], Floats | None]:
-        """How many records of one row lie below each edge, and those between, if not too many."""
+        """Count the records of the only row below each edge, and collect the records between.
+
+        The second result is None if more than `HELD` records lie between the outer edges.
+        """
         counts, held, size = np.zeros(edges.size, dtype=np.int64), list[Floats](), 0
         for _, values in self._pieces():
             counts[0] += np.count_nonzero(values < edges[0])
@@ -329,7 +353,7 @@ class StreamedSample(Sample):
         return np.array([row._trimmed(cut) for row in self._rows()])
 
     def _trimmed(self, cut: int) -> float:
-        """The mean of one row without so many records at each end."""
+        """Return the mean of the only row without `cut` records at each end."""
         if not cut:
             return float(self.mean()[0])
         kept = self.n - 2 * cut
@@ -340,12 +364,12 @@ class StreamedSample(Sample):
             total.add(rows, mean_of(np.where(inside, values, 0.0)) * (values.shape[1] / kept))
             cut_below -= int(np.count_nonzero(values < low))
             cut_above -= int(np.count_nonzero(values > high))
-        # What is left of the cut are records that equal an end.
+        # The rest of the cut consists of records equal to an end.
         total.add(slice(1), np.array([-low * (cut_below / kept)]))
         total.add(slice(1), np.array([-high * (cut_above / kept)]))
         return float(total.value[0]) if low < high else low
 
-    # Parts: by index, as those of dense samples.
+    # Parts are cut by record index, as in `DenseSample`.
 
     def _like(self, starts: NDArray[np.int64], n: int) -> Self:
         return type(self)(self._stream, starts, n, self._pairings)
@@ -371,20 +395,20 @@ class StreamedSample(Sample):
 
     def half_squared_differences(self, rng: np.random.Generator) -> Self:
         if self.n < 2:
-            raise ValueError("one record makes no pair")
+            raise ValueError(f"n: {self.n}: pairs need at least 2 records")
 
         pairs = type(self)(self._stream, self._starts, self.n // 2, self._pairings + 1)
         return self._once(lambda: pairs, "pairs")
 
 
 def _of(bound: Floats, rows: slice) -> Floats:
-    """A bound of these rows, one for all or (trials, 1)."""
+    """Return the part of `bound` that belongs to `rows` (unchanged if it is a scalar)."""
     return bound[rows] if bound.ndim else bound
 
 
 def _cut(low: float, high: float) -> Floats:
-    """Numbers from `low` to `high` that cut all floating-point numbers between evenly."""
-    # As integers of the same order.
+    """Return edges from `low` to `high` with equally many floating-point numbers between them."""
+    # The bits of doubles, read as integers with sign, have the order of the doubles.
     ends = [int(np.float64(end).view(np.int64)) for end in (low, high)]
     a, b = (one if one >= 0 else -(one & (2**63 - 1)) for one in ends)
     places = np.array([a + (b - a) * i // CELLS for i in range(CELLS + 1)])

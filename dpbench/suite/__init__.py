@@ -1,7 +1,13 @@
-"""A benchmark that outsiders can enter: frozen problems, and scores over certified lower bounds.
+"""Benchmark suite open to external entries: frozen problems, scores relative to lower bounds.
 
-problems (and the places of their laws) → entries (of the catalogue; remote: of files, whose code
-runs in worker, confined by the kernel, and is asked through process) → checks (promises, and an
-audit) → measure (scores; scoring: of a file's entry, with audits on the same data) → table (stored
-scores) → compare (profiles, the best of each). `dpbench.commands.suite` is the command.
+The score of an entry on a problem is the 0.9 quantile of its error over a proven lower bound.
+
+- problems.py: the problems; places.py: random locations of their distributions.
+- entries.py: entries of the catalogue; remote.py: entries of external files, whose code runs in
+  worker.py, is confined by the kernel (confine.py) and called through process.py.
+- checks.py: checks of an entry's promises, and an audit, before it is scored.
+- measure.py: scores; scoring.py: scores of an external file, with audits on the scored data.
+- table.py: stored scores; compare.py: tables and performance profiles.
+
+The command is `dpbench.commands.suite`.
 """

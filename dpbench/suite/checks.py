@@ -1,7 +1,7 @@
-"""Check the estimators of an entry's file before it is scored: their promises, and a quick audit.
+"""Checks of an external entry before it is scored: promises of its estimators, and an audit.
 
-The promises are checked in the entry's own process, for the good of its author: they prove nothing
-against one who cheats. The audit, on the pairs of every audit, judges what that process releases.
+The promises are checked inside the entry's process. They help an honest author and prove nothing
+about a dishonest one. The audit uses the pairs of every audit and sees only the releases.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from dpbench.testing import NOTIONS
 __all__ = ["WORK", "audited", "broken_promise"]
 
 WORK = "dpbench.audit.task"  # the module that computes an audit
-RECORDS = 60
-# Runs on each dataset, and the probability that any bound of an entry is wrong.
+RECORDS = 60  # records of a checked dataset, unless the estimator needs more
+# Runs on each dataset, and probability that any bound of an entry exceeds the true parameter.
 RUNS, ERROR = 1000, 1e-5
 
 
 def _kinds(entry: FileEntry, problems: Sequence[Problem]) -> Iterator[tuple[Problem, RemoteMean]]:
-    """Yield an estimator of every class that the entry uses, of numbers and of vectors."""
+    """Yield one estimator per class that the entry uses, for scalars and for vectors."""
     seen = set()
     for problem in sorted(problems, key=lambda one: one.n * one.d):
         found = entry.estimator(problem)
@@ -43,7 +43,19 @@ def _records(estimator: RemoteMean) -> int:
 
 
 def broken_promise(entry: FileEntry, problems: Sequence[Problem]) -> str:
-    """Return what `check_estimator` finds broken on records of the problems' laws, or nothing."""
+    """Return the first promise that an estimator of the entry breaks; empty if there is none.
+
+    Parameters
+    ----------
+    entry : FileEntry
+        Entry to check with `check_estimator`.
+    problems : sequence of Problem
+        Problems whose distributions the records are drawn from.
+
+    Returns
+    -------
+    str
+    """
     for problem, estimator in _kinds(entry, problems):
         law = next(iter(problem.members.values()))
         rng = stream("suite", "check", problem.id)
@@ -61,7 +73,25 @@ def audited(
     n_jobs: int = 1,
     origin: Origin,
 ) -> list[Mapping[str, Any]]:
-    """Attack them under every notion and relation on the card that they support: rows of an audit.
+    """Audit the estimators of an entry under every notion and relation on its card.
+
+    Parameters
+    ----------
+    entry : FileEntry
+        Entry to audit.
+    problems : sequence of Problem
+        Problems that the entry may answer; one estimator per class is audited.
+    seed : int
+        Seed of the audit, 0 by default.
+    n_jobs : int
+        Number of parallel processes, 1 by default.
+    origin : Origin
+        Source, versions and machine of the computation.
+
+    Returns
+    -------
+    list of mapping
+        Rows as of `dpbench.audit.task.audit`.
 
     Raises
     ------

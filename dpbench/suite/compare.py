@@ -1,4 +1,4 @@
-"""Scores side by side: tables, and profiles with an absolute anchor."""
+"""Comparison of scores: tables, and performance profiles relative to lower bounds."""
 
 from __future__ import annotations
 
@@ -16,28 +16,42 @@ from dpbench.suite.problems import Problem
 
 __all__ = ["BELOW", "LEGENDS", "band", "by_problem", "overview", "problem_list", "profile_figure"]
 
-# Stands beside what is no score, see `dpbench.suite.table.Scores.is_below`.
+# Mark of a value that does not count as a score, see `dpbench.suite.table.Scores.is_below`.
 BELOW = "†"
-WITHIN = (1.5, 2.0, 5.0, 10.0)
-# What stands below the tables.
+WITHIN = (1.5, 2.0, 5.0, 10.0)  # factors x of the columns <=x
+# Notes below the tables.
 LEGENDS = {
-    "overview": "answers: how many problems; <=x: the share of all problems within x times the\n"
-    "bound; mean: geometric, of its scores; fails: of its releases; CPU: of a release,\n"
-    "over that of drawing its data",
-    "by_problem": "best: the least error of the archive over the bound, and by which estimator",
-    "below": f"{BELOW} no score: below the bound, by prior knowledge or as it is not private",
-    "problem_list": "known: the records, and what is public of them: their sd, the order k of a\n"
-    "moment, a radius R of the mean; bound: what no private estimator's q90 is below",
+    "overview": "answers: number of problems answered; <=x: share of all problems with an error\n"
+    "within x times the bound; mean: geometric mean of the scores; fails: share of\n"
+    "releases that fail; CPU: time of a release over the time of drawing its data",
+    "by_problem": "best: smallest score of the archive; estimator: the entry that has it",
+    "below": f"{BELOW} not a score: below the bound, by prior knowledge or lack of privacy",
+    "problem_list": "known: kind of records; public sd, order k of a bounded moment,\n"
+    "radius R of the mean; bound: lower bound on the q90 of private estimators",
 }
-# The score where the horizontal axis of profiles ends.
+# End of the horizontal axis of profiles.
 MOST = 100.0
 
 
 def band(rows: pd.DataFrame, problems: int, at: ArrayLike) -> tuple[Floats, Floats]:
-    """The ends of a 95% band around a `profile`, which are quantiles of bootstrap replicates.
+    """Return a pointwise 95% bootstrap band around a performance `profile`.
 
-    These resample the trials of every problem by itself, and take the worst of a family anew. The
-    problems are what they are: the band says nothing of others.
+    Each replicate resamples the trials of every problem separately and takes the worst member of
+    a family anew. The set of problems is fixed, so the band does not cover other problems.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Scores of one entry, with the column ``draws``.
+    problems : int
+        Number of all problems.
+    at : array_like
+        Scores at which the profile is evaluated.
+
+    Returns
+    -------
+    low, high : ndarray
+        Ends of the band, with the shape of `at`.
     """
     draws = np.stack(rows["draws"].to_list()) if len(rows) else np.empty((0, 1))
     low, high = np.quantile(profile(draws.T, problems, at), [0.025, 0.975], axis=0)
@@ -47,7 +61,21 @@ def band(rows: pd.DataFrame, problems: int, at: ArrayLike) -> tuple[Floats, Floa
 def overview(
     rows: pd.DataFrame, problems: int, divisions: Mapping[str, str]
 ) -> list[dict[str, str]]:
-    """A row for each entry, best first, for print; `divisions` are those of the cards."""
+    """Return one printed row for each entry, the best first.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Scores, see `dpbench.suite.table.Scores`.
+    problems : int
+        Number of all problems.
+    divisions : mapping of str to str
+        Division of each entry.
+
+    Returns
+    -------
+    list of dict
+    """
     found = []
     for name, own in rows.groupby("entry"):
         share = profile(own["score"], problems, WITHIN)
@@ -74,9 +102,20 @@ def _times(value: float) -> str:
 def by_problem(
     rows: pd.DataFrame, archive: pd.DataFrame, problems: Iterable[Problem], below: Iterable[bool]
 ) -> list[dict[str, str]]:
-    """Return for each problem the bound, the archive's best, and the scores of other entries.
+    """Return one printed row for each problem: its bound, the archive's best, and the scores.
 
-    `below` says which of the rows are no scores: these have a mark.
+    Parameters
+    ----------
+    rows, archive : DataFrame
+        Scores of the entries, and of the archive.
+    problems : iterable of Problem
+        Problems to show.
+    below : iterable of bool
+        Whether each of `rows` does not count as a score; it is marked.
+
+    Returns
+    -------
+    list of dict
     """
     marks = dict(zip(zip(rows["entry"], rows["problem"], strict=True), below, strict=True))
     names, found = list(dict.fromkeys(rows["entry"])), []
@@ -100,7 +139,7 @@ def by_problem(
 
 
 def problem_list(problems: Iterable[Problem]) -> list[dict[str, str]]:
-    """The problems, for print."""
+    """Return one printed row for each problem."""
     return [
         {
             "problem": one.id,
@@ -113,14 +152,14 @@ def problem_list(problems: Iterable[Problem]) -> list[dict[str, str]]:
 
 
 def _known(problem: Problem) -> str:
-    """What is public, in a few words."""
+    """Return the public knowledge about a problem in a few words."""
     known = problem.known
     more = {"sd": known.scale, "k": known.k, "R": known.radius}
     told = (f"{name}={x:g}".replace("e+0", "e") for name, x in more.items() if x)
     return " ".join([known.records.removesuffix("ian"), *told])
 
 
-# Kinds of problems, a panel each.
+# Kinds of problems; each has a panel.
 PANELS: dict[str, Callable[[Problem], bool]] = {
     "all problems": lambda _: True,
     "binary": lambda one: one.known.records == "binary" and not one.local,
@@ -134,10 +173,22 @@ PANELS: dict[str, Callable[[Problem], bool]] = {
 def profile_figure(
     rows: pd.DataFrame, archive: pd.DataFrame, problems: Sequence[Problem]
 ) -> Canvas:
-    """Profiles of entries over those of an archive, in grey, a panel for each kind of problem.
+    """Draw performance profiles of entries, in one panel for each kind of problem.
 
-    Black is the best of the archive for each problem, dashed, which knows the problems. Bands are
-    those of `band`. To be drawn inside `dpbench.output.style.style`.
+    Grey lines are the entries of the archive. The dashed black line takes the archive's best entry
+    of each problem, a choice that needs knowledge of the results. Shaded bands are `band`. Call it
+    within `dpbench.output.style.style`.
+
+    Parameters
+    ----------
+    rows, archive : DataFrame
+        Scores of the entries, and of the archive.
+    problems : sequence of Problem
+        All problems.
+
+    Returns
+    -------
+    Canvas
     """
     kinds = {name: [p for p in problems if of(p)] for name, of in PANELS.items()}
     kinds = {name: found for name, found in kinds.items() if found}

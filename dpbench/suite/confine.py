@@ -1,16 +1,16 @@
-"""Let the kernel refuse what the code of an entry has no need of, for the rest of its process.
+"""Confinement of the code of an entry by the kernel, for the rest of its process.
 
-Python code can replace all Python code of its process, so that no check in it stops an entry.
-Two parts of Linux do, which nothing can take back:
+Python code can replace any Python code of its process, so no check written in Python can stop an
+entry. Two irrevocable mechanisms of Linux can:
 
-- Landlock [1]_ refuses to write, to make and to remove files, to start programs, to connect, and
-  to read the memory of other processes, where seeds and places are;
-- seccomp [2]_ refuses to start processes, to make sockets and shared memory, to send signals, and
-  to change anything of another process or of a file.
+- Landlock [1]_ forbids writing, creating and removing files, starting programs, connecting, and
+  reading the memory of other processes, which hold the seeds and places;
+- seccomp [2]_ forbids starting processes, creating sockets and shared memory, sending signals, and
+  changing another process or a file.
 
-Without writing, nothing that a call has seen outlives it. Files may be read, because modules may be
-imported late. Where the kernel lacks one of the two (seccomp is set up for x86-64), the other
-stands alone; on other systems than Linux neither does.
+Since nothing can be written, a call leaves no trace for later calls. Files may be read, because
+modules may be imported late. If the kernel lacks one mechanism, the other still holds (seccomp is
+set up for x86-64 only); on systems other than Linux there is no confinement.
 
 References
 ----------
@@ -32,16 +32,16 @@ from typing import Any
 
 __all__ = ["WRITING", "confine", "end_with_parent"]
 
-# Flags of a file that may be written.
+# Flags of opening a file for writing.
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 # Options of prctl.
 NO_NEW_PRIVILEGES, SECCOMP, FILTER, DEATH_SIGNAL = 38, 22, 2, 1
-# Landlock's calls, and by its version the size of a rule set and the rights to files that it has:
-# to start programs, to write, to remove and to make files; but not to read them.
+# System calls of Landlock. FILES: file rights added by each version (starting programs, writing,
+# removing and creating files; reading is left out, so it stays allowed).
 CREATE, RESTRICT, VERSION = 444, 446, 1
 FILES = {1: 0b1111111110011, 2: 1 << 13, 3: 1 << 14}
-NETWORK, SCOPES = 0b11, 0b11  # to bind and connect; of abstract sockets and signals
-# Refused calls of x86-64, by what they do.
+NETWORK, SCOPES = 0b11, 0b11  # rights to bind and connect; scopes of abstract sockets and signals
+# Refused system calls of x86-64, by purpose.
 REFUSED = {
     "make and remove files": (83, 84, 85, 86, 87, 88, 133, 258, 259, 263, 265, 266),
     "rename files": (82, 264, 316),
@@ -71,14 +71,14 @@ class _Program(ctypes.Structure):
 
 
 def end_with_parent() -> None:
-    """Let the kernel end this process when the one that started it ends."""
+    """Make the kernel kill this process when its parent process ends."""
     if sys.platform == "linux":
         with contextlib.suppress(AttributeError, OSError):  # another C library
             ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGKILL)
 
 
 def confine() -> None:
-    """Refuse all of that from now on, as far as the kernel can."""
+    """Apply Landlock and seccomp to this process, as far as the kernel supports them."""
     if sys.platform != "linux":
         return
     with contextlib.suppress(AttributeError, OSError):  # another C library
@@ -113,7 +113,10 @@ def _seccomp(libc: Any) -> None:
 
 
 def _filter() -> Iterator[Instruction]:
-    """Yield instructions on a call: its number, architecture and arguments at bytes 0, 4, 16."""
+    """Yield the filter's instructions.
+
+    The input has the number of the call at byte 0, the architecture at 4, the arguments from 16 on.
+    """
     refuse = RETURN, 0, 0, FAIL | NOT_PERMITTED
     yield LOAD, 0, 0, 4
     yield EQUAL, 1, 0, X86_64
@@ -127,7 +130,7 @@ def _filter() -> Iterator[Instruction]:
     for number in (CLONE3, OPENAT2):
         yield EQUAL, 0, 1, number
         yield RETURN, 0, 0, FAIL | NO_SUCH_CALL
-    # If the flags of a file write, if clone makes no thread, if limits are another process's.
+    # Refuse opening for writing, clone that makes a process, and limits of another process.
     for number, argument, passes in (
         (OPEN, 1, (BITS, 0, 1, WRITING)),
         (OPENAT, 2, (BITS, 0, 1, WRITING)),

@@ -1,4 +1,4 @@
-"""Entries: a card, and which estimator answers a problem. A file of your own is one."""
+"""Entries of the suite: a card and a function that chooses an estimator for each problem."""
 
 from __future__ import annotations
 
@@ -26,23 +26,26 @@ Notion = Literal["pure", "zcdp", "gdp", "approx"]
 
 @validated
 class Card:
-    """What an entry says of itself, ``CARD`` of its file.
+    """Card of an entry: its description, ``CARD`` of its file.
 
     Parameters
     ----------
     name : str
+        Label of the entry.
     paper : str
-        Where it is from.
+        Source of the method.
     notions : list of {'pure', 'zcdp', 'gdp', 'approx'}
+        Notions of privacy that the entry supports.
     relations : list of {'replace', 'add_remove'}
-        The neighbours that it is private for. It is asked about no other problem.
+        Neighbouring relations that the entry supports. Other problems are skipped.
     assumptions : str
-        What accuracy needs, privacy does not: in words.
+        Assumptions that accuracy, but not privacy, relies on.
     proof : str
-        Where its privacy is proved.
+        Reference to the proof of privacy.
     division : {'declared', 'open'}
-        What it chooses its parameters by: what is public of the records, as everybody may; or what
-        law is drawn, too, which nobody has in practice. See `dpbench.suite.problems.Told`.
+        Knowledge used to choose parameters: ``declared`` uses public knowledge about the records;
+        ``open`` also uses the shape of the distribution, which is unknown in practice. See
+        `dpbench.suite.problems.Told`.
     """
 
     name: Label
@@ -56,7 +59,16 @@ class Card:
 
 @dataclass(frozen=True)
 class Entry:
-    """A card, and a function from what is told of a problem to an estimator, or None."""
+    """Entry of the suite.
+
+    Parameters
+    ----------
+    card : Card
+        Description of the entry.
+    choose : callable
+        Function from the public knowledge about a problem (`Told`) to an estimator, or to None if
+        the entry does not answer the problem.
+    """
 
     card: Card
     choose: Callable[[Told], Estimator | None]
@@ -67,18 +79,36 @@ class Entry:
         Raises
         ------
         ConfigError
-            If what it chooses is no estimator of a mean for this problem.
+            If `choose` raises, or returns anything but an estimator of the mean that suits the
+            problem.
         """
         return self.answer(problem.told(open_division=self.card.division == "open"), problem.id)
 
     def answer(self, told: Told, problem: str) -> Estimator | None:
-        """Return the estimator for what is told of the problem of that name, see `estimator`."""
+        """Return the estimator that the entry chooses; None if it does not answer.
+
+        Parameters
+        ----------
+        told : Told
+            Public knowledge about the problem.
+        problem : str
+            Id of the problem, for error messages.
+
+        Returns
+        -------
+        Estimator or None
+
+        Raises
+        ------
+        ConfigError
+            See `estimator`.
+        """
         if told.notion not in self.card.notions or told.relation not in self.card.relations:
             return None
         where = f"{self.card.name}: entry of {problem}"
         try:
             chosen = self.choose(told)
-        except Exception as error:  # whatever a file of the user's raises
+        except Exception as error:  # the user's file may raise anything
             raise ConfigError(f"{where}: {type(error).__name__}: {error}") from error
         if chosen is None:
             return None
@@ -87,11 +117,11 @@ class Entry:
         Estimator.build(chosen, where)
         name = type(chosen).__name__
         if chosen.estimand != "mean":
-            raise ConfigError(f"{where}: {name} estimates no mean")
+            raise ConfigError(f"{where}: {name} does not estimate a mean; choose one that does")
         if not chosen.supports(told.budget):
             raise ConfigError(
                 f"{where}: {name} does not support {told.budget}, but {chosen.promises}; "
-                "return None, or say less on the card"
+                "return None, or list fewer notions and relations on the card"
             )
         if told.d > 1 and not chosen.multivariate:
             raise ConfigError(f"{where}: {name} takes no vectors; return None where d > 1")
@@ -104,7 +134,7 @@ class Entry:
 
 
 def entries() -> Iterator[Entry]:
-    """Yield the entries of this package: those of the catalogue for records that problems have."""
+    """Yield one entry for each estimator of the catalogue."""
     for name, kind, use in uses():
         card = Card(
             name=name,
@@ -123,21 +153,21 @@ def _choice(kind: type[Estimator], use: Use) -> Callable[[Told], Estimator | Non
 
 
 def checked_path(path: Path) -> Path:
-    """Return the path of an entry's file; ConfigError if no module can be there."""
+    """Return the absolute path of an entry's file; raise ConfigError if it cannot be a module."""
     if path.suffix != ".py" or not path.is_file():
         raise ConfigError(f"'{path}': no such file; give a Python file with CARD and entry")
     if not path.stem.isidentifier():
-        raise ConfigError(f"'{path}': the name of a module has letters, digits and _ alone")
+        raise ConfigError(f"'{path}': not the name of a module; use only letters, digits and _")
     return path.resolve()
 
 
 def load_entry(path: Path) -> Entry:
-    """Import an entry's file, in a process that is made for its calls (`dpbench.suite.worker`).
+    """Import an entry's file; call it only in a process of `dpbench.suite.worker`.
 
     Raises
     ------
     ConfigError
-        If it cannot be imported, or lacks a usable ``CARD`` or ``entry``.
+        If the file cannot be imported, or lacks a usable ``CARD`` or ``entry``.
     """
     try:
         import_plugins([path.stem], path.parent)
@@ -157,5 +187,5 @@ def _entry(module: ModuleType, where: str) -> Entry:
         raise ConfigError(f"{where}: CARD: this is required: a dict with {keys}")
     choose: Any = getattr(module, "entry", None)
     if not callable(choose):
-        raise ConfigError(f"{where}: entry: this is required: a function of what is told")
+        raise ConfigError(f"{where}: entry: this is required: a function of one argument, a Told")
     return Entry(from_mapping(Card, module.CARD, f"{where}: CARD"), choose)

@@ -1,4 +1,4 @@
-"""Run entries on problems, and keep of the errors of all trials what a score needs."""
+"""Scores of entries: run entries on problems and summarise the errors of all trials."""
 
 from __future__ import annotations
 
@@ -30,17 +30,19 @@ from dpbench.sweep.plan import Cell, cell_at
 
 __all__ = ["DRAWS", "LEVELS", "SCORING", "Audited", "chance_of", "measured", "scored"]
 
+# Levels of the stored error quantiles.
 LEVELS = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 # Bootstrap replicates of a score, for bands of profiles.
 DRAWS = 200
 SCORING = "dpbench.suite.scoring"  # the module that computes scores of a file's entry
-# Audits on scored data: releases on each dataset by whether quick=true, the probability that any
-# bound of an entry is wrong, and the fewest problems that quick=true audits.
+# Audits on scored data. RUNS: releases on each dataset, without and with quick=true. ERROR:
+# probability that any bound of an entry exceeds the true parameter. LEAST_AUDITED: fewest problems
+# that quick=true audits.
 RUNS, ERROR, LEAST_AUDITED = {False: 250, True: 100}, 1e-5, 4
 
 
 class Audited(NamedTuple):
-    """Hold what an audit on a scored dataset of a problem found."""
+    """Result of an audit on a scored dataset: id of the problem, name of the pair, and bound."""
 
     problem: str
     pair: str
@@ -49,7 +51,7 @@ class Audited(NamedTuple):
 
 @dataclass
 class _Timed(Cost):
-    """Processor time by problem and entry, and by problem that of drawing its data."""
+    """Processor time of releases by problem and entry, and of drawing data by problem."""
 
     releases: dict[str, list[float]] = field(default_factory=dict)  # seconds, datasets
     drawing: dict[str, list[float]] = field(default_factory=dict)
@@ -77,15 +79,28 @@ def measured(
 ) -> tuple[pd.DataFrame, list[str]]:
     """Run entries on all problems that they answer.
 
-    All entries have the same data, those of their problem, and noise of their own, so that numbers
-    do not depend on who else runs.
+    The data depend on the problem only, and the noise on problem and entry, so that the numbers of
+    an entry do not depend on the other entries.
+
+    Parameters
+    ----------
+    entries : sequence of Entry
+        Entries to run.
+    problems : iterable of Problem
+        Problems of the suite.
+    options : RunOptions
+        Options of the runner.
+    say : callable
+        Function that prints a line of progress.
+    quick : bool
+        Whether to use the smaller number of trials of each problem; False by default.
 
     Returns
     -------
     table : DataFrame
-        A row for each entry and problem that it answers, see `dpbench.suite.table`.
+        One row for each entry and problem that it answers, see `dpbench.suite.table`.
     failures : list of str
-        What raised, a line each.
+        One line for each error that was raised.
     """
     answered = list[tuple[Problem, dict[str, Estimator]]]()
     for problem in problems:
@@ -120,21 +135,25 @@ def scored(
     Parameters
     ----------
     entry : FileEntry
+        Entry to score.
     problems : sequence of Problem
-        At the places of a seed that is drawn after the entry is loaded.
+        Problems with places from a seed that is drawn after the entry is loaded.
     n_jobs : int
+        Number of parallel processes.
     origin : Origin
+        Source, versions and machine of the computation.
     quick : bool
-        Whether there are fewer trials, and audits of a random third of the problems, of at least
-        `LEAST_AUDITED`, in place of audits of all.
+        Whether to use fewer trials and to audit only a random third of the problems (at least
+        `LEAST_AUDITED`); False by default.
 
     Returns
     -------
     table : DataFrame
-        A row for each problem that it answers, see `dpbench.suite.table`.
+        One row for each problem that the entry answers, see `dpbench.suite.table`.
     audits : list of Audited
+        Results of the audits.
     failures : list of str
-        What raised, a line each.
+        One line for each error that was raised.
     """
     answered = [one for one in problems if entry.estimator(one) is not None]
     tasks = _tasks(entry, answered, quick=quick)
@@ -158,7 +177,7 @@ def scored(
 
 
 def _tasks(entry: FileEntry, answered: Sequence[Problem], *, quick: bool) -> list[ScoreTask]:
-    """Make a task of each problem, with an error of all audits together."""
+    """Return one task for each problem; the audits share the error equally."""
     audited = {one.id for one in answered}
     if quick:
         rng = stream("audited", answered[0].seed)
@@ -189,14 +208,14 @@ def _failures(cell: Cell, block: Block) -> list[str]:
 
 
 def _row(problem: Problem, name: str, errors: Floats) -> dict[str, Any]:
-    """What is kept of the (members, trials) errors of an entry on a problem.
+    """Summarise the errors of an entry on a problem, an array of shape (members, trials).
 
-    The score's interval ends at the largest of the members' ends: the upper one misses the worst
-    quantile with probability 2.5%, the lower one with 2.5% for each member that is as bad. Each
-    bootstrap replicate is of the largest of their resampled quantiles.
+    The ends of the score's interval are the largest ends over the members: the upper end misses
+    the worst quantile with probability 2.5%, the lower end with 2.5% per equally bad member. A
+    bootstrap replicate is the largest resampled quantile over the members.
     """
     found, trials = statistics({"error": errors}), errors.shape[1]
-    at = int(np.argmax(found["q90"]))  # of failures, which are infinite, the first
+    at = int(np.argmax(found["q90"]))  # the first member if several are infinite
     bound, ascending = problem.bound, ordered(errors)
     known = np.array([quantile_interval(ascending[at], q) for q in LEVELS])
     rng = stream("suite", problem.id, problem.digest, name)
@@ -211,7 +230,7 @@ def _row(problem: Problem, name: str, errors: Floats) -> dict[str, Any]:
         "score_high": float(np.max(found["q90_high"]) / bound.value),
         "chance": chance_of(errors, bound.value),
         "bound": bound.value,
-        "bound_by": bound.by,
+        "bound_name": bound.by,
         "member": list(problem.members)[at],
         "mean_error": float(found["mean_error"][at]),
         **dict(zip(("quantiles", "quantiles_low", "quantiles_high"), known.T.copy(), strict=True)),
@@ -220,24 +239,30 @@ def _row(problem: Problem, name: str, errors: Floats) -> dict[str, Any]:
 
 
 def chance_of(errors: Floats, bound: float) -> float:
-    """Return the probability of so few errors above the bound, if the entry is private.
+    """Return the p-value of the number of errors above the bound, if the entry is private.
 
-    Under the worst law of the class an error is above the bound with probability 1/10 or more, so
-    that at most k of T trials are with probability P(Binomial(T, 1/10) <= k) or less. For several
-    members it is the largest of their probabilities, because one of them may be the worst law.
+    Let k of T trials have an error above the lower bound. Under the worst distribution of the
+    class an error exceeds the bound with probability at least 1/10, so at most k exceedances have
+    probability at most P(Binomial(T, 1/10) <= k). The largest p-value over the members is
+    returned, because any member may be the worst distribution.
 
     Parameters
     ----------
-    errors : (members, trials) array
-        NaN for a failure, which is above the bound.
+    errors : ndarray of shape (members, trials)
+        Errors; NaN for a failure, which counts as above the bound.
     bound : float
+        Lower bound on the 0.9 quantile.
+
+    Returns
+    -------
+    float
     """
     above = np.count_nonzero(~(errors < bound), axis=1)
     return float(np.max(bdtr(above, errors.shape[1], 0.1)))
 
 
 def _with_times(table: pd.DataFrame, cost: _Timed) -> pd.DataFrame:
-    """With seconds of a release and of drawing a dataset; NaN of blocks that were there before."""
+    """Add the seconds of a release and of drawing a dataset; NaN if all blocks were cached."""
 
     def mean(found: dict[str, list[float]], key: str) -> float:
         seconds, datasets = found.get(key, (0.0, 0.0))

@@ -1,17 +1,17 @@
-"""Places of a problem's laws, drawn anew in each run.
+"""Random places (locations) of a problem's distributions, drawn anew in each run.
 
-A frozen place could be remembered: an entry that answers it whatever the data errs by nothing. So a
-run moves the laws by what their class does not notice, and keeps the seed of the move.
+With a fixed location an entry could output the known mean and ignore the data. Each run therefore
+moves the distributions by maps under which their class is closed, and stores the seed of the maps.
 
-- Numbers: the law, and perhaps its mirror image, is shifted. Vectors: their coordinates change
-  places and signs, and they are shifted. Each is an isometry, under which the classes "Gaussian
-  of that scale" and "centred k-th moments of at most 1" are closed.
-- Bernoulli laws have their p moved to 1/2 plus and minus two distances: a near one, where sampling
-  is hardest, and a far one, which an answer of 1/2 whatever the data misses.
+- A scalar distribution is shifted and possibly reflected. A vector distribution is shifted, and
+  its coordinates are permuted and change signs. These isometries preserve the classes "Gaussian of
+  this scale" and "k-th centred moments of at most 1".
+- The p of a Bernoulli distribution is moved to 1/2 plus and minus two distances: a small one,
+  where the sampling error is largest, and a large one, for which the constant 1/2 is wrong.
 
-A problem has two places on opposite sides of 0, from a quarter to nine tenths of the public radius
-away (of `ANYWHERE` where no radius is public). No constant answer is near to both of them. Members
-of a family take turns; a single law stands at both.
+A problem has two places on opposite sides of 0, at distances between 0.25 and 0.9 of the public
+radius (of `ANYWHERE` if no radius is public), so that no constant is close to both. The members of
+a family alternate between the places; a single distribution stands at both.
 """
 
 from __future__ import annotations
@@ -32,24 +32,26 @@ from dpbench.theory.families import Family
 
 __all__ = ["ANYWHERE", "placed"]
 
-# Radius of the places of a mean that nobody knows anything about.
+# Radius of the places if no radius is public.
 ANYWHERE = 1e6
-# Ends of the share of the radius at which a place may be.
+# Range of the distance of a place from 0, as a share of the radius.
 INSIDE = 0.25, 0.9
-# Ends of the two distances of a Bernoulli law's p from 1/2.
+# Ranges of the small and the large distance of p from 1/2.
 NEAR, AWAY = (0.02, 0.08), (0.3, 0.45)
 
 
 @validated
 class _PlacedFamily(Family):
-    """The laws of a family, moved to places that a seed names.
+    """Family of distributions, moved to random places.
 
     Parameters
     ----------
     of : Family
+        Family before the move.
     radius : float, optional
-        Norm that no mean exceeds.
+        Public bound on the norm of the mean.
     seed : int
+        Seed of the places.
     """
 
     of: Any
@@ -58,7 +60,7 @@ class _PlacedFamily(Family):
 
     @property
     def follows_budget(self) -> bool:  # type: ignore[override]
-        """Whether the members depend on the budget."""
+        """True if the members depend on the budget."""
         return bool(self.of.follows_budget)
 
     @property
@@ -83,19 +85,33 @@ class _PlacedFamily(Family):
 
 
 def placed(family: Family, radius: float | None, seed: int) -> Family:
-    """Return the family whose laws stand at the places of a seed, within a public radius."""
+    """Return the family moved to random places.
+
+    Parameters
+    ----------
+    family : Family
+        Family before the move.
+    radius : float or None
+        Public bound on the norm of the mean.
+    seed : int
+        Seed of the places.
+
+    Returns
+    -------
+    Family
+    """
     return _PlacedFamily(of=family, radius=radius, seed=seed)
 
 
 def _coins(rng: np.random.Generator) -> Iterator[Bernoulli]:
-    """Yield a Bernoulli law on either side of 1/2, near to it and away from it."""
+    """Yield Bernoulli distributions on both sides of 1/2, at a small and a large distance."""
     for low, high in (NEAR, AWAY):
         distance = float(f"{rng.uniform(low, high):.6g}")
         yield from (Bernoulli(p=0.5 - distance), Bernoulli(p=0.5 + distance))
 
 
 def _places(d: int, radius: float, rng: np.random.Generator) -> list[Floats]:
-    """Return two places, (d,) each, on opposite sides of 0."""
+    """Return two places of shape (d,) on opposite sides of 0."""
     direction = rng.standard_normal(d)
     direction /= np.linalg.norm(direction)
     near, far = rng.uniform(*INSIDE, size=2)
@@ -103,12 +119,12 @@ def _places(d: int, radius: float, rng: np.random.Generator) -> list[Floats]:
 
 
 def _moved(law: Distribution, place: Floats, rng: np.random.Generator) -> Any:
-    """Return the law at a place, in one of its mirror images."""
+    """Return the distribution moved to a place and randomly reflected."""
     sign = 1 if rng.random() < 0.5 else -1
     if isinstance(law, TwoPoint):
         location = float(place[0]) + sign * law.location
         return replace(law, location=location, sign=1 if sign == law.sign else -1)
-    if isinstance(law, Gaussian):  # its own mirror image
+    if isinstance(law, Gaussian):  # symmetric: a reflection changes nothing
         return replace(law, location=float(place[0]))
     signs = np.where(rng.random(law.d) < 0.5, 1, -1)
     order = rng.permutation(law.d)

@@ -1,4 +1,4 @@
-"""The problems of a suite, each frozen by a digest, and what an entry is told of them."""
+"""Problems of a suite, each frozen by a digest, and the public knowledge about them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import yaml
 from pydantic import Field, PlainValidator, model_validator
 
 from dpbench.distributions import Distribution
-from dpbench.estimators.catalogue import Public
+from dpbench.estimators.public import Public
 from dpbench.package import conf_folder
 from dpbench.privacy import Budget
 from dpbench.privacy.neighbours import under_replacement
@@ -36,28 +36,30 @@ from dpbench.theory.families import Family, build_family
 __all__ = ["LEFT", "SUITE", "Known", "Problem", "Suite", "Told", "read_suite"]
 
 SUITE = "dpbench-mean-v2"
-# Earlier suites, which can be read and compared but not entered, and why each was left.
+# Earlier suites, which can be read and compared but not entered, and the reason for each.
 LEFT = {
     "dpbench-mean-v1": "its laws stand at places that never change, so that an entry can answer "
     "them by heart: a constant 0.5 scores 0.93 on a Bernoulli problem"
 }
-# Parameters of a law that say where it is, or which of a family: nobody is told.
+# Parameters that give the location of a distribution, or its index in a family; always hidden.
 HIDDEN = {"location", "norm", "p", "c"}
 
 
 @validated
 class Known:
-    """What is public about the records of a problem.
+    """Public knowledge about the records of a problem.
 
     Parameters
     ----------
     records : {'binary', 'gaussian', 'moments'}
-        The class of laws that the lower bound is about: records in {0, 1}; Gaussian, of covariance
-        scale^2 I; laws whose centred moments of order k are at most 1, in every direction.
+        Class of distributions of the lower bound: records in {0, 1}; Gaussian with covariance
+        scale^2 I; centred moments of order k at most 1 in every direction.
     scale : float, optional
-    k : float >= 2, optional
+        Standard deviation of every coordinate, for ``gaussian``.
+    k : float, optional
+        Order of the moment, at least 2, for ``moments``.
     radius : float, optional
-        The norm of the mean is at most this; if it is not given, nobody knows.
+        Bound on the norm of the mean; unknown by default.
     """
 
     records: Literal["binary", "gaussian", "moments"]
@@ -71,19 +73,19 @@ class Known:
         given = {name for name in ("scale", "k") if getattr(self, name) is not None}
         if given != needed:
             wanted = " ".join(needed) or "neither scale nor k"
-            raise ValueError(f"of {self.records} records give {wanted}")
+            raise ValueError(f"{self.records} records: give {wanted}")
         return self
 
 
 @dataclass(frozen=True)
 class Told(Public):
-    """What an entry is told of a problem, and may choose its parameters by.
+    """Knowledge about a problem from which an entry may choose its parameters.
 
     Attributes
     ----------
     law : mapping or None
-        In the open division the kind of the law that is drawn and its shape, as a sweep has them,
-        without its place; None in the declared one.
+        Open division: kind and shape of the distribution, with the keys of a sweep, without its
+        location. Declared division: None.
     """
 
     law: Mapping[str, Any] | None = None
@@ -91,26 +93,30 @@ class Told(Public):
 
 @validated
 class Problem:
-    """A law, or the worst of a family, with n, a budget, and what is public.
+    """Problem of the suite: a distribution, or the worst of a family, with n and a budget.
 
     Parameters
     ----------
     id : str
+        Label of the problem.
     digest : str
-        Of all that follows; see `actual_digest`.
+        Digest of the frozen parameters, see `actual_digest`.
     law : mapping
-        A distribution or a family of laws, as in a sweep.
+        Distribution or family of distributions, with the keys of a sweep.
     n : int
+        Number of records.
     budget : Budget
+        Budget of a release.
     known : Known
-    local : bool
-        Whether estimators have to be of the local model.
+        Public knowledge about the records.
     trials : pair of int
-        Of the whole suite and of the quick one.
+        Trials per distribution in the whole suite, and with ``quick=true``.
+    local : bool
+        Whether only estimators of the local model may answer; False by default.
     placed : bool
-        Whether the laws stand at places that `seed` names, see `dpbench.suite.places`.
+        Whether the distributions are moved to places, see `dpbench.suite.places`.
     seed : int
-        Names the places; no part of what is frozen, see `Suite.at`.
+        Seed of the places; not part of the digest, see `Suite.at`.
     """
 
     id: Label
@@ -126,46 +132,46 @@ class Problem:
 
     @cached_property
     def _frozen(self) -> Family:
-        """The laws as they are written down."""
+        """Family of distributions before it is moved to places."""
         return build_family(self.law, f"{self.id}.law")
 
     @cached_property
     def family(self) -> Family:
-        """The laws over which the worst is taken."""
+        """Family of distributions over which the worst error is taken."""
         if not self.placed:
             return self._frozen
         return placed(self._frozen, self.known.radius, self.seed)
 
     @cached_property
     def members(self) -> dict[str, Distribution]:
-        """These laws, by label."""
+        """Distributions of `family` by label."""
         return self.family.members(self.id, self.n, self.budget)
 
     @property
     def d(self) -> int:
-        """Coordinates of a record."""
+        """Dimension of a record."""
         return next(iter(self.members.values())).d
 
     @cached_property
     def bound(self) -> Bound:
-        """What the 0.9 quantile of no estimator's error beats on the whole class.
+        """Lower bound on the worst 0.9 quantile over the class, for every private estimator.
 
-        Of Gaussian laws it is that of means anywhere; chains of laws that stay within the radius
-        have one that is smaller by 1.2% at most in `SUITE`.
-        Where neighbours add or remove a record, that of what the budget implies for replacing one.
+        The bound for Gaussian distributions assumes that the mean may be anywhere; a bound that
+        uses the public radius is smaller by at most 1.2% in `SUITE`. Under add/remove it is the
+        bound for the guarantee that the budget implies under replacement.
         """
         budget = under_replacement(self.budget)
         return self.family.lower_bound(self.n, budget, local=self.local)
 
     @property
     def actual_digest(self) -> str:
-        """Of the parameters, those with a default too."""
+        """Digest of all parameters, including defaults, except `seed`."""
         named = (self.id, canonical(self._frozen), self.n, canonical(self.budget))
         moves = ("placed",) if self.placed else ()
         return digest(*named, canonical(self.known), self.trials, self.local, *moves)[:12]
 
     def told(self, *, open_division: bool) -> Told:
-        """What an entry of a division is told."""
+        """Return the knowledge that an entry of a division may use."""
         shape = {key: value for key, value in self.law.items() if key not in HIDDEN}
         return Told(
             n=None if self.budget.neighbours == "add_remove" else self.n,
@@ -179,17 +185,25 @@ class Problem:
 
 @dataclass(frozen=True)
 class Suite:
-    """Problems under the name of their version, which never change."""
+    """Named version of the suite, whose problems never change.
+
+    Parameters
+    ----------
+    name : str
+        Name of the version.
+    problems : tuple of Problem
+        Problems of the version.
+    """
 
     name: str
     problems: tuple[Problem, ...]
 
     def at(self, seed: int) -> Suite:
-        """The problems with their laws at the places of this seed."""
+        """Return the suite with its distributions at the places of this seed."""
         return Suite(self.name, tuple(replace(one, seed=seed) for one in self.problems))
 
     def chosen(self, patterns: str) -> Suite:
-        """The problems whose ids match one of these shell patterns, which commas separate."""
+        """Return the suite of the problems whose ids match one of the comma-separated patterns."""
         wanted = patterns.split(",")
         for pattern in wanted:
             if not any(fnmatchcase(one.id, pattern) for one in self.problems):
@@ -199,12 +213,23 @@ class Suite:
 
 
 def read_suite(name: str = SUITE, folder: Path | None = None) -> Suite:
-    """Read a suite, of the checkout by default.
+    """Read a suite.
+
+    Parameters
+    ----------
+    name : str
+        Name of the version; `SUITE` by default.
+    folder : Path, optional
+        Folder of the file; by default the folder ``conf/suite`` of the checkout.
+
+    Returns
+    -------
+    Suite
 
     Raises
     ------
     ConfigError
-        If a problem is not what its digest says, or two have one id.
+        If a problem does not match its digest, or two problems share an id.
     """
     path = (folder or conf_folder() / "suite") / f"{name}.yaml"
     fast = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -215,7 +240,7 @@ def read_suite(name: str = SUITE, folder: Path | None = None) -> Suite:
         if one.digest != one.actual_digest:
             raise ConfigError(
                 f"{path.name}: {one.id}: its digest is {one.actual_digest}, not {one.digest}: "
-                "a problem is never edited; what is new has an id and a suite of its own"
+                "a problem is never edited; add a new one under a new id, in a new suite"
             )
         if one.id in {earlier.id for earlier in problems[:at]}:
             raise ConfigError(f"{path.name}: {one.id}: two problems have this id")

@@ -1,4 +1,4 @@
-"""Ask for what the code of an entry's file releases; it runs in `dpbench.suite.worker`."""
+"""Client side of an entry's process: send calls to `dpbench.suite.worker` and read answers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dpbench.suite.worker import DONE, HEADER, REFUSED, SECONDS, STATUS
 
 __all__ = ["Answer", "EntryProcess", "entry_process"]
 
-# An answer that is longer is no answer.
+# Longest answer that is read.
 MOST_BYTES = 1 << 28
 START = """\
 import sys
@@ -32,19 +32,19 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_
 
 
 class Answer(NamedTuple):
-    """The bytes that a call returned, and the processor seconds that it took."""
+    """Answer of a call: the returned bytes, and the processor seconds of the call."""
 
     content: bytes
     seconds: float
 
 
 class EntryProcess:
-    """Hold the process that starts the calls of entries; it is started when it is first needed.
+    """Process that runs the calls of entries; it starts with the first call.
 
     Attributes
     ----------
     limit : float
-        Seconds after which a call is ended.
+        Seconds after which a call is killed.
     """
 
     def __init__(self) -> None:
@@ -58,12 +58,17 @@ class EntryProcess:
         Parameters
         ----------
         path : Path
-            The entry's file.
+            File of the entry.
         task : str
+            Key of `dpbench.suite.worker.TASKS`.
         records : bytes
-            Records that the task reads after the entry's file is loaded.
+            Records that the task reads after it has loaded the file; none by default.
         **about
             Arguments of the task.
+
+        Returns
+        -------
+        Answer
 
         Raises
         ------
@@ -77,7 +82,7 @@ class EntryProcess:
             late.start()
             try:
                 content, status = self._exchange(request, records)
-            except BaseException:  # an answer that is not read would pass for the next one's
+            except BaseException:  # an unread answer would be taken for the answer to the next call
                 self._end()
                 raise
             finally:
@@ -90,7 +95,7 @@ class EntryProcess:
         return _read(path, content, status)
 
     def _exchange(self, request: bytes, records: bytes) -> tuple[bytes, bytes]:
-        """Send a call and read its answer and status, either of them empty if a process ended."""
+        """Send a call; return its answer and status, each empty if a process ended."""
         read_records, write_records = os.pipe()
         read_answer, write_answer = os.pipe()
         with open(write_records, "wb", 0) as sent, open(read_answer, "rb", 0) as told:  # noqa: PTH123
@@ -103,7 +108,7 @@ class EntryProcess:
             finally:
                 os.close(read_records)
                 os.close(write_answer)
-            with contextlib.suppress(OSError):  # a call that ended reads no more
+            with contextlib.suppress(OSError):  # the call has ended and does not read any more
                 view = memoryview(records)
                 while view:
                     view = view[sent.write(view) or 0 :]
@@ -129,7 +134,7 @@ class EntryProcess:
             )  # fmt: skip
 
     def _kill(self) -> None:
-        """End the process, its calls, and what these have left behind."""
+        """Kill the process, its calls, and all their children."""
         if self._process is not None:
             with contextlib.suppress(OSError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -148,7 +153,7 @@ class EntryProcess:
 
 
 def _read(path: Path, content: bytes, status: bytes) -> Answer:
-    """Return the answer that a child wrote; ConfigError if it refused, or ended early."""
+    """Return the answer of a call; raise ConfigError if the call refused or ended early."""
     code, seconds = STATUS.unpack(status)
     if content[:1] == REFUSED:
         raise ConfigError(content[1:].decode("utf-8", "replace"))
@@ -157,6 +162,6 @@ def _read(path: Path, content: bytes, status: bytes) -> Answer:
     return Answer(content[1:], seconds)
 
 
-# One for each process that asks; the entries share it, because starting it takes a second.
+# One for each client process; all entries share it, because starting it takes a second.
 entry_process = EntryProcess()
 atexit.register(entry_process.close)

@@ -1,4 +1,4 @@
-"""Entries of other people's files, as estimators whose code runs in processes of its own."""
+"""Entries in external files: estimators whose code runs in a separate process per call."""
 
 from __future__ import annotations
 
@@ -24,31 +24,32 @@ from dpbench.suite.process import entry_process
 
 __all__ = ["FileEntry", "RemoteMean", "read_entry"]
 
-# Most records that an estimator may need: checks and audits give it as many as it needs.
+# Largest `least_records` of an estimator, because checks and audits use that many records.
 MOST_NEEDED = 100_000
 
 
 @validated
 class _RemoteMean(OneDataset):
-    """The estimator of an entry's file for one problem, each call in a process of its own.
+    """Estimator of an external file for one problem; each call runs in a separate process.
 
-    A batch of datasets, as an audit has it, is one call.
+    A batch of datasets, as in an audit, is a single call.
 
     Parameters
     ----------
     path : str
-        The entry's file.
+        File of the entry.
     text : str
-        A digest of the file.
+        Digest of the file.
     problem : str
+        Id of the problem.
     told : Told
-        What the entry chooses its parameters by.
+        Knowledge from which the entry chooses its parameters.
     name : str
-        The class that it chose.
+        Class of the chosen estimator.
     least : int
-        The fewest records that it takes.
+        Smallest number of records that the estimator accepts.
     supported : list of pairs of str
-        Notions and relations that it honours.
+        Supported pairs of a notion and a neighbouring relation.
     """
 
     path: str
@@ -73,17 +74,21 @@ class _RemoteMean(OneDataset):
 
         Parameters
         ----------
-        records : (trials, n) or (trials, n, d) array
+        records : ndarray of shape (trials, n) or (trials, n, d)
+            Datasets.
         budget : Budget
+            Budget of each release.
         rng : Generator
-            Names the stream of the call.
+            Source of the seed of the call.
         noise_factor : float
+            Factor of all noise; 1 by default.
 
         Returns
         -------
-        value : (trials,) or (trials, d) array
+        value : ndarray of shape (trials,) or (trials, d)
+            Released means.
         seconds : float
-            Processor time of the call, with loading the file.
+            Processor time of the call, including loading the file.
 
         Raises
         ------
@@ -98,7 +103,8 @@ class _RemoteMean(OneDataset):
         shape = records.shape[:1] + records.shape[2:]
         if len(content) != 8 * np.prod(shape):
             raise ConfigError(
-                f"{Path(self.path).name}: {len(content)} bytes in place of {shape} numbers"
+                f"{Path(self.path).name}: released {len(content)} bytes; return an array of shape "
+                f"{shape}"
             )
         return np.frombuffer(content, dtype=np.float64).reshape(shape), seconds
 
@@ -120,7 +126,7 @@ class _RemoteMean(OneDataset):
         return [Pair(name, np.array(a), np.array(b)) for name, a, b in json.loads(content)]
 
     def broken_promise(self, records: Floats) -> str:
-        """Return which promise of an estimator it breaks on a dataset, as its process says."""
+        """Return the promise broken on a dataset, as reported by the entry's own process."""
         told = {"told": self.told, "problem": self.problem}
         content, _ = entry_process.ask(
             Path(self.path), "check", records.tobytes(), shape=records.shape, **told
@@ -133,7 +139,15 @@ RemoteMean = _RemoteMean  # not a kind: no configuration can name it
 
 @dataclass(frozen=True)
 class FileEntry:
-    """An entry of a file: its card, and its estimators by problem."""
+    """Entry in an external file.
+
+    Parameters
+    ----------
+    card : Card
+        Description of the entry.
+    answers : mapping of str to RemoteMean
+        Estimators by id of the problem.
+    """
 
     card: Card
     answers: Mapping[str, RemoteMean]
@@ -144,12 +158,23 @@ class FileEntry:
 
 
 def read_entry(path: Path, problems: Iterable[Problem]) -> FileEntry:
-    """Ask an entry's file for its card, and for what it answers the problems by.
+    """Read the card of an entry's file, and its estimator for each problem.
+
+    Parameters
+    ----------
+    path : Path
+        File of the entry.
+    problems : iterable of Problem
+        Problems of the suite.
+
+    Returns
+    -------
+    FileEntry
 
     Raises
     ------
     ConfigError
-        If the file cannot be used, or chooses something else than a mean for a problem.
+        If the file cannot be used, or an estimator it chooses does not suit its problem.
     """
     path = checked_path(path)
     both = {
@@ -175,11 +200,11 @@ def read_entry(path: Path, problems: Iterable[Problem]) -> FileEntry:
     except (ValueError, TypeError, LookupError) as error:
         if isinstance(error, ConfigError):
             raise
-        raise ConfigError(f"{path.name}: its process answers something else than asked") from error
+        raise ConfigError(f"{path.name}: its process sent an unreadable answer") from error
     for name, one in answers.items():
         if one.least > MOST_NEEDED:
             raise ConfigError(
                 f"{path.name}: entry of {name}: {one.name} needs {one.least:g} records; "
-                f"a check and an audit have {MOST_NEEDED:g} at most"
+                f"checks and audits have at most {MOST_NEEDED:g}"
             )
     return FileEntry(card, answers)

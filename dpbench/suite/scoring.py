@@ -1,16 +1,16 @@
-"""Score an entry's file on a problem, and audit it on the datasets that are scored.
+"""Scores of an external file on a problem, with audits on the scored datasets.
 
-Every release is a call of its own (`dpbench.suite.worker`) on one dataset. Some calls are scored.
-Others release the mean of one scored dataset, and of a neighbour of it, again and again. All calls
-stand in a random order, so that an entry cannot tell an audit from a score: a release that has no
-noise, or too little, on the data of a problem is refuted on just these data.
+Every release is a separate call (`dpbench.suite.worker`) on one dataset. Some calls are scored.
+Others release the mean of one scored dataset and of a neighbour repeatedly, for an audit. All calls
+are made in random order, so that an entry cannot distinguish an audit from a score: an entry with
+too little noise on the data of a problem is refuted on exactly these data.
 
-One neighbour differs in an extreme record, which lies far beyond all others. Another differs in
-typical records: the lowest along a random direction are replaced by the highest of another dataset.
-These are as many as `GROUP` allows by group privacy, because one record shows little where epsilon
-is small, and nothing where a release is rounded. An estimator whose error is far below the lower
-bound gives away groups: so lower bounds are proved. Under ``add_remove`` typical records are
-removed, and an extreme one is added.
+Two neighbours are audited. One differs in an extreme record, far beyond all others. The other
+differs in a group of typical records: the lowest along a random direction are replaced by the
+highest of another dataset. The group is as large as `GROUP` allows by group privacy, because a
+single record has little effect if epsilon is small, and none if the release is rounded. Lower
+bounds are proved by such groups, so an estimator far below the bound is refuted by them. Under
+``add_remove`` typical records are removed, and an extreme record is added.
 """
 
 from __future__ import annotations
@@ -37,26 +37,28 @@ from dpbench.sweep.block import steady
 
 __all__ = ["ScoreTask", "Scored", "score"]
 
-# An extreme record, over the largest one of its dataset and 1.
+# Size of an extreme record relative to the largest record of its dataset, or to 1 if larger.
 FAR = 1e6
-# Loss that a group of typical records may have, by notion; or one record, if that may have more.
+# Privacy parameter of a group of typical records, by notion; a group has at least one record.
 GROUP = {"pure": 1.0, "approx": 1.0, "gdp": 1.0, "zcdp": 0.5}
 
 
 @dataclass(frozen=True)
 class ScoreTask:
-    """A problem at its places, and how often the entry is asked about it.
+    """Task to score an estimator on one problem, and to audit it.
 
     Attributes
     ----------
     estimator : RemoteMean
+        Estimator of the entry.
     problem : Problem
+        Problem at its places.
     trials : int
-        Scored datasets of each member.
+        Scored datasets of each member of the family.
     runs : int
-        Releases on each dataset of an audited pair, on average; 0 to audit none.
+        Average number of releases on each dataset of an audited pair; 0 for no audit.
     error : float
-        Probability that any bound of the audits is wrong.
+        Probability that any bound of the audits exceeds the true parameter.
     """
 
     estimator: RemoteMean
@@ -67,25 +69,25 @@ class ScoreTask:
 
     @property
     def name(self) -> str:
-        """A digest of all of it."""
+        """Digest of the task."""
         one = self.problem
         return digest(self.estimator.text, one.id, one.digest, one.seed, self.trials, self.runs)
 
 
 @dataclass
 class Scored:
-    """Hold the errors and the audits of an entry on a problem.
+    """Errors and audits of an entry on a problem.
 
     Attributes
     ----------
-    errors : (members, trials) array
-        NaN where it released nothing.
+    errors : ndarray of shape (members, trials)
+        Distances of releases from the target; NaN for a call that released nothing.
     audits : list of (str, Bound)
-        By the name of the pair.
+        Name of the pair, and bound.
     failures : list of str
-        Why calls released nothing, each reason once.
+        Distinct reasons for calls that released nothing.
     seconds, drawing_seconds : float
-        Processor time of a call, and of drawing a dataset, on average.
+        Mean processor time of a call, and of drawing a dataset.
     """
 
     errors: Floats
@@ -96,7 +98,7 @@ class Scored:
 
 
 class _Call(NamedTuple):
-    """The place of a release among the results, and its dataset: a pair's, or a scored one."""
+    """Call of an entry: index of its result, and its dataset (of a pair, or a scored dataset)."""
 
     rows: Floats
     at: tuple[int, ...]
@@ -105,9 +107,9 @@ class _Call(NamedTuple):
 
 
 def score(task: ScoreTask) -> Scored:
-    """Release on the datasets of a problem and of its audits, in a random order."""
+    """Release on the scored datasets of a problem and for its audits, in random order."""
     problem = task.problem
-    # No name of a stream is known to the entry: the seed is drawn after it is loaded.
+    # The entry cannot reproduce the streams, because the seed is drawn after it is loaded.
     rng = stream("calls", problem.seed, problem.id)
     started = time.thread_time()
     with steady():
@@ -153,18 +155,20 @@ def _errors(values: Floats, targets: list[Any]) -> Floats:
 
 @dataclass(frozen=True)
 class _Audit:
-    """Releases on a scored dataset and on a neighbour of it, or of some neighbours in a row.
+    """Releases on a scored dataset, and on a dataset that differs in one record or in a group.
 
     Attributes
     ----------
     name : str
-    data : (left, right)
-        Records of both.
+        Name of the pair.
+    data : pair of ndarray
+        Left and right dataset.
     budget : Budget
-        What is promised of these datasets.
+        Guarantee for this pair, by group privacy.
     split : Split
-    left, right : (runs, numbers of a release) array
-        The releases, filled in call by call.
+        Assignment of the releases to the datasets.
+    left, right : ndarray of shape (runs, d)
+        Releases, filled call by call.
     """
 
     name: str
@@ -181,7 +185,7 @@ class _Audit:
                 yield _Call(rows[:, 0] if records.ndim == 1 else rows, (i,), records)
 
     def bound(self, error: float) -> Bound:
-        """Bound the loss of privacy that the releases show."""
+        """Return the lower bound on the privacy parameter from the releases."""
         both = Released(self.left, self.right)
         before, after = (records.mean(axis=0) for records in self.data)
         with steady():
@@ -189,7 +193,7 @@ class _Audit:
 
 
 def _audits(task: ScoreTask, samples: list[Sample], rng: np.random.Generator) -> Iterator[_Audit]:
-    """Yield audits of a random scored dataset: of typical records, and of an extreme one."""
+    """Yield audits of a random scored dataset: a group of typical records, an extreme record."""
     sample, budget = samples[rng.integers(len(samples))], task.problem.budget
     trial, other = rng.choice(sample.trials, 2, replace=False)
     records, others = sample.records(trial, rng), sample.records(other, rng)
@@ -204,7 +208,7 @@ def _audits(task: ScoreTask, samples: list[Sample], rng: np.random.Generator) ->
 
 
 def _group(budget: Budget) -> int:
-    """Return how many records may lose `GROUP` together, 1 at least."""
+    """Return the largest group size, at least 1, for which group privacy gives `GROUP`."""
     share = GROUP[budget.notion] / budget.amounts[0]
     return max(1, int((np.sqrt(share) if budget.notion == "zcdp" else share) + 1e-9))
 
@@ -212,9 +216,9 @@ def _group(budget: Budget) -> int:
 def _typical(
     records: Floats, others: Floats, many: int, relation: Relation, rng: np.random.Generator
 ) -> tuple[Floats, Floats]:
-    """Return a dataset, and one with other typical records in place of some, or without these.
+    """Return a dataset, and the dataset with `many` typical records replaced or removed.
 
-    Of nearly constant data these may be the same: then they are moved by one.
+    If the replaced records are equal to the old ones (nearly constant data), they are shifted by 1.
     """
     along = rng.standard_normal(records.shape[1:])
     axes = np.ndim(along)
@@ -232,9 +236,10 @@ def _typical(
 def _extreme(
     records: Floats, relation: Relation, rng: np.random.Generator
 ) -> tuple[Floats, Floats]:
-    """Return a dataset with and without a record far beyond all others.
+    """Return two neighbouring datasets that differ in a record far beyond all others.
 
-    The record is in place of one on the other side of the mean, or is one more.
+    Under replacement it replaces a record on the opposite side of the mean. Under add/remove it is
+    added to the left dataset.
     """
     along, place = rng.standard_normal(records.shape[1:]), int(rng.integers(len(records)))
     if np.sum(along * (records[place] - records.mean(axis=0))) > 0:

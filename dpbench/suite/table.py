@@ -1,4 +1,4 @@
-"""What entries scored, in a file: the archive, or a run of your own."""
+"""Stored scores of entries: the archive, or a new run."""
 
 from __future__ import annotations
 
@@ -24,44 +24,49 @@ from dpbench.suite.problems import Suite
 __all__ = ["Scores", "archive_path"]
 
 FORMAT = 2
-# Below these chances a row, and an entry, are below the bound; and what counts for an entry.
+# Significance levels: of a single row, of all rows of an entry, and of the rows that are counted
+# for an entry.
 ROW, ENTRY, LOW = 1e-4, 1e-6, 0.05
 COLUMNS = [
     "entry", "problem", "digest", "trials", "failure_rate", "score", "score_low", "score_high",
-    "chance", "bound", "bound_by", "member", "mean_error", "quantiles", "quantiles_low",
+    "chance", "bound", "bound_name", "member", "mean_error", "quantiles", "quantiles_low",
     "quantiles_high", "draws", "seconds", "drawing_seconds",
 ]  # fmt: skip
 
 
 def archive_path(suite: str) -> Path:
-    """The archive of a suite, in the checkout."""
+    """Return the path of a suite's archive in the checkout."""
     return conf_folder().parent / "results" / "archive" / f"{suite}.parquet"
 
 
 @dataclass(frozen=True)
 class Scores:
-    """What entries scored on a suite.
+    """Scores of entries on a suite.
 
     Attributes
     ----------
     rows : DataFrame
-        A row for each entry and problem that it answers: ``entry``, ``problem``, its ``digest``,
-        ``trials``; ``score``, the worst 0.9 quantile of the error over the ``bound``, and its 95%
-        interval ``score_low, score_high`` from order statistics (of a family whose members are
-        equally bad the lower end is too high more often); the ``chance`` of so few errors above the
-        bound, see `dpbench.suite.measure.chance_of`; what the bound is ``bound_by``;
-        the worst ``member`` of the family, its ``mean_error`` over the releases there were, and
-        its ``quantiles`` of the levels `LEVELS`, each with such an interval; the largest
-        ``failure_rate`` of a member (a failure is an infinite error); ``draws``, bootstrap
-        replicates of the score; ``seconds`` of processor time for a release, and for drawing its
-        data, NaN if not measured.
+        One row for each entry and problem that it answers:
+
+        - ``entry``, ``problem``, ``digest`` of the problem, ``trials``;
+        - ``score``: worst 0.9 quantile of the error over the ``bound``; ``score_low`` and
+          ``score_high``: its 95% interval from order statistics (for a family with equally bad
+          members the lower end is too high more often);
+        - ``chance``: p-value of the number of errors above the bound, see
+          `dpbench.suite.measure.chance_of`;
+        - ``bound_name``: argument that proves the bound;
+        - ``member``: worst member of the family; ``mean_error`` over its successful releases;
+          ``quantiles`` at `LEVELS` with ``quantiles_low`` and ``quantiles_high``;
+        - ``failure_rate``: largest over the members; a failure is an infinite error;
+        - ``draws``: bootstrap replicates of the score;
+        - ``seconds``, ``drawing_seconds``: processor time of a release, and of drawing its data;
+          NaN if not measured.
     cards : dict of str to Card
-        By entry.
+        Card of each entry.
     about : dict
-        The ``suite``; the ``seed`` of places, data and noise; whether it was ``drawn`` after the
-        entry was loaded, and not given; whether the run was ``quick``; and what made it: a digest
-        of the numerical ``source``, the ``machine`` and ``versions``. Equal ones give equal bits,
-        but for seconds.
+        ``suite``; ``seed`` of places, data and noise; ``drawn``: whether the seed was drawn after
+        the entry was loaded; ``quick``; digest of the numerical ``source``, ``machine`` and
+        ``versions``. Runs with equal values have equal rows, except for the seconds.
     """
 
     rows: pd.DataFrame
@@ -70,12 +75,12 @@ class Scores:
 
     @property
     def is_below(self) -> pd.Series[bool]:
-        """Return whether each row is below the bound by more than chance, in the declared division.
+        """True for each row of the declared division that is significantly below the bound.
 
-        No private estimator that knows only what is public errs by less than the bound on all laws
-        of the class. A row counts if its ``chance`` is below `ROW`. All rows of an entry count if
-        the entry has a `joint_chance` below `ENTRY`. In the open division an entry knows the law
-        that is drawn, and may err by less.
+        No private estimator that uses only public knowledge has an error below the bound for all
+        distributions of the class. A row is below the bound if its ``chance`` is below `ROW`; all
+        rows of an entry are if its `joint_chance` is below `ENTRY`. Entries of the open division
+        know the shape of the distribution and may have a smaller error.
         """
         declared = {name for name, card in self.cards.items() if card.division == "declared"}
         together = {name for name, chance in self.joint_chance.items() if chance < ENTRY}
@@ -84,27 +89,28 @@ class Scores:
 
     @property
     def joint_chance(self) -> dict[str, float]:
-        """Return by entry the probability of so many rows with a `chance` below `LOW`.
+        """Joint p-value of each entry, from the number of its rows with a ``chance`` below `LOW`.
 
-        Problems have data of their own, and each chance of a private entry is below `LOW` with that
-        probability or less, so that c or more of m rows are with P(Binomial(m, LOW) >= c) or less.
-        Rows far above the bound take little from it, so that an entry cannot hide behind them.
+        The data of the problems are independent, and a private entry has a ``chance`` below `LOW`
+        with probability at most `LOW`. Hence c or more of m rows have this with probability at most
+        P(Binomial(m, LOW) >= c). Rows far above the bound change it little, so that an entry cannot
+        hide a violation behind them.
         """
         low = (self.rows["chance"] < LOW).groupby(self.rows["entry"])
         return {str(name): float(bdtrc(one.sum() - 1, len(one), LOW)) for name, one in low}
 
     @property
     def ranked(self) -> pd.DataFrame:
-        """The rows that count in rankings and profiles: a score below the bound is none."""
+        """Rows that count in rankings and profiles: all except `is_below`."""
         return self.rows[~self.is_below].reset_index(drop=True)
 
     def of(self, suite: Suite) -> Scores:
-        """The scores on the problems of a suite, or of those that are chosen of it."""
+        """Return the scores on the problems of `suite`, which may be a selection."""
         chosen = self.rows["problem"].isin([one.id for one in suite.problems])
         return replace(self, rows=self.rows[chosen].reset_index(drop=True))
 
     def write(self, path: Path) -> None:
-        """Store it, whole or not at all."""
+        """Write the scores to a Parquet file atomically."""
         table = pa.Table.from_pandas(self.rows[COLUMNS], preserve_index=False)
         cards = {name: asdict(card) for name, card in self.cards.items()}
         known = {"format": FORMAT, "levels": LEVELS, **self.about, "cards": cards}
@@ -116,10 +122,21 @@ class Scores:
     def read(cls, path: Path, suite: Suite) -> Scores:
         """Read the scores of a suite.
 
+        Parameters
+        ----------
+        path : Path
+            Parquet file.
+        suite : Suite
+            Suite that the scores belong to.
+
+        Returns
+        -------
+        Scores
+
         Raises
         ------
         ConfigError
-            If there is no such file, or it is damaged, or of other problems.
+            If the file is missing, damaged, or has scores of other problems.
         """
         where = f"'{path}'"
         try:
@@ -127,9 +144,9 @@ class Scores:
                 about = json.loads((file.schema_arrow.metadata or {})[b"dpbench-suite"])
                 rows = file.read().to_pandas()
             given, known = about.pop("format"), about.pop("cards")
-            if given == 1:  # of dpbench-mean-v1
+            if given == 1:  # files of dpbench-mean-v1 lack the column chance
                 rows["chance"], given = np.nan, FORMAT
-            rows = rows[COLUMNS]
+            rows = rows.rename(columns={"bound_by": "bound_name"})[COLUMNS]  # of version 0.1
             cards = {name: from_mapping(Card, card, where) for name, card in known.items()}
         except FileNotFoundError as error:
             raise ConfigError(f"{where}: no such file; suite run makes one") from error

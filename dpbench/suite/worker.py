@@ -1,15 +1,16 @@
-"""Run the code of an entry: numbers in, numbers out, each call in a process of its own.
+"""Server side of an entry's process: each call of the entry runs in a forked child.
 
-`main` runs in a process that never loads the entry: it forks a child for every call. The child
-loads the entry's file, reads the records of this call from a pipe, writes numbers to another pipe,
-and ends. So a call remembers no earlier one, and what it patches is gone with it. Its frames hold
-nothing of scores, seeds and places, which are in the process that asks (`dpbench.suite.process`).
+`main` runs in a process that never loads the entry and forks a child for every call. The child
+loads the entry's file, reads the records of the call from a pipe, writes numbers to another pipe
+and ends. A call therefore keeps no state of earlier calls, and its patches end with it. Scores,
+seeds and places are only in the client process (`dpbench.suite.process`).
 
-Before the file is loaded, the kernel refuses the child to write, to connect, to start processes and
-to read the memory of others (`dpbench.suite.confine`). Before the records are read Python does so,
-too, with a line that says why. An entry can patch that check, which stands alone without Linux.
+Before the file is loaded, the kernel forbids the child to write, to connect, to start processes and
+to read the memory of other processes (`dpbench.suite.confine`). Before the records are read, a
+Python audit hook forbids it too, with a readable message. An entry can patch the hook, which is the
+only protection on systems other than Linux.
 
-Calls stand in a random order, too: an entry that counts them learns nothing of what they are for.
+Calls come in random order, so that counting them does not reveal their purpose.
 """
 
 from __future__ import annotations
@@ -47,12 +48,12 @@ from dpbench.testing import NOTIONS, check_estimator
 
 __all__ = ["DONE", "HEADER", "REFUSED", "STATUS", "main"]
 
-HEADER = struct.Struct("!Q")  # bytes of the request that follows
+HEADER = struct.Struct("!Q")  # length in bytes of the request that follows
 STATUS = struct.Struct("!id")  # exit code of a child, and its processor seconds
-DONE, REFUSED = b"=", b"!"  # first byte of an answer: a result, or a line that says why not
+DONE, REFUSED = b"=", b"!"  # first byte of an answer: a result, or an error message
 # Limits of a child: processor seconds, and bytes of address space.
 SECONDS, MEMORY = 60, 6 << 30
-# Names that Python gives to ways to the outside, other than opening a file.
+# Audit events of Python that reach outside the process, other than opening a file.
 OUTSIDE = (
     "ctypes.", "mmap.", "os.chmod", "os.chown", "os.exec", "os.fork", "os.kill", "os.link",
     "os.mkdir", "os.posix_spawn", "os.remove", "os.rename", "os.rmdir", "os.setxattr",
@@ -88,22 +89,22 @@ def main(control: int) -> None:
 def _preload(path: Path) -> None:
     """Import the libraries that an entry's file imports, so that no child has to.
 
-    Modules that are not installed may be the entry's own, or the entry itself: each child imports
-    them itself. Estimators of dpbench import `scipy.optimize` where they use it.
+    Modules that are not installed may belong to the entry, so each child imports them again.
+    `scipy.optimize` is added, because estimators of dpbench import it lazily.
     """
     names = list(imported_by(path))
     if "dpbench.estimators" in names:
         names.append("scipy.optimize")
     for name in names:
-        with contextlib.suppress(Exception):  # which the first call tells, or is no module
+        with contextlib.suppress(Exception):  # the first call reports it, or it is not a module
             if _is_installed(name.partition(".")[0]):
                 importlib.import_module(name)
     gc.collect()
-    gc.freeze()  # a child that collects garbage would copy the pages of all objects
+    gc.freeze()  # else garbage collection in a child would copy the pages of all objects
 
 
 def _is_installed(name: str) -> bool:
-    """Whether a module, not in a package, is of Python, of dpbench or of a distribution."""
+    """Return True if a top-level module belongs to Python, dpbench or an installed package."""
     spec = find_spec(name)
     if spec is None or spec.origin in ("built-in", "frozen"):
         return spec is not None
@@ -112,7 +113,7 @@ def _is_installed(name: str) -> bool:
 
 
 def _exactly(source: int, size: int) -> bytes:
-    """Read so many bytes from a file descriptor; EOFError if there are fewer."""
+    """Return exactly `size` bytes from a file descriptor; raise EOFError if there are fewer."""
     parts = []
     while size:
         part = os.read(source, min(size, 1 << 20))
@@ -124,11 +125,11 @@ def _exactly(source: int, size: int) -> bytes:
 
 
 def _run(task: Callable[[], bytes], records: int, answer: int) -> None:
-    """Answer a call in a child, and end it."""
+    """Run a task in a child, write its answer, and end the child."""
     try:
         end_with_parent()
         for pipe, place in ((records, ASIDE), (answer, ASIDE + 1)):
-            os.dup2(pipe, place)  # first where neither replaces the other
+            os.dup2(pipe, place)  # to high numbers first, so that neither overwrites the other
         os.dup2(ASIDE, RECORDS)
         os.dup2(ASIDE + 1, ANSWER)
         _close_others()
@@ -137,33 +138,33 @@ def _run(task: Callable[[], bytes], records: int, answer: int) -> None:
             (resource.RLIMIT_CPU, SECONDS),
             (resource.RLIMIT_AS, MEMORY),
         ):
-            with contextlib.suppress(OSError, ValueError):  # a lower limit stands
+            with contextlib.suppress(OSError, ValueError):  # a lower limit is already set
                 resource.setrlimit(what, (most, most))
         confine()
         with np.errstate(all="ignore"):
             _write(DONE + task())
     except ConfigError as error:
         _write(REFUSED + str(error).encode())
-    except Exception as error:  # noqa: BLE001, whatever the entry raises
+    except Exception as error:  # noqa: BLE001, the entry may raise anything
         _write(REFUSED + one_line(f"{type(error).__name__}: {error}").encode())
     finally:
         os._exit(0)
 
 
 def _close_others() -> None:
-    """Close all files and connections but the pipes of the call."""
+    """Close all files and connections except the pipes of the call."""
     os.closerange(ANSWER + 1, 1 << 16)
 
 
 def _write(answer: bytes) -> None:
-    with contextlib.suppress(OSError):  # nobody reads it
+    with contextlib.suppress(OSError):  # the reader has gone
         view = memoryview(answer)
         while view:
             view = view[os.write(ANSWER, view) :]
 
 
 def _alone() -> None:
-    """Refuse to leave a trace, or to ask anybody, from now on, and close what the file has opened.
+    """Install the hook against writing and connecting, and close files that the entry opened.
 
     Files may be read, because modules may be imported late.
     """
@@ -172,7 +173,7 @@ def _alone() -> None:
 
 
 def _refuse(event: str, arguments: tuple[Any, ...]) -> None:
-    """Raise PermissionError where Python is about to write, connect or start a process."""
+    """Raise PermissionError on an audit event of writing, connecting or starting a process."""
     writes = event == "open" and isinstance(arguments[2], int) and arguments[2] & WRITING
     if writes or event.startswith(OUTSIDE):
         raise PermissionError(f"{event}: an entry gets numbers and returns numbers")
@@ -181,14 +182,17 @@ def _refuse(event: str, arguments: tuple[Any, ...]) -> None:
 def _chosen(entry: Entry, told: Told, problem: str) -> Estimator:
     found = entry.answer(told, problem)
     if found is None:
-        raise ConfigError(f"{entry.card.name}: entry of {problem}: it answers None now and then")
+        raise ConfigError(
+            f"{entry.card.name}: entry of {problem}: returns an estimator in one call and None in "
+            "another; make it deterministic"
+        )
     return found
 
 
 def _describe(path: Path, problems: dict[str, tuple[Told, Told]]) -> bytes:
-    """Return the card as it is written, and what the entry says of the estimator of each problem.
+    """Return the card, and a description of the chosen estimator of each problem, as JSON.
 
-    `problems` has by name what the two divisions are told, the declared one first.
+    `problems` maps the id of a problem to the knowledge of the declared and the open division.
     """
     entry = load_entry(path)
     answers = {}
@@ -208,7 +212,7 @@ def _describe(path: Path, problems: dict[str, tuple[Told, Told]]) -> bytes:
 
 
 def _check(path: Path, told: Told, problem: str, shape: tuple[int, ...]) -> bytes:
-    """Return the promise that `check_estimator` finds broken on a dataset, or nothing."""
+    """Return the promise that `check_estimator` finds broken on a dataset; empty if none is."""
     estimator = _chosen(load_entry(path), told, problem)
     _alone()
     try:
@@ -219,7 +223,7 @@ def _check(path: Path, told: Told, problem: str, shape: tuple[int, ...]) -> byte
 
 
 def _pairs(path: Path, told: Told, problem: str, n: int, budget: Budget) -> bytes:
-    """Return the names and datasets of the estimator's own pairs for an audit."""
+    """Return the names and datasets of the estimator's own audit pairs, as JSON."""
     estimator = _chosen(load_entry(path), told, problem)
     found = estimator.audit_pairs(n, told.d if told.d > 1 else None, budget)
     return json.dumps([[one.name, one.left.tolist(), one.right.tolist()] for one in found]).encode()
@@ -234,7 +238,7 @@ def _release(
     seed: int,
     noise_factor: float,
 ) -> bytes:
-    """Return releases on (trials, n) or (trials, n, d) records, as float64 numbers."""
+    """Return releases on records of shape (trials, n) or (trials, n, d), as float64 bytes."""
     estimator = _chosen(load_entry(path), told, problem)
     ledger = Ledger(budget, np.random.default_rng(seed), noise_factor=noise_factor)
     _alone()
@@ -243,7 +247,7 @@ def _release(
 
 
 def _records(shape: tuple[int, ...]) -> Floats:
-    """Read the call's records."""
+    """Return the records of the call, read from its pipe."""
     size = 8 * int(np.prod(shape))
     return np.frombuffer(_exactly(RECORDS, size), dtype=np.float64).reshape(shape)
 

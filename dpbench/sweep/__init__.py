@@ -1,1 +1,1 @@
-"""What a sweep asks for: entries, selections, metrics, the plan, and one block of it."""
+"""Sweeps: entries, selections, metrics, the plan of cells, and the run of one block."""

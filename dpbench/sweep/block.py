@@ -1,4 +1,4 @@
-"""One block: a batch of trials of one cell, the unit of work and of storage."""
+"""Blocks: batches of trials of one cell, the unit of work and of storage."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ T = TypeVar("T")
 # pages for every array, which cost a third more time here; smaller blocks were no faster.
 BLOCK_NUMBERS = 3 << 20
 BLOCK_TRIALS = 200
-# The share of a budget that is all of it, but for the rounding of conversions.
+# Shares above this count as the whole budget; the rest is rounding of conversions.
 WHOLE = 1 - 1e-6
 
 
 @dataclass(frozen=True)
 class Setting:
-    """An estimator with a budget, under the estimator's label."""
+    """Estimator with a budget, under the estimator's label."""
 
     label: str
     estimator: Estimator
@@ -49,27 +49,35 @@ class Setting:
 
     @cached_property
     def stream_name(self) -> tuple[str, str]:
-        """What names the noise: the parameters of the estimator and of the budget."""
+        """Parameters of the estimator and of the budget, which name the stream of the noise."""
         return canonical(self.estimator), canonical(self.budget)
 
     @property
     def name(self) -> str:
-        """The label and all parameters."""
+        """Label and all parameters."""
         return "|".join((self.label, *self.stream_name))
 
 
 @dataclass(frozen=True)
 class BlockTask:
-    """What to draw and what to run on it.
+    """Description of one block: the data to draw and the settings to run on them.
 
     Attributes
     ----------
     members : tuple of (label, distribution)
-        Of the family; each has its own data.
+        Members of the family; each has its own data.
+    n : int
+        Number of records of a dataset.
+    settings : tuple of Setting
+        Estimators with budgets, all run on the same data.
+    seed : int
+        Seed of the sweep.
+    index : int
+        Number of the block within its cell.
     name : str
-        A digest of everything else but `index`.
+        Digest of everything else except `index`.
     followed : str
-        The budget that the members follow, if they do: part of the data's name.
+        Budget that the members follow, if they do; it is part of the name of the data.
     """
 
     members: tuple[tuple[str, Distribution], ...]
@@ -82,38 +90,52 @@ class BlockTask:
 
     @cached_property
     def trials(self) -> int:
-        """Trials in this block, as in every other of its cell."""
+        """Number of trials in this block, the same for all blocks of its cell."""
         return min(block_trials(self.n, member) for _, member in self.members)
 
     @property
     def keys(self) -> list[tuple[str, Distribution, Setting]]:
-        """What the rows of the block's arrays are about, by member, then by setting."""
+        """Member label, distribution and setting of every row of the arrays, ordered by member."""
         return [(label, law, one) for label, law in self.members for one in self.settings]
 
 
 @dataclass
 class Block:
-    """Absolute errors and their parts, in (keys, trials) arrays; see `BlockTask.keys`.
+    """Errors of one block and their parts, in (keys, trials) arrays; see `BlockTask.keys`.
 
     Attributes
     ----------
-    values : dict of (keys, trials) arrays
-        ``sampling`` is empirical mean - target, ``bias`` the value before noise - empirical mean,
-        ``noise`` the release - value before noise, ``private`` bias + noise, ``error`` all of
-        them; norms of these. NaN where nothing was released. Of a released interval ``width``,
-        ``missed`` (1 if the target is outside) and ``outside`` (the share of the records), and,
-        if it says how often it may miss, ``width_ratio``, over the width of mean +- z sigma/sqrt(n)
-        that misses as often; of a learned Gaussian its total-variation distance ``tv`` from the
-        law; of a promised accuracy the error over it, ``promise``; of a filter the mean weight that
-        it gives to the records, ``core``; of a release that spends only part of its budget that
-        share, ``spent``; of a number the ``sign`` of its error. These are there if any setting has
-        them, NaN for the settings that have not, and infinite (``missed`` 1) where nothing was
-        released, but for ``core``, ``spent`` and ``sign``.
-    failures : dict of key's index to text
+    values : dict of str to ndarray of shape (keys, trials)
+        The first five are norms, or absolute values, and NaN if nothing was released:
+
+        - ``sampling``: empirical mean - target;
+        - ``bias``: value before noise - empirical mean;
+        - ``noise``: release - value before noise;
+        - ``private``: release - empirical mean, that is bias + noise;
+        - ``error``: release - target.
+
+        The others are present if any setting has them, and NaN for settings without them. If
+        nothing was released they are infinite (``missed`` is 1), except ``core``, ``spent`` and
+        ``sign``:
+
+        - ``width``: width of a released interval;
+        - ``missed``: 1 if the target is outside the interval, else 0;
+        - ``outside``: share of the records outside the interval;
+        - ``width_ratio``: width over that of mean +- z sigma/sqrt(n) with the same miss
+          probability;
+        - ``tv``: total-variation distance of a learned Gaussian from the distribution;
+        - ``promise``: error over the accuracy that the estimator promises;
+        - ``core``: mean weight that a filter gives to the records;
+        - ``spent``: share of the budget that is spent, if it is below 1;
+        - ``sign``: sign of the error of a number.
+    failures : dict of int to str
+        Error messages of settings that raised, by index of the key.
     seconds : dict of str to float
-        Processor time of the releases, by the estimator's label.
-    cpu_seconds, peak_bytes : float
-        Of this block, and of the process so far.
+        Processor time of the releases, in seconds, by the estimator's label.
+    cpu_seconds : float
+        Processor time of the whole block, in seconds.
+    peak_bytes : float
+        Largest memory of the process so far, in bytes.
     """
 
     values: dict[str, Floats]
@@ -124,14 +146,27 @@ class Block:
 
 
 def block_trials(n: int, distribution: Distribution) -> int:
-    """Trials in a block; depends on n and the distribution only."""
+    """Return the number of trials in a block, which depends on n and the distribution only.
+
+    Parameters
+    ----------
+    n : int
+        Number of records of a dataset.
+    distribution : Distribution
+        Distribution of the records.
+
+    Returns
+    -------
+    int
+        Between 1 and 200; few if datasets are large.
+    """
     return max(1, min(BLOCK_TRIALS, int(BLOCK_NUMBERS // distribution.held(n))))
 
 
 def run_block(task: BlockTask) -> Block:
     """Draw the data of every member once and run every setting on them.
 
-    A setting that raises is recorded as failed and the others go on.
+    A setting that raises is recorded as failed, and the others go on.
     """
     started = time.thread_time()
     shape = (len(task.keys), task.trials)
@@ -159,24 +194,50 @@ def run_block(task: BlockTask) -> Block:
 
 
 def _attempt(work: Callable[[], T]) -> tuple[T | None, str]:
-    """The result of `work`, or what it raised as text."""
+    """Return the result of `work` and "", or None and the error that it raised, as text."""
     try:
         return work(), ""
-    except MemoryError:  # of this machine, not of the setting
+    except MemoryError:  # a limit of this machine, not a fault of the setting
         raise
     except Exception as error:  # noqa: BLE001, whatever a plug-in raises becomes a row
         return None, one_line(f"{type(error).__name__}: {error}")
 
 
 def replay_name(member: str, n: int, setting: Setting, index: int) -> str:
-    """A word that names one setting on one member's block, and ends in n."""
+    """Return a word that identifies one setting on one member's block, and ends in n.
+
+    Parameters
+    ----------
+    member : str
+        Label of the member.
+    n : int
+        Number of records.
+    setting : Setting
+        Estimator with a budget.
+    index : int
+        Number of the block within its cell.
+
+    Returns
+    -------
+    str
+    """
     return f"f{digest(member, n, setting.name, index)[:10]}n{n}"
 
 
 def replay(task: BlockTask, name: str) -> Estimate | None:
-    """Run the setting of that name on its data again, letting through what it raises.
+    """Run the setting of that name on its data again; an error that it raises is not caught.
 
-    None if the block holds no setting of that name.
+    Parameters
+    ----------
+    task : BlockTask
+        Block that may hold the setting.
+    name : str
+        Word that `replay_name` returned.
+
+    Returns
+    -------
+    Estimate or None
+        None if the block holds no setting of that name.
     """
     for label, law, setting in task.keys:
         if replay_name(label, task.n, setting, task.index) == name:
@@ -196,7 +257,7 @@ def _drawn(task: BlockTask, law: Distribution) -> Sample:
 def _released(
     setting: Setting, sample: Sample, law: Distribution, task: BlockTask
 ) -> tuple[Estimate, float]:
-    """What the setting releases, and the share of its budget that it spends."""
+    """Return the estimate of a setting, and the share of its budget that it spends."""
     rng = stream("noise", *_stream_name(task, law), *setting.stream_name)
     ledger = Ledger(setting.budget, rng)
     return setting.estimator.run(sample, ledger), ledger.share
@@ -204,13 +265,17 @@ def _released(
 
 @contextlib.contextmanager
 def steady() -> Iterator[None]:
-    """Numbers that do not depend on how many threads linear algebra has; no warnings."""
+    """Use one thread for linear algebra, so that results do not vary, and silence warnings."""
     with _one_thread(), np.errstate(all="ignore"):
         yield
 
 
 class _OneThread:
-    """Linear algebra by one thread while anybody is inside; a dask worker may run many blocks."""
+    """Context in which linear algebra has one thread; several threads may be inside at once.
+
+    The limit is lifted when the last thread leaves, because a dask worker may run many blocks at
+    once.
+    """
 
     def __init__(self) -> None:
         self._lock, self._inside = threading.Lock(), 0
@@ -254,7 +319,8 @@ def _errors(
         # |S^(-1/2) M S^(-1/2)|_F is the same for every root of S
         root = np.linalg.inv(np.linalg.cholesky(law.covariance))
         parts = {name: root @ part @ root.T for name, part in parts.items()}
-    if estimand == "regression":  # |S^(1/2) theta|, S of the features: the root of the excess risk
+    # |S^(1/2) theta|, S the second moment of the features, is the root of the excess risk.
+    if estimand == "regression":
         root = np.linalg.cholesky(law.covariance[:-1, :-1])
         parts = {name: part @ root for name, part in parts.items()}
     if estimand == "mean" and (whiten := law.whitening) is not None:
@@ -275,7 +341,7 @@ def _errors(
 def _extras(
     estimate: Estimate, sample: Sample, law: Distribution, error: Floats
 ) -> dict[str, Floats]:
-    """What is to be said of the other things that some estimators release; see `Block`."""
+    """Measure the optional outputs of an estimator, each (trials,); see `Block`."""
     found: dict[str, Floats] = {}
     if estimate.interval is not None:
         low, high = estimate.interval

@@ -1,4 +1,4 @@
-"""The entries of a sweep's sections, made into variants: families, estimators, budgets."""
+"""Entries of a sweep's sections, expanded into variants: families, estimators, budgets."""
 
 from __future__ import annotations
 
@@ -23,13 +23,31 @@ MOST_VARIANTS = 10_000
 def expanded(
     name: str, spec: Mapping[str, Any], kinds: Iterable[type[Registered]]
 ) -> list[tuple[Mapping[str, Any], tuple[str, ...]]]:
-    """A specification for each value of the parameters that are given a list but take one value.
+    """Expand an entry into one specification for each combination of listed values.
 
-    With the names of these parameters; of an entry `name`, for messages, whose kind is one of
-    `kinds`.
+    A parameter is expanded if it is given a list although it takes one value.
+
+    Parameters
+    ----------
+    name : str
+        Name of the entry, for messages.
+    spec : mapping
+        Kind and parameters of the entry.
+    kinds : iterable of type
+        Registries in which the kind is looked up.
+
+    Returns
+    -------
+    list of (mapping, tuple of str)
+        Specifications, each with the names of the expanded parameters.
+
+    Raises
+    ------
+    ConfigError
+        If a list is empty, or more than 10,000 specifications result.
     """
     chosen = next(filter(None, (kind.find(spec) for kind in kinds)), None)
-    # a class that does not check its parameters has none of these: it is refused when it is made
+    # A class that is no dataclass has no such fields; it is refused when it is built.
     takes = vars(chosen or object).get("__dataclass_fields__", {})
     specs, swept = [dict(spec)], []
     for key, values in spec.items():
@@ -47,7 +65,7 @@ def expanded(
 def _variants(
     make: Callable[[Any, str], Any], *kinds: type[Registered], optional: tuple[str, ...] = ()
 ) -> Any:
-    """A validator of a section: the variants, by label, of mappings or of what these make."""
+    """Return a validator of a section, which turns mappings or instances into variants by label."""
 
     def build(entries: Any) -> dict[str, Variant[Any]]:
         if not isinstance(entries, Mapping):
@@ -57,8 +75,10 @@ def _variants(
         if all(isinstance(one, Variant) for one in entries.values()):  # made before
             return dict(entries)
         found: dict[str, Variant[Any]] = {}
-        for key, entry in entries.items():
-            name = str(key)
+        for key, given in entries.items():
+            name, entry = str(key), given
+            for kind in kinds:
+                entry = kind.current(entry, name)
             alone = not isinstance(entry, Mapping)
             for spec, swept in [(entry, ())] if alone else expanded(name, entry, kinds):
                 made = make(spec, name)
@@ -74,17 +94,20 @@ def _variants(
 
 
 def _parameters(made: Any) -> Mapping[str, Any]:
-    """What a variant is given, or has by default: of a specification, or of an instance."""
+    """Return the parameters of a specification or an instance, including defaults."""
     if isinstance(made, Mapping):
         known = vars(Estimator.lookup(made, ""))["__pydantic_fields__"]
         defaults = {name: one.default for name, one in known.items() if not one.is_required()}
         return {**defaults, **made}
-    law = getattr(made, "distribution", made)  # of a family of one
+    law = getattr(made, "distribution", made)  # a family of one distribution has its parameters
     return {field.name: getattr(law, field.name) for field in dataclasses.fields(law)}
 
 
 def _estimator(spec: Any, where: str) -> Any:
-    """An estimator as specified: it is made for every family, whose moment order it may take."""
+    """Return an estimator's specification, checked; it is built later for each family.
+
+    A sweep takes the moment order k of the family if none is given.
+    """
     if isinstance(spec, Estimator):
         return Estimator.build(spec, where)
     Estimator.lookup(spec, where)

@@ -1,7 +1,6 @@
-"""What is measured in every trial, which columns of a summary say it, and what exponents are of.
+"""Per-trial measurements, the summary columns derived from them, and the variables of exponents.
 
-Something new that estimators release is measured in `dpbench.sweep.block`, and what a summary says
-of it is a line in `METRICS`.
+To add an output of estimators, measure it in `dpbench.sweep.block` and add a line to `METRICS`.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from dpbench.privacy.symbols import SYMBOLS, Symbol
 __all__ = ["ERRORS", "EXTRAS", "METRICS", "VARIABLES", "Metric", "MetricName", "Variable"]
 
 
-# What blocks hold of every trial: the error, and its parts as in `dpbench.sweep.block.Block`.
+# Measurements that every trial has: the error and its parts, see `dpbench.sweep.block.Block`.
 ERRORS = ("error", "sampling", "bias", "noise", "private")
 
-# What intervals a column has, in words.
+# Descriptions of the confidence intervals of a column.
 ORDER = "95 per cent intervals of the quantile from order statistics"
 NORMAL = "95 per cent intervals of the mean, 1.96 standard errors to each side"
 TRIMMED = "95 per cent intervals of the trimmed mean, 1.96 standard errors to each side"
@@ -31,11 +30,22 @@ JEFFREYS = "Jeffreys' 95 per cent intervals of the share"
 
 @dataclass(frozen=True)
 class Metric:
-    """A column of a summary: a statistic, over the trials, `of` what blocks hold of every trial.
+    """Column of a summary: a statistic over the trials of one measurement.
 
-    `words` are for an axis, a linear one for a `share`, which is from 0 to 1, and for what is
-    `signed`. `q` is of a quantile, and `interval` says how the summary knows an interval, if it
-    does.
+    Parameters
+    ----------
+    of : str
+        Measurement, a key of `Block.values`.
+    words : str
+        Label of the axis.
+    statistic : {'quantile', 'rate', 'mean', 'rms', 'sd', 'trimmed_mean'}
+        Statistic over the trials.
+    q : float
+        Level, if it is a quantile.
+    interval : str, optional
+        Description of the confidence interval in the summary; None if it has none.
+    share : bool
+        If True, values are in [0, 1] and the axis is linear.
     """
 
     of: str
@@ -47,13 +57,13 @@ class Metric:
 
     @property
     def resampled(self) -> bool:
-        """Whether claims can be about it: the resampler knows its statistic."""
+        """True if claims can be about this metric, because the resampler supports its statistic."""
         unknown = self.statistic in ("trimmed_mean", "sd")
         return not unknown and (self.statistic, self.of) != ("rate", "error")
 
     @property
     def signed(self) -> bool:
-        """Whether it may be below 0."""
+        """True if values may be negative; the axis is then linear."""
         return self.of == "signed" and self.statistic == "mean"
 
 
@@ -76,16 +86,18 @@ METRICS = {
     "outside_q90": Metric("outside", "share of records outside\n(0.9 quantile)", share=True),
     "tv_q50": Metric("tv", "total variation (median)", q=0.5),
     "tv_q90": Metric("tv", "total variation\n(0.9 quantile)"),
-    "promise_q90": Metric("promise", "error over the\npromised one (0.9 quantile)"),
-    "core_q50": Metric("core", "core's share of\nthe records (median)", q=0.5, share=True),
-    "spent": Metric("spent", "share of the budget\nthat is spent", q=0.0, share=True),
-    # of the errors of numbers with their signs; a mean of vectors' errors would be a vector
-    "signed_mean": Metric("signed", "bias (mean signed error)", "mean", interval=NORMAL),
+    "error_over_guarantee_q90": Metric("promise", "error over the\npromised one (0.9 quantile)"),
+    "core_fraction_q50": Metric("core", "core's share of\nthe records (median)", q=0.5, share=True),
+    "budget_fraction_spent": Metric(
+        "spent", "share of the budget\nthat is spent", q=0.0, share=True
+    ),
+    # Signed errors exist for numbers only: the mean error of vectors would be a vector.
+    "bias": Metric("signed", "bias (mean signed error)", "mean", interval=NORMAL),
     "signed_sd": Metric("signed", "standard deviation", "sd"),
 }
-# What blocks have only of estimators with an interval, a scale, a promised accuracy, a filter, or a
-# budget that is not wholly spent; and of numbers the sign of the error, which takes a thirtieth of
-# the space of a signed error.
+# Measurements that only some trials have: those with an interval, a scale, a promised accuracy, a
+# filter, or an unspent part of the budget. For numbers the sign of the error is stored, because it
+# takes a thirtieth of the space of a signed error.
 EXTRAS = (*dict.fromkeys(m.of for m in METRICS.values() if m.of not in ERRORS), "sign")
 
 
@@ -100,10 +112,20 @@ MetricName = Annotated[str, AfterValidator(_known)]
 
 @dataclass(frozen=True)
 class Variable:
-    """What an exponent can be in: the x of n ~ x^s, made of amounts in a column of results.
+    """Variable x in which an exponent s is fitted: n ~ x^s.
 
-    `base` is x in a formula of plain text, `axis` what is drawn, in mathematical text: x itself if
-    it `shows_x`, or else the amount.
+    Parameters
+    ----------
+    column : str
+        Column of results that holds the amount.
+    x : callable
+        Function from the amounts to x.
+    base : str
+        Formula of x in plain text.
+    axis : str
+        Label of the axis in mathematical text: x if `shows_x`, otherwise the amount.
+    shows_x : bool
+        If True, figures show x instead of the amount.
     """
 
     column: str
@@ -114,7 +136,7 @@ class Variable:
 
 
 def _inverse(one: Symbol) -> Variable:
-    """The variable 1/x of an x that is a Greek letter."""
+    """Return the variable 1/x of a quantity x written as a Greek letter."""
     return Variable(one.name, np.reciprocal, f"(1/{one.unicode})", f"${one.tex}$")
 
 

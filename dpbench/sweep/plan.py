@@ -1,18 +1,18 @@
-"""From a sweep's configuration to cells: what is to be run, before anything runs.
+"""Plan of a sweep: expand its configuration into the cells to run, and check them before running.
 
-The words, here and everywhere after:
+Vocabulary:
 
     sweep ── part         families x n x estimators x budgets, as configured
              │
              └─ cell      one family at one n; if the family follows a budget, under that budget
-                ├─ members   the family's laws, each with its own data
+                ├─ members   the family's distributions, each with its own data
                 ├─ settings  estimators with budgets, all run on the same data
                 └─ blocks    batches of its trials: the unit of work and of storage
 
-    variant   one of those that an entry stands for whose parameter has a list of values
-    key       what one row of results is about: a member, a setting, n and the swept parameters
-    curve     the keys that differ in n (or in what an exponent is of), worst over members
-    claim     what a theorem says of curves, beside what was measured
+    variant   one of several values that an entry stands for if a parameter has a list of values
+    key       identifies a row of results: a member, a setting, n and the swept parameters
+    curve     keys that differ in n (or in the variable of an exponent) only, worst over members
+    claim     prediction of a theorem about curves, compared with the measurement
 """
 
 from __future__ import annotations
@@ -54,16 +54,24 @@ __all__ = [
     "Cell", "Part", "Sweep", "cell_at", "key_table", "largest_n", "lower_bound", "make_cells",
 ]  # fmt: skip
 
-# A trial of dense data may take this many numbers: 0.8 GB.
+# Largest number of numbers in a trial of dense data: 0.8 GB.
 MOST_DENSE = 32 * BLOCK_NUMBERS
-# Of a sweep: settings of all cells, and batches of trials.
+# Upper limits for one sweep: number of settings over all cells, number of blocks.
 MOST_SETTINGS = 1_000_000
 MOST_BLOCKS = 1_000_000
 
 
 @validated
 class Grid:
-    """Logarithmically spaced whole numbers from `low` to `high`."""
+    """Logarithmically spaced whole numbers from `low` to `high`.
+
+    Parameters
+    ----------
+    low, high : int >= 1
+        Ends of the grid, which are included.
+    points : int in [2, 10000]
+        Number of points; points that round to the same whole number are run once.
+    """
 
     low: Count
     high: Count
@@ -72,17 +80,20 @@ class Grid:
 
 @validated
 class Part(Selection):
-    """A product of families, sample sizes, estimators and budgets.
+    """Product of families, sample sizes, estimators and budgets.
 
     Parameters
     ----------
     n : list of int, or Grid
-    trials : int
+        Numbers of records of a dataset.
+    trials : int >= 1
+        Number of independent datasets for each family and n, rounded up to whole blocks.
     families, estimators, budgets : optional
-        See `Selection`. Of budgets an estimator meets those whose neighbours it is for: one that
-        is named must honour them all; one that a pattern matches is run with those it can honour.
-        Estimators without privacy run once and under no budget, except on families that follow a
-        budget, where they are left out.
+        See `Selection`. An estimator runs only under budgets whose neighbour relation it supports.
+        An estimator that is named has to support the notions of all of these budgets; an estimator
+        that a pattern matches runs under the budgets that it supports. Estimators without privacy
+        run once and without budget, except on families that follow a budget, where they are left
+        out.
     """
 
     n: Annotated[
@@ -94,7 +105,7 @@ class Part(Selection):
 
     @cached_property
     def sizes(self) -> list[int]:
-        """The sample sizes, increasing."""
+        """Sample sizes, increasing."""
         if isinstance(self.n, Grid):
             return [round(x) for x in np.geomspace(self.n.low, self.n.high, self.n.points)]
         return sorted(set(self.n))
@@ -102,7 +113,21 @@ class Part(Selection):
 
 @dataclass(frozen=True)
 class Cell:
-    """A family at one n, with all settings that run on its data."""
+    """Family at one n, with all settings that run on its data.
+
+    Parameters
+    ----------
+    family_label, family : str, Family
+        Family of distributions, and its label.
+    n : int
+        Number of records of a dataset.
+    members : tuple of (str, Distribution)
+        Labels and distributions of the family at this n.
+    settings : tuple of Setting
+        Estimators with budgets.
+    trials : int
+        Least number of trials.
+    """
 
     family_label: str
     family: Family
@@ -113,18 +138,18 @@ class Cell:
 
     @property
     def blocks(self) -> int:
-        """How many hold at least `trials` trials."""
+        """Number of blocks that together hold at least `trials` trials."""
         return -(-self.trials // min(block_trials(self.n, law) for _, law in self.members))
 
     def tasks(self, seed: int) -> list[BlockTask]:
-        """The blocks that together hold at least `trials` trials."""
+        """Return the blocks of the cell, which together hold at least `trials` trials."""
         followed, members, settings = self.names
         name, at = digest(seed, followed, self.n, members, settings), (self.n, self.settings, seed)
         return [BlockTask(self.members, *at, i, name, followed) for i in range(self.blocks)]
 
     @cached_property
     def names(self) -> tuple[str, list[tuple[str, str]], list[str]]:
-        """Of the budget that is followed, the members and the settings."""
+        """Names of the parts: the budget that the family follows or "", members, settings."""
         followed = canonical(self.settings[0].budget) if self.family.follows_budget else ""
         members = [(label, canonical(member)) for label, member in self.members]
         return followed, members, [setting.name for setting in self.settings]
@@ -132,17 +157,18 @@ class Cell:
 
 @validated
 class Sweep:
-    """What to run, made and checked.
+    """Configuration of a sweep, checked, with its entries made.
 
     Parameters
     ----------
     name : str
-        Names the run's folder.
+        Name of the run's folder.
     families, estimators, budgets : mapping
-        By name a ``kind`` with its parameters, where a list of values stands for one variant
-        each. An estimator that needs a moment order k, or the number m of a person's records, and
-        is given none takes the family's.
+        Entries by name: a ``kind`` with its parameters, where a list of values gives one variant
+        for each value. An estimator that needs a moment order k, or the number m of records of a
+        person, takes that of the family if none is given.
     parts : mapping of str to Part
+        Parts by name; every part is a product to run.
     """
 
     name: Label = "sweep"
@@ -152,7 +178,22 @@ class Sweep:
     parts: Annotated[Mapping[str, Part], named(Part, least=1, title="a part")]
 
     def estimator(self, label: str, family: str) -> Estimator:
-        """The estimator of that label as it runs on a family, which may give it its k and m."""
+        """Return the estimator of a label as it runs on a family, which may give it k and m.
+
+        Parameters
+        ----------
+        label, family : str
+            Labels of the estimator and of the family.
+
+        Returns
+        -------
+        Estimator
+
+        Raises
+        ------
+        ConfigError
+            If the estimator needs k and neither its entry nor the family has one.
+        """
         one = self.estimators[label]
         spec, where = one.value, f"sweep.estimators.{one.name}"
         if isinstance(spec, Estimator):
@@ -170,7 +211,24 @@ class Sweep:
         return Estimator.build(spec, where)
 
     def about(self, what: Selection, table: pd.DataFrame, where: str = "") -> pd.Series[bool]:
-        """Which rows of a table a selection is about; ConfigError if it names what is not there."""
+        """Return a mask of the rows of a table that a selection includes.
+
+        Parameters
+        ----------
+        what, table : Selection, DataFrame
+            Families, estimators and budgets, and table of results.
+        where : str
+            Place of the selection in the configuration, with which messages begin.
+
+        Returns
+        -------
+        Series of bool
+
+        Raises
+        ------
+        ConfigError
+            If the selection names something that the sweep does not have.
+        """
         budgets = choose(what.budgets, self.budgets, f"{where}.budgets")
         paid = table["privacy"] == "none"
         for label in budgets:
@@ -180,15 +238,23 @@ class Sweep:
         return paid & table["family"].isin(families) & table["estimator"].isin(estimators)
 
     def shares_data(self, families: Iterable[str]) -> bool:
-        """Whether budgets share their data on any of these families."""
+        """Return True if all budgets share their data on any of these families."""
         return any(not self.families[label].value.follows_budget for label in families)
 
 
 def key_table(sweep: Sweep, cells: Sequence[Cell], *, bounds: bool = True) -> pd.DataFrame:
-    """The keys of all cells, a row each, in the order of `BlockTask.keys`.
+    """Return the keys of all cells, a row each, in the order of `BlockTask.keys`.
 
-    Without `bounds`, of which one may take 0.2 s, there is neither ``lower_bound`` nor
-    ``bound_by``.
+    Parameters
+    ----------
+    sweep, cells : Sweep, sequence of Cell
+        Configuration and cells of the sweep.
+    bounds : bool
+        If False, leave out ``lower_bound`` and ``bound_name``; one bound may take 0.2 s.
+
+    Returns
+    -------
+    DataFrame
     """
     families, estimators = swept_columns(sweep.families.values(), sweep.estimators.values())
     rows = []
@@ -203,7 +269,7 @@ def key_table(sweep: Sweep, cells: Sequence[Cell], *, bounds: bool = True) -> pd
             columns = {**of_family, **swept}
             if bounds:
                 bound = _bound(sweep, cell.family_label, cell.n, one.estimator, one.budget)
-                columns = {"lower_bound": bound.value, "bound_by": bound.by, **columns}
+                columns = {"lower_bound": bound.value, "bound_name": bound.by, **columns}
             settings.append((one.label, one.budget, columns))
         rows += [
             {
@@ -223,7 +289,18 @@ def key_table(sweep: Sweep, cells: Sequence[Cell], *, bounds: bool = True) -> pd
 
 
 def lower_bound(sweep: Sweep, row: Mapping[Hashable, Any]) -> float:
-    """The bound of a row of `key_table`; NaN if none is known."""
+    """Return the lower bound of a row of `key_table`.
+
+    Parameters
+    ----------
+    sweep, row : Sweep, mapping
+        Configuration of the sweep, and row of the table.
+
+    Returns
+    -------
+    float
+        NaN if no bound is known.
+    """
     budgets = (one.value for one in sweep.budgets.values())
     budget = next((one for one in budgets if under(row, one)), NonPrivate())
     estimator = sweep.estimator(row["estimator"], row["family"])
@@ -231,22 +308,40 @@ def lower_bound(sweep: Sweep, row: Mapping[Hashable, Any]) -> float:
 
 
 def _bound(sweep: Sweep, family: str, n: int, estimator: Estimator, budget: Budget) -> Bound:
+    """Return the lower bound of a setting on a family at n, and its name."""
     model = estimator.bounded_in
     if model is None:
         return Bound()
-    # One who may not read n does no better than one who may: what is implied bounds it.
+    # An estimator that may not read n cannot do better than one that may, so the bound for the
+    # implied replacement guarantee applies.
     implied = under_replacement(budget)
     with computable(f"sweep.families.{family}: at n = {n}"):
         return sweep.families[family].value.lower_bound(n, implied, local=model == "local")
 
 
 def make_cells(sweep: Sweep, *, trials: int | None = None) -> list[Cell]:
-    """All cells of a sweep, sorted by family, n and budget; ConfigError if one cannot be run.
+    """Return all cells of a sweep, sorted by family, n and budget.
 
-    Parts that meet at the same family and n share one draw: the cell runs the settings
-    of both, with the larger number of trials, or with `trials` instead of every part's own.
+    Parts that meet at the same family and n share their data: the cell runs the settings of both,
+    with the larger number of trials.
+
+    Parameters
+    ----------
+    sweep : Sweep
+        Configuration of the sweep.
+    trials : int, optional
+        Number of trials of every cell, instead of those of the parts.
+
+    Returns
+    -------
+    list of Cell
+
+    Raises
+    ------
+    ConfigError
+        If a cell cannot be run, or if there are too many.
     """
-    settings: dict[tuple[str, int, str], dict[str, Setting]] = {}  # by name: each runs once
+    settings: dict[tuple[str, int, str], dict[str, Setting]] = {}  # by name, so that each runs once
     wanted = blocks = 0
     about: dict[tuple[str, int, str], tuple[int, str]] = {}
     for name, part in sweep.parts.items():
@@ -280,13 +375,35 @@ def make_cells(sweep: Sweep, *, trials: int | None = None) -> list[Cell]:
 
 
 def cell_at(label: str, family: Family, n: int, settings: tuple[Setting, ...], trials: int) -> Cell:
-    """The cell of a family at n; the members follow the budget of the first setting."""
+    """Return the cell of a family at n; the members follow the budget of the first setting.
+
+    Parameters
+    ----------
+    label, family, n, settings, trials
+        See `Cell`.
+
+    Returns
+    -------
+    Cell
+    """
     members = family.members(label, n, settings[0].budget)
     return Cell(label, family, n, tuple(members.items()), settings, trials)
 
 
 def largest_n(family: Family, n: int, setting: Setting) -> int:
-    """The largest sample size that a family can be drawn at, and the setting run on."""
+    """Return the largest n at which a family can be drawn and a setting run.
+
+    Parameters
+    ----------
+    family, setting : Family, Setting
+        Family of distributions, and estimator with a budget.
+    n : int
+        Sample size whose members are examined if there is a limit.
+
+    Returns
+    -------
+    int
+    """
     far = family.members("", MOST_RECORDS, setting.budget).values()
     if all(_most(member, MOST_RECORDS, setting) >= MOST_RECORDS for member in far):
         return MOST_RECORDS
@@ -295,7 +412,7 @@ def largest_n(family: Family, n: int, setting: Setting) -> int:
 
 
 def _most(law: Distribution, n: int, setting: Setting) -> int:
-    """The same of a law, which is of the family's at this n."""
+    """Return the largest n for one distribution, a member of the family at n."""
     most = setting.estimator.most_records or MOST_RECORDS
     if law.streams(MOST_STREAMED):
         return min(most, MOST_STREAMED, setting.estimator.most_at_once or MOST_STREAMED)
@@ -303,7 +420,7 @@ def _most(law: Distribution, n: int, setting: Setting) -> int:
 
 
 def _check(cell: Cell, where: str) -> None:
-    """Refuse data that are too large, and laws that are not what the estimator is for."""
+    """Raise a ConfigError if data are too large, or a distribution does not suit an estimator."""
     at = f"{where}.n: {cell.n}"
     if not cell.members:
         raise ConfigError(f"{at}: the family {cell.family_label} has no member at this n")
@@ -321,7 +438,7 @@ def _check(cell: Cell, where: str) -> None:
 
 
 def _check_moment(cell: Cell, setting: Setting, where: str) -> None:
-    """Refuse an estimator for moments of order k on a law that has none."""
+    """Raise a ConfigError if an estimator needs a moment of order k that is infinite."""
     k = getattr(setting.estimator, "k", None)
     if k is None or k <= (cell.family.moment_order or 0):
         return
@@ -334,6 +451,7 @@ def _check_moment(cell: Cell, setting: Setting, where: str) -> None:
 
 
 def _check_size(cell: Cell, setting: Setting, at: str) -> None:
+    """Raise a ConfigError if a setting takes fewer or more records, or the data exceed memory."""
     taken = setting.estimator.most_records or cell.n
     if cell.n > taken:
         raise ConfigError(f"{at}: {setting.label} takes at most {taken} records")
@@ -350,6 +468,7 @@ def _check_size(cell: Cell, setting: Setting, at: str) -> None:
 
 
 def _check_use(sweep: Sweep, run: set[str]) -> None:
+    """Raise a ConfigError if no part runs an estimator of the sweep."""
     for label, one in sweep.estimators.items():
         if label not in run:
             spec = one.value
@@ -361,7 +480,7 @@ def _check_use(sweep: Sweep, run: set[str]) -> None:
 
 
 def _settings(sweep: Sweep, part: Part, where: str, family_label: str) -> list[Setting]:
-    """The estimators of a part with the budgets that they run under, for one family."""
+    """Return the estimators of a part with the budgets under which they run, for one family."""
     follows = sweep.families[family_label].value.follows_budget
     budgets = choose(part.budgets, sweep.budgets, f"{where}.budgets")
     found: list[Setting] = []

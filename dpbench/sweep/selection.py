@@ -1,7 +1,7 @@
-"""The one schema: what a row of results is about, and how rows are chosen.
+"""Columns that identify a row of results (its key), and selections of rows.
 
-A key is made in planning, and begins every table after it. What is selected later (by a claim, a
-figure, an audit) is so by a `Selection`. A label is for print, and is never taken apart again.
+Planning makes the keys, and every later table begins with them. Claims, figures and audits select
+rows by a `Selection`. Labels are for display only and are never parsed.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ __all__ = [
 
 T = TypeVar("T")
 BUDGET = ["privacy", *AMOUNTS]
-# What a row of results is about: k is the order of the family's bounded moment, NaN if none is
-# known. After the statistics a table ends with the parameters that the sweep gives several values.
+# Columns that identify a row of results; k is the order of the family's bounded moment, NaN if none
+# is known. A table then has the statistics, and ends with the swept parameters.
 KEY = ["distribution", "family", "k", "estimator", *BUDGET, "n", "d"]
 
 
 def completed(table: pd.DataFrame) -> pd.DataFrame:
-    """With the columns that tables from earlier versions lack."""
-    of = {"mu": ("rho", np.nan), "bound_by": ("sampling_q90", "")}  # beside what, and as what
+    """Return the table with the columns that tables of earlier versions lack."""
+    # Missing column: (a column beside which it belongs, value to fill in).
+    of = {"mu": ("rho", np.nan), "bound_name": ("sampling_q90", "")}
     lacking: dict[str, Any] = {
         name: text for name, (near, text) in of.items() if near in table and name not in table
     }
@@ -41,7 +42,19 @@ def completed(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def under(table: pd.DataFrame | Mapping[Any, Any], budget: Budget) -> Any:
-    """Which rows of a table are about a budget, or whether a row is."""
+    """Return a mask of the rows of a budget; for a single row True or False.
+
+    Parameters
+    ----------
+    table : DataFrame or mapping
+        Table of results, or one row.
+    budget : Budget
+        Budget to select.
+
+    Returns
+    -------
+    Series of bool or bool
+    """
     same = table["privacy"] == budget.label
     for name, amount in budget.named_amounts.items():
         same &= table[name] == amount
@@ -50,9 +63,18 @@ def under(table: pd.DataFrame | Mapping[Any, Any], budget: Budget) -> Any:
 
 @dataclass(frozen=True)
 class Variant(Generic[T]):
-    """What an entry of a configuration makes: one of several if parameters are `swept`, have lists.
+    """Value that an entry of a configuration stands for; one of several if a parameter has a list.
 
-    `parameters` are what the value is given, or has by default.
+    Parameters
+    ----------
+    name : str
+        Name of the entry.
+    value : object
+        Value: a family, a budget, or an estimator or its specification.
+    parameters : mapping
+        Parameters of the value, given or by default.
+    swept : tuple of str
+        Parameters for which the entry gives a list of values.
     """
 
     name: str
@@ -61,9 +83,9 @@ class Variant(Generic[T]):
     swept: tuple[str, ...] = ()
 
     def label(self, *without: str) -> str:
-        """For print: the name with the values that are swept, but for those of some parameters."""
+        """Return the name with the swept values to display, but those of `without`."""
         shown = {name: self.parameters[name] for name in self.swept if name not in without}
-        if "path" in shown:  # of data: the file's name
+        if "path" in shown:  # a data file is shown by its name, without folders
             shown["path"] = str(shown["path"]).rpartition("/")[2]
         return self.name + "".join(
             f"_{name}{value:g}" if isinstance(value, int | float) else f"_{name}_{value}"
@@ -74,16 +96,25 @@ class Variant(Generic[T]):
 def swept_columns(
     families: Iterable[Variant[Any]], estimators: Iterable[Variant[Any]]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """The columns of the parameters that families and estimators are swept over, by parameter.
+    """Return the columns of swept parameters, by parameter.
 
-    An estimator's is named ``estimator_k`` where ``k`` alone is another column.
+    Parameters
+    ----------
+    families, estimators : iterable of Variant
+        Variants of the two sections.
+
+    Returns
+    -------
+    tuple of two dict of str to str
+        For families and for estimators. A parameter ``k`` of estimators has the column
+        ``estimator_k`` if ``k`` is another column.
     """
     of_families = {p: p for one in families for p in one.swept if p not in KEY}
     taken, swept = {*KEY, *of_families}, [p for one in estimators for p in one.swept]
     return of_families, {p: f"estimator_{p}" if p in taken else p for p in swept}
 
 
-# Names or patterns, ``!`` before what is left out; or names with the values of their parameters.
+# Names or patterns, with ``!`` before an exclusion; or names with the values of their parameters.
 Names = Annotated[list[str], Field(min_length=1)]
 Values = Annotated[dict[str, dict[str, Any] | None], Field(min_length=1)]
 Choice = Annotated[
@@ -97,16 +128,16 @@ Choice = Annotated[
 
 @validated
 class Selection:
-    """What of a sweep something is about: families, estimators and budgets.
+    """Selection of families, estimators and budgets of a sweep.
 
     Parameters
     ----------
     families, estimators, budgets : optional
         By default all. A list of names (``[minimax, rate]``), which may be shell patterns
-        (``clip_*``), with ``!`` before what is left out; or a mapping of names to the values of
-        parameters that are meant, ``{pure: {epsilon: [0.1, 1]}}``, where ``{low: 1, high: 10}``
-        stands for all values between these and ``{}`` leaves nothing out. Estimators without
-        privacy have no budget: they are in whatever the budgets are.
+        (``clip_*``); ``!`` before a name excludes it. Or a mapping of names to values of their
+        parameters, ``{pure: {epsilon: [0.1, 1]}}``, where ``{low: 1, high: 10}`` stands for all
+        values between and ``{}`` for no restriction. Estimators without privacy have no budget and
+        are always included.
     """
 
     families: Choice | None = None
@@ -119,12 +150,25 @@ def choose(
     section: Mapping[str, Variant[Any]],
     where: str = "",
 ) -> list[str]:
-    """The labels of a section that a `Selection` means, in the section's order.
+    """Return the labels of a section that a selection includes, in the section's order.
+
+    Parameters
+    ----------
+    choice : list of str, mapping or None
+        One field of a `Selection`; None selects all.
+    section : mapping of str to Variant
+        Variants by label.
+    where : str
+        Place of the choice in the configuration, with which messages begin.
+
+    Returns
+    -------
+    list of str
 
     Raises
     ------
     ConfigError
-        If a name or a value matches nothing; it begins with `where`.
+        If a name or a value matches nothing.
     """
     if choice is None:
         return list(section)
@@ -149,7 +193,7 @@ def _named(pattern: str, section: Mapping[str, Variant[Any]], where: str) -> lis
 def _with_values(
     name: str, values: Mapping[str, Any], section: Mapping[str, Variant[Any]], where: str
 ) -> list[str]:
-    """The labels of a name whose parameters have one of the values each."""
+    """Return the labels of a name whose parameters each have one of the given values."""
     found = _named(name, section, where)
     for parameter, wanted in values.items():
         at = f"{where}.{name}.{parameter}"

@@ -1,4 +1,4 @@
-"""The mean whose accuracy is watched: one class, named by `kind` in sweep/accuracy.yaml."""
+"""The mean whose accuracy is tested: one class, named by `kind` in sweep/accuracy.yaml."""
 
 from typing import ClassVar
 
@@ -9,12 +9,12 @@ from dpbench import OneDataset, validated
 
 @validated
 class MyMean(OneDataset):
-    """A mean of records in [0, 1]."""
+    """Mean of records in [0, 1]."""
 
-    # False if the library draws from anything but `rng`, the operating system for one
+    # Set to False if the library draws from another source than `rng`, such as the system's.
     seeded: ClassVar[bool] = True
 
     def one(self, x, budget, rng):
-        # ---- Your library's call goes here, in the place of these two lines.
+        # ---- Replace these two lines by a call of your library.
         clipped = np.clip(x, 0, 1)
         return clipped.mean() + rng.laplace(scale=1 / (len(x) * budget.epsilon))

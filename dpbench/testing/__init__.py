@@ -1,8 +1,9 @@
-"""Checks that every estimator should pass, for the author of one.
+"""Checks for authors of estimators.
 
-`check_estimator` asks of an estimator what the base class promises of all of them. It cannot
-prove privacy: it sees the mechanisms of the ledger, and what an estimator states for them, on
-data that strain it. What it passes over is for an estimator's own tests and for the audit.
+`check_estimator` tests the properties that the base class `Estimator` promises of all estimators.
+It cannot prove privacy: on extreme datasets it compares the stated sensitivities with the values
+that the ledger's mechanisms receive. Everything else is left to the estimator's own tests and to
+the audit.
 """
 
 from __future__ import annotations
@@ -38,33 +39,38 @@ def check_estimator(
     translation: bool = False,
     scale: bool = False,
 ) -> None:
-    """Check that `estimator` keeps the promises of its base class.
+    """Check that an estimator keeps the promises of its base class.
 
-    Shapes; that the whole ledger is spent, and notions that are not honoured are refused; that
-    no noisy release moves by more than its stated sensitivity when a record goes far away, or is
-    removed, that being the same on both datasets; that a release is a finite number or NaN,
-    whatever the records; that trials do not mix, the same stream gives the same bits, and nothing
-    is written to the caller's array.
+    The checks are:
+
+    - Releases have the right shape, and are finite numbers or NaN for all records.
+    - The whole budget is spent, and unsupported notions of privacy are refused.
+    - No input of a mechanism moves by more than its stated sensitivity if a record is replaced by
+      a distant one or removed. The stated sensitivity is equal on both datasets.
+    - Releases under a small budget differ, so that there is noise.
+    - The records of a trial do not change other trials, and equal seeds give equal bits.
+    - The caller's array is not written to; NaN and infinite records are refused.
 
     Parameters
     ----------
     estimator : Estimator
-    records : (n,) or (n, d) array_like, optional
-        A dataset that the estimator suits, as many records as it needs; by default 60
-        Gaussian ones, of numbers and, if it takes them, of vectors.
+        Estimator to check.
+    records : array_like of shape (n,) or (n, d), optional
+        Dataset within the estimator's assumptions, with as many records as it needs. By default 60
+        standard normal numbers and, if the estimator takes vectors, 60 vectors of 3 coordinates.
     d : int, optional
-        Check it on vectors of d coordinates only.
+        Check on 60 vectors of d coordinates only. Not used if `records` are given.
     budgets : sequence of Budget, optional
-        By default one of every notion and relation of neighbours; those that it does not support
-        must be refused.
+        Budgets to check; unsupported ones must be refused. By default the non-private budget, and
+        every notion of privacy under both neighbouring relations.
     translation, scale : bool
-        Whether the estimate must move with the records, or grow with them; a covariance by
-        the square.
+        Also check that the estimate is translation or scale equivariant; a covariance scales by
+        the square. False by default.
 
     Raises
     ------
     AssertionError
-        At the first promise that is not kept, in one line.
+        At the first property that does not hold, with a message of one line.
 
     Examples
     --------
@@ -102,7 +108,7 @@ def check_estimator(
 
 
 def _datasets(estimator: Estimator, records: ArrayLike | None, d: int | None) -> list[Floats]:
-    """The datasets to check on, (n,) and (n, d)."""
+    """Return the datasets to check on, of shape (n,) and (n, d), read-only."""
     rng = fresh_rng()
     shapes = [(RECORDS,), (RECORDS, DIMENSION)] if estimator.multivariate else [(RECORDS,)]
     if records is not None:
@@ -110,5 +116,5 @@ def _datasets(estimator: Estimator, records: ArrayLike | None, d: int | None) ->
     else:
         found = [rng.standard_normal(one) for one in (shapes if d is None else [(RECORDS, d)])]
     for data in found:
-        data.flags.writeable = False  # every check sees the same
+        data.flags.writeable = False  # all checks share the dataset
     return found

@@ -1,4 +1,4 @@
-"""A case: an estimator, a budget and a dataset, and a run on them."""
+"""Case of a check: an estimator, a budget and a dataset."""
 
 from __future__ import annotations
 
@@ -22,13 +22,16 @@ TRIALS = 4
 
 @dataclass(frozen=True)
 class Case:
-    """Run an estimator under a budget on a dataset.
+    """An estimator, a budget and a dataset to run it on.
 
     Parameters
     ----------
     estimator : Estimator
+        Estimator to check.
     budget : Budget
-    data : (n,) or (n, d) array
+        Privacy budget of each run.
+    data : ndarray of shape (n,) or (n, d)
+        Records.
     """
 
     estimator: Estimator
@@ -37,16 +40,33 @@ class Case:
 
     @property
     def given(self) -> Budget | None:
-        """What `release` takes as the budget."""
+        """Budget as `release` takes it: None for the non-private budget."""
         return None if isinstance(self.budget, NonPrivate) else self.budget
 
     def fail(self, what: str) -> AssertionError:
-        """Make the error that says what is wrong, and where."""
+        """Return an error that names the estimator, the budget and the failed property."""
         where = f"under {self.budget.label} on {('numbers', 'vectors')[self.data.ndim - 1]}"
         return AssertionError(f"{type(self.estimator).__name__} {where}: {what}")
 
     def run(self, values: Floats, ledger: Ledger | None = None) -> Estimate:
-        """Estimate from (trials, n) or (trials, n, d) records."""
+        """Run the estimator.
+
+        Parameters
+        ----------
+        values : ndarray of shape (trials, n) or (trials, n, d)
+            Records.
+        ledger : Ledger, optional
+            Ledger of the budget. By default a new one with a fixed seed.
+
+        Returns
+        -------
+        Estimate
+
+        Raises
+        ------
+        AssertionError
+            If the estimator raises an error.
+        """
         ledger = Ledger(self.budget, fresh_rng()) if ledger is None else ledger
         try:
             return self.estimator.run(DenseSample(values), ledger)
@@ -56,24 +76,36 @@ class Case:
 
     @property
     def batch(self) -> Floats:
-        """Datasets of records of the given one, (TRIALS, n) or (TRIALS, n, d)."""
+        """Bootstrap resamples of the dataset, of shape (TRIALS, n) or (TRIALS, n, d)."""
         n = len(self.data)
         return np.asarray(self.data[np.random.default_rng(1).integers(n, size=(TRIALS, n))])
 
     @cached_property
     def once(self) -> tuple[Estimate, Ledger, bool]:
-        """A run on the batch, what it paid from, and whether the batch is as it was."""
+        """Estimate on the batch, the ledger it spent, and whether the batch is unchanged."""
         values, ledger = self.batch, Ledger(self.budget, fresh_rng())
         return self.run(values, ledger), ledger, np.array_equal(values, self.batch)
 
 
 def fresh_rng() -> np.random.Generator:
-    """Return a generator that begins at the same place for every run."""
+    """Return a random generator with a fixed seed."""
     return np.random.default_rng(0)
 
 
 def refuses(ask: Callable[..., object], *given: Any, **options: Any) -> bool:
-    """Return whether a call raises ValueError."""
+    """Return whether a call raises ValueError.
+
+    Parameters
+    ----------
+    ask : callable
+        Function to call.
+    *given, **options
+        Its arguments.
+
+    Returns
+    -------
+    bool
+    """
     try:
         ask(*given, **options)
     except ValueError:
@@ -82,7 +114,17 @@ def refuses(ask: Callable[..., object], *given: Any, **options: Any) -> bool:
 
 
 def is_close(one: Floats, other: Floats) -> bool:
-    """Return whether two arrays agree up to rounding."""
+    """Return whether two arrays agree up to rounding.
+
+    Parameters
+    ----------
+    one, other : ndarray
+        Arrays of equal shape. NaN agrees with NaN.
+
+    Returns
+    -------
+    bool
+    """
     return np.allclose(
         one, other, rtol=ROUNDING, atol=1e-11 * max(1.0, largest(one)), equal_nan=True
     )

@@ -17,20 +17,20 @@ from dpbench.testing.case import Case, fresh_rng
 
 __all__ = ["check_noise", "check_sensitivity"]
 
-# So large that steps with noise of their own choose alike on neighbouring data; so small that
-# all noise shows.
+# LARGE: noise is negligible, so that data-dependent choices agree on neighbouring datasets.
+# SMALL: noise is so large that it shows in every release.
 LARGE = {one.notion: one for one in (PureDP(1e4), ZCDP(1e4), GDP(200.0), ApproxDP(1e4, 1e-5))}
 SMALL = {one.notion: one for one in (PureDP(0.01), ZCDP(1e-5), GDP(0.01), ApproxDP(0.01, 1e-5))}
-# Where a record is replaced to, and where many of them are.
+# Absolute values that replace a record: a distant one, and one near the end of the float range.
 NEAR, WILD = 1e6, 1e150
 
 
 def check_sensitivity(case: Case) -> None:
-    """Check that no record moves the values of a mechanism by more than it states."""
+    """Check that no record moves the input of a mechanism by more than its sensitivity."""
     n, tail = len(case.data), case.data.shape[1:]
     near, far = np.eye(*tail)[0] if tail else np.ones(()), np.ones(tail)
     places = [NEAR * near, -NEAR * near, WILD * far, -WILD * far]
-    flat = np.repeat(case.data[:1], n, axis=0)  # as many records, all like the first
+    flat = np.repeat(case.data[:1], n, axis=0)  # n copies of the first record
 
     def steps(values: Floats, earlier: Sequence[Step] = ()) -> list[Step]:
         tape = Tape(earlier)
@@ -53,7 +53,7 @@ def check_sensitivity(case: Case) -> None:
 
 
 def _compare(case: Case, one: list[Step], other: list[Step], record: int) -> None:
-    """Check that runs on neighbouring datasets differ by no more than they state."""
+    """Check that runs on neighbouring datasets differ by at most the stated sensitivities."""
     found = compare_steps(one, other)
     if found.difference:
         raise case.fail(f"{found.difference} depends on record {record}")
@@ -67,13 +67,13 @@ def _compare(case: Case, one: list[Step], other: list[Step], record: int) -> Non
 
 
 def check_noise(case: Case) -> None:
-    """Check that releases of a small budget differ."""
+    """Check that releases under a small budget differ, as noise makes them."""
     copies = np.broadcast_to(case.data, (50, *case.data.shape))
     value = case.run(copies, Ledger(_of_size(case, SMALL), fresh_rng())).value
     if np.isfinite(value).all() and np.all(value == value[0]):
-        raise case.fail("50 releases of a small budget are equal: there is no noise")
+        raise case.fail("50 releases under a small budget are equal: there is no noise")
 
 
 def _of_size(case: Case, sizes: dict[str, Any]) -> Budget:
-    """Return the budget of the case's notion, about its neighbours."""
+    """Return the budget in `sizes` of the case's notion and neighbouring relation."""
     return replace(sizes[case.budget.notion], neighbours=case.budget.neighbours)  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""Checks of what every estimator promises, on one dataset at a time."""
+"""Checks of the properties that every estimator promises, on one dataset at a time."""
 
 from __future__ import annotations
 
@@ -18,21 +18,24 @@ __all__ = [
     "check_spending", "check_trials",
 ]  # fmt: skip
 
-# Where records are that no bound holds.
+# Absolute values of records far beyond all bounds.
 FAR = (1e12, 1e150, -1e300, 1e300)
 
 
 def check_refused(case: Case) -> None:
-    """Check that a notion which is not supported is refused before anything is spent."""
+    """Check that an unsupported notion of privacy is refused before any budget is spent."""
     ledger = Ledger(case.budget, fresh_rng())
     if not refuses(case.estimator.run, DenseSample(case.batch), ledger):
-        raise case.fail("a notion that it does not support is not refused")
+        raise case.fail("an unsupported notion of privacy is not refused")
     if any(ledger.spent):
         raise case.fail("spends before it refuses a notion")
 
 
 def check_shapes(case: Case) -> None:
-    """Check the shapes of releases, and that vectors of one coordinate are numbers or refused."""
+    """Check the shapes of releases.
+
+    Vectors of one coordinate must give the values of numbers, or be refused.
+    """
     expected = case.estimator.shape(case.data.shape[1:])
     if any(part.shape != (TRIALS,) for part in _beside(case.once[0])):
         raise case.fail("an interval or a scale is not one number per trial")
@@ -45,9 +48,9 @@ def check_shapes(case: Case) -> None:
     if case.estimator.multivariate:
         one, many = case.once[0].before_noise, case.run(wide).before_noise
         if not is_close(one, many.reshape(TRIALS)):
-            raise case.fail("vectors of one coordinate have another value than numbers")
+            raise case.fail("vectors of one coordinate give another value than numbers")
     elif not refuses(case.estimator.run, DenseSample(wide), Ledger(case.budget, fresh_rng())):
-        raise case.fail("takes vectors, and multivariate is False")
+        raise case.fail("takes vectors although multivariate is False")
 
 
 def check_spending(case: Case) -> None:
@@ -60,7 +63,7 @@ def check_spending(case: Case) -> None:
 
 
 def check_failures(case: Case) -> None:
-    """Check that releases are finite numbers or NaN, however far away the records are."""
+    """Check that releases are finite numbers or NaN, however large the records are."""
     places = np.arange(len(case.data), dtype=float)
     shapes = [places**0, (-1) ** places, places == 0, places / len(places)]
     wild = np.array([far * shape for far in FAR for shape in shapes])
@@ -68,20 +71,21 @@ def check_failures(case: Case) -> None:
     found = case.run(np.broadcast_to(wild, (len(wild), *case.data.shape)))
     parts = [found.value, found.before_noise, *_beside(found)]
     if any(np.isinf(part).any() for part in parts):
-        raise case.fail("an estimate of far records is infinite; NaN declares failure")
-    known = not isinstance(case.estimator, OneDataset)  # of outside code it is not
+        raise case.fail("an estimate from far records is infinite; return NaN for a failure")
+    known = not isinstance(case.estimator, OneDataset)  # outside code has no value before noise
     if known and np.any(np.isfinite(found.value) & np.isnan(found.before_noise)):
         raise case.fail("a number is released where the value before noise is NaN")
 
 
 def check_trials(case: Case) -> None:
-    """Check that trials do not mix, and that the same stream gives the same bits."""
+    """Check that trials are independent, and that equal seeds give equal bits."""
     one, other = case.batch, case.batch
-    # Equal records fill one bin wherever they are: the noise has the same stream.
+    # All records of trial 1 are equal, so that they fill one bin in both datasets, and the other
+    # trials draw from unchanged streams.
     one[1], other[1] = 0.25, 1e6
     found, again, changed = (case.run(x) for x in (one, one, other))
     if not np.array_equal(found.value, again.value, equal_nan=True):
-        raise case.fail("the same stream gives other bits: all chance is the ledger's rng's")
+        raise case.fail("equal seeds give other bits: draw all noise from the ledger's rng")
     rest = [i for i in range(TRIALS) if i != 1]
     if not is_close(found.before_noise[rest], changed.before_noise[rest]):
         raise case.fail("the records of one trial change the value of another")
@@ -93,7 +97,7 @@ def check_trials(case: Case) -> None:
 
 
 def _check_alone(case: Case, trial: Floats, in_batch: Floats) -> None:
-    """Check that a trial alone has its value of the batch, if that value has no chance in it."""
+    """Check that a trial alone has the value that it has in the batch, if that is not random."""
     tape = Tape()
     ledgers = [Ledger(case.budget, np.random.default_rng(seed), tape=tape) for seed in (0, 1)]
     one, other = (case.run(trial, ledger).before_noise[0] for ledger in ledgers)
@@ -115,7 +119,22 @@ def check_caller(case: Case) -> None:
 
 
 def check_follows(case: Case, how: str, factor: float = 1.0, shift: float = 0.0) -> None:
-    """Check that the estimate moves, or grows, with the records."""
+    """Check that the estimate is equivariant: it maps with factor * x + shift.
+
+    Parameters
+    ----------
+    case : Case
+        Estimator, budget and dataset.
+    how : str
+        Verb for the message: ``move`` or ``grow``.
+    factor, shift : float
+        Affine map of the records. The identity by default.
+
+    Raises
+    ------
+    AssertionError
+        If the estimate does not follow the records.
+    """
     one, other = case.run(case.batch), case.run(factor * case.batch + shift)
     power = 1 if case.estimator.estimand == "mean" else 2
     for a, b in ((one.value, other.value), (one.before_noise, other.before_noise)):
@@ -124,5 +143,5 @@ def check_follows(case: Case, how: str, factor: float = 1.0, shift: float = 0.0)
 
 
 def _beside(found: Estimate) -> list[Floats]:
-    """The interval and the scale, if there are any."""
+    """Return the interval's ends and the scale, if the estimate has them."""
     return [part for part in (*(found.interval or ()), found.scale) if part is not None]

@@ -1,4 +1,4 @@
-"""Instance families: the laws over which a worst case is taken."""
+"""Families of distributions over which a worst case is taken."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pydantic import Field, field_validator, model_validator
 
 from dpbench.distributions import (
     Distribution,
-    People,
     ProductTwoPoint,
     SignedTwoPoint,
     TwoPoint,
+    UserMeans,
 )
 from dpbench.distributions.multivariate import Dimension
 from dpbench.errors import choose_from
@@ -29,54 +29,86 @@ __all__ = [
     "build_family",
 ]  # fmt: skip
 
-# Sample sizes for which bounds are computed end here.
+# Largest sample size for which bounds are computed.
 MOST = 10**15
 
 
 class Family(Registered, ABC):
-    """Laws that may depend on n and the budget; an error is the worst over these, its members.
+    """Base class of families: distributions that may depend on n and the budget.
+
+    The error over a family is the largest over its members.
 
     Attributes
     ----------
     follows_budget : bool
-        Whether the members depend on the budget, every one of which has then its own data.
+        Whether the members depend on the budget. If so, every budget has its own data.
     """
 
     follows_budget: ClassVar[bool] = False
 
     @property
     def moment_order(self) -> float | None:
-        """The order of the moment that is bounded by 1, if any: the parameter k."""
+        """Order k of the moment that is at most 1; None if there is none."""
         return getattr(self, "k", None)
 
     @property
     def person_records(self) -> int:
-        """How many records each person has: the parameter m."""
+        """Number m of records of each person."""
         return int(getattr(self, "m", 1))
 
     @abstractmethod
     def members(self, label: str, n: int, budget: Budget) -> dict[str, Distribution]:
-        """The laws at this n and budget, by label."""
+        """Return the distributions at this n and budget.
+
+        Parameters
+        ----------
+        label : str
+            Name of the family, with which the labels of the members begin.
+        n : int
+            Number of records.
+        budget : Budget
+            Privacy guarantee.
+
+        Returns
+        -------
+        dict of str to Distribution
+            Members by label.
+        """
 
     def lower_bound(self, n: int, budget: Budget, *, local: bool = False) -> Bound:
-        """An error that no estimator, or no local one, beats over the family or its class."""
+        """Return a lower bound on the error of every estimator over the family or its class.
+
+        Parameters
+        ----------
+        n : int
+            Number of records.
+        budget : Budget
+            Privacy guarantee.
+        local : bool, default False
+            Whether the bound is for estimators in the local model.
+
+        Returns
+        -------
+        Bound
+            NaN if no bound is known.
+        """
         return Bound()
 
     def crossing(self, budget: Budget) -> float:
-        """The n from which on sampling, and not privacy, bounds the error; NaN if not known."""
+        """Return the n from which sampling, not privacy, dominates the bound; NaN if not known."""
         return float("nan")
 
 
 @validated
 class _Single(Family):
-    """A family of one."""
+    """Family with a single member."""
 
     distribution: Any
 
     @property
     def moment_order(self) -> float | None:
         law = self.distribution
-        law = law.of if isinstance(law, People) else law
+        law = law.of if isinstance(law, UserMeans) else law
         k = getattr(law, "unit_moment", None) or getattr(law, "k", None)
         return None if k is None else float(k)
 
@@ -93,16 +125,16 @@ class _Single(Family):
 
 @validated
 class Laws(Family):
-    """List laws of one class, such as Bernoulli laws of several p.
+    """Listed distributions of one class, such as Bernoulli distributions of several p.
 
-    One law of a class is easier than the class: an estimator that always answers its mean makes no
-    error. Where means are far apart every constant errs by half their distance, so that the worst
-    error over the members may stand over the lower bound of the class.
+    A single distribution is easier than its class: the constant estimator that returns its mean
+    makes no error. If the means are far apart, every constant errs by half their distance, so the
+    worst error over the members may exceed the lower bound of the class.
 
     Parameters
     ----------
-    laws : mapping of str to distribution, its configuration
-        The members by name; their means must not all be equal.
+    laws : mapping of str to distribution or its configuration
+        Members by name; their means must not all be equal.
     """
 
     laws: Annotated[dict[Label, Any], Field(min_length=2)]
@@ -128,7 +160,7 @@ class Laws(Family):
 
     @property
     def moment_order(self) -> float | None:
-        """Return the order of the moment that all members bound by 1, if they agree."""
+        """Order of the moment that all members bound by 1; None if they differ."""
         orders = {one.moment_order for one in self._each}
         return orders.pop() if len(orders) == 1 else None
 
@@ -140,20 +172,20 @@ class Laws(Family):
         return {f"{label}/{name}": law for name, law in self.laws.items()}
 
     def lower_bound(self, n: int, budget: Budget, *, local: bool = False) -> Bound:
-        """Return the largest bound of a member's class: all of them hold for their union."""
+        """Return the largest bound of a member's class: each holds for the union of the classes."""
         bounds = [one.lower_bound(n, budget, local=local) for one in self._each]
         return max(bounds, key=lambda one: -1.0 if np.isnan(one.value) else one.value)
 
 
 def _digits(p: float) -> float:
-    # Streams are seeded by parameters: the last bit of a logarithm should not change the data.
+    # Parameters seed the random streams, so rounding of a logarithm should not change the data.
     return float(f"{abs(p):.6g}")
 
 
 def _signed(
     law: type[TwoPoint | SignedTwoPoint], label: str, signed: Mapping[str, float], **options: Any
 ) -> dict[str, Distribution]:
-    """Laws of these p, with their signs, but for those above 1/2 or not known."""
+    """Return distributions with these p and signs; p above 1/2 and NaN are dropped."""
     return {
         f"{label}/{name}": law(p=_digits(p), sign=-1 if p < 0 else 1, **options)
         for name, p in signed.items()
@@ -163,32 +195,33 @@ def _signed(
 
 @validated
 class TwoPointFamily(Family):
-    """Two-point laws around those that privacy makes hardest, as n and the budget move.
+    """Two-point distributions whose rare point is hardest for privacy at this n and budget.
 
-    With beta = 0.1 and e = ln(1/beta)/q, q the 1 - beta quantile of the budget's noise at
-    sensitivity 1 (e is epsilon for pure DP), the rare point has probability p = c/(e n) for
-    estimators that see all the data, p = c/(e sqrt(n)) in the local model. The law is what
-    KSU20, Claim 3.9, bounds from below. Rare points isolate the price of privacy: on these laws
-    the error of the empirical mean is far below that of private ones, and they are not the worst
-    of all laws with E|X - mean|^k <= 1 where n is so large that sampling costs more than privacy.
+    Let beta = 0.1, q the 1 - beta quantile of the budget's noise at sensitivity 1, and
+    e = ln(1/beta)/q, which is epsilon under pure DP. The rare point has probability p = c/(e n), or
+    p = c/(e sqrt(n)) in the local model. KSU20, Claim 3.9, proves a lower bound with this pair.
+    Rare points isolate the cost of privacy, because the empirical mean has a far smaller error than
+    private estimators. They are not the worst distributions with E|X - mean|^k <= 1 if n is so
+    large that sampling costs more than privacy.
 
     Parameters
     ----------
     k : float >= 2
+        Order of the moment: E|X - mean|^k = 1.
     c : list of float
-        Members, but for p > 1/2; a negative c puts the rare point at -tau.
+        Values of c; members with p > 1/2 are dropped. A negative c puts the rare point at -tau.
     scaling : {'central', 'local'}
-        With 'central' the worst members +-2 ln(1/beta) and +-p* of the lower bound come on top,
-        with p at most 1/2.
+        Scaling of p. ``central`` adds the members with c = +-2 ln(1/beta) and with p = +-p* of the
+        lower bound, at most 1/2.
     location : float
-        Added to every record.
+        Constant that is added to every record.
     sampling : bool
-        Whether a fair coin is a member, too: +-1 with probability 1/2, which no clip above 1
-        changes and whose mean no estimator knows much better than to 1.645/sqrt(n). The lower
-        bound is then that of all laws with E|X - mean|^k <= 1; else of those that are as often
-        on one point as the members.
+        Whether to add the fair coin on +-1, which no clip above 1 changes and whose mean cannot be
+        estimated much better than within 1.645/sqrt(n). The lower bound is then that of all
+        distributions with E|X - mean|^k <= 1; otherwise of those with a point as rare as the
+        members'.
     m : int
-        Records of each of n people, whose means are what is drawn: p is then c/(e n m).
+        Records of each of n people; the estimator sees their means, and p = c/(e n m).
     """
 
     k: MomentOrder
@@ -216,7 +249,9 @@ class TwoPointFamily(Family):
         coin = {f"{label}/coin": TwoPoint(p=0.5, k=self.k, location=self.location - 1)}
         rare = _signed(TwoPoint, label, signed, k=self.k, location=self.location)
         laws = rare | (coin if self.sampling else {})
-        return {name: People(of=law, m=self.m) if self.m > 1 else law for name, law in laws.items()}
+        return {
+            name: UserMeans(of=law, m=self.m) if self.m > 1 else law for name, law in laws.items()
+        }
 
     def lower_bound(self, n: int, budget: Budget, *, local: bool = False) -> Bound:
         if self.m > 1:
@@ -227,7 +262,7 @@ class TwoPointFamily(Family):
         return heavy_tailed(n, self.k, budget, rare=max(law.p for law in members.values()))
 
     def crossing(self, budget: Budget) -> float:
-        """Where sampling overtakes what privacy alone costs at least, if it does below 1e15."""
+        """Return the n from which sampling exceeds the bound by privacy alone, if below 1e15."""
 
         def sampled(n: int) -> bool:
             private = heavy_tailed(n, self.k, budget, rare=0).value
@@ -240,18 +275,22 @@ class TwoPointFamily(Family):
 
 @validated
 class SignedTwoPointFamily(Family):
-    """Laws that are hard for a ball to clip, `SignedTwoPoint`, as n and the budget move.
+    """`SignedTwoPoint` distributions that are hard for a clip to a ball at this n and budget.
 
-    With q the 1 - beta quantile of the budget's noise at sensitivity 1, beta = 0.1, a vector
-    other than zero has probability p = c d q/n: a ball of radius sqrt(d) T around the mean is
-    best at T^k ~ n/(d q), and is misled most by a law whose vectors are outside of it.
+    Let q be the 1 - beta quantile of the budget's noise at sensitivity 1, beta = 0.1. A vector is
+    not zero with probability p = c d q/n. The best ball around the mean has the radius sqrt(d) T
+    with T^k ~ n/(d q); its bias is largest for a distribution whose non-zero vectors lie outside
+    the ball.
 
     Parameters
     ----------
     d : int
+        Dimension.
     k : float >= 2
+        Order of the moment.
     c : list of float
-        Members, but for p > 1/2; a negative c turns the mean around, 0 is the point mass.
+        Values of c; members with p > 1/2 are dropped. A negative c flips the sign of the mean, and
+        0 is the point mass.
     """
 
     d: Dimension
@@ -266,24 +305,25 @@ class SignedTwoPointFamily(Family):
         )
 
     def lower_bound(self, n: int, budget: Budget, *, local: bool = False) -> Bound:
-        """That of the class; sampling is no part of it, as for `TwoPointFamily`."""
+        """Return the bound of the class, without sampling as for `TwoPointFamily`."""
         return Bound() if local else heavy_tailed(n, self.k, budget, d=self.d, rare=0)
 
 
 @validated
 class ProductTwoPointFamily(Family):
-    """Product two-point laws of KSU20, Theorem 6.1, as n and the budget move.
+    """Product two-point distributions of KSU20, Theorem 6.1, at this n and budget.
 
-    A coordinate in the code word is not zero with probability p = c q/n, q as in
-    `SignedTwoPointFamily`; alpha^2 = p d.
+    A coordinate in the code word is not zero with probability p = c q/n, where q is the 1 - beta
+    quantile of the budget's noise at sensitivity 1, beta = 0.1. In KSU20, alpha^2 = p d.
 
     Parameters
     ----------
     d : int
-    c : list of float
-        Members, but for p > 1/2; c = 0 is the point mass.
+        Dimension.
+    c : list of float >= 0
+        Values of c; members with p > 1/2 are dropped, and c = 0 is the point mass.
     words : int
-        Code words for each.
+        Number of random code words for each c.
     """
 
     d: Dimension
@@ -302,12 +342,30 @@ class ProductTwoPointFamily(Family):
         }
 
     def lower_bound(self, n: int, budget: Budget, *, local: bool = False) -> Bound:
-        """That of the class, without what sampling costs."""
+        """Return the bound of the class, without sampling."""
         return Bound() if local else heavy_tailed(n, self.k, budget, d=self.d, rare=0)
 
 
 def build_family(spec: Mapping[str, Any], where: str) -> Family:
-    """Make the family that `spec` describes, see `Registered.build`, or one of a distribution."""
+    """Build the family that a configuration describes, or the family of a single distribution.
+
+    Parameters
+    ----------
+    spec : mapping or Family
+        Configuration with its ``kind``; see `Registered.build`.
+    where : str
+        Key of the configuration, for error messages.
+
+    Returns
+    -------
+    Family
+        The family.
+
+    Raises
+    ------
+    ConfigError
+        If the kind is neither a family nor a distribution, or a parameter is not valid.
+    """
     if isinstance(spec, Family) or (isinstance(spec, Mapping) and Family.find(spec, whole=False)):
         return Family.build(spec, where)
     if isinstance(spec, Mapping) and "kind" in spec and not Distribution.find(spec, whole=False):

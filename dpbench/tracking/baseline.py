@@ -1,4 +1,4 @@
-"""Stored errors of a sweep, and what a run shows against them."""
+"""Stored errors of a sweep, the baseline that later runs are compared with."""
 
 from __future__ import annotations
 
@@ -30,16 +30,19 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Baseline:
-    """The errors of every trial, and where they come from.
+    """The errors of every trial of a sweep, and their origin.
 
     Attributes
     ----------
     rows : DataFrame
-        See `dpbench.tracking.compare`; and ``first``, the trimmed mean of a row's errors in the
-        first baseline that had it.
+        The columns of `dpbench.tracking.compare`, and ``first``: the trimmed mean of the row's
+        errors in the first baseline that had the row.
     sweep : str
+        Name of the sweep.
     seed : int
+        Seed of the run.
     origin : Origin
+        Source, versions and machine of the run.
     """
 
     rows: pd.DataFrame
@@ -49,13 +52,24 @@ class Baseline:
 
     @classmethod
     def read(cls, path: Path, sweep: str | None) -> Baseline:
-        """Read the baseline of a sweep, or of any (None).
+        """Read the baseline of a sweep, or of any sweep.
+
+        Parameters
+        ----------
+        path : Path
+            The baseline's file.
+        sweep : str or None
+            Name that the baseline's sweep must have; None for any.
+
+        Returns
+        -------
+        Baseline
 
         Raises
         ------
         ConfigError
-            If there is no such file, or it is damaged, no baseline, of another format or of
-            another sweep.
+            If the file does not exist, is damaged, is not a baseline, has another format, or
+            belongs to another sweep.
         """
         again = "make one with track=update"
         if not path.exists():
@@ -79,9 +93,21 @@ class Baseline:
 
     @classmethod
     def after(cls, before: Baseline | None, new: Baseline) -> Baseline:
-        """Return the `new` one, which knows the first errors of those before."""
+        """Return the `new` baseline, with the first errors of rows that the baseline before it has.
+
+        Parameters
+        ----------
+        before : Baseline or None
+            The baseline to be replaced.
+        new : Baseline
+            The baseline of the finished run.
+
+        Returns
+        -------
+        Baseline
+        """
         rows = _with_first(new.rows)
-        if before is not None:  # what draws from another stream has other parameters
+        if before is not None:  # a row with another stream has other parameters: it is new
             same = [*KEY, "stream"]
             known = rows[same].merge(before.rows[[*same, "first"]], "left", same)["first"]
             rows["first"] = known.fillna(rows["first"]).to_numpy()
@@ -89,12 +115,12 @@ class Baseline:
 
     @property
     def drift(self) -> pd.Series[float]:
-        """The trimmed mean of every row over that of the row's first baseline."""
+        """Trimmed mean of every row over that of the row's first baseline."""
         now = self.rows["errors"].map(trimmed_mean)
         return (now / self.rows["first"]).where(now != self.rows["first"], 1.0)
 
     def write(self, path: Path) -> None:
-        """Store it, whole or not at all."""
+        """Write the baseline to a file, atomically."""
         rows = _with_first(self.rows)
         errors = pa.array(list(rows["errors"]), pa.list_(pa.float64()))
         table = pa.table({name: pa.array(rows[name]) for name in (*KEY, "stream", "first")})
@@ -107,29 +133,30 @@ class Baseline:
 
 
 def _folded(about: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the commits and the versions of `Origin.about`, as a baseline's file has them."""
+    """Return the commits and versions of `Origin.about`, flat, as stored in a baseline."""
     kept = {key: about[key] for key in about if _of_commit(key)}
     return {**kept, **about.get("versions", {})}
 
 
 def _unfolded(about: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a baseline's file has as `Origin.about` has it."""
+    """Return the metadata of a baseline's file in the form of `Origin.about`."""
     kept = {key: about[key] for key in about if _of_commit(key)}
     return kept | {"versions": {key: about[key] for key in about if key not in kept}}
 
 
 def _of_commit(key: str) -> bool:
+    """Return True if a key of `Origin.about` describes a commit."""
     return "commit" in key or key == "dirty"
 
 
 def check_replaceable(path: Path) -> None:
-    """ConfigError if something is there that is no baseline of any sweep, version or state."""
+    """Raise ConfigError if the file exists and is not a baseline; any version or sweep passes."""
     if path.exists():
         _about(path)
 
 
 def _about(path: Path) -> dict[str, Any]:
-    """What a baseline says of itself; ConfigError if the file is none."""
+    """Return the metadata of a baseline's file; raise ConfigError if it is not a baseline."""
     try:
         about = json.loads((pq.read_schema(path).metadata or {})[b"dpbench"])
         return {**about, "format": about["format"]}
@@ -139,14 +166,24 @@ def _about(path: Path) -> dict[str, Any]:
 
 
 def _with_first(rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows that have no first errors are the first."""
+    """Return rows with the column ``first``; if it is missing, these rows are the first."""
     return rows if "first" in rows else rows.assign(first=rows["errors"].map(trimmed_mean))
 
 
 def baseline_path(given: str | None, sweep: str) -> Path:
-    """The file of a sweep's baseline: the one given, else the checkout's.
+    """Return the file of a sweep's baseline.
 
-    In an installed package there is none: then below the working folder.
+    Parameters
+    ----------
+    given : str or None
+        Path set by the user, which is returned.
+    sweep : str
+        Name of the sweep. Without `given` the file is results/baselines/SWEEP.parquet below the
+        checkout, or below the working folder if the package is installed.
+
+    Returns
+    -------
+    Path
     """
     if given is not None:
         return Path(given)
@@ -156,9 +193,22 @@ def baseline_path(given: str | None, sweep: str) -> Path:
 
 
 def errors_of(cells: Iterable[Cell], store: Store | Memory, seed: int) -> pd.DataFrame:
-    """The errors of a finished run, read from its blocks, with the names of their streams.
+    """Return the errors of a finished run, read from its blocks, with the names of their streams.
 
-    A stream without a name is one that the estimator draws by its own entropy.
+    Parameters
+    ----------
+    cells : iterable of Cell
+        Cells of the run.
+    store : Store or Memory
+        Store of the run's blocks.
+    seed : int
+        Seed of the run.
+
+    Returns
+    -------
+    DataFrame
+        The columns of `dpbench.tracking.compare`. ``stream`` is empty if the estimator has its
+        own source of randomness.
     """
     found = []
     for cell in cells:

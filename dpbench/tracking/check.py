@@ -1,4 +1,4 @@
-"""``track=check`` and ``track=update``: a sweep's errors against its stored baseline."""
+"""Run ``track=check`` and ``track=update``: a sweep's errors against its stored baseline."""
 
 from __future__ import annotations
 
@@ -25,20 +25,28 @@ from dpbench.tracking.report import in_print, junit, markdown, row_name
 __all__ = ["FILES", "Judgement", "Tracking", "suspects"]
 
 FILES = ("tracking.csv", "tracking.md", "junit.xml", "tracking_power.csv")
-# A private row that is better by more: it may be private no longer.
-TOO_GOOD = 0.05
+TOO_GOOD = 0.05  # relative gain above which a private row may no longer be private
 
 
 def suspects(table: pd.DataFrame) -> list[int]:
-    """Which rows of a comparison are private, and better by more than `TOO_GOOD`."""
+    """Return the places of private rows that are better by more than `TOO_GOOD`."""
     better = (table["verdict"] == "better") & (table["trimmed_mean_high"] < 1 - TOO_GOOD)
     return [int(place) for place in np.flatnonzero(better & (table["privacy"] != "none"))]
 
 
 class Judgement(NamedTuple):
-    """Hold a comparison: its rows, sentences, reasons of rows that fail by place, and power.
+    """A comparison with its notes, failures and power.
 
-    The power is that of `dpbench.tracking.power`, or None on the baseline's processor.
+    Attributes
+    ----------
+    table : DataFrame
+        Table of `dpbench.tracking.compare`.
+    notes : list of str
+        Sentences about the baseline and the comparison.
+    reasons : dict of int to str
+        Reason of every row that fails, by its place in the table.
+    power : DataFrame or None
+        Table of `dpbench.tracking.power`; None on the baseline's processor.
     """
 
     table: pd.DataFrame
@@ -49,44 +57,54 @@ class Judgement(NamedTuple):
 
 @dataclass(frozen=True)
 class Tracking:
-    """Compare the errors of a sweep with a baseline, or store them as a new one.
+    """Compare the errors of a sweep with a baseline, or store them as a new baseline.
 
     Attributes
     ----------
     sweep : str
+        Name of the sweep.
     path : Path
         The baseline's file.
     stored : Baseline or None
-        What to compare with, if there is one.
+        The baseline to compare with, if there is one.
     update : bool
-        Whether to store a new one in its place.
-    gate : bool
-        Whether a private row that became better fails the run.
+        True to store the run's errors as the new baseline.
+    fail_on_inconsistent : bool
+        True if a private row that became better fails the run.
     """
 
     sweep: str
     path: Path
     stored: Baseline | None
     update: bool
-    gate: bool
+    fail_on_inconsistent: bool
 
     @classmethod
-    def prepare(cls, settings: Settings, sweep: str, trials: int, gate: bool) -> Self | None:
-        """Read the baseline, before anything is computed; None if nothing is to be tracked.
+    def prepare(
+        cls, settings: Settings, sweep: str, trials: int, fail_on_inconsistent: bool
+    ) -> Self | None:
+        """Read the baseline before anything is computed.
 
         Parameters
         ----------
         settings : Settings
+            `track` and `baseline` of the command line.
         sweep : str
+            Name of the sweep.
         trials : int
-            Of the row that has fewest.
-        gate : bool
-            The sweep's.
+            Trials of the row that has fewest.
+        fail_on_inconsistent : bool
+            See `Tracking`; set by the sweep.
+
+        Returns
+        -------
+        Tracking or None
+            None if nothing is to be tracked.
 
         Raises
         ------
         ConfigError
-            If the baseline cannot be read, a new one not be written, or trials are few.
+            If the baseline cannot be read, the new one cannot be written, or trials are too few.
         """
         if settings.track is None:
             return None
@@ -96,22 +114,34 @@ class Tracking:
         if path.is_dir():
             raise ConfigError(f"baseline: '{path}': is a folder")
         if settings.track == "check":
-            return cls(sweep, path, Baseline.read(path, sweep), False, gate)
+            return cls(sweep, path, Baseline.read(path, sweep), False, fail_on_inconsistent)
         check_writable(path.parent, "baseline")
         check_replaceable(path)
         stored = None
-        with contextlib.suppress(ConfigError):  # of another version or sweep, or damaged
+        with contextlib.suppress(ConfigError):  # damaged, or of another version or sweep
             stored = Baseline.read(path, sweep)
-        return cls(sweep, path, stored, True, gate)
+        return cls(sweep, path, stored, True, fail_on_inconsistent)
 
     def run(self, cells: Sequence[Cell], options: RunOptions, failed: bool, say: Say) -> int:
-        """Compare a finished run with the baseline; store it as the new one, or fail.
+        """Compare a finished run with the baseline; store it as the new one if `update` is set.
+
+        Parameters
+        ----------
+        cells : sequence of Cell
+            Cells of the run.
+        options : RunOptions
+            Options of the run, with its folder.
+        failed : bool
+            True if estimators failed; such a run is not stored.
+        say : callable
+            Prints a line.
 
         Returns
         -------
         int
-            1 if a row is worse or gone, or private and better where the sweep gates, if bits
-            differ that must not, or if a run with failures was to be stored; else 0.
+            Exit code. 1 if a row is worse or gone; if a private row is better and the sweep gates;
+            if bits differ although source and processor are the same; or if a run with failures was
+            to be stored. Else 0.
         """
         assert options.out is not None
         rows = errors_of(cells, options.store(), options.seed)
@@ -122,13 +152,21 @@ class Tracking:
         code = 0 if self.stored is None else self._check(found, options.out, say)
         if not self.update:
             return code
-        for name in FILES:  # of a comparison with the one before
+        for name in FILES:  # remove the comparison with the replaced baseline
             (options.out / name).unlink(missing_ok=True)
         self.store(found, say)
         return 0
 
     def store(self, found: Baseline, say: Say) -> None:
-        """Store errors as the new baseline, and say which rows have drifted since their first."""
+        """Store errors as the new baseline, and print the rows that have drifted since their first.
+
+        Parameters
+        ----------
+        found : Baseline
+            Errors of the finished run.
+        say : callable
+            Prints a line.
+        """
         new = Baseline.after(self.stored, found)
         new.write(self.path)
         drifted = (new.drift - 1).abs() > SMALLEST
@@ -141,7 +179,7 @@ class Tracking:
         say(f"baseline of {len(new.rows)} rows: {self.path}")
 
     def judge(self, found: Baseline) -> Judgement:
-        """Compare errors with the stored ones."""
+        """Compare errors with the stored baseline."""
         assert self.stored is not None
         table = compare(self.stored.rows, found.rows)
         paired = table["comparison"] == "paired"
@@ -162,9 +200,9 @@ class Tracking:
         if len(suspect):
             notes.append(
                 f"**{len(suspect)} private rows are better by more than {TOO_GOOD:.0%}: are they "
-                "as private as before? Who has looked takes them by track=update.**"
+                "as private as before? If you have checked, accept them by track=update.**"
             )
-            if self.gate:
+            if self.fail_on_inconsistent:
                 reasons |= dict.fromkeys(suspect, "better, and as private?")
         for place in np.flatnonzero(table["verdict"].isin(failing(TRACKING))).tolist():
             reasons[place] = str(table["verdict"][place])
@@ -184,11 +222,13 @@ class Tracking:
         return int(bool(reasons))
 
     def _notes(self, found: Baseline) -> list[str]:
-        """What the baseline is, and how far it can be compared."""
+        """Return sentences about the baseline's origin and the validity of the comparison."""
         assert self.stored is not None
         old, origin = self.stored.origin, found.origin
         known = old.about.get("versions", {})
-        theirs = (old.about.get("plugin_commits") or {"": old.about}).items()  # where known
+        theirs = (
+            old.about.get("plugin_commits") or {"": old.about}
+        ).items()  # a commit for each plugin folder
         commits = ", ".join(
             f"{str(one.get('commit') or 'unknown')[:12]}{f' of {folder}' if folder else ''}"
             f"{' with uncommitted changes' if one.get('dirty') else ''}"
@@ -205,7 +245,7 @@ class Tracking:
         elif old.source != origin.source:
             notes.append("The numerical source, numpy or scipy has changed since.")
         elif old.machine != origin.machine:
-            notes.append("The source is the same; the processor is another, and so may bits be.")
+            notes.append("The source is the same, but not the processor, so bits may differ.")
         else:
             notes.append("Source, numpy, scipy and processor are the same: bits must be equal.")
         return notes

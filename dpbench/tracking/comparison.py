@@ -1,9 +1,9 @@
-"""Compare the errors of every trial with stored ones.
+"""Statistical comparison of the errors of every trial with stored errors.
 
-Rows whose streams of data and noise are the same are compared trial by trial: common random
-numbers show a change of a few per cent exactly, where independent trials would need ten thousand.
-Other rows are compared as independent samples, as are those of estimators that draw by their own
-entropy, whose errors nothing repeats.
+Rows with equal streams of data and noise are compared trial by trial: with common random numbers,
+changes of a few per cent are exact, where independent trials would need ten thousand. Other rows
+are compared as independent samples. So are rows of estimators with their own source of randomness,
+whose errors never repeat.
 
 References
 ----------
@@ -30,7 +30,7 @@ from dpbench.sweep.selection import BUDGET
 __all__ = ["COLUMNS", "KEY", "LEAST_TRIALS", "LEVEL", "METRICS", "SMALLEST"]
 __all__ += ["compare", "keys_of", "trimmed_mean", "visible_reach"]
 
-# What a row is about, and what is compared: ratios new/old with 95% intervals.
+# KEY identifies a row. For each of METRICS the ratio new/old is compared, with a 95% interval.
 KEY = ("estimator", "distribution", *BUDGET, "n")
 METRICS = ("trimmed_mean", "q50", "q90")
 COLUMNS = (
@@ -41,19 +41,17 @@ COLUMNS = (
     "verdict",
 )
 
-# Of all rows that are called better or worse, the expected share that is neither.
-LEVEL = 0.01
-# With fewer trials a bootstrap's spread says too little; only exact tests are made.
+LEVEL = 0.01  # false discovery rate: expected share of false alarms among rows called changed
+# With fewer trials the bootstrap's spread is unreliable, and only exact tests are made.
 LEAST_TRIALS = 100
-# Changes of less do not matter.
-SMALLEST = 0.02
-DRAWS = 1000
-HELD = 1 << 20  # numbers of resamples at a time
-POWER = 0.9
+SMALLEST = 0.02  # largest relative change that does not matter
+DRAWS = 1000  # bootstrap resamples
+HELD = 1 << 20  # numbers of resamples held at a time
+POWER = 0.9  # probability with which the smallest visible change is found
 
 
 class _Test(NamedTuple):
-    """A p-value, and whether a rejection means worse."""
+    """A p-value, and True if a rejection means that the row is worse."""
 
     p: float
     worse: bool
@@ -62,29 +60,32 @@ class _Test(NamedTuple):
 def compare(old: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
     """Compare two tables of errors, row by row.
 
-    A row is worse (better) if the trimmed mean, the median or the 0.9 quantile is, by more than
-    `SMALLEST`: the null hypothesis is a ratio within 1 +- SMALLEST, and the ratio's
-    logarithm is taken as normal with the standard deviation of its bootstrap [1]_. Failures
-    count as infinite errors; a metric that they make infinite is of the trials without. The
-    rate of failures, and of errors that are not 0 where some are, are compared by exact tests
-    of no change, made where the rates differ by more than SMALLEST. A row's p-value is its
-    smallest times their number, and over the table the false discovery rate is controlled
-    at `LEVEL`, under any dependence [2]_. New failures are tested once more over all paired rows
-    together: a few in each of many rows, or in one where all rows changed, are worse as well.
+    Ratios. A row is worse (better) if its trimmed mean, median or 0.9 quantile is, by more than
+    `SMALLEST`. The null hypothesis is a ratio within 1 +- SMALLEST; the logarithm of the ratio is
+    taken as normal, with the standard deviation of its bootstrap [1]_. Failures count as infinite
+    errors; a metric that they make infinite is computed from the trials without failure.
+
+    Rates. The rate of failures, and the rate of nonzero errors if some errors are 0, are compared
+    by exact tests of no change. They are made if the rates differ by more than SMALLEST.
+
+    Multiple tests. A row's p-value is its smallest p-value times the number of its tests. Over the
+    table the false discovery rate is controlled at `LEVEL`, under any dependence [2]_. New failures
+    are tested once more over all paired rows together: a few in each of many rows, or in one row if
+    all rows changed, are worse as well.
 
     Parameters
     ----------
     old, new : DataFrame
-        The columns of `KEY`; ``stream``, a name of the random streams, empty where they have
-        none; ``errors``, an array of absolute errors, not finite where nothing was released.
+        The columns of `KEY`; ``stream``, the name of the random streams, empty if there is none;
+        ``errors``, an array of absolute errors, not finite where nothing was released.
 
     Returns
     -------
     DataFrame
-        The columns of `COLUMNS`, one row per row of either table: ``comparison`` is ``bits``
-        where all errors are equal, ``paired``, ``unpaired``, or empty; ``smallest_visible`` the
-        change of the trimmed mean that would be found with probability 0.9. Verdicts are those
-        of `dpbench.output.verdicts.TRACKING`.
+        The columns of `COLUMNS`, one row per row of either table. ``comparison`` is ``bits`` if
+        all errors are equal, ``paired``, ``unpaired``, or empty. ``smallest_visible`` is the change
+        of the trimmed mean that would be found with probability 0.9. ``verdict`` is one of
+        `dpbench.output.verdicts.TRACKING`.
     """
     from scipy.stats import binomtest  # slow to load, here and below
 
@@ -114,7 +115,7 @@ def compare(old: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
 
 
 def keys_of(table: pd.DataFrame) -> list[tuple[object, ...]]:
-    """Return the values of `KEY` of every row, None where a budget has no such amount."""
+    """Return the values of `KEY` of every row, None where a budget has no amount of that name."""
     keys = table[list(KEY)].astype(object).where(table[list(KEY)].notna(), None)
     return list(keys.itertuples(index=False, name=None))
 
@@ -127,7 +128,7 @@ def _by_key(table: pd.DataFrame) -> dict[tuple[object, ...], tuple[str, Floats]]
 def _compared(
     one: tuple[str, Floats], other: tuple[str, Floats], name: str
 ) -> tuple[dict[str, object], list[_Test]]:
-    """A row's ratios, and the tests of it; none if all bits are equal."""
+    """Return a row's ratios and the tests of it; no tests if all errors are equal."""
     (stream_one, old), (stream_other, new) = one, other
     paired = stream_one == stream_other != ""
     if paired:
@@ -136,7 +137,7 @@ def _compared(
             return {"comparison": "bits", "verdict": "same"}, []
     row: dict[str, object] = {"comparison": "paired" if paired else "unpaired"}
     tests = [_rates(~np.isfinite(old), ~np.isfinite(new), paired=paired)]
-    if (old == 0).any() or (new == 0).any():  # decisions: right, or wrong
+    if (old == 0).any() or (new == 0).any():  # errors of decisions: 0 if right
         tests.append(_rates(old != 0, new != 0, paired=paired))
     whole = _log_ratios(old, new, name, paired=paired)
     kept = _finite(old, new, paired=paired)
@@ -158,14 +159,14 @@ def _compared(
 
 
 def _failures(old: Floats, new: Floats) -> tuple[int, int]:
-    """How many of the pairs failed in the new only, and in the old only."""
+    """Count the pairs that failed in the new errors only, and in the old errors only."""
     trials = min(len(old), len(new))
     before, after = (np.isfinite(errors[:trials]) for errors in (old, new))
     return int((before & ~after).sum()), int((after & ~before).sum())
 
 
 def _finite(old: Floats, new: Floats, *, paired: bool) -> tuple[Floats, Floats]:
-    """The errors of trials with a release, of both if they are paired."""
+    """Return the errors of trials with a release; if they are paired, with a release in both."""
     one, other = np.isfinite(old), np.isfinite(new)
     if paired:
         one = other = one & other
@@ -173,7 +174,7 @@ def _finite(old: Floats, new: Floats, *, paired: bool) -> tuple[Floats, Floats]:
 
 
 def _log_ratios(old: Floats, new: Floats, name: str, *, paired: bool) -> dict[str, Floats]:
-    """Logarithms of new/old by metric, of the errors and every resample; NaN of few trials."""
+    """Return ln(new/old) by metric, of the errors and of every resample; NaN for few trials."""
     if min(len(old), len(new)) < LEAST_TRIALS:
         return dict.fromkeys(METRICS, np.full(1, np.nan))
     rng = stream("tracking", name)
@@ -184,12 +185,12 @@ def _log_ratios(old: Floats, new: Floats, name: str, *, paired: bool) -> dict[st
 
 
 def trimmed_mean(errors: Floats) -> float:
-    """The trimmed mean of errors; a failure is infinite."""
+    """Return the trimmed mean of errors; a failure counts as infinite."""
     return float(_statistics(errors, np.arange(len(errors))[None])["trimmed_mean"][0])
 
 
 def _resampled(rng: np.random.Generator, *samples: Floats) -> list[dict[str, Floats]]:
-    """The metrics of errors and each resample, (1 + DRAWS,), of all samples by the same draws."""
+    """Return the metrics of errors and of each resample, (1 + DRAWS,); samples share the draws."""
     trials = len(samples[0])
     found = [[_statistics(errors, np.arange(trials)[None])] for errors in samples]
     at_once = max(1, HELD // trials)  # there may be 10^5 trials
@@ -201,7 +202,7 @@ def _resampled(rng: np.random.Generator, *samples: Floats) -> list[dict[str, Flo
 
 
 def _statistics(errors: Floats, draws: NDArray[np.int64]) -> dict[str, Floats]:
-    """The metrics of every resample."""
+    """Return the metrics of every resample."""
     ascending, trials = ordered(errors[draws]), len(errors)
     found = {"trimmed_mean": trimmed(ascending).mean(axis=1)}
     return found | {
@@ -211,7 +212,7 @@ def _statistics(errors: Floats, draws: NDArray[np.int64]) -> dict[str, Floats]:
 
 
 def _ratio_test(estimate: float, spread: float) -> _Test:
-    """A two-sided test of a ratio within 1 +- SMALLEST."""
+    """Return a two-sided test of a ratio within 1 +- SMALLEST."""
     beyond = abs(estimate) - np.log1p(SMALLEST)
     if spread == 0:
         return _Test(0.0 if beyond > 0 else 1.0, estimate > 0)
@@ -219,7 +220,7 @@ def _ratio_test(estimate: float, spread: float) -> _Test:
 
 
 def _rates(before: NDArray[np.bool_], after: NDArray[np.bool_], *, paired: bool) -> _Test:
-    """An exact test of equal rates: McNemar's, or Fisher's where trials are not paired."""
+    """Return an exact test of equal rates: McNemar's, or Fisher's if trials are not paired."""
     from scipy.stats import binomtest, fisher_exact
 
     difference = float(after.mean() - before.mean())
@@ -234,7 +235,7 @@ def _rates(before: NDArray[np.bool_], after: NDArray[np.bool_], *, paired: bool)
 
 
 def _judge(rows: list[dict[str, object]], tests: dict[int, list[_Test]]) -> None:
-    """Fill in the verdicts of compared rows, and what change they could have shown."""
+    """Fill in the verdicts of compared rows, and their smallest visible changes."""
     from scipy.stats import false_discovery_control
 
     if not tests:
@@ -253,20 +254,21 @@ def _judge(rows: list[dict[str, object]], tests: dict[int, list[_Test]]) -> None
 
 
 def visible_reach(rows: int, tests: int) -> tuple[float, float]:
-    """Return how many standard deviations a change needs, to be seen with probability `POWER`.
+    """Return how many standard deviations a change needs to be found with probability `POWER`.
 
     Parameters
     ----------
     rows : int
-        How many are tested.
+        Number of rows that are tested.
     tests : int
-        How many tests are made of a row.
+        Number of tests of a row.
 
     Returns
     -------
     margin, level : float
-        The normal quantile of `POWER`, and the one that an estimate has to exceed where its p-value
-        is the only small one of the table.
+        The normal quantile of `POWER`; and the quantile that an estimate has to exceed if its
+        p-value is the only small one of the table.
     """
+    # Benjamini-Yekutieli threshold for a single small p-value.
     alone = LEVEL / (rows * sum(1 / i for i in range(1, rows + 1)))
     return float(ndtri(POWER)), float(-ndtri(alone / tests / 2))

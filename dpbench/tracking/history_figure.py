@@ -1,4 +1,4 @@
-"""The figure of a history: errors over commits, with their levels and where these change."""
+"""Figure of a history: errors over commits, their levels, and the change points."""
 
 from __future__ import annotations
 
@@ -18,19 +18,18 @@ __all__ = ["draw"]
 
 GREY = "0.6"
 MOST_TICKS = 6
-# Rows that have colours though nothing changes.
-MOST_COLOURED = 6
+MOST_COLOURED = 6  # up to this number of rows, rows without a change have colours, too
 
 
 def draw(history: pd.DataFrame, segments: pd.DataFrame, out: Path) -> None:
-    """Draw a panel for each law: points with intervals, levels as steps, changes as triangles.
+    """Draw a panel per distribution: errors with intervals, levels as steps, changes as marks.
 
     Parameters
     ----------
     history, segments : DataFrame
-        See `dpbench.commands.history.changes`.
+        Tables of `dpbench.commands.history.changes`.
     out : Path
-        The folder of ``history.pdf`` and the like.
+        Folder for ``history.pdf`` and the other formats.
     """
     commits = list(dict.fromkeys(history["commit"]))
     laws = list(dict.fromkeys(history["distribution"]))
@@ -58,7 +57,7 @@ def draw(history: pd.DataFrame, segments: pd.DataFrame, out: Path) -> None:
 
 
 def _label(row: Mapping[Hashable, Any]) -> str:
-    """A row without its law."""
+    """Return a row's name without its distribution."""
     return f"{budget_text(row, label=spaced(row['estimator']))} n={row['n']}"
 
 
@@ -69,7 +68,7 @@ def _panel(
     commits: Sequence[str],
     colours: Mapping[Any, Any],
 ) -> None:
-    """One law: rows that have colours, the others grey."""
+    """Draw the rows of one distribution; rows without a colour are grey."""
     place = {commit: i for i, commit in enumerate(commits)}
     for label, row in points.groupby("label", sort=False):
         levels = segments[segments["label"] == label]
@@ -84,7 +83,7 @@ def _panel(
 
 
 def _steps(ax: Axes, at: Any, levels: pd.DataFrame, colour: str) -> None:
-    """The levels of a series, whose points are at these places."""
+    """Draw the levels of a series whose points are at the places `at`."""
     first = 0
     for level in levels.to_dict("records"):
         last = first + level["points"] - 1

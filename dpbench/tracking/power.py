@@ -1,19 +1,19 @@
-"""Compute how large a loss a comparison with another processor's baseline would show.
+"""Power of a comparison with another processor's baseline to detect a loss of accuracy.
 
-Other processors may round differently. A row whose bits differ is then no failure, and is judged by
-the tests of `dpbench.tracking.comparison`, which see less than equal bits do.
+Another processor may round differently. A row whose bits differ is then no failure. It is compared
+by the tests of `dpbench.tracking.comparison`, which detect less than equality of bits does.
 
-Let a row's errors grow by the factor 1 + L, and s be the standard deviation of the logarithm of the
-ratio of trimmed means. The test of that ratio calls the row worse if the logarithm exceeds
-ln(1 + SMALLEST) + z s, z the normal quantile at the level of the only small p-value of the table,
-so with probability
+Let a row's errors grow by the factor 1 + L, and let s be the standard deviation of the logarithm of
+the ratio of trimmed means. The test calls the row worse if this logarithm exceeds
+ln(1 + SMALLEST) + z s, with z the normal quantile at the level of the only small p-value of the
+table. So the row is called worse with probability
 
     Phi((ln(1 + L) - ln(1 + SMALLEST))/s - z).
 
-Two values of s: the one with which the row was compared (0 for equal bits, whose trials pair), and
-the one of independent trials, sqrt(u^2 + v^2) for relative standard errors u and v of the two
-trimmed means. The second holds where rounding has changed what the trials draw. A loss in many rows
-is seen more often, because the false discovery rate then allows larger p-values.
+There are two values of s. The first is that of the comparison itself; it is 0 for equal bits, whose
+trials pair. The second is that of independent trials, sqrt(u^2 + v^2) for relative standard errors
+u and v of the two trimmed means. It holds if rounding has changed the draws of the trials. A loss
+in many rows is detected more often, because the false discovery rate then allows larger p-values.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from dpbench.tracking.comparison import (
 
 __all__ = ["LOSSES", "power", "power_sentence"]
 
-LOSSES = (0.05, 0.1, 0.2)
+LOSSES = (0.05, 0.1, 0.2)  # relative growth of errors
 TESTS = 1 + len(METRICS)  # a row is tested for failures, and for a ratio of each metric
 
 
@@ -44,21 +44,23 @@ def power(
     table: pd.DataFrame,
     losses: tuple[float, ...] = LOSSES,
 ) -> pd.DataFrame:
-    """Return the share of rows that would show a loss, for each of some losses.
+    """Return the expected share of rows that would show a loss, for each of some losses.
 
     Parameters
     ----------
-    old, new, table : DataFrame
-        The tables that `dpbench.tracking.compare` was given, and the table that it returned.
+    old, new : DataFrame
+        The arguments of `dpbench.tracking.compare`.
+    table : DataFrame
+        The table that it returned.
     losses : tuple of float > 0
         Relative growth of all errors of a row.
 
     Returns
     -------
     DataFrame
-        A row per loss: ``loss``; ``seen``, the expected share of rows found worse as they were
-        compared; ``seen_independent``, this share if all trials were independent; ``compared``, how
-        many rows have other bits; ``rows``, how many are in both tables.
+        One row per loss. ``loss``; ``seen``, the expected share of rows found worse, as they were
+        compared; ``seen_independent``, this share if all trials were independent; ``compared``,
+        the number of rows with other bits; ``rows``, the number of rows in both tables.
     """
     both = table[table["comparison"].notna()]
     compared = both["comparison"] != "bits"
@@ -98,7 +100,7 @@ def _spreads(old: pd.DataFrame, new: pd.DataFrame, both: pd.DataFrame) -> tuple[
 
 
 def _mean_chance(loss: float, spread: Floats, level: float) -> float:
-    """Return the mean probability that rows show a loss; a row of spread NaN never does."""
+    """Return the mean probability that a row shows a loss; 0 for rows of spread NaN."""
     beyond = np.log1p(loss) - np.log1p(SMALLEST)
     with np.errstate(divide="ignore", invalid="ignore"):
         chance = np.where(spread > 0, ndtr(beyond / spread - level), float(beyond > 0))
@@ -106,7 +108,7 @@ def _mean_chance(loss: float, spread: Floats, level: float) -> float:
 
 
 def power_sentence(found: pd.DataFrame) -> str:
-    """Say in a line what `power` has found."""
+    """Return the result of `power` as two sentences."""
     losses, seen, independent = (
         ", ".join(f"{one:.0%}" for one in found[name].astype(float))
         for name in ("loss", "seen", "seen_independent")

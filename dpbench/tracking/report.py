@@ -1,4 +1,4 @@
-"""What a comparison with a baseline says: on a terminal, in Markdown, as JUnit XML for machines."""
+"""Output of a comparison with a baseline: terminal text, Markdown, and JUnit XML."""
 
 from __future__ import annotations
 
@@ -20,21 +20,26 @@ __all__ = [
     "METRIC_NAMES", "failure", "in_print", "junit", "markdown", "ratio_text", "row_name",
 ]  # fmt: skip
 
-MOST_ROWS = 30  # on a terminal
+MOST_ROWS = 30  # rows printed on a terminal
 METRIC_NAMES = {"trimmed_mean": "trimmed mean", "q50": "median", "q90": "0.9 quantile"}
 SHORT = {"trimmed_mean": "mean", "q50": "median", "q90": "q90"}
 
 
 def markdown(table: pd.DataFrame, sweep: str, notes: list[str]) -> str:
-    """A table fit for a pull request, worst rows first; those whose bits are equal are folded.
+    """Return a Markdown table for a pull request, worst rows first; rows of equal bits are folded.
 
     Parameters
     ----------
     table : DataFrame
-        See `dpbench.tracking.compare`.
+        Table of `dpbench.tracking.compare`.
     sweep : str
+        Name of the sweep.
     notes : list of str
         Sentences about the baseline.
+
+    Returns
+    -------
+    str
     """
     lines = [f"### Accuracy of `{sweep}` against its baseline", "", _counts(table)]
     lines += ["", *notes, ""]
@@ -59,14 +64,28 @@ def _counts(table: pd.DataFrame) -> str:
 
 
 def _changed(table: pd.DataFrame) -> pd.DataFrame:
-    """Rows whose bits differ, worst first."""
+    """Return the rows whose bits differ, worst first."""
     changed = table[table["verdict"] != "same"]
     ranks = changed["verdict"].map(lambda word: TRACKING[word].rank)
     return changed.iloc[np.argsort(ranks, kind="stable")]
 
 
 def in_print(table: pd.DataFrame, sweep: str, notes: list[str]) -> str:
-    """The same as `markdown` for a terminal: ratios without their intervals, the first rows."""
+    """Return the comparison for a terminal: ratios without intervals, the first `MOST_ROWS` rows.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Table of `dpbench.tracking.compare`.
+    sweep : str
+        Name of the sweep.
+    notes : list of str
+        Sentences about the baseline.
+
+    Returns
+    -------
+    str
+    """
     lines = [f"Accuracy of {sweep} against its baseline", _counts(table)]
     lines += [textwrap.fill(note.replace("**", ""), 80) for note in notes]
     rows: list[Mapping[str, str] | str] = [
@@ -101,7 +120,19 @@ def _rows(table: pd.DataFrame) -> list[str]:
 
 
 def ratio_text(row: Mapping[Hashable, Any], metric: str) -> str:
-    """A ratio of a comparison's row with its interval, or nothing where there is none."""
+    """Return a ratio of a row with its interval, as text; "" if the row has none.
+
+    Parameters
+    ----------
+    row : mapping
+        A row of `dpbench.tracking.compare`.
+    metric : str
+        A name of `dpbench.tracking.comparison.METRICS`.
+
+    Returns
+    -------
+    str
+    """
     if pd.isna(row[metric]):
         return ""
     if pd.isna(row[f"{metric}_low"]):
@@ -110,19 +141,45 @@ def ratio_text(row: Mapping[Hashable, Any], metric: str) -> str:
 
 
 def row_name(row: Mapping[Hashable, Any]) -> str:
-    """A row in words: estimator on distribution, budget, n."""
+    """Return a row in words: estimator on distribution, budget, n."""
     about = f"{row['estimator']} on {row['distribution']},"
     return f"{about} {budget_text(row, label=row['privacy'])} n={row['n']}"
 
 
 def failure(reason: str, row: Mapping[Hashable, Any]) -> str:
-    """Why a row of a comparison fails, in a line with its ratios."""
+    """Return one line with the reason of a row's failure and its ratios.
+
+    Parameters
+    ----------
+    reason : str
+        Reason of the failure.
+    row : mapping
+        A row of `dpbench.tracking.compare`.
+
+    Returns
+    -------
+    str
+    """
     ratios = [f"{METRIC_NAMES[m]} {ratio_text(row, m)}" for m in METRICS if ratio_text(row, m)]
     return "; ".join([reason, *ratios])
 
 
 def junit(table: pd.DataFrame, sweep: str, reasons: Mapping[int, str]) -> str:
-    """A test case for every row; those with a reason to fail, by their place, fail."""
+    """Return JUnit XML with a test case for every row; rows with a reason fail.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Table of `dpbench.tracking.compare`.
+    sweep : str
+        Name of the sweep.
+    reasons : mapping of int to str
+        Reason of every row that fails, by its place in the table.
+
+    Returns
+    -------
+    str
+    """
     suite = ET.Element(
         "testsuite",
         {"name": f"dpbench {sweep}", "tests": str(len(table)), "failures": str(len(reasons))},

@@ -30,7 +30,7 @@ LARGE = sizes_of(1e5, 1e12, 8)
 GRID = sizes_of(100, 1e6, 33)
 RADII = radii_of(1e3, 1e30, 1e100, 1e300)
 VECTORS = {"families": {"g": {"kind": "multivariate_gaussian", "d": [4, 16, 64]}},
-           "estimators": {"ball": {"kind": "bounded_mean", "radius": 1}}}  # fmt: skip
+           "estimators": {"ball": {"kind": "l2_clipped_mean", "radius": 1}}}  # fmt: skip
 DELTAS = {"approx": {"kind": "approx_dp", "epsilon": 1, "delta": [1e-6, 1e-25, 1e-200]}}
 TWO = {"clip": CLIP, "over": {**CLIP, "upper": 2}}
 
@@ -63,7 +63,7 @@ LAWS: dict[str, tuple[dict[str, Any], Callable[[Any, float], float], dict[str, A
     "noise_ratio": (
         {"estimators": TWO, "n": GRID[::8]},
         lambda row, s: (s if row.estimator == "clip" else 1.0) / row.n,
-        {"over": "over", "predicted": 1.4},
+        {"denominator": "over", "predicted": 1.4},
     ),
     "heavy_tail_guarantee": (
         {"estimators": TWO}, lambda row, s: s if (row.n, row.estimator) == (1000, "clip") else 0.1,

@@ -192,9 +192,9 @@ FAMILIES: dict[str, Any] = {
     "zero": {"kind": "multivariate_gaussian", "d": 7},
 }
 ESTIMATORS: dict[str, Any] = {
-    "additive": {"kind": "bounded_mean", "radius": 1},
-    "scaled": {"kind": "bounded_mean", "radius": [0.5, 2, 1e6]},
-    "l2": {"kind": "bounded_mean", "radius": 1, "mechanism": "l2"},
+    "additive": {"kind": "l2_clipped_mean", "radius": 1},
+    "scaled": {"kind": "l2_clipped_mean", "radius": [0.5, 2, 1e6]},
+    "l2": {"kind": "l2_clipped_mean", "radius": 1, "mechanism": "l2"},
     "mean": {"kind": "empirical_mean"},
 }
 BOTH = {"pure": {"kind": "pure_dp", "epsilon": 1}, "zcdp": {"kind": "zcdp", "rho": 0.5}}
@@ -208,7 +208,7 @@ CUBES: dict[str, Any] = {"theorem": "pure_dimension", "families": "cube", "estim
 RATIO: dict[str, Any] = {"theorem": "noise_ratio", "predicted": 1.4,
                          "estimators": ["additive", "l2"]}  # fmt: skip
 FREE = {"theorem": "naive_radius", "alpha": 1.0, "families": None, "budgets": None}
-SCALED = {**RATIO, "estimators": None, "over": "scaled"}
+SCALED = {**RATIO, "estimators": None, "denominator": "scaled"}
 
 
 def _check(made: Made, **changes: Any) -> None:
@@ -220,8 +220,8 @@ def test_claims_that_can_be_tested_are_let_pass() -> None:
     _check(ALL)
     _check(ALL, theorem="core_norm", families="gaussian")
     _check(ALL, theorem="ball_radius", estimators=["scaled"])
-    _check(ALL, **RATIO, over="l2")
-    _check(ALL, **RATIO, over="additive", families="zero", n_min=1000)
+    _check(ALL, **RATIO, denominator="l2")
+    _check(ALL, **RATIO, denominator="additive", families="zero", n_min=1000)
     _check(ALL, **{**SCALED, "estimators": {"additive": {}, "scaled": {"radius": 2}}})
     _check(NUMBERS, **FREE, estimators={"free": {"radius": {"low": 1}}})
 
@@ -239,16 +239,17 @@ def test_claims_that_can_be_tested_are_let_pass() -> None:
          ": one n in the claim's regime; an exponent needs two or more"),
         ({"n_min": 1001}, ".n_min: 1001: the sweep runs no n in the claim's regime"),
         ({"estimators": "l2", "budgets": "zcdp"},
-         ": the sweep runs nothing of what the claim is about"),
+         ": the sweep runs nothing that the claim selects"),
         ({"theorem": "cover_alpha"}, ".families: 'cube_d4': the theorem needs its moment order"),
         ({"theorem": "near_optimal"}, ".families: 'cube_d4': no lower bound is known for it"),
-        ({**RATIO, "over": "nope"}, ".over: 'nope': not among the claim's estimators"),
-        ({**RATIO, "over": "l2", "estimators": "l2"},
-         ".over: 'l2': no other estimator to put over it"),
-        ({**RATIO, "over": "l2", "budgets": None},
-         ".over: 'l2': it does not run on cube_d4 at n = 100 under zcdp, as additive does"),
-        (SCALED, ".over: 'scaled': scaled_radius0.5, scaled_radius1e+06, scaled_radius2: choose "
-                 "one of these by its values"),
+        ({**RATIO, "denominator": "nope"},
+         ".denominator: 'nope': not among the claim's estimators"),
+        ({**RATIO, "denominator": "l2", "estimators": "l2"},
+         ".denominator: 'l2': no other estimator to put over it"),
+        ({**RATIO, "denominator": "l2", "budgets": None},
+         ".denominator: 'l2': it does not run on cube_d4 at n = 100 under zcdp, as additive does"),
+        (SCALED, ".denominator: 'scaled': scaled_radius0.5, scaled_radius1e+06, scaled_radius2: "
+                 "choose one of these by its values"),
         ({"theorem": "ball_radius", "estimators": "free", "families": None, "budgets": None},
          ": free_radius_None has no radius; leave it out"),
         ({"theorem": "core_norm", "estimators": "free", "families": None, "budgets": None},
@@ -265,7 +266,9 @@ def test_claims_that_nothing_speaks_about_are_refused(changes: dict[str, Any], l
 def test_what_cannot_be_resampled_is_no_claim(monkeypatch: pytest.MonkeyPatch, metric: str) -> None:
     theorem = Theorem("here", "limit", lambda k: 0.1, metric, at_most=True)
     monkeypatch.setitem(THEOREMS, "own", theorem)
-    with pytest.raises(ConfigError, match=f"c.theorem: 'own': no claim can be about {metric}$"):
+    with pytest.raises(
+        ConfigError, match=f"c.theorem: 'own': no claim can test the metric {metric}$"
+    ):
         _check(ALL, theorem="own")
 
 
@@ -294,13 +297,13 @@ def test_grids_that_do_not_vary_enough_are_refused(
     [
         ({"theorem": "x"}, r"c\.theorem: 'x': no such theorem; choose from heavy_tail_alpha, .*"),
         ({"alpha": 1.0}, r"c\.alpha: no such key; choose from .*tolerance.*"),
-        ({"theorem": "noise_ratio", "predicted": 1.0}, r"c\.over: this key is required"),
+        ({"theorem": "noise_ratio", "predicted": 1.0}, r"c\.denominator: this key is required"),
         ({"theorem": "naive_radius"}, r"c\.alpha: this key is required"),
         ({"theorem": "coarse_delta", "alpha": [1.0, 2.0]}, r"c\.alpha: .*"),
-        ({"predicted": 3.0}, r"c: predicted belongs to theorems that leave their number .*"),
+        ({"predicted": 3.0}, r"c: predicted is only for theorems without a number .*"),
         ({"theorem": "range_outside", "predicted": math.nan}, r"c\.predicted: nan: .*"),
         ({"theorem": "range_outside"},
-         r"c: predicted belongs .*: within, range_outside, analytic_delta, noise_ratio, "
+         r"c: predicted is only for .*: within, range_outside, analytic_delta, noise_ratio, "
          r"discard_ratio, core_weight, inverse_ratio, sum_and_count, two_regimes"),
     ],
 )  # fmt: skip

@@ -40,10 +40,10 @@ def test_factors_are_of_the_best_estimator_and_of_finite_bounds(regimes: Result)
     one = summary[summary["distribution"] == summary["distribution"].iloc[0]]
     assert factors(one).empty  # of its class one law of bounded moments says nothing
     local = summary.assign(
-        estimator="local", bound_by=OF_VIEWS, lower_bound=99 * summary["lower_bound"]
+        estimator="local", bound_name=OF_VIEWS, lower_bound=99 * summary["lower_bound"]
     )
     pd.testing.assert_frame_equal(factors(pd.concat([summary, local])), factors(summary))
-    assert set(factors(local)["bound_by"]) == {OF_VIEWS}
+    assert set(factors(local)["bound_name"]) == {OF_VIEWS}
     assert np.isinf(factors(summary.assign(q90=np.nan))["factor"]).all()
 
 

@@ -223,7 +223,7 @@ def test_the_alpha_of_a_claim_is_where_n_is_read_off() -> None:
 def test_curves_are_told_apart() -> None:
     """By law, estimator and budget; what a curve spans is not its own."""
     slopes = {at: 0.2 * i for i, at in enumerate(itertools.product("ab", "xy", (0.5, 1.0)), 1)}
-    ball = {"kind": "bounded_mean", "radius": [1, 10]}
+    ball = {"kind": "l2_clipped_mean", "radius": [1, 10]}
     law = {"kind": "multivariate_gaussian", "d": [2, 5, 50], "norm": [1, 100]}
     one = Made(n=[100], families={"a": law, "b": {**law, "scale": 2}},
                estimators={"x": ball, "y": ball}, budgets=pure_budgets(0.5, 1.0))  # fmt: skip
@@ -401,7 +401,7 @@ def test_ratios_are_of_each_estimator_at_the_same_family_n_and_budget() -> None:
         slope = -0.9 if (at.estimator, at.family) == ("clip", "a") else -1.0
         return float(scale[at.estimator] * at.n**slope / at.epsilon)
 
-    found = one.judge("noise_ratio", error, over="below", predicted=3.0)
+    found = one.judge("noise_ratio", error, denominator="below", predicted=3.0)
     assert len(found) == 8
     for row in found.to_dict("records"):
         wanted = scale[row["estimator"]] / 2.0
@@ -415,7 +415,7 @@ def test_the_interval_of_a_ratio_has_the_errors_of_both() -> None:
     """ln of a ratio has variance 2 s^2 at each n, s the relative standard error of a mean."""
     one = Made(n=[100, 200, 300, 400], estimators=TWO, trials=50)
     values = 1 + 0.01 * math.sqrt(49) * np.resize([-1.0, 1.0], 50)  # a standard error of 0.01
-    about = {"over": "over", "predicted": 2.0}
+    about = {"denominator": "over", "predicted": 2.0}
     row = one.judge("noise_ratio", lambda at: values * (2 - (at.estimator == "over")), **about)
     # A quantile of 1000 replicates has a standard error of 0.055 half: 6 of these, each with
     # probability 1e-9; the streams are fixed.

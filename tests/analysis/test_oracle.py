@@ -13,7 +13,7 @@ from dpbench.analysis.oracle import MAX_N, check_exact, exact_values, first_n
 from dpbench.analysis.result import Result
 from dpbench.analysis.results import worst_case
 from dpbench.analysis.study import Study
-from dpbench.estimators import HeavyTailedMean
+from dpbench.estimators import TunedClippedMean
 from dpbench.jobs.composition import composed
 from dpbench.privacy import PureDP
 from dpbench.registry import ConfigError, from_mapping
@@ -96,7 +96,7 @@ def test_each_row_has_the_exact_value_of_its_law_and_budget(regimes: Result) -> 
     rows = regimes.summary.query("family == 'rare' and n == 100000").reset_index(drop=True)
     laws = TwoPointFamily(k=6, c=[1]).members("rare", 10**5, PureDP(0.01))
     wanted = [
-        exact("q90", HeavyTailedMean(k=6), laws[name], 10**5, PureDP(0.01))
+        exact("q90", TunedClippedMean(k=6), laws[name], 10**5, PureDP(0.01))
         for name in rows["distribution"]
     ]
     assert exact_values(rows, regimes.study, "q90").tolist() == wanted

@@ -57,8 +57,14 @@ def test_rows_are_sorted_whatever_the_order_of_cells(results: Results) -> None:
     columns = list(table)
     first = [name for name in KEY if name != "mu"]
     assert columns[: len(KEY) + 2] == [*first, "trials", "failures", "failure_rate"]
-    assert columns[-15:-13] + columns[-3:] == ["width_q50", "miss_rate", "mu", "bound_by", "upper"]
-    assert columns[-6:-3] == ["signed_mean", "signed_mean_se", "signed_sd"]
+    assert columns[-15:-13] + columns[-3:] == [
+        "width_q50",
+        "miss_rate",
+        "mu",
+        "bound_name",
+        "upper",
+    ]
+    assert columns[-6:-3] == ["bias", "bias_se", "signed_sd"]
     assert columns.index("lower_bound") == columns.index("private_q90") + 1
     about = ["family", "distribution", "estimator", "privacy", "epsilon", "delta", "rho", "n"]
     pd.testing.assert_frame_equal(table, table.sort_values(about).reset_index(drop=True))
@@ -93,7 +99,7 @@ def test_rows_hold_what_blocks_say_of_their_keys(results: Results) -> None:
             assert np.isnan(width[200:]).all()
             assert said["width_q50"] == quantile(width, 0.5)
             assert np.isnan(results.values["core"][row]).all()
-            assert np.isnan(said["core_q50"])
+            assert np.isnan(said["core_fraction_q50"])
             upper = {"clip_upper1": 1, "clip_upper2": 2}.get(one.label, np.nan)
             assert said["upper"] == pytest.approx(upper, nan_ok=True)
 
@@ -189,11 +195,11 @@ def test_a_member_is_chosen_on_one_half_and_measured_on_the_other(
     assert f"pair/c={worst}" not in set(kept.summary["distribution"])
 
 
-@pytest.mark.parametrize("column", ["miss_rate", "promise_q90"])
+@pytest.mark.parametrize("column", ["miss_rate", "error_over_guarantee_q90"])
 def test_a_row_is_chosen_on_one_half_under_each_budget(column: str) -> None:
     made = Made(budgets={"pure": {"kind": "pure_dp", "epsilon": [0.1, 1]}}, trials=81,
                 estimators={"clip": {**CLIP, "upper": [1, 2]}})  # fmt: skip
-    of = {"miss_rate": "missed", "promise_q90": "promise"}[column]
+    of = {"miss_rate": "missed", "error_over_guarantee_q90": "promise"}[column]
 
     def halves(row: Any) -> list[float]:
         worst = (row.n, row.upper) == ((100, 2) if row.epsilon == 1 else (1000, 1))

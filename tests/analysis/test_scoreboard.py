@@ -50,7 +50,7 @@ def test_fewer_trials_say_how_to_see_more_again(bench: Bench) -> None:
     before = bench.results()
     fewer = bench.done("trials=4")
     (line,) = [one for one in fewer.out.splitlines() if "showed" in one]
-    assert line.startswith("'out' showed 40 trials and shows 4 from now on")
+    assert line.startswith("'out' showed 40 trials and now shows 4; ")
     shown = bench.read("scoreboard.txt")
     assert ", visible -\n" in shown
     assert "\n-: too few trials (under 36, 72 if " in shown
@@ -64,7 +64,7 @@ def test_fewer_trials_say_how_to_see_more_again(bench: Bench) -> None:
 
 def _row(of_theorem: Any, here: str, **more: Any) -> dict[str, Any]:
     row = {
-        "claim": "c", "source": "HLY21", "estimator": "shifted_clipped_mean",
+        "claim": "c", "source": "HLY21", "estimator": "instance_optimal_mean",
         "distribution": "multivariate_gaussian", "privacy": "zcdp", "rho": 0.5, "mu": math.nan,
         "epsilon": math.nan, "delta": math.nan, "measured": 0.87, "low": 0.86, "high": 0.88,
         "tolerance": 0.06, "visible": 0.1, "checks": "theorem", "theorem": 1.0,

@@ -31,7 +31,7 @@ def test_statistics_are_those_of_a_naive_computation() -> None:
         "sampling_q90": np.quantile(sampling, 0.9, method="inverted_cdf"),
         "trimmed_mean": stats.trim_mean(errors, 0.1),
         "trimmed_mean_se": np.std(winsorised, ddof=1) / (0.8 * np.sqrt(357)),
-        "signed_mean": signed.mean(), "signed_mean_se": stats.sem(signed),
+        "bias": signed.mean(), "bias_se": stats.sem(signed),
         "signed_sd": np.std(signed, ddof=1),
     }  # fmt: skip
     assert {name: row[name] for name in wanted} == pytest.approx(wanted)
@@ -91,11 +91,16 @@ def test_statistics_of_what_only_some_release() -> None:
     known = {**dict.fromkeys((*ERRORS, "width", "tv", "core"), values), "missed": missed}
     found = statistics(known)
     ordered = np.sort(np.where(np.isfinite(values), values, np.inf))
-    for column, rank in (("width_q50", 25), ("tv_q50", 25), ("tv_q90", 45), ("core_q50", 25)):
+    for column, rank in (
+        ("width_q50", 25),
+        ("tv_q50", 25),
+        ("tv_q90", 45),
+        ("core_fraction_q50", 25),
+    ):
         np.testing.assert_array_equal(found[column], [*ordered[:2, rank - 1], np.nan])
     rates = [((values[0] < 0.3).sum() + 2) / 50, ((values[1] < 0.3).sum() + 10) / 50]
     np.testing.assert_allclose(found["miss_rate"], [*rates, np.nan])
-    assert np.isnan([found["promise_q90"], found["outside_q90"]]).all()
+    assert np.isnan([found["error_over_guarantee_q90"], found["outside_q90"]]).all()
     assert {name for name, one in METRICS.items() if one.of in EXTRAS} <= set(found)
 
 

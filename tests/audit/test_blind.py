@@ -26,8 +26,8 @@ from dpbench.estimators import (
     InverseSensitivity,
     KarwaVadhanMean,
     LocalMean,
-    LocalSignMean,
-    PersonMean,
+    RandomizedResponseSignMean,
+    UserLevelMean,
 )
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP
 from dpbench.privacy.neighbours import Pair
@@ -103,7 +103,7 @@ def test_steps_of_a_run_share_its_budget() -> None:
     assert (coarse.additive, fine.additive) == (False, True)
     # Disjoint sets of records: a pair moves one of them, which has the whole budget.
     pair = ends(100, -1e6, 1e6)
-    both = seen(PersonMean(k=2, m=4, radius=50), ZCDP(2.0), pair)
+    both = seen(UserLevelMean(k=2, m=4, radius=50), ZCDP(2.0), pair)
     assert [step.weight for step in both] == [1 / len(both)] * len(both)
     assert sum(step.share for step in both) == pytest.approx(1)
 
@@ -120,7 +120,13 @@ REASONS: list[tuple[Estimator, Budget, Pair, bool, str]] = [
     (CLIPPED, ZCDP(0.5), ends(low=4.0), False, "pairs: they move the steps by 0% of the claim"),
     (BinaryMean(), PureDP(1.0), ends(low=0.0, high=0.9), False, "attack: the best test would"),
     (LocalMean(k=2), PureDP(2.0), ends(4, -1e6, 1e6), False, "local: 4 noises average"),
-    (LocalSignMean(radius=0), PureDP(2.0), ends(2), True, "other noise: no step has additive"),
+    (
+        RandomizedResponseSignMean(radius=0),
+        PureDP(2.0),
+        ends(2),
+        True,
+        "other noise: no step has additive",
+    ),
     (KarwaVadhanMean(radius=50), PureDP(2.0), ends(), False, "other steps: all 2 would show it"),
     (InverseSensitivity(lower=-1, upper=1), PureDP(2.0), ends(), False, "one way: records cut up"),
 ]

@@ -99,7 +99,7 @@ def test_the_parameter_of_an_event_by_its_formula() -> None:
         # Orders of our own: little is lost between those that are tried.
         assert rho >= 0.98 * _naive_rho(p, q, np.linspace(1.01, 40, 300))
     assert ORDERS.min() > 1
-    with pytest.raises(ValueError, match="nothing is claimed"):
+    with pytest.raises(ValueError, match="gives no privacy to bound"):
         parameter_of_event(0.5, 0.1, NonPrivate())
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from dpbench.audit.controls import CONTROLS, Control
 from dpbench.audit.task import COLUMNS
-from dpbench.estimators import BoundedMean, ClippedMean, Estimator, KarwaVadhanMean
+from dpbench.estimators import ClippedMean, Estimator, KarwaVadhanMean, L2ClippedMean
 from dpbench.jobs.audit import TELLING_RUNS
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP
 from tests.audit.audits import only, pairs_of, rows_of, verdicts_of
@@ -47,7 +47,7 @@ def test_a_control_is_refuted_at_its_size(control: Control, budget: Budget) -> N
 @pytest.mark.parametrize(
     ("estimator", "claim", "d"),
     [(CLIPPED, APPROX, None), (CLIPPED, RHO, 2), (CLIPPED, GDP(1.0), None),
-     (BoundedMean(radius=1), PURE, 5),
+     (L2ClippedMean(radius=1), PURE, 5),
      (KarwaVadhanMean(radius=50), PURE, None), (KarwaVadhanMean(radius=50), APPROX, None)],
 )  # fmt: skip
 def test_what_has_no_mistake_is_not_refuted(

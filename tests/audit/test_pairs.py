@@ -16,10 +16,10 @@ from dpbench.estimators import (
     CoordinateWise,
     Estimator,
     FriendlyCoreMean,
+    KarwaVadhanGaussian,
     KarwaVadhanMean,
     KSU20BallMean,
-    KSU20Range,
-    LearnedGaussian,
+    KSU20RangeEstimate,
     karwa_vadhan,
 )
 from dpbench.package import conf_folder
@@ -106,10 +106,10 @@ def test_what_is_no_pair_of_neighbours(left: Any, right: Any) -> None:
     Pair("mine", np.zeros((3, 2)), np.array([[0.0, 0], [1, 2], [0, 0]]))  # one record, all of it
 
 
-RANGE = KSU20Range(k=3, alpha=0.5, radius=50)
+RANGE = KSU20RangeEstimate(k=3, alpha=0.5, radius=50)
 BY_BINS: list[tuple[Estimator, Bins]] = [
     (KarwaVadhanMean(radius=50, sigma=3.0), karwa_vadhan._bins(400, 50, 3.0, 0.1)[0]),
-    (LearnedGaussian(radius=50, sigma=2.0), karwa_vadhan._bins(400, 50, 2.0, 0.1)[0]),
+    (KarwaVadhanGaussian(radius=50, sigma=2.0), karwa_vadhan._bins(400, 50, 2.0, 0.1)[0]),
     (RANGE, RANGE.bins(0.5)[0]),
 ]
 
@@ -160,7 +160,10 @@ def _nothing(estimator: Estimator, pair: Pair, repeats: int) -> list[float]:
 
 def test_the_threshold_of_an_estimator_is_that_of_its_part_of_the_budget() -> None:
     """Nothing is released about as often as something, on both datasets."""
-    for estimator in (KarwaVadhanMean(radius=None), KSU20Range(k=2, alpha=0.5, radius=None)):
+    for estimator in (
+        KarwaVadhanMean(radius=None),
+        KSU20RangeEstimate(k=2, alpha=0.5, radius=None),
+    ):
         pair = _own(estimator, 100, None, APPROX)["at_the_threshold"]
         left, right = _nothing(estimator, pair, 1000)
         assert 0.25 < left < right < 0.75, estimator

@@ -180,5 +180,5 @@ def test_errors_are_of_one_commit(
     if found is not None:
         assert commands._commit(told) == found
         return
-    with pytest.raises(ConfigError, match="it is not known what commit"):
+    with pytest.raises(ConfigError, match="the commit of these errors is not known"):
         commands._commit(told)

@@ -24,7 +24,7 @@ def test_the_command_prints_a_page_and_a_figure(
     assert max(len(line) for line in page.splitlines() if str(tmp_path) not in line) <= 80
     assert {"plan.pdf", "plan.png"} == {path.name for path in tmp_path.iterdir()}
     assert "A q90 of 8 needs " in page
-    assert "best: the least q90 if what a clip cuts off on the two sides did not cancel." in page
+    assert "best: smallest q90 when the biases of the two sides are added, not subtracted." in page
     assert "with 2,000 records " in page
     code = page.partition("Python, ")[2].partition(":")[2].partition("OpenDP")[0]
     data, told = np.random.default_rng(0).lognormal(np.log(50), 1.0, 2000), io.StringIO()

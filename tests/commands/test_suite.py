@@ -53,7 +53,7 @@ def test_the_guides_entry_is_scored_and_compared(
     assert (table["wide_clip"] == "-").sum() == 1
     assert table["estimator"]["gauss-n100-pure1"] == "gaussian_score_mean"
     assert "wide_clip" in told
-    assert "CPU: of a release" in told
+    assert "CPU: time of a release" in told
     assert list((entry_folder / "results/suite/compare").glob("profile.*"))
 
 
@@ -71,11 +71,11 @@ def test_the_guides_entry_is_scored_and_compared(
         ("low=0, high=1", "low=0", "entry of binary-n300-pure0.1: ConfigError: high: this"),
         ("return WideClip(low=0, high=1)", "return 3", "3: return an Estimator, or None"),
         ("told.local or told.d > 1", "told.d > 1", "WideClip is not of the local model"),
-        ("if told.local", "if True or told.local", "it answers none of the problems"),
+        ("if told.local", "if True or told.local", "it answers none of the chosen problems"),
         (
             "    low: float\n",
             "    low: float\n\n    def least_records(self, d, budget):\n        return 10**10\n\n",
-            "entry of binary-n300-pure0.1: WideClip needs 1e+10 records; a check and an audit have",
+            "entry of binary-n300-pure0.1: WideClip needs 1e+10 records; checks and audits have",
         ),
         ("class WideClip", "class ClippedMean", "the name 'clipped_mean' is taken by dpbench"),
         ("class WideClip", "class Wide Clip", "mine.py: cannot be imported: SyntaxError: "),
@@ -112,7 +112,7 @@ def test_what_cannot_be_used_is_one_line(
         (["compare", "no.parquet"], "'no.parquet': no such file; suite run makes one"),
         (["compare", "a.parquet", "archive=no"], "archive: 'no': no such file; a checkout has it"),
         (["compare", "a.parquet"], "'a.parquet': no scores of a suite, or damaged"),
-        (["archive", "quick=true"], "archive: of fewer trials or problems give out=FILE"),
+        (["archive", "quick=true"], "archive: quick= and problems= score a part only"),
         (["archive", "out=a.py"], "out: 'a.py': give a file that ends in .parquet"),
     ],
 )

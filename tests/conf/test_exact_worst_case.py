@@ -13,7 +13,7 @@ from scipy.special import log_ndtr, ndtr
 
 from dpbench.analysis.study import gathered
 from dpbench.distributions import TwoPoint
-from dpbench.estimators import HeavyTailedMean
+from dpbench.estimators import TunedClippedMean
 from dpbench.jobs.composition import composed
 from dpbench.privacy import PureDP
 from dpbench.theory.families import TwoPointFamily
@@ -29,7 +29,7 @@ def shipped() -> Any:
     return composed(["sweep=heavy_tail"])["sweep"]
 
 
-def exact_q90(estimator: HeavyTailedMean, law: TwoPoint, n: int) -> float:
+def exact_q90(estimator: TunedClippedMean, law: TwoPoint, n: int) -> float:
     """The 0.9 quantile of |clipped mean + Laplace - mean|, over S ~ Binomial(n, p) rare points."""
     threshold = estimator.clipping_threshold(n, BUDGET)
     scale, spread = 2 * threshold / n / BUDGET.epsilon, np.sqrt(n * law.p * (1 - law.p))
@@ -47,7 +47,7 @@ def exact_q90(estimator: HeavyTailedMean, law: TwoPoint, n: int) -> float:
     return float(optimize.brentq(missing, 0.0, law.tau + 30 * scale, xtol=1e-18))
 
 
-def normal_q90(estimator: HeavyTailedMean, n: int) -> float:
+def normal_q90(estimator: TunedClippedMean, n: int) -> float:
     """The same of the coin, +-1, whose empirical mean is normal, with r = s/b of sd s and scale b:
 
     P(N + L > x) = Phi(-x/s) + e^(r^2/2) (e^(-x/b) Phi(x/s - r) - e^(x/b) Phi(-x/s - r))/2.
@@ -62,7 +62,7 @@ def normal_q90(estimator: HeavyTailedMean, n: int) -> float:
     return float(optimize.brentq(above, 0.0, 10 * sd + 30 * b, xtol=1e-18))
 
 
-def exact_worst(estimator: HeavyTailedMean, k: float, n: int, c: list[float]) -> float:
+def exact_worst(estimator: TunedClippedMean, k: float, n: int, c: list[float]) -> float:
     laws = TwoPointFamily(k=k, c=c).members("f", n, BUDGET).values()
     positive = [law for law in laws if isinstance(law, TwoPoint) and law.p and law.sign > 0]
     return max(exact_q90(estimator, law, n) for law in positive)
@@ -71,7 +71,7 @@ def exact_worst(estimator: HeavyTailedMean, k: float, n: int, c: list[float]) ->
 @pytest.mark.parametrize(("k", "factor"), [(2, 1.0095), (3, 1.050), (4, 1.090), (6, 1.1065)])
 def test_minimax_is_near_the_lower_bound(k: float, factor: float) -> None:
     # The README quotes these; no private estimator can be below 1.
-    n, estimator = 10**8, HeavyTailedMean(k=k)
+    n, estimator = 10**8, TunedClippedMean(k=k)
     bound = TwoPointFamily(k=k, c=C).lower_bound(n, BUDGET).value
     worst = exact_worst(estimator, k, n, C)
     assert worst / bound == pytest.approx(factor, abs=6e-4)
@@ -83,7 +83,7 @@ def test_minimax_is_near_the_lower_bound(k: float, factor: float) -> None:
 @cache
 def both(k: float, n: int) -> tuple[float, float]:
     """The worst error over a family with a coin, and over the lower bound."""
-    family, estimator = TwoPointFamily(k=k, c=FEW, sampling=True), HeavyTailedMean(k=k)
+    family, estimator = TwoPointFamily(k=k, c=FEW, sampling=True), TunedClippedMean(k=k)
     worst = max(exact_worst(estimator, k, n, FEW), normal_q90(estimator, n))
     return worst, worst / family.lower_bound(n, BUDGET).value
 
@@ -97,13 +97,13 @@ def exponent(k: float, sizes: Sequence[float]) -> float:
 def test_the_coin_is_normal(n: int) -> None:
     coin = TwoPointFamily(k=4, c=FEW, sampling=True).members("f", n, BUDGET)["f/coin"]
     assert isinstance(coin, TwoPoint)
-    estimator = HeavyTailedMean(k=4)
+    estimator = TunedClippedMean(k=4)
     assert normal_q90(estimator, n) == pytest.approx(exact_q90(estimator, coin, n), rel=3e-5)
 
 
 @pytest.mark.parametrize("k", [3, 4, 6])
 def test_the_factor_is_largest_where_sampling_overtakes_privacy(k: int) -> None:
-    """The sweep and the README quote it: there, noise and sampling add up most."""
+    """Noise and sampling add up most there; the sweep and docs/limits.md quote this n."""
     crossing = int(TwoPointFamily(k=k, c=FEW, sampling=True).crossing(BUDGET))
     _, most = both(k, crossing)
     assert max(both(k, 10**i)[1] for i in range(4, 16, 2)) < most

@@ -21,8 +21,8 @@ from dpbench.distributions import (
     MultivariateGaussian,
     MultivariateStudentT,
     Pareto,
+    PowerLawGaussian,
     Product,
-    StretchedGaussian,
     StudentT,
 )
 from dpbench.samples import DenseSample
@@ -92,7 +92,7 @@ def mixed(t: Floats, parts: list[tuple[float, float, float]]) -> Any:
         gaussian(MultivariateGaussian(d=3, norm=5.0, condition=50.0, scale=0.1)),
         gaussian(MultivariateGaussian(d=5, condition=1e8)),
         gaussian(MultivariateGaussian(d=3, matrix=MATRIX, scale=0.5), 0.25 * np.array(MATRIX)),
-        gaussian(StretchedGaussian(d=3, power=2.0, norm=1.0), np.diag([9, 9 / 4, 1])),
+        gaussian(PowerLawGaussian(d=3, power=2.0, norm=1.0), np.diag([9, 9 / 4, 1])),
         contaminated(0.2, d=4, norm=2.0, gap=6.0, spread=0.5),
         contaminated(0.1, d=1, norm=1.0, gap=3.0, spread=2.0),
         contaminated(0.5, d=3, gap=0.0, spread=3.0),
@@ -109,7 +109,7 @@ def test_directions_of_samples(law: Any, parts: Parts) -> None:
         assert_follows(x @ v, SimpleNamespace(cdf=lambda t, own=own: mixed(t, own)))
     assert law.variance == pytest.approx(np.trace(law.covariance))
     assert law.moment(2) == pytest.approx(np.linalg.norm(law.covariance, 2), rel=1e-9)
-    if isinstance(law, MultivariateGaussian | StretchedGaussian):
+    if isinstance(law, MultivariateGaussian | PowerLawGaussian):
         assert_standard(np.linalg.solve(np.linalg.cholesky(law.covariance), x.T))
         assert law.moment(4) == pytest.approx(3 * law.moment(2) ** 2, rel=1e-9)
         return

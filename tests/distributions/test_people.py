@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpbench.distributions import Bernoulli, Gaussian, People, StudentT, TwoPoint
+from dpbench.distributions import Bernoulli, Gaussian, StudentT, TwoPoint, UserMeans
 from dpbench.samples import CountedSample, DenseSample
 
 
 @pytest.mark.parametrize(("m", "p"), [(1, 0.3), (7, 0.2), (400, 1e-5), (100_000, 0.5)])
 def test_counts_of_people_are_binomial(m: int, p: float) -> None:
     """The table against scipy's, and a batch by a chi-square test (false alarm 1e-7)."""
-    people, binomial = People(of=Bernoulli(p=p), m=m), stats.binom(m, p)
+    people, binomial = UserMeans(of=Bernoulli(p=p), m=m), stats.binom(m, p)
     values, shares, upper = people.table
     j = np.round(values * m)
     assert shares.sum() == pytest.approx(1, abs=1e-12)
@@ -36,7 +36,7 @@ def test_counts_of_people_are_binomial(m: int, p: float) -> None:
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_rare_points_of_people(sign: Literal[-1, 1]) -> None:
     law = TwoPoint(p=0.01, k=3, sign=sign, location=2.0)
-    people = People(of=law, m=30)
+    people = UserMeans(of=law, m=30)
     values, shares, _ = people.table
     assert shares @ values == pytest.approx(law.mean)
     assert people.moment(2) == pytest.approx(law.variance / 30)
@@ -45,7 +45,7 @@ def test_rare_points_of_people(sign: Literal[-1, 1]) -> None:
 def test_means_of_drawn_records() -> None:
     """Variances of 40,000 means, by their fourth moments: false alarms 1e-7 each."""
     for law in (Gaussian(scale=3.0, location=1.0), StudentT(tail_index=9.0, location=1.0)):
-        people = People(of=law, m=40)
+        people = UserMeans(of=law, m=40)
         sample = people.sample(np.random.default_rng(0), 2, 20_000)
         assert isinstance(sample, DenseSample)
         means = sample.values.ravel()

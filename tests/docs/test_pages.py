@@ -11,12 +11,14 @@ from pathlib import Path
 from pkgutil import resolve_name
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 import pytest
 
 from docs import archive, generate, modules
 from docs.plain import escaped, plain
 from dpbench.analysis.study import Figure
+from dpbench.analysis.summary import statistics
 from dpbench.audit import cases, controls
 from dpbench.audit.pairs import catalogue
 from dpbench.cli import run
@@ -25,6 +27,8 @@ from dpbench.estimators import Estimator
 from dpbench.estimators.catalogue import catalogue as listings
 from dpbench.jobs import describe
 from dpbench.jobs.audit import AuditJob
+from dpbench.sweep.metrics import METRICS
+from dpbench.sweep.selection import KEY
 from dpbench.theory.families import Family
 
 DOCS = Path(generate.__file__).parent
@@ -57,11 +61,11 @@ def test_names_and_files_that_texts_mention_exist() -> None:
             assert resolve_name(name) is not None, (path, name)
         for name in set(FILE.findall(text)):
             assert (ROOT / name).exists(), (path, name)
-        for name in re.findall(r"theory/(theory\.[\w.]+\w)>", text):
+        for name in re.findall(r"derivations/(theory\.[\w.]+\w)>", text):
             assert resolve_name(f"dpbench.{name}") is not None, (path, name)
     for name in archive.PROOFS.values():
         assert resolve_name(f"dpbench.theory.bounds.{name}") is not None
-    pairs = PAIR.findall((ROOT / "CONTRIBUTING.md").read_text("utf-8"))
+    pairs = PAIR.findall((DOCS / "code_map.md").read_text("utf-8"))
     assert len(pairs) > 12
     for file, name in pairs:
         module = file.removesuffix("/__init__").replace("/", ".")
@@ -74,8 +78,8 @@ def sources(folder: Path) -> list[Path]:
 
 
 def test_rooms_import_what_their_table_says() -> None:
-    """In CONTRIBUTING.md: the ground, and rooms by name or all above."""
-    table = (ROOT / "CONTRIBUTING.md").read_text("utf-8").partition("| question |")[0]
+    """In the map of the package: the ground, and rooms by name or all above."""
+    table = (DOCS / "code_map.md").read_text("utf-8").partition("| question |")[0]
     rows = re.findall(r"^\| (`.*) \| .* \| (.*) \|$", table, re.MULTILINE)
     ground, may = set(re.findall(r"\w+", rows[0][0])), dict[str, set[str]]()
     for rooms, allowed in rows:
@@ -95,6 +99,19 @@ def test_rooms_import_what_their_table_says() -> None:
 def room_of(path: Path) -> str:
     """The room of a module of the package."""
     return path.relative_to(PACKAGE).with_suffix("").parts[0]
+
+
+def test_every_column_of_a_summary_is_explained() -> None:
+    """Keys, statistics and bounds; the parameters that a sweep varies have no fixed names."""
+    text = (DOCS / "howto" / "summary.md").read_text("utf-8")
+    columns = {
+        *KEY,
+        "lower_bound",
+        "bound_name",
+        *METRICS,
+        *statistics({"error": np.ones((1, 40))}),
+    }
+    assert set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)) == columns
 
 
 def test_sweeps_that_measured_something_are_shipped() -> None:

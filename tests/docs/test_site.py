@@ -196,7 +196,7 @@ def pages(site: Path, browser: Any) -> Iterator[Any]:
         ("karwa_vadhan_mean", "benchmark/entries/karwa_vadhan_mean.html"),
         ("ClippedMean", "api/dpbench.estimators.html#dpbench.estimators.ClippedMean"),
         ("gauss-n100-pure1", "benchmark/problems/gauss-n100-pure1.html"),
-        ("fingerprinting", "theory/theory.fingerprinting.html"),
+        ("fingerprinting", "derivations/theory.bounds.fingerprinting.html"),
     ],
 )
 def test_search_finds_from_disk(site: Path, pages: Any, words: str, page: str) -> None:
@@ -215,7 +215,7 @@ def test_search_finds_from_disk(site: Path, pages: Any, words: str, page: str) -
 @pytest.mark.slow
 def test_pages_fit_a_telephone(site: Path, pages: Any) -> None:
     """Tables, figures and formulas scroll by themselves; the page does not."""
-    some = [*site.glob("*.html"), *site.glob("reference/*.html"), *site.glob("theory/*s.html")]
+    some = [*site.glob("*.html"), *site.glob("reference/*.html"), *site.glob("derivations/*s.html")]
     some += [*site.glob("benchmark/*.html"), *site.glob("benchmark/*/*mean.html")]
     for path in [*some, *site.glob("benchmark/*/moments2*1.html"), *site.glob("api/*s.html")]:
         page = str(path.relative_to(site))
@@ -229,7 +229,7 @@ def test_pages_fit_a_telephone(site: Path, pages: Any) -> None:
 def test_text_stands_out_from_what_is_behind(site: Path, pages: Any, scheme: str) -> None:
     for page in (
         "index.html", "tutorial.html", "benchmark/index.html", "reference/estimators.html",
-        "api/dpbench.html", "theory/theory.bounds.numbers.html", "limits.html", "search.html",
+        "api/dpbench.html", "derivations/theory.bounds.numbers.html", "limits.html", "search.html",
     ):  # fmt: skip
         seen, faint = pages(page, 1400, scheme).execute_script(FAINT)
         assert seen > 10

@@ -14,7 +14,7 @@ import pytest
 from dpbench import release
 from dpbench.audit import audit_pair, noise_times
 from dpbench.distributions import Bernoulli, Distribution, MultivariateGaussian, Pareto
-from dpbench.estimators import Estimator, SumAndCountMean, TransformedNoiseMean
+from dpbench.estimators import Estimator, NormalizedSumMean, TransformedNoiseMean
 from dpbench.estimators.add_remove import _Bounded
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.budgets import Relation
@@ -24,7 +24,7 @@ from dpbench.theory.exact.value import exact
 from tests.support import Floats
 
 AR: dict[str, Any] = {"neighbours": "add_remove"}
-BOTH: list[Estimator] = [TransformedNoiseMean(), SumAndCountMean()]
+BOTH: list[Estimator] = [TransformedNoiseMean(), NormalizedSumMean()]
 
 
 def rng() -> np.random.Generator:
@@ -158,7 +158,7 @@ def test_the_error_of_vectors_is_measured(estimator: Estimator, region: str, d: 
         square = np.sum((wide.run(many, Ledger(budget, rng())).value - law.target) ** 2, axis=1)
         found = exact("rmse", wide, law, n, budget) ** 2
         assert abs(square.mean() - found) < 5.5 * square.std() / np.sqrt(trials), budget
-        if isinstance(estimator, SumAndCountMean):
+        if isinstance(estimator, NormalizedSumMean):
             closed = {"pure": 8 * (d * l1**2 + m**2) / 100, "zcdp": (d * l2**2 + m**2) / 50}
         else:
             first = d if region == "box" else 3 * d / (d + 2)
@@ -208,7 +208,7 @@ def stating(factor: float, relations: tuple[Relation, ...] = ("add_remove",)) ->
 
 
 @pytest.mark.parametrize("region", ["box", "ball"])
-@pytest.mark.parametrize("kind", [TransformedNoiseMean, SumAndCountMean])
+@pytest.mark.parametrize("kind", [TransformedNoiseMean, NormalizedSumMean])
 def test_errors_of_sensitivity_show(kind: Any, region: str) -> None:
     """In claims, if an error is not what is exact, 5.5 se; in the audit, bounds are above 1e-6."""
     wide, n, d = kind(lower=-1.0, upper=1.0, region=region), 60, 2

@@ -153,14 +153,14 @@ PAPER = est.KSU20Mean(k=2.5, radius=1e300, constants="paper", beta=0.99)
         (est.FriendlyCoreMean(radius=3.0), APPROX, 3),
         (est.KSU20Mean(k=2, radius=1.5), PURE, 2),
         (PAPER, PURE, 282),
-        (est.LearnedGaussian(radius=2.0), GAUSS, 2),
+        (est.KarwaVadhanGaussian(radius=2.0), GAUSS, 2),
         (est.SubsampleAggregate(**OUTPUTS), PURE, 3),
         (est.SubsampleTest(buckets=4), PURE, 4),
     ],
     ids=name,
 )
 def test_too_few_records_are_refused(estimator: est.Estimator, budget: Budget, fewest: int) -> None:
-    few = r"cannot (be cut|fill)|one record makes no pair|at least 3 records"
+    few = r"cannot (be cut|fill)|one record makes no pair|pairs need at least 2|at least 3 records"
     for n in {1, fewest - 1}:
         for sample in (DenseSample(np.zeros((2, n))), CountedSample([0.0, 1.0], [[0, n], [n, 0]])):
             ledger = Ledger(budget, rng())
@@ -210,7 +210,7 @@ def test_data_of_another_kind_are_refused(
         (est.TrimmedMean(fraction=0.2), NONE),
         (est.FriendlyCoreMean(radius=3.0), APPROX),
         (PAPER, PURE),
-        (est.LearnedGaussian(radius=1e300, sigma_low=0.5, sigma_high=2.0), GAUSS),
+        (est.KarwaVadhanGaussian(radius=1e300, sigma_low=0.5, sigma_high=2.0), GAUSS),
         (est.LocalMean(k=2), PURE),
         (est.SubsampleAggregate(**OUTPUTS), PURE),
         (est.SubsampleAggregate(**OUTPUTS, aggregate="mean", base="median"), GAUSS),
@@ -237,7 +237,7 @@ def test_dense_and_counted_data_agree(estimator: est.Estimator, budget: Budget) 
 @pytest.mark.parametrize(
     ("estimator", "budget"),
     [
-        (est.BoundedMean(radius=2.0), PureDP(0.5)),
+        (est.L2ClippedMean(radius=2.0), PureDP(0.5)),
         (est.CoinPressMean(radius=3.0), ZCDP(0.1)),
         (est.CoordinateWise(base=CLIPPED), ApproxDP(0.5, 1e-5)),
         (est.FriendlyCoreMean(radius=3.0), ApproxDP(9.0, 1e-2)),
@@ -254,17 +254,17 @@ def test_sparse_rows_are_records(estimator: est.Estimator, budget: Budget) -> No
     np.testing.assert_allclose(one.value, two.value, rtol=1e-9, atol=1e-12)
 
 
-HEAVY = est.HeavyTailedMean(k=3, policy="rate", radius=1.5)
+HEAVY = est.TunedClippedMean(k=3, policy="rate", radius=1.5)
 LOCAL = est.LocalMean(k=3, radius=1.5, beta=0.01)
 # And how wide the clip is, with n records.
 ONE_STEP: list[tuple[Any, Callable[[int, Budget], float]]] = [
     (est.BinaryMean(), lambda n, b: 1.0),
-    (est.BoundedMean(radius=2.5), lambda n, b: 5.0),
+    (est.L2ClippedMean(radius=2.5), lambda n, b: 5.0),
     (CLIPPED, lambda n, b: 5.0),
     (est.CoordinateWise(base=CLIPPED), lambda n, b: 5.0),
     (est.NaiveGaussianMean(radius=1.5), lambda n, b: 2 * (1.5 + math.sqrt(2 * math.log(20 * n)))),
     (HEAVY, lambda n, b: 2 * (1.5 + HEAVY.clipping_threshold(n, b))),
-    (est.HeavyTailedMean(k=4, clip_at=0.7, radius=0.2), lambda n, b: 2 * (0.2 + 0.7)),
+    (est.TunedClippedMean(k=4, threshold=0.7, radius=0.2), lambda n, b: 2 * (0.2 + 0.7)),
     (LOCAL, lambda n, b: 2 * (1.5 + LOCAL.clipping_threshold(n, b))),
 ]
 

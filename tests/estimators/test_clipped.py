@@ -70,7 +70,7 @@ def test_other_bases_of_coordinates_are_refused(base: Any) -> None:
 
 
 @pytest.mark.parametrize("budget", [PureDP(0.5), ZCDP(0.1), ApproxDP(0.5, 1e-5, "ksu20")], ids=name)
-@pytest.mark.parametrize("estimator", [CLIPPED, est.BoundedMean(radius=3.0)], ids=name)
+@pytest.mark.parametrize("estimator", [CLIPPED, est.L2ClippedMean(radius=3.0)], ids=name)
 def test_the_noise_of_vectors(estimator: est.Estimator, budget: Budget) -> None:
     """Delta_1 and Delta_2: d and sqrt(d) times 5/n; 2L sqrt(d)/n and 2L/n."""
     n, d = 3, 4
@@ -87,7 +87,7 @@ def test_the_noise_of_vectors(estimator: est.Estimator, budget: Budget) -> None:
 
 def test_the_l2_sensitivity_of_the_bounded_mean() -> None:
     ledger = Ledger(PureDP(0.5), rng())
-    est.BoundedMean(radius=2.5, mechanism="l2").run(DenseSample(np.zeros((2, 4, 3))), ledger)
+    est.L2ClippedMean(radius=2.5, mechanism="l2").run(DenseSample(np.zeros((2, 4, 3))), ledger)
     assert "noise in l2, sensitivity 1.25" in ledger.receipt()
 
 

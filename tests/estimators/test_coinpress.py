@@ -120,7 +120,7 @@ def test_the_interval_is_the_ball_of_the_round_reported(steps: list[Step]) -> No
     for report in (1, 3, 4, None):
         before = [step.released for step in steps]
         steps.clear()
-        found = run(CoinPressMean(**options, report=report), values, ZCDP(0.1))
+        found = run(CoinPressMean(**options, reported_round=report), values, ZCDP(0.1))
         j = 3 if report is None else report - 1
         np.testing.assert_array_equal(found.value, steps[j].released)
         np.testing.assert_array_equal(found.before_noise, steps[j].values)
@@ -134,7 +134,7 @@ def test_the_interval_is_the_ball_of_the_round_reported(steps: list[Step]) -> No
             np.testing.assert_array_equal(one, step.released)
     for report in (0, 5):
         with pytest.raises(ValueError, match="report"):
-            CoinPressMean(**options, report=report)
+            CoinPressMean(**options, reported_round=report)
 
 
 def test_far_away_radii() -> None:

@@ -93,7 +93,7 @@ def test_report_changes_nothing_but_what_is_reported(steps: list[Step]) -> None:
     usual: list[Step] = []
     for report in (1, 3, None):
         steps.clear()
-        found = run(ShrinkingIntervals(**options, report=report), sample, PureDP(1.0))
+        found = run(ShrinkingIntervals(**options, reported_round=report), sample, PureDP(1.0))
         usual = usual or list(steps)
         for one, other in zip(steps, usual, strict=True):
             np.testing.assert_array_equal(one.released, other.released)
@@ -106,4 +106,4 @@ def test_report_changes_nothing_but_what_is_reported(steps: list[Step]) -> None:
         np.testing.assert_allclose(high + low, 2 * step.released, rtol=1e-12)
     for report in (0, 4):
         with pytest.raises(ValueError, match="report"):
-            ShrinkingIntervals(**options, report=report)
+            ShrinkingIntervals(**options, reported_round=report)

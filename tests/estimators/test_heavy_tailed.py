@@ -25,7 +25,7 @@ from tests.support import FALSE_ALARM, name, off_by, run
 def test_the_minimax_threshold_is_the_minimiser(
     budget: Budget, k: float, n: int, radius: float, beta: float
 ) -> None:
-    estimator = est.HeavyTailedMean(k=k, beta=beta, radius=radius)
+    estimator = est.TunedClippedMean(k=k, beta=beta, radius=radius)
     found = estimator.clipping_threshold(n, budget)
 
     def worst(t: float) -> float:
@@ -40,9 +40,9 @@ def test_the_minimax_threshold_is_the_minimiser(
 def test_thresholds_of_the_other_policies() -> None:
     n, eps = 10_000, 0.02
     for estimator, wanted in (
-        (est.HeavyTailedMean(k=3, policy="rate", beta=0.01, c=0.4), 0.4 * (n * eps) ** (1 / 3)),
-        (est.HeavyTailedMean(k=2, policy="all", beta=0.04), math.sqrt(n / 0.04)),
-        (est.HeavyTailedMean(k=2, clip_at=7.5), 7.5),
+        (est.TunedClippedMean(k=3, policy="rate", beta=0.01, c=0.4), 0.4 * (n * eps) ** (1 / 3)),
+        (est.TunedClippedMean(k=2, policy="all", beta=0.04), math.sqrt(n / 0.04)),
+        (est.TunedClippedMean(k=2, threshold=7.5), 7.5),
         (est.LocalMean(k=2, beta=0.01, policy="rate"), (n * eps**2) ** 0.25),
     ):
         found = estimator.clipping_threshold(n, PureDP(eps))

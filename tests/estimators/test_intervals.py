@@ -16,10 +16,10 @@ import dpbench
 from dpbench.audit import noise_times
 from dpbench.distributions import Gaussian
 from dpbench.estimators import (
-    BootstrapInterval,
     Estimate,
     KarwaVadhanInterval,
-    NoisyVarianceInterval,
+    NoisyvarInterval,
+    ParametricBootstrapInterval,
 )
 from dpbench.jobs.composition import composed
 from dpbench.privacy import ZCDP, Budget, Ledger, PureDP
@@ -32,8 +32,8 @@ from tests.support import run
 
 LAW = Gaussian(location=0.3)
 KNOWN = KarwaVadhanInterval(radius=100, sigma=1)
-NOISY = NoisyVarianceInterval(lower=-6, upper=6, draws=399)
-TIGHT = BootstrapInterval(lower=-1, upper=6, sigma=1, draws=399)
+NOISY = NoisyvarInterval(lower=-6, upper=6, draws=399)
+TIGHT = ParametricBootstrapInterval(lower=-1, upper=6, sigma=1, draws=399)
 
 
 @pytest.mark.parametrize(("mean", "sd"), [(0.3, 1.0), (-4.0, 2.0), (9.0, 0.5), (1.0, 30.0)])
@@ -174,7 +174,7 @@ def test_the_width_that_the_sweep_claims_of_an_unknown_variance() -> None:
 
 
 @validated
-class IgnoresNoise(NoisyVarianceInterval, kind="ignores_noise"):
+class IgnoresNoise(NoisyvarInterval, kind="ignores_noise"):
     """Plus and minus z sigma/sqrt(n) around a noisy mean."""
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
@@ -189,7 +189,7 @@ def test_claims_see_an_interval_that_ignores_the_noise() -> None:
     spec = {
         "families": {"gaussian": {"kind": "gaussian", "location": 0.3}},
         "estimators": {
-            "right": {"kind": "noisy_variance_interval", **known},
+            "right": {"kind": "noisyvar_interval", **known},
             "wrong": {"kind": "ignores_noise", **known},
         },
         "budgets": {"zcdp": {"kind": "zcdp", "rho": 0.05}},
@@ -208,7 +208,7 @@ def test_one_record_and_many_releases() -> None:
     with pytest.raises(ValueError, match="one record makes no pair"):
         run(NOISY, np.zeros((3, 1)), PureDP(1.0))
     with pytest.raises(ValueError, match="upper must exceed lower"):
-        NoisyVarianceInterval(lower=1, upper=1)
+        NoisyvarInterval(lower=1, upper=1)
     many = DenseSample(np.broadcast_to(np.zeros(4), (6000, 4)))  # in three pieces
     found = NOISY.run(many, Ledger(PureDP(1.0), np.random.default_rng(0)))
     assert found.interval is not None

@@ -11,9 +11,9 @@ import pytest
 from scipy import stats
 
 from dpbench.estimators import (
+    KarwaVadhanGaussian,
     KarwaVadhanInterval,
     KarwaVadhanMean,
-    LearnedGaussian,
     karwa_vadhan,
 )
 from dpbench.estimators.karwa_vadhan import PowersOfTwo
@@ -122,7 +122,7 @@ def test_the_scale_and_the_mean_that_rests_on_it_against_a_loop(budget: Budget) 
         variance = mean + noise(rng, budget, 0.25, width / len(y))
         scales.append(math.sqrt(min(max(variance, unit / 4), 8 * unit)))
         means.append(naive_mean(rng, row, 10.0, scales[-1], beta, budget, 0.25))
-    estimator = LearnedGaussian(radius=10.0, sigma_low=low, sigma_high=high, beta=beta)
+    estimator = KarwaVadhanGaussian(radius=10.0, sigma_low=low, sigma_high=high, beta=beta)
     found = run(estimator, DenseSample(np.tile(row, (10_000, 1))), budget)
     assert found.scale is not None
     assert same_law(np.array(scales), found.scale)
@@ -132,7 +132,7 @@ def test_the_scale_and_the_mean_that_rests_on_it_against_a_loop(budget: Budget) 
 
 def test_a_known_sigma_is_the_scale() -> None:
     values, options = np.tile(ROW, (9, 1)), {"radius": 5.0, "sigma": 2.0, "beta": 0.2}
-    known = run(LearnedGaussian(**options), values, PureDP(1.0))
+    known = run(KarwaVadhanGaussian(**options), values, PureDP(1.0))
     plain = run(KarwaVadhanMean(**options), values, PureDP(1.0))
     np.testing.assert_array_equal([known.value, known.scale], [plain.value, np.full(9, 2.0)])
 
@@ -146,7 +146,7 @@ def test_the_variance_is_kept_near_its_bin(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(karwa_vadhan, "fullest_bin", lambda sample, *_: np.full(sample.trials, 3.0))
     monkeypatch.setattr(Ledger, "add_noise", given)
-    found = run(LearnedGaussian(radius=5.0), np.zeros((3, 9)), PureDP(1.0))
+    found = run(KarwaVadhanGaussian(radius=5.0), np.zeros((3, 9)), PureDP(1.0))
     assert found.scale == pytest.approx([math.sqrt(2), math.sqrt(5), 8], rel=1e-12)
 
 
@@ -173,7 +173,7 @@ def test_edges_of_powers_of_two() -> None:
 )
 def test_far_data_are_found(radius: float | None, where: float, budget: Budget) -> None:
     sample = CountedSample([where - 1.0, where, where + 1.0], np.full((20, 3), 10**5))
-    learned = LearnedGaussian(radius=radius, sigma_low=1e-3, sigma_high=1e3)
+    learned = KarwaVadhanGaussian(radius=radius, sigma_low=1e-3, sigma_high=1e3)
     for estimator in (KarwaVadhanMean(radius=radius), learned):
         found = run(estimator, sample, budget)
         # The noise's scale is below 6 t/(3e5/4) < 6e-4, and 4 times that for the analytic
@@ -187,7 +187,7 @@ def test_far_data_are_found(radius: float | None, where: float, budget: Budget) 
 @pytest.mark.parametrize("bounds", [(2.0, 1.0), (0.0, 1.0), (1.0, math.inf)])
 def test_bounds_on_sigma_are_checked(bounds: tuple[float, float]) -> None:
     with pytest.raises(ValueError, match="sigma_"):
-        LearnedGaussian(radius=1.0, sigma_low=bounds[0], sigma_high=bounds[1])
+        KarwaVadhanGaussian(radius=1.0, sigma_low=bounds[0], sigma_high=bounds[1])
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -221,7 +221,7 @@ def test_a_square_is_rarely_above_its_clip() -> None:
     """In the bin [1, 2) the variance is below 4: one of m squares is above with beta/m at most."""
     m, beta = 500, 0.1
     x = np.tile([0.0, math.sqrt(2)], (1, m))
-    estimator = LearnedGaussian(radius=5.0, beta=beta)
+    estimator = KarwaVadhanGaussian(radius=5.0, beta=beta)
     _, sensitivity = estimator._variance(DenseSample(x), Ledger(PureDP(50.0), rng()))
     chance = stats.chi2(1).sf(float(np.squeeze(sensitivity)) * m / 4)
     assert beta / m / 20 < chance <= beta / m

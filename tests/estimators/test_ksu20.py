@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from dpbench.distributions import TwoPoint
-from dpbench.estimators import Estimate, HeavyTailedMean, KSU20Mean, KSU20Range, ksu20
+from dpbench.estimators import Estimate, KSU20Mean, KSU20RangeEstimate, TunedClippedMean, ksu20
 from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.estimators.heavy_tailed import worst_clipping_bias
 from dpbench.estimators.ksu20 import Constants
@@ -61,7 +61,7 @@ def test_bins_and_range(
     steps: Steps, k: float, alpha: float, radius: float, constants: Constants
 ) -> None:
     r = HALF_BIN[constants] / alpha ** (1 / (k - 1))
-    estimator = KSU20Range(k=k, alpha=alpha, radius=radius, constants=constants)
+    estimator = KSU20RangeEstimate(k=k, alpha=alpha, radius=radius, constants=constants)
     found = run(estimator, DenseSample([[0.5] * 40]), PureDP(1.0))
     ((_, bins, _, left),) = steps.histograms
     assert bins.width == pytest.approx(2 * r, rel=1e-12)
@@ -285,13 +285,15 @@ def test_tuned_constants_cost_little(k: float, least: float, budget: Budget) -> 
     n = 10**8
     tuned = KSU20Mean(k=k, radius=1.0, constants="tuned")
 
-    def worst(estimator: KSU20Mean | HeavyTailedMean, location: float) -> float:
+    def worst(estimator: KSU20Mean | TunedClippedMean, location: float) -> float:
         laws = TwoPointFamily(k=k, c=[1, 3, 6], location=location).members("f", n, budget)
         return max(exact("q90", estimator, law, n, budget) for law in laws.values())
 
-    known = worst(HeavyTailedMean(k=k), 0.0)
+    known = worst(TunedClippedMean(k=k), 0.0)
     assert worst(tuned, 0.33) < 1.1 * known
     assert worst(KSU20Mean(k=k, radius=1.0), 0.33) > least * worst(tuned, 0.33)
     # Nine tenths of the records are averaged.
-    said = [e.private_terms(0.01, 0.1, n, budget)["privacy"] for e in (tuned, HeavyTailedMean(k=k))]
+    said = [
+        e.private_terms(0.01, 0.1, n, budget)["privacy"] for e in (tuned, TunedClippedMean(k=k))
+    ]
     assert said[0] == pytest.approx(said[1] / 0.9, rel=1e-6)

@@ -10,7 +10,7 @@ from scipy import special, stats
 
 from dpbench import PureDP
 from dpbench.distributions import Gaussian
-from dpbench.estimators import LocalSignMean
+from dpbench.estimators import RandomizedResponseSignMean
 from dpbench.privacy import Ledger
 from dpbench.theory.exact.value import exact
 
@@ -27,7 +27,7 @@ def test_the_sign_errs_as_computed(n: int, epsilon: float, radius: float, mu: fl
     A p of e^(2 epsilon)/(1 + e^(2 epsilon)) gives other shares in the first three.
     """
     rng = np.random.default_rng(0)
-    estimator = LocalSignMean(radius=2 * radius, sigma=2.0)
+    estimator = RandomizedResponseSignMean(radius=2 * radius, sigma=2.0)
     law = Gaussian(location=2 * mu, scale=2.0)
     sample = law.sample(rng, TRIALS, n)
     found = estimator.run(sample, Ledger(PureDP(epsilon), rng)).value
@@ -43,10 +43,10 @@ def test_the_constant_of_the_sign() -> None:
     """(pi/2) sigma^2 ((e^epsilon + 1)/(e^epsilon - 1))^2/n, but for what finds the centre."""
     law, n = Gaussian(location=1.3), 10**10
     for epsilon in (0.5, 1.0, 4.0):
-        found = exact("q90", LocalSignMean(radius=10), law, n, PureDP(epsilon))
+        found = exact("q90", RandomizedResponseSignMean(radius=10), law, n, PureDP(epsilon))
         limit = special.ndtri(0.95) * math.sqrt(math.pi / 2 / n) / math.tanh(epsilon / 2)
         assert found == pytest.approx(limit, rel=1e-3)
         # From the first answers on alone it would be far off.
-        assert exact("q90", LocalSignMean(radius=10), law, 10**3, PureDP(epsilon)) > 1.03 * (
-            limit * math.sqrt(n / 10**3)
-        )
+        assert exact(
+            "q90", RandomizedResponseSignMean(radius=10), law, 10**3, PureDP(epsilon)
+        ) > 1.03 * (limit * math.sqrt(n / 10**3))

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpbench.distributions import ProductTwoPoint, StretchedGaussian
-from dpbench.estimators import Estimator, PlanMean, ShiftedClippedMean, shifted_clip
+from dpbench.distributions import PowerLawGaussian, ProductTwoPoint
+from dpbench.estimators import Estimator, InstanceOptimalMean, PlanMean, shifted_clip
 from dpbench.privacy import ZCDP, Ledger
 from dpbench.samples import DenseSample
 from tests.support import Floats, rng, run
 
 SURE = ZCDP(1e6)  # next to no noise
-LAW = StretchedGaussian(d=5, power=2.0, norm=3.0)
-SHIFTED = ShiftedClippedMean(radius=40.0, steps=50)
-PLAN = PlanMean(radius=20.0, steps=50)
+LAW = PowerLawGaussian(d=5, power=2.0, norm=3.0)
+SHIFTED = InstanceOptimalMean(radius=40.0, rounds=50)
+PLAN = PlanMean(radius=20.0, rounds=50)
 
 
 def projected(offset: Floats, rank: int) -> Floats:
@@ -66,9 +66,9 @@ def test_huang_of_sparse_vectors_is_that_of_dense_ones() -> None:
 @pytest.mark.parametrize(
     ("estimator", "parts"),
     [
-        (ShiftedClippedMean(radius=9.0, steps=4), {(1 / 16, 2.0): 4, (3 / 64, 1.0): 4}),
+        (InstanceOptimalMean(radius=9.0, rounds=4), {(1 / 16, 2.0): 4, (3 / 64, 1.0): 4}),
         (
-            PlanMean(radius=9.0, steps=4),
+            PlanMean(radius=9.0, rounds=4),
             {(1 / 64, 2.0): 4, (3 / 64, 2.0): 4, (3 / 64, 1.0): 4},
         ),
     ],
@@ -94,15 +94,15 @@ def test_what_each_count_pays(
 
 def test_noise_follows_the_deviations() -> None:
     """As PLAN's theorem has it: |s|_1 against sqrt(d) |s|_2, but for factors up to sqrt(2)."""
-    law = StretchedGaussian(d=64, power=2.0)
+    law = PowerLawGaussian(d=64, power=2.0)
     x = law.sample(rng(), 10, 2000)
     noise = {}
-    for estimator in (PlanMean(radius=100.0), ShiftedClippedMean(radius=400.0)):
+    for estimator in (PlanMean(radius=100.0), InstanceOptimalMean(radius=400.0)):
         found = run(estimator, x, ZCDP(2.0))
         noise[type(estimator)] = np.linalg.norm(found.value - found.before_noise, axis=1).mean()
     s = 64 / np.arange(1, 65)
     theory = np.sqrt(64) * np.linalg.norm(s) / s.sum()  # 2.7
-    ratio = noise[ShiftedClippedMean] / noise[PlanMean]  # within a tenth of its mean, 10 trials
+    ratio = noise[InstanceOptimalMean] / noise[PlanMean]  # within a tenth of its mean, 10 trials
     assert theory / np.sqrt(2) < ratio < 1.5 * theory
 
 
@@ -125,8 +125,8 @@ def test_as_many_records_are_left_out_as_counts_are_off_by(
         return 2 * [np.zeros((len(offset), offset.shape[2]))]
 
     monkeypatch.setattr(shifted_clip, "mean_in_ball", given)
-    plan_mean = PlanMean(radius=9, steps=steps, beta=beta)
-    for one in (plan_mean, ShiftedClippedMean(radius=9, steps=steps)):
+    plan_mean = PlanMean(radius=9, rounds=steps, beta=beta)
+    for one in (plan_mean, InstanceOptimalMean(radius=9, rounds=steps)):
         run(one, rng().standard_normal((2, n, 4)), ZCDP(rho))
     plan, huang = ranks
     sd = np.sqrt(steps / (2 * 3 / 16 * rho))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpbench import release
-from dpbench.estimators import InverseSensitivity, SmoothTrimmedMean, smooth_trimmed
+from dpbench.estimators import InverseSensitivity, SmoothSensitivityTrimmedMean, smooth_trimmed
 from dpbench.privacy import ZCDP, Budget, Ledger, PureDP
 from dpbench.samples import DenseSample
 from tests.estimators.few_records import Floats, samples
@@ -46,7 +46,9 @@ def test_the_smooth_sensitivity_is_that_of_its_definition(given: dict[str, Any])
         n = int(rng.integers(3, 16))
         m, share = int(rng.integers(0, (n - 1) // 2 + 1)), float(rng.uniform(0.01, 0.9))
         x = rng.standard_t(2, (3, n)) if trial % 2 else rng.integers(-4, 6, (3, n)).astype(float)
-        estimator = SmoothTrimmedMean(lower=LOWER, upper=UPPER, trim=m, dilation=share)
+        estimator = SmoothSensitivityTrimmedMean(
+            lower=LOWER, upper=UPPER, trimmed_records=m, smoothness_share=share
+        )
         for sample in samples(x):
             estimator.run(sample, Ledger(PureDP(float(np.exp(rng.uniform(-3, 2)))), rng))
             wanted = np.array([smooth(row, m, given["t"]) for row in x]).T
@@ -57,7 +59,7 @@ def test_the_smooth_sensitivity_is_that_of_its_definition(given: dict[str, Any])
 @pytest.mark.parametrize("budget", [PureDP(1.0), ZCDP(0.5)])
 def test_neighbours_are_within_it(given: dict[str, Any], budget: Budget) -> None:
     rng = np.random.default_rng(1)
-    estimator = SmoothTrimmedMean(lower=LOWER, upper=UPPER, trim=4)
+    estimator = SmoothSensitivityTrimmedMean(lower=LOWER, upper=UPPER, trimmed_records=4)
     x = np.round(rng.standard_normal((4000, 12)) * rng.choice([0.1, 3], (4000, 1)), 1)
     found = []
     for records in (x, np.concatenate([rng.uniform(-5, 5, (4000, 1)), x[:, 1:]], axis=1)):
@@ -80,7 +82,7 @@ def test_the_search_is_near_linear(given: dict[str, Any], monkeypatch: pytest.Mo
     monkeypatch.setattr(smooth_trimmed, "_search", counted)
     n = 3000
     x = np.random.default_rng(0).standard_cauchy((1, n))
-    SmoothTrimmedMean(lower=LOWER, upper=UPPER, trim=n // 3).run(
+    SmoothSensitivityTrimmedMean(lower=LOWER, upper=UPPER, trimmed_records=n // 3).run(
         DenseSample(x), Ledger(PureDP(1e-4), np.random.default_rng(0))
     )
     assert 0 < sum(tried) < 2 * n * np.log2(n)
@@ -88,11 +90,12 @@ def test_the_search_is_near_linear(given: dict[str, Any], monkeypatch: pytest.Mo
 
 def test_bad_parameters_are_refused() -> None:
     with pytest.raises(ValueError, match="upper must exceed lower"):
-        SmoothTrimmedMean(lower=1, upper=1)
+        SmoothSensitivityTrimmedMean(lower=1, upper=1)
     with pytest.raises(ValueError, match="upper must exceed lower"):
         InverseSensitivity(lower=1, upper=0)
     with pytest.raises(ValueError, match="needs a resolution above 0"):
         InverseSensitivity(lower=0, upper=1, statistic="median")
-    with pytest.raises(ValueError, match="trim = 5 leaves nothing of 10 records"):
-        release(SmoothTrimmedMean(lower=0, upper=1, trim=5), np.zeros(10), PureDP(1.0),
+    with pytest.raises(ValueError, match="trimmed_records = 5 leaves nothing of 10 records"):
+        release(SmoothSensitivityTrimmedMean(lower=0, upper=1, trimmed_records=5), np.zeros(10),
+            PureDP(1.0),
                 rng=np.random.default_rng(0))  # fmt: skip

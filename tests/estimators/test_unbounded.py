@@ -122,7 +122,7 @@ def test_the_last_radius_falls_as_its_threshold_says(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(unbounded, "private_quantile", centre)
     monkeypatch.setattr(unbounded, "noisy_clipped_mean", clipped)
     records, most = stats.norm.ppf((np.arange(n) + 0.5) / n), 9
-    run(UniversalMean(most=most), np.broadcast_to(records, (trials, n)), PureDP(1.0))
+    run(UniversalMean(max_power=most), np.broadcast_to(records, (trials, n)), PureDP(1.0))
     powers = np.exp2(np.arange(-most, most + 1.0))
     within = np.array([float(np.sum(np.abs(records) <= power)) for power in powers])
     chances = radius_law(n, powers, within=within)

@@ -150,7 +150,7 @@ def test_a_control_that_is_not_refuted_fails_the_audit(
         Correct.seen_by = ways
         missed = audits.run("resume=false")
         assert missed.code == 1
-        assert "a replay misses correct: it shows little of the others" in missed.out
+        assert "a replay misses correct: its other results prove little" in missed.out
         assert "runs a side miss" not in missed.out
 
 

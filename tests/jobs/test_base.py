@@ -21,8 +21,10 @@ SUMMARY = (
 )
 # of estimators that release an interval, a scale or a promised accuracy
 EXTRAS = (
-    "width_q50 miss_rate width_ratio_q50 outside_q90 tv_q50 tv_q90 promise_q90 core_q50 spent "
-    "signed_mean signed_mean_se signed_sd mu bound_by"
+    "width_q50 miss_rate width_ratio_q50 outside_q90 tv_q50 tv_q90 "
+    ""
+    "error_over_guarantee_q90 core_fraction_q50 budget_fraction_spent "
+    "bias bias_se signed_sd mu bound_name"
 )
 CLAIMS = (
     "claim source estimator distribution variable metric predicted measured low high tolerance "
@@ -73,8 +75,8 @@ def test_summary_and_claims(done: Bench) -> None:
     assert summary[["delta", "rho", "mu"]].isna().all(axis=None)
     assert set(summary.loc[~private, "estimator"]) == {"mean"}
     assert (summary["lower_bound"] > 0).all()
-    assert set(summary.loc[~private, "bound_by"]) == {"sampling"}  # which binds the mean, too
-    assert set(summary.loc[private, "bound_by"]) == {"two laws"}
+    assert set(summary.loc[~private, "bound_name"]) == {"sampling"}  # which binds the mean, too
+    assert set(summary.loc[private, "bound_name"]) == {"two laws"}
 
     rows = done.rows()
     assert len(rows) == 200 * len(summary)

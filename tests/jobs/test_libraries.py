@@ -66,7 +66,7 @@ def test_a_sweep_names_what_is_missing_and_runs_the_others(sweep: Bench) -> None
     page, text = sweep.read("report.html"), sweep.read("scoreboard.txt")
     assert "not installed" in page
     about = "2 estimators from those of columns of 2 distributions with n = 100 and ε = 1"
-    assert f"How far are private means of {about}; is it what their noise explains?" in page
+    assert f"How far are private means of {about}; does their noise explain the distance?" in page
     assert "NaN or a wrong mean in 2 of 15 answers about odd columns; python_dp did not run" in page
     assert max(map(len, text.splitlines())) <= WIDTH
     table = pd.read_csv(sweep.folder / "out/overview.csv", keep_default_na=False)
@@ -171,7 +171,7 @@ def test_what_a_sweep_of_libraries_cannot_use(sweep: Bench) -> None:
         (["+sweep.libraries.replay={refuted: {numpy: {meen: []}}}"], "did you mean 'mean'"),
         (["paper=true"], "paper: True: not for libraries"),
         (["+sweep.claims.width={tolerance: 1, reason: x}"], "width"),
-        (["+sweep.budgets.zcdp={kind: zcdp, rho: 1}"], "pure_dp alone"),
+        (["+sweep.budgets.zcdp={kind: zcdp, rho: 1}"], "need the kind pure_dp"),
     ):
         result = sweep.run(*words)
         assert result.code == 2

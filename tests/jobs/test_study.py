@@ -180,7 +180,7 @@ def test_a_theorem_that_is_early_fails_no_gate_and_a_refuted_one_does(
     tables = dict.fromkeys(("summary", "factors", "samples"), pd.DataFrame())
     result: Any = SimpleNamespace(claims=claims, failures=[], scoreboard="", **tables)
     for gate in (True, False):
-        plan = SimpleNamespace(study=SimpleNamespace(gate=gate))
+        plan = SimpleNamespace(study=SimpleNamespace(fail_on_inconsistent=gate))
         job: Any = SimpleNamespace(plan=plan, _draw=print)
         assert StudyJob._outcome(job, result, None).exit_code == code * gate
 
@@ -192,7 +192,7 @@ def test_a_gate(bench: Bench) -> None:
     for gate in (False, True):
         bench.odd(
             change=lambda spec, gate=gate: spec.update(  # type: ignore[misc]
-                **({} if gate else {"gate": False}),  # which is not the default
+                **({} if gate else {"fail_on_inconsistent": False}),  # which is not the default
                 families={"two_point": {"kind": "two_point_family", "k": 2, "c": [1, 3]}},
                 estimators={"odd": {"kind": "odd"}},
                 budgets={"pure": {"kind": "pure_dp", "epsilon": [0.001, 0.01, 0.1]}},

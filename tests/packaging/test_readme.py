@@ -1,4 +1,4 @@
-"""README, two of the pages, CONTRIBUTING, the notebook and the citation do what they say."""
+"""README, some of the how-to pages, the notebook and the citation do what they say."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from dpbench.theory.theorems import THEOREMS
 
 ROOT = Path(__file__).parents[2]
 LIBRARY, CHOOSING = "docs/howto/library.md", "docs/howto/run.md"
+GUIDES = ("docs/howto/add_an_estimator.md", "docs/howto/add_a_theorem.md")
 NOTEBOOK = ROOT / "experiments" / "library.ipynb"
 # Claims and figures of the shipped sweep are not what these examples are about.
 QUICK = [f"~sweep.parts.{part}.figures" for part in ("worst_case", "real_tails")]
@@ -112,15 +113,16 @@ def test_every_shown_override_is_accepted() -> None:
 
 
 @pytest.mark.parametrize("trials", [40, pytest.param(1000, marks=pytest.mark.slow)])
-def test_contributing_example(monkeypatch: pytest.MonkeyPatch, trials: int) -> None:
+def test_the_example_of_the_guides(monkeypatch: pytest.MonkeyPatch, trials: int) -> None:
     """The sweep agrees with its theorem; a small audit, with one control, refutes nothing."""
     monkeypatch.setitem(THEOREMS, "two_quantiles_epsilon", None)  # which goes with the test
     monkeypatch.setattr(cases, "CONTROLS", (controls.NoClipping(),))
     monkeypatch.setattr(cases, "catalogue", lambda n, d: catalogue(n, d)[:3])
     monkeypatch.setattr(AuditJob, "_draw", lambda *_: None)
-    _write(*(text for kind in ("python", "yaml") for text in _blocks(kind, page="CONTRIBUTING.md")))
-    sweep, audit = [
-        shlex.split(block)[3:] for block in _blocks("sh", "--config-dir", page="CONTRIBUTING.md")
+    for page in GUIDES:
+        _write(*_blocks("python", page=page), *_blocks("yaml", page=page))
+    audit, sweep = [
+        shlex.split(block)[3:] for page in GUIDES for block in _blocks("sh", "--config-dir", page)
     ]
     assert run([*sweep, "n_jobs=1", f"trials={trials}"]) == 0
     claim = pd.read_csv("results/quantiles/claims.csv").iloc[0]

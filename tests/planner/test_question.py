@@ -36,7 +36,10 @@ from dpbench.cli import run
         ("epsilon=0.1 law=gaussian neighbours=add_remove", "n: 100: too few records"),
         ("epsilon=1 lower=0 upper=1 lower=1", "lower: given twice"),
         ("epsilon 1", "plan: 'epsilon': one word too many; expected: plan [n=] [epsilon=]"),
-        ("epsilon=1 k=2 lower=0 upper=1 neighbours=add_remove", "neighbours: 'add_remove': with k"),
+        (
+            "epsilon=1 k=2 lower=0 upper=1 neighbours=add_remove",
+            "neighbours: 'add_remove': not available",
+        ),
     ],
 )
 def test_what_cannot_be_used_is_said_in_a_line(

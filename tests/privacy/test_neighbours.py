@@ -13,7 +13,7 @@ from dpbench import release
 from dpbench.audit import audit_pair, noise_times
 from dpbench.audit.pairs import catalogue
 from dpbench.distributions import Bernoulli
-from dpbench.estimators import ClippedMean, Estimate, Estimator, SumAndCountMean
+from dpbench.estimators import ClippedMean, Estimate, Estimator, NormalizedSumMean
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP
 from dpbench.privacy.budgets import Relation
 from dpbench.privacy.conversions import gaussian_delta
@@ -104,7 +104,7 @@ def test_the_ledger_takes_a_sensitivity_for_each_relation() -> None:
     for ask in asked:
         with pytest.raises(ValueError, match="no sensitivity is stated for neighbours: add_remove"):
             ask(Ledger(PURE, rng()))
-    with pytest.raises(ValueError, match="not all about the neighbours"):
+    with pytest.raises(ValueError, match="neighbours must be those of"):
         Ledger(PURE, rng()).split(PureDP(0.5))
     Ledger(ApproxDP(1.0, 1e-6, **AR), rng()).allow_failure(1e-7)
 
@@ -128,7 +128,7 @@ class _Reads(Estimator):
 def test_what_says_n_cannot_be_read(what: str) -> None:
     data = np.linspace(0, 1, 10)
     release(_Reads(what), data, PureDP(1.0), rng=rng())
-    with pytest.raises(ValueError, match=f"^{what}: not to be read .* n is private"):
+    with pytest.raises(ValueError, match=f"^{what}: not readable .* n is private"):
         release(_Reads(what), data, PURE, rng=rng())
     release(_Reads("d"), data, PURE, rng=rng())
 
@@ -148,7 +148,7 @@ def test_a_stated_sensitivity_that_a_removed_record_exceeds_is_found() -> None:
         check_estimator(_Reads("d", 0.9), budgets=[PURE])
 
 
-SUMMED = {"kind": "sum_and_count_mean"}
+SUMMED = {"kind": "normalized_sum_mean"}
 CLIPPED = {"kind": "clipped_mean", "lower": 0, "upper": 1}
 
 
@@ -167,7 +167,7 @@ def test_a_plan_gives_every_estimator_the_budgets_of_its_neighbours() -> None:
     run = dict(zip(keys["estimator"] + keys["privacy"], keys["lower_bound"], strict=True))
     assert set(run) == {"summedpure_add_remove", "clippedpure"}
     # A bound for twice epsilon where a record is replaced, which is not by sampling.
-    assert "sampling" not in set(keys["bound_by"])
+    assert "sampling" not in set(keys["bound_name"])
     assert run["summedpure_add_remove"] == keys["lower_bound"][keys["epsilon"] == 0.1].item()
 
 
@@ -192,10 +192,10 @@ def test_pairs_of_one_relation_make_pairs_of_the_other() -> None:
         np.testing.assert_array_equal(one.left, side)
         np.testing.assert_array_equal(one.right, [[0, 1], [4, 5]])
     assert Pair("last", np.array([1.0, 2]), np.array([1.0])).record == 1
-    with pytest.raises(ValueError, match="mine_left: a record is removed"):
+    with pytest.raises(ValueError, match="mine_left: a pair of unequal sizes"):
         made[0].under("replace")
     one, clipped = Pair("one", np.zeros(5), np.zeros(4)), ClippedMean(lower=0, upper=1)
-    with pytest.raises(ValueError, match="one: the budget is about neighbours: replace"):
+    with pytest.raises(ValueError, match="one: these datasets are not neighbours under replace"):
         audit_pair(clipped, PureDP(1.0), one, rng=rng())
 
 
@@ -205,7 +205,7 @@ def test_the_audit_removes_a_record(factor: float) -> None:
     (pair,) = (p for p in catalogue(20) if p.name == "one_to_the_far_end")
     with noise_times(factor):
         bounds = [
-            audit_pair(SumAndCountMean(), PURE, one, runs=3000, error=1e-6, rng=rng())
+            audit_pair(NormalizedSumMean(), PURE, one, runs=3000, error=1e-6, rng=rng())
             for one in pair.under("add_remove")
         ]
     refuted = [bound.verdict == "refuted" for bound in bounds]

@@ -18,7 +18,7 @@ def test_parts_of_the_error_against_the_threshold(numbers: Result) -> None:
         assert ax.get_title() == f"pair, $k = {k}$"
         about = {"family": f"pair_k{k}", "n": 10**6, "privacy": "pure", "epsilon": 1}
         at = rows(numbers, **about)
-        worst = at[at["clip_at"].notna()].groupby("clip_at").max(numeric_only=True)
+        worst = at[at["threshold"].notna()].groupby("threshold").max(numeric_only=True)
         parts = {"error": "q90", "clipping bias": "bias_q90", "noise": "noise_q90",
                  "sampling": "sampling_q90"}  # fmt: skip
         wanted = {label: ([3, 30, 300], worst[column].tolist()) for label, column in parts.items()}

@@ -160,7 +160,7 @@ def test_guides_follow_their_formulas(vectors: Result) -> None:
 
 def test_a_guide_for_the_core(vectors: Result) -> None:
     """Of 300 records, at most 120 outliers: what is measured is near, and no guide is."""
-    (ax,) = drawn(vectors, {**FAR, "metrics": ["core_q50"], "guides": ["core"]})
+    (ax,) = drawn(vectors, {**FAR, "metrics": ["core_fraction_q50"], "guides": ["core"]})
     ((_, x, y),) = lines(ax, GUIDES["core"].label)
     assert x == [0, 0.1, 0.2, 0.6]
     # (1-eta) n friends, with weight 2 (1-eta) - 1 each, if they are more than half
@@ -390,8 +390,8 @@ def test_only_rates_and_shares_have_a_linear_axis() -> None:
 def test_the_bound_of_a_panel_is_the_least_of_those_that_hold() -> None:
     """Where families of a panel have bounds of their own, each line may be down to its own."""
     table = pd.DataFrame({"n": [10, 10, 100, 100], "lower_bound": [2.0, 1.0, 0.5, 0.7]})
-    table = table.assign(privacy="pure", bound_by="two laws")
-    free = pd.DataFrame({"n": [10], "lower_bound": [0.1], "privacy": ["none"], "bound_by": [""]})
+    table = table.assign(privacy="pure", bound_name="two laws")
+    free = pd.DataFrame({"n": [10], "lower_bound": [0.1], "privacy": ["none"], "bound_name": [""]})
     figure, ax = plt.subplots()
     ErrorAgainstN._draw_bound(cast("ErrorAgainstN", None), ax, pd.concat([table, free]), 3.0)
     plt.close(figure)

@@ -67,7 +67,7 @@ def test_no_hyphen_stands_for_a_minus(numbers: Result) -> None:
         ({**ERROR, "metric": "x"}, ["figure.metric", "'x'", "q90"]),
         ({**CLIP, "n": 7}, ["figure.n", "7"]),
         ({**CLIP, "budgets": "pure"}, ["figure.budgets", "2 budgets"]),
-        ({**CLIP, "estimators": "minimax"}, ["figure.estimators", "no list of clip_at"]),
+        ({**CLIP, "estimators": "minimax"}, ["figure.estimators", "no list of threshold"]),
         ({**CLIP, "chosen": "mean"}, ["figure.chosen", "'mean'", "no threshold"]),
         ({"kind": "exponents", "claims": "x"}, ["figure.claims", "'x'", "rate, near, limit"]),
         ({"kind": "exponents", "claims": "near"}, ["figure.claims", "'near'", "no exponent"]),

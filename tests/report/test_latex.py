@@ -150,7 +150,7 @@ def test_figures_are_as_wide_as_a_column_and_captions_name_the_setting(finished:
     text = path.with_suffix(".tex").read_text()
     assert_latex(text)
     assert rf"\includegraphics[width={WIDTH}]{{binary_mean_error.pdf}}" in text
-    assert r"  \caption{Binary data: the error falls as $1/(\varepsilon n)$ where" in text
+    assert r"It falls as $1/(\varepsilon n)$ where privacy dominates" in text
     for part in (
         "Shown: error (0.9 quantile) against $n$. Data: Bernoulli (Bernoulli; $p = 0.5$). ",
         "Estimators: Laplace (binary mean), the mean (empirical mean). ",
@@ -180,7 +180,7 @@ def test_captions_of_every_kind(numbers: Result) -> None:
              "Bars: 95 per cent intervals, bootstrap over trials"],
         ),
         ({**ACCURACY, "budgets": PAID},
-         ["diamonds: found by direct search", "dotted: the theorem's terms added"]),
+         ["diamonds: found by direct search", "dotted: the sum of the theorem's terms"]),
         ({**ROUNDS, "metrics": ["width_q50", "miss_rate"]},
          ["interval width (median) and share of intervals that miss against the number of rounds",
           "Bands: Jeffreys' 95 per cent intervals of the share"]),
@@ -302,7 +302,7 @@ def test_shipped_sources_ask_for_what_their_sweeps_have(name: str) -> None:
             text = study.all_figures[figure].caption
             assert text
             assert not SPECIAL.search(text)
-            assert not text.endswith(".")
+            assert text.endswith(".")
             assert_latex(latex(text))
         sections = (study.families, study.estimators, study.budgets)
         entries |= {one.name for section in sections for one in section.values()}
@@ -324,7 +324,7 @@ def test_what_fails_is_left_out_and_told(
     assert asked == [["sweep=binary_mean", "trials=5"]]  # once for both
     told = capsys.readouterr()
     assert "other (1 of 2), sweep 1 of 1: binary_mean" in told.out
-    assert "binary_mean ended with 1: nothing of it is drawn" in told.err
+    assert "binary_mean: ended with exit code 1; its figures are not drawn" in told.err
     monkeypatch.setattr(paper, "run", lambda _: 130)
     assert main([]) == 130
     assert {path.suffix for path in tiny.iterdir()} == {".yaml"}

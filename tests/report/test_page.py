@@ -56,9 +56,9 @@ def test_what_was_asked_and_found_comes_first(example: Path, tmp_path: Path) -> 
     page = page_of(example)
     tags = [tag for tag, *_ in page.elements]
     assert page.texts("p")[1:3] == [
-        "Asked: Do 1 estimator lose no more privacy than they claim, on pairs of neighbouring "
-        "datasets with 1000 runs on each?",
-        "Found: theorems: 2 consistent; the best "
+        "Question: Do the claims of privacy of 1 estimator hold on pairs of neighbouring datasets, "
+        "with 1000 runs on each dataset?",
+        "Result: theorems: 2 consistent; the best "
         "private estimators' worst errors 1.01 to 1.3 times their lower bounds; 2 of 3 claims of "
         "privacy refuted or failed; 1 of 2 broken controls caught; 1 of 2 errors worse than the "
         "baseline's or gone; 1 setting that raised an error.",
@@ -68,23 +68,23 @@ def test_what_was_asked_and_found_comes_first(example: Path, tmp_path: Path) -> 
     about = (
         "3 estimators on 4 distributions under pure DP, with n = 1 to 1e12 and 100 trials of each"
     )
-    asked = f"Asked: Is what theory says (KSU20) true of {about}?"
+    asked = f"Question: Does theory (KSU20) hold for {about}?"
     assert page_of(example).texts("p")[1] == asked
     write_table(example / "claims.csv", [CLAIM | {"checks": "code", "theorem_verdict": ""}])
-    asked = f"Asked: Does the code agree with its own formulas for {about}?"
+    asked = f"Question: Does the code agree with its own formulas for {about}?"
     assert page_of(example).texts("p")[1] == asked
     for name in ("claims", "controls", "factors"):
         (example / f"{name}.csv").unlink()
-    asked = f"Asked: How large are the errors of {about}, and are they those of the baseline?"
+    asked = f"Question: How large are the errors of {about}, and do they match the baseline?"
     assert page_of(example).texts("p")[1] == asked
     (example / "tracking.csv").unlink()
     found = page_of(example).texts("p")[2]
-    assert found.startswith("Found: the 0.9 quantile of the error is ")  # 40 letters
+    assert found.startswith("Result: the 0.9 quantile of the error is ")  # 41 letters
     write_table(example / "summary.csv", ERRORS)
     assert (
         page_of(example)
         .texts("p")[2]
-        .removeprefix(found[:40])
+        .removeprefix(found[:41])
         .startswith("1 to 4; clip has the smallest in 2 of 3 settings; ")
     )
     for ties, told in (
@@ -97,7 +97,7 @@ def test_what_was_asked_and_found_comes_first(example: Path, tmp_path: Path) -> 
         write_table(example / "summary.csv", tied)
         assert f"; {told}; " in page_of(example).texts("p")[2]
     (tmp_path / "bare").mkdir()
-    assert "Asked" not in " ".join(page_of(tmp_path / "bare").texts("p"))
+    assert "Question" not in " ".join(page_of(tmp_path / "bare").texts("p"))
 
 
 def test_the_tone_of_the_answer_is_that_of_the_worst_finding(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ FREE = {**dict.fromkeys(PURE, np.nan), "privacy": "none"}
 
 
 def row(family: str, law: str, estimator: str, q90: float, bound: float, **more: object) -> object:
-    fixed = {"k": np.nan, "n": 100, "d": 1, "bound_by": "two laws", **PURE}
+    fixed = {"k": np.nan, "n": 100, "d": 1, "bound_name": "two laws", **PURE}
     known = {"family": family, "distribution": law, "estimator": estimator, "q90": q90}
     return {**fixed, **known, "q90_high": 1.5 * q90, "lower_bound": bound, **more}
 
@@ -24,7 +24,7 @@ def row(family: str, law: str, estimator: str, q90: float, bound: float, **more:
 @pytest.fixture
 def summary() -> pd.DataFrame:
     """A class with its bound, a law with moments, a law without either, and one out of reach."""
-    free = {**FREE, "bound_by": np.nan}
+    free = {**FREE, "bound_name": np.nan}
     nan, inf = np.nan, np.inf
     return pd.DataFrame(
         [
@@ -76,7 +76,7 @@ def test_the_figure_steps_from_none_to_what_is_solved(numbers: Result) -> None:
         )
         assert all(y[-1] == max(y) <= 1 and y[0] == 0 for _, y in lines.values())
     spec = {"kind": "profile", "estimators": "mean"}
-    assert_refused(numbers, spec, ["nothing that it is about is private"])
+    assert_refused(numbers, spec, ["it selects no private estimator"])
 
 
 def test_a_problem_that_an_estimator_was_not_run_on_counts(summary: pd.DataFrame) -> None:

@@ -164,7 +164,7 @@ def test_counts_that_are_no_dataset_are_refused(atoms: ArrayLike, counts: ArrayL
 def test_parts_of_other_totals_are_refused(sizes: list[int]) -> None:
     sparse = SparseSample(np.ones((1, 2)), np.array([1]), 200)
     for sample in (counted(), expanded(counted()), sparse):
-        with pytest.raises(ValueError, match="do not make up 200"):
+        with pytest.raises(ValueError, match="add up to n = 200"):
             sample.split(sizes, rng(0))
 
 

@@ -108,7 +108,7 @@ def test_questions_about_the_other_kind_of_records_are_refused() -> None:
         with pytest.raises(ValueError, match="takes vectors, got scalar records"):
             getattr(one, question)()
     for one in (sample(), counted):
-        with pytest.raises(ValueError, match="takes vectors, record by record"):
+        with pytest.raises(ValueError, match="vectors that are all held"):
             one.second_moment()
 
 
@@ -117,9 +117,9 @@ def test_questions_about_the_other_kind_of_records_are_refused() -> None:
     [
         (np.zeros(3), [3], r"finite \(m, d\) array"),
         (np.array([[1.0, np.nan]]), [1], r"finite \(m, d\) array"),
-        (np.ones((3, 2)), [1, 1], "3 rows in all, of at most 5"),
-        (np.ones((3, 2)), [4, -1], "3 rows in all, of at most 5"),
-        (np.ones((6, 2)), [6, 0], "6 rows in all, of at most 5"),
+        (np.ones((3, 2)), [1, 1], "0 to n = 5 and add up to 3"),
+        (np.ones((3, 2)), [4, -1], "0 to n = 5 and add up to 3"),
+        (np.ones((6, 2)), [6, 0], "0 to n = 5 and add up to 6"),
     ],
 )
 def test_data_that_do_not_add_up_are_refused(rows: Floats, held: list[int], message: str) -> None:

@@ -15,7 +15,7 @@ from tests.conftest import entry_text
 
 FEW = "problems=binary-n300-pure0.1,binary-n1000-gdp0.03,gauss-n100-pure1"
 VECTORS = """
-from dpbench.estimators import BoundedMean
+from dpbench.estimators import L2ClippedMean
 
 CARD = {
     "name": "ball", "paper": "none", "notions": ["pure"], "relations": ["replace"],
@@ -25,7 +25,7 @@ CARD = {
 
 def entry(told):
     if told.records == "gaussian" and told.radius and not told.local:
-        return BoundedMean(radius=told.radius, mechanism="l2" if told.d > 1 else "additive")
+        return L2ClippedMean(radius=told.radius, mechanism="l2" if told.d > 1 else "additive")
 """
 
 
@@ -60,4 +60,4 @@ def test_a_class_is_audited_on_numbers_and_on_vectors(
     problems = read_suite().chosen("gauss-n100-pure1,gauss-n300-pure0.1,gauss16-n8000-pure1")
     entry = read_entry(tmp_path / "ball.py", problems.problems)
     rows = checks.audited(entry, problems.problems, origin=Origin.of(checks.WORK))
-    assert {row["estimator"] for row in rows} == {"ball-BoundedMean", "ball-BoundedMean-16d"}
+    assert {row["estimator"] for row in rows} == {"ball-L2ClippedMean", "ball-L2ClippedMean-16d"}

@@ -36,7 +36,9 @@ def test_a_path_is_a_module(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no such file; give a Python file"):
         checked_path(tmp_path / "no.py")
     (tmp_path / "a-b.py").write_text("")
-    with pytest.raises(ConfigError, match="the name of a module has letters, digits and _ alone"):
+    with pytest.raises(
+        ConfigError, match="not the name of a module; use only letters, digits and _"
+    ):
         checked_path(tmp_path / "a-b.py")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,7 +13,7 @@ from dpbench.analysis.summary import interval_ranks
 from dpbench.runner.origin import machine, versions
 from dpbench.runner.run import RunOptions
 from dpbench.suite import measure
-from dpbench.suite.entries import entries
+from dpbench.suite.entries import Card, entries
 from dpbench.suite.measure import LEVELS, measured
 from dpbench.suite.problems import Problem, Suite, read_suite
 from dpbench.suite.table import COLUMNS, Scores, archive_path
@@ -118,7 +120,13 @@ def test_the_archive_has_all_entries_and_problems(suite: Suite, archive: Scores)
     assert archive_path(suite.name).stat().st_size < 5e6
     assert not archive.about["quick"]
     assert set(archive.rows["problem"]) == {one.id for one in suite.problems}
-    assert archive.cards == {one.card.name: one.card for one in entries()}
+
+    def lasting(card: Card) -> Card:
+        return replace(card, assumptions="-", proof="-")  # these point at today's code
+
+    assert {name: lasting(card) for name, card in archive.cards.items()} == {
+        one.card.name: lasting(one.card) for one in entries()
+    }
     answered = {
         (entry.card.name, one.id)
         for one in suite.problems

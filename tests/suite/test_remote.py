@@ -53,5 +53,5 @@ def test_a_process_that_answers_something_else_is_told(
 
     (tmp_path / "mine.py").write_text(entry_text())
     monkeypatch.setattr("dpbench.suite.remote.entry_process", Strange())
-    with pytest.raises(ConfigError, match=r"mine.py: its process answers something else"):
+    with pytest.raises(ConfigError, match=r"mine.py: its process sent an unreadable answer"):
         read_entry(tmp_path / "mine.py", PROBLEMS)

@@ -37,7 +37,7 @@ PAIR = {"kind": "two_point_family", "k": [2, 3], "c": [0, 1]}
 T = {"kind": "student_t", "tail_index": 2.5, "unit_moment": 2}
 SPEC: dict[str, Any] = {
     "families": {"pair": PAIR, "t": T},
-    "estimators": {"minimax": {"kind": "heavy_tailed_mean"}, "mean": {"kind": "empirical_mean"}},
+    "estimators": {"minimax": {"kind": "tuned_clipped_mean"}, "mean": {"kind": "empirical_mean"}},
     "budgets": {"pure": {"kind": "pure_dp", "epsilon": [0.1, 1.0]}},
     "parts": {"all": {"n": [1000], "trials": 250}},
 }
@@ -80,7 +80,7 @@ def test_the_keys_of_families_with_a_lower_bound() -> None:
     assert set(pair["k"]) == {3.0}
     alone = keys[keys["family"] == "t"]
     private = alone["privacy"] == "pure"
-    assert set(alone["bound_by"][~private]) == {"sampling"}
+    assert set(alone["bound_name"][~private]) == {"sampling"}
     assert (alone["lower_bound"] > 0).all()
     assert set(alone["k"]) == {2.0}
 
@@ -111,7 +111,7 @@ def test_the_model_of_an_estimator_says_which_bound_holds() -> None:
     )
     table = key_table(made, make_cells(made))
     at = zip(table["family"], table["estimator"], strict=True)
-    found = dict(zip(at, zip(table["lower_bound"], table["bound_by"], strict=True), strict=True))
+    found = dict(zip(at, zip(table["lower_bound"], table["bound_name"], strict=True), strict=True))
     bound, by = found["plane", "covariance"]
     assert np.isnan(bound)
     assert by == ""
@@ -186,7 +186,7 @@ def test_blocks_do_not_depend_on_trials_or_on_order() -> None:
 
 
 def test_an_estimator_that_a_pattern_matches_runs_where_it_can() -> None:
-    two = {"clip_all": CLIP, "clip_l2": {"kind": "bounded_mean", "radius": 1, "mechanism": "l2"}}
+    two = {"clip_all": CLIP, "clip_l2": {"kind": "l2_clipped_mean", "radius": 1, "mechanism": "l2"}}
     budgets = {"pure": PURE, "zcdp": {"kind": "zcdp", "rho": 0.5}}
 
     def cells(chosen: Any) -> list[Cell]:

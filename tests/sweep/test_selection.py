@@ -77,7 +77,7 @@ def test_rows_under_a_budget() -> None:
 
 
 ESTIMATORS = {
-    "minimax": {"kind": "heavy_tailed_mean", "k": [2, 3], "policy": "minimax"},
+    "minimax": {"kind": "tuned_clipped_mean", "k": [2, 3], "policy": "minimax"},
     "naive": {"kind": "naive_gaussian_mean", "radius": [10, 1e6]},
     "mean": {"kind": "empirical_mean"},
 }
@@ -89,7 +89,7 @@ def test_swept_parameters_are_the_last_columns() -> None:
     made = Made(bounds=True, families=FAMILIES, estimators=ESTIMATORS, budgets=BUDGETS)
     keys = made.keys
     # k is the family's column; an estimator's own is told apart from it.
-    assert list(keys) == [*KEY, "lower_bound", "bound_by", "p", "estimator_k", "radius"]
+    assert list(keys) == [*KEY, "lower_bound", "bound_name", "p", "estimator_k", "radius"]
     assert len(keys) == 3 * 2 * (4 * 3 + 1)
     row = keys[(keys["estimator"] == "minimax_k3") & (keys["family"] == "coin_p0.1")].iloc[0]
     assert (row["p"], row["estimator_k"], row["d"]) == (0.1, 3, 1)

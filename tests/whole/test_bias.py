@@ -42,15 +42,15 @@ def test_a_bias_is_measured_and_a_biased_estimator_is_found_out() -> None:
     errors = result.errors(distribution="below", estimator="narrow")
     row = rows.loc["below", "narrow"]
     signed = errors["sign"] * errors["error"]
-    assert row["signed_mean"] == pytest.approx(signed.mean())
-    assert row["rmse"] ** 2 == pytest.approx(row["signed_mean"] ** 2 + signed.var(ddof=0))
+    assert row["bias"] == pytest.approx(signed.mean())
+    assert row["rmse"] ** 2 == pytest.approx(row["bias"] ** 2 + signed.var(ddof=0))
     # E max(-1, min(1, X)) of X = m + Z by parts: 1 - int_-1^1 P(X <= x) dx
     for name, m in (("near", 0.0), ("far", 1.5), ("below", -1.5)):
         x = np.linspace(-1, 1, 2001)
         bias = 1 - np.trapezoid(stats.norm.cdf(x - m), x) - m
         row = rows.loc[name, "narrow"]
-        assert abs(row["signed_mean"] - bias) < 5 * row["signed_mean_se"]
-    assert rows.loc["vectors"]["signed_mean"].isna().all()
+        assert abs(row["bias"] - bias) < 5 * row["bias_se"]
+    assert rows.loc["vectors"]["bias"].isna().all()
     verdicts = result.claims.set_index("claim")
     assert verdicts.loc["wide", "verdict"] == "consistent"
     # The worst place is where the bias is farthest from 0, and it keeps its sign: 0.67 at -1.5.

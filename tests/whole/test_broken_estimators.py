@@ -6,13 +6,13 @@ import pytest
 
 import dpbench
 from dpbench import Estimate, Ledger, PureDP, validated
-from dpbench.estimators import HeavyTailedMean
+from dpbench.estimators import TunedClippedMean
 from dpbench.privacy import ApproxDP, Budget
 from dpbench.samples import Sample
 
 
 @validated
-class _HalvedNoise(HeavyTailedMean):
+class _HalvedNoise(TunedClippedMean):
     """Half the noise that its privacy needs."""
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
@@ -21,7 +21,7 @@ class _HalvedNoise(HeavyTailedMean):
 
 
 @validated
-class _NeverClips(HeavyTailedMean):
+class _NeverClips(TunedClippedMean):
     """A threshold that no record reaches, with noise for one that does."""
 
     def clipping_threshold(self, n: int, budget: Budget) -> float:
@@ -29,7 +29,7 @@ class _NeverClips(HeavyTailedMean):
 
 
 @validated
-class _Thrifty(HeavyTailedMean):
+class _Thrifty(TunedClippedMean):
     """Spends a part of the budget, of epsilon and of delta, on the first of two steps."""
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
@@ -42,7 +42,7 @@ def test_a_budget_that_is_not_wholly_spent_is_named() -> None:
     spec = {
         "families": {"gaussian": {"kind": "gaussian"}},
         "estimators": {
-            "thrifty": _Thrifty(k=2), "whole": HeavyTailedMean(k=2),
+            "thrifty": _Thrifty(k=2), "whole": TunedClippedMean(k=2),
             "mean": {"kind": "empirical_mean"},
             "nothing": {"kind": "clipped_mean", "lower": None, "upper": 1},
         },
@@ -53,16 +53,16 @@ def test_a_budget_that_is_not_wholly_spent_is_named() -> None:
     lines = [line for line in str(found).splitlines() if "spends" in line]
     named = ["eps=1", "eps=1 delta=1e-06"]
     assert sorted(lines) == sorted(f"thrifty spends 0.4 of {budget}" for budget in named)
-    told = found.summary["spent"].notna()
+    told = found.summary["budget_fraction_spent"].notna()
     assert (told == (found.summary["estimator"] == "thrifty")).all()
 
 
 @pytest.mark.parametrize(
     ("near", "slope", "caught"),
-    [(HeavyTailedMean, HeavyTailedMean, False), (_HalvedNoise, _NeverClips, True)],
+    [(TunedClippedMean, TunedClippedMean, False), (_HalvedNoise, _NeverClips, True)],
 )
 def test_claims_catch_broken_estimators(
-    near: type[HeavyTailedMean], slope: type[HeavyTailedMean], *, caught: bool
+    near: type[TunedClippedMean], slope: type[TunedClippedMean], *, caught: bool
 ) -> None:
     """One by a claim about the error, the other by one about its exponent in epsilon."""
     about = {"tolerance": 0.05, "reason": "as in the shipped sweep"}
@@ -90,7 +90,7 @@ def test_claims_catch_broken_estimators(
 
 
 @validated
-class _Shouting(HeavyTailedMean):
+class _Shouting(TunedClippedMean):
     """Fails with text that means something to a terminal, and to what prints tables."""
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:

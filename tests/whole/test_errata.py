@@ -54,9 +54,10 @@ def test_advanced_composition_of_many_steps() -> None:
 
 def test_the_classical_gaussian_at_large_epsilon() -> None:
     delta = 1e-6
-    for epsilon, private in ((1.0, True), (50.0, False)):
-        sd = np.sqrt(2 * np.log(1.25 / delta)) / epsilon
-        assert (gaussian_delta(sd, epsilon) <= delta) == private
+    for numerator in (1.25, 2.0):  # of Z24, and of KSU20
+        for epsilon, private in ((1.0, True), (50.0, False)):
+            sd = np.sqrt(2 * np.log(numerator / delta)) / epsilon
+            assert (gaussian_delta(sd, epsilon) <= delta) == private
     with pytest.raises(ValueError, match="classical"):
         ApproxDP(50.0, delta, noise_by="classical")
 

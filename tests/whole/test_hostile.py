@@ -183,7 +183,7 @@ def test_a_file_sets_no_key_of_the_top_level(
         (bench.conf / f"{name}.yaml").write_text(text)
     adding = "+estimator@sweep.estimators.evil=evil"
     for flags in ([], ["--cfg", "job"], ["--multirun"]):
-        bench.refuses(adding, *flags, named=["its package is", "sweep or runner alone"])
+        bench.refuses(adding, *flags, named=["its package is", "sweep and runner only"])
     bench.text("# @package _global_\n" + PRECIOUS)
     bench.refuses(named=["sweep/tiny: its package is '_global_'"])
     assert not marker.exists()

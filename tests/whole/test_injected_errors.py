@@ -19,9 +19,9 @@ NUMBERS = {
     "binary": {"kind": "binary_mean"},
     "naive": {"kind": "naive_gaussian_mean", "radius": 10},
     "histogram": {"kind": "karwa_vadhan_mean", "radius": 10},
-    "exponential": {"kind": "exponential_coarse_mean", "radius": 10},
+    "exponential": {"kind": "median_then_clipped_mean", "radius": 10},
     "shrinking": {"kind": "shrinking_intervals", "radius": 10},
-    "minimax": {"kind": "heavy_tailed_mean", "k": 2},
+    "minimax": {"kind": "tuned_clipped_mean", "k": 2},
     "local": {"kind": "local_mean", "k": 2},
     "ksu20": {"kind": "ksu20_mean", "k": 2, "radius": 1},
     "buckets": {"kind": "subsample_aggregate", "buckets": 100, "lower": -1, "upper": 1,
@@ -30,7 +30,7 @@ NUMBERS = {
 VECTORS = {
     "coinpress": {"kind": "coinpress_mean", "radius": 10},
     "ball": {"kind": "ksu20_ball_mean", "k": 2, "radius": 10},
-    "l2": {"kind": "bounded_mean", "radius": 5, "mechanism": "l2"},
+    "l2": {"kind": "l2_clipped_mean", "radius": 5, "mechanism": "l2"},
     "covariance": {"kind": "coinpress_covariance", "bound": 2, "rounds": 4},
     "whitened": {"kind": "whitened_coinpress_mean", "radius": 2, "bound": 1},
 }
@@ -57,7 +57,7 @@ STUDY: dict[str, Any] = {
                    "descent": DESCENT,
                    "core": {"kind": "friendly_core_mean", "threshold": 0.05},
                    "test": {"kind": "subsample_test", "buckets": 20},
-                   "cover": {"kind": "ksu20_cover_mean", "k": 2, "radius": 1},
+                   "cover": {"kind": "ksu20_tournament_mean", "k": 2, "radius": 1},
                    "printed": {"kind": "ksu20_mean", "k": 2, "radius": 1, "constants": "paper",
                                "alpha": 0.05}},
     "budgets": {"pure": {"kind": "pure_dp", "epsilon": 0.3}, "zcdp": {"kind": "zcdp", "rho": 0.5},
@@ -116,9 +116,9 @@ def wide() -> contextlib.AbstractContextManager[None]:
     return times(
         2.0, (gaussian, "gaussian_tail"), (karwa_vadhan, "gaussian_tail"),
         (coinpress, "gaussian_norm"), (friendly_core, "gaussian_diameter"),
-        (est.HeavyTailedMean, "clipping_threshold"), (est.LocalMean, "clipping_threshold"),
+        (est.TunedClippedMean, "clipping_threshold"), (est.LocalMean, "clipping_threshold"),
         (est.KSU20BallMean, "ball_radius"), (est.KSU20Mean, "_half_width"),
-        (est.KSU20CoverMean, "half_clip"),
+        (est.KSU20TournamentMean, "half_clip"),
     )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ ELSEWHERE = {
     "jobs/measured.py": "test_pytest_plugin.py",
     "jobs/prepare.py": "conf/test_sweeps.py",
     "tracking/history_figure.py": "commands/test_history.py",
+    "estimators/public.py": "estimators/test_catalogue.py",
     "estimators/libraries/worker.py": "estimators/libraries/test_process.py",
     "libraries/measure.py": "jobs/test_libraries.py",
     "libraries/report.py": "jobs/test_libraries.py",

@@ -77,7 +77,7 @@ def test_company_changes_no_row(bench: Bench) -> None:
     more = {
         "a_first": {"kind": "local_mean"},
         "nearly": {"kind": "median_of_means"},
-        "zz": {"kind": "heavy_tailed_mean", "policy": "all"},
+        "zz": {"kind": "tuned_clipped_mean", "policy": "all"},
     }
 
     def change(spec: dict[str, Any]) -> None:

@@ -30,11 +30,11 @@ from dpbench.tracking.check import suspects
 CLAIMED = PureDP(1.0)  # in the audit
 KINDS: dict[str, dict[str, Any]] = {
     "binary": {"kind": "binary_mean"},
-    "minimax": {"kind": "heavy_tailed_mean", "k": 2},
+    "minimax": {"kind": "tuned_clipped_mean", "k": 2},
     "buckets": {"kind": "subsample_aggregate", "aggregate": "mean", "buckets": 20, "lower": -1,
                 "upper": 1},
-    "vector": {"kind": "bounded_mean", "radius": 1, "mechanism": "additive"},
-    "range": {"kind": "ksu20_range", "k": 2, "alpha": 10 / 256, "radius": 2.0**20},
+    "vector": {"kind": "l2_clipped_mean", "radius": 1, "mechanism": "additive"},
+    "range": {"kind": "ksu20_range_estimate", "k": 2, "alpha": 10 / 256, "radius": 2.0**20},
 }  # fmt: skip
 STUDY: dict[str, Any] = {
     "families": {"coins": {"kind": "bernoulli", "p": 0.3},
@@ -81,9 +81,9 @@ def noise(factor: Callable[[float], float]) -> Any:
 
 
 def wide() -> Any:
-    threshold = est.HeavyTailedMean.clipping_threshold
+    threshold = est.TunedClippedMean.clipping_threshold
     return mock.patch.object(
-        est.HeavyTailedMean, "clipping_threshold", lambda *at: 2 * threshold(*at)
+        est.TunedClippedMean, "clipping_threshold", lambda *at: 2 * threshold(*at)
     )
 
 
@@ -104,8 +104,8 @@ def half_of_the_budget() -> Iterator[None]:
         return right(self, sample, second)
 
     with contextlib.ExitStack() as stack:
-        for kind in (est.BinaryMean, est.HeavyTailedMean, est.SubsampleAggregate,
-                     est.BoundedMean, est.KSU20Range):  # fmt: skip
+        for kind in (est.BinaryMean, est.TunedClippedMean, est.SubsampleAggregate,
+                     est.L2ClippedMean, est.KSU20RangeEstimate):  # fmt: skip
             stack.enter_context(changed(kind, "estimate", less))
         yield
 

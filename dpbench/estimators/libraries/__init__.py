@@ -1,8 +1,8 @@
-"""Other libraries' private means, each in an environment and a process of its own.
+"""Private means of other libraries, each in its own environment and process.
 
-- worker.py runs inside a library's environment and needs nothing of dpbench; process.py talks to
-  the worker. ``python -m dpbench libraries [NAME ...]`` makes the environments.
-- recorder.py runs there, too: it records what the mechanisms of a query are given.
+- worker.py runs inside a library's environment and imports nothing of dpbench; process.py talks to
+  the worker. ``python -m dpbench libraries [NAME ...]`` creates the environments.
+- recorder.py runs there, too: it records the inputs of the mechanisms of a query.
 - mean.py is the estimator ``library_mean``, for any sweep.
-- expected.py has its expected error, and the error that no private mean can beat.
+- expected.py computes its expected error, and a lower bound for every private mean.
 """

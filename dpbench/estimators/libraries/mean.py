@@ -1,4 +1,4 @@
-"""The mean of a library, as an estimator for any sweep."""
+"""The private mean of another library, as an estimator for any sweep."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["LibraryMean"]
 
 
 class _Known(NamedTuple):
-    """The neighbours that a library's guarantee is about, and how it makes its noise."""
+    """Neighbours of a library's guarantee, and the construction of its noise."""
 
     relation: Relation
     noise: Noise
     truncated: bool
-    sized: bool = False  # whether it is told the number of records
+    sized: bool = False  # True if the library takes a declared number of records
 
 
 KNOWN = {
@@ -41,23 +41,24 @@ KNOWN = {
 
 @validated
 class LibraryMean(OneDataset):
-    """The mean of another library, which runs in an environment and a process of its own.
+    """Private mean of another library (diffprivlib, OpenDP, PyDP, ...), run in its own process.
 
-    ``bash dev.sh libraries`` makes the environments; ``numpy``, a clipped mean with Laplace noise
-    written by hand, needs none. What a library cannot release, because it raises, is NaN. Its noise
-    cannot be seeded: runs do not repeat.
+    ``bash dev.sh libraries`` creates the environments; ``numpy``, a hand-written clipped mean with
+    Laplace noise, needs none. If a library raises, the release is NaN. Its noise cannot be seeded:
+    runs do not repeat.
 
     Parameters
     ----------
     library : {'numpy', 'diffprivlib', 'opendp', 'python-dp', 'pipeline-dp', 'tumult'}
-        The first three promise something where a record is replaced and n is public, the others
-        where one is added or removed and n is private.
+        The library. The first three guarantee privacy under replacement, with n public; the
+        others under adding or removing a record, with n private.
     lower, upper : float or None
-        Bounds on the records. Both None leave it to the library to find bounds: diffprivlib and
-        python-dp do.
+        Public bounds on the records, lower < upper. If both are None the library finds bounds
+        itself: diffprivlib (from the data, without privacy) and python-dp can.
     contributions : {1, 2}
-        OpenDP's `unit_of(contributions=...)` beside a declared size. Datasets of one size that
-        differ in a record are 2 apart; with 1 there are no neighbours, and no noise is added.
+        `unit_of(contributions=...)` of OpenDP, beside a declared size. Datasets of equal size that
+        differ in one record are at distance 2. With 1 no two datasets are neighbours, and no noise
+        is added.
     """
 
     library: Literal["numpy", "diffprivlib", "opendp", "python-dp", "pipeline-dp", "tumult"]
@@ -76,7 +77,7 @@ class LibraryMean(OneDataset):
         if self.lower is None and self.library not in ("diffprivlib", "python-dp"):
             raise ValueError(f"{self.library} needs lower and upper")
         if self.contributions != 2 and self.library != "opendp":
-            raise ValueError("contributions are for opendp alone")
+            raise ValueError("contributions: only opendp takes them; remove the key")
         return self
 
     @property
@@ -85,12 +86,12 @@ class LibraryMean(OneDataset):
 
     @property
     def takes_size(self) -> bool:
-        """Whether the library takes a declared number of records."""
+        """True if the library takes a declared number of records."""
         return KNOWN[self.library].sized
 
     @property
     def private(self) -> bool:
-        """Whether it is known to be private as it is called here."""
+        """True if the library is known to be private as it is called here."""
         return self.contributions == 2 and (self.lower is not None or self.library == "python-dp")
 
     def one(self, x: Floats, budget: Budget, rng: np.random.Generator) -> float:
@@ -99,10 +100,27 @@ class LibraryMean(OneDataset):
     def releases(
         self, x: NDArray[Any], budget: Budget, repeats: int, size: int | None = None
     ) -> Releases:
-        """Release on a column, (n,) of floats or integers, with the time that each takes.
+        """Release the mean of a column several times, and time each release.
 
-        `size` is the declared one, by default n. LibraryError if the library is not installed, or
-        its process ends.
+        Parameters
+        ----------
+        x : (n,) array of float or int
+            The column.
+        budget : Budget
+            Budget of one release; its first amount is epsilon.
+        repeats : int
+            Number of independent releases.
+        size : int, optional
+            Declared number of records; default n.
+
+        Returns
+        -------
+        Releases
+
+        Raises
+        ------
+        LibraryError
+            If the library is not installed, or its process ends.
         """
         ask = {
             "epsilon": budget.amounts[0],
@@ -114,7 +132,20 @@ class LibraryMean(OneDataset):
         return library(self.library).release(x, ask, repeats)
 
     def expected(self, mean: float, n_epsilon: float) -> Expected | None:
-        """Its error in units of width/(n epsilon), on columns within bounds; None if not known."""
+        """Return the expected error on a column within bounds; None if it is not known.
+
+        Parameters
+        ----------
+        mean : float
+            Mean of the column.
+        n_epsilon : float
+            Number of records times epsilon.
+
+        Returns
+        -------
+        Expected or None
+            In units of width/(n epsilon).
+        """
         if self.lower is None or self.upper is None or not self.private:
             return None
         known = KNOWN[self.library]

@@ -1,4 +1,4 @@
-"""One process for each library, alive from the first request on; see `worker`."""
+"""Processes of the libraries, one each, started at the first request; see `worker`."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ __all__ = [
 
 HERE = Path(__file__).parent
 REQUIREMENTS: dict[str, list[str]] = json.loads((HERE / "requirements.json").read_text("utf-8"))
-# A request that takes longer is given up; Spark needs minutes to start.
-MOST_SECONDS = 600.0
+MOST_SECONDS = 600.0  # time limit of a request; Spark needs minutes to start
 
 
 class LibraryError(RuntimeError):
-    """The process of a library is of no use: a line that says why."""
+    """The process of a library failed; the message is one line with the reason."""
 
 
 class Releases(NamedTuple):
-    """Releases of one column.
+    """Releases of the mean of one column.
 
     Attributes
     ----------
     values : (repeats,) array
-        NaN also where the library raised.
+        The releases; NaN also if the library raised.
     raised : (repeats,) array of bool
+        True if the library raised.
     seconds : (repeats,) array
-        Of each; the first has what the library prepares.
+        Time of each release, in seconds; the first includes the library's preparation.
     told : str
-        The first exception, else the first warning, or nothing.
+        The first exception, else the first warning, else "".
     """
 
     values: Floats
@@ -55,23 +55,26 @@ class Releases(NamedTuple):
 
 
 def folder(name: str) -> Path:
-    """A library's environment: below ``.libraries`` of the checkout, or DPBENCH_LIBRARIES."""
+    """Return the folder of a library's environment.
+
+    It is below ``.libraries`` of the checkout, or below the environment variable DPBENCH_LIBRARIES.
+    """
     root = os.environ.get("DPBENCH_LIBRARIES") or HERE.parents[2] / ".libraries"
     return Path(root).expanduser().absolute() / name
 
 
 def environments() -> list[Path]:
-    """Return the file of each library's environment that every installation writes anew."""
+    """Return, for each library, the file of its environment that every installation rewrites."""
     return [folder(name) / "pyvenv.cfg" for name in REQUIREMENTS]
 
 
 def python(name: str) -> Path:
-    """The Python of a library's environment; numpy is in dpbench's own."""
+    """Return the Python interpreter of a library's environment; for numpy, dpbench's own."""
     return Path(sys.executable) if name == "numpy" else folder(name) / "bin" / "python"
 
 
 class _Library:
-    """Talk to a library's process, started when it is first needed, and anew after it has died."""
+    """Connection to a library's process, which starts when needed, and again after it has ended."""
 
     def __init__(self, name: str) -> None:
         self._name, self._lock = name, threading.Lock()
@@ -81,7 +84,7 @@ class _Library:
 
     @property
     def version(self) -> str:
-        """The library's version; LibraryError if there is none."""
+        """The library's version; raises LibraryError if it is not installed."""
         with self._lock:
             self._started()
         return self._version
@@ -94,12 +97,17 @@ class _Library:
         Parameters
         ----------
         column : (n,) array
+            The records.
         ask : dict
             The fields of `dpbench.estimators.libraries.worker.Ask`.
         repeats : int
-            Independent releases.
+            Number of independent releases.
         limit : float
-            Seconds, after which the process is ended.
+            Time in seconds after which the process is ended.
+
+        Returns
+        -------
+        Releases
 
         Raises
         ------
@@ -117,13 +125,14 @@ class _Library:
     def replay(
         self, query: str, datasets: Sequence[Floats], ask: dict[str, Any]
     ) -> list[tuple[list[dict[str, Any]], str]]:
-        """Run a query on datasets, all but the first with the releases of the first.
+        """Run a query on datasets; all runs but the first reuse the releases of the first.
 
         Parameters
         ----------
         query : str
             A name of `dpbench.estimators.libraries.recorder.QUERIES`.
         datasets : sequence of (n, d) array
+            Records of each run.
         ask : dict
             The fields of `dpbench.estimators.libraries.worker.Ask`.
 
@@ -132,7 +141,7 @@ class _Library:
         list of (list of dict, str)
             For each dataset the steps of its mechanisms, see
             `dpbench.estimators.libraries.recorder.Recorder`, and the exception that ended the run,
-            or nothing.
+            or "".
 
         Raises
         ------
@@ -174,12 +183,12 @@ class _Library:
         self._version = self._exchange(b"", MOST_SECONDS)
 
     def _exchange(self, request: bytes, limit: float) -> Any:
-        """Send a request and read the reply; a process that says none is ended."""
+        """Send a request and read the reply; end a process that does not reply."""
         process = self._process
         assert process is not None
         assert process.stdin is not None
         assert process.stdout is not None
-        late = threading.Timer(limit, process.kill)  # which ends what follows, too
+        late = threading.Timer(limit, process.kill)  # a killed process ends the reading below
         late.start()
         try:
             process.stdin.write(request)
@@ -188,20 +197,20 @@ class _Library:
         except (OSError, ValueError) as error:
             slow = not late.is_alive()
             raise LibraryError(self._ended(f"no answer in {limit:g} s" if slow else "")) from error
-        except BaseException:  # a reply that is not read would pass for the next one's
+        except BaseException:  # an unread reply would be taken for that of the next request
             self._ended("")
             raise
         finally:
             late.cancel()
 
     def _ended(self, why: str) -> str:
-        """End the process; what it said at last, or its exit code."""
+        """End the process; return its last line of output, or its exit code."""
         process, self._process = self._process, None
         assert process is not None
         process.kill()
         code = process.wait()
         for pipe in (process.stdin, process.stdout):
-            with contextlib.suppress(OSError):  # what was not sent cannot be
+            with contextlib.suppress(OSError):  # unsent bytes cannot be flushed
                 pipe.close()  # type: ignore[union-attr]
         self._errors.seek(0)
         lines = self._errors.read().decode("utf-8", "replace").split("\n")
@@ -214,12 +223,12 @@ _LIBRARIES: dict[str, _Library] = {}
 
 
 def library(name: str) -> _Library:
-    """The library of that name."""
+    """Return the connection to the library of that name."""
     return _LIBRARIES.setdefault(name, _Library(name))
 
 
 @atexit.register
 def close_libraries() -> None:
-    """End all processes; one is started anew when it is needed."""
+    """End all processes; a later request starts its process again."""
     for one in _LIBRARIES.values():
         one.close()

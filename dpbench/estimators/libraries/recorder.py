@@ -1,11 +1,12 @@
-"""Run queries inside a library's environment, and record what their mechanisms are given.
+"""Run queries inside a library's environment, and record the inputs of their mechanisms.
 
-`replay` runs a query on a first dataset, keeps what its mechanisms release, and runs it on further
-datasets with these releases frozen [1]_. Given equal releases, a value before noise may move by
-the stated sensitivity between neighbours, and the mechanisms may not change. `worker` loads this
-file, which needs the library and nothing of dpbench; all noise that later steps rest on is seeded.
+`replay` runs a query on a first dataset, keeps the releases of its mechanisms, and runs it on
+further datasets with these releases frozen [1]_. Given equal releases, a value before noise may
+differ by the stated sensitivity between neighbours, and the mechanisms may not differ. `worker`
+loads this file, which needs the library and nothing of dpbench. All noise that later steps depend
+on is seeded.
 
-To add a query: a function that runs it on records, with its name in `QUERIES`.
+To add a query: write a function that runs it on records, and put its name into `QUERIES`.
 
 .. [1] "Privacy in theory, bugs in practice: grey-box auditing of differential privacy libraries",
    arXiv 2602.17454, 2026.
@@ -22,13 +23,13 @@ from typing import Any
 
 
 class Recorder:
-    """Record what mechanisms are given; release again what those of an earlier run released.
+    """Record of the inputs of mechanisms; it can replay the releases of an earlier run.
 
     Parameters
     ----------
     earlier : sequence of dict
-        The steps of an earlier run. A mechanism of the same name, with as many values as the one
-        at its place there, releases what that one did.
+        Steps of an earlier run. A mechanism reuses the release of the step at its place there if
+        the name and the number of values agree.
 
     Attributes
     ----------
@@ -44,7 +45,26 @@ class Recorder:
     def add(
         self, name: str, values: Any, stated: Any, release: Callable[[], Any], norm: str = "l1"
     ) -> Any:
-        """Record a mechanism, and return its release or the frozen one."""
+        """Record a mechanism, and return its release or the frozen release.
+
+        Parameters
+        ----------
+        name : str
+            Name of the mechanism.
+        values : sequence of float
+            Values before noise.
+        stated : float
+            Sensitivity that the mechanism states.
+        release : callable
+            Makes the release, without arguments.
+        norm : {'l1', 'max'}
+            Norm of the sensitivity.
+
+        Returns
+        -------
+        object
+            The release.
+        """
         at, step = len(self.steps), {"mechanism": name, "values": [float(x) for x in values]}
         known = self._earlier[at] if at < len(self._earlier) else step
         same = known["mechanism"] == name and len(known["values"]) == len(step["values"])
@@ -53,12 +73,28 @@ class Recorder:
         return released
 
 
-# Runs a query on (n, d) records, for an Ask of `worker`; its mechanisms are recorded.
+# A query takes (n, d) records, an Ask of `worker`, and the Recorder of its mechanisms.
 Query = Callable[[Any, Any, Recorder], object]
 
 
 def numpy_mean(share: float, x: Any, ask: Any, tape: Recorder) -> object:
-    """Release a mean by hand, which states a share of its sensitivity."""
+    """Release a hand-written mean that states a share of its sensitivity.
+
+    Parameters
+    ----------
+    share : float > 0
+        Stated sensitivity over the true sensitivity; below 1 the mean is not private.
+    x : (n, d) array
+        Records; the first column is used.
+    ask : Ask
+        Budget and bounds.
+    tape : Recorder
+        Records the mechanism.
+
+    Returns
+    -------
+    float
+    """
     import numpy as np
 
     low, high = ask.bounds
@@ -69,14 +105,25 @@ def numpy_mean(share: float, x: Any, ask: Any, tape: Recorder) -> object:
 
 @contextmanager
 def recorded_mechanisms(base: type, tape: Recorder) -> Iterator[None]:
-    """Record `randomise` of all classes below `base`, with the sensitivities that they state.
+    """Record `randomise` of all subclasses of `base`, with the sensitivities that they state.
 
-    A mechanism that another one calls is recorded as a part of its caller. A mechanism that is
-    given no value chooses by its utilities. A mechanism that states no sensitivity is recorded with
-    an infinite one.
+    A mechanism called by another mechanism is recorded as a part of its caller. A mechanism that is
+    given no value chooses by its utilities, which are recorded. A mechanism that states no
+    sensitivity is recorded with an infinite sensitivity.
+
+    Parameters
+    ----------
+    base : type
+        Base class of the library's mechanisms.
+    tape : Recorder
+        Records them while the context is open.
+
+    Yields
+    ------
+    None
     """
     found, inside = [base], [False]
-    for one in found:  # grows
+    for one in found:  # `found` grows while it is read
         found += one.__subclasses__()
     own = {one: vars(one)["randomise"] for one in found if "randomise" in vars(one)}
 
@@ -106,7 +153,24 @@ def recorded_mechanisms(base: type, tape: Recorder) -> Iterator[None]:
 
 
 def diffprivlib_query(name: str, x: Any, ask: Any, tape: Recorder) -> object:
-    """Run a tool of diffprivlib, or fit a model of a feature and a target; declare bounds."""
+    """Run a tool of diffprivlib, or fit a model of a feature and a target, with declared bounds.
+
+    Parameters
+    ----------
+    name : str
+        A name of `QUERIES` for diffprivlib.
+    x : (n, d) array
+        Records; models take a feature and a target.
+    ask : Ask
+        Budget and bounds.
+    tape : Recorder
+        Records the mechanisms.
+
+    Returns
+    -------
+    object
+        Result of the library.
+    """
     from diffprivlib import models, tools
     from diffprivlib.mechanisms.base import DPMechanism
 
@@ -116,7 +180,7 @@ def diffprivlib_query(name: str, x: Any, ask: Any, tape: Recorder) -> object:
             return tools.count_nonzero(x[:, 0] > middle, **how)
         if name == "histogram":
             return tools.histogram(x[:, 0], bins=4, range=ask.bounds, **how)
-        if name == "gaussian_nb":  # classes are declared, too: no or yes
+        if name == "gaussian_nb":  # the two classes are declared as well
             model = models.GaussianNB(bounds=ask.bounds, **how)
             return model.partial_fit(x[:, :1], x[:, 1] > middle, classes=[False, True])
         if name.startswith("linear_regression"):
@@ -128,11 +192,27 @@ def diffprivlib_query(name: str, x: Any, ask: Any, tape: Recorder) -> object:
 
 
 def opendp_query(name: str, x: Any, ask: Any, tape: Recorder) -> object:
-    """Run a query of OpenDP's Context API; the size is declared where contributions are 2.
+    """Run a query of OpenDP's Context API; the size is declared if contributions are 2.
 
-    OpenDP's mechanisms are not Python's. A measurement is a transformation and a mechanism, which
-    the API joins by ``>>``: the transformation has the value before noise, and its map the
+    OpenDP's mechanisms are not Python classes. A measurement is a transformation and a mechanism,
+    which the API joins by ``>>``. The transformation gives the value before noise, and its map the
     sensitivity.
+
+    Parameters
+    ----------
+    name : str
+        A name of `QUERIES` for OpenDP.
+    x : (n, d) array
+        Records; the first column is used.
+    ask : Ask
+        Budget, bounds and contributions.
+    tape : Recorder
+        Records the mechanism.
+
+    Returns
+    -------
+    object
+        The release.
     """
     import numpy as np
 
@@ -144,7 +224,20 @@ def opendp_query(name: str, x: Any, ask: Any, tape: Recorder) -> object:
 
 @lru_cache(maxsize=64)
 def opendp_measurement(name: str, ask: Any) -> tuple[Any, Any]:
-    """Find a measurement, which takes long, and the transformation that it begins with."""
+    """Build a measurement, which is slow, and return its transformation and itself.
+
+    Parameters
+    ----------
+    name : str
+        A name of `QUERIES` for OpenDP.
+    ask : Ask
+        Budget, bounds, size and contributions.
+
+    Returns
+    -------
+    before, measurement : tuple
+        The transformation before the mechanism, and the whole measurement.
+    """
     import numpy as np
     import opendp.prelude as dp
 
@@ -187,8 +280,8 @@ def _named(query: Callable[..., object], *names: str) -> dict[str, Query]:
     return {name: partial(query, name) for name in names}
 
 
-# The queries that can be replayed, by library and name. diffprivlib's quantile is left out, because
-# it chooses among pieces between records: their lengths, a base measure, have no sensitivity.
+# Queries that can be replayed, by library and name. diffprivlib's quantile is missing: it chooses
+# among intervals between records, whose lengths (a base measure) have no sensitivity.
 QUERIES: dict[str, dict[str, Query]] = {
     "numpy": {"mean": partial(numpy_mean, 1.0), "halved_mean": partial(numpy_mean, 0.5)},
     "diffprivlib": _named(
@@ -201,13 +294,24 @@ QUERIES: dict[str, dict[str, Query]] = {
 
 
 def replay(library: str, query: str, ask: Any, datasets: Sequence[Any]) -> dict[str, Any]:
-    """Run a query on datasets, all but the first with the releases of the first.
+    """Run a query on datasets; all runs but the first reuse the releases of the first.
+
+    Parameters
+    ----------
+    library : str
+        A key of `QUERIES`.
+    query : str
+        A name of a query of the library.
+    ask : Ask
+        Budget and bounds; its size is replaced by that of each dataset.
+    datasets : sequence of (n, d) array
+        Records of each run.
 
     Returns
     -------
     dict
-        ``tapes``, the steps of each run, see `Recorder`; and ``told``: for each the exception that
-        ended it, or nothing.
+        ``tapes``: the steps of each run, see `Recorder`. ``told``: for each run the exception
+        that ended it, or "".
     """
     tapes: list[Recorder] = []
     told: list[str] = []
@@ -225,14 +329,26 @@ def replay(library: str, query: str, ask: Any, datasets: Sequence[Any]) -> dict[
 
 
 def _numbers(step: dict[str, Any]) -> dict[str, Any]:
-    """Return a step whose release is a list of numbers."""
+    """Return a step with its release converted to a list of numbers."""
     import numpy as np
 
     return step | {"released": np.ravel(step["released"]).astype(float).tolist()}
 
 
 def unpacked(column: array[Any], shapes: Sequence[Sequence[int]]) -> list[Any]:
-    """Cut numbers into arrays of these shapes."""
+    """Cut a flat array of numbers into arrays of these shapes.
+
+    Parameters
+    ----------
+    column : array of float
+        All numbers.
+    shapes : sequence of (rows, width)
+        Shapes of the datasets, in order.
+
+    Returns
+    -------
+    list of (rows, width) array
+    """
     import numpy as np
 
     ends = np.cumsum([rows * width for rows, width in shapes])[:-1]

@@ -1,13 +1,13 @@
 """Read columns inside a library's environment, and answer with releases of their mean.
 
-Run as ``python worker.py LIBRARY``; needs the library and nothing of dpbench. The first line of
-output is the library's version; then for each request, a line of JSON that the column's bytes
-follow, a line with what `answer` returns. What a library prints goes to the standard error.
+Run as ``python worker.py LIBRARY``; it needs the library and nothing of dpbench. The first line of
+output is the library's version. A request is a line of JSON, followed by the bytes of the column;
+the reply is a line with the result of `answer`. Output of the library goes to standard error. A
+request with a ``query`` has several datasets, and the reply is the result of `recorder.replay`.
 
-A request with a ``query`` has several datasets, and a line with what `recorder.replay` returns.
-
-To add a library: a function below that prepares a release as its documentation has it, its name in
-`LIBRARIES`, its requirements in ``requirements.json``, its neighbours in ``mean.py``.
+To add a library: write a function below that prepares a release as the library's documentation
+does, put its name into `LIBRARIES`, its requirements into ``requirements.json``, and its neighbours
+into ``mean.py``.
 """
 
 from __future__ import annotations
@@ -25,14 +25,22 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-MOST_TEXT = 200  # of what a library says
+MOST_TEXT = 200  # characters kept of a library's message
 
 
 class Ask(NamedTuple):
-    """What is asked of a release, but for its column.
+    """Parameters of a release, apart from its column.
 
-    `size` is what is declared to libraries that ask for it, `contributions` how many records of
-    one person's may differ, for OpenDP.
+    Attributes
+    ----------
+    epsilon : float
+        Budget.
+    lower, upper : float or None
+        Bounds on the records; None leaves them to the library.
+    size : int
+        Number of records that is declared to libraries which take it.
+    contributions : int
+        Number of records of one person that may differ, for OpenDP.
     """
 
     epsilon: float
@@ -48,12 +56,12 @@ class Ask(NamedTuple):
         return self.lower, self.upper
 
 
-# Of a numpy array, or of a list where the library's own examples have lists.
+# Releases the mean of an array, or of a list if the library's own examples use lists.
 Release = Callable[[Any], Any]
 
 
 def numpy(ask: Ask) -> Release:
-    """By hand: clip, average, add Laplace noise; n is public."""
+    """Prepare a hand-written release: clip, average, add Laplace noise; n is public."""
     import numpy as np
 
     rng, (low, high) = np.random.default_rng(), ask.bounds
@@ -63,7 +71,7 @@ def numpy(ask: Ask) -> Release:
 
 
 def diffprivlib(ask: Ask) -> Release:
-    """Its `tools.mean`, which takes bounds that are not given from the data, and warns."""
+    """Prepare `tools.mean`; without bounds it takes them from the data, and warns."""
     from diffprivlib import tools
 
     bounds = None if ask.lower is None else ask.bounds
@@ -71,13 +79,13 @@ def diffprivlib(ask: Ask) -> Release:
 
 
 def opendp(ask: Ask) -> Release:
-    """The Context API with a declared size; the measurement is found once, which takes long."""
+    """Prepare the Context API with a declared size; building its measurement is slow."""
     import numpy as np
     import opendp.prelude as dp
 
     dp.enable_features("contrib")
     context = dp.Context.compositor(
-        data=np.zeros(ask.size),  # of this size; what is released comes with the release
+        data=np.zeros(ask.size),  # only the size matters; the real data are passed at the release
         privacy_unit=dp.unit_of(contributions=ask.contributions),
         privacy_loss=dp.loss_of(epsilon=ask.epsilon),
         split_evenly_over=1,
@@ -88,7 +96,7 @@ def opendp(ask: Ask) -> Release:
 
 
 def python_dp(ask: Ask) -> Release:
-    """Google's `BoundedMean`; without bounds it spends half of epsilon on finding them."""
+    """Prepare Google's `BoundedMean`; without bounds it spends half of epsilon on finding them."""
     from pydp.algorithms.laplacian import BoundedMean
 
     ends = {} if ask.lower is None else {"lower_bound": ask.lower, "upper_bound": ask.upper}
@@ -96,7 +104,7 @@ def python_dp(ask: Ask) -> Release:
 
 
 def pipeline_dp(ask: Ask) -> Release:
-    """In this process; every record is a person's, and all are of one public partition."""
+    """Prepare PipelineDP in this process: one record per person, in one public partition."""
     import pipeline_dp as pdp
 
     low, high = ask.bounds
@@ -125,12 +133,12 @@ def pipeline_dp(ask: Ask) -> Release:
 
 
 def tumult(ask: Ask) -> Release:
-    """A Spark session with one private table, to which a row is added."""
+    """Prepare a Spark session with one private table, protected against adding a row."""
     import pandas as pd
     from pyspark.sql import SparkSession
     from tmlt.analytics import AddOneRow, PureDPBudget, QueryBuilder, Session
 
-    os.environ["PYSPARK_PYTHON"] = sys.executable  # not whatever is on the path
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # not another Python on the path
     low, high = ask.bounds
     spark, budget = SparkSession.builder.getOrCreate(), PureDPBudget(ask.epsilon)
     query = QueryBuilder("t").average("x", low=low, high=high, name="mean")
@@ -143,7 +151,7 @@ def tumult(ask: Ask) -> Release:
     return release
 
 
-# What prepares a release; whether it takes lists; the distribution with the version.
+# Function that prepares a release; True if it takes lists; package that has the version.
 LIBRARIES: dict[str, tuple[Callable[[Ask], Release], bool, str]] = {
     "numpy": (numpy, False, "numpy"),
     "diffprivlib": (diffprivlib, False, "diffprivlib"),
@@ -156,18 +164,41 @@ LIBRARIES: dict[str, tuple[Callable[[Ask], Release], bool, str]] = {
 
 @lru_cache(maxsize=16)
 def prepared(library: str, ask: Ask) -> Release:
-    """What releases, to be used again."""
+    """Return a prepared release, from the cache if it was prepared before.
+
+    Parameters
+    ----------
+    library : str
+        A key of `LIBRARIES`.
+    ask : Ask
+        Parameters of the release.
+
+    Returns
+    -------
+    callable
+    """
     return LIBRARIES[library][0](ask)
 
 
 def answer(library: str, ask: Ask, column: array[Any], repeats: int) -> dict[str, Any]:
-    """Releases of one column of float64 or int64.
+    """Release the mean of one column of float64 or int64.
+
+    Parameters
+    ----------
+    library : str
+        A key of `LIBRARIES`.
+    ask : Ask
+        Parameters of the release.
+    column : array
+        The records, of type code 'd' or 'q'.
+    repeats : int
+        Number of independent releases.
 
     Returns
     -------
     dict
-        ``values``, None where the library raised; ``seconds`` of each, the first with what is
-        prepared; and ``told``: the first exception, else the first warning, with its type.
+        ``values``, None where the library raised; ``seconds`` of each release, the first including
+        the preparation; ``told``: the first exception, else the first warning, with its type.
     """
     x: Any = column.tolist()
     if not LIBRARIES[library][1]:
@@ -198,7 +229,7 @@ def _line(error: object) -> str:
 
 @lru_cache(maxsize=1)
 def recorder() -> Any:
-    """Load the module beside this one: the process is isolated, and no path leads there."""
+    """Load recorder.py by its path: the process is isolated, so it cannot be imported."""
     spec = spec_from_file_location("recorder", Path(__file__).with_name("recorder.py"))
     assert spec is not None
     assert spec.loader is not None
@@ -208,7 +239,15 @@ def recorder() -> Any:
 
 
 def serve(library: str, source: BinaryIO, target: BinaryIO) -> None:
-    """Say the version, then answer until there are no more requests."""
+    """Write the version, then answer requests until there are no more.
+
+    Parameters
+    ----------
+    library : str
+        A key of `LIBRARIES`.
+    source, target : binary file
+        Requests and replies.
+    """
     replies: Any = metadata.version(LIBRARIES[library][2])
     while True:
         target.write(json.dumps(replies).encode() + b"\n")

@@ -1,6 +1,6 @@
-"""What a page can show of a run, a module per family of sections."""
+"""Sections that the page of a run can have, in modules by subject."""
 
-# They enter the registry, in the order of a page whose run does not say which it has.
+# Imported because they register their sections. Pages of older runs have them in this order.
 from dpbench.report.sections import (  # noqa: F401, I001
     failures,
     tracking,

@@ -1,4 +1,4 @@
-"""Audits of privacy: estimators that claim it, and controls that are broken on purpose."""
+"""Section on audits of privacy, of estimators and of controls that are broken on purpose."""
 
 from __future__ import annotations
 
@@ -24,19 +24,22 @@ from dpbench.report.page_tables import (
 from dpbench.report.sections.base import Section, section
 
 CAPTIONS = {
-    "estimators": "The largest lower bound on the privacy that each estimator loses, over what it "
-    "claims: a mark beyond 1 refutes the claim, none proves it",
-    "controls": "The same of estimators broken on purpose: each must be beyond 1, but for those "
-    "that only a replay shows",
+    "estimators": "The largest lower bound on the privacy loss of each estimator, divided by the "
+    "loss that it claims: a mark beyond 1 refutes the claim, no mark proves it",
+    "controls": "The largest lower bound on the privacy loss of estimators broken on purpose, "
+    "divided by the loss that they claim: each mark must lie beyond 1, except for mistakes that "
+    "only a replay shows",
 }
 TEXT = (
-    "An audit releases on two neighbouring datasets and tells them apart: how well it does is a "
-    "lower bound on the privacy that is lost. It can falsify a claim of privacy, never prove one. "
-    "The bar is the lower bound, grey is what is claimed; a bar that leaves the grey refutes the "
-    "claim. Visible is the largest factor of noise that would have been refuted in 95% of audits. "
-    "A replay runs on one dataset of each pair, and again on the other with the same releases. The "
-    "move is the largest change of a mechanism's values over its stated sensitivity: above 1 the "
-    "noise is too small, and the claim is refuted. It is blank if no mechanism could be compared."
+    "An audit runs an estimator many times on two neighbouring datasets and guesses from each "
+    "release which dataset it came from. The success rate gives a lower bound on the privacy loss. "
+    "An audit can falsify a claim of privacy, never prove one. In the plots, the bar is the lower "
+    "bound, and the grey band is the claimed loss; a bar that leaves the band refutes the claim. "
+    "Visible is the largest factor of noise that would have been refuted in 95% of audits. A "
+    "replay runs on one dataset of each pair, and again on the other with equal releases. Move "
+    "over sensitivity is the largest change of a mechanism's values, divided by its stated "
+    "sensitivity: above 1 the noise is too small, and the claim is refuted. It is empty if no "
+    "mechanism could be compared."
 )
 ABOUT_CONTROLS = Markup(
     "<strong>Controls</strong> are estimators broken on purpose, which the audit must refute: "
@@ -47,14 +50,14 @@ Bounds = list[dict[str, Any]]
 
 @section("privacy", "Audit", "Audit of privacy")
 def build_audit(run: RunFolder) -> Section | None:
-    """Build the strongest pairs of estimators, then those of controls, each above all pairs."""
+    """Build tables of the strongest pairs, of estimators and of controls, with all pairs below."""
     rows = run.rows("audit")
     audit = _bounds(rows, page_tones(AUDIT))
     controls = _bounds(run.rows("controls"), page_tones(CONTROLS))
     if not (audit or controls):
         return None
     caught = sum(one["tone"] == "good" for one in controls)
-    promising = "The most promising pairs of each"
+    promising = "The most promising pairs of datasets"
     parts = [
         {
             "text": "", "caption": "The strongest pair of every estimator and budget",
@@ -63,7 +66,7 @@ def build_audit(run: RunFolder) -> Section | None:
         {
             "text": ABOUT_CONTROLS.format(caught, len(controls)),
             "caption": "Controls: each must be refuted", "rows": controls,
-            "table": run.table("controls", f"{promising} control", tones=page_tones(CONTROLS)),
+            "table": run.table("controls", f"{promising}, controls", tones=page_tones(CONTROLS)),
         },
     ]  # fmt: skip
     # a refutation that is known beforehand is no finding
@@ -84,13 +87,13 @@ def _question(rows: Sequence[Row]) -> str:
     if not rows:
         return ""
     return (
-        f"Do {distinct(rows, 'estimator')} lose no more privacy than they claim, on pairs of "
-        f"neighbouring datasets with {ends(rows, 'runs')} runs on each?"
+        f"Do the claims of privacy of {distinct(rows, 'estimator')} hold on pairs of neighbouring "
+        f"datasets, with {ends(rows, 'runs')} runs on each dataset?"
     )
 
 
 def _blind(rows: Sequence[Row]) -> str:
-    """Name the rows that halved noise does not refute; the tables have the reasons."""
+    """List the rows in which halved noise would not be refuted; the tables have the reasons."""
     if not rows or "blind" not in rows[0]:
         return ""
     known = pd.DataFrame([{**row, "lower_bound": as_number(row["lower_bound"])} for row in rows])
@@ -107,7 +110,7 @@ def _found(audit: Bounds, controls: Bounds, caught: int) -> list[str]:
 
 
 def _bounds(rows: Sequence[Row], tones: Mapping[str, str]) -> Bounds:
-    """Return the strongest pair of every estimator and budget, the worst first."""
+    """Format the strongest pair of every estimator and budget, the worst first."""
     known = [{**row, "lower_bound": as_number(row["lower_bound"])} for row in rows]
     best: Any = strongest(pd.DataFrame(known)).to_dict("records") if known else []
     found = []

@@ -1,4 +1,4 @@
-"""Sections of the page of a run, and the registry of what builds them."""
+"""Sections of the page of a run, and the registry of the functions that build them."""
 
 from __future__ import annotations
 
@@ -14,30 +14,34 @@ __all__ = ["SECTIONS", "Builder", "Section", "section"]
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A section of a page, and its part of what stands before all sections.
+    """Section of a page, with its contributions to the top of the page.
 
     Parameters
     ----------
     text, note : str
-        Begin the section, in large and in small print; `Markup` where they have tags.
-    look, data : str, object
-        The macro of ``page.html`` that draws the data, and these.
+        Opening paragraphs in large and in small print; `Markup` if they contain tags.
+    look : str
+        Macro of ``page.html`` that draws the data.
+    data : object
+        Argument of this macro.
     tables : sequence of Table or None
-        Tables to be opened, below the data; None is left out.
+        Folded tables below the data; None is left out.
     asked : str
-        The question of such a run. A page shows that of the first section which has one.
-    found, alone : sequence of str, str
-        Parts of the answer; another, before these, if no section before it has found anything.
+        Question that the run answers. The page shows the question of the first section with one.
+    found : sequence of str
+        Parts of the answer.
+    alone : str
+        First part of the answer, used only if no section before it has found anything.
     rank : int
-        Place in the answer, where sections of one rank stand in their order on the page.
+        Place of `found` in the answer; sections of equal rank keep their order on the page.
     tone : str
-        How the worst finding looks.
+        Tone of the worst finding, see `dpbench.output.verdicts.Tone`.
     figure : mapping, optional
-        A figure that stands before all sections.
+        Figure to show before all sections.
     captions : mapping of str to str
         Captions of figures that the sweep does not configure, by label.
     id, title, heading : str
-        Those that `section` registers, which a builder leaves out.
+        Set by `section`; a builder leaves them out.
     """
 
     text: str = ""
@@ -58,25 +62,32 @@ class Section:
 
     @property
     def drawn(self) -> bool:
-        """Whether there is anything to show."""
+        """Return whether the section has anything to show."""
         return bool(self.data) or any(self.tables)
 
 
-# None if there is nothing to show.
+# Returns None if there is nothing to show.
 Builder = Callable[[RunFolder], Section | None]
-# By name, in the order of a page whose run does not say which it has.
+# Builders by name. Pages of runs that list no sections have them in this order.
 SECTIONS: dict[str, Builder] = {}
 
 
 def section(name: str, title: str, heading: str = "") -> Callable[[Builder], Builder]:
-    """Register what builds a section.
+    """Return a decorator that registers the builder of a section.
 
     Parameters
     ----------
     name : str
-        The name by which a run asks for it, which ends the ids of its elements.
-    title, heading : str
-        What the contents call it, and the section itself, by default the same.
+        Name of the section in a run's manifest, and the end of its id on the page.
+    title : str
+        Its title in the table of contents.
+    heading : str, optional
+        Its heading, by default the title.
+
+    Returns
+    -------
+    callable
+        The decorator, which returns the builder unchanged.
     """
 
     def register(build: Builder) -> Builder:

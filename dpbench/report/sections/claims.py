@@ -1,4 +1,4 @@
-"""Claims against what was measured, and the distance to lower bounds."""
+"""Sections on claims and their verdicts, and on the distance to lower bounds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from dpbench.report.words import exponent_text, metric_text
 from dpbench.sweep.metrics import VARIABLES
 from dpbench.theory.theorems import THEOREMS, Theorem
 
-# What is measured where it is no exponent.
+# The measured number of claims that are about no exponent, by the theorem's variable.
 MEASURED = {
     "level": "measured over the exact value",
     "factor": "error over the lower bound",
@@ -36,25 +36,30 @@ MEASURED = {
     "limit": "worst value",
 }
 SUPERSCRIPTS = {"c": "ᶜ", "s": "ˢ"}
-# What the best estimators and the bounds are named by.
-NAMED = ("estimator", "bound_by")
+# Columns with the names of the best estimators and of the bounds.
+NAMED = ("estimator", "bound_name")
 CLAIMS_NOTE = (
-    "“Theorem” is the theorem's own number, “at these n” the exact one at the claim's n, where the "
-    "claim has it computed. Grey is the number at these n, else the theorem's, with its "
-    "tolerance; a dot is a measurement, the line its 95% interval; an arrow points to what lies "
-    "beyond the axis. Not yet asymptotic: the measurement agrees with the exact number at these n, "
-    "which is not the theorem's. A check of the code compares it with the formula that it "
-    "computes, and tests no theorem. Half of all runs would call a truth inconsistent that is as "
-    "far off as is “visible”."
+    "Each line compares the number that a theorem states with the measured number. “At these n” is "
+    "the exact number at the n that were run; it is empty if the claim does not compute it. In the "
+    "plots, the grey band is the predicted number (at these n, else the theorem's) with its "
+    "tolerance, a dot is the measured number, the line its 95% interval by bootstrap over trials, "
+    "and an arrow points to values beyond the axis. Verdicts: consistent if the interval lies in "
+    "the band; inconsistent if the interval stretched to twice its width lies outside; else "
+    "inconclusive; not yet asymptotic if the measurement agrees with the exact number at these n, "
+    "which is not yet the theorem's. A check of the code compares measurements with the formula "
+    "that the code computes; it tests no theorem. A true number that is off by the distance "
+    "“visible” would be called inconsistent in half of all runs."
 )
 LIMIT_NOTE = Markup(
-    "The best estimator's worst error over what no private estimator beats, from the least to the "
-    "largest over n. Numbers are exact, computed without trials. Before “(95%)” stand the least "
-    "lower and the largest upper end of 95% intervals by trials, which allow for the choice of the "
-    "worst law and of the best estimator. Optimal (✓) over the listed laws: at most 1.1, by the "
-    "exact number or the upper end. Open (?): a better estimator or a better bound may exist. Of "
-    "one law (○), others of its class, whose bound it is, may be worse. Below 1 (○): the listed "
-    "laws are easier than the worst of their class."
+    "A factor is the error of the best estimator (the 0.9 quantile, on the worst distribution of "
+    "the family) divided by a lower bound for all private estimators. Each cell has the least and "
+    "the largest factor over n. An empty cell was not run, or has no known bound. Numbers are "
+    "exact, computed without trials, except those marked “(95%)”: they are the least lower and "
+    "the largest upper end of 95% intervals from trials, which allow for the choice of the worst "
+    "distribution and of the best estimator. Optimal (✓): the exact factor or the upper end is at "
+    "most 1.1, over the listed distributions. Open (?): a better estimator or a better bound may "
+    "exist. One distribution (○): others of its class, to which the bound applies, may be worse. "
+    "Below 1 (○): the listed distributions are easier than the worst of their class."
 )
 
 
@@ -77,7 +82,7 @@ def build_claims(run: RunFolder) -> Section | None:
 
 
 def _completed(row: Row, spec: Mapping[str, Any]) -> Row:
-    """Return a row with the columns on theorems, by the claim's specification where it is older."""
+    """Add the columns on theorems that a row of an older run lacks, from the claim's settings."""
     theorem = THEOREMS.get(str(spec.get("theorem")))
     checks = spec.get("checks") or (theorem.subject if theorem else "theorem")
     finite = spec.get("finite", False) is not False
@@ -90,7 +95,7 @@ def build_factors(run: RunFolder) -> Section | None:
     rows = run.rows("factors")
     if not rows:
         return None
-    caption = "The best estimator's worst 0.9 quantile over what no private estimator beats"
+    caption = "The best estimator's worst 0.9 quantile of the error over the lower bound"
     known = [row for row in rows if row["verdict"] in {"optimal", "open"}]
     found = "the best private estimators' worst errors {} times their lower bounds"
     return Section(
@@ -103,7 +108,7 @@ def build_factors(run: RunFolder) -> Section | None:
 
 
 def _claim(row: Row, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row of claims.csv in print, with what the claim and its theorem say."""
+    """Format a row of claims.csv, with settings of the claim and its theorem."""
     theorem = THEOREMS.get(str(spec.get("theorem")))
     names = ("predicted", "tolerance", "measured", "low", "high")
     predicted, tolerance, measured, low, high = (as_number(row[name]) for name in names)
@@ -132,13 +137,13 @@ def _claim(row: Row, spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _stated(text: str, limit: str, tolerance: float) -> str:
-    """Return a number of a claim with its tolerance in print; blank where there is none."""
+    """Format a number of a claim with its tolerance; blank if it is unknown."""
     known = digits(as_number(text))
     return f"{limit}{known} ± {digits(tolerance, trailing=False)}" if known else ""
 
 
 def _also(row: Row, word: str) -> list[str]:
-    """Return what a row says beside the word of its verdict: from which n on, and at these n."""
+    """Return remarks beside a verdict: the n from which it is asymptotic, the one at these n."""
     since = as_number(row["asymptotic_from"])
     known = f"from n = {short(since, 2)} on" if since > 0 else f"at no known n up to {MAX_N:.0e}"
     here = f"at these n: {row['verdict']}"
@@ -146,7 +151,7 @@ def _also(row: Row, word: str) -> list[str]:
 
 
 def _groups(claims: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Group the claims that say the same, by subject and source, the worst group first."""
+    """Group the claims with equal subject, source, number and metric, the worst group first."""
     found: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for claim in claims:
         key = (claim["subject"], claim["source"], claim["what"], claim["metric"])
@@ -166,7 +171,7 @@ def _groups(claims: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _reasons(claims: Sequence[dict[str, Any]]) -> dict[str, str]:
-    """Why tolerances are what they are: the claims that have the same reason, by it."""
+    """Return the labels of the claims that share each reason for a tolerance, by reason."""
     found: dict[str, dict[str, None]] = {}
     for claim in claims:
         found.setdefault(claim["reason"], {})[claim["claim"]] = None
@@ -174,7 +179,7 @@ def _reasons(claims: Sequence[dict[str, Any]]) -> dict[str, str]:
 
 
 def _what(variable: str, theorem: Theorem | None) -> str:
-    """The number that a claim is about."""
+    """Return the number that a claim is about, as a formula or in words."""
     if theorem is None or variable not in VARIABLES:
         return MEASURED.get(variable, variable)
     what, base, sign = exponent_text(theorem)
@@ -182,15 +187,15 @@ def _what(variable: str, theorem: Theorem | None) -> str:
 
 
 def _factor_table(rows: Sequence[Row]) -> dict[str, Any]:
-    """Best factors over the lower bound, from least to largest over n.
+    """Arrange factors in a row for each distribution and budget, in columns by moment order.
 
-    A row per law and budget, a column per moment order, 0 for none. A law goes by its name
-    without its k, and a cell is as good as the worst of its verdicts.
+    The order is 0 for distributions without a bounded moment. Names of distributions lose their k.
+    A cell has the range of the factors over n, and the tone of the worst verdict.
     """
     found: dict[tuple[str, str], dict[float, list[Row]]] = {}
     for row in rows:
         k = as_number(row["k"])
-        k = 0.0 if math.isnan(k) else k  # equal to itself
+        k = 0.0 if math.isnan(k) else k  # NaN is unequal to itself, and so no key
         law = row["distribution"].removesuffix(f"_k{k:g}")
         found.setdefault((law, row_budget(row)), {}).setdefault(k, []).append(row)
     orders = sorted({k for cells in found.values() for k in cells})
@@ -204,7 +209,7 @@ def _factor_table(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def _factors(rows: Sequence[Row]) -> tuple[str, str]:
-    """Return the range of some factors, and the tone of the worst verdict."""
+    """Format the range of some factors, and return it with the tone of the worst verdict."""
     if not rows:
         return "", ""
     known = [FACTORS[row["verdict"]] for row in rows if row["verdict"] in FACTORS]
@@ -214,7 +219,7 @@ def _factors(rows: Sequence[Row]) -> tuple[str, str]:
 
 
 def _range(rows: Sequence[Row], between: str) -> str:
-    """Write the least lower and the largest upper end of factors, which exact ones are both of."""
+    """Format the least lower and the largest upper end of factors; an exact factor is both."""
     least = min(as_number(row["factor_low"]) for row in rows)
     largest = max(as_number(row["factor_high"]) for row in rows)
     return between.join(dict.fromkeys(short(end, 3) for end in (least, largest)))

@@ -1,4 +1,4 @@
-"""All errors of a study, and the smallest n that an accuracy takes."""
+"""Sections on all errors of a study, and on the smallest n for an accuracy."""
 
 from __future__ import annotations
 
@@ -24,32 +24,39 @@ from dpbench.report.sections.base import Section, section
 
 COLUMNS = (
     "distribution", "k", "estimator", "privacy", "epsilon", "delta", "rho", "mu", "n",
-    "failure_rate", "spent", "trimmed_mean", "q90", "q90_low", "q90_high", "lower_bound",
+    "failure_rate", "budget_fraction_spent", "trimmed_mean", "q90", "q90_low", "q90_high",
+    "lower_bound",
 )  # fmt: skip
 NOTE = Markup(
-    "Errors are absolute, or l2 norms of vectors; q90 is the 0.9 quantile, low and high the ends "
-    "of its 95% interval. More columns, and all digits, are in <code>summary.csv</code>."
+    "Errors are absolute errors, or l2 norms for vectors. q90 is their 0.9 quantile over trials; "
+    "q90_low and q90_high are the ends of its 95% interval. trimmed_mean leaves out the least and "
+    "the largest tenth of the errors. k is the order of the bounded moment of the distribution, "
+    "spent the share of the budget that is spent. An empty cell is unknown or does not apply. "
+    "<code>summary.csv</code> has more columns and all digits."
 )
 
 
 @section("samples", "Sample complexity")
 def build_samples(run: RunFolder) -> Section | None:
-    """Build the table of sample complexities."""
+    """Build the table of sample complexities, the smallest n for each alpha."""
     caption = "The smallest n with P(error ≤ α) ≥ 1 - β"  # noqa: RUF001
     return Section(
-        note="Read off the curves of errors, and sought directly where the method says so.",
+        note="samples is the smallest n, low and high the ends of its 95% interval. By the method "
+        "curve it is read off the curve of errors; by the method search it is found by running "
+        "further n. Terms are parts of the n that the theorem states. An empty cell: not known, "
+        "or beyond the n that were run.",
         tables=[run.table("sample_complexity", caption)],
     )
 
 
 @section("errors", "All errors")
 def build_errors(run: RunFolder) -> Section | None:
-    """Build the table of errors, with the question of a study, whose setting it is."""
+    """Build the table of errors, and the question that the study answers."""
     rows = run.rows("summary")
     if not rows:
         return None
     known = [row for row in rows if math.isfinite(as_number(row.get("q90")))]
-    caption = "Errors, a row per distribution, estimator, budget and n"
+    caption = "Errors, a row for each distribution, estimator, budget and n"
     return Section(
         note=NOTE,
         tables=[run.table("summary", caption, columns=COLUMNS)],
@@ -71,13 +78,13 @@ def _question(run: RunFolder, rows: Sequence[Row]) -> str:
         tested = [row["source"] for row in claims if row.get("checks") != "code"]
         if not tested:
             return f"Does the code agree with its own formulas for {setting}?"
-        return f"Is what theory says ({'; '.join(dict.fromkeys(tested))}) true of {setting}?"
-    baseline = ", and are they those of the baseline" if run.rows("tracking") else ""
+        return f"Does theory ({'; '.join(dict.fromkeys(tested))}) hold for {setting}?"
+    baseline = ", and do they match the baseline" if run.rows("tracking") else ""
     return f"How large are the errors of {setting}{baseline}?"
 
 
 def _errors(rows: Sequence[Row]) -> str:
-    """How large errors are, and which private estimator's is the smallest most often."""
+    """Return the range of the errors, and the private estimators that are most often the best."""
     told = f"the 0.9 quantile of the error is {ends(rows, 'q90', 3)}"
     settings: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
@@ -95,6 +102,6 @@ def _errors(rows: Sequence[Row]) -> str:
 
 
 def _smallest(rows: Sequence[Row]) -> str:
-    """Whose 0.9 quantile is below all others'; blank where that is a tie."""
+    """Return the estimator with the smallest 0.9 quantile; blank if several tie."""
     first, second = sorted(rows, key=lambda row: as_number(row["q90"]))[:2]
     return first["estimator"] if as_number(first["q90"]) < as_number(second["q90"]) else ""

@@ -1,4 +1,4 @@
-"""Figures that a run has drawn."""
+"""Section with the figures of a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dpbench.report.sections.base import Section, section
 
 @section("figures", "More figures")
 def build_figures(run: RunFolder) -> Section | None:
-    """Build all figures, the first of which stands before all sections."""
+    """Build all figures; the first stands before all sections."""
     pictures = _pictures(run)
     if not pictures:
         return None
@@ -26,7 +26,7 @@ def build_figures(run: RunFolder) -> Section | None:
 
 
 def _pictures(run: RunFolder) -> list[dict[str, str]]:
-    """The figures that the run has written, in the configuration's order, then in its own."""
+    """Read the figures that the run has written: those of the configuration first, in its order."""
     labels = [path.stem for path in map(Path, run.written) if path.suffix == ".svg"]
     specs, found = gathered(run.sweep, "figures"), []
     for label in sorted(labels, key=[*specs, *labels].index):
@@ -44,9 +44,9 @@ def _pictures(run: RunFolder) -> list[dict[str, str]]:
 
 
 def _drawn(spec: Mapping[str, Any]) -> str:
-    """What a figure draws, and its intervals; of one's own kind of figure what it says itself."""
+    """Describe a figure and its intervals; a kind of figure from a plugin by its docstring."""
     try:
-        # which rows it is about changes no word
+        # The description does not depend on the selection, which may no longer be valid.
         about = {key: value for key, value in spec.items() if key not in SELECTED}
         figure = Figure.build(about, "figure")
     except (ConfigError, KeyError):

@@ -1,4 +1,4 @@
-"""Libraries: their measured means, answers to columns that nobody expects, and replays."""
+"""Sections on libraries: measured means, answers to unexpected columns, and replays."""
 
 from __future__ import annotations
 
@@ -26,23 +26,24 @@ COLUMNS = (
     "expected_error", "lower_bound", "bias", "expected_bias", "ms",
 )  # fmt: skip
 NOTE = (
-    "Each ran in a process of its own. Errors are mean absolute ones; they and biases are in units "
-    "of width/(n ε), at one n and ε, with 95% intervals. “At least” is the lower bound for these "
-    "neighbours on the worst of columns near by. Under replacement n is public, under add_remove "
-    "it is private."
+    "Each library ran in its own process. Errors are mean absolute errors. Errors and biases are "
+    "in units of width/(n ε), at a single n and ε, with 95% intervals. “At least” is the lower "
+    "bound for these neighbours, on the worst of some columns close to the measured column. Under "
+    "replacement n is public, under add_remove it is private."
 )
 REPLAY = (
-    "A replay runs a query on a dataset, freezes what its mechanisms release, and runs the query "
-    "on neighbouring datasets with these releases. A mechanism is refuted if its value moves by "
-    "more than the sensitivity that it states, or if one record changes which mechanisms run. "
-    "Ratios within are about records within the bounds. Each mechanism is judged alone: costs are "
-    "not added up. The query halved_mean is a control, which must be refuted."
+    "A replay runs a query on a dataset, freezes the releases of its mechanisms, and runs the "
+    "query on neighbouring datasets with these releases. A mechanism is refuted if its value moves "
+    "by more than the sensitivity that it states, or if a single record changes which mechanisms "
+    "run. Ratios in columns named “within” use only records within the bounds. Each mechanism is "
+    "judged alone; the costs of several are not added up. The query halved_mean is a control, "
+    "which must be refuted."
 )
 
 
 @section("means", "Libraries")
 def build_libraries(run: RunFolder) -> Section | None:
-    """Build the overview of all libraries, above every setting and every hostile column."""
+    """Build the overview of all libraries, with tables of all settings and unexpected columns."""
     overview, rows, hostile = (run.rows(name) for name in ("overview", "libraries", "hostile"))
     if not overview:
         return None
@@ -55,8 +56,8 @@ def build_libraries(run: RunFolder) -> Section | None:
     if missing:
         found.append(f"{listed(missing)} did not run")
     absent = f"; {', '.join(missing)} did not run" if missing else ""
-    caption = "Errors in units of width/(n ε), a row per distribution, estimator, ε and n"
-    odd = "What was said of columns that nobody expects"
+    caption = "Errors in units of width/(n ε), a row for each distribution, estimator, ε and n"
+    odd = "Answers to unexpected columns"
     return Section(
         note=NOTE,
         data=_overviews(overview),
@@ -76,23 +77,23 @@ def _question(run: RunFolder, rows: Sequence[Row]) -> str:
         f"How far are private means of {distinct(rows, 'estimator')} from those of columns of "
         f"{distinct(rows, 'distribution')} with n = {ends(rows, 'n')} and ε = "
         f"{ends(rows, 'epsilon')}",
-        "is it what their noise explains" if run.rows("claims") else "",
-        "do they lose no more privacy than they claim" if run.rows("audit") else "",
+        "does their noise explain the distance" if run.rows("claims") else "",
+        "do their claims of privacy hold" if run.rows("audit") else "",
     ]
     return f"{'; '.join(filter(None, asked))}?"
 
 
 def _overviews(rows: Sequence[Row]) -> list[Table]:
-    """Split the overview into what was measured and answers to hostile columns."""
+    """Split the overview into measurements and answers to unexpected columns."""
     odd = [name for name in CASES if name in rows[0]]
     there = [name for name in rows[0] if name not in odd]
     made = (
         make_table(
-            rows, len(rows), "Errors, biases, ms of a release, an audit", there, page_tones(AUDIT),
-            name="means1",
+            rows, len(rows), "Errors, biases, milliseconds for a release, audits", there,
+            page_tones(AUDIT), name="means1",
         ),
         make_table(
-            rows, len(rows), "Columns that nobody expects", ["estimator", *odd],
+            rows, len(rows), "Answers to unexpected columns", ["estimator", *odd],
             page_tones(HOSTILE), name="means2",
         ),
     )  # fmt: skip
@@ -101,7 +102,7 @@ def _overviews(rows: Sequence[Row]) -> list[Table]:
 
 @section("replay", "Replay", "Replay of libraries")
 def build_replay(run: RunFolder) -> Section | None:
-    """Build the moves of mechanisms on neighbouring datasets, given the same releases."""
+    """Build the table of how far mechanisms move on neighbouring datasets, at equal releases."""
     rows = [row for row in run.rows("replay") if row["query"]]
     if not rows:
         return None

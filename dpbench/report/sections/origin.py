@@ -1,4 +1,4 @@
-"""What computed a run's numbers, when, and with which configuration."""
+"""Section on the origin of a run: command, time, versions and configuration."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import yaml
 from dpbench.report.page_run import RunFolder, mapping
 from dpbench.report.sections.base import Section, section
 
-# Keys of a manifest that a rerun which computes nothing leaves as they are.
+# Keys of a manifest that do not change if a finished run is started again.
 KEPT = ("seed", "trials", "commit", "platform", "exit_code")
-# Keys of a configuration that numbers depend on.
+# Keys of a configuration on which the numbers depend.
 TELLING = ("sweep", "seed", "trials", "plugins")
 YAML: Mapping[str, Any] = {"sort_keys": False, "allow_unicode": True, "width": 100}
 
 
 @section("origin", "How this was made")
 def build_origin(run: RunFolder) -> Section | None:
-    """Build the run's command, what the manifest says of its origin, and its configuration."""
+    """Build the run's command, its origin from the manifest, and its configuration."""
     origin = _origin(run.manifest)
     shown = {key: run.configuration[key] for key in TELLING if run.configuration.get(key)}
     if not (origin or shown):
@@ -34,7 +34,7 @@ def build_origin(run: RunFolder) -> Section | None:
 
 
 def _origin(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """When numbers were computed, and what they depend on beside the configuration."""
+    """Return when the numbers were computed, and their dependencies besides the configuration."""
     known = {key: manifest[key] for key in KEPT if manifest.get(key) is not None}
     if "commit" in known and manifest.get("dirty"):
         known["commit"] = f"{known['commit']} with uncommitted changes"

@@ -1,4 +1,4 @@
-"""Errors against those of a stored baseline."""
+"""Section that compares errors with a stored baseline."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ def build_baseline(run: RunFolder) -> Section | None:
     power = run.rows("tracking_power")
     return Section(
         text=power_sentence(pd.DataFrame(power)) if power else "",
-        note=f"{counts}. Ratios are new over old: errors fell where they are below 1. The smallest "
-        "visible is the change that the row would show with probability 0.9.",
+        note=f"{counts}. trimmed_mean is the ratio of new to old trimmed mean errors, with its "
+        "95% interval: below 1 the error fell. smallest_visible is the change that the row would "
+        "show with probability 0.9.",
         tables=[table],
         found=[f"{fallen} of {how_many(len(rows), 'error')} worse than the baseline's or gone"],
         rank=2,

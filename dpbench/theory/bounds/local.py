@@ -1,60 +1,28 @@
-"""Lower bounds in the local model, where each of n people releases a view of their own record.
+"""Lower bounds in the local model: n people each release a private view of their own record.
 
-A view may depend on the views before it (sequentially interactive); it is private for its record.
-P and Q are laws of a record at total-variation distance t: they share a part of mass 1 - t.
+A view may depend on the views before it (sequentially interactive). Notation (name in code):
 
-One view under (epsilon, delta). Let x and y be the probabilities that Q and P give a set of views,
-a and b those given the parts that only P and only Q have, c given what they share:
-y - x = t (a - b).
+    P, Q          distributions of a record, at total-variation distance t
+    q (`q`)       (1 - delta)/(1 + e^epsilon)
+    G             1 + t (e^epsilon - 1)
+    y (`wrong`)   1/(1 + G)
+    e_a           betainc(a, a, y), e_0 = 1/2: error of the majority of 2a - 1 or 2a signs, each
+                  wrong with probability y
+    I             contrast of a view (`contrast`): int (A - B)^2/C, for the distributions A, B, C
+                  of the view given the parts of a record that only P, only Q and both have
 
-    y <= G x + t delta,  G = 1 + t (e^epsilon - 1),  as a <= e^epsilon min(b, c) + delta:
-         with b <= c, G x + t delta - y >= t (1-t) (e^epsilon - 1) (c - b); else t G (b - c);
-    y <= x + t (delta + (1-delta) w),  w = tanh(epsilon/2): a - b is largest at
-         b = (1-delta)/(1 + e^epsilon), where e^epsilon b + delta = 1 - e^-epsilon (1-delta-b);
-    and the first for the other views, P and Q exchanged.
+Statements. Every test of P and Q has, under one of them, an error of at least
 
-Just so much is told by a view with five values, of which Q has them mirrored:
+    (epsilon, delta)-DP  (1 - t delta)^n e_A,  A = (1 + n q (1+G)/(1 - t delta))/2 (`mean`), with
+                         e_a interpolated linearly between whole a (`_least_error`).
+    zCDP, GDP            beta, if (1 - t^2 I/(8 (1-t)))^n >= 2 sqrt(beta (1 - beta)), where
+                         I <= 2 (e^(2 rho) - F^2): rho = mu^2/2 and F = e^(-mu^2/8) under mu-GDP;
+                         F = 1/cosh(l/2), l tanh(l/2) = rho, under rho-zCDP.
 
-    value   "P"        "+"     "-"    "Q"   ""
-    P       t delta    q G     q      0     (1-t) (delta + (1-delta) w),
+As epsilon and t fall, the first is attained by randomised response on the sign of the record.
 
-q = (1-delta)/(1 + e^epsilon).
-
-By Blackwell's theorem every view can be made from this one without knowing P from Q, and so can n
-views, one after another. (With t = 1 it is randomised response: Kairouz, Oh, Viswanath 2015.) No
-test errs less than the best one of n such values: where there is no "P" or "Q" it takes the
-majority of "+" and "-", of which there are N. Of m of these it errs with e(a) = I_y(a, a),
-y = 1/(1+G), where a is m/2 rounded up (see `sampling_lower_bound`) and e(0) = 1/2. e falls, and
-is convex: e(a) - e(a+1) = C(2a-1, a) (y (1-y))^a (1 - 2y) falls by factors of
-y (1-y) (4a+2)/(a+1) < 1, and is 1/2 - y at a = 0. As a <= (N+1)/2, with straight lines between
-whole a, by Jensen every test errs with probability at least
-
-    (1 - t delta)^n e(A),  A = (1 + n q (1+G)/(1 - t delta))/2.
-
-As epsilon and t fall this is what randomised response on the record's sign reaches; at larger
-epsilon the five values hold up to (1 + e^epsilon)/2 times its information.
-
-One view under rho-zCDP and mu-GDP. Its laws are P = (1-t) C + t A and Q = (1-t) C + t B, with A, B
-and C those given the parts that only P, only Q, and both have. Hellinger's distance of P and Q is
-small, as (sqrt P + sqrt Q)^2 >= 4 (1-t) C:
-
-    1 - int sqrt(P Q) = 1/2 int (P-Q)^2/(sqrt P + sqrt Q)^2 <= t^2 I/(8 (1-t)),  I = int (A-B)^2/C.
-
-By convexity A, B and C are as near to each other as views of two records may be: int A^2/C and
-int B^2/C are at most e^(2 rho), rho = mu^2/2, by the divergence of order 2. And int AB/C is at
-least F^2, F = int sqrt(AB), by Cauchy and Schwarz, so that
-
-    I <= 2 (e^(2 rho) - F^2).
-
-Under GDP F is at least that of N(0, 1) and N(mu, 1), e^(-mu^2/8). Under zCDP, with a fair bit that
-says whether A and B were exchanged, the pair is a mixture of coins (x, 1-x) and (1-x, x),
-x = 1/(1+e^l), of relative entropy l tanh(l/2), at most rho in the mean, and F = 1/cosh(l/2). In
-terms of that entropy F has the slope -1/(2 cosh s + 2s/sinh s), s = l/2, which grows with s: F is
-convex, and by Jensen least for one coin of relative entropy rho.
-
-Affinities of n views, whatever is asked of whom, multiply at least as those of one. Where a test
-has errors of at most beta, 1 - 2 beta <= sqrt(1 - (int sqrt(PQ))^2): it needs
-int sqrt(PQ) <= 2 sqrt(beta (1-beta)), while n views have (1 - t^2 I/(8 (1-t)))^n or more.
+Proof: docs/theory/local_model.md. At t = 1 the best view under (epsilon, delta) is randomised
+response (Kairouz, Oh and Viswanath 2015; theorem number not checked).
 """
 
 from __future__ import annotations
@@ -72,10 +40,24 @@ __all__ = ["contrast", "local_distance", "local_lower_bound"]
 
 
 def local_lower_bound(n: int, k: float, budget: Budget, *, beta: float = BETA) -> LowerBound:
-    """The largest error that testing a pair with a rare point forces on local estimators.
+    """Return the lower bound on local estimators by a pair with a rare point and unit k-th moment.
 
-    As `two_point_lower_bound`, of n views that each have the whole budget; infinite, with p* = 1,
-    where not even n equal records are told from n others.
+    Parameters
+    ----------
+    n : int
+        Number of views.
+    k : float
+        Order of the moment: E|X - mean|^k = 1.
+    budget : Budget
+        Privacy guarantee of each view.
+    beta : float, default 0.1
+        Probability of the error, below 1/2.
+
+    Returns
+    -------
+    LowerBound
+        Error that is exceeded with probability at least beta, and the probability p* of the rare
+        point. Infinite, with p* = 1, if not even n equal records are separated from n others.
     """
     p = local_distance(n, budget, beta=beta)
     return LowerBound(p * TwoPoint(p=p, k=k).tau if p < 1 else p * np.inf, p)
@@ -83,11 +65,23 @@ def local_lower_bound(n: int, k: float, budget: Budget, *, beta: float = BETA) -
 
 @cache
 def local_distance(n: int, budget: Budget, *, beta: float = BETA) -> float:
-    """The largest total-variation distance of two laws that n local views do not tell, at most 1.
+    """Return the largest total-variation distance at which n local views do not separate a pair.
 
-    Every test errs with a probability of at least beta under one of them. NaN if not known. For
-    Bernoulli laws it is the distance of their means, for N(m, 1) and N(-m, 1) 2 Phi(m) - 1. At
-    least 1 - (2 beta)^(1/n): all records are from what the laws share with probability 2 beta.
+    Parameters
+    ----------
+    n : int
+        Number of views.
+    budget : Budget
+        Privacy guarantee of each view.
+    beta : float, default 0.1
+        Probability of an error of every test under one of the two, below 1/2.
+
+    Returns
+    -------
+    float
+        Distance, at most 1: the difference of means for Bernoulli distributions, 2 Phi(m) - 1 for
+        N(m, 1) and N(-m, 1). At least 1 - (2 beta)^(1/n), because all records are from the shared
+        part with probability 2 beta. NaN for a notion without a bound.
     """
     unseen = float(-np.expm1(np.log(2 * beta) / n))
     if isinstance(budget, PureDP | ApproxDP):
@@ -101,13 +95,13 @@ def local_distance(n: int, budget: Budget, *, beta: float = BETA) -> float:
             low, high = (middle, high) if enough else (low, middle)
         return float(np.exp(low))
     unlike = float(-np.expm1(np.log(2 * np.sqrt(beta * (1 - beta))) / n))
-    # t^2 I/(1-t) = 8 unlike
+    # Solve t^2 I/(1 - t) = 8 unlike for t.
     found = 2 / (1 + np.sqrt(1 + 4 * (contrast(budget) / (8 * unlike))))
     return float(np.maximum(found, unseen))
 
 
 def contrast(budget: Budget) -> float:
-    """What I of the module is at most; NaN where nothing is known of the notion."""
+    """Return the upper bound 2 (e^(2 rho) - F^2) on I; NaN for a notion without a bound."""
     if isinstance(budget, GDP):
         rho, square = budget.mu**2 / 2, np.exp(-(budget.mu**2) / 4)
     elif isinstance(budget, ZCDP):
@@ -120,7 +114,7 @@ def contrast(budget: Budget) -> float:
 
 
 def _least_error(t: float, n: int, epsilon: float, delta: float) -> float:
-    """The bound of the module on the error of a test, up to a relative error of 1e-8."""
+    """Return the lower bound on a test's error under (epsilon, delta), within 1e-8 of its value."""
     with np.errstate(over="ignore", invalid="ignore"):
         q = (1 - delta) / (1 + np.exp(epsilon))
         wrong = 1 / (2 + t * np.expm1(epsilon))

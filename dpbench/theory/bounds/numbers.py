@@ -1,76 +1,48 @@
-"""Lower bounds for one dimension: what no private estimator, and what none at all, can beat.
+"""Lower bounds on the error of estimators of one-dimensional means, private and non-private.
 
-Each tests two laws against each other, or each law of a chain against the next. It is exact for
-testing a pair of two-point laws: no test does better. Whether an estimator reaches it over a class
-of laws is another question.
+Notation. beta is the allowed probability of an error (`BETA`), n the number of records, alpha half
+the distance of two means, and t the total-variation distance of two distributions P and Q. D_q is
+the Renyi divergence of order q. A test of P against Q answers "P" or "Q"; its two errors are
+P(answer "Q") and Q(answer "P").
 
-From errors to tests. An estimator whose error stays below half the distance of the two means, with
-probability above 1 - beta under both laws, would be a test of size below beta and power above
-1 - beta. Where none has those, every estimator errs by half that distance with probability at least
-beta under one of the two laws.
+1. Two distributions. Suppose that an estimator errs by less than alpha with probability above
+   1 - beta under both. Comparing its answer with the middle of the two means is a test whose
+   errors sum to less than 2 beta. So if the errors of every test sum to at least 2 beta, each
+   estimator errs by at least alpha with probability at least beta under P or Q.
 
-Chains. Let m laws have means at equal steps of 2 alpha. An estimator that errs by less than alpha
-is nearer to the law's own mean than to any other: it says which law it is. Its probabilities to
-say a wrong one sum, over the laws, to those to say "above" under a law and "not above" under the
-next one, summed over neighbours; each such pair is a test. So if no test of neighbours has both
-errors below e, on average over the m - 1 pairs, then the mean probability to be wrong is at least
-2e (m-1)/m, and where e is m beta/(2 (m-1)) every estimator errs by alpha with probability at least
-beta under one of the laws. That e is beta for two laws, and near beta/2 for many: errors have two
-signs. For Laplace noise and for normal errors it is just what they have. Gaussian laws have room
-for any m, Bernoulli laws for (m-1) 2 alpha <= 1.
+2. Chains. Let m distributions P_0, ..., P_(m-1) (`laws` in code) have means 2 alpha apart. An
+   estimator that errs by less than alpha identifies the index, hence
 
-Private tests of laws P and Q at total-variation distance t. A maximal coupling draws n records from
-each that differ in S of them, S ~ Binomial(n, t). Datasets that differ in s records are joined by a
-path of s replacements, so the probabilities a and b that a private test says Q on the one and on
-the other lie in a convex set A_s (below) that is symmetric under (a, b) -> (1 - b, 1 - a). By
-convexity so do its means given S = s. The largest b - a in A_s is therefore on the line a = 1 - b,
-at some a = x_s, and summing over S power minus size is at most 1 - 2 E x_S: no test has size beta
-and power 1 - beta while E x_S > beta. Where P and Q are the laws {0 w.p. 1-p, tau w.p. p} and its
-mirror image, t = p and the test that says x_s and 1 - x_s reaches that: it is exact (KSU20, Claim
-3.9, with constants).
+       sum_j P_j(wrong) = sum over pairs (j, j+1) of P_j(answer > j) + P_(j+1)(answer <= j).
 
-A_s for the notions, which are conditions on the probabilities a and b on neighbours:
+   If for every pair of neighbours the errors of every test sum to at least 2 e (on average over
+   the m - 1 pairs), the mean of P_j(wrong) is at least 2 e (m-1)/m. So at e = m beta/(2 (m-1))
+   (`of_a_pair`) each estimator errs by at least alpha with probability at least beta under one P_j.
+   It is e = beta for two distributions, and e tends to beta/2 for many. N(j 2 alpha, 1) admits
+   every m; Bernoulli means need (m-1) 2 alpha <= 1.
 
-- (epsilon, delta)-DP: b <= g(a) = min(e^epsilon a + delta, 1 - e^-epsilon (1 - delta - a), 1).
-  This is concave and symmetric, and so is g^s, the s-fold composition. x_s = 1 - g^s(x_s); solving
-  the recursion backwards from the middle, with D = delta/(e^epsilon - 1):
+3. Private tests. Let S ~ Binomial(n, t) be the number of records in which a maximal coupling of
+   P^n and Q^n differs, and x_s (`_miss`) the smallest common error of a private test of two fixed
+   datasets that differ in s records. The errors of every private test sum to at least 2 E x_S.
+   Equality holds where P and Q are 0 with probability 1 - p, and +tau or -tau with probability p.
 
-      s even: x_s = ((1/2 + D) e^(-epsilon s/2) - D)_+
-      s odd:  x_s = (((1 - delta)/(1 + e^epsilon) + D) e^(-epsilon (s-1)/2) - D)_+
+       (epsilon, delta)-DP  x_s = ((1/2 + D) e^(-epsilon s/2) - D)_+                   for even s,
+                            x_s = ((m_1 + D) e^(-epsilon (s-1)/2) - D)_+               for odd s,
+                            D = delta/(e^epsilon - 1), m_1 = (1 - delta)/(1 + e^epsilon)
+       mu-GDP               x_s = Phi(-s mu/2)
+       rho-zCDP             x_s = 1/(1 + e^(l_s)), l_s by a recursion (`_chains`, `_step`)
 
-- mu-GDP: b <= Phi(Phi^-1(a) + s mu) (Dong, Roth and Su 2022, Theorem 2.14): x_s = Phi(-s mu/2).
-- rho-zCDP: on neighbours the Renyi divergences of Bernoulli(a) and Bernoulli(b), both ways, of
-  every order q > 1 are at most q rho. exp((q-1) D_q) is jointly convex, so that b <= g(a) for a
-  concave g, and again x_s = 1 - g^s(x_s). Take logits, x = 1/(1 + e^l). Backwards from the middle,
-  l_0 = 0, and l_1 is where the relative entropy l tanh(l/2) of (x, 1 - x) is rho: no D_q is above q
-  times that. From l to l' = l_(s+2) > l, with A(m) = ln(1 + e^-m) and m = l' - q (l' - l), the
-  logit of the tilted law, the divergence of the nearer to the middle from the other is
+   E x_S falls in t. `indistinguishable` returns the t at which it is beta, or 1 where x_n >= beta.
 
-      D_q = (A(m) - q A(l) - (1-q) A(l'))/(q - 1), so that D_q/q = (l' - l)^2 A[l', l, m],
+4. From t to alpha: t/2 for Bernoulli distributions; m for N(+-m, 1), t = 2 Phi(m) - 1; and
+   alpha = p tau for rare points at +-tau with p = t and E|X - mean|^k = 1.
 
-  a second divided difference. A'' is a bump around 0, and by symmetry this is largest near
-  m = -(l + l')/2; l' is where it is rho at that order. A single order asks too little, if
-  anything, so that x_s is too small and the bound valid; all orders ask for no more than
-  5e-4 of rho at rho = 0.5, and 7e-3 at 2. As rho falls, s sqrt(2 rho) tends to
-  2 int_0^l sqrt(tanh(l/2)/(2l)) dl, 2.08 at x = 0.1: the most powerful private test is not a
-  Gaussian mechanism, which needs 2 Phi^-1(0.9) = 2.56.
+5. Sampling alone. The best test without privacy of Bernoulli(c - h) against Bernoulli(c + h) is
+   a likelihood ratio test, and `_told_apart` computes half the sum of its errors.
 
-x_s falls as s grows, and so does E x_S as t does, to x_n at t = 1. So where x_n >= beta (under pure
-DP with even n: n epsilon <= 2 ln(1/(2 beta))) no test tells any laws apart, and the bound is half
-of the largest distance that two means can have: infinite for heavy tails and Gaussians.
-
-Half the distance of the means. Bernoulli laws of 0 and t: t/2. N(+-m, 1): m, where
-t = 2 Phi(m) - 1. Laws with E|X - mean|^k = 1, rare points at +-tau with p = t: p tau, which grows
-with p without limit, as (p tau)^-k = (1-p) (1 + ((1-p)/p)^(k-1)).
-
-All tests of laws on the same two points, tau apart. Without privacy the best test of p = c - h
-against c + h counts n records: it says c + h from the count on where that is the more likely one.
-The sum of its errors is 1 minus the total variation, and near 2 Phi(-h sqrt(n/(c (1-c)))), with a
-relative error of order 1/n: skewness moves the two errors against each other. A chain of m laws
-around 1/2 that is as close as above has an error of h tau with probability at least beta, where
-tau makes the largest of their E|X - mean|^k one. With z the 1 - beta/2 quantile of a normal law it
-is below z/sqrt(n), by a part that falls like n^(-1/3). Of Gaussian records the average's error is
-the least over all locations.
+Proof: docs/theory/two_distributions.md. The pair of rare points is that of KSU20, Claim 3.9, here
+with constants. The bound is exact for testing its pair; an estimator of a whole class may be unable
+to reach it.
 """
 
 from __future__ import annotations
@@ -98,32 +70,41 @@ __all__ = [
 
 # Errors are compared with bounds at their 1 - BETA quantile: the q90 of a summary.
 BETA = 0.1
-# How far from 1 a t is kept.
+# Smallest 1 - t that is considered; it also guards logarithms against 0.
 LEAST = 1e-12
-# Records from which on sampling is normal: of one coin, and of two, where libraries lose digits.
+# Numbers of records above which binomial tails are replaced by normal ones: for a fair coin, and
+# for two coins, because the library's tails lose digits there.
 NORMAL_FROM = 10**8
 NORMAL_PAIRS_FROM = 10**6
-# How many laws a chain of coins has: the best of these.
+# Numbers of distributions that a chain may have; the best is used.
 LENGTHS = tuple(2**i for i in range(1, 11))
-# Of chains under zCDP: the largest l, and the rho up to which records are taken together.
+# Recursion under zCDP: the logit at which it stops, and the rho below which records are grouped.
 ENOUGH = 40.0
 FINE = 1e-4
 
 
 class LowerBound(NamedTuple):
-    """An error with probability beta, and the largest p whose two laws no private test tells."""
+    """Lower bound on the error, and the pair of distributions that proves it.
+
+    Parameters
+    ----------
+    alpha : float
+        Error that is exceeded with probability at least beta, in the unit of the data.
+    p_star : float
+        Largest probability p of the rare point for which no private test separates the pair.
+    """
 
     alpha: float
     p_star: float
 
 
 def softplus(x: float) -> float:
-    """ln(1 + e^x)."""
+    """Return ln(1 + e^x)."""
     return float(np.logaddexp(0.0, x))
 
 
 def _miss(s: ArrayLike, budget: Budget) -> Floats:
-    """The x_s of the module."""
+    """Return x_s, the smallest common error of a private test of datasets s records apart."""
     s = np.asarray(s, dtype=float)
     if isinstance(budget, GDP):
         return np.asarray(ndtr(-s * budget.mu / 2))
@@ -140,10 +121,11 @@ def _miss(s: ArrayLike, budget: Budget) -> Floats:
 
 
 def _step(near: float, rho: float) -> float:
-    """The l' > l of the module: the next of a chain under rho-zCDP."""
+    """Return l_(s+2) of the recursion under rho-zCDP, given l_s = `near`."""
     from scipy.optimize import brentq  # a slow import
 
     def excess(more: float) -> float:
+        """Return the divergence over its order between `near` and `near + more`, minus rho."""
         far, m = near + more, -(near + more / 2)
         slope = (softplus(-far) - softplus(-near)) / more
         bend = slope - (softplus(-near) - softplus(-m)) / (near - m)
@@ -156,7 +138,7 @@ def _step(near: float, rho: float) -> float:
 
 
 def coin_logit(rho: float) -> float:
-    """The l with l tanh(l/2) = rho: of coins 1/(1+e^l) and 1/(1+e^-l) of that entropy."""
+    """Return the l with l tanh(l/2) = rho, the relative entropy of (x, 1-x) for x = 1/(1 + e^l)."""
     from scipy.optimize import brentq
 
     return float(
@@ -166,7 +148,7 @@ def coin_logit(rho: float) -> float:
 
 @cache
 def _chains(rho: float) -> tuple[Floats, Floats]:
-    """The l_s of even and of odd s, until 1/(1 + e^l) is below 1e-17."""
+    """Return the logits l_s for even and for odd s, until 1/(1 + e^l) is below 1e-17."""
 
     def chain(logits: list[float]) -> Floats:
         while logits[-1] < ENOUGH:
@@ -177,9 +159,9 @@ def _chains(rho: float) -> tuple[Floats, Floats]:
 
 
 def _concentrated_miss(s: Floats, rho: float) -> Floats:
-    """The x_s under rho-zCDP, of a small rho by steps of m records each, m^2 rho-zCDP.
+    """Return x_s under rho-zCDP; for small rho, m records at a time form an (m^2 rho)-zCDP step.
 
-    Between them l is taken from a line; it is convex in s, so that this makes x_s no larger.
+    Between these steps l_s is interpolated linearly. l is convex in s, so x_s becomes no larger.
     """
     m = max(1.0, np.floor(np.sqrt(FINE / rho)))
     even, odd = _chains(m**2 * rho)
@@ -191,7 +173,20 @@ def _concentrated_miss(s: Floats, rho: float) -> Floats:
 
 
 def differing(t: float, n: int) -> tuple[Floats, Floats]:
-    """Values of S ~ Binomial(n, t), all but those of probability 1e-15, and their probabilities."""
+    """Return values s of S ~ Binomial(n, t) and their probabilities.
+
+    Parameters
+    ----------
+    t : float
+        Probability that a record differs.
+    n : int
+        Number of records.
+
+    Returns
+    -------
+    s, weights : ndarray of shape (m,)
+        Values and probabilities; values of total probability about 1e-15 are dropped.
+    """
     reach = 9 * np.sqrt(n * t * (1 - t)) + 40
     s = np.arange(max(0, np.floor(n * t - reach)), min(n, np.ceil(n * t + reach)) + 1)
     weights = np.exp(log_binomial_pmf(s, n, t))
@@ -199,14 +194,27 @@ def differing(t: float, n: int) -> tuple[Floats, Floats]:
 
 
 def largest_distance(spare: Callable[[float], float], n: int) -> float:
-    """The largest t < 1 at which `spare` is positive; it falls as t grows, from 1e-3/n or less."""
+    """Return the largest t < 1 at which a falling function is positive.
+
+    Parameters
+    ----------
+    spare : callable
+        Falling function of t, positive at t = 1e-3/n.
+    n : int
+        Number of records.
+
+    Returns
+    -------
+    float
+        The root, or 1 - 1e-12 if `spare` is positive there.
+    """
     from scipy.optimize import brentq  # a slow import
 
-    @cache  # the root is sought between places that are known
+    @cache  # brentq evaluates both ends again
     def excess(log_t: float) -> float:
         return spare(np.exp(log_t))
 
-    # Double t from where S is nearly always 0, and sums are short.
+    # Double t, beginning where S is nearly always 0 and the sums are short.
     low, highest = np.log(1e-3 / n), -LEAST
     while excess(high := min(low + np.log(2), highest)) > 0:
         if high == highest:
@@ -215,19 +223,31 @@ def largest_distance(spare: Callable[[float], float], n: int) -> float:
     return float(np.exp(brentq(excess, low, high, xtol=1e-13, rtol=1e-13)))
 
 
-@lru_cache(64)  # searches for several beta begin alike
+@lru_cache(64)  # searches for several beta begin with the same t
 def _mean_miss(t: float, n: int, budget: Budget) -> float:
-    """E x_S of the module."""
+    """Return E x_S for S ~ Binomial(n, t)."""
     s, weights = differing(t, n)
     return float(weights @ _miss(s, budget))
 
 
 @cache
 def indistinguishable(n: int, budget: Budget, beta: float = BETA) -> float:
-    """The largest t such that no private test tells any two laws at total-variation distance t.
+    """Return the largest total-variation distance at which no private test separates a pair.
 
-    With size and power beta and 1 - beta, beta < 1/2, by n records, up to 1e15: E x_S = beta. 1
-    where no private test tells any two laws; NaN where nothing is known of the notion.
+    Parameters
+    ----------
+    n : int
+        Number of records, at most 1e15.
+    budget : Budget
+        Privacy guarantee of the test, or of the estimator.
+    beta : float, default 0.1
+        Error of the test, or probability of the estimator's error; below 1/2.
+
+    Returns
+    -------
+    float
+        The t with E x_S = beta: the errors of every private test sum to at least 2 beta. 1 if that
+        holds at any distance; NaN for a notion without a bound.
     """
 
     def spare(t: float) -> float:
@@ -239,11 +259,21 @@ def indistinguishable(n: int, budget: Budget, beta: float = BETA) -> float:
 
 
 def two_point_lower_bound(n: int, k: float, budget: Budget, *, beta: float = BETA) -> LowerBound:
-    """The largest error that testing a pair with a rare point forces on private estimators.
+    """Return the lower bound by a pair of distributions with a rare point and unit k-th moment.
 
-    Every one errs by ``alpha`` on some two-point law with E|X - mean|^k = 1, with probability at
-    least beta < 1/2, on up to 1e15 records. NaN where no bound is known; infinite, with p* = 1,
-    where no private test tells apart n equal records from n others.
+    Parameters
+    ----------
+    n, budget, beta
+        See `indistinguishable`.
+    k : float
+        Order of the moment: E|X - mean|^k = 1.
+
+    Returns
+    -------
+    LowerBound
+        Each private estimator errs by ``alpha`` with probability at least beta under one of the
+        two. NaN for a notion without a bound. Infinite, with ``p_star`` = 1, if no private test
+        separates n equal records from n others.
     """
     p = indistinguishable(n, budget, beta)
     if np.isnan(p):
@@ -252,34 +282,80 @@ def two_point_lower_bound(n: int, k: float, budget: Budget, *, beta: float = BET
 
 
 def of_a_pair(laws: int, beta: float = BETA) -> float:
-    """The error of tests of neighbours in a chain that makes estimators err: the module's e."""
+    """Return e = m beta/(2 (m-1)), the error of tests of neighbours that a chain needs.
+
+    Parameters
+    ----------
+    laws : int
+        Number m of distributions in the chain, at least 2.
+    beta : float, default 0.1
+        Probability of the estimator's error.
+
+    Returns
+    -------
+    float
+        Half the smallest sum of the two errors.
+    """
     return laws * beta / (2 * (laws - 1))
 
 
 def chain_of_coins(distance: Callable[[float], float], beta: float = BETA) -> float:
-    """Half the step of a chain of Bernoulli laws, of the `distance` that no test tells, by e.
+    """Return half the step of a chain of Bernoulli distributions.
 
-    Of as many laws as fit at the largest step, of e = beta/2; NaN where no distance is known.
+    Parameters
+    ----------
+    distance : callable
+        Function of e: largest distance of neighbours at which the errors of every test sum to 2 e.
+    beta : float, default 0.1
+        Probability of the estimator's error.
+
+    Returns
+    -------
+    float
+        Lower bound on the error for the longest chain that fits at the step for e = beta/2. NaN if
+        `distance` is not known.
     """
     largest = distance(beta / 2)
     return distance(of_a_pair(1 + int(1 / largest), beta)) / 2 if largest > 0 else largest
 
 
 def bernoulli_lower_bound(n: int, budget: Budget, *, beta: float = BETA) -> float:
-    """The error that testing Bernoulli laws forces on private estimators of their means."""
+    """Return the lower bound on private estimators of a Bernoulli mean, by a chain.
+
+    Parameters
+    ----------
+    n, budget, beta
+        See `indistinguishable`.
+
+    Returns
+    -------
+    float
+        Error that is exceeded with probability at least beta for some mean.
+    """
     return chain_of_coins(lambda error: indistinguishable(n, budget, error), beta)
 
 
 def gaussian_lower_bound(n: int, budget: Budget, *, beta: float = BETA) -> float:
-    """The error that testing N(m, 1) and N(-m, 1), in a long chain, forces on private estimators.
+    """Return the lower bound m on private estimators of the mean of N(mean, 1), by a long chain.
 
-    It is m; with probability as near to beta as one likes.
+    Parameters
+    ----------
+    n, budget, beta
+        See `indistinguishable`.
+
+    Returns
+    -------
+    float
+        Error, in standard deviations, that is exceeded with probability arbitrarily near to beta.
     """
     return float(ndtri((1 + indistinguishable(n, budget, beta / 2)) / 2))
 
 
 def _told_apart(h: float, laws: int, n: int) -> float:
-    """The mean error of the best tests of neighbours in a chain of coins 2h apart, around 1/2."""
+    """Return half the sum of the errors of the best non-private test, averaged over neighbours.
+
+    The chain has `laws` Bernoulli means 2h apart, centred at 1/2.
+    """
     centre = 0.5 + (2 * np.arange(laws - 1) - laws + 2) * h
     low, high = centre - h, centre + h
     if n >= NORMAL_PAIRS_FROM:
@@ -292,9 +368,22 @@ def _told_apart(h: float, laws: int, n: int) -> float:
 def chains_of_coins(
     error: Callable[[int, float], float], least: float, beta: float = BETA
 ) -> list[tuple[int, float]]:
-    """How many laws, and half the step h, of chains of coins that no test tells: until h falls.
+    """Return the chains, by length, up to the length from which the half step h falls.
 
-    `error` is that of telling neighbours, by the number of laws and h, which is more than `least`.
+    Parameters
+    ----------
+    error : callable
+        Function of the number of distributions and of h: half the sum of the errors of the best
+        test of neighbours. It falls in h.
+    least : float
+        An h that is small enough for chains of two.
+    beta : float, default 0.1
+        Probability of the estimator's error.
+
+    Returns
+    -------
+    list of (int, float)
+        Number of distributions and half step h of each chain.
     """
     from scipy.optimize import brentq  # a slow import
 
@@ -302,7 +391,7 @@ def chains_of_coins(
     for laws in LENGTHS:
         most = (0.5 - LEAST) / (laws - 1)
 
-        @cache  # as above
+        @cache  # brentq evaluates both ends again
         def excess(h: float, laws: int = laws) -> float:
             return error(laws, h) - of_a_pair(laws, beta)
 
@@ -318,18 +407,40 @@ def chains_of_coins(
 
 @cache
 def _fair_chains(n: int, beta: float) -> list[tuple[int, float]]:
+    """Return chains of Bernoulli distributions, as bounds without privacy."""
     return chains_of_coins(lambda laws, h: _told_apart(h, laws, n), 0.1 / np.sqrt(n), beta)
 
 
 def fair_lower_bound(n: int, *, beta: float = BETA) -> float:
-    """The error that sampling forces on every estimator of a Bernoulli mean: the module's h."""
+    """Return the lower bound h that sampling alone implies for a Bernoulli mean.
+
+    Parameters
+    ----------
+    n, beta
+        See `indistinguishable`; n has no limit.
+
+    Returns
+    -------
+    float
+        Error that every estimator, private or not, exceeds with probability at least beta.
+    """
     return _fair_chains(n, beta)[-1][1]
 
 
 def sampling_lower_bound(n: int, k: float, *, beta: float = BETA) -> float:
-    """The error that testing laws on the same two points forces on every estimator, private or not.
+    """Return the lower bound that sampling alone implies under a unit k-th moment.
 
-    As in `two_point_lower_bound`; of any number of records, up to a relative error of 1e-6.
+    Parameters
+    ----------
+    n, beta
+        See `indistinguishable`; n has no limit.
+    k : float
+        Order of the moment: E|X - mean|^k is at most 1 along the chain.
+
+    Returns
+    -------
+    float
+        Error that every estimator exceeds with probability at least beta, within 1e-6 of its value.
     """
     return max(
         h * min(TwoPoint(p=0.5 + i * h, k=k).tau for i in range(1 - laws, laws, 2))

@@ -1,11 +1,11 @@
-"""The lower bound of the class that a law stands for: the largest of those that are known.
+"""Lower bound of the class of a distribution: the largest of the known bounds.
 
-The class of a law is what estimators of it are told: Bernoulli laws, normal laws of that covariance
-wherever they are, laws whose centred k-th moments are at most 1 in every direction. Every estimator
-errs by the bound with probability at least 0.1, or as near to it as one likes, under some law of
-the class; under this one it may err by less. So may one that is told that the mean is near, where
-it is nearer than the laws of the bound are apart. Estimators of the local model have bounds of
-their own.
+The class is what estimators are given to know: Bernoulli distributions; normal distributions of one
+covariance, with any mean; distributions whose central k-th moments are at most 1 in every
+direction. Every estimator errs by the bound with probability at least 0.1 (or arbitrarily near to
+it) under some member of the class. Under the given member it may err by less. An estimator that is
+given a range of the mean may also err by less, if the range is shorter than the distance of the
+distributions that prove the bound. Estimators of the local model have their own bounds.
 """
 
 from __future__ import annotations
@@ -38,18 +38,26 @@ from dpbench.theory.bounds.vectors import moments_lower_bound
 __all__ = ["OF_VIEWS", "Bound", "class_bound", "heavy_tailed", "largest", "of_people"]
 
 NAN = float("nan")
-OF_VIEWS = "two laws of views"  # what a bound of the local model is by
+OF_VIEWS = "two laws of views"  # `Bound.by` in the local model
 
 
 class Bound(NamedTuple):
-    """A lower bound on the error's 0.9 quantile, and what it is `by`; NaN and '' if not known."""
+    """Lower bound on the 0.9 quantile of the error.
+
+    Parameters
+    ----------
+    value : float
+        Error in the unit of the data; NaN if no bound is known.
+    by : str
+        Name of the argument that proves it, such as ``two laws``; empty if no bound is known.
+    """
 
     value: float = NAN
     by: str = ""
 
 
 def largest(**values: float) -> Bound:
-    """The largest of bounds by name, of those that are known."""
+    """Return the largest of several bounds, given by name; NaN values are ignored."""
     known = [Bound(value, by.replace("_", " ")) for by, value in values.items() if value > 0]
     return max(known, default=Bound())
 
@@ -57,10 +65,28 @@ def largest(**values: float) -> Bound:
 def heavy_tailed(
     n: int, k: float, budget: Budget, *, d: int = 1, local: bool = False, rare: float = 1.0
 ) -> Bound:
-    """Of laws with centred k-th moments of at most 1; of `rare` below 1, of those with rare points.
+    """Return the bound for central k-th moments of at most 1, in every direction.
 
-    Of numbers, or of vectors of d coordinates in every direction. `rare` is the largest probability
-    of rare points where they have a part in what sampling costs, too: 0 to leave that out.
+    Parameters
+    ----------
+    n : int
+        Number of records.
+    k : float
+        Order of the moment.
+    budget : Budget
+        Privacy guarantee of the estimator, or of each view.
+    d : int, default 1
+        Dimension.
+    local : bool, default False
+        Whether the estimator is in the local model.
+    rare : float, default 1.0
+        Largest probability of a non-zero record in the class. Below 1 the bound by sampling alone
+        is left out; 0 also leaves out the joint bound of sampling and privacy.
+
+    Returns
+    -------
+    Bound
+        The largest known bound.
     """
     return largest(
         two_laws=NAN if local else two_point_lower_bound(n, k, budget).alpha,
@@ -73,7 +99,10 @@ def heavy_tailed(
 
 
 def _sampling(n: int, k: float, d: int) -> float:
-    """Of coins on one coordinate; of vectors N(mean, s^2 I), too, where s makes k-th moments 1."""
+    """Return the bound by sampling alone: coins on one coordinate, and N(mean, s^2 I) if d > 1.
+
+    s makes the k-th moments of the normal distribution 1.
+    """
     coins = sampling_lower_bound(n, k)
     if d == 1:
         return coins
@@ -82,12 +111,30 @@ def _sampling(n: int, k: float, d: int) -> float:
 
 
 def of_people(n: int, m: int, k: float, budget: Budget, sampling: bool) -> Bound:
-    """The same of n people with m records each, all of whose records are replaced together.
+    """Return the person-level bound: n people with m records each, all replaced together.
 
-    Tests of a pair see no more of it than the total-variation distance t of what one person has.
-    With rare points at +-tau, of probability p, that is at most 1 - (1-p)^m. Of two coins, 1/2 + h
-    against 1/2 - h, it is 1 - 2 I_(1/2-h)(a, a), a = m/2 rounded up (see
-    `dpbench.theory.bounds.numbers`). Half the distance of the means is p tau and h tau.
+    Tests of a pair depend only on the total-variation distance t of the m records of one person.
+    For rare points at +-tau of probability p, t <= 1 - (1-p)^m. For coins of 1/2 + h against 1/2 -
+    h, t = 1 - 2 I_(1/2-h)(a, a) with a = m/2 rounded up (`dpbench.theory.bounds.numbers`, 5). Half
+    the distance of the means is p tau and h tau.
+
+    Parameters
+    ----------
+    n : int
+        Number of people.
+    m : int
+        Records of each.
+    k : float
+        Order of the moment of a record: E|X - mean|^k = 1.
+    budget : Budget
+        Privacy guarantee for a person.
+    sampling : bool
+        Whether to include the bound by sampling n m records.
+
+    Returns
+    -------
+    Bound
+        The largest known bound.
     """
     t, a = indistinguishable(n, budget), (m + 1) // 2
     drawn = sampling_lower_bound(n * m, k) if sampling else NAN
@@ -99,14 +146,16 @@ def of_people(n: int, m: int, k: float, budget: Budget, sampling: bool) -> Bound
 
 
 def _bernoulli(_: dist.Bernoulli, n: int, budget: Budget, local: bool) -> Bound:
+    """Return the bound for Bernoulli distributions, which is the same for every p."""
     return _of_coins(n, budget, local)
 
 
 @cache
 def _of_coins(n: int, budget: Budget, local: bool) -> Bound:
-    """Of all Bernoulli laws, many of which a sweep may have."""
+    """Return the bound for all Bernoulli distributions; cached, because a sweep may have many."""
 
     def distance(beta: float) -> float:
+        """Return the distance that n local views do not separate."""
         return local_distance(n, budget, beta=beta)
 
     return largest(
@@ -118,7 +167,8 @@ def _of_coins(n: int, budget: Budget, local: bool) -> Bound:
 
 
 def _gaussian(law: dist.Gaussian, n: int, budget: Budget, local: bool) -> Bound:
-    views = local_distance(n, budget, beta=BETA / 2)  # of neighbours in a long chain
+    """Return the bound for normal distributions with the standard deviation of `law`."""
+    views = local_distance(n, budget, beta=BETA / 2)  # neighbours in a long chain: e = beta/2
     unit = largest(
         two_laws=NAN if local else gaussian_lower_bound(n, budget),
         two_laws_of_views=float(ndtri((1 + views) / 2)) if local else NAN,
@@ -128,12 +178,13 @@ def _gaussian(law: dist.Gaussian, n: int, budget: Budget, local: bool) -> Bound:
 
 
 def _gaussian_vector(law: dist.MultivariateGaussian, n: int, budget: Budget, local: bool) -> Bound:
+    """Return the bound for N(mean, s^2 I); no bound for other covariances or in the local model."""
     if local or law.condition != 1 or law.matrix is not None:
         return Bound()
     unit = largest(
         two_laws=gaussian_lower_bound(n, budget),
         directions=gaussian_vectors_lower_bound(n, law.d, budget).alpha,
-        sampling=float(np.sqrt(chdtri(law.d, BETA) / n)),  # the average's, the best of all
+        sampling=float(np.sqrt(chdtri(law.d, BETA) / n)),  # the average is best
     )
     return Bound(law.scale * unit.value, unit.by)
 
@@ -146,7 +197,24 @@ _CLASSES: dict[type[dist.Distribution], Callable[[Any, int, Budget, bool], Bound
 
 
 def class_bound(law: dist.Distribution, n: int, budget: Budget, *, local: bool = False) -> Bound:
-    """The bound of the class of one law, and nothing if the class or a bound is not known."""
+    """Return the lower bound for the class of a distribution.
+
+    Parameters
+    ----------
+    law : Distribution
+        Member of the class.
+    n : int
+        Number of records.
+    budget : Budget
+        Privacy guarantee of the estimator, or of each view.
+    local : bool, default False
+        Whether the estimator is in the local model.
+
+    Returns
+    -------
+    Bound
+        The largest known bound, in the unit of the data; NaN if the class or a bound is not known.
+    """
     if type(law) in _CLASSES:
         return _CLASSES[type(law)](law, n, budget, local)
     k = getattr(law, "unit_moment", None)

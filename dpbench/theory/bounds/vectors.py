@@ -1,42 +1,36 @@
-"""Lower bounds in many dimensions: laws whose means lie in an unknown direction.
+"""Lower bounds in many dimensions, by distributions whose means lie in an unknown direction.
 
-Laws P_u, one for each unit vector u, have the means R u, and a total-variation distance of at
-most t from one law Q. Let u be uniform, of all unit vectors or of the 2d that are +-e_i. Whatever
-an estimator returns, it errs by less than r for a share of at most c of all u. For +-e_i and
-r = R/sqrt 2 that is c = 1/(2d), as balls around the means are disjoint. For all u and r = R sin(a)
-these u are in a cap of angle a < pi/2, the largest that a ball cuts from the sphere, so that
+Notation (name in code). Each unit vector u has a distribution P_u of mean R u, at total-variation
+distance at most t from a distribution Q. u is uniform on the sphere, or on the 2d vectors +-e_i.
 
-    c = I_x(h, 1/2)/2 <= x^h/(2 h B(h, 1/2) sqrt(1 - x)),  x = sin(a)^2, h = (d-1)/2,
+    r (`radius` = r/R)    error of the estimator
+    c (`log_share` = ln c)  largest share of the u whose means are within r of any one answer
+    g^s                   largest power of a private test of size c, of datasets s records apart
+    D (`log_spare` = ln D)  delta/(e^epsilon - 1);  m = (1 - delta)/(1 + e^epsilon)
 
-as (1-z)^(-1/2) in the incomplete beta integral is largest at its end z = x.
+Shares. For +-e_i and r = R/sqrt 2: c = 1/(2d), because the balls around the means are disjoint. For
+the sphere and r = R sin(a), a < pi/2: c is the share of a cap of angle a,
 
-Let f_u(x) be the probability that the release errs by less than r from R u on a dataset x. On any
-dataset its mean over u is at most c. If it is at least 1 - beta under every P_u, then t is large:
+    c = I_x(h, 1/2)/2 <= x^h/(2 h B(h, 1/2) sqrt(1 - x)),  x = sin(a)^2,  h = (d-1)/2.
 
-    (epsilon, delta), GDP  n records of P_u and of Q can be coupled to differ in S ~ Bin(n, t) of
-        them, and f_u(x) <= g^S(f_u(y)) with the concave g of `dpbench.theory.bounds.numbers` (for
-        GDP g^s(a) = Phi(Phi^-1(a) + s mu)). If Q is one dataset y, then by Jensen's inequality over
-        u 1 - beta <= E g^S(c). For any Q, for any s, 1 - beta <= P(S > s) + g^s(c).
-        Of g, with D = delta/(e^epsilon - 1) and m = (1 - delta)/(1 + e^epsilon): a + D grows by
-        e^epsilon until a >= m, and from there 1 - a + D falls by it.
-    zCDP  s replaced records cost s^2 rho (Bun, Steinke 2016, Prop. 1.9), a bound on the
-        Kullback-Leibler divergence, too. By joint convexity the releases under P_u and Q have one
-        of at most rho E S^2 = rho (n t (1-t) + n^2 t^2). Of the events above, with u drawn along,
-        it is at least kl(1 - beta || c) (data processing; for codes this is Fano's inequality).
+Statement. Suppose that an estimator errs by less than r with probability at least 1 - beta under
+every P_u. Then with S ~ Binomial(n, t)
 
-So every estimator errs by r with probability at least beta under some P_u, r taken at the largest t
-at which these cannot hold. R <= 1: a bound holds for all classes that contain these laws, of
-whatever means. (Without any bound on R no epsilon-DP procedure errs by less than infinity.)
+    (epsilon, delta)-DP, GDP  1 - beta <= E g^S(c)           if Q is a point mass (`one_dataset`),
+                              1 - beta <= P(S > s) + g^s(c)  for every s and any Q,
+    zCDP                      kl(1 - beta || c) <= rho E S^2 = rho (n t (1-t) + n^2 t^2).
 
-R(t) in the classes (a unit vector v, a budget and n are arbitrary):
-    moments  E|<v, X - mean>|^k <= 1. P_u = R u/t with probability t, else 0: <v, X - mean> is
-             <v, u> times that of a `TwoPoint` law, and R = t tau with its tau; R = 1 at t = 1/2.
-             Q: all records are 0.
-    gaussian N(mean, I). Q = N(0, I), so t = 2 Phi(R/2) - 1.
+So at the largest t that violates this (`_hidden`) every estimator errs by r with probability at
+least beta under some P_u. In the classes, with R <= 1,
 
-Beside them stands the pair R u and -R u, with the t of `two_point_lower_bound`. That holds for any
-laws P, Q at distance t (of Gaussians R = Phi^-1((1+t)/2)): given that S records are from the parts
-that are not shared, datasets differ in S records, and g^S is concave (Jensen).
+    moments   E|<v, X - mean>|^k <= 1 for all unit vectors v: P_u is R u/t with probability t, else
+              0. R = t tau with the tau of `TwoPoint`; R = 1 at t = 1/2; Q is the point mass at 0.
+    gaussian  N(mean, I): Q = N(0, I), t = 2 Phi(R/2) - 1.
+
+The bound by the pair R u and -R u (`dpbench.theory.bounds.numbers`, 3) is reported where larger.
+
+Proof: docs/theory/unknown_direction.md. Group privacy under zCDP is BS16, Proposition 1.9 (number
+not checked).
 """
 
 from __future__ import annotations
@@ -58,7 +52,15 @@ ANGLES = np.linspace(0.01, 0.99, 99) * np.pi / 2
 
 
 class VectorBound(NamedTuple):
-    """An error in l2, with probability beta, and the laws that show it; NaN if not known."""
+    """Lower bound on the l2 error, and the distributions that prove it.
+
+    Parameters
+    ----------
+    alpha : float
+        Error that is exceeded with probability at least beta; NaN if no bound is known.
+    laws : str
+        ``pair`` or ``directions``; empty if no bound is known.
+    """
 
     alpha: float
     laws: str
@@ -67,9 +69,29 @@ class VectorBound(NamedTuple):
 def moments_lower_bound(
     n: int, d: int, k: float, budget: Budget, *, beta: float = BETA
 ) -> VectorBound:
-    """Of laws on R^d with centred k-th moments of at most 1 in all directions."""
+    """Return the lower bound under k-th central moments of at most 1 in all directions.
+
+    Parameters
+    ----------
+    n : int
+        Number of records.
+    d : int
+        Dimension.
+    k : float
+        Order of the moment.
+    budget : Budget
+        Privacy guarantee of the estimator.
+    beta : float, default 0.1
+        Probability of the error.
+
+    Returns
+    -------
+    VectorBound
+        The larger of the bounds by a pair and by directions.
+    """
 
     def reach(t: Floats) -> Floats:
+        """Return R(t) = t tau."""
         t = np.clip(t, 1e-300, 0.5)
         return np.asarray(t * (t * (1 - t) * ((1 - t) ** (k - 1) + t ** (k - 1))) ** (-1 / k))
 
@@ -77,9 +99,27 @@ def moments_lower_bound(
 
 
 def gaussian_lower_bound(n: int, d: int, budget: Budget, *, beta: float = BETA) -> VectorBound:
-    """Of N(mean, I)."""
+    """Return the lower bound for the class of N(mean, I).
+
+    Parameters
+    ----------
+    n : int
+        Number of records.
+    d : int
+        Dimension.
+    budget : Budget
+        Privacy guarantee of the estimator.
+    beta : float, default 0.1
+        Probability of the error.
+
+    Returns
+    -------
+    VectorBound
+        The larger of the bounds by a pair and by directions, in standard deviations.
+    """
 
     def apart(t: Floats) -> Floats:
+        """Return Phi^-1((1 + t)/2), half the distance of the means of a pair, and at most 1."""
         return np.asarray(np.minimum(np.sqrt(2) * erfinv(t), 1))
 
     return _largest(
@@ -97,7 +137,7 @@ def _largest(
     *,
     one_dataset: bool,
 ) -> VectorBound:
-    """The better of a pair and of directions, by R(t) of both."""
+    """Return the larger of the bounds by a pair, `of_a_pair`(t), and by directions, `reach`(t)."""
     pair = indistinguishable(n, budget, beta)
     if np.isnan(pair):
         return VectorBound(np.nan, "")
@@ -105,7 +145,7 @@ def _largest(
     if d == 1:
         return found
     log_share, radius = _shares(d)
-    # Any r will do; that of the largest bound were t records in n to differ, and not S.
+    # Every r gives a valid bound. Choose the best if exactly n t records differed, instead of S.
     near = np.minimum(_needed(budget, log_share, beta) / n, 1.0)
     best = int(np.argmax(reach(near) * radius))
     t = _hidden(n, budget, float(log_share[best]), beta, one_dataset)
@@ -113,17 +153,17 @@ def _largest(
 
 
 def _shares(d: int) -> tuple[Floats, Floats]:
-    """The module's ln c and r/R in d > 1 dimensions: of caps, and of +-e_i at the end."""
+    """Return ln c and r/R in d > 1 dimensions: for caps of the angles `ANGLES`, then for +-e_i."""
     h, x = (d - 1) / 2, np.sin(ANGLES) ** 2
     with np.errstate(divide="ignore"):
         exact = np.log(betainc(h, 0.5, x) / 2)
     limit = h * np.log(x) - np.log(2 * h * np.cos(ANGLES)) - betaln(h, 0.5)
-    log_share = np.where(exact > -600, exact, limit)  # where the exact one may have lost digits
+    log_share = np.where(exact > -600, exact, limit)  # below e^-600 betainc underflows
     return np.append(log_share, -np.log(2 * d)), np.append(np.sin(ANGLES), np.sqrt(0.5))
 
 
 def _spare(budget: PureDP | ApproxDP) -> tuple[float, float]:
-    """The module's ln D and m; ln 0 is minus infinity."""
+    """Return ln D, which is minus infinity at delta = 0, and m."""
     delta = getattr(budget, "delta", 0.0)
     with np.errstate(over="ignore", divide="ignore"):
         log_spare = np.log(delta) - np.log(np.expm1(budget.epsilon))
@@ -131,7 +171,7 @@ def _spare(budget: PureDP | ApproxDP) -> tuple[float, float]:
 
 
 def _needed(budget: Budget, log_share: Floats, beta: float) -> Floats:
-    """The s, not rounded, of 1 - beta = g^s(c), or under zCDP of kl(1 - beta || c) = s^2 rho."""
+    """Return the real s with g^s(c) = 1 - beta, or under zCDP with kl(1 - beta || c) = s^2 rho."""
     if isinstance(budget, GDP):
         return np.asarray((ndtri(1 - beta) - ndtri_exp(log_share)) / budget.mu)
     if isinstance(budget, ZCDP):
@@ -146,7 +186,7 @@ def _needed(budget: Budget, log_share: Floats, beta: float) -> Floats:
 
 
 def _power(s: Floats, log_share: float, budget: Budget) -> Floats:
-    """g^s(c) of whole numbers s."""
+    """Return g^s(c) for whole numbers s."""
     if isinstance(budget, GDP):
         return np.asarray(ndtr(ndtri_exp(log_share) + s * budget.mu))
     assert isinstance(budget, PureDP | ApproxDP)
@@ -160,10 +200,10 @@ def _power(s: Floats, log_share: float, budget: Budget) -> Floats:
 
 @cache
 def _hidden(n: int, budget: Budget, log_share: float, beta: float, one_dataset: bool) -> float:
-    """The largest t <= 1 at which no estimator errs by less than r with probability 1 - beta."""
+    """Return the largest t <= 1 at which no estimator keeps within r with probability 1 - beta."""
     if isinstance(budget, ZCDP):
         needed = float(_needed(budget, np.asarray(log_share), beta)) ** 2 / n
-        # n (n-1) t^2 + n t = needed n
+        # Solve n (n-1) t^2 + n t = needed n for t.
         return float(min(2 * needed / (1 + np.sqrt(1 + 4 * (n - 1) * needed)), 1.0))
 
     def short(t: float) -> float:

@@ -1,4 +1,4 @@
-"""Laws of numbers as atoms, and the laws of averages of independent records."""
+"""Distributions as weighted points, and distributions of averages of independent records."""
 
 from __future__ import annotations
 
@@ -19,20 +19,22 @@ __all__ = [
 
 Atoms = tuple[Floats, Floats]  # points and their probabilities
 
-RARELY = 1e-6  # records that hardly any dataset has
-MOST_SKEWED = 0.1  # the most skewness, and kurtosis, of what passes for normal
-FAR = 1e-5  # records beyond what a grid holds, on either side
-LITTLE = 0.02  # where there is another way
-GRID = 2**14  # points of a sum, and of what is left of them
-COARSE = 2**11
+RARELY = 1e-6  # expected number of records that is treated as none
+MOST_SKEWED = 0.1  # largest skewness and excess kurtosis that count as normal
+FAR = 1e-5  # expected number of records beyond the grid, on either side
+LITTLE = 0.02  # `MOST_SKEWED` where the Fourier transform is the alternative
+GRID = 2**14  # points of a sum
+COARSE = 2**11  # points of the returned distribution
 
 
 def _gaussian(law: dist.Gaussian) -> Atoms:
+    """Return points of a normal distribution."""
     z, weights = standard_normal()
     return law.location + law._scale * z, weights
 
 
 def _contaminated(law: dist.ContaminatedGaussian) -> Atoms:
+    """Return points of a contaminated normal distribution."""
     z, weights = standard_normal()
     both = np.concatenate([z, law.gap + law.spread * z])
     shares = np.concatenate([(1 - law.eta) * weights, law.eta * weights])
@@ -40,7 +42,10 @@ def _contaminated(law: dist.ContaminatedGaussian) -> Atoms:
 
 
 def _student_t(law: dist.StudentT) -> Atoms:
-    """In y, t = sinh(y): a density like e^(-nu |y|)."""
+    """Return points of Student's t, equally spaced in y with t = sinh(y).
+
+    In y the density falls like e^(-nu |y|).
+    """
     nu = law.tail_index
     t = np.sinh(np.linspace(-40, 40, 4 * MOST))
     weights = np.exp(-(nu + 1) / 2 * np.log1p(t**2 / nu)) * np.sqrt(1 + t**2)
@@ -48,7 +53,10 @@ def _student_t(law: dist.StudentT) -> Atoms:
 
 
 def _pareto(law: dist.Pareto) -> Atoms:
-    """The logarithm of one that starts at 1 is exponential; it has mean a/(a-1)."""
+    """Return points of a Pareto distribution, equally spaced in the logarithm.
+
+    The logarithm of a Pareto variable that starts at 1 is exponential; its mean is a/(a-1).
+    """
     a = law.tail_index
     y = (np.arange(4 * MOST) + 0.5) * (10 / MOST)
     weights = np.exp(-y)
@@ -56,8 +64,8 @@ def _pareto(law: dist.Pareto) -> Atoms:
     return x, weights / weights.sum()
 
 
-def _people(law: dist.People) -> Atoms | None:
-    """Means of m records of two values are binomial, those of Gaussians are Gaussian."""
+def _people(law: dist.UserMeans) -> Atoms | None:
+    """Return points of the mean of m records: binomial for two values, else Gaussian."""
     one = law.of
     if isinstance(one, dist.Gaussian):
         return _gaussian(dist.Gaussian(location=one.location, scale=one._scale / np.sqrt(law.m)))
@@ -71,6 +79,7 @@ def _people(law: dist.People) -> Atoms | None:
 
 
 def _log_normal(law: dist.LogNormal) -> Atoms:
+    """Return points of a log-normal distribution."""
     z, weights = standard_normal()
     return law.location + law._scale * np.exp(law.sigma * z), weights
 
@@ -86,13 +95,13 @@ LAWS: dict[type[dist.Distribution], Callable[[Any], Atoms | None]] = {
     dist.ContaminatedGaussian: _contaminated,
     dist.StudentT: _student_t,
     dist.Pareto: _pareto,
-    dist.People: _people,
+    dist.UserMeans: _people,
     dist.LogNormal: _log_normal,
 }
 
 
 def atoms(law: dist.Distribution) -> Atoms | None:
-    """Points and their probabilities, a density on a fine grid; None where it is not known."""
+    """Return points and probabilities, a fine grid for a density; None if they are not known."""
     known = LAWS.get(type(law))
     return known(law) if known else None
 
@@ -100,10 +109,26 @@ def atoms(law: dist.Distribution) -> Atoms | None:
 def average(
     values: Floats, weights: Floats, n: float, noise: float, most: float = MOST_SKEWED
 ) -> Atoms | None:
-    """The law of the average of n values, beside noise of this variance; None where not normal.
+    """Return the distribution of the average of n values, or None if it is not nearly normal.
 
-    Of values of two kinds a binomial.
-    By the Edgeworth expansion the skewness and the excess kurtosis of the sum say how normal it is.
+    It is binomial for two values. By the Edgeworth expansion the skewness and the excess kurtosis
+    of the sum measure the distance from a normal distribution.
+
+    Parameters
+    ----------
+    values, weights : ndarray of shape (m,)
+        Values, sorted, and probabilities.
+    n : float
+        Number of values in the average.
+    noise : float
+        Variance of noise that is added, which makes the sum more normal.
+    most : float, default 0.1
+        Largest skewness, and excess kurtosis, that counts as normal.
+
+    Returns
+    -------
+    tuple of ndarray or None
+        Points of the average and their probabilities.
     """
     beyond = np.minimum(np.cumsum(weights), np.cumsum(weights[::-1])[::-1])
     seen = n * beyond > FAR
@@ -114,7 +139,7 @@ def average(
         s, shares = binomial(n, float(weights[1]))
         return mean + (s / n - weights[1]) * (values[1] - values[0]), shares
     sd = float(np.sqrt(weights @ (values - mean) ** 2 / n))
-    away = (values - mean) / n / np.hypot(sd, np.sqrt(noise))  # of the sum's deviation
+    away = (values - mean) / n / np.hypot(sd, np.sqrt(noise))  # in standard deviations of the sum
     variance, third, fourth = (float(weights @ away**j) for j in (2, 3, 4))
     if n * max(abs(third), abs(fourth - 3 * variance**2)) > most:
         return None
@@ -123,11 +148,25 @@ def average(
 
 
 def average_of_few(values: Floats, weights: Floats, n: int, noise: float) -> Atoms:
-    """The law of the average of n increasing values, be it skewed, beside noise of this variance.
+    """Return the distribution of the average of n increasing values, even if it is skewed.
 
-    Where it is not normal by the n-th power of a Fourier transform: values go to a grid that has
-    both ends, each to its neighbours so that the mean stays. The grid is as long as the sum
-    departs from its mean; the variance that it adds is taken off by a scale.
+    If it is not normal it is the n-th power of a Fourier transform. Each value is split between its
+    two neighbours on a grid that contains both ends, so that the mean stays. The grid is as long as
+    the sum departs from its mean. A scale removes the variance that the split adds.
+
+    Parameters
+    ----------
+    values, weights : ndarray of shape (m,)
+        Values, increasing, and probabilities.
+    n : int
+        Number of values in the average.
+    noise : float
+        Variance of noise that is added.
+
+    Returns
+    -------
+    points, weights : ndarray
+        Points of the average and their probabilities.
     """
     known = average(values, weights, n, noise, LITTLE)
     if known is not None:
@@ -159,15 +198,30 @@ def average_of_few(values: Floats, weights: Floats, n: int, noise: float) -> Ato
 
 
 def finite_atoms(law: dist.Distribution) -> Atoms | None:
-    """Those of a law of finite variance; None where they are not known."""
+    """Return the points of a distribution of finite variance; None if they are not known."""
     return atoms(law) if getattr(law, "tail_index", np.inf) > 2 else None
 
 
 def median_quantile(values: Floats, weights: Floats, noise: Noise, groups: int) -> float:
-    """The 0.9 quantile of |V + Z|, or of the |median| of many of them.
+    """Return the 0.9 quantile of |V + Z|, or of the |median| of several independent copies.
 
-    The median of m is below x if more than half are, with probability I_F(x)((m+1)/2, (m+1)/2) for
-    odd m; for m = 1 that is F. The mean of the middle two of an even m has it but for order 1/m.
+    The median of an odd number m of copies is below x with probability I_F(x)((m+1)/2, (m+1)/2),
+    where I is the regularised incomplete beta function and F(x) = P(V + Z <= x). For an even m the
+    mean of the middle two has this distribution up to order 1/m.
+
+    Parameters
+    ----------
+    values, weights : ndarray of shape (m,)
+        Points of V and probabilities.
+    noise : Noise
+        Z.
+    groups : int
+        Number of copies; 1 for V + Z itself.
+
+    Returns
+    -------
+    float
+        Quantile, in the unit of the values.
     """
     half = (groups + 1) / 2
 

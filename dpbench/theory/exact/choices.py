@@ -1,6 +1,6 @@
 """Exact values where a private choice decides: histograms, medians, votes, FriendlyCore.
 
-Written from the definitions, like `dpbench.theory.exact.value`, without calling an estimator.
+Written from the definitions, without calling an estimator.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ __all__ = [
 ]  # fmt: skip
 
 NAN = float("nan")
-RARE = 1e-3  # probability of a miss that counts as none
+RARE = 1e-3  # largest probability of a miss that is neglected
 
 
 def exponential_epsilon(budget: Budget) -> float:
-    """Of the exponential mechanism: sqrt(8 rho) under zCDP, 2 logit(Phi(mu/2)) under GDP."""
+    """Return epsilon of the exponential mechanism: sqrt(8 rho) (zCDP), 2 logit(Phi(mu/2)) (GDP)."""
     if isinstance(budget, GDP):
         return 2 * float(logit(ndtr(budget.mu / 2)))
     return float(np.sqrt(8 * budget.rho)) if isinstance(budget, ZCDP) else budget.pure_epsilon
@@ -105,9 +105,10 @@ def _core(e: Any, law: dist.Distribution, at: At) -> tuple[Noise, Noise, Floats]
 
 
 def _inside(e: Any, law: dist.Distribution, at: At) -> Floats | None:
-    """How many of n records are from N(mu, s^2 I), all equally likely; None where not known.
+    """Return equally likely numbers of records from N(mu, s^2 I) among n; None if not known.
 
-    The others must be a minority, for they may be friends, and no friends of these.
+    The outliers must be a minority and far away: they may be friends of each other, not of the
+    others.
     """
     if is_round(law):
         return np.array([float(at.n)])
@@ -122,14 +123,47 @@ def _inside(e: Any, law: dist.Distribution, at: At) -> Floats | None:
 
 
 def core_radius(e: Any, at: At) -> float:
-    """Half the squared distance of two is chi-squared; it exceeds d + 2 sqrt(dt) + 2t w.p. e^-t."""
+    """Return the radius r within which two records are friends.
+
+    Half the squared distance of two records is chi-squared; it exceeds d + 2 sqrt(d t) + 2 t with
+    probability at most e^-t (LM00, Lemma 1; number not checked).
+
+    Parameters
+    ----------
+    e : FriendlyCoreMean
+        Its radius, sigma and beta are read.
+    at : At
+        Records, dimension and budget.
+
+    Returns
+    -------
+    float
+        r, in the unit of the data.
+    """
     t = float(np.log(at.n**2 / e.beta))
     root = float(np.sqrt(2 * (at.d + 2 * np.sqrt(at.d * t) + 2 * t)))
     return float(e.radius or e.sigma * root)
 
 
 def core_noise_quantile(e: Any, law: dist.Distribution, n: int, budget: Budget) -> float:
-    """The 0.9 quantile of a noise of sensitivity 6r/W_lo; infinite where nothing is released."""
+    """Return the 0.9 quantile of the noise's norm, whose sensitivity is 6r/W_lo.
+
+    Parameters
+    ----------
+    e : FriendlyCoreMean
+        Only its parameters are read.
+    law : Distribution
+        Distribution of the records.
+    n : int
+        Number of records.
+    budget : Budget
+        Privacy guarantee.
+
+    Returns
+    -------
+    float
+        Quantile; infinite if less than nine in ten runs release a value, NaN if it is not known.
+    """
     at = At(n, law.d, budget)
     found = _core(e, law, at)
     if found is None:
@@ -149,14 +183,14 @@ def core_noise_quantile(e: Any, law: dist.Distribution, n: int, budget: Budget) 
 
 @exact_for(est.FriendlyCoreMean)
 def _core_error(metric: str, e: est.FriendlyCoreMean, law: dist.Distribution, at: At) -> float:
-    """``noise_q90``, where next to nothing is withheld."""
+    """Return ``noise_q90``, if next to nothing is withheld."""
     if metric != "noise_q90" or exact_miss(e, law, at.n, at.budget) > RARE:
         return NAN
     return core_noise_quantile(e, law, at.n, at.budget)
 
 
 def is_round(law: dist.Distribution) -> TypeGuard[dist.MultivariateGaussian]:
-    """Whether it is N(mu, s^2 I)."""
+    """Return whether the distribution is N(mu, s^2 I)."""
     return isinstance(law, dist.MultivariateGaussian) and law.condition == 1 and law.matrix is None
 
 
@@ -164,19 +198,27 @@ def is_round(law: dist.Distribution) -> TypeGuard[dist.MultivariateGaussian]:
 
 
 def exact_miss(estimator: Any, law: dist.Distribution, n: int, budget: Budget) -> float:
-    """The probability that the coarse step goes wrong; NaN where it is not known.
+    """Return the probability that the coarse step goes wrong.
 
-    Of a histogram it is known if all records are in two bins, one to each side of the mean, and of
-    the exponential mechanism's median for Gaussian records, as narrow and as near as the estimator
-    takes them to be; of FriendlyCore it is that of no release, for Gaussian vectors, and outliers.
+    Known cases: a histogram, if all records are in two bins, on both sides of the mean; the median
+    of the exponential mechanism, for Gaussian records with sigma and mean as the estimator assumes;
+    FriendlyCore, for Gaussian vectors with outliers, as the probability of no release.
 
     Parameters
     ----------
-    estimator, budget
-        Only their parameters are read.
+    estimator : Estimator
+        Only its parameters are read.
     law : Distribution
-        Symmetric, or else with a share of records on one side of the mean that is known.
+        Symmetric, or with a known probability of a record below the mean.
     n : int
+        Number of records.
+    budget : Budget
+        Privacy guarantee.
+
+    Returns
+    -------
+    float
+        Probability; NaN if it is not known.
     """
     if isinstance(estimator, est.FriendlyCoreMean):
         core = _core(estimator, law, At(n, law.d, budget))
@@ -186,10 +228,10 @@ def exact_miss(estimator: Any, law: dist.Distribution, n: int, budget: Budget) -
         missed = exact_miss(estimator.base, one, n, budget.fraction(1 / law.d))
         return 1 - (1 - missed) ** law.d
     near = is_near(law, estimator)
-    if isinstance(estimator, est.ExponentialCoarseMean) and near:
+    if isinstance(estimator, est.MedianThenClippedMean) and near:
         reach_of_all = estimator.radius + tail(estimator, n)
         return median_law(law, n, budget.fraction(0.5), estimator.sigma, reach_of_all)[2]
-    if isinstance(estimator, est.KSU20Range) or (
+    if isinstance(estimator, est.KSU20RangeEstimate) or (
         isinstance(estimator, est.KarwaVadhanMean) and near
     ):
         return _two_bins(law, reach(estimator), histogram(estimator, At(n, 1, budget)))
@@ -197,7 +239,20 @@ def exact_miss(estimator: Any, law: dist.Distribution, n: int, budget: Budget) -
 
 
 def is_near(law: dist.Distribution, e: Any) -> bool:
-    """Whether it is Gaussian, no wider than the estimator takes it to be, with a mean within R."""
+    """Return whether Gaussian records agree with the estimator's sigma and radius.
+
+    Parameters
+    ----------
+    law : Distribution
+        Distribution of the records.
+    e : Estimator
+        Its sigma and radius are read, or the clip of `GradientDescentMean`.
+
+    Returns
+    -------
+    bool
+        True if the records are Gaussian, no wider than sigma, with a mean within the radius.
+    """
     gaussian = isinstance(law, dist.Gaussian | dist.MultivariateGaussian)
     if gaussian and isinstance(e, est.GradientDescentMean):  # from 0 on nothing is clipped
         return bool(np.linalg.norm(law.mean) + 6 * np.sqrt(law.variance) <= e.clip)
@@ -208,7 +263,7 @@ def is_near(law: dist.Distribution, e: Any) -> bool:
 
 
 def _two_bins(law: dist.Distribution, radius: float, bins: Histogram | None) -> float:
-    """`histogram_misses` where all records are in the bins beside the edge next to the mean."""
+    """Return `histogram_misses` if all records are in the two bins at the edge next to the mean."""
     if not bins or abs(float(law.mean)) > radius or law.variance > (bins.width / 4) ** 2:
         return NAN
     steps = (float(law.mean) - bins.start) / bins.width
@@ -219,20 +274,34 @@ def _two_bins(law: dist.Distribution, radius: float, bins: Histogram | None) -> 
     return NAN if below is None else histogram_misses(below, True, bins)
 
 
-@cache  # laws of one mean ask for the same
+@cache  # distributions of equal mean share the value
 def histogram_misses(share: float, both: bool, bins: Histogram) -> float:
-    """Return the probability that a histogram answers neither of the bins that hold the records.
+    """Return the probability that a histogram returns neither of the bins that hold the records.
 
-    S of n records, binomial, are in a bin of this share, n - S in another that counts if `both`.
-    The answer is wrong if the largest of the other bins' noises exceeds these counts with their
-    noise, or under (epsilon, delta) if no count is above 1 + (2/epsilon) ln(1/(2 delta)).
+    S of n records, binomial, are in a bin of probability `share`, n - S in a second bin. The answer
+    is wrong if the largest noise of the other bins exceeds these counts with their noise, or under
+    (epsilon, delta) if no count is above 1 + (2/epsilon) ln(1/(2 delta)).
+
+    Parameters
+    ----------
+    share : float
+        Probability of the first bin.
+    both : bool
+        Whether the second bin is a right answer.
+    bins : Histogram
+        The bins.
+
+    Returns
+    -------
+    float
+        Probability.
     """
     noise, budget = count_noise(bins.budget), bins.budget
     if isinstance(budget, ApproxDP):
         rivals = [1 + 2 / budget.epsilon * float(np.log(1 / (2 * budget.delta)))]
     elif bins.number <= 1 + both:
         return 0.0
-    else:  # the largest of M is x where F(x)^M is uniform
+    else:  # x is distributed as the largest of M noises if F(x)^M is uniform
         u = (np.arange(200) + 0.5) / 200
         above = -np.expm1(np.log(u) / (bins.number - 1 - both))
         rivals = [_largest(noise, float(one)) for one in above]
@@ -243,7 +312,20 @@ def histogram_misses(share: float, both: bool, bins: Histogram) -> float:
 
 
 def overtaken(share: float, bins: Histogram) -> float:
-    """Return the probability that a bin of this share counts fewer than one with all the others."""
+    """Return the probability that a bin counts fewer records than one bin with all the others.
+
+    Parameters
+    ----------
+    share : float
+        Probability of the first bin.
+    bins : Histogram
+        The bins.
+
+    Returns
+    -------
+    float
+        Probability, with the noise of both counts.
+    """
     noise = count_noise(bins.budget)
     s, weights = binomial(bins.records, share)
     more = bins.records - 2 * s
@@ -261,15 +343,15 @@ def count_noise(budget: Budget) -> Noise:
 
 
 def _largest(noise: Noise, upper: float) -> float:
-    """The point that a noise exceeds with this probability."""
+    """Return the point that a noise exceeds with this probability."""
     return noise.above(upper) if upper <= 0.5 else -noise.above(1 - upper)
 
 
 def _share_below(law: dist.Distribution) -> float | None:
-    """P(X < mean)."""
+    """Return P(X < mean), or None if it is not known."""
     if isinstance(law, dist.Gaussian | dist.StudentT):
         return 0.5
-    if isinstance(law, dist.Pareto):  # (1 - 1/a)^a above the mean, a/(a-1) for one from 1 on
+    if isinstance(law, dist.Pareto):  # for support [1, inf) the mean is a/(a-1)
         return float(1 - (1 - 1 / law.tail_index) ** law.tail_index)
     return None
 
@@ -277,11 +359,32 @@ def _share_below(law: dist.Distribution) -> float | None:
 def median_law(
     law: dist.Distribution, n: int, budget: Budget, resolution: float, reach: float
 ) -> tuple[Floats, Floats, float]:
-    """Distances y of the exponential mechanism's median from the mean, their weights, and misses.
+    """Return the distribution of the exponential mechanism's median of Gaussian records.
 
-    Its density at y is prop. to e^(-epsilon score/2) on +-reach. The score is
-    n (Phi((y - resolution)/sigma) - 1/2), and at least 0, where Phi stands for the share of records
-    within y; its error is of lower order. What is beyond 12 sigma is wrong.
+    The density at distance y from the mean is proportional to e^(-epsilon score/2) on +-reach. The
+    score is n (Phi((y - resolution)/sigma) - 1/2), and at least 0, where Phi stands for the share
+    of the records within y; the error of this is of lower order. Distances above 12 sigma count as
+    wrong.
+
+    Parameters
+    ----------
+    law : Distribution
+        Gaussian distribution of the records.
+    n : int
+        Number of records.
+    budget : Budget
+        Privacy guarantee.
+    resolution : float
+        Distance within which records count on both sides.
+    reach : float
+        Half the length of the range of answers.
+
+    Returns
+    -------
+    distances, weights : ndarray
+        Distances y and probabilities, given that the answer is not wrong.
+    missed : float
+        Probability of a wrong answer.
     """
     epsilon, sigma = exponential_epsilon(budget), float(np.sqrt(law.variance))
     y = (np.arange(24_000) + 0.5) / 2000 * sigma

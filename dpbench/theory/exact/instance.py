@@ -143,15 +143,23 @@ def _shift(x: float) -> float:
 
 
 def _trimmed_error(
-    metric: str, e: est.SmoothTrimmedMean, points: tuple[Floats, Floats], mean: float, at: At
+    metric: str,
+    e: est.SmoothSensitivityTrimmedMean,
+    points: tuple[Floats, Floats],
+    mean: float,
+    at: At,
 ) -> float:
     """``q90`` and ``noise_q90`` where records have one of two values, both within the bounds.
 
     Of n records S, binomial, have the higher one: x_(i) for i > n - S.
     """
     (low, high), n = np.sort(points[0]), at.n
-    t, noise = _unit_noise(e.dilation, at)
-    m = min(int(np.ceil(np.log(n) / t)), (n - 1) // 2) if e.trim is None else e.trim
+    t, noise = _unit_noise(e.smoothness_share, at)
+    m = (
+        min(int(np.ceil(np.log(n) / t)), (n - 1) // 2)
+        if e.trimmed_records is None
+        else e.trimmed_records
+    )
     s, weights = binomial(n, float(points[1][np.argmax(points[0])]))
     kept = np.clip(s - m, 0, n - 2 * m)
     value = low + (high - low) * kept / (n - 2 * m)
@@ -180,13 +188,13 @@ def _trimmed_error(
     return float(brentq(missing, 0.0, most, xtol=1e-12 * most, rtol=1e-8))
 
 
-@exact_for(est.SmoothTrimmedMean, est.InverseSensitivity)
+@exact_for(est.SmoothSensitivityTrimmedMean, est.InverseSensitivity)
 def _instance_error(metric: str, estimator: Any, law: dist.Distribution, at: At) -> float:
     """Of a smooth sensitivity on two values, or an inverse one on records near what is expected."""
     e, points = estimator, finite_atoms(law) if law.d == 1 else None
     if points is None or metric not in ("q90", "noise_q90"):
         return NAN
-    if isinstance(e, est.SmoothTrimmedMean):
+    if isinstance(e, est.SmoothSensitivityTrimmedMean):
         inside = len(points[0]) == 2 and np.all(np.clip(points[0], e.lower, e.upper) == points[0])
         return _trimmed_error(metric, e, points, float(law.target), at) if inside else NAN
     if e.statistic == "median":

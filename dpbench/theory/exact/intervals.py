@@ -31,7 +31,7 @@ def exact_interval(metric: str, e: Any, law: dist.Distribution, at: At) -> float
     mean, sd = float(law.mean), float(np.sqrt(law.variance))
     if isinstance(law, dist.Gaussian) and isinstance(e, est.KarwaVadhanInterval):
         found = _by_quantiles(e, sd, at)
-    simulated = isinstance(e, est.NoisyVarianceInterval | est.BootstrapInterval)
+    simulated = isinstance(e, est.NoisyvarInterval | est.ParametricBootstrapInterval)
     if isinstance(law, dist.Gaussian) and simulated:
         found = _by_simulation(e, mean, sd, at)
     if found is None:
@@ -109,7 +109,7 @@ def _by_simulation(e: Any, mean: float, sd: float, at: At) -> tuple[float, float
     scales = _scales(e, sd, at)
     spread, q = _quantiles(max(scales.max(), 1e-9 * sd) / root, noise, e.beta)
     bias, each = np.zeros_like(values), np.ones_like(values)
-    clipped = isinstance(e, est.BootstrapInterval) and not inside
+    clipped = isinstance(e, est.ParametricBootstrapInterval) and not inside
     missed, halves = [], []
     for scale in scales:
         if clipped:

@@ -23,8 +23,10 @@ CELLS = 400  # of the law of the last centre, which the error follows smoothly
 LEAST = 1e-9  # probability of a centre that counts
 
 
-@exact_for(est.LocalSignMean)
-def _sign_error(metric: str, e: est.LocalSignMean, law: dist.Distribution, at: At) -> float:
+@exact_for(est.RandomizedResponseSignMean)
+def _sign_error(
+    metric: str, e: est.RandomizedResponseSignMean, law: dist.Distribution, at: At
+) -> float:
     """The 0.9 quantile of |estimate - mu| of KS25's steps, for Gaussians of the stated sigma.
 
     Around a centre c an answer is "above" with probability (1 + t (2 Phi((mu-c)/sigma) - 1))/2,
@@ -61,7 +63,9 @@ def _sign_error(metric: str, e: est.LocalSignMean, law: dist.Distribution, at: A
     return e.sigma * float(brentq(missing, 0.0, 2 * reach(e) / e.sigma + 20, xtol=1e-10))
 
 
-def _sign_sizes(e: est.LocalSignMean, lean: float, n: int) -> tuple[int, int, int, int]:
+def _sign_sizes(
+    e: est.RandomizedResponseSignMean, lean: float, n: int
+) -> tuple[int, int, int, int]:
     """Halvings, their records each, and those of the first and of the last estimate."""
     halvings = int(np.ceil(np.log2(max(1.0, reach(e) / e.sigma))))
     slope = lean * float(ndtr(0.5) - 0.5)

@@ -1,7 +1,7 @@
-"""The laws of additive noise, from their definitions and not from the code that draws it.
+"""Distributions of additive noise, from their definitions and not from the code that draws it.
 
-Of one number or of a vector. A vector of d coordinates has independent ones of the same law, or a
-radius of Gamma(d) and a uniform direction (HT10).
+Noise vectors of d coordinates have independent coordinates, or (`Radial`) a radius of Gamma(d) and
+a uniform direction (HT10).
 """
 
 from __future__ import annotations
@@ -22,45 +22,77 @@ __all__ = [
     "concentrated", "standard_normal",
 ]  # fmt: skip
 
-MOST = 4001  # points of a law that is continuous, or nearly so
+MOST = 4001  # grid points for a continuous distribution
 
 
 class Noise(ABC):
-    """A symmetric law of one number, and of the norm of d of them."""
+    """Symmetric distribution of a number Z, and of the norm of d independent copies."""
 
     @abstractmethod
     def cdf(self, x: Floats) -> Floats:
-        """P(Z <= x)."""
+        """Return P(Z <= x)."""
 
     @abstractmethod
     def above(self, upper: float) -> float:
-        """The point that Z exceeds with probability `upper` <= 1/2."""
+        """Return the point that Z exceeds with probability `upper` <= 1/2."""
 
     @property
     @abstractmethod
     def variance(self) -> float:
-        """Of one number."""
+        """Variance of one coordinate."""
 
     @abstractmethod
     def distance(self, c: Floats) -> Floats:
-        """E|c + Z|."""
+        """Return E|c + Z|."""
 
     def norm_quantile(self, d: int, q: float) -> float:
-        """The q quantile of the norm of d of them."""
+        """Return the q quantile of the norm of d coordinates.
+
+        Parameters
+        ----------
+        d : int
+            Number of coordinates.
+        q : float
+            Probability.
+
+        Returns
+        -------
+        float
+            Quantile; NaN if it is not known.
+        """
         return self.above((1 - q) / 2) if d == 1 else float("nan")
 
     def norm_cdf(self, d: int, x: Floats) -> Floats:
-        """P(norm <= x)."""
+        """Return P(norm <= x) for the norm of d coordinates.
+
+        Parameters
+        ----------
+        d : int
+            Number of coordinates.
+        x : ndarray
+            Norms.
+
+        Returns
+        -------
+        ndarray of the shape of x
+            Probabilities; NaN if they are not known.
+        """
         return np.full_like(x, np.nan)
 
     def norm_mean(self, d: int) -> float:
-        """The mean of that norm."""
+        """Return the mean norm of d coordinates; NaN if it is not known."""
         return float("nan")
 
 
 @dataclass(frozen=True)
 class Gaussian(Noise):
-    """N(0, sd^2): the norm is chi-distributed."""
+    """Gaussian noise N(0, sd^2), whose norm is chi-distributed.
+
+    Parameters
+    ----------
+    sd : float
+        Standard deviation.
+    """
 
     sd: float
 
@@ -91,10 +123,15 @@ class Gaussian(Noise):
 
 @dataclass(frozen=True)
 class Laplace(Noise):
-    """Of density exp(-|z|/scale)/(2 scale).
+    """Laplace noise of density exp(-|z|/scale)/(2 scale).
 
-    The square of one at scale 1 has, for Re s >= 0, E exp(-s Z^2) = m(s) =
-    sqrt(pi/(4s)) erfcx(1/(2 sqrt(s))), that of d of them has m(s)^d.
+    At scale 1 and Re s >= 0, E exp(-s Z^2) = m(s) = sqrt(pi/(4s)) erfcx(1/(2 sqrt(s))). The squared
+    norm Q of d coordinates has the transform m(s)^d.
+
+    Parameters
+    ----------
+    scale : float
+        Scale, the mean absolute value.
     """
 
     scale: float
@@ -120,8 +157,8 @@ class Laplace(Noise):
         return np.asarray(np.interp(x / self.scale, *_laplace_norm_levels(d)))
 
     def norm_mean(self, d: int) -> float:
-        """By E sqrt(Q) = int_0^inf (1 - m(s)^d) s^(-3/2) ds/(2 sqrt(pi))."""
-        u = np.linspace(-30, 70, 20_001)  # below, rounding would add up
+        """Return E sqrt(Q) = int_0^inf (1 - m(s)^d) s^(-3/2) ds/(2 sqrt(pi))."""
+        u = np.linspace(-30, 70, 20_001)  # s = e^u; rounding errors would add up below -30
         root = np.exp(u / 2)
         less = -np.expm1(d * np.log(np.sqrt(np.pi) / (2 * root) * erfcx(0.5 / root)))
         return float(self.scale * np.sum(less / root) * (u[1] - u[0]) / (2 * np.sqrt(np.pi)))
@@ -129,7 +166,7 @@ class Laplace(Noise):
 
 @cache
 def _laplace_norm_quantile(d: int, q: float) -> float:
-    """By inversion (Gil-Pelaez): P(Q <= x) = 1/2 - int_0^inf Im(e^(-itx) m(-it)^d)/t dt/pi."""
+    """Return the q quantile of the norm at scale 1, by inverting `_laplace_square`."""
     if d == 1:
         return float(-np.log(1 - q))
     from scipy.optimize import brentq  # a slow import
@@ -139,7 +176,10 @@ def _laplace_norm_quantile(d: int, q: float) -> float:
 
 
 def _laplace_square(d: int) -> Callable[[float], float]:
-    """The distribution function of Q."""
+    """Return the distribution function of Q at scale 1.
+
+    By Gil-Pelaez inversion, P(Q <= x) = 1/2 - int_0^inf Im(e^(-itx) m(-it)^d)/t dt/pi.
+    """
     # |m(-it)| is at most sqrt(pi/(4t)), and E Q = 2d.
     end = min(3000.0, np.pi / 4 * 1e24 ** (1 / d))
     t = (np.arange(200_000) + 0.5) * (end / 200_000)
@@ -155,7 +195,7 @@ def _laplace_square(d: int) -> Callable[[float], float]:
 
 @cache
 def _laplace_norm_levels(d: int) -> tuple[Floats, Floats]:
-    """Norms at scale 1, and how often they are not exceeded."""
+    """Return norms at scale 1 and the probabilities that they are not exceeded."""
     x = np.linspace(0, np.sqrt(2 * d) + 15, 150)
     below = _laplace_square(d)
     return x, np.array([below(one) for one in x**2]) if d > 1 else -np.expm1(-x)
@@ -163,7 +203,7 @@ def _laplace_norm_levels(d: int) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True)
 class Radial(Laplace):
-    """Of d coordinates together, of density proportional to exp(-|z|/scale)."""
+    """Noise vector of density proportional to exp(-|z|_2/scale)."""
 
     def norm_quantile(self, d: int, q: float) -> float:
         return float(self.scale * gammainccinv(d, 1 - q))
@@ -174,10 +214,18 @@ class Radial(Laplace):
 
 @dataclass(frozen=True)
 class Staircase(Noise):
-    """Of one number, at b = e^-epsilon and g = 1/(1 + e^(epsilon/2)), by Geng and Viswanath (2014).
+    """Staircase noise of GV14, for one number (theorem number not checked).
 
-    In units of the sensitivity X = +-(G + V): G geometric, P(G >= k) = b^k, and V in [0, 1), of
-    density 1/D on [0, g) and b/D on [g, 1), D = g + (1-g) b.
+    With b = e^-epsilon and g = 1/(1 + e^(epsilon/2)), and in units of the sensitivity, X = +-(G +
+    V): G is geometric, P(G >= k) = b^k, and V in [0, 1) has density 1/D on [0, g) and b/D on [g,
+    1), where D = g + (1-g) b (`whole`).
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy parameter.
+    sensitivity : float
+        Sensitivity of the number.
     """
 
     epsilon: float
@@ -185,6 +233,7 @@ class Staircase(Noise):
 
     @property
     def _shape(self) -> tuple[float, float, float]:
+        """Tuple (g, b, D)."""
         g, b = float(1 / (1 + np.exp(self.epsilon / 2))), float(np.exp(-self.epsilon))
         return g, b, g + (1 - g) * b
 
@@ -207,17 +256,18 @@ class Staircase(Noise):
     def variance(self) -> float:
         g, b, whole = self._shape
         first, second = b / (1 - b), b * (1 + b) / (1 - b) ** 2  # moments of G
-        one = (g**2 + b * (1 - g**2)) / (2 * whole)  # and of V
+        one = (g**2 + b * (1 - g**2)) / (2 * whole)  # moments of V
         two = (g**3 + b * (1 - g**3)) / (3 * whole)
         return self.sensitivity**2 * (second + 2 * first * one + two)
 
     def distance(self, c: Floats) -> Floats:
-        """By |c| + 2 int_|c|^inf P(X > u) du."""
+        """Return E|c + X| = |c| + 2 int_|c|^inf P(X > u) du."""
         g, b, whole = self._shape
         k = np.floor(np.abs(c) / self.sensitivity)
         v = np.abs(c) / self.sensitivity - k
 
-        def area(v: Floats) -> Floats:  # of P(V > u) (1 - b) + b, up to v
+        def area(v: Floats) -> Floats:
+            """Return the integral of P(V > u) (1 - b) + b over [0, v]."""
             low, high = np.minimum(v, g), np.maximum(v - g, 0.0)
             lost = low**2 / 2 + high * g + b * high**2 / 2
             return np.asarray(v - (1 - b) / whole * lost)
@@ -228,10 +278,10 @@ class Staircase(Noise):
 
 @cache
 def _gaussian_sd(epsilon: float, delta: float) -> float:
-    """The least sd s at sensitivity 1, by Theorem 8 of Balle and Wang (2018).
+    """Return the smallest sufficient sd s at sensitivity 1 (BW18, Theorem 8; number not checked).
 
-    Phi(-a) - e^epsilon Phi(-b) = delta with a = epsilon s - 1/(2s) and b = epsilon s + 1/(2s). As
-    b^2/2 = a^2/2 + epsilon, both terms are e^(-a^2/2) times an erfcx.
+    s solves Phi(-a) - e^epsilon Phi(-b) = delta with a = epsilon s - 1/(2s), b = epsilon s +
+    1/(2s). Because b^2/2 = a^2/2 + epsilon, both terms are e^(-a^2/2) times an erfcx.
     """
     from scipy.optimize import brentq  # a slow import
 
@@ -249,12 +299,29 @@ def _gaussian_sd(epsilon: float, delta: float) -> float:
 
 
 def additive(budget: Budget, l1: float, l2: float) -> Noise:
-    """What a budget adds to every coordinate of what has these sensitivities.
+    """Return the noise of each coordinate of a quantity with these sensitivities.
 
-    Laplace noise of scale l1/epsilon, or a staircase for one number, where l1 = l2;
-    N(0, l2^2/(2 rho)); N(0, (l2/mu)^2); under (epsilon, delta) N(0, l2^2 s^2) with the least s,
-    unless that Laplace noise has the smaller variance; or with s
-    sqrt(2 ln(1.25/delta))/epsilon, or with 2 for 1.25.
+    Pure DP: Laplace noise of scale l1/epsilon, or a staircase for a single number. zCDP:
+    N(0, l2^2/(2 rho)). GDP: N(0, (l2/mu)^2). (epsilon, delta): N(0, l2^2 s^2) with the smallest
+    sufficient s, or the Laplace noise above if its variance is smaller; on request (`noise_by`)
+    with s = sqrt(2 ln(c/delta))/epsilon, c = 1.25 (classical) or 2 (KSU20, Lemma 2.8).
+
+    Parameters
+    ----------
+    budget : Budget
+        Privacy guarantee.
+    l1, l2 : float
+        Sensitivities in the l1 and the l2 norm.
+
+    Returns
+    -------
+    Noise
+        Noise of one coordinate.
+
+    Raises
+    ------
+    TypeError
+        If the budget is not private.
     """
     if isinstance(budget, ZCDP):
         return Gaussian(l2 / float(np.sqrt(2 * budget.rho)))
@@ -278,7 +345,7 @@ def additive(budget: Budget, l1: float, l2: float) -> Noise:
 
 
 def concentrated(budget: Budget) -> ZCDP:
-    """The zCDP budget itself, that of a GDP one's noise, or the largest in an (epsilon, delta)."""
+    """Return the zCDP budget itself, that of GDP noise, or the largest within (epsilon, delta)."""
     if isinstance(budget, ApproxDP):
         return ZCDP.within(budget)
     if isinstance(budget, GDP):
@@ -288,14 +355,27 @@ def concentrated(budget: Budget) -> ZCDP:
 
 
 def standard_normal() -> tuple[Floats, Floats]:
-    """Points and their probabilities."""
+    """Return points and probabilities of a grid for N(0, 1)."""
     z = np.linspace(-10, 10, MOST)
     weights = np.exp(-(z**2) / 2)
     return z, weights / weights.sum()
 
 
 def binomial(n: float, p: float) -> tuple[Floats, Floats]:
-    """Counts and their probabilities; of a long binomial those of the normal law near it."""
+    """Return counts and probabilities of Binomial(n, p); the normal approximation if it is long.
+
+    Parameters
+    ----------
+    n : float
+        Number of draws.
+    p : float
+        Probability.
+
+    Returns
+    -------
+    counts, weights : ndarray of shape (m,)
+        Support, up to negligible tails, and probabilities.
+    """
     if p in (0.0, 1.0):
         return np.array([n * p]), np.ones(1)
     spread = float(np.sqrt(n * p * (1 - p)))

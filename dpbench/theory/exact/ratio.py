@@ -16,7 +16,7 @@ from scipy.optimize import brentq
 
 from dpbench import distributions as dist
 from dpbench.arrays import Floats
-from dpbench.estimators import SumAndCountMean, TransformedNoiseMean
+from dpbench.estimators import NormalizedSumMean, TransformedNoiseMean
 from dpbench.privacy import Budget
 from dpbench.theory.exact.averages import average, finite_atoms
 from dpbench.theory.exact.choices import is_round
@@ -54,7 +54,7 @@ def ratio_error(
     ----------
     metric : {'q50', 'q90', 'mean_error', 'rmse'}
         Others are not known, NaN.
-    e : SumAndCountMean or TransformedNoiseMean
+    e : NormalizedSumMean or TransformedNoiseMean
     means : pair of (m,) arrays
         Means of the clipped records, on [0, 1], and their probabilities.
     target : float
@@ -116,7 +116,7 @@ def vector_rmse(e: Any, mean: Floats, spread: float, n: int, budget: Budget) -> 
 
     Parameters
     ----------
-    e : SumAndCountMean or TransformedNoiseMean
+    e : NormalizedSumMean or TransformedNoiseMean
     mean : (d,) array
         m, of records on the scale where the region is the cube [-1, 1]^d or the unit ball.
     spread : float
@@ -157,7 +157,7 @@ def _variances(e: Any, d: int, budget: Budget) -> tuple[float, float]:
     return noise.variance * each / farthest, noise.variance * count / farthest
 
 
-@exact_for(SumAndCountMean, TransformedNoiseMean)
+@exact_for(NormalizedSumMean, TransformedNoiseMean)
 def _of_two_sums(metric: str, e: Any, law: dist.Distribution, at: At) -> float:
     """Of records that are clipped to [lower, upper], on a scale where that is [0, 1]."""
     if metric not in ("q90", "mean_error", "rmse"):

@@ -50,9 +50,9 @@ def _squares_cdf(weights: Floats, q: Floats) -> Floats:
     return np.asarray(chdtr(h, np.maximum(h + (q - first) * np.sqrt(h / second), 0)))
 
 
-@exact_for(est.PlanMean, est.ShiftedClippedMean)
+@exact_for(est.PlanMean, est.InstanceOptimalMean)
 def _median_noise(
-    metric: str, e: est.ShiftedClippedMean | est.PlanMean, law: dist.Distribution, at: At
+    metric: str, e: est.InstanceOptimalMean | est.PlanMean, law: dist.Distribution, at: At
 ) -> float:
     """The 0.9 quantile of the noise's norm on independent normal coordinates; else NaN.
 
@@ -71,20 +71,20 @@ def _median_noise(
     alike = s if plan else np.full(at.d, np.sqrt((s**2).mean()))
     v = _centre_variance(e, alike, at, rho / 16 if plan else rho / 4)
     a, end = np.ones(at.d), e.radius
-    rest = 2 * np.sqrt(at.d / (2 * last)) + np.sqrt(e.steps / (2 * search))
+    rest = 2 * np.sqrt(at.d / (2 * last)) + np.sqrt(e.rounds / (2 * search))
     if isinstance(e, est.PlanMean):
         a = _scales(e, s, at, search)
         end = float(np.sqrt(a.sum())) * gaussian_norm(1, 1 / n)
-        rest = np.sqrt(n) + np.sqrt(e.steps * np.log(e.steps / e.beta) / search)
+        rest = np.sqrt(n) + np.sqrt(e.rounds * np.log(e.rounds / e.beta) / search)
     if n <= rest + 1 or np.any(v > (UNSURE * alike) ** 2) or not np.all(a > 0):
         return np.nan
 
     def up(points: Floats) -> Floats:
         share = _squares_cdf((s**2 + v) / a, points**2)
-        sd = np.sqrt(e.steps / (2 * search) + n * share * (1 - share))
+        sd = np.sqrt(e.rounds / (2 * search) + n * share * (1 - share))
         return np.asarray(ndtr((np.floor(n - rest) - n * share) / sd))
 
-    radii, chances = search_law(up, end, e.steps)
+    radii, chances = search_law(up, end, e.rounds)
     unit = 2 / n / np.sqrt(2 * last) * radii
 
     def missing(x: float) -> float:
@@ -95,13 +95,13 @@ def _median_noise(
 
 def _deviations(law: dist.Distribution) -> Floats | None:
     """Of independent normal coordinates; None of others."""
-    if isinstance(law, dist.StretchedGaussian):
+    if isinstance(law, dist.PowerLawGaussian):
         return np.sqrt(np.diag(law.covariance))
     return np.full(law.d, law.scale) if is_round(law) else None
 
 
 def _centre_variance(
-    e: est.ShiftedClippedMean | est.PlanMean, s: Floats, at: At, rho: float
+    e: est.InstanceOptimalMean | est.PlanMean, s: Floats, at: At, rho: float
 ) -> Floats:
     """Of the private median of every coordinate.
 
@@ -109,17 +109,17 @@ def _centre_variance(
     count and by sampling, of variance n/4, over the slope n/(s sqrt(2 pi)) of ranks.
     """
     size, reach = at.d, e.radius
-    if isinstance(e, est.ShiftedClippedMean):
+    if isinstance(e, est.InstanceOptimalMean):
         size = 1 << (at.d - 1).bit_length()
         reach = e.radius / np.sqrt(size)
-    rank = e.steps * size / (2 * rho) + at.n / 4
-    return np.asarray((2 * reach / 2**e.steps) ** 2 / 12 + 2 * np.pi * rank * (s / at.n) ** 2)
+    rank = e.rounds * size / (2 * rho) + at.n / 4
+    return np.asarray((2 * reach / 2**e.rounds) ** 2 / 12 + 2 * np.pi * rank * (s / at.n) ** 2)
 
 
 def _scales(e: est.PlanMean, s: Floats, at: At, rho: float) -> Floats:
     """PLAN's a, of standard deviations that its search is sure of; NaN of others."""
     half = at.n // 2
-    count = np.sqrt(e.steps * at.d / (2 * rho) + half / 4)
+    count = np.sqrt(e.rounds * at.d / (2 * rho) + half / 4)
     known = count / (half * SLOPE) < UNSURE and np.all(
         (MEDIAN * s > e.sigma_low) & (s < e.sigma_high)
     )

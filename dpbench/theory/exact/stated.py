@@ -31,7 +31,7 @@ from dpbench.theory.exact.step import At
 
 __all__ = ["STATED", "exact_stated"]
 
-STATED = ("width_q50", "miss_rate", "promise_q90", "tv_q90")
+STATED = ("width_q50", "miss_rate", "error_over_guarantee_q90", "tv_q90")
 NAN = float("nan")
 POINTS = 200  # equally likely values of a variance, and of each of its two parts
 
@@ -40,12 +40,20 @@ def exact_stated(metric: str, e: Any, law: dist.Distribution, at: At, q90: float
     """Return one of `STATED`, NaN if it is not known; `q90` is the exact 0.9 quantile of errors."""
     if isinstance(e, est.ShrinkingIntervals | est.CoinPressMean) and law.d == 1:
         return _by_rounds(metric, e, law, at)
-    if isinstance(e, est.KSU20Range):
+    if isinstance(e, est.KSU20RangeEstimate):
         return _range(metric, e, law, at)
-    if isinstance(e, est.KSU20Mean) and e.constants == "paper" and metric == "promise_q90":
+    if (
+        isinstance(e, est.KSU20Mean)
+        and e.constants == "paper"
+        and metric == "error_over_guarantee_q90"
+    ):
         alpha = ksu20_alpha(e, at.n, at.budget)
         return q90 / alpha if alpha < 1 / 16 else NAN
-    if isinstance(e, est.LearnedGaussian) and metric == "tv_q90" and isinstance(law, dist.Gaussian):
+    if (
+        isinstance(e, est.KarwaVadhanGaussian)
+        and metric == "tv_q90"
+        and isinstance(law, dist.Gaussian)
+    ):
         return _distance(e, law, at, q90)
     return NAN
 
@@ -63,7 +71,7 @@ def _by_rounds(metric: str, e: Any, law: dist.Distribution, at: At) -> float:
         return NAN
     root = float(np.sqrt(at.n))
     if isinstance(e, est.CoinPressMean):
-        shares = round_shares(e.rounds)[: e.report]
+        shares = round_shares(e.rounds)[: e.reported_round]
         sd, _ = coinpress_round(e.radius / e.sigma, shares, e.b, at)
         gamma = gaussian_norm(1, e.b)
         missed, half = 2 * float(ndtr(-gamma)), gamma * e.sigma * float(np.hypot(1 / root, sd))
@@ -74,11 +82,11 @@ def _by_rounds(metric: str, e: Any, law: dist.Distribution, at: At) -> float:
         low, high = below(np.array([-half, half]), 0.0, e.sigma / root, step.noise)
         missed = float(1 - high + low)
     if metric == "miss_rate":
-        return missed if 1 in (e.rounds, e.report) else NAN
+        return missed if 1 in (e.rounds, e.reported_round) else NAN
     return 2 * half if metric == "width_q50" else NAN
 
 
-def _range(metric: str, e: est.KSU20Range, law: dist.Distribution, at: At) -> float:
+def _range(metric: str, e: est.KSU20RangeEstimate, law: dist.Distribution, at: At) -> float:
     """Return the width of KSU20's range, or the distance of the mean from its middle over 2r.
 
     The range is a bin of width 2r with one more to each side, 6r wide. The mean is as far from the
@@ -87,7 +95,7 @@ def _range(metric: str, e: est.KSU20Range, law: dist.Distribution, at: At) -> fl
     two that are alike if the mean is where they meet.
     """
     bins = histogram(e, at)
-    if bins is None or metric not in ("width_q50", "promise_q90"):
+    if bins is None or metric not in ("width_q50", "error_over_guarantee_q90"):
         return NAN
     if metric == "width_q50":
         return 3 * bins.width
@@ -105,7 +113,7 @@ def _is_certain(share: float, bins: Histogram) -> bool:
     return overtaken(share, bins) < RARE
 
 
-def _distance(e: est.LearnedGaussian, law: dist.Gaussian, at: At, q90: float) -> float:
+def _distance(e: est.KarwaVadhanGaussian, law: dist.Gaussian, at: At, q90: float) -> float:
     """Return the 0.9 quantile of the distance of N(V + Z, S^2) from the law.
 
     With a known sigma the quantile is 2 Phi(|error|/(2 sigma)) - 1, which grows with the
@@ -149,7 +157,7 @@ def _reached(law: dist.Gaussian, distance: float, sd: Floats) -> Floats:
     )
 
 
-def _variances(e: est.LearnedGaussian, scale: float, at: At) -> list[tuple[float, Floats]]:
+def _variances(e: est.KarwaVadhanGaussian, scale: float, at: At) -> list[tuple[float, Floats]]:
     """Return the likely values of S^2 by the fullest bin [2^j, 2^(j+1)), and its probability.
 
     A quarter of the budget each for the bin and the mean of m half squared differences, clipped to

@@ -1,4 +1,4 @@
-"""One step of an estimator, a clip and additive noise, as theory has it."""
+"""Registries of exact values, and the model of an estimator's last step."""
 
 from __future__ import annotations
 
@@ -17,23 +17,25 @@ __all__ = [
 ]  # fmt: skip
 
 F = TypeVar("F", bound=Callable[..., Any])
-# By kind of estimator: (metric, estimator, law, at) to a column of a summary, NaN if not known.
+# Functions by kind of estimator: (metric, estimator, law, at) to a summary column, NaN if unknown.
 EXACT: dict[type[Any], Callable[[str, Any, Any, At], float]] = {}
-# By kind of estimator: (estimator, at) to its clip with noise, None if it is none.
+# Functions by kind of estimator: (estimator, at) to its clip with noise, or None.
 STEPS: dict[type[Any], Callable[[Any, At], Step | None]] = {}
 
 
 def exact_for(*kinds: type[Any]) -> Callable[[F], F]:
-    """Register a function as what computes the exact values of these kinds of estimators."""
+    """Return a decorator that registers the exact values of these kinds of estimators."""
     return _entered(EXACT, kinds)
 
 
 def step_for(*kinds: type[Any]) -> Callable[[F], F]:
-    """Register a function as what finds the last step of these, from which exact values follow."""
+    """Return a decorator that registers the last step of these kinds of estimators."""
     return _entered(STEPS, kinds)
 
 
 def _entered(registry: dict[type[Any], Any], kinds: tuple[type[Any], ...]) -> Callable[[F], F]:
+    """Return a decorator that enters a function in a registry."""
+
     def enter(function: F) -> F:
         assert not registry.keys() & set(kinds)
         registry.update(dict.fromkeys(kinds, function))
@@ -43,7 +45,17 @@ def _entered(registry: dict[type[Any], Any], kinds: tuple[type[Any], ...]) -> Ca
 
 
 class At(NamedTuple):
-    """Where an estimator runs: records, their coordinates, and the budget."""
+    """Conditions of a run.
+
+    Parameters
+    ----------
+    n : int
+        Number of records.
+    d : int
+        Number of their coordinates.
+    budget : Budget
+        Privacy guarantee.
+    """
 
     n: int
     d: int
@@ -51,18 +63,18 @@ class At(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Records clipped to a centre (None: where they are) +- half_width, averaged, with noise.
+    """Average of clipped records with additive noise.
 
-    Attributes
+    Parameters
     ----------
     noise : Noise
-        Of every coordinate.
+        Noise of each coordinate.
     half_width : float
-        Of an interval for each coordinate, or the radius of a ball.
+        Half the width of the interval of each coordinate, or the radius of a ball.
     centre : float or None
-        Public, or None for one that an earlier step finds.
+        Public centre of the clip, or None if an earlier step finds it.
     records : float
-        How many are averaged.
+        Number of records that are averaged.
     """
 
     noise: Noise
@@ -72,16 +84,47 @@ class Step(NamedTuple):
 
 
 def quantile(budget: Budget, beta: float) -> float:
-    """The 1 - beta quantile of |noise| at sensitivity 1."""
+    """Return the 1 - beta quantile of |noise| at sensitivity 1.
+
+    Parameters
+    ----------
+    budget : Budget
+        Privacy guarantee.
+    beta : float
+        Tail probability.
+
+    Returns
+    -------
+    float
+        Quantile.
+    """
     return additive(budget, 1.0, 1.0).above(beta / 2)
 
 
 def box(
     at: At, half_width: float, centre: float | None = None, *, share: float = 1.0, rows: float = 0
 ) -> Step:
-    """Every coordinate of n records, or `rows`, is clipped, at a share of the budget.
+    """Return the step that clips every coordinate to an interval.
 
-    One record moves the mean by at most 2 half_width/n in all coordinates.
+    A record moves the mean by at most 2 half_width/n in each coordinate.
+
+    Parameters
+    ----------
+    at : At
+        Records, dimension and budget.
+    half_width : float
+        Half the width of the interval.
+    centre : float, optional
+        Public centre; None if an earlier step finds it.
+    share : float, default 1.0
+        Share of the budget.
+    rows : float, default 0
+        Number of averaged records; 0 for all n.
+
+    Returns
+    -------
+    Step
+        The step with its noise.
     """
     records = rows or at.n
     step = 2 * half_width / records
@@ -91,15 +134,31 @@ def box(
 
 @cache
 def quietest(k: float, radius: float, beta: float, noise: Noise) -> float:
-    """The T where the 1 - beta quantile of |b(T) + (R + T) noise| is least.
+    """Return the T at which the 1 - beta quantile of |b(T) + (R + T) Z| is smallest.
 
-    b(T) = ((k-1)/k)^k T^-(k-1)/(k-1), and the quantile is a root of the noise's distribution.
+    b(T) = ((k-1)/k)^k T^-(k-1)/(k-1) is the largest bias of clipping at R + T.
+
+    Parameters
+    ----------
+    k : float
+        Order of the moment that is at most 1.
+    radius : float
+        Bound R on the absolute value of the mean.
+    beta : float
+        Tail probability.
+    noise : Noise
+        Z: noise for a clip of half-width 1.
+
+    Returns
+    -------
+    float
+        T, in the unit of the data.
     """
     from scipy.optimize import brentq, minimize_scalar  # a slow import
 
     def error(log_t: float) -> float:
         t = float(np.exp(log_t))
-        fall = float(np.exp(min(-(k - 1) * log_t, 600.0)))  # of t, where it is far too small
+        fall = float(np.exp(min(-(k - 1) * log_t, 600.0)))  # capped for a T that is far too small
         bias = (1 - 1 / k) ** k / (k - 1) * fall / (radius + t)
 
         def missing(x: float) -> float:
@@ -110,18 +169,33 @@ def quietest(k: float, radius: float, beta: float, noise: Noise) -> float:
         return (radius + t) * float(brentq(missing, 0.0, most := 2 * (bias + q), xtol=1e-13 * most))
 
     within, q = 1 - beta, noise.above(beta / 2)
-    alone = float(np.log(1 - 1 / k) - np.log(q) / k)  # where b(T) + q T is least
+    alone = float(np.log(1 - 1 / k) - np.log(q) / k)  # minimises b(T) + q T
     ends = alone - 1 - float(np.log1p(radius * np.exp(-alone))), alone + 1
     least = minimize_scalar(error, bounds=ends, method="bounded", options={"xatol": 1e-9})
     return float(np.exp(least.x))
 
 
 def reach(e: Any) -> float:
-    """R, how far the mean may be; without one it may be anywhere."""
+    """Return the estimator's bound R on the absolute value of the mean; infinity if it has none."""
     radius = getattr(e, "radius", None)
     return np.inf if radius is None else float(radius)
 
 
 def tail(e: Any, n: int) -> float:
-    """L15's t: n Gaussians are within it with probability 1 - beta, by a union bound."""
+    """Return t of L15: n Gaussian records are within t of the mean with probability 1 - beta.
+
+    By a union bound t = sigma sqrt(2 ln(2n/beta)) (L15, Theorem 1).
+
+    Parameters
+    ----------
+    e : Estimator
+        Its sigma and beta are read.
+    n : int
+        Number of records.
+
+    Returns
+    -------
+    float
+        t, in the unit of the data.
+    """
     return float(e.sigma * np.sqrt(2 * np.log(2 * n / e.beta)))

@@ -1,14 +1,15 @@
-"""Compute the limits of a summary's columns as trials grow, without drawing anything.
+"""Exact limits of summary columns as the number of trials grows, computed without sampling.
 
-A clipped mean before its noise is the average V of independent records, clipped and less what they
-are compared with, the target or their own mean. Of two different values V is a scaled binomial,
-else it is normal by the central limit theorem. With noise Z independent of V,
-P(|V + Z| <= x) = E[F(x - V) - F(-x - V)].
+Before its noise a clipped mean, less the target or the records' own mean, is an average V of
+independent terms. V is a scaled binomial for records with two values, else normal by the central
+limit theorem. With noise Z independent of V, P(|V + Z| <= x) = E[F(x - V) - F(-x - V)], where F is
+the distribution function of Z.
 
-Clips with noise are registered by `dpbench.theory.exact.step.step_for`, in `last_step`; whatever
-else is known by `exact_for`, where it is computed.
+`dpbench.theory.exact.step.step_for` registers clips with noise (`last_step`); `exact_for` registers
+functions for all other estimators.
 
-Nothing here calls an estimator: an error in one must not move both sides of a claim.
+This package never calls an estimator, so that a fault in an estimator cannot move both sides of a
+claim.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ from dpbench.theory.exact.vectors import ball_error
 
 __all__ = ["exact", "exact_miss"]
 
-ROUGH = 0.1  # relative noise of a variance that still counts as known
-MOMENTS = ("signed_mean", "rmse")
+ROUGH = 0.1  # largest relative noise of a learned variance that is treated as known
+MOMENTS = ("bias", "rmse")
 ERRORS = ("q90", "private_q90", "mean_error", *MOMENTS)
 INTERVALS = ("miss_rate", "width_ratio_q50")
 NAN = float("nan")
@@ -60,42 +61,46 @@ NAN = float("nan")
 def exact(  # a case each
     metric: str, estimator: est.Estimator, law: dist.Distribution, n: int, budget: Budget
 ) -> float:
-    """Return the limit of a column of a summary as trials grow; NaN where it is not known.
+    """Return the limit of a summary column as trials grow.
 
     Parameters
     ----------
-    metric : {'noise_q90', 'q90', 'private_q90', 'mean_error', 'signed_mean', 'rmse', \
-'miss_rate', 'width_ratio_q50', 'width_q50', 'promise_q90', 'tv_q90'}
-        See `dpbench.sweep.metrics.METRICS`. Others are not known.
-    estimator, budget
-        Only their parameters are read.
+    metric : {'noise_q90', 'q90', 'private_q90', 'mean_error', 'bias', 'rmse', \
+    'miss_rate', 'width_ratio_q50', 'width_q50', 'error_over_guarantee_q90', 'tv_q90'}
+        Column, see `dpbench.sweep.metrics.METRICS`; others give NaN.
+    estimator : Estimator
+        Only its parameters are read.
     law : Distribution
+        Distribution of the records.
     n : int
-        Records, all that the estimator gets.
+        Number of all records that the estimator gets.
+    budget : Budget
+        Privacy guarantee.
 
     Returns
     -------
     float
-        In the unit of the records. Of what rests on a private choice it is for the right choice:
-        it holds where that is nearly certain. NaN where `exact_miss`, or a bound on it where it is
-        not known, is above 1e-3; infinite where a core of buckets releases less than nine in ten.
+        Value in the unit of the records. If the estimator makes a private choice, the value assumes
+        the right choice. NaN if the probability of a wrong choice (`exact_miss`, or a bound on it)
+        is above 1e-3, or if the value is not known. Infinite if a core of buckets releases less
+        than nine times in ten.
     """
     if isinstance(budget, NonPrivate) or not estimator.supports(budget):
         return NAN
     at = At(n, law.d, budget)
-    if type(estimator) in EXACT:  # else it is a clip with noise, or not known
+    if type(estimator) in EXACT:  # all others are a clip with noise, or not known
         return EXACT[type(estimator)](metric, estimator, law, at)
     given, whole = estimator, at
-    if isinstance(estimator, est.LearnedGaussian):
+    if isinstance(estimator, est.KarwaVadhanGaussian):
         estimator, at = _with_sigma(estimator, law, at)
     missed = exact_miss(estimator, law, n, at.budget)
     missed = _unknown_miss(estimator, law, at) if np.isnan(missed) else missed
     if missed > RARE:
-        return NAN  # what is released then may be anywhere
+        return NAN  # after a wrong choice the release may be anywhere
     if metric == "noise_q90":
         return _noise_quantile(estimator, law, at)
     if metric in (*INTERVALS, *STATED):
-        errors = metric in ("promise_q90", "tv_q90") and law.d == 1
+        errors = metric in ("error_over_guarantee_q90", "tv_q90") and law.d == 1
         q90 = _scalar_error("q90", estimator, law, at) if errors else NAN
         stated = exact_stated(metric, given, law, whole, q90)
         return exact_interval(metric, given, law, at) if np.isnan(stated) else stated
@@ -104,15 +109,15 @@ def exact(  # a case each
 
 
 def _unknown_miss(e: est.Estimator, law: dist.Distribution, at: At) -> float:
-    """A bound on the probability that a histogram says nothing, or an empty bin; 1 if unknown."""
+    """Return a bound on the probability that a histogram picks no or an empty bin; 1 if unknown."""
     base = getattr(e, "base", e)
-    by_histogram = isinstance(base, est.KarwaVadhanMean | est.KSU20Mean | est.PersonMean)
+    by_histogram = isinstance(base, est.KarwaVadhanMean | est.KSU20Mean | est.UserLevelMean)
     by_histogram |= isinstance(base, est.KSU20BallMean) and base.radius is None
     if not by_histogram or (law.d > 1 and not isinstance(at.budget, ApproxDP)):
         return 0.0
     bins = histogram(base, at)
     if (
-        isinstance(base, est.PersonMean) and bins and law.variance <= 1 / base.m
+        isinstance(base, est.UserLevelMean) and bins and law.variance <= 1 / base.m
     ):  # by Chebyshev two bins hold half
         return histogram_misses(0.25, False, bins)
     found = _fullest(e, law, at)
@@ -120,18 +125,18 @@ def _unknown_miss(e: est.Estimator, law: dist.Distribution, at: At) -> float:
 
 
 def _clipped(e: Any, law: dist.Distribution, at: At, step: Step) -> tuple[float, float] | None:
-    """The ends of the clip; None where they are not known."""
+    """Return the ends of the clip; None if they are not known."""
     centre = step.centre
-    if isinstance(e, est.KSU20Mean | est.PersonMean):
+    if isinstance(e, est.KSU20Mean | est.UserLevelMean):
         found = _fullest(e, law, at)
         centre = found[0] if found and overtaken(*found[1:]) < RARE else None
-    elif centre is None:  # around Gaussian records, which the clip hardly touches
+    elif centre is None:  # the clip hardly touches Gaussian records
         return (-np.inf, np.inf) if is_near(law, e) else None
     return None if centre is None else (centre - step.half_width, centre + step.half_width)
 
 
 def _fullest(e: Any, law: dist.Distribution, at: At) -> tuple[float, float, Histogram] | None:
-    """The middle of the bin that is likeliest, its probability, and the bins."""
+    """Return the middle of the likeliest bin, its probability, and the histogram."""
     bins, points = histogram(e, at), finite_atoms(law)
     if bins is None or points is None or bins.records < 1:
         return None
@@ -142,17 +147,17 @@ def _fullest(e: Any, law: dist.Distribution, at: At) -> tuple[float, float, Hist
 
 
 def _scalar_error(metric: str, estimator: Any, law: dist.Distribution, at: At) -> float:
-    """Of records that are clipped, averaged, released with noise, perhaps in groups."""
+    """Return the exact error metric of a clipped mean with additive noise, possibly in groups."""
     step, points = last_step(estimator, at), finite_atoms(law)
-    other = isinstance(estimator, est.KSU20Mean | est.PersonMean | est.SubsampleAggregate)
+    other = isinstance(estimator, est.KSU20Mean | est.UserLevelMean | est.SubsampleAggregate)
     if step is None or points is None or isinstance(estimator, est.ShrinkingIntervals):
         return NAN
-    # Rare misses of a private centre count in means; an average may not be that of all records.
+    # Rare misses of a private centre dominate means; `other` averages only a part of the records.
     means = metric == "mean_error" or metric in MOMENTS
     if (step.centre is None and means) or (other and metric in ("private_q90", *MOMENTS)):
         return NAN
     ends, (values, weights) = _clipped(estimator, law, at, step), points
-    if isinstance(estimator, est.SubsampleAggregate):  # of Gaussians, buckets' means are, too
+    if isinstance(estimator, est.SubsampleAggregate):  # bucket means of Gaussians are Gaussian
         values = law.target + (values - law.target) / np.sqrt(at.n / estimator.buckets)
         if not isinstance(law, dist.Gaussian) or estimator.base != est.EmpiricalMean():
             ends = None
@@ -170,17 +175,20 @@ def _scalar_error(metric: str, estimator: Any, law: dist.Distribution, at: At) -
 
 
 def _moment(metric: str, away: Floats, weights: Floats, step: Step) -> float:
-    """The bias, or the root of its square and of the variances of an average and of noise."""
+    """Return the bias of a clipped mean, or its root mean square error."""
     bias = float(weights @ away)
     spread = float(weights @ (away - bias) ** 2) / step.records + step.noise.variance
-    return bias if metric == "signed_mean" else float(np.sqrt(bias**2 + spread))
+    return bias if metric == "bias" else float(np.sqrt(bias**2 + spread))
 
 
-def _with_sigma(e: est.LearnedGaussian, law: dist.Distribution, at: At) -> tuple[est.Estimator, At]:
-    """The histogram's mean with the sigma that is known, or near the true one at half the budget.
+def _with_sigma(
+    e: est.KarwaVadhanGaussian, law: dist.Distribution, at: At
+) -> tuple[est.Estimator, At]:
+    """Return `KarwaVadhanMean` with a known sigma, and its budget, for a `KarwaVadhanGaussian`.
 
-    Half squared differences of m pairs are clipped at 8 sigma^2 ln(2m/beta), if the histogram
-    finds sigma^2; the noise of their mean, at a quarter, is small beside sigma^2 or it is not near.
+    If sigma has to be learned, half of the budget is left. The half squared differences of m pairs
+    are clipped at 8 sigma^2 ln(2m/beta), if the histogram finds the bin of sigma^2. The noise of
+    their mean, at a quarter of the budget, must be small beside sigma^2.
     """
     sigma, pairs, interval = e.sigma, at.n // 2, isinstance(e, est.KarwaVadhanInterval)
     if sigma is None:
@@ -198,16 +206,17 @@ def _with_sigma(e: est.LearnedGaussian, law: dist.Distribution, at: At) -> tuple
 
 
 def _by_coordinate(e: est.Estimator, at: At) -> tuple[Any, At]:
-    """The estimator of one coordinate, each at 1/d of the budget, if it is of those."""
+    """Return the estimator and budget of a single coordinate, for coordinate-wise estimators."""
     if not isinstance(e, est.CoordinateWise):
         return e, at
     return e.base, At(at.n, 1, at.budget.fraction(1 / at.d))
 
 
 def _noise_quantile(estimator: Any, law: dist.Distribution, at: At) -> float:
+    """Return the 0.9 quantile of the noise's norm."""
     estimator, own = _by_coordinate(estimator, at)
     if isinstance(estimator, est.KSU20Mean) and estimator.constants == "paper":
-        return NAN  # that of a median
+        return NAN  # the noise of a median of groups
     if isinstance(estimator, est.SubsampleAggregate) and estimator.aggregate == "friendly_core":
         return _core_of_buckets(estimator, law, at)
     if type(estimator) in EXACT:
@@ -217,7 +226,10 @@ def _noise_quantile(estimator: Any, law: dist.Distribution, at: At) -> float:
 
 
 def _core_of_buckets(e: est.SubsampleAggregate, law: dist.Distribution, at: At) -> float:
-    """In standard deviations of means of m records, of which none is an outlier."""
+    """Return the noise quantile of a core of bucket means, in units of the records.
+
+    A bucket of m records counts as an outlier if at least one of its records is an outlier.
+    """
     if e.base != est.EmpiricalMean() or e.friends_within is None:
         return NAN
     size = at.n / e.buckets
@@ -229,7 +241,11 @@ def _core_of_buckets(e: est.SubsampleAggregate, law: dist.Distribution, at: At) 
 
 
 def _vector_error(metric: str, estimator: Any, law: dist.Distribution, at: At) -> float:
-    """Of a fixed dataset that is not clipped; of Gaussian noise on N(mu, s^2 I), hardly clipped."""
+    """Return the exact error metric of a vector.
+
+    Known cases are fixed vectors that are not clipped, and Gaussian noise on N(mu, s^2 I), which is
+    hardly clipped.
+    """
     estimator, own = _by_coordinate(estimator, at)
     step = last_step(estimator, own)
     if step is None or metric in MOMENTS:
@@ -241,7 +257,7 @@ def _vector_error(metric: str, estimator: Any, law: dist.Distribution, at: At) -
         return ball_error(metric, estimator, law, at, step)
     if isinstance(law, dist.MultivariateGaussian):
         found = is_round(law) and isinstance(noise, Normal) and is_near(law, estimator)
-        # The rare miss of a ball shows in means.
+        # A rare miss of the ball dominates means.
         if not found or step.centre is not None or step.records != at.n or metric == "mean_error":
             return NAN
         sampling = 0.0 if metric == "private_q90" else law.scale**2 / at.n

@@ -29,8 +29,8 @@ def test_claims_are_grouped_by_what_they_say_and_the_worst_is_open(example: Path
     across = page_tables.WIDTH - 2 * page_tables.MARGIN
     assert dots[0] == pytest.approx(page_tables.MARGIN + across * 1.5 / 4, abs=0.06)
     assert dots[2] == pytest.approx(page_tables.MARGIN + across * (1 + 0.04 / 0.29) / 4, abs=0.06)
-    notes = [text for text in page.texts("p") if text.startswith("The tolerance of")]
-    why = "The tolerance of {}, declared in the sweep: {}."
+    notes = [text for text in page.texts("p") if text.startswith("Reason for")]
+    why = "Reason for the tolerance of {}, as declared in the sweep: {}."
     assert notes == [why.format("rate", "n is finite"), why.format("near", "few members")]
     write_table(example / "claims.csv", [CLAIM | dict.fromkeys(("measured", "low", "high"), "")])
     page = page_of(example)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from dpbench.estimators import SumAndCountMean, TransformedNoiseMean
+from dpbench.estimators import NormalizedSumMean, TransformedNoiseMean
 from dpbench.privacy import PureDP
 from dpbench.theory.exact.ratio import laplaces_above, vector_rmse
 
@@ -33,6 +33,6 @@ def test_the_tail_of_a_sum_of_two_laplaces(a: float, c: float) -> None:
 def test_vectors_without_noise_err_by_sampling() -> None:
     """E|average - mean|^2 is d s^2/n."""
     budget = PureDP(1e6, neighbours="add_remove")
-    for estimator in (TransformedNoiseMean(), SumAndCountMean(region="ball")):
+    for estimator in (TransformedNoiseMean(), NormalizedSumMean(region="ball")):
         found = vector_rmse(estimator, np.array([0.1, 0.0, -0.2, 0.1]), 0.01, 10**4, budget)
         assert found == pytest.approx(0.01 * np.sqrt(4 / 10**4), rel=1e-3)

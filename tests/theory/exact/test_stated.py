@@ -10,9 +10,9 @@ from dpbench.distributions import Distribution, Gaussian, Pareto, StudentT, TwoP
 from dpbench.estimators import (
     CoinPressMean,
     Estimator,
+    KarwaVadhanGaussian,
     KSU20Mean,
-    KSU20Range,
-    LearnedGaussian,
+    KSU20RangeEstimate,
     ShrinkingIntervals,
 )
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
@@ -27,20 +27,24 @@ ROUNDS = ShrinkingIntervals(radius=100, rounds=4)
 
 CASES: list[tuple[str, Estimator, Distribution, int, Budget]] = [
     ("width_q50", ROUNDS, NORMAL, 400, PURE),
-    ("width_q50", ShrinkingIntervals(radius=100, rounds=4, report=2), NORMAL, 400, APPROX),
+    ("width_q50", ShrinkingIntervals(radius=100, rounds=4, reported_round=2), NORMAL, 400, APPROX),
     ("width_q50", CoinPressMean(radius=100, rounds=3), NORMAL, 400, RHO),
-    ("width_q50", CoinPressMean(radius=100, rounds=3, sigma=3, report=1), WIDE, 400, APPROX),
-    ("width_q50", KSU20Range(k=2, alpha=0.05, radius=1e3), TAILS, 3000, PURE),
-    ("width_q50", KSU20Range(k=3, alpha=0.05, radius=9, constants="practical"), SKEWED, 3000, RHO),
-    ("promise_q90", KSU20Range(k=2, alpha=0.04, radius=1000), TAILS, 3000, PURE),  # an edge
-    ("promise_q90", KSU20Range(k=3, alpha=0.05, radius=1e3), SKEWED, 3000, APPROX),
-    ("promise_q90", KSU20Mean(k=2, radius=1, constants="paper", beta=0.9),
+    ("width_q50", CoinPressMean(radius=100, rounds=3, sigma=3, reported_round=1), WIDE, 400,
+     APPROX),
+    ("width_q50", KSU20RangeEstimate(k=2, alpha=0.05, radius=1e3), TAILS, 3000, PURE),
+    ("width_q50", KSU20RangeEstimate(k=3, alpha=0.05, radius=9, constants="practical"), SKEWED,
+     3000, RHO),
+    ("error_over_guarantee_q90", KSU20RangeEstimate(k=2, alpha=0.04, radius=1000), TAILS, 3000,
+     PURE),  # an edge
+    ("error_over_guarantee_q90", KSU20RangeEstimate(k=3, alpha=0.05, radius=1e3), SKEWED, 3000,
+     APPROX),
+    ("error_over_guarantee_q90", KSU20Mean(k=2, radius=1, constants="paper", beta=0.9),
      TwoPoint(p=1e-5, k=2, location=0.3), 2 * 10**9, PURE),
     ("miss_rate", ShrinkingIntervals(radius=3, rounds=1), NORMAL, 300, PURE),
-    ("miss_rate", ShrinkingIntervals(radius=100, rounds=4, report=1), NORMAL, 300, RHO),
+    ("miss_rate", ShrinkingIntervals(radius=100, rounds=4, reported_round=1), NORMAL, 300, RHO),
     ("miss_rate", CoinPressMean(radius=5, rounds=1, b=0.5), NORMAL, 200, RHO),
-    ("tv_q90", LearnedGaussian(radius=10, sigma=3), WIDE, 1000, PURE),
-    ("tv_q90", LearnedGaussian(radius=10), WIDE, 10_000, RHO),
+    ("tv_q90", KarwaVadhanGaussian(radius=10, sigma=3), WIDE, 1000, PURE),
+    ("tv_q90", KarwaVadhanGaussian(radius=10), WIDE, 10_000, RHO),
 ]  # fmt: skip
 
 
@@ -81,12 +85,18 @@ UNKNOWN: list[tuple[str, Estimator, Distribution, int, Budget]] = [
     ("miss_rate", ROUNDS, NORMAL, 400, PURE),  # records are clipped after a miss
     ("width_q50", ROUNDS, WIDE, 400, PURE),
     ("width_q50", ROUNDS, NORMAL, 5, PURE),  # no round makes the interval narrower
-    ("promise_q90", ROUNDS, NORMAL, 400, PURE),
-    ("promise_q90", KSU20Range(k=2, alpha=0.05, radius=1.0), NORMAL, 3000, PURE),  # the middle
-    ("outside_q90", KSU20Range(k=2, alpha=0.05, radius=1e3), TAILS, 3000, PURE),
-    ("promise_q90", KSU20Mean(k=2, radius=1, constants="paper"), TAILS, 10**6, PURE),
-    ("tv_q90", LearnedGaussian(radius=10, sigma=4), WIDE, 1000, PURE),
-    ("tv_q90", LearnedGaussian(radius=10), TAILS, 10_000, RHO),
+    ("error_over_guarantee_q90", ROUNDS, NORMAL, 400, PURE),
+    (
+        "error_over_guarantee_q90",
+        KSU20RangeEstimate(k=2, alpha=0.05, radius=1.0),
+        NORMAL,
+        3000,
+        PURE,
+    ),  # the middle
+    ("outside_q90", KSU20RangeEstimate(k=2, alpha=0.05, radius=1e3), TAILS, 3000, PURE),
+    ("error_over_guarantee_q90", KSU20Mean(k=2, radius=1, constants="paper"), TAILS, 10**6, PURE),
+    ("tv_q90", KarwaVadhanGaussian(radius=10, sigma=4), WIDE, 1000, PURE),
+    ("tv_q90", KarwaVadhanGaussian(radius=10), TAILS, 10_000, RHO),
 ]
 
 

@@ -19,37 +19,37 @@ from dpbench.distributions import (
     MultivariateContaminatedGaussian,
     MultivariateGaussian,
     Pareto,
+    PowerLawGaussian,
     SignedTwoPoint,
-    StretchedGaussian,
     StudentT,
     TwoPoint,
 )
 from dpbench.estimators import (
     BinaryMean,
-    BoundedMean,
     ClippedMean,
     CoinPressCovariance,
     CoinPressMean,
     CoordinateWise,
     Estimator,
-    ExponentialCoarseMean,
     FriendlyCoreMean,
     GaussianScoreMean,
     GradientDescentMean,
-    HeavyTailedMean,
+    InstanceOptimalMean,
     InverseSensitivity,
+    KarwaVadhanGaussian,
     KarwaVadhanMean,
     KSU20BallMean,
     KSU20Mean,
-    LearnedGaussian,
+    L2ClippedMean,
     LocalMean,
+    MedianThenClippedMean,
     NaiveGaussianMean,
     PlanMean,
-    ShiftedClippedMean,
     ShrinkingIntervals,
-    SmoothTrimmedMean,
+    SmoothSensitivityTrimmedMean,
     SubsampleAggregate,
     SubsampleTest,
+    TunedClippedMean,
     WhitenedCoinPressMean,
 )
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
@@ -63,10 +63,12 @@ NORMAL, VECTORS = Gaussian(location=0.3), MultivariateGaussian(d=3, norm=1.0)
 TUNED_BALL = KSU20BallMean(k=3, radius=1, outside="project", constants="tuned")
 RESPONSE = LocalMean(k=2, mechanism="randomised_response")
 RARE = TwoPoint(p=0.02, k=2, location=0.3)
-TRIMMED = SmoothTrimmedMean(lower=-100, upper=1e3, trim=20, dilation=0.5)
+TRIMMED = SmoothSensitivityTrimmedMean(
+    lower=-100, upper=1e3, trimmed_records=20, smoothness_share=0.5
+)
 OUTLIERS = MultivariateContaminatedGaussian(d=2, eta=0.15, gap=1e3)
 FEW_OUTLIERS = MultivariateContaminatedGaussian(d=2, eta=0.015, gap=1e3)
-EIGHT, STRETCHED = MultivariateGaussian(d=8), StretchedGaussian(d=8, power=2.0)
+EIGHT, STRETCHED = MultivariateGaussian(d=8), PowerLawGaussian(d=8, power=2.0)
 LONG, THREE = SignedTwoPoint(d=8, p=0.01, k=2), MultivariateGaussian(d=3)
 
 CASES: list[tuple[Estimator, Distribution, int, Budget, str]] = [
@@ -82,19 +84,19 @@ CASES: list[tuple[Estimator, Distribution, int, Budget, str]] = [
     (GradientDescentMean(clip=12, steps=3), VECTORS, 100, APPROX, "noise q90"),
     (KSU20BallMean(k=2, radius=5), VECTORS, 400, MU, "noise"),
     (KSU20Mean(k=2, radius=5), NORMAL, 300, MU, "noise"),
-    (HeavyTailedMean(k=2), RARE, 500, PureDP(0.1), "noise q90 private_q90"),
-    (HeavyTailedMean(k=3, policy="rate"), RARE, 500, RHO, "noise q90 private_q90"),
-    (HeavyTailedMean(k=2, policy="all", radius=1), RARE, 300, APPROX, "noise q90 private_q90"),
-    (HeavyTailedMean(k=2), Pareto(tail_index=2.5, unit_moment=2), 1000, PureDP(0.1), "noise q90"),
+    (TunedClippedMean(k=2), RARE, 500, PureDP(0.1), "noise q90 private_q90"),
+    (TunedClippedMean(k=3, policy="rate"), RARE, 500, RHO, "noise q90 private_q90"),
+    (TunedClippedMean(k=2, policy="all", radius=1), RARE, 300, APPROX, "noise q90 private_q90"),
+    (TunedClippedMean(k=2), Pareto(tail_index=2.5, unit_moment=2), 1000, PureDP(0.1), "noise q90"),
     (LocalMean(k=2), RARE, 500, PURE, "noise q90 private_q90"),
     (LocalMean(k=2, policy="rate"), RARE, 500, PURE, "noise q90 private_q90"),
     (RESPONSE, RARE, 500, PureDP(0.1), "noise q90 private_q90"),
     (ClippedMean(lower=-1, upper=2), VECTORS, 50, RHO, "noise"),
-    (BoundedMean(radius=2), Hypercube(d=4), 20, PURE, "noise q90"),
-    (BoundedMean(radius=2, mechanism="l2"), Hypercube(d=4), 20, PURE, "noise q90"),
-    (BoundedMean(radius=2), VECTORS, 20, APPROX, "noise"),
+    (L2ClippedMean(radius=2), Hypercube(d=4), 20, PURE, "noise q90"),
+    (L2ClippedMean(radius=2, mechanism="l2"), Hypercube(d=4), 20, PURE, "noise q90"),
+    (L2ClippedMean(radius=2), VECTORS, 20, APPROX, "noise"),
     (KarwaVadhanMean(radius=5), NORMAL, 200, PURE, "noise q90"),
-    (ExponentialCoarseMean(radius=5), NORMAL, 200, RHO, "noise q90"),
+    (MedianThenClippedMean(radius=5), NORMAL, 200, RHO, "noise q90"),
     (GaussianScoreMean(radius=5), NORMAL, 100, RHO, "q90"),
     (GaussianScoreMean(radius=5, sigma=2), Gaussian(location=-4, scale=2), 150, PURE, "q90"),
     (ShrinkingIntervals(radius=50, rounds=3), NORMAL, 400, PURE, "noise"),
@@ -104,7 +106,7 @@ CASES: list[tuple[Estimator, Distribution, int, Budget, str]] = [
     (KSU20Mean(k=2, radius=1), RARE, 20_000, PureDP(0.01), "noise q90"),
     (KSU20Mean(k=2, radius=1, constants="tuned"), RARE, 20_000, PureDP(0.01), "noise q90"),
     (KSU20Mean(k=2, radius=1, constants="paper", beta=0.9), RARE, 10**7, PURE, "q90"),
-    (LearnedGaussian(radius=5, sigma=1), NORMAL, 400, PureDP(1.0), "noise q90"),
+    (KarwaVadhanGaussian(radius=5, sigma=1), NORMAL, 400, PureDP(1.0), "noise q90"),
     (CoinPressMean(radius=5, rounds=2), NORMAL, 400, RHO, "noise q90 private_q90"),
     (FriendlyCoreMean(), MultivariateGaussian(d=2), 250, APPROX, "noise"),
     (FriendlyCoreMean(threshold=0), OUTLIERS, 400, ApproxDP(1.0, 1e-6, "analytic"), "noise"),
@@ -125,8 +127,8 @@ CASES: list[tuple[Estimator, Distribution, int, Budget, str]] = [
     (WhitenedCoinPressMean(radius=3, bound=1), THREE, 2000, ZCDP(0.5), "noise"),
     (WhitenedCoinPressMean(radius=3, bound=4, covariance_rounds=1), THREE, 2000, ZCDP(0.5),
      "noise"),
-    (ShiftedClippedMean(radius=60), EIGHT, 150, ZCDP(2.0), "noise"),
-    (PlanMean(radius=20, steps=8), STRETCHED, 250, ZCDP(4.0), "noise"),
+    (InstanceOptimalMean(radius=60), EIGHT, 150, ZCDP(2.0), "noise"),
+    (PlanMean(radius=20, rounds=8), STRETCHED, 250, ZCDP(4.0), "noise"),
     (TRIMMED, RARE, 500, PureDP(0.3), "noise q90"),
     (TRIMMED, TwoPoint(p=0.05, k=2, sign=-1), 500, RHO, "noise q90"),
     (InverseSensitivity(lower=-1, upper=9), RARE, 500, PureDP(0.1), "noise q90"),
@@ -198,10 +200,10 @@ UNKNOWN: list[tuple[str, Estimator, Distribution, int, Budget]] = [
     ("noise_q90", KSU20Mean(k=2, radius=3), NORMAL, 1, CLOSE),
     ("noise_q90", KSU20BallMean(k=2, radius=3), THREE, 1, RHO),
     ("noise_q90", WhitenedCoinPressMean(radius=3, bound=1), THREE, 1, RHO),
-    ("q90", LearnedGaussian(radius=3), NORMAL, 1, CLOSE),
+    ("q90", KarwaVadhanGaussian(radius=3), NORMAL, 1, CLOSE),
     ("mean_error", SubsampleTest(buckets=11), Gaussian(location=1), 5, CLOSE),
     # no variance; noise that is not Gaussian
-    ("q90", HeavyTailedMean(k=2), StudentT(tail_index=1.5), 1000, CLOSE),
+    ("q90", TunedClippedMean(k=2), StudentT(tail_index=1.5), 1000, CLOSE),
     # outliers that may be friends, or the core
     ("noise_q90", FriendlyCoreMean(), replace(OUTLIERS, gap=9.0), 1000, APPROX),
     ("noise_q90", FriendlyCoreMean(threshold=0), replace(OUTLIERS, eta=0.5), 1000, APPROX),
@@ -235,6 +237,6 @@ def test_exact_moments_of_clipped_incomes(upper: float) -> None:
     bias = first - median * np.exp(0.5)
     noise = 2 * (upper / (n * epsilon)) ** 2
     law, clip = LogNormal(scale=median), ClippedMean(lower=0, upper=upper)
-    found = [exact(one, clip, law, n, dpbench.PureDP(epsilon)) for one in ("signed_mean", "rmse")]
+    found = [exact(one, clip, law, n, dpbench.PureDP(epsilon)) for one in ("bias", "rmse")]
     wanted = [bias, np.sqrt(bias**2 + (second - first**2) / n + noise)]
     assert found == pytest.approx(wanted, rel=1e-3)

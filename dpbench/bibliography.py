@@ -1,0 +1,66 @@
+"""The sources that estimators and theorems cite, each by a short key such as KSU20."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cache
+from typing import Annotated
+
+import yaml
+from pydantic import Field
+
+from dpbench.package import PACKAGE
+from dpbench.registry import from_mapping, validated
+
+__all__ = ["Source", "bibliography", "sources_in"]
+
+Text = Annotated[str, Field(min_length=1)]
+
+
+@validated
+class Source:
+    """A paper, a lecture, or a library.
+
+    Parameters
+    ----------
+    authors : str
+        Last names, separated by commas.
+    title : str
+    venue : str, optional
+        Conference, journal or place; empty for a preprint.
+    year : int, optional
+    id : str, optional
+        ``doi:`` or ``arXiv:`` and the number; empty if it was not checked.
+    """
+
+    authors: Text
+    title: Text
+    venue: str = ""
+    year: Annotated[int, Field(ge=1800, le=2100)] | None = None
+    id: Annotated[str, Field(pattern=r"^(doi:10\.\d{4,}/\S+|arXiv:\d{4}\.\d{4,5})?$")] = ""
+
+    def __str__(self) -> str:
+        """Return the reference as one line of text."""
+        where = " ".join(str(part) for part in (self.venue, self.year) if part)
+        number = self.id or "identifier not checked"
+        return ", ".join(filter(None, [self.authors, f'"{self.title}"', where, number]))
+
+
+@cache
+def bibliography() -> dict[str, Source]:
+    """Read ``data/bibliography.yaml``: every source by its key.
+
+    Raises
+    ------
+    ConfigError
+        If an entry lacks a key or has an unknown one.
+    """
+    entries = yaml.safe_load((PACKAGE / "data" / "bibliography.yaml").read_text("utf-8"))
+    return {key: from_mapping(Source, entry, key) for key, entry in entries.items()}
+
+
+def sources_in(texts: Iterable[str]) -> dict[str, Source]:
+    """Return the sources whose keys occur as words in the texts, in the bibliography's order."""
+    words = {word for text in texts for word in re.findall(r"\w+", text)}
+    return {key: source for key, source in bibliography().items() if key in words}

@@ -1,0 +1,53 @@
+"""Sources have a key, and every citation by key has a source."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from dpbench.bibliography import Source, bibliography, sources_in
+from dpbench.estimators.catalogue import catalogue
+from dpbench.registry import ConfigError
+from dpbench.theory.theorems import BOUND, EXACT, THEOREMS
+
+# Sources of claims that are no publication.
+OWN = {EXACT, BOUND, "central limit theorem"}
+# A place in a publication, or the statement that its number was not checked.
+PLACE = re.compile(
+    r", (?:(?:Theorem|Lemma|Claim|Algorithm) \d|equations? \(|section \d|remark on|handwritten notes"
+    r"|binary mean estimation)|numbers? not checked\)$"
+)
+
+
+def test_a_source_is_one_line() -> None:
+    source = Source(
+        authors="Bun, Steinke", title="Averages", venue="V", year=2019, id="arXiv:1906.02830"
+    )
+    assert str(source) == 'Bun, Steinke, "Averages", V 2019, arXiv:1906.02830'
+    assert str(Source(authors="A", title="T")) == 'A, "T", identifier not checked'
+    with pytest.raises(ConfigError, match="id: '1906': "):
+        Source(authors="A", title="T", id="1906")
+
+
+def test_keys_are_found_as_whole_words() -> None:
+    assert list(sources_in(["KSU20, Theorem 3.5", "HLY21: medians", "BS190"])) == ["HLY21", "KSU20"]
+
+
+def test_every_cited_key_has_a_source() -> None:
+    cited = {word for one in THEOREMS.values() for word in keys_in(one.source)}
+    rows = [row for listing in catalogue().values() for row in listing.rows]
+    cited |= {word for row in rows for word in keys_in(row.source)}
+    assert cited <= set(bibliography())
+    assert len(cited) >= 25
+
+
+def test_every_theorem_names_its_place_in_a_source() -> None:
+    sources = {one.source for one in THEOREMS.values()} - OWN
+    assert {text for text in sources if not sources_in([text])} == set()
+    assert {text for text in sources if not PLACE.search(text)} == set()
+
+
+def keys_in(text: str) -> list[str]:
+    """Words of capitals and two digits, as keys are."""
+    return re.findall(r"\b[A-Z]+\d{2}\b", text)
